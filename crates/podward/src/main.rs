@@ -1,0 +1,2 @@
+//! The podward binary.
+fn main() {}

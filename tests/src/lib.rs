@@ -1,0 +1,1 @@
+//! Scenarios that run an agent binary through the same steps.
