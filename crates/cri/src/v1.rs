@@ -54,7 +54,10 @@ mod tests {
     #[test]
     fn enum_values_keep_their_names_and_numbers() {
         assert_eq!(PodSandboxState::SandboxNotready.as_str_name(), "SANDBOX_NOTREADY");
-        assert_eq!(ContainerState::from_str_name("CONTAINER_UNKNOWN"), Some(ContainerState::ContainerUnknown));
+        assert_eq!(
+            ContainerState::from_str_name("CONTAINER_UNKNOWN"),
+            Some(ContainerState::ContainerUnknown)
+        );
         assert_eq!(security_profile::ProfileType::Localhost as i32, 2);
         assert_eq!(Signal::Sigrtmax as i32, 65);
         assert_eq!(SupplementalGroupsPolicy::Strict as i32, 1);
