@@ -1,1 +1,43 @@
-//! model
+//! The nouns and messages of the node agent.
+//!
+//! Comes in: Kubernetes API types (`k8s-openapi`). Goes out: values that every layer above shares: pod
+//! identities, validated pods, the messages between the stages, what was observed in the runtime, and the
+//! specifications handed to it.
+//!
+//! Invariants: a [`Pod`] always has a UID, a name, a namespace and a spec; ids are newtypes; wall-clock
+//! times are [`Timestamp`]s, order between an action and an observation is a [`Moment`].
+//!
+//! It deliberately does nothing: no IO, no clock, no decisions.
+
+mod changes;
+mod commands;
+mod events;
+mod ids;
+pub mod labels;
+mod observed;
+mod outcome;
+mod pod;
+mod runtime_spec;
+mod runtime_status;
+mod time;
+mod worker_state;
+
+pub use changes::{Operation, PodUpdate, Snapshot, SnapshotKind};
+pub use commands::{KillOptions, UpdateKind, WorkerCommand, WorkerTarget};
+pub use events::{EventSubject, EventType, PodEvent, PodEventKind, RecordedEvent};
+pub use ids::{ContainerId, PodFullName, PodSource, PodUid, SandboxId};
+pub use observed::{Observation, ObservedPod};
+pub use outcome::{ContainerProblem, ContainerProblems, SyncFailure, SyncOutcome};
+pub use pod::{ContainerKind, ContainerRef, Pod, PodShapeError};
+pub use runtime_spec::{
+    Capabilities, ContainerSecurity, ContainerSpec, Device, DnsConfig, HugepageLimit, ImageAuth, ImageSpec,
+    LinuxResources, Mount, MountPropagation, NamespaceMode, Namespaces, PortMapping, Protocol, SandboxSpec,
+    SandboxSecurity, SeLinuxOptions, SecurityProfile, SupplementalGroupsPolicy,
+};
+pub use runtime_status::{
+    CgroupDriver, ContainerState, ContainerStatus, ContainerSummary, ImageStatus, RuntimeCondition,
+    RuntimeConditions, RuntimeEvent, RuntimeEventKind, RuntimeVersion, SandboxState, SandboxStatus,
+    SandboxSummary,
+};
+pub use time::{Moment, MomentSource, Timestamp};
+pub use worker_state::{Rejection, WorkerPhase, WorkerView};

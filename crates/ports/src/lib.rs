@@ -1,1 +1,18 @@
-//! ports
+//! The seams: one small trait for each thing the agent needs from the world.
+//!
+//! Comes in: `model` values. Goes out: traits whose documentation is their contract, including what a
+//! failure means. Each has a real adapter (`cri`, `host`) and a fake in `testkit`.
+//!
+//! It deliberately holds no implementation beyond the system clock.
+
+pub mod checkpoints;
+pub mod clock;
+pub mod event_recorder;
+pub mod folder_watch;
+pub mod host_facts;
+pub mod pod_cgroups;
+pub mod pod_folders;
+pub mod pod_syncer;
+pub mod pod_volumes;
+pub mod process_watch;
+pub mod runtime;

@@ -1,0 +1,120 @@
+use std::fmt;
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+macro_rules! id {
+    ($(#[$doc:meta])* $name:ident) => {
+        $(#[$doc])*
+        #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+        #[serde(transparent)]
+        pub struct $name(Arc<str>);
+
+        impl $name {
+            /// The id as text.
+            #[must_use]
+            pub fn as_str(&self) -> &str {
+                &self.0
+            }
+        }
+
+        impl From<&str> for $name {
+            fn from(text: &str) -> Self {
+                Self(text.into())
+            }
+        }
+
+        impl From<String> for $name {
+            fn from(text: String) -> Self {
+                Self(text.into())
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(&self.0)
+            }
+        }
+
+        impl fmt::Debug for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(&self.0)
+            }
+        }
+    };
+}
+
+id!(
+    /// A pod's UID: the key of everything that belongs to one pod.
+    PodUid
+);
+id!(
+    /// The runtime's id of one container.
+    ContainerId
+);
+id!(
+    /// The runtime's id of one pod sandbox.
+    SandboxId
+);
+
+/// A pod's name within its namespace; two pods may carry the same full name one after the other.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct PodFullName {
+    /// Namespace.
+    pub namespace: String,
+    /// Name.
+    pub name: String,
+}
+
+impl fmt::Display for PodFullName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.namespace, self.name)
+    }
+}
+
+/// Where a pod came from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum PodSource {
+    /// A manifest file.
+    File,
+    /// The static pod URL.
+    Http,
+    /// A kube-apiserver.
+    Api,
+}
+
+impl PodSource {
+    /// The word used in the `kubernetes.io/config.source` annotation.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::File => "file",
+            Self::Http => "http",
+            Self::Api => "api",
+        }
+    }
+
+    /// The source named by an annotation value.
+    #[must_use]
+    pub fn from_annotation(text: &str) -> Option<Self> {
+        match text {
+            "file" => Some(Self::File),
+            "http" => Some(Self::Http),
+            "api" => Some(Self::Api),
+            _ => None,
+        }
+    }
+
+    /// Static pods come from files or URLs and have no API object of their own.
+    #[must_use]
+    pub fn is_static(self) -> bool {
+        !matches!(self, Self::Api)
+    }
+}
+
+impl fmt::Display for PodSource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}

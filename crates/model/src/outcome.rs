@@ -1,0 +1,51 @@
+use std::collections::BTreeMap;
+
+use crate::Timestamp;
+
+/// Why a container does not run at the moment, in the words of its `waiting` state.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ContainerProblem {
+    /// One word such as `CrashLoopBackOff`.
+    pub reason: String,
+    /// One sentence.
+    pub message: String,
+}
+
+/// Problems by container name.
+pub type ContainerProblems = BTreeMap<String, ContainerProblem>;
+
+/// What one pass of a worker reached.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SyncOutcome {
+    /// Containers that could not be started, or wait for their back-off.
+    pub problems: ContainerProblems,
+    /// When the pod should be looked at again at the latest, if earlier than the usual period.
+    pub retry_at: Option<Timestamp>,
+    /// Whether the pod has run to its end.
+    pub finished: bool,
+}
+
+/// Why one pass of a worker failed; the kind decides how soon it is tried again.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SyncFailure {
+    /// A newer command interrupted it.
+    #[error("interrupted by a newer command")]
+    Interrupted,
+    /// The runtime is away; tried again as soon as it answers.
+    #[error("{0}")]
+    RuntimeUnavailable(String),
+    /// The runtime's network is not ready.
+    #[error("network is not ready: {0}")]
+    NetworkNotReady(String),
+    /// The pod could not be observed.
+    #[error("pod cannot be observed: {0}")]
+    Unobservable(String),
+    /// Something else failed.
+    #[error("{message}")]
+    Failed {
+        /// What.
+        message: String,
+        /// Containers that could not be started.
+        problems: ContainerProblems,
+    },
+}

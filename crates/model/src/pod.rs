@@ -1,0 +1,168 @@
+use std::sync::Arc;
+
+use k8s_openapi::api::core::v1::{self as core, PodSpec, PodStatus};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+
+use crate::{PodFullName, PodSource, PodUid, Timestamp, labels};
+
+/// A pod that the node should run: an API object whose identity and spec are known to exist.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Pod {
+    /// UID.
+    pub uid: PodUid,
+    /// Namespace and name.
+    pub full_name: PodFullName,
+    /// Where it came from.
+    pub source: PodSource,
+    /// The object's metadata, local annotations included.
+    pub metadata: ObjectMeta,
+    /// The defaulted, validated spec.
+    pub spec: PodSpec,
+    /// The status as the source delivered it.
+    pub status: PodStatus,
+}
+
+/// An API object that cannot be a [`Pod`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PodShapeError {
+    /// No `metadata.uid`.
+    #[error("metadata.uid: required")]
+    NoUid,
+    /// No `metadata.name`.
+    #[error("metadata.name: required")]
+    NoName,
+    /// No `spec`.
+    #[error("spec: required")]
+    NoSpec,
+}
+
+impl Pod {
+    /// Takes an API object in.
+    ///
+    /// # Errors
+    /// When the object lacks its UID, name or spec.
+    pub fn from_object(object: core::Pod, source: PodSource) -> Result<Self, PodShapeError> {
+        let core::Pod { metadata, spec, status } = object;
+        let uid = metadata.uid.as_deref().filter(|uid| !uid.is_empty()).ok_or(PodShapeError::NoUid)?.into();
+        let name = metadata.name.clone().filter(|name| !name.is_empty()).ok_or(PodShapeError::NoName)?;
+        let namespace = metadata.namespace.clone().unwrap_or_else(|| "default".to_owned());
+        Ok(Self {
+            uid,
+            full_name: PodFullName { namespace, name },
+            source,
+            metadata,
+            spec: spec.ok_or(PodShapeError::NoSpec)?,
+            status: status.unwrap_or_default(),
+        })
+    }
+
+    /// The API object with a given status.
+    #[must_use]
+    pub fn to_object(&self, status: PodStatus) -> core::Pod {
+        core::Pod { metadata: self.metadata.clone(), spec: Some(self.spec.clone()), status: Some(status) }
+    }
+
+    /// The pod's name.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.full_name.name
+    }
+
+    /// The pod's namespace.
+    #[must_use]
+    pub fn namespace(&self) -> &str {
+        &self.full_name.namespace
+    }
+
+    /// An annotation's value.
+    #[must_use]
+    pub fn annotation(&self, key: &str) -> Option<&str> {
+        self.metadata.annotations.as_ref()?.get(key).map(String::as_str)
+    }
+
+    /// Static pods are owned by the node, not by the API server.
+    #[must_use]
+    pub fn is_static(&self) -> bool {
+        self.source.is_static()
+    }
+
+    /// Whether the pod lives in the host's network.
+    #[must_use]
+    pub fn is_host_network(&self) -> bool {
+        self.spec.host_network == Some(true)
+    }
+
+    /// Whether a graceful deletion has begun.
+    #[must_use]
+    pub fn is_deleted(&self) -> bool {
+        self.metadata.deletion_timestamp.is_some()
+    }
+
+    /// When the object was made, or first seen.
+    #[must_use]
+    pub fn created_at(&self) -> Timestamp {
+        self.metadata.creation_timestamp.as_ref().map(Timestamp::from_api_time).unwrap_or_default()
+    }
+
+    /// When the agent saw the pod first.
+    #[must_use]
+    pub fn first_seen(&self) -> Timestamp {
+        self.annotation(labels::CONFIG_SEEN)
+            .and_then(|text| text.parse::<jiff::Timestamp>().ok())
+            .map(|time| Timestamp::from_nanos(i64::try_from(time.as_nanosecond()).unwrap_or_default()))
+            .unwrap_or_default()
+    }
+
+    /// All containers with their kinds, in the order init, regular.
+    pub fn containers(&self) -> impl Iterator<Item = ContainerRef<'_>> {
+        let init = self.spec.init_containers.iter().flatten();
+        init.map(|container| ContainerRef { kind: ContainerKind::Init, container }).chain(
+            self.spec
+                .containers
+                .iter()
+                .map(|container| ContainerRef { kind: ContainerKind::Regular, container }),
+        )
+    }
+
+    /// The container of that name.
+    #[must_use]
+    pub fn container(&self, name: &str) -> Option<ContainerRef<'_>> {
+        self.containers().find(|entry| entry.container.name == name)
+    }
+
+    /// Shared form.
+    #[must_use]
+    pub fn shared(self) -> Arc<Self> {
+        Arc::new(self)
+    }
+}
+
+/// Which list of the spec a container stands in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ContainerKind {
+    /// `spec.initContainers`.
+    Init,
+    /// `spec.containers`.
+    Regular,
+}
+
+/// A container of a pod with the list it stands in.
+#[derive(Clone, Copy, Debug)]
+pub struct ContainerRef<'a> {
+    /// The list.
+    pub kind: ContainerKind,
+    /// The container.
+    pub container: &'a core::Container,
+}
+
+impl ContainerRef<'_> {
+    /// The field path events use for this container.
+    #[must_use]
+    pub fn field_path(&self) -> String {
+        let list = match self.kind {
+            ContainerKind::Init => "initContainers",
+            ContainerKind::Regular => "containers",
+        };
+        format!("spec.{list}{{{}}}", self.container.name)
+    }
+}

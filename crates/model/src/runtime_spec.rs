@@ -1,0 +1,348 @@
+//! What the agent asks a runtime to make: neutral forms of the CRI's configuration messages.
+
+use std::collections::BTreeMap;
+
+/// A pod sandbox to be created.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct SandboxSpec {
+    /// Pod name.
+    pub name: String,
+    /// Pod namespace.
+    pub namespace: String,
+    /// Pod UID.
+    pub uid: String,
+    /// How many sandboxes this pod had before.
+    pub attempt: u32,
+    /// Hostname inside; empty with host networking.
+    pub hostname: String,
+    /// Folder of the pod's container logs.
+    pub log_directory: String,
+    /// Contents of resolv.conf; `None` leaves the runtime's default.
+    pub dns: Option<DnsConfig>,
+    /// Host ports.
+    pub port_mappings: Vec<PortMapping>,
+    /// Labels.
+    pub labels: BTreeMap<String, String>,
+    /// Annotations.
+    pub annotations: BTreeMap<String, String>,
+    /// Parent cgroup.
+    pub cgroup_parent: String,
+    /// Kernel parameters of the pod's namespaces.
+    pub sysctls: BTreeMap<String, String>,
+    /// Security settings of the sandbox.
+    pub security: SandboxSecurity,
+    /// Sum over the containers, for the runtime's information.
+    pub resources: Option<LinuxResources>,
+    /// What the runtime class adds.
+    pub overhead: Option<LinuxResources>,
+    /// Runtime handler; empty is the default one.
+    pub runtime_handler: String,
+}
+
+/// Security settings of a sandbox.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct SandboxSecurity {
+    /// Which namespaces are shared with whom.
+    pub namespaces: Namespaces,
+    /// Whether any container may be privileged.
+    pub privileged: bool,
+    /// User of the sandbox process.
+    pub run_as_user: Option<i64>,
+    /// Group of the sandbox process.
+    pub run_as_group: Option<i64>,
+    /// More groups.
+    pub supplemental_groups: Vec<i64>,
+    /// How image groups are merged.
+    pub supplemental_groups_policy: SupplementalGroupsPolicy,
+    /// SELinux label.
+    pub selinux: Option<SeLinuxOptions>,
+    /// Seccomp profile.
+    pub seccomp: Option<SecurityProfile>,
+}
+
+/// Namespace sharing of a pod or container.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Namespaces {
+    /// Network.
+    pub network: NamespaceMode,
+    /// Processes.
+    pub pid: NamespaceMode,
+    /// System V IPC.
+    pub ipc: NamespaceMode,
+}
+
+/// Whom a namespace is shared with.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum NamespaceMode {
+    /// All containers of the pod.
+    #[default]
+    Pod,
+    /// Nobody.
+    Container,
+    /// The node.
+    Node,
+    /// One other container, by id.
+    Target(String),
+}
+
+/// How a container's groups combine with the image's.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum SupplementalGroupsPolicy {
+    /// Image groups are kept.
+    #[default]
+    Merge,
+    /// Only the groups of the pod.
+    Strict,
+}
+
+/// A seccomp or AppArmor profile.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SecurityProfile {
+    /// The runtime's own.
+    RuntimeDefault,
+    /// None.
+    Unconfined,
+    /// A profile file or a loaded profile by name.
+    Localhost(String),
+}
+
+/// An SELinux label.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SeLinuxOptions {
+    /// User part.
+    pub user: String,
+    /// Role part.
+    pub role: String,
+    /// Type part.
+    pub kind: String,
+    /// Level part.
+    pub level: String,
+}
+
+/// Contents of a pod's resolv.conf.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct DnsConfig {
+    /// Name servers.
+    pub servers: Vec<String>,
+    /// Search domains.
+    pub searches: Vec<String>,
+    /// Options.
+    pub options: Vec<String>,
+}
+
+/// A port of the host that leads into the pod.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PortMapping {
+    /// Protocol.
+    pub protocol: Protocol,
+    /// Port inside.
+    pub container_port: i32,
+    /// Port on the host; 0 for none.
+    pub host_port: i32,
+    /// Host address; empty for all.
+    pub host_ip: String,
+}
+
+/// Transport protocol of a port.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Protocol {
+    /// TCP.
+    Tcp,
+    /// UDP.
+    Udp,
+    /// SCTP.
+    Sctp,
+}
+
+/// A container to be created in a sandbox.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ContainerSpec {
+    /// Container name.
+    pub name: String,
+    /// Restart count.
+    pub attempt: u32,
+    /// Image to run.
+    pub image: ImageSpec,
+    /// Entry point; empty takes the image's.
+    pub command: Vec<String>,
+    /// Arguments.
+    pub args: Vec<String>,
+    /// Working directory; empty takes the image's.
+    pub working_dir: String,
+    /// Environment in order.
+    pub env: Vec<(String, String)>,
+    /// Mounts in order.
+    pub mounts: Vec<Mount>,
+    /// Device nodes.
+    pub devices: Vec<Device>,
+    /// Labels.
+    pub labels: BTreeMap<String, String>,
+    /// Annotations.
+    pub annotations: BTreeMap<String, String>,
+    /// Log file relative to the sandbox's log folder.
+    pub log_path: String,
+    /// Whether stdin is open.
+    pub stdin: bool,
+    /// Whether stdin closes after the first attach.
+    pub stdin_once: bool,
+    /// Whether a terminal is allocated.
+    pub tty: bool,
+    /// Resource limits.
+    pub resources: LinuxResources,
+    /// Security settings.
+    pub security: ContainerSecurity,
+    /// Stop signal by name (`SIGTERM`); `None` takes the image's.
+    pub stop_signal: Option<String>,
+}
+
+/// An image as asked for and as resolved.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ImageSpec {
+    /// Reference handed to the runtime (the resolved id at container creation).
+    pub image: String,
+    /// What the user wrote.
+    pub user_specified_image: String,
+    /// Runtime handler the image is for.
+    pub runtime_handler: String,
+}
+
+/// Credentials for a pull.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub struct ImageAuth {
+    /// User name.
+    pub username: String,
+    /// Password.
+    pub password: String,
+    /// Base64 form of both.
+    pub auth: String,
+    /// Registry.
+    pub server_address: String,
+    /// OAuth2 identity token.
+    pub identity_token: String,
+    /// Bearer token.
+    pub registry_token: String,
+}
+
+impl std::fmt::Debug for ImageAuth {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ImageAuth").field("server_address", &self.server_address).finish_non_exhaustive()
+    }
+}
+
+/// A bind mount into a container.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Mount {
+    /// Where it appears.
+    pub container_path: String,
+    /// What is mounted.
+    pub host_path: String,
+    /// Read-only.
+    pub readonly: bool,
+    /// Read-only including everything below.
+    pub recursive_read_only: bool,
+    /// Whether SELinux labels are set anew.
+    pub selinux_relabel: bool,
+    /// Propagation.
+    pub propagation: MountPropagation,
+}
+
+/// How mounts propagate between host and container.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum MountPropagation {
+    /// Not at all.
+    #[default]
+    Private,
+    /// From host to container.
+    HostToContainer,
+    /// Both ways.
+    Bidirectional,
+}
+
+/// A device node of the host.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Device {
+    /// Path inside.
+    pub container_path: String,
+    /// Path on the host.
+    pub host_path: String,
+    /// Any of `r`, `w`, `m`.
+    pub permissions: String,
+}
+
+/// Linux resource limits of a container or sandbox.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LinuxResources {
+    /// CFS period in microseconds.
+    pub cpu_period: i64,
+    /// CFS quota in microseconds; 0 none, -1 unlimited.
+    pub cpu_quota: i64,
+    /// CPU shares.
+    pub cpu_shares: i64,
+    /// Memory limit in bytes; 0 none.
+    pub memory_limit_bytes: i64,
+    /// Memory and swap limit in bytes; 0 none.
+    pub memory_swap_limit_bytes: i64,
+    /// OOM score adjustment.
+    pub oom_score_adj: i64,
+    /// Allowed CPUs.
+    pub cpuset_cpus: String,
+    /// Allowed memory nodes.
+    pub cpuset_mems: String,
+    /// Hugepage limits by size.
+    pub hugepages: Vec<HugepageLimit>,
+    /// Raw cgroup v2 files.
+    pub unified: BTreeMap<String, String>,
+}
+
+/// A limit on pages of one size.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HugepageLimit {
+    /// Page size such as `2MB`.
+    pub page_size: String,
+    /// Bytes.
+    pub limit: u64,
+}
+
+/// Security settings of a container.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ContainerSecurity {
+    /// Capabilities added and dropped.
+    pub capabilities: Capabilities,
+    /// All capabilities and devices.
+    pub privileged: bool,
+    /// Namespace sharing.
+    pub namespaces: Namespaces,
+    /// SELinux label.
+    pub selinux: Option<SeLinuxOptions>,
+    /// Numeric user.
+    pub run_as_user: Option<i64>,
+    /// Numeric group.
+    pub run_as_group: Option<i64>,
+    /// User by name (from the image).
+    pub run_as_username: String,
+    /// Read-only root file system.
+    pub readonly_rootfs: bool,
+    /// More groups.
+    pub supplemental_groups: Vec<i64>,
+    /// How image groups are merged.
+    pub supplemental_groups_policy: SupplementalGroupsPolicy,
+    /// No new privileges through execve.
+    pub no_new_privs: bool,
+    /// Hidden paths.
+    pub masked_paths: Vec<String>,
+    /// Read-only paths.
+    pub readonly_paths: Vec<String>,
+    /// Seccomp profile.
+    pub seccomp: Option<SecurityProfile>,
+    /// AppArmor profile.
+    pub apparmor: Option<SecurityProfile>,
+}
+
+/// Capability changes against the runtime's default set.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Capabilities {
+    /// Added.
+    pub add: Vec<String>,
+    /// Dropped.
+    pub drop: Vec<String>,
+}

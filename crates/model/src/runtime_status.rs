@@ -1,0 +1,216 @@
+//! What a runtime says: neutral forms of the CRI's lists and statuses.
+
+use std::collections::BTreeMap;
+
+use crate::{ContainerId, LinuxResources, NamespaceMode, PodUid, SandboxId, Timestamp};
+
+/// Life of a sandbox.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum SandboxState {
+    /// Usable.
+    Ready,
+    /// Stopped or dead.
+    NotReady,
+}
+
+/// Life of a container.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum ContainerState {
+    /// Made, never started.
+    Created,
+    /// Its process runs.
+    Running,
+    /// Its process ended.
+    Exited,
+    /// The runtime does not know.
+    Unknown,
+}
+
+/// One sandbox in a list.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SandboxSummary {
+    /// Runtime id.
+    pub id: SandboxId,
+    /// Pod UID by label.
+    pub pod_uid: PodUid,
+    /// Pod name by label.
+    pub pod_name: String,
+    /// Pod namespace by label.
+    pub pod_namespace: String,
+    /// Attempt.
+    pub attempt: u32,
+    /// State.
+    pub state: SandboxState,
+    /// Creation time.
+    pub created_at: Timestamp,
+}
+
+/// One container in a list.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ContainerSummary {
+    /// Runtime id.
+    pub id: ContainerId,
+    /// Its sandbox.
+    pub sandbox_id: SandboxId,
+    /// Pod UID by label.
+    pub pod_uid: PodUid,
+    /// Pod name by label.
+    pub pod_name: String,
+    /// Pod namespace by label.
+    pub pod_namespace: String,
+    /// Container name by label.
+    pub name: String,
+    /// Attempt.
+    pub attempt: u32,
+    /// State.
+    pub state: ContainerState,
+    /// Creation time.
+    pub created_at: Timestamp,
+}
+
+/// Everything about one sandbox.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SandboxStatus {
+    /// Runtime id.
+    pub id: SandboxId,
+    /// Attempt.
+    pub attempt: u32,
+    /// State.
+    pub state: SandboxState,
+    /// Creation time.
+    pub created_at: Timestamp,
+    /// Addresses, the primary one first.
+    pub ips: Vec<String>,
+    /// Network namespace mode it was created with.
+    pub network: NamespaceMode,
+    /// Runtime handler.
+    pub runtime_handler: String,
+}
+
+/// Everything about one container.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ContainerStatus {
+    /// Runtime id.
+    pub id: ContainerId,
+    /// Its sandbox, where the list said so.
+    pub sandbox_id: SandboxId,
+    /// Container name.
+    pub name: String,
+    /// Attempt in the runtime's metadata.
+    pub attempt: u32,
+    /// State.
+    pub state: ContainerState,
+    /// Creation time.
+    pub created_at: Timestamp,
+    /// Start time; zero if never.
+    pub started_at: Timestamp,
+    /// End time; zero if still alive.
+    pub finished_at: Timestamp,
+    /// Exit code; meaningful once exited.
+    pub exit_code: i32,
+    /// Image name as the runtime shows it.
+    pub image: String,
+    /// Image reference (digest).
+    pub image_ref: String,
+    /// Image id.
+    pub image_id: String,
+    /// Short reason such as `OOMKilled`.
+    pub reason: String,
+    /// Longer message.
+    pub message: String,
+    /// The annotations it was created with.
+    pub annotations: BTreeMap<String, String>,
+    /// Log file, absolute.
+    pub log_path: String,
+    /// Mounts: container path to host path.
+    pub mounts: Vec<(String, String)>,
+    /// Limits in force, where the runtime says so.
+    pub resources: Option<LinuxResources>,
+    /// Process id in the host's pid namespace, where the verbose status names it.
+    pub pid: Option<u32>,
+}
+
+/// What kind of thing happened to a container.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RuntimeEventKind {
+    /// Created.
+    Created,
+    /// Started.
+    Started,
+    /// Stopped.
+    Stopped,
+    /// Deleted.
+    Deleted,
+}
+
+/// One message of the runtime's event stream: only a hint that a pod should be looked at.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RuntimeEvent {
+    /// The container or sandbox.
+    pub container_id: ContainerId,
+    /// What happened.
+    pub kind: RuntimeEventKind,
+    /// When the runtime made the event.
+    pub created_at: Timestamp,
+    /// The pod, where the event names it.
+    pub pod_uid: Option<PodUid>,
+}
+
+/// Who the runtime is.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RuntimeVersion {
+    /// Name such as `containerd`.
+    pub name: String,
+    /// Version.
+    pub version: String,
+    /// CRI version.
+    pub api_version: String,
+}
+
+/// One condition of the runtime.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RuntimeCondition {
+    /// Whether it holds.
+    pub status: bool,
+    /// Reason when it does not.
+    pub reason: String,
+    /// Message when it does not.
+    pub message: String,
+}
+
+/// Whether the runtime and its network are ready.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RuntimeConditions {
+    /// `RuntimeReady`; absent when the runtime did not report it.
+    pub runtime: Option<RuntimeCondition>,
+    /// `NetworkReady`; absent when the runtime did not report it.
+    pub network: Option<RuntimeCondition>,
+}
+
+/// Who manages cgroups.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CgroupDriver {
+    /// Plain folders.
+    Cgroupfs,
+    /// systemd slices.
+    Systemd,
+}
+
+/// A local image.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ImageStatus {
+    /// Image id.
+    pub id: String,
+    /// Tags.
+    pub repo_tags: Vec<String>,
+    /// Digests.
+    pub repo_digests: Vec<String>,
+    /// Bytes.
+    pub size: u64,
+    /// Numeric user of the image, where set.
+    pub uid: Option<i64>,
+    /// User name of the image, where not numeric.
+    pub username: String,
+    /// Never garbage collected.
+    pub pinned: bool,
+}

@@ -1,0 +1,59 @@
+use crate::{ContainerProblems, PodFullName, PodUid};
+
+/// How far a pod's worker has come. It never goes backwards.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum WorkerPhase {
+    /// The pod is kept running.
+    Syncing,
+    /// Its containers are being stopped.
+    Terminating,
+    /// Nothing runs any more; what it left behind is being cleaned up.
+    Terminated,
+    /// Nothing is left to do.
+    Finished,
+}
+
+impl WorkerPhase {
+    /// The word shown to users.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Syncing => "syncing",
+            Self::Terminating => "terminating",
+            Self::Terminated => "terminated",
+            Self::Finished => "finished",
+        }
+    }
+}
+
+/// Why the agent ended a pod by itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Rejection {
+    /// One word such as `OutOfpods`.
+    pub reason: String,
+    /// One sentence.
+    pub message: String,
+}
+
+/// What others may know of a worker.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WorkerView {
+    /// The pod.
+    pub uid: PodUid,
+    /// Namespace and name.
+    pub full_name: PodFullName,
+    /// How far it is.
+    pub phase: WorkerPhase,
+    /// Whether the pod has been worked on at least once.
+    pub started: bool,
+    /// Whether the same UID is wanted again after termination.
+    pub restart_requested: bool,
+    /// Whether the pod is known from the runtime alone.
+    pub orphan: bool,
+    /// Why containers do not run.
+    pub problems: ContainerProblems,
+    /// Why the last pass failed.
+    pub last_error: Option<String>,
+    /// Why the agent ended it.
+    pub rejection: Option<Rejection>,
+}

@@ -1,0 +1,15 @@
+//! Small state that outlives the agent.
+
+use async_trait::async_trait;
+
+use crate::pod_folders::FileError;
+
+/// Keeps named blobs. A save is atomic: after a crash at any point the old or the new content is there.
+#[async_trait]
+pub trait Checkpoints: Send + Sync {
+    /// Replaces the content under a name.
+    async fn save(&self, name: &'static str, content: Vec<u8>) -> Result<(), FileError>;
+
+    /// The content under a name, `None` if there never was any.
+    async fn load(&self, name: &'static str) -> Result<Option<Vec<u8>>, FileError>;
+}

@@ -1,0 +1,72 @@
+//! The folders and small files of pods on disk.
+
+use std::path::{Path, PathBuf};
+
+use async_trait::async_trait;
+use model::{PodFullName, PodUid};
+
+/// A file operation that failed.
+#[derive(Debug, thiserror::Error)]
+#[error("{operation} {}", path.display())]
+pub struct FileError {
+    /// What was tried, as a verb phrase.
+    pub operation: &'static str,
+    /// On what.
+    pub path: PathBuf,
+    /// Why it failed.
+    pub source: std::io::Error,
+}
+
+/// A folder below the pod log folder.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LogFolder {
+    /// Pod UID by the folder's name `<namespace>_<name>_<uid>`.
+    pub uid: PodUid,
+    /// Pod name by the folder's name.
+    pub full_name: PodFullName,
+}
+
+/// Makes and removes the folders of pods (layout: `constants.md` section 7). Every call may be repeated.
+#[async_trait]
+pub trait PodFolders: Send + Sync {
+    /// Makes `pods/<uid>` with `volumes` and `plugins`, mode 0750.
+    async fn make_pod_folders(&self, uid: &PodUid) -> Result<(), FileError>;
+
+    /// Writes a file below `pods/<uid>` (relative path) with a mode, atomically; unchanged content is kept.
+    async fn write_pod_file(
+        &self,
+        uid: &PodUid,
+        relative: &Path,
+        content: &[u8],
+        mode: u32,
+    ) -> Result<PathBuf, FileError>;
+
+    /// Makes the log folder of a container, mode 0755.
+    async fn make_log_folder(&self, folder: &LogFolder, container: &str) -> Result<(), FileError>;
+
+    /// The highest `<n>` of `<n>.log` in the log folder of a container.
+    async fn highest_log_number(
+        &self,
+        folder: &LogFolder,
+        container: &str,
+    ) -> Result<Option<u32>, FileError>;
+
+    /// Points `/var/log/containers/<link>` at a log file.
+    async fn link_container_log(&self, link: &str, target: &Path) -> Result<(), FileError>;
+
+    /// UIDs that have a folder below `pods`.
+    async fn list_pod_folders(&self) -> Result<Vec<PodUid>, FileError>;
+
+    /// Removes `pods/<uid>`. Refuses, changing nothing, while anything below is mounted or a volume still
+    /// holds data.
+    async fn remove_pod_folder(&self, uid: &PodUid) -> Result<(), FileError>;
+
+    /// All pod log folders.
+    async fn list_log_folders(&self) -> Result<Vec<LogFolder>, FileError>;
+
+    /// Removes a pod's log folder.
+    async fn remove_log_folder(&self, folder: &LogFolder) -> Result<(), FileError>;
+
+    /// Removes the links of `/var/log/containers` whose log files (below our log folder) are gone.
+    async fn remove_dead_log_links(&self) -> Result<(), FileError>;
+}

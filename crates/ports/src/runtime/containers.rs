@@ -1,0 +1,38 @@
+use std::time::Duration;
+
+use async_trait::async_trait;
+use model::{ContainerId, ContainerSpec, ContainerStatus, ContainerSummary, PodUid, SandboxId, SandboxSpec};
+
+use super::RuntimeError;
+
+/// Containers of the runtime. Every call has its own deadline inside the adapter.
+#[async_trait]
+pub trait Containers: Send + Sync {
+    /// Makes a container in a ready sandbox; it does not run yet.
+    async fn create_container(
+        &self,
+        sandbox: &SandboxId,
+        spec: &ContainerSpec,
+        sandbox_spec: &SandboxSpec,
+    ) -> Result<ContainerId, RuntimeError>;
+
+    /// Starts a created container.
+    async fn start_container(&self, id: &ContainerId) -> Result<(), RuntimeError>;
+
+    /// Asks the process to stop, and kills it after `grace`. Returns when it is gone; a stopped or unknown
+    /// container is no failure.
+    async fn stop_container(&self, id: &ContainerId, grace: Duration) -> Result<(), RuntimeError>;
+
+    /// Removes a container, killing it if it runs; an unknown container is no failure.
+    async fn remove_container(&self, id: &ContainerId) -> Result<(), RuntimeError>;
+
+    /// Full status of one container. `ContainerStatus::sandbox_id` is empty here: only lists know it.
+    /// The process id is filled where the runtime's verbose status names it.
+    async fn container_status(&self, id: &ContainerId) -> Result<ContainerStatus, RuntimeError>;
+
+    /// All containers that carry a pod UID label, or those of one pod. Foreign containers are left out.
+    async fn list_containers(&self, pod: Option<&PodUid>) -> Result<Vec<ContainerSummary>, RuntimeError>;
+
+    /// Makes the runtime open the container's log file again, after it was moved away.
+    async fn reopen_container_log(&self, id: &ContainerId) -> Result<(), RuntimeError>;
+}

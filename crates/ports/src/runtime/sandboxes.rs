@@ -1,0 +1,23 @@
+use async_trait::async_trait;
+use model::{PodUid, SandboxId, SandboxSpec, SandboxStatus, SandboxSummary};
+
+use super::RuntimeError;
+
+/// Pod sandboxes of the runtime. Every call has its own deadline inside the adapter.
+#[async_trait]
+pub trait Sandboxes: Send + Sync {
+    /// Creates and starts a sandbox. A failure may leave a half-made sandbox, which the next list shows.
+    async fn run_sandbox(&self, spec: &SandboxSpec) -> Result<SandboxId, RuntimeError>;
+
+    /// Stops the sandbox and every container in it; a stopped or unknown sandbox is no failure.
+    async fn stop_sandbox(&self, id: &SandboxId) -> Result<(), RuntimeError>;
+
+    /// Removes the sandbox with its containers; an unknown sandbox is no failure.
+    async fn remove_sandbox(&self, id: &SandboxId) -> Result<(), RuntimeError>;
+
+    /// Full status of one sandbox.
+    async fn sandbox_status(&self, id: &SandboxId) -> Result<SandboxStatus, RuntimeError>;
+
+    /// All sandboxes that carry a pod UID label, or those of one pod. Foreign sandboxes are left out.
+    async fn list_sandboxes(&self, pod: Option<&PodUid>) -> Result<Vec<SandboxSummary>, RuntimeError>;
+}

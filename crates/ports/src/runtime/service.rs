@@ -1,0 +1,25 @@
+use async_trait::async_trait;
+use futures::stream::BoxStream;
+use model::{CgroupDriver, RuntimeConditions, RuntimeEvent, RuntimeVersion};
+
+use super::RuntimeError;
+
+/// The runtime's events, in order. The stream ends or yields an error when it is cut.
+pub type RuntimeEvents = BoxStream<'static, Result<RuntimeEvent, RuntimeError>>;
+
+/// The runtime as a whole.
+#[async_trait]
+pub trait RuntimeService: Send + Sync {
+    /// Who answers.
+    async fn version(&self) -> Result<RuntimeVersion, RuntimeError>;
+
+    /// Whether the runtime and its network are ready.
+    async fn conditions(&self) -> Result<RuntimeConditions, RuntimeError>;
+
+    /// The cgroup driver the runtime uses; `Unimplemented` when it cannot say.
+    async fn cgroup_driver(&self) -> Result<CgroupDriver, RuntimeError>;
+
+    /// Opens the event stream; `Unimplemented` when the runtime has none. Some runtimes answer so only on
+    /// the first message, which then is an `Err` item.
+    async fn events(&self) -> Result<RuntimeEvents, RuntimeError>;
+}
