@@ -1,1 +1,58 @@
-//! document
+//! YAML or JSON text in, JSON values out that remember where each field stood.
+//!
+//! What comes in: the bytes of a manifest or a configuration file. What goes out: zero or more [`Document`]s, each
+//! a [`serde_json::Value`] with the line and column of every key and item, and decoding into typed structs whose
+//! errors name field and line.
+//!
+//! Scalars mean what Kubernetes users know from `kubectl` and the kubelet (YAML 1.1 habits: `yes` is a boolean,
+//! `0644` is octal, dates stay strings). Stricter than upstream in two places: a key given twice is an error, and
+//! explicit keys always win over merged (`<<`) ones.
+//!
+//! Invariants: parsing never panics; nesting, nodes and alias expansion are bounded ([`MAX_DEPTH`], [`MAX_NODES`],
+//! [`MAX_ALIAS_BYTES`]); memory is proportional to the input and those bounds.
+//!
+//! Not here: reading files, limiting the input size, comments, and writing YAML.
+
+mod decode;
+mod json;
+mod path;
+mod position;
+mod scalar;
+mod tree;
+mod yaml;
+
+pub use path::{FieldPath, PathError, Segment};
+pub use position::{FieldError, Position, SyntaxError};
+pub use tree::{Document, MAX_ALIAS_BYTES, MAX_DEPTH, MAX_NODES};
+
+/// Parses a text into its documents; empty documents are skipped.
+///
+/// A text whose first non-blank character is `{` or `[` is read as JSON; when it is not JSON after all (flow
+/// YAML), and for every other text, it is read as a stream of YAML documents.
+pub fn parse(text: &[u8]) -> Result<Vec<Document>, SyntaxError> {
+    let text = std::str::from_utf8(text).map_err(|error| not_utf8(text, error))?;
+    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+    if !text.trim_start().starts_with(['{', '[']) {
+        return yaml::parse(text);
+    }
+    let json_error = match json::parse(text) {
+        Ok(document) => return Ok(vec![document]),
+        Err(json::JsonError::Refused(error)) => return Err(error),
+        Err(json::JsonError::NotJson(error)) => error,
+    };
+    yaml::parse(text).map_err(|error| if is_meant_as_json(text) { json_error } else { error })
+}
+
+/// Whether the author of a broken text had JSON in mind: the first word is quoted.
+fn is_meant_as_json(text: &str) -> bool {
+    text.trim_start_matches(|c: char| c.is_whitespace() || matches!(c, '{' | '[')).starts_with('"')
+}
+
+fn not_utf8(text: &[u8], error: std::str::Utf8Error) -> SyntaxError {
+    let valid = text.get(..error.valid_up_to()).unwrap_or_default();
+    let valid = String::from_utf8_lossy(valid);
+    SyntaxError { position: Position::at_end_of(&valid), reason: "the text is not valid UTF-8".to_owned() }
+}
+
+#[cfg(test)]
+mod tests;
