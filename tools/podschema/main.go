@@ -1,0 +1,47 @@
+// Command podschema produces the data that podward's static pod identity is built from and checked against. It links
+// the upstream kubelet's own packages, so everything it prints is what upstream computes.
+//
+//	podschema schema                      every type reachable from the internal Pod, for crates/manifest
+//	podschema uid FILE NODE SOURCE...     the UID upstream gives the manifest (SOURCE: path, or http(s) URL)
+//	podschema dump FILE                   the text that upstream hashes
+//	podschema defaulted FILE              the manifest as v1 JSON after defaulting, quantities as written
+//	podschema golden DIR                  writes NAME.defaulted.json and uids.txt beside the manifests in DIR
+//	podschema quantities FILE             the internals of each quantity text in FILE, parsed and rounded up
+//	podschema verify DIR NODE             compares `uid` with the kubelet's file source run on DIR
+package main
+
+import (
+	"fmt"
+	"os"
+)
+
+func main() {
+	if err := run(os.Args[1:]); err != nil {
+		fmt.Fprintln(os.Stderr, "podschema:", err)
+		os.Exit(1)
+	}
+}
+
+func run(args []string) error {
+	mode := ""
+	if len(args) > 0 {
+		mode, args = args[0], args[1:]
+	}
+	switch {
+	case mode == "schema" && len(args) == 0:
+		return printSchema(os.Stdout)
+	case mode == "uid" && len(args) >= 3:
+		return printUIDs(args[0], args[1], args[2:])
+	case mode == "dump" && len(args) == 1:
+		return printDump(args[0])
+	case mode == "defaulted" && len(args) == 1:
+		return printDefaulted(args[0])
+	case mode == "golden" && len(args) == 1:
+		return writeGolden(args[0])
+	case mode == "quantities" && len(args) == 1:
+		return printQuantities(args[0])
+	case mode == "verify" && len(args) == 2:
+		return verify(args[0], args[1])
+	}
+	return fmt.Errorf("usage: podschema schema | uid FILE NODE SOURCE... | dump FILE | defaulted FILE | golden DIR | quantities FILE | verify DIR NODE")
+}

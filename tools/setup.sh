@@ -1,0 +1,65 @@
+#!/bin/sh
+# Installs, from Debian's own packages, what the scenarios need on a node: a container runtime to drive (containerd,
+# runc, CNI plugins), the host tools that the upstream kubelet and containerd call, and a static busybox for test images.
+# Installs only what is missing, starts no service, and works with or without a running systemd. Run as root.
+set -eu
+
+# containerd needs runc, the CNI plugins, iptables (bridge masquerade, portmap), kmod (overlay) and socat (port-forward);
+# the kubelet needs mount, iptables, conntrack, nftables, iproute2 and kmod (modprobe); the tests need busybox-static.
+packages="ca-certificates containerd runc containernetworking-plugins busybox-static
+    iproute2 nftables conntrack iptables kmod mount procps socat util-linux"
+
+say() { printf 'setup: %s\n' "$*"; }
+fail() {
+    printf 'setup: error: %s\n' "$*" >&2
+    exit 1
+}
+
+[ "$(id -u)" = 0 ] || fail "must run as root"
+command -v apt-get >/dev/null || fail "apt-get not found: this script knows Debian only; install by hand: $(echo $packages)"
+
+missing=""
+for package in $packages; do
+    case "$(dpkg-query -W -f '${Status}' "$package" 2>/dev/null || true)" in
+    *" ok installed") ;;
+    *) missing="$missing $package" ;;
+    esac
+done
+if [ -z "$missing" ]; then
+    say "nothing to do, all packages are installed"
+    exit 0
+fi
+say "missing:$missing"
+
+# Package scripts ask policy-rc.d before they start a service; 101 means "not allowed". The scenarios start their own
+# containerd on their own socket, so a system one must not appear. A policy that is already there is put back.
+policy=/usr/sbin/policy-rc.d
+saved="$policy.podward-saved"
+restore_policy() {
+    rm -f "$policy"
+    if [ -e "$saved" ] || [ -L "$saved" ]; then mv "$saved" "$policy"; fi
+}
+trap restore_policy EXIT
+trap 'exit 1' HUP INT TERM
+if [ -e "$policy" ] || [ -L "$policy" ]; then mv "$policy" "$saved"; fi
+printf '#!/bin/sh\nexit 101\n' >"$policy"
+chmod 755 "$policy"
+
+export DEBIAN_FRONTEND=noninteractive
+log=$(mktemp)
+trap 'restore_policy; rm -f "$log"' EXIT
+run() {
+    "$@" >"$log" 2>&1 || {
+        cat "$log" >&2
+        fail "failed: $*"
+    }
+}
+say "updating the package lists"
+run apt-get -q update
+say "installing$missing"
+# shellcheck disable=SC2086 # one word per package
+run apt-get -q -y -o Dpkg::Use-Pty=0 -o DPkg::Lock::Timeout=300 install --no-install-recommends $missing
+
+for package in $missing; do
+    say "installed $package $(dpkg-query -W -f '${Version}' "$package")"
+done
