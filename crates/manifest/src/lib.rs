@@ -1,1 +1,87 @@
-//! manifest
+//! Manifest text in, validated static pods out.
+//!
+//! What comes in: the bytes of a manifest (YAML or JSON; one or several documents; `Pod`, `PodList` or `List`), where
+//! they came from, and the rules in force. What goes out: pods with every API default filled in and the identity of
+//! a static pod (UID, name, node, hash annotation), or all problems of the text, each with field and line.
+//!
+//! Order, as upstream: decode, default, identify, validate. Unknown fields are warnings, not errors.
+//!
+//! Invariants: the same text, origin and rules give the same pods, bit for bit; a text with one bad pod gives none
+//! (the caller keeps what it had); no input panics.
+//!
+//! Not here: reading files or URLs, the size limit of a text, merging sources, and admission, which looks at the node.
+
+mod defaults;
+mod identity;
+mod objects;
+mod path;
+mod problem;
+mod quantity;
+mod references;
+mod validate;
+mod volume;
+
+use k8s_openapi::api::core::v1::Pod;
+
+pub use path::{Path, Segment};
+pub use problem::Problem;
+
+/// Which node reads a manifest, and where it came from; both are part of a static pod's identity.
+#[derive(Debug, Clone, Copy)]
+pub struct Origin<'a> {
+    /// The node's name.
+    pub node: &'a str,
+    /// The file or URL.
+    pub place: Place<'a>,
+}
+
+/// Where a manifest came from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Place<'a> {
+    /// A file, by the path it is read from.
+    File(&'a str),
+    /// A URL, as configured.
+    Url(&'a str),
+}
+
+/// The gates that change what a static pod may say.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Rules {
+    /// Refuse pods that refer to objects only an API server has (gate `PreventStaticPodAPIReferences`).
+    pub prevent_api_references: bool,
+}
+
+impl Default for Rules {
+    fn default() -> Self {
+        Self { prevent_api_references: true }
+    }
+}
+
+/// A text that holds nothing but usable pods.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Manifest {
+    /// The pods, in the order of the text.
+    pub pods: Vec<StaticPod>,
+    /// Fields that were ignored because no pod has them.
+    pub warnings: Vec<Problem>,
+}
+
+/// A pod that the node should run, as the API would show it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct StaticPod {
+    /// The pod, with defaults and identity.
+    pub pod: Pod,
+    /// The line of the text on which its object starts, from 1.
+    pub line: usize,
+}
+
+/// Reads a manifest.
+///
+/// Either every pod of the text is good, or the result is every problem found.
+pub fn read(text: &[u8], origin: &Origin<'_>, rules: &Rules) -> Result<Manifest, Vec<Problem>> {
+    objects::read(text, origin, rules)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,120 @@
+//! Requests that follow from limits, per container and for the whole pod.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::api::core::v1::{Container, PodSpec, ResourceRequirements};
+use k8s_openapi::apimachinery::pkg::api::resource::Quantity as QuantityText;
+
+use crate::quantity::Quantity;
+
+type ResourceList = BTreeMap<String, QuantityText>;
+
+/// A resource with a limit but no request requests its limit.
+pub(super) fn request_what_is_limited(container: &mut Container) {
+    let Some(resources) = container.resources.as_mut() else { return };
+    let Some(limits) = resources.limits.as_ref() else { return };
+    let requests = resources.requests.get_or_insert_default();
+    for (name, limit) in limits {
+        requests.entry(name.clone()).or_insert_with(|| limit.clone());
+    }
+}
+
+/// Fills in the pod-level requests and huge page limits, if pod-level resources are given at all.
+pub(super) fn default_pod_level(spec: &mut PodSpec) {
+    let Some(mut pod_level) = spec.resources.take() else { return };
+    limit_huge_pages(&mut pod_level, spec);
+    request_what_containers_need(&mut pod_level, spec);
+    spec.resources = Some(pod_level);
+}
+
+fn limit_huge_pages(pod_level: &mut ResourceRequirements, spec: &PodSpec) {
+    let is_empty = |list: &Option<ResourceList>| list.as_ref().is_none_or(BTreeMap::is_empty);
+    if is_empty(&pod_level.limits) && is_empty(&pod_level.requests) {
+        return;
+    }
+    let needed = aggregate(spec, |resources| resources.limits.as_ref());
+    for (name, quantity) in needed {
+        let is_requested = pod_level.requests.as_ref().is_some_and(|requests| requests.contains_key(&name));
+        if is_huge_page(&name) && !is_requested {
+            let limits = pod_level.limits.get_or_insert_default();
+            limits.entry(name).or_insert(QuantityText(quantity.as_written()));
+        }
+    }
+}
+
+fn request_what_containers_need(pod_level: &mut ResourceRequirements, spec: &PodSpec) {
+    let Some(limits) = pod_level.limits.clone().filter(|limits| !limits.is_empty()) else { return };
+    let mut requests = pod_level.requests.clone().unwrap_or_default();
+    for (name, quantity) in aggregate(spec, |resources| resources.requests.as_ref()) {
+        if matches!(name.as_str(), "cpu" | "memory") {
+            requests.entry(name).or_insert(QuantityText(quantity.as_written()));
+        }
+    }
+    for (name, limit) in limits {
+        if is_pod_level(&name) {
+            requests.entry(name).or_insert(limit);
+        }
+    }
+    if !requests.is_empty() {
+        pod_level.requests = Some(requests);
+    }
+}
+
+/// What the containers need together: the running set, or the largest moment during init, whichever is more.
+/// Sidecars count for the running set and for every init container after them.
+pub(crate) fn aggregate(
+    spec: &PodSpec,
+    list: impl Fn(&ResourceRequirements) -> Option<&ResourceList>,
+) -> BTreeMap<String, Quantity> {
+    let of = |container: &Container| quantities(container.resources.as_ref().and_then(&list));
+    let mut running = BTreeMap::new();
+    for container in &spec.containers {
+        add(&mut running, &of(container));
+    }
+    let mut sidecars = BTreeMap::new();
+    let mut peak = BTreeMap::new();
+    for container in spec.init_containers.iter().flatten() {
+        let mut needed = of(container);
+        if container.restart_policy.as_deref() == Some("Always") {
+            add(&mut running, &needed);
+            add(&mut sidecars, &needed);
+            needed = sidecars.clone();
+        } else {
+            add(&mut needed, &sidecars);
+        }
+        raise(&mut peak, &needed);
+    }
+    raise(&mut running, &peak);
+    running
+}
+
+fn quantities(list: Option<&ResourceList>) -> BTreeMap<String, Quantity> {
+    let parsed = list.into_iter().flatten().filter_map(|(name, text)| {
+        let quantity = Quantity::parse(&text.0).ok()?;
+        Some((name.clone(), quantity))
+    });
+    parsed.collect()
+}
+
+fn add(total: &mut BTreeMap<String, Quantity>, more: &BTreeMap<String, Quantity>) {
+    for (name, quantity) in more {
+        let sum = total.get(name).map_or(*quantity, |value| value.plus(*quantity));
+        total.insert(name.clone(), sum);
+    }
+}
+
+fn raise(floor: &mut BTreeMap<String, Quantity>, to: &BTreeMap<String, Quantity>) {
+    for (name, quantity) in to {
+        if floor.get(name).is_none_or(|value| quantity > value) {
+            floor.insert(name.clone(), *quantity);
+        }
+    }
+}
+
+fn is_pod_level(name: &str) -> bool {
+    matches!(name, "cpu" | "memory") || is_huge_page(name)
+}
+
+fn is_huge_page(name: &str) -> bool {
+    name.starts_with("hugepages-")
+}

@@ -1,0 +1,145 @@
+use k8s_openapi::api::core::v1::Pod;
+use serde_json::{Value, json};
+
+/// Defaults `spec` and returns the value at `pointer` inside it.
+fn defaulted(spec: &Value, pointer: &str) -> Value {
+    let mut pod: Pod = serde_json::from_value(json!({ "spec": spec })).unwrap();
+    super::apply(&mut pod);
+    let spec = serde_json::to_value(pod.spec).unwrap();
+    spec.pointer(pointer).cloned().unwrap_or(Value::Null)
+}
+
+#[track_caller]
+fn check(spec: &Value, pointer: &str, expected: &Value) {
+    assert_eq!(&defaulted(spec, pointer), expected, "{pointer}");
+}
+
+#[test]
+fn fills_in_the_pod() {
+    let spec = json!({ "containers": [{ "name": "c", "image": "i" }] });
+    for (pointer, expected) in [
+        ("/restartPolicy", json!("Always")),
+        ("/dnsPolicy", json!("ClusterFirst")),
+        ("/terminationGracePeriodSeconds", json!(30)),
+        ("/schedulerName", json!("default-scheduler")),
+        ("/securityContext", json!({})),
+        ("/enableServiceLinks", json!(true)),
+        ("/tolerations", Value::Null),
+    ] {
+        check(&spec, pointer, &expected);
+    }
+}
+
+#[test]
+fn keeps_what_the_manifest_says() {
+    let spec = json!({
+        "restartPolicy": "Never", "enableServiceLinks": false, "terminationGracePeriodSeconds": 0,
+        "containers": [{ "name": "c", "image": "i", "imagePullPolicy": "Never" }],
+    });
+    check(&spec, "/restartPolicy", &json!("Never"));
+    check(&spec, "/enableServiceLinks", &json!(false));
+    check(&spec, "/terminationGracePeriodSeconds", &json!(0));
+    check(&spec, "/containers/0/imagePullPolicy", &json!("Never"));
+}
+
+#[test]
+fn fills_in_containers() {
+    let container = json!({
+        "name": "c", "image": "i:1", "ports": [{ "containerPort": 80 }],
+        "env": [{ "name": "N", "valueFrom": { "fieldRef": { "fieldPath": "metadata.name" } } }],
+        "livenessProbe": { "httpGet": { "port": 80 } }, "startupProbe": { "grpc": { "port": 1 } },
+        "lifecycle": { "preStop": { "httpGet": { "port": 80 } } },
+    });
+    for list in ["containers", "initContainers", "ephemeralContainers"] {
+        let spec = json!({ list: [container] });
+        for (field, expected) in [
+            ("imagePullPolicy", json!("IfNotPresent")),
+            ("terminationMessagePath", json!("/dev/termination-log")),
+            ("terminationMessagePolicy", json!("File")),
+            ("ports/0/protocol", json!("TCP")),
+            ("env/0/valueFrom/fieldRef/apiVersion", json!("v1")),
+            ("livenessProbe/timeoutSeconds", json!(1)),
+            ("livenessProbe/periodSeconds", json!(10)),
+            ("livenessProbe/successThreshold", json!(1)),
+            ("livenessProbe/failureThreshold", json!(3)),
+            ("livenessProbe/httpGet", json!({ "port": 80, "path": "/", "scheme": "HTTP" })),
+            ("startupProbe/grpc/service", json!("")),
+            ("lifecycle/preStop/httpGet/scheme", json!("HTTP")),
+        ] {
+            check(&spec, &format!("/{list}/0/{field}"), &expected);
+        }
+    }
+}
+
+#[test]
+fn host_network_binds_every_port_on_the_host() {
+    let spec = json!({
+        "hostNetwork": true,
+        "containers": [{ "name": "c", "ports": [{ "containerPort": 80 }, { "containerPort": 81, "hostPort": 82 }] }],
+    });
+    check(&spec, "/containers/0/ports/0/hostPort", &json!(80));
+    check(&spec, "/containers/0/ports/1/hostPort", &json!(82));
+}
+
+#[test]
+fn fills_in_volumes() {
+    let volumes = json!([
+        { "name": "none" },
+        { "name": "host", "hostPath": { "path": "/x" } },
+        { "name": "down", "downwardAPI": { "items": [{ "path": "p", "fieldRef": { "fieldPath": "f" } }] } },
+        { "name": "proj", "projected": { "sources": [{ "serviceAccountToken": { "path": "t" } }] } },
+        { "name": "iscsi", "iscsi": { "targetPortal": "p", "iqn": "q", "lun": 0 } },
+        { "name": "rbd", "rbd": { "monitors": ["m"], "image": "i" } },
+        { "name": "azure", "azureDisk": { "diskName": "d", "diskURI": "u" } },
+        { "name": "image", "image": { "reference": "a/b" } },
+        { "name": "secret", "secret": { "secretName": "s" } },
+    ]);
+    let spec = json!({ "volumes": volumes, "containers": [] });
+    for (pointer, expected) in [
+        ("0/emptyDir", json!({})),
+        ("1/hostPath/type", json!("")),
+        ("2/downwardAPI/defaultMode", json!(420)),
+        ("2/downwardAPI/items/0/fieldRef/apiVersion", json!("v1")),
+        ("3/projected/defaultMode", json!(420)),
+        ("3/projected/sources/0/serviceAccountToken/expirationSeconds", json!(3600)),
+        ("4/iscsi/iscsiInterface", json!("default")),
+        ("5/rbd/keyring", json!("/etc/ceph/keyring")),
+        ("6/azureDisk/kind", json!("Shared")),
+        ("7/image/pullPolicy", json!("Always")),
+        ("8/secret/defaultMode", json!(420)),
+    ] {
+        check(&spec, &format!("/volumes/{pointer}"), &expected);
+    }
+}
+
+#[test]
+fn requests_follow_limits_and_are_rounded_up() {
+    let spec = json!({ "containers": [{ "name": "c", "resources": {
+        "limits": { "cpu": "1.0005", "memory": "1Gi" }, "requests": { "memory": "1Mi" },
+    } }] });
+    check(&spec, "/containers/0/resources/requests", &json!({ "cpu": "1001m", "memory": "1Mi" }));
+    check(&spec, "/containers/0/resources/limits", &json!({ "cpu": "1001m", "memory": "1Gi" }));
+}
+
+#[test]
+fn pod_level_requests_follow_the_containers_then_the_limits() {
+    let spec = json!({
+        "resources": { "limits": { "cpu": "4", "memory": "1Gi", "hugepages-2Mi": "4Mi" } },
+        "initContainers": [
+            { "name": "sidecar", "restartPolicy": "Always", "resources": { "requests": { "cpu": "100m" } } },
+            { "name": "init", "resources": { "requests": { "cpu": "2" } } },
+        ],
+        "containers": [{ "name": "c", "resources": { "requests": { "cpu": "500m" } } }],
+    });
+    let expected = json!({ "cpu": "2100m", "memory": "1Gi", "hugepages-2Mi": "4Mi" });
+    check(&spec, "/resources/requests", &expected);
+}
+
+#[test]
+fn pod_level_huge_page_limits_follow_the_containers() {
+    let spec = json!({
+        "resources": { "requests": { "cpu": "1" } },
+        "containers": [{ "name": "c", "resources": { "limits": { "hugepages-2Mi": "4Mi", "memory": "1Gi" } } }],
+    });
+    check(&spec, "/resources/limits", &json!({ "hugepages-2Mi": "4Mi" }));
+}

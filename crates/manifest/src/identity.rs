@@ -1,0 +1,91 @@
+//! What makes a pod from a manifest a static pod of this node.
+
+use k8s_openapi::api::core::v1::{Pod, Toleration};
+
+use crate::{Origin, Place, defaults};
+
+const CONFIG_HASH: &str = "kubernetes.io/config.hash";
+
+/// Annotations of old releases that carried init containers; the API drops them.
+const DROPPED_ANNOTATIONS: [&str; 4] = [
+    "pod.beta.kubernetes.io/init-containers",
+    "pod.alpha.kubernetes.io/init-containers",
+    "pod.beta.kubernetes.io/init-container-statuses",
+    "pod.alpha.kubernetes.io/init-container-statuses",
+];
+
+/// Deriving a static pod's identity failed.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum IdentityError {
+    /// The pod has no JSON form.
+    #[error("write the pod as JSON: {0}")]
+    Encode(serde_json::Error),
+}
+
+/// Gives a defaulted pod its UID, name, namespace, node, hash annotation, toleration and first phase.
+pub(crate) fn apply(pod: &mut Pod, origin: &Origin<'_>) -> Result<(), IdentityError> {
+    let uid = match pod.metadata.uid.take().filter(|uid| !uid.is_empty()) {
+        Some(uid) => uid,
+        None => derive_uid(pod, origin)?,
+    };
+    normalize(pod);
+    let metadata = &mut pod.metadata;
+    let name = metadata.name.take().unwrap_or_default();
+    metadata.name = Some(format!("{name}-{}", origin.node.to_lowercase()));
+    if metadata.namespace.as_deref().unwrap_or_default().is_empty() {
+        metadata.namespace = Some("default".to_owned());
+    }
+    metadata.annotations.get_or_insert_default().insert(CONFIG_HASH.to_owned(), uid.clone());
+    metadata.uid = Some(uid);
+    let spec = pod.spec.get_or_insert_default();
+    spec.node_name = Some(origin.node.to_owned());
+    if let Place::File(_) = origin.place {
+        tolerate_no_execute(spec.tolerations.get_or_insert_default());
+    }
+    pod.status.get_or_insert_default().phase = Some("Pending".to_owned());
+    Ok(())
+}
+
+fn derive_uid(pod: &Pod, _origin: &Origin<'_>) -> Result<String, IdentityError> {
+    let _json = serde_json::to_value(pod).map_err(IdentityError::Encode)?;
+    Ok(String::new())
+}
+
+/// What the API's conversion between versions does to a pod.
+fn normalize(pod: &mut Pod) {
+    if let Some(annotations) = pod.metadata.annotations.as_mut() {
+        annotations.retain(|key, _| !DROPPED_ANNOTATIONS.contains(&key.as_str()));
+    }
+    let Some(spec) = pod.spec.as_mut() else { return };
+    let account = [&spec.service_account_name, &spec.service_account];
+    let account = account.into_iter().flatten().find(|name| !name.is_empty()).cloned();
+    spec.service_account_name.clone_from(&account);
+    spec.service_account = account;
+    if spec.termination_grace_period_seconds.is_some_and(|seconds| seconds < 0) {
+        spec.termination_grace_period_seconds = Some(1);
+    }
+    defaults::ensure_divisors(pod);
+}
+
+/// Static pods from files stay when the node has problems. A matching toleration with a time limit loses the limit.
+fn tolerate_no_execute(tolerations: &mut Vec<Toleration>) {
+    let wanted = Toleration {
+        operator: Some("Exists".to_owned()),
+        effect: Some("NoExecute".to_owned()),
+        ..Toleration::default()
+    };
+    let text = |field: &Option<String>| field.clone().unwrap_or_default();
+    let is_same = |other: &Toleration| {
+        text(&other.key).is_empty()
+            && text(&other.value).is_empty()
+            && other.operator == wanted.operator
+            && other.effect == wanted.effect
+    };
+    if !tolerations.iter().any(is_same) {
+        tolerations.push(wanted);
+        return;
+    }
+    for toleration in tolerations.iter_mut().filter(|toleration| is_same(toleration)) {
+        *toleration = wanted.clone();
+    }
+}

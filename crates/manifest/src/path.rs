@@ -1,0 +1,90 @@
+//! Where in an object something stands: `spec.containers[0].resources.limits[cpu]`.
+
+use std::fmt::{self, Display};
+
+/// One step from a value to a value inside it.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum Segment {
+    /// A field of an object, shown as `.name`.
+    Field(String),
+    /// An entry of a free-form map, shown as `[key]`.
+    Key(String),
+    /// An item of a list, shown as `[3]`.
+    Index(usize),
+}
+
+/// A path from the object's root; the empty path is the object itself.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
+pub struct Path(Vec<Segment>);
+
+impl Path {
+    /// The object itself.
+    pub(crate) fn root() -> Self {
+        Self::default()
+    }
+
+    /// The field `name` of the value here; dots separate several steps.
+    pub(crate) fn field(&self, name: &str) -> Self {
+        let mut path = self.clone();
+        path.0.extend(name.split('.').map(|step| Segment::Field(step.to_owned())));
+        path
+    }
+
+    /// The entry `key` of the map here.
+    pub(crate) fn key(&self, key: &str) -> Self {
+        let mut path = self.clone();
+        path.0.push(Segment::Key(key.to_owned()));
+        path
+    }
+
+    /// The item `index` of the list here.
+    pub(crate) fn index(&self, index: usize) -> Self {
+        let mut path = self.clone();
+        path.0.push(Segment::Index(index));
+        path
+    }
+
+    /// The list items here, each with its path.
+    pub(crate) fn items<'a, T>(&self, list: &'a [T]) -> impl Iterator<Item = (Self, &'a T)> {
+        let path = self.clone();
+        list.iter().enumerate().map(move |(index, item)| (path.index(index), item))
+    }
+
+    /// This path below `prefix`.
+    pub(crate) fn below(&self, prefix: &Self) -> Self {
+        let mut path = prefix.clone();
+        path.0.extend(self.0.iter().cloned());
+        path
+    }
+
+    /// The steps, outermost first.
+    pub fn segments(&self) -> &[Segment] {
+        &self.0
+    }
+}
+
+impl Display for Path {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (position, segment) in self.0.iter().enumerate() {
+            match segment {
+                Segment::Field(name) if position == 0 => f.write_str(name)?,
+                Segment::Field(name) => write!(f, ".{name}")?,
+                Segment::Key(key) => write!(f, "[{key}]")?,
+                Segment::Index(index) => write!(f, "[{index}]")?,
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shows_fields_keys_and_indexes() {
+        let path =
+            Path::root().field("spec.containers").index(2).field("resources.limits").key("example.com/gpu");
+        assert_eq!(path.to_string(), "spec.containers[2].resources.limits[example.com/gpu]");
+    }
+}
