@@ -1,1 +1,59 @@
-//! Scenarios that run an agent binary through the same steps.
+//! Scenarios on the real thing: the same steps on podward and on the upstream kubelet.
+//!
+//! In come the agents' binaries and a containerd; out come plain `cargo test` results. A scenario is
+//! an `async fn(Agent) -> Result<()>` that starts a [`Node`] of its own and drives it the way a user
+//! does: files in a folder, signals, HTTP; [`scenarios!`] makes one test per agent of it. What holds for
+//! both agents is asserted of both; `podward_only!` marks what we do on purpose beyond upstream.
+//!
+//! `PODWARD_AGENTS=podward,upstream` selects the agents; a selected agent whose binary is missing fails.
+//! Assertions are about order, counts and lower bounds of time, never about tight upper bounds.
+
+mod manifest;
+mod node;
+mod status;
+
+pub use manifest::{container, pod, sleeper, with};
+pub use node::Node;
+pub use status::{PodView, view};
+
+pub use testkit::agent_process::{Agent, AgentOptions, NODE};
+
+/// Runs one scenario for one agent, on a runtime of its own.
+///
+/// # Panics
+/// When the scenario fails; the agent's log has been printed by then.
+#[expect(clippy::panic, reason = "the way a test fails")]
+pub fn run<F: Future<Output = anyhow::Result<()>>>(agent: Agent, scenario: impl FnOnce(Agent) -> F) {
+    if !agent.selected() {
+        println!("not selected by PODWARD_AGENTS: {}", agent.name());
+        return;
+    }
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
+    let result = runtime.map_err(anyhow::Error::from).and_then(|runtime| runtime.block_on(scenario(agent)));
+    if let Err(error) = result {
+        panic!("{}: {error:#}", agent.name());
+    }
+}
+
+/// One `#[test]` per agent for each scenario.
+#[macro_export]
+macro_rules! scenarios {
+    ($($(#[$meta:meta])* $name:ident),* $(,)?) => {
+        mod podward {
+            $(#[test] $(#[$meta])* fn $name() { $crate::run($crate::Agent::Podward, super::$name); })*
+        }
+        mod upstream {
+            $(#[test] $(#[$meta])* fn $name() { $crate::run($crate::Agent::Upstream, super::$name); })*
+        }
+    };
+}
+
+/// One `#[test]` for each scenario of what only podward does.
+#[macro_export]
+macro_rules! podward_only {
+    ($($name:ident),* $(,)?) => {
+        mod podward_only {
+            $(#[test] fn $name() { $crate::run($crate::Agent::Podward, super::$name); })*
+        }
+    };
+}

@@ -1,1 +1,19 @@
-//! testkit
+//! What tests stand on: fakes for the inner classes, and the real thing for the scenarios.
+//!
+//! - [`images`] writes OCI image archives from files;
+//! - [`instance`] is a private node's folder and all that is named after it;
+//! - [`containerd`] runs a private containerd in one, [`cri_view`] looks into it;
+//! - [`agent_process`] runs podward or the upstream kubelet on it;
+//! - [`http`], [`poll`] and [`process`] ask, wait for and measure them.
+//!
+//! Invariant: what a test starts is gone after it, also when it fails; what a killed test left is
+//! removed by the next. Not here: what is asserted. For tests only, so `anyhow` everywhere.
+
+pub mod agent_process;
+pub mod containerd;
+pub mod cri_view;
+pub mod http;
+pub mod images;
+pub mod instance;
+pub mod poll;
+pub mod process;

@@ -1,0 +1,229 @@
+//! What a CRI runtime has, as flat values that a test can compare.
+
+use std::collections::{BTreeMap, HashMap};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, ensure};
+use cri::v1;
+use cri::v1::image_service_client::ImageServiceClient;
+use cri::v1::runtime_service_client::RuntimeServiceClient;
+use hyper_util::rt::TokioIo;
+use tokio::net::UnixStream;
+use tonic::transport::{Channel, Endpoint};
+
+/// A pod sandbox.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SandboxView {
+    /// Runtime id.
+    pub id: String,
+    /// Pod name as the agent gave it.
+    pub pod: String,
+    /// Pod namespace.
+    pub namespace: String,
+    /// Pod UID.
+    pub uid: String,
+    /// Attempt number.
+    pub attempt: u32,
+    /// Whether it is ready.
+    pub ready: bool,
+    /// Creation time in nanoseconds.
+    pub created_at: i64,
+    /// Labels.
+    pub labels: BTreeMap<String, String>,
+    /// Annotations.
+    pub annotations: BTreeMap<String, String>,
+}
+
+/// A container, whatever its state.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ContainerView {
+    /// Runtime id.
+    pub id: String,
+    /// Runtime id of its sandbox.
+    pub sandbox: String,
+    /// Pod name from its labels.
+    pub pod: String,
+    /// Pod UID from its labels.
+    pub uid: String,
+    /// Container name.
+    pub name: String,
+    /// Attempt number.
+    pub attempt: u32,
+    /// State.
+    pub state: v1::ContainerState,
+    /// Times in nanoseconds; 0 = not yet.
+    pub created_at: i64,
+    /// See `created_at`.
+    pub started_at: i64,
+    /// See `created_at`.
+    pub finished_at: i64,
+    /// Exit code, once exited.
+    pub exit_code: i32,
+    /// Image as the agent asked for it.
+    pub image: String,
+    /// Full path of the log file.
+    pub log_path: String,
+    /// Labels.
+    pub labels: BTreeMap<String, String>,
+    /// Annotations.
+    pub annotations: BTreeMap<String, String>,
+    /// Mounts as (container path, host path, read-only).
+    pub mounts: Vec<(String, String, bool)>,
+}
+
+impl ContainerView {
+    /// Whether it runs.
+    pub fn running(&self) -> bool {
+        self.state == v1::ContainerState::ContainerRunning
+    }
+}
+
+/// A connection that only looks.
+#[derive(Clone, Debug)]
+pub struct CriView {
+    runtime: RuntimeServiceClient<Channel>,
+    images: ImageServiceClient<Channel>,
+}
+
+impl CriView {
+    /// Connects lazily and again after each loss.
+    pub fn connect(socket: &Path) -> Self {
+        let socket: PathBuf = socket.to_path_buf();
+        let connector = tower::service_fn(move |_: tonic::codegen::http::Uri| {
+            let socket = socket.clone();
+            async move { UnixStream::connect(socket).await.map(TokioIo::new) }
+        });
+        let channel = Endpoint::from_static("http://localhost").connect_with_connector_lazy(connector);
+        Self { runtime: RuntimeServiceClient::new(channel.clone()), images: ImageServiceClient::new(channel) }
+    }
+
+    /// Fails unless runtime and network are ready.
+    pub async fn ready(&self) -> Result<()> {
+        let status = self.runtime.clone().status(v1::StatusRequest::default()).await.context("CRI Status")?;
+        for condition in status.into_inner().status.unwrap_or_default().conditions {
+            let name = &condition.r#type;
+            let known = matches!(name.as_str(), "RuntimeReady" | "NetworkReady");
+            ensure!(condition.status || !known, "{name} is false: {}", condition.message);
+        }
+        Ok(())
+    }
+
+    /// References of all images.
+    pub async fn images(&self) -> Result<Vec<String>> {
+        let list = self.images.clone().list_images(v1::ListImagesRequest::default()).await.context("ListImages")?;
+        Ok(list.into_inner().images.into_iter().flat_map(|image| image.repo_tags).collect())
+    }
+
+    /// All sandboxes, oldest first.
+    pub async fn sandboxes(&self) -> Result<Vec<SandboxView>> {
+        let request = v1::ListPodSandboxRequest::default();
+        let list = self.runtime.clone().list_pod_sandbox(request).await.context("ListPodSandbox")?;
+        let mut sandboxes: Vec<_> = list.into_inner().items.into_iter().map(sandbox_view).collect();
+        sandboxes.sort_by_key(|sandbox| sandbox.created_at);
+        Ok(sandboxes)
+    }
+
+    /// All containers with their full status, oldest first.
+    pub async fn containers(&self) -> Result<Vec<ContainerView>> {
+        let mut client = self.runtime.clone();
+        let list = client.list_containers(v1::ListContainersRequest::default()).await.context("ListContainers")?;
+        let mut containers = Vec::new();
+        for container in list.into_inner().containers {
+            let request = v1::ContainerStatusRequest { container_id: container.id.clone(), verbose: false };
+            match client.container_status(request).await {
+                Ok(status) => {
+                    let status = status.into_inner().status.unwrap_or_default();
+                    containers.push(container_view(container.pod_sandbox_id, status));
+                }
+                // Removed since the list was made.
+                Err(status) if status.code() == tonic::Code::NotFound => {}
+                Err(status) => return Err(status).context("ContainerStatus"),
+            }
+        }
+        containers.sort_by_key(|container| container.created_at);
+        Ok(containers)
+    }
+
+    /// Containers of one pod, oldest first.
+    pub async fn containers_of(&self, pod: &str) -> Result<Vec<ContainerView>> {
+        let all = self.containers().await?;
+        Ok(all.into_iter().filter(|container| container.pod == pod).collect())
+    }
+
+    /// Sandboxes of one pod, oldest first.
+    pub async fn sandboxes_of(&self, pod: &str) -> Result<Vec<SandboxView>> {
+        let all = self.sandboxes().await?;
+        Ok(all.into_iter().filter(|sandbox| sandbox.pod == pod).collect())
+    }
+
+    /// Process id of a running container, from the verbose status that containerd gives.
+    pub async fn pid(&self, container: &str) -> Result<u32> {
+        let info = self.container_info(container).await?;
+        let pid = info.get("pid").and_then(serde_json::Value::as_u64).context("pid in the verbose status")?;
+        u32::try_from(pid).context("read the pid")
+    }
+
+    /// The runtime's own JSON about a container.
+    pub async fn container_info(&self, container: &str) -> Result<serde_json::Value> {
+        let request = v1::ContainerStatusRequest { container_id: container.to_owned(), verbose: true };
+        let status = self.runtime.clone().container_status(request).await.context("ContainerStatus")?;
+        let info = status.into_inner().info.remove("info").context("info in the verbose status")?;
+        serde_json::from_str(&info).context("parse the verbose status")
+    }
+
+    /// The runtime's own JSON about a sandbox.
+    pub async fn sandbox_info(&self, sandbox: &str) -> Result<serde_json::Value> {
+        let request = v1::PodSandboxStatusRequest { pod_sandbox_id: sandbox.to_owned(), verbose: true };
+        let status = self.runtime.clone().pod_sandbox_status(request).await.context("PodSandboxStatus")?;
+        let info = status.into_inner().info.remove("info").context("info in the verbose status")?;
+        serde_json::from_str(&info).context("parse the verbose status")
+    }
+}
+
+fn sorted(map: HashMap<String, String>) -> BTreeMap<String, String> {
+    map.into_iter().collect()
+}
+
+fn sandbox_view(sandbox: v1::PodSandbox) -> SandboxView {
+    let ready = sandbox.state() == v1::PodSandboxState::SandboxReady;
+    let metadata = sandbox.metadata.unwrap_or_default();
+    SandboxView {
+        id: sandbox.id,
+        pod: metadata.name,
+        namespace: metadata.namespace,
+        uid: metadata.uid,
+        attempt: metadata.attempt,
+        ready,
+        created_at: sandbox.created_at,
+        labels: sorted(sandbox.labels),
+        annotations: sorted(sandbox.annotations),
+    }
+}
+
+fn container_view(sandbox: String, status: v1::ContainerStatus) -> ContainerView {
+    let state = status.state();
+    let metadata = status.metadata.unwrap_or_default();
+    let label = |name: &str| status.labels.get(name).cloned().unwrap_or_default();
+    ContainerView {
+        sandbox,
+        pod: label("io.kubernetes.pod.name"),
+        uid: label("io.kubernetes.pod.uid"),
+        name: metadata.name,
+        attempt: metadata.attempt,
+        state,
+        created_at: status.created_at,
+        started_at: status.started_at,
+        finished_at: status.finished_at,
+        exit_code: status.exit_code,
+        image: status.image.map(|image| image.image).unwrap_or_default(),
+        log_path: status.log_path,
+        mounts: status
+            .mounts
+            .into_iter()
+            .map(|mount| (mount.container_path, mount.host_path, mount.readonly))
+            .collect(),
+        labels: sorted(status.labels),
+        annotations: sorted(status.annotations),
+        id: status.id,
+    }
+}

@@ -1,0 +1,135 @@
+//! Test images: OCI image archives written from files, without a registry or an image builder.
+//!
+//! An archive carries both an OCI layout and a docker-style `manifest.json`, so `ctr images import`
+//! of containerd 1.6 and 2.x reads it. Layers are plain tars with fixed times: the same input gives
+//! the same bytes.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, ensure};
+
+mod archive;
+
+pub use archive::write_archive;
+
+/// The sandbox image of the private containerd.
+pub const PAUSE: &str = "podward.test/pause:1";
+/// The demo program, version 1.
+pub const DEMO: &str = "podward.test/demo:1";
+/// The demo program again, as another image: what an image change switches to.
+pub const DEMO_2: &str = "podward.test/demo:2";
+/// Busybox with `/bin/sh` and a link for each applet.
+pub const BUSYBOX: &str = "podward.test/busybox:1";
+
+/// One image: what its configuration says and the files of its only layer.
+#[derive(Clone, Debug, Default)]
+pub struct Image {
+    /// Full reference, as in a pod manifest.
+    pub name: String,
+    /// Program and leading arguments.
+    pub entrypoint: Vec<String>,
+    /// `NAME=value` pairs.
+    pub env: Vec<String>,
+    /// Image labels.
+    pub labels: BTreeMap<String, String>,
+    /// The layer's content, in order.
+    pub files: Vec<ImageFile>,
+}
+
+/// An entry of an image's layer; paths are relative to the image's root.
+#[derive(Clone, Debug)]
+pub enum ImageFile {
+    /// A program copied from this machine, mode 0755.
+    Program(String, PathBuf),
+    /// A small file with the given text, mode 0644.
+    Text(String, String),
+    /// A symbolic link and its target.
+    Link(String, String),
+    /// A folder and its mode.
+    Folder(String, u32),
+}
+
+/// Writes the images that the scenarios use into `folder` and returns the archive's path.
+///
+/// Builds the demo program on the way when it is missing or old.
+pub fn write_test_images(folder: &Path) -> Result<PathBuf> {
+    let demo = demo_program()?;
+    let busybox = Path::new("/bin/busybox");
+    ensure!(busybox.exists(), "{} is missing: run tools/setup.sh", busybox.display());
+    let images = [
+        demo_image(PAUSE, &demo, &["/demo", "pause"]),
+        demo_image(DEMO, &demo, &["/demo"]),
+        demo_image(DEMO_2, &demo, &["/demo"]),
+        busybox_image(busybox)?,
+    ];
+    fs::create_dir_all(folder).with_context(|| format!("create {}", folder.display()))?;
+    let path = folder.join("images.tar");
+    write_archive(&images, File::create(&path).with_context(|| format!("create {}", path.display()))?)?;
+    Ok(path)
+}
+
+/// The path of the statically linked demo program, built by cargo when needed.
+pub fn demo_program() -> Result<PathBuf> {
+    const TARGET: &str = "x86_64-unknown-linux-gnu";
+    let workspace = workspace();
+    // A folder of its own: other flags in the shared one would rebuild everybody's dependencies.
+    let folder = workspace.join("target/static");
+    let status = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
+        .current_dir(&workspace)
+        .args(["build", "--quiet", "--locked", "-p", "demo", "--release", "--target", TARGET, "--target-dir"])
+        .arg(&folder)
+        .env("RUSTFLAGS", "-C target-feature=+crt-static")
+        .env_remove("CARGO_ENCODED_RUSTFLAGS")
+        .status()
+        .context("start cargo")?;
+    ensure!(status.success(), "cargo build -p demo: {status}");
+    Ok(folder.join(TARGET).join("release/demo"))
+}
+
+/// The root of the workspace this crate was built in.
+pub fn workspace() -> PathBuf {
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    here.ancestors().nth(2).unwrap_or(here).to_path_buf()
+}
+
+fn demo_image(name: &str, program: &Path, entrypoint: &[&str]) -> Image {
+    let version = name.rsplit(':').next().unwrap_or_default().to_owned();
+    Image {
+        name: name.to_owned(),
+        entrypoint: entrypoint.iter().map(ToString::to_string).collect(),
+        env: vec!["PATH=/".to_owned(), format!("IMAGE_VERSION={version}")],
+        labels: BTreeMap::from([("test.podward/version".to_owned(), version)]),
+        files: vec![
+            ImageFile::Program("demo".to_owned(), program.to_path_buf()),
+            ImageFile::Folder("tmp".to_owned(), 0o1777),
+            ImageFile::Folder("etc".to_owned(), 0o755),
+            ImageFile::Text("etc/passwd".to_owned(), "root:x:0:0::/:/demo\n".to_owned()),
+            ImageFile::Text("etc/group".to_owned(), "root:x:0:\n".to_owned()),
+        ],
+    }
+}
+
+fn busybox_image(program: &Path) -> Result<Image> {
+    let list = Command::new(program).arg("--list").output().context("start busybox --list")?;
+    let applets = String::from_utf8(list.stdout).context("read busybox --list")?;
+    let mut files = vec![
+        ImageFile::Folder("bin".to_owned(), 0o755),
+        ImageFile::Program("bin/busybox".to_owned(), program.to_path_buf()),
+        ImageFile::Folder("tmp".to_owned(), 0o1777),
+        ImageFile::Folder("etc".to_owned(), 0o755),
+        ImageFile::Text("etc/passwd".to_owned(), "root:x:0:0::/:/bin/sh\n".to_owned()),
+        ImageFile::Text("etc/group".to_owned(), "root:x:0:\n".to_owned()),
+    ];
+    let links = applets.lines().filter(|applet| *applet != "busybox");
+    files.extend(links.map(|applet| ImageFile::Link(format!("bin/{applet}"), "busybox".to_owned())));
+    Ok(Image {
+        name: BUSYBOX.to_owned(),
+        entrypoint: Vec::new(),
+        env: vec!["PATH=/bin".to_owned()],
+        files,
+        ..Image::default()
+    })
+}

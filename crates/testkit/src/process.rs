@@ -1,0 +1,84 @@
+//! Readers of /proc: who runs, what it costs, what is mounted.
+
+use std::fs;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Ids of all processes.
+pub fn all() -> Vec<u32> {
+    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
+    entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect()
+}
+
+/// The command line with spaces between the words.
+pub fn command_line(pid: u32) -> Option<String> {
+    let bytes = fs::read(format!("/proc/{pid}/cmdline")).ok()?;
+    Some(String::from_utf8_lossy(&bytes).replace('\0', " "))
+}
+
+/// When the process was started, in clock ticks since boot: with the id, a process's identity.
+pub fn start_ticks(pid: u32) -> Option<u64> {
+    stat(pid)?.get(19)?.parse().ok()
+}
+
+/// Whether the process has ended and only waits to be reaped.
+pub fn is_zombie(pid: u32) -> bool {
+    stat(pid).is_none_or(|fields| matches!(fields.first().map(String::as_str), Some("Z" | "X")))
+}
+
+/// Processor time used so far, in user and kernel mode.
+pub fn cpu_time(pid: u32) -> Option<Duration> {
+    let fields = stat(pid)?;
+    let ticks: u64 = fields.get(11)?.parse::<u64>().ok()? + fields.get(12)?.parse::<u64>().ok()?;
+    // USER_HZ is 100 on every Linux that matters here.
+    Some(Duration::from_millis(ticks * 10))
+}
+
+/// Resident memory in KiB.
+pub fn resident_kib(pid: u32) -> Option<u64> {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
+    line.split_whitespace().next()?.parse().ok()
+}
+
+/// Mount points in the order they were mounted.
+pub fn mount_points() -> Vec<String> {
+    let table = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
+    table.lines().filter_map(|line| line.split(' ').nth(4)).map(str::to_owned).collect()
+}
+
+/// Where cgroup hierarchies are mounted (one on v2, one per controller on v1).
+pub fn cgroup_mounts() -> Vec<PathBuf> {
+    let table = fs::read_to_string("/proc/self/mounts").unwrap_or_default();
+    let rows = table.lines().map(|line| line.split(' ').collect::<Vec<_>>());
+    let rows = rows.filter(|row| matches!(row.get(2), Some(&("cgroup" | "cgroup2"))));
+    rows.filter_map(|row| row.get(1).map(PathBuf::from)).collect()
+}
+
+/// Fields of `/proc/PID/stat` after the command name, which may hold spaces: state is field 0.
+fn stat(pid: u32) -> Option<Vec<String>> {
+    let text = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    let rest = text.rsplit_once(") ")?.1;
+    Some(rest.split_whitespace().map(str::to_owned).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reads_this_process() {
+        let own = std::process::id();
+        assert!(all().contains(&own));
+        assert!(start_ticks(own).is_some_and(|ticks| ticks > 0));
+        assert!(!is_zombie(own));
+        assert!(resident_kib(own).is_some_and(|kib| kib > 100));
+        assert!(cpu_time(own).is_some());
+    }
+
+    #[test]
+    fn a_process_that_is_gone_has_nothing() {
+        assert_eq!(start_ticks(0), None);
+        assert!(is_zombie(0));
+    }
+}

@@ -1,0 +1,180 @@
+//! A node under test: containerd and one agent, in one temp folder.
+
+use std::fs;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use k8s_openapi::api::core::v1::Pod;
+use serde_json::Value;
+use testkit::agent_process::{Agent, AgentOptions, AgentProcess, NODE};
+use testkit::containerd::Containerd;
+use testkit::cri_view::{ContainerView, CriView};
+use testkit::poll::eventually;
+
+use crate::status::{PodView, view};
+
+/// Long enough for a loaded machine; a scenario that needs it is broken anyway.
+const LIMIT: Duration = Duration::from_secs(60);
+
+/// Containerd with an agent on it. Dropping it prints the end of the agent's log, which the test
+/// harness shows for failed tests only.
+#[derive(Debug)]
+pub struct Node {
+    /// The agent; dropped, and so stopped, first.
+    pub agent: AgentProcess,
+    /// The runtime.
+    pub containerd: Containerd,
+}
+
+impl Node {
+    /// Starts containerd and the agent and waits until both are ready.
+    pub async fn start(agent: Agent) -> Result<Self> {
+        Self::start_with(agent, &AgentOptions::default()).await
+    }
+
+    /// The same with changed agent options.
+    pub async fn start_with(agent: Agent, options: &AgentOptions) -> Result<Self> {
+        let mut node = Self::prepare(agent, options).await?;
+        node.agent.start()?;
+        node.agent.wait_ready().await?;
+        Ok(node)
+    }
+
+    /// Starts containerd only; the agent is configured and not started.
+    pub async fn prepare(agent: Agent, options: &AgentOptions) -> Result<Self> {
+        agent.program()?;
+        let containerd = Containerd::start().await?;
+        Self::on(containerd, agent, options)
+    }
+
+    /// Configures an agent on a containerd that runs.
+    pub fn on(containerd: Containerd, agent: Agent, options: &AgentOptions) -> Result<Self> {
+        let agent = AgentProcess::prepare(agent, containerd.instance(), options)?;
+        Ok(Self { agent, containerd })
+    }
+
+    /// Writes a manifest the careful way: a dot-file first, then a rename.
+    pub fn write(&self, file: &str, manifest: &Value) -> Result<()> {
+        self.write_text(file, &serde_json::to_string_pretty(manifest)?)
+    }
+
+    /// Writes any text as a manifest file.
+    pub fn write_text(&self, file: &str, text: &str) -> Result<()> {
+        let hidden = self.manifest(&format!(".{file}.new"));
+        fs::write(&hidden, text).with_context(|| format!("write {}", hidden.display()))?;
+        fs::rename(&hidden, self.manifest(file)).with_context(|| format!("rename to {file}"))
+    }
+
+    /// Removes a manifest file.
+    pub fn remove(&self, file: &str) -> Result<()> {
+        fs::remove_file(self.manifest(file)).with_context(|| format!("remove {file}"))
+    }
+
+    /// Path of a manifest file.
+    pub fn manifest(&self, file: &str) -> PathBuf {
+        self.agent.manifests().join(file)
+    }
+
+    /// The runtime's view.
+    pub fn cri(&self) -> CriView {
+        self.containerd.cri()
+    }
+
+    /// The pod of a manifest by the manifest's name.
+    pub async fn pod(&self, name: &str) -> Result<PodView> {
+        Ok(view(&self.api_pod(name).await?))
+    }
+
+    /// The same, unabridged.
+    pub async fn api_pod(&self, name: &str) -> Result<Pod> {
+        let full = full_name(name);
+        let mut pods = self.agent.pods().await?;
+        pods.retain(|pod| pod.metadata.name.as_deref() == Some(full.as_str()));
+        ensure!(pods.len() <= 1, "{} pods are called {full}", pods.len());
+        pods.pop().with_context(|| format!("pod {full} is not known"))
+    }
+
+    /// Waits until the pod satisfies `condition`.
+    pub async fn wait_pod(
+        &self,
+        name: &str,
+        what: &str,
+        mut condition: impl FnMut(&PodView) -> bool,
+    ) -> Result<PodView> {
+        let what = format!("pod {name} {what}");
+        let condition = &mut condition;
+        let start = std::time::Instant::now();
+        loop {
+            let pod = self.pod(name).await;
+            match pod {
+                Ok(pod) if condition(&pod) => return Ok(pod),
+                other if start.elapsed() > LIMIT => {
+                    anyhow::bail!("{what}: not within {LIMIT:?}; last seen: {other:?}");
+                }
+                _ => tokio::time::sleep(Duration::from_millis(25)).await,
+            }
+        }
+    }
+
+    /// Waits until all containers of the pod run.
+    pub async fn wait_running(&self, name: &str) -> Result<PodView> {
+        self.wait_pod(name, "runs", PodView::all_running).await
+    }
+
+    /// Waits until agent and runtime have nothing of the pod any more.
+    pub async fn wait_gone(&self, name: &str) -> Result<()> {
+        let cri = self.cri();
+        let full = full_name(name);
+        eventually(&format!("pod {name} gone"), LIMIT, async || {
+            ensure!(self.pod(name).await.is_err(), "still listed");
+            let running = cri.containers_of(&full).await?.into_iter().filter(ContainerView::running).count();
+            ensure!(running == 0, "{running} containers still run");
+            let sandboxes = cri.sandboxes_of(&full).await?;
+            ensure!(sandboxes.iter().all(|sandbox| !sandbox.ready), "sandbox still ready");
+            Ok(())
+        })
+        .await
+    }
+
+    /// Containers of the pod that run, as the runtime sees them.
+    pub async fn running(&self, name: &str) -> Result<Vec<ContainerView>> {
+        let containers = self.cri().containers_of(&full_name(name)).await?;
+        Ok(containers.into_iter().filter(ContainerView::running).collect())
+    }
+
+    /// The only running container of a pod with one container.
+    pub async fn only_running(&self, name: &str) -> Result<ContainerView> {
+        let mut running = self.running(name).await?;
+        ensure!(running.len() == 1, "{} containers of {name} run, not 1", running.len());
+        running.pop().context("one container")
+    }
+
+    /// What a container has written so far, without the log format around it.
+    pub async fn log(&self, name: &str, container: &str) -> Result<String> {
+        let all = self.cri().containers_of(&full_name(name)).await?;
+        let last = all.iter().rev().find(|view| view.name == container);
+        let path = &last.with_context(|| format!("no container {container} of {name}"))?.log_path;
+        let text = fs::read_to_string(path).with_context(|| format!("read {path}"))?;
+        Ok(text.lines().map(|line| line.splitn(4, ' ').nth(3).unwrap_or_default().to_owned() + "\n").collect())
+    }
+
+    /// Kills the agent with SIGKILL, starts it again and waits until it is ready.
+    pub async fn restart_agent(&mut self) -> Result<()> {
+        self.agent.kill9()?;
+        self.agent.start()?;
+        self.agent.wait_ready().await?;
+        Ok(())
+    }
+}
+
+impl Drop for Node {
+    fn drop(&mut self) {
+        println!("--- log of {} ends with\n{}", self.agent.kind().name(), self.agent.log_tail(60));
+    }
+}
+
+/// A static pod's full name on the node.
+pub(crate) fn full_name(name: &str) -> String {
+    format!("{name}-{NODE}")
+}
