@@ -61,6 +61,9 @@ func printSchema(out io.Writer) error {
 
 // add records the internal type and everything below it; external is the v1 type it is converted from.
 func (s *schema) add(internal, external reflect.Type) error {
+	if external.Kind() == reflect.Pointer && internal.Kind() != reflect.Pointer {
+		external = external.Elem() // absent becomes the zero value, as in JSON
+	}
 	switch internal.Kind() {
 	case reflect.Pointer, reflect.Slice:
 		if internal.Name() != "" {
