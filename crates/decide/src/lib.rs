@@ -1,1 +1,35 @@
-//! decide
+//! Every choice the agent makes, as pure functions.
+//!
+//! Comes in: `model` values and `now`. Goes out: what should be done, with a reason. The order of the modules
+//! follows a pod's way through the agent: sources are merged ([`merge`]), pods are admitted ([`admission`]),
+//! a worker steps through its life ([`worker`]), one pass of it plans actions ([`pod_actions`]) and builds what
+//! the runtime is asked for ([`sandbox_spec`], [`container_spec`]), observations become events
+//! ([`runtime_events`]) and statuses ([`pod_status`]), and housekeeping sweeps up ([`housekeeping`]).
+//!
+//! Invariants: no IO, no clock, no randomness, no logging; the same input gives the same output.
+
+pub mod admission;
+pub mod backoff;
+pub mod container_hash;
+pub mod container_spec;
+pub mod dead_containers;
+pub mod dns;
+pub mod environment;
+pub mod grace;
+pub mod hosts_file;
+pub mod housekeeping;
+pub mod image_pull;
+pub mod merge;
+pub mod mounts;
+pub mod pod_actions;
+pub mod pod_paths;
+pub mod pod_status;
+pub mod qos;
+pub mod quantity;
+pub mod requeue;
+pub mod resources;
+pub mod runtime_events;
+pub mod sandbox_spec;
+pub mod security;
+pub mod volumes;
+pub mod worker;

@@ -13,6 +13,8 @@ mod changes;
 mod commands;
 mod events;
 mod ids;
+mod log_folder;
+mod node_settings;
 pub mod labels;
 mod observed;
 mod outcome;
@@ -20,12 +22,15 @@ mod pod;
 mod runtime_spec;
 mod runtime_status;
 mod time;
+mod volume_plan;
 mod worker_state;
 
 pub use changes::{Operation, PodUpdate, Snapshot, SnapshotKind};
 pub use commands::{KillOptions, UpdateKind, WorkerCommand, WorkerTarget};
 pub use events::{EventSubject, EventType, PodEvent, PodEventKind, RecordedEvent};
 pub use ids::{ContainerId, PodFullName, PodSource, PodUid, SandboxId};
+pub use log_folder::LogFolder;
+pub use node_settings::NodeSettings;
 pub use observed::{Observation, ObservedPod};
 pub use outcome::{ContainerProblem, ContainerProblems, SyncFailure, SyncOutcome};
 pub use pod::{ContainerKind, ContainerRef, Pod, PodShapeError};
@@ -40,4 +45,5 @@ pub use runtime_status::{
     SandboxSummary,
 };
 pub use time::{Moment, MomentSource, Timestamp};
+pub use volume_plan::{HostPathKind, PlannedVolume, VolumePlan};
 pub use worker_state::{Rejection, WorkerPhase, WorkerView};

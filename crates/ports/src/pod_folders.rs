@@ -3,7 +3,8 @@
 use std::path::{Path, PathBuf};
 
 use async_trait::async_trait;
-use model::{PodFullName, PodUid};
+pub use model::LogFolder;
+use model::PodUid;
 
 /// A file operation that failed.
 #[derive(Debug, thiserror::Error)]
@@ -15,15 +16,6 @@ pub struct FileError {
     pub path: PathBuf,
     /// Why it failed.
     pub source: std::io::Error,
-}
-
-/// A folder below the pod log folder.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct LogFolder {
-    /// Pod UID by the folder's name `<namespace>_<name>_<uid>`.
-    pub uid: PodUid,
-    /// Pod name by the folder's name.
-    pub full_name: PodFullName,
 }
 
 /// Makes and removes the folders of pods (layout: `constants.md` section 7). Every call may be repeated.

@@ -1,0 +1,101 @@
+//! How long pods and containers may take to stop.
+
+use std::time::Duration;
+
+use model::{KillOptions, Pod};
+
+/// The least grace a runtime is given to stop a container.
+pub const MINIMUM_CONTAINER_GRACE: Duration = Duration::from_secs(2);
+
+/// Grace with which pods that only the runtime knows are killed.
+pub const ORPHAN_GRACE_SECONDS: u64 = 1;
+
+/// The grace of a pod that must stop. Later requests can only shorten it.
+#[must_use]
+pub fn pod_grace(current: Option<u64>, pod: &Pod, kill: Option<&KillOptions>) -> u64 {
+    let asked = [
+        current,
+        pod.metadata.deletion_grace_period_seconds.and_then(|seconds| u64::try_from(seconds).ok()),
+        kill.and_then(|options| options.grace_override),
+    ];
+    asked
+        .into_iter()
+        .flatten()
+        .filter(|seconds| *seconds > 0)
+        .min()
+        .or_else(|| pod.spec.termination_grace_period_seconds.and_then(|seconds| u64::try_from(seconds).ok()))
+        .unwrap_or(ORPHAN_GRACE_SECONDS)
+        .max(1)
+}
+
+/// The grace of one container that is stopped while its pod lives on.
+#[must_use]
+pub fn container_grace(pod: &Pod) -> Duration {
+    let seconds = pod
+        .metadata
+        .deletion_grace_period_seconds
+        .or(pod.spec.termination_grace_period_seconds)
+        .and_then(|seconds| u64::try_from(seconds).ok())
+        .unwrap_or(0);
+    Duration::from_secs(seconds).max(MINIMUM_CONTAINER_GRACE)
+}
+
+#[cfg(test)]
+mod tests {
+    use model::PodSource;
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn pod(spec: Option<i64>, deletion: Option<i64>) -> Pod {
+        let mut object = k8s_openapi::api::core::v1::Pod::default();
+        object.metadata.uid = Some("u".into());
+        object.metadata.name = Some("n".into());
+        object.metadata.deletion_grace_period_seconds = deletion;
+        object.spec = Some(Default::default());
+        object.spec.as_mut().unwrap().termination_grace_period_seconds = spec;
+        Pod::from_object(object, PodSource::File).unwrap()
+    }
+
+    fn over(seconds: u64) -> KillOptions {
+        KillOptions { grace_override: Some(seconds), rejection: None }
+    }
+
+    #[test]
+    fn the_specs_grace_counts_when_nobody_asks_otherwise() {
+        assert_eq!(pod_grace(None, &pod(Some(30), None), None), 30);
+    }
+
+    #[test]
+    fn an_override_replaces_the_specs_grace_and_an_api_grace_wins_if_shorter() {
+        assert_eq!(pod_grace(None, &pod(Some(30), None), Some(&over(60))), 60);
+        assert_eq!(pod_grace(None, &pod(Some(30), Some(5)), Some(&over(60))), 5);
+    }
+
+    #[test]
+    fn never_below_one_second() {
+        assert_eq!(pod_grace(None, &pod(Some(0), None), None), 1);
+        assert_eq!(pod_grace(None, &pod(None, None), None), 1);
+    }
+
+    #[test]
+    fn runtimes_get_two_seconds_at_least() {
+        assert_eq!(container_grace(&pod(Some(0), None)), Duration::from_secs(2));
+        assert_eq!(container_grace(&pod(Some(7), None)), Duration::from_secs(7));
+    }
+
+    proptest! {
+        #[test]
+        fn grace_only_shrinks(spec in 0i64..100, requests in proptest::collection::vec(0u64..100, 1..6)) {
+            let pod = pod(Some(spec), None);
+            let mut current = None;
+            for request in requests {
+                let next = pod_grace(current, &pod, Some(&over(request)));
+                if let Some(before) = current {
+                    prop_assert!(next <= before);
+                }
+                current = Some(next);
+            }
+        }
+    }
+}

@@ -1,0 +1,40 @@
+use std::net::IpAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use crate::CgroupDriver;
+
+/// What the decisions need to know of the node and its configuration; fixed at start.
+#[derive(Clone, Debug, PartialEq)]
+pub struct NodeSettings {
+    /// Node name.
+    pub name: String,
+    /// Node addresses, the primary one first.
+    pub addresses: Vec<IpAddr>,
+    /// `--root-dir`.
+    pub root_dir: PathBuf,
+    /// `podLogsDir`.
+    pub pod_logs_dir: PathBuf,
+    /// Installed memory in bytes.
+    pub memory_capacity: u64,
+    /// Logical CPUs.
+    pub cpu_count: usize,
+    /// `cgroupRoot`, `/` by default.
+    pub cgroup_root: String,
+    /// Cgroup driver in force.
+    pub cgroup_driver: CgroupDriver,
+    /// `cgroupsPerQOS`.
+    pub cgroups_per_qos: bool,
+    /// `cpuCFSQuota`.
+    pub cpu_cfs_quota: bool,
+    /// `cpuCFSQuotaPeriod`.
+    pub cpu_cfs_quota_period: Duration,
+    /// `clusterDNS`.
+    pub cluster_dns: Vec<IpAddr>,
+    /// `clusterDomain`.
+    pub cluster_domain: String,
+    /// `resolvConf`; empty means no host DNS.
+    pub resolv_conf: String,
+    /// `seccompDefault` or `--seccomp-default`.
+    pub seccomp_default: bool,
+}
