@@ -9,10 +9,12 @@
 //! Assertions are about order, counts and lower bounds of time, never about tight upper bounds.
 
 mod manifest;
+mod manifest_server;
 mod node;
 mod status;
 
 pub use manifest::{container, pod, sleeper, with};
+pub use manifest_server::ManifestServer;
 pub use node::Node;
 pub use status::{PodView, view};
 

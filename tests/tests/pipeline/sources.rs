@@ -1,0 +1,210 @@
+//! Where manifests come from and how they change.
+
+use std::os::unix::fs::symlink;
+use std::time::Duration;
+
+use anyhow::{Result, ensure};
+use scenarios::{Agent, AgentOptions, ManifestServer, Node, container, pod, podward_only, scenarios, sleeper, with};
+use serde_json::{Value, json};
+use testkit::poll::{eventually, throughout};
+
+scenarios!(
+    bad_file_among_good_ones,
+    http_source_switches_lists,
+    file_and_http_sources_together,
+    symlink_is_pointed_elsewhere,
+    data_folder_is_swapped,
+    relist_finds_what_no_event_told,
+    yaml_is_read,
+);
+
+podward_only!(
+    hidden_files_and_leftovers_are_skipped,
+    several_documents_in_one_file,
+    last_good_version_keeps_running,
+);
+
+fn overlay(value: Value) -> AgentOptions {
+    AgentOptions { overlay: value }
+}
+
+async fn bad_file_among_good_ones(agent: Agent) -> Result<()> {
+    let node = Node::start(agent).await?;
+    node.write_text("bad.yaml", "apiVersion: v1\nkind: Pod\nmetadata: {name: [\n")?;
+    node.write_text("worse.json", "{}")?;
+    let nameless = with(sleeper("x"), "/metadata", json!({}));
+    node.write("nameless.json", &nameless)?;
+    node.write("good.json", &sleeper("good"))?;
+    node.write("fine.json", &sleeper("fine"))?;
+    node.wait_running("good").await?;
+    node.wait_running("fine").await?;
+    ensure!(node.agent.pods().await?.len() == 2, "a bad file made a pod");
+    node.write("bad.yaml", &sleeper("mended"))?;
+    node.wait_running("mended").await?;
+    Ok(())
+}
+
+async fn http_source_switches_lists(agent: Agent) -> Result<()> {
+    let server = ManifestServer::start().await?;
+    server.serve(&sleeper("alone"));
+    let options = overlay(json!({"staticPodURL": server.url(), "httpCheckFrequency": "1s", "staticPodPath": null}));
+    let node = Node::start_with(agent, &options).await?;
+    let alone = node.wait_running("alone").await?;
+    server.serve(&list(&["alone", "one", "two"]));
+    node.wait_running("one").await?;
+    node.wait_running("two").await?;
+    ensure!(node.pod("alone").await?.container("main").restarts == alone.container("main").restarts);
+    server.serve(&list(&["two", "three"]));
+    node.wait_gone("one").await?;
+    node.wait_running("three").await?;
+    let two = node.only_running("two").await?;
+    server.fail();
+    throughout("pods stay while the server fails", Duration::from_secs(4), async || {
+        ensure!(node.only_running("two").await?.id == two.id, "the pod was restarted");
+        Ok(())
+    })
+    .await?;
+    server.serve_text("");
+    node.wait_gone("two").await?;
+    node.wait_gone("three").await
+}
+
+async fn file_and_http_sources_together(agent: Agent) -> Result<()> {
+    let server = ManifestServer::start().await?;
+    server.serve(&list(&["remote"]));
+    let options = overlay(json!({"staticPodURL": server.url(), "httpCheckFrequency": "1s"}));
+    let node = Node::start_with(agent, &options).await?;
+    node.write("local.json", &sleeper("local"))?;
+    node.wait_running("remote").await?;
+    node.wait_running("local").await?;
+    let remote = node.only_running("remote").await?;
+    node.remove("local.json")?;
+    node.wait_gone("local").await?;
+    ensure!(node.only_running("remote").await?.id == remote.id);
+    let source = |pod: &k8s_openapi::api::core::v1::Pod| {
+        let annotations = pod.metadata.annotations.clone().unwrap_or_default();
+        annotations.get("kubernetes.io/config.source").cloned()
+    };
+    ensure!(source(&node.api_pod("remote").await?).as_deref() == Some("http"));
+    Ok(())
+}
+
+async fn symlink_is_pointed_elsewhere(agent: Agent) -> Result<()> {
+    let node = Node::start(agent).await?;
+    let store = node.containerd.instance().path("store");
+    std::fs::create_dir_all(&store)?;
+    std::fs::write(store.join("v1.json"), sleeper("first").to_string())?;
+    std::fs::write(store.join("v2.json"), sleeper("second").to_string())?;
+    let hidden = node.manifest(".link");
+    symlink(store.join("v1.json"), &hidden)?;
+    std::fs::rename(&hidden, node.manifest("web.json"))?;
+    node.wait_running("first").await?;
+    symlink(store.join("v2.json"), &hidden)?;
+    std::fs::rename(&hidden, node.manifest("web.json"))?;
+    node.wait_gone("first").await?;
+    node.wait_running("second").await?;
+    Ok(())
+}
+
+async fn data_folder_is_swapped(agent: Agent) -> Result<()> {
+    // Upstream sees a `..data` swap only at its next relist.
+    let node = Node::start_with(agent, &overlay(json!({"fileCheckFrequency": "2s"}))).await?;
+    let swap = |version: &str, names: &[&str]| -> Result<()> {
+        let folder = node.manifest(&format!("..{version}"));
+        std::fs::create_dir(&folder)?;
+        for (file, name) in ["a.json", "b.json"].iter().zip(names) {
+            std::fs::write(folder.join(file), sleeper(name).to_string())?;
+        }
+        symlink(format!("..{version}"), node.manifest("..data_tmp"))?;
+        Ok(std::fs::rename(node.manifest("..data_tmp"), node.manifest("..data"))?)
+    };
+    swap("1", &["one", "same"])?;
+    symlink("..data/a.json", node.manifest("a.json"))?;
+    symlink("..data/b.json", node.manifest("b.json"))?;
+    node.wait_running("one").await?;
+    node.wait_running("same").await?;
+    let same = node.only_running("same").await?;
+    swap("2", &["two", "same"])?;
+    std::fs::remove_dir_all(node.manifest("..1"))?;
+    node.wait_gone("one").await?;
+    node.wait_running("two").await?;
+    ensure!(node.only_running("same").await?.id == same.id, "an unchanged pod was restarted");
+    ensure!(node.agent.pods().await?.len() == 2);
+    Ok(())
+}
+
+async fn relist_finds_what_no_event_told(agent: Agent) -> Result<()> {
+    // The target of a link lies outside of the watched folder.
+    let node = Node::start_with(agent, &overlay(json!({"fileCheckFrequency": "2s"}))).await?;
+    let store = node.containerd.instance().path("store");
+    std::fs::create_dir_all(&store)?;
+    std::fs::write(store.join("web.json"), sleeper("first").to_string())?;
+    symlink(store.join("web.json"), node.manifest("web.json"))?;
+    node.wait_running("first").await?;
+    std::fs::write(store.join("web.json"), sleeper("second").to_string())?;
+    node.wait_gone("first").await?;
+    node.wait_running("second").await?;
+    Ok(())
+}
+
+async fn yaml_is_read(agent: Agent) -> Result<()> {
+    let node = Node::start(agent).await?;
+    node.write_text(
+        "web.yaml",
+        "# a comment\napiVersion: v1\nkind: Pod\nmetadata:\n  name: web\n  namespace: apps\n  labels: {tier: front}\n\
+         spec:\n  containers:\n  - name: main\n    image: podward.test/demo:1\n    args: [sleep, forever]\n",
+    )?;
+    node.wait_running("web").await?;
+    let metadata = node.api_pod("web").await?.metadata;
+    ensure!(metadata.namespace.as_deref() == Some("apps"), "{metadata:?}");
+    Ok(())
+}
+
+async fn hidden_files_and_leftovers_are_skipped(agent: Agent) -> Result<()> {
+    let node = Node::start(agent).await?;
+    let text = sleeper("wrong").to_string();
+    for name in [".web.json", "web.json~", "web.json.bak", "web.json.swp", "web.json.tmp", "web.json.orig"] {
+        std::fs::write(node.manifest(name), &text)?;
+    }
+    node.write("web.json", &sleeper("right"))?;
+    node.wait_running("right").await?;
+    ensure!(node.pod("wrong").await.is_err(), "a leftover became a pod");
+    Ok(())
+}
+
+async fn several_documents_in_one_file(agent: Agent) -> Result<()> {
+    let node = Node::start(agent).await?;
+    let text = format!("---\n{}\n---\n# nothing\n---\n{}\n", sleeper("one"), list(&["two", "three"]));
+    node.write_text("all.yaml", &text)?;
+    for name in ["one", "two", "three"] {
+        node.wait_running(name).await?;
+    }
+    Ok(())
+}
+
+async fn last_good_version_keeps_running(agent: Agent) -> Result<()> {
+    let node = Node::start_with(agent, &overlay(json!({"fileCheckFrequency": "1s"}))).await?;
+    node.write("web.json", &pod("web", [container("main", "sleep forever")]))?;
+    node.wait_running("web").await?;
+    let before = node.only_running("web").await?;
+    node.write_text("web.json", "{\"apiVersion\": \"v1\", \"kind\": \"Pod\"")?;
+    node.agent.wait_log("web.json", Duration::from_secs(10)).await?;
+    throughout("last good version runs", Duration::from_secs(5), async || {
+        ensure!(node.only_running("web").await?.id == before.id, "the pod was restarted");
+        ensure!(node.pod("web").await?.all_running());
+        Ok(())
+    })
+    .await?;
+    node.remove("web.json")?;
+    node.wait_gone("web").await?;
+    eventually("gone", Duration::from_secs(5), async || {
+        ensure!(node.agent.pods().await?.is_empty());
+        Ok(())
+    })
+    .await
+}
+
+fn list(names: &[&str]) -> Value {
+    let items: Vec<Value> = names.iter().map(|name| sleeper(name)).collect();
+    json!({"apiVersion": "v1", "kind": "PodList", "items": items})
+}
