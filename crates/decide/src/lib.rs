@@ -31,5 +31,7 @@ pub mod resources;
 pub mod runtime_events;
 pub mod sandbox_spec;
 pub mod security;
+#[cfg(test)]
+mod test_objects;
 pub mod volumes;
 pub mod worker;

@@ -1,0 +1,245 @@
+//! What the periodic sweep does, decided at once from everything that is known.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+use model::{LogFolder, ObservedPod, Pod, PodUid, WorkerPhase, WorkerView};
+
+/// Everything the sweep looks at. It must only run when every source has spoken: a pod that is not desired
+/// is taken for unwanted.
+#[derive(Clone, Debug, Default)]
+pub struct Situation {
+    /// Pods that sources want.
+    pub desired: Vec<Arc<Pod>>,
+    /// Workers.
+    pub workers: Vec<Arc<WorkerView>>,
+    /// Pods the runtime holds.
+    pub observed: Vec<Arc<ObservedPod>>,
+    /// UIDs with a pod folder.
+    pub pod_folders: Vec<PodUid>,
+    /// Pod log folders.
+    pub log_folders: Vec<LogFolder>,
+}
+
+/// What the sweep does.
+#[derive(Clone, Debug, Default)]
+pub struct Sweep {
+    /// Workers that have nothing left to do and nobody who wants their pod, or whose pod is wanted anew.
+    pub forget: Vec<PodUid>,
+    /// Desired pods without a worker: to be created (again, with the same UID).
+    pub restart: Vec<Arc<Pod>>,
+    /// Runtime pods that nobody knows and that are alive: to be killed.
+    pub kill: Vec<Arc<ObservedPod>>,
+    /// Runtime pods that nobody wants and that are dead: to be removed from the runtime.
+    pub remove: Vec<Arc<ObservedPod>>,
+    /// Pod folders nobody needs.
+    pub remove_pod_folders: Vec<PodUid>,
+    /// Log folders nobody needs.
+    pub remove_log_folders: Vec<LogFolder>,
+}
+
+/// Decides the sweep.
+#[must_use]
+pub fn sweep(situation: &Situation) -> Sweep {
+    let desired: HashSet<&PodUid> = situation.desired.iter().map(|pod| &pod.uid).collect();
+    let forget: HashSet<&PodUid> = situation
+        .workers
+        .iter()
+        .filter(|worker| worker.phase == WorkerPhase::Finished)
+        .filter(|worker| worker.restart_requested || !desired.contains(&worker.uid))
+        .map(|worker| &worker.uid)
+        .collect();
+    let workers: HashMap<&PodUid, WorkerPhase> = situation
+        .workers
+        .iter()
+        .filter(|worker| !forget.contains(&worker.uid))
+        .map(|worker| (&worker.uid, worker.phase))
+        .collect();
+    let observed: HashSet<&PodUid> = situation.observed.iter().map(|pod| &pod.uid).collect();
+    let wanted = |uid: &PodUid| desired.contains(uid) || workers.contains_key(uid);
+
+    let mut sweep = Sweep {
+        forget: forget.iter().map(|uid| (*uid).clone()).collect(),
+        restart: situation.desired.iter().filter(|pod| !workers.contains_key(&pod.uid)).cloned().collect(),
+        remove_pod_folders: situation
+            .pod_folders
+            .iter()
+            .filter(|uid| !wanted(uid) && !observed.contains(*uid))
+            .cloned()
+            .collect(),
+        remove_log_folders: situation
+            .log_folders
+            .iter()
+            .filter(|folder| !wanted(&folder.uid) && !observed.contains(&folder.uid))
+            .cloned()
+            .collect(),
+        ..Sweep::default()
+    };
+    for pod in &situation.observed {
+        if wanted(&pod.uid) {
+            continue;
+        }
+        let list = if pod.is_alive() { &mut sweep.kill } else { &mut sweep.remove };
+        list.push(Arc::clone(pod));
+    }
+    sweep.forget.sort();
+    sweep
+}
+
+#[cfg(test)]
+mod tests {
+    use model::{ContainerState, PodFullName, SandboxState};
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::test_objects::{container, observed, pod, sandbox};
+
+    fn desired(uid: &str) -> Arc<Pod> {
+        let mut pod = pod(serde_json::json!({"containers": []}));
+        pod.uid = uid.into();
+        Arc::new(pod)
+    }
+
+    fn worker(uid: &str, phase: WorkerPhase, restart_requested: bool) -> Arc<WorkerView> {
+        Arc::new(WorkerView {
+            uid: uid.into(),
+            full_name: PodFullName { namespace: "default".into(), name: uid.into() },
+            phase,
+            started: true,
+            restart_requested,
+            orphan: false,
+            problems: Default::default(),
+            last_error: None,
+            rejection: None,
+        })
+    }
+
+    fn seen(uid: &str, alive: bool) -> Arc<ObservedPod> {
+        let (sandbox_state, state) = if alive {
+            (SandboxState::Ready, ContainerState::Running)
+        } else {
+            (SandboxState::NotReady, ContainerState::Exited)
+        };
+        let mut pod = observed(vec![sandbox("s", 0, sandbox_state)], vec![container("c", "a", 0, state)]);
+        pod.uid = uid.into();
+        Arc::new(pod)
+    }
+
+    fn folder(uid: &str) -> LogFolder {
+        LogFolder {
+            uid: uid.into(),
+            full_name: PodFullName { namespace: "default".into(), name: uid.into() },
+        }
+    }
+
+    fn uids<'a>(items: impl IntoIterator<Item = &'a PodUid>) -> Vec<&'a str> {
+        items.into_iter().map(PodUid::as_str).collect()
+    }
+
+    #[test]
+    fn runtime_pods_nobody_knows_are_killed_when_alive_and_removed_when_dead() {
+        let sweep =
+            sweep(&Situation { observed: vec![seen("a", true), seen("d", false)], ..Default::default() });
+        assert_eq!(uids(sweep.kill.iter().map(|pod| &pod.uid)), ["a"]);
+        assert_eq!(uids(sweep.remove.iter().map(|pod| &pod.uid)), ["d"]);
+    }
+
+    #[test]
+    fn a_terminating_pod_is_left_to_its_worker() {
+        let sweep = sweep(&Situation {
+            workers: vec![worker("a", WorkerPhase::Terminating, false)],
+            observed: vec![seen("a", true)],
+            pod_folders: vec!["a".into()],
+            log_folders: vec![folder("a")],
+            ..Default::default()
+        });
+        assert!(sweep.kill.is_empty() && sweep.remove_pod_folders.is_empty());
+        assert!(sweep.remove_log_folders.is_empty());
+    }
+
+    #[test]
+    fn a_finished_pod_that_is_still_desired_keeps_its_worker_and_remains() {
+        let sweep = sweep(&Situation {
+            desired: vec![desired("a")],
+            workers: vec![worker("a", WorkerPhase::Finished, false)],
+            observed: vec![seen("a", false)],
+            ..Default::default()
+        });
+        assert!(sweep.forget.is_empty() && sweep.restart.is_empty() && sweep.remove.is_empty());
+    }
+
+    #[test]
+    fn a_finished_pod_wanted_anew_is_forgotten_and_restarted() {
+        let sweep = sweep(&Situation {
+            desired: vec![desired("a")],
+            workers: vec![worker("a", WorkerPhase::Finished, true)],
+            ..Default::default()
+        });
+        assert_eq!(uids(&sweep.forget), ["a"]);
+        assert_eq!(uids(sweep.restart.iter().map(|pod| &pod.uid)), ["a"]);
+    }
+
+    #[test]
+    fn folders_wait_until_the_runtime_holds_nothing_of_the_pod() {
+        let with_remains = Situation {
+            observed: vec![seen("a", false)],
+            pod_folders: vec!["a".into()],
+            log_folders: vec![folder("a")],
+            ..Default::default()
+        };
+        assert!(sweep(&with_remains).remove_pod_folders.is_empty());
+        let without = Situation { observed: vec![], ..with_remains };
+        assert_eq!(uids(&sweep(&without).remove_pod_folders), ["a"]);
+        assert_eq!(sweep(&without).remove_log_folders.len(), 1);
+    }
+
+    fn any_situation() -> impl Strategy<Value = Situation> {
+        let phases = prop_oneof![
+            Just(WorkerPhase::Syncing),
+            Just(WorkerPhase::Terminating),
+            Just(WorkerPhase::Terminated),
+            Just(WorkerPhase::Finished)
+        ];
+        let uid = || proptest::sample::select(vec!["a", "b", "c", "d"]);
+        (
+            proptest::collection::btree_set(uid(), 0..4),
+            proptest::collection::btree_map(uid(), (phases, any::<bool>()), 0..4),
+            proptest::collection::btree_map(uid(), any::<bool>(), 0..4),
+            proptest::collection::btree_set(uid(), 0..4),
+        )
+            .prop_map(|(wanted, workers, runtime, folders)| Situation {
+                desired: wanted.into_iter().map(desired).collect(),
+                workers: workers.into_iter().map(|(uid, (phase, again))| worker(uid, phase, again)).collect(),
+                observed: runtime.into_iter().map(|(uid, alive)| seen(uid, alive)).collect(),
+                pod_folders: folders.iter().map(|uid| PodUid::from(*uid)).collect(),
+                log_folders: folders.into_iter().map(folder).collect(),
+            })
+    }
+
+    proptest! {
+        #[test]
+        fn nothing_that_is_wanted_or_worked_on_is_harmed(situation in any_situation()) {
+            let sweep = sweep(&situation);
+            for pod in &situation.desired {
+                prop_assert!(sweep.kill.iter().chain(&sweep.remove).all(|other| other.uid != pod.uid));
+                prop_assert!(!sweep.remove_pod_folders.contains(&pod.uid));
+            }
+            for worker in situation.workers.iter().filter(|worker| worker.phase != WorkerPhase::Finished) {
+                prop_assert!(!sweep.forget.contains(&worker.uid));
+                prop_assert!(sweep.kill.iter().chain(&sweep.remove).all(|other| other.uid != worker.uid));
+                prop_assert!(sweep.restart.iter().all(|pod| pod.uid != worker.uid));
+            }
+        }
+
+        #[test]
+        fn every_unknown_runtime_pod_is_dealt_with(situation in any_situation()) {
+            let sweep = sweep(&situation);
+            for pod in &situation.observed {
+                let known = situation.desired.iter().any(|other| other.uid == pod.uid)
+                    || situation.workers.iter().any(|worker| worker.uid == pod.uid && !sweep.forget.contains(&worker.uid));
+                let dealt = sweep.kill.iter().chain(&sweep.remove).any(|other| other.uid == pod.uid);
+                prop_assert_eq!(dealt, !known);
+            }
+        }
+    }
+}

@@ -1,0 +1,296 @@
+use model::Timestamp;
+use proptest::prelude::*;
+
+use super::*;
+use crate::test_objects::{container, observed, pod, sandbox};
+
+fn one(policy: &str) -> Pod {
+    pod(serde_json::json!({"restartPolicy": policy, "containers": [{"name": "a", "image": "x"}]}))
+}
+
+fn two(policy: &str) -> Pod {
+    pod(serde_json::json!({"restartPolicy": policy,
+        "containers": [{"name": "a", "image": "x"}, {"name": "b", "image": "x"}]}))
+}
+
+fn exited(id: &str, name: &str, attempt: u32, code: i32) -> ContainerStatus {
+    ContainerStatus { exit_code: code, ..container(id, name, attempt, ContainerState::Exited) }
+}
+
+fn starts(actions: &PodActions) -> Vec<(&str, Option<u32>)> {
+    actions.start.iter().map(|start| (start.name.as_str(), start.restart_count)).collect()
+}
+
+fn check(pod: &Pod, observed: &ObservedPod) -> PodActions {
+    plan(pod, observed, &FailedProbes::new())
+}
+
+#[test]
+fn a_new_pod_gets_a_sandbox_and_its_containers_in_order() {
+    let actions = check(&two("Always"), &observed(vec![], vec![]));
+    assert_eq!(actions.sandbox, SandboxPlan::Create { attempt: 0, reason: SandboxReason::First });
+    assert_eq!(starts(&actions), [("a", None), ("b", None)]);
+    assert!(!actions.stop_everything);
+}
+
+#[test]
+fn a_running_pod_is_left_alone() {
+    let seen =
+        observed(vec![sandbox("s", 0, SandboxState::Ready)], vec![container("1", "a", 0, ContainerState::Running)]);
+    assert!(check(&one("Always"), &seen).is_empty());
+}
+
+#[test]
+fn a_dead_container_is_restarted_as_its_policy_says() {
+    for (policy, code, restarts) in
+        [("Always", 0, true), ("Always", 1, true), ("OnFailure", 0, false), ("OnFailure", 1, true), ("Never", 1, false)]
+    {
+        let seen = observed(
+            vec![sandbox("s", 0, SandboxState::Ready)],
+            vec![exited("1", "a", 0, code), container("2", "b", 0, ContainerState::Running)],
+        );
+        let expected: Vec<(&str, Option<u32>)> = if restarts { vec![("a", Some(1))] } else { vec![] };
+        assert_eq!(starts(&check(&two(policy), &seen)), expected, "{policy} {code}");
+    }
+}
+
+#[test]
+fn a_pod_of_which_everything_ended_is_stopped_whole() {
+    let seen = observed(vec![sandbox("s", 0, SandboxState::Ready)], vec![exited("1", "a", 0, 0)]);
+    let actions = check(&one("Never"), &seen);
+    assert!(actions.stop_everything && actions.start.is_empty());
+    let gone = observed(vec![sandbox("s", 0, SandboxState::NotReady)], vec![exited("1", "a", 0, 0)]);
+    assert!(check(&one("Never"), &gone).is_empty());
+    assert!(check(&one("OnFailure"), &gone).is_empty());
+}
+
+#[test]
+fn a_dead_sandbox_is_replaced_with_the_next_attempt() {
+    let seen = observed(
+        vec![sandbox("s", 4, SandboxState::NotReady)],
+        vec![container("1", "a", 2, ContainerState::Exited)],
+    );
+    let actions = check(&one("Always"), &seen);
+    assert_eq!(actions.sandbox, SandboxPlan::Create { attempt: 5, reason: SandboxReason::NotReady });
+    assert_eq!(starts(&actions), [("a", Some(3))]);
+}
+
+#[test]
+fn two_ready_sandboxes_or_a_changed_network_or_no_address_need_a_new_one() {
+    let several = observed(vec![sandbox("t", 1, SandboxState::Ready), sandbox("s", 0, SandboxState::Ready)], vec![]);
+    assert!(matches!(
+        check(&one("Always"), &several).sandbox,
+        SandboxPlan::Create { attempt: 2, reason: SandboxReason::SeveralReady }
+    ));
+    let mut other = sandbox("s", 0, SandboxState::Ready);
+    other.network = NamespaceMode::Node;
+    assert!(matches!(
+        check(&one("Always"), &observed(vec![other], vec![])).sandbox,
+        SandboxPlan::Create { reason: SandboxReason::NetworkChanged, .. }
+    ));
+    let mut other = sandbox("s", 0, SandboxState::Ready);
+    other.ips.clear();
+    assert!(matches!(
+        check(&one("Always"), &observed(vec![other], vec![])).sandbox,
+        SandboxPlan::Create { reason: SandboxReason::NoAddress, .. }
+    ));
+}
+
+#[test]
+fn a_pod_that_must_not_restart_gets_no_second_sandbox() {
+    let seen = observed(vec![sandbox("s", 0, SandboxState::NotReady)], vec![exited("1", "a", 0, 137)]);
+    assert_eq!(check(&one("Never"), &seen).sandbox, SandboxPlan::None);
+}
+
+#[test]
+fn an_image_change_restarts_only_that_container_even_under_never() {
+    let pod = two("Never");
+    let mut changed = container("1", "a", 0, ContainerState::Running);
+    changed.annotations.insert(labels::CONTAINER_HASH.into(), "dead".into());
+    let seen = observed(
+        vec![sandbox("s", 0, SandboxState::Ready)],
+        vec![changed, container("2", "b", 0, ContainerState::Running)],
+    );
+    let actions = check(&pod, &seen);
+    assert_eq!(actions.kill.len(), 1);
+    assert_eq!(actions.kill[0].reason, KillReason::DefinitionChanged);
+    assert_eq!(starts(&actions), [("a", Some(1))]);
+}
+
+#[test]
+fn a_container_left_half_made_by_a_killed_agent_is_made_again_with_the_same_count() {
+    let seen =
+        observed(vec![sandbox("s", 0, SandboxState::Ready)], vec![container("1", "a", 0, ContainerState::Created)]);
+    let actions = check(&one("Never"), &seen);
+    assert_eq!(actions.discard, ["1".into()]);
+    assert_eq!(starts(&actions), [("a", Some(0))]);
+}
+
+#[test]
+fn a_container_in_an_unknown_state_is_killed_first() {
+    let seen =
+        observed(vec![sandbox("s", 0, SandboxState::Ready)], vec![container("1", "a", 0, ContainerState::Unknown)]);
+    let actions = check(&one("Always"), &seen);
+    assert_eq!(actions.kill[0].reason, KillReason::UnknownState);
+    assert_eq!(starts(&actions), [("a", Some(1))]);
+}
+
+#[test]
+fn a_failed_liveness_probe_restarts_the_container() {
+    let seen =
+        observed(vec![sandbox("s", 0, SandboxState::Ready)], vec![container("1", "a", 0, ContainerState::Running)]);
+    let probes = FailedProbes::from([("1".into(), FailedProbe::Liveness)]);
+    let actions = plan(&one("Always"), &seen, &probes);
+    assert_eq!(actions.kill[0].reason, KillReason::LivenessFailed);
+    assert_eq!(starts(&actions), [("a", Some(1))]);
+}
+
+#[test]
+fn init_containers_run_one_after_the_other_before_the_regular_ones() {
+    let pod = pod(serde_json::json!({"restartPolicy": "Never",
+        "initContainers": [{"name": "i", "image": "x"}, {"name": "j", "image": "x"}],
+        "containers": [{"name": "a", "image": "x"}]}));
+    let ready = || vec![sandbox("s", 0, SandboxState::Ready)];
+    assert_eq!(starts(&check(&pod, &observed(vec![], vec![]))), [("i", None)]);
+    let seen = observed(ready(), vec![container("1", "i", 0, ContainerState::Running)]);
+    assert!(check(&pod, &seen).is_empty());
+    let seen = observed(ready(), vec![exited("1", "i", 0, 0)]);
+    assert_eq!(starts(&check(&pod, &seen)), [("j", None)]);
+    let seen = observed(ready(), vec![exited("2", "j", 0, 0), exited("1", "i", 0, 0)]);
+    assert_eq!(starts(&check(&pod, &seen)), [("a", None)]);
+    let seen = observed(ready(), vec![exited("1", "i", 0, 1)]);
+    assert!(check(&pod, &seen).stop_everything);
+}
+
+/// A runtime that does what it is told.
+fn apply(pod: &Pod, observed: &ObservedPod, actions: &PodActions) -> ObservedPod {
+    let mut next = observed.clone();
+    let now = Timestamp::from_secs(1_000);
+    let stop = |status: &mut ContainerStatus| {
+        if matches!(status.state, ContainerState::Running | ContainerState::Unknown) {
+            status.state = ContainerState::Exited;
+            status.exit_code = 137;
+            status.finished_at = now;
+        }
+    };
+    if actions.stop_everything {
+        next.containers.iter_mut().for_each(stop);
+        next.sandboxes.iter_mut().for_each(|sandbox| sandbox.state = SandboxState::NotReady);
+    }
+    for kill in &actions.kill {
+        next.containers.iter_mut().filter(|status| status.id == kill.id).for_each(stop);
+    }
+    next.containers.retain(|status| !actions.discard.contains(&status.id));
+    if let SandboxPlan::Create { attempt, .. } = actions.sandbox {
+        let mut fresh = sandbox(&format!("s{attempt}"), attempt, SandboxState::Ready);
+        fresh.network = if pod.is_host_network() { NamespaceMode::Node } else { NamespaceMode::Pod };
+        next.sandboxes.insert(0, fresh);
+    }
+    for order in &actions.start {
+        let count = order.restart_count.unwrap_or(0);
+        let mut fresh = container(&format!("{}-{count}", order.name), &order.name, count, ContainerState::Running);
+        let spec = pod.container(&order.name).unwrap().container;
+        fresh.annotations.insert(labels::CONTAINER_HASH.into(), as_annotation(container_hash(spec)));
+        if order.kind == ContainerKind::Init && !is_sidecar(spec) {
+            fresh.state = ContainerState::Exited;
+            fresh.finished_at = now;
+        }
+        next.containers.insert(0, fresh);
+    }
+    next
+}
+
+fn any_state() -> impl Strategy<Value = ContainerState> {
+    prop_oneof![
+        Just(ContainerState::Created),
+        Just(ContainerState::Running),
+        Just(ContainerState::Exited),
+        Just(ContainerState::Unknown)
+    ]
+}
+
+fn any_observed() -> impl Strategy<Value = ObservedPod> {
+    let sandboxes = proptest::collection::vec((any::<bool>(), any::<bool>(), any::<bool>()), 0..3);
+    let containers = proptest::collection::vec((0usize..4, any_state(), -1i32..2, any::<bool>()), 0..5);
+    (sandboxes, containers).prop_map(|(sandboxes, containers)| {
+        let count = u32::try_from(sandboxes.len()).unwrap();
+        let sandboxes = sandboxes
+            .into_iter()
+            .zip((0..count).rev())
+            .map(|((ready, ip, pod_network), attempt)| {
+                let state = if ready { SandboxState::Ready } else { SandboxState::NotReady };
+                let mut sandbox = sandbox(&format!("old{attempt}"), attempt, state);
+                if !ip {
+                    sandbox.ips.clear();
+                }
+                if !pod_network {
+                    sandbox.network = NamespaceMode::Node;
+                }
+                sandbox
+            })
+            .collect();
+        let count = u32::try_from(containers.len()).unwrap();
+        let containers = containers
+            .into_iter()
+            .zip((0..count).rev())
+            .map(|((name, state, code, changed), attempt)| {
+                let name = ["a", "b", "i", "j"][name];
+                let mut status = container(&format!("old-{name}-{attempt}"), name, attempt, state);
+                status.exit_code = code;
+                if changed {
+                    status.annotations.insert(labels::CONTAINER_HASH.into(), "0".into());
+                }
+                status
+            })
+            .collect();
+        observed(sandboxes, containers)
+    })
+}
+
+fn any_pod() -> impl Strategy<Value = Pod> {
+    let policy = prop_oneof![Just("Always"), Just("OnFailure"), Just("Never")];
+    (policy, any::<bool>(), any::<bool>(), any::<bool>()).prop_map(|(policy, host, init, sidecar)| {
+        let mut list = Vec::new();
+        if init {
+            list.push(serde_json::json!({"name": "i", "image": "x"}));
+        }
+        if sidecar {
+            list.push(serde_json::json!({"name": "j", "image": "x", "restartPolicy": "Always"}));
+        }
+        pod(serde_json::json!({"restartPolicy": policy, "hostNetwork": host, "initContainers": list,
+            "containers": [{"name": "a", "image": "x"}, {"name": "b", "image": "y"}]}))
+    })
+}
+
+proptest! {
+    /// Applying plans to an obedient runtime comes to rest.
+    #[test]
+    fn plans_converge(pod in any_pod(), start in any_observed()) {
+        let mut seen = start;
+        for _ in 0..8 {
+            let actions = plan(&pod, &seen, &FailedProbes::new());
+            if actions.is_empty() {
+                break;
+            }
+            seen = apply(&pod, &seen, &actions);
+        }
+        let rest = plan(&pod, &seen, &FailedProbes::new());
+        prop_assert!(rest.is_empty(), "still wants {rest:?} in {seen:?}");
+        // At rest every container has one running instance at most, in one ready sandbox at most.
+        for name in ["a", "b", "i", "j"] {
+            prop_assert!(seen.containers_named(name).filter(|s| s.state == ContainerState::Running).count() <= 1);
+        }
+        prop_assert!(seen.sandboxes.iter().filter(|s| s.state == SandboxState::Ready).count() <= 1);
+    }
+
+    /// A healthy running container is never touched.
+    #[test]
+    fn what_runs_as_wanted_is_not_touched(pod in any_pod()) {
+        let mut seen = observed(vec![], vec![]);
+        for _ in 0..8 {
+            let actions = plan(&pod, &seen, &FailedProbes::new());
+            prop_assert!(actions.kill.is_empty() && !actions.stop_everything);
+            seen = apply(&pod, &seen, &actions);
+        }
+    }
+}
