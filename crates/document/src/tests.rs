@@ -130,6 +130,20 @@ fn fields_remember_their_places() {
     assert_eq!(place(&json[0], "[\"ä\"].b[1]"), (3, 6));
 }
 
+#[test]
+fn fields_can_be_read_and_removed() {
+    let mut document = parse(b"a: {b: null, c: [1, {d: null}]}\ne: null\n").unwrap().remove(0);
+    assert_eq!(document.get(&"a.c[0]".parse().unwrap()), Some(&json!(1)));
+    assert_eq!(document.get(&"a.x.y".parse().unwrap()), None);
+    document.drop_nulls();
+    assert_eq!(document.value(), &json!({"a": {"c": [1, {}]}}));
+    assert!(document.remove(&"a.c".parse().unwrap()));
+    assert!(!document.remove(&"a.c".parse().unwrap()));
+    assert!(!document.remove(&FieldPath::root()));
+    assert_eq!(document.value(), &json!({"a": {}}));
+    assert_eq!(place(&document, "a.c[1]"), (1, 17));
+}
+
 #[derive(Debug, Deserialize, PartialEq)]
 struct Pod {
     name: String,

@@ -38,6 +38,29 @@ impl Document {
         self.value
     }
 
+    /// The value of a field.
+    pub fn get(&self, path: &FieldPath) -> Option<&Value> {
+        path.segments().iter().try_fold(&self.value, |here, segment| match segment {
+            Segment::Key(key) => here.as_object()?.get(key),
+            Segment::Index(index) => here.as_array()?.get(*index),
+        })
+    }
+
+    /// Removes a field of a mapping, and says whether it was there; its place is still known afterwards.
+    pub fn remove(&mut self, path: &FieldPath) -> bool {
+        let Some((Segment::Key(last), parents)) = path.segments().split_last() else { return false };
+        let parent = parents.iter().try_fold(&mut self.value, |here, segment| match segment {
+            Segment::Key(key) => here.as_object_mut()?.get_mut(key),
+            Segment::Index(index) => here.as_array_mut()?.get_mut(*index),
+        });
+        parent.and_then(Value::as_object_mut).is_some_and(|fields| fields.remove(last).is_some())
+    }
+
+    /// Removes all fields whose value is null, for readers to whom null means "not set".
+    pub fn drop_nulls(&mut self) {
+        drop_nulls(&mut self.value);
+    }
+
     /// Where a field stands: the place of its key or, in a list, of its item.
     ///
     /// When the document does not have the field, the place of its nearest existing ancestor.
@@ -56,6 +79,17 @@ impl Document {
             here = next;
         }
         Some(here.at)
+    }
+}
+
+fn drop_nulls(value: &mut Value) {
+    match value {
+        Value::Object(fields) => {
+            fields.retain(|_, value| !value.is_null());
+            fields.values_mut().for_each(drop_nulls);
+        }
+        Value::Array(items) => items.iter_mut().for_each(drop_nulls),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
     }
 }
 

@@ -1,0 +1,84 @@
+use super::*;
+
+fn read(text: &str) -> Result<KubeletConfiguration, Vec<String>> {
+    let documents = document::parse(text.as_bytes()).unwrap();
+    KubeletConfiguration::read(&documents[0])
+        .map_err(|errors| errors.iter().map(ToString::to_string).collect())
+}
+
+#[test]
+fn serialises_the_defaults_as_upstream_does() {
+    let expected: Value = serde_json::from_str(include_str!("testdata/upstream_defaults.json")).unwrap();
+    assert_eq!(KubeletConfiguration::legacy_defaults().to_json(), expected);
+}
+
+#[test]
+fn every_field_is_known_once() {
+    let mut names = KubeletConfiguration::field_names();
+    assert_eq!(names.len(), 125);
+    names.sort_unstable();
+    names.dedup();
+    assert_eq!(names.len(), 125);
+}
+
+#[test]
+fn reports_every_wrong_field_with_its_line() {
+    let text = "
+apiVersion: kubelet.config.k8s.io/v1beta1
+kind: KubeletConfiguration
+maxPod: 5
+port: many
+logging: {formt: json, options: {text: {split: true}}}
+syncFrequency: 10
+authorization: {mode: Sometimes}
+clusterDNS: 10.0.0.10
+authentication:
+  anonymous: {enabled: 'no'}
+";
+    assert_eq!(
+        read(text).unwrap_err(),
+        [
+            "line 4: maxPod: unknown field; did you mean \"maxPods\"?",
+            "line 5: port: invalid type: string \"many\", expected i32",
+            "line 6: logging.formt: unknown field",
+            "line 6: logging.options.text.split: unknown field",
+            "line 7: syncFrequency: invalid type: integer `10`, expected a duration with its unit, such as \"1m30s\"",
+            "line 8: authorization.mode: unknown variant `Sometimes`, expected `AlwaysAllow` or `Webhook`",
+            "line 9: clusterDNS: invalid type: string \"10.0.0.10\", expected a sequence",
+            "line 11: authentication.anonymous.enabled: invalid type: string \"no\", expected a boolean",
+        ]
+    );
+}
+
+#[test]
+fn zero_and_null_mean_not_set_where_zero_is_no_choice() {
+    let text = "{port: 0, address: '', syncFrequency: 0s, maxPods: null, healthzPort: 0, registryPullQPS: 0,
+        registryBurst: 0, podPidsLimit: -5, resolvConf: '', tlsMinVersion: '', hairpinMode: '',
+        imagePullCredentialsVerificationPolicy: '', memorySwap: {swapBehavior: ''}, logging: {flushFrequency: 0}}";
+    let mut config = read(text).unwrap();
+    config.complete(&FeatureGates::default());
+    let mut expected = KubeletConfiguration::default();
+    expected.complete(&FeatureGates::default());
+    expected.server.healthz_port = 0;
+    expected.images.registry_pull_qps = 0;
+    expected.network.resolv_conf = String::new();
+    assert_eq!(config, expected);
+}
+
+#[test]
+fn defaults_follow_other_fields() {
+    let completed = |text: &str| {
+        let mut config = read(text).unwrap();
+        config.complete(&FeatureGates::default());
+        config
+    };
+    let report = |text: &str| completed(text).node.node_status_report_frequency.to_string();
+    assert_eq!(report("{}"), "5m0s");
+    assert_eq!(report("{nodeStatusUpdateFrequency: 7s}"), "7s");
+    assert_eq!(report("{nodeStatusUpdateFrequency: 7s, nodeStatusReportFrequency: 9s}"), "9s");
+    let serial = |text: &str| completed(text).images.serialize_image_pulls;
+    assert_eq!(serial("{}"), Some(true));
+    assert_eq!(serial("{maxParallelImagePulls: 1}"), Some(true));
+    assert_eq!(serial("{maxParallelImagePulls: 2}"), Some(false));
+    assert_eq!(serial("{maxParallelImagePulls: 2, serializeImagePulls: true}"), Some(true));
+}
