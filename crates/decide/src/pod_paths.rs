@@ -1,0 +1,119 @@
+//! Where a pod's folders, logs and cgroup are.
+
+use std::path::PathBuf;
+
+use model::{CgroupDriver, ContainerId, LogFolder, NodeSettings, Pod, PodUid};
+
+use crate::qos::{QosClass, pod_qos_class};
+
+/// The longest file name of common file systems.
+const MAX_FILE_NAME: usize = 255;
+const LOG_SUFFIX: &str = ".log";
+
+/// The folders below which pods have theirs.
+#[derive(Clone, Debug)]
+pub struct PodPaths {
+    /// The agent's root folder.
+    pub root: PathBuf,
+    /// The folder of pod logs.
+    pub logs: PathBuf,
+}
+
+impl PodPaths {
+    /// The folders of a node.
+    #[must_use]
+    pub fn new(settings: &NodeSettings) -> Self {
+        Self { root: settings.root_dir.clone(), logs: settings.pod_logs_dir.clone() }
+    }
+
+    /// `pods/<uid>` below the root folder.
+    #[must_use]
+    pub fn pod_dir(&self, uid: &PodUid) -> PathBuf {
+        self.root.join("pods").join(uid.as_str())
+    }
+
+    /// The folder of a volume; a plugin is named like `kubernetes.io/empty-dir`.
+    #[must_use]
+    pub fn volume_dir(&self, uid: &PodUid, plugin: &str, name: &str) -> PathBuf {
+        self.pod_dir(uid).join("volumes").join(plugin.replace('/', "~")).join(name)
+    }
+
+    /// The folder of a container's termination logs, relative to the pod's folder.
+    #[must_use]
+    pub fn container_dir_relative(name: &str) -> PathBuf {
+        PathBuf::from("containers").join(name)
+    }
+
+    /// The pod's hosts file, relative to the pod's folder.
+    #[must_use]
+    pub fn hosts_file_relative() -> PathBuf {
+        PathBuf::from("etc-hosts")
+    }
+
+    /// The folder of a pod's container logs.
+    #[must_use]
+    pub fn log_dir(&self, pod: &Pod) -> PathBuf {
+        self.logs.join(log_folder(pod).file_name())
+    }
+
+    /// A container's log file, relative to the pod's log folder.
+    #[must_use]
+    pub fn container_log_relative(container: &str, restart: u32) -> String {
+        format!("{container}/{restart}{LOG_SUFFIX}")
+    }
+
+    /// The name under which `/var/log/containers` links to a container's log.
+    #[must_use]
+    pub fn log_link_name(pod: &Pod, container: &str, id: &ContainerId) -> String {
+        let mut name = format!("{}_{}_{container}-{id}", pod.name(), pod.namespace());
+        name.truncate(name.floor_char_boundary(MAX_FILE_NAME - LOG_SUFFIX.len()));
+        name + LOG_SUFFIX
+    }
+}
+
+/// The pod's log folder by its parts.
+#[must_use]
+pub fn log_folder(pod: &Pod) -> LogFolder {
+    LogFolder { uid: pod.uid.clone(), full_name: pod.full_name.clone() }
+}
+
+/// The pod's cgroup as handed to the runtime and made on the host; empty when pods have no cgroups of their
+/// own, which leaves the parent to the runtime.
+#[must_use]
+pub fn pod_cgroup(pod: &Pod, settings: &NodeSettings) -> String {
+    if !settings.cgroups_per_qos {
+        return String::new();
+    }
+    let mut parts: Vec<String> =
+        settings.cgroup_root.split('/').filter(|part| !part.is_empty()).map(str::to_owned).collect();
+    parts.push("kubepods".to_owned());
+    match pod_qos_class(pod) {
+        QosClass::Guaranteed => {}
+        QosClass::Burstable => parts.push("burstable".to_owned()),
+        QosClass::BestEffort => parts.push("besteffort".to_owned()),
+    }
+    parts.push(format!("pod{}", pod.uid));
+    match settings.cgroup_driver {
+        CgroupDriver::Cgroupfs => format!("/{}", parts.join("/")),
+        CgroupDriver::Systemd => systemd_path(&parts),
+    }
+}
+
+/// Slices nest by their names: each level repeats the levels above, joined by dashes.
+fn systemd_path(parts: &[String]) -> String {
+    let mut slice = String::new();
+    let mut path = String::new();
+    for part in parts {
+        if !slice.is_empty() {
+            slice.push('-');
+        }
+        slice.push_str(&part.replace('-', "_"));
+        path.push('/');
+        path.push_str(&slice);
+        path.push_str(".slice");
+    }
+    path
+}
+
+#[cfg(test)]
+pub(crate) mod tests;

@@ -1,0 +1,124 @@
+//! What pods ask of the node, as the kernel's numbers.
+
+mod oom_score;
+mod pod_totals;
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::api::core::v1::{Container, ResourceRequirements};
+use model::{HugepageLimit, LinuxResources, NodeSettings, Pod};
+
+use crate::quantity::{Amount, ResourceList};
+pub use oom_score::oom_score_adj;
+pub use pod_totals::{Totals, pod_limits, pod_memory_limit, pod_requests};
+
+/// The kernel's least CPU weight.
+pub const MIN_CPU_SHARES: i64 = 2;
+/// The kernel's greatest CPU weight.
+pub const MAX_CPU_SHARES: i64 = 262_144;
+
+const SHARES_PER_CPU: i64 = 1024;
+const MILLI_PER_CPU: i64 = 1000;
+/// The kernel's least CFS quota in microseconds.
+const MIN_CFS_QUOTA: i64 = 1000;
+const HUGEPAGES_PREFIX: &str = "hugepages-";
+
+/// CPU shares for thousandths of a CPU.
+#[must_use]
+pub fn cpu_shares(milli: i64) -> i64 {
+    (milli.saturating_mul(SHARES_PER_CPU) / MILLI_PER_CPU).clamp(MIN_CPU_SHARES, MAX_CPU_SHARES)
+}
+
+/// CFS quota for thousandths of a CPU in a period, both in microseconds; 0 (no quota) for no limit.
+#[must_use]
+pub fn cfs_quota(milli: i64, period: i64) -> i64 {
+    if milli == 0 { 0 } else { (milli.saturating_mul(period) / MILLI_PER_CPU).max(MIN_CFS_QUOTA) }
+}
+
+/// Limits of one container. What the container leaves open, the pod's own limits fill in.
+#[must_use]
+pub fn container_resources(pod: &Pod, container: &Container, settings: &NodeSettings) -> LinuxResources {
+    let own = container.resources.as_ref();
+    let requests = requests_of(own);
+    let limit = |name| {
+        let limit = Amount::in_list(limits_of(own), name);
+        if limit.is_zero() { Amount::in_list(limits_of(pod.spec.resources.as_ref()), name) } else { limit }
+    };
+    let cpu_request =
+        requests.filter(|list| list.contains_key("cpu")).map(|list| Amount::in_list(Some(list), "cpu"));
+    LinuxResources {
+        oom_score_adj: oom_score_adj(pod, container, settings.memory_capacity),
+        hugepages: hugepage_limits(pod, own),
+        ..linux_resources(cpu_request, limit("cpu"), limit("memory"), settings)
+    }
+}
+
+/// The sums over a pod's containers, which runtimes get with the sandbox for their information.
+#[must_use]
+pub fn sandbox_resources(pod: &Pod, settings: &NodeSettings) -> LinuxResources {
+    let limits = pod_limits(pod);
+    let limit = |name| limits.get(name).copied().unwrap_or_default();
+    linux_resources(pod_requests(pod).get("cpu").copied(), limit("cpu"), limit("memory"), settings)
+}
+
+/// What the pod's runtime class adds, counted as request and limit alike; empty without one.
+#[must_use]
+pub fn overhead_resources(pod: &Pod, settings: &NodeSettings) -> LinuxResources {
+    let Some(overhead) = &pod.spec.overhead else { return LinuxResources::default() };
+    let cpu = Amount::in_list(Some(overhead), "cpu");
+    linux_resources(Some(cpu), cpu, Amount::in_list(Some(overhead), "memory"), settings)
+}
+
+fn linux_resources(
+    cpu_request: Option<Amount>,
+    cpu_limit: Amount,
+    memory_limit: Amount,
+    settings: &NodeSettings,
+) -> LinuxResources {
+    let mut resources = LinuxResources {
+        cpu_shares: cpu_shares(cpu_request.unwrap_or(cpu_limit).milli()),
+        memory_limit_bytes: memory_limit.units(),
+        ..LinuxResources::default()
+    };
+    if settings.cpu_cfs_quota {
+        resources.cpu_period = i64::try_from(settings.cpu_cfs_quota_period.as_micros()).unwrap_or(i64::MAX);
+        resources.cpu_quota = cfs_quota(cpu_limit.milli(), resources.cpu_period);
+    }
+    resources
+}
+
+/// Limits by page size; the container's own win over the pod's.
+fn hugepage_limits(pod: &Pod, own: Option<&ResourceRequirements>) -> Vec<HugepageLimit> {
+    let lists = [limits_of(pod.spec.resources.as_ref()), limits_of(own)];
+    let mut limits = BTreeMap::new();
+    for (name, quantity) in lists.into_iter().flatten().flatten() {
+        let size = name.strip_prefix(HUGEPAGES_PREFIX).and_then(Amount::parse);
+        if let Some(page_size) = size.and_then(|size| page_size_name(size.units())) {
+            limits.insert(page_size, u64::try_from(Amount::of(quantity).units()).unwrap_or(0));
+        }
+    }
+    limits.into_iter().map(|(page_size, limit)| HugepageLimit { page_size, limit }).collect()
+}
+
+/// The kernel's name of a page size (`2MB`); `None` when no unit divides it.
+fn page_size_name(bytes: i64) -> Option<String> {
+    let mut size = bytes;
+    let mut units = ["B", "KB", "MB", "GB", "TB", "PB"].into_iter().peekable();
+    let mut unit = units.next()?;
+    while size > 0 && size % 1024 == 0 && units.peek().is_some() {
+        size /= 1024;
+        unit = units.next()?;
+    }
+    (0 < size && size <= 1024).then(|| format!("{size}{unit}"))
+}
+
+fn limits_of(resources: Option<&ResourceRequirements>) -> Option<&ResourceList> {
+    resources?.limits.as_ref()
+}
+
+fn requests_of(resources: Option<&ResourceRequirements>) -> Option<&ResourceList> {
+    resources?.requests.as_ref()
+}
+
+#[cfg(test)]
+mod tests;
