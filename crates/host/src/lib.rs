@@ -1,1 +1,39 @@
-//! host
+//! The Linux side of the agent's ports: pod folders and volumes, file watching, checkpoints, cgroups,
+//! process exits and facts of the machine.
+//!
+//! Comes in: paths through constructors (nothing is hard-wired but `/proc`), orders through the `ports`
+//! traits. Goes out: files, mounts, cgroups, hints.
+//!
+//! Invariants: what belongs to a pod is reached from an open folder descriptor and never through a symlink;
+//! nothing is deleted across a mount or a device; a file is replaced by rename, so that readers see the old
+//! or the new one; blocking work runs on blocking threads and completes even if its caller gives up.
+//!
+//! It deliberately decides nothing: which pod, volume or cgroup may go is told by the caller. It keeps no
+//! state of its own, does not log, and does not retry beyond the few milliseconds that a dying cgroup needs.
+
+mod atomic_file;
+mod checkpoints;
+mod failure;
+mod folder;
+mod folder_watch;
+mod host_facts;
+mod lock_file;
+mod machine;
+mod mount_table;
+mod pod_cgroups;
+mod pod_folders;
+mod pod_volumes;
+mod process_watch;
+#[cfg(test)]
+mod scratch;
+mod tree;
+
+pub use checkpoints::FileCheckpoints;
+pub use folder_watch::InotifyFolderWatch;
+pub use host_facts::MachineFacts;
+pub use lock_file::{LockError, LockFile};
+pub use machine::{hostname, make_rshared, raise_open_files, set_oom_score_adj, swap_enabled};
+pub use pod_cgroups::{CgroupVersion, HostPodCgroups};
+pub use pod_folders::HostPodFolders;
+pub use pod_volumes::HostPodVolumes;
+pub use process_watch::PidfdProcessWatch;

@@ -1,0 +1,142 @@
+//! One-time settings and questions at start-up.
+
+use std::io;
+use std::path::Path;
+
+use rustix::mount::MountPropagationFlags;
+use rustix::process::{Resource, Rlimit};
+
+use crate::mount_table;
+
+/// The name of this machine as nodes are called: lower case, without surrounding space.
+///
+/// # Errors
+/// When the machine has no name.
+pub fn hostname() -> io::Result<String> {
+    let uname = rustix::system::uname();
+    let name = uname.nodename().to_string_lossy().trim().to_lowercase();
+    if name.is_empty() {
+        return Err(io::Error::new(io::ErrorKind::NotFound, "the machine has no host name"));
+    }
+    Ok(name)
+}
+
+/// Whether any swap is in use.
+///
+/// # Errors
+/// When the kernel's list of swaps cannot be read; a kernel without swap has none.
+pub fn swap_enabled() -> io::Result<bool> {
+    match std::fs::read_to_string("/proc/swaps") {
+        Ok(text) => Ok(lists_swaps(&text)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+/// A heading, then one line for each swap.
+fn lists_swaps(text: &str) -> bool {
+    text.lines().skip(1).any(|line| !line.trim().is_empty())
+}
+
+/// Lets this process open up to `limit` files, or as many as it may. Never lowers the limit. Returns the
+/// limit that holds now, `u64::MAX` for none.
+pub fn raise_open_files(limit: u64) -> u64 {
+    let now = rustix::process::getrlimit(Resource::Nofile);
+    if now.current.is_none_or(|current| current >= limit) {
+        return now.current.unwrap_or(u64::MAX);
+    }
+    // Only a privileged process may raise the upper bound; others make do with it.
+    let wide = Rlimit { current: Some(limit), maximum: now.maximum.map(|maximum| maximum.max(limit)) };
+    let narrow = Rlimit { current: Some(now.maximum.map_or(limit, |maximum| maximum.min(limit))), ..now };
+    for wanted in [wide, narrow] {
+        if rustix::process::setrlimit(Resource::Nofile, wanted).is_ok() {
+            break;
+        }
+    }
+    rustix::process::getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX)
+}
+
+/// Sets how eagerly the kernel kills this process when memory runs out, -1000 (never) to 1000 (first).
+///
+/// # Errors
+/// When the value is out of range or lowering it is not permitted.
+pub fn set_oom_score_adj(value: i32) -> io::Result<()> {
+    std::fs::write("/proc/self/oom_score_adj", value.to_string())
+}
+
+/// Makes mounts below a folder show up in the containers that see it: unless it lies on a shared mount
+/// already, the folder is bind-mounted onto itself and that mount is shared.
+///
+/// # Errors
+/// When the folder is missing or mounting is not permitted. Volumes with mount propagation will not work
+/// then; everything else does.
+pub fn make_rshared(path: &Path) -> io::Result<()> {
+    let path = path.canonicalize()?;
+    let mounts = mount_table::read(Path::new(mount_table::OWN)).map_err(|error| error.source)?;
+    if mount_table::holding(&mounts, &path).is_some_and(|mount| mount.shared) {
+        return Ok(());
+    }
+    let is_mount_point = mounts.iter().any(|mount| mount.mount_point == path);
+    if !is_mount_point {
+        // Recursive, so that volumes mounted below stay in sight.
+        rustix::mount::mount_bind_recursive(&path, &path)?;
+    }
+    rustix::mount::mount_change(&path, MountPropagationFlags::SHARED | MountPropagationFlags::REC)?;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::scratch::{Scratch, is_root};
+
+    #[test]
+    fn answers_about_this_machine() {
+        let name = hostname().unwrap();
+        assert_eq!(name, name.trim().to_lowercase());
+        swap_enabled().unwrap();
+    }
+
+    #[test]
+    fn tells_swaps_from_their_heading() {
+        let heading = "Filename\t\t\t\tType\t\tSize\t\tUsed\t\tPriority\n";
+        assert!(!lists_swaps(heading));
+        assert!(!lists_swaps(""));
+        assert!(lists_swaps(&format!("{heading}/dev/zram0 partition 1 0 100\n")));
+    }
+
+    #[test]
+    fn never_lowers_the_number_of_open_files() {
+        let before = raise_open_files(0);
+        assert_eq!(raise_open_files(1), before);
+        assert_eq!(raise_open_files(before), before);
+    }
+
+    #[test]
+    fn oom_score_must_be_in_range() {
+        let now: i32 = std::fs::read_to_string("/proc/self/oom_score_adj").unwrap().trim().parse().unwrap();
+        set_oom_score_adj(now).unwrap();
+        assert!(set_oom_score_adj(1001).is_err());
+    }
+
+    #[test]
+    fn sharing_a_folder_twice_mounts_it_once_and_keeps_mounts_below() {
+        if !is_root() {
+            return;
+        }
+        let scratch = Scratch::new();
+        let root = scratch.path().join("kubelet");
+        let below = root.join("below");
+        std::fs::create_dir_all(&below).unwrap();
+        rustix::mount::mount("tmpfs", &below, "tmpfs", rustix::mount::MountFlags::empty(), None).unwrap();
+        std::fs::write(below.join("file"), "x").unwrap();
+        for _ in 0..2 {
+            make_rshared(&root).unwrap();
+            let mounts = mount_table::read(Path::new(mount_table::OWN)).unwrap();
+            assert!(mount_table::holding(&mounts, &root.join("x")).unwrap().shared);
+            assert!(mounts.iter().filter(|mount| mount.mount_point == root).count() <= 1);
+            assert!(below.join("file").exists());
+        }
+        assert!(make_rshared(&scratch.path().join("missing")).is_err());
+    }
+}

@@ -1,0 +1,156 @@
+//! The kernel's table of mounts (`/proc/<pid>/mountinfo`).
+
+use std::ffi::OsString;
+use std::io;
+use std::os::unix::ffi::OsStringExt;
+use std::path::{Path, PathBuf};
+
+use ports::pod_folders::FileError;
+
+use crate::failure::OnPath;
+
+/// The mounts of this process.
+pub(crate) const OWN: &str = "/proc/self/mountinfo";
+
+/// One mount.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Mount {
+    /// `major:minor` of the file system.
+    pub(crate) device: String,
+    /// Where it is mounted.
+    pub(crate) mount_point: PathBuf,
+    /// Whether mounts made below it show up in peer mounts.
+    pub(crate) shared: bool,
+    /// Such as `tmpfs`.
+    pub(crate) fs_type: String,
+    /// Options of the file system, such as the controllers of a cgroup hierarchy.
+    pub(crate) super_options: String,
+}
+
+/// Reads a mount table, in the order of mounting.
+pub(crate) fn read(file: &Path) -> Result<Vec<Mount>, FileError> {
+    let content = std::fs::read(file).on_path("read mount table", file)?;
+    parse(&content).on_path("read mount table", file)
+}
+
+/// The mounts whose mount point is `path` or lies below.
+pub(crate) fn at_or_below<'a>(mounts: &'a [Mount], path: &Path) -> Vec<&'a Mount> {
+    mounts.iter().filter(|mount| mount.mount_point.starts_with(path)).collect()
+}
+
+/// The mount that holds `path`.
+pub(crate) fn holding<'a>(mounts: &'a [Mount], path: &Path) -> Option<&'a Mount> {
+    // Of mounts stacked on one point the last one is on top, and `max_by_key` returns the last of equals.
+    mounts
+        .iter()
+        .filter(|mount| path.starts_with(&mount.mount_point))
+        .max_by_key(|mount| mount.mount_point.components().count())
+}
+
+/// Parses a whole table. A line that cannot be read is a failure: a mount that goes unseen costs data.
+fn parse(content: &[u8]) -> Result<Vec<Mount>, io::Error> {
+    content
+        .split(|byte| *byte == b'\n')
+        .filter(|line| !line.is_empty())
+        .map(|line| {
+            parse_line(line).ok_or_else(|| {
+                let line = String::from_utf8_lossy(line);
+                io::Error::new(io::ErrorKind::InvalidData, format!("unknown form of line {line:?}"))
+            })
+        })
+        .collect()
+}
+
+/// `36 35 98:0 /root /mount/point rw,noatime shared:1 master:2 - ext3 /dev/root rw,errors=continue`
+fn parse_line(line: &[u8]) -> Option<Mount> {
+    let mut fields = line.split(|byte| *byte == b' ');
+    let device = fields.nth(2)?;
+    let mount_point = fields.nth(1)?;
+    let _options = fields.next()?;
+    let mut shared = false;
+    loop {
+        match fields.next()? {
+            b"-" => break,
+            tag => shared |= tag.starts_with(b"shared:"),
+        }
+    }
+    let fs_type = fields.next()?;
+    let _source = fields.next()?;
+    // Options come last; should a file system put a space there, the rest is of no interest.
+    let super_options = fields.next().unwrap_or_default();
+    Some(Mount {
+        device: String::from_utf8_lossy(device).into_owned(),
+        mount_point: PathBuf::from(OsString::from_vec(unescape(mount_point))),
+        shared,
+        fs_type: String::from_utf8_lossy(fs_type).into_owned(),
+        super_options: String::from_utf8_lossy(super_options).into_owned(),
+    })
+}
+
+/// Turns `\040` and the like back into bytes.
+fn unescape(field: &[u8]) -> Vec<u8> {
+    let mut plain = Vec::with_capacity(field.len());
+    let mut rest = field;
+    while let Some((first, tail)) = rest.split_first() {
+        match tail {
+            [a @ b'0'..=b'3', b @ b'0'..=b'7', c @ b'0'..=b'7', after @ ..] if *first == b'\\' => {
+                plain.push(((a - b'0') << 6) | ((b - b'0') << 3) | (c - b'0'));
+                rest = after;
+            }
+            _ => {
+                plain.push(*first);
+                rest = tail;
+            }
+        }
+    }
+    plain
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TABLE: &str = "\
+22 1 8:1 / / rw,relatime shared:1 - ext4 /dev/sda1 rw\n\
+30 22 0:25 / /a\\040b/c\\134d rw master:3 shared:7 - tmpfs tmpfs rw,size=1k\n\
+31 22 0:26 / /a rw - tmpfs none rw\n\
+32 31 0:27 / /a rw - cgroup cgroup rw,cpu,cpuacct\n";
+
+    #[test]
+    fn reads_escapes_tags_and_options() {
+        let mounts = parse(TABLE.as_bytes()).unwrap();
+        assert_eq!(
+            mounts[1],
+            Mount {
+                device: "0:25".into(),
+                mount_point: "/a b/c\\d".into(),
+                shared: true,
+                fs_type: "tmpfs".into(),
+                super_options: "rw,size=1k".into(),
+            }
+        );
+        assert!(!mounts[2].shared);
+    }
+
+    #[test]
+    fn finds_mounts_by_whole_path_components() {
+        let mounts = parse(TABLE.as_bytes()).unwrap();
+        assert_eq!(at_or_below(&mounts, Path::new("/a")).len(), 2);
+        assert_eq!(at_or_below(&mounts, Path::new("/a b")).len(), 1);
+        assert_eq!(holding(&mounts, Path::new("/a/x")).unwrap().device, "0:27");
+        assert_eq!(holding(&mounts, Path::new("/ab")).unwrap().device, "8:1");
+    }
+
+    #[test]
+    fn a_line_it_cannot_read_is_a_failure() {
+        assert!(parse(b"22 1 8:1 / /\n").is_err());
+        assert!(parse(b"22 1 8:1 / / rw shared:1\n").is_err());
+        assert!(parse(b"").unwrap().is_empty());
+    }
+
+    #[test]
+    fn reads_the_table_of_this_machine() {
+        let mounts = read(Path::new(OWN)).unwrap();
+        assert!(mounts.iter().any(|mount| mount.mount_point == Path::new("/proc")));
+    }
+}

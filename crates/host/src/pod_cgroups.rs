@@ -1,0 +1,117 @@
+//! Cgroups of pods, both versions.
+
+mod hierarchies;
+#[cfg(test)]
+mod tests;
+
+use std::io;
+use std::path::{Component, Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use ports::pod_cgroups::PodCgroups;
+use ports::pod_folders::FileError;
+use rustix::io::Errno;
+use tokio::time::sleep;
+
+use crate::failure::{OnPath, blocking, refused};
+use hierarchies::Hierarchy;
+
+/// Which cgroup interface a machine has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CgroupVersion {
+    /// One hierarchy for each controller (or a hybrid set-up, whose unified hierarchy has no controllers).
+    V1,
+    /// One hierarchy for all.
+    V2,
+}
+
+/// [`PodCgroups`] below the mount point of the cgroup file systems.
+#[derive(Clone, Debug)]
+pub struct HostPodCgroups {
+    version: CgroupVersion,
+    hierarchies: Arc<[Hierarchy]>,
+}
+
+impl HostPodCgroups {
+    /// Looks at what is mounted at `root`, such as `/sys/fs/cgroup`.
+    ///
+    /// # Errors
+    /// When `root` or the mount table cannot be read, or when no hierarchy is mounted there.
+    pub fn detect(root: &Path) -> Result<Self, FileError> {
+        Self::detect_with(root, Path::new(crate::mount_table::OWN))
+    }
+
+    /// The version found.
+    #[must_use]
+    pub fn version(&self) -> CgroupVersion {
+        self.version
+    }
+
+    fn detect_with(root: &Path, mount_table: &Path) -> Result<Self, FileError> {
+        let version = hierarchies::version(root)?;
+        Self::with_version(version, root, mount_table)
+    }
+
+    fn with_version(version: CgroupVersion, root: &Path, mount_table: &Path) -> Result<Self, FileError> {
+        let hierarchies = match version {
+            CgroupVersion::V1 => hierarchies::mounted(root, mount_table)?,
+            CgroupVersion::V2 => vec![Hierarchy::unified(root)],
+        };
+        Ok(Self { version, hierarchies: hierarchies.into() })
+    }
+}
+
+#[async_trait]
+impl PodCgroups for HostPodCgroups {
+    async fn ensure(&self, path: &str) -> Result<(), FileError> {
+        let relative = relative(path)?;
+        let hierarchies = Arc::clone(&self.hierarchies);
+        blocking(Path::new(path), move || {
+            hierarchies.iter().try_for_each(|hierarchy| hierarchy.ensure(&relative))
+        })
+        .await
+    }
+
+    async fn remove(&self, path: &str) -> Result<(), FileError> {
+        // A cgroup stays busy for a moment after its last process has exited.
+        const PAUSES: [u64; 6] = [2, 5, 10, 20, 40, 80];
+        let relative = relative(path)?;
+        for pause in PAUSES {
+            match self.remove_once(&relative).await {
+                Err(error) if is_busy(&error) => sleep(Duration::from_millis(pause)).await,
+                result => return result,
+            }
+        }
+        self.remove_once(&relative).await
+    }
+}
+
+impl HostPodCgroups {
+    async fn remove_once(&self, relative: &Path) -> Result<(), FileError> {
+        let hierarchies = Arc::clone(&self.hierarchies);
+        let relative = relative.to_path_buf();
+        blocking(&relative.clone(), move || {
+            let failures = hierarchies.iter().filter_map(|hierarchy| hierarchy.remove(&relative).err());
+            // All hierarchies get their turn; a failure that is not mere waiting weighs more.
+            failures.min_by_key(is_busy).map_or(Ok(()), Err)
+        })
+        .await
+    }
+}
+
+fn is_busy(error: &FileError) -> bool {
+    error.source.raw_os_error() == Some(Errno::BUSY.raw_os_error())
+}
+
+/// The path below a hierarchy. The hierarchy itself is nobody's to make or remove.
+fn relative(path: &str) -> Result<PathBuf, FileError> {
+    let relative = Path::new(path.trim_start_matches('/'));
+    let plain = relative.components().all(|part| matches!(part, Component::Normal(_)));
+    if relative.as_os_str().is_empty() || !plain {
+        let reason: io::Error = refused("not a cgroup below the root");
+        return Err(reason).on_path("use as a cgroup", path);
+    }
+    Ok(relative.to_path_buf())
+}

@@ -1,0 +1,165 @@
+//! Hierarchies of cgroups on disk.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use ports::pod_folders::FileError;
+use rustix::fs::Mode;
+use rustix::io::Errno;
+
+use super::CgroupVersion;
+use crate::failure::OnPath;
+use crate::mount_table;
+
+const CGROUP2_MAGIC: u64 = 0x6367_7270;
+/// The controllers that pods are limited by.
+const CONTROLLERS: [&str; 5] = ["cpu", "cpuset", "memory", "hugetlb", "pids"];
+
+/// Which version is mounted at `root`.
+pub(super) fn version(root: &Path) -> Result<CgroupVersion, FileError> {
+    let file_system = rustix::fs::statfs(root).on_path("look at cgroup root", root)?;
+    match u64::try_from(file_system.f_type) {
+        Ok(CGROUP2_MAGIC) => Ok(CgroupVersion::V2),
+        Ok(_) | Err(_) => Ok(CgroupVersion::V1),
+    }
+}
+
+/// The v1 hierarchies mounted below `root`, named ones included.
+pub(super) fn mounted(root: &Path, table: &Path) -> Result<Vec<Hierarchy>, FileError> {
+    let root = root.canonicalize().on_path("resolve cgroup root", root)?;
+    let mounts = mount_table::read(table)?;
+    let mut by_device = BTreeMap::new();
+    for mount in mount_table::at_or_below(&mounts, &root) {
+        if mount.fs_type == "cgroup" {
+            let needs = if mount.super_options.split(',').any(|option| option == "cpuset") {
+                Needs::Cpuset
+            } else {
+                Needs::Nothing
+            };
+            by_device
+                .entry(&mount.device)
+                .or_insert_with(|| Hierarchy { root: mount.mount_point.clone(), needs });
+        }
+    }
+    if by_device.is_empty() {
+        return Err(io::Error::from(io::ErrorKind::NotFound)).on_path("find cgroup hierarchies below", root);
+    }
+    Ok(by_device.into_values().collect())
+}
+
+/// What a new cgroup needs to be usable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Needs {
+    Nothing,
+    /// v1: no process can enter before CPUs and memory nodes are set.
+    Cpuset,
+    /// v2: a controller works only where the parent passes it on.
+    Controllers,
+}
+
+/// One mounted hierarchy.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Hierarchy {
+    root: PathBuf,
+    needs: Needs,
+}
+
+impl Hierarchy {
+    /// The one hierarchy of v2.
+    pub(super) fn unified(root: &Path) -> Self {
+        Self { root: root.to_path_buf(), needs: Needs::Controllers }
+    }
+
+    /// Where it is mounted.
+    #[cfg(test)]
+    pub(super) fn root(&self) -> &Path {
+        &self.root
+    }
+
+    /// Makes the cgroup and its parents where missing.
+    pub(super) fn ensure(&self, relative: &Path) -> Result<(), FileError> {
+        let mut parent = self.root.clone();
+        for name in relative {
+            let child = parent.join(name);
+            if self.needs == Needs::Controllers {
+                pass_on_controllers(&parent);
+            }
+            match rustix::fs::mkdir(&child, Mode::from_raw_mode(0o755)) {
+                Ok(()) | Err(Errno::EXIST) => {}
+                Err(error) => return Err(error).on_path("make cgroup", child),
+            }
+            if self.needs == Needs::Cpuset {
+                for file in ["cpuset.cpus", "cpuset.mems"] {
+                    inherit(&parent.join(file), &child.join(file))?;
+                }
+            }
+            parent = child;
+        }
+        Ok(())
+    }
+
+    /// Removes the cgroup, children first.
+    pub(super) fn remove(&self, relative: &Path) -> Result<(), FileError> {
+        let mut found = Vec::new();
+        let mut unseen = vec![self.root.join(relative)];
+        while let Some(cgroup) = unseen.pop() {
+            for child in children(&cgroup)? {
+                unseen.push(child);
+            }
+            found.push(cgroup);
+        }
+        for cgroup in found.into_iter().rev() {
+            match rustix::fs::rmdir(&cgroup) {
+                Ok(()) | Err(Errno::NOENT) => {}
+                Err(error) => return Err(error).on_path("remove cgroup", cgroup),
+            }
+        }
+        Ok(())
+    }
+}
+
+fn children(cgroup: &Path) -> Result<Vec<PathBuf>, FileError> {
+    let entries = match std::fs::read_dir(cgroup) {
+        Ok(entries) => entries,
+        Err(error) if is_gone(&error) => return Ok(Vec::new()),
+        Err(error) => return Err(error).on_path("list cgroup", cgroup),
+    };
+    let mut children = Vec::new();
+    for entry in entries {
+        match entry.and_then(|entry| Ok((entry.file_type()?, entry.path()))) {
+            Ok((kind, path)) if kind.is_dir() => children.push(path),
+            Ok(_) => {}
+            Err(error) if is_gone(&error) => {}
+            Err(error) => return Err(error).on_path("list cgroup", cgroup),
+        }
+    }
+    Ok(children)
+}
+
+/// A cgroup removed by somebody else while open answers ENODEV.
+fn is_gone(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::NotFound || error.raw_os_error() == Some(Errno::NODEV.raw_os_error())
+}
+
+/// Copies a setting from the parent if the child has none.
+fn inherit(parent: &Path, child: &Path) -> Result<(), FileError> {
+    let own = std::fs::read_to_string(child).on_path("read", child)?;
+    if !own.trim().is_empty() {
+        return Ok(());
+    }
+    let inherited = std::fs::read_to_string(parent).on_path("read", parent)?;
+    std::fs::write(child, inherited.trim()).on_path("write", child)
+}
+
+/// Best effort: a controller that cannot be passed on shows when a limit is set, with a better message.
+fn pass_on_controllers(parent: &Path) {
+    let read = |file: &str| std::fs::read_to_string(parent.join(file)).unwrap_or_default();
+    let (available, passed_on) = (read("cgroup.controllers"), read("cgroup.subtree_control"));
+    for controller in CONTROLLERS {
+        let has = |list: &str| list.split_whitespace().any(|name| name == controller);
+        if has(&available) && !has(&passed_on) {
+            let _ = std::fs::write(parent.join("cgroup.subtree_control"), format!("+{controller}"));
+        }
+    }
+}

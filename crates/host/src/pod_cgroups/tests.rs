@@ -1,0 +1,146 @@
+use std::fs;
+use std::process::{Child, Command};
+
+use super::*;
+use crate::scratch::is_root;
+
+const POD: &str = "/kubepods/burstable/podabc";
+
+fn fake_v1(root: &Path) -> HostPodCgroups {
+    let root = root.display();
+    let table = PathBuf::from(format!("{root}/mountinfo"));
+    let lines = [
+        format!("31 23 0:28 / {root} rw - tmpfs tmpfs rw,mode=755"),
+        format!("32 31 0:29 / {root}/cpu,cpuacct rw - cgroup cgroup rw,cpu,cpuacct"),
+        format!("33 31 0:30 / {root}/cpuset rw - cgroup cgroup rw,cpuset"),
+        format!("34 31 0:31 / {root}/systemd rw - cgroup cgroup rw,xattr,name=systemd"),
+        format!("35 31 0:32 / {root}/unified rw - cgroup2 cgroup2 rw"),
+        format!("36 31 0:29 / {root}/cpu rw - cgroup cgroup rw,cpu,cpuacct"),
+        "37 31 0:33 / /elsewhere/memory rw - cgroup cgroup rw,memory".to_owned(),
+    ];
+    fs::write(&table, lines.join("\n")).unwrap();
+    for hierarchy in ["cpu,cpuacct", "cpuset", "systemd", "unified"] {
+        fs::create_dir(Path::new(&format!("{root}/{hierarchy}"))).unwrap();
+    }
+    HostPodCgroups::detect_with(Path::new(&root.to_string()), &table).unwrap()
+}
+
+#[tokio::test]
+async fn v1_makes_and_removes_the_cgroup_in_every_hierarchy() {
+    let scratch = tempfile::tempdir().unwrap();
+    let root = scratch.path().canonicalize().unwrap();
+    let cgroups = fake_v1(&root);
+    assert_eq!(cgroups.version(), CgroupVersion::V1);
+    let roots: Vec<_> = cgroups.hierarchies.iter().map(|hierarchy| hierarchy.root().to_path_buf()).collect();
+    assert_eq!(roots, ["cpu,cpuacct", "cpuset", "systemd"].map(|name| root.join(name)));
+
+    // The kernel fills new cpuset cgroups with empty files; here they are laid out beforehand.
+    for (level, cpus) in [("", "0-3\n"), ("kubepods", "1\n"), ("kubepods/burstable", "\n"), (&POD[1..], "\n")]
+    {
+        let folder = root.join("cpuset").join(level);
+        fs::create_dir_all(&folder).unwrap();
+        fs::write(folder.join("cpuset.cpus"), cpus).unwrap();
+        fs::write(folder.join("cpuset.mems"), if level.is_empty() { "0\n" } else { "\n" }).unwrap();
+    }
+    for _ in 0..2 {
+        cgroups.ensure(POD).await.unwrap();
+    }
+    let pod = root.join("cpuset").join(&POD[1..]);
+    assert_eq!(fs::read_to_string(pod.join("cpuset.cpus")).unwrap(), "1");
+    assert_eq!(fs::read_to_string(pod.join("cpuset.mems")).unwrap(), "0");
+    assert!(root.join("cpu,cpuacct").join(&POD[1..]).is_dir());
+    assert!(root.join("systemd").join(&POD[1..]).is_dir());
+    assert!(!root.join("unified/kubepods").exists());
+}
+
+#[tokio::test]
+async fn v2_passes_controllers_on_and_removes_children_first() {
+    let scratch = tempfile::tempdir().unwrap();
+    let root = scratch.path();
+    fs::write(root.join("cgroup.controllers"), "cpuset cpu io memory pids rdma\n").unwrap();
+    fs::write(root.join("cgroup.subtree_control"), "cpu memory cpuset\n").unwrap();
+    let cgroups = HostPodCgroups::with_version(CgroupVersion::V2, root, Path::new("/none")).unwrap();
+    cgroups.ensure(POD).await.unwrap();
+    assert_eq!(fs::read_to_string(root.join("cgroup.subtree_control")).unwrap(), "+pids");
+    let pod = root.join(&POD[1..]);
+    fs::create_dir_all(pod.join("container/nested")).unwrap();
+    fs::create_dir_all(pod.join("sandbox")).unwrap();
+    for _ in 0..2 {
+        cgroups.remove(POD).await.unwrap();
+    }
+    assert!(!pod.exists() && root.join("kubepods/burstable").is_dir());
+}
+
+#[tokio::test]
+async fn refuses_the_root_and_paths_that_leave_it() {
+    let scratch = tempfile::tempdir().unwrap();
+    let cgroups =
+        HostPodCgroups::with_version(CgroupVersion::V2, scratch.path(), Path::new("/none")).unwrap();
+    for bad in ["", "/", "//", "/../x", "/a/../../x", "./a"] {
+        assert!(cgroups.ensure(bad).await.is_err(), "{bad:?}");
+        assert!(cgroups.remove(bad).await.is_err(), "{bad:?}");
+    }
+}
+
+struct RealCgroup {
+    cgroups: HostPodCgroups,
+    path: String,
+    child: Option<Child>,
+}
+
+impl Drop for RealCgroup {
+    fn drop(&mut self) {
+        self.end_child();
+        for hierarchy in self.cgroups.hierarchies.iter() {
+            let _ = hierarchy.remove(Path::new(self.path.trim_start_matches('/')));
+        }
+    }
+}
+
+impl RealCgroup {
+    fn end_child(&mut self) {
+        if let Some(mut child) = self.child.take() {
+            child.kill().unwrap();
+            child.wait().unwrap();
+        }
+    }
+}
+
+/// On the machine's own hierarchies, if it lets us.
+async fn check_real(root: &str, version: CgroupVersion) {
+    let Ok(cgroups) = HostPodCgroups::detect(Path::new(root)) else { return };
+    if cgroups.version() != version || !is_root() {
+        return;
+    }
+    let path = format!("/podward-test-{}-{version:?}", std::process::id());
+    let mut real = RealCgroup { cgroups, path: path.clone(), child: None };
+    let pod = format!("{path}/pod1");
+    if real.cgroups.ensure(&pod).await.is_err() {
+        return;
+    }
+    let all: Vec<_> = real.cgroups.hierarchies.iter().map(|one| one.root().join(&pod[1..])).collect();
+    fs::create_dir(all[0].join("container")).unwrap();
+
+    let child = real.child.insert(Command::new("sleep").arg("600").spawn().unwrap());
+    for cgroup in &all {
+        fs::write(cgroup.join("cgroup.procs"), child.id().to_string()).unwrap();
+    }
+    let error = real.cgroups.remove(&pod).await.unwrap_err();
+    assert!(is_busy(&error), "{error}: {}", error.source);
+
+    real.end_child();
+    real.cgroups.remove(&pod).await.unwrap();
+    real.cgroups.remove(&path).await.unwrap();
+    assert!(all.iter().all(|cgroup| !cgroup.exists()));
+}
+
+#[tokio::test]
+async fn removes_real_v1_cgroups_only_after_their_processes() {
+    check_real("/sys/fs/cgroup", CgroupVersion::V1).await;
+}
+
+#[tokio::test]
+async fn removes_real_v2_cgroups_only_after_their_processes() {
+    check_real("/sys/fs/cgroup", CgroupVersion::V2).await;
+    check_real("/sys/fs/cgroup/unified", CgroupVersion::V2).await;
+}

@@ -1,0 +1,165 @@
+//! Pod folders, log folders and log links on disk.
+
+mod logs;
+mod removal;
+#[cfg(test)]
+mod tests;
+
+use std::path::{Path, PathBuf};
+
+use async_trait::async_trait;
+use model::PodUid;
+use ports::pod_folders::{FileError, LogFolder, PodFolders};
+
+use crate::atomic_file;
+use crate::failure::{OnPath, blocking, entry_name, refused};
+use crate::folder::Folder;
+
+/// Mode of the root folder and everything of a pod: other users have no business in a pod's volumes.
+pub(crate) const PRIVATE: u32 = 0o750;
+const LOGS: u32 = 0o755;
+
+/// [`PodFolders`] below three folders of the host.
+#[derive(Clone, Debug)]
+pub struct HostPodFolders {
+    root: PathBuf,
+    pod_logs: PathBuf,
+    log_links: PathBuf,
+}
+
+impl HostPodFolders {
+    /// `root` is such as `/var/lib/kubelet`, `pod_logs` such as `/var/log/pods`, `log_links` such as
+    /// `/var/log/containers`. Nothing is made before it is needed.
+    #[must_use]
+    pub fn new(
+        root: impl Into<PathBuf>,
+        pod_logs: impl Into<PathBuf>,
+        log_links: impl Into<PathBuf>,
+    ) -> Self {
+        Self { root: root.into(), pod_logs: pod_logs.into(), log_links: log_links.into() }
+    }
+
+    async fn run<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&Self) -> Result<T, FileError> + Send + 'static,
+    ) -> Result<T, FileError> {
+        let folders = self.clone();
+        blocking(&self.root, move || work(&folders)).await
+    }
+
+    fn pod(&self, uid: &PodUid) -> Result<Folder, FileError> {
+        let root = Folder::make(&self.root, PRIVATE)?;
+        root.make_below(Path::new("pods").join(entry_name(uid.as_str())?), PRIVATE)
+    }
+
+    fn write(&self, uid: &PodUid, relative: &Path, content: &[u8], mode: u32) -> Result<PathBuf, FileError> {
+        let pod = self.pod(uid)?;
+        let path = pod.path().join(relative);
+        let (Some(name), Some(parent)) = (relative.file_name(), relative.parent()) else {
+            return Err(refused("names no file")).on_path("write file", path);
+        };
+        if parent.as_os_str().is_empty() {
+            atomic_file::write(&pod, name, content, mode)?;
+        } else {
+            atomic_file::write(&pod.make_below(parent, PRIVATE)?, name, content, mode)?;
+        }
+        Ok(path)
+    }
+}
+
+#[async_trait]
+impl PodFolders for HostPodFolders {
+    async fn make_pod_folders(&self, uid: &PodUid) -> Result<(), FileError> {
+        let uid = uid.clone();
+        self.run(move |folders| {
+            let pod = folders.pod(&uid)?;
+            pod.make_below("volumes", PRIVATE)?;
+            pod.make_below("plugins", PRIVATE)?;
+            Ok(())
+        })
+        .await
+    }
+
+    async fn write_pod_file(
+        &self,
+        uid: &PodUid,
+        relative: &Path,
+        content: &[u8],
+        mode: u32,
+    ) -> Result<PathBuf, FileError> {
+        let (uid, relative, content) = (uid.clone(), relative.to_path_buf(), content.to_vec());
+        self.run(move |folders| folders.write(&uid, &relative, &content, mode)).await
+    }
+
+    async fn make_log_folder(&self, folder: &LogFolder, container: &str) -> Result<(), FileError> {
+        let (folder, container) = (folder.clone(), container.to_owned());
+        self.run(move |folders| {
+            let path = Path::new(&logs::folder_name(&folder)?).join(entry_name(&container)?);
+            Folder::make(&folders.pod_logs, LOGS)?.make_below(path, LOGS)?;
+            Ok(())
+        })
+        .await
+    }
+
+    async fn highest_log_number(
+        &self,
+        folder: &LogFolder,
+        container: &str,
+    ) -> Result<Option<u32>, FileError> {
+        let (folder, container) = (folder.clone(), container.to_owned());
+        self.run(move |folders| logs::highest_number(&folders.pod_logs, &folder, &container)).await
+    }
+
+    async fn link_container_log(&self, link: &str, target: &Path) -> Result<(), FileError> {
+        let (link, target) = (link.to_owned(), target.to_path_buf());
+        self.run(move |folders| {
+            let links = Folder::make(&folders.log_links, LOGS)?;
+            logs::point_link(&links, entry_name(&link)?.as_os_str(), &target)
+        })
+        .await
+    }
+
+    async fn list_pod_folders(&self) -> Result<Vec<PodUid>, FileError> {
+        self.run(|folders| {
+            let Some(pods) = Folder::open(&folders.root.join("pods"))? else { return Ok(Vec::new()) };
+            let names = pods.folder_names()?;
+            Ok(names.iter().filter_map(|name| name.to_str().map(PodUid::from)).collect())
+        })
+        .await
+    }
+
+    async fn remove_pod_folder(&self, uid: &PodUid) -> Result<(), FileError> {
+        let uid = uid.clone();
+        self.run(move |folders| {
+            let Some(pods) = Folder::open(&folders.root.join("pods"))? else { return Ok(()) };
+            removal::remove_pod(&pods, entry_name(uid.as_str())?.as_os_str())
+        })
+        .await
+    }
+
+    async fn list_log_folders(&self) -> Result<Vec<LogFolder>, FileError> {
+        self.run(|folders| {
+            let Some(logs) = Folder::open(&folders.pod_logs)? else { return Ok(Vec::new()) };
+            let names = logs.folder_names()?;
+            Ok(names.iter().filter_map(|name| logs::parse_folder_name(name.to_str()?)).collect())
+        })
+        .await
+    }
+
+    async fn remove_log_folder(&self, folder: &LogFolder) -> Result<(), FileError> {
+        let folder = folder.clone();
+        self.run(move |folders| {
+            let Some(logs) = Folder::open(&folders.pod_logs)? else { return Ok(()) };
+            crate::tree::remove(&logs, logs::folder_name(&folder)?.as_ref())
+        })
+        .await
+    }
+
+    async fn remove_dead_log_links(&self) -> Result<(), FileError> {
+        self.run(|folders| {
+            let Some(links) = Folder::open(&folders.log_links)? else { return Ok(()) };
+            logs::remove_dead_links(&links, &folders.pod_logs)
+        })
+        .await
+    }
+}

@@ -1,0 +1,132 @@
+//! Names and links of container logs.
+
+use std::ffi::{OsStr, OsString};
+use std::io;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Component, Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use model::PodFullName;
+use ports::pod_folders::{FileError, LogFolder};
+use rustix::fs::{AtFlags, FileType};
+
+use crate::failure::{OnPath, entry_name};
+use crate::folder::{Folder, kind};
+
+/// `<namespace>_<name>_<uid>`.
+pub(super) fn folder_name(folder: &LogFolder) -> Result<String, FileError> {
+    let LogFolder { uid, full_name } = folder;
+    let name = format!("{}_{}_{uid}", full_name.namespace, full_name.name);
+    entry_name(&name)?;
+    Ok(name)
+}
+
+/// Namespaces and names hold no underscore, UIDs of static pods may.
+pub(super) fn parse_folder_name(text: &str) -> Option<LogFolder> {
+    let mut parts = text.splitn(3, '_').filter(|part| !part.is_empty());
+    let (namespace, name, uid) = (parts.next()?, parts.next()?, parts.next()?);
+    let full_name = PodFullName { namespace: namespace.to_owned(), name: name.to_owned() };
+    Some(LogFolder { uid: uid.into(), full_name })
+}
+
+/// The highest `<n>` of `<n>.log` and of its rotated files, `<n>.log.<time>`.
+pub(super) fn highest_number(
+    pod_logs: &Path,
+    folder: &LogFolder,
+    container: &str,
+) -> Result<Option<u32>, FileError> {
+    let relative = Path::new(&folder_name(folder)?).join(entry_name(container)?);
+    let Some(logs) = Folder::open(pod_logs)? else { return Ok(None) };
+    let Some(logs) = logs.existing(relative)? else { return Ok(None) };
+    Ok(logs.names()?.iter().filter_map(|name| log_number(name.to_str()?)).max())
+}
+
+fn log_number(name: &str) -> Option<u32> {
+    let (number, rest) = name.split_once(".log")?;
+    let plain = !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit());
+    (plain && (rest.is_empty() || rest.starts_with('.'))).then(|| number.parse().ok())?
+}
+
+/// Makes or moves a symlink; only symlinks are replaced.
+pub(super) fn point_link(links: &Folder, name: &OsStr, target: &Path) -> Result<(), FileError> {
+    static LINKS: AtomicU64 = AtomicU64::new(0);
+    let path = links.path().join(name);
+    match links.stat(name)? {
+        Some(stat) if kind(&stat) != FileType::Symlink => {
+            return Err(io::Error::from(io::ErrorKind::AlreadyExists)).on_path("replace by a link", path);
+        }
+        Some(_) if read_link(links, name)? == target => return Ok(()),
+        Some(_) | None => {}
+    }
+    // Link names may be as long as the file system allows, so the temporary one cannot extend them.
+    let number = LINKS.fetch_add(1, Ordering::Relaxed);
+    let temporary = format!(".link-{}-{number}", std::process::id());
+    crate::tree::remove(links, temporary.as_ref())?;
+    rustix::fs::symlinkat(target, links, &temporary).on_path("make link", &path)?;
+    rustix::fs::renameat(links, &temporary, links, name).on_path("make link", path)
+}
+
+/// Removes the links into `pod_logs` whose log is gone. A log that has rotated files is about to be opened
+/// again by the runtime, so its link stays.
+pub(super) fn remove_dead_links(links: &Folder, pod_logs: &Path) -> Result<(), FileError> {
+    for name in links.names()? {
+        if !links.stat(&name)?.is_some_and(|stat| kind(&stat) == FileType::Symlink) {
+            continue;
+        }
+        let target = read_link(links, &name)?;
+        let ours = target.starts_with(pod_logs)
+            && !target.components().any(|part| matches!(part, Component::ParentDir));
+        if ours && !has_log(&target)? {
+            let path = links.path().join(&name);
+            rustix::fs::unlinkat(links, &name, AtFlags::empty()).on_path("remove link", path)?;
+        }
+    }
+    Ok(())
+}
+
+fn has_log(log: &Path) -> Result<bool, FileError> {
+    if log.try_exists().on_path("look at", log)? {
+        return Ok(true);
+    }
+    let (Some(parent), Some(name)) = (log.parent(), log.file_name()) else { return Ok(false) };
+    let rotated: OsString = [name, OsStr::new(".")].into_iter().collect();
+    let Some(folder) = Folder::open(parent)? else { return Ok(false) };
+    Ok(folder.names()?.iter().any(|entry| entry.as_bytes().starts_with(rotated.as_bytes())))
+}
+
+fn read_link(links: &Folder, name: &OsStr) -> Result<PathBuf, FileError> {
+    let target =
+        rustix::fs::readlinkat(links, name, Vec::new()).on_path("read link", links.path().join(name))?;
+    Ok(PathBuf::from(OsString::from_vec(target.into_bytes())))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn log_numbers_come_from_logs_and_rotated_logs_only() {
+        for (name, number) in [
+            ("0.log", Some(0)),
+            ("12.log", Some(12)),
+            ("3.log.20260101-000000.gz", Some(3)),
+            ("x.log", None),
+            (".log", None),
+            ("+1.log", None),
+            ("1.logs", None),
+            ("99999999999.log", None),
+        ] {
+            assert_eq!(log_number(name), number, "{name}");
+        }
+    }
+
+    #[test]
+    fn folder_names_keep_underscores_of_the_uid() {
+        let folder = parse_folder_name("ns_pod_a_b").unwrap();
+        assert_eq!(folder.uid.as_str(), "a_b");
+        assert_eq!(folder_name(&folder).unwrap(), "ns_pod_a_b");
+        for bad in ["ns_pod", "ns__uid", "_pod_uid", "ns_pod_", "lost+found"] {
+            assert_eq!(parse_folder_name(bad), None, "{bad}");
+        }
+    }
+}

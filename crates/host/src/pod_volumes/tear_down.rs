@@ -1,0 +1,91 @@
+//! Taking the volumes of a pod down.
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+use ports::pod_folders::FileError;
+use rustix::io::Errno;
+use rustix::mount::UnmountFlags;
+
+use super::EMPTY_DIR;
+use crate::failure::OnPath;
+use crate::folder::Folder;
+use crate::{mount_table, tree};
+
+/// Plugins whose volumes hold nothing but what the agent or the pod itself wrote. The content of any other
+/// volume belongs to somebody else and is never deleted.
+const DISPOSABLE: [&str; 5] = [
+    EMPTY_DIR,
+    "kubernetes.io~configmap",
+    "kubernetes.io~secret",
+    "kubernetes.io~projected",
+    "kubernetes.io~downward-api",
+];
+
+/// Unmounts, empties and removes all volumes of a pod folder. Goes on after a failure and returns the first.
+pub(super) fn tear_down(pod: &Folder) -> Result<(), FileError> {
+    let mut failure = None;
+    let mut note = |result: Result<(), FileError>| {
+        if let Err(error) = result {
+            failure.get_or_insert(error);
+        }
+    };
+    if let Some(plugins) = pod.existing("plugins")? {
+        note(tree::remove(&plugins, OsStr::new(EMPTY_DIR)));
+    }
+    // A subpath is a bind mount of part of a volume and would keep its pod folder forever.
+    if let Some(subpaths) = pod.existing("volume-subpaths")? {
+        note(unmount_below(&subpaths));
+    }
+    if let Some(volumes) = pod.existing("volumes")? {
+        for plugin_name in volumes.folder_names()? {
+            if !plugin_name.as_bytes().starts_with(b"kubernetes.io~") {
+                continue;
+            }
+            let Some(plugin) = volumes.existing(&plugin_name)? else { continue };
+            note(unmount_below(&plugin));
+            let disposable = DISPOSABLE.iter().any(|name| plugin_name == *name);
+            for volume in plugin.names()? {
+                note(if disposable { tree::remove(&plugin, &volume) } else { plugin.remove_empty(&volume) });
+            }
+            if plugin.names()?.is_empty() {
+                note(volumes.remove_empty(&plugin_name));
+            }
+        }
+    }
+    failure.map_or(Ok(()), Err)
+}
+
+/// Unmounts everything below a folder, last mounted first.
+fn unmount_below(folder: &Folder) -> Result<(), FileError> {
+    let base = folder.real_path()?;
+    let mounts = mount_table::read(Path::new(mount_table::OWN))?;
+    for mount in mount_table::at_or_below(&mounts, &base).iter().rev() {
+        if let Ok(relative) = mount.mount_point.strip_prefix(&base) {
+            unmount(folder, relative)?;
+        }
+    }
+    Ok(())
+}
+
+/// The mount point is reached through the descriptor of its parent, so that no symlink a container planted
+/// can turn this into an unmount elsewhere.
+fn unmount(folder: &Folder, relative: &Path) -> Result<(), FileError> {
+    let path = folder.path().join(relative);
+    let (Some(parent), Some(name)) = (relative.parent(), relative.file_name()) else {
+        return Err(Errno::BUSY).on_path("unmount the folder of volumes at", path);
+    };
+    let parent = folder.existing(Path::new(".").join(parent))?;
+    let Some(parent) = parent else { return Ok(()) };
+    let target = parent.magic_path().join(name);
+    let result = match rustix::mount::unmount(&target, UnmountFlags::NOFOLLOW) {
+        Err(Errno::BUSY) => rustix::mount::unmount(&target, UnmountFlags::NOFOLLOW | UnmountFlags::DETACH),
+        result => result,
+    };
+    match result {
+        // Not a mount point (any more).
+        Ok(()) | Err(Errno::INVAL | Errno::NOENT) => Ok(()),
+        Err(error) => Err(error).on_path("unmount", path),
+    }
+}

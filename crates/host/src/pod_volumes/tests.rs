@@ -1,0 +1,264 @@
+use std::fs;
+use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+use std::os::unix::net::UnixListener;
+
+use ports::pod_volumes::HostPathKind;
+
+use super::*;
+use crate::mount_table;
+use crate::scratch::{Scratch, is_root};
+
+struct Host {
+    scratch: Scratch,
+    volumes: HostPodVolumes,
+    uid: PodUid,
+}
+
+impl Host {
+    fn new() -> Self {
+        let scratch = Scratch::new();
+        let volumes = HostPodVolumes::new(scratch.path().join("kubelet"));
+        Self { scratch, volumes, uid: PodUid::from("u1") }
+    }
+
+    fn at(&self, relative: &str) -> PathBuf {
+        self.scratch.path().join(relative)
+    }
+
+    fn pod(&self, relative: &str) -> PathBuf {
+        self.at("kubelet/pods/u1").join(relative)
+    }
+
+    fn empty_dir(&self, name: &str) -> PathBuf {
+        self.pod("volumes").join(EMPTY_DIR).join(name)
+    }
+
+    async fn set_up_disk(&self, name: &str) -> PathBuf {
+        let path = self.empty_dir(name);
+        self.volumes.set_up(&self.uid, &VolumePlan::EmptyDir { path: path.clone() }).await.unwrap();
+        path
+    }
+
+    async fn set_up_memory(&self, name: &str, size_limit: Option<u64>) -> PathBuf {
+        let path = self.empty_dir(name);
+        let plan = VolumePlan::MemoryDir { path: path.clone(), size_limit };
+        self.volumes.set_up(&self.uid, &plan).await.unwrap();
+        path
+    }
+
+    async fn host_path(&self, path: &Path, kind: HostPathKind) -> Result<(), VolumeError> {
+        self.volumes.set_up(&self.uid, &VolumePlan::HostPath { path: path.to_path_buf(), kind }).await
+    }
+
+    fn mounts(&self) -> Vec<mount_table::Mount> {
+        let mounts = mount_table::read(Path::new(mount_table::OWN)).unwrap();
+        mount_table::at_or_below(&mounts, self.scratch.path()).into_iter().cloned().collect()
+    }
+}
+
+fn mode(path: &Path) -> u32 {
+    fs::symlink_metadata(path).unwrap().permissions().mode() & 0o7777
+}
+
+#[tokio::test]
+async fn an_empty_dir_is_open_to_all_and_kept_when_ready() {
+    let host = Host::new();
+    let path = host.set_up_disk("cache").await;
+    assert_eq!(mode(&path), 0o777);
+    let marker = host.pod("plugins/kubernetes.io~empty-dir/cache/ready");
+    assert!(marker.is_file());
+    fs::write(path.join("file"), "x").unwrap();
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o2770)).unwrap();
+    host.set_up_disk("cache").await;
+    assert_eq!(mode(&path), 0o2770, "a ready volume was changed");
+    assert!(path.join("file").exists());
+    fs::remove_dir_all(&path).unwrap();
+    host.set_up_disk("cache").await;
+    assert_eq!(mode(&path), 0o777);
+}
+
+#[tokio::test]
+async fn volumes_outside_their_pod_are_refused() {
+    let host = Host::new();
+    let outside = host.at("outside");
+    fs::create_dir(&outside).unwrap();
+    for path in [
+        outside.join("x"),
+        host.at("kubelet/pods/u2/volumes/kubernetes.io~empty-dir/x"),
+        host.pod("plugins/x"),
+        host.pod("volumes"),
+        host.pod("volumes/a/../../../../x"),
+    ] {
+        let plan = VolumePlan::EmptyDir { path: path.clone() };
+        assert!(host.volumes.set_up(&host.uid, &plan).await.is_err(), "{}", path.display());
+    }
+    symlink(&outside, host.pod("volumes")).unwrap();
+    let plan = VolumePlan::EmptyDir { path: host.empty_dir("x") };
+    assert!(host.volumes.set_up(&host.uid, &plan).await.is_err());
+    assert_eq!(outside.read_dir().unwrap().count(), 0);
+}
+
+#[tokio::test]
+async fn a_memory_dir_is_one_tmpfs_of_the_size_asked_for() {
+    if !is_root() {
+        return;
+    }
+    let host = Host::new();
+    let path = host.set_up_memory("shm", Some(1024 * 1024)).await;
+    fs::write(path.join("file"), "x").unwrap();
+    host.set_up_memory("shm", Some(1024 * 1024)).await;
+    host.set_up_memory("unlimited", Some(0)).await;
+    assert!(path.join("file").exists());
+    let mounts = host.mounts();
+    assert_eq!(mounts.len(), 2);
+    assert_eq!((mounts[0].mount_point.as_path(), mounts[0].fs_type.as_str()), (path.as_path(), "tmpfs"));
+    assert!(mounts[0].super_options.contains("size=1024k"), "{}", mounts[0].super_options);
+    assert!(!mounts[1].super_options.contains("size="), "{}", mounts[1].super_options);
+    assert_eq!(mode(&path), 0o1777);
+}
+
+#[tokio::test]
+async fn a_memory_dir_is_not_mounted_over_another_file_system() {
+    if !is_root() {
+        return;
+    }
+    let host = Host::new();
+    let path = host.empty_dir("shm");
+    let other = host.at("other");
+    fs::create_dir_all(&path).unwrap();
+    fs::create_dir(&other).unwrap();
+    rustix::mount::mount_bind(&other, &path).unwrap();
+    let plan = VolumePlan::MemoryDir { path, size_limit: None };
+    assert!(host.volumes.set_up(&host.uid, &plan).await.is_err());
+    assert_eq!(host.mounts().len(), 1);
+}
+
+#[tokio::test]
+async fn tear_down_removes_own_content_and_spares_everything_else() {
+    let host = Host::new();
+    host.volumes.tear_down(&host.uid).await.unwrap();
+    let precious = host.at("precious");
+    fs::create_dir(&precious).unwrap();
+    fs::write(precious.join("data"), "x").unwrap();
+    let disk = host.set_up_disk("cache").await;
+    fs::create_dir_all(disk.join("a/b")).unwrap();
+    fs::write(disk.join("a/b/file"), "x").unwrap();
+    symlink(&precious, disk.join("a/link")).unwrap();
+    let foreign = host.pod("volumes/vendor~driver/v");
+    fs::create_dir_all(&foreign).unwrap();
+    fs::write(foreign.join("data"), "x").unwrap();
+    for _ in 0..2 {
+        host.volumes.tear_down(&host.uid).await.unwrap();
+    }
+    assert!(!host.pod("volumes/kubernetes.io~empty-dir").exists());
+    assert!(!host.pod("plugins/kubernetes.io~empty-dir").exists());
+    assert!(precious.join("data").exists() && foreign.join("data").exists());
+
+    let share = host.pod("volumes/kubernetes.io~nfs/share");
+    fs::create_dir_all(&share).unwrap();
+    fs::write(share.join("data"), "x").unwrap();
+    let VolumeError::File(error) = host.volumes.tear_down(&host.uid).await.unwrap_err() else {
+        panic!("unexpected class of error");
+    };
+    assert_eq!(error.path, share);
+    assert!(share.join("data").exists());
+}
+
+#[tokio::test]
+async fn tear_down_unmounts_before_it_deletes() {
+    if !is_root() {
+        return;
+    }
+    let host = Host::new();
+    let precious = host.at("precious");
+    fs::create_dir(&precious).unwrap();
+    fs::write(precious.join("data"), "x").unwrap();
+    let memory = host.set_up_memory("shm", None).await;
+    fs::write(memory.join("file"), "x").unwrap();
+    let disk = host.set_up_disk("cache").await;
+    let share = host.pod("volumes/kubernetes.io~nfs/share");
+    let subpath = host.pod("volume-subpaths/cache/main/0");
+    // Bind mounts in a volume, as a container with two-way propagation leaves them, one on top of another.
+    for target in [disk.join("in/side"), disk.join("in/side"), share, subpath.clone(), memory.join("deep")] {
+        fs::create_dir_all(&target).unwrap();
+        rustix::mount::mount_bind(&precious, &target).unwrap();
+    }
+    let busy = fs::File::open(memory.join("file")).unwrap();
+    host.volumes.tear_down(&host.uid).await.unwrap();
+    assert_eq!(host.mounts(), []);
+    assert_eq!(busy.metadata().unwrap().size(), 1);
+    assert!(!host.pod("volumes/kubernetes.io~empty-dir").exists());
+    assert!(!host.pod("volumes/kubernetes.io~nfs").exists());
+    assert!(precious.join("data").exists());
+}
+
+#[tokio::test]
+async fn tear_down_does_not_unmount_through_a_planted_symlink() {
+    if !is_root() {
+        return;
+    }
+    let host = Host::new();
+    let disk = host.set_up_disk("cache").await;
+    let inside = disk.join("sub/mounted");
+    let outside = host.at("outside/mounted");
+    for target in [&inside, &outside] {
+        fs::create_dir_all(target).unwrap();
+        rustix::mount::mount("tmpfs", target, "tmpfs", MountFlags::empty(), None).unwrap();
+    }
+    // The mount table names the mount by its new path; the old path now leads outside.
+    fs::rename(disk.join("sub"), disk.join("moved")).unwrap();
+    symlink(host.at("outside"), disk.join("sub")).unwrap();
+    host.volumes.tear_down(&host.uid).await.unwrap();
+    assert_eq!(host.mounts().len(), 1);
+    assert_eq!(host.mounts()[0].mount_point, outside);
+}
+
+#[tokio::test]
+async fn host_paths_are_checked_by_type() {
+    let host = Host::new();
+    let (folder, file, socket) = (host.at("folder"), host.at("file"), host.at("socket"));
+    fs::create_dir(&folder).unwrap();
+    fs::write(&file, "x").unwrap();
+    let _listener = UnixListener::bind(&socket).unwrap();
+    let (device, missing) = (PathBuf::from("/dev/null"), host.at("missing"));
+    let link = host.at("link");
+    symlink(&folder, &link).unwrap();
+    let all = [&folder, &link, &file, &socket, &device, &missing];
+    for (kind, good, words) in [
+        (HostPathKind::Any, &all[..], ""),
+        (HostPathKind::Directory, &[&folder, &link], "is not a directory"),
+        (HostPathKind::File, &[&file], "is not a file"),
+        (HostPathKind::Socket, &[&socket], "is not a socket file"),
+        (HostPathKind::CharDevice, &[&device], "is not a character device"),
+        (HostPathKind::BlockDevice, &[], "is not a block device"),
+    ] {
+        for path in all {
+            match host.host_path(path, kind).await {
+                Ok(()) => assert!(good.contains(&path), "{kind:?} took {}", path.display()),
+                Err(error) => {
+                    assert!(!good.contains(&path), "{kind:?} refused {}", path.display());
+                    assert_eq!(
+                        error.to_string(),
+                        format!("hostPath type check failed: {} {words}", path.display())
+                    );
+                }
+            }
+        }
+    }
+    assert!(!missing.exists());
+}
+
+#[tokio::test]
+async fn host_paths_are_made_only_when_asked() {
+    let host = Host::new();
+    let folder = host.at("a/b");
+    let file = host.at("a/file");
+    assert!(host.host_path(&file, HostPathKind::FileOrCreate).await.is_err(), "parents are not made");
+    for _ in 0..2 {
+        host.host_path(&folder, HostPathKind::DirectoryOrCreate).await.unwrap();
+        host.host_path(&file, HostPathKind::FileOrCreate).await.unwrap();
+    }
+    assert!(host.host_path(&file, HostPathKind::DirectoryOrCreate).await.is_err());
+    assert!(host.host_path(&folder, HostPathKind::FileOrCreate).await.is_err());
+    assert_eq!((mode(&folder), mode(&file)), (0o755, 0o644));
+}

@@ -1,0 +1,39 @@
+//! A temporary folder for tests that may mount things.
+
+use std::path::{Path, PathBuf};
+
+use rustix::mount::UnmountFlags;
+
+use crate::mount_table;
+
+/// A folder that is unmounted and removed at the end of a test, also when it fails.
+pub(crate) struct Scratch {
+    folder: tempfile::TempDir,
+    path: PathBuf,
+}
+
+impl Scratch {
+    pub(crate) fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().canonicalize().unwrap();
+        Self { folder, path }
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let mounts = mount_table::read(Path::new(mount_table::OWN)).unwrap_or_default();
+        for mount in mount_table::at_or_below(&mounts, self.folder.path()).iter().rev() {
+            let _ = rustix::mount::unmount(&mount.mount_point, UnmountFlags::DETACH);
+        }
+    }
+}
+
+/// Tests that mount need root; without it they check nothing.
+pub(crate) fn is_root() -> bool {
+    rustix::process::geteuid().is_root()
+}
