@@ -8,11 +8,13 @@ mod volumes;
 
 use k8s_openapi::api::core::v1::{Container, Pod, PodSecurityContext, PodSpec};
 
-pub(crate) use quantities::{canonicalize, each_quantity, ensure_divisors};
+pub(crate) use quantities::{each_quantity, ensure_divisors, publish_quantities};
+pub(crate) use resources::aggregate;
 
 const DEFAULT_GRACE_PERIOD_SECONDS: i64 = 30;
 
-/// Fills in every default. Quantity texts are kept as written unless they are finer than a thousandth.
+/// Fills in every default but one: quantities keep the text they were written in, which the static UID depends on.
+/// [`publish_quantities`] finishes them.
 pub(crate) fn apply(pod: &mut Pod) {
     let Some(spec) = pod.spec.as_mut() else { return };
     for container in every_container(spec) {
@@ -31,7 +33,6 @@ pub(crate) fn apply(pod: &mut Pod) {
     spec.volumes.iter_mut().flatten().for_each(volumes::apply);
     every_container(spec).for_each(containers::apply);
     spec.ephemeral_containers.iter_mut().flatten().for_each(containers::apply_ephemeral);
-    quantities::round_up(pod);
 }
 
 fn every_container(spec: &mut PodSpec) -> impl Iterator<Item = &mut Container> {

@@ -33,6 +33,7 @@ pub(crate) fn read(text: &[u8], origin: &Origin<'_>, rules: &Rules) -> Result<Ma
             Err(found) => problems.extend(found),
         }
     }
+    problems.sort_by_key(|problem| (problem.document, problem.position));
     if problems.is_empty() { Ok(manifest) } else { Err(problems) }
 }
 
@@ -77,7 +78,7 @@ impl Reader<'_> {
                 let at = root.field("items");
                 Ok(items.into_iter().enumerate().map(|(index, pod)| (at.index(index), pod)).collect())
             }
-            other => Err(vec![self.unsupported_kind(root, other)]),
+            other => Err(vec![self.unsupported_kind(&root, other)]),
         }
     }
 
@@ -93,7 +94,7 @@ impl Reader<'_> {
             "v1" => {}
             "" => problems.push(self.problem(None, at.field("apiVersion"), "Required value")),
             _ if !matches!(kind, "" | "Pod" | "PodList" | "List") => {
-                problems.push(self.unsupported_kind(at.clone(), kind));
+                problems.push(self.unsupported_kind(at, kind));
             }
             other => {
                 let reason = format!("Unsupported value: {other:?}: supported values: \"v1\"");
@@ -116,7 +117,7 @@ impl Reader<'_> {
             }
             match self.kind_at(&at, item) {
                 Ok("Pod") => {}
-                Ok(other) => problems.push(self.unsupported_kind(at, other)),
+                Ok(other) => problems.push(self.unsupported_kind(&at, other)),
                 Err(found) => problems.extend(found),
             }
         }
@@ -157,7 +158,7 @@ impl Reader<'_> {
         if let Err(error) = identity::apply(&mut pod, self.origin) {
             return fail(vec![(Path::root(), error.to_string())]);
         }
-        defaults::canonicalize(&mut pod);
+        defaults::publish_quantities(&mut pod);
         let mut findings = validate::pod(&pod);
         findings.extend(references::check(&pod, self.rules));
         if !findings.is_empty() {
@@ -167,7 +168,7 @@ impl Reader<'_> {
         Ok(StaticPod { pod, line })
     }
 
-    fn unsupported_kind(&self, at: Path, kind: &str) -> Problem {
+    fn unsupported_kind(&self, at: &Path, kind: &str) -> Problem {
         let supported = "supported values: \"Pod\", \"PodList\", \"List\"";
         self.problem(None, at.field("kind"), format!("Unsupported value: {kind:?}: {supported}"))
     }

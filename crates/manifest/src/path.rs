@@ -45,7 +45,7 @@ impl Path {
     }
 
     /// The list items here, each with its path.
-    pub(crate) fn items<'a, T>(&self, list: &'a [T]) -> impl Iterator<Item = (Self, &'a T)> {
+    pub(crate) fn items<'a, T>(&self, list: &'a [T]) -> impl Iterator<Item = (Self, &'a T)> + use<'a, T> {
         let path = self.clone();
         list.iter().enumerate().map(move |(index, item)| (path.index(index), item))
     }

@@ -38,9 +38,6 @@ pub(crate) struct Quantity {
 pub(crate) struct InvalidQuantity;
 
 impl Quantity {
-    /// The quantity nothing is needed for.
-    pub(crate) const ZERO: Self = Self { nanos: 0, notation: Notation::Decimal, scale: 0 };
-
     /// Reads a quantity; more than nine decimals are rounded up, as upstream does.
     pub(crate) fn parse(text: &str) -> Result<Self, InvalidQuantity> {
         let text = text.trim();
@@ -86,11 +83,6 @@ impl Quantity {
         let rest = self.nanos % NANOS_PER_MILLI;
         let up = if rest == 0 { 0 } else { NANOS_PER_MILLI * self.nanos.signum() };
         Self { nanos: self.nanos - rest + up, scale: -3, ..self }
-    }
-
-    /// Whether [`Quantity::rounded_to_milli`] would write another text.
-    pub(crate) fn is_finer_than_milli(self) -> bool {
-        self.scale < -3 || self.nanos % NANOS_PER_MILLI != 0
     }
 
     /// Sum; the first operand's notation wins unless it is zero.

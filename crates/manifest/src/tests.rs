@@ -2,8 +2,10 @@
 
 use super::*;
 
-const FILE: Origin<'_> = Origin { node: "Node-A", place: Place::File("/etc/pods/web.yaml") };
-const URL: Origin<'_> = Origin { node: "Node-A", place: Place::Url("http://example.com/pods") };
+mod properties;
+
+const FILE: Origin<'_> = Origin { node: "node-a", place: Place::File("/etc/pods/web.yaml") };
+const URL: Origin<'_> = Origin { node: "node-a", place: Place::Url("http://example.com/pods") };
 const WEB: &str = "apiVersion: v1
 kind: Pod
 metadata:
@@ -34,7 +36,7 @@ fn a_pod_of_a_file_gets_the_identity_of_a_static_pod() {
         metadata.uid.as_ref()
     );
     let spec = pod.spec.as_ref().unwrap();
-    assert_eq!(spec.node_name.as_deref(), Some("Node-A"));
+    assert_eq!(spec.node_name.as_deref(), Some("node-a"));
     let [toleration] = &**spec.tolerations.as_ref().unwrap() else { panic!("one toleration") };
     assert_eq!(toleration.operator.as_deref(), Some("Exists"));
     assert_eq!(toleration.effect.as_deref(), Some("NoExecute"));
@@ -146,4 +148,60 @@ fn a_malformed_quantity_is_named() {
         problems(&text)[0]
             .starts_with("line 11: spec.containers[0].resources.limits[cpu]: Invalid value: \"lots\"")
     );
+}
+
+#[test]
+fn references_to_api_objects_are_refused() {
+    let with = |spec: &str| format!("{WEB}{spec}");
+    for (spec, expected) in [
+        (
+            "  serviceAccountName: x\n",
+            "line 9: spec.serviceAccountName: Forbidden: static pods may not reference serviceaccounts",
+        ),
+        (
+            "  serviceAccount: x\n",
+            "line 5: spec.serviceAccountName: Forbidden: static pods may not reference serviceaccounts",
+        ),
+        (
+            "  imagePullSecrets: [{name: x}]\n",
+            "line 9: spec.imagePullSecrets[0]: Forbidden: static pods may not reference secrets",
+        ),
+        (
+            "    envFrom: [{configMapRef: {name: x}}]\n",
+            "line 9: spec.containers[0].envFrom[0].configMapRef: Forbidden: static pods may not reference configmaps",
+        ),
+        (
+            "  volumes: [{name: v, configMap: {name: x}}]\n",
+            "line 9: spec.volumes[0].configMap: Forbidden: static pods may not reference configmaps (via configmap volumes)",
+        ),
+        (
+            "  volumes: [{name: v, secret: {secretName: x}}]\n",
+            "line 9: spec.volumes[0].secret: Forbidden: static pods may not reference secrets (via secret volumes)",
+        ),
+        (
+            "  volumes: [{name: v, persistentVolumeClaim: {claimName: x}}]\n",
+            "line 9: spec.volumes[0].persistentVolumeClaim: Forbidden: static pods may not reference persistentvolumeclaims",
+        ),
+        (
+            "  volumes: [{name: v, csi: {driver: x}}]\n",
+            "line 9: spec.volumes[0].csi: Forbidden: static pods may not reference csidrivers (via CSI volumes)",
+        ),
+        (
+            "  resourceClaims: [{name: x, resourceClaimName: other}]\n",
+            "line 9: spec.resourceClaims[0]: Forbidden: static pods may not reference resourceclaims",
+        ),
+    ] {
+        assert_eq!(problems(&with(spec)), [expected]);
+        let lax = Rules { prevent_api_references: false };
+        let is_allowed = read(with(spec).as_bytes(), &FILE, &lax).is_ok();
+        assert_eq!(is_allowed, !spec.contains("resourceClaims"), "{spec}");
+    }
+}
+
+#[test]
+fn problems_come_in_the_order_of_the_text() {
+    let text = "apiVersion: v1\nkind: Pod\nmetadata:\n  name: A\nspec:\n  containers:\n  - image: i\n  volumes:\n  - name: B\n";
+    let lines: Vec<_> =
+        problems(text).iter().map(|problem| problem.split(':').next().unwrap().to_owned()).collect();
+    assert_eq!(lines, ["line 4", "line 7", "line 9"]);
 }

@@ -21,24 +21,15 @@ pub(crate) enum Role {
 
 type Visit<'a> = dyn FnMut(&Path, Role, &mut QuantityText) + 'a;
 
-/// Resource amounts are kept in thousandths; finer ones are rounded up.
-pub(super) fn round_up(pod: &mut Pod) {
+/// Rounds resource amounts up to thousandths and writes every quantity in its canonical form.
+pub(crate) fn publish_quantities(pod: &mut Pod) {
     each_quantity(pod, &mut |_, role, text| {
-        let parsed = Quantity::parse(&text.0);
-        if let (Role::Resource, Ok(quantity)) = (role, parsed)
-            && quantity.is_finer_than_milli()
-        {
-            text.0 = quantity.rounded_to_milli().as_written();
-        }
-    });
-}
-
-/// Writes every quantity in its canonical form.
-pub(crate) fn canonicalize(pod: &mut Pod) {
-    each_quantity(pod, &mut |_, _, text| {
-        if let Ok(quantity) = Quantity::parse(&text.0) {
-            text.0 = quantity.to_string();
-        }
+        let Ok(quantity) = Quantity::parse(&text.0) else { return };
+        let quantity = match role {
+            Role::Resource => quantity.rounded_to_milli(),
+            Role::Size | Role::Divisor => quantity,
+        };
+        text.0 = quantity.to_string();
     });
 }
 

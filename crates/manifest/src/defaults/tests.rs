@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 fn defaulted(spec: &Value, pointer: &str) -> Value {
     let mut pod: Pod = serde_json::from_value(json!({ "spec": spec })).unwrap();
     super::apply(&mut pod);
+    super::publish_quantities(&mut pod);
     let spec = serde_json::to_value(pod.spec).unwrap();
     spec.pointer(pointer).cloned().unwrap_or(Value::Null)
 }
@@ -142,4 +143,69 @@ fn pod_level_huge_page_limits_follow_the_containers() {
         "containers": [{ "name": "c", "resources": { "limits": { "hugepages-2Mi": "4Mi", "memory": "1Gi" } } }],
     });
     check(&spec, "/resources/limits", &json!({ "hugepages-2Mi": "4Mi" }));
+}
+
+/// Every manifest of the static UID corpus, defaulted by upstream and by us.
+#[test]
+fn defaults_like_upstream() {
+    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("testdata/static_uid");
+    let mut differences = Vec::new();
+    let mut count = 0;
+    for entry in std::fs::read_dir(&folder).unwrap() {
+        let path = entry.unwrap().path();
+        let name = path.file_name().unwrap().to_string_lossy().into_owned();
+        let Some(stem) = name.strip_suffix(".defaulted.json") else { continue };
+        let manifest = ["yaml", "json"].map(|end| folder.join(format!("{stem}.{end}")));
+        let text = manifest.iter().find_map(|path| std::fs::read(path).ok()).unwrap();
+        let golden: Value = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
+        let mut pod: Pod = document::parse(&text).unwrap()[0].decode().unwrap();
+        super::apply(&mut pod);
+        let ours = serde_json::to_value(&pod).unwrap();
+        difference(stem, &without_empty(&ours), &without_empty(&golden), &mut differences);
+        count += 1;
+    }
+    assert!(count > 20, "{count} golden files");
+    assert!(differences.is_empty(), "{}", differences.join("\n"));
+}
+
+/// Null, empty and zero are the same as unset: Go's JSON cannot tell them apart either.
+fn without_empty(value: &Value) -> Value {
+    match value {
+        Value::Object(fields) => {
+            let fields = fields.iter().map(|(key, value)| (key.clone(), without_empty(value)));
+            Value::Object(fields.filter(|(_, value)| !is_empty(value)).collect())
+        }
+        Value::Array(items) => Value::Array(items.iter().map(without_empty).collect()),
+        other => other.clone(),
+    }
+}
+
+fn is_empty(value: &Value) -> bool {
+    match value {
+        Value::Null => true,
+        Value::Bool(value) => !value,
+        Value::Number(number) => number.as_f64() == Some(0.0),
+        Value::String(text) => text.is_empty(),
+        Value::Array(items) => items.is_empty(),
+        Value::Object(fields) => fields.is_empty(),
+    }
+}
+
+fn difference(path: &str, ours: &Value, golden: &Value, found: &mut Vec<String>) {
+    match (ours, golden) {
+        (Value::Object(a), Value::Object(b)) => {
+            for key in a.keys().chain(b.keys().filter(|key| !a.contains_key(*key))) {
+                let side =
+                    |fields: &serde_json::Map<String, Value>| fields.get(key).cloned().unwrap_or(Value::Null);
+                difference(&format!("{path}.{key}"), &side(a), &side(b), found);
+            }
+        }
+        (Value::Array(a), Value::Array(b)) if a.len() == b.len() => {
+            for (index, (a, b)) in a.iter().zip(b).enumerate() {
+                difference(&format!("{path}[{index}]"), a, b, found);
+            }
+        }
+        _ if ours == golden => {}
+        _ => found.push(format!("{path}: ours {ours}, upstream {golden}")),
+    }
 }
