@@ -13,6 +13,7 @@ use futures::StreamExt;
 use futures::stream;
 use inotify::{Event, EventMask, EventStream, Inotify, WatchDescriptor, WatchMask, Watches};
 use ports::folder_watch::{ChangeHints, FolderWatch};
+use rustix::io::Errno;
 use tokio::time::{Instant, sleep, timeout_at};
 
 use places::{Interest, Places, places};
@@ -47,7 +48,7 @@ pub struct InotifyFolderWatch;
 impl FolderWatch for InotifyFolderWatch {
     fn watch(&self, path: &Path) -> ChangeHints {
         let path = std::path::absolute(path).unwrap_or_else(|_| path.to_path_buf());
-        let hints = Hints { path, live: None, back_off: None };
+        let hints = Hints { path, open: Live::new, live: None, back_off: None };
         stream::unfold(hints, |mut hints| async move {
             let item = hints.next().await;
             Some((item, hints))
@@ -58,13 +59,14 @@ impl FolderWatch for InotifyFolderWatch {
 
 struct Hints {
     path: PathBuf,
+    open: fn() -> io::Result<Live>,
     live: Option<Live>,
     back_off: Option<Duration>,
 }
 
 impl Hints {
     async fn next(&mut self) -> io::Result<()> {
-        let result = self.advance().await;
+        let result = self.advance().await.map_err(name_limit);
         self.back_off = match (&result, self.back_off) {
             (Ok(()), _) => None,
             (Err(_), None) => Some(FIRST_BACK_OFF),
@@ -83,13 +85,23 @@ impl Hints {
                 if let Some(delay) = self.back_off {
                     sleep(delay).await;
                 }
-                Live::new()?
+                (self.open)()?
             }
         };
         live.follow(&self.path).await?;
         self.live = Some(live);
         Ok(())
     }
+}
+
+/// The kernel's own words for its inotify limits ("too many open files", "no space left on device") mislead.
+fn name_limit(error: io::Error) -> io::Error {
+    let setting = match error.raw_os_error().map(Errno::from_raw_os_error) {
+        Some(Errno::MFILE) => "fs.inotify.max_user_instances, or the limit of open files",
+        Some(Errno::NOSPC) => "fs.inotify.max_user_watches",
+        _ => return error,
+    };
+    io::Error::new(error.kind(), format!("limit of file watches reached, raise {setting}: {error}"))
 }
 
 type Watched = HashMap<WatchDescriptor, Interest>;
@@ -158,16 +170,15 @@ impl Live {
 /// miss a later change.
 fn watch_places(mut watches: Watches, path: &Path) -> io::Result<Watched> {
     let mut wanted = places(path);
-    let mut watched = Watched::new();
     for _ in 0..MOST_WALKS {
-        watched = add_all(&mut watches, &wanted)?;
+        let watched = add_all(&mut watches, &wanted)?;
         let again = places(path);
         if again == wanted {
-            break;
+            return Ok(watched);
         }
         wanted = again;
     }
-    Ok(watched)
+    Err(io::Error::other(format!("the folders of {} change too fast to be watched", path.display())))
 }
 
 fn add_all(watches: &mut Watches, wanted: &Places) -> io::Result<Watched> {

@@ -106,10 +106,13 @@ mod tests {
     }
 
     #[test]
-    fn never_lowers_the_number_of_open_files() {
+    fn raises_and_never_lowers_the_number_of_open_files() {
         let before = raise_open_files(0);
         assert_eq!(raise_open_files(1), before);
-        assert_eq!(raise_open_files(before), before);
+        let hard = rustix::process::getrlimit(Resource::Nofile).maximum.unwrap_or(u64::MAX);
+        let wanted = before.saturating_add(1).min(hard);
+        assert_eq!(raise_open_files(wanted), wanted);
+        assert!(raise_open_files(u64::MAX - 1) >= wanted, "asking for too much must not fail");
     }
 
     #[test]

@@ -47,13 +47,8 @@ impl HostPodFolders {
         blocking(&self.root, move || work(&folders)).await
     }
 
-    fn pod(&self, uid: &PodUid) -> Result<Folder, FileError> {
-        let root = Folder::make(&self.root, PRIVATE)?;
-        root.make_below(Path::new("pods").join(entry_name(uid.as_str())?), PRIVATE)
-    }
-
     fn write(&self, uid: &PodUid, relative: &Path, content: &[u8], mode: u32) -> Result<PathBuf, FileError> {
-        let pod = self.pod(uid)?;
+        let pod = make_pod(&self.root, uid)?;
         let path = pod.path().join(relative);
         let (Some(name), Some(parent)) = (relative.file_name(), relative.parent()) else {
             return Err(refused("names no file")).on_path("write file", path);
@@ -72,7 +67,7 @@ impl PodFolders for HostPodFolders {
     async fn make_pod_folders(&self, uid: &PodUid) -> Result<(), FileError> {
         let uid = uid.clone();
         self.run(move |folders| {
-            let pod = folders.pod(&uid)?;
+            let pod = make_pod(&folders.root, &uid)?;
             pod.make_below("volumes", PRIVATE)?;
             pod.make_below("plugins", PRIVATE)?;
             Ok(())
@@ -131,8 +126,9 @@ impl PodFolders for HostPodFolders {
     async fn remove_pod_folder(&self, uid: &PodUid) -> Result<(), FileError> {
         let uid = uid.clone();
         self.run(move |folders| {
+            let name = entry_name(uid.as_str())?;
             let Some(pods) = Folder::open(&folders.root.join("pods"))? else { return Ok(()) };
-            removal::remove_pod(&pods, entry_name(uid.as_str())?.as_os_str())
+            removal::remove_pod(&pods, name.as_os_str())
         })
         .await
     }
@@ -161,5 +157,20 @@ impl PodFolders for HostPodFolders {
             logs::remove_dead_links(&links, &folders.pod_logs)
         })
         .await
+    }
+}
+
+/// Opens `pods/<uid>` below the root folder, making what is missing.
+pub(crate) fn make_pod(root: &Path, uid: &PodUid) -> Result<Folder, FileError> {
+    let relative = Path::new("pods").join(entry_name(uid.as_str())?);
+    Folder::make(root, PRIVATE)?.make_below(relative, PRIVATE)
+}
+
+/// Opens `pods/<uid>` below the root folder, if it is there.
+pub(crate) fn existing_pod(root: &Path, uid: &PodUid) -> Result<Option<Folder>, FileError> {
+    let name = entry_name(uid.as_str())?;
+    match Folder::open(&root.join("pods"))? {
+        Some(pods) => pods.existing(name),
+        None => Ok(None),
     }
 }

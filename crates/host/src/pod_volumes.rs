@@ -17,9 +17,9 @@ use rustix::io::Errno;
 use rustix::mount::MountFlags;
 
 use crate::atomic_file;
-use crate::failure::{OnPath, blocking, entry_name, refused};
+use crate::failure::{OnPath, blocking, refused};
 use crate::folder::Folder;
-use crate::pod_folders::PRIVATE;
+use crate::pod_folders::{PRIVATE, existing_pod, make_pod};
 
 const EMPTY_DIR: &str = "kubernetes.io~empty-dir";
 const READY: &str = "ready";
@@ -40,11 +40,6 @@ impl HostPodVolumes {
         Self { root: root.into() }
     }
 
-    fn pod(&self, uid: &PodUid) -> Result<Folder, FileError> {
-        let root = Folder::make(&self.root, PRIVATE)?;
-        root.make_below(Path::new("pods").join(entry_name(uid.as_str())?), PRIVATE)
-    }
-
     fn set_up_now(&self, uid: &PodUid, plan: &VolumePlan) -> Result<(), VolumeError> {
         match plan {
             VolumePlan::EmptyDir { path } => Ok(set_up_disk(&self.volume(uid, path)?)?),
@@ -56,7 +51,7 @@ impl HostPodVolumes {
     }
 
     fn volume(&self, uid: &PodUid, path: &Path) -> Result<Volume, FileError> {
-        let pod = self.pod(uid)?;
+        let pod = make_pod(&self.root, uid)?;
         let relative = path.strip_prefix(pod.path()).ok();
         let place = relative.and_then(|relative| relative.parent().zip(relative.file_name()));
         match place {
@@ -79,11 +74,7 @@ impl PodVolumes for HostPodVolumes {
     async fn tear_down(&self, uid: &PodUid) -> Result<(), VolumeError> {
         let (root, uid) = (self.root.clone(), uid.clone());
         blocking(&self.root, move || {
-            let Some(pods) = Folder::open(&root.join("pods"))? else { return Ok(()) };
-            match pods.existing(entry_name(uid.as_str())?)? {
-                Some(pod) => tear_down::tear_down(&pod),
-                None => Ok(()),
-            }
+            existing_pod(&root, &uid)?.map_or(Ok(()), |pod| tear_down::tear_down(&pod))
         })
         .await
         .map_err(VolumeError::from)

@@ -230,3 +230,20 @@ async fn half_written_files_are_not_announced() {
     watching.expect_silence("the writer is not done", |_| file.write_all(b"b").unwrap()).await;
     watching.change("the writer is done", |_| drop(file)).await;
 }
+
+#[tokio::test(start_paused = true)]
+async fn refused_watches_are_reported_and_tried_again_ever_more_slowly() {
+    let open = || Err(Errno::MFILE.into());
+    let mut hints = Hints { path: "/".into(), open, live: None, back_off: None };
+    let mut pauses = Vec::new();
+    for _ in 0..7 {
+        let before = Instant::now();
+        let error = hints.next().await.unwrap_err();
+        assert!(error.to_string().contains("fs.inotify.max_user_instances"), "{error}");
+        pauses.push(before.elapsed().as_secs());
+    }
+    assert_eq!(pauses, [0, 1, 2, 4, 8, 16, 20]);
+    hints.open = Live::new;
+    hints.next().await.unwrap();
+    assert_eq!(hints.back_off, None);
+}

@@ -125,7 +125,7 @@ async fn refuses_to_write_through_planted_symlinks_and_out_of_the_pod() {
     for uid in ["", "..", "../x", "/", "a/b"] {
         let uid = PodUid::from(uid);
         assert!(host.folders.make_pod_folders(&uid).await.is_err(), "{uid}");
-        assert!(host.folders.remove_pod_folder(&uid).await.is_err() || !host.root().exists(), "{uid}");
+        assert!(host.folders.remove_pod_folder(&uid).await.is_err(), "{uid}");
     }
     assert_eq!(fs::read_to_string(outside.join("passwd")).unwrap(), "root");
     assert_eq!(outside.read_dir().unwrap().count(), 1);

@@ -71,7 +71,7 @@ fn unmount_below(folder: &Folder) -> Result<(), FileError> {
 
 /// The mount point is reached through the descriptor of its parent, so that no symlink a container planted
 /// can turn this into an unmount elsewhere.
-fn unmount(folder: &Folder, relative: &Path) -> Result<(), FileError> {
+pub(super) fn unmount(folder: &Folder, relative: &Path) -> Result<(), FileError> {
     let path = folder.path().join(relative);
     let (Some(parent), Some(name)) = (relative.parent(), relative.file_name()) else {
         return Err(Errno::BUSY).on_path("unmount the folder of volumes at", path);

@@ -205,9 +205,12 @@ async fn tear_down_does_not_unmount_through_a_planted_symlink() {
         fs::create_dir_all(target).unwrap();
         rustix::mount::mount("tmpfs", target, "tmpfs", MountFlags::empty(), None).unwrap();
     }
-    // The mount table names the mount by its new path; the old path now leads outside.
+    // As if swapped just after the mount table was read: the old path now leads outside.
     fs::rename(disk.join("sub"), disk.join("moved")).unwrap();
     symlink(host.at("outside"), disk.join("sub")).unwrap();
+    let folder = Folder::open(&disk).unwrap().unwrap();
+    assert!(tear_down::unmount(&folder, Path::new("sub/mounted")).is_err());
+    assert_eq!(host.mounts().len(), 2);
     host.volumes.tear_down(&host.uid).await.unwrap();
     assert_eq!(host.mounts().len(), 1);
     assert_eq!(host.mounts()[0].mount_point, outside);
