@@ -5,12 +5,16 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"reflect"
+	"strings"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/runtime"
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 	"k8s.io/kubernetes/pkg/api/legacyscheme"
+	"k8s.io/kubernetes/pkg/apis/core"
+	corev1 "k8s.io/kubernetes/pkg/apis/core/v1"
 	"k8s.io/utils/dump"
 )
 
@@ -28,14 +32,54 @@ func printDefaulted(file string) error {
 }
 
 // defaulted gives the manifest as v1 JSON after defaulting. Marshalling alone would lose what the identity depends on:
-// an empty list (nil when read back) and the spelling of a quantity (0.5 is not 500m inside). So the values of the
-// manifest are kept where they mean the same, and the result must decode to the same internal pod.
+// an empty list (nil when read back) and the spelling of a quantity (0.5 is not 500m inside). So those are put back, and
+// the result, which is not defaulted again but for the rounding of resources, must be the same internal pod.
 func defaulted(data []byte) ([]byte, error) {
 	written, err := utilyaml.ToJSON(data)
 	if err != nil {
 		return nil, err
 	}
-	object, err := runtime.Decode(legacyscheme.Codecs.UniversalDeserializer(), written)
+	pod, err := decodeV1(written)
+	if err != nil {
+		return nil, err
+	}
+	legacyscheme.Scheme.Default(pod)
+	marshalled, err := json.Marshal(pod)
+	if err != nil {
+		return nil, err
+	}
+	merged := tree(marshalled).(map[string]any)
+	restoreEmpty(reflect.ValueOf(pod).Elem(), merged)
+	restoreQuantities(tree(written), merged)
+	text, err := json.MarshalIndent(merged, "", "  ")
+	if err != nil {
+		return nil, err
+	}
+	return append(text, '\n'), sameInternalPod(data, text)
+}
+
+func sameInternalPod(data, text []byte) error {
+	before, err := decode(data)
+	if err != nil {
+		return err
+	}
+	pod, err := decodeV1(text)
+	if err != nil {
+		return err
+	}
+	roundUp(reflect.ValueOf(pod).Elem())
+	after := &core.Pod{}
+	if err := legacyscheme.Scheme.Convert(pod, after, nil); err != nil {
+		return err
+	}
+	if was, is := dump.ForHash(before), dump.ForHash(after); was != is {
+		return fmt.Errorf("the defaulted JSON decodes to another pod: %s", difference(was, is))
+	}
+	return nil
+}
+
+func decodeV1(text []byte) (*v1.Pod, error) {
+	object, err := runtime.Decode(legacyscheme.Codecs.UniversalDeserializer(), text)
 	if err != nil {
 		return nil, err
 	}
@@ -43,28 +87,29 @@ func defaulted(data []byte) ([]byte, error) {
 	if !ok {
 		return nil, fmt.Errorf("not a pod: %T", object)
 	}
-	legacyscheme.Scheme.Default(pod)
-	marshalled, err := json.Marshal(pod)
-	if err != nil {
-		return nil, err
+	return pod, nil
+}
+
+// roundUp rounds every resource list of the value, as defaulting does.
+func roundUp(value reflect.Value) {
+	switch value.Kind() {
+	case reflect.Pointer:
+		if !value.IsNil() {
+			roundUp(value.Elem())
+		}
+	case reflect.Slice:
+		for i := 0; i < value.Len(); i++ {
+			roundUp(value.Index(i))
+		}
+	case reflect.Struct:
+		for i := 0; i < value.NumField(); i++ {
+			roundUp(value.Field(i))
+		}
+	case reflect.Map:
+		if list, ok := value.Interface().(v1.ResourceList); ok {
+			corev1.SetDefaults_ResourceList(&list)
+		}
 	}
-	merged := merge(tree(written), tree(marshalled))
-	text, err := json.MarshalIndent(merged, "", "  ")
-	if err != nil {
-		return nil, err
-	}
-	before, err := decode(data)
-	if err != nil {
-		return nil, err
-	}
-	after, err := decode(text)
-	if err != nil {
-		return nil, err
-	}
-	if was, is := dump.ForHash(before), dump.ForHash(after); was != is {
-		return nil, fmt.Errorf("the defaulted JSON decodes to another pod: %s", difference(was, is))
-	}
-	return append(text, '\n'), nil
 }
 
 // difference shows where two texts part.
@@ -87,50 +132,63 @@ func tree(text []byte) any {
 	return value
 }
 
-// merge keeps of the written value what marshalling the defaulted one loses.
-func merge(written, marshalled any) any {
-	switch is := marshalled.(type) {
-	case map[string]any:
-		was, ok := written.(map[string]any)
-		if !ok {
-			was = map[string]any{}
+// restoreEmpty puts the lists and maps that are empty but set into the JSON of a struct, and takes out what marshalling
+// writes although it is not set.
+func restoreEmpty(value reflect.Value, object map[string]any) {
+	for i := 0; i < value.NumField(); i++ {
+		field, tag := value.Field(i), value.Type().Field(i).Tag.Get("json")
+		name := strings.Split(tag, ",")[0]
+		pointer := field.Kind() == reflect.Pointer
+		if pointer {
+			field = field.Elem()
 		}
-		return mergeObjects(was, is)
-	case []any:
-		was, ok := written.([]any)
-		if !ok || len(was) != len(is) {
-			return is
-		}
-		for i := range is {
-			is[i] = merge(was[i], is[i])
-		}
-		return is
-	case string:
-		if text, ok := sameQuantity(written, is); ok {
-			return text
+		switch {
+		case name == "" && field.Kind() == reflect.Struct:
+			restoreEmpty(field, object)
+		case field.Kind() == reflect.Map && !field.IsNil() && field.Len() == 0:
+			object[name] = map[string]any{}
+		case field.Kind() == reflect.Slice && !field.IsNil():
+			list, ok := object[name].([]any)
+			if !ok {
+				object[name] = []any{}
+			}
+			for j := range list {
+				if inner, ok := list[j].(map[string]any); ok && field.Index(j).Kind() == reflect.Struct {
+					restoreEmpty(field.Index(j), inner)
+				}
+			}
+		case field.Kind() == reflect.Struct:
+			if inner, ok := object[name].(map[string]any); ok {
+				restoreEmpty(field, inner)
+			}
+			if !pointer && field.IsZero() {
+				delete(object, name)
+			}
 		}
 	}
-	return marshalled
 }
 
-func mergeObjects(written, marshalled map[string]any) map[string]any {
-	for key, is := range marshalled {
-		if was, ok := written[key]; ok {
-			marshalled[key] = merge(was, is)
-		} else if is == nil || key == "status" && isEmpty(is) || key == "divisor" && is == "0" {
-			// Marshalling writes these even when they are not set; an unset divisor is not a written zero.
-			delete(marshalled, key)
-		} else {
-			marshalled[key] = merge(nil, is)
+// restoreQuantities gives quantities the text they were written in.
+func restoreQuantities(written, marshalled any) {
+	switch is := marshalled.(type) {
+	case map[string]any:
+		was, _ := written.(map[string]any)
+		for key, value := range is {
+			if text, ok := sameQuantity(was[key], value); ok {
+				is[key] = text
+			} else {
+				restoreQuantities(was[key], value)
+			}
+		}
+		copyLimits(was, is)
+	case []any:
+		was, ok := written.([]any)
+		for i := range is {
+			if ok && i < len(was) {
+				restoreQuantities(was[i], is[i])
+			}
 		}
 	}
-	for key, was := range written {
-		if _, ok := marshalled[key]; !ok && isEmpty(was) {
-			marshalled[key] = was
-		}
-	}
-	copyLimits(written, marshalled)
-	return marshalled
 }
 
 // copyLimits gives a request that defaulting took from a limit that limit's spelling.
@@ -142,26 +200,18 @@ func copyLimits(written, marshalled map[string]any) {
 		if _, ok := wrote[name]; ok {
 			continue
 		}
-		if text, ok := request.(string); ok {
-			if limit, ok := sameQuantity(limits[name], text); ok {
-				requests[name] = limit
-			}
+		if limit, ok := sameQuantity(limits[name], request); ok {
+			requests[name] = limit
 		}
 	}
 }
 
-func isEmpty(value any) bool {
-	switch value := value.(type) {
-	case map[string]any:
-		return len(value) == 0
-	case []any:
-		return len(value) == 0
-	}
-	return false
-}
-
 // sameQuantity gives the written text of a quantity if defaulting and marshalling made the other text of it.
-func sameQuantity(written any, marshalled string) (string, bool) {
+func sameQuantity(written, marshalled any) (string, bool) {
+	canonical, ok := marshalled.(string)
+	if !ok {
+		return "", false
+	}
 	text := ""
 	switch written := written.(type) {
 	case string:
@@ -175,7 +225,7 @@ func sameQuantity(written any, marshalled string) (string, bool) {
 	if err != nil {
 		return "", false
 	}
-	is, err := resource.ParseQuantity(marshalled)
+	is, err := resource.ParseQuantity(canonical)
 	if err != nil {
 		return "", false
 	}

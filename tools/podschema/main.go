@@ -13,9 +13,11 @@ package main
 import (
 	"fmt"
 	"os"
+	"time"
 )
 
 func main() {
+	_ = time.Now().String() // loads the local zone, which is part of a dumped time; a kubelet has loaded it to log
 	if err := run(os.Args[1:]); err != nil {
 		fmt.Fprintln(os.Stderr, "podschema:", err)
 		os.Exit(1)

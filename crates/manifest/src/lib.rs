@@ -18,6 +18,7 @@ mod path;
 mod problem;
 mod quantity;
 mod references;
+mod static_uid;
 mod validate;
 mod volume;
 
