@@ -77,6 +77,7 @@ pub struct AgentProcess {
     kind: Agent,
     folder: PathBuf,
     ports: Ports,
+    verbosity: u8,
     child: Option<Running>,
 }
 
@@ -84,7 +85,8 @@ impl AgentProcess {
     /// Writes the configuration for an agent on `instance`; nothing is started yet.
     pub fn prepare(kind: Agent, instance: &Instance, options: &AgentOptions) -> Result<Self> {
         let ports = config::write(instance, options)?;
-        Ok(Self { kind, folder: instance.folder().to_path_buf(), ports, child: None })
+        let folder = instance.folder().to_path_buf();
+        Ok(Self { kind, folder, ports, verbosity: options.verbosity, child: None })
     }
 
     /// Starts the process and returns at once.
@@ -101,7 +103,7 @@ impl AgentProcess {
             .arg(format!("--root-dir={}", self.root().display()))
             .arg(format!("--cert-dir={}", self.path("pki").display()))
             .arg(format!("--hostname-override={NODE}"))
-            .arg("--v=3")
+            .arg(format!("--v={}", self.verbosity))
             .stdin(Stdio::null())
             .stdout(log.try_clone().context("share the agent's log")?)
             .stderr(log)

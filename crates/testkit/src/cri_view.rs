@@ -78,7 +78,7 @@ impl ContainerView {
     }
 }
 
-/// A connection that only looks.
+/// A connection that looks, and clears the table between two agents' turns.
 #[derive(Clone, Debug)]
 pub struct CriView {
     runtime: RuntimeServiceClient<Channel>,
@@ -142,6 +142,19 @@ impl CriView {
         }
         containers.sort_by_key(|container| container.created_at);
         Ok(containers)
+    }
+
+    /// Stops and removes every sandbox with its containers.
+    pub async fn remove_all(&self) -> Result<()> {
+        let mut client = self.runtime.clone();
+        for sandbox in self.sandboxes().await? {
+            let pod_sandbox_id = sandbox.id;
+            let request = v1::StopPodSandboxRequest { pod_sandbox_id: pod_sandbox_id.clone() };
+            client.stop_pod_sandbox(request).await.context("StopPodSandbox")?;
+            let request = v1::RemovePodSandboxRequest { pod_sandbox_id };
+            client.remove_pod_sandbox(request).await.context("RemovePodSandbox")?;
+        }
+        Ok(())
     }
 
     /// Containers of one pod, oldest first.

@@ -63,7 +63,7 @@ async fn hosts_file_and_host_name(agent: Agent) -> Result<()> {
     node.write("plain.json", &plain)?;
     node.write("named.json", &with(named, "/spec/hostAliases", alias))?;
     let head = "# Kubernetes-managed hosts file.\n127.0.0.1\tlocalhost\n::1\tlocalhost ip6-localhost ip6-loopback\n\
-                fe00::\tip6-localnet\nfe00::\tip6-mcastprefix\nfe00::1\tip6-allnodes\nfe00::2\tip6-allrouters\n";
+                fe00::0\tip6-localnet\nfe00::0\tip6-mcastprefix\nfe00::1\tip6-allnodes\nfe00::2\tip6-allrouters\n";
     let ip = node.wait_running("plain").await?.ip;
     expect_log(&node, "plain", &format!("plain-node-a\n{head}{ip}\tplain-node-a\n")).await?;
     let ip = node.wait_running("named").await?.ip;
@@ -94,16 +94,16 @@ async fn log_files_and_links(agent: Agent) -> Result<()> {
     node.write("web.json", &pod("web", [container("main", words)]))?;
     let pod = node.wait_pod("web", "backs off", |pod| pod.container("main").reason == "CrashLoopBackOff").await?;
     let folder = node.agent.pod_logs().join(format!("default_web-node-a_{}", pod.uid)).join("main");
-    for attempt in 0..2 {
-        let path = folder.join(format!("{attempt}.log"));
-        let text = std::fs::read_to_string(&path).with_context(|| format!("read {}", path.display()))?;
-        let ends: Vec<_> = text.lines().filter_map(|line| line.split_once(' ')).map(|(_, rest)| rest).collect();
-        ensure!(ends.contains(&"stdout F out") && ends.contains(&"stderr F err"), "{text}");
-    }
+    // The log of attempt 0 went with its container: one dead container is kept per name.
+    let path = folder.join("1.log");
+    let text = std::fs::read_to_string(&path).with_context(|| format!("read {}", path.display()))?;
+    let ends: Vec<_> = text.lines().filter_map(|line| line.split_once(' ')).map(|(_, rest)| rest).collect();
+    ensure!(ends.contains(&"stdout F out") && ends.contains(&"stderr F err"), "{text}");
     let last = node.cri().containers_of("web-node-a").await?.pop().context("a container")?;
     let link = format!("/var/log/containers/web-node-a_default_main-{}.log", last.id);
     let target = std::fs::read_link(&link).with_context(|| format!("read the link {link}"))?;
     ensure!(target == folder.join("1.log"), "{link} points to {}", target.display());
+    ensure!(!folder.join("0.log").exists(), "the log of a removed container is still there");
     node.remove("web.json")?;
     node.wait_gone("web").await?;
     Ok(())

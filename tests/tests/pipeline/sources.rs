@@ -25,7 +25,7 @@ podward_only!(
 );
 
 fn overlay(value: Value) -> AgentOptions {
-    AgentOptions { overlay: value }
+    AgentOptions { overlay: value, ..AgentOptions::default() }
 }
 
 async fn bad_file_among_good_ones(agent: Agent) -> Result<()> {

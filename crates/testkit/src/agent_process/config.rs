@@ -24,13 +24,15 @@ pub struct Ports {
 /// What a scenario changes about the node.
 #[derive(Clone, Debug)]
 pub struct AgentOptions {
-    /// Fields laid over the configuration file.
+    /// Fields laid over the configuration file; null removes one.
     pub overlay: Value,
+    /// `--v`: how much the agent logs.
+    pub verbosity: u8,
 }
 
 impl Default for AgentOptions {
     fn default() -> Self {
-        Self { overlay: json!({}) }
+        Self { overlay: json!({}), verbosity: 2 }
     }
 }
 

@@ -1,0 +1,175 @@
+//! The measurements, in the order of the table.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use jiff::Timestamp;
+use rustix::process::Signal;
+use scenarios::{Node, PodView, sleeper, view};
+
+use crate::table::Figure;
+
+const BURST: usize = 50;
+const LIMIT: Duration = Duration::from_secs(180);
+
+/// Runs everything with the agent that the node is set to, which is left running without pods.
+pub(crate) async fn all(node: &mut Node, quick: bool) -> Result<Vec<Figure>> {
+    let (repeats, window) = if quick { (3, 5) } else { (11, 30) };
+    let window = Duration::from_secs(window);
+    let mut figures = vec![start_time(node, if quick { 3 } else { 5 }).await?];
+    figures.extend(single_pods(node, repeats).await?);
+    figures.extend(idle(node, window, "idle at 0 pods, RSS", "idle at 0 pods, CPU").await?);
+    figures.extend(burst(node).await?);
+    figures.extend(idle(node, window, "idle at 50 pods, RSS", "idle at 50 pods, CPU").await?);
+    figures.extend(agent_restart(node).await?);
+    figures.push(removal(node).await?);
+    Ok(figures)
+}
+
+/// From exec to healthy and one manifest known; leaves the agent running without pods.
+async fn start_time(node: &mut Node, repeats: usize) -> Result<Figure> {
+    node.write("known.json", &sleeper("known"))?;
+    let mut times = Vec::new();
+    for _ in 0..repeats {
+        let start = Instant::now();
+        node.agent.start()?;
+        node.agent.wait_ready().await?;
+        wait(2, async || Ok(node.agent.pods().await?.len() == 1)).await?;
+        times.push(start.elapsed());
+        node.wait_running("known").await?;
+        node.agent.kill9()?;
+    }
+    node.agent.start()?;
+    node.agent.wait_ready().await?;
+    node.remove("known.json")?;
+    node.wait_gone("known").await?;
+    Ok(milliseconds("start: exec to healthy, pod known (p50)", median(times)?))
+}
+
+async fn single_pods(node: &Node, repeats: usize) -> Result<Vec<Figure>> {
+    let (mut started, mut shown, mut restarted, mut gone) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+    for number in 0..repeats {
+        let name = format!("single-{number}");
+        let file = format!("{name}.json");
+        let written = Timestamp::now();
+        node.write(&file, &sleeper(&name))?;
+        wait(5, async || Ok(node.pod(&name).await.is_ok_and(|pod| pod.all_running()))).await?;
+        shown.push(since(written, Timestamp::now().as_nanosecond())?);
+        let first = node.only_running(&name).await?;
+        started.push(since(written, first.started_at.into())?);
+
+        let pid = node.cri().pid(&first.id).await?;
+        let killed = Timestamp::now();
+        testkit::instance::kill(pid, Signal::KILL)?;
+        wait(20, async || Ok(node.only_running(&name).await.is_ok_and(|view| view.id != first.id))).await?;
+        let second = node.only_running(&name).await?;
+        restarted.push(since(killed, second.started_at.into())?);
+        // The agent has to see the restart before the pod goes, or it would do both at once.
+        node.wait_running(&name).await?;
+
+        let removed = Instant::now();
+        node.remove(&file)?;
+        wait(20, async || quiet(node).await).await?;
+        gone.push(removed.elapsed());
+    }
+    Ok(vec![
+        milliseconds("single pod: file to container started (p50)", median(started)?),
+        milliseconds("single pod: file to Running in /pods (p50)", median(shown)?),
+        milliseconds("container killed to new one started (p50)", median(restarted)?),
+        milliseconds("single pod: file removed to all stopped (p50)", median(gone)?),
+    ])
+}
+
+async fn idle(node: &Node, window: Duration, memory: &'static str, cpu: &'static str) -> Result<Vec<Figure>> {
+    tokio::time::sleep(Duration::from_secs(8)).await;
+    let before = node.agent.cpu_time()?;
+    let start = Instant::now();
+    tokio::time::sleep(window).await;
+    let used = node.agent.cpu_time()?.saturating_sub(before);
+    let share = used.as_secs_f64() / start.elapsed().as_secs_f64();
+    let mib = f64::from(u32::try_from(node.agent.resident_kib()?).context("memory in KiB")?) / 1024.0;
+    Ok(vec![Figure { name: memory, unit: "MiB", value: mib }, Figure { name: cpu, unit: "%", value: share * 100.0 }])
+}
+
+async fn burst(node: &Node) -> Result<Vec<Figure>> {
+    let written = Timestamp::now();
+    let start = Instant::now();
+    for number in 0..BURST {
+        node.write(&format!("burst-{number}.json"), &sleeper(&format!("burst-{number}")))?;
+    }
+    wait(50, async || Ok(running(node).await? == BURST)).await?;
+    let shown = start.elapsed();
+    let last = node.cri().containers().await?.iter().map(|view| view.started_at).max().context("containers")?;
+    Ok(vec![
+        milliseconds("burst of 50: files to last container started", since(written, last.into())?),
+        milliseconds("burst of 50: files to all Running in /pods", shown),
+    ])
+}
+
+async fn agent_restart(node: &mut Node) -> Result<Vec<Figure>> {
+    let before = ids(node).await?;
+    node.agent.kill9()?;
+    let start = Instant::now();
+    node.agent.start()?;
+    wait(5, async || Ok(running(node).await.unwrap_or(0) == BURST)).await?;
+    let known = start.elapsed();
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    let after = ids(node).await?;
+    let restarts = after.iter().filter(|(id, _)| !before.contains_key(*id)).count();
+    ensure!(after.len() >= before.len(), "containers were lost by the restart");
+    let restarts = f64::from(u32::try_from(restarts)?);
+    Ok(vec![
+        milliseconds("agent killed and started: 50 pods known again", known),
+        Figure { name: "agent killed and started: containers restarted", unit: "", value: restarts },
+    ])
+}
+
+async fn removal(node: &Node) -> Result<Figure> {
+    let start = Instant::now();
+    for number in 0..BURST {
+        node.remove(&format!("burst-{number}.json"))?;
+    }
+    wait(50, async || quiet(node).await).await?;
+    Ok(milliseconds("removal of 50: files to all stopped", start.elapsed()))
+}
+
+/// Whether nothing runs and no pod is listed.
+async fn quiet(node: &Node) -> Result<bool> {
+    let ready = node.cri().sandboxes().await?.iter().any(|sandbox| sandbox.ready);
+    Ok(!ready && node.agent.pods().await?.is_empty())
+}
+
+async fn running(node: &Node) -> Result<usize> {
+    let pods = node.agent.pods().await?;
+    Ok(pods.iter().map(view).filter(PodView::all_running).count())
+}
+
+async fn ids(node: &Node) -> Result<BTreeMap<String, i64>> {
+    let containers = node.cri().containers().await?;
+    Ok(containers.into_iter().filter(|view| view.running()).map(|view| (view.id, view.started_at)).collect())
+}
+
+/// Asks each `step` milliseconds until the answer is yes.
+async fn wait(step: u64, mut question: impl AsyncFnMut() -> Result<bool>) -> Result<()> {
+    let start = Instant::now();
+    while !question().await? {
+        ensure!(start.elapsed() < LIMIT, "not within {LIMIT:?}");
+        tokio::time::sleep(Duration::from_millis(step)).await;
+    }
+    Ok(())
+}
+
+fn since(start: Timestamp, nanoseconds: i128) -> Result<Duration> {
+    let elapsed = nanoseconds - start.as_nanosecond();
+    Ok(Duration::from_nanos(u64::try_from(elapsed).context("the clock went backwards")?))
+}
+
+fn median(mut times: Vec<Duration>) -> Result<Duration> {
+    times.sort();
+    times.get(times.len() / 2).copied().context("no measurement")
+}
+
+fn milliseconds(name: &'static str, time: Duration) -> Figure {
+    Figure { name, unit: "ms", value: time.as_secs_f64() * 1000.0 }
+}
