@@ -12,6 +12,7 @@
 pub mod agent_process;
 pub mod containerd;
 pub mod cri_view;
+pub mod fake_runtime;
 pub mod http;
 pub mod images;
 pub mod instance;

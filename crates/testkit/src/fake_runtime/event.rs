@@ -1,0 +1,72 @@
+use cri::v1::{ContainerEventResponse, ContainerEventType, ContainerStatus};
+use tokio::sync::mpsc;
+use tonic::Status;
+
+use super::world::World;
+
+/// Whether the runtime has a stream of events.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum EventStream {
+    /// Every subscriber gets every event from then on.
+    #[default]
+    Served,
+    /// The call is not known, as in old runtimes.
+    Unimplemented,
+}
+
+pub(crate) type EventReceiver = mpsc::UnboundedReceiver<Result<ContainerEventResponse, Status>>;
+
+/// Who listens.
+#[derive(Debug, Default)]
+pub(crate) struct Subscribers {
+    pub(crate) stream: EventStream,
+    senders: Vec<mpsc::UnboundedSender<Result<ContainerEventResponse, Status>>>,
+}
+
+impl Subscribers {
+    pub(crate) fn subscribe(&mut self) -> EventReceiver {
+        let (sender, receiver) = mpsc::unbounded_channel();
+        self.senders.push(sender);
+        receiver
+    }
+
+    /// How many streams are open.
+    pub(crate) fn count(&mut self) -> usize {
+        self.senders.retain(|sender| !sender.is_closed());
+        self.senders.len()
+    }
+
+    /// Ends every stream: with this status, or as if all was said.
+    pub(crate) fn cut(&mut self, status: Option<&Status>) {
+        for sender in self.senders.drain(..) {
+            if let Some(status) = status {
+                // A receiver that has gone needs no telling.
+                let _ = sender.send(Err(status.clone()));
+            }
+        }
+    }
+}
+
+impl World {
+    /// Tells every subscriber what happened to a container, or to a sandbox under its own id.
+    pub(crate) fn emit(&mut self, kind: ContainerEventType, id: &str, sandbox_id: &str, now: i64) {
+        if self.subscribers.count() == 0 {
+            return;
+        }
+        let event = ContainerEventResponse {
+            container_id: id.to_owned(),
+            container_event_type: kind.into(),
+            created_at: now,
+            pod_sandbox_status: self.sandboxes.get(sandbox_id).map(super::record::Sandbox::status),
+            containers_statuses: self.statuses_in(sandbox_id),
+        };
+        self.subscribers.senders.retain(|sender| sender.send(Ok(event.clone())).is_ok());
+    }
+
+    /// The status of every container in a sandbox.
+    pub(crate) fn statuses_in(&self, sandbox_id: &str) -> Vec<ContainerStatus> {
+        let ids = self.sandboxes.get(sandbox_id).map(|sandbox| &sandbox.containers);
+        let found = ids.into_iter().flatten().filter_map(|id| self.containers.get(id));
+        found.map(super::record::Container::status).collect()
+    }
+}

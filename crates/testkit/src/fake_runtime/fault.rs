@@ -1,0 +1,154 @@
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::watch;
+use tonic::{Code, Status};
+
+use super::rpc::{Rpc, Subject};
+
+/// Something that goes wrong with a call.
+#[derive(Clone, Debug)]
+pub enum Fault {
+    /// The call fails and nothing was done.
+    Fail(Code, String),
+    /// The call starts late.
+    Delay(Duration),
+    /// The call starts when the test releases it, or never.
+    Hang,
+    /// The work is done, but the caller is told that it failed.
+    LoseAnswer(Code),
+}
+
+/// A fault and the calls that it hits.
+#[derive(Clone, Debug)]
+pub struct Injection {
+    rpc: Rpc,
+    fault: Fault,
+    subject: Option<String>,
+    times: usize,
+}
+
+impl Injection {
+    /// Hits every call of this name from now on.
+    #[must_use]
+    pub fn new(rpc: Rpc, fault: Fault) -> Self {
+        Self { rpc, fault, subject: None, times: usize::MAX }
+    }
+
+    /// Hits only the next `times` calls that match.
+    #[must_use]
+    pub fn times(self, times: usize) -> Self {
+        Self { times, ..self }
+    }
+
+    /// Hits only calls about this id, image, pod UID or container name.
+    #[must_use]
+    pub fn on(self, subject: impl Into<String>) -> Self {
+        Self { subject: Some(subject.into()), ..self }
+    }
+}
+
+/// The test's hold on an injection. Dropping it changes nothing.
+#[derive(Clone, Debug)]
+pub struct Injected(Arc<Rule>);
+
+#[derive(Debug)]
+struct Rule {
+    injection: Injection,
+    left: AtomicUsize,
+    hits: watch::Sender<usize>,
+    released: watch::Sender<bool>,
+}
+
+impl Injected {
+    /// How many calls were hit so far.
+    #[must_use]
+    pub fn hits(&self) -> usize {
+        *self.0.hits.borrow()
+    }
+
+    /// Waits until at least `count` calls were hit.
+    pub async fn wait_hits(&self, count: usize) {
+        // The sender lives as long as self: the wait cannot fail.
+        let _ = self.0.hits.subscribe().wait_for(|hits| *hits >= count).await;
+    }
+
+    /// Lets hanging calls go on, and calls to come pass.
+    pub fn release(&self) {
+        self.0.left.store(0, Ordering::SeqCst);
+        self.0.released.send_replace(true);
+    }
+}
+
+/// The faults in force, in the order of injection.
+#[derive(Debug, Default)]
+pub(crate) struct Faults(Mutex<Vec<Injected>>);
+
+impl Faults {
+    pub(crate) fn inject(&self, injection: Injection) -> Injected {
+        let rule = Injected(Arc::new(Rule {
+            left: AtomicUsize::new(injection.times),
+            injection,
+            hits: watch::Sender::new(0),
+            released: watch::Sender::new(false),
+        }));
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(rule.clone());
+        rule
+    }
+
+    pub(crate) fn clear(&self) {
+        for rule in self.0.lock().unwrap_or_else(PoisonError::into_inner).drain(..) {
+            rule.release();
+        }
+    }
+
+    /// Runs the call through every fault that hits it. What comes back must be given its answer.
+    pub(crate) async fn enter(&self, rpc: Rpc, subject: &Subject) -> Result<Answering, Status> {
+        let mut answering = Answering { lost: None };
+        for rule in self.take_hits(rpc, subject) {
+            match &rule.0.injection.fault {
+                Fault::Fail(code, message) => return Err(Status::new(*code, message.clone())),
+                Fault::Delay(delay) => tokio::time::sleep(*delay).await,
+                Fault::Hang => {
+                    let _ = rule.0.released.subscribe().wait_for(|released| *released).await;
+                }
+                Fault::LoseAnswer(code) => answering.lost = Some((rpc, *code)),
+            }
+        }
+        Ok(answering)
+    }
+
+    fn take_hits(&self, rpc: Rpc, subject: &Subject) -> Vec<Injected> {
+        let mut rules = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        rules.retain(|rule| rule.0.left.load(Ordering::SeqCst) > 0);
+        let hit =
+            rules.iter().filter(|rule| rule.0.injection.hits(rpc, subject)).cloned().collect::<Vec<_>>();
+        for rule in &hit {
+            rule.0.left.fetch_sub(1, Ordering::SeqCst);
+            rule.0.hits.send_modify(|hits| *hits += 1);
+        }
+        hit
+    }
+}
+
+impl Injection {
+    fn hits(&self, rpc: Rpc, subject: &Subject) -> bool {
+        self.rpc == rpc && self.subject.as_deref().is_none_or(|wanted| subject.is(wanted))
+    }
+}
+
+/// A call whose work may be done; its answer may still get lost.
+#[derive(Debug)]
+pub(crate) struct Answering {
+    lost: Option<(Rpc, Code)>,
+}
+
+impl Answering {
+    pub(crate) fn answer<T>(self, answer: Result<T, Status>) -> Result<T, Status> {
+        match self.lost {
+            Some((rpc, code)) => Err(Status::new(code, format!("the answer to {rpc} was lost"))),
+            None => answer,
+        }
+    }
+}

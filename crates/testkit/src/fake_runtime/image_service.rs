@@ -1,0 +1,80 @@
+use std::sync::Arc;
+
+use cri::v1::image_service_server::ImageService;
+use cri::v1::{
+    FilesystemIdentifier, FilesystemUsage, ImageFsInfoRequest, ImageFsInfoResponse, ImageSpec,
+    ImageStatusRequest, ImageStatusResponse, ListImagesRequest, ListImagesResponse, PullImageRequest,
+    PullImageResponse, RemoveImageRequest, RemoveImageResponse, UInt64Value,
+};
+use tonic::{Request, Response, Status};
+
+use super::machine::Machine;
+use super::rpc::{Rpc, Subject};
+use super::world::World;
+
+/// Where the fake says that its images are.
+const IMAGE_FOLDER: &str = "/var/lib/fake-runtime";
+
+/// The ImageService of the fake.
+pub(crate) struct FakeImageService(pub(crate) Arc<Machine>);
+
+type Answer<T> = Result<Response<T>, Status>;
+
+#[tonic::async_trait]
+impl ImageService for FakeImageService {
+    async fn list_images(&self, request: Request<ListImagesRequest>) -> Answer<ListImagesResponse> {
+        let filter = request.into_inner().filter.and_then(|filter| filter.image);
+        let work =
+            |world: &mut World, _| Ok(ListImagesResponse { images: world.images.list(filter.as_ref()) });
+        self.0.call(Rpc::ListImages, Subject::default(), work).await
+    }
+
+    async fn image_status(&self, request: Request<ImageStatusRequest>) -> Answer<ImageStatusResponse> {
+        let name = name_of(request.into_inner().image);
+        let work = |world: &mut World, _| {
+            Ok(ImageStatusResponse { image: world.images.find(&name).cloned(), ..Default::default() })
+        };
+        self.0.call(Rpc::ImageStatus, about(&name), work).await
+    }
+
+    async fn pull_image(&self, request: Request<PullImageRequest>) -> Answer<PullImageResponse> {
+        let name = name_of(request.into_inner().image);
+        let work = |world: &mut World, _| {
+            if name.is_empty() {
+                return Err(Status::invalid_argument("no image is named"));
+            }
+            Ok(PullImageResponse { image_ref: world.images.add(&name).id })
+        };
+        self.0.call(Rpc::PullImage, about(&name), work).await
+    }
+
+    async fn remove_image(&self, request: Request<RemoveImageRequest>) -> Answer<RemoveImageResponse> {
+        let name = name_of(request.into_inner().image);
+        let work = |world: &mut World, _| {
+            world.images.remove(&name);
+            Ok(RemoveImageResponse {})
+        };
+        self.0.call(Rpc::RemoveImage, about(&name), work).await
+    }
+
+    async fn image_fs_info(&self, _: Request<ImageFsInfoRequest>) -> Answer<ImageFsInfoResponse> {
+        let work = |world: &mut World, now| {
+            let usage = FilesystemUsage {
+                timestamp: now,
+                fs_id: Some(FilesystemIdentifier { mountpoint: IMAGE_FOLDER.into() }),
+                used_bytes: Some(UInt64Value { value: world.images.used_bytes() }),
+                inodes_used: Some(UInt64Value { value: 0 }),
+            };
+            Ok(ImageFsInfoResponse { image_filesystems: vec![usage], container_filesystems: vec![] })
+        };
+        self.0.call(Rpc::ImageFsInfo, Subject::default(), work).await
+    }
+}
+
+fn name_of(image: Option<ImageSpec>) -> String {
+    image.unwrap_or_default().image
+}
+
+fn about(image: &str) -> Subject {
+    Subject { id: image.to_owned(), ..Subject::default() }
+}
