@@ -1,3 +1,5 @@
+#![expect(clippy::needless_pass_by_value, reason = "json literals are passed as they are written")]
+
 use serde_json::{Value, json};
 
 use super::*;

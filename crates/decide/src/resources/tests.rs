@@ -1,3 +1,5 @@
+#![expect(clippy::needless_pass_by_value, reason = "json literals are passed as they are written")]
+
 use std::time::Duration;
 
 use proptest::prelude::*;

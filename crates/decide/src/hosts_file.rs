@@ -1,0 +1,146 @@
+//! A pod's names for itself: hostname, domain and `/etc/hosts`.
+
+use std::fmt::Write as _;
+
+use k8s_openapi::api::core::v1::Container;
+use model::{NodeSettings, Pod};
+
+/// Where the hosts file appears in containers.
+pub const HOSTS_PATH: &str = "/etc/hosts";
+
+const MAX_HOSTNAME: usize = 63;
+/// The kernel's nodename holds 64 characters.
+const MAX_KERNEL_HOSTNAME: usize = 64;
+const MAX_LABEL: usize = 63;
+const MAX_SUBDOMAIN: usize = 253;
+
+/// Names every managed hosts file starts with.
+const LOCAL_NAMES: &str = "\
+127.0.0.1\tlocalhost
+::1\tlocalhost ip6-localhost ip6-loopback
+fe00::0\tip6-localnet
+fe00::0\tip6-mcastprefix
+fe00::1\tip6-allnodes
+fe00::2\tip6-allrouters
+";
+
+/// Content of the pod's hosts file. With host networking it is the node's own (`host_file`) plus the pod's
+/// aliases.
+#[must_use]
+pub fn hosts_file(
+    pod: &Pod,
+    pod_ips: &[String],
+    hostname: &str,
+    domain: &str,
+    host_file: Option<&str>,
+) -> String {
+    let mut content = String::new();
+    if pod.is_host_network() {
+        content.push_str("# Kubernetes-managed hosts file (host network).\n");
+        content.push_str(host_file.unwrap_or_default());
+    } else {
+        content.push_str("# Kubernetes-managed hosts file.\n");
+        content.push_str(LOCAL_NAMES);
+        for ip in pod_ips {
+            // Writing to a string cannot fail.
+            let _ = if domain.is_empty() {
+                writeln!(content, "{ip}\t{hostname}")
+            } else {
+                writeln!(content, "{ip}\t{hostname}.{domain}\t{hostname}")
+            };
+        }
+    }
+    let mut aliases = pod.spec.host_aliases.iter().flatten().peekable();
+    if aliases.peek().is_some() {
+        content.push_str("\n# Entries added by HostAliases.\n");
+    }
+    for alias in aliases {
+        let names = alias.hostnames.as_deref().unwrap_or_default().join("\t");
+        let _ = writeln!(content, "{}\t{names}", alias.ip);
+    }
+    content
+}
+
+/// Whether the managed hosts file belongs into a container: not over a mount of its own, and only once the
+/// pod's address is known.
+#[must_use]
+pub fn needs_hosts_mount(pod: &Pod, container: &Container, pod_ips: &[String]) -> bool {
+    (pod.is_host_network() || !pod_ips.is_empty()) && !mounts_over_hosts(container)
+}
+
+/// Whether one of the container's volumes takes the place of the hosts file.
+pub(crate) fn mounts_over_hosts(container: &Container) -> bool {
+    container.volume_mounts.iter().flatten().any(|mount| mount.mount_path == HOSTS_PATH)
+}
+
+/// The pod's short hostname and its domain, which may be empty.
+///
+/// # Errors
+/// When a name of the spec is no DNS name.
+pub fn hostname_and_domain(pod: &Pod, settings: &NodeSettings) -> Result<(String, String), String> {
+    if let Some(name) = &pod.spec.hostname_override {
+        if !is_subdomain(name) {
+            return Err(format!("spec.hostnameOverride: {name:?} is not a DNS subdomain"));
+        }
+        return Ok((truncated(name)?, String::new()));
+    }
+    let hostname = match pod.spec.hostname.as_deref().unwrap_or_default() {
+        "" => pod.name(),
+        name if is_label(name) => name,
+        name => return Err(format!("spec.hostname: {name:?} is not a DNS label")),
+    };
+    let domain = match pod.spec.subdomain.as_deref().unwrap_or_default() {
+        "" => String::new(),
+        name if is_label(name) => format!("{name}.{}.svc.{}", pod.namespace(), settings.cluster_domain),
+        name => return Err(format!("spec.subdomain: {name:?} is not a DNS label")),
+    };
+    Ok((truncated(hostname)?, domain))
+}
+
+/// The name the kernel shows inside the pod: the short one, or the full one where the pod asks for it.
+///
+/// # Errors
+/// When the full name is longer than the kernel takes.
+pub fn kernel_hostname(pod: &Pod, hostname: &str, domain: &str) -> Result<String, String> {
+    if domain.is_empty() || pod.spec.set_hostname_as_fqdn != Some(true) {
+        return Ok(hostname.to_owned());
+    }
+    let full = format!("{hostname}.{domain}");
+    if full.len() > MAX_KERNEL_HOSTNAME {
+        return Err(format!(
+            "spec.setHostnameAsFQDN: {full:?} has {} characters, the kernel takes {MAX_KERNEL_HOSTNAME}",
+            full.len()
+        ));
+    }
+    Ok(full)
+}
+
+fn truncated(hostname: &str) -> Result<String, String> {
+    if hostname.len() <= MAX_HOSTNAME {
+        return Ok(hostname.to_owned());
+    }
+    let cut = hostname.get(..MAX_HOSTNAME).unwrap_or_default().trim_end_matches(['-', '.']);
+    if cut.is_empty() {
+        Err(format!("hostname {hostname:?} cannot be shortened"))
+    } else {
+        Ok(cut.to_owned())
+    }
+}
+
+fn is_subdomain(name: &str) -> bool {
+    name.len() <= MAX_SUBDOMAIN && name.split('.').all(is_label_of_any_length)
+}
+
+fn is_label(name: &str) -> bool {
+    name.len() <= MAX_LABEL && is_label_of_any_length(name)
+}
+
+fn is_label_of_any_length(name: &str) -> bool {
+    !name.is_empty()
+        && name.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-')
+        && !name.starts_with('-')
+        && !name.ends_with('-')
+}
+
+#[cfg(test)]
+mod tests;
