@@ -1,0 +1,131 @@
+#![expect(clippy::needless_pass_by_value, reason = "json literals are passed as they are written")]
+
+use serde_json::{Value, json};
+
+use super::*;
+use crate::pod_paths::tests::settings;
+use crate::test_objects::pod;
+
+fn host() -> HostResolver {
+    parse_resolv_conf("nameserver 8.8.8.8\nsearch example.org lan\noptions edns0 timeout:2\n").unwrap()
+}
+
+fn config(servers: &[&str], searches: &[&str], options: &[&str]) -> DnsConfig {
+    let owned = |list: &[&str]| list.iter().map(|entry| (*entry).to_owned()).collect();
+    DnsConfig { servers: owned(servers), searches: owned(searches), options: owned(options) }
+}
+
+fn check(fields: Value, settings: &NodeSettings, expected: &DnsConfig, reasons: &[&str]) {
+    let mut spec = json!({"containers": []});
+    spec.as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());
+    let (dns, warnings) = pod_dns(&pod(spec), settings, &host());
+    assert_eq!(dns.as_ref(), Some(expected), "{fields}");
+    assert_eq!(warnings.iter().map(|warning| warning.reason).collect::<Vec<_>>(), reasons, "{fields}");
+}
+
+fn of_cluster() -> DnsConfig {
+    let searches = ["default.svc.cluster.local", "svc.cluster.local", "cluster.local", "example.org", "lan"];
+    config(&["10.96.0.10"], &searches, &["ndots:5"])
+}
+
+fn of_host() -> DnsConfig {
+    config(&["8.8.8.8"], &["example.org", "lan"], &["edns0", "timeout:2"])
+}
+
+#[test]
+fn resolv_conf_is_read_line_by_line() {
+    let text = "# nameserver 1.1.1.1\n; other comment\nnameserver 10.0.0.1 ignored\n\n  nameserver fd00::1\n\
+                search a.example. .\nsearch b.example. c.example .\noptions ndots:2 rotate\noptions ndots:5\n\
+                domain x\nnameserverx 9.9.9.9\n";
+    let resolver = parse_resolv_conf(text).unwrap();
+    assert_eq!(resolver.servers, ["10.0.0.1", "fd00::1"]);
+    assert_eq!(resolver.searches, ["b.example", "c.example"]);
+    assert_eq!(resolver.options, ["ndots:5", "rotate"]);
+    assert_eq!(parse_resolv_conf(""), Ok(HostResolver::default()));
+    assert_eq!(parse_resolv_conf("\nnameserver\n").unwrap_err(), "line 2: nameserver without address");
+}
+
+#[test]
+fn policies_choose_the_base() {
+    let settings = settings();
+    check(json!({}), &settings, &of_cluster(), &[]);
+    check(json!({"dnsPolicy": "ClusterFirst"}), &settings, &of_cluster(), &[]);
+    check(json!({"dnsPolicy": "ClusterFirst", "hostNetwork": true}), &settings, &of_host(), &[]);
+    check(
+        json!({"dnsPolicy": "ClusterFirstWithHostNet", "hostNetwork": true}),
+        &settings,
+        &of_cluster(),
+        &[],
+    );
+    check(json!({"dnsPolicy": "Default"}), &settings, &of_host(), &[]);
+    check(json!({"dnsPolicy": "None"}), &settings, &DnsConfig::default(), &[]);
+}
+
+#[test]
+fn without_cluster_dns_the_host_is_the_fallback() {
+    let mut settings = settings();
+    settings.cluster_dns.clear();
+    check(json!({"dnsPolicy": "ClusterFirst"}), &settings, &of_host(), &["MissingClusterDNS"]);
+    check(json!({"dnsPolicy": "Default"}), &settings, &of_host(), &[]);
+}
+
+#[test]
+fn without_a_cluster_domain_the_hosts_searches_stay() {
+    let mut settings = settings();
+    settings.cluster_domain.clear();
+    check(json!({}), &settings, &config(&["10.96.0.10"], &["example.org", "lan"], &["ndots:5"]), &[]);
+}
+
+#[test]
+fn without_a_resolver_file_lookups_go_to_the_machine_itself() {
+    let mut settings = settings();
+    settings.resolv_conf.clear();
+    check(json!({"dnsPolicy": "Default"}), &settings, &config(&["127.0.0.1", "::1"], &["."], &[]), &[]);
+    let searches = ["default.svc.cluster.local", "svc.cluster.local", "cluster.local"];
+    check(json!({}), &settings, &config(&["10.96.0.10"], &searches, &["ndots:5"]), &[]);
+    settings.addresses.clear();
+    check(json!({"dnsPolicy": "Default"}), &settings, &config(&["127.0.0.1"], &["."], &[]), &[]);
+}
+
+#[test]
+fn a_pods_own_settings_are_added_without_repeats() {
+    let additions = json!({
+        "nameservers": ["8.8.8.8", "1.1.1.1"], "searches": ["lan", "own.example"],
+        "options": [{"name": "timeout", "value": "5"}, {"name": "rotate"}, {"name": "edns0"}],
+    });
+    check(
+        json!({"dnsPolicy": "Default", "dnsConfig": additions}),
+        &settings(),
+        &config(
+            &["8.8.8.8", "1.1.1.1"],
+            &["example.org", "lan", "own.example"],
+            &["edns0", "timeout:5", "rotate"],
+        ),
+        &[],
+    );
+}
+
+#[test]
+fn too_many_servers_are_cut() {
+    check(
+        json!({"dnsPolicy": "None", "dnsConfig": {"nameservers": ["1.0.0.1", "1.0.0.2", "1.0.0.3", "1.0.0.4"]}}),
+        &settings(),
+        &config(&["1.0.0.1", "1.0.0.2", "1.0.0.3"], &[], &[]),
+        &["DNSConfigForming"],
+    );
+}
+
+#[test]
+fn too_many_or_too_long_searches_are_cut() {
+    let cut = |searches: Vec<String>| {
+        let spec = json!({"containers": [], "dnsPolicy": "None", "dnsConfig": {"searches": searches}});
+        let (dns, warnings) = pod_dns(&pod(spec), &settings(), &host());
+        (dns.unwrap().searches, warnings.len())
+    };
+    let many: Vec<String> = (0..40).map(|index| format!("d{index}")).collect();
+    assert_eq!(cut(many.clone()), (many[..32].to_vec(), 1));
+    assert_eq!(cut(many[..32].to_vec()), (many[..32].to_vec(), 0));
+    assert_eq!(cut(vec!["a".repeat(254), "b".repeat(253)]), (vec!["b".repeat(253)], 1));
+    let long: Vec<String> = (0..10).map(|index| index.to_string().repeat(250)).collect();
+    assert_eq!(cut(long.clone()), (long[..8].to_vec(), 1));
+}
