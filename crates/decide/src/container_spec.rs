@@ -1,0 +1,96 @@
+//! What the runtime is asked for to make a container.
+
+mod annotations;
+mod go_json;
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use k8s_openapi::api::core::v1::Container;
+use model::{ContainerRef, ContainerSpec, ImageSpec, ImageStatus, NodeSettings, PlannedVolume, Pod, labels};
+
+use crate::environment::{EnvironmentFacts, environment, expand, lookup};
+use crate::mounts::mounts;
+use crate::pod_paths::PodPaths;
+use crate::resources::container_resources;
+use crate::security::{container_security, verify_run_as_non_root};
+
+/// Everything a container's specification is made from.
+#[derive(Clone, Copy, Debug)]
+pub struct ContainerInputs<'a> {
+    /// The pod.
+    pub pod: &'a Pod,
+    /// Its container.
+    pub container: ContainerRef<'a>,
+    /// How often the container was restarted before.
+    pub restart_count: u32,
+    /// The local image.
+    pub image: &'a ImageStatus,
+    /// The reference the runtime knows it by.
+    pub image_ref: &'a str,
+    /// The pod's addresses.
+    pub pod_ips: &'a [String],
+    /// The node.
+    pub settings: &'a NodeSettings,
+    /// The pod's volumes, ready to be mounted.
+    pub volumes: &'a [PlannedVolume],
+    /// The pod's hosts file on the host.
+    pub hosts_file: Option<&'a Path>,
+    /// This container's termination log on the host.
+    pub termination_log: Option<&'a Path>,
+}
+
+/// The specification of a container.
+///
+/// # Errors
+/// When the container cannot be made as the pod wants it (`CreateContainerConfigError`).
+pub fn container_spec(inputs: &ContainerInputs<'_>) -> Result<ContainerSpec, String> {
+    let ContainerInputs { pod, image, settings, restart_count, .. } = *inputs;
+    let container = inputs.container.container;
+    let facts = EnvironmentFacts { pod, pod_ips: inputs.pod_ips, settings };
+    let env = environment(&facts, container)?;
+    let mounts = mounts(container, inputs.volumes, inputs.hosts_file, inputs.termination_log)?;
+    verify_run_as_non_root(pod, container, image)?;
+    let expanded = |words: &Option<Vec<String>>| -> Vec<String> {
+        words.iter().flatten().map(|word| expand(word, |name| lookup(&env, name))).collect()
+    };
+    Ok(ContainerSpec {
+        name: container.name.clone(),
+        attempt: restart_count,
+        image: ImageSpec {
+            image: inputs.image_ref.to_owned(),
+            user_specified_image: container.image.clone().unwrap_or_default(),
+            runtime_handler: String::new(),
+        },
+        command: expanded(&container.command),
+        args: expanded(&container.args),
+        working_dir: container.working_dir.clone().unwrap_or_default(),
+        mounts,
+        devices: Vec::new(),
+        labels: container_labels(pod, container),
+        annotations: annotations::container_annotations(pod, container, restart_count),
+        log_path: PodPaths::container_log_relative(&container.name, restart_count),
+        stdin: container.stdin == Some(true),
+        stdin_once: container.stdin_once == Some(true),
+        tty: container.tty == Some(true),
+        resources: container_resources(pod, container, settings),
+        security: container_security(pod, container, image, settings)?,
+        stop_signal: container.lifecycle.as_ref().and_then(|lifecycle| lifecycle.stop_signal.clone()),
+        env,
+    })
+}
+
+fn container_labels(pod: &Pod, container: &Container) -> BTreeMap<String, String> {
+    [
+        (labels::POD_NAME, pod.name()),
+        (labels::POD_NAMESPACE, pod.namespace()),
+        (labels::POD_UID, pod.uid.as_str()),
+        (labels::CONTAINER_NAME, &container.name),
+    ]
+    .into_iter()
+    .map(|(key, value)| (key.to_owned(), value.to_owned()))
+    .collect()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,73 @@
+//! Which image a container gets, and whether it must be pulled.
+
+mod reference;
+
+use std::fmt;
+
+use model::ImageStatus;
+
+pub use reference::{ImageName, parse_image_name};
+
+/// What to do about a container's image.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum PullDecision {
+    /// Use the image that is there, by its id.
+    UsePresent(String),
+    /// Pull it.
+    Pull,
+    /// It is absent and must not be pulled (`ErrImageNeverPull`).
+    NeverPresent,
+}
+
+/// A name that no registry could have (`InvalidImageName`).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct InvalidImageName {
+    /// The name.
+    pub image: String,
+    /// What is wrong with it.
+    pub problem: String,
+}
+
+impl fmt::Display for InvalidImageName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { image, problem } = self;
+        write!(
+            f,
+            "Failed to apply default image tag {image:?}: couldn't parse image name {image:?}: {problem}"
+        )
+    }
+}
+
+impl std::error::Error for InvalidImageName {}
+
+/// The name to ask the runtime for: as written, plus `:latest` where it has neither tag nor digest. The
+/// registry stays the runtime's choice.
+///
+/// # Errors
+/// When the name cannot be an image's.
+pub fn with_default_tag(image: &str) -> Result<String, InvalidImageName> {
+    let name = parse_image_name(image)?;
+    Ok(if name.tag.is_none() && name.digest.is_none() { format!("{image}:latest") } else { image.to_owned() })
+}
+
+/// Decides by policy whether an image that may be `present` is pulled. Without a policy, the name decides:
+/// `latest` moves and is always pulled.
+#[must_use]
+pub fn decide_pull(policy: Option<&str>, image: &str, present: Option<&ImageStatus>) -> PullDecision {
+    let implied = || match parse_image_name(image) {
+        Ok(name) if name.tag.as_deref() == Some("latest") => "Always",
+        Ok(name) if name.tag.is_none() && name.digest.is_none() => "Always",
+        _ => "IfNotPresent",
+    };
+    let policy = policy.filter(|policy| !policy.is_empty()).unwrap_or_else(implied);
+    let present = present.filter(|image| !image.id.is_empty());
+    match (policy, present) {
+        ("Always", _) => PullDecision::Pull,
+        (_, Some(image)) => PullDecision::UsePresent(image.id.clone()),
+        ("Never", None) => PullDecision::NeverPresent,
+        (_, None) => PullDecision::Pull,
+    }
+}
+
+#[cfg(test)]
+mod tests;
