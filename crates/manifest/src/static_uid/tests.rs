@@ -71,3 +71,15 @@ fn names_the_field_that_has_the_wrong_shape() {
     let expected = StaticUidError::Quantity { field: "Overhead", text: "much".to_owned() };
     assert_eq!(static_uid(&bad, &origin), Err(expected));
 }
+
+#[test]
+fn gives_pods_filled_at_random_the_uid_that_upstream_gives() {
+    let table = std::fs::read_to_string(Path::new(MANIFESTS).join("random.txt")).unwrap();
+    let place = Place::File("/etc/kubernetes/manifests/random.yaml");
+    for (index, line) in table.lines().enumerate() {
+        let (expected, pod) = line.split_once('\t').unwrap();
+        let pod = serde_json::from_str(pod).unwrap();
+        let uid = static_uid(&pod, &Origin { node: "node-1.example.com", place }).unwrap();
+        assert_eq!(uid, expected, "line {}", index + 1);
+    }
+}
