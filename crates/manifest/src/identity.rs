@@ -2,6 +2,7 @@
 
 use k8s_openapi::api::core::v1::{Pod, Toleration};
 
+use crate::static_uid::{StaticUidError, static_uid};
 use crate::{Origin, Place, defaults};
 
 const CONFIG_HASH: &str = "kubernetes.io/config.hash";
@@ -19,14 +20,17 @@ const DROPPED_ANNOTATIONS: [&str; 4] = [
 pub(crate) enum IdentityError {
     /// The pod has no JSON form.
     #[error("write the pod as JSON: {0}")]
-    Encode(serde_json::Error),
+    Encode(#[from] serde_json::Error),
+    /// The pod cannot be hashed.
+    #[error(transparent)]
+    Hash(#[from] StaticUidError),
 }
 
 /// Gives a defaulted pod its UID, name, namespace, node, hash annotation, toleration and first phase.
 pub(crate) fn apply(pod: &mut Pod, origin: &Origin<'_>) -> Result<(), IdentityError> {
     let uid = match pod.metadata.uid.take().filter(|uid| !uid.is_empty()) {
         Some(uid) => uid,
-        None => derive_uid(pod, origin)?,
+        None => static_uid(&serde_json::to_value(&*pod)?, origin)?,
     };
     normalize(pod);
     let metadata = &mut pod.metadata;
@@ -44,11 +48,6 @@ pub(crate) fn apply(pod: &mut Pod, origin: &Origin<'_>) -> Result<(), IdentityEr
     }
     pod.status.get_or_insert_default().phase = Some("Pending".to_owned());
     Ok(())
-}
-
-fn derive_uid(pod: &Pod, _origin: &Origin<'_>) -> Result<String, IdentityError> {
-    let _json = serde_json::to_value(pod).map_err(IdentityError::Encode)?;
-    Ok(String::new())
 }
 
 /// What the API's conversion between versions does to a pod.

@@ -205,3 +205,22 @@ fn problems_come_in_the_order_of_the_text() {
         problems(text).iter().map(|problem| problem.split(':').next().unwrap().to_owned()).collect();
     assert_eq!(lines, ["line 4", "line 7", "line 9"]);
 }
+
+/// The recorded UIDs, through the whole crate: decode, defaults, hash.
+#[test]
+fn uids_are_upstreams() {
+    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("testdata/static_uid");
+    let table = std::fs::read_to_string(folder.join("uids.txt")).unwrap();
+    let mut count = 0;
+    for line in table.lines().filter(|line| !line.starts_with('#')) {
+        let [name, node, source, uid] = *line.split(' ').collect::<Vec<_>>() else { panic!("{line}") };
+        let place = if source.starts_with("http") { Place::Url(source) } else { Place::File(source) };
+        let text = std::fs::read(folder.join(name)).unwrap();
+        let lax = Rules { prevent_api_references: false };
+        // Manifests that upstream hashes but then refuses have no pod to look at.
+        let Ok(manifest) = read(&text, &Origin { node, place }, &lax) else { continue };
+        assert_eq!(manifest.pods[0].pod.metadata.uid.as_deref(), Some(uid), "{line}");
+        count += 1;
+    }
+    assert!(count > 60, "{count} of {} checked", table.lines().count());
+}

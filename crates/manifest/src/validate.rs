@@ -114,11 +114,13 @@ fn rest(spec: &PodSpec, check: &mut Checker) {
         ("serviceAccountName", &spec.service_account_name),
         ("nodeName", &spec.node_name),
         ("priorityClassName", &spec.priority_class_name),
-        ("runtimeClassName", &spec.runtime_class_name),
     ] {
         if let Some(name) = name.as_deref().filter(|name| !name.is_empty()) {
             check.format(&at.field(field), name, formats::dns_subdomain(name));
         }
+    }
+    if let Some(name) = &spec.runtime_class_name {
+        check.format(&at.field("runtimeClassName"), name, formats::dns_subdomain(name));
     }
     if let Some(policy) = spec.preemption_policy.as_deref() {
         check.one_of(&at.field("preemptionPolicy"), policy, &["PreemptLowerPriority", "Never"]);

@@ -194,13 +194,21 @@ fn quobyte(source: &QuobyteVolumeSource, at: &Path, check: &mut Checker) {
     let detail = "must be a host:port pair or multiple pairs separated by commas";
     if source.registry.is_empty() {
         check.required(&at.field("registry"), detail);
-    } else if !source.registry.split(',').all(|pair| pair.contains(':')) {
+    } else if !source.registry.split(',').all(is_host_and_port) {
         check.invalid(&at.field("registry"), source.registry.as_str(), detail);
     }
     if source.tenant.as_deref().unwrap_or_default().len() > TENANT_LENGTH {
         check.too_long(&at.field("tenant"), TENANT_LENGTH);
     }
     check.require_text(&at.field("volume"), &source.volume);
+}
+
+/// `host:port`, with brackets around a host that has colons itself.
+fn is_host_and_port(pair: &str) -> bool {
+    let Some((host, _)) = pair.rsplit_once(':') else { return false };
+    let inner = host.strip_prefix('[').and_then(|host| host.strip_suffix(']'));
+    !inner.map_or_else(|| host.contains(':'), |host| host.contains(['[', ']']))
+        && (inner.is_some() || !host.contains(['[', ']']))
 }
 
 fn flocker(source: &FlockerVolumeSource, at: &Path, check: &mut Checker) {

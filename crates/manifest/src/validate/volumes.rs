@@ -4,11 +4,12 @@ use std::collections::BTreeSet;
 
 use k8s_openapi::api::core::v1::{
     DownwardAPIVolumeFile, EmptyDirVolumeSource, EphemeralVolumeSource, HostPathVolumeSource, KeyToPath,
-    Volume,
+    PersistentVolumeClaimSpec, Volume,
 };
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use super::checker::Checker;
-use super::{Context, affinity, containers, env, formats, projected, storage};
+use super::{Context, affinity, containers, env, formats, metadata, projected, storage};
 use crate::path::Path;
 use crate::quantity::Quantity;
 use crate::volume;
@@ -165,7 +166,21 @@ fn host_path(source: &HostPathVolumeSource, at: &Path, check: &mut Checker) {
 fn ephemeral(source: &EphemeralVolumeSource, at: &Path, check: &mut Checker) {
     let at = at.field("volumeClaimTemplate");
     let Some(template) = &source.volume_claim_template else { return check.required(&at, "") };
-    let (claim, at) = (&template.spec, at.field("spec"));
+    if let Some(data) = &template.metadata {
+        let allowed = ObjectMeta {
+            labels: data.labels.clone(),
+            annotations: data.annotations.clone(),
+            ..ObjectMeta::default()
+        };
+        if *data != allowed {
+            check.forbidden(&at.field("metadata"), "only labels and annotations can be set");
+        }
+        metadata::labels(data.labels.as_ref(), &at.field("metadata.labels"), check);
+    }
+    claim(&template.spec, &at.field("spec"), check);
+}
+
+fn claim(claim: &PersistentVolumeClaimSpec, at: &Path, check: &mut Checker) {
     let modes = claim.access_modes.as_deref().unwrap_or_default();
     if modes.is_empty() {
         check.required(&at.field("accessModes"), "at least 1 access mode is required");
@@ -175,6 +190,14 @@ fn ephemeral(source: &EphemeralVolumeSource, at: &Path, check: &mut Checker) {
         check.forbidden(&at.field("accessModes"), "may not use ReadWriteOncePod with other access modes");
     }
     affinity::label_selector(claim.selector.as_ref(), &at.field("selector"), check);
+    for (field, name) in [
+        ("storageClassName", &claim.storage_class_name),
+        ("volumeAttributesClassName", &claim.volume_attributes_class_name),
+    ] {
+        if let Some(name) = name.as_deref().filter(|name| !name.is_empty()) {
+            check.format(&at.field(field), name, formats::dns_subdomain(name));
+        }
+    }
     if let Some(mode) = &claim.volume_mode {
         check.one_of(&at.field("volumeMode"), mode, &["Block", "Filesystem"]);
     }
