@@ -29,10 +29,10 @@ pub fn sleeper(name: &str) -> Value {
 pub fn with(mut manifest: Value, pointer: &str, value: Value) -> Value {
     if let Some(field) = manifest.pointer_mut(pointer) {
         *field = value;
-    } else if let Some((parent, name)) = pointer.rsplit_once('/') {
-        if let Some(parent) = manifest.pointer_mut(parent).and_then(Value::as_object_mut) {
-            parent.insert(name.replace("~1", "/"), value);
-        }
+    } else if let Some((parent, name)) = pointer.rsplit_once('/')
+        && let Some(parent) = manifest.pointer_mut(parent).and_then(Value::as_object_mut)
+    {
+        parent.insert(name.replace("~1", "/"), value);
     }
     manifest
 }

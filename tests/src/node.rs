@@ -25,6 +25,8 @@ pub struct Node {
     pub agent: AgentProcess,
     /// The runtime.
     pub containerd: Containerd,
+    /// Whether the end of the agent's log is printed at last.
+    pub last_words: bool,
 }
 
 impl Node {
@@ -51,7 +53,7 @@ impl Node {
     /// Configures an agent on a containerd that runs.
     pub fn on(containerd: Containerd, agent: Agent, options: &AgentOptions) -> Result<Self> {
         let agent = AgentProcess::prepare(agent, containerd.instance(), options)?;
-        Ok(Self { agent, containerd })
+        Ok(Self { agent, containerd, last_words: true })
     }
 
     /// Writes a manifest the careful way: a dot-file first, then a rename.
@@ -156,7 +158,10 @@ impl Node {
         let last = all.iter().rev().find(|view| view.name == container);
         let path = &last.with_context(|| format!("no container {container} of {name}"))?.log_path;
         let text = fs::read_to_string(path).with_context(|| format!("read {path}"))?;
-        Ok(text.lines().map(|line| line.splitn(4, ' ').nth(3).unwrap_or_default().to_owned() + "\n").collect())
+        Ok(text
+            .lines()
+            .map(|line| line.splitn(4, ' ').nth(3).unwrap_or_default().to_owned() + "\n")
+            .collect())
     }
 
     /// Kills the agent with SIGKILL, starts it again and waits until it is ready.
@@ -170,7 +175,9 @@ impl Node {
 
 impl Drop for Node {
     fn drop(&mut self) {
-        println!("--- log of {} ends with\n{}", self.agent.kind().name(), self.agent.log_tail(60));
+        if self.last_words {
+            println!("--- log of {} ends with\n{}", self.agent.kind().name(), self.agent.log_tail(60));
+        }
     }
 }
 

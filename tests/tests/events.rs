@@ -81,7 +81,8 @@ async fn restart_delay(node: &Node, name: &str, restarts: i32) -> Result<Duratio
     let pid = node.cri().pid(&old.id).await?;
     let killed = jiff::Timestamp::now().as_nanosecond();
     kill(pid, Signal::KILL)?;
-    node.wait_pod(name, "runs again", |pod| pod.all_running() && pod.container("main").restarts == restarts).await?;
+    node.wait_pod(name, "runs again", |pod| pod.all_running() && pod.container("main").restarts == restarts)
+        .await?;
     let new = node.only_running(name).await?;
     let delay = i128::from(new.created_at) - killed;
     Ok(Duration::from_nanos(u64::try_from(delay).context("the new container is older than the kill")?))

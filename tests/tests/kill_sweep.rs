@@ -160,7 +160,10 @@ async fn expect_started_once(node: &Node, name: &str) -> Result<()> {
         let (running, started) = own.fold((0, 0), |(running, started), view: &ContainerView| {
             (running + u32::from(view.running()), started + u32::from(view.started_at > 0))
         });
-        ensure!(running == 1 && started == 1, "{name}/{container}: {running} run, {started} started: {views:?}");
+        ensure!(
+            running == 1 && started == 1,
+            "{name}/{container}: {running} run, {started} started: {views:?}"
+        );
     }
     Ok(())
 }

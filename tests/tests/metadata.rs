@@ -30,30 +30,33 @@ fn podward_describes_a_pod_as_known() {
 
 /// The manifests by file name.
 fn manifests(node: &Node) -> Vec<(&'static str, Value)> {
-    let rich = pod("rich", [
-        json!({
-            "name": "main", "image": testkit::images::DEMO, "args": ["sleep", "forever"], "workingDir": "/tmp",
-            "env": [
-                {"name": "A", "value": "1"},
-                {"name": "UID", "valueFrom": {"fieldRef": {"fieldPath": "metadata.uid"}}},
-                {"name": "CPU", "valueFrom": {"resourceFieldRef": {"resource": "limits.cpu"}}},
-            ],
-            "ports": [{"containerPort": 8080, "name": "http"}, {"containerPort": 53, "protocol": "UDP"}],
-            "resources": {"requests": {"cpu": "50m", "memory": "16Mi"}, "limits": {"cpu": "200m", "memory": "64Mi"}},
-            "securityContext": {
-                "readOnlyRootFilesystem": true, "allowPrivilegeEscalation": false, "runAsUser": 0,
-                "capabilities": {"add": ["NET_ADMIN"], "drop": ["MKNOD"]},
-            },
-            "volumeMounts": [
-                {"name": "disk", "mountPath": "/disk"},
-                {"name": "disk", "mountPath": "/part", "subPath": "part", "readOnly": true},
-                {"name": "host", "mountPath": "/host", "readOnly": true},
-            ],
-            "lifecycle": {"preStop": {"exec": {"command": ["/demo", "print", "bye"]}}},
-            "terminationMessagePath": "/tmp/message", "terminationMessagePolicy": "FallbackToLogsOnError",
-        }),
-        json!({"name": "side", "image": testkit::images::DEMO_2, "command": ["/demo"], "args": ["sleep", "forever"], "tty": true, "stdin": true}),
-    ]);
+    let rich = pod(
+        "rich",
+        [
+            json!({
+                "name": "main", "image": testkit::images::DEMO, "args": ["sleep", "forever"], "workingDir": "/tmp",
+                "env": [
+                    {"name": "A", "value": "1"},
+                    {"name": "UID", "valueFrom": {"fieldRef": {"fieldPath": "metadata.uid"}}},
+                    {"name": "CPU", "valueFrom": {"resourceFieldRef": {"resource": "limits.cpu"}}},
+                ],
+                "ports": [{"containerPort": 8080, "name": "http"}, {"containerPort": 53, "protocol": "UDP"}],
+                "resources": {"requests": {"cpu": "50m", "memory": "16Mi"}, "limits": {"cpu": "200m", "memory": "64Mi"}},
+                "securityContext": {
+                    "readOnlyRootFilesystem": true, "allowPrivilegeEscalation": false, "runAsUser": 0,
+                    "capabilities": {"add": ["NET_ADMIN"], "drop": ["MKNOD"]},
+                },
+                "volumeMounts": [
+                    {"name": "disk", "mountPath": "/disk"},
+                    {"name": "disk", "mountPath": "/part", "subPath": "part", "readOnly": true},
+                    {"name": "host", "mountPath": "/host", "readOnly": true},
+                ],
+                "lifecycle": {"preStop": {"exec": {"command": ["/demo", "print", "bye"]}}},
+                "terminationMessagePath": "/tmp/message", "terminationMessagePolicy": "FallbackToLogsOnError",
+            }),
+            json!({"name": "side", "image": testkit::images::DEMO_2, "command": ["/demo"], "args": ["sleep", "forever"], "tty": true, "stdin": true}),
+        ],
+    );
     let rich = with(rich, "/metadata/labels", json!({"app": "rich", "tier": "back"}));
     let rich = with(rich, "/metadata/annotations", json!({"note": "kept"}));
     let volumes = json!([
@@ -67,12 +70,16 @@ fn manifests(node: &Node) -> Vec<(&'static str, Value)> {
     let host = pod("host", [container("main", "sleep forever")]);
     let host = with(host, "/spec/hostNetwork", json!(true));
     let host = with(host, "/spec/dnsPolicy", json!("ClusterFirstWithHostNet"));
-    let guaranteed = pod("guaranteed", [with(
-        container("main", "sleep forever"),
-        "/resources",
-        json!({"limits": {"cpu": "100m", "memory": "32Mi"}}),
-    )]);
-    let named = with(pod("named", [container("main", "sleep forever")]), "/metadata/namespace", json!("apps"));
+    let guaranteed = pod(
+        "guaranteed",
+        [with(
+            container("main", "sleep forever"),
+            "/resources",
+            json!({"limits": {"cpu": "100m", "memory": "32Mi"}}),
+        )],
+    );
+    let named =
+        with(pod("named", [container("main", "sleep forever")]), "/metadata/namespace", json!("apps"));
     let named = with(named, "/metadata/uid", json!("99999999-0000-0000-0000-000000000000"));
     let named = with(named, "/spec/shareProcessNamespace", json!(true));
     vec![
@@ -95,7 +102,13 @@ async fn compare(first: Agent, second: Agent) -> Result<()> {
     }
     let mut differences = Vec::new();
     diff("", &left, &right, &mut differences);
-    ensure!(differences.is_empty(), "{} and {} differ:\n{}", first.name(), second.name(), differences.join("\n"));
+    ensure!(
+        differences.is_empty(),
+        "{} and {} differ:\n{}",
+        first.name(),
+        second.name(),
+        differences.join("\n")
+    );
     Ok(())
 }
 
@@ -165,7 +178,9 @@ fn normalise(value: &mut Value, addresses: &[&str]) {
         Value::String(text) => {
             if addresses.contains(&text.as_str()) && !text.is_empty() {
                 "POD-IP".clone_into(text);
-            } else if let Some((folder, _)) = text.rsplit_once('/').filter(|(folder, _)| folder.contains("/containers/")) {
+            } else if let Some((folder, _)) =
+                text.rsplit_once('/').filter(|(folder, _)| folder.contains("/containers/"))
+            {
                 // The termination log of each container has a random name.
                 *text = format!("{folder}/RANDOM");
             }
@@ -196,7 +211,10 @@ fn diff(path: &str, left: &Value, right: &Value, found: &mut Vec<String>) {
 
 async fn known_values(agent: Agent) -> Result<()> {
     let node = Node::start(agent).await?;
-    node.write("plain.json", &with(pod("plain", [container("main", "sleep forever")]), "/metadata/labels", json!({"app": "x"})))?;
+    node.write(
+        "plain.json",
+        &with(pod("plain", [container("main", "sleep forever")]), "/metadata/labels", json!({"app": "x"})),
+    )?;
     let pod = node.wait_running("plain").await?;
     let sandbox = node.cri().sandboxes_of("plain-node-a").await?.pop().context("a sandbox")?;
     let labels: Vec<_> = sandbox.labels.iter().map(|(name, value)| format!("{name}={value}")).collect();
@@ -211,7 +229,8 @@ async fn known_values(agent: Agent) -> Result<()> {
     ensure!(sandbox.annotations.get("kubernetes.io/config.source").is_some_and(|source| source == "file"));
     ensure!(sandbox.annotations.get("kubernetes.io/config.hash") == Some(uid));
     let main = node.only_running("plain").await?;
-    let annotation = |name: &str| main.annotations.get(&format!("io.kubernetes.{name}")).cloned().unwrap_or_default();
+    let annotation =
+        |name: &str| main.annotations.get(&format!("io.kubernetes.{name}")).cloned().unwrap_or_default();
     ensure!(annotation("container.restartCount") == "0", "{:?}", main.annotations);
     ensure!(annotation("container.terminationMessagePath") == "/dev/termination-log");
     ensure!(annotation("container.terminationMessagePolicy") == "File");

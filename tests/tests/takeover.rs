@@ -71,10 +71,15 @@ fn write_manifests(node: &Node) -> Result<()> {
         let name = format!("pod-{number:02}");
         let mut manifest = sleeper(&name);
         if number % 4 == 1 {
-            manifest = with(manifest, "/metadata/uid", json!(format!("00000000-0000-0000-0000-0000000000{number:02}")));
+            manifest = with(
+                manifest,
+                "/metadata/uid",
+                json!(format!("00000000-0000-0000-0000-0000000000{number:02}")),
+            );
         }
         if number % 4 == 2 {
-            manifest = with(manifest, "/spec/volumes", json!([{"name": "x", "emptyDir": {"medium": "Memory"}}]));
+            manifest =
+                with(manifest, "/spec/volumes", json!([{"name": "x", "emptyDir": {"medium": "Memory"}}]));
             let mounts = json!([{"name": "x", "mountPath": "/x"}]);
             manifest = with(manifest, "/spec/containers/0/volumeMounts", mounts);
         }

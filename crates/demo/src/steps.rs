@@ -37,7 +37,7 @@ pub(crate) fn run(step: &[String]) -> Result<Outcome, String> {
         [] | ["--help"] => println!("{HELP}"),
         ["pause"] => return Ok(wait(None, &Stop::Exit(0))),
         ["serve", options @ ..] => {
-            let port = option(options, "--port").map_or(Ok(8080), |port| number(port))?;
+            let port = option(options, "--port").map_or(Ok(8080), number)?;
             let text = option(options, "--text").unwrap_or("hello from podward").to_owned();
             serve::start(port, text).map_err(|error| format!("serve on port {port}: {error}"))?;
             return Ok(wait(None, &Stop::Exit(0)));

@@ -67,7 +67,9 @@ impl Agent {
         }
         let written = |path: &PathBuf| fs::metadata(path).and_then(|metadata| metadata.modified()).ok();
         let newest = candidates.iter().filter(|path| path.exists()).max_by_key(|path| written(path));
-        newest.cloned().with_context(|| format!("{} is not built: run {hint}, or set {variable}", self.name()))
+        newest
+            .cloned()
+            .with_context(|| format!("{} is not built: run {hint}, or set {variable}", self.name()))
     }
 }
 
@@ -93,7 +95,11 @@ impl AgentProcess {
     pub fn start(&mut self) -> Result<()> {
         ensure!(self.child.is_none(), "the agent runs already");
         let program = self.kind.program()?;
-        let log = File::options().create(true).append(true).open(self.log_path()).context("open the agent's log")?;
+        let log = File::options()
+            .create(true)
+            .append(true)
+            .open(self.log_path())
+            .context("open the agent's log")?;
         let mut command = Command::new(&program);
         if self.kind == Agent::Podward {
             command.arg("agent");
@@ -120,7 +126,8 @@ impl AgentProcess {
             if let Some(status) = self.exited()? {
                 bail!("{} ended with {status}; its log ends with\n{}", self.kind.name(), self.log_tail(25));
             }
-            let healthy = http::get(self.ports.healthz, "/healthz").await.is_ok_and(|answer| answer.status == 200);
+            let healthy =
+                http::get(self.ports.healthz, "/healthz").await.is_ok_and(|answer| answer.status == 200);
             if healthy && self.pods().await.is_ok() {
                 return Ok(start.elapsed());
             }

@@ -33,7 +33,8 @@ pub struct Containerd {
 impl Containerd {
     /// Starts Debian's containerd (or the one `PODWARD_CONTAINERD` names) with the test images in it.
     pub async fn start() -> Result<Self> {
-        let binary = std::env::var_os("PODWARD_CONTAINERD").map_or("/usr/bin/containerd".into(), PathBuf::from);
+        let binary =
+            std::env::var_os("PODWARD_CONTAINERD").map_or("/usr/bin/containerd".into(), PathBuf::from);
         Self::start_binary(&binary).await
     }
 
@@ -165,6 +166,7 @@ fn version(binary: &Path) -> Result<String> {
 fn test_images() -> Result<&'static Path> {
     static ARCHIVE: OnceLock<Result<PathBuf, String>> = OnceLock::new();
     let folder = images::workspace().join("target/test-images").join(std::process::id().to_string());
-    let archive = ARCHIVE.get_or_init(|| images::write_test_images(&folder).map_err(|error| format!("{error:#}")));
+    let archive =
+        ARCHIVE.get_or_init(|| images::write_test_images(&folder).map_err(|error| format!("{error:#}")));
     archive.as_deref().map_err(|error| anyhow::anyhow!("{error}"))
 }

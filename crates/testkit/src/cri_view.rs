@@ -110,7 +110,8 @@ impl CriView {
 
     /// References of all images.
     pub async fn images(&self) -> Result<Vec<String>> {
-        let list = self.images.clone().list_images(v1::ListImagesRequest::default()).await.context("ListImages")?;
+        let list =
+            self.images.clone().list_images(v1::ListImagesRequest::default()).await.context("ListImages")?;
         Ok(list.into_inner().images.into_iter().flat_map(|image| image.repo_tags).collect())
     }
 
@@ -126,7 +127,8 @@ impl CriView {
     /// All containers with their full status, oldest first.
     pub async fn containers(&self) -> Result<Vec<ContainerView>> {
         let mut client = self.runtime.clone();
-        let list = client.list_containers(v1::ListContainersRequest::default()).await.context("ListContainers")?;
+        let list =
+            client.list_containers(v1::ListContainersRequest::default()).await.context("ListContainers")?;
         let mut containers = Vec::new();
         for container in list.into_inner().containers {
             let request = v1::ContainerStatusRequest { container_id: container.id.clone(), verbose: false };

@@ -87,9 +87,7 @@ impl Instance {
             block(Duration::from_millis(50));
         }
         self.unmount();
-        for arguments in [["link", "del", self.bridge().as_str()]] {
-            let _ = Command::new("ip").args(arguments).stderr(Stdio::null()).status();
-        }
+        let _ = Command::new("ip").args(["link", "del", &self.bridge()]).stderr(Stdio::null()).status();
         self.remove_network_records();
         self.remove_log_links();
         for _ in 0..40 {
@@ -149,8 +147,10 @@ impl Instance {
 
     fn remove_cgroups(&self) -> bool {
         let name = self.cgroup_root();
-        let roots = process::cgroup_mounts().into_iter().map(|mount| mount.join(name.trim_start_matches('/')));
-        roots.filter(|root| root.exists()).map(|root| remove_cgroup(&root)).fold(true, |all, one| all && one)
+        let roots =
+            process::cgroup_mounts().into_iter().map(|mount| mount.join(name.trim_start_matches('/')));
+        let kept = roots.filter(|root| root.exists()).filter(|root| !remove_cgroup(root));
+        kept.count() == 0
     }
 }
 
@@ -179,7 +179,8 @@ pub fn sweep() {
 
 /// Sends a signal to one process.
 pub fn kill(pid: u32, signal: Signal) -> Result<()> {
-    let id = i32::try_from(pid).ok().and_then(Pid::from_raw).with_context(|| format!("no such pid: {pid}"))?;
+    let id =
+        i32::try_from(pid).ok().and_then(Pid::from_raw).with_context(|| format!("no such pid: {pid}"))?;
     rustix::process::kill_process(id, signal).with_context(|| format!("signal process {pid}"))
 }
 

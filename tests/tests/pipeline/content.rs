@@ -7,16 +7,14 @@ use scenarios::{Agent, Node, container, pod, scenarios, with};
 use serde_json::json;
 use testkit::poll::eventually;
 
-scenarios!(
-    environment_and_working_folder,
-    hosts_file_and_host_name,
-    resolver_file,
-    log_files_and_links,
-);
+scenarios!(environment_and_working_folder, hosts_file_and_host_name, resolver_file, log_files_and_links,);
 
 async fn environment_and_working_folder(agent: Agent) -> Result<()> {
     let node = Node::start(agent).await?;
-    let manifest = pod("web", [container("main", "env -- pwd -- print $(GREETING)! -- print $$(GREETING) -- sleep forever")]);
+    let manifest = pod(
+        "web",
+        [container("main", "env -- pwd -- print $(GREETING)! -- print $$(GREETING) -- sleep forever")],
+    );
     let env = json!([
         {"name": "NAME", "value": "world"},
         {"name": "GREETING", "value": "hello-$(NAME)-$(MISSING)"},
@@ -83,7 +81,8 @@ async fn resolver_file(agent: Agent) -> Result<()> {
     node.write("machine.json", &with(machine, "/spec/dnsPolicy", json!("Default")))?;
     node.write("own.json", &with(own, "/spec/dnsConfig", config))?;
     let domains = "default.svc.cluster.local svc.cluster.local cluster.local podward.test";
-    expect_log(&node, "cluster", &format!("search {domains}\nnameserver 192.0.2.10\noptions ndots:5\n")).await?;
+    expect_log(&node, "cluster", &format!("search {domains}\nnameserver 192.0.2.10\noptions ndots:5\n"))
+        .await?;
     expect_log(&node, "machine", "search podward.test\nnameserver 192.0.2.53\n").await?;
     expect_log(&node, "own", "search a.test\nnameserver 192.0.2.1\noptions ndots:2\n").await
 }
@@ -92,7 +91,8 @@ async fn log_files_and_links(agent: Agent) -> Result<()> {
     let node = Node::start(agent).await?;
     let words = "print out -- warn err -- exit 1 --after 0.5";
     node.write("web.json", &pod("web", [container("main", words)]))?;
-    let pod = node.wait_pod("web", "backs off", |pod| pod.container("main").reason == "CrashLoopBackOff").await?;
+    let pod =
+        node.wait_pod("web", "backs off", |pod| pod.container("main").reason == "CrashLoopBackOff").await?;
     let folder = node.agent.pod_logs().join(format!("default_web-node-a_{}", pod.uid)).join("main");
     // The log of attempt 0 went with its container: one dead container is kept per name.
     let path = folder.join("1.log");

@@ -24,14 +24,15 @@ async fn crash_loop_backs_off(agent: Agent) -> Result<()> {
     let mut attempts: BTreeMap<u32, ContainerView> = BTreeMap::new();
     let mut waited = false;
     let limit = std::time::Instant::now();
-    while !attempts.get(&3).is_some_and(|last| last.finished_at > 0) {
+    while attempts.get(&3).is_none_or(|last| last.finished_at == 0) {
         ensure!(limit.elapsed() < Duration::from_secs(90), "3 restarts not within 90 s: {attempts:?}");
         for view in node.cri().containers_of("bad-node-a").await? {
             attempts.insert(view.attempt, view);
         }
         if let Ok(pod) = node.pod("bad").await {
             let main = pod.container("main");
-            waited |= main.state == "waiting" && main.reason == "CrashLoopBackOff" && main.exit_code == Some(7);
+            waited |=
+                main.state == "waiting" && main.reason == "CrashLoopBackOff" && main.exit_code == Some(7);
         }
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
@@ -79,13 +80,22 @@ async fn never_leaves_a_failed_container_alone(agent: Agent) -> Result<()> {
     node.write("done.json", &never("done", "print hello"))?;
     let failed = node.wait_pod("failed", "fails", |pod| pod.phase == "Failed").await?;
     let done = node.wait_pod("done", "succeeds", |pod| pod.phase == "Succeeded").await?;
-    ensure!(failed.container("main").exit_code == Some(3) && failed.container("main").reason == "Error", "{failed:?}");
-    ensure!(done.container("main").exit_code == Some(0) && done.container("main").reason == "Completed", "{done:?}");
+    ensure!(
+        failed.container("main").exit_code == Some(3) && failed.container("main").reason == "Error",
+        "{failed:?}"
+    );
+    ensure!(
+        done.container("main").exit_code == Some(0) && done.container("main").reason == "Completed",
+        "{done:?}"
+    );
     ensure!(node.log("done", "main").await? == "hello\n");
     throughout("no restart", Duration::from_secs(4), async || {
         for name in ["failed", "done"] {
             let pod = node.pod(name).await?;
-            ensure!(pod.container("main").restarts == 0 && pod.container("main").state == "terminated", "{pod:?}");
+            ensure!(
+                pod.container("main").restarts == 0 && pod.container("main").state == "terminated",
+                "{pod:?}"
+            );
         }
         let attempts = node.cri().containers().await?.into_iter().filter(|view| view.attempt > 0).count();
         ensure!(attempts == 0, "{attempts} restarts in the runtime");
@@ -117,16 +127,21 @@ async fn on_failure_restarts_until_success(agent: Agent) -> Result<()> {
 
 async fn two_containers_of_which_one_exits(agent: Agent) -> Result<()> {
     let node = Node::start(agent).await?;
-    let two = |name: &str| pod(name, [container("stays", "sleep forever"), container("goes", "exit 4 --after 1")]);
+    let two =
+        |name: &str| pod(name, [container("stays", "sleep forever"), container("goes", "exit 4 --after 1")]);
     node.write("always.json", &two("always"))?;
     node.write("never.json", &with(two("never"), "/spec/restartPolicy", json!("Never")))?;
     let before = node.wait_running("always").await?;
     let after = node.wait_pod("always", "restarts `goes`", |pod| pod.container("goes").restarts >= 1).await?;
     ensure!(after.container("stays") == before.container("stays"), "{before:?}\n{after:?}");
     ensure!(after.container("goes").exit_code == Some(4), "{after:?}");
-    let never = node.wait_pod("never", "has one ended", |pod| pod.container("goes").state == "terminated").await?;
+    let never =
+        node.wait_pod("never", "has one ended", |pod| pod.container("goes").state == "terminated").await?;
     ensure!(never.phase == "Running" && never.container("stays").state == "running", "{never:?}");
-    ensure!(never.container("goes").exit_code == Some(4) && never.container("goes").restarts == 0, "{never:?}");
+    ensure!(
+        never.container("goes").exit_code == Some(4) && never.container("goes").restarts == 0,
+        "{never:?}"
+    );
     Ok(())
 }
 

@@ -4,7 +4,9 @@ use std::os::unix::fs::symlink;
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
-use scenarios::{Agent, AgentOptions, ManifestServer, Node, container, pod, podward_only, scenarios, sleeper, with};
+use scenarios::{
+    Agent, AgentOptions, ManifestServer, Node, container, pod, podward_only, scenarios, sleeper, with,
+};
 use serde_json::{Value, json};
 use testkit::poll::{eventually, throughout};
 
@@ -47,7 +49,8 @@ async fn bad_file_among_good_ones(agent: Agent) -> Result<()> {
 async fn http_source_switches_lists(agent: Agent) -> Result<()> {
     let server = ManifestServer::start().await?;
     server.serve(&sleeper("alone"));
-    let options = overlay(json!({"staticPodURL": server.url(), "httpCheckFrequency": "1s", "staticPodPath": null}));
+    let options =
+        overlay(json!({"staticPodURL": server.url(), "httpCheckFrequency": "1s", "staticPodPath": null}));
     let node = Node::start_with(agent, &options).await?;
     let alone = node.wait_running("alone").await?;
     server.serve(&list(&["alone", "one", "two"]));

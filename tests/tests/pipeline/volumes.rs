@@ -7,7 +7,11 @@ use scenarios::{Agent, Node, container, pod, scenarios, with};
 use serde_json::{Value, json};
 use testkit::poll::eventually;
 
-scenarios!(host_path_is_read_and_written, empty_dir_is_shared_and_outlives_a_restart, memory_empty_dir_is_a_tmpfs);
+scenarios!(
+    host_path_is_read_and_written,
+    empty_dir_is_shared_and_outlives_a_restart,
+    memory_empty_dir_is_a_tmpfs
+);
 
 fn mounted(words: &str, name: &str, path: &str) -> Value {
     with(container("main", words), "/volumeMounts", json!([{"name": name, "mountPath": path}]))
@@ -18,7 +22,8 @@ async fn host_path_is_read_and_written(agent: Agent) -> Result<()> {
     let folder = node.containerd.instance().path("host");
     std::fs::create_dir_all(&folder)?;
     std::fs::write(folder.join("in"), "from the host\n")?;
-    let manifest = pod("web", [mounted("cat /host/in -- write /host/out done -- sleep forever", "host", "/host")]);
+    let manifest =
+        pod("web", [mounted("cat /host/in -- write /host/out done -- sleep forever", "host", "/host")]);
     let volumes = json!([{"name": "host", "hostPath": {"path": folder, "type": "Directory"}}]);
     node.write("web.json", &with(manifest, "/spec/volumes", volumes))?;
     node.wait_running("web").await?;
@@ -38,12 +43,18 @@ async fn host_path_is_read_and_written(agent: Agent) -> Result<()> {
 async fn empty_dir_is_shared_and_outlives_a_restart(agent: Agent) -> Result<()> {
     let node = Node::start(agent).await?;
     let mount = json!([{"name": "scratch", "mountPath": "/scratch"}]);
-    let writer = with(container("writer", "append /scratch/runs x -- exit 1 --after 1"), "/volumeMounts", mount.clone());
+    let writer = with(
+        container("writer", "append /scratch/runs x -- exit 1 --after 1"),
+        "/volumeMounts",
+        mount.clone(),
+    );
     let reader = with(container("reader", "sleep forever"), "/volumeMounts", mount);
-    let manifest = with(pod("web", [writer, reader]), "/spec/volumes", json!([{"name": "scratch", "emptyDir": {}}]));
+    let manifest =
+        with(pod("web", [writer, reader]), "/spec/volumes", json!([{"name": "scratch", "emptyDir": {}}]));
     node.write("web.json", &manifest)?;
     let pod = node.wait_pod("web", "has restarted", |pod| pod.container("writer").restarts == 1).await?;
-    let folder = node.agent.root().join("pods").join(&pod.uid).join("volumes/kubernetes.io~empty-dir/scratch");
+    let folder =
+        node.agent.root().join("pods").join(&pod.uid).join("volumes/kubernetes.io~empty-dir/scratch");
     let seen = folder.join("runs");
     eventually("two lines in the volume", Duration::from_secs(10), async || {
         let text = std::fs::read_to_string(&seen).with_context(|| format!("read {}", seen.display()))?;

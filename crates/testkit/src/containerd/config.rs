@@ -15,7 +15,8 @@ pub(super) fn write(instance: &Instance, version: &str) -> Result<()> {
     let plugins = if modern { version_2(instance) } else { version_1(instance) };
     fs::write(instance.path("config.toml"), common + &plugins).context("write config.toml")?;
     fs::create_dir_all(instance.path("cni")).context("create the network folder")?;
-    fs::write(instance.path("cni/10-pods.conflist"), network(instance)).context("write the network configuration")
+    fs::write(instance.path("cni/10-pods.conflist"), network(instance))
+        .context("write the network configuration")
 }
 
 /// The snapshotter that works on this machine.

@@ -159,7 +159,8 @@ mod tests {
             std::io::Read::read_to_end(&mut entry, &mut content).unwrap();
             if let Some(digest) = path.strip_prefix("blobs/sha256/") {
                 blobs += 1;
-                let real: String = Sha256::digest(&content).iter().map(|byte| format!("{byte:02x}")).collect();
+                let real: String =
+                    Sha256::digest(&content).iter().map(|byte| format!("{byte:02x}")).collect();
                 assert_eq!(digest, real);
             }
         }

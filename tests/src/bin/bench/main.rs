@@ -13,11 +13,13 @@ use scenarios::{Agent, AgentOptions, Node};
 #[tokio::main]
 async fn main() -> Result<()> {
     let quick = std::env::args().any(|argument| argument == "--quick");
-    let agents: Vec<Agent> = [Agent::Upstream, Agent::Podward].into_iter().filter(|agent| agent.selected()).collect();
+    let agents: Vec<Agent> =
+        [Agent::Upstream, Agent::Podward].into_iter().filter(|agent| agent.selected()).collect();
     ensure!(!agents.is_empty(), "PODWARD_AGENTS names no agent");
     let options = AgentOptions { verbosity: 0, ..AgentOptions::default() };
     let first = *agents.first().unwrap_or(&Agent::Upstream);
     let mut node = Node::prepare(first, &options).await?;
+    node.last_words = false;
     let mut columns = Vec::new();
     for agent in agents {
         eprintln!("measuring {} ({})", agent.name(), agent.program()?.display());

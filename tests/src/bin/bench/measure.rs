@@ -7,6 +7,7 @@ use anyhow::{Context, Result, ensure};
 use jiff::Timestamp;
 use rustix::process::Signal;
 use scenarios::{Node, PodView, sleeper, view};
+use testkit::cri_view::ContainerView;
 
 use crate::table::Figure;
 
@@ -89,7 +90,10 @@ async fn idle(node: &Node, window: Duration, memory: &'static str, cpu: &'static
     let used = node.agent.cpu_time()?.saturating_sub(before);
     let share = used.as_secs_f64() / start.elapsed().as_secs_f64();
     let mib = f64::from(u32::try_from(node.agent.resident_kib()?).context("memory in KiB")?) / 1024.0;
-    Ok(vec![Figure { name: memory, unit: "MiB", value: mib }, Figure { name: cpu, unit: "%", value: share * 100.0 }])
+    Ok(vec![
+        Figure { name: memory, unit: "MiB", value: mib },
+        Figure { name: cpu, unit: "%", value: share * 100.0 },
+    ])
 }
 
 async fn burst(node: &Node) -> Result<Vec<Figure>> {
@@ -100,7 +104,8 @@ async fn burst(node: &Node) -> Result<Vec<Figure>> {
     }
     wait(50, async || Ok(running(node).await? == BURST)).await?;
     let shown = start.elapsed();
-    let last = node.cri().containers().await?.iter().map(|view| view.started_at).max().context("containers")?;
+    let last =
+        node.cri().containers().await?.iter().map(|view| view.started_at).max().context("containers")?;
     Ok(vec![
         milliseconds("burst of 50: files to last container started", since(written, last.into())?),
         milliseconds("burst of 50: files to all Running in /pods", shown),
@@ -147,7 +152,7 @@ async fn running(node: &Node) -> Result<usize> {
 
 async fn ids(node: &Node) -> Result<BTreeMap<String, i64>> {
     let containers = node.cri().containers().await?;
-    Ok(containers.into_iter().filter(|view| view.running()).map(|view| (view.id, view.started_at)).collect())
+    Ok(containers.into_iter().filter(ContainerView::running).map(|view| (view.id, view.started_at)).collect())
 }
 
 /// Asks each `step` milliseconds until the answer is yes.
