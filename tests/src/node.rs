@@ -56,6 +56,12 @@ impl Node {
         Ok(Self { agent, containerd, last_words: true })
     }
 
+    /// Configures the agent anew, before it is started.
+    pub fn configure(&mut self, agent: Agent, options: &AgentOptions) -> Result<()> {
+        self.agent = AgentProcess::prepare(agent, self.containerd.instance(), options)?;
+        Ok(())
+    }
+
     /// Writes a manifest the careful way: a dot-file first, then a rename.
     pub fn write(&self, file: &str, manifest: &Value) -> Result<()> {
         self.write_text(file, &serde_json::to_string_pretty(manifest)?)

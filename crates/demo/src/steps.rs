@@ -27,6 +27,7 @@ const HELP: &str = "usage: demo STEP [-- STEP]...
   crash-until FILE                    end with 1 unless FILE exists
   write FILE TEXT | append FILE TEXT  write TEXT and a line end
   cat FILE | ls DIRECTORY             show a file, or names in a folder
+  fill MIB                            take that much memory, and keep it
   env | pwd | hostname | mounts | id  show what the process sees
   print TEXT | warn TEXT              a line on stdout, stderr";
 
@@ -70,6 +71,7 @@ pub(crate) fn run(step: &[String]) -> Result<Outcome, String> {
             print!("{content}");
         }
         ["ls", folder] => list(folder)?,
+        ["fill", mib] => fill(number(mib)?),
         ["env"] => std::env::vars().for_each(|(name, value)| println!("{name}={value}")),
         ["pwd"] => println!("{}", std::env::current_dir().unwrap_or_default().display()),
         ["hostname"] => println!("{}", hostname()),
@@ -117,6 +119,13 @@ fn list(folder: &str) -> Result<(), String> {
     names.sort();
     names.iter().for_each(|name| println!("{}", name.to_string_lossy()));
     Ok(())
+}
+
+/// Written to, page by page, so that the kernel has to provide it; never freed.
+fn fill(mib: usize) {
+    for _ in 0..mib {
+        std::mem::forget(std::hint::black_box(vec![1u8; 1 << 20]));
+    }
 }
 
 fn option<'a>(options: &[&'a str], name: &str) -> Option<&'a str> {

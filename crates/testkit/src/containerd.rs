@@ -165,7 +165,7 @@ fn version(binary: &Path) -> Result<String> {
 /// The test images, written once per test process.
 fn test_images() -> Result<&'static Path> {
     static ARCHIVE: OnceLock<Result<PathBuf, String>> = OnceLock::new();
-    let folder = images::workspace().join("target/test-images").join(std::process::id().to_string());
+    let folder = images::workspace().join("target/test-images");
     let archive =
         ARCHIVE.get_or_init(|| images::write_test_images(&folder).map_err(|error| format!("{error:#}")));
     archive.as_deref().map_err(|error| anyhow::anyhow!("{error}"))

@@ -66,8 +66,11 @@ pub fn write_test_images(folder: &Path) -> Result<PathBuf> {
         busybox_image(busybox)?,
     ];
     fs::create_dir_all(folder).with_context(|| format!("create {}", folder.display()))?;
+    // Renamed into place: several test processes may write, and read, the same archive.
+    let part = folder.join(format!("images.{}.part", std::process::id()));
+    write_archive(&images, File::create(&part).with_context(|| format!("create {}", part.display()))?)?;
     let path = folder.join("images.tar");
-    write_archive(&images, File::create(&path).with_context(|| format!("create {}", path.display()))?)?;
+    fs::rename(&part, &path).with_context(|| format!("rename to {}", path.display()))?;
     Ok(path)
 }
 

@@ -18,6 +18,8 @@ scenarios!(
     data_folder_is_swapped,
     relist_finds_what_no_event_told,
     yaml_is_read,
+    one_file_instead_of_a_folder,
+    folder_appears_later,
 );
 
 podward_only!(
@@ -161,6 +163,36 @@ async fn yaml_is_read(agent: Agent) -> Result<()> {
     let metadata = node.api_pod("web").await?.metadata;
     ensure!(metadata.namespace.as_deref() == Some("apps"), "{metadata:?}");
     Ok(())
+}
+
+async fn one_file_instead_of_a_folder(agent: Agent) -> Result<()> {
+    let mut node = Node::prepare(agent, &AgentOptions::default()).await?;
+    let file = node.manifest("only.json");
+    node.write("only.json", &sleeper("web"))?;
+    node.write("other.json", &sleeper("other"))?;
+    node.configure(agent, &overlay(json!({"staticPodPath": file, "fileCheckFrequency": "2s"})))?;
+    node.agent.start()?;
+    node.agent.wait_ready().await?;
+    node.wait_running("web").await?;
+    ensure!(node.pod("other").await.is_err(), "a file beside the configured one was read");
+    node.write("only.json", &sleeper("next"))?;
+    node.wait_gone("web").await?;
+    node.wait_running("next").await?;
+    Ok(())
+}
+
+async fn folder_appears_later(agent: Agent) -> Result<()> {
+    let mut node = Node::prepare(agent, &AgentOptions::default()).await?;
+    let folder = node.containerd.instance().path("later");
+    node.configure(agent, &overlay(json!({"staticPodPath": folder, "fileCheckFrequency": "2s"})))?;
+    node.agent.start()?;
+    node.agent.wait_ready().await?;
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    std::fs::create_dir(&folder)?;
+    std::fs::write(folder.join("web.json"), sleeper("web").to_string())?;
+    node.wait_running("web").await?;
+    std::fs::remove_file(folder.join("web.json"))?;
+    node.wait_gone("web").await
 }
 
 async fn hidden_files_and_leftovers_are_skipped(agent: Agent) -> Result<()> {
