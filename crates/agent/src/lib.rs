@@ -1,1 +1,29 @@
-//! agent
+//! The stages of the agent and the services beside them.
+//!
+//! ```text
+//!  sources ─► desired ─► sync_loop ─► pod_workers ─► pod_runtime ─► [runtime] ─► pleg ─► sync_loop
+//!                            ▲                                                    │
+//!                            └── housekeeping, requeues, probe results            └─► status ─► server
+//! ```
+//! Comes in: ports to the world and settings. Goes out: one `run` future per stage. Stages talk through channels
+//! and the three published tables (`DesiredPods`, `WorkerViews`, `ObservedPods`), each with one writer.
+//!
+//! Invariants: no stage imports another; events only wake, state is always read from the tables; every choice
+//! is made in `decide`.
+
+pub mod desired;
+pub mod event_log;
+pub mod images;
+pub mod messages;
+pub mod metrics;
+pub mod observation;
+pub mod pleg;
+pub mod pod_runtime;
+pub mod pod_workers;
+pub mod published;
+pub mod runtime_health;
+pub mod server;
+pub mod sources;
+pub mod status;
+pub mod sweeper;
+pub mod sync_loop;

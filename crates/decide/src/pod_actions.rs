@@ -62,6 +62,8 @@ pub enum KillReason {
     DefinitionChanged,
     /// The runtime cannot say whether it runs.
     UnknownState,
+    /// A newer container of the same name exists.
+    Superseded,
     /// Its liveness probe failed.
     LivenessFailed,
     /// Its startup probe failed.
@@ -191,6 +193,7 @@ fn plan_in_sandbox(pod: &Pod, observed: &ObservedPod, probes: &FailedProbes, san
         discard: created(observed).collect(),
         start: Vec::new(),
     };
+    actions.kill.extend(superseded(pod, observed));
     match init_progress(pod, observed, &mut actions) {
         InitProgress::Done => {}
         InitProgress::Pending => return actions,
@@ -233,7 +236,7 @@ enum Fate {
 }
 
 fn fate(pod: &Pod, container: &Container, observed: &ObservedPod, probes: &FailedProbes) -> Fate {
-    let Some(status) = observed.container(&container.name) else {
+    let Some(status) = current(observed, &container.name) else {
         return Fate::Start;
     };
     let kill = |reason, restart| Fate::Kill { id: status.id.clone(), reason, restart };
@@ -251,9 +254,8 @@ fn fate(pod: &Pod, container: &Container, observed: &ObservedPod, probes: &Faile
             }
         }
         ContainerState::Unknown => kill(KillReason::UnknownState, true),
-        ContainerState::Created => Fate::Start,
         ContainerState::Exited if should_restart(pod, status) => Fate::Start,
-        ContainerState::Exited => Fate::Leave,
+        ContainerState::Exited | ContainerState::Created => Fate::Leave,
     }
 }
 
@@ -272,7 +274,7 @@ fn init_progress(pod: &Pod, observed: &ObservedPod, actions: &mut PodActions) ->
     let past_init = has_regular_container(pod, observed);
     for container in init {
         let sidecar = is_sidecar(container);
-        match observed.container(&container.name) {
+        match current(observed, &container.name) {
             Some(status) if status.state == ContainerState::Running => {
                 if !sidecar {
                     return InitProgress::Pending;
@@ -312,13 +314,34 @@ fn init_progress(pod: &Pod, observed: &ObservedPod, actions: &mut PodActions) ->
 }
 
 fn start(container: &Container, kind: ContainerKind, observed: &ObservedPod) -> StartContainer {
-    let restart_count = observed.container(&container.name).map(|status| match status.state {
-        ContainerState::Created => restart_count(status),
-        ContainerState::Running | ContainerState::Exited | ContainerState::Unknown => {
-            restart_count(status).saturating_add(1)
-        }
+    let half_made =
+        observed.containers_named(&container.name).find(|status| status.state == ContainerState::Created);
+    let restart_count = half_made.map(restart_count).or_else(|| {
+        current(observed, &container.name).map(|status| restart_count(status).saturating_add(1))
     });
     StartContainer { name: container.name.clone(), kind, restart_count }
+}
+
+/// The newest container of a name that was started at some time.
+fn current<'a>(observed: &'a ObservedPod, name: &'a str) -> Option<&'a ContainerStatus> {
+    observed.containers_named(name).find(|status| status.state != ContainerState::Created)
+}
+
+/// Older containers that run beside the newest of their name.
+fn superseded<'a>(pod: &'a Pod, observed: &'a ObservedPod) -> impl Iterator<Item = KillContainer> + 'a {
+    pod.containers().flat_map(|entry| {
+        let name = entry.container.name.as_str();
+        observed
+            .containers_named(name)
+            .filter(|status| status.state != ContainerState::Created)
+            .skip(1)
+            .filter(|status| matches!(status.state, ContainerState::Running | ContainerState::Unknown))
+            .map(|status| KillContainer {
+                id: status.id.clone(),
+                name: status.name.clone(),
+                reason: KillReason::Superseded,
+            })
+    })
 }
 
 fn created(observed: &ObservedPod) -> impl Iterator<Item = ContainerId> {
@@ -374,7 +397,7 @@ pub fn is_sidecar(container: &Container) -> bool {
 /// Whether the pod has run to its end: nothing runs and nothing will be started again.
 #[must_use]
 pub fn is_finished(pod: &Pod, observed: &ObservedPod) -> bool {
-    let ended = |name: &str| observed.container(name).filter(|status| status.state == ContainerState::Exited);
+    let ended = |name| current(observed, name).filter(|status| status.state == ContainerState::Exited);
     let never = restart_policy(pod) == RestartPolicy::Never;
     let init_failed = never
         && !has_regular_container(pod, observed)
@@ -394,7 +417,7 @@ pub fn is_finished(pod: &Pod, observed: &ObservedPod) -> bool {
 }
 
 fn should_start_in_new_sandbox(pod: &Pod, container: &Container, observed: &ObservedPod) -> bool {
-    match observed.container(&container.name) {
+    match current(observed, &container.name) {
         Some(status) if status.state == ContainerState::Exited => should_restart(pod, status),
         Some(_) | None => !pod.is_deleted(),
     }
@@ -406,9 +429,7 @@ fn definition_changed(container: &Container, status: &ContainerStatus) -> bool {
 }
 
 fn has_regular_container(pod: &Pod, observed: &ObservedPod) -> bool {
-    pod.spec.containers.iter().any(|container| {
-        observed.container(&container.name).is_some_and(|status| status.state != ContainerState::Created)
-    })
+    pod.spec.containers.iter().any(|container| current(observed, &container.name).is_some())
 }
 
 fn has_run(observed: &ObservedPod) -> bool {

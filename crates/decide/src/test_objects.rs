@@ -5,6 +5,7 @@ use model::{
     SandboxState, SandboxStatus, Timestamp, labels,
 };
 
+#[expect(clippy::needless_pass_by_value, reason = "tests write the spec in place")]
 pub(crate) fn pod(spec: serde_json::Value) -> Pod {
     let object = serde_json::json!({
         "apiVersion": "v1", "kind": "Pod",

@@ -277,6 +277,12 @@ impl Worker {
         }
     }
 
+    /// Takes the end of a pass that broke off without a result.
+    pub fn pass_broke(&mut self, failure: SyncFailure) -> Next {
+        self.activity = Activity::Idle;
+        self.failed(failure)
+    }
+
     /// How far the worker is.
     #[must_use]
     pub fn phase(&self) -> WorkerPhase {

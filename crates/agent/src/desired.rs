@@ -1,0 +1,174 @@
+//! Merges the sources into one desired state and tells the sync loop what changed.
+//!
+//! Each source sends whole snapshots; the merge itself is `decide::merge`. The last desired set is kept on disk
+//! and comes back as RESTORE at the next start.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use decide::merge::{SourcePods, merge};
+use k8s_openapi::api::core::v1 as core;
+use model::{
+    EventSubject, EventType, Pod, PodSource, PodUpdate, RecordedEvent, Snapshot, SnapshotKind,
+};
+use ports::checkpoints::Checkpoints;
+use ports::clock::Clock;
+use ports::event_recorder::EventRecorder;
+use serde::{Deserialize, Serialize};
+use tokio::sync::{mpsc, watch};
+use tokio_util::sync::CancellationToken;
+
+/// Name of the checkpoint that holds the last desired set.
+const CHECKPOINT: &str = "desired_pods";
+const VERSION: u32 = 1;
+
+/// What the merger needs.
+pub struct Parts {
+    /// Snapshots of all sources.
+    pub snapshots: mpsc::Receiver<Snapshot>,
+    /// Changes for the sync loop.
+    pub updates: mpsc::Sender<PodUpdate>,
+    /// Where the desired set is kept.
+    pub checkpoints: Arc<dyn Checkpoints>,
+    /// Sources that are configured; others are not restored.
+    pub sources: Vec<PodSource>,
+    /// Events.
+    pub events: Arc<dyn EventRecorder>,
+    /// The time.
+    pub clock: Arc<dyn Clock>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Saved {
+    version: u32,
+    sources: BTreeMap<PodSource, Vec<core::Pod>>,
+}
+
+/// Runs until cancelled.
+pub async fn run(mut parts: Parts, cancel: CancellationToken) {
+    let mut known: BTreeMap<PodSource, SourcePods> = BTreeMap::new();
+    for snapshot in restored(&parts).await {
+        if !take(&mut known, snapshot, &parts).await {
+            return;
+        }
+    }
+    let (save, to_save) = watch::channel(None);
+    let saving = save_changes(Arc::clone(&parts.checkpoints), to_save, cancel.clone());
+    let merging = async {
+        loop {
+            let snapshot = tokio::select! {
+                () = cancel.cancelled() => break,
+                snapshot = parts.snapshots.recv() => snapshot,
+            };
+            let Some(snapshot) = snapshot else { break };
+            if !take(&mut known, snapshot, &parts).await {
+                break;
+            }
+            save.send_replace(Some(desired(&known)));
+        }
+        drop(save);
+    };
+    tokio::join!(saving, merging);
+}
+
+/// Merges one snapshot and delivers the changes; false when the sync loop is gone.
+async fn take(known: &mut BTreeMap<PodSource, SourcePods>, snapshot: Snapshot, parts: &Parts) -> bool {
+    let source = snapshot.source;
+    let merged = merge(known.entry(source).or_default(), snapshot, parts.clock.now());
+    for pod in merged.duplicates {
+        parts.events.record(RecordedEvent {
+            subject: EventSubject::Pod {
+                uid: pod.uid.clone(),
+                full_name: pod.full_name.clone(),
+                field_path: String::new(),
+            },
+            kind: EventType::Warning,
+            reason: "FailedValidation".to_owned(),
+            message: format!("Pod {} from {source} is ignored: another pod of the source has its name or UID", pod.full_name),
+            at: parts.clock.now(),
+        });
+    }
+    for update in merged.updates {
+        tracing::debug!(source = %update.source, operation = update.operation.as_str(), pods = update.pods.len(), "desired state changed");
+        if parts.updates.send(update).await.is_err() {
+            return false;
+        }
+    }
+    true
+}
+
+fn desired(known: &BTreeMap<PodSource, SourcePods>) -> BTreeMap<PodSource, Vec<Arc<Pod>>> {
+    known.iter().map(|(source, pods)| (*source, pods.pods().cloned().collect())).collect()
+}
+
+type Desired = BTreeMap<PodSource, Vec<Arc<Pod>>>;
+
+/// Writes the newest desired set; sets that come while one is being written replace each other.
+async fn save_changes(
+    checkpoints: Arc<dyn Checkpoints>,
+    mut to_save: watch::Receiver<Option<Desired>>,
+    cancel: CancellationToken,
+) {
+    let mut last: Option<Desired> = None;
+    loop {
+        tokio::select! {
+            () = cancel.cancelled() => {}
+            changed = to_save.changed() => if changed.is_err() { return },
+        }
+        let newest = to_save.borrow_and_update().clone();
+        if let Some(newest) = newest.filter(|newest| last.as_ref() != Some(newest)) {
+            let saved = Saved {
+                version: VERSION,
+                sources: newest
+                    .iter()
+                    .map(|(source, pods)| {
+                        (*source, pods.iter().map(|pod| pod.to_object(pod.status.clone())).collect())
+                    })
+                    .collect(),
+            };
+            match serde_json::to_vec(&saved) {
+                Ok(content) => {
+                    if let Err(error) = checkpoints.save(CHECKPOINT, content).await {
+                        tracing::error!(%error, source = %error.source, "the desired set could not be kept; a start without its sources will not know these pods");
+                    }
+                }
+                Err(error) => tracing::error!(%error, "the desired set could not be written as JSON"),
+            }
+            last = Some(newest);
+        }
+        if cancel.is_cancelled() {
+            return;
+        }
+    }
+}
+
+async fn restored(parts: &Parts) -> Vec<Snapshot> {
+    let content = match parts.checkpoints.load(CHECKPOINT).await {
+        Ok(Some(content)) => content,
+        Ok(None) => return Vec::new(),
+        Err(error) => {
+            tracing::error!(%error, source = %error.source, "the last desired set could not be read; waiting for the sources");
+            return Vec::new();
+        }
+    };
+    let saved: Saved = match serde_json::from_slice::<Saved>(&content) {
+        Ok(saved) if saved.version == VERSION => saved,
+        Ok(saved) => {
+            tracing::warn!(version = saved.version, "the last desired set is of another version; waiting for the sources");
+            return Vec::new();
+        }
+        Err(error) => {
+            tracing::error!(%error, "the last desired set could not be understood; waiting for the sources");
+            return Vec::new();
+        }
+    };
+    saved
+        .sources
+        .into_iter()
+        .filter(|(source, pods)| parts.sources.contains(source) && !pods.is_empty())
+        .map(|(source, pods)| {
+            let pods = pods.into_iter().filter_map(|pod| Pod::from_object(pod, source).ok()).map(Arc::new);
+            Snapshot { source, kind: SnapshotKind::Restore, pods: pods.collect() }
+        })
+        .collect()
+}

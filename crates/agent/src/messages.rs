@@ -1,0 +1,59 @@
+//! What the stages say to each other.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use model::{PodUid, WorkerCommand};
+
+/// A message to the pod workers.
+#[derive(Debug)]
+pub enum WorkerMessage {
+    /// An order for one pod.
+    Command(WorkerCommand),
+    /// Another pass for a pod whose time has come.
+    Retry(PodUid),
+    /// The worker of a pod that is over can go.
+    Forget(PodUid),
+}
+
+/// A worker asks to be called again.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Requeue {
+    /// Its pod.
+    pub uid: PodUid,
+    /// After this time.
+    pub delay: Duration,
+}
+
+/// Which probe spoke.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ProbeKind {
+    /// Liveness: a failure restarts the container.
+    Liveness,
+    /// Readiness: changes what is reported.
+    Readiness,
+    /// Startup: a success lets the other probes begin.
+    Startup,
+}
+
+/// A probe's verdict changed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ProbeResult {
+    /// The pod.
+    pub uid: PodUid,
+    /// Which probe.
+    pub kind: ProbeKind,
+    /// Whether it succeeded.
+    pub success: bool,
+}
+
+/// What the sweeper is asked to remove.
+#[derive(Clone, Debug, Default)]
+pub struct SweepOrder {
+    /// Dead pods in the runtime.
+    pub runtime_pods: Vec<Arc<model::ObservedPod>>,
+    /// Pod folders.
+    pub pod_folders: Vec<PodUid>,
+    /// Log folders.
+    pub log_folders: Vec<model::LogFolder>,
+}

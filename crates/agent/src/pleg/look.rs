@@ -1,0 +1,97 @@
+use std::sync::Arc;
+
+use futures::future::{join_all, try_join};
+use model::{
+    ContainerState, ContainerStatus, ContainerSummary, Moment, Observation, ObservedPod, PodFullName, PodUid,
+    SandboxState, SandboxStatus, SandboxSummary,
+};
+use ports::runtime::{Runtime, RuntimeError};
+
+/// Reads everything the runtime holds of one pod. What cannot change any more (ended containers, stopped
+/// sandboxes) is taken from the previous look.
+pub(super) async fn look(
+    runtime: &dyn Runtime,
+    uid: &PodUid,
+    listed: Option<(Vec<SandboxSummary>, Vec<ContainerSummary>)>,
+    previous: Option<Arc<ObservedPod>>,
+    moment: Moment,
+) -> Result<ObservedPod, RuntimeError> {
+    let (sandboxes, containers) = match listed {
+        Some(lists) => lists,
+        None => try_join(runtime.list_sandboxes(Some(uid)), runtime.list_containers(Some(uid))).await?,
+    };
+    let full_name = full_name(&sandboxes, &containers, previous.as_deref());
+    let old = previous.as_deref();
+    let (sandboxes, containers) = futures::future::join(
+        join_all(sandboxes.iter().map(|summary| sandbox(runtime, summary, old))),
+        join_all(containers.iter().map(|summary| container(runtime, summary, old))),
+    )
+    .await;
+    let mut sandboxes = found(sandboxes)?;
+    let mut containers = found(containers)?;
+    sandboxes.sort_by_key(|sandbox| std::cmp::Reverse((sandbox.created_at, sandbox.attempt)));
+    containers.sort_by_key(|container| std::cmp::Reverse((container.created_at, container.attempt)));
+    Ok(ObservedPod {
+        uid: uid.clone(),
+        full_name,
+        sandboxes,
+        containers,
+        moment,
+        observation: Observation::Complete,
+    })
+}
+
+async fn sandbox(
+    runtime: &dyn Runtime,
+    summary: &SandboxSummary,
+    old: Option<&ObservedPod>,
+) -> Result<SandboxStatus, RuntimeError> {
+    let known = old.and_then(|old| old.sandboxes.iter().find(|sandbox| sandbox.id == summary.id));
+    match known {
+        Some(known) if known.state == SandboxState::NotReady && summary.state == SandboxState::NotReady => {
+            Ok(known.clone())
+        }
+        _ => runtime.sandbox_status(&summary.id).await,
+    }
+}
+
+async fn container(
+    runtime: &dyn Runtime,
+    summary: &ContainerSummary,
+    old: Option<&ObservedPod>,
+) -> Result<ContainerStatus, RuntimeError> {
+    let known = old.and_then(|old| old.containers.iter().find(|container| container.id == summary.id));
+    match known {
+        Some(known) if known.state == ContainerState::Exited && summary.state == ContainerState::Exited => {
+            Ok(known.clone())
+        }
+        _ => {
+            let mut status = runtime.container_status(&summary.id).await?;
+            status.sandbox_id = summary.sandbox_id.clone();
+            Ok(status)
+        }
+    }
+}
+
+/// What vanished between list and look is left out.
+fn found<T>(results: Vec<Result<T, RuntimeError>>) -> Result<Vec<T>, RuntimeError> {
+    let gone = |result: &Result<T, RuntimeError>| matches!(result, Err(error) if error.is_not_found());
+    results.into_iter().filter(|result| !gone(result)).collect()
+}
+
+fn full_name(
+    sandboxes: &[SandboxSummary],
+    containers: &[ContainerSummary],
+    previous: Option<&ObservedPod>,
+) -> PodFullName {
+    let listed = sandboxes
+        .iter()
+        .map(|sandbox| (&sandbox.pod_namespace, &sandbox.pod_name))
+        .chain(containers.iter().map(|container| (&container.pod_namespace, &container.pod_name)))
+        .next();
+    match (listed, previous) {
+        (Some((namespace, name)), _) => PodFullName { namespace: namespace.clone(), name: name.clone() },
+        (None, Some(previous)) => previous.full_name.clone(),
+        (None, None) => PodFullName { namespace: String::new(), name: String::new() },
+    }
+}

@@ -1,0 +1,173 @@
+//! Brings the runtime in line for one pod: the acting half of a worker's pass.
+//!
+//! Gather (the observation newer than this pod's last action), decide (`decide::pod_actions`), act (through the
+//! runtime and the host). Every pass may be repeated, also after the agent was killed in the middle: nothing is
+//! assumed that was not observed.
+
+mod container;
+mod memory;
+mod sandbox;
+mod stop;
+mod sync;
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use decide::backoff::Limits;
+use decide::pod_paths::pod_cgroup;
+use model::{
+    EventSubject, EventType, NodeSettings, Observation, ObservedPod, Pod, RecordedEvent, SyncFailure,
+    SyncOutcome, Timestamp, UpdateKind,
+};
+use ports::clock::Clock;
+use ports::event_recorder::EventRecorder;
+use ports::host_facts::HostFacts;
+use ports::pod_cgroups::PodCgroups;
+use ports::pod_folders::PodFolders;
+use ports::pod_syncer::{Interruption, PodSyncer};
+use ports::pod_volumes::PodVolumes;
+use ports::runtime::{Runtime, RuntimeError, RuntimeErrorKind};
+
+use crate::images::Images;
+use crate::observation::Observer;
+use crate::runtime_health::RuntimeHealth;
+use memory::Memory;
+
+/// What the pod runtime needs.
+pub struct Parts {
+    /// The runtime.
+    pub runtime: Arc<dyn Runtime>,
+    /// Images.
+    pub images: Images,
+    /// Observations.
+    pub observer: Observer,
+    /// Whether the runtime and its network are ready.
+    pub health: RuntimeHealth,
+    /// Folders of pods.
+    pub folders: Arc<dyn PodFolders>,
+    /// Volumes of pods.
+    pub volumes: Arc<dyn PodVolumes>,
+    /// Cgroups of pods.
+    pub cgroups: Arc<dyn PodCgroups>,
+    /// Facts of the machine.
+    pub host: Arc<dyn HostFacts>,
+    /// Events.
+    pub events: Arc<dyn EventRecorder>,
+    /// The time.
+    pub clock: Arc<dyn Clock>,
+    /// Node name, folders, limits.
+    pub settings: Arc<NodeSettings>,
+    /// Crash back-off.
+    pub crash_limits: Limits,
+    /// Dead containers kept per name.
+    pub keep_dead: usize,
+    /// When this agent started; older crashes were watched by another one.
+    pub started_at: Timestamp,
+}
+
+/// The pod runtime.
+pub struct PodRuntime {
+    parts: Parts,
+    memory: Memory,
+}
+
+impl PodRuntime {
+    /// A pod runtime over these parts.
+    #[must_use]
+    pub fn new(parts: Parts) -> Self {
+        Self { parts, memory: Memory::default() }
+    }
+
+    /// The pod as seen after everything this agent did to it.
+    async fn observe(&self, pod: &Pod) -> Result<Arc<ObservedPod>, SyncFailure> {
+        let after = self.memory.last_action(&pod.uid);
+        let observed = self.parts.observer.after(&pod.uid, &pod.full_name, after).await;
+        complete(observed)
+    }
+
+    fn event(&self, pod: &Pod, container: Option<&str>, kind: EventType, reason: &str, message: String) {
+        let field_path = container
+            .and_then(|name| pod.container(name))
+            .map(|entry| entry.field_path())
+            .unwrap_or_default();
+        self.parts.events.record(RecordedEvent {
+            subject: EventSubject::Pod {
+                uid: pod.uid.clone(),
+                full_name: pod.full_name.clone(),
+                field_path,
+            },
+            kind,
+            reason: reason.to_owned(),
+            message,
+            at: self.parts.clock.now(),
+        });
+    }
+}
+
+fn complete(observed: Arc<ObservedPod>) -> Result<Arc<ObservedPod>, SyncFailure> {
+    match &observed.observation {
+        Observation::Complete => Ok(observed),
+        Observation::Failed(reason) => Err(SyncFailure::Unobservable(reason.clone())),
+    }
+}
+
+/// A failure of the whole pass.
+fn failed(what: &str, error: &RuntimeError) -> SyncFailure {
+    match error.kind {
+        RuntimeErrorKind::Unavailable => SyncFailure::RuntimeUnavailable(format!("{what}: {error}")),
+        RuntimeErrorKind::NotFound
+        | RuntimeErrorKind::DeadlineExceeded
+        | RuntimeErrorKind::Unimplemented
+        | RuntimeErrorKind::AlreadyExists
+        | RuntimeErrorKind::Failed => plain(format!("{what}: {error}")),
+    }
+}
+
+fn plain(message: String) -> SyncFailure {
+    SyncFailure::Failed { message, problems: Default::default() }
+}
+
+#[async_trait]
+impl PodSyncer for PodRuntime {
+    async fn sync_pod(
+        &self,
+        pod: &Arc<Pod>,
+        _kind: UpdateKind,
+        interruption: &dyn Interruption,
+    ) -> Result<SyncOutcome, SyncFailure> {
+        self.sync(pod, interruption).await
+    }
+
+    async fn sync_terminating_pod(&self, pod: &Arc<Pod>, grace_seconds: u64) -> Result<(), SyncFailure> {
+        let observed = self.observe(pod).await?;
+        self.stop_pod(Some(pod), &observed, grace_seconds).await
+    }
+
+    async fn sync_terminating_orphan(
+        &self,
+        pod: &ObservedPod,
+        grace_seconds: u64,
+    ) -> Result<(), SyncFailure> {
+        let after = self.memory.last_action(&pod.uid);
+        let observed = complete(self.parts.observer.after(&pod.uid, &pod.full_name, after).await)?;
+        self.stop_pod(None, &observed, grace_seconds).await?;
+        self.memory.forget(&pod.uid);
+        Ok(())
+    }
+
+    async fn sync_terminated_pod(&self, pod: &Arc<Pod>) -> Result<(), SyncFailure> {
+        if let Err(error) = self.parts.volumes.tear_down(&pod.uid).await {
+            let source = std::error::Error::source(&error).map(ToString::to_string).unwrap_or_default();
+            return Err(plain(format!("{error}: {source}")));
+        }
+        let cgroup = pod_cgroup(pod, &self.parts.settings);
+        if self.parts.settings.cgroups_per_qos
+            && let Err(error) = self.parts.cgroups.remove(&cgroup).await
+        {
+            return Err(plain(format!("{error}: {}", error.source)));
+        }
+        self.parts.images.forget(&pod.uid);
+        self.memory.forget(&pod.uid);
+        Ok(())
+    }
+}

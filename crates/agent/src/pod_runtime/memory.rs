@@ -1,0 +1,56 @@
+use std::collections::HashMap;
+use std::sync::{Mutex, PoisonError};
+
+use decide::backoff::Entry;
+use model::{Moment, PodUid};
+
+/// What is remembered between the passes over a pod; freed when the pod is over.
+#[derive(Debug, Default)]
+pub(super) struct Memory {
+    pods: Mutex<HashMap<PodUid, PodMemory>>,
+}
+
+#[derive(Debug, Default)]
+struct PodMemory {
+    last_action: Moment,
+    crashes: HashMap<CrashKey, Entry>,
+}
+
+/// A container as far as its crashes count together: a new image or other resources begin anew.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct CrashKey {
+    pub(super) name: String,
+    pub(super) image: String,
+    pub(super) resources: String,
+}
+
+impl Memory {
+    pub(super) fn last_action(&self, uid: &PodUid) -> Moment {
+        self.with(uid, |pod| pod.last_action)
+    }
+
+    pub(super) fn acted(&self, uid: &PodUid, moment: Moment) {
+        self.with(uid, |pod| pod.last_action = moment);
+    }
+
+    pub(super) fn crash(&self, uid: &PodUid, key: &CrashKey) -> Option<Entry> {
+        self.with(uid, |pod| pod.crashes.get(key).copied())
+    }
+
+    pub(super) fn crashed(&self, uid: &PodUid, key: CrashKey, entry: Entry) {
+        self.with(uid, |pod| {
+            // One entry per container name is enough: an older image does not come back into its back-off.
+            pod.crashes.retain(|other, _| other.name != key.name);
+            pod.crashes.insert(key, entry);
+        });
+    }
+
+    pub(super) fn forget(&self, uid: &PodUid) {
+        self.pods.lock().unwrap_or_else(PoisonError::into_inner).remove(uid);
+    }
+
+    fn with<T>(&self, uid: &PodUid, act: impl FnOnce(&mut PodMemory) -> T) -> T {
+        let mut pods = self.pods.lock().unwrap_or_else(PoisonError::into_inner);
+        act(pods.entry(uid.clone()).or_default())
+    }
+}

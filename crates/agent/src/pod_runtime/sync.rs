@@ -1,0 +1,234 @@
+use std::sync::Arc;
+
+use decide::dead_containers::surplus;
+use decide::pod_actions::{FailedProbes, KillReason, PodActions, SandboxPlan, is_finished, plan};
+use decide::pod_paths::pod_cgroup;
+use decide::volumes::plan_volumes;
+use model::{
+    ContainerProblems, EventType, ObservedPod, PlannedVolume, Pod, SandboxId, SandboxSpec, SyncFailure,
+    SyncOutcome, Timestamp,
+};
+use ports::pod_syncer::Interruption;
+
+use super::container::{Preparation, StartFailure};
+use super::{PodRuntime, failed, plain};
+
+/// One pass over a pod that should run.
+pub(super) struct Pass<'a> {
+    pub(super) runtime: &'a PodRuntime,
+    pub(super) pod: &'a Arc<Pod>,
+    pub(super) observed: &'a ObservedPod,
+}
+
+/// The sandbox containers are started in.
+pub(super) struct ReadySandbox {
+    pub(super) id: SandboxId,
+    pub(super) ips: Vec<String>,
+    pub(super) spec: SandboxSpec,
+}
+
+/// Marks the end of whatever was done to a pod, also when the pass is left early.
+struct ActionMark<'a>(&'a Pass<'a>);
+
+impl Drop for ActionMark<'_> {
+    fn drop(&mut self) {
+        let Pass { runtime, pod, .. } = self.0;
+        runtime.memory.acted(&pod.uid, runtime.parts.observer.moments().next());
+        runtime.parts.observer.hint(&pod.uid);
+    }
+}
+
+impl PodRuntime {
+    pub(super) async fn sync(
+        &self,
+        pod: &Arc<Pod>,
+        interruption: &dyn Interruption,
+    ) -> Result<SyncOutcome, SyncFailure> {
+        let observed = self.observe(pod).await?;
+        if interruption.is_requested() {
+            return Err(SyncFailure::Interrupted);
+        }
+        let actions = plan(pod, &observed, &FailedProbes::new());
+        let pass = Pass { runtime: self, pod, observed: &observed };
+        if is_finished(pod, &observed) {
+            return Ok(SyncOutcome { finished: true, ..SyncOutcome::default() });
+        }
+        let outcome = if actions.is_empty() {
+            SyncOutcome::default()
+        } else {
+            pass.act(actions, interruption).await?
+        };
+        pass.remove_surplus().await;
+        Ok(outcome)
+    }
+}
+
+impl Pass<'_> {
+    async fn act(
+        &self,
+        actions: PodActions,
+        interruption: &dyn Interruption,
+    ) -> Result<SyncOutcome, SyncFailure> {
+        let (due, mut waiting) = self.split_by_back_off(&actions);
+        let creates = matches!(actions.sandbox, SandboxPlan::Create { .. });
+        let nothing_else = !creates
+            && !actions.stop_everything
+            && actions.kill.is_empty()
+            && actions.discard.is_empty()
+            && due.is_empty();
+        if nothing_else {
+            return Ok(waiting.into_outcome());
+        }
+        self.check_network()?;
+        let mark = ActionMark(self);
+        self.stop_what_must_go(&actions).await?;
+        if interruption.is_requested() {
+            return Err(SyncFailure::Interrupted);
+        }
+        let volumes = self.prepare_host().await?;
+
+        // Images are fetched while the sandbox is made.
+        let images = futures::future::join_all(due.iter().map(|start| self.ensure_image(start)));
+        let (sandbox, images) = futures::future::join(self.sandbox(&actions.sandbox), images).await;
+        let sandbox = sandbox?;
+        let mut failures = ContainerProblems::new();
+        for (start, image) in due.iter().zip(images) {
+            if interruption.is_requested() {
+                return Err(SyncFailure::Interrupted);
+            }
+            let prepared = Preparation { sandbox: &sandbox, volumes: &volumes, image };
+            match self.start_container(start, &prepared).await {
+                Ok(()) => {}
+                Err(StartFailure::Later { problem, retry_at }) => {
+                    waiting.add(start.name.clone(), problem, retry_at);
+                }
+                Err(StartFailure::Failed(problem)) => {
+                    failures.insert(start.name.clone(), problem);
+                }
+                Err(StartFailure::Pass(failure)) => return Err(failure),
+            }
+        }
+        drop(mark);
+        if failures.is_empty() {
+            return Ok(waiting.into_outcome());
+        }
+        let message =
+            failures.iter().map(|(name, p)| format!("container {name}: {}: {}", p.reason, p.message));
+        let message = message.collect::<Vec<_>>().join("; ");
+        failures.extend(waiting.problems);
+        Err(SyncFailure::Failed { message, problems: failures })
+    }
+
+    fn check_network(&self) -> Result<(), SyncFailure> {
+        let problem = self.runtime.parts.health.now().network_problem;
+        match problem {
+            Some(problem) if !self.pod.is_host_network() => {
+                self.runtime.event(
+                    self.pod,
+                    None,
+                    EventType::Warning,
+                    "NetworkNotReady",
+                    format!("network is not ready: {problem}"),
+                );
+                Err(SyncFailure::NetworkNotReady(problem))
+            }
+            Some(_) | None => Ok(()),
+        }
+    }
+
+    async fn stop_what_must_go(&self, actions: &PodActions) -> Result<(), SyncFailure> {
+        let runtime = &self.runtime.parts.runtime;
+        if actions.stop_everything {
+            if matches!(actions.sandbox, SandboxPlan::Create { .. }) {
+                self.runtime.event(
+                    self.pod,
+                    None,
+                    EventType::Normal,
+                    "SandboxChanged",
+                    "Pod sandbox changed, it will be killed and re-created.".to_owned(),
+                );
+            }
+            self.runtime.stop_everything(Some(self.pod), self.observed, None).await?;
+        }
+        let kills = actions.kill.iter().map(|kill| async {
+            let reason = match kill.reason {
+                KillReason::DefinitionChanged => "definition changed, will be restarted",
+                KillReason::UnknownState => "is in an unknown state, it is stopped before another one is started",
+                KillReason::Superseded => "was replaced by a newer one",
+                KillReason::LivenessFailed => "failed liveness probe, will be restarted",
+                KillReason::StartupFailed => "failed startup probe, will be restarted",
+            };
+            let message = format!("Container {} {reason}", kill.name);
+            self.runtime.stop_container(Some(self.pod), &kill.id, &kill.name, message, None).await
+        });
+        futures::future::try_join_all(kills).await?;
+        for id in &actions.discard {
+            runtime.remove_container(id).await.map_err(|error| failed("remove a container that never ran", &error))?;
+        }
+        Ok(())
+    }
+
+    /// Folders, cgroup and volumes.
+    async fn prepare_host(&self) -> Result<Vec<PlannedVolume>, SyncFailure> {
+        let parts = &self.runtime.parts;
+        let file_error = |error: ports::pod_folders::FileError| plain(format!("{error}: {}", error.source));
+        parts.folders.make_pod_folders(&self.pod.uid).await.map_err(file_error)?;
+        if parts.settings.cgroups_per_qos {
+            parts.cgroups.ensure(&pod_cgroup(self.pod, &parts.settings)).await.map_err(file_error)?;
+        }
+        let volumes = match plan_volumes(self.pod, &parts.settings) {
+            Ok(volumes) => volumes,
+            Err(problem) => return Err(self.mount_failure(problem.to_string())),
+        };
+        for volume in &volumes {
+            if let Err(error) = parts.volumes.set_up(&self.pod.uid, &volume.plan).await {
+                let mut text = format!("volume {:?}: {error}", volume.name);
+                if let Some(source) = std::error::Error::source(&error) {
+                    text = format!("{text}: {source}");
+                }
+                return Err(self.mount_failure(text));
+            }
+        }
+        Ok(volumes)
+    }
+
+    fn mount_failure(&self, message: String) -> SyncFailure {
+        self.runtime.event(self.pod, None, EventType::Warning, "FailedMount", message.clone());
+        plain(message)
+    }
+
+    /// Removes dead containers beyond what is kept.
+    async fn remove_surplus(&self) {
+        let parts = &self.runtime.parts;
+        let surplus = surplus(self.observed, parts.keep_dead);
+        for id in surplus.containers {
+            if let Err(error) = parts.runtime.remove_container(&id).await {
+                tracing::warn!(pod = %self.pod.full_name, container = %id, %error, "a dead container stays");
+            }
+        }
+        for id in surplus.sandboxes {
+            if let Err(error) = parts.runtime.remove_sandbox(&id).await {
+                tracing::warn!(pod = %self.pod.full_name, sandbox = %id, %error, "a dead sandbox stays");
+            }
+        }
+    }
+
+}
+
+/// Containers that are not started now, and when to look again.
+#[derive(Default)]
+pub(super) struct Waiting {
+    problems: ContainerProblems,
+    retry_at: Option<Timestamp>,
+}
+
+impl Waiting {
+    pub(super) fn add(&mut self, name: String, problem: model::ContainerProblem, retry_at: Timestamp) {
+        self.problems.insert(name, problem);
+        self.retry_at = Some(self.retry_at.map_or(retry_at, |known| known.min(retry_at)));
+    }
+
+    fn into_outcome(self) -> SyncOutcome {
+        SyncOutcome { problems: self.problems, retry_at: self.retry_at, finished: false }
+    }
+}

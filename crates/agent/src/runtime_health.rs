@@ -1,0 +1,148 @@
+//! Whether the runtime answers, checked each few seconds and at once when a stage doubts it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use ports::runtime::RuntimeService;
+use tokio::sync::{Notify, watch};
+use tokio_util::sync::CancellationToken;
+
+/// Time between checks while all is well.
+const PERIOD: Duration = Duration::from_secs(5);
+/// Deadline of one check.
+const DEADLINE: Duration = Duration::from_secs(10);
+/// First and longest wait between checks while the runtime is away.
+const AWAY_FIRST: Duration = Duration::from_millis(100);
+const AWAY_LONGEST: Duration = Duration::from_secs(5);
+
+/// What is known of the runtime.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Health {
+    /// Why the runtime cannot be used; `None` when it can.
+    pub runtime_problem: Option<String>,
+    /// Why its network cannot be used; `None` when it can.
+    pub network_problem: Option<String>,
+}
+
+/// The published health and the bell that asks for a check.
+#[derive(Clone, Debug)]
+pub struct RuntimeHealth {
+    current: watch::Receiver<Health>,
+    bell: Arc<Notify>,
+}
+
+impl RuntimeHealth {
+    /// What is known now.
+    #[must_use]
+    pub fn now(&self) -> Health {
+        self.current.borrow().clone()
+    }
+
+    /// Whether pods can be worked on.
+    #[must_use]
+    pub fn runtime_is_ready(&self) -> bool {
+        self.current.borrow().runtime_problem.is_none()
+    }
+
+    /// Asks for a check: a call failed as if the runtime were away.
+    pub fn doubt(&self) {
+        self.bell.notify_one();
+    }
+
+    /// A handle that waits for changes from now on.
+    #[must_use]
+    pub fn subscribe(&self) -> Self {
+        let mut handle = self.clone();
+        handle.current.mark_unchanged();
+        handle
+    }
+
+    /// Waits for a change.
+    pub async fn changed(&mut self) {
+        if self.current.changed().await.is_err() {
+            std::future::pending::<()>().await;
+        }
+    }
+}
+
+/// The checking task.
+pub struct Checker {
+    runtime: Arc<dyn RuntimeService>,
+    publish: watch::Sender<Health>,
+    bell: Arc<Notify>,
+}
+
+/// A checker and the handle to what it finds.
+#[must_use]
+pub fn checker(runtime: Arc<dyn RuntimeService>) -> (Checker, RuntimeHealth) {
+    let unknown = Health {
+        runtime_problem: Some("the runtime has not answered yet".to_owned()),
+        network_problem: None,
+    };
+    let (publish, current) = watch::channel(unknown);
+    let bell = Arc::new(Notify::new());
+    (Checker { runtime, publish, bell: Arc::clone(&bell) }, RuntimeHealth { current, bell })
+}
+
+impl Checker {
+    /// Checks until cancelled.
+    pub async fn run(self, cancel: CancellationToken) {
+        let mut wait = AWAY_FIRST;
+        loop {
+            let health = self.check().await;
+            let ready = health.runtime_problem.is_none();
+            self.publish_if_new(health);
+            if ready {
+                wait = AWAY_FIRST;
+            }
+            let pause = if ready { PERIOD } else { wait };
+            tokio::select! {
+                () = cancel.cancelled() => return,
+                () = tokio::time::sleep(pause) => {}
+                () = self.bell.notified(), if ready => {}
+            }
+            if !ready {
+                wait = (wait * 2).min(AWAY_LONGEST);
+            }
+        }
+    }
+
+    async fn check(&self) -> Health {
+        let conditions = match tokio::time::timeout(DEADLINE, self.runtime.conditions()).await {
+            Ok(Ok(conditions)) => conditions,
+            Ok(Err(error)) => return away(error.to_string()),
+            Err(_) => return away(format!("no answer within {DEADLINE:?}")),
+        };
+        let problem = |condition: Option<model::RuntimeCondition>, name: &str| match condition {
+            None => Some(format!("the runtime reports no {name} condition")),
+            Some(condition) if condition.status => None,
+            Some(condition) => Some(format!("{}: {}", condition.reason, condition.message)),
+        };
+        Health {
+            runtime_problem: problem(conditions.runtime, "RuntimeReady"),
+            network_problem: problem(conditions.network, "NetworkReady"),
+        }
+    }
+
+    fn publish_if_new(&self, health: Health) {
+        self.publish.send_if_modified(|current| {
+            if *current == health {
+                return false;
+            }
+            match (&current.runtime_problem, &health.runtime_problem) {
+                (None, Some(problem)) => tracing::error!(%problem, "the container runtime is not ready"),
+                (Some(_), None) => tracing::info!("the container runtime is ready"),
+                (Some(_), Some(_)) | (None, None) => {}
+            }
+            if let (None, Some(problem)) = (&current.network_problem, &health.network_problem) {
+                tracing::warn!(%problem, "the runtime's network is not ready");
+            }
+            *current = health;
+            true
+        });
+    }
+}
+
+fn away(problem: String) -> Health {
+    Health { runtime_problem: Some(problem), network_problem: None }
+}

@@ -1,0 +1,194 @@
+//! Pods from a URL, polled.
+//!
+//! An unchanged body is ignored, an empty one means no pods. Failures are told a few times and then only
+//! counted; the last good set stays wanted.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{HeaderName, HeaderValue, Request, StatusCode, Uri};
+use http_body_util::{BodyExt, Empty, Limited};
+use hyper_rustls::HttpsConnector;
+use hyper_util::client::legacy::Client;
+use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::rt::TokioExecutor;
+use manifest::Place;
+use model::{PodSource, Snapshot, SnapshotKind};
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+
+use super::ManifestReader;
+
+/// Deadline of one request.
+const DEADLINE: Duration = Duration::from_secs(10);
+/// The largest body that is read.
+const LARGEST: usize = 10 * 1024 * 1024;
+/// Failures in a row that are told as warnings.
+const TOLD: u32 = 3;
+
+/// A source that cannot be set up.
+#[derive(Debug, thiserror::Error)]
+pub enum HttpSourceError {
+    /// The URL is none.
+    #[error("staticPodURL {url:?} is not a URL")]
+    Url {
+        /// As configured.
+        url: String,
+        /// Why.
+        source: http::uri::InvalidUri,
+    },
+    /// A header cannot be sent.
+    #[error("staticPodURLHeader {name:?} is not a valid header")]
+    Header {
+        /// Its name; the value may be secret.
+        name: String,
+    },
+    /// The machine's certificates cannot be read.
+    #[error("the machine's root certificates cannot be read")]
+    Certificates(#[source] std::io::Error),
+}
+
+/// What the source needs.
+pub struct Parts {
+    /// `staticPodURL`.
+    pub url: String,
+    /// `staticPodURLHeader`.
+    pub headers: BTreeMap<String, Vec<String>>,
+    /// `httpCheckFrequency`.
+    pub check_frequency: Duration,
+    /// Reads manifests.
+    pub reader: ManifestReader,
+    /// Where snapshots go.
+    pub snapshots: mpsc::Sender<Snapshot>,
+}
+
+/// The polling source.
+pub struct HttpSource {
+    parts: Parts,
+    uri: Uri,
+    headers: Vec<(HeaderName, HeaderValue)>,
+    client: Client<HttpsConnector<HttpConnector>, Empty<Bytes>>,
+    last_body: Option<Bytes>,
+    failures: u32,
+}
+
+#[derive(Debug, thiserror::Error)]
+enum FetchError {
+    #[error("no answer within {DEADLINE:?}")]
+    Deadline,
+    #[error("request failed: {0}")]
+    Request(String),
+    #[error("answered {0}")]
+    Status(StatusCode),
+    #[error("body cannot be read or is larger than 10 MiB: {0}")]
+    Body(String),
+    #[error("{}", .0.join("; "))]
+    Manifest(Vec<String>),
+}
+
+impl HttpSource {
+    /// Checks the settings.
+    ///
+    /// # Errors
+    /// When the URL or a header cannot be used.
+    pub fn new(parts: Parts) -> Result<Self, HttpSourceError> {
+        let uri: Uri = parts
+            .url
+            .parse()
+            .map_err(|source| HttpSourceError::Url { url: parts.url.clone(), source })?;
+        let mut headers = Vec::new();
+        for (name, values) in &parts.headers {
+            let invalid = || HttpSourceError::Header { name: name.clone() };
+            let key: HeaderName = name.parse().map_err(|_| invalid())?;
+            for value in values {
+                headers.push((key.clone(), HeaderValue::from_str(value).map_err(|_| invalid())?));
+            }
+        }
+        let tls = hyper_rustls::HttpsConnectorBuilder::new()
+            .with_native_roots()
+            .map_err(HttpSourceError::Certificates)?
+            .https_or_http()
+            .enable_http1()
+            .build();
+        let client = Client::builder(TokioExecutor::new()).pool_max_idle_per_host(0).build(tls);
+        Ok(Self { parts, uri, headers, client, last_body: None, failures: 0 })
+    }
+
+    /// Polls until cancelled.
+    pub async fn run(mut self, cancel: CancellationToken) {
+        loop {
+            tokio::select! {
+                () = cancel.cancelled() => return,
+                listening = self.poll() => if !listening { return },
+            }
+            tokio::select! {
+                () = cancel.cancelled() => return,
+                () = tokio::time::sleep(self.parts.check_frequency) => {}
+            }
+        }
+    }
+
+    /// One request; false when nobody listens any more.
+    async fn poll(&mut self) -> bool {
+        let result = match tokio::time::timeout(DEADLINE, self.fetch()).await {
+            Ok(Ok(body)) => self.read(body),
+            Ok(Err(error)) => Err(error),
+            Err(_) => Err(FetchError::Deadline),
+        };
+        match result {
+            Ok(None) => {
+                self.failures = 0;
+                true
+            }
+            Ok(Some(snapshot)) => {
+                self.failures = 0;
+                self.parts.snapshots.send(snapshot).await.is_ok()
+            }
+            Err(error) => {
+                self.failures = self.failures.saturating_add(1);
+                if self.failures <= TOLD {
+                    tracing::warn!(url = %self.parts.url, %error, "pods cannot be read from the URL; keeping the last ones");
+                } else {
+                    tracing::debug!(url = %self.parts.url, %error, failures = self.failures, "pods cannot be read from the URL");
+                }
+                true
+            }
+        }
+    }
+
+    async fn fetch(&self) -> Result<Bytes, FetchError> {
+        let mut request = Request::get(self.uri.clone());
+        if let Some(headers) = request.headers_mut() {
+            for (name, value) in &self.headers {
+                headers.append(name, value.clone());
+            }
+        }
+        let request =
+            request.body(Empty::new()).map_err(|error| FetchError::Request(error.to_string()))?;
+        let response = self.client.request(request).await.map_err(|error| {
+            let cause = std::error::Error::source(&error).map(|source| format!(": {source}"));
+            FetchError::Request(format!("{error}{}", cause.unwrap_or_default()))
+        })?;
+        if !response.status().is_success() {
+            return Err(FetchError::Status(response.status()));
+        }
+        let body = Limited::new(response.into_body(), LARGEST).collect().await;
+        Ok(body.map_err(|error| FetchError::Body(error.to_string()))?.to_bytes())
+    }
+
+    fn read(&mut self, body: Bytes) -> Result<Option<Snapshot>, FetchError> {
+        if self.last_body.as_ref() == Some(&body) {
+            return Ok(None);
+        }
+        let pods = if body.iter().all(u8::is_ascii_whitespace) {
+            Vec::new()
+        } else {
+            let place = Place::Url(&self.parts.url);
+            self.parts.reader.read(&body, place).map_err(FetchError::Manifest)?.pods
+        };
+        // Only a body that could be used is remembered: a bad one is reported each time.
+        self.last_body = Some(body);
+        Ok(Some(Snapshot { source: PodSource::Http, kind: SnapshotKind::Set, pods }))
+    }
+}

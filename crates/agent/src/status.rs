@@ -1,0 +1,93 @@
+//! Keeps the reported status of every pod up to date.
+//!
+//! A status is a pure function of spec, observation, worker and the last report (`decide::pod_status`); this
+//! stage only calls it for pods of which one of these changed.
+
+use std::collections::HashSet;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use decide::pod_status::{Facts, pod_status};
+use k8s_openapi::api::core::v1::PodStatus;
+use model::{Pod, PodUid, WorkerView};
+use ports::clock::Clock;
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+
+use crate::metrics::Metrics;
+use crate::observation::Observer;
+use crate::published::{Reader, Writer};
+
+/// What the stage needs.
+pub struct Parts {
+    /// UIDs of pods of which something changed.
+    pub changes: mpsc::UnboundedReceiver<PodUid>,
+    /// Pods that sources want.
+    pub desired: Reader<Pod>,
+    /// How far workers are.
+    pub workers: Reader<WorkerView>,
+    /// What the runtime holds.
+    pub observer: Observer,
+    /// Where statuses go.
+    pub statuses: Writer<PodStatus>,
+    /// The node's addresses.
+    pub host_addresses: Vec<IpAddr>,
+    /// Name of the runtime.
+    pub runtime_name: String,
+    /// The time.
+    pub clock: Arc<dyn Clock>,
+    /// Metrics.
+    pub metrics: Arc<Metrics>,
+}
+
+/// Runs until cancelled.
+pub async fn run(mut parts: Parts, cancel: CancellationToken) {
+    let mut changed = HashSet::new();
+    loop {
+        let first = tokio::select! {
+            () = cancel.cancelled() => return,
+            first = parts.changes.recv() => first,
+        };
+        let Some(first) = first else { return };
+        changed.insert(first);
+        while let Ok(more) = parts.changes.try_recv() {
+            changed.insert(more);
+        }
+        for uid in changed.drain() {
+            parts.refresh(&uid);
+        }
+    }
+}
+
+impl Parts {
+    fn refresh(&self, uid: &PodUid) {
+        let Some(pod) = self.desired.get(uid) else {
+            self.statuses.remove(uid);
+            return;
+        };
+        let observed = self.observer.last(uid);
+        let worker = self.workers.get(uid);
+        let previous = self.statuses.reader().get(uid);
+        let status = pod_status(&Facts {
+            pod: &pod,
+            observed: observed.as_deref(),
+            worker: worker.as_deref(),
+            previous: previous.as_deref(),
+            host_addresses: &self.host_addresses,
+            runtime_name: &self.runtime_name,
+            now: self.clock.now(),
+        });
+        if previous.as_deref() == Some(&status) {
+            return;
+        }
+        let was = previous.as_ref().and_then(|status| status.phase.as_deref());
+        if was != status.phase.as_deref() {
+            tracing::info!(pod = %pod.full_name, phase = status.phase.as_deref().unwrap_or_default(), "pod phase changed");
+            if was.is_none_or(|phase| phase == "Pending") && status.phase.as_deref() == Some("Running") {
+                let took = self.clock.now().since(pod.first_seen());
+                self.metrics.pod_start_duration.observe(took.as_secs_f64());
+            }
+        }
+        self.statuses.set(uid, Arc::new(status));
+    }
+}

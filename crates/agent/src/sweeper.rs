@@ -1,0 +1,79 @@
+//! Removes what the sweep found: dead pods in the runtime, pod folders, log folders.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use model::{ObservedPod, PodUid};
+use ports::pod_folders::PodFolders;
+use ports::runtime::{Runtime, RuntimeError};
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+
+use crate::messages::SweepOrder;
+use crate::observation::Observer;
+
+/// What the sweeper needs.
+pub struct Parts {
+    /// The newest order; older ones are worthless.
+    pub orders: watch::Receiver<SweepOrder>,
+    /// The runtime.
+    pub runtime: Arc<dyn Runtime>,
+    /// Folders on disk.
+    pub folders: Arc<dyn PodFolders>,
+    /// Told about pods that were removed.
+    pub observer: Observer,
+}
+
+/// Runs until cancelled.
+pub async fn run(mut parts: Parts, cancel: CancellationToken) {
+    // Problems are told once per folder, not each two seconds.
+    let mut told: HashMap<PodUid, String> = HashMap::new();
+    loop {
+        tokio::select! {
+            () = cancel.cancelled() => return,
+            changed = parts.orders.changed() => if changed.is_err() { return },
+        }
+        let order = parts.orders.borrow_and_update().clone();
+        for pod in &order.runtime_pods {
+            if let Err(error) = remove_pod(&*parts.runtime, pod).await {
+                tracing::warn!(pod = %pod.full_name, %error, "a dead pod could not be removed from the runtime");
+            }
+            parts.observer.hint(&pod.uid);
+        }
+        for uid in &order.pod_folders {
+            match parts.folders.remove_pod_folder(uid).await {
+                Ok(()) => {
+                    told.remove(uid);
+                }
+                Err(error) => {
+                    let text = format!("{error}: {}", error.source);
+                    if told.get(uid) != Some(&text) {
+                        tracing::warn!(pod = %uid, error = %text, "the folder of a removed pod stays");
+                        told.insert(uid.clone(), text);
+                    }
+                }
+            }
+        }
+        for folder in &order.log_folders {
+            if let Err(error) = parts.folders.remove_log_folder(folder).await {
+                tracing::warn!(%error, source = %error.source, "the logs of a removed pod stay");
+            }
+        }
+        if !order.log_folders.is_empty()
+            && let Err(error) = parts.folders.remove_dead_log_links().await
+        {
+            tracing::warn!(%error, source = %error.source, "dead log links stay");
+        }
+    }
+}
+
+async fn remove_pod(runtime: &dyn Runtime, pod: &ObservedPod) -> Result<(), RuntimeError> {
+    for container in &pod.containers {
+        runtime.remove_container(&container.id).await?;
+    }
+    for sandbox in &pod.sandboxes {
+        runtime.stop_sandbox(&sandbox.id).await?;
+        runtime.remove_sandbox(&sandbox.id).await?;
+    }
+    Ok(())
+}

@@ -1,0 +1,181 @@
+//! The six handlers. Each one routes; none decides.
+
+use std::sync::Arc;
+
+use decide::admission::{self, Node};
+use decide::grace::ORPHAN_GRACE_SECONDS;
+use decide::housekeeping::{Situation, sweep};
+use model::{
+    EventSubject, EventType, KillOptions, Pod, PodUid, RecordedEvent, Rejection, Timestamp, UpdateKind,
+    WorkerCommand, WorkerPhase, WorkerTarget,
+};
+use tokio::time::Instant;
+
+use super::SyncLoop;
+use crate::messages::{SweepOrder, WorkerMessage};
+
+impl SyncLoop {
+    /// New pods: oldest first, remembered, admitted or rejected, handed to their workers.
+    pub(super) fn handle_pod_additions(&mut self, mut pods: Vec<Arc<Pod>>) {
+        pods.sort_by_key(|pod| (pod.created_at(), pod.first_seen()));
+        for pod in pods {
+            let others = || self.others(&pod.uid);
+            let verdict = if self.parts.checks.is_empty() {
+                Ok(())
+            } else {
+                admission::admit(&self.parts.checks, &pod, &Node { others: others() })
+            };
+            self.parts.desired.set(&pod.uid, Arc::clone(&pod));
+            match verdict {
+                Ok(()) => self.order(UpdateKind::Create, &pod, None),
+                Err(rejection) => self.reject(&pod, rejection),
+            }
+        }
+    }
+
+    /// Changed pods: remembered, handed to their workers.
+    pub(super) fn handle_pod_updates(&mut self, pods: Vec<Arc<Pod>>) {
+        for pod in pods {
+            self.parts.desired.set(&pod.uid, Arc::clone(&pod));
+            self.order(UpdateKind::Update, &pod, None);
+        }
+    }
+
+    /// Pods that are gone from their source: forgotten, stopped through their workers.
+    pub(super) fn handle_pod_removes(&mut self, pods: Vec<Arc<Pod>>) {
+        for pod in pods {
+            self.parts.desired.remove(&pod.uid);
+            self.order(UpdateKind::Kill, &pod, None);
+        }
+    }
+
+    /// Pods of which only the status differs: remembered; they are synced because what is reported may be stale.
+    pub(super) fn handle_pod_reconciles(&mut self, pods: Vec<Arc<Pod>>) {
+        for pod in pods {
+            self.parts.desired.set(&pod.uid, Arc::clone(&pod));
+            self.order(UpdateKind::Sync, &pod, None);
+        }
+    }
+
+    /// Pods whose runtime side changed: handed to their workers if sources still want them. A pod that nobody
+    /// wants is known to its worker alone, which is called again.
+    pub(super) fn handle_pod_syncs<'a>(&self, uids: impl IntoIterator<Item = &'a PodUid>) {
+        let desired = self.parts.desired.reader();
+        for uid in uids {
+            match desired.get(uid) {
+                Some(pod) => self.order(UpdateKind::Sync, &pod, None),
+                None => self.send(WorkerMessage::Retry(uid.clone())),
+            }
+        }
+    }
+
+    /// Pods whose time has come.
+    pub(super) fn handle_due(&mut self) {
+        for uid in self.due.pop_due(Instant::now()) {
+            self.send(WorkerMessage::Retry(uid));
+        }
+    }
+
+    /// The sweep. Nothing is cleaned up until every source has spoken and the runtime has been listed.
+    pub(super) async fn handle_pod_cleanups(&mut self) {
+        if !self.ready_sources.is_superset(&self.parts.sources) || !self.parts.observer.has_listed() {
+            return;
+        }
+        let situation = Situation {
+            desired: self.parts.desired.reader().all(),
+            workers: self.parts.worker_views.all(),
+            observed: self.parts.observer.all(),
+            pod_folders: listed("pod folders", self.parts.folders.list_pod_folders().await),
+            log_folders: listed("log folders", self.parts.folders.list_log_folders().await),
+        };
+        self.count(&situation);
+        let sweep = sweep(&situation);
+        for uid in sweep.forget {
+            self.send(WorkerMessage::Forget(uid));
+        }
+        for pod in sweep.restart {
+            tracing::info!(pod = %pod.full_name, uid = %pod.uid, "starting a pod that no worker knows");
+            self.parts.metrics.restarted_pods.inc();
+            self.order(UpdateKind::Create, &pod, None);
+        }
+        for pod in sweep.kill {
+            tracing::warn!(pod = %pod.full_name, uid = %pod.uid, "stopping a pod that nobody wants");
+            self.parts.metrics.orphaned_runtime_pods.inc();
+            self.send(WorkerMessage::Command(WorkerCommand {
+                kind: UpdateKind::Kill,
+                target: WorkerTarget::Orphan(pod),
+                kill: Some(KillOptions { grace_override: Some(ORPHAN_GRACE_SECONDS), rejection: None }),
+                seen_at: self.now(),
+            }));
+        }
+        let order = SweepOrder {
+            runtime_pods: sweep.remove,
+            pod_folders: sweep.remove_pod_folders,
+            log_folders: sweep.remove_log_folders,
+        };
+        if !(order.runtime_pods.is_empty() && order.pod_folders.is_empty() && order.log_folders.is_empty()) {
+            self.parts.sweeper.send_replace(order);
+        }
+    }
+
+    fn reject(&self, pod: &Arc<Pod>, rejection: Rejection) {
+        self.parts.recorder.record(RecordedEvent {
+            subject: EventSubject::Pod {
+                uid: pod.uid.clone(),
+                full_name: pod.full_name.clone(),
+                field_path: String::new(),
+            },
+            kind: EventType::Warning,
+            reason: rejection.reason.clone(),
+            message: rejection.message.clone(),
+            at: self.now(),
+        });
+        let message = format!("Pod was rejected: {}", rejection.message);
+        let options =
+            KillOptions { grace_override: None, rejection: Some(Rejection { message, ..rejection }) };
+        self.order(UpdateKind::Kill, pod, Some(options));
+    }
+
+    fn others(&self, uid: &PodUid) -> Vec<Arc<Pod>> {
+        let over = |uid: &PodUid| {
+            self.parts.worker_views.get(uid).is_some_and(|worker| worker.phase >= WorkerPhase::Terminated)
+        };
+        let all = self.parts.desired.reader().all();
+        all.into_iter().filter(|pod| pod.uid != *uid && !over(&pod.uid)).collect()
+    }
+
+    fn order(&self, kind: UpdateKind, pod: &Arc<Pod>, kill: Option<KillOptions>) {
+        self.send(WorkerMessage::Command(WorkerCommand {
+            kind,
+            target: WorkerTarget::Desired(Arc::clone(pod)),
+            kill,
+            seen_at: self.now(),
+        }));
+    }
+
+    fn send(&self, message: WorkerMessage) {
+        // Fails only while the agent stops.
+        let _ = self.parts.workers.send(message);
+    }
+
+    fn now(&self) -> Timestamp {
+        self.parts.clock.now()
+    }
+
+    fn count(&self, situation: &Situation) {
+        for phase in
+            [WorkerPhase::Syncing, WorkerPhase::Terminating, WorkerPhase::Terminated, WorkerPhase::Finished]
+        {
+            let count = situation.workers.iter().filter(|worker| worker.phase == phase).count();
+            self.parts.metrics.workers(phase.as_str(), count);
+        }
+    }
+}
+
+/// A list that could not be read sweeps nothing.
+fn listed<T>(what: &str, result: Result<Vec<T>, ports::pod_folders::FileError>) -> Vec<T> {
+    result.unwrap_or_else(|error| {
+        tracing::warn!(%error, source = %error.source, "{what} could not be listed");
+        Vec::new()
+    })
+}
