@@ -1,9 +1,9 @@
 //! The Container Runtime Interface (CRI).
 //!
 //! [`v1`] is the protocol, generated from `proto/runtime/v1/api.proto`: messages, clients and
-//! server traits. The rest of the crate is the client side of the runtime ports: orders and
-//! questions of the agent come in as `model` values, go out as gRPC over a unix socket or any
-//! other transport, and the answers come back as `model` values.
+//! server traits. [`CriClient`] is the client side of the runtime ports: orders and questions of the
+//! agent come in as `model` values, go out as gRPC over a unix socket or any other channel, and the
+//! answers come back as `model` values.
 //!
 //! Invariants: every call has a deadline, except those that the contract leaves open (pulls, event
 //! streams); a lost connection is made anew by itself; an answer that breaks the contract becomes
@@ -11,4 +11,8 @@
 //!
 //! Not here: retries of calls, decisions, and any knowledge of which runtime is at the other end.
 
+mod client;
+mod convert;
 pub mod v1;
+
+pub use client::{CriClient, DEFAULT_REQUEST_TIMEOUT, Endpoint, EndpointError, connect};

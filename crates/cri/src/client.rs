@@ -1,0 +1,65 @@
+//! The client: one gRPC channel to the runtime, one to the image service, and the runtime ports on top.
+
+mod call;
+mod connect;
+mod containers;
+mod endpoint;
+mod images;
+mod sandboxes;
+mod service;
+
+use std::time::Duration;
+
+use tonic::transport::Channel;
+
+use crate::v1::image_service_client::ImageServiceClient;
+use crate::v1::runtime_service_client::RuntimeServiceClient;
+
+pub use connect::connect;
+pub use endpoint::{Endpoint, EndpointError};
+
+/// The largest message either way.
+const MAX_MESSAGE_BYTES: usize = 16 * 1024 * 1024;
+
+/// The deadline of an ordinary call, unless configured otherwise (`runtimeRequestTimeout`).
+pub const DEFAULT_REQUEST_TIMEOUT: Duration = Duration::from_secs(120);
+
+/// A runtime reached through the CRI. Clones share the connections.
+#[derive(Clone, Debug)]
+pub struct CriClient {
+    runtime: RuntimeServiceClient<Channel>,
+    images: ImageServiceClient<Channel>,
+    request_timeout: Duration,
+}
+
+impl CriClient {
+    /// A client of the runtime at this endpoint, for containers and images alike. Connects on first use.
+    #[must_use]
+    pub fn new(endpoint: &Endpoint, request_timeout: Duration) -> Self {
+        let channel = connect(endpoint);
+        Self::from_channels(channel.clone(), channel, request_timeout)
+    }
+
+    /// A client over given channels; the second one leads to the image service.
+    #[must_use]
+    pub fn from_channels(runtime: Channel, images: Channel, request_timeout: Duration) -> Self {
+        Self {
+            runtime: RuntimeServiceClient::new(runtime)
+                .max_decoding_message_size(MAX_MESSAGE_BYTES)
+                .max_encoding_message_size(MAX_MESSAGE_BYTES),
+            images: ImageServiceClient::new(images)
+                .max_decoding_message_size(MAX_MESSAGE_BYTES)
+                .max_encoding_message_size(MAX_MESSAGE_BYTES),
+            request_timeout,
+        }
+    }
+
+    // Cloning is how concurrent calls share a tonic client.
+    fn runtime(&self) -> RuntimeServiceClient<Channel> {
+        self.runtime.clone()
+    }
+
+    fn images(&self) -> ImageServiceClient<Channel> {
+        self.images.clone()
+    }
+}

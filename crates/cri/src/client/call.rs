@@ -1,0 +1,106 @@
+use std::error::Error;
+use std::time::Duration;
+
+use ports::runtime::{RuntimeError, RuntimeErrorKind};
+use tonic::{Code, Request, Response, Status, TimeoutExpired};
+
+/// How long a call may take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Deadline {
+    /// This long.
+    In(Duration),
+    /// As long as it needs.
+    None,
+}
+
+/// A request that tells the runtime its deadline, so that it does not work for nobody.
+pub(super) fn request<T>(message: T, deadline: Deadline) -> Request<T> {
+    let mut request = Request::new(message);
+    if let Deadline::In(limit) = deadline {
+        request.set_timeout(limit);
+    }
+    request
+}
+
+/// Awaits an answer under its deadline.
+pub(super) async fn answer<T>(
+    operation: &'static str,
+    deadline: Deadline,
+    call: impl Future<Output = Result<Response<T>, Status>>,
+) -> Result<T, RuntimeError> {
+    let result = match deadline {
+        Deadline::None => call.await,
+        Deadline::In(limit) => match tokio::time::timeout(limit, call).await {
+            Ok(result) => result,
+            Err(_) => return Err(too_late(operation, limit)),
+        },
+    };
+    result.map(Response::into_inner).map_err(|status| failure(operation, &status))
+}
+
+/// An answer that the contract does not allow.
+pub(super) fn broken(operation: &'static str, what: &str) -> RuntimeError {
+    RuntimeError { operation, kind: RuntimeErrorKind::Failed, message: format!("the runtime sent {what}") }
+}
+
+fn too_late(operation: &'static str, limit: Duration) -> RuntimeError {
+    let message = format!("no answer in {limit:?}");
+    RuntimeError { operation, kind: RuntimeErrorKind::DeadlineExceeded, message }
+}
+
+/// The port's view of a gRPC failure.
+pub(super) fn failure(operation: &'static str, status: &Status) -> RuntimeError {
+    RuntimeError { operation, kind: kind(status), message: status.message().to_owned() }
+}
+
+fn kind(status: &Status) -> RuntimeErrorKind {
+    // Only failures of our side of the connection have a source; tonic gives them codes of all sorts.
+    if let Some(source) = status.source() {
+        return if has_expired(source) {
+            RuntimeErrorKind::DeadlineExceeded
+        } else {
+            RuntimeErrorKind::Unavailable
+        };
+    }
+    match status.code() {
+        Code::NotFound => RuntimeErrorKind::NotFound,
+        Code::Unavailable => RuntimeErrorKind::Unavailable,
+        Code::DeadlineExceeded => RuntimeErrorKind::DeadlineExceeded,
+        Code::Unimplemented => RuntimeErrorKind::Unimplemented,
+        Code::AlreadyExists => RuntimeErrorKind::AlreadyExists,
+        _ => RuntimeErrorKind::Failed,
+    }
+}
+
+fn has_expired(error: &(dyn Error + 'static)) -> bool {
+    error.is::<TimeoutExpired>() || error.source().is_some_and(has_expired)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn codes_become_the_kinds_that_callers_tell_apart() {
+        for (code, expected) in [
+            (Code::NotFound, RuntimeErrorKind::NotFound),
+            (Code::Unavailable, RuntimeErrorKind::Unavailable),
+            (Code::DeadlineExceeded, RuntimeErrorKind::DeadlineExceeded),
+            (Code::Unimplemented, RuntimeErrorKind::Unimplemented),
+            (Code::AlreadyExists, RuntimeErrorKind::AlreadyExists),
+            (Code::Unknown, RuntimeErrorKind::Failed),
+            (Code::Cancelled, RuntimeErrorKind::Failed),
+        ] {
+            let error = failure("start_container", &Status::new(code, "why"));
+            assert_eq!((error.kind, error.message.as_str()), (expected, "why"));
+        }
+    }
+
+    #[test]
+    fn a_failed_connection_is_unavailable_whatever_its_code() {
+        let broken = Status::from_error(std::io::Error::other("broken pipe").into());
+        assert_eq!(kind(&broken), RuntimeErrorKind::Unavailable);
+        let expired = Status::from_error(TimeoutExpired(()).into());
+        assert_eq!(kind(&expired), RuntimeErrorKind::DeadlineExceeded);
+    }
+}

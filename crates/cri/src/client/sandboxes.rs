@@ -1,0 +1,65 @@
+use async_trait::async_trait;
+use model::{PodUid, SandboxId, SandboxSpec, SandboxStatus, SandboxSummary};
+use ports::runtime::{RuntimeError, Sandboxes, ignore_not_found};
+
+use super::CriClient;
+use super::call::{Deadline, answer, broken, request};
+use crate::convert::{labels, sandbox};
+use crate::v1::{
+    ListPodSandboxRequest, PodSandboxFilter, PodSandboxStatusRequest, RemovePodSandboxRequest,
+    RunPodSandboxRequest, StopPodSandboxRequest,
+};
+
+#[async_trait]
+impl Sandboxes for CriClient {
+    async fn run_sandbox(&self, spec: &SandboxSpec) -> Result<SandboxId, RuntimeError> {
+        const OPERATION: &str = "run_podsandbox";
+        // Twice the time: it may pull the sandbox image and set up the network.
+        let deadline = Deadline::In(self.request_timeout.saturating_mul(2));
+        let message = RunPodSandboxRequest {
+            config: Some(sandbox::config(spec)),
+            runtime_handler: spec.runtime_handler.clone(),
+        };
+        let call = async { self.runtime().run_pod_sandbox(request(message, deadline)).await };
+        let id = answer(OPERATION, deadline, Box::pin(call)).await?.pod_sandbox_id;
+        if id.is_empty() {
+            return Err(broken(OPERATION, "no sandbox id"));
+        }
+        Ok(id.into())
+    }
+
+    async fn stop_sandbox(&self, id: &SandboxId) -> Result<(), RuntimeError> {
+        let deadline = Deadline::In(self.request_timeout);
+        let message = StopPodSandboxRequest { pod_sandbox_id: id.to_string() };
+        let call = async { self.runtime().stop_pod_sandbox(request(message, deadline)).await };
+        ignore_not_found(answer("stop_podsandbox", deadline, call).await.map(|_| ()))
+    }
+
+    async fn remove_sandbox(&self, id: &SandboxId) -> Result<(), RuntimeError> {
+        let deadline = Deadline::In(self.request_timeout);
+        let message = RemovePodSandboxRequest { pod_sandbox_id: id.to_string() };
+        let call = async { self.runtime().remove_pod_sandbox(request(message, deadline)).await };
+        ignore_not_found(answer("remove_podsandbox", deadline, call).await.map(|_| ()))
+    }
+
+    async fn sandbox_status(&self, id: &SandboxId) -> Result<SandboxStatus, RuntimeError> {
+        const OPERATION: &str = "podsandbox_status";
+        let deadline = Deadline::In(self.request_timeout);
+        let message = PodSandboxStatusRequest { pod_sandbox_id: id.to_string(), verbose: false };
+        let call = async { self.runtime().pod_sandbox_status(request(message, deadline)).await };
+        let status = answer(OPERATION, deadline, call).await?.status;
+        let status = status.ok_or_else(|| broken(OPERATION, "no status"))?;
+        sandbox::status(status).map_err(|gap| broken(OPERATION, gap.0))
+    }
+
+    async fn list_sandboxes(&self, pod: Option<&PodUid>) -> Result<Vec<SandboxSummary>, RuntimeError> {
+        let deadline = Deadline::In(self.request_timeout);
+        let filter =
+            pod.map(|uid| PodSandboxFilter { label_selector: labels::of_pod(uid), ..Default::default() });
+        let call = async {
+            self.runtime().list_pod_sandbox(request(ListPodSandboxRequest { filter }, deadline)).await
+        };
+        let items = answer("list_podsandbox", deadline, call).await?.items;
+        Ok(items.into_iter().filter_map(sandbox::summary).collect())
+    }
+}

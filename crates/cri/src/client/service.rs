@@ -1,0 +1,93 @@
+use std::time::Duration;
+
+use async_trait::async_trait;
+use futures::future::Either;
+use futures::{FutureExt, StreamExt, stream};
+use model::{CgroupDriver, RuntimeConditions, RuntimeVersion};
+use ports::runtime::{RuntimeError, RuntimeErrorKind, RuntimeEvents, RuntimeService};
+use tonic::{Response, Status, Streaming};
+
+use super::CriClient;
+use super::call::{Deadline, answer, broken, failure, request};
+use crate::convert::service;
+use crate::v1::{
+    ContainerEventResponse, GetEventsRequest, RuntimeConfigRequest, StatusRequest, VersionRequest,
+};
+
+/// The version of the agent's side of the CRI, which the runtime must echo.
+const API_VERSION: &str = "0.1.0";
+
+/// How long the event stream may take to say no.
+const REFUSAL_WAIT: Duration = Duration::from_millis(500);
+
+const EVENTS: &str = "get_container_events";
+
+#[async_trait]
+impl RuntimeService for CriClient {
+    async fn version(&self) -> Result<RuntimeVersion, RuntimeError> {
+        const OPERATION: &str = "version";
+        let deadline = Deadline::In(self.request_timeout);
+        let message = VersionRequest { version: API_VERSION.into() };
+        let call = async { self.runtime().version(request(message, deadline)).await };
+        let found = answer(OPERATION, deadline, call).await?;
+        if found.version != API_VERSION {
+            let what = format!("API version {:?}, not {API_VERSION}", found.version);
+            return Err(broken(OPERATION, &what));
+        }
+        if [&found.runtime_name, &found.runtime_version, &found.runtime_api_version].contains(&&String::new())
+        {
+            return Err(broken(OPERATION, "a version with empty fields"));
+        }
+        Ok(service::version(found))
+    }
+
+    async fn conditions(&self) -> Result<RuntimeConditions, RuntimeError> {
+        const OPERATION: &str = "status";
+        let deadline = Deadline::In(self.request_timeout);
+        let call = async { self.runtime().status(request(StatusRequest { verbose: false }, deadline)).await };
+        let status = answer(OPERATION, deadline, call).await?.status;
+        Ok(service::conditions(status.ok_or_else(|| broken(OPERATION, "no status"))?))
+    }
+
+    async fn cgroup_driver(&self) -> Result<CgroupDriver, RuntimeError> {
+        const OPERATION: &str = "runtime_config";
+        let deadline = Deadline::In(self.request_timeout);
+        let call = async { self.runtime().runtime_config(request(RuntimeConfigRequest {}, deadline)).await };
+        let linux = answer(OPERATION, deadline, call).await?.linux;
+        linux.and_then(|linux| service::cgroup_driver(&linux)).ok_or_else(|| RuntimeError {
+            operation: OPERATION,
+            kind: RuntimeErrorKind::Unimplemented,
+            message: "the runtime does not name its cgroup driver".into(),
+        })
+    }
+
+    async fn events(&self) -> Result<RuntimeEvents, RuntimeError> {
+        let mut runtime = self.runtime();
+        let opening = async move { runtime.get_container_events(GetEventsRequest {}).await };
+        let mut opening = opening.boxed();
+        // Many runtimes answer nothing, not even headers, before the first event: only a refusal comes at once.
+        match tokio::time::timeout(REFUSAL_WAIT, &mut opening).await {
+            Ok(opened) => Ok(events_of(opened.map_err(|status| failure(EVENTS, &status))?)),
+            Err(_) => Ok(stream::once(opening).flat_map(opened_later).boxed()),
+        }
+    }
+}
+
+fn opened_later(
+    opened: Result<Response<Streaming<ContainerEventResponse>>, Status>,
+) -> impl stream::Stream<Item = Result<model::RuntimeEvent, RuntimeError>> {
+    match opened {
+        Ok(response) => Either::Left(events_of(response)),
+        Err(status) => Either::Right(stream::iter([Err(failure(EVENTS, &status))])),
+    }
+}
+
+fn events_of(response: Response<Streaming<ContainerEventResponse>>) -> RuntimeEvents {
+    let events = response.into_inner();
+    events
+        .filter_map(async |event| match event {
+            Ok(event) => service::event(event).map(Ok),
+            Err(status) => Some(Err(failure(EVENTS, &status))),
+        })
+        .boxed()
+}

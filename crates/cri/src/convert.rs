@@ -1,0 +1,13 @@
+//! Between `model` values and CRI messages. Total, except where the other side can break its word.
+
+pub(crate) mod container;
+pub(crate) mod image;
+pub(crate) mod labels;
+mod resources;
+pub(crate) mod sandbox;
+mod security;
+pub(crate) mod service;
+
+/// Something that an answer must have and did not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Gap(pub(crate) &'static str);

@@ -1,0 +1,147 @@
+use std::collections::HashMap;
+
+use model::{
+    ContainerSpec, ContainerState, ContainerStatus, ContainerSummary, Mount, MountPropagation, Timestamp,
+};
+use serde::Deserialize;
+
+use super::labels::{self, unordered};
+use super::{Gap, image, resources, security};
+use crate::v1;
+
+/// Why a specification cannot be sent.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("stop signal {0:?} is unknown")]
+pub(crate) struct UnknownSignal(String);
+
+pub(crate) fn config(spec: &ContainerSpec) -> Result<v1::ContainerConfig, UnknownSignal> {
+    let env =
+        |(key, value): &(String, String)| v1::KeyValue { key: key.clone(), value: value.clone().into() };
+    Ok(v1::ContainerConfig {
+        metadata: Some(v1::ContainerMetadata { name: spec.name.clone(), attempt: spec.attempt }),
+        image: Some(image::spec(&spec.image)),
+        command: spec.command.clone(),
+        args: spec.args.clone(),
+        working_dir: spec.working_dir.clone(),
+        envs: spec.env.iter().map(env).collect(),
+        mounts: spec.mounts.iter().map(mount).collect(),
+        devices: spec.devices.iter().map(device).collect(),
+        labels: unordered(&spec.labels),
+        annotations: unordered(&spec.annotations),
+        log_path: spec.log_path.clone(),
+        stdin: spec.stdin,
+        stdin_once: spec.stdin_once,
+        tty: spec.tty,
+        linux: Some(v1::LinuxContainerConfig {
+            resources: Some(resources::limits(&spec.resources)),
+            security_context: Some(security::of_container(&spec.security)),
+        }),
+        windows: None,
+        cdi_devices: Vec::new(),
+        stop_signal: stop_signal(spec.stop_signal.as_deref())?.into(),
+    })
+}
+
+/// `None`: a container that Kubernetes does not know.
+pub(crate) fn summary(mut item: v1::Container) -> Option<ContainerSummary> {
+    let state = state(item.state());
+    let metadata = item.metadata.unwrap_or_default();
+    let name = item.labels.remove(model::labels::CONTAINER_NAME).unwrap_or(metadata.name);
+    let (pod_uid, pod_name, pod_namespace) = labels::pod(item.labels)?;
+    Some(ContainerSummary {
+        id: item.id.into(),
+        sandbox_id: item.pod_sandbox_id.into(),
+        pod_uid,
+        pod_name,
+        pod_namespace,
+        name,
+        attempt: metadata.attempt,
+        state,
+        created_at: Timestamp::from_nanos(item.created_at),
+    })
+}
+
+pub(crate) fn status(
+    mut status: v1::ContainerStatus,
+    info: &HashMap<String, String>,
+) -> Result<ContainerStatus, Gap> {
+    if status.id.is_empty() {
+        return Err(Gap("a container status without an id"));
+    }
+    let state = state(status.state());
+    let metadata = status.metadata.ok_or(Gap("a container status without metadata"))?;
+    Ok(ContainerStatus {
+        id: status.id.into(),
+        sandbox_id: "".into(),
+        name: status.labels.remove(model::labels::CONTAINER_NAME).unwrap_or(metadata.name),
+        attempt: metadata.attempt,
+        state,
+        created_at: Timestamp::from_nanos(status.created_at),
+        started_at: Timestamp::from_nanos(status.started_at),
+        finished_at: Timestamp::from_nanos(status.finished_at),
+        exit_code: status.exit_code,
+        image: status.image.unwrap_or_default().image,
+        image_ref: status.image_ref,
+        image_id: status.image_id,
+        reason: status.reason,
+        message: status.message,
+        annotations: status.annotations.into_iter().collect(),
+        log_path: status.log_path,
+        mounts: status.mounts.into_iter().map(|mount| (mount.container_path, mount.host_path)).collect(),
+        resources: status.resources.and_then(|told| told.linux).map(resources::in_force),
+        pid: info.get("info").and_then(|text| pid(text)),
+    })
+}
+
+/// The process id in the verbose details, which containerd and CRI-O both write as JSON. 0 stands for none.
+fn pid(text: &str) -> Option<u32> {
+    #[derive(Deserialize)]
+    struct Details {
+        pid: u32,
+    }
+    serde_json::from_str::<Details>(text).ok().map(|details| details.pid).filter(|pid| *pid > 0)
+}
+
+fn state(state: v1::ContainerState) -> ContainerState {
+    match state {
+        v1::ContainerState::ContainerCreated => ContainerState::Created,
+        v1::ContainerState::ContainerRunning => ContainerState::Running,
+        v1::ContainerState::ContainerExited => ContainerState::Exited,
+        v1::ContainerState::ContainerUnknown => ContainerState::Unknown,
+    }
+}
+
+/// `SIGRTMIN+1` of the API is `SIGRTMINPLUS1` here.
+fn stop_signal(name: Option<&str>) -> Result<v1::Signal, UnknownSignal> {
+    let Some(name) = name else { return Ok(v1::Signal::RuntimeDefault) };
+    let spelled = name.replace('+', "PLUS").replace('-', "MINUS");
+    v1::Signal::from_str_name(&spelled).ok_or_else(|| UnknownSignal(name.to_owned()))
+}
+
+fn mount(mount: &Mount) -> v1::Mount {
+    let propagation = match mount.propagation {
+        MountPropagation::Private => v1::MountPropagation::PropagationPrivate,
+        MountPropagation::HostToContainer => v1::MountPropagation::PropagationHostToContainer,
+        MountPropagation::Bidirectional => v1::MountPropagation::PropagationBidirectional,
+    };
+    v1::Mount {
+        container_path: mount.container_path.clone(),
+        host_path: mount.host_path.clone(),
+        readonly: mount.readonly,
+        selinux_relabel: mount.selinux_relabel,
+        propagation: propagation.into(),
+        recursive_read_only: mount.recursive_read_only,
+        ..Default::default()
+    }
+}
+
+fn device(device: &model::Device) -> v1::Device {
+    v1::Device {
+        container_path: device.container_path.clone(),
+        host_path: device.host_path.clone(),
+        permissions: device.permissions.clone(),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,177 @@
+use model::{
+    NamespaceMode, PortMapping, Protocol, SandboxSpec, SandboxState, SandboxStatus, SandboxSummary, Timestamp,
+};
+
+use super::labels::{self, unordered};
+use super::{Gap, resources, security};
+use crate::v1;
+
+pub(crate) fn config(spec: &SandboxSpec) -> v1::PodSandboxConfig {
+    v1::PodSandboxConfig {
+        metadata: Some(v1::PodSandboxMetadata {
+            name: spec.name.clone(),
+            uid: spec.uid.clone(),
+            namespace: spec.namespace.clone(),
+            attempt: spec.attempt,
+        }),
+        hostname: spec.hostname.clone(),
+        log_directory: spec.log_directory.clone(),
+        dns_config: spec.dns.as_ref().map(|dns| v1::DnsConfig {
+            servers: dns.servers.clone(),
+            searches: dns.searches.clone(),
+            options: dns.options.clone(),
+        }),
+        port_mappings: spec.port_mappings.iter().map(port_mapping).collect(),
+        labels: unordered(&spec.labels),
+        annotations: unordered(&spec.annotations),
+        linux: Some(v1::LinuxPodSandboxConfig {
+            cgroup_parent: spec.cgroup_parent.clone(),
+            security_context: Some(security::of_sandbox(&spec.security)),
+            sysctls: unordered(&spec.sysctls),
+            overhead: spec.overhead.as_ref().map(resources::limits),
+            resources: spec.resources.as_ref().map(resources::limits),
+        }),
+        windows: None,
+    }
+}
+
+/// `None`: a sandbox that Kubernetes does not know.
+pub(crate) fn summary(item: v1::PodSandbox) -> Option<SandboxSummary> {
+    let state = state(item.state());
+    let (pod_uid, pod_name, pod_namespace) = labels::pod(item.labels)?;
+    Some(SandboxSummary {
+        id: item.id.into(),
+        pod_uid,
+        pod_name,
+        pod_namespace,
+        attempt: item.metadata.unwrap_or_default().attempt,
+        state,
+        created_at: Timestamp::from_nanos(item.created_at),
+    })
+}
+
+pub(crate) fn status(status: v1::PodSandboxStatus) -> Result<SandboxStatus, Gap> {
+    if status.id.is_empty() {
+        return Err(Gap("a sandbox status without an id"));
+    }
+    let state = state(status.state());
+    let metadata = status.metadata.ok_or(Gap("a sandbox status without metadata"))?;
+    let addresses = status.network.unwrap_or_default();
+    let further = addresses.additional_ips.into_iter().map(|pod_ip| pod_ip.ip);
+    let namespaces =
+        status.linux.and_then(|linux| linux.namespaces).and_then(|namespaces| namespaces.options);
+    Ok(SandboxStatus {
+        id: status.id.into(),
+        attempt: metadata.attempt,
+        state,
+        created_at: Timestamp::from_nanos(status.created_at),
+        ips: [addresses.ip].into_iter().chain(further).filter(|ip| !ip.is_empty()).collect(),
+        network: namespaces.map_or(NamespaceMode::Pod, |options| {
+            security::namespace_mode(options.network(), &options.target_id)
+        }),
+        runtime_handler: status.runtime_handler,
+    })
+}
+
+fn state(state: v1::PodSandboxState) -> SandboxState {
+    match state {
+        v1::PodSandboxState::SandboxReady => SandboxState::Ready,
+        v1::PodSandboxState::SandboxNotready => SandboxState::NotReady,
+    }
+}
+
+fn port_mapping(mapping: &PortMapping) -> v1::PortMapping {
+    let protocol = match mapping.protocol {
+        Protocol::Tcp => v1::Protocol::Tcp,
+        Protocol::Udp => v1::Protocol::Udp,
+        Protocol::Sctp => v1::Protocol::Sctp,
+    };
+    v1::PortMapping {
+        protocol: protocol.into(),
+        container_port: mapping.container_port,
+        host_port: mapping.host_port,
+        host_ip: mapping.host_ip.clone(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use model::labels::{POD_NAME, POD_NAMESPACE, POD_UID};
+    use model::{DnsConfig, LinuxResources};
+
+    #[test]
+    fn a_specification_keeps_its_identity_and_surroundings() {
+        let sent = config(&SandboxSpec {
+            name: "web".into(),
+            namespace: "shop".into(),
+            uid: "u1".into(),
+            attempt: 3,
+            hostname: "web-0".into(),
+            log_directory: "/var/log/pods/x".into(),
+            dns: Some(DnsConfig { searches: vec!["svc".into()], ..Default::default() }),
+            port_mappings: vec![PortMapping {
+                protocol: Protocol::Udp,
+                container_port: 53,
+                host_port: 5353,
+                host_ip: "127.0.0.1".into(),
+            }],
+            cgroup_parent: "/kubepods/pod1".into(),
+            sysctls: [("net.a".to_owned(), "1".to_owned())].into(),
+            resources: Some(LinuxResources { cpu_shares: 2, ..Default::default() }),
+            overhead: Some(LinuxResources { cpu_shares: 9, ..Default::default() }),
+            ..Default::default()
+        });
+        let metadata = sent.metadata.unwrap();
+        assert_eq!((metadata.name.as_str(), metadata.namespace.as_str()), ("web", "shop"));
+        assert_eq!((metadata.uid.as_str(), metadata.attempt), ("u1", 3));
+        assert_eq!(sent.dns_config.unwrap().searches, ["svc"]);
+        let port = &sent.port_mappings[0];
+        assert_eq!((port.protocol(), port.container_port, port.host_port), (v1::Protocol::Udp, 53, 5353));
+        let linux = sent.linux.unwrap();
+        assert_eq!(linux.cgroup_parent, "/kubepods/pod1");
+        assert_eq!(linux.sysctls["net.a"], "1");
+        assert_eq!((linux.resources.unwrap().cpu_shares, linux.overhead.unwrap().cpu_shares), (2, 9));
+    }
+
+    #[test]
+    fn foreign_sandboxes_are_left_out_of_lists() {
+        assert_eq!(summary(v1::PodSandbox { id: "x".into(), ..Default::default() }), None);
+        let labels = [(POD_UID, "u"), (POD_NAME, "web"), (POD_NAMESPACE, "shop")];
+        let ours = summary(v1::PodSandbox {
+            id: "x".into(),
+            state: 1,
+            labels: labels.map(|(key, value)| (key.to_owned(), value.to_owned())).into(),
+            created_at: 7,
+            ..Default::default()
+        });
+        let ours = ours.unwrap();
+        assert_eq!(
+            (ours.pod_uid.as_str(), ours.pod_name.as_str(), ours.pod_namespace.as_str()),
+            ("u", "web", "shop")
+        );
+        assert_eq!((ours.state, ours.created_at), (SandboxState::NotReady, Timestamp::from_nanos(7)));
+    }
+
+    #[test]
+    fn addresses_come_primary_first_and_none_when_there_are_none() {
+        let mut told = v1::PodSandboxStatus {
+            id: "x".into(),
+            metadata: Some(v1::PodSandboxMetadata::default()),
+            network: Some(v1::PodSandboxNetworkStatus {
+                ip: "10.0.0.1".into(),
+                additional_ips: vec![v1::PodIp { ip: "fd00::1".into() }],
+            }),
+            ..Default::default()
+        };
+        assert_eq!(status(told.clone()).unwrap().ips, ["10.0.0.1", "fd00::1"]);
+        told.network = Some(v1::PodSandboxNetworkStatus::default());
+        assert!(status(told).unwrap().ips.is_empty());
+    }
+
+    #[test]
+    fn a_status_without_identity_is_refused() {
+        assert!(status(v1::PodSandboxStatus::default()).is_err());
+        assert!(status(v1::PodSandboxStatus { id: "x".into(), ..Default::default() }).is_err());
+    }
+}

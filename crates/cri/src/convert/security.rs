@@ -1,0 +1,189 @@
+use model::{
+    ContainerSecurity, NamespaceMode, Namespaces, SandboxSecurity, SeLinuxOptions, SecurityProfile,
+    SupplementalGroupsPolicy,
+};
+
+use crate::v1;
+use crate::v1::security_profile::ProfileType;
+
+pub(super) fn of_sandbox(security: &SandboxSecurity) -> v1::LinuxSandboxSecurityContext {
+    v1::LinuxSandboxSecurityContext {
+        namespace_options: Some(namespaces(&security.namespaces)),
+        selinux_options: security.selinux.as_ref().map(selinux),
+        run_as_user: security.run_as_user.map(number),
+        run_as_group: security.run_as_group.map(number),
+        supplemental_groups: security.supplemental_groups.clone(),
+        supplemental_groups_policy: policy(security.supplemental_groups_policy).into(),
+        privileged: security.privileged,
+        seccomp: security.seccomp.as_ref().map(profile),
+        ..Default::default()
+    }
+}
+
+pub(super) fn of_container(security: &ContainerSecurity) -> v1::LinuxContainerSecurityContext {
+    let capabilities = &security.capabilities;
+    v1::LinuxContainerSecurityContext {
+        capabilities: Some(v1::Capability {
+            add_capabilities: capabilities.add.clone(),
+            drop_capabilities: capabilities.drop.clone(),
+            add_ambient_capabilities: Vec::new(),
+        }),
+        privileged: security.privileged,
+        namespace_options: Some(namespaces(&security.namespaces)),
+        selinux_options: security.selinux.as_ref().map(selinux),
+        run_as_user: security.run_as_user.map(number),
+        run_as_group: security.run_as_group.map(number),
+        run_as_username: security.run_as_username.clone(),
+        readonly_rootfs: security.readonly_rootfs,
+        supplemental_groups: security.supplemental_groups.clone(),
+        supplemental_groups_policy: policy(security.supplemental_groups_policy).into(),
+        no_new_privs: security.no_new_privs,
+        masked_paths: security.masked_paths.clone(),
+        readonly_paths: security.readonly_paths.clone(),
+        seccomp: security.seccomp.as_ref().map(profile),
+        apparmor: security.apparmor.as_ref().map(profile),
+        ..Default::default()
+    }
+}
+
+/// The mode that an option's number stands for, with the target where it needs one.
+pub(super) fn namespace_mode(mode: v1::NamespaceMode, target: &str) -> NamespaceMode {
+    match mode {
+        v1::NamespaceMode::Pod => NamespaceMode::Pod,
+        v1::NamespaceMode::Container => NamespaceMode::Container,
+        v1::NamespaceMode::Node => NamespaceMode::Node,
+        v1::NamespaceMode::Target => NamespaceMode::Target(target.to_owned()),
+    }
+}
+
+fn namespaces(namespaces: &Namespaces) -> v1::NamespaceOption {
+    let Namespaces { network, pid, ipc } = namespaces;
+    v1::NamespaceOption {
+        network: mode(network).into(),
+        pid: mode(pid).into(),
+        ipc: mode(ipc).into(),
+        // There is room for one target; only the pid namespace ever has one.
+        target_id: [pid, network, ipc].into_iter().find_map(target).unwrap_or_default().to_owned(),
+        userns_options: None,
+    }
+}
+
+fn mode(mode: &NamespaceMode) -> v1::NamespaceMode {
+    match mode {
+        NamespaceMode::Pod => v1::NamespaceMode::Pod,
+        NamespaceMode::Container => v1::NamespaceMode::Container,
+        NamespaceMode::Node => v1::NamespaceMode::Node,
+        NamespaceMode::Target(_) => v1::NamespaceMode::Target,
+    }
+}
+
+fn target(mode: &NamespaceMode) -> Option<&str> {
+    match mode {
+        NamespaceMode::Target(id) => Some(id),
+        NamespaceMode::Pod | NamespaceMode::Container | NamespaceMode::Node => None,
+    }
+}
+
+fn number(value: i64) -> v1::Int64Value {
+    v1::Int64Value { value }
+}
+
+fn policy(policy: SupplementalGroupsPolicy) -> v1::SupplementalGroupsPolicy {
+    match policy {
+        SupplementalGroupsPolicy::Merge => v1::SupplementalGroupsPolicy::Merge,
+        SupplementalGroupsPolicy::Strict => v1::SupplementalGroupsPolicy::Strict,
+    }
+}
+
+fn profile(profile: &SecurityProfile) -> v1::SecurityProfile {
+    let (kind, reference) = match profile {
+        SecurityProfile::RuntimeDefault => (ProfileType::RuntimeDefault, ""),
+        SecurityProfile::Unconfined => (ProfileType::Unconfined, ""),
+        SecurityProfile::Localhost(reference) => (ProfileType::Localhost, reference.as_str()),
+    };
+    v1::SecurityProfile { profile_type: kind.into(), localhost_ref: reference.to_owned() }
+}
+
+fn selinux(options: &SeLinuxOptions) -> v1::SeLinuxOption {
+    v1::SeLinuxOption {
+        user: options.user.clone(),
+        role: options.role.clone(),
+        r#type: options.kind.clone(),
+        level: options.level.clone(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use model::Capabilities;
+
+    #[test]
+    fn a_target_container_is_named_beside_the_mode() {
+        let security = ContainerSecurity {
+            namespaces: Namespaces { pid: NamespaceMode::Target("abc".into()), ..Default::default() },
+            ..Default::default()
+        };
+        let options = of_container(&security).namespace_options.unwrap();
+        assert_eq!((options.pid(), options.target_id.as_str()), (v1::NamespaceMode::Target, "abc"));
+        assert_eq!(options.network(), v1::NamespaceMode::Pod);
+        assert_eq!(namespace_mode(options.pid(), &options.target_id), security.namespaces.pid);
+    }
+
+    #[test]
+    fn unset_stays_unset_and_root_stays_root() {
+        let sent = of_container(&ContainerSecurity::default());
+        assert_eq!((sent.run_as_user, sent.seccomp, sent.apparmor), (None, None, None));
+        let sent = of_container(&ContainerSecurity { run_as_user: Some(0), ..Default::default() });
+        assert_eq!(sent.run_as_user, Some(v1::Int64Value { value: 0 }));
+    }
+
+    #[test]
+    fn container_settings_arrive_where_they_belong() {
+        let sent = of_container(&ContainerSecurity {
+            capabilities: Capabilities { add: vec!["NET_ADMIN".into()], drop: vec!["ALL".into()] },
+            run_as_group: Some(5),
+            supplemental_groups_policy: SupplementalGroupsPolicy::Strict,
+            selinux: Some(SeLinuxOptions { kind: "spc_t".into(), ..Default::default() }),
+            seccomp: Some(SecurityProfile::Localhost("/p.json".into())),
+            apparmor: Some(SecurityProfile::Unconfined),
+            ..Default::default()
+        });
+        let capabilities = sent.capabilities.clone().unwrap();
+        assert_eq!(
+            (&capabilities.add_capabilities[0], &capabilities.drop_capabilities[0]),
+            (&"NET_ADMIN".to_owned(), &"ALL".to_owned())
+        );
+        assert_eq!(sent.run_as_group.unwrap().value, 5);
+        assert_eq!(sent.supplemental_groups_policy(), v1::SupplementalGroupsPolicy::Strict);
+        assert_eq!(sent.selinux_options.unwrap().r#type, "spc_t");
+        let seccomp = sent.seccomp.unwrap();
+        assert_eq!(
+            (seccomp.profile_type(), seccomp.localhost_ref.as_str()),
+            (ProfileType::Localhost, "/p.json")
+        );
+        assert_eq!(sent.apparmor.unwrap().profile_type(), ProfileType::Unconfined);
+    }
+
+    #[test]
+    fn sandbox_settings_arrive_where_they_belong() {
+        let sent = of_sandbox(&SandboxSecurity {
+            namespaces: Namespaces {
+                network: NamespaceMode::Node,
+                pid: NamespaceMode::Container,
+                ipc: NamespaceMode::Pod,
+            },
+            privileged: true,
+            run_as_user: Some(7),
+            supplemental_groups: vec![1, 2],
+            seccomp: Some(SecurityProfile::RuntimeDefault),
+            ..Default::default()
+        });
+        let options = sent.namespace_options.unwrap();
+        assert_eq!(options.network(), v1::NamespaceMode::Node);
+        assert_eq!(options.pid(), v1::NamespaceMode::Container);
+        assert!(sent.privileged);
+        assert_eq!((sent.run_as_user.unwrap().value, sent.supplemental_groups), (7, vec![1, 2]));
+        assert_eq!(sent.seccomp.unwrap().profile_type(), ProfileType::RuntimeDefault);
+    }
+}

@@ -1,0 +1,94 @@
+use model::{
+    CgroupDriver, RuntimeCondition, RuntimeConditions, RuntimeEvent, RuntimeEventKind, RuntimeVersion,
+    Timestamp,
+};
+
+use crate::v1;
+
+pub(crate) fn version(version: v1::VersionResponse) -> RuntimeVersion {
+    RuntimeVersion {
+        name: version.runtime_name,
+        version: version.runtime_version,
+        api_version: version.runtime_api_version,
+    }
+}
+
+pub(crate) fn conditions(status: v1::RuntimeStatus) -> RuntimeConditions {
+    let mut conditions = RuntimeConditions::default();
+    for told in status.conditions {
+        let condition = RuntimeCondition { status: told.status, reason: told.reason, message: told.message };
+        match told.r#type.as_str() {
+            "RuntimeReady" => conditions.runtime = Some(condition),
+            "NetworkReady" => conditions.network = Some(condition),
+            // Runtimes may add their own.
+            _ => {}
+        }
+    }
+    conditions
+}
+
+/// `None`: a driver of the future.
+pub(crate) fn cgroup_driver(linux: &v1::LinuxRuntimeConfiguration) -> Option<CgroupDriver> {
+    match v1::CgroupDriver::try_from(linux.cgroup_driver).ok()? {
+        v1::CgroupDriver::Systemd => Some(CgroupDriver::Systemd),
+        v1::CgroupDriver::Cgroupfs => Some(CgroupDriver::Cgroupfs),
+    }
+}
+
+/// `None`: an event of the future.
+pub(crate) fn event(event: v1::ContainerEventResponse) -> Option<RuntimeEvent> {
+    let kind = match v1::ContainerEventType::try_from(event.container_event_type).ok()? {
+        v1::ContainerEventType::ContainerCreatedEvent => RuntimeEventKind::Created,
+        v1::ContainerEventType::ContainerStartedEvent => RuntimeEventKind::Started,
+        v1::ContainerEventType::ContainerStoppedEvent => RuntimeEventKind::Stopped,
+        v1::ContainerEventType::ContainerDeletedEvent => RuntimeEventKind::Deleted,
+    };
+    let uid = event.pod_sandbox_status.and_then(|status| status.metadata).map(|metadata| metadata.uid);
+    Some(RuntimeEvent {
+        container_id: event.container_id.into(),
+        kind,
+        created_at: Timestamp::from_nanos(event.created_at),
+        pod_uid: uid.filter(|uid| !uid.is_empty()).map(Into::into),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn conditions_are_found_by_name_and_may_be_missing() {
+        let ready =
+            |name: &str, status| v1::RuntimeCondition { r#type: name.into(), status, ..Default::default() };
+        let told = v1::RuntimeStatus { conditions: vec![ready("Other", true), ready("NetworkReady", false)] };
+        let found = conditions(told);
+        assert_eq!(found.runtime, None);
+        assert!(!found.network.unwrap().status);
+    }
+
+    #[test]
+    fn unknown_numbers_are_no_driver_and_no_event() {
+        let driver = |cgroup_driver| super::cgroup_driver(&v1::LinuxRuntimeConfiguration { cgroup_driver });
+        assert_eq!(driver(0), Some(CgroupDriver::Systemd));
+        assert_eq!(driver(1), Some(CgroupDriver::Cgroupfs));
+        assert_eq!(driver(9), None);
+        assert_eq!(event(v1::ContainerEventResponse { container_event_type: 9, ..Default::default() }), None);
+    }
+
+    #[test]
+    fn an_event_names_its_pod_when_the_runtime_still_knows_it() {
+        let mut told = v1::ContainerEventResponse {
+            container_id: "c".into(),
+            container_event_type: 2,
+            created_at: 5,
+            ..Default::default()
+        };
+        assert_eq!(event(told.clone()).unwrap().pod_uid, None);
+        told.pod_sandbox_status = Some(v1::PodSandboxStatus {
+            metadata: Some(v1::PodSandboxMetadata { uid: "u".into(), ..Default::default() }),
+            ..Default::default()
+        });
+        let found = event(told).unwrap();
+        assert_eq!((found.kind, found.pod_uid.unwrap().as_str()), (RuntimeEventKind::Stopped, "u"));
+    }
+}
