@@ -66,15 +66,15 @@ macro_rules! sections {
                 names
             }
 
-            /// Reads every section; fields of other sections count as unknown here.
-            fn read_sections(document: &Document) -> Result<Self, Vec<FieldError>> {
+            /// Reads every section; a section with errors keeps its defaults.
+            fn read_sections(document: &Document) -> (Self, Vec<FieldError>) {
                 let mut errors = Vec::new();
                 let mut whole = Self::default();
                 $(match schema::read_section::<$section>(document) {
                     Ok(section) => whole.$name = section,
-                    Err(error) => errors.extend(error),
+                    Err(found) => errors.extend(found),
                 })*
-                if errors.is_empty() { Ok(whole) } else { Err(errors) }
+                (whole, errors)
             }
 
             /// Reads a JSON value as it is, without completing it.
@@ -144,10 +144,19 @@ impl KubeletConfiguration {
 
     /// Reads a whole document strictly, and reports every wrong or unknown field that can be told apart.
     ///
-    /// Values that mean "not set" in the file format (null, and zero where zero is no choice) keep their defaults
-    /// only after [`KubeletConfiguration::complete`].
-    pub(crate) fn read(document: &Document) -> Result<Self, Vec<FieldError>> {
+    /// Values that mean "not set" in the file format (zero where zero is no choice) get their defaults only by
+    /// [`KubeletConfiguration::complete`]; wrong fields have theirs already.
+    pub(crate) fn read(document: &Document) -> (Self, Vec<FieldError>) {
         schema::read(document)
+    }
+
+    /// The configuration for a log: secrets are masked.
+    pub fn to_json_for_log(&self) -> Value {
+        let mut masked = self.clone();
+        for values in masked.server.static_pod_url_header.values_mut() {
+            *values = vec!["<masked>".to_owned()];
+        }
+        masked.to_json()
     }
 
     /// Fills what counts as not set with its default; some defaults depend on feature gates.

@@ -17,28 +17,25 @@ const UNKNOWN: &str = "unknown field";
 const TYPE_META: [&str; 2] = ["apiVersion", "kind"];
 
 /// Reads all sections, taking wrong top-level fields out one by one so that all of them are reported.
-pub(super) fn read(document: &Document) -> Result<KubeletConfiguration, Vec<FieldError>> {
+///
+/// The configuration holds what could be read; wrong fields have their defaults.
+pub(super) fn read(document: &Document) -> (KubeletConfiguration, Vec<FieldError>) {
+    let mut errors = unknown_fields(document);
     let mut document = document.clone();
     document.drop_nulls();
     if !document.value().is_object() {
-        return Err(vec![document.field_error(FieldPath::root(), "a KubeletConfiguration is a mapping")]);
+        let error = document.field_error(FieldPath::root(), "a KubeletConfiguration is a mapping");
+        return (KubeletConfiguration::default(), vec![error]);
     }
-    let mut errors = unknown_fields(&document);
     loop {
-        match KubeletConfiguration::read_sections(&document) {
-            Ok(config) if errors.is_empty() => return Ok(config),
-            Ok(_) => break,
-            Err(found) => {
-                let removed = found.iter().filter(|error| remove_top_level(&mut document, error)).count();
-                errors.extend(found);
-                if removed == 0 {
-                    break;
-                }
-            }
+        let (config, found) = KubeletConfiguration::read_sections(&document);
+        let removed = found.iter().filter(|error| remove_top_level(&mut document, error)).count();
+        errors.extend(found);
+        if removed == 0 {
+            errors.sort_by_key(|error| error.position);
+            return (config, errors);
         }
     }
-    errors.sort_by_key(|error| error.position);
-    Err(errors)
 }
 
 fn unknown_fields(document: &Document) -> Vec<FieldError> {

@@ -2,8 +2,8 @@ use super::*;
 
 fn read(text: &str) -> Result<KubeletConfiguration, Vec<String>> {
     let documents = document::parse(text.as_bytes()).unwrap();
-    KubeletConfiguration::read(&documents[0])
-        .map_err(|errors| errors.iter().map(ToString::to_string).collect())
+    let (config, errors) = KubeletConfiguration::read(&documents[0]);
+    if errors.is_empty() { Ok(config) } else { Err(errors.iter().map(ToString::to_string).collect()) }
 }
 
 #[test]
@@ -81,4 +81,13 @@ fn defaults_follow_other_fields() {
     assert_eq!(serial("{maxParallelImagePulls: 1}"), Some(true));
     assert_eq!(serial("{maxParallelImagePulls: 2}"), Some(false));
     assert_eq!(serial("{maxParallelImagePulls: 2, serializeImagePulls: true}"), Some(true));
+}
+
+#[test]
+fn good_fields_survive_wrong_ones() {
+    let documents = document::parse(b"{maxPods: 7, port: x, staticPodURLHeader: {a: [secret]}}").unwrap();
+    let (config, errors) = KubeletConfiguration::read(&documents[0]);
+    assert_eq!(errors.len(), 1);
+    assert_eq!((config.pods.max_pods, config.server.port), (7, 10250));
+    assert!(!config.to_json_for_log().to_string().contains("secret"));
 }

@@ -1,0 +1,379 @@
+use std::fs;
+
+use proptest::prelude::*;
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use super::*;
+
+const HEAD: &str = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n";
+
+/// A directory with files, in which command lines are loaded.
+struct Host(TempDir);
+
+impl Host {
+    fn with(files: &[(&str, &str)]) -> Self {
+        let host = Self(tempfile::tempdir().unwrap());
+        for (name, text) in files {
+            let path = host.0.path().join(name);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, format!("{HEAD}{text}")).unwrap();
+        }
+        host
+    }
+
+    fn try_load(&self, args: &[&str]) -> Result<Invocation, LoadError> {
+        let args: Vec<String> = args.iter().map(|arg| (*arg).to_owned()).collect();
+        let environment =
+            Environment { working_directory: self.0.path().to_owned(), cgroup: CgroupVersion::V2 };
+        load(&args, &environment)
+    }
+
+    fn load(&self, args: &[&str]) -> Loaded {
+        match self.try_load(args) {
+            Ok(Invocation::Run(loaded)) => *loaded,
+            Ok(other) => panic!("{args:?}: {other:?}"),
+            Err(error) => panic!("{args:?}: {error}"),
+        }
+    }
+
+    /// The problems, one per line, with this directory written as `DIR`.
+    fn problems(&self, args: &[&str]) -> Vec<String> {
+        let error = self.try_load(args).expect_err("must be refused").to_string();
+        error.replace(&self.0.path().display().to_string(), "DIR").lines().map(str::to_owned).collect()
+    }
+}
+
+fn field(loaded: &Loaded, path: &str) -> Value {
+    path.split('.').fold(loaded.config.to_json(), |here, key| here[key].clone())
+}
+
+#[test]
+fn without_a_file_the_legacy_defaults_hold() {
+    let loaded = Host::with(&[]).load(&[]);
+    assert_eq!(loaded.config, KubeletConfiguration::legacy_defaults());
+    assert_eq!(loaded.config.reservations.eviction_hard, None);
+    assert!(loaded.notices.is_empty() && loaded.set_fields.is_empty());
+}
+
+#[test]
+fn a_file_brings_its_own_defaults() {
+    let loaded = Host::with(&[("c.yaml", "")]).load(&["--config", "c.yaml"]);
+    assert_eq!(loaded.config, KubeletConfiguration::file_defaults());
+    assert_eq!(loaded.config.server.read_only_port, 0);
+    assert!(!loaded.config.access.authentication.anonymous.enabled);
+}
+
+#[test]
+fn hard_eviction_defaults_follow_the_file() {
+    let hard = |text: &str, args: &[&str]| {
+        let args = [&["--config=c.yaml"], args].concat();
+        field(&Host::with(&[("c.yaml", text)]).load(&args), "evictionHard")
+    };
+    let all = json!({"imagefs.available": "15%", "imagefs.inodesFree": "5%", "memory.available": "100Mi", "nodefs.available": "10%", "nodefs.inodesFree": "5%"});
+    assert_eq!(hard("", &[]), all);
+    assert_eq!(hard("evictionHard: {}", &[]), json!({}));
+    assert_eq!(hard("evictionHard: {memory.available: 1Gi}", &[]), json!({"memory.available": "1Gi"}));
+    let mut merged = all.clone();
+    merged["memory.available"] = json!("1Gi");
+    assert_eq!(
+        hard("evictionHard: {memory.available: 1Gi}\nmergeDefaultEvictionSettings: true", &[]),
+        merged
+    );
+    assert_eq!(hard("", &["--eviction-hard=pid.available<5%"]), json!({"pid.available": "5%"}));
+}
+
+#[test]
+fn relative_paths_start_at_the_directory_of_the_file() {
+    let host = Host::with(&[(
+        "etc/c.yaml",
+        "staticPodPath: manifests\nresolvConf: ''\ntlsCertFile: ../pki/a.crt\npodLogsDir: /var/log/pods\n",
+    )]);
+    let loaded = host.load(&["--config=etc/c.yaml", "--tls-private-key-file=rel.key"]);
+    let root = host.0.path();
+    assert_eq!(loaded.config.server.static_pod_path, root.join("etc/manifests").to_str().unwrap());
+    assert_eq!(loaded.config.server.tls_cert_file, root.join("pki/a.crt").to_str().unwrap());
+    assert_eq!(loaded.config.server.tls_private_key_file, "rel.key");
+    assert_eq!(loaded.config.network.resolv_conf, "");
+}
+
+#[test]
+fn drop_ins_are_merged_in_order() {
+    type Files = &'static [(&'static str, &'static str)];
+    let table: &[(&str, Files, &str, Value)] = &[
+        ("maxPods: 1", &[("d/10.conf", "maxPods: 2"), ("d/20.conf", "maxPods: 3")], "maxPods", json!(3)),
+        ("maxPods: 1", &[("d/10/z.conf", "maxPods: 2"), ("d/05.conf", "maxPods: 3")], "maxPods", json!(2)),
+        ("maxPods: 1", &[("d/10.conf", "maxPods: null")], "maxPods", json!(110)),
+        ("clusterDNS: [a, b]", &[("d/10.conf", "clusterDNS: [c]")], "clusterDNS", json!(["c"])),
+        (
+            "kubeReserved: {cpu: '1', pid: '5'}",
+            &[("d/1.conf", "kubeReserved: {cpu: '2', memory: 1Gi, pid: null}")],
+            "kubeReserved",
+            json!({"cpu": "2", "memory": "1Gi"}),
+        ),
+        (
+            "featureGates: {AllAlpha: false}",
+            &[("d/1.conf", "featureGates: {MemoryQoS: true}")],
+            "featureGates",
+            json!({"AllAlpha": false, "MemoryQoS": true}),
+        ),
+        (
+            "",
+            &[("d/1.conf", "authentication: {anonymous: {enabled: true}}")],
+            "authentication.webhook.enabled",
+            json!(true),
+        ),
+        ("", &[("d/1.conf", "staticPodPath: rel")], "staticPodPath", json!("rel")),
+        ("enforceNodeAllocatable: []", &[("d/1.conf", "maxPods: 9")], "enforceNodeAllocatable", json!([])),
+        ("", &[("d/1.conf", "nodeStatusUpdateFrequency: 7s")], "nodeStatusReportFrequency", json!("5m0s")),
+    ];
+    for (main, drop_ins, path, expected) in table {
+        let host = Host::with(&[&[("c.yaml", *main)], *drop_ins].concat());
+        let loaded = host.load(&["--config=c.yaml", "--config-dir=d"]);
+        assert_eq!(field(&loaded, path), *expected, "{main} {drop_ins:?}");
+    }
+}
+
+#[test]
+fn drop_ins_work_without_a_file_and_other_files_are_skipped() {
+    let host = Host::with(&[("d/a.conf", "maxPods: 5"), ("d/b.yaml", "maxPods: 6")]);
+    let loaded = host.load(&["--config-dir", "d"]);
+    assert_eq!((loaded.config.pods.max_pods, loaded.config.server.read_only_port), (5, 10255));
+    assert!(
+        loaded.notices[0].ends_with("b.yaml: skipped, drop-in files end in .conf"),
+        "{:?}",
+        loaded.notices
+    );
+}
+
+#[test]
+fn flags_win_over_files_and_gates_merge_one_by_one() {
+    let host = Host::with(&[(
+        "c.yaml",
+        "maxPods: 5\nclusterDNS: [a]\nkubeReserved: {cpu: '1'}\nlogging: {vmodule: [{filePattern: a, verbosity: 1}]}\n\
+         featureGates: {MemoryQoS: true, QOSReserved: true}\n",
+    )]);
+    let loaded = host.load(&[
+        "--max-pods=7",
+        "--config=c.yaml",
+        "--cluster-dns=b,c",
+        "--kube-reserved=memory=1Gi",
+        "--vmodule=b=2",
+        "--feature-gates=MemoryQoS=false",
+        "--port=4",
+        "-v=3",
+    ]);
+    let expected = [
+        ("maxPods", json!(7)),
+        ("clusterDNS", json!(["b", "c"])),
+        ("kubeReserved", json!({"memory": "1Gi"})),
+        (
+            "logging.vmodule",
+            json!([{"filePattern": "a", "verbosity": 1}, {"filePattern": "b", "verbosity": 2}]),
+        ),
+        ("featureGates", json!({"MemoryQoS": false, "QOSReserved": true})),
+        ("logging.verbosity", json!(3)),
+    ];
+    for (path, value) in expected {
+        assert_eq!(field(&loaded, path), value, "{path}");
+    }
+    assert!(loaded.gates.enabled(crate::Gate::QOSReserved) && !loaded.gates.enabled(crate::Gate::MemoryQoS));
+    let set: Vec<&str> = loaded.set_fields.iter().map(String::as_str).collect();
+    assert_eq!(set, ["clusterDNS", "featureGates", "kubeReserved", "logging", "maxPods", "port"]);
+}
+
+#[test]
+fn every_problem_is_reported_with_its_place() {
+    let host = Host::with(&[
+        ("c.yaml", "maxPods: -1\nportt: 1\nhealthzPort: x\nfeatureGates:\n  Nope: true\n  NodeSwap: false\n"),
+        ("d/1.conf", "oomScoreAdj: 5000\n"),
+        ("d/2.conf", "containerLogMaxFiles: 1\nsyncFrequency: 5\n"),
+    ]);
+    let args = [
+        "--config=c.yaml",
+        "--config-dir=d",
+        "--registry-burst=-1",
+        "--cloud-provider=aws",
+        "--authorization-mode=Maybe",
+        "--exit-on-lock-contention",
+        "--feature-gates=AllBetta=true",
+    ];
+    assert_eq!(
+        host.problems(&args),
+        [
+            "flag --cloud-provider: \"aws\" must be empty or \"external\"",
+            "flag --exit-on-lock-contention: needs --lock-file",
+            "DIR/c.yaml: line 4: portt: unknown field; did you mean \"port\"?",
+            "DIR/c.yaml: line 5: healthzPort: invalid type: string \"x\", expected i32",
+            "DIR/d/2.conf: line 4: syncFrequency: invalid type: integer `5`, expected a duration with its unit, such as \"1m30s\"",
+            "flag --authorization-mode: unknown variant `Maybe`, expected `AlwaysAllow` or `Webhook`",
+            "flag --feature-gates: featureGates.AllBetta: unknown feature gate; did you mean \"AllBeta\"?",
+            "DIR/c.yaml: line 8: featureGates.NodeSwap: feature gate is locked to true",
+            "DIR/c.yaml: line 7: featureGates.Nope: unknown feature gate",
+            "flag --registry-burst: registryBurst: -1 must not be negative",
+            "DIR/c.yaml: line 3: maxPods: -1 must not be negative",
+            "DIR/d/1.conf: line 3: oomScoreAdj: 5000 must be between -1000 and 1000",
+        ]
+    );
+}
+
+#[test]
+fn files_that_are_no_configuration_are_refused() {
+    let table = [
+        ("", "DIR/c: the file is empty"),
+        ("a: [\n", "DIR/c: line 2: while parsing a node, did not find expected node content"),
+        (
+            "kind: KubeletConfiguration\n",
+            "DIR/c: line 1: apiVersion: required field is missing; it must be \"kubelet.config.k8s.io/v1beta1\"",
+        ),
+        (
+            "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: Pod\n",
+            "DIR/c: line 2: kind: \"Pod\" must be \"KubeletConfiguration\"",
+        ),
+        ("kind: A\nkind: B\n", "DIR/c: line 2: field \"kind\" is already set on line 1"),
+    ];
+    for (text, expected) in table {
+        let host = Host::with(&[]);
+        fs::write(host.0.path().join("c"), text).unwrap();
+        assert_eq!(host.problems(&["--config=c"]), [expected], "{text:?}");
+    }
+    let host = Host::with(&[("c", "---\na: 1")]);
+    assert_eq!(host.problems(&["--config=c"]), ["DIR/c: line 4: the file must hold one document"]);
+    assert_eq!(host.problems(&["--config=none"]), ["read configuration DIR/none"]);
+    assert_eq!(host.problems(&["--config-dir=none"]), ["read configuration DIR/none"]);
+    let host = Host::with(&[]);
+    fs::create_dir(host.0.path().join("d")).unwrap();
+    fs::write(host.0.path().join("d/x.conf"), "maxPods: 5").unwrap();
+    assert_eq!(host.problems(&["--config-dir=d"]).len(), 2);
+}
+
+#[test]
+fn help_and_version_come_before_everything_else() {
+    let host = Host::with(&[]);
+    assert!(matches!(host.try_load(&["--config=none", "-h"]), Ok(Invocation::Help)));
+    let version = |arg| match host.try_load(&[arg]) {
+        Ok(Invocation::Version(format)) => Some(format),
+        _ => None,
+    };
+    assert_eq!(version("--version"), Some(VersionFormat::Plain));
+    assert_eq!(version("--version=raw"), Some(VersionFormat::Raw));
+    assert_eq!(version("--version=false"), None);
+}
+
+#[test]
+fn a_kubeadm_node_starts_as_with_upstream() {
+    let host = Host::with(&[]);
+    fs::write(host.0.path().join("config.yaml"), include_str!("testdata/kubeadm.yaml")).unwrap();
+    let loaded = host.load(&[
+        "--bootstrap-kubeconfig=/etc/kubernetes/bootstrap-kubelet.conf",
+        "--kubeconfig=/etc/kubernetes/kubelet.conf",
+        "--config=config.yaml",
+        "--container-runtime-endpoint=unix:///run/containerd/containerd.sock",
+        "--node-ip=172.18.0.2",
+        "--node-labels=node-role=worker,node.kubernetes.io/x=1",
+        "--provider-id=kind://docker/kind/kind-control-plane",
+        "--runtime-cgroups=/system.slice/containerd.service",
+    ]);
+    let golden: Value = serde_json::from_str(include_str!("testdata/kubeadm.golden.json")).unwrap();
+    let mut config = loaded.config.to_json();
+    config["staticPodPath"] = json!("manifests");
+    assert_eq!(config, golden);
+    assert_eq!(loaded.flags.node_ip.as_deref(), Some("172.18.0.2"));
+    assert_eq!(loaded.flags.node_labels.len(), 2);
+    assert_eq!(loaded.notices.len(), 1, "{:?}", loaded.notices);
+}
+
+#[test]
+fn the_flags_of_kind_and_the_node_tests_are_accepted() {
+    let host = Host::with(&[("c.yaml", "")]);
+    let loaded = host.load(&[
+        "--config=c.yaml",
+        "--cgroup-root=/kubelet",
+        "--fail-swap-on=false",
+        "--housekeeping-interval=5s",
+        "--pod-manifest-path=/tmp/static",
+        "--pod-cidr=10.100.0.0/24",
+        "--register-with-taints=node-role.kubernetes.io/control-plane:NoSchedule",
+        "--feature-gates=MemoryQoS=true",
+        "--v=4",
+        "--logging-format=json",
+        "--root-dir=/tmp/k",
+        "--hostname-override=n1",
+        "--seccomp-default",
+    ]);
+    assert_eq!(loaded.config.cgroups.cgroup_root, "/kubelet");
+    assert!(!loaded.config.pods.fail_swap_on && loaded.seccomp_default());
+    assert_eq!(loaded.flags.housekeeping_interval.to_string(), "5s");
+    assert!(matches!(
+        host.try_load(&["--pod-infra-container-image=registry.k8s.io/pause:3.10"]),
+        Err(LoadError::CommandLine(_))
+    ));
+}
+
+#[test]
+fn node_flags_are_checked() {
+    let host = Host::with(&[]);
+    let table = [
+        ("--node-labels=kubernetes.io/foo=1", "a node may not set this label on itself"),
+        ("--node-labels=a b=1", "is not a label key"),
+        ("--node-labels=a=b c", "is not a label value"),
+        ("--node-ip=1.2.3.4,5.6.7.8", "one of each family"),
+        ("--node-ip=here", "must be one IP address"),
+    ];
+    for (arg, expected) in table {
+        let problems = host.problems(&[arg]);
+        assert!(problems.iter().any(|problem| problem.contains(expected)), "{arg}: {problems:?}");
+    }
+    host.load(&["--node-ip=::,0.0.0.0", "--node-labels=kubernetes.io/os=linux,x.node.kubernetes.io/y=z,a=b"]);
+}
+
+/// Changes that keep every rule, applied to the defaults.
+fn any_config() -> impl Strategy<Value = KubeletConfiguration> {
+    let text = || "[a-z]{1,8}";
+    let map = || prop::collection::btree_map("[a-z]{1,5}", text(), 0..3);
+    (
+        (1..65536_i32, 0..65536_i32, 1..10_000_i64, any::<bool>(), prop::collection::vec(text(), 0..3)),
+        (1..500_i32, -1..1000_i64, 1..300_i64, any::<bool>(), prop::option::of(1..2_i32)),
+        (
+            prop::collection::btree_map("[a-z]{1,5}", prop::collection::vec(text(), 1..3), 0..3),
+            1..1_000_000_i64,
+        ),
+        (0..10_u32, prop::option::of(map().prop_map(|_| BTreeMap::new())), 0.01..1.0_f64, text()),
+    )
+        .prop_map(|(server, pods, headers, rest)| {
+            let mut config = KubeletConfiguration::file_defaults();
+            config.server.port = server.0;
+            config.server.healthz_port = server.1;
+            config.server.sync_frequency = crate::GoDuration::from_millis(server.2);
+            config.server.enable_server = server.3;
+            config.network.cluster_dns = server.4;
+            config.pods.max_pods = pods.0;
+            config.pods.pod_pids_limit = pods.1;
+            config.pods.crash_loop_back_off.max_container_restart_period =
+                Some(crate::GoDuration::from_secs(pods.2));
+            config.node.register_node = pods.3;
+            config.images.max_parallel_image_pulls = pods.4;
+            config.server.static_pod_url_header = headers.0;
+            config.images.runtime_request_timeout = crate::GoDuration::from_nanos(headers.1);
+            config.logs.logging.verbosity = rest.0;
+            config.reservations.eviction_hard = rest.1.or_else(|| config.reservations.eviction_hard.take());
+            config.managers.memory_throttling_factor = Some(rest.2);
+            config.network.cluster_domain = rest.3;
+            config
+        })
+}
+
+proptest! {
+    #[test]
+    fn any_config_reads_back_equal(config in any_config()) {
+        let mut json = config.to_json();
+        json["apiVersion"] = json!(crate::configuration::API_VERSION);
+        json["kind"] = json!(crate::configuration::KIND);
+        prop_assert_eq!(parse_config(json.to_string().as_bytes()).unwrap(), config);
+    }
+
+    #[test]
+    fn parsing_never_panics(text in "[a-zA-Z0-9:{}\\[\\], \n\"'.-]{0,200}") {
+        let _ = parse_config(format!("{HEAD}{text}").as_bytes());
+    }
+}

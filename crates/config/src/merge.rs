@@ -1,0 +1,73 @@
+//! Putting JSON over JSON: drop-in files (RFC 7386 merge patch) and flags.
+
+use serde_json::{Map, Value};
+
+/// Applies a merge patch: mappings merge, null removes, everything else replaces.
+pub(crate) fn merge_patch(target: &mut Value, patch: &Value) {
+    let Value::Object(patch) = patch else {
+        *target = patch.clone();
+        return;
+    };
+    for (key, value) in patch {
+        let fields = as_object(target);
+        if value.is_null() {
+            fields.remove(key);
+        } else {
+            merge_patch(fields.entry(key.clone()).or_insert(Value::Null), value);
+        }
+    }
+    as_object(target);
+}
+
+/// The value at a dotted path of plain words, made where it is missing.
+pub(crate) fn at_path<'a>(value: &'a mut Value, path: &str) -> &'a mut Value {
+    path.split('.').fold(value, |here, key| as_object(here).entry(key.to_owned()).or_insert(Value::Null))
+}
+
+/// The value as a mapping, replaced by an empty one if it is none.
+fn as_object(value: &mut Value) -> &mut Map<String, Value> {
+    if !value.is_object() {
+        *value = Value::Object(Map::new());
+    }
+    #[expect(clippy::expect_used, reason = "a value that is not an object was replaced by one above")]
+    value.as_object_mut().expect("an object")
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn merges_like_the_examples_of_rfc_7386() {
+        let table = [
+            (json!({"a": "b"}), json!({"a": "c"}), json!({"a": "c"})),
+            (json!({"a": "b"}), json!({"b": "c"}), json!({"a": "b", "b": "c"})),
+            (json!({"a": "b"}), json!({"a": null}), json!({})),
+            (json!({"a": "b", "b": "c"}), json!({"a": null}), json!({"b": "c"})),
+            (json!({"a": ["b"]}), json!({"a": "c"}), json!({"a": "c"})),
+            (json!({"a": "c"}), json!({"a": ["b"]}), json!({"a": ["b"]})),
+            (json!({"a": {"b": "c"}}), json!({"a": {"b": "d", "c": null}}), json!({"a": {"b": "d"}})),
+            (json!({"a": [{"b": "c"}]}), json!({"a": [1]}), json!({"a": [1]})),
+            (json!(["a", "b"]), json!(["c", "d"]), json!(["c", "d"])),
+            (json!({"a": "b"}), json!(["c"]), json!(["c"])),
+            (json!({"a": "foo"}), json!(null), json!(null)),
+            (json!({"e": null}), json!({"a": 1}), json!({"e": null, "a": 1})),
+            (json!([1, 2]), json!({"a": "b", "c": null}), json!({"a": "b"})),
+            (json!({}), json!({"a": {"bb": {"ccc": null}}}), json!({"a": {"bb": {}}})),
+        ];
+        for (mut target, patch, expected) in table {
+            let before = target.clone();
+            merge_patch(&mut target, &patch);
+            assert_eq!(target, expected, "{before} <- {patch}");
+        }
+    }
+
+    #[test]
+    fn paths_are_made_on_the_way() {
+        let mut value = json!({"a": {"b": 1}});
+        *at_path(&mut value, "a.c.d") = json!(2);
+        assert_eq!(value, json!({"a": {"b": 1, "c": {"d": 2}}}));
+    }
+}

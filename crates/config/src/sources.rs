@@ -1,0 +1,105 @@
+//! Where each value came from: files in the order they were applied, then flags.
+
+use std::{
+    collections::BTreeSet,
+    path::{Path, PathBuf},
+};
+
+use document::{Document, FieldPath, Segment};
+use serde_json::Value;
+
+use crate::{
+    configuration::{API_VERSION, KIND},
+    flags::{CommandLine, FlagKind, Target},
+    problem::{Origin, Problem},
+};
+
+/// The files and flags a configuration was made of.
+#[derive(Default)]
+pub(crate) struct Sources {
+    files: Vec<(PathBuf, Document)>,
+    flags: Vec<(&'static str, FieldPath)>,
+}
+
+impl Sources {
+    pub(crate) fn add_file(&mut self, path: &Path, document: Document) {
+        self.files.push((path.to_owned(), document));
+    }
+
+    pub(crate) fn add_flags(&mut self, line: &CommandLine) {
+        for used in line.used() {
+            let (Target::Field(field), Some(value)) = (used.flag.target, &used.value) else { continue };
+            let path = field.split('.').fold(FieldPath::root(), FieldPath::key);
+            match (used.flag.kind, value) {
+                // Gates are set one by one; those of a file stay the file's.
+                (FlagKind::Gates, Value::Object(gates)) => {
+                    self.flags
+                        .extend(gates.keys().map(|gate| (used.flag.name, path.clone().key(gate.as_str()))));
+                }
+                _ => self.flags.push((used.flag.name, path)),
+            }
+        }
+    }
+
+    /// The last source that set a field, or a part of it, or what it is part of.
+    pub(crate) fn origin(&self, field: &FieldPath) -> Origin {
+        let related = |other: &FieldPath| {
+            let (mine, theirs) = (field.segments(), other.segments());
+            mine.starts_with(theirs) || theirs.starts_with(mine)
+        };
+        if let Some((name, _)) = self.flags.iter().rev().find(|(_, path)| related(path)) {
+            return Origin::Flag(name);
+        }
+        let holds =
+            |path: &FieldPath| self.files.iter().rev().find(|(_, document)| document.get(path).is_some());
+        let top: FieldPath = field.segments().iter().take(1).cloned().collect();
+        match holds(field).or_else(|| holds(&top)) {
+            Some((path, document)) => Origin::File { path: path.clone(), position: document.position(field) },
+            None => Origin::Default,
+        }
+    }
+
+    pub(crate) fn problem(&self, field: FieldPath, reason: impl Into<String>) -> Problem {
+        Problem { origin: self.origin(&field), field, reason: reason.into() }
+    }
+
+    /// The top-level fields that some source sets.
+    pub(crate) fn set_fields(&self) -> BTreeSet<String> {
+        let keys = self.files.iter().filter_map(|(_, document)| document.value().as_object()).flatten();
+        let in_files = keys.filter(|(_, value)| !value.is_null()).map(|(key, _)| key.clone());
+        let by_flags = self.flags.iter().filter_map(|(_, path)| match path.segments().first() {
+            Some(Segment::Key(key)) => Some(key.clone()),
+            Some(Segment::Index(_)) | None => None,
+        });
+        in_files.chain(by_flags).filter(|key| key != "apiVersion" && key != "kind").collect()
+    }
+}
+
+/// The one document of a configuration file, with its API version and kind checked.
+pub(crate) fn parse_document(path: &Path, text: &[u8]) -> Result<Document, Vec<Problem>> {
+    let problem = |position, field, reason: &str| Problem {
+        origin: Origin::File { path: path.to_owned(), position },
+        field,
+        reason: reason.to_owned(),
+    };
+    let mut documents = document::parse(text)
+        .map_err(|error| vec![problem(Some(error.position), FieldPath::root(), &error.reason)])?;
+    let Some(document) = documents.pop() else {
+        return Err(vec![problem(None, FieldPath::root(), "the file is empty")]);
+    };
+    if !documents.is_empty() {
+        let at = document.position(&FieldPath::root());
+        return Err(vec![problem(at, FieldPath::root(), "the file must hold one document")]);
+    }
+    let mut problems = Vec::new();
+    for (name, expected) in [("apiVersion", API_VERSION), ("kind", KIND)] {
+        let field = FieldPath::root().key(name);
+        let reason = match document.get(&field).map(|value| value.as_str()) {
+            Some(Some(found)) if found == expected => continue,
+            Some(found) => format!("{:?} must be {expected:?}", found.unwrap_or_default()),
+            None => format!("required field is missing; it must be {expected:?}"),
+        };
+        problems.push(problem(document.position(&field), field, &reason));
+    }
+    if problems.is_empty() { Ok(document) } else { Err(problems) }
+}

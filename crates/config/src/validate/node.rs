@@ -1,0 +1,131 @@
+//! Rules about the Node object, the API client, and the flags that describe the node.
+
+use std::net::IpAddr;
+
+use super::{
+    Check, FlagFinding, field,
+    names::{is_label_value, is_qualified_name},
+};
+use crate::{
+    configuration::{ApiClient, Node, Tracing},
+    flags::Flags,
+};
+
+/// The only version whose hidden metrics can be shown.
+const PREVIOUS_MINOR: &str = "1.35";
+
+pub(super) fn check(check: &mut Check<'_>, node: &Node, api: &ApiClient) {
+    check.rule(node.node_lease_duration_seconds > 0, "nodeLeaseDurationSeconds", "must be greater than 0");
+    let images = node.node_status_max_images;
+    check.rule(images >= -1, "nodeStatusMaxImages", format!("{images} must be -1 or more"));
+    for (index, taint) in node.register_with_taints.iter().enumerate() {
+        let at = || field("registerWithTaints").index(index);
+        let key = &taint.key;
+        check.rule_at(is_qualified_name(key), || at().key("key"), format!("{key:?} is not a qualified name"));
+        let value = &taint.value;
+        check.rule_at(is_label_value(value), || at().key("value"), format!("{value:?} is not a label value"));
+        check.rule_at(taint.time_added.is_none(), || at().key("timeAdded"), "must not be set");
+    }
+    check.not_negative(api.kube_api_qps, "kubeAPIQPS");
+    check.not_negative(api.kube_api_burst, "kubeAPIBurst");
+    check.not_negative(api.event_record_qps, "eventRecordQPS");
+    check.not_negative(api.event_burst, "eventBurst");
+    let hidden = api.show_hidden_metrics_for_version.as_str();
+    check.rule(
+        hidden.is_empty() || hidden == PREVIOUS_MINOR,
+        "showHiddenMetricsForVersion",
+        format!("{hidden:?} must be empty or {PREVIOUS_MINOR:?}"),
+    );
+    if let Some(tracing) = &api.tracing {
+        check_tracing(check, tracing);
+    }
+}
+
+fn check_tracing(check: &mut Check<'_>, tracing: &Tracing) {
+    if let Some(rate) = tracing.sampling_rate_per_million {
+        check.in_range(rate, 0..=1_000_000, "tracing.samplingRatePerMillion");
+    }
+    if let Some(endpoint) = &tracing.endpoint {
+        let scheme = endpoint.split_once("//").map_or("dns", |(scheme, _)| scheme.trim_end_matches(':'));
+        let known = matches!(scheme, "dns" | "unix" | "unix-abstract");
+        let clean = !endpoint.contains(|c: char| c.is_control() || c == ' ');
+        check.rule(
+            known && clean,
+            "tracing.endpoint",
+            format!(
+                "{endpoint:?} must be host:port, or an address that starts with dns, unix or unix-abstract"
+            ),
+        );
+    }
+}
+
+/// Label keys under `kubernetes.io` and `k8s.io` that a node may set on itself.
+const OWN_LABELS: [&str; 11] = [
+    "beta.kubernetes.io/arch",
+    "beta.kubernetes.io/instance-type",
+    "beta.kubernetes.io/os",
+    "failure-domain.beta.kubernetes.io/region",
+    "failure-domain.beta.kubernetes.io/zone",
+    "kubernetes.io/arch",
+    "kubernetes.io/hostname",
+    "kubernetes.io/os",
+    "node.kubernetes.io/instance-type",
+    "topology.kubernetes.io/region",
+    "topology.kubernetes.io/zone",
+];
+/// Prefixes under which a node may set any label on itself.
+const OWN_PREFIXES: [&str; 2] = ["kubelet.kubernetes.io", "node.kubernetes.io"];
+
+pub(super) fn check_flags(flags: &Flags) -> Vec<FlagFinding> {
+    let mut findings = Vec::new();
+    let mut rule = |kept: bool, flag: &'static str, reason: String| {
+        if !kept {
+            findings.push(FlagFinding { flag, reason });
+        }
+    };
+    for (key, value) in &flags.node_labels {
+        rule(is_qualified_name(key), "node-labels", format!("{key:?} is not a label key"));
+        rule(is_label_value(value), "node-labels", format!("{key}: {value:?} is not a label value"));
+        let allowed = OWN_PREFIXES.join(" or ");
+        rule(
+            may_set_label(key),
+            "node-labels",
+            format!(
+                "{key:?}: a node may not set this label on itself; allowed are prefixes {allowed}, and {}",
+                OWN_LABELS.join(", ")
+            ),
+        );
+    }
+    if let Some(provider) = &flags.cloud_provider {
+        rule(provider == "external", "cloud-provider", format!("{provider:?} must be empty or \"external\""));
+    }
+    if let Some(addresses) = &flags.node_ip {
+        rule(
+            is_node_ip(addresses),
+            "node-ip",
+            format!("{addresses:?} must be one IP address, or one of each family"),
+        );
+    }
+    rule(
+        !flags.exit_on_lock_contention || flags.lock_file.is_some(),
+        "exit-on-lock-contention",
+        "needs --lock-file".to_owned(),
+    );
+    findings
+}
+
+fn may_set_label(key: &str) -> bool {
+    let Some((prefix, _)) = key.split_once('/') else { return true };
+    let under = |parent: &str| prefix == parent || prefix.ends_with(&format!(".{parent}"));
+    let reserved = under("kubernetes.io") || under("k8s.io");
+    !reserved || OWN_LABELS.contains(&key) || OWN_PREFIXES.into_iter().any(under)
+}
+
+fn is_node_ip(text: &str) -> bool {
+    let addresses: Option<Vec<IpAddr>> = text.split(',').map(|part| part.trim().parse().ok()).collect();
+    match addresses.as_deref() {
+        Some([_]) => true,
+        Some([first, second]) => first.is_ipv4() != second.is_ipv4(),
+        Some(_) | None => false,
+    }
+}
