@@ -1,0 +1,189 @@
+//! The client's own promises: deadlines, reconnection, sizes.
+
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::time::Duration;
+
+use cri::{CriClient, DEFAULT_REQUEST_TIMEOUT, Endpoint};
+use futures::StreamExt;
+use model::{ContainerSpec, ImageSpec, RuntimeEventKind, SandboxSpec};
+use ports::runtime::{Containers, Images, RuntimeError, RuntimeErrorKind, RuntimeService, Sandboxes};
+use testkit::fake_runtime::{
+    ContainerBehaviour, EventStream, FakeRuntime, Fault, Injection, Rpc, tokio_clock,
+};
+use tokio::time::Instant;
+use tonic::{Code, Status};
+
+const IMAGE: &str = "web:1";
+
+fn in_memory() -> (FakeRuntime, CriClient) {
+    let fake = FakeRuntime::start_in_memory(tokio_clock(1_000)).unwrap();
+    fake.add_image(IMAGE);
+    let channel = fake.channel();
+    let client = CriClient::from_channels(channel.clone(), channel, DEFAULT_REQUEST_TIMEOUT);
+    (fake, client)
+}
+
+fn pod(uid: &str) -> SandboxSpec {
+    SandboxSpec {
+        name: uid.into(),
+        namespace: "default".into(),
+        uid: uid.into(),
+        labels: [(model::labels::POD_UID.to_owned(), uid.to_owned())].into(),
+        ..Default::default()
+    }
+}
+
+fn image() -> ImageSpec {
+    ImageSpec { image: IMAGE.into(), ..Default::default() }
+}
+
+async fn running(client: &CriClient, uid: &str) -> model::ContainerId {
+    let sandbox = client.run_sandbox(&pod(uid)).await.unwrap();
+    let spec = ContainerSpec { name: "main".into(), image: image(), ..Default::default() };
+    let id = client.create_container(&sandbox, &spec, &pod(uid)).await.unwrap();
+    client.start_container(&id).await.unwrap();
+    id
+}
+
+/// How long a call waits for a runtime that does not answer.
+async fn gives_up<T: std::fmt::Debug>(call: impl Future<Output = Result<T, RuntimeError>>) -> u64 {
+    let before = Instant::now();
+    let error = call.await.unwrap_err();
+    assert_eq!(error.kind, RuntimeErrorKind::DeadlineExceeded, "{error}");
+    before.elapsed().as_secs()
+}
+
+#[tokio::test(start_paused = true)]
+async fn every_call_has_the_deadline_of_its_kind() {
+    let (fake, client) = in_memory();
+    let id = running(&client, "a").await;
+    for rpc in [Rpc::Version, Rpc::ListContainers, Rpc::RunPodSandbox, Rpc::StopContainer, Rpc::ImageStatus] {
+        fake.inject(Injection::new(rpc, Fault::Hang));
+    }
+    assert_eq!(gives_up(client.version()).await, 120);
+    assert_eq!(gives_up(client.list_containers(None)).await, 120);
+    assert_eq!(gives_up(client.image_status(&image())).await, 120);
+    assert_eq!(gives_up(client.run_sandbox(&pod("b"))).await, 240);
+    assert_eq!(gives_up(client.stop_container(&id, Duration::from_secs(30))).await, 150);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pull_takes_as_long_as_it_needs() {
+    let (fake, client) = in_memory();
+    fake.inject(Injection::new(Rpc::PullImage, Fault::Delay(Duration::from_secs(5 * 3600))));
+    client.pull_image(&image(), None, &pod("a")).await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stop_waits_for_the_whole_grace() {
+    let (fake, client) = in_memory();
+    fake.set_behaviour(IMAGE, ContainerBehaviour::runs_forever().ignoring_stop());
+    let id = running(&client, "a").await;
+    let before = Instant::now();
+    client.stop_container(&id, Duration::from_secs(600)).await.unwrap();
+    assert_eq!(before.elapsed().as_secs(), 600);
+    assert_eq!(client.container_status(&id).await.unwrap().exit_code, 137);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_late_answer_of_the_runtime_and_our_own_deadline_look_the_same() {
+    let (fake, client) = in_memory();
+    fake.inject(Injection::new(Rpc::Version, Fault::Fail(Code::DeadlineExceeded, "slow".into())).times(1));
+    assert_eq!(gives_up(client.version()).await, 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_old_runtime_is_unimplemented_not_broken() {
+    let (fake, client) = in_memory();
+    fake.set_cgroup_driver(None);
+    fake.set_event_stream(EventStream::Unimplemented);
+    let error = client.cgroup_driver().await.unwrap_err();
+    assert_eq!((error.operation, error.kind), ("runtime_config", RuntimeErrorKind::Unimplemented));
+    let error = client.events().await.err().unwrap();
+    assert_eq!((error.operation, error.kind), ("get_container_events", RuntimeErrorKind::Unimplemented));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_silent_event_stream_is_open_all_the_same() {
+    let (fake, client) = in_memory();
+    // Like a server that sends its headers with the first event only.
+    let hang = fake.inject(Injection::new(Rpc::GetContainerEvents, Fault::Hang));
+    let mut events = client.events().await.unwrap();
+    hang.release();
+    let next = tokio::spawn(async move { events.next().await });
+    fake.wait_until(|world| world.count(Rpc::GetContainerEvents) == 1).await;
+    while fake.open_event_streams() == 0 {
+        tokio::task::yield_now().await;
+    }
+    client.run_sandbox(&pod("a")).await.unwrap();
+    let event = next.await.unwrap().unwrap().unwrap();
+    assert_eq!((event.kind, event.pod_uid.unwrap().as_str()), (RuntimeEventKind::Created, "a"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cut_event_stream_says_so() {
+    let (fake, client) = in_memory();
+    let mut events = client.events().await.unwrap();
+    fake.cut_events(Some(&Status::unavailable("restarting")));
+    assert_eq!(events.next().await.unwrap().unwrap_err().kind, RuntimeErrorKind::Unavailable);
+    assert!(events.next().await.is_none());
+}
+
+fn on_socket() -> (FakeRuntime, CriClient, tempfile::TempDir) {
+    let folder = tempfile::tempdir().unwrap();
+    let socket = folder.path().join("cri.sock");
+    let fake = FakeRuntime::start(&socket).unwrap();
+    let endpoint = socket.to_string_lossy().parse::<Endpoint>().unwrap();
+    (fake, CriClient::new(&endpoint, DEFAULT_REQUEST_TIMEOUT), folder)
+}
+
+#[tokio::test]
+async fn a_restarted_runtime_is_found_again() {
+    let (mut fake, client, _folder) = on_socket();
+    client.version().await.unwrap();
+    fake.stop_serving().await.unwrap();
+    for _ in 0..3 {
+        let error = client.version().await.unwrap_err();
+        assert_eq!(error.kind, RuntimeErrorKind::Unavailable, "{error}");
+    }
+    fake.serve_again().unwrap();
+    // The pause after the failures above is 100 ms; the calls until then fail at once.
+    let back = async {
+        while client.version().await.is_err() {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(10), back).await.unwrap();
+}
+
+#[tokio::test]
+async fn calls_in_flight_fail_as_unavailable_when_the_runtime_dies() {
+    let (mut fake, client, _folder) = on_socket();
+    let hang = fake.inject(Injection::new(Rpc::ListPodSandbox, Fault::Hang));
+    let mut events = client.events().await.unwrap();
+    let call = tokio::spawn(async move { client.list_sandboxes(None).await });
+    hang.wait_hits(1).await;
+    fake.stop_serving().await.unwrap();
+    assert_eq!(call.await.unwrap().unwrap_err().kind, RuntimeErrorKind::Unavailable);
+    assert_eq!(events.next().await.unwrap().unwrap_err().kind, RuntimeErrorKind::Unavailable);
+}
+
+#[tokio::test]
+async fn nobody_listening_is_unavailable_and_names_the_socket() {
+    let endpoint = "unix:///nowhere/cri.sock".parse::<Endpoint>().unwrap();
+    let error = CriClient::new(&endpoint, DEFAULT_REQUEST_TIMEOUT).version().await.unwrap_err();
+    assert_eq!((error.operation, error.kind), ("version", RuntimeErrorKind::Unavailable));
+    assert!(error.message.contains("/nowhere/cri.sock"), "{error}");
+}
+
+#[tokio::test]
+async fn lists_of_several_megabytes_arrive() {
+    let (_fake, client, _folder) = on_socket();
+    for number in 0..100 {
+        let mut pod = pod(&format!("uid-{number}"));
+        pod.annotations = [("fill".to_owned(), "x".repeat(80_000))].into();
+        client.run_sandbox(&pod).await.unwrap();
+    }
+    assert_eq!(client.list_sandboxes(None).await.unwrap().len(), 100);
+}
