@@ -141,7 +141,7 @@ fn fields_can_be_read_and_removed() {
     assert!(!document.remove(&"a.c".parse().unwrap()));
     assert!(!document.remove(&FieldPath::root()));
     assert_eq!(document.value(), &json!({"a": {}}));
-    assert_eq!(place(&document, "a.c[1]"), (1, 17));
+    assert_eq!(place(&document, "a.c[1]"), (1, 21));
 }
 
 #[derive(Debug, Deserialize, PartialEq)]
