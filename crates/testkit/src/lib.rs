@@ -1,5 +1,6 @@
 //! What tests stand on: fakes for the inner classes, and the real thing for the scenarios.
 //!
+//! - [`fake_runtime`] serves the CRI over a real socket and runs nothing;
 //! - [`images`] writes OCI image archives from files;
 //! - [`instance`] is a private node's folder and all that is named after it;
 //! - [`containerd`] runs a private containerd in one, [`cri_view`] looks into it;
