@@ -1,1 +1,13 @@
-//! podward
+//! The podward binary: commands, configuration, wiring, supervision, signals.
+//!
+//! Comes in: arguments. Goes out: an exit code. [`wire`] connects the stages of `agent` to the world and decides
+//! nothing; everything else here is about starting and stopping.
+
+pub mod check;
+pub mod command;
+pub mod get;
+pub mod logging;
+pub mod plan;
+pub mod run;
+pub mod service_manager;
+pub mod wire;

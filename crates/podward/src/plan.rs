@@ -1,0 +1,179 @@
+//! From the loaded configuration to what the wiring needs.
+
+use std::collections::BTreeMap;
+use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use agent::images::PullSettings;
+use anyhow::Context;
+use config::{Gate, Loaded};
+use decide::backoff::Limits;
+use manifest::Rules;
+use model::{CgroupDriver, NodeSettings};
+use ports::host_facts::HostFacts;
+
+/// A static pod folder or file.
+#[derive(Clone, Debug)]
+pub struct FilePlan {
+    /// `staticPodPath`.
+    pub path: PathBuf,
+    /// `fileCheckFrequency`.
+    pub check_frequency: Duration,
+}
+
+/// A static pod URL.
+#[derive(Clone, Debug)]
+pub struct HttpPlan {
+    /// `staticPodURL`.
+    pub url: String,
+    /// `staticPodURLHeader`.
+    pub headers: BTreeMap<String, Vec<String>>,
+    /// `httpCheckFrequency`.
+    pub check_frequency: Duration,
+}
+
+/// Everything the wiring needs besides the world.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// Node name, folders, limits.
+    pub settings: NodeSettings,
+    /// Manifest files.
+    pub file: Option<FilePlan>,
+    /// Manifest URL.
+    pub http: Option<HttpPlan>,
+    /// What static pods may say.
+    pub rules: Rules,
+    /// `syncFrequency`.
+    pub sync_frequency: Duration,
+    /// Crash back-off.
+    pub crash_limits: Limits,
+    /// Bounds of pulls.
+    pub pulls: PullSettings,
+    /// Dead containers kept per name.
+    pub keep_dead: usize,
+    /// Local health check.
+    pub health_address: Option<SocketAddr>,
+    /// Read-only port.
+    pub read_only_address: Option<SocketAddr>,
+    /// Timings of the lifecycle event generator.
+    pub pleg: agent::pleg::Settings,
+}
+
+/// Makes the plan.
+///
+/// # Errors
+/// When a value of the configuration cannot be used on this machine.
+pub fn plan(loaded: &Loaded, host: &dyn HostFacts, cgroup_driver: CgroupDriver) -> anyhow::Result<Plan> {
+    let config = &loaded.config;
+    let server = &config.server;
+    let name = node_name(loaded)?;
+    let (addresses, cluster_dns) = (node_addresses(loaded, host)?, cluster_dns(&config.network.cluster_dns));
+    let cgroup_root = match config.cgroups.cgroup_root.as_str() {
+        "" => "/".to_owned(),
+        root => root.to_owned(),
+    };
+    let settings = NodeSettings {
+        name,
+        addresses,
+        root_dir: loaded.flags.root_dir.clone(),
+        pod_logs_dir: server.pod_logs_dir.clone().into(),
+        memory_capacity: host.memory_capacity(),
+        cpu_count: host.cpu_count(),
+        cgroup_root,
+        cgroup_driver,
+        cgroups_per_qos: config.cgroups.cgroups_per_qos,
+        cpu_cfs_quota: config.cgroups.cpu_cfs_quota,
+        cpu_cfs_quota_period: config.cgroups.cpu_cfs_quota_period.to_std(),
+        cluster_dns,
+        cluster_domain: config.network.cluster_domain.clone(),
+        resolv_conf: config.network.resolv_conf.clone(),
+        seccomp_default: loaded.seccomp_default(),
+    };
+    let file = (!server.static_pod_path.is_empty()).then(|| FilePlan {
+        path: PathBuf::from(&server.static_pod_path),
+        check_frequency: positive(server.file_check_frequency.to_std()),
+    });
+    let http = (!server.static_pod_url.is_empty()).then(|| HttpPlan {
+        url: server.static_pod_url.clone(),
+        headers: server.static_pod_url_header.clone(),
+        check_frequency: positive(server.http_check_frequency.to_std()),
+    });
+    let mut rules = Rules::default();
+    rules.prevent_api_references = loaded.gates.enabled(Gate::PreventStaticPodAPIReferences);
+    let crash_cap = config.pods.crash_loop_back_off.max_container_restart_period;
+    let at_once = if config.images.pulls_one_at_a_time() {
+        Some(1)
+    } else {
+        config.images.max_parallel_image_pulls.and_then(|count| usize::try_from(count).ok())
+    };
+    Ok(Plan {
+        settings,
+        file,
+        http,
+        rules,
+        sync_frequency: positive(server.sync_frequency.to_std()),
+        crash_limits: Limits::with_cap(crash_cap.map_or(Duration::from_secs(300), |cap| cap.to_std())),
+        pulls: PullSettings {
+            at_once,
+            per_second: u32::try_from(config.images.registry_pull_qps).unwrap_or(0),
+            burst: u32::try_from(config.images.registry_burst).unwrap_or(0),
+        },
+        keep_dead: usize::try_from(loaded.flags.maximum_dead_containers_per_container).unwrap_or(1),
+        health_address: address("healthzBindAddress", &server.healthz_bind_address, server.healthz_port)?,
+        read_only_address: address("address", &server.address, server.read_only_port)?,
+        pleg: agent::pleg::Settings::default(),
+    })
+}
+
+/// A period of zero would spin.
+fn positive(period: Duration) -> Duration {
+    period.max(Duration::from_millis(100))
+}
+
+fn node_name(loaded: &Loaded) -> anyhow::Result<String> {
+    match &loaded.flags.hostname_override {
+        Some(name) => Ok(name.trim().to_lowercase()),
+        None => host::hostname().context("read the machine's host name"),
+    }
+}
+
+fn node_addresses(loaded: &Loaded, host: &dyn HostFacts) -> anyhow::Result<Vec<IpAddr>> {
+    let Some(text) = &loaded.flags.node_ip else {
+        return Ok(host.addresses());
+    };
+    let asked: Vec<IpAddr> = text
+        .split(',')
+        .map(|part| part.trim().parse().with_context(|| format!("--node-ip: {part:?} is not an address")))
+        .collect::<anyhow::Result<_>>()?;
+    match asked.as_slice() {
+        // The unspecified address only picks the family.
+        [only] if only.is_unspecified() => {
+            let (mut chosen, others): (Vec<_>, Vec<_>) =
+                host.addresses().into_iter().partition(|ip| ip.is_ipv4() == only.is_ipv4());
+            chosen.extend(others);
+            Ok(chosen)
+        }
+        _ => Ok(asked),
+    }
+}
+
+fn cluster_dns(entries: &[String]) -> Vec<IpAddr> {
+    let parse = |entry: &String| match entry.parse() {
+        Ok(ip) => Some(ip),
+        Err(_) => {
+            tracing::warn!(%entry, "clusterDNS: not an address, ignored");
+            None
+        }
+    };
+    entries.iter().filter_map(parse).collect()
+}
+
+fn address(field: &str, text: &str, port: i32) -> anyhow::Result<Option<SocketAddr>> {
+    let port = u16::try_from(port).with_context(|| format!("{field}: port {port} is out of range"))?;
+    if port == 0 {
+        return Ok(None);
+    }
+    let ip: IpAddr = text.parse().with_context(|| format!("{field}: {text:?} is not an address"))?;
+    Ok(Some(SocketAddr::new(ip, port)))
+}

@@ -1,0 +1,268 @@
+//! Starting and stopping the agent.
+
+use std::path::Path;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+
+use agent::metrics::Metrics;
+use anyhow::{Context, bail};
+use config::{CalledAs, CgroupVersion, Environment, Invocation, Loaded, help_text, load, version_text};
+use cri::{CriClient, Endpoint};
+use host::{
+    FileCheckpoints, HostPodCgroups, HostPodFolders, HostPodVolumes, InotifyFolderWatch, LockFile, MachineFacts,
+    PidfdProcessWatch,
+};
+use model::CgroupDriver;
+use ports::clock::SystemClock;
+use ports::runtime::{Runtime, RuntimeErrorKind};
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::task::JoinSet;
+
+use crate::wire::{Running, World, start};
+use crate::{logging, plan, service_manager};
+
+/// Where the agent keeps its own state below the root folder.
+const STATE_FOLDER: &str = "podward";
+const CGROUP_ROOT: &str = "/sys/fs/cgroup";
+const LOG_LINKS: &str = "/var/log/containers";
+/// How long stages may take to stop.
+const STOP_GRACE: Duration = Duration::from_secs(5);
+
+/// Runs the agent with the arguments after its name.
+///
+/// # Errors
+/// Why it could not start, or went down.
+pub fn agent(arguments: &[String], called_as: CalledAs) -> anyhow::Result<ExitCode> {
+    let cgroups = HostPodCgroups::detect(Path::new(CGROUP_ROOT)).ok();
+    let environment = Environment {
+        working_directory: std::env::current_dir().context("find the working directory")?,
+        cgroup: match cgroups.as_ref().map(HostPodCgroups::version) {
+            Some(host::CgroupVersion::V1) => CgroupVersion::V1,
+            Some(host::CgroupVersion::V2) => CgroupVersion::V2,
+            None => CgroupVersion::Unknown,
+        },
+    };
+    let loaded = match load(arguments, &environment).map_err(|error| anyhow::anyhow!("{}", with_cause(&error)))? {
+        Invocation::Help => {
+            print!("{}", help_text(called_as));
+            return Ok(ExitCode::SUCCESS);
+        }
+        Invocation::Version(_) => {
+            println!("{}", version_text(called_as).trim_end());
+            return Ok(ExitCode::SUCCESS);
+        }
+        Invocation::Run(loaded) => loaded,
+    };
+    logging::set_up(&loaded.config);
+    let cgroups = cgroups.context("read the cgroup hierarchies below /sys/fs/cgroup")?;
+    // Two workers are plenty for an agent that mostly waits, and keep its memory small.
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .max_blocking_threads(16)
+        .thread_stack_size(1024 * 1024)
+        .enable_all()
+        .build()
+        .context("start the async runtime")?;
+    let result = runtime.block_on(run(&loaded, cgroups));
+    runtime.shutdown_timeout(Duration::from_secs(1));
+    result.map(|()| ExitCode::SUCCESS)
+}
+
+fn with_cause(error: &dyn std::error::Error) -> String {
+    match error.source() {
+        Some(source) => format!("{error}: {source}"),
+        None => error.to_string(),
+    }
+}
+
+async fn run(loaded: &Loaded, cgroups: HostPodCgroups) -> anyhow::Result<()> {
+    tell_about(loaded);
+    check_machine(loaded, &cgroups)?;
+    let root = &loaded.flags.root_dir;
+    std::fs::create_dir_all(root).with_context(|| format!("make the root folder {}", root.display()))?;
+    if let Err(error) = host::make_rshared(root) {
+        tracing::warn!(root = %root.display(), %error, "mounts below the root folder will not propagate");
+    }
+    // Two agents on one root folder would fight over every pod.
+    let state = root.join(STATE_FOLDER);
+    std::fs::create_dir_all(&state).with_context(|| format!("make the folder {}", state.display()))?;
+    let _own_lock = LockFile::acquire(&state.join("lock"))
+        .map_err(|error| anyhow::anyhow!("{}; is another podward running on this root folder?", with_cause(&error)))?;
+    let _asked_lock = match &loaded.flags.lock_file {
+        Some(path) => Some(LockFile::acquire(path).map_err(|error| anyhow::anyhow!("--lock-file: {}", with_cause(&error)))?),
+        None => None,
+    };
+
+    let metrics = Arc::new(Metrics::new());
+    let runtime = connect(loaded, &metrics)?;
+    let facts = MachineFacts::default();
+    let mut stop = stop_signals()?;
+    let Some((runtime_name, driver)) = greet(&*runtime, loaded, &mut stop).await? else {
+        return Ok(());
+    };
+    let plan = plan::plan(loaded, &facts, driver)?;
+    let world = World {
+        runtime,
+        runtime_name,
+        processes: Arc::new(PidfdProcessWatch),
+        folders: Arc::new(HostPodFolders::new(root, &plan.settings.pod_logs_dir, LOG_LINKS)),
+        volumes: Arc::new(HostPodVolumes::new(root)),
+        cgroups: Arc::new(cgroups),
+        host: Arc::new(facts),
+        checkpoints: Arc::new(FileCheckpoints::new(state)),
+        watch: Arc::new(InotifyFolderWatch),
+        clock: Arc::new(SystemClock),
+        metrics,
+    };
+    tracing::info!(node = %plan.settings.name, root = %root.display(), "podward {} starts", env!("CARGO_PKG_VERSION"));
+    let mut running = start(world, plan)?;
+    let watchdog = service_manager::watchdog(running.views.clone(), running.cancel.clone());
+    running.stages.spawn(async move {
+        watchdog.await;
+        "watchdog"
+    });
+    service_manager::ready();
+    supervise(running, &mut stop).await
+}
+
+/// Waits for a signal to stop, or for a stage that ended though it should not.
+async fn supervise(mut running: Running, stop: &mut Stop) -> anyhow::Result<()> {
+    let broken = loop {
+        tokio::select! {
+            name = stop.next() => {
+                tracing::info!(signal = name, "stopping; the pods go on running");
+                break None;
+            }
+            ended = running.stages.join_next() => match ended {
+                // Without a service manager there is no watchdog to run.
+                Some(Ok("watchdog")) => {}
+                Some(Ok(stage)) => break Some(format!("stage {stage} ended")),
+                Some(Err(error)) => break Some(format!("a stage broke off: {error}")),
+                None => break Some("no stage is left".to_owned()),
+            },
+        }
+    };
+    service_manager::stopping();
+    running.cancel.cancel();
+    drain(&mut running.stages).await;
+    match broken {
+        None => Ok(()),
+        Some(reason) => bail!("{reason}; the pods go on running, start the agent again"),
+    }
+}
+
+async fn drain(stages: &mut JoinSet<&'static str>) {
+    let all = async { while stages.join_next().await.is_some() {} };
+    if tokio::time::timeout(STOP_GRACE, all).await.is_err() {
+        tracing::warn!("some stages did not stop in {STOP_GRACE:?}");
+    }
+}
+
+fn tell_about(loaded: &Loaded) {
+    for notice in &loaded.notices {
+        tracing::warn!("{notice}");
+    }
+    let idle = config::without_effect(&loaded.config, &loaded.set_fields);
+    if !idle.is_empty() {
+        tracing::warn!(fields = idle.join(", "), "configured, but without effect yet");
+    }
+    if loaded.flags.kubeconfig.is_some() || loaded.flags.bootstrap_kubeconfig.is_some() {
+        tracing::warn!("--kubeconfig: joining a cluster is not supported yet; running standalone");
+    }
+}
+
+fn check_machine(loaded: &Loaded, cgroups: &HostPodCgroups) -> anyhow::Result<()> {
+    let config = &loaded.config;
+    if cgroups.version() == host::CgroupVersion::V1 {
+        if config.cgroups.fail_cgroup_v1 {
+            bail!("this machine uses cgroup v1, which is no longer supported by default; set failCgroupV1: false (or --fail-cgroupv1=false) to run all the same");
+        }
+        tracing::warn!("cgroup v1 is in maintenance mode; move to cgroup v2 when you can");
+    }
+    if config.pods.fail_swap_on && host::swap_enabled().unwrap_or(false) {
+        bail!("swap is on; turn it off (swapoff -a), or set failSwapOn: false (or --fail-swap-on=false)");
+    }
+    if let Err(error) = host::set_oom_score_adj(config.cgroups.oom_score_adj) {
+        tracing::debug!(%error, "oomScoreAdj cannot be set");
+    }
+    host::raise_open_files(u64::try_from(config.cgroups.max_open_files).unwrap_or(0));
+    Ok(())
+}
+
+fn connect(loaded: &Loaded, metrics: &Arc<Metrics>) -> anyhow::Result<Arc<dyn Runtime>> {
+    let images = &loaded.config.images;
+    let endpoint: Endpoint =
+        images.container_runtime_endpoint.parse().context("containerRuntimeEndpoint")?;
+    let image_endpoint: Endpoint = match images.image_service_endpoint.as_str() {
+        "" => endpoint.clone(),
+        other => other.parse().context("imageServiceEndpoint")?,
+    };
+    let timeout = images.runtime_request_timeout.to_std();
+    let _ = metrics;
+    let channel = cri::connect(&endpoint);
+    let image_channel = if image_endpoint == endpoint { channel.clone() } else { cri::connect(&image_endpoint) };
+    Ok(Arc::new(CriClient::from_channels(channel, image_channel, timeout)))
+}
+
+/// Asks the runtime who it is and how it makes cgroups; waits for it. `None` when told to stop meanwhile.
+async fn greet(
+    runtime: &dyn Runtime,
+    loaded: &Loaded,
+    stop: &mut Stop,
+) -> anyhow::Result<Option<(String, CgroupDriver)>> {
+    let mut told = false;
+    let version = loop {
+        match runtime.version().await {
+            Ok(version) => break version,
+            Err(error) => {
+                if !std::mem::replace(&mut told, true) {
+                    tracing::error!(endpoint = %loaded.config.images.container_runtime_endpoint, %error, "the container runtime does not answer; waiting for it");
+                }
+            }
+        }
+        tokio::select! {
+            name = stop.next() => {
+                tracing::info!(signal = name, "stopping");
+                return Ok(None);
+            }
+            () = tokio::time::sleep(Duration::from_millis(500)) => {}
+        }
+    };
+    tracing::info!(runtime = %version.name, version = %version.version, "container runtime found");
+    let configured = match loaded.config.cgroups.cgroup_driver {
+        config::configuration::CgroupDriver::Cgroupfs => CgroupDriver::Cgroupfs,
+        config::configuration::CgroupDriver::Systemd => CgroupDriver::Systemd,
+    };
+    for _ in 0..3 {
+        match runtime.cgroup_driver().await {
+            Ok(driver) => return Ok(Some((version.name, driver))),
+            Err(error) if error.kind == RuntimeErrorKind::Unimplemented => break,
+            Err(error) => tracing::warn!(%error, "the runtime does not name its cgroup driver; asking again"),
+        }
+        tokio::time::sleep(Duration::from_secs(2)).await;
+    }
+    Ok(Some((version.name, configured)))
+}
+
+/// The signals that end the agent.
+struct Stop {
+    terminate: tokio::signal::unix::Signal,
+    interrupt: tokio::signal::unix::Signal,
+}
+
+fn stop_signals() -> anyhow::Result<Stop> {
+    Ok(Stop {
+        terminate: signal(SignalKind::terminate()).context("listen for SIGTERM")?,
+        interrupt: signal(SignalKind::interrupt()).context("listen for SIGINT")?,
+    })
+}
+
+impl Stop {
+    async fn next(&mut self) -> &'static str {
+        tokio::select! {
+            _ = self.terminate.recv() => "SIGTERM",
+            _ = self.interrupt.recv() => "SIGINT",
+        }
+    }
+}

@@ -1,0 +1,268 @@
+//! All wiring, no logic: the stages, the channels between them, and the tables they publish.
+
+use std::collections::BTreeSet;
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use agent::event_log::EventLog;
+use agent::images::Images;
+use agent::metrics::Metrics;
+use agent::observation::observations;
+use agent::pod_runtime::PodRuntime;
+use agent::published::table;
+use agent::server::{Views, health_router, read_only_router, serve};
+use agent::sources::ManifestReader;
+use agent::sources::http::HttpSource;
+use agent::sync_loop::SyncLoop;
+use agent::{desired, pleg, pod_runtime, pod_workers, runtime_health, sources, status, sweeper, sync_loop};
+use anyhow::Context;
+use model::{PodSource, Snapshot};
+use ports::checkpoints::Checkpoints;
+use ports::clock::Clock;
+use ports::event_recorder::EventRecorder;
+use ports::folder_watch::FolderWatch;
+use ports::host_facts::HostFacts;
+use ports::pod_cgroups::PodCgroups;
+use ports::pod_folders::PodFolders;
+use ports::pod_volumes::PodVolumes;
+use ports::process_watch::ProcessWatch;
+use ports::runtime::Runtime;
+use tokio::sync::{mpsc, watch};
+use tokio::task::JoinSet;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use crate::plan::Plan;
+
+/// Configuration changes that may wait for the sync loop.
+const UPDATES: usize = 50;
+/// Lifecycle events that may wait for the sync loop.
+const EVENTS: usize = 1000;
+/// Events kept for users.
+const KEPT_EVENTS: usize = 1000;
+
+/// Everything outside the agent.
+#[derive(Clone)]
+pub struct World {
+    /// The container runtime.
+    pub runtime: Arc<dyn Runtime>,
+    /// Its name, as container ids show it.
+    pub runtime_name: String,
+    /// Exits of processes.
+    pub processes: Arc<dyn ProcessWatch>,
+    /// Folders of pods.
+    pub folders: Arc<dyn PodFolders>,
+    /// Volumes of pods.
+    pub volumes: Arc<dyn PodVolumes>,
+    /// Cgroups of pods.
+    pub cgroups: Arc<dyn PodCgroups>,
+    /// Facts of the machine.
+    pub host: Arc<dyn HostFacts>,
+    /// State that outlives the agent.
+    pub checkpoints: Arc<dyn Checkpoints>,
+    /// Changes of files.
+    pub watch: Arc<dyn FolderWatch>,
+    /// The time.
+    pub clock: Arc<dyn Clock>,
+    /// Metrics, which adapters may count into.
+    pub metrics: Arc<Metrics>,
+}
+
+/// A running agent.
+pub struct Running {
+    /// What the servers show.
+    pub views: Views,
+    /// Stops every stage.
+    pub cancel: CancellationToken,
+    /// The stages by name.
+    pub stages: JoinSet<&'static str>,
+}
+
+impl Running {
+    fn spawn(&mut self, name: &'static str, stage: impl Future<Output = ()> + Send + 'static) {
+        self.stages.spawn(async move {
+            stage.await;
+            name
+        });
+    }
+}
+
+/// Connects and starts every stage.
+///
+/// # Errors
+/// When a source cannot be set up.
+pub fn start(world: World, plan: Plan) -> anyhow::Result<Running> {
+    let World { runtime, clock, metrics, .. } = &world;
+    let settings = Arc::new(plan.settings.clone());
+    let events = Arc::new(EventLog::new(KEPT_EVENTS));
+    let recorder: Arc<dyn EventRecorder> = events.clone();
+    let sources: BTreeSet<PodSource> = configured_sources(&plan);
+
+    // Tables: desired (sync loop writes), workers (pod workers), observed (PLEG), statuses (status).
+    let (changed, changes) = mpsc::unbounded_channel();
+    let (desired_writer, desired_pods) = table(vec![changed.clone()]);
+    let (view_writer, worker_views) = table(vec![changed.clone()]);
+    let (observed, observer) = observations(vec![changed]);
+    let (status_writer, statuses) = table(Vec::new());
+
+    // Channels along the flow.
+    let (snapshot_sender, snapshots) = mpsc::channel::<Snapshot>(8);
+    let (update_sender, updates) = mpsc::channel(UPDATES);
+    let (event_sender, pod_events) = mpsc::channel(EVENTS);
+    let (worker_sender, worker_messages) = mpsc::unbounded_channel();
+    let (requeue_sender, requeues) = mpsc::unbounded_channel();
+    let (probe_sender, probes) = mpsc::channel(EVENTS);
+    let (sweep_sender, sweeps) = watch::channel(Default::default());
+    let (heartbeat_sender, heartbeat) = watch::channel(Instant::now());
+    let (report_sender, reports) = watch::channel(Vec::new());
+
+    let (checker, health) = runtime_health::checker(runtime.clone());
+    let views = Views {
+        desired: desired_pods.clone(),
+        statuses,
+        metrics: metrics.clone(),
+        manifests: reports,
+        events,
+        heartbeat,
+        longest_silence: Duration::from_secs(300).max(plan.sync_frequency * 2),
+    };
+    let cancel = CancellationToken::new();
+    let mut running = Running { views: views.clone(), cancel: cancel.clone(), stages: JoinSet::new() };
+
+    running.spawn("runtime health", checker.run(cancel.clone()));
+    let reader = ManifestReader { node: settings.name.clone(), rules: plan.rules };
+    if let Some(file) = plan.file {
+        let parts = sources::file::Parts {
+            path: file.path,
+            check_frequency: file.check_frequency,
+            reader: reader.clone(),
+            watch: world.watch.clone(),
+            snapshots: snapshot_sender.clone(),
+            reports: report_sender,
+            clock: clock.clone(),
+            metrics: metrics.clone(),
+        };
+        running.spawn("file source", sources::file::run(parts, cancel.clone()));
+    }
+    if let Some(http) = plan.http {
+        let parts = sources::http::Parts {
+            url: http.url,
+            headers: http.headers,
+            check_frequency: http.check_frequency,
+            reader,
+            snapshots: snapshot_sender.clone(),
+        };
+        let source = HttpSource::new(parts).context("set up the URL source")?;
+        running.spawn("http source", source.run(cancel.clone()));
+    }
+    let parts = desired::Parts {
+        snapshots,
+        updates: update_sender,
+        checkpoints: world.checkpoints.clone(),
+        sources: sources.iter().copied().collect(),
+        events: recorder.clone(),
+        clock: clock.clone(),
+    };
+    running.spawn("desired", keep(snapshot_sender, desired::run(parts, cancel.clone())));
+
+    let parts = sync_loop::Parts {
+        workers: worker_sender,
+        sweeper: sweep_sender,
+        desired: desired_writer,
+        worker_views: worker_views.clone(),
+        observer: observer.clone(),
+        health: health.clone(),
+        folders: world.folders.clone(),
+        sources,
+        checks: Vec::new(),
+        recorder: recorder.clone(),
+        clock: clock.clone(),
+        metrics: metrics.clone(),
+        heartbeat: heartbeat_sender,
+    };
+    let inputs = sync_loop::Inputs { updates, events: pod_events, requeues, probes };
+    running.spawn("sync loop", keep(probe_sender, SyncLoop::new(parts).run(inputs, cancel.clone())));
+
+    let images = Images::new(runtime.clone(), recorder.clone(), clock.clone(), plan.pulls);
+    let pod_runtime = PodRuntime::new(pod_runtime::Parts {
+        runtime: runtime.clone(),
+        images,
+        observer: observer.clone(),
+        health: health.clone(),
+        folders: world.folders.clone(),
+        volumes: world.volumes.clone(),
+        cgroups: world.cgroups.clone(),
+        host: world.host.clone(),
+        events: recorder,
+        clock: clock.clone(),
+        settings: settings.clone(),
+        crash_limits: plan.crash_limits,
+        keep_dead: plan.keep_dead,
+        started_at: clock.now(),
+    });
+    let parts = pod_workers::Parts {
+        messages: worker_messages,
+        syncer: Arc::new(pod_runtime),
+        views: view_writer,
+        requeues: requeue_sender,
+        observer: observer.clone(),
+        sync_frequency: plan.sync_frequency,
+        clock: clock.clone(),
+        metrics: metrics.clone(),
+    };
+    running.spawn("pod workers", pod_workers::run(parts, cancel.clone()));
+
+    let parts = pleg::Parts {
+        runtime: runtime.clone(),
+        processes: world.processes.clone(),
+        observations: observed,
+        events: event_sender,
+        health,
+        clock: clock.clone(),
+        metrics: metrics.clone(),
+        settings: plan.pleg,
+    };
+    running.spawn("pleg", pleg::run(parts, cancel.clone()));
+
+    let parts = status::Parts {
+        changes,
+        desired: desired_pods,
+        workers: worker_views,
+        observer: observer.clone(),
+        statuses: status_writer,
+        host_addresses: settings.addresses.clone(),
+        runtime_name: world.runtime_name.clone(),
+        clock: clock.clone(),
+        metrics: metrics.clone(),
+    };
+    running.spawn("status", status::run(parts, cancel.clone()));
+
+    let parts = sweeper::Parts {
+        orders: sweeps,
+        runtime: runtime.clone(),
+        folders: world.folders.clone(),
+        observer,
+    };
+    running.spawn("sweeper", sweeper::run(parts, cancel.clone()));
+
+    if let Some(address) = plan.health_address {
+        running.spawn("healthz", serve("healthz", address, health_router(), cancel.clone()));
+    }
+    if let Some(address) = plan.read_only_address {
+        running.spawn("read-only port", serve("read-only port", address, read_only_router(views), cancel));
+    }
+    Ok(running)
+}
+
+fn configured_sources(plan: &Plan) -> BTreeSet<PodSource> {
+    let file = plan.file.as_ref().map(|_| PodSource::File);
+    let http = plan.http.as_ref().map(|_| PodSource::Http);
+    file.into_iter().chain(http).collect()
+}
+
+/// Holds a channel's sender while a stage runs, so that its receiver never sees the end.
+async fn keep<T>(kept: T, stage: impl Future<Output = ()>) {
+    stage.await;
+    drop(kept);
+}
