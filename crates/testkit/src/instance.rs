@@ -129,9 +129,10 @@ impl Instance {
     }
 
     fn remove_network_records(&self) {
-        let mark = format!("{}-", self.bridge());
+        // The plugins' records name the network namespace, which lies in the folder.
+        let mark = format!("{}/", self.folder.display());
         for entry in fs::read_dir("/var/lib/cni/results").into_iter().flatten().flatten() {
-            if entry.file_name().to_string_lossy().starts_with(&mark) {
+            if fs::read_to_string(entry.path()).is_ok_and(|record| record.contains(&mark)) {
                 let _ = fs::remove_file(entry.path());
             }
         }
