@@ -2,6 +2,9 @@
 //!
 //! Upstream reads the reference with the distribution grammar; a reference it cannot read counts as "not latest".
 
+/// The longest repository name.
+const NAME_LENGTH: usize = 255;
+
 /// `Always` for the tag `latest` (also when implied), `IfNotPresent` otherwise.
 pub(super) fn pull_policy(image: &str) -> &'static str {
     if tag(image) == Some("latest") { "Always" } else { "IfNotPresent" }
@@ -22,8 +25,11 @@ fn tag(image: &str) -> Option<&str> {
         Some((path, tag)) => (path, Some(tag)),
         None => (remainder, None),
     };
+    // The short names of the default registry stand for names below `library/`.
+    let is_short = matches!(domain, None | Some("docker.io" | "index.docker.io")) && !path.contains('/');
+    let length = path.len() + if is_short { "library/".len() } else { 0 };
     let is_valid = domain.is_none_or(is_domain)
-        && path.len() <= 255
+        && length <= NAME_LENGTH
         && path.split('/').all(is_path_component)
         && tag.is_none_or(is_tag)
         && digest.is_none_or(is_digest);
@@ -120,6 +126,9 @@ mod tests {
             ("a..b", "IfNotPresent"),
             ("a--b__c", "Always"),
             (&"a".repeat(64), "IfNotPresent"),
+            (&"x".repeat(247), "Always"),
+            (&"x".repeat(248), "IfNotPresent"),
+            (&format!("a/{}", "x".repeat(253)), "Always"),
         ] {
             assert_eq!(pull_policy(image), policy, "{image}");
         }
