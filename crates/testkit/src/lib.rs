@@ -1,6 +1,7 @@
 //! What tests stand on: fakes for the inner classes, and the real thing for the scenarios.
 //!
 //! - [`fake_runtime`] serves the CRI over a real socket and runs nothing;
+//! - [`fakes`] stand in for ports of the machine;
 //! - [`images`] writes OCI image archives from files;
 //! - [`instance`] is a private node's folder and all that is named after it;
 //! - [`containerd`] runs a private containerd in one, [`cri_view`] looks into it;
@@ -14,6 +15,7 @@ pub mod agent_process;
 pub mod containerd;
 pub mod cri_view;
 pub mod fake_runtime;
+pub mod fakes;
 pub mod http;
 pub mod images;
 pub mod instance;

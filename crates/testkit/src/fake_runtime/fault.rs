@@ -18,14 +18,17 @@ pub enum Fault {
     Hang,
     /// The work is done, but the caller is told that it failed.
     LoseAnswer(Code),
+    /// The work is done, but the caller is answered when the test releases the call, or never.
+    HoldAnswer,
 }
 
 /// A fault and the calls that it hits.
 #[derive(Clone, Debug)]
 pub struct Injection {
-    rpc: Rpc,
+    rpc: Option<Rpc>,
     fault: Fault,
     subject: Option<String>,
+    spared: usize,
     times: usize,
 }
 
@@ -33,7 +36,19 @@ impl Injection {
     /// Hits every call of this name from now on.
     #[must_use]
     pub fn new(rpc: Rpc, fault: Fault) -> Self {
-        Self { rpc, fault, subject: None, times: usize::MAX }
+        Self { rpc: Some(rpc), ..Self::on_any(fault) }
+    }
+
+    /// Hits every call, whatever its name, from now on.
+    #[must_use]
+    pub fn on_any(fault: Fault) -> Self {
+        Self { rpc: None, fault, subject: None, spared: 0, times: usize::MAX }
+    }
+
+    /// Lets the next `spared` calls that match pass first.
+    #[must_use]
+    pub fn sparing(self, spared: usize) -> Self {
+        Self { spared, ..self }
     }
 
     /// Hits only the next `times` calls that match.
@@ -56,6 +71,7 @@ pub struct Injected(Arc<Rule>);
 #[derive(Debug)]
 struct Rule {
     injection: Injection,
+    to_spare: AtomicUsize,
     left: AtomicUsize,
     hits: watch::Sender<usize>,
     released: watch::Sender<bool>,
@@ -74,10 +90,23 @@ impl Injected {
         let _ = self.0.hits.subscribe().wait_for(|hits| *hits >= count).await;
     }
 
+    async fn released(&self) {
+        // The sender lives as long as self: the wait cannot fail.
+        let _ = self.0.released.subscribe().wait_for(|released| *released).await;
+    }
+
     /// Lets hanging calls go on, and calls to come pass.
     pub fn release(&self) {
         self.0.left.store(0, Ordering::SeqCst);
         self.0.released.send_replace(true);
+    }
+}
+
+impl Injected {
+    /// Whether the fault lets this call pass because others come before its turn.
+    fn spares(&self) -> bool {
+        let count = |left: usize| left.checked_sub(1);
+        self.0.to_spare.fetch_update(Ordering::SeqCst, Ordering::SeqCst, count).is_ok()
     }
 }
 
@@ -88,6 +117,7 @@ pub(crate) struct Faults(Mutex<Vec<Injected>>);
 impl Faults {
     pub(crate) fn inject(&self, injection: Injection) -> Injected {
         let rule = Injected(Arc::new(Rule {
+            to_spare: AtomicUsize::new(injection.spared),
             left: AtomicUsize::new(injection.times),
             injection,
             hits: watch::Sender::new(0),
@@ -105,15 +135,14 @@ impl Faults {
 
     /// Runs the call through every fault that hits it. What comes back must be given its answer.
     pub(crate) async fn enter(&self, rpc: Rpc, subject: &Subject) -> Result<Answering, Status> {
-        let mut answering = Answering { lost: None };
+        let mut answering = Answering { lost: None, held: None };
         for rule in self.take_hits(rpc, subject) {
             match &rule.0.injection.fault {
                 Fault::Fail(code, message) => return Err(Status::new(*code, message.clone())),
                 Fault::Delay(delay) => tokio::time::sleep(*delay).await,
-                Fault::Hang => {
-                    let _ = rule.0.released.subscribe().wait_for(|released| *released).await;
-                }
+                Fault::Hang => rule.released().await,
                 Fault::LoseAnswer(code) => answering.lost = Some((rpc, *code)),
+                Fault::HoldAnswer => answering.held = Some(rule),
             }
         }
         Ok(answering)
@@ -122,8 +151,11 @@ impl Faults {
     fn take_hits(&self, rpc: Rpc, subject: &Subject) -> Vec<Injected> {
         let mut rules = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         rules.retain(|rule| rule.0.left.load(Ordering::SeqCst) > 0);
-        let hit =
-            rules.iter().filter(|rule| rule.0.injection.hits(rpc, subject)).cloned().collect::<Vec<_>>();
+        let hit = rules
+            .iter()
+            .filter(|rule| rule.0.injection.hits(rpc, subject) && !rule.spares())
+            .cloned()
+            .collect::<Vec<_>>();
         for rule in &hit {
             rule.0.left.fetch_sub(1, Ordering::SeqCst);
             rule.0.hits.send_modify(|hits| *hits += 1);
@@ -134,7 +166,7 @@ impl Faults {
 
 impl Injection {
     fn hits(&self, rpc: Rpc, subject: &Subject) -> bool {
-        self.rpc == rpc && self.subject.as_deref().is_none_or(|wanted| subject.is(wanted))
+        self.rpc.is_none_or(|wanted| wanted == rpc) && self.subject.as_deref().is_none_or(|wanted| subject.is(wanted))
     }
 }
 
@@ -142,10 +174,14 @@ impl Injection {
 #[derive(Debug)]
 pub(crate) struct Answering {
     lost: Option<(Rpc, Code)>,
+    held: Option<Injected>,
 }
 
 impl Answering {
-    pub(crate) fn answer<T>(self, answer: Result<T, Status>) -> Result<T, Status> {
+    pub(crate) async fn answer<T>(self, answer: Result<T, Status>) -> Result<T, Status> {
+        if let Some(rule) = &self.held {
+            rule.released().await;
+        }
         match self.lost {
             Some((rpc, code)) => Err(Status::new(code, format!("the answer to {rpc} was lost"))),
             None => answer,

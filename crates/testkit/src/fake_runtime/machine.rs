@@ -197,7 +197,7 @@ impl Machine {
         work: impl FnOnce(&mut World, i64) -> Result<T, Status>,
     ) -> Result<tonic::Response<T>, Status> {
         let answering = self.enter(rpc, subject).await?;
-        answering.answer(self.change(work)).map(tonic::Response::new)
+        answering.answer(self.change(work)).await.map(tonic::Response::new)
     }
 
     /// The pod and container that an id stands for.

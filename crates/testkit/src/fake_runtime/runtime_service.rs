@@ -162,7 +162,7 @@ impl RuntimeService for FakeRuntimeService {
                 self.0.change(|world, now| world.end_container(&id, Exit::code(KILLED), now));
             }
         }
-        answering.answer(Ok(StopContainerResponse {})).map(Response::new)
+        answering.answer(Ok(StopContainerResponse {})).await.map(Response::new)
     }
 
     async fn remove_container(
@@ -242,7 +242,7 @@ impl RuntimeService for FakeRuntimeService {
         }
         let answer =
             ExecSyncResponse { stdout: outcome.stdout, stderr: outcome.stderr, exit_code: outcome.code };
-        answering.answer(Ok(answer)).map(Response::new)
+        answering.answer(Ok(answer)).await.map(Response::new)
     }
 
     async fn list_container_stats(

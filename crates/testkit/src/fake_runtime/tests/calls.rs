@@ -141,3 +141,16 @@ async fn a_hanging_call_holds_up_nobody_else_and_is_dropped_with_its_caller() {
     client.run("d", 0).await.unwrap();
     assert!(fake.read(|world| world.ready_sandbox("a").is_none()));
 }
+
+#[tokio::test]
+async fn an_answer_is_held_after_the_work_and_only_when_its_turn_has_come() {
+    let (fake, mut client) = node();
+    let held = fake.inject(Injection::on_any(Fault::HoldAnswer).sparing(1).times(1));
+    client.run("a", 0).await.unwrap();
+    let caller = tokio::spawn(async move { client.run("b", 0).await });
+    held.wait_hits(1).await;
+    fake.wait_until(|world| world.ready_sandbox("b").is_some()).await;
+    assert!(!caller.is_finished());
+    held.release();
+    caller.await.unwrap().unwrap();
+}
