@@ -9,6 +9,9 @@ const DECIMAL_SUFFIXES: [(&str, i32); 10] =
 const BINARY_SUFFIXES: [(&str, u32); 6] =
     [("Ki", 10), ("Mi", 20), ("Gi", 30), ("Ti", 40), ("Pi", 50), ("Ei", 60)];
 
+/// More digits than this upstream keeps in another form.
+const MAX_DIGITS: i32 = 17;
+
 /// How a quantity was written, and so how it is written back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Notation {
@@ -121,6 +124,39 @@ impl Quantity {
     /// Whether it is below zero.
     pub(crate) fn is_negative(self) -> bool {
         self.nanos < 0
+    }
+
+    /// A text for a sum. Upstream remembers the text of a quantity that it read in canonical form, which its UID of a
+    /// static pod can see, but it never read a sum; so this is a text of the same number that it would not remember.
+    pub(crate) fn as_computed(self) -> String {
+        let sign = if self.nanos < 0 { "-" } else { "" };
+        if self.notation == Notation::Binary {
+            let units = self.nanos / NANOS_PER_UNIT;
+            let is_remembered = |mantissa: i128| mantissa % 8 != 0;
+            let mut forms = BINARY_SUFFIXES.iter().rev().map(|(suffix, power)| (suffix, 1_i128 << power));
+            let form = forms.find(|(_, unit)| units % unit == 0 && !is_remembered(units / unit));
+            return form
+                .map_or_else(|| self.to_string(), |(suffix, unit)| format!("{}{suffix}", units / unit));
+        }
+        let unit = u32::try_from(self.scale + 9).ok().and_then(|power| 10_i128.checked_pow(power));
+        let Some(digits) = unit.map(|unit| (self.nanos / unit).unsigned_abs().to_string()) else {
+            return self.as_written();
+        };
+        let length = i32::try_from(digits.len()).unwrap_or(i32::MAX);
+        if self.nanos == 0 || length > MAX_DIGITS {
+            return self.as_written();
+        }
+        if self.notation == Notation::Exponent {
+            return format!("{sign}0.{digits}e{}", self.scale + length);
+        }
+        let fits = |power: i32| (length..=MAX_DIGITS).contains(&(power - self.scale));
+        match DECIMAL_SUFFIXES.iter().find(|(_, power)| fits(*power)) {
+            Some((suffix, power)) if self.scale % 3 == 0 => {
+                let width = usize::try_from(power - self.scale).unwrap_or_default();
+                format!("{sign}0.{digits:0>width$}{suffix}")
+            }
+            Some(_) | None => self.as_written(),
+        }
     }
 
     /// The value with the scale it was written in (`2000m` stays `2000m`).
@@ -287,12 +323,28 @@ mod tests {
     }
 
     #[test]
+    fn sums_have_a_text_of_their_own() {
+        for (first, second, sum) in [
+            ("100m", "200m", "0.300"),
+            ("1", "500m", "0.001500k"),
+            ("1.5", "1", "2.5"),
+            ("1e3", "1e3", "0.2e4"),
+            ("512Mi", "512Mi", "1024Mi"),
+        ] {
+            let [first, second] = [first, second].map(|text| Quantity::parse(text).unwrap());
+            let text = first.plus(second).as_computed();
+            assert_eq!(text, sum);
+            assert_eq!(Quantity::parse(&text).unwrap(), first.plus(second));
+        }
+    }
+
+    #[test]
     fn never_overflows() {
         let huge = Quantity::parse(&"9".repeat(60)).unwrap();
         assert_eq!(huge.plus(huge).value(), i64::MAX);
         assert_eq!(Quantity::parse("1e999999").unwrap().value(), i64::MAX);
         assert_eq!(Quantity::parse("1e-999999").unwrap().nanos(), 1);
-        let _ = huge.as_written();
+        let _ = (huge.as_written(), huge.as_computed());
         let _ = Quantity::parse("99999999999Ei").unwrap().as_written();
     }
 }

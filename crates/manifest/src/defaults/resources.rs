@@ -37,7 +37,7 @@ fn limit_huge_pages(pod_level: &mut ResourceRequirements, spec: &PodSpec) {
         let is_requested = pod_level.requests.as_ref().is_some_and(|requests| requests.contains_key(&name));
         if is_huge_page(&name) && !is_requested {
             let limits = pod_level.limits.get_or_insert_default();
-            limits.entry(name).or_insert(QuantityText(quantity.as_written()));
+            limits.entry(name).or_insert(quantity.text);
         }
     }
 }
@@ -47,7 +47,7 @@ fn request_what_containers_need(pod_level: &mut ResourceRequirements, spec: &Pod
     let mut requests = pod_level.requests.clone().unwrap_or_default();
     for (name, quantity) in aggregate(spec, |resources| resources.requests.as_ref()) {
         if matches!(name.as_str(), "cpu" | "memory") {
-            requests.entry(name).or_insert(QuantityText(quantity.as_written()));
+            requests.entry(name).or_insert(quantity.text);
         }
     }
     for (name, limit) in limits {
@@ -60,13 +60,24 @@ fn request_what_containers_need(pod_level: &mut ResourceRequirements, spec: &Pod
     }
 }
 
+/// A quantity with the text that stands for it.
+#[derive(Clone)]
+pub(crate) struct Amount {
+    /// The number.
+    pub(crate) quantity: Quantity,
+    /// The manifest's text, or one for a sum.
+    pub(crate) text: QuantityText,
+}
+
+type Amounts = BTreeMap<String, Amount>;
+
 /// What the containers need together: the running set, or the largest moment during init, whichever is more.
 /// Sidecars count for the running set and for every init container after them.
 pub(crate) fn aggregate(
     spec: &PodSpec,
     list: impl Fn(&ResourceRequirements) -> Option<&ResourceList>,
-) -> BTreeMap<String, Quantity> {
-    let of = |container: &Container| quantities(container.resources.as_ref().and_then(&list));
+) -> Amounts {
+    let of = |container: &Container| amounts(container.resources.as_ref().and_then(&list));
     let mut running = BTreeMap::new();
     for container in &spec.containers {
         add(&mut running, &of(container));
@@ -78,7 +89,7 @@ pub(crate) fn aggregate(
         if container.restart_policy.as_deref() == Some("Always") {
             add(&mut running, &needed);
             add(&mut sidecars, &needed);
-            needed = sidecars.clone();
+            needed.clone_from(&sidecars);
         } else {
             add(&mut needed, &sidecars);
         }
@@ -88,25 +99,31 @@ pub(crate) fn aggregate(
     running
 }
 
-fn quantities(list: Option<&ResourceList>) -> BTreeMap<String, Quantity> {
+fn amounts(list: Option<&ResourceList>) -> Amounts {
     let parsed = list.into_iter().flatten().filter_map(|(name, text)| {
         let quantity = Quantity::parse(&text.0).ok()?;
-        Some((name.clone(), quantity))
+        Some((name.clone(), Amount { quantity, text: text.clone() }))
     });
     parsed.collect()
 }
 
-fn add(total: &mut BTreeMap<String, Quantity>, more: &BTreeMap<String, Quantity>) {
-    for (name, quantity) in more {
-        let sum = total.get(name).map_or(*quantity, |value| value.plus(*quantity));
+fn add(total: &mut Amounts, more: &Amounts) {
+    for (name, amount) in more {
+        let sum = match total.get(name) {
+            None => amount.clone(),
+            Some(value) => {
+                let quantity = value.quantity.plus(amount.quantity);
+                Amount { quantity, text: QuantityText(quantity.as_computed()) }
+            }
+        };
         total.insert(name.clone(), sum);
     }
 }
 
-fn raise(floor: &mut BTreeMap<String, Quantity>, to: &BTreeMap<String, Quantity>) {
-    for (name, quantity) in to {
-        if floor.get(name).is_none_or(|value| quantity > value) {
-            floor.insert(name.clone(), *quantity);
+fn raise(floor: &mut Amounts, to: &Amounts) {
+    for (name, amount) in to {
+        if floor.get(name).is_none_or(|value| amount.quantity > value.quantity) {
+            floor.insert(name.clone(), amount.clone());
         }
     }
 }

@@ -144,12 +144,14 @@ fn pod_covers_containers(
 ) {
     let (limits, requests) = (parsed(resources.limits.as_ref()), parsed(resources.requests.as_ref()));
     for (name, needed) in defaults::aggregate(context.spec, |resources| resources.requests.as_ref()) {
+        let needed = needed.quantity;
         if let Some(request) = requests.get(&name).filter(|request| needed > **request) {
             let detail = format!("must be greater than or equal to aggregate container requests of {needed}");
             check.invalid(&at.field("requests").key(&name), request.to_string(), &detail);
         }
     }
     for (name, needed) in defaults::aggregate(context.spec, |resources| resources.limits.as_ref()) {
+        let needed = needed.quantity;
         if let Some(limit) = limits.get(&name).filter(|limit| is_huge_page(&name) && needed > **limit) {
             let detail = format!("must be greater than or equal to aggregate container limits of {needed}");
             check.invalid(&at.field("limits").key(&name), limit.to_string(), &detail);
