@@ -129,6 +129,9 @@ impl Quantity {
     /// A text for a sum. Upstream remembers the text of a quantity that it read in canonical form, which its UID of a
     /// static pod can see, but it never read a sum; so this is a text of the same number that it would not remember.
     pub(crate) fn as_computed(self) -> String {
+        if self.nanos == 0 {
+            return "00".to_owned();
+        }
         let sign = if self.nanos < 0 { "-" } else { "" };
         if self.notation == Notation::Binary {
             let units = self.nanos / NANOS_PER_UNIT;
@@ -143,7 +146,7 @@ impl Quantity {
             return self.as_written();
         };
         let length = i32::try_from(digits.len()).unwrap_or(i32::MAX);
-        if self.nanos == 0 || length > MAX_DIGITS {
+        if length > MAX_DIGITS {
             return self.as_written();
         }
         if self.notation == Notation::Exponent {
@@ -330,6 +333,7 @@ mod tests {
             ("1.5", "1", "2.5"),
             ("1e3", "1e3", "0.2e4"),
             ("512Mi", "512Mi", "1024Mi"),
+            ("0", "0", "00"),
         ] {
             let [first, second] = [first, second].map(|text| Quantity::parse(text).unwrap());
             let text = first.plus(second).as_computed();
