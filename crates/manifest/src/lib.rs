@@ -47,7 +47,6 @@ pub enum Place<'a> {
 
 /// The gates that change what a static pod may say.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[non_exhaustive]
 pub struct Rules {
     /// Refuse pods that refer to objects only an API server has (gate `PreventStaticPodAPIReferences`).
     pub prevent_api_references: bool,

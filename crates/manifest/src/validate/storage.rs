@@ -58,7 +58,7 @@ pub(super) fn check(volume: &Volume, at: &Path, check: &mut Checker) {
 
 /// Fields that only have to be there, or to lie in a range.
 fn plain_fields(volume: &Volume, at: &Path, check: &mut Checker) {
-    let mut required: Vec<(&str, &str)> = Vec::new();
+    let mut required: Vec<(&'static str, &str)> = Vec::new();
     let mut partitions = Vec::new();
     if let Some(source) = &volume.nfs {
         required.extend([("nfs.server", source.server.as_str()), ("nfs.path", &source.path)]);
@@ -86,6 +86,20 @@ fn plain_fields(volume: &Volume, at: &Path, check: &mut Checker) {
     if let Some(source) = &volume.persistent_volume_claim {
         required.push(("persistentVolumeClaim.claimName", &source.claim_name));
     }
+    network_fields(volume, &mut required);
+    if let Some(source) = &volume.cinder {
+        secret_name(source.secret_ref.as_ref(), &at.field("cinder.secretRef"), check);
+    }
+    for (field, value) in required {
+        check.require_text(&at.field(field), value);
+    }
+    for (field, number) in partitions {
+        check.in_range(&at.field(field), i64::from(number.unwrap_or_default()), 0, MAX_PARTITION);
+    }
+}
+
+/// The required fields of storage that is reached over the network.
+fn network_fields<'a>(volume: &'a Volume, required: &mut Vec<(&'static str, &'a str)>) {
     if let Some(source) = &volume.rbd {
         required.push(("rbd.image", &source.image));
         required.push(("rbd.monitors", source.monitors.first().map_or("", |_| "set")));
@@ -95,7 +109,6 @@ fn plain_fields(volume: &Volume, at: &Path, check: &mut Checker) {
     }
     if let Some(source) = &volume.cinder {
         required.push(("cinder.volumeID", &source.volume_id));
-        secret_name(source.secret_ref.as_ref(), &at.field("cinder.secretRef"), check);
     }
     if let Some(source) = &volume.flex_volume {
         required.push(("flexVolume.driver", &source.driver));
@@ -116,12 +129,6 @@ fn plain_fields(volume: &Volume, at: &Path, check: &mut Checker) {
     if let Some(source) = &volume.scale_io {
         required.extend([("scaleIO.gateway", source.gateway.as_str()), ("scaleIO.system", &source.system)]);
         required.push(("scaleIO.volumeName", source.volume_name.as_deref().unwrap_or_default()));
-    }
-    for (field, value) in required {
-        check.require_text(&at.field(field), value);
-    }
-    for (field, number) in partitions {
-        check.in_range(&at.field(field), i64::from(number.unwrap_or_default()), 0, MAX_PARTITION);
     }
 }
 
