@@ -48,8 +48,7 @@ fn manifests(node: &Node) -> Vec<(&'static str, Value)> {
                 },
                 "volumeMounts": [
                     {"name": "disk", "mountPath": "/disk"},
-                    {"name": "disk", "mountPath": "/part", "subPath": "part", "readOnly": true},
-                    {"name": "host", "mountPath": "/host", "readOnly": true},
+                        {"name": "host", "mountPath": "/host", "readOnly": true},
                 ],
                 "lifecycle": {"preStop": {"exec": {"command": ["/demo", "print", "bye"]}}},
                 "terminationMessagePath": "/tmp/message", "terminationMessagePolicy": "FallbackToLogsOnError",
