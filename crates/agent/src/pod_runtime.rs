@@ -24,6 +24,7 @@ use ports::event_recorder::EventRecorder;
 use ports::host_facts::HostFacts;
 use ports::pod_cgroups::PodCgroups;
 use ports::pod_folders::PodFolders;
+use ports::pod_logs::PodLogs;
 use ports::pod_syncer::{Interruption, PodSyncer};
 use ports::pod_volumes::PodVolumes;
 use ports::runtime::{Runtime, RuntimeError, RuntimeErrorKind};
@@ -45,6 +46,8 @@ pub struct Parts {
     pub health: RuntimeHealth,
     /// Folders of pods.
     pub folders: Arc<dyn PodFolders>,
+    /// Logs of containers.
+    pub logs: Arc<dyn PodLogs>,
     /// Volumes of pods.
     pub volumes: Arc<dyn PodVolumes>,
     /// Cgroups of pods.

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use model::{ObservedPod, PodUid};
 use ports::pod_folders::PodFolders;
+use ports::pod_logs::PodLogs;
 use ports::runtime::{Runtime, RuntimeError};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
@@ -20,6 +21,8 @@ pub struct Parts {
     pub runtime: Arc<dyn Runtime>,
     /// Folders on disk.
     pub folders: Arc<dyn PodFolders>,
+    /// Logs on disk.
+    pub logs: Arc<dyn PodLogs>,
     /// Told about pods that were removed.
     pub observer: Observer,
 }
@@ -55,12 +58,12 @@ pub async fn run(mut parts: Parts, cancel: CancellationToken) {
             }
         }
         for folder in &order.log_folders {
-            if let Err(error) = parts.folders.remove_log_folder(folder).await {
+            if let Err(error) = parts.logs.remove_log_folder(folder).await {
                 tracing::warn!(%error, source = %error.source, "the logs of a removed pod stay");
             }
         }
         if !order.log_folders.is_empty()
-            && let Err(error) = parts.folders.remove_dead_log_links().await
+            && let Err(error) = parts.logs.remove_dead_log_links().await
         {
             tracing::warn!(%error, source = %error.source, "dead log links stay");
         }

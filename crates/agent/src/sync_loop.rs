@@ -23,6 +23,7 @@ use model::{Operation, Pod, PodEvent, PodEventKind, PodSource, PodUpdate, Worker
 use ports::clock::Clock;
 use ports::event_recorder::EventRecorder;
 use ports::pod_folders::PodFolders;
+use ports::pod_logs::PodLogs;
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, MissedTickBehavior};
 use tokio_util::sync::CancellationToken;
@@ -68,6 +69,8 @@ pub struct Parts {
     pub health: RuntimeHealth,
     /// Folders on disk.
     pub folders: Arc<dyn PodFolders>,
+    /// Logs on disk.
+    pub logs: Arc<dyn PodLogs>,
     /// Configured sources; clean-ups wait for all of them.
     pub sources: BTreeSet<PodSource>,
     /// Admission checks.

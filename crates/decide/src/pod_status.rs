@@ -57,7 +57,8 @@ pub fn pod_status(facts: &Facts<'_>) -> PodStatus {
 
     let ending = facts.worker.is_some_and(|worker| worker.phase > WorkerPhase::Syncing);
     let computed = phase(pod, &init, &regular, ending && !still_alive(facts));
-    status.phase = Some(sticky(facts.previous, computed).as_str().to_owned());
+    let phase = if ending { sticky(facts.previous, computed) } else { computed };
+    status.phase = Some(phase.as_str().to_owned());
     if let Some(rejection) = facts.worker.and_then(|worker| worker.rejection.as_ref()) {
         status.phase = Some(Phase::Failed.as_str().to_owned());
         status.reason = Some(rejection.reason.clone());
@@ -69,7 +70,7 @@ pub fn pod_status(facts: &Facts<'_>) -> PodStatus {
     status
 }
 
-/// A pod that reached its end stays there.
+/// A pod that reached its end stays there; only a new worker for the same UID begins anew.
 fn sticky(previous: Option<&PodStatus>, computed: Phase) -> Phase {
     match previous.and_then(|status| status.phase.as_deref()) {
         Some("Succeeded") => Phase::Succeeded,

@@ -9,7 +9,8 @@ use std::path::{Path, PathBuf};
 
 use async_trait::async_trait;
 use model::PodUid;
-use ports::pod_folders::{FileError, LogFolder, PodFolders};
+use ports::pod_folders::{FileError, PodFolders};
+use ports::pod_logs::{LogFolder, PodLogs};
 
 use crate::atomic_file;
 use crate::failure::{OnPath, blocking, entry_name, refused};
@@ -19,7 +20,7 @@ use crate::folder::Folder;
 pub(crate) const PRIVATE: u32 = 0o750;
 const LOGS: u32 = 0o755;
 
-/// [`PodFolders`] below three folders of the host.
+/// [`PodFolders`] and [`PodLogs`] below three folders of the host.
 #[derive(Clone, Debug)]
 pub struct HostPodFolders {
     root: PathBuf,
@@ -86,6 +87,28 @@ impl PodFolders for HostPodFolders {
         self.run(move |folders| folders.write(&uid, &relative, &content, mode)).await
     }
 
+    async fn list_pod_folders(&self) -> Result<Vec<PodUid>, FileError> {
+        self.run(|folders| {
+            let Some(pods) = Folder::open(&folders.root.join("pods"))? else { return Ok(Vec::new()) };
+            let names = pods.folder_names()?;
+            Ok(names.iter().filter_map(|name| name.to_str().map(PodUid::from)).collect())
+        })
+        .await
+    }
+
+    async fn remove_pod_folder(&self, uid: &PodUid) -> Result<(), FileError> {
+        let uid = uid.clone();
+        self.run(move |folders| {
+            let name = entry_name(uid.as_str())?;
+            let Some(pods) = Folder::open(&folders.root.join("pods"))? else { return Ok(()) };
+            removal::remove_pod(&pods, name.as_os_str())
+        })
+        .await
+    }
+}
+
+#[async_trait]
+impl PodLogs for HostPodFolders {
     async fn make_log_folder(&self, folder: &LogFolder, container: &str) -> Result<(), FileError> {
         let (folder, container) = (folder.clone(), container.to_owned());
         self.run(move |folders| {
@@ -114,21 +137,14 @@ impl PodFolders for HostPodFolders {
         .await
     }
 
-    async fn list_pod_folders(&self) -> Result<Vec<PodUid>, FileError> {
-        self.run(|folders| {
-            let Some(pods) = Folder::open(&folders.root.join("pods"))? else { return Ok(Vec::new()) };
-            let names = pods.folder_names()?;
-            Ok(names.iter().filter_map(|name| name.to_str().map(PodUid::from)).collect())
-        })
-        .await
-    }
-
-    async fn remove_pod_folder(&self, uid: &PodUid) -> Result<(), FileError> {
-        let uid = uid.clone();
+    async fn remove_log(&self, log: &Path, link: &str) -> Result<(), FileError> {
+        let (log, link) = (log.to_path_buf(), link.to_owned());
         self.run(move |folders| {
-            let name = entry_name(uid.as_str())?;
-            let Some(pods) = Folder::open(&folders.root.join("pods"))? else { return Ok(()) };
-            removal::remove_pod(&pods, name.as_os_str())
+            logs::remove_log(&folders.pod_logs, &log)?;
+            match Folder::open(&folders.log_links)? {
+                Some(links) => logs::remove_link(&links, entry_name(&link)?.as_os_str()),
+                None => Ok(()),
+            }
         })
         .await
     }

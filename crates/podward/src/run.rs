@@ -102,11 +102,13 @@ async fn run(loaded: &Loaded, cgroups: HostPodCgroups) -> anyhow::Result<()> {
         return Ok(());
     };
     let plan = plan::plan(loaded, &facts, driver)?;
+    let folders = Arc::new(HostPodFolders::new(root, &plan.settings.pod_logs_dir, LOG_LINKS));
     let world = World {
         runtime,
         runtime_name,
         processes: Arc::new(PidfdProcessWatch),
-        folders: Arc::new(HostPodFolders::new(root, &plan.settings.pod_logs_dir, LOG_LINKS)),
+        logs: folders.clone(),
+        folders,
         volumes: Arc::new(HostPodVolumes::new(root)),
         cgroups: Arc::new(cgroups),
         host: Arc::new(facts),

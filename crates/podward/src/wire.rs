@@ -25,6 +25,7 @@ use ports::folder_watch::FolderWatch;
 use ports::host_facts::HostFacts;
 use ports::pod_cgroups::PodCgroups;
 use ports::pod_folders::PodFolders;
+use ports::pod_logs::PodLogs;
 use ports::pod_volumes::PodVolumes;
 use ports::process_watch::ProcessWatch;
 use ports::runtime::Runtime;
@@ -53,6 +54,8 @@ pub struct World {
     pub processes: Arc<dyn ProcessWatch>,
     /// Folders of pods.
     pub folders: Arc<dyn PodFolders>,
+    /// Logs of containers.
+    pub logs: Arc<dyn PodLogs>,
     /// Volumes of pods.
     pub volumes: Arc<dyn PodVolumes>,
     /// Cgroups of pods.
@@ -174,6 +177,7 @@ pub fn start(world: World, plan: Plan) -> anyhow::Result<Running> {
         observer: observer.clone(),
         health: health.clone(),
         folders: world.folders.clone(),
+        logs: world.logs.clone(),
         sources,
         checks: Vec::new(),
         recorder: recorder.clone(),
@@ -191,6 +195,7 @@ pub fn start(world: World, plan: Plan) -> anyhow::Result<Running> {
         observer: observer.clone(),
         health: health.clone(),
         folders: world.folders.clone(),
+        logs: world.logs.clone(),
         volumes: world.volumes.clone(),
         cgroups: world.cgroups.clone(),
         host: world.host.clone(),
@@ -242,6 +247,7 @@ pub fn start(world: World, plan: Plan) -> anyhow::Result<Running> {
         orders: sweeps,
         runtime: runtime.clone(),
         folders: world.folders.clone(),
+        logs: world.logs.clone(),
         observer,
     };
     running.spawn("sweeper", sweeper::run(parts, cancel.clone()));

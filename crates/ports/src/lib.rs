@@ -12,6 +12,7 @@ pub mod folder_watch;
 pub mod host_facts;
 pub mod pod_cgroups;
 pub mod pod_folders;
+pub mod pod_logs;
 pub mod pod_syncer;
 pub mod pod_volumes;
 pub mod process_watch;

@@ -3,7 +3,6 @@
 use std::path::{Path, PathBuf};
 
 use async_trait::async_trait;
-pub use model::LogFolder;
 use model::PodUid;
 
 /// A file operation that failed.
@@ -33,32 +32,10 @@ pub trait PodFolders: Send + Sync {
         mode: u32,
     ) -> Result<PathBuf, FileError>;
 
-    /// Makes the log folder of a container, mode 0755.
-    async fn make_log_folder(&self, folder: &LogFolder, container: &str) -> Result<(), FileError>;
-
-    /// The highest `<n>` of `<n>.log` in the log folder of a container.
-    async fn highest_log_number(
-        &self,
-        folder: &LogFolder,
-        container: &str,
-    ) -> Result<Option<u32>, FileError>;
-
-    /// Points `/var/log/containers/<link>` at a log file.
-    async fn link_container_log(&self, link: &str, target: &Path) -> Result<(), FileError>;
-
     /// UIDs that have a folder below `pods`.
     async fn list_pod_folders(&self) -> Result<Vec<PodUid>, FileError>;
 
     /// Removes `pods/<uid>`. Refuses, changing nothing, while anything below is mounted or a volume still
     /// holds data.
     async fn remove_pod_folder(&self, uid: &PodUid) -> Result<(), FileError>;
-
-    /// All pod log folders.
-    async fn list_log_folders(&self) -> Result<Vec<LogFolder>, FileError>;
-
-    /// Removes a pod's log folder.
-    async fn remove_log_folder(&self, folder: &LogFolder) -> Result<(), FileError>;
-
-    /// Removes the links of `/var/log/containers` whose log files (below our log folder) are gone.
-    async fn remove_dead_log_links(&self) -> Result<(), FileError>;
 }

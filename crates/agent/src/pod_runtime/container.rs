@@ -163,7 +163,7 @@ impl Pass<'_> {
         self.tell(&spec.name, EventType::Normal, "Started", "Container started".to_owned());
         let log = PodPaths::new(&parts.settings).log_dir(self.pod).join(&spec.log_path);
         let link = PodPaths::log_link_name(self.pod, &spec.name, id);
-        if let Err(error) = parts.folders.link_container_log(&link, &log).await {
+        if let Err(error) = parts.logs.link_container_log(&link, &log).await {
             tracing::warn!(pod = %self.pod.full_name, container = %spec.name, %error, source = %error.source, "the log is not linked");
         }
         Ok(())
@@ -174,8 +174,8 @@ impl Pass<'_> {
         if let Some(count) = start.restart_count {
             return Ok(count);
         }
-        let folders = &self.runtime.parts.folders;
-        let highest = folders.highest_log_number(&log_folder(self.pod), &start.name).await;
+        let logs = &self.runtime.parts.logs;
+        let highest = logs.highest_log_number(&log_folder(self.pod), &start.name).await;
         let highest =
             highest.map_err(|error| StartFailure::Pass(plain(format!("{error}: {}", error.source))))?;
         Ok(highest.map_or(0, |number| number.saturating_add(1)))
@@ -193,7 +193,7 @@ impl Pass<'_> {
             StartFailure::Pass(plain(format!("{error}: {}", error.source)))
         };
         let name = &container.container.name;
-        parts.folders.make_log_folder(&log_folder(self.pod), name).await.map_err(file_error)?;
+        parts.logs.make_log_folder(&log_folder(self.pod), name).await.map_err(file_error)?;
         let ips = &prepared.sandbox.ips;
         let hosts = if needs_hosts_mount(self.pod, container.container, ips) {
             let content = self.hosts_content(ips)?;

@@ -28,7 +28,7 @@ impl Pass<'_> {
         let spec = self.sandbox_spec(attempt)?;
         for container in self.pod.containers() {
             parts
-                .folders
+                .logs
                 .make_log_folder(&log_folder(self.pod), &container.container.name)
                 .await
                 .map_err(|error| plain(format!("{error}: {}", error.source)))?;

@@ -1,8 +1,8 @@
 use std::sync::Arc;
 
 use decide::dead_containers::surplus;
-use decide::pod_actions::{FailedProbes, KillReason, PodActions, SandboxPlan, is_finished, plan};
-use decide::pod_paths::pod_cgroup;
+use decide::pod_actions::{FailedProbes, KillReason, PodActions, SandboxPlan, is_finished, plan, restart_count};
+use decide::pod_paths::{PodPaths, pod_cgroup};
 use decide::volumes::plan_volumes;
 use model::{
     ContainerProblems, EventType, ObservedPod, PlannedVolume, Pod, SandboxId, SandboxSpec, SyncFailure,
@@ -204,6 +204,14 @@ impl Pass<'_> {
         for id in surplus.containers {
             if let Err(error) = parts.runtime.remove_container(&id).await {
                 tracing::warn!(pod = %self.pod.full_name, container = %id, %error, "a dead container stays");
+                continue;
+            }
+            let Some(status) = self.observed.containers.iter().find(|status| status.id == id) else { continue };
+            let link = PodPaths::log_link_name(self.pod, &status.name, &id);
+            let relative = PodPaths::container_log_relative(&status.name, restart_count(status));
+            let log = PodPaths::new(&parts.settings).log_dir(self.pod).join(relative);
+            if let Err(error) = parts.logs.remove_log(&log, &link).await {
+                tracing::warn!(pod = %self.pod.full_name, %error, source = %error.source, "the log of a removed container stays");
             }
         }
         for id in surplus.sandboxes {

@@ -86,7 +86,7 @@ impl SyncLoop {
             workers: self.parts.worker_views.all(),
             observed: self.parts.observer.all(),
             pod_folders: listed("pod folders", self.parts.folders.list_pod_folders().await),
-            log_folders: listed("log folders", self.parts.folders.list_log_folders().await),
+            log_folders: listed("log folders", self.parts.logs.list_log_folders().await),
         };
         self.count(&situation);
         let sweep = sweep(&situation);

@@ -72,10 +72,12 @@ fn a_pod_that_was_stopped_ends_by_its_exit_codes() {
 
 #[test]
 fn a_terminal_phase_never_reverts() {
-    let seen = observed(vec![], vec![container("a", "a", 0, ContainerState::Running)]);
+    let seen = observed(vec![], vec![exited("a", 0, 0), exited("b", 0, 0)]);
     let previous = PodStatus { phase: Some("Failed".into()), ..Default::default() };
-    let status = status(&two("Always"), &seen, &worker(WorkerPhase::Syncing), Some(&previous));
-    assert_eq!(status.phase.as_deref(), Some("Failed"));
+    let over = status(&two("Always"), &seen, &worker(WorkerPhase::Terminated), Some(&previous));
+    assert_eq!(over.phase.as_deref(), Some("Failed"));
+    let anew = status(&two("Always"), &seen, &worker(WorkerPhase::Syncing), Some(&previous));
+    assert_eq!(anew.phase.as_deref(), Some("Running"));
 }
 
 #[test]

@@ -7,7 +7,8 @@ use std::path::{Component, Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use model::PodFullName;
-use ports::pod_folders::{FileError, LogFolder};
+use ports::pod_folders::FileError;
+use ports::pod_logs::LogFolder;
 use rustix::fs::{AtFlags, FileType};
 
 use crate::failure::{OnPath, entry_name};
@@ -45,6 +46,34 @@ fn log_number(name: &str) -> Option<u32> {
     let (number, rest) = name.split_once(".log")?;
     let plain = !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit());
     (plain && (rest.is_empty() || rest.starts_with('.'))).then(|| number.parse().ok())?
+}
+
+/// Removes `<n>.log` and its rotated files, `<n>.log.<time>`.
+pub(super) fn remove_log(pod_logs: &Path, log: &Path) -> Result<(), FileError> {
+    let outside = || io::Error::new(io::ErrorKind::InvalidInput, "is not a log of a pod");
+    let relative = log.strip_prefix(pod_logs).map_err(|_| outside()).on_path("remove log", log)?;
+    let (Some(parent), Some(name)) = (relative.parent(), relative.file_name()) else {
+        return Err(outside()).on_path("remove log", log);
+    };
+    let Some(logs) = Folder::open(pod_logs)? else { return Ok(()) };
+    let Some(folder) = logs.existing(parent)? else { return Ok(()) };
+    let rotated: OsString = [name, OsStr::new(".")].into_iter().collect();
+    for entry in folder.names()? {
+        if entry == name || entry.as_bytes().starts_with(rotated.as_bytes()) {
+            crate::tree::remove(&folder, &entry)?;
+        }
+    }
+    Ok(())
+}
+
+/// Removes a link; what is no link stays.
+pub(super) fn remove_link(links: &Folder, name: &OsStr) -> Result<(), FileError> {
+    match links.stat(name)? {
+        Some(stat) if kind(&stat) == FileType::Symlink => {
+            rustix::fs::unlinkat(links, name, AtFlags::empty()).on_path("remove link", links.path().join(name))
+        }
+        Some(_) | None => Ok(()),
+    }
 }
 
 /// Makes or moves a symlink; only symlinks are replaced.
