@@ -10,6 +10,7 @@
 
 pub mod admission;
 pub mod backoff;
+pub mod cgroup_limits;
 pub mod container_hash;
 pub mod container_spec;
 pub mod dead_containers;

@@ -10,7 +10,7 @@ use model::{HugepageLimit, LinuxResources, NodeSettings, Pod};
 
 use crate::quantity::{Amount, ResourceList};
 pub use oom_score::oom_score_adj;
-pub use pod_totals::{Totals, pod_limits, pod_memory_limit, pod_requests};
+pub use pod_totals::{Totals, declared_limit, pod_limits, pod_memory_limit, pod_requests};
 
 /// The kernel's least CPU weight.
 pub const MIN_CPU_SHARES: i64 = 2;
@@ -92,12 +92,17 @@ fn hugepage_limits(pod: &Pod, own: Option<&ResourceRequirements>) -> Vec<Hugepag
     let lists = [limits_of(pod.spec.resources.as_ref()), limits_of(own)];
     let mut limits = BTreeMap::new();
     for (name, quantity) in lists.into_iter().flatten().flatten() {
-        let size = name.strip_prefix(HUGEPAGES_PREFIX).and_then(Amount::parse);
-        if let Some(page_size) = size.and_then(|size| page_size_name(size.units())) {
+        if let Some(page_size) = hugepage_size(name) {
             limits.insert(page_size, u64::try_from(Amount::of(quantity).units()).unwrap_or(0));
         }
     }
     limits.into_iter().map(|(page_size, limit)| HugepageLimit { page_size, limit }).collect()
+}
+
+/// The kernel's name for the pages that a resource (`hugepages-2Mi`) stands for.
+pub(crate) fn hugepage_size(resource: &str) -> Option<String> {
+    let size = resource.strip_prefix(HUGEPAGES_PREFIX).and_then(Amount::parse)?;
+    page_size_name(size.units())
 }
 
 /// The kernel's name of a page size (`2MB`); `None` when no unit divides it.

@@ -9,6 +9,7 @@
 //!
 //! It deliberately does nothing: no IO, no clock, no decisions.
 
+mod cgroup_limits;
 mod changes;
 mod commands;
 mod events;
@@ -25,6 +26,7 @@ mod time;
 mod volume_plan;
 mod worker_state;
 
+pub use cgroup_limits::CgroupLimits;
 pub use changes::{Operation, PodUpdate, Snapshot, SnapshotKind};
 pub use commands::{KillOptions, UpdateKind, WorkerCommand, WorkerTarget};
 pub use events::{EventSubject, EventType, PodEvent, PodEventKind, RecordedEvent};

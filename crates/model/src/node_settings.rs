@@ -29,6 +29,8 @@ pub struct NodeSettings {
     pub cpu_cfs_quota: bool,
     /// `cpuCFSQuotaPeriod`.
     pub cpu_cfs_quota_period: Duration,
+    /// `podPidsLimit`; none unless positive.
+    pub pod_pids_limit: i64,
     /// `clusterDNS`.
     pub cluster_dns: Vec<IpAddr>,
     /// `clusterDomain`.

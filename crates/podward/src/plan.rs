@@ -85,6 +85,7 @@ pub fn plan(loaded: &Loaded, host: &dyn HostFacts, cgroup_driver: CgroupDriver) 
         cgroups_per_qos: config.cgroups.cgroups_per_qos,
         cpu_cfs_quota: config.cgroups.cpu_cfs_quota,
         cpu_cfs_quota_period: config.cgroups.cpu_cfs_quota_period.to_std(),
+        pod_pids_limit: config.pods.pod_pids_limit,
         cluster_dns,
         cluster_domain: config.network.cluster_domain.clone(),
         resolv_conf: config.network.resolv_conf.clone(),

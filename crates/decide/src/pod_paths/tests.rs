@@ -20,6 +20,7 @@ pub(crate) fn settings() -> NodeSettings {
         cgroups_per_qos: true,
         cpu_cfs_quota: true,
         cpu_cfs_quota_period: Duration::from_millis(100),
+        pod_pids_limit: -1,
         cluster_dns: vec!["10.96.0.10".parse().unwrap()],
         cluster_domain: "cluster.local".into(),
         resolv_conf: "/etc/resolv.conf".into(),

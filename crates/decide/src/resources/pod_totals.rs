@@ -31,14 +31,20 @@ pub fn pod_limits(pod: &Pod) -> Totals {
 /// The memory limit of the pod's cgroup in bytes: `None` unless every container, or the pod itself, has one.
 #[must_use]
 pub fn pod_memory_limit(pod: &Pod) -> Option<i64> {
-    let of_pod = Amount::in_list(limits_of(pod.spec.resources.as_ref()), "memory");
+    declared_limit(pod, "memory").map(Amount::units)
+}
+
+/// The limit of the pod's cgroup, overhead included: `None` unless every container, or the pod itself, has one.
+#[must_use]
+pub fn declared_limit(pod: &Pod, name: &str) -> Option<Amount> {
+    let of_pod = Amount::in_list(limits_of(pod.spec.resources.as_ref()), name);
     let is_declared = match pod_qos_class(pod) {
         QosClass::Guaranteed => true,
-        QosClass::Burstable => of_pod.is_positive() || every_container_has(pod, "memory"),
+        QosClass::Burstable => of_pod.is_positive() || every_container_has(pod, name),
         QosClass::BestEffort => false,
     };
-    let limit = pod_limits(pod).get("memory").copied().filter(|limit| is_declared && !limit.is_zero())?;
-    Some((limit + Amount::in_list(pod.spec.overhead.as_ref(), "memory")).units())
+    let limit = pod_limits(pod).get(name).copied().filter(|limit| is_declared && !limit.is_zero())?;
+    Some(limit + Amount::in_list(pod.spec.overhead.as_ref(), name))
 }
 
 type ListOf = fn(Option<&ResourceRequirements>) -> Option<&ResourceList>;

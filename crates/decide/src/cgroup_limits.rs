@@ -1,0 +1,68 @@
+//! Limits of a pod's own cgroup, above those of its containers.
+
+use std::collections::BTreeMap;
+
+use model::{CgroupLimits, HugepageLimit, NodeSettings, Pod};
+
+use crate::qos::{QosClass, pod_qos_class};
+use crate::quantity::Amount;
+use crate::resources::{
+    MIN_CPU_SHARES, Totals, cfs_quota, cpu_shares, declared_limit, hugepage_size, pod_requests,
+};
+
+/// A pod whose CPU limits are not to be enforced.
+const NO_QUOTA: i64 = -1;
+
+/// What the cgroup of a pod is limited to: CPU and memory by class, hugepages by request, processes by node.
+#[must_use]
+pub fn pod_cgroup_limits(pod: &Pod, settings: &NodeSettings) -> CgroupLimits {
+    let requests = requests_with_overhead(pod);
+    let shares = match pod_qos_class(pod) {
+        QosClass::Guaranteed | QosClass::Burstable => {
+            cpu_shares(requests.get("cpu").copied().unwrap_or_default().milli())
+        }
+        // Overhead does not raise it.
+        QosClass::BestEffort => MIN_CPU_SHARES,
+    };
+    let cpu = declared_limit(pod, "cpu").map(|limit| {
+        let period = i64::try_from(settings.cpu_cfs_quota_period.as_micros()).unwrap_or(i64::MAX);
+        let quota = if settings.cpu_cfs_quota { cfs_quota(limit.milli(), period) } else { NO_QUOTA };
+        (quota, period.unsigned_abs())
+    });
+    CgroupLimits {
+        cpu_shares: Some(shares.unsigned_abs()),
+        cpu_quota: cpu.map(|(quota, _)| quota),
+        cpu_period: cpu.map(|(_, period)| period),
+        memory: declared_limit(pod, "memory").map(Amount::units),
+        pids: Some(settings.pod_pids_limit).filter(|limit| *limit > 0),
+        hugepages: hugepages(&requests),
+    }
+}
+
+fn requests_with_overhead(pod: &Pod) -> Totals {
+    let mut totals = pod_requests(pod);
+    for (name, quantity) in pod.spec.overhead.iter().flatten() {
+        let total = totals.entry(name.clone()).or_default();
+        *total = *total + Amount::of(quantity);
+    }
+    totals
+}
+
+/// Requests stand for limits, since hugepages cannot be overcommitted. One size may have two spellings.
+fn hugepages(requests: &Totals) -> Vec<HugepageLimit> {
+    let mut by_size = BTreeMap::<String, Amount>::new();
+    for (name, amount) in requests {
+        if let Some(size) = hugepage_size(name) {
+            let total = by_size.entry(size).or_default();
+            *total = *total + *amount;
+        }
+    }
+    let limit = |amount: Amount| u64::try_from(amount.units()).unwrap_or(0);
+    by_size
+        .into_iter()
+        .map(|(page_size, amount)| HugepageLimit { page_size, limit: limit(amount) })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests;
