@@ -58,10 +58,7 @@ fn hugepages(requests: &Totals) -> Vec<HugepageLimit> {
         }
     }
     let limit = |amount: Amount| u64::try_from(amount.units()).unwrap_or(0);
-    by_size
-        .into_iter()
-        .map(|(page_size, amount)| HugepageLimit { page_size, limit: limit(amount) })
-        .collect()
+    by_size.into_iter().map(|(page_size, amount)| HugepageLimit { page_size, limit: limit(amount) }).collect()
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! Cgroups of pods, both versions.
 
 mod hierarchies;
+mod limits;
 #[cfg(test)]
 mod tests;
 
@@ -10,6 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use model::CgroupLimits;
 use ports::pod_cgroups::PodCgroups;
 use ports::pod_folders::FileError;
 use rustix::io::Errno;
@@ -65,11 +67,15 @@ impl HostPodCgroups {
 
 #[async_trait]
 impl PodCgroups for HostPodCgroups {
-    async fn ensure(&self, path: &str) -> Result<(), FileError> {
+    async fn ensure(&self, path: &str, limits: &CgroupLimits) -> Result<(), FileError> {
         let relative = relative(path)?;
         let hierarchies = Arc::clone(&self.hierarchies);
+        let limits = limits.clone();
         blocking(Path::new(path), move || {
-            hierarchies.iter().try_for_each(|hierarchy| hierarchy.ensure(&relative))
+            hierarchies.iter().try_for_each(|hierarchy| {
+                hierarchy.ensure(&relative)?;
+                hierarchy.set_limits(&relative, &limits)
+            })
         })
         .await
     }

@@ -1,6 +1,7 @@
 //! Stand-ins for the ports of the machine that a virtual node does without.
 
 use async_trait::async_trait;
+use model::CgroupLimits;
 use ports::pod_cgroups::PodCgroups;
 use ports::pod_folders::FileError;
 use ports::process_watch::ProcessWatch;
@@ -11,7 +12,7 @@ pub struct NoPodCgroups;
 
 #[async_trait]
 impl PodCgroups for NoPodCgroups {
-    async fn ensure(&self, _: &str) -> Result<(), FileError> {
+    async fn ensure(&self, _: &str, _: &CgroupLimits) -> Result<(), FileError> {
         Ok(())
     }
 

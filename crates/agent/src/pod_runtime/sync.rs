@@ -1,5 +1,6 @@
 use std::sync::Arc;
 
+use decide::cgroup_limits::pod_cgroup_limits;
 use decide::dead_containers::surplus;
 use decide::pod_actions::{FailedProbes, KillReason, PodActions, SandboxPlan, is_finished, plan, restart_count};
 use decide::pod_paths::{PodPaths, pod_cgroup};
@@ -174,7 +175,9 @@ impl Pass<'_> {
         let file_error = |error: ports::pod_folders::FileError| plain(format!("{error}: {}", error.source));
         parts.folders.make_pod_folders(&self.pod.uid).await.map_err(file_error)?;
         if parts.settings.cgroups_per_qos {
-            parts.cgroups.ensure(&pod_cgroup(self.pod, &parts.settings)).await.map_err(file_error)?;
+            let cgroup = pod_cgroup(self.pod, &parts.settings);
+            let limits = pod_cgroup_limits(self.pod, &parts.settings);
+            parts.cgroups.ensure(&cgroup, &limits).await.map_err(file_error)?;
         }
         let volumes = match plan_volumes(self.pod, &parts.settings) {
             Ok(volumes) => volumes,

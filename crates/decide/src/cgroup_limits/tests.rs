@@ -95,7 +95,8 @@ fn sidecars_add_to_the_containers_and_to_later_init_containers() {
 fn pod_level_resources_replace_the_sums() {
     let main = container(both("100m", "16Mi"), json!({"memory": "32Mi"}));
     let of_pod = |requests: Value, limits: Value| {
-        json!({"containers": [main, {"name": "open"}], "resources": {"requests": requests, "limits": limits}})
+        let resources = json!({"requests": requests, "limits": limits});
+        json!({"containers": [main, {"name": "open"}], "resources": resources})
     };
     check(of_pod(both("1", "64Mi"), both("2", "128Mi")), 1024, Some(200_000), Some(128));
     check(of_pod(both("1", "64Mi"), both("1", "64Mi")), 1024, Some(100_000), Some(64));
@@ -117,7 +118,10 @@ fn without_cfs_quota_a_declared_limit_becomes_no_quota() {
     settings.cpu_cfs_quota = false;
     let full = container(both("500m", "64Mi"), both("500m", "64Mi"));
     let limits = pod_cgroup_limits(&pod(json!({"containers": [full]})), &settings);
-    assert_eq!((limits.cpu_quota, limits.cpu_period, limits.memory), (Some(-1), Some(100_000), Some(64 * MI)));
+    assert_eq!(
+        (limits.cpu_quota, limits.cpu_period, limits.memory),
+        (Some(-1), Some(100_000), Some(64 * MI))
+    );
     let limits = pod_cgroup_limits(&pod(json!({"containers": [{"name": "c"}]})), &settings);
     assert_eq!((limits.cpu_quota, limits.cpu_period), (None, None));
 }

@@ -4,11 +4,12 @@ use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use model::CgroupLimits;
 use ports::pod_folders::FileError;
 use rustix::fs::Mode;
 use rustix::io::Errno;
 
-use super::CgroupVersion;
+use super::{CgroupVersion, limits};
 use crate::failure::OnPath;
 use crate::mount_table;
 
@@ -32,14 +33,10 @@ pub(super) fn mounted(root: &Path, table: &Path) -> Result<Vec<Hierarchy>, FileE
     let mut by_device = BTreeMap::new();
     for mount in mount_table::at_or_below(&mounts, &root) {
         if mount.fs_type == "cgroup" {
-            let needs = if mount.super_options.split(',').any(|option| option == "cpuset") {
-                Needs::Cpuset
-            } else {
-                Needs::Nothing
-            };
-            by_device
-                .entry(&mount.device)
-                .or_insert_with(|| Hierarchy { root: mount.mount_point.clone(), needs });
+            by_device.entry(&mount.device).or_insert_with(|| Hierarchy {
+                root: mount.mount_point.clone(),
+                controllers: Controllers::Bound(mount.super_options.split(',').map(str::to_owned).collect()),
+            });
         }
     }
     if by_device.is_empty() {
@@ -48,27 +45,26 @@ pub(super) fn mounted(root: &Path, table: &Path) -> Result<Vec<Hierarchy>, FileE
     Ok(by_device.into_values().collect())
 }
 
-/// What a new cgroup needs to be usable.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Needs {
-    Nothing,
-    /// v1: no process can enter before CPUs and memory nodes are set.
-    Cpuset,
-    /// v2: a controller works only where the parent passes it on.
-    Controllers,
+/// Which controllers work in a hierarchy.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Controllers {
+    /// v1: those it was mounted with (among the mount options).
+    Bound(Vec<String>),
+    /// v2: those that each parent passes on.
+    PassedOn,
 }
 
 /// One mounted hierarchy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Hierarchy {
     root: PathBuf,
-    needs: Needs,
+    controllers: Controllers,
 }
 
 impl Hierarchy {
     /// The one hierarchy of v2.
     pub(super) fn unified(root: &Path) -> Self {
-        Self { root: root.to_path_buf(), needs: Needs::Controllers }
+        Self { root: root.to_path_buf(), controllers: Controllers::PassedOn }
     }
 
     /// Where it is mounted.
@@ -77,19 +73,29 @@ impl Hierarchy {
         &self.root
     }
 
+    /// Brings the limits of a cgroup that exists to `limits`, as far as this hierarchy has their controllers.
+    pub(super) fn set_limits(&self, relative: &Path, limits: &CgroupLimits) -> Result<(), FileError> {
+        let cgroup = self.root.join(relative);
+        match &self.controllers {
+            Controllers::Bound(names) => limits::set_v1(&cgroup, names, limits),
+            Controllers::PassedOn => limits::set_v2(&cgroup, limits),
+        }
+    }
+
     /// Makes the cgroup and its parents where missing.
     pub(super) fn ensure(&self, relative: &Path) -> Result<(), FileError> {
         let mut parent = self.root.clone();
         for name in relative {
             let child = parent.join(name);
-            if self.needs == Needs::Controllers {
+            if self.controllers == Controllers::PassedOn {
                 pass_on_controllers(&parent);
             }
             match rustix::fs::mkdir(&child, Mode::from_raw_mode(0o755)) {
                 Ok(()) | Err(Errno::EXIST) => {}
                 Err(error) => return Err(error).on_path("make cgroup", child),
             }
-            if self.needs == Needs::Cpuset {
+            // No process can enter a v1 cgroup before its CPUs and memory nodes are set.
+            if self.is_bound_to("cpuset") {
                 for file in ["cpuset.cpus", "cpuset.mems"] {
                     inherit(&parent.join(file), &child.join(file))?;
                 }
@@ -97,6 +103,13 @@ impl Hierarchy {
             parent = child;
         }
         Ok(())
+    }
+
+    fn is_bound_to(&self, controller: &str) -> bool {
+        match &self.controllers {
+            Controllers::Bound(names) => names.iter().any(|name| name == controller),
+            Controllers::PassedOn => false,
+        }
     }
 
     /// Removes the cgroup, children first.

@@ -43,7 +43,7 @@ async fn v1_makes_the_cgroup_in_every_hierarchy() {
         fs::write(folder.join("cpuset.mems"), if level.is_empty() { "0\n" } else { "\n" }).unwrap();
     }
     for _ in 0..2 {
-        cgroups.ensure(POD).await.unwrap();
+        cgroups.ensure(POD, &CgroupLimits::default()).await.unwrap();
     }
     let pod = root.join("cpuset").join(&POD[1..]);
     assert_eq!(fs::read_to_string(pod.join("cpuset.cpus")).unwrap(), "1");
@@ -60,7 +60,7 @@ async fn v2_passes_controllers_on_and_removes_children_first() {
     fs::write(root.join("cgroup.controllers"), "cpuset cpu io memory pids rdma\n").unwrap();
     fs::write(root.join("cgroup.subtree_control"), "cpu memory cpuset\n").unwrap();
     let cgroups = HostPodCgroups::with_version(CgroupVersion::V2, root, Path::new("/none")).unwrap();
-    cgroups.ensure(POD).await.unwrap();
+    cgroups.ensure(POD, &CgroupLimits::default()).await.unwrap();
     assert_eq!(fs::read_to_string(root.join("cgroup.subtree_control")).unwrap(), "+pids");
     let pod = root.join(&POD[1..]);
     fs::create_dir_all(pod.join("container/nested")).unwrap();
@@ -77,7 +77,7 @@ async fn refuses_the_root_and_paths_that_leave_it() {
     let cgroups =
         HostPodCgroups::with_version(CgroupVersion::V2, scratch.path(), Path::new("/none")).unwrap();
     for bad in ["", "/", "//", "/../x", "/a/../../x", "./a"] {
-        assert!(cgroups.ensure(bad).await.is_err(), "{bad:?}");
+        assert!(cgroups.ensure(bad, &CgroupLimits::default()).await.is_err(), "{bad:?}");
         assert!(cgroups.remove(bad).await.is_err(), "{bad:?}");
     }
 }
@@ -115,7 +115,7 @@ async fn check_real(root: &str, version: CgroupVersion) {
     let path = format!("/podward-test-{}-{version:?}", std::process::id());
     let mut real = RealCgroup { cgroups, path: path.clone(), child: None };
     let pod = format!("{path}/pod1");
-    if real.cgroups.ensure(&pod).await.is_err() {
+    if real.cgroups.ensure(&pod, &CgroupLimits::default()).await.is_err() {
         return;
     }
     let all: Vec<_> = real.cgroups.hierarchies.iter().map(|one| one.root().join(&pod[1..])).collect();
@@ -143,4 +143,67 @@ async fn removes_real_v1_cgroups_only_after_their_processes() {
 async fn removes_real_v2_cgroups_only_after_their_processes() {
     check_real("/sys/fs/cgroup", CgroupVersion::V2).await;
     check_real("/sys/fs/cgroup/unified", CgroupVersion::V2).await;
+}
+
+/// The text of a file of a cgroup in whichever hierarchy has it.
+fn read_real(real: &RealCgroup, cgroup: &str, file: &str) -> Option<String> {
+    let folders = real.cgroups.hierarchies.iter().map(|one| one.root().join(&cgroup[1..]));
+    let text = folders.filter_map(|folder| fs::read_to_string(folder.join(file)).ok()).next()?;
+    Some(text.trim().to_owned())
+}
+
+#[tokio::test]
+async fn real_v1_cgroups_take_limits_and_changes_of_them() {
+    let Ok(cgroups) = HostPodCgroups::detect(Path::new("/sys/fs/cgroup")) else { return };
+    if cgroups.version() != CgroupVersion::V1 || !is_root() {
+        return;
+    }
+    let parent = format!("/podward-test-{}-limits", std::process::id());
+    let pod = format!("{parent}/pod1");
+    let real = RealCgroup { cgroups, path: parent.clone(), child: None };
+    let half = CgroupLimits { cpu_quota: Some(50_000), cpu_period: Some(100_000), ..CgroupLimits::default() };
+    if real.cgroups.ensure(&parent, &half).await.is_err() {
+        return;
+    }
+    let check = |limits: CgroupLimits| {
+        let (real, pod) = (&real, &pod);
+        async move {
+            for _ in 0..2 {
+                real.cgroups.ensure(pod, &limits).await.unwrap();
+            }
+            let page = i64::try_from(rustix::param::page_size()).unwrap();
+            let memory = limits.memory.map(|bytes| bytes - bytes % page);
+            for (file, wanted) in [
+                ("cpu.shares", limits.cpu_shares.map(|value| value.to_string())),
+                ("cpu.cfs_quota_us", limits.cpu_quota.map(|value| value.to_string())),
+                ("cpu.cfs_period_us", limits.cpu_period.map(|value| value.to_string())),
+                ("memory.limit_in_bytes", memory.map(|value| value.to_string())),
+                ("pids.max", limits.pids.map(|value| value.to_string())),
+            ] {
+                if let (Some(found), Some(wanted)) = (read_real(real, pod, file), wanted) {
+                    assert_eq!(found, wanted, "{file}");
+                }
+            }
+        }
+    };
+    let first = CgroupLimits {
+        cpu_shares: Some(102),
+        cpu_quota: Some(40_000),
+        cpu_period: Some(100_000),
+        memory: Some((64 << 20) + 1),
+        pids: Some(100),
+        hugepages: Vec::new(),
+    };
+    check(first.clone()).await;
+    // The old quota in the new period would be more than the parent has: the quota must go first.
+    check(CgroupLimits { cpu_quota: Some(20_000), cpu_period: Some(50_000), ..first.clone() }).await;
+    check(CgroupLimits { cpu_quota: Some(-1), ..first.clone() }).await;
+
+    // Only where the machine has CPU bandwidth control can the parent's half be exceeded.
+    if read_real(&real, &pod, "cpu.cfs_quota_us").is_some() {
+        let greedy = CgroupLimits { cpu_quota: Some(90_000), ..first };
+        let error = real.cgroups.ensure(&pod, &greedy).await.unwrap_err();
+        assert!(error.path.ends_with("cpu.cfs_quota_us"), "{error}");
+    }
+    real.cgroups.remove(&parent).await.unwrap();
 }
