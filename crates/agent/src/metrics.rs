@@ -179,7 +179,7 @@ impl Metrics {
     }
 
     /// One runtime call ended.
-    pub fn runtime_call(&self, operation: &str, took: Duration, failed: bool) {
+    fn runtime_call(&self, operation: &str, took: Duration, failed: bool) {
         let label = Operation { operation_type: operation.to_owned() };
         self.runtime_operations.get_or_create(&label).inc();
         self.runtime_duration.get_or_create(&label).observe(took.as_secs_f64());
@@ -220,6 +220,12 @@ impl Metrics {
         // Writing to a String cannot fail.
         let _ = prometheus_client::encoding::text::encode(&mut text, &registry);
         text
+    }
+}
+
+impl ports::call_meter::CallMeter for Metrics {
+    fn call_ended(&self, operation: &'static str, took: Duration, failed: bool) {
+        self.runtime_call(operation, took, failed);
     }
 }
 

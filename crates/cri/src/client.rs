@@ -8,9 +8,14 @@ mod images;
 mod sandboxes;
 mod service;
 
+use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
+use ports::call_meter::CallMeter;
+use ports::runtime::RuntimeError;
 use tonic::transport::Channel;
+use tonic::{Response, Status};
 
 use crate::v1::image_service_client::ImageServiceClient;
 use crate::v1::runtime_service_client::RuntimeServiceClient;
@@ -25,11 +30,18 @@ const MAX_MESSAGE_BYTES: usize = 16 * 1024 * 1024;
 pub const DEFAULT_REQUEST_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// A runtime reached through the CRI. Clones share the connections.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct CriClient {
     runtime: RuntimeServiceClient<Channel>,
     images: ImageServiceClient<Channel>,
     request_timeout: Duration,
+    meter: Option<Arc<dyn CallMeter>>,
+}
+
+impl fmt::Debug for CriClient {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CriClient").field("request_timeout", &self.request_timeout).finish_non_exhaustive()
+    }
 }
 
 impl CriClient {
@@ -51,7 +63,29 @@ impl CriClient {
                 .max_decoding_message_size(MAX_MESSAGE_BYTES)
                 .max_encoding_message_size(MAX_MESSAGE_BYTES),
             request_timeout,
+            meter: None,
         }
+    }
+
+    /// The same client, with every call counted.
+    #[must_use]
+    pub fn with_meter(self, meter: Arc<dyn CallMeter>) -> Self {
+        Self { meter: Some(meter), ..self }
+    }
+
+    /// Awaits an answer under its deadline and counts the call.
+    async fn answer<T>(
+        &self,
+        operation: &'static str,
+        deadline: call::Deadline,
+        call: impl Future<Output = Result<Response<T>, Status>>,
+    ) -> Result<T, RuntimeError> {
+        let started = tokio::time::Instant::now();
+        let result = call::answer(operation, deadline, call).await;
+        if let Some(meter) = &self.meter {
+            meter.call_ended(operation, started.elapsed(), result.is_err());
+        }
+        result
     }
 
     // Cloning is how concurrent calls share a tonic client.

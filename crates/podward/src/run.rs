@@ -201,10 +201,9 @@ fn connect(loaded: &Loaded, metrics: &Arc<Metrics>) -> anyhow::Result<Arc<dyn Ru
         other => other.parse().context("imageServiceEndpoint")?,
     };
     let timeout = images.runtime_request_timeout.to_std();
-    let _ = metrics;
     let channel = cri::connect(&endpoint);
     let image_channel = if image_endpoint == endpoint { channel.clone() } else { cri::connect(&image_endpoint) };
-    Ok(Arc::new(CriClient::from_channels(channel, image_channel, timeout)))
+    Ok(Arc::new(CriClient::from_channels(channel, image_channel, timeout).with_meter(metrics.clone())))
 }
 
 /// Asks the runtime who it is and how it makes cgroups; waits for it. `None` when told to stop meanwhile.

@@ -5,7 +5,7 @@ use model::{ContainerId, ContainerSpec, ContainerStatus, ContainerSummary, PodUi
 use ports::runtime::{Containers, RuntimeError, RuntimeErrorKind, ignore_not_found};
 
 use super::CriClient;
-use super::call::{Deadline, answer, broken, request};
+use super::call::{Deadline, broken, request};
 use crate::convert::{container, labels, sandbox};
 use crate::v1::{
     ContainerFilter, ContainerStatusRequest, CreateContainerRequest, ListContainersRequest,
@@ -33,7 +33,7 @@ impl Containers for CriClient {
             sandbox_config: Some(sandbox::config(sandbox_spec)),
         };
         let call = async { self.runtime().create_container(request(message, deadline)).await };
-        let id = answer(OPERATION, deadline, Box::pin(call)).await?.container_id;
+        let id = self.answer(OPERATION, deadline, Box::pin(call)).await?.container_id;
         if id.is_empty() {
             return Err(broken(OPERATION, "no container id"));
         }
@@ -44,7 +44,7 @@ impl Containers for CriClient {
         let deadline = Deadline::In(self.request_timeout);
         let message = StartContainerRequest { container_id: id.to_string() };
         let call = async { self.runtime().start_container(request(message, deadline)).await };
-        answer("start_container", deadline, call).await.map(|_| ())
+        self.answer("start_container", deadline, call).await.map(|_| ())
     }
 
     async fn stop_container(&self, id: &ContainerId, grace: Duration) -> Result<(), RuntimeError> {
@@ -53,14 +53,14 @@ impl Containers for CriClient {
         let timeout = i64::try_from(seconds).unwrap_or(i64::MAX);
         let message = StopContainerRequest { container_id: id.to_string(), timeout };
         let call = async { self.runtime().stop_container(request(message, deadline)).await };
-        ignore_not_found(answer("stop_container", deadline, call).await.map(|_| ()))
+        ignore_not_found(self.answer("stop_container", deadline, call).await.map(|_| ()))
     }
 
     async fn remove_container(&self, id: &ContainerId) -> Result<(), RuntimeError> {
         let deadline = Deadline::In(self.request_timeout);
         let message = RemoveContainerRequest { container_id: id.to_string() };
         let call = async { self.runtime().remove_container(request(message, deadline)).await };
-        ignore_not_found(answer("remove_container", deadline, call).await.map(|_| ()))
+        ignore_not_found(self.answer("remove_container", deadline, call).await.map(|_| ()))
     }
 
     async fn container_status(&self, id: &ContainerId) -> Result<ContainerStatus, RuntimeError> {
@@ -69,7 +69,7 @@ impl Containers for CriClient {
         // Verbose, for the process id.
         let message = ContainerStatusRequest { container_id: id.to_string(), verbose: true };
         let call = async { self.runtime().container_status(request(message, deadline)).await };
-        let found = answer(OPERATION, deadline, call).await?;
+        let found = self.answer(OPERATION, deadline, call).await?;
         let status = found.status.ok_or_else(|| broken(OPERATION, "no status"))?;
         container::status(status, &found.info).map_err(|gap| broken(OPERATION, gap.0))
     }
@@ -81,7 +81,7 @@ impl Containers for CriClient {
         let call = async {
             self.runtime().list_containers(request(ListContainersRequest { filter }, deadline)).await
         };
-        let found = answer("list_containers", deadline, call).await?.containers;
+        let found = self.answer("list_containers", deadline, call).await?.containers;
         Ok(found.into_iter().filter_map(container::summary).collect())
     }
 
@@ -89,7 +89,7 @@ impl Containers for CriClient {
         let deadline = Deadline::In(self.request_timeout);
         let message = ReopenContainerLogRequest { container_id: id.to_string() };
         let call = async { self.runtime().reopen_container_log(request(message, deadline)).await };
-        answer("reopen_container_log", deadline, call).await.map(|_| ())
+        self.answer("reopen_container_log", deadline, call).await.map(|_| ())
     }
 }
 

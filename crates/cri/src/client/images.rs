@@ -3,7 +3,7 @@ use model::{ImageAuth, ImageSpec, ImageStatus, SandboxSpec};
 use ports::runtime::{Images, RuntimeError, ignore_not_found};
 
 use super::CriClient;
-use super::call::{Deadline, answer, broken, request};
+use super::call::{Deadline, broken, request};
 use crate::convert::{image, sandbox};
 use crate::v1::{ImageStatusRequest, ListImagesRequest, PullImageRequest, RemoveImageRequest};
 
@@ -14,7 +14,7 @@ impl Images for CriClient {
         let deadline = Deadline::In(self.request_timeout);
         let message = ImageStatusRequest { image: Some(image::spec(spec)), verbose: false };
         let call = async { self.images().image_status(request(message, deadline)).await };
-        match answer(OPERATION, deadline, call).await?.image.map(image::status) {
+        match self.answer(OPERATION, deadline, call).await?.image.map(image::status) {
             Some(status) if status.id.is_empty() => Err(broken(OPERATION, "an image without an id")),
             status => Ok(status),
         }
@@ -33,7 +33,7 @@ impl Images for CriClient {
             sandbox_config: Some(sandbox::config(pod)),
         };
         let call = async { self.images().pull_image(request(message, Deadline::None)).await };
-        let reference = answer(OPERATION, Deadline::None, Box::pin(call)).await?.image_ref;
+        let reference = self.answer(OPERATION, Deadline::None, Box::pin(call)).await?.image_ref;
         if reference.is_empty() {
             return Err(broken(OPERATION, "no image reference"));
         }
@@ -43,7 +43,7 @@ impl Images for CriClient {
     async fn list_images(&self) -> Result<Vec<ImageStatus>, RuntimeError> {
         let deadline = Deadline::In(self.request_timeout);
         let call = async { self.images().list_images(request(ListImagesRequest::default(), deadline)).await };
-        let images = answer("list_images", deadline, call).await?.images;
+        let images = self.answer("list_images", deadline, call).await?.images;
         Ok(images.into_iter().map(image::status).collect())
     }
 
@@ -51,6 +51,6 @@ impl Images for CriClient {
         let deadline = Deadline::In(self.request_timeout);
         let message = RemoveImageRequest { image: Some(image::spec(spec)) };
         let call = async { self.images().remove_image(request(message, deadline)).await };
-        ignore_not_found(answer("remove_image", deadline, call).await.map(|_| ()))
+        ignore_not_found(self.answer("remove_image", deadline, call).await.map(|_| ()))
     }
 }

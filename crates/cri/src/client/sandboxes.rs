@@ -3,7 +3,7 @@ use model::{PodUid, SandboxId, SandboxSpec, SandboxStatus, SandboxSummary};
 use ports::runtime::{RuntimeError, Sandboxes, ignore_not_found};
 
 use super::CriClient;
-use super::call::{Deadline, answer, broken, request};
+use super::call::{Deadline, broken, request};
 use crate::convert::{labels, sandbox};
 use crate::v1::{
     ListPodSandboxRequest, PodSandboxFilter, PodSandboxStatusRequest, RemovePodSandboxRequest,
@@ -21,7 +21,7 @@ impl Sandboxes for CriClient {
             runtime_handler: spec.runtime_handler.clone(),
         };
         let call = async { self.runtime().run_pod_sandbox(request(message, deadline)).await };
-        let id = answer(OPERATION, deadline, Box::pin(call)).await?.pod_sandbox_id;
+        let id = self.answer(OPERATION, deadline, Box::pin(call)).await?.pod_sandbox_id;
         if id.is_empty() {
             return Err(broken(OPERATION, "no sandbox id"));
         }
@@ -32,14 +32,14 @@ impl Sandboxes for CriClient {
         let deadline = Deadline::In(self.request_timeout);
         let message = StopPodSandboxRequest { pod_sandbox_id: id.to_string() };
         let call = async { self.runtime().stop_pod_sandbox(request(message, deadline)).await };
-        ignore_not_found(answer("stop_podsandbox", deadline, call).await.map(|_| ()))
+        ignore_not_found(self.answer("stop_podsandbox", deadline, call).await.map(|_| ()))
     }
 
     async fn remove_sandbox(&self, id: &SandboxId) -> Result<(), RuntimeError> {
         let deadline = Deadline::In(self.request_timeout);
         let message = RemovePodSandboxRequest { pod_sandbox_id: id.to_string() };
         let call = async { self.runtime().remove_pod_sandbox(request(message, deadline)).await };
-        ignore_not_found(answer("remove_podsandbox", deadline, call).await.map(|_| ()))
+        ignore_not_found(self.answer("remove_podsandbox", deadline, call).await.map(|_| ()))
     }
 
     async fn sandbox_status(&self, id: &SandboxId) -> Result<SandboxStatus, RuntimeError> {
@@ -47,7 +47,7 @@ impl Sandboxes for CriClient {
         let deadline = Deadline::In(self.request_timeout);
         let message = PodSandboxStatusRequest { pod_sandbox_id: id.to_string(), verbose: false };
         let call = async { self.runtime().pod_sandbox_status(request(message, deadline)).await };
-        let status = answer(OPERATION, deadline, call).await?.status;
+        let status = self.answer(OPERATION, deadline, call).await?.status;
         let status = status.ok_or_else(|| broken(OPERATION, "no status"))?;
         sandbox::status(status).map_err(|gap| broken(OPERATION, gap.0))
     }
@@ -59,7 +59,7 @@ impl Sandboxes for CriClient {
         let call = async {
             self.runtime().list_pod_sandbox(request(ListPodSandboxRequest { filter }, deadline)).await
         };
-        let items = answer("list_podsandbox", deadline, call).await?.items;
+        let items = self.answer("list_podsandbox", deadline, call).await?.items;
         Ok(items.into_iter().filter_map(sandbox::summary).collect())
     }
 }

@@ -8,7 +8,7 @@ use ports::runtime::{RuntimeError, RuntimeErrorKind, RuntimeEvents, RuntimeServi
 use tonic::{Response, Status, Streaming};
 
 use super::CriClient;
-use super::call::{Deadline, answer, broken, failure, request};
+use super::call::{Deadline, broken, failure, request};
 use crate::convert::service;
 use crate::v1::{
     ContainerEventResponse, GetEventsRequest, RuntimeConfigRequest, StatusRequest, VersionRequest,
@@ -29,7 +29,7 @@ impl RuntimeService for CriClient {
         let deadline = Deadline::In(self.request_timeout);
         let message = VersionRequest { version: API_VERSION.into() };
         let call = async { self.runtime().version(request(message, deadline)).await };
-        let found = answer(OPERATION, deadline, call).await?;
+        let found = self.answer(OPERATION, deadline, call).await?;
         if found.version != API_VERSION {
             let what = format!("API version {:?}, not {API_VERSION}", found.version);
             return Err(broken(OPERATION, &what));
@@ -45,7 +45,7 @@ impl RuntimeService for CriClient {
         const OPERATION: &str = "status";
         let deadline = Deadline::In(self.request_timeout);
         let call = async { self.runtime().status(request(StatusRequest { verbose: false }, deadline)).await };
-        let status = answer(OPERATION, deadline, call).await?.status;
+        let status = self.answer(OPERATION, deadline, call).await?.status;
         Ok(service::conditions(status.ok_or_else(|| broken(OPERATION, "no status"))?))
     }
 
@@ -53,7 +53,7 @@ impl RuntimeService for CriClient {
         const OPERATION: &str = "runtime_config";
         let deadline = Deadline::In(self.request_timeout);
         let call = async { self.runtime().runtime_config(request(RuntimeConfigRequest {}, deadline)).await };
-        let linux = answer(OPERATION, deadline, call).await?.linux;
+        let linux = self.answer(OPERATION, deadline, call).await?.linux;
         linux.and_then(|linux| service::cgroup_driver(&linux)).ok_or_else(|| RuntimeError {
             operation: OPERATION,
             kind: RuntimeErrorKind::Unimplemented,
