@@ -81,6 +81,10 @@ impl Interruption for Token {
     fn is_requested(&self) -> bool {
         self.0.is_cancelled()
     }
+
+    fn requested(&self) -> futures::future::BoxFuture<'_, ()> {
+        Box::pin(self.0.cancelled())
+    }
 }
 
 struct PodWorkers {

@@ -3,12 +3,16 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use futures::future::BoxFuture;
 use model::{ObservedPod, Pod, SyncFailure, SyncOutcome, UpdateKind};
 
 /// Tells a running pass that something newer waits. A pass checks it between steps.
 pub trait Interruption: Send + Sync {
     /// Whether the pass should end early.
     fn is_requested(&self) -> bool;
+
+    /// Returns when the pass should end early; for steps that may take minutes.
+    fn requested(&self) -> BoxFuture<'_, ()>;
 }
 
 /// Brings the runtime in line for one pod. Each verb is one pass: it may be repeated at any time, also after

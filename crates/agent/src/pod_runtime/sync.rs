@@ -1,7 +1,7 @@
 use std::sync::Arc;
 
 use decide::cgroup_limits::pod_cgroup_limits;
-use decide::dead_containers::surplus;
+use decide::dead_containers::{Surplus, surplus};
 use decide::pod_actions::{FailedProbes, KillReason, PodActions, SandboxPlan, is_finished, plan, restart_count};
 use decide::pod_paths::{PodPaths, pod_cgroup};
 use decide::volumes::plan_volumes;
@@ -13,6 +13,7 @@ use ports::pod_syncer::Interruption;
 
 use super::container::{Preparation, StartFailure};
 use super::{PodRuntime, failed, plain};
+use crate::images::ImageProblem;
 
 /// One pass over a pod that should run.
 pub(super) struct Pass<'a> {
@@ -86,10 +87,19 @@ impl Pass<'_> {
         if interruption.is_requested() {
             return Err(SyncFailure::Interrupted);
         }
+        if due.is_empty() && !creates {
+            return Ok(waiting.into_outcome());
+        }
         let volumes = self.prepare_host().await?;
 
-        // Images are fetched while the sandbox is made.
-        let images = futures::future::join_all(due.iter().map(|start| self.ensure_image(start)));
+        // Images are fetched while the sandbox is made. A pull may take minutes; a pod that must stop does not
+        // wait for it.
+        let images = futures::future::join_all(due.iter().map(|start| async {
+            tokio::select! {
+                image = self.ensure_image(start) => image,
+                () = interruption.requested() => Err(ImageProblem::failed("Interrupted", String::new())),
+            }
+        }));
         let (sandbox, images) = futures::future::join(self.sandbox(&actions.sandbox), images).await;
         let sandbox = sandbox?;
         let mut failures = ContainerProblems::new();
@@ -204,6 +214,10 @@ impl Pass<'_> {
     async fn remove_surplus(&self) {
         let parts = &self.runtime.parts;
         let surplus = surplus(self.observed, parts.keep_dead);
+        if surplus == Surplus::default() {
+            return;
+        }
+        let _mark = ActionMark(self);
         for id in surplus.containers {
             if let Err(error) = parts.runtime.remove_container(&id).await {
                 tracing::warn!(pod = %self.pod.full_name, container = %id, %error, "a dead container stays");
