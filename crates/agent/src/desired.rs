@@ -8,9 +8,7 @@ use std::sync::Arc;
 
 use decide::merge::{SourcePods, merge};
 use k8s_openapi::api::core::v1 as core;
-use model::{
-    EventSubject, EventType, Pod, PodSource, PodUpdate, RecordedEvent, Snapshot, SnapshotKind,
-};
+use model::{EventSubject, EventType, Pod, PodSource, PodUpdate, RecordedEvent, Snapshot, SnapshotKind};
 use ports::checkpoints::Checkpoints;
 use ports::clock::Clock;
 use ports::event_recorder::EventRecorder;
@@ -84,7 +82,10 @@ async fn take(known: &mut BTreeMap<PodSource, SourcePods>, snapshot: Snapshot, p
             },
             kind: EventType::Warning,
             reason: "FailedValidation".to_owned(),
-            message: format!("Pod {} from {source} is ignored: another pod of the source has its name or UID", pod.full_name),
+            message: format!(
+                "Pod {} from {source} is ignored: another pod of the source has its name or UID",
+                pod.full_name
+            ),
             at: parts.clock.now(),
         });
     }
@@ -154,7 +155,10 @@ async fn restored(parts: &Parts) -> Vec<Snapshot> {
     let saved: Saved = match serde_json::from_slice::<Saved>(&content) {
         Ok(saved) if saved.version == VERSION => saved,
         Ok(saved) => {
-            tracing::warn!(version = saved.version, "the last desired set is of another version; waiting for the sources");
+            tracing::warn!(
+                version = saved.version,
+                "the last desired set is of another version; waiting for the sources"
+            );
             return Vec::new();
         }
         Err(error) => {

@@ -34,8 +34,12 @@ impl EventRecorder for EventLog {
             EventSubject::Node(name) => (name.clone(), ""),
         };
         match event.kind {
-            EventType::Normal => tracing::info!(target: "podward::event", subject = %pod, field, reason = %event.reason, "{}", event.message),
-            EventType::Warning => tracing::warn!(target: "podward::event", subject = %pod, field, reason = %event.reason, "{}", event.message),
+            EventType::Normal => {
+                tracing::info!(target: "podward::event", subject = %pod, field, reason = %event.reason, "{}", event.message)
+            }
+            EventType::Warning => {
+                tracing::warn!(target: "podward::event", subject = %pod, field, reason = %event.reason, "{}", event.message)
+            }
         }
         let mut events = self.events.lock().unwrap_or_else(PoisonError::into_inner);
         if events.len() == self.capacity {

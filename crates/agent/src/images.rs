@@ -159,8 +159,7 @@ impl Request<'_> {
                 Ok(ReadyImage { status, reference })
             }
             PullDecision::NeverPresent => {
-                let message =
-                    format!("Container image {wanted:?} is not present with pull policy of Never");
+                let message = format!("Container image {wanted:?} is not present with pull policy of Never");
                 self.tell(EventType::Warning, "ErrImageNeverPull", message.clone());
                 Err(ImageProblem::failed("ErrImageNeverPull", message))
             }

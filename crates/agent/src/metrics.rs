@@ -101,8 +101,8 @@ fn runtime_histogram() -> Histogram {
 
 fn startup_histogram() -> Histogram {
     Histogram::new([
-        0.5, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0, 20.0, 30.0, 45.0, 60.0, 120.0, 180.0, 240.0, 300.0, 360.0,
-        480.0, 600.0, 900.0, 1200.0, 1800.0, 2700.0, 3600.0,
+        0.5, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0, 20.0, 30.0, 45.0, 60.0, 120.0, 180.0, 240.0, 300.0,
+        360.0, 480.0, 600.0, 900.0, 1200.0, 1800.0, 2700.0, 3600.0,
     ])
 }
 
@@ -145,30 +145,107 @@ impl Metrics {
         let mut registry = self.registry.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         let r = &mut *registry;
         let s = Unit::Seconds;
-        r.register_with_unit("kubelet_pod_worker_duration", "Time of one worker pass", s.clone(), self.worker_duration.clone());
-        r.register_with_unit("kubelet_pod_worker_start_duration", "First sight of a pod to its worker", s.clone(), self.worker_start_duration.clone());
-        r.register_with_unit("kubelet_pod_start_duration", "First sight of a pod to its containers running", s.clone(), self.pod_start_duration.clone());
+        r.register_with_unit(
+            "kubelet_pod_worker_duration",
+            "Time of one worker pass",
+            s.clone(),
+            self.worker_duration.clone(),
+        );
+        r.register_with_unit(
+            "kubelet_pod_worker_start_duration",
+            "First sight of a pod to its worker",
+            s.clone(),
+            self.worker_start_duration.clone(),
+        );
+        r.register_with_unit(
+            "kubelet_pod_start_duration",
+            "First sight of a pod to its containers running",
+            s.clone(),
+            self.pod_start_duration.clone(),
+        );
         r.register("kubelet_runtime_operations", "CRI calls", self.runtime_operations.clone());
         r.register("kubelet_runtime_operations_errors", "CRI calls that failed", self.runtime_errors.clone());
-        r.register_with_unit("kubelet_runtime_operations_duration", "Time of CRI calls", s.clone(), self.runtime_duration.clone());
-        r.register_with_unit("kubelet_pleg_relist_duration", "Time of a relist", s.clone(), self.relist_duration.clone());
-        r.register_with_unit("kubelet_pleg_relist_interval", "Time between relists", s.clone(), self.relist_interval.clone());
-        r.register_with_unit("kubelet_pleg_pod_relist_duration", "Time to observe one pod", s.clone(), self.pod_relist_duration.clone());
-        r.register_with_unit("kubelet_pleg_last_seen", "Unix time of the last relist", s.clone(), self.pleg_last_seen.clone());
-        r.register("kubelet_evented_pleg_connection_success_count", "Event streams opened", self.event_stream_opened.clone());
-        r.register("kubelet_evented_pleg_connection_error_count", "Event stream failures", self.event_stream_errors.clone());
-        r.register_with_unit("kubelet_evented_pleg_connection_latency", "Event made to event received", s, self.event_latency.clone());
-        r.register("podward_pleg_mode", "How container state is learned (1 = in use): events or polling", self.pleg_mode.clone());
-        r.register("podward_pleg_exits_noticed", "Container exits noticed through a process descriptor", self.exits_noticed.clone());
-        r.register("podward_pleg_unobservable_pods", "Pods the runtime gives no answer for", self.unobservable_pods.clone());
+        r.register_with_unit(
+            "kubelet_runtime_operations_duration",
+            "Time of CRI calls",
+            s.clone(),
+            self.runtime_duration.clone(),
+        );
+        r.register_with_unit(
+            "kubelet_pleg_relist_duration",
+            "Time of a relist",
+            s.clone(),
+            self.relist_duration.clone(),
+        );
+        r.register_with_unit(
+            "kubelet_pleg_relist_interval",
+            "Time between relists",
+            s.clone(),
+            self.relist_interval.clone(),
+        );
+        r.register_with_unit(
+            "kubelet_pleg_pod_relist_duration",
+            "Time to observe one pod",
+            s.clone(),
+            self.pod_relist_duration.clone(),
+        );
+        r.register_with_unit(
+            "kubelet_pleg_last_seen",
+            "Unix time of the last relist",
+            s.clone(),
+            self.pleg_last_seen.clone(),
+        );
+        r.register(
+            "kubelet_evented_pleg_connection_success_count",
+            "Event streams opened",
+            self.event_stream_opened.clone(),
+        );
+        r.register(
+            "kubelet_evented_pleg_connection_error_count",
+            "Event stream failures",
+            self.event_stream_errors.clone(),
+        );
+        r.register_with_unit(
+            "kubelet_evented_pleg_connection_latency",
+            "Event made to event received",
+            s,
+            self.event_latency.clone(),
+        );
+        r.register(
+            "podward_pleg_mode",
+            "How container state is learned (1 = in use): events or polling",
+            self.pleg_mode.clone(),
+        );
+        r.register(
+            "podward_pleg_exits_noticed",
+            "Container exits noticed through a process descriptor",
+            self.exits_noticed.clone(),
+        );
+        r.register(
+            "podward_pleg_unobservable_pods",
+            "Pods the runtime gives no answer for",
+            self.unobservable_pods.clone(),
+        );
         r.register("kubelet_running_pods", "Pods with a ready sandbox", self.running_pods.clone());
         r.register("kubelet_running_containers", "Containers by state", self.running_containers.clone());
         r.register("kubelet_desired_pods", "Pods the sources want", self.desired_pods.clone());
         r.register("kubelet_working_pods", "Pod workers by phase", self.working_pods.clone());
-        r.register("kubelet_restarted_pods", "Pods created again with the same UID", self.restarted_pods.clone());
-        r.register("kubelet_orphaned_runtime_pods", "Runtime pods nobody wanted", self.orphaned_runtime_pods.clone());
+        r.register(
+            "kubelet_restarted_pods",
+            "Pods created again with the same UID",
+            self.restarted_pods.clone(),
+        );
+        r.register(
+            "kubelet_orphaned_runtime_pods",
+            "Runtime pods nobody wanted",
+            self.orphaned_runtime_pods.clone(),
+        );
         r.register("podward_manifest_files", "Manifest files by state", self.manifest_files.clone());
-        r.register("podward_manifest_errors", "Manifests that could not be used", self.manifest_errors.clone());
+        r.register(
+            "podward_manifest_errors",
+            "Manifests that could not be used",
+            self.manifest_errors.clone(),
+        );
     }
 
     /// One worker pass ended.

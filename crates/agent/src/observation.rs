@@ -75,11 +75,8 @@ impl Observer {
     /// Hints that the pod should be looked at: something was just done to it.
     pub fn hint(&self, uid: &PodUid) {
         // Fails only while the agent stops.
-        let _ = self.requests.send(ObserveRequest {
-            uid: uid.clone(),
-            after: self.moments.next(),
-            reply: None,
-        });
+        let _ =
+            self.requests.send(ObserveRequest { uid: uid.clone(), after: self.moments.next(), reply: None });
     }
 
     /// The last observation, however old.
@@ -111,8 +108,9 @@ impl Observer {
         let floor = *self.floor.borrow();
         match self.rows.get(uid) {
             Some(row) => (row.moment > after).then_some(row),
-            None => (floor > after)
-                .then(|| Arc::new(ObservedPod::absent(uid.clone(), full_name.clone(), floor))),
+            None => {
+                (floor > after).then(|| Arc::new(ObservedPod::absent(uid.clone(), full_name.clone(), floor)))
+            }
         }
     }
 }

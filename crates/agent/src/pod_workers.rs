@@ -208,10 +208,8 @@ impl PodWorkers {
     }
 
     fn forget(&mut self, uid: &PodUid) {
-        let finished = self
-            .entries
-            .get(uid)
-            .is_some_and(|entry| entry.worker.phase() == model::WorkerPhase::Finished);
+        let finished =
+            self.entries.get(uid).is_some_and(|entry| entry.worker.phase() == model::WorkerPhase::Finished);
         if finished {
             self.entries.remove(uid);
             self.parts.views.remove(uid);

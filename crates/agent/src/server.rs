@@ -47,13 +47,11 @@ pub struct Views {
 }
 
 /// The router of the local health check.
-#[must_use]
 pub fn health_router() -> Router {
     Router::new().route("/healthz", get(ok)).route("/healthz/ping", get(ok))
 }
 
 /// The router of the read-only port.
-#[must_use]
 pub fn read_only_router(views: Views) -> Router {
     Router::new()
         .route("/healthz", get(healthz))

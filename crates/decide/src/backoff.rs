@@ -68,15 +68,17 @@ pub fn decide(entry: Option<Entry>, failed_at: Timestamp, now: Timestamp, limits
 /// The entry of a container that crashed before this agent started. The agent that watched it is gone, so the
 /// wait follows from the restart count, unless the last run was long enough to have reset it.
 #[must_use]
-pub fn adopted(restarts: u32, started_at: Timestamp, finished_at: Timestamp, limits: Limits) -> Option<Entry> {
+pub fn adopted(
+    restarts: u32,
+    started_at: Timestamp,
+    finished_at: Timestamp,
+    limits: Limits,
+) -> Option<Entry> {
     if restarts == 0 || started_at.is_zero() || finished_at.since(started_at) > limits.cap * 2 {
         return None;
     }
     let factor = 1u32.checked_shl(restarts.saturating_sub(1)).unwrap_or(u32::MAX);
-    Some(Entry {
-        delay: limits.initial.saturating_mul(factor).min(limits.cap),
-        updated_at: started_at,
-    })
+    Some(Entry { delay: limits.initial.saturating_mul(factor).min(limits.cap), updated_at: started_at })
 }
 
 #[cfg(test)]

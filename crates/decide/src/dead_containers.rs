@@ -27,7 +27,8 @@ pub fn surplus(observed: &ObservedPod, keep: usize) -> Surplus {
         }
     }
     surplus.containers.reverse();
-    for sandbox in observed.sandboxes.iter().skip(1).filter(|sandbox| sandbox.state == SandboxState::NotReady) {
+    for sandbox in observed.sandboxes.iter().skip(1).filter(|sandbox| sandbox.state == SandboxState::NotReady)
+    {
         let used = observed
             .containers
             .iter()

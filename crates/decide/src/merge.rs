@@ -3,7 +3,9 @@
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
-use model::{Operation, Pod, PodFullName, PodSource, PodUid, PodUpdate, Snapshot, SnapshotKind, Timestamp, labels};
+use model::{
+    Operation, Pod, PodFullName, PodSource, PodUid, PodUpdate, Snapshot, SnapshotKind, Timestamp, labels,
+};
 
 /// What one source wants, as last merged.
 #[derive(Clone, Debug, Default)]
@@ -45,7 +47,8 @@ pub fn merge(known: &mut SourcePods, snapshot: Snapshot, now: Timestamp) -> Merg
         SnapshotKind::Restore => {
             for pod in pods {
                 if !known.pods.contains_key(&pod.uid) {
-                    let pod = marked(&pod, source, pod.annotation(labels::CONFIG_SEEN).map(str::to_owned), now);
+                    let pod =
+                        marked(&pod, source, pod.annotation(labels::CONFIG_SEEN).map(str::to_owned), now);
                     known.pods.insert(pod.uid.clone(), Arc::clone(&pod));
                     changes.restored.push(pod);
                 }

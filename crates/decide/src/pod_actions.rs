@@ -185,7 +185,12 @@ fn plan_new_sandbox(pod: &Pod, observed: &ObservedPod, reason: SandboxReason, at
     }
 }
 
-fn plan_in_sandbox(pod: &Pod, observed: &ObservedPod, probes: &FailedProbes, sandbox: SandboxId) -> PodActions {
+fn plan_in_sandbox(
+    pod: &Pod,
+    observed: &ObservedPod,
+    probes: &FailedProbes,
+    sandbox: SandboxId,
+) -> PodActions {
     let mut actions = PodActions {
         stop_everything: false,
         sandbox: SandboxPlan::Keep(sandbox),
@@ -316,9 +321,9 @@ fn init_progress(pod: &Pod, observed: &ObservedPod, actions: &mut PodActions) ->
 fn start(container: &Container, kind: ContainerKind, observed: &ObservedPod) -> StartContainer {
     let half_made =
         observed.containers_named(&container.name).find(|status| status.state == ContainerState::Created);
-    let restart_count = half_made.map(restart_count).or_else(|| {
-        current(observed, &container.name).map(|status| restart_count(status).saturating_add(1))
-    });
+    let restart_count = half_made
+        .map(restart_count)
+        .or_else(|| current(observed, &container.name).map(|status| restart_count(status).saturating_add(1)));
     StartContainer { name: container.name.clone(), kind, restart_count }
 }
 

@@ -28,9 +28,9 @@ pub fn after_success(
 pub fn after_failure(failure: &SyncFailure, spread: f64) -> Duration {
     match failure {
         SyncFailure::Interrupted => Duration::ZERO,
-        SyncFailure::RuntimeUnavailable(_) | SyncFailure::NetworkNotReady(_) | SyncFailure::Unobservable(_) => {
-            jittered(WHILE_AWAY, spread)
-        }
+        SyncFailure::RuntimeUnavailable(_)
+        | SyncFailure::NetworkNotReady(_)
+        | SyncFailure::Unobservable(_) => jittered(WHILE_AWAY, spread),
         SyncFailure::Failed { .. } => jittered(AFTER_FAILURE, spread),
     }
 }

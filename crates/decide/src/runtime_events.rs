@@ -2,7 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use model::{ContainerId, ContainerState, ContainerSummary, PodEvent, PodEventKind, PodUid, SandboxState, SandboxSummary};
+use model::{
+    ContainerId, ContainerState, ContainerSummary, PodEvent, PodEventKind, PodUid, SandboxState,
+    SandboxSummary,
+};
 
 /// The life of a container or sandbox as far as events care.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,8 +1,8 @@
 //! Small objects for the tests of this crate.
 
 use model::{
-    ContainerState, ContainerStatus, Moment, NamespaceMode, Observation, ObservedPod, Pod, PodFullName, PodSource,
-    SandboxState, SandboxStatus, Timestamp, labels,
+    ContainerState, ContainerStatus, Moment, NamespaceMode, Observation, ObservedPod, Pod, PodFullName,
+    PodSource, SandboxState, SandboxStatus, Timestamp, labels,
 };
 
 #[expect(clippy::needless_pass_by_value, reason = "tests write the spec in place")]

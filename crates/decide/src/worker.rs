@@ -12,8 +12,8 @@
 use std::sync::Arc;
 
 use model::{
-    ContainerProblems, KillOptions, ObservedPod, Pod, PodFullName, PodUid, Rejection, SyncFailure, SyncOutcome,
-    Timestamp, UpdateKind, WorkerCommand, WorkerPhase, WorkerTarget, WorkerView,
+    ContainerProblems, KillOptions, ObservedPod, Pod, PodFullName, PodUid, Rejection, SyncFailure,
+    SyncOutcome, Timestamp, UpdateKind, WorkerCommand, WorkerPhase, WorkerTarget, WorkerView,
 };
 
 use crate::grace::{ORPHAN_GRACE_SECONDS, pod_grace};
@@ -210,7 +210,9 @@ impl Worker {
         }
         let Pending { kind, seen_at } = self.pending?;
         let work = match (&self.stage, &self.target) {
-            (Stage::Syncing, WorkerTarget::Desired(pod)) => Work::Sync { pod: Arc::clone(pod), kind, seen_at },
+            (Stage::Syncing, WorkerTarget::Desired(pod)) => {
+                Work::Sync { pod: Arc::clone(pod), kind, seen_at }
+            }
             (Stage::Terminating { grace_seconds }, WorkerTarget::Desired(pod)) => {
                 Work::Terminate { pod: Arc::clone(pod), grace_seconds: *grace_seconds }
             }
@@ -218,7 +220,9 @@ impl Worker {
                 Work::TerminateOrphan { observed: Arc::clone(observed), grace_seconds: *grace_seconds }
             }
             (Stage::Terminated, WorkerTarget::Desired(pod)) => Work::CleanUp { pod: Arc::clone(pod) },
-            (Stage::Syncing | Stage::Terminated, WorkerTarget::Orphan(_)) | (Stage::Finished, _) => return None,
+            (Stage::Syncing | Stage::Terminated, WorkerTarget::Orphan(_)) | (Stage::Finished, _) => {
+                return None;
+            }
         };
         self.pending = None;
         self.started = true;

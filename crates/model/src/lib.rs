@@ -14,9 +14,9 @@ mod changes;
 mod commands;
 mod events;
 mod ids;
+pub mod labels;
 mod log_folder;
 mod node_settings;
-pub mod labels;
 mod observed;
 mod outcome;
 mod pod;
@@ -38,8 +38,8 @@ pub use outcome::{ContainerProblem, ContainerProblems, SyncFailure, SyncOutcome}
 pub use pod::{ContainerKind, ContainerRef, Pod, PodShapeError};
 pub use runtime_spec::{
     Capabilities, ContainerSecurity, ContainerSpec, Device, DnsConfig, HugepageLimit, ImageAuth, ImageSpec,
-    LinuxResources, Mount, MountPropagation, NamespaceMode, Namespaces, PortMapping, Protocol, SandboxSpec,
-    SandboxSecurity, SeLinuxOptions, SecurityProfile, SupplementalGroupsPolicy,
+    LinuxResources, Mount, MountPropagation, NamespaceMode, Namespaces, PortMapping, Protocol,
+    SandboxSecurity, SandboxSpec, SeLinuxOptions, SecurityProfile, SupplementalGroupsPolicy,
 };
 pub use runtime_status::{
     CgroupDriver, ContainerState, ContainerStatus, ContainerSummary, ImageStatus, RuntimeCondition,

@@ -121,7 +121,12 @@ fn manifests(body: &[u8]) -> anyhow::Result<String> {
             items.filter_map(Value::as_str).map(str::to_owned).collect::<Vec<_>>()
         };
         let text = |field: &str| item.get(field).and_then(Value::as_str).unwrap_or_default();
-        rows.push(row([text("path"), text("state"), &texts("pods").join(","), &texts("problems").join("; ")]));
+        rows.push(row([
+            text("path"),
+            text("state"),
+            &texts("pods").join(","),
+            &texts("problems").join("; "),
+        ]));
     }
     Ok(table(&rows))
 }

@@ -10,8 +10,8 @@ use anyhow::{Context, bail};
 use config::{CalledAs, CgroupVersion, Environment, Invocation, Loaded, help_text, load, version_text};
 use cri::{CriClient, Endpoint};
 use host::{
-    FileCheckpoints, HostPodCgroups, HostPodFolders, HostPodVolumes, InotifyFolderWatch, LockFile, MachineFacts,
-    PidfdProcessWatch,
+    FileCheckpoints, HostPodCgroups, HostPodFolders, HostPodVolumes, InotifyFolderWatch, LockFile,
+    MachineFacts, PidfdProcessWatch,
 };
 use model::CgroupDriver;
 use ports::clock::SystemClock;
@@ -43,17 +43,18 @@ pub fn agent(arguments: &[String], called_as: CalledAs) -> anyhow::Result<ExitCo
             None => CgroupVersion::Unknown,
         },
     };
-    let loaded = match load(arguments, &environment).map_err(|error| anyhow::anyhow!("{}", with_cause(&error)))? {
-        Invocation::Help => {
-            print!("{}", help_text(called_as));
-            return Ok(ExitCode::SUCCESS);
-        }
-        Invocation::Version(_) => {
-            println!("{}", version_text(called_as).trim_end());
-            return Ok(ExitCode::SUCCESS);
-        }
-        Invocation::Run(loaded) => loaded,
-    };
+    let loaded =
+        match load(arguments, &environment).map_err(|error| anyhow::anyhow!("{}", with_cause(&error)))? {
+            Invocation::Help => {
+                print!("{}", help_text(called_as));
+                return Ok(ExitCode::SUCCESS);
+            }
+            Invocation::Version(_) => {
+                println!("{}", version_text(called_as).trim_end());
+                return Ok(ExitCode::SUCCESS);
+            }
+            Invocation::Run(loaded) => loaded,
+        };
     logging::set_up(&loaded.config);
     let cgroups = cgroups.context("read the cgroup hierarchies below /sys/fs/cgroup")?;
     // Two workers are plenty for an agent that mostly waits, and keep its memory small.
@@ -87,10 +88,14 @@ async fn run(loaded: &Loaded, cgroups: HostPodCgroups) -> anyhow::Result<()> {
     // Two agents on one root folder would fight over every pod.
     let state = root.join(STATE_FOLDER);
     std::fs::create_dir_all(&state).with_context(|| format!("make the folder {}", state.display()))?;
-    let _own_lock = LockFile::acquire(&state.join("lock"))
-        .map_err(|error| anyhow::anyhow!("{}; is another podward running on this root folder?", with_cause(&error)))?;
+    let _own_lock = LockFile::acquire(&state.join("lock")).map_err(|error| {
+        anyhow::anyhow!("{}; is another podward running on this root folder?", with_cause(&error))
+    })?;
     let _asked_lock = match &loaded.flags.lock_file {
-        Some(path) => Some(LockFile::acquire(path).map_err(|error| anyhow::anyhow!("--lock-file: {}", with_cause(&error)))?),
+        Some(path) => Some(
+            LockFile::acquire(path)
+                .map_err(|error| anyhow::anyhow!("--lock-file: {}", with_cause(&error)))?,
+        ),
         None => None,
     };
 
@@ -178,7 +183,9 @@ fn check_machine(loaded: &Loaded, cgroups: &HostPodCgroups) -> anyhow::Result<()
     let config = &loaded.config;
     if cgroups.version() == host::CgroupVersion::V1 {
         if config.cgroups.fail_cgroup_v1 {
-            bail!("this machine uses cgroup v1, which is no longer supported by default; set failCgroupV1: false (or --fail-cgroupv1=false) to run all the same");
+            bail!(
+                "this machine uses cgroup v1, which is no longer supported by default; set failCgroupV1: false (or --fail-cgroupv1=false) to run all the same"
+            );
         }
         tracing::warn!("cgroup v1 is in maintenance mode; move to cgroup v2 when you can");
     }
@@ -194,15 +201,15 @@ fn check_machine(loaded: &Loaded, cgroups: &HostPodCgroups) -> anyhow::Result<()
 
 fn connect(loaded: &Loaded, metrics: &Arc<Metrics>) -> anyhow::Result<Arc<dyn Runtime>> {
     let images = &loaded.config.images;
-    let endpoint: Endpoint =
-        images.container_runtime_endpoint.parse().context("containerRuntimeEndpoint")?;
+    let endpoint: Endpoint = images.container_runtime_endpoint.parse().context("containerRuntimeEndpoint")?;
     let image_endpoint: Endpoint = match images.image_service_endpoint.as_str() {
         "" => endpoint.clone(),
         other => other.parse().context("imageServiceEndpoint")?,
     };
     let timeout = images.runtime_request_timeout.to_std();
     let channel = cri::connect(&endpoint);
-    let image_channel = if image_endpoint == endpoint { channel.clone() } else { cri::connect(&image_endpoint) };
+    let image_channel =
+        if image_endpoint == endpoint { channel.clone() } else { cri::connect(&image_endpoint) };
     Ok(Arc::new(CriClient::from_channels(channel, image_channel, timeout).with_meter(metrics.clone())))
 }
 

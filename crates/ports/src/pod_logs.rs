@@ -14,11 +14,8 @@ pub trait PodLogs: Send + Sync {
     async fn make_log_folder(&self, folder: &LogFolder, container: &str) -> Result<(), FileError>;
 
     /// The highest `<n>` of `<n>.log` in the log folder of a container.
-    async fn highest_log_number(
-        &self,
-        folder: &LogFolder,
-        container: &str,
-    ) -> Result<Option<u32>, FileError>;
+    async fn highest_log_number(&self, folder: &LogFolder, container: &str)
+    -> Result<Option<u32>, FileError>;
 
     /// Points `/var/log/containers/<link>` at a log file.
     async fn link_container_log(&self, link: &str, target: &Path) -> Result<(), FileError>;

@@ -72,10 +72,9 @@ impl Exits {
     /// The next exit; `None` only when nothing is watched.
     pub(super) async fn next(&mut self) -> Option<NoticedExit> {
         loop {
-            match self.tasks.join_next().await? {
-                Ok(Some(exit)) => return Some(exit),
-                // A process that cannot be watched, or a watch that was stopped: the list covers it.
-                Ok(None) | Err(_) => {}
+            // A process that cannot be watched, or a watch that was stopped: the list covers it.
+            if let Ok(Some(exit)) = self.tasks.join_next().await? {
+                return Some(exit);
             }
         }
     }

@@ -133,7 +133,11 @@ impl Pass<'_> {
         self.run(&id, &spec).await
     }
 
-    async fn create(&self, spec: &ContainerSpec, sandbox: &ReadySandbox) -> Result<ContainerId, StartFailure> {
+    async fn create(
+        &self,
+        spec: &ContainerSpec,
+        sandbox: &ReadySandbox,
+    ) -> Result<ContainerId, StartFailure> {
         let runtime = &self.runtime.parts.runtime;
         match runtime.create_container(&sandbox.id, spec, &sandbox.spec).await {
             Ok(id) => {
@@ -203,7 +207,8 @@ impl Pass<'_> {
         } else {
             None
         };
-        let termination_log = self.termination_log(container.container, restart_count).await.map_err(file_error)?;
+        let termination_log =
+            self.termination_log(container.container, restart_count).await.map_err(file_error)?;
         let inputs = ContainerInputs {
             pod: self.pod,
             container,
@@ -226,12 +231,15 @@ impl Pass<'_> {
         let parts = &self.runtime.parts;
         let (hostname, domain) = hostname_and_domain(self.pod, &parts.settings)
             .map_err(|message| problem("CreateContainerConfigError", message))?;
-        let host_file = if self.pod.is_host_network() {
-            let text = parts.host.hosts_file();
-            Some(text.map_err(|error| StartFailure::Pass(plain(format!("read the node's hosts file: {error}"))))?)
-        } else {
-            None
-        };
+        let host_file =
+            if self.pod.is_host_network() {
+                let text = parts.host.hosts_file();
+                Some(text.map_err(|error| {
+                    StartFailure::Pass(plain(format!("read the node's hosts file: {error}")))
+                })?)
+            } else {
+                None
+            };
         Ok(hosts_file(self.pod, ips, &hostname, &domain, host_file.as_deref()))
     }
 
@@ -245,7 +253,9 @@ impl Pass<'_> {
             return Ok(None);
         }
         let mut hash: u32 = 0x811c_9dc5;
-        for byte in self.pod.uid.as_str().bytes().chain(container.name.bytes()).chain(restart_count.to_le_bytes()) {
+        for byte in
+            self.pod.uid.as_str().bytes().chain(container.name.bytes()).chain(restart_count.to_le_bytes())
+        {
             hash = (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193);
         }
         let relative = PodPaths::container_dir_relative(&container.name).join(format!("{hash:08x}"));

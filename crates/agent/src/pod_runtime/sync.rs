@@ -2,7 +2,9 @@ use std::sync::Arc;
 
 use decide::cgroup_limits::pod_cgroup_limits;
 use decide::dead_containers::{Surplus, surplus};
-use decide::pod_actions::{FailedProbes, KillReason, PodActions, SandboxPlan, is_finished, plan, restart_count};
+use decide::pod_actions::{
+    FailedProbes, KillReason, PodActions, SandboxPlan, is_finished, plan, restart_count,
+};
 use decide::pod_paths::{PodPaths, pod_cgroup};
 use decide::volumes::plan_volumes;
 use model::{
@@ -55,11 +57,8 @@ impl PodRuntime {
         if is_finished(pod, &observed) {
             return Ok(SyncOutcome { finished: true, ..SyncOutcome::default() });
         }
-        let outcome = if actions.is_empty() {
-            SyncOutcome::default()
-        } else {
-            pass.act(actions, interruption).await?
-        };
+        let outcome =
+            if actions.is_empty() { SyncOutcome::default() } else { pass.act(actions, interruption).await? };
         pass.remove_surplus().await;
         Ok(outcome)
     }
@@ -164,7 +163,9 @@ impl Pass<'_> {
         let kills = actions.kill.iter().map(|kill| async {
             let reason = match kill.reason {
                 KillReason::DefinitionChanged => "definition changed, will be restarted",
-                KillReason::UnknownState => "is in an unknown state, it is stopped before another one is started",
+                KillReason::UnknownState => {
+                    "is in an unknown state, it is stopped before another one is started"
+                }
                 KillReason::Superseded => "was replaced by a newer one",
                 KillReason::LivenessFailed => "failed liveness probe, will be restarted",
                 KillReason::StartupFailed => "failed startup probe, will be restarted",
@@ -174,7 +175,10 @@ impl Pass<'_> {
         });
         futures::future::try_join_all(kills).await?;
         for id in &actions.discard {
-            runtime.remove_container(id).await.map_err(|error| failed("remove a container that never ran", &error))?;
+            runtime
+                .remove_container(id)
+                .await
+                .map_err(|error| failed("remove a container that never ran", &error))?;
         }
         Ok(())
     }
@@ -223,7 +227,9 @@ impl Pass<'_> {
                 tracing::warn!(pod = %self.pod.full_name, container = %id, %error, "a dead container stays");
                 continue;
             }
-            let Some(status) = self.observed.containers.iter().find(|status| status.id == id) else { continue };
+            let Some(status) = self.observed.containers.iter().find(|status| status.id == id) else {
+                continue;
+            };
             let link = PodPaths::log_link_name(self.pod, &status.name, &id);
             let relative = PodPaths::container_log_relative(&status.name, restart_count(status));
             let log = PodPaths::new(&parts.settings).log_dir(self.pod).join(relative);
@@ -237,7 +243,6 @@ impl Pass<'_> {
             }
         }
     }
-
 }
 
 /// Containers that are not started now, and when to look again.

@@ -203,7 +203,10 @@ pub fn is_manifest_name(path: &Path) -> bool {
     let leftovers = [".swp", ".swo", ".swx", ".bak", ".tmp", ".orig"];
     let lower = name.to_lowercase();
     let emacs = name.starts_with('#') && name.ends_with('#');
-    !(name.starts_with('.') || name.ends_with('~') || emacs || leftovers.iter().any(|end| lower.ends_with(end)))
+    !(name.starts_with('.')
+        || name.ends_with('~')
+        || emacs
+        || leftovers.iter().any(|end| lower.ends_with(end)))
 }
 
 #[cfg(test)]

@@ -93,10 +93,8 @@ impl HttpSource {
     /// # Errors
     /// When the URL or a header cannot be used.
     pub fn new(parts: Parts) -> Result<Self, HttpSourceError> {
-        let uri: Uri = parts
-            .url
-            .parse()
-            .map_err(|source| HttpSourceError::Url { url: parts.url.clone(), source })?;
+        let uri: Uri =
+            parts.url.parse().map_err(|source| HttpSourceError::Url { url: parts.url.clone(), source })?;
         let mut headers = Vec::new();
         for (name, values) in &parts.headers {
             let invalid = || HttpSourceError::Header { name: name.clone() };
@@ -164,8 +162,7 @@ impl HttpSource {
                 headers.append(name, value.clone());
             }
         }
-        let request =
-            request.body(Empty::new()).map_err(|error| FetchError::Request(error.to_string()))?;
+        let request = request.body(Empty::new()).map_err(|error| FetchError::Request(error.to_string()))?;
         let response = self.client.request(request).await.map_err(|error| {
             let cause = std::error::Error::source(&error).map(|source| format!(": {source}"));
             FetchError::Request(format!("{error}{}", cause.unwrap_or_default()))

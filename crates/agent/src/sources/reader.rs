@@ -34,8 +34,11 @@ impl ManifestReader {
         let origin = Origin { node: &self.node, place };
         let lines = |problems: &[Problem]| problems.iter().map(ToString::to_string).collect::<Vec<_>>();
         let manifest = manifest::read(text, &origin, &self.rules).map_err(|problems| lines(&problems))?;
-        let pods: Result<Vec<_>, _> =
-            manifest.pods.into_iter().map(|entry| Pod::from_object(entry.pod, source).map(Arc::new)).collect();
+        let pods: Result<Vec<_>, _> = manifest
+            .pods
+            .into_iter()
+            .map(|entry| Pod::from_object(entry.pod, source).map(Arc::new))
+            .collect();
         Ok(Reading {
             pods: pods.map_err(|error| vec![error.to_string()])?,
             warnings: lines(&manifest.warnings),

@@ -161,7 +161,9 @@ fn an_unchanged_first_set_after_a_restore_still_marks_the_source_as_seen() {
 
 fn any_set() -> impl Strategy<Value = Vec<Arc<Pod>>> {
     proptest::collection::btree_map(0u8..6, 0u8..3, 0..6).prop_map(|pods| {
-        pods.into_iter().map(|(id, image)| pod(&format!("u{id}"), &format!("n{id}"), &format!("i{image}"))).collect()
+        pods.into_iter()
+            .map(|(id, image)| pod(&format!("u{id}"), &format!("n{id}"), &format!("i{image}")))
+            .collect()
     })
 }
 

@@ -35,16 +35,22 @@ fn a_new_pod_gets_a_sandbox_and_its_containers_in_order() {
 
 #[test]
 fn a_running_pod_is_left_alone() {
-    let seen =
-        observed(vec![sandbox("s", 0, SandboxState::Ready)], vec![container("1", "a", 0, ContainerState::Running)]);
+    let seen = observed(
+        vec![sandbox("s", 0, SandboxState::Ready)],
+        vec![container("1", "a", 0, ContainerState::Running)],
+    );
     assert!(check(&one("Always"), &seen).is_empty());
 }
 
 #[test]
 fn a_dead_container_is_restarted_as_its_policy_says() {
-    for (policy, code, restarts) in
-        [("Always", 0, true), ("Always", 1, true), ("OnFailure", 0, false), ("OnFailure", 1, true), ("Never", 1, false)]
-    {
+    for (policy, code, restarts) in [
+        ("Always", 0, true),
+        ("Always", 1, true),
+        ("OnFailure", 0, false),
+        ("OnFailure", 1, true),
+        ("Never", 1, false),
+    ] {
         let seen = observed(
             vec![sandbox("s", 0, SandboxState::Ready)],
             vec![exited("1", "a", 0, code), container("2", "b", 0, ContainerState::Running)],
@@ -77,7 +83,8 @@ fn a_dead_sandbox_is_replaced_with_the_next_attempt() {
 
 #[test]
 fn two_ready_sandboxes_or_a_changed_network_or_no_address_need_a_new_one() {
-    let several = observed(vec![sandbox("t", 1, SandboxState::Ready), sandbox("s", 0, SandboxState::Ready)], vec![]);
+    let several =
+        observed(vec![sandbox("t", 1, SandboxState::Ready), sandbox("s", 0, SandboxState::Ready)], vec![]);
     assert!(matches!(
         check(&one("Always"), &several).sandbox,
         SandboxPlan::Create { attempt: 2, reason: SandboxReason::SeveralReady }
@@ -119,8 +126,10 @@ fn an_image_change_restarts_only_that_container_even_under_never() {
 
 #[test]
 fn a_container_left_half_made_by_a_killed_agent_is_made_again_with_the_same_count() {
-    let seen =
-        observed(vec![sandbox("s", 0, SandboxState::Ready)], vec![container("1", "a", 0, ContainerState::Created)]);
+    let seen = observed(
+        vec![sandbox("s", 0, SandboxState::Ready)],
+        vec![container("1", "a", 0, ContainerState::Created)],
+    );
     let actions = check(&one("Never"), &seen);
     assert_eq!(actions.discard, ["1".into()]);
     assert_eq!(starts(&actions), [("a", Some(0))]);
@@ -128,8 +137,10 @@ fn a_container_left_half_made_by_a_killed_agent_is_made_again_with_the_same_coun
 
 #[test]
 fn a_container_in_an_unknown_state_is_killed_first() {
-    let seen =
-        observed(vec![sandbox("s", 0, SandboxState::Ready)], vec![container("1", "a", 0, ContainerState::Unknown)]);
+    let seen = observed(
+        vec![sandbox("s", 0, SandboxState::Ready)],
+        vec![container("1", "a", 0, ContainerState::Unknown)],
+    );
     let actions = check(&one("Always"), &seen);
     assert_eq!(actions.kill[0].reason, KillReason::UnknownState);
     assert_eq!(starts(&actions), [("a", Some(1))]);
@@ -137,8 +148,10 @@ fn a_container_in_an_unknown_state_is_killed_first() {
 
 #[test]
 fn a_failed_liveness_probe_restarts_the_container() {
-    let seen =
-        observed(vec![sandbox("s", 0, SandboxState::Ready)], vec![container("1", "a", 0, ContainerState::Running)]);
+    let seen = observed(
+        vec![sandbox("s", 0, SandboxState::Ready)],
+        vec![container("1", "a", 0, ContainerState::Running)],
+    );
     let probes = FailedProbes::from([("1".into(), FailedProbe::Liveness)]);
     let actions = plan(&one("Always"), &seen, &probes);
     assert_eq!(actions.kill[0].reason, KillReason::LivenessFailed);
@@ -188,7 +201,8 @@ fn apply(pod: &Pod, observed: &ObservedPod, actions: &PodActions) -> ObservedPod
     }
     for order in &actions.start {
         let count = order.restart_count.unwrap_or(0);
-        let mut fresh = container(&format!("{}-{count}", order.name), &order.name, count, ContainerState::Running);
+        let mut fresh =
+            container(&format!("{}-{count}", order.name), &order.name, count, ContainerState::Running);
         let spec = pod.container(&order.name).unwrap().container;
         fresh.annotations.insert(labels::CONTAINER_HASH.into(), as_annotation(container_hash(spec)));
         if order.kind == ContainerKind::Init && !is_sidecar(spec) {

@@ -1,6 +1,6 @@
 use k8s_openapi::api::core::v1::{
-    Container, ContainerState as ApiState, ContainerStateRunning, ContainerStateTerminated, ContainerStateWaiting,
-    ContainerStatus as ApiStatus,
+    Container, ContainerState as ApiState, ContainerStateRunning, ContainerStateTerminated,
+    ContainerStateWaiting, ContainerStatus as ApiStatus,
 };
 use model::{ContainerState, ContainerStatus, WorkerPhase};
 
@@ -16,7 +16,9 @@ pub(super) fn container_statuses(facts: &Facts<'_>) -> (Vec<ApiStatus>, Vec<ApiS
         .init_containers
         .iter()
         .flatten()
-        .map(|container| one(facts, container, if waits_for_init { "PodInitializing" } else { "ContainerCreating" }))
+        .map(|container| {
+            one(facts, container, if waits_for_init { "PodInitializing" } else { "ContainerCreating" })
+        })
         .collect();
     let default_reason = if waits_for_init { "PodInitializing" } else { "ContainerCreating" };
     let mut regular: Vec<_> =
@@ -107,7 +109,9 @@ fn will_restart(facts: &Facts<'_>, container: &Container, status: &ContainerStat
 /// When the runtime has forgotten a container that was reported before, the report is not lost.
 fn keep_last_state(facts: &Facts<'_>, api: &mut ApiStatus) {
     let lists = facts.previous.into_iter().flat_map(|previous| {
-        [previous.container_statuses.as_ref(), previous.init_container_statuses.as_ref()].into_iter().flatten()
+        [previous.container_statuses.as_ref(), previous.init_container_statuses.as_ref()]
+            .into_iter()
+            .flatten()
     });
     let Some(old) = lists.flatten().find(|old| old.name == api.name) else {
         return;

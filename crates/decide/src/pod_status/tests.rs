@@ -91,15 +91,20 @@ fn a_container_in_back_off_waits_and_shows_its_last_end() {
     let status = status(&two("Always"), &seen, &view, None);
     let a = &status.container_statuses.unwrap()[0];
     assert_eq!(a.restart_count, 2);
-    assert_eq!(a.state.as_ref().unwrap().waiting.as_ref().unwrap().reason.as_deref(), Some("CrashLoopBackOff"));
+    assert_eq!(
+        a.state.as_ref().unwrap().waiting.as_ref().unwrap().reason.as_deref(),
+        Some("CrashLoopBackOff")
+    );
     let last = a.last_state.as_ref().unwrap().terminated.as_ref().unwrap();
     assert_eq!((last.exit_code, last.reason.as_deref()), (9, Some("Error")));
 }
 
 #[test]
 fn ready_names_the_containers_that_are_not() {
-    let seen =
-        observed(vec![sandbox("s", 0, SandboxState::Ready)], vec![container("a", "a", 0, ContainerState::Running)]);
+    let seen = observed(
+        vec![sandbox("s", 0, SandboxState::Ready)],
+        vec![container("a", "a", 0, ContainerState::Running)],
+    );
     let status = status(&two("Always"), &seen, &worker(WorkerPhase::Syncing), None);
     let conditions = status.conditions.unwrap();
     let ready = conditions.iter().find(|condition| condition.type_ == "Ready").unwrap();

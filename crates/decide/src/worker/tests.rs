@@ -15,7 +15,12 @@ fn pod(uid: &str) -> Arc<Pod> {
 }
 
 fn command(kind: UpdateKind) -> WorkerCommand {
-    WorkerCommand { kind, target: WorkerTarget::Desired(pod("u")), kill: None, seen_at: Timestamp::from_secs(1) }
+    WorkerCommand {
+        kind,
+        target: WorkerTarget::Desired(pod("u")),
+        kill: None,
+        seen_at: Timestamp::from_secs(1),
+    }
 }
 
 fn kill(seconds: u64) -> WorkerCommand {
@@ -97,7 +102,8 @@ fn create_during_termination_asks_for_a_restart_and_revives_nothing() {
 #[test]
 fn an_orphan_can_only_be_killed() {
     let observed = ObservedPod::absent("o".into(), pod("o").full_name.clone(), Moment::START);
-    let mut order = WorkerCommand { target: WorkerTarget::Orphan(Arc::new(observed)), ..command(UpdateKind::Sync) };
+    let mut order =
+        WorkerCommand { target: WorkerTarget::Orphan(Arc::new(observed)), ..command(UpdateKind::Sync) };
     assert!(Worker::first(&order, Remains::Alive).is_none());
     order.kind = UpdateKind::Kill;
     let mut worker = Worker::first(&order, Remains::Alive).unwrap();
@@ -109,7 +115,8 @@ fn an_orphan_can_only_be_killed() {
 fn a_pod_that_ended_before_this_agent_started_is_only_cleaned_up() {
     let mut ended = Pod::clone(&pod("u"));
     ended.status.phase = Some("Succeeded".into());
-    let order = WorkerCommand { target: WorkerTarget::Desired(Arc::new(ended)), ..command(UpdateKind::Create) };
+    let order =
+        WorkerCommand { target: WorkerTarget::Desired(Arc::new(ended)), ..command(UpdateKind::Create) };
     let mut worker = Worker::first(&order, Remains::Nothing).unwrap();
     assert!(matches!(worker.next_work(), Some(Work::CleanUp { .. })));
     assert_eq!(Worker::first(&order, Remains::Alive).unwrap().phase(), WorkerPhase::Terminating);

@@ -61,14 +61,18 @@ impl Fixture {
 }
 
 fn pod(name: &str, image: &str) -> String {
-    format!("apiVersion: v1\nkind: Pod\nmetadata:\n  name: {name}\nspec:\n  containers:\n  - name: c\n    image: {image}\n")
+    format!(
+        "apiVersion: v1\nkind: Pod\nmetadata:\n  name: {name}\nspec:\n  containers:\n  - name: c\n    image: {image}\n"
+    )
 }
 
 #[tokio::test]
 async fn a_folder_is_read_without_hidden_files_and_leftovers() {
     let mut fixture = Fixture::new();
     fixture.write("a.yaml", &pod("a", "x"));
-    for leftover in [".a.yaml", "a.yaml~", "a.yaml.swp", "a.yaml.bak", "a.yaml.tmp", "a.yaml.orig", "#a.yaml#"] {
+    for leftover in
+        [".a.yaml", "a.yaml~", "a.yaml.swp", "a.yaml.bak", "a.yaml.tmp", "a.yaml.orig", "#a.yaml#"]
+    {
         fixture.write(leftover, &pod("other", "bad"));
     }
     std::fs::create_dir(fixture.folder.path().join("sub")).unwrap();
