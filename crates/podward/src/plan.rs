@@ -100,8 +100,7 @@ pub fn plan(loaded: &Loaded, host: &dyn HostFacts, cgroup_driver: CgroupDriver) 
         headers: server.static_pod_url_header.clone(),
         check_frequency: positive(server.http_check_frequency.to_std()),
     });
-    let mut rules = Rules::default();
-    rules.prevent_api_references = loaded.gates.enabled(Gate::PreventStaticPodAPIReferences);
+    let rules = Rules { prevent_api_references: loaded.gates.enabled(Gate::PreventStaticPodAPIReferences) };
     let crash_cap = config.pods.crash_loop_back_off.max_container_restart_period;
     let at_once = if config.images.pulls_one_at_a_time() {
         Some(1)
@@ -114,7 +113,9 @@ pub fn plan(loaded: &Loaded, host: &dyn HostFacts, cgroup_driver: CgroupDriver) 
         http,
         rules,
         sync_frequency: positive(server.sync_frequency.to_std()),
-        crash_limits: Limits::with_cap(crash_cap.map_or(Duration::from_secs(300), |cap| cap.to_std())),
+        crash_limits: Limits::with_cap(
+            crash_cap.map_or(Duration::from_secs(300), config::GoDuration::to_std),
+        ),
         pulls: PullSettings {
             at_once,
             per_second: u32::try_from(config.images.registry_pull_qps).unwrap_or(0),

@@ -95,6 +95,7 @@ impl Running {
 ///
 /// # Errors
 /// When a source cannot be set up.
+#[expect(clippy::needless_pass_by_value, reason = "the agent owns its world")]
 pub fn start(world: World, plan: Plan) -> anyhow::Result<Running> {
     let World { runtime, clock, metrics, .. } = &world;
     let settings = Arc::new(plan.settings.clone());
