@@ -35,10 +35,10 @@ impl EventRecorder for EventLog {
         };
         match event.kind {
             EventType::Normal => {
-                tracing::info!(target: "podward::event", subject = %pod, field, reason = %event.reason, "{}", event.message)
+                tracing::info!(target: "podward::event", subject = %pod, field, reason = %event.reason, "{}", event.message);
             }
             EventType::Warning => {
-                tracing::warn!(target: "podward::event", subject = %pod, field, reason = %event.reason, "{}", event.message)
+                tracing::warn!(target: "podward::event", subject = %pod, field, reason = %event.reason, "{}", event.message);
             }
         }
         let mut events = self.events.lock().unwrap_or_else(PoisonError::into_inner);
