@@ -1,0 +1,112 @@
+# The only door: `make` lists what can be done. Everything runs as root on Debian 12, with Rust and Go installed, and
+# installs what else is missing. Caches live outside the tree: cargo's own, and ${PODWARD_CACHE:-~/.cache/podward}.
+#
+#   ARGS=...          passed on by run (--once), bench (--quick), e2e (a test name) and fuzz (target names)
+#   FUZZ_SECONDS=20   per fuzz target; 0 only replays the seeds
+
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+MAKEFLAGS += --no-print-directory --no-builtin-rules
+
+PODWARD_CACHE ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/podward
+FUZZ_SECONDS ?= 20
+ARGS ?=
+
+# The demo program, test images and agents are looked for in ./target, so it cannot be elsewhere.
+unexport CARGO_TARGET_DIR
+CARGO := cargo
+# The agent under test is the release build, whatever else lies in ./target.
+export PODWARD_BIN := $(CURDIR)/target/release/podward
+export PODWARD_KUBELET := $(PODWARD_CACHE)/bin/kubelet
+export PODWARD_CONTAINERD_2 := $(PODWARD_CACHE)/bin/containerd
+export PODWARD_CACHE
+
+# Integration tests by name: those of the crates, and the scenarios, which need a machine to themselves.
+test_names = $(sort $(notdir $(basename $(wildcard $(1)/*.rs))) $(notdir $(patsubst %/main.rs,%,$(wildcard $(1)/*/main.rs))))
+CRATE_TESTS := $(call test_names,crates/*/tests)
+SCENARIOS := $(call test_names,tests/tests)
+SCRIPTS := .ci/run $(wildcard tools/*.sh)
+EXAMPLES := $(wildcard examples/*.yaml examples/*/*.yaml)
+
+say = @printf '\033[1m==> %s\033[0m\n' "$(1)"
+
+.PHONY: help
+help: ## show this list
+	@echo "make TARGET, as root on Debian 12:"
+	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/  \1\t\2/p' $(MAKEFILE_LIST) | expand -t 12
+
+.PHONY: run
+run: toolchain setup build ## show podward at work: a demo pod on a containerd of its own, until Ctrl-C
+	$(call say,the demo; its pod is examples/demo/web.yaml)
+	@$(CARGO) build --quiet --locked -p testkit --bin demo-node
+	@exec target/debug/demo-node $(ARGS)
+
+.PHONY: check
+check: toolchain ## format, lints, layer rules, dependencies, scripts
+	$(call say,format)
+	@$(CARGO) fmt --all --check
+	@rustfmt --check --edition 2024 fuzz/fuzz_targets/*.rs
+	$(call say,lints)
+	@$(CARGO) clippy --locked --workspace --all-targets -- -D warnings
+	$(call say,layer rules)
+	@$(CARGO) test --quiet --locked --workspace --test layers
+	$(call say,dependencies: licences\, versions\, sources)
+	@tools/checkers.sh
+	@$(PODWARD_CACHE)/checkers/bin/cargo-deny --log-level error check --hide-inclusion-graph bans licenses sources
+	$(call say,scripts)
+	@for script in $(SCRIPTS); do bash -n $$script; done
+	@shellcheck --severity=warning --exclude=SC2209 $(SCRIPTS)
+
+.PHONY: test
+test: unit e2e ## all tests: those of the crates, then the scenarios on real runtimes
+
+.PHONY: unit
+unit: toolchain setup ## the tests of the crates only
+	$(call say,tests of the crates)
+	@$(CARGO) test --locked --workspace --lib --bins $(addprefix --test ,$(CRATE_TESTS))
+	@$(CARGO) test --quiet --locked --workspace --doc
+
+.PHONY: e2e
+e2e: toolchain setup tools build ## the scenarios: podward and the upstream kubelet, one after the other (ARGS=name)
+	$(call say,the examples are good manifests)
+	@$(PODWARD_BIN) check $(EXAMPLES)
+	$(call say,the runtime client on a real containerd)
+	@PODWARD_CRI_SOCKET=private $(CARGO) test --quiet --locked --workspace --test contract on_a_real_runtime
+	$(call say,scenarios: $(SCENARIOS))
+	@$(CARGO) test --locked --workspace --no-fail-fast $(addprefix --test ,$(SCENARIOS)) -- --test-threads=1 $(ARGS)
+
+.PHONY: bench
+bench: toolchain setup tools build ## podward and the upstream kubelet side by side (ARGS=--quick)
+	$(call say,measuring; this takes minutes and wants a quiet machine)
+	@$(CARGO) run --quiet --locked --release -p scenarios --bin bench -- $(ARGS)
+
+.PHONY: fuzz
+fuzz: toolchain ## feed the parsers with noise, FUZZ_SECONDS=20 each (ARGS=target)
+	$(call say,fuzz targets\, $(FUZZ_SECONDS) s each)
+	@tools/fuzz.sh $(FUZZ_SECONDS) $(ARGS)
+
+.PHONY: build
+build: toolchain ## podward, and the static program of the demo image
+	$(call say,building podward)
+	@$(CARGO) build --locked --release -p podward
+
+.PHONY: setup
+setup: ## install the Debian packages that the demo and the scenarios need
+	$(call say,Debian packages)
+	@tools/setup.sh
+
+.PHONY: tools
+tools: ## build the pinned upstream kubelet and containerd 2 into the cache
+	$(call say,pinned tools)
+	@tools/build.sh kubelet containerd containerd-shim-runc-v2 ctr
+
+.PHONY: toolchain
+toolchain:
+	@command -v cargo >/dev/null || { echo "cargo not found: install Rust from https://rustup.rs" >&2; exit 1; }
+	@command -v cc >/dev/null || { echo "no C compiler: apt-get install gcc libc6-dev" >&2; exit 1; }
+
+.PHONY: clean
+clean: ## remove what was built in the tree; caches stay
+	$(call say,removing ./target and fuzz/artifacts)
+	@rm -rf target fuzz/artifacts

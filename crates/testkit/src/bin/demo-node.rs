@@ -1,0 +1,208 @@
+//! `demo-node [--once]`: podward at work on this machine, to look at and play with.
+//!
+//! Starts a private containerd and podward on it, adds the demo pod, shows its state and how to reach it, and waits
+//! for Ctrl-C (`--once`: ends as soon as the pod has answered). Everything it started is gone afterwards.
+
+use std::fs;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail, ensure};
+use testkit::agent_process::{Agent, AgentOptions, AgentProcess, NODE};
+use testkit::containerd::Containerd;
+use testkit::poll::eventually;
+use testkit::{http, images, process};
+use tokio::signal::unix::{Signal, SignalKind, signal};
+
+const LIMIT: Duration = Duration::from_secs(60);
+// As in examples/demo/web.yaml.
+const PORT: u16 = 8080;
+const HOST_PORT: u16 = 18080;
+const FORWARDING: &str = "/proc/sys/net/ipv4/ip_forward";
+
+#[tokio::main]
+async fn main() -> Result<()> {
+    let stay = match std::env::args().nth(1).as_deref() {
+        None => Stay::UntilStopped,
+        Some("--once") => Stay::UntilAnswered,
+        Some(other) => bail!("unknown argument {other:?}; usage: demo-node [--once]"),
+    };
+    let forwarding = fs::read_to_string(FORWARDING).ok();
+    let result = run(stay).await;
+    // The bridge plugin switches forwarding on, and the port plugin leaves its chains.
+    if let Some(before) = forwarding.filter(|before| before.trim() == "0") {
+        let _ = fs::write(FORWARDING, before);
+    }
+    remove_unused_port_chains();
+    if result.is_ok() {
+        say("everything that was started is gone again");
+    }
+    result
+}
+
+#[derive(Clone, Copy)]
+enum Stay {
+    UntilStopped,
+    UntilAnswered,
+}
+
+async fn run(stay: Stay) -> Result<()> {
+    let mut stop = Stop::listen()?;
+    let node = tokio::select! {
+        node = DemoNode::start() => node?,
+        () = stop.wait() => return Ok(()),
+    };
+    let result = tokio::select! {
+        result = node.work(stay) => result,
+        () = stop.wait() => Ok(()),
+    };
+    println!();
+    say("stopping podward, the pods and containerd");
+    result.and(node.end().await)
+}
+
+/// The running demo; dropped, it kills and removes what it started.
+struct DemoNode {
+    agent: AgentProcess,
+    containerd: Containerd,
+}
+
+impl DemoNode {
+    async fn start() -> Result<Self> {
+        say("starting a containerd of its own, with the demo image in it");
+        let containerd = Containerd::start().await?;
+        let mut agent =
+            AgentProcess::prepare(Agent::Podward, containerd.instance(), &AgentOptions::default())?;
+        say(&format!("starting podward on the folder {}", agent.manifests().display()));
+        agent.start()?;
+        agent.wait_ready().await?;
+        Ok(Self { agent, containerd })
+    }
+
+    async fn work(&self, stay: Stay) -> Result<()> {
+        self.show().await?;
+        match stay {
+            Stay::UntilAnswered => Ok(()),
+            Stay::UntilStopped => {
+                println!("stop              Ctrl-C; it removes everything again");
+                self.watch().await
+            }
+        }
+    }
+
+    async fn show(&self) -> Result<()> {
+        say("adding examples/demo/web.yaml to the folder");
+        let start = Instant::now();
+        let example = images::workspace().join("examples/demo/web.yaml");
+        fs::copy(&example, self.agent.manifests().join("web.yaml"))
+            .with_context(|| format!("copy {}", example.display()))?;
+        let (ip, answer) = eventually("the demo pod answers", LIMIT, async || self.ask().await)
+            .await
+            .with_context(|| format!("podward's log ends with\n{}", self.agent.log_tail(25)))?;
+        say(&format!("the pod answers, {:.2} s after its file appeared", start.elapsed().as_secs_f64()));
+        let podward = Agent::Podward.program()?;
+        let server = format!("127.0.0.1:{}", self.agent.ports().read_only);
+        println!("\n$ podward get pods --server {server}");
+        let status = Command::new(&podward).args(["get", "pods", "--server", &server]).status();
+        ensure!(status.context("start podward get pods")?.success(), "podward get pods failed");
+        println!("\n$ curl http://{ip}:{PORT}/\n{answer}");
+        if http::get(HOST_PORT, "/").await.is_ok_and(|answer| answer.status == 200) {
+            println!("by its host port  curl http://127.0.0.1:{HOST_PORT}/");
+        }
+        let folder = self.agent.manifests().display().to_string();
+        let shown = podward.strip_prefix(images::workspace()).unwrap_or(&podward).display();
+        println!("edit and watch    {folder}/web.yaml");
+        println!("add another       cp examples/crash-loop.yaml {folder}/");
+        println!("look              {shown} get pods --server {server}   (get manifests, get events)");
+        println!("logs of pods      {}/", self.agent.pod_logs().display());
+        println!("log of podward    {}", self.containerd.instance().path("agent.log").display());
+        Ok(())
+    }
+
+    /// The pod's address and what it answers.
+    async fn ask(&self) -> Result<(String, String)> {
+        let name = format!("web-{NODE}");
+        let pods = self.agent.pods().await?;
+        let pod = pods.into_iter().find(|pod| pod.metadata.name.as_deref() == Some(name.as_str()));
+        let status = pod.and_then(|pod| pod.status).with_context(|| format!("{name} has no status yet"))?;
+        let running = status.phase.as_deref() == Some("Running");
+        let ip = status.pod_ip.filter(|_| running).with_context(|| format!("{name} does not run yet"))?;
+        let answer = http::get_from(&ip, PORT, "/").await?;
+        ensure!(answer.status == 200, "{name} answers {}", answer.status);
+        Ok((ip, String::from_utf8_lossy(&answer.body).into_owned()))
+    }
+
+    /// Goes on as long as podward does.
+    async fn watch(&self) -> Result<()> {
+        let pid = self.agent.pid().context("podward does not run")?;
+        while !process::is_zombie(pid) {
+            tokio::time::sleep(Duration::from_secs(1)).await;
+        }
+        bail!("podward ended by itself; its log ends with\n{}", self.agent.log_tail(25))
+    }
+
+    async fn end(mut self) -> Result<()> {
+        self.agent.term().await?;
+        // Ctrl-C in a terminal ends containerd too; the pods' networks are taken down in order only while it runs.
+        self.containerd.terminate()?;
+        self.containerd.resume().await?;
+        self.containerd.cri().remove_all().await
+    }
+}
+
+/// The signals that end the demo.
+struct Stop {
+    interrupt: Signal,
+    terminate: Signal,
+    hangup: Signal,
+}
+
+impl Stop {
+    fn listen() -> Result<Self> {
+        let listen = |kind| signal(kind).context("listen for signals");
+        Ok(Self {
+            interrupt: listen(SignalKind::interrupt())?,
+            terminate: listen(SignalKind::terminate())?,
+            hangup: listen(SignalKind::hangup())?,
+        })
+    }
+
+    async fn wait(&mut self) {
+        tokio::select! {
+            _ = self.interrupt.recv() => {}
+            _ = self.terminate.recv() => {}
+            _ = self.hangup.recv() => {}
+        }
+    }
+}
+
+/// The port plugin never removes its chains and the jumps to them; no rule in the first chain means nobody needs them.
+fn remove_unused_port_chains() {
+    let Some(rules) = nat("iptables -w -t nat -S") else { return };
+    let in_use = rules.lines().any(|rule| rule.starts_with("-A CNI-HOSTPORT-DNAT "));
+    if in_use {
+        return;
+    }
+    let jumps = rules
+        .lines()
+        .filter_map(|rule| rule.strip_prefix("-A "))
+        .filter(|rule| rule.contains("-j CNI-HOSTPORT-") && !rule.starts_with("CNI-"));
+    let chains: Vec<&str> = rules.lines().filter_map(|rule| rule.strip_prefix("-N CNI-HOSTPORT-")).collect();
+    let commands = jumps
+        .map(|rule| format!("-D {rule}"))
+        .chain(chains.iter().map(|chain| format!("-F CNI-HOSTPORT-{chain}")))
+        .chain(chains.iter().map(|chain| format!("-X CNI-HOSTPORT-{chain}")));
+    for command in commands {
+        // Printed rules carry shell quotes.
+        nat(&format!("iptables -w -t nat {command}"));
+    }
+}
+
+fn nat(command: &str) -> Option<String> {
+    let output = Command::new("sh").args(["-c", command]).stderr(Stdio::null()).output().ok()?;
+    output.status.success().then(|| String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+fn say(text: &str) {
+    println!("==> {text}");
+}

@@ -1,0 +1,12 @@
+//! Any text: a log folder's name that is understood is the name its parts give.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use model::LogFolder;
+
+fuzz_target!(|name: &str| {
+    if let Some(folder) = LogFolder::parse(name) {
+        assert_eq!(folder.file_name(), name);
+        assert_eq!(LogFolder::parse(&folder.file_name()), Some(folder));
+    }
+});

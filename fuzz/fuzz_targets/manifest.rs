@@ -1,0 +1,26 @@
+//! Any bytes: a manifest gives pods with an identity or problems with words, and the same ones every time.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use manifest::{Origin, Place, Rules, read};
+
+fuzz_target!(|text: &[u8]| {
+    let origin = Origin { node: "node-a", place: Place::File("/etc/kubernetes/manifests/pod.yaml") };
+    let result = read(text, &origin, &Rules::default());
+    match &result {
+        Ok(manifest) => {
+            for pod in &manifest.pods {
+                let metadata = &pod.pod.metadata;
+                assert!(metadata.uid.as_ref().is_some_and(|uid| !uid.is_empty()), "a static pod has a UID");
+                assert!(metadata.name.as_ref().is_some_and(|name| name.ends_with("-node-a")), "and its node's name");
+                assert!(metadata.namespace.as_ref().is_some_and(|namespace| !namespace.is_empty()));
+                assert!(pod.line > 0);
+            }
+        }
+        Err(problems) => {
+            assert!(!problems.is_empty(), "refused without a reason");
+            assert!(problems.iter().all(|problem| !problem.to_string().is_empty()));
+        }
+    }
+    assert_eq!(result, read(text, &origin, &Rules::default()));
+});
