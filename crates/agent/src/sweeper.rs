@@ -6,6 +6,7 @@ use std::sync::Arc;
 use model::{ObservedPod, PodUid};
 use ports::pod_folders::PodFolders;
 use ports::pod_logs::PodLogs;
+use ports::pod_volumes::PodVolumes;
 use ports::runtime::{Runtime, RuntimeError};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
@@ -21,6 +22,8 @@ pub struct Parts {
     pub runtime: Arc<dyn Runtime>,
     /// Folders on disk.
     pub folders: Arc<dyn PodFolders>,
+    /// Volumes of pods.
+    pub volumes: Arc<dyn PodVolumes>,
     /// Logs on disk.
     pub logs: Arc<dyn PodLogs>,
     /// Told about pods that were removed.
@@ -44,12 +47,11 @@ pub async fn run(mut parts: Parts, cancel: CancellationToken) {
             parts.observer.hint(&pod.uid);
         }
         for uid in &order.pod_folders {
-            match parts.folders.remove_pod_folder(uid).await {
+            match remove_folder(&parts, uid).await {
                 Ok(()) => {
                     told.remove(uid);
                 }
-                Err(error) => {
-                    let text = format!("{error}: {}", error.source);
+                Err(text) => {
                     if told.get(uid) != Some(&text) {
                         tracing::warn!(pod = %uid, error = %text, "the folder of a removed pod stays");
                         told.insert(uid.clone(), text);
@@ -68,6 +70,16 @@ pub async fn run(mut parts: Parts, cancel: CancellationToken) {
             tracing::warn!(%error, source = %error.source, "dead log links stay");
         }
     }
+}
+
+/// Nobody may have taken the volumes down: an agent that is killed between forgetting a pod and cleaning up after
+/// it leaves a pod that its successor only knows from the runtime.
+async fn remove_folder(parts: &Parts, uid: &PodUid) -> Result<(), String> {
+    if let Err(error) = parts.volumes.tear_down(uid).await {
+        let source = std::error::Error::source(&error).map(ToString::to_string).unwrap_or_default();
+        return Err(format!("{error}: {source}"));
+    }
+    parts.folders.remove_pod_folder(uid).await.map_err(|error| format!("{error}: {}", error.source))
 }
 
 async fn remove_pod(runtime: &dyn Runtime, pod: &ObservedPod) -> Result<(), RuntimeError> {

@@ -248,6 +248,7 @@ pub fn start(world: World, plan: Plan) -> anyhow::Result<Running> {
         orders: sweeps,
         runtime: runtime.clone(),
         folders: world.folders.clone(),
+        volumes: world.volumes.clone(),
         logs: world.logs.clone(),
         observer,
     };

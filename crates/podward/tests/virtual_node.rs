@@ -1,0 +1,12 @@
+//! The real wiring on a fake runtime: pods come, change, fail and go; the runtime misbehaves; the agent is killed.
+
+#[path = "virtual_node/life.rs"]
+mod life;
+#[path = "virtual_node/node.rs"]
+mod node;
+#[path = "virtual_node/stepping.rs"]
+mod stepping;
+#[path = "virtual_node/sweep.rs"]
+mod sweep;
+#[path = "virtual_node/trouble.rs"]
+mod trouble;

@@ -1,0 +1,128 @@
+//! Pods come, change, end and go.
+
+use std::time::Duration;
+
+use decide::backoff::Limits;
+use serde_json::json;
+use testkit::fake_runtime::{ContainerBehaviour, Rpc};
+
+use crate::node::{VirtualNode, containers, pod};
+
+#[tokio::test]
+async fn a_pod_comes_changes_and_goes() {
+    let node = VirtualNode::started();
+    node.write("a.json", &pod("a", "uid-a", &["main", "side"]));
+    node.until_running("uid-a").await;
+    let side = node.running("uid-a", "side");
+
+    let mut edited = pod("a", "uid-a", &["main", "side"]);
+    edited["spec"]["containers"][0]["image"] = json!("example.com/other:2");
+    node.write("a.json", &edited);
+    let status =
+        node.until_status("uid-a", |status| containers(status).iter().any(|one| one.restart_count == 1)).await;
+    assert_eq!(status.phase.as_deref(), Some("Running"));
+    node.until_running("uid-a").await;
+    assert_eq!(node.running("uid-a", "side"), side, "a container that did not change was touched");
+
+    node.remove("a.json");
+    node.until_gone("uid-a").await;
+    node.assert_no_violations();
+}
+
+#[tokio::test]
+async fn pods_of_one_name_run_one_after_the_other() {
+    let node = VirtualNode::started();
+    let slow = ContainerBehaviour::runs_forever().stopping_with(Duration::from_millis(300), 143);
+    node.runtime.set_behaviour("example.com/main:1", slow);
+    node.write("a.json", &pod("a", "uid-1", &["main"]));
+    node.until_running("uid-1").await;
+    node.write("a.json", &pod("a", "uid-2", &["main"]));
+    node.until_running("uid-2").await;
+    let (ended, started) = (node.containers("uid-1"), node.containers("uid-2"));
+    let ended = ended.first().map_or(i64::MIN, |one| one.finished_at);
+    assert!(started[0].started_at >= ended, "the second pod started while the first one ran");
+    node.until_gone("uid-1").await;
+    node.until_running("uid-2").await;
+    node.assert_no_violations();
+}
+
+#[tokio::test]
+async fn a_pod_wanted_again_while_it_stops_is_started_anew() {
+    let node = VirtualNode::started();
+    let slow = ContainerBehaviour::runs_forever().stopping_with(Duration::from_millis(700), 143);
+    node.runtime.set_behaviour("example.com/main:1", slow);
+    node.write("a.json", &pod("a", "uid-a", &["main"]));
+    node.until_running("uid-a").await;
+    let first = node.running("uid-a", "main");
+    node.remove("a.json");
+    node.until("the stop begins", |world| world.count(Rpc::StopContainer) > 0).await;
+    node.write("a.json", &pod("a", "uid-a", &["main"]));
+    node.until("a new container runs", |world| {
+        world.running_container("uid-a", "main").is_some_and(|one| one.id != first)
+    })
+    .await;
+    node.until_running("uid-a").await;
+    node.assert_no_violations();
+}
+
+#[tokio::test]
+async fn crashes_are_followed_by_growing_waits() {
+    let mut node = VirtualNode::new();
+    let wait = Duration::from_millis(200);
+    node.crash_limits = Limits { initial: wait, cap: wait * 4 };
+    node.runtime.set_behaviour("example.com/main:1", ContainerBehaviour::exits(3));
+    node.start_agent();
+    node.write("a.json", &pod("a", "uid-a", &["main", "side"]));
+    let status = node
+        .until_status("uid-a", |status| containers(status).iter().any(|one| one.restart_count >= 4))
+        .await;
+    let main = containers(&status).iter().find(|one| one.name == "main").unwrap();
+    assert_eq!(main.last_state.as_ref().unwrap().terminated.as_ref().unwrap().exit_code, 3);
+    let creations: Vec<i64> = {
+        let calls = node.runtime.calls();
+        let made = calls.iter().filter(|call| call.rpc == Rpc::CreateContainer && call.subject.container == "main");
+        made.map(|call| call.at).collect()
+    };
+    let waits: Vec<i64> = creations.windows(2).map(|pair| (pair[1] - pair[0]) / 1_000_000).collect();
+    // The first restart comes at once; each further one waits twice as long as the one before.
+    assert!(waits[1] >= 200 && waits[2] >= 400 && waits[3] >= 800, "{waits:?}");
+    assert!(containers(&status).iter().any(|one| one.name == "side" && one.restart_count == 0));
+    node.assert_no_violations();
+}
+
+#[tokio::test]
+async fn a_pod_that_may_not_restart_ends_with_its_containers() {
+    for (policy, code, phase) in [("Never", 0, "Succeeded"), ("Never", 5, "Failed"), ("OnFailure", 0, "Succeeded")] {
+        let node = VirtualNode::started();
+        node.runtime.set_behaviour("example.com/main:1", ContainerBehaviour::exits(code));
+        let mut manifest = pod("a", "uid-a", &["main"]);
+        manifest["spec"]["restartPolicy"] = json!(policy);
+        node.write("a.json", &manifest);
+        let status = node.until_status("uid-a", |status| status.phase.as_deref() == Some(phase)).await;
+        assert_eq!(containers(&status)[0].restart_count, 0);
+        node.until("the sandbox is stopped", |world| world.ready_sandbox("uid-a").is_none()).await;
+        let mut node = node;
+        node.restart_agent().await;
+        node.until_status("uid-a", |status| status.phase.as_deref() == Some(phase)).await;
+        assert_eq!(node.containers("uid-a").len(), 1, "{}", node.describe());
+        node.assert_no_violations();
+    }
+}
+
+#[tokio::test]
+async fn a_failed_container_runs_again_under_on_failure() {
+    let mut node = VirtualNode::new();
+    node.crash_limits = Limits { initial: Duration::from_millis(10), cap: Duration::from_millis(10) };
+    let mut runs = 0;
+    node.runtime.set_behaviour_hook(move |_| {
+        runs += 1;
+        Some(ContainerBehaviour::exits(if runs < 3 { 1 } else { 0 }))
+    });
+    node.start_agent();
+    let mut manifest = pod("a", "uid-a", &["main"]);
+    manifest["spec"]["restartPolicy"] = json!("OnFailure");
+    node.write("a.json", &manifest);
+    let status = node.until_status("uid-a", |status| status.phase.as_deref() == Some("Succeeded")).await;
+    assert_eq!(containers(&status)[0].restart_count, 2);
+    node.assert_no_violations();
+}

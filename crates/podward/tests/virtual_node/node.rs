@@ -1,0 +1,342 @@
+//! A node without a machine: the real wiring on a fake runtime, with folders of its own.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use agent::images::PullSettings;
+use agent::metrics::Metrics;
+use agent::server::Views;
+use cri::{CriClient, Endpoint};
+use decide::backoff::Limits;
+use host::{FileCheckpoints, HostPodFolders, HostPodVolumes, InotifyFolderWatch, MachineFacts};
+use k8s_openapi::api::core::v1::{ContainerStatus, PodStatus};
+use model::{CgroupDriver, NodeSettings, PodUid};
+use podward::plan::{FilePlan, HttpPlan, Plan};
+use podward::wire::{World, start};
+use ports::clock::SystemClock;
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use testkit::fake_runtime::{Container, FakeRuntime, Rpc};
+use testkit::fakes::{NoPodCgroups, NoProcessWatch};
+use testkit::poll::eventually;
+
+use crate::stepping::{Steps, Switch};
+
+/// How long anything may take on a busy machine.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(25);
+
+/// The node. What a test changes about it counts from the next start of the agent.
+pub(crate) struct VirtualNode {
+    pub(crate) runtime: FakeRuntime,
+    pub(crate) crash_limits: Limits,
+    pub(crate) http: Option<String>,
+    agent: Option<Agent>,
+    folder: TempDir,
+}
+
+struct Agent {
+    views: Views,
+    switch: Arc<Switch>,
+    thread: JoinHandle<Option<String>>,
+}
+
+impl VirtualNode {
+    pub(crate) fn new() -> Self {
+        let folder = tempfile::Builder::new().prefix("podward-node-").tempdir().unwrap();
+        std::fs::create_dir(folder.path().join("manifests")).unwrap();
+        Self {
+            runtime: FakeRuntime::start(folder.path().join("runtime.sock")).unwrap(),
+            crash_limits: Limits { initial: Duration::from_secs(10), cap: Duration::from_secs(300) },
+            http: None,
+            agent: None,
+            folder,
+        }
+    }
+
+    /// A node whose agent runs.
+    pub(crate) fn started() -> Self {
+        let mut node = Self::new();
+        node.start_agent();
+        node
+    }
+
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    pub(crate) fn start_agent(&mut self) {
+        self.start_agent_for(usize::MAX);
+    }
+
+    /// Starts an agent that is killed after so many polls of its tasks.
+    pub(crate) fn start_agent_for(&mut self, polls: usize) {
+        assert!(self.agent.is_none(), "an agent runs already");
+        let switch = Switch::after(polls);
+        let (plan, folder) = (self.plan(), self.folder.path().to_owned());
+        let (sender, receiver) = std::sync::mpsc::channel();
+        let driver = Arc::clone(&switch);
+        let thread = std::thread::spawn(move || {
+            let runtime = driver.runtime();
+            let entered = runtime.enter();
+            let mut running = start(world(&folder, &plan), plan).unwrap();
+            drop(entered);
+            sender.send(running.views.clone()).unwrap();
+            runtime.block_on(Steps::new(driver));
+            let ended = running.stages.try_join_next().map(|stage| format!("{stage:?}"));
+            // As abrupt as SIGKILL: every task is dropped where it stands. Only a system call that a thread is in
+            // comes to its end, as it would in the kernel.
+            runtime.shutdown_timeout(Duration::from_secs(5));
+            drop(running);
+            ended
+        });
+        self.agent = Some(Agent { views: receiver.recv().unwrap(), switch, thread });
+    }
+
+    /// Ends the agent where it stands.
+    pub(crate) async fn kill_agent(&mut self) -> usize {
+        if let Some(agent) = &self.agent {
+            agent.switch.kill();
+        }
+        self.agent_ended().await
+    }
+
+    /// Waits for an agent that ends by its budget; says how many polls it made.
+    pub(crate) async fn agent_ended(&mut self) -> usize {
+        let Some(Agent { switch, thread, .. }) = self.agent.take() else { return 0 };
+        let ended = tokio::task::spawn_blocking(move || thread.join().unwrap()).await.unwrap();
+        assert_eq!(ended, None, "a stage ended by itself");
+        switch.polls()
+    }
+
+    pub(crate) async fn restart_agent(&mut self) {
+        self.kill_agent().await;
+        self.start_agent();
+    }
+
+    /// Polls of the agent's tasks so far.
+    pub(crate) fn polls(&self) -> usize {
+        self.agent.as_ref().map_or(0, |agent| agent.switch.polls())
+    }
+
+    pub(crate) fn views(&self) -> &Views {
+        &self.agent.as_ref().unwrap().views
+    }
+
+    fn plan(&self) -> Plan {
+        let file = FilePlan { path: self.path("manifests"), check_frequency: Duration::from_secs(20) };
+        Plan {
+            settings: settings(self.folder.path()),
+            file: Some(file),
+            http: self.http.clone().map(|url| HttpPlan {
+                url,
+                headers: BTreeMap::new(),
+                check_frequency: Duration::from_secs(20),
+            }),
+            rules: manifest::Rules::default(),
+            sync_frequency: Duration::from_secs(60),
+            crash_limits: self.crash_limits,
+            pulls: PullSettings { at_once: None, per_second: 0, burst: 0 },
+            keep_dead: 1,
+            health_address: None,
+            read_only_address: None,
+            pleg: agent::pleg::Settings::default(),
+        }
+    }
+
+    // === manifests ===
+
+    /// Writes a manifest as careful people do: whole, by rename.
+    pub(crate) fn write(&self, file: &str, manifest: &Value) {
+        let hidden = self.path("manifests").join(format!(".{file}"));
+        std::fs::write(&hidden, manifest.to_string()).unwrap();
+        std::fs::rename(hidden, self.path("manifests").join(file)).unwrap();
+    }
+
+    pub(crate) fn remove(&self, file: &str) {
+        std::fs::remove_file(self.path("manifests").join(file)).unwrap();
+    }
+
+    // === what is seen ===
+
+    /// Waits until the runtime's world is as wanted.
+    pub(crate) async fn until(&self, what: &str, wanted: impl FnMut(&testkit::fake_runtime::World) -> bool) {
+        if tokio::time::timeout(PATIENCE, self.runtime.wait_until(wanted)).await.is_err() {
+            panic!("{what}: not within {PATIENCE:?}\n{}", self.describe());
+        }
+    }
+
+    /// Waits until the reported status of a pod is as wanted.
+    pub(crate) async fn until_status(
+        &self,
+        uid: &str,
+        wanted: impl Fn(&PodStatus) -> bool,
+    ) -> Arc<PodStatus> {
+        let question = || async {
+            match self.status(uid) {
+                Some(status) if wanted(&status) => Ok(status),
+                other => anyhow::bail!("status is {}", serde_json::to_string(&other).unwrap()),
+            }
+        };
+        match eventually(&format!("pod {uid}"), PATIENCE, question).await {
+            Ok(status) => status,
+            Err(error) => panic!("{error:#}\n{}", self.describe()),
+        }
+    }
+
+    pub(crate) async fn until_running(&self, uid: &str) -> Arc<PodStatus> {
+        self.until_status(uid, |status| {
+            let all = containers(status);
+            status.phase.as_deref() == Some("Running")
+                && !all.is_empty()
+                && all.iter().all(|one| one.state.as_ref().is_some_and(|state| state.running.is_some()))
+        })
+        .await
+    }
+
+    /// Waits until nothing of a pod is left: in the runtime, and below the root folder.
+    pub(crate) async fn until_gone(&self, uid: &str) {
+        self.until("the pod is gone", |world| {
+            world.sandboxes().all(|sandbox| sandbox.pod_uid() != uid)
+                && world.containers().all(|container| container.pod_uid != uid)
+        })
+        .await;
+        let folder = self.path("root").join("pods").join(uid);
+        let question = || async {
+            anyhow::ensure!(!folder.exists(), "{} is there", folder.display());
+            Ok(())
+        };
+        eventually("the pod's folder is gone", PATIENCE, question).await.unwrap();
+    }
+
+    pub(crate) fn status(&self, uid: &str) -> Option<Arc<PodStatus>> {
+        self.views().statuses.get(&PodUid::from(uid))
+    }
+
+    /// All containers of a pod, oldest first.
+    pub(crate) fn containers(&self, uid: &str) -> Vec<Container> {
+        self.runtime.read(|world| world.containers().filter(|one| one.pod_uid == uid).cloned().collect())
+    }
+
+    /// The id of a running container.
+    pub(crate) fn running(&self, uid: &str, name: &str) -> String {
+        self.runtime.read(|world| world.running_container(uid, name).unwrap().id.clone())
+    }
+
+    pub(crate) fn assert_no_violations(&self) {
+        let violations = self.runtime.violations();
+        assert!(violations.is_empty(), "{violations:?}\n{}", self.describe());
+    }
+
+    /// The runtime's world and the calls that changed it.
+    pub(crate) fn describe(&self) -> String {
+        self.runtime.read(|world| {
+            let mut text = String::new();
+            for call in world.calls().iter().filter(|call| changes(call.rpc)) {
+                text += &format!(
+                    "  {} {} {} {:.8}\n",
+                    call.rpc, call.subject.pod_uid, call.subject.container, call.subject.id
+                );
+            }
+            for sandbox in world.sandboxes() {
+                text +=
+                    &format!("  sandbox {:.8} of {}: {:?}\n", sandbox.id, sandbox.pod_uid(), sandbox.state);
+            }
+            for one in world.containers() {
+                text += &format!(
+                    "  container {:.8} {} attempt {} of {}: {:?} exit {}\n",
+                    one.id,
+                    one.name(),
+                    one.attempt(),
+                    one.pod_uid,
+                    one.state,
+                    one.exit.code
+                );
+            }
+            text
+        })
+    }
+}
+
+impl Drop for VirtualNode {
+    fn drop(&mut self) {
+        if let Some(agent) = &self.agent {
+            agent.switch.kill();
+        }
+    }
+}
+
+pub(crate) fn changes(rpc: Rpc) -> bool {
+    matches!(
+        rpc,
+        Rpc::RunPodSandbox
+            | Rpc::StopPodSandbox
+            | Rpc::RemovePodSandbox
+            | Rpc::CreateContainer
+            | Rpc::StartContainer
+            | Rpc::StopContainer
+            | Rpc::RemoveContainer
+    )
+}
+
+pub(crate) fn containers(status: &PodStatus) -> &[ContainerStatus] {
+    status.container_statuses.as_deref().unwrap_or_default()
+}
+
+/// A pod of containers that each run an image of their own name.
+pub(crate) fn pod(name: &str, uid: &str, containers: &[&str]) -> Value {
+    let containers: Vec<Value> = containers
+        .iter()
+        .map(|name| json!({"name": name, "image": format!("example.com/{name}:1")}))
+        .collect();
+    json!({
+        "apiVersion": "v1", "kind": "Pod",
+        "metadata": {"name": name, "uid": uid},
+        "spec": {"terminationGracePeriodSeconds": 2, "containers": containers},
+    })
+}
+
+fn settings(folder: &Path) -> NodeSettings {
+    let resolv_conf = folder.join("resolv.conf");
+    std::fs::write(&resolv_conf, "nameserver 192.0.2.53\n").unwrap();
+    NodeSettings {
+        name: "node".to_owned(),
+        addresses: vec!["192.0.2.1".parse().unwrap()],
+        root_dir: folder.join("root"),
+        pod_logs_dir: folder.join("logs"),
+        memory_capacity: 1 << 30,
+        cpu_count: 2,
+        cgroup_root: "/".to_owned(),
+        cgroup_driver: CgroupDriver::Cgroupfs,
+        cgroups_per_qos: true,
+        cpu_cfs_quota: true,
+        cpu_cfs_quota_period: Duration::from_millis(100),
+        pod_pids_limit: -1,
+        cluster_dns: Vec::new(),
+        cluster_domain: String::new(),
+        resolv_conf: resolv_conf.to_string_lossy().into_owned(),
+        seccomp_default: false,
+    }
+}
+
+fn world(folder: &Path, plan: &Plan) -> World {
+    let endpoint: Endpoint = format!("unix://{}", folder.join("runtime.sock").display()).parse().unwrap();
+    let root = &plan.settings.root_dir;
+    let folders = Arc::new(HostPodFolders::new(root, &plan.settings.pod_logs_dir, folder.join("links")));
+    World {
+        runtime: Arc::new(CriClient::new(&endpoint, Duration::from_secs(120))),
+        runtime_name: "fake".to_owned(),
+        processes: Arc::new(NoProcessWatch),
+        folders: folders.clone(),
+        logs: folders,
+        volumes: Arc::new(HostPodVolumes::new(root)),
+        cgroups: Arc::new(NoPodCgroups),
+        host: Arc::new(MachineFacts::default()),
+        checkpoints: Arc::new(FileCheckpoints::new(folder.join("state"))),
+        watch: Arc::new(InotifyFolderWatch),
+        clock: Arc::new(SystemClock),
+        metrics: Arc::new(Metrics::new()),
+    }
+}

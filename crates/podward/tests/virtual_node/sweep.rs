@@ -1,0 +1,212 @@
+//! The agent is killed everywhere: at every runtime call, before and after it took effect, and between any two polls
+//! of its tasks. After a restart the pod must be as if nothing had happened.
+
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+use testkit::fake_runtime::{Exit, Fault, Injection};
+use tokio::sync::Semaphore;
+use tokio::task::JoinSet;
+
+use crate::node::{VirtualNode, containers, pod};
+
+const UID: &str = "uid-swept";
+/// Virtual nodes that live at the same time: they mostly wait.
+const AT_ONCE: usize = 12;
+/// Points of each sweep over polls; `PODWARD_SWEEP=all` takes every one.
+const POINTS: usize = 60;
+
+/// Two containers, a volume of the pod and one of the host.
+fn swept_pod() -> Value {
+    let mut pod = pod("swept", UID, &["main", "side"]);
+    pod["spec"]["volumes"] = json!([
+        {"name": "scratch", "emptyDir": {}},
+        {"name": "host", "hostPath": {"path": "/tmp", "type": "Directory"}},
+    ]);
+    pod["spec"]["containers"][0]["volumeMounts"] =
+        json!([{"name": "scratch", "mountPath": "/scratch"}, {"name": "host", "mountPath": "/host"}]);
+    pod
+}
+
+/// What happens to the pod while the agent is killed.
+#[derive(Clone, Copy, Debug)]
+enum Story {
+    /// It is started.
+    Start,
+    /// Its manifest is removed.
+    Removal,
+    /// A container crashed and is restarted.
+    Crash,
+    /// A container's image changes.
+    ImageChange,
+}
+
+/// Where the agent is killed.
+#[derive(Clone, Copy, Debug)]
+enum Point {
+    /// Nowhere.
+    Never,
+    /// When this call has arrived, before it takes effect.
+    BeforeCall(usize),
+    /// When this call took effect, before it is answered.
+    AfterCall(usize),
+    /// After so many polls of its tasks.
+    Poll(usize),
+}
+
+/// What an undisturbed story takes.
+struct Length {
+    calls: usize,
+    polls: usize,
+}
+
+impl Story {
+    /// The node at the beginning of the story, without an agent.
+    async fn prepare(self) -> VirtualNode {
+        let mut node = VirtualNode::new();
+        match self {
+            Self::Start => node.write("swept.json", &swept_pod()),
+            Self::Removal | Self::Crash | Self::ImageChange => {
+                node.write("swept.json", &swept_pod());
+                node.start_agent();
+                node.until_running(UID).await;
+                node.kill_agent().await;
+                let scratch = "root/pods/uid-swept/volumes/kubernetes.io~empty-dir/scratch/data";
+                std::fs::write(node.path(scratch), "kept until the pod goes").unwrap();
+            }
+        }
+        match self {
+            Self::Start => {}
+            Self::Removal => node.remove("swept.json"),
+            Self::Crash => node.runtime.exit_container(&node.running(UID, "main"), Exit::code(42)),
+            Self::ImageChange => {
+                let mut edited = swept_pod();
+                edited["spec"]["containers"][0]["image"] = json!("example.com/other:2");
+                node.write("swept.json", &edited);
+            }
+        }
+        node.runtime.forget_calls();
+        node
+    }
+
+    /// Waits for the end of the story and checks it.
+    async fn check_end(self, node: &VirtualNode) {
+        if let Self::Removal = self {
+            node.until_gone(UID).await;
+            node.assert_no_violations();
+            return;
+        }
+        let restarts = match self {
+            Self::Start | Self::Removal => 0,
+            Self::Crash | Self::ImageChange => 1,
+        };
+        let status = node
+            .until_status(UID, |status| {
+                let all = containers(status);
+                let running =
+                    all.iter().filter(|one| one.state.as_ref().is_some_and(|state| state.running.is_some()));
+                status.phase.as_deref() == Some("Running")
+                    && running.count() == 2
+                    && all.iter().all(|one| one.name == "side" || one.restart_count >= restarts)
+            })
+            .await;
+        let text = format!("{}\n{}", serde_json::to_string(&status).unwrap(), node.describe());
+        for one in containers(&status) {
+            let expected = if one.name == "main" { restarts } else { 0 };
+            assert_eq!(one.restart_count, expected, "restart count of {}: {text}", one.name);
+        }
+        let main = containers(&status).iter().find(|one| one.name == "main").unwrap();
+        let ended = main.last_state.as_ref().and_then(|state| state.terminated.as_ref());
+        match self {
+            Self::Start | Self::Removal => assert!(ended.is_none(), "{text}"),
+            Self::Crash => assert_eq!(ended.unwrap().exit_code, 42, "{text}"),
+            Self::ImageChange => assert_eq!(ended.unwrap().exit_code, 143, "{text}"),
+        }
+        node.runtime.read(|world| {
+            let ready = world.sandboxes().filter(|sandbox| sandbox.is_ready()).count();
+            assert_eq!((ready, world.sandboxes().count()), (1, 1), "sandboxes: {text}");
+            assert_eq!(world.running_count(), 2, "running containers: {text}");
+            let all = world.containers().count();
+            assert_eq!(all, 2 + usize::try_from(restarts).unwrap(), "containers: {text}");
+        });
+        node.assert_no_violations();
+    }
+
+    async fn tell(self, point: Point) -> Length {
+        let mut node = self.prepare().await;
+        match point {
+            Point::Never => {
+                node.start_agent();
+                self.check_end(&node).await;
+                return Length { calls: node.runtime.calls().len(), polls: node.polls() };
+            }
+            Point::BeforeCall(call) | Point::AfterCall(call) => {
+                let fault = match point {
+                    Point::BeforeCall(_) => Fault::Hang,
+                    _ => Fault::HoldAnswer,
+                };
+                let injected = node.runtime.inject(Injection::on_any(fault).sparing(call - 1).times(1));
+                node.start_agent();
+                // The last calls are periodic ones, which may come late; the story may be over before.
+                let hit = injected.wait_hits(1);
+                let _ = tokio::time::timeout(std::time::Duration::from_secs(3), hit).await;
+                node.kill_agent().await;
+            }
+            Point::Poll(polls) => {
+                node.start_agent_for(polls);
+                node.agent_ended().await;
+            }
+        }
+        node.start_agent();
+        self.check_end(&node).await;
+        Length { calls: 0, polls: 0 }
+    }
+
+    async fn sweep(self) {
+        let Length { calls, polls } = self.tell(Point::Never).await;
+        let wanted =
+            if std::env::var("PODWARD_SWEEP").is_ok_and(|value| value == "all") { polls } else { POINTS };
+        let mut points: Vec<Point> =
+            (1..=calls).flat_map(|call| [Point::BeforeCall(call), Point::AfterCall(call)]).collect();
+        points.extend((1..=polls).step_by((polls / wanted).max(1)).map(Point::Poll));
+        println!("{self:?}: {calls} calls, {polls} polls, {} points", points.len());
+        let slots = Arc::new(Semaphore::new(AT_ONCE));
+        let mut cases = JoinSet::new();
+        let mut names = std::collections::HashMap::new();
+        for point in points {
+            let slots = Arc::clone(&slots);
+            let case = cases.spawn(async move {
+                let _slot = slots.acquire_owned().await.unwrap();
+                self.tell(point).await;
+            });
+            names.insert(case.id(), point);
+        }
+        let mut failed = Vec::new();
+        while let Some(ended) = cases.join_next_with_id().await {
+            if let Err(error) = ended {
+                failed.push((names[&error.id()], error.to_string()));
+            }
+        }
+        assert!(failed.is_empty(), "{} of the points failed: {failed:#?}", failed.len());
+    }
+}
+
+#[tokio::test]
+async fn a_start_survives_a_kill_anywhere() {
+    Story::Start.sweep().await;
+}
+
+#[tokio::test]
+async fn a_removal_survives_a_kill_anywhere() {
+    Story::Removal.sweep().await;
+}
+
+#[tokio::test]
+async fn a_restart_after_a_crash_survives_a_kill_anywhere() {
+    Story::Crash.sweep().await;
+}
+
+#[tokio::test]
+async fn an_image_change_survives_a_kill_anywhere() {
+    Story::ImageChange.sweep().await;
+}

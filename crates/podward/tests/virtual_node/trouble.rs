@@ -1,0 +1,212 @@
+//! The runtime, the sources or the event stream misbehave.
+
+use std::time::Duration;
+
+use serde_json::json;
+use testkit::fake_runtime::{EventStream, Exit, Fault, Injection, Rpc};
+use tokio::net::TcpListener;
+use tonic::{Code, Status};
+
+use crate::node::{VirtualNode, containers, pod};
+
+#[tokio::test]
+async fn pods_survive_a_runtime_that_is_away_for_a_while() {
+    let mut node = VirtualNode::started();
+    node.write("a.json", &pod("a", "uid-a", &["main"]));
+    node.until_running("uid-a").await;
+    let main = node.running("uid-a", "main");
+    node.runtime.stop_serving().await.unwrap();
+    node.write("b.json", &pod("b", "uid-b", &["main"]));
+    node.runtime.serve_again().unwrap();
+    node.until_running("uid-b").await;
+    assert_eq!(node.running("uid-a", "main"), main);
+    node.assert_no_violations();
+}
+
+#[tokio::test]
+async fn an_agent_that_starts_before_its_runtime_waits_for_it() {
+    let mut node = VirtualNode::new();
+    node.runtime.stop_serving().await.unwrap();
+    node.write("a.json", &pod("a", "uid-a", &["main"]));
+    node.start_agent();
+    node.runtime.serve_again().unwrap();
+    node.until_running("uid-a").await;
+    node.assert_no_violations();
+}
+
+#[tokio::test]
+async fn an_answer_that_gets_lost_repeats_nothing() {
+    for code in [Code::Unavailable, Code::DeadlineExceeded, Code::Unknown] {
+        for rpc in [Rpc::RunPodSandbox, Rpc::CreateContainer, Rpc::StartContainer] {
+            let node = VirtualNode::started();
+            let lost = node.runtime.inject(Injection::new(rpc, Fault::LoseAnswer(code)).times(1));
+            node.write("a.json", &pod("a", "uid-a", &["main", "side"]));
+            let status = node.until_running("uid-a").await;
+            assert_eq!(lost.hits(), 1, "{rpc}");
+            node.assert_no_violations();
+            let restarts: i32 = containers(&status).iter().map(|one| one.restart_count).sum();
+            assert_eq!(restarts, 0, "{rpc} {code}: {}", node.describe());
+            let (sandboxes, all) =
+                node.runtime.read(|world| (world.sandboxes().count(), world.containers().count()));
+            assert_eq!((sandboxes, all), (1, 2), "{rpc} {code}: {}", node.describe());
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_stop_whose_answer_gets_lost_still_ends_the_pod() {
+    for code in [Code::Unavailable, Code::DeadlineExceeded] {
+        let node = VirtualNode::started();
+        node.write("a.json", &pod("a", "uid-a", &["main", "side"]));
+        node.until_running("uid-a").await;
+        node.runtime.inject(Injection::new(Rpc::StopContainer, Fault::LoseAnswer(code)).times(1));
+        node.runtime.inject(Injection::new(Rpc::StopPodSandbox, Fault::LoseAnswer(code)).times(1));
+        node.remove("a.json");
+        node.until_gone("uid-a").await;
+        node.assert_no_violations();
+    }
+}
+
+#[tokio::test]
+async fn one_pod_that_cannot_be_observed_holds_up_nobody() {
+    let node = VirtualNode::started();
+    node.write("stuck.json", &pod("stuck", "uid-stuck", &["main"]));
+    node.until_running("uid-stuck").await;
+    for rpc in [Rpc::PodSandboxStatus, Rpc::ContainerStatus] {
+        node.runtime.inject(Injection::new(rpc, Fault::Hang).on("uid-stuck"));
+    }
+    node.runtime.exit_container(&node.running("uid-stuck", "main"), Exit::code(1));
+    let began = std::time::Instant::now();
+    for index in 0..20 {
+        node.write(&format!("{index}.json"), &pod(&format!("p{index}"), &format!("uid-{index}"), &["main"]));
+    }
+    for index in 0..20 {
+        node.until_running(&format!("uid-{index}")).await;
+    }
+    assert!(began.elapsed() < Duration::from_secs(9), "the others waited for the stuck pod's deadline");
+    node.runtime.clear_faults();
+    node.until_running("uid-stuck").await;
+    node.assert_no_violations();
+}
+
+#[tokio::test]
+async fn pods_are_known_before_a_slow_source_answers() {
+    let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let mut node = VirtualNode::new();
+    node.http = Some(format!("http://{}/pods", silent.local_addr().unwrap()));
+    // A source that answers once, and then never again.
+    let body = pod("from-url", "uid-url", &["main"]).to_string();
+    let answering = tokio::spawn(async move {
+        use tokio::io::{AsyncReadExt, AsyncWriteExt};
+        let (mut stream, _) = silent.accept().await.unwrap();
+        let mut request = [0; 1024];
+        let _ = stream.read(&mut request).await.unwrap();
+        let head = format!("HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n", body.len());
+        stream.write_all(format!("{head}{body}").as_bytes()).await.unwrap();
+        stream.flush().await.unwrap();
+        (silent, stream)
+    });
+    node.write("a.json", &pod("a", "uid-a", &["main"]));
+    node.start_agent();
+    node.until_running("uid-a").await;
+    node.until_running("uid-url").await;
+    let _silent = answering.await.unwrap();
+    let running = node.running("uid-url", "main");
+    node.kill_agent().await;
+    node.runtime.exit_container(&running, Exit::code(7));
+    // Nobody answers any more; the pod is restored, and restarted when it ends.
+    node.start_agent();
+    let status =
+        node.until_status("uid-url", |status| containers(status).iter().any(|one| one.restart_count == 1)).await;
+    let last = containers(&status)[0].last_state.as_ref().and_then(|state| state.terminated.as_ref());
+    assert_eq!(last.map(|ended| ended.exit_code), Some(7));
+    node.until_running("uid-a").await;
+    node.assert_no_violations();
+}
+
+#[tokio::test]
+async fn pods_that_nobody_wants_are_stopped_only_after_every_source_has_spoken() {
+    let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let mut node = VirtualNode::started();
+    node.write("a.json", &pod("a", "uid-a", &["main"]));
+    node.until_running("uid-a").await;
+    node.kill_agent().await;
+    // A pod of which no source and no checkpoint tells.
+    node.remove("a.json");
+    std::fs::remove_dir_all(node.path("state")).unwrap();
+    node.http = Some(format!("http://{}/pods", silent.local_addr().unwrap()));
+    node.runtime.forget_calls();
+    node.start_agent();
+    // Three sweeps go by, one each two seconds, while the URL is silent.
+    let observed = tokio::time::timeout(
+        Duration::from_secs(6),
+        node.runtime.wait_until(|world| world.count(Rpc::StopContainer) + world.count(Rpc::StopPodSandbox) > 0),
+    );
+    assert!(observed.await.is_err(), "the pod was stopped too early: {}", node.describe());
+    let answering = tokio::spawn(async move {
+        use tokio::io::AsyncWriteExt;
+        loop {
+            let (mut stream, _) = silent.accept().await.unwrap();
+            let _ = stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: close\r\n\r\n").await;
+        }
+    });
+    node.kill_agent().await;
+    node.start_agent();
+    node.until_gone("uid-a").await;
+    answering.abort();
+    node.assert_no_violations();
+}
+
+#[tokio::test]
+async fn an_unreadable_manifest_folder_changes_nothing() {
+    let mut node = VirtualNode::started();
+    node.write("a.json", &pod("a", "uid-a", &["main"]));
+    node.until_running("uid-a").await;
+    let main = node.running("uid-a", "main");
+    node.kill_agent().await;
+    // Root reads everything, so the folder is hidden by what cannot be listed.
+    std::fs::rename(node.path("manifests"), node.path("kept")).unwrap();
+    std::os::unix::fs::symlink(node.path("manifests"), node.path("manifests")).unwrap();
+    node.runtime.forget_calls();
+    node.start_agent();
+    node.until_running("uid-a").await;
+    node.until("the runtime was listed", |world| world.count(Rpc::ListPodSandbox) > 1).await;
+    assert_eq!(node.running("uid-a", "main"), main);
+    std::fs::remove_file(node.path("manifests")).unwrap();
+    std::fs::rename(node.path("kept"), node.path("manifests")).unwrap();
+    node.restart_agent().await;
+    node.until_running("uid-a").await;
+    assert_eq!(node.running("uid-a", "main"), main);
+    node.assert_no_violations();
+}
+
+#[tokio::test]
+async fn a_cut_event_stream_is_polled_over_and_opened_again() {
+    let node = VirtualNode::started();
+    node.until("the stream is open", |world| world.count(Rpc::GetContainerEvents) > 0).await;
+    node.write("a.json", &pod("a", "uid-a", &["main"]));
+    node.until_running("uid-a").await;
+    let refused = Fault::Fail(Code::Unavailable, "cut by the test".to_owned());
+    let refused = node.runtime.inject(Injection::new(Rpc::GetContainerEvents, refused));
+    node.runtime.cut_events(Some(&Status::unavailable("cut by the test")));
+    node.runtime.exit_container(&node.running("uid-a", "main"), Exit::code(9));
+    node.until_status("uid-a", |status| containers(status).iter().any(|one| one.restart_count == 1)).await;
+    let asked = node.runtime.count(Rpc::GetContainerEvents);
+    refused.release();
+    node.until("the stream is opened again", |world| world.count(Rpc::GetContainerEvents) > asked).await;
+    node.assert_no_violations();
+}
+
+#[tokio::test]
+async fn without_an_event_stream_polling_does() {
+    let mut node = VirtualNode::new();
+    node.runtime.set_event_stream(EventStream::Unimplemented);
+    node.start_agent();
+    let mut manifest = pod("a", "uid-a", &["main"]);
+    manifest["spec"]["restartPolicy"] = json!("Never");
+    node.write("a.json", &manifest);
+    node.until_running("uid-a").await;
+    node.runtime.exit_container(&node.running("uid-a", "main"), Exit::code(0));
+    node.until_status("uid-a", |status| status.phase.as_deref() == Some("Succeeded")).await;
+    node.assert_no_violations();
+}
