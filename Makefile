@@ -43,17 +43,35 @@ run: toolchain setup build ## show podward at work: a demo pod on a containerd o
 	@exec target/debug/demo-node $(ARGS)
 
 .PHONY: check
-check: toolchain ## format, lints, layer rules, dependencies, scripts
+check: format lints layers dependencies scripts ## format, lints, layer rules, dependencies, scripts (-k: report all)
+
+.PHONY: format
+format: toolchain
 	$(call say,format)
 	@$(CARGO) fmt --all --check
 	@rustfmt --check --edition 2024 fuzz/fuzz_targets/*.rs
+
+.PHONY: lints
+lints: toolchain
 	$(call say,lints)
 	@$(CARGO) clippy --locked --workspace --all-targets -- -D warnings
+
+.PHONY: layers
+layers: toolchain
 	$(call say,layer rules)
 	@$(CARGO) test --quiet --locked --workspace --test layers
-	$(call say,dependencies: licences\, versions\, sources)
+
+.PHONY: checkers
+checkers: toolchain
 	@tools/checkers.sh
+
+.PHONY: dependencies
+dependencies: checkers
+	$(call say,dependencies: licences\, versions\, sources)
 	@$(PODWARD_CACHE)/checkers/bin/cargo-deny --log-level error check --hide-inclusion-graph bans licenses sources
+
+.PHONY: scripts
+scripts: checkers
 	$(call say,scripts)
 	@for script in $(SCRIPTS); do bash -n $$script; done
 	@shellcheck --severity=warning --exclude=SC2209 $(SCRIPTS)

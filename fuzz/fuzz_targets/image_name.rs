@@ -20,5 +20,8 @@ fuzz_target!(|image: &str| {
     assert_eq!(parse_image_name(&written).as_ref(), Ok(&name), "{image:?} written as {written:?}");
     let tagged = tagged.expect("an image name can be tagged");
     let tagged_name = parse_image_name(&tagged).expect("a tagged image name is one");
-    assert!(tagged_name.tag.is_some() || tagged_name.digest.is_some(), "{tagged:?} is neither tagged nor pinned");
+    assert!(
+        tagged_name.tag.is_some() || tagged_name.digest.is_some(),
+        "{tagged:?} is neither tagged nor pinned"
+    );
 });

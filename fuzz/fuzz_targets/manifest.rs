@@ -12,7 +12,10 @@ fuzz_target!(|text: &[u8]| {
             for pod in &manifest.pods {
                 let metadata = &pod.pod.metadata;
                 assert!(metadata.uid.as_ref().is_some_and(|uid| !uid.is_empty()), "a static pod has a UID");
-                assert!(metadata.name.as_ref().is_some_and(|name| name.ends_with("-node-a")), "and its node's name");
+                assert!(
+                    metadata.name.as_ref().is_some_and(|name| name.ends_with("-node-a")),
+                    "and its node's name"
+                );
                 assert!(metadata.namespace.as_ref().is_some_and(|namespace| !namespace.is_empty()));
                 assert!(pod.line > 0);
             }
