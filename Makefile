@@ -67,7 +67,7 @@ checkers: toolchain
 
 .PHONY: dependencies
 dependencies: checkers
-	$(call say,dependencies: licences\, versions\, sources)
+	$(call say,dependencies)
 	@$(PODWARD_CACHE)/checkers/bin/cargo-deny --log-level error check --hide-inclusion-graph bans licenses sources
 
 .PHONY: scripts
@@ -101,7 +101,7 @@ bench: toolchain setup tools build ## podward and the upstream kubelet side by s
 
 .PHONY: fuzz
 fuzz: toolchain ## feed the parsers with noise, FUZZ_SECONDS=20 each (ARGS=target)
-	$(call say,fuzz targets\, $(FUZZ_SECONDS) s each)
+	$(call say,fuzz targets for $(FUZZ_SECONDS) s each)
 	@tools/fuzz.sh $(FUZZ_SECONDS) $(ARGS)
 
 .PHONY: build
