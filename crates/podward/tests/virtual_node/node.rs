@@ -26,7 +26,7 @@ use testkit::poll::eventually;
 use crate::stepping::{Steps, Switch};
 
 /// How long anything may take on a busy machine.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(25);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(40);
 
 /// The node. What a test changes about it counts from the next start of the agent.
 pub(crate) struct VirtualNode {

@@ -12,7 +12,7 @@ use crate::node::{VirtualNode, containers, pod};
 
 const UID: &str = "uid-swept";
 /// Virtual nodes that live at the same time: they mostly wait.
-const AT_ONCE: usize = 12;
+const AT_ONCE: usize = 40;
 /// Points of each sweep over polls; `PODWARD_SWEEP=all` takes every one.
 const POINTS: usize = 60;
 

@@ -1,0 +1,195 @@
+//! A thousand pods on a fake runtime: the real binary makes them run and then costs next to nothing.
+
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use testkit::fake_runtime::{EventStream, FakeRuntime, Rpc};
+use testkit::poll::eventually;
+use testkit::{http, process};
+
+const PODS: usize = 1000;
+const FILES: usize = 10;
+/// What an idle agent may use.
+const CPU_PERCENT: f64 = 1.0;
+const RESIDENT_KIB: u64 = 60 * 1024;
+/// How long it is watched.
+const IDLE: Duration = Duration::from_secs(20);
+
+struct Node {
+    runtime: FakeRuntime,
+    agent: Child,
+    read_only_port: u16,
+    folder: TempDir,
+}
+
+impl Node {
+    fn start(stream: EventStream) -> Self {
+        let folder = tempfile::Builder::new().prefix("podward-thousand-").tempdir().unwrap();
+        let runtime = FakeRuntime::start(folder.path().join("runtime.sock")).unwrap();
+        runtime.set_event_stream(stream);
+        runtime.add_image("example.com/main:1");
+        let manifests = folder.path().join("manifests");
+        std::fs::create_dir(&manifests).unwrap();
+        for file in 0..FILES {
+            let pods = (0..PODS / FILES).map(|index| pod(file * PODS / FILES + index).to_string());
+            let text = pods.collect::<Vec<_>>().join("\n---\n");
+            std::fs::write(manifests.join(format!("{file}.yaml")), text).unwrap();
+        }
+        let read_only_port = free_port();
+        let config = config(folder.path(), read_only_port);
+        let config_file = folder.path().join("config.json");
+        std::fs::write(&config_file, config.to_string()).unwrap();
+        let log = std::fs::File::create(folder.path().join("agent.log")).unwrap();
+        let agent = Command::new(binary())
+            .arg("agent")
+            .arg(format!("--config={}", config_file.display()))
+            .arg(format!("--root-dir={}", folder.path().join("root").display()))
+            .arg("--hostname-override=node")
+            .stdout(Stdio::null())
+            .stderr(log)
+            .spawn()
+            .unwrap();
+        Self { runtime, agent, read_only_port, folder }
+    }
+
+    async fn running(&self) -> anyhow::Result<usize> {
+        let answer = http::get(self.read_only_port, "/pods").await?;
+        let list: Value = serde_json::from_slice(&answer.body)?;
+        let items = list["items"].as_array().map_or(&[] as &[Value], Vec::as_slice);
+        Ok(items.iter().filter(|pod| pod["status"]["phase"] == "Running").count())
+    }
+
+    async fn converge(&self) -> Duration {
+        let began = Instant::now();
+        // Asking for a thousand pods is not free: the runtime tells first.
+        let all = self.runtime.wait_until(|world| world.running_count() == PODS);
+        if tokio::time::timeout(Duration::from_secs(180), all).await.is_err() {
+            panic!("{} containers run; the agent said:\n{}", self.runtime.read(testkit::fake_runtime::World::running_count), self.log());
+        }
+        let question = || async {
+            let running = self.running().await?;
+            anyhow::ensure!(running == PODS, "{running} pods are Running");
+            Ok(())
+        };
+        if let Err(error) = eventually("all pods are Running", Duration::from_secs(60), question).await {
+            panic!("{error:#}; the agent said:\n{}", self.log());
+        }
+        let took = began.elapsed();
+        let violations = self.runtime.violations();
+        assert!(violations.is_empty(), "{violations:?}");
+        assert_eq!(self.runtime.count(Rpc::RunPodSandbox), PODS);
+        assert_eq!(self.runtime.count(Rpc::CreateContainer), PODS);
+        took
+    }
+
+    fn log(&self) -> String {
+        let text = std::fs::read_to_string(self.folder.path().join("agent.log")).unwrap_or_default();
+        let lines: Vec<&str> = text.lines().collect();
+        lines[lines.len().saturating_sub(40)..].join("\n")
+    }
+}
+
+impl Drop for Node {
+    fn drop(&mut self) {
+        let _ = self.agent.kill();
+        let _ = self.agent.wait();
+        // The agent may have mounted its root folder onto itself, and it links logs into a fixed folder.
+        let _ = rustix::mount::unmount(self.folder.path().join("root"), rustix::mount::UnmountFlags::DETACH);
+        for entry in std::fs::read_dir("/var/log/containers").into_iter().flatten().flatten() {
+            if std::fs::read_link(entry.path()).is_ok_and(|target| target.starts_with(self.folder.path())) {
+                let _ = std::fs::remove_file(entry.path());
+            }
+        }
+    }
+}
+
+/// The binary under test; `PODWARD_BINARY` names another build of it.
+fn binary() -> PathBuf {
+    std::env::var_os("PODWARD_BINARY").map_or_else(|| env!("CARGO_BIN_EXE_podward").into(), PathBuf::from)
+}
+
+fn pod(index: usize) -> Value {
+    json!({
+        "apiVersion": "v1", "kind": "Pod",
+        "metadata": {"name": format!("pod-{index}"), "uid": format!("uid-{index}"), "labels": {"app": "many"}},
+        "spec": {
+            "terminationGracePeriodSeconds": 2,
+            "containers": [{
+                "name": "main",
+                "image": "example.com/main:1",
+                "env": [{"name": "INDEX", "value": index.to_string()}],
+                "resources": {"requests": {"cpu": "10m", "memory": "16Mi"}, "limits": {"memory": "64Mi"}},
+            }],
+        },
+    })
+}
+
+fn config(folder: &Path, read_only_port: u16) -> Value {
+    json!({
+        "apiVersion": "kubelet.config.k8s.io/v1beta1",
+        "kind": "KubeletConfiguration",
+        "staticPodPath": folder.join("manifests"),
+        "podLogsDir": folder.join("logs"),
+        "containerRuntimeEndpoint": format!("unix://{}", folder.join("runtime.sock").display()),
+        "cgroupsPerQOS": false,
+        "enforceNodeAllocatable": [],
+        "failCgroupV1": false,
+        "failSwapOn": false,
+        "address": "127.0.0.1",
+        "readOnlyPort": read_only_port,
+        "healthzBindAddress": "127.0.0.1",
+        "healthzPort": free_port(),
+        "oomScoreAdj": 0,
+        "maxPods": PODS,
+        "serializeImagePulls": false,
+    })
+}
+
+fn free_port() -> u16 {
+    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_thousand_pods_come_up() {
+    let node = Node::start(EventStream::Served);
+    node.converge().await;
+}
+
+/// `cargo build --release -p podward && PODWARD_BINARY=target/release/podward cargo test -p podward --test
+/// thousand_pods -- --ignored --nocapture --test-threads=1`
+async fn measure(stream: EventStream) {
+    let node = Node::start(stream);
+    let took = node.converge().await;
+    // What the start left to do (pages to give back, requests under way) does not count as idle.
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    let pid = node.agent.id();
+    let calls = node.runtime.calls().len();
+    let before = process::cpu_time(pid).unwrap();
+    tokio::time::sleep(IDLE).await;
+    let used = process::cpu_time(pid).unwrap() - before;
+    let calls = node.runtime.calls().len() - calls;
+    let percent = used.as_secs_f64() / IDLE.as_secs_f64() * 100.0;
+    let resident = process::resident_kib(pid).unwrap();
+    println!(
+        "{PODS} pods, events {stream:?}: up in {took:.1?}; idle: {percent:.2} % of a core, {:.1} MiB, {calls} calls in {IDLE:?}",
+        f64::from(u32::try_from(resident).unwrap()) / 1024.0
+    );
+    assert!(percent < CPU_PERCENT, "{percent:.2} % of a core");
+    assert!(resident < RESIDENT_KIB, "{resident} KiB");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "measures: run it with a release build on a quiet machine"]
+async fn a_thousand_idle_pods_cost_next_to_nothing_with_events() {
+    measure(EventStream::Served).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "measures: run it with a release build on a quiet machine"]
+async fn a_thousand_idle_pods_cost_next_to_nothing_without_events() {
+    measure(EventStream::Unimplemented).await;
+}
