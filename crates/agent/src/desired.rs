@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use decide::merge::{SourcePods, merge};
 use k8s_openapi::api::core::v1 as core;
@@ -19,6 +20,8 @@ use tokio_util::sync::CancellationToken;
 /// Name of the checkpoint that holds the last desired set.
 const CHECKPOINT: &str = "desired_pods";
 const VERSION: u32 = 1;
+/// Wait before a changed set is written.
+const SAVE_DELAY: Duration = Duration::from_millis(250);
 
 /// What the merger needs.
 pub struct Parts {
@@ -115,6 +118,11 @@ async fn save_changes(
         tokio::select! {
             () = cancel.cancelled() => {}
             changed = to_save.changed() => if changed.is_err() { return },
+        }
+        // Changes come in bursts, and flushing a disk that a runtime is busy on slows both down.
+        tokio::select! {
+            () = cancel.cancelled() => {}
+            () = tokio::time::sleep(SAVE_DELAY) => {}
         }
         let newest = to_save.borrow_and_update().clone();
         if let Some(newest) = newest.filter(|newest| last.as_ref() != Some(newest)) {

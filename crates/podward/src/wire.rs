@@ -8,11 +8,13 @@ use std::time::Duration;
 use agent::event_log::EventLog;
 use agent::images::Images;
 use agent::metrics::Metrics;
-use agent::observation::observations;
+use agent::observation::{Observer, observations};
 use agent::pod_runtime::PodRuntime;
 use agent::published::table;
+use agent::runtime_health::RuntimeHealth;
 use agent::server::{Views, health_router, read_only_router, serve};
 use agent::sources::ManifestReader;
+use agent::sources::file::FileReport;
 use agent::sources::http::HttpSource;
 use agent::sync_loop::SyncLoop;
 use agent::{desired, pleg, pod_runtime, pod_workers, runtime_health, sources, status, sweeper, sync_loop};
@@ -98,7 +100,6 @@ impl Running {
 #[expect(clippy::needless_pass_by_value, reason = "the agent owns its world")]
 pub fn start(world: World, plan: Plan) -> anyhow::Result<Running> {
     let World { runtime, clock, metrics, .. } = &world;
-    let settings = Arc::new(plan.settings.clone());
     let events = Arc::new(EventLog::new(KEPT_EVENTS));
     let recorder: Arc<dyn EventRecorder> = events.clone();
     let sources: BTreeSet<PodSource> = configured_sources(&plan);
@@ -135,31 +136,7 @@ pub fn start(world: World, plan: Plan) -> anyhow::Result<Running> {
     let mut running = Running { views: views.clone(), cancel: cancel.clone(), stages: JoinSet::new() };
 
     running.spawn("runtime health", checker.run(cancel.clone()));
-    let reader = ManifestReader { node: settings.name.clone(), rules: plan.rules };
-    if let Some(file) = plan.file {
-        let parts = sources::file::Parts {
-            path: file.path,
-            check_frequency: file.check_frequency,
-            reader: reader.clone(),
-            watch: world.watch.clone(),
-            snapshots: snapshot_sender.clone(),
-            reports: report_sender,
-            clock: clock.clone(),
-            metrics: metrics.clone(),
-        };
-        running.spawn("file source", sources::file::run(parts, cancel.clone()));
-    }
-    if let Some(http) = plan.http {
-        let parts = sources::http::Parts {
-            url: http.url,
-            headers: http.headers,
-            check_frequency: http.check_frequency,
-            reader,
-            snapshots: snapshot_sender.clone(),
-        };
-        let source = HttpSource::new(parts).context("set up the URL source")?;
-        running.spawn("http source", source.run(cancel.clone()));
-    }
+    start_sources(&mut running, &world, &plan, &snapshot_sender, report_sender)?;
     let parts = desired::Parts {
         snapshots,
         updates: update_sender,
@@ -189,24 +166,7 @@ pub fn start(world: World, plan: Plan) -> anyhow::Result<Running> {
     let inputs = sync_loop::Inputs { updates, events: pod_events, requeues, probes };
     running.spawn("sync loop", keep(probe_sender, SyncLoop::new(parts).run(inputs, cancel.clone())));
 
-    let images = Images::new(runtime.clone(), recorder.clone(), clock.clone(), plan.pulls);
-    let pod_runtime = PodRuntime::new(pod_runtime::Parts {
-        runtime: runtime.clone(),
-        images,
-        observer: observer.clone(),
-        health: health.clone(),
-        folders: world.folders.clone(),
-        logs: world.logs.clone(),
-        volumes: world.volumes.clone(),
-        cgroups: world.cgroups.clone(),
-        host: world.host.clone(),
-        events: recorder,
-        clock: clock.clone(),
-        settings: settings.clone(),
-        crash_limits: plan.crash_limits,
-        keep_dead: plan.keep_dead,
-        started_at: clock.now(),
-    });
+    let pod_runtime = pod_runtime(&world, &plan, observer.clone(), health.clone(), recorder);
     let parts = pod_workers::Parts {
         messages: worker_messages,
         syncer: Arc::new(pod_runtime),
@@ -237,7 +197,7 @@ pub fn start(world: World, plan: Plan) -> anyhow::Result<Running> {
         workers: worker_views,
         observer: observer.clone(),
         statuses: status_writer,
-        host_addresses: settings.addresses.clone(),
+        host_addresses: plan.settings.addresses.clone(),
         runtime_name: world.runtime_name.clone(),
         clock: clock.clone(),
         metrics: metrics.clone(),
@@ -261,6 +221,69 @@ pub fn start(world: World, plan: Plan) -> anyhow::Result<Running> {
         running.spawn("read-only port", serve("read-only port", address, read_only_router(views), cancel));
     }
     Ok(running)
+}
+
+fn start_sources(
+    running: &mut Running,
+    world: &World,
+    plan: &Plan,
+    snapshots: &mpsc::Sender<Snapshot>,
+    reports: watch::Sender<Vec<FileReport>>,
+) -> anyhow::Result<()> {
+    let reader = ManifestReader { node: plan.settings.name.clone(), rules: plan.rules };
+    let cancel = running.cancel.clone();
+    if let Some(file) = &plan.file {
+        let parts = sources::file::Parts {
+            path: file.path.clone(),
+            check_frequency: file.check_frequency,
+            reader: reader.clone(),
+            watch: world.watch.clone(),
+            snapshots: snapshots.clone(),
+            reports,
+            clock: world.clock.clone(),
+            metrics: world.metrics.clone(),
+        };
+        running.spawn("file source", sources::file::run(parts, cancel.clone()));
+    }
+    if let Some(http) = &plan.http {
+        let parts = sources::http::Parts {
+            url: http.url.clone(),
+            headers: http.headers.clone(),
+            check_frequency: http.check_frequency,
+            reader,
+            snapshots: snapshots.clone(),
+        };
+        let source = HttpSource::new(parts).context("set up the URL source")?;
+        running.spawn("http source", source.run(cancel));
+    }
+    Ok(())
+}
+
+fn pod_runtime(
+    world: &World,
+    plan: &Plan,
+    observer: Observer,
+    health: RuntimeHealth,
+    events: Arc<dyn EventRecorder>,
+) -> PodRuntime {
+    let images = Images::new(world.runtime.clone(), events.clone(), world.clock.clone(), plan.pulls);
+    PodRuntime::new(pod_runtime::Parts {
+        runtime: world.runtime.clone(),
+        images,
+        observer,
+        health,
+        folders: world.folders.clone(),
+        logs: world.logs.clone(),
+        volumes: world.volumes.clone(),
+        cgroups: world.cgroups.clone(),
+        host: world.host.clone(),
+        events,
+        clock: world.clock.clone(),
+        settings: Arc::new(plan.settings.clone()),
+        crash_limits: plan.crash_limits,
+        keep_dead: plan.keep_dead,
+        started_at: world.clock.now(),
+    })
 }
 
 fn configured_sources(plan: &Plan) -> BTreeSet<PodSource> {
