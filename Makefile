@@ -8,6 +8,7 @@ SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
 MAKEFLAGS += --no-print-directory --no-builtin-rules
+.NOTPARALLEL:
 
 PODWARD_CACHE ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/podward
 FUZZ_SECONDS ?= 20
@@ -29,7 +30,7 @@ SCENARIOS := $(call test_names,tests/tests)
 SCRIPTS := .ci/run $(wildcard tools/*.sh)
 EXAMPLES := $(wildcard examples/*.yaml examples/*/*.yaml)
 
-say = @printf '\033[1m==> %s\033[0m\n' "$(1)"
+say = @printf '==> %s\n' "$(1)"
 
 .PHONY: help
 help: ## show this list
@@ -91,6 +92,10 @@ e2e: toolchain setup tools build ## the scenarios: podward and the upstream kube
 	@$(PODWARD_BIN) check $(EXAMPLES)
 	$(call say,the runtime client on a real containerd)
 	@PODWARD_CRI_SOCKET=private $(CARGO) test --quiet --locked --workspace --test contract on_a_real_runtime
+	$(call say,the demo runs and leaves nothing behind)
+	@# A test's build has the programs of its crate built too, with the dependencies that are already there.
+	@$(CARGO) test --quiet --locked --workspace --no-run --test layers
+	@target/debug/demo-node --once
 	$(call say,scenarios: $(SCENARIOS))
 	@$(CARGO) test --locked --workspace --no-fail-fast $(addprefix --test ,$(SCENARIOS)) -- --test-threads=1 $(ARGS)
 
@@ -105,7 +110,7 @@ fuzz: toolchain ## feed the parsers with noise, FUZZ_SECONDS=20 each (ARGS=targe
 	@tools/fuzz.sh $(FUZZ_SECONDS) $(ARGS)
 
 .PHONY: build
-build: toolchain ## podward, and the static program of the demo image
+build: toolchain ## podward, optimised: target/release/podward
 	$(call say,building podward)
 	@$(CARGO) build --locked --release -p podward
 

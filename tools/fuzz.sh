@@ -21,13 +21,13 @@ command -v c++ >/dev/null || {
     say "error: no C++ compiler; install Debian's g++" >&2
     exit 1
 }
-say "building the targets"
+say "building ${targets[*]}"
 flags="--cfg fuzzing -Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4"
 flags+=" -Cllvm-args=-sanitizer-coverage-inline-8bit-counters -Cllvm-args=-sanitizer-coverage-pc-table"
 flags+=" -Cllvm-args=-sanitizer-coverage-trace-compares"
 # With an explicit target, build scripts and macros stay free of the flags.
 RUSTFLAGS=$flags cargo build --quiet --locked --release --manifest-path "$root/fuzz/Cargo.toml" \
-    --target "$triple" --target-dir "$root/target/fuzz"
+    --target "$triple" --target-dir "$root/target/fuzz" "${targets[@]/#/--bin=}"
 
 failed=()
 for target in "${targets[@]}"; do
