@@ -68,7 +68,11 @@ impl Node {
         // Asking for a thousand pods is not free: the runtime tells first.
         let all = self.runtime.wait_until(|world| world.running_count() == PODS);
         if tokio::time::timeout(Duration::from_secs(180), all).await.is_err() {
-            panic!("{} containers run; the agent said:\n{}", self.runtime.read(testkit::fake_runtime::World::running_count), self.log());
+            panic!(
+                "{} containers run; the agent said:\n{}",
+                self.runtime.read(testkit::fake_runtime::World::running_count),
+                self.log()
+            );
         }
         let question = || async {
             let running = self.running().await?;

@@ -18,8 +18,9 @@ async fn a_pod_comes_changes_and_goes() {
     let mut edited = pod("a", "uid-a", &["main", "side"]);
     edited["spec"]["containers"][0]["image"] = json!("example.com/other:2");
     node.write("a.json", &edited);
-    let status =
-        node.until_status("uid-a", |status| containers(status).iter().any(|one| one.restart_count == 1)).await;
+    let status = node
+        .until_status("uid-a", |status| containers(status).iter().any(|one| one.restart_count == 1))
+        .await;
     assert_eq!(status.phase.as_deref(), Some("Running"));
     node.until_running("uid-a").await;
     assert_eq!(node.running("uid-a", "side"), side, "a container that did not change was touched");
@@ -80,7 +81,8 @@ async fn crashes_are_followed_by_growing_waits() {
     assert_eq!(main.last_state.as_ref().unwrap().terminated.as_ref().unwrap().exit_code, 3);
     let creations: Vec<i64> = {
         let calls = node.runtime.calls();
-        let made = calls.iter().filter(|call| call.rpc == Rpc::CreateContainer && call.subject.container == "main");
+        let made =
+            calls.iter().filter(|call| call.rpc == Rpc::CreateContainer && call.subject.container == "main");
         made.map(|call| call.at).collect()
     };
     let waits: Vec<i64> = creations.windows(2).map(|pair| (pair[1] - pair[0]) / 1_000_000).collect();
@@ -92,7 +94,9 @@ async fn crashes_are_followed_by_growing_waits() {
 
 #[tokio::test]
 async fn a_pod_that_may_not_restart_ends_with_its_containers() {
-    for (policy, code, phase) in [("Never", 0, "Succeeded"), ("Never", 5, "Failed"), ("OnFailure", 0, "Succeeded")] {
+    for (policy, code, phase) in
+        [("Never", 0, "Succeeded"), ("Never", 5, "Failed"), ("OnFailure", 0, "Succeeded")]
+    {
         let node = VirtualNode::started();
         node.runtime.set_behaviour("example.com/main:1", ContainerBehaviour::exits(code));
         let mut manifest = pod("a", "uid-a", &["main"]);

@@ -151,6 +151,9 @@ impl Story {
                 let hit = injected.wait_hits(1);
                 let _ = tokio::time::timeout(std::time::Duration::from_secs(3), hit).await;
                 node.kill_agent().await;
+                if injected.hits() == 0 {
+                    injected.release();
+                }
             }
             Point::Poll(polls) => {
                 node.start_agent_for(polls);

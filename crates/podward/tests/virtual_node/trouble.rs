@@ -101,7 +101,10 @@ async fn pods_are_known_before_a_slow_source_answers() {
         let (mut stream, _) = silent.accept().await.unwrap();
         let mut request = [0; 1024];
         let _ = stream.read(&mut request).await.unwrap();
-        let head = format!("HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n", body.len());
+        let head = format!(
+            "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n",
+            body.len()
+        );
         stream.write_all(format!("{head}{body}").as_bytes()).await.unwrap();
         stream.flush().await.unwrap();
         (silent, stream)
@@ -116,8 +119,9 @@ async fn pods_are_known_before_a_slow_source_answers() {
     node.runtime.exit_container(&running, Exit::code(7));
     // Nobody answers any more; the pod is restored, and restarted when it ends.
     node.start_agent();
-    let status =
-        node.until_status("uid-url", |status| containers(status).iter().any(|one| one.restart_count == 1)).await;
+    let status = node
+        .until_status("uid-url", |status| containers(status).iter().any(|one| one.restart_count == 1))
+        .await;
     let last = containers(&status)[0].last_state.as_ref().and_then(|state| state.terminated.as_ref());
     assert_eq!(last.map(|ended| ended.exit_code), Some(7));
     node.until_running("uid-a").await;
@@ -140,14 +144,16 @@ async fn pods_that_nobody_wants_are_stopped_only_after_every_source_has_spoken()
     // Three sweeps go by, one each two seconds, while the URL is silent.
     let observed = tokio::time::timeout(
         Duration::from_secs(6),
-        node.runtime.wait_until(|world| world.count(Rpc::StopContainer) + world.count(Rpc::StopPodSandbox) > 0),
+        node.runtime
+            .wait_until(|world| world.count(Rpc::StopContainer) + world.count(Rpc::StopPodSandbox) > 0),
     );
     assert!(observed.await.is_err(), "the pod was stopped too early: {}", node.describe());
     let answering = tokio::spawn(async move {
         use tokio::io::AsyncWriteExt;
         loop {
             let (mut stream, _) = silent.accept().await.unwrap();
-            let _ = stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: close\r\n\r\n").await;
+            let _ =
+                stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: close\r\n\r\n").await;
         }
     });
     node.kill_agent().await;
