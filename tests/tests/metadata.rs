@@ -1,5 +1,7 @@
 //! Both agents tell the runtime the same about the same manifest, field by field.
 
+use std::collections::BTreeMap;
+
 use anyhow::{Context, Result, ensure};
 use scenarios::{Agent, AgentOptions, Node, container, pod, with};
 use serde_json::{Map, Value, json};
@@ -99,15 +101,20 @@ async fn compare(first: Agent, second: Agent) -> Result<()> {
         std::fs::write(folder.join("metadata-upstream.json"), serde_json::to_string_pretty(&left)?)?;
         std::fs::write(folder.join("metadata-podward.json"), serde_json::to_string_pretty(&right)?)?;
     }
-    let mut differences = Vec::new();
-    diff("", &left, &right, &mut differences);
-    ensure!(
-        differences.is_empty(),
-        "{} and {} differ:\n{}",
-        first.name(),
-        second.name(),
-        differences.join("\n")
-    );
+    let mut differences = BTreeMap::new();
+    for (pod, objects) in left.as_object().context("pods")? {
+        for (name, object) in objects.as_object().context("objects")? {
+            let other = right.pointer(&format!("/{pod}/{name}")).unwrap_or(&Value::Null);
+            let mut found = Vec::new();
+            diff("", object, other, &mut found);
+            found.into_iter().for_each(|line| {
+                differences.entry(line).or_insert_with(Vec::new).push(format!("{pod}/{name}"));
+            });
+        }
+    }
+    let lines: Vec<_> =
+        differences.iter().map(|(line, places)| format!("{line}\n    in {places:?}")).collect();
+    ensure!(lines.is_empty(), "{} and {} differ:\n{}", first.name(), second.name(), lines.join("\n"));
     Ok(())
 }
 
@@ -203,9 +210,14 @@ fn diff(path: &str, left: &Value, right: &Value, found: &mut Vec<String>) {
                 diff(&format!("{path}/{index}"), left, right, found);
             }
         }
-        (left, right) if left == right => {}
+        (left, right) if left == right || (empty(left) && empty(right)) => {}
         (left, right) => found.push(format!("{path}: first {left}, second {right}")),
     }
+}
+
+/// A message without content says no more than an absent one.
+fn empty(value: &Value) -> bool {
+    value.is_null() || value.as_object().is_some_and(Map::is_empty)
 }
 
 async fn known_values(agent: Agent) -> Result<()> {
