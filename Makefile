@@ -83,7 +83,7 @@ test: unit e2e ## all tests: those of the crates, then the scenarios on real run
 .PHONY: unit
 unit: toolchain setup ## the tests of the crates only
 	$(call say,tests of the crates)
-	@$(CARGO) test --locked --workspace --lib --bins $(addprefix --test ,$(CRATE_TESTS))
+	@$(CARGO) test --locked --workspace --no-fail-fast --lib --bins $(addprefix --test ,$(CRATE_TESTS))
 	@$(CARGO) test --quiet --locked --workspace --doc
 
 .PHONY: e2e
