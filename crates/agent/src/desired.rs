@@ -20,8 +20,8 @@ use tokio_util::sync::CancellationToken;
 /// Name of the checkpoint that holds the last desired set.
 const CHECKPOINT: &str = "desired_pods";
 const VERSION: u32 = 1;
-/// Wait before a changed set is written.
-const SAVE_DELAY: Duration = Duration::from_millis(250);
+/// Wait between two writes of changed sets.
+const SAVE_PAUSE: Duration = Duration::from_millis(250);
 
 /// What the merger needs.
 pub struct Parts {
@@ -119,11 +119,6 @@ async fn save_changes(
             () = cancel.cancelled() => {}
             changed = to_save.changed() => if changed.is_err() { return },
         }
-        // Changes come in bursts, and flushing a disk that a runtime is busy on slows both down.
-        tokio::select! {
-            () = cancel.cancelled() => {}
-            () = tokio::time::sleep(SAVE_DELAY) => {}
-        }
         let newest = to_save.borrow_and_update().clone();
         if let Some(newest) = newest.filter(|newest| last.as_ref() != Some(newest)) {
             let saved = Saved {
@@ -147,6 +142,11 @@ async fn save_changes(
         }
         if cancel.is_cancelled() {
             return;
+        }
+        // Changes come in bursts, and flushing a disk that a runtime is busy on slows both down.
+        tokio::select! {
+            () = cancel.cancelled() => {}
+            () = tokio::time::sleep(SAVE_PAUSE) => {}
         }
     }
 }

@@ -13,6 +13,7 @@
 
 pub mod desired;
 pub mod event_log;
+pub mod file_report;
 pub mod images;
 pub mod messages;
 pub mod metrics;

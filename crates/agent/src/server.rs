@@ -20,9 +20,9 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::event_log::EventLog;
+use crate::file_report::FileReport;
 use crate::metrics::Metrics;
 use crate::published::Reader;
-use crate::sources::file::FileReport;
 
 /// Wait before a busy port is tried again.
 const BIND_AGAIN: Duration = Duration::from_secs(5);

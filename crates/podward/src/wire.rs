@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use agent::event_log::EventLog;
+use agent::file_report::FileReport;
 use agent::images::Images;
 use agent::metrics::Metrics;
 use agent::observation::{Observer, observations};
@@ -14,7 +15,6 @@ use agent::published::table;
 use agent::runtime_health::RuntimeHealth;
 use agent::server::{Views, health_router, read_only_router, serve};
 use agent::sources::ManifestReader;
-use agent::sources::file::FileReport;
 use agent::sources::http::HttpSource;
 use agent::sync_loop::SyncLoop;
 use agent::{desired, pleg, pod_runtime, pod_workers, runtime_health, sources, status, sweeper, sync_loop};

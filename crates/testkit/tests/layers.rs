@@ -55,6 +55,7 @@ const STAGES: &[&str] =
 /// What stages share, and which of the others each of them may use itself.
 const SERVICES: &[(&str, &[&str])] = &[
     ("event_log", &[]),
+    ("file_report", &[]),
     ("images", &["metrics"]),
     ("messages", &[]),
     ("metrics", &[]),
@@ -64,8 +65,7 @@ const SERVICES: &[(&str, &[&str])] = &[
 ];
 
 /// Stages that do name another one, and why that is borne. Empty is better.
-const STAGE_EXCEPTIONS: &[(&str, &str, &str)] =
-    &[("server", "sources::file::FileReport", "the page that shows what became of each manifest file")];
+const STAGE_EXCEPTIONS: &[(&str, &str, &str)] = &[];
 
 /// Crates that only compute.
 const PURE_CRATES: &[&str] = &["model", "decide", "ports"];

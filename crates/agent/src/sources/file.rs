@@ -5,7 +5,6 @@
 //! version of its pods stays wanted until the file is mended or removed.
 
 mod folder;
-mod report;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -21,10 +20,10 @@ use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 
 use super::ManifestReader;
+use crate::file_report::{FileReport, FileState};
 use crate::metrics::Metrics;
 use folder::{FoundFile, Listing};
 
-pub use report::{FileReport, FileState};
 
 /// What the source needs.
 pub struct Parts {

@@ -69,9 +69,8 @@ pub(super) fn remove_log(pod_logs: &Path, log: &Path) -> Result<(), FileError> {
 /// Removes a link; what is no link stays.
 pub(super) fn remove_link(links: &Folder, name: &OsStr) -> Result<(), FileError> {
     match links.stat(name)? {
-        Some(stat) if kind(&stat) == FileType::Symlink => {
-            rustix::fs::unlinkat(links, name, AtFlags::empty()).on_path("remove link", links.path().join(name))
-        }
+        Some(stat) if kind(&stat) == FileType::Symlink => rustix::fs::unlinkat(links, name, AtFlags::empty())
+            .on_path("remove link", links.path().join(name)),
         Some(_) | None => Ok(()),
     }
 }

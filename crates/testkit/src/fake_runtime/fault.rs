@@ -166,7 +166,8 @@ impl Faults {
 
 impl Injection {
     fn hits(&self, rpc: Rpc, subject: &Subject) -> bool {
-        self.rpc.is_none_or(|wanted| wanted == rpc) && self.subject.as_deref().is_none_or(|wanted| subject.is(wanted))
+        self.rpc.is_none_or(|wanted| wanted == rpc)
+            && self.subject.as_deref().is_none_or(|wanted| subject.is(wanted))
     }
 }
 

@@ -82,25 +82,25 @@ async fn a_folder_is_read_without_hidden_files_and_leftovers() {
 #[tokio::test]
 async fn several_documents_of_one_file_are_all_wanted() {
     let mut fixture = Fixture::new();
-    fixture.write("all.yaml", &format!("{}---\n{}", pod("a", "x"), pod("b", "y")));
-    assert_eq!(fixture.images().await, ["x", "y"]);
+    fixture.write("all.yaml", &format!("{}---\n{}", pod("a", "x"), pod("b", "w")));
+    assert_eq!(fixture.images().await, ["x", "w"]);
 }
 
 #[tokio::test]
 async fn a_file_that_turns_bad_keeps_its_last_good_pods_until_it_is_removed() {
     let mut fixture = Fixture::new();
     fixture.write("a.yaml", &pod("a", "x"));
-    fixture.write("b.yaml", &pod("b", "y"));
-    assert_eq!(fixture.images().await, ["x", "y"]);
+    fixture.write("b.yaml", &pod("b", "w"));
+    assert_eq!(fixture.images().await, ["x", "w"]);
     fixture.write("a.yaml", "apiVersion: v1\nkind: Pod\nmetadata: {name: a}\nspec: {containers: []}\n");
-    assert_eq!(fixture.images().await, ["x", "y"]);
+    assert_eq!(fixture.images().await, ["x", "w"]);
     assert_eq!(fixture.state(), [FileState::LastGoodVersion, FileState::Accepted]);
     assert!(fixture.reports.borrow()[0].problems[0].contains("spec.containers"));
     fixture.write("a.yaml", &pod("a", "z"));
-    assert_eq!(fixture.images().await, ["z", "y"]);
+    assert_eq!(fixture.images().await, ["z", "w"]);
     assert_eq!(fixture.state(), [FileState::Accepted, FileState::Accepted]);
     std::fs::remove_file(fixture.folder.path().join("a.yaml")).unwrap();
-    assert_eq!(fixture.images().await, ["y"]);
+    assert_eq!(fixture.images().await, ["w"]);
 }
 
 #[tokio::test]
@@ -126,12 +126,12 @@ async fn a_missing_folder_still_sends_an_empty_set() {
 async fn one_file_can_be_the_source_and_links_are_followed() {
     let mut fixture = Fixture::new();
     fixture.write("one.yaml", &pod("a", "x"));
-    fixture.write("two.yaml", &pod("a", "y"));
+    fixture.write("two.yaml", &pod("a", "w"));
     let link = fixture.folder.path().join("link.yaml");
     std::os::unix::fs::symlink("one.yaml", &link).unwrap();
     fixture.source.parts.path = link.clone();
     assert_eq!(fixture.images().await, ["x"]);
     std::fs::remove_file(&link).unwrap();
     std::os::unix::fs::symlink("two.yaml", &link).unwrap();
-    assert_eq!(fixture.images().await, ["y"]);
+    assert_eq!(fixture.images().await, ["w"]);
 }

@@ -1,3 +1,5 @@
+//! What became of each manifest file, for whoever asks.
+
 use std::path::PathBuf;
 
 use model::Timestamp;
