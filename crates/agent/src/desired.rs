@@ -5,7 +5,6 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Duration;
 
 use decide::merge::{SourcePods, merge};
 use k8s_openapi::api::core::v1 as core;
@@ -20,8 +19,6 @@ use tokio_util::sync::CancellationToken;
 /// Name of the checkpoint that holds the last desired set.
 const CHECKPOINT: &str = "desired_pods";
 const VERSION: u32 = 1;
-/// Wait between two writes of changed sets.
-const SAVE_PAUSE: Duration = Duration::from_millis(250);
 
 /// What the merger needs.
 pub struct Parts {
@@ -142,11 +139,6 @@ async fn save_changes(
         }
         if cancel.is_cancelled() {
             return;
-        }
-        // Changes come in bursts, and flushing a disk that a runtime is busy on slows both down.
-        tokio::select! {
-            () = cancel.cancelled() => {}
-            () = tokio::time::sleep(SAVE_PAUSE) => {}
         }
     }
 }

@@ -24,7 +24,6 @@ use crate::file_report::{FileReport, FileState};
 use crate::metrics::Metrics;
 use folder::{FoundFile, Listing};
 
-
 /// What the source needs.
 pub struct Parts {
     /// `staticPodPath`.
