@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use cri::v1;
@@ -157,6 +158,34 @@ impl CriView {
             client.remove_pod_sandbox(request).await.context("RemovePodSandbox")?;
         }
         Ok(())
+    }
+
+    /// Starts a pod with one container without any agent; the time that the runtime takes for it.
+    pub async fn start_pod(&self, name: &str, image: &str, arguments: &[&str]) -> Result<Duration> {
+        let mut client = self.runtime.clone();
+        let metadata = v1::PodSandboxMetadata {
+            name: name.to_owned(),
+            uid: name.to_owned(),
+            namespace: "default".to_owned(),
+            attempt: 0,
+        };
+        let sandbox = v1::PodSandboxConfig { metadata: Some(metadata), ..Default::default() };
+        let container = v1::ContainerConfig {
+            metadata: Some(v1::ContainerMetadata { name: "main".to_owned(), attempt: 0 }),
+            image: Some(v1::ImageSpec { image: image.to_owned(), ..Default::default() }),
+            args: arguments.iter().map(ToString::to_string).collect(),
+            ..Default::default()
+        };
+        let start = Instant::now();
+        let request = v1::RunPodSandboxRequest { config: Some(sandbox.clone()), ..Default::default() };
+        let answer = client.run_pod_sandbox(request).await.context("RunPodSandbox")?;
+        let pod_sandbox_id = answer.into_inner().pod_sandbox_id;
+        let (config, sandbox_config) = (Some(container), Some(sandbox));
+        let request = v1::CreateContainerRequest { pod_sandbox_id, config, sandbox_config };
+        let container_id =
+            client.create_container(request).await.context("CreateContainer")?.into_inner().container_id;
+        client.start_container(v1::StartContainerRequest { container_id }).await.context("StartContainer")?;
+        Ok(start.elapsed())
     }
 
     /// Containers of one pod, oldest first.

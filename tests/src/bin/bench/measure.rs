@@ -28,6 +28,18 @@ pub(crate) async fn all(node: &mut Node, quick: bool) -> Result<Vec<Figure>> {
     Ok(figures)
 }
 
+/// What the runtime itself takes to start a pod: the floor for every agent.
+pub(crate) async fn runtime_alone(node: &Node) -> Result<Duration> {
+    let mut times = Vec::new();
+    for number in 0..7 {
+        let name = format!("alone-{number}");
+        let cri = node.cri();
+        times.push(Box::pin(cri.start_pod(&name, testkit::images::DEMO, &["sleep", "forever"])).await?);
+    }
+    node.cri().remove_all().await?;
+    median(times)
+}
+
 /// From exec to healthy and one manifest known; leaves the agent running without pods.
 async fn start_time(node: &mut Node, repeats: usize) -> Result<Figure> {
     node.write("known.json", &sleeper("known"))?;
@@ -53,6 +65,7 @@ async fn single_pods(node: &Node, repeats: usize) -> Result<Vec<Figure>> {
     for number in 0..repeats {
         let name = format!("single-{number}");
         let file = format!("{name}.json");
+        stagger(number).await;
         let written = Timestamp::now();
         node.write(&file, &sleeper(&name))?;
         wait(5, async || Ok(node.pod(&name).await.is_ok_and(|pod| pod.all_running()))).await?;
@@ -61,6 +74,7 @@ async fn single_pods(node: &Node, repeats: usize) -> Result<Vec<Figure>> {
         started.push(since(written, first.started_at.into())?);
 
         let pid = node.cri().pid(&first.id).await?;
+        stagger(number).await;
         let killed = Timestamp::now();
         testkit::instance::kill(pid, Signal::KILL)?;
         wait(20, async || Ok(node.only_running(&name).await.is_ok_and(|view| view.id != first.id))).await?;
@@ -69,6 +83,7 @@ async fn single_pods(node: &Node, repeats: usize) -> Result<Vec<Figure>> {
         // The agent has to see the restart before the pod goes, or it would do both at once.
         node.wait_running(&name).await?;
 
+        stagger(number).await;
         let removed = Instant::now();
         node.remove(&file)?;
         wait(20, async || quiet(node).await).await?;
@@ -137,6 +152,12 @@ async fn removal(node: &Node) -> Result<Figure> {
     }
     wait(50, async || quiet(node).await).await?;
     Ok(milliseconds("removal of 50: files to all stopped", start.elapsed()))
+}
+
+/// Moves the next step to another place in the agents' periods of one second, the same for both.
+async fn stagger(number: usize) {
+    let part = u64::try_from(number).unwrap_or(0) * 370 % 1000;
+    tokio::time::sleep(Duration::from_millis(part)).await;
 }
 
 /// Whether nothing runs and no pod is listed.
