@@ -1,5 +1,7 @@
 //! A thousand pods on a fake runtime: the real binary makes them run and then costs next to nothing.
 
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -74,6 +76,7 @@ impl Node {
                 self.log()
             );
         }
+        self.print_memory("all containers run");
         let question = || async {
             let running = self.running().await?;
             anyhow::ensure!(running == PODS, "{running} pods are Running");
@@ -88,6 +91,15 @@ impl Node {
         assert_eq!(self.runtime.count(Rpc::RunPodSandbox), PODS);
         assert_eq!(self.runtime.count(Rpc::CreateContainer), PODS);
         took
+    }
+
+    /// Where the memory is, for whoever looks for it.
+    fn print_memory(&self, when: &str) {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.agent.id())).unwrap_or_default();
+        let lines = status.lines().filter(|line| line.starts_with("Rss") || line.starts_with("VmRSS"));
+        let text =
+            lines.map(|line| line.split_whitespace().collect::<Vec<_>>().join(" ")).collect::<Vec<_>>();
+        println!("{when}: {}", text.join(", "));
     }
 
     fn log(&self) -> String {
@@ -178,6 +190,7 @@ async fn measure(stream: EventStream) {
     let calls = node.runtime.calls().len() - calls;
     let percent = used.as_secs_f64() / IDLE.as_secs_f64() * 100.0;
     let resident = process::resident_kib(pid).unwrap();
+    node.print_memory("idle");
     println!(
         "{PODS} pods, events {stream:?}: up in {took:.1?}; idle: {percent:.2} % of a core, {:.1} MiB, {calls} calls in {IDLE:?}",
         f64::from(u32::try_from(resident).unwrap()) / 1024.0

@@ -1,5 +1,7 @@
 //! The real wiring on a fake runtime: pods come, change, fail and go; the runtime misbehaves; the agent is killed.
 
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+
 #[path = "virtual_node/life.rs"]
 mod life;
 #[path = "virtual_node/node.rs"]
