@@ -114,6 +114,7 @@ fn complete(observed: Arc<ObservedPod>) -> Result<Arc<ObservedPod>, SyncFailure>
 fn failed(what: &str, error: &RuntimeError) -> SyncFailure {
     match error.kind {
         RuntimeErrorKind::Unavailable => SyncFailure::RuntimeUnavailable(format!("{what}: {error}")),
+        RuntimeErrorKind::Busy => SyncFailure::Busy(format!("{what}: {error}")),
         RuntimeErrorKind::NotFound
         | RuntimeErrorKind::DeadlineExceeded
         | RuntimeErrorKind::Unimplemented

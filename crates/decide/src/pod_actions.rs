@@ -177,7 +177,7 @@ fn plan_new_sandbox(pod: &Pod, observed: &ObservedPod, reason: SandboxReason, at
         stop_everything: observed.is_alive(),
         sandbox: SandboxPlan::Create { attempt, reason },
         kill: Vec::new(),
-        discard: created(observed).collect(),
+        discard: half_made(observed).collect(),
         start: match first_init {
             Some(container) => vec![self::start(container, ContainerKind::Init, observed)],
             None => start,
@@ -195,7 +195,7 @@ fn plan_in_sandbox(
         stop_everything: false,
         sandbox: SandboxPlan::Keep(sandbox),
         kill: Vec::new(),
-        discard: created(observed).collect(),
+        discard: half_made(observed).collect(),
         start: Vec::new(),
     };
     actions.kill.extend(superseded(pod, observed));
@@ -319,8 +319,7 @@ fn init_progress(pod: &Pod, observed: &ObservedPod, actions: &mut PodActions) ->
 }
 
 fn start(container: &Container, kind: ContainerKind, observed: &ObservedPod) -> StartContainer {
-    let half_made =
-        observed.containers_named(&container.name).find(|status| status.state == ContainerState::Created);
+    let half_made = observed.containers_named(&container.name).find(|status| is_half_made(status));
     let restart_count = half_made
         .map(restart_count)
         .or_else(|| current(observed, &container.name).map(|status| restart_count(status).saturating_add(1)));
@@ -329,7 +328,7 @@ fn start(container: &Container, kind: ContainerKind, observed: &ObservedPod) -> 
 
 /// The newest container of a name that was started at some time.
 fn current<'a>(observed: &'a ObservedPod, name: &'a str) -> Option<&'a ContainerStatus> {
-    observed.containers_named(name).find(|status| status.state != ContainerState::Created)
+    observed.containers_named(name).find(|status| !is_half_made(status))
 }
 
 /// Older containers that run beside the newest of their name.
@@ -338,7 +337,7 @@ fn superseded<'a>(pod: &'a Pod, observed: &'a ObservedPod) -> impl Iterator<Item
         let name = entry.container.name.as_str();
         observed
             .containers_named(name)
-            .filter(|status| status.state != ContainerState::Created)
+            .filter(|status| !is_half_made(status))
             .skip(1)
             .filter(|status| matches!(status.state, ContainerState::Running | ContainerState::Unknown))
             .map(|status| KillContainer {
@@ -349,8 +348,19 @@ fn superseded<'a>(pod: &'a Pod, observed: &'a ObservedPod) -> impl Iterator<Item
     })
 }
 
-fn created(observed: &ObservedPod) -> impl Iterator<Item = ContainerId> {
-    observed.containers.iter().filter(|status| status.state == ContainerState::Created).map(|s| s.id.clone())
+fn half_made(observed: &ObservedPod) -> impl Iterator<Item = ContainerId> {
+    observed.containers.iter().filter(|status| is_half_made(status)).map(|status| status.id.clone())
+}
+
+/// Whether a container never ran because the agent that made it was killed: it was not started, or its start was
+/// cut off with the connection, which containerd records as an end that no start preceded.
+#[must_use]
+pub fn is_half_made(status: &ContainerStatus) -> bool {
+    match status.state {
+        ContainerState::Created => true,
+        ContainerState::Exited => status.started_at.is_zero() && status.message.contains("context canceled"),
+        ContainerState::Running | ContainerState::Unknown => false,
+    }
 }
 
 /// The restart count a container was made with.
@@ -438,7 +448,7 @@ fn has_regular_container(pod: &Pod, observed: &ObservedPod) -> bool {
 }
 
 fn has_run(observed: &ObservedPod) -> bool {
-    observed.containers.iter().any(|status| status.state != ContainerState::Created)
+    observed.containers.iter().any(|status| !is_half_made(status))
 }
 
 #[cfg(test)]

@@ -6,6 +6,8 @@ use model::{SyncFailure, Timestamp};
 
 /// Wait after most failures, before jitter.
 const AFTER_FAILURE: Duration = Duration::from_secs(10);
+/// Wait while the runtime is at work on an earlier call, before jitter.
+const WHILE_BUSY: Duration = Duration::from_millis(200);
 /// Wait while the runtime or its network is away, before jitter.
 const WHILE_AWAY: Duration = Duration::from_secs(1);
 
@@ -31,6 +33,7 @@ pub fn after_failure(failure: &SyncFailure, spread: f64) -> Duration {
         SyncFailure::RuntimeUnavailable(_)
         | SyncFailure::NetworkNotReady(_)
         | SyncFailure::Unobservable(_) => jittered(WHILE_AWAY, spread),
+        SyncFailure::Busy(_) => jittered(WHILE_BUSY, spread),
         SyncFailure::Failed { .. } => jittered(AFTER_FAILURE, spread),
     }
 }

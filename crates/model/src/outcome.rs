@@ -34,6 +34,9 @@ pub enum SyncFailure {
     /// The runtime is away; tried again as soon as it answers.
     #[error("{0}")]
     RuntimeUnavailable(String),
+    /// The runtime is still at work on something a killed agent began.
+    #[error("{0}")]
+    Busy(String),
     /// The runtime's network is not ready.
     #[error("network is not ready: {0}")]
     NetworkNotReady(String),

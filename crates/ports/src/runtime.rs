@@ -40,6 +40,10 @@ pub enum RuntimeErrorKind {
     /// An object of that name exists already.
     #[error("already exists")]
     AlreadyExists,
+    /// The runtime is still at work on an earlier call about the same object, such as one that a killed agent
+    /// left behind: retry soon.
+    #[error("busy")]
+    Busy,
     /// Everything else: retry with back-off.
     #[error("failed")]
     Failed,

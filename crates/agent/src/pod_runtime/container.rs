@@ -3,7 +3,7 @@ use std::path::PathBuf;
 use decide::backoff::{self, Verdict};
 use decide::container_spec::{ContainerInputs, container_spec};
 use decide::hosts_file::{hostname_and_domain, hosts_file, needs_hosts_mount};
-use decide::pod_actions::{PodActions, StartContainer, restart_count};
+use decide::pod_actions::{PodActions, StartContainer, is_half_made, restart_count};
 use decide::pod_paths::{PodPaths, log_folder};
 use k8s_openapi::api::core::v1::Container;
 use model::{
@@ -86,7 +86,7 @@ impl Pass<'_> {
         let ended = self
             .observed
             .containers_named(&start.name)
-            .find(|status| status.state == ContainerState::Exited)?;
+            .find(|status| status.state == ContainerState::Exited && !is_half_made(status))?;
         let key = CrashKey {
             name: container.name.clone(),
             image: container.image.clone().unwrap_or_default(),
@@ -144,7 +144,7 @@ impl Pass<'_> {
                 self.tell(&spec.name, EventType::Normal, "Created", "Container created".to_owned());
                 Ok(id)
             }
-            Err(error) if error.kind == RuntimeErrorKind::Unavailable => {
+            Err(error) if tried_again_soon(error.kind) => {
                 Err(StartFailure::Pass(super::failed("create a container", &error)))
             }
             Err(error) => {
@@ -158,7 +158,7 @@ impl Pass<'_> {
     async fn run(&self, id: &ContainerId, spec: &ContainerSpec) -> Result<(), StartFailure> {
         let parts = &self.runtime.parts;
         if let Err(error) = parts.runtime.start_container(id).await {
-            if error.kind == RuntimeErrorKind::Unavailable {
+            if tried_again_soon(error.kind) {
                 return Err(StartFailure::Pass(super::failed("start a container", &error)));
             }
             self.tell(&spec.name, EventType::Warning, "Failed", format!("Error: {}", error.message));
@@ -267,6 +267,11 @@ impl Pass<'_> {
     fn tell(&self, container: &str, kind: EventType, reason: &str, message: String) {
         self.runtime.event(self.pod, Some(container), kind, reason, message);
     }
+}
+
+/// Failures that say nothing about the container.
+fn tried_again_soon(kind: RuntimeErrorKind) -> bool {
+    matches!(kind, RuntimeErrorKind::Unavailable | RuntimeErrorKind::Busy)
 }
 
 fn problem(reason: &str, message: String) -> StartFailure {

@@ -3,6 +3,7 @@ use decide::pod_actions::SandboxPlan;
 use decide::pod_paths::log_folder;
 use decide::sandbox_spec::{SandboxInputs, sandbox_spec};
 use model::{DnsConfig, EventType, SandboxSpec, SyncFailure};
+use ports::runtime::RuntimeErrorKind;
 
 use super::sync::{Pass, ReadySandbox};
 use super::{failed, plain};
@@ -35,6 +36,9 @@ impl Pass<'_> {
         }
         let id = match parts.runtime.run_sandbox(&spec).await {
             Ok(id) => id,
+            Err(error) if error.kind == RuntimeErrorKind::Busy => {
+                return Err(failed("create the pod's sandbox", &error));
+            }
             Err(error) => {
                 self.runtime.event(
                     self.pod,

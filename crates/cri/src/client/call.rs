@@ -68,8 +68,23 @@ fn kind(status: &Status) -> RuntimeErrorKind {
         Code::DeadlineExceeded => RuntimeErrorKind::DeadlineExceeded,
         Code::Unimplemented => RuntimeErrorKind::Unimplemented,
         Code::AlreadyExists => RuntimeErrorKind::AlreadyExists,
+        _ if is_busy(status.message()) => RuntimeErrorKind::Busy,
         _ => RuntimeErrorKind::Failed,
     }
+}
+
+/// Runtimes have no code for this: containerd holds names while a call that was cut off is rolled back, and
+/// refuses to touch containers that are being started or removed.
+fn is_busy(message: &str) -> bool {
+    [
+        "is reserved for",
+        "is in starting state",
+        "is in removing state",
+        "is already in starting state",
+        "is already in removing state",
+    ]
+    .iter()
+    .any(|part| message.contains(part))
 }
 
 fn has_expired(error: &(dyn Error + 'static)) -> bool {
@@ -94,6 +109,17 @@ mod tests {
             let error = failure("start_container", &Status::new(code, "why"));
             assert_eq!((error.kind, error.message.as_str()), (expected, "why"));
         }
+    }
+
+    #[test]
+    fn what_an_earlier_call_still_holds_is_busy() {
+        for message in [
+            "failed to reserve sandbox name \"a_default_u_0\": name \"a_default_u_0\" is reserved for \"1f\"",
+            "failed to set removing state for container \"1f\": container is in starting state, can't be removed",
+        ] {
+            assert_eq!(kind(&Status::new(Code::Unknown, message)), RuntimeErrorKind::Busy, "{message}");
+        }
+        assert_eq!(kind(&Status::new(Code::Unknown, "exec format error")), RuntimeErrorKind::Failed);
     }
 
     #[test]

@@ -136,6 +136,23 @@ fn a_container_left_half_made_by_a_killed_agent_is_made_again_with_the_same_coun
 }
 
 #[test]
+fn a_start_that_was_cut_off_is_made_again_but_a_failed_start_is_an_end() {
+    let ended = |message: &str| {
+        let mut status = exited("1", "a", 0, 128);
+        status.started_at = Timestamp::ZERO;
+        status.message = message.into();
+        observed(vec![sandbox("s", 0, SandboxState::Ready)], vec![status])
+    };
+    let cut = check(&one("Never"), &ended("failed to start containerd task: context canceled"));
+    assert_eq!(cut.discard, ["1".into()]);
+    assert_eq!(starts(&cut), [("a", Some(0))]);
+    assert!(!is_finished(&one("Never"), &ended("failed to start containerd task: context canceled")));
+    let failed = ended("exec: \"nope\": executable file not found in $PATH");
+    assert!(check(&one("Never"), &failed).start.is_empty());
+    assert!(is_finished(&one("Never"), &failed));
+}
+
+#[test]
 fn a_container_in_an_unknown_state_is_killed_first() {
     let seen = observed(
         vec![sandbox("s", 0, SandboxState::Ready)],

@@ -5,7 +5,7 @@ use k8s_openapi::api::core::v1::{
 use model::{ContainerState, ContainerStatus, WorkerPhase};
 
 use super::Facts;
-use crate::pod_actions::{is_sidecar, restart_count, should_restart};
+use crate::pod_actions::{is_half_made, is_sidecar, restart_count, should_restart};
 
 /// Statuses of init containers (in spec order) and of regular ones (sorted by name).
 pub(super) fn container_statuses(facts: &Facts<'_>) -> (Vec<ApiStatus>, Vec<ApiStatus>) {
@@ -32,7 +32,12 @@ fn newest<'a>(facts: &Facts<'a>, name: &str) -> Option<&'a ContainerStatus> {
 }
 
 fn one(facts: &Facts<'_>, container: &Container, default_reason: &str) -> ApiStatus {
-    let mut history = facts.observed.iter().flat_map(|observed| observed.containers_named(&container.name));
+    // A start that was cut off is no end of the container: it is made again.
+    let mut history = facts
+        .observed
+        .iter()
+        .flat_map(|observed| observed.containers_named(&container.name))
+        .filter(|status| status.state != ContainerState::Exited || !is_half_made(status));
     let newest = history.next();
     let before = history.find(|status| status.state == ContainerState::Exited);
     let problem = facts.worker.and_then(|worker| worker.problems.get(&container.name));
