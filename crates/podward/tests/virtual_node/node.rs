@@ -133,7 +133,7 @@ impl VirtualNode {
             http: self.http.clone().map(|url| HttpPlan {
                 url,
                 headers: BTreeMap::new(),
-                check_frequency: Duration::from_secs(20),
+                check_frequency: Duration::from_secs(1),
             }),
             rules: manifest::Rules::default(),
             sync_frequency: Duration::from_secs(60),
