@@ -49,7 +49,7 @@ pub fn container_spec(inputs: &ContainerInputs<'_>) -> Result<ContainerSpec, Str
     let container = inputs.container.container;
     let facts = EnvironmentFacts { pod, pod_ips: inputs.pod_ips, settings };
     let env = environment(&facts, container)?;
-    let mounts = mounts(container, inputs.volumes, inputs.hosts_file, inputs.termination_log)?;
+    let mounts = mounts(container, inputs.volumes, inputs.hosts_file, inputs.termination_log, settings)?;
     verify_run_as_non_root(pod, container, image)?;
     let expanded = |words: &Option<Vec<String>>| -> Vec<String> {
         words.iter().flatten().map(|word| expand(word, |name| lookup(&env, name))).collect()

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use k8s_openapi::api::core::v1::{Container, VolumeMount};
-use model::{Mount, MountPropagation, PlannedVolume, VolumePlan};
+use model::{Mount, MountPropagation, NodeSettings, PlannedVolume, VolumePlan};
 
 use crate::hosts_file::{HOSTS_PATH, mounts_over_hosts};
 
@@ -17,6 +17,7 @@ pub fn mounts(
     volumes: &[PlannedVolume],
     hosts_file: Option<&Path>,
     termination_log: Option<&Path>,
+    settings: &NodeSettings,
 ) -> Result<Vec<Mount>, String> {
     if let Some(device) = container.volume_devices.iter().flatten().next() {
         return Err(format!("volume {:?}: block devices are not supported yet", device.name));
@@ -34,6 +35,9 @@ pub fn mounts(
     let message_path = container.termination_message_path.as_deref().unwrap_or_default();
     if let Some(path) = termination_log.filter(|_| !message_path.is_empty()) {
         mounts.push(file_mount(path, &absolute(message_path)));
+    }
+    if !settings.capabilities.selinux_enabled {
+        mounts.iter_mut().for_each(|mount| mount.selinux_relabel = false);
     }
     Ok(mounts)
 }

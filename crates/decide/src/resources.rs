@@ -6,7 +6,7 @@ mod pod_totals;
 use std::collections::BTreeMap;
 
 use k8s_openapi::api::core::v1::{Container, ResourceRequirements};
-use model::{HugepageLimit, LinuxResources, NodeSettings, Pod};
+use model::{CgroupVersion, HostCapabilities, HugepageLimit, LinuxResources, NodeSettings, Pod};
 
 use crate::quantity::{Amount, ResourceList};
 pub use oom_score::oom_score_adj;
@@ -46,11 +46,13 @@ pub fn container_resources(pod: &Pod, container: &Container, settings: &NodeSett
     };
     let cpu_request =
         requests.filter(|list| list.contains_key("cpu")).map(|list| Amount::in_list(Some(list), "cpu"));
-    LinuxResources {
+    let mut resources = LinuxResources {
         oom_score_adj: oom_score_adj(pod, container, settings.memory_capacity),
-        hugepages: hugepage_limits(pod, own),
+        hugepages: hugepage_limits(pod, own, &settings.capabilities.hugepage_sizes),
         ..linux_resources(cpu_request, limit("cpu"), limit("memory"), settings)
-    }
+    };
+    forbid_swap(&mut resources, &settings.capabilities);
+    resources
 }
 
 /// The sums over a pod's containers, which runtimes get with the sandbox for their information.
@@ -84,11 +86,31 @@ fn linux_resources(
         resources.cpu_period = i64::try_from(settings.cpu_cfs_quota_period.as_micros()).unwrap_or(i64::MAX);
         resources.cpu_quota = cfs_quota(cpu_limit.milli(), resources.cpu_period);
     }
+    if settings.capabilities.cgroup_version == CgroupVersion::V2 && !settings.single_process_oom_kill {
+        resources.unified.insert("memory.oom.group".to_owned(), "1".to_owned());
+    }
     resources
 }
 
-/// Limits by page size; the container's own win over the pod's.
-fn hugepage_limits(pod: &Pod, own: Option<&ResourceRequirements>) -> Vec<HugepageLimit> {
+/// Keeps a container from swapping, as far as the kernel can. On v1 the limit is of memory and swap
+/// together, and without a memory limit there is none.
+fn forbid_swap(resources: &mut LinuxResources, capabilities: &HostCapabilities) {
+    match capabilities.cgroup_version {
+        _ if !capabilities.swap_controller => {}
+        CgroupVersion::V1 => resources.memory_swap_limit_bytes = resources.memory_limit_bytes,
+        CgroupVersion::V2 => {
+            resources.unified.insert("memory.swap.max".to_owned(), "0".to_owned());
+        }
+    }
+}
+
+/// Limits for each page size of the machine, 0 where none is asked for; the container's own win over the
+/// pod's.
+fn hugepage_limits(
+    pod: &Pod,
+    own: Option<&ResourceRequirements>,
+    page_sizes: &[String],
+) -> Vec<HugepageLimit> {
     let lists = [limits_of(pod.spec.resources.as_ref()), limits_of(own)];
     let mut limits = BTreeMap::new();
     for (name, quantity) in lists.into_iter().flatten().flatten() {
@@ -96,7 +118,11 @@ fn hugepage_limits(pod: &Pod, own: Option<&ResourceRequirements>) -> Vec<Hugepag
             limits.insert(page_size, u64::try_from(Amount::of(quantity).units()).unwrap_or(0));
         }
     }
-    limits.into_iter().map(|(page_size, limit)| HugepageLimit { page_size, limit }).collect()
+    let limit_of = |page_size: &String| HugepageLimit {
+        page_size: page_size.clone(),
+        limit: limits.get(page_size).copied().unwrap_or(0),
+    };
+    page_sizes.iter().map(limit_of).collect()
 }
 
 /// The kernel's name for the pages that a resource (`hugepages-2Mi`) stands for.

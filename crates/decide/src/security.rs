@@ -245,11 +245,9 @@ fn profile(system: &str, kind: &str, localhost: Option<String>) -> Result<Securi
     }
 }
 
-/// Runtimes skip paths that do not exist, so every CPU's thermal counters can be named.
 fn masked_paths(settings: &NodeSettings) -> Vec<String> {
-    let thermal =
-        (0..settings.cpu_count).map(|cpu| format!("/sys/devices/system/cpu/cpu{cpu}/thermal_throttle"));
-    MASKED_PATHS.map(str::to_owned).into_iter().chain(thermal).collect()
+    let of_cpus = settings.capabilities.masked_cpu_paths.iter().cloned();
+    MASKED_PATHS.map(str::to_owned).into_iter().chain(of_cpus).collect()
 }
 
 #[cfg(test)]

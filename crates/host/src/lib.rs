@@ -12,6 +12,7 @@
 //! state of its own, does not log, and does not retry beyond the few milliseconds that a dying cgroup needs.
 
 mod atomic_file;
+mod capabilities;
 mod checkpoints;
 mod failure;
 mod folder;
@@ -28,12 +29,13 @@ mod process_watch;
 mod scratch;
 mod tree;
 
+pub use capabilities::host_capabilities;
 pub use checkpoints::FileCheckpoints;
 pub use folder_watch::InotifyFolderWatch;
 pub use host_facts::MachineFacts;
 pub use lock_file::{LockError, LockFile};
 pub use machine::{hostname, make_rshared, raise_open_files, set_oom_score_adj, swap_enabled};
-pub use pod_cgroups::{CgroupVersion, HostPodCgroups};
+pub use pod_cgroups::HostPodCgroups;
 pub use pod_folders::HostPodFolders;
 pub use pod_volumes::HostPodVolumes;
 pub use process_watch::PidfdProcessWatch;

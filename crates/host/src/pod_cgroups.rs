@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use model::CgroupLimits;
+use model::{CgroupLimits, CgroupVersion};
 use ports::pod_cgroups::PodCgroups;
 use ports::pod_folders::FileError;
 use rustix::io::Errno;
@@ -19,15 +19,6 @@ use tokio::time::sleep;
 
 use crate::failure::{OnPath, blocking, refused};
 use hierarchies::Hierarchy;
-
-/// Which cgroup interface a machine has.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum CgroupVersion {
-    /// One hierarchy for each controller (or a hybrid set-up, whose unified hierarchy has no controllers).
-    V1,
-    /// One hierarchy for all.
-    V2,
-}
 
 /// [`PodCgroups`] below the mount point of the cgroup file systems.
 #[derive(Clone, Debug)]

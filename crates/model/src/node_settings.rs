@@ -2,7 +2,7 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use crate::CgroupDriver;
+use crate::{CgroupDriver, HostCapabilities};
 
 /// What the decisions need to know of the node and its configuration; fixed at start.
 #[derive(Clone, Debug, PartialEq)]
@@ -19,6 +19,8 @@ pub struct NodeSettings {
     pub memory_capacity: u64,
     /// Logical CPUs.
     pub cpu_count: usize,
+    /// What the kernel offers to containers.
+    pub capabilities: HostCapabilities,
     /// `cgroupRoot`, `/` by default.
     pub cgroup_root: String,
     /// Cgroup driver in force.
@@ -29,6 +31,8 @@ pub struct NodeSettings {
     pub cpu_cfs_quota: bool,
     /// `cpuCFSQuotaPeriod`.
     pub cpu_cfs_quota_period: Duration,
+    /// `singleProcessOOMKill`: running out of memory ends one process, not its container.
+    pub single_process_oom_kill: bool,
     /// `podPidsLimit`; none unless positive.
     pub pod_pids_limit: i64,
     /// `clusterDNS`.

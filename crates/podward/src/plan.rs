@@ -10,7 +10,7 @@ use anyhow::Context;
 use config::{Gate, Loaded};
 use decide::backoff::Limits;
 use manifest::Rules;
-use model::{CgroupDriver, NodeSettings};
+use model::{CgroupDriver, CgroupVersion, HostCapabilities, NodeSettings};
 use ports::host_facts::HostFacts;
 
 /// A static pod folder or file.
@@ -64,7 +64,12 @@ pub struct Plan {
 ///
 /// # Errors
 /// When a value of the configuration cannot be used on this machine.
-pub fn plan(loaded: &Loaded, host: &dyn HostFacts, cgroup_driver: CgroupDriver) -> anyhow::Result<Plan> {
+pub fn plan(
+    loaded: &Loaded,
+    host: &dyn HostFacts,
+    capabilities: HostCapabilities,
+    cgroup_driver: CgroupDriver,
+) -> anyhow::Result<Plan> {
     let config = &loaded.config;
     let server = &config.server;
     let name = node_name(loaded)?;
@@ -73,6 +78,9 @@ pub fn plan(loaded: &Loaded, host: &dyn HostFacts, cgroup_driver: CgroupDriver) 
         "" => "/".to_owned(),
         root => root.to_owned(),
     };
+    // Cgroup v1 cannot do otherwise.
+    let single_process_oom_kill = capabilities.cgroup_version == CgroupVersion::V1
+        || config.cgroups.single_process_oom_kill == Some(true);
     let settings = NodeSettings {
         name,
         addresses,
@@ -80,11 +88,13 @@ pub fn plan(loaded: &Loaded, host: &dyn HostFacts, cgroup_driver: CgroupDriver) 
         pod_logs_dir: server.pod_logs_dir.clone().into(),
         memory_capacity: host.memory_capacity(),
         cpu_count: host.cpu_count(),
+        capabilities,
         cgroup_root,
         cgroup_driver,
         cgroups_per_qos: config.cgroups.cgroups_per_qos,
         cpu_cfs_quota: config.cgroups.cpu_cfs_quota,
         cpu_cfs_quota_period: config.cgroups.cpu_cfs_quota_period.to_std(),
+        single_process_oom_kill,
         pod_pids_limit: config.pods.pod_pids_limit,
         cluster_dns,
         cluster_domain: config.network.cluster_domain.clone(),

@@ -11,7 +11,7 @@ use config::{CalledAs, CgroupVersion, Environment, Invocation, Loaded, help_text
 use cri::{CriClient, Endpoint};
 use host::{
     FileCheckpoints, HostPodCgroups, HostPodFolders, HostPodVolumes, InotifyFolderWatch, LockFile,
-    MachineFacts, PidfdProcessWatch,
+    MachineFacts, PidfdProcessWatch, host_capabilities,
 };
 use model::CgroupDriver;
 use ports::clock::SystemClock;
@@ -38,8 +38,8 @@ pub fn agent(arguments: &[String], called_as: CalledAs) -> anyhow::Result<ExitCo
     let environment = Environment {
         working_directory: std::env::current_dir().context("find the working directory")?,
         cgroup: match cgroups.as_ref().map(HostPodCgroups::version) {
-            Some(host::CgroupVersion::V1) => CgroupVersion::V1,
-            Some(host::CgroupVersion::V2) => CgroupVersion::V2,
+            Some(model::CgroupVersion::V1) => CgroupVersion::V1,
+            Some(model::CgroupVersion::V2) => CgroupVersion::V2,
             None => CgroupVersion::Unknown,
         },
     };
@@ -106,7 +106,8 @@ async fn run(loaded: &Loaded, cgroups: HostPodCgroups) -> anyhow::Result<()> {
     let Some((runtime_name, driver)) = greet(&*runtime, loaded, &mut stop).await? else {
         return Ok(());
     };
-    let plan = plan::plan(loaded, &facts, driver)?;
+    let capabilities = host_capabilities(Path::new("/sys"), Path::new("/proc"), cgroups.version());
+    let plan = plan::plan(loaded, &facts, capabilities, driver)?;
     let folders = Arc::new(HostPodFolders::new(root, &plan.settings.pod_logs_dir, LOG_LINKS));
     let world = World {
         runtime,
@@ -181,7 +182,7 @@ fn tell_about(loaded: &Loaded) {
 
 fn check_machine(loaded: &Loaded, cgroups: &HostPodCgroups) -> anyhow::Result<()> {
     let config = &loaded.config;
-    if cgroups.version() == host::CgroupVersion::V1 {
+    if cgroups.version() == model::CgroupVersion::V1 {
         if config.cgroups.fail_cgroup_v1 {
             bail!(
                 "this machine uses cgroup v1, which is no longer supported by default; set failCgroupV1: false (or --fail-cgroupv1=false) to run all the same"

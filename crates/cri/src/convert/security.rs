@@ -64,7 +64,11 @@ fn namespaces(namespaces: &Namespaces) -> v1::NamespaceOption {
         ipc: mode(ipc).into(),
         // There is room for one target; only the pid namespace ever has one.
         target_id: [pid, network, ipc].into_iter().find_map(target).unwrap_or_default().to_owned(),
-        userns_options: None,
+        // Pods that ask for a user namespace of their own are refused.
+        userns_options: Some(v1::UserNamespace {
+            mode: v1::NamespaceMode::Node.into(),
+            ..Default::default()
+        }),
     }
 }
 
@@ -127,6 +131,7 @@ mod tests {
         let options = of_container(&security).namespace_options.unwrap();
         assert_eq!((options.pid(), options.target_id.as_str()), (v1::NamespaceMode::Target, "abc"));
         assert_eq!(options.network(), v1::NamespaceMode::Pod);
+        assert_eq!(options.userns_options.as_ref().unwrap().mode(), v1::NamespaceMode::Node);
         assert_eq!(namespace_mode(options.pid(), &options.target_id), security.namespaces.pid);
     }
 

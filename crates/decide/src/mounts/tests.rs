@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 
 use super::*;
+use crate::pod_paths::tests::settings;
 
 fn container(fields: Value) -> Container {
     let mut object = json!({"name": "c"});
@@ -22,7 +23,8 @@ fn volumes() -> Vec<PlannedVolume> {
 
 fn check(fields: Value, expected: &[(&str, &str)]) {
     let files = (Path::new("/pods/u/etc-hosts"), Path::new("/pods/u/containers/c/1a2b"));
-    let mounts = mounts(&container(fields.clone()), &volumes(), Some(files.0), Some(files.1)).unwrap();
+    let mounts =
+        mounts(&container(fields.clone()), &volumes(), Some(files.0), Some(files.1), &settings()).unwrap();
     let paths: Vec<_> =
         mounts.iter().map(|mount| (mount.host_path.as_str(), mount.container_path.as_str())).collect();
     assert_eq!(paths, expected, "{fields}");
@@ -55,7 +57,7 @@ fn a_mount_over_the_hosts_file_wins() {
 #[test]
 fn files_that_are_not_given_are_not_mounted() {
     let container = container(json!({"terminationMessagePath": "/dev/termination-log"}));
-    assert_eq!(mounts(&container, &[], None, None), Ok(vec![]));
+    assert_eq!(mounts(&container, &[], None, None, &settings()), Ok(vec![]));
 }
 
 #[test]
@@ -65,7 +67,7 @@ fn mounts_carry_access_propagation_and_labels() {
         {"name": "host", "mountPath": "/b", "mountPropagation": "Bidirectional"},
         {"name": "host", "mountPath": "/c", "mountPropagation": "HostToContainer"},
     ]}));
-    let mounts = mounts(&container, &volumes(), None, None).unwrap();
+    let mounts = mounts(&container, &volumes(), None, None, &settings()).unwrap();
     let facts: Vec<_> =
         mounts.iter().map(|mount| (mount.readonly, mount.selinux_relabel, mount.propagation)).collect();
     assert_eq!(
@@ -76,6 +78,22 @@ fn mounts_carry_access_propagation_and_labels() {
             (false, false, MountPropagation::HostToContainer),
         ]
     );
+}
+
+#[test]
+fn nothing_is_relabelled_without_selinux() {
+    let mut settings = settings();
+    let container = container(json!({
+        "terminationMessagePath": "/dev/termination-log",
+        "volumeMounts": [{"name": "data", "mountPath": "/a"}],
+    }));
+    for enabled in [true, false] {
+        settings.capabilities.selinux_enabled = enabled;
+        let (hosts, log) = (Some(Path::new("/hosts")), Some(Path::new("/log")));
+        let mounts = mounts(&container, &volumes(), hosts, log, &settings).unwrap();
+        assert_eq!(mounts.len(), 3);
+        assert!(mounts.iter().all(|mount| mount.selinux_relabel == enabled));
+    }
 }
 
 #[test]
@@ -103,8 +121,8 @@ fn what_cannot_be_mounted_is_named() {
         ),
     ] {
         let container = container(json!({"volumeMounts": [mount]}));
-        assert_eq!(mounts(&container, &volumes(), None, None).unwrap_err(), text);
+        assert_eq!(mounts(&container, &volumes(), None, None, &settings()).unwrap_err(), text);
     }
     let container = container(json!({"volumeDevices": [{"name": "disk", "devicePath": "/dev/x"}]}));
-    assert!(mounts(&container, &volumes(), None, None).unwrap_err().contains("\"disk\""));
+    assert!(mounts(&container, &volumes(), None, None, &settings()).unwrap_err().contains("\"disk\""));
 }

@@ -1,6 +1,7 @@
 use std::path::Path;
 use std::time::Duration;
 
+use model::{CgroupVersion, HostCapabilities};
 use serde_json::json;
 
 use super::*;
@@ -15,11 +16,19 @@ pub(crate) fn settings() -> NodeSettings {
         pod_logs_dir: "/var/log/pods".into(),
         memory_capacity: 8 << 30,
         cpu_count: 4,
+        capabilities: HostCapabilities {
+            cgroup_version: CgroupVersion::V2,
+            swap_controller: true,
+            hugepage_sizes: vec!["2MB".into(), "1GB".into()],
+            masked_cpu_paths: vec!["/sys/devices/system/cpu/cpu3/thermal_throttle".into()],
+            selinux_enabled: true,
+        },
         cgroup_root: "/".into(),
         cgroup_driver: CgroupDriver::Cgroupfs,
         cgroups_per_qos: true,
         cpu_cfs_quota: true,
         cpu_cfs_quota_period: Duration::from_millis(100),
+        single_process_oom_kill: false,
         pod_pids_limit: -1,
         cluster_dns: vec!["10.96.0.10".parse().unwrap()],
         cluster_domain: "cluster.local".into(),

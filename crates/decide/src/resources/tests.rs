@@ -48,7 +48,7 @@ fn containers_get_shares_quota_and_memory() {
     assert_eq!(resources.cpu_shares, 256);
     assert_eq!((resources.cpu_quota, resources.cpu_period), (50_000, 100_000));
     assert_eq!(resources.memory_limit_bytes, 64 << 20);
-    assert!(resources.unified.is_empty() && resources.hugepages.is_empty());
+    assert!(resources.hugepages.iter().all(|page| page.limit == 0));
 }
 
 #[test]
@@ -81,7 +81,55 @@ fn the_pods_limits_fill_what_a_container_leaves_open() {
     assert_eq!((resources.cpu_quota, resources.memory_limit_bytes), (200_000, 1 << 20));
     let pages: Vec<_> =
         resources.hugepages.iter().map(|page| (page.page_size.as_str(), page.limit)).collect();
-    assert_eq!(pages, [("1GB", GI), ("2MB", 2 << 20)]);
+    assert_eq!(pages, [("2MB", 2 << 20), ("1GB", GI)]);
+}
+
+#[test]
+fn page_sizes_that_the_machine_lacks_are_left_out() {
+    let pod = one(json!({"limits": {"hugepages-64Ki": "64Ki", "hugepages-2Mi": "2Mi"}}));
+    let pages: Vec<_> =
+        of_container(&pod).hugepages.into_iter().map(|page| (page.page_size, page.limit)).collect();
+    assert_eq!(pages, [("2MB".to_owned(), 2 << 20), ("1GB".to_owned(), 0)]);
+}
+
+#[test]
+fn swap_is_forbidden_as_the_cgroup_version_can() {
+    let pod = one(json!({"limits": {"memory": "1Mi"}}));
+    let mut settings = settings();
+    settings.single_process_oom_kill = true;
+    for (version, controller, limit, files) in [
+        (CgroupVersion::V1, true, 1 << 20, ""),
+        (CgroupVersion::V1, false, 0, ""),
+        (CgroupVersion::V2, true, 0, "memory.swap.max"),
+        (CgroupVersion::V2, false, 0, ""),
+    ] {
+        settings.capabilities.cgroup_version = version;
+        settings.capabilities.swap_controller = controller;
+        let resources = container_resources(&pod, &pod.spec.containers[0], &settings);
+        assert_eq!(resources.memory_swap_limit_bytes, limit, "{version:?}, {controller}");
+        let keys: Vec<_> = resources.unified.keys().map(String::as_str).collect();
+        assert_eq!(keys.join(","), files, "{version:?}, {controller}");
+        let sandbox = sandbox_resources(&pod, &settings);
+        assert!(sandbox.memory_swap_limit_bytes == 0 && sandbox.unified.is_empty());
+    }
+}
+
+#[test]
+fn a_container_dies_as_a_whole_where_that_is_possible_and_wanted() {
+    let pod = one(json!({}));
+    let mut settings = settings();
+    for (version, single, grouped) in [
+        (CgroupVersion::V2, false, true),
+        (CgroupVersion::V2, true, false),
+        (CgroupVersion::V1, false, false),
+    ] {
+        settings.capabilities.cgroup_version = version;
+        settings.single_process_oom_kill = single;
+        let container = container_resources(&pod, &pod.spec.containers[0], &settings);
+        for resources in [container, sandbox_resources(&pod, &settings)] {
+            assert_eq!(resources.unified.contains_key("memory.oom.group"), grouped, "{version:?}, {single}");
+        }
+    }
 }
 
 #[test]

@@ -28,7 +28,7 @@ fn nothing_asked_gives_the_defaults() {
     assert_eq!(security.namespaces.pid, NamespaceMode::Container);
     assert!(!security.privileged && !security.no_new_privs && !security.readonly_rootfs);
     assert_eq!(security.capabilities, Capabilities::default());
-    assert_eq!(security.masked_paths.len(), MASKED_PATHS.len() + 4);
+    assert_eq!(security.masked_paths.len(), MASKED_PATHS.len() + 1);
     assert_eq!(security.masked_paths.last().unwrap(), "/sys/devices/system/cpu/cpu3/thermal_throttle");
     assert_eq!(security.readonly_paths, READONLY_PATHS);
 }

@@ -13,7 +13,7 @@ use cri::{CriClient, Endpoint};
 use decide::backoff::Limits;
 use host::{FileCheckpoints, HostPodFolders, HostPodVolumes, InotifyFolderWatch, MachineFacts};
 use k8s_openapi::api::core::v1::{ContainerStatus, PodStatus};
-use model::{CgroupDriver, NodeSettings, PodUid};
+use model::{CgroupDriver, CgroupVersion, HostCapabilities, NodeSettings, PodUid};
 use podward::plan::{FilePlan, HttpPlan, Plan};
 use podward::wire::{World, start};
 use ports::clock::SystemClock;
@@ -308,11 +308,19 @@ fn settings(folder: &Path) -> NodeSettings {
         pod_logs_dir: folder.join("logs"),
         memory_capacity: 1 << 30,
         cpu_count: 2,
+        capabilities: HostCapabilities {
+            cgroup_version: CgroupVersion::V2,
+            swap_controller: true,
+            hugepage_sizes: vec!["2MB".to_owned()],
+            masked_cpu_paths: Vec::new(),
+            selinux_enabled: false,
+        },
         cgroup_root: "/".to_owned(),
         cgroup_driver: CgroupDriver::Cgroupfs,
         cgroups_per_qos: true,
         cpu_cfs_quota: true,
         cpu_cfs_quota_period: Duration::from_millis(100),
+        single_process_oom_kill: false,
         pod_pids_limit: -1,
         cluster_dns: Vec::new(),
         cluster_domain: String::new(),
