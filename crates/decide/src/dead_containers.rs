@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use model::{ContainerId, ContainerState, ObservedPod, SandboxId, SandboxState};
+use model::{ContainerId, ContainerState, ContainerStatus, ObservedPod, SandboxId, SandboxState};
+
+use crate::pod_actions::is_half_made;
 
 /// Dead containers and sandboxes beyond what is kept.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -19,7 +21,9 @@ pub struct Surplus {
 pub fn surplus(observed: &ObservedPod, keep: usize) -> Surplus {
     let mut seen: BTreeMap<&str, usize> = BTreeMap::new();
     let mut surplus = Surplus::default();
-    for status in observed.containers.iter().filter(|status| status.state == ContainerState::Exited) {
+    // What never ran is no dead container: it goes by itself, and must not push out a real one.
+    let dead = |status: &&ContainerStatus| status.state == ContainerState::Exited && !is_half_made(status);
+    for status in observed.containers.iter().filter(dead) {
         let count = seen.entry(&status.name).or_default();
         *count += 1;
         if *count > keep.max(1) {
@@ -61,6 +65,18 @@ mod tests {
         assert_eq!(surplus(&pod, 1).containers, ["a0".into(), "a1".into()]);
         assert_eq!(surplus(&pod, 0), surplus(&pod, 1));
         assert_eq!(surplus(&pod, 2).containers, ["a0".into()]);
+    }
+
+    #[test]
+    fn a_start_that_was_cut_off_does_not_cost_the_last_real_end() {
+        let mut cut = container("a1", "a", 1, ContainerState::Exited);
+        cut.started_at = model::Timestamp::ZERO;
+        cut.message = "failed to start containerd task: context canceled".into();
+        let pod = observed(
+            vec![sandbox("s", 0, SandboxState::Ready)],
+            vec![cut, container("a0", "a", 0, ContainerState::Exited)],
+        );
+        assert_eq!(surplus(&pod, 1), Surplus::default());
     }
 
     #[test]
