@@ -1,6 +1,6 @@
 use model::{
-    ContainerSecurity, NamespaceMode, Namespaces, SandboxSecurity, SeLinuxOptions, SecurityProfile,
-    SupplementalGroupsPolicy,
+    Capabilities, ContainerSecurity, NamespaceMode, Namespaces, SandboxSecurity, SeLinuxOptions,
+    SecurityProfile, SupplementalGroupsPolicy,
 };
 
 use crate::v1;
@@ -23,7 +23,8 @@ pub(super) fn of_sandbox(security: &SandboxSecurity) -> v1::LinuxSandboxSecurity
 pub(super) fn of_container(security: &ContainerSecurity) -> v1::LinuxContainerSecurityContext {
     let capabilities = &security.capabilities;
     v1::LinuxContainerSecurityContext {
-        capabilities: Some(v1::Capability {
+        // As upstream: what asks for nothing is left out.
+        capabilities: (*capabilities != Capabilities::default()).then(|| v1::Capability {
             add_capabilities: capabilities.add.clone(),
             drop_capabilities: capabilities.drop.clone(),
             add_ambient_capabilities: Vec::new(),
@@ -120,7 +121,6 @@ fn selinux(options: &SeLinuxOptions) -> v1::SeLinuxOption {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use model::Capabilities;
 
     #[test]
     fn a_target_container_is_named_beside_the_mode() {
