@@ -34,7 +34,9 @@ pub use checkpoints::FileCheckpoints;
 pub use folder_watch::InotifyFolderWatch;
 pub use host_facts::MachineFacts;
 pub use lock_file::{LockError, LockFile};
-pub use machine::{hostname, make_rshared, raise_open_files, set_oom_score_adj, swap_enabled};
+pub use machine::{
+    give_memory_back, hostname, make_rshared, raise_open_files, set_oom_score_adj, swap_enabled,
+};
 pub use pod_cgroups::HostPodCgroups;
 pub use pod_folders::HostPodFolders;
 pub use pod_volumes::HostPodVolumes;

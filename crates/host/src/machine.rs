@@ -85,6 +85,15 @@ pub fn make_rshared(path: &Path) -> io::Result<()> {
     Ok(())
 }
 
+/// Hands memory that the allocator holds but nobody uses back to the machine.
+#[expect(unsafe_code, reason = "glibc's own call; the standard library has none")]
+pub fn give_memory_back() {
+    // SAFETY: malloc_trim takes no pointers, locks the arenas itself and may be called from any thread.
+    unsafe {
+        libc::malloc_trim(0);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -2,10 +2,6 @@
 
 use std::process::ExitCode;
 
-/// Gives memory back after a burst of starts, which glibc's allocator keeps.
-#[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
-
 fn main() -> ExitCode {
     let arguments: Vec<String> =
         std::env::args_os().map(|argument| argument.to_string_lossy().into_owned()).collect();

@@ -18,6 +18,7 @@ use ports::clock::SystemClock;
 use ports::runtime::{Runtime, RuntimeErrorKind};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
 
 use crate::wire::{Running, World, start};
 use crate::{logging, plan, service_manager};
@@ -26,6 +27,8 @@ use crate::{logging, plan, service_manager};
 const STATE_FOLDER: &str = "podward";
 const CGROUP_ROOT: &str = "/sys/fs/cgroup";
 const LOG_LINKS: &str = "/var/log/containers";
+/// Time between two looks for free memory.
+const MEMORY_PERIOD: Duration = Duration::from_secs(15);
 /// How long stages may take to stop.
 const STOP_GRACE: Duration = Duration::from_secs(5);
 
@@ -130,8 +133,23 @@ async fn run(loaded: &Loaded, cgroups: HostPodCgroups) -> anyhow::Result<()> {
         watchdog.await;
         "watchdog"
     });
+    let tidy = give_memory_back(running.cancel.clone());
+    running.stages.spawn(async move {
+        tidy.await;
+        "memory"
+    });
     service_manager::ready();
     supervise(running, &mut stop).await
+}
+
+/// Hands pages that a burst of work left free back to the machine, now and then.
+async fn give_memory_back(cancel: CancellationToken) {
+    loop {
+        tokio::select! {
+            () = cancel.cancelled() => return,
+            () = tokio::time::sleep(MEMORY_PERIOD) => host::give_memory_back(),
+        }
+    }
 }
 
 /// Waits for a signal to stop, or for a stage that ended though it should not.
