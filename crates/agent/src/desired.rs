@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use decide::merge::{SourcePods, merge};
 use k8s_openapi::api::core::v1 as core;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use model::{EventSubject, EventType, Pod, PodSource, PodUpdate, RecordedEvent, Snapshot, SnapshotKind};
 use ports::checkpoints::Checkpoints;
 use ports::clock::Clock;
@@ -36,10 +37,30 @@ pub struct Parts {
     pub clock: Arc<dyn Clock>,
 }
 
-#[derive(Serialize, Deserialize)]
+#[derive(Deserialize)]
 struct Saved {
     version: u32,
     sources: BTreeMap<PodSource, Vec<core::Pod>>,
+}
+
+/// The written form of [`Saved`], which copies no pod.
+#[derive(Serialize)]
+struct SavedView<'a> {
+    version: u32,
+    sources: BTreeMap<PodSource, Vec<PodView<'a>>>,
+}
+
+#[derive(Serialize)]
+struct PodView<'a> {
+    metadata: &'a ObjectMeta,
+    spec: &'a core::PodSpec,
+    status: &'a core::PodStatus,
+}
+
+impl<'a> PodView<'a> {
+    fn of(pod: &'a Pod) -> Self {
+        Self { metadata: &pod.metadata, spec: &pod.spec, status: &pod.status }
+    }
 }
 
 /// Runs until cancelled.
@@ -118,15 +139,11 @@ async fn save_changes(
         }
         let newest = to_save.borrow_and_update().clone();
         if let Some(newest) = newest.filter(|newest| last.as_ref() != Some(newest)) {
-            let saved = Saved {
-                version: VERSION,
-                sources: newest
-                    .iter()
-                    .map(|(source, pods)| {
-                        (*source, pods.iter().map(|pod| pod.to_object(pod.status.clone())).collect())
-                    })
-                    .collect(),
-            };
+            let sources = newest
+                .iter()
+                .map(|(source, pods)| (*source, pods.iter().map(|pod| PodView::of(pod)).collect()))
+                .collect();
+            let saved = SavedView { version: VERSION, sources };
             match serde_json::to_vec(&saved) {
                 Ok(content) => {
                     if let Err(error) = checkpoints.save(CHECKPOINT, content).await {

@@ -126,8 +126,16 @@ impl Changes {
     }
 }
 
-/// Adds the local annotations: the source, and when the pod was first seen.
+/// Adds the local annotations: the source, and when the pod was first seen. A pod that a source marked already is
+/// shared with it instead of copied.
 fn marked(pod: &Arc<Pod>, source: PodSource, seen: Option<String>, now: Timestamp) -> Arc<Pod> {
+    let carried = pod.annotation(labels::CONFIG_SEEN);
+    let is_marked = pod.source == source
+        && pod.annotation(labels::CONFIG_SOURCE) == Some(source.as_str())
+        && carried.is_some_and(|carried| seen.as_deref().is_none_or(|seen| seen == carried));
+    if is_marked {
+        return Arc::clone(pod);
+    }
     let mut pod = Pod::clone(pod);
     let annotations = pod.metadata.annotations.get_or_insert_default();
     annotations.insert(labels::CONFIG_SOURCE.to_owned(), source.as_str().to_owned());

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use futures::StreamExt;
 use manifest::Place;
-use model::{Pod, PodSource, Snapshot, SnapshotKind};
+use model::{Pod, PodSource, Snapshot, SnapshotKind, labels};
 use ports::clock::Clock;
 use ports::folder_watch::FolderWatch;
 use tokio::sync::{mpsc, watch};
@@ -134,7 +134,8 @@ impl FileSource {
                 for warning in &reading.warnings {
                     tracing::warn!(file = %path.display(), "{warning}");
                 }
-                let names = reading.pods.iter().map(|pod| pod.full_name.to_string()).collect();
+                let pods: Vec<_> = reading.pods.into_iter().map(|pod| self.marked(pod)).collect();
+                let names = pods.iter().map(|pod| pod.full_name.to_string()).collect();
                 let report = FileReport {
                     path: path.clone(),
                     state: FileState::Accepted,
@@ -143,10 +144,18 @@ impl FileSource {
                     pods: names,
                     since: self.parts.clock.now(),
                 };
-                self.files.insert(path, KnownFile { content, pods: reading.pods, report });
+                self.files.insert(path, KnownFile { content, pods, report });
             }
             Err(problems) => self.take_problem(path, content, problems),
         }
+    }
+
+    /// Adds the local annotations here, so that the merge shares the pod instead of copying it.
+    fn marked(&self, mut pod: Arc<Pod>) -> Arc<Pod> {
+        let annotations = Arc::make_mut(&mut pod).metadata.annotations.get_or_insert_default();
+        annotations.insert(labels::CONFIG_SOURCE.to_owned(), PodSource::File.as_str().to_owned());
+        annotations.insert(labels::CONFIG_SEEN.to_owned(), self.parts.clock.now().to_rfc3339());
+        pod
     }
 
     /// Keeps the last good pods of a file that turned bad.

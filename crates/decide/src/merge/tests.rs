@@ -128,6 +128,18 @@ fn first_seen_time_is_kept_over_updates() {
 }
 
 #[test]
+fn a_pod_that_its_source_marked_is_shared_and_not_copied() {
+    let marked = edited(&pod("1", "a", "x"), |pod| {
+        let annotations = pod.metadata.annotations.get_or_insert_default();
+        annotations.insert(labels::CONFIG_SOURCE.into(), "file".into());
+        annotations.insert(labels::CONFIG_SEEN.into(), NOW.to_rfc3339());
+    });
+    let mut known = SourcePods::default();
+    merge(&mut known, set(vec![Arc::clone(&marked)]), NOW.after(std::time::Duration::from_secs(9)));
+    assert!(Arc::ptr_eq(known.pods().next().unwrap(), &marked));
+}
+
+#[test]
 fn a_second_pod_of_the_same_name_is_dropped() {
     let mut known = SourcePods::default();
     let merged = merge(&mut known, set(vec![pod("1", "a", "x"), pod("2", "a", "x")]), NOW);
