@@ -103,6 +103,8 @@ e2e: toolchain setup tools build ## the scenarios: podward and the upstream kube
 bench: toolchain setup tools build ## podward and the upstream kubelet side by side (ARGS=--quick)
 	$(call say,measuring; this takes minutes and wants a quiet machine)
 	@$(CARGO) run --quiet --locked --release -p scenarios --bin bench -- $(ARGS)
+	$(call say,a thousand pods on a fake runtime)
+	@PODWARD_BINARY=$(PODWARD_BIN) $(CARGO) test --quiet --locked --workspace --test thousand_pods -- --ignored --nocapture --test-threads=1
 
 .PHONY: fuzz
 fuzz: toolchain ## feed the parsers with noise, FUZZ_SECONDS=20 each (ARGS=target)
