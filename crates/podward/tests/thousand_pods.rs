@@ -195,10 +195,7 @@ async fn measure(stream: EventStream) {
         "{PODS} pods, events {stream:?}: up in {took:.1?}; idle: {percent:.2} % of a core, {:.1} MiB, {calls} calls in {IDLE:?}",
         f64::from(u32::try_from(resident).unwrap()) / 1024.0
     );
-    // Without events the whole list is read each second, which alone costs more than the limit: only reported.
-    if matches!(stream, EventStream::Served) {
-        assert!(percent < CPU_PERCENT, "{percent:.2} % of a core");
-    }
+    assert!(percent < CPU_PERCENT, "{percent:.2} % of a core");
     assert!(resident < RESIDENT_KIB, "{resident} KiB");
 }
 
