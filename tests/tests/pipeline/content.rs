@@ -103,7 +103,11 @@ async fn log_files_and_links(agent: Agent) -> Result<()> {
     let link = format!("/var/log/containers/web-node-a_default_main-{}.log", last.id);
     let target = std::fs::read_link(&link).with_context(|| format!("read the link {link}"))?;
     ensure!(target == folder.join("1.log"), "{link} points to {}", target.display());
-    ensure!(!folder.join("0.log").exists(), "the log of a removed container is still there");
+    eventually("the log of the removed container is gone", Duration::from_secs(10), async || {
+        ensure!(!folder.join("0.log").exists(), "0.log is still there");
+        Ok(())
+    })
+    .await?;
     node.remove("web.json")?;
     node.wait_gone("web").await?;
     Ok(())
