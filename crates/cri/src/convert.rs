@@ -3,7 +3,7 @@
 pub(crate) mod container;
 pub(crate) mod image;
 pub(crate) mod labels;
-mod resources;
+pub(crate) mod resources;
 pub(crate) mod sandbox;
 mod security;
 pub(crate) mod service;

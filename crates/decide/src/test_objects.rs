@@ -53,6 +53,8 @@ pub(crate) fn container(id: &str, name: &str, attempt: u32, state: ContainerStat
         mounts: Vec::new(),
         resources: None,
         pid: None,
+        user: None,
+        stop_signal: None,
     }
 }
 

@@ -21,6 +21,8 @@ mod node_settings;
 mod observed;
 mod outcome;
 mod pod;
+mod probe;
+mod projected_file;
 mod runtime_spec;
 mod runtime_status;
 mod time;
@@ -38,15 +40,17 @@ pub use node_settings::NodeSettings;
 pub use observed::{Observation, ObservedPod};
 pub use outcome::{ContainerProblem, ContainerProblems, SyncFailure, SyncOutcome};
 pub use pod::{ContainerKind, ContainerRef, Pod, PodShapeError};
+pub use probe::{ContainerVerdicts, ProbeVerdict, ProbeVerdicts};
+pub use projected_file::ProjectedFile;
 pub use runtime_spec::{
     Capabilities, ContainerSecurity, ContainerSpec, Device, DnsConfig, HugepageLimit, ImageAuth, ImageSpec,
     LinuxResources, Mount, MountPropagation, NamespaceMode, Namespaces, PortMapping, Protocol,
     SandboxSecurity, SandboxSpec, SeLinuxOptions, SecurityProfile, SupplementalGroupsPolicy,
 };
 pub use runtime_status::{
-    CgroupDriver, ContainerState, ContainerStatus, ContainerSummary, ImageStatus, RuntimeCondition,
-    RuntimeConditions, RuntimeEvent, RuntimeEventKind, RuntimeVersion, SandboxState, SandboxStatus,
-    SandboxSummary,
+    CgroupDriver, ContainerState, ContainerStatus, ContainerSummary, ContainerUser, ExecOutput,
+    FilesystemUsage, ImageFilesystems, ImageStatus, RuntimeCondition, RuntimeConditions, RuntimeEvent,
+    RuntimeEventKind, RuntimeHandler, RuntimeVersion, SandboxState, SandboxStatus, SandboxSummary,
 };
 pub use time::{Moment, MomentSource, Timestamp};
 pub use volume_plan::{HostPathKind, PlannedVolume, VolumePlan};

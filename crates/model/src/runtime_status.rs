@@ -128,6 +128,32 @@ pub struct ContainerStatus {
     pub resources: Option<LinuxResources>,
     /// Process id in the host's pid namespace, where the verbose status names it.
     pub pid: Option<u32>,
+    /// The user its first process was started as, where the runtime says so.
+    pub user: Option<ContainerUser>,
+    /// The signal that stops it, such as `SIGTERM`, where the runtime says so.
+    pub stop_signal: Option<String>,
+}
+
+/// User and groups of a container's first process.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ContainerUser {
+    /// User id.
+    pub uid: i64,
+    /// Primary group id.
+    pub gid: i64,
+    /// Further groups.
+    pub supplemental_groups: Vec<i64>,
+}
+
+/// What a command in a container left.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ExecOutput {
+    /// Its exit code.
+    pub exit_code: i32,
+    /// What it printed.
+    pub stdout: Vec<u8>,
+    /// What it printed to stderr.
+    pub stderr: Vec<u8>,
 }
 
 /// What kind of thing happened to a container.
@@ -185,6 +211,41 @@ pub struct RuntimeConditions {
     pub runtime: Option<RuntimeCondition>,
     /// `NetworkReady`; absent when the runtime did not report it.
     pub network: Option<RuntimeCondition>,
+    /// The runtime's handlers; empty when it did not name them.
+    pub handlers: Vec<RuntimeHandler>,
+    /// Whether it honours `supplementalGroupsPolicy`.
+    pub supplemental_groups_policy: bool,
+}
+
+/// A handler that a `RuntimeClass` may name.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RuntimeHandler {
+    /// Its name; empty for the default one.
+    pub name: String,
+    /// Whether it can make mounts read-only with everything below them.
+    pub recursive_read_only_mounts: bool,
+    /// Whether it can run pods in user namespaces.
+    pub user_namespaces: bool,
+}
+
+/// Where images and writable layers lie.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ImageFilesystems {
+    /// Of images.
+    pub images: Vec<FilesystemUsage>,
+    /// Of writable layers, where they are on a disk of their own.
+    pub containers: Vec<FilesystemUsage>,
+}
+
+/// What a runtime uses of a filesystem.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct FilesystemUsage {
+    /// Where it is mounted.
+    pub mount_point: std::path::PathBuf,
+    /// Bytes in use by the runtime.
+    pub used_bytes: u64,
+    /// Inodes in use by the runtime.
+    pub inodes_used: u64,
 }
 
 /// Who manages cgroups.

@@ -1,15 +1,19 @@
 use std::time::Duration;
 
 use async_trait::async_trait;
-use model::{ContainerId, ContainerSpec, ContainerStatus, ContainerSummary, PodUid, SandboxId, SandboxSpec};
+use model::{
+    ContainerId, ContainerSpec, ContainerStatus, ContainerSummary, ExecOutput, LinuxResources, PodUid,
+    SandboxId, SandboxSpec,
+};
 use ports::runtime::{Containers, RuntimeError, RuntimeErrorKind, ignore_not_found};
 
 use super::CriClient;
 use super::call::{Deadline, broken, request};
-use crate::convert::{container, labels, sandbox};
+use crate::convert::{container, labels, resources, sandbox};
 use crate::v1::{
-    ContainerFilter, ContainerStatusRequest, CreateContainerRequest, ListContainersRequest,
+    ContainerFilter, ContainerStatusRequest, CreateContainerRequest, ExecSyncRequest, ListContainersRequest,
     RemoveContainerRequest, ReopenContainerLogRequest, StartContainerRequest, StopContainerRequest,
+    UpdateContainerResourcesRequest,
 };
 
 #[async_trait]
@@ -90,6 +94,43 @@ impl Containers for CriClient {
         let message = ReopenContainerLogRequest { container_id: id.to_string() };
         let call = async { self.runtime().reopen_container_log(request(message, deadline)).await };
         self.answer("reopen_container_log", deadline, call).await.map(|_| ())
+    }
+
+    async fn exec(
+        &self,
+        id: &ContainerId,
+        command: &[String],
+        timeout: Duration,
+    ) -> Result<ExecOutput, RuntimeError> {
+        let seconds = whole_seconds(timeout);
+        // The runtime needs time of its own to kill the command and to say so.
+        let deadline = match seconds {
+            0 => Deadline::None,
+            limited => Deadline::In(self.request_timeout.saturating_add(Duration::from_secs(limited))),
+        };
+        let message = ExecSyncRequest {
+            container_id: id.to_string(),
+            cmd: command.to_vec(),
+            timeout: i64::try_from(seconds).unwrap_or(i64::MAX),
+        };
+        let call = async { self.runtime().exec_sync(request(message, deadline)).await };
+        let found = self.answer("exec_sync", deadline, call).await?;
+        Ok(ExecOutput {
+            exit_code: found.exit_code,
+            stdout: found.stdout.into(),
+            stderr: found.stderr.into(),
+        })
+    }
+
+    async fn update_resources(&self, id: &ContainerId, limits: &LinuxResources) -> Result<(), RuntimeError> {
+        let deadline = Deadline::In(self.request_timeout);
+        let message = UpdateContainerResourcesRequest {
+            container_id: id.to_string(),
+            linux: Some(resources::limits(limits)),
+            ..Default::default()
+        };
+        let call = async { self.runtime().update_container_resources(request(message, deadline)).await };
+        self.answer("update_container", deadline, call).await.map(|_| ())
     }
 }
 

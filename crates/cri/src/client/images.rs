@@ -1,11 +1,13 @@
 use async_trait::async_trait;
-use model::{ImageAuth, ImageSpec, ImageStatus, SandboxSpec};
+use model::{ImageAuth, ImageFilesystems, ImageSpec, ImageStatus, SandboxSpec};
 use ports::runtime::{Images, RuntimeError, ignore_not_found};
 
 use super::CriClient;
 use super::call::{Deadline, broken, request};
 use crate::convert::{image, sandbox};
-use crate::v1::{ImageStatusRequest, ListImagesRequest, PullImageRequest, RemoveImageRequest};
+use crate::v1::{
+    ImageFsInfoRequest, ImageStatusRequest, ListImagesRequest, PullImageRequest, RemoveImageRequest,
+};
 
 #[async_trait]
 impl Images for CriClient {
@@ -52,5 +54,11 @@ impl Images for CriClient {
         let message = RemoveImageRequest { image: Some(image::spec(spec)) };
         let call = async { self.images().remove_image(request(message, deadline)).await };
         ignore_not_found(self.answer("remove_image", deadline, call).await.map(|_| ()))
+    }
+
+    async fn image_filesystems(&self) -> Result<ImageFilesystems, RuntimeError> {
+        let deadline = Deadline::In(self.request_timeout);
+        let call = async { self.images().image_fs_info(request(ImageFsInfoRequest {}, deadline)).await };
+        Ok(image::filesystems(self.answer("image_fs_info", deadline, call).await?))
     }
 }

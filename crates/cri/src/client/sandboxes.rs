@@ -1,13 +1,13 @@
 use async_trait::async_trait;
-use model::{PodUid, SandboxId, SandboxSpec, SandboxStatus, SandboxSummary};
+use model::{LinuxResources, PodUid, SandboxId, SandboxSpec, SandboxStatus, SandboxSummary};
 use ports::runtime::{RuntimeError, Sandboxes, ignore_not_found};
 
 use super::CriClient;
 use super::call::{Deadline, broken, request};
-use crate::convert::{labels, sandbox};
+use crate::convert::{labels, resources, sandbox};
 use crate::v1::{
     ListPodSandboxRequest, PodSandboxFilter, PodSandboxStatusRequest, RemovePodSandboxRequest,
-    RunPodSandboxRequest, StopPodSandboxRequest,
+    RunPodSandboxRequest, StopPodSandboxRequest, UpdatePodSandboxResourcesRequest,
 };
 
 #[async_trait]
@@ -50,6 +50,22 @@ impl Sandboxes for CriClient {
         let status = self.answer(OPERATION, deadline, call).await?.status;
         let status = status.ok_or_else(|| broken(OPERATION, "no status"))?;
         sandbox::status(status).map_err(|gap| broken(OPERATION, gap.0))
+    }
+
+    async fn update_sandbox_resources(
+        &self,
+        id: &SandboxId,
+        overhead: &LinuxResources,
+        sums: &LinuxResources,
+    ) -> Result<(), RuntimeError> {
+        let deadline = Deadline::In(self.request_timeout);
+        let message = UpdatePodSandboxResourcesRequest {
+            pod_sandbox_id: id.to_string(),
+            overhead: Some(resources::limits(overhead)),
+            resources: Some(resources::limits(sums)),
+        };
+        let call = async { self.runtime().update_pod_sandbox_resources(request(message, deadline)).await };
+        self.answer("update_podsandbox_resources", deadline, call).await.map(|_| ())
     }
 
     async fn list_sandboxes(&self, pod: Option<&PodUid>) -> Result<Vec<SandboxSummary>, RuntimeError> {

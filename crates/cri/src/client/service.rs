@@ -45,8 +45,8 @@ impl RuntimeService for CriClient {
         const OPERATION: &str = "status";
         let deadline = Deadline::In(self.request_timeout);
         let call = async { self.runtime().status(request(StatusRequest { verbose: false }, deadline)).await };
-        let status = self.answer(OPERATION, deadline, call).await?.status;
-        Ok(service::conditions(status.ok_or_else(|| broken(OPERATION, "no status"))?))
+        let status = self.answer(OPERATION, deadline, call).await?;
+        service::conditions(status).ok_or_else(|| broken(OPERATION, "no status"))
     }
 
     async fn cgroup_driver(&self) -> Result<CgroupDriver, RuntimeError> {

@@ -1,7 +1,8 @@
 use std::collections::HashMap;
 
 use model::{
-    ContainerSpec, ContainerState, ContainerStatus, ContainerSummary, Mount, MountPropagation, Timestamp,
+    ContainerSpec, ContainerState, ContainerStatus, ContainerSummary, ContainerUser, Mount, MountPropagation,
+    Timestamp,
 };
 use serde::Deserialize;
 
@@ -69,6 +70,7 @@ pub(crate) fn status(
         return Err(Gap("a container status without an id"));
     }
     let state = state(status.state());
+    let stop_signal = signal_name(status.stop_signal());
     let metadata = status.metadata.ok_or(Gap("a container status without metadata"))?;
     Ok(ContainerStatus {
         id: status.id.into(),
@@ -90,6 +92,12 @@ pub(crate) fn status(
         mounts: status.mounts.into_iter().map(|mount| (mount.container_path, mount.host_path)).collect(),
         resources: status.resources.and_then(|told| told.linux).map(resources::in_force),
         pid: info.get("info").and_then(|text| pid(text)),
+        user: status.user.and_then(|told| told.linux).map(|told| ContainerUser {
+            uid: told.uid,
+            gid: told.gid,
+            supplemental_groups: told.supplemental_groups,
+        }),
+        stop_signal,
     })
 }
 
@@ -116,6 +124,12 @@ fn stop_signal(name: Option<&str>) -> Result<v1::Signal, UnknownSignal> {
     let Some(name) = name else { return Ok(v1::Signal::RuntimeDefault) };
     let spelled = name.replace('+', "PLUS").replace('-', "MINUS");
     v1::Signal::from_str_name(&spelled).ok_or_else(|| UnknownSignal(name.to_owned()))
+}
+
+/// The signal in the API's words; `None` when the runtime does not say.
+fn signal_name(signal: v1::Signal) -> Option<String> {
+    (signal != v1::Signal::RuntimeDefault)
+        .then(|| signal.as_str_name().replace("PLUS", "+").replace("MINUS", "-"))
 }
 
 fn mount(mount: &Mount) -> v1::Mount {

@@ -1,4 +1,4 @@
-use model::{ImageAuth, ImageSpec, ImageStatus};
+use model::{FilesystemUsage, ImageAuth, ImageFilesystems, ImageSpec, ImageStatus};
 
 use crate::v1;
 
@@ -31,6 +31,18 @@ pub(crate) fn status(image: v1::Image) -> ImageStatus {
         uid: image.uid.map(|uid| uid.value),
         username: image.username,
         pinned: image.pinned,
+    }
+}
+
+pub(crate) fn filesystems(info: v1::ImageFsInfoResponse) -> ImageFilesystems {
+    let usage = |told: v1::FilesystemUsage| FilesystemUsage {
+        mount_point: told.fs_id.unwrap_or_default().mountpoint.into(),
+        used_bytes: told.used_bytes.map_or(0, |bytes| bytes.value),
+        inodes_used: told.inodes_used.map_or(0, |inodes| inodes.value),
+    };
+    ImageFilesystems {
+        images: info.image_filesystems.into_iter().map(usage).collect(),
+        containers: info.container_filesystems.into_iter().map(usage).collect(),
     }
 }
 

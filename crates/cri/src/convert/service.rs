@@ -1,6 +1,6 @@
 use model::{
-    CgroupDriver, RuntimeCondition, RuntimeConditions, RuntimeEvent, RuntimeEventKind, RuntimeVersion,
-    Timestamp,
+    CgroupDriver, RuntimeCondition, RuntimeConditions, RuntimeEvent, RuntimeEventKind, RuntimeHandler,
+    RuntimeVersion, Timestamp,
 };
 
 use crate::v1;
@@ -13,9 +13,23 @@ pub(crate) fn version(version: v1::VersionResponse) -> RuntimeVersion {
     }
 }
 
-pub(crate) fn conditions(status: v1::RuntimeStatus) -> RuntimeConditions {
-    let mut conditions = RuntimeConditions::default();
-    for told in status.conditions {
+pub(crate) fn conditions(answer: v1::StatusResponse) -> Option<RuntimeConditions> {
+    let handler = |told: v1::RuntimeHandler| {
+        let features = told.features.unwrap_or_default();
+        RuntimeHandler {
+            name: told.name,
+            recursive_read_only_mounts: features.recursive_read_only_mounts,
+            user_namespaces: features.user_namespaces,
+        }
+    };
+    let mut conditions = RuntimeConditions {
+        handlers: answer.runtime_handlers.into_iter().map(handler).collect(),
+        supplemental_groups_policy: answer
+            .features
+            .is_some_and(|features| features.supplemental_groups_policy),
+        ..RuntimeConditions::default()
+    };
+    for told in answer.status?.conditions {
         let condition = RuntimeCondition { status: told.status, reason: told.reason, message: told.message };
         match told.r#type.as_str() {
             "RuntimeReady" => conditions.runtime = Some(condition),
@@ -24,7 +38,7 @@ pub(crate) fn conditions(status: v1::RuntimeStatus) -> RuntimeConditions {
             _ => {}
         }
     }
-    conditions
+    Some(conditions)
 }
 
 /// `None`: a driver of the future.
@@ -61,7 +75,8 @@ mod tests {
         let ready =
             |name: &str, status| v1::RuntimeCondition { r#type: name.into(), status, ..Default::default() };
         let told = v1::RuntimeStatus { conditions: vec![ready("Other", true), ready("NetworkReady", false)] };
-        let found = conditions(told);
+        let told = v1::StatusResponse { status: Some(told), ..Default::default() };
+        let found = conditions(told).unwrap();
         assert_eq!(found.runtime, None);
         assert!(!found.network.unwrap().status);
     }

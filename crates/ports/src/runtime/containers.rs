@@ -1,7 +1,10 @@
 use std::time::Duration;
 
 use async_trait::async_trait;
-use model::{ContainerId, ContainerSpec, ContainerStatus, ContainerSummary, PodUid, SandboxId, SandboxSpec};
+use model::{
+    ContainerId, ContainerSpec, ContainerStatus, ContainerSummary, ExecOutput, LinuxResources, PodUid,
+    SandboxId, SandboxSpec,
+};
 
 use super::RuntimeError;
 
@@ -35,4 +38,20 @@ pub trait Containers: Send + Sync {
 
     /// Makes the runtime open the container's log file again, after it was moved away.
     async fn reopen_container_log(&self, id: &ContainerId) -> Result<(), RuntimeError>;
+
+    /// Runs a command in a running container. Past `timeout` the runtime kills it and the call fails with
+    /// `DeadlineExceeded`; zero means no limit. An exit code other than 0 is no failure of the call.
+    async fn exec(
+        &self,
+        id: &ContainerId,
+        command: &[String],
+        timeout: Duration,
+    ) -> Result<ExecOutput, RuntimeError>;
+
+    /// Changes the limits of a container that was created or runs.
+    async fn update_resources(
+        &self,
+        id: &ContainerId,
+        resources: &LinuxResources,
+    ) -> Result<(), RuntimeError>;
 }

@@ -1,5 +1,5 @@
 use async_trait::async_trait;
-use model::{ImageAuth, ImageSpec, ImageStatus, SandboxSpec};
+use model::{ImageAuth, ImageFilesystems, ImageSpec, ImageStatus, SandboxSpec};
 
 use super::RuntimeError;
 
@@ -22,4 +22,7 @@ pub trait Images: Send + Sync {
 
     /// Removes an image; an unknown image is no failure.
     async fn remove_image(&self, image: &ImageSpec) -> Result<(), RuntimeError>;
+
+    /// Where images and writable layers lie, and how much they use.
+    async fn image_filesystems(&self) -> Result<ImageFilesystems, RuntimeError>;
 }

@@ -1,5 +1,5 @@
 use async_trait::async_trait;
-use model::{PodUid, SandboxId, SandboxSpec, SandboxStatus, SandboxSummary};
+use model::{LinuxResources, PodUid, SandboxId, SandboxSpec, SandboxStatus, SandboxSummary};
 
 use super::RuntimeError;
 
@@ -17,6 +17,15 @@ pub trait Sandboxes: Send + Sync {
 
     /// Full status of one sandbox.
     async fn sandbox_status(&self, id: &SandboxId) -> Result<SandboxStatus, RuntimeError>;
+
+    /// Tells the runtime new sums of the containers' resources and the overhead; `Unimplemented` where it does not
+    /// care.
+    async fn update_sandbox_resources(
+        &self,
+        id: &SandboxId,
+        overhead: &LinuxResources,
+        resources: &LinuxResources,
+    ) -> Result<(), RuntimeError>;
 
     /// All sandboxes that carry a pod UID label, or those of one pod. Foreign sandboxes are left out.
     async fn list_sandboxes(&self, pod: Option<&PodUid>) -> Result<Vec<SandboxSummary>, RuntimeError>;

@@ -13,7 +13,7 @@ pub trait RuntimeService: Send + Sync {
     /// Who answers.
     async fn version(&self) -> Result<RuntimeVersion, RuntimeError>;
 
-    /// Whether the runtime and its network are ready.
+    /// Whether the runtime and its network are ready, and what it can do.
     async fn conditions(&self) -> Result<RuntimeConditions, RuntimeError>;
 
     /// The cgroup driver the runtime uses; `Unimplemented` when it cannot say.
