@@ -3,7 +3,7 @@ use model::{HugepageLimit, LinuxResources};
 use super::labels::unordered;
 use crate::v1;
 
-pub(super) fn limits(resources: &LinuxResources) -> v1::LinuxContainerResources {
+pub(crate) fn limits(resources: &LinuxResources) -> v1::LinuxContainerResources {
     let pages =
         |page: &HugepageLimit| v1::HugepageLimit { page_size: page.page_size.clone(), limit: page.limit };
     v1::LinuxContainerResources {
