@@ -14,6 +14,7 @@ use host::{
     MachineFacts, PidfdProcessWatch, host_capabilities,
 };
 use model::CgroupDriver;
+use outbound::NetworkOutbound;
 use ports::clock::SystemClock;
 use ports::runtime::{Runtime, RuntimeErrorKind};
 use tokio::signal::unix::{SignalKind, signal};
@@ -123,6 +124,7 @@ async fn run(loaded: &Loaded, cgroups: HostPodCgroups) -> anyhow::Result<()> {
         host: Arc::new(facts),
         checkpoints: Arc::new(FileCheckpoints::new(state)),
         watch: Arc::new(InotifyFolderWatch),
+        outbound: Arc::new(NetworkOutbound::new()),
         clock: Arc::new(SystemClock),
         metrics,
     };

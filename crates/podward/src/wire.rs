@@ -25,6 +25,7 @@ use ports::clock::Clock;
 use ports::event_recorder::EventRecorder;
 use ports::folder_watch::FolderWatch;
 use ports::host_facts::HostFacts;
+use ports::outbound::Outbound;
 use ports::pod_cgroups::PodCgroups;
 use ports::pod_folders::PodFolders;
 use ports::pod_logs::PodLogs;
@@ -68,6 +69,8 @@ pub struct World {
     pub checkpoints: Arc<dyn Checkpoints>,
     /// Changes of files.
     pub watch: Arc<dyn FolderWatch>,
+    /// Requests to what runs in pods.
+    pub outbound: Arc<dyn Outbound>,
     /// The time.
     pub clock: Arc<dyn Clock>,
     /// Metrics, which adapters may count into.

@@ -11,6 +11,7 @@ pub mod clock;
 pub mod event_recorder;
 pub mod folder_watch;
 pub mod host_facts;
+pub mod outbound;
 pub mod pod_cgroups;
 pub mod pod_folders;
 pub mod pod_logs;

@@ -14,6 +14,7 @@
 pub mod agent_process;
 pub mod containerd;
 pub mod cri_view;
+pub mod fake_outbound;
 pub mod fake_runtime;
 pub mod fakes;
 pub mod http;

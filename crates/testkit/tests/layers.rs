@@ -29,7 +29,11 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("agent", &["model", "decide", "ports", "manifest"]),
     ("cri", &["ports", "model"]),
     ("host", &["ports", "model"]),
-    ("podward", &["agent", "config", "cri", "decide", "document", "host", "manifest", "model", "ports"]),
+    ("outbound", &["ports"]),
+    (
+        "podward",
+        &["agent", "config", "cri", "decide", "document", "host", "manifest", "model", "outbound", "ports"],
+    ),
     ("demo", &[]),
     ("testkit", &["cri", "model", "ports"]),
     ("scenarios", &["testkit", "cri"]),

@@ -19,6 +19,7 @@ use podward::wire::{World, start};
 use ports::clock::SystemClock;
 use serde_json::{Value, json};
 use tempfile::TempDir;
+use testkit::fake_outbound::FakeOutbound;
 use testkit::fake_runtime::{Container, FakeRuntime, Rpc};
 use testkit::fakes::{NoPodCgroups, NoProcessWatch};
 use testkit::poll::eventually;
@@ -33,6 +34,8 @@ pub(crate) struct VirtualNode {
     pub(crate) runtime: FakeRuntime,
     pub(crate) crash_limits: Limits,
     pub(crate) http: Option<String>,
+    /// What answers in pods; counts at once.
+    pub(crate) network: FakeOutbound,
     agent: Option<Agent>,
     folder: TempDir,
 }
@@ -51,6 +54,7 @@ impl VirtualNode {
             runtime: FakeRuntime::start(folder.path().join("runtime.sock")).unwrap(),
             crash_limits: Limits { initial: Duration::from_secs(10), cap: Duration::from_secs(300) },
             http: None,
+            network: FakeOutbound::default(),
             agent: None,
             folder,
         }
@@ -76,12 +80,13 @@ impl VirtualNode {
         assert!(self.agent.is_none(), "an agent runs already");
         let switch = Switch::after(polls);
         let (plan, folder) = (self.plan(), self.folder.path().to_owned());
+        let network = self.network.clone();
         let (sender, receiver) = std::sync::mpsc::channel();
         let driver = Arc::clone(&switch);
         let thread = std::thread::spawn(move || {
             let runtime = driver.runtime();
             let entered = runtime.enter();
-            let mut running = start(world(&folder, &plan), plan).unwrap();
+            let mut running = start(world(&folder, &plan, network), plan).unwrap();
             drop(entered);
             sender.send(running.views.clone()).unwrap();
             runtime.block_on(Steps::new(driver));
@@ -329,7 +334,7 @@ fn settings(folder: &Path) -> NodeSettings {
     }
 }
 
-fn world(folder: &Path, plan: &Plan) -> World {
+fn world(folder: &Path, plan: &Plan, network: FakeOutbound) -> World {
     let endpoint: Endpoint = format!("unix://{}", folder.join("runtime.sock").display()).parse().unwrap();
     let root = &plan.settings.root_dir;
     let folders = Arc::new(HostPodFolders::new(root, &plan.settings.pod_logs_dir, folder.join("links")));
@@ -344,6 +349,7 @@ fn world(folder: &Path, plan: &Plan) -> World {
         host: Arc::new(MachineFacts::default()),
         checkpoints: Arc::new(FileCheckpoints::new(folder.join("state"))),
         watch: Arc::new(InotifyFolderWatch),
+        outbound: Arc::new(network),
         clock: Arc::new(SystemClock),
         metrics: Arc::new(Metrics::new()),
     }
