@@ -51,15 +51,29 @@ fn volume_mount(mount: &VolumeMount, volume: &PlannedVolume) -> Result<Mount, St
     Ok(Mount {
         container_path: absolute(&mount.mount_path),
         host_path: volume.plan.host_path().to_string_lossy().into_owned(),
-        readonly: mount.read_only == Some(true),
+        readonly: mount.read_only == Some(true) || is_read_only(&volume.plan),
         recursive_read_only: recursive_read_only(mount)?,
         // The host's own files keep their labels.
         selinux_relabel: match &volume.plan {
-            VolumePlan::EmptyDir { .. } | VolumePlan::MemoryDir { .. } => true,
+            VolumePlan::EmptyDir { .. }
+            | VolumePlan::MemoryDir { .. }
+            | VolumePlan::HugePagesDir { .. }
+            | VolumePlan::Files { .. } => true,
             VolumePlan::HostPath { .. } => false,
         },
         propagation: propagation(mount)?,
     })
+}
+
+/// Whether containers may not write whatever their mount says.
+fn is_read_only(plan: &VolumePlan) -> bool {
+    match plan {
+        VolumePlan::Files { .. } => true,
+        VolumePlan::EmptyDir { .. }
+        | VolumePlan::MemoryDir { .. }
+        | VolumePlan::HugePagesDir { .. }
+        | VolumePlan::HostPath { .. } => false,
+    }
 }
 
 fn file_mount(host_path: &Path, container_path: &str) -> Mount {

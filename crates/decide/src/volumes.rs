@@ -1,118 +1,134 @@
 //! How a pod's volumes are made ready.
 
-use std::fmt;
-use std::path::{Component, Path, PathBuf};
+mod empty_dir;
+mod mount_points;
+mod problem;
 
-use k8s_openapi::api::core::v1::{EmptyDirVolumeSource, HostPathVolumeSource, Volume};
-use model::{HostPathKind, NodeSettings, PlannedVolume, Pod, VolumePlan};
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+
+use k8s_openapi::api::core::v1::{HostPathVolumeSource, Volume};
+use model::{
+    FileStorage, FsGroup, FsGroupChange, HostPathKind, NodeSettings, PlannedVolume, Pod, ProjectedFile,
+    VolumePlan,
+};
+
+pub use problem::{VolumeProblem, set_up_failed};
 
 use crate::pod_paths::PodPaths;
-use crate::quantity::Amount;
-use crate::resources::pod_memory_limit;
 
 const EMPTY_DIR_PLUGIN: &str = "kubernetes.io/empty-dir";
+const NO_GIT_REPO: &str = "git-repo volume plugin has been disabled; if necessary, it may be re-enabled by \
+                           enabling the feature-gate `GitRepoVolumeDriver`";
 
-/// A volume that cannot be planned; names the volume.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum VolumeProblem {
-    /// The kind is one this agent cannot set up.
-    UnsupportedKind {
-        /// Volume name.
-        volume: String,
-        /// The field of the volume, such as `nfs`.
-        kind: &'static str,
-    },
-    /// An emptyDir on a medium this agent cannot set up.
-    UnsupportedMedium {
-        /// Volume name.
-        volume: String,
-        /// The medium.
-        medium: String,
-    },
-    /// A hostPath type nobody knows.
-    UnknownHostPathType {
-        /// Volume name.
-        volume: String,
-        /// The type.
-        kind: String,
-    },
-    /// A hostPath that climbs.
-    HostPathClimbs {
-        /// Volume name.
-        volume: String,
-        /// The path.
-        path: PathBuf,
-    },
-}
+/// The content of a pod's configMap, secret, downwardAPI and projected volumes, by volume name.
+pub type VolumeFiles = BTreeMap<String, Vec<ProjectedFile>>;
 
-impl fmt::Display for VolumeProblem {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::UnsupportedKind { volume, kind } => {
-                write!(f, "volume {volume:?}: {kind} is not supported yet")
-            }
-            Self::UnsupportedMedium { volume, medium } => {
-                write!(f, "volume {volume:?}: emptyDir medium {medium:?} is not supported yet")
-            }
-            Self::UnknownHostPathType { volume, kind } => {
-                write!(f, "volume {volume:?}: unknown hostPath type {kind:?}")
-            }
-            Self::HostPathClimbs { volume, path } => {
-                write!(f, "volume {volume:?}: hostPath {path:?} must not contain \"..\"")
-            }
-        }
-    }
-}
-
-impl std::error::Error for VolumeProblem {}
-
-/// Plans all volumes of a pod, in the order of its spec.
+/// Plans the volumes that a pod's containers mount, in the order of its spec; a volume nobody mounts is not made.
+/// `files` has the content of every volume that [`holds_files`].
 ///
 /// # Errors
 /// At the first volume that this agent cannot set up.
-pub fn plan_volumes(pod: &Pod, settings: &NodeSettings) -> Result<Vec<PlannedVolume>, VolumeProblem> {
+pub fn plan_volumes(
+    pod: &Pod,
+    settings: &NodeSettings,
+    files: &VolumeFiles,
+) -> Result<Vec<PlannedVolume>, VolumeProblem> {
+    let used = mounted_names(pod);
     pod.spec
         .volumes
         .iter()
         .flatten()
-        .map(|volume| Ok(PlannedVolume { name: volume.name.clone(), plan: plan(pod, volume, settings)? }))
+        .filter(|volume| used.contains(volume.name.as_str()))
+        .map(|volume| {
+            let plan = plan(pod, volume, settings, files)?;
+            let fs_group = fs_group(pod, &plan);
+            Ok(PlannedVolume { name: volume.name.clone(), plan, fs_group })
+        })
         .collect()
 }
 
-fn plan(pod: &Pod, volume: &Volume, settings: &NodeSettings) -> Result<VolumePlan, VolumeProblem> {
+/// Whether the agent writes the files of this volume.
+#[must_use]
+pub fn holds_files(volume: &Volume) -> bool {
+    files_plugin(volume).is_some()
+}
+
+/// Volumes that a container mounts or has as a device.
+fn mounted_names(pod: &Pod) -> BTreeSet<&str> {
+    pod.containers()
+        .flat_map(|entry| {
+            let mounts = entry.container.volume_mounts.iter().flatten().map(|mount| mount.name.as_str());
+            let devices = entry.container.volume_devices.iter().flatten().map(|device| device.name.as_str());
+            mounts.chain(devices)
+        })
+        .collect()
+}
+
+fn plan(
+    pod: &Pod,
+    volume: &Volume,
+    settings: &NodeSettings,
+    files: &VolumeFiles,
+) -> Result<VolumePlan, VolumeProblem> {
+    let path = |plugin: &str| PodPaths::new(settings).volume_dir(&pod.uid, plugin, &volume.name);
+    if let (Some((plugin, kept)), Some(files)) = (files_plugin(volume), files.get(&volume.name)) {
+        let storage = match kept {
+            Kept::OnDisk => FileStorage::Disk,
+            Kept::InMemory => FileStorage::Memory { size_limit: empty_dir::memory_size(pod, None, settings) },
+        };
+        let mount_points = mount_points::nested(pod, &volume.name)
+            .map_err(|reason| VolumeProblem::Invalid { volume: volume.name.clone(), reason })?;
+        return Ok(VolumePlan::Files { path: path(plugin), storage, files: files.clone(), mount_points });
+    }
+    if volume.git_repo.is_some() {
+        return Err(VolumeProblem::Invalid { volume: volume.name.clone(), reason: NO_GIT_REPO.to_owned() });
+    }
     if let Some(kind) = unsupported_kind(volume) {
         return Err(VolumeProblem::UnsupportedKind { volume: volume.name.clone(), kind });
     }
     if let Some(source) = &volume.host_path {
-        return host_path(volume, source);
+        return host_path(source)
+            .map_err(|reason| VolumeProblem::Invalid { volume: volume.name.clone(), reason });
     }
-    let path = PodPaths::new(settings).volume_dir(&pod.uid, EMPTY_DIR_PLUGIN, &volume.name);
-    // A volume without any source is an emptyDir.
-    let source = volume.empty_dir.clone().unwrap_or_default();
-    match source.medium.as_deref().unwrap_or_default() {
-        "" => Ok(VolumePlan::EmptyDir { path }),
-        "Memory" => Ok(VolumePlan::MemoryDir { path, size_limit: memory_size(pod, &source, settings) }),
-        medium => {
-            Err(VolumeProblem::UnsupportedMedium { volume: volume.name.clone(), medium: medium.to_owned() })
-        }
+    empty_dir::plan(pod, volume, path(EMPTY_DIR_PLUGIN), settings)
+}
+
+/// Where files are kept.
+#[derive(Clone, Copy)]
+enum Kept {
+    OnDisk,
+    InMemory,
+}
+
+fn files_plugin(volume: &Volume) -> Option<(&'static str, Kept)> {
+    [
+        (volume.config_map.is_some(), ("kubernetes.io/configmap", Kept::OnDisk)),
+        (volume.secret.is_some(), ("kubernetes.io/secret", Kept::InMemory)),
+        (volume.downward_api.is_some(), ("kubernetes.io/downward-api", Kept::InMemory)),
+        (volume.projected.is_some(), ("kubernetes.io/projected", Kept::InMemory)),
+    ]
+    .into_iter()
+    .find_map(|(is_set, plugin)| is_set.then_some(plugin))
+}
+
+/// The group for the kinds of volumes whose files the agent may give away.
+fn fs_group(pod: &Pod, plan: &VolumePlan) -> Option<FsGroup> {
+    let gid = pod.spec.security_context.as_ref()?.fs_group?;
+    let gid = u32::try_from(gid).ok()?;
+    match plan {
+        VolumePlan::EmptyDir { .. }
+        | VolumePlan::MemoryDir { .. }
+        | VolumePlan::HugePagesDir { .. }
+        | VolumePlan::Files { .. } => Some(FsGroup { gid, change: FsGroupChange::Always }),
+        VolumePlan::HostPath { .. } => None,
     }
 }
 
-/// The least of the volume's limit, the pod's memory limit and the node's memory, where they are above zero.
-fn memory_size(pod: &Pod, source: &EmptyDirVolumeSource, settings: &NodeSettings) -> Option<u64> {
-    let of_volume = source.size_limit.as_ref().map(|limit| Amount::of(limit).units());
-    let asked = [of_volume, pod_memory_limit(pod)].into_iter().flatten();
-    asked
-        .filter_map(|bytes| u64::try_from(bytes).ok())
-        .chain([settings.memory_capacity])
-        .filter(|bytes| *bytes > 0)
-        .min()
-}
-
-fn host_path(volume: &Volume, source: &HostPathVolumeSource) -> Result<VolumePlan, VolumeProblem> {
+fn host_path(source: &HostPathVolumeSource) -> Result<VolumePlan, String> {
     let path = PathBuf::from(&source.path);
     if climbs(&path) {
-        return Err(VolumeProblem::HostPathClimbs { volume: volume.name.clone(), path });
+        return Err(format!("invalid HostPath `{}`: must not contain '..'", source.path));
     }
     let kind = match source.type_.as_deref().unwrap_or_default() {
         "" => HostPathKind::Any,
@@ -123,18 +139,13 @@ fn host_path(volume: &Volume, source: &HostPathVolumeSource) -> Result<VolumePla
         "Socket" => HostPathKind::Socket,
         "CharDevice" => HostPathKind::CharDevice,
         "BlockDevice" => HostPathKind::BlockDevice,
-        kind => {
-            return Err(VolumeProblem::UnknownHostPathType {
-                volume: volume.name.clone(),
-                kind: kind.to_owned(),
-            });
-        }
+        kind => return Err(format!("{kind} is an invalid volume type")),
     };
     Ok(VolumePlan::HostPath { path, kind })
 }
 
-fn climbs(path: &Path) -> bool {
-    path.components().any(|component| component == Component::ParentDir)
+pub(crate) fn climbs(path: &Path) -> bool {
+    path.components().any(|component| component == std::path::Component::ParentDir)
 }
 
 fn unsupported_kind(volume: &Volume) -> Option<&'static str> {
@@ -152,7 +163,6 @@ fn unsupported_kind(volume: &Volume) -> Option<&'static str> {
         (volume.flex_volume.is_some(), "flexVolume"),
         (volume.flocker.is_some(), "flocker"),
         (volume.gce_persistent_disk.is_some(), "gcePersistentDisk"),
-        (volume.git_repo.is_some(), "gitRepo"),
         (volume.glusterfs.is_some(), "glusterfs"),
         (volume.image.is_some(), "image"),
         (volume.iscsi.is_some(), "iscsi"),

@@ -154,6 +154,15 @@ impl Folder {
         }
     }
 
+    /// Whether a path below leads to a folder that lies below as well; symlinks are followed on the way.
+    pub(crate) fn leads_to_folder(&self, relative: &Path) -> Result<bool, FileError> {
+        match resolve_beneath(self, relative, FOLDER) {
+            Ok(_) => Ok(true),
+            Err(Errno::NOENT | Errno::NOTDIR) => Ok(false),
+            Err(error) => Err(error).on_path("look at", self.path.join(relative)),
+        }
+    }
+
     /// Sets the mode bits.
     pub(crate) fn set_mode(&self, mode: u32) -> Result<(), FileError> {
         rustix::fs::fchmod(self, Mode::from_raw_mode(mode)).on_path("set mode of", &self.path)
@@ -189,16 +198,30 @@ pub(crate) fn open_same_mount(parent: impl AsFd, name: &OsStr) -> Result<OwnedFd
     open_beneath(parent, Path::new(name), FOLDER, ResolveFlags::NO_XDEV)
 }
 
+/// Opens what a path leads to, following symlinks as long as they stay below `parent`.
+pub(crate) fn resolve_beneath(parent: impl AsFd, relative: &Path, flags: OFlags) -> Result<OwnedFd, Errno> {
+    open_resolved(parent, relative, flags, ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS)
+}
+
 fn open_beneath(
     parent: impl AsFd,
     relative: &Path,
     flags: OFlags,
     also: ResolveFlags,
 ) -> Result<OwnedFd, Errno> {
+    open_resolved(parent, relative, flags, BENEATH | also)
+}
+
+fn open_resolved(
+    parent: impl AsFd,
+    relative: &Path,
+    flags: OFlags,
+    resolve: ResolveFlags,
+) -> Result<OwnedFd, Errno> {
     // The kernel answers EAGAIN when a rename elsewhere could have let the path escape.
     const TRIES: usize = 64;
     for _ in 0..TRIES {
-        match rustix::fs::openat2(parent.as_fd(), relative, flags, Mode::empty(), BENEATH | also) {
+        match rustix::fs::openat2(parent.as_fd(), relative, flags, Mode::empty(), resolve) {
             Err(Errno::AGAIN | Errno::INTR) => {}
             result => return result,
         }

@@ -1,53 +1,93 @@
 //! Volumes of pods on disk and in memory.
 
+mod empty_dir;
+mod files;
 mod host_path;
+mod ownership;
 mod tear_down;
 #[cfg(test)]
 mod tests;
 
-use std::ffi::{CStr, CString, OsStr, OsString};
-use std::io;
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use async_trait::async_trait;
-use model::PodUid;
+use model::{FileStorage, FsGroup, PodUid, ProjectedFile};
+use ports::clock::{Clock, SystemClock};
 use ports::pod_folders::FileError;
-use ports::pod_volumes::{PodVolumes, VolumeError, VolumePlan};
-use rustix::io::Errno;
-use rustix::mount::MountFlags;
+use ports::pod_volumes::{PlannedVolume, PodVolumes, Progress, VolumeError, VolumePlan};
 
-use crate::atomic_file;
 use crate::failure::{OnPath, blocking, refused};
 use crate::folder::Folder;
 use crate::pod_folders::{PRIVATE, existing_pod, make_pod};
+use empty_dir::Medium;
+use ownership::{Access, give_to_group};
 
 const EMPTY_DIR: &str = "kubernetes.io~empty-dir";
-const READY: &str = "ready";
-/// Containers of any user share an emptyDir.
-const EVERYBODY: u32 = 0o777;
-const TMPFS_MAGIC: u64 = 0x0102_1994;
+/// Folders that other volumes are mounted on.
+const MOUNT_POINTS: u32 = 0o755;
 
 /// [`PodVolumes`] below the agent's root folder.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct HostPodVolumes {
     root: PathBuf,
+    clock: Arc<dyn Clock>,
 }
 
 impl HostPodVolumes {
     /// `root` is such as `/var/lib/kubelet`; the paths of plans for pod-owned volumes lie below it.
     #[must_use]
     pub fn new(root: impl Into<PathBuf>) -> Self {
-        Self { root: root.into() }
+        Self { root: root.into(), clock: Arc::new(SystemClock) }
     }
 
-    fn set_up_now(&self, uid: &PodUid, plan: &VolumePlan) -> Result<(), VolumeError> {
-        match plan {
-            VolumePlan::EmptyDir { path } => Ok(set_up_disk(&self.volume(uid, path)?)?),
-            VolumePlan::MemoryDir { path, size_limit } => {
-                Ok(set_up_memory(&self.volume(uid, path)?, *size_limit)?)
+    fn set_up_now(
+        &self,
+        uid: &PodUid,
+        volume: &PlannedVolume,
+        progress: &Progress,
+    ) -> Result<(), VolumeError> {
+        let medium = match &volume.plan {
+            VolumePlan::EmptyDir { .. } => Medium::Disk,
+            VolumePlan::MemoryDir { size_limit, .. } => Medium::Memory { size_limit: *size_limit },
+            VolumePlan::HugePagesDir { page_size, .. } => Medium::HugePages { page_size: *page_size },
+            VolumePlan::Files { path, storage, files, mount_points } => {
+                let content = Content { files, mount_points, storage: *storage };
+                let place = self.volume(uid, path)?;
+                return Ok(self.set_up_files(&place, &content, volume.fs_group, progress)?);
             }
-            VolumePlan::HostPath { path, kind } => host_path::set_up(path, *kind),
+            VolumePlan::HostPath { path, kind } => return host_path::set_up(path, *kind),
+        };
+        let place = self.volume(uid, volume.plan.host_path())?;
+        empty_dir::set_up(&place, &place.name, medium, |folder| {
+            own(folder, volume.fs_group, Access::ReadWrite, progress)
+        })?;
+        Ok(())
+    }
+
+    fn set_up_files(
+        &self,
+        volume: &Volume,
+        content: &Content<'_>,
+        group: Option<FsGroup>,
+        progress: &Progress,
+    ) -> Result<(), FileError> {
+        let medium = match content.storage {
+            FileStorage::Disk => Medium::Disk,
+            FileStorage::Memory { size_limit } => Medium::Memory { size_limit },
+        };
+        let folder = empty_dir::set_up(volume, &empty_dir::wrapped(&volume.name), medium, |folder| {
+            own(folder, group, Access::ReadWrite, progress)
+        })?;
+        for point in content.mount_points {
+            // A folder of the files comes with them, behind a symlink of our own.
+            let comes_with_files = content.files.iter().any(|file| file.path.starts_with(point));
+            if !comes_with_files && !folder.leads_to_folder(point)? {
+                folder.make_below(point, MOUNT_POINTS)?;
+            }
         }
+        files::write(&folder, content.files, self.clock.now(), || own(&folder, group, Access::Read, progress))
     }
 
     fn volume(&self, uid: &PodUid, path: &Path) -> Result<Volume, FileError> {
@@ -66,9 +106,14 @@ impl HostPodVolumes {
 
 #[async_trait]
 impl PodVolumes for HostPodVolumes {
-    async fn set_up(&self, uid: &PodUid, plan: &VolumePlan) -> Result<(), VolumeError> {
-        let (volumes, uid, plan) = (self.clone(), uid.clone(), plan.clone());
-        blocking(&self.root, move || Ok(volumes.set_up_now(&uid, &plan))).await?
+    async fn set_up(
+        &self,
+        uid: &PodUid,
+        volume: &PlannedVolume,
+        progress: &Progress,
+    ) -> Result<(), VolumeError> {
+        let (volumes, uid, volume, progress) = (self.clone(), uid.clone(), volume.clone(), progress.clone());
+        blocking(&self.root, move || Ok(volumes.set_up_now(&uid, &volume, &progress))).await?
     }
 
     async fn tear_down(&self, uid: &PodUid) -> Result<(), VolumeError> {
@@ -81,6 +126,13 @@ impl PodVolumes for HostPodVolumes {
     }
 }
 
+/// What a volume of files holds.
+struct Content<'a> {
+    files: &'a [ProjectedFile],
+    mount_points: &'a [PathBuf],
+    storage: FileStorage,
+}
+
 /// Where one volume of a pod lies.
 struct Volume {
     pod: Folder,
@@ -89,67 +141,17 @@ struct Volume {
 }
 
 impl Volume {
-    fn marker(&self) -> PathBuf {
-        Path::new("plugins").join(EMPTY_DIR).join(&self.name)
-    }
-
-    fn is_marked(&self) -> Result<bool, FileError> {
-        match self.pod.existing(self.marker())? {
-            Some(folder) => Ok(folder.stat(OsStr::new(READY))?.is_some()),
-            None => Ok(false),
-        }
-    }
-
-    /// Leaves the mark that upstream looks for after a restart.
-    fn mark(&self) -> Result<(), FileError> {
-        let marker = self.pod.make_below(self.marker(), PRIVATE)?;
-        atomic_file::write(&marker, OsStr::new(READY), b"", 0o644)
-    }
-
-    /// The folder of the volume, opened up for every user.
-    fn folder(&self) -> Result<Folder, FileError> {
-        let folder = self.parent.make_below(&self.name, EVERYBODY)?;
-        folder.set_mode(EVERYBODY)?;
-        Ok(folder)
+    #[expect(clippy::unused_self, clippy::unnecessary_wraps, reason = "the journal of mounts comes next")]
+    fn note_mount(&self, _what: &str) -> Result<(), FileError> {
+        Ok(())
     }
 }
 
-fn set_up_disk(volume: &Volume) -> Result<(), FileError> {
-    if volume.is_marked()? && volume.parent.existing(&volume.name)?.is_some() {
-        return Ok(());
-    }
-    volume.folder()?;
-    volume.mark()
-}
-
-fn set_up_memory(volume: &Volume, size_limit: Option<u64>) -> Result<(), FileError> {
-    if let Some(folder) = volume.parent.existing(&volume.name)?
-        && volume.parent.is_mount_point(&volume.name)?
-    {
-        let file_system = rustix::fs::fstatfs(&folder).on_path("look at", folder.path())?;
-        if u64::try_from(file_system.f_type).ok() != Some(TMPFS_MAGIC) {
-            return Err(io::Error::from(io::ErrorKind::AlreadyExists))
-                .on_path("mount tmpfs over another file system at", folder.path());
-        }
-        return volume.mark();
-    }
-    let folder = volume.folder()?;
-    mount_tmpfs(&folder, size_limit).on_path("mount tmpfs at", folder.path())?;
-    volume.mark()
-}
-
-/// Mounts with the kernel's own mode (1777) and half of the memory if no limit is set. Volumes in memory
-/// stay out of swap where the kernel can promise that (6.4 and later).
-fn mount_tmpfs(folder: &Folder, size_limit: Option<u64>) -> io::Result<()> {
-    let size = size_limit.filter(|size| *size > 0).map(|size| format!("size={size}")).unwrap_or_default();
-    let separator = if size.is_empty() { "" } else { "," };
-    let no_swap = CString::new(format!("{size}{separator}noswap"))?;
-    let plain = CString::new(size)?;
-    let mount = |options: &CStr| {
-        rustix::mount::mount("tmpfs", folder.magic_path(), "tmpfs", MountFlags::empty(), options)
-    };
-    match mount(&no_swap) {
-        Err(Errno::INVAL) => Ok(mount(&plain)?),
-        result => Ok(result?),
-    }
+fn own(
+    folder: &Folder,
+    group: Option<FsGroup>,
+    access: Access,
+    progress: &Progress,
+) -> Result<(), FileError> {
+    group.map_or(Ok(()), |group| give_to_group(folder, group, access, progress))
 }

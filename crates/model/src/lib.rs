@@ -53,5 +53,5 @@ pub use runtime_status::{
     RuntimeEventKind, RuntimeHandler, RuntimeVersion, SandboxState, SandboxStatus, SandboxSummary,
 };
 pub use time::{Moment, MomentSource, Timestamp};
-pub use volume_plan::{HostPathKind, PlannedVolume, VolumePlan};
+pub use volume_plan::{FileStorage, FsGroup, FsGroupChange, HostPathKind, PlannedVolume, VolumePlan};
 pub use worker_state::{Rejection, WorkerPhase, WorkerView};

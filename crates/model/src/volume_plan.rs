@@ -1,4 +1,6 @@
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+
+use crate::ProjectedFile;
 
 /// How a volume is made ready.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -15,6 +17,26 @@ pub enum VolumePlan {
         /// Size limit in bytes.
         size_limit: Option<u64>,
     },
+    /// An empty folder of huge pages (hugetlbfs) at `path`.
+    HugePagesDir {
+        /// Volume folder.
+        path: PathBuf,
+        /// Size of a page in bytes.
+        page_size: u64,
+    },
+    /// Files that the agent writes: configMap, secret, downwardAPI and projected volumes. Setting the volume up
+    /// again with other files replaces them all at once.
+    Files {
+        /// Volume folder.
+        path: PathBuf,
+        /// Where the files are kept.
+        storage: FileStorage,
+        /// The files.
+        files: Vec<ProjectedFile>,
+        /// Folders below the volume that other volumes of a container are mounted on; containers cannot make
+        /// them, since they see the volume read-only.
+        mount_points: Vec<PathBuf>,
+    },
     /// A path of the host, checked or made as its type asks.
     HostPath {
         /// The host's path.
@@ -27,9 +49,13 @@ pub enum VolumePlan {
 impl VolumePlan {
     /// What containers mount.
     #[must_use]
-    pub fn host_path(&self) -> &std::path::Path {
+    pub fn host_path(&self) -> &Path {
         match self {
-            Self::EmptyDir { path } | Self::MemoryDir { path, .. } | Self::HostPath { path, .. } => path,
+            Self::EmptyDir { path }
+            | Self::MemoryDir { path, .. }
+            | Self::HugePagesDir { path, .. }
+            | Self::Files { path, .. }
+            | Self::HostPath { path, .. } => path,
         }
     }
 }
@@ -41,6 +67,38 @@ pub struct PlannedVolume {
     pub name: String,
     /// How it is made ready.
     pub plan: VolumePlan,
+    /// The group its files are given to, if the pod asks for that and the kind of volume allows it.
+    pub fs_group: Option<FsGroup>,
+}
+
+/// A group that may use a volume.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FsGroup {
+    /// Group id.
+    pub gid: u32,
+    /// When the files are gone through.
+    pub change: FsGroupChange,
+}
+
+/// When the files of a volume are given to the pod's group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FsGroupChange {
+    /// At each set-up.
+    Always,
+    /// Unless the volume's top folder belongs to the group already.
+    OnRootMismatch,
+}
+
+/// Where the files of a volume are kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FileStorage {
+    /// On disk (configMap).
+    Disk,
+    /// In memory only (secret, downwardAPI, projected).
+    Memory {
+        /// Size limit in bytes.
+        size_limit: Option<u64>,
+    },
 }
 
 /// The `type` of a hostPath volume.

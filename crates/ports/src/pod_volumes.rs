@@ -1,10 +1,12 @@
 //! Volumes of pods.
 
 use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use async_trait::async_trait;
 use model::PodUid;
-pub use model::{HostPathKind, VolumePlan};
+pub use model::{HostPathKind, PlannedVolume, VolumePlan};
 
 /// A volume that could not be set up or taken down.
 #[derive(Debug, thiserror::Error)]
@@ -17,17 +19,54 @@ pub enum VolumeError {
         /// What was asked, in words such as `a directory`.
         expected: &'static str,
     },
+    /// What was asked for cannot be done; the text says why.
+    #[error("{0}")]
+    Refused(String),
     /// A file operation failed.
     #[error(transparent)]
     File(#[from] crate::pod_folders::FileError),
+}
+
+impl VolumeError {
+    /// The whole story in one line, for events.
+    #[must_use]
+    pub fn text(&self) -> String {
+        match std::error::Error::source(self) {
+            Some(source) => format!("{self}: {source}"),
+            None => self.to_string(),
+        }
+    }
+}
+
+/// How far a set-up has come; clones count together.
+#[derive(Clone, Debug, Default)]
+pub struct Progress(Arc<AtomicU64>);
+
+impl Progress {
+    /// Counts one file that was given to the pod's group.
+    pub fn count_file(&self) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Files counted so far.
+    #[must_use]
+    pub fn files(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
 }
 
 /// Makes volumes ready and removes them. Every call may be repeated.
 #[async_trait]
 pub trait PodVolumes: Send + Sync {
     /// Makes one volume ready; a volume that is ready already (also from before an agent restart) is left as
-    /// it is, with its content.
-    async fn set_up(&self, uid: &PodUid, plan: &VolumePlan) -> Result<(), VolumeError>;
+    /// it is, with its content. A volume of files is brought in line with its plan: readers see all old files or
+    /// all new ones, and unchanged content is not written again.
+    async fn set_up(
+        &self,
+        uid: &PodUid,
+        volume: &PlannedVolume,
+        progress: &Progress,
+    ) -> Result<(), VolumeError>;
 
     /// Unmounts and empties every volume below `pods/<uid>/volumes`. Never touches what a hostPath names and
     /// never deletes across a mount.

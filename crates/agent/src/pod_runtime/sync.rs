@@ -6,12 +6,13 @@ use decide::pod_actions::{
     FailedProbes, KillReason, PodActions, SandboxPlan, is_finished, plan, restart_count,
 };
 use decide::pod_paths::{PodPaths, pod_cgroup};
-use decide::volumes::plan_volumes;
+use decide::volumes::{VolumeFiles, plan_volumes, set_up_failed};
 use model::{
     ContainerProblems, EventType, ObservedPod, PlannedVolume, Pod, SandboxId, SandboxSpec, SyncFailure,
     SyncOutcome, Timestamp,
 };
 use ports::pod_syncer::Interruption;
+use ports::pod_volumes::Progress;
 
 use super::container::{Preparation, StartFailure};
 use super::{PodRuntime, failed, plain};
@@ -193,17 +194,13 @@ impl Pass<'_> {
             let limits = pod_cgroup_limits(self.pod, &parts.settings);
             parts.cgroups.ensure(&cgroup, &limits).await.map_err(file_error)?;
         }
-        let volumes = match plan_volumes(self.pod, &parts.settings) {
+        let volumes = match plan_volumes(self.pod, &parts.settings, &VolumeFiles::new()) {
             Ok(volumes) => volumes,
             Err(problem) => return Err(self.mount_failure(problem.to_string())),
         };
         for volume in &volumes {
-            if let Err(error) = parts.volumes.set_up(&self.pod.uid, &volume.plan).await {
-                let mut text = format!("volume {:?}: {error}", volume.name);
-                if let Some(source) = std::error::Error::source(&error) {
-                    text = format!("{text}: {source}");
-                }
-                return Err(self.mount_failure(text));
+            if let Err(error) = parts.volumes.set_up(&self.pod.uid, volume, &Progress::default()).await {
+                return Err(self.mount_failure(set_up_failed(&volume.name, &error.text())));
             }
         }
         Ok(volumes)

@@ -8,7 +8,7 @@ use crate::test_objects::pod;
 
 fn spec_of(pod: &Pod, restart_count: u32) -> Result<ContainerSpec, String> {
     let settings = settings();
-    let volumes = crate::volumes::plan_volumes(pod, &settings).unwrap();
+    let volumes = crate::volumes::plan_volumes(pod, &settings, &crate::volumes::VolumeFiles::new()).unwrap();
     let image = ImageStatus { id: "sha256:1".into(), uid: Some(7), ..ImageStatus::default() };
     container_spec(&ContainerInputs {
         pod,

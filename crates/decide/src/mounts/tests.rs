@@ -11,13 +11,14 @@ fn container(fields: Value) -> Container {
     serde_json::from_value(object).unwrap()
 }
 
+fn volume(name: &str, plan: VolumePlan) -> PlannedVolume {
+    PlannedVolume { name: name.to_owned(), plan, fs_group: None }
+}
+
 fn volumes() -> Vec<PlannedVolume> {
     vec![
-        PlannedVolume { name: "data".into(), plan: VolumePlan::EmptyDir { path: "/pods/u/data".into() } },
-        PlannedVolume {
-            name: "host".into(),
-            plan: VolumePlan::HostPath { path: "/srv".into(), kind: model::HostPathKind::Any },
-        },
+        volume("data", VolumePlan::EmptyDir { path: "/pods/u/data".into() }),
+        volume("host", VolumePlan::HostPath { path: "/srv".into(), kind: model::HostPathKind::Any }),
     ]
 }
 

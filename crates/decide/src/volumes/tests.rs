@@ -6,9 +6,24 @@ use super::*;
 use crate::pod_paths::tests::settings;
 use crate::test_objects::pod;
 
+/// A pod of one container that mounts every volume.
+fn mounting(container: Value, volumes: Value) -> Pod {
+    let mounts: Vec<Value> = volumes.as_array().unwrap().iter()
+        .map(|volume| json!({"name": volume["name"], "mountPath": format!("/{}", volume["name"].as_str().unwrap())}))
+        .collect();
+    let mut container = container;
+    container["name"] = json!("c");
+    container["volumeMounts"] = json!(mounts);
+    pod(json!({"containers": [container], "volumes": volumes}))
+}
+
 fn planned(volume: Value) -> Result<VolumePlan, VolumeProblem> {
-    let spec = json!({"containers": [], "volumes": [volume]});
-    plan_volumes(&pod(spec), &settings()).map(|mut volumes| volumes.remove(0).plan)
+    planned_for(json!({}), volume)
+}
+
+fn planned_for(container: Value, volume: Value) -> Result<VolumePlan, VolumeProblem> {
+    plan_volumes(&mounting(container, json!([volume])), &settings(), &VolumeFiles::new())
+        .map(|mut volumes| volumes.remove(0).plan)
 }
 
 fn path() -> PathBuf {
@@ -34,12 +49,9 @@ fn memory_dirs_take_the_least_limit() {
         (json!("2Gi"), limited.clone(), 1 << 30),
         (json!("1Mi"), limited, 1 << 20),
     ] {
-        let spec = json!({
-            "containers": [{"name": "c", "resources": resources}],
-            "volumes": [{"name": "v", "emptyDir": {"medium": "Memory", "sizeLimit": size_limit}}],
-        });
-        let plan = plan_volumes(&pod(spec.clone()), &settings()).unwrap().remove(0).plan;
-        assert_eq!(plan, VolumePlan::MemoryDir { path: path(), size_limit: Some(expected) }, "{spec}");
+        let volume = json!({"name": "v", "emptyDir": {"medium": "Memory", "sizeLimit": size_limit}});
+        let plan = planned_for(json!({"resources": resources}), volume.clone());
+        assert_eq!(plan, Ok(VolumePlan::MemoryDir { path: path(), size_limit: Some(expected) }), "{volume}");
     }
 }
 
@@ -61,21 +73,53 @@ fn host_paths_keep_their_type() {
 }
 
 #[test]
+fn huge_pages_are_of_the_size_that_is_requested() {
+    let of = |sizes: &[&str]| {
+        let requests: serde_json::Map<_, _> =
+            sizes.iter().map(|size| (format!("hugepages-{size}"), json!("4Mi"))).collect();
+        json!({"resources": {"requests": requests}})
+    };
+    let none = "there is no resource request for huge pages";
+    for (medium, sizes, expected) in [
+        ("HugePages", &["2Mi"][..], Ok(2 << 20)),
+        ("HugePages-1Gi", &["2Mi", "1Gi"], Ok(1 << 30)),
+        ("HugePages", &["2Mi", "1Gi"], Err("can't be used if container requests multiple huge page sizes")),
+        ("HugePages", &[], Err(none)),
+        ("HugePages-1Gi", &["2Mi"], Err(none)),
+        ("HugePages-x", &["2Mi"], Err("unknown storage medium \"HugePages-x\"")),
+        ("Floppy", &[], Err("MountVolume.SetUp failed for volume \"v\" : unknown storage medium \"Floppy\"")),
+    ] {
+        let plan = planned_for(of(sizes), json!({"name": "v", "emptyDir": {"medium": medium}}));
+        match (plan, expected) {
+            (Ok(plan), Ok(page_size)) => {
+                assert_eq!(plan, VolumePlan::HugePagesDir { path: path(), page_size });
+            }
+            (Err(problem), Err(text)) => assert!(problem.to_string().contains(text), "{problem}"),
+            (plan, expected) => panic!("{medium} with {sizes:?}: {plan:?}, not {expected:?}"),
+        }
+    }
+}
+
+#[test]
 fn problems_name_the_volume_and_the_reason() {
     for (volume, text) in [
-        (json!({"name": "v", "secret": {"secretName": "s"}}), "volume \"v\": secret is not supported yet"),
-        (json!({"name": "v", "projected": {}}), "volume \"v\": projected is not supported yet"),
         (
-            json!({"name": "v", "emptyDir": {"medium": "HugePages-2Mi"}}),
-            "volume \"v\": emptyDir medium \"HugePages-2Mi\" is not supported yet",
+            json!({"name": "v", "flocker": {"datasetName": "s"}}),
+            "Unable to attach or mount volumes: unmounted volumes=[v], unattached volumes=[], failed to process \
+             volumes=[v]: failed to get Plugin from volumeSpec for volume \"v\" err=no volume plugin matched (flocker)",
+        ),
+        (
+            json!({"name": "v", "gitRepo": {"repository": "r"}}),
+            "MountVolume.SetUp failed for volume \"v\" : git-repo volume plugin has been disabled; if necessary, it \
+             may be re-enabled by enabling the feature-gate `GitRepoVolumeDriver`",
         ),
         (
             json!({"name": "v", "hostPath": {"path": "/a", "type": "Door"}}),
-            "volume \"v\": unknown hostPath type \"Door\"",
+            "MountVolume.SetUp failed for volume \"v\" : Door is an invalid volume type",
         ),
         (
             json!({"name": "v", "hostPath": {"path": "/a/../b"}}),
-            "volume \"v\": hostPath \"/a/../b\" must not contain \"..\"",
+            "MountVolume.SetUp failed for volume \"v\" : invalid HostPath `/a/../b`: must not contain '..'",
         ),
     ] {
         assert_eq!(planned(volume).unwrap_err().to_string(), text);
@@ -83,10 +127,68 @@ fn problems_name_the_volume_and_the_reason() {
 }
 
 #[test]
-fn volumes_keep_their_order() {
-    let spec = json!({"containers": [], "volumes": [{"name": "b"}, {"name": "a"}]});
-    let names: Vec<_> =
-        plan_volumes(&pod(spec), &settings()).unwrap().into_iter().map(|volume| volume.name).collect();
+fn volumes_keep_their_order_and_unmounted_ones_are_left_out() {
+    let mut pod = mounting(json!({}), json!([{"name": "b"}, {"name": "a"}]));
+    let unused = serde_json::from_value(json!({"name": "unused", "flocker": {}})).unwrap();
+    pod.spec.volumes.get_or_insert_default().push(unused);
+    let names: Vec<_> = plan_volumes(&pod, &settings(), &VolumeFiles::new())
+        .unwrap()
+        .into_iter()
+        .map(|volume| volume.name)
+        .collect();
     assert_eq!(names, ["b", "a"]);
-    assert_eq!(plan_volumes(&pod(json!({"containers": []})), &settings()), Ok(vec![]));
+}
+
+#[test]
+fn files_are_planned_where_upstream_keeps_them() {
+    let memory = FileStorage::Memory { size_limit: Some(8 << 30) };
+    for (source, plugin, storage) in [
+        (json!({"configMap": {"name": "x"}}), "configmap", FileStorage::Disk),
+        (json!({"secret": {"secretName": "x"}}), "secret", memory),
+        (json!({"downwardAPI": {}}), "downward-api", memory),
+        (json!({"projected": {}}), "projected", memory),
+    ] {
+        let mut volume = source;
+        volume["name"] = json!("v");
+        let files =
+            vec![ProjectedFile { path: "k".into(), content: b"x".to_vec(), mode: 0o644, owner: None }];
+        let pod = mounting(json!({}), json!([volume]));
+        let known = VolumeFiles::from([("v".to_owned(), files.clone())]);
+        let plan = plan_volumes(&pod, &settings(), &known).unwrap().remove(0).plan;
+        let path = format!("/var/lib/kubelet/pods/u/volumes/kubernetes.io~{plugin}/v").into();
+        assert_eq!(plan, VolumePlan::Files { path, storage, files, mount_points: vec![] });
+        assert!(
+            plan_volumes(&pod, &settings(), &VolumeFiles::new()).is_err(),
+            "files nobody has were planned"
+        );
+    }
+}
+
+#[test]
+fn folders_for_mounts_below_a_volume_of_files_are_planned() {
+    let mounts = |paths: &[(&str, &str)]| -> Value {
+        paths.iter().map(|(name, path)| json!({"name": name, "mountPath": path})).collect()
+    };
+    let pod = pod(json!({
+        "containers": [
+            {"name": "a", "volumeMounts": mounts(&[("v", "/etc/x/"), ("o", "/etc/x/one"), ("o", "/etc/x/one/two"), ("o", "/etc/x-y")])},
+            {"name": "b", "volumeMounts": mounts(&[("o", "/other/one"), ("v", "/other/./deep/.."), ("o", "/other/one-more")])},
+        ],
+    }));
+    assert_eq!(mount_points::nested(&pod, "v"), Ok(vec!["one".into(), "one-more".into()]));
+    assert_eq!(mount_points::nested(&pod, "unknown"), Ok(vec![]));
+}
+
+#[test]
+fn only_volumes_of_the_pod_itself_go_to_its_group() {
+    for (volume, expected) in [
+        (json!({"name": "v", "emptyDir": {}}), Some(FsGroup { gid: 7, change: FsGroupChange::Always })),
+        (json!({"name": "v", "hostPath": {"path": "/srv"}}), None),
+    ] {
+        let mut pod = mounting(json!({}), json!([volume]));
+        let context = json!({"fsGroup": 7, "fsGroupChangePolicy": "OnRootMismatch"});
+        pod.spec.security_context = Some(serde_json::from_value(context).unwrap());
+        let planned = plan_volumes(&pod, &settings(), &VolumeFiles::new()).unwrap();
+        assert_eq!(planned[0].fs_group, expected);
+    }
 }

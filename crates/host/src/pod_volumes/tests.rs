@@ -2,7 +2,9 @@ use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::os::unix::net::UnixListener;
 
+use model::{FsGroupChange, ProjectedFile};
 use ports::pod_volumes::HostPathKind;
+use rustix::mount::MountFlags;
 
 use super::*;
 use crate::mount_table;
@@ -33,21 +35,30 @@ impl Host {
         self.pod("volumes").join(EMPTY_DIR).join(name)
     }
 
+    async fn set_up(&self, plan: VolumePlan) -> Result<(), VolumeError> {
+        self.set_up_for(plan, None).await
+    }
+
+    async fn set_up_for(&self, plan: VolumePlan, gid: Option<u32>) -> Result<(), VolumeError> {
+        let fs_group = gid.map(|gid| FsGroup { gid, change: FsGroupChange::Always });
+        let volume = PlannedVolume { name: "v".to_owned(), plan, fs_group };
+        self.volumes.set_up(&self.uid, &volume, &Progress::default()).await
+    }
+
     async fn set_up_disk(&self, name: &str) -> PathBuf {
         let path = self.empty_dir(name);
-        self.volumes.set_up(&self.uid, &VolumePlan::EmptyDir { path: path.clone() }).await.unwrap();
+        self.set_up(VolumePlan::EmptyDir { path: path.clone() }).await.unwrap();
         path
     }
 
     async fn set_up_memory(&self, name: &str, size_limit: Option<u64>) -> PathBuf {
         let path = self.empty_dir(name);
-        let plan = VolumePlan::MemoryDir { path: path.clone(), size_limit };
-        self.volumes.set_up(&self.uid, &plan).await.unwrap();
+        self.set_up(VolumePlan::MemoryDir { path: path.clone(), size_limit }).await.unwrap();
         path
     }
 
     async fn host_path(&self, path: &Path, kind: HostPathKind) -> Result<(), VolumeError> {
-        self.volumes.set_up(&self.uid, &VolumePlan::HostPath { path: path.to_path_buf(), kind }).await
+        self.set_up(VolumePlan::HostPath { path: path.to_path_buf(), kind }).await
     }
 
     fn mounts(&self) -> Vec<mount_table::Mount> {
@@ -90,11 +101,11 @@ async fn volumes_outside_their_pod_are_refused() {
         host.pod("volumes/a/../../../../x"),
     ] {
         let plan = VolumePlan::EmptyDir { path: path.clone() };
-        assert!(host.volumes.set_up(&host.uid, &plan).await.is_err(), "{}", path.display());
+        assert!(host.set_up(plan).await.is_err(), "{}", path.display());
     }
     symlink(&outside, host.pod("volumes")).unwrap();
     let plan = VolumePlan::EmptyDir { path: host.empty_dir("x") };
-    assert!(host.volumes.set_up(&host.uid, &plan).await.is_err());
+    assert!(host.set_up(plan).await.is_err());
     assert_eq!(outside.read_dir().unwrap().count(), 0);
 }
 
@@ -129,7 +140,7 @@ async fn a_memory_dir_is_not_mounted_over_another_file_system() {
     fs::create_dir(&other).unwrap();
     rustix::mount::mount_bind(&other, &path).unwrap();
     let plan = VolumePlan::MemoryDir { path, size_limit: None };
-    assert!(host.volumes.set_up(&host.uid, &plan).await.is_err());
+    assert!(host.set_up(plan).await.is_err());
     assert_eq!(host.mounts().len(), 1);
 }
 
@@ -264,4 +275,76 @@ async fn host_paths_are_made_only_when_asked() {
     assert!(host.host_path(&file, HostPathKind::DirectoryOrCreate).await.is_err());
     assert!(host.host_path(&folder, HostPathKind::FileOrCreate).await.is_err());
     assert_eq!((mode(&folder), mode(&file)), (0o755, 0o644));
+}
+
+fn secret(host: &Host, content: &str) -> VolumePlan {
+    VolumePlan::Files {
+        path: host.pod("volumes/kubernetes.io~secret/v"),
+        storage: FileStorage::Memory { size_limit: Some(1 << 20) },
+        files: vec![ProjectedFile {
+            path: "dir/token".into(),
+            content: content.into(),
+            mode: 0o400,
+            owner: None,
+        }],
+        mount_points: vec!["nested/deep".into(), "dir".into()],
+    }
+}
+
+#[tokio::test]
+async fn files_in_memory_are_replaced_and_taken_down() {
+    if !is_root() {
+        return;
+    }
+    let host = Host::new();
+    for content in ["one", "one", "two"] {
+        host.set_up_for(secret(&host, content), Some(4321)).await.unwrap();
+        let folder = host.pod("volumes/kubernetes.io~secret/v");
+        let token = folder.join("dir/token");
+        assert_eq!(fs::read_to_string(&token).unwrap(), content);
+        assert_eq!(
+            (fs::metadata(&token).unwrap().gid(), fs::metadata(&token).unwrap().mode() & 0o7777),
+            (4321, 0o440)
+        );
+        assert_eq!(mode(&folder), 0o3777);
+        assert!(folder.join("nested/deep").is_dir());
+        assert_eq!(host.mounts().len(), 1, "one tmpfs");
+    }
+    assert!(host.pod("plugins/kubernetes.io~empty-dir/wrapped_v/ready").is_file());
+    host.volumes.tear_down(&host.uid).await.unwrap();
+    assert_eq!(host.mounts(), []);
+    assert!(!host.pod("volumes/kubernetes.io~secret").exists());
+    assert!(!host.pod("plugins/kubernetes.io~empty-dir").exists());
+}
+
+#[tokio::test]
+async fn an_empty_dir_belongs_to_the_group_of_its_pod() {
+    if !is_root() {
+        return;
+    }
+    let host = Host::new();
+    for memory in [false, true] {
+        let path = host.empty_dir(if memory { "m" } else { "d" });
+        let plan = match memory {
+            true => VolumePlan::MemoryDir { path: path.clone(), size_limit: None },
+            false => VolumePlan::EmptyDir { path: path.clone() },
+        };
+        host.set_up_for(plan, Some(4321)).await.unwrap();
+        assert_eq!(fs::metadata(&path).unwrap().gid(), 4321);
+        assert_eq!(mode(&path), if memory { 0o3777 } else { 0o2777 });
+    }
+}
+
+#[tokio::test]
+async fn a_mounted_but_unfinished_memory_dir_is_finished() {
+    if !is_root() {
+        return;
+    }
+    let host = Host::new();
+    let path = host.set_up_memory("m", None).await;
+    // Killed between the mount and the mark.
+    fs::remove_file(host.pod("plugins/kubernetes.io~empty-dir/m/ready")).unwrap();
+    let plan = VolumePlan::MemoryDir { path: path.clone(), size_limit: None };
+    host.set_up_for(plan, Some(4321)).await.unwrap();
+    assert_eq!((host.mounts().len(), fs::metadata(&path).unwrap().gid()), (1, 4321));
 }

@@ -1,0 +1,42 @@
+use std::fmt;
+
+/// A volume that cannot be planned; the text is the whole message of the event.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum VolumeProblem {
+    /// The kind is one this agent cannot set up.
+    UnsupportedKind {
+        /// Volume name.
+        volume: String,
+        /// The field of the volume, such as `nfs`.
+        kind: &'static str,
+    },
+    /// The volume's fields do not allow a set-up.
+    Invalid {
+        /// Volume name.
+        volume: String,
+        /// Why.
+        reason: String,
+    },
+}
+
+impl fmt::Display for VolumeProblem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::UnsupportedKind { volume, kind } => write!(
+                f,
+                "Unable to attach or mount volumes: unmounted volumes=[{volume}], unattached volumes=[], failed to \
+                 process volumes=[{volume}]: failed to get Plugin from volumeSpec for volume {volume:?} err=no volume \
+                 plugin matched ({kind})"
+            ),
+            Self::Invalid { volume, reason } => f.write_str(&set_up_failed(volume, reason)),
+        }
+    }
+}
+
+impl std::error::Error for VolumeProblem {}
+
+/// The message of a volume whose set-up failed.
+#[must_use]
+pub fn set_up_failed(volume: &str, reason: &str) -> String {
+    format!("MountVolume.SetUp failed for volume {volume:?} : {reason}")
+}
