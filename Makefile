@@ -35,7 +35,7 @@ say = @printf '==> %s\n' "$(1)"
 .PHONY: help
 help: ## show this list
 	@echo "make TARGET, as root on Debian 12:"
-	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/  \1\t\2/p' $(MAKEFILE_LIST) | expand -t 12
+	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/  \1\t\2/p' $(MAKEFILE_LIST) | expand -t 18
 
 .PHONY: run
 run: toolchain setup build ## show podward at work: a demo pod on a containerd of its own, until Ctrl-C
@@ -105,6 +105,11 @@ bench: toolchain setup tools build ## podward and the upstream kubelet side by s
 	@$(CARGO) run --quiet --locked --release -p scenarios --bin bench -- $(ARGS)
 	$(call say,a thousand pods on a fake runtime)
 	@PODWARD_BINARY=$(PODWARD_BIN) $(CARGO) test --quiet --locked --workspace --test thousand_pods -- --ignored --nocapture --test-threads=1
+
+.PHONY: compare-status
+compare-status: toolchain setup tools build ## a corpus of pods on both agents; their /pods must agree (ARGS=name or --recorded)
+	$(call say,comparing what podward and the upstream kubelet report)
+	@$(CARGO) run --quiet --locked -p scenarios --bin compare_status -- $(ARGS)
 
 .PHONY: fuzz
 fuzz: toolchain ## feed the parsers with noise, FUZZ_SECONDS=20 each (ARGS=target)

@@ -7,6 +7,7 @@
 
 mod event_stream;
 mod exits;
+mod last_words;
 mod look;
 
 use std::collections::{HashMap, HashSet, VecDeque};
@@ -21,6 +22,7 @@ use model::{
 use ports::clock::Clock;
 use ports::process_watch::ProcessWatch;
 use ports::runtime::{Runtime, RuntimeError};
+use ports::termination_messages::TerminationMessages;
 use tokio::sync::{Semaphore, mpsc, oneshot};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
@@ -62,6 +64,8 @@ pub struct Parts {
     pub runtime: Arc<dyn Runtime>,
     /// Exits of processes.
     pub processes: Arc<dyn ProcessWatch>,
+    /// Last words of containers.
+    pub messages: Arc<dyn TerminationMessages>,
     /// Where observations go.
     pub observations: Observations,
     /// Where events go.
@@ -316,6 +320,7 @@ impl Generator {
     fn start_look(&mut self, uid: &PodUid, listed: Option<Lists>, moment: Moment, waiters: Vec<Waiter>) {
         self.flights.insert(uid.clone(), Flight { waiters, again: false });
         let runtime = Arc::clone(&self.parts.runtime);
+        let messages = Arc::clone(&self.parts.messages);
         let previous = self.parts.observations.rows.reader().get(uid);
         let slots = Arc::clone(&self.slots);
         let deadline = self.parts.settings.look_deadline;
@@ -323,7 +328,8 @@ impl Generator {
         let task = self.looks.spawn(async move {
             let _slot = slots.acquire_owned().await;
             let started = Instant::now();
-            let look = look::look(&*runtime, &task_uid, listed, previous, moment);
+            let world = look::World { runtime: &*runtime, messages: &*messages };
+            let look = look::look(&world, &task_uid, listed, previous, moment);
             let result = match tokio::time::timeout(deadline, look).await {
                 Ok(result) => result.map_err(|error| error.to_string()),
                 Err(_) => Err(format!("no answer within {deadline:?}")),

@@ -32,6 +32,7 @@ pub mod resources;
 pub mod runtime_events;
 pub mod sandbox_spec;
 pub mod security;
+pub mod termination_message;
 #[cfg(test)]
 mod test_objects;
 pub mod volumes;

@@ -27,6 +27,7 @@ mod pod_volumes;
 mod process_watch;
 #[cfg(test)]
 mod scratch;
+mod termination_messages;
 mod tree;
 
 pub use capabilities::host_capabilities;
@@ -41,3 +42,4 @@ pub use pod_cgroups::HostPodCgroups;
 pub use pod_folders::HostPodFolders;
 pub use pod_volumes::HostPodVolumes;
 pub use process_watch::PidfdProcessWatch;
+pub use termination_messages::HostTerminationMessages;

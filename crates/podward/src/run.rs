@@ -10,8 +10,8 @@ use anyhow::{Context, bail};
 use config::{CalledAs, CgroupVersion, Environment, Invocation, Loaded, help_text, load, version_text};
 use cri::{CriClient, Endpoint};
 use host::{
-    FileCheckpoints, HostPodCgroups, HostPodFolders, HostPodVolumes, InotifyFolderWatch, LockFile,
-    MachineFacts, PidfdProcessWatch, host_capabilities,
+    FileCheckpoints, HostPodCgroups, HostPodFolders, HostPodVolumes, HostTerminationMessages,
+    InotifyFolderWatch, LockFile, MachineFacts, PidfdProcessWatch, host_capabilities,
 };
 use model::CgroupDriver;
 use outbound::NetworkOutbound;
@@ -113,12 +113,14 @@ async fn run(loaded: &Loaded, cgroups: HostPodCgroups) -> anyhow::Result<()> {
     let capabilities = host_capabilities(Path::new("/sys"), Path::new("/proc"), cgroups.version());
     let plan = plan::plan(loaded, &facts, capabilities, driver)?;
     let folders = Arc::new(HostPodFolders::new(root, &plan.settings.pod_logs_dir, LOG_LINKS));
+    let messages = Arc::new(HostTerminationMessages::new(root, &plan.settings.pod_logs_dir));
     let world = World {
         runtime,
         runtime_name,
         processes: Arc::new(PidfdProcessWatch),
         logs: folders.clone(),
         folders,
+        messages,
         volumes: Arc::new(HostPodVolumes::new(root)),
         cgroups: Arc::new(cgroups),
         host: Arc::new(facts),

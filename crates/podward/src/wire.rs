@@ -32,6 +32,7 @@ use ports::pod_logs::PodLogs;
 use ports::pod_volumes::PodVolumes;
 use ports::process_watch::ProcessWatch;
 use ports::runtime::Runtime;
+use ports::termination_messages::TerminationMessages;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
@@ -59,6 +60,8 @@ pub struct World {
     pub folders: Arc<dyn PodFolders>,
     /// Logs of containers.
     pub logs: Arc<dyn PodLogs>,
+    /// Last words of containers.
+    pub messages: Arc<dyn TerminationMessages>,
     /// Volumes of pods.
     pub volumes: Arc<dyn PodVolumes>,
     /// Cgroups of pods.
@@ -185,6 +188,7 @@ pub fn start(world: World, plan: Plan) -> anyhow::Result<Running> {
     let parts = pleg::Parts {
         runtime: runtime.clone(),
         processes: world.processes.clone(),
+        messages: world.messages.clone(),
         observations: observed,
         events: event_sender,
         health,

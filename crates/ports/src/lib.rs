@@ -19,3 +19,4 @@ pub mod pod_syncer;
 pub mod pod_volumes;
 pub mod process_watch;
 pub mod runtime;
+pub mod termination_messages;

@@ -6,16 +6,27 @@ use model::{
     SandboxState, SandboxStatus, SandboxSummary,
 };
 use ports::runtime::{Runtime, RuntimeError};
+use ports::termination_messages::TerminationMessages;
+
+use super::last_words::add_last_words;
+
+/// Where a look is taken.
+#[derive(Clone, Copy)]
+pub(super) struct World<'a> {
+    pub(super) runtime: &'a dyn Runtime,
+    pub(super) messages: &'a dyn TerminationMessages,
+}
 
 /// Reads everything the runtime holds of one pod. What cannot change any more (ended containers, stopped
 /// sandboxes) is taken from the previous look.
 pub(super) async fn look(
-    runtime: &dyn Runtime,
+    world: &World<'_>,
     uid: &PodUid,
     listed: Option<(Vec<SandboxSummary>, Vec<ContainerSummary>)>,
     previous: Option<Arc<ObservedPod>>,
     moment: Moment,
 ) -> Result<ObservedPod, RuntimeError> {
+    let runtime = world.runtime;
     let (sandboxes, containers) = match listed {
         Some(lists) => lists,
         None => try_join(runtime.list_sandboxes(Some(uid)), runtime.list_containers(Some(uid))).await?,
@@ -24,7 +35,7 @@ pub(super) async fn look(
     let old = previous.as_deref();
     let (sandboxes, containers) = futures::future::join(
         join_all(sandboxes.iter().map(|summary| sandbox(runtime, summary, old))),
-        join_all(containers.iter().map(|summary| container(runtime, summary, old))),
+        join_all(containers.iter().map(|summary| container(world, uid, summary, old))),
     )
     .await;
     let mut sandboxes = found(sandboxes)?;
@@ -56,7 +67,8 @@ async fn sandbox(
 }
 
 async fn container(
-    runtime: &dyn Runtime,
+    world: &World<'_>,
+    uid: &PodUid,
     summary: &ContainerSummary,
     old: Option<&ObservedPod>,
 ) -> Result<ContainerStatus, RuntimeError> {
@@ -66,8 +78,9 @@ async fn container(
             Ok(known.clone())
         }
         _ => {
-            let mut status = runtime.container_status(&summary.id).await?;
+            let mut status = world.runtime.container_status(&summary.id).await?;
             status.sandbox_id = summary.sandbox_id.clone();
+            add_last_words(world.messages, uid, &mut status).await;
             Ok(status)
         }
     }

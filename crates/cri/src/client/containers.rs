@@ -115,11 +115,7 @@ impl Containers for CriClient {
         };
         let call = async { self.runtime().exec_sync(request(message, deadline)).await };
         let found = self.answer("exec_sync", deadline, call).await?;
-        Ok(ExecOutput {
-            exit_code: found.exit_code,
-            stdout: found.stdout.into(),
-            stderr: found.stderr.into(),
-        })
+        Ok(ExecOutput { exit_code: found.exit_code, stdout: found.stdout, stderr: found.stderr })
     }
 
     async fn update_resources(&self, id: &ContainerId, limits: &LinuxResources) -> Result<(), RuntimeError> {

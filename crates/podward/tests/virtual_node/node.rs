@@ -11,7 +11,10 @@ use agent::metrics::Metrics;
 use agent::server::Views;
 use cri::{CriClient, Endpoint};
 use decide::backoff::Limits;
-use host::{FileCheckpoints, HostPodFolders, HostPodVolumes, InotifyFolderWatch, MachineFacts};
+use host::{
+    FileCheckpoints, HostPodFolders, HostPodVolumes, HostTerminationMessages, InotifyFolderWatch,
+    MachineFacts,
+};
 use k8s_openapi::api::core::v1::{ContainerStatus, PodStatus};
 use model::{CgroupDriver, CgroupVersion, HostCapabilities, NodeSettings, PodUid};
 use podward::plan::{FilePlan, HttpPlan, Plan};
@@ -344,6 +347,7 @@ fn world(folder: &Path, plan: &Plan, network: FakeOutbound) -> World {
         processes: Arc::new(NoProcessWatch),
         folders: folders.clone(),
         logs: folders,
+        messages: Arc::new(HostTerminationMessages::new(root, &plan.settings.pod_logs_dir)),
         volumes: Arc::new(HostPodVolumes::new(root)),
         cgroups: Arc::new(NoPodCgroups),
         host: Arc::new(MachineFacts::default()),

@@ -1,0 +1,129 @@
+//! Events of both agents in one form.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use anyhow::{Context, Result};
+use scenarios::{Agent, NODE, Node};
+use serde_json::Value;
+
+/// An event without its times and counts.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Event {
+    field: String,
+    kind: String,
+    reason: String,
+    message: String,
+}
+
+impl fmt::Display for Event {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {} {} {}", self.kind, self.reason, self.field, self.message)
+    }
+}
+
+/// Events by the manifest's name.
+pub(crate) type Told = BTreeMap<String, Vec<Event>>;
+
+/// Everything the agent told so far.
+pub(crate) async fn of(node: &Node, agent: Agent) -> Result<Told> {
+    let events = match agent {
+        Agent::Podward => from_store(&node.agent.page("/podward/events").await?)?,
+        Agent::Upstream => from_log(&node.agent.log_tail(usize::MAX)),
+    };
+    let mut told = Told::new();
+    for (pod, event) in events {
+        told.entry(pod).or_default().push(event);
+    }
+    Ok(told)
+}
+
+fn from_store(text: &str) -> Result<Vec<(String, Event)>> {
+    let list: Vec<Value> = serde_json::from_str(text).context("parse the events")?;
+    let text =
+        |item: &Value, field: &str| item.get(field).and_then(Value::as_str).unwrap_or_default().to_owned();
+    Ok(list
+        .iter()
+        .filter_map(|item| {
+            let subject = text(item, "subject");
+            let (pod, field) = subject.split_once(' ').unwrap_or((&subject, ""));
+            let event = Event {
+                field: field.to_owned(),
+                kind: text(item, "type"),
+                reason: text(item, "reason"),
+                message: text(item, "message"),
+            };
+            Some((manifest(pod)?, event))
+        })
+        .collect())
+}
+
+/// Upstream's log lines: `"Event occurred" object="ns/name" fieldPath="..." kind="Pod" ... message="..."`.
+fn from_log(log: &str) -> Vec<(String, Event)> {
+    on_one_line(log)
+        .lines()
+        .filter(|line| line.contains("\"Event occurred\"") && line.contains(" kind=\"Pod\""))
+        .filter_map(|line| {
+            let event = Event {
+                field: quoted(line, "fieldPath")?,
+                kind: quoted(line, "type")?,
+                reason: quoted(line, "reason")?,
+                message: quoted(line, "message")?,
+            };
+            Some((manifest(&quoted(line, "object")?)?, event))
+        })
+        .collect()
+}
+
+/// A value of several lines is logged as `key=<`, the lines with a tab each, ` >`.
+fn on_one_line(log: &str) -> String {
+    let mut text = String::new();
+    let mut lines = log.lines();
+    while let Some(line) = lines.next() {
+        let Some(start) = line.strip_suffix("=<") else {
+            text.push_str(line);
+            text.push('\n');
+            continue;
+        };
+        let parts: Vec<&str> = lines.by_ref().map_while(|line| line.strip_prefix('\t')).collect();
+        let value = parts.join("\n").replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n");
+        text.push_str(&format!("{start}=\"{value}\"\n"));
+    }
+    text
+}
+
+/// The value of `key="value"`, which is quoted as in Go.
+fn quoted(line: &str, key: &str) -> Option<String> {
+    let start = line.find(&format!(" {key}=\""))? + key.len() + 3;
+    let mut value = String::new();
+    let mut letters = line.get(start..)?.chars();
+    loop {
+        match letters.next()? {
+            '"' => return Some(value),
+            '\\' => match letters.next()? {
+                'n' => value.push('\n'),
+                't' => value.push('\t'),
+                other => value.push(other),
+            },
+            letter => value.push(letter),
+        }
+    }
+}
+
+fn manifest(full_name: &str) -> Option<String> {
+    let name = full_name.rsplit('/').next()?;
+    name.strip_suffix(&format!("-{NODE}")).map(str::to_owned)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn upstreams_log_is_read() {
+        let line = r#"I1 1 event.go:389] "Event occurred" object="default/web-node-a" fieldPath="spec.containers{main}" kind="Pod" apiVersion="v1" type="Warning" reason="Failed" message="Error: \"x\"""#;
+        let events = from_log(line);
+        assert_eq!(events[0].0, "web");
+        assert_eq!(events[0].1.to_string(), r#"Warning Failed spec.containers{main} Error: "x""#);
+    }
+}

@@ -1,0 +1,118 @@
+//! `compare_status`: a corpus of pods on podward and on the upstream kubelet; `/pods` must agree.
+//!
+//! Every manifest of `tests/corpus` says in its head what state it settles in. Each agent gets the whole corpus on a
+//! containerd of its own; once a pod has settled its object is taken, freed of times, ids and addresses, and compared
+//! field by field, its events too. Differences that `allowed.txt` does not name with a reason end the run with code 1.
+//!
+//! Arguments: words that select manifests by a part of their name; `--recorded` compares with what the last run kept of
+//! upstream instead of running it again; `--show` prints the normalised objects of podward.
+
+mod allowed;
+mod corpus;
+mod difference;
+mod events;
+mod normalise;
+mod run;
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::Instant;
+
+use anyhow::{Context, Result};
+use scenarios::Agent;
+use serde_json::Value;
+
+use allowed::Allowed;
+use corpus::Manifest;
+use difference::Difference;
+
+/// What was seen of each pod, by the manifest's name.
+type Seen = BTreeMap<String, Value>;
+
+struct Options {
+    words: Vec<String>,
+    recorded: bool,
+    show: bool,
+}
+
+#[tokio::main]
+async fn main() -> Result<ExitCode> {
+    let options = options();
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus");
+    let manifests = corpus::read(&folder, &options.words)?;
+    let mut allowed = Allowed::read(&folder.join("allowed.txt"))?;
+    println!("{} manifests", manifests.len());
+    let upstream = upstream(&manifests, &options).await?;
+    let podward = timed(Agent::Podward, &manifests).await?;
+    let mut bad = 0;
+    let mut tolerated = 0;
+    for manifest in &manifests {
+        let name = &manifest.name;
+        let (ours, theirs) = (podward.get(name), upstream.get(name));
+        if options.show {
+            println!("{name}: {}", serde_json::to_string_pretty(&ours)?);
+        }
+        let differences = difference::between(ours.unwrap_or(&Value::Null), theirs.unwrap_or(&Value::Null));
+        let (known, new): (Vec<Difference>, Vec<Difference>) =
+            differences.into_iter().partition(|difference| allowed.covers(name, &difference.path));
+        tolerated += known.len();
+        bad += new.len();
+        if !new.is_empty() {
+            println!("\n{name}");
+        }
+        for difference in new {
+            println!("{difference}");
+        }
+    }
+    if options.words.is_empty() {
+        for unused in allowed.unused() {
+            println!("allowed.txt: not needed any more: {unused}");
+        }
+    }
+    println!("\n{} pods compared: {bad} differences, {tolerated} allowed with a reason", manifests.len());
+    Ok(if bad == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+fn options() -> Options {
+    let mut options = Options { words: Vec::new(), recorded: false, show: false };
+    for argument in std::env::args().skip(1) {
+        match argument.as_str() {
+            "--recorded" => options.recorded = true,
+            "--show" => options.show = true,
+            _ => options.words.push(argument),
+        }
+    }
+    options
+}
+
+/// What upstream shows, from a run or from what an earlier run kept.
+async fn upstream(manifests: &[Manifest], options: &Options) -> Result<Seen> {
+    let kept = record();
+    if options.recorded {
+        let text = std::fs::read_to_string(&kept).with_context(|| format!("read {}", kept.display()))?;
+        let all: Seen = serde_json::from_str(&text).with_context(|| format!("parse {}", kept.display()))?;
+        let wanted = |name: &String| manifests.iter().any(|manifest| manifest.name == *name);
+        return Ok(all.into_iter().filter(|(name, _)| wanted(name)).collect());
+    }
+    let seen = timed(Agent::Upstream, manifests).await?;
+    let mut all: Seen = std::fs::read_to_string(&kept)
+        .ok()
+        .and_then(|text| serde_json::from_str(&text).ok())
+        .unwrap_or_default();
+    all.extend(seen.clone());
+    std::fs::write(&kept, serde_json::to_string(&all)?)
+        .with_context(|| format!("write {}", kept.display()))?;
+    Ok(seen)
+}
+
+async fn timed(agent: Agent, manifests: &[Manifest]) -> Result<Seen> {
+    let start = Instant::now();
+    let seen = run::run(agent, manifests).await.with_context(|| format!("on {}", agent.name()))?;
+    println!("{}: {:.0} s", agent.name(), start.elapsed().as_secs_f64());
+    Ok(seen)
+}
+
+fn record() -> PathBuf {
+    testkit::images::workspace().join("target/compare-status-upstream.json")
+}
