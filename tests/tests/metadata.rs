@@ -102,15 +102,22 @@ async fn compare(first: Agent, second: Agent) -> Result<()> {
         std::fs::write(folder.join("metadata-podward.json"), serde_json::to_string_pretty(&right)?)?;
     }
     let mut differences = BTreeMap::new();
-    for (pod, objects) in left.as_object().context("pods")? {
-        for (name, object) in objects.as_object().context("objects")? {
-            let other = right.pointer(&format!("/{pod}/{name}")).unwrap_or(&Value::Null);
-            let mut found = Vec::new();
-            diff("", object, other, &mut found);
-            found.into_iter().for_each(|line| {
-                differences.entry(line).or_insert_with(Vec::new).push(format!("{pod}/{name}"));
-            });
-        }
+    let places = |side: &Value| -> Vec<String> {
+        let pods = side.as_object().into_iter().flatten();
+        let objects = |(pod, objects): (&String, &Value)| -> Vec<String> {
+            objects.as_object().into_iter().flatten().map(|(name, _)| format!("/{pod}/{name}")).collect()
+        };
+        pods.flat_map(objects).collect()
+    };
+    let all: std::collections::BTreeSet<String> = places(&left).into_iter().chain(places(&right)).collect();
+    ensure!(all.len() > manifests(&node).len(), "nothing was recorded: {all:?}");
+    for place in all {
+        let side = |side: &Value| side.pointer(&place).cloned().unwrap_or(Value::Null);
+        let mut found = Vec::new();
+        diff("", &side(&left), &side(&right), &mut found);
+        found.into_iter().for_each(|line| {
+            differences.entry(line).or_insert_with(Vec::new).push(place.clone());
+        });
     }
     let lines: Vec<_> =
         differences.iter().map(|(line, places)| format!("{line}\n    in {places:?}")).collect();
@@ -210,14 +217,9 @@ fn diff(path: &str, left: &Value, right: &Value, found: &mut Vec<String>) {
                 diff(&format!("{path}/{index}"), left, right, found);
             }
         }
-        (left, right) if left == right || (empty(left) && empty(right)) => {}
+        (left, right) if left == right => {}
         (left, right) => found.push(format!("{path}: first {left}, second {right}")),
     }
-}
-
-/// A message without content says no more than an absent one.
-fn empty(value: &Value) -> bool {
-    value.is_null() || value.as_object().is_some_and(Map::is_empty)
 }
 
 async fn known_values(agent: Agent) -> Result<()> {

@@ -38,6 +38,8 @@ const MAKING_AT_ONCE: usize = 32;
 /// A runtime reached through the CRI. Clones share the connections.
 #[derive(Clone)]
 pub struct CriClient {
+    /// What `runtime` calls through, for calls whose answers are read in part.
+    channel: Channel,
     runtime: RuntimeServiceClient<Channel>,
     images: ImageServiceClient<Channel>,
     request_timeout: Duration,
@@ -63,6 +65,7 @@ impl CriClient {
     #[must_use]
     pub fn from_channels(runtime: Channel, images: Channel, request_timeout: Duration) -> Self {
         Self {
+            channel: runtime.clone(),
             runtime: RuntimeServiceClient::new(runtime)
                 .max_decoding_message_size(MAX_MESSAGE_BYTES)
                 .max_encoding_message_size(MAX_MESSAGE_BYTES),

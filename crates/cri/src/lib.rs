@@ -11,6 +11,7 @@
 //!
 //! Not here: retries of calls, decisions, and any knowledge of which runtime is at the other end.
 
+mod brief;
 mod client;
 mod convert;
 pub mod v1;

@@ -7,8 +7,9 @@ use model::{
 };
 use ports::runtime::{Containers, RuntimeError, RuntimeErrorKind, ignore_not_found};
 
-use super::CriClient;
 use super::call::{Deadline, broken, request};
+use super::{CriClient, MAX_MESSAGE_BYTES};
+use crate::brief;
 use crate::convert::{container, labels, resources, sandbox};
 use crate::v1::{
     ContainerFilter, ContainerStatusRequest, CreateContainerRequest, ExecSyncRequest, ListContainersRequest,
@@ -82,11 +83,10 @@ impl Containers for CriClient {
         let deadline = Deadline::In(self.request_timeout);
         let filter =
             pod.map(|uid| ContainerFilter { label_selector: labels::of_pod(uid), ..Default::default() });
-        let call = async {
-            self.runtime().list_containers(request(ListContainersRequest { filter }, deadline)).await
-        };
+        let question = request(ListContainersRequest { filter }, deadline);
+        let call = brief::list_containers(self.channel.clone(), MAX_MESSAGE_BYTES, question);
         let found = self.answer("list_containers", deadline, call).await?.containers;
-        Ok(found.into_iter().filter_map(container::summary).collect())
+        Ok(found.iter().filter_map(container::summary).collect())
     }
 
     async fn reopen_container_log(&self, id: &ContainerId) -> Result<(), RuntimeError> {

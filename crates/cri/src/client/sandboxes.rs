@@ -2,8 +2,9 @@ use async_trait::async_trait;
 use model::{LinuxResources, PodUid, SandboxId, SandboxSpec, SandboxStatus, SandboxSummary};
 use ports::runtime::{RuntimeError, Sandboxes, ignore_not_found};
 
-use super::CriClient;
 use super::call::{Deadline, broken, request};
+use super::{CriClient, MAX_MESSAGE_BYTES};
+use crate::brief;
 use crate::convert::{labels, resources, sandbox};
 use crate::v1::{
     ListPodSandboxRequest, PodSandboxFilter, PodSandboxStatusRequest, RemovePodSandboxRequest,
@@ -72,10 +73,9 @@ impl Sandboxes for CriClient {
         let deadline = Deadline::In(self.request_timeout);
         let filter =
             pod.map(|uid| PodSandboxFilter { label_selector: labels::of_pod(uid), ..Default::default() });
-        let call = async {
-            self.runtime().list_pod_sandbox(request(ListPodSandboxRequest { filter }, deadline)).await
-        };
+        let question = request(ListPodSandboxRequest { filter }, deadline);
+        let call = brief::list_sandboxes(self.channel.clone(), MAX_MESSAGE_BYTES, question);
         let items = self.answer("list_podsandbox", deadline, call).await?.items;
-        Ok(items.into_iter().filter_map(sandbox::summary).collect())
+        Ok(items.iter().filter_map(sandbox::summary).collect())
     }
 }

@@ -8,7 +8,7 @@ use serde::Deserialize;
 
 use super::labels::{self, unordered};
 use super::{Gap, image, resources, security};
-use crate::v1;
+use crate::{brief, v1};
 
 /// Why a specification cannot be sent.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -44,20 +44,20 @@ pub(crate) fn config(spec: &ContainerSpec) -> Result<v1::ContainerConfig, Unknow
 }
 
 /// `None`: a container that Kubernetes does not know.
-pub(crate) fn summary(mut item: v1::Container) -> Option<ContainerSummary> {
-    let state = state(item.state());
-    let metadata = item.metadata.unwrap_or_default();
-    let name = item.labels.remove(model::labels::CONTAINER_NAME).unwrap_or(metadata.name);
-    let (pod_uid, pod_name, pod_namespace) = labels::pod(item.labels)?;
+pub(crate) fn summary(item: &brief::Container) -> Option<ContainerSummary> {
+    let (pod_uid, pod_name, pod_namespace) = labels::pod(&item.labels)?;
+    let metadata = item.metadata.as_ref();
+    let name = labels::value(&item.labels, model::labels::CONTAINER_NAME)
+        .or_else(|| metadata.map(|metadata| labels::text(&metadata.name)));
     Some(ContainerSummary {
-        id: item.id.into(),
-        sandbox_id: item.pod_sandbox_id.into(),
+        id: labels::text(&item.id).into(),
+        sandbox_id: labels::text(&item.pod_sandbox_id).into(),
         pod_uid,
         pod_name,
         pod_namespace,
-        name,
-        attempt: metadata.attempt,
-        state,
+        name: name.unwrap_or_default(),
+        attempt: metadata.map_or(0, |metadata| metadata.attempt),
+        state: state(item.state()),
         created_at: Timestamp::from_nanos(item.created_at),
     })
 }

@@ -1,5 +1,6 @@
 use std::collections::{BTreeMap, HashMap};
 
+use crate::brief::Label;
 use model::labels::POD_UID;
 use model::{PodUid, labels};
 
@@ -9,10 +10,20 @@ pub(crate) fn of_pod(uid: &PodUid) -> HashMap<String, String> {
 }
 
 /// Whom labels name: the pod's UID, name and namespace. `None`: not of Kubernetes.
-pub(super) fn pod(mut labels: HashMap<String, String>) -> Option<(PodUid, String, String)> {
-    let uid = labels.remove(POD_UID).filter(|uid| !uid.is_empty())?;
-    let mut take = |key| labels.remove(key).unwrap_or_default();
+pub(super) fn pod(labels: &[Label]) -> Option<(PodUid, String, String)> {
+    let uid = value(labels, POD_UID).filter(|uid| !uid.is_empty())?;
+    let take = |key| value(labels, key).unwrap_or_default();
     Some((uid.into(), take(labels::POD_NAME), take(labels::POD_NAMESPACE)))
+}
+
+/// The value of one label.
+pub(super) fn value(labels: &[Label], key: &str) -> Option<String> {
+    labels.iter().find(|label| label.key == key.as_bytes()).map(|label| text(&label.value))
+}
+
+/// Text of the wire. The contract says UTF-8; what is not is shown as such instead of failing the whole list.
+pub(super) fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
 }
 
 pub(super) fn unordered(map: &BTreeMap<String, String>) -> HashMap<String, String> {

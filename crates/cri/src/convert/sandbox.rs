@@ -4,7 +4,7 @@ use model::{
 
 use super::labels::{self, unordered};
 use super::{Gap, resources, security};
-use crate::v1;
+use crate::{brief, v1};
 
 pub(crate) fn config(spec: &SandboxSpec) -> v1::PodSandboxConfig {
     v1::PodSandboxConfig {
@@ -36,16 +36,15 @@ pub(crate) fn config(spec: &SandboxSpec) -> v1::PodSandboxConfig {
 }
 
 /// `None`: a sandbox that Kubernetes does not know.
-pub(crate) fn summary(item: v1::PodSandbox) -> Option<SandboxSummary> {
-    let state = state(item.state());
-    let (pod_uid, pod_name, pod_namespace) = labels::pod(item.labels)?;
+pub(crate) fn summary(item: &brief::Sandbox) -> Option<SandboxSummary> {
+    let (pod_uid, pod_name, pod_namespace) = labels::pod(&item.labels)?;
     Some(SandboxSummary {
-        id: item.id.into(),
+        id: labels::text(&item.id).into(),
         pod_uid,
         pod_name,
         pod_namespace,
-        attempt: item.metadata.unwrap_or_default().attempt,
-        state,
+        attempt: item.metadata.as_ref().map_or(0, |metadata| metadata.attempt),
+        state: state(item.state()),
         created_at: Timestamp::from_nanos(item.created_at),
     })
 }
@@ -136,12 +135,12 @@ mod tests {
 
     #[test]
     fn foreign_sandboxes_are_left_out_of_lists() {
-        assert_eq!(summary(v1::PodSandbox { id: "x".into(), ..Default::default() }), None);
+        assert_eq!(summary(&brief::Sandbox { id: "x".into(), ..Default::default() }), None);
         let labels = [(POD_UID, "u"), (POD_NAME, "web"), (POD_NAMESPACE, "shop")];
-        let ours = summary(v1::PodSandbox {
+        let ours = summary(&brief::Sandbox {
             id: "x".into(),
             state: 1,
-            labels: labels.map(|(key, value)| (key.to_owned(), value.to_owned())).into(),
+            labels: labels.map(|(key, value)| brief::Label { key: key.into(), value: value.into() }).to_vec(),
             created_at: 7,
             ..Default::default()
         });

@@ -77,11 +77,12 @@ fn stop_signals_are_found_under_their_api_names() {
 #[test]
 fn foreign_containers_are_left_out_of_lists() {
     let mut item =
-        v1::Container { id: "c".into(), pod_sandbox_id: "s".into(), state: 1, ..Default::default() };
-    assert_eq!(summary(item.clone()), None);
-    item.labels = labelled([(POD_UID, "u"), (CONTAINER_NAME, "main")]);
-    item.metadata = Some(v1::ContainerMetadata { name: "other".into(), attempt: 4 });
-    let ours = summary(item).unwrap();
+        brief::Container { id: "c".into(), pod_sandbox_id: "s".into(), state: 1, ..Default::default() };
+    assert_eq!(summary(&item), None);
+    let labels = [(POD_UID, "u"), (CONTAINER_NAME, "main")];
+    item.labels = labels.map(|(key, value)| brief::Label { key: key.into(), value: value.into() }).to_vec();
+    item.metadata = Some(brief::ContainerMetadata { name: "other".into(), attempt: 4 });
+    let ours = summary(&item).unwrap();
     assert_eq!((ours.sandbox_id.as_str(), ours.name.as_str(), ours.attempt), ("s", "main", 4));
     assert_eq!(ours.state, ContainerState::Running);
 }

@@ -1,0 +1,180 @@
+//! The answers of the two list calls, read as far as the agent needs them.
+//!
+//! The lists hold the annotations and labels of everything that runs and are asked for again and again. On the wire
+//! these messages are the contract's `ListPodSandboxResponse` and `ListContainersResponse`; fields that are left out
+//! here are skipped, and what is read shares the memory of the answer instead of being copied piece by piece.
+
+use prost::bytes::Bytes;
+use tonic::client::Grpc;
+use tonic::codegen::http::uri::PathAndQuery;
+use tonic::transport::Channel;
+use tonic::{Request, Response, Status};
+use tonic_prost::ProstCodec;
+
+use crate::v1;
+
+/// `ListPodSandboxResponse`.
+#[derive(Clone, PartialEq, prost::Message)]
+pub(crate) struct SandboxList {
+    #[prost(message, repeated, tag = "1")]
+    pub(crate) items: Vec<Sandbox>,
+}
+
+/// `PodSandbox`.
+#[derive(Clone, PartialEq, prost::Message)]
+pub(crate) struct Sandbox {
+    #[prost(bytes = "bytes", tag = "1")]
+    pub(crate) id: Bytes,
+    #[prost(message, optional, tag = "2")]
+    pub(crate) metadata: Option<SandboxMetadata>,
+    #[prost(enumeration = "v1::PodSandboxState", tag = "3")]
+    pub(crate) state: i32,
+    #[prost(int64, tag = "4")]
+    pub(crate) created_at: i64,
+    #[prost(message, repeated, tag = "5")]
+    pub(crate) labels: Vec<Label>,
+}
+
+/// `PodSandboxMetadata`.
+#[derive(Clone, PartialEq, prost::Message)]
+pub(crate) struct SandboxMetadata {
+    #[prost(uint32, tag = "4")]
+    pub(crate) attempt: u32,
+}
+
+/// `ListContainersResponse`.
+#[derive(Clone, PartialEq, prost::Message)]
+pub(crate) struct ContainerList {
+    #[prost(message, repeated, tag = "1")]
+    pub(crate) containers: Vec<Container>,
+}
+
+/// `Container`.
+#[derive(Clone, PartialEq, prost::Message)]
+pub(crate) struct Container {
+    #[prost(bytes = "bytes", tag = "1")]
+    pub(crate) id: Bytes,
+    #[prost(bytes = "bytes", tag = "2")]
+    pub(crate) pod_sandbox_id: Bytes,
+    #[prost(message, optional, tag = "3")]
+    pub(crate) metadata: Option<ContainerMetadata>,
+    #[prost(enumeration = "v1::ContainerState", tag = "6")]
+    pub(crate) state: i32,
+    #[prost(int64, tag = "7")]
+    pub(crate) created_at: i64,
+    #[prost(message, repeated, tag = "8")]
+    pub(crate) labels: Vec<Label>,
+}
+
+/// `ContainerMetadata`.
+#[derive(Clone, PartialEq, prost::Message)]
+pub(crate) struct ContainerMetadata {
+    #[prost(bytes = "bytes", tag = "1")]
+    pub(crate) name: Bytes,
+    #[prost(uint32, tag = "2")]
+    pub(crate) attempt: u32,
+}
+
+/// One entry of a `map<string, string>`.
+#[derive(Clone, PartialEq, prost::Message)]
+pub(crate) struct Label {
+    #[prost(bytes = "bytes", tag = "1")]
+    pub(crate) key: Bytes,
+    #[prost(bytes = "bytes", tag = "2")]
+    pub(crate) value: Bytes,
+}
+
+/// `ListPodSandbox`.
+pub(crate) async fn list_sandboxes(
+    channel: Channel,
+    limit: usize,
+    request: Request<v1::ListPodSandboxRequest>,
+) -> Result<Response<SandboxList>, Status> {
+    call(channel, limit, request, "/runtime.v1.RuntimeService/ListPodSandbox").await
+}
+
+/// `ListContainers`.
+pub(crate) async fn list_containers(
+    channel: Channel,
+    limit: usize,
+    request: Request<v1::ListContainersRequest>,
+) -> Result<Response<ContainerList>, Status> {
+    call(channel, limit, request, "/runtime.v1.RuntimeService/ListContainers").await
+}
+
+async fn call<Question, Answer>(
+    channel: Channel,
+    limit: usize,
+    request: Request<Question>,
+    path: &'static str,
+) -> Result<Response<Answer>, Status>
+where
+    Question: prost::Message + Send + Sync + 'static,
+    Answer: prost::Message + Default + Send + Sync + 'static,
+{
+    let mut grpc = Grpc::new(channel).max_decoding_message_size(limit);
+    grpc.ready().await.map_err(|error| Status::from_error(error.into()))?;
+    grpc.unary(request, PathAndQuery::from_static(path), ProstCodec::default()).await
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashMap;
+
+    use prost::Message;
+
+    use super::*;
+
+    fn labels() -> HashMap<String, String> {
+        HashMap::from([("a".to_owned(), "1".to_owned()), ("b".to_owned(), String::new())])
+    }
+
+    fn sorted(mut labels: Vec<Label>) -> Vec<(Bytes, Bytes)> {
+        labels.sort_by(|left, right| left.key.cmp(&right.key));
+        labels.into_iter().map(|label| (label.key, label.value)).collect()
+    }
+
+    #[test]
+    fn a_container_of_the_contract_is_read() {
+        let full = v1::Container {
+            id: "c".into(),
+            pod_sandbox_id: "s".into(),
+            metadata: Some(v1::ContainerMetadata { name: "main".into(), attempt: 3 }),
+            image: Some(v1::ImageSpec { image: "i".into(), ..Default::default() }),
+            image_ref: "r".into(),
+            state: v1::ContainerState::ContainerExited.into(),
+            created_at: 7,
+            labels: labels(),
+            annotations: labels(),
+            image_id: "x".into(),
+        };
+        let list = v1::ListContainersResponse { containers: vec![full] };
+        let read = ContainerList::decode(list.encode_to_vec().as_slice()).unwrap();
+        let found = read.containers.into_iter().next().unwrap();
+        assert_eq!((found.id.as_ref(), found.pod_sandbox_id.as_ref()), (&b"c"[..], &b"s"[..]));
+        let metadata = found.metadata.clone().unwrap();
+        assert_eq!((metadata.name.as_ref(), metadata.attempt), (&b"main"[..], 3));
+        assert_eq!((found.state(), found.created_at), (v1::ContainerState::ContainerExited, 7));
+        let expected = vec![("a".into(), "1".into()), ("b".into(), Bytes::new())];
+        assert_eq!(sorted(found.labels), expected);
+    }
+
+    #[test]
+    fn a_sandbox_of_the_contract_is_read() {
+        let full = v1::PodSandbox {
+            id: "s".into(),
+            metadata: Some(v1::PodSandboxMetadata { name: "p".into(), attempt: 2, ..Default::default() }),
+            state: v1::PodSandboxState::SandboxNotready.into(),
+            created_at: 9,
+            labels: labels(),
+            annotations: labels(),
+            runtime_handler: "h".into(),
+        };
+        let list = v1::ListPodSandboxResponse { items: vec![full] };
+        let read = SandboxList::decode(list.encode_to_vec().as_slice()).unwrap();
+        let found = read.items.into_iter().next().unwrap();
+        assert_eq!((found.id.as_ref(), found.metadata.clone().unwrap().attempt), (&b"s"[..], 2));
+        assert_eq!((found.state(), found.created_at), (v1::PodSandboxState::SandboxNotready, 9));
+        assert_eq!(sorted(found.labels).len(), 2);
+    }
+}
