@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use model::RuntimeHandler;
 use ports::runtime::RuntimeService;
 use tokio::sync::{Notify, watch};
 use tokio_util::sync::CancellationToken;
@@ -22,6 +23,17 @@ pub struct Health {
     pub runtime_problem: Option<String>,
     /// Why its network cannot be used; `None` when it can.
     pub network_problem: Option<String>,
+    /// What the runtime can do.
+    pub abilities: Arc<RuntimeAbilities>,
+}
+
+/// What a runtime can do beyond what every one can.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RuntimeAbilities {
+    /// Its handlers; empty when it does not name them.
+    pub handlers: Vec<RuntimeHandler>,
+    /// Whether it honours `supplementalGroupsPolicy`.
+    pub supplemental_groups_policy: bool,
 }
 
 /// The published health and the bell that asks for a check.
@@ -78,6 +90,7 @@ pub fn checker(runtime: Arc<dyn RuntimeService>) -> (Checker, RuntimeHealth) {
     let unknown = Health {
         runtime_problem: Some("the runtime has not answered yet".to_owned()),
         network_problem: None,
+        abilities: Arc::default(),
     };
     let (publish, current) = watch::channel(unknown);
     let bell = Arc::new(Notify::new());
@@ -121,6 +134,10 @@ impl Checker {
         Health {
             runtime_problem: problem(conditions.runtime, "RuntimeReady"),
             network_problem: problem(conditions.network, "NetworkReady"),
+            abilities: Arc::new(RuntimeAbilities {
+                handlers: conditions.handlers,
+                supplemental_groups_policy: conditions.supplemental_groups_policy,
+            }),
         }
     }
 
@@ -144,5 +161,5 @@ impl Checker {
 }
 
 fn away(problem: String) -> Health {
-    Health { runtime_problem: Some(problem), network_problem: None }
+    Health { runtime_problem: Some(problem), network_problem: None, abilities: Arc::default() }
 }

@@ -11,6 +11,7 @@
 //! The handlers only route: choices are made in `decide`, work is done by the pod workers. While the runtime is
 //! away the loop pauses, 100 ms doubling to 5 s, and goes on by itself.
 
+mod admission;
 mod due;
 mod handlers;
 
@@ -18,8 +19,8 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use decide::admission::Check;
-use model::{Operation, Pod, PodEvent, PodEventKind, PodSource, PodUpdate, WorkerView};
+use decide::admission::Occupancy;
+use model::{NodeSettings, Operation, Pod, PodEvent, PodEventKind, PodSource, PodUpdate, WorkerView};
 use ports::clock::Clock;
 use ports::event_recorder::EventRecorder;
 use ports::pod_folders::PodFolders;
@@ -73,8 +74,8 @@ pub struct Parts {
     pub logs: Arc<dyn PodLogs>,
     /// Configured sources; clean-ups wait for all of them.
     pub sources: BTreeSet<PodSource>,
-    /// Admission checks.
-    pub checks: Vec<Check>,
+    /// The node, as admission sees it.
+    pub settings: Arc<NodeSettings>,
     /// Events.
     pub recorder: Arc<dyn EventRecorder>,
     /// The time.
@@ -90,13 +91,20 @@ pub struct SyncLoop {
     parts: Parts,
     due: DueQueue,
     ready_sources: BTreeSet<PodSource>,
+    /// What admitted pods hold of the node.
+    occupancy: Occupancy,
 }
 
 impl SyncLoop {
     /// A loop over these parts.
     #[must_use]
     pub fn new(parts: Parts) -> Self {
-        Self { parts, due: DueQueue::default(), ready_sources: BTreeSet::new() }
+        Self {
+            parts,
+            due: DueQueue::default(),
+            ready_sources: BTreeSet::new(),
+            occupancy: Occupancy::default(),
+        }
     }
 
     /// Runs until cancelled.

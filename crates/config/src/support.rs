@@ -7,6 +7,7 @@ use crate::KubeletConfiguration;
 /// Fields podward acts on.
 pub static SUPPORTED: &[&str] = &[
     "address",
+    "allowedUnsafeSysctls",
     "cgroupDriver",
     "cgroupRoot",
     "cgroupsPerQOS",
@@ -16,6 +17,7 @@ pub static SUPPORTED: &[&str] = &[
     "cpuCFSQuota",
     "cpuCFSQuotaPeriod",
     "crashLoopBackOff",
+    "evictionHard",
     "failCgroupV1",
     "failSwapOn",
     "featureGates",
@@ -24,6 +26,7 @@ pub static SUPPORTED: &[&str] = &[
     "healthzPort",
     "httpCheckFrequency",
     "imageServiceEndpoint",
+    "kubeReserved",
     "logging",
     "maxOpenFiles",
     "maxParallelImagePulls",
@@ -31,9 +34,11 @@ pub static SUPPORTED: &[&str] = &[
     "oomScoreAdj",
     "podLogsDir",
     "podPidsLimit",
+    "podsPerCore",
     "readOnlyPort",
     "registryBurst",
     "registryPullQPS",
+    "reservedSystemCPUs",
     "resolvConf",
     "runtimeRequestTimeout",
     "seccompDefault",
@@ -42,6 +47,7 @@ pub static SUPPORTED: &[&str] = &[
     "staticPodURL",
     "staticPodURLHeader",
     "syncFrequency",
+    "systemReserved",
 ];
 
 /// Fields that have no effect upstream either.

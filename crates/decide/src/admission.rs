@@ -1,49 +1,94 @@
-//! Whether a new pod may run here: a list of checks, the first refusal counts.
+//! Whether a new pod may run here: checks in upstream's order, the first refusal counts.
+//!
+//! Resources are compared with what admitted pods hold ([`Occupancy`]). A critical pod is not refused for want of
+//! resources when ending less important pods makes room for it.
+
+mod affinity;
+mod features;
+mod fit;
+mod occupancy;
+mod preemption;
+mod sysctls;
 
 use std::sync::Arc;
 
-use model::{Pod, Rejection};
+use model::{NodeSettings, Pod, Rejection};
 
-/// What the checks may look at besides the pod.
-#[derive(Clone, Debug, Default)]
-pub struct Node {
-    /// Pods that run or will run here, the new one left out.
-    pub others: Vec<Arc<Pod>>,
+pub use occupancy::Occupancy;
+pub use preemption::is_critical;
+
+/// What the checks look at besides the pod.
+#[derive(Clone, Copy, Debug)]
+pub struct Node<'a> {
+    /// The node.
+    pub settings: &'a NodeSettings,
+    /// What admitted pods hold, the new one left out.
+    pub occupancy: &'a Occupancy,
+    /// Whether the runtime honours `supplementalGroupsPolicy`.
+    pub strict_groups: StrictGroups,
 }
 
-/// One check; it looks and answers, nothing else.
-pub type Check = fn(&Pod, &Node) -> Result<(), Rejection>;
+/// Whether the runtime can give containers exactly the groups of their pod.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StrictGroups {
+    /// It can.
+    Supported,
+    /// It always adds the groups of the image.
+    Unsupported,
+}
 
-/// Runs the checks in order.
+/// What makes a predicate refuse a pod.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Misfit {
+    /// Too little of a resource.
+    Resource(Shortage),
+    /// Something that no preemption can help.
+    Predicate { name: &'static str, description: &'static str },
+}
+
+/// Too little of a resource.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Shortage {
+    resource: String,
+    requested: i64,
+    used: i64,
+    capacity: i64,
+}
+
+/// Checks a pod. On success the pods that must end to make room for it, mostly none.
 ///
 /// # Errors
 /// The first check that refuses says why.
-pub fn admit(checks: &[Check], pod: &Pod, node: &Node) -> Result<(), Rejection> {
-    checks.iter().try_for_each(|check| check(pod, node))
+pub fn admit(pod: &Pod, node: &Node<'_>) -> Result<Vec<Arc<Pod>>, Rejection> {
+    sysctls::check(pod, &node.settings.admission)?;
+    features::check_operating_system(pod)?;
+    features::check_groups(pod, node.strict_groups)?;
+    let mut misfits = fit::shortages(pod, node);
+    misfits.extend(affinity::check(pod, node.settings));
+    misfits.extend(fit::check_ports(pod, node.occupancy));
+    let victims = preemption::resolve(pod, node.occupancy, &misfits)?;
+    features::check_apparmor(pod, &node.settings.admission)?;
+    features::check_pod_level_resources(pod, &node.settings.admission)?;
+    Ok(victims)
+}
+
+impl Misfit {
+    fn rejection(&self) -> Rejection {
+        match self {
+            Self::Resource(shortage) => Rejection {
+                reason: format!("OutOf{}", shortage.resource),
+                message: format!(
+                    "Node didn't have enough resource: {}, requested: {}, used: {}, capacity: {}",
+                    shortage.resource, shortage.requested, shortage.used, shortage.capacity
+                ),
+            },
+            Self::Predicate { name, description } => Rejection {
+                reason: (*name).to_owned(),
+                message: format!("Predicate {name} failed: {description}"),
+            },
+        }
+    }
 }
 
 #[cfg(test)]
-mod tests {
-    use model::PodSource;
-
-    use super::*;
-
-    fn refuse(_: &Pod, _: &Node) -> Result<(), Rejection> {
-        Err(Rejection { reason: "First".into(), message: "no".into() })
-    }
-
-    fn refuse_too(_: &Pod, _: &Node) -> Result<(), Rejection> {
-        Err(Rejection { reason: "Second".into(), message: "no".into() })
-    }
-
-    #[test]
-    fn the_first_refusal_counts_and_no_check_means_yes() {
-        let mut object = k8s_openapi::api::core::v1::Pod::default();
-        object.metadata.uid = Some("u".into());
-        object.metadata.name = Some("n".into());
-        object.spec = Some(Default::default());
-        let pod = Pod::from_object(object, PodSource::File).unwrap();
-        assert_eq!(admit(&[refuse, refuse_too], &pod, &Node::default()).unwrap_err().reason, "First");
-        assert!(admit(&[], &pod, &Node::default()).is_ok());
-    }
-}
+pub(crate) mod tests;

@@ -9,6 +9,7 @@
 //! Invariants: no IO, no clock, no randomness, no logging; the same input gives the same output.
 
 pub mod admission;
+pub mod allocatable;
 pub mod backoff;
 pub mod cgroup_limits;
 pub mod container_hash;

@@ -28,7 +28,7 @@ const MASKED_PATHS: [&str; 12] = [
 /// Paths of the kernel that change the host.
 const READONLY_PATHS: [&str; 5] = ["/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger"];
 
-const APPARMOR_ANNOTATION_PREFIX: &str = "container.apparmor.security.beta.kubernetes.io/";
+pub(crate) const APPARMOR_ANNOTATION_PREFIX: &str = "container.apparmor.security.beta.kubernetes.io/";
 
 /// Security settings of a container: its own, else the pod's, else the image's and the node's defaults.
 ///
@@ -211,7 +211,7 @@ fn seccomp(
 }
 
 /// Static pods may still use the annotation, which stands between the container's field and the pod's.
-fn apparmor(pod: &Pod, container: &Container) -> Result<Option<SecurityProfile>, String> {
+pub(crate) fn apparmor(pod: &Pod, container: &Container) -> Result<Option<SecurityProfile>, String> {
     let parse = |AppArmorProfile { type_, localhost_profile }: &AppArmorProfile| {
         profile("AppArmor", type_, localhost_profile.clone()).map(Some)
     };
@@ -239,7 +239,7 @@ fn profile(system: &str, kind: &str, localhost: Option<String>) -> Result<Securi
     match (kind, localhost) {
         ("RuntimeDefault", _) => Ok(SecurityProfile::RuntimeDefault),
         ("Unconfined", _) => Ok(SecurityProfile::Unconfined),
-        ("Localhost", Some(name)) if !name.is_empty() => Ok(SecurityProfile::Localhost(name)),
+        ("Localhost", Some(name)) if !name.trim().is_empty() => Ok(SecurityProfile::Localhost(name)),
         ("Localhost", _) => Err(format!("{system} profile of type Localhost names no localhostProfile")),
         (other, _) => Err(format!("unknown {system} profile type {other:?}")),
     }

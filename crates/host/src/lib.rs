@@ -21,6 +21,7 @@ mod host_facts;
 mod lock_file;
 mod machine;
 mod mount_table;
+mod node_capacity;
 mod pod_cgroups;
 mod pod_folders;
 mod pod_volumes;
@@ -38,6 +39,7 @@ pub use lock_file::{LockError, LockFile};
 pub use machine::{
     give_memory_back, hostname, make_rshared, raise_open_files, set_oom_score_adj, swap_enabled,
 };
+pub use node_capacity::{apparmor, kernel_version, node_capacity};
 pub use pod_cgroups::HostPodCgroups;
 pub use pod_folders::HostPodFolders;
 pub use pod_volumes::HostPodVolumes;

@@ -9,6 +9,7 @@
 //!
 //! It deliberately does nothing: no IO, no clock, no decisions.
 
+mod admission_settings;
 mod cgroup_limits;
 mod changes;
 mod commands;
@@ -17,6 +18,7 @@ mod host_capabilities;
 mod ids;
 pub mod labels;
 mod log_folder;
+mod node_resources;
 mod node_settings;
 mod observed;
 mod outcome;
@@ -29,6 +31,7 @@ mod time;
 mod volume_plan;
 mod worker_state;
 
+pub use admission_settings::{AdmissionSettings, AppArmor, KernelVersion, PodLevelResources};
 pub use cgroup_limits::CgroupLimits;
 pub use changes::{Operation, PodUpdate, Snapshot, SnapshotKind};
 pub use commands::{KillOptions, UpdateKind, WorkerCommand, WorkerTarget};
@@ -36,6 +39,7 @@ pub use events::{EventSubject, EventType, PodEvent, PodEventKind, RecordedEvent}
 pub use host_capabilities::{CgroupVersion, HostCapabilities};
 pub use ids::{ContainerId, PodFullName, PodSource, PodUid, SandboxId};
 pub use log_folder::LogFolder;
+pub use node_resources::{NodeResources, ResourceAmounts};
 pub use node_settings::NodeSettings;
 pub use observed::{Observation, ObservedPod};
 pub use outcome::{ContainerProblem, ContainerProblems, SyncFailure, SyncOutcome};

@@ -2,7 +2,7 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use crate::{CgroupDriver, HostCapabilities};
+use crate::{AdmissionSettings, CgroupDriver, HostCapabilities, NodeResources};
 
 /// What the decisions need to know of the node and its configuration; fixed at start.
 #[derive(Clone, Debug, PartialEq)]
@@ -43,4 +43,8 @@ pub struct NodeSettings {
     pub resolv_conf: String,
     /// `seccompDefault` or `--seccomp-default`.
     pub seccomp_default: bool,
+    /// What there is and what is reserved.
+    pub resources: NodeResources,
+    /// Which pods may run here.
+    pub admission: AdmissionSettings,
 }

@@ -7,6 +7,7 @@ pub mod check;
 pub mod command;
 pub mod get;
 pub mod logging;
+pub mod node_plan;
 pub mod plan;
 pub mod run;
 pub mod service_manager;

@@ -13,6 +13,8 @@ use manifest::Rules;
 use model::{CgroupDriver, CgroupVersion, HostCapabilities, NodeSettings};
 use ports::host_facts::HostFacts;
 
+use crate::node_plan;
+
 /// A static pod folder or file.
 #[derive(Clone, Debug)]
 pub struct FilePlan {
@@ -81,6 +83,7 @@ pub fn plan(
     // Cgroup v1 cannot do otherwise.
     let single_process_oom_kill = capabilities.cgroup_version == CgroupVersion::V1
         || config.cgroups.single_process_oom_kill == Some(true);
+    let admission = node_plan::admission(loaded, &name);
     let settings = NodeSettings {
         name,
         addresses,
@@ -100,6 +103,8 @@ pub fn plan(
         cluster_domain: config.network.cluster_domain.clone(),
         resolv_conf: config.network.resolv_conf.clone(),
         seccomp_default: loaded.seccomp_default(),
+        resources: node_plan::resources(loaded, host)?,
+        admission,
     };
     let file = (!server.static_pod_path.is_empty()).then(|| FilePlan {
         path: PathBuf::from(&server.static_pod_path),

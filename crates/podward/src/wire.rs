@@ -163,7 +163,7 @@ pub fn start(world: World, plan: Plan) -> anyhow::Result<Running> {
         folders: world.folders.clone(),
         logs: world.logs.clone(),
         sources,
-        checks: Vec::new(),
+        settings: Arc::new(plan.settings.clone()),
         recorder: recorder.clone(),
         clock: clock.clone(),
         metrics: metrics.clone(),

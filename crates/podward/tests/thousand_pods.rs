@@ -138,7 +138,7 @@ fn pod(index: usize) -> Value {
                 "name": "main",
                 "image": "example.com/main:1",
                 "env": [{"name": "INDEX", "value": index.to_string()}],
-                "resources": {"requests": {"cpu": "10m", "memory": "16Mi"}, "limits": {"memory": "64Mi"}},
+                "resources": {"requests": {"cpu": "1m", "memory": "1Mi"}, "limits": {"memory": "64Mi"}},
             }],
         },
     })

@@ -2,13 +2,9 @@
 
 use std::sync::Arc;
 
-use decide::admission::{self, Node};
 use decide::grace::ORPHAN_GRACE_SECONDS;
 use decide::housekeeping::{Situation, sweep};
-use model::{
-    EventSubject, EventType, KillOptions, Pod, PodUid, RecordedEvent, Rejection, Timestamp, UpdateKind,
-    WorkerCommand, WorkerPhase, WorkerTarget,
-};
+use model::{KillOptions, Pod, PodUid, Timestamp, UpdateKind, WorkerCommand, WorkerPhase, WorkerTarget};
 use tokio::time::Instant;
 
 use super::SyncLoop;
@@ -19,12 +15,7 @@ impl SyncLoop {
     pub(super) fn handle_pod_additions(&mut self, mut pods: Vec<Arc<Pod>>) {
         pods.sort_by_key(|pod| (pod.created_at(), pod.first_seen()));
         for pod in pods {
-            let others = || self.others(&pod.uid);
-            let verdict = if self.parts.checks.is_empty() {
-                Ok(())
-            } else {
-                admission::admit(&self.parts.checks, &pod, &Node { others: others() })
-            };
+            let verdict = self.admit(&pod);
             self.parts.desired.set(&pod.uid, Arc::clone(&pod));
             match verdict {
                 Ok(()) => self.order(UpdateKind::Create, &pod, None),
@@ -36,6 +27,9 @@ impl SyncLoop {
     /// Changed pods: remembered, handed to their workers.
     pub(super) fn handle_pod_updates(&mut self, pods: Vec<Arc<Pod>>) {
         for pod in pods {
+            if self.occupancy.contains(&pod.uid) {
+                self.occupancy.insert(&pod);
+            }
             self.parts.desired.set(&pod.uid, Arc::clone(&pod));
             self.order(UpdateKind::Update, &pod, None);
         }
@@ -44,6 +38,7 @@ impl SyncLoop {
     /// Pods that are gone from their source: forgotten, stopped through their workers.
     pub(super) fn handle_pod_removes(&mut self, pods: Vec<Arc<Pod>>) {
         for pod in pods {
+            self.occupancy.remove(&pod.uid);
             self.parts.desired.remove(&pod.uid);
             self.order(UpdateKind::Kill, &pod, None);
         }
@@ -96,7 +91,10 @@ impl SyncLoop {
         for pod in sweep.restart {
             tracing::info!(pod = %pod.full_name, uid = %pod.uid, "starting a pod that no worker knows");
             self.parts.metrics.restarted_pods.inc();
-            self.order(UpdateKind::Create, &pod, None);
+            match self.admit(&pod) {
+                Ok(()) => self.order(UpdateKind::Create, &pod, None),
+                Err(rejection) => self.reject(&pod, rejection),
+            }
         }
         for pod in sweep.kill {
             tracing::warn!(pod = %pod.full_name, uid = %pod.uid, "stopping a pod that nobody wants");
@@ -118,33 +116,7 @@ impl SyncLoop {
         }
     }
 
-    fn reject(&self, pod: &Arc<Pod>, rejection: Rejection) {
-        self.parts.recorder.record(RecordedEvent {
-            subject: EventSubject::Pod {
-                uid: pod.uid.clone(),
-                full_name: pod.full_name.clone(),
-                field_path: String::new(),
-            },
-            kind: EventType::Warning,
-            reason: rejection.reason.clone(),
-            message: rejection.message.clone(),
-            at: self.now(),
-        });
-        let message = format!("Pod was rejected: {}", rejection.message);
-        let options =
-            KillOptions { grace_override: None, rejection: Some(Rejection { message, ..rejection }) };
-        self.order(UpdateKind::Kill, pod, Some(options));
-    }
-
-    fn others(&self, uid: &PodUid) -> Vec<Arc<Pod>> {
-        let over = |uid: &PodUid| {
-            self.parts.worker_views.get(uid).is_some_and(|worker| worker.phase >= WorkerPhase::Terminated)
-        };
-        let all = self.parts.desired.reader().all();
-        all.into_iter().filter(|pod| pod.uid != *uid && !over(&pod.uid)).collect()
-    }
-
-    fn order(&self, kind: UpdateKind, pod: &Arc<Pod>, kill: Option<KillOptions>) {
+    pub(super) fn order(&self, kind: UpdateKind, pod: &Arc<Pod>, kill: Option<KillOptions>) {
         self.send(WorkerMessage::Command(WorkerCommand {
             kind,
             target: WorkerTarget::Desired(Arc::clone(pod)),
@@ -158,7 +130,7 @@ impl SyncLoop {
         let _ = self.parts.workers.send(message);
     }
 
-    fn now(&self) -> Timestamp {
+    pub(super) fn now(&self) -> Timestamp {
         self.parts.clock.now()
     }
 

@@ -34,6 +34,8 @@ pub(crate) fn settings() -> NodeSettings {
         cluster_domain: "cluster.local".into(),
         resolv_conf: "/etc/resolv.conf".into(),
         seccomp_default: false,
+        resources: crate::allocatable::tests::resources(),
+        admission: crate::admission::tests::settings(),
     }
 }
 

@@ -16,7 +16,9 @@ use host::{
     MachineFacts,
 };
 use k8s_openapi::api::core::v1::{ContainerStatus, PodStatus};
-use model::{CgroupDriver, CgroupVersion, HostCapabilities, NodeSettings, PodUid};
+use model::{
+    AdmissionSettings, CgroupDriver, CgroupVersion, HostCapabilities, NodeResources, NodeSettings, PodUid,
+};
 use podward::plan::{FilePlan, HttpPlan, Plan};
 use podward::wire::{World, start};
 use ports::clock::SystemClock;
@@ -334,6 +336,13 @@ fn settings(folder: &Path) -> NodeSettings {
         cluster_domain: String::new(),
         resolv_conf: resolv_conf.to_string_lossy().into_owned(),
         seccomp_default: false,
+        resources: NodeResources {
+            capacity: [("cpu", 2000), ("memory", 1 << 30), ("pods", 5000)]
+                .map(|(name, amount)| (name.to_owned(), amount))
+                .into(),
+            ..NodeResources::default()
+        },
+        admission: AdmissionSettings::default(),
     }
 }
 

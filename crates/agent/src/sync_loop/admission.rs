@@ -1,0 +1,91 @@
+//! Who may run: the acting half of `decide::admission`.
+
+use std::sync::Arc;
+
+use decide::admission::{Node, StrictGroups, admit};
+use model::{
+    EventSubject, EventType, KillOptions, Pod, PodUid, RecordedEvent, Rejection, UpdateKind, WorkerPhase,
+};
+
+use super::SyncLoop;
+
+const PREEMPTING: &str = "Preempting";
+const PREEMPTED: &str = "Preempted in order to admit critical pod";
+
+impl SyncLoop {
+    /// Admits a pod and counts it in, ending others that must make room for it.
+    pub(super) fn admit(&mut self, pod: &Arc<Pod>) -> Result<(), Rejection> {
+        let verdict = self.check(pod).or_else(|_| {
+            // Pods that ended meanwhile may have made room.
+            let views = self.parts.worker_views.clone();
+            self.occupancy
+                .retain(|uid| views.get(uid).is_none_or(|worker| worker.phase < WorkerPhase::Terminated));
+            self.check(pod)
+        });
+        match verdict {
+            Ok(victims) => {
+                for victim in victims {
+                    self.preempt(&victim, pod);
+                }
+                self.occupancy.insert(pod);
+                Ok(())
+            }
+            Err(rejection) => {
+                self.occupancy.remove(&pod.uid);
+                Err(rejection)
+            }
+        }
+    }
+
+    fn check(&self, pod: &Pod) -> Result<Vec<Arc<Pod>>, Rejection> {
+        // A pod that is on its way out is not started again by its worker; there is nothing to refuse.
+        if self.is_ending(&pod.uid) {
+            return Ok(Vec::new());
+        }
+        let strict_groups = if self.parts.health.now().abilities.supplemental_groups_policy {
+            StrictGroups::Supported
+        } else {
+            StrictGroups::Unsupported
+        };
+        let node = Node { settings: &self.parts.settings, occupancy: &self.occupancy, strict_groups };
+        admit(pod, &node)
+    }
+
+    fn is_ending(&self, uid: &PodUid) -> bool {
+        let phase = self.parts.worker_views.get(uid).map(|worker| worker.phase);
+        matches!(phase, Some(WorkerPhase::Terminating | WorkerPhase::Terminated))
+    }
+
+    /// Refuses a pod: it stays listed, and nothing of it runs.
+    pub(super) fn reject(&self, pod: &Arc<Pod>, rejection: Rejection) {
+        tracing::warn!(pod = %pod.full_name, reason = %rejection.reason, message = %rejection.message, "pod was rejected");
+        self.warn(pod, &rejection.reason, &rejection.message);
+        let message = format!("Pod was rejected: {}", rejection.message);
+        let options =
+            KillOptions { grace_override: None, rejection: Some(Rejection { message, ..rejection }) };
+        self.order(UpdateKind::Kill, pod, Some(options));
+    }
+
+    fn preempt(&mut self, victim: &Arc<Pod>, by: &Pod) {
+        tracing::warn!(pod = %victim.full_name, by = %by.full_name, "ending a pod to make room for a critical one");
+        self.warn(victim, PREEMPTING, PREEMPTED);
+        let rejection = Rejection { reason: PREEMPTING.to_owned(), message: PREEMPTED.to_owned() };
+        self.occupancy.remove(&victim.uid);
+        let options = KillOptions { grace_override: None, rejection: Some(rejection) };
+        self.order(UpdateKind::Kill, victim, Some(options));
+    }
+
+    fn warn(&self, pod: &Pod, reason: &str, message: &str) {
+        self.parts.recorder.record(RecordedEvent {
+            subject: EventSubject::Pod {
+                uid: pod.uid.clone(),
+                full_name: pod.full_name.clone(),
+                field_path: String::new(),
+            },
+            kind: EventType::Warning,
+            reason: reason.to_owned(),
+            message: message.to_owned(),
+            at: self.now(),
+        });
+    }
+}

@@ -1,0 +1,77 @@
+use std::collections::BTreeMap;
+
+use k8s_openapi::api::core::v1::{NodeSelectorRequirement, NodeSelectorTerm};
+use model::{NodeSettings, Pod};
+
+use super::Misfit;
+
+/// Whether the pod wants a node with this name and these labels.
+pub(super) fn check(pod: &Pod, settings: &NodeSettings) -> Vec<Misfit> {
+    let mut misfits = Vec::new();
+    if !matches_node(pod, settings) {
+        misfits.push(Misfit::Predicate {
+            name: "NodeAffinity",
+            description: "node(s) didn't match Pod's node affinity/selector",
+        });
+    }
+    let name = pod.spec.node_name.as_deref().unwrap_or_default();
+    if !name.is_empty() && name != settings.name {
+        misfits.push(Misfit::Predicate {
+            name: "NodeName",
+            description: "node(s) didn't match the requested node name",
+        });
+    }
+    misfits
+}
+
+fn matches_node(pod: &Pod, settings: &NodeSettings) -> bool {
+    let labels = &settings.admission.labels;
+    let mut selector = pod.spec.node_selector.iter().flatten();
+    if !selector.all(|(key, value)| labels.get(key) == Some(value)) {
+        return false;
+    }
+    let affinity = pod.spec.affinity.as_ref().and_then(|affinity| affinity.node_affinity.as_ref());
+    let required =
+        affinity.and_then(|affinity| affinity.required_during_scheduling_ignored_during_execution.as_ref());
+    required.is_none_or(|required| {
+        required.node_selector_terms.iter().any(|term| term_matches(term, labels, &settings.name))
+    })
+}
+
+/// A term without requirements selects nothing.
+fn term_matches(term: &NodeSelectorTerm, labels: &BTreeMap<String, String>, name: &str) -> bool {
+    let expressions = term.match_expressions.as_deref().unwrap_or_default();
+    let fields = term.match_fields.as_deref().unwrap_or_default();
+    if expressions.is_empty() && fields.is_empty() {
+        return false;
+    }
+    expressions.iter().all(|expression| label_matches(expression, labels))
+        && fields.iter().all(|field| field_matches(field, name))
+}
+
+fn label_matches(wanted: &NodeSelectorRequirement, labels: &BTreeMap<String, String>) -> bool {
+    let values = wanted.values.as_deref().unwrap_or_default();
+    let label = labels.get(&wanted.key);
+    let number = || Some((label?.parse::<i64>().ok()?, values.first()?.parse::<i64>().ok()?));
+    match wanted.operator.as_str() {
+        "In" => label.is_some_and(|label| values.contains(label)),
+        "NotIn" => label.is_none_or(|label| !values.contains(label)),
+        "Exists" => label.is_some(),
+        "DoesNotExist" => label.is_none(),
+        "Gt" => number().is_some_and(|(label, bound)| label > bound),
+        "Lt" => number().is_some_and(|(label, bound)| label < bound),
+        // Validation lets no other operator through.
+        _ => false,
+    }
+}
+
+/// The name is the only field of a node that can be selected.
+fn field_matches(wanted: &NodeSelectorRequirement, name: &str) -> bool {
+    let [value] = wanted.values.as_deref().unwrap_or_default() else { return false };
+    let is_name = wanted.key == "metadata.name" && value == name;
+    match wanted.operator.as_str() {
+        "In" => is_name,
+        "NotIn" => !is_name,
+        _ => false,
+    }
+}

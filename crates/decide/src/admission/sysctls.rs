@@ -1,0 +1,100 @@
+use model::{AdmissionSettings, KernelVersion, Pod, Rejection};
+
+/// Sysctls that every pod may set for itself: they exist once per namespace and disturb no other pod. The version
+/// is the first kernel that keeps them per namespace.
+const SAFE: [(&str, KernelVersion); 12] = [
+    ("kernel.shm_rmid_forced", since(0, 0)),
+    ("net.ipv4.ip_local_port_range", since(0, 0)),
+    ("net.ipv4.tcp_syncookies", since(0, 0)),
+    ("net.ipv4.ping_group_range", since(0, 0)),
+    ("net.ipv4.ip_unprivileged_port_start", since(0, 0)),
+    ("net.ipv4.ip_local_reserved_ports", since(3, 16)),
+    ("net.ipv4.tcp_keepalive_time", since(4, 5)),
+    ("net.ipv4.tcp_fin_timeout", since(4, 6)),
+    ("net.ipv4.tcp_keepalive_intvl", since(4, 5)),
+    ("net.ipv4.tcp_keepalive_probes", since(4, 5)),
+    ("net.ipv4.tcp_rmem", since(4, 15)),
+    ("net.ipv4.tcp_wmem", since(4, 15)),
+];
+
+const fn since(major: u32, minor: u32) -> KernelVersion {
+    KernelVersion { major, minor }
+}
+
+/// The namespace a sysctl lives in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Namespace {
+    Ipc,
+    Net,
+    /// Outside of those that pods may have for themselves.
+    Unknown,
+}
+
+/// Every sysctl of the pod must be safe or allowed by the administrator, and its namespace the pod's own.
+pub(super) fn check(pod: &Pod, settings: &AdmissionSettings) -> Result<(), Rejection> {
+    let wanted = pod.spec.security_context.as_ref().and_then(|context| context.sysctls.as_ref());
+    for sysctl in wanted.into_iter().flatten() {
+        let name = normalized(&sysctl.name);
+        let shared_with_host = match namespace(&name) {
+            Namespace::Ipc if pod.spec.host_ipc == Some(true) => Some("IPC"),
+            Namespace::Net if pod.is_host_network() => Some("Net"),
+            Namespace::Ipc | Namespace::Net | Namespace::Unknown => None,
+        };
+        let problem = match shared_with_host {
+            _ if !is_allowed(&name, settings) => format!("{name:?} not allowlisted"),
+            Some(namespace) => format!("{name:?} not allowed with host {namespace} enabled"),
+            None => continue,
+        };
+        return Err(Rejection {
+            reason: "SysctlForbidden".to_owned(),
+            message: format!("forbidden sysctl: {problem}"),
+        });
+    }
+    Ok(())
+}
+
+fn is_allowed(name: &str, settings: &AdmissionSettings) -> bool {
+    let safe = SAFE.iter().any(|(safe, since)| name == *safe && settings.kernel >= *since);
+    safe || settings.allowed_unsafe_sysctls.iter().map(|pattern| normalized(pattern)).any(|pattern| {
+        match pattern.split_once('*') {
+            Some((prefix, _)) => name.starts_with(prefix),
+            None => name == pattern,
+        }
+    })
+}
+
+fn namespace(name: &str) -> Namespace {
+    match name {
+        "kernel.sem"
+        | "kernel.shmall"
+        | "kernel.shmmax"
+        | "kernel.shmmni"
+        | "kernel.shm_rmid_forced"
+        | "kernel.msgmax"
+        | "kernel.msgmnb"
+        | "kernel.msgmni" => Namespace::Ipc,
+        _ if name.starts_with("net.") => Namespace::Net,
+        _ if name.starts_with("fs.mqueue.")
+            || name.starts_with("kernel.shm")
+            || name.starts_with("kernel.msg") =>
+        {
+            Namespace::Ipc
+        }
+        _ => Namespace::Unknown,
+    }
+}
+
+/// `net/ipv4/conf/eno2.100/rp_filter` is `net.ipv4.conf.eno2/100.rp_filter`: whichever separator comes first counts.
+fn normalized(name: &str) -> String {
+    match name.find(['.', '/']) {
+        Some(first) if name.get(first..).is_some_and(|rest| rest.starts_with('/')) => name
+            .chars()
+            .map(|letter| match letter {
+                '.' => '/',
+                '/' => '.',
+                other => other,
+            })
+            .collect(),
+        Some(_) | None => name.to_owned(),
+    }
+}

@@ -1,0 +1,130 @@
+//! How much of everything this machine has.
+
+use std::io;
+use std::path::Path;
+
+use model::{AppArmor, KernelVersion, ResourceAmounts};
+
+/// `ephemeral-storage` of the file system that holds `root`, `pid` and `hugepages-<size>`, looked up below `sys`,
+/// such as `/sys`, and `proc`, such as `/proc`. What cannot be read is left out.
+#[must_use]
+pub fn node_capacity(sys: &Path, proc: &Path, root: &Path) -> ResourceAmounts {
+    let storage = rustix::fs::statvfs(root).ok().map(|found| found.f_blocks.saturating_mul(found.f_frsize));
+    let storage = storage.and_then(|bytes| i64::try_from(bytes).ok());
+    let processes = most_processes(proc);
+    let mut amounts = huge_pages(&sys.join("kernel/mm/hugepages"));
+    amounts.extend(storage.map(|bytes| ("ephemeral-storage".to_owned(), bytes)));
+    amounts.extend(processes.map(|count| ("pid".to_owned(), count)));
+    amounts
+}
+
+/// The version of the running kernel.
+#[must_use]
+pub fn kernel_version() -> KernelVersion {
+    parse_version(&rustix::system::uname().release().to_string_lossy()).unwrap_or_default()
+}
+
+/// Whether the kernel enforces AppArmor profiles; `sys` is such as `/sys`.
+#[must_use]
+pub fn apparmor(sys: &Path) -> AppArmor {
+    let enabled = std::fs::read_to_string(sys.join("module/apparmor/parameters/enabled"));
+    if sys.join("kernel/security/apparmor").exists() && enabled.is_ok_and(|text| text.starts_with('Y')) {
+        AppArmor::Enabled
+    } else {
+        AppArmor::Disabled
+    }
+}
+
+/// `6.1.0-13-amd64` is 6.1.
+fn parse_version(release: &str) -> Option<KernelVersion> {
+    let mut numbers = release.split(|letter: char| !letter.is_ascii_digit());
+    Some(KernelVersion { major: numbers.next()?.parse().ok()?, minor: numbers.next()?.parse().ok()? })
+}
+
+/// Threads are processes to the kernel, so both limits hold.
+fn most_processes(proc: &Path) -> Option<i64> {
+    let limits = ["sys/kernel/pid_max", "sys/kernel/threads-max"].map(|name| number(&proc.join(name)).ok());
+    limits.into_iter().flatten().min()
+}
+
+fn huge_pages(folder: &Path) -> ResourceAmounts {
+    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    let pages = entries.filter_map(|entry| {
+        let name = entry.file_name().into_string().ok()?;
+        let kilobytes: i64 = name.strip_prefix("hugepages-")?.strip_suffix("kB")?.parse().ok()?;
+        let count = number(&entry.path().join("nr_hugepages")).ok()?;
+        let bytes = kilobytes.checked_mul(1024)?.checked_mul(count)?;
+        Some((format!("hugepages-{}", binary_size(kilobytes)), bytes))
+    });
+    pages.collect()
+}
+
+/// 2048 is `2Mi`.
+fn binary_size(kilobytes: i64) -> String {
+    let mut size = kilobytes;
+    let mut units = ["Ki", "Mi", "Gi", "Ti"].into_iter();
+    let mut unit = units.next().unwrap_or_default();
+    while size >= 1024 && size % 1024 == 0 {
+        let Some(next) = units.next() else { break };
+        (size, unit) = (size / 1024, next);
+    }
+    format!("{size}{unit}")
+}
+
+fn number(path: &Path) -> io::Result<i64> {
+    let text = std::fs::read_to_string(path)?;
+    text.trim().parse().map_err(|_| io::Error::from(io::ErrorKind::InvalidData))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn write(root: &Path, path: &str, text: &str) {
+        let path = root.join(path);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, text).unwrap();
+    }
+
+    #[test]
+    fn reads_pages_and_processes_of_fake_files_and_storage_of_the_folder() {
+        let scratch = tempfile::tempdir().unwrap();
+        let root = scratch.path();
+        write(root, "sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages", "3\n");
+        write(root, "sys/kernel/mm/hugepages/hugepages-1048576kB/nr_hugepages", "0\n");
+        write(root, "proc/sys/kernel/pid_max", "4194304\n");
+        write(root, "proc/sys/kernel/threads-max", "100\n");
+        let mut found = node_capacity(&root.join("sys"), &root.join("proc"), root);
+        assert!(found.remove("ephemeral-storage").unwrap() > 0);
+        let expected = [("hugepages-1Gi", 0), ("hugepages-2Mi", 6 << 20), ("pid", 100)];
+        assert_eq!(found, expected.map(|(name, amount)| (name.to_owned(), amount)).into());
+    }
+
+    #[test]
+    fn what_is_missing_is_left_out() {
+        let scratch = tempfile::tempdir().unwrap();
+        let missing = scratch.path().join("missing");
+        assert_eq!(node_capacity(&missing, &missing, &missing), ResourceAmounts::new());
+        assert_eq!(apparmor(&missing), AppArmor::Disabled);
+    }
+
+    #[test]
+    fn apparmor_needs_its_file_system_and_its_switch() {
+        let scratch = tempfile::tempdir().unwrap();
+        write(scratch.path(), "module/apparmor/parameters/enabled", "Y\n");
+        assert_eq!(apparmor(scratch.path()), AppArmor::Disabled);
+        write(scratch.path(), "kernel/security/apparmor/profiles", "");
+        assert_eq!(apparmor(scratch.path()), AppArmor::Enabled);
+        write(scratch.path(), "module/apparmor/parameters/enabled", "N\n");
+        assert_eq!(apparmor(scratch.path()), AppArmor::Disabled);
+    }
+
+    #[test]
+    fn kernel_releases_have_versions() {
+        for (release, version) in [("6.1.0-13-amd64", Some((6, 1))), ("5.10", Some((5, 10))), ("x", None)] {
+            let found = parse_version(release).map(|version| (version.major, version.minor));
+            assert_eq!(found, version, "{release}");
+        }
+        assert!(kernel_version() > KernelVersion::default());
+    }
+}

@@ -1,0 +1,131 @@
+//! What the node has to give, and to whom.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use anyhow::bail;
+use config::{Gate, Loaded};
+use decide::allocatable::{impossible_reservations, threshold};
+use decide::quantity::Amount;
+use model::{AdmissionSettings, NodeResources, PodLevelResources, ResourceAmounts};
+use ports::host_facts::HostFacts;
+
+/// Capacity and reservations.
+///
+/// # Errors
+/// When more is reserved than there is.
+pub fn resources(loaded: &Loaded, host: &dyn HostFacts) -> anyhow::Result<NodeResources> {
+    let reservations = &loaded.config.reservations;
+    let pods = &loaded.config.pods;
+    let cpus = i64::try_from(host.cpu_count()).unwrap_or(i64::MAX);
+    let mut capacity = host::node_capacity(Path::new("/sys"), Path::new("/proc"), &loaded.flags.root_dir);
+    if !pods.local_storage_capacity_isolation {
+        capacity.remove("ephemeral-storage");
+    }
+    let most_pods = i64::from(pods.max_pods);
+    let per_core = i64::from(pods.pods_per_core).saturating_mul(cpus);
+    capacity.extend([
+        ("cpu".to_owned(), cpus.saturating_mul(1000)),
+        ("memory".to_owned(), i64::try_from(host.memory_capacity()).unwrap_or(i64::MAX)),
+        ("pods".to_owned(), if per_core > 0 { most_pods.min(per_core) } else { most_pods }),
+    ]);
+    let mut kube_reserved = amounts(&reservations.kube_reserved);
+    let mut system_reserved = amounts(&reservations.system_reserved);
+    if !reservations.reserved_system_cpus.is_empty() {
+        kube_reserved.remove("cpu");
+        let count = count_cpus(&reservations.reserved_system_cpus);
+        system_reserved.insert("cpu".to_owned(), count.saturating_mul(1000));
+    }
+    let eviction_hard = if loaded.flags.experimental_allocatable_ignore_eviction {
+        ResourceAmounts::new()
+    } else {
+        kept_free(reservations.eviction_hard.as_ref(), &capacity)
+    };
+    let resources = NodeResources { capacity, kube_reserved, system_reserved, eviction_hard };
+    let impossible = impossible_reservations(&resources);
+    if !impossible.is_empty() {
+        bail!("invalid Node Allocatable configuration. {}", impossible.join(" "));
+    }
+    Ok(resources)
+}
+
+/// Which pods may run here.
+#[must_use]
+pub fn admission(loaded: &Loaded, node_name: &str) -> AdmissionSettings {
+    let gate_on = loaded.gates.enabled(Gate::PodLevelResources);
+    let architecture = match std::env::consts::ARCH {
+        "x86_64" => "amd64",
+        "aarch64" => "arm64",
+        other => other,
+    };
+    let defaults = [
+        ("kubernetes.io/hostname", node_name),
+        ("kubernetes.io/os", "linux"),
+        ("kubernetes.io/arch", architecture),
+        ("beta.kubernetes.io/os", "linux"),
+        ("beta.kubernetes.io/arch", architecture),
+    ];
+    let mut labels: BTreeMap<String, String> =
+        defaults.map(|(key, value)| (key.to_owned(), value.to_owned())).into();
+    labels.extend(loaded.flags.node_labels.clone());
+    AdmissionSettings {
+        labels,
+        allowed_unsafe_sysctls: loaded.config.pods.allowed_unsafe_sysctls.clone(),
+        kernel: host::kernel_version(),
+        apparmor: host::apparmor(Path::new("/sys")),
+        pod_level_resources: if gate_on { PodLevelResources::Allowed } else { PodLevelResources::Refused },
+    }
+}
+
+/// Validation has seen the amounts.
+fn amounts(list: &BTreeMap<String, String>) -> ResourceAmounts {
+    let amount = |name: &str, text: &str| {
+        let amount = Amount::parse(text).unwrap_or_default();
+        if name == "cpu" { amount.milli() } else { amount.units() }
+    };
+    list.iter().map(|(name, text)| (name.clone(), amount(name, text))).collect()
+}
+
+fn kept_free(thresholds: Option<&BTreeMap<String, String>>, capacity: &ResourceAmounts) -> ResourceAmounts {
+    [("memory.available", "memory"), ("nodefs.available", "ephemeral-storage")]
+        .into_iter()
+        .filter_map(|(signal, resource)| {
+            let text = thresholds?.get(signal)?;
+            Some((resource.to_owned(), threshold(text, *capacity.get(resource)?)))
+        })
+        .collect()
+}
+
+/// `0-3,8` are five.
+fn count_cpus(list: &str) -> i64 {
+    let ranges = list.split(',').map(|range| {
+        let (first, last) = range.split_once('-').unwrap_or((range, range));
+        match (first.trim().parse::<i64>(), last.trim().parse::<i64>()) {
+            (Ok(first), Ok(last)) => last - first + 1,
+            (Ok(_) | Err(_), _) => 0,
+        }
+    });
+    ranges.sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn thresholds_keep_memory_and_storage_free() {
+        let capacity = [("memory", 1 << 30), ("ephemeral-storage", 1000)];
+        let capacity = capacity.map(|(name, amount)| (name.to_owned(), amount)).into();
+        let thresholds =
+            [("memory.available", "100Mi"), ("nodefs.available", "10%"), ("pid.available", "5%")];
+        let thresholds = thresholds.map(|(name, text)| (name.to_owned(), text.to_owned())).into();
+        let kept = kept_free(Some(&thresholds), &capacity);
+        assert_eq!(kept, [("memory".to_owned(), 100 << 20), ("ephemeral-storage".to_owned(), 100)].into());
+        assert_eq!(kept_free(None, &capacity), ResourceAmounts::new());
+    }
+
+    #[test]
+    fn cpu_lists_are_counted() {
+        assert_eq!((count_cpus("0-3,8"), count_cpus("5")), (5, 1));
+    }
+}
