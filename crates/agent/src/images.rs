@@ -1,16 +1,25 @@
 //! Makes sure a container's image is there before the container is made.
+//!
+//! Gather (is it there, which credentials match), decide (`decide::image_pull`), act (pull). Pulls of the same image
+//! with the same credentials are one pull; all who want it hear how it went.
 
+mod credentials;
 mod limiter;
+mod pull;
+mod single_flight;
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use decide::backoff::{self, Entry, Limits, Verdict};
-use decide::image_pull::{PullDecision, decide_pull, with_default_tag};
+use decide::go_duration::to_milliseconds_text;
+use decide::image_pull::{
+    PullDecision, decide_pull, parse_image_name, pull_problem, size_class, with_default_tag,
+};
 use model::{
     ContainerProblem, ContainerRef, EventSubject, EventType, ImageSpec, ImageStatus, Pod, PodUid,
-    RecordedEvent, SandboxSpec, Timestamp,
+    RecordedEvent, RegistryCredential, SandboxSpec, Timestamp,
 };
 use ports::clock::Clock;
 use ports::event_recorder::EventRecorder;
@@ -18,7 +27,11 @@ use ports::runtime::Runtime;
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
+use crate::metrics::Metrics;
+pub use credentials::{CredentialParts, Credentials};
 use limiter::Limiter;
+use pull::{PullKey, Pulled, pull};
+use single_flight::SingleFlight;
 
 /// Wait after a failed pull: 10 s doubling to 5 min.
 const PULL_LIMITS: Limits = Limits { initial: Duration::from_secs(10), cap: Duration::from_secs(300) };
@@ -60,6 +73,22 @@ pub struct PullSettings {
     pub burst: u32,
 }
 
+/// What the image service needs.
+pub struct Parts {
+    /// The runtime.
+    pub runtime: Arc<dyn Runtime>,
+    /// Events.
+    pub events: Arc<dyn EventRecorder>,
+    /// The time.
+    pub clock: Arc<dyn Clock>,
+    /// Metrics.
+    pub metrics: Arc<Metrics>,
+    /// The node's credentials.
+    pub credentials: Credentials,
+    /// Bounds.
+    pub settings: PullSettings,
+}
+
 /// The image service.
 #[derive(Clone)]
 pub struct Images {
@@ -70,8 +99,11 @@ struct Inner {
     runtime: Arc<dyn Runtime>,
     events: Arc<dyn EventRecorder>,
     clock: Arc<dyn Clock>,
+    metrics: Arc<Metrics>,
+    credentials: Credentials,
     slots: Option<Semaphore>,
     limiter: Limiter,
+    pulls: SingleFlight<PullKey, Result<Pulled, String>>,
     failures: Mutex<HashMap<(PodUid, String), Failure>>,
 }
 
@@ -79,25 +111,24 @@ struct Inner {
 struct Failure {
     entry: Entry,
     failed_at: Timestamp,
-    message: String,
+    problem: ContainerProblem,
 }
 
 impl Images {
     /// A service over a runtime.
     #[must_use]
-    pub fn new(
-        runtime: Arc<dyn Runtime>,
-        events: Arc<dyn EventRecorder>,
-        clock: Arc<dyn Clock>,
-        settings: PullSettings,
-    ) -> Self {
+    pub fn new(parts: Parts) -> Self {
+        let settings = parts.settings;
         Self {
             inner: Arc::new(Inner {
-                runtime,
-                events,
-                clock,
+                runtime: parts.runtime,
+                events: parts.events,
+                clock: parts.clock,
+                metrics: parts.metrics,
+                credentials: parts.credentials,
                 slots: settings.at_once.map(|slots| Semaphore::new(slots.max(1))),
                 limiter: Limiter::new(settings.per_second, settings.burst),
+                pulls: SingleFlight::default(),
                 failures: Mutex::default(),
             }),
         }
@@ -108,8 +139,33 @@ impl Images {
     /// # Errors
     /// The reason and message for the container's waiting state.
     pub async fn ensure(&self, pod: &Pod, container: ContainerRef<'_>) -> Result<ReadyImage, ImageProblem> {
-        let request = Request { inner: &self.inner, pod, container };
-        request.ensure().await
+        let request = Request {
+            inner: &self.inner,
+            pod,
+            field_path: container.field_path(),
+            wanted: container.container.image.as_deref().unwrap_or_default(),
+            policy: container.container.image_pull_policy.as_deref(),
+        };
+        let ensured = request.ensure().await;
+        if let Err(problem) = &ensured {
+            let message = format!("Error: {}", problem.problem.reason);
+            request.tell(EventType::Warning, "Failed", message);
+        }
+        ensured
+    }
+
+    /// Makes sure that the image of an image volume is there.
+    ///
+    /// # Errors
+    /// The reason and message for the waiting state of the pod's containers.
+    pub async fn ensure_for_volume(
+        &self,
+        pod: &Pod,
+        reference: &str,
+        policy: Option<&str>,
+    ) -> Result<ReadyImage, ImageProblem> {
+        let field_path = String::new();
+        Request { inner: &self.inner, pod, field_path, wanted: reference, policy }.ensure().await
     }
 
     /// Forgets the failures of a pod that is over.
@@ -125,14 +181,16 @@ impl Inner {
 }
 
 struct Request<'a> {
-    inner: &'a Inner,
+    inner: &'a Arc<Inner>,
     pod: &'a Pod,
-    container: ContainerRef<'a>,
+    field_path: String,
+    wanted: &'a str,
+    policy: Option<&'a str>,
 }
 
 impl Request<'_> {
     async fn ensure(&self) -> Result<ReadyImage, ImageProblem> {
-        let wanted = self.container.container.image.as_deref().unwrap_or_default();
+        let wanted = self.wanted;
         let name = with_default_tag(wanted).map_err(|error| {
             self.tell(EventType::Warning, "InspectFailed", error.to_string());
             ImageProblem::failed("InvalidImageName", error.to_string())
@@ -142,13 +200,11 @@ impl Request<'_> {
             user_specified_image: wanted.to_owned(),
             runtime_handler: String::new(),
         };
-        let present = self.inner.runtime.image_status(&spec).await.map_err(|error| {
-            let message = format!("Failed to inspect image {name:?}: {}", error.message);
-            self.tell(EventType::Warning, "InspectFailed", message.clone());
-            ImageProblem::failed("ImageInspectError", message)
-        })?;
-        let policy = self.container.container.image_pull_policy.as_deref();
-        match decide_pull(policy, &name, present.as_ref()) {
+        let present = match self.policy {
+            Some("Always") => None,
+            Some(_) | None => self.inspect(&spec).await?,
+        };
+        match decide_pull(self.policy, &name, present.as_ref()) {
             PullDecision::UsePresent(reference) => {
                 let status = present.unwrap_or_default();
                 self.tell(
@@ -163,51 +219,59 @@ impl Request<'_> {
                 self.tell(EventType::Warning, "ErrImageNeverPull", message.clone());
                 Err(ImageProblem::failed("ErrImageNeverPull", message))
             }
-            PullDecision::Pull => self.pull(&spec).await,
+            PullDecision::Pull => self.pull(spec).await,
         }
     }
 
-    async fn pull(&self, spec: &ImageSpec) -> Result<ReadyImage, ImageProblem> {
-        let next = self.check_back_off(spec)?;
-        if !self.inner.limiter.take() {
-            return Err(self.pull_failed(spec, next, "pull QPS exceeded".to_owned()));
-        }
-        let image = &spec.image;
+    async fn inspect(&self, spec: &ImageSpec) -> Result<Option<ImageStatus>, ImageProblem> {
+        self.inner.runtime.image_status(spec).await.map_err(|error| {
+            // Upstream names the image it did not get, which has no name.
+            let message = format!("Failed to inspect image \"\": {}", error.message);
+            self.tell(EventType::Warning, "InspectFailed", message.clone());
+            ImageProblem::failed("ImageInspectError", message)
+        })
+    }
+
+    async fn pull(&self, spec: ImageSpec) -> Result<ReadyImage, ImageProblem> {
+        let image = self.wanted;
+        let next = self.check_back_off()?;
+        let credentials = self.credentials(&spec).await;
         self.tell(EventType::Normal, "Pulling", format!("Pulling image {image:?}"));
         let queued = Instant::now();
-        let _slot = match &self.inner.slots {
-            Some(slots) => slots.acquire().await.ok(),
-            None => None,
+        let key = PullKey { image: spec.image.clone(), credentials };
+        let begin = || pull(Arc::clone(self.inner), spec, key.clone(), self.sandbox());
+        let pulled = match self.inner.pulls.join(key.clone(), begin).await {
+            Ok(pulled) => pulled,
+            Err(message) => return Err(self.pull_failed(next, &message)),
         };
-        let started = Instant::now();
-        let pulled = self.inner.runtime.pull_image(spec, None, &self.sandbox()).await;
-        let reference = match pulled {
-            Ok(reference) => reference,
-            Err(error) => {
-                let message = format!("failed to pull image {image:?}: {}", error.message);
-                return Err(self.pull_failed(spec, next, message));
-            }
-        };
-        let by_reference = ImageSpec { image: reference.clone(), ..spec.clone() };
-        let status = self.inner.runtime.image_status(&by_reference).await.ok().flatten().unwrap_or_default();
-        self.inner.failures().remove(&(self.pod.uid.clone(), image.clone()));
+        let waited = queued.elapsed();
+        // Who joined late has waited less than the pull took.
+        let took = pulled.took.min(waited);
+        self.inner.failures().remove(&self.failure_key());
         self.tell(
             EventType::Normal,
             "Pulled",
             format!(
-                "Successfully pulled image {image:?} in {:?} ({:?} including waiting). Image size: {} bytes.",
-                started.elapsed(),
-                queued.elapsed(),
-                status.size
+                "Successfully pulled image {image:?} in {} ({} including waiting). Image size: {} bytes.",
+                to_milliseconds_text(took),
+                to_milliseconds_text(waited),
+                pulled.status.size
             ),
         );
-        Ok(ReadyImage { status, reference })
+        self.inner.metrics.image_pulled(size_class(pulled.status.size), waited);
+        Ok(ReadyImage { status: pulled.status, reference: pulled.reference })
+    }
+
+    async fn credentials(&self, spec: &ImageSpec) -> Vec<RegistryCredential> {
+        match parse_image_name(&spec.image) {
+            Ok(name) => self.inner.credentials.for_repository(&[], &name.repository).await,
+            Err(_) => Vec::new(),
+        }
     }
 
     /// The entry to remember if this pull fails, or why it is not tried yet.
-    fn check_back_off(&self, spec: &ImageSpec) -> Result<Entry, ImageProblem> {
-        let key = (self.pod.uid.clone(), spec.image.clone());
-        let known = self.inner.failures().get(&key).cloned();
+    fn check_back_off(&self) -> Result<Entry, ImageProblem> {
+        let known = self.inner.failures().get(&self.failure_key()).cloned();
         let now = self.inner.clock.now();
         let (entry, failed_at) = match &known {
             Some(failure) => (Some(failure.entry), failure.failed_at),
@@ -216,30 +280,32 @@ impl Request<'_> {
         match backoff::decide(entry, failed_at, now, PULL_LIMITS) {
             Verdict::Go { next } => Ok(next),
             Verdict::Wait { until, .. } => {
-                let cause = known.map(|failure| failure.message).unwrap_or_default();
-                let image = &spec.image;
-                self.tell(EventType::Normal, "BackOff", format!("Back-off pulling image {image:?}"));
-                Err(ImageProblem {
-                    problem: ContainerProblem {
-                        reason: "ImagePullBackOff".to_owned(),
-                        message: format!("Back-off pulling image {image:?}: ErrImagePull: {cause}"),
-                    },
-                    retry_at: Some(until),
-                })
+                let message = format!("Back-off pulling image {:?}", self.wanted);
+                self.tell(EventType::Normal, "BackOff", message.clone());
+                let message = match known {
+                    Some(Failure { problem, .. }) => {
+                        format!("{message}: {}: {}", problem.reason, problem.message)
+                    }
+                    None => message,
+                };
+                let problem = ContainerProblem { reason: "ImagePullBackOff".to_owned(), message };
+                Err(ImageProblem { problem, retry_at: Some(until) })
             }
         }
     }
 
-    fn pull_failed(&self, spec: &ImageSpec, entry: Entry, message: String) -> ImageProblem {
-        self.tell(EventType::Warning, "Failed", format!("Failed to pull image {:?}: {message}", spec.image));
-        self.tell(EventType::Warning, "Failed", "Error: ErrImagePull".to_owned());
+    fn pull_failed(&self, entry: Entry, message: &str) -> ImageProblem {
+        let image = self.wanted;
+        self.tell(EventType::Warning, "Failed", format!("Failed to pull image {image:?}: {message}"));
         let failed_at = self.inner.clock.now();
-        let key = (self.pod.uid.clone(), spec.image.clone());
-        self.inner.failures().insert(key, Failure { entry, failed_at, message: message.clone() });
-        ImageProblem {
-            problem: ContainerProblem { reason: "ErrImagePull".to_owned(), message },
-            retry_at: Some(failed_at.after(entry.delay)),
-        }
+        let problem = pull_problem(image, message);
+        let failure = Failure { entry, failed_at, problem: problem.clone() };
+        self.inner.failures().insert(self.failure_key(), failure);
+        ImageProblem { problem, retry_at: Some(failed_at.after(entry.delay)) }
+    }
+
+    fn failure_key(&self) -> (PodUid, String) {
+        (self.pod.uid.clone(), self.wanted.to_owned())
     }
 
     /// Runtimes that pull per pod want to know which.
@@ -257,7 +323,7 @@ impl Request<'_> {
             subject: EventSubject::Pod {
                 uid: self.pod.uid.clone(),
                 full_name: self.pod.full_name.clone(),
-                field_path: self.container.field_path(),
+                field_path: self.field_path.clone(),
             },
             kind,
             reason: reason.to_owned(),

@@ -37,6 +37,18 @@ pub struct ModeLabel {
     mode: String,
 }
 
+/// Label `image_size_in_bytes`.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub struct ImageSizeLabel {
+    image_size_in_bytes: String,
+}
+
+/// Label `reason`.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub struct ReasonLabel {
+    reason: String,
+}
+
 type HistogramFamily = Family<Operation, Histogram, fn() -> Histogram>;
 
 /// All metrics. Cheap to update, encoded on demand.
@@ -83,6 +95,10 @@ pub struct Metrics {
     pub worker_start_duration: Histogram,
     /// First sight of a pod → all its containers run.
     pub pod_start_duration: Histogram,
+    image_pull_duration: Family<ImageSizeLabel, Histogram, fn() -> Histogram>,
+    images_removed: Family<ReasonLabel, Counter>,
+    /// Container logs that were rotated.
+    pub logs_rotated: Counter,
 }
 
 impl Default for Metrics {
@@ -103,6 +119,13 @@ fn startup_histogram() -> Histogram {
     Histogram::new([
         0.5, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0, 20.0, 30.0, 45.0, 60.0, 120.0, 180.0, 240.0, 300.0,
         360.0, 480.0, 600.0, 900.0, 1200.0, 1800.0, 2700.0, 3600.0,
+    ])
+}
+
+fn pull_histogram() -> Histogram {
+    Histogram::new([
+        1.0, 5.0, 10.0, 20.0, 30.0, 60.0, 120.0, 180.0, 240.0, 300.0, 360.0, 480.0, 600.0, 900.0, 1200.0,
+        1800.0, 2700.0, 3600.0,
     ])
 }
 
@@ -136,6 +159,9 @@ impl Metrics {
             manifest_errors: Counter::default(),
             worker_start_duration: default_histogram(),
             pod_start_duration: startup_histogram(),
+            image_pull_duration: Family::new_with_constructor(pull_histogram),
+            images_removed: Family::default(),
+            logs_rotated: Counter::default(),
         };
         metrics.register();
         metrics
@@ -240,6 +266,18 @@ impl Metrics {
             "Runtime pods nobody wanted",
             self.orphaned_runtime_pods.clone(),
         );
+        r.register_with_unit(
+            "kubelet_image_pull_duration",
+            "Time of a pull with its waiting, by size of the image",
+            Unit::Seconds,
+            self.image_pull_duration.clone(),
+        );
+        r.register(
+            "kubelet_image_garbage_collected",
+            "Images removed by age or for space",
+            self.images_removed.clone(),
+        );
+        r.register("podward_logs_rotated", "Container logs that were rotated", self.logs_rotated.clone());
         r.register("podward_manifest_files", "Manifest files by state", self.manifest_files.clone());
         r.register(
             "podward_manifest_errors",
@@ -263,6 +301,17 @@ impl Metrics {
         if failed {
             self.runtime_errors.get_or_create(&label).inc();
         }
+    }
+
+    /// An image was pulled; `size` is upstream's word for its size.
+    pub fn image_pulled(&self, size: &str, took: Duration) {
+        let label = ImageSizeLabel { image_size_in_bytes: size.to_owned() };
+        self.image_pull_duration.get_or_create(&label).observe(took.as_secs_f64());
+    }
+
+    /// An image was removed by the collector.
+    pub fn image_removed(&self, reason: &str) {
+        self.images_removed.get_or_create(&ReasonLabel { reason: reason.to_owned() }).inc();
     }
 
     /// Containers by state.

@@ -12,6 +12,7 @@
 //! answer about the cgroup driver, and logging of any kind.
 
 pub mod configuration;
+mod credential_providers;
 mod duration;
 mod files;
 mod flags;
@@ -26,6 +27,7 @@ mod support;
 mod validate;
 
 pub use configuration::KubeletConfiguration;
+pub use credential_providers::{CredentialProviderSettings, credential_providers};
 pub use duration::{DurationError, GoDuration};
 pub use flags::{CalledAs, FlagError, Flags, flag_names, help_text, version_text};
 pub use gates::{FeatureGates, Gate, GateError, Resolved, Stage};

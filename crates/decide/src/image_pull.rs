@@ -1,11 +1,13 @@
 //! Which image a container gets, and whether it must be pulled.
 
+mod outcome;
 mod reference;
 
 use std::fmt;
 
 use model::ImageStatus;
 
+pub use outcome::{join_failures, pull_problem, size_class};
 pub use reference::{ImageName, parse_image_name};
 
 /// What to do about a container's image.

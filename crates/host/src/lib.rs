@@ -14,6 +14,8 @@
 mod atomic_file;
 mod capabilities;
 mod checkpoints;
+mod credential_files;
+mod credential_programs;
 mod failure;
 mod folder;
 mod folder_watch;
@@ -33,6 +35,8 @@ mod tree;
 
 pub use capabilities::host_capabilities;
 pub use checkpoints::FileCheckpoints;
+pub use credential_files::NodeCredentialFiles;
+pub use credential_programs::{ExecCredentialPrograms, check_program};
 pub use folder_watch::InotifyFolderWatch;
 pub use host_facts::MachineFacts;
 pub use lock_file::{LockError, LockFile};

@@ -13,6 +13,7 @@ mod admission_settings;
 mod cgroup_limits;
 mod changes;
 mod commands;
+mod credentials;
 mod events;
 mod host_capabilities;
 mod ids;
@@ -35,6 +36,9 @@ pub use admission_settings::{AdmissionSettings, AppArmor, KernelVersion, PodLeve
 pub use cgroup_limits::CgroupLimits;
 pub use changes::{Operation, PodUpdate, Snapshot, SnapshotKind};
 pub use commands::{KillOptions, UpdateKind, WorkerCommand, WorkerTarget};
+pub use credentials::{
+    CredentialFile, CredentialFileForm, CredentialOrigin, CredentialProvider, RegistryCredential,
+};
 pub use events::{EventSubject, EventType, PodEvent, PodEventKind, RecordedEvent};
 pub use host_capabilities::{CgroupVersion, HostCapabilities};
 pub use ids::{ContainerId, PodFullName, PodSource, PodUid, SandboxId};

@@ -10,7 +10,7 @@ use anyhow::Context;
 use config::{Gate, Loaded};
 use decide::backoff::Limits;
 use manifest::Rules;
-use model::{CgroupDriver, CgroupVersion, HostCapabilities, NodeSettings};
+use model::{CgroupDriver, CgroupVersion, CredentialProvider, HostCapabilities, NodeSettings};
 use ports::host_facts::HostFacts;
 
 use crate::node_plan;
@@ -52,6 +52,8 @@ pub struct Plan {
     pub crash_limits: Limits,
     /// Bounds of pulls.
     pub pulls: PullSettings,
+    /// Programs that know credentials.
+    pub credential_providers: Vec<CredentialProvider>,
     /// Dead containers kept per name.
     pub keep_dead: usize,
     /// Local health check.
@@ -136,11 +138,44 @@ pub fn plan(
             per_second: u32::try_from(config.images.registry_pull_qps).unwrap_or(0),
             burst: u32::try_from(config.images.registry_burst).unwrap_or(0),
         },
+        credential_providers: credential_providers(loaded)?,
         keep_dead: usize::try_from(loaded.flags.maximum_dead_containers_per_container).unwrap_or(1),
         health_address: address("healthzBindAddress", &server.healthz_bind_address, server.healthz_port)?,
         read_only_address: address("address", &server.address, server.read_only_port)?,
         pleg: agent::pleg::Settings::default(),
     })
+}
+
+/// The credential provider programs; a program that is not there is found now, not at the first pull.
+fn credential_providers(loaded: &Loaded) -> anyhow::Result<Vec<CredentialProvider>> {
+    let flags = &loaded.flags;
+    // Upstream takes both flags or none.
+    let (Some(path), Some(programs)) =
+        (&flags.image_credential_provider_config, &flags.image_credential_provider_bin_dir)
+    else {
+        return Ok(Vec::new());
+    };
+    let metadata = std::fs::metadata(programs);
+    metadata.with_context(|| format!("--image-credential-provider-bin-dir: {}", programs.display()))?;
+    let providers = config::credential_providers(path, &loaded.gates).map_err(|error| {
+        let source = std::error::Error::source(&error).map(|source| format!(": {source}"));
+        anyhow::anyhow!("--image-credential-provider-config: {error}{}", source.unwrap_or_default())
+    })?;
+    let provider = |settings: config::CredentialProviderSettings| {
+        let program = programs.join(&settings.name);
+        host::check_program(&program)
+            .with_context(|| format!("credential provider {}: {}", settings.name, program.display()))?;
+        Ok(CredentialProvider {
+            name: settings.name,
+            match_images: settings.match_images,
+            default_cache_duration: settings.default_cache_duration.to_std(),
+            api_version: settings.api_version,
+            args: settings.args,
+            env: settings.env,
+            requires_service_account: settings.requires_service_account,
+        })
+    };
+    providers.into_iter().map(provider).collect()
 }
 
 /// A period of zero would spin.

@@ -10,8 +10,9 @@ use anyhow::{Context, bail};
 use config::{CalledAs, CgroupVersion, Environment, Invocation, Loaded, help_text, load, version_text};
 use cri::{CriClient, Endpoint};
 use host::{
-    FileCheckpoints, HostPodCgroups, HostPodFolders, HostPodVolumes, HostTerminationMessages,
-    InotifyFolderWatch, LockFile, MachineFacts, PidfdProcessWatch, host_capabilities,
+    ExecCredentialPrograms, FileCheckpoints, HostPodCgroups, HostPodFolders, HostPodVolumes,
+    HostTerminationMessages, InotifyFolderWatch, LockFile, MachineFacts, NodeCredentialFiles,
+    PidfdProcessWatch, host_capabilities,
 };
 use model::CgroupDriver;
 use outbound::NetworkOutbound;
@@ -124,6 +125,10 @@ async fn run(loaded: &Loaded, cgroups: HostPodCgroups) -> anyhow::Result<()> {
         volumes: Arc::new(HostPodVolumes::new(root)),
         cgroups: Arc::new(cgroups),
         host: Arc::new(facts),
+        credential_files: Arc::new(credential_files(root)),
+        credential_programs: Arc::new(ExecCredentialPrograms::new(
+            loaded.flags.image_credential_provider_bin_dir.clone().unwrap_or_default(),
+        )),
         checkpoints: Arc::new(FileCheckpoints::new(state)),
         watch: Arc::new(InotifyFolderWatch),
         outbound: Arc::new(NetworkOutbound::new()),
@@ -144,6 +149,12 @@ async fn run(loaded: &Loaded, cgroups: HostPodCgroups) -> anyhow::Result<()> {
     });
     service_manager::ready();
     supervise(running, &mut stop).await
+}
+
+fn credential_files(root: &Path) -> NodeCredentialFiles {
+    let working_directory = std::env::current_dir().unwrap_or_else(|_| Path::new("/").to_owned());
+    let home = std::env::var_os("HOME").map(std::path::PathBuf::from);
+    NodeCredentialFiles::new(root, &working_directory, home.as_deref())
 }
 
 /// Hands pages that a burst of work left free back to the machine, now and then.

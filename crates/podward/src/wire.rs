@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use agent::event_log::EventLog;
 use agent::file_report::FileReport;
-use agent::images::Images;
+use agent::images::{self, CredentialParts, Credentials, Images};
 use agent::metrics::Metrics;
 use agent::observation::{Observer, observations};
 use agent::pod_runtime::PodRuntime;
@@ -22,6 +22,7 @@ use anyhow::Context;
 use model::{PodSource, Snapshot};
 use ports::checkpoints::Checkpoints;
 use ports::clock::Clock;
+use ports::credential_sources::{CredentialFiles, CredentialPrograms};
 use ports::event_recorder::EventRecorder;
 use ports::folder_watch::FolderWatch;
 use ports::host_facts::HostFacts;
@@ -68,6 +69,10 @@ pub struct World {
     pub cgroups: Arc<dyn PodCgroups>,
     /// Facts of the machine.
     pub host: Arc<dyn HostFacts>,
+    /// The node's credential files.
+    pub credential_files: Arc<dyn CredentialFiles>,
+    /// Credential provider programs.
+    pub credential_programs: Arc<dyn CredentialPrograms>,
     /// State that outlives the agent.
     pub checkpoints: Arc<dyn Checkpoints>,
     /// Changes of files.
@@ -273,7 +278,20 @@ fn pod_runtime(
     health: RuntimeHealth,
     events: Arc<dyn EventRecorder>,
 ) -> PodRuntime {
-    let images = Images::new(world.runtime.clone(), events.clone(), world.clock.clone(), plan.pulls);
+    let credentials = CredentialParts {
+        files: world.credential_files.clone(),
+        programs: world.credential_programs.clone(),
+        providers: plan.credential_providers.clone(),
+        clock: world.clock.clone(),
+    };
+    let images = Images::new(images::Parts {
+        runtime: world.runtime.clone(),
+        events: events.clone(),
+        clock: world.clock.clone(),
+        metrics: world.metrics.clone(),
+        credentials: Credentials::new(credentials),
+        settings: plan.pulls,
+    });
     PodRuntime::new(pod_runtime::Parts {
         runtime: world.runtime.clone(),
         images,

@@ -8,6 +8,7 @@
 pub mod call_meter;
 pub mod checkpoints;
 pub mod clock;
+pub mod credential_sources;
 pub mod event_recorder;
 pub mod folder_watch;
 pub mod host_facts;

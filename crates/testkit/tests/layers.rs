@@ -48,7 +48,7 @@ const PURE_CRATES_USE: &[(&str, &[&str])] = &[
     ("config", &["serde", "serde_json", "thiserror"]),
     ("manifest", &["k8s-openapi", "serde", "serde_json", "thiserror"]),
     ("model", &["jiff", "k8s-openapi", "serde", "serde_json", "thiserror"]),
-    ("decide", &["jiff", "k8s-openapi", "serde_json"]),
+    ("decide", &["base64", "jiff", "k8s-openapi", "serde_json"]),
     ("ports", &["async-trait", "futures", "k8s-openapi", "thiserror"]),
 ];
 

@@ -35,7 +35,10 @@ pub(super) async fn answer<T>(
             Err(_) => return Err(too_late(operation, limit)),
         },
     };
-    result.map(Response::into_inner).map_err(|status| failure(operation, &status))
+    result.map(Response::into_inner).map_err(|status| match operation {
+        "pull_image" | "image_status" => image_failure(operation, &status),
+        _ => failure(operation, &status),
+    })
 }
 
 /// An answer that the contract does not allow.
@@ -51,6 +54,16 @@ fn too_late(operation: &'static str, limit: Duration) -> RuntimeError {
 /// The port's view of a gRPC failure.
 pub(super) fn failure(operation: &'static str, status: &Status) -> RuntimeError {
     RuntimeError { operation, kind: kind(status), message: status.message().to_owned() }
+}
+
+/// The same in the words that upstream shows for image calls: with the code, but for a pull whose failure has none.
+fn image_failure(operation: &'static str, status: &Status) -> RuntimeError {
+    let message = match status.code() {
+        Code::Unknown if operation == "pull_image" => return failure(operation, status),
+        Code::Cancelled => format!("rpc error: code = Canceled desc = {}", status.message()),
+        code => format!("rpc error: code = {code:?} desc = {}", status.message()),
+    };
+    RuntimeError { operation, kind: kind(status), message }
 }
 
 fn kind(status: &Status) -> RuntimeErrorKind {
@@ -108,6 +121,18 @@ mod tests {
         ] {
             let error = failure("start_container", &Status::new(code, "why"));
             assert_eq!((error.kind, error.message.as_str()), (expected, "why"));
+        }
+    }
+
+    #[test]
+    fn failed_image_calls_name_their_code_as_upstream_does() {
+        for (operation, code, expected) in [
+            ("pull_image", Code::Unknown, "why"),
+            ("pull_image", Code::NotFound, "rpc error: code = NotFound desc = why"),
+            ("pull_image", Code::Cancelled, "rpc error: code = Canceled desc = why"),
+            ("image_status", Code::Unknown, "rpc error: code = Unknown desc = why"),
+        ] {
+            assert_eq!(image_failure(operation, &Status::new(code, "why")).message, expected);
         }
     }
 

@@ -12,8 +12,8 @@ use agent::server::Views;
 use cri::{CriClient, Endpoint};
 use decide::backoff::Limits;
 use host::{
-    FileCheckpoints, HostPodFolders, HostPodVolumes, HostTerminationMessages, InotifyFolderWatch,
-    MachineFacts,
+    ExecCredentialPrograms, FileCheckpoints, HostPodFolders, HostPodVolumes, HostTerminationMessages,
+    InotifyFolderWatch, MachineFacts, NodeCredentialFiles,
 };
 use k8s_openapi::api::core::v1::{ContainerStatus, PodStatus};
 use model::{
@@ -149,6 +149,7 @@ impl VirtualNode {
             sync_frequency: Duration::from_secs(60),
             crash_limits: self.crash_limits,
             pulls: PullSettings { at_once: None, per_second: 0, burst: 0 },
+            credential_providers: Vec::new(),
             keep_dead: 1,
             health_address: None,
             read_only_address: None,
@@ -360,6 +361,8 @@ fn world(folder: &Path, plan: &Plan, network: FakeOutbound) -> World {
         volumes: Arc::new(HostPodVolumes::new(root)),
         cgroups: Arc::new(NoPodCgroups),
         host: Arc::new(MachineFacts::default()),
+        credential_files: Arc::new(NodeCredentialFiles::new(folder, folder, None)),
+        credential_programs: Arc::new(ExecCredentialPrograms::new(folder)),
         checkpoints: Arc::new(FileCheckpoints::new(folder.join("state"))),
         watch: Arc::new(InotifyFolderWatch),
         outbound: Arc::new(network),

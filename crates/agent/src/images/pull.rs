@@ -1,0 +1,71 @@
+use std::sync::Arc;
+use std::time::Duration;
+
+use decide::credentials::image_auth;
+use decide::image_pull::join_failures;
+use futures::FutureExt;
+use futures::future::BoxFuture;
+use model::{ImageSpec, ImageStatus, RegistryCredential, SandboxSpec};
+use tokio::time::Instant;
+
+use super::Inner;
+
+/// Pulls that are one: the same image with the same credentials.
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub(super) struct PullKey {
+    pub(super) image: String,
+    pub(super) credentials: Vec<RegistryCredential>,
+}
+
+/// What a pull brought.
+#[derive(Clone, Debug)]
+pub(super) struct Pulled {
+    pub(super) reference: String,
+    pub(super) status: ImageStatus,
+    /// Without the wait for a free slot.
+    pub(super) took: Duration,
+}
+
+/// One pull, shared by all who wait for it.
+pub(super) fn pull(
+    inner: Arc<Inner>,
+    spec: ImageSpec,
+    key: PullKey,
+    sandbox: SandboxSpec,
+) -> BoxFuture<'static, Result<Pulled, String>> {
+    async move {
+        let _slot = match &inner.slots {
+            Some(slots) => slots.acquire().await.ok(),
+            None => None,
+        };
+        if !inner.limiter.take() {
+            return Err("pull QPS exceeded".to_owned());
+        }
+        let started = Instant::now();
+        let reference = try_each(&inner, &spec, &key.credentials, &sandbox).await?;
+        let by_reference = ImageSpec { image: reference.clone(), ..spec };
+        let status = inner.runtime.image_status(&by_reference).await.ok().flatten().unwrap_or_default();
+        Ok(Pulled { reference, status, took: started.elapsed() })
+    }
+    .boxed()
+}
+
+/// Tries every credential in turn; without any, as anybody.
+async fn try_each(
+    inner: &Inner,
+    spec: &ImageSpec,
+    credentials: &[RegistryCredential],
+    sandbox: &SandboxSpec,
+) -> Result<String, String> {
+    if credentials.is_empty() {
+        return inner.runtime.pull_image(spec, None, sandbox).await.map_err(|error| error.message);
+    }
+    let mut failures = Vec::new();
+    for credential in credentials {
+        match inner.runtime.pull_image(spec, Some(&image_auth(credential)), sandbox).await {
+            Ok(reference) => return Ok(reference),
+            Err(error) => failures.push(error.message),
+        }
+    }
+    Err(join_failures(&failures))
+}

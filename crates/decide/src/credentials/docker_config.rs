@@ -1,0 +1,91 @@
+//! The files and secrets that docker tools write.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::{STANDARD, STANDARD_NO_PAD};
+use model::{CredentialOrigin, RegistryCredential};
+use serde_json::Value;
+
+/// Text that holds no credentials. It says nothing of the content, which is secret.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct InvalidDockerConfig;
+
+impl std::fmt::Display for InvalidDockerConfig {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("error occurred while trying to unmarshal json")
+    }
+}
+
+impl std::error::Error for InvalidDockerConfig {}
+
+/// Reads a `config.json` or the content of a `kubernetes.io/dockerconfigjson` secret.
+///
+/// # Errors
+/// When it is not of that form.
+pub fn read_config_json(
+    text: &[u8],
+    origin: &CredentialOrigin,
+) -> Result<Vec<RegistryCredential>, InvalidDockerConfig> {
+    let value: Value = serde_json::from_slice(text).map_err(|_| InvalidDockerConfig)?;
+    if !value.is_object() {
+        return Err(InvalidDockerConfig);
+    }
+    entries(value.get("auths").unwrap_or(&Value::Null), origin)
+}
+
+/// Reads a `.dockercfg` or the content of a `kubernetes.io/dockercfg` secret.
+///
+/// # Errors
+/// When it is not of that form.
+pub fn read_dockercfg(
+    text: &[u8],
+    origin: &CredentialOrigin,
+) -> Result<Vec<RegistryCredential>, InvalidDockerConfig> {
+    entries(&serde_json::from_slice(text).map_err(|_| InvalidDockerConfig)?, origin)
+}
+
+fn entries(value: &Value, origin: &CredentialOrigin) -> Result<Vec<RegistryCredential>, InvalidDockerConfig> {
+    match value {
+        Value::Null => Ok(Vec::new()),
+        Value::Object(entries) => {
+            entries.iter().map(|(location, fields)| entry(location, fields, origin)).collect()
+        }
+        _ => Err(InvalidDockerConfig),
+    }
+}
+
+fn entry(
+    location: &str,
+    fields: &Value,
+    origin: &CredentialOrigin,
+) -> Result<RegistryCredential, InvalidDockerConfig> {
+    if !fields.is_object() {
+        return Err(InvalidDockerConfig);
+    }
+    let text = |name: &str| match fields.get(name) {
+        None | Some(Value::Null) => Ok(String::new()),
+        Some(Value::String(text)) => Ok(text.clone()),
+        Some(_) => Err(InvalidDockerConfig),
+    };
+    let (mut username, mut password) = (text("username")?, text("password")?);
+    let auth = text("auth")?;
+    if !auth.is_empty() {
+        (username, password) = user_and_password(&auth)?;
+    }
+    Ok(RegistryCredential {
+        location: location.to_owned(),
+        username,
+        password,
+        email: text("email")?,
+        origin: origin.clone(),
+    })
+}
+
+/// `auth` is the base64 form of `user:password`, padded or not.
+fn user_and_password(auth: &str) -> Result<(String, String), InvalidDockerConfig> {
+    let plain: String = auth.chars().filter(|c| !matches!(c, '\r' | '\n')).collect();
+    let engine = if plain.trim().ends_with('=') { &STANDARD } else { &STANDARD_NO_PAD };
+    let decoded = engine.decode(plain).map_err(|_| InvalidDockerConfig)?;
+    let decoded = String::from_utf8(decoded).map_err(|_| InvalidDockerConfig)?;
+    let (user, password) = decoded.split_once(':').ok_or(InvalidDockerConfig)?;
+    Ok((user.to_owned(), password.to_owned()))
+}

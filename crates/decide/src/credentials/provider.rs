@@ -1,0 +1,163 @@
+//! What is said to a credential provider program, and what it answers.
+
+use std::time::Duration;
+
+use model::{CredentialOrigin, CredentialProvider, RegistryCredential};
+use serde_json::{Map, Value, json};
+
+use super::locations_match;
+use crate::go_duration;
+
+/// What else an answer is good for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CacheScope {
+    /// The image it was asked about.
+    Image,
+    /// Its registry.
+    Registry,
+    /// Everything.
+    Global,
+}
+
+/// A provider's answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ProviderAnswer {
+    /// The credentials.
+    pub entries: Vec<RegistryCredential>,
+    /// The key they may be kept under; `None` when they may not be kept.
+    pub keep: Option<(String, Duration)>,
+}
+
+/// An answer that cannot be used. It says nothing of the content, which may be secret.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ProviderAnswerError {
+    /// It is not the object it should be.
+    Malformed,
+    /// It is of another version than the configuration says.
+    Version {
+        /// The version it should have.
+        expected: String,
+        /// The version it has.
+        found: String,
+    },
+    /// It does not say what it is good for.
+    CacheKeyType(String),
+}
+
+impl std::fmt::Display for ProviderAnswerError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Malformed => f.write_str("error decoding credential provider plugin response from stdout"),
+            Self::Version { expected, found } => write!(
+                f,
+                "apiVersion from credential plugin response did not match expected apiVersion:{expected}, actual apiVersion:{found}"
+            ),
+            Self::CacheKeyType(found) => {
+                write!(f, "credential provider plugin did not return a valid cacheKeyType: {found}")
+            }
+        }
+    }
+}
+
+impl std::error::Error for ProviderAnswerError {}
+
+/// Whether a provider is asked about a repository.
+#[must_use]
+pub fn is_asked_about(provider: &CredentialProvider, repository: &str) -> bool {
+    provider.match_images.iter().any(|glob| locations_match(glob, repository))
+}
+
+/// The keys under which an earlier answer may have been kept, the narrowest first.
+#[must_use]
+pub fn cache_keys(repository: &str) -> [String; 3] {
+    [CacheScope::Image, CacheScope::Registry, CacheScope::Global].map(|scope| cache_key(scope, repository))
+}
+
+/// The request, as the program reads it.
+#[must_use]
+pub fn write_request(provider: &CredentialProvider, repository: &str) -> Vec<u8> {
+    let request = json!({
+        "kind": "CredentialProviderRequest",
+        "apiVersion": provider.api_version,
+        "image": repository,
+    });
+    let mut text = request.to_string().into_bytes();
+    text.push(b'\n');
+    text
+}
+
+/// Reads what the program printed.
+///
+/// # Errors
+/// When it cannot be used.
+pub fn read_answer(
+    provider: &CredentialProvider,
+    repository: &str,
+    text: &[u8],
+) -> Result<ProviderAnswer, ProviderAnswerError> {
+    let value: Value = serde_json::from_slice(text).map_err(|_| ProviderAnswerError::Malformed)?;
+    let answer = value.as_object().ok_or(ProviderAnswerError::Malformed)?;
+    let found = text_of(answer, "apiVersion")?;
+    if found != provider.api_version {
+        let expected = provider.api_version.clone();
+        return Err(ProviderAnswerError::Version { expected, found: found.to_owned() });
+    }
+    let known = ["apiVersion", "kind", "cacheKeyType", "cacheDuration", "auth"];
+    if text_of(answer, "kind")? != "CredentialProviderResponse"
+        || answer.keys().any(|key| !known.contains(&key.as_str()))
+    {
+        return Err(ProviderAnswerError::Malformed);
+    }
+    let scope = match text_of(answer, "cacheKeyType")? {
+        "Image" => CacheScope::Image,
+        "Registry" => CacheScope::Registry,
+        "Global" => CacheScope::Global,
+        other => return Err(ProviderAnswerError::CacheKeyType(other.to_owned())),
+    };
+    let duration = match answer.get("cacheDuration") {
+        None | Some(Value::Null) => provider.default_cache_duration,
+        Some(Value::String(text)) => go_duration::parse(text).ok_or(ProviderAnswerError::Malformed)?,
+        Some(_) => return Err(ProviderAnswerError::Malformed),
+    };
+    let keep = (!duration.is_zero()).then(|| (cache_key(scope, repository), duration));
+    Ok(ProviderAnswer { entries: entries(answer.get("auth"))?, keep })
+}
+
+fn cache_key(scope: CacheScope, repository: &str) -> String {
+    match scope {
+        CacheScope::Image => repository.to_owned(),
+        CacheScope::Registry => repository.split('/').next().unwrap_or_default().to_owned(),
+        // No image or registry is called so.
+        CacheScope::Global => "<global>".to_owned(),
+    }
+}
+
+fn entries(auth: Option<&Value>) -> Result<Vec<RegistryCredential>, ProviderAnswerError> {
+    let auth = match auth {
+        None | Some(Value::Null) => return Ok(Vec::new()),
+        Some(Value::Object(auth)) => auth,
+        Some(_) => return Err(ProviderAnswerError::Malformed),
+    };
+    let entry = |(location, fields): (&String, &Value)| {
+        let fields = fields.as_object().ok_or(ProviderAnswerError::Malformed)?;
+        if fields.keys().any(|key| key != "username" && key != "password") {
+            return Err(ProviderAnswerError::Malformed);
+        }
+        Ok(RegistryCredential {
+            location: location.clone(),
+            username: text_of(fields, "username")?.to_owned(),
+            password: text_of(fields, "password")?.to_owned(),
+            email: String::new(),
+            origin: CredentialOrigin::Node,
+        })
+    };
+    auth.iter().map(entry).collect()
+}
+
+fn text_of<'a>(object: &'a Map<String, Value>, name: &str) -> Result<&'a str, ProviderAnswerError> {
+    match object.get(name) {
+        None | Some(Value::Null) => Ok(""),
+        Some(Value::String(text)) => Ok(text),
+        Some(_) => Err(ProviderAnswerError::Malformed),
+    }
+}

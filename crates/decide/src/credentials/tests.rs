@@ -1,0 +1,178 @@
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use model::CredentialProvider;
+
+use super::*;
+
+fn entry(location: &str, username: &str) -> RegistryCredential {
+    RegistryCredential {
+        location: location.to_owned(),
+        username: username.to_owned(),
+        password: "p".to_owned(),
+        email: String::new(),
+        origin: CredentialOrigin::Node,
+    }
+}
+
+fn users(entries: &[RegistryCredential], repository: &str) -> Vec<String> {
+    matching(entries, repository).into_iter().map(|entry| entry.username.clone()).collect()
+}
+
+#[test]
+fn wildcards_stand_for_one_part_of_the_host_each() {
+    for (glob, target, expected) in [
+        ("*.kubernetes.io", "prefix.kubernetes.io", true),
+        ("*.kubernetes.io", "kubernetes.io", false),
+        ("*.kubernetes.io", "too.many.kubernetes.io", false),
+        ("prefix.*.io", "prefix.kubernetes.io", true),
+        ("prefix*.kubernetes.io", "prefix2.kubernetes.io", true),
+        ("*-good.kubernetes.io", "prefix-good.kubernetes.io", true),
+        ("kubernetes.*", "kubernetes.io", true),
+        ("*.io/foo", "kubernetes.io/foo/bar", true),
+        ("kubernetes.io/foo", "kubernetes.io/bar", false),
+        ("kubernetes.io", "kubernetes.io/foo", true),
+        ("kubernetes.io:443", "kubernetes.io:443/foo", true),
+        ("kubernetes.io:443", "kubernetes.io/foo", false),
+        ("*:5000", "localhost:5000/a", true),
+        ("r?.io", "r1.io", false),
+        ("r[0-9].io", "r1.io", false),
+        ("a*b*c.io", "aXbYc.io", true),
+        ("a*b*c.io", "abYd.io", false),
+        ("*a.io", "a.io", true),
+        ("ab*ba.io", "aba.io", false),
+        ("127.0.0.1:5000", "127.0.0.1:5000/web", true),
+    ] {
+        assert_eq!(locations_match(glob, target), expected, "{glob} {target}");
+    }
+}
+
+#[test]
+fn the_most_telling_location_is_tried_first_and_all_that_match_are() {
+    let entries = [
+        entry("quay.io", "host"),
+        entry("https://quay.io/team/", "team"),
+        entry("*.io", "wild"),
+        entry("quay.io/team/app", "app"),
+        entry("quay.io/other", "other"),
+    ];
+    assert_eq!(users(&entries, "quay.io/team/app"), ["app", "team", "host", "wild"]);
+    assert!(users(&entries, "example.com/team/app").is_empty());
+}
+
+#[test]
+fn locations_of_the_registry_interface_mean_the_registry() {
+    for location in ["https://r.io/v2/", "http://r.io/v1/", "r.io/", "https://r.io"] {
+        assert_eq!(users(&[entry(location, "u")], "r.io/a/b"), ["u"], "{location}");
+    }
+}
+
+#[test]
+fn credentials_of_the_default_registry_are_found_by_its_old_name() {
+    let entries = [entry("https://index.docker.io/v1/", "hub"), entry("r.io", "other")];
+    assert_eq!(users(&entries, "docker.io/library/busybox"), ["hub"]);
+    assert!(users(&entries, "example.com/busybox").is_empty());
+}
+
+#[test]
+fn docker_files_are_read_with_and_without_padding() {
+    let text = br#"{"auths": {
+        "a.io": {"auth": "dXNlcjpwYTpzcw==", "email": "m"},
+        "b.io": {"auth": "dXNlcjpwYTpzcw"},
+        "c.io": {"username": "user", "password": "pa:ss"}
+    }, "HttpHeaders": {"x": "y"}}"#;
+    let read = read_config_json(text, &CredentialOrigin::Node).unwrap();
+    assert_eq!(read.len(), 3);
+    for entry in read {
+        assert_eq!((entry.username.as_str(), entry.password.as_str()), ("user", "pa:ss"));
+        assert!(!format!("{entry:?}").contains("pa:ss"));
+    }
+    for bad in [
+        r#"{"auths": {"a.io": {"auth": "???"}}}"#,
+        r#"{"auths": {"a.io": {"auth": "dXNlcg=="}}}"#,
+        r#"{"auths": []}"#,
+        "[]",
+        "nothing",
+    ] {
+        assert_eq!(
+            read_config_json(bad.as_bytes(), &CredentialOrigin::Node),
+            Err(InvalidDockerConfig),
+            "{bad}"
+        );
+    }
+}
+
+#[test]
+fn a_broken_file_is_passed_over_and_config_json_comes_first() {
+    let file = |form, content: &str| CredentialFile {
+        path: PathBuf::new(),
+        form,
+        content: content.as_bytes().to_vec(),
+    };
+    let old = file(CredentialFileForm::Dockercfg, r#"{"r.io": {"username": "old", "password": "p"}}"#);
+    let broken = file(CredentialFileForm::ConfigJson, "{");
+    let new =
+        file(CredentialFileForm::ConfigJson, r#"{"auths": {"r.io": {"username": "new", "password": "p"}}}"#);
+    assert_eq!(first_readable(&[old.clone(), broken.clone(), new])[0].username, "new");
+    assert_eq!(first_readable(&[old, broken])[0].username, "old");
+    assert!(first_readable(&[]).is_empty());
+}
+
+fn provider() -> CredentialProvider {
+    CredentialProvider {
+        name: "p".into(),
+        match_images: vec!["*.r.io".into(), "local:5000/team".into()],
+        default_cache_duration: Duration::from_secs(60),
+        api_version: "credentialprovider.kubelet.k8s.io/v1".into(),
+        args: Vec::new(),
+        env: BTreeMap::new(),
+        requires_service_account: false,
+    }
+}
+
+fn answer(extra: &str) -> Result<ProviderAnswer, ProviderAnswerError> {
+    let text = format!(
+        r#"{{"apiVersion": "credentialprovider.kubelet.k8s.io/v1", "kind": "CredentialProviderResponse",
+            "auth": {{"*.r.io": {{"username": "u", "password": "secret"}}}}{extra}}}"#
+    );
+    read_answer(&provider(), "a.r.io/b/c", text.as_bytes())
+}
+
+#[test]
+fn a_provider_is_asked_about_its_images_only() {
+    assert!(is_asked_about(&provider(), "a.r.io/b"));
+    assert!(is_asked_about(&provider(), "local:5000/team/app"));
+    assert!(!is_asked_about(&provider(), "local:5000/other"));
+    let request: serde_json::Value = serde_json::from_slice(&write_request(&provider(), "a.r.io/b")).unwrap();
+    assert_eq!(request["image"], "a.r.io/b");
+    assert_eq!(request["kind"], "CredentialProviderRequest");
+}
+
+#[test]
+fn an_answer_says_how_long_and_for_what_it_is_good() {
+    let minute = Duration::from_secs(60);
+    for (extra, keep) in [
+        (r#", "cacheKeyType": "Image""#, Some(("a.r.io/b/c", minute))),
+        (r#", "cacheKeyType": "Registry", "cacheDuration": "2m""#, Some(("a.r.io", minute * 2))),
+        (r#", "cacheKeyType": "Global", "cacheDuration": "1m0s""#, Some(("<global>", minute))),
+        (r#", "cacheKeyType": "Global", "cacheDuration": "0s""#, None),
+    ] {
+        let answer = answer(extra).unwrap();
+        assert_eq!(answer.keep, keep.map(|(key, duration)| (key.to_owned(), duration)), "{extra}");
+        assert_eq!(users(&answer.entries, "a.r.io/b/c"), ["u"]);
+        let expected = answer.keep.map(|(key, _)| key);
+        assert!(expected.is_none_or(|key| cache_keys("a.r.io/b/c").contains(&key)));
+    }
+}
+
+#[test]
+fn answers_that_cannot_be_used_are_refused_without_their_content() {
+    for extra in ["", r#", "cacheKeyType": "image""#, r#", "cacheKeyType": "Image", "more": 1"#] {
+        let error = answer(extra).unwrap_err();
+        assert!(!error.to_string().contains("secret"), "{error}");
+    }
+    let other = br#"{"apiVersion": "credentialprovider.kubelet.k8s.io/v1beta1", "kind": "CredentialProviderResponse"}"#;
+    assert!(matches!(read_answer(&provider(), "a", other), Err(ProviderAnswerError::Version { .. })));
+    assert_eq!(read_answer(&provider(), "a", b"plain text"), Err(ProviderAnswerError::Malformed));
+}
