@@ -98,9 +98,17 @@ pub async fn run(parts: Parts, cancel: CancellationToken) {
     tokio::join!(stream, watching);
 }
 
+/// What a list says beside what was known.
+struct Changes {
+    changed: HashSet<PodUid>,
+    gone: Vec<PodUid>,
+}
+
 struct Known {
     record: Record,
     moment: Moment,
+    /// How many of its objects the list at hand showed unchanged.
+    unchanged: usize,
 }
 
 /// Who waits for a look that begins later than a moment.
@@ -235,27 +243,17 @@ impl Generator {
     }
 
     fn compare_lists(&mut self, lists: Lists, moment: Moment) {
+        let Changes { changed, gone } = self.changes(&lists);
         let mut pods: HashMap<PodUid, Lists> = HashMap::new();
-        for sandbox in lists.0 {
+        for sandbox in lists.0.into_iter().filter(|sandbox| changed.contains(&sandbox.pod_uid)) {
             pods.entry(sandbox.pod_uid.clone()).or_default().0.push(sandbox);
         }
-        for container in lists.1 {
+        for container in lists.1.into_iter().filter(|container| changed.contains(&container.pod_uid)) {
             pods.entry(container.pod_uid.clone()).or_default().1.push(container);
         }
-        let gone: Vec<PodUid> = self
-            .known
-            .iter()
-            .filter(|(uid, known)| !pods.contains_key(*uid) && known.moment < moment)
-            .map(|(uid, _)| uid.clone())
-            .collect();
         for (uid, lists) in pods {
-            let mut record = Record::empty();
-            lists.0.iter().for_each(|sandbox| record.add_sandbox(sandbox));
-            lists.1.iter().for_each(|container| record.add_container(container));
             let known = self.known.get(&uid);
-            let newer = known.is_some_and(|known| known.moment > moment);
-            let same = known.is_some_and(|known| known.record == record);
-            if newer || (same && !self.failed.contains(&uid)) {
+            if known.is_some_and(|known| known.moment > moment) {
                 continue;
             }
             if known.is_none() {
@@ -264,9 +262,39 @@ impl Generator {
             self.look_listed(&uid, lists, moment);
         }
         for uid in gone {
-            self.forget(&uid);
+            if self.known.get(&uid).is_some_and(|known| known.moment < moment) {
+                self.forget(&uid);
+            }
         }
         self.parts.observations.floor.send_replace(moment);
+    }
+
+    /// Pods of which the lists say something new, without grouping what is as it was.
+    fn changes(&mut self, lists: &Lists) -> Changes {
+        let known = &mut self.known;
+        known.values_mut().for_each(|known| known.unchanged = 0);
+        let mut changed = HashSet::new();
+        let mut seen = |uid: &PodUid, id: &str, life| match known.get_mut(uid) {
+            Some(known) if known.record.holds(id, life) => known.unchanged += 1,
+            Some(_) | None => {
+                changed.insert(uid.clone());
+            }
+        };
+        for sandbox in &lists.0 {
+            seen(&sandbox.pod_uid, sandbox.id.as_str(), sandbox_life(sandbox.state));
+        }
+        for container in &lists.1 {
+            seen(&container.pod_uid, container.id.as_str(), container_life(container.state));
+        }
+        let mut gone = Vec::new();
+        for (uid, known) in known.iter() {
+            if known.unchanged == 0 && !changed.contains(uid) {
+                gone.push(uid.clone());
+            } else if known.unchanged < known.record.len() || self.failed.contains(uid) {
+                changed.insert(uid.clone());
+            }
+        }
+        Changes { changed, gone }
     }
 
     /// Publishes that a pod exists before it was looked at, so that nobody takes it for absent.
@@ -388,7 +416,9 @@ impl Generator {
         }
         self.take_owners(&row);
         self.watch_exits(&row);
-        let old = self.known.insert(uid.clone(), Known { record: record.clone(), moment: row.moment });
+        let old = self
+            .known
+            .insert(uid.clone(), Known { record: record.clone(), moment: row.moment, unchanged: 0 });
         let old = old.map(|known| known.record).unwrap_or_default();
         self.parts.observations.rows.set(&uid, Arc::clone(&row));
         self.outbox.extend(diff(&uid, &old, &record));

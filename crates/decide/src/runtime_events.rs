@@ -37,6 +37,18 @@ impl Record {
         self.lives.is_empty()
     }
 
+    /// How many objects the runtime holds.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.lives.len()
+    }
+
+    /// Whether an object was seen with this life.
+    #[must_use]
+    pub fn holds(&self, id: &str, life: Life) -> bool {
+        self.lives.get(id) == Some(&life)
+    }
+
     /// Takes a sandbox in.
     pub fn add_sandbox(&mut self, sandbox: &SandboxSummary) {
         self.add(ContainerId::from(sandbox.id.as_str()), sandbox_life(sandbox.state));

@@ -50,12 +50,12 @@ pub(crate) fn summary(item: &brief::Container) -> Option<ContainerSummary> {
     let name = labels::value(&item.labels, model::labels::CONTAINER_NAME)
         .or_else(|| metadata.map(|metadata| labels::text(&metadata.name)));
     Some(ContainerSummary {
-        id: labels::text(&item.id).into(),
-        sandbox_id: labels::text(&item.pod_sandbox_id).into(),
+        id: labels::text(&item.id).as_ref().into(),
+        sandbox_id: labels::text(&item.pod_sandbox_id).as_ref().into(),
         pod_uid,
         pod_name,
         pod_namespace,
-        name: name.unwrap_or_default(),
+        name: name.unwrap_or_default().into_owned(),
         attempt: metadata.map_or(0, |metadata| metadata.attempt),
         state: state(item.state()),
         created_at: Timestamp::from_nanos(item.created_at),

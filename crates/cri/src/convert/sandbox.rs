@@ -39,7 +39,7 @@ pub(crate) fn config(spec: &SandboxSpec) -> v1::PodSandboxConfig {
 pub(crate) fn summary(item: &brief::Sandbox) -> Option<SandboxSummary> {
     let (pod_uid, pod_name, pod_namespace) = labels::pod(&item.labels)?;
     Some(SandboxSummary {
-        id: labels::text(&item.id).into(),
+        id: labels::text(&item.id).as_ref().into(),
         pod_uid,
         pod_name,
         pod_namespace,
