@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use decide::backoff::Limits;
+use k8s_openapi::api::core::v1::{ContainerStatus, PodStatus};
 use serde_json::json;
 use testkit::fake_runtime::{ContainerBehaviour, Rpc};
 
@@ -74,9 +75,12 @@ async fn crashes_are_followed_by_growing_waits() {
     node.runtime.set_behaviour("example.com/main:1", ContainerBehaviour::exits(3));
     node.start_agent();
     node.write("a.json", &pod("a", "uid-a", &["main", "side"]));
-    let status = node
-        .until_status("uid-a", |status| containers(status).iter().any(|one| one.restart_count >= 4))
-        .await;
+    // Between an end and the wait that follows it, that end is the current state and not the last one.
+    let waits_again = |status: &PodStatus| {
+        let waiting = |one: &ContainerStatus| one.state.as_ref().is_some_and(|state| state.waiting.is_some());
+        containers(status).iter().any(|one| one.restart_count >= 4 && waiting(one))
+    };
+    let status = node.until_status("uid-a", waits_again).await;
     let main = containers(&status).iter().find(|one| one.name == "main").unwrap();
     assert_eq!(main.last_state.as_ref().unwrap().terminated.as_ref().unwrap().exit_code, 3);
     let creations: Vec<i64> = {
