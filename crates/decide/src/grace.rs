@@ -2,7 +2,10 @@
 
 use std::time::Duration;
 
+use k8s_openapi::api::core::v1::Container;
 use model::{KillOptions, Pod};
+
+use crate::pod_actions::KillReason;
 
 /// The least grace a runtime is given to stop a container.
 pub const MINIMUM_CONTAINER_GRACE: Duration = Duration::from_secs(2);
@@ -28,20 +31,29 @@ pub fn pod_grace(current: Option<u64>, pod: &Pod, kill: Option<&KillOptions>) ->
         .max(1)
 }
 
-/// The grace of one container that is stopped while its pod lives on.
+/// The grace in seconds of one container that is stopped while its pod lives on. A probe that gave up may have a grace
+/// of its own; a deletion under way comes first.
 #[must_use]
-pub fn container_grace(pod: &Pod) -> Duration {
-    let seconds = pod
-        .metadata
+pub fn container_grace(pod: &Pod, container: &Container, reason: Option<KillReason>) -> u64 {
+    let probe = match reason {
+        Some(KillReason::LivenessFailed) => container.liveness_probe.as_ref(),
+        Some(KillReason::StartupFailed) => container.startup_probe.as_ref(),
+        Some(KillReason::DefinitionChanged | KillReason::UnknownState | KillReason::Superseded) | None => {
+            None
+        }
+    };
+    let of_probe = probe.and_then(|probe| probe.termination_grace_period_seconds);
+    let of_pod = pod.spec.termination_grace_period_seconds;
+    pod.metadata
         .deletion_grace_period_seconds
-        .or(pod.spec.termination_grace_period_seconds)
-        .and_then(|seconds| u64::try_from(seconds).ok())
-        .unwrap_or(0);
-    Duration::from_secs(seconds).max(MINIMUM_CONTAINER_GRACE)
+        .or(of_pod.and(of_probe))
+        .or(of_pod)
+        .map_or(MINIMUM_CONTAINER_GRACE.as_secs(), |seconds| u64::try_from(seconds).unwrap_or(0))
 }
 
 #[cfg(test)]
 mod tests {
+    use k8s_openapi::api::core::v1::Probe;
     use model::PodSource;
     use proptest::prelude::*;
 
@@ -79,9 +91,19 @@ mod tests {
     }
 
     #[test]
-    fn runtimes_get_two_seconds_at_least() {
-        assert_eq!(container_grace(&pod(Some(0), None)), Duration::from_secs(2));
-        assert_eq!(container_grace(&pod(Some(7), None)), Duration::from_secs(7));
+    fn a_probe_that_gave_up_may_shorten_its_containers_grace() {
+        let probe = |seconds| Some(Probe { termination_grace_period_seconds: seconds, ..Probe::default() });
+        let container =
+            Container { liveness_probe: probe(Some(5)), startup_probe: probe(None), ..Container::default() };
+        let grace = |pod: &Pod, reason| container_grace(pod, &container, reason);
+        let plain = pod(Some(30), None);
+        assert_eq!(grace(&plain, None), 30);
+        assert_eq!(grace(&plain, Some(KillReason::LivenessFailed)), 5);
+        assert_eq!(grace(&plain, Some(KillReason::StartupFailed)), 30);
+        assert_eq!(grace(&plain, Some(KillReason::DefinitionChanged)), 30);
+        assert_eq!(grace(&pod(Some(30), Some(9)), Some(KillReason::LivenessFailed)), 9);
+        assert_eq!(grace(&pod(Some(0), None), None), 0);
+        assert_eq!(grace(&pod(None, None), Some(KillReason::LivenessFailed)), 2);
     }
 
     proptest! {

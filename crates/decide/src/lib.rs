@@ -16,6 +16,7 @@ pub mod container_hash;
 pub mod container_spec;
 pub mod credentials;
 pub mod dead_containers;
+pub mod deadline;
 pub mod dns;
 pub mod environment;
 pub mod go_duration;
@@ -36,6 +37,7 @@ pub mod runtime_events;
 pub mod sandbox_spec;
 pub mod security;
 pub mod termination_message;
+pub mod termination;
 #[cfg(test)]
 mod test_objects;
 pub mod volumes;

@@ -2,27 +2,25 @@
 //!
 //! Applied to a runtime that obeys, the plan leads to a state in which the next plan is empty.
 
-use std::collections::BTreeMap;
+mod init;
+mod kill;
+mod restart;
+mod restart_all;
 
 use k8s_openapi::api::core::v1::Container;
 use model::{
-    ContainerId, ContainerKind, ContainerState, ContainerStatus, NamespaceMode, ObservedPod, Pod, SandboxId,
-    SandboxState, labels,
+    ContainerId, ContainerKind, ContainerState, ContainerStatus, ContainerVerdicts, NamespaceMode,
+    ObservedPod, Pod, ProbeVerdict, ProbeVerdicts, SandboxId, SandboxState, labels,
 };
 
 use crate::container_hash::{as_annotation, container_hash};
+use init::Progress;
 
-/// Containers whose liveness or startup probe gave up, with the message for users.
-pub type FailedProbes = BTreeMap<ContainerId, FailedProbe>;
-
-/// Which probe gave up.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum FailedProbe {
-    /// Liveness.
-    Liveness,
-    /// Startup.
-    Startup,
-}
+pub use kill::{KillContainer, KillReason};
+pub use restart::{
+    RestartPolicy, effective_policy, is_sidecar, restart_policy, restarts_after, should_restart,
+};
+pub use restart_all::{ResetContainer, all_containers_restart};
 
 /// What to do with the sandbox.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -55,32 +53,6 @@ pub enum SandboxReason {
     NoAddress,
 }
 
-/// Why a container is stopped.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum KillReason {
-    /// Image or name in the spec changed.
-    DefinitionChanged,
-    /// The runtime cannot say whether it runs.
-    UnknownState,
-    /// A newer container of the same name exists.
-    Superseded,
-    /// Its liveness probe failed.
-    LivenessFailed,
-    /// Its startup probe failed.
-    StartupFailed,
-}
-
-/// A container to be stopped.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct KillContainer {
-    /// Which.
-    pub id: ContainerId,
-    /// Its name.
-    pub name: String,
-    /// Why.
-    pub reason: KillReason,
-}
-
 /// A container to be started.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StartContainer {
@@ -104,27 +76,70 @@ pub struct PodActions {
     /// Containers that were made but never started (the agent died in between): removed, so that their
     /// attempt can be made again.
     pub discard: Vec<ContainerId>,
-    /// Containers to start, in order.
+    /// Init containers of an earlier sandbox: removed with their logs, so that none of them counts as done.
+    pub purge: Vec<ContainerId>,
+    /// Containers to remove, in order, because the whole pod begins again.
+    pub reset: Vec<ResetContainer>,
+    /// Containers to start, in order: ephemeral, init, regular.
     pub start: Vec<StartContainer>,
 }
 
 impl PodActions {
+    fn new(sandbox: SandboxPlan) -> Self {
+        Self {
+            stop_everything: false,
+            sandbox,
+            kill: Vec::new(),
+            discard: Vec::new(),
+            purge: Vec::new(),
+            reset: Vec::new(),
+            start: Vec::new(),
+        }
+    }
+
     /// Whether there is nothing to do.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        !self.stop_everything
-            && !matches!(self.sandbox, SandboxPlan::Create { .. })
-            && self.kill.is_empty()
-            && self.discard.is_empty()
-            && self.start.is_empty()
+        !self.removes() && !matches!(self.sandbox, SandboxPlan::Create { .. }) && self.start.is_empty()
+    }
+
+    /// Whether something is stopped or removed.
+    #[must_use]
+    pub fn removes(&self) -> bool {
+        self.stop_everything
+            || !self.kill.is_empty()
+            || !self.discard.is_empty()
+            || !self.purge.is_empty()
+            || !self.reset.is_empty()
+    }
+}
+
+/// What a plan is made from.
+#[derive(Clone, Copy, Debug)]
+struct Situation<'a> {
+    pod: &'a Pod,
+    observed: &'a ObservedPod,
+    probes: &'a ProbeVerdicts,
+}
+
+impl<'a> Situation<'a> {
+    /// What the probes say of exactly this container.
+    fn verdicts(&self, name: &str, status: &ContainerStatus) -> Option<&'a ContainerVerdicts> {
+        self.probes.get(name).filter(|verdicts| verdicts.id == status.id)
     }
 }
 
 /// Plans one pass.
 #[must_use]
-pub fn plan(pod: &Pod, observed: &ObservedPod, probes: &FailedProbes) -> PodActions {
-    match sandbox_state(pod, observed) {
-        Ok(id) => plan_in_sandbox(pod, observed, probes, id),
+pub fn plan(pod: &Pod, observed: &ObservedPod, probes: &ProbeVerdicts) -> PodActions {
+    let situation = Situation { pod, observed, probes };
+    let sandbox = sandbox_state(pod, observed);
+    if all_containers_restart(pod, observed) {
+        let kept = sandbox.map_or(SandboxPlan::None, SandboxPlan::Keep);
+        return PodActions { reset: restart_all::resets(pod, observed), ..PodActions::new(kept) };
+    }
+    match sandbox {
+        Ok(id) => plan_in_sandbox(&situation, id),
         Err((reason, attempt)) => plan_new_sandbox(pod, observed, reason, attempt),
     }
 }
@@ -151,15 +166,10 @@ fn sandbox_state(pod: &Pod, observed: &ObservedPod) -> Result<SandboxId, (Sandbo
 }
 
 fn plan_new_sandbox(pod: &Pod, observed: &ObservedPod, reason: SandboxReason, attempt: u32) -> PodActions {
-    let nothing = PodActions {
-        stop_everything: observed.is_alive(),
-        sandbox: SandboxPlan::None,
-        kill: Vec::new(),
-        discard: Vec::new(),
-        start: Vec::new(),
-    };
+    let nothing = PodActions { stop_everything: observed.is_alive(), ..PodActions::new(SandboxPlan::None) };
     // A pod that must not be restarted is over once its sandbox is gone, if it ever had containers.
-    if restart_policy(pod) == RestartPolicy::Never && attempt != 0 && has_run(observed) {
+    let may_restart = || pod.spec.containers.iter().any(|container| restart::is_restartable(pod, container));
+    if restart_policy(pod) == RestartPolicy::Never && attempt != 0 && has_run(observed) && !may_restart() {
         return nothing;
     }
     let start: Vec<_> = pod
@@ -172,59 +182,64 @@ fn plan_new_sandbox(pod: &Pod, observed: &ObservedPod, reason: SandboxReason, at
     if start.is_empty() && has_regular_container(pod, observed) {
         return nothing;
     }
-    let first_init = pod.spec.init_containers.iter().flatten().next();
+    let init = pod.spec.init_containers.as_deref().unwrap_or_default();
+    let of_init = |status: &&ContainerStatus| init.iter().any(|container| container.name == status.name);
     PodActions {
         stop_everything: observed.is_alive(),
-        sandbox: SandboxPlan::Create { attempt, reason },
-        kill: Vec::new(),
         discard: half_made(observed).collect(),
-        start: match first_init {
+        purge: observed
+            .containers
+            .iter()
+            .filter(|status| !is_half_made(status))
+            .filter(of_init)
+            .map(|status| status.id.clone())
+            .collect(),
+        start: match init.first() {
             Some(container) => vec![self::start(container, ContainerKind::Init, observed)],
             None => start,
         },
+        ..PodActions::new(SandboxPlan::Create { attempt, reason })
     }
 }
 
-fn plan_in_sandbox(
-    pod: &Pod,
-    observed: &ObservedPod,
-    probes: &FailedProbes,
-    sandbox: SandboxId,
-) -> PodActions {
-    let mut actions = PodActions {
-        stop_everything: false,
-        sandbox: SandboxPlan::Keep(sandbox),
-        kill: Vec::new(),
-        discard: half_made(observed).collect(),
-        start: Vec::new(),
-    };
+fn plan_in_sandbox(situation: &Situation<'_>, sandbox: SandboxId) -> PodActions {
+    let Situation { pod, observed, .. } = *situation;
+    let mut actions = PodActions::new(SandboxPlan::Keep(sandbox.clone()));
+    actions.discard.extend(half_made(observed));
     actions.kill.extend(superseded(pod, observed));
-    match init_progress(pod, observed, &mut actions) {
-        InitProgress::Done => {}
-        InitProgress::Pending => return actions,
-        InitProgress::Failed => {
-            actions.stop_everything = true;
-            return actions;
+    // They may help to find out why the pod does not come up, so they do not wait for anything.
+    let missing =
+        pod.ephemeral_containers().filter(|entry| current(observed, &entry.container.name).is_none());
+    actions.start.extend(missing.map(|entry| start(entry.container, entry.kind, observed)));
+    match init::plan_init(situation, &sandbox, &mut actions) {
+        Progress::Done => {}
+        Progress::Pending => return actions,
+        Progress::Failed => {
+            return PodActions { stop_everything: true, ..PodActions::new(actions.sandbox) };
         }
     }
-    let mut kept = 0;
+    let (mut kept, mut started) = (0, 0);
     for container in &pod.spec.containers {
-        match fate(pod, container, observed, probes) {
-            Fate::Keep => kept += 1,
-            Fate::Leave => {}
-            Fate::Start => actions.start.push(start(container, ContainerKind::Regular, observed)),
-            Fate::Kill { id, reason, restart } => {
-                actions.kill.push(KillContainer { id, name: container.name.clone(), reason });
-                if restart {
-                    actions.start.push(start(container, ContainerKind::Regular, observed));
-                }
+        let starts = match fate(situation, container) {
+            Fate::Keep => {
+                kept += 1;
+                false
             }
+            Fate::Leave => false,
+            Fate::Start => true,
+            Fate::Kill { id, reason, restart } => {
+                let (name, kind) = (container.name.clone(), ContainerKind::Regular);
+                actions.kill.push(KillContainer { id, name, kind, reason, restart });
+                restart
+            }
+        };
+        if starts {
+            started += 1;
+            actions.start.push(start(container, ContainerKind::Regular, observed));
         }
     }
-    if kept == 0 && actions.start.is_empty() {
-        actions.stop_everything = true;
-        actions.kill.clear();
-        actions.discard.clear();
+    if kept == 0 && started == 0 {
+        return PodActions { stop_everything: true, ..PodActions::new(actions.sandbox) };
     }
     actions
 }
@@ -240,82 +255,32 @@ enum Fate {
     Kill { id: ContainerId, reason: KillReason, restart: bool },
 }
 
-fn fate(pod: &Pod, container: &Container, observed: &ObservedPod, probes: &FailedProbes) -> Fate {
+fn fate(situation: &Situation<'_>, container: &Container) -> Fate {
+    let Situation { pod, observed, .. } = *situation;
     let Some(status) = current(observed, &container.name) else {
         return Fate::Start;
     };
     let kill = |reason, restart| Fate::Kill { id: status.id.clone(), reason, restart };
     match status.state {
         ContainerState::Running => {
-            let may_restart = restart_policy(pod) != RestartPolicy::Never;
+            // It has no exit code that a rule could look at.
+            let may_restart = effective_policy(pod, container) != RestartPolicy::Never;
+            let verdicts = situation.verdicts(&container.name, status);
+            let failed = |verdict: Option<ProbeVerdict>| verdict == Some(ProbeVerdict::Failure);
             if definition_changed(container, status) {
                 kill(KillReason::DefinitionChanged, true)
+            } else if failed(verdicts.and_then(|verdicts| verdicts.liveness)) {
+                kill(KillReason::LivenessFailed, may_restart)
+            } else if failed(verdicts.and_then(|verdicts| verdicts.startup)) {
+                kill(KillReason::StartupFailed, may_restart)
             } else {
-                match probes.get(&status.id) {
-                    Some(FailedProbe::Liveness) => kill(KillReason::LivenessFailed, may_restart),
-                    Some(FailedProbe::Startup) => kill(KillReason::StartupFailed, may_restart),
-                    None => Fate::Keep,
-                }
+                Fate::Keep
             }
         }
         ContainerState::Unknown => kill(KillReason::UnknownState, true),
         ContainerState::Exited if should_restart(pod, status) => Fate::Start,
         ContainerState::Exited | ContainerState::Created => Fate::Leave,
     }
-}
-
-enum InitProgress {
-    Done,
-    Pending,
-    Failed,
-}
-
-/// Walks the init containers in order; adds the next one to start.
-fn init_progress(pod: &Pod, observed: &ObservedPod, actions: &mut PodActions) -> InitProgress {
-    let init = pod.spec.init_containers.as_deref().unwrap_or_default();
-    if init.is_empty() {
-        return InitProgress::Done;
-    }
-    let past_init = has_regular_container(pod, observed);
-    for container in init {
-        let sidecar = is_sidecar(container);
-        match current(observed, &container.name) {
-            Some(status) if status.state == ContainerState::Running => {
-                if !sidecar {
-                    return InitProgress::Pending;
-                }
-            }
-            Some(status) if status.state == ContainerState::Exited && !sidecar => {
-                if status.exit_code == 0 || past_init {
-                    continue;
-                }
-                if restart_policy(pod) == RestartPolicy::Never {
-                    return InitProgress::Failed;
-                }
-                actions.start.push(start(container, ContainerKind::Init, observed));
-                return InitProgress::Pending;
-            }
-            other => {
-                if past_init && !sidecar {
-                    continue;
-                }
-                if let Some(status) = other
-                    && status.state == ContainerState::Unknown
-                {
-                    actions.kill.push(KillContainer {
-                        id: status.id.clone(),
-                        name: container.name.clone(),
-                        reason: KillReason::UnknownState,
-                    });
-                }
-                actions.start.push(start(container, ContainerKind::Init, observed));
-                if !past_init {
-                    return InitProgress::Pending;
-                }
-            }
-        }
-    }
-    InitProgress::Done
 }
 
 fn start(container: &Container, kind: ContainerKind, observed: &ObservedPod) -> StartContainer {
@@ -340,10 +305,12 @@ fn superseded<'a>(pod: &'a Pod, observed: &'a ObservedPod) -> impl Iterator<Item
             .filter(|status| !is_half_made(status))
             .skip(1)
             .filter(|status| matches!(status.state, ContainerState::Running | ContainerState::Unknown))
-            .map(|status| KillContainer {
+            .map(move |status| KillContainer {
                 id: status.id.clone(),
                 name: status.name.clone(),
+                kind: entry.kind,
                 reason: KillReason::Superseded,
+                restart: false,
             })
     })
 }
@@ -369,73 +336,41 @@ pub fn restart_count(status: &ContainerStatus) -> u32 {
     status.annotations.get(labels::RESTART_COUNT).and_then(|text| text.parse().ok()).unwrap_or(status.attempt)
 }
 
-/// Pod restart policy.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum RestartPolicy {
-    /// Whatever the exit code.
-    Always,
-    /// On exit codes other than 0.
-    OnFailure,
-    /// Not at all.
-    Never,
-}
-
-/// The pod's restart policy.
-#[must_use]
-pub fn restart_policy(pod: &Pod) -> RestartPolicy {
-    match pod.spec.restart_policy.as_deref() {
-        Some("Never") => RestartPolicy::Never,
-        Some("OnFailure") => RestartPolicy::OnFailure,
-        _ => RestartPolicy::Always,
-    }
-}
-
-/// Whether a container that ended must run again.
-#[must_use]
-pub fn should_restart(pod: &Pod, status: &ContainerStatus) -> bool {
-    if pod.is_deleted() {
-        return false;
-    }
-    match restart_policy(pod) {
-        RestartPolicy::Always => true,
-        RestartPolicy::OnFailure => status.exit_code != 0,
-        RestartPolicy::Never => false,
-    }
-}
-
-/// Whether an init container runs beside the regular ones.
-#[must_use]
-pub fn is_sidecar(container: &Container) -> bool {
-    container.restart_policy.as_deref() == Some("Always")
-}
-
 /// Whether the pod has run to its end: nothing runs and nothing will be started again.
 #[must_use]
 pub fn is_finished(pod: &Pod, observed: &ObservedPod) -> bool {
-    let ended = |name| current(observed, name).filter(|status| status.state == ContainerState::Exited);
-    let never = restart_policy(pod) == RestartPolicy::Never;
-    let init_failed = never
-        && !has_regular_container(pod, observed)
-        && pod
-            .spec
-            .init_containers
-            .iter()
-            .flatten()
-            .filter(|container| !is_sidecar(container))
-            .any(|container| ended(&container.name).is_some_and(|status| status.exit_code != 0));
-    let all_ended = pod
-        .spec
-        .containers
-        .iter()
-        .all(|container| ended(&container.name).is_some_and(|status| !should_restart(pod, status)));
-    init_failed || all_ended
+    let init = || pod.spec.init_containers.iter().flatten();
+    let state = |name| current(observed, name).map(|status| status.state);
+    let init_failed = init().filter(|container| !is_sidecar(container)).any(|container| {
+        current(observed, &container.name)
+            .filter(|status| status.state == ContainerState::Exited)
+            .is_some_and(|status| init::failed(status) && !should_restart(pod, status))
+    });
+    if init_failed && !has_regular_container(pod, observed) {
+        return true;
+    }
+    let sidecars_ended = init().filter(|container| is_sidecar(container)).all(|container| {
+        !matches!(state(&container.name), Some(ContainerState::Running | ContainerState::Unknown))
+    });
+    sidecars_ended
+        && pod.spec.containers.iter().all(|container| {
+            current(observed, &container.name)
+                .filter(|status| status.state == ContainerState::Exited)
+                .is_some_and(|status| !should_restart(pod, status))
+        })
 }
 
 fn should_start_in_new_sandbox(pod: &Pod, container: &Container, observed: &ObservedPod) -> bool {
-    match current(observed, &container.name) {
-        Some(status) if status.state == ContainerState::Exited => should_restart(pod, status),
-        Some(_) | None => !pod.is_deleted(),
-    }
+    let ended = current(observed, &container.name).filter(|status| status.state == ContainerState::Exited);
+    let Some(status) = ended else { return !pod.is_deleted() };
+    // In a new sandbox everything begins again, but for what was to run once and did.
+    let over = match restart::own_policy(container) {
+        Some(RestartPolicy::OnFailure) => status.exit_code == 0,
+        Some(RestartPolicy::Always) => false,
+        Some(RestartPolicy::Never) => restart_policy(pod) == RestartPolicy::Never,
+        None => return should_restart(pod, status),
+    };
+    !over && !pod.is_deleted()
 }
 
 fn definition_changed(container: &Container, status: &ContainerStatus) -> bool {

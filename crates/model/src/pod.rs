@@ -20,6 +20,8 @@ pub struct Pod {
     pub spec: PodSpec,
     /// The status as the source delivered it.
     pub status: PodStatus,
+    /// `spec.ephemeralContainers`, in the form of the other containers.
+    pub ephemeral: Vec<EphemeralContainer>,
 }
 
 /// An API object that cannot be a [`Pod`].
@@ -46,13 +48,16 @@ impl Pod {
         let uid = metadata.uid.as_deref().filter(|uid| !uid.is_empty()).ok_or(PodShapeError::NoUid)?.into();
         let name = metadata.name.clone().filter(|name| !name.is_empty()).ok_or(PodShapeError::NoName)?;
         let namespace = metadata.namespace.clone().unwrap_or_else(|| "default".to_owned());
+        let spec = spec.ok_or(PodShapeError::NoSpec)?;
+        let ephemeral = spec.ephemeral_containers.iter().flatten().map(EphemeralContainer::of).collect();
         Ok(Self {
             uid,
             full_name: PodFullName { namespace, name },
             source,
             metadata,
-            spec: spec.ok_or(PodShapeError::NoSpec)?,
+            spec,
             status: status.unwrap_or_default(),
+            ephemeral,
         })
     }
 
@@ -113,7 +118,7 @@ impl Pod {
             .unwrap_or_default()
     }
 
-    /// All containers with their kinds, in the order init, regular.
+    /// All containers that the pod was made with, with their kinds, in the order init, regular.
     pub fn containers(&self) -> impl Iterator<Item = ContainerRef<'_>> {
         let init = self.spec.init_containers.iter().flatten();
         init.map(|container| ContainerRef { kind: ContainerKind::Init, container }).chain(
@@ -124,10 +129,16 @@ impl Pod {
         )
     }
 
-    /// The container of that name.
+    /// Containers that were added while the pod runs.
+    pub fn ephemeral_containers(&self) -> impl Iterator<Item = ContainerRef<'_>> {
+        let kind = ContainerKind::Ephemeral;
+        self.ephemeral.iter().map(move |entry| ContainerRef { kind, container: &entry.container })
+    }
+
+    /// The container of that name, of whatever kind.
     #[must_use]
     pub fn container(&self, name: &str) -> Option<ContainerRef<'_>> {
-        self.containers().find(|entry| entry.container.name == name)
+        self.containers().chain(self.ephemeral_containers()).find(|entry| entry.container.name == name)
     }
 
     /// Shared form.
@@ -144,6 +155,51 @@ pub enum ContainerKind {
     Init,
     /// `spec.containers`.
     Regular,
+    /// `spec.ephemeralContainers`.
+    Ephemeral,
+}
+
+/// A container that was added to a pod while it runs.
+#[derive(Clone, Debug, PartialEq)]
+pub struct EphemeralContainer {
+    /// The container.
+    pub container: core::Container,
+    /// The container whose processes it sees.
+    pub target: Option<String>,
+}
+
+impl EphemeralContainer {
+    fn of(spec: &core::EphemeralContainer) -> Self {
+        let own = spec.clone();
+        let container = core::Container {
+            args: own.args,
+            command: own.command,
+            env: own.env,
+            env_from: own.env_from,
+            image: own.image,
+            image_pull_policy: own.image_pull_policy,
+            lifecycle: own.lifecycle,
+            liveness_probe: own.liveness_probe,
+            name: own.name,
+            ports: own.ports,
+            readiness_probe: own.readiness_probe,
+            resize_policy: own.resize_policy,
+            resources: own.resources,
+            restart_policy: own.restart_policy,
+            restart_policy_rules: own.restart_policy_rules,
+            security_context: own.security_context,
+            startup_probe: own.startup_probe,
+            stdin: own.stdin,
+            stdin_once: own.stdin_once,
+            termination_message_path: own.termination_message_path,
+            termination_message_policy: own.termination_message_policy,
+            tty: own.tty,
+            volume_devices: own.volume_devices,
+            volume_mounts: own.volume_mounts,
+            working_dir: own.working_dir,
+        };
+        Self { container, target: own.target_container_name.filter(|name| !name.is_empty()) }
+    }
 }
 
 /// A container of a pod with the list it stands in.
@@ -162,6 +218,7 @@ impl ContainerRef<'_> {
         let list = match self.kind {
             ContainerKind::Init => "initContainers",
             ContainerKind::Regular => "containers",
+            ContainerKind::Ephemeral => "ephemeralContainers",
         };
         format!("spec.{list}{{{}}}", self.container.name)
     }

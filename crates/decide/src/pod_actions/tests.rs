@@ -1,3 +1,6 @@
+mod init;
+mod rules;
+
 use model::Timestamp;
 use proptest::prelude::*;
 
@@ -21,8 +24,18 @@ fn starts(actions: &PodActions) -> Vec<(&str, Option<u32>)> {
     actions.start.iter().map(|start| (start.name.as_str(), start.restart_count)).collect()
 }
 
+fn verdicts(
+    name: &str,
+    id: &str,
+    startup: Option<ProbeVerdict>,
+    liveness: Option<ProbeVerdict>,
+) -> ProbeVerdicts {
+    let own = ContainerVerdicts { id: id.into(), startup, liveness, readiness: None };
+    ProbeVerdicts::from([(name.to_owned(), own)])
+}
+
 fn check(pod: &Pod, observed: &ObservedPod) -> PodActions {
-    plan(pod, observed, &FailedProbes::new())
+    plan(pod, observed, &ProbeVerdicts::new())
 }
 
 #[test]
@@ -120,7 +133,7 @@ fn an_image_change_restarts_only_that_container_even_under_never() {
     );
     let actions = check(&pod, &seen);
     assert_eq!(actions.kill.len(), 1);
-    assert_eq!(actions.kill[0].reason, KillReason::DefinitionChanged);
+    assert_eq!(actions.kill[0].message(), "Container a definition changed, will be restarted");
     assert_eq!(starts(&actions), [("a", Some(1))]);
 }
 
@@ -160,6 +173,7 @@ fn a_container_in_an_unknown_state_is_killed_first() {
     );
     let actions = check(&one("Always"), &seen);
     assert_eq!(actions.kill[0].reason, KillReason::UnknownState);
+    assert_eq!(actions.kill[0].message(), "Container is in \"unknown\" state, try killing it before restart");
     assert_eq!(starts(&actions), [("a", Some(1))]);
 }
 
@@ -169,10 +183,15 @@ fn a_failed_liveness_probe_restarts_the_container() {
         vec![sandbox("s", 0, SandboxState::Ready)],
         vec![container("1", "a", 0, ContainerState::Running)],
     );
-    let probes = FailedProbes::from([("1".into(), FailedProbe::Liveness)]);
-    let actions = plan(&one("Always"), &seen, &probes);
+    let actions = plan(&one("Always"), &seen, &verdicts("a", "1", None, Some(ProbeVerdict::Failure)));
     assert_eq!(actions.kill[0].reason, KillReason::LivenessFailed);
+    assert_eq!(actions.kill[0].message(), "Container a failed liveness probe, will be restarted");
     assert_eq!(starts(&actions), [("a", Some(1))]);
+    // A verdict about another container says nothing.
+    assert!(plan(&one("Always"), &seen, &verdicts("a", "0", None, Some(ProbeVerdict::Failure))).is_empty());
+    let startup = verdicts("a", "1", Some(ProbeVerdict::Failure), None);
+    let actions = plan(&one("OnFailure"), &seen, &startup);
+    assert_eq!(actions.kill[0].message(), "Container a failed startup probe, will be restarted");
 }
 
 #[test]
@@ -210,19 +229,26 @@ fn apply(pod: &Pod, observed: &ObservedPod, actions: &PodActions) -> ObservedPod
     for kill in &actions.kill {
         next.containers.iter_mut().filter(|status| status.id == kill.id).for_each(stop);
     }
-    next.containers.retain(|status| !actions.discard.contains(&status.id));
+    let reset: Vec<_> = actions.reset.iter().map(|reset| &reset.id).collect();
+    next.containers.retain(|status| {
+        !actions.discard.contains(&status.id)
+            && !actions.purge.contains(&status.id)
+            && !reset.contains(&&status.id)
+    });
     if let SandboxPlan::Create { attempt, .. } = actions.sandbox {
         let mut fresh = sandbox(&format!("s{attempt}"), attempt, SandboxState::Ready);
         fresh.network = if pod.is_host_network() { NamespaceMode::Node } else { NamespaceMode::Pod };
         next.sandboxes.insert(0, fresh);
     }
+    let home = next.sandboxes.first().map(|sandbox| sandbox.id.clone());
     for order in &actions.start {
         let count = order.restart_count.unwrap_or(0);
         let mut fresh =
             container(&format!("{}-{count}", order.name), &order.name, count, ContainerState::Running);
         let spec = pod.container(&order.name).unwrap().container;
         fresh.annotations.insert(labels::CONTAINER_HASH.into(), as_annotation(container_hash(spec)));
-        if order.kind == ContainerKind::Init && !is_sidecar(spec) {
+        fresh.sandbox_id = home.clone().unwrap();
+        if order.kind == ContainerKind::Ephemeral || order.kind == ContainerKind::Init && !is_sidecar(spec) {
             fresh.state = ContainerState::Exited;
             fresh.finished_at = now;
         }
@@ -242,7 +268,7 @@ fn any_state() -> impl Strategy<Value = ContainerState> {
 
 fn any_observed() -> impl Strategy<Value = ObservedPod> {
     let sandboxes = proptest::collection::vec((any::<bool>(), any::<bool>(), any::<bool>()), 0..3);
-    let containers = proptest::collection::vec((0usize..4, any_state(), -1i32..2, any::<bool>()), 0..5);
+    let containers = proptest::collection::vec((0usize..6, any_state(), -1i32..4, any::<bool>()), 0..6);
     (sandboxes, containers).prop_map(|(sandboxes, containers)| {
         let count = u32::try_from(sandboxes.len()).unwrap();
         let sandboxes = sandboxes
@@ -265,7 +291,7 @@ fn any_observed() -> impl Strategy<Value = ObservedPod> {
             .into_iter()
             .zip((0..count).rev())
             .map(|((name, state, code, changed), attempt)| {
-                let name = ["a", "b", "i", "j"][name];
+                let name = ["a", "b", "i", "j", "k", "e"][name];
                 let mut status = container(&format!("old-{name}-{attempt}"), name, attempt, state);
                 status.exit_code = code;
                 if changed {
@@ -278,19 +304,51 @@ fn any_observed() -> impl Strategy<Value = ObservedPod> {
     })
 }
 
-fn any_pod() -> impl Strategy<Value = Pod> {
-    let policy = prop_oneof![Just("Always"), Just("OnFailure"), Just("Never")];
-    (policy, any::<bool>(), any::<bool>(), any::<bool>()).prop_map(|(policy, host, init, sidecar)| {
-        let mut list = Vec::new();
-        if init {
-            list.push(serde_json::json!({"name": "i", "image": "x"}));
-        }
-        if sidecar {
-            list.push(serde_json::json!({"name": "j", "image": "x", "restartPolicy": "Always"}));
-        }
-        pod(serde_json::json!({"restartPolicy": policy, "hostNetwork": host, "initContainers": list,
-            "containers": [{"name": "a", "image": "x"}, {"name": "b", "image": "y"}]}))
+fn any_policy() -> impl Strategy<Value = &'static str> {
+    prop_oneof![Just("Always"), Just("OnFailure"), Just("Never")]
+}
+
+/// A policy of the container's own, perhaps with a rule.
+fn any_own_policy() -> impl Strategy<Value = serde_json::Value> {
+    let action = prop_oneof![Just("Restart"), Just("RestartAllContainers")];
+    let operator = prop_oneof![Just("In"), Just("NotIn")];
+    let rule = proptest::option::of((action, operator, proptest::collection::vec(0i32..4, 1..3)));
+    proptest::option::of((any_policy(), rule)).prop_map(|own| match own {
+        None => serde_json::json!({}),
+        Some((policy, None)) => serde_json::json!({"restartPolicy": policy}),
+        Some((policy, Some((action, operator, values)))) => serde_json::json!({"restartPolicy": policy,
+            "restartPolicyRules": [
+                {"action": action, "exitCodes": {"operator": operator, "values": values}}]}),
     })
+}
+
+fn any_pod() -> impl Strategy<Value = Pod> {
+    let kinds = proptest::collection::vec(any::<bool>(), 0..4);
+    (any_policy(), any::<bool>(), kinds, any_own_policy(), any::<bool>()).prop_map(
+        |(policy, host, kinds, own, ephemeral)| {
+            let init: Vec<_> = ["i", "j", "k"]
+                .iter()
+                .zip(kinds)
+                .map(|(name, sidecar)| {
+                    let mut container = serde_json::json!({"name": name, "image": "x"});
+                    if sidecar {
+                        container["restartPolicy"] = "Always".into();
+                    }
+                    container
+                })
+                .collect();
+            let mut first = own;
+            first["name"] = "a".into();
+            first["image"] = "x".into();
+            let more = if ephemeral {
+                serde_json::json!([{"name": "e", "image": "x"}])
+            } else {
+                serde_json::json!([])
+            };
+            pod(serde_json::json!({"restartPolicy": policy, "hostNetwork": host, "initContainers": init,
+                "containers": [first, {"name": "b", "image": "y"}], "ephemeralContainers": more}))
+        },
+    )
 }
 
 proptest! {
@@ -298,14 +356,14 @@ proptest! {
     #[test]
     fn plans_converge(pod in any_pod(), start in any_observed()) {
         let mut seen = start;
-        for _ in 0..8 {
-            let actions = plan(&pod, &seen, &FailedProbes::new());
+        for _ in 0..12 {
+            let actions = plan(&pod, &seen, &ProbeVerdicts::new());
             if actions.is_empty() {
                 break;
             }
             seen = apply(&pod, &seen, &actions);
         }
-        let rest = plan(&pod, &seen, &FailedProbes::new());
+        let rest = plan(&pod, &seen, &ProbeVerdicts::new());
         prop_assert!(rest.is_empty(), "still wants {rest:?} in {seen:?}");
         // At rest every container has one running instance at most, in one ready sandbox at most.
         for name in pod.containers().map(|entry| entry.container.name.as_str()) {
@@ -314,14 +372,39 @@ proptest! {
         prop_assert!(seen.sandboxes.iter().filter(|s| s.state == SandboxState::Ready).count() <= 1);
     }
 
-    /// A healthy running container is never touched.
+    /// A healthy running container is never touched, and a new pod comes up in order.
     #[test]
     fn what_runs_as_wanted_is_not_touched(pod in any_pod()) {
         let mut seen = observed(vec![], vec![]);
-        for _ in 0..8 {
-            let actions = plan(&pod, &seen, &FailedProbes::new());
-            prop_assert!(actions.kill.is_empty() && !actions.stop_everything);
+        let mut order = Vec::new();
+        for _ in 0..12 {
+            let actions = plan(&pod, &seen, &ProbeVerdicts::new());
+            prop_assert!(actions.kill.is_empty() && !actions.stop_everything && actions.reset.is_empty());
+            let kept = actions.start.iter().filter(|start| start.kind != ContainerKind::Ephemeral);
+            order.extend(kept.map(|start| start.name.clone()));
             seen = apply(&pod, &seen, &actions);
         }
+        let all: Vec<_> = pod.containers().map(|entry| entry.container.name.clone()).collect();
+        prop_assert_eq!(order, all);
+    }
+
+    /// A regular container never runs before every init container has done its part.
+    #[test]
+    fn nothing_regular_starts_before_its_time(pod in any_pod(), seen in any_observed()) {
+        let actions = plan(&pod, &seen, &ProbeVerdicts::new());
+        let init_pending = actions.start.iter().any(|start| {
+            start.kind == ContainerKind::Init && !is_sidecar(pod.container(&start.name).unwrap().container)
+        });
+        let regular = actions.start.iter().any(|start| start.kind == ContainerKind::Regular);
+        prop_assert!(!(init_pending && regular), "{actions:?}");
+    }
+
+    /// A pod that is over has nothing left to start.
+    #[test]
+    fn a_finished_pod_starts_nothing_in_its_sandbox(pod in any_pod(), seen in any_observed()) {
+        let actions = plan(&pod, &seen, &ProbeVerdicts::new());
+        let kept = matches!(actions.sandbox, SandboxPlan::Keep(_));
+        let regular = actions.start.iter().any(|start| start.kind == ContainerKind::Regular);
+        prop_assert!(!(kept && regular && is_finished(&pod, &seen)), "{actions:?}");
     }
 }
