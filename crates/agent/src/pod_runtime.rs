@@ -5,7 +5,9 @@
 //! assumed that was not observed.
 
 mod container;
+mod hooks;
 mod memory;
+mod reset;
 mod sandbox;
 mod stop;
 mod sync;
@@ -15,13 +17,15 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use decide::backoff::Limits;
 use decide::pod_paths::pod_cgroup;
+use k8s_openapi::api::core::v1::PodStatus;
 use model::{
-    EventSubject, EventType, NodeSettings, Observation, ObservedPod, Pod, RecordedEvent, SyncFailure,
-    SyncOutcome, Timestamp, UpdateKind,
+    EventSubject, EventType, NodeSettings, Observation, ObservedPod, Pod, ProbeVerdicts, RecordedEvent,
+    SyncFailure, SyncOutcome, Timestamp, UpdateKind,
 };
 use ports::clock::Clock;
 use ports::event_recorder::EventRecorder;
 use ports::host_facts::HostFacts;
+use ports::outbound::Outbound;
 use ports::pod_cgroups::PodCgroups;
 use ports::pod_folders::PodFolders;
 use ports::pod_logs::PodLogs;
@@ -31,6 +35,7 @@ use ports::runtime::{Runtime, RuntimeError, RuntimeErrorKind};
 
 use crate::images::Images;
 use crate::observation::Observer;
+use crate::published::Reader;
 use crate::runtime_health::RuntimeHealth;
 use memory::Memory;
 
@@ -54,6 +59,8 @@ pub struct Parts {
     pub cgroups: Arc<dyn PodCgroups>,
     /// Facts of the machine.
     pub host: Arc<dyn HostFacts>,
+    /// Requests to containers.
+    pub outbound: Arc<dyn Outbound>,
     /// Events.
     pub events: Arc<dyn EventRecorder>,
     /// The time.
@@ -66,6 +73,10 @@ pub struct Parts {
     pub keep_dead: usize,
     /// When this agent started; older crashes were watched by another one.
     pub started_at: Timestamp,
+    /// What the probes say.
+    pub probes: Reader<ProbeVerdicts>,
+    /// What is reported of pods.
+    pub statuses: Reader<PodStatus>,
 }
 
 /// The pod runtime.

@@ -7,7 +7,10 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use k8s_openapi::api::core::v1::Container;
-use model::{ContainerRef, ContainerSpec, ImageSpec, ImageStatus, NodeSettings, PlannedVolume, Pod, labels};
+use model::{
+    ContainerId, ContainerRef, ContainerSecurity, ContainerSpec, ImageSpec, ImageStatus, NamespaceMode,
+    NodeSettings, PlannedVolume, Pod, labels,
+};
 
 use crate::environment::{EnvironmentFacts, environment, expand, lookup};
 use crate::mounts::mounts;
@@ -38,6 +41,8 @@ pub struct ContainerInputs<'a> {
     pub hosts_file: Option<&'a Path>,
     /// This container's termination log on the host.
     pub termination_log: Option<&'a Path>,
+    /// The container whose processes it sees, for an ephemeral container with a target.
+    pub target: Option<&'a ContainerId>,
 }
 
 /// The specification of a container.
@@ -74,10 +79,23 @@ pub fn container_spec(inputs: &ContainerInputs<'_>) -> Result<ContainerSpec, Str
         stdin_once: container.stdin_once == Some(true),
         tty: container.tty == Some(true),
         resources: container_resources(pod, container, settings),
-        security: container_security(pod, container, image, settings)?,
-        stop_signal: container.lifecycle.as_ref().and_then(|lifecycle| lifecycle.stop_signal.clone()),
+        security: aimed_at(container_security(pod, container, image, settings)?, inputs.target),
+        stop_signal: stop_signal(container, settings),
         env,
     })
+}
+
+/// Shares the target's processes, unless all containers share theirs anyway.
+fn aimed_at(mut security: ContainerSecurity, target: Option<&ContainerId>) -> ContainerSecurity {
+    if let (Some(target), NamespaceMode::Container) = (target, &security.namespaces.pid) {
+        security.namespaces.pid = NamespaceMode::Target(target.to_string());
+    }
+    security
+}
+
+fn stop_signal(container: &Container, settings: &NodeSettings) -> Option<String> {
+    let asked = container.lifecycle.as_ref().and_then(|lifecycle| lifecycle.stop_signal.clone());
+    asked.filter(|_| settings.container_stop_signals)
 }
 
 fn container_labels(pod: &Pod, container: &Container) -> BTreeMap<String, String> {

@@ -21,6 +21,7 @@ pub mod dns;
 pub mod environment;
 pub mod go_duration;
 pub mod grace;
+pub mod hooks;
 pub mod hosts_file;
 pub mod housekeeping;
 pub mod image_pull;
@@ -36,8 +37,8 @@ pub mod resources;
 pub mod runtime_events;
 pub mod sandbox_spec;
 pub mod security;
-pub mod termination_message;
 pub mod termination;
+pub mod termination_message;
 #[cfg(test)]
 mod test_objects;
 pub mod volumes;

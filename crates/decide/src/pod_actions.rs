@@ -139,7 +139,7 @@ pub fn plan(pod: &Pod, observed: &ObservedPod, probes: &ProbeVerdicts) -> PodAct
         return PodActions { reset: restart_all::resets(pod, observed), ..PodActions::new(kept) };
     }
     match sandbox {
-        Ok(id) => plan_in_sandbox(&situation, id),
+        Ok(id) => plan_in_sandbox(&situation, &id),
         Err((reason, attempt)) => plan_new_sandbox(pod, observed, reason, attempt),
     }
 }
@@ -202,7 +202,7 @@ fn plan_new_sandbox(pod: &Pod, observed: &ObservedPod, reason: SandboxReason, at
     }
 }
 
-fn plan_in_sandbox(situation: &Situation<'_>, sandbox: SandboxId) -> PodActions {
+fn plan_in_sandbox(situation: &Situation<'_>, sandbox: &SandboxId) -> PodActions {
     let Situation { pod, observed, .. } = *situation;
     let mut actions = PodActions::new(SandboxPlan::Keep(sandbox.clone()));
     actions.discard.extend(half_made(observed));
@@ -211,7 +211,7 @@ fn plan_in_sandbox(situation: &Situation<'_>, sandbox: SandboxId) -> PodActions 
     let missing =
         pod.ephemeral_containers().filter(|entry| current(observed, &entry.container.name).is_none());
     actions.start.extend(missing.map(|entry| start(entry.container, entry.kind, observed)));
-    match init::plan_init(situation, &sandbox, &mut actions) {
+    match init::plan_init(situation, sandbox, &mut actions) {
         Progress::Done => {}
         Progress::Pending => return actions,
         Progress::Failed => {

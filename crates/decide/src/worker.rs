@@ -238,7 +238,10 @@ impl Worker {
                 self.problems = outcome.problems;
                 self.last_error = None;
                 if self.stage == Stage::Syncing && outcome.finished {
-                    self.terminate(None, None);
+                    self.terminate(
+                        Some(&KillOptions { grace_override: None, rejection: outcome.rejection }),
+                        None,
+                    );
                     self.pending.get_or_insert(Pending { kind: UpdateKind::Sync, seen_at: Timestamp::ZERO });
                 }
                 if self.pending.is_some() { Next::Now } else { Next::Later { retry_at: outcome.retry_at } }

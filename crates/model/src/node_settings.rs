@@ -47,4 +47,6 @@ pub struct NodeSettings {
     pub resources: NodeResources,
     /// Which pods may run here.
     pub admission: AdmissionSettings,
+    /// Gate `ContainerStopSignals`: `lifecycle.stopSignal` counts.
+    pub container_stop_signals: bool,
 }

@@ -1,6 +1,6 @@
 use std::collections::BTreeMap;
 
-use crate::Timestamp;
+use crate::{Rejection, Timestamp};
 
 /// Why a container does not run at the moment, in the words of its `waiting` state.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,6 +23,8 @@ pub struct SyncOutcome {
     pub retry_at: Option<Timestamp>,
     /// Whether the pod has run to its end.
     pub finished: bool,
+    /// Why the agent ended the pod, where `finished` is its own doing.
+    pub rejection: Option<Rejection>,
 }
 
 /// Why one pass of a worker failed; the kind decides how soon it is tried again.

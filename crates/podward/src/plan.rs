@@ -107,6 +107,7 @@ pub fn plan(
         seccomp_default: loaded.seccomp_default(),
         resources: node_plan::resources(loaded, host)?,
         admission,
+        container_stop_signals: loaded.gates.enabled(Gate::ContainerStopSignals),
     };
     let file = (!server.static_pod_path.is_empty()).then(|| FilePlan {
         path: PathBuf::from(&server.static_pod_path),

@@ -11,7 +11,7 @@ use agent::images::{self, CredentialParts, Credentials, Images};
 use agent::metrics::Metrics;
 use agent::observation::{Observer, observations};
 use agent::pod_runtime::PodRuntime;
-use agent::published::table;
+use agent::published::{Reader, table};
 use agent::runtime_health::RuntimeHealth;
 use agent::server::{Views, health_router, read_only_router, serve};
 use agent::sources::ManifestReader;
@@ -19,7 +19,8 @@ use agent::sources::http::HttpSource;
 use agent::sync_loop::SyncLoop;
 use agent::{desired, pleg, pod_runtime, pod_workers, runtime_health, sources, status, sweeper, sync_loop};
 use anyhow::Context;
-use model::{PodSource, Snapshot};
+use k8s_openapi::api::core::v1::PodStatus;
+use model::{PodSource, ProbeVerdicts, Snapshot};
 use ports::checkpoints::Checkpoints;
 use ports::clock::Clock;
 use ports::credential_sources::{CredentialFiles, CredentialPrograms};
@@ -121,6 +122,7 @@ pub fn start(world: World, plan: Plan) -> anyhow::Result<Running> {
     let (view_writer, worker_views) = table(vec![changed.clone()]);
     let (observed, observer) = observations(vec![changed]);
     let (status_writer, statuses) = table(Vec::new());
+    let (_, probe_verdicts) = table(Vec::new());
 
     // Channels along the flow.
     let (snapshot_sender, snapshots) = mpsc::channel::<Snapshot>(8);
@@ -136,7 +138,7 @@ pub fn start(world: World, plan: Plan) -> anyhow::Result<Running> {
     let (checker, health) = runtime_health::checker(runtime.clone());
     let views = Views {
         desired: desired_pods.clone(),
-        statuses,
+        statuses: statuses.clone(),
         metrics: metrics.clone(),
         manifests: reports,
         events,
@@ -177,7 +179,8 @@ pub fn start(world: World, plan: Plan) -> anyhow::Result<Running> {
     let inputs = sync_loop::Inputs { updates, events: pod_events, requeues, probes };
     running.spawn("sync loop", keep(probe_sender, SyncLoop::new(parts).run(inputs, cancel.clone())));
 
-    let pod_runtime = pod_runtime(&world, &plan, observer.clone(), health.clone(), recorder);
+    let tables = Tables { observer: observer.clone(), probes: probe_verdicts, statuses };
+    let pod_runtime = pod_runtime(&world, &plan, tables, health.clone(), recorder);
     let parts = pod_workers::Parts {
         messages: worker_messages,
         syncer: Arc::new(pod_runtime),
@@ -271,10 +274,17 @@ fn start_sources(
     Ok(())
 }
 
+/// What the pod runtime reads.
+struct Tables {
+    observer: Observer,
+    probes: Reader<ProbeVerdicts>,
+    statuses: Reader<PodStatus>,
+}
+
 fn pod_runtime(
     world: &World,
     plan: &Plan,
-    observer: Observer,
+    tables: Tables,
     health: RuntimeHealth,
     events: Arc<dyn EventRecorder>,
 ) -> PodRuntime {
@@ -295,13 +305,16 @@ fn pod_runtime(
     PodRuntime::new(pod_runtime::Parts {
         runtime: world.runtime.clone(),
         images,
-        observer,
+        observer: tables.observer,
+        probes: tables.probes,
+        statuses: tables.statuses,
         health,
         folders: world.folders.clone(),
         logs: world.logs.clone(),
         volumes: world.volumes.clone(),
         cgroups: world.cgroups.clone(),
         host: world.host.clone(),
+        outbound: world.outbound.clone(),
         events,
         clock: world.clock.clone(),
         settings: Arc::new(plan.settings.clone()),

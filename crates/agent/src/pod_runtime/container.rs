@@ -1,7 +1,9 @@
+use std::borrow::Cow;
 use std::path::PathBuf;
 
 use decide::backoff::{self, Verdict};
 use decide::container_spec::{ContainerInputs, container_spec};
+use decide::grace::container_grace;
 use decide::hosts_file::{hostname_and_domain, hosts_file, needs_hosts_mount};
 use decide::pod_actions::{PodActions, StartContainer, is_half_made, restart_count};
 use decide::pod_paths::{PodPaths, log_folder};
@@ -10,10 +12,13 @@ use model::{
     ContainerId, ContainerProblem, ContainerRef, ContainerSpec, ContainerState, EventType, PlannedVolume,
     SyncFailure, Timestamp,
 };
+use ports::pod_syncer::Interruption;
 use ports::runtime::RuntimeErrorKind;
 
+use super::hooks::HookSubject;
 use super::memory::CrashKey;
 use super::plain;
+use super::stop::Stopping;
 use super::sync::{Pass, ReadySandbox, Waiting};
 use crate::images::{ImageProblem, ReadyImage};
 
@@ -22,6 +27,7 @@ pub(super) struct Preparation<'a> {
     pub(super) sandbox: &'a ReadySandbox,
     pub(super) volumes: &'a [PlannedVolume],
     pub(super) image: Result<ReadyImage, ImageProblem>,
+    pub(super) interruption: &'a dyn Interruption,
 }
 
 /// Why a container was not started.
@@ -130,7 +136,66 @@ impl Pass<'_> {
         let restart_count = self.restart_count(start).await?;
         let spec = self.container_spec(container, restart_count, image, prepared).await?;
         let id = self.create(&spec, prepared.sandbox).await?;
-        self.run(&id, &spec).await
+        self.run(&id, &spec).await?;
+        self.run_post_start(container.container, &id, prepared).await
+    }
+
+    /// Runs the hook after a start; the next container waits for it. A container whose hook failed is stopped.
+    async fn run_post_start(
+        &self,
+        container: &Container,
+        id: &ContainerId,
+        prepared: &Preparation<'_>,
+    ) -> Result<(), StartFailure> {
+        let lifecycle = container.lifecycle.as_ref();
+        let Some(handler) = lifecycle.and_then(|lifecycle| lifecycle.post_start.as_ref()) else {
+            return Ok(());
+        };
+        // The container runs already and is shown so.
+        self.runtime.parts.observer.hint(&self.pod.uid);
+        let ips = &prepared.sandbox.ips;
+        let subject = HookSubject { pod: Some(self.pod), container, id, ips };
+        let message = tokio::select! {
+            done = self.runtime.run_hook(subject, handler) => match done {
+                Ok(()) => return Ok(()),
+                Err(message) => message,
+            },
+            // A pod that must stop does not wait for it.
+            () = prepared.interruption.requested() => return Err(StartFailure::Pass(SyncFailure::Interrupted)),
+        };
+        // The message may hold secrets of the server that answered.
+        self.tell(
+            &container.name,
+            EventType::Warning,
+            "FailedPostStartHook",
+            "PostStartHook failed".to_owned(),
+        );
+        let stopping = Stopping {
+            pod: Some(self.pod),
+            container: Cow::Borrowed(container),
+            id,
+            ips,
+            message: "FailedPostStartHook".to_owned(),
+            grace: container_grace(self.pod, container, None),
+        };
+        if let Err(error) = self.runtime.stop_container(&stopping, async {}).await {
+            tracing::warn!(pod = %self.pod.full_name, container = %container.name, %error, "a container whose hook failed still runs");
+        }
+        Err(problem("PostStartHookError", message))
+    }
+
+    /// The container whose processes an ephemeral container sees.
+    fn target(&self, name: &str) -> Result<Option<&ContainerId>, StartFailure> {
+        let asked = self.pod.ephemeral.iter().find(|entry| entry.container.name == name);
+        let Some(target) = asked.and_then(|entry| entry.target.as_deref()) else { return Ok(None) };
+        match self.observed.container(target) {
+            Some(status) => Ok(Some(&status.id)),
+            None => {
+                let message = format!("unable to find target container {target}");
+                self.tell(name, EventType::Warning, "Failed", format!("Error: {message}"));
+                Err(problem("CreateContainerConfigError", message))
+            }
+        }
     }
 
     async fn create(
@@ -220,6 +285,7 @@ impl Pass<'_> {
             volumes: prepared.volumes,
             hosts_file: hosts.as_deref(),
             termination_log: termination_log.as_deref(),
+            target: self.target(name)?,
         };
         container_spec(&inputs).map_err(|message| {
             self.tell(name, EventType::Warning, "Failed", format!("Error: {message}"));

@@ -2,17 +2,17 @@ use std::sync::Arc;
 
 use decide::cgroup_limits::pod_cgroup_limits;
 use decide::dead_containers::{Surplus, surplus};
-use decide::pod_actions::{
-    FailedProbes, KillReason, PodActions, SandboxPlan, is_finished, plan, restart_count,
-};
+use decide::deadline::{Start, deadline, deadline_exceeded};
+use decide::pod_actions::{PodActions, SandboxPlan, is_finished, plan, restart_count};
 use decide::pod_paths::{PodPaths, pod_cgroup};
 use decide::volumes::{VolumeFiles, plan_volumes, set_up_failed};
 use model::{
-    ContainerProblems, EventType, ObservedPod, PlannedVolume, Pod, SandboxId, SandboxSpec, SyncFailure,
-    SyncOutcome, Timestamp,
+    ContainerId, ContainerProblems, EventType, ObservedPod, PlannedVolume, Pod, SandboxId, SandboxSpec,
+    SyncFailure, SyncOutcome, Timestamp,
 };
 use ports::pod_syncer::Interruption;
 use ports::pod_volumes::Progress;
+use ports::runtime::RuntimeError;
 
 use super::container::{Preparation, StartFailure};
 use super::{PodRuntime, failed, plain};
@@ -33,7 +33,7 @@ pub(super) struct ReadySandbox {
 }
 
 /// Marks the end of whatever was done to a pod, also when the pass is left early.
-struct ActionMark<'a>(&'a Pass<'a>);
+pub(super) struct ActionMark<'a>(pub(super) &'a Pass<'a>);
 
 impl Drop for ActionMark<'_> {
     fn drop(&mut self) {
@@ -53,13 +53,26 @@ impl PodRuntime {
         if interruption.is_requested() {
             return Err(SyncFailure::Interrupted);
         }
-        let actions = plan(pod, &observed, &FailedProbes::new());
         let pass = Pass { runtime: self, pod, observed: &observed };
         if is_finished(pod, &observed) {
             return Ok(SyncOutcome { finished: true, ..SyncOutcome::default() });
         }
-        let outcome =
-            if actions.is_empty() { SyncOutcome::default() } else { pass.act(actions, interruption).await? };
+        let deadline = pass.deadline();
+        if deadline.is_some_and(|at| at <= self.parts.clock.now()) {
+            let rejection = deadline_exceeded();
+            self.event(pod, None, EventType::Normal, &rejection.reason, rejection.message.clone());
+            return Ok(SyncOutcome { finished: true, rejection: Some(rejection), ..SyncOutcome::default() });
+        }
+        let probes = self.parts.probes.get(&pod.uid).unwrap_or_default();
+        let actions = plan(pod, &observed, &probes);
+        let mut outcome = if actions.is_empty() {
+            SyncOutcome::default()
+        } else if actions.reset.is_empty() {
+            pass.act(actions, interruption).await?
+        } else {
+            pass.reset(&actions.reset).await?
+        };
+        outcome.retry_at = outcome.retry_at.into_iter().chain(deadline).min();
         pass.remove_surplus().await;
         Ok(outcome)
     }
@@ -73,11 +86,7 @@ impl Pass<'_> {
     ) -> Result<SyncOutcome, SyncFailure> {
         let (due, mut waiting) = self.split_by_back_off(&actions);
         let creates = matches!(actions.sandbox, SandboxPlan::Create { .. });
-        let nothing_else = !creates
-            && !actions.stop_everything
-            && actions.kill.is_empty()
-            && actions.discard.is_empty()
-            && due.is_empty();
+        let nothing_else = !creates && !actions.removes() && due.is_empty();
         if nothing_else {
             return Ok(waiting.into_outcome());
         }
@@ -107,7 +116,7 @@ impl Pass<'_> {
             if interruption.is_requested() {
                 return Err(SyncFailure::Interrupted);
             }
-            let prepared = Preparation { sandbox: &sandbox, volumes: &volumes, image };
+            let prepared = Preparation { sandbox: &sandbox, volumes: &volumes, image, interruption };
             match self.start_container(start, &prepared).await {
                 Ok(()) => {}
                 Err(StartFailure::Later { problem, retry_at }) => {
@@ -161,19 +170,8 @@ impl Pass<'_> {
             }
             self.runtime.stop_everything(Some(self.pod), self.observed, None).await?;
         }
-        let kills = actions.kill.iter().map(|kill| async {
-            let reason = match kill.reason {
-                KillReason::DefinitionChanged => "definition changed, will be restarted",
-                KillReason::UnknownState => {
-                    "is in an unknown state, it is stopped before another one is started"
-                }
-                KillReason::Superseded => "was replaced by a newer one",
-                KillReason::LivenessFailed => "failed liveness probe, will be restarted",
-                KillReason::StartupFailed => "failed startup probe, will be restarted",
-            };
-            let message = format!("Container {} {reason}", kill.name);
-            self.runtime.stop_container(Some(self.pod), &kill.id, &kill.name, message, None).await
-        });
+        let kills =
+            actions.kill.iter().map(|kill| self.runtime.kill_container(self.pod, self.observed, kill));
         futures::future::try_join_all(kills).await?;
         for id in &actions.discard {
             runtime
@@ -181,7 +179,22 @@ impl Pass<'_> {
                 .await
                 .map_err(|error| failed("remove a container that never ran", &error))?;
         }
+        for id in &actions.purge {
+            self.remove_with_log(id)
+                .await
+                .map_err(|error| failed("remove an init container of an earlier sandbox", &error))?;
+        }
         Ok(())
+    }
+
+    /// When the pod's time on the node is over.
+    fn deadline(&self) -> Option<Timestamp> {
+        let parts = &self.runtime.parts;
+        let status = parts.statuses.get(&self.pod.uid);
+        let reported = status.and_then(|status| status.start_time.as_ref().map(Timestamp::from_api_time));
+        // A pod of which nothing is reported yet starts now.
+        let reported = reported.or_else(|| Some(parts.clock.now()));
+        deadline(self.pod, Start { reported, observed: self.observed, agent_started: parts.started_at })
     }
 
     /// Folders, cgroup and volumes.
@@ -220,18 +233,8 @@ impl Pass<'_> {
         }
         let _mark = ActionMark(self);
         for id in surplus.containers {
-            if let Err(error) = parts.runtime.remove_container(&id).await {
+            if let Err(error) = self.remove_with_log(&id).await {
                 tracing::warn!(pod = %self.pod.full_name, container = %id, %error, "a dead container stays");
-                continue;
-            }
-            let Some(status) = self.observed.containers.iter().find(|status| status.id == id) else {
-                continue;
-            };
-            let link = PodPaths::log_link_name(self.pod, &status.name, &id);
-            let relative = PodPaths::container_log_relative(&status.name, restart_count(status));
-            let log = PodPaths::new(&parts.settings).log_dir(self.pod).join(relative);
-            if let Err(error) = parts.logs.remove_log(&log, &link).await {
-                tracing::warn!(pod = %self.pod.full_name, %error, source = %error.source, "the log of a removed container stays");
             }
         }
         for id in surplus.sandboxes {
@@ -239,6 +242,24 @@ impl Pass<'_> {
                 tracing::warn!(pod = %self.pod.full_name, sandbox = %id, %error, "a dead sandbox stays");
             }
         }
+    }
+}
+
+impl Pass<'_> {
+    /// Removes a dead container and what it wrote.
+    async fn remove_with_log(&self, id: &ContainerId) -> Result<(), RuntimeError> {
+        let parts = &self.runtime.parts;
+        parts.runtime.remove_container(id).await?;
+        let Some(status) = self.observed.containers.iter().find(|status| status.id == *id) else {
+            return Ok(());
+        };
+        let link = PodPaths::log_link_name(self.pod, &status.name, id);
+        let relative = PodPaths::container_log_relative(&status.name, restart_count(status));
+        let log = PodPaths::new(&parts.settings).log_dir(self.pod).join(relative);
+        if let Err(error) = parts.logs.remove_log(&log, &link).await {
+            tracing::warn!(pod = %self.pod.full_name, %error, source = %error.source, "the log of a removed container stays");
+        }
+        Ok(())
     }
 }
 
@@ -256,6 +277,6 @@ impl Waiting {
     }
 
     fn into_outcome(self) -> SyncOutcome {
-        SyncOutcome { problems: self.problems, retry_at: self.retry_at, finished: false }
+        SyncOutcome { problems: self.problems, retry_at: self.retry_at, ..SyncOutcome::default() }
     }
 }

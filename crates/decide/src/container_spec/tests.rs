@@ -7,8 +7,16 @@ use crate::pod_paths::tests::settings;
 use crate::test_objects::pod;
 
 fn spec_of(pod: &Pod, restart_count: u32) -> Result<ContainerSpec, String> {
-    let settings = settings();
-    let volumes = crate::volumes::plan_volumes(pod, &settings, &crate::volumes::VolumeFiles::new()).unwrap();
+    spec_on(&settings(), pod, restart_count, None)
+}
+
+fn spec_on(
+    settings: &NodeSettings,
+    pod: &Pod,
+    restart_count: u32,
+    target: Option<&ContainerId>,
+) -> Result<ContainerSpec, String> {
+    let volumes = crate::volumes::plan_volumes(pod, settings, &crate::volumes::VolumeFiles::new()).unwrap();
     let image = ImageStatus { id: "sha256:1".into(), uid: Some(7), ..ImageStatus::default() };
     container_spec(&ContainerInputs {
         pod,
@@ -17,10 +25,11 @@ fn spec_of(pod: &Pod, restart_count: u32) -> Result<ContainerSpec, String> {
         image: &image,
         image_ref: "sha256:1",
         pod_ips: &["10.0.0.7".to_owned()],
-        settings: &settings,
+        settings,
         volumes: &volumes,
         hosts_file: Some(Path::new("/pods/u/etc-hosts")),
         termination_log: Some(Path::new("/pods/u/containers/c/1a")),
+        target,
     })
 }
 
@@ -72,6 +81,23 @@ fn a_container_is_described_in_full() {
         ("io.kubernetes.pod.terminationGracePeriod", "30".to_owned()),
     ];
     assert_eq!(spec.annotations, expected.map(|(key, value)| (key.to_owned(), value)).into());
+}
+
+#[test]
+fn a_stop_signal_counts_only_with_its_gate() {
+    let pod = pod_with(json!({"lifecycle": {"stopSignal": "SIGUSR1"}}));
+    let off = NodeSettings { container_stop_signals: false, ..settings() };
+    assert_eq!(spec_on(&off, &pod, 0, None).unwrap().stop_signal, None);
+}
+
+#[test]
+fn a_target_lends_its_processes_unless_all_containers_share_theirs() {
+    let target: ContainerId = "1f".into();
+    let pid = |pod: &Pod| spec_on(&settings(), pod, 0, Some(&target)).unwrap().security.namespaces.pid;
+    let mut pod = pod_with(json!({}));
+    assert_eq!(pid(&pod), NamespaceMode::Target("1f".into()));
+    pod.spec.share_process_namespace = Some(true);
+    assert_eq!(pid(&pod), NamespaceMode::Pod);
 }
 
 fn as_hash(pod: &Pod) -> String {

@@ -36,6 +36,7 @@ pub(crate) fn settings() -> NodeSettings {
         seccomp_default: false,
         resources: crate::allocatable::tests::resources(),
         admission: crate::admission::tests::settings(),
+        container_stop_signals: true,
     }
 }
 

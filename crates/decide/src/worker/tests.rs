@@ -63,7 +63,10 @@ fn makes_one_pass_at_a_time_and_the_newest_command_wins() {
 fn a_pod_that_ran_to_its_end_is_terminated() {
     let mut worker = Worker::first(&command(UpdateKind::Create), Remains::Nothing).unwrap();
     worker.next_work();
-    assert_eq!(worker.sync_ended(Ok(SyncOutcome { finished: true, ..Default::default() })), Next::Now);
+    let reason = model::Rejection { reason: "DeadlineExceeded".into(), message: "too long".into() };
+    let ended = SyncOutcome { finished: true, rejection: Some(reason.clone()), ..Default::default() };
+    assert_eq!(worker.sync_ended(Ok(ended)), Next::Now);
+    assert_eq!(worker.view().rejection, Some(reason));
     assert!(matches!(worker.next_work(), Some(Work::Terminate { .. })));
 }
 

@@ -344,6 +344,7 @@ fn settings(folder: &Path) -> NodeSettings {
             ..NodeResources::default()
         },
         admission: AdmissionSettings::default(),
+        container_stop_signals: false,
     }
 }
 
