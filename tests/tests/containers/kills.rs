@@ -1,0 +1,78 @@
+//! The agent is killed while init containers and hooks run. `PODWARD_SWEEP` sets how many points are tried.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use scenarios::{Agent, Node, scenarios};
+use serde_json::{Value, json};
+
+use crate::diary::{Diary, plus, sh, sidecar, writer};
+
+scenarios!(during_init_containers_and_hooks, during_the_end_of_a_pod_with_hooks);
+
+fn points() -> u32 {
+    std::env::var("PODWARD_SWEEP").ok().and_then(|count| count.parse().ok()).unwrap_or(6)
+}
+
+fn exec(script: &str) -> Value {
+    json!({"exec": {"command": ["sh", "-c", script]}})
+}
+
+fn manifest(diary: &Diary, name: &str) -> Value {
+    let init = [
+        sh("one", "sleep 0.3; echo one-done >> /d/diary"),
+        sidecar(writer("side")),
+        sh("two", "sleep 0.3; echo two-done >> /d/diary"),
+    ];
+    let hooks = json!({"lifecycle": {
+        "postStart": exec("sleep 0.5; echo hook >> /d/diary"),
+        "preStop": exec("echo bye >> /d/diary; sleep 0.5")}});
+    diary.pod(name, init, [plus(writer("main"), &hooks), writer("last")])
+}
+
+/// The pod comes up in order, and what was done is not done again, however the agent was killed.
+async fn during_init_containers_and_hooks(agent: Agent) -> Result<()> {
+    let mut node = Node::start(agent).await?;
+    let first = Diary::new(&node, "first")?;
+    let start = Instant::now();
+    node.write("first.json", &manifest(&first, "first"))?;
+    node.wait_running("first").await?;
+    let whole = start.elapsed();
+    for point in 0..points() {
+        let name = format!("pod-{point}");
+        let diary = Diary::new(&node, &name)?;
+        node.write(&format!("{name}.json"), &manifest(&diary, &name))?;
+        tokio::time::sleep(whole * point / points()).await;
+        node.restart_agent().await?;
+        node.wait_running(&name).await.with_context(|| format!("{name}: {:?}", diary.lines()))?;
+        let lines = diary.lines();
+        let at = |what: &str| lines.iter().position(|line| line == what);
+        let order = [at("one-done"), at("side"), at("two-done"), at("main"), at("last")];
+        ensure!(order.iter().all(Option::is_some) && order.is_sorted(), "{name}: {lines:?}");
+        let last = |what: &str| lines.iter().rposition(|line| line == what);
+        ensure!(last("one-done") < at("side") && last("two-done") < at("main"), "{name}: {lines:?}");
+    }
+    Ok(())
+}
+
+/// The pod ends, with its hook, in the right order.
+async fn during_the_end_of_a_pod_with_hooks(agent: Agent) -> Result<()> {
+    let mut node = Node::start(agent).await?;
+    for point in 0..points() {
+        let name = format!("pod-{point}");
+        let diary = Diary::new(&node, &name)?;
+        node.write(&format!("{name}.json"), &manifest(&diary, &name))?;
+        node.wait_running(&name).await?;
+        node.remove(&format!("{name}.json"))?;
+        tokio::time::sleep(Duration::from_millis(1500) * point / points()).await;
+        node.restart_agent().await?;
+        node.wait_gone(&name).await?;
+        let lines = diary.lines();
+        let at = |what: &str| lines.iter().position(|line| line == what);
+        ensure!(at("main-end").is_some() && at("last-end").is_some(), "{name}: {lines:?}");
+        ensure!(at("bye") < at("main-end"), "{name}: {lines:?}");
+        let started = lines.iter().filter(|line| *line == "main").count();
+        ensure!(started == 1, "{name}: restarted while it should end: {lines:?}");
+    }
+    Ok(())
+}
