@@ -11,6 +11,7 @@ mod reset;
 mod sandbox;
 mod stop;
 mod sync;
+mod volumes;
 
 use std::sync::Arc;
 
@@ -168,8 +169,7 @@ impl PodSyncer for PodRuntime {
 
     async fn sync_terminated_pod(&self, pod: &Arc<Pod>) -> Result<(), SyncFailure> {
         if let Err(error) = self.parts.volumes.tear_down(&pod.uid).await {
-            let source = std::error::Error::source(&error).map(ToString::to_string).unwrap_or_default();
-            return Err(plain(format!("{error}: {source}")));
+            return Err(plain(error.text()));
         }
         let cgroup = pod_cgroup(pod, &self.parts.settings);
         if self.parts.settings.cgroups_per_qos

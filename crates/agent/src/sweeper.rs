@@ -76,8 +76,7 @@ pub async fn run(mut parts: Parts, cancel: CancellationToken) {
 /// it leaves a pod that its successor only knows from the runtime.
 async fn remove_folder(parts: &Parts, uid: &PodUid) -> Result<(), String> {
     if let Err(error) = parts.volumes.tear_down(uid).await {
-        let source = std::error::Error::source(&error).map(ToString::to_string).unwrap_or_default();
-        return Err(format!("{error}: {source}"));
+        return Err(error.text());
     }
     parts.folders.remove_pod_folder(uid).await.map_err(|error| format!("{error}: {}", error.source))
 }

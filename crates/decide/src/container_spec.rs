@@ -13,7 +13,7 @@ use model::{
 };
 
 use crate::environment::{EnvironmentFacts, environment, expand, lookup};
-use crate::mounts::mounts;
+use crate::mounts::{MountInputs, mounts};
 use crate::pod_paths::PodPaths;
 use crate::resources::container_resources;
 use crate::security::{container_security, verify_run_as_non_root};
@@ -37,6 +37,8 @@ pub struct ContainerInputs<'a> {
     pub settings: &'a NodeSettings,
     /// The pod's volumes, ready to be mounted.
     pub volumes: &'a [PlannedVolume],
+    /// Whether the pod's handler can make mounts read-only with everything below them.
+    pub recursive_read_only: bool,
     /// The pod's hosts file on the host.
     pub hosts_file: Option<&'a Path>,
     /// This container's termination log on the host.
@@ -54,7 +56,16 @@ pub fn container_spec(inputs: &ContainerInputs<'_>) -> Result<ContainerSpec, Str
     let container = inputs.container.container;
     let facts = EnvironmentFacts { pod, pod_ips: inputs.pod_ips, settings };
     let env = environment(&facts, container)?;
-    let mounts = mounts(container, inputs.volumes, inputs.hosts_file, inputs.termination_log, settings)?;
+    let mounts = mounts(&MountInputs {
+        pod,
+        container,
+        volumes: inputs.volumes,
+        env: &env,
+        hosts_file: inputs.hosts_file,
+        termination_log: inputs.termination_log,
+        recursive_read_only: inputs.recursive_read_only,
+        settings,
+    })?;
     verify_run_as_non_root(pod, container, image)?;
     let expanded = |words: &Option<Vec<String>>| -> Vec<String> {
         words.iter().flatten().map(|word| expand(word, |name| lookup(&env, name))).collect()

@@ -1,78 +1,150 @@
 //! What is mounted into a container.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use k8s_openapi::api::core::v1::{Container, VolumeMount};
-use model::{Mount, MountPropagation, NodeSettings, PlannedVolume, VolumePlan};
+use model::{Mount, MountPropagation, NodeSettings, PlannedVolume, Pod, SubPath, VolumePlan};
 
+use crate::environment::{expand, lookup};
 use crate::hosts_file::{HOSTS_PATH, mounts_over_hosts};
+use crate::pod_paths::PodPaths;
+use crate::volumes::climbs;
+
+/// What a container's mounts are made from.
+#[derive(Clone, Copy, Debug)]
+pub struct MountInputs<'a> {
+    /// The pod.
+    pub pod: &'a Pod,
+    /// Its container.
+    pub container: &'a Container,
+    /// The pod's volumes, ready to be mounted.
+    pub volumes: &'a [PlannedVolume],
+    /// The container's environment.
+    pub env: &'a [(String, String)],
+    /// The pod's hosts file on the host.
+    pub hosts_file: Option<&'a Path>,
+    /// This container's termination log on the host.
+    pub termination_log: Option<&'a Path>,
+    /// Whether the pod's handler can make mounts read-only with everything below them.
+    pub recursive_read_only: bool,
+    /// The node.
+    pub settings: &'a NodeSettings,
+}
 
 /// Mounts of a container: its volumes in their order, then the managed hosts file, then the termination log.
 /// The two files are mounted where given and wanted.
 ///
 /// # Errors
-/// When a mount names no volume of the pod, or asks for what is not supported.
-pub fn mounts(
-    container: &Container,
-    volumes: &[PlannedVolume],
-    hosts_file: Option<&Path>,
-    termination_log: Option<&Path>,
-    settings: &NodeSettings,
-) -> Result<Vec<Mount>, String> {
+/// When a mount names no volume of the pod, or asks for what cannot be done.
+pub fn mounts(inputs: &MountInputs<'_>) -> Result<Vec<Mount>, String> {
+    let container = inputs.container;
     if let Some(device) = container.volume_devices.iter().flatten().next() {
         return Err(format!("volume {:?}: block devices are not supported yet", device.name));
     }
     let mut mounts = Vec::new();
-    for mount in container.volume_mounts.iter().flatten() {
-        let volume = volumes.iter().find(|volume| volume.name == mount.name).ok_or_else(|| {
+    for (index, mount) in container.volume_mounts.iter().flatten().enumerate() {
+        let volume = inputs.volumes.iter().find(|volume| volume.name == mount.name).ok_or_else(|| {
             format!("cannot find volume {:?} to mount into container {:?}", mount.name, container.name)
         })?;
-        mounts.push(volume_mount(mount, volume)?);
+        mounts.push(volume_mount(inputs, index, mount, volume)?);
     }
-    if let Some(path) = hosts_file.filter(|_| !mounts_over_hosts(container)) {
+    if let Some(path) = inputs.hosts_file.filter(|_| !mounts_over_hosts(container)) {
         mounts.push(file_mount(path, HOSTS_PATH));
     }
     let message_path = container.termination_message_path.as_deref().unwrap_or_default();
-    if let Some(path) = termination_log.filter(|_| !message_path.is_empty()) {
+    if let Some(path) = inputs.termination_log.filter(|_| !message_path.is_empty()) {
         mounts.push(file_mount(path, &absolute(message_path)));
     }
-    if !settings.capabilities.selinux_enabled {
+    if !inputs.settings.capabilities.selinux_enabled {
         mounts.iter_mut().for_each(|mount| mount.selinux_relabel = false);
     }
     Ok(mounts)
 }
 
-fn volume_mount(mount: &VolumeMount, volume: &PlannedVolume) -> Result<Mount, String> {
-    for (field, value) in [("subPath", &mount.sub_path), ("subPathExpr", &mount.sub_path_expr)] {
-        if value.as_ref().is_some_and(|path| !path.is_empty()) {
-            return Err(format!("volume {:?}: {field} is not supported yet", mount.name));
-        }
-    }
-    Ok(Mount {
+fn volume_mount(
+    inputs: &MountInputs<'_>,
+    index: usize,
+    mount: &VolumeMount,
+    volume: &PlannedVolume,
+) -> Result<Mount, String> {
+    let sub_path = sub_path(mount, inputs.env)?;
+    let made = Mount {
         container_path: absolute(&mount.mount_path),
-        host_path: volume.plan.host_path().to_string_lossy().into_owned(),
         readonly: mount.read_only == Some(true) || is_read_only(&volume.plan),
-        recursive_read_only: recursive_read_only(mount)?,
-        // The host's own files keep their labels.
-        selinux_relabel: match &volume.plan {
-            VolumePlan::EmptyDir { .. }
-            | VolumePlan::MemoryDir { .. }
-            | VolumePlan::HugePagesDir { .. }
-            | VolumePlan::Files { .. } => true,
-            VolumePlan::HostPath { .. } => false,
-        },
+        recursive_read_only: recursive_read_only(mount, inputs.recursive_read_only)
+            .map_err(|problem| format!("failed to resolve recursive read-only mode: {problem}"))?,
+        selinux_relabel: is_relabelled(&volume.plan),
         propagation: propagation(mount)?,
-    })
+        ..Mount::default()
+    };
+    let path = match &volume.plan {
+        VolumePlan::Image { image, .. } => {
+            return Ok(Mount { image: Some(image.clone()), image_sub_path: sub_path, ..made });
+        }
+        plan => plan.host_path().unwrap_or(Path::new("")),
+    };
+    if sub_path.is_empty() {
+        return Ok(Mount { host_path: path.to_string_lossy().into_owned(), ..made });
+    }
+    let bound = SubPath {
+        volume: volume.name.clone(),
+        volume_path: path.to_path_buf(),
+        path: PathBuf::from(sub_path),
+        container: inputs.container.name.clone(),
+        index,
+    };
+    let target = PodPaths::new(inputs.settings).sub_path(&inputs.pod.uid, &bound);
+    Ok(Mount { host_path: target.to_string_lossy().into_owned(), sub_path: Some(bound), ..made })
+}
+
+/// The part of the volume that is asked for, empty for all of it.
+fn sub_path(mount: &VolumeMount, env: &[(String, String)]) -> Result<String, String> {
+    let path = match mount.sub_path_expr.as_deref().filter(|text| !text.is_empty()) {
+        Some(text) => {
+            let missing = std::cell::RefCell::new(std::collections::BTreeSet::new());
+            let path = expand(text, |name| {
+                let value = lookup(env, name).unwrap_or_default();
+                if value.is_empty() {
+                    missing.borrow_mut().insert(name.to_owned());
+                }
+                Some(value)
+            });
+            let missing: Vec<String> = missing.into_inner().into_iter().collect();
+            if !missing.is_empty() {
+                return Err(format!("missing value for {}", missing.join(", ")));
+            }
+            path
+        }
+        None => mount.sub_path.clone().unwrap_or_default(),
+    };
+    if path.starts_with('/') {
+        return Err(format!("error SubPath `{path}` must not be an absolute path"));
+    }
+    if climbs(Path::new(&path)) {
+        return Err(format!("unable to provision SubPath `{path}`: must not contain '..'"));
+    }
+    Ok(path)
 }
 
 /// Whether containers may not write whatever their mount says.
 fn is_read_only(plan: &VolumePlan) -> bool {
     match plan {
-        VolumePlan::Files { .. } => true,
+        VolumePlan::Files { .. } | VolumePlan::Image { .. } => true,
         VolumePlan::EmptyDir { .. }
         | VolumePlan::MemoryDir { .. }
         | VolumePlan::HugePagesDir { .. }
         | VolumePlan::HostPath { .. } => false,
+    }
+}
+
+/// Whether the files are labelled for the container. The host's own files keep their labels.
+fn is_relabelled(plan: &VolumePlan) -> bool {
+    match plan {
+        VolumePlan::EmptyDir { .. }
+        | VolumePlan::MemoryDir { .. }
+        | VolumePlan::HugePagesDir { .. }
+        | VolumePlan::Files { .. } => true,
+        VolumePlan::HostPath { .. } | VolumePlan::Image { .. } => false,
     }
 }
 
@@ -90,18 +162,31 @@ fn propagation(mount: &VolumeMount) -> Result<MountPropagation, String> {
         None | Some("None") => Ok(MountPropagation::Private),
         Some("HostToContainer") => Ok(MountPropagation::HostToContainer),
         Some("Bidirectional") => Ok(MountPropagation::Bidirectional),
-        Some(other) => Err(format!("volume {:?}: invalid mount propagation {other:?}", mount.name)),
+        Some(other) => Err(format!("invalid MountPropagation mode: {other:?}")),
     }
 }
 
-/// Whether the runtime can do it is not known here: `IfPossible` stays off, `Enabled` is refused.
-fn recursive_read_only(mount: &VolumeMount) -> Result<bool, String> {
-    match mount.recursive_read_only.as_deref() {
-        None | Some("Disabled" | "IfPossible") => Ok(false),
-        Some("Enabled") => {
-            Err(format!("volume {:?}: recursive read-only mounts are not supported yet", mount.name))
-        }
-        Some(other) => Err(format!("volume {:?}: unknown recursive read-only mode {other:?}", mount.name)),
+fn recursive_read_only(mount: &VolumeMount, supported: bool) -> Result<bool, String> {
+    let mode = match mount.recursive_read_only.as_deref() {
+        None | Some("Disabled") => return Ok(false),
+        Some(mode) => mode,
+    };
+    let name = &mount.name;
+    if mount.read_only != Some(true) {
+        return Err(format!("volume {name:?} requested recursive read-only mode, but it is not read-only"));
+    }
+    if let Some(propagation) = mount.mount_propagation.as_deref().filter(|mode| *mode != "None") {
+        return Err(format!(
+            "volume {name:?} requested recursive read-only mode, but it is not compatible with propagation {propagation:?}"
+        ));
+    }
+    match mode {
+        "IfPossible" => Ok(supported),
+        "Enabled" if supported => Ok(true),
+        "Enabled" => Err(format!(
+            "volume {name:?} requested recursive read-only mode, but it is not supported by the runtime"
+        )),
+        other => Err(format!("unknown recursive read-only mode {other:?}")),
     }
 }
 

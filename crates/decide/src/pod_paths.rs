@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use model::{CgroupDriver, ContainerId, LogFolder, NodeSettings, Pod, PodUid};
+use model::{CgroupDriver, ContainerId, LogFolder, NodeSettings, Pod, PodUid, SubPath};
 
 use crate::qos::{QosClass, pod_qos_class};
 
@@ -36,6 +36,13 @@ impl PodPaths {
     #[must_use]
     pub fn volume_dir(&self, uid: &PodUid, plugin: &str, name: &str) -> PathBuf {
         self.pod_dir(uid).join("volumes").join(plugin.replace('/', "~")).join(name)
+    }
+
+    /// Where a part of a volume is bound for one container.
+    #[must_use]
+    pub fn sub_path(&self, uid: &PodUid, part: &SubPath) -> PathBuf {
+        let folder = self.pod_dir(uid).join("volume-subpaths").join(&part.volume).join(&part.container);
+        folder.join(part.index.to_string())
     }
 
     /// The folder of a container's termination logs, relative to the pod's folder.

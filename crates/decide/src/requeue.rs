@@ -34,6 +34,7 @@ pub fn after_failure(failure: &SyncFailure, spread: f64) -> Duration {
         | SyncFailure::NetworkNotReady(_)
         | SyncFailure::Unobservable(_) => jittered(WHILE_AWAY, spread),
         SyncFailure::Busy(_) => jittered(WHILE_BUSY, spread),
+        SyncFailure::MountFailed { wait, .. } => *wait,
         SyncFailure::Failed { .. } => jittered(AFTER_FAILURE, spread),
     }
 }

@@ -3,17 +3,19 @@
 mod empty_dir;
 mod mount_points;
 mod problem;
+mod telling;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use k8s_openapi::api::core::v1::{HostPathVolumeSource, Volume};
 use model::{
-    FileStorage, FsGroup, FsGroupChange, HostPathKind, NodeSettings, PlannedVolume, Pod, ProjectedFile,
-    VolumePlan,
+    FileStorage, FsGroup, FsGroupChange, HostPathKind, ImageSpec, NodeSettings, PlannedVolume, Pod,
+    ProjectedFile, VolumePlan,
 };
 
-pub use problem::{VolumeProblem, set_up_failed};
+pub use problem::VolumeProblem;
+pub use telling::{retry_after, set_up_failed, slow_ownership, still_changing};
 
 use crate::pod_paths::PodPaths;
 
@@ -87,6 +89,13 @@ fn plan(
     if let Some(kind) = unsupported_kind(volume) {
         return Err(VolumeProblem::UnsupportedKind { volume: volume.name.clone(), kind });
     }
+    if let Some(source) = &volume.image {
+        let image = ImageSpec {
+            user_specified_image: source.reference.clone().unwrap_or_default(),
+            ..ImageSpec::default()
+        };
+        return Ok(VolumePlan::Image { image, pull_policy: source.pull_policy.clone() });
+    }
     if let Some(source) = &volume.host_path {
         return host_path(source)
             .map_err(|reason| VolumeProblem::Invalid { volume: volume.name.clone(), reason });
@@ -121,7 +130,7 @@ fn fs_group(pod: &Pod, plan: &VolumePlan) -> Option<FsGroup> {
         | VolumePlan::MemoryDir { .. }
         | VolumePlan::HugePagesDir { .. }
         | VolumePlan::Files { .. } => Some(FsGroup { gid, change: FsGroupChange::Always }),
-        VolumePlan::HostPath { .. } => None,
+        VolumePlan::HostPath { .. } | VolumePlan::Image { .. } => None,
     }
 }
 
@@ -164,7 +173,6 @@ fn unsupported_kind(volume: &Volume) -> Option<&'static str> {
         (volume.flocker.is_some(), "flocker"),
         (volume.gce_persistent_disk.is_some(), "gcePersistentDisk"),
         (volume.glusterfs.is_some(), "glusterfs"),
-        (volume.image.is_some(), "image"),
         (volume.iscsi.is_some(), "iscsi"),
         (volume.nfs.is_some(), "nfs"),
         (volume.persistent_volume_claim.is_some(), "persistentVolumeClaim"),

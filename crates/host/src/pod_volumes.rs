@@ -3,43 +3,58 @@
 mod empty_dir;
 mod files;
 mod host_path;
+mod journal;
 mod ownership;
+mod reconcile;
+mod sub_path;
 mod tear_down;
 #[cfg(test)]
 mod tests;
+mod turns;
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use model::{FileStorage, FsGroup, PodUid, ProjectedFile};
 use ports::clock::{Clock, SystemClock};
 use ports::pod_folders::FileError;
-use ports::pod_volumes::{PlannedVolume, PodVolumes, Progress, VolumeError, VolumePlan};
+use ports::pod_volumes::{
+    MountReport, PlannedVolume, PodVolumes, Progress, SubPath, VolumeError, VolumePlan,
+};
 
 use crate::failure::{OnPath, blocking, refused};
 use crate::folder::Folder;
 use crate::pod_folders::{PRIVATE, existing_pod, make_pod};
 use empty_dir::Medium;
+use journal::Journal;
 use ownership::{Access, give_to_group};
+use turns::Turns;
 
 const EMPTY_DIR: &str = "kubernetes.io~empty-dir";
 /// Folders that other volumes are mounted on.
 const MOUNT_POINTS: u32 = 0o755;
+
+/// The longest an operation may take, as upstream waits for mounts in one pass.
+const DEADLINE: Duration = Duration::from_secs(123);
+/// How long an operation waits for an earlier one on the same pod.
+const PATIENCE: Duration = Duration::from_secs(20);
 
 /// [`PodVolumes`] below the agent's root folder.
 #[derive(Clone)]
 pub struct HostPodVolumes {
     root: PathBuf,
     clock: Arc<dyn Clock>,
+    turns: Turns,
 }
 
 impl HostPodVolumes {
     /// `root` is such as `/var/lib/kubelet`; the paths of plans for pod-owned volumes lie below it.
     #[must_use]
     pub fn new(root: impl Into<PathBuf>) -> Self {
-        Self { root: root.into(), clock: Arc::new(SystemClock) }
+        Self { root: root.into(), clock: Arc::new(SystemClock), turns: Turns::default() }
     }
 
     fn set_up_now(
@@ -58,8 +73,9 @@ impl HostPodVolumes {
                 return Ok(self.set_up_files(&place, &content, volume.fs_group, progress)?);
             }
             VolumePlan::HostPath { path, kind } => return host_path::set_up(path, *kind),
+            VolumePlan::Image { .. } => return Ok(()),
         };
-        let place = self.volume(uid, volume.plan.host_path())?;
+        let place = self.volume(uid, volume.plan.host_path().unwrap_or(Path::new("")))?;
         empty_dir::set_up(&place, &place.name, medium, |folder| {
             own(folder, volume.fs_group, Access::ReadWrite, progress)
         })?;
@@ -96,10 +112,36 @@ impl HostPodVolumes {
         let place = relative.and_then(|relative| relative.parent().zip(relative.file_name()));
         match place {
             Some((parent, name)) if parent.starts_with("volumes") => {
+                let (name, relative) = (name.to_os_string(), parent.join(name));
                 let parent = pod.make_below(parent, PRIVATE)?;
-                Ok(Volume { pod, parent, name: name.to_os_string() })
+                Ok(Volume { pod, parent, name, relative })
             }
             Some(_) | None => Err(refused("not below the volumes of the pod")).on_path("set up volume", path),
+        }
+    }
+
+    /// Does work on one pod's volumes on a blocking thread, for as long as it moves on.
+    async fn work<T: Send + 'static>(
+        &self,
+        uid: &PodUid,
+        progress: &Progress,
+        work: impl FnOnce(&Self) -> Result<T, VolumeError> + Send + 'static,
+    ) -> Result<T, VolumeError> {
+        let (volumes, owner) = (self.clone(), uid.clone());
+        let done = blocking(&self.root, move || {
+            let Some(_turn) = volumes.turns.take(&owner, PATIENCE) else {
+                return Ok(Err(VolumeError::InProgress));
+            };
+            Ok(work(&volumes))
+        });
+        tokio::pin!(done);
+        loop {
+            let before = progress.files();
+            match tokio::time::timeout(DEADLINE, &mut done).await {
+                Ok(result) => return result?,
+                Err(_) if progress.files() > before => {}
+                Err(_) => return Err(VolumeError::TimedOut(DEADLINE)),
+            }
         }
     }
 }
@@ -112,17 +154,28 @@ impl PodVolumes for HostPodVolumes {
         volume: &PlannedVolume,
         progress: &Progress,
     ) -> Result<(), VolumeError> {
-        let (volumes, uid, volume, progress) = (self.clone(), uid.clone(), volume.clone(), progress.clone());
-        blocking(&self.root, move || Ok(volumes.set_up_now(&uid, &volume, &progress))).await?
+        let (owner, volume, counted) = (uid.clone(), volume.clone(), progress.clone());
+        self.work(uid, progress, move |volumes| volumes.set_up_now(&owner, &volume, &counted)).await
+    }
+
+    async fn bind_sub_path(&self, uid: &PodUid, part: &SubPath) -> Result<PathBuf, VolumeError> {
+        let (owner, part) = (uid.clone(), part.clone());
+        let bind = move |volumes: &Self| Ok(sub_path::bind(&make_pod(&volumes.root, &owner)?, &part)?);
+        self.work(uid, &Progress::default(), bind).await
+    }
+
+    async fn reconcile_mounts(&self) -> Result<MountReport, VolumeError> {
+        let root = self.root.clone();
+        Ok(blocking(&self.root, move || reconcile::reconcile(&root)).await?)
     }
 
     async fn tear_down(&self, uid: &PodUid) -> Result<(), VolumeError> {
-        let (root, uid) = (self.root.clone(), uid.clone());
-        blocking(&self.root, move || {
-            existing_pod(&root, &uid)?.map_or(Ok(()), |pod| tear_down::tear_down(&pod))
-        })
-        .await
-        .map_err(VolumeError::from)
+        let owner = uid.clone();
+        let tear_down = move |volumes: &Self| match existing_pod(&volumes.root, &owner)? {
+            Some(pod) => Ok(tear_down::tear_down(&pod)?),
+            None => Ok(()),
+        };
+        self.work(uid, &Progress::default(), tear_down).await
     }
 }
 
@@ -138,12 +191,13 @@ struct Volume {
     pod: Folder,
     parent: Folder,
     name: OsString,
+    relative: PathBuf,
 }
 
 impl Volume {
-    #[expect(clippy::unused_self, clippy::unnecessary_wraps, reason = "the journal of mounts comes next")]
-    fn note_mount(&self, _what: &str) -> Result<(), FileError> {
-        Ok(())
+    /// Writes down that something is about to be mounted here.
+    fn note_mount(&self, kind: &str) -> Result<(), FileError> {
+        Journal::of(&self.pod).note(&self.relative, kind)
     }
 }
 

@@ -53,7 +53,7 @@ pub use projected_file::ProjectedFile;
 pub use runtime_spec::{
     Capabilities, ContainerSecurity, ContainerSpec, Device, DnsConfig, HugepageLimit, ImageAuth, ImageSpec,
     LinuxResources, Mount, MountPropagation, NamespaceMode, Namespaces, PortMapping, Protocol,
-    SandboxSecurity, SandboxSpec, SeLinuxOptions, SecurityProfile, SupplementalGroupsPolicy,
+    SandboxSecurity, SandboxSpec, SeLinuxOptions, SecurityProfile, SubPath, SupplementalGroupsPolicy,
 };
 pub use runtime_status::{
     CgroupDriver, ContainerState, ContainerStatus, ContainerSummary, ContainerUser, ExecOutput,

@@ -1,4 +1,5 @@
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use crate::{Rejection, Timestamp};
 
@@ -45,6 +46,14 @@ pub enum SyncFailure {
     /// The pod could not be observed.
     #[error("pod cannot be observed: {0}")]
     Unobservable(String),
+    /// A volume could not be set up.
+    #[error("{message}")]
+    MountFailed {
+        /// Which and why.
+        message: String,
+        /// When it is tried again.
+        wait: Duration,
+    },
     /// Something else failed.
     #[error("{message}")]
     Failed {

@@ -1,6 +1,7 @@
 //! What the agent asks a runtime to make: neutral forms of the CRI's configuration messages.
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 
 /// A pod sandbox to be created.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -244,6 +245,27 @@ pub struct Mount {
     pub selinux_relabel: bool,
     /// Propagation.
     pub propagation: MountPropagation,
+    /// The image that is mounted instead of a path of the host.
+    pub image: Option<ImageSpec>,
+    /// The part of the image that is mounted; empty for all of it.
+    pub image_sub_path: String,
+    /// The part of a volume that must be bound to `host_path` before the container is made.
+    pub sub_path: Option<SubPath>,
+}
+
+/// A part of a volume that a container sees on its own.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SubPath {
+    /// Volume name.
+    pub volume: String,
+    /// Where the volume is.
+    pub volume_path: PathBuf,
+    /// The part, relative to the volume.
+    pub path: PathBuf,
+    /// Container name.
+    pub container: String,
+    /// Which of the container's mounts it is.
+    pub index: usize,
 }
 
 /// How mounts propagate between host and container.

@@ -1,6 +1,6 @@
 use std::path::{Path, PathBuf};
 
-use crate::ProjectedFile;
+use crate::{ImageSpec, ProjectedFile};
 
 /// How a volume is made ready.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -37,6 +37,13 @@ pub enum VolumePlan {
         /// them, since they see the volume read-only.
         mount_points: Vec<PathBuf>,
     },
+    /// The content of an image, mounted by the runtime.
+    Image {
+        /// The image: as the user wrote it and, once it is there, as the runtime knows it.
+        image: ImageSpec,
+        /// When it is pulled.
+        pull_policy: Option<String>,
+    },
     /// A path of the host, checked or made as its type asks.
     HostPath {
         /// The host's path.
@@ -47,15 +54,16 @@ pub enum VolumePlan {
 }
 
 impl VolumePlan {
-    /// What containers mount.
+    /// What containers mount, unless the runtime knows that alone.
     #[must_use]
-    pub fn host_path(&self) -> &Path {
+    pub fn host_path(&self) -> Option<&Path> {
         match self {
+            Self::Image { .. } => None,
             Self::EmptyDir { path }
             | Self::MemoryDir { path, .. }
             | Self::HugePagesDir { path, .. }
             | Self::Files { path, .. }
-            | Self::HostPath { path, .. } => path,
+            | Self::HostPath { path, .. } => Some(path),
         }
     }
 }

@@ -136,6 +136,14 @@ async fn run(loaded: &Loaded, cgroups: HostPodCgroups) -> anyhow::Result<()> {
         metrics,
     };
     tracing::info!(node = %plan.settings.name, root = %root.display(), "podward {} starts", env!("CARGO_PKG_VERSION"));
+    match world.volumes.reconcile_mounts().await {
+        Ok(found) => {
+            tracing::info!(live = found.live, stale = found.stale, adopted = found.adopted, "mounts of pods");
+        }
+        Err(error) => {
+            tracing::warn!(error = %error.text(), "the journal of mounts could not be brought in line");
+        }
+    }
     let mut running = start(world, plan)?;
     let watchdog = service_manager::watchdog(running.views.clone(), running.cancel.clone());
     running.stages.spawn(async move {

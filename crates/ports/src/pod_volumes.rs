@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use async_trait::async_trait;
 use model::PodUid;
-pub use model::{HostPathKind, PlannedVolume, VolumePlan};
+pub use model::{HostPathKind, PlannedVolume, SubPath, VolumePlan};
 
 /// A volume that could not be set up or taken down.
 #[derive(Debug, thiserror::Error)]
@@ -22,6 +22,12 @@ pub enum VolumeError {
     /// What was asked for cannot be done; the text says why.
     #[error("{0}")]
     Refused(String),
+    /// Another operation on the pod's volumes has not come to its end.
+    #[error("an earlier operation on the volumes of the pod is still in progress")]
+    InProgress,
+    /// It took too long; it goes on behind the scenes.
+    #[error("timed out after {}s", .0.as_secs())]
+    TimedOut(std::time::Duration),
     /// A file operation failed.
     #[error(transparent)]
     File(#[from] crate::pod_folders::FileError),
@@ -55,7 +61,19 @@ impl Progress {
     }
 }
 
-/// Makes volumes ready and removes them. Every call may be repeated.
+/// What the journal of mounts said when the agent started.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct MountReport {
+    /// Mounts written down and there.
+    pub live: usize,
+    /// Mounts written down that are not there.
+    pub stale: usize,
+    /// Mounts that are there and were not written down.
+    pub adopted: usize,
+}
+
+/// Makes volumes ready and removes them. No call hangs: one that takes too long fails, and only its own pod waits
+/// for what goes on behind the scenes. Every call may be repeated.
 #[async_trait]
 pub trait PodVolumes: Send + Sync {
     /// Makes one volume ready; a volume that is ready already (also from before an agent restart) is left as
@@ -67,6 +85,13 @@ pub trait PodVolumes: Send + Sync {
         volume: &PlannedVolume,
         progress: &Progress,
     ) -> Result<(), VolumeError>;
+
+    /// Binds a part of a ready volume for one container, resolved below the volume whatever its content does
+    /// meanwhile. What is bound there already is kept if it is the same.
+    async fn bind_sub_path(&self, uid: &PodUid, part: &SubPath) -> Result<PathBuf, VolumeError>;
+
+    /// Brings the journal of mounts in line with what is mounted; called once, before anything else.
+    async fn reconcile_mounts(&self) -> Result<MountReport, VolumeError>;
 
     /// Unmounts and empties every volume below `pods/<uid>/volumes`. Never touches what a hostPath names and
     /// never deletes across a mount.

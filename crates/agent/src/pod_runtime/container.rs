@@ -135,6 +135,7 @@ impl Pass<'_> {
         }
         let restart_count = self.restart_count(start).await?;
         let spec = self.container_spec(container, restart_count, image, prepared).await?;
+        self.bind_sub_paths(&spec).await?;
         let id = self.create(&spec, prepared.sandbox).await?;
         self.run(&id, &spec).await?;
         self.run_post_start(container.container, &id, prepared).await
@@ -262,6 +263,8 @@ impl Pass<'_> {
             StartFailure::Pass(plain(format!("{error}: {}", error.source)))
         };
         let name = &container.container.name;
+        let handler = &prepared.sandbox.spec.runtime_handler;
+        let volumes = self.with_images(container.container, prepared.volumes, handler).await?;
         parts.logs.make_log_folder(&log_folder(self.pod), name).await.map_err(file_error)?;
         let ips = &prepared.sandbox.ips;
         let hosts = if needs_hosts_mount(self.pod, container.container, ips) {
@@ -282,7 +285,8 @@ impl Pass<'_> {
             image_ref: &image.reference,
             pod_ips: ips,
             settings: &parts.settings,
-            volumes: prepared.volumes,
+            volumes: &volumes,
+            recursive_read_only: self.recursive_read_only(handler),
             hosts_file: hosts.as_deref(),
             termination_log: termination_log.as_deref(),
             target: self.target(name)?,
@@ -330,7 +334,7 @@ impl Pass<'_> {
         folders.write_pod_file(&self.pod.uid, &relative, b"", 0o666).await.map(Some)
     }
 
-    fn tell(&self, container: &str, kind: EventType, reason: &str, message: String) {
+    pub(super) fn tell(&self, container: &str, kind: EventType, reason: &str, message: String) {
         self.runtime.event(self.pod, Some(container), kind, reason, message);
     }
 }

@@ -14,6 +14,7 @@ pub(super) struct Memory {
 struct PodMemory {
     last_action: Moment,
     crashes: HashMap<CrashKey, Entry>,
+    mount_failures: u32,
 }
 
 /// A container as far as its crashes count together: a new image or other resources begin anew.
@@ -43,6 +44,19 @@ impl Memory {
             pod.crashes.retain(|other, _| other.name != key.name);
             pod.crashes.insert(key, entry);
         });
+    }
+
+    /// Counts a failed set-up of volumes; says how many there were in a row.
+    pub(super) fn mount_failed(&self, uid: &PodUid) -> u32 {
+        self.with(uid, |pod| {
+            pod.mount_failures = pod.mount_failures.saturating_add(1);
+            pod.mount_failures
+        })
+    }
+
+    /// Ends a row of failed set-ups.
+    pub(super) fn mounted(&self, uid: &PodUid) {
+        self.with(uid, |pod| pod.mount_failures = 0);
     }
 
     pub(super) fn forget(&self, uid: &PodUid) {

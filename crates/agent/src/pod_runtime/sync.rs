@@ -5,13 +5,11 @@ use decide::dead_containers::{Surplus, surplus};
 use decide::deadline::{Start, deadline, deadline_exceeded};
 use decide::pod_actions::{PodActions, SandboxPlan, is_finished, plan, restart_count};
 use decide::pod_paths::{PodPaths, pod_cgroup};
-use decide::volumes::{VolumeFiles, plan_volumes, set_up_failed};
 use model::{
     ContainerId, ContainerProblems, EventType, ObservedPod, PlannedVolume, Pod, SandboxId, SandboxSpec,
     SyncFailure, SyncOutcome, Timestamp,
 };
 use ports::pod_syncer::Interruption;
-use ports::pod_volumes::Progress;
 use ports::runtime::RuntimeError;
 
 use super::container::{Preparation, StartFailure};
@@ -99,7 +97,11 @@ impl Pass<'_> {
         if due.is_empty() && !creates {
             return Ok(waiting.into_outcome());
         }
-        let volumes = self.prepare_host().await?;
+        let volumes = tokio::select! {
+            volumes = self.prepare_host() => volumes?,
+            // A pod that must stop does not wait for a volume that hangs.
+            () = interruption.requested() => return Err(SyncFailure::Interrupted),
+        };
 
         // Images are fetched while the sandbox is made. A pull may take minutes; a pod that must stop does not
         // wait for it.
@@ -207,21 +209,7 @@ impl Pass<'_> {
             let limits = pod_cgroup_limits(self.pod, &parts.settings);
             parts.cgroups.ensure(&cgroup, &limits).await.map_err(file_error)?;
         }
-        let volumes = match plan_volumes(self.pod, &parts.settings, &VolumeFiles::new()) {
-            Ok(volumes) => volumes,
-            Err(problem) => return Err(self.mount_failure(problem.to_string())),
-        };
-        for volume in &volumes {
-            if let Err(error) = parts.volumes.set_up(&self.pod.uid, volume, &Progress::default()).await {
-                return Err(self.mount_failure(set_up_failed(&volume.name, &error.text())));
-            }
-        }
-        Ok(volumes)
-    }
-
-    fn mount_failure(&self, message: String) -> SyncFailure {
-        self.runtime.event(self.pod, None, EventType::Warning, "FailedMount", message.clone());
-        plain(message)
+        self.set_up_volumes().await
     }
 
     /// Removes dead containers beyond what is kept.

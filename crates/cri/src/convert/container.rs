@@ -145,6 +145,8 @@ fn mount(mount: &Mount) -> v1::Mount {
         selinux_relabel: mount.selinux_relabel,
         propagation: propagation.into(),
         recursive_read_only: mount.recursive_read_only,
+        image: mount.image.as_ref().map(super::image::spec),
+        image_sub_path: mount.image_sub_path.clone(),
         ..Default::default()
     }
 }

@@ -30,6 +30,7 @@ fn spec_on(
         hosts_file: Some(Path::new("/pods/u/etc-hosts")),
         termination_log: Some(Path::new("/pods/u/containers/c/1a")),
         target,
+        recursive_read_only: false,
     })
 }
 

@@ -19,13 +19,61 @@ fn volumes() -> Vec<PlannedVolume> {
     vec![
         volume("data", VolumePlan::EmptyDir { path: "/pods/u/data".into() }),
         volume("host", VolumePlan::HostPath { path: "/srv".into(), kind: model::HostPathKind::Any }),
+        volume(
+            "files",
+            VolumePlan::Files {
+                path: "/pods/u/files".into(),
+                storage: model::FileStorage::Disk,
+                files: vec![],
+                mount_points: vec![],
+            },
+        ),
+        volume(
+            "image",
+            VolumePlan::Image {
+                image: model::ImageSpec { user_specified_image: "web:1".into(), ..Default::default() },
+                pull_policy: None,
+            },
+        ),
     ]
 }
 
+struct Given {
+    container: Container,
+    env: Vec<(String, String)>,
+    files: bool,
+    recursive: bool,
+    settings: NodeSettings,
+}
+
+impl Given {
+    fn new(fields: Value) -> Self {
+        Self {
+            container: container(fields),
+            env: vec![],
+            files: false,
+            recursive: false,
+            settings: settings(),
+        }
+    }
+
+    fn mounts(&self) -> Result<Vec<Mount>, String> {
+        let (hosts, log) = (Path::new("/pods/u/etc-hosts"), Path::new("/pods/u/containers/c/1a2b"));
+        mounts(&MountInputs {
+            pod: &crate::test_objects::pod(json!({"containers": []})),
+            container: &self.container,
+            volumes: &volumes(),
+            env: &self.env,
+            hosts_file: self.files.then_some(hosts),
+            termination_log: self.files.then_some(log),
+            recursive_read_only: self.recursive,
+            settings: &self.settings,
+        })
+    }
+}
+
 fn check(fields: Value, expected: &[(&str, &str)]) {
-    let files = (Path::new("/pods/u/etc-hosts"), Path::new("/pods/u/containers/c/1a2b"));
-    let mounts =
-        mounts(&container(fields.clone()), &volumes(), Some(files.0), Some(files.1), &settings()).unwrap();
+    let mounts = Given { files: true, ..Given::new(fields.clone()) }.mounts().unwrap();
     let paths: Vec<_> =
         mounts.iter().map(|mount| (mount.host_path.as_str(), mount.container_path.as_str())).collect();
     assert_eq!(paths, expected, "{fields}");
@@ -57,18 +105,17 @@ fn a_mount_over_the_hosts_file_wins() {
 
 #[test]
 fn files_that_are_not_given_are_not_mounted() {
-    let container = container(json!({"terminationMessagePath": "/dev/termination-log"}));
-    assert_eq!(mounts(&container, &[], None, None, &settings()), Ok(vec![]));
+    assert_eq!(Given::new(json!({"terminationMessagePath": "/dev/termination-log"})).mounts(), Ok(vec![]));
 }
 
 #[test]
 fn mounts_carry_access_propagation_and_labels() {
-    let container = container(json!({"volumeMounts": [
+    let given = Given::new(json!({"volumeMounts": [
         {"name": "data", "mountPath": "/a", "readOnly": true, "recursiveReadOnly": "IfPossible"},
         {"name": "host", "mountPath": "/b", "mountPropagation": "Bidirectional"},
         {"name": "host", "mountPath": "/c", "mountPropagation": "HostToContainer"},
     ]}));
-    let mounts = mounts(&container, &volumes(), None, None, &settings()).unwrap();
+    let mounts = given.mounts().unwrap();
     let facts: Vec<_> =
         mounts.iter().map(|mount| (mount.readonly, mount.selinux_relabel, mount.propagation)).collect();
     assert_eq!(
@@ -83,17 +130,69 @@ fn mounts_carry_access_propagation_and_labels() {
 
 #[test]
 fn nothing_is_relabelled_without_selinux() {
-    let mut settings = settings();
-    let container = container(json!({
+    let mut given = Given::new(json!({
         "terminationMessagePath": "/dev/termination-log",
         "volumeMounts": [{"name": "data", "mountPath": "/a"}],
     }));
+    given.files = true;
     for enabled in [true, false] {
-        settings.capabilities.selinux_enabled = enabled;
-        let (hosts, log) = (Some(Path::new("/hosts")), Some(Path::new("/log")));
-        let mounts = mounts(&container, &volumes(), hosts, log, &settings).unwrap();
+        given.settings.capabilities.selinux_enabled = enabled;
+        let mounts = given.mounts().unwrap();
         assert_eq!(mounts.len(), 3);
         assert!(mounts.iter().all(|mount| mount.selinux_relabel == enabled));
+    }
+}
+
+#[test]
+fn volumes_of_files_and_images_are_read_only() {
+    let given = Given::new(json!({"volumeMounts": [
+        {"name": "files", "mountPath": "/a"},
+        {"name": "image", "mountPath": "/b", "subPath": "bin"},
+    ]}));
+    let mounts = given.mounts().unwrap();
+    assert!(mounts.iter().all(|mount| mount.readonly));
+    assert_eq!((mounts[1].host_path.as_str(), mounts[1].image_sub_path.as_str()), ("", "bin"));
+    assert_eq!(mounts[1].image.as_ref().unwrap().user_specified_image, "web:1");
+    assert_eq!(mounts[1].sub_path, None);
+}
+
+#[test]
+fn parts_of_volumes_are_bound_by_volume_container_and_index() {
+    let mut given = Given::new(json!({"volumeMounts": [
+        {"name": "host", "mountPath": "/all"},
+        {"name": "data", "mountPath": "/part", "subPath": "a/b"},
+        {"name": "host", "mountPath": "/own", "subPathExpr": "logs/$(NAME)-$$(X)"},
+    ]}));
+    given.env = vec![("NAME".into(), "web".into())];
+    let mounts = given.mounts().unwrap();
+    let folder = "/var/lib/kubelet/pods/u/volume-subpaths";
+    let paths: Vec<_> = mounts.iter().map(|mount| mount.host_path.clone()).collect();
+    assert_eq!(paths, ["/srv".to_owned(), format!("{folder}/data/c/1"), format!("{folder}/host/c/2")]);
+    let parts: Vec<_> = mounts
+        .iter()
+        .filter_map(|mount| mount.sub_path.as_ref())
+        .map(|part| (part.volume_path.to_str().unwrap(), part.path.to_str().unwrap()))
+        .collect();
+    assert_eq!(parts, [("/pods/u/data", "a/b"), ("/srv", "logs/web-$(X)")]);
+}
+
+#[test]
+fn recursive_read_only_depends_on_the_handler() {
+    for (mode, recursive, expected) in [
+        ("Disabled", true, Ok(false)),
+        ("IfPossible", false, Ok(false)),
+        ("IfPossible", true, Ok(true)),
+        ("Enabled", true, Ok(true)),
+        ("Enabled", false, Err("it is not supported by the runtime")),
+        ("Perhaps", true, Err("unknown recursive read-only mode \"Perhaps\"")),
+    ] {
+        let mount = json!({"name": "data", "mountPath": "/a", "readOnly": true, "recursiveReadOnly": mode});
+        let given = Given { recursive, ..Given::new(json!({"volumeMounts": [mount]})) };
+        match (given.mounts(), expected) {
+            (Ok(mounts), Ok(expected)) => assert_eq!(mounts[0].recursive_read_only, expected, "{mode}"),
+            (Err(text), Err(expected)) => assert!(text.contains(expected), "{text}"),
+            (found, expected) => panic!("{mode}: {found:?}, not {expected:?}"),
+        }
     }
 }
 
@@ -105,25 +204,41 @@ fn what_cannot_be_mounted_is_named() {
             "cannot find volume \"nope\" to mount into container \"c\"",
         ),
         (
-            json!({"name": "data", "mountPath": "/a", "subPath": "x"}),
-            "volume \"data\": subPath is not supported yet",
+            json!({"name": "data", "mountPath": "/a", "subPath": "/x"}),
+            "error SubPath `/x` must not be an absolute path",
         ),
         (
-            json!({"name": "data", "mountPath": "/a", "subPathExpr": "$(X)"}),
-            "volume \"data\": subPathExpr is not supported yet",
+            json!({"name": "data", "mountPath": "/a", "subPath": "x/../../y"}),
+            "unable to provision SubPath `x/../../y`: must not contain '..'",
+        ),
+        (
+            json!({"name": "data", "mountPath": "/a", "subPathExpr": "$(UP)/x"}),
+            "unable to provision SubPath `../x`: must not contain '..'",
+        ),
+        (
+            json!({"name": "data", "mountPath": "/a", "subPathExpr": "$(B)/$(EMPTY)/$(A)"}),
+            "missing value for A, B, EMPTY",
         ),
         (
             json!({"name": "data", "mountPath": "/a", "mountPropagation": "Sideways"}),
-            "volume \"data\": invalid mount propagation \"Sideways\"",
+            "invalid MountPropagation mode: \"Sideways\"",
         ),
         (
-            json!({"name": "data", "mountPath": "/a", "readOnly": true, "recursiveReadOnly": "Enabled"}),
-            "volume \"data\": recursive read-only mounts are not supported yet",
+            json!({"name": "data", "mountPath": "/a", "recursiveReadOnly": "Enabled"}),
+            "failed to resolve recursive read-only mode: volume \"data\" requested recursive read-only mode, but it \
+             is not read-only",
+        ),
+        (
+            json!({"name": "data", "mountPath": "/a", "readOnly": true, "recursiveReadOnly": "IfPossible",
+                "mountPropagation": "HostToContainer"}),
+            "failed to resolve recursive read-only mode: volume \"data\" requested recursive read-only mode, but it \
+             is not compatible with propagation \"HostToContainer\"",
         ),
     ] {
-        let container = container(json!({"volumeMounts": [mount]}));
-        assert_eq!(mounts(&container, &volumes(), None, None, &settings()).unwrap_err(), text);
+        let mut given = Given::new(json!({"volumeMounts": [mount]}));
+        given.env = vec![("UP".into(), "..".into()), ("EMPTY".into(), String::new())];
+        assert_eq!(given.mounts().unwrap_err(), text);
     }
-    let container = container(json!({"volumeDevices": [{"name": "disk", "devicePath": "/dev/x"}]}));
-    assert!(mounts(&container, &volumes(), None, None, &settings()).unwrap_err().contains("\"disk\""));
+    let given = Given::new(json!({"volumeDevices": [{"name": "disk", "devicePath": "/dev/x"}]}));
+    assert!(given.mounts().unwrap_err().contains("\"disk\""));
 }

@@ -1,5 +1,7 @@
 use std::fmt;
 
+use super::set_up_failed;
+
 /// A volume that cannot be planned; the text is the whole message of the event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum VolumeProblem {
@@ -34,9 +36,3 @@ impl fmt::Display for VolumeProblem {
 }
 
 impl std::error::Error for VolumeProblem {}
-
-/// The message of a volume whose set-up failed.
-#[must_use]
-pub fn set_up_failed(volume: &str, reason: &str) -> String {
-    format!("MountVolume.SetUp failed for volume {volume:?} : {reason}")
-}

@@ -9,6 +9,7 @@ use rustix::io::Errno;
 use rustix::mount::UnmountFlags;
 
 use super::EMPTY_DIR;
+use super::journal::Journal;
 use crate::failure::OnPath;
 use crate::folder::Folder;
 use crate::{mount_table, tree};
@@ -54,7 +55,24 @@ pub(super) fn tear_down(pod: &Folder) -> Result<(), FileError> {
             }
         }
     }
+    note(strike_out(pod));
     failure.map_or(Ok(()), Err)
+}
+
+/// Strikes the mounts that are gone out of the journal.
+fn strike_out(pod: &Folder) -> Result<(), FileError> {
+    let journal = Journal::of(pod);
+    let entries = journal.entries()?;
+    if entries.is_empty() {
+        return Ok(());
+    }
+    let base = pod.real_path()?;
+    let table = mount_table::read(Path::new(mount_table::OWN))?;
+    let left: Vec<_> = entries
+        .into_iter()
+        .filter(|entry| table.iter().any(|mount| mount.mount_point == base.join(&entry.path)))
+        .collect();
+    journal.save(&left)
 }
 
 /// Unmounts everything below a folder, last mounted first.

@@ -1,0 +1,136 @@
+use std::borrow::Cow;
+use std::time::Duration;
+
+use decide::volumes::{
+    VolumeFiles, plan_volumes, retry_after, set_up_failed, slow_ownership, still_changing,
+};
+use k8s_openapi::api::core::v1::Container;
+use model::{ContainerProblem, ContainerSpec, EventType, ImageSpec, PlannedVolume, SyncFailure, VolumePlan};
+use ports::pod_volumes::{Progress, VolumeError};
+
+use super::container::StartFailure;
+use super::sync::Pass;
+
+/// When users are told that giving a volume to a group takes its time.
+const FIRST_REPORT: Duration = Duration::from_secs(30);
+const NEXT_REPORTS: Duration = Duration::from_secs(60);
+
+impl Pass<'_> {
+    /// The pod's volumes, set up. One that fails does not keep the others from being tried.
+    pub(super) async fn set_up_volumes(&self) -> Result<Vec<PlannedVolume>, SyncFailure> {
+        let parts = &self.runtime.parts;
+        let volumes = match plan_volumes(self.pod, &parts.settings, &VolumeFiles::new()) {
+            Ok(volumes) => volumes,
+            Err(problem) => return Err(self.mount_failure(&[problem.to_string()])),
+        };
+        let mut failures = Vec::new();
+        for volume in &volumes {
+            if let Err(error) = self.set_up_volume(volume).await {
+                failures.push(set_up_failed(&volume.name, &error.text()));
+            }
+        }
+        if failures.is_empty() {
+            self.runtime.memory.mounted(&self.pod.uid);
+            return Ok(volumes);
+        }
+        Err(self.mount_failure(&failures))
+    }
+
+    async fn set_up_volume(&self, volume: &PlannedVolume) -> Result<(), VolumeError> {
+        let progress = Progress::default();
+        let set_up = self.runtime.parts.volumes.set_up(&self.pod.uid, volume, &progress);
+        tokio::pin!(set_up);
+        let mut report = slow_ownership(&self.pod.uid, volume);
+        let mut wait = FIRST_REPORT;
+        loop {
+            tokio::select! {
+                result = &mut set_up => return result,
+                () = tokio::time::sleep(wait), if report.is_some() => {
+                    let message = report.take().unwrap_or_default();
+                    self.runtime.event(
+                        self.pod,
+                        None,
+                        EventType::Warning,
+                        "VolumePermissionChangeInProgress",
+                        message,
+                    );
+                    report = still_changing(&self.pod.uid, volume, progress.files());
+                    wait = NEXT_REPORTS;
+                }
+            }
+        }
+    }
+
+    /// Tells what failed and when it is tried again.
+    fn mount_failure(&self, messages: &[String]) -> SyncFailure {
+        for message in messages {
+            self.runtime.event(self.pod, None, EventType::Warning, "FailedMount", message.clone());
+        }
+        let failures = self.runtime.memory.mount_failed(&self.pod.uid);
+        SyncFailure::MountFailed { message: messages.join("; "), wait: retry_after(failures) }
+    }
+
+    /// Whether the pod's handler can make mounts read-only with everything below them.
+    pub(super) fn recursive_read_only(&self, handler: &str) -> bool {
+        let abilities = self.runtime.parts.health.now().abilities;
+        abilities.handlers.iter().any(|known| known.name == handler && known.recursive_read_only_mounts)
+    }
+
+    /// The volumes with the images that a container mounts, which are pulled if need be.
+    pub(super) async fn with_images<'v>(
+        &self,
+        container: &Container,
+        volumes: &'v [PlannedVolume],
+        handler: &str,
+    ) -> Result<Cow<'v, [PlannedVolume]>, StartFailure> {
+        let mut volumes = Cow::Borrowed(volumes);
+        for index in 0..volumes.len() {
+            let Some(PlannedVolume { name, plan: VolumePlan::Image { image, pull_policy }, .. }) =
+                volumes.get(index).cloned()
+            else {
+                continue;
+            };
+            if !container.volume_mounts.iter().flatten().any(|mount| mount.name == name) {
+                continue;
+            }
+            let wanted = &image.user_specified_image;
+            let images = &self.runtime.parts.images;
+            let ready = images.ensure_for_volume(self.pod, wanted, pull_policy.as_deref()).await;
+            let ready = ready.map_err(|problem| {
+                let message = format!("Error: {}", problem.problem.reason);
+                self.tell(&container.name, EventType::Warning, "Failed", message);
+                match problem.retry_at {
+                    Some(retry_at) => StartFailure::Later { problem: problem.problem, retry_at },
+                    None => StartFailure::Failed(problem.problem),
+                }
+            })?;
+            let image = ImageSpec { image: ready.reference, runtime_handler: handler.to_owned(), ..image };
+            if let Some(volume) = volumes.to_mut().get_mut(index) {
+                volume.plan = VolumePlan::Image { image, pull_policy };
+            }
+        }
+        Ok(volumes)
+    }
+
+    /// Binds the parts of volumes that a container mounts.
+    pub(super) async fn bind_sub_paths(&self, spec: &ContainerSpec) -> Result<(), StartFailure> {
+        for part in spec.mounts.iter().filter_map(|mount| mount.sub_path.as_ref()) {
+            let bound = self.runtime.parts.volumes.bind_sub_path(&self.pod.uid, part).await;
+            if let Err(error) = bound {
+                // What is on the host is not for users to know.
+                tracing::warn!(
+                    pod = %self.pod.full_name, container = %spec.name, volume = %part.volume,
+                    error = %error.text(), "a part of a volume cannot be mounted"
+                );
+                let message = format!(
+                    "failed to prepare subPath for volumeMount {:?} of container {:?}",
+                    part.volume, part.container
+                );
+                self.tell(&spec.name, EventType::Warning, "Failed", format!("Error: {message}"));
+                let reason = "CreateContainerConfigError".to_owned();
+                return Err(StartFailure::Failed(ContainerProblem { reason, message }));
+            }
+        }
+        Ok(())
+    }
+}
