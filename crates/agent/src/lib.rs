@@ -17,6 +17,7 @@ pub mod file_report;
 pub mod images;
 pub mod messages;
 pub mod metrics;
+pub mod node_cgroups;
 pub mod observation;
 pub mod pleg;
 pub mod pod_runtime;

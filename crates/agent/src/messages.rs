@@ -56,4 +56,20 @@ pub struct SweepOrder {
     pub pod_folders: Vec<PodUid>,
     /// Log folders.
     pub log_folders: Vec<model::LogFolder>,
+    /// Cgroups whose pods are gone.
+    pub pod_cgroups: Vec<String>,
+    /// Cgroups that wait for their pods' volumes to go.
+    pub leftover_cgroups: Vec<String>,
+}
+
+impl SweepOrder {
+    /// Whether there is nothing to remove.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.runtime_pods.is_empty()
+            && self.pod_folders.is_empty()
+            && self.log_folders.is_empty()
+            && self.pod_cgroups.is_empty()
+            && self.leftover_cgroups.is_empty()
+    }
 }

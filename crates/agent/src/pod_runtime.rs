@@ -4,6 +4,7 @@
 //! runtime and the host). Every pass may be repeated, also after the agent was killed in the middle: nothing is
 //! assumed that was not observed.
 
+mod cgroup;
 mod container;
 mod hooks;
 mod memory;
@@ -172,10 +173,12 @@ impl PodSyncer for PodRuntime {
             return Err(plain(error.text()));
         }
         let cgroup = pod_cgroup(pod, &self.parts.settings);
-        if self.parts.settings.cgroups_per_qos
-            && let Err(error) = self.parts.cgroups.remove(&cgroup).await
-        {
-            return Err(plain(format!("{error}: {}", error.source)));
+        if self.parts.settings.cgroups_per_qos {
+            // Whatever got away from the runtime ends with the pod.
+            let killed = self.parts.cgroups.kill_processes(&cgroup).await;
+            if let Err(error) = killed.and(self.parts.cgroups.remove(&cgroup).await) {
+                return Err(plain(format!("{error}: {}", error.source)));
+            }
         }
         self.parts.images.forget(&pod.uid);
         self.memory.forget(&pod.uid);

@@ -1,9 +1,11 @@
-//! Removes what the sweep found: dead pods in the runtime, pod folders, log folders.
+//! Removes what the sweep found: dead pods in the runtime, pod folders, log folders, cgroups.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use decide::qos_cgroups::leftover_limits;
 use model::{ObservedPod, PodUid};
+use ports::pod_cgroups::PodCgroups;
 use ports::pod_folders::PodFolders;
 use ports::pod_logs::PodLogs;
 use ports::pod_volumes::PodVolumes;
@@ -26,6 +28,8 @@ pub struct Parts {
     pub volumes: Arc<dyn PodVolumes>,
     /// Logs on disk.
     pub logs: Arc<dyn PodLogs>,
+    /// Cgroups of pods.
+    pub cgroups: Arc<dyn PodCgroups>,
     /// Told about pods that were removed.
     pub observer: Observer,
 }
@@ -68,6 +72,18 @@ pub async fn run(mut parts: Parts, cancel: CancellationToken) {
             && let Err(error) = parts.logs.remove_dead_log_links().await
         {
             tracing::warn!(%error, source = %error.source, "dead log links stay");
+        }
+        for path in &order.leftover_cgroups {
+            if let Err(error) = parts.cgroups.set(path, &leftover_limits()).await {
+                tracing::debug!(cgroup = path, %error, source = %error.source, "a cgroup keeps its CPU");
+            }
+        }
+        for path in &order.pod_cgroups {
+            tracing::info!(cgroup = path, "removing the cgroup of a pod that is gone");
+            let killed = parts.cgroups.kill_processes(path).await;
+            if let Err(error) = killed.and(parts.cgroups.remove(path).await) {
+                tracing::warn!(cgroup = path, %error, source = %error.source, "the cgroup of a removed pod stays");
+            }
         }
     }
 }

@@ -12,6 +12,7 @@
 //! away the loop pauses, 100 ms doubling to 5 s, and goes on by itself.
 
 mod admission;
+mod cgroup_list;
 mod due;
 mod handlers;
 
@@ -23,6 +24,7 @@ use decide::admission::Occupancy;
 use model::{NodeSettings, Operation, Pod, PodEvent, PodEventKind, PodSource, PodUpdate, WorkerView};
 use ports::clock::Clock;
 use ports::event_recorder::EventRecorder;
+use ports::pod_cgroups::PodCgroups;
 use ports::pod_folders::PodFolders;
 use ports::pod_logs::PodLogs;
 use tokio::sync::{mpsc, watch};
@@ -72,6 +74,8 @@ pub struct Parts {
     pub folders: Arc<dyn PodFolders>,
     /// Logs on disk.
     pub logs: Arc<dyn PodLogs>,
+    /// Cgroups of pods.
+    pub cgroups: Arc<dyn PodCgroups>,
     /// Configured sources; clean-ups wait for all of them.
     pub sources: BTreeSet<PodSource>,
     /// The node, as admission sees it.
@@ -93,6 +97,7 @@ pub struct SyncLoop {
     ready_sources: BTreeSet<PodSource>,
     /// What admitted pods hold of the node.
     occupancy: Occupancy,
+    sweeps: u32,
 }
 
 impl SyncLoop {
@@ -104,6 +109,7 @@ impl SyncLoop {
             due: DueQueue::default(),
             ready_sources: BTreeSet::new(),
             occupancy: Occupancy::default(),
+            sweeps: 0,
         }
     }
 

@@ -54,6 +54,10 @@ pub fn impossible_reservations(resources: &NodeResources) -> Vec<String> {
 /// What a hard eviction threshold (`100Mi`, `10%`) of a capacity keeps free.
 #[must_use]
 pub fn threshold(text: &str, capacity: i64) -> i64 {
+    // Both turn the threshold off.
+    if matches!(text, "0%" | "100%") {
+        return 0;
+    }
     match text.strip_suffix('%').and_then(|number| number.parse::<f32>().ok()) {
         #[expect(
             clippy::cast_possible_truncation,

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use model::{CgroupLimits, HugepageLimit, NodeSettings, Pod};
+use model::{CgroupLimits, HugepageLimit, HugepageLimits, NodeSettings, Pod};
 
 use crate::qos::{QosClass, pod_qos_class};
 use crate::quantity::Amount;
@@ -35,7 +35,7 @@ pub fn pod_cgroup_limits(pod: &Pod, settings: &NodeSettings) -> CgroupLimits {
         cpu_period: cpu.map(|(_, period)| period),
         memory: declared_limit(pod, "memory").map(Amount::units),
         pids: Some(settings.pod_pids_limit).filter(|limit| *limit > 0),
-        hugepages: hugepages(&requests),
+        hugepages: HugepageLimits::Sizes(hugepages(&requests)),
     }
 }
 

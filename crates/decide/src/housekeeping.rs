@@ -19,6 +19,18 @@ pub struct Situation {
     pub pod_folders: Vec<PodUid>,
     /// Pod log folders.
     pub log_folders: Vec<LogFolder>,
+    /// Cgroups of pods. They must have been listed before `desired` was read: a pod that came in between would be
+    /// taken for gone.
+    pub pod_cgroups: Vec<PodCgroup>,
+}
+
+/// A cgroup found, and the pod it is named after.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PodCgroup {
+    /// The pod.
+    pub uid: PodUid,
+    /// The cgroup.
+    pub path: String,
 }
 
 /// What the sweep does.
@@ -36,6 +48,11 @@ pub struct Sweep {
     pub remove_pod_folders: Vec<PodUid>,
     /// Log folders nobody needs.
     pub remove_log_folders: Vec<LogFolder>,
+    /// Cgroups nobody needs: their processes are killed, then they go.
+    pub remove_pod_cgroups: Vec<PodCgroup>,
+    /// Cgroups nobody needs, but whose pods still have a folder: memory of its volumes is charged to them, so they
+    /// only get less CPU until the folder is gone.
+    pub reduce_pod_cgroups: Vec<PodCgroup>,
 }
 
 /// Decides the sweep.
@@ -58,7 +75,17 @@ pub fn sweep(situation: &Situation) -> Sweep {
     let observed: HashSet<&PodUid> = situation.observed.iter().map(|pod| &pod.uid).collect();
     let wanted = |uid: &PodUid| desired.contains(uid) || workers.contains_key(uid);
 
+    let folders: HashSet<&PodUid> = situation.pod_folders.iter().collect();
+    let (reduce_pod_cgroups, remove_pod_cgroups) = situation
+        .pod_cgroups
+        .iter()
+        .filter(|cgroup| !wanted(&cgroup.uid) && !observed.contains(&cgroup.uid))
+        .cloned()
+        .partition(|cgroup| folders.contains(&cgroup.uid));
+
     let mut sweep = Sweep {
+        remove_pod_cgroups,
+        reduce_pod_cgroups,
         forget: forget.iter().map(|uid| (*uid).clone()).collect(),
         restart: situation.desired.iter().filter(|pod| !workers.contains_key(&pod.uid)).cloned().collect(),
         remove_pod_folders: situation
@@ -193,6 +220,24 @@ mod tests {
         assert_eq!(sweep(&without).remove_log_folders.len(), 1);
     }
 
+    fn cgroup(uid: &str) -> PodCgroup {
+        PodCgroup { uid: uid.into(), path: format!("/kubepods/pod{uid}") }
+    }
+
+    #[test]
+    fn cgroups_nobody_needs_go_when_the_folder_is_gone() {
+        let sweep = sweep(&Situation {
+            desired: vec![desired("wanted")],
+            workers: vec![worker("ending", WorkerPhase::Terminating, false)],
+            observed: vec![seen("remains", false)],
+            pod_folders: vec!["volumes".into(), "wanted".into()],
+            pod_cgroups: ["wanted", "ending", "remains", "volumes", "orphan"].map(cgroup).to_vec(),
+            ..Default::default()
+        });
+        assert_eq!(sweep.remove_pod_cgroups, [cgroup("orphan")]);
+        assert_eq!(sweep.reduce_pod_cgroups, [cgroup("volumes")]);
+    }
+
     fn any_situation() -> impl Strategy<Value = Situation> {
         let phases = prop_oneof![
             Just(WorkerPhase::Syncing),
@@ -212,6 +257,7 @@ mod tests {
                 workers: workers.into_iter().map(|(uid, (phase, again))| worker(uid, phase, again)).collect(),
                 observed: runtime.into_iter().map(|(uid, alive)| seen(uid, alive)).collect(),
                 pod_folders: folders.iter().map(|uid| PodUid::from(*uid)).collect(),
+                pod_cgroups: ["a", "b", "c", "d"].map(cgroup).to_vec(),
                 log_folders: folders.into_iter().map(folder).collect(),
             })
     }
@@ -223,6 +269,10 @@ mod tests {
             for pod in &situation.desired {
                 prop_assert!(sweep.kill.iter().chain(&sweep.remove).all(|other| other.uid != pod.uid));
                 prop_assert!(!sweep.remove_pod_folders.contains(&pod.uid));
+                prop_assert!(!sweep.remove_pod_cgroups.contains(&cgroup(pod.uid.as_str())));
+            }
+            for pod in &situation.observed {
+                prop_assert!(!sweep.remove_pod_cgroups.contains(&cgroup(pod.uid.as_str())));
             }
             for worker in situation.workers.iter().filter(|worker| worker.phase != WorkerPhase::Finished) {
                 prop_assert!(!sweep.forget.contains(&worker.uid));

@@ -91,15 +91,18 @@ pub fn pod_cgroup(pod: &Pod, settings: &NodeSettings) -> String {
     if !settings.cgroups_per_qos {
         return String::new();
     }
-    let mut parts: Vec<String> =
-        settings.cgroup_root.split('/').filter(|part| !part.is_empty()).map(str::to_owned).collect();
-    parts.push("kubepods".to_owned());
+    let own = format!("pod{}", pod.uid);
     match pod_qos_class(pod) {
-        QosClass::Guaranteed => {}
-        QosClass::Burstable => parts.push("burstable".to_owned()),
-        QosClass::BestEffort => parts.push("besteffort".to_owned()),
+        QosClass::Guaranteed => cgroup_path(settings, &["kubepods", &own]),
+        QosClass::Burstable => cgroup_path(settings, &["kubepods", "burstable", &own]),
+        QosClass::BestEffort => cgroup_path(settings, &["kubepods", "besteffort", &own]),
     }
-    parts.push(format!("pod{}", pod.uid));
+}
+
+/// A cgroup below the configured root, by the names on its way, in the form of the driver.
+pub(crate) fn cgroup_path(settings: &NodeSettings, names: &[&str]) -> String {
+    let root = settings.cgroup_root.split('/').filter(|part| !part.is_empty());
+    let parts: Vec<String> = root.chain(names.iter().copied()).map(str::to_owned).collect();
     match settings.cgroup_driver {
         CgroupDriver::Cgroupfs => format!("/{}", parts.join("/")),
         CgroupDriver::Systemd => systemd_path(&parts),

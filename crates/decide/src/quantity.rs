@@ -87,6 +87,12 @@ impl Amount {
         self.nanos > 0
     }
 
+    /// A number of thousandths.
+    #[must_use]
+    pub fn thousandths(milli: i64) -> Self {
+        Self { nanos: i128::from(milli) * NANOS_PER_MILLI }
+    }
+
     fn rounded(self, step: i128) -> i64 {
         let up = if self.nanos % step == 0 { 0 } else { self.nanos.signum() };
         let steps = self.nanos / step + up;

@@ -2,15 +2,17 @@
 
 mod oom_score;
 mod pod_totals;
+mod swap;
 
 use std::collections::BTreeMap;
 
 use k8s_openapi::api::core::v1::{Container, ResourceRequirements};
-use model::{CgroupVersion, HostCapabilities, HugepageLimit, LinuxResources, NodeSettings, Pod};
+use model::{CgroupVersion, HugepageLimit, LinuxResources, NodeSettings, Pod};
 
 use crate::quantity::{Amount, ResourceList};
-pub use oom_score::oom_score_adj;
+pub use oom_score::{is_critical, oom_score_adj};
 pub use pod_totals::{Totals, declared_limit, pod_limits, pod_memory_limit, pod_requests};
+pub use swap::{may_swap, swap_limit};
 
 /// The kernel's least CPU weight.
 pub const MIN_CPU_SHARES: i64 = 2;
@@ -51,7 +53,7 @@ pub fn container_resources(pod: &Pod, container: &Container, settings: &NodeSett
         hugepages: hugepage_limits(pod, own, &settings.capabilities.hugepage_sizes),
         ..linux_resources(cpu_request, limit("cpu"), limit("memory"), settings)
     };
-    forbid_swap(&mut resources, &settings.capabilities);
+    limit_swap(&mut resources, settings, swap_limit(pod, container, settings));
     resources
 }
 
@@ -92,14 +94,14 @@ fn linux_resources(
     resources
 }
 
-/// Keeps a container from swapping, as far as the kernel can. On v1 the limit is of memory and swap
-/// together, and without a memory limit there is none.
-fn forbid_swap(resources: &mut LinuxResources, capabilities: &HostCapabilities) {
-    match capabilities.cgroup_version {
-        _ if !capabilities.swap_controller => {}
+/// Keeps a container from swapping more than `bytes`, as far as the kernel can. On v1 the limit is of memory and
+/// swap together, and without a memory limit there is none.
+fn limit_swap(resources: &mut LinuxResources, settings: &NodeSettings, bytes: i64) {
+    match settings.capabilities.cgroup_version {
+        _ if !settings.capabilities.swap_controller => {}
         CgroupVersion::V1 => resources.memory_swap_limit_bytes = resources.memory_limit_bytes,
         CgroupVersion::V2 => {
-            resources.unified.insert("memory.swap.max".to_owned(), "0".to_owned());
+            resources.unified.insert("memory.swap.max".to_owned(), bytes.to_string());
         }
     }
 }

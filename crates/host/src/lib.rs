@@ -41,7 +41,8 @@ pub use folder_watch::InotifyFolderWatch;
 pub use host_facts::MachineFacts;
 pub use lock_file::{LockError, LockFile};
 pub use machine::{
-    give_memory_back, hostname, make_rshared, raise_open_files, set_oom_score_adj, swap_enabled,
+    give_memory_back, hostname, make_rshared, raise_open_files, set_oom_score_adj, swap_capacity,
+    swap_enabled,
 };
 pub use node_capacity::{apparmor, kernel_version, node_capacity};
 pub use pod_cgroups::HostPodCgroups;

@@ -33,6 +33,19 @@ pub fn swap_enabled() -> io::Result<bool> {
     }
 }
 
+/// The size of all swap in bytes; none where the kernel does not tell.
+#[must_use]
+pub fn swap_capacity() -> u64 {
+    swap_total(&std::fs::read_to_string("/proc/meminfo").unwrap_or_default())
+}
+
+/// `SwapTotal:      8388604 kB`
+fn swap_total(meminfo: &str) -> u64 {
+    let value = meminfo.lines().find_map(|line| line.strip_prefix("SwapTotal:")?.trim().strip_suffix("kB"));
+    let kilobytes: Option<u64> = value.and_then(|value| value.trim().parse().ok());
+    kilobytes.unwrap_or_default().saturating_mul(1024)
+}
+
 /// A heading, then one line for each swap.
 fn lists_swaps(text: &str) -> bool {
     text.lines().skip(1).any(|line| !line.trim().is_empty())
@@ -98,6 +111,12 @@ pub fn give_memory_back() {
 mod tests {
     use super::*;
     use crate::scratch::{Scratch, is_root};
+
+    #[test]
+    fn swap_is_read_from_the_kernels_summary() {
+        assert_eq!(swap_total("MemTotal: 8 kB\nSwapTotal:       2048 kB\nSwapFree: 1 kB\n"), 2 << 20);
+        assert_eq!(swap_total("MemTotal: 8 kB\n"), 0);
+    }
 
     #[test]
     fn answers_about_this_machine() {

@@ -2,9 +2,11 @@
 
 mod hierarchies;
 mod limits;
+mod processes;
 #[cfg(test)]
 mod tests;
 
+use std::collections::BTreeSet;
 use std::io;
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
@@ -71,6 +73,52 @@ impl PodCgroups for HostPodCgroups {
         .await
     }
 
+    async fn set(&self, path: &str, limits: &CgroupLimits) -> Result<(), FileError> {
+        let limits = limits.clone();
+        self.on_each(path, move |hierarchy, relative| {
+            if hierarchy.has(relative) {
+                return hierarchy.set_limits(relative, &limits);
+            }
+            Err(io::Error::from(io::ErrorKind::NotFound)).on_path("set limits of cgroup", relative)
+        })
+        .await?;
+        Ok(())
+    }
+
+    async fn exists(&self, path: &str) -> Result<bool, FileError> {
+        let found = self.on_each(path, |hierarchy, relative| Ok(hierarchy.has(relative))).await?;
+        Ok(found.into_iter().all(|found| found))
+    }
+
+    async fn limits(&self, path: &str) -> Result<CgroupLimits, FileError> {
+        let found = self.on_each(path, |hierarchy, relative| hierarchy.limits(relative)).await?;
+        let merge = |all: CgroupLimits, one: CgroupLimits| CgroupLimits {
+            cpu_shares: all.cpu_shares.or(one.cpu_shares),
+            cpu_quota: all.cpu_quota.or(one.cpu_quota),
+            cpu_period: all.cpu_period.or(one.cpu_period),
+            memory: all.memory.or(one.memory),
+            ..all
+        };
+        Ok(found.into_iter().fold(CgroupLimits::default(), merge))
+    }
+
+    async fn memory_usage(&self, path: &str) -> Result<u64, FileError> {
+        let found = self.on_each(path, |hierarchy, relative| hierarchy.memory_usage(relative)).await?;
+        let missing = || Err(io::Error::from(io::ErrorKind::NotFound)).on_path("read memory usage of", path);
+        found.into_iter().flatten().next().map_or_else(missing, Ok)
+    }
+
+    async fn children(&self, path: &str) -> Result<Vec<String>, FileError> {
+        let found = self.on_each(path, |hierarchy, relative| hierarchy.children(relative)).await?;
+        let names: BTreeSet<String> = found.into_iter().flatten().collect();
+        Ok(names.into_iter().collect())
+    }
+
+    async fn kill_processes(&self, path: &str) -> Result<(), FileError> {
+        self.on_each(path, |hierarchy, relative| hierarchy.kill_processes(relative)).await?;
+        Ok(())
+    }
+
     async fn remove(&self, path: &str) -> Result<(), FileError> {
         // A cgroup stays busy for a moment after its last process has exited.
         const PAUSES: [u64; 6] = [2, 5, 10, 20, 40, 80];
@@ -86,6 +134,20 @@ impl PodCgroups for HostPodCgroups {
 }
 
 impl HostPodCgroups {
+    /// Does the same in every hierarchy.
+    async fn on_each<T: Send + 'static>(
+        &self,
+        path: &str,
+        work: impl Fn(&Hierarchy, &Path) -> Result<T, FileError> + Send + 'static,
+    ) -> Result<Vec<T>, FileError> {
+        let relative = relative(path)?;
+        let hierarchies = Arc::clone(&self.hierarchies);
+        blocking(Path::new(path), move || {
+            hierarchies.iter().map(|hierarchy| work(hierarchy, &relative)).collect()
+        })
+        .await
+    }
+
     async fn remove_once(&self, relative: &Path) -> Result<(), FileError> {
         let hierarchies = Arc::clone(&self.hierarchies);
         let relative = relative.to_path_buf();

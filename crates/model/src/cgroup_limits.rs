@@ -1,6 +1,6 @@
 use crate::HugepageLimit;
 
-/// Limits of a pod's cgroup; what is `None` is left as the kernel made it.
+/// Limits of a cgroup; what is `None` is left as it is.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CgroupLimits {
     /// Weight against the neighbours, on the scale of cgroup v1 (2 to 262144).
@@ -13,6 +13,18 @@ pub struct CgroupLimits {
     pub memory: Option<i64>,
     /// Processes and threads.
     pub pids: Option<i64>,
-    /// Hugepages by size; a size that is not listed may not be used at all.
-    pub hugepages: Vec<HugepageLimit>,
+    /// Hugepages.
+    pub hugepages: HugepageLimits,
+}
+
+/// Limits on hugepages of a cgroup.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum HugepageLimits {
+    /// Left as they are.
+    #[default]
+    Unchanged,
+    /// As many as there are.
+    Unlimited,
+    /// By size; a size that is not listed may not be used at all.
+    Sizes(Vec<HugepageLimit>),
 }

@@ -11,6 +11,7 @@
 
 mod admission_settings;
 mod cgroup_limits;
+mod cgroup_settings;
 mod changes;
 mod commands;
 mod credentials;
@@ -33,7 +34,8 @@ mod volume_plan;
 mod worker_state;
 
 pub use admission_settings::{AdmissionSettings, AppArmor, KernelVersion, PodLevelResources};
-pub use cgroup_limits::CgroupLimits;
+pub use cgroup_limits::{CgroupLimits, HugepageLimits};
+pub use cgroup_settings::{CgroupSettings, Enforcement, SwapBehavior};
 pub use changes::{Operation, PodUpdate, Snapshot, SnapshotKind};
 pub use commands::{KillOptions, UpdateKind, WorkerCommand, WorkerTarget};
 pub use credentials::{

@@ -2,7 +2,7 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use crate::{AdmissionSettings, CgroupDriver, HostCapabilities, NodeResources};
+use crate::{AdmissionSettings, CgroupDriver, CgroupSettings, HostCapabilities, NodeResources};
 
 /// What the decisions need to know of the node and its configuration; fixed at start.
 #[derive(Clone, Debug, PartialEq)]
@@ -23,6 +23,8 @@ pub struct NodeSettings {
     pub capabilities: HostCapabilities,
     /// `cgroupRoot`, `/` by default.
     pub cgroup_root: String,
+    /// Cgroups beyond those of pods, and swap.
+    pub cgroups: CgroupSettings,
     /// Cgroup driver in force.
     pub cgroup_driver: CgroupDriver,
     /// `cgroupsPerQOS`.

@@ -3,6 +3,7 @@
 //! Comes in: arguments. Goes out: an exit code. [`wire`] connects the stages of `agent` to the world and decides
 //! nothing; everything else here is about starting and stopping.
 
+mod cgroup_plan;
 pub mod check;
 pub mod command;
 pub mod get;

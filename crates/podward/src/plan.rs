@@ -13,7 +13,7 @@ use manifest::Rules;
 use model::{CgroupDriver, CgroupVersion, CredentialProvider, HostCapabilities, NodeSettings};
 use ports::host_facts::HostFacts;
 
-use crate::node_plan;
+use crate::{cgroup_plan, node_plan};
 
 /// A static pod folder or file.
 #[derive(Clone, Debug)]
@@ -93,6 +93,7 @@ pub fn plan(
         pod_logs_dir: server.pod_logs_dir.clone().into(),
         memory_capacity: host.memory_capacity(),
         cpu_count: host.cpu_count(),
+        cgroups: cgroup_plan::cgroups(loaded),
         capabilities,
         cgroup_root,
         cgroup_driver,

@@ -113,6 +113,7 @@ async fn run(loaded: &Loaded, cgroups: HostPodCgroups) -> anyhow::Result<()> {
     };
     let capabilities = host_capabilities(Path::new("/sys"), Path::new("/proc"), cgroups.version());
     let plan = plan::plan(loaded, &facts, capabilities, driver)?;
+    agent::node_cgroups::prepare(&cgroups, &plan.settings).await?;
     let folders = Arc::new(HostPodFolders::new(root, &plan.settings.pod_logs_dir, LOG_LINKS));
     let messages = Arc::new(HostTerminationMessages::new(root, &plan.settings.pod_logs_dir));
     let world = World {
@@ -232,7 +233,9 @@ fn check_machine(loaded: &Loaded, cgroups: &HostPodCgroups) -> anyhow::Result<()
         tracing::warn!("cgroup v1 is in maintenance mode; move to cgroup v2 when you can");
     }
     if config.pods.fail_swap_on && host::swap_enabled().unwrap_or(false) {
-        bail!("swap is on; turn it off (swapoff -a), or set failSwapOn: false (or --fail-swap-on=false)");
+        bail!(
+            "running with swap on is not supported, please disable swap or set --fail-swap-on flag to false"
+        );
     }
     if let Err(error) = host::set_oom_score_adj(config.cgroups.oom_score_adj) {
         tracing::debug!(%error, "oomScoreAdj cannot be set");

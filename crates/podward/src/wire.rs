@@ -17,7 +17,10 @@ use agent::server::{Views, health_router, read_only_router, serve};
 use agent::sources::ManifestReader;
 use agent::sources::http::HttpSource;
 use agent::sync_loop::SyncLoop;
-use agent::{desired, pleg, pod_runtime, pod_workers, runtime_health, sources, status, sweeper, sync_loop};
+use agent::{
+    desired, node_cgroups, pleg, pod_runtime, pod_workers, runtime_health, sources, status, sweeper,
+    sync_loop,
+};
 use anyhow::Context;
 use k8s_openapi::api::core::v1::PodStatus;
 use model::{PodSource, ProbeVerdicts, Snapshot};
@@ -118,8 +121,9 @@ pub fn start(world: World, plan: Plan) -> anyhow::Result<Running> {
 
     // Tables: desired (sync loop writes), workers (pod workers), observed (PLEG), statuses (status).
     let (changed, changes) = mpsc::unbounded_channel();
-    let (desired_writer, desired_pods) = table(vec![changed.clone()]);
-    let (view_writer, worker_views) = table(vec![changed.clone()]);
+    let (class_changed, class_changes) = mpsc::unbounded_channel();
+    let (desired_writer, desired_pods) = table(vec![changed.clone(), class_changed.clone()]);
+    let (view_writer, worker_views) = table(vec![changed.clone(), class_changed]);
     let (observed, observer) = observations(vec![changed]);
     let (status_writer, statuses) = table(Vec::new());
     let (_, probe_verdicts) = table(Vec::new());
@@ -169,6 +173,7 @@ pub fn start(world: World, plan: Plan) -> anyhow::Result<Running> {
         health: health.clone(),
         folders: world.folders.clone(),
         logs: world.logs.clone(),
+        cgroups: world.cgroups.clone(),
         sources,
         settings: Arc::new(plan.settings.clone()),
         recorder: recorder.clone(),
@@ -180,7 +185,7 @@ pub fn start(world: World, plan: Plan) -> anyhow::Result<Running> {
     running.spawn("sync loop", keep(probe_sender, SyncLoop::new(parts).run(inputs, cancel.clone())));
 
     let tables = Tables { observer: observer.clone(), probes: probe_verdicts, statuses };
-    let pod_runtime = pod_runtime(&world, &plan, tables, health.clone(), recorder);
+    let pod_runtime = pod_runtime(&world, &plan, tables, health.clone(), recorder.clone());
     let parts = pod_workers::Parts {
         messages: worker_messages,
         syncer: Arc::new(pod_runtime),
@@ -206,6 +211,17 @@ pub fn start(world: World, plan: Plan) -> anyhow::Result<Running> {
     };
     running.spawn("pleg", pleg::run(parts, cancel.clone()));
 
+    let parts = node_cgroups::Parts {
+        changes: class_changes,
+        desired: desired_pods.clone(),
+        workers: worker_views.clone(),
+        cgroups: world.cgroups.clone(),
+        settings: Arc::new(plan.settings.clone()),
+        events: recorder.clone(),
+        clock: clock.clone(),
+    };
+    running.spawn("node cgroups", node_cgroups::run(parts, cancel.clone()));
+
     let parts = status::Parts {
         changes,
         desired: desired_pods,
@@ -225,6 +241,7 @@ pub fn start(world: World, plan: Plan) -> anyhow::Result<Running> {
         folders: world.folders.clone(),
         volumes: world.volumes.clone(),
         logs: world.logs.clone(),
+        cgroups: world.cgroups.clone(),
         observer,
     };
     running.spawn("sweeper", sweeper::run(parts, cancel.clone()));

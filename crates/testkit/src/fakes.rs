@@ -16,6 +16,30 @@ impl PodCgroups for NoPodCgroups {
         Ok(())
     }
 
+    async fn set(&self, _: &str, _: &CgroupLimits) -> Result<(), FileError> {
+        Ok(())
+    }
+
+    async fn exists(&self, _: &str) -> Result<bool, FileError> {
+        Ok(true)
+    }
+
+    async fn limits(&self, _: &str) -> Result<CgroupLimits, FileError> {
+        Ok(CgroupLimits::default())
+    }
+
+    async fn memory_usage(&self, _: &str) -> Result<u64, FileError> {
+        Ok(0)
+    }
+
+    async fn children(&self, _: &str) -> Result<Vec<String>, FileError> {
+        Ok(Vec::new())
+    }
+
+    async fn kill_processes(&self, _: &str) -> Result<(), FileError> {
+        Ok(())
+    }
+
     async fn remove(&self, _: &str) -> Result<(), FileError> {
         Ok(())
     }

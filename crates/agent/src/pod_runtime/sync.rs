@@ -52,6 +52,9 @@ impl PodRuntime {
             return Err(SyncFailure::Interrupted);
         }
         let pass = Pass { runtime: self, pod, observed: &observed };
+        if pass.has_lost_cgroup().await {
+            return pass.stop_for_lost_cgroup().await;
+        }
         if is_finished(pod, &observed) {
             return Ok(SyncOutcome { finished: true, ..SyncOutcome::default() });
         }
@@ -207,7 +210,12 @@ impl Pass<'_> {
         if parts.settings.cgroups_per_qos {
             let cgroup = pod_cgroup(self.pod, &parts.settings);
             let limits = pod_cgroup_limits(self.pod, &parts.settings);
-            parts.cgroups.ensure(&cgroup, &limits).await.map_err(file_error)?;
+            parts.cgroups.ensure(&cgroup, &limits).await.map_err(|error| {
+                let message = format!("unable to ensure pod container exists: {error}: {}", error.source);
+                let reason = "FailedCreatePodContainer";
+                self.runtime.event(self.pod, None, EventType::Warning, reason, message);
+                file_error(error)
+            })?;
         }
         self.set_up_volumes().await
     }

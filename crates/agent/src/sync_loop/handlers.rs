@@ -76,7 +76,9 @@ impl SyncLoop {
         if !self.ready_sources.is_superset(&self.parts.sources) || !self.parts.observer.has_listed() {
             return;
         }
+        let pod_cgroups = self.list_pod_cgroups().await;
         let situation = Situation {
+            pod_cgroups,
             desired: self.parts.desired.reader().all(),
             workers: self.parts.worker_views.all(),
             observed: self.parts.observer.all(),
@@ -110,8 +112,10 @@ impl SyncLoop {
             runtime_pods: sweep.remove,
             pod_folders: sweep.remove_pod_folders,
             log_folders: sweep.remove_log_folders,
+            pod_cgroups: sweep.remove_pod_cgroups.into_iter().map(|cgroup| cgroup.path).collect(),
+            leftover_cgroups: sweep.reduce_pod_cgroups.into_iter().map(|cgroup| cgroup.path).collect(),
         };
-        if !(order.runtime_pods.is_empty() && order.pod_folders.is_empty() && order.log_folders.is_empty()) {
+        if !order.is_empty() {
             self.parts.sweeper.send_replace(order);
         }
     }
@@ -145,7 +149,7 @@ impl SyncLoop {
 }
 
 /// A list that could not be read sweeps nothing.
-fn listed<T>(what: &str, result: Result<Vec<T>, ports::pod_folders::FileError>) -> Vec<T> {
+pub(super) fn listed<T>(what: &str, result: Result<Vec<T>, ports::pod_folders::FileError>) -> Vec<T> {
     result.unwrap_or_else(|error| {
         tracing::warn!(%error, source = %error.source, "{what} could not be listed");
         Vec::new()

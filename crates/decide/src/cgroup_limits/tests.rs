@@ -22,6 +22,7 @@ fn check(spec: Value, shares: u64, quota: Option<i64>, memory: Option<i64>) {
         cpu_quota: quota,
         cpu_period: quota.map(|_| 100_000),
         memory: memory.map(|mebibytes| mebibytes * MI),
+        hugepages: HugepageLimits::Sizes(Vec::new()),
         ..CgroupLimits::default()
     };
     assert_eq!(limits(spec), expected);
@@ -155,6 +156,7 @@ fn hugepages_are_limited_to_what_is_requested_by_size() {
         ],
         "initContainers": [pages(json!({"hugepages-1Gi": "2Gi"}))],
     }));
-    let found: Vec<_> = limits.hugepages.iter().map(|page| (page.page_size.as_str(), page.limit)).collect();
+    let HugepageLimits::Sizes(sizes) = limits.hugepages else { panic!("no sizes") };
+    let found: Vec<_> = sizes.iter().map(|page| (page.page_size.as_str(), page.limit)).collect();
     assert_eq!(found, [("1GB", 2 << 30), ("2MB", 6 << 20)]);
 }

@@ -6,6 +6,7 @@ use std::net::IpAddr;
 use k8s_openapi::api::core::v1::{Container, ObjectFieldSelector, ResourceFieldSelector};
 
 use super::{EnvironmentFacts, ordered_pod_ips};
+use crate::allocatable::allocatable;
 use crate::quantity::{Amount, ResourceList};
 
 /// The value of a field of the pod.
@@ -85,13 +86,15 @@ fn is_offered(name: &str) -> bool {
 fn default_limit(facts: &EnvironmentFacts<'_>, name: &str) -> Amount {
     let of_pod: Option<&ResourceList> =
         facts.pod.spec.resources.as_ref().and_then(|resources| resources.limits.as_ref());
-    let of_node = match name {
-        "cpu" => i64::try_from(facts.settings.cpu_count).unwrap_or(i64::MAX),
-        "memory" => i64::try_from(facts.settings.memory_capacity).unwrap_or(i64::MAX),
-        _ => return Amount::ZERO,
+    if !matches!(name, "cpu" | "memory" | "ephemeral-storage") {
+        return Amount::ZERO;
+    }
+    let of_node = || {
+        let amount = allocatable(&facts.settings.resources).get(name).copied().unwrap_or_default();
+        if name == "cpu" { Amount::thousandths(amount) } else { Amount::whole(amount) }
     };
     let of_pod = Amount::in_list(of_pod, name);
-    if of_pod.is_zero() { Amount::whole(of_node) } else { of_pod }
+    if of_pod.is_zero() { of_node() } else { of_pod }
 }
 
 fn divided_up(value: i64, divisor: i64) -> String {

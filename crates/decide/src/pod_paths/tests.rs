@@ -1,7 +1,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use model::{CgroupVersion, HostCapabilities};
+use model::{CgroupSettings, CgroupVersion, HostCapabilities};
 use serde_json::json;
 
 use super::*;
@@ -16,6 +16,7 @@ pub(crate) fn settings() -> NodeSettings {
         pod_logs_dir: "/var/log/pods".into(),
         memory_capacity: 8 << 30,
         cpu_count: 4,
+        cgroups: CgroupSettings::default(),
         capabilities: HostCapabilities {
             cgroup_version: CgroupVersion::V2,
             swap_controller: true,

@@ -53,8 +53,13 @@ fn memory_request(container: &Container) -> i64 {
 }
 
 fn is_node_critical(pod: &Pod) -> bool {
-    let is_critical = pod.is_static()
+    is_critical(pod) && pod.spec.priority_class_name.as_deref() == Some("system-node-critical")
+}
+
+/// Whether the node depends on the pod: static pods, mirrors of them, and pods of system priority.
+#[must_use]
+pub fn is_critical(pod: &Pod) -> bool {
+    pod.is_static()
         || pod.annotation(labels::CONFIG_MIRROR).is_some()
-        || pod.spec.priority.is_some_and(|priority| priority >= SYSTEM_CRITICAL_PRIORITY);
-    is_critical && pod.spec.priority_class_name.as_deref() == Some("system-node-critical")
+        || pod.spec.priority.is_some_and(|priority| priority >= SYSTEM_CRITICAL_PRIORITY)
 }

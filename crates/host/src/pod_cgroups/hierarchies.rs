@@ -9,7 +9,7 @@ use ports::pod_folders::FileError;
 use rustix::fs::Mode;
 use rustix::io::Errno;
 
-use super::{CgroupVersion, limits};
+use super::{CgroupVersion, limits, processes};
 use crate::failure::OnPath;
 use crate::mount_table;
 
@@ -82,6 +82,49 @@ impl Hierarchy {
         }
     }
 
+    /// Whether the cgroup is here, or need not be: what only the kernel's own controllers of other purposes hold is
+    /// of no concern.
+    pub(super) fn has(&self, relative: &Path) -> bool {
+        const CONCERNED: [&str; 7] =
+            ["cpu", "cpuacct", "cpuset", "memory", "pids", "hugetlb", "name=systemd"];
+        let concerned = match &self.controllers {
+            Controllers::Bound(names) => names.iter().any(|name| CONCERNED.contains(&name.as_str())),
+            Controllers::PassedOn => true,
+        };
+        !concerned || self.root.join(relative).is_dir()
+    }
+
+    /// CPU and memory limits that this hierarchy holds.
+    pub(super) fn limits(&self, relative: &Path) -> Result<CgroupLimits, FileError> {
+        let cgroup = self.root.join(relative);
+        match &self.controllers {
+            Controllers::Bound(names) => limits::read_v1(&cgroup, names),
+            Controllers::PassedOn => limits::read_v2(&cgroup),
+        }
+    }
+
+    /// Memory used, if this hierarchy counts it.
+    pub(super) fn memory_usage(&self, relative: &Path) -> Result<Option<u64>, FileError> {
+        let cgroup = self.root.join(relative);
+        match &self.controllers {
+            Controllers::Bound(_) if !self.is_bound_to("memory") => Ok(None),
+            Controllers::Bound(_) => limits::read_number(&cgroup.join("memory.usage_in_bytes")),
+            Controllers::PassedOn => limits::read_number(&cgroup.join("memory.current")),
+        }
+    }
+
+    /// Names of the cgroups directly below.
+    pub(super) fn children(&self, relative: &Path) -> Result<Vec<String>, FileError> {
+        let found = children(&self.root.join(relative))?;
+        let name = |path: PathBuf| path.file_name().map(|name| name.to_string_lossy().into_owned());
+        Ok(found.into_iter().filter_map(name).collect())
+    }
+
+    /// Kills the processes in the cgroup and below.
+    pub(super) fn kill_processes(&self, relative: &Path) -> Result<(), FileError> {
+        self.with_children(relative)?.iter().try_for_each(|cgroup| processes::kill_all(cgroup))
+    }
+
     /// Makes the cgroup and its parents where missing.
     pub(super) fn ensure(&self, relative: &Path) -> Result<(), FileError> {
         let mut parent = self.root.clone();
@@ -114,6 +157,17 @@ impl Hierarchy {
 
     /// Removes the cgroup, children first.
     pub(super) fn remove(&self, relative: &Path) -> Result<(), FileError> {
+        for cgroup in self.with_children(relative)?.into_iter().rev() {
+            match rustix::fs::rmdir(&cgroup) {
+                Ok(()) | Err(Errno::NOENT) => {}
+                Err(error) => return Err(error).on_path("remove cgroup", cgroup),
+            }
+        }
+        Ok(())
+    }
+
+    /// The cgroup and all below it, parents first.
+    fn with_children(&self, relative: &Path) -> Result<Vec<PathBuf>, FileError> {
         let mut found = Vec::new();
         let mut unseen = vec![self.root.join(relative)];
         while let Some(cgroup) = unseen.pop() {
@@ -122,13 +176,7 @@ impl Hierarchy {
             }
             found.push(cgroup);
         }
-        for cgroup in found.into_iter().rev() {
-            match rustix::fs::rmdir(&cgroup) {
-                Ok(()) | Err(Errno::NOENT) => {}
-                Err(error) => return Err(error).on_path("remove cgroup", cgroup),
-            }
-        }
-        Ok(())
+        Ok(found)
     }
 }
 

@@ -128,8 +128,16 @@ async fn check_real(root: &str, version: CgroupVersion) {
     let error = real.cgroups.remove(&pod).await.unwrap_err();
     assert!(is_busy(&error), "{error}: {}", error.source);
 
-    real.end_child();
+    assert_eq!(real.cgroups.children(&path).await.unwrap(), ["pod1"]);
+    assert_eq!(real.cgroups.children(&pod).await.unwrap(), ["container"]);
+    assert!(real.cgroups.exists(&pod).await.unwrap());
+    real.cgroups.kill_processes(&path).await.unwrap();
+    let ended = real.child.take().unwrap().wait().unwrap();
+    assert!(!ended.success(), "the process was killed");
     real.cgroups.remove(&pod).await.unwrap();
+    assert!(!real.cgroups.exists(&pod).await.unwrap());
+    assert!(real.cgroups.children(&pod).await.unwrap().is_empty());
+    assert!(real.cgroups.set(&pod, &CgroupLimits::default()).await.is_err());
     real.cgroups.remove(&path).await.unwrap();
     assert!(all.iter().all(|cgroup| !cgroup.exists()));
 }
@@ -192,9 +200,12 @@ async fn real_v1_cgroups_take_limits_and_changes_of_them() {
         cpu_period: Some(100_000),
         memory: Some((64 << 20) + 1),
         pids: Some(100),
-        hugepages: Vec::new(),
+        ..CgroupLimits::default()
     };
     check(first.clone()).await;
+    let found = real.cgroups.limits(&pod).await.unwrap();
+    assert_eq!((found.cpu_shares, found.memory), (Some(102), Some(64 << 20)));
+    assert!(real.cgroups.memory_usage(&pod).await.is_ok());
     // The old quota in the new period would be more than the parent has: the quota must go first.
     check(CgroupLimits { cpu_quota: Some(20_000), cpu_period: Some(50_000), ..first.clone() }).await;
     check(CgroupLimits { cpu_quota: Some(-1), ..first.clone() }).await;

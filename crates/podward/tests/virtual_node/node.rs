@@ -17,7 +17,7 @@ use host::{
 };
 use k8s_openapi::api::core::v1::{ContainerStatus, PodStatus};
 use model::{
-    AdmissionSettings, CgroupDriver, CgroupVersion, HostCapabilities, NodeResources, NodeSettings, PodUid,
+    AdmissionSettings, CgroupDriver, CgroupSettings, CgroupVersion, HostCapabilities, NodeResources, NodeSettings, PodUid,
 };
 use podward::plan::{FilePlan, HttpPlan, Plan};
 use podward::wire::{World, start};
@@ -319,6 +319,7 @@ fn settings(folder: &Path) -> NodeSettings {
         pod_logs_dir: folder.join("logs"),
         memory_capacity: 1 << 30,
         cpu_count: 2,
+        cgroups: CgroupSettings::default(),
         capabilities: HostCapabilities {
             cgroup_version: CgroupVersion::V2,
             swap_controller: true,

@@ -1,3 +1,5 @@
+use model::HugepageLimit;
+
 use super::*;
 
 const MI: i64 = 1 << 20;
@@ -9,7 +11,7 @@ fn all() -> CgroupLimits {
         cpu_period: Some(20_000),
         memory: Some(64 * MI),
         pids: Some(100),
-        hugepages: vec![HugepageLimit { page_size: "2MB".into(), limit: 4 << 20 }],
+        hugepages: HugepageLimits::Sizes(vec![HugepageLimit { page_size: "2MB".into(), limit: 4 << 20 }]),
     }
 }
 
@@ -102,6 +104,72 @@ fn absent_limits_leave_the_files_alone() {
     check(|cgroup| set_v1(cgroup, &bound(&["cpu", "memory", "pids"]), &none), &files);
     let files = [("cpu.weight", "100\n", "100\n"), ("cpu.max", "1000 5000\n", "1000 5000\n")];
     check(|cgroup| set_v2(cgroup, &none), &files);
+}
+
+#[test]
+fn pages_without_limit_are_freed_again() {
+    let free = CgroupLimits { hugepages: HugepageLimits::Unlimited, ..CgroupLimits::default() };
+    let v1 = [
+        ("hugetlb.2MB.limit_in_bytes", "4194304\n", "4611686018427387904"),
+        ("hugetlb.1GB.limit_in_bytes", "9223372035781033984\n", "9223372035781033984\n"),
+    ];
+    check(|cgroup| set_v1(cgroup, &bound(&["hugetlb"]), &free), &v1);
+    let v2 = [("hugetlb.2MB.max", "0\n", "4611686018427387904"), ("hugetlb.1GB.max", "max\n", "max\n")];
+    check(|cgroup| set_v2(cgroup, &free), &v2);
+    let unchanged = [("hugetlb.2MB.max", "5\n", "5\n")];
+    check(|cgroup| set_v2(cgroup, &CgroupLimits::default()), &unchanged);
+}
+
+/// Lays out files and reads the limits they mean.
+#[track_caller]
+fn check_read(
+    read: impl Fn(&Path) -> Result<CgroupLimits, FileError>,
+    files: &[(&str, &str)],
+    wanted: &CgroupLimits,
+) {
+    let scratch = tempfile::tempdir().unwrap();
+    for (name, text) in files {
+        fs::write(scratch.path().join(name), text).unwrap();
+    }
+    assert_eq!(read(scratch.path()).unwrap(), *wanted, "{files:?}");
+}
+
+#[test]
+fn limits_are_read_back_in_the_same_terms() {
+    let wanted = CgroupLimits {
+        cpu_shares: Some(2),
+        cpu_quota: Some(50_000),
+        cpu_period: Some(100_000),
+        memory: Some(64 * MI),
+        ..CgroupLimits::default()
+    };
+    let v1 = [
+        ("cpu.shares", "2\n"),
+        ("cpu.cfs_quota_us", "50000\n"),
+        ("cpu.cfs_period_us", "100000\n"),
+        ("memory.limit_in_bytes", "67108864\n"),
+    ];
+    check_read(|cgroup| read_v1(cgroup, &bound(&["cpu", "memory"])), &v1, &wanted);
+    let v2 = [("cpu.weight", "1\n"), ("cpu.max", "50000 100000\n"), ("memory.max", "67108864\n")];
+    check_read(read_v2, &v2, &wanted);
+    let free = CgroupLimits { cpu_quota: Some(-1), memory: None, ..wanted };
+    let v1 = [
+        ("cpu.shares", "2\n"),
+        ("cpu.cfs_quota_us", "-1\n"),
+        ("cpu.cfs_period_us", "100000\n"),
+        ("memory.limit_in_bytes", "9223372036854771712\n"),
+    ];
+    check_read(|cgroup| read_v1(cgroup, &bound(&["cpu", "memory"])), &v1, &free);
+    let v2 = [("cpu.weight", "1\n"), ("cpu.max", "max 100000\n"), ("memory.max", "max\n")];
+    check_read(read_v2, &v2, &free);
+    check_read(read_v2, &[], &CgroupLimits::default());
+}
+
+#[test]
+fn weights_and_shares_agree_within_one_step() {
+    for shares in [2, 102, 1024, 10_240, 262_144] {
+        assert_eq!(cpu_weight(cpu_shares(cpu_weight(shares))), cpu_weight(shares), "{shares}");
+    }
 }
 
 #[test]

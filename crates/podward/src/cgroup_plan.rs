@@ -1,0 +1,31 @@
+//! How the node uses cgroups and swap.
+
+use config::Loaded;
+use config::configuration::{Enforcement as Configured, SwapBehavior as ConfiguredSwap};
+use model::{CgroupSettings, Enforcement, SwapBehavior};
+
+/// From the configuration and the machine's swap.
+pub(crate) fn cgroups(loaded: &Loaded) -> CgroupSettings {
+    let reservations = &loaded.config.reservations;
+    CgroupSettings {
+        enforced: reservations.enforce_node_allocatable.iter().filter_map(|one| enforcement(*one)).collect(),
+        system_cgroup: reservations.system_reserved_cgroup.clone(),
+        kube_cgroup: reservations.kube_reserved_cgroup.clone(),
+        swap: host::swap_capacity(),
+        swap_behavior: match loaded.config.pods.memory_swap.swap_behavior {
+            Some(ConfiguredSwap::LimitedSwap) => SwapBehavior::LimitedSwap,
+            Some(ConfiguredSwap::NoSwap) | None => SwapBehavior::NoSwap,
+        },
+    }
+}
+
+fn enforcement(configured: Configured) -> Option<Enforcement> {
+    match configured {
+        Configured::None => None,
+        Configured::Pods => Some(Enforcement::Pods),
+        Configured::SystemReserved => Some(Enforcement::SystemReserved),
+        Configured::SystemReservedCompressible => Some(Enforcement::SystemReservedCompressible),
+        Configured::KubeReserved => Some(Enforcement::KubeReserved),
+        Configured::KubeReservedCompressible => Some(Enforcement::KubeReservedCompressible),
+    }
+}
