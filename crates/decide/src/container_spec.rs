@@ -12,6 +12,8 @@ use model::{
     NodeSettings, PlannedVolume, Pod, labels,
 };
 
+pub(crate) use go_json::string as go_json_string;
+
 use crate::environment::{EnvironmentFacts, environment, expand, lookup};
 use crate::mounts::{MountInputs, mounts};
 use crate::pod_paths::PodPaths;

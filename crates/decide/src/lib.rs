@@ -10,6 +10,7 @@
 
 pub mod admission;
 pub mod allocatable;
+pub mod allocation;
 pub mod backoff;
 pub mod cgroup_limits;
 pub mod container_hash;
@@ -35,6 +36,7 @@ pub mod qos_cgroups;
 pub mod quantity;
 pub mod requeue;
 pub mod reserved_cgroups;
+pub mod resize;
 pub mod resources;
 pub mod runtime_events;
 pub mod sandbox_spec;

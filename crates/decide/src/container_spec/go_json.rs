@@ -59,7 +59,8 @@ fn array(items: impl Iterator<Item = String>) -> String {
     format!("[{}]", items.collect::<Vec<_>>().join(","))
 }
 
-fn string(text: &str) -> String {
+/// A quoted string.
+pub(crate) fn string(text: &str) -> String {
     let quoted = serde_json::Value::from(text).to_string();
     let mut out = String::with_capacity(quoted.len());
     for character in quoted.chars() {

@@ -1,0 +1,241 @@
+#![expect(clippy::needless_pass_by_value, reason = "json literals are passed as they are written")]
+
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+use super::*;
+use crate::allocation::resources_of;
+use crate::cgroup_limits::pod_cgroup_limits;
+use crate::pod_paths::tests::settings;
+use crate::test_objects::{self, container, observed};
+
+const MI: i64 = 1 << 20;
+
+fn own(name: &str, cpu: &str, memory: &str) -> Value {
+    let list = json!({"cpu": cpu, "memory": memory});
+    json!({"name": name, "resources": {"requests": list, "limits": list}})
+}
+
+fn pod(containers: &[Value]) -> Pod {
+    test_objects::pod(json!({"containers": containers}))
+}
+
+fn running(names: &[&str]) -> ObservedPod {
+    observed(Vec::new(), names.iter().map(|name| container(name, name, 0, ContainerState::Running)).collect())
+}
+
+/// The cgroup of a pod as a kernel shows it.
+fn cgroup(pod: &Pod) -> CgroupLimits {
+    let limits = pod_cgroup_limits(pod, &settings());
+    CgroupLimits { hugepages: Default::default(), pids: None, ..limits }
+}
+
+fn between(old: &Pod, new: &Pod) -> ResizePlan {
+    let names: Vec<_> = old.containers().map(|entry| entry.container.name.as_str()).collect();
+    plan(new, &running(&names), &resources_of(old), &cgroup(old), &cgroup(new))
+}
+
+fn names(updates: &[ContainerUpdate]) -> Vec<&str> {
+    updates.iter().map(|update| update.name.as_str()).collect()
+}
+
+#[test]
+fn what_is_in_force_needs_nothing() {
+    let pod = pod(&[own("a", "1", "64Mi"), json!({"name": "b"})]);
+    assert!(between(&pod, &pod).is_empty());
+    assert!(!is_in_progress(&pod, &running(&["a", "b"]), &resources_of(&pod)));
+}
+
+#[test]
+fn containers_that_shrink_come_before_those_that_grow() {
+    let old = pod(&[own("grow", "1", "64Mi"), own("shrink", "1", "64Mi"), own("same", "1", "64Mi")]);
+    let new = pod(&[own("grow", "2", "128Mi"), own("shrink", "500m", "32Mi"), own("same", "1", "64Mi")]);
+    let plan = between(&old, &new);
+    assert_eq!((names(&plan.memory), names(&plan.cpu)), (vec!["shrink", "grow"], vec!["shrink", "grow"]));
+    assert!(plan.pod && plan.restart.is_empty());
+    assert!(is_in_progress(&new, &running(&["grow", "shrink", "same"]), &resources_of(&old)));
+}
+
+#[test]
+fn one_resource_leaves_the_other_alone() {
+    let plan = between(&pod(&[own("a", "1", "64Mi")]), &pod(&[own("a", "2", "64Mi")]));
+    assert!(plan.memory.is_empty());
+    let update = &plan.cpu[0];
+    assert_eq!((update.current.cpu_limit, update.wanted.cpu_limit), (1000, 2000));
+    // A request alone counts too.
+    let weight = |cpu: &str| pod(&[json!({"name": "a", "resources": {"requests": {"cpu": cpu}}})]);
+    assert_eq!(names(&between(&weight("1"), &weight("2")).cpu), ["a"]);
+}
+
+#[test]
+fn a_policy_can_ask_for_a_restart() {
+    let with = |cpu: &str, memory: &str| {
+        let mut own = own("a", cpu, memory);
+        own["resizePolicy"] = json!([{"resourceName": "memory", "restartPolicy": "RestartContainer"}]);
+        pod(&[own])
+    };
+    let plan = between(&with("1", "64Mi"), &with("2", "128Mi"));
+    assert_eq!(plan.restart.iter().map(|one| one.name.as_str()).collect::<Vec<_>>(), ["a"]);
+    assert!(plan.memory.is_empty() && plan.cpu.is_empty() && plan.pod);
+    let plan = between(&with("1", "64Mi"), &with("2", "64Mi"));
+    assert!(plan.restart.is_empty());
+    assert_eq!(names(&plan.cpu), ["a"]);
+}
+
+#[test]
+fn sidecars_are_resized_and_init_containers_are_not() {
+    let with = |cpu: &str| {
+        let mut side = own("side", cpu, "64Mi");
+        side["restartPolicy"] = json!("Always");
+        test_objects::pod(json!({
+            "containers": [own("main", "1", "64Mi")], "initContainers": [own("init", cpu, "64Mi"), side],
+        }))
+    };
+    assert_eq!(names(&between(&with("1"), &with("2")).cpu), ["side"]);
+}
+
+#[test]
+fn containers_that_do_not_run_are_started_right_later() {
+    let (old, new) = (pod(&[own("a", "1", "64Mi")]), pod(&[own("a", "2", "64Mi")]));
+    let gone = observed(Vec::new(), vec![container("a", "a", 0, ContainerState::Exited)]);
+    let plan = plan(&new, &gone, &resources_of(&old), &cgroup(&old), &cgroup(&new));
+    assert!(plan.cpu.is_empty() && plan.pod);
+    assert!(!is_in_progress(&new, &gone, &resources_of(&old)));
+}
+
+#[test]
+fn a_cgroup_that_a_killed_agent_left_behind_is_brought_into_line() {
+    let (old, new) = (pod(&[own("a", "1", "64Mi")]), pod(&[own("a", "2", "64Mi")]));
+    let plan = plan(&new, &running(&["a"]), &resources_of(&new), &cgroup(&old), &cgroup(&new));
+    assert_eq!(plan, ResizePlan { pod: true, ..ResizePlan::default() });
+    // What the kernel does not tell, or rounds, is no difference.
+    let untold = CgroupLimits::default();
+    assert!(super::plan(&new, &running(&["a"]), &resources_of(&new), &untold, &cgroup(&new)).is_empty());
+    let rounded = CgroupLimits { memory: Some(64 * MI + 4095), ..cgroup(&new) };
+    assert!(super::plan(&new, &running(&["a"]), &resources_of(&new), &cgroup(&new), &rounded).is_empty());
+}
+
+#[test]
+fn pod_level_limits_reach_containers_that_have_none() {
+    let with = |cpu: &str| {
+        test_objects::pod(json!({
+            "containers": [own("own", "1", "64Mi"), {"name": "open"}],
+            "resources": {"limits": {"cpu": cpu, "memory": "1Gi"}, "requests": {"cpu": "1", "memory": "1Gi"}},
+        }))
+    };
+    let plan = between(&with("2"), &with("3"));
+    assert_eq!(names(&plan.cpu), ["open"]);
+    assert!(plan.pod);
+    let noted = in_force(&with("2"), &with("2").spec.containers[1]);
+    assert_eq!(sizes(None, Some(&noted)).cpu_limit, 2000);
+    assert!(is_in_progress(&with("3"), &running(&[]), &resources_of(&with("2"))));
+}
+
+fn memory(bytes: i64) -> CgroupLimits {
+    CgroupLimits { memory: Some(bytes), ..CgroupLimits::default() }
+}
+
+fn cpu(shares: u64, quota: i64) -> CgroupLimits {
+    CgroupLimits {
+        cpu_shares: Some(shares),
+        cpu_quota: Some(quota),
+        cpu_period: Some(100_000),
+        ..CgroupLimits::default()
+    }
+}
+
+#[test]
+fn the_pod_grows_before_its_containers_and_shrinks_after_them() {
+    let steps = pod_steps(Resource::Memory, &memory(64 * MI), &memory(128 * MI));
+    assert_eq!((steps.before, steps.after), (vec![memory(128 * MI)], vec![]));
+    let steps = pod_steps(Resource::Memory, &memory(128 * MI), &memory(64 * MI));
+    assert_eq!((steps.before, steps.after), (vec![], vec![memory(64 * MI)]));
+    let quota = |quota| CgroupLimits { cpu_shares: None, ..cpu(0, quota) };
+    let weight = |shares| CgroupLimits { cpu_shares: Some(shares), ..CgroupLimits::default() };
+    let steps = pod_steps(Resource::Cpu, &cpu(1024, 100_000), &cpu(2048, 200_000));
+    assert_eq!((steps.before, steps.after), (vec![quota(200_000), weight(2048)], vec![]));
+    let steps = pod_steps(Resource::Cpu, &cpu(2048, 200_000), &cpu(1024, 100_000));
+    assert_eq!((steps.before, steps.after), (vec![], vec![weight(1024), quota(100_000)]));
+}
+
+#[test]
+fn no_limit_is_more_than_any_and_an_unwanted_one_stays() {
+    let steps = pod_steps(Resource::Memory, &CgroupLimits::default(), &memory(64 * MI));
+    assert_eq!((steps.before, steps.after), (vec![], vec![memory(64 * MI)]));
+    let steps = pod_steps(Resource::Memory, &memory(64 * MI), &CgroupLimits::default());
+    assert_eq!((steps.before, steps.after), (vec![], vec![]));
+    let steps = pod_steps(Resource::Cpu, &cpu(1024, -1), &cpu(1024, 100_000));
+    assert_eq!(steps.before, []);
+    assert_eq!(steps.after.len(), 1);
+}
+
+#[test]
+fn each_resource_is_changed_with_the_other_as_it_is() {
+    let (old, new) = (pod(&[own("a", "1", "64Mi")]), pod(&[own("a", "2", "128Mi")]));
+    let plan = between(&old, &new);
+    let target = &new.spec.containers[0];
+    let first = changed_container(target, &plan.memory[0], Resource::Memory);
+    let both = |container: &Container| sizes(None, container.resources.as_ref());
+    assert_eq!((both(&first).memory_limit, both(&first).cpu_limit), (128 * MI, 1000));
+    let second = changed_container(target, &plan.cpu[0], Resource::Cpu);
+    assert_eq!((both(&second).memory_limit, both(&second).cpu_limit), (64 * MI, 2000));
+}
+
+#[test]
+fn memory_limits_that_shrink_are_named() {
+    let (old, new) = (
+        pod(&[own("a", "1", "64Mi"), own("b", "1", "64Mi")]),
+        pod(&[own("a", "1", "32Mi"), own("b", "1", "80Mi")]),
+    );
+    let plan = between(&old, &new);
+    let found = shrinking_memory(&plan, &cgroup(&old), &cgroup(&new));
+    let found: Vec<_> =
+        found.into_iter().map(|(update, limit)| (update.map(|one| one.name.as_str()), limit)).collect();
+    assert_eq!(found, [(None, 112 * MI), (Some("a"), 32 * MI)]);
+    assert!(shrinking_memory(&between(&new, &new), &cgroup(&old), &cgroup(&new)).is_empty());
+}
+
+#[test]
+fn weights_come_back_rounded_on_v2() {
+    assert_eq!(rounded_shares(1024, CgroupVersion::V1), 1024);
+    assert_eq!(rounded_shares(1024, CgroupVersion::V2), 998);
+    assert_eq!(rounded_shares(2, CgroupVersion::V2), 2);
+}
+
+proptest! {
+    /// A kernel that refuses what does not fit together never refuses a step: containers stay within their pod.
+    #[test]
+    fn containers_never_exceed_their_pod_on_the_way(
+        old in proptest::collection::vec((1..64_i64, 1..64_i64), 1..4),
+        new in proptest::collection::vec((1..64_i64, 1..64_i64), 4),
+    ) {
+        let make = |sizes: &[(i64, i64)]| {
+            let all: Vec<_> = sizes.iter().enumerate()
+                .map(|(index, (cpu, memory))| own(&index.to_string(), &format!("{}m", cpu * 100), &format!("{memory}Mi")))
+                .collect();
+            pod(&all)
+        };
+        let (old, new) = (make(&old), make(&new[..old.len()]));
+        let plan = between(&old, &new);
+        let steps = pod_steps(Resource::Memory, &cgroup(&old), &cgroup(&new));
+        let limit = |pod: &Pod, name: &str| sizes(None, pod.container(name).unwrap().container.resources.as_ref()).memory_limit;
+        let names: Vec<_> = old.containers().map(|entry| entry.container.name.clone()).collect();
+        let mut limits: Vec<_> = names.iter().map(|name| (name, limit(&old, name))).collect();
+        let mut of_pod = cgroup(&old).memory.unwrap();
+        for step in &steps.before {
+            of_pod = step.memory.unwrap();
+        }
+        for update in &plan.memory {
+            limits.iter_mut().find(|(name, _)| **name == update.name).unwrap().1 = update.wanted.memory_limit;
+            prop_assert!(limits.iter().all(|(_, limit)| *limit <= of_pod));
+        }
+        for step in &steps.after {
+            of_pod = step.memory.unwrap();
+            prop_assert!(limits.iter().map(|(_, limit)| limit).sum::<i64>() <= of_pod);
+        }
+        prop_assert_eq!(of_pod, cgroup(&new).memory.unwrap());
+        for (name, found) in limits {
+            prop_assert_eq!(found, limit(&new, name));
+        }
+    }
+}
