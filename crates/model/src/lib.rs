@@ -9,11 +9,8 @@
 //!
 //! It deliberately does nothing: no IO, no clock, no decisions.
 
-<<<<<<< HEAD
 mod admission_settings;
-=======
 mod allocation;
->>>>>>> 08e14f9 (Decide what a resize in place takes)
 mod cgroup_limits;
 mod cgroup_settings;
 mod changes;
@@ -37,11 +34,8 @@ mod time;
 mod volume_plan;
 mod worker_state;
 
-<<<<<<< HEAD
 pub use admission_settings::{AdmissionSettings, AppArmor, KernelVersion, PodLevelResources};
-=======
 pub use allocation::{PodAllocation, PodResources, ResizeCondition};
->>>>>>> 08e14f9 (Decide what a resize in place takes)
 pub use cgroup_limits::{CgroupLimits, HugepageLimits};
 pub use cgroup_settings::{CgroupSettings, Enforcement, SwapBehavior};
 pub use changes::{Operation, PodUpdate, Snapshot, SnapshotKind};

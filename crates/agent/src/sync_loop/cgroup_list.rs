@@ -13,7 +13,7 @@ impl SyncLoop {
     pub(super) async fn list_pod_cgroups(&mut self) -> Vec<PodCgroup> {
         self.sweeps = self.sweeps.wrapping_add(1);
         let settings = &self.parts.settings;
-        if !settings.cgroups_per_qos || self.sweeps % EACH != 0 {
+        if !settings.cgroups_per_qos || !self.sweeps.is_multiple_of(EACH) {
             return Vec::new();
         }
         let mut found = Vec::new();

@@ -125,11 +125,11 @@ async fn check_real(root: &str, version: CgroupVersion) {
     for cgroup in &all {
         fs::write(cgroup.join("cgroup.procs"), child.id().to_string()).unwrap();
     }
+    assert_eq!(real.cgroups.children(&pod).await.unwrap(), ["container"]);
     let error = real.cgroups.remove(&pod).await.unwrap_err();
     assert!(is_busy(&error), "{error}: {}", error.source);
 
     assert_eq!(real.cgroups.children(&path).await.unwrap(), ["pod1"]);
-    assert_eq!(real.cgroups.children(&pod).await.unwrap(), ["container"]);
     assert!(real.cgroups.exists(&pod).await.unwrap());
     real.cgroups.kill_processes(&path).await.unwrap();
     let ended = real.child.take().unwrap().wait().unwrap();

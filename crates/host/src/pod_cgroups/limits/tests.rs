@@ -166,9 +166,9 @@ fn limits_are_read_back_in_the_same_terms() {
 }
 
 #[test]
-fn weights_and_shares_agree_within_one_step() {
-    for shares in [2, 102, 1024, 10_240, 262_144] {
-        assert_eq!(cpu_weight(cpu_shares(cpu_weight(shares))), cpu_weight(shares), "{shares}");
+fn weights_come_back_as_shares_in_upstreams_proportion() {
+    for (weight, shares) in [(1, 2), (4, 80), (39, 998), (10_000, 262_144)] {
+        assert_eq!(cpu_shares(weight), shares, "{weight}");
     }
 }
 
