@@ -112,8 +112,7 @@ mod tests {
             ..CgroupLimits::default()
         };
         assert_eq!(all_pods_limits(&node(&[])), whole);
-        let left =
-            CgroupLimits { cpu_shares: Some(2560), memory: Some(6 * GI), pids: Some(32_000), ..whole };
+        let left = CgroupLimits { cpu_shares: Some(2560), memory: Some(6 * GI), pids: Some(32_000), ..whole };
         assert_eq!(all_pods_limits(&node(&[Enforcement::Pods])), left);
     }
 

@@ -17,7 +17,8 @@ use host::{
 };
 use k8s_openapi::api::core::v1::{ContainerStatus, PodStatus};
 use model::{
-    AdmissionSettings, CgroupDriver, CgroupSettings, CgroupVersion, HostCapabilities, NodeResources, NodeSettings, PodUid,
+    AdmissionSettings, CgroupDriver, CgroupSettings, CgroupVersion, HostCapabilities, NodeResources,
+    NodeSettings, PodUid,
 };
 use podward::plan::{FilePlan, HttpPlan, Plan};
 use podward::wire::{World, start};
