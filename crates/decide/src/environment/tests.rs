@@ -151,8 +151,9 @@ fn resources_are_divided_and_rounded_up() {
         ("requests.ephemeral-storage", "1Gi", "", "1"),
         ("requests.hugepages-2Mi", "1Mi", "", "4"),
         ("limits.hugepages-2Mi", "1Mi", "", "0"),
-        ("limits.cpu", "1", "other", "4"),
-        ("limits.memory", "1Gi", "other", "8"),
+        // What the node may hand out, where a container sets no limit.
+        ("limits.cpu", "1", "other", "3"),
+        ("limits.memory", "1Gi", "other", "6"),
         ("requests.memory", "1", "other", "0"),
         ("limits.cpu", "1", "init", "0"),
     ] {
