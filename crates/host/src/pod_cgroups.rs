@@ -91,7 +91,7 @@ impl PodCgroups for HostPodCgroups {
     }
 
     async fn limits(&self, path: &str) -> Result<CgroupLimits, FileError> {
-        let found = self.on_each(path, |hierarchy, relative| hierarchy.limits(relative)).await?;
+        let found = self.on_each(path, Hierarchy::limits).await?;
         let merge = |all: CgroupLimits, one: CgroupLimits| CgroupLimits {
             cpu_shares: all.cpu_shares.or(one.cpu_shares),
             cpu_quota: all.cpu_quota.or(one.cpu_quota),
@@ -103,19 +103,19 @@ impl PodCgroups for HostPodCgroups {
     }
 
     async fn memory_usage(&self, path: &str) -> Result<u64, FileError> {
-        let found = self.on_each(path, |hierarchy, relative| hierarchy.memory_usage(relative)).await?;
+        let found = self.on_each(path, Hierarchy::memory_usage).await?;
         let missing = || Err(io::Error::from(io::ErrorKind::NotFound)).on_path("read memory usage of", path);
         found.into_iter().flatten().next().map_or_else(missing, Ok)
     }
 
     async fn children(&self, path: &str) -> Result<Vec<String>, FileError> {
-        let found = self.on_each(path, |hierarchy, relative| hierarchy.children(relative)).await?;
+        let found = self.on_each(path, Hierarchy::children).await?;
         let names: BTreeSet<String> = found.into_iter().flatten().collect();
         Ok(names.into_iter().collect())
     }
 
     async fn kill_processes(&self, path: &str) -> Result<(), FileError> {
-        self.on_each(path, |hierarchy, relative| hierarchy.kill_processes(relative)).await?;
+        self.on_each(path, Hierarchy::kill_processes).await?;
         Ok(())
     }
 
