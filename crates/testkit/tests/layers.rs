@@ -53,11 +53,22 @@ const PURE_CRATES_USE: &[(&str, &[&str])] = &[
 ];
 
 /// The stages of the agent: they talk through channels and published tables, and never name each other.
-const STAGES: &[&str] =
-    &["sources", "desired", "sync_loop", "pod_workers", "pod_runtime", "pleg", "status", "sweeper", "server"];
+const STAGES: &[&str] = &[
+    "sources",
+    "desired",
+    "sync_loop",
+    "pod_workers",
+    "pod_runtime",
+    "pleg",
+    "status",
+    "sweeper",
+    "server",
+    "node_cgroups",
+];
 
 /// What stages share, and which of the others each of them may use itself.
 const SERVICES: &[(&str, &[&str])] = &[
+    ("allocations", &[]),
     ("event_log", &[]),
     ("file_report", &[]),
     ("images", &["metrics"]),
