@@ -146,7 +146,7 @@ async fn save_changes(
             let saved = SavedView { version: VERSION, sources };
             match serde_json::to_vec(&saved) {
                 Ok(content) => {
-                    if let Err(error) = checkpoints.save(CHECKPOINT, content).await {
+                    if let Err(error) = checkpoints.save_unflushed(CHECKPOINT, content).await {
                         tracing::error!(%error, source = %error.source, "the desired set could not be kept; a start without its sources will not know these pods");
                     }
                 }

@@ -19,7 +19,7 @@ use tokio::time::{Instant, sleep, timeout_at};
 use places::{Interest, Places, places};
 
 /// A burst ends when nothing happened for this long.
-const QUIET: Duration = Duration::from_millis(10);
+const QUIET: Duration = Duration::from_millis(3);
 /// A burst is never longer than this.
 const LONGEST_BURST: Duration = Duration::from_millis(50);
 const FIRST_BACK_OFF: Duration = Duration::from_secs(1);
