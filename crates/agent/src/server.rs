@@ -2,6 +2,9 @@
 //!
 //! Each listener has a router of its own, so that nothing appears on one because it was added to the other.
 
+mod event_list;
+mod pod_list;
+
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -126,37 +129,17 @@ impl Views {
     }
 }
 
-/// One pod of the list with its live status; written without copying the pod.
-#[derive(Serialize)]
-struct PodView<'a> {
-    metadata: &'a k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta,
-    spec: &'a k8s_openapi::api::core::v1::PodSpec,
-    status: &'a PodStatus,
-}
-
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct PodListView<'a> {
-    kind: &'static str,
-    api_version: &'static str,
-    metadata: serde_json::Map<String, serde_json::Value>,
-    items: Vec<PodView<'a>>,
-}
-
 async fn pods(State(views): State<Views>) -> Response {
     let mut pods = views.desired.all();
     pods.sort_by(|a, b| a.full_name.cmp(&b.full_name).then_with(|| a.uid.cmp(&b.uid)));
     let statuses: Vec<_> = pods.iter().map(|pod| views.statuses.get(&pod.uid)).collect();
-    let items = pods
-        .iter()
-        .zip(&statuses)
-        .map(|(pod, status)| PodView {
-            metadata: &pod.metadata,
-            spec: &pod.spec,
-            status: status.as_deref().unwrap_or(&pod.status),
-        })
-        .collect();
-    json(&PodListView { kind: "PodList", api_version: "v1", metadata: serde_json::Map::new(), items })
+    let pairs = pods.iter().zip(&statuses);
+    let list =
+        pod_list::pod_list(pairs.map(|(pod, status)| (&**pod, status.as_deref().unwrap_or(&pod.status))));
+    match list {
+        Ok(list) => json(&list),
+        Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()).into_response(),
+    }
 }
 
 async fn metrics(State(views): State<Views>) -> Response {
@@ -168,36 +151,8 @@ async fn manifests(State(views): State<Views>) -> Response {
     json(&*views.manifests.borrow())
 }
 
-#[derive(Serialize)]
-struct EventView {
-    subject: String,
-    #[serde(rename = "type")]
-    kind: &'static str,
-    reason: String,
-    message: String,
-    at: String,
-}
-
 async fn events(State(views): State<Views>) -> Response {
-    let events: Vec<EventView> = views
-        .events
-        .all()
-        .into_iter()
-        .map(|event| EventView {
-            subject: match event.subject {
-                model::EventSubject::Pod { full_name, field_path, .. } if field_path.is_empty() => {
-                    full_name.to_string()
-                }
-                model::EventSubject::Pod { full_name, field_path, .. } => format!("{full_name} {field_path}"),
-                model::EventSubject::Node(name) => name,
-            },
-            kind: event.kind.as_str(),
-            reason: event.reason,
-            message: event.message,
-            at: event.at.to_rfc3339(),
-        })
-        .collect();
-    json(&events)
+    json(&event_list::event_list(&views.events.all()))
 }
 
 fn json(value: &impl Serialize) -> Response {

@@ -4,12 +4,11 @@
 //! stage only calls it for pods of which one of these changed.
 
 use std::collections::HashSet;
-use std::net::IpAddr;
 use std::sync::Arc;
 
-use decide::pod_status::{Facts, pod_status};
+use decide::pod_status::{Facts, NodeFacts, pod_status};
 use k8s_openapi::api::core::v1::PodStatus;
-use model::{Pod, PodUid, WorkerView};
+use model::{Pod, PodUid, ProbeVerdicts, WorkerView};
 use ports::clock::Clock;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
@@ -17,6 +16,7 @@ use tokio_util::sync::CancellationToken;
 use crate::metrics::Metrics;
 use crate::observation::Observer;
 use crate::published::{Reader, Writer};
+use crate::runtime_health::RuntimeHealth;
 
 /// What the stage needs.
 pub struct Parts {
@@ -28,12 +28,14 @@ pub struct Parts {
     pub workers: Reader<WorkerView>,
     /// What the runtime holds.
     pub observer: Observer,
+    /// What probes say.
+    pub verdicts: Reader<ProbeVerdicts>,
+    /// What the runtime can do.
+    pub health: RuntimeHealth,
     /// Where statuses go.
     pub statuses: Writer<PodStatus>,
-    /// The node's addresses.
-    pub host_addresses: Vec<IpAddr>,
-    /// Name of the runtime.
-    pub runtime_name: String,
+    /// What is the same for all pods.
+    pub node: NodeFacts,
     /// The time.
     pub clock: Arc<dyn Clock>,
     /// Metrics.
@@ -67,14 +69,18 @@ impl Parts {
         };
         let observed = self.observer.last(uid);
         let worker = self.workers.get(uid);
+        let verdicts = self.verdicts.get(uid);
+        let abilities = self.health.now().abilities;
         let previous = self.statuses.reader().get(uid);
         let status = pod_status(&Facts {
             pod: &pod,
             observed: observed.as_deref(),
             worker: worker.as_deref(),
+            verdicts: verdicts.as_deref(),
             previous: previous.as_deref(),
-            host_addresses: &self.host_addresses,
-            runtime_name: &self.runtime_name,
+            resize: &[],
+            handlers: &abilities.handlers,
+            node: &self.node,
             now: self.clock.now(),
         });
         if previous.as_deref() == Some(&status) {

@@ -1,13 +1,19 @@
-//! What is reported about a pod: a pure function of spec, observation, worker and the last report.
+//! What is reported about a pod: a pure function of spec, observation, worker, probe verdicts and the last report.
 
 mod conditions;
 mod containers;
+mod lost;
+mod mounts;
 mod phase;
+mod readiness;
+mod resources;
+mod restarts;
+mod transitions;
 
 use std::net::IpAddr;
 
-use k8s_openapi::api::core::v1::{HostIP, PodIP, PodStatus};
-use model::{ObservedPod, Pod, Timestamp, WorkerPhase, WorkerView};
+use k8s_openapi::api::core::v1::{ContainerStatus, HostIP, PodCondition, PodIP, PodStatus};
+use model::{ObservedPod, Pod, ProbeVerdicts, RuntimeHandler, Timestamp, WorkerPhase, WorkerView};
 
 use crate::qos::qos_class;
 
@@ -22,81 +28,161 @@ pub struct Facts<'a> {
     pub observed: Option<&'a ObservedPod>,
     /// How far its worker is.
     pub worker: Option<&'a WorkerView>,
+    /// What its probes say.
+    pub verdicts: Option<&'a ProbeVerdicts>,
     /// What was reported last.
     pub previous: Option<&'a PodStatus>,
-    /// The node's addresses, the primary one first.
-    pub host_addresses: &'a [IpAddr],
-    /// Name of the runtime, which prefixes container ids.
-    pub runtime_name: &'a str,
+    /// How far a resize is; part of the conditions while the pod lives.
+    pub resize: &'a [PodCondition],
+    /// The runtime's handlers and what they can do.
+    pub handlers: &'a [RuntimeHandler],
+    /// What is the same for all pods of the node.
+    pub node: &'a NodeFacts,
     /// Now.
     pub now: Timestamp,
+}
+
+/// What statuses need to know of the node.
+#[derive(Clone, Debug, Default)]
+pub struct NodeFacts {
+    /// The node's addresses, the primary one first.
+    pub addresses: Vec<IpAddr>,
+    /// Name of the runtime, which prefixes container ids.
+    pub runtime_name: String,
+    /// Whether the signal that stops a container is shown (`ContainerStopSignals`).
+    pub shows_stop_signals: bool,
+}
+
+/// The statuses of a pod's containers by the lists they stand in.
+#[derive(Clone, Debug, Default)]
+struct Statuses {
+    init: Vec<ContainerStatus>,
+    regular: Vec<ContainerStatus>,
+    ephemeral: Vec<ContainerStatus>,
 }
 
 /// The status to report.
 #[must_use]
 pub fn pod_status(facts: &Facts<'_>) -> PodStatus {
+    let status = next_status(facts);
+    let Some(previous) = facts.previous else { return status };
+    let over = |status: &PodStatus| matches!(status.phase.as_deref(), Some("Succeeded" | "Failed"));
+    if is_syncing(facts) && over(previous) && !over(&status) {
+        // The pod begins another life under the same UID: what was said of the first one does not count.
+        return next_status(&Facts { previous: None, ..*facts });
+    }
+    match transitions::check(facts.pod, previous, &status) {
+        Ok(()) => status,
+        Err(_) => previous.clone(),
+    }
+}
+
+fn next_status(facts: &Facts<'_>) -> PodStatus {
     let pod = facts.pod;
-    let (init, regular) = containers::container_statuses(facts);
+    let start_time = facts.previous.and_then(|previous| previous.start_time.clone());
     let mut status = PodStatus {
-        host_ip: facts.host_addresses.first().map(ToString::to_string),
-        host_ips: (!facts.host_addresses.is_empty())
-            .then(|| facts.host_addresses.iter().map(|ip| HostIP { ip: ip.to_string() }).collect()),
         qos_class: Some(qos_class(&pod.spec).as_str().to_owned()),
-        start_time: Some(
-            facts
-                .previous
-                .and_then(|previous| previous.start_time.clone())
-                .unwrap_or_else(|| facts.now.to_api_time()),
-        ),
-        observed_generation: pod.metadata.generation,
+        start_time: Some(start_time.unwrap_or_else(|| facts.now.to_api_time())),
         ..PodStatus::default()
     };
-    let ips = pod_ips(facts);
-    status.pod_ip = ips.first().cloned();
-    status.pod_ips = (!ips.is_empty()).then(|| ips.into_iter().map(|ip| PodIP { ip }).collect());
-
-    let ending = facts.worker.is_some_and(|worker| worker.phase > WorkerPhase::Syncing);
-    let computed = phase(pod, &init, &regular, ending && !still_alive(facts));
-    let phase = if ending { sticky(facts.previous, computed) } else { computed };
-    status.phase = Some(phase.as_str().to_owned());
-    if let Some(rejection) = facts.worker.and_then(|worker| worker.rejection.as_ref()) {
+    let rejection = facts.worker.and_then(|worker| worker.rejection.as_ref());
+    if let Some(rejection) = rejection
+        && rejection.is_at_admission()
+    {
+        status.phase = Some(Phase::Failed.as_str().to_owned());
+        status.reason = Some(rejection.reason.clone());
+        status.message = Some(rejection.message.clone());
+        return status;
+    }
+    fill_addresses(facts, &mut status);
+    let mut statuses = containers::container_statuses(facts);
+    readiness::judge(facts, &mut statuses);
+    let phase = phase(pod, &statuses.init, &statuses.regular, &phase::Surroundings::of(facts));
+    fill_phase(facts, &mut status, phase);
+    if let Some(rejection) = rejection {
         status.phase = Some(Phase::Failed.as_str().to_owned());
         status.reason = Some(rejection.reason.clone());
         status.message = Some(rejection.message.clone());
     }
-    status.conditions = Some(conditions::conditions(facts, &status, &init, &regular));
-    status.init_container_statuses = (!init.is_empty()).then_some(init);
-    status.container_statuses = (!regular.is_empty()).then_some(regular);
+    status.observed_generation = pod.metadata.generation.filter(|generation| *generation != 0);
+    status.conditions = Some(conditions::conditions(facts, &status, &statuses));
+    status.allocated_resources = resources::pod_requests(pod);
+    status.resources = Some(resources::pod_resources(pod));
+    let some = |list: Vec<ContainerStatus>| (!list.is_empty()).then_some(list);
+    status.init_container_statuses = some(statuses.init);
+    status.container_statuses = some(statuses.regular);
+    status.ephemeral_container_statuses = some(statuses.ephemeral);
     status
 }
 
-/// A pod that reached its end stays there; only a new worker for the same UID begins anew.
-fn sticky(previous: Option<&PodStatus>, computed: Phase) -> Phase {
-    match previous.and_then(|status| status.phase.as_deref()) {
+/// A pod that reached its end stays there, with the reason that was given for it.
+fn fill_phase(facts: &Facts<'_>, status: &mut PodStatus, computed: Phase) {
+    let old = facts.previous.unwrap_or(&facts.pod.status);
+    let mut phase = computed;
+    for known in [old.phase.as_deref(), facts.pod.status.phase.as_deref()] {
+        phase = match known {
+            Some("Succeeded") if !is_syncing(facts) && !phase.is_terminal() => Phase::Succeeded,
+            Some("Failed") if !is_syncing(facts) && !phase.is_terminal() => Phase::Failed,
+            _ => phase,
+        };
+    }
+    // The source's word is the last one.
+    phase = match facts.pod.status.phase.as_deref() {
         Some("Succeeded") => Phase::Succeeded,
         Some("Failed") => Phase::Failed,
-        _ => computed,
+        _ => phase,
+    };
+    status.phase = Some(phase.as_str().to_owned());
+    if old.phase.as_deref() == Some(phase.as_str()) {
+        let told = &facts.pod.status;
+        let kept = |old: &Option<String>, told: &Option<String>| {
+            old.clone().or_else(|| told.clone()).filter(|text| !text.is_empty())
+        };
+        status.reason = kept(&old.reason, &told.reason);
+        status.message = kept(&old.message, &told.message);
     }
 }
 
-fn still_alive(facts: &Facts<'_>) -> bool {
-    facts.observed.is_some_and(|observed| observed.running().next().is_some())
+fn fill_addresses(facts: &Facts<'_>, status: &mut PodStatus) {
+    let hosts = &facts.node.addresses;
+    status.host_ip = hosts.first().map(ToString::to_string);
+    status.host_ips =
+        (!hosts.is_empty()).then(|| hosts.iter().map(|ip| HostIP { ip: ip.to_string() }).collect());
+    let ips = pod_ips(facts);
+    status.pod_ip = ips.first().cloned();
+    status.pod_ips = (!ips.is_empty()).then(|| ips.into_iter().map(|ip| PodIP { ip }).collect());
 }
 
 fn pod_ips(facts: &Facts<'_>) -> Vec<String> {
     if facts.pod.is_host_network() {
-        return facts.host_addresses.iter().map(ToString::to_string).collect();
+        return facts.node.addresses.iter().map(ToString::to_string).collect();
     }
     let observed = facts.observed.map(ObservedPod::ips).unwrap_or_default();
-    if !observed.is_empty() {
-        return observed.to_vec();
+    let sorted = by_family(observed, facts.node.addresses.first());
+    if !sorted.is_empty() {
+        return sorted;
     }
     // A stopped pod keeps showing the address it had.
-    facts
-        .previous
-        .and_then(|previous| previous.pod_ips.as_ref())
-        .map(|ips| ips.iter().map(|ip| ip.ip.clone()).collect())
-        .unwrap_or_default()
+    let old = facts.previous.and_then(|previous| previous.pod_ips.as_ref());
+    old.into_iter().flatten().map(|ip| ip.ip.clone()).collect()
+}
+
+/// The first address of the node's own family, then the first of the other one.
+fn by_family(ips: &[String], node: Option<&IpAddr>) -> Vec<String> {
+    let ips: Vec<IpAddr> = ips.iter().filter_map(|ip| ip.parse().ok()).collect();
+    let v6_first = node.is_some_and(IpAddr::is_ipv6);
+    let first = |v6: bool| ips.iter().find(|ip| ip.is_ipv6() == v6).map(ToString::to_string);
+    [first(v6_first), first(!v6_first)].into_iter().flatten().collect()
+}
+
+/// Whether the pod is kept running.
+fn is_syncing(facts: &Facts<'_>) -> bool {
+    facts.worker.is_none_or(|worker| worker.phase == WorkerPhase::Syncing)
+}
+
+/// Whether everything of the pod was stopped for good.
+fn is_terminated(facts: &Facts<'_>) -> bool {
+    facts.worker.is_some_and(|worker| worker.phase > WorkerPhase::Terminating)
 }
 
 #[cfg(test)]

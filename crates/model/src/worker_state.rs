@@ -35,6 +35,14 @@ pub struct Rejection {
     pub message: String,
 }
 
+impl Rejection {
+    /// Whether the pod was never let in, rather than ended after it had run.
+    #[must_use]
+    pub fn is_at_admission(&self) -> bool {
+        self.message.starts_with("Pod was rejected: ")
+    }
+}
+
 /// What others may know of a worker.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WorkerView {

@@ -17,11 +17,11 @@ Commands:
   check FILE...        check manifests (files or folders) and say what is wrong with them, by line and field
   get pods             show the pods of a running agent
   get manifests        show what became of each manifest file
-  get events           show the newest events
+  events [POD]         show the newest events, of one pod if named (-n NAMESPACE, -o json)
   version              show the version
   help                 show this text
 
-`podward agent --help` lists the agent's flags. `get` asks the agent's read-only port: --server HOST:PORT
+`podward agent --help` lists the agent's flags. `get` and `events` ask the agent's read-only port: --server HOST:PORT
 (127.0.0.1:10255 by default; the agent serves it when readOnlyPort is set).
 ";
 
@@ -42,6 +42,7 @@ pub fn run(arguments: &[String]) -> anyhow::Result<ExitCode> {
         Some(("agent", rest)) => run::agent(rest, CalledAs::Podward),
         Some(("check", rest)) => check::run(rest),
         Some(("get", rest)) => get::run(rest),
+        Some(("events", rest)) => get::run_events(rest),
         Some(("version" | "--version" | "-V", _)) => {
             println!("podward {} (Kubernetes {})", env!("CARGO_PKG_VERSION"), config::KUBERNETES_VERSION);
             Ok(ExitCode::SUCCESS)

@@ -1,4 +1,6 @@
-//! `podward get`: looks at a running agent through its read-only port.
+//! `podward get` and `podward events`: look at a running agent through its read-only port.
+
+mod events;
 
 use std::process::ExitCode;
 use std::time::Duration;
@@ -12,6 +14,8 @@ use k8s_openapi::api::core::v1::Pod;
 use model::Timestamp;
 use ports::clock::{Clock, SystemClock};
 use serde_json::Value;
+
+pub use events::run as run_events;
 
 const DEFAULT_SERVER: &str = "127.0.0.1:10255";
 
@@ -37,7 +41,7 @@ pub fn run(arguments: &[String]) -> anyhow::Result<ExitCode> {
     let path = match what {
         Some("pods" | "pod" | "po") => "/pods",
         Some("manifests" | "manifest") => "/podward/manifests",
-        Some("events" | "event" | "ev") => "/podward/events",
+        Some("events" | "event" | "ev") => return events::run(&["--server".to_owned(), server]),
         Some(other) => bail!("cannot get {other:?}; one of pods, manifests, events"),
         None => bail!("usage: podward get pods|manifests|events [--server HOST:PORT]"),
     };
@@ -45,8 +49,7 @@ pub fn run(arguments: &[String]) -> anyhow::Result<ExitCode> {
     let body = runtime.block_on(fetch(&server, path))?;
     let text = match path {
         "/pods" => pods(&body)?,
-        "/podward/manifests" => manifests(&body)?,
-        _ => events(&body)?,
+        _ => manifests(&body)?,
     };
     print!("{text}");
     Ok(ExitCode::SUCCESS)
@@ -127,19 +130,6 @@ fn manifests(body: &[u8]) -> anyhow::Result<String> {
             &texts("pods").join(","),
             &texts("problems").join("; "),
         ]));
-    }
-    Ok(table(&rows))
-}
-
-fn events(body: &[u8]) -> anyhow::Result<String> {
-    let list: Vec<Value> = serde_json::from_slice(body).context("read the agent's answer")?;
-    if list.is_empty() {
-        return Ok("No events.\n".to_owned());
-    }
-    let mut rows = vec![row(["AT", "TYPE", "REASON", "OBJECT", "MESSAGE"])];
-    for item in &list {
-        let text = |field: &str| item.get(field).and_then(Value::as_str).unwrap_or_default();
-        rows.push(row([text("at"), text("type"), text("reason"), text("subject"), text("message")]));
     }
     Ok(table(&rows))
 }

@@ -22,6 +22,7 @@ use agent::{
     sync_loop,
 };
 use anyhow::Context;
+use decide::pod_status::NodeFacts;
 use k8s_openapi::api::core::v1::PodStatus;
 use model::{PodSource, ProbeVerdicts, Snapshot};
 use ports::checkpoints::Checkpoints;
@@ -124,9 +125,9 @@ pub fn start(world: World, plan: Plan) -> anyhow::Result<Running> {
     let (class_changed, class_changes) = mpsc::unbounded_channel();
     let (desired_writer, desired_pods) = table(vec![changed.clone(), class_changed.clone()]);
     let (view_writer, worker_views) = table(vec![changed.clone(), class_changed]);
+    let (_, probe_verdicts) = table(vec![changed.clone()]);
     let (observed, observer) = observations(vec![changed]);
     let (status_writer, statuses) = table(Vec::new());
-    let (_, probe_verdicts) = table(Vec::new());
 
     // Channels along the flow.
     let (snapshot_sender, snapshots) = mpsc::channel::<Snapshot>(8);
@@ -184,7 +185,7 @@ pub fn start(world: World, plan: Plan) -> anyhow::Result<Running> {
     let inputs = sync_loop::Inputs { updates, events: pod_events, requeues, probes };
     running.spawn("sync loop", keep(probe_sender, SyncLoop::new(parts).run(inputs, cancel.clone())));
 
-    let tables = Tables { observer: observer.clone(), probes: probe_verdicts, statuses };
+    let tables = Tables { observer: observer.clone(), probes: probe_verdicts.clone(), statuses };
     let pod_runtime = pod_runtime(&world, &plan, tables, health.clone(), recorder.clone());
     let parts = pod_workers::Parts {
         messages: worker_messages,
@@ -204,7 +205,7 @@ pub fn start(world: World, plan: Plan) -> anyhow::Result<Running> {
         messages: world.messages.clone(),
         observations: observed,
         events: event_sender,
-        health,
+        health: health.clone(),
         clock: clock.clone(),
         metrics: metrics.clone(),
         settings: plan.pleg,
@@ -228,8 +229,13 @@ pub fn start(world: World, plan: Plan) -> anyhow::Result<Running> {
         workers: worker_views,
         observer: observer.clone(),
         statuses: status_writer,
-        host_addresses: plan.settings.addresses.clone(),
-        runtime_name: world.runtime_name.clone(),
+        verdicts: probe_verdicts,
+        health,
+        node: NodeFacts {
+            addresses: plan.settings.addresses.clone(),
+            runtime_name: world.runtime_name.clone(),
+            shows_stop_signals: plan.settings.container_stop_signals,
+        },
         clock: clock.clone(),
         metrics: metrics.clone(),
     };

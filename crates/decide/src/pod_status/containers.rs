@@ -1,37 +1,55 @@
 use k8s_openapi::api::core::v1::{
     Container, ContainerState as ApiState, ContainerStateRunning, ContainerStateTerminated,
-    ContainerStateWaiting, ContainerStatus as ApiStatus,
+    ContainerStateWaiting, ContainerStatus as ApiStatus, ContainerUser, LinuxContainerUser,
 };
-use model::{ContainerState, ContainerStatus, WorkerPhase};
+use model::{ContainerKind, ContainerRef, ContainerState, ContainerStatus};
 
-use super::Facts;
-use crate::pod_actions::{is_half_made, is_sidecar, restart_count, should_restart};
+use super::mounts::volume_mounts;
+use super::restarts::all_restart;
+use super::{Facts, Statuses, is_syncing, is_terminated, lost, resources};
+use crate::pod_actions::{is_half_made, restart_count, restarts_after};
+use crate::termination_message::cut_to_share;
 
-/// Statuses of init containers (in spec order) and of regular ones (sorted by name).
-pub(super) fn container_statuses(facts: &Facts<'_>) -> (Vec<ApiStatus>, Vec<ApiStatus>) {
-    let spec = &facts.pod.spec;
-    let regular_begun = spec.containers.iter().any(|container| newest(facts, &container.name).is_some());
-    let waits_for_init = !regular_begun && spec.init_containers.as_ref().is_some_and(|init| !init.is_empty());
-    let init = spec
-        .init_containers
-        .iter()
-        .flatten()
-        .map(|container| {
-            one(facts, container, if waits_for_init { "PodInitializing" } else { "ContainerCreating" })
-        })
-        .collect();
-    let default_reason = if waits_for_init { "PodInitializing" } else { "ContainerCreating" };
-    let mut regular: Vec<_> =
-        spec.containers.iter().map(|container| one(facts, container, default_reason)).collect();
-    regular.sort_by(|a, b| a.name.cmp(&b.name));
-    (init, regular)
+/// One container that is reported on.
+#[derive(Clone, Copy)]
+pub(super) struct Subject<'a> {
+    pub(super) facts: &'a Facts<'a>,
+    pub(super) container: &'a Container,
+    pub(super) kind: ContainerKind,
+    /// What was reported of it last.
+    pub(super) old: Option<&'a ApiStatus>,
 }
 
-fn newest<'a>(facts: &Facts<'a>, name: &str) -> Option<&'a ContainerStatus> {
-    facts.observed.and_then(|observed| observed.container(name))
+/// Statuses of init containers in spec order, of regular and ephemeral ones sorted by name.
+pub(super) fn container_statuses(facts: &Facts<'_>) -> Statuses {
+    let old = facts.previous.unwrap_or(&facts.pod.status);
+    let list = |containers: &mut dyn Iterator<Item = ContainerRef<'_>>, old: Option<&Vec<ApiStatus>>| {
+        let subject = |entry: ContainerRef<'_>| {
+            let ContainerRef { kind, container } = entry;
+            let old = old.into_iter().flatten().find(|old| old.name == container.name);
+            status_of(Subject { facts, container, kind, old })
+        };
+        containers.map(subject).collect::<Vec<ApiStatus>>()
+    };
+    let of_kind = |kind| facts.pod.containers().filter(move |entry| entry.kind == kind);
+    let mut statuses = Statuses {
+        init: list(&mut of_kind(ContainerKind::Init), old.init_container_statuses.as_ref()),
+        regular: list(&mut of_kind(ContainerKind::Regular), old.container_statuses.as_ref()),
+        ephemeral: list(&mut facts.pod.ephemeral_containers(), old.ephemeral_container_statuses.as_ref()),
+    };
+    statuses.regular.sort_by(|a, b| a.name.cmp(&b.name));
+    statuses.ephemeral.sort_by(|a, b| a.name.cmp(&b.name));
+    if is_terminated(facts) {
+        lost::settle(facts.pod, &mut statuses);
+    }
+    let count = statuses.init.len() + statuses.regular.len() + statuses.ephemeral.len();
+    let all = statuses.init.iter_mut().chain(&mut statuses.regular).chain(&mut statuses.ephemeral);
+    all.for_each(|status| cut_messages(status, count));
+    statuses
 }
 
-fn one(facts: &Facts<'_>, container: &Container, default_reason: &str) -> ApiStatus {
+fn status_of(subject: Subject<'_>) -> ApiStatus {
+    let Subject { facts, container, .. } = subject;
     // A start that was cut off is no end of the container: it is made again.
     let mut history = facts
         .observed
@@ -39,102 +57,134 @@ fn one(facts: &Facts<'_>, container: &Container, default_reason: &str) -> ApiSta
         .flat_map(|observed| observed.containers_named(&container.name))
         .filter(|status| status.state != ContainerState::Exited || !is_half_made(status));
     let newest = history.next();
-    let before = history.find(|status| status.state == ContainerState::Exited);
-    let problem = facts.worker.and_then(|worker| worker.problems.get(&container.name));
-    let mut api = ApiStatus {
-        name: container.name.clone(),
-        image: container.image.clone().unwrap_or_default(),
-        ..ApiStatus::default()
-    };
-    let waiting = |reason: &str, message: Option<String>| ApiState {
-        waiting: Some(ContainerStateWaiting { reason: Some(reason.to_owned()), message }),
-        ..ApiState::default()
-    };
-    let announced = || match problem {
-        Some(problem) => waiting(&problem.reason, Some(problem.message.clone())),
-        None => waiting(default_reason, None),
-    };
-
-    let Some(status) = newest else {
-        api.state = Some(announced());
-        api.started = Some(false);
-        keep_last_state(facts, &mut api);
-        return api;
-    };
-    api.restart_count = i32::try_from(restart_count(status)).unwrap_or(i32::MAX);
-    api.container_id = Some(full_id(facts, status));
-    api.image_id.clone_from(&status.image_ref);
-    if !status.image.is_empty() {
-        api.image.clone_from(&status.image);
-    }
-    api.last_state = before.map(|status| terminated(facts, status));
-    match status.state {
-        ContainerState::Running => {
-            api.state = Some(ApiState {
-                running: Some(ContainerStateRunning { started_at: Some(status.started_at.to_api_time()) }),
-                ..ApiState::default()
-            });
-            api.started = Some(true);
-            api.ready = true;
-        }
-        ContainerState::Exited => {
-            let ended = terminated(facts, status);
-            if will_restart(facts, container, status) {
-                if let Some(problem) = problem {
-                    api.state = Some(waiting(&problem.reason, Some(problem.message.clone())));
-                    api.last_state = Some(ended);
-                } else {
-                    api.state = Some(ended);
-                }
-            } else {
-                api.state = Some(ended);
+    let mut api = match newest {
+        None => lost::status_of_absent(subject),
+        Some(status) => {
+            let mut api = converted(subject, status);
+            if let Some(before) = history.find(|status| status.state == ContainerState::Exited) {
+                api.last_state = Some(terminated(facts, before));
             }
-            api.started = Some(false);
-            // An init container that did its work counts as ready.
-            api.ready = is_init(facts, container) && !is_sidecar(container) && status.exit_code == 0;
+            api
         }
-        ContainerState::Created | ContainerState::Unknown => {
-            api.state = Some(announced());
-            api.started = Some(false);
+    };
+    if may_start_again(subject, newest, &api)
+        && let Some(problem) = facts.worker.and_then(|worker| worker.problems.get(&container.name))
+    {
+        let ended = api.state.take().filter(|state| state.terminated.is_some());
+        if ended.is_some() {
+            api.last_state = ended;
         }
+        api.state = Some(waiting(&problem.reason, Some(problem.message.clone())));
     }
+    api.last_state.get_or_insert_default();
     api
 }
 
-fn is_init(facts: &Facts<'_>, container: &Container) -> bool {
-    facts.pod.spec.init_containers.iter().flatten().any(|init| init.name == container.name)
+/// Whether the worker's problem with a container is its state.
+fn may_start_again(subject: Subject<'_>, newest: Option<&ContainerStatus>, api: &ApiStatus) -> bool {
+    let Subject { facts, container, kind, .. } = subject;
+    if facts.pod.is_deleted() || !is_syncing(facts) {
+        return false;
+    }
+    let is_init = kind == ContainerKind::Init;
+    match newest.map(|status| (status.state, status.exit_code)) {
+        None => !(is_init && api.state.as_ref().is_some_and(|state| state.terminated.is_some())),
+        Some((ContainerState::Running, _)) => false,
+        Some((ContainerState::Exited, 0)) if is_init => false,
+        Some((ContainerState::Exited, code)) => restarts_after(facts.pod, container, code),
+        Some((ContainerState::Created | ContainerState::Unknown, _)) => true,
+    }
 }
 
-fn will_restart(facts: &Facts<'_>, container: &Container, status: &ContainerStatus) -> bool {
-    let syncing = facts.worker.is_none_or(|worker| worker.phase == WorkerPhase::Syncing);
-    let done_init = is_init(facts, container) && !is_sidecar(container) && status.exit_code == 0;
-    syncing && !done_init && (is_sidecar(container) || should_restart(facts.pod, status))
-}
-
-/// When the runtime has forgotten a container that was reported before, the report is not lost.
-fn keep_last_state(facts: &Facts<'_>, api: &mut ApiStatus) {
-    let lists = facts.previous.into_iter().flat_map(|previous| {
-        [previous.container_statuses.as_ref(), previous.init_container_statuses.as_ref()]
-            .into_iter()
-            .flatten()
-    });
-    let Some(old) = lists.flatten().find(|old| old.name == api.name) else {
-        return;
+/// What the runtime says of a container.
+fn converted(subject: Subject<'_>, status: &ContainerStatus) -> ApiStatus {
+    let Subject { facts, container, old, .. } = subject;
+    let id = full_id(facts, status);
+    let mut api = ApiStatus {
+        name: container.name.clone(),
+        restart_count: i32::try_from(restart_count(status)).unwrap_or(i32::MAX),
+        image: if status.image.is_empty() {
+            container.image.clone().unwrap_or_default()
+        } else {
+            status.image.clone()
+        },
+        image_id: status.image_ref.clone(),
+        resources: Some(resources::container_resources(container, status, old)),
+        allocated_resources: container.resources.as_ref().and_then(|resources| resources.requests.clone()),
+        user: status.user.as_ref().map(|user| ContainerUser {
+            linux: Some(LinuxContainerUser {
+                uid: user.uid,
+                gid: user.gid,
+                supplemental_groups: Some(user.supplemental_groups.clone()).filter(|list| !list.is_empty()),
+            }),
+        }),
+        stop_signal: status.stop_signal.clone().filter(|_| facts.node.shows_stop_signals),
+        volume_mounts: volume_mounts(facts, container),
+        ..ApiStatus::default()
     };
-    api.restart_count = old.restart_count;
-    let ended = old.state.as_ref().filter(|state| state.terminated.is_some());
-    api.last_state = ended.or(old.last_state.as_ref()).cloned();
-    let over = facts.worker.is_some_and(|worker| worker.phase > WorkerPhase::Syncing);
-    if over && let Some(ended) = ended {
-        api.state = Some(ended.clone());
-        api.last_state.clone_from(&old.last_state);
-        api.container_id.clone_from(&old.container_id);
-        api.image_id.clone_from(&old.image_id);
+    if let Some(old) = old {
+        api.restart_count = api.restart_count.max(old.restart_count);
+        let ended = old.state.as_ref().filter(|state| state.terminated.is_some());
+        let is_another = old.container_id.as_deref() != Some(&id);
+        let before = if is_another { ended } else { None };
+        api.last_state = before.or(old.last_state.as_ref()).cloned();
+    }
+    api.state = Some(state(subject, status, &mut api));
+    api.container_id = Some(id);
+    api
+}
+
+fn state(subject: Subject<'_>, status: &ContainerStatus, api: &mut ApiStatus) -> ApiState {
+    let Subject { facts, old, .. } = subject;
+    let old_state = old.and_then(|old| old.state.as_ref());
+    match status.state {
+        ContainerState::Running => {
+            if let Some(old) = old
+                && old_state.is_some_and(|state| state.terminated.is_some())
+                && old.container_id.as_deref() != Some(&full_id(facts, status))
+                && i64::from(old.restart_count) >= i64::from(restart_count(status))
+            {
+                // The runtime has forgotten the one before, and its count with it.
+                api.restart_count = old.restart_count.saturating_add(1);
+            }
+            ApiState {
+                running: Some(ContainerStateRunning { started_at: Some(status.started_at.to_api_time()) }),
+                ..ApiState::default()
+            }
+        }
+        ContainerState::Exited => terminated(facts, status),
+        ContainerState::Created => waiting(default_reason(facts), None),
+        ContainerState::Unknown => match old_state {
+            Some(known) if lost::is_unknown_end(known) => known.clone(),
+            Some(known) if known.running.is_some() => {
+                api.restart_count = old.map_or(0, |old| old.restart_count.saturating_add(1));
+                let reason = if all_restart(facts) { lost::RESTARTING_ALL } else { lost::UNKNOWN };
+                lost::unlocated(reason)
+            }
+            Some(_) | None => waiting(default_reason(facts), None),
+        },
+    }
+}
+
+/// Why a container waits that nobody has had trouble with.
+pub(super) fn default_reason(facts: &Facts<'_>) -> &'static str {
+    if facts.pod.spec.init_containers.as_ref().is_some_and(|init| !init.is_empty()) {
+        "PodInitializing"
+    } else {
+        "ContainerCreating"
+    }
+}
+
+pub(super) fn waiting(reason: &str, message: Option<String>) -> ApiState {
+    let message = message.filter(|message| !message.is_empty());
+    ApiState {
+        waiting: Some(ContainerStateWaiting { reason: Some(reason.to_owned()), message }),
+        ..ApiState::default()
     }
 }
 
 fn full_id(facts: &Facts<'_>, status: &ContainerStatus) -> String {
-    format!("{}://{}", facts.runtime_name, status.id)
+    format!("{}://{}", facts.node.runtime_name, status.id)
 }
 
 fn terminated(facts: &Facts<'_>, status: &ContainerStatus) -> ApiState {
@@ -156,5 +206,14 @@ fn terminated(facts: &Facts<'_>, status: &ContainerStatus) -> ApiState {
             signal: None,
         }),
         ..ApiState::default()
+    }
+}
+
+fn cut_messages(status: &mut ApiStatus, containers: usize) {
+    let states = [&mut status.state, &mut status.last_state].into_iter().flatten();
+    for ended in states.filter_map(|state| state.terminated.as_mut()) {
+        if let Some(message) = &mut ended.message {
+            *message = cut_to_share(message, containers);
+        }
     }
 }

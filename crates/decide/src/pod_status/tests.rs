@@ -19,15 +19,29 @@ fn worker(phase: WorkerPhase) -> WorkerView {
 }
 
 fn status(pod: &Pod, observed: &ObservedPod, worker: &WorkerView, previous: Option<&PodStatus>) -> PodStatus {
-    pod_status(&Facts {
+    pod_status(&Facts { worker: Some(worker), previous, ..facts(pod, observed, &node()) })
+}
+
+fn node() -> NodeFacts {
+    NodeFacts {
+        addresses: vec![IpAddr::from([192, 168, 0, 2])],
+        runtime_name: "containerd".to_owned(),
+        ..NodeFacts::default()
+    }
+}
+
+fn facts<'a>(pod: &'a Pod, observed: &'a ObservedPod, node: &'a NodeFacts) -> Facts<'a> {
+    Facts {
         pod,
         observed: Some(observed),
-        worker: Some(worker),
-        previous,
-        host_addresses: &[IpAddr::from([192, 168, 0, 2])],
-        runtime_name: "containerd",
+        worker: None,
+        verdicts: None,
+        previous: None,
+        resize: &[],
+        handlers: &[],
+        node,
         now: Timestamp::from_secs(50),
-    })
+    }
 }
 
 fn exited(name: &str, attempt: u32, code: i32) -> ContainerStatus {
@@ -60,14 +74,6 @@ fn phases_follow_the_containers() {
     assert_eq!(phase_of("Never", vec![exited("a", 0, 0), exited("b", 0, 3)], syncing), "Failed");
     assert_eq!(phase_of("OnFailure", vec![exited("a", 0, 0), exited("b", 0, 3)], syncing), "Running");
     assert_eq!(phase_of("OnFailure", vec![exited("a", 0, 0), exited("b", 0, 0)], syncing), "Succeeded");
-}
-
-#[test]
-fn a_pod_that_was_stopped_ends_by_its_exit_codes() {
-    let over = WorkerPhase::Terminated;
-    assert_eq!(phase_of("Always", vec![exited("a", 0, 0), exited("b", 0, 0)], over), "Succeeded");
-    assert_eq!(phase_of("Always", vec![exited("a", 0, 0), exited("b", 0, 137)], over), "Failed");
-    assert_eq!(phase_of("Always", vec![], over), "Failed");
 }
 
 #[test]
@@ -118,16 +124,9 @@ fn transition_times_move_only_with_the_verdict() {
     let running = |name: &str| container(name, name, 0, ContainerState::Running);
     let seen = observed(vec![sandbox("s", 0, SandboxState::Ready)], vec![running("a"), running("b")]);
     let first = status(&pod, &seen, &worker(WorkerPhase::Syncing), None);
-    let facts = Facts {
-        pod: &pod,
-        observed: Some(&seen),
-        worker: None,
-        previous: Some(&first),
-        host_addresses: &[IpAddr::from([192, 168, 0, 2])],
-        runtime_name: "containerd",
-        now: Timestamp::from_secs(99),
-    };
-    assert_eq!(pod_status(&facts), first);
+    let node = node();
+    let later = Facts { previous: Some(&first), now: Timestamp::from_secs(99), ..facts(&pod, &seen, &node) };
+    assert_eq!(pod_status(&later), first);
 }
 
 #[test]
@@ -136,6 +135,229 @@ fn host_network_pods_show_the_nodes_address() {
     let status = status(&pod, &observed(vec![], vec![]), &worker(WorkerPhase::Syncing), None);
     assert_eq!(status.pod_ip.as_deref(), Some("192.168.0.2"));
     assert_eq!(status.host_ip.as_deref(), Some("192.168.0.2"));
+}
+
+fn container_of<'a>(status: &'a PodStatus, name: &str) -> &'a k8s_openapi::api::core::v1::ContainerStatus {
+    let lists = [&status.init_container_statuses, &status.container_statuses];
+    lists.into_iter().flatten().flatten().find(|entry| entry.name == name).unwrap()
+}
+
+fn condition_of<'a>(status: &'a PodStatus, kind: &str) -> &'a PodCondition {
+    status.conditions.as_ref().unwrap().iter().find(|condition| condition.type_ == kind).unwrap()
+}
+
+fn terminated_of(state: Option<&k8s_openapi::api::core::v1::ContainerState>) -> (i32, Option<&str>) {
+    let ended = state.unwrap().terminated.as_ref().unwrap();
+    (ended.exit_code, ended.reason.as_deref())
+}
+
+#[test]
+fn stopped_static_pods_are_not_said_to_be_over() {
+    let over = WorkerPhase::Terminated;
+    assert_eq!(phase_of("Always", vec![exited("a", 0, 0), exited("b", 0, 0)], over), "Running");
+    assert_eq!(phase_of("Never", vec![exited("a", 0, 0), exited("b", 0, 137)], over), "Failed");
+}
+
+#[test]
+fn a_rejected_pod_shows_the_reason_and_nothing_else() {
+    let mut view = worker(WorkerPhase::Terminated);
+    view.rejection = Some(model::Rejection {
+        reason: "NodeAffinity".into(),
+        message: "Pod was rejected: Predicate NodeAffinity failed".into(),
+    });
+    let rejected = status(&two("Always"), &observed(vec![], vec![]), &view, None);
+    assert_eq!(rejected.phase.as_deref(), Some("Failed"));
+    assert_eq!(rejected.reason.as_deref(), Some("NodeAffinity"));
+    assert!(rejected.conditions.is_none() && rejected.container_statuses.is_none());
+    view.rejection = Some(model::Rejection { reason: "DeadlineExceeded".into(), message: "too long".into() });
+    let ended = status(&two("Always"), &observed(vec![], vec![]), &view, None);
+    assert_eq!(condition_of(&ended, "Ready").reason.as_deref(), Some("PodFailed"));
+}
+
+#[test]
+fn a_terminal_phase_keeps_its_reason() {
+    let seen = observed(vec![], vec![exited("a", 0, 1), exited("b", 0, 0)]);
+    let previous = PodStatus {
+        phase: Some("Failed".into()),
+        reason: Some("DeadlineExceeded".into()),
+        message: Some("too long".into()),
+        ..Default::default()
+    };
+    let over = status(&two("Never"), &seen, &worker(WorkerPhase::Terminated), Some(&previous));
+    assert_eq!(over.reason.as_deref(), Some("DeadlineExceeded"));
+    assert_eq!(over.message.as_deref(), Some("too long"));
+}
+
+#[test]
+fn a_running_container_that_vanished_has_an_unknown_end() {
+    let pod = two("Always");
+    let up = vec![sandbox("s", 0, SandboxState::Ready)];
+    let run = |name: &str| container(name, name, 0, ContainerState::Running);
+    let syncing = worker(WorkerPhase::Syncing);
+    let before = status(&pod, &observed(up.clone(), vec![run("a"), run("b")]), &syncing, None);
+    let gone = observed(up, vec![run("a")]);
+    let after = status(&pod, &gone, &syncing, Some(&before));
+    let b = container_of(&after, "b");
+    assert_eq!(b.restart_count, 1);
+    assert_eq!(terminated_of(b.last_state.as_ref()), (137, Some("ContainerStatusUnknown")));
+    assert_eq!(after.phase.as_deref(), Some("Running"));
+    assert_eq!(status(&pod, &gone, &syncing, Some(&after)), after);
+}
+
+#[test]
+fn an_init_container_that_vanished_after_its_work_was_done() {
+    let pod = pod(serde_json::json!({"initContainers": [{"name": "i", "image": "x"}],
+        "containers": [{"name": "a", "image": "x"}]}));
+    let seen = observed(
+        vec![sandbox("s", 0, SandboxState::Ready)],
+        vec![container("a", "a", 0, ContainerState::Running)],
+    );
+    let status = status(&pod, &seen, &worker(WorkerPhase::Syncing), None);
+    let init = container_of(&status, "i");
+    assert_eq!(terminated_of(init.state.as_ref()), (0, Some("Completed")));
+    assert!(init.ready);
+    assert_eq!(status.phase.as_deref(), Some("Running"));
+}
+
+#[test]
+fn what_never_ran_has_failed_once_the_pod_was_stopped() {
+    let seen = observed(vec![], vec![exited("a", 0, 0)]);
+    let status = status(&two("Never"), &seen, &worker(WorkerPhase::Terminated), None);
+    let b = container_of(&status, "b");
+    assert_eq!(terminated_of(b.state.as_ref()), (137, Some("ContainerStatusUnknown")));
+    assert_eq!(status.phase.as_deref(), Some("Failed"));
+}
+
+#[test]
+fn probes_decide_over_started_and_ready() {
+    use model::{ContainerVerdicts, ProbeVerdict};
+    let pod = pod(serde_json::json!({"containers": [{"name": "a", "image": "x",
+        "startupProbe": {"tcpSocket": {"port": 1}}, "readinessProbe": {"tcpSocket": {"port": 1}}}]}));
+    let seen = observed(
+        vec![sandbox("s", 0, SandboxState::Ready)],
+        vec![container("c", "a", 0, ContainerState::Running)],
+    );
+    let node = node();
+    let judged = |startup, readiness, id: &str, previous: Option<&PodStatus>| {
+        let verdicts: ProbeVerdicts =
+            [("a".to_owned(), ContainerVerdicts { id: id.into(), startup, readiness, liveness: None })]
+                .into();
+        let status = pod_status(&Facts { verdicts: Some(&verdicts), previous, ..facts(&pod, &seen, &node) });
+        let entry = container_of(&status, "a").clone();
+        (entry.started.unwrap(), entry.ready, status)
+    };
+    let good = Some(ProbeVerdict::Success);
+    let bad = Some(ProbeVerdict::Failure);
+    let words = |(started, ready, _): (bool, bool, PodStatus)| (started, ready);
+    assert_eq!(words(judged(None, None, "c", None)), (false, false));
+    assert_eq!(words(judged(good, None, "c", None)), (true, false));
+    assert_eq!(words(judged(good, bad, "c", None)), (true, false));
+    assert_eq!(words(judged(bad, good, "c", None)), (false, false));
+    assert_eq!(words(judged(good, good, "another", None)), (false, false));
+    let (started, ready, before) = judged(good, good, "c", None);
+    assert!(started && ready);
+    // An agent that has not asked yet goes on saying what was true of this very container.
+    assert_eq!(words(judged(None, None, "c", Some(&before))), (true, true));
+}
+
+#[test]
+fn a_sidecar_that_has_not_started_holds_the_pod_back() {
+    let pod =
+        pod(serde_json::json!({"initContainers": [{"name": "s", "image": "x", "restartPolicy": "Always",
+        "startupProbe": {"tcpSocket": {"port": 1}}}], "containers": [{"name": "a", "image": "x"}]}));
+    let side = container("s", "s", 0, ContainerState::Running);
+    let up = vec![sandbox("s", 0, SandboxState::Ready)];
+    let held = status(&pod, &observed(up.clone(), vec![side.clone()]), &worker(WorkerPhase::Syncing), None);
+    assert_eq!(held.phase.as_deref(), Some("Pending"));
+    assert_eq!(condition_of(&held, "Initialized").reason.as_deref(), Some("ContainersNotInitialized"));
+    // Once a regular container was made, a sidecar that starts again does not put the pod back.
+    let main = container("a", "a", 0, ContainerState::Running);
+    let later = status(&pod, &observed(up, vec![side, main]), &worker(WorkerPhase::Syncing), None);
+    assert_eq!(later.phase.as_deref(), Some("Running"));
+    assert_eq!(condition_of(&later, "Initialized").status, "True");
+    let ready = condition_of(&later, "Ready");
+    assert_eq!(ready.message.as_deref(), Some("containers with unready status: [s]"));
+}
+
+#[test]
+fn rules_of_a_container_come_before_the_pods_policy() {
+    let pod = pod(serde_json::json!({"restartPolicy": "Never", "containers": [{"name": "a", "image": "x",
+        "restartPolicy": "Never", "restartPolicyRules":
+            [{"action": "Restart", "exitCodes": {"operator": "In", "values": [42]}}]}]}));
+    let phase = |code| {
+        let seen = observed(vec![sandbox("s", 0, SandboxState::Ready)], vec![exited("a", 0, code)]);
+        status(&pod, &seen, &worker(WorkerPhase::Syncing), None).phase.unwrap()
+    };
+    assert_eq!(
+        (phase(42).as_str(), phase(1).as_str(), phase(0).as_str()),
+        ("Running", "Failed", "Succeeded")
+    );
+}
+
+#[test]
+fn gates_hold_a_ready_pod_back() {
+    let pod = pod(serde_json::json!({"readinessGates": [{"conditionType": "x/gate"}],
+        "containers": [{"name": "a", "image": "x"}]}));
+    let seen = observed(
+        vec![sandbox("s", 0, SandboxState::Ready)],
+        vec![container("a", "a", 0, ContainerState::Running)],
+    );
+    let status = status(&pod, &seen, &worker(WorkerPhase::Syncing), None);
+    assert_eq!(condition_of(&status, "ContainersReady").status, "True");
+    let ready = condition_of(&status, "Ready");
+    assert_eq!(ready.reason.as_deref(), Some("ReadinessGatesNotReady"));
+    assert_eq!(
+        ready.message.as_deref(),
+        Some("corresponding condition of pod readiness gate \"x/gate\" does not exist.")
+    );
+}
+
+#[test]
+fn an_illegal_transition_is_refused() {
+    let pod = two("Never");
+    let up = vec![sandbox("s", 0, SandboxState::Ready)];
+    let run = |name: &str| container(name, name, 1, ContainerState::Running);
+    let syncing = worker(WorkerPhase::Syncing);
+    let before = status(&pod, &observed(up.clone(), vec![exited("a", 0, 1), run("b")]), &syncing, None);
+    let after = status(&pod, &observed(up, vec![run("a"), run("b")]), &syncing, Some(&before));
+    assert_eq!(after, before);
+}
+
+#[test]
+fn addresses_come_in_the_order_of_the_nodes_family() {
+    let mut up = sandbox("s", 0, SandboxState::Ready);
+    up.ips = vec!["fd00::7".into(), "10.0.0.7".into(), "10.0.0.8".into()];
+    let pod = two("Always");
+    let status = status(&pod, &observed(vec![up], vec![]), &worker(WorkerPhase::Syncing), None);
+    let ips: Vec<_> = status.pod_ips.unwrap().into_iter().map(|ip| ip.ip).collect();
+    assert_eq!(ips, ["10.0.0.7", "fd00::7"]);
+}
+
+#[test]
+fn resources_in_force_are_shown_for_running_containers() {
+    let pod = pod(serde_json::json!({"containers": [{"name": "a", "image": "x", "resources": {
+        "limits": {"cpu": "100m", "memory": "100M"}, "requests": {"cpu": "50m", "memory": "64Mi"}}},
+        {"name": "b", "image": "x", "resources": {"requests": {"cpu": "60m", "memory": "64Mi"}}}]}));
+    let mut running = container("a", "a", 0, ContainerState::Running);
+    running.resources = Some(model::LinuxResources {
+        cpu_period: 100_000,
+        cpu_quota: 20_000,
+        cpu_shares: 102,
+        memory_limit_bytes: 100_000_000,
+        ..Default::default()
+    });
+    let seen = observed(vec![sandbox("s", 0, SandboxState::Ready)], vec![running]);
+    let status = status(&pod, &seen, &worker(WorkerPhase::Syncing), None);
+    let text =
+        |list: &Option<crate::quantity::ResourceList>, name: &str| list.as_ref().unwrap()[name].0.clone();
+    let shown = container_of(&status, "a").resources.clone().unwrap();
+    assert_eq!(text(&shown.limits, "cpu"), "200m");
+    assert_eq!(text(&shown.limits, "memory"), "100000000");
+    assert_eq!(text(&shown.requests, "cpu"), "100m");
+    assert_eq!(text(&shown.requests, "memory"), "64Mi");
+    assert_eq!(text(&status.allocated_resources, "cpu"), "110m");
+    assert_eq!(text(&status.allocated_resources, "memory"), "128Mi");
+    assert_eq!(text(&status.resources.unwrap().limits, "memory"), "100M");
 }
 
 fn any_container() -> impl Strategy<Value = (u8, i32)> {

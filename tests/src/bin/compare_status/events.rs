@@ -39,21 +39,20 @@ pub(crate) async fn of(node: &Node, agent: Agent) -> Result<Told> {
 }
 
 fn from_store(text: &str) -> Result<Vec<(String, Event)>> {
-    let list: Vec<Value> = serde_json::from_str(text).context("parse the events")?;
-    let text =
-        |item: &Value, field: &str| item.get(field).and_then(Value::as_str).unwrap_or_default().to_owned();
-    Ok(list
-        .iter()
+    let list: Value = serde_json::from_str(text).context("parse the events")?;
+    let text = |item: &Value, pointer: &str| {
+        item.pointer(pointer).and_then(Value::as_str).unwrap_or_default().to_owned()
+    };
+    let items = list.get("items").and_then(Value::as_array).into_iter().flatten();
+    Ok(items
         .filter_map(|item| {
-            let subject = text(item, "subject");
-            let (pod, field) = subject.split_once(' ').unwrap_or((&subject, ""));
             let event = Event {
-                field: field.to_owned(),
-                kind: text(item, "type"),
-                reason: text(item, "reason"),
-                message: text(item, "message"),
+                field: text(item, "/involvedObject/fieldPath"),
+                kind: text(item, "/type"),
+                reason: text(item, "/reason"),
+                message: text(item, "/message"),
             };
-            Some((manifest(pod)?, event))
+            Some((manifest(&text(item, "/involvedObject/name"))?, event))
         })
         .collect())
 }

@@ -1,0 +1,55 @@
+//! The stored events as the API writes them.
+
+use k8s_openapi::api::core::v1::{Event, EventSource, ObjectReference};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use model::EventSubject;
+use serde_json::{Value, json};
+
+use crate::event_log::EventSeries;
+
+/// An `EventList`, the event that happened last at the end.
+pub(super) fn event_list(events: &[EventSeries]) -> Value {
+    let items: Vec<Event> = events.iter().map(item).collect();
+    json!({"kind": "EventList", "apiVersion": "v1", "metadata": {}, "items": items})
+}
+
+fn item(series: &EventSeries) -> Event {
+    let event = &series.event;
+    let involved_object = match &event.subject {
+        EventSubject::Pod { uid, full_name, field_path } => ObjectReference {
+            api_version: Some("v1".to_owned()),
+            kind: Some("Pod".to_owned()),
+            namespace: Some(full_name.namespace.clone()),
+            name: Some(full_name.name.clone()),
+            uid: Some(uid.to_string()),
+            field_path: Some(field_path.clone()).filter(|path| !path.is_empty()),
+            ..ObjectReference::default()
+        },
+        EventSubject::Node(name) => ObjectReference {
+            kind: Some("Node".to_owned()),
+            name: Some(name.clone()),
+            uid: Some(name.clone()),
+            ..ObjectReference::default()
+        },
+    };
+    // Events of nodes stand in the namespace `default`, as upstream's do.
+    let namespace = involved_object.namespace.clone().unwrap_or_else(|| "default".to_owned());
+    let name = involved_object.name.clone().unwrap_or_default();
+    Event {
+        metadata: ObjectMeta {
+            name: Some(format!("{name}.{:x}", series.first_at.as_nanos())),
+            namespace: Some(namespace),
+            ..ObjectMeta::default()
+        },
+        involved_object,
+        type_: Some(event.kind.as_str().to_owned()),
+        reason: Some(event.reason.clone()),
+        message: Some(event.message.clone()),
+        count: Some(i32::try_from(series.count).unwrap_or(i32::MAX)),
+        first_timestamp: Some(series.first_at.to_api_time()),
+        last_timestamp: Some(event.at.to_api_time()),
+        source: Some(EventSource { component: Some("kubelet".to_owned()), host: None }),
+        reporting_component: Some("kubelet".to_owned()),
+        ..Event::default()
+    }
+}
