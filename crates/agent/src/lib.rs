@@ -29,3 +29,4 @@ pub mod sources;
 pub mod status;
 pub mod sweeper;
 pub mod sync_loop;
+pub mod user_namespaces;

@@ -39,6 +39,7 @@ use crate::images::Images;
 use crate::observation::Observer;
 use crate::published::Reader;
 use crate::runtime_health::RuntimeHealth;
+use crate::user_namespaces::UserNamespaces;
 use memory::Memory;
 
 /// What the pod runtime needs.
@@ -59,6 +60,8 @@ pub struct Parts {
     pub volumes: Arc<dyn PodVolumes>,
     /// Cgroups of pods.
     pub cgroups: Arc<dyn PodCgroups>,
+    /// Ranges of user ids.
+    pub user_namespaces: UserNamespaces,
     /// Facts of the machine.
     pub host: Arc<dyn HostFacts>,
     /// Requests to containers.
@@ -179,6 +182,9 @@ impl PodSyncer for PodRuntime {
             if let Err(error) = killed.and(self.parts.cgroups.remove(&cgroup).await) {
                 return Err(plain(format!("{error}: {}", error.source)));
             }
+        }
+        if pod.spec.host_users == Some(false) {
+            self.parts.user_namespaces.release(&pod.uid);
         }
         self.parts.images.forget(&pod.uid);
         self.memory.forget(&pod.uid);

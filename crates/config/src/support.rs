@@ -38,6 +38,7 @@ pub static SUPPORTED: &[&str] = &[
     "podLogsDir",
     "podPidsLimit",
     "podsPerCore",
+    "protectKernelDefaults",
     "readOnlyPort",
     "registryBurst",
     "registryPullQPS",
@@ -53,6 +54,7 @@ pub static SUPPORTED: &[&str] = &[
     "syncFrequency",
     "systemReserved",
     "systemReservedCgroup",
+    "userNamespaces",
 ];
 
 /// Fields that have no effect upstream either.

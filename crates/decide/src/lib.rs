@@ -38,6 +38,7 @@ pub mod requeue;
 pub mod reserved_cgroups;
 pub mod resize;
 pub mod resources;
+pub mod runtime_class;
 pub mod runtime_events;
 pub mod sandbox_spec;
 pub mod security;
@@ -45,5 +46,6 @@ pub mod termination;
 pub mod termination_message;
 #[cfg(test)]
 mod test_objects;
+pub mod user_namespaces;
 pub mod volumes;
 pub mod worker;

@@ -2,6 +2,7 @@
 
 mod conditions;
 mod containers;
+mod disruption;
 mod lost;
 mod mounts;
 mod phase;
@@ -106,6 +107,10 @@ fn next_status(facts: &Facts<'_>) -> PodStatus {
     }
     status.observed_generation = pod.metadata.generation.filter(|generation| *generation != 0);
     status.conditions = Some(conditions::conditions(facts, &status, &statuses));
+    if let (Some(conditions), Some(rejection)) = (&mut status.conditions, rejection) {
+        let gained = disruption::gained(facts, rejection, conditions);
+        conditions.extend(gained);
+    }
     status.allocated_resources = resources::pod_requests(pod);
     status.resources = Some(resources::pod_resources(pod));
     let some = |list: Vec<ContainerStatus>| (!list.is_empty()).then_some(list);

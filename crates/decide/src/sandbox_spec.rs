@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashSet};
 
 use k8s_openapi::api::core::v1::{Container, ContainerPort};
-use model::{DnsConfig, NodeSettings, Pod, PortMapping, Protocol, SandboxSpec, labels};
+use model::{DnsConfig, NodeSettings, Pod, PortMapping, Protocol, SandboxSpec, UserNamespace, labels};
 
 use crate::hosts_file::{hostname_and_domain, kernel_hostname};
 use crate::pod_paths::{PodPaths, pod_cgroup};
@@ -23,6 +23,8 @@ pub struct SandboxInputs<'a> {
     pub dns: Option<DnsConfig>,
     /// The runtime handler of the pod's runtime class; empty is the default one.
     pub runtime_handler: String,
+    /// Whose users the pod's users are.
+    pub user_namespace: UserNamespace,
 }
 
 /// The specification of a pod's sandbox.
@@ -44,7 +46,7 @@ pub fn sandbox_spec(inputs: &SandboxInputs<'_>) -> Result<SandboxSpec, String> {
         annotations: pod.metadata.annotations.clone().unwrap_or_default(),
         cgroup_parent: pod_cgroup(pod, settings),
         sysctls: sysctls(pod),
-        security: sandbox_security(pod)?,
+        security: sandbox_security(pod, inputs.user_namespace)?,
         resources: Some(sandbox_resources(pod, settings)),
         overhead: Some(overhead_resources(pod, settings)),
         runtime_handler: inputs.runtime_handler.clone(),

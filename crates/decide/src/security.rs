@@ -7,7 +7,7 @@ use k8s_openapi::api::core::v1::{
 };
 use model::{
     Capabilities, ContainerSecurity, ImageStatus, NamespaceMode, Namespaces, NodeSettings, Pod,
-    SandboxSecurity, SeLinuxOptions, SecurityProfile, SupplementalGroupsPolicy,
+    SandboxSecurity, SeLinuxOptions, SecurityProfile, SupplementalGroupsPolicy, UserNamespace,
 };
 
 /// Paths of the kernel that reveal the host; hidden unless a container asks for an unmasked `/proc`.
@@ -77,13 +77,14 @@ pub fn container_security(
 ///
 /// # Errors
 /// When the pod asks for what is not supported.
-pub fn sandbox_security(pod: &Pod) -> Result<SandboxSecurity, String> {
-    if pod.spec.host_users == Some(false) {
-        return Err("spec.hostUsers: user namespaces are not supported yet".to_owned());
+pub fn sandbox_security(pod: &Pod, user_namespace: UserNamespace) -> Result<SandboxSecurity, String> {
+    if pod.spec.host_users == Some(false) && user_namespace == UserNamespace::Node {
+        return Err("spec.hostUsers: the pod has no user namespace of its own".to_owned());
     }
     let of_pod = pod.spec.security_context.as_ref();
     Ok(SandboxSecurity {
         namespaces: namespaces(pod),
+        user_namespace,
         privileged: pod.containers().any(|entry| {
             entry.container.security_context.as_ref().is_some_and(|own| own.privileged == Some(true))
         }),
@@ -130,13 +131,17 @@ pub fn verify_run_as_non_root(pod: &Pod, container: &Container, image: &ImageSta
         (None, ImageUser::Id(0)) => "container has runAsNonRoot and image will run as root".to_owned(),
         (None, ImageUser::Id(id)) if i32::try_from(id).is_ok_and(|id| id > 0) => return Ok(()),
         (None, ImageUser::Id(id)) => {
-            format!("container has runAsNonRoot and image has an invalid user id ({id})")
+            format!(
+                "container has runAsNonRoot and image has an invalid user id ({id}). (Must be 1-({most})): must be between 0 and {most}, inclusive",
+                most = i32::MAX
+            )
         }
         (None, ImageUser::Name(name)) => format!(
             "container has runAsNonRoot and image has non-numeric user ({name}), cannot verify user is non-root"
         ),
     };
-    Err(format!("{problem} (pod: {}, container: {})", pod.full_name, container.name))
+    let named = format!("{}_{}({})", pod.name(), pod.namespace(), pod.uid);
+    Err(format!("{problem} (pod: {named:?}, container: {})", container.name))
 }
 
 /// The user an image is made for; one that names none runs as root.
@@ -187,7 +192,7 @@ fn supplemental_groups_policy(
     match of_pod.and_then(|of_pod| of_pod.supplemental_groups_policy.as_deref()) {
         None | Some("Merge") => Ok(SupplementalGroupsPolicy::Merge),
         Some("Strict") => Ok(SupplementalGroupsPolicy::Strict),
-        Some(other) => Err(format!("unsupported supplementalGroupsPolicy {other:?}")),
+        Some(other) => Err(format!("unsupported supplementalGroupsPolicy: {other}")),
     }
 }
 
@@ -213,7 +218,7 @@ fn seccomp(
 /// Static pods may still use the annotation, which stands between the container's field and the pod's.
 pub(crate) fn apparmor(pod: &Pod, container: &Container) -> Result<Option<SecurityProfile>, String> {
     let parse = |AppArmorProfile { type_, localhost_profile }: &AppArmorProfile| {
-        profile("AppArmor", type_, localhost_profile.clone()).map(Some)
+        profile("apparmor", type_, localhost_profile.clone()).map(Some)
     };
     if let Some(own) = container.security_context.as_ref().and_then(|own| own.app_armor_profile.as_ref()) {
         return parse(own);
@@ -240,8 +245,12 @@ fn profile(system: &str, kind: &str, localhost: Option<String>) -> Result<Securi
         ("RuntimeDefault", _) => Ok(SecurityProfile::RuntimeDefault),
         ("Unconfined", _) => Ok(SecurityProfile::Unconfined),
         ("Localhost", Some(name)) if !name.trim().is_empty() => Ok(SecurityProfile::Localhost(name)),
-        ("Localhost", _) => Err(format!("{system} profile of type Localhost names no localhostProfile")),
-        (other, _) => Err(format!("unknown {system} profile type {other:?}")),
+        ("Localhost", name) => Err(match (system, name) {
+            ("seccomp", _) => "localhostProfile must be set if seccompProfile type is Localhost.".to_owned(),
+            (_, Some(name)) => format!("invalid empty AppArmor profile name: {name:?}"),
+            (_, None) => "missing localhost apparmor profile name".to_owned(),
+        }),
+        (other, _) => Err(format!("unknown {system} profile type: {other:?}")),
     }
 }
 
@@ -250,5 +259,7 @@ fn masked_paths(settings: &NodeSettings) -> Vec<String> {
     MASKED_PATHS.map(str::to_owned).into_iter().chain(of_cpus).collect()
 }
 
+#[cfg(test)]
+mod every_field;
 #[cfg(test)]
 mod tests;

@@ -20,6 +20,7 @@ mod failure;
 mod folder;
 mod folder_watch;
 mod host_facts;
+mod kernel_tunables;
 mod lock_file;
 mod machine;
 mod mount_table;
@@ -32,6 +33,7 @@ mod process_watch;
 mod scratch;
 mod termination_messages;
 mod tree;
+mod user_namespaces;
 
 pub use capabilities::host_capabilities;
 pub use checkpoints::FileCheckpoints;
@@ -39,6 +41,7 @@ pub use credential_files::NodeCredentialFiles;
 pub use credential_programs::{ExecCredentialPrograms, check_program};
 pub use folder_watch::InotifyFolderWatch;
 pub use host_facts::MachineFacts;
+pub use kernel_tunables::{Tunables, kernel_tunables};
 pub use lock_file::{LockError, LockFile};
 pub use machine::{
     give_memory_back, hostname, make_rshared, raise_open_files, set_oom_score_adj, swap_capacity,
@@ -50,3 +53,4 @@ pub use pod_folders::HostPodFolders;
 pub use pod_volumes::HostPodVolumes;
 pub use process_watch::PidfdProcessWatch;
 pub use termination_messages::HostTerminationMessages;
+pub use user_namespaces::{FileUserNamespaceRecords, user_id_pool};

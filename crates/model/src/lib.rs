@@ -31,6 +31,7 @@ mod projected_file;
 mod runtime_spec;
 mod runtime_status;
 mod time;
+mod user_namespace;
 mod volume_plan;
 mod worker_state;
 
@@ -65,5 +66,6 @@ pub use runtime_status::{
     RuntimeEventKind, RuntimeHandler, RuntimeVersion, SandboxState, SandboxStatus, SandboxSummary,
 };
 pub use time::{Moment, MomentSource, Timestamp};
+pub use user_namespace::{IdPool, IdRange, UserNamespace};
 pub use volume_plan::{FileStorage, FsGroup, FsGroupChange, HostPathKind, PlannedVolume, VolumePlan};
 pub use worker_state::{Rejection, WorkerPhase, WorkerView};

@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
+use crate::UserNamespace;
+
 /// A pod sandbox to be created.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct SandboxSpec {
@@ -45,6 +47,8 @@ pub struct SandboxSpec {
 pub struct SandboxSecurity {
     /// Which namespaces are shared with whom.
     pub namespaces: Namespaces,
+    /// Whose users the pod's users are; all its containers share them.
+    pub user_namespace: UserNamespace,
     /// Whether any container may be privileged.
     pub privileged: bool,
     /// User of the sandbox process.

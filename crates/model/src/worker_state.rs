@@ -36,10 +36,19 @@ pub struct Rejection {
 }
 
 impl Rejection {
+    /// What the message of a refusal begins with.
+    const REFUSED: &str = "Pod was rejected: ";
+
+    /// The rejection of a pod that is not let in at all.
+    #[must_use]
+    pub fn at_admission(self) -> Self {
+        Self { message: format!("{}{}", Self::REFUSED, self.message), ..self }
+    }
+
     /// Whether the pod was never let in, rather than ended after it had run.
     #[must_use]
     pub fn is_at_admission(&self) -> bool {
-        self.message.starts_with("Pod was rejected: ")
+        self.message.starts_with(Self::REFUSED)
     }
 }
 

@@ -3,11 +3,12 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use anyhow::bail;
+use anyhow::{Context, bail};
 use config::{Gate, Loaded};
 use decide::allocatable::{impossible_reservations, threshold};
 use decide::quantity::Amount;
-use model::{AdmissionSettings, NodeResources, PodLevelResources, ResourceAmounts};
+use decide::user_namespaces::check_pool;
+use model::{AdmissionSettings, IdPool, NodeResources, PodLevelResources, ResourceAmounts};
 use ports::host_facts::HostFacts;
 
 /// Capacity and reservations.
@@ -75,6 +76,20 @@ pub fn admission(loaded: &Loaded, node_name: &str) -> AdmissionSettings {
         apparmor: host::apparmor(Path::new("/sys")),
         pod_level_resources: if gate_on { PodLevelResources::Allowed } else { PodLevelResources::Refused },
     }
+}
+
+/// The ids that pods with users of their own may have.
+///
+/// # Errors
+/// When the subordinate ids of the node cannot be told or do not suffice.
+pub fn id_pool(loaded: &Loaded) -> anyhow::Result<IdPool> {
+    let pods = &loaded.config.pods;
+    let asked = pods.user_namespaces.as_ref().and_then(|namespaces| namespaces.ids_per_pod);
+    let per_pod = asked.and_then(|ids| u32::try_from(ids).ok()).unwrap_or(IdPool::default().per_pod);
+    let pool = host::user_id_pool(Path::new("/etc/passwd"), per_pod).context("kubelet mappings")?;
+    check_pool(&pool, pods.max_pods.into())
+        .map_err(|problem| anyhow::anyhow!("userNamespaces: {problem}"))?;
+    Ok(pool)
 }
 
 /// Validation has seen the amounts.

@@ -10,7 +10,7 @@ use anyhow::Context;
 use config::{Gate, Loaded};
 use decide::backoff::Limits;
 use manifest::Rules;
-use model::{CgroupDriver, CgroupVersion, CredentialProvider, HostCapabilities, NodeSettings};
+use model::{CgroupDriver, CgroupVersion, CredentialProvider, HostCapabilities, IdPool, NodeSettings};
 use ports::host_facts::HostFacts;
 
 use crate::{cgroup_plan, node_plan};
@@ -60,6 +60,8 @@ pub struct Plan {
     pub health_address: Option<SocketAddr>,
     /// Read-only port.
     pub read_only_address: Option<SocketAddr>,
+    /// Ids of pods with users of their own.
+    pub id_pool: IdPool,
     /// Timings of the lifecycle event generator.
     pub pleg: agent::pleg::Settings,
 }
@@ -144,6 +146,7 @@ pub fn plan(
         keep_dead: usize::try_from(loaded.flags.maximum_dead_containers_per_container).unwrap_or(1),
         health_address: address("healthzBindAddress", &server.healthz_bind_address, server.healthz_port)?,
         read_only_address: address("address", &server.address, server.read_only_port)?,
+        id_pool: node_plan::id_pool(loaded)?,
         pleg: agent::pleg::Settings::default(),
     })
 }

@@ -10,9 +10,9 @@ use anyhow::{Context, bail};
 use config::{CalledAs, CgroupVersion, Environment, Invocation, Loaded, help_text, load, version_text};
 use cri::{CriClient, Endpoint};
 use host::{
-    ExecCredentialPrograms, FileCheckpoints, HostPodCgroups, HostPodFolders, HostPodVolumes,
-    HostTerminationMessages, InotifyFolderWatch, LockFile, MachineFacts, NodeCredentialFiles,
-    PidfdProcessWatch, host_capabilities,
+    ExecCredentialPrograms, FileCheckpoints, FileUserNamespaceRecords, HostPodCgroups, HostPodFolders,
+    HostPodVolumes, HostTerminationMessages, InotifyFolderWatch, LockFile, MachineFacts, NodeCredentialFiles,
+    PidfdProcessWatch, Tunables, host_capabilities, kernel_tunables,
 };
 use model::CgroupDriver;
 use outbound::NetworkOutbound;
@@ -130,6 +130,7 @@ async fn run(loaded: &Loaded, cgroups: HostPodCgroups) -> anyhow::Result<()> {
         credential_programs: Arc::new(ExecCredentialPrograms::new(
             loaded.flags.image_credential_provider_bin_dir.clone().unwrap_or_default(),
         )),
+        user_namespaces: Arc::new(FileUserNamespaceRecords::new(root)),
         checkpoints: Arc::new(FileCheckpoints::new(state)),
         watch: Arc::new(InotifyFolderWatch),
         outbound: Arc::new(NetworkOutbound::new()),
@@ -240,7 +241,21 @@ fn check_machine(loaded: &Loaded, cgroups: &HostPodCgroups) -> anyhow::Result<()
     if let Err(error) = host::set_oom_score_adj(config.cgroups.oom_score_adj) {
         tracing::debug!(%error, "oomScoreAdj cannot be set");
     }
+    set_tunables(config.cgroups.protect_kernel_defaults)?;
     host::raise_open_files(u64::try_from(config.cgroups.max_open_files).unwrap_or(0));
+    Ok(())
+}
+
+/// A machine whose kernel may not be set, such as one in a container, works all the same.
+fn set_tunables(protect: bool) -> anyhow::Result<()> {
+    let behaviour = if protect { Tunables::Protect } else { Tunables::Set };
+    let problems = kernel_tunables(Path::new("/proc/sys"), behaviour);
+    if protect && !problems.is_empty() {
+        bail!("protectKernelDefaults: {}", problems.join("; "));
+    }
+    for problem in problems {
+        tracing::warn!(%problem, "a kernel setting is not as it should be");
+    }
     Ok(())
 }
 

@@ -17,6 +17,7 @@ use agent::server::{Views, health_router, read_only_router, serve};
 use agent::sources::ManifestReader;
 use agent::sources::http::HttpSource;
 use agent::sync_loop::SyncLoop;
+use agent::user_namespaces::UserNamespaces;
 use agent::{
     desired, node_cgroups, pleg, pod_runtime, pod_workers, runtime_health, sources, status, sweeper,
     sync_loop,
@@ -39,6 +40,7 @@ use ports::pod_volumes::PodVolumes;
 use ports::process_watch::ProcessWatch;
 use ports::runtime::Runtime;
 use ports::termination_messages::TerminationMessages;
+use ports::user_namespaces::UserNamespaceRecords;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
@@ -78,6 +80,8 @@ pub struct World {
     pub credential_files: Arc<dyn CredentialFiles>,
     /// Credential provider programs.
     pub credential_programs: Arc<dyn CredentialPrograms>,
+    /// Ranges of user ids that pods have.
+    pub user_namespaces: Arc<dyn UserNamespaceRecords>,
     /// State that outlives the agent.
     pub checkpoints: Arc<dyn Checkpoints>,
     /// Changes of files.
@@ -336,6 +340,7 @@ fn pod_runtime(
         logs: world.logs.clone(),
         volumes: world.volumes.clone(),
         cgroups: world.cgroups.clone(),
+        user_namespaces: UserNamespaces::new(plan.id_pool, world.user_namespaces.clone()),
         host: world.host.clone(),
         outbound: world.outbound.clone(),
         events,

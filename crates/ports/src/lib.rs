@@ -21,3 +21,4 @@ pub mod pod_volumes;
 pub mod process_watch;
 pub mod runtime;
 pub mod termination_messages;
+pub mod user_namespaces;

@@ -1,8 +1,10 @@
 use decide::dns::{HostResolver, parse_resolv_conf, pod_dns};
 use decide::pod_actions::SandboxPlan;
 use decide::pod_paths::log_folder;
+use decide::runtime_class::runtime_handler;
 use decide::sandbox_spec::{SandboxInputs, sandbox_spec};
-use model::{DnsConfig, EventType, SandboxSpec, SyncFailure};
+use decide::user_namespaces::check_handler;
+use model::{DnsConfig, EventType, SandboxSpec, SyncFailure, UserNamespace};
 use ports::runtime::RuntimeErrorKind;
 
 use super::sync::{Pass, ReadySandbox};
@@ -60,14 +62,8 @@ impl Pass<'_> {
     }
 
     fn sandbox_spec(&self, attempt: u32) -> Result<SandboxSpec, SyncFailure> {
-        let inputs = SandboxInputs {
-            pod: self.pod,
-            attempt,
-            settings: &self.runtime.parts.settings,
-            dns: self.dns()?,
-            runtime_handler: String::new(),
-        };
-        sandbox_spec(&inputs).map_err(|message| {
+        let dns = self.dns()?;
+        self.sandbox_spec_with(attempt, dns).map_err(|message| {
             self.runtime.event(
                 self.pod,
                 None,
@@ -76,6 +72,27 @@ impl Pass<'_> {
                 format!("Failed to create pod sandbox: {message}"),
             );
             plain(message)
+        })
+    }
+
+    fn sandbox_spec_with(&self, attempt: u32, dns: Option<DnsConfig>) -> Result<SandboxSpec, String> {
+        let parts = &self.runtime.parts;
+        let handlers = &parts.health.now().abilities.handlers;
+        let runtime_handler = runtime_handler(self.pod, handlers)?;
+        let user_namespace = if self.pod.spec.host_users == Some(false) {
+            check_handler(handlers, &runtime_handler)?;
+            let range = parts.user_namespaces.range(&self.pod.uid).map_err(|error| error.to_string())?;
+            UserNamespace::Pod(range)
+        } else {
+            UserNamespace::Node
+        };
+        sandbox_spec(&SandboxInputs {
+            pod: self.pod,
+            attempt,
+            settings: &parts.settings,
+            dns,
+            runtime_handler,
+            user_namespace,
         })
     }
 

@@ -60,9 +60,7 @@ impl SyncLoop {
     pub(super) fn reject(&self, pod: &Arc<Pod>, rejection: Rejection) {
         tracing::warn!(pod = %pod.full_name, reason = %rejection.reason, message = %rejection.message, "pod was rejected");
         self.warn(pod, &rejection.reason, &rejection.message);
-        let message = format!("Pod was rejected: {}", rejection.message);
-        let options =
-            KillOptions { grace_override: None, rejection: Some(Rejection { message, ..rejection }) };
+        let options = KillOptions { grace_override: None, rejection: Some(rejection.at_admission()) };
         self.order(UpdateKind::Kill, pod, Some(options));
     }
 

@@ -27,10 +27,8 @@ impl Containers for CriClient {
     ) -> Result<ContainerId, RuntimeError> {
         const OPERATION: &str = "create_container";
         let deadline = Deadline::In(self.request_timeout);
-        let config = container::config(spec).map_err(|error| RuntimeError {
-            operation: OPERATION,
-            kind: RuntimeErrorKind::Failed,
-            message: error.to_string(),
+        let config = container::config(spec, sandbox_spec.security.user_namespace).map_err(|error| {
+            RuntimeError { operation: OPERATION, kind: RuntimeErrorKind::Failed, message: error.to_string() }
         })?;
         let message = CreateContainerRequest {
             pod_sandbox_id: sandbox_id.to_string(),

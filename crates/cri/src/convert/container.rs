@@ -2,7 +2,7 @@ use std::collections::HashMap;
 
 use model::{
     ContainerSpec, ContainerState, ContainerStatus, ContainerSummary, ContainerUser, Mount, MountPropagation,
-    Timestamp,
+    Timestamp, UserNamespace,
 };
 use serde::Deserialize;
 
@@ -15,7 +15,11 @@ use crate::{brief, v1};
 #[error("stop signal {0:?} is unknown")]
 pub(crate) struct UnknownSignal(String);
 
-pub(crate) fn config(spec: &ContainerSpec) -> Result<v1::ContainerConfig, UnknownSignal> {
+/// A container has the users of its sandbox, and so have the files it is given.
+pub(crate) fn config(
+    spec: &ContainerSpec,
+    user_namespace: UserNamespace,
+) -> Result<v1::ContainerConfig, UnknownSignal> {
     let env =
         |(key, value): &(String, String)| v1::KeyValue { key: key.clone(), value: value.clone().into() };
     Ok(v1::ContainerConfig {
@@ -25,7 +29,7 @@ pub(crate) fn config(spec: &ContainerSpec) -> Result<v1::ContainerConfig, Unknow
         args: spec.args.clone(),
         working_dir: spec.working_dir.clone(),
         envs: spec.env.iter().map(env).collect(),
-        mounts: spec.mounts.iter().map(mount).collect(),
+        mounts: spec.mounts.iter().map(|entry| mount(entry, user_namespace)).collect(),
         devices: spec.devices.iter().map(device).collect(),
         labels: unordered(&spec.labels),
         annotations: unordered(&spec.annotations),
@@ -35,7 +39,7 @@ pub(crate) fn config(spec: &ContainerSpec) -> Result<v1::ContainerConfig, Unknow
         tty: spec.tty,
         linux: Some(v1::LinuxContainerConfig {
             resources: Some(resources::limits(&spec.resources)),
-            security_context: Some(security::of_container(&spec.security)),
+            security_context: Some(security::of_container(&spec.security, user_namespace)),
         }),
         windows: None,
         cdi_devices: Vec::new(),
@@ -132,7 +136,7 @@ fn signal_name(signal: v1::Signal) -> Option<String> {
         .then(|| signal.as_str_name().replace("PLUS", "+").replace("MINUS", "-"))
 }
 
-fn mount(mount: &Mount) -> v1::Mount {
+fn mount(mount: &Mount, user_namespace: UserNamespace) -> v1::Mount {
     let propagation = match mount.propagation {
         MountPropagation::Private => v1::MountPropagation::PropagationPrivate,
         MountPropagation::HostToContainer => v1::MountPropagation::PropagationHostToContainer,
@@ -147,7 +151,8 @@ fn mount(mount: &Mount) -> v1::Mount {
         recursive_read_only: mount.recursive_read_only,
         image: mount.image.as_ref().map(super::image::spec),
         image_sub_path: mount.image_sub_path.clone(),
-        ..Default::default()
+        uid_mappings: security::id_mappings(user_namespace),
+        gid_mappings: security::id_mappings(user_namespace),
     }
 }
 

@@ -1,6 +1,6 @@
 use model::{
     Capabilities, ContainerSecurity, NamespaceMode, Namespaces, SandboxSecurity, SeLinuxOptions,
-    SecurityProfile, SupplementalGroupsPolicy,
+    SecurityProfile, SupplementalGroupsPolicy, UserNamespace,
 };
 
 use crate::v1;
@@ -8,7 +8,7 @@ use crate::v1::security_profile::ProfileType;
 
 pub(super) fn of_sandbox(security: &SandboxSecurity) -> v1::LinuxSandboxSecurityContext {
     v1::LinuxSandboxSecurityContext {
-        namespace_options: Some(namespaces(&security.namespaces)),
+        namespace_options: Some(namespaces(&security.namespaces, security.user_namespace)),
         selinux_options: security.selinux.as_ref().map(selinux),
         run_as_user: security.run_as_user.map(number),
         run_as_group: security.run_as_group.map(number),
@@ -20,7 +20,10 @@ pub(super) fn of_sandbox(security: &SandboxSecurity) -> v1::LinuxSandboxSecurity
     }
 }
 
-pub(super) fn of_container(security: &ContainerSecurity) -> v1::LinuxContainerSecurityContext {
+pub(super) fn of_container(
+    security: &ContainerSecurity,
+    user_namespace: UserNamespace,
+) -> v1::LinuxContainerSecurityContext {
     let capabilities = &security.capabilities;
     v1::LinuxContainerSecurityContext {
         // As upstream: what asks for nothing is left out.
@@ -30,7 +33,7 @@ pub(super) fn of_container(security: &ContainerSecurity) -> v1::LinuxContainerSe
             add_ambient_capabilities: Vec::new(),
         }),
         privileged: security.privileged,
-        namespace_options: Some(namespaces(&security.namespaces)),
+        namespace_options: Some(namespaces(&security.namespaces, user_namespace)),
         selinux_options: security.selinux.as_ref().map(selinux),
         run_as_user: security.run_as_user.map(number),
         run_as_group: security.run_as_group.map(number),
@@ -43,6 +46,7 @@ pub(super) fn of_container(security: &ContainerSecurity) -> v1::LinuxContainerSe
         readonly_paths: security.readonly_paths.clone(),
         seccomp: security.seccomp.as_ref().map(profile),
         apparmor: security.apparmor.as_ref().map(profile),
+        apparmor_profile: security.apparmor.as_ref().map(apparmor_name).unwrap_or_default(),
         ..Default::default()
     }
 }
@@ -57,7 +61,25 @@ pub(super) fn namespace_mode(mode: v1::NamespaceMode, target: &str) -> Namespace
     }
 }
 
-fn namespaces(namespaces: &Namespaces) -> v1::NamespaceOption {
+/// Both lists of ids are the same: users and groups are mapped alike.
+pub(super) fn id_mappings(user_namespace: UserNamespace) -> Vec<v1::IdMapping> {
+    match user_namespace {
+        UserNamespace::Node => Vec::new(),
+        UserNamespace::Pod(range) => {
+            vec![v1::IdMapping { host_id: range.first, container_id: 0, length: range.length }]
+        }
+    }
+}
+
+fn apparmor_name(profile: &SecurityProfile) -> String {
+    match profile {
+        SecurityProfile::RuntimeDefault => "runtime/default".to_owned(),
+        SecurityProfile::Unconfined => "unconfined".to_owned(),
+        SecurityProfile::Localhost(name) => format!("localhost/{name}"),
+    }
+}
+
+fn namespaces(namespaces: &Namespaces, user_namespace: UserNamespace) -> v1::NamespaceOption {
     let Namespaces { network, pid, ipc } = namespaces;
     v1::NamespaceOption {
         network: mode(network).into(),
@@ -65,10 +87,13 @@ fn namespaces(namespaces: &Namespaces) -> v1::NamespaceOption {
         ipc: mode(ipc).into(),
         // There is room for one target; only the pid namespace ever has one.
         target_id: [pid, network, ipc].into_iter().find_map(target).unwrap_or_default().to_owned(),
-        // Pods that ask for a user namespace of their own are refused.
         userns_options: Some(v1::UserNamespace {
-            mode: v1::NamespaceMode::Node.into(),
-            ..Default::default()
+            mode: match user_namespace {
+                UserNamespace::Node => v1::NamespaceMode::Node.into(),
+                UserNamespace::Pod(_) => v1::NamespaceMode::Pod.into(),
+            },
+            uids: id_mappings(user_namespace),
+            gids: id_mappings(user_namespace),
         }),
     }
 }
@@ -128,7 +153,7 @@ mod tests {
             namespaces: Namespaces { pid: NamespaceMode::Target("abc".into()), ..Default::default() },
             ..Default::default()
         };
-        let options = of_container(&security).namespace_options.unwrap();
+        let options = of_container(&security, UserNamespace::Node).namespace_options.unwrap();
         assert_eq!((options.pid(), options.target_id.as_str()), (v1::NamespaceMode::Target, "abc"));
         assert_eq!(options.network(), v1::NamespaceMode::Pod);
         assert_eq!(options.userns_options.as_ref().unwrap().mode(), v1::NamespaceMode::Node);
@@ -137,23 +162,34 @@ mod tests {
 
     #[test]
     fn unset_stays_unset_and_root_stays_root() {
-        let sent = of_container(&ContainerSecurity::default());
+        let sent = of_container(&ContainerSecurity::default(), UserNamespace::Node);
         assert_eq!((sent.run_as_user, sent.seccomp, sent.apparmor), (None, None, None));
-        let sent = of_container(&ContainerSecurity { run_as_user: Some(0), ..Default::default() });
+        let sent = of_container(
+            &ContainerSecurity { run_as_user: Some(0), ..Default::default() },
+            UserNamespace::Node,
+        );
         assert_eq!(sent.run_as_user, Some(v1::Int64Value { value: 0 }));
     }
 
     #[test]
     fn container_settings_arrive_where_they_belong() {
-        let sent = of_container(&ContainerSecurity {
-            capabilities: Capabilities { add: vec!["NET_ADMIN".into()], drop: vec!["ALL".into()] },
-            run_as_group: Some(5),
-            supplemental_groups_policy: SupplementalGroupsPolicy::Strict,
-            selinux: Some(SeLinuxOptions { kind: "spc_t".into(), ..Default::default() }),
-            seccomp: Some(SecurityProfile::Localhost("/p.json".into())),
-            apparmor: Some(SecurityProfile::Unconfined),
-            ..Default::default()
-        });
+        let sent = of_container(
+            &ContainerSecurity {
+                capabilities: Capabilities { add: vec!["NET_ADMIN".into()], drop: vec!["ALL".into()] },
+                run_as_group: Some(5),
+                supplemental_groups_policy: SupplementalGroupsPolicy::Strict,
+                selinux: Some(SeLinuxOptions { kind: "spc_t".into(), ..Default::default() }),
+                seccomp: Some(SecurityProfile::Localhost("/p.json".into())),
+                apparmor: Some(SecurityProfile::Unconfined),
+                ..Default::default()
+            },
+            UserNamespace::Pod(model::IdRange { first: 131_072, length: 65_536 }),
+        );
+        assert_eq!(sent.apparmor_profile, "unconfined", "runtimes of old read the name only");
+        let users = sent.namespace_options.clone().unwrap().userns_options.unwrap();
+        assert_eq!(users.mode(), v1::NamespaceMode::Pod);
+        assert_eq!((users.uids.len(), users.uids[0].host_id, users.uids[0].container_id), (1, 131_072, 0));
+        assert_eq!(users.uids, users.gids);
         let capabilities = sent.capabilities.clone().unwrap();
         assert_eq!(
             (&capabilities.add_capabilities[0], &capabilities.drop_capabilities[0]),

@@ -393,3 +393,23 @@ proptest! {
         prop_assert_eq!(status(&two("OnFailure"), &seen, &view, Some(&first)), first);
     }
 }
+
+#[test]
+fn a_preempted_pod_says_once_that_it_was_disrupted() {
+    let pod = two("Always");
+    let rejected = |reason: &str| WorkerView {
+        rejection: Some(model::Rejection { reason: reason.into(), message: "no".into() }),
+        ..worker(WorkerPhase::Terminating)
+    };
+    let seen = observed(Vec::new(), Vec::new());
+    let first = status(&pod, &seen, &rejected("Preempting"), None);
+    let again = status(&pod, &seen, &rejected("Preempting"), Some(&first));
+    for shown in [first, again] {
+        let conditions = shown.conditions.unwrap_or_default();
+        let found: Vec<_> = conditions.iter().filter(|entry| entry.type_ == "DisruptionTarget").collect();
+        assert_eq!(found.len(), 1);
+        assert_eq!(found[0].reason.as_deref(), Some("TerminationByKubelet"));
+    }
+    let other = status(&pod, &seen, &rejected("DeadlineExceeded"), None).conditions.unwrap_or_default();
+    assert!(other.iter().all(|entry| entry.type_ != "DisruptionTarget"));
+}

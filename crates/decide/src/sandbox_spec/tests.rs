@@ -12,6 +12,7 @@ fn spec_of(pod: &Pod) -> Result<SandboxSpec, String> {
         attempt: 3,
         settings: &settings,
         dns: Some(DnsConfig { servers: vec!["10.96.0.10".into()], ..DnsConfig::default() }),
+        user_namespace: model::UserNamespace::Node,
         runtime_handler: "kata".into(),
     })
 }

@@ -148,15 +148,16 @@ fn sandboxes_run_confined_with_the_pods_identity() {
         "runAsUser": 1, "runAsGroup": 2, "fsGroup": 3, "supplementalGroups": [4],
         "seccompProfile": {"type": "Unconfined"}, "seLinuxOptions": {"level": "s0"},
     });
-    let security = sandbox_security(&pod_with(of_pod, json!({"privileged": true}))).unwrap();
+    let security =
+        sandbox_security(&pod_with(of_pod, json!({"privileged": true})), UserNamespace::Node).unwrap();
     assert_eq!(security.seccomp, Some(SecurityProfile::RuntimeDefault));
     assert_eq!((security.run_as_user, security.run_as_group), (Some(1), Some(2)));
     assert_eq!(security.supplemental_groups, [3, 4]);
     assert!(security.privileged && security.selinux.is_some());
-    assert!(!sandbox_security(&pod_with(json!({}), json!({}))).unwrap().privileged);
+    assert!(!sandbox_security(&pod_with(json!({}), json!({})), UserNamespace::Node).unwrap().privileged);
     let mut isolated = pod_with(json!({}), json!({}));
     isolated.spec.host_users = Some(false);
-    assert!(sandbox_security(&isolated).unwrap_err().contains("hostUsers"));
+    assert!(sandbox_security(&isolated, UserNamespace::Node).unwrap_err().contains("hostUsers"));
 }
 
 #[test]
@@ -182,6 +183,9 @@ fn non_root_is_checked_against_the_user_that_counts() {
         (json!({}), image(Some(-4), ""), "invalid user id (-4)"),
     ] {
         let problem = check(asked(), own, image).unwrap_err();
-        assert!(problem.contains(text) && problem.ends_with("(pod: default/p, container: c)"), "{problem}");
+        assert!(
+            problem.contains(text) && problem.ends_with("(pod: \"p_default(u)\", container: c)"),
+            "{problem}"
+        );
     }
 }

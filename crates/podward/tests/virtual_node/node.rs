@@ -12,8 +12,8 @@ use agent::server::Views;
 use cri::{CriClient, Endpoint};
 use decide::backoff::Limits;
 use host::{
-    ExecCredentialPrograms, FileCheckpoints, HostPodFolders, HostPodVolumes, HostTerminationMessages,
-    InotifyFolderWatch, MachineFacts, NodeCredentialFiles,
+    ExecCredentialPrograms, FileCheckpoints, FileUserNamespaceRecords, HostPodFolders, HostPodVolumes,
+    HostTerminationMessages, InotifyFolderWatch, MachineFacts, NodeCredentialFiles,
 };
 use k8s_openapi::api::core::v1::{ContainerStatus, PodStatus};
 use model::{
@@ -154,6 +154,7 @@ impl VirtualNode {
             keep_dead: 1,
             health_address: None,
             read_only_address: None,
+            id_pool: model::IdPool::default(),
             pleg: agent::pleg::Settings::default(),
         }
     }
@@ -366,6 +367,7 @@ fn world(folder: &Path, plan: &Plan, network: FakeOutbound) -> World {
         host: Arc::new(MachineFacts::default()),
         credential_files: Arc::new(NodeCredentialFiles::new(folder, folder, None)),
         credential_programs: Arc::new(ExecCredentialPrograms::new(folder)),
+        user_namespaces: Arc::new(FileUserNamespaceRecords::new(root)),
         checkpoints: Arc::new(FileCheckpoints::new(folder.join("state"))),
         watch: Arc::new(InotifyFolderWatch),
         outbound: Arc::new(network),

@@ -1,6 +1,6 @@
 use super::*;
 use model::labels::{CONTAINER_NAME, POD_UID};
-use model::{Device, ImageSpec, LinuxResources};
+use model::{Device, IdRange, ImageSpec, LinuxResources};
 
 fn labelled<const N: usize>(labels: [(&str, &str); N]) -> HashMap<String, String> {
     labels.map(|(key, value)| (key.to_owned(), value.to_owned())).into()
@@ -8,37 +8,40 @@ fn labelled<const N: usize>(labels: [(&str, &str); N]) -> HashMap<String, String
 
 #[test]
 fn a_specification_keeps_all_that_the_process_sees() {
-    let sent = config(&ContainerSpec {
-        name: "main".into(),
-        attempt: 2,
-        image: ImageSpec {
-            image: "sha256:1".into(),
-            user_specified_image: "web:1".into(),
+    let sent = config(
+        &ContainerSpec {
+            name: "main".into(),
+            attempt: 2,
+            image: ImageSpec {
+                image: "sha256:1".into(),
+                user_specified_image: "web:1".into(),
+                ..Default::default()
+            },
+            command: vec!["sh".into()],
+            args: vec!["-c".into()],
+            working_dir: "/w".into(),
+            env: vec![("B".into(), "2".into()), ("A".into(), "1".into())],
+            mounts: vec![Mount {
+                container_path: "/in".into(),
+                host_path: "/out".into(),
+                readonly: true,
+                propagation: MountPropagation::Bidirectional,
+                ..Default::default()
+            }],
+            devices: vec![Device {
+                container_path: "/dev/a".into(),
+                host_path: "/dev/b".into(),
+                permissions: "rw".into(),
+            }],
+            log_path: "main/2.log".into(),
+            stdin: true,
+            tty: true,
+            resources: LinuxResources { cpu_shares: 100, ..Default::default() },
+            stop_signal: Some("SIGUSR1".into()),
             ..Default::default()
         },
-        command: vec!["sh".into()],
-        args: vec!["-c".into()],
-        working_dir: "/w".into(),
-        env: vec![("B".into(), "2".into()), ("A".into(), "1".into())],
-        mounts: vec![Mount {
-            container_path: "/in".into(),
-            host_path: "/out".into(),
-            readonly: true,
-            propagation: MountPropagation::Bidirectional,
-            ..Default::default()
-        }],
-        devices: vec![Device {
-            container_path: "/dev/a".into(),
-            host_path: "/dev/b".into(),
-            permissions: "rw".into(),
-        }],
-        log_path: "main/2.log".into(),
-        stdin: true,
-        tty: true,
-        resources: LinuxResources { cpu_shares: 100, ..Default::default() },
-        stop_signal: Some("SIGUSR1".into()),
-        ..Default::default()
-    })
+        UserNamespace::Pod(IdRange { first: 131_072, length: 65_536 }),
+    )
     .unwrap();
     let metadata = sent.metadata.clone().unwrap();
     assert_eq!((metadata.name.as_str(), metadata.attempt), ("main", 2));
@@ -50,6 +53,8 @@ fn a_specification_keeps_all_that_the_process_sees() {
     let mount = &sent.mounts[0];
     assert_eq!((mount.container_path.as_str(), mount.host_path.as_str()), ("/in", "/out"));
     assert!(mount.readonly && !mount.selinux_relabel);
+    assert_eq!(mount.uid_mappings[0].host_id, 131_072, "files belong to the pod's users");
+    assert_eq!(mount.uid_mappings, mount.gid_mappings);
     assert_eq!(mount.propagation(), v1::MountPropagation::PropagationBidirectional);
     assert_eq!(
         (sent.devices[0].container_path.as_str(), sent.devices[0].permissions.as_str()),

@@ -1,0 +1,24 @@
+use k8s_openapi::api::core::v1::PodCondition;
+use model::Rejection;
+
+use super::Facts;
+
+const KIND: &str = "DisruptionTarget";
+
+/// The condition that a pod gains when it has to make room for another one.
+pub(super) fn gained(
+    facts: &Facts<'_>,
+    rejection: &Rejection,
+    conditions: &[PodCondition],
+) -> Option<PodCondition> {
+    let known = conditions.iter().any(|condition| condition.type_ == KIND);
+    (rejection.reason == "Preempting" && !known).then(|| PodCondition {
+        type_: KIND.to_owned(),
+        status: "True".to_owned(),
+        reason: Some("TerminationByKubelet".to_owned()),
+        message: Some("Pod was preempted by Kubelet to accommodate a critical pod.".to_owned()),
+        last_transition_time: Some(facts.now.to_api_time()),
+        observed_generation: facts.pod.metadata.generation.filter(|generation| *generation != 0),
+        ..PodCondition::default()
+    })
+}

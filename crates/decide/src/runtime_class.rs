@@ -1,0 +1,44 @@
+//! Which of the runtime's handlers runs a pod.
+
+use model::{Pod, RuntimeHandler};
+
+/// The handler of the pod's runtime class; empty is the default one. A node that stands alone has no `RuntimeClass`
+/// objects to look up: there the class is the handler of that name, and the runtime says which ones it has.
+///
+/// # Errors
+/// When the runtime has no such handler: a pod that asks for isolation must not run without it.
+pub fn runtime_handler(pod: &Pod, handlers: &[RuntimeHandler]) -> Result<String, String> {
+    let class = pod.spec.runtime_class_name.as_deref().unwrap_or_default();
+    if class.is_empty() || handlers.iter().any(|handler| handler.name == class) {
+        return Ok(class.to_owned());
+    }
+    let known: Vec<&str> =
+        handlers.iter().map(|handler| handler.name.as_str()).filter(|name| !name.is_empty()).collect();
+    Err(format!(
+        "runtimeclass.node.k8s.io {class:?} not found (spec.runtimeClassName; the runtime's handlers are [{}])",
+        known.join(" ")
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::test_objects::pod;
+
+    #[test]
+    fn a_class_is_the_handler_of_its_name_or_an_error() {
+        let handlers = ["", "runc", "kata"]
+            .map(|name| RuntimeHandler { name: name.into(), ..RuntimeHandler::default() });
+        let of = |class: serde_json::Value| {
+            runtime_handler(&pod(json!({"containers": [], "runtimeClassName": class})), &handlers)
+        };
+        assert_eq!(of(json!(null)), Ok(String::new()));
+        assert_eq!(of(json!("kata")), Ok("kata".to_owned()));
+        assert_eq!(
+            of(json!("gvisor")).unwrap_err(),
+            "runtimeclass.node.k8s.io \"gvisor\" not found (spec.runtimeClassName; the runtime's handlers are [runc kata])"
+        );
+    }
+}

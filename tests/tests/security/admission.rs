@@ -1,0 +1,156 @@
+//! Pods that are not let in, and pods that make room.
+
+use std::time::Duration;
+
+use anyhow::{Result, ensure};
+use scenarios::{Agent, AgentOptions, Node, container, pod, scenarios, sleeper, with};
+use serde_json::{Value, json};
+use testkit::poll::throughout;
+
+use crate::{refused, verdict};
+
+scenarios!(
+    sysctls_are_safe_or_allowed_or_refused,
+    a_host_port_belongs_to_one_pod_until_it_is_gone,
+    more_pods_than_the_node_takes_are_refused,
+    more_than_the_machine_has_is_refused,
+    the_node_must_match_the_selector,
+    a_pod_makes_room_for_a_more_important_one,
+);
+
+async fn start(agent: Agent, overlay: Value) -> Result<Node> {
+    Node::start_with(agent, &AgentOptions { overlay, ..AgentOptions::default() }).await
+}
+
+async fn sysctls_are_safe_or_allowed_or_refused(agent: Agent) -> Result<()> {
+    let node = start(agent, json!({"allowedUnsafeSysctls": ["net.core.somax*"]})).await?;
+    let sysctl = |name: &str, value: &str| json!({"name": name, "value": value});
+    let bad =
+        with(sleeper("bad"), "/spec/securityContext", json!({"sysctls": [sysctl("kernel.msgmax", "9000")]}));
+    node.write("bad.json", &bad)?;
+    let steps = "cat /proc/sys/net/ipv4/ip_unprivileged_port_start -- cat /proc/sys/net/core/somaxconn -- sleep forever";
+    let good = json!({"sysctls": [sysctl("net.ipv4.ip_unprivileged_port_start", "7"), sysctl("net.core.somaxconn", "300")]});
+    node.write("good.json", &with(pod("good", [container("main", steps)]), "/spec/securityContext", good))?;
+    let (reason, message) = refused(&node, "bad").await?;
+    ensure!(reason == "SysctlForbidden", "{reason}");
+    ensure!(message == "Pod was rejected: forbidden sysctl: \"kernel.msgmax\" not allowlisted", "{message}");
+    node.wait_running("good").await?;
+    let log = node.log("good", "main").await?;
+    ensure!(log == "7\n300\n", "{log}");
+    ensure!(node.cri().sandboxes_of("bad-node-a").await?.is_empty(), "a refused pod has a sandbox");
+    let status = node.api_pod("bad").await?.status.unwrap_or_default();
+    ensure!(
+        status.container_statuses.is_none() && status.conditions.unwrap_or_default().is_empty(),
+        "more than a refusal is shown"
+    );
+    Ok(())
+}
+
+fn on_port(name: &str, label: &str) -> Value {
+    let main =
+        with(container("main", "sleep forever"), "/ports", json!([{"containerPort": 80, "hostPort": 28080}]));
+    with(pod(name, [main]), "/metadata/labels", json!({"try": label}))
+}
+
+async fn a_host_port_belongs_to_one_pod_until_it_is_gone(agent: Agent) -> Result<()> {
+    let mut node = Node::start(agent).await?;
+    node.write("first.json", &on_port("first", "1"))?;
+    let first = node.wait_running("first").await?;
+    node.write("second.json", &on_port("second", "1"))?;
+    let (reason, message) = refused(&node, "second").await?;
+    let expected = "Pod was rejected: Predicate NodePorts failed: node(s) didn't have free ports for the requested pod ports";
+    ensure!((reason.as_str(), message.as_str()) == ("NodePorts", expected), "{reason}: {message}");
+
+    // A change of the first one takes the port over from itself.
+    node.write("first.json", &on_port("first", "2"))?;
+    node.wait_pod("first", "is replaced", |pod| pod.uid != first.uid && pod.all_running()).await?;
+    node.remove("first.json")?;
+    node.wait_gone("first").await?;
+    throughout("refused stays refused", Duration::from_secs(3), async || {
+        let (phase, _, _) = verdict(&node, "second").await?;
+        ensure!(phase == "Failed", "{phase}");
+        Ok(())
+    })
+    .await?;
+    node.write("second.json", &on_port("second", "2"))?;
+    let second = node.wait_running("second").await?;
+    let id = node.only_running("second").await?.id;
+    node.restart_agent().await?;
+    let again = node.wait_running("second").await?;
+    ensure!(again.uid == second.uid && node.only_running("second").await?.id == id, "{again:?}");
+    Ok(())
+}
+
+/// Static pods are critical: for want of room they are refused only after the search for a pod that may end.
+const NO_VICTIM: &str = "Pod was rejected: Unexpected error while attempting to recover from admission failure: preemption: error finding a set of pods to preempt: no set of running pods found to reclaim resources:";
+
+async fn more_pods_than_the_node_takes_are_refused(agent: Agent) -> Result<()> {
+    let node = start(agent, json!({"maxPods": 1})).await?;
+    node.write("first.json", &sleeper("first"))?;
+    node.wait_running("first").await?;
+    node.write("second.json", &sleeper("second"))?;
+    let (reason, message) = refused(&node, "second").await?;
+    ensure!(reason == "UnexpectedAdmissionError", "{reason}");
+    ensure!(message == format!("{NO_VICTIM} [(res: pods, q: 1), ]"), "{message}");
+    ensure!(node.wait_running("first").await?.container("main").restarts == 0, "the first pod was disturbed");
+    Ok(())
+}
+
+async fn more_than_the_machine_has_is_refused(agent: Agent) -> Result<()> {
+    let node = start(agent, json!({"kubeReserved": {"cpu": "100m"}})).await?;
+    let asking = |name: &str, amounts: Value| {
+        let main = with(container("main", "sleep forever"), "/resources", json!({"requests": amounts}));
+        pod(name, [main])
+    };
+    let cpus = std::thread::available_parallelism()?.get();
+    node.write("cpu.json", &asking("cpu", json!({"cpu": cpus.to_string()})))?;
+    node.write("memory.json", &asking("memory", json!({"memory": "100Ti"})))?;
+    node.write("small.json", &asking("small", json!({"cpu": "1m", "memory": "1Mi"})))?;
+    node.wait_running("small").await?;
+    let (reason, message) = refused(&node, "cpu").await?;
+    ensure!(reason == "UnexpectedAdmissionError" && message.starts_with(NO_VICTIM), "{reason}: {message}");
+    ensure!(message.contains("(res: cpu, q: 10"), "{message}");
+    let (_, message) = refused(&node, "memory").await?;
+    ensure!(message.contains("(res: memory, q: "), "{message}");
+    Ok(())
+}
+
+async fn the_node_must_match_the_selector(agent: Agent) -> Result<()> {
+    let node = Node::start(agent).await?;
+    let selecting =
+        |name: &str, key: &str, value: &str| with(sleeper(name), "/spec/nodeSelector", json!({key: value}));
+    node.write("here.json", &selecting("here", "kubernetes.io/os", "linux"))?;
+    node.write("there.json", &selecting("there", "disk", "tape"))?;
+    node.wait_running("here").await?;
+    let (reason, message) = refused(&node, "there").await?;
+    let expected =
+        "Pod was rejected: Predicate NodeAffinity failed: node(s) didn't match Pod's node affinity/selector";
+    ensure!((reason.as_str(), message.as_str()) == ("NodeAffinity", expected), "{reason}: {message}");
+    Ok(())
+}
+
+async fn a_pod_makes_room_for_a_more_important_one(agent: Agent) -> Result<()> {
+    let node = start(agent, json!({"maxPods": 1})).await?;
+    let ranked = |name: &str, priority: i32| with(sleeper(name), "/spec/priority", json!(priority));
+    node.write("low.json", &ranked("low", 1))?;
+    node.wait_running("low").await?;
+    node.write("high.json", &ranked("high", 2))?;
+    node.wait_running("high").await?;
+    node.wait_pod("low", "ended", |pod| pod.phase == "Failed").await?;
+    let (_, reason, message) = verdict(&node, "low").await?;
+    ensure!(
+        reason == "Preempting" && message == "Preempted in order to admit critical pod",
+        "{reason}: {message}"
+    );
+    testkit::poll::eventually("low is stopped", Duration::from_secs(30), async || {
+        ensure!(node.running("low").await?.is_empty(), "it still runs");
+        Ok(())
+    })
+    .await?;
+    let status = node.api_pod("low").await?.status.unwrap_or_default();
+    let disrupted =
+        status.conditions.unwrap_or_default().into_iter().find(|entry| entry.type_ == "DisruptionTarget");
+    let reason = disrupted.and_then(|condition| condition.reason);
+    ensure!(reason.as_deref() == Some("TerminationByKubelet"), "{reason:?}");
+    Ok(())
+}

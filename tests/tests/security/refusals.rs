@@ -1,0 +1,81 @@
+//! Bad input in one pod: told where it belongs, and nobody else's trouble.
+
+use anyhow::{Result, ensure};
+use scenarios::{Agent, Node, podward_only, sleeper, with};
+use serde_json::{Value, json};
+use testkit::poll::eventually;
+
+podward_only!(each_refusal_is_an_event_that_names_the_cause, a_class_without_handler_is_told_and_tried_again);
+
+async fn events(node: &Node) -> Result<String> {
+    node.agent.page("/podward/events").await
+}
+
+async fn tells(node: &Node, words: &[&str]) -> Result<()> {
+    eventually(&format!("an event tells {words:?}"), std::time::Duration::from_secs(30), async || {
+        let all = events(node).await?;
+        let list: Value = serde_json::from_str(&all)?;
+        let items = list.as_array().or_else(|| list["items"].as_array()).cloned().unwrap_or_default();
+        let found = items.iter().any(|event| {
+            let text = event.to_string();
+            words.iter().all(|word| text.contains(&word.replace('"', "\\\"")))
+        });
+        ensure!(found, "not among {all}");
+        Ok(())
+    })
+    .await
+}
+
+async fn each_refusal_is_an_event_that_names_the_cause(agent: Agent) -> Result<()> {
+    let node = Node::start(agent).await?;
+    node.write("good.json", &sleeper("good"))?;
+    let context = |name: &str, value: Value| with(sleeper(name), "/spec/securityContext", value);
+    let cases = [
+        (
+            context("sysctl", json!({"sysctls": [{"name": "kernel.msgmax", "value": "1"}]})),
+            vec![
+                "sysctl-node-a",
+                "Warning",
+                "SysctlForbidden",
+                "forbidden sysctl: \"kernel.msgmax\" not allowlisted",
+            ],
+        ),
+        (
+            context("strict", json!({"supplementalGroupsPolicy": "Strict"})),
+            vec!["strict-node-a", "SupplementalGroupsPolicyNotSupported", "SupplementalGroupsPolicy=Strict"],
+        ),
+        (
+            context("apparmor", json!({"appArmorProfile": {"type": "RuntimeDefault"}})),
+            vec!["apparmor-node-a", "AppArmor", "Cannot enforce AppArmor"],
+        ),
+        (
+            context("root", json!({"runAsNonRoot": true})),
+            vec!["root-node-a", "Failed", "Error: container has runAsNonRoot", "container: main"],
+        ),
+        (
+            with(sleeper("users"), "/spec/hostUsers", json!(false)),
+            vec!["users-node-a", "FailedCreatePodSandBox", "spec.hostUsers: false"],
+        ),
+    ];
+    for (index, (manifest, _)) in cases.iter().enumerate() {
+        node.write(&format!("bad-{index}.json"), manifest)?;
+    }
+    for (_, words) in &cases {
+        tells(&node, words).await?;
+    }
+    let good = node.wait_running("good").await?;
+    ensure!(good.container("main").restarts == 0, "{good:?}");
+    Ok(())
+}
+
+async fn a_class_without_handler_is_told_and_tried_again(agent: Agent) -> Result<()> {
+    let node = Node::start(agent).await?;
+    node.write("kata.json", &with(sleeper("kata"), "/spec/runtimeClassName", json!("kata")))?;
+    node.write("good.json", &sleeper("good"))?;
+    tells(&node, &["kata-node-a", "FailedCreatePodSandBox", "runtimeclass.node.k8s.io \"kata\" not found"])
+        .await?;
+    node.wait_running("good").await?;
+    ensure!(node.cri().sandboxes_of("kata-node-a").await?.is_empty(), "it runs without its class");
+    ensure!(node.pod("kata").await?.phase == "Pending", "{:?}", node.pod("kata").await?);
+    Ok(())
+}
