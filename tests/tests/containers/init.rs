@@ -60,10 +60,11 @@ async fn a_failed_init_container_is_retried_until_it_succeeds(agent: Agent) -> R
         .await?;
         ensure!(node.pod(&name).await?.phase == "Pending");
         let tries = diary.lines();
-        ensure!(tries.len() == 2 && tries.iter().all(|line| line == "try"), "{tries:?}");
+        ensure!(tries.len() >= 2 && tries.iter().all(|line| line == "try"), "{tries:?}");
         diary.touch("ok")?;
         node.wait_running(&name).await?;
-        ensure!(init_status(&node, &name, "init").await?.restart_count == 2);
+        let restarts = usize::try_from(init_status(&node, &name, "init").await?.restart_count)?;
+        ensure!(restarts + 1 == diary.lines().iter().filter(|line| *line == "try").count());
     }
     Ok(())
 }

@@ -3,12 +3,13 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
-use scenarios::{Agent, Node, scenarios};
+use scenarios::{Agent, Node, podward_only, scenarios};
 use serde_json::{Value, json};
 
 use crate::diary::{Diary, plus, sh, sidecar, writer};
 
-scenarios!(during_init_containers_and_hooks, during_the_end_of_a_pod_with_hooks);
+scenarios!(during_init_containers_and_hooks);
+podward_only!(during_the_end_of_a_pod_with_hooks);
 
 fn points() -> u32 {
     std::env::var("PODWARD_SWEEP").ok().and_then(|count| count.parse().ok()).unwrap_or(6)
@@ -55,7 +56,8 @@ async fn during_init_containers_and_hooks(agent: Agent) -> Result<()> {
     Ok(())
 }
 
-/// The pod ends, with its hook, in the right order.
+/// The pod ends, with its hook. Upstream, killed before it saw the manifest go, forgets the pod and kills its processes
+/// at once.
 async fn during_the_end_of_a_pod_with_hooks(agent: Agent) -> Result<()> {
     let mut node = Node::start(agent).await?;
     for point in 0..points() {

@@ -75,8 +75,11 @@ async fn a_sidecar_does_not_keep_a_pod_from_its_end(agent: Agent) -> Result<()> 
     let pod = node.wait_pod("job", "succeeds", |pod| pod.phase == "Succeeded").await?;
     ensure!(pod.container("main").exit_code == Some(0), "{pod:?}");
     diary.wait(&["side", "main", "side-end"]).await?;
-    ensure!(node.running("job").await?.is_empty());
-    Ok(())
+    eventually("nothing runs", Duration::from_secs(30), async || {
+        ensure!(node.running("job").await?.is_empty());
+        Ok(())
+    })
+    .await
 }
 
 /// A regular container that does not stop uses up the grace; the sidecar is then stopped all the same.
