@@ -22,6 +22,7 @@ pub mod observation;
 pub mod pleg;
 pub mod pod_runtime;
 pub mod pod_workers;
+pub mod probes;
 pub mod published;
 pub mod runtime_health;
 pub mod server;

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+pub use model::ProbeKind;
 use model::{PodUid, WorkerCommand};
 
 /// A message to the pod workers.
@@ -23,17 +24,6 @@ pub struct Requeue {
     pub uid: PodUid,
     /// After this time.
     pub delay: Duration,
-}
-
-/// Which probe spoke.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ProbeKind {
-    /// Liveness: a failure restarts the container.
-    Liveness,
-    /// Readiness: changes what is reported.
-    Readiness,
-    /// Startup: a success lets the other probes begin.
-    Startup,
 }
 
 /// A probe's verdict changed.

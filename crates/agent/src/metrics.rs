@@ -1,5 +1,7 @@
 //! The agent's own metrics, with upstream's names where upstream has them.
 
+mod probes;
+
 use std::sync::Mutex;
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
@@ -10,6 +12,8 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::{Registry, Unit};
+
+pub use probes::ProbeMetrics;
 
 const DEFAULT_BUCKETS: [f64; 11] = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0];
 
@@ -99,6 +103,8 @@ pub struct Metrics {
     images_removed: Family<ReasonLabel, Counter>,
     /// Container logs that were rotated.
     pub logs_rotated: Counter,
+    /// Probes, on a page of their own.
+    pub probes: ProbeMetrics,
 }
 
 impl Default for Metrics {
@@ -162,6 +168,7 @@ impl Metrics {
             image_pull_duration: Family::new_with_constructor(pull_histogram),
             images_removed: Family::default(),
             logs_rotated: Counter::default(),
+            probes: ProbeMetrics::default(),
         };
         metrics.register();
         metrics

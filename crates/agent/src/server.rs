@@ -64,6 +64,7 @@ pub fn read_only_router(views: Views) -> Router {
         .route("/pods", get(pods))
         .route("/pods/", get(pods))
         .route("/metrics", get(metrics))
+        .route("/metrics/probes", get(probe_metrics))
         .route("/podward/manifests", get(manifests))
         .route("/podward/events", get(events))
         .with_state(views)
@@ -145,6 +146,11 @@ async fn pods(State(views): State<Views>) -> Response {
 async fn metrics(State(views): State<Views>) -> Response {
     let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
     ([(header::CONTENT_TYPE, kind)], views.metrics.encode()).into_response()
+}
+
+async fn probe_metrics(State(views): State<Views>) -> Response {
+    let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+    ([(header::CONTENT_TYPE, kind)], views.metrics.probes.encode()).into_response()
 }
 
 async fn manifests(State(views): State<Views>) -> Response {

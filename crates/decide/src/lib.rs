@@ -31,6 +31,7 @@ pub mod mounts;
 pub mod pod_actions;
 pub mod pod_paths;
 pub mod pod_status;
+pub mod probe;
 pub mod qos;
 pub mod qos_cgroups;
 pub mod quantity;

@@ -11,6 +11,7 @@
 //! `demo --help` lists the steps. It deliberately understands no shell syntax, opens nothing it is
 //! not told to, and as process 1 of a container it handles SIGTERM and reaps its children.
 
+mod grpc;
 mod serve;
 mod signals;
 mod steps;

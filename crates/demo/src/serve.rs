@@ -2,38 +2,78 @@
 
 use std::io::{self, BufRead, BufReader, Write};
 use std::net::{TcpListener, TcpStream};
+use std::sync::Arc;
 use std::time::Duration;
 
-/// Opens the port and answers on a thread of its own; returns once the port is open.
-pub(crate) fn start(port: u16, text: String) -> io::Result<()> {
+/// What is answered.
+pub(crate) struct Answers {
+    /// In every page.
+    pub(crate) text: String,
+    /// Says how the server is.
+    pub(crate) mood: Mood,
+}
+
+/// How a server is: a file names an HTTP status, and without a file all is well.
+#[derive(Clone, Default)]
+pub(crate) struct Mood(pub(crate) Option<String>);
+
+impl Mood {
+    /// The status to answer with.
+    pub(crate) fn status(&self) -> u16 {
+        let text = self.0.as_ref().and_then(|file| std::fs::read_to_string(file).ok());
+        text.and_then(|text| text.trim().parse().ok()).unwrap_or(200)
+    }
+}
+
+/// Opens the port and answers on threads of its own; returns once the port is open.
+pub(crate) fn start(port: u16, answers: Answers) -> io::Result<()> {
     let listener = TcpListener::bind(("0.0.0.0", port))?;
     println!("serving on port {port}");
+    let answers = Arc::new(answers);
     std::thread::spawn(move || {
         for stream in listener.incoming().flatten() {
-            // One bad client must not end the service.
-            let _ = answer(&stream, &text);
+            let answers = Arc::clone(&answers);
+            // One bad or slow client must not end the service.
+            std::thread::spawn(move || answer(&stream, &answers));
         }
     });
     Ok(())
 }
 
-fn answer(stream: &TcpStream, text: &str) -> io::Result<()> {
+fn answer(stream: &TcpStream, answers: &Answers) -> io::Result<()> {
     stream.set_read_timeout(Some(Duration::from_secs(2)))?;
     let mut request = BufReader::new(stream);
     let mut line = String::new();
     let mut first = String::new();
+    let mut agent = String::new();
     while request.read_line(&mut line)? > 2 {
         if first.is_empty() {
             first = line.trim_end().to_owned();
         }
+        if let Some((name, value)) = line.split_once(':')
+            && name.eq_ignore_ascii_case("user-agent")
+        {
+            agent = value.trim().to_owned();
+        }
         line.clear();
     }
     let path = first.split(' ').nth(1).unwrap_or("/");
-    let body = body(path, text);
+    println!("request {path} from {agent}");
+    let (status, location) = match path {
+        "/redirect" => (302, "Location: /healthz\r\n"),
+        "/away" => (302, "Location: http://192.0.2.1/\r\n"),
+        "/slow" => {
+            #[expect(clippy::disallowed_methods, reason = "a thread of its own, which is meant to be slow")]
+            std::thread::sleep(Duration::from_secs(5));
+            (200, "")
+        }
+        _ => (answers.mood.status(), ""),
+    };
+    let body = body(path, &answers.text);
     let mut stream = stream;
     write!(
         stream,
-        "HTTP/1.1 200 OK\r\nContent-Type: text/plain; charset=utf-8\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{body}",
+        "HTTP/1.1 {status} Answer\r\nContent-Type: text/plain; charset=utf-8\r\n{location}Content-Length: {}\r\nConnection: close\r\n\r\n{body}",
         body.len()
     )
 }

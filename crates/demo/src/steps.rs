@@ -5,7 +5,7 @@ use std::io::Write;
 use std::time::{Duration, Instant};
 
 use crate::{
-    serve,
+    grpc, serve,
     signals::{self, Arrival},
 };
 
@@ -20,7 +20,11 @@ pub(crate) enum Outcome {
 const HELP: &str = "usage: demo STEP [-- STEP]...
 
   pause                               reap children, exit 0 on SIGTERM
-  serve [--port 8080] [--text TEXT]   answer HTTP, exit 0 on SIGTERM
+  serve [--port 8080] [--text TEXT] [--mood FILE] [--linger SECONDS]
+                                      answer HTTP with the status that FILE names (200 without it) and log requests;
+                                      /redirect, /away and /slow do that; on SIGTERM go on for SECONDS, then exit 0
+  serve-grpc [--port 8080] [--mood FILE]
+                                      answer grpc.health.v1: SERVING when FILE names 200 or is missing
   sleep SECONDS|forever [--ignore-term] [--exit CODE]
                                       wait; CODE (143 without it) on SIGTERM
   exit CODE [--after SECONDS]         end with CODE; 143 on SIGTERM before that
@@ -40,7 +44,17 @@ pub(crate) fn run(step: &[String]) -> Result<Outcome, String> {
         ["serve", options @ ..] => {
             let port = option(options, "--port").map_or(Ok(8080), number)?;
             let text = option(options, "--text").unwrap_or("hello from podward").to_owned();
-            serve::start(port, text).map_err(|error| format!("serve on port {port}: {error}"))?;
+            let linger = option(options, "--linger").map_or(Ok(Duration::ZERO), seconds)?;
+            serve::start(port, serve::Answers { text, mood: mood(options) })
+                .map_err(|error| format!("serve on port {port}: {error}"))?;
+            wait(None, &Stop::Exit(0));
+            return Ok(match wait(Some(linger), &Stop::Ignore) {
+                Outcome::Next | Outcome::Exit(_) => Outcome::Exit(0),
+            });
+        }
+        ["serve-grpc", options @ ..] => {
+            let port = option(options, "--port").map_or(Ok(8080), number)?;
+            grpc::start(port, mood(options)).map_err(|error| format!("serve on port {port}: {error}"))?;
             return Ok(wait(None, &Stop::Exit(0)));
         }
         ["sleep", time, options @ ..] => {
@@ -131,6 +145,10 @@ fn fill(mib: usize) {
 fn option<'a>(options: &[&'a str], name: &str) -> Option<&'a str> {
     let at = options.iter().position(|option| *option == name)?;
     options.get(at + 1).copied()
+}
+
+fn mood(options: &[&str]) -> serve::Mood {
+    serve::Mood(option(options, "--mood").map(str::to_owned))
 }
 
 fn number<T: std::str::FromStr>(text: &str) -> Result<T, String> {

@@ -53,7 +53,7 @@ pub use node_settings::NodeSettings;
 pub use observed::{Observation, ObservedPod};
 pub use outcome::{ContainerProblem, ContainerProblems, SyncFailure, SyncOutcome};
 pub use pod::{ContainerKind, ContainerRef, EphemeralContainer, Pod, PodShapeError};
-pub use probe::{ContainerVerdicts, ProbeVerdict, ProbeVerdicts};
+pub use probe::{ContainerVerdicts, ProbeKind, ProbeVerdict, ProbeVerdicts};
 pub use projected_file::ProjectedFile;
 pub use runtime_spec::{
     Capabilities, ContainerSecurity, ContainerSpec, Device, DnsConfig, HugepageLimit, ImageAuth, ImageSpec,

@@ -27,3 +27,29 @@ pub enum ProbeVerdict {
     /// Not healthy.
     Failure,
 }
+
+/// What a probe is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum ProbeKind {
+    /// Liveness: a failure restarts the container.
+    Liveness,
+    /// Readiness: changes what is reported.
+    Readiness,
+    /// Startup: a success lets the other probes begin.
+    Startup,
+}
+
+impl ProbeKind {
+    /// All kinds.
+    pub const ALL: [Self; 3] = [Self::Startup, Self::Readiness, Self::Liveness];
+
+    /// The word in events and metrics.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Liveness => "Liveness",
+            Self::Readiness => "Readiness",
+            Self::Startup => "Startup",
+        }
+    }
+}

@@ -28,8 +28,9 @@ const MOST_REDIRECTS: usize = 10;
 
 /// A GET request with its redirects.
 pub(crate) async fn run(tls: &Arc<ClientConfig>, request: &HttpGet) -> Result<HttpAnswer, OutboundError> {
-    let headers = headers(request)?;
     let first = Url::of_spec(request.scheme, &request.host, request.port, &request.path);
+    let headers =
+        headers(request).map_err(|why| OutboundError::Request(format!("Get \"{first}\": {why}")))?;
     let mut progress = Progress { url: first, phase: Phase::Headers };
     let walk = walk(tls, headers, &mut progress);
     let Some(limit) = request.limit else { return walk.await };
@@ -322,19 +323,17 @@ fn failed(url: &Url, why: &str) -> OutboundError {
 }
 
 /// The spec's headers with the defaults; `Host` is among them if the spec names it.
-fn headers(request: &HttpGet) -> Result<HeaderMap, OutboundError> {
+fn headers(request: &HttpGet) -> Result<HeaderMap, String> {
     let mut headers = HeaderMap::new();
     for (name, value) in &request.headers {
-        let key: HeaderName = name
-            .parse()
-            .map_err(|_| OutboundError::Request(format!("net/http: invalid header field name {name:?}")))?;
+        let key: HeaderName =
+            name.parse().map_err(|_| format!("net/http: invalid header field name {name:?}"))?;
         // These are the connection's own business.
         if [CONTENT_LENGTH, TRANSFER_ENCODING, TRAILER, CONNECTION].contains(&key) {
             continue;
         }
-        let value = HeaderValue::from_str(value).map_err(|_| {
-            OutboundError::Request(format!("net/http: invalid header field value for {name:?}"))
-        })?;
+        let value = HeaderValue::from_str(value)
+            .map_err(|_| format!("net/http: invalid header field value for {name:?}"))?;
         headers.append(key, value);
     }
     let agent = match request.purpose {

@@ -19,7 +19,7 @@ use agent::sources::http::HttpSource;
 use agent::sync_loop::SyncLoop;
 use agent::user_namespaces::UserNamespaces;
 use agent::{
-    desired, node_cgroups, pleg, pod_runtime, pod_workers, runtime_health, sources, status, sweeper,
+    desired, node_cgroups, pleg, pod_runtime, pod_workers, probes, runtime_health, sources, status, sweeper,
     sync_loop,
 };
 use anyhow::Context;
@@ -124,13 +124,15 @@ pub fn start(world: World, plan: Plan) -> anyhow::Result<Running> {
     let recorder: Arc<dyn EventRecorder> = events.clone();
     let sources: BTreeSet<PodSource> = configured_sources(&plan);
 
-    // Tables: desired (sync loop writes), workers (pod workers), observed (PLEG), statuses (status).
+    // Tables: desired (sync loop writes), workers (pod workers), observed (PLEG), verdicts (probes), statuses (status).
     let (changed, changes) = mpsc::unbounded_channel();
     let (class_changed, class_changes) = mpsc::unbounded_channel();
-    let (desired_writer, desired_pods) = table(vec![changed.clone(), class_changed.clone()]);
-    let (view_writer, worker_views) = table(vec![changed.clone(), class_changed]);
-    let (_, probe_verdicts) = table(vec![changed.clone()]);
-    let (observed, observer) = observations(vec![changed]);
+    let (probe_changed, probe_changes) = mpsc::unbounded_channel();
+    let (desired_writer, desired_pods) =
+        table(vec![changed.clone(), class_changed.clone(), probe_changed.clone()]);
+    let (view_writer, worker_views) = table(vec![changed.clone(), class_changed, probe_changed.clone()]);
+    let (verdict_writer, probe_verdicts) = table(vec![changed.clone()]);
+    let (observed, observer) = observations(vec![changed, probe_changed]);
     let (status_writer, statuses) = table(Vec::new());
 
     // Channels along the flow.
@@ -139,7 +141,7 @@ pub fn start(world: World, plan: Plan) -> anyhow::Result<Running> {
     let (event_sender, pod_events) = mpsc::channel(EVENTS);
     let (worker_sender, worker_messages) = mpsc::unbounded_channel();
     let (requeue_sender, requeues) = mpsc::unbounded_channel();
-    let (probe_sender, probes) = mpsc::channel(EVENTS);
+    let (probe_sender, probe_results) = mpsc::channel(EVENTS);
     let (sweep_sender, sweeps) = watch::channel(Default::default());
     let (heartbeat_sender, heartbeat) = watch::channel(Instant::now());
     let (report_sender, reports) = watch::channel(Vec::new());
@@ -186,8 +188,26 @@ pub fn start(world: World, plan: Plan) -> anyhow::Result<Running> {
         metrics: metrics.clone(),
         heartbeat: heartbeat_sender,
     };
-    let inputs = sync_loop::Inputs { updates, events: pod_events, requeues, probes };
-    running.spawn("sync loop", keep(probe_sender, SyncLoop::new(parts).run(inputs, cancel.clone())));
+    let inputs = sync_loop::Inputs { updates, events: pod_events, requeues, probes: probe_results };
+    running.spawn("sync loop", SyncLoop::new(parts).run(inputs, cancel.clone()));
+
+    let parts = probes::Parts {
+        changes: probe_changes,
+        desired: desired_pods.clone(),
+        workers: worker_views.clone(),
+        observer: observer.clone(),
+        runtime: runtime.clone(),
+        outbound: world.outbound.clone(),
+        verdicts: verdict_writer,
+        results: probe_sender,
+        checkpoints: world.checkpoints.clone(),
+        events: recorder.clone(),
+        clock: clock.clone(),
+        metrics: metrics.clone(),
+        host_addresses: plan.settings.addresses.clone(),
+        started_at: clock.now(),
+    };
+    running.spawn("probes", probes::run(parts, cancel.clone()));
 
     let tables = Tables { observer: observer.clone(), probes: probe_verdicts.clone(), statuses };
     let pod_runtime = pod_runtime(&world, &plan, tables, health.clone(), recorder.clone());

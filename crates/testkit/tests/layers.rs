@@ -60,6 +60,7 @@ const STAGES: &[&str] = &[
     "pod_workers",
     "pod_runtime",
     "pleg",
+    "probes",
     "status",
     "sweeper",
     "server",
