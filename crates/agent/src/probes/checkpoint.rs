@@ -123,7 +123,8 @@ impl Saved {
 pub(super) async fn write(checkpoints: Arc<dyn Checkpoints>, mut contents: watch::Receiver<Vec<u8>>) {
     while contents.changed().await.is_ok() {
         let content = contents.borrow_and_update().clone();
-        if let Err(error) = checkpoints.save(NAME, content).await {
+        // After a crash of the machine no container runs that a verdict could be about.
+        if let Err(error) = checkpoints.save_unflushed(NAME, content).await {
             tracing::warn!(%error, source = %error.source, "the verdicts of probes cannot be kept; a restarted agent will make them anew");
         }
     }
