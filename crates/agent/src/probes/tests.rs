@@ -255,7 +255,11 @@ impl Node {
     }
 
     fn messages(&self) -> Vec<String> {
-        self.events.all().into_iter().map(|event| format!("{}: {}", event.reason, event.message)).collect()
+        self.events
+            .all()
+            .into_iter()
+            .map(|series| format!("{}: {}", series.event.reason, series.event.message))
+            .collect()
     }
 
     /// Ends the stage where it stands.
