@@ -43,6 +43,8 @@ pub struct FileReport {
     pub warnings: Vec<String>,
     /// Pods that are wanted because of it.
     pub pods: Vec<String>,
+    /// ConfigMaps and Secrets it provides.
+    pub objects: Vec<String>,
     /// Since when.
     #[serde(serialize_with = "as_text")]
     pub since: Timestamp,

@@ -18,6 +18,8 @@ pub mod images;
 pub mod messages;
 pub mod metrics;
 pub mod node_cgroups;
+pub mod object_hints;
+pub mod objects;
 pub mod observation;
 pub mod pleg;
 pub mod pod_runtime;

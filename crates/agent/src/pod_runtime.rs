@@ -8,6 +8,7 @@ mod cgroup;
 mod container;
 mod hooks;
 mod memory;
+mod projection;
 mod reset;
 mod sandbox;
 mod stop;
@@ -25,8 +26,10 @@ use model::{
     SyncFailure, SyncOutcome, Timestamp, UpdateKind,
 };
 use ports::clock::Clock;
+use ports::env_files::EnvFiles;
 use ports::event_recorder::EventRecorder;
 use ports::host_facts::HostFacts;
+use ports::objects::Objects;
 use ports::outbound::Outbound;
 use ports::pod_cgroups::PodCgroups;
 use ports::pod_folders::PodFolders;
@@ -54,6 +57,10 @@ pub struct Parts {
     pub health: RuntimeHealth,
     /// Folders of pods.
     pub folders: Arc<dyn PodFolders>,
+    /// ConfigMaps and Secrets.
+    pub objects: Arc<dyn Objects>,
+    /// Files that variables come from.
+    pub env_files: Arc<dyn EnvFiles>,
     /// Logs of containers.
     pub logs: Arc<dyn PodLogs>,
     /// Volumes of pods.

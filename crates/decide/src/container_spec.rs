@@ -14,7 +14,7 @@ use model::{
 
 pub(crate) use go_json::string as go_json_string;
 
-use crate::environment::{EnvironmentFacts, environment, expand, lookup};
+use crate::environment::{EnvironmentFacts, EnvironmentSources, environment, expand, lookup};
 use crate::mounts::{MountInputs, mounts};
 use crate::pod_paths::PodPaths;
 use crate::resources::container_resources;
@@ -41,6 +41,8 @@ pub struct ContainerInputs<'a> {
     pub volumes: &'a [PlannedVolume],
     /// Whether the pod's handler can make mounts read-only with everything below them.
     pub recursive_read_only: bool,
+    /// What was read for the environment.
+    pub sources: &'a EnvironmentSources,
     /// The pod's hosts file on the host.
     pub hosts_file: Option<&'a Path>,
     /// This container's termination log on the host.
@@ -56,7 +58,7 @@ pub struct ContainerInputs<'a> {
 pub fn container_spec(inputs: &ContainerInputs<'_>) -> Result<ContainerSpec, String> {
     let ContainerInputs { pod, image, settings, restart_count, .. } = *inputs;
     let container = inputs.container.container;
-    let facts = EnvironmentFacts { pod, pod_ips: inputs.pod_ips, settings };
+    let facts = EnvironmentFacts { pod, pod_ips: inputs.pod_ips, settings, sources: inputs.sources };
     let env = environment(&facts, container)?;
     let mounts = mounts(&MountInputs {
         pod,

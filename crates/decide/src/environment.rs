@@ -1,12 +1,18 @@
 //! The environment of a container.
 
+mod env_file;
 mod expansion;
-mod fields;
+pub(crate) mod fields;
+mod objects;
 
+use std::collections::BTreeMap;
 use std::net::IpAddr;
+use std::path::{Path, PathBuf};
 
-use k8s_openapi::api::core::v1::{Container, EnvFromSource, EnvVar, EnvVarSource};
-use model::{NodeSettings, Pod};
+use k8s_openapi::api::core::v1::{Container, EnvVar, EnvVarSource, FileKeySelector};
+use model::{NodeSettings, ObjectKind, Pod, ReadObjects};
+
+pub use env_file::value_in_env_file;
 
 pub use expansion::expand;
 
@@ -19,10 +25,35 @@ pub struct EnvironmentFacts<'a> {
     pub pod_ips: &'a [String],
     /// The node.
     pub settings: &'a NodeSettings,
+    /// What was read from outside the pod.
+    pub sources: &'a EnvironmentSources,
 }
 
-/// The variables of a container in the order they are declared. A name declared twice keeps its first place
-/// and takes its last value. Without an API server there are no services, hence no variables for them.
+/// What was read for a container's environment from outside its pod.
+#[derive(Clone, Debug, Default)]
+pub struct EnvironmentSources {
+    /// ConfigMaps and Secrets; one that was not asked for does not exist.
+    pub objects: ReadObjects,
+    /// Files that variables come from.
+    pub files: EnvFiles,
+    /// Variables for the services of the cluster; none without one.
+    pub services: Vec<(String, String)>,
+}
+
+/// Files of variables by volume and path.
+pub type EnvFiles = BTreeMap<(String, String), EnvFile>;
+
+/// A file of variables.
+#[derive(Clone, Debug)]
+pub struct EnvFile {
+    /// Where it is on the host, for messages.
+    pub place: PathBuf,
+    /// What it holds, or why it could not be read.
+    pub content: Result<Vec<u8>, String>,
+}
+
+/// The variables of a container: those of bulk sources, then its own in the order they are declared, then those of
+/// services. A name given twice keeps its first place and takes its last value; services give way to all others.
 ///
 /// # Errors
 /// When a variable's source cannot be read; the text names variable and source.
@@ -30,18 +61,41 @@ pub fn environment(
     facts: &EnvironmentFacts<'_>,
     container: &Container,
 ) -> Result<Vec<(String, String)>, String> {
-    for source in container.env_from.iter().flatten() {
-        check_bulk_source(facts.pod, source)?;
-    }
     let mut variables: Vec<(String, String)> = Vec::new();
+    for source in container.env_from.iter().flatten() {
+        for (name, value) in objects::all(facts, source)? {
+            set(&mut variables, &name, value);
+        }
+    }
     for variable in container.env.iter().flatten() {
-        let Some(value) = value(facts, container, variable, &variables)? else { continue };
-        match variables.iter_mut().find(|(name, _)| *name == variable.name) {
-            Some((_, earlier)) => *earlier = value,
-            None => variables.push((variable.name.clone(), value)),
+        if let Some(value) = value(facts, container, variable, &variables)? {
+            set(&mut variables, &variable.name, value);
+        }
+    }
+    for (name, value) in &facts.sources.services {
+        if lookup(&variables, name).is_none() {
+            variables.push((name.clone(), value.clone()));
         }
     }
     Ok(variables)
+}
+
+/// The files a container's variables come from, as volume and path.
+#[must_use]
+pub fn env_files(container: &Container, settings: &NodeSettings) -> Vec<(String, String)> {
+    if !settings.gates.env_files {
+        return Vec::new();
+    }
+    let selectors = container.env.iter().flatten().filter_map(|variable| variable.value_from.as_ref());
+    let files = selectors.filter_map(|source| source.file_key_ref.as_ref());
+    files.map(|file| (file.volume_name.clone(), file.path.clone())).collect()
+}
+
+fn set(variables: &mut Vec<(String, String)>, name: &str, value: String) {
+    match variables.iter_mut().find(|(known, _)| known == name) {
+        Some((_, earlier)) => *earlier = value,
+        None => variables.push((name.to_owned(), value)),
+    }
 }
 
 /// A pod's addresses as its containers see them: one per family, the node's primary family first.
@@ -63,9 +117,10 @@ fn value(
 ) -> Result<Option<String>, String> {
     let text = variable.value.as_deref().unwrap_or_default();
     match &variable.value_from {
-        Some(source) if text.is_empty() => value_from(facts, container, source)
-            .map_err(|problem| format!("environment variable {:?}: {problem}", variable.name)),
-        _ => Ok(Some(expand(text, |name| lookup(earlier, name)))),
+        Some(source) if text.is_empty() => value_from(facts, container, source),
+        _ => Ok(Some(expand(text, |name| {
+            lookup(earlier, name).or_else(|| lookup(&facts.sources.services, name))
+        }))),
     }
 }
 
@@ -81,33 +136,44 @@ fn value_from(
         return fields::resource_field(facts, container, field).map(Some);
     }
     if let Some(reference) = &source.config_map_key_ref {
-        return absent(facts.pod, "configMap", &reference.name, reference.optional).map(|()| None);
+        let optional = reference.optional == Some(true);
+        let (kind, name, key) = (ObjectKind::ConfigMap, &*reference.name, &*reference.key);
+        return objects::value(facts, &objects::Selector { kind, name, key, optional });
     }
     if let Some(reference) = &source.secret_key_ref {
-        return absent(facts.pod, "secret", &reference.name, reference.optional).map(|()| None);
+        let optional = reference.optional == Some(true);
+        let (kind, name, key) = (ObjectKind::Secret, &*reference.name, &*reference.key);
+        return objects::value(facts, &objects::Selector { kind, name, key, optional });
     }
-    if source.file_key_ref.is_some() {
-        return Err("fileKeyRef is not supported yet".to_owned());
+    match &source.file_key_ref {
+        Some(selector) if facts.settings.gates.env_files => file_value(facts, selector),
+        Some(_) | None => Ok(Some(String::new())),
     }
-    Ok(Some(String::new()))
 }
 
-fn check_bulk_source(pod: &Pod, source: &EnvFromSource) -> Result<(), String> {
-    if let Some(reference) = &source.config_map_ref {
-        absent(pod, "configMap", &reference.name, reference.optional)?;
+/// A variable from a file of variables. An empty value counts as absent.
+fn file_value(facts: &EnvironmentFacts<'_>, selector: &FileKeySelector) -> Result<Option<String>, String> {
+    let key = (selector.volume_name.clone(), selector.path.clone());
+    let Some(file) = facts.sources.files.get(&key) else {
+        return Err(format!("cannot find the volume {:?} referenced by FileKeyRef", selector.volume_name));
+    };
+    let value = file
+        .content
+        .as_ref()
+        .map_err(Clone::clone)
+        .and_then(|content| value_in_env_file(content, &selector.key))
+        .and_then(|value| String::from_utf8(value).map_err(|_| "the value is not UTF-8 text".to_owned()));
+    let place = &file.place;
+    match value {
+        Ok(value) if !value.is_empty() => Ok(Some(value)),
+        Ok(_) if selector.optional == Some(true) => Ok(None),
+        Ok(_) => Err(absent_in_file(&selector.key, place)),
+        Err(problem) => Err(format!("couldn't parse env file: {}: {problem}", place.display())),
     }
-    if let Some(reference) = &source.secret_ref {
-        absent(pod, "secret", &reference.name, reference.optional)?;
-    }
-    Ok(())
 }
 
-/// Objects of the API do not exist for an agent without one.
-fn absent(pod: &Pod, kind: &str, name: &str, optional: Option<bool>) -> Result<(), String> {
-    if optional == Some(true) {
-        return Ok(());
-    }
-    Err(format!("couldn't get {kind} {}/{name}: no API server is configured", pod.namespace()))
+fn absent_in_file(key: &str, place: &Path) -> String {
+    format!("environment variable key {key:?} not found in file {:?}", place.display().to_string())
 }
 
 /// The value of a variable by name.

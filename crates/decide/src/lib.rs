@@ -28,6 +28,8 @@ pub mod housekeeping;
 pub mod image_pull;
 pub mod merge;
 pub mod mounts;
+pub mod object_references;
+pub mod payloads;
 pub mod pod_actions;
 pub mod pod_paths;
 pub mod pod_status;

@@ -13,17 +13,28 @@ use crate::{
 impl Document {
     /// Decodes the document; fields that `T` does not know are ignored.
     pub fn decode<T: DeserializeOwned>(&self) -> Result<T, FieldError> {
-        serde_path_to_error::deserialize(self.value()).map_err(|error| self.decode_error(error))
+        self.decode_at(&FieldPath::root())
+    }
+
+    /// Decodes the part of the document at a path; fields that `T` does not know are ignored.
+    pub fn decode_at<T: DeserializeOwned>(&self, at: &FieldPath) -> Result<T, FieldError> {
+        let part = self.part(at)?;
+        serde_path_to_error::deserialize(part).map_err(|error| self.decode_error(at, error))
     }
 
     /// Decodes the document; fields that `T` does not know are errors.
     ///
     /// All unknown fields are reported at once, in the order of the text; a wrong value ends the search.
     pub fn decode_strict<T: DeserializeOwned>(&self) -> Result<T, Vec<FieldError>> {
+        self.decode_strict_at(&FieldPath::root())
+    }
+
+    /// The same for the part of the document at a path.
+    pub fn decode_strict_at<T: DeserializeOwned>(&self, at: &FieldPath) -> Result<T, Vec<FieldError>> {
+        let part = self.part(at).map_err(|error| vec![error])?;
         let mut unknown = Vec::new();
-        let mut note = |path: IgnoredPath<'_>| unknown.push(ignored_path(&path));
-        let decoded =
-            serde_path_to_error::deserialize(serde_ignored::Deserializer::new(self.value(), &mut note));
+        let mut note = |path: IgnoredPath<'_>| unknown.push(at.join(ignored_path(&path)));
+        let decoded = serde_path_to_error::deserialize(serde_ignored::Deserializer::new(part, &mut note));
         let mut errors: Vec<FieldError> =
             unknown.into_iter().map(|path| self.field_error(path, "unknown field")).collect();
         errors.sort_by_key(|error| error.position);
@@ -31,7 +42,7 @@ impl Document {
             Ok(value) if errors.is_empty() => Ok(value),
             Ok(_) => Err(errors),
             Err(error) => {
-                errors.push(self.decode_error(error));
+                errors.push(self.decode_error(at, error));
                 Err(errors)
             }
         }
@@ -42,8 +53,16 @@ impl Document {
         FieldError { position: self.position(&path), path, reason: reason.into() }
     }
 
-    fn decode_error(&self, error: serde_path_to_error::Error<serde_json::Error>) -> FieldError {
-        let path = serde_path(error.path());
+    fn part(&self, at: &FieldPath) -> Result<&serde_json::Value, FieldError> {
+        self.get(at).ok_or_else(|| self.field_error(at.clone(), "required field is missing"))
+    }
+
+    fn decode_error(
+        &self,
+        at: &FieldPath,
+        error: serde_path_to_error::Error<serde_json::Error>,
+    ) -> FieldError {
+        let path = at.join(serde_path(error.path()));
         let reason = error.into_inner().to_string();
         // serde blames the struct; the author looks for the field.
         let missing = reason.strip_prefix("missing field `").and_then(|rest| rest.split_once('`'));

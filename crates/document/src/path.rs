@@ -47,6 +47,14 @@ impl FieldPath {
         self
     }
 
+    /// This path followed by the steps of another one.
+    #[must_use]
+    pub fn join(&self, below: Self) -> Self {
+        let mut path = self.clone();
+        path.0.extend(below.0);
+        path
+    }
+
     /// The steps from the root.
     pub fn segments(&self) -> &[Segment] {
         &self.0

@@ -16,6 +16,7 @@ mod capabilities;
 mod checkpoints;
 mod credential_files;
 mod credential_programs;
+mod env_files;
 mod failure;
 mod folder;
 mod folder_watch;

@@ -2,7 +2,8 @@
 //!
 //! What comes in: the bytes of a manifest (YAML or JSON; one or several documents; `Pod`, `PodList` or `List`), where
 //! they came from, and the rules in force. What goes out: pods with every API default filled in and the identity of
-//! a static pod (UID, name, node, hash annotation), or all problems of the text, each with field and line.
+//! a static pod (UID, name, node, hash annotation), and on a node without an API server `ConfigMap`s and `Secret`s;
+//! or all problems of the text, each with field and line.
 //!
 //! Order, as upstream: decode, default, identify, validate. Unknown fields are warnings, not errors.
 //!
@@ -11,6 +12,7 @@
 //!
 //! Not here: reading files or URLs, the size limit of a text, merging sources, and admission, which looks at the node.
 
+mod config_object;
 mod defaults;
 mod identity;
 mod objects;
@@ -24,6 +26,7 @@ mod volume;
 
 use k8s_openapi::api::core::v1::Pod;
 
+pub use config_object::{ConfigObject, ObjectKind};
 pub use path::{Path, Segment};
 pub use problem::Problem;
 
@@ -50,20 +53,34 @@ pub enum Place<'a> {
 pub struct Rules {
     /// Refuse pods that refer to objects only an API server has (gate `PreventStaticPodAPIReferences`).
     pub prevent_api_references: bool,
+    /// Where the ConfigMaps and Secrets of pods come from.
+    pub objects: ObjectPlace,
+}
+
+/// Where the ConfigMaps and Secrets that pods refer to come from.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum ObjectPlace {
+    /// From an API server: manifests hold none, and static pods may not refer to them.
+    #[default]
+    ApiServer,
+    /// From the manifests of a node without an API server.
+    Manifests,
 }
 
 impl Default for Rules {
     fn default() -> Self {
-        Self { prevent_api_references: true }
+        Self { prevent_api_references: true, objects: ObjectPlace::ApiServer }
     }
 }
 
-/// A text that holds nothing but usable pods.
+/// A text that holds nothing but usable pods and objects.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Manifest {
     /// The pods, in the order of the text.
     pub pods: Vec<StaticPod>,
-    /// Fields that were ignored because no pod has them.
+    /// The ConfigMaps and Secrets, in the order of the text; none unless they come from manifests.
+    pub objects: Vec<ConfigObject>,
+    /// Fields that were ignored because no such object has them.
     pub warnings: Vec<Problem>,
 }
 
@@ -78,7 +95,7 @@ pub struct StaticPod {
 
 /// Reads a manifest.
 ///
-/// Either every pod of the text is good, or the result is every problem found.
+/// Either every pod and object of the text is good, or the result is every problem found.
 pub fn read(text: &[u8], origin: &Origin<'_>, rules: &Rules) -> Result<Manifest, Vec<Problem>> {
     objects::read(text, origin, rules)
 }

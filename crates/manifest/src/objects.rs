@@ -1,4 +1,4 @@
-//! Documents to pods: which objects a text holds, and each object's way through decode, defaults, identity, rules.
+//! Documents to pods and objects: what a text holds, and each object's way through decode, defaults, identity, rules.
 
 use document::{Document, FieldError, Position};
 use k8s_openapi::api::core::v1::Pod;
@@ -9,7 +9,10 @@ use serde_json::Value;
 use crate::path::Path;
 use crate::problem::{Problem, field_path, from_field_path};
 use crate::validate::Findings;
-use crate::{Manifest, Origin, Rules, StaticPod, defaults, identity, references, validate};
+use crate::{
+    ConfigObject, Manifest, ObjectPlace, Origin, Rules, StaticPod, config_object, defaults, identity,
+    references, validate,
+};
 
 /// Reads a text; see [`crate::read`].
 pub(crate) fn read(text: &[u8], origin: &Origin<'_>, rules: &Rules) -> Result<Manifest, Vec<Problem>> {
@@ -25,12 +28,14 @@ pub(crate) fn read(text: &[u8], origin: &Origin<'_>, rules: &Rules) -> Result<Ma
     let mut problems = Vec::new();
     for (index, document) in documents.iter().enumerate() {
         let reader = Reader { index, document, origin, rules };
-        match reader.pods(&mut manifest.warnings) {
-            Ok(found) => found.into_iter().for_each(|(at, pod)| match reader.finish(&at, pod) {
-                Ok(pod) => manifest.pods.push(pod),
-                Err(found) => problems.extend(found),
-            }),
-            Err(found) => problems.extend(found),
+        let items = reader.items(&mut manifest.warnings).unwrap_or_else(|found| {
+            problems.extend(found);
+            Vec::new()
+        });
+        for (at, kind) in items {
+            if let Err(found) = reader.take(&at, kind, &mut manifest) {
+                problems.extend(found);
+            }
         }
     }
     problems.sort_by_key(|problem| (problem.document, problem.position));
@@ -40,7 +45,7 @@ pub(crate) fn read(text: &[u8], origin: &Origin<'_>, rules: &Rules) -> Result<Ma
 /// The list kinds, as far as they matter.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct PodItems {
+struct ListHead {
     #[serde(default, rename = "apiVersion")]
     _api_version: Value,
     #[serde(default, rename = "kind")]
@@ -48,7 +53,15 @@ struct PodItems {
     #[serde(default, rename = "metadata")]
     _metadata: Value,
     #[serde(default)]
-    items: Option<Vec<Pod>>,
+    items: Option<Vec<Value>>,
+}
+
+/// The kinds that can be read.
+#[derive(Clone, Copy)]
+enum Kind {
+    Pod,
+    ConfigMap,
+    Secret,
 }
 
 struct Reader<'a> {
@@ -59,8 +72,8 @@ struct Reader<'a> {
 }
 
 impl Reader<'_> {
-    /// The pods of the document, each with its path.
-    fn pods(&self, warnings: &mut Vec<Problem>) -> Result<Vec<(Path, Pod)>, Vec<Problem>> {
+    /// The objects of the document, each with its path.
+    fn items(&self, warnings: &mut Vec<Problem>) -> Result<Vec<(Path, Kind)>, Vec<Problem>> {
         let root = Path::root();
         let Value::Object(_) = self.document.value() else {
             return Err(vec![self.problem(
@@ -69,17 +82,49 @@ impl Reader<'_> {
                 "not an object; expected a Pod with apiVersion and kind",
             )]);
         };
-        let kind = self.kind_at(&root, self.document.value())?;
-        match kind {
-            "Pod" => Ok(vec![(root, self.decode::<Pod>(warnings)?)]),
-            "PodList" | "List" => {
-                self.check_items(kind)?;
-                let items = self.decode::<PodItems>(warnings)?.items.unwrap_or_default();
-                let at = root.field("items");
-                Ok(items.into_iter().enumerate().map(|(index, pod)| (at.index(index), pod)).collect())
+        match self.kind_at(&root, self.document.value())? {
+            kind @ ("PodList" | "List") => {
+                let head = self.decode::<ListHead>(&root, warnings)?;
+                self.list_items(kind, &head.items.unwrap_or_default())
             }
-            other => Err(vec![self.unsupported_kind(&root, other)]),
+            kind => Ok(vec![(root.clone(), self.known_kind(&root, kind)?)]),
         }
+    }
+
+    fn known_kind(&self, at: &Path, kind: &str) -> Result<Kind, Vec<Problem>> {
+        match (kind, self.rules.objects) {
+            ("Pod", _) => Ok(Kind::Pod),
+            ("ConfigMap", ObjectPlace::Manifests) => Ok(Kind::ConfigMap),
+            ("Secret", ObjectPlace::Manifests) => Ok(Kind::Secret),
+            (other, _) => Err(vec![self.unsupported_kind(at, other)]),
+        }
+    }
+
+    /// Reads one object into the manifest.
+    fn take(&self, at: &Path, kind: Kind, manifest: &mut Manifest) -> Result<(), Vec<Problem>> {
+        let warnings = &mut manifest.warnings;
+        let object = match kind {
+            Kind::Pod => {
+                let pod = self.decode::<Pod>(at, warnings)?;
+                manifest.pods.push(self.finish(at, pod)?);
+                return Ok(());
+            }
+            Kind::ConfigMap => {
+                config_object::config_map(self.decode(at, warnings).map_err(config_object::redacted)?)
+            }
+            Kind::Secret => {
+                config_object::secret(self.decode(at, warnings).map_err(config_object::redacted)?)
+            }
+        };
+        let object = object.map_err(|(name, findings)| self.located(name.as_ref(), at, findings))?;
+        let object = ConfigObject { line: self.position(at).map_or(1, |position| position.line), ..object };
+        if manifest.objects.iter().any(|known| known.is_same(&object)) {
+            let path = at.field("metadata.name");
+            let reason = format!("Duplicate value: {:?}", object.name);
+            return Err(vec![self.problem(Some(object.name), path, reason)]);
+        }
+        manifest.objects.push(object);
+        Ok(())
     }
 
     /// The kind of an object that must say what it is.
@@ -93,7 +138,7 @@ impl Reader<'_> {
         match api_version {
             "v1" => {}
             "" => problems.push(self.problem(None, at.field("apiVersion"), "Required value")),
-            _ if !matches!(kind, "" | "Pod" | "PodList" | "List") => {
+            _ if !matches!(kind, "" | "Pod" | "PodList" | "List" | "ConfigMap" | "Secret") => {
                 problems.push(self.unsupported_kind(at, kind));
             }
             other => {
@@ -105,32 +150,32 @@ impl Reader<'_> {
     }
 
     /// A `List` must name the kind of every item, a `PodList` need not.
-    fn check_items(&self, list_kind: &str) -> Result<(), Vec<Problem>> {
-        let at = Path::root().field("items");
-        let items = self.document.value().get("items").and_then(Value::as_array);
+    fn list_items(&self, list_kind: &str, items: &[Value]) -> Result<Vec<(Path, Kind)>, Vec<Problem>> {
+        let mut found = Vec::new();
         let mut problems = Vec::new();
-        for (at, item) in at.items(items.map(Vec::as_slice).unwrap_or_default()) {
+        for (at, item) in Path::root().field("items").items(items) {
             let may_omit =
                 list_kind == "PodList" && item.get("kind").is_none() && item.get("apiVersion").is_none();
-            if may_omit {
-                continue;
-            }
-            match self.kind_at(&at, item) {
-                Ok("Pod") => {}
-                Ok(other) => problems.push(self.unsupported_kind(&at, other)),
-                Err(found) => problems.extend(found),
+            let kind = match may_omit {
+                true => Ok(Kind::Pod),
+                false => self.kind_at(&at, item).and_then(|kind| self.known_kind(&at, kind)),
+            };
+            match kind {
+                Ok(kind) => found.push((at, kind)),
+                Err(more) => problems.extend(more),
             }
         }
-        if problems.is_empty() { Ok(()) } else { Err(problems) }
+        if problems.is_empty() { Ok(found) } else { Err(problems) }
     }
 
-    /// Decodes the whole document; fields nobody knows become warnings.
-    fn decode<T: DeserializeOwned>(&self, warnings: &mut Vec<Problem>) -> Result<T, Vec<Problem>> {
-        let unknown = match self.document.decode_strict::<T>() {
+    /// Decodes the object at a path; fields nobody knows become warnings.
+    fn decode<T: DeserializeOwned>(&self, at: &Path, warnings: &mut Vec<Problem>) -> Result<T, Vec<Problem>> {
+        let at = field_path(at);
+        let unknown = match self.document.decode_strict_at::<T>(&at) {
             Ok(value) => return Ok(value),
             Err(errors) => errors,
         };
-        let value = self.document.decode::<T>().map_err(|error| vec![self.refused(&error)])?;
+        let value = self.document.decode_at::<T>(&at).map_err(|error| vec![self.refused(&error)])?;
         warnings.extend(unknown.iter().map(|error| self.refused(error)));
         Ok(value)
     }
@@ -138,12 +183,7 @@ impl Reader<'_> {
     /// Defaults, identity, rules.
     fn finish(&self, at: &Path, mut pod: Pod) -> Result<StaticPod, Vec<Problem>> {
         let object = pod.metadata.name.clone().filter(|name| !name.is_empty());
-        let fail = |findings: Findings| {
-            let problems = findings
-                .into_iter()
-                .map(|(path, reason)| self.problem(object.clone(), path.below(at), reason));
-            Err(problems.collect())
-        };
+        let fail = |findings: Findings| Err(self.located(object.as_ref(), at, findings));
         let malformed = validate::quantities(&mut pod);
         if !malformed.is_empty() {
             return fail(malformed);
@@ -168,8 +208,19 @@ impl Reader<'_> {
         Ok(StaticPod { pod, line })
     }
 
+    /// Findings of the object at a path as problems of the text.
+    fn located(&self, object: Option<&String>, at: &Path, findings: Findings) -> Vec<Problem> {
+        let problem = |(path, reason): (Path, String)| self.problem(object.cloned(), path.below(at), reason);
+        findings.into_iter().map(problem).collect()
+    }
+
     fn unsupported_kind(&self, at: &Path, kind: &str) -> Problem {
-        let supported = "supported values: \"Pod\", \"PodList\", \"List\"";
+        let supported = match self.rules.objects {
+            ObjectPlace::ApiServer => "supported values: \"Pod\", \"PodList\", \"List\"",
+            ObjectPlace::Manifests => {
+                "supported values: \"Pod\", \"PodList\", \"List\", \"ConfigMap\", \"Secret\""
+            }
+        };
         self.problem(None, at.field("kind"), format!("Unsupported value: {kind:?}: {supported}"))
     }
 

@@ -1,12 +1,13 @@
 //! Static pods may not refer to objects that only an API server has.
 //!
-//! Upstream stops at the first reference; we name each, where it stands.
+//! Upstream stops at the first reference; we name each, where it stands. A node without an API server takes
+//! ConfigMaps and Secrets from its manifests, so its pods may refer to those.
 
 use k8s_openapi::api::core::v1::{Container, LocalObjectReference, Pod, PodSpec, Volume, VolumeProjection};
 
-use crate::Rules;
 use crate::path::Path;
 use crate::validate::Findings;
+use crate::{ObjectPlace, Rules};
 
 /// The references a pod has, as problems. With the gate off, only those that never work are refused.
 pub(crate) fn check(pod: &Pod, rules: &Rules) -> Findings {
@@ -15,13 +16,13 @@ pub(crate) fn check(pod: &Pod, rules: &Rules) -> Findings {
         return never_allowed(spec);
     }
     let at = Path::root().field("spec");
-    let mut found = Found::default();
+    let mut found = Found { findings: Vec::new(), objects: rules.objects };
     let has_account = !spec.service_account_name.as_deref().unwrap_or_default().is_empty();
     found.note(has_account, &at.field("serviceAccountName"), "serviceaccounts");
     for (at, secret) in
         at.field("imagePullSecrets").items(spec.image_pull_secrets.as_deref().unwrap_or_default())
     {
-        found.note(!secret.name.is_empty(), &at, "secrets");
+        found.note_local(!secret.name.is_empty(), &at, "secrets");
     }
     for (field, list) in
         [("initContainers", spec.init_containers.as_deref()), ("containers", Some(&*spec.containers))]
@@ -36,16 +37,35 @@ pub(crate) fn check(pod: &Pod, rules: &Rules) -> Findings {
     for (at, volume) in at.field("volumes").items(spec.volumes.as_deref().unwrap_or_default()) {
         volume_source(volume, &at, &mut found);
     }
-    found.0
+    found.findings
 }
 
-#[derive(Default)]
-struct Found(Findings);
+struct Found {
+    findings: Findings,
+    objects: ObjectPlace,
+}
 
 impl Found {
+    /// A reference to something that only an API server has.
     fn note(&mut self, is_referenced: bool, at: &Path, what: &str) {
-        if is_referenced {
-            self.0.push((at.clone(), format!("Forbidden: static pods may not reference {what}")));
+        if !is_referenced {
+            return;
+        }
+        let hint = match self.objects {
+            ObjectPlace::ApiServer => "",
+            ObjectPlace::Manifests => {
+                "; this node has no API server, only ConfigMaps and Secrets from its manifests: remove the field, or \
+                 put what the pod needs into one of those"
+            }
+        };
+        self.findings.push((at.clone(), format!("Forbidden: static pods may not reference {what}{hint}")));
+    }
+
+    /// A reference to a ConfigMap or Secret by a field that can be served from manifests.
+    fn note_local(&mut self, is_referenced: bool, at: &Path, what: &str) {
+        match self.objects {
+            ObjectPlace::ApiServer => self.note(is_referenced, at, what),
+            ObjectPlace::Manifests => {}
         }
     }
 }
@@ -72,21 +92,25 @@ fn never_allowed(spec: &PodSpec) -> Findings {
 
 fn environment(container: &Container, at: &Path, found: &mut Found) {
     for (at, source) in at.field("envFrom").items(container.env_from.as_deref().unwrap_or_default()) {
-        found.note(source.secret_ref.is_some(), &at.field("secretRef"), "secrets");
-        found.note(source.config_map_ref.is_some(), &at.field("configMapRef"), "configmaps");
+        found.note_local(source.secret_ref.is_some(), &at.field("secretRef"), "secrets");
+        found.note_local(source.config_map_ref.is_some(), &at.field("configMapRef"), "configmaps");
     }
     for (at, variable) in at.field("env").items(container.env.as_deref().unwrap_or_default()) {
         let Some(source) = &variable.value_from else { continue };
         let at = at.field("valueFrom");
-        found.note(source.secret_key_ref.is_some(), &at.field("secretKeyRef"), "secrets");
-        found.note(source.config_map_key_ref.is_some(), &at.field("configMapKeyRef"), "configmaps");
+        found.note_local(source.secret_key_ref.is_some(), &at.field("secretKeyRef"), "secrets");
+        found.note_local(source.config_map_key_ref.is_some(), &at.field("configMapKeyRef"), "configmaps");
     }
 }
 
 fn volume_source(volume: &Volume, at: &Path, found: &mut Found) {
+    found.note_local(
+        volume.config_map.is_some(),
+        &at.field("configMap"),
+        "configmaps (via configmap volumes)",
+    );
+    found.note_local(volume.secret.is_some(), &at.field("secret"), "secrets (via secret volumes)");
     for (field, is_set, what) in [
-        ("configMap", volume.config_map.is_some(), "configmaps (via configmap volumes)"),
-        ("secret", volume.secret.is_some(), "secrets (via secret volumes)"),
         ("csi", volume.csi.is_some(), "csidrivers (via CSI volumes)"),
         ("glusterfs", volume.glusterfs.is_some(), "endpoints (via glusterFS volumes)"),
         ("persistentVolumeClaim", volume.persistent_volume_claim.is_some(), "persistentvolumeclaims"),
@@ -114,9 +138,13 @@ fn volume_source(volume: &Volume, at: &Path, found: &mut Found) {
 }
 
 fn projection(source: &VolumeProjection, at: &Path, found: &mut Found) {
+    found.note_local(
+        source.config_map.is_some(),
+        &at.field("configMap"),
+        "configmaps (via projected volumes)",
+    );
+    found.note_local(source.secret.is_some(), &at.field("secret"), "secrets (via projected volumes)");
     for (field, is_set, what) in [
-        ("configMap", source.config_map.is_some(), "configmaps (via projected volumes)"),
-        ("secret", source.secret.is_some(), "secrets (via projected volumes)"),
         (
             "serviceAccountToken",
             source.service_account_token.is_some(),

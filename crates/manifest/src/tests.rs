@@ -192,7 +192,7 @@ fn references_to_api_objects_are_refused() {
         ),
     ] {
         assert_eq!(problems(&with(spec)), [expected]);
-        let lax = Rules { prevent_api_references: false };
+        let lax = Rules { prevent_api_references: false, ..Rules::default() };
         let is_allowed = read(with(spec).as_bytes(), &FILE, &lax).is_ok();
         assert_eq!(is_allowed, !spec.contains("resourceClaims"), "{spec}");
     }
@@ -216,7 +216,7 @@ fn uids_are_upstreams() {
         let [name, node, source, uid] = *line.split(' ').collect::<Vec<_>>() else { panic!("{line}") };
         let place = if source.starts_with("http") { Place::Url(source) } else { Place::File(source) };
         let text = std::fs::read(folder.join(name)).unwrap();
-        let lax = Rules { prevent_api_references: false };
+        let lax = Rules { prevent_api_references: false, ..Rules::default() };
         // Manifests that upstream hashes but then refuses have no pod to look at.
         let Ok(manifest) = read(&text, &Origin { node, place }, &lax) else { continue };
         assert_eq!(manifest.pods[0].pod.metadata.uid.as_deref(), Some(uid), "{line}");

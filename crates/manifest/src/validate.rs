@@ -9,7 +9,7 @@ mod checker;
 mod containers;
 mod dns;
 mod env;
-mod formats;
+pub(crate) mod formats;
 mod metadata;
 mod mounts;
 mod ports;
@@ -27,13 +27,13 @@ mod windows;
 use std::collections::{BTreeMap, BTreeSet};
 
 use k8s_openapi::api::core::v1::{Container, Pod, PodSpec, Volume};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use crate::defaults;
 use crate::path::Path;
 use crate::quantity::Quantity;
 
-use checker::Checker;
-pub(crate) use checker::Findings;
+pub(crate) use checker::{Checker, Findings};
 
 /// What the rules of one field need to know about the rest of the pod.
 struct Context<'a> {
@@ -81,6 +81,11 @@ pub(crate) fn quantities(pod: &mut Pod) -> Findings {
         }
     });
     check.finish()
+}
+
+/// Checks the name, namespace, labels and annotations of any object.
+pub(crate) fn object_metadata(metadata: &ObjectMeta, check: &mut Checker) {
+    metadata::check(metadata, check);
 }
 
 /// Everything wrong with a defaulted pod that has its identity.

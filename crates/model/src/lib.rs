@@ -15,6 +15,7 @@ mod cgroup_limits;
 mod cgroup_settings;
 mod changes;
 mod commands;
+mod config_object;
 mod credentials;
 mod events;
 mod host_capabilities;
@@ -41,6 +42,7 @@ pub use cgroup_limits::{CgroupLimits, HugepageLimits};
 pub use cgroup_settings::{CgroupSettings, Enforcement, SwapBehavior};
 pub use changes::{Operation, PodUpdate, Snapshot, SnapshotKind};
 pub use commands::{KillOptions, UpdateKind, WorkerCommand, WorkerTarget};
+pub use config_object::{ConfigObject, ObjectError, ObjectKey, ObjectKind, ReadObjects};
 pub use credentials::{
     CredentialFile, CredentialFileForm, CredentialOrigin, CredentialProvider, RegistryCredential,
 };
@@ -49,7 +51,7 @@ pub use host_capabilities::{CgroupVersion, HostCapabilities};
 pub use ids::{ContainerId, PodFullName, PodSource, PodUid, SandboxId};
 pub use log_folder::LogFolder;
 pub use node_resources::{NodeResources, ResourceAmounts};
-pub use node_settings::NodeSettings;
+pub use node_settings::{NodeSettings, PodGates};
 pub use observed::{Observation, ObservedPod};
 pub use outcome::{ContainerProblem, ContainerProblems, SyncFailure, SyncOutcome};
 pub use pod::{ContainerKind, ContainerRef, EphemeralContainer, Pod, PodShapeError};

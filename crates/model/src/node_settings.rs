@@ -51,4 +51,21 @@ pub struct NodeSettings {
     pub admission: AdmissionSettings,
     /// Gate `ContainerStopSignals`: `lifecycle.stopSignal` counts.
     pub container_stop_signals: bool,
+    /// Feature gates that change what a pod gets.
+    pub gates: PodGates,
+}
+
+/// Feature gates that change what a pod gets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PodGates {
+    /// `EnvFiles`: variables from files.
+    pub env_files: bool,
+    /// `HostnameOverride`: a host name that stands above all others.
+    pub hostname_override: bool,
+}
+
+impl Default for PodGates {
+    fn default() -> Self {
+        Self { env_files: true, hostname_override: true }
+    }
 }

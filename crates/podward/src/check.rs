@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use agent::sources::ManifestReader;
 use agent::sources::file::is_manifest_name;
 use anyhow::{Context, bail};
-use manifest::{Place, Rules};
+use manifest::{ObjectPlace, Place, Rules};
 
 /// Checks the named files and folders.
 ///
@@ -17,7 +17,8 @@ pub fn run(arguments: &[String]) -> anyhow::Result<ExitCode> {
         bail!("usage: podward check FILE...");
     }
     let node = host::hostname().unwrap_or_else(|_| "node".to_owned());
-    let reader = ManifestReader { node, rules: Rules::default() };
+    let reader =
+        ManifestReader { node, rules: Rules { objects: ObjectPlace::Manifests, ..Rules::default() } };
     let mut bad = 0;
     for argument in arguments {
         for file in files(Path::new(argument))? {
@@ -48,6 +49,9 @@ fn check(reader: &ManifestReader, file: &Path) -> anyhow::Result<bool> {
             }
             for pod in &reading.pods {
                 println!("{name}: pod {} is fine", pod.full_name);
+            }
+            for object in &reading.objects {
+                println!("{name}: {} is fine", object.key);
             }
             Ok(true)
         }

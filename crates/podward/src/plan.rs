@@ -9,8 +9,10 @@ use agent::images::PullSettings;
 use anyhow::Context;
 use config::{Gate, Loaded};
 use decide::backoff::Limits;
-use manifest::Rules;
-use model::{CgroupDriver, CgroupVersion, CredentialProvider, HostCapabilities, IdPool, NodeSettings};
+use manifest::{ObjectPlace, Rules};
+use model::{
+    CgroupDriver, CgroupVersion, CredentialProvider, HostCapabilities, IdPool, NodeSettings, PodGates,
+};
 use ports::host_facts::HostFacts;
 
 use crate::{cgroup_plan, node_plan};
@@ -111,6 +113,10 @@ pub fn plan(
         resources: node_plan::resources(loaded, host)?,
         admission,
         container_stop_signals: loaded.gates.enabled(Gate::ContainerStopSignals),
+        gates: PodGates {
+            env_files: loaded.gates.enabled(Gate::EnvFiles),
+            hostname_override: loaded.gates.enabled(Gate::HostnameOverride),
+        },
     };
     let file = (!server.static_pod_path.is_empty()).then(|| FilePlan {
         path: PathBuf::from(&server.static_pod_path),
@@ -121,7 +127,10 @@ pub fn plan(
         headers: server.static_pod_url_header.clone(),
         check_frequency: positive(server.http_check_frequency.to_std()),
     });
-    let rules = Rules { prevent_api_references: loaded.gates.enabled(Gate::PreventStaticPodAPIReferences) };
+    let rules = Rules {
+        prevent_api_references: loaded.gates.enabled(Gate::PreventStaticPodAPIReferences),
+        objects: objects(loaded),
+    };
     let crash_cap = config.pods.crash_loop_back_off.max_container_restart_period;
     let at_once = if config.images.pulls_one_at_a_time() {
         Some(1)
@@ -213,6 +222,12 @@ fn node_addresses(loaded: &Loaded, host: &dyn HostFacts) -> anyhow::Result<Vec<I
         }
         _ => Ok(asked),
     }
+}
+
+/// Without an API server, ConfigMaps and Secrets come from the manifests.
+fn objects(loaded: &Loaded) -> ObjectPlace {
+    let has_server = loaded.flags.kubeconfig.is_some() || loaded.flags.bootstrap_kubeconfig.is_some();
+    if has_server { ObjectPlace::ApiServer } else { ObjectPlace::Manifests }
 }
 
 fn cluster_dns(entries: &[String]) -> Vec<IpAddr> {

@@ -120,6 +120,7 @@ async fn run(loaded: &Loaded, cgroups: HostPodCgroups) -> anyhow::Result<()> {
         runtime,
         runtime_name,
         processes: Arc::new(PidfdProcessWatch),
+        env_files: folders.clone(),
         logs: folders.clone(),
         folders,
         messages,

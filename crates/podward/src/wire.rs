@@ -9,6 +9,7 @@ use agent::event_log::EventLog;
 use agent::file_report::FileReport;
 use agent::images::{self, CredentialParts, Credentials, Images};
 use agent::metrics::Metrics;
+use agent::objects::LocalObjects;
 use agent::observation::{Observer, observations};
 use agent::pod_runtime::PodRuntime;
 use agent::published::{Reader, table};
@@ -19,8 +20,8 @@ use agent::sources::http::HttpSource;
 use agent::sync_loop::SyncLoop;
 use agent::user_namespaces::UserNamespaces;
 use agent::{
-    desired, node_cgroups, pleg, pod_runtime, pod_workers, probes, runtime_health, sources, status, sweeper,
-    sync_loop,
+    desired, node_cgroups, object_hints, objects, pleg, pod_runtime, pod_workers, probes, runtime_health,
+    sources, status, sweeper, sync_loop,
 };
 use anyhow::Context;
 use decide::pod_status::NodeFacts;
@@ -29,9 +30,11 @@ use model::{PodSource, ProbeVerdicts, Snapshot};
 use ports::checkpoints::Checkpoints;
 use ports::clock::Clock;
 use ports::credential_sources::{CredentialFiles, CredentialPrograms};
+use ports::env_files::EnvFiles;
 use ports::event_recorder::EventRecorder;
 use ports::folder_watch::FolderWatch;
 use ports::host_facts::HostFacts;
+use ports::objects::Objects;
 use ports::outbound::Outbound;
 use ports::pod_cgroups::PodCgroups;
 use ports::pod_folders::PodFolders;
@@ -64,6 +67,8 @@ pub struct World {
     pub runtime_name: String,
     /// Exits of processes.
     pub processes: Arc<dyn ProcessWatch>,
+    /// Files that variables come from.
+    pub env_files: Arc<dyn EnvFiles>,
     /// Folders of pods.
     pub folders: Arc<dyn PodFolders>,
     /// Logs of containers.
@@ -128,8 +133,9 @@ pub fn start(world: World, plan: Plan) -> anyhow::Result<Running> {
     let (changed, changes) = mpsc::unbounded_channel();
     let (class_changed, class_changes) = mpsc::unbounded_channel();
     let (probe_changed, probe_changes) = mpsc::unbounded_channel();
+    let (object_users, changed_users) = mpsc::unbounded_channel();
     let (desired_writer, desired_pods) =
-        table(vec![changed.clone(), class_changed.clone(), probe_changed.clone()]);
+        table(vec![changed.clone(), class_changed.clone(), probe_changed.clone(), object_users]);
     let (view_writer, worker_views) = table(vec![changed.clone(), class_changed, probe_changed.clone()]);
     let (verdict_writer, probe_verdicts) = table(vec![changed.clone()]);
     let (observed, observer) = observations(vec![changed, probe_changed]);
@@ -160,7 +166,16 @@ pub fn start(world: World, plan: Plan) -> anyhow::Result<Running> {
     let mut running = Running { views: views.clone(), cancel: cancel.clone(), stages: JoinSet::new() };
 
     running.spawn("runtime health", checker.run(cancel.clone()));
-    start_sources(&mut running, &world, &plan, &snapshot_sender, report_sender)?;
+    let objects = Arc::new(LocalObjects::new(sources.iter().copied()));
+    running.spawn("objects", objects::keep(objects.clone(), world.checkpoints.clone(), cancel.clone()));
+    start_sources(&mut running, &world, &plan, (&snapshot_sender, report_sender, &objects))?;
+    let parts = object_hints::Parts {
+        objects: objects.clone(),
+        changed_pods: changed_users,
+        desired: desired_pods.clone(),
+        requeues: requeue_sender.clone(),
+    };
+    running.spawn("object hints", object_hints::run(parts, cancel.clone()));
     let parts = desired::Parts {
         snapshots,
         updates: update_sender,
@@ -209,7 +224,7 @@ pub fn start(world: World, plan: Plan) -> anyhow::Result<Running> {
     };
     running.spawn("probes", probes::run(parts, cancel.clone()));
 
-    let tables = Tables { observer: observer.clone(), probes: probe_verdicts.clone(), statuses };
+    let tables = Tables { observer: observer.clone(), probes: probe_verdicts.clone(), statuses, objects };
     let pod_runtime = pod_runtime(&world, &plan, tables, health.clone(), recorder.clone());
     let parts = pod_workers::Parts {
         messages: worker_messages,
@@ -289,8 +304,11 @@ fn start_sources(
     running: &mut Running,
     world: &World,
     plan: &Plan,
-    snapshots: &mpsc::Sender<Snapshot>,
-    reports: watch::Sender<Vec<FileReport>>,
+    (snapshots, reports, objects): (
+        &mpsc::Sender<Snapshot>,
+        watch::Sender<Vec<FileReport>>,
+        &Arc<LocalObjects>,
+    ),
 ) -> anyhow::Result<()> {
     let reader = ManifestReader { node: plan.settings.name.clone(), rules: plan.rules };
     let cancel = running.cancel.clone();
@@ -301,6 +319,7 @@ fn start_sources(
             reader: reader.clone(),
             watch: world.watch.clone(),
             snapshots: snapshots.clone(),
+            objects: objects.clone(),
             reports,
             clock: world.clock.clone(),
             metrics: world.metrics.clone(),
@@ -314,6 +333,7 @@ fn start_sources(
             check_frequency: http.check_frequency,
             reader,
             snapshots: snapshots.clone(),
+            objects: objects.clone(),
         };
         let source = HttpSource::new(parts).context("set up the URL source")?;
         running.spawn("http source", source.run(cancel));
@@ -326,6 +346,7 @@ struct Tables {
     observer: Observer,
     probes: Reader<ProbeVerdicts>,
     statuses: Reader<PodStatus>,
+    objects: Arc<dyn Objects>,
 }
 
 fn pod_runtime(
@@ -357,6 +378,8 @@ fn pod_runtime(
         statuses: tables.statuses,
         health,
         folders: world.folders.clone(),
+        objects: tables.objects,
+        env_files: world.env_files.clone(),
         logs: world.logs.clone(),
         volumes: world.volumes.clone(),
         cgroups: world.cgroups.clone(),

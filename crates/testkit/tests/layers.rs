@@ -65,6 +65,7 @@ const STAGES: &[&str] = &[
     "sweeper",
     "server",
     "node_cgroups",
+    "object_hints",
 ];
 
 /// What stages share, and which of the others each of them may use itself.
@@ -75,6 +76,7 @@ const SERVICES: &[(&str, &[&str])] = &[
     ("images", &["metrics"]),
     ("messages", &[]),
     ("metrics", &[]),
+    ("objects", &[]),
     ("observation", &["published"]),
     ("published", &[]),
     ("runtime_health", &["metrics"]),

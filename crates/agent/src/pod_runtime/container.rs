@@ -277,6 +277,7 @@ impl Pass<'_> {
         };
         let termination_log =
             self.termination_log(container.container, restart_count).await.map_err(file_error)?;
+        let sources = self.environment_sources(container.container, prepared.volumes).await;
         let inputs = ContainerInputs {
             pod: self.pod,
             container,
@@ -287,6 +288,7 @@ impl Pass<'_> {
             settings: &parts.settings,
             volumes: &volumes,
             recursive_read_only: self.recursive_read_only(handler),
+            sources: &sources,
             hosts_file: hosts.as_deref(),
             termination_log: termination_log.as_deref(),
             target: self.target(name)?,

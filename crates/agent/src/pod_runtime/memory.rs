@@ -15,6 +15,8 @@ struct PodMemory {
     last_action: Moment,
     crashes: HashMap<CrashKey, Entry>,
     mount_failures: u32,
+    /// What was written into volumes last, by volume name, as a number that changes with the files.
+    files: HashMap<String, u64>,
 }
 
 /// A container as far as its crashes count together: a new image or other resources begin anew.
@@ -57,6 +59,15 @@ impl Memory {
     /// Ends a row of failed set-ups.
     pub(super) fn mounted(&self, uid: &PodUid) {
         self.with(uid, |pod| pod.mount_failures = 0);
+    }
+
+    /// Whether a volume has these files since this agent wrote them.
+    pub(super) fn has_files(&self, uid: &PodUid, volume: &str, digest: u64) -> bool {
+        self.with(uid, |pod| pod.files.get(volume) == Some(&digest))
+    }
+
+    pub(super) fn wrote_files(&self, uid: &PodUid, volume: &str, digest: u64) {
+        self.with(uid, |pod| pod.files.insert(volume.to_owned(), digest));
     }
 
     pub(super) fn forget(&self, uid: &PodUid) {

@@ -66,6 +66,7 @@ impl PodRuntime {
         }
         let probes = self.parts.probes.get(&pod.uid).unwrap_or_default();
         let actions = plan(pod, &observed, &probes);
+        pass.refresh_files().await;
         let mut outcome = if actions.is_empty() {
             SyncOutcome::default()
         } else if actions.reset.is_empty() {

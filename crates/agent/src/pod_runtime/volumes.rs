@@ -1,14 +1,13 @@
 use std::borrow::Cow;
 use std::time::Duration;
 
-use decide::volumes::{
-    VolumeFiles, plan_volumes, retry_after, set_up_failed, slow_ownership, still_changing,
-};
+use decide::volumes::{plan_volumes, retry_after, set_up_failed, slow_ownership, still_changing};
 use k8s_openapi::api::core::v1::Container;
 use model::{ContainerProblem, ContainerSpec, EventType, ImageSpec, PlannedVolume, SyncFailure, VolumePlan};
 use ports::pod_volumes::{Progress, VolumeError};
 
 use super::container::StartFailure;
+use super::projection::PodFiles;
 use super::sync::Pass;
 
 /// When users are told that giving a volume to a group takes its time.
@@ -19,14 +18,15 @@ impl Pass<'_> {
     /// The pod's volumes, set up. One that fails does not keep the others from being tried.
     pub(super) async fn set_up_volumes(&self) -> Result<Vec<PlannedVolume>, SyncFailure> {
         let parts = &self.runtime.parts;
-        let volumes = match plan_volumes(self.pod, &parts.settings, &VolumeFiles::new()) {
+        let PodFiles { files, kept, mut failures } = self.files_to_start_with().await;
+        let volumes = match plan_volumes(self.pod, &parts.settings, &files) {
             Ok(volumes) => volumes,
             Err(problem) => return Err(self.mount_failure(&[problem.to_string()])),
         };
-        let mut failures = Vec::new();
-        for volume in &volumes {
-            if let Err(error) = self.set_up_volume(volume).await {
-                failures.push(set_up_failed(&volume.name, &error.text()));
+        for volume in volumes.iter().filter(|volume| !kept.contains(&volume.name)) {
+            match self.set_up_volume(volume).await {
+                Ok(()) => self.remember_files(volume),
+                Err(error) => failures.push(set_up_failed(&volume.name, &error.text())),
             }
         }
         if failures.is_empty() {

@@ -2,18 +2,18 @@
 //!
 //! The folder is read again when something in it may have changed and at least each `fileCheckFrequency`. A file
 //! is parsed only when its content changed. A bad file is reported with line and reason, and the last good
-//! version of its pods stays wanted until the file is mended or removed.
+//! version of its pods and objects stays wanted until the file is mended or removed.
 
 mod folder;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures::StreamExt;
 use manifest::Place;
-use model::{Pod, PodSource, Snapshot, SnapshotKind, labels};
+use model::{ConfigObject, Pod, PodSource, Snapshot, SnapshotKind, labels};
 use ports::clock::Clock;
 use ports::folder_watch::FolderWatch;
 use tokio::sync::{mpsc, watch};
@@ -22,6 +22,7 @@ use tokio_util::sync::CancellationToken;
 use super::ManifestReader;
 use crate::file_report::{FileReport, FileState};
 use crate::metrics::Metrics;
+use crate::objects::LocalObjects;
 use folder::{FoundFile, Listing};
 
 /// What the source needs.
@@ -36,6 +37,8 @@ pub struct Parts {
     pub watch: Arc<dyn FolderWatch>,
     /// Where snapshots go.
     pub snapshots: mpsc::Sender<Snapshot>,
+    /// Where ConfigMaps and Secrets go.
+    pub objects: Arc<LocalObjects>,
     /// The state of every file, for whoever asks.
     pub reports: watch::Sender<Vec<FileReport>>,
     /// The time.
@@ -47,7 +50,8 @@ pub struct Parts {
 /// Runs until cancelled.
 pub async fn run(parts: Parts, cancel: CancellationToken) {
     let mut hints = parts.watch.watch(&parts.path);
-    let mut source = FileSource { parts, files: BTreeMap::new(), missing_told: false };
+    let mut source =
+        FileSource { parts, files: BTreeMap::new(), missing_told: false, told_twice: BTreeSet::new() };
     loop {
         if !source.refresh().await {
             return;
@@ -71,6 +75,7 @@ pub async fn run(parts: Parts, cancel: CancellationToken) {
 struct KnownFile {
     content: Vec<u8>,
     pods: Vec<Arc<Pod>>,
+    objects: Vec<Arc<ConfigObject>>,
     report: FileReport,
 }
 
@@ -78,6 +83,8 @@ struct FileSource {
     parts: Parts,
     files: BTreeMap<PathBuf, KnownFile>,
     missing_told: bool,
+    /// Objects of which two files have one, as they were told.
+    told_twice: BTreeSet<String>,
 }
 
 impl FileSource {
@@ -97,6 +104,9 @@ impl FileSource {
                 return true;
             }
         }
+        // Objects first, so that the pods find them.
+        let objects = self.objects();
+        self.parts.objects.set(PodSource::File, objects);
         self.publish();
         let pods = self.files.values().flat_map(|file| file.pods.iter().cloned()).collect();
         let snapshot = Snapshot { source: PodSource::File, kind: SnapshotKind::Set, pods };
@@ -129,7 +139,12 @@ impl FileSource {
             return;
         }
         let place = path.to_string_lossy().into_owned();
-        match self.parts.reader.read(&content, Place::File(&place)) {
+        let reading = self.parts.reader.read(&content, Place::File(&place)).and_then(|reading| {
+            let earlier = self.files.get(&path).map_or(&[][..], |known| &known.objects);
+            let forbidden = reading.forbidden_changes(earlier);
+            if forbidden.is_empty() { Ok(reading) } else { Err(forbidden) }
+        });
+        match reading {
             Ok(reading) => {
                 for warning in &reading.warnings {
                     tracing::warn!(file = %path.display(), "{warning}");
@@ -142,9 +157,10 @@ impl FileSource {
                     problems: Vec::new(),
                     warnings: reading.warnings,
                     pods: names,
+                    objects: names_of(&reading.objects),
                     since: self.parts.clock.now(),
                 };
-                self.files.insert(path, KnownFile { content, pods, report });
+                self.files.insert(path, KnownFile { content, pods, objects: reading.objects, report });
             }
             Err(problems) => self.take_problem(path, content, problems),
         }
@@ -166,23 +182,53 @@ impl FileSource {
             Some(known) if told => known.report.since,
             Some(_) | None => self.parts.clock.now(),
         };
-        let pods = known.map(|known| known.pods).unwrap_or_default();
+        let (pods, objects) = known.map(|known| (known.pods, known.objects)).unwrap_or_default();
+        let has_good_version = !pods.is_empty() || !objects.is_empty();
         if !told {
             self.parts.metrics.manifest_errors.inc();
-            let kept = if pods.is_empty() { "" } else { "; the last good version keeps running" };
+            let kept = if has_good_version { "; the last good version stays in use" } else { "" };
             for problem in &problems {
                 tracing::error!(file = %path.display(), "{problem}{kept}");
             }
         }
         let report = FileReport {
             path: path.clone(),
-            state: if pods.is_empty() { FileState::Rejected } else { FileState::LastGoodVersion },
+            state: if has_good_version { FileState::LastGoodVersion } else { FileState::Rejected },
             problems,
             warnings: Vec::new(),
             pods: pods.iter().map(|pod| pod.full_name.to_string()).collect(),
+            objects: names_of(&objects),
             since,
         };
-        self.files.insert(path, KnownFile { content, pods, report });
+        self.files.insert(path, KnownFile { content, pods, objects, report });
+    }
+
+    /// The objects of all files; of those that two files have, the first file's.
+    fn objects(&mut self) -> Vec<Arc<ConfigObject>> {
+        let mut known = BTreeMap::new();
+        let mut twice = BTreeSet::new();
+        for (path, object) in
+            self.files.iter().flat_map(|(path, file)| file.objects.iter().map(move |object| (path, object)))
+        {
+            if let Some((first, _)) = known.get(&object.key) {
+                let first: &&PathBuf = first;
+                let text = format!(
+                    "{} in {} is ignored: {} has one too",
+                    object.key,
+                    path.display(),
+                    first.display()
+                );
+                if !self.told_twice.contains(&text) {
+                    tracing::warn!("{text}");
+                }
+                twice.insert(text);
+            } else {
+                known.insert(&object.key, (path, object));
+            }
+        }
+        let objects = known.into_values().map(|(_, object)| Arc::clone(object)).collect();
+        self.told_twice = twice;
+        objects
     }
 
     fn publish(&self) {
@@ -199,6 +245,10 @@ impl FileSource {
             changed
         });
     }
+}
+
+fn names_of(objects: &[Arc<ConfigObject>]) -> Vec<String> {
+    objects.iter().map(|object| object.key.to_string()).collect()
 }
 
 /// Whether a path may hold a manifest: hidden files and what editors leave behind do not.

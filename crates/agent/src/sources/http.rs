@@ -4,6 +4,7 @@
 //! counted; the last good set stays wanted.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -14,11 +15,12 @@ use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
 use manifest::Place;
-use model::{PodSource, Snapshot, SnapshotKind};
+use model::{ConfigObject, PodSource, Snapshot, SnapshotKind};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
-use super::ManifestReader;
+use super::{ManifestReader, Reading};
+use crate::objects::LocalObjects;
 
 /// Deadline of one request.
 const DEADLINE: Duration = Duration::from_secs(10);
@@ -61,6 +63,8 @@ pub struct Parts {
     pub reader: ManifestReader,
     /// Where snapshots go.
     pub snapshots: mpsc::Sender<Snapshot>,
+    /// Where ConfigMaps and Secrets go.
+    pub objects: Arc<LocalObjects>,
 }
 
 /// The polling source.
@@ -70,6 +74,7 @@ pub struct HttpSource {
     headers: Vec<(HeaderName, HeaderValue)>,
     client: Client<HttpsConnector<HttpConnector>, Empty<Bytes>>,
     last_body: Option<Bytes>,
+    last_objects: Vec<Arc<ConfigObject>>,
     failures: u32,
 }
 
@@ -110,7 +115,7 @@ impl HttpSource {
             .enable_http1()
             .build();
         let client = Client::builder(TokioExecutor::new()).pool_max_idle_per_host(0).build(tls);
-        Ok(Self { parts, uri, headers, client, last_body: None, failures: 0 })
+        Ok(Self { parts, uri, headers, client, last_body: None, last_objects: Vec::new(), failures: 0 })
     }
 
     /// Polls until cancelled.
@@ -178,12 +183,20 @@ impl HttpSource {
         if self.last_body.as_ref() == Some(&body) {
             return Ok(None);
         }
-        let pods = if body.iter().all(u8::is_ascii_whitespace) {
-            Vec::new()
+        let reading = if body.iter().all(u8::is_ascii_whitespace) {
+            Reading::default()
         } else {
             let place = Place::Url(&self.parts.url);
-            self.parts.reader.read(&body, place).map_err(FetchError::Manifest)?.pods
+            self.parts.reader.read(&body, place).map_err(FetchError::Manifest)?
         };
+        let forbidden = reading.forbidden_changes(&self.last_objects);
+        if !forbidden.is_empty() {
+            return Err(FetchError::Manifest(forbidden));
+        }
+        // Objects first, so that the pods find them.
+        self.parts.objects.set(PodSource::Http, reading.objects.clone());
+        self.last_objects = reading.objects;
+        let pods = reading.pods;
         // Only a body that could be used is remembered: a bad one is reported each time.
         self.last_body = Some(body);
         Ok(Some(Snapshot { source: PodSource::Http, kind: SnapshotKind::Set, pods }))

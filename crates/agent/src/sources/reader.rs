@@ -1,7 +1,7 @@
 use std::sync::Arc;
 
 use manifest::{Origin, Place, Problem, Rules};
-use model::{Pod, PodSource};
+use model::{ConfigObject, ObjectKey, ObjectKind, Pod, PodSource};
 
 /// Reads manifest text for one node.
 #[derive(Clone, Debug)]
@@ -17,6 +17,8 @@ pub struct ManifestReader {
 pub struct Reading {
     /// Usable pods.
     pub pods: Vec<Arc<Pod>>,
+    /// Usable ConfigMaps and Secrets.
+    pub objects: Vec<Arc<ConfigObject>>,
     /// Fields that were ignored.
     pub warnings: Vec<String>,
 }
@@ -40,8 +42,45 @@ impl ManifestReader {
             .map(|entry| Pod::from_object(entry.pod, source).map(Arc::new))
             .collect();
         Ok(Reading {
+            objects: manifest.objects.into_iter().map(|object| Arc::new(taken(object))).collect(),
             pods: pods.map_err(|error| vec![error.to_string()])?,
             warnings: lines(&manifest.warnings),
         })
+    }
+}
+
+impl Reading {
+    /// What the text changes in objects that an earlier version of it declared immutable.
+    pub(super) fn forbidden_changes(&self, earlier: &[Arc<ConfigObject>]) -> Vec<String> {
+        let mut problems = Vec::new();
+        for old in earlier.iter().filter(|old| old.immutable) {
+            let Some(new) = self.objects.iter().find(|new| new.key == old.key) else { continue };
+            let fields = [
+                ("immutable", !new.immutable),
+                ("data", new.data != old.data),
+                ("binaryData", new.binary_data != old.binary_data),
+            ];
+            for (field, _) in fields.into_iter().filter(|(_, changed)| *changed) {
+                problems.push(format!(
+                    "{}: {field}: Forbidden: field is immutable when `immutable` is set; remove the object first, or give the new one another name",
+                    old.key
+                ));
+            }
+        }
+        problems
+    }
+}
+
+fn taken(object: manifest::ConfigObject) -> ConfigObject {
+    let kind = match object.kind {
+        manifest::ObjectKind::ConfigMap => ObjectKind::ConfigMap,
+        manifest::ObjectKind::Secret => ObjectKind::Secret,
+    };
+    ConfigObject {
+        key: ObjectKey { kind, namespace: object.namespace, name: object.name },
+        data: object.data,
+        binary_data: object.binary_data,
+        secret_type: object.secret_type,
+        immutable: object.immutable,
     }
 }

@@ -27,6 +27,7 @@ fn spec_on(
         pod_ips: &["10.0.0.7".to_owned()],
         settings,
         volumes: &volumes,
+        sources: &EnvironmentSources::default(),
         hosts_file: Some(Path::new("/pods/u/etc-hosts")),
         termination_log: Some(Path::new("/pods/u/containers/c/1a")),
         target,

@@ -1,5 +1,8 @@
 #![expect(clippy::needless_pass_by_value, reason = "json literals are passed as they are written")]
 
+use std::sync::Arc;
+
+use model::{ConfigObject, ObjectKey};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
@@ -29,7 +32,8 @@ fn variables(env: Value) -> Result<Vec<(String, String)>, String> {
     let pod = pod_with(env);
     let ips = ["fd00::7".to_owned(), "10.0.0.7".to_owned(), "10.0.0.8".to_owned()];
     let settings = settings();
-    let facts = EnvironmentFacts { pod: &pod, pod_ips: &ips, settings: &settings };
+    let sources = sources();
+    let facts = EnvironmentFacts { pod: &pod, pod_ips: &ips, settings: &settings, sources: &sources };
     environment(&facts, &pod.spec.containers[0])
 }
 
@@ -114,7 +118,7 @@ fn pod_fields_are_readable() {
         assert_eq!(field(path).as_deref(), Ok(expected), "{path}");
     }
     for path in ["spec.containers", "status.phase", "metadata.name['a']", ""] {
-        assert!(field(path).unwrap_err().starts_with("environment variable \"V\": "), "{path}");
+        assert!(!field(path).unwrap_err().is_empty(), "{path}");
     }
 }
 
@@ -123,7 +127,7 @@ fn pods_in_the_hosts_network_have_its_addresses() {
     let mut pod = pod_with(json!([{"name": "V", "valueFrom": {"fieldRef": {"fieldPath": "status.podIPs"}}}]));
     pod.spec.host_network = Some(true);
     let settings = settings();
-    let facts = EnvironmentFacts { pod: &pod, pod_ips: &[], settings: &settings };
+    let facts = EnvironmentFacts { pod: &pod, pod_ips: &[], settings: &settings, sources: &sources() };
     let variables = environment(&facts, &pod.spec.containers[0]);
     assert_eq!(variables, Ok(pairs(&[("V", "192.0.2.1,2001:db8::1")])));
 }
@@ -151,9 +155,8 @@ fn resources_are_divided_and_rounded_up() {
         ("requests.ephemeral-storage", "1Gi", "", "1"),
         ("requests.hugepages-2Mi", "1Mi", "", "4"),
         ("limits.hugepages-2Mi", "1Mi", "", "0"),
-        // What the node may hand out, where a container sets no limit.
-        ("limits.cpu", "1", "other", "3"),
-        ("limits.memory", "1Gi", "other", "6"),
+        ("limits.cpu", "1m", "other", allocatable("cpu").as_str()),
+        ("limits.memory", "1", "other", allocatable("memory").as_str()),
         ("requests.memory", "1", "other", "0"),
         ("limits.cpu", "1", "init", "0"),
     ] {
@@ -165,7 +168,7 @@ fn resources_are_divided_and_rounded_up() {
     }
     assert!(resource("limits.gpu", "1", "").is_err());
     assert!(resource("cpu", "1", "").is_err());
-    assert!(resource("limits.cpu", "1", "nobody").unwrap_err().contains("\"nobody\" not found"));
+    assert!(resource("limits.cpu", "1", "nobody").unwrap_err().contains("container nobody not found"));
 }
 
 #[test]
@@ -175,26 +178,137 @@ fn the_pods_limits_come_before_the_nodes() {
     }}]));
     pod.spec.resources = serde_json::from_value(json!({"limits": {"memory": "100Mi"}})).unwrap();
     let settings = settings();
-    let facts = EnvironmentFacts { pod: &pod, pod_ips: &[], settings: &settings };
+    let facts = EnvironmentFacts { pod: &pod, pod_ips: &[], settings: &settings, sources: &sources() };
     assert_eq!(environment(&facts, &pod.spec.containers[0]), Ok(pairs(&[("V", "100")])));
 }
 
 #[test]
-fn objects_of_the_api_are_absent_unless_optional() {
-    let reference = |kind: &str, optional| json!([{"name": "V", "valueFrom": {kind: {"name": "o", "key": "k", "optional": optional}}}]);
+fn keys_of_objects_are_values() {
+    let reference = |kind: &str, name: &str, key: &str, optional| json!([{"name": "V", "valueFrom": {kind: {"name": name, "key": key, "optional": optional}}}]);
+    for (kind, name, key, optional, expected) in [
+        ("configMapKeyRef", "map", "a", false, Ok(Some("one"))),
+        ("secretKeyRef", "keys", "a", false, Ok(Some("$(HOME)"))),
+        ("configMapKeyRef", "gone", "a", false, Err("configmap \"gone\" not found")),
+        ("configMapKeyRef", "gone", "a", true, Ok(None)),
+        ("secretKeyRef", "never", "a", false, Err("secret \"never\" not found")),
+        ("configMapKeyRef", "map", "nope", false, Err("couldn't find key nope in ConfigMap default/map")),
+        ("secretKeyRef", "keys", "nope", false, Err("couldn't find key nope in Secret default/keys")),
+        ("secretKeyRef", "keys", "nope", true, Ok(None)),
+        // Upstream looks at text only.
+        ("configMapKeyRef", "map", "raw", false, Err("couldn't find key raw in ConfigMap default/map")),
+        (
+            "secretKeyRef",
+            "binary",
+            "raw",
+            false,
+            Err(
+                "key raw in Secret default/binary is not UTF-8 text, which a variable must be; mount it as a file",
+            ),
+        ),
+    ] {
+        let found = variables(reference(kind, name, key, optional));
+        let expected = expected.map(|value| value.map(|value| vec![("V".to_owned(), value.to_owned())]));
+        let expected = expected.map(Option::unwrap_or_default).map_err(str::to_owned);
+        assert_eq!(found, expected, "{kind} {name} {key}");
+    }
+}
+
+#[test]
+fn bulk_sources_come_first_with_their_prefix_and_services_last() {
+    let mut pod = pod_with(json!([
+        {"name": "b", "value": "own $(P_a) $(HOST) $(a)"},
+        {"name": "c", "value": "$(b)"},
+    ]));
+    pod.spec.containers[0].env_from = serde_json::from_value(json!([
+        {"configMapRef": {"name": "map"}},
+        {"prefix": "P_", "secretRef": {"name": "keys"}},
+        {"configMapRef": {"name": "gone", "optional": true}},
+    ]))
+    .unwrap();
+    let (settings, mut sources) = (settings(), sources());
+    sources.services = pairs(&[("HOST", "10.0.0.1"), ("a", "service")]);
+    let facts = EnvironmentFacts { pod: &pod, pod_ips: &[], settings: &settings, sources: &sources };
     assert_eq!(
-        variables(reference("configMapKeyRef", false)).unwrap_err(),
-        "environment variable \"V\": couldn't get configMap default/o: no API server is configured"
+        environment(&facts, &pod.spec.containers[0]),
+        Ok(pairs(&[
+            ("a", "one"),
+            ("b", "own $(HOME) 10.0.0.1 one"),
+            ("P_a", "$(HOME)"),
+            ("c", "own $(HOME) 10.0.0.1 one"),
+            ("HOST", "10.0.0.1"),
+        ]))
     );
-    assert!(variables(reference("secretKeyRef", false)).unwrap_err().contains("secret default/o"));
-    assert_eq!(variables(reference("secretKeyRef", true)), Ok(vec![]));
-    let mut pod = pod_with(json!([]));
-    let settings = settings();
-    for (optional, is_fine) in [(true, true), (false, false)] {
-        pod.spec.containers[0].env_from =
-            serde_json::from_value(json!([{"secretRef": {"name": "s", "optional": optional}}])).unwrap();
-        let facts = EnvironmentFacts { pod: &pod, pod_ips: &[], settings: &settings };
-        assert_eq!(environment(&facts, &pod.spec.containers[0]).is_ok(), is_fine);
+    pod.spec.containers[0].env_from =
+        serde_json::from_value(json!([{"secretRef": {"name": "never"}}])).unwrap();
+    let facts = EnvironmentFacts { pod: &pod, pod_ips: &[], settings: &settings, sources: &sources };
+    assert_eq!(environment(&facts, &pod.spec.containers[0]), Err("secret \"never\" not found".to_owned()));
+}
+
+#[test]
+fn files_of_variables_give_values() {
+    let reference = |path: &str, key: &str, optional: bool| {
+        let selector = json!({"volumeName": "v", "path": path, "key": key, "optional": optional});
+        json!([{"name": "V", "valueFrom": {"fileKeyRef": selector}}])
+    };
+    assert_eq!(variables(reference("env", "A", false)), Ok(pairs(&[("V", "one")])));
+    assert_eq!(variables(reference("env", "B", true)), Ok(Vec::new()));
+    assert_eq!(
+        variables(reference("env", "B", false)),
+        Err("environment variable key \"B\" not found in file \"/v/env\"".to_owned())
+    );
+    for (path, optional) in [("bad", true), ("missing", true), ("missing", false)] {
+        let problem = variables(reference(path, "A", optional)).unwrap_err();
+        assert!(problem.starts_with(&format!("couldn't parse env file: /v/{path}: ")), "{problem}");
+    }
+    assert_eq!(
+        variables(reference("other", "A", false)),
+        Err("cannot find the volume \"v\" referenced by FileKeyRef".to_owned())
+    );
+    let pod = pod_with(reference("env", "A", false));
+    let mut settings = settings();
+    assert_eq!(env_files(&pod.spec.containers[0], &settings), [("v".to_owned(), "env".to_owned())]);
+    settings.gates.env_files = false;
+    assert!(env_files(&pod.spec.containers[0], &settings).is_empty());
+    let facts = EnvironmentFacts { pod: &pod, pod_ips: &[], settings: &settings, sources: &sources() };
+    assert_eq!(environment(&facts, &pod.spec.containers[0]), Ok(pairs(&[("V", "")])));
+}
+
+fn allocatable(name: &str) -> String {
+    crate::allocatable::allocatable(&settings().resources)[name].to_string()
+}
+
+fn sources() -> EnvironmentSources {
+    let object = |kind, name: &str, data: &[(&str, &[u8])], binary: &[(&str, &[u8])]| {
+        let key = ObjectKey { kind, namespace: "default".into(), name: name.into() };
+        let map = |list: &[(&str, &[u8])]| {
+            list.iter().map(|(key, value)| ((*key).to_owned(), value.to_vec())).collect()
+        };
+        let (data, binary_data) = (map(data), map(binary));
+        let object = ConfigObject {
+            key: key.clone(),
+            data,
+            binary_data,
+            secret_type: String::new(),
+            immutable: false,
+        };
+        (key, Ok(Arc::new(object)))
+    };
+    let gone = ObjectKey { kind: ObjectKind::ConfigMap, namespace: "default".into(), name: "gone".into() };
+    let file = |path: &str, content: Result<&str, &str>| {
+        let content = content.map(|text| text.as_bytes().to_vec()).map_err(str::to_owned);
+        (("v".to_owned(), path.to_owned()), EnvFile { place: Path::new("/v").join(path), content })
+    };
+    EnvironmentSources {
+        objects: [
+            object(ObjectKind::ConfigMap, "map", &[("a", b"one"), ("b", b"two")], &[("raw", b"x")]),
+            object(ObjectKind::Secret, "keys", &[("a", b"$(HOME)")], &[]),
+            object(ObjectKind::Secret, "binary", &[("raw", &[255])], &[]),
+            (gone.clone(), Err(model::ObjectError::NotFound(gone))),
+        ]
+        .into(),
+        files: [file("env", Ok("A='one'\n")), file("bad", Ok("A=one")), file("missing", Err("not there"))]
+            .into(),
+        services: Vec::new(),
     }
 }
 

@@ -38,6 +38,7 @@ pub(crate) fn settings() -> NodeSettings {
         resources: crate::allocatable::tests::resources(),
         admission: crate::admission::tests::settings(),
         container_stop_signals: true,
+        gates: model::PodGates::default(),
     }
 }
 

@@ -72,7 +72,7 @@ proptest! {
         for (mut steps, with) in changes {
             replace(&mut value, &mut steps, &with);
         }
-        let rules = Rules { prevent_api_references: false };
+        let rules = Rules { prevent_api_references: false, ..Rules::default() };
         if let Err(problems) = read(value.to_string().as_bytes(), &FILE, &rules) {
             prop_assert!(!problems.is_empty());
             prop_assert!(problems.iter().all(|problem| !problem.reason.is_empty()));
@@ -82,7 +82,7 @@ proptest! {
 
 #[test]
 fn reading_a_published_pod_again_changes_nothing_but_its_name() {
-    let rules = Rules { prevent_api_references: false };
+    let rules = Rules { prevent_api_references: false, ..Rules::default() };
     for text in corpus() {
         let Ok(first) = read(text.as_bytes(), &FILE, &rules) else { continue };
         let published = serde_json::to_string(&first.pods[0].pod).unwrap();

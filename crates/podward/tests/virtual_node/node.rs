@@ -348,6 +348,7 @@ fn settings(folder: &Path) -> NodeSettings {
         },
         admission: AdmissionSettings::default(),
         container_stop_signals: false,
+        gates: model::PodGates::default(),
     }
 }
 
@@ -359,6 +360,7 @@ fn world(folder: &Path, plan: &Plan, network: FakeOutbound) -> World {
         runtime: Arc::new(CriClient::new(&endpoint, Duration::from_secs(120))),
         runtime_name: "fake".to_owned(),
         processes: Arc::new(NoProcessWatch),
+        env_files: folders.clone(),
         folders: folders.clone(),
         logs: folders,
         messages: Arc::new(HostTerminationMessages::new(root, &plan.settings.pod_logs_dir)),

@@ -31,17 +31,21 @@ impl Fixture {
         let folder = tempfile::tempdir().unwrap();
         let (sender, snapshots) = mpsc::channel(8);
         let (report, reports) = watch::channel(Vec::new());
+        let objects = Arc::new(LocalObjects::new([PodSource::File]));
+        let rules = manifest::Rules { objects: manifest::ObjectPlace::Manifests, ..Default::default() };
         let parts = Parts {
             path: folder.path().to_owned(),
             check_frequency: Duration::from_secs(20),
-            reader: ManifestReader { node: "node".into(), rules: manifest::Rules::default() },
+            reader: ManifestReader { node: "node".into(), rules },
+            objects: Arc::clone(&objects),
             watch: Arc::new(NoHints),
             snapshots: sender,
             reports: report,
             clock: Arc::new(Fixed),
             metrics: Arc::new(Metrics::new()),
         };
-        let source = FileSource { parts, files: BTreeMap::new(), missing_told: false };
+        let source =
+            FileSource { parts, files: BTreeMap::new(), missing_told: false, told_twice: BTreeSet::new() };
         Self { folder, source, snapshots, reports }
     }
 
@@ -134,4 +138,65 @@ async fn one_file_can_be_the_source_and_links_are_followed() {
     std::fs::remove_file(&link).unwrap();
     std::os::unix::fs::symlink("two.yaml", &link).unwrap();
     assert_eq!(fixture.images().await, ["w"]);
+}
+
+fn config_map(name: &str, value: &str, more: &str) -> String {
+    format!("apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: {name}\ndata:\n  k: {value}\n{more}")
+}
+
+impl Fixture {
+    /// The value under `k` of a ConfigMap after another look at the folder.
+    async fn value(&mut self, name: &str) -> Option<String> {
+        self.images().await;
+        let key = model::ObjectKey {
+            kind: model::ObjectKind::ConfigMap,
+            namespace: "default".to_owned(),
+            name: name.to_owned(),
+        };
+        let object = ports::objects::Objects::get(&*self.source.parts.objects, &key).await.ok()?;
+        String::from_utf8(object.data["k"].clone()).ok()
+    }
+}
+
+#[tokio::test]
+async fn objects_of_a_bad_file_stay_as_they_were_until_it_is_mended_or_removed() {
+    let mut fixture = Fixture::new();
+    fixture.write("a.yaml", &config_map("a", "one", ""));
+    assert_eq!(fixture.value("a").await.as_deref(), Some("one"));
+    assert_eq!(fixture.reports.borrow()[0].objects, ["configmap default/a"]);
+    fixture.write("a.yaml", &config_map("a", "[not, a, string]", ""));
+    assert_eq!(fixture.value("a").await.as_deref(), Some("one"));
+    assert_eq!(fixture.state(), [FileState::LastGoodVersion]);
+    assert_eq!(fixture.reports.borrow()[0].problems, ["line 6: data.k: must be a string; quote the value"]);
+    fixture.write("a.yaml", &config_map("a", "two", ""));
+    assert_eq!(fixture.value("a").await.as_deref(), Some("two"));
+    std::fs::remove_file(fixture.folder.path().join("a.yaml")).unwrap();
+    assert_eq!(fixture.value("a").await, None);
+}
+
+#[tokio::test]
+async fn an_immutable_object_does_not_change_but_may_be_made_again() {
+    let mut fixture = Fixture::new();
+    fixture.write("a.yaml", &config_map("a", "one", "immutable: true\n"));
+    assert_eq!(fixture.value("a").await.as_deref(), Some("one"));
+    fixture.write("a.yaml", &config_map("a", "two", "immutable: true\n"));
+    assert_eq!(fixture.value("a").await.as_deref(), Some("one"));
+    let problem = fixture.reports.borrow()[0].problems[0].clone();
+    assert!(
+        problem.starts_with("configmap default/a: data: Forbidden: field is immutable when"),
+        "{problem}"
+    );
+    std::fs::remove_file(fixture.folder.path().join("a.yaml")).unwrap();
+    assert_eq!(fixture.value("a").await, None);
+    fixture.write("a.yaml", &config_map("a", "two", "immutable: true\n"));
+    assert_eq!(fixture.value("a").await.as_deref(), Some("two"));
+}
+
+#[tokio::test]
+async fn of_an_object_in_two_files_the_first_files_counts() {
+    let mut fixture = Fixture::new();
+    fixture.write("b.yaml", &config_map("a", "second", ""));
+    assert_eq!(fixture.value("a").await.as_deref(), Some("second"));
+    fixture.write("a.yaml", &config_map("a", "first", ""));
+    assert_eq!(fixture.value("a").await.as_deref(), Some("first"));
 }

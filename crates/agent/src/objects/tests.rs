@@ -1,0 +1,126 @@
+use async_trait::async_trait;
+use model::ObjectKind;
+use ports::checkpoints::Checkpoints;
+use ports::pod_folders::FileError;
+use tokio_util::sync::CancellationToken;
+
+use super::*;
+
+fn key(name: &str) -> ObjectKey {
+    ObjectKey { kind: ObjectKind::ConfigMap, namespace: "default".into(), name: name.into() }
+}
+
+fn object(name: &str, value: &str) -> Arc<ConfigObject> {
+    Arc::new(ConfigObject {
+        key: key(name),
+        data: [("k".to_owned(), value.as_bytes().to_vec())].into(),
+        binary_data: BTreeMap::new(),
+        secret_type: String::new(),
+        immutable: false,
+    })
+}
+
+async fn value(store: &LocalObjects, name: &str) -> Option<String> {
+    let object = store.get(&key(name)).await.ok()?;
+    String::from_utf8(object.data["k"].clone()).ok()
+}
+
+#[tokio::test(start_paused = true)]
+async fn hints_name_what_came_changed_and_went_and_nothing_else() {
+    let store = LocalObjects::new([PodSource::File]);
+    let mut changes = store.changes();
+    let mut told = async |objects: Vec<Arc<ConfigObject>>| {
+        store.set(PodSource::File, objects);
+        let mut names = Vec::new();
+        while let Some(Some(key)) = futures::FutureExt::now_or_never(changes.next()) {
+            names.push(key.name);
+        }
+        names
+    };
+    assert_eq!(told(vec![object("a", "1"), object("b", "1")]).await, ["a", "b"]);
+    assert!(told(vec![object("a", "1"), object("b", "1")]).await.is_empty());
+    assert_eq!(told(vec![object("a", "2"), object("b", "1")]).await, ["a"]);
+    assert_eq!(told(vec![object("a", "2")]).await, ["b"]);
+    assert_eq!(value(&store, "a").await.as_deref(), Some("2"));
+    assert_eq!(store.get(&key("b")).await, Err(ObjectError::NotFound(key("b"))));
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_files_object_wins_over_the_urls() {
+    let store = LocalObjects::new([PodSource::File, PodSource::Http]);
+    store.set(PodSource::Http, vec![object("a", "url")]);
+    store.set(PodSource::File, vec![object("a", "file")]);
+    assert_eq!(value(&store, "a").await.as_deref(), Some("file"));
+    store.set(PodSource::File, Vec::new());
+    assert_eq!(value(&store, "a").await.as_deref(), Some("url"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn readers_wait_a_while_for_sources_that_have_not_spoken() {
+    let store = Arc::new(LocalObjects::new([PodSource::File]));
+    let reader = Arc::clone(&store);
+    let waiting = tokio::spawn(async move { value(&reader, "a").await });
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    store.set(PodSource::File, vec![object("a", "1")]);
+    assert_eq!(waiting.await.unwrap().as_deref(), Some("1"));
+
+    let silent = LocalObjects::new([PodSource::Http]);
+    let start = Instant::now();
+    assert_eq!(value(&silent, "a").await, None);
+    assert_eq!(start.elapsed(), PATIENCE);
+    assert_eq!(value(&silent, "a").await, None);
+    assert_eq!(start.elapsed(), PATIENCE, "the wait is over once and for all");
+}
+
+#[test]
+fn a_missing_object_is_named_as_upstream_names_it() {
+    assert_eq!(ObjectError::NotFound(key("x")).to_string(), "configmap \"x\" not found");
+    let secret = ObjectKey { kind: ObjectKind::Secret, ..key("x") };
+    assert_eq!(ObjectError::NotFound(secret).to_string(), "secret \"x\" not found");
+}
+
+#[derive(Default)]
+struct InMemory(Mutex<Option<Vec<u8>>>, watch::Sender<u32>);
+
+#[async_trait]
+impl Checkpoints for InMemory {
+    async fn save(&self, _: &'static str, content: Vec<u8>) -> Result<(), FileError> {
+        *self.0.lock().unwrap() = Some(content);
+        self.1.send_modify(|count| *count += 1);
+        Ok(())
+    }
+
+    async fn save_unflushed(&self, name: &'static str, content: Vec<u8>) -> Result<(), FileError> {
+        self.save(name, content).await
+    }
+
+    async fn load(&self, _: &'static str) -> Result<Option<Vec<u8>>, FileError> {
+        Ok(self.0.lock().unwrap().clone())
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_agent_without_its_url_knows_the_objects_of_the_last_one() {
+    let disk = Arc::new(InMemory::default());
+    let mut saves = disk.1.subscribe();
+    let cancel = CancellationToken::new();
+    let first = Arc::new(LocalObjects::new([PodSource::File, PodSource::Http]));
+    let keeper = tokio::spawn(keep(first.clone(), disk.clone(), cancel.clone()));
+    first.set(PodSource::Http, vec![object("a", "url")]);
+    first.set(PodSource::File, vec![object("b", "file")]);
+    saves.changed().await.unwrap();
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    cancel.cancel();
+    keeper.await.unwrap();
+
+    let cancel = CancellationToken::new();
+    let second = Arc::new(LocalObjects::new([PodSource::File, PodSource::Http]));
+    second.set(PodSource::File, vec![object("b", "newer")]);
+    let keeper = tokio::spawn(keep(second.clone(), disk, cancel.clone()));
+    assert_eq!(value(&second, "a").await.as_deref(), Some("url"));
+    assert_eq!(value(&second, "b").await.as_deref(), Some("newer"), "a source that spoke is not overruled");
+    second.set(PodSource::Http, Vec::new());
+    assert_eq!(value(&second, "a").await, None);
+    cancel.cancel();
+    keeper.await.unwrap();
+}

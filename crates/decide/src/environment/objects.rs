@@ -1,0 +1,71 @@
+//! Values taken from ConfigMaps and Secrets.
+
+use k8s_openapi::api::core::v1::EnvFromSource;
+use model::{ConfigObject, ObjectError, ObjectKey, ObjectKind};
+
+use super::EnvironmentFacts;
+
+/// One key to look up.
+pub(super) struct Selector<'a> {
+    pub(super) kind: ObjectKind,
+    pub(super) name: &'a str,
+    pub(super) key: &'a str,
+    pub(super) optional: bool,
+}
+
+/// The value under a key; `None` when it is absent and optional.
+pub(super) fn value(facts: &EnvironmentFacts<'_>, selector: &Selector<'_>) -> Result<Option<String>, String> {
+    let Selector { kind, name, key, optional } = *selector;
+    let Some(object) = object(facts, kind, name, optional)? else { return Ok(None) };
+    match object.data.get(key) {
+        Some(value) => text(object, key, value).map(Some),
+        None if optional => Ok(None),
+        None => Err(format!("couldn't find key {key} in {} {}/{name}", kind.as_str(), facts.pod.namespace())),
+    }
+}
+
+/// All variables of a bulk source, with its prefix. Binary data of ConfigMaps is no part of them.
+pub(super) fn all(
+    facts: &EnvironmentFacts<'_>,
+    source: &EnvFromSource,
+) -> Result<Vec<(String, String)>, String> {
+    let (kind, name, optional) = match (&source.config_map_ref, &source.secret_ref) {
+        (Some(source), _) => (ObjectKind::ConfigMap, &source.name, source.optional),
+        (None, Some(source)) => (ObjectKind::Secret, &source.name, source.optional),
+        (None, None) => return Ok(Vec::new()),
+    };
+    let Some(object) = object(facts, kind, name, optional == Some(true))? else { return Ok(Vec::new()) };
+    let prefix = source.prefix.as_deref().unwrap_or_default();
+    let variable =
+        |(key, value): (&String, &Vec<u8>)| Ok((format!("{prefix}{key}"), text(object, key, value)?));
+    object.data.iter().map(variable).collect()
+}
+
+fn object<'a>(
+    facts: &EnvironmentFacts<'a>,
+    kind: ObjectKind,
+    name: &str,
+    optional: bool,
+) -> Result<Option<&'a ConfigObject>, String> {
+    let key = ObjectKey { kind, namespace: facts.pod.namespace().to_owned(), name: name.to_owned() };
+    match facts.sources.objects.get(&key) {
+        Some(Ok(object)) => Ok(Some(object)),
+        Some(Err(ObjectError::NotFound(_))) | None if optional => Ok(None),
+        Some(Err(error)) => Err(error.to_string()),
+        None => Err(ObjectError::NotFound(key).to_string()),
+    }
+}
+
+/// The runtime takes text only, and a NUL would cut the process's environment short.
+fn text(object: &ConfigObject, key: &str, value: &[u8]) -> Result<String, String> {
+    let place =
+        || format!("key {key} in {} {}/{}", object.key.kind.as_str(), object.key.namespace, object.key.name);
+    match std::str::from_utf8(value) {
+        Ok(text) if text.contains('\0') => Err(format!(
+            "{} holds a NUL byte, which no environment variable can; mount it as a file",
+            place()
+        )),
+        Ok(text) => Ok(text.to_owned()),
+        Err(_) => Err(format!("{} is not UTF-8 text, which a variable must be; mount it as a file", place())),
+    }
+}

@@ -1,0 +1,187 @@
+//! The files of configMap, secret, downwardAPI and projected volumes.
+
+use std::collections::BTreeMap;
+use std::path::{Component, Path, PathBuf};
+
+use k8s_openapi::api::core::v1::{DownwardAPIVolumeFile, KeyToPath, Volume, VolumeProjection};
+use model::{
+    ConfigObject, NodeSettings, ObjectError, ObjectKey, ObjectKind, Pod, ProjectedFile, ReadObjects,
+};
+
+use crate::environment::fields::{metadata_field, resource_of_container};
+
+/// Files are readable by all unless the pod says otherwise.
+const DEFAULT_MODE: i32 = 0o644;
+
+/// What the files are made from.
+#[derive(Clone, Copy, Debug)]
+pub struct PayloadFacts<'a> {
+    /// The pod.
+    pub pod: &'a Pod,
+    /// The node.
+    pub settings: &'a NodeSettings,
+    /// The objects the pod refers to; one that was not asked for does not exist.
+    pub objects: &'a ReadObjects,
+}
+
+/// The files of a volume, by path. Of sources that have a file of the same path, the last one's is taken.
+///
+/// # Errors
+/// Everything that cannot be projected, in upstream's words.
+pub fn volume_files(facts: &PayloadFacts<'_>, volume: &Volume) -> Result<Vec<ProjectedFile>, String> {
+    let mut files = Files { facts, found: BTreeMap::new(), default_mode: DEFAULT_MODE };
+    if let Some(source) = &volume.config_map {
+        files.default_mode = source.default_mode.unwrap_or(DEFAULT_MODE);
+        let items = source.items.as_deref().unwrap_or_default();
+        files.object(ObjectKind::ConfigMap, &source.name, items, source.optional == Some(true))?;
+    } else if let Some(source) = &volume.secret {
+        files.default_mode = source.default_mode.unwrap_or(DEFAULT_MODE);
+        let name = source.secret_name.as_deref().unwrap_or_default();
+        let items = source.items.as_deref().unwrap_or_default();
+        files.object(ObjectKind::Secret, name, items, source.optional == Some(true))?;
+    } else if let Some(source) = &volume.downward_api {
+        files.default_mode = source.default_mode.unwrap_or(DEFAULT_MODE);
+        files.downward(source.items.as_deref().unwrap_or_default())?;
+    } else if let Some(source) = &volume.projected {
+        files.default_mode = source.default_mode.unwrap_or(DEFAULT_MODE);
+        let problems: Vec<String> =
+            source.sources.iter().flatten().filter_map(|source| files.projection(source).err()).collect();
+        if !problems.is_empty() {
+            return Err(aggregate(problems));
+        }
+    }
+    Ok(files.found.into_values().collect())
+}
+
+/// A number that changes with the files.
+#[must_use]
+pub fn digest(files: &[ProjectedFile]) -> u64 {
+    let mut hash: u64 = 0xcbf2_9ce4_8422_2325;
+    let mut take = |bytes: &[u8]| {
+        for byte in (bytes.len() as u64).to_le_bytes().iter().chain(bytes) {
+            hash = (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3);
+        }
+    };
+    for file in files {
+        take(file.path.as_os_str().as_encoded_bytes());
+        take(&file.content);
+        take(&file.mode.to_le_bytes());
+    }
+    hash
+}
+
+struct Files<'a> {
+    facts: &'a PayloadFacts<'a>,
+    found: BTreeMap<PathBuf, ProjectedFile>,
+    default_mode: i32,
+}
+
+impl Files<'_> {
+    fn add(&mut self, path: &str, content: Vec<u8>, mode: Option<i32>) {
+        let path = clean(path);
+        let mode = mode.unwrap_or(self.default_mode).unsigned_abs();
+        self.found.insert(path.clone(), ProjectedFile { path, content, mode, owner: None });
+    }
+
+    /// The keys of a ConfigMap or Secret: all of them, or those that are asked for.
+    fn object(
+        &mut self,
+        kind: ObjectKind,
+        name: &str,
+        items: &[KeyToPath],
+        optional: bool,
+    ) -> Result<(), String> {
+        let namespace = self.facts.pod.namespace().to_owned();
+        let key = ObjectKey { kind, namespace, name: name.to_owned() };
+        let object = match self.facts.objects.get(&key) {
+            Some(Ok(object)) => Some(object),
+            Some(Err(ObjectError::NotFound(_))) | None if optional => None,
+            Some(Err(error)) => return Err(error.to_string()),
+            None => return Err(ObjectError::NotFound(key).to_string()),
+        };
+        if items.is_empty() {
+            let all = object.into_iter().flat_map(|object| object.data.iter().chain(&object.binary_data));
+            for (key, value) in all {
+                self.add(key, value.clone(), None);
+            }
+            return Ok(());
+        }
+        let value = |object: &ConfigObject, key: &str| {
+            object.data.get(key).or_else(|| object.binary_data.get(key)).cloned()
+        };
+        for item in items {
+            match object.and_then(|object| value(object, &item.key)) {
+                Some(value) => self.add(&item.path, value, item.mode),
+                None if optional => {}
+                None => {
+                    return Err(match kind {
+                        ObjectKind::ConfigMap => {
+                            format!("configmap references non-existent config key: {}", item.key)
+                        }
+                        ObjectKind::Secret => format!("references non-existent secret key: {}", item.key),
+                    });
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn downward(&mut self, items: &[DownwardAPIVolumeFile]) -> Result<(), String> {
+        let PayloadFacts { pod, settings, .. } = *self.facts;
+        let mut problems = Vec::new();
+        for item in items {
+            let value = match (&item.field_ref, &item.resource_field_ref) {
+                (Some(field), _) => metadata_field(pod, &field.field_path),
+                (None, Some(field)) => resource_of_container(pod, field, settings),
+                (None, None) => Ok(String::new()),
+            };
+            match value {
+                Ok(value) => self.add(&item.path, value.into_bytes(), item.mode),
+                Err(problem) => problems.push(problem),
+            }
+        }
+        if problems.is_empty() { Ok(()) } else { Err(aggregate(problems)) }
+    }
+
+    fn projection(&mut self, source: &VolumeProjection) -> Result<(), String> {
+        if let Some(source) = &source.secret {
+            let items = source.items.as_deref().unwrap_or_default();
+            return self.object(ObjectKind::Secret, &source.name, items, source.optional == Some(true));
+        }
+        if let Some(source) = &source.config_map {
+            let items = source.items.as_deref().unwrap_or_default();
+            return self.object(ObjectKind::ConfigMap, &source.name, items, source.optional == Some(true));
+        }
+        if let Some(source) = &source.downward_api {
+            return self.downward(source.items.as_deref().unwrap_or_default());
+        }
+        let needs = if source.service_account_token.is_some() {
+            "serviceAccountToken: a token"
+        } else if source.cluster_trust_bundle.is_some() {
+            "clusterTrustBundle: a trust bundle"
+        } else if source.pod_certificate.is_some() {
+            "podCertificate: a certificate"
+        } else {
+            return Ok(());
+        };
+        Err(format!("{needs} comes from an API server, and this node has none; remove the source"))
+    }
+}
+
+/// A path without `.` and doubled slashes.
+fn clean(path: &str) -> PathBuf {
+    Path::new(path).components().filter(|part| *part != Component::CurDir).collect()
+}
+
+/// Several problems as one, in upstream's form.
+fn aggregate(mut problems: Vec<String>) -> String {
+    let mut known = std::collections::BTreeSet::new();
+    problems.retain(|problem| known.insert(problem.clone()));
+    match problems.as_slice() {
+        [only] => only.clone(),
+        _ => format!("[{}]", problems.join(", ")),
+    }
+}
+
+#[cfg(test)]
+mod tests;
