@@ -210,7 +210,9 @@ impl Request<'_> {
                 self.tell(
                     EventType::Normal,
                     "Pulled",
-                    format!("Container image {wanted:?} already present on machine and can be accessed by the pod"),
+                    format!(
+                        "Container image {wanted:?} already present on machine and can be accessed by the pod"
+                    ),
                 );
                 Ok(ReadyImage { status, reference })
             }

@@ -50,12 +50,12 @@ pub(super) fn container_statuses(facts: &Facts<'_>) -> Statuses {
 
 fn status_of(subject: Subject<'_>) -> ApiStatus {
     let Subject { facts, container, .. } = subject;
-    // A start that was cut off is no end of the container: it is made again.
+    // A start that has not happened, or was cut off, is neither the container nor its end: it is made again.
     let mut history = facts
         .observed
         .iter()
         .flat_map(|observed| observed.containers_named(&container.name))
-        .filter(|status| status.state != ContainerState::Exited || !is_half_made(status));
+        .filter(|status| !is_half_made(status));
     let newest = history.next();
     let mut api = match newest {
         None => lost::status_of_absent(subject),
@@ -138,20 +138,10 @@ fn state(subject: Subject<'_>, status: &ContainerStatus, api: &mut ApiStatus) ->
     let Subject { facts, old, .. } = subject;
     let old_state = old.and_then(|old| old.state.as_ref());
     match status.state {
-        ContainerState::Running => {
-            if let Some(old) = old
-                && old_state.is_some_and(|state| state.terminated.is_some())
-                && old.container_id.as_deref() != Some(&full_id(facts, status))
-                && i64::from(old.restart_count) >= i64::from(restart_count(status))
-            {
-                // The runtime has forgotten the one before, and its count with it.
-                api.restart_count = old.restart_count.saturating_add(1);
-            }
-            ApiState {
-                running: Some(ContainerStateRunning { started_at: Some(status.started_at.to_api_time()) }),
-                ..ApiState::default()
-            }
-        }
+        ContainerState::Running => ApiState {
+            running: Some(ContainerStateRunning { started_at: Some(status.started_at.to_api_time()) }),
+            ..ApiState::default()
+        },
         ContainerState::Exited => terminated(facts, status),
         ContainerState::Created => waiting(default_reason(facts), None),
         ContainerState::Unknown => match old_state {

@@ -205,6 +205,28 @@ fn a_running_container_that_vanished_has_an_unknown_end() {
 }
 
 #[test]
+fn a_start_that_was_cut_off_counts_once() {
+    let pod = two("Always");
+    let up = vec![sandbox("s", 0, SandboxState::Ready)];
+    let syncing = worker(WorkerPhase::Syncing);
+    let mut status = None;
+    for newest in [
+        vec![],
+        vec![container("cut", "a", 1, ContainerState::Created)],
+        vec![],
+        vec![container("again", "a", 1, ContainerState::Running)],
+    ] {
+        let containers = newest.into_iter().chain([exited("a", 0, 1)]).collect();
+        status = Some(super::pod_status(&Facts {
+            worker: Some(&syncing),
+            previous: status.as_ref(),
+            ..facts(&pod, &observed(up.clone(), containers), &node())
+        }));
+    }
+    assert_eq!(container_of(&status.unwrap(), "a").restart_count, 1);
+}
+
+#[test]
 fn an_init_container_that_vanished_after_its_work_was_done() {
     let pod = pod(serde_json::json!({"initContainers": [{"name": "i", "image": "x"}],
         "containers": [{"name": "a", "image": "x"}]}));
