@@ -4,6 +4,8 @@
 
 #[path = "virtual_node/hooks.rs"]
 mod hooks;
+#[path = "virtual_node/isolation.rs"]
+mod isolation;
 #[path = "virtual_node/life.rs"]
 mod life;
 #[path = "virtual_node/node.rs"]

@@ -2,6 +2,7 @@
 
 mod admission;
 mod confinement;
+mod files;
 mod identity;
 mod namespaces;
 mod refusals;
@@ -9,7 +10,7 @@ mod refusals;
 use anyhow::{Context, Result};
 use scenarios::Node;
 
-/// The value of a line such as `Uid:	1000 ...` of what `demo id` printed.
+/// The value of a line such as `Uid: 1000 ...` of what `demo id` printed.
 fn line<'a>(log: &'a str, name: &str) -> Result<&'a str> {
     let found = log.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
     found.map(str::trim).with_context(|| format!("no {name} in:\n{log}"))

@@ -261,3 +261,39 @@ async fn log_links_are_replaced_and_removed_only_when_they_are_ours() {
     left.sort();
     assert_eq!(left, ["file", "foreign", long.as_str(), "rotating", "sly"]);
 }
+
+#[tokio::test]
+async fn a_file_that_a_container_grew_costs_no_more_than_our_own_content() {
+    let host = Host::new();
+    let path = host.write("etc-hosts", "ours", 0o644).await.unwrap();
+    fs::File::options().write(true).open(&path).unwrap().set_len(1 << 40).unwrap();
+    host.write("etc-hosts", "ours", 0o644).await.unwrap();
+    assert_eq!(fs::read_to_string(&path).unwrap(), "ours");
+}
+
+#[tokio::test]
+async fn logs_never_lead_out_of_their_folder() {
+    let host = Host::new();
+    let outside = host.scratch.path().join("outside");
+    fs::create_dir_all(outside.join("main")).unwrap();
+    fs::write(outside.join("main/7.log"), "kept").unwrap();
+    fs::create_dir_all(host.log("pods")).unwrap();
+    let planted = host.log("pods/ns_web_u1");
+    symlink(&outside, &planted).unwrap();
+    let folders = &host.folders;
+    assert!(folders.make_log_folder(&log_folder(), "main").await.is_err());
+    assert!(folders.make_log_folder(&log_folder(), "../main").await.is_err());
+    assert!(folders.highest_log_number(&log_folder(), "main").await.is_err());
+    let log = planted.join("main/7.log");
+    assert!(folders.remove_log(&log, "link").await.is_err());
+    assert!(folders.remove_log(&outside.join("main/7.log"), "link").await.is_err());
+    assert_eq!(folders.list_log_folders().await.unwrap(), [], "a link is no folder");
+    folders.remove_log_folder(&log_folder()).await.unwrap();
+    assert!(fs::symlink_metadata(&planted).is_err(), "the link itself goes");
+    fs::create_dir(&planted).unwrap();
+    symlink(outside.join("main"), planted.join("main")).unwrap();
+    assert!(folders.make_log_folder(&log_folder(), "main").await.is_err());
+    assert!(folders.highest_log_number(&log_folder(), "main").await.is_err());
+    folders.remove_log_folder(&log_folder()).await.unwrap();
+    assert_eq!(fs::read_to_string(outside.join("main/7.log")).unwrap(), "kept");
+}

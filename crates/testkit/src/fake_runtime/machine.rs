@@ -2,7 +2,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use cri::v1::{CgroupDriver, ContainerConfig, Image};
+use cri::v1::{CgroupDriver, ContainerConfig, Image, RuntimeHandler};
 use tokio::sync::watch;
 use tonic::Status;
 
@@ -139,6 +139,11 @@ impl Machine {
     /// Sets the condition NetworkReady. Without it only pods of the host network start.
     pub fn set_network_ready(&self, ready: bool) {
         self.change(|world, _| world.settings.network_ready = ready);
+    }
+
+    /// The handlers it names.
+    pub fn set_handlers(&self, handlers: Vec<RuntimeHandler>) {
+        self.change(|world, _| world.settings.handlers = handlers);
     }
 
     /// Sets the answer to RuntimeConfig; `None`: unimplemented.

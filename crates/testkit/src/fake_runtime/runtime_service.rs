@@ -281,7 +281,11 @@ fn runtime_status(world: &World) -> StatusResponse {
         condition("RuntimeReady", world.settings.runtime_ready),
         condition("NetworkReady", world.settings.network_ready),
     ];
-    StatusResponse { status: Some(RuntimeStatus { conditions }), ..Default::default() }
+    StatusResponse {
+        status: Some(RuntimeStatus { conditions }),
+        runtime_handlers: world.settings.handlers.clone(),
+        ..Default::default()
+    }
 }
 
 /// Whom a list is about.

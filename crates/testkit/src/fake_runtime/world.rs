@@ -1,7 +1,7 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap, HashMap};
 
-use cri::v1::CgroupDriver;
+use cri::v1::{CgroupDriver, RuntimeHandler};
 
 use super::behaviour::Behaviours;
 use super::event::Subscribers;
@@ -44,6 +44,7 @@ pub(crate) struct Settings {
     pub(crate) network_ready: bool,
     /// `None`: the runtime does not know the RuntimeConfig call.
     pub(crate) cgroup_driver: Option<CgroupDriver>,
+    pub(crate) handlers: Vec<RuntimeHandler>,
 }
 
 impl Default for World {
@@ -65,6 +66,7 @@ impl Default for World {
                 runtime_ready: true,
                 network_ready: true,
                 cgroup_driver: Some(CgroupDriver::Cgroupfs),
+                handlers: Vec::new(),
             },
             violations: Vec::new(),
             calls: Vec::new(),
