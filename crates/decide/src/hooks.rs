@@ -151,7 +151,6 @@ mod tests {
     use super::*;
     use crate::test_objects::{container, pod};
 
-    #[expect(clippy::needless_pass_by_value, reason = "json literals are passed as they are written")]
     fn handler(value: Value) -> LifecycleHandler {
         serde_json::from_value(value).unwrap()
     }
