@@ -11,6 +11,7 @@
 //! Invariants: no stage imports another; events only wake, state is always read from the tables; every choice
 //! is made in `decide`.
 
+pub mod allocations;
 pub mod desired;
 pub mod event_log;
 pub mod file_report;

@@ -21,6 +21,7 @@ use tokio::sync::mpsc;
 use tokio::time::{Instant, MissedTickBehavior};
 use tokio_util::sync::CancellationToken;
 
+use crate::allocations::Allocations;
 use crate::published::Reader;
 
 /// Time after which everything is set again.
@@ -36,6 +37,8 @@ pub struct Parts {
     pub desired: Reader<Pod>,
     /// How far workers are.
     pub workers: Reader<WorkerView>,
+    /// What was granted to pods.
+    pub allocations: Allocations,
     /// The cgroups.
     pub cgroups: Arc<dyn PodCgroups>,
     /// Reservations and paths.
@@ -156,7 +159,10 @@ impl Parts {
     /// A pod counts until nothing of it runs any more.
     fn share(&self, uid: &PodUid) -> i64 {
         let is_over = || self.workers.get(uid).is_some_and(|worker| worker.phase >= WorkerPhase::Terminated);
-        self.desired.get(uid).filter(|_| !is_over()).map_or(0, |pod| burstable_share(&pod))
+        self.desired
+            .get(uid)
+            .filter(|_| !is_over())
+            .map_or(0, |pod| burstable_share(&self.allocations.granted(&pod)))
     }
 
     /// Pods may use more than they should when the limits come: evictions make room, so it is tried again.

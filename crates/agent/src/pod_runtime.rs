@@ -10,6 +10,7 @@ mod hooks;
 mod memory;
 mod projection;
 mod reset;
+mod resize;
 mod sandbox;
 mod stop;
 mod sync;
@@ -38,6 +39,7 @@ use ports::pod_syncer::{Interruption, PodSyncer};
 use ports::pod_volumes::PodVolumes;
 use ports::runtime::{Runtime, RuntimeError, RuntimeErrorKind};
 
+use crate::allocations::Allocations;
 use crate::images::Images;
 use crate::observation::Observer;
 use crate::published::Reader;
@@ -65,6 +67,8 @@ pub struct Parts {
     pub logs: Arc<dyn PodLogs>,
     /// Volumes of pods.
     pub volumes: Arc<dyn PodVolumes>,
+    /// What was granted to pods.
+    pub allocations: Allocations,
     /// Cgroups of pods.
     pub cgroups: Arc<dyn PodCgroups>,
     /// Ranges of user ids.
@@ -182,7 +186,7 @@ impl PodSyncer for PodRuntime {
         if let Err(error) = self.parts.volumes.tear_down(&pod.uid).await {
             return Err(plain(error.text()));
         }
-        let cgroup = pod_cgroup(pod, &self.parts.settings);
+        let cgroup = pod_cgroup(&self.parts.allocations.granted(pod), &self.parts.settings);
         if self.parts.settings.cgroups_per_qos {
             // Whatever got away from the runtime ends with the pod.
             let killed = self.parts.cgroups.kill_processes(&cgroup).await;
@@ -193,6 +197,7 @@ impl PodSyncer for PodRuntime {
         if pod.spec.host_users == Some(false) {
             self.parts.user_namespaces.release(&pod.uid);
         }
+        self.parts.allocations.forget(&pod.uid);
         self.parts.images.forget(&pod.uid);
         self.memory.forget(&pod.uid);
         Ok(())

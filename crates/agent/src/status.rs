@@ -6,6 +6,7 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
+use decide::allocation::resize_conditions;
 use decide::pod_status::{Facts, NodeFacts, pod_status};
 use k8s_openapi::api::core::v1::PodStatus;
 use model::{Pod, PodUid, ProbeVerdicts, WorkerView};
@@ -13,6 +14,7 @@ use ports::clock::Clock;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
+use crate::allocations::Allocations;
 use crate::metrics::Metrics;
 use crate::observation::Observer;
 use crate::published::{Reader, Writer};
@@ -26,6 +28,8 @@ pub struct Parts {
     pub desired: Reader<Pod>,
     /// How far workers are.
     pub workers: Reader<WorkerView>,
+    /// What was granted to pods.
+    pub allocations: Allocations,
     /// What the runtime holds.
     pub observer: Observer,
     /// What probes say.
@@ -72,13 +76,15 @@ impl Parts {
         let verdicts = self.verdicts.get(uid);
         let abilities = self.health.now().abilities;
         let previous = self.statuses.reader().get(uid);
+        let pod = self.allocations.granted(&pod);
+        let resize = self.allocations.get(uid).map(|own| resize_conditions(&own)).unwrap_or_default();
         let status = pod_status(&Facts {
             pod: &pod,
             observed: observed.as_deref(),
             worker: worker.as_deref(),
             verdicts: verdicts.as_deref(),
             previous: previous.as_deref(),
-            resize: &[],
+            resize: &resize,
             handlers: &abilities.handlers,
             node: &self.node,
             now: self.clock.now(),

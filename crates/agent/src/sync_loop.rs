@@ -15,6 +15,7 @@ mod admission;
 mod cgroup_list;
 mod due;
 mod handlers;
+mod resizes;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -31,12 +32,14 @@ use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, MissedTickBehavior};
 use tokio_util::sync::CancellationToken;
 
+use crate::allocations::Allocations;
 use crate::messages::{ProbeKind, ProbeResult, Requeue, SweepOrder, WorkerMessage};
 use crate::metrics::Metrics;
 use crate::observation::Observer;
 use crate::published::{Reader, Writer};
 use crate::runtime_health::RuntimeHealth;
 use due::DueQueue;
+use resizes::PendingResizes;
 
 /// Time between two sweeps.
 const HOUSEKEEPING: Duration = Duration::from_secs(2);
@@ -74,6 +77,8 @@ pub struct Parts {
     pub folders: Arc<dyn PodFolders>,
     /// Logs on disk.
     pub logs: Arc<dyn PodLogs>,
+    /// What was granted to pods.
+    pub allocations: Allocations,
     /// Cgroups of pods.
     pub cgroups: Arc<dyn PodCgroups>,
     /// Configured sources; clean-ups wait for all of them.
@@ -98,6 +103,7 @@ pub struct SyncLoop {
     /// What admitted pods hold of the node.
     occupancy: Occupancy,
     sweeps: u32,
+    resizes: PendingResizes,
 }
 
 impl SyncLoop {
@@ -110,6 +116,7 @@ impl SyncLoop {
             ready_sources: BTreeSet::new(),
             occupancy: Occupancy::default(),
             sweeps: 0,
+            resizes: PendingResizes::new(),
         }
     }
 

@@ -13,8 +13,8 @@ use k8s_openapi::api::core::v1::{Container, ResourceRequirements};
 use model::{ContainerKind, NodeSettings, Pod, PodAllocation, PodResources};
 
 pub use conditions::{
-    News, PendingReason, clear_in_progress, clear_pending, set_in_progress, set_in_progress_error,
-    set_pending,
+    News, PendingReason, clear_in_progress, clear_pending, resize_conditions, set_in_progress,
+    set_in_progress_error, set_pending,
 };
 pub use message::{completed_message, error_message, pending_message, started_message};
 

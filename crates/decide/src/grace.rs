@@ -38,9 +38,13 @@ pub fn container_grace(pod: &Pod, container: &Container, reason: Option<KillReas
     let probe = match reason {
         Some(KillReason::LivenessFailed) => container.liveness_probe.as_ref(),
         Some(KillReason::StartupFailed) => container.startup_probe.as_ref(),
-        Some(KillReason::DefinitionChanged | KillReason::UnknownState | KillReason::Superseded) | None => {
-            None
-        }
+        Some(
+            KillReason::DefinitionChanged
+            | KillReason::UnknownState
+            | KillReason::Superseded
+            | KillReason::ResizeRestart,
+        )
+        | None => None,
     };
     let of_probe = probe.and_then(|probe| probe.termination_grace_period_seconds);
     let of_pod = pod.spec.termination_grace_period_seconds;

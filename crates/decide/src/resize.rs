@@ -9,6 +9,7 @@ use model::{
 };
 
 use crate::allocation::{is_resizable, restarts_for};
+use crate::pod_actions::{KillContainer, KillReason, PodActions, StartContainer, restart_count};
 use crate::quantity::{Amount, ResourceList};
 use crate::resources::cpu_shares;
 
@@ -189,6 +190,25 @@ pub fn is_in_progress(pod: &Pod, observed: &ObservedPod, actuated: &PodResources
         && actuated.pod.is_some()
         && pod_level(pod.spec.resources.as_ref()) != pod_level(actuated.pod.as_ref());
     !plan.is_empty() || pod_differs
+}
+
+/// Adds the containers that have to be restarted to what a pass does.
+pub fn add_restarts(plan: &ResizePlan, observed: &ObservedPod, actions: &mut PodActions) {
+    for restart in &plan.restart {
+        if actions.kill.iter().any(|kill| kill.id == restart.id) {
+            continue;
+        }
+        let count = observed.container(&restart.name).map(|status| restart_count(status).saturating_add(1));
+        actions.kill.push(KillContainer {
+            id: restart.id.clone(),
+            name: restart.name.clone(),
+            kind: restart.kind,
+            reason: KillReason::ResizeRestart,
+            restart: true,
+        });
+        let start = StartContainer { name: restart.name.clone(), kind: restart.kind, restart_count: count };
+        actions.start.push(start);
+    }
 }
 
 /// A step on the pod's cgroup.

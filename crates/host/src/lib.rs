@@ -32,6 +32,7 @@ mod pod_volumes;
 mod process_watch;
 #[cfg(test)]
 mod scratch;
+mod state_files;
 mod termination_messages;
 mod tree;
 mod user_namespaces;
@@ -53,5 +54,6 @@ pub use pod_cgroups::HostPodCgroups;
 pub use pod_folders::HostPodFolders;
 pub use pod_volumes::HostPodVolumes;
 pub use process_watch::PidfdProcessWatch;
+pub use state_files::StateFiles;
 pub use termination_messages::HostTerminationMessages;
 pub use user_namespaces::{FileUserNamespaceRecords, user_id_pool};

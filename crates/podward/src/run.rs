@@ -5,6 +5,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
+use agent::allocations::{ACTUATED, ALLOCATED, Allocations};
 use agent::metrics::Metrics;
 use anyhow::{Context, bail};
 use config::{CalledAs, CgroupVersion, Environment, Invocation, Loaded, help_text, load, version_text};
@@ -12,10 +13,11 @@ use cri::{CriClient, Endpoint};
 use host::{
     ExecCredentialPrograms, FileCheckpoints, FileUserNamespaceRecords, HostPodCgroups, HostPodFolders,
     HostPodVolumes, HostTerminationMessages, InotifyFolderWatch, LockFile, MachineFacts, NodeCredentialFiles,
-    PidfdProcessWatch, Tunables, host_capabilities, kernel_tunables,
+    PidfdProcessWatch, StateFiles, Tunables, host_capabilities, kernel_tunables,
 };
 use model::CgroupDriver;
 use outbound::NetworkOutbound;
+use ports::checkpoints::Checkpoints;
 use ports::clock::SystemClock;
 use ports::runtime::{Runtime, RuntimeErrorKind};
 use tokio::signal::unix::{SignalKind, signal};
@@ -116,7 +118,9 @@ async fn run(loaded: &Loaded, cgroups: HostPodCgroups) -> anyhow::Result<()> {
     agent::node_cgroups::prepare(&cgroups, &plan.settings).await?;
     let folders = Arc::new(HostPodFolders::new(root, &plan.settings.pod_logs_dir, LOG_LINKS));
     let messages = Arc::new(HostTerminationMessages::new(root, &plan.settings.pod_logs_dir));
+    let allocations = restore_allocations(root).await?;
     let world = World {
+        allocations,
         runtime,
         runtime_name,
         processes: Arc::new(PidfdProcessWatch),
@@ -166,6 +170,17 @@ fn credential_files(root: &Path) -> NodeCredentialFiles {
     let working_directory = std::env::current_dir().unwrap_or_else(|_| Path::new("/").to_owned());
     let home = std::env::var_os("HOME").map(std::path::PathBuf::from);
     NodeCredentialFiles::new(root, &working_directory, home.as_deref())
+}
+
+/// What an agent before this one granted to pods.
+async fn restore_allocations(root: &Path) -> anyhow::Result<Allocations> {
+    let files = Arc::new(StateFiles::new(root));
+    let load = async |name| {
+        let loaded = files.load(name).await;
+        loaded.map_err(|error| anyhow::anyhow!("{}", with_cause(&error)))
+    };
+    let (allocated, actuated) = (load(ALLOCATED).await?, load(ACTUATED).await?);
+    Ok(Allocations::restore(files.clone(), allocated.as_deref(), actuated.as_deref())?)
 }
 
 /// Hands pages that a burst of work left free back to the machine, now and then.

@@ -5,6 +5,7 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
+use agent::allocations::Allocations;
 use agent::event_log::EventLog;
 use agent::file_report::FileReport;
 use agent::images::{self, CredentialParts, Credentials, Images};
@@ -77,6 +78,8 @@ pub struct World {
     pub messages: Arc<dyn TerminationMessages>,
     /// Volumes of pods.
     pub volumes: Arc<dyn PodVolumes>,
+    /// What was granted to pods.
+    pub allocations: Allocations,
     /// Cgroups of pods.
     pub cgroups: Arc<dyn PodCgroups>,
     /// Facts of the machine.
@@ -138,7 +141,8 @@ pub fn start(world: World, plan: Plan) -> anyhow::Result<Running> {
         table(vec![changed.clone(), class_changed.clone(), probe_changed.clone(), object_users]);
     let (view_writer, worker_views) = table(vec![changed.clone(), class_changed, probe_changed.clone()]);
     let (verdict_writer, probe_verdicts) = table(vec![changed.clone()]);
-    let (observed, observer) = observations(vec![changed, probe_changed]);
+    let (observed, observer) = observations(vec![changed.clone(), probe_changed]);
+    world.allocations.tell(changed);
     let (status_writer, statuses) = table(Vec::new());
 
     // Channels along the flow.
@@ -195,6 +199,7 @@ pub fn start(world: World, plan: Plan) -> anyhow::Result<Running> {
         health: health.clone(),
         folders: world.folders.clone(),
         logs: world.logs.clone(),
+        allocations: world.allocations.clone(),
         cgroups: world.cgroups.clone(),
         sources,
         settings: Arc::new(plan.settings.clone()),
@@ -255,6 +260,7 @@ pub fn start(world: World, plan: Plan) -> anyhow::Result<Running> {
         changes: class_changes,
         desired: desired_pods.clone(),
         workers: worker_views.clone(),
+        allocations: world.allocations.clone(),
         cgroups: world.cgroups.clone(),
         settings: Arc::new(plan.settings.clone()),
         events: recorder.clone(),
@@ -266,6 +272,7 @@ pub fn start(world: World, plan: Plan) -> anyhow::Result<Running> {
         changes,
         desired: desired_pods,
         workers: worker_views,
+        allocations: world.allocations.clone(),
         observer: observer.clone(),
         statuses: status_writer,
         verdicts: probe_verdicts,
@@ -382,6 +389,7 @@ fn pod_runtime(
         env_files: world.env_files.clone(),
         logs: world.logs.clone(),
         volumes: world.volumes.clone(),
+        allocations: world.allocations.clone(),
         cgroups: world.cgroups.clone(),
         user_namespaces: UserNamespaces::new(plan.id_pool, world.user_namespaces.clone()),
         host: world.host.clone(),

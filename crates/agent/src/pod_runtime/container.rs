@@ -204,6 +204,7 @@ impl Pass<'_> {
         spec: &ContainerSpec,
         sandbox: &ReadySandbox,
     ) -> Result<ContainerId, StartFailure> {
+        self.note_sizes(&spec.name).await.map_err(StartFailure::Pass)?;
         let runtime = &self.runtime.parts.runtime;
         match runtime.create_container(&sandbox.id, spec, &sandbox.spec).await {
             Ok(id) => {

@@ -1,10 +1,9 @@
 use std::sync::Arc;
 
-use decide::cgroup_limits::pod_cgroup_limits;
 use decide::dead_containers::{Surplus, surplus};
 use decide::deadline::{Start, deadline, deadline_exceeded};
 use decide::pod_actions::{PodActions, SandboxPlan, is_finished, plan, restart_count};
-use decide::pod_paths::{PodPaths, pod_cgroup};
+use decide::pod_paths::PodPaths;
 use model::{
     ContainerId, ContainerProblems, EventType, ObservedPod, PlannedVolume, Pod, SandboxId, SandboxSpec,
     SyncFailure, SyncOutcome, Timestamp,
@@ -51,6 +50,10 @@ impl PodRuntime {
         if interruption.is_requested() {
             return Err(SyncFailure::Interrupted);
         }
+        // What was granted must outlive this agent before it takes effect.
+        let pod = &self.parts.allocations.granted(pod);
+        let saved = self.parts.allocations.saved().await;
+        saved.map_err(|error| plain(format!("{error}: {}", error.source)))?;
         let pass = Pass { runtime: self, pod, observed: &observed };
         if pass.has_lost_cgroup().await {
             return pass.stop_for_lost_cgroup().await;
@@ -65,16 +68,23 @@ impl PodRuntime {
             return Ok(SyncOutcome { finished: true, rejection: Some(rejection), ..SyncOutcome::default() });
         }
         let probes = self.parts.probes.get(&pod.uid).unwrap_or_default();
-        let actions = plan(pod, &observed, &probes);
+        let mut actions = plan(pod, &observed, &probes);
         pass.refresh_files().await;
-        let mut outcome = if actions.is_empty() {
-            SyncOutcome::default()
+        let resize = pass.start_resize(&mut actions).await;
+        let acted = if actions.is_empty() {
+            Ok(SyncOutcome::default())
         } else if actions.reset.is_empty() {
-            pass.act(actions, interruption).await?
+            pass.act(actions, interruption).await
         } else {
-            pass.reset(&actions.reset).await?
+            pass.reset(&actions.reset).await
         };
-        outcome.retry_at = outcome.retry_at.into_iter().chain(deadline).min();
+        // A container that cannot be started does not keep the others from being resized.
+        let resized = match &acted {
+            Err(SyncFailure::Interrupted) => Ok(None),
+            Ok(_) | Err(_) => pass.end_resize(resize).await,
+        };
+        let mut outcome = acted?;
+        outcome.retry_at = outcome.retry_at.into_iter().chain(deadline).chain(resized?).min();
         pass.remove_surplus().await;
         Ok(outcome)
     }
@@ -208,16 +218,7 @@ impl Pass<'_> {
         let parts = &self.runtime.parts;
         let file_error = |error: ports::pod_folders::FileError| plain(format!("{error}: {}", error.source));
         parts.folders.make_pod_folders(&self.pod.uid).await.map_err(file_error)?;
-        if parts.settings.cgroups_per_qos {
-            let cgroup = pod_cgroup(self.pod, &parts.settings);
-            let limits = pod_cgroup_limits(self.pod, &parts.settings);
-            parts.cgroups.ensure(&cgroup, &limits).await.map_err(|error| {
-                let message = format!("unable to ensure pod container exists: {error}: {}", error.source);
-                let reason = "FailedCreatePodContainer";
-                self.runtime.event(self.pod, None, EventType::Warning, reason, message);
-                file_error(error)
-            })?;
-        }
+        self.ensure_cgroup().await?;
         self.set_up_volumes().await
     }
 

@@ -15,22 +15,25 @@ impl SyncLoop {
     pub(super) fn handle_pod_additions(&mut self, mut pods: Vec<Arc<Pod>>) {
         pods.sort_by_key(|pod| (pod.created_at(), pod.first_seen()));
         for pod in pods {
-            let verdict = self.admit(&pod);
+            let verdict = self.admit_granted(&pod);
             self.parts.desired.set(&pod.uid, Arc::clone(&pod));
             match verdict {
                 Ok(()) => self.order(UpdateKind::Create, &pod, None),
                 Err(rejection) => self.reject(&pod, rejection),
             }
         }
+        self.retry_resizes();
     }
 
     /// Changed pods: remembered, handed to their workers.
     pub(super) fn handle_pod_updates(&mut self, pods: Vec<Arc<Pod>>) {
         for pod in pods {
-            if self.occupancy.contains(&pod.uid) {
-                self.occupancy.insert(&pod);
-            }
+            let old = self.parts.desired.reader().get(&pod.uid);
             self.parts.desired.set(&pod.uid, Arc::clone(&pod));
+            self.note_resize(old.as_deref(), &pod);
+            if self.occupancy.contains(&pod.uid) {
+                self.occupancy.insert(&self.parts.allocations.granted(&pod));
+            }
             self.order(UpdateKind::Update, &pod, None);
         }
     }
@@ -42,6 +45,7 @@ impl SyncLoop {
             self.parts.desired.remove(&pod.uid);
             self.order(UpdateKind::Kill, &pod, None);
         }
+        self.retry_resizes();
     }
 
     /// Pods of which only the status differs: remembered; they are synced because what is reported may be stale.
@@ -86,6 +90,7 @@ impl SyncLoop {
             log_folders: listed("log folders", self.parts.logs.list_log_folders().await),
         };
         self.count(&situation);
+        self.keep_allocations(&situation);
         let sweep = sweep(&situation);
         for uid in sweep.forget {
             self.send(WorkerMessage::Forget(uid));
@@ -93,7 +98,7 @@ impl SyncLoop {
         for pod in sweep.restart {
             tracing::info!(pod = %pod.full_name, uid = %pod.uid, "starting a pod that no worker knows");
             self.parts.metrics.restarted_pods.inc();
-            match self.admit(&pod) {
+            match self.admit_granted(&pod) {
                 Ok(()) => self.order(UpdateKind::Create, &pod, None),
                 Err(rejection) => self.reject(&pod, rejection),
             }

@@ -1,5 +1,6 @@
 //! The conditions `PodResizePending` and `PodResizeInProgress`.
 
+use k8s_openapi::api::core::v1::PodCondition;
 use model::{PodAllocation, ResizeCondition, Timestamp};
 
 /// Why a resize waits.
@@ -81,4 +82,24 @@ pub fn set_in_progress_error(
 /// What was granted is in force. Returns the generation that asked for it, if it was under way.
 pub fn clear_in_progress(allocation: &mut PodAllocation) -> Option<i64> {
     allocation.in_progress.take().map(|condition| condition.generation)
+}
+
+/// The conditions as a status shows them.
+#[must_use]
+pub fn resize_conditions(allocation: &PodAllocation) -> Vec<PodCondition> {
+    let found = [("PodResizePending", &allocation.pending), ("PodResizeInProgress", &allocation.in_progress)];
+    let one = |(kind, condition): (&str, &Option<ResizeCondition>)| {
+        let condition = condition.as_ref()?;
+        let text = |text: &String| (!text.is_empty()).then(|| text.clone());
+        Some(PodCondition {
+            type_: kind.to_owned(),
+            status: "True".to_owned(),
+            reason: text(&condition.reason),
+            message: text(&condition.message),
+            last_probe_time: Some(condition.since.to_api_time()),
+            last_transition_time: Some(condition.since.to_api_time()),
+            observed_generation: Some(condition.generation).filter(|generation| *generation != 0),
+        })
+    };
+    found.into_iter().filter_map(one).collect()
 }

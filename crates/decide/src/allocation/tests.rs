@@ -181,3 +181,18 @@ fn events_carry_the_resources_as_upstream_writes_them() {
         r#"Pod resize completed: {"initContainers":[{"name":"main","resources":{"limits":{"cpu":"2"},"requests":{"cpu":"1","memory":"1Gi"}}}],"containers":[{"name":"main","resources":{}}],"generation":0}"#
     );
 }
+
+#[test]
+fn conditions_stand_in_the_status_while_they_hold() {
+    let now = Timestamp::from_nanos(1_000_000_000);
+    let mut own = PodAllocation::default();
+    assert_eq!(resize_conditions(&own), []);
+    set_pending(&mut own, PendingReason::Deferred, "full".into(), 2, now);
+    set_in_progress(&mut own, 0, now);
+    let found = resize_conditions(&own);
+    let found: Vec<_> = found
+        .iter()
+        .map(|one| (one.type_.as_str(), one.reason.as_deref(), one.observed_generation))
+        .collect();
+    assert_eq!(found, [("PodResizePending", Some("Deferred"), Some(2)), ("PodResizeInProgress", None, None)]);
+}

@@ -13,6 +13,8 @@ pub enum KillReason {
     LivenessFailed,
     /// Its startup probe failed.
     StartupFailed,
+    /// Its resources changed, and its resize policy asks for a restart.
+    ResizeRestart,
 }
 
 /// A container to be stopped while its pod lives on.
@@ -42,6 +44,7 @@ impl KillContainer {
             KillReason::UnknownState => {
                 return format!("{who} is in \"unknown\" state, try killing it before restart");
             }
+            KillReason::ResizeRestart => return format!("Container {} resize requires restart", self.name),
             KillReason::DefinitionChanged => "definition changed",
             KillReason::Superseded => "was replaced by a newer one",
             KillReason::LivenessFailed => "failed liveness probe",

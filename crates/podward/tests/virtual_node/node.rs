@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use agent::allocations::{ACTUATED, ALLOCATED, Allocations};
 use agent::images::PullSettings;
 use agent::metrics::Metrics;
 use agent::server::Views;
@@ -13,7 +14,7 @@ use cri::{CriClient, Endpoint};
 use decide::backoff::Limits;
 use host::{
     ExecCredentialPrograms, FileCheckpoints, FileUserNamespaceRecords, HostPodFolders, HostPodVolumes,
-    HostTerminationMessages, InotifyFolderWatch, MachineFacts, NodeCredentialFiles,
+    HostTerminationMessages, InotifyFolderWatch, MachineFacts, NodeCredentialFiles, StateFiles,
 };
 use k8s_openapi::api::core::v1::{ContainerStatus, PodStatus};
 use model::{
@@ -352,6 +353,13 @@ fn settings(folder: &Path) -> NodeSettings {
     }
 }
 
+fn allocations(root: &Path) -> Allocations {
+    let read = |name| std::fs::read(root.join(name)).ok();
+    let (allocated, actuated) = (read(ALLOCATED), read(ACTUATED));
+    let files = Arc::new(StateFiles::new(root));
+    Allocations::restore(files, allocated.as_deref(), actuated.as_deref()).unwrap()
+}
+
 fn world(folder: &Path, plan: &Plan, network: FakeOutbound) -> World {
     let endpoint: Endpoint = format!("unix://{}", folder.join("runtime.sock").display()).parse().unwrap();
     let root = &plan.settings.root_dir;
@@ -366,6 +374,7 @@ fn world(folder: &Path, plan: &Plan, network: FakeOutbound) -> World {
         messages: Arc::new(HostTerminationMessages::new(root, &plan.settings.pod_logs_dir)),
         volumes: Arc::new(HostPodVolumes::new(root)),
         cgroups: Arc::new(NoPodCgroups),
+        allocations: allocations(root),
         host: Arc::new(MachineFacts::default()),
         credential_files: Arc::new(NodeCredentialFiles::new(folder, folder, None)),
         credential_programs: Arc::new(ExecCredentialPrograms::new(folder)),

@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use k8s_openapi::api::core::v1::PodStatus;
 use serde_json::{Value, json};
 use testkit::fake_runtime::{Exit, Fault, Injection};
 use tokio::sync::Semaphore;
@@ -28,6 +29,15 @@ fn swept_pod() -> Value {
     pod
 }
 
+/// The pod with CPU for each container.
+fn sized_pod(main: &str, side: &str) -> Value {
+    let mut pod = swept_pod();
+    for (index, cpu) in [main, side].into_iter().enumerate() {
+        pod["spec"]["containers"][index]["resources"] = json!({"requests": {"cpu": cpu}});
+    }
+    pod
+}
+
 /// What happens to the pod while the agent is killed.
 #[derive(Clone, Copy, Debug)]
 enum Story {
@@ -39,6 +49,8 @@ enum Story {
     Crash,
     /// A container's image changes.
     ImageChange,
+    /// Containers get other resources while they run: one more, one less.
+    Resize,
 }
 
 /// Where the agent is killed.
@@ -66,8 +78,9 @@ impl Story {
         let mut node = VirtualNode::new();
         match self {
             Self::Start => node.write("swept.json", &swept_pod()),
-            Self::Removal | Self::Crash | Self::ImageChange => {
-                node.write("swept.json", &swept_pod());
+            Self::Removal | Self::Crash | Self::ImageChange | Self::Resize => {
+                let first = if let Self::Resize = self { sized_pod("200m", "100m") } else { swept_pod() };
+                node.write("swept.json", &first);
                 node.start_agent();
                 node.until_running(UID).await;
                 node.kill_agent().await;
@@ -84,6 +97,7 @@ impl Story {
                 edited["spec"]["containers"][0]["image"] = json!("example.com/other:2");
                 node.write("swept.json", &edited);
             }
+            Self::Resize => node.write("swept.json", &sized_pod("100m", "300m")),
         }
         node.runtime.forget_calls();
         node
@@ -91,13 +105,25 @@ impl Story {
 
     /// Waits for the end of the story and checks it.
     async fn check_end(self, node: &VirtualNode) {
+        if let Self::Resize = self {
+            let shares = |world: &testkit::fake_runtime::World, name: &str| {
+                Some(world.running_container(UID, name)?.resources.as_ref()?.cpu_shares)
+            };
+            let sizes = |world: &testkit::fake_runtime::World| [shares(world, "main"), shares(world, "side")];
+            node.until("the containers are resized", |world| sizes(world) == [Some(102), Some(307)]).await;
+            let no_condition = |status: &PodStatus| {
+                let conditions = status.conditions.as_deref().unwrap_or_default();
+                conditions.iter().all(|one| !one.type_.starts_with("PodResize"))
+            };
+            node.until_status(UID, no_condition).await;
+        }
         if let Self::Removal = self {
             node.until_gone(UID).await;
             node.assert_no_violations();
             return;
         }
         let restarts = match self {
-            Self::Start | Self::Removal => 0,
+            Self::Start | Self::Removal | Self::Resize => 0,
             Self::Crash | Self::ImageChange => 1,
         };
         let status = node
@@ -118,7 +144,7 @@ impl Story {
         let main = containers(&status).iter().find(|one| one.name == "main").unwrap();
         let ended = main.last_state.as_ref().and_then(|state| state.terminated.as_ref());
         match self {
-            Self::Start | Self::Removal => assert!(ended.is_none(), "{text}"),
+            Self::Start | Self::Removal | Self::Resize => assert!(ended.is_none(), "{text}"),
             Self::Crash => assert_eq!(ended.unwrap().exit_code, 42, "{text}"),
             Self::ImageChange => assert_eq!(ended.unwrap().exit_code, 143, "{text}"),
         }
@@ -207,6 +233,11 @@ async fn a_removal_survives_a_kill_anywhere() {
 #[tokio::test]
 async fn a_restart_after_a_crash_survives_a_kill_anywhere() {
     Story::Crash.sweep().await;
+}
+
+#[tokio::test]
+async fn a_resize_survives_a_kill_anywhere() {
+    Story::Resize.sweep().await;
 }
 
 #[tokio::test]

@@ -1,0 +1,116 @@
+use std::collections::HashMap;
+
+use async_trait::async_trait;
+use model::PodSource;
+use serde_json::json;
+
+use super::*;
+
+#[derive(Default)]
+struct Files(Mutex<HashMap<&'static str, (u32, Vec<u8>)>>);
+
+impl Files {
+    /// How often a file was written, and what it says.
+    fn read(&self, name: &str) -> Option<(u32, Vec<u8>)> {
+        self.0.lock().unwrap().get(name).cloned()
+    }
+}
+
+#[async_trait]
+impl Checkpoints for Files {
+    async fn save(&self, name: &'static str, content: Vec<u8>) -> Result<(), FileError> {
+        let writes = self.read(name).map_or(0, |(writes, _)| writes);
+        self.0.lock().unwrap().insert(name, (writes + 1, content));
+        tokio::task::yield_now().await;
+        Ok(())
+    }
+
+    async fn load(&self, name: &'static str) -> Result<Option<Vec<u8>>, FileError> {
+        Ok(self.read(name).map(|(_, content)| content))
+    }
+}
+
+fn pod(uid: &str, cpu: Option<&str>) -> Arc<Pod> {
+    let resources = cpu.map(|cpu| json!({"requests": {"cpu": cpu}}));
+    let object = json!({
+        "metadata": {"name": uid, "uid": uid}, "spec": {"containers": [{"name": "c", "resources": resources}]},
+    });
+    Arc::new(Pod::from_object(serde_json::from_value(object).unwrap(), PodSource::Api).unwrap())
+}
+
+fn fresh(files: &Arc<Files>) -> Allocations {
+    Allocations::restore(files.clone(), None, None).unwrap()
+}
+
+#[tokio::test]
+async fn grants_outlive_the_agent() {
+    let files = Arc::new(Files::default());
+    let allocations = fresh(&files);
+    allocations.grant(&pod("a", Some("1")));
+    allocations.saved().await.unwrap();
+    let (_, content) = files.read(ALLOCATED).unwrap();
+    let again = Allocations::restore(files, Some(&content), None).unwrap();
+    let asked = pod("a", Some("2"));
+    assert!(again.differs(&asked));
+    assert_eq!(again.granted(&asked).spec, pod("a", Some("1")).spec);
+    again.grant(&asked);
+    assert!(!again.differs(&asked));
+}
+
+#[tokio::test]
+async fn many_changes_are_one_write_and_no_change_is_none() {
+    let files = Arc::new(Files::default());
+    let allocations = fresh(&files);
+    allocations.saved().await.unwrap();
+    assert_eq!(files.read(ALLOCATED), None);
+    for index in 0..50 {
+        allocations.grant(&pod(&format!("pod-{index}"), Some("1")));
+    }
+    futures::future::try_join_all((0..50).map(|_| allocations.saved())).await.unwrap();
+    let (writes, content) = files.read(ALLOCATED).unwrap();
+    assert_eq!((writes, checkpoint::decode(&content).unwrap().len()), (1, 50));
+    allocations.grant(&pod("pod-1", Some("1")));
+    allocations.saved().await.unwrap();
+    assert_eq!(files.read(ALLOCATED).unwrap().0, 1);
+}
+
+#[tokio::test]
+async fn pods_that_ask_for_nothing_cost_no_write() {
+    let files = Arc::new(Files::default());
+    let allocations = fresh(&files);
+    let plain = pod("plain", None);
+    allocations.grant(&plain);
+    allocations.note_container(&plain.uid, "c", ResourceRequirements::default());
+    allocations.saved().await.unwrap();
+    allocations.noted().await.unwrap();
+    assert!(files.read(ALLOCATED).is_none() && files.read(ACTUATED).is_none());
+    // Once it asks for something, that differs from the nothing it was granted.
+    assert!(allocations.differs(&pod("plain", Some("1"))));
+}
+
+#[test]
+fn a_damaged_record_is_an_error_that_names_the_file() {
+    let files = Arc::new(Files::default());
+    let error = Allocations::restore(files, None, Some(b"{}")).err().unwrap().to_string();
+    assert!(
+        error.starts_with("could not restore state from checkpoint: ") && error.contains(ACTUATED),
+        "{error}"
+    );
+}
+
+#[test]
+fn listeners_hear_of_changes_only() {
+    let allocations = fresh(&Arc::new(Files::default()));
+    let (sender, mut receiver) = mpsc::unbounded_channel();
+    allocations.tell(sender);
+    let pod = pod("a", Some("1"));
+    allocations.grant(&pod);
+    assert_eq!(receiver.try_recv().unwrap(), pod.uid);
+    allocations.change(&pod.uid, |_| ());
+    assert!(receiver.try_recv().is_err());
+    let now = model::Timestamp::from_nanos(1);
+    allocations.change(&pod.uid, |own| decide::allocation::set_in_progress(own, 1, now));
+    assert_eq!(receiver.try_recv().unwrap(), pod.uid);
+    allocations.forget(&pod.uid);
+    assert_eq!(allocations.get(&pod.uid), None);
+}

@@ -1,0 +1,152 @@
+//! Pods whose resources change while they run.
+
+use std::time::Duration;
+
+use anyhow::{Result, ensure};
+use scenarios::{Agent, Node, PodView, container, pod, scenarios, with};
+use serde_json::{Value, json};
+use testkit::poll::eventually;
+
+use crate::files::{MEMORY, QUOTA, SHARES, read, wait_limit};
+
+scenarios!(
+    limits_change_while_the_container_runs,
+    policy_restarts_the_container_that_changes,
+    memory_in_use_is_not_taken_away,
+    resize_is_finished_by_an_agent_started_later,
+);
+
+const UID: &str = "5ca1ab1e-0000-4000-8000-000000000001";
+
+fn sized(cpu: &str, memory: &str) -> Value {
+    let both = json!({"cpu": cpu, "memory": memory});
+    json!({"requests": both, "limits": both})
+}
+
+fn web(containers: impl IntoIterator<Item = Value>) -> Value {
+    with(pod("web", containers), "/metadata/uid", json!(UID))
+}
+
+fn one(cpu: &str, memory: &str) -> Value {
+    web([with(container("main", "sleep forever"), "/resources", sized(cpu, memory))])
+}
+
+fn pod_group() -> String {
+    format!("kubepods/pod{UID}")
+}
+
+fn container_group(pod: &PodView, name: &str) -> String {
+    let id = pod.container(name).id.clone();
+    format!("{}/{}", pod_group(), id.rsplit('/').next().unwrap_or_default())
+}
+
+/// Waits until pod and container have these limits: quota in hundredths of a CPU, memory in MiB.
+async fn wait_sizes(node: &Node, groups: [&str; 2], percent: u64, mebibytes: u64) -> Result<()> {
+    let quota = (percent * 1000).to_string();
+    let memory = (mebibytes << 20).to_string();
+    for group in groups {
+        wait_limit(node, group, QUOTA, &quota, &format!("{quota} 100000")).await?;
+        wait_limit(node, group, MEMORY, &memory, &memory).await?;
+    }
+    Ok(())
+}
+
+async fn limits_change_while_the_container_runs(agent: Agent) -> Result<()> {
+    let node = Node::start(agent).await?;
+    node.write("web.json", &one("100m", "64Mi"))?;
+    let before = node.wait_running("web").await?;
+    let (pod, main) = (pod_group(), container_group(&before, "main"));
+    wait_sizes(&node, [&pod, &main], 10, 64).await?;
+    for (cpu, percent, memory, mebibytes) in [("300m", 30, "128Mi", 128), ("200m", 20, "96Mi", 96)] {
+        node.write("web.json", &one(cpu, memory))?;
+        wait_sizes(&node, [&pod, &main], percent, mebibytes).await?;
+    }
+    wait_limit(&node, &pod, SHARES, "204", "8").await?;
+    // The status follows, and the container is the same.
+    eventually("status", Duration::from_secs(30), async || {
+        let api = node.api_pod("web").await?;
+        let status = api.status.unwrap_or_default();
+        let container = status.container_statuses.unwrap_or_default().pop().unwrap_or_default();
+        let memory =
+            container.resources.and_then(|own| own.limits).and_then(|list| list.get("memory").cloned());
+        ensure!(memory.as_ref().is_some_and(|memory| memory.0 == "96Mi"), "memory {memory:?}");
+        let resizing =
+            status.conditions.unwrap_or_default().iter().any(|one| one.type_.starts_with("PodResize"));
+        ensure!(!resizing, "still resizing");
+        Ok(())
+    })
+    .await?;
+    let after = node.pod("web").await?;
+    ensure!(after.container("main") == before.container("main"), "{before:?}\n{after:?}");
+    Ok(())
+}
+
+async fn policy_restarts_the_container_that_changes(agent: Agent) -> Result<()> {
+    let node = Node::start(agent).await?;
+    let manifest = |memory: &str| {
+        let policy = json!([{"resourceName": "memory", "restartPolicy": "RestartContainer"}]);
+        let main = with(container("main", "sleep forever"), "/resources", sized("100m", memory));
+        let side = with(container("side", "sleep forever"), "/resources", sized("100m", "32Mi"));
+        with(
+            web([with(main, "/resizePolicy", policy), side]),
+            "/spec/terminationGracePeriodSeconds",
+            json!(1),
+        )
+    };
+    node.write("web.json", &manifest("64Mi"))?;
+    let before = node.wait_running("web").await?;
+    node.write("web.json", &manifest("96Mi"))?;
+    let after = node
+        .wait_pod("web", "restarted", |pod| pod.all_running() && pod.container("main").restarts == 1)
+        .await?;
+    ensure!(after.container("side") == before.container("side"), "{before:?}\n{after:?}");
+    let memory = (96_u64 << 20).to_string();
+    wait_limit(&node, &container_group(&after, "main"), MEMORY, &memory, &memory).await?;
+    let memory = (128_u64 << 20).to_string();
+    wait_limit(&node, &pod_group(), MEMORY, &memory, &memory).await
+}
+
+async fn memory_in_use_is_not_taken_away(agent: Agent) -> Result<()> {
+    let node = Node::start(agent).await?;
+    let manifest = |memory: &str| {
+        web([with(container("main", "fill 60 -- sleep forever"), "/resources", sized("500m", memory))])
+    };
+    node.write("web.json", &manifest("128Mi"))?;
+    let before = node.wait_running("web").await?;
+    let main = container_group(&before, "main");
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    node.write("web.json", &manifest("32Mi"))?;
+    let status = async || -> Result<()> {
+        let api = node.api_pod("web").await?;
+        let conditions = api.status.and_then(|status| status.conditions).unwrap_or_default();
+        let found = conditions.iter().find(|one| one.type_ == "PodResizeInProgress");
+        let (reason, message) = found
+            .map(|one| (one.reason.clone().unwrap_or_default(), one.message.clone().unwrap_or_default()))
+            .unwrap_or_default();
+        ensure!(reason == "Error", "{conditions:?}");
+        ensure!(message.starts_with("cannot decrease memory limits: "), "{message}");
+        Ok(())
+    };
+    eventually("refused", Duration::from_secs(60), status).await?;
+    let memory = (128_u64 << 20).to_string();
+    for group in [&pod_group(), &main] {
+        ensure!(read(&node, group, MEMORY)? == memory, "{group} was changed");
+    }
+    let after = node.pod("web").await?;
+    ensure!(after.container("main") == before.container("main"), "{before:?}\n{after:?}");
+    Ok(())
+}
+
+async fn resize_is_finished_by_an_agent_started_later(agent: Agent) -> Result<()> {
+    let mut node = Node::start(agent).await?;
+    node.write("web.json", &one("100m", "64Mi"))?;
+    let before = node.wait_running("web").await?;
+    node.agent.kill9()?;
+    node.write("web.json", &one("300m", "128Mi"))?;
+    node.agent.start()?;
+    node.agent.wait_ready().await?;
+    wait_sizes(&node, [&pod_group(), &container_group(&before, "main")], 30, 128).await?;
+    let after = node.wait_running("web").await?;
+    ensure!(after.container("main") == before.container("main"), "{before:?}\n{after:?}");
+    Ok(())
+}
