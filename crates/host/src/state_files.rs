@@ -29,11 +29,13 @@ impl StateFiles {
     pub fn new(folder: impl Into<PathBuf>) -> Self {
         Self { folder: folder.into(), order: Arc::default() }
     }
-}
 
-#[async_trait]
-impl Checkpoints for StateFiles {
-    async fn save(&self, name: &'static str, content: Vec<u8>) -> Result<(), FileError> {
+    async fn write(
+        &self,
+        name: &'static str,
+        content: Vec<u8>,
+        durability: Durability,
+    ) -> Result<(), FileError> {
         let turn = Arc::clone(&self.order).lock_owned().await;
         let path = self.folder.clone();
         blocking(&self.folder, move || {
@@ -42,9 +44,20 @@ impl Checkpoints for StateFiles {
             let folder = Folder::make(&path, 0o750)?;
             let temporary = format!(".{}.new", name.display());
             let temporary = OsStr::new(&temporary);
-            atomic_file::replace(&folder, name.as_os_str(), temporary, &content, 0o600, Durability::Flushed)
+            atomic_file::replace(&folder, name.as_os_str(), temporary, &content, 0o600, durability)
         })
         .await
+    }
+}
+
+#[async_trait]
+impl Checkpoints for StateFiles {
+    async fn save(&self, name: &'static str, content: Vec<u8>) -> Result<(), FileError> {
+        self.write(name, content, Durability::Flushed).await
+    }
+
+    async fn save_unflushed(&self, name: &'static str, content: Vec<u8>) -> Result<(), FileError> {
+        self.write(name, content, Durability::Ordered).await
     }
 
     async fn load(&self, name: &'static str) -> Result<Option<Vec<u8>>, FileError> {

@@ -25,6 +25,10 @@ impl Checkpoints for Files {
         Ok(())
     }
 
+    async fn save_unflushed(&self, name: &'static str, content: Vec<u8>) -> Result<(), FileError> {
+        self.save(name, content).await
+    }
+
     async fn load(&self, name: &'static str) -> Result<Option<Vec<u8>>, FileError> {
         Ok(self.read(name).map(|(_, content)| content))
     }
