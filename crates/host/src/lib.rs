@@ -33,6 +33,7 @@ mod process_watch;
 #[cfg(test)]
 mod scratch;
 mod state_files;
+mod systemd;
 mod termination_messages;
 mod tree;
 mod user_namespaces;

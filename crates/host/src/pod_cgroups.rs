@@ -13,20 +13,24 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use model::{CgroupLimits, CgroupVersion};
+use model::{CgroupDriver, CgroupLimits, CgroupVersion};
 use ports::pod_cgroups::PodCgroups;
 use ports::pod_folders::FileError;
 use rustix::io::Errno;
 use tokio::time::sleep;
 
 use crate::failure::{OnPath, blocking, refused};
+use crate::systemd::Systemd;
 use hierarchies::Hierarchy;
+pub(crate) use limits::cpu_weight;
 
 /// [`PodCgroups`] below the mount point of the cgroup file systems.
 #[derive(Clone, Debug)]
 pub struct HostPodCgroups {
     version: CgroupVersion,
     hierarchies: Arc<[Hierarchy]>,
+    /// Told of every slice, where it makes the cgroups.
+    systemd: Option<Systemd>,
 }
 
 impl HostPodCgroups {
@@ -44,6 +48,23 @@ impl HostPodCgroups {
         self.version
     }
 
+    /// The same, with cgroups made in the way of `driver`.
+    ///
+    /// # Errors
+    /// When systemd shall make them but does not run.
+    pub fn with_driver(self, driver: CgroupDriver) -> Result<Self, FileError> {
+        let systemd = match driver {
+            CgroupDriver::Cgroupfs => None,
+            CgroupDriver::Systemd => {
+                let missing =
+                    || io::Error::new(io::ErrorKind::NotFound, "systemd does not run on this machine");
+                let found = Systemd::find().ok_or_else(missing);
+                Some(found.on_path("use the systemd cgroup driver through", "/run/systemd/private")?)
+            }
+        };
+        Ok(Self { systemd, ..self })
+    }
+
     fn detect_with(root: &Path, mount_table: &Path) -> Result<Self, FileError> {
         let version = hierarchies::version(root)?;
         Self::with_version(version, root, mount_table)
@@ -54,7 +75,7 @@ impl HostPodCgroups {
             CgroupVersion::V1 => hierarchies::mounted(root, mount_table)?,
             CgroupVersion::V2 => vec![Hierarchy::unified(root)],
         };
-        Ok(Self { version, hierarchies: hierarchies.into() })
+        Ok(Self { version, hierarchies: hierarchies.into(), systemd: None })
     }
 }
 
@@ -64,7 +85,10 @@ impl PodCgroups for HostPodCgroups {
         let relative = relative(path)?;
         let hierarchies = Arc::clone(&self.hierarchies);
         let limits = limits.clone();
+        let slices = self.slices();
         blocking(Path::new(path), move || {
+            slices.make(&relative)?;
+            slices.limit(&relative, &limits)?;
             hierarchies.iter().try_for_each(|hierarchy| {
                 hierarchy.ensure(&relative)?;
                 hierarchy.set_limits(&relative, &limits)
@@ -75,6 +99,8 @@ impl PodCgroups for HostPodCgroups {
 
     async fn set(&self, path: &str, limits: &CgroupLimits) -> Result<(), FileError> {
         let limits = limits.clone();
+        let (slices, relative, for_slice) = (self.slices(), relative(path)?, limits.clone());
+        blocking(Path::new(path), move || slices.limit(&relative, &for_slice)).await?;
         self.on_each(path, move |hierarchy, relative| {
             if hierarchy.has(relative) {
                 return hierarchy.set_limits(relative, &limits);
@@ -123,6 +149,8 @@ impl PodCgroups for HostPodCgroups {
         // A cgroup stays busy for a moment after its last process has exited.
         const PAUSES: [u64; 6] = [2, 5, 10, 20, 40, 80];
         let relative = relative(path)?;
+        let (slices, slice) = (self.slices(), relative.clone());
+        blocking(Path::new(path), move || slices.stop(&slice)).await?;
         for pause in PAUSES {
             match self.remove_once(&relative).await {
                 Err(error) if is_busy(&error) => sleep(Duration::from_millis(pause)).await,
@@ -134,6 +162,10 @@ impl PodCgroups for HostPodCgroups {
 }
 
 impl HostPodCgroups {
+    fn slices(&self) -> Slices {
+        Slices { systemd: self.systemd.clone(), version: self.version }
+    }
+
     /// Does the same in every hierarchy.
     async fn on_each<T: Send + 'static>(
         &self,
@@ -158,6 +190,37 @@ impl HostPodCgroups {
         })
         .await
     }
+}
+
+/// What systemd is told; nothing where it does not make the cgroups.
+struct Slices {
+    systemd: Option<Systemd>,
+    version: CgroupVersion,
+}
+
+impl Slices {
+    /// Makes the slice and those above it.
+    fn make(&self, relative: &Path) -> Result<(), FileError> {
+        let Some(systemd) = &self.systemd else { return Ok(()) };
+        for name in relative.iter().filter_map(|name| name.to_str()).filter(|name| name.ends_with(".slice")) {
+            systemd.start_slice(name).on_path("make slice", relative)?;
+        }
+        Ok(())
+    }
+
+    fn limit(&self, relative: &Path, limits: &CgroupLimits) -> Result<(), FileError> {
+        let (Some(systemd), Some(name)) = (&self.systemd, slice_name(relative)) else { return Ok(()) };
+        systemd.set_limits(name, limits, self.version).on_path("limit slice", relative)
+    }
+
+    fn stop(&self, relative: &Path) -> Result<(), FileError> {
+        let (Some(systemd), Some(name)) = (&self.systemd, slice_name(relative)) else { return Ok(()) };
+        systemd.stop_slice(name).on_path("stop slice", relative)
+    }
+}
+
+fn slice_name(relative: &Path) -> Option<&str> {
+    relative.file_name()?.to_str().filter(|name| name.ends_with(".slice"))
 }
 
 fn is_busy(error: &FileError) -> bool {

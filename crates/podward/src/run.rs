@@ -113,6 +113,7 @@ async fn run(loaded: &Loaded, cgroups: HostPodCgroups) -> anyhow::Result<()> {
     let Some((runtime_name, driver)) = greet(&*runtime, loaded, &mut stop).await? else {
         return Ok(());
     };
+    let cgroups = cgroups.with_driver(driver).map_err(|error| anyhow::anyhow!("{}", with_cause(&error)))?;
     let capabilities = host_capabilities(Path::new("/sys"), Path::new("/proc"), cgroups.version());
     let plan = plan::plan(loaded, &facts, capabilities, driver)?;
     agent::node_cgroups::prepare(&cgroups, &plan.settings).await?;

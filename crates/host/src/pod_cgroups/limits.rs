@@ -101,7 +101,7 @@ fn cpu_shares(weight: u64) -> u64 {
 }
 
 /// The weight of v2 (1 to 10000) for the shares of v1 (2 to 262144), in the kubelet's proportion.
-fn cpu_weight(shares: u64) -> u64 {
+pub(crate) fn cpu_weight(shares: u64) -> u64 {
     1 + (shares.clamp(2, 262_144) - 2) * 9_999 / 262_142
 }
 
