@@ -54,7 +54,7 @@ impl Pass<'_> {
         parts.observer.hint(&self.pod.uid);
         match finished {
             Ok(()) => Ok(Some(parts.clock.now())),
-            Err(message) => Err(self.resize_failed(message)),
+            Err(message) => Err(self.resize_failed(&message)),
         }
     }
 
@@ -133,16 +133,16 @@ impl Pass<'_> {
     }
 
     /// Reports a resize that failed; the pass is tried again.
-    fn resize_failed(&self, message: String) -> SyncFailure {
+    fn resize_failed(&self, message: &str) -> SyncFailure {
         let parts = &self.runtime.parts;
         let generation = self.pod.metadata.generation.unwrap_or(0);
         let now = parts.clock.now();
         let (news, generation) = parts.allocations.change(&self.pod.uid, |own| {
-            let news = set_in_progress_error(own, message.clone(), generation, now);
+            let news = set_in_progress_error(own, message.to_owned(), generation, now);
             (news, own.in_progress.as_ref().map_or(generation, |condition| condition.generation))
         });
         if news == News::Yes {
-            let text = error_message(self.pod, generation, &message);
+            let text = error_message(self.pod, generation, message);
             self.runtime.event(self.pod, None, EventType::Warning, "ResizeError", text);
         }
         plain(format!("resize in place: {message}"))

@@ -120,6 +120,17 @@ mod tests {
     }
 
     #[test]
+    fn the_checksum_is_upstreams() {
+        let data = r#"{"entries":{"b":{"ContainerResources":{"main":{"requests":{"cpu":"500m"}}},"PodLevelResources":null}}}"#;
+        // As upstream's code computes it.
+        assert_eq!(checksum(data), 920_954_151);
+        let own = serde_json::from_value(json!({"requests": {"cpu": "500m"}})).unwrap();
+        let pod = PodResources { containers: [("main".to_owned(), own)].into(), pod: None };
+        let file: Value = serde_json::from_slice(&encode(&[(PodUid::from("b"), pod)].into())).unwrap();
+        assert_eq!((&file["data"], &file["checksum"]), (&json!(data), &json!(920_954_151)));
+    }
+
+    #[test]
     fn damage_is_noticed() {
         let text = String::from_utf8(encode(&some())).unwrap();
         let changed = text.replace("500m", "600m");
