@@ -18,7 +18,8 @@ pub(crate) struct Event {
 
 impl fmt::Display for Event {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} {} {} {}", self.kind, self.reason, self.field, self.message)
+        // Upstream's log does not tell whether a message ends with a line break.
+        write!(f, "{} {} {} {}", self.kind, self.reason, self.field, self.message.trim_end())
     }
 }
 
