@@ -12,10 +12,13 @@
 //! is made in `decide`.
 
 pub mod allocations;
+pub mod container_gc;
 pub mod desired;
 pub mod event_log;
 pub mod file_report;
+pub mod image_gc;
 pub mod images;
+pub mod log_rotation;
 pub mod messages;
 pub mod metrics;
 pub mod node_cgroups;

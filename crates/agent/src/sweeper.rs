@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use decide::qos_cgroups::leftover_limits;
+use futures::StreamExt;
 use model::{ObservedPod, PodUid};
 use ports::pod_cgroups::PodCgroups;
 use ports::pod_folders::PodFolders;
@@ -15,6 +16,9 @@ use tokio_util::sync::CancellationToken;
 
 use crate::messages::SweepOrder;
 use crate::observation::Observer;
+
+/// Pods swept side by side.
+const AT_ONCE: usize = 8;
 
 /// What the sweeper needs.
 pub struct Parts {
@@ -44,21 +48,32 @@ pub async fn run(mut parts: Parts, cancel: CancellationToken) {
             changed = parts.orders.changed() => if changed.is_err() { return },
         }
         let order = parts.orders.borrow_and_update().clone();
-        for pod in &order.runtime_pods {
-            if let Err(error) = remove_pod(&*parts.runtime, pod).await {
-                tracing::warn!(pod = %pod.full_name, %error, "a dead pod could not be removed from the runtime");
-            }
-            parts.observer.hint(&pod.uid);
-        }
-        for uid in &order.pod_folders {
-            match remove_folder(&parts, uid).await {
+        let here = &parts;
+        futures::stream::iter(order.runtime_pods.clone())
+            .for_each_concurrent(AT_ONCE, |pod| async move {
+                if let Err(error) = remove_pod(&*here.runtime, &pod).await {
+                    tracing::warn!(pod = %pod.full_name, %error, "a dead pod could not be removed from the runtime");
+                }
+                here.observer.hint(&pod.uid);
+            })
+            .await;
+        let removed: Vec<_> = futures::stream::iter(order.pod_folders.clone())
+            .map(|uid| async move {
+                let result = remove_folder(here, &uid).await;
+                (uid, result)
+            })
+            .buffer_unordered(AT_ONCE)
+            .collect()
+            .await;
+        for (uid, result) in removed {
+            match result {
                 Ok(()) => {
-                    told.remove(uid);
+                    told.remove(&uid);
                 }
                 Err(text) => {
-                    if told.get(uid) != Some(&text) {
+                    if told.get(&uid) != Some(&text) {
                         tracing::warn!(pod = %uid, error = %text, "the folder of a removed pod stays");
-                        told.insert(uid.clone(), text);
+                        told.insert(uid, text);
                     }
                 }
             }

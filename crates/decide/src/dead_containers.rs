@@ -1,10 +1,15 @@
 //! Which dead containers of a pod can go.
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::time::Duration;
 
-use model::{ContainerId, ContainerState, ContainerStatus, ObservedPod, SandboxId, SandboxState};
+use model::{
+    ContainerId, ContainerState, ContainerStatus, ObservedPod, PodUid, SandboxId, SandboxState, Timestamp,
+};
 
 use crate::pod_actions::is_half_made;
+use crate::pod_paths::log_link_name;
 
 /// Dead containers and sandboxes beyond what is kept.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -42,6 +47,81 @@ pub fn surplus(observed: &ObservedPod, keep: usize) -> Surplus {
         }
     }
     surplus.sandboxes.reverse();
+    surplus
+}
+
+/// How many dead containers the whole node keeps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ContainerGcPolicy {
+    /// Per container of a pod; `None` for any number.
+    pub per_container: Option<usize>,
+    /// Altogether; `None` for any number.
+    pub total: Option<usize>,
+    /// A container made more recently is kept in any case.
+    pub min_age: Duration,
+}
+
+/// A dead container that can go.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Collectable {
+    /// Its pod.
+    pub pod: PodUid,
+    /// Its id.
+    pub id: ContainerId,
+    /// Its log file; empty when the runtime names none.
+    pub log: PathBuf,
+    /// The link to its log.
+    pub log_link: String,
+    created_at: Timestamp,
+}
+
+/// Decides which dead containers of the node go: those beyond the limit of their name, and while there are more than
+/// the node keeps, an equal share per name, then the oldest.
+#[must_use]
+pub fn collect<'a>(
+    pods: impl IntoIterator<Item = &'a ObservedPod>,
+    policy: &ContainerGcPolicy,
+    now: Timestamp,
+) -> Vec<Collectable> {
+    let mut units: BTreeMap<(PodUid, String), Vec<Collectable>> = BTreeMap::new();
+    for pod in pods {
+        let dead = pod.containers.iter().filter(|status| {
+            status.state == ContainerState::Exited
+                && !is_half_made(status)
+                && now.since(status.created_at) >= policy.min_age
+        });
+        for status in dead {
+            let unit = units.entry((pod.uid.clone(), status.name.clone())).or_default();
+            unit.push(Collectable {
+                pod: pod.uid.clone(),
+                id: status.id.clone(),
+                log: PathBuf::from(&status.log_path),
+                log_link: log_link_name(&pod.full_name, &status.name, &status.id),
+                created_at: status.created_at,
+            });
+        }
+    }
+    let mut surplus = Vec::new();
+    if let Some(keep) = policy.per_container {
+        units.values_mut().for_each(|unit| surplus.extend(beyond(unit, keep)));
+    }
+    let count = |units: &BTreeMap<_, Vec<Collectable>>| units.values().map(Vec::len).sum::<usize>();
+    if let Some(total) = policy.total
+        && count(&units) > total
+    {
+        let share = (total / units.len().max(1)).max(1);
+        units.values_mut().for_each(|unit| surplus.extend(beyond(unit, share)));
+        let mut rest: Vec<Collectable> = units.into_values().flatten().collect();
+        surplus.extend(beyond(&mut rest, total));
+    }
+    surplus
+}
+
+/// Takes the oldest beyond `keep`.
+fn beyond(unit: &mut Vec<Collectable>, keep: usize) -> Vec<Collectable> {
+    unit.sort_by_key(|one| std::cmp::Reverse(one.created_at));
+    let mut surplus = unit.split_off(keep.min(unit.len()));
+    surplus.reverse();
     surplus
 }
 
@@ -92,5 +172,35 @@ mod tests {
             vec![old],
         );
         assert_eq!(surplus(&pod, 1).sandboxes, ["s1".into()]);
+    }
+
+    fn collected(per_container: Option<usize>, total: Option<usize>, min_age: u64) -> Vec<String> {
+        let aged = |id: &str, name: &str, created: i64| {
+            let mut status = container(id, name, 0, ContainerState::Exited);
+            status.created_at = Timestamp::from_secs(created);
+            status
+        };
+        let mut first =
+            observed(Vec::new(), vec![aged("a3", "a", 30), aged("a2", "a", 20), aged("a1", "a", 10)]);
+        first.uid = "p".into();
+        let mut second = observed(
+            Vec::new(),
+            vec![aged("b2", "b", 25), aged("b1", "b", 15), container("c", "c", 0, ContainerState::Running)],
+        );
+        second.uid = "q".into();
+        let min_age = Duration::from_secs(min_age);
+        let policy = ContainerGcPolicy { per_container, total, min_age };
+        let found = collect([&first, &second], &policy, Timestamp::from_secs(40));
+        found.into_iter().map(|one| one.id.to_string()).collect()
+    }
+
+    #[test]
+    fn the_node_keeps_so_many_dead_containers_per_name_and_altogether() {
+        assert_eq!(collected(Some(1), None, 0), ["a1", "a2", "b1"]);
+        assert_eq!(collected(Some(0), None, 0), ["a1", "a2", "a3", "b1", "b2"]);
+        assert_eq!(collected(None, None, 0), Vec::<String>::new());
+        assert_eq!(collected(None, Some(4), 0), ["a1"]);
+        assert_eq!(collected(None, Some(1), 0), ["a1", "a2", "b1", "b2"]);
+        assert_eq!(collected(Some(1), None, 16), ["a1"]);
     }
 }

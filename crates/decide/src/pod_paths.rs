@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use model::{CgroupDriver, ContainerId, LogFolder, NodeSettings, Pod, PodUid, SubPath};
+use model::{CgroupDriver, ContainerId, LogFolder, NodeSettings, Pod, PodFullName, PodUid, SubPath};
 
 use crate::qos::{QosClass, pod_qos_class};
 
@@ -72,10 +72,16 @@ impl PodPaths {
     /// The name under which `/var/log/containers` links to a container's log.
     #[must_use]
     pub fn log_link_name(pod: &Pod, container: &str, id: &ContainerId) -> String {
-        let mut name = format!("{}_{}_{container}-{id}", pod.name(), pod.namespace());
-        name.truncate(name.floor_char_boundary(MAX_FILE_NAME - LOG_SUFFIX.len()));
-        name + LOG_SUFFIX
+        log_link_name(&pod.full_name, container, id)
     }
+}
+
+/// The name under which `/var/log/containers` links to the log of a container of that pod.
+#[must_use]
+pub fn log_link_name(pod: &PodFullName, container: &str, id: &ContainerId) -> String {
+    let mut name = format!("{}_{}_{container}-{id}", pod.name, pod.namespace);
+    name.truncate(name.floor_char_boundary(MAX_FILE_NAME - LOG_SUFFIX.len()));
+    name + LOG_SUFFIX
 }
 
 /// The pod's log folder by its parts.

@@ -9,6 +9,8 @@ use agent::images::PullSettings;
 use anyhow::Context;
 use config::{Gate, Loaded};
 use decide::backoff::Limits;
+use decide::dead_containers::ContainerGcPolicy;
+use decide::image_gc::ImageGcPolicy;
 use manifest::{ObjectPlace, Rules};
 use model::{
     CgroupDriver, CgroupVersion, CredentialProvider, HostCapabilities, IdPool, NodeSettings, PodGates,
@@ -37,6 +39,17 @@ pub struct HttpPlan {
     pub check_frequency: Duration,
 }
 
+/// What keeps the node tidy by the clock.
+#[derive(Clone, Copy, Debug)]
+pub struct Upkeep {
+    /// Dead containers.
+    pub containers: ContainerGcPolicy,
+    /// Images.
+    pub images: ImageGcPolicy,
+    /// Container logs.
+    pub logs: agent::log_rotation::Settings,
+}
+
 /// Everything the wiring needs besides the world.
 #[derive(Clone, Debug)]
 pub struct Plan {
@@ -58,6 +71,8 @@ pub struct Plan {
     pub credential_providers: Vec<CredentialProvider>,
     /// Dead containers kept per name.
     pub keep_dead: usize,
+    /// Collectors and log rotation.
+    pub upkeep: Upkeep,
     /// Local health check.
     pub health_address: Option<SocketAddr>,
     /// Read-only port.
@@ -153,10 +168,40 @@ pub fn plan(
         },
         credential_providers: credential_providers(loaded)?,
         keep_dead: usize::try_from(loaded.flags.maximum_dead_containers_per_container).unwrap_or(1),
+        upkeep: upkeep(loaded)?,
         health_address: address("healthzBindAddress", &server.healthz_bind_address, server.healthz_port)?,
         read_only_address: address("address", &server.address, server.read_only_port)?,
         id_pool: node_plan::id_pool(loaded)?,
         pleg: agent::pleg::Settings::default(),
+    })
+}
+
+fn upkeep(loaded: &Loaded) -> anyhow::Result<Upkeep> {
+    let (images, logs, flags) = (&loaded.config.images, &loaded.config.volumes, &loaded.flags);
+    let percent = |value: i32| u64::try_from(value).unwrap_or(0);
+    // A negative number means no limit.
+    let limit = |count: i32| usize::try_from(count).ok();
+    let max_size: config::Quantity = logs.container_log_max_size.parse().map_err(|_| {
+        anyhow::anyhow!("containerLogMaxSize: {:?} is no quantity", logs.container_log_max_size)
+    })?;
+    Ok(Upkeep {
+        containers: ContainerGcPolicy {
+            per_container: limit(flags.maximum_dead_containers_per_container),
+            total: limit(flags.maximum_dead_containers),
+            min_age: flags.minimum_container_ttl_duration.to_std(),
+        },
+        images: ImageGcPolicy {
+            high_percent: percent(images.image_gc_high_threshold_percent),
+            low_percent: percent(images.image_gc_low_threshold_percent),
+            min_age: images.image_minimum_gc_age.to_std(),
+            max_age: images.image_maximum_gc_age.to_std(),
+        },
+        logs: agent::log_rotation::Settings {
+            max_size: max_size.value().and_then(|bytes| u64::try_from(bytes).ok()),
+            max_files: usize::try_from(logs.container_log_max_files).unwrap_or(2),
+            workers: usize::try_from(logs.container_log_max_workers).unwrap_or(1),
+            interval: positive(logs.container_log_monitor_interval.to_std()),
+        },
     })
 }
 

@@ -11,9 +11,10 @@ use anyhow::{Context, bail};
 use config::{CalledAs, CgroupVersion, Environment, Invocation, Loaded, help_text, load, version_text};
 use cri::{CriClient, Endpoint};
 use host::{
-    ExecCredentialPrograms, FileCheckpoints, FileUserNamespaceRecords, HostPodCgroups, HostPodFolders,
-    HostPodVolumes, HostTerminationMessages, InotifyFolderWatch, LockFile, MachineFacts, NodeCredentialFiles,
-    PidfdProcessWatch, StateFiles, Tunables, host_capabilities, kernel_tunables,
+    ExecCredentialPrograms, FileCheckpoints, FileUserNamespaceRecords, HostFilesystems, HostPodCgroups,
+    HostPodFolders, HostPodVolumes, HostRotatedLogs, HostTerminationMessages, InotifyFolderWatch, LockFile,
+    MachineFacts, NodeCredentialFiles, PidfdProcessWatch, StateFiles, Tunables, host_capabilities,
+    kernel_tunables,
 };
 use model::CgroupDriver;
 use outbound::NetworkOutbound;
@@ -137,6 +138,8 @@ async fn run(loaded: &Loaded, cgroups: HostPodCgroups) -> anyhow::Result<()> {
             loaded.flags.image_credential_provider_bin_dir.clone().unwrap_or_default(),
         )),
         user_namespaces: Arc::new(FileUserNamespaceRecords::new(root)),
+        rotated_logs: Arc::new(HostRotatedLogs::new(&plan.settings.pod_logs_dir)),
+        filesystems: Arc::new(HostFilesystems),
         checkpoints: Arc::new(FileCheckpoints::new(state)),
         watch: Arc::new(InotifyFolderWatch),
         outbound: Arc::new(NetworkOutbound::new()),

@@ -21,18 +21,19 @@ use agent::sources::http::HttpSource;
 use agent::sync_loop::SyncLoop;
 use agent::user_namespaces::UserNamespaces;
 use agent::{
-    desired, node_cgroups, object_hints, objects, pleg, pod_runtime, pod_workers, probes, runtime_health,
-    sources, status, sweeper, sync_loop,
+    container_gc, desired, image_gc, log_rotation, node_cgroups, object_hints, objects, pleg, pod_runtime,
+    pod_workers, probes, runtime_health, sources, status, sweeper, sync_loop,
 };
 use anyhow::Context;
 use decide::pod_status::NodeFacts;
 use k8s_openapi::api::core::v1::PodStatus;
-use model::{PodSource, ProbeVerdicts, Snapshot};
+use model::{Pod, PodSource, ProbeVerdicts, Snapshot};
 use ports::checkpoints::Checkpoints;
 use ports::clock::Clock;
 use ports::credential_sources::{CredentialFiles, CredentialPrograms};
 use ports::env_files::EnvFiles;
 use ports::event_recorder::EventRecorder;
+use ports::filesystems::Filesystems;
 use ports::folder_watch::FolderWatch;
 use ports::host_facts::HostFacts;
 use ports::objects::Objects;
@@ -42,6 +43,7 @@ use ports::pod_folders::PodFolders;
 use ports::pod_logs::PodLogs;
 use ports::pod_volumes::PodVolumes;
 use ports::process_watch::ProcessWatch;
+use ports::rotated_logs::RotatedLogs;
 use ports::runtime::Runtime;
 use ports::termination_messages::TerminationMessages;
 use ports::user_namespaces::UserNamespaceRecords;
@@ -90,6 +92,10 @@ pub struct World {
     pub credential_programs: Arc<dyn CredentialPrograms>,
     /// Ranges of user ids that pods have.
     pub user_namespaces: Arc<dyn UserNamespaceRecords>,
+    /// Log files to be rotated.
+    pub rotated_logs: Arc<dyn RotatedLogs>,
+    /// Room on disks.
+    pub filesystems: Arc<dyn Filesystems>,
     /// State that outlives the agent.
     pub checkpoints: Arc<dyn Checkpoints>,
     /// Changes of files.
@@ -130,6 +136,7 @@ pub fn start(world: World, plan: Plan) -> anyhow::Result<Running> {
     let World { runtime, clock, metrics, .. } = &world;
     let events = Arc::new(EventLog::new(KEPT_EVENTS));
     let recorder: Arc<dyn EventRecorder> = events.clone();
+    let node_events = recorder.clone();
     let sources: BTreeSet<PodSource> = configured_sources(&plan);
 
     // Tables: desired (sync loop writes), workers (pod workers), observed (PLEG), verdicts (probes), statuses (status).
@@ -296,6 +303,7 @@ pub fn start(world: World, plan: Plan) -> anyhow::Result<Running> {
         cgroups: world.cgroups.clone(),
         observer,
     };
+    start_upkeep(&mut running, &world, &plan, &parts.observer, &views.desired, &node_events);
     running.spawn("sweeper", sweeper::run(parts, cancel.clone()));
 
     if let Some(address) = plan.health_address {
@@ -305,6 +313,47 @@ pub fn start(world: World, plan: Plan) -> anyhow::Result<Running> {
         running.spawn("read-only port", serve("read-only port", address, read_only_router(views), cancel));
     }
     Ok(running)
+}
+
+/// What keeps the node tidy by the clock.
+fn start_upkeep(
+    running: &mut Running,
+    world: &World,
+    plan: &Plan,
+    observer: &Observer,
+    desired: &Reader<Pod>,
+    events: &Arc<dyn EventRecorder>,
+) {
+    let parts = container_gc::Parts {
+        runtime: world.runtime.clone(),
+        logs: world.logs.clone(),
+        observer: observer.clone(),
+        clock: world.clock.clone(),
+        policy: plan.upkeep.containers,
+    };
+    running.spawn("container collector", container_gc::run(parts, running.cancel.clone()));
+    let parts = image_gc::Parts {
+        runtime: world.runtime.clone(),
+        filesystems: world.filesystems.clone(),
+        observer: observer.clone(),
+        desired: desired.clone(),
+        checkpoints: world.checkpoints.clone(),
+        events: events.clone(),
+        clock: world.clock.clone(),
+        metrics: world.metrics.clone(),
+        node: plan.settings.name.clone(),
+        policy: plan.upkeep.images,
+    };
+    running.spawn("image collector", image_gc::run(parts, running.cancel.clone()));
+    let parts = log_rotation::Parts {
+        runtime: world.runtime.clone(),
+        logs: world.rotated_logs.clone(),
+        observer: observer.clone(),
+        clock: world.clock.clone(),
+        metrics: world.metrics.clone(),
+        settings: plan.upkeep.logs,
+    };
+    running.spawn("log rotation", log_rotation::run(parts, running.cancel.clone()));
 }
 
 fn start_sources(

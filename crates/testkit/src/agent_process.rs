@@ -80,6 +80,7 @@ pub struct AgentProcess {
     folder: PathBuf,
     ports: Ports,
     verbosity: u8,
+    arguments: Vec<String>,
     child: Option<Running>,
 }
 
@@ -88,7 +89,8 @@ impl AgentProcess {
     pub fn prepare(kind: Agent, instance: &Instance, options: &AgentOptions) -> Result<Self> {
         let ports = config::write(instance, options)?;
         let folder = instance.folder().to_path_buf();
-        Ok(Self { kind, folder, ports, verbosity: options.verbosity, child: None })
+        let arguments = options.arguments.clone();
+        Ok(Self { kind, folder, ports, verbosity: options.verbosity, arguments, child: None })
     }
 
     /// Starts the process and returns at once.
@@ -110,6 +112,7 @@ impl AgentProcess {
             .arg(format!("--cert-dir={}", self.path("pki").display()))
             .arg(format!("--hostname-override={NODE}"))
             .arg(format!("--v={}", self.verbosity))
+            .args(&self.arguments)
             .stdin(Stdio::null())
             .stdout(log.try_clone().context("share the agent's log")?)
             .stderr(log)

@@ -22,3 +22,4 @@ pub mod images;
 pub mod instance;
 pub mod poll;
 pub mod process;
+pub mod registry;

@@ -66,6 +66,9 @@ const STAGES: &[&str] = &[
     "server",
     "node_cgroups",
     "object_hints",
+    "container_gc",
+    "image_gc",
+    "log_rotation",
 ];
 
 /// What stages share, and which of the others each of them may use itself.

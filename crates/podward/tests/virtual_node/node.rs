@@ -12,16 +12,19 @@ use agent::metrics::Metrics;
 use agent::server::Views;
 use cri::{CriClient, Endpoint};
 use decide::backoff::Limits;
+use decide::dead_containers::ContainerGcPolicy;
+use decide::image_gc::ImageGcPolicy;
 use host::{
-    ExecCredentialPrograms, FileCheckpoints, FileUserNamespaceRecords, HostPodFolders, HostPodVolumes,
-    HostTerminationMessages, InotifyFolderWatch, MachineFacts, NodeCredentialFiles, StateFiles,
+    ExecCredentialPrograms, FileCheckpoints, FileUserNamespaceRecords, HostFilesystems, HostPodFolders,
+    HostPodVolumes, HostRotatedLogs, HostTerminationMessages, InotifyFolderWatch, MachineFacts,
+    NodeCredentialFiles, StateFiles,
 };
 use k8s_openapi::api::core::v1::{ContainerStatus, PodStatus};
 use model::{
     AdmissionSettings, CgroupDriver, CgroupSettings, CgroupVersion, HostCapabilities, NodeResources,
     NodeSettings, PodUid,
 };
-use podward::plan::{FilePlan, HttpPlan, Plan};
+use podward::plan::{FilePlan, HttpPlan, Plan, Upkeep};
 use podward::wire::{World, start};
 use ports::clock::SystemClock;
 use serde_json::{Value, json};
@@ -153,6 +156,7 @@ impl VirtualNode {
             pulls: PullSettings { at_once: None, per_second: 0, burst: 0 },
             credential_providers: Vec::new(),
             keep_dead: 1,
+            upkeep: upkeep(),
             health_address: None,
             read_only_address: None,
             id_pool: model::IdPool::default(),
@@ -312,6 +316,20 @@ pub(crate) fn pod(name: &str, uid: &str, containers: &[&str]) -> Value {
     })
 }
 
+fn upkeep() -> Upkeep {
+    let never = Duration::ZERO;
+    Upkeep {
+        containers: ContainerGcPolicy { per_container: Some(1), total: None, min_age: never },
+        images: ImageGcPolicy { high_percent: 100, low_percent: 99, min_age: never, max_age: never },
+        logs: agent::log_rotation::Settings {
+            max_size: None,
+            max_files: 5,
+            workers: 1,
+            interval: Duration::from_secs(10),
+        },
+    }
+}
+
 fn settings(folder: &Path) -> NodeSettings {
     let resolv_conf = folder.join("resolv.conf");
     std::fs::write(&resolv_conf, "nameserver 192.0.2.53\n").unwrap();
@@ -379,6 +397,8 @@ fn world(folder: &Path, plan: &Plan, network: FakeOutbound) -> World {
         credential_files: Arc::new(NodeCredentialFiles::new(folder, folder, None)),
         credential_programs: Arc::new(ExecCredentialPrograms::new(folder)),
         user_namespaces: Arc::new(FileUserNamespaceRecords::new(root)),
+        rotated_logs: Arc::new(HostRotatedLogs::new(&plan.settings.pod_logs_dir)),
+        filesystems: Arc::new(HostFilesystems),
         checkpoints: Arc::new(FileCheckpoints::new(folder.join("state"))),
         watch: Arc::new(InotifyFolderWatch),
         outbound: Arc::new(network),

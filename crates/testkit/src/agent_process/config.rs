@@ -28,11 +28,13 @@ pub struct AgentOptions {
     pub overlay: Value,
     /// `--v`: how much the agent logs.
     pub verbosity: u8,
+    /// Further arguments of the agent.
+    pub arguments: Vec<String>,
 }
 
 impl Default for AgentOptions {
     fn default() -> Self {
-        Self { overlay: json!({}), verbosity: 2 }
+        Self { overlay: json!({}), verbosity: 2, arguments: Vec::new() }
     }
 }
 

@@ -1,0 +1,179 @@
+//! Which images go when the disk is full or they have not been used for long.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use model::{ImageStatus, ObservedPod, Pod, Timestamp};
+
+use crate::image_pull::parse_image_name;
+
+/// The collector's limits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ImageGcPolicy {
+    /// Use of the disk in percent at which images go.
+    pub high_percent: u64,
+    /// Use of the disk in percent down to which they go.
+    pub low_percent: u64,
+    /// An image younger than this does not go for want of space.
+    pub min_age: Duration,
+    /// An image not used for longer goes in any case; zero for never.
+    pub max_age: Duration,
+}
+
+impl ImageGcPolicy {
+    /// Whether there is anything to do at all.
+    #[must_use]
+    pub fn is_off(&self) -> bool {
+        self.high_percent >= 100 && self.max_age.is_zero()
+    }
+}
+
+/// What is remembered of an image.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ImageRecord {
+    /// When it was first seen.
+    pub first_detected: Timestamp,
+    /// When it was last seen in use; zero for never.
+    pub last_used: Timestamp,
+}
+
+/// What is remembered, by image id.
+pub type ImageRecords = BTreeMap<String, ImageRecord>;
+
+/// An image that may go.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Candidate {
+    /// Image id.
+    pub id: String,
+    /// Bytes.
+    pub size: u64,
+    /// What is remembered of it.
+    pub record: ImageRecord,
+}
+
+impl Candidate {
+    /// Whether it has not been used for longer than images are kept. An image that never was in use counts from
+    /// when it was first seen.
+    #[must_use]
+    pub fn is_too_old(&self, policy: &ImageGcPolicy, now: Timestamp) -> bool {
+        let used = self.record.last_used.max(self.record.first_detected);
+        !policy.max_age.is_zero() && now.since(used) > policy.max_age
+    }
+
+    /// Whether it may go to make room. A young one may have been pulled for a container that is about to be made.
+    #[must_use]
+    pub fn may_make_room(&self, policy: &ImageGcPolicy, now: Timestamp) -> bool {
+        self.record.last_used < now && now.since(self.record.first_detected) >= policy.min_age
+    }
+}
+
+/// The ids of images in use: by containers, dead ones too, and by image volumes of wanted pods.
+pub fn images_in_use<'a>(
+    images: &[ImageStatus],
+    observed: impl IntoIterator<Item = &'a ObservedPod>,
+    wanted: impl IntoIterator<Item = &'a Pod>,
+) -> BTreeSet<String> {
+    let mut named: BTreeSet<&str> = BTreeSet::new();
+    for container in observed.into_iter().flat_map(|pod| &pod.containers) {
+        named.extend([container.image_id.as_str(), container.image_ref.as_str()]);
+    }
+    let mounted: BTreeSet<String> = wanted
+        .into_iter()
+        .flat_map(|pod| pod.spec.volumes.iter().flatten())
+        .filter_map(|volume| normal_name(volume.image.as_ref()?.reference.as_deref()?))
+        .collect();
+    let in_use = |image: &&ImageStatus| {
+        let mut names = image.repo_tags.iter().chain(&image.repo_digests);
+        named.contains(image.id.as_str())
+            || names.clone().any(|name| named.contains(name.as_str()))
+            || names.any(|name| normal_name(name).is_some_and(|name| mounted.contains(&name)))
+    };
+    images.iter().filter(in_use).map(|image| image.id.clone()).collect()
+}
+
+/// Brings the memory up to date with what is there and in use.
+pub fn detect(records: &mut ImageRecords, images: &[ImageStatus], in_use: &BTreeSet<String>, now: Timestamp) {
+    let present: BTreeSet<&str> = images.iter().map(|image| image.id.as_str()).collect();
+    records.retain(|id, _| present.contains(id.as_str()));
+    for image in images {
+        let new = ImageRecord { first_detected: now, last_used: Timestamp::ZERO };
+        let record = records.entry(image.id.clone()).or_insert(new);
+        if in_use.contains(&image.id) {
+            record.last_used = now;
+        }
+    }
+}
+
+/// What may go, in the order it goes: the longest unused first, then the first seen. Images in use and those the
+/// runtime holds on to are not among them.
+#[must_use]
+pub fn candidates(
+    records: &ImageRecords,
+    images: &[ImageStatus],
+    in_use: &BTreeSet<String>,
+) -> Vec<Candidate> {
+    let mut found: Vec<Candidate> = images
+        .iter()
+        .filter(|image| !image.pinned && !in_use.contains(&image.id))
+        .filter_map(|image| {
+            let record = *records.get(&image.id)?;
+            Some(Candidate { id: image.id.clone(), size: image.size, record })
+        })
+        .collect();
+    found.sort_by_key(|candidate| (candidate.record.last_used, candidate.record.first_detected));
+    found
+}
+
+/// How much room a disk lacks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Shortage {
+    /// Use in percent.
+    pub used_percent: u64,
+    /// Bytes to be freed.
+    pub bytes: u64,
+}
+
+/// Whether the disk is too full, and what it takes to bring it down.
+#[must_use]
+pub fn shortage(capacity: u64, available: u64, policy: &ImageGcPolicy) -> Option<Shortage> {
+    let (capacity, available) = (u128::from(capacity), u128::from(available.min(capacity)));
+    let used = 100 - u64::try_from((available * 100).checked_div(capacity)?).unwrap_or(100);
+    if used < policy.high_percent {
+        return None;
+    }
+    let wanted = capacity * u128::from(100_u64.saturating_sub(policy.low_percent)) / 100;
+    let bytes = u64::try_from(wanted.saturating_sub(available)).unwrap_or(u64::MAX);
+    Some(Shortage { used_percent: used, bytes })
+}
+
+/// The message of the event that tells of a disk that stays too full.
+#[must_use]
+pub fn still_short(shortage: Shortage, capacity: u64, freed: u64) -> String {
+    format!(
+        "Insufficient free disk space on the node's image filesystem ({}% of {} used). Failed to free sufficient space by deleting unused images (freed {freed} bytes). Investigate disk usage, as it could be used by active images, logs, volumes, or other data.",
+        shortage.used_percent,
+        size_text(capacity)
+    )
+}
+
+#[expect(clippy::cast_precision_loss, reason = "one digit after the point is shown")]
+fn size_text(bytes: u64) -> String {
+    let units = [(40, "TiB"), (30, "GiB"), (20, "MiB"), (10, "KiB")];
+    match units.into_iter().find(|(shift, _)| bytes >> shift > 0) {
+        Some((shift, unit)) => format!("{:.1} {unit}", bytes as f64 / (1_u64 << shift) as f64),
+        None => format!("{bytes} B"),
+    }
+}
+
+/// Registry, path and tag or digest, so that different spellings compare.
+fn normal_name(reference: &str) -> Option<String> {
+    let name = parse_image_name(reference).ok()?;
+    Some(match (name.digest, name.tag) {
+        (Some(digest), _) => format!("{}@{digest}", name.repository),
+        (None, Some(tag)) => format!("{}:{tag}", name.repository),
+        (None, None) => format!("{}:latest", name.repository),
+    })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,110 @@
+//! Registries behind a password.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+
+use anyhow::{Context, Result, ensure};
+use scenarios::{Agent, AgentOptions, Node, scenarios, sleeper, with};
+use serde_json::{Value, json};
+use testkit::registry::{Registry, RegistryOptions};
+
+scenarios!(the_nodes_credentials_open_a_registry, a_provider_program_opens_a_registry);
+
+/// `user:password`.
+const RIGHT: &str = "dXNlcjpwYXNzd29yZA==";
+/// `user:wrong`.
+const WRONG: &str = "dXNlcjp3cm9uZw==";
+
+fn locked() -> RegistryOptions {
+    RegistryOptions { password: Some(RIGHT.to_owned()), ..RegistryOptions::default() }
+}
+
+fn user_of(name: &str, image: &str) -> Value {
+    with(sleeper(name), "/spec/containers/0/image", json!(image))
+}
+
+async fn the_nodes_credentials_open_a_registry(agent: Agent) -> Result<()> {
+    let (first, second) = (Registry::start(locked()).await?, Registry::start(locked()).await?);
+    let mut node = Node::prepare(agent, &AgentOptions::default()).await?;
+    let auths = json!({"auths": {
+        (first.host()): {"auth": RIGHT},
+        // The narrower entry is tried first, and the other one after it.
+        (first.image("both")): {"auth": WRONG},
+        (second.host()): {"username": "user", "password": "wrong"},
+    }});
+    fs::write(node.agent.root().join("config.json"), auths.to_string()).context("write config.json")?;
+    node.agent.start()?;
+    node.agent.wait_ready().await?;
+    node.write("open.json", &user_of("open", &first.image("app:1")))?;
+    node.write("both.json", &user_of("both", &first.image("both/app:1")))?;
+    node.write("shut.json", &user_of("shut", &second.image("app:1")))?;
+    node.wait_running("open").await?;
+    node.wait_running("both").await?;
+    let shut = node
+        .wait_pod("shut", "is refused", |pod| {
+            ["ErrImagePull", "ImagePullBackOff"].contains(&pod.container("main").reason.as_str())
+        })
+        .await?;
+    ensure!(shut.phase == "Pending", "{shut:?}");
+    ensure!(second.lookups("app:1") == 0, "the wrong password opened the registry");
+    let pod = serde_json::to_value(node.api_pod("shut").await?)?;
+    let message = pod.pointer("/status/containerStatuses/0/state/waiting/message");
+    let message = message.and_then(Value::as_str).unwrap_or_default();
+    ensure!(message.contains(&second.image("app:1")), "{message}");
+    ensure!(!node.agent.log_tail(10_000).contains("password\""), "a password is in the log");
+    Ok(())
+}
+
+async fn a_provider_program_opens_a_registry(agent: Agent) -> Result<()> {
+    let registry = Registry::start(locked()).await?;
+    let mut node = Node::prepare(agent, &AgentOptions::default()).await?;
+    let folder = node.containerd.instance().path("providers");
+    fs::create_dir_all(&folder).context("create the folder of providers")?;
+    let (program, asked) = (folder.join("opener"), folder.join("asked"));
+    let script = format!(
+        r#"#!/bin/sh
+cat >> {asked}
+printf '|%s|%s\n' "$1" "$NAME" >> {asked}
+cat <<END
+{{"apiVersion": "credentialprovider.kubelet.k8s.io/v1", "kind": "CredentialProviderResponse",
+ "cacheKeyType": "Registry", "cacheDuration": "1h",
+ "auth": {{"{host}": {{"username": "user", "password": "password"}}}}}}
+END
+"#,
+        asked = asked.display(),
+        host = registry.host()
+    );
+    fs::write(&program, script).context("write the provider")?;
+    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).context("make it executable")?;
+    let config = json!({
+        "apiVersion": "kubelet.config.k8s.io/v1", "kind": "CredentialProviderConfig",
+        "providers": [{
+            "name": "opener", "apiVersion": "credentialprovider.kubelet.k8s.io/v1",
+            "matchImages": [registry.host()], "defaultCacheDuration": "1m",
+            "args": ["now; please"], "env": [{"name": "NAME", "value": "value"}],
+        }],
+    });
+    let file = folder.join("config.json");
+    fs::write(&file, config.to_string()).context("write the configuration")?;
+    let options = AgentOptions {
+        arguments: vec![
+            format!("--image-credential-provider-config={}", file.display()),
+            format!("--image-credential-provider-bin-dir={}", folder.display()),
+        ],
+        ..AgentOptions::default()
+    };
+    node.configure(agent, &options)?;
+    node.agent.start()?;
+    node.agent.wait_ready().await?;
+    node.write("a.json", &user_of("a", &registry.image("team/a:1")))?;
+    node.wait_running("a").await?;
+    node.write("b.json", &user_of("b", &registry.image("team/b:1")))?;
+    node.wait_running("b").await?;
+    let text = fs::read_to_string(&asked).context("read what the provider was asked")?;
+    let (request, words) = text.rsplit_once("\n|").or(text.split_once('|')).context("one question")?;
+    ensure!(words.trim() == "now; please|value", "{text}");
+    let request: Value = serde_json::from_str(request.trim()).with_context(|| text.clone())?;
+    ensure!(request["kind"] == "CredentialProviderRequest", "{text}");
+    ensure!(request["image"] == registry.image("team/a"), "the answer for the registry was kept: {text}");
+    Ok(())
+}
