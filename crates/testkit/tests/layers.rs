@@ -83,6 +83,7 @@ const SERVICES: &[(&str, &[&str])] = &[
     ("observation", &["published"]),
     ("published", &[]),
     ("runtime_health", &["metrics"]),
+    ("user_namespaces", &[]),
 ];
 
 /// Stages that do name another one, and why that is borne. Empty is better.
