@@ -48,6 +48,7 @@ pub(crate) fn run(step: &[String]) -> Result<Outcome, String> {
             serve::start(port, serve::Answers { text, mood: mood(options) })
                 .map_err(|error| format!("serve on port {port}: {error}"))?;
             wait(None, &Stop::Exit(0));
+            println!("asked to stop");
             return Ok(match wait(Some(linger), &Stop::Ignore) {
                 Outcome::Next | Outcome::Exit(_) => Outcome::Exit(0),
             });

@@ -1,0 +1,206 @@
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, ensure};
+use scenarios::{Agent, Node, podward_only, scenarios};
+use serde_json::{Value, json};
+use testkit::poll::throughout;
+
+use crate::mood::{Mood, file, page, probe, started};
+
+scenarios!(
+    every_kind_asks_by_every_mechanism,
+    readiness_follows_the_server,
+    failed_liveness_kills_with_the_probes_own_grace,
+    the_startup_probe_holds_the_others_back,
+    a_failed_startup_probe_kills,
+);
+podward_only!(agent_killed_leaves_ready_pods_ready, events_and_metrics_tell_of_probes);
+
+/// Three probes of the same question.
+fn all_kinds(asks: &Value) -> Vec<(&'static str, Value)> {
+    let asked = probe(asks, &json!({}));
+    ["startupProbe", "readinessProbe", "livenessProbe"].map(|kind| (kind, asked.clone())).to_vec()
+}
+
+async fn every_kind_asks_by_every_mechanism(agent: Agent) -> Result<()> {
+    let node = Node::start(agent).await?;
+    let mood = Mood::new(&node, "all")?;
+    let pods = [
+        ("http", "serve", page("/healthz")),
+        ("redirect", "serve", page("/redirect")),
+        ("tcp", "serve", json!({"tcpSocket": {"port": 8080}})),
+        ("grpc", "serve-grpc", json!({"grpc": {"port": 8080}})),
+        ("exec", "sleep forever", json!({"exec": {"command": ["/demo", "print", "well"]}})),
+    ];
+    for (name, words, asks) in &pods {
+        node.write(&format!("{name}.json"), &mood.pod(name, words, &all_kinds(asks)))?;
+    }
+    for (name, ..) in &pods {
+        node.wait_pod(name, "is ready", |pod| pod.container("main").ready).await?;
+        ensure!(started(&node, name).await?, "{name} is ready and not started");
+    }
+    throughout("all stay healthy", Duration::from_secs(4), || async {
+        for (name, ..) in &pods {
+            let main = node.pod(name).await?.container("main");
+            ensure!(main.ready && main.restarts == 0, "{name}: {main:?}");
+        }
+        Ok(())
+    })
+    .await
+}
+
+async fn readiness_follows_the_server(agent: Agent) -> Result<()> {
+    let node = Node::start(agent).await?;
+    let mood = Mood::new(&node, "web")?;
+    let patient = json!({"failureThreshold": 3});
+    let asks = [
+        ("web", "serve --mood /mood/status", page("/")),
+        ("grpc", "serve-grpc --mood /mood/status", json!({"grpc": {"port": 8080}})),
+    ];
+    for (name, words, asks) in &asks {
+        let readiness = ("readinessProbe", probe(asks, &patient));
+        node.write(&format!("{name}.json"), &mood.pod(name, words, &[readiness]))?;
+    }
+    for (name, ..) in &asks {
+        node.wait_pod(name, "is ready", |pod| pod.container("main").ready).await?;
+    }
+    mood.is(503)?;
+    let begun = Instant::now();
+    for (name, ..) in &asks {
+        let pod = node.wait_pod(name, "is not ready", |pod| !pod.container("main").ready).await?;
+        ensure!(begun.elapsed() > Duration::from_millis(1500), "not ready after {:?}", begun.elapsed());
+        ensure!(pod.phase == "Running" && pod.container("main").state == "running", "{pod:?}");
+    }
+    let conditions =
+        node.api_pod("web").await?.status.and_then(|status| status.conditions).unwrap_or_default();
+    let ready = conditions.iter().find(|condition| condition.type_ == "Ready");
+    let ready = ready.map(|ready| (ready.status.as_str(), ready.reason.as_deref(), ready.message.as_deref()));
+    let expected = ("False", Some("ContainersNotReady"), Some("containers with unready status: [main]"));
+    ensure!(ready == Some(expected), "{ready:?}");
+    mood.is(200)?;
+    for (name, ..) in &asks {
+        let pod = node.wait_pod(name, "is ready again", |pod| pod.container("main").ready).await?;
+        ensure!(pod.container("main").restarts == 0, "{pod:?}");
+    }
+    Ok(())
+}
+
+async fn failed_liveness_kills_with_the_probes_own_grace(agent: Agent) -> Result<()> {
+    let node = Node::start(agent).await?;
+    let mood = Mood::new(&node, "web")?;
+    // The pod's own grace would outlast the test by far.
+    let own_grace = json!({"terminationGracePeriodSeconds": 1});
+    let liveness = ("livenessProbe", probe(&file("/mood/status"), &own_grace));
+    let mut manifest = mood.pod("web", "sleep forever --ignore-term", &[liveness]);
+    if let Some(grace) = manifest.pointer_mut("/spec/terminationGracePeriodSeconds") {
+        *grace = json!(600);
+    }
+    mood.is(200)?;
+    node.write("web.json", &manifest)?;
+    let first = node.wait_running("web").await?.container("main");
+    throughout("lives", Duration::from_secs(3), || async {
+        let main = node.pod("web").await?.container("main");
+        ensure!(main.restarts == 0 && main.id == first.id, "{main:?}");
+        Ok(())
+    })
+    .await?;
+    std::fs::remove_file(node.containerd.instance().path("mood-web").join("status"))?;
+    let pod = node.wait_pod("web", "was restarted", |pod| pod.container("main").restarts >= 1).await?;
+    ensure!(pod.container("main").exit_code == Some(137), "{pod:?}");
+    // Stops as fast as it starts: leaves nothing behind that ignores signals for ten minutes.
+    for view in node.running("web").await? {
+        testkit::instance::kill(node.cri().pid(&view.id).await?, rustix::process::Signal::KILL)?;
+    }
+    Ok(())
+}
+
+async fn the_startup_probe_holds_the_others_back(agent: Agent) -> Result<()> {
+    let node = Node::start(agent).await?;
+    let mood = Mood::new(&node, "web")?;
+    let probes = [
+        ("startupProbe", probe(&file("/mood/status"), &json!({"failureThreshold": 100}))),
+        ("readinessProbe", probe(&page("/"), &json!({}))),
+        // Nothing listens there, so the container is killed as soon as this one is asked.
+        ("livenessProbe", probe(&json!({"tcpSocket": {"port": 81}}), &json!({}))),
+    ];
+    node.write("web.json", &mood.pod("web", "serve", &probes))?;
+    node.wait_running("web").await?;
+    throughout("is not started", Duration::from_secs(4), || async {
+        let main = node.pod("web").await?.container("main");
+        ensure!(main.restarts == 0 && !main.ready && !started(&node, "web").await?, "{main:?}");
+        Ok(())
+    })
+    .await?;
+    mood.is(200)?;
+    node.wait_pod("web", "is asked whether it lives", |pod| pod.container("main").restarts >= 1).await?;
+    Ok(())
+}
+
+async fn a_failed_startup_probe_kills(agent: Agent) -> Result<()> {
+    let node = Node::start(agent).await?;
+    let mood = Mood::new(&node, "web")?;
+    let startup = probe(&page("/"), &json!({"failureThreshold": 2, "initialDelaySeconds": 2}));
+    mood.is(500)?;
+    node.write("web.json", &mood.pod("web", "serve --mood /mood/status", &[("startupProbe", startup)]))?;
+    let pod = node.wait_pod("web", "was restarted", |pod| pod.container("main").restarts >= 1).await?;
+    ensure!(pod.container("main").exit_code == Some(0), "{pod:?}");
+    let views = node.cri().containers_of("web-node-a").await?;
+    let first = views.iter().find(|view| view.attempt == 0);
+    if let Some(first) = first {
+        let lived = Duration::from_nanos(u64::try_from(first.finished_at - first.started_at)?);
+        ensure!(lived >= Duration::from_secs(2), "killed after {lived:?}");
+    }
+    Ok(())
+}
+
+/// Upstream forgets verdicts of static pods and shows them as not ready after each restart.
+async fn agent_killed_leaves_ready_pods_ready(agent: Agent) -> Result<()> {
+    let mut node = Node::start(agent).await?;
+    let mood = Mood::new(&node, "web")?;
+    let rare = json!({"periodSeconds": 300});
+    let probes = [("startupProbe", probe(&page("/"), &rare)), ("readinessProbe", probe(&page("/"), &rare))];
+    node.write("web.json", &mood.pod("web", "serve --mood /mood/status", &probes))?;
+    node.wait_pod("web", "is ready", |pod| pod.container("main").ready).await?;
+    // Asked anew it would not be ready, and without its verdict neither.
+    mood.is(500)?;
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    node.restart_agent().await?;
+    node.wait_pod("web", "is known", |pod| pod.container("main").state == "running").await?;
+    throughout("stays ready", Duration::from_secs(4), || async {
+        let main = node.pod("web").await?.container("main");
+        ensure!(main.ready && main.restarts == 0 && started(&node, "web").await?, "{main:?}");
+        Ok(())
+    })
+    .await
+}
+
+async fn events_and_metrics_tell_of_probes(agent: Agent) -> Result<()> {
+    let node = Node::start(agent).await?;
+    let mood = Mood::new(&node, "web")?;
+    let probes = [
+        ("readinessProbe", probe(&page("/slow"), &json!({"timeoutSeconds": 1}))),
+        ("livenessProbe", probe(&page("/away"), &json!({}))),
+    ];
+    node.write("web.json", &mood.pod("web", "serve", &probes))?;
+    let expected = [
+        "Readiness probe failed: Get \\\"http://10.",
+        ":8080/slow\\\": context deadline exceeded (Client.Timeout exceeded while awaiting headers)",
+        "Liveness probe warning: Probe terminated redirects, Response body: hello from podward",
+        "ProbeWarning",
+        "Unhealthy",
+    ];
+    testkit::poll::eventually("events tell of it", Duration::from_secs(60), async || {
+        let page = node.agent.page("/podward/events").await?;
+        let missing: Vec<&&str> = expected.iter().filter(|text| !page.contains(**text)).collect();
+        ensure!(missing.is_empty(), "missing: {missing:?} in {page}");
+        Ok(())
+    })
+    .await?;
+    let metrics = node.agent.page("/metrics/probes").await?;
+    let total = "prober_probe_total{probe_type=\"Liveness\",result=\"successful\",container=\"main\",pod=\"web-node-a\"";
+    ensure!(metrics.contains(total), "{metrics}");
+    ensure!(metrics.contains("process_start_time_seconds"), "{metrics}");
+    let pod = node.pod("web").await?;
+    ensure!(!pod.container("main").ready && pod.container("main").restarts == 0, "{pod:?}");
+    Ok(())
+}

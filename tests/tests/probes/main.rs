@@ -1,0 +1,5 @@
+//! Probes of every kind and mechanism, on real containerd.
+
+mod health;
+mod life;
+mod mood;
