@@ -50,7 +50,9 @@ fn manifests(node: &Node) -> Vec<(&'static str, Value)> {
                 },
                 "volumeMounts": [
                     {"name": "disk", "mountPath": "/disk"},
-                        {"name": "host", "mountPath": "/host", "readOnly": true},
+                    {"name": "host", "mountPath": "/host", "readOnly": true},
+                    {"name": "disk", "mountPath": "/part", "subPath": "deep/part"},
+                    {"name": "disk", "mountPath": "/own", "subPathExpr": "own-$(A)", "mountPropagation": "HostToContainer"},
                 ],
                 "lifecycle": {"preStop": {"exec": {"command": ["/demo", "print", "bye"]}}},
                 "terminationMessagePath": "/tmp/message", "terminationMessagePolicy": "FallbackToLogsOnError",

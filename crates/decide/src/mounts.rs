@@ -130,6 +130,7 @@ fn sub_path(mount: &VolumeMount, env: &[(String, String)]) -> Result<String, Str
 fn is_read_only(plan: &VolumePlan) -> bool {
     match plan {
         VolumePlan::Files { .. } | VolumePlan::Image { .. } => true,
+        VolumePlan::Nfs { read_only, .. } => *read_only,
         VolumePlan::EmptyDir { .. }
         | VolumePlan::MemoryDir { .. }
         | VolumePlan::HugePagesDir { .. }
@@ -144,7 +145,7 @@ fn is_relabelled(plan: &VolumePlan) -> bool {
         | VolumePlan::MemoryDir { .. }
         | VolumePlan::HugePagesDir { .. }
         | VolumePlan::Files { .. } => true,
-        VolumePlan::HostPath { .. } | VolumePlan::Image { .. } => false,
+        VolumePlan::HostPath { .. } | VolumePlan::Image { .. } | VolumePlan::Nfs { .. } => false,
     }
 }
 

@@ -89,6 +89,17 @@ fn plan(
     if let Some(kind) = unsupported_kind(volume) {
         return Err(VolumeProblem::UnsupportedKind { volume: volume.name.clone(), kind });
     }
+    if let Some(source) = &volume.nfs {
+        let server = match source.server.parse::<std::net::Ipv6Addr>() {
+            Ok(_) => format!("[{}]", source.server),
+            Err(_) => source.server.clone(),
+        };
+        return Ok(VolumePlan::Nfs {
+            path: path("kubernetes.io/nfs"),
+            source: format!("{server}:{}", source.path),
+            read_only: source.read_only == Some(true),
+        });
+    }
     if let Some(source) = &volume.image {
         let image = ImageSpec {
             user_specified_image: source.reference.clone().unwrap_or_default(),
@@ -130,7 +141,7 @@ fn fs_group(pod: &Pod, plan: &VolumePlan) -> Option<FsGroup> {
         | VolumePlan::MemoryDir { .. }
         | VolumePlan::HugePagesDir { .. }
         | VolumePlan::Files { .. } => Some(FsGroup { gid, change: FsGroupChange::Always }),
-        VolumePlan::HostPath { .. } | VolumePlan::Image { .. } => None,
+        VolumePlan::HostPath { .. } | VolumePlan::Image { .. } | VolumePlan::Nfs { .. } => None,
     }
 }
 
@@ -174,7 +185,6 @@ fn unsupported_kind(volume: &Volume) -> Option<&'static str> {
         (volume.gce_persistent_disk.is_some(), "gcePersistentDisk"),
         (volume.glusterfs.is_some(), "glusterfs"),
         (volume.iscsi.is_some(), "iscsi"),
-        (volume.nfs.is_some(), "nfs"),
         (volume.persistent_volume_claim.is_some(), "persistentVolumeClaim"),
         (volume.photon_persistent_disk.is_some(), "photonPersistentDisk"),
         (volume.portworx_volume.is_some(), "portworxVolume"),

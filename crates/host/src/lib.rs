@@ -21,6 +21,7 @@ mod failure;
 mod filesystems;
 mod folder;
 mod folder_watch;
+mod helper;
 mod host_facts;
 mod kernel_tunables;
 mod lock_file;

@@ -4,6 +4,7 @@ mod empty_dir;
 mod files;
 mod host_path;
 mod journal;
+mod nfs;
 mod ownership;
 mod reconcile;
 mod sub_path;
@@ -48,13 +49,19 @@ pub struct HostPodVolumes {
     root: PathBuf,
     clock: Arc<dyn Clock>,
     turns: Turns,
+    mount_program: OsString,
 }
 
 impl HostPodVolumes {
     /// `root` is such as `/var/lib/kubelet`; the paths of plans for pod-owned volumes lie below it.
     #[must_use]
     pub fn new(root: impl Into<PathBuf>) -> Self {
-        Self { root: root.into(), clock: Arc::new(SystemClock), turns: Turns::default() }
+        Self {
+            root: root.into(),
+            clock: Arc::new(SystemClock),
+            turns: Turns::default(),
+            mount_program: "mount".into(),
+        }
     }
 
     fn set_up_now(
@@ -74,6 +81,10 @@ impl HostPodVolumes {
             }
             VolumePlan::HostPath { path, kind } => return host_path::set_up(path, *kind),
             VolumePlan::Image { .. } => return Ok(()),
+            VolumePlan::Nfs { path, source, read_only } => {
+                let options: &[&str] = if *read_only { &["ro"] } else { &[] };
+                return nfs::set_up(&self.volume(uid, path)?, source, options, &self.mount_program);
+            }
         };
         let place = self.volume(uid, volume.plan.host_path().unwrap_or(Path::new("")))?;
         empty_dir::set_up(&place, &place.name, medium, |folder| {

@@ -37,6 +37,15 @@ pub enum VolumePlan {
         /// them, since they see the volume read-only.
         mount_points: Vec<PathBuf>,
     },
+    /// A share of an NFS server, mounted at `path`.
+    Nfs {
+        /// Volume folder.
+        path: PathBuf,
+        /// `server:/export`.
+        source: String,
+        /// Whether it is mounted read-only.
+        read_only: bool,
+    },
     /// The content of an image, mounted by the runtime.
     Image {
         /// The image: as the user wrote it and, once it is there, as the runtime knows it.
@@ -63,6 +72,7 @@ impl VolumePlan {
             | Self::MemoryDir { path, .. }
             | Self::HugePagesDir { path, .. }
             | Self::Files { path, .. }
+            | Self::Nfs { path, .. }
             | Self::HostPath { path, .. } => Some(path),
         }
     }

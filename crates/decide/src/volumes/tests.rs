@@ -127,6 +127,19 @@ fn problems_name_the_volume_and_the_reason() {
 }
 
 #[test]
+fn shares_name_their_server_and_path() {
+    for (server, read_only, source) in
+        [("nas.example", json!(null), "nas.example:/export"), ("fd00::1", json!(true), "[fd00::1]:/export")]
+    {
+        let volume =
+            json!({"name": "v", "nfs": {"server": server, "path": "/export", "readOnly": read_only}});
+        let path = "/var/lib/kubelet/pods/u/volumes/kubernetes.io~nfs/v".into();
+        let read_only = read_only == json!(true);
+        assert_eq!(planned(volume), Ok(VolumePlan::Nfs { path, source: source.to_owned(), read_only }));
+    }
+}
+
+#[test]
 fn volumes_keep_their_order_and_unmounted_ones_are_left_out() {
     let mut pod = mounting(json!({}), json!([{"name": "b"}, {"name": "a"}]));
     let unused = serde_json::from_value(json!({"name": "unused", "flocker": {}})).unwrap();

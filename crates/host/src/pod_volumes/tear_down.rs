@@ -24,6 +24,9 @@ const DISPOSABLE: [&str; 5] = [
     "kubernetes.io~downward-api",
 ];
 
+/// The plugin of shares.
+const NFS: &str = "kubernetes.io~nfs";
+
 /// Unmounts, empties and removes all volumes of a pod folder. Goes on after a failure and returns the first.
 pub(super) fn tear_down(pod: &Folder) -> Result<(), FileError> {
     let mut failure = None;
@@ -37,7 +40,7 @@ pub(super) fn tear_down(pod: &Folder) -> Result<(), FileError> {
     }
     // A subpath is a bind mount of part of a volume and would keep its pod folder forever.
     if let Some(subpaths) = pod.existing("volume-subpaths")? {
-        note(unmount_below(&subpaths));
+        note(unmount_below(&subpaths, Way::Detach));
     }
     if let Some(volumes) = pod.existing("volumes")? {
         for plugin_name in volumes.folder_names()? {
@@ -45,7 +48,8 @@ pub(super) fn tear_down(pod: &Folder) -> Result<(), FileError> {
                 continue;
             }
             let Some(plugin) = volumes.existing(&plugin_name)? else { continue };
-            note(unmount_below(&plugin));
+            let way = if plugin_name == NFS { Way::Detach } else { Way::Wait };
+            note(unmount_below(&plugin, way));
             let disposable = DISPOSABLE.iter().any(|name| plugin_name == *name);
             for volume in plugin.names()? {
                 note(if disposable { tree::remove(&plugin, &volume) } else { plugin.remove_empty(&volume) });
@@ -76,20 +80,34 @@ fn strike_out(pod: &Folder) -> Result<(), FileError> {
 }
 
 /// Unmounts everything below a folder, last mounted first.
-fn unmount_below(folder: &Folder) -> Result<(), FileError> {
+fn unmount_below(folder: &Folder, way: Way) -> Result<(), FileError> {
     let base = folder.real_path()?;
     let mounts = mount_table::read(Path::new(mount_table::OWN))?;
     for mount in mount_table::at_or_below(&mounts, &base).iter().rev() {
         if let Ok(relative) = mount.mount_point.strip_prefix(&base) {
-            unmount(folder, relative)?;
+            unmount_by(folder, relative, way)?;
         }
     }
     Ok(())
 }
 
+/// Unmounts, now or as soon as nobody uses it any more.
+pub(super) fn unmount(folder: &Folder, relative: &Path) -> Result<(), FileError> {
+    unmount_by(folder, relative, Way::Wait)
+}
+
+/// How long an unmount may take.
+#[derive(Clone, Copy)]
+enum Way {
+    /// Until everything is written.
+    Wait,
+    /// No time: the server of a share may not answer, and writes what it can later.
+    Detach,
+}
+
 /// The mount point is reached through the descriptor of its parent, so that no symlink a container planted
 /// can turn this into an unmount elsewhere.
-pub(super) fn unmount(folder: &Folder, relative: &Path) -> Result<(), FileError> {
+fn unmount_by(folder: &Folder, relative: &Path, way: Way) -> Result<(), FileError> {
     let path = folder.path().join(relative);
     let (Some(parent), Some(name)) = (relative.parent(), relative.file_name()) else {
         return Err(Errno::BUSY).on_path("unmount the folder of volumes at", path);
@@ -97,9 +115,13 @@ pub(super) fn unmount(folder: &Folder, relative: &Path) -> Result<(), FileError>
     let parent = folder.existing(Path::new(".").join(parent))?;
     let Some(parent) = parent else { return Ok(()) };
     let target = parent.magic_path().join(name);
-    let result = match rustix::mount::unmount(&target, UnmountFlags::NOFOLLOW) {
-        Err(Errno::BUSY) => rustix::mount::unmount(&target, UnmountFlags::NOFOLLOW | UnmountFlags::DETACH),
-        result => result,
+    let detach = || rustix::mount::unmount(&target, UnmountFlags::NOFOLLOW | UnmountFlags::DETACH);
+    let result = match way {
+        Way::Detach => detach(),
+        Way::Wait => match rustix::mount::unmount(&target, UnmountFlags::NOFOLLOW) {
+            Err(Errno::BUSY) => detach(),
+            result => result,
+        },
     };
     match result {
         // Not a mount point (any more).

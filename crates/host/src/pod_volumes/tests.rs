@@ -434,3 +434,131 @@ async fn a_hostile_volume_cannot_turn_its_clean_up_against_the_host() {
     assert!(precious.join("data").exists());
     assert!(!disk.exists());
 }
+
+/// A `mount` that notes its arguments and then does what the script says.
+fn fake_mount(host: &mut Host, script: &str) {
+    let program = host.at("mount");
+    let text = format!("#!/bin/sh\necho \"$@\" > {}\n{script}\n", host.at("arguments").display());
+    // Written by another process: a program that this one has open for writing cannot be run.
+    let write = "printf %s \"$1\" > \"$0\" && chmod 755 \"$0\"";
+    let status = std::process::Command::new("/bin/sh").args(["-c", write]).arg(&program).arg(text).status();
+    assert!(status.unwrap().success());
+    host.volumes.mount_program = program.into();
+}
+
+fn share(host: &Host) -> VolumePlan {
+    let path = host.pod("volumes/kubernetes.io~nfs/v");
+    VolumePlan::Nfs { path, source: "nas:/export".to_owned(), read_only: true }
+}
+
+#[tokio::test]
+async fn a_share_is_mounted_by_the_hosts_mount_and_detached() {
+    if !is_root() {
+        return;
+    }
+    let mut host = Host::new();
+    // The last argument is the target.
+    fake_mount(&mut host, "for target; do :; done; exec mount -t tmpfs tmpfs \"$target\"");
+    for _ in 0..2 {
+        host.set_up(share(&host)).await.unwrap();
+    }
+    let target = host.pod("volumes/kubernetes.io~nfs/v");
+    let arguments = fs::read_to_string(host.at("arguments")).unwrap();
+    assert_eq!(arguments, format!("-t nfs -o ro nas:/export {}\n", target.display()));
+    assert_eq!(host.mounts().len(), 1);
+    assert_eq!(journal(&host), ["nfs\tvolumes/kubernetes.io~nfs/v"]);
+    host.volumes.tear_down(&host.uid).await.unwrap();
+    assert_eq!(host.mounts(), []);
+    assert!(!target.exists());
+}
+
+#[tokio::test]
+async fn a_share_that_cannot_be_mounted_is_told_in_full() {
+    let mut host = Host::new();
+    fake_mount(&mut host, "echo 'bad option; you might need a helper program'; exit 32");
+    let text = host.set_up(share(&host)).await.unwrap_err().text();
+    let target = host.pod("volumes/kubernetes.io~nfs/v");
+    assert_eq!(
+        text,
+        format!(
+            "mount failed: exit status 32\nMounting command: {}\nMounting arguments: -t nfs -o ro nas:/export {}\n\
+             Output: bad option; you might need a helper program\n",
+            host.at("mount").display(),
+            target.display()
+        )
+    );
+    assert!(!target.exists(), "the mount point stays");
+    host.volumes.mount_program = host.at("missing").into();
+    let text = host.set_up(share(&host)).await.unwrap_err().text();
+    assert!(text.contains("executable file not found in $PATH"), "{text}");
+}
+
+#[tokio::test]
+async fn a_mount_that_hangs_holds_up_its_own_pod_only() {
+    let mut host = Host::new();
+    let gate = host.at("gate");
+    fake_mount(&mut host, &format!("while [ ! -e {} ]; do sleep 0.05; done; exit 1", gate.display()));
+    let volumes = host.volumes.clone();
+    let volume = PlannedVolume { name: "v".to_owned(), plan: share(&host), fs_group: None };
+    let uid = host.uid.clone();
+    let hanging = tokio::spawn(async move { volumes.set_up(&uid, &volume, &Progress::default()).await });
+    while !host.at("arguments").exists() {
+        tokio::task::yield_now().await;
+    }
+    let other = PodUid::from("u2");
+    let path = host.at("kubelet/pods/u2/volumes").join(EMPTY_DIR).join("d");
+    let disk = PlannedVolume { name: "d".to_owned(), plan: VolumePlan::EmptyDir { path }, fs_group: None };
+    host.volumes.set_up(&other, &disk, &Progress::default()).await.unwrap();
+    assert!(!hanging.is_finished());
+    fs::write(gate, "").unwrap();
+    assert!(hanging.await.unwrap().is_err());
+}
+
+#[tokio::test]
+async fn huge_pages_are_mounted_by_their_size() {
+    if !is_root() || !Path::new("/sys/kernel/mm/hugepages/hugepages-2048kB").exists() {
+        return;
+    }
+    let host = Host::new();
+    let plan = |page_size| VolumePlan::HugePagesDir { path: host.empty_dir("h"), page_size };
+    for _ in 0..2 {
+        host.set_up(plan(2 << 20)).await.unwrap();
+    }
+    let mounts = host.mounts();
+    assert_eq!(mounts.len(), 1);
+    assert_eq!(mounts[0].fs_type, "hugetlbfs");
+    assert!(mounts[0].super_options.contains("pagesize=2M"), "{}", mounts[0].super_options);
+    assert!(host.set_up(plan(1 << 30)).await.is_err(), "another size is mounted");
+    host.volumes.tear_down(&host.uid).await.unwrap();
+    assert_eq!(host.mounts(), []);
+}
+
+#[tokio::test]
+async fn files_of_a_kept_group_are_left_alone_unless_the_top_differs() {
+    if !is_root() {
+        return;
+    }
+    let host = Host::new();
+    let disk = host.set_up_disk("d").await;
+    fs::create_dir_all(disk.join("a/b")).unwrap();
+    fs::write(disk.join("a/b/file"), "x").unwrap();
+    fs::set_permissions(disk.join("a/b/file"), fs::Permissions::from_mode(0o600)).unwrap();
+    let precious = host.at("precious");
+    fs::write(&precious, "x").unwrap();
+    symlink(&precious, disk.join("a/link")).unwrap();
+    let folder = Folder::open(&disk).unwrap().unwrap();
+    let give = |change| {
+        let progress = Progress::default();
+        let group = FsGroup { gid: 4321, change };
+        give_to_group(&folder, group, Access::ReadWrite, &progress).unwrap();
+        progress.files()
+    };
+    assert_eq!(give(FsGroupChange::OnRootMismatch), 5, "the top did not fit");
+    let file = fs::metadata(disk.join("a/b/file")).unwrap();
+    assert_eq!((file.gid(), file.mode() & 0o7777), (4321, 0o660));
+    assert_eq!(mode(&disk.join("a/b")), 0o2775);
+    assert_eq!(fs::metadata(&precious).unwrap().gid(), 0, "a symlink was followed");
+    assert_eq!(fs::symlink_metadata(disk.join("a/link")).unwrap().gid(), 4321);
+    assert_eq!(give(FsGroupChange::OnRootMismatch), 0);
+    assert_eq!(give(FsGroupChange::Always), 5);
+}

@@ -191,6 +191,7 @@ fn swapping_a_folder_for_a_link_while_it_is_resolved_never_reaches_outside() {
     let swapped = place.volume().join("swapped");
     fs::create_dir_all(swapped.join("deep")).unwrap();
     let done = AtomicBool::new(false);
+    let (mut bound, mut refused, mut escaped) = (0, 0, false);
     std::thread::scope(|scope| {
         scope.spawn(|| {
             // What a container does to win the race: the name is now a folder, now a link to the outside.
@@ -205,17 +206,25 @@ fn swapping_a_folder_for_a_link_while_it_is_resolved_never_reaches_outside() {
             }
         });
         let outside = fs::metadata(place.scratch.path().join("outside/deep")).unwrap().ino();
-        let mut bound = 0;
-        for round in 0..500 {
-            let path = if round % 2 == 0 { "swapped/deep" } else { "swapped/made" };
-            if let Ok(target) = place.bind(path) {
-                bound += 1;
-                assert_ne!(fs::metadata(&target).unwrap().ino(), outside, "round {round}");
+        // Until the race went both ways often enough to show something.
+        for round in 0..200_000 {
+            if bound > 20 && refused > 20 {
+                break;
             }
+            let path = if round % 2 == 0 { "swapped/deep" } else { "swapped/made" };
+            match place.bind(path) {
+                Ok(target) => {
+                    bound += 1;
+                    escaped |= fs::metadata(&target).is_ok_and(|found| found.ino() == outside);
+                }
+                Err(_) => refused += 1,
+            }
+            std::thread::yield_now();
         }
         done.store(true, Ordering::Release);
-        assert!(bound > 0, "the race was never lost by the attacker, so nothing was shown");
     });
+    assert!(!escaped, "a folder outside was bound");
+    assert!(bound > 20 && refused > 20, "{bound} bound, {refused} refused: no race was run");
     assert!(!place.scratch.path().join("outside/made").exists(), "a folder was made outside");
     assert_eq!(fs::read_to_string(place.scratch.path().join("outside/secret")).unwrap(), "secret");
 }
