@@ -7,6 +7,7 @@ use super::*;
 use crate::pod_paths::tests::settings;
 use crate::test_objects;
 
+#[expect(clippy::needless_pass_by_value, reason = "json literals are passed as they are written")]
 fn container(name: &str, resources: Value) -> Value {
     json!({"name": name, "resources": resources})
 }

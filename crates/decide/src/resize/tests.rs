@@ -1,5 +1,3 @@
-#![expect(clippy::needless_pass_by_value, reason = "json literals are passed as they are written")]
-
 use proptest::prelude::*;
 use serde_json::{Value, json};
 

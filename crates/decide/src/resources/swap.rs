@@ -59,6 +59,7 @@ mod tests {
     }
 
     /// Of a pod from the API that has this one container.
+    #[expect(clippy::needless_pass_by_value, reason = "json literals are passed as they are written")]
     fn limit(resources: Value, settings: &NodeSettings) -> i64 {
         let mut pod = pod(json!({"containers": [{"name": "c", "resources": resources}]}));
         pod.source = PodSource::Api;
