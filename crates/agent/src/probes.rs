@@ -272,8 +272,10 @@ impl Stage {
         probe.checking = false;
         let Some(probe) = row.probes.iter().find(|probe| probe.key == *key) else { return };
         // A container that was stopped meanwhile says nothing about itself any more.
-        let asked = probe.state.as_ref().is_some_and(|state| state.id == *id);
-        if asked && row.next(probe, wall) != Next::Wait {
+        let asked = probe.state.as_ref().filter(|state| state.id == *id);
+        let good = finding.verdict() == Some(ProbeVerdict::Success);
+        let counts = asked.is_some_and(|state| good || !state.is_early(key.kind, &probe.terms));
+        if counts && row.next(probe, wall) != Next::Wait {
             if let Some(verdict) = finding.verdict() {
                 self.parts.metrics.probes.checked(&row.pod, &key.container, key.kind, (verdict, *took));
             }

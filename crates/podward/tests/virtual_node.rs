@@ -10,6 +10,8 @@ mod isolation;
 mod life;
 #[path = "virtual_node/node.rs"]
 mod node;
+#[path = "virtual_node/probes.rs"]
+mod probes;
 #[path = "virtual_node/stepping.rs"]
 mod stepping;
 #[path = "virtual_node/sweep.rs"]

@@ -372,6 +372,19 @@ async fn the_startup_probe_opens_the_way_for_the_others() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_startup_probe_that_is_too_early_for_its_server_harms_nobody() {
+    let world = World::new();
+    world.answers(80, 500);
+    let node = Node::start(&world);
+    node.runs("a", &serde_json::json!({"startupProbe": http(80, serde_json::Value::Null)}));
+    wait(SECOND / 2).await;
+    assert_eq!((world.asked(80).len(), node.shown("a"), node.messages().len()), (1, String::new(), 0));
+    world.answers(80, 200);
+    wait(SECOND).await;
+    assert_eq!(node.shown("a"), "S");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_failed_liveness_probe_waits_for_the_next_container() {
     let world = World::new();
     world.answers(80, 404);

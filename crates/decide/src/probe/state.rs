@@ -46,10 +46,21 @@ impl ProbeState {
         Self { verdict: Some(verdict), on_hold: is_final(kind, verdict), ..Self::new(status) }
     }
 
+    /// Whether the last check counts only if it was good. A container has `failureThreshold` times `periodSeconds` to
+    /// start; the check right at its begin is made in the hope that it is up already.
+    #[must_use]
+    pub fn is_early(&self, kind: ProbeKind, terms: &Terms) -> bool {
+        let counts_from = self.started_at.after(terms.initial_delay).after(terms.period);
+        kind == ProbeKind::Startup && self.last_check.is_some_and(|last| last < counts_from)
+    }
+
     /// Takes in what a check found; says whether the verdict changed.
     pub fn record(&mut self, kind: ProbeKind, terms: &Terms, finding: &Finding) -> bool {
         // A check that could not be made leaves everything as it is.
         let Some(found) = finding.verdict() else { return false };
+        if found == ProbeVerdict::Failure && self.is_early(kind, terms) {
+            return false;
+        }
         if self.last_found == Some(found) {
             self.in_a_row = self.in_a_row.saturating_add(1);
         } else {

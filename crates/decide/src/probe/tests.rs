@@ -172,6 +172,27 @@ fn verdicts_change_at_their_thresholds() {
 }
 
 #[test]
+fn a_startup_probe_fails_after_its_whole_time_and_succeeds_at_once() {
+    let terms = terms(1, 2);
+    let asked = |seconds: i64, finding: Finding, state: &mut ProbeState| {
+        state.last_check = Some(Timestamp::from_secs(1000 + seconds));
+        state.record(ProbeKind::Startup, &terms, &finding);
+        state.verdict
+    };
+    let failure = || Finding::Failure(String::new());
+    let mut slow = ProbeState::new(&running());
+    // Started at 0, delay 5, period 10: the check at 5 is extra, those at 15 and 25 count.
+    for (seconds, verdict) in [(5, None), (14, None), (15, None), (25, Some(ProbeVerdict::Failure))] {
+        assert_eq!(asked(seconds, failure(), &mut slow), verdict, "{seconds}");
+    }
+    let mut quick = ProbeState::new(&running());
+    assert_eq!(asked(5, Finding::Success, &mut quick), Some(ProbeVerdict::Success));
+    let mut other = ProbeState::new(&running());
+    other.last_check = Some(Timestamp::from_secs(1005));
+    assert!(!other.is_early(ProbeKind::Liveness, &terms) && !other.is_early(ProbeKind::Readiness, &terms));
+}
+
+#[test]
 fn final_verdicts_end_the_asking() {
     for (kind, finding, held) in [
         (ProbeKind::Liveness, Finding::Success, false),

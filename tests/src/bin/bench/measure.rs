@@ -6,12 +6,15 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, ensure};
 use jiff::Timestamp;
 use rustix::process::Signal;
-use scenarios::{Node, PodView, sleeper, view};
+use scenarios::{Node, PodView, container, pod, sleeper, view};
+use serde_json::json;
 use testkit::cri_view::ContainerView;
 
 use crate::table::Figure;
 
 const BURST: usize = 50;
+/// Pods with twenty probes each.
+const PROBED: usize = 10;
 const LIMIT: Duration = Duration::from_secs(180);
 
 /// Runs everything with the agent that the node is set to, which is left running without pods.
@@ -25,6 +28,7 @@ pub(crate) async fn all(node: &mut Node, quick: bool) -> Result<Vec<Figure>> {
     figures.extend(idle(node, window, "idle at 50 pods, RSS", "idle at 50 pods, CPU").await?);
     figures.extend(agent_restart(node).await?);
     figures.push(removal(node).await?);
+    figures.extend(probes(node, window).await?);
     Ok(figures)
 }
 
@@ -152,6 +156,49 @@ async fn removal(node: &Node) -> Result<Figure> {
     }
     wait(50, async || quiet(node).await).await?;
     Ok(milliseconds("removal of 50: files to all stopped", start.elapsed()))
+}
+
+/// 200 probes of one second: ten pods of ten containers, each asked whether it is ready and whether it lives.
+async fn probes(node: &Node, window: Duration) -> Result<Vec<Figure>> {
+    let asks =
+        json!({"httpGet": {"port": 8080, "path": "/healthz"}, "periodSeconds": 1, "timeoutSeconds": 1});
+    for number in 0..PROBED {
+        // One container answers for all of its pod: they share the address.
+        let main = |name: String, words: &str| {
+            let mut one = container(&name, words);
+            if let Some(fields) = one.as_object_mut() {
+                fields.insert("readinessProbe".into(), asks.clone());
+                fields.insert("livenessProbe".into(), asks.clone());
+            }
+            one
+        };
+        let server = main("c0".to_owned(), "serve");
+        let others = (1..10).map(|at| main(format!("c{at}"), "sleep forever"));
+        let name = format!("probed-{number}");
+        node.write(&format!("{name}.json"), &pod(&name, std::iter::once(server).chain(others)))?;
+    }
+    let healthy = |pod: &PodView| pod.containers.iter().all(|one| one.ready);
+    wait(100, async || {
+        let pods: Vec<PodView> = node.agent.pods().await?.iter().map(view).collect();
+        Ok(pods.len() == PROBED && pods.iter().all(healthy))
+    })
+    .await?;
+    let figures = idle(node, window, "200 one-second probes, RSS", "200 one-second probes, CPU").await?;
+    let restarts: i32 = node
+        .agent
+        .pods()
+        .await?
+        .iter()
+        .map(view)
+        .flat_map(|pod| pod.containers)
+        .map(|one| one.restarts)
+        .sum();
+    for number in 0..PROBED {
+        node.remove(&format!("probed-{number}.json"))?;
+    }
+    wait(50, async || quiet(node).await).await?;
+    let failures = Figure { name: "200 one-second probes, restarts", unit: "", value: f64::from(restarts) };
+    Ok(figures.into_iter().chain([failures]).collect())
 }
 
 /// Moves the next step to another place in the agents' periods of one second, the same for both.
