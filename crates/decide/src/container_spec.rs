@@ -16,6 +16,7 @@ pub(crate) use go_json::string as go_json_string;
 
 use crate::environment::{EnvironmentFacts, EnvironmentSources, environment, expand, lookup};
 use crate::mounts::{MountInputs, mounts};
+use crate::object_restart::started_with;
 use crate::pod_paths::PodPaths;
 use crate::resources::container_resources;
 use crate::security::{container_security, verify_run_as_non_root};
@@ -88,7 +89,10 @@ pub fn container_spec(inputs: &ContainerInputs<'_>) -> Result<ContainerSpec, Str
         mounts,
         devices: Vec::new(),
         labels: container_labels(pod, container),
-        annotations: annotations::container_annotations(pod, container, restart_count),
+        annotations: annotations::container_annotations(pod, container, restart_count)
+            .into_iter()
+            .chain(started_with(pod, container, &inputs.sources.objects))
+            .collect(),
         log_path: PodPaths::container_log_relative(&container.name, restart_count),
         stdin: container.stdin == Some(true),
         stdin_once: container.stdin_once == Some(true),

@@ -29,6 +29,17 @@ pub struct DnsWarning {
     pub reason: &'static str,
     /// Its sentence.
     pub message: String,
+    /// Who it is about.
+    pub about: About,
+}
+
+/// Who a warning is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum About {
+    /// The pod.
+    Pod,
+    /// The node.
+    Node,
 }
 
 /// Reads a resolv.conf. Servers add up, the last `search` line counts, options replace those of their name.
@@ -60,6 +71,29 @@ pub fn parse_resolv_conf(text: &str) -> Result<HostResolver, String> {
     Ok(resolver)
 }
 
+/// What is too long in the node's resolv.conf to be handed on to pods, if anything. `cluster_domain` takes three
+/// places of the search list.
+#[must_use]
+pub fn resolv_conf_problem(path: &str, host: &HostResolver, cluster_domain: &str) -> Option<String> {
+    let most = if cluster_domain.is_empty() { MAX_SEARCHES } else { MAX_SEARCHES - 3 };
+    if host.searches.len() > most {
+        return Some(format!(
+            "Resolv.conf file '{path}' contains search line consisting of more than {most} domains!"
+        ));
+    }
+    if host.searches.iter().any(|domain| domain.len() > MAX_DOMAIN) {
+        return Some(format!(
+            "Resolv.conf file {path:?} contains a search path which length is more than allowed {MAX_DOMAIN} chars!"
+        ));
+    }
+    (host.searches.join(" ").len() > MAX_SEARCH_CHARACTERS).then(|| {
+        format!(
+            "Resolv.conf file '{path}' contains search line which length is more than allowed \
+             {MAX_SEARCH_CHARACTERS} chars!"
+        )
+    })
+}
+
 /// A pod's resolver configuration by its DNS policy, with its own additions, cut to what resolvers take.
 #[must_use]
 pub fn pod_dns(
@@ -71,14 +105,13 @@ pub fn pod_dns(
     let mut config = match base(pod) {
         Base::Nothing => DnsConfig::default(),
         Base::Cluster if settings.cluster_dns.is_empty() => {
-            warnings.push(DnsWarning {
-                reason: "MissingClusterDNS",
-                message: format!(
-                    "pod {}: no cluster DNS is configured on this node, so policy ClusterFirst cannot be \
-                     followed; falling back to policy Default",
-                    pod.full_name
-                ),
-            });
+            let of_node = "kubelet does not have ClusterDNS IP configured and cannot create Pod using \
+                           \"ClusterFirst\" policy. Falling back to \"Default\" policy.";
+            let name = format!("{}_{}({})", pod.name(), pod.namespace(), pod.uid);
+            let of_pod = format!("pod: {name:?}. {of_node}");
+            let reason = "MissingClusterDNS";
+            warnings.push(DnsWarning { reason, message: of_node.to_owned(), about: About::Node });
+            warnings.push(DnsWarning { reason, message: of_pod, about: About::Pod });
             host_config(settings, host)
         }
         Base::Cluster => cluster_config(pod, settings, host),
@@ -185,9 +218,11 @@ fn limit_servers(config: &mut DnsConfig, warnings: &mut Vec<DnsWarning>) {
         warnings.push(DnsWarning {
             reason: "DNSConfigForming",
             message: format!(
-                "Nameserver limits were exceeded and some were left out; in use: {}",
+                "Nameserver limits were exceeded, some nameservers have been omitted, the applied nameserver line \
+                 is: {}",
                 config.servers.join(" ")
             ),
+            about: About::Pod,
         });
     }
 }
@@ -203,9 +238,11 @@ fn limit_searches(config: &mut DnsConfig, warnings: &mut Vec<DnsWarning>) {
         warnings.push(DnsWarning {
             reason: "DNSConfigForming",
             message: format!(
-                "Search line limits were exceeded and some domains were left out; in use: {}",
+                "Search Line limits were exceeded, some search paths have been omitted, the applied search line \
+                 is: {}",
                 config.searches.join(" ")
             ),
+            about: About::Pod,
         });
     }
 }

@@ -42,7 +42,8 @@ pub fn container_grace(pod: &Pod, container: &Container, reason: Option<KillReas
             KillReason::DefinitionChanged
             | KillReason::UnknownState
             | KillReason::Superseded
-            | KillReason::ResizeRestart,
+            | KillReason::ResizeRestart
+            | KillReason::ObjectsChanged,
         )
         | None => None,
     };

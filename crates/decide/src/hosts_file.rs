@@ -78,21 +78,21 @@ pub(crate) fn mounts_over_hosts(container: &Container) -> bool {
 /// # Errors
 /// When a name of the spec is no DNS name.
 pub fn hostname_and_domain(pod: &Pod, settings: &NodeSettings) -> Result<(String, String), String> {
-    if let Some(name) = &pod.spec.hostname_override {
+    if let Some(name) = pod.spec.hostname_override.as_ref().filter(|_| settings.gates.hostname_override) {
         if !is_subdomain(name) {
-            return Err(format!("spec.hostnameOverride: {name:?} is not a DNS subdomain"));
+            return Err(format!("pod HostnameOverride {name:?} is not a valid DNS subdomain"));
         }
         return Ok((truncated(name)?, String::new()));
     }
     let hostname = match pod.spec.hostname.as_deref().unwrap_or_default() {
         "" => pod.name(),
         name if is_label(name) => name,
-        name => return Err(format!("spec.hostname: {name:?} is not a DNS label")),
+        name => return Err(format!("pod Hostname {name:?} is not a valid DNS label")),
     };
     let domain = match pod.spec.subdomain.as_deref().unwrap_or_default() {
         "" => String::new(),
         name if is_label(name) => format!("{name}.{}.svc.{}", pod.namespace(), settings.cluster_domain),
-        name => return Err(format!("spec.subdomain: {name:?} is not a DNS label")),
+        name => return Err(format!("pod Subdomain {name:?} is not a valid DNS label")),
     };
     Ok((truncated(hostname)?, domain))
 }
@@ -108,7 +108,8 @@ pub fn kernel_hostname(pod: &Pod, hostname: &str, domain: &str) -> Result<String
     let full = format!("{hostname}.{domain}");
     if full.len() > MAX_KERNEL_HOSTNAME {
         return Err(format!(
-            "spec.setHostnameAsFQDN: {full:?} has {} characters, the kernel takes {MAX_KERNEL_HOSTNAME}",
+            "failed to construct FQDN from pod hostname and cluster domain, FQDN {full} is too long \
+             ({MAX_KERNEL_HOSTNAME} characters is the max, {} characters requested)",
             full.len()
         ));
     }

@@ -31,6 +31,7 @@ pub mod log_rotation;
 pub mod merge;
 pub mod mounts;
 pub mod object_references;
+pub mod object_restart;
 pub mod payloads;
 pub mod pod_actions;
 pub mod pod_paths;

@@ -37,3 +37,8 @@ pub const CONFIG_MIRROR: &str = "kubernetes.io/config.mirror";
 
 /// Annotations the agent adds itself; they never count as a change of the pod.
 pub const LOCAL_ANNOTATIONS: [&str; 3] = [CONFIG_SOURCE, CONFIG_MIRROR, CONFIG_SEEN];
+
+/// On a pod: `"true"` restarts its containers when a ConfigMap or Secret they use changes.
+pub const RESTART_ON_CHANGE: &str = "podward.dev/restart-on-change";
+/// On a container of such a pod: the objects it was started with.
+pub const STARTED_WITH: &str = "podward.dev/started-with";

@@ -238,6 +238,7 @@ pub fn start(world: World, plan: Plan) -> anyhow::Result<Running> {
 
     let tables = Tables { observer: observer.clone(), probes: probe_verdicts.clone(), statuses, objects };
     let pod_runtime = pod_runtime(&world, &plan, tables, health.clone(), recorder.clone());
+    pod_runtime.check_resolv_conf();
     let parts = pod_workers::Parts {
         messages: worker_messages,
         syncer: Arc::new(pod_runtime),

@@ -86,7 +86,7 @@ impl Pass<'_> {
     }
 
     /// What the crash history says about starting a container; `None` if it has none.
-    fn crash_verdict(&self, start: &StartContainer) -> Option<(CrashKey, Verdict)> {
+    pub(super) fn crash_verdict(&self, start: &StartContainer) -> Option<(CrashKey, Verdict)> {
         let parts = &self.runtime.parts;
         let container = self.pod.container(&start.name)?.container;
         let ended = self

@@ -3,12 +3,15 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
+use decide::backoff::Verdict;
 use decide::environment::{EnvFile, EnvironmentSources, env_files};
 use decide::object_references::{container_references, object_references};
+use decide::object_restart::{asks_for_restarts, next_restart};
 use decide::payloads::{PayloadFacts, digest, volume_files};
+use decide::pod_actions::PodActions;
 use decide::volumes::{VolumeFiles, holds_files, plan_volumes, set_up_failed};
 use k8s_openapi::api::core::v1::Container;
-use model::{EventType, ObjectKey, PlannedVolume, ReadObjects, SandboxState, VolumePlan};
+use model::{EventType, ObjectKey, PlannedVolume, ReadObjects, SandboxState, Timestamp, VolumePlan};
 use ports::pod_volumes::Progress;
 
 use super::sync::Pass;
@@ -94,6 +97,22 @@ impl Pass<'_> {
                 Err(error) => self.tell_mount_failure(&volume.name, &error.text()),
             }
         }
+    }
+
+    /// Adds the restart of a container whose objects changed, if the pod asks for that. Changes that follow each
+    /// other too closely wait as crashes do, with the container running; the result is when to look again.
+    pub(super) async fn restart_for_objects(&self, actions: &mut PodActions) -> Option<Timestamp> {
+        if !asks_for_restarts(self.pod) || !actions.is_empty() {
+            return None;
+        }
+        let objects = self.read_objects(object_references(self.pod)).await;
+        let (kill, start) = next_restart(self.pod, self.observed, &objects, actions)?;
+        if let Some((_, Verdict::Wait { until, .. })) = self.crash_verdict(&start) {
+            return Some(until);
+        }
+        actions.kill.push(kill);
+        actions.start.push(start);
+        None
     }
 
     pub(super) fn remember_files(&self, volume: &PlannedVolume) {

@@ -1,14 +1,45 @@
-use decide::dns::{HostResolver, parse_resolv_conf, pod_dns};
+use decide::dns::{About, HostResolver, parse_resolv_conf, pod_dns, resolv_conf_problem};
 use decide::pod_actions::SandboxPlan;
 use decide::pod_paths::log_folder;
 use decide::runtime_class::runtime_handler;
 use decide::sandbox_spec::{SandboxInputs, sandbox_spec};
 use decide::user_namespaces::check_handler;
-use model::{DnsConfig, EventType, SandboxSpec, SyncFailure, UserNamespace};
+use model::{DnsConfig, EventSubject, EventType, RecordedEvent, SandboxSpec, SyncFailure, UserNamespace};
 use ports::runtime::RuntimeErrorKind;
 
 use super::sync::{Pass, ReadySandbox};
-use super::{failed, plain};
+use super::{PodRuntime, failed, plain};
+
+impl PodRuntime {
+    /// Tells of a resolv.conf that pods cannot get as it is; once, as the limits are the node's.
+    pub fn check_resolv_conf(&self) {
+        let settings = &self.parts.settings;
+        let path = &settings.resolv_conf;
+        if path.is_empty() {
+            return;
+        }
+        let problem = match self.parts.host.resolv_conf(path) {
+            Err(error) => Some(format!("open {path}: {error}")),
+            Ok(text) => match parse_resolv_conf(&text) {
+                Err(error) => Some(error),
+                Ok(host) => resolv_conf_problem(path, &host, &settings.cluster_domain),
+            },
+        };
+        if let Some(problem) = problem {
+            self.node_warning("CheckLimitsForResolvConf", problem);
+        }
+    }
+
+    fn node_warning(&self, reason: &str, message: String) {
+        self.parts.events.record(RecordedEvent {
+            subject: EventSubject::Node(self.parts.settings.name.clone()),
+            kind: EventType::Warning,
+            reason: reason.to_owned(),
+            message,
+            at: self.parts.clock.now(),
+        });
+    }
+}
 
 impl Pass<'_> {
     /// The sandbox of the plan: the one that is there, or a new one.
@@ -110,7 +141,12 @@ impl Pass<'_> {
         };
         let (dns, warnings) = pod_dns(self.pod, &parts.settings, &host);
         for warning in warnings {
-            self.runtime.event(self.pod, None, EventType::Warning, warning.reason, warning.message);
+            match warning.about {
+                About::Pod => {
+                    self.runtime.event(self.pod, None, EventType::Warning, warning.reason, warning.message);
+                }
+                About::Node => self.runtime.node_warning(warning.reason, warning.message),
+            }
         }
         Ok(dns)
     }

@@ -70,6 +70,7 @@ impl PodRuntime {
         let probes = self.parts.probes.get(&pod.uid).unwrap_or_default();
         let mut actions = plan(pod, &observed, &probes);
         pass.refresh_files().await;
+        let restart_at = pass.restart_for_objects(&mut actions).await;
         let resize = pass.start_resize(&mut actions).await;
         let acted = if actions.is_empty() {
             Ok(SyncOutcome::default())
@@ -84,7 +85,8 @@ impl PodRuntime {
             Ok(_) | Err(_) => pass.end_resize(resize).await,
         };
         let mut outcome = acted?;
-        outcome.retry_at = outcome.retry_at.into_iter().chain(deadline).chain(resized?).min();
+        outcome.retry_at =
+            outcome.retry_at.into_iter().chain(deadline).chain(resized?).chain(restart_at).min();
         pass.remove_surplus().await;
         Ok(outcome)
     }

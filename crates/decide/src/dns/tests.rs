@@ -65,7 +65,12 @@ fn policies_choose_the_base() {
 fn without_cluster_dns_the_host_is_the_fallback() {
     let mut settings = settings();
     settings.cluster_dns.clear();
-    check(json!({"dnsPolicy": "ClusterFirst"}), &settings, &of_host(), &["MissingClusterDNS"]);
+    check(
+        json!({"dnsPolicy": "ClusterFirst"}),
+        &settings,
+        &of_host(),
+        &["MissingClusterDNS", "MissingClusterDNS"],
+    );
     check(json!({"dnsPolicy": "Default"}), &settings, &of_host(), &[]);
 }
 
@@ -128,4 +133,64 @@ fn too_many_or_too_long_searches_are_cut() {
     assert_eq!(cut(vec!["a".repeat(254), "b".repeat(253)]), (vec!["b".repeat(253)], 1));
     let long: Vec<String> = (0..10).map(|index| index.to_string().repeat(250)).collect();
     assert_eq!(cut(long.clone()), (long[..8].to_vec(), 1));
+}
+
+#[test]
+fn warnings_have_upstreams_words() {
+    let mut settings = settings();
+    settings.cluster_dns.clear();
+    let pod = pod(json!({"containers": [], "dnsPolicy": "ClusterFirst", "dnsConfig": {
+        "nameservers": ["10.0.0.1", "10.0.0.2", "10.0.0.3", "10.0.0.4"], "searches": ["x".repeat(254)],
+    }}));
+    let host = HostResolver { searches: vec!["a.example".to_owned()], ..HostResolver::default() };
+    let (_, warnings) = pod_dns(&pod, &settings, &host);
+    let missing = "kubelet does not have ClusterDNS IP configured and cannot create Pod using \"ClusterFirst\" \
+                   policy. Falling back to \"Default\" policy.";
+    let texts: Vec<_> = warnings.iter().map(|warning| (warning.about, warning.message.as_str())).collect();
+    assert_eq!(
+        texts,
+        [
+            (About::Node, missing),
+            (About::Pod, format!("pod: \"p_default(u)\". {missing}").as_str()),
+            (
+                About::Pod,
+                "Nameserver limits were exceeded, some nameservers have been omitted, the applied nameserver line \
+                 is: 10.0.0.1 10.0.0.2 10.0.0.3"
+            ),
+            (
+                About::Pod,
+                "Search Line limits were exceeded, some search paths have been omitted, the applied search line \
+                 is: a.example"
+            ),
+        ]
+    );
+}
+
+#[test]
+fn a_resolv_conf_that_is_too_long_for_pods_is_told() {
+    let host = |searches: Vec<String>| HostResolver { searches, ..HostResolver::default() };
+    let domains = |count: usize, length: usize| vec!["x".repeat(length); count];
+    for (searches, domain, expected) in [
+        (domains(32, 3), "", None),
+        (domains(29, 3), "cluster.local", None),
+        (
+            domains(30, 3),
+            "cluster.local",
+            Some("Resolv.conf file '/r' contains search line consisting of more than 29 domains!"),
+        ),
+        (
+            domains(1, 254),
+            "",
+            Some(
+                "Resolv.conf file \"/r\" contains a search path which length is more than allowed 253 chars!",
+            ),
+        ),
+        (
+            domains(10, 250),
+            "",
+            Some("Resolv.conf file '/r' contains search line which length is more than allowed 2048 chars!"),
+        ),
+    ] {
+        assert_eq!(resolv_conf_problem("/r", &host(searches), domain).as_deref(), expected);
+    }
 }

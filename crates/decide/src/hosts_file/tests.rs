@@ -74,11 +74,19 @@ fn hostnames_come_from_the_spec_or_the_pods_name() {
     let over =
         json!({"containers": [], "hostname": "h", "subdomain": "s", "hostnameOverride": "x.example.org"});
     assert_eq!(names(over), pair("x.example.org", ""));
-    for field in ["hostname", "subdomain", "hostnameOverride"] {
+    for (field, expected) in [
+        ("hostname", "pod Hostname \"Not-A_Label\" is not a valid DNS label"),
+        ("subdomain", "pod Subdomain \"Not-A_Label\" is not a valid DNS label"),
+        ("hostnameOverride", "pod HostnameOverride \"Not-A_Label\" is not a valid DNS subdomain"),
+    ] {
         let mut spec = json!({"containers": []});
         spec[field] = json!("Not-A_Label");
-        assert!(names(spec).unwrap_err().starts_with(&format!("spec.{field}: ")), "{field}");
+        assert_eq!(names(spec).unwrap_err(), expected);
     }
+    let mut without = settings();
+    without.gates.hostname_override = false;
+    let pod = pod(json!({"containers": [], "hostname": "h", "hostnameOverride": "x"}));
+    assert_eq!(hostname_and_domain(&pod, &without), pair("h", ""));
 }
 
 #[test]
@@ -98,5 +106,9 @@ fn the_kernel_shows_the_full_name_on_request_if_it_fits() {
     assert_eq!(kernel_hostname(&full, "h", "d").unwrap(), "h.d");
     assert_eq!(kernel_hostname(&full, "h", "").unwrap(), "h");
     assert_eq!(kernel_hostname(&full, &"h".repeat(32), &"d".repeat(31)).unwrap().len(), 64);
-    assert!(kernel_hostname(&full, &"h".repeat(32), &"d".repeat(32)).is_err());
+    let problem = kernel_hostname(&full, &"h".repeat(32), &"d".repeat(32)).unwrap_err();
+    assert!(
+        problem.ends_with("is too long (64 characters is the max, 65 characters requested)"),
+        "{problem}"
+    );
 }

@@ -15,6 +15,8 @@ pub enum KillReason {
     StartupFailed,
     /// Its resources changed, and its resize policy asks for a restart.
     ResizeRestart,
+    /// A ConfigMap or Secret it uses changed, and its pod asks for a restart then.
+    ObjectsChanged,
 }
 
 /// A container to be stopped while its pod lives on.
@@ -45,6 +47,7 @@ impl KillContainer {
                 return format!("{who} is in \"unknown\" state, try killing it before restart");
             }
             KillReason::ResizeRestart => return format!("Container {} resize requires restart", self.name),
+            KillReason::ObjectsChanged => "uses a ConfigMap or Secret that changed",
             KillReason::DefinitionChanged => "definition changed",
             KillReason::Superseded => "was replaced by a newer one",
             KillReason::LivenessFailed => "failed liveness probe",

@@ -1,0 +1,199 @@
+//! ConfigMaps and Secrets as files; podward only, as upstream has none without an API server.
+
+use std::time::Instant;
+
+use anyhow::{Result, ensure};
+use scenarios::{Agent, Node, container, pod, podward_only, scenarios, with};
+use serde_json::{Value, json};
+
+use crate::support::{config_map, lines, secret, volume, wait_file, wait_waiting};
+
+scenarios!(the_downward_api_is_a_volume, labels_that_change_in_place_reach_the_volume);
+
+podward_only!(
+    objects_are_volumes_and_environment,
+    a_change_is_projected_without_a_restart,
+    a_pod_starts_when_its_object_comes,
+    removed_and_bad_objects_change_nothing,
+    a_kill_during_projection_leaves_the_old_or_the_new
+);
+
+fn with_files(name: &str, words: &str, source: Value) -> Value {
+    let main =
+        with(container("main", words), "/volumeMounts", json!([{"name": "files", "mountPath": "/files"}]));
+    let mut volume = json!({"name": "files"});
+    if let (Some(volume), Some(source)) = (volume.as_object_mut(), source.as_object()) {
+        volume.extend(source.clone());
+    }
+    with(pod(name, [main]), "/spec/volumes", json!([volume]))
+}
+
+async fn objects_are_volumes_and_environment(agent: Agent) -> Result<()> {
+    let node = Node::start(agent).await?;
+    let mut web = with_files(
+        "web",
+        "cat /files/a -- cat /files/deep/password -- cat /files/name -- env -- sleep forever",
+        json!({"projected": {"defaultMode": 0o440, "sources": [
+            {"configMap": {"name": "settings", "items": [{"key": "a", "path": "a"}]}},
+            {"secret": {"name": "keys", "items": [{"key": "password", "path": "deep/password", "mode": 0o400}]}},
+            {"downwardAPI": {"items": [{"path": "name", "fieldRef": {"fieldPath": "metadata.name"}}]}},
+            {"configMap": {"name": "nowhere", "optional": true}},
+        ]}}),
+    );
+    let main = web.pointer_mut("/spec/containers/0").and_then(Value::as_object_mut);
+    main.into_iter().for_each(|main| {
+        main.insert("envFrom".to_owned(), json!([{"prefix": "V_", "configMapRef": {"name": "settings"}}]));
+        main.insert(
+            "env".to_owned(),
+            json!([
+                {"name": "V_PASSWORD", "valueFrom": {"secretKeyRef": {"name": "keys", "key": "password"}}},
+                {"name": "V_BOTH", "value": "$(V_a)+$(V_PASSWORD)"},
+                {"name": "V_NONE", "valueFrom": {"secretKeyRef": {"name": "keys", "key": "no", "optional": true}}},
+            ]),
+        );
+    });
+    let list = json!({"apiVersion": "v1", "kind": "List", "items": [
+        config_map("settings", &json!({"a": "one\n"})), secret("keys", &json!({"password": "hunter2\n"})), web,
+    ]});
+    node.write("all.json", &list)?;
+    node.wait_running("web").await?;
+    let log = node.log("web", "main").await?;
+    ensure!(log.starts_with("one\nhunter2\nweb-"), "{log}");
+    let variables = lines(&node, "web", "main", "V_").await?;
+    ensure!(variables == ["V_BOTH=one", "V_PASSWORD=hunter2", "V_a=one"], "{variables:?}");
+    let files = volume(&node, "web", "projected", "files").await?;
+    let mode = |name: &str| {
+        use std::os::unix::fs::PermissionsExt as _;
+        std::fs::metadata(files.join(name)).map(|found| found.permissions().mode() & 0o777)
+    };
+    ensure!((mode("a")?, mode("deep/password")?) == (0o440, 0o400));
+    node.remove("all.json")?;
+    node.wait_gone("web").await
+}
+
+async fn a_change_is_projected_without_a_restart(agent: Agent) -> Result<()> {
+    let node = Node::start(agent).await?;
+    node.write("map.json", &config_map("settings", &json!({"a": "one", "b": "x"})))?;
+    node.write("web.json", &with_files("web", "sleep forever", json!({"configMap": {"name": "settings"}})))?;
+    let before = node.wait_running("web").await?;
+    let files = volume(&node, "web", "configmap", "files").await?;
+    wait_file(files.join("a"), "one").await?;
+    let start = Instant::now();
+    node.write("map.json", &config_map("settings", &json!({"a": "two"})))?;
+    wait_file(files.join("a"), "two").await?;
+    println!("projected after {:?}", start.elapsed());
+    ensure!(!files.join("b").exists(), "a key that went is still there");
+    let after = node.wait_running("web").await?;
+    ensure!(before.container("main").id == after.container("main").id, "the container was restarted");
+    Ok(())
+}
+
+async fn a_pod_starts_when_its_object_comes(agent: Agent) -> Result<()> {
+    let node = Node::start(agent).await?;
+    node.write(
+        "files.json",
+        &with_files("files", "cat /files/a -- sleep forever", json!({"configMap": {"name": "late"}})),
+    )?;
+    let bulk = json!([{"secretRef": {"name": "late"}}]);
+    let env = pod("env", [with(container("main", "env -- sleep forever"), "/envFrom", bulk)]);
+    node.write("env.json", &env)?;
+    wait_waiting(&node, "env", "CreateContainerConfigError", "secret \"late\" not found").await?;
+    wait_waiting(&node, "files", "ContainerCreating", "").await?;
+    let both = [config_map("late", &json!({"a": "here\n"})), secret("late", &json!({"LATE": "here"}))];
+    node.write("late.json", &json!({"apiVersion": "v1", "kind": "List", "items": both}))?;
+    let start = Instant::now();
+    node.wait_running("files").await?;
+    node.wait_running("env").await?;
+    println!("both run after {:?}", start.elapsed());
+    ensure!(node.log("files", "main").await? == "here\n");
+    ensure!(lines(&node, "env", "main", "LATE").await? == ["LATE=here"]);
+    Ok(())
+}
+
+async fn removed_and_bad_objects_change_nothing(agent: Agent) -> Result<()> {
+    let mut node = Node::start(agent).await?;
+    node.write("map.json", &config_map("settings", &json!({"a": "one"})))?;
+    // The container ends each time a file asks it to, and finds its volume as it was.
+    let words = "cat /files/a -- exit 1 --after 4";
+    node.write("web.json", &with_files("web", words, json!({"configMap": {"name": "settings"}})))?;
+    node.wait_running("web").await?;
+    let files = volume(&node, "web", "configmap", "files").await?;
+    node.write_text(
+        "map.json",
+        "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: settings}\ndata: {a: 7}\n",
+    )?;
+    node.restart_agent().await?;
+    node.remove("map.json")?;
+    node.wait_pod("web", "was restarted", |pod| pod.container("main").restarts >= 1 && pod.all_running())
+        .await?;
+    wait_file(files.join("a"), "one").await?;
+    ensure!(node.log("web", "main").await?.contains("one"));
+    node.remove("web.json")?;
+    node.wait_gone("web").await
+}
+
+async fn a_kill_during_projection_leaves_the_old_or_the_new(agent: Agent) -> Result<()> {
+    let mut node = Node::start(agent).await?;
+    let text = |version: usize| version.to_string().repeat(200_000);
+    let map = |version: usize| config_map("settings", &json!({"a": text(version), "b": text(version)}));
+    node.write("map.json", &map(0))?;
+    node.write("web.json", &with_files("web", "sleep forever", json!({"configMap": {"name": "settings"}})))?;
+    let before = node.wait_running("web").await?;
+    let files = volume(&node, "web", "configmap", "files").await?;
+    for version in 1..6 {
+        node.write("map.json", &map(version))?;
+        let wait = std::time::Duration::from_millis(u64::try_from(version)? * 25);
+        tokio::time::sleep(wait).await;
+        node.agent.kill9()?;
+        let (a, b) = (std::fs::read_to_string(files.join("a"))?, std::fs::read_to_string(files.join("b"))?);
+        ensure!(a == b && (a == text(version) || a == text(version - 1)), "half a file in round {version}");
+        node.agent.start()?;
+        node.agent.wait_ready().await?;
+        wait_file(files.join("a"), &text(version)).await?;
+    }
+    let left = std::fs::read_dir(&files)?.count();
+    ensure!(left == 4, "{left} entries besides ..data, its folder and two links");
+    ensure!(node.wait_running("web").await?.container("main").id == before.container("main").id);
+    Ok(())
+}
+
+fn downward(labels: &Value) -> Value {
+    let item = |path: &str, field: &str| json!({"path": path, "fieldRef": {"fieldPath": field}});
+    let resource = |path: &str, resource: &str, divisor: &str| {
+        json!({"path": path, "mode": 0o400, "resourceFieldRef": {
+            "containerName": "main", "resource": resource, "divisor": divisor,
+        }})
+    };
+    let web = with_files(
+        "web",
+        "cat /files/labels -- print . -- cat /files/deep/name -- print . -- cat /files/cpu -- print . -- cat /files/memory -- print . -- sleep forever",
+        json!({"downwardAPI": {"items": [
+            item("labels", "metadata.labels"), item("deep/name", "metadata.name"),
+            resource("cpu", "limits.cpu", "1m"), resource("memory", "limits.memory", "1Mi"),
+        ]}}),
+    );
+    let web = with(web, "/spec/containers/0/resources", json!({"limits": {"cpu": "150m", "memory": "64Mi"}}));
+    let web = with(web, "/metadata/uid", json!("5a1f7f5e-7a5c-4f3e-9d1c-0123456789ab"));
+    with(web, "/metadata/labels", labels.clone())
+}
+
+async fn the_downward_api_is_a_volume(agent: Agent) -> Result<()> {
+    let node = Node::start(agent).await?;
+    node.write("web.json", &downward(&json!({"b": "2", "a": "1"})))?;
+    node.wait_running("web").await?;
+    let log = node.log("web", "main").await?;
+    let name = format!("web-{}", scenarios::NODE);
+    ensure!(log == format!("a=\"1\"\nb=\"2\".\n{name}.\n150.\n64.\n"), "{log:?}");
+    Ok(())
+}
+
+async fn labels_that_change_in_place_reach_the_volume(agent: Agent) -> Result<()> {
+    let node = Node::start(agent).await?;
+    node.write("web.json", &downward(&json!({"a": "1"})))?;
+    let before = node.wait_running("web").await?;
+    node.write("web.json", &downward(&json!({"a": "2"})))?;
+    let files = volume(&node, "web", "downward-api", "files").await?;
+    wait_file(files.join("labels"), "a=\"2\"").await?;
+    ensure!(node.wait_running("web").await?.container("main").id == before.container("main").id);
+    Ok(())
+}
