@@ -106,7 +106,7 @@ async fn limits_default_to_what_the_node_has(agent: Agent) -> Result<()> {
     ]);
     node.write("plain.json", &with_env("plain", &env))?;
     let limited =
-        with(with_env("limited", &env), "/spec/resources", json!({"limits": {"memory": "64Mi", "cpu": "3"}}));
+        with(with_env("limited", &env), "/spec/resources", json!({"limits": {"memory": "64Mi", "cpu": "1"}}));
     node.write("limited.json", &limited)?;
     node.wait_running("plain").await?;
     node.wait_running("limited").await?;
@@ -122,7 +122,7 @@ async fn limits_default_to_what_the_node_has(agent: Agent) -> Result<()> {
         "{plain:?}"
     );
     let limited = lines(&node, "limited", "main", "V_").await?;
-    ensure!(limited == ["V_CPU=3", "V_MEMORY=64", "V_REQUEST=0"], "{limited:?}");
+    ensure!(limited == ["V_CPU=1", "V_MEMORY=64", "V_REQUEST=0"], "{limited:?}");
     Ok(())
 }
 

@@ -112,7 +112,7 @@ async fn a_pod_starts_when_its_object_comes(agent: Agent) -> Result<()> {
 
 async fn removed_and_bad_objects_change_nothing(agent: Agent) -> Result<()> {
     let mut node = Node::start(agent).await?;
-    node.write("map.json", &config_map("settings", &json!({"a": "one"})))?;
+    node.write("map.json", &config_map("settings", &json!({"a": "one\n"})))?;
     // The container ends each time a file asks it to, and finds its volume as it was.
     let words = "cat /files/a -- exit 1 --after 4";
     node.write("web.json", &with_files("web", words, json!({"configMap": {"name": "settings"}})))?;
@@ -126,8 +126,8 @@ async fn removed_and_bad_objects_change_nothing(agent: Agent) -> Result<()> {
     node.remove("map.json")?;
     node.wait_pod("web", "was restarted", |pod| pod.container("main").restarts >= 1 && pod.all_running())
         .await?;
-    wait_file(files.join("a"), "one").await?;
-    ensure!(node.log("web", "main").await?.contains("one"));
+    wait_file(files.join("a"), "one\n").await?;
+    ensure!(node.log("web", "main").await? == "one\n", "the volume is not what it was");
     node.remove("web.json")?;
     node.wait_gone("web").await
 }
