@@ -2,7 +2,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use manifest::{Origin, Place, Rules, read};
+use manifest::{ObjectPlace, Origin, Place, Rules, read};
 
 fuzz_target!(|text: &[u8]| {
     let origin = Origin { node: "node-a", place: Place::File("/etc/kubernetes/manifests/pod.yaml") };
@@ -26,4 +26,16 @@ fuzz_target!(|text: &[u8]| {
         }
     }
     assert_eq!(result, read(text, &origin, &Rules::default()));
+    // The same text on a node that takes ConfigMaps and Secrets from its manifests.
+    let local = Rules { objects: ObjectPlace::Manifests, ..Rules::default() };
+    match read(text, &origin, &local) {
+        Ok(manifest) => {
+            for object in &manifest.objects {
+                assert!(!object.name.is_empty() && !object.namespace.is_empty() && object.line > 0);
+                let size: usize = object.data.values().chain(object.binary_data.values()).map(Vec::len).sum();
+                assert!(size <= 1 << 20, "larger than an object may be");
+            }
+        }
+        Err(problems) => assert!(!problems.is_empty(), "refused without a reason"),
+    }
 });

@@ -117,7 +117,7 @@ fn manifests(body: &[u8]) -> anyhow::Result<String> {
     if list.is_empty() {
         return Ok("No manifest files.\n".to_owned());
     }
-    let mut rows = vec![row(["FILE", "STATE", "PODS", "PROBLEM"])];
+    let mut rows = vec![row(["FILE", "STATE", "CONTENT", "PROBLEM"])];
     for item in &list {
         let texts = |field: &str| {
             let items = item.get(field).and_then(Value::as_array).into_iter().flatten();
@@ -127,7 +127,7 @@ fn manifests(body: &[u8]) -> anyhow::Result<String> {
         rows.push(row([
             text("path"),
             text("state"),
-            &texts("pods").join(","),
+            &[texts("pods"), texts("objects")].concat().join(","),
             &texts("problems").join("; "),
         ]));
     }
