@@ -18,6 +18,7 @@ podward_only!(
     a_kill_during_projection_leaves_the_old_or_the_new
 );
 
+#[expect(clippy::needless_pass_by_value, reason = "json literals are passed as they are written")]
 fn with_files(name: &str, words: &str, source: Value) -> Value {
     let main =
         with(container("main", words), "/volumeMounts", json!([{"name": "files", "mountPath": "/files"}]));

@@ -63,7 +63,9 @@ fn hostnames_follow_network_and_fqdn() {
         Ok(("h.s.default.svc.cluster.local".into(), NamespaceMode::Pod))
     );
     let long = json!({"hostname": "h".repeat(60), "subdomain": "s", "setHostnameAsFQDN": true});
-    assert!(of(long).unwrap_err().contains("setHostnameAsFQDN"));
+    assert!(
+        of(long).unwrap_err().starts_with("failed to construct FQDN from pod hostname and cluster domain")
+    );
 }
 
 #[test]
