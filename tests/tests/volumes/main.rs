@@ -26,6 +26,7 @@ scenarios!(
 const LIMIT: Duration = Duration::from_secs(60);
 
 /// A container that runs a shell script and then waits.
+#[expect(clippy::needless_pass_by_value, reason = "json literals are passed as they are written")]
 pub(crate) fn shell(name: &str, script: &str, mounts: Value) -> Value {
     let script = format!("{script}; trap 'exit 0' TERM; while true; do sleep 1 & wait; done");
     json!({"name": name, "image": BUSYBOX, "command": ["/bin/sh", "-c", script], "volumeMounts": mounts})
