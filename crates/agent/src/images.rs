@@ -6,6 +6,7 @@
 mod credentials;
 mod limiter;
 mod pull;
+mod pull_secrets;
 mod single_flight;
 
 use std::collections::HashMap;
@@ -23,6 +24,7 @@ use model::{
 };
 use ports::clock::Clock;
 use ports::event_recorder::EventRecorder;
+use ports::objects::Objects;
 use ports::runtime::Runtime;
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
@@ -31,6 +33,7 @@ use crate::metrics::Metrics;
 pub use credentials::{CredentialParts, Credentials};
 use limiter::Limiter;
 use pull::{PullKey, Pulled, pull};
+use pull_secrets::pull_secrets;
 use single_flight::SingleFlight;
 
 /// Wait after a failed pull: 10 s doubling to 5 min.
@@ -83,6 +86,8 @@ pub struct Parts {
     pub clock: Arc<dyn Clock>,
     /// Metrics.
     pub metrics: Arc<Metrics>,
+    /// Where pull secrets come from.
+    pub objects: Arc<dyn Objects>,
     /// The node's credentials.
     pub credentials: Credentials,
     /// Bounds.
@@ -100,6 +105,7 @@ struct Inner {
     events: Arc<dyn EventRecorder>,
     clock: Arc<dyn Clock>,
     metrics: Arc<Metrics>,
+    objects: Arc<dyn Objects>,
     credentials: Credentials,
     slots: Option<Semaphore>,
     limiter: Limiter,
@@ -125,6 +131,7 @@ impl Images {
                 events: parts.events,
                 clock: parts.clock,
                 metrics: parts.metrics,
+                objects: parts.objects,
                 credentials: parts.credentials,
                 slots: settings.at_once.map(|slots| Semaphore::new(slots.max(1))),
                 limiter: Limiter::new(settings.per_second, settings.burst),
@@ -265,10 +272,16 @@ impl Request<'_> {
     }
 
     async fn credentials(&self, spec: &ImageSpec) -> Vec<RegistryCredential> {
-        match parse_image_name(&spec.image) {
-            Ok(name) => self.inner.credentials.for_repository(&[], &name.repository).await,
-            Err(_) => Vec::new(),
+        let Ok(name) = parse_image_name(&spec.image) else { return Vec::new() };
+        let own = pull_secrets(&*self.inner.objects, self.pod).await;
+        if !own.unusable.is_empty() {
+            let names = own.unusable.join(", ");
+            let message = format!(
+                "Unable to retrieve some image pull secrets ({names}); attempting to pull the image may not succeed."
+            );
+            self.tell_of(String::new(), EventType::Warning, "FailedToRetrieveImagePullSecret", message);
         }
+        self.inner.credentials.for_repository(&own.entries, &name.repository).await
     }
 
     /// The entry to remember if this pull fails, or why it is not tried yet.
@@ -321,11 +334,15 @@ impl Request<'_> {
     }
 
     fn tell(&self, kind: EventType, reason: &str, message: String) {
+        self.tell_of(self.field_path.clone(), kind, reason, message);
+    }
+
+    fn tell_of(&self, field_path: String, kind: EventType, reason: &str, message: String) {
         self.inner.events.record(RecordedEvent {
             subject: EventSubject::Pod {
                 uid: self.pod.uid.clone(),
                 full_name: self.pod.full_name.clone(),
-                field_path: self.field_path.clone(),
+                field_path,
             },
             kind,
             reason: reason.to_owned(),

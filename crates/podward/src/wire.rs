@@ -424,6 +424,7 @@ fn pod_runtime(
         events: events.clone(),
         clock: world.clock.clone(),
         metrics: world.metrics.clone(),
+        objects: tables.objects.clone(),
         credentials: Credentials::new(credentials),
         settings: plan.pulls,
     });

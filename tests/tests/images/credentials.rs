@@ -4,11 +4,13 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 
 use anyhow::{Context, Result, ensure};
-use scenarios::{Agent, AgentOptions, Node, scenarios, sleeper, with};
+use scenarios::{Agent, AgentOptions, Node, podward_only, scenarios, sleeper, with};
 use serde_json::{Value, json};
 use testkit::registry::{Registry, RegistryOptions};
 
 scenarios!(the_nodes_credentials_open_a_registry, a_provider_program_opens_a_registry);
+
+podward_only!(a_pull_secret_opens_a_registry);
 
 /// `user:password`.
 const RIGHT: &str = "dXNlcjpwYXNzd29yZA==";
@@ -52,6 +54,32 @@ async fn the_nodes_credentials_open_a_registry(agent: Agent) -> Result<()> {
     let message = message.and_then(Value::as_str).unwrap_or_default();
     ensure!(message.contains(&second.image("app:1")), "{message}");
     ensure!(!node.agent.log_tail(10_000).contains("password\""), "a password is in the log");
+    Ok(())
+}
+
+async fn a_pull_secret_opens_a_registry(agent: Agent) -> Result<()> {
+    let registry = Registry::start(locked()).await?;
+    let node = Node::start(agent).await?;
+    let pod = user_of("opened", &registry.image("app:1"));
+    let pod = with(pod, "/spec/imagePullSecrets", json!([{"name": "lost"}, {"name": "opener"}]));
+    node.write("opened.json", &pod)?;
+    node.wait_pod("opened", "is refused", |pod| {
+        ["ErrImagePull", "ImagePullBackOff"].contains(&pod.container("main").reason.as_str())
+    })
+    .await?;
+    let auths = json!({"auths": {(registry.host()): {"auth": RIGHT}}});
+    let secret = json!({
+        "apiVersion": "v1", "kind": "Secret", "type": "kubernetes.io/dockerconfigjson",
+        "metadata": {"name": "opener"}, "stringData": {".dockerconfigjson": auths.to_string()},
+    });
+    node.write("opener.json", &secret)?;
+    node.wait_running("opened").await?;
+    let log = node.agent.log_tail(10_000);
+    ensure!(
+        log.contains("Unable to retrieve some image pull secrets (lost"),
+        "the missing secret is not named"
+    );
+    ensure!(!log.contains(RIGHT), "a password is in the log");
     Ok(())
 }
 
