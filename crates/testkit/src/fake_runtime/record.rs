@@ -132,7 +132,7 @@ pub struct Container {
     pub pod_uid: String,
     /// What it was asked to be.
     pub config: ContainerConfig,
-    /// Absolute path of its log, which the fake never writes.
+    /// Absolute path of its log, which the fake makes and leaves empty.
     pub log_path: String,
     /// The image it runs.
     pub image: Image,
