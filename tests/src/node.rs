@@ -158,8 +158,24 @@ impl Node {
         running.pop().context("one container")
     }
 
-    /// What a container has written so far, without the log format around it.
+    /// What a container has written, without the log format around it. A container that has just started may not
+    /// have written all of it: the answer is what stays the same for a while, or is there after a few seconds.
     pub async fn log(&self, name: &str, container: &str) -> Result<String> {
+        const QUIET: Duration = Duration::from_millis(200);
+        const LONGEST: Duration = Duration::from_secs(5);
+        let start = std::time::Instant::now();
+        let mut before = self.log_now(name, container).await?;
+        loop {
+            tokio::time::sleep(QUIET).await;
+            let now = self.log_now(name, container).await?;
+            if (now == before && !now.is_empty()) || start.elapsed() > LONGEST {
+                return Ok(now);
+            }
+            before = now;
+        }
+    }
+
+    async fn log_now(&self, name: &str, container: &str) -> Result<String> {
         let all = self.cri().containers_of(&full_name(name)).await?;
         let last = all.iter().rev().find(|view| view.name == container);
         let path = &last.with_context(|| format!("no container {container} of {name}"))?.log_path;

@@ -1,10 +1,11 @@
 //! ConfigMaps and Secrets as files; podward only, as upstream has none without an API server.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
 use scenarios::{Agent, Node, container, pod, podward_only, scenarios, with};
 use serde_json::{Value, json};
+use testkit::poll::eventually;
 
 use crate::support::{config_map, lines, secret, volume, wait_file, wait_waiting};
 
@@ -182,10 +183,13 @@ async fn the_downward_api_is_a_volume(agent: Agent) -> Result<()> {
     let node = Node::start(agent).await?;
     node.write("web.json", &downward(&json!({"b": "2", "a": "1"})))?;
     node.wait_running("web").await?;
-    let log = node.log("web", "main").await?;
     let name = format!("web-{}", scenarios::NODE);
-    ensure!(log == format!("a=\"1\"\nb=\"2\".\n{name}.\n150.\n64.\n"), "{log:?}");
-    Ok(())
+    eventually("the files are told", Duration::from_secs(10), async || {
+        let log = node.log("web", "main").await?;
+        ensure!(log == format!("a=\"1\"\nb=\"2\".\n{name}.\n150.\n64.\n"), "{log:?}");
+        Ok(())
+    })
+    .await
 }
 
 async fn labels_that_change_in_place_reach_the_volume(agent: Agent) -> Result<()> {
