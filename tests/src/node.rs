@@ -43,6 +43,18 @@ impl Node {
         Ok(node)
     }
 
+    /// Starts the agent on a containerd 2.x, which has events, image volumes and handlers that tell what they can do.
+    pub async fn start_on_containerd_2(agent: Agent) -> Result<Self> {
+        let home = std::env::var_os("HOME").map_or("/root".into(), PathBuf::from);
+        let binary = std::env::var_os("PODWARD_CONTAINERD_2").map(PathBuf::from);
+        let binary = binary.unwrap_or_else(|| home.join(".cache/podward/bin/containerd"));
+        let containerd = Containerd::start_binary(&binary).await?;
+        let mut node = Self::on(containerd, agent, &AgentOptions::default())?;
+        node.agent.start()?;
+        node.agent.wait_ready().await?;
+        Ok(node)
+    }
+
     /// Starts containerd only; the agent is configured and not started.
     pub async fn prepare(agent: Agent, options: &AgentOptions) -> Result<Self> {
         agent.program()?;

@@ -1,31 +1,18 @@
 //! On a containerd that has CRI events (2.x).
 
-use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use rustix::process::Signal;
-use scenarios::{Agent, AgentOptions, Node, podward_only, scenarios, sleeper};
-use testkit::containerd::Containerd;
+use scenarios::{Agent, Node, podward_only, scenarios, sleeper};
 use testkit::instance::kill;
 
 scenarios!(pods_run_on_containerd_2);
 
 podward_only!(death_is_noticed_at_once, a_cut_stream_is_survived);
 
-async fn start(agent: Agent) -> Result<Node> {
-    let home = std::env::var_os("HOME").map_or("/root".into(), PathBuf::from);
-    let binary = std::env::var_os("PODWARD_CONTAINERD_2").map(PathBuf::from);
-    let binary = binary.unwrap_or_else(|| home.join(".cache/podward/bin/containerd"));
-    let containerd = Containerd::start_binary(&binary).await?;
-    let mut node = Node::on(containerd, agent, &AgentOptions::default())?;
-    node.agent.start()?;
-    node.agent.wait_ready().await?;
-    Ok(node)
-}
-
 async fn pods_run_on_containerd_2(agent: Agent) -> Result<()> {
-    let node = start(agent).await?;
+    let node = Node::start_on_containerd_2(agent).await?;
     node.write("web.json", &sleeper("web"))?;
     node.wait_running("web").await?;
     restart_delay(&node, "web", 1).await?;
@@ -34,7 +21,7 @@ async fn pods_run_on_containerd_2(agent: Agent) -> Result<()> {
 }
 
 async fn death_is_noticed_at_once(agent: Agent) -> Result<()> {
-    let node = start(agent).await?;
+    let node = Node::start_on_containerd_2(agent).await?;
     let delays = first_restarts(&node, "pod").await?;
     println!("kill to new container: {delays:?}");
     // Creation follows the notice, so the bound is wider than the notice itself; polling each second
@@ -45,7 +32,7 @@ async fn death_is_noticed_at_once(agent: Agent) -> Result<()> {
 }
 
 async fn a_cut_stream_is_survived(agent: Agent) -> Result<()> {
-    let mut node = start(agent).await?;
+    let mut node = Node::start_on_containerd_2(agent).await?;
     node.write("web.json", &sleeper("web"))?;
     node.wait_running("web").await?;
     node.containerd.kill()?;

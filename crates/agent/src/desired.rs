@@ -96,11 +96,7 @@ async fn take(known: &mut BTreeMap<PodSource, SourcePods>, snapshot: Snapshot, p
     let merged = merge(known.entry(source).or_default(), snapshot, parts.clock.now());
     for pod in merged.duplicates {
         parts.events.record(RecordedEvent {
-            subject: EventSubject::Pod {
-                uid: pod.uid.clone(),
-                full_name: pod.full_name.clone(),
-                field_path: String::new(),
-            },
+            subject: EventSubject::pod(&pod, String::new()),
             kind: EventType::Warning,
             reason: "FailedValidation".to_owned(),
             message: format!(

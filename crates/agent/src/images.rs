@@ -339,11 +339,7 @@ impl Request<'_> {
 
     fn tell_of(&self, field_path: String, kind: EventType, reason: &str, message: String) {
         self.inner.events.record(RecordedEvent {
-            subject: EventSubject::Pod {
-                uid: self.pod.uid.clone(),
-                full_name: self.pod.full_name.clone(),
-                field_path,
-            },
+            subject: EventSubject::pod(self.pod, field_path),
             kind,
             reason: reason.to_owned(),
             message,

@@ -121,7 +121,7 @@ impl PodRuntime {
             .map(|entry| entry.field_path())
             .unwrap_or_default();
         self.parts.events.record(RecordedEvent {
-            subject: EventSubject::Pod { uid: pod.uid.clone(), full_name: pod.full_name.clone(), field_path },
+            subject: EventSubject::pod(pod, field_path),
             kind,
             reason: reason.to_owned(),
             message,

@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 
 use model::{CredentialFile, CredentialFileForm, CredentialOrigin, ImageAuth, RegistryCredential};
 
-pub use docker_config::{InvalidDockerConfig, read_config_json, read_dockercfg};
+pub use docker_config::{InvalidDockerConfig, read_config_json, read_dockercfg, read_secret};
 pub use location::locations_match;
 pub use provider::{
     CacheScope, ProviderAnswer, ProviderAnswerError, cache_keys, is_asked_about, read_answer, write_request,

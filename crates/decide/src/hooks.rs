@@ -63,7 +63,7 @@ pub fn invalid_handler(handler: &LifecycleHandler) -> String {
     format!("invalid handler: &LifecycleHandler{{Exec:nil,HTTPGet:nil,TCPSocket:{socket},Sleep:nil,}}")
 }
 
-/// The port a hook asks: a number, or the name of one of the container's ports.
+/// The port a hook or a probe asks: a number, or the name of one of the container's ports.
 ///
 /// # Errors
 /// When there is no such port.

@@ -1,19 +1,17 @@
 //! Checkpoint files.
 
 use std::ffi::OsStr;
-use std::fs::File;
-use std::io::{self, Read};
-use std::path::PathBuf;
-use std::sync::Arc;
+use std::io;
+use std::path::{Path, PathBuf};
 
 use async_trait::async_trait;
 use ports::checkpoints::Checkpoints;
 use ports::pod_folders::FileError;
-use tokio::sync::Mutex;
 
-use crate::atomic_file::{self, Durability};
-use crate::failure::{OnPath, blocking, entry_name};
+use crate::atomic_file::Durability;
+use crate::failure::{OnPath, entry_name};
 use crate::folder::Folder;
+use crate::state_files::{StateFiles, read};
 
 const MAGIC: &str = "podward-checkpoint v1";
 
@@ -24,69 +22,40 @@ const MAGIC: &str = "podward-checkpoint v1";
 /// then on there is no content under the name.
 #[derive(Clone, Debug)]
 pub struct FileCheckpoints {
-    folder: PathBuf,
-    /// Saves take effect in the order of their calls, also of calls whose callers gave up waiting.
-    order: Arc<Mutex<()>>,
+    files: StateFiles,
 }
 
 impl FileCheckpoints {
     /// Keeps files in `folder`, which is made (mode 0750) with the first save.
     #[must_use]
     pub fn new(folder: impl Into<PathBuf>) -> Self {
-        Self { folder: folder.into(), order: Arc::default() }
-    }
-
-    async fn replace(
-        &self,
-        name: &'static str,
-        content: Vec<u8>,
-        durability: Durability,
-    ) -> Result<(), FileError> {
-        let turn = Arc::clone(&self.order).lock_owned().await;
-        let path = self.folder.clone();
-        blocking(&self.folder, move || {
-            let _turn = turn;
-            let name = entry_name(name)?;
-            let folder = Folder::make(&path, 0o750)?;
-            let temporary = format!(".{}.new", name.display());
-            let content = encode(&content);
-            let temporary = OsStr::new(&temporary);
-            atomic_file::replace(&folder, name.as_os_str(), temporary, &content, 0o600, durability)
-        })
-        .await
+        Self { files: StateFiles::new(folder) }
     }
 }
 
 #[async_trait]
 impl Checkpoints for FileCheckpoints {
     async fn save(&self, name: &'static str, content: Vec<u8>) -> Result<(), FileError> {
-        self.replace(name, content, Durability::Flushed).await
+        self.files.write(name, encode(&content), Durability::Flushed).await
     }
 
     async fn save_unflushed(&self, name: &'static str, content: Vec<u8>) -> Result<(), FileError> {
-        self.replace(name, content, Durability::Ordered).await
+        self.files.write(name, encode(&content), Durability::Ordered).await
     }
 
     async fn load(&self, name: &'static str) -> Result<Option<Vec<u8>>, FileError> {
-        let turn = Arc::clone(&self.order).lock_owned().await;
-        let path = self.folder.clone();
-        blocking(&self.folder, move || {
-            let _turn = turn;
-            let name = entry_name(name)?.as_os_str();
-            let Some(folder) = Folder::open(&path)? else { return Ok(None) };
-            let Some(file) = folder.open_file(name)? else { return Ok(None) };
-            let mut bytes = Vec::new();
-            File::from(file).read_to_end(&mut bytes).on_path("read checkpoint", path.join(name))?;
-            match decode(bytes) {
-                Ok(content) => Ok(Some(content)),
-                Err(reason) => {
-                    set_aside(&folder, name)?;
-                    Err(reason).on_path("load checkpoint, now set aside as .corrupt,", path.join(name))
-                }
-            }
-        })
-        .await
+        self.files.in_turn(move |path| load(path, entry_name(name)?.as_os_str())).await
     }
+}
+
+fn load(path: &Path, name: &OsStr) -> Result<Option<Vec<u8>>, FileError> {
+    let Some(bytes) = read(path, name)? else { return Ok(None) };
+    decode(bytes).map(Some).or_else(|reason| {
+        if let Some(folder) = Folder::open(path)? {
+            set_aside(&folder, name)?;
+        }
+        Err(reason).on_path("load checkpoint, now set aside as .corrupt,", path.join(name))
+    })
 }
 
 fn set_aside(folder: &Folder, name: &OsStr) -> Result<(), FileError> {

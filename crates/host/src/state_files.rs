@@ -3,7 +3,7 @@
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io::Read;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -19,7 +19,7 @@ use crate::folder::Folder;
 #[derive(Clone, Debug)]
 pub struct StateFiles {
     folder: PathBuf,
-    /// Saves take effect in the order of their calls.
+    /// Saves take effect in the order of their calls, also of calls whose callers gave up waiting.
     order: Arc<Mutex<()>>,
 }
 
@@ -30,24 +30,45 @@ impl StateFiles {
         Self { folder: folder.into(), order: Arc::default() }
     }
 
-    async fn write(
+    /// Writes a file in its turn.
+    pub(crate) async fn write(
         &self,
         name: &'static str,
         content: Vec<u8>,
         durability: Durability,
     ) -> Result<(), FileError> {
-        let turn = Arc::clone(&self.order).lock_owned().await;
-        let path = self.folder.clone();
-        blocking(&self.folder, move || {
-            let _turn = turn;
+        self.in_turn(move |path| {
             let name = entry_name(name)?;
-            let folder = Folder::make(&path, 0o750)?;
+            let folder = Folder::make(path, 0o750)?;
             let temporary = format!(".{}.new", name.display());
             let temporary = OsStr::new(&temporary);
             atomic_file::replace(&folder, name.as_os_str(), temporary, &content, 0o600, durability)
         })
         .await
     }
+
+    /// Does work in the folder after all work asked for earlier, also when an earlier caller gave up waiting.
+    pub(crate) async fn in_turn<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&Path) -> Result<T, FileError> + Send + 'static,
+    ) -> Result<T, FileError> {
+        let turn = Arc::clone(&self.order).lock_owned().await;
+        let path = self.folder.clone();
+        blocking(&self.folder, move || {
+            let _turn = turn;
+            work(&path)
+        })
+        .await
+    }
+}
+
+/// The content of a file of a folder, `None` if there is none.
+pub(crate) fn read(folder: &Path, name: &OsStr) -> Result<Option<Vec<u8>>, FileError> {
+    let Some(open) = Folder::open(folder)? else { return Ok(None) };
+    let Some(file) = open.open_file(name)? else { return Ok(None) };
+    let mut bytes = Vec::new();
+    File::from(file).read_to_end(&mut bytes).on_path("read", folder.join(name))?;
+    Ok(Some(bytes))
 }
 
 #[async_trait]
@@ -61,16 +82,7 @@ impl Checkpoints for StateFiles {
     }
 
     async fn load(&self, name: &'static str) -> Result<Option<Vec<u8>>, FileError> {
-        let path = self.folder.clone();
-        blocking(&self.folder, move || {
-            let name = entry_name(name)?.as_os_str();
-            let Some(folder) = Folder::open(&path)? else { return Ok(None) };
-            let Some(file) = folder.open_file(name)? else { return Ok(None) };
-            let mut bytes = Vec::new();
-            File::from(file).read_to_end(&mut bytes).on_path("read", path.join(name))?;
-            Ok(Some(bytes))
-        })
-        .await
+        self.in_turn(move |path| read(path, entry_name(name)?.as_os_str())).await
     }
 }
 

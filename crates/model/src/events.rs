@@ -1,4 +1,4 @@
-use crate::{ContainerId, PodFullName, PodUid, Timestamp};
+use crate::{ContainerId, Pod, PodFullName, PodUid, Timestamp};
 
 /// What the runtime did to a pod, found by comparing two observations.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -56,6 +56,14 @@ pub enum EventSubject {
     },
     /// The node.
     Node(String),
+}
+
+impl EventSubject {
+    /// A pod, or the part of it at a field path.
+    #[must_use]
+    pub fn pod(pod: &Pod, field_path: String) -> Self {
+        Self::Pod { uid: pod.uid.clone(), full_name: pod.full_name.clone(), field_path }
+    }
 }
 
 /// An event for users.

@@ -1,13 +1,11 @@
 //! Which namespaces a pod shares with the host, and its containers with each other.
 
 use std::fs;
-use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use scenarios::{Agent, AgentOptions, Node, container, pod, scenarios, sleeper, with};
+use scenarios::{Agent, Node, container, pod, scenarios, sleeper, with};
 use serde_json::json;
-use testkit::containerd::Containerd;
 use testkit::poll::throughout;
 
 scenarios!(namespaces_are_shared_as_asked, containers_share_their_processes, users_of_their_own_or_nothing);
@@ -53,13 +51,7 @@ async fn containers_share_their_processes(agent: Agent) -> Result<()> {
 
 /// Whether the runtime can do it depends on the machine; a pod must never run as the host's users instead.
 async fn users_of_their_own_or_nothing(agent: Agent) -> Result<()> {
-    let home = std::env::var_os("HOME").map_or("/root".into(), PathBuf::from);
-    let binary = std::env::var_os("PODWARD_CONTAINERD_2").map(PathBuf::from);
-    let binary = binary.unwrap_or_else(|| home.join(".cache/podward/bin/containerd"));
-    let containerd = Containerd::start_binary(&binary).await?;
-    let mut node = Node::on(containerd, agent, &AgentOptions::default())?;
-    node.agent.start()?;
-    node.agent.wait_ready().await?;
+    let node = Node::start_on_containerd_2(agent).await?;
     let isolated = pod("isolated", [container("main", "cat /proc/self/uid_map -- sleep forever")]);
     node.write("isolated.json", &with(isolated, "/spec/hostUsers", json!(false)))?;
     node.write("other.json", &sleeper("other"))?;

@@ -1,7 +1,7 @@
 //! Credentials that a pod brings along: its `imagePullSecrets`.
 
-use decide::credentials::{read_config_json, read_dockercfg};
-use model::{ConfigObject, CredentialOrigin, ObjectKey, ObjectKind, Pod, RegistryCredential};
+use decide::credentials::read_secret;
+use model::{ObjectKey, ObjectKind, Pod, RegistryCredential};
 use ports::objects::Objects;
 
 /// What a pod's pull secrets hold.
@@ -26,26 +26,10 @@ pub(super) async fn pull_secrets(objects: &dyn Objects, pod: &Pod) -> PullSecret
             namespace: pod.namespace().to_owned(),
             name: name.to_owned(),
         };
-        match objects.get(&key).await.ok().and_then(|secret| entries(&secret)) {
+        match objects.get(&key).await.ok().and_then(|secret| read_secret(&secret)) {
             Some(entries) => found.entries.extend(entries),
             None => found.unusable.push(name.to_owned()),
         }
     }
     found
-}
-
-/// The entries of one secret; `None` when it holds no credentials of a known form.
-fn entries(secret: &ConfigObject) -> Option<Vec<RegistryCredential>> {
-    let origin = CredentialOrigin::Secret {
-        uid: String::new(),
-        namespace: secret.key.namespace.clone(),
-        name: secret.key.name.clone(),
-    };
-    match secret.secret_type.as_str() {
-        "kubernetes.io/dockerconfigjson" => {
-            read_config_json(secret.data.get(".dockerconfigjson")?, &origin).ok()
-        }
-        "kubernetes.io/dockercfg" => read_dockercfg(secret.data.get(".dockercfg")?, &origin).ok(),
-        _ => None,
-    }
 }

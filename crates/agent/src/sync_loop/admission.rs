@@ -75,11 +75,7 @@ impl SyncLoop {
 
     fn warn(&self, pod: &Pod, reason: &str, message: &str) {
         self.parts.recorder.record(RecordedEvent {
-            subject: EventSubject::Pod {
-                uid: pod.uid.clone(),
-                full_name: pod.full_name.clone(),
-                field_path: String::new(),
-            },
+            subject: EventSubject::pod(pod, String::new()),
             kind: EventType::Warning,
             reason: reason.to_owned(),
             message: message.to_owned(),

@@ -162,11 +162,7 @@ impl SyncLoop {
 
     fn resize_event(&self, pod: &Pod, kind: EventType, reason: &str, message: String) {
         self.parts.recorder.record(RecordedEvent {
-            subject: EventSubject::Pod {
-                uid: pod.uid.clone(),
-                full_name: pod.full_name.clone(),
-                field_path: String::new(),
-            },
+            subject: EventSubject::pod(pod, String::new()),
             kind,
             reason: reason.to_owned(),
             message,

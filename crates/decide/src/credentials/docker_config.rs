@@ -2,7 +2,7 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD, STANDARD_NO_PAD};
-use model::{CredentialOrigin, RegistryCredential};
+use model::{ConfigObject, CredentialOrigin, RegistryCredential};
 use serde_json::Value;
 
 /// Text that holds no credentials. It says nothing of the content, which is secret.
@@ -41,6 +41,24 @@ pub fn read_dockercfg(
     origin: &CredentialOrigin,
 ) -> Result<Vec<RegistryCredential>, InvalidDockerConfig> {
     entries(&serde_json::from_slice(text).map_err(|_| InvalidDockerConfig)?, origin)
+}
+
+/// The entries of a pull secret; `None` when it is of another type or does not hold what its type promises.
+#[must_use]
+pub fn read_secret(secret: &ConfigObject) -> Option<Vec<RegistryCredential>> {
+    let origin = CredentialOrigin::Secret {
+        // Secrets of manifests have none.
+        uid: String::new(),
+        namespace: secret.key.namespace.clone(),
+        name: secret.key.name.clone(),
+    };
+    match secret.secret_type.as_str() {
+        "kubernetes.io/dockerconfigjson" => {
+            read_config_json(secret.data.get(".dockerconfigjson")?, &origin).ok()
+        }
+        "kubernetes.io/dockercfg" => read_dockercfg(secret.data.get(".dockercfg")?, &origin).ok(),
+        _ => None,
+    }
 }
 
 fn entries(value: &Value, origin: &CredentialOrigin) -> Result<Vec<RegistryCredential>, InvalidDockerConfig> {

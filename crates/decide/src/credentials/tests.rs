@@ -2,7 +2,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use model::CredentialProvider;
+use model::{ConfigObject, CredentialProvider, ObjectKey, ObjectKind};
 
 use super::*;
 
@@ -175,4 +175,32 @@ fn answers_that_cannot_be_used_are_refused_without_their_content() {
     let other = br#"{"apiVersion": "credentialprovider.kubelet.k8s.io/v1beta1", "kind": "CredentialProviderResponse"}"#;
     assert!(matches!(read_answer(&provider(), "a", other), Err(ProviderAnswerError::Version { .. })));
     assert_eq!(read_answer(&provider(), "a", b"plain text"), Err(ProviderAnswerError::Malformed));
+}
+
+#[test]
+fn a_pull_secret_is_read_by_its_type() {
+    const ENTRY: &str = r#"{"r.io": {"username": "u", "password": "p"}}"#;
+    let config_json = format!(r#"{{"auths": {ENTRY}}}"#);
+    for (kind, key, content, expected) in [
+        ("kubernetes.io/dockerconfigjson", ".dockerconfigjson", config_json.as_str(), Some("u")),
+        ("kubernetes.io/dockercfg", ".dockercfg", ENTRY, Some("u")),
+        ("kubernetes.io/dockerconfigjson", ".dockercfg", ENTRY, None),
+        ("kubernetes.io/dockerconfigjson", ".dockerconfigjson", "{", None),
+        ("Opaque", ".dockerconfigjson", config_json.as_str(), None),
+    ] {
+        let name = ObjectKey { kind: ObjectKind::Secret, namespace: "ns".into(), name: "pull".into() };
+        let secret = ConfigObject {
+            key: name,
+            data: BTreeMap::from([(key.to_owned(), content.as_bytes().to_vec())]),
+            binary_data: BTreeMap::new(),
+            secret_type: kind.to_owned(),
+            immutable: false,
+        };
+        let read = read_secret(&secret);
+        let found = read.as_ref().and_then(|entries| entries.first());
+        assert_eq!(found.map(|entry| entry.username.as_str()), expected, "{kind} {key}");
+        let origin =
+            CredentialOrigin::Secret { uid: String::new(), namespace: "ns".into(), name: "pull".into() };
+        assert!(found.is_none_or(|entry| entry.origin == origin), "{kind} {key}");
+    }
 }

@@ -2,6 +2,7 @@ use k8s_openapi::api::core::v1::{Container, Probe};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 
 use crate::environment::expand;
+use crate::hooks::resolve_port;
 
 /// What a probe asks.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -85,20 +86,5 @@ fn literal(container: &Container, name: &str) -> Option<String> {
 }
 
 fn port(wanted: &IntOrString, container: &Container) -> Result<u16, CheckError> {
-    let number = match wanted {
-        IntOrString::Int(number) => *number,
-        IntOrString::String(name) => {
-            let named = container.ports.iter().flatten().find(|port| port.name.as_ref() == Some(name));
-            match named {
-                Some(port) => port.container_port,
-                None => name
-                    .parse()
-                    .map_err(|_| CheckError(format!("strconv.Atoi: parsing {name:?}: invalid syntax")))?,
-            }
-        }
-    };
-    u16::try_from(number)
-        .ok()
-        .filter(|port| *port > 0)
-        .ok_or_else(|| CheckError(format!("invalid port number: {number}")))
+    resolve_port(wanted, container).map_err(CheckError)
 }

@@ -106,18 +106,13 @@ impl RealCgroup {
     }
 }
 
-/// On the machine's own hierarchies, if it lets us.
-async fn check_real(root: &str, version: CgroupVersion) {
-    let Ok(cgroups) = HostPodCgroups::detect(Path::new(root)) else { return };
-    if cgroups.version() != version || !is_root() {
-        return;
-    }
+/// On the machine's own hierarchies at `root`; whether there are any of that version.
+async fn check_real(root: &str, version: CgroupVersion) -> bool {
+    let Some(cgroups) = real_cgroups(root, version) else { return false };
     let path = format!("/podward-test-{}-{version:?}", std::process::id());
     let mut real = RealCgroup { cgroups, path: path.clone(), child: None };
     let pod = format!("{path}/pod1");
-    if real.cgroups.ensure(&pod, &CgroupLimits::default()).await.is_err() {
-        return;
-    }
+    real.cgroups.ensure(&pod, &CgroupLimits::default()).await.unwrap();
     let all: Vec<_> = real.cgroups.hierarchies.iter().map(|one| one.root().join(&pod[1..])).collect();
     fs::create_dir(all[0].join("container")).unwrap();
 
@@ -140,17 +135,21 @@ async fn check_real(root: &str, version: CgroupVersion) {
     assert!(real.cgroups.set(&pod, &CgroupLimits::default()).await.is_err());
     real.cgroups.remove(&path).await.unwrap();
     assert!(all.iter().all(|cgroup| !cgroup.exists()));
+    true
+}
+
+/// The machine's cgroups at `root`, if they are of that version.
+fn real_cgroups(root: &str, version: CgroupVersion) -> Option<HostPodCgroups> {
+    assert!(is_root(), "the tests of cgroups need root");
+    HostPodCgroups::detect(Path::new(root)).ok().filter(|cgroups| cgroups.version() == version)
 }
 
 #[tokio::test]
-async fn removes_real_v1_cgroups_only_after_their_processes() {
-    check_real("/sys/fs/cgroup", CgroupVersion::V1).await;
-}
-
-#[tokio::test]
-async fn removes_real_v2_cgroups_only_after_their_processes() {
-    check_real("/sys/fs/cgroup", CgroupVersion::V2).await;
-    check_real("/sys/fs/cgroup/unified", CgroupVersion::V2).await;
+async fn removes_real_cgroups_only_after_their_processes() {
+    let first = check_real("/sys/fs/cgroup", CgroupVersion::V1).await;
+    let second = check_real("/sys/fs/cgroup", CgroupVersion::V2).await;
+    let beside = check_real("/sys/fs/cgroup/unified", CgroupVersion::V2).await;
+    assert!(first || second || beside, "the machine has no cgroups to try it on");
 }
 
 /// The text of a file of a cgroup in whichever hierarchy has it.
@@ -162,17 +161,16 @@ fn read_real(real: &RealCgroup, cgroup: &str, file: &str) -> Option<String> {
 
 #[tokio::test]
 async fn real_v1_cgroups_take_limits_and_changes_of_them() {
-    let Ok(cgroups) = HostPodCgroups::detect(Path::new("/sys/fs/cgroup")) else { return };
-    if cgroups.version() != CgroupVersion::V1 || !is_root() {
+    let Some(cgroups) = real_cgroups("/sys/fs/cgroup", CgroupVersion::V1) else {
+        // The same on v2 is held to an imitated tree.
+        println!("not run: the machine has no v1 hierarchies");
         return;
-    }
+    };
     let parent = format!("/podward-test-{}-limits", std::process::id());
     let pod = format!("{parent}/pod1");
     let real = RealCgroup { cgroups, path: parent.clone(), child: None };
     let half = CgroupLimits { cpu_quota: Some(50_000), cpu_period: Some(100_000), ..CgroupLimits::default() };
-    if real.cgroups.ensure(&parent, &half).await.is_err() {
-        return;
-    }
+    real.cgroups.ensure(&parent, &half).await.unwrap();
     let check = |limits: CgroupLimits| {
         let (real, pod) = (&real, &pod);
         async move {
