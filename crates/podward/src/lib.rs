@@ -7,6 +7,7 @@ mod cgroup_plan;
 pub mod check;
 pub mod command;
 pub mod get;
+pub mod join;
 pub mod logging;
 pub mod node_plan;
 pub mod plan;

@@ -26,7 +26,7 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use crate::wire::{Running, World, start};
-use crate::{logging, plan, service_manager};
+use crate::{join, logging, plan, service_manager};
 
 /// Where the agent keeps its own state below the root folder.
 const STATE_FOLDER: &str = "podward";
@@ -121,6 +121,7 @@ async fn run(loaded: &Loaded, cgroups: HostPodCgroups) -> anyhow::Result<()> {
     let folders = Arc::new(HostPodFolders::new(root, &plan.settings.pod_logs_dir, LOG_LINKS));
     let messages = Arc::new(HostTerminationMessages::new(root, &plan.settings.pod_logs_dir));
     let allocations = restore_allocations(root).await?;
+    let api = join::join(loaded, &plan.settings.name).await?;
     let world = World {
         allocations,
         runtime,
@@ -145,6 +146,7 @@ async fn run(loaded: &Loaded, cgroups: HostPodCgroups) -> anyhow::Result<()> {
         outbound: Arc::new(NetworkOutbound::new()),
         clock: Arc::new(SystemClock),
         metrics,
+        api,
     };
     tracing::info!(node = %plan.settings.name, root = %root.display(), "podward {} starts", env!("CARGO_PKG_VERSION"));
     match world.volumes.reconcile_mounts().await {

@@ -1,5 +1,9 @@
 //! All wiring, no logic: the stages, the channels between them, and the tables they publish.
 
+mod api_server;
+
+pub use api_server::ApiServer;
+
 use std::collections::BTreeSet;
 use std::future::Future;
 use std::sync::Arc;
@@ -106,6 +110,8 @@ pub struct World {
     pub clock: Arc<dyn Clock>,
     /// Metrics, which adapters may count into.
     pub metrics: Arc<Metrics>,
+    /// The API server, if the node belongs to a cluster.
+    pub api: Option<ApiServer>,
 }
 
 /// A running agent.

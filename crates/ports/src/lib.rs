@@ -5,6 +5,7 @@
 //!
 //! It deliberately holds no implementation beyond the system clock.
 
+pub mod api;
 pub mod call_meter;
 pub mod checkpoints;
 pub mod clock;

@@ -30,9 +30,13 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("cri", &["ports", "model"]),
     ("host", &["ports", "model"]),
     ("outbound", &["ports"]),
+    ("cluster", &["ports", "model"]),
     (
         "podward",
-        &["agent", "config", "cri", "decide", "document", "host", "manifest", "model", "outbound", "ports"],
+        &[
+            "agent", "cluster", "config", "cri", "decide", "document", "host", "manifest", "model",
+            "outbound", "ports",
+        ],
     ),
     ("demo", &[]),
     ("testkit", &["cri", "model", "ports"]),

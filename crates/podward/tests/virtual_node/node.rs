@@ -404,5 +404,6 @@ fn world(folder: &Path, plan: &Plan, network: FakeOutbound) -> World {
         outbound: Arc::new(network),
         clock: Arc::new(SystemClock),
         metrics: Arc::new(Metrics::new()),
+        api: None,
     }
 }

@@ -1,0 +1,76 @@
+//! What a failed request means.
+
+use std::time::Duration;
+
+use kube::core::Status;
+use ports::api::{ApiError, ApiErrorKind};
+
+pub(crate) fn api_error(error: &kube::Error) -> ApiError {
+    match error {
+        kube::Error::Api(status) => status_error(status),
+        other => ApiError { kind: ApiErrorKind::Unreachable, message: chain(other), retry_after: None },
+    }
+}
+
+pub(crate) fn status_error(status: &Status) -> ApiError {
+    let retry_after =
+        status.details.as_ref().map(|details| details.retry_after_seconds).filter(|after| *after > 0);
+    ApiError {
+        kind: kind(status.code, &status.reason),
+        message: status.message.clone(),
+        retry_after: retry_after.map(|seconds| Duration::from_secs(seconds.into())),
+    }
+}
+
+fn kind(code: u16, reason: &str) -> ApiErrorKind {
+    match (code, reason) {
+        (404, _) => ApiErrorKind::NotFound,
+        (409, "AlreadyExists") => ApiErrorKind::AlreadyExists,
+        (409, _) => ApiErrorKind::Conflict,
+        (403, _) => ApiErrorKind::Forbidden,
+        (401, _) => ApiErrorKind::Unauthorized,
+        (410, _) => ApiErrorKind::Gone,
+        (429, _) => ApiErrorKind::Throttled,
+        (500.., _) => ApiErrorKind::Server,
+        _ => ApiErrorKind::Invalid,
+    }
+}
+
+/// The error with its causes, which kube's own words leave out.
+fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        let words = cause.to_string();
+        if !text.ends_with(&words) {
+            text = format!("{text}: {words}");
+        }
+        source = cause.source();
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn codes_have_kinds() {
+        let cases = [
+            (404, "NotFound", ApiErrorKind::NotFound),
+            (409, "AlreadyExists", ApiErrorKind::AlreadyExists),
+            (409, "Conflict", ApiErrorKind::Conflict),
+            (403, "Forbidden", ApiErrorKind::Forbidden),
+            (401, "Unauthorized", ApiErrorKind::Unauthorized),
+            (422, "Invalid", ApiErrorKind::Invalid),
+            (400, "BadRequest", ApiErrorKind::Invalid),
+            (410, "Expired", ApiErrorKind::Gone),
+            (429, "TooManyRequests", ApiErrorKind::Throttled),
+            (500, "InternalError", ApiErrorKind::Server),
+            (504, "Timeout", ApiErrorKind::Server),
+        ];
+        for (code, reason, expected) in cases {
+            assert_eq!(kind(code, reason), expected, "{code} {reason}");
+        }
+    }
+}

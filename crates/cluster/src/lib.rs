@@ -1,0 +1,14 @@
+//! The kube-apiserver side of the ports.
+//!
+//! Comes in: a kubeconfig. Goes out: [`Clients`], one per lane, and an adapter per kind of object (`ports::api`).
+//! Watches reconnect, resume and list again here; whether a failed write is tried again is the caller's choice.
+//!
+//! It deliberately decides nothing about pods or the node.
+
+mod clients;
+mod errors;
+mod feed;
+mod pods;
+
+pub use clients::{Clients, ConnectError};
+pub use pods::PodsAdapter;
