@@ -8,7 +8,11 @@
 mod clients;
 mod errors;
 mod feed;
+mod leases;
+mod nodes;
 mod pods;
 
 pub use clients::{Clients, ConnectError};
+pub use leases::LeasesAdapter;
+pub use nodes::NodesAdapter;
 pub use pods::PodsAdapter;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use anyhow::Context;
-use cluster::{Clients, PodsAdapter};
+use cluster::{Clients, LeasesAdapter, NodesAdapter, PodsAdapter};
 use config::Loaded;
 
 use crate::wire::ApiServer;
@@ -15,5 +15,9 @@ use crate::wire::ApiServer;
 pub async fn join(loaded: &Loaded, node: &str) -> anyhow::Result<Option<ApiServer>> {
     let Some(kubeconfig) = &loaded.flags.kubeconfig else { return Ok(None) };
     let clients = Clients::from_kubeconfig(kubeconfig).await.context("--kubeconfig")?;
-    Ok(Some(ApiServer { pods: Arc::new(PodsAdapter::new(clients, node.to_owned())) }))
+    Ok(Some(ApiServer {
+        nodes: Arc::new(NodesAdapter::new(clients.clone(), node.to_owned())),
+        leases: Arc::new(LeasesAdapter::new(&clients, node.to_owned())),
+        pods: Arc::new(PodsAdapter::new(clients, node.to_owned())),
+    }))
 }

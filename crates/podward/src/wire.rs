@@ -183,6 +183,7 @@ pub fn start(world: World, plan: Plan) -> anyhow::Result<Running> {
     let mut running = Running { views: views.clone(), cancel: cancel.clone(), stages: JoinSet::new() };
 
     running.spawn("runtime health", checker.run(cancel.clone()));
+    let _node_view = world.api.as_ref().map(|api| api_server::start_node(&mut running, api));
     let objects = Arc::new(LocalObjects::new(sources.iter().copied()));
     running.spawn("objects", objects::keep(objects.clone(), world.checkpoints.clone(), cancel.clone()));
     start_sources(&mut running, &world, &plan, (&snapshot_sender, report_sender, &objects))?;

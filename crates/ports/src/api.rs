@@ -3,6 +3,8 @@
 //! A watch never ends: the adapter reconnects, resumes and lists again by itself. Calls are tried once; the caller
 //! decides by [`ApiErrorKind`] whether and when to try again.
 
+pub mod leases;
+pub mod nodes;
 pub mod pods;
 
 use std::time::Duration;

@@ -2,11 +2,29 @@
 
 use std::sync::Arc;
 
+use agent::node;
+use agent::node_view::{self, NodeView};
+use ports::api::leases::ApiLeases;
+use ports::api::nodes::ApiNodes;
 use ports::api::pods::ApiPods;
+use tokio::sync::watch;
+
+use super::Running;
 
 /// The API server's side of the world.
 #[derive(Clone)]
 pub struct ApiServer {
     /// Pods of this node.
     pub pods: Arc<dyn ApiPods>,
+    /// The Node object.
+    pub nodes: Arc<dyn ApiNodes>,
+    /// The node's lease.
+    pub leases: Arc<dyn ApiLeases>,
+}
+
+/// Starts what concerns the Node object, and returns it as the API server knows it.
+pub(super) fn start_node(running: &mut Running, api: &ApiServer) -> watch::Receiver<NodeView> {
+    let (publish, view) = node_view::channel();
+    running.spawn("node watch", node::watch::run(api.nodes.clone(), publish, running.cancel.clone()));
+    view
 }

@@ -1,0 +1,107 @@
+//! The Node object as the API server knows it, published by the node stage for everyone who needs it.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use k8s_openapi::api::core::v1::{Node, Taint};
+use tokio::sync::watch;
+
+/// What is known of the own Node object. It is unknown until the API server has shown it once; when it is deleted
+/// its last form stays.
+#[derive(Clone, Debug, Default)]
+pub struct NodeView {
+    node: Option<Arc<Node>>,
+}
+
+/// A new publication, unknown at first.
+#[must_use]
+pub fn channel() -> (watch::Sender<NodeView>, watch::Receiver<NodeView>) {
+    watch::channel(NodeView::default())
+}
+
+/// Waits until the node is known; never returns if it never is.
+pub async fn known(views: &mut watch::Receiver<NodeView>) -> NodeView {
+    match views.wait_for(NodeView::is_known).await {
+        Ok(view) => view.clone(),
+        Err(_) => std::future::pending().await,
+    }
+}
+
+impl NodeView {
+    /// The node as the API server shows it.
+    #[must_use]
+    pub fn of(node: Arc<Node>) -> Self {
+        Self { node: Some(node) }
+    }
+
+    /// Whether the API server has shown the node.
+    #[must_use]
+    pub fn is_known(&self) -> bool {
+        self.node.is_some()
+    }
+
+    /// The whole object.
+    #[must_use]
+    pub fn node(&self) -> Option<&Arc<Node>> {
+        self.node.as_ref()
+    }
+
+    /// Its labels; `None` while it is unknown.
+    #[must_use]
+    pub fn labels(&self) -> Option<&BTreeMap<String, String>> {
+        static NONE: BTreeMap<String, String> = BTreeMap::new();
+        let node = self.node.as_ref()?;
+        Some(node.metadata.labels.as_ref().unwrap_or(&NONE))
+    }
+
+    /// Its taints.
+    #[must_use]
+    pub fn taints(&self) -> &[Taint] {
+        let spec = self.node.as_ref().and_then(|node| node.spec.as_ref());
+        spec.and_then(|spec| spec.taints.as_deref()).unwrap_or_default()
+    }
+
+    /// The ranges that its pods' addresses come from.
+    #[must_use]
+    pub fn pod_cidrs(&self) -> &[String] {
+        let spec = self.node.as_ref().and_then(|node| node.spec.as_ref());
+        spec.and_then(|spec| spec.pod_cidrs.as_deref()).unwrap_or_default()
+    }
+
+    /// Its internal addresses, the primary one first.
+    #[must_use]
+    pub fn internal_ips(&self) -> Vec<IpAddr> {
+        let status = self.node.as_ref().and_then(|node| node.status.as_ref());
+        let addresses = status.and_then(|status| status.addresses.as_deref()).unwrap_or_default();
+        let internal = addresses.iter().filter(|address| address.type_ == "InternalIP");
+        internal.filter_map(|address| address.address.parse().ok()).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use k8s_openapi::api::core::v1::{NodeAddress, NodeSpec, NodeStatus};
+
+    #[tokio::test]
+    async fn is_unknown_until_the_server_has_shown_it() {
+        let (publish, mut views) = channel();
+        assert!(views.borrow().labels().is_none() && views.borrow().taints().is_empty());
+        let address =
+            |type_: &str, address: &str| NodeAddress { type_: type_.into(), address: address.into() };
+        let node = Node {
+            spec: Some(NodeSpec { pod_cidrs: Some(vec!["10.1.0.0/24".into()]), ..NodeSpec::default() }),
+            status: Some(NodeStatus {
+                addresses: Some(vec![address("Hostname", "n"), address("InternalIP", "192.0.2.7")]),
+                ..NodeStatus::default()
+            }),
+            ..Node::default()
+        };
+        publish.send_replace(NodeView::of(Arc::new(node)));
+        let view = known(&mut views).await;
+        assert!(view.labels().unwrap().is_empty());
+        assert_eq!(view.pod_cidrs(), ["10.1.0.0/24"]);
+        assert_eq!(view.internal_ips(), ["192.0.2.7".parse::<IpAddr>().unwrap()]);
+    }
+}
