@@ -53,7 +53,7 @@ const PURE_CRATES_USE: &[(&str, &[&str])] = &[
     ("manifest", &["k8s-openapi", "serde", "serde_json", "thiserror"]),
     ("model", &["jiff", "k8s-openapi", "serde", "serde_json", "thiserror"]),
     ("decide", &["base64", "jiff", "k8s-openapi", "serde_json"]),
-    ("ports", &["async-trait", "futures", "k8s-openapi", "thiserror"]),
+    ("ports", &["async-trait", "futures", "k8s-openapi", "serde_json", "thiserror"]),
 ];
 
 /// The stages of the agent: they talk through channels and published tables, and never name each other.
