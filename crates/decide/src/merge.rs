@@ -94,7 +94,7 @@ impl Changes {
             let list = if pod.is_deleted() { &mut self.deleted } else { &mut self.updated };
             list.push(Arc::clone(&pod));
             pod
-        } else if existing.status == pod.status {
+        } else if existing.status == pod.status && existing.standing == pod.standing {
             existing
         } else {
             let pod = marked(pod, source, seen, now);

@@ -35,6 +35,7 @@ mod process_watch;
 mod rotated_logs;
 #[cfg(test)]
 mod scratch;
+mod sealed_checkpoints;
 mod state_files;
 mod systemd;
 mod termination_messages;
@@ -60,6 +61,7 @@ pub use pod_folders::HostPodFolders;
 pub use pod_volumes::HostPodVolumes;
 pub use process_watch::PidfdProcessWatch;
 pub use rotated_logs::HostRotatedLogs;
+pub use sealed_checkpoints::SealedCheckpoints;
 pub use state_files::StateFiles;
 pub use termination_messages::HostTerminationMessages;
 pub use user_namespaces::{FileUserNamespaceRecords, user_id_pool};

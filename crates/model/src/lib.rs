@@ -54,7 +54,7 @@ pub use node_resources::{NodeResources, ResourceAmounts};
 pub use node_settings::{NodeSettings, PodGates};
 pub use observed::{Observation, ObservedPod};
 pub use outcome::{ContainerProblem, ContainerProblems, SyncFailure, SyncOutcome};
-pub use pod::{ContainerKind, ContainerRef, EphemeralContainer, Pod, PodShapeError};
+pub use pod::{ContainerKind, ContainerRef, EphemeralContainer, Pod, PodShapeError, Standing};
 pub use probe::{ContainerVerdicts, ProbeKind, ProbeVerdict, ProbeVerdicts};
 pub use projected_file::ProjectedFile;
 pub use runtime_spec::{

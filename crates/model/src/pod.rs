@@ -22,6 +22,18 @@ pub struct Pod {
     pub status: PodStatus,
     /// `spec.ephemeralContainers`, in the form of the other containers.
     pub ephemeral: Vec<EphemeralContainer>,
+    /// Who says that the pod is wanted.
+    pub standing: Standing,
+}
+
+/// Who says that a pod is wanted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Standing {
+    /// Its source, since this agent started.
+    #[default]
+    Confirmed,
+    /// Our memory of its source, which has not spoken yet.
+    Remembered,
 }
 
 /// An API object that cannot be a [`Pod`].
@@ -58,6 +70,7 @@ impl Pod {
             spec,
             status: status.unwrap_or_default(),
             ephemeral,
+            standing: Standing::default(),
         })
     }
 

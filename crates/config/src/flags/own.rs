@@ -34,6 +34,10 @@ pub struct Flags {
     pub lock_file: Option<PathBuf>,
     /// Whether to exit when another process opens the lock file.
     pub exit_on_lock_contention: bool,
+    /// Whether pods of the API server are remembered and run while it is away.
+    pub offline: bool,
+    /// How old what is remembered may be; zero means any age.
+    pub offline_max_age: GoDuration,
     /// Cgroup of the container runtime.
     pub runtime_cgroups: Option<String>,
     /// Credential plugin configuration.
@@ -72,6 +76,8 @@ impl Flags {
             node_labels: read.labels("node-labels"),
             lock_file: read.path("lock-file"),
             exit_on_lock_contention: read.flag("exit-on-lock-contention"),
+            offline: read.flag("podward-offline"),
+            offline_max_age: read.duration("podward-offline-max-age"),
             runtime_cgroups: read.optional("runtime-cgroups"),
             image_credential_provider_config: read.path("image-credential-provider-config"),
             image_credential_provider_bin_dir: read.path("image-credential-provider-bin-dir"),

@@ -1,4 +1,4 @@
-//! Every flag the upstream kubelet v1.36 accepts, as data.
+//! Every flag the upstream kubelet v1.36 accepts, and our own, as data.
 
 mod cadvisor;
 mod logging_and_server;
@@ -57,6 +57,7 @@ pub(super) struct Group {
 pub(super) static GROUPS: &[Group] = &[
     Group { title: "Start", flags: own::START },
     Group { title: "Node and API server", flags: own::NODE },
+    Group { title: "Beyond upstream", flags: own::PODWARD },
     Group { title: "Container runtime", flags: own::RUNTIME },
     Group { title: "Logging", flags: logging_and_server::LOGGING },
     Group { title: "Pods and server (better set in the file)", flags: logging_and_server::SERVER },

@@ -1,5 +1,6 @@
 use k8s_openapi::api::core::v1::{self as core, Container, PodSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use model::Standing;
 use proptest::prelude::*;
 
 use super::*;
@@ -169,6 +170,16 @@ fn a_set_after_a_restore_adds_removes_and_keeps() {
 #[test]
 fn an_unchanged_first_set_after_a_restore_still_marks_the_source_as_seen() {
     check(vec![restore(vec![pod("1", "a", "x")]), set(vec![pod("1", "a", "x")])], &[(Operation::Add, &[])]);
+}
+
+#[test]
+fn a_remembered_pod_that_its_source_confirms_is_told_again() {
+    let mut remembered = Pod::clone(&pod("1", "a", "x"));
+    remembered.standing = Standing::Remembered;
+    check(
+        vec![restore(vec![Arc::new(remembered)]), set(vec![pod("1", "a", "x")])],
+        &[(Operation::Add, &[]), (Operation::Reconcile, &["1"])],
+    );
 }
 
 fn any_set() -> impl Strategy<Value = Vec<Arc<Pod>>> {

@@ -1,12 +1,12 @@
 use k8s_openapi::api::core::v1::{ContainerStatus, PodCondition, PodStatus};
-use model::{NamespaceMode, SandboxState};
+use model::{NamespaceMode, SandboxState, Standing};
 
 use super::restarts::{all_could_restart, all_restart, is_cleaned_up};
 use super::{Facts, Statuses, is_terminated};
 use crate::pod_actions::is_sidecar;
 
 /// Conditions that the agent writes itself.
-const OWNED: [&str; 9] = [
+const OWNED: [&str; 10] = [
     "PodScheduled",
     "Ready",
     "Initialized",
@@ -16,7 +16,10 @@ const OWNED: [&str; 9] = [
     "PodResizeInProgress",
     "AllContainersRestarting",
     DISRUPTION,
+    FROM_CACHE,
 ];
+/// Ours alone, and only while it is true: the pod is run from memory.
+const FROM_CACHE: &str = "podward.dev/FromCache";
 const DISRUPTION: &str = "DisruptionTarget";
 
 /// The conditions in the order upstream shows them; those of others come first.
@@ -42,6 +45,11 @@ pub(super) fn conditions(facts: &Facts<'_>, status: &PodStatus, statuses: &Statu
         let mut restarting = condition(facts, "AllContainersRestarting", restarting(facts, status));
         restarting.observed_generation = None;
         conditions.push(restarting);
+    }
+    if facts.pod.standing == Standing::Remembered {
+        let message = "the API server has not confirmed this pod since the agent started".to_owned();
+        let verdict = Verdict { holds: true, reason: Some("NotConfirmed"), message: Some(message) };
+        conditions.push(condition(facts, FROM_CACHE, verdict));
     }
     conditions
 }

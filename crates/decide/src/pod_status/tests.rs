@@ -435,3 +435,21 @@ fn a_preempted_pod_says_once_that_it_was_disrupted() {
     let other = status(&pod, &seen, &rejected("DeadlineExceeded"), None).conditions.unwrap_or_default();
     assert!(other.iter().all(|entry| entry.type_ != "DisruptionTarget"));
 }
+
+#[test]
+fn a_pod_that_is_run_from_memory_says_so() {
+    let mut pod = two("Always");
+    let (observed, node) = (observed(vec![], vec![]), node());
+    let conditions = |pod: &Pod| {
+        let status = pod_status(&facts(pod, &observed, &node));
+        status.conditions.into_iter().flatten().find(|condition| condition.type_ == "podward.dev/FromCache")
+    };
+    assert_eq!(conditions(&pod), None);
+    pod.standing = model::Standing::Remembered;
+    let condition = conditions(&pod).unwrap();
+    assert_eq!((&*condition.status, condition.reason.as_deref()), ("True", Some("NotConfirmed")));
+    // Once the API server has spoken nothing is left of it, even if it was written there.
+    pod.standing = model::Standing::Confirmed;
+    pod.status.conditions = Some(vec![condition]);
+    assert_eq!(conditions(&pod), None);
+}

@@ -69,6 +69,22 @@ pub(in super::super) static NODE: &[FlagSpec] = &[
     ),
 ];
 
+/// What upstream has no word for; every name begins with `podward-`.
+pub(in super::super) static PODWARD: &[FlagSpec] = &[
+    own(
+        "podward-offline",
+        FlagKind::Bool,
+        "true",
+        "Remember the pods of the API server and what they need, encrypted, and run them while it cannot be reached.",
+    ),
+    own(
+        "podward-offline-max-age",
+        FlagKind::Duration,
+        "0s",
+        "Pods that the API server last confirmed longer ago than this are not run from memory; 0 means any age.",
+    ),
+];
+
 pub(in super::super) static RUNTIME: &[FlagSpec] = &[
     own("runtime-cgroups", FlagKind::Text, "", "Cgroup of the container runtime, for its statistics."),
     own(
