@@ -19,6 +19,7 @@ pub mod file_report;
 pub mod image_gc;
 pub mod images;
 pub mod log_rotation;
+pub mod memory;
 pub mod messages;
 pub mod metrics;
 pub mod node;

@@ -1,21 +1,36 @@
 //! From `--kubeconfig` to the adapters of the API server.
 
+use std::path::Path;
 use std::sync::Arc;
 
+use agent::memory::Memory;
 use anyhow::Context;
 use cluster::{Clients, LeasesAdapter, NodesAdapter, PodsAdapter};
 use config::Loaded;
+use host::SealedCheckpoints;
 
 use crate::wire::ApiServer;
+
+/// The folder of what the API server said, below the agent's state.
+const MEMORY: &str = "api";
 
 /// The cluster that the agent was told to join; `None` means a node of its own.
 ///
 /// # Errors
-/// When the kubeconfig cannot be used.
-pub async fn join(loaded: &Loaded, node: &str) -> anyhow::Result<Option<ApiServer>> {
+/// When the kubeconfig or the store of what the API server said cannot be used.
+pub async fn join(loaded: &Loaded, node: &str, state: &Path) -> anyhow::Result<Option<ApiServer>> {
     let Some(kubeconfig) = &loaded.flags.kubeconfig else { return Ok(None) };
     let clients = Clients::from_kubeconfig(kubeconfig).await.context("--kubeconfig")?;
+    let memory = if loaded.flags.offline {
+        let store = SealedCheckpoints::open(state.join(MEMORY), state).map_err(|error| {
+            anyhow::anyhow!("{error}: {}; --podward-offline=false does without", error.source)
+        })?;
+        Memory::new(Arc::new(store))
+    } else {
+        Memory::off()
+    };
     Ok(Some(ApiServer {
+        memory,
         nodes: Arc::new(NodesAdapter::new(clients.clone(), node.to_owned())),
         leases: Arc::new(LeasesAdapter::new(&clients, node.to_owned())),
         pods: Arc::new(PodsAdapter::new(clients, node.to_owned())),

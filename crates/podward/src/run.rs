@@ -121,7 +121,7 @@ async fn run(loaded: &Loaded, cgroups: HostPodCgroups) -> anyhow::Result<()> {
     let folders = Arc::new(HostPodFolders::new(root, &plan.settings.pod_logs_dir, LOG_LINKS));
     let messages = Arc::new(HostTerminationMessages::new(root, &plan.settings.pod_logs_dir));
     let allocations = restore_allocations(root).await?;
-    let api = join::join(loaded, &plan.settings.name).await?;
+    let api = join::join(loaded, &plan.settings.name, &state).await?;
     let world = World {
         allocations,
         runtime,

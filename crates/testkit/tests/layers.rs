@@ -78,6 +78,7 @@ const STAGES: &[&str] = &[
 
 /// What stages share, and which of the others each of them may use itself.
 const SERVICES: &[(&str, &[&str])] = &[
+    ("memory", &[]),
     ("allocations", &[]),
     ("event_log", &[]),
     ("file_report", &[]),

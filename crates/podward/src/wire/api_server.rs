@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use agent::memory::Memory;
 use agent::node;
 use agent::node_view::{self, NodeView};
 use ports::api::leases::ApiLeases;
@@ -20,6 +21,8 @@ pub struct ApiServer {
     pub nodes: Arc<dyn ApiNodes>,
     /// The node's lease.
     pub leases: Arc<dyn ApiLeases>,
+    /// What the API server said, for a start without it.
+    pub memory: Memory,
 }
 
 /// Starts what concerns the Node object, and returns it as the API server knows it.
