@@ -127,9 +127,10 @@ setup: ## install the Debian packages that the demo and the scenarios need
 	@tools/setup.sh
 
 .PHONY: tools
-tools: ## build the pinned upstream kubelet and containerd 2 into the cache
+tools: ## build the pinned upstream kubelet, its control plane and containerd 2 into the cache
 	$(call say,pinned tools)
-	@tools/build.sh kubelet containerd containerd-shim-runc-v2 ctr
+	@tools/build.sh kubelet kube-apiserver kube-controller-manager kube-scheduler kubectl \
+		containerd containerd-shim-runc-v2 ctr
 
 .PHONY: toolchain
 toolchain:

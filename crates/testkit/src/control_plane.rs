@@ -1,0 +1,198 @@
+//! A real Kubernetes control plane on loopback: etcd, kube-apiserver, kube-controller-manager, kube-scheduler.
+//!
+//! Comes in: the programs in `$PODWARD_CACHE/bin` and Debian's etcd. Goes out: kubeconfigs for whoever wants to talk
+//! to it, a `kubectl` runner and the audit log. Node authorizer, RBAC and NodeRestriction are on, as in a real
+//! cluster; certificates are made anew for each.
+//!
+//! Invariant: what was started is gone after it, also after a panic or when the test itself is killed
+//! ([`reaper`]). Not here: nodes. A node joins with one of the kubeconfigs.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+use tokio::sync::OnceCell;
+
+use crate::instance::Instance;
+use certificates::{Authority, Identity};
+use components::Components;
+use kubeconfig::Credential;
+use ports::Ports;
+
+mod audit;
+mod bootstrap;
+mod certificates;
+mod components;
+mod kubeconfig;
+mod kubectl;
+mod ports;
+mod program;
+mod reaper;
+
+pub use audit::AuditedRequest;
+
+/// What a test changes about the control plane.
+#[derive(Clone, Debug)]
+pub struct ControlPlaneOptions {
+    /// Further arguments of kube-apiserver.
+    pub api_server_arguments: Vec<String>,
+    /// Further arguments of kube-controller-manager.
+    pub controller_manager_arguments: Vec<String>,
+    /// How long signed certificates last; they are dated back by five minutes.
+    pub signing_duration: Duration,
+}
+
+impl Default for ControlPlaneOptions {
+    fn default() -> Self {
+        Self {
+            api_server_arguments: Vec::new(),
+            controller_manager_arguments: Vec::new(),
+            signing_duration: Duration::from_secs(24 * 3600),
+        }
+    }
+}
+
+/// A control plane; dropping it ends its processes and removes its folder.
+#[derive(Debug)]
+pub struct ControlPlane {
+    // Before the folder, so that the processes are gone when it is removed.
+    components: Mutex<Components>,
+    authority: Authority,
+    url: String,
+    start_time: Duration,
+    instance: Instance,
+}
+
+impl ControlPlane {
+    /// Starts a control plane and waits until it serves, schedules and has made the default service account.
+    pub async fn start() -> Result<Self> {
+        Self::start_with(ControlPlaneOptions::default()).await
+    }
+
+    /// The same with changed options.
+    pub async fn start_with(options: ControlPlaneOptions) -> Result<Self> {
+        let started = Instant::now();
+        program::check()?;
+        let instance = Instance::create()?;
+        let authority = Authority::create()?;
+        let ports = Ports::find()?;
+        let url = format!("https://127.0.0.1:{}", ports.api_server);
+        write_files(&instance, &authority, &url)?;
+        let components = Components::new(instance.folder(), ports, options)?;
+        let components = Mutex::new(components);
+        let mut plane = Self { components, authority, url, start_time: Duration::ZERO, instance };
+        plane.components().start_etcd()?;
+        plane.components().start_api_server()?;
+        plane.wait_api_server().await?;
+        plane.components().start_controllers()?;
+        plane.grant_bootstrap().await?;
+        plane.wait_controllers().await?;
+        plane.start_time = started.elapsed();
+        Ok(plane)
+    }
+
+    /// One control plane for the whole test process, ended with it. Scenarios that share it keep to a namespace and
+    /// a node of their own.
+    pub async fn shared() -> Result<&'static Self> {
+        static SHARED: OnceCell<ControlPlane> = OnceCell::const_new();
+        SHARED.get_or_try_init(Self::start).await
+    }
+
+    /// How long the start took.
+    pub fn start_time(&self) -> Duration {
+        self.start_time
+    }
+
+    /// Where the API server listens.
+    pub fn url(&self) -> &str {
+        &self.url
+    }
+
+    /// The folder with all files and logs.
+    pub fn folder(&self) -> &Path {
+        self.instance.folder()
+    }
+
+    /// The certificate authority of the cluster, as a PEM file.
+    pub fn authority_file(&self) -> PathBuf {
+        self.instance.path("pki/ca.crt")
+    }
+
+    /// A kubeconfig of a cluster administrator.
+    pub fn admin_kubeconfig(&self) -> PathBuf {
+        self.instance.path("admin.kubeconfig")
+    }
+
+    /// A kubeconfig with a client certificate of `system:node:NAME`.
+    pub fn node_kubeconfig(&self, node: &str) -> Result<PathBuf> {
+        let identity =
+            Identity { name: &format!("system:node:{node}"), group: Some("system:nodes"), hosts: &[] };
+        self.write_kubeconfig(node, &Credential::Certificate(self.authority.issue(&identity)?))
+    }
+
+    /// A kubeconfig with a client certificate of any user.
+    pub fn user_kubeconfig(&self, user: &str, group: Option<&str>) -> Result<PathBuf> {
+        let issued = self.authority.issue(&Identity { name: user, group, hosts: &[] })?;
+        self.write_kubeconfig(&user.replace(':', "-"), &Credential::Certificate(issued))
+    }
+
+    /// A kubeconfig with a bootstrap token, which may ask for a node's certificate and nothing else.
+    pub fn bootstrap_kubeconfig(&self) -> Result<PathBuf> {
+        self.write_kubeconfig("bootstrap", &Credential::Token(bootstrap::TOKEN.to_owned()))
+    }
+
+    /// Ends the API server at once, as a crash would; everything else goes on.
+    pub fn stop_api_server(&self) -> Result<()> {
+        self.components().stop_api_server()
+    }
+
+    /// Starts the API server again, at the same address and with the same data.
+    pub async fn start_api_server(&self) -> Result<()> {
+        self.components().start_api_server()?;
+        self.wait_api_server().await
+    }
+
+    /// From now on certificates are signed for this long.
+    pub fn sign_for(&self, duration: Duration) -> Result<()> {
+        self.components().sign_for(duration)
+    }
+
+    /// Ids of all processes that run for this control plane.
+    pub fn processes(&self) -> Vec<u32> {
+        self.components().processes()
+    }
+
+    /// The last lines of a component's log.
+    pub fn log_tail(&self, component: &str, lines: usize) -> String {
+        crate::containerd::tail(&self.instance.path(&format!("{component}.log")), lines)
+    }
+
+    fn write_kubeconfig(&self, name: &str, credential: &Credential) -> Result<PathBuf> {
+        let path = self.instance.path(&format!("{name}.kubeconfig"));
+        kubeconfig::write(&path, &self.url, &self.authority.certificate, credential)?;
+        Ok(path)
+    }
+
+    fn components(&self) -> MutexGuard<'_, Components> {
+        self.components.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Certificates, keys, kubeconfigs of the components and the audit policy.
+fn write_files(instance: &Instance, authority: &Authority, url: &str) -> Result<()> {
+    let pki = instance.path("pki");
+    fs::create_dir_all(&pki).context("create the folder of certificates")?;
+    authority.write_all(&pki)?;
+    for (file, name, group) in [
+        ("admin", "admin", Some("system:masters")),
+        ("controller-manager", "system:kube-controller-manager", None),
+        ("scheduler", "system:kube-scheduler", None),
+    ] {
+        let issued = authority.issue(&Identity { name, group, hosts: &[] })?;
+        let path = instance.path(&format!("{file}.kubeconfig"));
+        kubeconfig::write(&path, url, &authority.certificate, &Credential::Certificate(issued))?;
+    }
+    audit::write_policy(&instance.path("audit-policy.json"))
+}

@@ -1,0 +1,97 @@
+//! The cluster's certificate authority and what it has signed.
+
+use std::fs;
+use std::path::Path;
+
+use anyhow::{Context, Result};
+use rcgen::{
+    BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
+    KeyUsagePurpose,
+};
+
+/// Who a certificate is for.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Identity<'a> {
+    /// Common name: the user.
+    pub(super) name: &'a str,
+    /// Organisation: the group.
+    pub(super) group: Option<&'a str>,
+    /// Names and addresses of a server; none means a client's certificate.
+    pub(super) hosts: &'a [&'a str],
+}
+
+/// A certificate with its key, both PEM.
+#[derive(Debug)]
+pub(super) struct Issued {
+    pub(super) certificate: String,
+    pub(super) key: String,
+}
+
+/// Signs for everybody in the cluster.
+#[derive(Debug)]
+pub(super) struct Authority {
+    /// Own certificate, PEM.
+    pub(super) certificate: String,
+    key: String,
+    issuer: Issuer<'static, KeyPair>,
+}
+
+impl Authority {
+    pub(super) fn create() -> Result<Self> {
+        let key = KeyPair::generate().context("make a key")?;
+        let mut params = CertificateParams::default();
+        params.distinguished_name.push(DnType::CommonName, "podward-test-ca");
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::DigitalSignature];
+        let certificate = params.self_signed(&key).context("sign the authority")?.pem();
+        Ok(Self { certificate, key: key.serialize_pem(), issuer: Issuer::new(params, key) })
+    }
+
+    pub(super) fn issue(&self, identity: &Identity<'_>) -> Result<Issued> {
+        let key = KeyPair::generate().context("make a key")?;
+        let hosts: Vec<String> = identity.hosts.iter().map(ToString::to_string).collect();
+        let mut params = CertificateParams::new(hosts).context("read host names")?;
+        params.distinguished_name.push(DnType::CommonName, identity.name);
+        if let Some(group) = identity.group {
+            params.distinguished_name.push(DnType::OrganizationName, group);
+        }
+        params.use_authority_key_identifier_extension = true;
+        params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
+        let client = identity.hosts.is_empty();
+        params.extended_key_usages = vec![match client {
+            true => ExtendedKeyUsagePurpose::ClientAuth,
+            false => ExtendedKeyUsagePurpose::ServerAuth,
+        }];
+        let signed = params.signed_by(&key, &self.issuer);
+        let certificate = signed.with_context(|| format!("sign {}", identity.name))?.pem();
+        Ok(Issued { certificate, key: key.serialize_pem() })
+    }
+
+    /// Writes what the components read: the authority, the API server's certificates and the key of service accounts.
+    pub(super) fn write_all(&self, folder: &Path) -> Result<()> {
+        let server = self.issue(&Identity {
+            name: "kube-apiserver",
+            group: None,
+            hosts: &["127.0.0.1", "10.96.0.1", "localhost", "kubernetes", "kubernetes.default.svc"],
+        })?;
+        let towards_nodes = self.issue(&Identity {
+            name: "kube-apiserver-kubelet-client",
+            group: Some("system:masters"),
+            hosts: &[],
+        })?;
+        let accounts = KeyPair::generate().context("make a key")?;
+        for (name, text) in [
+            ("ca.crt", &self.certificate),
+            ("ca.key", &self.key),
+            ("apiserver.crt", &server.certificate),
+            ("apiserver.key", &server.key),
+            ("kubelet-client.crt", &towards_nodes.certificate),
+            ("kubelet-client.key", &towards_nodes.key),
+            ("service-accounts.key", &accounts.serialize_pem()),
+            ("service-accounts.pub", &accounts.public_key_pem()),
+        ] {
+            fs::write(folder.join(name), text).with_context(|| format!("write {name}"))?;
+        }
+        Ok(())
+    }
+}

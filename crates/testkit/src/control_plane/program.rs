@@ -1,0 +1,26 @@
+//! Where the programs of a control plane are.
+
+use std::path::PathBuf;
+
+use anyhow::{Result, ensure};
+
+const BUILT: [&str; 4] = ["kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl"];
+
+/// Path of a program: etcd as Debian installs it, the others from the cache of built tools.
+pub(super) fn path(name: &str) -> PathBuf {
+    if name == "etcd" {
+        return "/usr/bin/etcd".into();
+    }
+    let home = std::env::var_os("HOME").map_or("/root".into(), PathBuf::from);
+    let cache = std::env::var_os("PODWARD_CACHE").map_or_else(|| home.join(".cache/podward"), PathBuf::from);
+    cache.join("bin").join(name)
+}
+
+/// Says what to do about a program that is missing.
+pub(super) fn check() -> Result<()> {
+    ensure!(path("etcd").exists(), "etcd is missing: run make setup");
+    for name in BUILT {
+        ensure!(path(name).exists(), "{} is missing: run make tools", path(name).display());
+    }
+    Ok(())
+}
