@@ -10,6 +10,7 @@ use ports::api::{ApiError, ApiErrorKind, Feed, FeedStream};
 use serde::de::DeserializeOwned;
 
 use crate::errors::{api_error, status_error};
+use crate::pauses::Pauses;
 
 /// Watches all objects of `api` that `config` selects. Resumes from bookmarks, lists again when its place is too old,
 /// and pauses between failures (0.8 s doubling to 30 s).
@@ -20,6 +21,18 @@ where
     let mut listed: Option<Vec<K>> = None;
     watcher::watcher(api, config)
         .default_backoff()
+        .filter_map(move |event| std::future::ready(step(&mut listed, event)))
+        .boxed()
+}
+
+/// As [`feed`], with pauses of one's own.
+pub(crate) fn feed_with<K>(api: Api<K>, config: watcher::Config, pauses: Pauses) -> FeedStream<K>
+where
+    K: Resource + Clone + DeserializeOwned + Debug + Send + 'static,
+{
+    let mut listed: Option<Vec<K>> = None;
+    watcher::watcher(api, config)
+        .backoff(pauses)
         .filter_map(move |event| std::future::ready(step(&mut listed, event)))
         .boxed()
 }

@@ -6,13 +6,17 @@
 //! It deliberately decides nothing about pods or the node.
 
 mod clients;
+mod deadline;
 mod errors;
 mod feed;
 mod leases;
 mod nodes;
+mod objects;
+mod pauses;
 mod pods;
 
 pub use clients::{Clients, ConnectError};
 pub use leases::LeasesAdapter;
 pub use nodes::NodesAdapter;
+pub use objects::ObjectsAdapter;
 pub use pods::PodsAdapter;

@@ -13,6 +13,7 @@ pub static SUPPORTED: &[&str] = &[
     "cgroupsPerQOS",
     "clusterDNS",
     "clusterDomain",
+    "configMapAndSecretChangeDetectionStrategy",
     "containerLogMaxFiles",
     "containerLogMaxSize",
     "containerLogMaxWorkers",

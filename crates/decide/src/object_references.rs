@@ -9,7 +9,7 @@ use model::{ObjectKey, ObjectKind, Pod};
 #[must_use]
 pub fn object_references(pod: &Pod) -> BTreeSet<ObjectKey> {
     let mut keys = Keys::of(pod);
-    for entry in pod.containers() {
+    for entry in pod.containers().chain(pod.ephemeral_containers()) {
         keys.environment(entry.container);
     }
     pod.spec.volumes.iter().flatten().for_each(|volume| keys.volume(volume));

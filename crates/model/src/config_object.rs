@@ -102,11 +102,11 @@ pub enum ObjectError {
     #[error("{} {:?} not found", .0.kind.resource(), .0.name)]
     NotFound(ObjectKey),
     /// Whether there is one cannot be told now.
-    #[error("{key} cannot be read: {reason}")]
+    #[error("{reason}")]
     Unavailable {
         /// Which object.
         key: ObjectKey,
-        /// Why.
+        /// Why, as users read it.
         reason: String,
     },
 }

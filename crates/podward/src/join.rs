@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use agent::memory::Memory;
 use anyhow::Context;
-use cluster::{Clients, LeasesAdapter, NodesAdapter, PodsAdapter};
+use cluster::{Clients, LeasesAdapter, NodesAdapter, ObjectsAdapter, PodsAdapter};
 use config::Loaded;
 use host::SealedCheckpoints;
 
@@ -33,6 +33,7 @@ pub async fn join(loaded: &Loaded, node: &str, state: &Path) -> anyhow::Result<O
         memory,
         nodes: Arc::new(NodesAdapter::new(clients.clone(), node.to_owned())),
         leases: Arc::new(LeasesAdapter::new(&clients, node.to_owned())),
+        objects: Arc::new(ObjectsAdapter::new(&clients)),
         pods: Arc::new(PodsAdapter::new(clients, node.to_owned())),
     }))
 }

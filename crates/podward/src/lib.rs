@@ -5,6 +5,7 @@
 
 mod cgroup_plan;
 pub mod check;
+pub mod cluster_plan;
 pub mod command;
 pub mod get;
 pub mod join;

@@ -17,6 +17,7 @@ use model::{
 };
 use ports::host_facts::HostFacts;
 
+use crate::cluster_plan::{ClusterPlan, cluster_plan};
 use crate::{cgroup_plan, node_plan};
 
 /// A static pod folder or file.
@@ -81,6 +82,8 @@ pub struct Plan {
     pub id_pool: IdPool,
     /// Timings of the lifecycle event generator.
     pub pleg: agent::pleg::Settings,
+    /// What counts only with an API server.
+    pub cluster: ClusterPlan,
 }
 
 /// Makes the plan.
@@ -173,6 +176,7 @@ pub fn plan(
         read_only_address: address("address", &server.address, server.read_only_port)?,
         id_pool: node_plan::id_pool(loaded)?,
         pleg: agent::pleg::Settings::default(),
+        cluster: cluster_plan(loaded),
     })
 }
 

@@ -1,6 +1,7 @@
 //! All wiring, no logic: the stages, the channels between them, and the tables they publish.
 
 mod api_server;
+mod supplies;
 
 pub use api_server::ApiServer;
 
@@ -150,9 +151,12 @@ pub fn start(world: World, plan: Plan) -> anyhow::Result<Running> {
     let (class_changed, class_changes) = mpsc::unbounded_channel();
     let (probe_changed, probe_changes) = mpsc::unbounded_channel();
     let (object_users, changed_users) = mpsc::unbounded_channel();
-    let (desired_writer, desired_pods) =
-        table(vec![changed.clone(), class_changed.clone(), probe_changed.clone(), object_users]);
-    let (view_writer, worker_views) = table(vec![changed.clone(), class_changed, probe_changed.clone()]);
+    let (claims_changed, claim_changes) = mpsc::unbounded_channel();
+    let desired_listeners =
+        [&changed, &class_changed, &probe_changed, &object_users, &claims_changed].map(Clone::clone);
+    let (desired_writer, desired_pods) = table(desired_listeners.into());
+    let (view_writer, worker_views) =
+        table(vec![changed.clone(), class_changed, probe_changed.clone(), claims_changed]);
     let (verdict_writer, probe_verdicts) = table(vec![changed.clone()]);
     let (observed, observer) = observations(vec![changed.clone(), probe_changed]);
     world.allocations.tell(changed);
@@ -184,9 +188,18 @@ pub fn start(world: World, plan: Plan) -> anyhow::Result<Running> {
 
     running.spawn("runtime health", checker.run(cancel.clone()));
     let _node_view = world.api.as_ref().map(|api| api_server::start_node(&mut running, api));
-    let objects = Arc::new(LocalObjects::new(sources.iter().copied()));
-    running.spawn("objects", objects::keep(objects.clone(), world.checkpoints.clone(), cancel.clone()));
-    start_sources(&mut running, &world, &plan, (&snapshot_sender, report_sender, &objects))?;
+    let local_objects = Arc::new(LocalObjects::new(sources.iter().copied()));
+    running.spawn("objects", objects::keep(local_objects.clone(), world.checkpoints.clone(), cancel.clone()));
+    start_sources(&mut running, &world, &plan, (&snapshot_sender, report_sender, &local_objects))?;
+    let claims = supplies::Claims {
+        changed_pods: claim_changes,
+        desired: desired_pods.clone(),
+        workers: worker_views.clone(),
+    };
+    let objects: Arc<dyn Objects> = match &world.api {
+        Some(api) => supplies::start_objects(&mut running, api, &plan.cluster, claims),
+        None => local_objects,
+    };
     let parts = object_hints::Parts {
         objects: objects.clone(),
         changed_pods: changed_users,

@@ -5,6 +5,7 @@
 
 pub mod leases;
 pub mod nodes;
+pub mod objects;
 pub mod pods;
 
 use std::time::Duration;

@@ -80,6 +80,7 @@ const STAGES: &[&str] = &[
 const SERVICES: &[(&str, &[&str])] = &[
     ("memory", &[]),
     ("allocations", &[]),
+    ("cluster_objects", &["published"]),
     ("event_log", &[]),
     ("file_report", &[]),
     ("images", &["metrics"]),

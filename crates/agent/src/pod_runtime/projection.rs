@@ -29,12 +29,12 @@ pub(super) struct PodFiles {
 
 impl Pass<'_> {
     pub(super) async fn read_objects(&self, keys: BTreeSet<ObjectKey>) -> ReadObjects {
-        let mut objects = ReadObjects::new();
-        for key in keys {
+        // Side by side, as each may have to wait for the API server.
+        let reads = keys.into_iter().map(|key| async {
             let object = self.runtime.parts.objects.get(&key).await;
-            objects.insert(key, object);
-        }
-        objects
+            (key, object)
+        });
+        futures::future::join_all(reads).await.into_iter().collect()
     }
 
     /// Everything a container's environment takes from outside its pod.

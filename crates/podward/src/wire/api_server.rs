@@ -7,6 +7,7 @@ use agent::node;
 use agent::node_view::{self, NodeView};
 use ports::api::leases::ApiLeases;
 use ports::api::nodes::ApiNodes;
+use ports::api::objects::ApiObjects;
 use ports::api::pods::ApiPods;
 use tokio::sync::watch;
 
@@ -17,6 +18,8 @@ use super::Running;
 pub struct ApiServer {
     /// Pods of this node.
     pub pods: Arc<dyn ApiPods>,
+    /// ConfigMaps and Secrets.
+    pub objects: Arc<dyn ApiObjects>,
     /// The Node object.
     pub nodes: Arc<dyn ApiNodes>,
     /// The node's lease.

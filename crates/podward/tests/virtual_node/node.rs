@@ -161,6 +161,7 @@ impl VirtualNode {
             read_only_address: None,
             id_pool: model::IdPool::default(),
             pleg: agent::pleg::Settings::default(),
+            cluster: podward::cluster_plan::ClusterPlan::default(),
         }
     }
 

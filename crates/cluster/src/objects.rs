@@ -1,0 +1,121 @@
+//! Single ConfigMaps and Secrets.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use futures::StreamExt;
+use k8s_openapi::api::core::v1 as core;
+use kube::runtime::watcher;
+use kube::{Api, Client};
+use model::{ConfigObject, ObjectKey, ObjectKind};
+use ports::api::objects::ApiObjects;
+use ports::api::{ApiError, Feed, FeedStream};
+
+use crate::Clients;
+use crate::deadline::with_deadline;
+use crate::feed::feed_with;
+use crate::pauses::Pauses;
+
+/// Pauses of a watch that fails: the first are short, since a refusal is often a matter of milliseconds.
+const FIRST_PAUSE: Duration = Duration::from_millis(100);
+const LONGEST_PAUSE: Duration = Duration::from_secs(30);
+
+/// [`ApiObjects`] on a real API server.
+pub struct ObjectsAdapter {
+    client: Client,
+}
+
+impl ObjectsAdapter {
+    /// Over the main lane.
+    #[must_use]
+    pub fn new(clients: &Clients) -> Self {
+        Self { client: clients.main.clone() }
+    }
+}
+
+#[async_trait]
+impl ApiObjects for ObjectsAdapter {
+    async fn get(&self, key: &ObjectKey) -> Result<ConfigObject, ApiError> {
+        let client = self.client.clone();
+        match key.kind {
+            ObjectKind::ConfigMap => {
+                let api: Api<core::ConfigMap> = Api::namespaced(client, &key.namespace);
+                with_deadline(api.get(&key.name)).await.map(|object| config_map(key, object))
+            }
+            ObjectKind::Secret => {
+                let api: Api<core::Secret> = Api::namespaced(client, &key.namespace);
+                with_deadline(api.get(&key.name)).await.map(|object| secret(key, object))
+            }
+        }
+    }
+
+    fn watch(&self, key: &ObjectKey) -> FeedStream<ConfigObject> {
+        let config = watcher::Config::default().fields(&format!("metadata.name={}", key.name));
+        let (client, key) = (self.client.clone(), key.clone());
+        match key.kind {
+            ObjectKind::ConfigMap => {
+                let api = Api::namespaced(client, &key.namespace);
+                let items = feed_with(api, config, Pauses::new(FIRST_PAUSE, LONGEST_PAUSE));
+                items.map(move |item| mapped(item, |object| config_map(&key, object))).boxed()
+            }
+            ObjectKind::Secret => {
+                let api = Api::namespaced(client, &key.namespace);
+                let items = feed_with(api, config, Pauses::new(FIRST_PAUSE, LONGEST_PAUSE));
+                items.map(move |item| mapped(item, |object| secret(&key, object))).boxed()
+            }
+        }
+    }
+}
+
+pub(crate) fn mapped<T, U>(item: Feed<T>, map: impl Fn(T) -> U) -> Feed<U> {
+    match item {
+        Feed::Listed(objects) => Feed::Listed(objects.into_iter().map(map).collect()),
+        Feed::Applied(object) => Feed::Applied(map(object)),
+        Feed::Deleted(object) => Feed::Deleted(map(object)),
+        Feed::Failed(error) => Feed::Failed(error),
+    }
+}
+
+fn config_map(key: &ObjectKey, object: core::ConfigMap) -> ConfigObject {
+    let text = object.data.unwrap_or_default().into_iter();
+    let binary = object.binary_data.unwrap_or_default().into_iter();
+    ConfigObject {
+        key: key.clone(),
+        data: text.map(|(name, value)| (name, value.into_bytes())).collect(),
+        binary_data: binary.map(|(name, value)| (name, value.0)).collect(),
+        secret_type: String::new(),
+        immutable: object.immutable == Some(true),
+    }
+}
+
+fn secret(key: &ObjectKey, object: core::Secret) -> ConfigObject {
+    let data = object.data.unwrap_or_default().into_iter();
+    ConfigObject {
+        key: key.clone(),
+        data: data.map(|(name, value)| (name, value.0)).collect(),
+        binary_data: Default::default(),
+        secret_type: object.type_.unwrap_or_default(),
+        immutable: object.immutable == Some(true),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn both_kinds_are_taken_in_decoded() {
+        let key = |kind| ObjectKey { kind, namespace: "ns".into(), name: "x".into() };
+        let json = json!({"data": {"a": "text"}, "binaryData": {"b": "AAE="}, "immutable": true});
+        let object = config_map(&key(ObjectKind::ConfigMap), serde_json::from_value(json).unwrap());
+        assert_eq!(object.data.get("a").unwrap(), b"text");
+        assert_eq!(object.binary_data.get("b").unwrap(), &[0, 1]);
+        assert!(object.immutable);
+        let json = json!({"data": {"a": "dGV4dA=="}, "type": "Opaque"});
+        let object = secret(&key(ObjectKind::Secret), serde_json::from_value(json).unwrap());
+        assert_eq!(object.data.get("a").unwrap(), b"text");
+        assert_eq!((object.secret_type.as_str(), object.immutable), ("Opaque", false));
+    }
+}
