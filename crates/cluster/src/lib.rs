@@ -9,13 +9,18 @@ mod clients;
 mod deadline;
 mod errors;
 mod feed;
+pub mod identity;
+mod lanes;
 mod leases;
 mod nodes;
 mod objects;
 mod pauses;
 mod pods;
+#[cfg(test)]
+mod test_server;
 
-pub use clients::{Clients, ConnectError};
+pub use clients::{ClientSettings, Clients, ConnectError};
+pub use lanes::Rate;
 pub use leases::LeasesAdapter;
 pub use nodes::NodesAdapter;
 pub use objects::ObjectsAdapter;

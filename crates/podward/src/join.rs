@@ -5,22 +5,24 @@ use std::sync::Arc;
 
 use agent::memory::Memory;
 use anyhow::Context;
-use cluster::{Clients, LeasesAdapter, NodesAdapter, ObjectsAdapter, PodsAdapter};
+use cluster::identity::{Upkeep, connect};
+use cluster::{LeasesAdapter, NodesAdapter, ObjectsAdapter, PodsAdapter};
 use config::Loaded;
 use host::SealedCheckpoints;
 
+use crate::identity_plan;
 use crate::wire::ApiServer;
 
 /// The folder of what the API server said, below the agent's state.
 const MEMORY: &str = "api";
 
-/// The cluster that the agent was told to join; `None` means a node of its own.
+/// The cluster that the agent was told to join, and what keeps its identity good; `None` means a node of its own.
 ///
 /// # Errors
 /// When the kubeconfig or the store of what the API server said cannot be used.
-pub async fn join(loaded: &Loaded, node: &str, state: &Path) -> anyhow::Result<Option<ApiServer>> {
-    let Some(kubeconfig) = &loaded.flags.kubeconfig else { return Ok(None) };
-    let clients = Clients::from_kubeconfig(kubeconfig).await.context("--kubeconfig")?;
+pub async fn join(loaded: &Loaded, node: &str, state: &Path) -> anyhow::Result<Option<(ApiServer, Upkeep)>> {
+    let Some(settings) = identity_plan::identity(loaded) else { return Ok(None) };
+    let (clients, upkeep) = connect(settings).await.context("--kubeconfig")?;
     let memory = if loaded.flags.offline {
         let store = SealedCheckpoints::open(state.join(MEMORY), state).map_err(|error| {
             anyhow::anyhow!("{error}: {}; --podward-offline=false does without", error.source)
@@ -29,11 +31,12 @@ pub async fn join(loaded: &Loaded, node: &str, state: &Path) -> anyhow::Result<O
     } else {
         Memory::off()
     };
-    Ok(Some(ApiServer {
+    let api = ApiServer {
         memory,
         nodes: Arc::new(NodesAdapter::new(clients.clone(), node.to_owned())),
         leases: Arc::new(LeasesAdapter::new(&clients, node.to_owned())),
         objects: Arc::new(ObjectsAdapter::new(&clients)),
         pods: Arc::new(PodsAdapter::new(clients, node.to_owned())),
-    }))
+    };
+    Ok(Some((api, upkeep)))
 }

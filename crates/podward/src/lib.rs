@@ -8,6 +8,7 @@ pub mod check;
 pub mod cluster_plan;
 pub mod command;
 pub mod get;
+mod identity_plan;
 pub mod join;
 pub mod logging;
 pub mod node_plan;

@@ -121,7 +121,7 @@ async fn run(loaded: &Loaded, cgroups: HostPodCgroups) -> anyhow::Result<()> {
     let folders = Arc::new(HostPodFolders::new(root, &plan.settings.pod_logs_dir, LOG_LINKS));
     let messages = Arc::new(HostTerminationMessages::new(root, &plan.settings.pod_logs_dir));
     let allocations = restore_allocations(root).await?;
-    let api = join::join(loaded, &plan.settings.name, &state).await?;
+    let (api, identity) = join::join(loaded, &plan.settings.name, &state).await?.unzip();
     let world = World {
         allocations,
         runtime,
@@ -168,6 +168,13 @@ async fn run(loaded: &Loaded, cgroups: HostPodCgroups) -> anyhow::Result<()> {
         tidy.await;
         "memory"
     });
+    if let Some(identity) = identity {
+        let kept = identity.run(running.cancel.clone());
+        running.stages.spawn(async move {
+            kept.await;
+            "identity"
+        });
+    }
     service_manager::ready();
     supervise(running, &mut stop).await
 }

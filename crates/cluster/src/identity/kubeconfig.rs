@@ -1,0 +1,127 @@
+//! Reading a kubeconfig.
+
+use std::path::{Path, PathBuf};
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use http::{HeaderValue, Uri, header};
+use kube::Config;
+use kube::config::{AuthInfo, Cluster, KubeConfigOptions, Kubeconfig};
+use secrecy::ExposeSecret;
+
+use super::credential::{Credential, CredentialError, read};
+use crate::clients::ConnectError;
+
+/// How to reach the API server, and as whom.
+pub(crate) struct Access {
+    /// Everything but the client certificate, which is not kube's to keep: it changes.
+    pub(crate) config: Config,
+    /// The client certificate.
+    pub(crate) certificate: CertificateSource,
+    /// The proxy that the file names.
+    pub(crate) proxy: Option<Uri>,
+}
+
+/// Where the client certificate comes from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum CertificateSource {
+    /// There is none: a token, a program, or nothing.
+    None,
+    /// Written in the kubeconfig.
+    Inline {
+        /// PEM.
+        certificate: Vec<u8>,
+        /// PEM.
+        key: Vec<u8>,
+    },
+    /// In files, which may change.
+    Files {
+        /// PEM, the key may be in it.
+        certificate: PathBuf,
+        /// PEM.
+        key: PathBuf,
+    },
+}
+
+impl CertificateSource {
+    /// Reads it.
+    pub(crate) fn load(&self) -> Result<Option<Credential>, CredentialError> {
+        match self {
+            Self::None => Ok(None),
+            Self::Inline { certificate, key } => Credential::from_pem(certificate, key).map(Some),
+            Self::Files { certificate, key } => Credential::from_files(certificate, key).map(Some),
+        }
+    }
+}
+
+impl Access {
+    /// Reads a kubeconfig; relative paths in it are taken from where it lies.
+    pub(crate) async fn read(path: &Path) -> Result<Self, ConnectError> {
+        let named = |source| ConnectError::Kubeconfig { path: path.to_owned(), source };
+        let file = Kubeconfig::read_from(path).map_err(named)?;
+        let cluster = current_cluster(&file).unwrap_or_default();
+        let inline_authority =
+            cluster.certificate_authority_data.as_ref().is_some_and(|data| !data.is_empty());
+        let authority = cluster.certificate_authority.filter(|file| !file.is_empty() && !inline_authority);
+        let proxy = cluster.proxy_url.filter(|proxy| !proxy.is_empty()).map(|proxy| proxy.parse());
+        let proxy = proxy.transpose().map_err(kube::config::KubeconfigError::ParseProxyUrl).map_err(named)?;
+        let mut config =
+            Config::from_custom_kubeconfig(file, &KubeConfigOptions::default()).await.map_err(named)?;
+        // Read again now and then, so that a new authority needs no restart.
+        config.root_cert_file = authority.map(PathBuf::from);
+        config.headers.extend(user_agent().map(|value| (header::USER_AGENT, value)));
+        let certificate = certificate_source(&mut config.auth_info)
+            .map_err(|source| ConnectError::Certificate { path: path.to_owned(), source })?;
+        Ok(Self { config, certificate, proxy })
+    }
+}
+
+/// The kubelet of the release we stand in for, and who that really is.
+fn user_agent() -> Option<HeaderValue> {
+    let architecture = match std::env::consts::ARCH {
+        "x86_64" => "amd64",
+        "aarch64" => "arm64",
+        other => other,
+    };
+    let version = env!("CARGO_PKG_VERSION");
+    HeaderValue::from_str(&format!("kubelet/v1.36.4 (linux/{architecture}) podward/{version}")).ok()
+}
+
+fn current_cluster(file: &Kubeconfig) -> Option<Cluster> {
+    let context =
+        file.contexts.iter().find(|context| Some(&context.name) == file.current_context.as_ref())?;
+    let name = &context.context.as_ref()?.cluster;
+    file.clusters.iter().find(|cluster| &cluster.name == name)?.cluster.clone()
+}
+
+/// Takes the certificate out. Data in the file goes before file names, as with upstream.
+fn certificate_source(user: &mut AuthInfo) -> Result<CertificateSource, CredentialError> {
+    let certificate_data = user.client_certificate_data.take().filter(|data| !data.is_empty());
+    let key_data = user.client_key_data.take().map(|data| data.expose_secret().to_owned());
+    let key_data = key_data.filter(|data| !data.is_empty());
+    let certificate = user.client_certificate.take().filter(|path| !path.is_empty()).map(PathBuf::from);
+    let key = user.client_key.take().filter(|path| !path.is_empty()).map(PathBuf::from);
+    if let (None, None, Some(certificate), Some(key)) = (&certificate_data, &key_data, &certificate, &key) {
+        return Ok(CertificateSource::Files { certificate: certificate.clone(), key: key.clone() });
+    }
+    let certificate = content("client-certificate-data", certificate_data, certificate)?;
+    match (certificate, content("client-key-data", key_data, key)?) {
+        (Some(certificate), Some(key)) => Ok(CertificateSource::Inline { certificate, key }),
+        _ => Ok(CertificateSource::None),
+    }
+}
+
+fn content(
+    part: &'static str,
+    data: Option<String>,
+    file: Option<PathBuf>,
+) -> Result<Option<Vec<u8>>, CredentialError> {
+    match (data, file) {
+        (Some(data), _) => {
+            let decoded = STANDARD.decode(data.trim());
+            decoded.map(Some).map_err(|error| CredentialError::Pem { part, reason: error.to_string() })
+        }
+        (None, Some(path)) => read(&path).map(Some),
+        (None, None) => Ok(None),
+    }
+}

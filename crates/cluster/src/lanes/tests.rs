@@ -1,0 +1,303 @@
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures::{AsyncBufReadExt, AsyncReadExt, TryStreamExt};
+use http::Request;
+use http::header::RETRY_AFTER;
+use http_body_util::{BodyExt, StreamBody};
+use hyper::body::{Frame, Incoming};
+use kube::Client;
+use serde_json::json;
+use tempfile::TempDir;
+use tokio::sync::Semaphore;
+
+use crate::clients::{ClientSettings, Clients, Links};
+use crate::identity::test_certificates::issued;
+use crate::identity::{Access, ClientCertificate, Credential};
+use crate::test_server::{FAR, Peer, Reply, TestServer, reply};
+
+struct Fixture {
+    server: TestServer,
+    clients: Clients,
+    links: Links,
+    certificate: ClientCertificate,
+    _folder: TempDir,
+}
+
+impl Fixture {
+    async fn start<F, R>(settings: ClientSettings, behaviour: F) -> Self
+    where
+        F: Fn(Request<Incoming>, Peer) -> R + Send + Sync + 'static,
+        R: Future<Output = Reply> + Send + 'static,
+    {
+        let server = TestServer::start(behaviour).await;
+        let folder = TempDir::new().unwrap();
+        let file = write(&folder, "kubeconfig", &server.kubeconfig(&json!({})));
+        let access = Access::read(&file).await.unwrap();
+        let certificate = ClientCertificate::new(None);
+        let (clients, links) = Clients::open(access, Some(certificate.clone()), settings).await.unwrap();
+        Self { server, clients, links, certificate, _folder: folder }
+    }
+
+    fn identify_as(&self, name: &str) {
+        let (certificate, key) = issued(&self.server.authority, name, &[], 0, FAR);
+        self.certificate.set(Credential::from_pem(certificate.as_bytes(), key.as_bytes()).unwrap());
+    }
+
+    fn lanes(&self) -> [&Client; 4] {
+        [&self.clients.heartbeat, &self.clients.urgent, &self.clients.main, &self.clients.events]
+    }
+}
+
+fn write(folder: &TempDir, name: &str, content: &str) -> PathBuf {
+    let path = folder.path().join(name);
+    std::fs::write(&path, content).unwrap();
+    path
+}
+
+fn get(path: &str) -> Request<Vec<u8>> {
+    Request::get(path).body(Vec::new()).unwrap()
+}
+
+/// A watch that says who watches and stays open.
+fn endless(text: &str) -> Reply {
+    let line = Bytes::from(format!("{text}\n"));
+    let first = futures::stream::once(async move { Ok(Frame::data(line)) });
+    let rest = futures::stream::pending();
+    let body = StreamBody::new(futures::StreamExt::chain(first, rest));
+    http::Response::new(BodyExt::boxed(body))
+}
+
+#[tokio::test]
+async fn a_new_certificate_reaches_all_lanes_and_breaks_nothing() {
+    let (slow, arrived) = (Arc::new(Semaphore::new(0)), Arc::new(Semaphore::new(0)));
+    let (gate, bell) = (slow.clone(), arrived.clone());
+    let fixture = Fixture::start(ClientSettings::default(), move |request, peer| {
+        let (gate, bell) = (gate.clone(), bell.clone());
+        async move {
+            match request.uri().path() {
+                "/watch" => endless(&peer.names.common_name),
+                "/slow" => {
+                    bell.add_permits(1);
+                    gate.acquire().await.unwrap().forget();
+                    reply(200, peer.names.common_name)
+                }
+                _ => reply(200, peer.names.common_name),
+            }
+        }
+    })
+    .await;
+    fixture.identify_as("old");
+    for lane in fixture.lanes() {
+        assert_eq!(lane.request_text(get("/")).await.unwrap(), "old");
+    }
+    let mut watch = fixture.clients.main.request_stream(get("/watch?watch=true")).await.unwrap();
+    let mut line = String::new();
+    watch.read_line(&mut line).await.unwrap();
+    assert_eq!(line, "old\n");
+
+    let under_way = fixture.clients.main.request_text(get("/slow"));
+    let changed = async {
+        arrived.acquire().await.unwrap().forget();
+        fixture.identify_as("new");
+        fixture.links.renew();
+        // The watch ends without an error, so that it is taken up again at once.
+        let mut rest = String::new();
+        assert_eq!(watch.read_to_string(&mut rest).await.unwrap(), 0);
+        for lane in fixture.lanes() {
+            assert_eq!(lane.request_text(get("/")).await.unwrap(), "new");
+        }
+        slow.add_permits(1);
+    };
+    let (answer, ()) = tokio::join!(under_way, changed);
+    assert_eq!(answer.unwrap(), "old");
+}
+
+#[tokio::test]
+async fn more_watches_than_a_connection_carries_hold_up_no_request() {
+    let fixture = Fixture::start(
+        ClientSettings::default(),
+        async |request: Request<Incoming>, peer: Peer| match request.uri().path() {
+            "/watch" => endless("x"),
+            _ => reply(200, peer.connection.to_string()),
+        },
+    )
+    .await;
+    fixture.identify_as("node");
+    let mut watches = Vec::new();
+    for _ in 0..170 {
+        watches.push(fixture.clients.main.request_stream(get("/watch?watch=true")).await.unwrap());
+    }
+    let limit = Duration::from_secs(20);
+    let answer = tokio::time::timeout(limit, fixture.clients.urgent.request_text(get("/"))).await;
+    answer.expect("the request waits behind watches").unwrap();
+    let third = fixture.clients.main.request_text(get("/")).await.unwrap();
+    assert_eq!(third, "2", "170 watches fill two connections of 80");
+}
+
+#[tokio::test]
+async fn the_heartbeat_has_a_connection_of_its_own() {
+    let fixture = Fixture::start(ClientSettings::default(), async |_, peer: Peer| {
+        reply(200, peer.connection.to_string())
+    })
+    .await;
+    fixture.identify_as("node");
+    let mut seen = Vec::new();
+    for lane in fixture.lanes() {
+        seen.push(lane.request_text(get("/")).await.unwrap());
+    }
+    assert_eq!(seen, ["0", "1", "1", "1"]);
+}
+
+#[tokio::test]
+async fn a_server_that_asks_for_time_is_asked_again() {
+    let asked = Arc::new(AtomicUsize::new(0));
+    let counter = asked.clone();
+    let fixture = Fixture::start(ClientSettings::default(), move |request: Request<Incoming>, _| {
+        let number = counter.fetch_add(1, Ordering::Relaxed);
+        async move {
+            let body = request.into_body().collect().await.unwrap().to_bytes();
+            if number < 2 {
+                let mut busy = reply(if number == 0 { 429 } else { 503 }, "");
+                busy.headers_mut().insert(RETRY_AFTER, "0".parse().unwrap());
+                return busy;
+            }
+            reply(200, body)
+        }
+    })
+    .await;
+    fixture.identify_as("node");
+    let request = Request::post("/").body(b"said again".to_vec()).unwrap();
+    assert_eq!(fixture.clients.urgent.request_text(request).await.unwrap(), "said again");
+    assert_eq!(asked.load(Ordering::Relaxed), 3);
+}
+
+#[tokio::test]
+async fn no_answer_is_an_error_in_time() {
+    let settings =
+        ClientSettings { heartbeat_limit: Duration::from_millis(300), ..ClientSettings::default() };
+    let fixture =
+        Fixture::start(settings, async |request: Request<Incoming>, _| match request.uri().path() {
+            "/body" => endless("half of it"),
+            _ => std::future::pending().await,
+        })
+        .await;
+    fixture.identify_as("node");
+    for path in ["/", "/body"] {
+        let error = fixture.clients.heartbeat.request_text(get(path)).await.unwrap_err();
+        assert!(format!("{error:?}").contains("TooSlow"), "{path}: {error:?}");
+    }
+}
+
+#[tokio::test]
+async fn requests_wait_for_the_first_certificate() {
+    let settings =
+        ClientSettings { heartbeat_limit: Duration::from_millis(200), ..ClientSettings::default() };
+    let fixture = Fixture::start(settings, async |_, peer: Peer| reply(200, peer.names.common_name)).await;
+    fixture.certificate.waits_for("approval of x".to_owned());
+    let error = fixture.clients.heartbeat.request_text(get("/")).await.unwrap_err();
+    assert!(format!("{error:?}").contains("approval of x"), "{error:?}");
+    let waiting = fixture.clients.main.request_text(get("/"));
+    let (answer, ()) = tokio::join!(waiting, async { fixture.identify_as("node") });
+    assert_eq!(answer.unwrap(), "node");
+}
+
+#[tokio::test]
+async fn kubeconfigs_say_who_we_are() {
+    let server = TestServer::start(async |request: Request<Incoming>, peer: Peer| {
+        let header = |name: &str| request.headers().get(name).map(|value| value.to_str().unwrap().to_owned());
+        let said = json!({
+            "certificate": peer.names.common_name,
+            "authorization": header("authorization"),
+            "agent": header("user-agent"),
+        });
+        reply(200, said.to_string())
+    })
+    .await;
+    let folder = TempDir::new().unwrap();
+    let (certificate, key) = issued(&server.authority, "of-files", &[], 0, FAR);
+    write(&folder, "both.pem", &format!("{certificate}{key}"));
+    write(&folder, "token", "of-file");
+    let inline = |text: &str| {
+        use base64::Engine;
+        base64::engine::general_purpose::STANDARD.encode(text)
+    };
+    let program = json!({
+        "apiVersion": "client.authentication.k8s.io/v1",
+        "kind": "ExecCredential",
+        "status": {"token": "of-program"},
+    });
+    let cases = [
+        (json!({"client-certificate": "both.pem", "client-key": "both.pem"}), "of-files", None),
+        (
+            json!({"client-certificate-data": inline(&certificate), "client-key-data": inline(&key)}),
+            "of-files",
+            None,
+        ),
+        (json!({"token": "inline"}), "", Some("Bearer inline")),
+        (json!({"tokenFile": folder.path().join("token")}), "", Some("Bearer of-file")),
+        (
+            json!({"exec": {
+                "apiVersion": "client.authentication.k8s.io/v1",
+                "command": "echo",
+                "args": [program.to_string()],
+                "interactiveMode": "Never",
+            }}),
+            "",
+            Some("Bearer of-program"),
+        ),
+    ];
+    for (user, name, authorization) in cases {
+        let file = write(&folder, "kubeconfig", &server.kubeconfig(&user));
+        let clients = Clients::from_kubeconfig(&file).await.unwrap();
+        let said = clients.main.request_text(get("/")).await.unwrap();
+        let said: serde_json::Value = serde_json::from_str(&said).unwrap();
+        assert_eq!(said["certificate"], name, "{user}");
+        assert_eq!(said["authorization"].as_str(), authorization, "{user}");
+        assert!(said["agent"].as_str().unwrap().starts_with("kubelet/v1.36.4 (linux/"), "{said}");
+    }
+}
+
+#[tokio::test]
+async fn servers_are_verified_unless_told_otherwise() {
+    let server = TestServer::start(async |_, _| reply(200, "hello")).await;
+    let folder = TempDir::new().unwrap();
+    let mut config: serde_json::Value =
+        serde_json::from_str(&server.kubeconfig(&json!({"token": "t"}))).unwrap();
+    let other = crate::identity::test_certificates::Authority::new();
+    let cluster = &mut config["clusters"][0]["cluster"];
+    cluster.as_object_mut().unwrap().remove("certificate-authority-data");
+    cluster["certificate-authority"] = json!("authority.pem");
+    write(&folder, "authority.pem", &other.pem());
+    let ask = async |config: &serde_json::Value| {
+        let file = write(&folder, "kubeconfig", &config.to_string());
+        Clients::from_kubeconfig(&file).await.unwrap().main.request_text(get("/")).await
+    };
+    assert!(ask(&config).await.is_err());
+    config["clusters"][0]["cluster"]["insecure-skip-tls-verify"] = json!(true);
+    assert_eq!(ask(&config).await.unwrap(), "hello");
+}
+
+#[tokio::test]
+async fn watches_stream_events_as_they_come() {
+    let fixture = Fixture::start(ClientSettings::default(), async |_, _| {
+        let event = json!({"type": "BOOKMARK", "object": {
+            "kind": "Pod", "apiVersion": "v1", "metadata": {"resourceVersion": "7"}, "spec": {"containers": []}}});
+        endless(&event.to_string())
+    })
+    .await;
+    fixture.identify_as("node");
+    let events = fixture
+        .clients
+        .main
+        .request_events::<k8s_openapi::api::core::v1::Pod>(get("/api/v1/pods?watch=true"))
+        .await
+        .unwrap();
+    let mut events = Box::pin(events);
+    assert!(matches!(events.try_next().await.unwrap(), Some(kube::core::WatchEvent::Bookmark(_))));
+    fixture.links.renew();
+    assert!(events.try_next().await.unwrap().is_none());
+}
