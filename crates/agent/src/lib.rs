@@ -12,6 +12,7 @@
 //! is made in `decide`.
 
 pub mod allocations;
+pub mod claims;
 pub mod cluster_objects;
 pub mod container_gc;
 pub mod desired;

@@ -5,10 +5,12 @@ use std::sync::Arc;
 use agent::memory::Memory;
 use agent::node;
 use agent::node_view::{self, NodeView};
+use ports::api::csi_nodes::ApiCsiNodes;
 use ports::api::leases::ApiLeases;
 use ports::api::nodes::ApiNodes;
 use ports::api::objects::ApiObjects;
 use ports::api::pods::ApiPods;
+use ports::api::volumes::ApiVolumes;
 use tokio::sync::watch;
 
 use super::Running;
@@ -22,6 +24,10 @@ pub struct ApiServer {
     pub objects: Arc<dyn ApiObjects>,
     /// The Node object.
     pub nodes: Arc<dyn ApiNodes>,
+    /// Claims, persistent volumes, drivers.
+    pub volumes: Arc<dyn ApiVolumes>,
+    /// What this node's drivers tell of it.
+    pub csi_nodes: Arc<dyn ApiCsiNodes>,
     /// The node's lease.
     pub leases: Arc<dyn ApiLeases>,
     /// What the API server said, for a start without it.
