@@ -15,7 +15,7 @@ use testkit::poll::eventually;
 use crate::status::{PodView, view};
 
 /// Long enough for a loaded machine; a scenario that needs it is broken anyway.
-const LIMIT: Duration = Duration::from_secs(60);
+const LIMIT: Duration = Duration::from_secs(120);
 
 /// Containerd with an agent on it. Dropping it prints the end of the agent's log, which the test
 /// harness shows for failed tests only.
@@ -173,8 +173,8 @@ impl Node {
     /// What a container has written, without the log format around it. A container that has just started may not
     /// have written all of it: the answer is what stays the same for a while, or is there after a few seconds.
     pub async fn log(&self, name: &str, container: &str) -> Result<String> {
-        const QUIET: Duration = Duration::from_millis(200);
-        const LONGEST: Duration = Duration::from_secs(5);
+        const QUIET: Duration = Duration::from_millis(400);
+        const LONGEST: Duration = Duration::from_secs(15);
         let start = std::time::Instant::now();
         let mut before = self.log_now(name, container).await?;
         loop {

@@ -154,7 +154,7 @@ async fn a_restarted_runtime_is_found_again() {
             tokio::task::yield_now().await;
         }
     };
-    tokio::time::timeout(Duration::from_secs(10), back).await.unwrap();
+    tokio::time::timeout(Duration::from_secs(60), back).await.unwrap();
 }
 
 #[tokio::test]

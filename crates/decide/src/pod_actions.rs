@@ -325,9 +325,17 @@ fn half_made(observed: &ObservedPod) -> impl Iterator<Item = ContainerId> {
 pub fn is_half_made(status: &ContainerStatus) -> bool {
     match status.state {
         ContainerState::Created => true,
-        ContainerState::Exited => status.started_at.is_zero() && status.message.contains("context canceled"),
+        ContainerState::Exited => status.started_at.is_zero() && is_cut_start(&status.message),
         ContainerState::Running | ContainerState::Unknown => false,
     }
+}
+
+/// Whether containerd's words about a failed start tell of a caller that went away. It hands the cancelled call down
+/// to whatever runs just then; only the program that finds or starts the shim is killed for it. `runc` is not, so
+/// that one's `signal: killed` is a failure of its own.
+fn is_cut_start(message: &str) -> bool {
+    message.contains("context canceled")
+        || (message.contains("failed to start shim: start failed: ") && message.contains(": signal: killed"))
 }
 
 /// The restart count a container was made with.

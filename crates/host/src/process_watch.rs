@@ -46,7 +46,7 @@ mod tests {
 
     use super::*;
 
-    const SOON: Duration = Duration::from_secs(10);
+    const SOON: Duration = Duration::from_secs(60);
 
     #[tokio::test]
     async fn returns_when_the_process_is_killed_and_not_before() {

@@ -134,7 +134,7 @@ impl AgentProcess {
             if healthy && self.pods().await.is_ok() {
                 return Ok(start.elapsed());
             }
-            ensure!(start.elapsed() < Duration::from_secs(60), "agent not ready\n{}", self.log_tail(25));
+            ensure!(start.elapsed() < Duration::from_secs(120), "agent not ready\n{}", self.log_tail(25));
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
     }
@@ -159,7 +159,7 @@ impl AgentProcess {
                 *child = None;
                 return Ok(status);
             }
-            ensure!(waited.elapsed() < Duration::from_secs(30), "the agent ignores SIGTERM");
+            ensure!(waited.elapsed() < Duration::from_secs(90), "the agent ignores SIGTERM");
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
     }

@@ -30,7 +30,7 @@ pub async fn get_from(host: &str, port: u16, path: &str) -> Result<Answer> {
         stream.read_to_end(&mut bytes).await?;
         std::io::Result::Ok(bytes)
     };
-    let bytes = tokio::time::timeout(Duration::from_secs(10), exchange)
+    let bytes = tokio::time::timeout(Duration::from_secs(30), exchange)
         .await
         .with_context(|| format!("GET {path}: no answer in time"))?
         .with_context(|| format!("GET {path} from {host}:{port}"))?;

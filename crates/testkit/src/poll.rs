@@ -8,8 +8,21 @@ use anyhow::{Context, Result};
 /// How long between two questions.
 const STEP: Duration = Duration::from_millis(25);
 
-/// Asks `question` until it answers `Ok`; after `limit` the last answer's error is returned.
-pub async fn eventually<T, F>(what: &str, limit: Duration, mut question: impl FnMut() -> F) -> Result<T>
+/// What must become true may take this long at least: the machine may be busy with other things, and only a test that
+/// fails anyway waits in vain.
+const PATIENCE: Duration = Duration::from_secs(90);
+
+/// Asks `question` until it answers `Ok`; after `limit`, or a time that a busy machine needs if that is longer, the last
+/// answer's error is returned.
+pub async fn eventually<T, F>(what: &str, limit: Duration, question: impl FnMut() -> F) -> Result<T>
+where
+    F: Future<Output = Result<T>>,
+{
+    within(what, limit.max(PATIENCE), question).await
+}
+
+/// The same for what may well stay false: exactly `limit` is waited.
+pub async fn within<T, F>(what: &str, limit: Duration, mut question: impl FnMut() -> F) -> Result<T>
 where
     F: Future<Output = Result<T>>,
 {

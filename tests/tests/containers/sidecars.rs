@@ -89,14 +89,15 @@ async fn a_sidecar_waits_for_the_regular_ones_within_the_grace(agent: Agent) -> 
     let deaf = |name: &str| sh(name, "trap '' TERM; while :; do sleep 1; done");
     // Many of them: they are stopped side by side.
     let regular: Vec<_> = (0..6).map(|number| deaf(&format!("deaf-{number}"))).collect();
-    node.write("web.json", &diary.pod("web", [sidecar(writer("side"))], regular))?;
+    let manifest = diary.pod("web", [sidecar(writer("side"))], regular);
+    node.write("web.json", &with(manifest, "/spec/terminationGracePeriodSeconds", json!(6)))?;
     node.wait_running("web").await?;
     let start = Instant::now();
     node.remove("web.json")?;
     node.wait_gone("web").await?;
     let took = start.elapsed();
-    ensure!(took >= Duration::from_secs(3), "gone after {took:?}");
-    ensure!(took < Duration::from_secs(18), "six containers stopped one after the other: {took:?}");
+    ensure!(took >= Duration::from_secs(6), "gone after {took:?}");
+    ensure!(took < Duration::from_secs(36), "six containers stopped one after the other: {took:?}");
     ensure!(diary.lines() == ["side", "side-end"], "{:?}", diary.lines());
     Ok(())
 }

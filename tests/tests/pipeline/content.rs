@@ -91,19 +91,23 @@ async fn log_files_and_links(agent: Agent) -> Result<()> {
     let node = Node::start(agent).await?;
     let words = "print out -- warn err -- exit 1 --after 0.5";
     node.write("web.json", &pod("web", [container("main", words)]))?;
-    let pod =
-        node.wait_pod("web", "backs off", |pod| pod.container("main").reason == "CrashLoopBackOff").await?;
-    let folder = node.agent.pod_logs().join(format!("default_web-node-a_{}", pod.uid)).join("main");
-    // The log of attempt 0 went with its container: one dead container is kept per name.
-    let path = folder.join("1.log");
-    let text = std::fs::read_to_string(&path).with_context(|| format!("read {}", path.display()))?;
-    let ends: Vec<_> = text.lines().filter_map(|line| line.split_once(' ')).map(|(_, rest)| rest).collect();
-    ensure!(ends.contains(&"stdout F out") && ends.contains(&"stderr F err"), "{text}");
-    let last = node.cri().containers_of("web-node-a").await?.pop().context("a container")?;
-    let link = format!("/var/log/containers/web-node-a_default_main-{}.log", last.id);
-    let target = std::fs::read_link(&link).with_context(|| format!("read the link {link}"))?;
-    ensure!(target == folder.join("1.log"), "{link} points to {}", target.display());
-    eventually("the log of the removed container is gone", Duration::from_secs(10), async || {
+    node.wait_pod("web", "was restarted", |pod| pod.container("main").restarts >= 1).await?;
+    let uid = node.pod("web").await?.uid;
+    let folder = node.agent.pod_logs().join(format!("default_web-node-a_{uid}")).join("main");
+    // Asked as a whole until all of it is true: the next attempt may begin at any moment.
+    eventually("log and link of the last container that ended", Duration::from_secs(60), async || {
+        let all = node.cri().containers_of("web-node-a").await?;
+        let ended = all.iter().rev().find(|view| view.attempt > 0 && view.finished_at > 0);
+        let ended = ended.context("no second container has ended")?;
+        let path = folder.join(format!("{}.log", ended.attempt));
+        let text = std::fs::read_to_string(&path).with_context(|| format!("read {}", path.display()))?;
+        let ends: Vec<_> =
+            text.lines().filter_map(|line| line.split_once(' ')).map(|(_, rest)| rest).collect();
+        ensure!(ends.contains(&"stdout F out") && ends.contains(&"stderr F err"), "{text}");
+        let link = format!("/var/log/containers/web-node-a_default_main-{}.log", ended.id);
+        let target = std::fs::read_link(&link).with_context(|| format!("read the link {link}"))?;
+        ensure!(target == path, "{link} points to {}", target.display());
+        // One dead container is kept per name; the log of the first went with it.
         ensure!(!folder.join("0.log").exists(), "0.log is still there");
         Ok(())
     })

@@ -25,7 +25,7 @@ async fn crash_loop_backs_off(agent: Agent) -> Result<()> {
     let mut waited = false;
     let limit = std::time::Instant::now();
     while attempts.get(&3).is_none_or(|last| last.finished_at == 0) {
-        ensure!(limit.elapsed() < Duration::from_secs(90), "3 restarts not within 90 s: {attempts:?}");
+        ensure!(limit.elapsed() < Duration::from_secs(150), "3 restarts not within 150 s: {attempts:?}");
         for view in node.cri().containers_of("bad-node-a").await? {
             attempts.insert(view.attempt, view);
         }
@@ -67,8 +67,20 @@ async fn crash_ends_when_the_cause_is_gone(agent: Agent) -> Result<()> {
     node.wait_pod("bad", "backs off", |pod| pod.container("main").reason == "CrashLoopBackOff").await?;
     std::fs::write(folder.join("ok"), "")?;
     let pod = node.wait_running("bad").await?;
-    ensure!(pod.container("main").restarts == 2 && pod.container("main").exit_code == Some(1), "{pod:?}");
+    let restarts = pod.container("main").restarts;
+    ensure!(restarts_fit(agent, restarts) && pod.container("main").exit_code == Some(1), "{pod:?}");
+    let real = node.only_running("bad").await?.attempt;
+    ensure!(i32::try_from(real)? == restarts, "attempt {real}, {pod:?}");
     Ok(())
+}
+
+/// The cause is mended as soon as the first back-off is shown, so that the second restart is good. Upstream shows the
+/// back-off with its next pass only, which may be the one that makes the second restart.
+fn restarts_fit(agent: Agent, restarts: i32) -> bool {
+    match agent {
+        Agent::Podward => restarts == 2,
+        Agent::Upstream => restarts == 2 || restarts == 3,
+    }
 }
 
 async fn never_leaves_a_failed_container_alone(agent: Agent) -> Result<()> {
@@ -116,10 +128,11 @@ async fn on_failure_restarts_until_success(agent: Agent) -> Result<()> {
     node.wait_pod("job", "backs off", |pod| pod.container("main").reason == "CrashLoopBackOff").await?;
     std::fs::write(folder.join("ok"), "")?;
     let pod = node.wait_pod("job", "succeeds", |pod| pod.phase == "Succeeded").await?;
-    ensure!(pod.container("main").restarts == 2 && pod.container("main").exit_code == Some(0), "{pod:?}");
+    let restarts = pod.container("main").restarts;
+    ensure!(restarts_fit(agent, restarts) && pod.container("main").exit_code == Some(0), "{pod:?}");
     throughout("no restart after success", Duration::from_secs(3), async || {
         let now = node.pod("job").await?;
-        ensure!(now.container("main").restarts == 2 && now.phase == "Succeeded", "{now:?}");
+        ensure!(now.container("main").restarts == restarts && now.phase == "Succeeded", "{now:?}");
         Ok(())
     })
     .await
@@ -157,7 +170,9 @@ async fn killed_container_is_restarted_at_once(agent: Agent) -> Result<()> {
     ensure!(pod.container("main").exit_code == Some(137), "{pod:?}");
     let new = node.only_running("web").await?;
     ensure!(new.sandbox == old.sandbox && new.attempt == 1, "{new:?}");
-    let pause = Duration::from_nanos(u64::try_from(new.started_at - old.started_at)?);
-    ensure!(pause < Duration::from_secs(10), "restarted after {pause:?}");
+    let views = node.cri().containers_of("web-node-a").await?;
+    let ended = views.iter().find(|view| view.id == old.id).context("the dead container is kept")?;
+    let pause = Duration::from_nanos(u64::try_from(new.created_at - ended.finished_at)?);
+    ensure!(pause < Duration::from_secs(10), "it was held back: {pause:?}");
     Ok(())
 }

@@ -58,7 +58,7 @@ async fn users_of_their_own_or_nothing(agent: Agent) -> Result<()> {
     node.wait_running("other").await?;
     let seen = node.wait_pod("isolated", "is known", |pod| !pod.phase.is_empty()).await?;
     let record = node.agent.root().join("pods").join(&seen.uid).join("userns");
-    let started = testkit::poll::eventually("it runs", Duration::from_secs(5), async || {
+    let started = testkit::poll::within("it runs", Duration::from_secs(5), async || {
         ensure!(node.pod("isolated").await?.all_running(), "not yet");
         Ok(())
     });

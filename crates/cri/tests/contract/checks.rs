@@ -14,7 +14,7 @@ use ports::runtime::{Runtime, RuntimeErrorKind};
 use tempfile::TempDir;
 
 /// How long a real runtime may take for what the fake does at once.
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A runtime, an image with `sh` that is on its disk, and a folder for logs.
 pub(crate) struct Stage {

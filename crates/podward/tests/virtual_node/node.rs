@@ -37,12 +37,13 @@ use testkit::poll::eventually;
 use crate::stepping::{Steps, Switch};
 
 /// How long anything may take on a busy machine.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(40);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(90);
 
 /// The node. What a test changes about it counts from the next start of the agent.
 pub(crate) struct VirtualNode {
     pub(crate) runtime: FakeRuntime,
     pub(crate) crash_limits: Limits,
+    pub(crate) pleg: agent::pleg::Settings,
     pub(crate) http: Option<String>,
     /// What answers in pods; counts at once.
     pub(crate) network: FakeOutbound,
@@ -63,6 +64,7 @@ impl VirtualNode {
         Self {
             runtime: FakeRuntime::start(folder.path().join("runtime.sock")).unwrap(),
             crash_limits: Limits { initial: Duration::from_secs(10), cap: Duration::from_secs(300) },
+            pleg: agent::pleg::Settings::default(),
             http: None,
             network: FakeOutbound::default(),
             agent: None,
@@ -160,7 +162,7 @@ impl VirtualNode {
             health_address: None,
             read_only_address: None,
             id_pool: model::IdPool::default(),
-            pleg: agent::pleg::Settings::default(),
+            pleg: self.pleg,
             cluster: podward::cluster_plan::ClusterPlan::default(),
         }
     }
