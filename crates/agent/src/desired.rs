@@ -116,7 +116,13 @@ async fn take(known: &mut BTreeMap<PodSource, SourcePods>, snapshot: Snapshot, p
 }
 
 fn desired(known: &BTreeMap<PodSource, SourcePods>) -> BTreeMap<PodSource, Vec<Arc<Pod>>> {
-    known.iter().map(|(source, pods)| (*source, pods.pods().cloned().collect())).collect()
+    let kept = known.iter().filter(|(source, _)| is_kept(**source));
+    kept.map(|(source, pods)| (*source, pods.pods().cloned().collect())).collect()
+}
+
+/// Pods of the API server are not kept here: they belong to the server, and may hold what only they may see.
+fn is_kept(source: PodSource) -> bool {
+    source.is_static()
 }
 
 type Desired = BTreeMap<PodSource, Vec<Arc<Pod>>>;
@@ -182,7 +188,7 @@ async fn restored(parts: &Parts) -> Vec<Snapshot> {
     saved
         .sources
         .into_iter()
-        .filter(|(source, pods)| parts.sources.contains(source) && !pods.is_empty())
+        .filter(|(source, pods)| is_kept(*source) && parts.sources.contains(source) && !pods.is_empty())
         .map(|(source, pods)| {
             let pods = pods.into_iter().filter_map(|pod| Pod::from_object(pod, source).ok()).map(Arc::new);
             Snapshot { source, kind: SnapshotKind::Restore, pods: pods.collect() }

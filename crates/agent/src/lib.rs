@@ -12,7 +12,7 @@
 //! is made in `decide`.
 
 pub mod allocations;
-pub mod claims;
+pub mod api_pods;
 pub mod cluster_objects;
 pub mod container_gc;
 pub mod desired;
@@ -39,6 +39,7 @@ pub mod runtime_health;
 pub mod server;
 pub mod sources;
 pub mod status;
+pub mod status_delivery;
 pub mod sweeper;
 pub mod sync_loop;
 pub mod user_namespaces;

@@ -22,10 +22,10 @@ pub fn channel() -> (watch::Sender<NodeView>, watch::Receiver<NodeView>) {
 
 /// Waits until the node is known; never returns if it never is.
 pub async fn known(views: &mut watch::Receiver<NodeView>) -> NodeView {
-    match views.wait_for(NodeView::is_known).await {
-        Ok(view) => view.clone(),
-        Err(_) => std::future::pending().await,
+    if let Ok(view) = views.wait_for(NodeView::is_known).await {
+        return view.clone();
     }
+    std::future::pending().await
 }
 
 impl NodeView {

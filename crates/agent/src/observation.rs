@@ -97,6 +97,15 @@ impl Observer {
         *self.floor.borrow() > Moment::START
     }
 
+    /// Returns once the runtime has been listed.
+    pub async fn listed(&self) {
+        let mut floor = self.floor.clone();
+        if floor.wait_for(|floor| *floor > Moment::START).await.is_err() {
+            // The generator is gone: the agent is stopping.
+            std::future::pending::<()>().await;
+        }
+    }
+
     /// The order of actions and observations.
     #[must_use]
     pub fn moments(&self) -> &MomentSource {

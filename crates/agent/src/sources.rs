@@ -2,6 +2,7 @@
 //!
 //! A new source needs only a task that sends [`model::Snapshot`]s.
 
+pub mod api;
 pub mod file;
 pub mod http;
 mod reader;

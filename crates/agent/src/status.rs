@@ -7,7 +7,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use decide::allocation::resize_conditions;
-use decide::pod_status::{Facts, NodeFacts, pod_status};
+use decide::pod_status::{Facts, NodeFacts, base, pod_status};
 use k8s_openapi::api::core::v1::PodStatus;
 use model::{Pod, PodUid, ProbeVerdicts, WorkerView};
 use ports::clock::Clock;
@@ -15,6 +15,7 @@ use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use crate::allocations::Allocations;
+use crate::api_pods::{ApiPodChange, ApiPodsReader};
 use crate::metrics::Metrics;
 use crate::observation::Observer;
 use crate::published::{Reader, Writer};
@@ -36,6 +37,10 @@ pub struct Parts {
     pub verdicts: Reader<ProbeVerdicts>,
     /// What the runtime can do.
     pub health: RuntimeHealth,
+    /// What the API server shows.
+    pub shown: ApiPodsReader,
+    /// What changed there.
+    pub shown_changes: mpsc::UnboundedReceiver<ApiPodChange>,
     /// Where statuses go.
     pub statuses: Writer<PodStatus>,
     /// What is the same for all pods.
@@ -50,12 +55,16 @@ pub struct Parts {
 pub async fn run(mut parts: Parts, cancel: CancellationToken) {
     let mut changed = HashSet::new();
     loop {
-        let first = tokio::select! {
+        tokio::select! {
             () = cancel.cancelled() => return,
-            first = parts.changes.recv() => first,
-        };
-        let Some(first) = first else { return };
-        changed.insert(first);
+            first = parts.changes.recv() => match first {
+                Some(first) => {
+                    changed.insert(first);
+                }
+                None => return,
+            },
+            Some(change) = parts.shown_changes.recv() => changed.extend(parts.mirrored(&change)),
+        }
         while let Ok(more) = parts.changes.try_recv() {
             changed.insert(more);
         }
@@ -66,6 +75,13 @@ pub async fn run(mut parts: Parts, cancel: CancellationToken) {
 }
 
 impl Parts {
+    /// The static pod whose mirror changed: what an agent before us said of it is known now.
+    fn mirrored(&self, change: &ApiPodChange) -> Option<PodUid> {
+        self.shown.mirror(&change.full_name)?;
+        let mut pods = self.desired.all().into_iter();
+        pods.find(|pod| pod.is_static() && pod.full_name == change.full_name).map(|pod| pod.uid.clone())
+    }
+
     fn refresh(&self, uid: &PodUid) {
         let Some(pod) = self.desired.get(uid) else {
             self.statuses.remove(uid);
@@ -75,7 +91,10 @@ impl Parts {
         let worker = self.workers.get(uid);
         let verdicts = self.verdicts.get(uid);
         let abilities = self.health.now().abilities;
-        let previous = self.statuses.reader().get(uid);
+        let own = self.statuses.reader().get(uid);
+        let shown = if pod.is_static() { self.shown.mirror_of(&pod) } else { None };
+        let told = shown.as_ref().map_or(&pod.status, |mirror| &mirror.status);
+        let previous = base(own.as_deref(), told);
         let pod = self.allocations.granted(&pod);
         let resize = self.allocations.get(uid).map(|own| resize_conditions(&own)).unwrap_or_default();
         let status = pod_status(&Facts {
@@ -83,16 +102,16 @@ impl Parts {
             observed: observed.as_deref(),
             worker: worker.as_deref(),
             verdicts: verdicts.as_deref(),
-            previous: previous.as_deref(),
+            previous,
             resize: &resize,
             handlers: &abilities.handlers,
             node: &self.node,
             now: self.clock.now(),
         });
-        if previous.as_deref() == Some(&status) {
+        if own.as_deref() == Some(&status) {
             return;
         }
-        let was = previous.as_ref().and_then(|status| status.phase.as_deref());
+        let was = previous.and_then(|status| status.phase.as_deref());
         if was != status.phase.as_deref() {
             tracing::info!(pod = %pod.full_name, phase = status.phase.as_deref().unwrap_or_default(), "pod phase changed");
             if was.is_none_or(|phase| phase == "Pending") && status.phase.as_deref() == Some("Running") {

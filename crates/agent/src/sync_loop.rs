@@ -141,6 +141,12 @@ impl SyncLoop {
                 continue;
             }
             pause = PAUSE_FIRST;
+            // Who runs already is known only then: it must not be taken for new, or for over.
+            tokio::select! {
+                () = cancel.cancelled() => return,
+                () = self.parts.observer.listed() => {}
+                () = health.changed() => continue,
+            }
             self.parts.heartbeat.send_replace(Instant::now());
             tokio::select! {
                 () = cancel.cancelled() => return,

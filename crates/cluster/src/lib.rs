@@ -6,7 +6,6 @@
 //! It deliberately decides nothing about pods or the node.
 
 mod clients;
-mod csi_nodes;
 mod deadline;
 mod errors;
 mod feed;
@@ -19,13 +18,10 @@ mod pauses;
 mod pods;
 #[cfg(test)]
 mod test_server;
-mod volumes;
 
 pub use clients::{ClientSettings, Clients, ConnectError};
-pub use csi_nodes::CsiNodesAdapter;
 pub use lanes::Rate;
 pub use leases::LeasesAdapter;
 pub use nodes::NodesAdapter;
 pub use objects::ObjectsAdapter;
 pub use pods::PodsAdapter;
-pub use volumes::VolumesAdapter;

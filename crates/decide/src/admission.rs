@@ -12,7 +12,7 @@ mod sysctls;
 
 use std::sync::Arc;
 
-use model::{NodeSettings, Pod, Rejection};
+use model::{NodeSettings, ObservedPod, Pod, Rejection};
 
 pub use occupancy::Occupancy;
 pub use preemption::is_critical;
@@ -53,6 +53,30 @@ struct Shortage {
     requested: i64,
     used: i64,
     capacity: i64,
+}
+
+/// How a pod comes to an agent that meets it for the first time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Arrival {
+    /// It asks to be let in.
+    New,
+    /// An agent before this one let it in, and it runs.
+    Running,
+    /// It is over, or on its way out: nothing of it is started any more.
+    Over,
+}
+
+/// How a pod comes to an agent that meets it for the first time.
+#[must_use]
+pub fn arrival(pod: &Pod, observed: Option<&ObservedPod>) -> Arrival {
+    let over = matches!(pod.status.phase.as_deref(), Some("Succeeded" | "Failed"));
+    let alive = observed.is_some_and(|observed| observed.running().next().is_some());
+    match (over || pod.is_deleted(), alive) {
+        (true, false) => Arrival::Over,
+        // What still runs holds its share until it has stopped.
+        (true | false, true) => Arrival::Running,
+        (false, false) => Arrival::New,
+    }
 }
 
 /// Checks a pod. On success the pods that must end to make room for it, mostly none.

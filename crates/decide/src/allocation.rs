@@ -14,7 +14,7 @@ use model::{ContainerKind, NodeSettings, Pod, PodAllocation, PodResources};
 
 pub use conditions::{
     News, PendingReason, clear_in_progress, clear_pending, resize_conditions, set_in_progress,
-    set_in_progress_error, set_pending,
+    set_in_progress_error, set_pending, take_over,
 };
 pub use message::{completed_message, error_message, pending_message, started_message};
 

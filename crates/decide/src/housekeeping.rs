@@ -133,6 +133,7 @@ mod tests {
             full_name: PodFullName { namespace: "default".into(), name: uid.into() },
             phase,
             started: true,
+            passed: true,
             restart_requested,
             orphan: false,
             problems: Default::default(),

@@ -48,6 +48,8 @@ pub mod runtime_class;
 pub mod runtime_events;
 pub mod sandbox_spec;
 pub mod security;
+pub mod status_patch;
+pub mod status_report;
 pub mod termination;
 pub mod termination_message;
 #[cfg(test)]

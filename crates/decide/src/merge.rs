@@ -88,6 +88,9 @@ impl Changes {
     }
 
     fn compare(&mut self, existing: Arc<Pod>, pod: &Arc<Pod>, source: PodSource, now: Timestamp) -> Arc<Pod> {
+        if Arc::ptr_eq(&existing, pod) {
+            return existing;
+        }
         let seen = existing.annotation(labels::CONFIG_SEEN).map(str::to_owned);
         if differs(&existing, pod) {
             let pod = marked(pod, source, seen, now);
@@ -166,6 +169,12 @@ fn foreign_annotations(pod: &Pod) -> impl Iterator<Item = (&String, &String)> {
 }
 
 fn without_duplicates(pods: Vec<Arc<Pod>>) -> (Vec<Arc<Pod>>, Vec<Arc<Pod>>) {
+    let mut names: HashSet<&PodFullName> = HashSet::with_capacity(pods.len());
+    let mut uids: HashSet<&PodUid> = HashSet::with_capacity(pods.len());
+    let all_differ = pods.iter().all(|pod| names.insert(&pod.full_name) && uids.insert(&pod.uid));
+    if all_differ {
+        return (pods, Vec::new());
+    }
     let mut names: HashSet<PodFullName> = HashSet::new();
     let mut uids: HashSet<PodUid> = HashSet::new();
     pods.into_iter().partition(|pod| {

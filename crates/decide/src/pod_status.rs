@@ -17,7 +17,10 @@ use k8s_openapi::api::core::v1::{ContainerStatus, HostIP, PodCondition, PodIP, P
 use model::{ObservedPod, Pod, ProbeVerdicts, RuntimeHandler, Timestamp, WorkerPhase, WorkerView};
 
 use crate::qos::qos_class;
+use crate::status_patch::is_same;
+use crate::status_report::{Containers, is_terminal, reported};
 
+pub(crate) use conditions::{DISRUPTION, OWNED};
 pub use phase::{Phase, phase};
 
 /// Everything a status is made of.
@@ -62,11 +65,24 @@ struct Statuses {
     ephemeral: Vec<ContainerStatus>,
 }
 
+/// The report to go on from: our own, or what an agent before us told the API server, if that goes further back.
+#[must_use]
+pub fn base<'a>(own: Option<&'a PodStatus>, told: &'a PodStatus) -> Option<&'a PodStatus> {
+    let Some(begun) = &told.start_time else { return own };
+    match own.map(|own| own.start_time.as_ref()) {
+        Some(Some(own_begun)) if own_begun.0 <= begun.0 => own,
+        Some(Some(_) | None) | None => Some(told),
+    }
+}
+
 /// The status to report.
 #[must_use]
 pub fn pod_status(facts: &Facts<'_>) -> PodStatus {
     let status = next_status(facts);
     let Some(previous) = facts.previous else { return status };
+    if is_final(facts, previous) {
+        return previous.clone();
+    }
     let over = |status: &PodStatus| matches!(status.phase.as_deref(), Some("Succeeded" | "Failed"));
     if is_syncing(facts) && over(previous) && !over(&status) {
         // The pod begins another life under the same UID: what was said of the first one does not count.
@@ -78,6 +94,19 @@ pub fn pod_status(facts: &Facts<'_>) -> PodStatus {
     }
 }
 
+/// Whether nothing more can be said of the pod: the API server shows the end that we would report, and nothing runs.
+/// What the runtime has forgotten meanwhile changes no end that was told.
+fn is_final(facts: &Facts<'_>, previous: &PodStatus) -> bool {
+    let told = &facts.pod.status;
+    let runs = |status: &ContainerStatus| status.state.as_ref().is_some_and(|state| state.running.is_some());
+    let lists = [&previous.init_container_statuses, &previous.container_statuses];
+    !facts.pod.is_static()
+        && is_terminal(told)
+        && !facts.observed.is_some_and(ObservedPod::is_alive)
+        && !lists.into_iter().flatten().flatten().any(runs)
+        && is_same(told, &reported(told, previous, Containers::Ended, facts.now))
+}
+
 fn next_status(facts: &Facts<'_>) -> PodStatus {
     let pod = facts.pod;
     let start_time = facts.previous.and_then(|previous| previous.start_time.clone());
@@ -86,6 +115,7 @@ fn next_status(facts: &Facts<'_>) -> PodStatus {
         start_time: Some(start_time.unwrap_or_else(|| facts.now.to_api_time())),
         ..PodStatus::default()
     };
+    status.observed_generation = pod.metadata.generation.filter(|generation| *generation != 0);
     let rejection = facts.worker.and_then(|worker| worker.rejection.as_ref());
     if let Some(rejection) = rejection
         && rejection.is_at_admission()
@@ -105,7 +135,6 @@ fn next_status(facts: &Facts<'_>) -> PodStatus {
         status.reason = Some(rejection.reason.clone());
         status.message = Some(rejection.message.clone());
     }
-    status.observed_generation = pod.metadata.generation.filter(|generation| *generation != 0);
     status.conditions = Some(conditions::conditions(facts, &status, &statuses));
     if let (Some(conditions), Some(rejection)) = (&mut status.conditions, rejection) {
         let gained = disruption::gained(facts, rejection, conditions);

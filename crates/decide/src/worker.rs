@@ -28,6 +28,7 @@ pub struct Worker {
     pending: Option<Pending>,
     activity: Activity,
     started: bool,
+    passed: bool,
     restart_requested: bool,
     problems: ContainerProblems,
     last_error: Option<String>,
@@ -134,6 +135,7 @@ impl Worker {
             pending: None,
             activity: Activity::Idle,
             started: false,
+            passed: false,
             restart_requested: false,
             problems: ContainerProblems::new(),
             last_error: None,
@@ -232,7 +234,7 @@ impl Worker {
 
     /// Takes the end of a [`Work::Sync`] pass.
     pub fn sync_ended(&mut self, result: Result<SyncOutcome, SyncFailure>) -> Next {
-        self.activity = Activity::Idle;
+        self.rest();
         match result {
             Ok(outcome) => {
                 self.problems = outcome.problems;
@@ -257,7 +259,7 @@ impl Worker {
 
     /// Takes the end of a [`Work::Terminate`] or [`Work::TerminateOrphan`] pass.
     pub fn terminate_ended(&mut self, result: Result<(), SyncFailure>) -> Next {
-        self.activity = Activity::Idle;
+        self.rest();
         match result {
             Err(failure) => self.failed(failure),
             Ok(()) => {
@@ -277,7 +279,7 @@ impl Worker {
 
     /// Takes the end of a [`Work::CleanUp`] pass.
     pub fn clean_up_ended(&mut self, result: Result<(), SyncFailure>) -> Next {
-        self.activity = Activity::Idle;
+        self.rest();
         match result {
             Err(failure) => self.failed(failure),
             Ok(()) => self.finish(),
@@ -286,7 +288,7 @@ impl Worker {
 
     /// Takes the end of a pass that broke off without a result.
     pub fn pass_broke(&mut self, failure: SyncFailure) -> Next {
-        self.activity = Activity::Idle;
+        self.rest();
         self.failed(failure)
     }
 
@@ -309,6 +311,7 @@ impl Worker {
             full_name: self.full_name.clone(),
             phase: self.phase(),
             started: self.started,
+            passed: self.passed,
             restart_requested: self.restart_requested,
             orphan: matches!(self.target, WorkerTarget::Orphan(_)),
             problems: self.problems.clone(),
@@ -321,6 +324,11 @@ impl Worker {
     #[must_use]
     pub fn full_name(&self) -> &PodFullName {
         &self.full_name
+    }
+
+    fn rest(&mut self) {
+        self.activity = Activity::Idle;
+        self.passed = true;
     }
 
     fn terminate(&mut self, kill: Option<&KillOptions>, current: Option<u64>) {
@@ -355,6 +363,12 @@ impl Worker {
 /// Whether the source already shows the pod at its end (an API pod that finished before this agent started).
 fn ended_elsewhere(pod: &Pod) -> bool {
     matches!(pod.status.phase.as_deref(), Some("Succeeded" | "Failed"))
+}
+
+/// Whether a change of nothing but the status concerns the worker: somebody else has ended the pod.
+#[must_use]
+pub fn ends_by_status(pod: &Pod) -> bool {
+    ended_elsewhere(pod)
 }
 
 fn must_stop(command: &WorkerCommand) -> bool {

@@ -17,7 +17,6 @@ mod changes;
 mod commands;
 mod config_object;
 mod credentials;
-mod csi_volume;
 mod events;
 mod host_capabilities;
 mod ids;
@@ -47,7 +46,6 @@ pub use config_object::{ConfigObject, ObjectError, ObjectKey, ObjectKind, ReadOb
 pub use credentials::{
     CredentialFile, CredentialFileForm, CredentialOrigin, CredentialProvider, RegistryCredential,
 };
-pub use csi_volume::{CsiAccess, CsiLifecycle, CsiPod, CsiSize, CsiVolume, SecretReference};
 pub use events::{EventSubject, EventType, PodEvent, PodEventKind, RecordedEvent};
 pub use host_capabilities::{CgroupVersion, HostCapabilities};
 pub use ids::{ContainerId, PodFullName, PodSource, PodUid, SandboxId};

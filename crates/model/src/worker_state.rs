@@ -63,6 +63,8 @@ pub struct WorkerView {
     pub phase: WorkerPhase,
     /// Whether the pod has been worked on at least once.
     pub started: bool,
+    /// Whether a pass over the pod has come to its end: until then nothing is known of its problems.
+    pub passed: bool,
     /// Whether the same UID is wanted again after termination.
     pub restart_requested: bool,
     /// Whether the pod is known from the runtime alone.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use agent::memory::Memory;
 use anyhow::Context;
 use cluster::identity::{Upkeep, connect};
-use cluster::{CsiNodesAdapter, LeasesAdapter, NodesAdapter, ObjectsAdapter, PodsAdapter, VolumesAdapter};
+use cluster::{LeasesAdapter, NodesAdapter, ObjectsAdapter, PodsAdapter};
 use config::Loaded;
 use host::SealedCheckpoints;
 
@@ -36,8 +36,6 @@ pub async fn join(loaded: &Loaded, node: &str, state: &Path) -> anyhow::Result<O
         nodes: Arc::new(NodesAdapter::new(clients.clone(), node.to_owned())),
         leases: Arc::new(LeasesAdapter::new(&clients, node.to_owned())),
         objects: Arc::new(ObjectsAdapter::new(&clients)),
-        volumes: Arc::new(VolumesAdapter::new(clients.clone())),
-        csi_nodes: Arc::new(CsiNodesAdapter::new(clients.clone(), node.to_owned())),
         pods: Arc::new(PodsAdapter::new(clients, node.to_owned())),
     };
     Ok(Some((api, upkeep)))

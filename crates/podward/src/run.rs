@@ -247,9 +247,6 @@ fn tell_about(loaded: &Loaded) {
     if !idle.is_empty() {
         tracing::warn!(fields = idle.join(", "), "configured, but without effect yet");
     }
-    if loaded.flags.kubeconfig.is_some() || loaded.flags.bootstrap_kubeconfig.is_some() {
-        tracing::warn!("--kubeconfig: joining a cluster is not supported yet; running standalone");
-    }
 }
 
 fn check_machine(loaded: &Loaded, cgroups: &HostPodCgroups) -> anyhow::Result<()> {

@@ -11,7 +11,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use agent::allocations::Allocations;
-use agent::claims::Claims;
 use agent::event_log::EventLog;
 use agent::file_report::FileReport;
 use agent::images::{self, CredentialParts, Credentials, Images};
@@ -145,7 +144,7 @@ pub fn start(world: World, plan: Plan) -> anyhow::Result<Running> {
     let events = Arc::new(EventLog::new(KEPT_EVENTS));
     let recorder: Arc<dyn EventRecorder> = events.clone();
     let node_events = recorder.clone();
-    let sources: BTreeSet<PodSource> = configured_sources(&plan);
+    let sources: BTreeSet<PodSource> = configured_sources(&plan, &world);
 
     // Tables: desired (sync loop writes), workers (pod workers), observed (PLEG), verdicts (probes), statuses (status).
     let (changed, changes) = mpsc::unbounded_channel();
@@ -156,12 +155,15 @@ pub fn start(world: World, plan: Plan) -> anyhow::Result<Running> {
     let desired_listeners =
         [&changed, &class_changed, &probe_changed, &object_users, &claims_changed].map(Clone::clone);
     let (desired_writer, desired_pods) = table(desired_listeners.into());
-    let (view_writer, worker_views) =
-        table(vec![changed.clone(), class_changed, probe_changed.clone(), claims_changed]);
+    let (delivered, deliveries) = mpsc::unbounded_channel();
+    let view_listeners =
+        [&changed, &class_changed, &probe_changed, &claims_changed, &delivered].map(Clone::clone);
+    let (view_writer, worker_views) = table(view_listeners.into());
     let (verdict_writer, probe_verdicts) = table(vec![changed.clone()]);
     let (observed, observer) = observations(vec![changed.clone(), probe_changed]);
     world.allocations.tell(changed);
-    let (status_writer, statuses) = table(Vec::new());
+    let (status_writer, statuses) = table(vec![delivered]);
+    let (shown_writer, shown, shown_changes) = api_server::shown_pods();
 
     // Channels along the flow.
     let (snapshot_sender, snapshots) = mpsc::channel::<Snapshot>(8);
@@ -188,7 +190,22 @@ pub fn start(world: World, plan: Plan) -> anyhow::Result<Running> {
     let mut running = Running { views: views.clone(), cancel: cancel.clone(), stages: JoinSet::new() };
 
     running.spawn("runtime health", checker.run(cancel.clone()));
-    let _node_view = world.api.as_ref().map(|api| api_server::start_node(&mut running, api));
+    let node_view = world.api.as_ref().map(|api| api_server::start_node(&mut running, api));
+    if let (Some(api), Some(node)) = (&world.api, &node_view) {
+        let parts = api_server::PodParts {
+            node: node.clone(),
+            snapshots: snapshot_sender.clone(),
+            shown_writer,
+            shown: shown.clone(),
+            shown_changes: shown_changes.delivery,
+            changes: deliveries,
+            desired: desired_pods.clone(),
+            workers: worker_views.clone(),
+            statuses: statuses.clone(),
+            clock: clock.clone(),
+        };
+        api_server::start_pods(&mut running, api, parts);
+    }
     let local_objects = Arc::new(LocalObjects::new(sources.iter().copied()));
     running.spawn("objects", objects::keep(local_objects.clone(), world.checkpoints.clone(), cancel.clone()));
     start_sources(&mut running, &world, &plan, (&snapshot_sender, report_sender, &local_objects))?;
@@ -305,6 +322,8 @@ pub fn start(world: World, plan: Plan) -> anyhow::Result<Running> {
         observer: observer.clone(),
         statuses: status_writer,
         verdicts: probe_verdicts,
+        shown,
+        shown_changes: shown_changes.status,
         health,
         node: NodeFacts {
             addresses: plan.settings.addresses.clone(),
@@ -461,10 +480,6 @@ fn pod_runtime(
         env_files: world.env_files.clone(),
         logs: world.logs.clone(),
         volumes: world.volumes.clone(),
-        claims: world
-            .api
-            .as_ref()
-            .map(|api| Arc::new(Claims::new(api.volumes.clone(), world.checkpoints.clone()))),
         allocations: world.allocations.clone(),
         cgroups: world.cgroups.clone(),
         user_namespaces: UserNamespaces::new(plan.id_pool, world.user_namespaces.clone()),
@@ -479,10 +494,11 @@ fn pod_runtime(
     })
 }
 
-fn configured_sources(plan: &Plan) -> BTreeSet<PodSource> {
+fn configured_sources(plan: &Plan, world: &World) -> BTreeSet<PodSource> {
     let file = plan.file.as_ref().map(|_| PodSource::File);
     let http = plan.http.as_ref().map(|_| PodSource::Http);
-    file.into_iter().chain(http).collect()
+    let api = world.api.as_ref().map(|_| PodSource::Api);
+    file.into_iter().chain(http).chain(api).collect()
 }
 
 /// Holds a channel's sender while a stage runs, so that its receiver never sees the end.

@@ -3,12 +3,10 @@
 //! A watch never ends: the adapter reconnects, resumes and lists again by itself. Calls are tried once; the caller
 //! decides by [`ApiErrorKind`] whether and when to try again.
 
-pub mod csi_nodes;
 pub mod leases;
 pub mod nodes;
 pub mod objects;
 pub mod pods;
-pub mod volumes;
 
 use std::time::Duration;
 

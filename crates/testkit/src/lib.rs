@@ -16,6 +16,7 @@ pub mod agent_process;
 pub mod containerd;
 pub mod control_plane;
 pub mod cri_view;
+pub mod fake_api;
 pub mod fake_outbound;
 pub mod fake_runtime;
 pub mod fakes;

@@ -52,8 +52,8 @@ const PURE_CRATES_USE: &[(&str, &[&str])] = &[
     ("config", &["serde", "serde_json", "thiserror"]),
     ("manifest", &["k8s-openapi", "serde", "serde_json", "thiserror"]),
     ("model", &["jiff", "k8s-openapi", "serde", "serde_json", "thiserror"]),
+    ("decide", &["base64", "jiff", "k8s-openapi", "serde_json"]),
     ("ports", &["async-trait", "futures", "k8s-openapi", "serde_json", "thiserror"]),
-    ("decide", &["base64", "jiff", "k8s-openapi", "serde_json", "sha2"]),
 ];
 
 /// The stages of the agent: they talk through channels and published tables, and never name each other.
@@ -66,6 +66,7 @@ const STAGES: &[&str] = &[
     "pleg",
     "probes",
     "status",
+    "status_delivery",
     "sweeper",
     "server",
     "node_cgroups",
@@ -80,8 +81,8 @@ const STAGES: &[&str] = &[
 const SERVICES: &[(&str, &[&str])] = &[
     ("memory", &[]),
     ("allocations", &[]),
+    ("api_pods", &[]),
     ("cluster_objects", &["published"]),
-    ("claims", &[]),
     ("event_log", &[]),
     ("file_report", &[]),
     ("images", &["metrics"]),

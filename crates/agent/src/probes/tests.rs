@@ -214,6 +214,7 @@ impl Node {
             full_name: full_name(uid),
             phase,
             started: true,
+            passed: true,
             restart_requested: false,
             orphan: false,
             problems: Default::default(),

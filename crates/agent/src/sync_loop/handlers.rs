@@ -2,8 +2,10 @@
 
 use std::sync::Arc;
 
+use decide::admission::{Arrival, arrival};
 use decide::grace::ORPHAN_GRACE_SECONDS;
 use decide::housekeeping::{Situation, sweep};
+use decide::worker::ends_by_status;
 use model::{KillOptions, Pod, PodUid, Timestamp, UpdateKind, WorkerCommand, WorkerPhase, WorkerTarget};
 use tokio::time::Instant;
 
@@ -11,10 +13,23 @@ use super::SyncLoop;
 use crate::messages::{SweepOrder, WorkerMessage};
 
 impl SyncLoop {
-    /// New pods: oldest first, remembered, admitted or rejected, handed to their workers.
+    /// New pods: oldest first, remembered, admitted or rejected, handed to their workers. Those that an agent before
+    /// this one left running come before all others: what they hold is taken.
     pub(super) fn handle_pod_additions(&mut self, mut pods: Vec<Arc<Pod>>) {
         pods.sort_by_key(|pod| (pod.created_at(), pod.first_seen()));
-        for pod in pods {
+        let arrival = |pod: &Pod| arrival(pod, self.parts.observer.last(&pod.uid).as_deref());
+        let (adopted, new): (Vec<_>, Vec<_>) = pods
+            .into_iter()
+            .map(|pod| (arrival(&pod), pod))
+            .partition(|(arrival, _)| *arrival != Arrival::New);
+        for (arrival, pod) in adopted {
+            self.parts.desired.set(&pod.uid, Arc::clone(&pod));
+            if arrival == Arrival::Running {
+                self.adopt(&pod);
+            }
+            self.order(UpdateKind::Create, &pod, None);
+        }
+        for (_, pod) in new {
             let verdict = self.admit_granted(&pod);
             self.parts.desired.set(&pod.uid, Arc::clone(&pod));
             match verdict {
@@ -48,11 +63,14 @@ impl SyncLoop {
         self.retry_resizes();
     }
 
-    /// Pods of which only the status differs: remembered; they are synced because what is reported may be stale.
+    /// Pods of which only the status differs: remembered, which has their status looked at again. Their workers need
+    /// to know only if somebody else ended them.
     pub(super) fn handle_pod_reconciles(&mut self, pods: Vec<Arc<Pod>>) {
         for pod in pods {
             self.parts.desired.set(&pod.uid, Arc::clone(&pod));
-            self.order(UpdateKind::Sync, &pod, None);
+            if ends_by_status(&pod) {
+                self.order(UpdateKind::Sync, &pod, None);
+            }
         }
     }
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use decide::allocation::{
     News, PendingReason, WaitingResize, clear_in_progress, clear_pending, infeasible, is_resize,
-    pending_message, resize_order, set_in_progress, set_pending, started_message,
+    pending_message, resize_order, set_in_progress, set_pending, started_message, take_over,
 };
 use decide::housekeeping::Situation;
 use model::{
@@ -60,6 +60,18 @@ impl SyncLoop {
             self.resizes.push(&pod.uid);
         }
         Ok(())
+    }
+
+    /// Goes on with a pod that runs already: it holds what was granted to it, and is not asked whether it may.
+    pub(super) fn adopt(&mut self, pod: &Arc<Pod>) {
+        let granted = self.parts.allocations.granted(pod);
+        self.occupancy.insert(&granted);
+        self.parts.allocations.grant(&granted);
+        let told = pod.status.conditions.as_deref().unwrap_or_default();
+        self.parts.allocations.change(&pod.uid, |own| take_over(own, told));
+        if self.parts.allocations.differs(pod) {
+            self.resizes.push(&pod.uid);
+        }
     }
 
     /// Forgets pods that are gone, and tries resizes again if it is time.

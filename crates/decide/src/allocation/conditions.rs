@@ -84,6 +84,26 @@ pub fn clear_in_progress(allocation: &mut PodAllocation) -> Option<i64> {
     allocation.in_progress.take().map(|condition| condition.generation)
 }
 
+/// Takes over what an agent before us said of a resize.
+pub fn take_over(allocation: &mut PodAllocation, told: &[PodCondition]) {
+    let find = |kind: &str| {
+        let condition =
+            told.iter().find(|condition| condition.type_ == kind && condition.status == "True")?;
+        Some(ResizeCondition {
+            reason: condition.reason.clone().unwrap_or_default(),
+            message: condition.message.clone().unwrap_or_default(),
+            since: condition.last_transition_time.as_ref().map(Timestamp::from_api_time).unwrap_or_default(),
+            generation: condition.observed_generation.unwrap_or_default(),
+        })
+    };
+    if allocation.pending.is_none() {
+        allocation.pending = find("PodResizePending");
+    }
+    if allocation.in_progress.is_none() {
+        allocation.in_progress = find("PodResizeInProgress");
+    }
+}
+
 /// The conditions as a status shows them.
 #[must_use]
 pub fn resize_conditions(allocation: &PodAllocation) -> Vec<PodCondition> {

@@ -5,8 +5,8 @@ use super::restarts::{all_could_restart, all_restart, is_cleaned_up};
 use super::{Facts, Statuses, is_terminated};
 use crate::pod_actions::is_sidecar;
 
-/// Conditions that the agent writes itself.
-const OWNED: [&str; 10] = [
+/// Conditions that only the agent writes.
+pub(crate) const OWNED: [&str; 9] = [
     "PodScheduled",
     "Ready",
     "Initialized",
@@ -15,22 +15,24 @@ const OWNED: [&str; 10] = [
     "PodResizePending",
     "PodResizeInProgress",
     "AllContainersRestarting",
-    DISRUPTION,
     FROM_CACHE,
 ];
 /// Ours alone, and only while it is true: the pod is run from memory.
 const FROM_CACHE: &str = "podward.dev/FromCache";
-const DISRUPTION: &str = "DisruptionTarget";
+/// The condition that the agent writes beside others.
+pub(crate) const DISRUPTION: &str = "DisruptionTarget";
 
 /// The conditions in the order upstream shows them; those of others come first.
 pub(super) fn conditions(facts: &Facts<'_>, status: &PodStatus, statuses: &Statuses) -> Vec<PodCondition> {
-    let foreign = facts.pod.status.conditions.iter().flatten();
+    let told = facts.pod.status.conditions.as_deref().unwrap_or_default();
+    let is_foreign = |kind: &str| !OWNED.contains(&kind) && kind != DISRUPTION;
     let mut conditions: Vec<PodCondition> =
-        foreign.filter(|condition| !OWNED.contains(&condition.type_.as_str())).cloned().collect();
+        told.iter().filter(|condition| is_foreign(&condition.type_)).cloned().collect();
     if !is_terminated(facts) {
         conditions.extend(facts.resize.iter().cloned());
     }
-    conditions.extend(before(facts, DISRUPTION).cloned());
+    let disruption = told.iter().find(|condition| condition.type_ == DISRUPTION);
+    conditions.extend(disruption.or_else(|| before(facts, DISRUPTION)).cloned());
     let containers_ready = containers_ready(facts, status, statuses);
     let ready = gated(facts, &conditions, containers_ready.clone());
     let verdicts = [

@@ -68,16 +68,31 @@ fn status_of(subject: Subject<'_>) -> ApiStatus {
         }
     };
     if may_start_again(subject, newest, &api)
-        && let Some(problem) = facts.worker.and_then(|worker| worker.problems.get(&container.name))
+        && let Some(waits) = why_it_waits(subject)
     {
         let ended = api.state.take().filter(|state| state.terminated.is_some());
         if ended.is_some() {
             api.last_state = ended;
         }
-        api.state = Some(waiting(&problem.reason, Some(problem.message.clone())));
+        api.state = Some(waits);
     }
     api.last_state.get_or_insert_default();
     api
+}
+
+/// What keeps a container from running: the worker's problem with it. What an agent before us said stands until the
+/// worker has looked itself.
+fn why_it_waits(subject: Subject<'_>) -> Option<ApiState> {
+    let Subject { facts, container, old, .. } = subject;
+    if let Some(problem) = facts.worker.and_then(|worker| worker.problems.get(&container.name)) {
+        return Some(waiting(&problem.reason, Some(problem.message.clone())));
+    }
+    if facts.worker.is_some_and(|worker| worker.passed) {
+        return None;
+    }
+    let told = old?.state.as_ref()?;
+    let reason = told.waiting.as_ref()?.reason.as_deref()?;
+    (reason != default_reason(facts)).then(|| told.clone())
 }
 
 /// Whether the worker's problem with a container is its state.

@@ -10,6 +10,7 @@ fn worker(phase: WorkerPhase) -> WorkerView {
         full_name: pod(serde_json::json!({"containers": []})).full_name,
         phase,
         started: true,
+        passed: true,
         restart_requested: false,
         orphan: false,
         problems: Default::default(),

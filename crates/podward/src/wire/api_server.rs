@@ -2,16 +2,20 @@
 
 use std::sync::Arc;
 
+use agent::api_pods::{ApiPodChange, ApiPodsReader, ApiPodsWriter, api_pods};
 use agent::memory::Memory;
 use agent::node;
 use agent::node_view::{self, NodeView};
-use ports::api::csi_nodes::ApiCsiNodes;
+use agent::published::Reader;
+use agent::{sources, status_delivery};
+use k8s_openapi::api::core::v1::PodStatus;
+use model::{Pod, PodUid, Snapshot, WorkerView};
 use ports::api::leases::ApiLeases;
 use ports::api::nodes::ApiNodes;
 use ports::api::objects::ApiObjects;
 use ports::api::pods::ApiPods;
-use ports::api::volumes::ApiVolumes;
-use tokio::sync::watch;
+use ports::clock::Clock;
+use tokio::sync::{mpsc, watch};
 
 use super::Running;
 
@@ -24,10 +28,6 @@ pub struct ApiServer {
     pub objects: Arc<dyn ApiObjects>,
     /// The Node object.
     pub nodes: Arc<dyn ApiNodes>,
-    /// Claims, persistent volumes, drivers.
-    pub volumes: Arc<dyn ApiVolumes>,
-    /// What this node's drivers tell of it.
-    pub csi_nodes: Arc<dyn ApiCsiNodes>,
     /// The node's lease.
     pub leases: Arc<dyn ApiLeases>,
     /// What the API server said, for a start without it.
@@ -39,4 +39,55 @@ pub(super) fn start_node(running: &mut Running, api: &ApiServer) -> watch::Recei
     let (publish, view) = node_view::channel();
     running.spawn("node watch", node::watch::run(api.nodes.clone(), publish, running.cancel.clone()));
     view
+}
+
+/// Who is told what changed at the API server.
+pub(super) struct ShownChanges {
+    pub(super) status: mpsc::UnboundedReceiver<ApiPodChange>,
+    pub(super) delivery: mpsc::UnboundedReceiver<ApiPodChange>,
+}
+
+/// The table of what the API server shows; it stays empty without one.
+pub(super) fn shown_pods() -> (ApiPodsWriter, ApiPodsReader, ShownChanges) {
+    let (to_status, status) = mpsc::unbounded_channel();
+    let (to_delivery, delivery) = mpsc::unbounded_channel();
+    let (writer, reader) = api_pods(vec![to_status, to_delivery]);
+    (writer, reader, ShownChanges { status, delivery })
+}
+
+/// What the exchange of pods with the API server needs.
+pub(super) struct PodParts {
+    pub(super) node: watch::Receiver<NodeView>,
+    pub(super) snapshots: mpsc::Sender<Snapshot>,
+    pub(super) shown_writer: ApiPodsWriter,
+    pub(super) shown: ApiPodsReader,
+    pub(super) shown_changes: mpsc::UnboundedReceiver<ApiPodChange>,
+    pub(super) changes: mpsc::UnboundedReceiver<PodUid>,
+    pub(super) desired: Reader<Pod>,
+    pub(super) workers: Reader<WorkerView>,
+    pub(super) statuses: Reader<PodStatus>,
+    pub(super) clock: Arc<dyn Clock>,
+}
+
+/// Starts the source of API pods and the delivery of statuses.
+pub(super) fn start_pods(running: &mut Running, api: &ApiServer, parts: PodParts) {
+    let source = sources::api::Parts {
+        pods: api.pods.clone(),
+        node: parts.node,
+        snapshots: parts.snapshots,
+        shown: parts.shown_writer,
+        clock: parts.clock.clone(),
+    };
+    running.spawn("api source", sources::api::run(source, running.cancel.clone()));
+    let delivery = status_delivery::Parts {
+        changes: parts.changes,
+        shown_changes: parts.shown_changes,
+        desired: parts.desired,
+        workers: parts.workers,
+        statuses: parts.statuses,
+        shown: parts.shown,
+        pods: api.pods.clone(),
+        clock: parts.clock,
+    };
+    running.spawn("status delivery", status_delivery::run(delivery, running.cancel.clone()));
 }

@@ -1,0 +1,181 @@
+//! Pods from the API server: those bound to this node.
+//!
+//! Each change is sent as the whole set; pods that did not change keep their place in memory, so that the merge sees at
+//! a glance that there is nothing to compare. Mirror pods are no pods to run: they only go to the table of what the
+//! API server shows.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::{FutureExt, StreamExt};
+use k8s_openapi::api::core::v1 as core;
+use model::{Pod, PodSource, PodUid, Snapshot, SnapshotKind, labels};
+use ports::api::pods::ApiPods;
+use ports::api::{ApiError, Feed};
+use ports::clock::Clock;
+use tokio::sync::{mpsc, watch};
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use crate::api_pods::{ApiPodsWriter, is_mirror};
+use crate::node_view::{self, NodeView};
+
+/// Changes that go into one set at most.
+const BATCH: usize = 500;
+/// The least time between two complaints about the API server.
+const COMPLAINTS: Duration = Duration::from_secs(30);
+
+/// What the source needs.
+pub struct Parts {
+    /// The API server.
+    pub pods: Arc<dyn ApiPods>,
+    /// The Node object; pods are asked for once it is known.
+    pub node: watch::Receiver<NodeView>,
+    /// Where sets go.
+    pub snapshots: mpsc::Sender<Snapshot>,
+    /// What the API server shows.
+    pub shown: ApiPodsWriter,
+    /// The time.
+    pub clock: Arc<dyn Clock>,
+}
+
+/// Runs until cancelled.
+pub async fn run(mut parts: Parts, cancel: CancellationToken) {
+    tokio::select! {
+        () = cancel.cancelled() => return,
+        _ = node_view::known(&mut parts.node) => {}
+    }
+    let mut feed = parts.pods.watch();
+    let mut source = ApiSource { parts, known: BTreeMap::new(), listed: false, complaint: None };
+    loop {
+        let first = tokio::select! {
+            () = cancel.cancelled() => return,
+            first = feed.next() => first,
+        };
+        let Some(first) = first else {
+            // A watch has no end; a stage that is over ends the agent.
+            tracing::error!("the watch of pods ended");
+            return;
+        };
+        source.take(first);
+        for _ in 1..BATCH {
+            match feed.next().now_or_never() {
+                Some(Some(more)) => source.take(more),
+                Some(None) | None => break,
+            }
+        }
+        if source.listed && !source.send().await {
+            return;
+        }
+    }
+}
+
+struct ApiSource {
+    parts: Parts,
+    /// Pods to run and mirror pods.
+    known: BTreeMap<PodUid, Arc<Pod>>,
+    listed: bool,
+    /// When the API server was last complained about.
+    complaint: Option<Instant>,
+}
+
+impl ApiSource {
+    fn take(&mut self, news: Feed<core::Pod>) {
+        match news {
+            Feed::Listed(objects) => self.take_list(objects),
+            Feed::Applied(object) => {
+                if let Some(pod) = self.read(object) {
+                    self.set(pod);
+                }
+            }
+            Feed::Deleted(object) => {
+                if let Some(uid) = object.metadata.uid {
+                    self.drop(&PodUid::from(uid.as_str()));
+                }
+            }
+            Feed::Failed(error) => self.complain(&error),
+        }
+    }
+
+    fn take_list(&mut self, objects: Vec<core::Pod>) {
+        let mut gone = std::mem::take(&mut self.known);
+        for object in objects {
+            let uid = object.metadata.uid.as_deref().map(PodUid::from);
+            let version = object.metadata.resource_version.as_deref();
+            let same =
+                |pod: &&Arc<Pod>| version.is_some() && pod.metadata.resource_version.as_deref() == version;
+            let unchanged = uid.as_ref().and_then(|uid| gone.get(uid)).filter(same).cloned();
+            if let Some(pod) = unchanged {
+                gone.remove(&pod.uid);
+                self.known.insert(pod.uid.clone(), pod);
+                continue;
+            }
+            if let Some((uid, known)) = uid.and_then(|uid| gone.remove_entry(&uid)) {
+                // Found again below, for when it was first seen.
+                self.known.insert(uid, known);
+            }
+            if let Some(pod) = self.read(object) {
+                self.set(pod);
+            }
+        }
+        self.known.extend(gone.iter().map(|(uid, pod)| (uid.clone(), Arc::clone(pod))));
+        for uid in gone.keys() {
+            self.drop(uid);
+        }
+        if !std::mem::replace(&mut self.listed, true) {
+            tracing::info!(pods = self.known.len(), "the API server told its pods of this node");
+        }
+        self.parts.shown.set_listed();
+    }
+
+    fn set(&mut self, pod: Arc<Pod>) {
+        self.parts.shown.set(&pod);
+        self.known.insert(pod.uid.clone(), pod);
+    }
+
+    fn drop(&mut self, uid: &PodUid) {
+        self.known.remove(uid);
+        self.parts.shown.remove(uid);
+    }
+
+    /// Takes an object in, with the local annotations: the merge then shares the pod instead of copying it.
+    fn read(&self, mut object: core::Pod) -> Option<Arc<Pod>> {
+        // Who wrote which field is of no use here, and much of the object.
+        object.metadata.managed_fields = None;
+        let name = object.metadata.name.clone().unwrap_or_default();
+        let mut pod = match Pod::from_object(object, PodSource::Api) {
+            Ok(pod) => pod,
+            Err(error) => {
+                tracing::error!(%name, %error, "an object of the API server is no pod that can be run");
+                return None;
+            }
+        };
+        if !is_mirror(&pod) {
+            let seen = self.known.get(&pod.uid).and_then(|known| known.annotation(labels::CONFIG_SEEN));
+            let seen = seen.map_or_else(|| self.parts.clock.now().to_rfc3339(), str::to_owned);
+            let annotations = pod.metadata.annotations.get_or_insert_default();
+            annotations.insert(labels::CONFIG_SOURCE.to_owned(), PodSource::Api.as_str().to_owned());
+            annotations.insert(labels::CONFIG_SEEN.to_owned(), seen);
+        }
+        Some(Arc::new(pod))
+    }
+
+    fn complain(&mut self, error: &ApiError) {
+        let now = Instant::now();
+        if self.complaint.is_none_or(|last| now.duration_since(last) >= COMPLAINTS) {
+            self.complaint = Some(now);
+            tracing::warn!(%error, "pods cannot be watched at the API server; what runs goes on");
+        }
+    }
+
+    /// Sends the set; false when nobody listens any more.
+    async fn send(&self) -> bool {
+        let pods = self.known.values().filter(|pod| !is_mirror(pod)).cloned().collect();
+        let snapshot = Snapshot { source: PodSource::Api, kind: SnapshotKind::Set, pods };
+        self.parts.snapshots.send(snapshot).await.is_ok()
+    }
+}
+
+#[cfg(test)]
+mod tests;
