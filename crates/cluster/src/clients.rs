@@ -10,7 +10,7 @@ use kube::client::middleware::{AuthLayer, BaseUriLayer, ExtraHeadersLayer};
 use kube::config::KubeconfigError;
 use tower::ServiceBuilder;
 
-use crate::identity::{Access, ClientCertificate, CredentialError};
+use crate::identity::{Access, CertificateSource, CredentialError, CurrentCertificate};
 use crate::lanes::{Connections, DialError, Dialer, Lane, Patience, Priority, Rate, Turnstile};
 
 /// Programs that give credentials may take so long, as upstream's.
@@ -43,6 +43,9 @@ pub enum ConnectError {
     /// The program that gives credentials did not end.
     #[error("credentials for the API server: no answer in {CREDENTIAL_PROGRAM_LIMIT:?}")]
     CredentialProgram,
+    /// The kubeconfig of a node that has its certificate already was not written.
+    #[error("bootstrap: {0}")]
+    Bootstrap(String),
     /// Connections cannot be made as asked.
     #[error("connections to the API server: {0}")]
     Dial(String),
@@ -98,14 +101,14 @@ impl Clients {
         let credential = access.certificate.load();
         let credential =
             credential.map_err(|source| ConnectError::Certificate { path: path.to_owned(), source })?;
-        let certificate = credential.map(|credential| ClientCertificate::new(Some(credential)));
+        let certificate = credential.map(|credential| CurrentCertificate::new(Some(credential)));
         Ok(Self::open(access, certificate, ClientSettings::default()).await?.0)
     }
 
     /// The clients, and what makes them connect anew.
     pub(crate) async fn open(
         access: Access,
-        certificate: Option<ClientCertificate>,
+        certificate: Option<CurrentCertificate>,
         settings: ClientSettings,
     ) -> Result<(Self, Links), ConnectError> {
         let stack = Stack::new(access, certificate).await?;
@@ -123,6 +126,15 @@ impl Clients {
         };
         Ok((clients, links))
     }
+}
+
+/// A single client without limits, with the access's own credentials.
+pub(crate) async fn plain_client(mut access: Access) -> Result<Client, ConnectError> {
+    let certificate = std::mem::replace(&mut access.certificate, CertificateSource::None).load();
+    let certificate = certificate.map_err(|error| ConnectError::Dial(error.to_string()))?;
+    let certificate = certificate.map(|credential| CurrentCertificate::new(Some(credential)));
+    let stack = Stack::new(access, certificate).await?;
+    Ok(stack.client(&stack.connections(), None, PATIENCE))
 }
 
 /// The connections under the clients.
@@ -143,7 +155,7 @@ impl Links {
 /// What all lanes have in common.
 struct Stack {
     dialer: Dialer,
-    certificate: Option<ClientCertificate>,
+    certificate: Option<CurrentCertificate>,
     server: BaseUriLayer,
     headers: ExtraHeadersLayer,
     credentials: Option<AuthLayer>,
@@ -151,7 +163,7 @@ struct Stack {
 }
 
 impl Stack {
-    async fn new(access: Access, certificate: Option<ClientCertificate>) -> Result<Self, ConnectError> {
+    async fn new(access: Access, certificate: Option<CurrentCertificate>) -> Result<Self, ConnectError> {
         let config = access.config;
         let server = config.cluster_url.clone();
         let server_name = config.tls_server_name.clone();

@@ -57,6 +57,7 @@ pub static SUPPORTED: &[&str] = &[
     "registryPullQPS",
     "reservedSystemCPUs",
     "resolvConf",
+    "rotateCertificates",
     "runtimeRequestTimeout",
     "seccompDefault",
     "serializeImagePulls",

@@ -7,9 +7,16 @@ use cluster::{ClientSettings, Rate};
 use config::Loaded;
 
 /// How the node joins its cluster; `None` means a node of its own.
-pub(crate) fn identity(loaded: &Loaded) -> Option<Settings> {
-    let kubeconfig = loaded.flags.kubeconfig.clone()?;
-    Some(Settings { kubeconfig, clients: client_settings(loaded) })
+pub(crate) fn identity(loaded: &Loaded, node: &str) -> Option<Settings> {
+    let flags = &loaded.flags;
+    Some(Settings {
+        kubeconfig: flags.kubeconfig.clone()?,
+        bootstrap_kubeconfig: flags.bootstrap_kubeconfig.clone(),
+        certificate_folder: flags.cert_dir.clone(),
+        node: node.to_owned(),
+        rotate: loaded.config.server.rotate_certificates,
+        clients: client_settings(loaded),
+    })
 }
 
 fn client_settings(loaded: &Loaded) -> ClientSettings {

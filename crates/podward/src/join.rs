@@ -9,6 +9,7 @@ use cluster::identity::{Upkeep, connect};
 use cluster::{LeasesAdapter, NodesAdapter, ObjectsAdapter, PodsAdapter};
 use config::Loaded;
 use host::SealedCheckpoints;
+use ports::clock::SystemClock;
 
 use crate::identity_plan;
 use crate::wire::ApiServer;
@@ -21,8 +22,8 @@ const MEMORY: &str = "api";
 /// # Errors
 /// When the kubeconfig or the store of what the API server said cannot be used.
 pub async fn join(loaded: &Loaded, node: &str, state: &Path) -> anyhow::Result<Option<(ApiServer, Upkeep)>> {
-    let Some(settings) = identity_plan::identity(loaded) else { return Ok(None) };
-    let (clients, upkeep) = connect(settings).await.context("--kubeconfig")?;
+    let Some(settings) = identity_plan::identity(loaded, node) else { return Ok(None) };
+    let (clients, upkeep) = connect(settings, Arc::new(SystemClock)).await.context("joining the cluster")?;
     let memory = if loaded.flags.offline {
         let store = SealedCheckpoints::open(state.join(MEMORY), state).map_err(|error| {
             anyhow::anyhow!("{error}: {}; --podward-offline=false does without", error.source)

@@ -79,6 +79,9 @@ impl Credential {
         };
         let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(certificate).collect();
         let chain = chain.map_err(pem("certificate"))?;
+        if chain.is_empty() {
+            return Err(CredentialError::Pem { part: "certificate", reason: "there is none".to_owned() });
+        }
         let key = PrivateKeyDer::from_pem_slice(key).map_err(pem("private key"))?;
         Self::from_der(chain, key)
     }

@@ -20,6 +20,15 @@ pub(crate) struct Access {
     pub(crate) certificate: CertificateSource,
     /// The proxy that the file names.
     pub(crate) proxy: Option<Uri>,
+    /// The server as the file has it.
+    pub(crate) server: ServerStanza,
+}
+
+/// What a kubeconfig says about the server.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct ServerStanza {
+    /// The object below `cluster`, with absolute paths.
+    pub(crate) cluster: serde_json::Value,
 }
 
 /// Where the client certificate comes from.
@@ -60,6 +69,7 @@ impl Access {
         let named = |source| ConnectError::Kubeconfig { path: path.to_owned(), source };
         let file = Kubeconfig::read_from(path).map_err(named)?;
         let cluster = current_cluster(&file).unwrap_or_default();
+        let server = ServerStanza::of(&cluster);
         let inline_authority =
             cluster.certificate_authority_data.as_ref().is_some_and(|data| !data.is_empty());
         let authority = cluster.certificate_authority.filter(|file| !file.is_empty() && !inline_authority);
@@ -72,7 +82,24 @@ impl Access {
         config.headers.extend(user_agent().map(|value| (header::USER_AGENT, value)));
         let certificate = certificate_source(&mut config.auth_info)
             .map_err(|source| ConnectError::Certificate { path: path.to_owned(), source })?;
-        Ok(Self { config, certificate, proxy })
+        Ok(Self { config, certificate, proxy, server })
+    }
+
+    /// The same server without anybody's credentials.
+    pub(crate) fn anonymous(mut self) -> Self {
+        self.config.auth_info = AuthInfo::default();
+        self.certificate = CertificateSource::None;
+        self
+    }
+}
+
+impl ServerStanza {
+    fn of(cluster: &Cluster) -> Self {
+        let mut cluster = serde_json::to_value(cluster).unwrap_or_default();
+        if let Some(fields) = cluster.as_object_mut() {
+            fields.retain(|name, value| !value.is_null() && name != "extensions");
+        }
+        Self { cluster }
     }
 }
 

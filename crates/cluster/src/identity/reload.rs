@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 
-use super::client_certificate::ClientCertificate;
 use super::credential::Credential;
+use super::current_certificate::CurrentCertificate;
 use crate::clients::Links;
 
 /// Between two looks. Whoever renews does so long before the old certificate ends.
@@ -16,7 +16,7 @@ const PERIOD: Duration = Duration::from_secs(60);
 pub(super) struct ReloadedFiles {
     pub(super) certificate: PathBuf,
     pub(super) key: PathBuf,
-    pub(super) current: ClientCertificate,
+    pub(super) current: CurrentCertificate,
     pub(super) links: Links,
 }
 

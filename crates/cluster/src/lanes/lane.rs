@@ -15,7 +15,7 @@ use tower::{BoxError, Service};
 use super::answer::{Answer, AnswerError, Bound};
 use super::connections::Connections;
 use super::turnstile::{Priority, Turnstile};
-use crate::identity::ClientCertificate;
+use crate::identity::CurrentCertificate;
 
 /// Times that a request is sent again because the server asked for it, as the Go client.
 const ATTEMPTS: u32 = 10;
@@ -37,7 +37,7 @@ pub(crate) struct Patience {
 pub(crate) struct Lane {
     pub(crate) connections: Connections,
     pub(crate) turnstile: Option<(Arc<Turnstile>, Priority)>,
-    pub(crate) certificate: Option<ClientCertificate>,
+    pub(crate) certificate: Option<CurrentCertificate>,
     pub(crate) patience: Patience,
 }
 

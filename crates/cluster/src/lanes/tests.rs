@@ -16,14 +16,14 @@ use tokio::sync::Semaphore;
 
 use crate::clients::{ClientSettings, Clients, Links};
 use crate::identity::test_certificates::issued;
-use crate::identity::{Access, ClientCertificate, Credential};
+use crate::identity::{Access, Credential, CurrentCertificate};
 use crate::test_server::{FAR, Peer, Reply, TestServer, reply};
 
 struct Fixture {
     server: TestServer,
     clients: Clients,
     links: Links,
-    certificate: ClientCertificate,
+    certificate: CurrentCertificate,
     _folder: TempDir,
 }
 
@@ -37,7 +37,7 @@ impl Fixture {
         let folder = TempDir::new().unwrap();
         let file = write(&folder, "kubeconfig", &server.kubeconfig(&json!({})));
         let access = Access::read(&file).await.unwrap();
-        let certificate = ClientCertificate::new(None);
+        let certificate = CurrentCertificate::new(None);
         let (clients, links) = Clients::open(access, Some(certificate.clone()), settings).await.unwrap();
         Self { server, clients, links, certificate, _folder: folder }
     }

@@ -1,9 +1,10 @@
-//! The client certificate in use.
+//! The certificate in use.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
 use rustls::SignatureScheme;
 use rustls::client::ResolvesClientCert;
+use rustls::server::{ClientHello, ResolvesServerCert};
 use rustls::sign::CertifiedKey;
 use tokio::sync::watch;
 
@@ -16,7 +17,7 @@ pub(crate) struct MissingCertificate(String);
 
 /// The certificate that new connections use. Clones share it.
 #[derive(Clone, Debug)]
-pub(crate) struct ClientCertificate {
+pub(crate) struct CurrentCertificate {
     slot: Arc<Slot>,
 }
 
@@ -26,7 +27,7 @@ struct Slot {
     waiting_for: Mutex<String>,
 }
 
-impl ClientCertificate {
+impl CurrentCertificate {
     pub(crate) fn new(credential: Option<Credential>) -> Self {
         let current = watch::Sender::new(credential.map(Arc::new));
         let waiting_for = Mutex::new("it was not requested".to_owned());
@@ -49,7 +50,6 @@ impl ClientCertificate {
         let _ = changes.wait_for(Option::is_some).await;
     }
 
-    #[cfg_attr(not(test), expect(dead_code, reason = "the next step is the bootstrap"))]
     /// Says what the first certificate waits for, for the errors of those who wait.
     pub(crate) fn waits_for(&self, what: String) {
         *self.slot.waiting_for.lock().unwrap_or_else(PoisonError::into_inner) = what;
@@ -60,12 +60,18 @@ impl ClientCertificate {
     }
 }
 
-impl ResolvesClientCert for ClientCertificate {
+impl ResolvesClientCert for CurrentCertificate {
     fn resolve(&self, _: &[&[u8]], _: &[SignatureScheme]) -> Option<Arc<CertifiedKey>> {
         self.current().map(|credential| credential.key.clone())
     }
 
     fn has_certs(&self) -> bool {
         self.slot.current.borrow().is_some()
+    }
+}
+
+impl ResolvesServerCert for CurrentCertificate {
+    fn resolve(&self, _: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
+        self.current().map(|credential| credential.key.clone())
     }
 }
