@@ -25,6 +25,7 @@ mod audit;
 mod bootstrap;
 mod certificates;
 mod components;
+mod faults;
 mod kubeconfig;
 mod kubectl;
 mod ports;
@@ -32,6 +33,7 @@ mod program;
 mod reaper;
 
 pub use audit::AuditedRequest;
+pub use faults::{Fault, FaultRule, FaultyDoor};
 
 /// What a test changes about the control plane.
 #[derive(Clone, Debug)]
