@@ -34,6 +34,7 @@ pub async fn join(loaded: &Loaded, node: &str, state: &Path) -> anyhow::Result<O
     };
     let api = ApiServer {
         memory,
+        max_age: Some(loaded.flags.offline_max_age.to_std()).filter(|age| !age.is_zero()),
         nodes: Arc::new(NodesAdapter::new(clients.clone(), node.to_owned())),
         leases: Arc::new(LeasesAdapter::new(&clients, node.to_owned())),
         objects: Arc::new(ObjectsAdapter::new(&clients)),

@@ -124,6 +124,7 @@ impl Stage {
             problems: Default::default(),
             last_error: None,
             rejection: None,
+            passed: true,
         };
         self.workers.set(&PodUid::from(uid), Arc::new(view));
         self.settle().await;

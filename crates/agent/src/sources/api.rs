@@ -4,6 +4,8 @@
 //! a glance that there is nothing to compare. Mirror pods are no pods to run: they only go to the table of what the
 //! API server shows.
 
+mod memory;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,16 +17,22 @@ use ports::api::pods::ApiPods;
 use ports::api::{ApiError, Feed};
 use ports::clock::Clock;
 use tokio::sync::{mpsc, watch};
-use tokio::time::Instant;
+use tokio::time::{Instant, MissedTickBehavior};
 use tokio_util::sync::CancellationToken;
 
 use crate::api_pods::{ApiPodsWriter, is_mirror};
+use crate::memory::Memory;
 use crate::node_view::{self, NodeView};
+use memory::Newest;
 
 /// Changes that go into one set at most.
 const BATCH: usize = 500;
 /// The least time between two complaints about the API server.
 const COMPLAINTS: Duration = Duration::from_secs(30);
+/// How long a new agent waits for the API server before it runs what it remembers.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// How often an unchanged set is remembered anew, as confirmed.
+const CONFIRM: Duration = Duration::from_secs(600);
 
 /// What the source needs.
 pub struct Parts {
@@ -38,37 +46,33 @@ pub struct Parts {
     pub shown: ApiPodsWriter,
     /// The time.
     pub clock: Arc<dyn Clock>,
+    /// What an agent before this one knew.
+    pub memory: Memory,
+    /// How old that may be; `None` means any age.
+    pub max_age: Option<Duration>,
 }
 
 /// Runs until cancelled.
-pub async fn run(mut parts: Parts, cancel: CancellationToken) {
-    tokio::select! {
-        () = cancel.cancelled() => return,
-        _ = node_view::known(&mut parts.node) => {}
-    }
-    let mut feed = parts.pods.watch();
-    let mut source = ApiSource { parts, known: BTreeMap::new(), listed: false, complaint: None };
-    loop {
-        let first = tokio::select! {
-            () = cancel.cancelled() => return,
-            first = feed.next() => first,
-        };
-        let Some(first) = first else {
-            // A watch has no end; a stage that is over ends the agent.
-            tracing::error!("the watch of pods ended");
-            return;
-        };
-        source.take(first);
-        for _ in 1..BATCH {
-            match feed.next().now_or_never() {
-                Some(Some(more)) => source.take(more),
-                Some(None) | None => break,
-            }
+pub async fn run(parts: Parts, cancel: CancellationToken) {
+    let remembered = memory::recall(&parts.memory, parts.max_age, parts.clock.now()).await;
+    let (newest, to_keep) = watch::channel(None);
+    let keeping = memory::keep(parts.memory.clone(), to_keep, cancel.clone());
+    let mut source = ApiSource {
+        parts,
+        known: BTreeMap::new(),
+        listed: false,
+        is_reached: false,
+        complaint: None,
+        remembered,
+        newest,
+    };
+    let following = async move {
+        tokio::select! {
+            () = cancel.cancelled() => {}
+            () = source.follow() => {}
         }
-        if source.listed && !source.send().await {
-            return;
-        }
-    }
+    };
+    tokio::join!(keeping, following);
 }
 
 struct ApiSource {
@@ -76,12 +80,84 @@ struct ApiSource {
     /// Pods to run and mirror pods.
     known: BTreeMap<PodUid, Arc<Pod>>,
     listed: bool,
+    /// Whether the last thing heard was no failure.
+    is_reached: bool,
     /// When the API server was last complained about.
     complaint: Option<Instant>,
+    /// What to run if the API server does not answer.
+    remembered: Option<Snapshot>,
+    /// What to remember.
+    newest: watch::Sender<Option<Newest>>,
+}
+
+impl ApiSource {
+    /// Returns when nobody listens any more.
+    async fn follow(&mut self) {
+        let mut node = self.parts.node.clone();
+        let patience = tokio::time::sleep(PATIENCE);
+        tokio::pin!(patience);
+        loop {
+            tokio::select! {
+                _ = node_view::known(&mut node) => break,
+                () = &mut patience, if self.remembered.is_some() => self.restore().await,
+            }
+        }
+        let mut feed = self.parts.pods.watch();
+        let mut confirm = tokio::time::interval(CONFIRM);
+        confirm.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            let first = tokio::select! {
+                first = feed.next() => first,
+                () = &mut patience, if self.remembered.is_some() => {
+                    self.restore().await;
+                    continue;
+                }
+                _ = confirm.tick() => {
+                    self.remember();
+                    continue;
+                }
+            };
+            let Some(first) = first else {
+                // A watch has no end; a stage that is over ends the agent.
+                tracing::error!("the watch of pods ended");
+                return;
+            };
+            self.take(first);
+            for _ in 1..BATCH {
+                match feed.next().now_or_never() {
+                    Some(Some(more)) => self.take(more),
+                    Some(None) | None => break,
+                }
+            }
+            if self.listed && !self.send().await {
+                return;
+            }
+            self.remember();
+        }
+    }
+
+    /// Sends what the last agent knew; only a list of the API server takes it back.
+    async fn restore(&mut self) {
+        let Some(snapshot) = self.remembered.take() else { return };
+        tracing::warn!(
+            pods = snapshot.pods.len(),
+            "the API server does not answer; running the pods it named last"
+        );
+        // Fails only while the agent stops.
+        let _ = self.parts.snapshots.send(snapshot).await;
+    }
+
+    fn remember(&self) {
+        if self.listed && self.is_reached {
+            let pods = self.known.values().filter(|pod| !is_mirror(pod)).cloned().collect();
+            self.newest.send_replace(Some(Newest { pods, heard_at: self.parts.clock.now() }));
+        }
+    }
 }
 
 impl ApiSource {
     fn take(&mut self, news: Feed<core::Pod>) {
+        self.is_reached = !matches!(news, Feed::Failed(_));
         match news {
             Feed::Listed(objects) => self.take_list(objects),
             Feed::Applied(object) => {
@@ -123,6 +199,7 @@ impl ApiSource {
         for uid in gone.keys() {
             self.drop(uid);
         }
+        self.remembered = None;
         if !std::mem::replace(&mut self.listed, true) {
             tracing::info!(pods = self.known.len(), "the API server told its pods of this node");
         }

@@ -1,6 +1,7 @@
 //! Wiring of what exists only with an API server.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use agent::api_pods::{ApiPodChange, ApiPodsReader, ApiPodsWriter, api_pods};
 use agent::memory::Memory;
@@ -32,6 +33,8 @@ pub struct ApiServer {
     pub leases: Arc<dyn ApiLeases>,
     /// What the API server said, for a start without it.
     pub memory: Memory,
+    /// How old what it said may be; `None` means any age.
+    pub max_age: Option<Duration>,
 }
 
 /// Starts what concerns the Node object, and returns it as the API server knows it.
@@ -77,6 +80,8 @@ pub(super) fn start_pods(running: &mut Running, api: &ApiServer, parts: PodParts
         snapshots: parts.snapshots,
         shown: parts.shown_writer,
         clock: parts.clock.clone(),
+        memory: api.memory.clone(),
+        max_age: api.max_age,
     };
     running.spawn("api source", sources::api::run(source, running.cancel.clone()));
     let delivery = status_delivery::Parts {

@@ -1,7 +1,9 @@
 use futures::stream::BoxStream;
-use model::{PodFullName, Timestamp};
+use model::{PodFullName, Standing, Timestamp};
 use ports::api::pods::Urgency;
 use ports::api::{ApiErrorKind, FeedStream};
+use ports::checkpoints::Checkpoints;
+use ports::pod_folders::FileError;
 use serde_json::{Value, json};
 
 use super::*;
@@ -53,8 +55,31 @@ struct Fixture {
     _running: tokio::task::JoinSet<()>,
 }
 
+#[derive(Default)]
+struct Files(std::sync::Mutex<BTreeMap<&'static str, Vec<u8>>>);
+
+#[async_trait::async_trait]
+impl Checkpoints for Files {
+    async fn save(&self, name: &'static str, content: Vec<u8>) -> Result<(), FileError> {
+        self.save_unflushed(name, content).await
+    }
+
+    async fn save_unflushed(&self, name: &'static str, content: Vec<u8>) -> Result<(), FileError> {
+        self.0.lock().unwrap().insert(name, content);
+        Ok(())
+    }
+
+    async fn load(&self, name: &'static str) -> Result<Option<Vec<u8>>, FileError> {
+        Ok(self.0.lock().unwrap().get(name).cloned())
+    }
+}
+
 impl Fixture {
     fn started() -> Self {
+        Self::with_memory(Memory::off(), None)
+    }
+
+    fn with_memory(memory: Memory, max_age: Option<Duration>) -> Self {
         let (tell, told) = mpsc::unbounded_channel();
         let (sender, snapshots) = mpsc::channel(8);
         let (writer, shown) = api_pods(Vec::new());
@@ -65,6 +90,8 @@ impl Fixture {
             snapshots: sender,
             shown: writer,
             clock: Arc::new(Fixed),
+            memory,
+            max_age,
         };
         let mut running = tokio::task::JoinSet::new();
         running.spawn(run(parts, CancellationToken::new()));
@@ -155,4 +182,51 @@ async fn mirror_pods_are_known_but_not_run_and_odd_objects_are_left_out() {
     source.tell.send(Feed::Deleted(mirror)).unwrap();
     assert!(source.pods().await.is_empty());
     assert!(source.shown.mirror(&name).is_none());
+}
+
+/// A memory that holds what an agent knew that was told `a`.
+async fn memory_of_a() -> Memory {
+    let memory = Memory::new(Arc::new(Files::default()));
+    let mut source = Fixture::with_memory(memory.clone(), None);
+    source.node_is_known();
+    source.tell.send(Feed::Listed(vec![object("a", "1")])).unwrap();
+    assert_eq!(source.pods().await.len(), 1);
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    memory
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_an_answer_the_remembered_pods_come_back_until_a_list_is_heard() {
+    let mut source = Fixture::with_memory(memory_of_a().await, None);
+    assert!(source.is_silent().await, "the API server has some seconds to answer");
+    let restored = source.snapshots.recv().await.unwrap();
+    assert_eq!(restored.kind, SnapshotKind::Restore);
+    assert_eq!(restored.pods[0].standing, Standing::Remembered);
+    assert!(!source.shown.has_listed());
+
+    source.node_is_known();
+    source.tell.send(Feed::Listed(vec![object("a", "1")])).unwrap();
+    let set = source.snapshots.recv().await.unwrap();
+    assert_eq!((set.kind, set.pods[0].standing), (SnapshotKind::Set, Standing::Confirmed));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_makes_memory_needless() {
+    let mut source = Fixture::with_memory(memory_of_a().await, None);
+    source.node_is_known();
+    source.tell.send(Feed::Listed(vec![])).unwrap();
+    assert_eq!(source.snapshots.recv().await.unwrap().kind, SnapshotKind::Set);
+    tokio::time::sleep(PATIENCE * 2).await;
+    assert!(source.is_silent().await);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_too_old_is_not_run() {
+    let memory = Memory::new(Arc::new(Files::default()));
+    memory.keep("pods", &[object("a", "1")], Timestamp::from_secs(-100)).await;
+    let mut source = Fixture::with_memory(memory.clone(), Some(Duration::from_secs(50)));
+    tokio::time::sleep(PATIENCE * 2).await;
+    assert!(source.is_silent().await);
+    let mut source = Fixture::with_memory(memory, Some(Duration::from_secs(200)));
+    assert_eq!(source.pods().await.len(), 1);
 }
