@@ -91,6 +91,7 @@ impl FakeApi {
     ///
     /// # Panics
     /// When there is no such pod.
+    #[expect(clippy::panic, reason = "the way a test fails")]
     pub fn change(&self, name: &str, change: impl FnOnce(&mut Value)) {
         let mut state = self.state();
         let mut pod = state.find(name).unwrap_or_else(|| panic!("no pod {name}"));
