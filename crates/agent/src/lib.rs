@@ -12,6 +12,7 @@
 //! is made in `decide`.
 
 pub mod allocations;
+pub mod api_deadline;
 pub mod api_pods;
 pub mod cluster_objects;
 pub mod container_gc;
@@ -20,12 +21,14 @@ pub mod event_log;
 pub mod file_report;
 pub mod image_gc;
 pub mod images;
+pub mod lease;
 pub mod log_rotation;
 pub mod memory;
 pub mod messages;
 pub mod metrics;
 pub mod node;
 pub mod node_cgroups;
+pub mod node_inputs;
 pub mod node_view;
 pub mod object_hints;
 pub mod objects;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use model::RuntimeHandler;
+use model::{RuntimeConditions, RuntimeHandler};
 use ports::runtime::RuntimeService;
 use tokio::sync::{Notify, watch};
 use tokio_util::sync::CancellationToken;
@@ -25,6 +25,8 @@ pub struct Health {
     pub network_problem: Option<String>,
     /// What the runtime can do.
     pub abilities: Arc<RuntimeAbilities>,
+    /// What it said; `None` when it does not answer.
+    pub answer: Option<Arc<RuntimeConditions>>,
 }
 
 /// What a runtime can do beyond what every one can.
@@ -91,6 +93,7 @@ pub fn checker(runtime: Arc<dyn RuntimeService>) -> (Checker, RuntimeHealth) {
         runtime_problem: Some("the runtime has not answered yet".to_owned()),
         network_problem: None,
         abilities: Arc::default(),
+        answer: None,
     };
     let (publish, current) = watch::channel(unknown);
     let bell = Arc::new(Notify::new());
@@ -126,18 +129,19 @@ impl Checker {
             Ok(Err(error)) => return away(error.to_string()),
             Err(_) => return away(format!("no answer within {DEADLINE:?}")),
         };
-        let problem = |condition: Option<model::RuntimeCondition>, name: &str| match condition {
+        let problem = |condition: &Option<model::RuntimeCondition>, name: &str| match condition {
             None => Some(format!("the runtime reports no {name} condition")),
             Some(condition) if condition.status => None,
             Some(condition) => Some(format!("{}: {}", condition.reason, condition.message)),
         };
         Health {
-            runtime_problem: problem(conditions.runtime, "RuntimeReady"),
-            network_problem: problem(conditions.network, "NetworkReady"),
+            runtime_problem: problem(&conditions.runtime, "RuntimeReady"),
+            network_problem: problem(&conditions.network, "NetworkReady"),
             abilities: Arc::new(RuntimeAbilities {
-                handlers: conditions.handlers,
+                handlers: conditions.handlers.clone(),
                 supplemental_groups_policy: conditions.supplemental_groups_policy,
             }),
+            answer: Some(Arc::new(conditions)),
         }
     }
 
@@ -161,5 +165,5 @@ impl Checker {
 }
 
 fn away(problem: String) -> Health {
-    Health { runtime_problem: Some(problem), network_problem: None, abilities: Arc::default() }
+    Health { runtime_problem: Some(problem), network_problem: None, abilities: Arc::default(), answer: None }
 }

@@ -30,6 +30,8 @@ pub mod image_pull;
 pub mod log_rotation;
 pub mod merge;
 pub mod mounts;
+pub mod node_lease;
+pub mod node_status;
 pub mod object_references;
 pub mod object_restart;
 pub mod payloads;

@@ -1,12 +1,14 @@
 //! Facts of this machine.
 
 mod addresses;
+mod identity;
 
 use std::fs::File;
 use std::io::{self, Read};
-use std::net::IpAddr;
+use std::net::{IpAddr, ToSocketAddrs};
 use std::path::{Path, PathBuf};
 
+use model::MachineIdentity;
 use ports::host_facts::HostFacts;
 
 /// Files that pods are made from are small; more than this is a mistake.
@@ -46,6 +48,19 @@ impl HostFacts for MachineFacts {
 
     fn addresses(&self) -> Vec<IpAddr> {
         addresses::addresses(&self.proc)
+    }
+
+    fn interface_addresses(&self) -> Vec<IpAddr> {
+        addresses::all(&self.proc)
+    }
+
+    fn look_up(&self, name: &str) -> Vec<IpAddr> {
+        let found = (name, 0).to_socket_addrs().into_iter().flatten();
+        found.map(|address| address.ip()).collect()
+    }
+
+    fn identity(&self) -> MachineIdentity {
+        identity::identity(Path::new("/"))
     }
 
     fn memory_capacity(&self) -> u64 {

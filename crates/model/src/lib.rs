@@ -22,6 +22,7 @@ mod host_capabilities;
 mod ids;
 pub mod labels;
 mod log_folder;
+mod machine_identity;
 mod node_resources;
 mod node_settings;
 mod observed;
@@ -50,6 +51,7 @@ pub use events::{EventSubject, EventType, PodEvent, PodEventKind, RecordedEvent}
 pub use host_capabilities::{CgroupVersion, HostCapabilities};
 pub use ids::{ContainerId, PodFullName, PodSource, PodUid, SandboxId};
 pub use log_folder::LogFolder;
+pub use machine_identity::MachineIdentity;
 pub use node_resources::{NodeResources, ResourceAmounts};
 pub use node_settings::{NodeSettings, PodGates};
 pub use observed::{Observation, ObservedPod};

@@ -13,6 +13,7 @@ pub mod join;
 pub mod logging;
 pub mod node_plan;
 pub mod plan;
+pub mod registration_plan;
 pub mod run;
 pub mod service_manager;
 pub mod wire;

@@ -11,6 +11,8 @@ use decide::user_namespaces::check_pool;
 use model::{AdmissionSettings, IdPool, NodeResources, PodLevelResources, ResourceAmounts};
 use ports::host_facts::HostFacts;
 
+use crate::registration_plan::architecture;
+
 /// Capacity and reservations.
 ///
 /// # Errors
@@ -54,11 +56,7 @@ pub fn resources(loaded: &Loaded, host: &dyn HostFacts) -> anyhow::Result<NodeRe
 #[must_use]
 pub fn admission(loaded: &Loaded, node_name: &str) -> AdmissionSettings {
     let gate_on = loaded.gates.enabled(Gate::PodLevelResources);
-    let architecture = match std::env::consts::ARCH {
-        "x86_64" => "amd64",
-        "aarch64" => "arm64",
-        other => other,
-    };
+    let architecture = architecture();
     let defaults = [
         ("kubernetes.io/hostname", node_name),
         ("kubernetes.io/os", "linux"),

@@ -18,6 +18,7 @@ use model::{
 use ports::host_facts::HostFacts;
 
 use crate::cluster_plan::{ClusterPlan, cluster_plan};
+use crate::registration_plan::{self, NodePlan};
 use crate::{cgroup_plan, node_plan};
 
 /// A static pod folder or file.
@@ -80,6 +81,8 @@ pub struct Plan {
     pub read_only_address: Option<SocketAddr>,
     /// Ids of pods with users of their own.
     pub id_pool: IdPool,
+    /// What the node tells the API server of itself.
+    pub node: NodePlan,
     /// Timings of the lifecycle event generator.
     pub pleg: agent::pleg::Settings,
     /// What counts only with an API server.
@@ -155,8 +158,10 @@ pub fn plan(
     } else {
         config.images.max_parallel_image_pulls.and_then(|count| usize::try_from(count).ok())
     };
+    let node = registration_plan::node(loaded, &settings.name, &settings.resources)?;
     Ok(Plan {
         settings,
+        node,
         file,
         http,
         rules,
@@ -254,14 +259,9 @@ fn node_name(loaded: &Loaded) -> anyhow::Result<String> {
 }
 
 fn node_addresses(loaded: &Loaded, host: &dyn HostFacts) -> anyhow::Result<Vec<IpAddr>> {
-    let Some(text) = &loaded.flags.node_ip else {
-        return Ok(host.addresses());
-    };
-    let asked: Vec<IpAddr> = text
-        .split(',')
-        .map(|part| part.trim().parse().with_context(|| format!("--node-ip: {part:?} is not an address")))
-        .collect::<anyhow::Result<_>>()?;
+    let asked = registration_plan::node_ips(loaded)?;
     match asked.as_slice() {
+        [] => Ok(host.addresses()),
         // The unspecified address only picks the family.
         [only] if only.is_unspecified() => {
             let (mut chosen, others): (Vec<_>, Vec<_>) =

@@ -1,6 +1,7 @@
 //! All wiring, no logic: the stages, the channels between them, and the tables they publish.
 
 mod api_server;
+mod node_side;
 mod supplies;
 
 pub use api_server::ApiServer;
@@ -190,7 +191,11 @@ pub fn start(world: World, plan: Plan) -> anyhow::Result<Running> {
     let mut running = Running { views: views.clone(), cancel: cancel.clone(), stages: JoinSet::new() };
 
     running.spawn("runtime health", checker.run(cancel.clone()));
-    let node_view = world.api.as_ref().map(|api| api_server::start_node(&mut running, api));
+    let node = world.api.as_ref().map(|api| {
+        let shared = node_side::Shared { health: &health, events: &recorder };
+        node_side::start_node(&mut running, (&world, api), &plan.node, shared)
+    });
+    let node_view = node.as_ref().map(|node| node.0.clone());
     if let (Some(api), Some(node)) = (&world.api, &node_view) {
         let parts = api_server::PodParts {
             node: node.clone(),

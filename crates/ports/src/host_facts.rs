@@ -17,6 +17,15 @@ pub trait HostFacts: Send + Sync {
     /// The node's addresses, the primary one first.
     fn addresses(&self) -> Vec<std::net::IpAddr>;
 
+    /// Every address of every interface.
+    fn interface_addresses(&self) -> Vec<std::net::IpAddr>;
+
+    /// The addresses that a host name stands for; none when it cannot be resolved. Blocks as long as the resolver does.
+    fn look_up(&self, name: &str) -> Vec<std::net::IpAddr>;
+
+    /// Who the machine is.
+    fn identity(&self) -> model::MachineIdentity;
+
     /// Installed memory in bytes.
     fn memory_capacity(&self) -> u64;
 

@@ -71,6 +71,7 @@ const STAGES: &[&str] = &[
     "server",
     "node_cgroups",
     "node",
+    "lease",
     "object_hints",
     "container_gc",
     "image_gc",
@@ -81,6 +82,7 @@ const STAGES: &[&str] = &[
 const SERVICES: &[(&str, &[&str])] = &[
     ("memory", &[]),
     ("allocations", &[]),
+    ("api_deadline", &[]),
     ("api_pods", &[]),
     ("cluster_objects", &["published"]),
     ("event_log", &[]),
@@ -88,6 +90,7 @@ const SERVICES: &[(&str, &[&str])] = &[
     ("images", &["metrics"]),
     ("messages", &[]),
     ("metrics", &[]),
+    ("node_inputs", &[]),
     ("node_view", &[]),
     ("objects", &[]),
     ("observation", &["published"]),

@@ -11,7 +11,8 @@ use super::CriClient;
 use super::call::{Deadline, broken, failure, request};
 use crate::convert::service;
 use crate::v1::{
-    ContainerEventResponse, GetEventsRequest, RuntimeConfigRequest, StatusRequest, VersionRequest,
+    ContainerEventResponse, GetEventsRequest, NetworkConfig, RuntimeConfig, RuntimeConfigRequest,
+    StatusRequest, UpdateRuntimeConfigRequest, VersionRequest,
 };
 
 /// The version of the agent's side of the CRI, which the runtime must echo.
@@ -59,6 +60,16 @@ impl RuntimeService for CriClient {
             kind: RuntimeErrorKind::Unimplemented,
             message: "the runtime does not name its cgroup driver".into(),
         })
+    }
+
+    async fn set_pod_cidr(&self, cidr: &str) -> Result<(), RuntimeError> {
+        const OPERATION: &str = "update_runtime_config";
+        let deadline = Deadline::In(self.request_timeout);
+        let network = NetworkConfig { pod_cidr: cidr.to_owned() };
+        let config = RuntimeConfig { network_config: Some(network) };
+        let message = UpdateRuntimeConfigRequest { runtime_config: Some(config) };
+        let call = async { self.runtime().update_runtime_config(request(message, deadline)).await };
+        self.answer(OPERATION, deadline, call).await.map(|_| ())
     }
 
     async fn events(&self) -> Result<RuntimeEvents, RuntimeError> {

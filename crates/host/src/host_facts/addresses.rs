@@ -35,29 +35,45 @@ fn is_usable(address: &IpAddr) -> bool {
         }
 }
 
-/// In the table of routes an own address is a line `|-- 192.0.2.7` followed by `/32 host LOCAL`.
+/// All addresses of interfaces, from the kernel's tables below `proc`.
+pub(super) fn all(proc: &Path) -> Vec<IpAddr> {
+    let read = |file: &str| std::fs::read_to_string(proc.join(file)).unwrap_or_default();
+    let v4 = own_v4(&read("net/fib_trie")).into_iter().map(IpAddr::V4);
+    let v6 = own_v6(&read("net/if_inet6")).into_iter().map(|(address, _)| IpAddr::V6(address));
+    v4.chain(v6).collect()
+}
+
 fn first_v4(fib_trie: &str) -> Option<Ipv4Addr> {
-    let mut last = None;
+    own_v4(fib_trie).into_iter().find(|address| is_usable(&IpAddr::V4(*address)))
+}
+
+fn first_v6(if_inet6: &str) -> Option<Ipv6Addr> {
+    let global = own_v6(if_inet6).into_iter().filter(|(_, scope)| scope == "00");
+    global.map(|(address, _)| address).find(|address| is_usable(&IpAddr::V6(*address)))
+}
+
+/// In the table of routes an own address is a line `|-- 192.0.2.7` followed by `/32 host LOCAL`. The table is told
+/// twice, as the main and the local one.
+fn own_v4(fib_trie: &str) -> Vec<Ipv4Addr> {
+    let (mut last, mut found) = (None, Vec::new());
     for line in fib_trie.lines() {
         if let Some(address) = line.trim_start().strip_prefix("|-- ") {
             last = address.trim().parse().ok();
-        } else if line.trim() == "/32 host LOCAL"
-            && let Some(address) = last.filter(|address| is_usable(&IpAddr::V4(*address)))
-        {
-            return Some(address);
+        } else if line.trim() == "/32 host LOCAL" {
+            found.extend(last.filter(|address| !found.contains(address)));
         }
     }
-    None
+    found
 }
 
 /// `fd000000000000000000000000000002 04 40 00 82     eth0`: address, index, prefix, scope, flags, name.
-fn first_v6(if_inet6: &str) -> Option<Ipv6Addr> {
-    if_inet6.lines().find_map(|line| {
+fn own_v6(if_inet6: &str) -> Vec<(Ipv6Addr, String)> {
+    let address = |line: &str| {
         let mut fields = line.split_whitespace();
         let bits = u128::from_str_radix(fields.next()?, 16).ok()?;
-        let scope = fields.nth(2)?;
-        Some(Ipv6Addr::from(bits)).filter(|address| scope == "00" && is_usable(&IpAddr::V6(*address)))
-    })
+        Some((Ipv6Addr::from(bits), fields.nth(2)?.to_owned()))
+    };
+    if_inet6.lines().filter_map(address).collect()
 }
 
 #[cfg(test)]
@@ -82,12 +98,14 @@ Local:
            /32 link BROADCAST
 ";
         assert_eq!(first_v4(trie), Some(Ipv4Addr::new(198, 51, 100, 7)));
+        assert_eq!(own_v4(&trie.repeat(2)), [Ipv4Addr::LOCALHOST, Ipv4Addr::new(198, 51, 100, 7)]);
         let inet6 = "\
 00000000000000000000000000000001 01 80 10 80       lo
 fe8000000000000000fc00fffe000001 04 40 20 80     eth0
 20010db8000000000000000000000002 04 40 00 82     eth0
 ";
         assert_eq!(first_v6(inet6), Some("2001:db8::2".parse().unwrap()));
+        assert_eq!(own_v6(inet6).len(), 3);
         assert_eq!((first_v4(""), first_v6("garbage\n")), (None, None));
     }
 }

@@ -5,8 +5,7 @@ use std::time::Duration;
 
 use agent::api_pods::{ApiPodChange, ApiPodsReader, ApiPodsWriter, api_pods};
 use agent::memory::Memory;
-use agent::node;
-use agent::node_view::{self, NodeView};
+use agent::node_view::NodeView;
 use agent::published::Reader;
 use agent::{sources, status_delivery};
 use k8s_openapi::api::core::v1::PodStatus;
@@ -35,13 +34,6 @@ pub struct ApiServer {
     pub memory: Memory,
     /// How old what it said may be; `None` means any age.
     pub max_age: Option<Duration>,
-}
-
-/// Starts what concerns the Node object, and returns it as the API server knows it.
-pub(super) fn start_node(running: &mut Running, api: &ApiServer) -> watch::Receiver<NodeView> {
-    let (publish, view) = node_view::channel();
-    running.spawn("node watch", node::watch::run(api.nodes.clone(), publish, running.cancel.clone()));
-    view
 }
 
 /// Who is told what changed at the API server.

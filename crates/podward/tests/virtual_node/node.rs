@@ -25,6 +25,7 @@ use model::{
     NodeSettings, PodUid,
 };
 use podward::plan::{FilePlan, HttpPlan, Plan, Upkeep};
+use podward::registration_plan::NodePlan;
 use podward::wire::{World, start};
 use ports::clock::SystemClock;
 use serde_json::{Value, json};
@@ -145,6 +146,7 @@ impl VirtualNode {
     fn plan(&self) -> Plan {
         let file = FilePlan { path: self.path("manifests"), check_frequency: Duration::from_secs(20) };
         Plan {
+            node: NodePlan::default(),
             settings: settings(self.folder.path()),
             file: Some(file),
             http: self.http.clone().map(|url| HttpPlan {

@@ -19,6 +19,9 @@ pub trait RuntimeService: Send + Sync {
     /// The cgroup driver the runtime uses; `Unimplemented` when it cannot say.
     async fn cgroup_driver(&self) -> Result<CgroupDriver, RuntimeError>;
 
+    /// Tells the runtime the ranges that addresses of pods come from, joined by commas.
+    async fn set_pod_cidr(&self, cidr: &str) -> Result<(), RuntimeError>;
+
     /// Opens the event stream; `Unimplemented` when the runtime has none. Some runtimes answer so only on
     /// the first message, which then is an `Err` item.
     async fn events(&self) -> Result<RuntimeEvents, RuntimeError>;

@@ -1,0 +1,368 @@
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use decide::node_status::NodeProfile;
+use futures::StreamExt;
+use k8s_openapi::api::core::v1::Node;
+use model::{
+    CgroupDriver, ImageAuth, ImageFilesystems, ImageSpec, ImageStatus, MachineIdentity, NodeResources,
+    RecordedEvent, RuntimeCondition, RuntimeConditions, RuntimeHandler, RuntimeVersion, SandboxSpec,
+    Timestamp,
+};
+use ports::api::nodes::ApiNodes;
+use ports::api::{ApiError, ApiErrorKind, Feed, FeedStream};
+use ports::clock::Clock;
+use ports::event_recorder::EventRecorder;
+use ports::host_facts::HostFacts;
+use ports::runtime::{Images, RuntimeError, RuntimeErrorKind, RuntimeEvents, RuntimeService};
+use serde_json::{Value, json};
+use tokio::sync::broadcast;
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+use super::super::{Parts, Registration, Settings, run, watch};
+use crate::node_inputs::{self, NodeInputs, NodeReporters};
+use crate::{node_view, runtime_health};
+
+pub(super) fn node_in(text: Value) -> Node {
+    serde_json::from_value(text).unwrap()
+}
+
+pub(super) fn refused(kind: ApiErrorKind) -> ApiError {
+    ApiError { kind, message: "refused".into(), retry_after: None }
+}
+
+/// An API server with at most one node.
+pub(super) struct Server {
+    node: Mutex<Option<Node>>,
+    changed: broadcast::Sender<Node>,
+    refusals: Mutex<BTreeMap<&'static str, Vec<ApiError>>>,
+    calls: Mutex<Vec<&'static str>>,
+    last_patch: Mutex<Value>,
+}
+
+impl Server {
+    pub(super) fn node(&self) -> Option<Node> {
+        self.node.lock().unwrap().clone()
+    }
+
+    pub(super) fn put(&self, mut node: Node) -> Node {
+        let mut kept = self.node.lock().unwrap();
+        let version = |node: &Node| node.metadata.resource_version.as_ref()?.parse::<u64>().ok();
+        let last = kept.as_ref().and_then(version).unwrap_or(0);
+        node.metadata.resource_version = Some((last + 1).to_string());
+        *kept = Some(node.clone());
+        let _ = self.changed.send(node.clone());
+        node
+    }
+
+    pub(super) fn refuse(&self, call: &'static str, errors: Vec<ApiError>) {
+        self.refusals.lock().unwrap().insert(call, errors);
+    }
+
+    pub(super) fn take_calls(&self) -> Vec<&'static str> {
+        std::mem::take(&mut self.calls.lock().unwrap())
+    }
+
+    pub(super) fn last_patch(&self) -> Value {
+        self.last_patch.lock().unwrap().clone()
+    }
+
+    fn call(&self, name: &'static str) -> Result<(), ApiError> {
+        self.calls.lock().unwrap().push(name);
+        match self.refusals.lock().unwrap().get_mut(name).and_then(Vec::pop) {
+            Some(error) => Err(error),
+            None => Ok(()),
+        }
+    }
+}
+
+#[async_trait]
+impl ApiNodes for Server {
+    fn watch(&self) -> FeedStream<Node> {
+        let listed = Feed::Listed(self.node().into_iter().collect());
+        let changes = futures::stream::unfold(self.changed.subscribe(), async |mut changes| {
+            let node = changes.recv().await.ok()?;
+            Some((Feed::Applied(node), changes))
+        });
+        futures::stream::iter([listed]).chain(changes).boxed()
+    }
+
+    async fn get(&self) -> Result<Node, ApiError> {
+        self.call("get")?;
+        self.node().ok_or_else(|| refused(ApiErrorKind::NotFound))
+    }
+
+    async fn create(&self, node: &Node) -> Result<Node, ApiError> {
+        self.call("create")?;
+        if self.node().is_some() {
+            return Err(refused(ApiErrorKind::AlreadyExists));
+        }
+        Ok(self.put(node.clone()))
+    }
+
+    async fn patch_status(&self, patch: &Value) -> Result<Node, ApiError> {
+        self.call("patch_status")?;
+        *self.last_patch.lock().unwrap() = patch.clone();
+        let node = self.node().ok_or_else(|| refused(ApiErrorKind::NotFound))?;
+        let mut value = json!(node);
+        merge(&mut value, patch);
+        Ok(self.put(node_in(value)))
+    }
+}
+
+/// As much of a strategic merge as the patches of nodes need.
+fn merge(value: &mut Value, patch: &Value) {
+    let Value::Object(patch) = patch else { return *value = patch.clone() };
+    if !value.is_object() {
+        *value = json!({});
+    }
+    for (key, new) in patch {
+        let old = &mut value[key];
+        match new {
+            Value::Null => *old = Value::Null,
+            Value::Array(entries) if key == "conditions" => {
+                let known = old.as_array().cloned().unwrap_or_default();
+                let is_new = |known: &Value| !entries.iter().any(|entry| entry["type"] == known["type"]);
+                let kept = known.into_iter().filter(is_new);
+                *old = kept.chain(entries.iter().cloned()).collect();
+            }
+            Value::Array(entries) => {
+                *old = entries.iter().filter(|entry| entry.get("$patch").is_none()).cloned().collect();
+            }
+            _ => merge(old, new),
+        }
+    }
+}
+
+/// A runtime that is ready when it is told so.
+#[derive(Default)]
+pub(super) struct FakeRuntime {
+    conditions: Mutex<Option<RuntimeConditions>>,
+    pod_cidrs: Mutex<Vec<String>>,
+}
+
+impl FakeRuntime {
+    pub(super) fn set(&self, runtime: bool, network: bool) {
+        let condition = |status| Some(RuntimeCondition { status, reason: "R".into(), message: "m".into() });
+        *self.conditions.lock().unwrap() = Some(RuntimeConditions {
+            runtime: condition(runtime),
+            network: condition(network),
+            handlers: vec![RuntimeHandler::default()],
+            supplemental_groups_policy: true,
+        });
+    }
+
+    pub(super) fn go_away(&self) {
+        *self.conditions.lock().unwrap() = None;
+    }
+
+    pub(super) fn pod_cidrs(&self) -> Vec<String> {
+        self.pod_cidrs.lock().unwrap().clone()
+    }
+}
+
+fn away<T>(operation: &'static str) -> Result<T, RuntimeError> {
+    Err(RuntimeError { operation, kind: RuntimeErrorKind::Unavailable, message: "away".into() })
+}
+
+#[async_trait]
+impl RuntimeService for FakeRuntime {
+    async fn version(&self) -> Result<RuntimeVersion, RuntimeError> {
+        Ok(RuntimeVersion { name: "fake".into(), version: "1.2.3".into(), api_version: "v1".into() })
+    }
+
+    async fn conditions(&self) -> Result<RuntimeConditions, RuntimeError> {
+        self.conditions.lock().unwrap().clone().map_or_else(|| away("status"), Ok)
+    }
+
+    async fn cgroup_driver(&self) -> Result<CgroupDriver, RuntimeError> {
+        away("runtime_config")
+    }
+
+    async fn set_pod_cidr(&self, cidr: &str) -> Result<(), RuntimeError> {
+        self.pod_cidrs.lock().unwrap().push(cidr.to_owned());
+        Ok(())
+    }
+
+    async fn events(&self) -> Result<RuntimeEvents, RuntimeError> {
+        away("get_container_events")
+    }
+}
+
+#[async_trait]
+impl Images for FakeRuntime {
+    async fn image_status(&self, _: &ImageSpec) -> Result<Option<ImageStatus>, RuntimeError> {
+        away("image_status")
+    }
+
+    async fn pull_image(
+        &self,
+        _: &ImageSpec,
+        _: Option<&ImageAuth>,
+        _: &SandboxSpec,
+    ) -> Result<String, RuntimeError> {
+        away("pull_image")
+    }
+
+    async fn list_images(&self) -> Result<Vec<ImageStatus>, RuntimeError> {
+        Ok(vec![ImageStatus { size: 5, repo_tags: vec!["a:1".into()], ..ImageStatus::default() }])
+    }
+
+    async fn remove_image(&self, _: &ImageSpec) -> Result<(), RuntimeError> {
+        away("remove_image")
+    }
+
+    async fn image_filesystems(&self) -> Result<ImageFilesystems, RuntimeError> {
+        away("image_fs_info")
+    }
+}
+
+struct Machine;
+
+impl HostFacts for Machine {
+    fn resolv_conf(&self, _: &str) -> Result<String, std::io::Error> {
+        Ok(String::new())
+    }
+
+    fn hosts_file(&self) -> Result<String, std::io::Error> {
+        Ok(String::new())
+    }
+
+    fn addresses(&self) -> Vec<IpAddr> {
+        vec!["192.0.2.7".parse().unwrap()]
+    }
+
+    fn interface_addresses(&self) -> Vec<IpAddr> {
+        self.addresses()
+    }
+
+    fn look_up(&self, _: &str) -> Vec<IpAddr> {
+        Vec::new()
+    }
+
+    fn identity(&self) -> MachineIdentity {
+        MachineIdentity { boot_id: "now".into(), ..MachineIdentity::default() }
+    }
+
+    fn memory_capacity(&self) -> u64 {
+        1 << 30
+    }
+
+    fn cpu_count(&self) -> usize {
+        1
+    }
+}
+
+#[derive(Default)]
+pub(super) struct Events(Mutex<Vec<RecordedEvent>>);
+
+impl Events {
+    pub(super) fn reasons(&self) -> Vec<String> {
+        self.0.lock().unwrap().iter().map(|event| event.reason.clone()).collect()
+    }
+}
+
+impl EventRecorder for Events {
+    fn record(&self, event: RecordedEvent) {
+        self.0.lock().unwrap().push(event);
+    }
+}
+
+/// The test's own time, as a wall clock.
+struct Paused(tokio::time::Instant);
+
+impl Clock for Paused {
+    fn now(&self) -> Timestamp {
+        Timestamp::from_secs(1_000_000).after(self.0.elapsed())
+    }
+}
+
+/// The stage with everything around it.
+pub(super) struct Agent {
+    pub(super) server: Arc<Server>,
+    pub(super) runtime: Arc<FakeRuntime>,
+    pub(super) events: Arc<Events>,
+    pub(super) reporters: NodeReporters,
+    inputs: NodeInputs,
+    registration: Registration,
+    cancel: CancellationToken,
+    tasks: Mutex<JoinSet<()>>,
+}
+
+impl Agent {
+    pub(super) fn new() -> Self {
+        Self::with(Registration::Own)
+    }
+
+    pub(super) fn unregistered() -> Self {
+        Self::with(Registration::Others)
+    }
+
+    fn with(registration: Registration) -> Self {
+        let (reporters, inputs) = node_inputs::channels();
+        let server = Server {
+            node: Mutex::default(),
+            changed: broadcast::channel(100).0,
+            refusals: Mutex::default(),
+            calls: Mutex::default(),
+            last_patch: Mutex::default(),
+        };
+        Self {
+            server: Arc::new(server),
+            runtime: Arc::default(),
+            events: Arc::default(),
+            reporters,
+            inputs,
+            registration,
+            cancel: CancellationToken::new(),
+            tasks: Mutex::default(),
+        }
+    }
+
+    pub(super) fn start(&self) {
+        let (checker, health) = runtime_health::checker(self.runtime.clone());
+        let (publish, view) = node_view::channel();
+        let amounts = [("cpu", 1000), ("memory", 1 << 30), ("pods", 110)];
+        let capacity = amounts.map(|(name, amount)| (name.to_owned(), amount)).into();
+        let profile = NodeProfile {
+            name: "n".into(),
+            architecture: "amd64".into(),
+            resources: NodeResources { capacity, ..NodeResources::default() },
+            ..NodeProfile::default()
+        };
+        let parts = Parts {
+            nodes: self.server.clone(),
+            profile: Arc::new(profile),
+            settings: Settings {
+                registration: self.registration,
+                update_frequency: Duration::from_secs(10),
+                report_frequency: Duration::from_secs(300),
+                deadline: Duration::from_secs(10),
+            },
+            host: Arc::new(Machine),
+            runtime: self.runtime.clone(),
+            images: self.runtime.clone(),
+            health,
+            inputs: self.inputs.clone(),
+            view,
+            events: self.events.clone(),
+            clock: Arc::new(Paused(tokio::time::Instant::now())),
+        };
+        let mut tasks = self.tasks.lock().unwrap();
+        tasks.spawn(checker.run(self.cancel.clone()));
+        tasks.spawn(watch::run(self.server.clone(), publish, self.cancel.clone()));
+        tasks.spawn(run(parts, self.cancel.clone()));
+    }
+
+    pub(super) async fn stop(self) {
+        self.cancel.cancel();
+        let mut tasks = self.tasks.into_inner().unwrap();
+        while let Some(ended) = tasks.join_next().await {
+            ended.unwrap();
+        }
+    }
+}

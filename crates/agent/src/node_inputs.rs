@@ -1,0 +1,100 @@
+//! What other stages contribute to the node's status: one channel each, so that each has one writer.
+
+use decide::node_status::Pressure;
+use tokio::sync::watch;
+
+/// The reading ends, for the node stage.
+#[derive(Clone, Debug)]
+pub struct NodeInputs {
+    pressure: watch::Receiver<Pressure>,
+    storage: watch::Receiver<Option<String>>,
+    shutdown: watch::Receiver<Option<String>>,
+    volumes_in_use: watch::Receiver<Option<Vec<String>>>,
+}
+
+/// The writing ends, one for each stage that has something to say.
+#[derive(Debug)]
+pub struct NodeReporters {
+    /// What runs short.
+    pub pressure: watch::Sender<Pressure>,
+    /// Why volumes cannot be mounted yet, in upstream's words.
+    pub storage: watch::Sender<Option<String>>,
+    /// That the machine is shutting down, in upstream's words.
+    pub shutdown: watch::Sender<Option<String>>,
+    /// Volumes that must not be detached; `None` while that is not known.
+    pub volumes_in_use: watch::Sender<Option<Vec<String>>>,
+}
+
+/// The channels: no pressure, no problem and nothing known of volumes at first.
+#[must_use]
+pub fn channels() -> (NodeReporters, NodeInputs) {
+    let (pressure_writer, pressure) = watch::channel(Pressure::default());
+    let (storage_writer, storage) = watch::channel(None);
+    let (shutdown_writer, shutdown) = watch::channel(None);
+    let (volumes_writer, volumes_in_use) = watch::channel(None);
+    let reporters = NodeReporters {
+        pressure: pressure_writer,
+        storage: storage_writer,
+        shutdown: shutdown_writer,
+        volumes_in_use: volumes_writer,
+    };
+    (reporters, NodeInputs { pressure, storage, shutdown, volumes_in_use })
+}
+
+impl NodeInputs {
+    /// What runs short now.
+    #[must_use]
+    pub fn pressure(&self) -> Pressure {
+        *self.pressure.borrow()
+    }
+
+    /// Why the node is not ready, beside its runtime: storage, then shutdown.
+    #[must_use]
+    pub fn problems(&self) -> Vec<String> {
+        let told = [self.storage.borrow().clone(), self.shutdown.borrow().clone()];
+        told.into_iter().flatten().collect()
+    }
+
+    /// Volumes that must not be detached.
+    #[must_use]
+    pub fn volumes_in_use(&self) -> Option<Vec<String>> {
+        self.volumes_in_use.borrow().clone()
+    }
+
+    /// Waits until something new is said.
+    pub async fn changed(&mut self) {
+        tokio::select! {
+            () = next(&mut self.pressure) => {}
+            () = next(&mut self.storage) => {}
+            () = next(&mut self.shutdown) => {}
+            () = next(&mut self.volumes_in_use) => {}
+        }
+    }
+}
+
+/// A writer that is gone has nothing more to say.
+async fn next<T>(input: &mut watch::Receiver<T>) {
+    if input.changed().await.is_err() {
+        std::future::pending::<()>().await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn every_writer_is_heard_also_after_others_are_gone() {
+        let (reporters, mut inputs) = channels();
+        drop(reporters.shutdown);
+        reporters.storage.send_replace(Some("CSINode is not yet initialized".into()));
+        inputs.changed().await;
+        assert_eq!(inputs.problems(), ["CSINode is not yet initialized"]);
+        reporters.pressure.send_replace(Pressure { disk: true, ..Pressure::default() });
+        inputs.changed().await;
+        assert!(inputs.pressure().disk);
+        reporters.volumes_in_use.send_replace(Some(vec!["v".into()]));
+        inputs.changed().await;
+        assert_eq!(inputs.volumes_in_use(), Some(vec!["v".to_owned()]));
+    }
+}
