@@ -5,6 +5,8 @@
 //! does: files in a folder, signals, HTTP; [`scenarios!`] makes one test per agent of it. What holds for
 //! both agents is asserted of both; `podward_only!` marks what we do on purpose beyond upstream.
 //!
+//! A [`ClusterNode`] is a node of a real control plane instead, which all scenarios of a test binary share.
+//!
 //! `PODWARD_AGENTS=podward,upstream` selects the agents; a selected agent whose binary is missing fails.
 //! Assertions are about order, counts and lower bounds of time, never about tight upper bounds.
 //!
@@ -14,18 +16,25 @@
 //! is a bug to be looked into, not noise.
 
 mod attempt;
+mod cluster_node;
 mod manifest;
 mod manifest_server;
 mod node;
 mod status;
 
 pub use attempt::run;
+pub use cluster_node::{ClusterNode, Joining, Quiet, condition};
 pub use manifest::{container, pod, sleeper, with};
 pub use manifest_server::ManifestServer;
 pub use node::Node;
 pub use status::{PodView, view};
 
 pub use testkit::agent_process::{Agent, AgentOptions, NODE};
+
+/// The control plane that all scenarios of this test process share.
+pub async fn control_plane() -> anyhow::Result<&'static testkit::control_plane::ControlPlane> {
+    testkit::control_plane::ControlPlane::shared().await
+}
 
 /// One `#[test]` per agent for each scenario.
 #[macro_export]

@@ -22,7 +22,7 @@ mod config;
 
 pub use config::{AgentOptions, Ports};
 
-/// Name of the node in every scenario.
+/// Name of the node in every scenario without a cluster.
 pub const NODE: &str = "node-a";
 
 /// Which program.
@@ -81,6 +81,7 @@ pub struct AgentProcess {
     ports: Ports,
     verbosity: u8,
     arguments: Vec<String>,
+    node: String,
     child: Option<Running>,
 }
 
@@ -89,8 +90,8 @@ impl AgentProcess {
     pub fn prepare(kind: Agent, instance: &Instance, options: &AgentOptions) -> Result<Self> {
         let ports = config::write(instance, options)?;
         let folder = instance.folder().to_path_buf();
-        let arguments = options.arguments.clone();
-        Ok(Self { kind, folder, ports, verbosity: options.verbosity, arguments, child: None })
+        let (arguments, node) = (options.arguments.clone(), options.node.clone());
+        Ok(Self { kind, folder, ports, verbosity: options.verbosity, arguments, node, child: None })
     }
 
     /// Starts the process and returns at once.
@@ -110,7 +111,7 @@ impl AgentProcess {
             .arg(format!("--config={}", self.path("kubelet.json").display()))
             .arg(format!("--root-dir={}", self.root().display()))
             .arg(format!("--cert-dir={}", self.path("pki").display()))
-            .arg(format!("--hostname-override={NODE}"))
+            .arg(format!("--hostname-override={}", self.node))
             .arg(format!("--v={}", self.verbosity))
             .args(&self.arguments)
             .stdin(Stdio::null())

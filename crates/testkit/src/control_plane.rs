@@ -156,6 +156,12 @@ impl ControlPlane {
         self.wait_api_server().await
     }
 
+    /// Starts the API server if an earlier scenario left it stopped.
+    pub async fn ensure_api_server(&self) -> Result<()> {
+        let stopped = !self.components().api_server_runs();
+        if stopped { self.start_api_server().await } else { Ok(()) }
+    }
+
     /// From now on certificates are signed for this long.
     pub fn sign_for(&self, duration: Duration) -> Result<()> {
         self.components().sign_for(duration)

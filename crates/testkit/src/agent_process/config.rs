@@ -30,11 +30,13 @@ pub struct AgentOptions {
     pub verbosity: u8,
     /// Further arguments of the agent.
     pub arguments: Vec<String>,
+    /// The node's name.
+    pub node: String,
 }
 
 impl Default for AgentOptions {
     fn default() -> Self {
-        Self { overlay: json!({}), verbosity: 2, arguments: Vec::new() }
+        Self { overlay: json!({}), verbosity: 2, arguments: Vec::new(), node: super::NODE.to_owned() }
     }
 }
 

@@ -59,6 +59,10 @@ impl Components {
         self.tell_reaper()
     }
 
+    pub(super) fn api_server_runs(&self) -> bool {
+        self.api_server.is_some()
+    }
+
     pub(super) fn start_controllers(&mut self) -> Result<()> {
         let arguments = arguments::controller_manager(&self.folder, &self.options);
         self.controller_manager = Some(self.spawn("kube-controller-manager", &arguments)?);

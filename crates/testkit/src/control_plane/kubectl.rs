@@ -22,10 +22,7 @@ impl ControlPlane {
 
     /// The same with text on its standard input (`-f -`).
     pub async fn kubectl_with_input(&self, arguments: &[&str], input: &str) -> Result<String> {
-        let kubeconfig = self.admin_kubeconfig();
-        let mut child = Command::new(program::path("kubectl"))
-            .arg(format!("--kubeconfig={}", kubeconfig.display()))
-            .arg(format!("--cache-dir={}", self.folder().join("kubectl").display()))
+        let mut child = Command::from(self.kubectl_command())
             .args(arguments)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -47,6 +44,15 @@ impl ControlPlane {
             bail!("kubectl {}: {}", arguments.join(" "), String::from_utf8_lossy(&output.stderr).trim());
         }
         Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+    }
+
+    /// The bare command, for code that cannot wait.
+    pub fn kubectl_command(&self) -> std::process::Command {
+        let mut command = std::process::Command::new(program::path("kubectl"));
+        command
+            .arg(format!("--kubeconfig={}", self.admin_kubeconfig().display()))
+            .arg(format!("--cache-dir={}", self.folder().join("kubectl").display()));
+        command
     }
 
     /// `kubectl apply` of one object or a list.

@@ -1,0 +1,295 @@
+//! A node of a real cluster under test: containerd and one agent that joins the control plane of the test process.
+//!
+//! Each has a node name and a namespace of its own; both are deleted with it. At most one lives at a time, so
+//! whatever is scheduled lands on it.
+
+use std::path::PathBuf;
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail, ensure};
+use serde_json::{Value, json};
+use testkit::agent_process::{Agent, AgentOptions, AgentProcess};
+use testkit::containerd::Containerd;
+use testkit::control_plane::{AuditedRequest, ControlPlane};
+use testkit::cri_view::{ContainerView, CriView};
+
+use crate::status::{PodView, view};
+
+mod quiet;
+
+pub use quiet::Quiet;
+
+/// Long enough for a loaded machine; a scenario that needs it is broken anyway.
+const LIMIT: Duration = Duration::from_secs(90);
+/// Between two questions to the API server, each of which is a process.
+const STEP: Duration = Duration::from_millis(200);
+
+/// How the agent gets its identity.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Joining {
+    /// A kubeconfig with a certificate that lasts.
+    WithCertificate,
+    /// A bootstrap token.
+    WithToken,
+}
+
+/// A node of the shared control plane. Dropping it prints the end of the agent's log.
+#[derive(Debug)]
+pub struct ClusterNode {
+    /// The agent; dropped, and so stopped, first.
+    pub agent: AgentProcess,
+    /// The runtime.
+    pub containerd: Containerd,
+    /// The cluster.
+    pub plane: &'static ControlPlane,
+    /// Name of the node.
+    pub name: String,
+    /// Namespace of all that the scenario makes.
+    pub namespace: String,
+}
+
+impl ClusterNode {
+    /// Starts containerd and the agent and waits until the node takes pods.
+    pub async fn start(agent: Agent) -> Result<Self> {
+        Self::start_with(agent, Joining::WithCertificate, &AgentOptions::default()).await
+    }
+
+    /// The same with changed options.
+    pub async fn start_with(agent: Agent, joining: Joining, options: &AgentOptions) -> Result<Self> {
+        let mut node = Self::prepare(agent, joining, options).await?;
+        node.agent.start()?;
+        node.agent.wait_ready().await?;
+        node.wait_schedulable().await?;
+        Ok(node)
+    }
+
+    /// Starts containerd only; the agent is configured and not started, and the namespace is there.
+    pub async fn prepare(agent: Agent, joining: Joining, options: &AgentOptions) -> Result<Self> {
+        agent.program()?;
+        let plane = ControlPlane::shared().await?;
+        plane.ensure_api_server().await?;
+        let containerd = Containerd::start().await?;
+        let id = containerd.instance().id().to_lowercase();
+        let (name, namespace) = (format!("node-{id}"), format!("ns-{id}"));
+        let mut options = options.clone();
+        options.node.clone_from(&name);
+        if let Some(overlay) = options.overlay.as_object_mut() {
+            overlay.entry("registerNode").or_insert(json!(true));
+        }
+        let kubeconfig = match joining {
+            Joining::WithCertificate => plane.node_kubeconfig(&name)?,
+            Joining::WithToken => {
+                options
+                    .arguments
+                    .push(format!("--bootstrap-kubeconfig={}", plane.bootstrap_kubeconfig()?.display()));
+                containerd.instance().path("joined.kubeconfig")
+            }
+        };
+        options.arguments.push(format!("--kubeconfig={}", kubeconfig.display()));
+        let agent = AgentProcess::prepare(agent, containerd.instance(), &options)?;
+        let node = Self { agent, containerd, plane, name, namespace };
+        node.make_namespace().await?;
+        Ok(node)
+    }
+
+    /// kubectl in the scenario's namespace.
+    pub async fn kubectl(&self, arguments: &[&str]) -> Result<String> {
+        self.plane.kubectl(&[&["--namespace", self.namespace.as_str()], arguments].concat()).await
+    }
+
+    /// kubectl, with text on its input, in the scenario's namespace.
+    pub async fn kubectl_with_input(&self, arguments: &[&str], input: &str) -> Result<String> {
+        let all = [&["--namespace", self.namespace.as_str()], arguments].concat();
+        self.plane.kubectl_with_input(&all, input).await
+    }
+
+    /// `kubectl apply` in the scenario's namespace.
+    pub async fn apply(&self, object: &Value) -> Result<()> {
+        self.kubectl_with_input(&["apply", "-f", "-"], &object.to_string()).await.map(drop)
+    }
+
+    /// `kubectl get -o json` in the scenario's namespace.
+    pub async fn get(&self, arguments: &[&str]) -> Result<Value> {
+        let text = self.kubectl(&[&["get", "-o", "json"], arguments].concat()).await?;
+        serde_json::from_str(&text).context("read the answer of kubectl")
+    }
+
+    /// The Node object.
+    pub async fn node(&self) -> Result<Value> {
+        self.get(&["node", &self.name]).await
+    }
+
+    /// A pod as the API server knows it.
+    pub async fn pod(&self, name: &str) -> Result<PodView> {
+        let pod = self.get(&["pod", name]).await?;
+        Ok(view(&serde_json::from_value(pod).context("read a pod")?))
+    }
+
+    /// All pods of the namespace that are not being deleted and match the label selector.
+    pub async fn pods(&self, selector: &str) -> Result<Vec<PodView>> {
+        let list = self.get(&["pods", "--selector", selector]).await?;
+        let items = list.get("items").and_then(Value::as_array).cloned().unwrap_or_default();
+        let live = items.into_iter().filter(|pod| pod.pointer("/metadata/deletionTimestamp").is_none());
+        live.map(|pod| Ok(view(&serde_json::from_value(pod).context("read a pod")?))).collect()
+    }
+
+    /// Waits until the pod, as the API server knows it, satisfies `condition`.
+    pub async fn wait_pod(
+        &self,
+        name: &str,
+        what: &str,
+        condition: impl Fn(&PodView) -> bool,
+    ) -> Result<PodView> {
+        self.wait(&format!("pod {name} {what}"), async || {
+            let pod = self.pod(name).await?;
+            ensure!(condition(&pod), "{pod:?}");
+            Ok(pod)
+        })
+        .await
+    }
+
+    /// Waits until all containers of the pod run.
+    pub async fn wait_running(&self, name: &str) -> Result<PodView> {
+        self.wait_pod(name, "runs", PodView::all_running).await
+    }
+
+    /// Waits until a field of an object has the value.
+    pub async fn wait_field(&self, object: &[&str], pointer: &str, value: &Value) -> Result<Value> {
+        self.wait(&format!("{object:?} has {pointer} = {value}"), async || {
+            let object = self.get(object).await?;
+            let found = object.pointer(pointer).unwrap_or(&Value::Null);
+            ensure!(found == value, "it is {found} in {}", object.get("status").unwrap_or(&Value::Null));
+            Ok(object)
+        })
+        .await
+    }
+
+    /// Waits until there is no such object.
+    pub async fn wait_absent(&self, object: &[&str]) -> Result<()> {
+        self.wait(&format!("{object:?} is gone"), async || {
+            let found =
+                self.kubectl(&[&["get", "--ignore-not-found", "-o", "name"], object].concat()).await?;
+            ensure!(found.trim().is_empty(), "{found}");
+            Ok(())
+        })
+        .await
+    }
+
+    /// Asks until the answer is good; questions go to the API server, so not too often.
+    pub async fn wait<T>(&self, what: &str, question: impl AsyncFn() -> Result<T>) -> Result<T> {
+        let start = Instant::now();
+        loop {
+            match question().await {
+                Ok(answer) => return Ok(answer),
+                Err(error) if start.elapsed() > LIMIT => {
+                    return Err(error.context(format!("{what}: not within {LIMIT:?}")));
+                }
+                Err(_) => tokio::time::sleep(STEP).await,
+            }
+        }
+    }
+
+    /// The runtime's view.
+    pub fn cri(&self) -> CriView {
+        self.containerd.cri()
+    }
+
+    /// Containers of a pod that run, as the runtime sees them.
+    pub async fn running(&self, pod: &str) -> Result<Vec<ContainerView>> {
+        let containers = self.cri().containers_of(pod).await?;
+        Ok(containers.into_iter().filter(ContainerView::running).collect())
+    }
+
+    /// What a container has written so far.
+    pub async fn log(&self, pod: &str, container: &str) -> Result<String> {
+        let all = self.cri().containers_of(pod).await?;
+        let last = all.iter().rev().find(|view| view.name == container);
+        let path = &last.with_context(|| format!("no container {container} of {pod}"))?.log_path;
+        let text = std::fs::read_to_string(path).with_context(|| format!("read {path}"))?;
+        Ok(text
+            .lines()
+            .map(|line| line.splitn(4, ' ').nth(3).unwrap_or_default().to_owned() + "\n")
+            .collect())
+    }
+
+    /// The folder of a pod's volume on the host.
+    pub fn volume(&self, uid: &str, plugin: &str, name: &str) -> PathBuf {
+        self.agent.root().join(format!("pods/{uid}/volumes/kubernetes.io~{plugin}/{name}"))
+    }
+
+    /// Kills the agent with SIGKILL, starts it again and waits until it is ready.
+    pub async fn restart_agent(&mut self) -> Result<()> {
+        self.agent.kill9()?;
+        self.agent.start()?;
+        self.agent.wait_ready().await.map(drop)
+    }
+
+    /// What the agent has asked of the API server as this node.
+    pub fn requests(&self) -> Result<Vec<AuditedRequest>> {
+        self.plane.requests_of_node(&self.name)
+    }
+
+    /// Writes of pod statuses in the scenario's namespace that were accepted so far.
+    pub fn status_writes(&self) -> Result<Vec<AuditedRequest>> {
+        let mut requests = self.requests()?;
+        requests.retain(|request| {
+            let write = request.verb == "patch" || request.verb == "update";
+            let status = request.resource == "pods" && request.subresource == "status";
+            write && status && request.code == 200 && request.namespace == self.namespace
+        });
+        Ok(requests)
+    }
+
+    /// The last check of every scenario: the agent asked for nothing that a node may not have.
+    pub fn end(self) -> Result<()> {
+        let mut forbidden = self.requests()?;
+        forbidden.retain(|request| request.code == 403 || request.code == 401);
+        // The upstream kubelet asks for what its informers want and finds out.
+        if self.agent.kind() == Agent::Podward
+            && let Some(first) = forbidden.first()
+        {
+            bail!("{} forbidden requests, the first: {first:?}", forbidden.len());
+        }
+        Ok(())
+    }
+
+    /// Waits until the node is Ready and has no taint.
+    pub async fn wait_schedulable(&self) -> Result<()> {
+        self.wait("the node takes pods", async || {
+            let node = self.node().await?;
+            ensure!(condition(&node, "Ready") == "True", "not ready: {}", node["status"]["conditions"]);
+            ensure!(node.pointer("/spec/taints").is_none(), "tainted: {}", node["spec"]["taints"]);
+            Ok(())
+        })
+        .await
+    }
+
+    async fn make_namespace(&self) -> Result<()> {
+        self.plane.kubectl(&["create", "namespace", &self.namespace]).await?;
+        self.wait("the namespace is ready", async || {
+            self.kubectl(&["get", "serviceaccount/default", "configmap/kube-root-ca.crt"]).await.map(drop)
+        })
+        .await
+    }
+}
+
+impl Drop for ClusterNode {
+    fn drop(&mut self) {
+        println!("--- log of {} ends with\n{}", self.agent.kind().name(), self.agent.log_tail(60));
+        for object in [["node", self.name.as_str()], ["namespace", self.namespace.as_str()]] {
+            let mut command = self.plane.kubectl_command();
+            command
+                .args(["delete", "--ignore-not-found", "--wait=false", "--request-timeout=10s"])
+                .args(object);
+            let _ = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).status();
+        }
+    }
+}
+
+/// The status of a condition; empty when there is none.
+pub fn condition(object: &Value, kind: &str) -> String {
+    let conditions = object.pointer("/status/conditions").and_then(Value::as_array);
+    let found = conditions.into_iter().flatten().find(|condition| condition["type"] == kind);
+    found.and_then(|condition| condition["status"].as_str()).unwrap_or_default().to_owned()
+}
