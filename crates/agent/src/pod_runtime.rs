@@ -13,6 +13,7 @@ mod reset;
 mod resize;
 mod sandbox;
 mod stop;
+mod supplies;
 mod sync;
 mod volumes;
 
@@ -40,6 +41,7 @@ use ports::pod_volumes::PodVolumes;
 use ports::runtime::{Runtime, RuntimeError, RuntimeErrorKind};
 
 use crate::allocations::Allocations;
+use crate::cluster_supplies::ClusterSupplies;
 use crate::images::Images;
 use crate::observation::Observer;
 use crate::published::Reader;
@@ -61,6 +63,8 @@ pub struct Parts {
     pub folders: Arc<dyn PodFolders>,
     /// ConfigMaps and Secrets.
     pub objects: Arc<dyn Objects>,
+    /// What else pods take from the cluster; `None` on a node of its own.
+    pub supplies: Option<ClusterSupplies>,
     /// Files that variables come from.
     pub env_files: Arc<dyn EnvFiles>,
     /// Logs of containers.
@@ -199,6 +203,9 @@ impl PodSyncer for PodRuntime {
         }
         self.parts.allocations.forget(&pod.uid);
         self.parts.images.forget(&pod.uid);
+        if let Some(supplies) = &self.parts.supplies {
+            supplies.tokens.forget(&pod.uid);
+        }
         self.memory.forget(&pod.uid);
         Ok(())
     }

@@ -8,6 +8,7 @@
 mod clients;
 mod deadline;
 mod errors;
+mod events;
 mod feed;
 pub mod identity;
 mod lanes;
@@ -16,12 +17,17 @@ mod nodes;
 mod objects;
 mod pauses;
 mod pods;
+mod services;
 #[cfg(test)]
 mod test_server;
+mod tokens;
 
 pub use clients::{ClientSettings, Clients, ConnectError};
+pub use events::EventsAdapter;
 pub use lanes::Rate;
 pub use leases::LeasesAdapter;
 pub use nodes::NodesAdapter;
 pub use objects::ObjectsAdapter;
 pub use pods::PodsAdapter;
+pub use services::{RuntimeClassesAdapter, ServicesAdapter};
+pub use tokens::TokensAdapter;

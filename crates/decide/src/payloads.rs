@@ -3,15 +3,21 @@
 use std::collections::BTreeMap;
 use std::path::{Component, Path, PathBuf};
 
-use k8s_openapi::api::core::v1::{DownwardAPIVolumeFile, KeyToPath, Volume, VolumeProjection};
+use k8s_openapi::api::core::v1::{
+    DownwardAPIVolumeFile, KeyToPath, ServiceAccountTokenProjection, Volume, VolumeProjection,
+};
 use model::{
     ConfigObject, NodeSettings, ObjectError, ObjectKey, ObjectKind, Pod, ProjectedFile, ReadObjects,
+    ReadTokens,
 };
 
 use crate::environment::fields::{metadata_field, resource_of_container};
+use crate::service_account_tokens::{token_owner, token_wish};
 
 /// Files are readable by all unless the pod says otherwise.
 const DEFAULT_MODE: i32 = 0o644;
+/// Tokens are for their user alone if that one is known.
+const TOKEN_MODE: i32 = 0o600;
 
 /// What the files are made from.
 #[derive(Clone, Copy, Debug)]
@@ -22,6 +28,8 @@ pub struct PayloadFacts<'a> {
     pub settings: &'a NodeSettings,
     /// The objects the pod refers to; one that was not asked for does not exist.
     pub objects: &'a ReadObjects,
+    /// The tokens its volumes ask for; `None` on a node without an API server.
+    pub tokens: Option<&'a ReadTokens>,
 }
 
 /// The files of a volume, by path. Of sources that have a file of the same path, the last one's is taken.
@@ -143,6 +151,25 @@ impl Files<'_> {
         if problems.is_empty() { Ok(()) } else { Err(aggregate(problems)) }
     }
 
+    /// With a group, the file is opened to that one when the volume is given to it.
+    fn token(&mut self, source: &ServiceAccountTokenProjection, tokens: &ReadTokens) -> Result<(), String> {
+        let pod = self.facts.pod;
+        let token = match tokens.get(&token_wish(source)) {
+            Some(Ok(token)) => token.token.clone(),
+            Some(Err(problem)) => return Err(problem.clone()),
+            None => return Err("failed to fetch token: it was not asked for".to_owned()),
+        };
+        let owner = token_owner(pod);
+        let has_group = pod.spec.security_context.as_ref().is_some_and(|context| context.fs_group.is_some());
+        let mode = (owner.is_some() || has_group).then_some(TOKEN_MODE);
+        let path = clean(&source.path);
+        self.add(&source.path, token.into_bytes(), mode);
+        if let Some(file) = self.found.get_mut(&path) {
+            file.owner = owner;
+        }
+        Ok(())
+    }
+
     fn projection(&mut self, source: &VolumeProjection) -> Result<(), String> {
         if let Some(source) = &source.secret {
             let items = source.items.as_deref().unwrap_or_default();
@@ -154,6 +181,9 @@ impl Files<'_> {
         }
         if let Some(source) = &source.downward_api {
             return self.downward(source.items.as_deref().unwrap_or_default());
+        }
+        if let (Some(source), Some(tokens)) = (&source.service_account_token, self.facts.tokens) {
+            return self.token(source, tokens);
         }
         let needs = if source.service_account_token.is_some() {
             "serviceAccountToken: a token"

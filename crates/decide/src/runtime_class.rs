@@ -20,6 +20,17 @@ pub fn runtime_handler(pod: &Pod, handlers: &[RuntimeHandler]) -> Result<String,
     ))
 }
 
+/// The handler of the pod's runtime class in a cluster, whose classes `handler_of` knows.
+///
+/// # Errors
+/// When there is no such class, in upstream's words.
+pub fn cluster_handler(pod: &Pod, handler_of: impl Fn(&str) -> Option<String>) -> Result<String, String> {
+    match pod.spec.runtime_class_name.as_deref().unwrap_or_default() {
+        "" => Ok(String::new()),
+        class => handler_of(class).ok_or_else(|| format!("runtimeclass.node.k8s.io {class:?} not found")),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use serde_json::json;
@@ -40,5 +51,16 @@ mod tests {
             of(json!("gvisor")).unwrap_err(),
             "runtimeclass.node.k8s.io \"gvisor\" not found (spec.runtimeClassName; the runtime's handlers are [runc kata])"
         );
+    }
+
+    #[test]
+    fn a_class_of_the_cluster_names_its_handler() {
+        let of = |class: serde_json::Value| {
+            let pod = pod(json!({"containers": [], "runtimeClassName": class}));
+            cluster_handler(&pod, |name| (name == "isolated").then(|| "kata".to_owned()))
+        };
+        assert_eq!(of(json!(null)), Ok(String::new()));
+        assert_eq!(of(json!("isolated")), Ok("kata".to_owned()));
+        assert_eq!(of(json!("kata")).unwrap_err(), "runtimeclass.node.k8s.io \"kata\" not found");
     }
 }

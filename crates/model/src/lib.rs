@@ -32,6 +32,8 @@ mod probe;
 mod projected_file;
 mod runtime_spec;
 mod runtime_status;
+mod service;
+mod service_account_token;
 mod time;
 mod user_namespace;
 mod volume_plan;
@@ -69,6 +71,8 @@ pub use runtime_status::{
     FilesystemUsage, ImageFilesystems, ImageStatus, RuntimeCondition, RuntimeConditions, RuntimeEvent,
     RuntimeEventKind, RuntimeHandler, RuntimeVersion, SandboxState, SandboxStatus, SandboxSummary,
 };
+pub use service::{Service, ServicePort};
+pub use service_account_token::{IssuedToken, ReadTokens, TokenRequest, TokenWish};
 pub use time::{Moment, MomentSource, Timestamp};
 pub use user_namespace::{IdPool, IdRange, UserNamespace};
 pub use volume_plan::{FileStorage, FsGroup, FsGroupChange, HostPathKind, PlannedVolume, VolumePlan};

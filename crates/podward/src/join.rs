@@ -6,7 +6,10 @@ use std::sync::Arc;
 use agent::memory::Memory;
 use anyhow::Context;
 use cluster::identity::{Upkeep, connect};
-use cluster::{LeasesAdapter, NodesAdapter, ObjectsAdapter, PodsAdapter};
+use cluster::{
+    EventsAdapter, LeasesAdapter, NodesAdapter, ObjectsAdapter, PodsAdapter, RuntimeClassesAdapter,
+    ServicesAdapter, TokensAdapter,
+};
 use config::Loaded;
 use host::SealedCheckpoints;
 use ports::clock::SystemClock;
@@ -38,6 +41,10 @@ pub async fn join(loaded: &Loaded, node: &str, state: &Path) -> anyhow::Result<O
         nodes: Arc::new(NodesAdapter::new(clients.clone(), node.to_owned())),
         leases: Arc::new(LeasesAdapter::new(&clients, node.to_owned())),
         objects: Arc::new(ObjectsAdapter::new(&clients)),
+        events: Arc::new(EventsAdapter::new(&clients, node.to_owned())),
+        tokens: Arc::new(TokensAdapter::new(&clients)),
+        services: Arc::new(ServicesAdapter::new(&clients)),
+        runtime_classes: Arc::new(RuntimeClassesAdapter::new(&clients)),
         pods: Arc::new(PodsAdapter::new(clients, node.to_owned())),
     };
     Ok(Some((api, upkeep)))

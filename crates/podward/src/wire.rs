@@ -12,6 +12,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use agent::allocations::Allocations;
+use agent::cluster_supplies::ClusterSupplies;
+use agent::event_delivery::EventDelivery;
 use agent::event_log::EventLog;
 use agent::file_report::FileReport;
 use agent::images::{self, CredentialParts, Credentials, Images};
@@ -27,8 +29,8 @@ use agent::sources::http::HttpSource;
 use agent::sync_loop::SyncLoop;
 use agent::user_namespaces::UserNamespaces;
 use agent::{
-    container_gc, desired, image_gc, log_rotation, node_cgroups, object_hints, objects, pleg, pod_runtime,
-    pod_workers, probes, runtime_health, sources, status, sweeper, sync_loop,
+    container_gc, desired, event_delivery, image_gc, log_rotation, node_cgroups, object_hints, objects, pleg,
+    pod_runtime, pod_workers, probes, runtime_health, sources, status, sweeper, sync_loop,
 };
 use anyhow::Context;
 use decide::pod_status::NodeFacts;
@@ -143,7 +145,11 @@ impl Running {
 pub fn start(world: World, plan: Plan) -> anyhow::Result<Running> {
     let World { runtime, clock, metrics, .. } = &world;
     let events = Arc::new(EventLog::new(KEPT_EVENTS));
-    let recorder: Arc<dyn EventRecorder> = events.clone();
+    let delivery = world.api.as_ref().map(|_| Arc::new(EventDelivery::new(events.clone())));
+    let recorder: Arc<dyn EventRecorder> = match &delivery {
+        Some(delivery) => delivery.clone(),
+        None => events.clone(),
+    };
     let node_events = recorder.clone();
     let sources: BTreeSet<PodSource> = configured_sources(&plan, &world);
 
@@ -190,6 +196,10 @@ pub fn start(world: World, plan: Plan) -> anyhow::Result<Running> {
     let cancel = CancellationToken::new();
     let mut running = Running { views: views.clone(), cancel: cancel.clone(), stages: JoinSet::new() };
 
+    if let (Some(api), Some(delivery)) = (&world.api, delivery) {
+        let deliver = event_delivery::run(delivery, api.events.clone(), cancel.clone());
+        running.spawn("event delivery", deliver);
+    }
     running.spawn("runtime health", checker.run(cancel.clone()));
     let node = world.api.as_ref().map(|api| {
         let shared = node_side::Shared { health: &health, events: &recorder };
@@ -279,7 +289,9 @@ pub fn start(world: World, plan: Plan) -> anyhow::Result<Running> {
     };
     running.spawn("probes", probes::run(parts, cancel.clone()));
 
-    let tables = Tables { observer: observer.clone(), probes: probe_verdicts.clone(), statuses, objects };
+    let supplies = world.api.as_ref().map(|api| supplies::start_supplies(&mut running, api, clock));
+    let tables =
+        Tables { observer: observer.clone(), probes: probe_verdicts.clone(), statuses, objects, supplies };
     let pod_runtime = pod_runtime(&world, &plan, tables, health.clone(), recorder.clone());
     pod_runtime.check_resolv_conf();
     let parts = pod_workers::Parts {
@@ -449,6 +461,7 @@ struct Tables {
     probes: Reader<ProbeVerdicts>,
     statuses: Reader<PodStatus>,
     objects: Arc<dyn Objects>,
+    supplies: Option<ClusterSupplies>,
 }
 
 fn pod_runtime(
@@ -482,6 +495,7 @@ fn pod_runtime(
         health,
         folders: world.folders.clone(),
         objects: tables.objects,
+        supplies: tables.supplies,
         env_files: world.env_files.clone(),
         logs: world.logs.clone(),
         volumes: world.volumes.clone(),

@@ -3,10 +3,14 @@
 //! A watch never ends: the adapter reconnects, resumes and lists again by itself. Calls are tried once; the caller
 //! decides by [`ApiErrorKind`] whether and when to try again.
 
+pub mod events;
 pub mod leases;
 pub mod nodes;
 pub mod objects;
 pub mod pods;
+pub mod runtime_classes;
+pub mod services;
+pub mod tokens;
 
 use std::time::Duration;
 

@@ -278,7 +278,12 @@ impl Pass<'_> {
         };
         let termination_log =
             self.termination_log(container.container, restart_count).await.map_err(file_error)?;
+        let config_error = |message: String| {
+            self.tell(name, EventType::Warning, "Failed", format!("Error: {message}"));
+            problem("CreateContainerConfigError", message)
+        };
         let sources = self.environment_sources(container.container, prepared.volumes).await;
+        let sources = sources.map_err(config_error)?;
         let inputs = ContainerInputs {
             pod: self.pod,
             container,
@@ -294,10 +299,7 @@ impl Pass<'_> {
             termination_log: termination_log.as_deref(),
             target: self.target(name)?,
         };
-        container_spec(&inputs).map_err(|message| {
-            self.tell(name, EventType::Warning, "Failed", format!("Error: {message}"));
-            problem("CreateContainerConfigError", message)
-        })
+        container_spec(&inputs).map_err(config_error)
     }
 
     fn hosts_content(&self, ips: &[String]) -> Result<String, StartFailure> {

@@ -42,10 +42,11 @@ impl Pass<'_> {
         &self,
         container: &Container,
         volumes: &[PlannedVolume],
-    ) -> EnvironmentSources {
+    ) -> Result<EnvironmentSources, String> {
         let parts = &self.runtime.parts;
         let objects = self.read_objects(container_references(self.pod, container)).await;
-        let mut sources = EnvironmentSources { objects, ..EnvironmentSources::default() };
+        let services = self.service_variables().await?;
+        let mut sources = EnvironmentSources { objects, services, ..EnvironmentSources::default() };
         for (name, path) in env_files(container, &parts.settings) {
             let volume = volumes.iter().find(|volume| volume.name == name);
             let Some(folder) = volume.and_then(|volume| volume.plan.host_path()) else { continue };
@@ -53,7 +54,7 @@ impl Pass<'_> {
             let content = content.map_err(|error| format!("{error}: {}", error.source));
             sources.files.insert((name, path.clone()), EnvFile { place: folder.join(path), content });
         }
-        sources
+        Ok(sources)
     }
 
     /// The files of the pod's volumes before containers are started. A volume that was made in the pod's sandbox
@@ -137,8 +138,9 @@ impl Pass<'_> {
             return (files, problems);
         }
         let objects = self.read_objects(object_references(self.pod)).await;
+        let tokens = self.read_tokens(&volumes).await;
         let settings = &self.runtime.parts.settings;
-        let facts = PayloadFacts { pod: self.pod, settings, objects: &objects };
+        let facts = PayloadFacts { pod: self.pod, settings, objects: &objects, tokens: tokens.as_ref() };
         for volume in volumes {
             match volume_files(&facts, volume) {
                 Ok(found) => {

@@ -1,7 +1,6 @@
 use decide::dns::{About, HostResolver, parse_resolv_conf, pod_dns, resolv_conf_problem};
 use decide::pod_actions::SandboxPlan;
 use decide::pod_paths::log_folder;
-use decide::runtime_class::runtime_handler;
 use decide::sandbox_spec::{SandboxInputs, sandbox_spec};
 use decide::user_namespaces::check_handler;
 use model::{DnsConfig, EventSubject, EventType, RecordedEvent, SandboxSpec, SyncFailure, UserNamespace};
@@ -44,6 +43,7 @@ impl PodRuntime {
 impl Pass<'_> {
     /// The sandbox of the plan: the one that is there, or a new one.
     pub(super) async fn sandbox(&self, plan: &SandboxPlan) -> Result<ReadySandbox, SyncFailure> {
+        self.wait_for_runtime_classes().await;
         match plan {
             SandboxPlan::None => Err(plain("the pod needs no sandbox but containers to start".to_owned())),
             SandboxPlan::Keep(id) => {
@@ -109,7 +109,7 @@ impl Pass<'_> {
     fn sandbox_spec_with(&self, attempt: u32, dns: Option<DnsConfig>) -> Result<SandboxSpec, String> {
         let parts = &self.runtime.parts;
         let handlers = &parts.health.now().abilities.handlers;
-        let runtime_handler = runtime_handler(self.pod, handlers)?;
+        let runtime_handler = self.handler(handlers)?;
         let user_namespace = if self.pod.spec.host_users == Some(false) {
             check_handler(handlers, &runtime_handler)?;
             let range = parts.user_namespaces.range(&self.pod.uid).map_err(|error| error.to_string())?;

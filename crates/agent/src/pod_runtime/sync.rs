@@ -85,8 +85,8 @@ impl PodRuntime {
             Ok(_) | Err(_) => pass.end_resize(resize).await,
         };
         let mut outcome = acted?;
-        outcome.retry_at =
-            outcome.retry_at.into_iter().chain(deadline).chain(resized?).chain(restart_at).min();
+        let wake_ups = outcome.retry_at.into_iter().chain(deadline).chain(resized?).chain(restart_at);
+        outcome.retry_at = wake_ups.chain(pass.next_renewal()).min();
         pass.remove_surplus().await;
         Ok(outcome)
     }

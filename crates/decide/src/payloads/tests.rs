@@ -43,7 +43,7 @@ fn files(source: Value) -> Result<Vec<(String, String, u32)>, String> {
     let mut volume = json!({"name": "v"});
     volume.as_object_mut().unwrap().extend(source.as_object().unwrap().clone());
     let volume: Volume = serde_json::from_value(volume).unwrap();
-    let facts = PayloadFacts { pod: &pod, settings: &settings(), objects: &objects() };
+    let facts = PayloadFacts { pod: &pod, settings: &settings(), objects: &objects(), tokens: None };
     let text = |file: ProjectedFile| {
         let content = String::from_utf8_lossy(&file.content).into_owned();
         (file.path.to_string_lossy().into_owned(), content, file.mode)
@@ -184,4 +184,36 @@ fn the_digest_changes_with_content_path_and_mode() {
     ] {
         assert_ne!(digest(&other), base, "{other:?}");
     }
+}
+
+#[test]
+fn tokens_are_for_their_user_or_group_alone() {
+    let wish = model::TokenWish { audiences: vec!["vault".into()], expiration_seconds: Some(600) };
+    let token = model::IssuedToken {
+        token: "t".into(),
+        expires_at: model::Timestamp::from_secs(600),
+        expiration_seconds: 600,
+    };
+    let volume = json!({"name": "v", "projected": {"defaultMode": 0o644, "sources": [
+        {"serviceAccountToken": {"path": "token", "audience": "vault", "expirationSeconds": 600}},
+    ]}});
+    let volume: Volume = serde_json::from_value(volume).unwrap();
+    let files = |context: serde_json::Value, token: Result<model::IssuedToken, String>| {
+        let pod = pod(json!({"securityContext": context, "containers": [{"name": "c"}]}));
+        let tokens = [(wish.clone(), token)].into();
+        let (settings, objects) = (settings(), objects());
+        let facts = PayloadFacts { pod: &pod, settings: &settings, objects: &objects, tokens: Some(&tokens) };
+        volume_files(&facts, &volume)
+    };
+    for (context, mode, owner) in [
+        (json!({}), 0o644, None),
+        (json!({"runAsUser": 7}), 0o600, Some(7)),
+        (json!({"fsGroup": 9}), 0o600, None),
+        (json!({"fsGroup": 9, "runAsUser": 7}), 0o600, Some(7)),
+    ] {
+        let expected = ProjectedFile { path: "token".into(), content: b"t".to_vec(), mode, owner };
+        assert_eq!(files(context.clone(), Ok(token.clone())).unwrap(), [expected], "{context}");
+    }
+    let problem = "failed to fetch token: no".to_owned();
+    assert_eq!(files(json!({}), Err(problem.clone())).unwrap_err(), problem);
 }

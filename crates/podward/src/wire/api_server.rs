@@ -10,10 +10,14 @@ use agent::published::Reader;
 use agent::{sources, status_delivery};
 use k8s_openapi::api::core::v1::PodStatus;
 use model::{Pod, PodUid, Snapshot, WorkerView};
+use ports::api::events::ApiEvents;
 use ports::api::leases::ApiLeases;
 use ports::api::nodes::ApiNodes;
 use ports::api::objects::ApiObjects;
 use ports::api::pods::ApiPods;
+use ports::api::runtime_classes::ApiRuntimeClasses;
+use ports::api::services::ApiServices;
+use ports::api::tokens::ApiTokens;
 use ports::clock::Clock;
 use tokio::sync::{mpsc, watch};
 
@@ -26,6 +30,14 @@ pub struct ApiServer {
     pub pods: Arc<dyn ApiPods>,
     /// ConfigMaps and Secrets.
     pub objects: Arc<dyn ApiObjects>,
+    /// Events.
+    pub events: Arc<dyn ApiEvents>,
+    /// Tokens of service accounts.
+    pub tokens: Arc<dyn ApiTokens>,
+    /// Services.
+    pub services: Arc<dyn ApiServices>,
+    /// Runtime classes.
+    pub runtime_classes: Arc<dyn ApiRuntimeClasses>,
     /// The Node object.
     pub nodes: Arc<dyn ApiNodes>,
     /// The node's lease.

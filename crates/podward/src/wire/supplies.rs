@@ -3,8 +3,12 @@
 use std::sync::Arc;
 
 use agent::cluster_objects::{self, ClusterObjects};
+use agent::cluster_supplies::ClusterSupplies;
+use agent::followed::{Followed, follow};
 use agent::published::Reader;
+use agent::tokens::Tokens;
 use model::{Pod, PodUid, WorkerView};
+use ports::clock::Clock;
 use ports::objects::Objects;
 use tokio::sync::mpsc;
 
@@ -38,4 +42,22 @@ pub(super) fn start_objects(
     };
     running.spawn("cluster objects", cluster_objects::run(parts, running.cancel.clone()));
     objects
+}
+
+/// What else pods take from the cluster.
+pub(super) fn start_supplies(
+    running: &mut Running,
+    api: &ApiServer,
+    clock: &Arc<dyn Clock>,
+) -> ClusterSupplies {
+    let services =
+        Arc::new(Followed::new(|service: &model::Service| format!("{}/{}", service.namespace, service.name)));
+    let cancel = running.cancel.clone();
+    running.spawn("service watch", follow(services.clone(), api.services.watch(), cancel.clone()));
+    let runtime_classes =
+        Arc::new(Followed::new(|class: &ports::api::runtime_classes::RuntimeClass| class.name.clone()));
+    let watch = api.runtime_classes.watch();
+    running.spawn("runtime class watch", follow(runtime_classes.clone(), watch, cancel));
+    let tokens = Arc::new(Tokens::new(api.tokens.clone(), clock.clone()));
+    ClusterSupplies { tokens, services, runtime_classes }
 }

@@ -1,0 +1,20 @@
+//! What pods take from the cluster besides ConfigMaps and Secrets.
+
+use std::sync::Arc;
+
+use model::Service;
+use ports::api::runtime_classes::RuntimeClass;
+
+use crate::followed::Followed;
+use crate::tokens::Tokens;
+
+/// The supplies. A node of its own has none.
+#[derive(Clone)]
+pub struct ClusterSupplies {
+    /// Tokens of service accounts.
+    pub tokens: Arc<Tokens>,
+    /// Services, by namespace and name.
+    pub services: Arc<Followed<Service>>,
+    /// Runtime classes, by name.
+    pub runtime_classes: Arc<Followed<RuntimeClass>>,
+}

@@ -1,0 +1,65 @@
+//! What a pod takes from the cluster besides ConfigMaps and Secrets.
+
+use std::time::Duration;
+
+use decide::runtime_class::{cluster_handler, runtime_handler};
+use decide::service_account_tokens::{token_request, token_wishes};
+use decide::service_environment::service_environment;
+use k8s_openapi::api::core::v1::Volume;
+use model::{ReadTokens, RuntimeHandler, Timestamp};
+
+use super::sync::Pass;
+
+/// How long a pass waits for sets of the API server that were never read.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// Passes come at least so often anyway; a renewal further off needs no call of its own.
+const USUAL_PERIOD: Duration = Duration::from_secs(60);
+
+impl Pass<'_> {
+    /// The tokens that volumes ask for; `None` without an API server.
+    pub(super) async fn read_tokens(&self, volumes: &[&Volume]) -> Option<ReadTokens> {
+        let supplies = self.runtime.parts.supplies.as_ref()?;
+        let wishes = token_wishes(volumes.iter().copied());
+        let reads = wishes.into_iter().map(|wish| async {
+            let token = supplies.tokens.get(&token_request(self.pod, wish.clone())).await;
+            (wish, token)
+        });
+        Some(futures::future::join_all(reads).await.into_iter().collect())
+    }
+
+    /// When a token of the pod is renewed, if that is soon.
+    pub(super) fn next_renewal(&self) -> Option<Timestamp> {
+        let parts = &self.runtime.parts;
+        let at = parts.supplies.as_ref()?.tokens.renew_at(&self.pod.uid)?;
+        (at.since(parts.clock.now()) < USUAL_PERIOD).then_some(at)
+    }
+
+    /// The variables of services. A pod of the API server waits for them to be known.
+    pub(super) async fn service_variables(&self) -> Result<Vec<(String, String)>, String> {
+        let Some(supplies) = &self.runtime.parts.supplies else { return Ok(Vec::new()) };
+        if !self.pod.is_static() && !supplies.services.is_read(PATIENCE).await {
+            return Err("services have not yet been read at least once, cannot construct envvars".to_owned());
+        }
+        let services = supplies.services.all();
+        Ok(service_environment(self.pod, services.iter().map(AsRef::as_ref)))
+    }
+
+    /// Waits until the classes of the cluster are known, if the pod names one.
+    pub(super) async fn wait_for_runtime_classes(&self) {
+        let names_one = self.pod.spec.runtime_class_name.as_ref().is_some_and(|class| !class.is_empty());
+        if let (true, Some(supplies)) = (names_one, &self.runtime.parts.supplies) {
+            // A class that is not known by then is told as missing and looked up again by the next pass.
+            let _ = supplies.runtime_classes.is_read(PATIENCE).await;
+        }
+    }
+
+    /// The runtime's handler for the pod.
+    pub(super) fn handler(&self, handlers: &[RuntimeHandler]) -> Result<String, String> {
+        match &self.runtime.parts.supplies {
+            None => runtime_handler(self.pod, handlers),
+            Some(supplies) => cluster_handler(self.pod, |class| {
+                supplies.runtime_classes.get(class).map(|class| class.handler.clone())
+            }),
+        }
+    }
+}

@@ -1,0 +1,159 @@
+//! Events.
+
+use async_trait::async_trait;
+use k8s_openapi::api::core::v1 as core;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::api::{Patch, PatchParams, PostParams};
+use kube::{Api, Client};
+use model::EventSubject;
+use ports::api::ApiError;
+use ports::api::events::{ApiEvents, EventReport};
+use serde_json::json;
+
+use crate::Clients;
+use crate::deadline::with_deadline;
+
+/// Who reports.
+const COMPONENT: &str = "kubelet";
+
+/// [`ApiEvents`] on a real API server.
+pub struct EventsAdapter {
+    client: Client,
+    node: String,
+}
+
+impl EventsAdapter {
+    /// Over the lane of events.
+    #[must_use]
+    pub fn new(clients: &Clients, node: String) -> Self {
+        Self { client: clients.events.clone(), node }
+    }
+
+    fn api(&self, report: &EventReport) -> Api<core::Event> {
+        Api::namespaced(self.client.clone(), namespace(&report.event.subject))
+    }
+}
+
+#[async_trait]
+impl ApiEvents for EventsAdapter {
+    async fn create(&self, report: &EventReport) -> Result<(), ApiError> {
+        let object = object(report, &self.node);
+        with_deadline(self.api(report).create(&PostParams::default(), &object)).await.map(drop)
+    }
+
+    async fn update(&self, report: &EventReport) -> Result<(), ApiError> {
+        let patch = Patch::Strategic(json!({
+            "count": report.count,
+            "lastTimestamp": report.event.at.to_api_time(),
+            "message": report.event.message,
+        }));
+        let params = PatchParams::default();
+        with_deadline(self.api(report).patch(&report.name, &params, &patch)).await.map(drop)
+    }
+}
+
+/// Events of nodes, which have no namespace, stand in the default one.
+fn namespace(subject: &EventSubject) -> &str {
+    match subject {
+        EventSubject::Pod { full_name, .. } => &full_name.namespace,
+        EventSubject::Node(_) => "default",
+    }
+}
+
+fn object(report: &EventReport, node: &str) -> core::Event {
+    let event = &report.event;
+    core::Event {
+        metadata: ObjectMeta {
+            name: Some(report.name.clone()),
+            namespace: Some(namespace(&event.subject).to_owned()),
+            ..ObjectMeta::default()
+        },
+        involved_object: involved(&event.subject),
+        type_: Some(event.kind.as_str().to_owned()),
+        reason: Some(event.reason.clone()),
+        message: Some(event.message.clone()),
+        first_timestamp: Some(report.first_at.to_api_time()),
+        last_timestamp: Some(event.at.to_api_time()),
+        count: i32::try_from(report.count).ok(),
+        source: Some(core::EventSource {
+            component: Some(COMPONENT.to_owned()),
+            host: Some(node.to_owned()),
+        }),
+        reporting_component: Some(COMPONENT.to_owned()),
+        reporting_instance: Some(node.to_owned()),
+        ..core::Event::default()
+    }
+}
+
+fn involved(subject: &EventSubject) -> core::ObjectReference {
+    match subject {
+        EventSubject::Pod { uid, full_name, field_path } => core::ObjectReference {
+            api_version: Some("v1".to_owned()),
+            kind: Some("Pod".to_owned()),
+            namespace: Some(full_name.namespace.clone()),
+            name: Some(full_name.name.clone()),
+            uid: Some(uid.to_string()),
+            field_path: Some(field_path.clone()).filter(|path| !path.is_empty()),
+            resource_version: None,
+        },
+        // Upstream does not know the UID of its node when the first events happen, and uses the name for all.
+        EventSubject::Node(name) => core::ObjectReference {
+            kind: Some("Node".to_owned()),
+            name: Some(name.clone()),
+            uid: Some(name.clone()),
+            ..core::ObjectReference::default()
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use model::{EventType, PodFullName, RecordedEvent, Timestamp};
+
+    use super::*;
+
+    #[test]
+    fn events_have_upstreams_form() {
+        let report = |subject| EventReport {
+            name: "p.1".into(),
+            event: RecordedEvent {
+                subject,
+                kind: EventType::Warning,
+                reason: "BackOff".into(),
+                message: "m".into(),
+                at: Timestamp::from_secs(60),
+            },
+            first_at: Timestamp::from_secs(0),
+            count: 2,
+        };
+        let subject = EventSubject::Pod {
+            uid: "u".into(),
+            full_name: PodFullName { namespace: "ns".into(), name: "p".into() },
+            field_path: "spec.containers{c}".into(),
+        };
+        let shown = serde_json::to_value(object(&report(subject), "n")).unwrap();
+        let expected = json!({
+            "apiVersion": "v1",
+            "kind": "Event",
+            "metadata": {"name": "p.1", "namespace": "ns"},
+            "involvedObject": {
+                "apiVersion": "v1", "kind": "Pod", "namespace": "ns", "name": "p", "uid": "u",
+                "fieldPath": "spec.containers{c}",
+            },
+            "type": "Warning",
+            "reason": "BackOff",
+            "message": "m",
+            "firstTimestamp": "1970-01-01T00:00:00Z",
+            "lastTimestamp": "1970-01-01T00:01:00Z",
+            "count": 2,
+            "source": {"component": "kubelet", "host": "n"},
+            "reportingComponent": "kubelet",
+            "reportingInstance": "n",
+        });
+        assert_eq!(shown, expected);
+        let of_node = object(&report(EventSubject::Node("n".into())), "n");
+        assert_eq!(of_node.metadata.namespace.as_deref(), Some("default"));
+        let reference = serde_json::to_value(&of_node.involved_object).unwrap();
+        assert_eq!(reference, json!({"kind": "Node", "name": "n", "uid": "n"}));
+    }
+}

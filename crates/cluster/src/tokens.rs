@@ -1,0 +1,96 @@
+//! Tokens of service accounts.
+
+use async_trait::async_trait;
+use k8s_openapi::api::authentication::v1 as authentication;
+use k8s_openapi::api::core::v1 as core;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::api::PostParams;
+use kube::{Api, Client};
+use model::{IssuedToken, Timestamp, TokenRequest};
+use ports::api::tokens::ApiTokens;
+use ports::api::{ApiError, ApiErrorKind};
+
+use crate::Clients;
+use crate::deadline::with_deadline;
+
+/// [`ApiTokens`] on a real API server.
+pub struct TokensAdapter {
+    client: Client,
+}
+
+impl TokensAdapter {
+    /// Over the main lane.
+    #[must_use]
+    pub fn new(clients: &Clients) -> Self {
+        Self { client: clients.main.clone() }
+    }
+}
+
+#[async_trait]
+impl ApiTokens for TokensAdapter {
+    async fn create(&self, request: &TokenRequest) -> Result<IssuedToken, ApiError> {
+        let api: Api<core::ServiceAccount> = Api::namespaced(self.client.clone(), &request.namespace);
+        let body = body(request);
+        let post = PostParams::default();
+        let answer = with_deadline(api.create_token_request(&request.account, &post, &body)).await?;
+        issued(answer).ok_or_else(|| ApiError {
+            kind: ApiErrorKind::Server,
+            message: "the API server's answer holds no token".to_owned(),
+            retry_after: None,
+        })
+    }
+}
+
+fn issued(answer: authentication::TokenRequest) -> Option<IssuedToken> {
+    let status = answer.status?;
+    Some(IssuedToken {
+        token: status.token.filter(|token| !token.is_empty())?,
+        expires_at: Timestamp::from_api_time(&status.expiration_timestamp?),
+        // The server says what it made of the wish.
+        expiration_seconds: answer.spec?.expiration_seconds?,
+    })
+}
+
+fn body(request: &TokenRequest) -> authentication::TokenRequest {
+    authentication::TokenRequest {
+        metadata: ObjectMeta { uid: request.account_uid.clone(), ..ObjectMeta::default() },
+        spec: Some(authentication::TokenRequestSpec {
+            audiences: Some(request.wish.audiences.clone()),
+            expiration_seconds: request.wish.expiration_seconds,
+            bound_object_ref: Some(authentication::BoundObjectReference {
+                api_version: Some("v1".to_owned()),
+                kind: Some("Pod".to_owned()),
+                name: Some(request.pod_name.clone()),
+                uid: Some(request.pod_uid.to_string()),
+            }),
+        }),
+        status: None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use model::TokenWish;
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_token_is_bound_to_its_pod() {
+        let request = TokenRequest {
+            namespace: "ns".into(),
+            account: "default".into(),
+            account_uid: None,
+            pod_name: "p".into(),
+            pod_uid: "u".into(),
+            wish: TokenWish { audiences: vec!["vault".into()], expiration_seconds: Some(3607) },
+        };
+        let spec = serde_json::to_value(body(&request).spec.unwrap()).unwrap();
+        let expected = json!({
+            "audiences": ["vault"],
+            "expirationSeconds": 3607,
+            "boundObjectRef": {"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": "u"},
+        });
+        assert_eq!(spec, expected);
+    }
+}

@@ -1,0 +1,11 @@
+//! Services of the cluster.
+
+use model::Service;
+
+use super::FeedStream;
+
+/// Follows services.
+pub trait ApiServices: Send + Sync {
+    /// All services of all namespaces.
+    fn watch(&self) -> FeedStream<Service>;
+}
