@@ -7,11 +7,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use cluster::identity::{Settings, connect};
+use cluster::identity::{Credential, ServingCertificate, Settings, connect};
 use cluster::{ClientSettings, Clients};
 use futures::StreamExt;
 use k8s_openapi::api::authentication::v1::SelfSubjectReview;
-use k8s_openapi::api::core::v1::Node;
+use k8s_openapi::api::core::v1::{Node, NodeAddress};
 use kube::api::PostParams;
 use kube::runtime::watcher;
 use kube::{Api, Client};
@@ -19,6 +19,7 @@ use ports::clock::SystemClock;
 use serde_json::json;
 use tempfile::TempDir;
 use testkit::control_plane::{ControlPlane, ControlPlaneOptions};
+use tokio::sync::watch;
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::AbortOnDropHandle;
 
@@ -121,26 +122,57 @@ async fn a_request_waits_for_its_approval_over_a_restart() {
     let plane = ControlPlane::start_with(options).await.unwrap();
     let folder = TempDir::new().unwrap();
     let settings = settings(folder.path(), Some(plane.bootstrap_kubeconfig().unwrap()), false);
-    let requests = async || {
-        let list = plane.get(&["certificatesigningrequests"]).await.unwrap();
-        let names = list["items"].as_array().unwrap().iter();
-        names.map(|item| item["metadata"]["name"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
-    };
-
     let node = join(settings.clone()).await;
+    let names = requests(&plane, 1).await;
+    drop(node);
+    let node = join(settings).await;
+    plane.kubectl(&["certificate", "approve", &names[0]]).await.unwrap();
+    assert_eq!(who(&node.clients.main).await.0, "system:node:n1");
+    assert_eq!(requests(&plane, 1).await, names, "the restarted node asked once more");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_serving_certificate_follows_the_nodes_addresses() {
+    let plane = ControlPlane::start().await.unwrap();
+    let folder = TempDir::new().unwrap();
+    let clients = Clients::from_kubeconfig(&plane.node_kubeconfig("n1").unwrap()).await.unwrap();
+    let address = |text: &str| NodeAddress { type_: "InternalIP".to_owned(), address: text.to_owned() };
+    let (addresses, followed) = watch::channel(Vec::new());
+    let clock = Arc::new(SystemClock);
+    let (_, upkeep) = ServingCertificate::requested(&clients, folder.path(), "n1", followed, clock);
+    let cancel = CancellationToken::new();
+    let _upkeep = AbortOnDropHandle::new(tokio::spawn(upkeep.run(cancel.clone())));
+    let _stop = cancel.drop_guard();
+
+    let link = folder.path().join("kubelet-server-current.pem");
+    let mut approved = Vec::new();
+    for (count, texts) in [(1, &["10.0.0.1"][..]), (2, &["10.0.0.1", "10.0.0.2"])] {
+        addresses.send_replace(texts.iter().map(|text| address(text)).collect());
+        let names = requests(&plane, count).await;
+        let new: Vec<_> = names.into_iter().filter(|name| !approved.contains(name)).collect();
+        plane.kubectl(&["certificate", "approve", &new[0]]).await.unwrap();
+        approved.extend(new);
+        let wanted: Vec<std::net::IpAddr> = texts.iter().map(|text| text.parse().unwrap()).collect();
+        until("a certificate with the addresses", || {
+            Credential::from_files(&link, &link).is_ok_and(|found| found.names.addresses == wanted)
+        })
+        .await;
+    }
+}
+
+/// The names of all certificate requests, once there are so many.
+async fn requests(plane: &ControlPlane, count: usize) -> Vec<String> {
     let asked = async {
         loop {
-            let names = requests().await;
-            if !names.is_empty() {
+            let list = plane.get(&["certificatesigningrequests"]).await.unwrap();
+            let items = list["items"].as_array().unwrap().iter();
+            let names: Vec<_> =
+                items.map(|item| item["metadata"]["name"].as_str().unwrap().to_owned()).collect();
+            if names.len() >= count {
                 return names;
             }
             tokio::time::sleep(Duration::from_millis(200)).await;
         }
     };
-    let names = tokio::time::timeout(SOON, asked).await.expect("no certificate request");
-    drop(node);
-    let node = join(settings).await;
-    plane.kubectl(&["certificate", "approve", &names[0]]).await.unwrap();
-    assert_eq!(who(&node.clients.main).await.0, "system:node:n1");
-    assert_eq!(requests().await, names, "the restarted node asked once more");
+    tokio::time::timeout(SOON, asked).await.expect("no certificate request")
 }

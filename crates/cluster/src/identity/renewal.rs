@@ -27,8 +27,6 @@ const APPROVAL: Duration = Duration::from_secs(15 * 60);
 const FIRST_APPROVAL: Duration = Duration::from_secs(3600);
 /// Between two looks at the clock, which may have been set meanwhile.
 const LOOK: Duration = Duration::from_secs(10);
-/// Between two renewals, should certificates be handed out that are due at once.
-const SHORTEST: Duration = Duration::from_secs(1);
 
 /// Why an attempt failed.
 #[derive(Debug, thiserror::Error)]
@@ -82,13 +80,16 @@ impl Renewal {
     }
 
     async fn renew_for_ever(&self, mut renew_now: bool) {
+        let mut at_once = 0;
         loop {
             if !renew_now {
                 self.until_due().await;
             }
             renew_now = false;
             self.attempt_until_done().await;
-            tokio::time::sleep(SHORTEST).await;
+            // With a clock far ahead every new certificate is due at once; the server must not suffer from it.
+            at_once = if self.remaining(self.clock.now(), 0.0).is_none() { at_once + 1 } else { 0 };
+            tokio::time::sleep(wait_after(at_once, spread())).await;
         }
     }
 
@@ -227,4 +228,84 @@ fn refuses(error: &RenewalError) -> bool {
 fn spread() -> f64 {
     let bits = u32::try_from(RandomState::new().hash_one(0) >> 32).unwrap_or_default();
     f64::from(bits) / f64::from(u32::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::AtomicUsize;
+
+    use http::{Request, Response};
+    use kube::client::Body;
+    use tempfile::TempDir;
+    use tokio::time::Instant;
+
+    use super::*;
+    use crate::identity::Credential;
+    use crate::identity::signing::node_names;
+    use crate::identity::test_certificates::{Authority, issued};
+
+    /// A clock that goes with tokio's, from zero.
+    struct TokioClock(Instant);
+
+    impl Clock for TokioClock {
+        fn now(&self) -> Timestamp {
+            Timestamp::from_secs(0).after(self.0.elapsed())
+        }
+    }
+
+    /// A renewal of a certificate valid until `not_after`, and the number of requests that it made in vain.
+    fn renewal(folder: &TempDir, not_after: i64, answer: u16) -> (Renewal, Arc<AtomicUsize>) {
+        let asked = Arc::new(AtomicUsize::new(0));
+        let counter = asked.clone();
+        let service = tower::service_fn(move |_: Request<Body>| {
+            counter.fetch_add(1, Ordering::Relaxed);
+            let status = serde_json::json!({"kind": "Status", "apiVersion": "v1", "status": "Failure",
+                "code": answer, "message": "no", "reason": "No"});
+            let response =
+                Response::builder().status(answer).body(Body::from(status.to_string().into_bytes()));
+            std::future::ready(response)
+        });
+        let (certificate, key) = issued(&Authority::new(), "system:node:n", &[], 0, not_after);
+        let credential = Credential::from_pem(certificate.as_bytes(), key.as_bytes()).unwrap();
+        let renewal = Renewal {
+            purpose: Purpose::Client,
+            wanted: watch::channel(Some(node_names("n"))).1,
+            store: CertificateStore::new(folder.path(), "kubelet-client"),
+            current: CurrentCertificate::new(Some(credential)),
+            client: Client::new(service, "default"),
+            bootstrap: None,
+            links: None,
+            clock: Arc::new(TokioClock(Instant::now())),
+            server_refuses: AtomicBool::new(false),
+        };
+        (renewal, asked)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn asks_when_due_and_ends_when_refused_for_too_long() {
+        let folder = TempDir::new().unwrap();
+        let (renewal, asked) = renewal(&folder, 1000, 401);
+        let running = renewal.run(false, CancellationToken::new());
+        tokio::pin!(running);
+        let start = Instant::now();
+        assert!(tokio::time::timeout(Duration::from_secs(699), &mut running).await.is_err());
+        assert_eq!(asked.load(Ordering::Relaxed), 0, "asked before it was due");
+        running.await;
+        // Five minutes after the end of the certificate, at the next look.
+        let ended = start.elapsed().as_secs();
+        assert!((1300..=1320).contains(&ended), "{ended}");
+        // In 400 to 620 seconds with waits up to 35: neither too few nor too many.
+        let asked = asked.load(Ordering::Relaxed);
+        assert!((12..=26).contains(&asked), "{asked}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn goes_on_while_the_server_is_in_trouble() {
+        let folder = TempDir::new().unwrap();
+        let (renewal, asked) = renewal(&folder, 1000, 500);
+        let a_day = Duration::from_secs(24 * 3600);
+        let ended = tokio::time::timeout(a_day, renewal.run(false, CancellationToken::new())).await;
+        assert!(ended.is_err());
+        assert!(asked.load(Ordering::Relaxed) > 2000);
+    }
 }

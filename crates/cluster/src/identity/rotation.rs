@@ -28,8 +28,11 @@ pub(super) fn satisfies(credential: &Credential, wanted: &Names) -> bool {
         && wanted.addresses.iter().all(|address| has.addresses.contains(address))
 }
 
-/// The wait after the `failures`th failed attempt in a row.
+/// The wait after so many failed attempts in a row; without any, half of the first.
 pub(super) fn wait_after(failures: u32, spread: f64) -> Duration {
+    if failures == 0 {
+        return FIRST_WAIT / 2;
+    }
     let doubled = FIRST_WAIT.saturating_mul(2u32.saturating_pow(failures.saturating_sub(1)));
     doubled.min(LAST_WAIT).mul_f64(0.1f64.mul_add(spread.clamp(0.0, 1.0), 1.0))
 }
@@ -76,8 +79,8 @@ mod tests {
 
     #[test]
     fn waits_double_to_the_last() {
-        let seconds: Vec<u64> = (1..=7).map(|failures| wait_after(failures, 0.0).as_secs()).collect();
-        assert_eq!(seconds, [2, 4, 8, 16, 32, 32, 32]);
+        let seconds: Vec<u64> = (0..=7).map(|failures| wait_after(failures, 0.0).as_secs()).collect();
+        assert_eq!(seconds, [1, 2, 4, 8, 16, 32, 32, 32]);
         assert_eq!(wait_after(u32::MAX, 1.0), Duration::from_millis(35_200));
     }
 
