@@ -29,6 +29,7 @@ pub mod log_rotation;
 pub mod memory;
 pub mod messages;
 pub mod metrics;
+pub mod mirror_pods;
 pub mod node;
 pub mod node_cgroups;
 pub mod node_inputs;

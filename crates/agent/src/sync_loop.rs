@@ -35,6 +35,7 @@ use tokio_util::sync::CancellationToken;
 use crate::allocations::Allocations;
 use crate::messages::{ProbeKind, ProbeResult, Requeue, SweepOrder, WorkerMessage};
 use crate::metrics::Metrics;
+use crate::node_view::NodeView;
 use crate::observation::Observer;
 use crate::published::{Reader, Writer};
 use crate::runtime_health::RuntimeHealth;
@@ -81,6 +82,10 @@ pub struct Parts {
     pub allocations: Allocations,
     /// Cgroups of pods.
     pub cgroups: Arc<dyn PodCgroups>,
+    /// The Node object, where there is an API server.
+    pub node: Option<watch::Receiver<NodeView>>,
+    /// Whether every source has spoken.
+    pub sources_ready: watch::Sender<bool>,
     /// Configured sources; clean-ups wait for all of them.
     pub sources: BTreeSet<PodSource>,
     /// The node, as admission sees it.
@@ -180,6 +185,7 @@ impl SyncLoop {
         }
         if operation != Operation::Restore && self.ready_sources.insert(source) {
             tracing::info!(%source, "source is ready");
+            self.parts.sources_ready.send_replace(self.ready_sources.is_superset(&self.parts.sources));
         }
         self.parts.metrics.desired_pods.set(crate::metrics::to_gauge(self.parts.desired.reader().len()));
     }

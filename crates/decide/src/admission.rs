@@ -9,9 +9,12 @@ mod fit;
 mod occupancy;
 mod preemption;
 mod sysctls;
+mod taints;
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use k8s_openapi::api::core::v1::Taint;
 use model::{NodeSettings, ObservedPod, Pod, Rejection};
 
 pub use occupancy::Occupancy;
@@ -22,6 +25,10 @@ pub use preemption::is_critical;
 pub struct Node<'a> {
     /// The node.
     pub settings: &'a NodeSettings,
+    /// The node's labels, as the API server has them if there is one.
+    pub labels: &'a BTreeMap<String, String>,
+    /// The node's taints.
+    pub taints: &'a [Taint],
     /// What admitted pods hold, the new one left out.
     pub occupancy: &'a Occupancy,
     /// Whether the runtime honours `supplementalGroupsPolicy`.
@@ -88,8 +95,9 @@ pub fn admit(pod: &Pod, node: &Node<'_>) -> Result<Vec<Arc<Pod>>, Rejection> {
     features::check_operating_system(pod)?;
     features::check_groups(pod, node.strict_groups)?;
     let mut misfits = fit::shortages(pod, node);
-    misfits.extend(affinity::check(pod, node.settings));
+    misfits.extend(affinity::check(pod, node));
     misfits.extend(fit::check_ports(pod, node.occupancy));
+    misfits.extend(taints::check(pod, node.taints));
     let victims = preemption::resolve(pod, node.occupancy, &misfits)?;
     features::check_apparmor(pod, &node.settings.admission)?;
     features::check_pod_level_resources(pod, &node.settings.admission)?;

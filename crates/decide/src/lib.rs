@@ -30,6 +30,7 @@ pub mod image_gc;
 pub mod image_pull;
 pub mod log_rotation;
 pub mod merge;
+pub mod mirror_pods;
 pub mod mounts;
 pub mod node_lease;
 pub mod node_status;

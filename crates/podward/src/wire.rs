@@ -159,12 +159,15 @@ pub fn start(world: World, plan: Plan) -> anyhow::Result<Running> {
     let (probe_changed, probe_changes) = mpsc::unbounded_channel();
     let (object_users, changed_users) = mpsc::unbounded_channel();
     let (claims_changed, claim_changes) = mpsc::unbounded_channel();
+    let (mirrored, mirror_changes) = mpsc::unbounded_channel();
+    let (sources_ready, are_sources_ready) = watch::channel(false);
     let desired_listeners =
-        [&changed, &class_changed, &probe_changed, &object_users, &claims_changed].map(Clone::clone);
+        [&changed, &class_changed, &probe_changed, &object_users, &claims_changed, &mirrored]
+            .map(Clone::clone);
     let (desired_writer, desired_pods) = table(desired_listeners.into());
     let (delivered, deliveries) = mpsc::unbounded_channel();
     let view_listeners =
-        [&changed, &class_changed, &probe_changed, &claims_changed, &delivered].map(Clone::clone);
+        [&changed, &class_changed, &probe_changed, &claims_changed, &delivered, &mirrored].map(Clone::clone);
     let (view_writer, worker_views) = table(view_listeners.into());
     let (verdict_writer, probe_verdicts) = table(vec![changed.clone()]);
     let (observed, observer) = observations(vec![changed.clone(), probe_changed]);
@@ -214,6 +217,8 @@ pub fn start(world: World, plan: Plan) -> anyhow::Result<Running> {
             shown: shown.clone(),
             shown_changes: shown_changes.delivery,
             changes: deliveries,
+            mirror_changes: (mirror_changes, shown_changes.mirrors),
+            sources_ready: are_sources_ready,
             desired: desired_pods.clone(),
             workers: worker_views.clone(),
             statuses: statuses.clone(),
@@ -264,6 +269,8 @@ pub fn start(world: World, plan: Plan) -> anyhow::Result<Running> {
         sources,
         settings: Arc::new(plan.settings.clone()),
         recorder: recorder.clone(),
+        node: node_view,
+        sources_ready,
         clock: clock.clone(),
         metrics: metrics.clone(),
         heartbeat: heartbeat_sender,

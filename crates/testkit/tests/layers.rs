@@ -67,6 +67,7 @@ const STAGES: &[&str] = &[
     "probes",
     "status",
     "status_delivery",
+    "mirror_pods",
     "sweeper",
     "server",
     "node_cgroups",

@@ -47,7 +47,14 @@ impl SyncLoop {
         } else {
             StrictGroups::Unsupported
         };
-        let node = Node { settings: &self.parts.settings, occupancy: &self.occupancy, strict_groups };
+        let view = self.parts.node.as_ref().map(|node| node.borrow().clone()).unwrap_or_default();
+        let node = Node {
+            settings: &self.parts.settings,
+            labels: view.labels().unwrap_or(&self.parts.settings.admission.labels),
+            taints: view.taints(),
+            occupancy: &self.occupancy,
+            strict_groups,
+        };
         admit(pod, &node)
     }
 

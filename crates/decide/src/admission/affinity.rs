@@ -1,21 +1,21 @@
 use std::collections::BTreeMap;
 
 use k8s_openapi::api::core::v1::{NodeSelectorRequirement, NodeSelectorTerm};
-use model::{NodeSettings, Pod};
+use model::Pod;
 
-use super::Misfit;
+use super::{Misfit, Node};
 
 /// Whether the pod wants a node with this name and these labels.
-pub(super) fn check(pod: &Pod, settings: &NodeSettings) -> Vec<Misfit> {
+pub(super) fn check(pod: &Pod, node: &Node<'_>) -> Vec<Misfit> {
     let mut misfits = Vec::new();
-    if !matches_node(pod, settings) {
+    if !matches_node(pod, node) {
         misfits.push(Misfit::Predicate {
             name: "NodeAffinity",
             description: "node(s) didn't match Pod's node affinity/selector",
         });
     }
     let name = pod.spec.node_name.as_deref().unwrap_or_default();
-    if !name.is_empty() && name != settings.name {
+    if !name.is_empty() && name != node.settings.name {
         misfits.push(Misfit::Predicate {
             name: "NodeName",
             description: "node(s) didn't match the requested node name",
@@ -24,8 +24,8 @@ pub(super) fn check(pod: &Pod, settings: &NodeSettings) -> Vec<Misfit> {
     misfits
 }
 
-fn matches_node(pod: &Pod, settings: &NodeSettings) -> bool {
-    let labels = &settings.admission.labels;
+fn matches_node(pod: &Pod, node: &Node<'_>) -> bool {
+    let labels = node.labels;
     let mut selector = pod.spec.node_selector.iter().flatten();
     if !selector.all(|(key, value)| labels.get(key) == Some(value)) {
         return false;
@@ -34,7 +34,7 @@ fn matches_node(pod: &Pod, settings: &NodeSettings) -> bool {
     let required =
         affinity.and_then(|affinity| affinity.required_during_scheduling_ignored_during_execution.as_ref());
     required.is_none_or(|required| {
-        required.node_selector_terms.iter().any(|term| term_matches(term, labels, &settings.name))
+        required.node_selector_terms.iter().any(|term| term_matches(term, labels, &node.settings.name))
     })
 }
 

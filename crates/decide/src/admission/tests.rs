@@ -1,7 +1,8 @@
-use model::{AdmissionSettings, AppArmor, KernelVersion, PodLevelResources, PodSource};
+use model::{AdmissionSettings, AppArmor, ContainerState, KernelVersion, PodLevelResources, PodSource};
 use serde_json::{Value, json};
 
 use super::*;
+use crate::test_objects::{container, observed};
 
 /// A node that allows what most do.
 pub(crate) fn settings() -> AdmissionSettings {
@@ -20,6 +21,7 @@ struct Given {
     settings: NodeSettings,
     occupancy: Occupancy,
     strict_groups: StrictGroups,
+    taints: Vec<Taint>,
 }
 
 impl Given {
@@ -28,6 +30,7 @@ impl Given {
             settings: crate::pod_paths::tests::settings(),
             occupancy: Occupancy::default(),
             strict_groups: StrictGroups::Supported,
+            taints: Vec::new(),
         }
     }
 
@@ -40,8 +43,15 @@ impl Given {
     }
 
     fn admit(&self, pod: &Pod) -> Result<Vec<String>, (String, String)> {
-        let Self { settings, occupancy, strict_groups } = self;
-        let verdict = admit(pod, &Node { settings, occupancy, strict_groups: *strict_groups });
+        let Self { settings, occupancy, strict_groups, .. } = self;
+        let node = Node {
+            settings,
+            labels: &settings.admission.labels,
+            taints: &self.taints,
+            occupancy,
+            strict_groups: *strict_groups,
+        };
+        let verdict = admit(pod, &node);
         verdict
             .map(|victims| victims.iter().map(|pod| pod.name().to_owned()).collect())
             .map_err(|rejection| (rejection.reason, rejection.message))
@@ -369,4 +379,53 @@ fn occupancy_follows_changes_of_a_pod() {
     assert_eq!(occupancy.requested_without(&"a".into(), "cpu"), 0);
     occupancy.remove(&"a".into());
     assert_eq!((occupancy.requested_without(&nobody, "cpu"), occupancy.contains(&"a".into())), (0, false));
+}
+
+#[test]
+fn only_taints_that_drive_pods_out_count_and_static_pods_stay() {
+    let taint = |effect: &str| Taint {
+        key: "k".into(),
+        value: Some("v".into()),
+        effect: effect.into(),
+        time_added: None,
+    };
+    let of = |source: PodSource, tolerations: serde_json::Value| {
+        pod(source, "p", json!({"containers": [], "tolerations": tolerations}))
+    };
+    let refused = |effect: &str, pod: &Pod| {
+        let mut given = Given::new();
+        given.taints = vec![taint(effect)];
+        given.admit(pod).err().map(|(reason, _)| reason)
+    };
+    let plain = of(PodSource::Api, json!([]));
+    assert_eq!(refused("NoExecute", &plain).as_deref(), Some("TaintToleration"));
+    assert_eq!(refused("NoSchedule", &plain), None);
+    assert_eq!(refused("NoExecute", &of(PodSource::File, json!([]))), None);
+    for (toleration, tolerated) in [
+        (json!({"operator": "Exists"}), true),
+        (json!({"key": "k", "operator": "Exists", "effect": "NoExecute"}), true),
+        (json!({"key": "k", "value": "v"}), true),
+        (json!({"key": "k", "value": "other"}), false),
+        (json!({"key": "other", "operator": "Exists"}), false),
+        (json!({"key": "k", "operator": "Exists", "effect": "NoSchedule"}), false),
+    ] {
+        let pod = of(PodSource::Api, json!([toleration]));
+        assert_eq!(refused("NoExecute", &pod).is_none(), tolerated, "{toleration}");
+    }
+}
+
+#[test]
+fn what_runs_is_not_asked_again() {
+    let mut api = Pod::clone(&pod(PodSource::Api, "p", json!({"containers": [{"name": "a"}]})));
+    let running = observed(vec![], vec![container("c", "a", 0, ContainerState::Running)]);
+    let ended = observed(vec![], vec![container("c", "a", 0, ContainerState::Exited)]);
+    assert_eq!(arrival(&api, None), Arrival::New);
+    assert_eq!(arrival(&api, Some(&ended)), Arrival::New);
+    assert_eq!(arrival(&api, Some(&running)), Arrival::Running);
+    api.status.phase = Some("Failed".into());
+    assert_eq!(arrival(&api, Some(&ended)), Arrival::Over);
+    assert_eq!(arrival(&api, Some(&running)), Arrival::Running);
+    api.status.phase = None;
+    api.metadata.deletion_timestamp = Some(model::Timestamp::ZERO.to_api_time());
+    assert_eq!(arrival(&api, None), Arrival::Over);
 }

@@ -116,7 +116,8 @@ fn with(field: &str, value: Value) -> Value {
 fn asked(spec: Value, settings: &NodeSettings, handlers: &[RuntimeHandler]) -> Result<String, String> {
     let pod = pod(spec);
     let strict_groups = if handlers.is_empty() { StrictGroups::Unsupported } else { StrictGroups::Supported };
-    let node = Node { settings, occupancy: &Occupancy::default(), strict_groups };
+    let (labels, taints) = (&settings.admission.labels, [].as_slice());
+    let node = Node { settings, labels, taints, occupancy: &Occupancy::default(), strict_groups };
     admit(&pod, &node).map_err(|rejection| rejection.reason)?;
     let runtime_handler = runtime_handler(&pod, handlers)?;
     let user_namespace = if pod.spec.host_users == Some(false) {

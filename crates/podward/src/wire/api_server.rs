@@ -7,7 +7,7 @@ use agent::api_pods::{ApiPodChange, ApiPodsReader, ApiPodsWriter, api_pods};
 use agent::memory::Memory;
 use agent::node_view::NodeView;
 use agent::published::Reader;
-use agent::{sources, status_delivery};
+use agent::{mirror_pods, sources, status_delivery};
 use k8s_openapi::api::core::v1::PodStatus;
 use model::{Pod, PodUid, Snapshot, WorkerView};
 use ports::api::events::ApiEvents;
@@ -52,14 +52,16 @@ pub struct ApiServer {
 pub(super) struct ShownChanges {
     pub(super) status: mpsc::UnboundedReceiver<ApiPodChange>,
     pub(super) delivery: mpsc::UnboundedReceiver<ApiPodChange>,
+    pub(super) mirrors: mpsc::UnboundedReceiver<ApiPodChange>,
 }
 
 /// The table of what the API server shows; it stays empty without one.
 pub(super) fn shown_pods() -> (ApiPodsWriter, ApiPodsReader, ShownChanges) {
     let (to_status, status) = mpsc::unbounded_channel();
     let (to_delivery, delivery) = mpsc::unbounded_channel();
-    let (writer, reader) = api_pods(vec![to_status, to_delivery]);
-    (writer, reader, ShownChanges { status, delivery })
+    let (to_mirrors, mirrors) = mpsc::unbounded_channel();
+    let (writer, reader) = api_pods(vec![to_status, to_delivery, to_mirrors]);
+    (writer, reader, ShownChanges { status, delivery, mirrors })
 }
 
 /// What the exchange of pods with the API server needs.
@@ -70,17 +72,19 @@ pub(super) struct PodParts {
     pub(super) shown: ApiPodsReader,
     pub(super) shown_changes: mpsc::UnboundedReceiver<ApiPodChange>,
     pub(super) changes: mpsc::UnboundedReceiver<PodUid>,
+    pub(super) mirror_changes: (mpsc::UnboundedReceiver<PodUid>, mpsc::UnboundedReceiver<ApiPodChange>),
+    pub(super) sources_ready: watch::Receiver<bool>,
     pub(super) desired: Reader<Pod>,
     pub(super) workers: Reader<WorkerView>,
     pub(super) statuses: Reader<PodStatus>,
     pub(super) clock: Arc<dyn Clock>,
 }
 
-/// Starts the source of API pods and the delivery of statuses.
+/// Starts the source of API pods, the delivery of statuses, and the mirrors of static pods.
 pub(super) fn start_pods(running: &mut Running, api: &ApiServer, parts: PodParts) {
     let source = sources::api::Parts {
         pods: api.pods.clone(),
-        node: parts.node,
+        node: parts.node.clone(),
         snapshots: parts.snapshots,
         shown: parts.shown_writer,
         clock: parts.clock.clone(),
@@ -88,6 +92,18 @@ pub(super) fn start_pods(running: &mut Running, api: &ApiServer, parts: PodParts
         max_age: api.max_age,
     };
     running.spawn("api source", sources::api::run(source, running.cancel.clone()));
+    let (changes, shown_changes) = parts.mirror_changes;
+    let mirrors = mirror_pods::Parts {
+        changes,
+        shown_changes,
+        sources_ready: parts.sources_ready,
+        desired: parts.desired.clone(),
+        workers: parts.workers.clone(),
+        shown: parts.shown.clone(),
+        node: parts.node.clone(),
+        pods: api.pods.clone(),
+    };
+    running.spawn("mirror pods", mirror_pods::run(mirrors, running.cancel.clone()));
     let delivery = status_delivery::Parts {
         changes: parts.changes,
         shown_changes: parts.shown_changes,
