@@ -1,6 +1,6 @@
 //! The identity of a node with a real API server and controller manager.
 
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+#![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
