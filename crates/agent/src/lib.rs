@@ -14,6 +14,7 @@
 pub mod allocations;
 pub mod api_deadline;
 pub mod api_pods;
+pub mod claims;
 pub mod cluster_objects;
 pub mod cluster_supplies;
 pub mod container_gc;

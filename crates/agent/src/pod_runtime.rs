@@ -41,6 +41,7 @@ use ports::pod_volumes::PodVolumes;
 use ports::runtime::{Runtime, RuntimeError, RuntimeErrorKind};
 
 use crate::allocations::Allocations;
+use crate::claims::Claims;
 use crate::cluster_supplies::ClusterSupplies;
 use crate::images::Images;
 use crate::observation::Observer;
@@ -71,6 +72,8 @@ pub struct Parts {
     pub logs: Arc<dyn PodLogs>,
     /// Volumes of pods.
     pub volumes: Arc<dyn PodVolumes>,
+    /// What stands behind claims, with an API server.
+    pub claims: Option<Arc<Claims>>,
     /// What was granted to pods.
     pub allocations: Allocations,
     /// Cgroups of pods.
@@ -189,6 +192,9 @@ impl PodSyncer for PodRuntime {
     async fn sync_terminated_pod(&self, pod: &Arc<Pod>) -> Result<(), SyncFailure> {
         if let Err(error) = self.parts.volumes.tear_down(&pod.uid).await {
             return Err(plain(error.text()));
+        }
+        if let Some(claims) = &self.parts.claims {
+            claims.release(&pod.uid).await;
         }
         let cgroup = pod_cgroup(&self.parts.allocations.granted(pod), &self.parts.settings);
         if self.parts.settings.cgroups_per_qos {

@@ -6,6 +6,7 @@
 //! It deliberately decides nothing about pods or the node.
 
 mod clients;
+mod csi_nodes;
 mod deadline;
 mod errors;
 mod events;
@@ -21,8 +22,10 @@ mod services;
 #[cfg(test)]
 mod test_server;
 mod tokens;
+mod volumes;
 
 pub use clients::{ClientSettings, Clients, ConnectError};
+pub use csi_nodes::CsiNodesAdapter;
 pub use events::EventsAdapter;
 pub use lanes::Rate;
 pub use leases::LeasesAdapter;
@@ -31,3 +34,4 @@ pub use objects::ObjectsAdapter;
 pub use pods::PodsAdapter;
 pub use services::{RuntimeClassesAdapter, ServicesAdapter};
 pub use tokens::TokensAdapter;
+pub use volumes::VolumesAdapter;

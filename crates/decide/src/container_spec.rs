@@ -15,7 +15,7 @@ use model::{
 pub(crate) use go_json::string as go_json_string;
 
 use crate::environment::{EnvironmentFacts, EnvironmentSources, environment, expand, lookup};
-use crate::mounts::{MountInputs, mounts};
+use crate::mounts::{MountInputs, devices, mounts};
 use crate::object_restart::started_with;
 use crate::pod_paths::PodPaths;
 use crate::resources::container_resources;
@@ -87,7 +87,7 @@ pub fn container_spec(inputs: &ContainerInputs<'_>) -> Result<ContainerSpec, Str
         args: expanded(&container.args),
         working_dir: container.working_dir.clone().unwrap_or_default(),
         mounts,
-        devices: Vec::new(),
+        devices: devices(container, inputs.volumes)?,
         labels: container_labels(pod, container),
         annotations: annotations::container_annotations(pod, container, restart_count)
             .into_iter()

@@ -3,7 +3,9 @@
 use std::path::{Path, PathBuf};
 
 use k8s_openapi::api::core::v1::{Container, VolumeMount};
-use model::{Mount, MountPropagation, NodeSettings, PlannedVolume, Pod, SubPath, VolumePlan};
+use model::{
+    CsiAccess, Device, Mount, MountPropagation, NodeSettings, PlannedVolume, Pod, SubPath, VolumePlan,
+};
 
 use crate::environment::{expand, lookup};
 use crate::hosts_file::{HOSTS_PATH, mounts_over_hosts};
@@ -38,9 +40,6 @@ pub struct MountInputs<'a> {
 /// When a mount names no volume of the pod, or asks for what cannot be done.
 pub fn mounts(inputs: &MountInputs<'_>) -> Result<Vec<Mount>, String> {
     let container = inputs.container;
-    if let Some(device) = container.volume_devices.iter().flatten().next() {
-        return Err(format!("volume {:?}: block devices are not supported yet", device.name));
-    }
     let mut mounts = Vec::new();
     for (index, mount) in container.volume_mounts.iter().flatten().enumerate() {
         let volume = inputs.volumes.iter().find(|volume| volume.name == mount.name).ok_or_else(|| {
@@ -59,6 +58,49 @@ pub fn mounts(inputs: &MountInputs<'_>) -> Result<Vec<Mount>, String> {
         mounts.iter_mut().for_each(|mount| mount.selinux_relabel = false);
     }
     Ok(mounts)
+}
+
+/// Block devices of a container.
+///
+/// # Errors
+/// When one names no block volume of the pod.
+pub fn devices(container: &Container, volumes: &[PlannedVolume]) -> Result<Vec<Device>, String> {
+    let wanted = container.volume_devices.iter().flatten();
+    wanted
+        .map(|device| {
+            if !device.device_path.starts_with('/') {
+                return Err(format!("error DevicePath `{}` must be an absolute path", device.device_path));
+            }
+            let volume = volumes.iter().find(|volume| volume.name == device.name);
+            let block = volume.and_then(|volume| block_device(&volume.plan)).ok_or_else(|| {
+                format!("cannot find volume {:?} to pass into container {:?}", device.name, container.name)
+            })?;
+            let (path, read_only) = block;
+            Ok(Device {
+                container_path: device.device_path.clone(),
+                host_path: path.to_string_lossy().into_owned(),
+                permissions: if read_only { "r" } else { "mrw" }.to_owned(),
+            })
+        })
+        .collect()
+}
+
+fn block_device(plan: &VolumePlan) -> Option<(&Path, bool)> {
+    match plan {
+        VolumePlan::Device { path, read_only, .. } => Some((path, *read_only)),
+        VolumePlan::Csi(volume) if volume.access == CsiAccess::Block => {
+            Some((&volume.path, volume.read_only))
+        }
+        VolumePlan::Csi(_)
+        | VolumePlan::EmptyDir { .. }
+        | VolumePlan::MemoryDir { .. }
+        | VolumePlan::HugePagesDir { .. }
+        | VolumePlan::Files { .. }
+        | VolumePlan::Nfs { .. }
+        | VolumePlan::Local { .. }
+        | VolumePlan::Image { .. }
+        | VolumePlan::HostPath { .. } => None,
+    }
 }
 
 fn volume_mount(
@@ -130,11 +172,12 @@ fn sub_path(mount: &VolumeMount, env: &[(String, String)]) -> Result<String, Str
 fn is_read_only(plan: &VolumePlan) -> bool {
     match plan {
         VolumePlan::Files { .. } | VolumePlan::Image { .. } => true,
-        VolumePlan::Nfs { read_only, .. } => *read_only,
-        VolumePlan::EmptyDir { .. }
-        | VolumePlan::MemoryDir { .. }
-        | VolumePlan::HugePagesDir { .. }
-        | VolumePlan::HostPath { .. } => false,
+        VolumePlan::Nfs { read_only, .. }
+        | VolumePlan::Local { read_only, .. }
+        | VolumePlan::Device { read_only, .. }
+        | VolumePlan::HostPath { read_only, .. } => *read_only,
+        VolumePlan::Csi(volume) => volume.read_only,
+        VolumePlan::EmptyDir { .. } | VolumePlan::MemoryDir { .. } | VolumePlan::HugePagesDir { .. } => false,
     }
 }
 
@@ -144,8 +187,13 @@ fn is_relabelled(plan: &VolumePlan) -> bool {
         VolumePlan::EmptyDir { .. }
         | VolumePlan::MemoryDir { .. }
         | VolumePlan::HugePagesDir { .. }
+        | VolumePlan::Local { .. }
+        | VolumePlan::Csi(_)
         | VolumePlan::Files { .. } => true,
-        VolumePlan::HostPath { .. } | VolumePlan::Image { .. } | VolumePlan::Nfs { .. } => false,
+        VolumePlan::HostPath { .. }
+        | VolumePlan::Image { .. }
+        | VolumePlan::Device { .. }
+        | VolumePlan::Nfs { .. } => false,
     }
 }
 

@@ -38,6 +38,12 @@ impl PodPaths {
         self.pod_dir(uid).join("volumes").join(plugin.replace('/', "~")).join(name)
     }
 
+    /// The link to a block device of a volume.
+    #[must_use]
+    pub fn device_link(&self, uid: &PodUid, plugin: &str, name: &str) -> PathBuf {
+        self.pod_dir(uid).join("volumeDevices").join(plugin.replace('/', "~")).join(name)
+    }
+
     /// Where a part of a volume is bound for one container.
     #[must_use]
     pub fn sub_path(&self, uid: &PodUid, part: &SubPath) -> PathBuf {

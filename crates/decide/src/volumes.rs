@@ -1,7 +1,10 @@
 //! How a pod's volumes are made ready.
 
+mod claims;
+pub mod csi;
 mod empty_dir;
 mod mount_points;
+mod persistent;
 mod problem;
 mod telling;
 
@@ -14,6 +17,9 @@ use model::{
     ProjectedFile, VolumePlan,
 };
 
+pub use claims::{
+    ClaimedVolume, ClaimedVolumes, bound_volume_name, check_binding, claim_name, is_for_one_pod, processing,
+};
 pub use problem::VolumeProblem;
 pub use telling::{retry_after, set_up_failed, slow_ownership, still_changing};
 
@@ -27,7 +33,8 @@ const NO_GIT_REPO: &str = "git-repo volume plugin has been disabled; if necessar
 pub type VolumeFiles = BTreeMap<String, Vec<ProjectedFile>>;
 
 /// Plans the volumes that a pod's containers mount, in the order of its spec; a volume nobody mounts is not made.
-/// `files` has the content of every volume that [`holds_files`].
+/// `files` has the content of every volume that [`holds_files`], `claimed` what stands behind those with a
+/// [`claim_name`].
 ///
 /// # Errors
 /// At the first volume that this agent cannot set up.
@@ -35,19 +42,41 @@ pub fn plan_volumes(
     pod: &Pod,
     settings: &NodeSettings,
     files: &VolumeFiles,
+    claimed: &ClaimedVolumes,
 ) -> Result<Vec<PlannedVolume>, VolumeProblem> {
-    let used = mounted_names(pod);
-    pod.spec
-        .volumes
-        .iter()
-        .flatten()
-        .filter(|volume| used.contains(volume.name.as_str()))
-        .map(|volume| {
-            let plan = plan(pod, volume, settings, files)?;
-            let fs_group = fs_group(pod, &plan);
-            Ok(PlannedVolume { name: volume.name.clone(), plan, fs_group })
+    used_volumes(pod)
+        .map(|volume| match claimed.get(&volume.name) {
+            Some(found) => persistent::plan(pod, volume, found, settings).map(|plan| (volume, plan)),
+            None => plan(pod, volume, settings, files).map(|plan| (volume, plan)),
         })
+        .map(|planned| planned.map(|(volume, plan)| with_group(pod, volume, plan)))
         .collect()
+}
+
+/// Plans those volumes of a pod that [`holds_files`] and that its containers mount.
+///
+/// # Errors
+/// At the first volume that this agent cannot set up.
+pub fn plan_files(
+    pod: &Pod,
+    settings: &NodeSettings,
+    files: &VolumeFiles,
+) -> Result<Vec<PlannedVolume>, VolumeProblem> {
+    used_volumes(pod)
+        .filter(|volume| holds_files(volume))
+        .map(|volume| plan(pod, volume, settings, files).map(|plan| with_group(pod, volume, plan)))
+        .collect()
+}
+
+/// The volumes that a pod's containers use, in the order of its spec.
+pub fn used_volumes(pod: &Pod) -> impl Iterator<Item = &Volume> {
+    let used = mounted_names(pod);
+    pod.spec.volumes.iter().flatten().filter(move |volume| used.contains(volume.name.as_str()))
+}
+
+fn with_group(pod: &Pod, volume: &Volume, plan: VolumePlan) -> PlannedVolume {
+    let fs_group = fs_group(pod, &plan);
+    PlannedVolume { name: volume.name.clone(), plan, fs_group }
 }
 
 /// Whether the agent writes the files of this volume.
@@ -90,15 +119,11 @@ fn plan(
         return Err(VolumeProblem::UnsupportedKind { volume: volume.name.clone(), kind });
     }
     if let Some(source) = &volume.nfs {
-        let server = match source.server.parse::<std::net::Ipv6Addr>() {
-            Ok(_) => format!("[{}]", source.server),
-            Err(_) => source.server.clone(),
-        };
-        return Ok(VolumePlan::Nfs {
-            path: path("kubernetes.io/nfs"),
-            source: format!("{server}:{}", source.path),
-            read_only: source.read_only == Some(true),
-        });
+        let read_only = source.read_only == Some(true);
+        return Ok(persistent::nfs(source, path("kubernetes.io/nfs"), read_only, Vec::new()));
+    }
+    if let Some(source) = &volume.csi {
+        return Ok(csi::inline(pod, &volume.name, source, settings));
     }
     if let Some(source) = &volume.image {
         let image = ImageSpec {
@@ -141,7 +166,23 @@ fn fs_group(pod: &Pod, plan: &VolumePlan) -> Option<FsGroup> {
         | VolumePlan::MemoryDir { .. }
         | VolumePlan::HugePagesDir { .. }
         | VolumePlan::Files { .. } => Some(FsGroup { gid, change: FsGroupChange::Always }),
-        VolumePlan::HostPath { .. } | VolumePlan::Image { .. } | VolumePlan::Nfs { .. } => None,
+        VolumePlan::Local { read_only: false, .. } => Some(FsGroup { gid, change: change_policy(pod) }),
+        // Who gives it to the group, if anybody, is settled with the driver.
+        VolumePlan::Csi(_) => Some(FsGroup { gid, change: change_policy(pod) }),
+        VolumePlan::Local { read_only: true, .. }
+        | VolumePlan::Device { .. }
+        | VolumePlan::HostPath { .. }
+        | VolumePlan::Image { .. }
+        | VolumePlan::Nfs { .. } => None,
+    }
+}
+
+/// How often the pod wants the files of volumes that outlive it gone through.
+fn change_policy(pod: &Pod) -> FsGroupChange {
+    let context = pod.spec.security_context.as_ref();
+    match context.and_then(|context| context.fs_group_change_policy.as_deref()) {
+        Some("OnRootMismatch") => FsGroupChange::OnRootMismatch,
+        Some(_) | None => FsGroupChange::Always,
     }
 }
 
@@ -161,7 +202,7 @@ fn host_path(source: &HostPathVolumeSource) -> Result<VolumePlan, String> {
         "BlockDevice" => HostPathKind::BlockDevice,
         kind => return Err(format!("{kind} is an invalid volume type")),
     };
-    Ok(VolumePlan::HostPath { path, kind })
+    Ok(VolumePlan::HostPath { path, kind, read_only: false })
 }
 
 pub(crate) fn climbs(path: &Path) -> bool {
@@ -176,7 +217,6 @@ fn unsupported_kind(volume: &Volume) -> Option<&'static str> {
         (volume.cephfs.is_some(), "cephfs"),
         (volume.cinder.is_some(), "cinder"),
         (volume.config_map.is_some(), "configMap"),
-        (volume.csi.is_some(), "csi"),
         (volume.downward_api.is_some(), "downwardAPI"),
         (volume.ephemeral.is_some(), "ephemeral"),
         (volume.fc.is_some(), "fc"),

@@ -4,6 +4,7 @@ mod empty_dir;
 mod files;
 mod host_path;
 mod journal;
+mod local;
 mod nfs;
 mod ownership;
 mod reconcile;
@@ -79,11 +80,29 @@ impl HostPodVolumes {
                 let place = self.volume(uid, path)?;
                 return Ok(self.set_up_files(&place, &content, volume.fs_group, progress)?);
             }
-            VolumePlan::HostPath { path, kind } => return host_path::set_up(path, *kind),
+            VolumePlan::HostPath { path, kind, .. } => return host_path::set_up(path, *kind),
             VolumePlan::Image { .. } => return Ok(()),
-            VolumePlan::Nfs { path, source, read_only } => {
-                let options: &[&str] = if *read_only { &["ro"] } else { &[] };
-                return nfs::set_up(&self.volume(uid, path)?, source, options, &self.mount_program);
+            VolumePlan::Nfs { path, source, read_only, options } => {
+                let read_only: &[&str] = if *read_only { &["ro"] } else { &[] };
+                let options: Vec<&str> =
+                    read_only.iter().copied().chain(options.iter().map(String::as_str)).collect();
+                return nfs::set_up(&self.volume(uid, path)?, source, &options, &self.mount_program);
+            }
+            VolumePlan::Local { path, source, read_only, options } => {
+                let program = self.mount_program.as_os_str();
+                let binding = local::Binding { source, read_only: *read_only, options, program };
+                return local::set_up(&self.volume(uid, path)?, &binding, |folder| {
+                    own(folder, volume.fs_group, Access::ReadWrite, progress)
+                });
+            }
+            VolumePlan::Device { path, source, .. } => {
+                return local::link_device(&make_pod(&self.root, uid)?, path, source);
+            }
+            VolumePlan::Csi(volume) => {
+                return Err(VolumeError::Refused(format!(
+                    "driver name {} not found in the list of registered CSI drivers",
+                    volume.driver
+                )));
             }
         };
         let place = self.volume(uid, volume.plan.host_path().unwrap_or(Path::new("")))?;

@@ -17,6 +17,7 @@ mod changes;
 mod commands;
 mod config_object;
 mod credentials;
+mod csi_volume;
 mod events;
 mod host_capabilities;
 mod ids;
@@ -49,6 +50,7 @@ pub use config_object::{ConfigObject, ObjectError, ObjectKey, ObjectKind, ReadOb
 pub use credentials::{
     CredentialFile, CredentialFileForm, CredentialOrigin, CredentialProvider, RegistryCredential,
 };
+pub use csi_volume::{CsiAccess, CsiLifecycle, CsiPod, CsiSize, CsiVolume, SecretReference};
 pub use events::{EventSubject, EventType, PodEvent, PodEventKind, RecordedEvent};
 pub use host_capabilities::{CgroupVersion, HostCapabilities};
 pub use ids::{ContainerId, PodFullName, PodSource, PodUid, SandboxId};

@@ -1,6 +1,6 @@
 use std::path::{Path, PathBuf};
 
-use crate::{ImageSpec, ProjectedFile};
+use crate::{CsiVolume, ImageSpec, ProjectedFile};
 
 /// How a volume is made ready.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -45,7 +45,31 @@ pub enum VolumePlan {
         source: String,
         /// Whether it is mounted read-only.
         read_only: bool,
+        /// What `mount -o` is told besides.
+        options: Vec<String>,
     },
+    /// A path of the host that a PersistentVolume names, bound at `path`.
+    Local {
+        /// Volume folder.
+        path: PathBuf,
+        /// What is bound there; a folder that must exist.
+        source: PathBuf,
+        /// Whether it is mounted read-only.
+        read_only: bool,
+        /// What `mount -o` is told besides.
+        options: Vec<String>,
+    },
+    /// A block device of the host, linked at `path`.
+    Device {
+        /// The link in the pod's folder, which the runtime is given.
+        path: PathBuf,
+        /// The device.
+        source: PathBuf,
+        /// Whether containers may only read it.
+        read_only: bool,
+    },
+    /// A volume of a CSI driver.
+    Csi(Box<CsiVolume>),
     /// The content of an image, mounted by the runtime.
     Image {
         /// The image: as the user wrote it and, once it is there, as the runtime knows it.
@@ -59,6 +83,8 @@ pub enum VolumePlan {
         path: PathBuf,
         /// The `type` field.
         kind: HostPathKind,
+        /// Whether containers may only read it.
+        read_only: bool,
     },
 }
 
@@ -68,11 +94,14 @@ impl VolumePlan {
     pub fn host_path(&self) -> Option<&Path> {
         match self {
             Self::Image { .. } => None,
+            Self::Csi(volume) => Some(&volume.path),
             Self::EmptyDir { path }
             | Self::MemoryDir { path, .. }
             | Self::HugePagesDir { path, .. }
             | Self::Files { path, .. }
             | Self::Nfs { path, .. }
+            | Self::Local { path, .. }
+            | Self::Device { path, .. }
             | Self::HostPath { path, .. } => Some(path),
         }
     }

@@ -7,8 +7,8 @@ use agent::memory::Memory;
 use anyhow::Context;
 use cluster::identity::{Upkeep, connect};
 use cluster::{
-    EventsAdapter, LeasesAdapter, NodesAdapter, ObjectsAdapter, PodsAdapter, RuntimeClassesAdapter,
-    ServicesAdapter, TokensAdapter,
+    CsiNodesAdapter, EventsAdapter, LeasesAdapter, NodesAdapter, ObjectsAdapter, PodsAdapter,
+    RuntimeClassesAdapter, ServicesAdapter, TokensAdapter, VolumesAdapter,
 };
 use config::Loaded;
 use host::SealedCheckpoints;
@@ -45,6 +45,8 @@ pub async fn join(loaded: &Loaded, node: &str, state: &Path) -> anyhow::Result<O
         tokens: Arc::new(TokensAdapter::new(&clients)),
         services: Arc::new(ServicesAdapter::new(&clients)),
         runtime_classes: Arc::new(RuntimeClassesAdapter::new(&clients)),
+        volumes: Arc::new(VolumesAdapter::new(clients.clone())),
+        csi_nodes: Arc::new(CsiNodesAdapter::new(clients.clone(), node.to_owned())),
         pods: Arc::new(PodsAdapter::new(clients, node.to_owned())),
     };
     Ok(Some((api, upkeep)))

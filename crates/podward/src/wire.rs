@@ -12,6 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use agent::allocations::Allocations;
+use agent::claims::Claims;
 use agent::cluster_supplies::ClusterSupplies;
 use agent::event_delivery::EventDelivery;
 use agent::event_log::EventLog;
@@ -506,6 +507,10 @@ fn pod_runtime(
         env_files: world.env_files.clone(),
         logs: world.logs.clone(),
         volumes: world.volumes.clone(),
+        claims: world
+            .api
+            .as_ref()
+            .map(|api| Arc::new(Claims::new(api.volumes.clone(), world.checkpoints.clone()))),
         allocations: world.allocations.clone(),
         cgroups: world.cgroups.clone(),
         user_namespaces: UserNamespaces::new(plan.id_pool, world.user_namespaces.clone()),

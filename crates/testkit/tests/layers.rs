@@ -52,8 +52,8 @@ const PURE_CRATES_USE: &[(&str, &[&str])] = &[
     ("config", &["serde", "serde_json", "thiserror"]),
     ("manifest", &["k8s-openapi", "serde", "serde_json", "thiserror"]),
     ("model", &["jiff", "k8s-openapi", "serde", "serde_json", "thiserror"]),
-    ("decide", &["base64", "jiff", "k8s-openapi", "serde_json"]),
     ("ports", &["async-trait", "futures", "k8s-openapi", "serde_json", "thiserror"]),
+    ("decide", &["base64", "jiff", "k8s-openapi", "serde_json", "sha2"]),
 ];
 
 /// The stages of the agent: they talk through channels and published tables, and never name each other.
@@ -90,6 +90,7 @@ const SERVICES: &[(&str, &[&str])] = &[
     ("followed", &[]),
     ("tokens", &[]),
     ("event_delivery", &[]),
+    ("claims", &[]),
     ("event_log", &[]),
     ("file_report", &[]),
     ("images", &["metrics"]),

@@ -9,7 +9,7 @@ use decide::object_references::{container_references, object_references};
 use decide::object_restart::{asks_for_restarts, next_restart};
 use decide::payloads::{PayloadFacts, digest, volume_files};
 use decide::pod_actions::PodActions;
-use decide::volumes::{VolumeFiles, holds_files, plan_volumes, set_up_failed};
+use decide::volumes::{VolumeFiles, holds_files, plan_files, set_up_failed};
 use k8s_openapi::api::core::v1::Container;
 use model::{EventType, ObjectKey, PlannedVolume, ReadObjects, SandboxState, Timestamp, VolumePlan};
 use ports::pod_volumes::Progress;
@@ -85,8 +85,7 @@ impl Pass<'_> {
             self.tell_mount_failure(volume, problem);
             files.insert(volume.clone(), Vec::new());
         }
-        // What is wrong with other volumes is told when containers are started.
-        let Ok(volumes) = plan_volumes(self.pod, &parts.settings, &files) else { return };
+        let Ok(volumes) = plan_files(self.pod, &parts.settings, &files) else { return };
         for volume in volumes {
             let VolumePlan::Files { files, .. } = &volume.plan else { continue };
             let is_kept = problems.iter().any(|(name, _)| *name == volume.name);

@@ -1,7 +1,9 @@
 use std::borrow::Cow;
 use std::time::Duration;
 
-use decide::volumes::{plan_volumes, retry_after, set_up_failed, slow_ownership, still_changing};
+use decide::volumes::{
+    ClaimedVolumes, VolumeProblem, plan_volumes, retry_after, set_up_failed, slow_ownership, still_changing,
+};
 use k8s_openapi::api::core::v1::Container;
 use model::{ContainerProblem, ContainerSpec, EventType, ImageSpec, PlannedVolume, SyncFailure, VolumePlan};
 use ports::pod_volumes::{Progress, VolumeError};
@@ -19,14 +21,18 @@ impl Pass<'_> {
     pub(super) async fn set_up_volumes(&self) -> Result<Vec<PlannedVolume>, SyncFailure> {
         let parts = &self.runtime.parts;
         let PodFiles { files, kept, mut failures } = self.files_to_start_with().await;
-        let volumes = match plan_volumes(self.pod, &parts.settings, &files) {
-            Ok(volumes) => volumes,
+        let claimed = self.claimed_volumes().await;
+        let planned = claimed.and_then(|claimed| {
+            plan_volumes(self.pod, &parts.settings, &files, &claimed).map(|volumes| (volumes, claimed))
+        });
+        let (volumes, claimed) = match planned {
+            Ok(planned) => planned,
             Err(problem) => return Err(self.mount_failure(&[problem.to_string()])),
         };
         for volume in volumes.iter().filter(|volume| !kept.contains(&volume.name)) {
             match self.set_up_volume(volume).await {
                 Ok(()) => self.remember_files(volume),
-                Err(error) => failures.push(set_up_failed(&volume.name, &error.text())),
+                Err(error) => failures.push(set_up_failed(shown_name(volume, &claimed), &error.text())),
             }
         }
         if failures.is_empty() {
@@ -34,6 +40,14 @@ impl Pass<'_> {
             return Ok(volumes);
         }
         Err(self.mount_failure(&failures))
+    }
+
+    /// What stands behind claims; without an API server there are none.
+    async fn claimed_volumes(&self) -> Result<ClaimedVolumes, VolumeProblem> {
+        match &self.runtime.parts.claims {
+            Some(claims) => claims.resolve(self.pod).await,
+            None => Ok(ClaimedVolumes::new()),
+        }
     }
 
     async fn set_up_volume(&self, volume: &PlannedVolume) -> Result<(), VolumeError> {
@@ -133,4 +147,10 @@ impl Pass<'_> {
         }
         Ok(())
     }
+}
+
+/// The name by which messages know a volume: of one behind a claim, the PersistentVolume's.
+fn shown_name<'a>(volume: &'a PlannedVolume, claimed: &'a ClaimedVolumes) -> &'a str {
+    let behind = claimed.get(&volume.name).and_then(|found| found.volume.metadata.name.as_deref());
+    behind.unwrap_or(&volume.name)
 }

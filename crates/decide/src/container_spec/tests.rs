@@ -16,7 +16,8 @@ fn spec_on(
     restart_count: u32,
     target: Option<&ContainerId>,
 ) -> Result<ContainerSpec, String> {
-    let volumes = crate::volumes::plan_volumes(pod, settings, &crate::volumes::VolumeFiles::new()).unwrap();
+    let volumes =
+        crate::volumes::plan_volumes(pod, settings, &Default::default(), &Default::default()).unwrap();
     let image = ImageStatus { id: "sha256:1".into(), uid: Some(7), ..ImageStatus::default() };
     container_spec(&ContainerInputs {
         pod,

@@ -18,7 +18,10 @@ fn volume(name: &str, plan: VolumePlan) -> PlannedVolume {
 fn volumes() -> Vec<PlannedVolume> {
     vec![
         volume("data", VolumePlan::EmptyDir { path: "/pods/u/data".into() }),
-        volume("host", VolumePlan::HostPath { path: "/srv".into(), kind: model::HostPathKind::Any }),
+        volume(
+            "host",
+            VolumePlan::HostPath { path: "/srv".into(), kind: model::HostPathKind::Any, read_only: false },
+        ),
         volume(
             "files",
             VolumePlan::Files {
@@ -239,6 +242,36 @@ fn what_cannot_be_mounted_is_named() {
         given.env = vec![("UP".into(), "..".into()), ("EMPTY".into(), String::new())];
         assert_eq!(given.mounts().unwrap_err(), text);
     }
-    let given = Given::new(json!({"volumeDevices": [{"name": "disk", "devicePath": "/dev/x"}]}));
-    assert!(given.mounts().unwrap_err().contains("\"disk\""));
+}
+
+#[test]
+fn devices_are_links_to_block_volumes() {
+    let disk = |read_only| {
+        let (path, source) = ("/pods/u/link".into(), "/dev/sdx".into());
+        [volume("disk", VolumePlan::Device { path, source, read_only }), volumes().remove(0)]
+    };
+    for (fields, read_only, expected) in [
+        (json!({"name": "disk", "devicePath": "/dev/x"}), false, Ok("mrw")),
+        (json!({"name": "disk", "devicePath": "/dev/x"}), true, Ok("r")),
+        (
+            json!({"name": "disk", "devicePath": "dev/x"}),
+            false,
+            Err("error DevicePath `dev/x` must be an absolute path"),
+        ),
+        (
+            json!({"name": "data", "devicePath": "/dev/x"}),
+            false,
+            Err("cannot find volume \"data\" to pass into container \"c\""),
+        ),
+    ] {
+        let container = container(json!({"volumeDevices": [fields]}));
+        let expected = expected.map(|permissions| {
+            vec![Device {
+                container_path: "/dev/x".to_owned(),
+                host_path: "/pods/u/link".to_owned(),
+                permissions: permissions.to_owned(),
+            }]
+        });
+        assert_eq!(devices(&container, &disk(read_only)), expected.map_err(str::to_owned));
+    }
 }

@@ -12,6 +12,18 @@ pub enum VolumeProblem {
         /// The field of the volume, such as `nfs`.
         kind: &'static str,
     },
+    /// What the volume stands for cannot be found or used.
+    Unprocessed {
+        /// Volume name in the pod.
+        volume: String,
+        /// Why.
+        reason: String,
+    },
+    /// A PersistentVolume of a kind that is not mounted has options for it.
+    NoMountOptions {
+        /// Name of the PersistentVolume.
+        volume: String,
+    },
     /// The volume's fields do not allow a set-up.
     Invalid {
         /// Volume name.
@@ -29,6 +41,16 @@ impl fmt::Display for VolumeProblem {
                 "Unable to attach or mount volumes: unmounted volumes=[{volume}], unattached volumes=[], failed to \
                  process volumes=[{volume}]: failed to get Plugin from volumeSpec for volume {volume:?} err=no volume \
                  plugin matched ({kind})"
+            ),
+            Self::Unprocessed { volume, reason } => write!(
+                f,
+                "Unable to attach or mount volumes: unmounted volumes=[{volume}], unattached volumes=[], failed to \
+                 process volumes=[{volume}]: {reason}"
+            ),
+            Self::NoMountOptions { volume } => write!(
+                f,
+                "MountVolume.MountOptionSupport check failed for volume {volume:?} : Mount options are not supported \
+                 for this volume type"
             ),
             Self::Invalid { volume, reason } => f.write_str(&set_up_failed(volume, reason)),
         }

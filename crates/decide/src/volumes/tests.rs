@@ -22,8 +22,13 @@ fn planned(volume: Value) -> Result<VolumePlan, VolumeProblem> {
 }
 
 fn planned_for(container: Value, volume: Value) -> Result<VolumePlan, VolumeProblem> {
-    plan_volumes(&mounting(container, json!([volume])), &settings(), &VolumeFiles::new())
-        .map(|mut volumes| volumes.remove(0).plan)
+    plan_volumes(
+        &mounting(container, json!([volume])),
+        &settings(),
+        &VolumeFiles::new(),
+        &ClaimedVolumes::new(),
+    )
+    .map(|mut volumes| volumes.remove(0).plan)
 }
 
 fn path() -> PathBuf {
@@ -68,7 +73,11 @@ fn host_paths_keep_their_type() {
         ("BlockDevice", HostPathKind::BlockDevice),
     ] {
         let plan = planned(json!({"name": "v", "hostPath": {"path": "/srv/x", "type": word}}));
-        assert_eq!(plan, Ok(VolumePlan::HostPath { path: "/srv/x".into(), kind }), "{word}");
+        assert_eq!(
+            plan,
+            Ok(VolumePlan::HostPath { path: "/srv/x".into(), kind, read_only: false }),
+            "{word}"
+        );
     }
 }
 
@@ -135,7 +144,10 @@ fn shares_name_their_server_and_path() {
             json!({"name": "v", "nfs": {"server": server, "path": "/export", "readOnly": read_only}});
         let path = "/var/lib/kubelet/pods/u/volumes/kubernetes.io~nfs/v".into();
         let read_only = read_only == json!(true);
-        assert_eq!(planned(volume), Ok(VolumePlan::Nfs { path, source: source.to_owned(), read_only }));
+        assert_eq!(
+            planned(volume),
+            Ok(VolumePlan::Nfs { path, source: source.to_owned(), read_only, options: vec![] })
+        );
     }
 }
 
@@ -144,7 +156,7 @@ fn volumes_keep_their_order_and_unmounted_ones_are_left_out() {
     let mut pod = mounting(json!({}), json!([{"name": "b"}, {"name": "a"}]));
     let unused = serde_json::from_value(json!({"name": "unused", "flocker": {}})).unwrap();
     pod.spec.volumes.get_or_insert_default().push(unused);
-    let names: Vec<_> = plan_volumes(&pod, &settings(), &VolumeFiles::new())
+    let names: Vec<_> = plan_volumes(&pod, &settings(), &VolumeFiles::new(), &ClaimedVolumes::new())
         .unwrap()
         .into_iter()
         .map(|volume| volume.name)
@@ -167,11 +179,11 @@ fn files_are_planned_where_upstream_keeps_them() {
             vec![ProjectedFile { path: "k".into(), content: b"x".to_vec(), mode: 0o644, owner: None }];
         let pod = mounting(json!({}), json!([volume]));
         let known = VolumeFiles::from([("v".to_owned(), files.clone())]);
-        let plan = plan_volumes(&pod, &settings(), &known).unwrap().remove(0).plan;
+        let plan = plan_volumes(&pod, &settings(), &known, &ClaimedVolumes::new()).unwrap().remove(0).plan;
         let path = format!("/var/lib/kubelet/pods/u/volumes/kubernetes.io~{plugin}/v").into();
         assert_eq!(plan, VolumePlan::Files { path, storage, files, mount_points: vec![] });
         assert!(
-            plan_volumes(&pod, &settings(), &VolumeFiles::new()).is_err(),
+            plan_volumes(&pod, &settings(), &VolumeFiles::new(), &ClaimedVolumes::new()).is_err(),
             "files nobody has were planned"
         );
     }
@@ -201,7 +213,7 @@ fn only_volumes_of_the_pod_itself_go_to_its_group() {
         let mut pod = mounting(json!({}), json!([volume]));
         let context = json!({"fsGroup": 7, "fsGroupChangePolicy": "OnRootMismatch"});
         pod.spec.security_context = Some(serde_json::from_value(context).unwrap());
-        let planned = plan_volumes(&pod, &settings(), &VolumeFiles::new()).unwrap();
+        let planned = plan_volumes(&pod, &settings(), &VolumeFiles::new(), &ClaimedVolumes::new()).unwrap();
         assert_eq!(planned[0].fs_group, expected);
     }
 }

@@ -59,8 +59,26 @@ pub(super) fn tear_down(pod: &Folder) -> Result<(), FileError> {
             }
         }
     }
+    if let Some(devices) = pod.existing("volumeDevices")? {
+        note(unlink_devices(&devices));
+    }
     note(strike_out(pod));
     failure.map_or(Ok(()), Err)
+}
+
+/// Removes the links to block devices; what they lead to belongs to somebody else.
+fn unlink_devices(devices: &Folder) -> Result<(), FileError> {
+    for plugin_name in devices.folder_names()? {
+        let Some(plugin) = devices.existing(&plugin_name)? else { continue };
+        for name in plugin.names()? {
+            match rustix::fs::unlinkat(&plugin, &name, rustix::fs::AtFlags::empty()) {
+                Ok(()) | Err(Errno::NOENT) => {}
+                Err(error) => return Err(error).on_path("remove link", plugin.path().join(name)),
+            }
+        }
+        devices.remove_empty(&plugin_name)?;
+    }
+    Ok(())
 }
 
 /// Strikes the mounts that are gone out of the journal.

@@ -10,6 +10,7 @@ use agent::published::Reader;
 use agent::{mirror_pods, sources, status_delivery};
 use k8s_openapi::api::core::v1::PodStatus;
 use model::{Pod, PodUid, Snapshot, WorkerView};
+use ports::api::csi_nodes::ApiCsiNodes;
 use ports::api::events::ApiEvents;
 use ports::api::leases::ApiLeases;
 use ports::api::nodes::ApiNodes;
@@ -18,6 +19,7 @@ use ports::api::pods::ApiPods;
 use ports::api::runtime_classes::ApiRuntimeClasses;
 use ports::api::services::ApiServices;
 use ports::api::tokens::ApiTokens;
+use ports::api::volumes::ApiVolumes;
 use ports::clock::Clock;
 use tokio::sync::{mpsc, watch};
 
@@ -40,6 +42,10 @@ pub struct ApiServer {
     pub runtime_classes: Arc<dyn ApiRuntimeClasses>,
     /// The Node object.
     pub nodes: Arc<dyn ApiNodes>,
+    /// Claims, persistent volumes, drivers.
+    pub volumes: Arc<dyn ApiVolumes>,
+    /// What this node's drivers tell of it.
+    pub csi_nodes: Arc<dyn ApiCsiNodes>,
     /// The node's lease.
     pub leases: Arc<dyn ApiLeases>,
     /// What the API server said, for a start without it.

@@ -1,0 +1,217 @@
+#![expect(clippy::needless_pass_by_value, reason = "json literals are passed as they are written")]
+
+use serde_json::{Value, json};
+
+use super::super::{VolumeFiles, plan_volumes};
+use super::*;
+use crate::pod_paths::tests::settings;
+use crate::test_objects::pod;
+use model::{CsiAccess, CsiLifecycle, HostPathKind, VolumePlan};
+
+fn merged(mut base: Value, with: Value) -> Value {
+    for (key, value) in with.as_object().cloned().unwrap_or_default() {
+        base[key] = if base[&key].is_object() && value.is_object() {
+            merged(base[&key].clone(), value)
+        } else {
+            value
+        };
+    }
+    base
+}
+
+fn claim(with: Value) -> PersistentVolumeClaim {
+    let base = json!({
+        "metadata": {"name": "c", "namespace": "default", "uid": "claim-uid"},
+        "spec": {"volumeName": "pv"},
+        "status": {"phase": "Bound"},
+    });
+    serde_json::from_value(merged(base, with)).unwrap()
+}
+
+fn persistent(spec: Value) -> PersistentVolume {
+    let base = json!({"claimRef": {"uid": "claim-uid"}});
+    serde_json::from_value(json!({"metadata": {"name": "pv"}, "spec": merged(base, spec)})).unwrap()
+}
+
+fn user(source: Value, used_as: Value) -> Pod {
+    pod(json!({
+        "serviceAccountName": "sa",
+        "securityContext": {"fsGroup": 7, "fsGroupChangePolicy": "OnRootMismatch"},
+        "containers": [merged(json!({"name": "k"}), used_as)],
+        "volumes": [merged(json!({"name": "v"}), source)],
+    }))
+}
+
+fn mounting() -> Value {
+    json!({"volumeMounts": [{"name": "v", "mountPath": "/v"}]})
+}
+
+fn claiming() -> Value {
+    json!({"persistentVolumeClaim": {"claimName": "c"}})
+}
+
+/// The problem with a claim, without the words that all of them begin with.
+fn refused(pod: &Pod, claim: PersistentVolumeClaim, volume: PersistentVolume) -> Result<String, String> {
+    let named = &pod.spec.volumes.as_ref().unwrap()[0];
+    let words = |problem: VolumeProblem| match problem {
+        VolumeProblem::Unprocessed { reason, .. } => reason,
+        other => other.to_string(),
+    };
+    let name = bound_volume_name(pod, named, &claim).map_err(words)?.to_owned();
+    check_binding(pod, named, &ClaimedVolume { claim, volume }).map_err(words)?;
+    Ok(name)
+}
+
+#[test]
+fn a_claim_must_be_bound_and_its_volume_must_agree() {
+    let processing = |reason: &str| Err(format!("error processing PVC default/c: {reason}"));
+    let going = json!({"deletionTimestamp": "2026-01-01T00:00:00Z"});
+    let kept = merged(going.clone(), json!({"finalizers": ["kubernetes.io/pvc-protection"]}));
+    for (with, spec, expected) in [
+        (json!({}), json!({}), Ok("pv".to_owned())),
+        (json!({"status": {"phase": "Pending"}}), json!({}), processing("PVC is not bound")),
+        (json!({"status": null}), json!({}), processing("PVC is not bound")),
+        (json!({"spec": {"volumeName": ""}}), json!({}), processing("PVC has empty pvc.Spec.VolumeName")),
+        (json!({"metadata": going}), json!({}), processing("PVC is being deleted")),
+        (json!({"metadata": kept}), json!({}), Ok("pv".to_owned())),
+        (
+            json!({}),
+            json!({"claimRef": null}),
+            processing(
+                "found PV object pv but it has a nil pv.Spec.ClaimRef indicating it is not yet bound to the claim",
+            ),
+        ),
+        (
+            json!({}),
+            json!({"claimRef": {"uid": "other"}}),
+            processing(
+                "found PV object pv but its pv.Spec.ClaimRef.UID other does not point to claim.UID claim-uid",
+            ),
+        ),
+        (
+            json!({}),
+            json!({"volumeMode": "Block"}),
+            Err("volume v has volumeMode Block, but is specified in volumeMounts".to_owned()),
+        ),
+    ] {
+        let found = refused(&user(claiming(), mounting()), claim(with.clone()), persistent(spec.clone()));
+        assert_eq!(found, expected, "{with} {spec}");
+    }
+    let device = user(claiming(), json!({"volumeDevices": [{"name": "v", "devicePath": "/dev/x"}]}));
+    assert_eq!(
+        refused(&device, claim(json!({})), persistent(json!({}))),
+        Err("volume v has volumeMode Filesystem, but is specified in volumeDevices".to_owned())
+    );
+}
+
+#[test]
+fn a_generic_ephemeral_volume_belongs_to_its_pod() {
+    let pod = user(json!({"ephemeral": {"volumeClaimTemplate": {"spec": {}}}}), mounting());
+    assert_eq!(claim_name(&pod, &pod.spec.volumes.as_ref().unwrap()[0]).as_deref(), Some("p-v"));
+    let owned = |uid: &str, controller: bool| {
+        let owner =
+            json!({"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": uid, "controller": controller});
+        claim(json!({"metadata": {"name": "p-v", "ownerReferences": [owner]}}))
+    };
+    assert_eq!(refused(&pod, owned("u", true), persistent(json!({}))), Ok("pv".to_owned()));
+    for claim in [owned("u", false), owned("another", true), claim(json!({"metadata": {"name": "p-v"}}))] {
+        assert_eq!(
+            refused(&pod, claim, persistent(json!({}))),
+            Err("PVC default/p-v was not created for pod default/p (pod is not owner)".to_owned())
+        );
+    }
+}
+
+fn planned(pod: &Pod, spec: Value) -> Result<(VolumePlan, Option<model::FsGroup>), String> {
+    let claim = claim(json!({"status": {"capacity": {"storage": "1Gi"}}}));
+    let claimed = [("v".to_owned(), ClaimedVolume { claim, volume: persistent(spec) })].into();
+    let volumes = plan_volumes(pod, &settings(), &VolumeFiles::new(), &claimed);
+    volumes.map(|mut volumes| volumes.remove(0)).map(|v| (v.plan, v.fs_group)).map_err(|p| p.to_string())
+}
+
+#[test]
+fn volumes_are_planned_by_the_source_of_their_persistent_volume() {
+    let writing = user(claiming(), mounting());
+    let reading = user(json!({"persistentVolumeClaim": {"claimName": "c", "readOnly": true}}), mounting());
+    let folder = |plugin: &str| format!("/var/lib/kubelet/pods/u/volumes/kubernetes.io~{plugin}/pv").into();
+    let group = Some(model::FsGroup { gid: 7, change: model::FsGroupChange::OnRootMismatch });
+    let local = |read_only| VolumePlan::Local {
+        path: folder("local-volume"),
+        source: "/mnt/disk".into(),
+        read_only,
+        options: vec![],
+    };
+    assert_eq!(planned(&writing, json!({"local": {"path": "/mnt/disk"}})), Ok((local(false), group)));
+    assert_eq!(planned(&reading, json!({"local": {"path": "/mnt/disk"}})), Ok((local(true), None)));
+    let host = json!({"hostPath": {"path": "/srv", "type": "Directory"}});
+    let plan = VolumePlan::HostPath { path: "/srv".into(), kind: HostPathKind::Directory, read_only: true };
+    assert_eq!(planned(&reading, host.clone()), Ok((plan, None)));
+    let share = json!({"nfs": {"server": "nas", "path": "/e"}, "mountOptions": ["nolock"]});
+    let plan = VolumePlan::Nfs {
+        path: folder("nfs"),
+        source: "nas:/e".into(),
+        read_only: false,
+        options: vec!["nolock".to_owned()],
+    };
+    assert_eq!(planned(&writing, share), Ok((plan, None)));
+    assert_eq!(
+        planned(&writing, merged(host, json!({"mountOptions": ["ro"]}))).unwrap_err(),
+        "MountVolume.MountOptionSupport check failed for volume \"pv\" : Mount options are not supported for this \
+         volume type"
+    );
+    assert!(
+        planned(&writing, json!({"local": {"path": "/a/../b"}})).unwrap_err().contains("must not contain")
+    );
+    assert!(
+        planned(&writing, json!({"rbd": {"image": "i", "monitors": []}}))
+            .unwrap_err()
+            .contains("no volume plugin")
+    );
+}
+
+#[test]
+fn block_volumes_are_links() {
+    let pod = user(claiming(), json!({"volumeDevices": [{"name": "v", "devicePath": "/dev/x"}]}));
+    let (plan, group) = planned(&pod, json!({"local": {"path": "/dev/sdb"}, "volumeMode": "Block"})).unwrap();
+    let path = "/var/lib/kubelet/pods/u/volumeDevices/kubernetes.io~local-volume/pv".into();
+    assert_eq!(plan, VolumePlan::Device { path, source: "/dev/sdb".into(), read_only: false });
+    assert_eq!(group, None);
+}
+
+#[test]
+fn volumes_of_drivers_carry_what_the_driver_needs() {
+    let spec = json!({
+        "csi": {"driver": "d", "volumeHandle": "h", "fsType": "ext4", "volumeAttributes": {"a": "b"},
+            "nodeStageSecretRef": {"name": "s", "namespace": "n"}},
+        "accessModes": ["ReadWriteOnce"], "mountOptions": ["noatime"], "capacity": {"storage": "2Gi"},
+    });
+    let (VolumePlan::Csi(volume), _) = planned(&user(claiming(), mounting()), spec).unwrap() else {
+        panic!("another plan")
+    };
+    assert_eq!(volume.path.to_str().unwrap(), "/var/lib/kubelet/pods/u/volumes/kubernetes.io~csi/pv/mount");
+    assert_eq!((volume.driver.as_str(), volume.handle.as_str()), ("d", "h"));
+    assert_eq!(volume.access, CsiAccess::Files { fs_type: "ext4".into(), options: vec!["noatime".into()] });
+    assert_eq!(volume.stage_secret.as_ref().unwrap().namespace, "n");
+    let size = volume.size.as_ref().unwrap();
+    assert_eq!((size.wanted, size.known), (2 << 30, 1 << 30));
+
+    let inline = user(json!({"csi": {"driver": "d", "nodePublishSecretRef": {"name": "s"}}}), mounting());
+    let volumes = plan_volumes(&inline, &settings(), &VolumeFiles::new(), &ClaimedVolumes::new()).unwrap();
+    let VolumePlan::Csi(volume) = &volumes[0].plan else { panic!("another plan") };
+    assert_eq!(volume.lifecycle, CsiLifecycle::Ephemeral);
+    // printf uv | sha256sum
+    assert_eq!(volume.handle, "csi-e6184ce10e266134fdcfa401e8f1a95005bcd4f18d16b62b757323e2833fe9a9");
+    assert_eq!(volume.publish_secret.as_ref().unwrap().namespace, "default");
+}
+
+#[test]
+fn a_volume_for_one_pod_has_that_mode_alone() {
+    for (modes, expected) in [
+        (json!(["ReadWriteOncePod"]), true),
+        (json!(["ReadWriteOnce"]), false),
+        (json!(["ReadWriteOncePod", "ReadWriteOnce"]), false),
+        (json!(null), false),
+    ] {
+        assert_eq!(is_for_one_pod(&persistent(json!({"accessModes": modes}))), expected, "{modes}");
+    }
+}

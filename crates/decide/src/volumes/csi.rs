@@ -1,0 +1,163 @@
+//! Volumes of CSI drivers.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+
+use k8s_openapi::api::core::v1 as core;
+use model::{
+    CsiAccess, CsiLifecycle, CsiPod, CsiSize, CsiVolume, NodeSettings, Pod, SecretReference, VolumePlan,
+};
+use sha2::{Digest, Sha256};
+
+use super::claims::{ClaimedVolume, mode};
+use crate::pod_paths::PodPaths;
+use crate::quantity::bytes;
+
+const PLUGIN: &str = "kubernetes.io/csi";
+
+/// A volume that a claim names.
+pub(super) struct Claimed<'a> {
+    pub(super) pod: &'a Pod,
+    pub(super) claimed: &'a ClaimedVolume,
+    pub(super) spec: &'a core::PersistentVolumeSpec,
+    pub(super) source: &'a core::CSIPersistentVolumeSource,
+    pub(super) options: Vec<String>,
+    pub(super) read_only: bool,
+}
+
+/// The plan of a PersistentVolume of a driver.
+pub(super) fn claimed(given: &Claimed<'_>, settings: &NodeSettings) -> VolumePlan {
+    let Claimed { pod, claimed, spec, source, options, read_only } = given;
+    let name = claimed.volume.metadata.name.clone().unwrap_or_default();
+    let paths = PodPaths::new(settings);
+    let (path, access) = if mode(&claimed.volume) == "Block" {
+        (paths.device_link(&pod.uid, PLUGIN, &name), CsiAccess::Block)
+    } else {
+        let fs_type = source.fs_type.clone().unwrap_or_default();
+        let path = paths.volume_dir(&pod.uid, PLUGIN, &name).join("mount");
+        (path, CsiAccess::Files { fs_type, options: options.clone() })
+    };
+    VolumePlan::Csi(Box::new(CsiVolume {
+        path,
+        spec_name: name,
+        driver: source.driver.clone(),
+        handle: source.volume_handle.clone(),
+        lifecycle: CsiLifecycle::Persistent,
+        access,
+        read_only: *read_only,
+        access_modes: spec.access_modes.clone().unwrap_or_default(),
+        attributes: source.volume_attributes.clone().unwrap_or_default().into_iter().collect(),
+        stage_secret: source.node_stage_secret_ref.as_ref().map(secret),
+        publish_secret: source.node_publish_secret_ref.as_ref().map(secret),
+        expand_secret: source.node_expand_secret_ref.as_ref().map(secret),
+        pod: told_of(pod),
+        size: size(claimed),
+    }))
+}
+
+/// The plan of a volume that the driver makes for the pod.
+pub(super) fn inline(
+    pod: &Pod,
+    volume: &str,
+    source: &core::CSIVolumeSource,
+    settings: &NodeSettings,
+) -> VolumePlan {
+    let path = PodPaths::new(settings).volume_dir(&pod.uid, PLUGIN, volume).join("mount");
+    let secret_name = source.node_publish_secret_ref.as_ref().map(|reference| reference.name.clone());
+    VolumePlan::Csi(Box::new(CsiVolume {
+        path,
+        spec_name: volume.to_owned(),
+        driver: source.driver.clone(),
+        handle: named(&[pod.uid.as_str(), volume]),
+        lifecycle: CsiLifecycle::Ephemeral,
+        access: CsiAccess::Files { fs_type: source.fs_type.clone().unwrap_or_default(), options: Vec::new() },
+        read_only: source.read_only == Some(true),
+        access_modes: Vec::new(),
+        attributes: source.volume_attributes.clone().unwrap_or_default().into_iter().collect(),
+        stage_secret: None,
+        publish_secret: secret_name
+            .map(|name| SecretReference { namespace: pod.namespace().to_owned(), name }),
+        expand_secret: None,
+        pod: told_of(pod),
+        size: None,
+    }))
+}
+
+/// The name of the object by which a volume is attached to a node.
+#[must_use]
+pub fn attachment_name(handle: &str, driver: &str, node: &str) -> String {
+    named(&[handle, driver, node])
+}
+
+/// The folder name of a staged volume.
+#[must_use]
+pub fn staging_name(handle: &str) -> String {
+    hex(&[handle])
+}
+
+/// The name of an attachable volume in the node's status.
+#[must_use]
+pub fn volume_in_use(driver: &str, handle: &str) -> String {
+    format!("{PLUGIN}/{driver}^{handle}")
+}
+
+/// What a driver that asks for it is told about the pod.
+#[must_use]
+pub fn pod_information(pod: &CsiPod, lifecycle: CsiLifecycle) -> BTreeMap<String, String> {
+    let ephemeral = lifecycle == CsiLifecycle::Ephemeral;
+    [
+        ("pod.name", pod.name.clone()),
+        ("pod.namespace", pod.namespace.clone()),
+        ("pod.uid", pod.uid.to_string()),
+        ("serviceAccount.name", pod.service_account.clone()),
+        ("ephemeral", ephemeral.to_string()),
+    ]
+    .into_iter()
+    .map(|(key, value)| (format!("csi.storage.k8s.io/{key}"), value))
+    .collect()
+}
+
+fn named(parts: &[&str]) -> String {
+    format!("csi-{}", hex(parts))
+}
+
+fn hex(parts: &[&str]) -> String {
+    let mut hash = Sha256::new();
+    for part in parts {
+        hash.update(part);
+    }
+    hash.finalize().iter().fold(String::new(), |mut text, byte| {
+        // Writing to a string cannot fail.
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
+}
+
+fn secret(reference: &core::SecretReference) -> SecretReference {
+    SecretReference {
+        namespace: reference.namespace.clone().unwrap_or_default(),
+        name: reference.name.clone().unwrap_or_default(),
+    }
+}
+
+fn told_of(pod: &Pod) -> CsiPod {
+    CsiPod {
+        name: pod.name().to_owned(),
+        namespace: pod.namespace().to_owned(),
+        uid: pod.uid.clone(),
+        service_account: pod.spec.service_account_name.clone().unwrap_or_default(),
+    }
+}
+
+fn size(claimed: &ClaimedVolume) -> Option<CsiSize> {
+    let capacity = claimed.volume.spec.as_ref()?.capacity.as_ref()?.get("storage")?;
+    let status = claimed.claim.status.as_ref()?;
+    let known = status.capacity.as_ref()?.get("storage")?;
+    Some(CsiSize {
+        namespace: claimed.claim.metadata.namespace.clone()?,
+        claim: claimed.claim.metadata.name.clone()?,
+        wanted: bytes(capacity),
+        known: bytes(known),
+        wanted_text: capacity.0.clone(),
+    })
+}

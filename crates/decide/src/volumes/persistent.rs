@@ -1,0 +1,89 @@
+//! Volumes that exist without their pod.
+
+use std::path::PathBuf;
+
+use k8s_openapi::api::core::v1::{NFSVolumeSource, PersistentVolume, PersistentVolumeSpec, Volume};
+use model::{NodeSettings, Pod, VolumePlan};
+
+use super::claims::{ClaimedVolume, mode};
+use super::{VolumeProblem, climbs, csi, host_path};
+use crate::pod_paths::PodPaths;
+
+const LOCAL: &str = "kubernetes.io/local-volume";
+const NFS: &str = "kubernetes.io/nfs";
+const OPTIONS: &str = "volume.beta.kubernetes.io/mount-options";
+
+/// The plan of a volume that names a claim. Paths and messages have the PersistentVolume's name.
+pub(super) fn plan(
+    pod: &Pod,
+    volume: &Volume,
+    claimed: &ClaimedVolume,
+    settings: &NodeSettings,
+) -> Result<VolumePlan, VolumeProblem> {
+    let found = &claimed.volume;
+    let name = found.metadata.name.as_deref().unwrap_or_default();
+    let Some(spec) = &found.spec else { return Err(unsupported(volume)) };
+    let read_only = volume.persistent_volume_claim.as_ref().and_then(|source| source.read_only) == Some(true);
+    let options = mount_options(found, spec);
+    let paths = PodPaths::new(settings);
+    let is_block = mode(found) == "Block";
+    let invalid = |reason: String| VolumeProblem::Invalid { volume: name.to_owned(), reason };
+    if let Some(source) = &spec.local {
+        let path = PathBuf::from(&source.path);
+        if climbs(&path) {
+            return Err(invalid(format!("invalid path: {} must not contain '..'", source.path)));
+        }
+        return Ok(if is_block {
+            VolumePlan::Device { path: paths.device_link(&pod.uid, LOCAL, name), source: path, read_only }
+        } else {
+            VolumePlan::Local {
+                path: paths.volume_dir(&pod.uid, LOCAL, name),
+                source: path,
+                read_only,
+                options,
+            }
+        });
+    }
+    if let Some(source) = &spec.host_path {
+        if !options.is_empty() {
+            return Err(VolumeProblem::NoMountOptions { volume: name.to_owned() });
+        }
+        return match host_path(source).map_err(invalid)? {
+            VolumePlan::HostPath { path, kind, .. } => Ok(VolumePlan::HostPath { path, kind, read_only }),
+            other => Ok(other),
+        };
+    }
+    if let Some(source) = &spec.nfs {
+        return Ok(nfs(source, paths.volume_dir(&pod.uid, NFS, name), read_only, options));
+    }
+    if let Some(source) = &spec.csi {
+        return Ok(csi::claimed(&csi::Claimed { pod, claimed, spec, source, options, read_only }, settings));
+    }
+    Err(unsupported(volume))
+}
+
+/// A share of an NFS server.
+pub(super) fn nfs(
+    source: &NFSVolumeSource,
+    path: PathBuf,
+    read_only: bool,
+    options: Vec<String>,
+) -> VolumePlan {
+    let server = match source.server.parse::<std::net::Ipv6Addr>() {
+        Ok(_) => format!("[{}]", source.server),
+        Err(_) => source.server.clone(),
+    };
+    VolumePlan::Nfs { path, source: format!("{server}:{}", source.path), read_only, options }
+}
+
+fn mount_options(volume: &PersistentVolume, spec: &PersistentVolumeSpec) -> Vec<String> {
+    let annotation = volume.metadata.annotations.as_ref().and_then(|annotations| annotations.get(OPTIONS));
+    match annotation {
+        Some(text) => text.split(',').map(str::to_owned).collect(),
+        None => spec.mount_options.clone().unwrap_or_default(),
+    }
+}
+
+fn unsupported(volume: &Volume) -> VolumeProblem {
+    VolumeProblem::UnsupportedKind { volume: volume.name.clone(), kind: "persistentVolumeClaim" }
+}
