@@ -198,7 +198,7 @@ impl Stage {
                     self.pod_cidr = cidr;
                 }
                 Err(error) => {
-                    tracing::warn!(%error, %cidr, "the runtime did not take the address range of pods")
+                    tracing::warn!(%error, %cidr, "the runtime did not take the address range of pods");
                 }
             }
         }

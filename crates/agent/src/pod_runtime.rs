@@ -193,9 +193,6 @@ impl PodSyncer for PodRuntime {
         if let Err(error) = self.parts.volumes.tear_down(&pod.uid).await {
             return Err(plain(error.text()));
         }
-        if let Some(claims) = &self.parts.claims {
-            claims.release(&pod.uid).await;
-        }
         let cgroup = pod_cgroup(&self.parts.allocations.granted(pod), &self.parts.settings);
         if self.parts.settings.cgroups_per_qos {
             // Whatever got away from the runtime ends with the pod.

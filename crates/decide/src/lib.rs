@@ -16,6 +16,7 @@ pub mod cgroup_limits;
 pub mod container_hash;
 pub mod container_spec;
 pub mod credentials;
+pub mod csi_node;
 pub mod dead_containers;
 pub mod deadline;
 pub mod dns;

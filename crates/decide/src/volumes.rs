@@ -7,6 +7,7 @@ mod mount_points;
 mod persistent;
 mod problem;
 mod telling;
+pub mod terms;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -65,6 +66,20 @@ pub fn plan_files(
     used_volumes(pod)
         .filter(|volume| holds_files(volume))
         .map(|volume| plan(pod, volume, settings, files).map(|plan| with_group(pod, volume, plan)))
+        .collect()
+}
+
+/// Plans those volumes of a pod that drivers serve, for a look from time to time; what cannot be planned is left out.
+#[must_use]
+pub fn plan_driven(pod: &Pod, settings: &NodeSettings, claimed: &ClaimedVolumes) -> Vec<PlannedVolume> {
+    used_volumes(pod)
+        .filter_map(|volume| {
+            let plan = match claimed.get(&volume.name) {
+                Some(found) => persistent::plan(pod, volume, found, settings).ok()?,
+                None => csi::inline(pod, &volume.name, volume.csi.as_ref()?, settings),
+            };
+            matches!(plan, VolumePlan::Csi(_)).then(|| with_group(pod, volume, plan))
+        })
         .collect()
 }
 

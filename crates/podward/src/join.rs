@@ -11,11 +11,12 @@ use cluster::{
     RuntimeClassesAdapter, ServicesAdapter, TokensAdapter, VolumesAdapter,
 };
 use config::Loaded;
-use host::SealedCheckpoints;
+use host::{HostCsiFolders, HostPluginSockets, SealedCheckpoints};
+use plugins::{GrpcCsiConnector, GrpcPluginRegistration};
 use ports::clock::SystemClock;
 
 use crate::identity_plan;
-use crate::wire::ApiServer;
+use crate::wire::{ApiServer, PluginPorts};
 
 /// The folder of what the API server said, below the agent's state.
 const MEMORY: &str = "api";
@@ -46,6 +47,12 @@ pub async fn join(loaded: &Loaded, node: &str, state: &Path) -> anyhow::Result<O
         services: Arc::new(ServicesAdapter::new(&clients)),
         runtime_classes: Arc::new(RuntimeClassesAdapter::new(&clients)),
         volumes: Arc::new(VolumesAdapter::new(clients.clone())),
+        plugins: PluginPorts {
+            folders: Arc::new(HostCsiFolders::new(&loaded.flags.root_dir)),
+            sockets: Arc::new(HostPluginSockets::new(&loaded.flags.root_dir)),
+            connector: Arc::new(GrpcCsiConnector),
+            registration: Arc::new(GrpcPluginRegistration),
+        },
         csi_nodes: Arc::new(CsiNodesAdapter::new(clients.clone(), node.to_owned())),
         pods: Arc::new(PodsAdapter::new(clients, node.to_owned())),
     };

@@ -3,8 +3,10 @@
 mod api_server;
 mod node_side;
 mod supplies;
+mod volumes;
 
 pub use api_server::ApiServer;
+pub use volumes::PluginPorts;
 
 use std::collections::BTreeSet;
 use std::future::Future;
@@ -62,6 +64,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::plan::Plan;
+use volumes::NodeLinks;
 
 /// Configuration changes that may wait for the sync loop.
 const UPDATES: usize = 50;
@@ -227,6 +230,14 @@ pub fn start(world: World, plan: Plan) -> anyhow::Result<Running> {
         };
         api_server::start_pods(&mut running, api, parts);
     }
+    let driven = world.api.as_ref().zip(node.as_ref()).map(|(api, (view, reporters))| {
+        let links = NodeLinks { view: view.clone(), in_use: reporters.volumes_in_use.clone() };
+        volumes::start_volumes(&mut running, &world, api, &plan.settings.name, links)
+    });
+    let (pod_volumes, volume_claims) = match driven {
+        Some((volumes, claims)) => (volumes, Some(claims)),
+        None => (world.volumes.clone(), None),
+    };
     let local_objects = Arc::new(LocalObjects::new(sources.iter().copied()));
     running.spawn("objects", objects::keep(local_objects.clone(), world.checkpoints.clone(), cancel.clone()));
     start_sources(&mut running, &world, &plan, (&snapshot_sender, report_sender, &local_objects))?;
@@ -298,8 +309,15 @@ pub fn start(world: World, plan: Plan) -> anyhow::Result<Running> {
     running.spawn("probes", probes::run(parts, cancel.clone()));
 
     let supplies = world.api.as_ref().map(|api| supplies::start_supplies(&mut running, api, clock));
-    let tables =
-        Tables { observer: observer.clone(), probes: probe_verdicts.clone(), statuses, objects, supplies };
+    let tables = Tables {
+        observer: observer.clone(),
+        probes: probe_verdicts.clone(),
+        statuses,
+        objects,
+        supplies,
+        volumes: pod_volumes.clone(),
+        claims: volume_claims,
+    };
     let pod_runtime = pod_runtime(&world, &plan, tables, health.clone(), recorder.clone());
     pod_runtime.check_resolv_conf();
     let parts = pod_workers::Parts {
@@ -364,7 +382,7 @@ pub fn start(world: World, plan: Plan) -> anyhow::Result<Running> {
         orders: sweeps,
         runtime: runtime.clone(),
         folders: world.folders.clone(),
-        volumes: world.volumes.clone(),
+        volumes: pod_volumes.clone(),
         logs: world.logs.clone(),
         cgroups: world.cgroups.clone(),
         observer,
@@ -470,6 +488,8 @@ struct Tables {
     statuses: Reader<PodStatus>,
     objects: Arc<dyn Objects>,
     supplies: Option<ClusterSupplies>,
+    volumes: Arc<dyn PodVolumes>,
+    claims: Option<Arc<Claims>>,
 }
 
 fn pod_runtime(
@@ -506,11 +526,8 @@ fn pod_runtime(
         supplies: tables.supplies,
         env_files: world.env_files.clone(),
         logs: world.logs.clone(),
-        volumes: world.volumes.clone(),
-        claims: world
-            .api
-            .as_ref()
-            .map(|api| Arc::new(Claims::new(api.volumes.clone(), world.checkpoints.clone()))),
+        volumes: tables.volumes,
+        claims: tables.claims,
         allocations: world.allocations.clone(),
         cgroups: world.cgroups.clone(),
         user_namespaces: UserNamespaces::new(plan.id_pool, world.user_namespaces.clone()),

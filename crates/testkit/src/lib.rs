@@ -7,6 +7,7 @@
 //! - [`containerd`] runs a private containerd in one, [`cri_view`] looks into it;
 //! - [`agent_process`] runs podward or the upstream kubelet on it;
 //! - [`control_plane`] runs a Kubernetes control plane for it to join;
+//! - [`csi_driver`] is a small CSI driver with real mounts;
 //! - [`http`], [`poll`] and [`process`] ask, wait for and measure them.
 //!
 //! Invariant: what a test starts is gone after it, also when it fails; what a killed test left is
@@ -16,6 +17,7 @@ pub mod agent_process;
 pub mod containerd;
 pub mod control_plane;
 pub mod cri_view;
+pub mod csi_driver;
 pub mod fake_api;
 pub mod fake_outbound;
 pub mod fake_runtime;

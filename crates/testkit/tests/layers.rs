@@ -29,17 +29,18 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("agent", &["model", "decide", "ports", "manifest"]),
     ("cri", &["ports", "model"]),
     ("host", &["ports", "model"]),
+    ("plugins", &["ports", "model"]),
     ("outbound", &["ports"]),
     ("cluster", &["ports", "model"]),
     (
         "podward",
         &[
             "agent", "cluster", "config", "cri", "decide", "document", "host", "manifest", "model",
-            "outbound", "ports",
+            "outbound", "plugins", "ports",
         ],
     ),
     ("demo", &[]),
-    ("testkit", &["cri", "model", "ports"]),
+    ("testkit", &["cri", "model", "ports", "plugins"]),
     ("scenarios", &["testkit", "cri"]),
 ];
 
@@ -77,6 +78,7 @@ const STAGES: &[&str] = &[
     "container_gc",
     "image_gc",
     "log_rotation",
+    "plugin_registry",
 ];
 
 /// What stages share, and which of the others each of them may use itself.
@@ -91,6 +93,9 @@ const SERVICES: &[(&str, &[&str])] = &[
     ("tokens", &[]),
     ("event_delivery", &[]),
     ("claims", &[]),
+    ("csi_drivers", &[]),
+    ("csi_registration", &["csi_drivers", "node_view"]),
+    ("csi_volumes", &["claims", "csi_drivers", "node_view"]),
     ("event_log", &[]),
     ("file_report", &[]),
     ("images", &["metrics"]),

@@ -1,8 +1,10 @@
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
 
 use decide::backoff::Entry;
 use model::{Moment, PodUid};
+use tokio::time::Instant;
 
 /// What is remembered between the passes over a pod; freed when the pod is over.
 #[derive(Debug, Default)]
@@ -17,6 +19,8 @@ struct PodMemory {
     mount_failures: u32,
     /// What was written into volumes last, by volume name, as a number that changes with the files.
     files: HashMap<String, u64>,
+    /// When volumes of drivers were looked at last.
+    looked_at_volumes: Option<Instant>,
 }
 
 /// A container as far as its crashes count together: a new image or other resources begin anew.
@@ -68,6 +72,18 @@ impl Memory {
 
     pub(super) fn wrote_files(&self, uid: &PodUid, volume: &str, digest: u64) {
         self.with(uid, |pod| pod.files.insert(volume.to_owned(), digest));
+    }
+
+    /// Whether volumes of drivers are to be looked at; counts as a look.
+    pub(super) fn volumes_are_due(&self, uid: &PodUid, now: Instant, every: Duration) -> bool {
+        self.with(uid, |pod| {
+            let is_due =
+                pod.looked_at_volumes.is_none_or(|last| now.saturating_duration_since(last) >= every);
+            if is_due {
+                pod.looked_at_volumes = Some(now);
+            }
+            is_due
+        })
     }
 
     pub(super) fn forget(&self, uid: &PodUid) {

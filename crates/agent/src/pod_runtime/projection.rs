@@ -152,7 +152,7 @@ impl Pass<'_> {
     }
 
     /// Whether the pod's volumes were made: nothing is started in a sandbox without them.
-    fn has_volumes(&self) -> bool {
+    pub(super) fn has_volumes(&self) -> bool {
         let sandbox = self.observed.sandboxes.iter().find(|sandbox| sandbox.state == SandboxState::Ready);
         sandbox.is_some_and(|sandbox| {
             self.observed.containers.iter().any(|container| container.sandbox_id == sandbox.id)

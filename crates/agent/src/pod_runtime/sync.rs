@@ -70,6 +70,7 @@ impl PodRuntime {
         let probes = self.parts.probes.get(&pod.uid).unwrap_or_default();
         let mut actions = plan(pod, &observed, &probes);
         pass.refresh_files().await;
+        pass.refresh_driven_volumes().await;
         let restart_at = pass.restart_for_objects(&mut actions).await;
         let resize = pass.start_resize(&mut actions).await;
         let acted = if actions.is_empty() {

@@ -2,11 +2,13 @@ use std::borrow::Cow;
 use std::time::Duration;
 
 use decide::volumes::{
-    ClaimedVolumes, VolumeProblem, plan_volumes, retry_after, set_up_failed, slow_ownership, still_changing,
+    ClaimedVolumes, VolumeProblem, claim_name, plan_driven, plan_volumes, retry_after, set_up_failed,
+    slow_ownership, still_changing, used_volumes,
 };
-use k8s_openapi::api::core::v1::Container;
+use k8s_openapi::api::core::v1::{Container, Volume};
 use model::{ContainerProblem, ContainerSpec, EventType, ImageSpec, PlannedVolume, SyncFailure, VolumePlan};
 use ports::pod_volumes::{Progress, VolumeError};
+use tokio::time::Instant;
 
 use super::container::StartFailure;
 use super::projection::PodFiles;
@@ -15,6 +17,9 @@ use super::sync::Pass;
 /// When users are told that giving a volume to a group takes its time.
 const FIRST_REPORT: Duration = Duration::from_secs(30);
 const NEXT_REPORTS: Duration = Duration::from_secs(60);
+/// How often volumes of drivers are looked after, and how long that may take.
+const LOOK_AFTER_VOLUMES: Duration = Duration::from_secs(60);
+const LONGEST_LOOK: Duration = Duration::from_secs(20);
 
 impl Pass<'_> {
     /// The pod's volumes, set up. One that fails does not keep the others from being tried.
@@ -72,6 +77,38 @@ impl Pass<'_> {
                     wait = NEXT_REPORTS;
                 }
             }
+        }
+    }
+
+    /// Looks after the volumes of a running pod that drivers serve: tells drivers again that ask for it, lets volumes
+    /// grow, and makes a new agent know what its predecessor did. The pod runs on whatever comes of it.
+    pub(super) async fn refresh_driven_volumes(&self) {
+        let parts = &self.runtime.parts;
+        let served = |volume: &Volume| volume.csi.is_some() || claim_name(self.pod, volume).is_some();
+        let Some(claims) = &parts.claims else { return };
+        if !self.has_volumes() || !used_volumes(self.pod).any(served) {
+            return;
+        }
+        if !self.runtime.memory.volumes_are_due(&self.pod.uid, Instant::now(), LOOK_AFTER_VOLUMES) {
+            return;
+        }
+        let claimed = match claims.resolve(self.pod).await {
+            Ok(claimed) => claimed,
+            Err(problem) => {
+                tracing::debug!(pod = %self.pod.full_name, %problem, "claims of a running pod are not looked at");
+                return;
+            }
+        };
+        for volume in plan_driven(self.pod, &parts.settings, &claimed) {
+            let progress = Progress::default();
+            let set_up = parts.volumes.set_up(&self.pod.uid, &volume, &progress);
+            let failure = match tokio::time::timeout(LONGEST_LOOK, set_up).await {
+                Ok(Ok(())) => continue,
+                Ok(Err(error)) => error.text(),
+                Err(_) => format!("timed out after {}s", LONGEST_LOOK.as_secs()),
+            };
+            let message = set_up_failed(shown_name(&volume, &claimed), &failure);
+            self.runtime.event(self.pod, None, EventType::Warning, "FailedMount", message);
         }
     }
 

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use k8s_openapi::api::core::v1 as core;
+use k8s_openapi::api::storage::v1::VolumeAttachment;
 use model::{
     CsiAccess, CsiLifecycle, CsiPod, CsiSize, CsiVolume, NodeSettings, Pod, SecretReference, VolumePlan,
 };
@@ -89,10 +90,22 @@ pub fn attachment_name(handle: &str, driver: &str, node: &str) -> String {
     named(&[handle, driver, node])
 }
 
-/// The folder name of a staged volume.
-#[must_use]
-pub fn staging_name(handle: &str) -> String {
-    hex(&[handle])
+/// What an attachment says to the driver, `None` while the volume is not attached.
+///
+/// # Errors
+/// When it will not be.
+pub fn attached(attachment: &VolumeAttachment) -> Result<Option<BTreeMap<String, String>>, String> {
+    if attachment.metadata.deletion_timestamp.is_some() {
+        return Err("volume attachment is being deleted".to_owned());
+    }
+    let Some(status) = &attachment.status else { return Ok(None) };
+    if status.attached {
+        return Ok(Some(status.attachment_metadata.clone().unwrap_or_default().into_iter().collect()));
+    }
+    match status.attach_error.as_ref().and_then(|error| error.message.clone()) {
+        Some(message) => Err(message),
+        None => Ok(None),
+    }
 }
 
 /// The name of an attachable volume in the node's status.

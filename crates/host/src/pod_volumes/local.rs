@@ -95,7 +95,7 @@ pub(super) fn link_device(pod: &Folder, link: &Path, device: &Path) -> Result<()
 }
 
 /// Makes a link below the `volumeDevices` of a pod, or turns the one that is there.
-pub(super) fn link_to(pod: &Folder, link: &Path, device: &Path) -> Result<(), FileError> {
+pub(crate) fn link_to(pod: &Folder, link: &Path, device: &Path) -> Result<(), FileError> {
     let relative = link.strip_prefix(pod.path()).ok();
     let place = relative.and_then(|relative| relative.parent().zip(relative.file_name()));
     let Some((parent, name)) = place.filter(|(parent, _)| parent.starts_with("volumeDevices")) else {

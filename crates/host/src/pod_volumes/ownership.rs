@@ -20,7 +20,7 @@ const DEEPEST: usize = 512;
 
 /// What the group may do with the files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Access {
+pub(crate) enum Access {
     Read,
     ReadWrite,
 }
@@ -36,7 +36,7 @@ impl Access {
 
 /// Gives the folder and everything below it to the group. Symlinks are not followed, other mounts are left out.
 /// A file that cannot be changed (read-only, or of a file system without owners) stays as it is.
-pub(super) fn give_to_group(
+pub(crate) fn give_to_group(
     folder: &Folder,
     group: FsGroup,
     access: Access,

@@ -24,6 +24,8 @@ const DISPOSABLE: [&str; 5] = [
     "kubernetes.io~downward-api",
 ];
 
+/// The plugin of CSI drivers.
+const CSI: &str = "kubernetes.io~csi";
 /// The plugin of shares.
 const NFS: &str = "kubernetes.io~nfs";
 
@@ -44,7 +46,8 @@ pub(super) fn tear_down(pod: &Folder) -> Result<(), FileError> {
     }
     if let Some(volumes) = pod.existing("volumes")? {
         for plugin_name in volumes.folder_names()? {
-            if !plugin_name.as_bytes().starts_with(b"kubernetes.io~") {
+            // What drivers have mounted is theirs to undo.
+            if !plugin_name.as_bytes().starts_with(b"kubernetes.io~") || plugin_name == CSI {
                 continue;
             }
             let Some(plugin) = volumes.existing(&plugin_name)? else { continue };
@@ -68,7 +71,7 @@ pub(super) fn tear_down(pod: &Folder) -> Result<(), FileError> {
 
 /// Removes the links to block devices; what they lead to belongs to somebody else.
 fn unlink_devices(devices: &Folder) -> Result<(), FileError> {
-    for plugin_name in devices.folder_names()? {
+    for plugin_name in devices.folder_names()?.into_iter().filter(|name| name != CSI) {
         let Some(plugin) = devices.existing(&plugin_name)? else { continue };
         for name in plugin.names()? {
             match rustix::fs::unlinkat(&plugin, &name, rustix::fs::AtFlags::empty()) {

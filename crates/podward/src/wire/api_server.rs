@@ -23,7 +23,7 @@ use ports::api::volumes::ApiVolumes;
 use ports::clock::Clock;
 use tokio::sync::{mpsc, watch};
 
-use super::Running;
+use super::{PluginPorts, Running};
 
 /// The API server's side of the world.
 #[derive(Clone)]
@@ -46,6 +46,8 @@ pub struct ApiServer {
     pub volumes: Arc<dyn ApiVolumes>,
     /// What this node's drivers tell of it.
     pub csi_nodes: Arc<dyn ApiCsiNodes>,
+    /// Plugins and their volumes.
+    pub plugins: PluginPorts,
     /// The node's lease.
     pub leases: Arc<dyn ApiLeases>,
     /// What the API server said, for a start without it.

@@ -1,0 +1,100 @@
+//! The CSI drivers of the node: which have registered, and what the cluster says of them.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Duration;
+
+use futures::StreamExt;
+use k8s_openapi::api::storage::v1::CSIDriver;
+use ports::api::{Feed, FeedStream};
+use ports::csi::CsiNode;
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+
+/// How long a volume waits for the cluster's first word on drivers.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+type Objects = BTreeMap<String, Arc<CSIDriver>>;
+
+/// The drivers.
+pub struct CsiDrivers {
+    registered: RwLock<BTreeMap<String, Arc<dyn CsiNode>>>,
+    objects: watch::Sender<Option<Objects>>,
+}
+
+impl Default for CsiDrivers {
+    fn default() -> Self {
+        Self { registered: RwLock::default(), objects: watch::Sender::new(None) }
+    }
+}
+
+impl CsiDrivers {
+    /// Takes a driver in.
+    pub fn register(&self, name: &str, driver: Arc<dyn CsiNode>) {
+        self.registered.write().unwrap_or_else(PoisonError::into_inner).insert(name.to_owned(), driver);
+    }
+
+    /// Lets a driver go.
+    pub fn deregister(&self, name: &str) {
+        self.registered.write().unwrap_or_else(PoisonError::into_inner).remove(name);
+    }
+
+    /// A driver by name.
+    ///
+    /// # Errors
+    /// When it has not registered.
+    pub fn get(&self, name: &str) -> Result<Arc<dyn CsiNode>, String> {
+        let found = self.registered.read().unwrap_or_else(PoisonError::into_inner).get(name).cloned();
+        found.ok_or_else(|| format!("driver name {name} not found in the list of registered CSI drivers"))
+    }
+
+    /// What the cluster says of a driver, `None` if it has no object.
+    ///
+    /// # Errors
+    /// When the cluster has not spoken.
+    pub async fn object(&self, name: &str) -> Result<Option<Arc<CSIDriver>>, String> {
+        let mut objects = self.objects.subscribe();
+        let spoken = tokio::time::timeout(PATIENCE, objects.wait_for(Option::is_some)).await;
+        match spoken {
+            Ok(Ok(objects)) => Ok(objects.as_ref().and_then(|objects| objects.get(name)).cloned()),
+            Ok(Err(_)) | Err(_) => Err("the API server has not told of CSIDriver objects yet".to_owned()),
+        }
+    }
+
+    fn apply(&self, news: Feed<CSIDriver>) {
+        let named = |object: CSIDriver| (object.metadata.name.clone().unwrap_or_default(), Arc::new(object));
+        self.objects.send_if_modified(|objects| {
+            match news {
+                Feed::Listed(list) => *objects = Some(list.into_iter().map(named).collect()),
+                Feed::Applied(object) => {
+                    let (name, object) = named(object);
+                    objects.get_or_insert_default().insert(name, object);
+                }
+                Feed::Deleted(object) => {
+                    objects.get_or_insert_default().remove(&named(object).0);
+                }
+                Feed::Failed(_) => return false,
+            }
+            true
+        });
+    }
+}
+
+/// Follows what the cluster says of drivers.
+pub async fn follow(drivers: Arc<CsiDrivers>, mut feed: FeedStream<CSIDriver>, cancel: CancellationToken) {
+    loop {
+        let news = tokio::select! {
+            () = cancel.cancelled() => return,
+            news = feed.next() => news,
+        };
+        match news {
+            Some(news) => {
+                if let Feed::Failed(error) = &news {
+                    tracing::debug!(%error, "the watch of CSIDriver objects failed; it is begun again");
+                }
+                drivers.apply(news);
+            }
+            None => return cancel.cancelled().await,
+        }
+    }
+}

@@ -1,0 +1,178 @@
+//! Volumes of CSI drivers, on top of all others.
+//!
+//! The records on disk (`vol_data.json`) are the journal: one is written before the driver is called and removed when the
+//! driver has undone everything, so that a killed agent's successor goes on or undoes, wherever the kill came. One
+//! operation on a volume at a time; a driver that hangs holds up the pods that use its volume, nobody else.
+
+mod attach;
+mod done;
+mod secrets;
+mod set_up;
+mod tear_down;
+
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use model::{CsiVolume, PodUid};
+use ports::api::volumes::ApiVolumes;
+use ports::csi_folders::CsiFolders;
+use ports::pod_volumes::{
+    MountReport, PlannedVolume, PodVolumes, Progress, SubPath, VolumeError, VolumePlan,
+};
+use tokio::sync::{OwnedMutexGuard, watch};
+use tokio_util::sync::CancellationToken;
+
+use crate::claims::Claims;
+use crate::csi_drivers::CsiDrivers;
+use crate::node_view::NodeView;
+use done::Done;
+
+/// How long an operation waits for an earlier one on the same volume.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// What the service needs.
+pub struct Parts {
+    /// All other volumes.
+    pub others: Arc<dyn PodVolumes>,
+    /// Folders and records.
+    pub folders: Arc<dyn CsiFolders>,
+    /// Drivers.
+    pub drivers: Arc<CsiDrivers>,
+    /// Attachments, secrets, claims.
+    pub api: Arc<dyn ApiVolumes>,
+    /// Resolved claims, forgotten with their pods.
+    pub claims: Arc<Claims>,
+    /// The node as the API server shows it.
+    pub node_view: watch::Receiver<NodeView>,
+    /// Volumes that must not be detached, for the node's status.
+    pub in_use: watch::Sender<Option<Vec<String>>>,
+    /// Name of the node.
+    pub node: String,
+}
+
+/// [`PodVolumes`] that knows CSI.
+pub struct CsiVolumes {
+    parts: Parts,
+    done: Mutex<Done>,
+    turns: Mutex<HashMap<Key, Arc<tokio::sync::Mutex<()>>>>,
+}
+
+/// A volume by its driver and handle.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Key {
+    driver: String,
+    handle: String,
+}
+
+impl Key {
+    fn of(volume: &CsiVolume) -> Self {
+        Self { driver: volume.driver.clone(), handle: volume.handle.clone() }
+    }
+}
+
+impl CsiVolumes {
+    /// Over these parts.
+    #[must_use]
+    pub fn new(parts: Parts) -> Self {
+        Self { parts, done: Mutex::default(), turns: Mutex::default() }
+    }
+
+    /// The right to work on a volume.
+    async fn turn(&self, key: &Key) -> Result<OwnedMutexGuard<()>, VolumeError> {
+        let turn = {
+            let mut turns = self.turns.lock().unwrap_or_else(PoisonError::into_inner);
+            turns.retain(|_, turn| Arc::strong_count(turn) > 1);
+            turns.entry(key.clone()).or_default().clone()
+        };
+        tokio::time::timeout(PATIENCE, turn.lock_owned()).await.map_err(|_| VolumeError::InProgress)
+    }
+
+    fn with<T>(&self, act: impl FnOnce(&mut Done) -> T) -> T {
+        act(&mut self.done.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Tells the node's status which volumes are in use.
+    fn report(&self) {
+        let names = self.with(|done| done.in_use());
+        self.parts.in_use.send_if_modified(|told| {
+            let is_new = told.as_ref() != Some(&names);
+            *told = Some(names);
+            is_new
+        });
+    }
+}
+
+#[async_trait]
+impl PodVolumes for CsiVolumes {
+    async fn set_up(
+        &self,
+        uid: &PodUid,
+        volume: &PlannedVolume,
+        progress: &Progress,
+    ) -> Result<(), VolumeError> {
+        match &volume.plan {
+            VolumePlan::Csi(plan) => self.set_up_csi(uid, plan, volume.fs_group, progress).await,
+            VolumePlan::EmptyDir { .. }
+            | VolumePlan::MemoryDir { .. }
+            | VolumePlan::HugePagesDir { .. }
+            | VolumePlan::Files { .. }
+            | VolumePlan::Nfs { .. }
+            | VolumePlan::Local { .. }
+            | VolumePlan::Device { .. }
+            | VolumePlan::Image { .. }
+            | VolumePlan::HostPath { .. } => self.parts.others.set_up(uid, volume, progress).await,
+        }
+    }
+
+    async fn bind_sub_path(&self, uid: &PodUid, part: &SubPath) -> Result<PathBuf, VolumeError> {
+        self.parts.others.bind_sub_path(uid, part).await
+    }
+
+    async fn reconcile_mounts(&self) -> Result<MountReport, VolumeError> {
+        let report = self.parts.others.reconcile_mounts().await?;
+        self.recall().await?;
+        Ok(report)
+    }
+
+    async fn tear_down(&self, uid: &PodUid) -> Result<(), VolumeError> {
+        // Parts of a driver's volume that are bound elsewhere would keep it busy.
+        self.parts.others.tear_down(uid).await?;
+        self.tear_down_csi(uid).await?;
+        self.parts.claims.release(uid).await;
+        Ok(())
+    }
+}
+
+impl CsiVolumes {
+    /// Reads back which volumes pods have from an earlier agent: they must not be detached.
+    ///
+    /// # Errors
+    /// When the records cannot be read.
+    pub async fn recall(&self) -> Result<(), VolumeError> {
+        for volume in self.parts.folders.all().await? {
+            self.with(|done| done.uses(&volume.record));
+        }
+        self.report();
+        Ok(())
+    }
+}
+
+/// A failure in words.
+fn refused(words: impl Into<String>) -> VolumeError {
+    VolumeError::Refused(words.into())
+}
+
+/// Reads back what an earlier agent left, trying until that succeeds: a volume that nobody knows of may be detached.
+pub async fn begin(volumes: Arc<CsiVolumes>, cancel: CancellationToken) {
+    while let Err(error) = volumes.recall().await {
+        tracing::warn!(error = %error.text(), "what is known of volumes of drivers cannot be read; trying again");
+        tokio::select! {
+            () = cancel.cancelled() => return,
+            () = tokio::time::sleep(PATIENCE) => {}
+        }
+    }
+    cancel.cancelled().await;
+}

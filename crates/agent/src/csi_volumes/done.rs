@@ -1,0 +1,75 @@
+//! What this agent has done, so that it is not done again.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+
+use decide::volumes::csi::volume_in_use;
+use model::{CsiLifecycle, PodUid};
+use ports::csi_folders::VolumeRecord;
+
+use super::Key;
+
+/// Nothing here is needed after a restart: drivers take every order twice.
+#[derive(Debug, Default)]
+pub(super) struct Done {
+    staged: HashSet<Key>,
+    published: HashSet<(PodUid, String)>,
+    attached: HashMap<Key, BTreeMap<String, String>>,
+    grown: HashMap<Key, i64>,
+    in_use: BTreeSet<String>,
+}
+
+impl Done {
+    pub(super) fn in_use(&self) -> Vec<String> {
+        self.in_use.iter().cloned().collect()
+    }
+
+    pub(super) fn uses(&mut self, record: &VolumeRecord) {
+        if record.lifecycle == CsiLifecycle::Persistent {
+            self.in_use.insert(volume_in_use(&record.driver, &record.handle));
+        }
+    }
+
+    pub(super) fn attached(&self, key: &Key) -> Option<BTreeMap<String, String>> {
+        self.attached.get(key).cloned()
+    }
+
+    pub(super) fn has_attached(&mut self, key: &Key, context: &BTreeMap<String, String>) {
+        self.attached.insert(key.clone(), context.clone());
+    }
+
+    pub(super) fn is_staged(&self, key: &Key) -> bool {
+        self.staged.contains(key)
+    }
+
+    pub(super) fn has_staged(&mut self, key: &Key) {
+        self.staged.insert(key.clone());
+    }
+
+    pub(super) fn is_published(&self, uid: &PodUid, name: &str) -> bool {
+        self.published.contains(&(uid.clone(), name.to_owned()))
+    }
+
+    pub(super) fn has_published(&mut self, uid: &PodUid, name: &str) {
+        self.published.insert((uid.clone(), name.to_owned()));
+    }
+
+    pub(super) fn is_grown(&self, key: &Key, size: i64) -> bool {
+        self.grown.get(key).is_some_and(|known| *known >= size)
+    }
+
+    pub(super) fn has_grown(&mut self, key: &Key, size: i64) {
+        self.grown.insert(key.clone(), size);
+    }
+
+    pub(super) fn unpublished(&mut self, uid: &PodUid, name: &str) {
+        self.published.remove(&(uid.clone(), name.to_owned()));
+    }
+
+    /// No pod of this node has the volume any more.
+    pub(super) fn gone(&mut self, key: &Key) {
+        self.staged.remove(key);
+        self.attached.remove(key);
+        self.grown.remove(key);
+        self.in_use.remove(&volume_in_use(&key.driver, &key.handle));
+    }
+}

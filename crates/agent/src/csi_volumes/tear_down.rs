@@ -1,0 +1,58 @@
+//! Unpublish, unstage, forget.
+
+use model::{CsiLifecycle, PodUid};
+use ports::csi_folders::Published;
+use ports::pod_volumes::VolumeError;
+
+use super::{CsiVolumes, Key, refused};
+
+impl CsiVolumes {
+    /// Undoes all volumes of a pod. One that fails does not keep the others from being tried; the first failure is
+    /// returned.
+    pub(super) async fn tear_down_csi(&self, uid: &PodUid) -> Result<(), VolumeError> {
+        let volumes = self.parts.folders.of_pod(uid).await?;
+        let undone = futures::future::join_all(volumes.iter().map(|volume| self.undo(volume))).await;
+        undone.into_iter().find(Result::is_err).unwrap_or(Ok(()))
+    }
+
+    /// The pod's record goes last: whatever is cut short before is done again.
+    async fn undo(&self, volume: &Published) -> Result<(), VolumeError> {
+        let record = &volume.record;
+        let key = Key { driver: record.driver.clone(), handle: record.handle.clone() };
+        let _turn = self.turn(&key).await?;
+        let driver = self.parts.drivers.get(&record.driver).map_err(|reason| {
+            refused(format!("kubernetes.io/csi: Unmounter.TearDownAt failed to get CSI client: {reason}"))
+        })?;
+        driver
+            .unpublish(&record.handle, &volume.target)
+            .await
+            .map_err(|error| refused(format!("kubernetes.io/csi: Unmounter.TearDownAt failed: {error}")))?;
+        self.with(|done| done.unpublished(&volume.uid, &record.spec_name));
+        let others = self.parts.folders.all().await?;
+        let is_last = !others.iter().any(|other| {
+            other.uid != volume.uid
+                && other.record.driver == record.driver
+                && other.record.handle == record.handle
+        });
+        if is_last && record.lifecycle == CsiLifecycle::Persistent {
+            let abilities = driver.capabilities().await;
+            let abilities = abilities.map_err(|error| {
+                refused(format!(
+                    "kubernetes.io/csi: attacher.UnmountDevice failed to check whether STAGE_UNSTAGE_VOLUME set: {error}"
+                ))
+            })?;
+            if abilities.stage {
+                driver.unstage(&record.handle, &volume.staging).await.map_err(|error| {
+                    refused(format!("kubernetes.io/csi: attacher.UnmountDevice failed: {error}"))
+                })?;
+                self.parts.folders.remove_staging(volume).await?;
+            }
+        }
+        self.parts.folders.remove(volume).await?;
+        if is_last {
+            self.with(|done| done.gone(&key));
+            self.report();
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,154 @@
+//! Plugins that announce themselves by a socket below `plugins_registry`.
+//!
+//! A socket that appears is asked who it is and handed to the type of plugin it names; one that disappears is let go.
+//! Each plugin is registered by a task of its own: one that does not answer holds up nobody.
+
+use std::collections::{BTreeMap, HashMap};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::StreamExt;
+use ports::folder_watch::FolderWatch;
+use ports::plugin_registry::{
+    PluginError, PluginInfo, PluginRegistration, PluginSocket, PluginSockets, PluginType,
+};
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+/// The safety net below the hints of the file system, which know nothing of folders below the folder.
+const RELIST: Duration = Duration::from_secs(10);
+const FIRST_RETRY: Duration = Duration::from_millis(500);
+const LONGEST_RETRY: Duration = Duration::from_secs(122);
+
+/// What the stage needs.
+pub struct Parts {
+    /// Where sockets appear.
+    pub sockets: Arc<dyn PluginSockets>,
+    /// Hints that they did.
+    pub watch: Arc<dyn FolderWatch>,
+    /// How plugins are talked to.
+    pub registration: Arc<dyn PluginRegistration>,
+    /// The types of plugins by their names, such as `CSIPlugin`.
+    pub types: BTreeMap<String, Arc<dyn PluginType>>,
+}
+
+/// A socket that is being or was registered.
+struct Known {
+    identity: PluginSocket,
+    cancel: CancellationToken,
+}
+
+/// Runs until cancelled. Plugins stay registered then: the next agent asks them again.
+pub async fn run(parts: Parts, cancel: CancellationToken) {
+    let parts = Arc::new(parts);
+    let mut hints = parts.watch.watch(parts.sockets.folder());
+    let mut known: HashMap<PathBuf, Known> = HashMap::new();
+    let mut tasks = JoinSet::new();
+    loop {
+        match parts.sockets.list().await {
+            Ok(found) => follow(&parts, found, &mut known, &mut tasks, &cancel),
+            Err(error) => tracing::warn!(%error, source = %error.source, "plugins cannot be listed"),
+        }
+        tokio::select! {
+            () = cancel.cancelled() => break,
+            hint = hints.next() => {
+                if let Some(Err(error)) = hint {
+                    tracing::warn!(%error, "plugins are looked for by the clock");
+                }
+            }
+            () = tokio::time::sleep(RELIST) => {}
+        }
+        while tasks.try_join_next().is_some() {}
+    }
+    while tasks.join_next().await.is_some() {}
+}
+
+fn follow(
+    parts: &Arc<Parts>,
+    found: Vec<PluginSocket>,
+    known: &mut HashMap<PathBuf, Known>,
+    tasks: &mut JoinSet<()>,
+    cancel: &CancellationToken,
+) {
+    known.retain(|path, known| {
+        let stays = found.iter().any(|socket| socket.path == *path && *socket == known.identity);
+        if !stays {
+            known.cancel.cancel();
+        }
+        stays
+    });
+    for socket in found {
+        if known.contains_key(&socket.path) {
+            continue;
+        }
+        let gone = CancellationToken::new();
+        known.insert(socket.path.clone(), Known { identity: socket.clone(), cancel: gone.clone() });
+        tasks.spawn(keep_registered(parts.clone(), socket.path, gone, cancel.clone()));
+    }
+}
+
+/// Registers one plugin, trying until it succeeds, and lets it go when its socket is gone.
+async fn keep_registered(
+    parts: Arc<Parts>,
+    socket: PathBuf,
+    gone: CancellationToken,
+    cancel: CancellationToken,
+) {
+    let mut wait = FIRST_RETRY;
+    let plugin = loop {
+        let attempt = tokio::select! {
+            () = cancel.cancelled() => return,
+            () = gone.cancelled() => return,
+            attempt = register(&parts, &socket) => attempt,
+        };
+        match attempt {
+            Ok(plugin) => break plugin,
+            Err(error) => {
+                tracing::warn!(socket = %socket.display(), %error, "a plugin is not registered; trying again");
+            }
+        }
+        tokio::select! {
+            () = cancel.cancelled() => return,
+            () = gone.cancelled() => return,
+            () = tokio::time::sleep(wait) => {}
+        }
+        wait = (wait * 2).min(LONGEST_RETRY);
+    };
+    tracing::info!(plugin = %plugin.name, kind = %plugin.kind, "a plugin is registered");
+    tokio::select! {
+        () = cancel.cancelled() => {}
+        () = gone.cancelled() => {
+            if let Some(kind) = parts.types.get(&plugin.kind) {
+                kind.deregister(&plugin).await;
+            }
+            tracing::info!(plugin = %plugin.name, kind = %plugin.kind, "a plugin is gone");
+        }
+    }
+}
+
+async fn register(parts: &Parts, socket: &std::path::Path) -> Result<PluginInfo, PluginError> {
+    let plugin = parts.registration.get_info(socket).await?;
+    let registered = match parts.types.get(&plugin.kind) {
+        Some(kind) => kind.register(&plugin).await,
+        None => Err(PluginError(format!(
+            "no handler registered for plugin type: {} at socket {}",
+            plugin.kind,
+            socket.display()
+        ))),
+    };
+    let outcome = match &registered {
+        Ok(()) => Ok(()),
+        Err(error) => Err(error.0.as_str()),
+    };
+    let told = parts.registration.notify(socket, outcome).await;
+    registered?;
+    if let Err(error) = told {
+        // It does not know that it is registered and would wait for that.
+        if let Some(kind) = parts.types.get(&plugin.kind) {
+            kind.deregister(&plugin).await;
+        }
+        return Err(error);
+    }
+    Ok(plugin)
+}

@@ -1,0 +1,281 @@
+//! The folders and records of CSI volumes, where upstream has them.
+
+mod record;
+#[cfg(test)]
+mod tests;
+
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+
+use async_trait::async_trait;
+use model::{FsGroup, PodUid};
+use ports::csi_folders::{CsiFolders, Published, VolumeRecord};
+use ports::pod_folders::FileError;
+use ports::pod_volumes::Progress;
+use rustix::fs::AtFlags;
+use rustix::io::Errno;
+
+use crate::failure::{OnPath, blocking, entry_name, refused};
+use crate::folder::Folder;
+use crate::pod_folders::{PRIVATE, existing_pod, make_pod};
+use crate::pod_volumes::local::link_to;
+use crate::pod_volumes::ownership::{Access, give_to_group};
+use crate::tree;
+use record::{DATA, read_record, staging_name, staging_record, write_record};
+
+const PLUGIN: &str = "kubernetes.io~csi";
+const DEVICES: &str = "volumeDevices";
+const MOUNT: &str = "mount";
+
+/// [`CsiFolders`] below the agent's root folder.
+#[derive(Clone, Debug)]
+pub struct HostCsiFolders {
+    root: PathBuf,
+    plugin: PathBuf,
+}
+
+impl HostCsiFolders {
+    /// `root` is such as `/var/lib/kubelet`.
+    #[must_use]
+    pub fn new(root: impl Into<PathBuf>) -> Self {
+        let root = root.into();
+        Self { plugin: root.join("plugins/kubernetes.io/csi"), root }
+    }
+
+    async fn run<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&Self) -> Result<T, FileError> + Send + 'static,
+    ) -> Result<T, FileError> {
+        let folders = self.clone();
+        blocking(&self.root, move || work(&folders)).await
+    }
+
+    /// Where everything of a volume lies.
+    fn place_of(&self, uid: &PodUid, record: VolumeRecord, is_block: bool) -> Published {
+        let (target, staging) = if is_block {
+            let devices = self.plugin.join(DEVICES);
+            (
+                devices.join("publish").join(&record.spec_name).join(uid.as_str()),
+                devices.join("staging").join(&record.spec_name),
+            )
+        } else {
+            let volume = self.pod_volume(uid, &record.spec_name);
+            let staged = self.plugin.join(&record.driver).join(staging_name(&record.handle));
+            (volume.join(MOUNT), staged.join("globalmount"))
+        };
+        Published { uid: uid.clone(), record, target, staging, is_block }
+    }
+
+    fn pod_volume(&self, uid: &PodUid, name: &str) -> PathBuf {
+        self.root.join("pods").join(uid.as_str()).join("volumes").join(PLUGIN).join(name)
+    }
+
+    /// The record of a block volume, which all pods share.
+    fn device_data(&self, name: &str) -> PathBuf {
+        self.plugin.join(DEVICES).join(name).join("data")
+    }
+
+    fn prepare_now(&self, volume: &Published) -> Result<(), FileError> {
+        let name = &volume.record.spec_name;
+        entry_name(name)?;
+        entry_name(&volume.record.driver)?;
+        let pod = make_pod(&self.root, &volume.uid)?;
+        if volume.is_block {
+            let data = make(&self.device_data(name))?;
+            write_record(&data, &volume.record)?;
+            make(volume.target.parent().unwrap_or(&self.plugin))?;
+            // The link comes before the device: it is what tells the next agent of it.
+            link_to(&pod, &pod.path().join(DEVICES).join(PLUGIN).join(name), &volume.target)?;
+        } else {
+            let folder = pod.make_below(Path::new("volumes").join(PLUGIN).join(name), PRIVATE)?;
+            write_record(&folder, &volume.record)?;
+        }
+        Ok(())
+    }
+
+    fn of_pod_now(&self, uid: &PodUid) -> Result<Vec<Published>, FileError> {
+        let mut found = Vec::new();
+        let Some(pod) = existing_pod(&self.root, uid)? else { return Ok(found) };
+        if let Some(volumes) = pod.existing(Path::new("volumes").join(PLUGIN))? {
+            for name in volumes.folder_names()? {
+                let Some(folder) = volumes.existing(&name)? else { continue };
+                match read_record(&folder)? {
+                    Some(record) => found.push(self.place_of(uid, record, false)),
+                    // Made, but never told to a driver.
+                    None => remove_unmounted(&volumes, &name)?,
+                }
+            }
+        }
+        if let Some(links) = pod.existing(Path::new(DEVICES).join(PLUGIN))? {
+            for name in links.names()? {
+                let data = Folder::open(&self.device_data(&name.to_string_lossy()))?;
+                let record = data.as_ref().map(read_record).transpose()?.flatten();
+                match record {
+                    Some(record) => found.push(self.place_of(uid, record, true)),
+                    None => tree::remove(&links, &name)?,
+                }
+            }
+        }
+        Ok(found)
+    }
+
+    fn all_now(&self) -> Result<Vec<Published>, FileError> {
+        let mut found = Vec::new();
+        let Some(pods) = Folder::open(&self.root.join("pods"))? else { return Ok(found) };
+        for name in pods.folder_names()? {
+            if let Some(uid) = name.to_str() {
+                found.extend(self.of_pod_now(&PodUid::from(uid))?);
+            }
+        }
+        Ok(found)
+    }
+
+    fn remove_staging_now(volume: &Published) -> Result<(), FileError> {
+        let (Some(parent), Some(name)) = (volume.staging.parent(), volume.staging.file_name()) else {
+            return Ok(());
+        };
+        let Some(folder) = Folder::open(parent)? else { return Ok(()) };
+        remove_unmounted(&folder, name)?;
+        if volume.is_block {
+            return Ok(());
+        }
+        tree::remove(&folder, OsStr::new(DATA))?;
+        remove_last(parent)
+    }
+
+    fn remove_now(&self, volume: &Published) -> Result<(), FileError> {
+        let (uid, name) = (&volume.uid, volume.record.spec_name.as_str());
+        if volume.is_block {
+            return self.remove_device(uid, volume, OsStr::new(name));
+        }
+        let Some(pod) = existing_pod(&self.root, uid)? else { return Ok(()) };
+        let Some(volumes) = pod.existing(Path::new("volumes").join(PLUGIN))? else { return Ok(()) };
+        if let Some(folder) = volumes.existing(name)? {
+            remove_unmounted(&folder, OsStr::new(MOUNT))?;
+            tree::remove(&folder, OsStr::new(DATA))?;
+            volumes.remove_empty(OsStr::new(name))?;
+        }
+        remove_last(volumes.path())
+    }
+
+    fn remove_device(&self, uid: &PodUid, volume: &Published, name: &OsStr) -> Result<(), FileError> {
+        if let Some((parent, file)) = volume.target.parent().zip(volume.target.file_name())
+            && let Some(folder) = Folder::open(parent)?
+        {
+            remove_unmounted(&folder, file)?;
+            remove_last(parent)?;
+        }
+        let others = self.all_now()?;
+        let is_last = !others.iter().any(|other| {
+            other.is_block && other.record.spec_name == volume.record.spec_name && other.uid != *uid
+        });
+        if let Some(pod) = existing_pod(&self.root, uid)?
+            && let Some(links) = pod.existing(Path::new(DEVICES).join(PLUGIN))?
+        {
+            if is_last && let Some(devices) = Folder::open(&self.plugin.join(DEVICES))? {
+                tree::remove(&devices, name)?;
+            }
+            tree::remove(&links, name)?;
+            remove_last(links.path())?;
+        }
+        Ok(())
+    }
+}
+
+#[async_trait]
+impl CsiFolders for HostCsiFolders {
+    fn place(&self, uid: &PodUid, record: VolumeRecord, is_block: bool) -> Published {
+        self.place_of(uid, record, is_block)
+    }
+
+    async fn prepare(&self, volume: &Published) -> Result<(), FileError> {
+        let volume = volume.clone();
+        self.run(move |folders| folders.prepare_now(&volume)).await
+    }
+
+    async fn prepare_staging(&self, volume: &Published) -> Result<(), FileError> {
+        let volume = volume.clone();
+        self.run(move |_| {
+            make(&volume.staging)?;
+            match volume.staging.parent() {
+                Some(parent) if !volume.is_block => staging_record(&make(parent)?, &volume.record),
+                Some(_) | None => Ok(()),
+            }
+        })
+        .await
+    }
+
+    async fn is_published(&self, volume: &Published) -> Result<bool, FileError> {
+        let volume = volume.clone();
+        self.run(move |_| {
+            let Some((parent, name)) = volume.target.parent().zip(volume.target.file_name()) else {
+                return Ok(false);
+            };
+            let Some(folder) = Folder::open(parent)? else { return Ok(false) };
+            Ok(folder.stat(name)?.is_some() && (volume.is_block || folder.is_mount_point(name)?))
+        })
+        .await
+    }
+
+    async fn give_to_group(
+        &self,
+        volume: &Published,
+        group: FsGroup,
+        progress: &Progress,
+    ) -> Result<(), FileError> {
+        let (target, progress) = (volume.target.clone(), progress.clone());
+        self.run(move |_| match Folder::open(&target)? {
+            Some(folder) => give_to_group(&folder, group, Access::ReadWrite, &progress),
+            None => Err(Errno::NOENT).on_path("open volume", target),
+        })
+        .await
+    }
+
+    async fn of_pod(&self, uid: &PodUid) -> Result<Vec<Published>, FileError> {
+        let uid = uid.clone();
+        self.run(move |folders| folders.of_pod_now(&uid)).await
+    }
+
+    async fn all(&self) -> Result<Vec<Published>, FileError> {
+        self.run(Self::all_now).await
+    }
+
+    async fn remove_staging(&self, volume: &Published) -> Result<(), FileError> {
+        let volume = volume.clone();
+        self.run(move |_| Self::remove_staging_now(&volume)).await
+    }
+
+    async fn remove(&self, volume: &Published) -> Result<(), FileError> {
+        let volume = volume.clone();
+        self.run(move |folders| folders.remove_now(&volume)).await
+    }
+}
+
+/// A folder of ours, with everything above it.
+fn make(path: &Path) -> Result<Folder, FileError> {
+    Folder::make(path, PRIVATE)
+}
+
+/// Removes what a driver may have left of a mount point: an empty folder or a file. What is mounted stays and is told of.
+fn remove_unmounted(folder: &Folder, name: &OsStr) -> Result<(), FileError> {
+    if folder.stat(name)?.is_none() {
+        return Ok(());
+    }
+    let path = folder.path().join(name);
+    if folder.is_mount_point(name)? {
+        return Err(refused("the driver has left it mounted")).on_path("remove", path);
+    }
+    match rustix::fs::unlinkat(folder, name, AtFlags::empty()) {
+        Ok(()) | Err(Errno::NOENT) => Ok(()),
+        Err(Errno::ISDIR) => folder.remove_empty(name),
+        Err(error) => Err(error).on_path("remove", path),
+    }
+}
+
+/// Removes a folder unless something is in it.
+fn remove_last(path: &Path) -> Result<(), FileError> {
+    match rustix::fs::unlinkat(rustix::fs::CWD, path, AtFlags::REMOVEDIR) {
+        Ok(()) | Err(Errno::NOENT | Errno::NOTEMPTY | Errno::EXIST) => Ok(()),
+        Err(error) => Err(error).on_path("remove folder", path),
+    }
+}

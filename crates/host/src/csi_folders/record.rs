@@ -1,0 +1,83 @@
+//! `vol_data.json`, in upstream's form.
+
+use std::collections::BTreeMap;
+use std::ffi::OsStr;
+use std::fmt::Write;
+use std::fs::File;
+use std::io::{self, Read};
+
+use model::CsiLifecycle;
+use ports::csi_folders::VolumeRecord;
+use ports::pod_folders::FileError;
+use sha2::{Digest, Sha256};
+
+use crate::atomic_file::{self, Durability};
+use crate::failure::OnPath;
+use crate::folder::Folder;
+
+pub(super) const DATA: &str = "vol_data.json";
+const TEMPORARY: &str = ".vol_data.json";
+const MODE: u32 = 0o600;
+
+/// The folder name of a staged volume.
+pub(super) fn staging_name(handle: &str) -> String {
+    Sha256::digest(handle).iter().fold(String::new(), |mut text, byte| {
+        // Writing to a string cannot fail.
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
+}
+
+/// Writes down a volume of a pod.
+pub(super) fn write_record(folder: &Folder, record: &VolumeRecord) -> Result<(), FileError> {
+    let lifecycle = match record.lifecycle {
+        CsiLifecycle::Persistent => "Persistent",
+        CsiLifecycle::Ephemeral => "Ephemeral",
+    };
+    let fields = [
+        ("specVolID", record.spec_name.as_str()),
+        ("volumeHandle", &record.handle),
+        ("driverName", &record.driver),
+        ("nodeName", &record.node),
+        ("attachmentID", &record.attachment),
+        ("volumeLifecycleMode", lifecycle),
+    ];
+    write(folder, &fields.into())
+}
+
+/// Writes down a staged volume.
+pub(super) fn staging_record(folder: &Folder, record: &VolumeRecord) -> Result<(), FileError> {
+    write(folder, &[("volumeHandle", record.handle.as_str()), ("driverName", &record.driver)].into())
+}
+
+fn write(folder: &Folder, fields: &BTreeMap<&str, &str>) -> Result<(), FileError> {
+    let mut text = serde_json::to_vec(fields)
+        .map_err(io::Error::from)
+        .on_path("write record", folder.path().join(DATA))?;
+    text.push(b'\n');
+    // A driver is told of the volume right after: a crash of the machine must not lose the only trace of it.
+    atomic_file::replace(folder, OsStr::new(DATA), OsStr::new(TEMPORARY), &text, MODE, Durability::Flushed)
+}
+
+/// What is written down, `None` if there is no record.
+pub(super) fn read_record(folder: &Folder) -> Result<Option<VolumeRecord>, FileError> {
+    let path = folder.path().join(DATA);
+    let Some(descriptor) = folder.open_file(OsStr::new(DATA))? else { return Ok(None) };
+    let mut text = Vec::new();
+    File::from(descriptor).read_to_end(&mut text).on_path("read record", &path)?;
+    let fields: BTreeMap<String, String> =
+        serde_json::from_slice(&text).map_err(io::Error::from).on_path("read record", &path)?;
+    let field = |name: &str| fields.get(name).cloned().unwrap_or_default();
+    Ok(Some(VolumeRecord {
+        spec_name: field("specVolID"),
+        handle: field("volumeHandle"),
+        driver: field("driverName"),
+        node: field("nodeName"),
+        attachment: field("attachmentID"),
+        lifecycle: match field("volumeLifecycleMode").as_str() {
+            "Ephemeral" => CsiLifecycle::Ephemeral,
+            // Records of block volumes have no such field.
+            _ => CsiLifecycle::Persistent,
+        },
+    }))
+}

@@ -1,0 +1,127 @@
+use std::fs;
+
+use model::CsiLifecycle;
+
+use super::*;
+use crate::scratch::{Scratch, is_root};
+
+fn record(name: &str, handle: &str) -> VolumeRecord {
+    VolumeRecord {
+        spec_name: name.to_owned(),
+        handle: handle.to_owned(),
+        driver: "d.example".to_owned(),
+        node: "n".to_owned(),
+        attachment: "csi-1".to_owned(),
+        lifecycle: CsiLifecycle::Persistent,
+    }
+}
+
+async fn prepared(
+    folders: &HostCsiFolders,
+    uid: &str,
+    record: VolumeRecord,
+    is_block: bool,
+) -> Result<Published, FileError> {
+    let volume = folders.place(&PodUid::from(uid), record, is_block);
+    folders.prepare(&volume).await.map(|()| volume)
+}
+
+#[tokio::test]
+async fn folders_and_records_are_where_upstream_has_them() {
+    let scratch = Scratch::new();
+    let root = scratch.path().join("kubelet");
+    let folders = HostCsiFolders::new(&root);
+    let uid = PodUid::from("u1");
+    let volume = prepared(&folders, "u1", record("pv", "h"), false).await.unwrap();
+    assert_eq!(volume.target, root.join("pods/u1/volumes/kubernetes.io~csi/pv/mount"));
+    assert!(!volume.target.exists(), "the driver makes it");
+    // printf h | sha256sum
+    let hash = "aaa9402664f1a41f40ebbc52c9993eb66aeb366602958fdfaa283b71e64db123";
+    assert_eq!(volume.staging, root.join(format!("plugins/kubernetes.io/csi/d.example/{hash}/globalmount")));
+    folders.prepare_staging(&volume).await.unwrap();
+    assert!(volume.staging.is_dir());
+    let text = fs::read_to_string(volume.staging.with_file_name("vol_data.json")).unwrap();
+    assert_eq!(text, "{\"driverName\":\"d.example\",\"volumeHandle\":\"h\"}\n");
+    let text = fs::read_to_string(root.join("pods/u1/volumes/kubernetes.io~csi/pv/vol_data.json")).unwrap();
+    assert_eq!(
+        text,
+        "{\"attachmentID\":\"csi-1\",\"driverName\":\"d.example\",\"nodeName\":\"n\",\"specVolID\":\"pv\",\
+         \"volumeHandle\":\"h\",\"volumeLifecycleMode\":\"Persistent\"}\n"
+    );
+    assert_eq!(folders.of_pod(&uid).await.unwrap(), [volume.clone()]);
+    assert_eq!(folders.all().await.unwrap(), [volume.clone()]);
+    for _ in 0..2 {
+        folders.remove_staging(&volume).await.unwrap();
+        folders.remove(&volume).await.unwrap();
+    }
+    assert!(!volume.staging.parent().unwrap().exists());
+    assert!(!root.join("pods/u1/volumes/kubernetes.io~csi").exists());
+    assert_eq!(folders.all().await.unwrap(), []);
+}
+
+#[tokio::test]
+async fn a_device_has_a_link_in_each_pod_and_one_record() {
+    let scratch = Scratch::new();
+    let root = scratch.path().join("kubelet");
+    let folders = HostCsiFolders::new(&root);
+    let devices = root.join("plugins/kubernetes.io/csi/volumeDevices");
+    let mut volumes = Vec::new();
+    for uid in ["u1", "u2"] {
+        let volume = prepared(&folders, uid, record("pv", "h"), true).await.unwrap();
+        assert_eq!(volume.target, devices.join("publish/pv").join(uid));
+        assert_eq!(volume.staging, devices.join("staging/pv"));
+        let link = root.join("pods").join(uid).join("volumeDevices/kubernetes.io~csi/pv");
+        assert_eq!(fs::read_link(link).unwrap(), volume.target);
+        fs::write(&volume.target, "").unwrap();
+        volumes.push(volume);
+    }
+    assert_eq!(folders.all().await.unwrap(), volumes);
+    folders.remove(&volumes[0]).await.unwrap();
+    assert!(devices.join("pv/data/vol_data.json").exists());
+    folders.remove_staging(&volumes[1]).await.unwrap();
+    folders.remove(&volumes[1]).await.unwrap();
+    assert!(!devices.join("pv").exists() && !devices.join("publish/pv").exists());
+    assert_eq!(folders.all().await.unwrap(), []);
+}
+
+#[tokio::test]
+async fn what_is_mounted_is_not_removed() {
+    if !is_root() {
+        return;
+    }
+    let scratch = Scratch::new();
+    let folders = HostCsiFolders::new(scratch.path().join("kubelet"));
+    let uid = PodUid::from("u1");
+    let volume = prepared(&folders, "u1", record("pv", "h"), false).await.unwrap();
+    folders.prepare_staging(&volume).await.unwrap();
+    assert!(!folders.is_published(&volume).await.unwrap());
+    fs::create_dir(&volume.target).unwrap();
+    assert!(!folders.is_published(&volume).await.unwrap());
+    let precious = scratch.path().join("precious");
+    fs::create_dir(&precious).unwrap();
+    fs::write(precious.join("data"), "x").unwrap();
+    for place in [&volume.target, &volume.staging] {
+        rustix::mount::mount_bind(&precious, place).unwrap();
+    }
+    assert!(folders.is_published(&volume).await.unwrap());
+    assert!(folders.remove(&volume).await.is_err());
+    assert!(folders.remove_staging(&volume).await.is_err());
+    assert_eq!(folders.of_pod(&uid).await.unwrap().len(), 1, "the record stays");
+    for place in [&volume.target, &volume.staging] {
+        rustix::mount::unmount(place, rustix::mount::UnmountFlags::empty()).unwrap();
+    }
+    folders.remove_staging(&volume).await.unwrap();
+    folders.remove(&volume).await.unwrap();
+    assert_eq!(fs::read_to_string(precious.join("data")).unwrap(), "x");
+}
+
+#[tokio::test]
+async fn names_that_lead_elsewhere_are_refused() {
+    let scratch = Scratch::new();
+    let folders = HostCsiFolders::new(scratch.path().join("kubelet"));
+    for name in ["..", "a/b", ""] {
+        assert!(prepared(&folders, "u", record(name, "h"), false).await.is_err(), "{name}");
+        let named = VolumeRecord { driver: name.to_owned(), ..record("pv", "h") };
+        assert!(prepared(&folders, "u", named, true).await.is_err(), "{name}");
+    }
+}

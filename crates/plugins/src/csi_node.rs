@@ -1,0 +1,259 @@
+//! The client side of a driver's node service.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use model::CsiAccess;
+use ports::csi::{
+    CsiCapabilities, CsiConnector, CsiError, CsiNode, CsiNodeInfo, CsiUsage, Expand, Publish, Stage,
+    VolumeUse,
+};
+use tonic::transport::Channel;
+use tonic::{Code, Request, Status};
+
+use crate::connect::{dial, within, words};
+use crate::csi_v1 as proto;
+use proto::node_client::NodeClient;
+use proto::node_service_capability::{self, rpc};
+use proto::volume_capability::{self, AccessMode, BlockVolume, MountVolume, access_mode};
+
+/// The longest that any call of a driver may take.
+const DEADLINE: Duration = Duration::from_secs(120);
+
+/// [`CsiConnector`] over gRPC.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct GrpcCsiConnector;
+
+impl CsiConnector for GrpcCsiConnector {
+    fn connect(&self, endpoint: &Path) -> Arc<dyn CsiNode> {
+        Arc::new(GrpcCsiNode { endpoint: endpoint.to_path_buf() })
+    }
+}
+
+struct GrpcCsiNode {
+    endpoint: PathBuf,
+}
+
+impl GrpcCsiNode {
+    async fn call<T, A>(
+        &self,
+        message: T,
+        call: impl AsyncFnOnce(NodeClient<Channel>, Request<T>) -> Result<tonic::Response<A>, Status>,
+    ) -> Result<A, CsiError> {
+        let answer = within(DEADLINE, async {
+            let client = NodeClient::new(dial(&self.endpoint).await?);
+            let mut request = Request::new(message);
+            request.set_timeout(DEADLINE);
+            call(client, request).await
+        });
+        answer.await.map(tonic::Response::into_inner).map_err(|status| failure(&status))
+    }
+}
+
+#[async_trait]
+impl CsiNode for GrpcCsiNode {
+    async fn info(&self) -> Result<CsiNodeInfo, CsiError> {
+        let message = proto::NodeGetInfoRequest {};
+        let info =
+            self.call(message, async |mut client, request| client.node_get_info(request).await).await?;
+        Ok(CsiNodeInfo {
+            node_id: info.node_id,
+            most_volumes: info.max_volumes_per_node,
+            topology: info.accessible_topology.unwrap_or_default().segments.into_iter().collect(),
+        })
+    }
+
+    async fn capabilities(&self) -> Result<CsiCapabilities, CsiError> {
+        let message = proto::NodeGetCapabilitiesRequest {};
+        let answer = self
+            .call(message, async |mut client, request| client.node_get_capabilities(request).await)
+            .await?;
+        let mut found = CsiCapabilities::default();
+        for capability in answer.capabilities {
+            let Some(node_service_capability::Type::Rpc(rpc)) = capability.r#type else { continue };
+            match rpc.r#type() {
+                rpc::Type::StageUnstageVolume => found.stage = true,
+                rpc::Type::GetVolumeStats => found.stats = true,
+                rpc::Type::ExpandVolume => found.expand = true,
+                rpc::Type::SingleNodeMultiWriter => found.single_node_multi_writer = true,
+                rpc::Type::VolumeMountGroup => found.mount_group = true,
+                rpc::Type::VolumeCondition | rpc::Type::Unknown => {}
+            }
+        }
+        Ok(found)
+    }
+
+    async fn stage(&self, order: &Stage) -> Result<(), CsiError> {
+        let message = proto::NodeStageVolumeRequest {
+            volume_id: order.handle.clone(),
+            publish_context: order.publish_context.clone().into_iter().collect(),
+            staging_target_path: text(&order.staging),
+            volume_capability: Some(capability(&order.use_as)),
+            secrets: order.secrets.clone().into_iter().collect(),
+            volume_context: order.attributes.clone().into_iter().collect(),
+        };
+        self.call(message, async |mut client, request| client.node_stage_volume(request).await).await?;
+        Ok(())
+    }
+
+    async fn unstage(&self, handle: &str, staging: &Path) -> Result<(), CsiError> {
+        let message = proto::NodeUnstageVolumeRequest {
+            volume_id: handle.to_owned(),
+            staging_target_path: text(staging),
+        };
+        self.call(message, async |mut client, request| client.node_unstage_volume(request).await).await?;
+        Ok(())
+    }
+
+    async fn publish(&self, order: &Publish) -> Result<(), CsiError> {
+        let message = proto::NodePublishVolumeRequest {
+            volume_id: order.handle.clone(),
+            publish_context: order.publish_context.clone().into_iter().collect(),
+            staging_target_path: order.staging.as_deref().map(text).unwrap_or_default(),
+            target_path: text(&order.target),
+            volume_capability: Some(capability(&order.use_as)),
+            readonly: order.read_only,
+            secrets: order.secrets.clone().into_iter().collect(),
+            volume_context: order.attributes.clone().into_iter().collect(),
+        };
+        self.call(message, async |mut client, request| client.node_publish_volume(request).await).await?;
+        Ok(())
+    }
+
+    async fn unpublish(&self, handle: &str, target: &Path) -> Result<(), CsiError> {
+        let message =
+            proto::NodeUnpublishVolumeRequest { volume_id: handle.to_owned(), target_path: text(target) };
+        self.call(message, async |mut client, request| client.node_unpublish_volume(request).await).await?;
+        Ok(())
+    }
+
+    async fn expand(&self, order: &Expand) -> Result<i64, CsiError> {
+        let message = proto::NodeExpandVolumeRequest {
+            volume_id: order.handle.clone(),
+            volume_path: text(&order.path),
+            capacity_range: Some(proto::CapacityRange { required_bytes: order.bytes, limit_bytes: 0 }),
+            staging_target_path: order.staging.as_deref().map(text).unwrap_or_default(),
+            volume_capability: Some(capability(&order.use_as)),
+            secrets: order.secrets.clone().into_iter().collect(),
+        };
+        let answer =
+            self.call(message, async |mut client, request| client.node_expand_volume(request).await).await?;
+        Ok(answer.capacity_bytes)
+    }
+
+    async fn usage(&self, handle: &str, path: &Path) -> Result<Vec<CsiUsage>, CsiError> {
+        let message = proto::NodeGetVolumeStatsRequest {
+            volume_id: handle.to_owned(),
+            volume_path: text(path),
+            staging_target_path: String::new(),
+        };
+        let answer = self
+            .call(message, async |mut client, request| client.node_get_volume_stats(request).await)
+            .await?;
+        let usage = answer.usage.into_iter().map(|usage| CsiUsage {
+            is_inodes: usage.unit() == proto::volume_usage::Unit::Inodes,
+            available: usage.available,
+            total: usage.total,
+            used: usage.used,
+        });
+        Ok(usage.collect())
+    }
+}
+
+fn capability(used: &VolumeUse) -> proto::VolumeCapability {
+    let access_type = match &used.access {
+        CsiAccess::Block => volume_capability::AccessType::Block(BlockVolume {}),
+        CsiAccess::Files { fs_type, options } => volume_capability::AccessType::Mount(MountVolume {
+            fs_type: fs_type.clone(),
+            mount_flags: options.clone(),
+            volume_mount_group: used.group.map(|gid| gid.to_string()).unwrap_or_default(),
+        }),
+    };
+    let mode = mode(&used.mode, used.single_node_multi_writer);
+    proto::VolumeCapability {
+        access_type: Some(access_type),
+        access_mode: Some(AccessMode { mode: mode.into() }),
+    }
+}
+
+/// A driver that tells writers on one node apart is told more than one that does not.
+fn mode(mode: &str, tells_apart: bool) -> access_mode::Mode {
+    match (mode, tells_apart) {
+        ("ReadWriteOnce", true) => access_mode::Mode::SingleNodeMultiWriter,
+        ("ReadWriteOncePod", true) => access_mode::Mode::SingleNodeSingleWriter,
+        ("ReadWriteOnce" | "ReadWriteOncePod", false) => access_mode::Mode::SingleNodeWriter,
+        ("ReadOnlyMany", _) => access_mode::Mode::MultiNodeReaderOnly,
+        ("ReadWriteMany", _) => access_mode::Mode::MultiNodeMultiWriter,
+        _ => access_mode::Mode::Unknown,
+    }
+}
+
+fn text(path: &Path) -> String {
+    path.to_string_lossy().into_owned()
+}
+
+/// Codes after which the driver may still be at work.
+fn failure(status: &Status) -> CsiError {
+    let is_final = !matches!(
+        status.code(),
+        Code::Cancelled
+            | Code::DeadlineExceeded
+            | Code::Unavailable
+            | Code::ResourceExhausted
+            | Code::Aborted
+    );
+    CsiError { message: words(status), is_final }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn codes_tell_whether_the_driver_has_stopped() {
+        for (code, is_final) in [
+            (Code::Internal, true),
+            (Code::InvalidArgument, true),
+            (Code::NotFound, true),
+            (Code::Aborted, false),
+            (Code::DeadlineExceeded, false),
+            (Code::Unavailable, false),
+            (Code::ResourceExhausted, false),
+            (Code::Cancelled, false),
+        ] {
+            assert_eq!(failure(&Status::new(code, "why")).is_final, is_final, "{code:?}");
+        }
+        assert_eq!(failure(&Status::cancelled("why")).message, "rpc error: code = Canceled desc = why");
+    }
+
+    #[test]
+    fn access_modes_are_told_as_well_as_the_driver_knows_them() {
+        for (word, plain, apart) in [
+            ("ReadWriteOnce", access_mode::Mode::SingleNodeWriter, access_mode::Mode::SingleNodeMultiWriter),
+            (
+                "ReadWriteOncePod",
+                access_mode::Mode::SingleNodeWriter,
+                access_mode::Mode::SingleNodeSingleWriter,
+            ),
+            ("ReadOnlyMany", access_mode::Mode::MultiNodeReaderOnly, access_mode::Mode::MultiNodeReaderOnly),
+            (
+                "ReadWriteMany",
+                access_mode::Mode::MultiNodeMultiWriter,
+                access_mode::Mode::MultiNodeMultiWriter,
+            ),
+            ("", access_mode::Mode::Unknown, access_mode::Mode::Unknown),
+        ] {
+            assert_eq!((mode(word, false), mode(word, true)), (plain, apart), "{word}");
+        }
+    }
+
+    #[test]
+    fn requests_show_no_secrets() {
+        let secrets = [("key".to_owned(), "hunter2".to_owned())].into();
+        let request = proto::NodeStageVolumeRequest { volume_id: "v".into(), secrets, ..Default::default() };
+        let shown = format!("{request:?}");
+        assert!(shown.contains("\"v\"") && !shown.contains("hunter2"), "{shown}");
+    }
+}

@@ -1,0 +1,61 @@
+//! gRPC to the plugins of a node: their registration, and the node service of CSI drivers.
+//!
+//! Comes in: a socket that a plugin serves. Goes out: `ports::plugin_registry` and `ports::csi`, as plain values.
+//!
+//! Invariants: every call has a deadline; a connection is made for each call and closed after it, since drivers are
+//! replaced under the same path at any time; no `Debug` shows a secret.
+//!
+//! Not here: retries, what is registered, where volumes lie.
+
+mod connect;
+mod csi_node;
+mod registration;
+
+/// CSI v1, node service: package `csi.v1`, generated.
+#[allow(
+    missing_docs,
+    unreachable_pub,
+    rust_2018_idioms,
+    clippy::all,
+    clippy::allow_attributes_without_reason,
+    clippy::needless_pass_by_value,
+    clippy::semicolon_if_nothing_returned,
+    clippy::unused_async,
+    reason = "generated"
+)]
+pub mod csi_v1 {
+    tonic::include_proto!("csi.v1");
+
+    macro_rules! without_secrets {
+        ($($message:ident),*) => {$(
+            impl std::fmt::Debug for $message {
+                fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                    f.debug_struct(stringify!($message))
+                        .field("volume_id", &self.volume_id)
+                        .finish_non_exhaustive()
+                }
+            }
+        )*};
+    }
+
+    without_secrets!(NodeStageVolumeRequest, NodePublishVolumeRequest, NodeExpandVolumeRequest);
+}
+
+/// Plugin registration v1: package `pluginregistration`, generated.
+#[allow(
+    missing_docs,
+    unreachable_pub,
+    rust_2018_idioms,
+    clippy::all,
+    clippy::allow_attributes_without_reason,
+    clippy::needless_pass_by_value,
+    clippy::semicolon_if_nothing_returned,
+    clippy::unused_async,
+    reason = "generated"
+)]
+pub mod registration_v1 {
+    tonic::include_proto!("pluginregistration");
+}
+
+pub use csi_node::GrpcCsiConnector;
+pub use registration::GrpcPluginRegistration;

@@ -1,0 +1,336 @@
+//! Volumes of CSI drivers: our client and its order of work against a small real driver, with real mounts.
+
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+#[path = "csi/fixture.rs"]
+mod fixture;
+
+use std::fs;
+use std::time::Duration;
+
+use anyhow::Context;
+use fixture::{Node, is_root, volume};
+use model::{CsiAccess, CsiLifecycle, CsiSize, CsiVolume, FsGroup, FsGroupChange, PodUid, SecretReference};
+use ports::csi::CsiConnector;
+use ports::pod_volumes::PodVolumes;
+use serde_json::json;
+use testkit::csi_driver::{Ability, Trouble};
+use testkit::poll::eventually;
+use tonic::Code;
+
+const STAGES: &[Ability] = &[Ability::StageUnstageVolume];
+
+#[tokio::test]
+async fn a_volume_is_staged_once_published_for_each_pod_and_undone_in_reverse() {
+    if !is_root() {
+        return;
+    }
+    let node = Node::new(json!({"attachRequired": false}));
+    let driver = node.driver("d.example", STAGES);
+    let (one, two) = (volume(&node, "u1", "h"), volume(&node, "u2", "h"));
+    let agent = node.agent();
+    node.set_up(&agent, "u1", &one, None).await.unwrap();
+    fs::write(one.path.join("written"), "x").unwrap();
+    node.set_up(&agent, "u2", &two, None).await.unwrap();
+    node.set_up(&agent, "u1", &one, None).await.unwrap();
+    assert_eq!(fs::read_to_string(two.path.join("written")).unwrap(), "x");
+    assert_eq!(driver.call_names(), ["NodeStageVolume", "NodePublishVolume", "NodePublishVolume"]);
+    agent.tear_down(&PodUid::from("u1")).await.unwrap();
+    assert_eq!(driver.call_names()[3..], ["NodeUnpublishVolume"]);
+    assert_eq!(fs::read_to_string(two.path.join("written")).unwrap(), "x");
+    for _ in 0..2 {
+        agent.tear_down(&PodUid::from("u2")).await.unwrap();
+    }
+    assert_eq!(driver.call_names()[4..], ["NodeUnpublishVolume", "NodeUnstageVolume"]);
+    node.assert_clean();
+    assert_eq!(fs::read_to_string(driver.volume("h").join("written")).unwrap(), "x");
+}
+
+#[tokio::test]
+async fn an_agent_killed_between_stage_and_publish_is_followed_by_one_that_goes_on() {
+    if !is_root() {
+        return;
+    }
+    let node = Node::new(json!({"attachRequired": false}));
+    let driver = node.driver("d.example", STAGES);
+    let one = volume(&node, "u1", "h");
+    driver.trouble("NodePublishVolume", Some(Trouble::Hangs));
+    let agent = node.agent();
+    {
+        let set_up = node.set_up(&agent, "u1", &one, None);
+        tokio::pin!(set_up);
+        // Killed as soon as the driver has the order to publish.
+        let published = eventually("the driver is asked to publish", Duration::from_secs(20), || async {
+            driver.last("NodePublishVolume").context("not yet")
+        });
+        tokio::select! {
+            _ = &mut set_up => panic!("a driver that hangs has answered"),
+            published = published => { published.unwrap(); }
+        }
+    }
+    drop(agent);
+    driver.trouble("NodePublishVolume", None);
+    let next = node.agent();
+    node.set_up(&next, "u1", &one, None).await.unwrap();
+    assert!(fs::write(one.path.join("x"), "").is_ok());
+    next.tear_down(&PodUid::from("u1")).await.unwrap();
+    node.assert_clean();
+}
+
+#[tokio::test]
+async fn whatever_a_failed_call_left_is_undone_by_the_next_agent() {
+    if !is_root() {
+        return;
+    }
+    for (call, trouble) in [
+        ("NodeStageVolume", Trouble::Fails(Code::Internal)),
+        ("NodeStageVolume", Trouble::FailsAfter(Code::Unavailable)),
+        ("NodePublishVolume", Trouble::Fails(Code::Internal)),
+        ("NodePublishVolume", Trouble::FailsAfter(Code::Aborted)),
+    ] {
+        let node = Node::new(json!({"attachRequired": false}));
+        let driver = node.driver("d.example", STAGES);
+        let one = volume(&node, "u1", "h");
+        driver.trouble(call, Some(trouble));
+        let failed = node.set_up(&node.agent(), "u1", &one, None).await.unwrap_err();
+        assert!(failed.text().contains("desc = asked to fail"), "{}", failed.text());
+        driver.trouble(call, None);
+        // The pod is gone meanwhile; and the agent is killed twice while it cleans up.
+        let next = node.agent();
+        for undo in ["NodeUnpublishVolume", "NodeUnstageVolume"] {
+            driver.trouble(undo, Some(Trouble::FailsAfter(Code::Unavailable)));
+            assert!(next.tear_down(&PodUid::from("u1")).await.is_err(), "{call} {undo}");
+            driver.trouble(undo, None);
+        }
+        node.agent().tear_down(&PodUid::from("u1")).await.unwrap();
+        node.assert_clean();
+    }
+}
+
+#[tokio::test]
+async fn a_driver_that_hangs_holds_up_its_own_volume_only() {
+    if !is_root() {
+        return;
+    }
+    let node = Node::new(json!({"attachRequired": false}));
+    let (stuck, fine) = (node.driver("stuck.example", STAGES), node.driver("d.example", STAGES));
+    stuck.trouble("NodeStageVolume", Some(Trouble::Hangs));
+    let hanging = CsiVolume { driver: "stuck.example".to_owned(), ..volume(&node, "u1", "h") };
+    let other = volume(&node, "u2", "h");
+    let agent = node.agent();
+    let stuck_pod = node.set_up(&agent, "u1", &hanging, None);
+    tokio::pin!(stuck_pod);
+    tokio::select! {
+        _ = &mut stuck_pod => panic!("a driver that hangs has answered"),
+        done = node.set_up(&agent, "u2", &other, None) => done.unwrap(),
+    }
+    assert_eq!(fine.call_names(), ["NodeStageVolume", "NodePublishVolume"]);
+    stuck.trouble("NodeStageVolume", None);
+    stuck_pod.await.unwrap();
+    for uid in ["u1", "u2"] {
+        agent.tear_down(&PodUid::from(uid)).await.unwrap();
+    }
+    node.assert_clean();
+}
+
+#[tokio::test]
+async fn an_inline_volume_is_made_for_its_pod_with_what_the_driver_asks_for() {
+    if !is_root() {
+        return;
+    }
+    let node = Node::new(json!({
+        "volumeLifecycleModes": ["Ephemeral"], "podInfoOnMount": true, "requiresRepublish": true,
+        "tokenRequests": [{"audience": "vault"}],
+    }));
+    let driver = node.driver("d.example", STAGES);
+    let inline = CsiVolume {
+        lifecycle: CsiLifecycle::Ephemeral,
+        publish_secret: Some(SecretReference { namespace: "n".to_owned(), name: "s".to_owned() }),
+        ..volume(&node, "u1", "csi-inline")
+    };
+    let agent = node.agent();
+    for _ in 0..2 {
+        node.set_up(&agent, "u1", &inline, None).await.unwrap();
+    }
+    assert_eq!(driver.call_names(), ["NodePublishVolume", "NodePublishVolume"], "told again, never staged");
+    let call = driver.last("NodePublishVolume").unwrap();
+    assert_eq!(call.context["csi.storage.k8s.io/pod.name"], "p");
+    assert_eq!(call.context["csi.storage.k8s.io/ephemeral"], "true");
+    let tokens = &call.context["csi.storage.k8s.io/serviceAccount.tokens"];
+    let tokens: serde_json::Value = serde_json::from_str(tokens).unwrap();
+    assert_eq!(tokens["vault"]["token"], "token-for-vault");
+    assert_eq!(call.secrets["key"], "value of n/s");
+    agent.tear_down(&PodUid::from("u1")).await.unwrap();
+    node.assert_clean();
+}
+
+#[tokio::test]
+async fn a_group_is_given_by_the_driver_or_by_the_agent() {
+    if !is_root() {
+        return;
+    }
+    let group = Some(FsGroup { gid: 4242, change: FsGroupChange::Always });
+    for (abilities, by_driver) in
+        [(STAGES, false), (&[Ability::StageUnstageVolume, Ability::VolumeMountGroup][..], true)]
+    {
+        let node = Node::new(json!({"attachRequired": false, "fsGroupPolicy": "File"}));
+        let driver = node.driver("d.example", abilities);
+        let one = volume(&node, "u1", "h");
+        let agent = node.agent();
+        node.set_up(&agent, "u1", &one, group).await.unwrap();
+        let told = if by_driver { "4242" } else { "" };
+        assert_eq!(driver.last("NodeStageVolume").unwrap().group, told);
+        assert_eq!(driver.last("NodePublishVolume").unwrap().group, told);
+        let owner = std::os::unix::fs::MetadataExt::gid(&fs::metadata(&one.path).unwrap());
+        assert_eq!(owner == 4242, !by_driver);
+        agent.tear_down(&PodUid::from("u1")).await.unwrap();
+        node.assert_clean();
+    }
+}
+
+#[tokio::test]
+async fn a_block_volume_is_published_beside_the_pods_and_linked_into_them() {
+    if !is_root() {
+        return;
+    }
+    let node = Node::new(json!({"attachRequired": false}));
+    let driver = node.driver("d.example", STAGES);
+    let link = node.root().join("pods/u1/volumeDevices/kubernetes.io~csi/h");
+    let block = CsiVolume { access: CsiAccess::Block, path: link.clone(), ..volume(&node, "u1", "h") };
+    let agent = node.agent();
+    node.set_up(&agent, "u1", &block, None).await.unwrap();
+    let devices = node.root().join("plugins/kubernetes.io/csi/volumeDevices");
+    assert_eq!(fs::read_link(&link).unwrap(), devices.join("publish/h/u1"));
+    assert_eq!(
+        fs::read(&link).unwrap().len(),
+        4096,
+        "what the driver has published is read through the link"
+    );
+    assert!(devices.join("h/data/vol_data.json").exists());
+    agent.tear_down(&PodUid::from("u1")).await.unwrap();
+    assert_eq!(
+        driver.call_names(),
+        ["NodeStageVolume", "NodePublishVolume", "NodeUnpublishVolume", "NodeUnstageVolume"]
+    );
+    assert!(!devices.join("h").exists() && fs::symlink_metadata(&link).is_err());
+    node.assert_clean();
+}
+
+#[tokio::test]
+async fn an_attachable_volume_is_reported_in_use_and_waits_for_its_attachment() {
+    if !is_root() {
+        return;
+    }
+    let node = Node::new(json!({"attachRequired": true}));
+    let driver = node.driver("d.example", STAGES);
+    let one = volume(&node, "u1", "h");
+    let agent = node.agent();
+    let mut in_use = node.in_use();
+    let set_up = node.set_up(&agent, "u1", &one, None);
+    tokio::pin!(set_up);
+    let name = "kubernetes.io/csi/d.example^h".to_owned();
+    tokio::select! {
+        _ = &mut set_up => panic!("mounted what nobody attached"),
+        told = in_use.wait_for(|told| told.as_ref() == Some(&vec![name.clone()])) => { told.unwrap(); }
+    }
+    assert_eq!(driver.call_names(), [""; 0]);
+    node.show_in_use(&[&name]);
+    node.attach(&json!({"attached": true, "attachmentMetadata": {"device": "sdx"}}));
+    set_up.await.unwrap();
+    assert_eq!(driver.last("NodeStageVolume").unwrap().publish_context["device"], "sdx");
+    assert_eq!(driver.last("NodePublishVolume").unwrap().publish_context["device"], "sdx");
+    // The next agent knows of it before it has done anything.
+    let next = node.agent();
+    next.recall().await.unwrap();
+    assert_eq!(*node.in_use().borrow(), Some(vec![name]));
+    next.tear_down(&PodUid::from("u1")).await.unwrap();
+    assert_eq!(*node.in_use().borrow(), Some(vec![]));
+    node.assert_clean();
+}
+
+#[tokio::test]
+async fn a_volume_that_has_grown_is_grown_on_the_node_once() {
+    if !is_root() {
+        return;
+    }
+    let node = Node::new(json!({"attachRequired": false}));
+    let driver = node.driver("d.example", &[Ability::ExpandVolume]);
+    let size = CsiSize {
+        namespace: "n".to_owned(),
+        claim: "c".to_owned(),
+        wanted: 2 << 30,
+        known: 1 << 30,
+        wanted_text: "2Gi".to_owned(),
+    };
+    let small = volume(&node, "u1", "h");
+    let agent = node.agent();
+    node.set_up(&agent, "u1", &small, None).await.unwrap();
+    let grown = CsiVolume { size: Some(size), ..small };
+    for _ in 0..2 {
+        node.set_up(&agent, "u1", &grown, None).await.unwrap();
+    }
+    assert_eq!(driver.call_names(), ["NodePublishVolume", "NodeExpandVolume"]);
+    assert_eq!(driver.last("NodeExpandVolume").unwrap().bytes, 2 << 30);
+    assert_eq!(node.patches()[0]["status"]["capacity"]["storage"], "2Gi");
+    agent.tear_down(&PodUid::from("u1")).await.unwrap();
+    node.assert_clean();
+}
+
+#[tokio::test]
+async fn volumes_are_measured_by_their_driver() {
+    if !is_root() {
+        return;
+    }
+    let node = Node::new(json!({"attachRequired": false}));
+    let driver = node.driver("d.example", &[Ability::GetVolumeStats]);
+    let client = plugins::GrpcCsiConnector.connect(driver.endpoint());
+    assert!(client.capabilities().await.unwrap().stats);
+    let usage = client.usage("h", node.root()).await.unwrap();
+    assert!(!usage[0].is_inodes && usage[0].total >= usage[0].used && usage[0].total > 0);
+}
+
+#[tokio::test]
+async fn a_volume_of_a_driver_that_is_not_there_can_be_given_up() {
+    let node = Node::new(json!({"attachRequired": false}));
+    let one = volume(&node, "u1", "h");
+    let agent = node.agent();
+    let text = node.set_up(&agent, "u1", &one, None).await.unwrap_err().text();
+    assert_eq!(
+        text,
+        "kubernetes.io/csi: mounter.SetUpAt failed to get CSI client: driver name d.example not found in the list of \
+         registered CSI drivers"
+    );
+    agent.tear_down(&PodUid::from("u1")).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_driver_registers_itself_by_its_socket_and_goes_with_it() {
+    let node = Node::new(json!({}));
+    let mut driver = node.unregistered_driver("d.example", STAGES);
+    let cancel = tokio_util::sync::CancellationToken::new();
+    let (stage, drivers, cluster) = node.registry(cancel.clone());
+    let watched = async {
+        fs::create_dir_all(node.root().join("plugins_registry")).unwrap();
+        driver.announce(&node.root().join("plugins_registry")).unwrap();
+        driver.registered().await.unwrap();
+        assert!(drivers.get("d.example").is_ok());
+        let entry = cluster.csi_node().unwrap().spec.drivers.remove(0);
+        assert_eq!((entry.name.as_str(), entry.node_id.as_str()), ("d.example", "d.example-node"));
+        assert_eq!(entry.topology_keys.unwrap(), ["topology.d.example/node"]);
+        assert_eq!(entry.allocatable.unwrap().count, Some(16));
+        let shown = cluster.node();
+        assert_eq!(shown["metadata"]["labels"]["topology.d.example/node"], "here");
+        assert_eq!(
+            shown["metadata"]["annotations"]["csi.volume.kubernetes.io/nodeid"],
+            "{\"d.example\":\"d.example-node\"}"
+        );
+        driver.withdraw();
+        let gone = eventually("the driver is gone", Duration::from_secs(20), || async {
+            let told = cluster.csi_node().is_some_and(|object| object.spec.drivers.is_empty());
+            (told && drivers.get("d.example").is_err()).then_some(()).context("still there")
+        });
+        gone.await.unwrap();
+        cancel.cancel();
+    };
+    tokio::join!(stage, watched);
+}

@@ -1,0 +1,78 @@
+//! The folders of CSI volumes: where they are staged and published, and what is written down about them.
+
+use std::path::PathBuf;
+
+use async_trait::async_trait;
+use model::{CsiLifecycle, FsGroup, PodUid};
+
+use crate::pod_folders::FileError;
+use crate::pod_volumes::Progress;
+
+/// What is written down about a volume (`vol_data.json`).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct VolumeRecord {
+    /// Name of the PersistentVolume, or of an inline volume in its pod.
+    pub spec_name: String,
+    /// The driver's name for the volume.
+    pub handle: String,
+    /// The driver.
+    pub driver: String,
+    /// This node.
+    pub node: String,
+    /// Name of the attachment.
+    pub attachment: String,
+    /// Who made the volume.
+    pub lifecycle: CsiLifecycle,
+}
+
+/// A volume that a pod uses, or is about to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Published {
+    /// The pod.
+    pub uid: PodUid,
+    /// What is written down.
+    pub record: VolumeRecord,
+    /// Where the driver publishes it.
+    pub target: PathBuf,
+    /// Where it is staged, if the driver stages.
+    pub staging: PathBuf,
+    /// A block device.
+    pub is_block: bool,
+}
+
+/// Keeps folders and records. A record is written before the driver is called and removed when the driver has undone
+/// everything, so that whatever a killed agent left can be undone by the next.
+#[async_trait]
+pub trait CsiFolders: Send + Sync {
+    /// Where a volume of a pod lies, whether it is there or not.
+    fn place(&self, uid: &PodUid, record: VolumeRecord, is_block: bool) -> Published;
+
+    /// Makes the folders of a volume and writes down what it is.
+    async fn prepare(&self, volume: &Published) -> Result<(), FileError>;
+
+    /// Makes the folder that a volume is staged in.
+    async fn prepare_staging(&self, volume: &Published) -> Result<(), FileError>;
+
+    /// Whether something is mounted (for a device: lies) where the volume is published.
+    async fn is_published(&self, volume: &Published) -> Result<bool, FileError>;
+
+    /// Gives the files of a published volume to a group.
+    async fn give_to_group(
+        &self,
+        volume: &Published,
+        group: FsGroup,
+        progress: &Progress,
+    ) -> Result<(), FileError>;
+
+    /// All volumes of a pod.
+    async fn of_pod(&self, uid: &PodUid) -> Result<Vec<Published>, FileError>;
+
+    /// All volumes of all pods.
+    async fn all(&self) -> Result<Vec<Published>, FileError>;
+
+    /// Removes the folder a volume was staged in; fails if something is mounted there.
+    async fn remove_staging(&self, volume: &Published) -> Result<(), FileError>;
+
+    /// Removes folder and record of a volume that is published no more; fails if something is mounted there.
+    async fn remove(&self, volume: &Published) -> Result<(), FileError>;
+}
