@@ -185,8 +185,10 @@ fn set_runtime(status: &mut NodeStatus, profile: &NodeProfile, sight: &NodeSight
     status.daemon_endpoints = Some(NodeDaemonEndpoints {
         kubelet_endpoint: Some(DaemonEndpoint { port: i32::from(profile.port) }),
     });
-    status.declared_features =
-        Some(profile.declared_features.clone()).filter(|features| !features.is_empty());
+    let mut declared = profile.declared_features.clone();
+    // The API server takes them in this order only.
+    declared.sort();
+    status.declared_features = Some(declared).filter(|features| !features.is_empty());
     if let Some(policy) = sight.supplemental_groups_policy {
         status.features = Some(NodeFeatures { supplemental_groups_policy: Some(policy) });
     }
@@ -198,8 +200,8 @@ fn set_runtime(status: &mut NodeStatus, profile: &NodeProfile, sight: &NodeSight
 
 fn handler(told: &RuntimeHandler) -> NodeRuntimeHandler {
     NodeRuntimeHandler {
-        // The API leaves an empty name out.
-        name: Some(told.name.clone()).filter(|name| !name.is_empty()),
+        // The API shows an empty name too: that of the default handler.
+        name: Some(told.name.clone()),
         features: Some(NodeRuntimeHandlerFeatures {
             recursive_read_only_mounts: Some(told.recursive_read_only_mounts),
             user_namespaces: Some(told.user_namespaces),

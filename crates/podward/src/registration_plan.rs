@@ -16,7 +16,7 @@ use model::NodeResources;
 /// Where device plugins leave what they gave out.
 const DEVICE_CHECKPOINT: &str = "/var/lib/kubelet/device-plugins/kubelet_internal_checkpoint";
 
-/// Features that pods may ask a node for, in upstream's order; those of the server come with it.
+/// Features that pods may ask a node for; those of the server come with it.
 const DECLARED: [(Gate, &str); 3] = [
     (Gate::RestartAllContainersOnContainerExits, "RestartAllContainersOnContainerExits"),
     (Gate::InPlacePodLevelResourcesVerticalScaling, "InPlacePodLevelResourcesVerticalScaling"),

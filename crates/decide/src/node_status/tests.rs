@@ -19,7 +19,7 @@ fn profile() -> NodeProfile {
         needs_storage: true,
         max_images: Some(50),
         port: 10250,
-        declared_features: vec!["F".into()],
+        declared_features: vec!["G".into(), "F".into()],
         version: "v1.36.4".into(),
         ..NodeProfile::default()
     }
@@ -70,7 +70,8 @@ fn a_new_node_says_everything() {
     assert_eq!(info.container_runtime_version, "containerd://2.3.7");
     assert_eq!(info.swap.as_ref().unwrap().capacity, Some(1 << 20));
     let handlers = found.runtime_handlers.as_ref().unwrap();
-    assert_eq!((handlers[0].name.clone(), handlers[1].name.as_deref()), (None, Some("runc")));
+    assert_eq!((handlers[0].name.as_deref(), handlers[1].name.as_deref()), (Some(""), Some("runc")));
+    assert_eq!(found.declared_features.as_deref(), Some(&["F".to_owned(), "G".to_owned()][..]));
     let types: Vec<&str> = found.conditions.iter().flatten().map(|found| found.type_.as_str()).collect();
     assert_eq!(types, conditions::OWN);
     let reasons: Vec<&str> = events.iter().map(|event| event.reason).collect();
