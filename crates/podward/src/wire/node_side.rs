@@ -13,6 +13,7 @@ use super::{ApiServer, Running, World};
 use crate::registration_plan::NodePlan;
 
 /// What the rest of the agent lends.
+#[derive(Clone, Copy)]
 pub(super) struct Shared<'a> {
     pub(super) health: &'a RuntimeHealth,
     pub(super) events: &'a Arc<dyn EventRecorder>,

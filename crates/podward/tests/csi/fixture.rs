@@ -84,6 +84,7 @@ impl Drop for Node {
 
 impl Node {
     /// `object` is the spec of the CSIDriver object.
+    #[expect(clippy::needless_pass_by_value, reason = "json literals are passed as they are written")]
     pub(crate) fn new(object: Value) -> Self {
         let folder = tempfile::Builder::new().prefix("podward-csi-").tempdir().unwrap();
         let root = fs::canonicalize(folder.path()).unwrap().join("kubelet");
