@@ -51,7 +51,7 @@ pub struct Parts {
 
 /// Runs until cancelled.
 pub async fn run(mut parts: Parts, cancel: CancellationToken) {
-    let mut asked = HashMap::new();
+    let mut asked = Asked::new();
     let mut failures = 0u32;
     let mut wait = Duration::ZERO;
     loop {
@@ -59,7 +59,8 @@ pub async fn run(mut parts: Parts, cancel: CancellationToken) {
             () = cancel.cancelled() => return,
             () = tokio::time::sleep(PERIOD) => {}
             Some(_) = parts.changes.recv() => {}
-            Some(_) = parts.shown_changes.recv() => {}
+            // What is shown of a mirror is newer than what was asked for.
+            Some(change) = parts.shown_changes.recv() => drop(asked.remove(&change.full_name)),
             Ok(()) = parts.sources_ready.changed() => {}
             Ok(()) = parts.node.changed() => {}
         }
@@ -67,7 +68,10 @@ pub async fn run(mut parts: Parts, cancel: CancellationToken) {
             () = cancel.cancelled() => return,
             () = tokio::time::sleep(wait.max(BREATH)) => {}
         }
-        while parts.changes.try_recv().is_ok() || parts.shown_changes.try_recv().is_ok() {}
+        while parts.changes.try_recv().is_ok() {}
+        while let Ok(change) = parts.shown_changes.try_recv() {
+            asked.remove(&change.full_name);
+        }
         let passed = tokio::select! {
             () = cancel.cancelled() => return,
             passed = parts.pass(&mut asked) => passed,
