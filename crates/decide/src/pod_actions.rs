@@ -354,7 +354,10 @@ pub fn is_finished(pod: &Pod, observed: &ObservedPod) -> bool {
             .filter(|status| status.state == ContainerState::Exited)
             .is_some_and(|status| init::failed(status) && !should_restart(pod, status))
     });
-    if init_failed && !has_regular_container(pod, observed) {
+    // One that was made, even if it never ran, shows that the init containers were done: what failed is older.
+    let regular_was_made =
+        || pod.spec.containers.iter().any(|own| observed.containers_named(&own.name).next().is_some());
+    if init_failed && !regular_was_made() {
         return true;
     }
     let sidecars_ended = init().filter(|container| is_sidecar(container)).all(|container| {

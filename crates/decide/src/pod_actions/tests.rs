@@ -149,6 +149,19 @@ fn a_container_left_half_made_by_a_killed_agent_is_made_again_with_the_same_coun
 }
 
 #[test]
+fn a_regular_container_that_was_made_outlives_the_memory_of_a_failed_init_container() {
+    let pod =
+        pod(serde_json::json!({"restartPolicy": "Never", "initContainers": [{"name": "i", "image": "x"}],
+        "containers": [{"name": "a", "image": "x"}]}));
+    let mut failed = container("i1", "i", 1, ContainerState::Exited);
+    failed.exit_code = 1;
+    let made = container("a0", "a", 0, ContainerState::Created);
+    let seen = observed(vec![sandbox("s", 0, SandboxState::Ready)], vec![failed.clone(), made]);
+    assert!(!is_finished(&pod, &seen));
+    assert!(is_finished(&pod, &observed(vec![sandbox("s", 0, SandboxState::Ready)], vec![failed])));
+}
+
+#[test]
 fn a_start_that_was_cut_off_is_made_again_but_a_failed_start_is_an_end() {
     let ended = |message: &str| {
         let mut status = exited("1", "a", 0, 128);
