@@ -347,12 +347,15 @@ pub fn restart_count(status: &ContainerStatus) -> u32 {
 /// Whether the pod has run to its end: nothing runs and nothing will be started again.
 #[must_use]
 pub fn is_finished(pod: &Pod, observed: &ObservedPod) -> bool {
-    let init = || pod.spec.init_containers.iter().flatten();
+    let init = || pod.spec.init_containers.as_deref().unwrap_or_default().iter();
     let state = |name| current(observed, name).map(|status| status.state);
-    let init_failed = init().filter(|container| !is_sidecar(container)).any(|container| {
-        current(observed, &container.name)
-            .filter(|status| status.state == ContainerState::Exited)
-            .is_some_and(|status| init::failed(status) && !should_restart(pod, status))
+    // The latest that is known decides, as it does for the plan: those before it are done.
+    let latest = init().rev().find_map(|own| current(observed, &own.name).map(|status| (own, status)));
+    let init_failed = latest.is_some_and(|(container, status)| {
+        !is_sidecar(container)
+            && status.state == ContainerState::Exited
+            && init::failed(status)
+            && !should_restart(pod, status)
     });
     // One that was made, even if it never ran, shows that the init containers were done: what failed is older.
     let regular_was_made =
@@ -378,7 +381,11 @@ fn should_start_in_new_sandbox(pod: &Pod, container: &Container, observed: &Obse
     let over = match restart::own_policy(container) {
         Some(RestartPolicy::OnFailure) => status.exit_code == 0,
         Some(RestartPolicy::Always) => false,
-        Some(RestartPolicy::Never) => restart_policy(pod) == RestartPolicy::Never,
+        // Behind init containers it would be left as it ended, and the sandbox be stopped and made again for ever.
+        Some(RestartPolicy::Never) => {
+            restart_policy(pod) == RestartPolicy::Never
+                || pod.spec.init_containers.as_ref().is_some_and(|init| !init.is_empty())
+        }
         None => return should_restart(pod, status),
     };
     !over && !pod.is_deleted()
