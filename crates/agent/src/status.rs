@@ -9,7 +9,7 @@ use std::sync::Arc;
 use decide::allocation::resize_conditions;
 use decide::pod_status::{Facts, NodeFacts, base, pod_status};
 use k8s_openapi::api::core::v1::PodStatus;
-use model::{Pod, PodUid, ProbeVerdicts, WorkerView};
+use model::{Moment, Pod, PodUid, ProbeVerdicts, WorkerView};
 use ports::clock::Clock;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
@@ -88,6 +88,10 @@ impl Parts {
             return;
         };
         let observed = self.observer.last(uid);
+        if observed.as_ref().is_some_and(|row| row.moment == Moment::START) {
+            // It is there, and nobody has looked at it yet: its containers would seem lost.
+            return;
+        }
         let worker = self.workers.get(uid);
         let verdicts = self.verdicts.get(uid);
         let abilities = self.health.now().abilities;

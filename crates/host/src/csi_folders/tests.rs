@@ -48,8 +48,8 @@ async fn folders_and_records_are_where_upstream_has_them() {
         "{\"attachmentID\":\"csi-1\",\"driverName\":\"d.example\",\"nodeName\":\"n\",\"specVolID\":\"pv\",\
          \"volumeHandle\":\"h\",\"volumeLifecycleMode\":\"Persistent\"}\n"
     );
-    assert_eq!(folders.of_pod(&uid).await.unwrap(), [volume.clone()]);
-    assert_eq!(folders.all().await.unwrap(), [volume.clone()]);
+    assert_eq!(folders.of_pod(&uid).await.unwrap(), std::slice::from_ref(&volume));
+    assert_eq!(folders.all().await.unwrap(), std::slice::from_ref(&volume));
     for _ in 0..2 {
         folders.remove_staging(&volume).await.unwrap();
         folders.remove(&volume).await.unwrap();
