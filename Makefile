@@ -81,7 +81,7 @@ scripts: checkers
 test: unit e2e ## all tests: those of the crates, then the scenarios on real runtimes
 
 .PHONY: unit
-unit: toolchain setup ## the tests of the crates only
+unit: toolchain setup tools ## the tests of the crates only
 	$(call say,tests of the crates)
 	@$(CARGO) test --locked --workspace --no-fail-fast --lib --bins $(addprefix --test ,$(CRATE_TESTS))
 	@$(CARGO) test --quiet --locked --workspace --doc

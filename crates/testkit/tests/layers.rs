@@ -91,7 +91,7 @@ const SERVICES: &[(&str, &[&str])] = &[
     ("cluster_supplies", &["followed", "tokens"]),
     ("followed", &[]),
     ("tokens", &[]),
-    ("event_delivery", &[]),
+    ("event_delivery", &["event_log"]),
     ("claims", &[]),
     ("csi_drivers", &[]),
     ("csi_registration", &["csi_drivers", "node_view"]),
