@@ -72,6 +72,11 @@ impl ClusterObjects {
         self.entries().seed(objects);
     }
 
+    /// Drops what was seeded and is asked for by nobody any more.
+    pub fn forget_seeds(&self) {
+        self.entries().seed(Vec::new());
+    }
+
     fn entries(&self) -> MutexGuard<'_, Entries> {
         self.entries.lock().unwrap_or_else(PoisonError::into_inner)
     }

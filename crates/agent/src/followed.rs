@@ -46,6 +46,12 @@ impl<V: Clone + PartialEq> Followed<V> {
         tokio::time::timeout(patience, reading.wait_for(Reading::is_usable)).await.is_ok()
     }
 
+    /// Whether the server itself has told the set.
+    #[must_use]
+    pub fn is_listed(&self) -> bool {
+        self.reading.borrow().is_listed
+    }
+
     /// One object.
     #[must_use]
     pub fn get(&self, key: &str) -> Option<Arc<V>> {

@@ -52,6 +52,7 @@ pub mod server;
 pub mod sources;
 pub mod status;
 pub mod status_delivery;
+pub mod supplies_memory;
 pub mod sweeper;
 pub mod sync_loop;
 pub mod tokens;

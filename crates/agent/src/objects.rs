@@ -17,7 +17,7 @@ use ports::objects::{ObjectError, Objects};
 use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 
-pub use kept::keep;
+pub use kept::{SavedObject, keep};
 
 /// How long readers wait at the start for sources that have not spoken.
 const PATIENCE: Duration = Duration::from_secs(3);

@@ -246,8 +246,10 @@ pub fn start(world: World, plan: Plan) -> anyhow::Result<Running> {
         desired: desired_pods.clone(),
         workers: worker_views.clone(),
     };
-    let objects: Arc<dyn Objects> = match &world.api {
-        Some(api) => supplies::start_objects(&mut running, api, &plan.cluster, claims),
+    let cluster_objects =
+        world.api.as_ref().map(|api| supplies::start_objects(&mut running, api, &plan.cluster, claims));
+    let objects: Arc<dyn Objects> = match &cluster_objects {
+        Some(objects) => objects.clone(),
         None => local_objects,
     };
     let parts = object_hints::Parts {
@@ -308,7 +310,8 @@ pub fn start(world: World, plan: Plan) -> anyhow::Result<Running> {
     };
     running.spawn("probes", probes::run(parts, cancel.clone()));
 
-    let supplies = world.api.as_ref().map(|api| supplies::start_supplies(&mut running, api, clock));
+    let supplies = (world.api.as_ref().zip(cluster_objects))
+        .map(|(api, objects)| supplies::start_supplies(&mut running, api, clock, objects));
     let tables = Tables {
         observer: observer.clone(),
         probes: probe_verdicts.clone(),

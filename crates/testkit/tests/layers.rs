@@ -69,6 +69,7 @@ const STAGES: &[&str] = &[
     "status",
     "status_delivery",
     "mirror_pods",
+    "supplies_memory",
     "sweeper",
     "server",
     "node_cgroups",

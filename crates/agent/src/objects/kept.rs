@@ -20,8 +20,9 @@ struct Saved {
     sources: BTreeMap<PodSource, Vec<SavedObject>>,
 }
 
+/// The written form of a ConfigMap or Secret.
 #[derive(Serialize, Deserialize)]
-struct SavedObject {
+pub struct SavedObject {
     key: ObjectKey,
     data: BTreeMap<String, ByteString>,
     binary_data: BTreeMap<String, ByteString>,
@@ -68,7 +69,10 @@ async fn restore(objects: &LocalObjects, checkpoints: &dyn Checkpoints) {
     match serde_json::from_slice::<Saved>(&content) {
         Ok(saved) if saved.version == VERSION => {
             for (source, kept) in saved.sources {
-                objects.restore(source, kept.into_iter().map(|object| Arc::new(read(object))).collect());
+                objects.restore(
+                    source,
+                    kept.into_iter().map(|object| Arc::new(ConfigObject::from(object))).collect(),
+                );
             }
         }
         Ok(saved) => {
@@ -84,27 +88,35 @@ async fn restore(objects: &LocalObjects, checkpoints: &dyn Checkpoints) {
 }
 
 fn written(sets: BTreeMap<PodSource, Vec<Arc<ConfigObject>>>) -> BTreeMap<PodSource, Vec<SavedObject>> {
-    let bytes = |map: &BTreeMap<String, Vec<u8>>| {
-        map.iter().map(|(key, value)| (key.clone(), ByteString(value.clone()))).collect()
-    };
-    let object = |object: &Arc<ConfigObject>| SavedObject {
-        key: object.key.clone(),
-        data: bytes(&object.data),
-        binary_data: bytes(&object.binary_data),
-        secret_type: object.secret_type.clone(),
-        immutable: object.immutable,
-    };
-    sets.into_iter().map(|(source, set)| (source, set.iter().map(object).collect())).collect()
+    let saved = |object: &Arc<ConfigObject>| SavedObject::from(&**object);
+    sets.into_iter().map(|(source, set)| (source, set.iter().map(saved).collect())).collect()
 }
 
-fn read(saved: SavedObject) -> ConfigObject {
-    let bytes =
-        |map: BTreeMap<String, ByteString>| map.into_iter().map(|(key, value)| (key, value.0)).collect();
-    ConfigObject {
-        key: saved.key,
-        data: bytes(saved.data),
-        binary_data: bytes(saved.binary_data),
-        secret_type: saved.secret_type,
-        immutable: saved.immutable,
+impl From<&ConfigObject> for SavedObject {
+    fn from(object: &ConfigObject) -> Self {
+        let bytes = |map: &BTreeMap<String, Vec<u8>>| {
+            map.iter().map(|(key, value)| (key.clone(), ByteString(value.clone()))).collect()
+        };
+        Self {
+            key: object.key.clone(),
+            data: bytes(&object.data),
+            binary_data: bytes(&object.binary_data),
+            secret_type: object.secret_type.clone(),
+            immutable: object.immutable,
+        }
+    }
+}
+
+impl From<SavedObject> for ConfigObject {
+    fn from(saved: SavedObject) -> Self {
+        let bytes =
+            |map: BTreeMap<String, ByteString>| map.into_iter().map(|(key, value)| (key, value.0)).collect();
+        Self {
+            key: saved.key,
+            data: bytes(saved.data),
+            binary_data: bytes(saved.binary_data),
+            secret_type: saved.secret_type,
+            immutable: saved.immutable,
+        }
     }
 }

@@ -6,10 +6,10 @@ use agent::cluster_objects::{self, ClusterObjects};
 use agent::cluster_supplies::ClusterSupplies;
 use agent::followed::{Followed, follow};
 use agent::published::Reader;
+use agent::supplies_memory;
 use agent::tokens::Tokens;
 use model::{Pod, PodUid, WorkerView};
 use ports::clock::Clock;
-use ports::objects::Objects;
 use tokio::sync::mpsc;
 
 use super::{ApiServer, Running};
@@ -31,7 +31,7 @@ pub(super) fn start_objects(
     api: &ApiServer,
     plan: &ClusterPlan,
     claims: Claims,
-) -> Arc<dyn Objects> {
+) -> Arc<ClusterObjects> {
     let (objects, orders) = ClusterObjects::new(api.objects.clone(), plan.objects);
     let parts = cluster_objects::Parts {
         objects: objects.clone(),
@@ -49,6 +49,7 @@ pub(super) fn start_supplies(
     running: &mut Running,
     api: &ApiServer,
     clock: &Arc<dyn Clock>,
+    objects: Arc<ClusterObjects>,
 ) -> ClusterSupplies {
     let services =
         Arc::new(Followed::new(|service: &model::Service| format!("{}/{}", service.namespace, service.name)));
@@ -59,5 +60,13 @@ pub(super) fn start_supplies(
     let watch = api.runtime_classes.watch();
     running.spawn("runtime class watch", follow(runtime_classes.clone(), watch, cancel));
     let tokens = Arc::new(Tokens::new(api.tokens.clone(), clock.clone()));
-    ClusterSupplies { tokens, services, runtime_classes }
+    let supplies = ClusterSupplies { tokens, services, runtime_classes };
+    let parts = supplies_memory::Parts {
+        objects,
+        supplies: supplies.clone(),
+        memory: api.memory.clone(),
+        clock: clock.clone(),
+    };
+    running.spawn("supplies memory", supplies_memory::run(parts, running.cancel.clone()));
+    supplies
 }
