@@ -70,7 +70,8 @@ pub async fn run(mut parts: Parts, cancel: CancellationToken) {
         write_ids: HashMap::new(),
         pace: Pace::default(),
     };
-    let mut reconcile = tokio::time::interval(RECONCILE);
+    // Not at once: a first tick would cut the gathering of whatever came just before it.
+    let mut reconcile = tokio::time::interval_at(Instant::now() + RECONCILE, RECONCILE);
     reconcile.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         let next_due = delivery.next_due();
