@@ -243,8 +243,23 @@ impl ClusterNode {
 
     /// The last check of every scenario: the agent asked for nothing that a node may not have.
     pub fn end(self) -> Result<()> {
-        let mut forbidden = self.requests()?;
-        forbidden.retain(|request| request.code == 403 || request.code == 401);
+        // The Node authorizer hears of a pod, and of everything after a start, a moment after the node may: what is
+        // granted to the same question later was refused for that.
+        let all = self.requests()?;
+        let granted = |refused: &AuditedRequest| {
+            let later = all.iter().filter(|other| other.received > refused.received && other.code < 300);
+            let object = |request: &AuditedRequest| {
+                (
+                    request.resource.clone(),
+                    request.subresource.clone(),
+                    request.namespace.clone(),
+                    request.name.clone(),
+                )
+            };
+            later.into_iter().any(|other| object(other) == object(refused))
+        };
+        let mut forbidden: Vec<_> = all.iter().filter(|request| [401, 403].contains(&request.code)).collect();
+        forbidden.retain(|request| !granted(request));
         // The upstream kubelet asks for what its informers want and finds out.
         if self.agent.kind() == Agent::Podward
             && let Some(first) = forbidden.first()

@@ -1,0 +1,132 @@
+//! How pods end.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, ensure};
+use scenarios::{Agent, ClusterNode, pod, scenarios, sleeper, with};
+use serde_json::{Value, json};
+use testkit::images::BUSYBOX;
+use testkit::poll::eventually;
+
+scenarios!(
+    a_graceful_delete_lets_the_container_finish,
+    a_forced_delete_is_at_once,
+    a_finalizer_keeps_the_object,
+    the_eviction_api,
+    deleted_while_the_agent_was_down,
+);
+
+/// A pod that takes two seconds to stop and ends with 7.
+fn slow_to_stop(name: &str) -> Value {
+    let script = "trap 'sleep 2; exit 7' TERM; while :; do sleep 0.1; done";
+    let main = json!({"name": "main", "image": BUSYBOX, "command": ["/bin/sh", "-c", script]});
+    with(pod(name, [main]), "/spec/terminationGracePeriodSeconds", json!(20))
+}
+
+async fn nothing_runs(node: &ClusterNode, pod: &str) -> Result<()> {
+    eventually("nothing of the pod runs", Duration::from_secs(30), async || {
+        ensure!(node.running(pod).await?.is_empty(), "containers run");
+        let sandboxes = node.cri().sandboxes_of(pod).await?;
+        ensure!(sandboxes.iter().all(|sandbox| !sandbox.ready), "{sandboxes:?}");
+        Ok(())
+    })
+    .await
+}
+
+async fn a_graceful_delete_lets_the_container_finish(agent: Agent) -> Result<()> {
+    let mut node = ClusterNode::start(agent).await?;
+    node.apply(&slow_to_stop("web")).await?;
+    node.wait_running("web").await?;
+    let start = Instant::now();
+    node.kubectl(&["delete", "pod", "web", "--wait=false"]).await?;
+    // The agent goes away in the middle of it.
+    node.restart_agent().await?;
+    node.wait_absent(&["pod", "web"]).await?;
+    let took = start.elapsed();
+    ensure!(took >= Duration::from_secs(2), "gone after {took:?}");
+    ensure!(took < Duration::from_secs(19), "gone after {took:?}");
+    ensure!(node.running("web").await?.is_empty(), "the object went before the containers");
+    let writes = node.status_writes()?;
+    let codes = writes.iter().filter(|write| write.body.to_string().contains("\"exitCode\":7")).count();
+    ensure!(codes > 0, "the exit code never reached the API server: {writes:?}");
+    let deletes = node.requests()?.into_iter().filter(|one| one.verb == "delete" && one.name == "web");
+    let good = deletes.filter(|one| one.code == 200).count();
+    ensure!(good == 1, "{good} final deletes");
+    nothing_runs(&node, "web").await?;
+    node.end()
+}
+
+async fn a_forced_delete_is_at_once(agent: Agent) -> Result<()> {
+    let node = ClusterNode::start(agent).await?;
+    node.apply(&slow_to_stop("web")).await?;
+    let old = node.wait_running("web").await?;
+    node.kubectl(&["delete", "pod", "web", "--force", "--grace-period=0"]).await?;
+    node.wait_absent(&["pod", "web"]).await?;
+    nothing_runs(&node, "web").await?;
+    // The name is free for another pod at once.
+    node.apply(&sleeper("web")).await?;
+    let new = node.wait_running("web").await?;
+    ensure!(new.uid != old.uid && new.container("main").restarts == 0, "{new:?}");
+    node.end()
+}
+
+async fn a_finalizer_keeps_the_object(agent: Agent) -> Result<()> {
+    let mut node = ClusterNode::start(agent).await?;
+    node.apply(&with(sleeper("web"), "/metadata/finalizers", json!(["podward.test/hold"]))).await?;
+    node.wait_running("web").await?;
+    node.kubectl(&["delete", "pod", "web", "--wait=false"]).await?;
+    node.wait_pod("web", "has ended", |pod| pod.phase == "Succeeded" || pod.phase == "Failed").await?;
+    nothing_runs(&node, "web").await?;
+    node.restart_agent_unseen().await?;
+    let patch = r#"{"metadata":{"finalizers":null}}"#;
+    node.kubectl(&["patch", "pod", "web", "--type=merge", "--patch", patch]).await?;
+    node.wait_absent(&["pod", "web"]).await?;
+    node.end()
+}
+
+async fn the_eviction_api(agent: Agent) -> Result<()> {
+    let node = ClusterNode::start(agent).await?;
+    node.apply(&with(sleeper("web"), "/metadata/labels", json!({"app": "web"}))).await?;
+    node.apply(&json!({
+        "apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": {"name": "web"},
+        "spec": {"minAvailable": 1, "selector": {"matchLabels": {"app": "web"}}},
+    }))
+    .await?;
+    node.wait_running("web").await?;
+    node.wait_field(&["pdb", "web"], "/status/currentHealthy", &json!(1)).await?;
+    let path = format!("/api/v1/namespaces/{}/pods/web/eviction", node.namespace);
+    let body =
+        json!({"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": "web"}}).to_string();
+    let evict = async || node.kubectl_with_input(&["create", "--raw", &path, "-f", "-"], &body).await;
+    let refused = evict().await;
+    ensure!(format!("{refused:?}").contains("disruption budget"), "{refused:?}");
+    node.kubectl(&["delete", "pdb", "web"]).await?;
+    evict().await?;
+    node.wait_absent(&["pod", "web"]).await?;
+    nothing_runs(&node, "web").await?;
+    node.end()
+}
+
+async fn deleted_while_the_agent_was_down(agent: Agent) -> Result<()> {
+    let mut node = ClusterNode::start(agent).await?;
+    for name in ["graceful", "forced", "stays"] {
+        node.apply(&sleeper(name)).await?;
+    }
+    for name in ["graceful", "forced", "stays"] {
+        node.wait_running(name).await?;
+    }
+    let kept = node.running("stays").await?;
+    node.agent.kill9()?;
+    node.kubectl(&["delete", "pod", "graceful", "--wait=false"]).await?;
+    node.kubectl(&["delete", "pod", "forced", "--force", "--grace-period=0"]).await?;
+    node.apply(&sleeper("added")).await?;
+    node.agent.start()?;
+    node.agent.wait_ready().await?;
+    node.wait_running("added").await?;
+    node.wait_absent(&["pod", "graceful"]).await?;
+    for name in ["graceful", "forced"] {
+        nothing_runs(&node, name).await?;
+    }
+    ensure!(node.running("stays").await? == kept, "a bystander was touched");
+    node.end()
+}

@@ -1,0 +1,14 @@
+//! A node of a real cluster: the control plane's programs, containerd and one agent.
+//!
+//! `make cluster` runs these on podward and on the upstream kubelet.
+
+mod containers;
+mod deletion;
+mod identity;
+mod node;
+mod objects;
+mod offline;
+mod outage;
+mod placement;
+mod static_pods;
+mod workloads;

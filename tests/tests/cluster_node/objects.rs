@@ -1,0 +1,179 @@
+//! ConfigMaps, Secrets, tokens and services in pods.
+
+use std::path::Path;
+
+use anyhow::{Context, Result, ensure};
+use scenarios::{Agent, AgentOptions, ClusterNode, Joining, container, pod, scenarios, with};
+use serde_json::{Value, json};
+use testkit::images::BUSYBOX;
+
+scenarios!(
+    objects_as_environment_and_files,
+    changes_reach_the_files,
+    a_token_that_the_cluster_accepts,
+    services
+);
+
+fn config_map(name: &str, data: &Value) -> Value {
+    json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": data})
+}
+
+fn secret(name: &str, data: &Value) -> Value {
+    json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": name}, "stringData": data})
+}
+
+/// A pod with the ConfigMap `settings` and the Secret `keys` as environment and files.
+fn reader(name: &str) -> Value {
+    let script = "env | grep ^GOT_ | sort; cat /settings/colour /keys/word; echo; sleep 100000";
+    let main = json!({
+        "name": "main", "image": BUSYBOX, "command": ["/bin/sh", "-c", script],
+        "env": [
+            {"name": "GOT_COLOUR", "valueFrom": {"configMapKeyRef": {"name": "settings", "key": "colour"}}},
+            {"name": "GOT_WORD", "valueFrom": {"secretKeyRef": {"name": "keys", "key": "word"}}},
+        ],
+        "envFrom": [{"prefix": "GOT_ALL_", "configMapRef": {"name": "settings"}}],
+        "volumeMounts": [{"name": "settings", "mountPath": "/settings"}, {"name": "keys", "mountPath": "/keys"}],
+    });
+    let volumes = json!([
+        {"name": "settings", "configMap": {"name": "settings"}},
+        {"name": "keys", "secret": {"secretName": "keys"}},
+    ]);
+    with(pod(name, [main]), "/spec/volumes", volumes)
+}
+
+async fn objects_as_environment_and_files(agent: Agent) -> Result<()> {
+    let mut node = ClusterNode::start(agent).await?;
+    // The pod comes first: it waits for what it needs.
+    node.apply(&reader("web")).await?;
+    node.apply(&config_map("settings", &json!({"colour": "red"}))).await?;
+    node.apply(&secret("keys", &json!({"word": "open"}))).await?;
+    node.wait_running("web").await?;
+    node.wait("the pod has read everything", async || {
+        let log = node.log("web", "main").await?;
+        ensure!(log == "GOT_ALL_colour=red\nGOT_COLOUR=red\nGOT_WORD=open\nredopen\n", "{log:?}");
+        Ok(())
+    })
+    .await?;
+    node.restart_agent_unseen().await?;
+    node.end()
+}
+
+async fn changes_reach_the_files(agent: Agent) -> Result<()> {
+    // The upstream kubelet looks at volumes when it looks at the pod.
+    let options = AgentOptions { overlay: json!({"syncFrequency": "5s"}), ..AgentOptions::default() };
+    let node = ClusterNode::start_with(agent, Joining::WithCertificate, &options).await?;
+    node.apply(&config_map("settings", &json!({"colour": "red"}))).await?;
+    node.apply(&secret("keys", &json!({"word": "open"}))).await?;
+    node.apply(&reader("web")).await?;
+    let before = node.wait_running("web").await?;
+    node.apply(&config_map("settings", &json!({"colour": "blue", "size": "big"}))).await?;
+    node.apply(&secret("keys", &json!({"word": "shut"}))).await?;
+    let says = async |plugin: &str, file: &str, text: &str| {
+        let (volume, name) = file.split_once('/').context("volume and file")?;
+        let path = node.volume(&before.uid, plugin, volume).join(name);
+        node.wait(&format!("{file} says {text}"), async || {
+            let found = std::fs::read_to_string(&path).with_context(|| format!("read {}", path.display()))?;
+            ensure!(found == text, "{found:?}");
+            Ok(())
+        })
+        .await
+    };
+    says("configmap", "settings/colour", "blue").await?;
+    says("configmap", "settings/size", "big").await?;
+    says("secret", "keys/word", "shut").await?;
+    let after = node.pod("web").await?;
+    ensure!(after.container("main") == before.container("main"), "{after:?}");
+    node.end()
+}
+
+async fn a_token_that_the_cluster_accepts(agent: Agent) -> Result<()> {
+    let mut node = ClusterNode::start(agent).await?;
+    let audience = json!([{"name": "token", "projected": {"sources": [
+        {"serviceAccountToken": {"path": "vault", "audience": "vault", "expirationSeconds": 600}},
+    ]}}]);
+    let mut main = container("main", "sleep forever");
+    main["volumeMounts"] = json!([{"name": "token", "mountPath": "/token"}]);
+    node.apply(&with(pod("web", [main]), "/spec/volumes", audience)).await?;
+    let web = node.wait_running("web").await?;
+    let object = node.get(&["pod", "web"]).await?;
+    let volumes = object["spec"]["volumes"].as_array().cloned().unwrap_or_default();
+    let own = volumes
+        .iter()
+        .filter_map(|one| one["name"].as_str())
+        .find(|name| name.starts_with("kube-api-access"));
+    let folder = node.volume(&web.uid, "projected", own.context("no volume of the service account")?);
+    let user = format!("system:serviceaccount:{}:default", node.namespace);
+    let review = review(&node, &folder.join("token"), &json!([])).await?;
+    ensure!(
+        review["status"]["authenticated"] == true && review["status"]["user"]["username"] == user,
+        "{review}"
+    );
+    let extra = &review["status"]["user"]["extra"]["authentication.kubernetes.io/pod-uid"][0];
+    ensure!(*extra == web.uid.as_str(), "the token is bound to {extra}");
+    let authority = std::fs::read_to_string(folder.join("ca.crt")).context("read ca.crt")?;
+    ensure!(authority == std::fs::read_to_string(node.plane.authority_file())?, "another authority");
+    ensure!(std::fs::read_to_string(folder.join("namespace"))? == node.namespace, "another namespace");
+    let vault = node.volume(&web.uid, "projected", "token").join("vault");
+    let narrow = self::review(&node, &vault, &json!(["vault"])).await?;
+    ensure!(narrow["status"]["authenticated"] == true, "{narrow}");
+    let wrong = self::review(&node, &vault, &json!([])).await?;
+    ensure!(wrong["status"]["authenticated"] != true, "a token for others was accepted");
+    node.restart_agent_unseen().await?;
+    node.end()
+}
+
+async fn review(node: &ClusterNode, token: &Path, audiences: &Value) -> Result<Value> {
+    let token = std::fs::read_to_string(token).with_context(|| format!("read {}", token.display()))?;
+    let review = json!({
+        "apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview",
+        "spec": {"token": token, "audiences": audiences},
+    });
+    let answer = node.kubectl_with_input(&["create", "-o", "json", "-f", "-"], &review.to_string()).await?;
+    serde_json::from_str(&answer).context("read a TokenReview")
+}
+
+async fn services(agent: Agent) -> Result<()> {
+    let node = ClusterNode::start(agent).await?;
+    let service = json!({
+        "apiVersion": "v1", "kind": "Service", "metadata": {"name": "data-base"},
+        "spec": {"selector": {"app": "db"}, "ports": [{"name": "sql", "port": 5432}]},
+    });
+    node.apply(&service).await?;
+    let address = node.get(&["service", "data-base"]).await?["spec"]["clusterIP"].clone();
+    let address = address.as_str().context("no cluster address")?;
+    let wanted = [
+        format!("DATA_BASE_SERVICE_HOST={address}"),
+        "DATA_BASE_SERVICE_PORT=5432".to_owned(),
+        "DATA_BASE_SERVICE_PORT_SQL=5432".to_owned(),
+        format!("DATA_BASE_PORT=tcp://{address}:5432"),
+        "KUBERNETES_SERVICE_HOST=10.96.0.1".to_owned(),
+        "KUBERNETES_SERVICE_PORT=443".to_owned(),
+    ];
+    // The agent hears of the service in its own time: a pod that came too early is made again.
+    node.wait("a pod knows the service", async || {
+        node.kubectl(&["delete", "pod", "web", "--ignore-not-found", "--grace-period=1"]).await?;
+        node.apply(&pod("web", [container("main", "env -- sleep forever")])).await?;
+        node.wait_running("web").await?;
+        let log = node.wait("it has written", async || {
+            let log = node.log("web", "main").await?;
+            ensure!(log.contains("HOSTNAME="), "{log}");
+            Ok(log)
+        });
+        let log = log.await?;
+        for line in &wanted {
+            ensure!(log.lines().any(|found| found == line), "no {line} in {log}");
+        }
+        Ok(())
+    })
+    .await?;
+    node.apply(&with(
+        pod("bare", [container("main", "env -- sleep forever")]),
+        "/spec/enableServiceLinks",
+        json!(false),
+    ))
+    .await?;
+    node.wait_running("bare").await?;
+    let log = node.log("bare", "main").await?;
+    ensure!(log.contains("KUBERNETES_SERVICE_HOST=") && !log.contains("DATA_BASE"), "{log}");
+    node.end()
+}

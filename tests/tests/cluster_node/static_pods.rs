@@ -1,0 +1,63 @@
+//! Static pods and their mirrors.
+
+use anyhow::{Context, Result, ensure};
+use scenarios::{Agent, AgentOptions, ClusterNode, Joining, scenarios, sleeper, with};
+use serde_json::{Value, json};
+use testkit::images::DEMO_2;
+
+scenarios!(a_static_pod_has_a_mirror, a_changed_file_changes_the_mirror);
+
+const HASH: &str = "/metadata/annotations/kubernetes.io~1config.hash";
+const MIRROR: &str = "/metadata/annotations/kubernetes.io~1config.mirror";
+
+/// The upstream kubelet looks after mirrors when it looks at the pod.
+async fn start(agent: Agent) -> Result<ClusterNode> {
+    let options = AgentOptions { overlay: json!({"syncFrequency": "5s"}), ..AgentOptions::default() };
+    ClusterNode::start_with(agent, Joining::WithCertificate, &options).await
+}
+
+fn write(node: &ClusterNode, manifest: &Value) -> Result<()> {
+    let manifest = with(manifest.clone(), "/metadata/namespace", json!(node.namespace));
+    let folder = node.agent.manifests();
+    std::fs::write(folder.join(".web.new"), manifest.to_string())?;
+    std::fs::rename(folder.join(".web.new"), folder.join("web.json")).context("write the manifest")
+}
+
+async fn a_static_pod_has_a_mirror(agent: Agent) -> Result<()> {
+    let mut node = start(agent).await?;
+    let name = format!("web-{}", node.name);
+    write(&node, &sleeper("web"))?;
+    let mirror = node.wait_running(&name).await?;
+    let object = node.get(&["pod", &name]).await?;
+    ensure!(object.pointer(HASH).is_some() && object.pointer(HASH) == object.pointer(MIRROR), "{object}");
+    ensure!(object["metadata"]["ownerReferences"][0]["kind"] == "Node", "{}", object["metadata"]);
+    ensure!(object["spec"]["nodeName"] == node.name.as_str(), "{}", object["spec"]);
+    node.restart_agent_unseen().await?;
+    let containers = node.running(&name).await?;
+    node.kubectl(&["delete", "pod", &name, "--wait=false"]).await?;
+    let uid = mirror.uid;
+    node.wait_pod(&name, "is mirrored again", |pod| pod.uid != uid && pod.all_running()).await?;
+    ensure!(node.running(&name).await? == containers, "deleting the mirror touched the pod");
+    std::fs::remove_file(node.agent.manifests().join("web.json"))?;
+    node.wait_absent(&["pod", &name]).await?;
+    node.wait("nothing runs", async || {
+        ensure!(node.running(&name).await?.is_empty(), "containers run");
+        Ok(())
+    })
+    .await?;
+    node.end()
+}
+
+async fn a_changed_file_changes_the_mirror(agent: Agent) -> Result<()> {
+    let node = start(agent).await?;
+    let name = format!("web-{}", node.name);
+    write(&node, &sleeper("web"))?;
+    let before = node.wait_running(&name).await?;
+    write(&node, &with(sleeper("web"), "/spec/containers/0/image", json!(DEMO_2)))?;
+    let uid = before.uid;
+    node.wait_pod(&name, "is replaced", |pod| pod.uid != uid && pod.all_running()).await?;
+    let object = node.get(&["pod", &name]).await?;
+    ensure!(object["spec"]["containers"][0]["image"] == DEMO_2, "{}", object["spec"]);
+    ensure!(object.pointer(HASH).is_some() && object.pointer(HASH) == object.pointer(MIRROR), "{object}");
+    node.end()
+}
