@@ -55,5 +55,7 @@ pub mod status_delivery;
 pub mod supplies_memory;
 pub mod sweeper;
 pub mod sync_loop;
+#[cfg(test)]
+mod test_checkpoints;
 pub mod tokens;
 pub mod user_namespaces;

@@ -2,7 +2,7 @@
 //!
 //! ConfigMaps, Secrets, tokens, services and runtime classes of the last agent are handed to their stores at the start;
 //! the stores use them only while the server cannot be asked. From then on what they hold is looked at every few
-//! seconds, which compares a few numbers, and kept when it changed.
+//! seconds, without reading their content, and kept when it changed.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
@@ -56,11 +56,27 @@ pub async fn run(parts: Parts, cancel: CancellationToken) {
         if listed_at.is_some_and(|at| at.elapsed() >= SETTLED) {
             parts.objects.forget_seeds();
         }
-        let now = parts.fingerprint();
-        if kept != Some(now) {
+        let seen = parts.look();
+        if !kept.as_ref().is_some_and(|kept: &Look| kept.is_same(&seen)) {
             parts.keep().await;
-            kept = Some(now);
+            kept = Some(seen);
         }
+    }
+}
+
+/// What the stores held at a look. Objects are told apart by where they are, so that no content is read; holding them
+/// keeps their places from being used again.
+struct Look {
+    objects: Vec<Arc<ConfigObject>>,
+    rest: u64,
+}
+
+impl Look {
+    fn is_same(&self, other: &Self) -> bool {
+        let same = |(own, others): (&Arc<_>, &Arc<_>)| Arc::ptr_eq(own, others);
+        self.rest == other.rest
+            && self.objects.len() == other.objects.len()
+            && self.objects.iter().zip(&other.objects).all(same)
     }
 }
 
@@ -95,13 +111,10 @@ impl Parts {
         memory.keep(RUNTIME_CLASSES, &classes, now).await;
     }
 
-    /// A number that changes with anything that is kept.
-    fn fingerprint(&self) -> u64 {
+    fn look(&self) -> Look {
+        let mut objects = self.objects.known();
+        objects.sort_by(|one, other| one.key.cmp(&other.key));
         let mut hasher = DefaultHasher::new();
-        let mut objects: Vec<_> =
-            self.objects.known().iter().map(|object| (object.key.clone(), object.digest())).collect();
-        objects.sort();
-        objects.hash(&mut hasher);
         let mut tokens: Vec<_> = self
             .supplies
             .tokens
@@ -122,14 +135,13 @@ impl Parts {
         for class in self.supplies.runtime_classes.all() {
             (&class.name, &class.handler).hash(&mut hasher);
         }
-        hasher.finish()
+        Look { objects, rest: hasher.finish() }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeMap;
-    use std::sync::Mutex;
 
     use async_trait::async_trait;
     use futures::StreamExt;
@@ -137,17 +149,15 @@ mod tests {
     use ports::api::objects::ApiObjects;
     use ports::api::tokens::ApiTokens;
     use ports::api::{ApiError, ApiErrorKind, FeedStream};
-    use ports::checkpoints::Checkpoints;
-    use ports::pod_folders::FileError;
 
     use super::*;
     use crate::cluster_objects::Strategy;
     use crate::followed::Followed;
+    use crate::test_checkpoints::Files;
     use crate::tokens::Tokens;
 
-    /// No server, a clock that stands, and files in memory.
-    #[derive(Default)]
-    struct World(Mutex<BTreeMap<&'static str, Vec<u8>>>);
+    /// No server, and a clock that stands.
+    struct World;
 
     fn away() -> ApiError {
         ApiError { kind: ApiErrorKind::Unreachable, message: "away".into(), retry_after: None }
@@ -177,23 +187,8 @@ mod tests {
         }
     }
 
-    #[async_trait]
-    impl Checkpoints for World {
-        async fn save(&self, name: &'static str, content: Vec<u8>) -> Result<(), FileError> {
-            self.save_unflushed(name, content).await
-        }
-
-        async fn save_unflushed(&self, name: &'static str, content: Vec<u8>) -> Result<(), FileError> {
-            self.0.lock().unwrap().insert(name, content);
-            Ok(())
-        }
-
-        async fn load(&self, name: &'static str) -> Result<Option<Vec<u8>>, FileError> {
-            Ok(self.0.lock().unwrap().get(name).cloned())
-        }
-    }
-
-    fn parts(world: &Arc<World>) -> Parts {
+    fn parts(files: &Arc<Files>) -> Parts {
+        let world = Arc::new(World);
         Parts {
             objects: ClusterObjects::new(world.clone(), Strategy::Watch).0,
             supplies: ClusterSupplies {
@@ -201,15 +196,15 @@ mod tests {
                 services: Arc::new(Followed::new(|service: &Service| service.name.clone())),
                 runtime_classes: Arc::new(Followed::new(|class: &RuntimeClass| class.name.clone())),
             },
-            memory: Memory::new(world.clone()),
-            clock: world.clone(),
+            memory: Memory::new(files.clone()),
+            clock: world,
         }
     }
 
     #[tokio::test(start_paused = true)]
     async fn what_one_agent_held_the_next_one_has() {
-        let world = Arc::new(World::default());
-        let first = parts(&world);
+        let files = Arc::new(Files::default());
+        let first = parts(&files);
         let key = ObjectKey { kind: ObjectKind::Secret, namespace: "ns".into(), name: "s".into() };
         let object = ConfigObject {
             key,
@@ -240,7 +235,7 @@ mod tests {
         first.supplies.runtime_classes.seed(vec![class.clone()]);
         let _ = tokio::time::timeout(LOOK * 2, run(first, CancellationToken::new())).await;
 
-        let second = parts(&world);
+        let second = parts(&files);
         second.restore().await;
         assert!(second.objects.known().iter().map(|held| (**held).clone()).eq([object]));
         assert_eq!(second.supplies.tokens.known(), [(request, token)]);

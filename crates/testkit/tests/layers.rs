@@ -84,7 +84,8 @@ const STAGES: &[&str] = &[
 
 /// What stages share, and which of the others each of them may use itself.
 const SERVICES: &[(&str, &[&str])] = &[
-    ("memory", &[]),
+    ("memory", &["test_checkpoints"]),
+    ("test_checkpoints", &[]),
     ("allocations", &[]),
     ("api_deadline", &[]),
     ("api_pods", &[]),

@@ -2,12 +2,11 @@ use futures::stream::BoxStream;
 use model::{PodFullName, Standing, Timestamp};
 use ports::api::pods::Urgency;
 use ports::api::{ApiErrorKind, FeedStream};
-use ports::checkpoints::Checkpoints;
-use ports::pod_folders::FileError;
 use serde_json::{Value, json};
 
 use super::*;
 use crate::api_pods::{ApiPodsReader, api_pods};
+use crate::test_checkpoints::Files;
 
 struct Fixed;
 
@@ -53,25 +52,6 @@ struct Fixture {
     shown: ApiPodsReader,
     publish: watch::Sender<NodeView>,
     _running: tokio::task::JoinSet<()>,
-}
-
-#[derive(Default)]
-struct Files(std::sync::Mutex<BTreeMap<&'static str, Vec<u8>>>);
-
-#[async_trait::async_trait]
-impl Checkpoints for Files {
-    async fn save(&self, name: &'static str, content: Vec<u8>) -> Result<(), FileError> {
-        self.save_unflushed(name, content).await
-    }
-
-    async fn save_unflushed(&self, name: &'static str, content: Vec<u8>) -> Result<(), FileError> {
-        self.0.lock().unwrap().insert(name, content);
-        Ok(())
-    }
-
-    async fn load(&self, name: &'static str) -> Result<Option<Vec<u8>>, FileError> {
-        Ok(self.0.lock().unwrap().get(name).cloned())
-    }
 }
 
 impl Fixture {
