@@ -3,7 +3,7 @@
 //! ```text
 //!  sources ─► desired ─► sync_loop ─► pod_workers ─► pod_runtime ─► [runtime] ─► pleg ─► sync_loop
 //!                            ▲                                                    │
-//!                            └── housekeeping, requeues, probe results            └─► status ─► server
+//!                            └── housekeeping, requeues, probe results            └─► status
 //! ```
 //! Comes in: ports to the world and settings. Goes out: one `run` future per stage. Stages talk through channels
 //! and the three published tables (`DesiredPods`, `WorkerViews`, `ObservedPods`), each with one writer.
@@ -48,7 +48,6 @@ pub mod pod_workers;
 pub mod probes;
 pub mod published;
 pub mod runtime_health;
-pub mod server;
 pub mod sources;
 pub mod status;
 pub mod status_delivery;

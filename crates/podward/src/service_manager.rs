@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use agent::server::Views;
+use node_api::Views;
 use sd_notify::NotifyState;
 use tokio_util::sync::CancellationToken;
 

@@ -26,7 +26,7 @@ use agent::observation::{Observer, observations};
 use agent::pod_runtime::PodRuntime;
 use agent::published::{Reader, table};
 use agent::runtime_health::RuntimeHealth;
-use agent::server::{Views, health_router, read_only_router, serve};
+
 use agent::sources::ManifestReader;
 use agent::sources::http::HttpSource;
 use agent::sync_loop::SyncLoop;
@@ -39,6 +39,7 @@ use anyhow::Context;
 use decide::pod_status::NodeFacts;
 use k8s_openapi::api::core::v1::PodStatus;
 use model::{Pod, PodSource, ProbeVerdicts, Snapshot};
+use node_api::{Views, health_router, read_only_router, serve};
 use ports::checkpoints::Checkpoints;
 use ports::clock::Clock;
 use ports::credential_sources::{CredentialFiles, CredentialPrograms};

@@ -9,7 +9,6 @@ use std::time::Duration;
 use agent::allocations::{ACTUATED, ALLOCATED, Allocations};
 use agent::images::PullSettings;
 use agent::metrics::Metrics;
-use agent::server::Views;
 use cri::{CriClient, Endpoint};
 use decide::backoff::Limits;
 use decide::dead_containers::ContainerGcPolicy;
@@ -24,6 +23,7 @@ use model::{
     AdmissionSettings, CgroupDriver, CgroupSettings, CgroupVersion, HostCapabilities, NodeResources,
     NodeSettings, PodUid,
 };
+use node_api::Views;
 use podward::plan::{FilePlan, HttpPlan, Plan, Upkeep};
 use podward::registration_plan::NodePlan;
 use podward::wire::{World, start};

@@ -5,7 +5,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use model::EventSubject;
 use serde_json::{Value, json};
 
-use crate::event_log::EventSeries;
+use agent::event_log::EventSeries;
 
 /// An `EventList`, the event that happened last at the end.
 pub(super) fn event_list(events: &[EventSeries]) -> Value {

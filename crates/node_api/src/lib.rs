@@ -1,0 +1,25 @@
+//! The node's API: what other programs ask the agent over HTTP.
+//!
+//! ```text
+//!  main port (HTTPS) ─► authenticate ─► authorize ─┐
+//!  read-only port (off unless configured) ─────────┼─► routers ─► one module per group of paths
+//!  health check (loopback) ────────────────────────┤
+//!  local socket (root only) ───────────────────────┘
+//! ```
+//! Comes in: the agent's published tables ([`Views`]) and ports. Goes out: answers; nothing here changes what the
+//! agent does.
+//!
+//! Invariant: each listener has a router of its own, so that nothing appears on one because it was added to another.
+
+mod answers;
+mod health;
+mod listener;
+mod local;
+mod metrics_pages;
+mod pods;
+mod routers;
+mod views;
+
+pub use listener::serve;
+pub use routers::{health_router, read_only_router};
+pub use views::Views;

@@ -1,0 +1,42 @@
+//! What the handlers read.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use agent::event_log::EventLog;
+use agent::file_report::FileReport;
+use agent::metrics::Metrics;
+use agent::published::Reader;
+use k8s_openapi::api::core::v1::PodStatus;
+use model::Pod;
+use tokio::sync::watch;
+use tokio::time::Instant;
+
+/// The agent's published tables, and nothing that acts.
+#[derive(Clone)]
+pub struct Views {
+    /// Pods that sources want.
+    pub desired: Reader<Pod>,
+    /// Their statuses.
+    pub statuses: Reader<PodStatus>,
+    /// Metrics.
+    pub metrics: Arc<Metrics>,
+    /// State of every manifest file.
+    pub manifests: watch::Receiver<Vec<FileReport>>,
+    /// Events.
+    pub events: Arc<EventLog>,
+    /// Last sign of life of the sync loop.
+    pub heartbeat: watch::Receiver<Instant>,
+    /// Longest silence of the sync loop that counts as healthy.
+    pub longest_silence: Duration,
+}
+
+impl Views {
+    /// Why the sync loop counts as stuck.
+    #[must_use]
+    pub fn loop_problem(&self) -> Option<String> {
+        let silence = self.heartbeat.borrow().elapsed();
+        (silence > self.longest_silence)
+            .then(|| format!("sync loop took longer than expected: silent for {}s", silence.as_secs()))
+    }
+}
