@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use k8s_openapi::api::core::v1::{Node, Taint};
+use k8s_openapi::api::core::v1::{Node, NodeAddress, Taint};
 use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
 
 /// What is known of the own Node object. It is unknown until the API server has shown it once; when it is deleted
 /// its last form stays.
@@ -26,6 +27,28 @@ pub async fn known(views: &mut watch::Receiver<NodeView>) -> NodeView {
         return view.clone();
     }
     std::future::pending().await
+}
+
+/// Tells the node's addresses as they change, until cancelled.
+pub async fn follow_addresses(
+    mut views: watch::Receiver<NodeView>,
+    addresses: watch::Sender<Vec<NodeAddress>>,
+    cancel: CancellationToken,
+) {
+    loop {
+        let found = views.borrow_and_update().addresses().to_vec();
+        addresses.send_if_modified(|known| {
+            let changed = *known != found;
+            *known = found;
+            changed
+        });
+        tokio::select! {
+            () = cancel.cancelled() => return,
+            changed = views.changed() => if changed.is_err() {
+                return cancel.cancelled().await;
+            },
+        }
+    }
 }
 
 impl NodeView {
@@ -69,12 +92,17 @@ impl NodeView {
         spec.and_then(|spec| spec.pod_cidrs.as_deref()).unwrap_or_default()
     }
 
+    /// All its addresses.
+    #[must_use]
+    pub fn addresses(&self) -> &[NodeAddress] {
+        let status = self.node.as_ref().and_then(|node| node.status.as_ref());
+        status.and_then(|status| status.addresses.as_deref()).unwrap_or_default()
+    }
+
     /// Its internal addresses, the primary one first.
     #[must_use]
     pub fn internal_ips(&self) -> Vec<IpAddr> {
-        let status = self.node.as_ref().and_then(|node| node.status.as_ref());
-        let addresses = status.and_then(|status| status.addresses.as_deref()).unwrap_or_default();
-        let internal = addresses.iter().filter(|address| address.type_ == "InternalIP");
+        let internal = self.addresses().iter().filter(|address| address.type_ == "InternalIP");
         internal.filter_map(|address| address.address.parse().ok()).collect()
     }
 }

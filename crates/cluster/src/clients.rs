@@ -17,6 +17,9 @@ use crate::lanes::{Connections, DialError, Dialer, Lane, Patience, Priority, Rat
 const CREDENTIAL_PROGRAM_LIMIT: Duration = Duration::from_secs(60);
 /// What an ordinary request may take; the API server gives up at a minute.
 const PATIENCE: Patience = Patience { answer: Duration::from_secs(60), whole: Duration::from_secs(120) };
+/// Somebody waits for the answer of a review; as upstream's.
+const REVIEW_PATIENCE: Patience =
+    Patience { answer: Duration::from_secs(10), whole: Duration::from_secs(10) };
 
 /// Why there is no client. Stops the agent: a node that was told to join a cluster must not run alone.
 #[derive(Debug, thiserror::Error)]
@@ -88,6 +91,8 @@ pub struct Clients {
     pub main: Client,
     /// Events.
     pub events: Client,
+    /// Questions about those who ask the node, who must not use up what the node itself needs.
+    pub reviews: Client,
 }
 
 impl Clients {
@@ -117,12 +122,14 @@ impl Clients {
         let patient = Patience { answer: limit, whole: limit };
         let requests = Arc::new(Turnstile::new(settings.requests));
         let events = settings.events.map(|rate| (Arc::new(Turnstile::new(rate)), Priority::Normal));
+        let reviews = Arc::new(Turnstile::new(settings.requests));
         let turn = |priority| Some((requests.clone(), priority));
         let clients = Self {
             heartbeat: stack.client(&links.own, None, patient),
             urgent: stack.client(&links.shared, turn(Priority::Urgent), PATIENCE),
             main: stack.client(&links.shared, turn(Priority::Normal), PATIENCE),
             events: stack.client(&links.shared, events, PATIENCE),
+            reviews: stack.client(&links.shared, Some((reviews, Priority::Normal)), REVIEW_PATIENCE),
         };
         Ok((clients, links))
     }

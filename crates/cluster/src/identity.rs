@@ -25,6 +25,7 @@ mod serving;
 mod signing;
 #[cfg(test)]
 pub(crate) mod test_certificates;
+mod tls_choices;
 mod watched_files;
 
 use std::path::PathBuf;
@@ -48,6 +49,7 @@ pub(crate) use current_certificate::CurrentCertificate;
 pub use files::WriteError;
 pub(crate) use kubeconfig::{Access, CertificateSource};
 pub use serving::{ServingCertificate, ServingError, ServingUpkeep};
+pub use tls_choices::{TlsChoiceError, TlsChoices};
 
 /// How the node joins its cluster.
 #[derive(Clone, Debug)]

@@ -18,6 +18,7 @@ mod nodes;
 mod objects;
 mod pauses;
 mod pods;
+mod reviews;
 mod services;
 #[cfg(test)]
 mod test_server;
@@ -32,6 +33,7 @@ pub use leases::LeasesAdapter;
 pub use nodes::NodesAdapter;
 pub use objects::ObjectsAdapter;
 pub use pods::PodsAdapter;
+pub use reviews::ReviewsAdapter;
 pub use services::{RuntimeClassesAdapter, ServicesAdapter};
 pub use tokens::TokensAdapter;
 pub use volumes::VolumesAdapter;

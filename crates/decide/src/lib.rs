@@ -45,6 +45,7 @@ pub mod probe;
 pub mod qos;
 pub mod qos_cgroups;
 pub mod quantity;
+pub mod request_attributes;
 pub mod requeue;
 pub mod reserved_cgroups;
 pub mod resize;

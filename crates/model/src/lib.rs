@@ -9,6 +9,7 @@
 //!
 //! It deliberately does nothing: no IO, no clock, no decisions.
 
+mod access;
 mod admission_settings;
 mod allocation;
 mod cgroup_limits;
@@ -40,6 +41,7 @@ mod user_namespace;
 mod volume_plan;
 mod worker_state;
 
+pub use access::{AccessQuestion, User};
 pub use admission_settings::{AdmissionSettings, AppArmor, KernelVersion, PodLevelResources};
 pub use allocation::{PodAllocation, PodResources, ResizeCondition};
 pub use cgroup_limits::{CgroupLimits, HugepageLimits};

@@ -11,15 +11,19 @@
 //!
 //! Invariant: each listener has a router of its own, so that nothing appears on one because it was added to another.
 
+pub mod access;
 mod answers;
 mod health;
 mod listener;
 mod local;
 mod metrics_pages;
+mod peer;
 mod pods;
 mod routers;
 mod views;
 
-pub use listener::serve;
-pub use routers::{health_router, read_only_router};
+pub use listener::{serve, serve_tls};
+pub use peer::Peer;
+pub use routers::{MainParts, health_router, main_router, read_only_router};
+pub use tokio_rustls::rustls::ServerConfig;
 pub use views::Views;

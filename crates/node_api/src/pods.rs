@@ -2,14 +2,20 @@
 
 mod pod_list;
 
+use axum::Router;
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
+use axum::routing::get;
 
 use crate::answers::json;
 use crate::views::Views;
 
-pub(crate) async fn pods(State(views): State<Views>) -> Response {
+pub(crate) fn routes(views: Views) -> Router {
+    Router::new().route("/pods", get(pods)).route("/pods/", get(pods)).with_state(views)
+}
+
+async fn pods(State(views): State<Views>) -> Response {
     let mut pods = views.desired.all();
     pods.sort_by(|a, b| a.full_name.cmp(&b.full_name).then_with(|| a.uid.cmp(&b.uid)));
     let statuses: Vec<_> = pods.iter().map(|pod| views.statuses.get(&pod.uid)).collect();

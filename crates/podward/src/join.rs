@@ -7,8 +7,8 @@ use agent::memory::Memory;
 use anyhow::Context;
 use cluster::identity::{Upkeep, connect};
 use cluster::{
-    CsiNodesAdapter, EventsAdapter, LeasesAdapter, NodesAdapter, ObjectsAdapter, PodsAdapter,
-    RuntimeClassesAdapter, ServicesAdapter, TokensAdapter, VolumesAdapter,
+    Clients, CsiNodesAdapter, EventsAdapter, LeasesAdapter, NodesAdapter, ObjectsAdapter, PodsAdapter,
+    ReviewsAdapter, RuntimeClassesAdapter, ServicesAdapter, TokensAdapter, VolumesAdapter,
 };
 use config::Loaded;
 use host::{HostCsiFolders, HostPluginSockets, SealedCheckpoints};
@@ -21,11 +21,21 @@ use crate::wire::{ApiServer, PluginPorts};
 /// The folder of what the API server said, below the agent's state.
 const MEMORY: &str = "api";
 
+/// A cluster that was joined.
+pub struct Joined {
+    /// The adapters.
+    pub api: ApiServer,
+    /// What keeps the node's identity good.
+    pub upkeep: Upkeep,
+    /// The clients below the adapters.
+    pub clients: Clients,
+}
+
 /// The cluster that the agent was told to join, and what keeps its identity good; `None` means a node of its own.
 ///
 /// # Errors
 /// When the kubeconfig or the store of what the API server said cannot be used.
-pub async fn join(loaded: &Loaded, node: &str, state: &Path) -> anyhow::Result<Option<(ApiServer, Upkeep)>> {
+pub async fn join(loaded: &Loaded, node: &str, state: &Path) -> anyhow::Result<Option<Joined>> {
     let Some(settings) = identity_plan::identity(loaded, node) else { return Ok(None) };
     let (clients, upkeep) = connect(settings, Arc::new(SystemClock)).await.context("joining the cluster")?;
     let memory = if loaded.flags.offline {
@@ -36,6 +46,7 @@ pub async fn join(loaded: &Loaded, node: &str, state: &Path) -> anyhow::Result<O
     } else {
         Memory::off()
     };
+    let reviews = Arc::new(ReviewsAdapter::new(&clients));
     let api = ApiServer {
         memory,
         max_age: Some(loaded.flags.offline_max_age.to_std()).filter(|age| !age.is_zero()),
@@ -54,7 +65,9 @@ pub async fn join(loaded: &Loaded, node: &str, state: &Path) -> anyhow::Result<O
             registration: Arc::new(GrpcPluginRegistration),
         },
         csi_nodes: Arc::new(CsiNodesAdapter::new(clients.clone(), node.to_owned())),
-        pods: Arc::new(PodsAdapter::new(clients, node.to_owned())),
+        token_reviews: reviews.clone(),
+        access_reviews: reviews,
+        pods: Arc::new(PodsAdapter::new(clients.clone(), node.to_owned())),
     };
-    Ok(Some((api, upkeep)))
+    Ok(Some(Joined { api, upkeep, clients }))
 }

@@ -15,5 +15,7 @@ pub mod node_plan;
 pub mod plan;
 pub mod registration_plan;
 pub mod run;
+pub mod server_plan;
 pub mod service_manager;
+pub mod serving;
 pub mod wire;

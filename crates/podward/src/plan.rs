@@ -19,6 +19,7 @@ use ports::host_facts::HostFacts;
 
 use crate::cluster_plan::{ClusterPlan, cluster_plan};
 use crate::registration_plan::{self, NodePlan};
+use crate::server_plan::{self, ServerPlan};
 use crate::{cgroup_plan, node_plan};
 
 /// A static pod folder or file.
@@ -79,6 +80,8 @@ pub struct Plan {
     pub health_address: Option<SocketAddr>,
     /// Read-only port.
     pub read_only_address: Option<SocketAddr>,
+    /// Main port; `None` when the node has none.
+    pub server: Option<ServerPlan>,
     /// Ids of pods with users of their own.
     pub id_pool: IdPool,
     /// What the node tells the API server of itself.
@@ -179,6 +182,7 @@ pub fn plan(
         upkeep: upkeep(loaded)?,
         health_address: address("healthzBindAddress", &server.healthz_bind_address, server.healthz_port)?,
         read_only_address: address("address", &server.address, server.read_only_port)?,
+        server: server_plan::server(loaded)?,
         id_pool: node_plan::id_pool(loaded)?,
         pleg: agent::pleg::Settings::default(),
         cluster: cluster_plan(loaded),
@@ -290,7 +294,7 @@ fn cluster_dns(entries: &[String]) -> Vec<IpAddr> {
     entries.iter().filter_map(parse).collect()
 }
 
-fn address(field: &str, text: &str, port: i32) -> anyhow::Result<Option<SocketAddr>> {
+pub(crate) fn address(field: &str, text: &str, port: i32) -> anyhow::Result<Option<SocketAddr>> {
     let port = u16::try_from(port).with_context(|| format!("{field}: port {port} is out of range"))?;
     if port == 0 {
         return Ok(None);

@@ -26,7 +26,7 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use crate::wire::{Running, World, start};
-use crate::{join, logging, plan, service_manager};
+use crate::{join, logging, plan, service_manager, serving};
 
 /// Where the agent keeps its own state below the root folder.
 const STATE_FOLDER: &str = "podward";
@@ -121,7 +121,17 @@ async fn run(loaded: &Loaded, cgroups: HostPodCgroups) -> anyhow::Result<()> {
     let folders = Arc::new(HostPodFolders::new(root, &plan.settings.pod_logs_dir, LOG_LINKS));
     let messages = Arc::new(HostTerminationMessages::new(root, &plan.settings.pod_logs_dir));
     let allocations = restore_allocations(root).await?;
-    let (api, identity) = join::join(loaded, &plan.settings.name, &state).await?.unzip();
+    let joined = join::join(loaded, &plan.settings.name, &state).await?;
+    let (serving, serving_upkeep) = match &plan.server {
+        Some(_) => {
+            let clients = joined.as_ref().map(|joined| &joined.clients);
+            serving::serving(loaded, clients, &plan.settings.name, &plan.settings.addresses)
+                .context("set up the main port")
+                .map(|(serving, upkeep)| (Some(serving), upkeep))?
+        }
+        None => (None, None),
+    };
+    let (api, identity) = joined.map(|joined| (joined.api, joined.upkeep)).unzip();
     let world = World {
         allocations,
         runtime,
@@ -147,6 +157,7 @@ async fn run(loaded: &Loaded, cgroups: HostPodCgroups) -> anyhow::Result<()> {
         clock: Arc::new(SystemClock),
         metrics,
         api,
+        serving,
     };
     tracing::info!(node = %plan.settings.name, root = %root.display(), "podward {} starts", env!("CARGO_PKG_VERSION"));
     match world.volumes.reconcile_mounts().await {
@@ -173,6 +184,13 @@ async fn run(loaded: &Loaded, cgroups: HostPodCgroups) -> anyhow::Result<()> {
         running.stages.spawn(async move {
             kept.await;
             "identity"
+        });
+    }
+    if let Some(upkeep) = serving_upkeep {
+        let kept = upkeep.run(running.cancel.clone());
+        running.stages.spawn(async move {
+            kept.await;
+            "serving certificate"
         });
     }
     service_manager::ready();

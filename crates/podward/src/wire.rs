@@ -1,11 +1,13 @@
 //! All wiring, no logic: the stages, the channels between them, and the tables they publish.
 
 mod api_server;
+mod node_api;
 mod node_side;
 mod supplies;
 mod volumes;
 
 pub use api_server::ApiServer;
+pub use node_api::Serving;
 pub use volumes::PluginPorts;
 
 use std::collections::BTreeSet;
@@ -27,6 +29,7 @@ use agent::pod_runtime::PodRuntime;
 use agent::published::{Reader, table};
 use agent::runtime_health::RuntimeHealth;
 
+use ::node_api::Views;
 use agent::sources::ManifestReader;
 use agent::sources::http::HttpSource;
 use agent::sync_loop::SyncLoop;
@@ -39,7 +42,6 @@ use anyhow::Context;
 use decide::pod_status::NodeFacts;
 use k8s_openapi::api::core::v1::PodStatus;
 use model::{Pod, PodSource, ProbeVerdicts, Snapshot};
-use node_api::{Views, health_router, read_only_router, serve};
 use ports::checkpoints::Checkpoints;
 use ports::clock::Clock;
 use ports::credential_sources::{CredentialFiles, CredentialPrograms};
@@ -121,6 +123,8 @@ pub struct World {
     pub metrics: Arc<Metrics>,
     /// The API server, if the node belongs to a cluster.
     pub api: Option<ApiServer>,
+    /// With what the main port answers, if there is one.
+    pub serving: Option<Serving>,
 }
 
 /// A running agent.
@@ -214,6 +218,7 @@ pub fn start(world: World, plan: Plan) -> anyhow::Result<Running> {
         node_side::start_node(&mut running, (&world, api), &plan.node, shared)
     });
     let node_view = node.as_ref().map(|node| node.0.clone());
+    let known_node = node_view.clone();
     if let (Some(api), Some(node)) = (&world.api, &node_view) {
         let parts = api_server::PodParts {
             node: node.clone(),
@@ -394,12 +399,7 @@ pub fn start(world: World, plan: Plan) -> anyhow::Result<Running> {
     start_upkeep(&mut running, &world, &plan, &parts.observer, &views.desired, &node_events);
     running.spawn("sweeper", sweeper::run(parts, cancel.clone()));
 
-    if let Some(address) = plan.health_address {
-        running.spawn("healthz", serve("healthz", address, health_router(), cancel.clone()));
-    }
-    if let Some(address) = plan.read_only_address {
-        running.spawn("read-only port", serve("read-only port", address, read_only_router(views), cancel));
-    }
+    node_api::start_node_api(&mut running, &world, &plan, views, known_node);
     Ok(running)
 }
 

@@ -3,6 +3,7 @@
 //! A watch never ends: the adapter reconnects, resumes and lists again by itself. Calls are tried once; the caller
 //! decides by [`ApiErrorKind`] whether and when to try again.
 
+pub mod access_reviews;
 pub mod csi_nodes;
 pub mod events;
 pub mod leases;
@@ -11,6 +12,7 @@ pub mod objects;
 pub mod pods;
 pub mod runtime_classes;
 pub mod services;
+pub mod token_reviews;
 pub mod tokens;
 pub mod volumes;
 

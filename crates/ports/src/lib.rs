@@ -8,6 +8,7 @@
 pub mod api;
 pub mod call_meter;
 pub mod checkpoints;
+pub mod client_certificates;
 pub mod clock;
 pub mod credential_sources;
 pub mod csi;

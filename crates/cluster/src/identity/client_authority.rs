@@ -3,6 +3,8 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use model::User;
+use ports::client_certificates::{ClientCertificates, NotBelieved};
 use rustls::client::danger::HandshakeSignatureValid;
 use rustls::crypto::{WebPkiSupportedAlgorithms, verify_tls12_signature, verify_tls13_signature};
 use rustls::pki_types::pem::PemObject;
@@ -10,9 +12,13 @@ use rustls::pki_types::{CertificateDer, UnixTime};
 use rustls::server::WebPkiClientVerifier;
 use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
 use rustls::{DigitallySignedStruct, DistinguishedName, RootCertStore, SignatureScheme};
+use sha2::{Digest, Sha256};
 
 use super::credential::{Credential, CredentialError, Names, provider, read};
 use super::watched_files::WatchedFiles;
+
+/// Which credential somebody came with, for authorizers and audits.
+const CREDENTIAL_ID: &str = "authentication.kubernetes.io/credential-id";
 
 /// A certificate that is not believed.
 #[derive(Debug, thiserror::Error)]
@@ -55,6 +61,24 @@ impl ClientAuthority {
     pub(super) fn asking_verifier() -> Arc<dyn ClientCertVerifier> {
         Arc::new(AskOnly { algorithms: provider().signature_verification_algorithms })
     }
+}
+
+impl ClientCertificates for ClientAuthority {
+    fn owner(&self, chain: &[&[u8]]) -> Result<User, NotBelieved> {
+        let ders: Vec<CertificateDer<'_>> = chain.iter().map(|der| CertificateDer::from(*der)).collect();
+        let names = self.authenticate(&ders, UnixTime::now());
+        let names = names.map_err(|error| NotBelieved(error.to_string()))?;
+        if names.common_name.is_empty() {
+            return Err(NotBelieved("client certificate: it names nobody".to_owned()));
+        }
+        let id = chain.first().map(|leaf| format!("X509SHA256={}", hexadecimal(&Sha256::digest(leaf))));
+        let extra = id.map(|id| (CREDENTIAL_ID.to_owned(), vec![id])).into_iter().collect();
+        Ok(User { name: names.common_name, groups: names.organizations, extra, ..User::default() })
+    }
+}
+
+fn hexadecimal(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 fn load(paths: &[PathBuf]) -> Result<Arc<dyn ClientCertVerifier>, CredentialError> {

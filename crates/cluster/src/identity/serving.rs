@@ -11,20 +11,21 @@ use k8s_openapi::api::core::v1::NodeAddress;
 use model::Timestamp;
 use ports::clock::Clock;
 use rcgen::{ExtendedKeyUsagePurpose, KeyPair, KeyUsagePurpose};
+use rustls::ServerConfig;
 use rustls::server::{ClientHello, ResolvesServerCert};
 use rustls::sign::CertifiedKey;
-use rustls::{DEFAULT_VERSIONS, ServerConfig};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use x509_parser::time::ASN1Time;
 
 use super::certificate_store::CertificateStore;
 use super::client_authority::ClientAuthority;
-use super::credential::{Credential, CredentialError, Names, provider};
+use super::credential::{Credential, CredentialError, Names};
 use super::current_certificate::CurrentCertificate;
 use super::files::{WriteError, replace};
 use super::renewal::Renewal;
 use super::signing::{Purpose, node_names, params};
+use super::tls_choices::{TlsChoiceError, TlsChoices};
 use super::watched_files::WatchedFiles;
 use crate::Clients;
 
@@ -45,6 +46,9 @@ pub enum ServingError {
     /// It cannot be kept.
     #[error("keep the serving certificate")]
     Write(#[from] WriteError),
+    /// Nobody could connect.
+    #[error(transparent)]
+    Choice(#[from] TlsChoiceError),
     /// TLS cannot be set up with it.
     #[error("set up TLS")]
     Tls(#[from] rustls::Error),
@@ -129,10 +133,14 @@ impl ServingCertificate {
     /// certificate is good is told by [`ClientAuthority::authenticate`]: a bad one may still come with a good token.
     ///
     /// # Errors
-    /// When the cryptography does not do.
-    pub fn server_config(&self, authority: Option<&ClientAuthority>) -> Result<ServerConfig, ServingError> {
-        let builder =
-            ServerConfig::builder_with_provider(provider()).with_protocol_versions(DEFAULT_VERSIONS)?;
+    /// When the cryptography does not do, or the choices leave nothing to speak.
+    pub fn server_config(
+        &self,
+        authority: Option<&ClientAuthority>,
+        choices: &TlsChoices,
+    ) -> Result<ServerConfig, ServingError> {
+        let builder = ServerConfig::builder_with_provider(choices.provider()?)
+            .with_protocol_versions(choices.versions())?;
         let builder = match authority {
             Some(_) => builder.with_client_cert_verifier(ClientAuthority::asking_verifier()),
             None => builder.with_no_client_auth(),

@@ -38,6 +38,8 @@ pub struct Flags {
     pub offline: bool,
     /// How old what is remembered may be; zero means any age.
     pub offline_max_age: GoDuration,
+    /// Whether a stream that begins with GET is authorised as reading.
+    pub streaming_get: bool,
     /// Cgroup of the container runtime.
     pub runtime_cgroups: Option<String>,
     /// Credential plugin configuration.
@@ -78,6 +80,7 @@ impl Flags {
             exit_on_lock_contention: read.flag("exit-on-lock-contention"),
             offline: read.flag("podward-offline"),
             offline_max_age: read.duration("podward-offline-max-age"),
+            streaming_get: read.flag("podward-streaming-get"),
             runtime_cgroups: read.optional("runtime-cgroups"),
             image_credential_provider_config: read.path("image-credential-provider-config"),
             image_credential_provider_bin_dir: read.path("image-credential-provider-bin-dir"),

@@ -10,6 +10,7 @@ use agent::published::Reader;
 use agent::{mirror_pods, sources, status_delivery};
 use k8s_openapi::api::core::v1::PodStatus;
 use model::{Pod, PodUid, Snapshot, WorkerView};
+use ports::api::access_reviews::ApiAccessReviews;
 use ports::api::csi_nodes::ApiCsiNodes;
 use ports::api::events::ApiEvents;
 use ports::api::leases::ApiLeases;
@@ -18,6 +19,7 @@ use ports::api::objects::ApiObjects;
 use ports::api::pods::ApiPods;
 use ports::api::runtime_classes::ApiRuntimeClasses;
 use ports::api::services::ApiServices;
+use ports::api::token_reviews::ApiTokenReviews;
 use ports::api::tokens::ApiTokens;
 use ports::api::volumes::ApiVolumes;
 use ports::clock::Clock;
@@ -50,6 +52,10 @@ pub struct ApiServer {
     pub plugins: PluginPorts,
     /// The node's lease.
     pub leases: Arc<dyn ApiLeases>,
+    /// Owners of tokens.
+    pub token_reviews: Arc<dyn ApiTokenReviews>,
+    /// What clients of the node may do.
+    pub access_reviews: Arc<dyn ApiAccessReviews>,
     /// What the API server said, for a start without it.
     pub memory: Memory,
     /// How old what it said may be; `None` means any age.

@@ -163,6 +163,7 @@ impl VirtualNode {
             upkeep: upkeep(),
             health_address: None,
             read_only_address: None,
+            server: None,
             id_pool: model::IdPool::default(),
             pleg: self.pleg,
             cluster: podward::cluster_plan::ClusterPlan::default(),
@@ -410,5 +411,6 @@ fn world(folder: &Path, plan: &Plan, network: FakeOutbound) -> World {
         clock: Arc::new(SystemClock),
         metrics: Arc::new(Metrics::new()),
         api: None,
+        serving: None,
     }
 }

@@ -31,7 +31,8 @@ async fn meet(
     let client = CurrentCertificate::new(client);
     let config =
         ClientConfig::builder().with_root_certificates(roots).with_client_cert_resolver(Arc::new(client));
-    let acceptor = TlsAcceptor::from(Arc::new(serving.server_config(authority).unwrap()));
+    let acceptor =
+        TlsAcceptor::from(Arc::new(serving.server_config(authority, &TlsChoices::default()).unwrap()));
     let (near, far) = tokio::io::duplex(16 * 1024);
     let name = ServerName::try_from(name.to_owned()).unwrap();
     let connector = TlsConnector::from(Arc::new(config));

@@ -83,6 +83,12 @@ pub(in super::super) static PODWARD: &[FlagSpec] = &[
         "0s",
         "Pods that the API server last confirmed longer ago than this are not run from memory; 0 means any age.",
     ),
+    own(
+        "podward-streaming-get",
+        FlagKind::Bool,
+        "false",
+        "Let those who may only read nodes/proxy open exec, attach and port-forward by WebSocket, as upstream does.",
+    ),
 ];
 
 pub(in super::super) static RUNTIME: &[FlagSpec] = &[

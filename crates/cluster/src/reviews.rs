@@ -1,0 +1,127 @@
+//! Who asks the node, and what they may do.
+
+use async_trait::async_trait;
+use k8s_openapi::api::authentication::v1::{TokenReview, TokenReviewSpec, UserInfo};
+use k8s_openapi::api::authorization::v1::{ResourceAttributes, SubjectAccessReview, SubjectAccessReviewSpec};
+use kube::api::PostParams;
+use kube::{Api, Client};
+use model::{AccessQuestion, User};
+use ports::api::access_reviews::ApiAccessReviews;
+use ports::api::token_reviews::ApiTokenReviews;
+use ports::api::{ApiError, ApiErrorKind};
+
+use crate::Clients;
+use crate::deadline::with_deadline;
+
+/// [`ApiTokenReviews`] and [`ApiAccessReviews`] on a real API server.
+pub struct ReviewsAdapter {
+    client: Client,
+}
+
+impl ReviewsAdapter {
+    /// Over the lane of reviews.
+    #[must_use]
+    pub fn new(clients: &Clients) -> Self {
+        Self { client: clients.reviews.clone() }
+    }
+}
+
+#[async_trait]
+impl ApiTokenReviews for ReviewsAdapter {
+    async fn owner(&self, token: &str) -> Result<Option<User>, ApiError> {
+        let spec = TokenReviewSpec { token: token.to_owned(), audiences: None };
+        let review = TokenReview { spec, ..TokenReview::default() };
+        let api: Api<TokenReview> = Api::all(self.client.clone());
+        let answer = with_deadline(api.create(&PostParams::default(), &review)).await?;
+        let status = answer.status.ok_or_else(|| incomplete("TokenReview"))?;
+        if status.authenticated == Some(true) {
+            return Ok(Some(user(status.user.unwrap_or_default())));
+        }
+        // A token that nobody knows is told as an error; it is a no all the same.
+        tracing::debug!(error = status.error.unwrap_or_default(), "the API server does not know a token");
+        Ok(None)
+    }
+}
+
+#[async_trait]
+impl ApiAccessReviews for ReviewsAdapter {
+    async fn allowed(&self, question: &AccessQuestion) -> Result<bool, ApiError> {
+        let api: Api<SubjectAccessReview> = Api::all(self.client.clone());
+        let answer = with_deadline(api.create(&PostParams::default(), &access_review(question))).await?;
+        let status = answer.status.ok_or_else(|| incomplete("SubjectAccessReview"))?;
+        Ok(status.allowed && status.denied != Some(true))
+    }
+}
+
+fn access_review(question: &AccessQuestion) -> SubjectAccessReview {
+    let user = &question.user;
+    let text = |text: &String| Some(text.clone()).filter(|text| !text.is_empty());
+    let attributes = ResourceAttributes {
+        group: None,
+        version: Some("v1".to_owned()),
+        resource: Some("nodes".to_owned()),
+        subresource: text(&question.subresource),
+        name: text(&question.node),
+        verb: text(&question.verb),
+        ..ResourceAttributes::default()
+    };
+    let spec = SubjectAccessReviewSpec {
+        user: text(&user.name),
+        uid: text(&user.uid),
+        groups: Some(user.groups.clone()).filter(|groups| !groups.is_empty()),
+        extra: Some(user.extra.clone()).filter(|extra| !extra.is_empty()),
+        resource_attributes: Some(attributes),
+        ..SubjectAccessReviewSpec::default()
+    };
+    SubjectAccessReview { spec, ..SubjectAccessReview::default() }
+}
+
+fn user(info: UserInfo) -> User {
+    User {
+        name: info.username.unwrap_or_default(),
+        uid: info.uid.unwrap_or_default(),
+        groups: info.groups.unwrap_or_default(),
+        extra: info.extra.unwrap_or_default(),
+    }
+}
+
+fn incomplete(kind: &str) -> ApiError {
+    ApiError {
+        kind: ApiErrorKind::Server,
+        message: format!("the API server's answer to a {kind} holds no status"),
+        retry_after: None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_question_names_user_and_part_of_the_node() {
+        let question = AccessQuestion {
+            user: User {
+                name: "jane".to_owned(),
+                groups: vec!["dev".to_owned()],
+                extra: BTreeMap::from([("scopes".to_owned(), vec!["a".to_owned()])]),
+                ..User::default()
+            },
+            verb: "get".to_owned(),
+            node: "node-1".to_owned(),
+            subresource: "metrics".to_owned(),
+        };
+        let expected = json!({
+            "user": "jane",
+            "groups": ["dev"],
+            "extra": {"scopes": ["a"]},
+            "resourceAttributes": {
+                "verb": "get", "version": "v1", "resource": "nodes", "subresource": "metrics", "name": "node-1",
+            },
+        });
+        assert_eq!(serde_json::to_value(access_review(&question).spec).unwrap(), expected);
+    }
+}

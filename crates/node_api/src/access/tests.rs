@@ -1,0 +1,189 @@
+use std::collections::BTreeMap;
+use std::sync::Mutex;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use axum::Router;
+use axum::body::Body;
+use axum::http::HeaderValue;
+use axum::middleware::from_fn_with_state;
+use axum::routing::{get, post};
+use http_body_util::BodyExt;
+use model::AccessQuestion;
+use ports::api::access_reviews::ApiAccessReviews;
+use ports::api::token_reviews::ApiTokenReviews;
+use ports::api::{ApiError, ApiErrorKind};
+use tower::ServiceExt;
+
+use super::*;
+
+const TTL: Duration = Duration::from_secs(60);
+
+/// An API server that knows tokens, and what their owners may do.
+#[derive(Default)]
+struct Cluster {
+    tokens: BTreeMap<&'static str, &'static str>,
+    allowed: Vec<(&'static str, &'static str, &'static str)>,
+    broken: bool,
+    questions: Mutex<Vec<String>>,
+}
+
+impl Cluster {
+    fn broken(&self) -> Result<(), ApiError> {
+        let error = ApiError { kind: ApiErrorKind::Forbidden, message: "no".to_owned(), retry_after: None };
+        if self.broken { Err(error) } else { Ok(()) }
+    }
+}
+
+#[async_trait]
+impl ApiTokenReviews for Cluster {
+    async fn owner(&self, token: &str) -> Result<Option<User>, ApiError> {
+        self.broken()?;
+        let user = |name: &&str| User { name: (*name).to_owned(), ..User::default() };
+        Ok(self.tokens.get(token).map(user))
+    }
+}
+
+#[async_trait]
+impl ApiAccessReviews for Cluster {
+    async fn allowed(&self, question: &AccessQuestion) -> Result<bool, ApiError> {
+        self.broken()?;
+        let asked = (question.user.name.as_str(), question.verb.as_str(), question.subresource.as_str());
+        let text = format!("{} {} {} {}", asked.0, asked.1, asked.2, question.node);
+        self.questions.lock().unwrap().push(text);
+        Ok(self.allowed.contains(&asked))
+    }
+}
+
+fn router(cluster: &Arc<Cluster>, anonymous: bool, streaming: StreamingVerb) -> Router {
+    let authentication = Authentication {
+        certificates: None,
+        tokens: Some(TokenChecks::new(cluster.clone(), TTL)),
+        anonymous,
+    };
+    let checks = AccessChecks::new(cluster.clone(), "node-1".to_owned(), TTL, TTL);
+    let access = Access {
+        authentication: Arc::new(authentication),
+        authorization: Arc::new(Authorization::Webhook(checks)),
+        streaming,
+    };
+    Router::new()
+        .route("/pods", get(async || "pods"))
+        .route("/metrics", get(async || "metrics"))
+        .route("/exec/{ns}/{pod}/{container}", get(async || "exec").post(async || "exec"))
+        .route("/run/{ns}/{pod}/{container}", post(async || "run"))
+        .layer(from_fn_with_state(access, guard))
+}
+
+async fn ask(router: &Router, method: &str, path: &str, token: Option<&str>) -> (u16, String) {
+    let mut request = Request::builder().method(method).uri(path).body(Body::empty()).unwrap();
+    if let Some(token) = token {
+        let value = HeaderValue::from_str(&format!("Bearer {token}")).unwrap();
+        request.headers_mut().insert("authorization", value);
+    }
+    let answer = router.clone().oneshot(request).await.unwrap();
+    let status = answer.status().as_u16();
+    let body = answer.into_body().collect().await.unwrap().to_bytes();
+    (status, String::from_utf8(body.to_vec()).unwrap())
+}
+
+fn cluster() -> Arc<Cluster> {
+    Arc::new(Cluster {
+        tokens: BTreeMap::from([("good", "jane"), ("proxy", "admin"), ("reader", "reader")]),
+        allowed: vec![
+            ("jane", "get", "pods"),
+            ("admin", "get", "proxy"),
+            ("admin", "create", "proxy"),
+            ("reader", "get", "proxy"),
+        ],
+        ..Cluster::default()
+    })
+}
+
+#[tokio::test]
+async fn only_the_known_and_allowed_pass() {
+    let cluster = cluster();
+    let router = router(&cluster, false, StreamingVerb::Create);
+    let forbidden = |words: &str| (403, format!("Forbidden ({words})\n"));
+    let unauthorized = || (401, "Unauthorized".to_owned());
+    let cases = [
+        ("GET", "/pods", None, unauthorized()),
+        ("GET", "/pods", Some("bad"), unauthorized()),
+        ("GET", "/pods", Some("good"), (200, "pods".to_owned())),
+        ("GET", "/pods", Some("proxy"), (200, "pods".to_owned())),
+        (
+            "GET",
+            "/metrics",
+            Some("good"),
+            forbidden("user=jane, verb=get, resource=nodes, subresource(s)=[metrics]"),
+        ),
+        (
+            "POST",
+            "/pods",
+            Some("good"),
+            forbidden("user=jane, verb=create, resource=nodes, subresource(s)=[pods proxy]"),
+        ),
+        ("GET", "/no/such/path", None, unauthorized()),
+        (
+            "GET",
+            "/no/such/path",
+            Some("good"),
+            forbidden("user=jane, verb=get, resource=nodes, subresource(s)=[proxy]"),
+        ),
+        ("GET", "/no/such/path", Some("proxy"), (404, String::new())),
+        (
+            "GET",
+            "/exec/n/p/c",
+            Some("reader"),
+            forbidden("user=reader, verb=create, resource=nodes, subresource(s)=[proxy]"),
+        ),
+        ("GET", "/exec/n/p/c", Some("proxy"), (200, "exec".to_owned())),
+        ("POST", "/run/n/p/c", Some("proxy"), (200, "run".to_owned())),
+    ];
+    for (method, path, token, expected) in cases {
+        assert_eq!(ask(&router, method, path, token).await, expected, "{method} {path} {token:?}");
+    }
+    let asked = cluster.questions.lock().unwrap();
+    assert!(asked.iter().all(|question| question.ends_with(" node-1")), "{asked:?}");
+}
+
+#[tokio::test]
+async fn upstreams_rule_for_streams_can_be_had() {
+    let router = router(&cluster(), false, StreamingVerb::ByMethod);
+    assert_eq!(ask(&router, "GET", "/exec/n/p/c", Some("reader")).await.0, 200);
+    assert_eq!(ask(&router, "POST", "/exec/n/p/c", Some("reader")).await.0, 403);
+}
+
+#[tokio::test]
+async fn nobody_is_let_in_only_if_configured_and_never_with_a_bad_token() {
+    let mut allowing = Arc::into_inner(cluster()).unwrap();
+    allowing.allowed.push(("system:anonymous", "get", "metrics"));
+    let router = router(&Arc::new(allowing), true, StreamingVerb::Create);
+    assert_eq!(ask(&router, "GET", "/metrics", None).await.0, 200);
+    assert_eq!(ask(&router, "GET", "/metrics", Some("bad")).await.0, 401);
+    let refused = ask(&router, "GET", "/pods", None).await;
+    assert_eq!(refused.0, 403);
+    assert!(refused.1.starts_with("Forbidden (user=system:anonymous, "), "{}", refused.1);
+}
+
+#[tokio::test]
+async fn verdicts_are_remembered() {
+    let cluster = cluster();
+    let router = router(&cluster, false, StreamingVerb::Create);
+    for _ in 0..3 {
+        ask(&router, "GET", "/pods", Some("good")).await;
+        ask(&router, "GET", "/pods", Some("proxy")).await;
+    }
+    let expected =
+        ["jane get pods node-1", "admin get pods node-1", "admin get proxy node-1"].map(str::to_owned);
+    assert_eq!(*cluster.questions.lock().unwrap(), expected);
+}
+
+#[tokio::test]
+async fn a_server_that_cannot_be_asked_lets_nobody_in() {
+    let broken = Arc::new(Cluster { broken: true, ..Cluster::default() });
+    let open = router(&broken, true, StreamingVerb::Create);
+    assert_eq!(ask(&open, "GET", "/pods", Some("good")).await.0, 401);
+    let words = "user=system:anonymous, verb=get, resource=nodes, subresource(s)=[pods proxy]";
+    assert_eq!(ask(&open, "GET", "/pods", None).await, (500, format!("Authorization error ({words})")));
+}

@@ -1,0 +1,56 @@
+use axum::routing::get;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+use super::*;
+
+struct Server {
+    address: SocketAddr,
+    cancel: CancellationToken,
+    running: tokio::task::JoinHandle<()>,
+}
+
+impl Server {
+    async fn start() -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let cancel = CancellationToken::new();
+        let router = Router::new().route("/", get(async || "hello"));
+        let running = tokio::spawn(accept("test", listener, None, router, cancel.clone()));
+        Self { address, cancel, running }
+    }
+
+    async fn ask(&self, request: &str) -> String {
+        let mut stream = TcpStream::connect(self.address).await.unwrap();
+        stream.write_all(request.as_bytes()).await.unwrap();
+        let mut answer = Vec::new();
+        stream.read_to_end(&mut answer).await.unwrap();
+        String::from_utf8_lossy(&answer).into_owned()
+    }
+}
+
+#[tokio::test]
+async fn answers_and_stops_though_a_connection_stays_open() {
+    let server = Server::start().await;
+    let answer = server.ask("GET / HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n").await;
+    assert!(answer.starts_with("HTTP/1.1 200") && answer.ends_with("hello"), "{answer}");
+    let _open = TcpStream::connect(server.address).await.unwrap();
+    server.cancel.cancel();
+    tokio::time::timeout(Duration::from_secs(5), server.running).await.expect("stops").unwrap();
+}
+
+#[tokio::test]
+async fn a_header_has_a_limit() {
+    let server = Server::start().await;
+    let long = "x".repeat(2 * 1024 * 1024);
+    let mut stream = TcpStream::connect(server.address).await.unwrap();
+    let request = format!("GET / HTTP/1.1\r\nhost: x\r\nlong: {long}\r\n\r\n");
+    // The server may close before all is sent.
+    let _ = stream.write_all(request.as_bytes()).await;
+    let mut answer = Vec::new();
+    let _ = stream.read_to_end(&mut answer).await;
+    let answer = String::from_utf8_lossy(&answer);
+    assert!(answer.is_empty() || answer.starts_with("HTTP/1.1 431"), "{answer}");
+    let again = server.ask("GET / HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n").await;
+    assert!(again.ends_with("hello"));
+    server.cancel.cancel();
+}

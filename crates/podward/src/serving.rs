@@ -1,0 +1,70 @@
+//! From certificates and TLS settings to what the main port answers with.
+
+use std::net::IpAddr;
+use std::path::Path;
+use std::sync::Arc;
+
+use anyhow::Context;
+use cluster::Clients;
+use cluster::identity::{ClientAuthority, ServingCertificate, ServingUpkeep, TlsChoices};
+use config::Loaded;
+use config::configuration::TlsVersion;
+use k8s_openapi::api::core::v1::NodeAddress;
+use ports::client_certificates::ClientCertificates;
+use ports::clock::{Clock, SystemClock};
+use tokio::sync::watch;
+
+use crate::wire::Serving;
+
+/// Certificates and TLS of the main port, and what keeps a requested certificate good.
+///
+/// # Errors
+/// When a file cannot be used, or the settings leave nothing to speak.
+pub fn serving(
+    loaded: &Loaded,
+    clients: Option<&Clients>,
+    node: &str,
+    node_addresses: &[IpAddr],
+) -> anyhow::Result<(Serving, Option<ServingUpkeep>)> {
+    let server = &loaded.config.server;
+    let authority = match loaded.config.access.authentication.x509.client_ca_file.as_str() {
+        "" => None,
+        file => Some(
+            ClientAuthority::from_file(Path::new(file))
+                .with_context(|| format!("authentication.x509.clientCAFile: {file}"))?,
+        ),
+    };
+    let folder = &loaded.flags.cert_dir;
+    let (certificate, addresses, upkeep) = if server.server_tls_bootstrap {
+        let clients = clients.context(
+            "serverTLSBootstrap: there is no API server to ask for a certificate (no --kubeconfig); set it to false",
+        )?;
+        let (addresses, watched) = watch::channel(Vec::<NodeAddress>::new());
+        let clock = Arc::new(SystemClock);
+        let (certificate, upkeep) = ServingCertificate::requested(clients, folder, node, watched, clock);
+        (certificate, Some(addresses), Some(upkeep))
+    } else {
+        let certificate = match (server.tls_cert_file.as_str(), server.tls_private_key_file.as_str()) {
+            ("", "") => ServingCertificate::self_signed(folder, node, node_addresses, SystemClock.now())
+                .with_context(|| format!("--cert-dir {}", folder.display()))?,
+            (certificate, key) => ServingCertificate::from_files(Path::new(certificate), Path::new(key))
+                .with_context(|| format!("tlsCertFile {certificate:?} and tlsPrivateKeyFile {key:?}"))?,
+        };
+        (certificate, None, None)
+    };
+    let tls = certificate.server_config(authority.as_ref(), &choices(loaded))?;
+    let certificates = authority.map(|authority| Arc::new(authority) as Arc<dyn ClientCertificates>);
+    Ok((Serving { tls: Arc::new(tls), certificates, addresses }, upkeep))
+}
+
+fn choices(loaded: &Loaded) -> TlsChoices {
+    let server = &loaded.config.server;
+    if let Some(old @ (TlsVersion::Tls10 | TlsVersion::Tls11)) = server.tls_min_version {
+        tracing::warn!(tlsMinVersion = ?old, "TLS before 1.2 is not spoken; the oldest version is 1.2");
+    }
+    TlsChoices {
+        only_tls13: server.tls_min_version == Some(TlsVersion::Tls13),
+        cipher_suites: server.tls_cipher_suites.clone(),
+        curves: server.tls_curve_preferences.clone(),
+    }
+}
