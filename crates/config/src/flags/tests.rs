@@ -16,7 +16,7 @@ fn value(args: &[&str], name: &str) -> Value {
 #[test]
 fn knows_every_flag_of_upstream_and_no_other_but_our_own() {
     let (own, mut ours): (Vec<&str>, Vec<&str>) = flag_names().partition(|name| name.starts_with("podward-"));
-    assert_eq!(own, ["podward-offline", "podward-offline-max-age"]);
+    assert_eq!(own, ["podward-offline", "podward-offline-max-age", "podward-streaming-get"]);
     ours.sort_unstable();
     let upstream: Vec<&str> = include_str!("testdata/upstream_flags.txt").lines().collect();
     assert_eq!(ours, upstream);
