@@ -28,6 +28,8 @@ test_names = $(sort $(notdir $(basename $(wildcard $(1)/*.rs))) $(notdir $(patsu
 CRATE_TESTS := $(call test_names,crates/*/tests)
 # Those of a node in a cluster are a target of their own until both agents pass all of them.
 SCENARIOS := $(filter-out cluster_node,$(call test_names,tests/tests))
+# Scenarios mostly wait, and each has a runtime of its own: several run side by side.
+SCENARIO_THREADS ?= 3
 SCRIPTS := .ci/run $(wildcard tools/*.sh)
 EXAMPLES := $(wildcard examples/*.yaml examples/*/*.yaml)
 
@@ -93,7 +95,7 @@ unit: toolchain setup tools ## the tests of the crates only
 	@$(CARGO) test --quiet --locked --workspace --doc
 
 .PHONY: e2e
-e2e: toolchain setup tools build ## the scenarios: podward and the upstream kubelet, one after the other (ARGS=name)
+e2e: toolchain setup tools build ## the scenarios: podward and the upstream kubelet, SCENARIO_THREADS=3 at once (ARGS=name)
 	$(call say,the examples are good manifests)
 	@$(PODWARD_BIN) check $(EXAMPLES)
 	$(call say,the runtime client on a real containerd)
@@ -103,7 +105,7 @@ e2e: toolchain setup tools build ## the scenarios: podward and the upstream kube
 	@$(CARGO) test --quiet --locked --workspace --no-run --test layers
 	@target/debug/demo-node --once
 	$(call say,scenarios: $(SCENARIOS))
-	@$(CARGO) test --locked --workspace --no-fail-fast $(addprefix --test ,$(SCENARIOS)) -- --test-threads=1 $(ARGS)
+	@$(CARGO) test --locked --workspace --no-fail-fast $(addprefix --test ,$(SCENARIOS)) -- --test-threads=$(SCENARIO_THREADS) $(ARGS)
 
 .PHONY: cluster
 cluster: toolchain setup tools build ## the scenarios of a node in a real cluster, both agents (ARGS=name)

@@ -55,8 +55,8 @@ pub use host_facts::MachineFacts;
 pub use kernel_tunables::{Tunables, kernel_tunables};
 pub use lock_file::{LockError, LockFile};
 pub use machine::{
-    give_memory_back, hostname, make_rshared, raise_open_files, set_oom_score_adj, swap_capacity,
-    swap_enabled,
+    give_memory_back, hostname, make_rshared, raise_open_files, set_oom_score_adj, share_memory_pools,
+    swap_capacity, swap_enabled,
 };
 pub use node_capacity::{apparmor, kernel_version, node_capacity};
 pub use plugin_sockets::HostPluginSockets;

@@ -98,6 +98,16 @@ pub fn make_rshared(path: &Path) -> io::Result<()> {
     Ok(())
 }
 
+/// Lets the allocator keep two pools of memory instead of eight per core: what one thread frees, another uses again.
+/// To be called before threads are started.
+#[expect(unsafe_code, reason = "glibc's own call; the standard library has none")]
+pub fn share_memory_pools() {
+    // SAFETY: mallopt takes two numbers and locks the allocator itself.
+    unsafe {
+        libc::mallopt(libc::M_ARENA_MAX, 2);
+    }
+}
+
 /// Hands memory that the allocator holds but nobody uses back to the machine.
 #[expect(unsafe_code, reason = "glibc's own call; the standard library has none")]
 pub fn give_memory_back() {

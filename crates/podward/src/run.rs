@@ -65,6 +65,7 @@ pub fn agent(arguments: &[String], called_as: CalledAs) -> anyhow::Result<ExitCo
         };
     logging::set_up(&loaded.config);
     let cgroups = cgroups.context("read the cgroup hierarchies below /sys/fs/cgroup")?;
+    host::share_memory_pools();
     // Two workers are plenty for an agent that mostly waits, and keep its memory small.
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
