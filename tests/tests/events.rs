@@ -46,7 +46,7 @@ async fn a_cut_stream_is_survived(agent: Agent) -> Result<()> {
 /// Waits until the agent has opened the event stream so many times.
 async fn wait_followed(node: &Node, times: usize) -> Result<()> {
     eventually("the event stream is followed", Duration::from_secs(60), async || {
-        let opened = counter(node, "kubelet_evented_pleg_connection_success_count_total").await?;
+        let opened = counter(node, "kubelet_evented_pleg_connection_success_count").await?;
         ensure!(opened >= times, "opened {opened} times");
         Ok(())
     })

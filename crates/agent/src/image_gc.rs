@@ -170,7 +170,7 @@ impl Collector {
         self.parts.runtime.remove_image(&spec).await.map_err(|error| error.message)?;
         tracing::info!(image = %candidate.id, bytes = candidate.size, reason, "image removed");
         self.records.remove(&candidate.id);
-        self.parts.metrics.image_removed(reason);
+        self.parts.metrics.images.removed(reason);
         Ok(())
     }
 

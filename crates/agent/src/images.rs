@@ -211,7 +211,9 @@ impl Request<'_> {
             Some("Always") => None,
             Some(_) | None => self.inspect(&spec).await?,
         };
-        match decide_pull(self.policy, &name, present.as_ref()) {
+        let decision = decide_pull(self.policy, &name, present.as_ref());
+        self.count(present.is_some(), matches!(decision, PullDecision::Pull));
+        match decision {
             PullDecision::UsePresent(reference) => {
                 let status = present.unwrap_or_default();
                 self.tell(
@@ -230,6 +232,17 @@ impl Request<'_> {
             }
             PullDecision::Pull => self.pull(spec).await,
         }
+    }
+
+    fn count(&self, present: bool, pull_required: bool) {
+        let policy = self.policy.unwrap_or("IfNotPresent");
+        let present = match (policy, present) {
+            // Nobody looked.
+            ("Always", _) => "unknown",
+            (_, true) => "true",
+            (_, false) => "false",
+        };
+        self.inner.metrics.images.ensured(policy, present, pull_required);
     }
 
     async fn inspect(&self, spec: &ImageSpec) -> Result<Option<ImageStatus>, ImageProblem> {
@@ -267,7 +280,7 @@ impl Request<'_> {
                 pulled.status.size
             ),
         );
-        self.inner.metrics.image_pulled(size_class(pulled.status.size), waited);
+        self.inner.metrics.images.pulled(size_class(pulled.status.size), waited);
         Ok(ReadyImage { status: pulled.status, reference: pulled.reference })
     }
 

@@ -140,7 +140,7 @@ impl Parts {
             }
             return Err(error.into());
         }
-        self.metrics.logs_rotated.inc();
+        self.metrics.sources.logs_rotated.inc();
         Ok(())
     }
 }

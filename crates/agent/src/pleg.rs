@@ -18,7 +18,7 @@ use std::time::Duration;
 use decide::runtime_events::{Record, container_life, diff, sandbox_life};
 use model::{
     ContainerId, ContainerState, ContainerSummary, Moment, Observation, ObservedPod, PodEvent, PodUid,
-    SandboxState, SandboxSummary,
+    SandboxSummary,
 };
 use ports::clock::Clock;
 use ports::process_watch::ProcessWatch;
@@ -29,7 +29,7 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use crate::metrics::{Metrics, to_gauge};
+use crate::metrics::Metrics;
 use crate::observation::{Observations, ObserveRequest};
 use crate::runtime_health::RuntimeHealth;
 use event_stream::StreamNews;
@@ -149,7 +149,7 @@ impl Generator {
     fn new(parts: Parts) -> Self {
         let slots = Arc::new(Semaphore::new(parts.settings.looks_at_once.max(1)));
         let exits = Exits::new(Arc::clone(&parts.processes));
-        parts.metrics.pleg_uses("polling");
+        parts.metrics.pleg.uses("polling");
         Self {
             parts,
             known: HashMap::new(),
@@ -251,7 +251,7 @@ impl Generator {
     }
 
     fn on_look(&mut self, ended: LookEnded) {
-        self.parts.metrics.pod_relist_duration.observe(ended.took.as_secs_f64());
+        self.parts.metrics.pleg.pod_relist_duration.observe(ended.took.as_secs_f64());
         let previous = self.parts.observations.rows.reader().get(&ended.uid);
         let row = match ended.result {
             Ok(observed) => {
@@ -260,7 +260,7 @@ impl Generator {
             }
             Err(reason) => self.publish_failure(&ended.uid, reason, previous.as_deref(), ended.moment),
         };
-        self.parts.metrics.unobservable_pods.set(to_gauge(self.failed.len()));
+        self.parts.metrics.pleg.unobservable_pods.set_count(self.failed.len());
         self.answer(&ended.uid, &row);
     }
 
@@ -350,7 +350,7 @@ impl Generator {
             return;
         }
         if exit.tries == 0 {
-            self.parts.metrics.exits_noticed.inc();
+            self.parts.metrics.pleg.exits_noticed.inc();
         }
         self.hint(exit.uid.clone());
         // The runtime may learn of the exit a little later than we do.
@@ -373,15 +373,15 @@ impl Generator {
         let metrics = &self.parts.metrics;
         match news {
             StreamNews::Opened => {
-                metrics.event_stream_opened.inc();
-                metrics.pleg_uses("events");
+                metrics.pleg.streams_opened.inc();
+                metrics.pleg.uses("events");
                 tracing::info!("following the runtime's event stream");
                 self.events_work = true;
                 self.next_list = Instant::now();
             }
             StreamNews::Event(event) => {
                 let age = self.parts.clock.now().since(event.created_at);
-                metrics.event_latency.observe(age.as_secs_f64());
+                metrics.pleg.event_latency.observe(age.as_secs_f64());
                 let owner = event.pod_uid.or_else(|| self.owners.get(&event.container_id).cloned());
                 match owner {
                     Some(uid) => self.hint(uid),
@@ -390,8 +390,8 @@ impl Generator {
                 }
             }
             StreamNews::Cut { reason, failures } => {
-                metrics.event_stream_errors.inc();
-                metrics.pleg_uses("polling");
+                metrics.pleg.stream_errors.inc();
+                metrics.pleg.uses("polling");
                 if self.events_work || failures == event_stream::TRIES {
                     tracing::warn!(%reason, failures, "the runtime's event stream failed; polling instead");
                 }
@@ -400,7 +400,7 @@ impl Generator {
             }
             StreamNews::Unsupported => {
                 tracing::info!("the runtime has no event stream; polling, and watching container processes");
-                metrics.pleg_uses("polling");
+                metrics.pleg.uses("polling");
                 self.events_work = false;
                 self.next_list = self.next_list.min(Instant::now() + self.parts.settings.relist_period);
             }
@@ -418,22 +418,6 @@ impl Generator {
     fn drop_owners(&mut self, row: &ObservedPod) {
         for id in ids(row) {
             self.owners.remove(&id);
-        }
-    }
-
-    fn count(&self) {
-        let rows = self.parts.observations.rows.reader().all();
-        let ready =
-            |row: &Arc<ObservedPod>| row.sandboxes.iter().any(|sandbox| sandbox.state == SandboxState::Ready);
-        self.parts.metrics.running_pods.set(to_gauge(rows.iter().filter(|row| ready(row)).count()));
-        for (state, name) in [
-            (ContainerState::Created, "created"),
-            (ContainerState::Running, "running"),
-            (ContainerState::Exited, "exited"),
-            (ContainerState::Unknown, "unknown"),
-        ] {
-            let count = rows.iter().flat_map(|row| &row.containers).filter(|c| c.state == state).count();
-            self.parts.metrics.containers(name, count);
         }
     }
 }

@@ -6,6 +6,7 @@
 
 mod cgroup;
 mod container;
+mod counts;
 mod hooks;
 mod memory;
 mod projection;
@@ -44,6 +45,7 @@ use crate::allocations::Allocations;
 use crate::claims::Claims;
 use crate::cluster_supplies::ClusterSupplies;
 use crate::images::Images;
+use crate::metrics::Metrics;
 use crate::observation::Observer;
 use crate::published::Reader;
 use crate::runtime_health::RuntimeHealth;
@@ -88,6 +90,8 @@ pub struct Parts {
     pub events: Arc<dyn EventRecorder>,
     /// The time.
     pub clock: Arc<dyn Clock>,
+    /// Metrics.
+    pub metrics: Arc<Metrics>,
     /// Node name, folders, limits.
     pub settings: Arc<NodeSettings>,
     /// Crash back-off.

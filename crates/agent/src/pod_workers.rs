@@ -20,7 +20,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::messages::{Requeue, WorkerMessage};
-use crate::metrics::Metrics;
+use crate::metrics::{Metrics, to_gauge};
 use crate::observation::Observer;
 use crate::published::Writer;
 use names::Names;
@@ -122,9 +122,12 @@ impl PodWorkers {
                 let alive = self.parts.observer.last(uid).is_some_and(|observed| observed.is_alive());
                 let remains = if alive { Remains::Alive } else { Remains::Nothing };
                 let Some(worker) = Worker::first(command, remains) else { return };
+                if let WorkerTarget::Desired(pod) = &command.target {
+                    self.parts.metrics.pods.containers_per_pod.observe(to_gauge(pod.spec.containers.len()));
+                }
                 if let (UpdateKind::Create, WorkerTarget::Desired(pod)) = (command.kind, &command.target) {
                     let waited = command.seen_at.since(pod.first_seen());
-                    self.parts.metrics.worker_start_duration.observe(waited.as_secs_f64());
+                    self.parts.metrics.pods.worker_start_duration.observe(waited.as_secs_f64());
                 }
                 self.entries.insert(uid.clone(), Entry { worker, interrupt: CancellationToken::new() });
             }
@@ -156,7 +159,7 @@ impl PodWorkers {
             Err(error) => (error.id(), Err(error)),
         };
         let Some((uid, kind, started)) = self.pass_ids.remove(&id) else { return };
-        self.parts.metrics.worker_pass(kind, started.elapsed());
+        self.parts.metrics.pods.pass_ended(kind, started.elapsed());
         let Some(entry) = self.entries.get_mut(&uid) else { return };
         let next = match ended {
             Ok(Ended::Sync(result)) => entry.worker.sync_ended(result),

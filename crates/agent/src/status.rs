@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use decide::allocation::resize_conditions;
 use decide::pod_status::{Facts, NodeFacts, base, pod_status};
+use decide::terminations::terminations;
 use k8s_openapi::api::core::v1::PodStatus;
 use model::{Moment, Pod, PodUid, ProbeVerdicts, WorkerView};
 use ports::clock::Clock;
@@ -115,12 +116,17 @@ impl Parts {
         if own.as_deref() == Some(&status) {
             return;
         }
+        if let Some(previous) = previous {
+            for end in terminations(previous, &status) {
+                self.metrics.containers.terminated(end.kind, end.exit_code, &end.reason);
+            }
+        }
         let was = previous.and_then(|status| status.phase.as_deref());
         if was != status.phase.as_deref() {
             tracing::info!(pod = %pod.full_name, phase = status.phase.as_deref().unwrap_or_default(), "pod phase changed");
             if was.is_none_or(|phase| phase == "Pending") && status.phase.as_deref() == Some("Running") {
                 let took = self.clock.now().since(pod.first_seen());
-                self.metrics.pod_start_duration.observe(took.as_secs_f64());
+                self.metrics.pods.start_duration.observe(took.as_secs_f64());
             }
         }
         self.statuses.set(uid, Arc::new(status));

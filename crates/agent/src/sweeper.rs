@@ -15,6 +15,7 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use crate::messages::SweepOrder;
+use crate::metrics::Metrics;
 use crate::observation::Observer;
 
 /// Pods swept side by side.
@@ -36,6 +37,8 @@ pub struct Parts {
     pub cgroups: Arc<dyn PodCgroups>,
     /// Told about pods that were removed.
     pub observer: Observer,
+    /// Metrics.
+    pub metrics: Arc<Metrics>,
 }
 
 /// Runs until cancelled.
@@ -65,6 +68,9 @@ pub async fn run(mut parts: Parts, cancel: CancellationToken) {
             .buffer_unordered(AT_ONCE)
             .collect()
             .await;
+        let failed = removed.iter().filter(|(_, result)| result.is_err()).count();
+        parts.metrics.pods.orphan_folders.set_count(removed.len());
+        parts.metrics.pods.orphan_folder_errors.set_count(failed);
         for (uid, result) in removed {
             match result {
                 Ok(()) => {

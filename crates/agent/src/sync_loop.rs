@@ -187,7 +187,6 @@ impl SyncLoop {
             tracing::info!(%source, "source is ready");
             self.parts.sources_ready.send_replace(self.ready_sources.is_superset(&self.parts.sources));
         }
-        self.parts.metrics.desired_pods.set(crate::metrics::to_gauge(self.parts.desired.reader().len()));
     }
 
     fn on_event(&mut self, event: &PodEvent) {

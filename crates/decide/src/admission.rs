@@ -104,6 +104,50 @@ pub fn admit(pod: &Pod, node: &Node<'_>) -> Result<Vec<Arc<Pod>>, Rejection> {
     Ok(victims)
 }
 
+/// The first resource of which a pod finds too little.
+#[must_use]
+pub fn first_shortage(pod: &Pod, node: &Node<'_>) -> Option<String> {
+    fit::shortages(pod, node).into_iter().find_map(|misfit| match misfit {
+        Misfit::Resource(shortage) => Some(shortage.resource),
+        Misfit::Predicate { .. } => None,
+    })
+}
+
+/// The word for a refusal in metrics: words of which there is no end are put together.
+#[must_use]
+pub fn rejection_label(reason: &str) -> &str {
+    const KNOWN: [&str; 23] = [
+        "AppArmor",
+        "ContainerRestartPolicyForbidden",
+        "Evicted",
+        "InitContainerRestartPolicyForbidden",
+        "InvalidNodeInfo",
+        "NodeAffinity",
+        "NodePorts",
+        "NodeShutdown",
+        "OutOfcpu",
+        "OutOfephemeral-storage",
+        "OutOfmemory",
+        "OutOfpods",
+        "PodFeatureUnsupported",
+        "PodLevelResourcesNotSupported",
+        "PodOSNotSupported",
+        "PodOSSelectorNodeLabelDoesNotMatch",
+        "Preempting",
+        "SupplementalGroupsPolicyNotSupported",
+        "SysctlForbidden",
+        "TaintToleration",
+        "TopologyAffinityError",
+        "UnexpectedAdmissionError",
+        "UnexpectedPredicateFailureType",
+    ];
+    match KNOWN.iter().find(|known| **known == reason) {
+        Some(known) => known,
+        None if reason.starts_with("OutOf") => "OutOfExtendedResources",
+        None => "Other",
+    }
+}
+
 impl Misfit {
     fn rejection(&self) -> Rejection {
         match self {

@@ -136,6 +136,7 @@ mod tests {
             passed: true,
             restart_requested,
             orphan: false,
+            is_static: false,
             problems: Default::default(),
             last_error: None,
             rejection: None,

@@ -60,6 +60,7 @@ pub mod status_patch;
 pub mod status_report;
 pub mod termination;
 pub mod termination_message;
+pub mod terminations;
 #[cfg(test)]
 mod test_objects;
 pub mod user_namespaces;

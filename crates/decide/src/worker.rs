@@ -314,6 +314,7 @@ impl Worker {
             passed: self.passed,
             restart_requested: self.restart_requested,
             orphan: matches!(self.target, WorkerTarget::Orphan(_)),
+            is_static: matches!(&self.target, WorkerTarget::Desired(pod) if pod.is_static()),
             problems: self.problems.clone(),
             last_error: self.last_error.clone(),
             rejection: self.rejection.clone(),

@@ -69,6 +69,8 @@ pub struct WorkerView {
     pub restart_requested: bool,
     /// Whether the pod is known from the runtime alone.
     pub orphan: bool,
+    /// Whether it is a static pod; one that is known from the runtime alone is not known to be.
+    pub is_static: bool,
     /// Why containers do not run.
     pub problems: ContainerProblems,
     /// Why the last pass failed.

@@ -19,6 +19,7 @@ mod local;
 mod metrics_pages;
 mod peer;
 mod pods;
+mod request_metrics;
 mod routers;
 mod views;
 

@@ -1,6 +1,7 @@
 //! All wiring, no logic: the stages, the channels between them, and the tables they publish.
 
 mod api_server;
+mod metrics;
 mod node_api;
 mod node_side;
 mod supplies;
@@ -25,6 +26,7 @@ use agent::images::{self, CredentialParts, Credentials, Images};
 use agent::metrics::Metrics;
 use agent::objects::LocalObjects;
 use agent::observation::{Observer, observations};
+use agent::pod_gauges::PodGauges;
 use agent::pod_runtime::PodRuntime;
 use agent::published::{Reader, table};
 use agent::runtime_health::RuntimeHealth;
@@ -150,8 +152,9 @@ impl Running {
 ///
 /// # Errors
 /// When a source cannot be set up.
-#[expect(clippy::needless_pass_by_value, reason = "the agent owns its world")]
+#[expect(clippy::needless_pass_by_value, reason = "the agent owns its plan")]
 pub fn start(world: World, plan: Plan) -> anyhow::Result<Running> {
+    let world = metrics::metered(world);
     let World { runtime, clock, metrics, .. } = &world;
     let events = Arc::new(EventLog::new(KEPT_EVENTS));
     let delivery = world.api.as_ref().map(|_| Arc::new(EventDelivery::new(events.clone())));
@@ -195,6 +198,14 @@ pub fn start(world: World, plan: Plan) -> anyhow::Result<Running> {
     let (heartbeat_sender, heartbeat) = watch::channel(Instant::now());
     let (report_sender, reports) = watch::channel(Vec::new());
 
+    metrics.add(Arc::new(PodGauges {
+        desired: desired_pods.clone(),
+        workers: worker_views.clone(),
+        observer: observer.clone(),
+        shown: shown.clone(),
+        allocations: world.allocations.clone(),
+        node: plan.settings.name.clone(),
+    }));
     let (checker, health) = runtime_health::checker(runtime.clone());
     let views = Views {
         desired: desired_pods.clone(),
@@ -395,6 +406,7 @@ pub fn start(world: World, plan: Plan) -> anyhow::Result<Running> {
         logs: world.logs.clone(),
         cgroups: world.cgroups.clone(),
         observer,
+        metrics: metrics.clone(),
     };
     start_upkeep(&mut running, &world, &plan, &parts.observer, &views.desired, &node_events);
     running.spawn("sweeper", sweeper::run(parts, cancel.clone()));
@@ -539,6 +551,7 @@ fn pod_runtime(
         outbound: world.outbound.clone(),
         events,
         clock: world.clock.clone(),
+        metrics: world.metrics.clone(),
         settings: Arc::new(plan.settings.clone()),
         crash_limits: plan.crash_limits,
         keep_dead: plan.keep_dead,

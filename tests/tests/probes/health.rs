@@ -197,7 +197,7 @@ async fn events_and_metrics_tell_of_probes(agent: Agent) -> Result<()> {
     })
     .await?;
     let metrics = node.agent.page("/metrics/probes").await?;
-    let total = "prober_probe_total{probe_type=\"Liveness\",result=\"successful\",container=\"main\",pod=\"web-node-a\"";
+    let total = "prober_probe_total{container=\"main\",namespace=\"default\",pod=\"web-node-a\"";
     ensure!(metrics.contains(total), "{metrics}");
     ensure!(metrics.contains("process_start_time_seconds"), "{metrics}");
     let pod = node.pod("web").await?;

@@ -121,6 +121,7 @@ impl Stage {
             started: true,
             restart_requested: false,
             orphan: false,
+            is_static: false,
             problems: Default::default(),
             last_error: None,
             rejection: None,

@@ -123,6 +123,7 @@ async fn a_mirror_stays_until_its_pod_has_stopped() {
         passed: true,
         restart_requested: false,
         orphan: false,
+        is_static: false,
         problems: Default::default(),
         last_error: None,
         rejection: None,

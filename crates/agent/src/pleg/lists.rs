@@ -21,7 +21,7 @@ impl Generator {
         let moment = self.parts.observations.moments.next();
         let started = Instant::now();
         if let Some(last) = self.last_list.replace(started) {
-            self.parts.metrics.relist_interval.observe((started - last).as_secs_f64());
+            self.parts.metrics.pleg.relist_interval.observe((started - last).as_secs_f64());
         }
         self.lists.spawn(async move {
             let lists = async {
@@ -50,11 +50,10 @@ impl Generator {
             }
             Ok(lists) => {
                 let metrics = &self.parts.metrics;
-                metrics.relist_duration.observe(ended.took.as_secs_f64());
+                metrics.pleg.relist_duration.observe(ended.took.as_secs_f64());
                 #[expect(clippy::cast_precision_loss, reason = "a time in seconds needs no nanoseconds")]
-                metrics.pleg_last_seen.set(self.parts.clock.now().as_nanos() as f64 / 1e9);
+                metrics.pleg.last_seen.set(self.parts.clock.now().as_nanos() as f64 / 1e9);
                 self.compare_lists(lists, ended.moment);
-                self.count();
             }
         }
         self.plan_next_list();

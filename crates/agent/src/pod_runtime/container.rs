@@ -206,7 +206,9 @@ impl Pass<'_> {
     ) -> Result<ContainerId, StartFailure> {
         self.note_sizes(&spec.name).await.map_err(StartFailure::Pass)?;
         let runtime = &self.runtime.parts.runtime;
-        match runtime.create_container(&sandbox.id, spec, &sandbox.spec).await {
+        let created = runtime.create_container(&sandbox.id, spec, &sandbox.spec).await;
+        self.count_image_volumes(&spec.name, created.is_ok());
+        match created {
             Ok(id) => {
                 self.tell(&spec.name, EventType::Normal, "Created", "Container created".to_owned());
                 Ok(id)

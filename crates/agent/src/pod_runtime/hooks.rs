@@ -87,6 +87,7 @@ impl PodRuntime {
             Ok(_) | Err(OutboundError::Body(_)) => {}
             Err(_) => return Err(()),
         }
+        self.parts.metrics.pods.hook_fallbacks.inc();
         if let Some(pod) = subject.pod {
             let host = if request.host.contains(':') { format!("[{}]", request.host) } else { request.host };
             let message = format!(

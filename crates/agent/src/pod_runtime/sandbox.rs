@@ -5,6 +5,7 @@ use decide::sandbox_spec::{SandboxInputs, sandbox_spec};
 use decide::user_namespaces::check_handler;
 use model::{DnsConfig, EventSubject, EventType, RecordedEvent, SandboxSpec, SyncFailure, UserNamespace};
 use ports::runtime::RuntimeErrorKind;
+use tokio::time::Instant;
 
 use super::sync::{Pass, ReadySandbox};
 use super::{PodRuntime, failed, plain};
@@ -67,7 +68,10 @@ impl Pass<'_> {
                 .await
                 .map_err(|error| plain(format!("{error}: {}", error.source)))?;
         }
-        let id = match parts.runtime.run_sandbox(&spec).await {
+        let begun = Instant::now();
+        let made = parts.runtime.run_sandbox(&spec).await;
+        self.count_sandbox(&spec, begun.elapsed(), made.is_err());
+        let id = match made {
             Ok(id) => id,
             Err(error) if error.kind == RuntimeErrorKind::Busy => {
                 return Err(failed("create the pod's sandbox", &error));

@@ -163,7 +163,10 @@ impl PodRuntime {
             Ok(Ok(())) => return,
             Ok(Err(cause)) => cause,
             // A wait that is too long has not failed; it is merely cut off.
-            Err(_) if matches!(Hook::of(handler), Hook::Sleep(_)) => return,
+            Err(_) if matches!(Hook::of(handler), Hook::Sleep(_)) => {
+                self.parts.metrics.pods.sleeps_cut_short.inc();
+                return;
+            }
             Err(_) => format!("not done within the grace period of {} s", stopping.grace),
         };
         let name = stopping.container.name.as_str();

@@ -136,7 +136,7 @@ impl Pass<'_> {
                 return Err(SyncFailure::Interrupted);
             }
             let prepared = Preparation { sandbox: &sandbox, volumes: &volumes, image, interruption };
-            match self.start_container(start, &prepared).await {
+            match self.count_start(start, self.start_container(start, &prepared)).await {
                 Ok(()) => {}
                 Err(StartFailure::Later { problem, retry_at }) => {
                     waiting.add(start.name.clone(), problem, retry_at);

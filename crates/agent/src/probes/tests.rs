@@ -13,6 +13,7 @@ use ports::runtime::{RuntimeError, RuntimeErrorKind};
 
 use super::*;
 use crate::event_log::EventLog;
+use crate::metrics::Format;
 use crate::observation::{Observations, observations};
 use crate::published::table;
 
@@ -217,6 +218,7 @@ impl Node {
             passed: true,
             restart_requested: false,
             orphan: false,
+            is_static: false,
             problems: Default::default(),
             last_error: None,
             rejection: None,
@@ -343,8 +345,8 @@ async fn readiness_follows_the_answers_at_its_thresholds() {
         node.messages()[0],
         "Unhealthy: Readiness probe failed: HTTP probe failed with statuscode: 500"
     );
-    let metrics = node.metrics.probes.encode();
-    let line = "prober_probe_total{probe_type=\"Readiness\",result=\"successful\",container=\"c\",pod=\"a\",namespace=\"default\",pod_uid=\"a\"} 2";
+    let metrics = node.metrics.probes.encode(Format::Text);
+    let line = "prober_probe_total{container=\"c\",namespace=\"default\",pod=\"a\",pod_uid=\"a\",probe_type=\"Readiness\",result=\"successful\"} 2";
     assert!(metrics.contains(line), "{metrics}");
     assert!(metrics.contains("prober_probe_duration_seconds_count{"), "{metrics}");
 }
@@ -460,7 +462,7 @@ async fn termination_leaves_only_readiness() {
     node.worker("a", WorkerPhase::Terminated);
     wait(SECOND).await;
     assert_eq!(node.verdicts.len(), 0);
-    assert!(!node.metrics.probes.encode().contains("pod_uid"), "series stay");
+    assert!(!node.metrics.probes.encode(Format::Text).contains("pod_uid"), "series stay");
     let before = world.asked(2).len();
     wait(SECOND * 5).await;
     assert_eq!(world.asked(2).len(), before);

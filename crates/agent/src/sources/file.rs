@@ -185,7 +185,7 @@ impl FileSource {
         let (pods, objects) = known.map(|known| (known.pods, known.objects)).unwrap_or_default();
         let has_good_version = !pods.is_empty() || !objects.is_empty();
         if !told {
-            self.parts.metrics.manifest_errors.inc();
+            self.parts.metrics.sources.manifest_errors.inc();
             let kept = if has_good_version { "; the last good version stays in use" } else { "" };
             for problem in &problems {
                 tracing::error!(file = %path.display(), "{problem}{kept}");
@@ -235,7 +235,7 @@ impl FileSource {
         let reports: Vec<FileReport> = self.files.values().map(|file| file.report.clone()).collect();
         for state in [FileState::Accepted, FileState::Rejected, FileState::LastGoodVersion] {
             let count = reports.iter().filter(|report| report.state == state).count();
-            self.parts.metrics.manifests(state.as_str(), count);
+            self.parts.metrics.sources.manifests(state.as_str(), count);
         }
         self.parts.reports.send_if_modified(|current| {
             let changed = *current != reports;

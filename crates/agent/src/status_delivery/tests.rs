@@ -82,6 +82,7 @@ impl Node {
             passed: true,
             restart_requested: false,
             orphan: false,
+            is_static: false,
             problems: Default::default(),
             last_error: None,
             rejection: None,

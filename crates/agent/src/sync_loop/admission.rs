@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use decide::admission::{Node, StrictGroups, admit};
+use decide::admission::{Node, StrictGroups, admit, first_shortage, rejection_label};
 use model::{
     EventSubject, EventType, KillOptions, Pod, PodUid, RecordedEvent, Rejection, UpdateKind, WorkerPhase,
 };
@@ -24,6 +24,10 @@ impl SyncLoop {
         });
         match verdict {
             Ok(victims) => {
+                if !victims.is_empty() {
+                    let missing = self.with_node(|node| first_shortage(pod, node)).unwrap_or_default();
+                    victims.iter().for_each(|_| self.parts.metrics.pods.preempted(&missing));
+                }
                 for victim in victims {
                     self.preempt(&victim, pod);
                 }
@@ -42,20 +46,24 @@ impl SyncLoop {
         if self.is_ending(&pod.uid) {
             return Ok(Vec::new());
         }
+        self.with_node(|node| admit(pod, node))
+    }
+
+    /// What the checks look at.
+    fn with_node<T>(&self, look: impl FnOnce(&Node<'_>) -> T) -> T {
         let strict_groups = if self.parts.health.now().abilities.supplemental_groups_policy {
             StrictGroups::Supported
         } else {
             StrictGroups::Unsupported
         };
         let view = self.parts.node.as_ref().map(|node| node.borrow().clone()).unwrap_or_default();
-        let node = Node {
+        look(&Node {
             settings: &self.parts.settings,
             labels: view.labels().unwrap_or(&self.parts.settings.admission.labels),
             taints: view.taints(),
             occupancy: &self.occupancy,
             strict_groups,
-        };
-        admit(pod, &node)
+        })
     }
 
     fn is_ending(&self, uid: &PodUid) -> bool {
@@ -67,6 +75,7 @@ impl SyncLoop {
     pub(super) fn reject(&self, pod: &Arc<Pod>, rejection: Rejection) {
         tracing::warn!(pod = %pod.full_name, reason = %rejection.reason, message = %rejection.message, "pod was rejected");
         self.warn(pod, &rejection.reason, &rejection.message);
+        self.parts.metrics.pods.rejected(rejection_label(&rejection.reason));
         let options = KillOptions { grace_override: None, rejection: Some(rejection.at_admission()) };
         self.order(UpdateKind::Kill, pod, Some(options));
     }

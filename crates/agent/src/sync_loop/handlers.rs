@@ -6,7 +6,7 @@ use decide::admission::{Arrival, arrival};
 use decide::grace::ORPHAN_GRACE_SECONDS;
 use decide::housekeeping::{Situation, sweep};
 use decide::worker::ends_by_status;
-use model::{KillOptions, Pod, PodUid, Timestamp, UpdateKind, WorkerCommand, WorkerPhase, WorkerTarget};
+use model::{KillOptions, Pod, PodUid, Timestamp, UpdateKind, WorkerCommand, WorkerTarget};
 use tokio::time::Instant;
 
 use super::SyncLoop;
@@ -107,7 +107,6 @@ impl SyncLoop {
             pod_folders: listed("pod folders", self.parts.folders.list_pod_folders().await),
             log_folders: listed("log folders", self.parts.logs.list_log_folders().await),
         };
-        self.count(&situation);
         self.keep_allocations(&situation);
         let sweep = sweep(&situation);
         for uid in sweep.forget {
@@ -115,7 +114,7 @@ impl SyncLoop {
         }
         for pod in sweep.restart {
             tracing::info!(pod = %pod.full_name, uid = %pod.uid, "starting a pod that no worker knows");
-            self.parts.metrics.restarted_pods.inc();
+            self.parts.metrics.pods.restarted(pod.is_static());
             match self.admit_granted(&pod) {
                 Ok(()) => self.order(UpdateKind::Create, &pod, None),
                 Err(rejection) => self.reject(&pod, rejection),
@@ -123,7 +122,7 @@ impl SyncLoop {
         }
         for pod in sweep.kill {
             tracing::warn!(pod = %pod.full_name, uid = %pod.uid, "stopping a pod that nobody wants");
-            self.parts.metrics.orphaned_runtime_pods.inc();
+            self.parts.metrics.pods.orphaned_runtime.inc();
             self.send(WorkerMessage::Command(WorkerCommand {
                 kind: UpdateKind::Kill,
                 target: WorkerTarget::Orphan(pod),
@@ -159,15 +158,6 @@ impl SyncLoop {
 
     pub(super) fn now(&self) -> Timestamp {
         self.parts.clock.now()
-    }
-
-    fn count(&self, situation: &Situation) {
-        for phase in
-            [WorkerPhase::Syncing, WorkerPhase::Terminating, WorkerPhase::Terminated, WorkerPhase::Finished]
-        {
-            let count = situation.workers.iter().filter(|worker| worker.phase == phase).count();
-            self.parts.metrics.workers(phase.as_str(), count);
-        }
     }
 }
 

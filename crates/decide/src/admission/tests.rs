@@ -429,3 +429,16 @@ fn what_runs_is_not_asked_again() {
     api.metadata.deletion_timestamp = Some(model::Timestamp::ZERO.to_api_time());
     assert_eq!(arrival(&api, None), Arrival::Over);
 }
+
+#[test]
+fn refusals_are_counted_under_words_that_have_an_end() {
+    for (reason, label) in [
+        ("OutOfcpu", "OutOfcpu"),
+        ("OutOfpods", "OutOfpods"),
+        ("OutOfexample.com/gpu", "OutOfExtendedResources"),
+        ("NodeAffinity", "NodeAffinity"),
+        ("Whatever", "Other"),
+    ] {
+        assert_eq!(rejection_label(reason), label, "{reason}");
+    }
+}

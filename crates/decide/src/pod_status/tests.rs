@@ -13,6 +13,7 @@ fn worker(phase: WorkerPhase) -> WorkerView {
         passed: true,
         restart_requested: false,
         orphan: false,
+        is_static: false,
         problems: Default::default(),
         last_error: None,
         rejection: None,

@@ -1,0 +1,27 @@
+/// A group of metrics: for each field its instrument at the start, the name of the family, and its help.
+macro_rules! metrics_group {
+    (
+        $(#[$about:meta])*
+        $group:ident {
+            $( $(#[$doc:meta])* $visible:vis $field:ident: $kind:ty = $start:expr, $name:literal, $help:literal; )*
+        }
+    ) => {
+        $(#[$about])*
+        #[derive(Debug)]
+        pub struct $group {
+            $( $(#[$doc])* $visible $field: $kind, )*
+        }
+
+        impl Default for $group {
+            fn default() -> Self {
+                Self { $( $field: $start, )* }
+            }
+        }
+
+        impl $group {
+            pub(super) fn write(&self, page: &mut $crate::metrics::Page) {
+                $( page.add($name, $help, &self.$field); )*
+            }
+        }
+    };
+}
