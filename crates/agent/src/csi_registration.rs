@@ -202,8 +202,14 @@ async fn within<T>(asked: impl Future<Output = Result<T, ApiError>>) -> Result<T
     }
 }
 
-/// Makes the CSINode once the node is known, so that the scheduler knows that it has no drivers yet.
-pub async fn begin(plugins: Arc<CsiPlugins>, mut view: watch::Receiver<NodeView>, cancel: CancellationToken) {
+/// Makes the CSINode once the node is known, so that the scheduler knows that it has no drivers yet. `obstacle` is what
+/// keeps the node from becoming ready until then.
+pub async fn begin(
+    plugins: Arc<CsiPlugins>,
+    mut view: watch::Receiver<NodeView>,
+    obstacle: watch::Sender<Option<String>>,
+    cancel: CancellationToken,
+) {
     let made = async {
         node_view::known(&mut view).await;
         let mut wait = Duration::from_secs(1);
@@ -212,6 +218,7 @@ pub async fn begin(plugins: Arc<CsiPlugins>, mut view: watch::Receiver<NodeView>
             tokio::time::sleep(wait).await;
             wait = (wait * 2).min(LONGEST_WAIT);
         }
+        obstacle.send_replace(None);
     };
     tokio::select! {
         () = cancel.cancelled() => return,

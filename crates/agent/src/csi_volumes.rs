@@ -18,7 +18,9 @@ use std::time::Duration;
 use async_trait::async_trait;
 use model::{CsiVolume, PodUid};
 use ports::api::volumes::ApiVolumes;
+use ports::clock::Clock;
 use ports::csi_folders::CsiFolders;
+use ports::event_recorder::EventRecorder;
 use ports::pod_volumes::{
     MountReport, PlannedVolume, PodVolumes, Progress, SubPath, VolumeError, VolumePlan,
 };
@@ -49,6 +51,10 @@ pub struct Parts {
     pub node_view: watch::Receiver<NodeView>,
     /// Volumes that must not be detached, for the node's status.
     pub in_use: watch::Sender<Option<Vec<String>>>,
+    /// Events.
+    pub events: Arc<dyn EventRecorder>,
+    /// The time.
+    pub clock: Arc<dyn Clock>,
     /// Name of the node.
     pub node: String,
 }

@@ -89,6 +89,7 @@ fn tell(event: &RecordedEvent) {
     let (pod, field) = match &event.subject {
         EventSubject::Pod { full_name, field_path, .. } => (full_name.to_string(), field_path.as_str()),
         EventSubject::Node(name) => (name.clone(), ""),
+        EventSubject::Claim { namespace, name, .. } => (format!("{namespace}/{name}"), ""),
     };
     match event.kind {
         EventType::Normal => {

@@ -36,6 +36,8 @@ use pull::{PullKey, Pulled, pull};
 use pull_secrets::pull_secrets;
 use single_flight::SingleFlight;
 
+/// How long a failed pull is shown as such before it is shown as backing off.
+const FAILURE_SHOWN: Duration = Duration::from_secs(2);
 /// Wait after a failed pull: 10 s doubling to 5 min.
 const PULL_LIMITS: Limits = Limits { initial: Duration::from_secs(10), cap: Duration::from_secs(300) };
 
@@ -329,7 +331,8 @@ impl Request<'_> {
         let problem = pull_problem(image, message);
         let failure = Failure { entry, failed_at, problem: problem.clone() };
         self.inner.failures().insert(self.failure_key(), failure);
-        ImageProblem { problem, retry_at: Some(failed_at.after(entry.delay)) }
+        // Not when the wait is over: nobody would look in between, and the pod would never be seen to back off.
+        ImageProblem { problem, retry_at: Some(failed_at.after(entry.delay.min(FAILURE_SHOWN))) }
     }
 
     fn failure_key(&self) -> (PodUid, String) {

@@ -11,7 +11,8 @@ use std::time::Duration;
 use decide::qos_cgroups::{QosCgroups, best_effort_limits, burstable_limits, burstable_share};
 use decide::reserved_cgroups::{all_pods_limits, reserved_cgroups};
 use model::{
-    CgroupLimits, EventSubject, EventType, NodeSettings, Pod, PodUid, RecordedEvent, WorkerPhase, WorkerView,
+    CgroupLimits, CgroupVersion, EventSubject, EventType, NodeSettings, Pod, PodUid, RecordedEvent,
+    WorkerPhase, WorkerView,
 };
 use ports::clock::Clock;
 use ports::event_recorder::EventRecorder;
@@ -95,8 +96,16 @@ pub async fn prepare(cgroups: &dyn PodCgroups, settings: &NodeSettings) -> Resul
     Ok(())
 }
 
+/// As upstream says it.
+const CGROUP_V1: &str = "cgroup v1 detected. cgroup v1 support is deprecated and will be removed in a future release. \
+                         Please migrate to cgroup v2. More information at \
+                         https://git.k8s.io/enhancements/keps/sig-node/5573-remove-cgroup-v1";
+
 /// Runs until cancelled.
 pub async fn run(mut parts: Parts, cancel: CancellationToken) {
+    if parts.settings.capabilities.cgroup_version == CgroupVersion::V1 {
+        parts.record(EventType::Warning, "CgroupV1", CGROUP_V1.to_owned());
+    }
     if !parts.settings.cgroups_per_qos {
         cancel.cancelled().await;
         return;
@@ -195,6 +204,10 @@ impl Parts {
             EventType::Normal => "NodeAllocatableEnforced",
             EventType::Warning => "FailedNodeAllocatableEnforcement",
         };
+        self.record(kind, reason, message);
+    }
+
+    fn record(&self, kind: EventType, reason: &str, message: String) {
         self.events.record(RecordedEvent {
             subject: EventSubject::Node(self.settings.name.clone()),
             kind,

@@ -25,11 +25,14 @@ pub struct NodeReporters {
     pub volumes_in_use: watch::Sender<Option<Vec<String>>>,
 }
 
-/// The channels: no pressure, no problem and nothing known of volumes at first.
+/// Until the node's CSINode is there, in upstream's words.
+const NO_CSI_NODE: &str = "CSINode is not yet initialized";
+
+/// The channels: no pressure, no problem, no CSINode and nothing known of volumes at first.
 #[must_use]
 pub fn channels() -> (NodeReporters, NodeInputs) {
     let (pressure_writer, pressure) = watch::channel(Pressure::default());
-    let (storage_writer, storage) = watch::channel(None);
+    let (storage_writer, storage) = watch::channel(Some(NO_CSI_NODE.to_owned()));
     let (shutdown_writer, shutdown) = watch::channel(None);
     let (volumes_writer, volumes_in_use) = watch::channel(None);
     let reporters = NodeReporters {
@@ -48,11 +51,16 @@ impl NodeInputs {
         *self.pressure.borrow()
     }
 
-    /// Why the node is not ready, beside its runtime: storage, then shutdown.
+    /// Why the node is not ready, beside its runtime.
     #[must_use]
     pub fn problems(&self) -> Vec<String> {
-        let told = [self.storage.borrow().clone(), self.shutdown.borrow().clone()];
-        told.into_iter().flatten().collect()
+        self.shutdown.borrow().iter().cloned().collect()
+    }
+
+    /// Why a node that is not ready cannot become so yet.
+    #[must_use]
+    pub fn obstacles(&self) -> Vec<String> {
+        self.storage.borrow().iter().cloned().collect()
     }
 
     /// Volumes that must not be detached.
@@ -86,10 +94,14 @@ mod tests {
     #[tokio::test]
     async fn every_writer_is_heard_also_after_others_are_gone() {
         let (reporters, mut inputs) = channels();
-        drop(reporters.shutdown);
-        reporters.storage.send_replace(Some("CSINode is not yet initialized".into()));
+        assert_eq!(inputs.obstacles(), ["CSINode is not yet initialized"]);
+        reporters.shutdown.send_replace(Some("node is shutting down".into()));
         inputs.changed().await;
-        assert_eq!(inputs.problems(), ["CSINode is not yet initialized"]);
+        assert_eq!(inputs.problems(), ["node is shutting down"]);
+        drop(reporters.shutdown);
+        reporters.storage.send_replace(None);
+        inputs.changed().await;
+        assert!(inputs.obstacles().is_empty());
         reporters.pressure.send_replace(Pressure { disk: true, ..Pressure::default() });
         inputs.changed().await;
         assert!(inputs.pressure().disk);

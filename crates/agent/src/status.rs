@@ -12,12 +12,13 @@ use decide::terminations::terminations;
 use k8s_openapi::api::core::v1::PodStatus;
 use model::{Moment, Pod, PodUid, ProbeVerdicts, WorkerView};
 use ports::clock::Clock;
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 
 use crate::allocations::Allocations;
 use crate::api_pods::{ApiPodChange, ApiPodsReader};
 use crate::metrics::Metrics;
+use crate::node_view::NodeView;
 use crate::observation::Observer;
 use crate::published::{Reader, Writer};
 use crate::runtime_health::RuntimeHealth;
@@ -46,6 +47,8 @@ pub struct Parts {
     pub statuses: Writer<PodStatus>,
     /// What is the same for all pods.
     pub node: NodeFacts,
+    /// The node as the API server shows it, whose internal addresses are those of pods' hosts; none without one.
+    pub shown_node: Option<watch::Receiver<NodeView>>,
     /// The time.
     pub clock: Arc<dyn Clock>,
     /// Metrics.
@@ -55,6 +58,7 @@ pub struct Parts {
 /// Runs until cancelled.
 pub async fn run(mut parts: Parts, cancel: CancellationToken) {
     let mut changed = HashSet::new();
+    parts.moved();
     loop {
         tokio::select! {
             () = cancel.cancelled() => return,
@@ -65,6 +69,7 @@ pub async fn run(mut parts: Parts, cancel: CancellationToken) {
                 None => return,
             },
             Some(change) = parts.shown_changes.recv() => changed.extend(parts.mirrored(&change)),
+            () = next_view(&mut parts.shown_node) => changed.extend(parts.moved()),
         }
         while let Ok(more) = parts.changes.try_recv() {
             changed.insert(more);
@@ -75,7 +80,28 @@ pub async fn run(mut parts: Parts, cancel: CancellationToken) {
     }
 }
 
+async fn next_view(view: &mut Option<watch::Receiver<NodeView>>) {
+    let heard = match view {
+        Some(view) => view.changed().await.is_ok(),
+        None => false,
+    };
+    if !heard {
+        std::future::pending::<()>().await;
+    }
+}
+
 impl Parts {
+    /// Takes the node's addresses; all pods if these are others than before.
+    fn moved(&mut self) -> Vec<PodUid> {
+        let Some(view) = &mut self.shown_node else { return Vec::new() };
+        let addresses = view.borrow_and_update().internal_ips();
+        if addresses.is_empty() || addresses == self.node.addresses {
+            return Vec::new();
+        }
+        self.node.addresses = addresses;
+        self.desired.all().iter().map(|pod| pod.uid.clone()).collect()
+    }
+
     /// The static pod whose mirror changed: what an agent before us said of it is known now.
     fn mirrored(&self, change: &ApiPodChange) -> Option<PodUid> {
         self.shown.mirror(&change.full_name)?;

@@ -28,7 +28,7 @@ use crate::api_pods::{ApiPodChange, ApiPodsReader};
 use crate::published::Reader;
 use pace::Pace;
 use rows::{Row, Step};
-use writes::{Done, Ended, Write};
+use writes::{Done, Ended};
 
 /// Time between two comparisons of everything.
 const RECONCILE: Duration = Duration::from_secs(10);
@@ -209,13 +209,10 @@ impl Delivery {
         };
         let Some(row) = self.rows.get_mut(uid) else { return };
         row.due = None;
-        let (urgency, write) = match row.next_step(&self.parts, &pod) {
-            Step::Nothing => return,
-            Step::Patch { urgency, target, patch, .. } => (urgency, Write::Patch { urgency, target, patch }),
-            Step::Delete { target } => (Urgency::Urgent, Write::Delete { target }),
-        };
+        let step = row.next_step(&self.parts, &pod);
+        let Some(write) = row.request(step) else { return };
         row.busy = true;
-        self.pace.begun(urgency);
+        self.pace.begun(write.urgency());
         let task = self.writes.spawn(write.make(Arc::clone(&self.parts.pods)));
         self.write_ids.insert(task.id(), uid.clone());
     }
@@ -249,7 +246,7 @@ impl Ended {
     /// Whether the API server was reached and had nothing against the request.
     fn is_answered(&self) -> bool {
         match self {
-            Self::Patched(_) | Self::Deleted | Self::Gone => true,
+            Self::Patched(_) | Self::Seen(_) | Self::Deleted | Self::Gone => true,
             Self::Failed(error) => !error.is_transient(),
         }
     }

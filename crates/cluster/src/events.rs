@@ -56,6 +56,7 @@ impl ApiEvents for EventsAdapter {
 fn namespace(subject: &EventSubject) -> &str {
     match subject {
         EventSubject::Pod { full_name, .. } => &full_name.namespace,
+        EventSubject::Claim { namespace, .. } => namespace,
         EventSubject::Node(_) => "default",
     }
 }
@@ -101,6 +102,14 @@ fn involved(subject: &EventSubject) -> core::ObjectReference {
             kind: Some("Node".to_owned()),
             name: Some(name.clone()),
             uid: Some(name.clone()),
+            ..core::ObjectReference::default()
+        },
+        EventSubject::Claim { namespace, name, uid } => core::ObjectReference {
+            api_version: Some("v1".to_owned()),
+            kind: Some("PersistentVolumeClaim".to_owned()),
+            namespace: Some(namespace.clone()),
+            name: Some(name.clone()),
+            uid: Some(uid.clone()),
             ..core::ObjectReference::default()
         },
     }

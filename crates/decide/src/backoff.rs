@@ -66,7 +66,8 @@ pub fn decide(entry: Option<Entry>, failed_at: Timestamp, now: Timestamp, limits
 }
 
 /// The entry of a container that crashed before this agent started. The agent that watched it is gone, so the
-/// wait follows from the restart count, unless the last run was long enough to have reset it.
+/// wait follows from the restart count, unless the last run was long enough to have reset it. One that never started
+/// (its runtime refused) has no time of start and ran for no time.
 #[must_use]
 pub fn adopted(
     restarts: u32,
@@ -74,11 +75,12 @@ pub fn adopted(
     finished_at: Timestamp,
     limits: Limits,
 ) -> Option<Entry> {
-    if restarts == 0 || started_at.is_zero() || finished_at.since(started_at) > limits.cap * 2 {
+    let began = if started_at.is_zero() { finished_at } else { started_at };
+    if restarts == 0 || began.is_zero() || finished_at.since(began) > limits.cap * 2 {
         return None;
     }
     let factor = 1u32.checked_shl(restarts.saturating_sub(1)).unwrap_or(u32::MAX);
-    Some(Entry { delay: limits.initial.saturating_mul(factor).min(limits.cap), updated_at: started_at })
+    Some(Entry { delay: limits.initial.saturating_mul(factor).min(limits.cap), updated_at: began })
 }
 
 #[cfg(test)]
@@ -136,6 +138,9 @@ mod tests {
         let entry = adopted(3, at(0), at(1), LIMITS).unwrap();
         assert_eq!(entry.delay, Duration::from_secs(40));
         assert_eq!(adopted(0, at(0), at(1), LIMITS), None);
+        let never_started = adopted(2, Timestamp::from_secs(0), at(1), LIMITS).unwrap();
+        assert_eq!(never_started, Entry { delay: Duration::from_secs(20), updated_at: at(1) });
+        assert_eq!(adopted(2, Timestamp::from_secs(0), Timestamp::from_secs(0), LIMITS), None);
         assert_eq!(adopted(3, at(0), at(601), LIMITS), None);
         assert_eq!(adopted(200, at(0), at(1), LIMITS).unwrap().delay, Duration::from_secs(300));
     }

@@ -149,20 +149,21 @@ fn object_of(subject: &EventSubject) -> String {
     match subject {
         EventSubject::Pod { uid, full_name, .. } => format!("{full_name}/{uid}"),
         EventSubject::Node(name) => name.clone(),
+        EventSubject::Claim { namespace, name, uid } => format!("claim {namespace}/{name}/{uid}"),
     }
 }
 
 fn name_of(subject: &EventSubject) -> &str {
     match subject {
         EventSubject::Pod { full_name, .. } => &full_name.name,
-        EventSubject::Node(name) => name,
+        EventSubject::Node(name) | EventSubject::Claim { name, .. } => name,
     }
 }
 
 fn field_path_of(subject: &EventSubject) -> &str {
     match subject {
         EventSubject::Pod { field_path, .. } => field_path,
-        EventSubject::Node(_) => "",
+        EventSubject::Node(_) | EventSubject::Claim { .. } => "",
     }
 }
 

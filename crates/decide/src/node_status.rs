@@ -98,8 +98,10 @@ pub struct NodeSight {
     pub supplemental_groups_policy: Option<bool>,
     /// Images on the node.
     pub images: Vec<ImageStatus>,
-    /// Why the node is not ready: runtime, network, storage, shutdown, in this order.
+    /// Why the node is not ready: runtime, network, shutdown, in this order.
     pub problems: Vec<String>,
+    /// What keeps a node from becoming ready but takes nothing from one that is: storage that has only to be announced.
+    pub obstacles: Vec<String>,
     /// What runs short.
     pub pressure: Pressure,
     /// Volumes that must not be detached; `None` while that is not known.

@@ -88,6 +88,8 @@ pub struct CsiSize {
     pub namespace: String,
     /// The claim's name.
     pub claim: String,
+    /// The claim's UID.
+    pub uid: String,
     /// Bytes that the PersistentVolume has.
     pub wanted: i64,
     /// Bytes that the claim knows of.

@@ -56,6 +56,15 @@ pub enum EventSubject {
     },
     /// The node.
     Node(String),
+    /// A claim for a volume.
+    Claim {
+        /// Namespace.
+        namespace: String,
+        /// Name.
+        name: String,
+        /// UID.
+        uid: String,
+    },
 }
 
 impl EventSubject {

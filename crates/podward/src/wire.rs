@@ -248,7 +248,12 @@ pub fn start(world: World, plan: Plan) -> anyhow::Result<Running> {
         api_server::start_pods(&mut running, api, parts);
     }
     let driven = world.api.as_ref().zip(node.as_ref()).map(|(api, (view, reporters))| {
-        let links = NodeLinks { view: view.clone(), in_use: reporters.volumes_in_use.clone() };
+        let links = NodeLinks {
+            view: view.clone(),
+            in_use: reporters.volumes_in_use.clone(),
+            obstacle: reporters.storage.clone(),
+            events: recorder.clone(),
+        };
         volumes::start_volumes(&mut running, &world, api, &plan.settings.name, links)
     });
     let (pod_volumes, volume_claims) = match driven {
@@ -393,6 +398,7 @@ pub fn start(world: World, plan: Plan) -> anyhow::Result<Running> {
             runtime_name: world.runtime_name.clone(),
             shows_stop_signals: plan.settings.container_stop_signals,
         },
+        shown_node: node.as_ref().map(|(view, _)| view.clone()),
         clock: clock.clone(),
         metrics: metrics.clone(),
     };

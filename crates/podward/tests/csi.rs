@@ -258,6 +258,7 @@ async fn a_volume_that_has_grown_is_grown_on_the_node_once() {
     let size = CsiSize {
         namespace: "n".to_owned(),
         claim: "c".to_owned(),
+        uid: "c-uid".to_owned(),
         wanted: 2 << 30,
         known: 1 << 30,
         wanted_text: "2Gi".to_owned(),
@@ -272,6 +273,15 @@ async fn a_volume_that_has_grown_is_grown_on_the_node_once() {
     assert_eq!(driver.call_names(), ["NodePublishVolume", "NodeExpandVolume"]);
     assert_eq!(driver.last("NodeExpandVolume").unwrap().bytes, 2 << 30);
     assert_eq!(node.patches()[0]["status"]["capacity"]["storage"], "2Gi");
+    let told: Vec<String> =
+        node.events().iter().map(|event| format!("{} {}", event.reason, event.message)).collect();
+    let words = "FileSystemResizeSuccessful MountVolume.NodeExpandVolume succeeded for volume \"h\" n1";
+    assert_eq!(told, [words, words], "one for the pod, one for the claim");
+    driver.trouble("NodeExpandVolume", Some(Trouble::Fails(Code::Internal)));
+    let mut more = grown.clone();
+    more.size.as_mut().unwrap().wanted = 3 << 30;
+    node.set_up(&agent, "u1", &more, None).await.unwrap_err();
+    assert_eq!(node.events().last().unwrap().reason, "VolumeResizeFailed");
     agent.tear_down(&PodUid::from("u1")).await.unwrap();
     node.assert_clean();
 }

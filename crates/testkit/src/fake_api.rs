@@ -60,6 +60,8 @@ struct State {
     watches: Vec<mpsc::UnboundedSender<Feed<core::Pod>>>,
     writes: Vec<ApiWrite>,
     fault: Option<Fault>,
+    /// How many patches to come are made without the node hearing of it.
+    lost_answers: usize,
 }
 
 /// An error of a kind.
@@ -132,6 +134,11 @@ impl FakeApi {
     /// Lets every write meet this from now on.
     pub fn set_fault(&self, fault: impl FnMut(&ApiWrite) -> Option<ApiError> + Send + 'static) {
         self.state().fault = Some(Box::new(fault));
+    }
+
+    /// The next patches are made, and their answers get lost.
+    pub fn lose_answers(&self, count: usize) {
+        self.state().lost_answers = count;
     }
 
     /// All is well again.
@@ -219,7 +226,12 @@ impl ApiPods for FakeApi {
         state.note(ApiWrite::Patch { urgency, name: name.name.clone(), patch: patch.clone() })?;
         let mut pod = state.with_uid(name, patch["metadata"]["uid"].as_str())?;
         pod["status"] = merge::merged(&pod["status"], &patch["status"]);
-        Ok(state.put(pod))
+        let made = state.put(pod);
+        if let Some(left) = state.lost_answers.checked_sub(1) {
+            state.lost_answers = left;
+            return Err(api_error(ApiErrorKind::Unreachable));
+        }
+        Ok(made)
     }
 
     async fn delete(&self, name: &PodFullName, uid: &PodUid, grace_seconds: i64) -> Result<(), ApiError> {

@@ -5,7 +5,10 @@ use std::sync::Arc;
 
 use decide::volumes::csi::{attachment_name, pod_information};
 use decide::volumes::terms::{Terms, terms};
-use model::{CsiAccess, CsiLifecycle, CsiVolume, FsGroup, PodUid};
+use model::{
+    CsiAccess, CsiLifecycle, CsiPod, CsiVolume, EventSubject, EventType, FsGroup, PodFullName, PodUid,
+    RecordedEvent,
+};
 use ports::csi::{CsiCapabilities, CsiError, CsiNode, Expand, Publish, Stage, VolumeUse};
 use ports::csi_folders::{Published, VolumeRecord};
 use ports::pod_volumes::{Progress, VolumeError};
@@ -154,6 +157,11 @@ impl CsiVolumes {
         Ok(())
     }
 
+    fn tell(&self, subject: EventSubject, kind: EventType, reason: &str, message: String) {
+        let at = self.parts.clock.now();
+        self.parts.events.record(RecordedEvent { subject, kind, reason: reason.to_owned(), message, at });
+    }
+
     /// Lets the file system follow a volume that has grown, and tells the claim.
     async fn grow(&self, work: &Work<'_>) -> Result<(), VolumeError> {
         let Work { volume, place, .. } = work;
@@ -166,10 +174,15 @@ impl CsiVolumes {
             use_as: VolumeUse { group: None, ..work.use_as() },
             secrets: self.secret("NodeExpandSecretRef", volume.expand_secret.as_ref()).await?,
         };
-        work.driver
-            .expand(&order)
-            .await
-            .map_err(|error| refused(format!("Expander.NodeExpand failed to expand the volume : {error}")))?;
+        if let Err(error) = work.driver.expand(&order).await {
+            let message = format!("Expander.NodeExpand failed to expand the volume : {error}");
+            let words = format!(
+                "NodeExpandVolume.NodeExpandVolume failed for volume {:?} : {message}",
+                volume.spec_name
+            );
+            self.tell(owner(volume), EventType::Warning, "VolumeResizeFailed", words);
+            return Err(refused(message));
+        }
         let patch = json!({"status": {
             "capacity": {"storage": size.wanted_text},
             "conditions": [],
@@ -180,8 +193,28 @@ impl CsiVolumes {
             refused(format!("error updating pvc status {}/{}: {error}", size.namespace, size.claim))
         })?;
         self.with(|done| done.has_grown(&work.key, size.wanted));
-        tracing::info!(volume = %volume.spec_name, bytes = size.wanted, "a volume has grown");
+        let words = format!(
+            "MountVolume.NodeExpandVolume succeeded for volume {:?} {}",
+            volume.spec_name, self.parts.node
+        );
+        let claim = EventSubject::Claim {
+            namespace: size.namespace.clone(),
+            name: size.claim.clone(),
+            uid: size.uid.clone(),
+        };
+        for subject in [owner(volume), claim] {
+            self.tell(subject, EventType::Normal, "FileSystemResizeSuccessful", words.clone());
+        }
         Ok(())
+    }
+}
+
+fn owner(volume: &CsiVolume) -> EventSubject {
+    let CsiPod { name, namespace, uid, .. } = &volume.pod;
+    EventSubject::Pod {
+        uid: uid.clone(),
+        full_name: PodFullName { namespace: namespace.clone(), name: name.clone() },
+        field_path: String::new(),
     }
 }
 

@@ -60,6 +60,7 @@ impl Memory {
             supplemental_groups_policy: policy,
             images: self.images.clone(),
             problems,
+            obstacles: parts.inputs.obstacles(),
             pressure: parts.inputs.pressure(),
             volumes_in_use: parts.inputs.volumes_in_use(),
         };

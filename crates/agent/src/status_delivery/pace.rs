@@ -61,6 +61,9 @@ impl Pace {
         let running = self.lane(lane);
         *running = running.saturating_sub(1);
         let now = Instant::now();
+        if matches!(ended, Ended::Seen(_)) {
+            return Some(now);
+        }
         if ended.is_answered() {
             if std::mem::take(&mut self.failures) > 0 {
                 tracing::info!("the API server takes statuses again");

@@ -6,12 +6,13 @@ use decide::status_patch::status_patch;
 use decide::status_report::{Containers, Haste, can_be_deleted, haste, reported};
 use k8s_openapi::api::core::v1::PodStatus;
 use model::{Pod, PodUid, WorkerPhase};
+use ports::api::ApiErrorKind;
 use ports::api::pods::Urgency;
 use serde_json::Value;
 use tokio::time::Instant;
 
 use super::Parts;
-use super::writes::{Ended, Target};
+use super::writes::{Ended, Target, Write};
 
 /// The delivery of one pod's status.
 #[derive(Default)]
@@ -31,6 +32,8 @@ pub(super) struct Row {
     /// Not to be written before, because the server refused it.
     pub(super) not_before: Option<Instant>,
     refusals: u32,
+    /// Whether the last write may have arrived though its answer was lost.
+    in_doubt: bool,
     /// Whether a write is under way.
     pub(super) busy: bool,
 }
@@ -103,6 +106,17 @@ impl Row {
         Some(shown)
     }
 
+    /// The request that a step comes to. After a lost answer the object is looked at first: what arrived is not
+    /// written twice.
+    pub(super) fn request(&self, step: Step) -> Option<Write> {
+        match step {
+            Step::Nothing => None,
+            Step::Patch { urgency, target, .. } if self.in_doubt => Some(Write::Look { urgency, target }),
+            Step::Patch { urgency, target, patch, .. } => Some(Write::Patch { urgency, target, patch }),
+            Step::Delete { target } => Some(Write::Delete { target }),
+        }
+    }
+
     /// Takes the end of a write; `again` is when a refused one may be tried again.
     pub(super) fn take(&mut self, target: &Target, ended: Ended, again: Option<Instant>) {
         match ended {
@@ -110,9 +124,13 @@ impl Row {
                 self.written = Some(pod);
                 self.has_written = true;
             }
+            Ended::Seen(pod) => self.written = Some(pod),
             Ended::Deleted => self.deleted = Some(target.uid.clone()),
             Ended::Gone => self.gone = Some(target.uid.clone()),
-            Ended::Failed(error) if error.is_transient() => return,
+            Ended::Failed(error) if error.is_transient() => {
+                self.in_doubt |= matches!(error.kind, ApiErrorKind::Unreachable | ApiErrorKind::Server);
+                return;
+            }
             Ended::Failed(error) => {
                 self.refusals = self.refusals.saturating_add(1);
                 self.not_before = again.map(|at| super::pace::after_refusal(at, self.refusals));
@@ -122,6 +140,7 @@ impl Row {
         }
         self.refusals = 0;
         self.not_before = None;
+        self.in_doubt = false;
     }
 }
 

@@ -339,3 +339,20 @@ async fn the_status_of_a_static_pod_goes_to_its_mirror() {
     moment().await;
     assert_eq!(node.shown_status("s")["phase"], "Running");
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_write_whose_answer_was_lost_is_not_made_twice() {
+    let node = Node::started();
+    node.add("a");
+    node.worker("a", WorkerPhase::Syncing);
+    node.api.lose_answers(1);
+    node.status("a", of("Running", "True", ""));
+    // The watch is silent all the while: only a look at the object tells that the write arrived.
+    seconds(60).await;
+    assert_eq!(node.patches().len(), 1, "{:?}", node.api.writes());
+    assert_eq!(node.shown_status("a")["phase"], "Running");
+    // What is new afterwards is written, once.
+    node.status("a", of("Running", "False", ""));
+    seconds(60).await;
+    assert_eq!(node.patches().len(), 2, "{:?}", node.api.writes());
+}

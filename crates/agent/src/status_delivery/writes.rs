@@ -20,8 +20,19 @@ pub(super) struct Target {
 }
 
 pub(super) enum Write {
-    Patch { urgency: Urgency, target: Target, patch: Value },
-    Delete { target: Target },
+    Patch {
+        urgency: Urgency,
+        target: Target,
+        patch: Value,
+    },
+    /// Only a look at the object, before a patch.
+    Look {
+        urgency: Urgency,
+        target: Target,
+    },
+    Delete {
+        target: Target,
+    },
 }
 
 pub(super) struct Done {
@@ -33,6 +44,8 @@ pub(super) struct Done {
 pub(super) enum Ended {
     /// The pod as it is now.
     Patched(Arc<Pod>),
+    /// The same, and nothing was written: whether the server takes writes is as unknown as before.
+    Seen(Arc<Pod>),
     /// The final delete was accepted.
     Deleted,
     /// There is no such object any more.
@@ -41,12 +54,26 @@ pub(super) enum Ended {
 }
 
 impl Write {
+    pub(super) fn urgency(&self) -> Urgency {
+        match self {
+            Self::Patch { urgency, .. } | Self::Look { urgency, .. } => *urgency,
+            Self::Delete { .. } => Urgency::Urgent,
+        }
+    }
+
     pub(super) async fn make(self, pods: Arc<dyn ApiPods>) -> Done {
         match self {
             Self::Patch { urgency, target, patch } => {
                 let ended = match timed(pods.patch_status(urgency, &target.full_name, &patch)).await {
                     Ok(object) => patched(object),
                     Err(error) => after_failed_patch(&*pods, &target, error).await,
+                };
+                Done { urgency, target, ended }
+            }
+            Self::Look { urgency, target } => {
+                let ended = match look(&*pods, &target).await {
+                    Ended::Patched(pod) => Ended::Seen(pod),
+                    ended @ (Ended::Seen(_) | Ended::Deleted | Ended::Gone | Ended::Failed(_)) => ended,
                 };
                 Done { urgency, target, ended }
             }
@@ -83,13 +110,7 @@ fn patched(mut object: core::Pod) -> Ended {
 async fn after_failed_patch(pods: &dyn ApiPods, target: &Target, error: ApiError) -> Ended {
     match error.kind {
         ApiErrorKind::NotFound => Ended::Gone,
-        ApiErrorKind::Conflict => match timed(pods.get(&target.full_name)).await {
-            Ok(object) if object.metadata.uid.as_deref() != Some(target.uid.as_str()) => Ended::Gone,
-            Err(error) if error.kind == ApiErrorKind::NotFound => Ended::Gone,
-            // The present object is as good as one that was just written: the rest is compared with it.
-            Ok(object) => patched(object),
-            Err(error) => Ended::Failed(error),
-        },
+        ApiErrorKind::Conflict => look(pods, target).await,
         ApiErrorKind::AlreadyExists
         | ApiErrorKind::Forbidden
         | ApiErrorKind::Unauthorized
@@ -98,6 +119,16 @@ async fn after_failed_patch(pods: &dyn ApiPods, target: &Target, error: ApiError
         | ApiErrorKind::Throttled
         | ApiErrorKind::Server
         | ApiErrorKind::Unreachable => Ended::Failed(error),
+    }
+}
+
+/// The present object is as good as one that was just written: what is wanted is compared with it.
+async fn look(pods: &dyn ApiPods, target: &Target) -> Ended {
+    match timed(pods.get(&target.full_name)).await {
+        Ok(object) if object.metadata.uid.as_deref() != Some(target.uid.as_str()) => Ended::Gone,
+        Err(error) if error.kind == ApiErrorKind::NotFound => Ended::Gone,
+        Ok(object) => patched(object),
+        Err(error) => Ended::Failed(error),
     }
 }
 

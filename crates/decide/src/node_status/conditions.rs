@@ -12,7 +12,11 @@ pub(super) const OWN: [&str; 4] = ["MemoryPressure", "DiskPressure", "PIDPressur
 #[must_use]
 pub fn is_ready(node: &Node) -> bool {
     let conditions = node.status.iter().filter_map(|status| status.conditions.as_ref()).flatten();
-    conditions.into_iter().any(|condition| condition.type_ == "Ready" && condition.status == "True")
+    conditions.into_iter().any(says_ready)
+}
+
+fn says_ready(condition: &NodeCondition) -> bool {
+    condition.type_ == "Ready" && condition.status == "True"
 }
 
 /// Reason, message and event of a condition that holds or does not.
@@ -91,7 +95,9 @@ pub(super) fn set(
 fn ready(status: &NodeStatus, profile: &NodeProfile, sight: &NodeSight) -> Wanted {
     let mut problems: Vec<String> = Vec::new();
     let missing = missing_capacities(status, profile);
-    for problem in sight.problems.iter().chain(&missing) {
+    let was_ready = status.conditions.iter().flatten().any(says_ready);
+    let obstacles = if was_ready { &[][..] } else { &sight.obstacles };
+    for problem in sight.problems.iter().chain(obstacles).chain(&missing) {
         if !problems.contains(problem) {
             problems.push(problem.clone());
         }

@@ -132,6 +132,20 @@ fn a_problem_turns_the_node_and_tells() {
 }
 
 #[test]
+fn an_obstacle_keeps_a_node_from_becoming_ready_and_leaves_a_ready_one_alone() {
+    let mut sight = sight();
+    sight.obstacles = vec!["CSINode is not yet initialized".into()];
+    let known = node();
+    let same = updated(&known, &profile(), &sight, LATER);
+    assert!(is_ready(&known) && !has_changed(&known, &same.node));
+    let new = initial_node(&profile(), &sight, NOW).node;
+    assert!(!is_ready(&new));
+    assert_eq!(condition(&new, "Ready").message.as_deref(), Some("CSINode is not yet initialized"));
+    sight.obstacles.clear();
+    assert!(is_ready(&updated(&new, &profile(), &sight, LATER).node));
+}
+
+#[test]
 fn missing_capacity_keeps_the_node_from_being_ready() {
     let mut profile = profile();
     profile.resources.capacity.remove("ephemeral-storage");

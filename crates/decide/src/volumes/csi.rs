@@ -169,6 +169,7 @@ fn size(claimed: &ClaimedVolume) -> Option<CsiSize> {
     Some(CsiSize {
         namespace: claimed.claim.metadata.namespace.clone()?,
         claim: claimed.claim.metadata.name.clone()?,
+        uid: claimed.claim.metadata.uid.clone().unwrap_or_default(),
         wanted: bytes(capacity),
         known: bytes(known),
         wanted_text: capacity.0.clone(),

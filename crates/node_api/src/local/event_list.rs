@@ -31,6 +31,14 @@ fn item(series: &EventSeries) -> Event {
             uid: Some(name.clone()),
             ..ObjectReference::default()
         },
+        EventSubject::Claim { namespace, name, uid } => ObjectReference {
+            api_version: Some("v1".to_owned()),
+            kind: Some("PersistentVolumeClaim".to_owned()),
+            namespace: Some(namespace.clone()),
+            name: Some(name.clone()),
+            uid: Some(uid.clone()),
+            ..ObjectReference::default()
+        },
     };
     // Events of nodes stand in the namespace `default`, as upstream's do.
     let namespace = involved_object.namespace.clone().unwrap_or_else(|| "default".to_owned());

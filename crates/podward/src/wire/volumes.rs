@@ -10,6 +10,7 @@ use agent::node_view::NodeView;
 use agent::plugin_registry;
 use ports::csi::CsiConnector;
 use ports::csi_folders::CsiFolders;
+use ports::event_recorder::EventRecorder;
 use ports::plugin_registry::{PluginRegistration, PluginSockets, PluginType};
 use ports::pod_volumes::PodVolumes;
 use tokio::sync::watch;
@@ -35,6 +36,10 @@ pub(super) struct NodeLinks {
     pub(super) view: watch::Receiver<NodeView>,
     /// Volumes that must not be detached.
     pub(super) in_use: watch::Sender<Option<Vec<String>>>,
+    /// What keeps the node from becoming ready while volumes cannot be had.
+    pub(super) obstacle: watch::Sender<Option<String>>,
+    /// Events.
+    pub(super) events: Arc<dyn EventRecorder>,
 }
 
 /// Starts what serves claims and drivers; the result takes the place of the volumes that know neither.
@@ -54,7 +59,8 @@ pub(super) fn start_volumes(
     let objects = (api.nodes.clone(), api.csi_nodes.clone());
     let connector = api.plugins.connector.clone();
     let csi = Arc::new(CsiPlugins::new(drivers.clone(), connector, objects, node.to_owned()));
-    running.spawn("csi node", csi_registration::begin(csi.clone(), links.view.clone(), cancel.clone()));
+    let begun = csi_registration::begin(csi.clone(), links.view.clone(), links.obstacle, cancel.clone());
+    running.spawn("csi node", begun);
     let parts = plugin_registry::Parts {
         sockets: api.plugins.sockets.clone(),
         watch: world.watch.clone(),
@@ -71,6 +77,8 @@ pub(super) fn start_volumes(
         claims: claims.clone(),
         node_view: links.view,
         in_use: links.in_use,
+        events: links.events,
+        clock: world.clock.clone(),
         node: node.to_owned(),
     }));
     running.spawn("csi volumes", csi_volumes::begin(volumes.clone(), cancel));

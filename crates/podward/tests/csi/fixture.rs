@@ -7,6 +7,7 @@ use agent::claims::Claims;
 use agent::csi_drivers::{CsiDrivers, follow};
 use agent::csi_registration::CsiPlugins;
 use agent::csi_volumes::{CsiVolumes, Parts};
+use agent::event_log::EventLog;
 use agent::node_view::{self, NodeView};
 use agent::plugin_registry;
 use async_trait::async_trait;
@@ -15,13 +16,16 @@ use host::{HostCsiFolders, HostPluginSockets, HostPodVolumes, InotifyFolderWatch
 use k8s_openapi::api::authentication::v1::TokenRequestStatus;
 use k8s_openapi::api::core::v1 as core;
 use k8s_openapi::api::storage::v1::{CSIDriver, CSINode, VolumeAttachment};
-use model::{CsiAccess, CsiLifecycle, CsiPod, CsiVolume, FsGroup, PlannedVolume, PodUid, VolumePlan};
+use model::{
+    CsiAccess, CsiLifecycle, CsiPod, CsiVolume, FsGroup, PlannedVolume, PodUid, RecordedEvent, VolumePlan,
+};
 use plugins::{GrpcCsiConnector, GrpcPluginRegistration};
 use ports::api::csi_nodes::ApiCsiNodes;
 use ports::api::nodes::ApiNodes;
 use ports::api::volumes::ApiVolumes;
 use ports::api::{ApiError, ApiErrorKind, Feed, FeedStream};
 use ports::checkpoints::Checkpoints;
+use ports::clock::SystemClock;
 use ports::csi::CsiConnector;
 use ports::pod_folders::FileError;
 use ports::pod_volumes::{PodVolumes, Progress, VolumeError};
@@ -71,6 +75,7 @@ pub(crate) struct Node {
     view_reader: watch::Receiver<NodeView>,
     _reported: watch::Receiver<Option<Vec<String>>>,
     cancel: CancellationToken,
+    events: Arc<EventLog>,
 }
 
 impl Drop for Node {
@@ -99,7 +104,24 @@ impl Node {
         tokio::spawn(follow(drivers.clone(), cluster.watch_drivers(), cancel.clone()));
         let (view, view_reader) = node_view::channel();
         let (in_use, reported) = watch::channel(None);
-        Self { folder, root, cluster, drivers, in_use, view, view_reader, _reported: reported, cancel }
+        let events = Arc::new(EventLog::new(100));
+        Self {
+            folder,
+            root,
+            cluster,
+            drivers,
+            in_use,
+            view,
+            view_reader,
+            _reported: reported,
+            cancel,
+            events,
+        }
+    }
+
+    /// What users were told, oldest first.
+    pub(crate) fn events(&self) -> Vec<RecordedEvent> {
+        self.events.all().into_iter().map(|series| series.event).collect()
     }
 
     pub(crate) fn root(&self) -> &Path {
@@ -126,6 +148,8 @@ impl Node {
             claims: Arc::new(Claims::new(self.cluster.clone(), Arc::new(Disk::default()))),
             node_view: self.view_reader.clone(),
             in_use: self.in_use.clone(),
+            events: self.events.clone(),
+            clock: Arc::new(SystemClock),
             node: "n1".to_owned(),
         })
     }

@@ -304,6 +304,7 @@ impl Agent {
 
     fn with(registration: Registration) -> Self {
         let (reporters, inputs) = node_inputs::channels();
+        reporters.storage.send_replace(None);
         let server = Server {
             node: Mutex::default(),
             changed: broadcast::channel(100).0,
