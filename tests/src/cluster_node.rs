@@ -11,11 +11,12 @@ use anyhow::{Context, Result, bail, ensure};
 use serde_json::{Value, json};
 use testkit::agent_process::{Agent, AgentOptions, AgentProcess};
 use testkit::containerd::Containerd;
-use testkit::control_plane::{AuditedRequest, ControlPlane};
+use testkit::control_plane::{AuditedRequest, ControlPlane, FaultyDoor};
 use testkit::cri_view::{ContainerView, CriView};
 
 use crate::status::{PodView, view};
 
+mod privileges;
 mod quiet;
 
 pub use quiet::Quiet;
@@ -32,6 +33,8 @@ pub enum Joining {
     WithCertificate,
     /// A bootstrap token.
     WithToken,
+    /// Through a door that answers badly when told to.
+    ThroughDoor,
 }
 
 /// A node of the shared control plane. Dropping it prints the end of the agent's log.
@@ -47,6 +50,7 @@ pub struct ClusterNode {
     pub name: String,
     /// Namespace of all that the scenario makes.
     pub namespace: String,
+    door: Option<FaultyDoor>,
 }
 
 impl ClusterNode {
@@ -77,7 +81,9 @@ impl ClusterNode {
         if let Some(overlay) = options.overlay.as_object_mut() {
             overlay.entry("registerNode").or_insert(json!(true));
         }
+        let mut door = None;
         let kubeconfig = match joining {
+            Joining::ThroughDoor => door.insert(plane.faulty_door(&name).await?).kubeconfig(),
             Joining::WithCertificate => plane.node_kubeconfig(&name)?,
             Joining::WithToken => {
                 options
@@ -88,9 +94,17 @@ impl ClusterNode {
         };
         options.arguments.push(format!("--kubeconfig={}", kubeconfig.display()));
         let agent = AgentProcess::prepare(agent, containerd.instance(), &options)?;
-        let node = Self { agent, containerd, plane, name, namespace };
+        let node = Self { agent, containerd, plane, name, namespace, door };
         node.make_namespace().await?;
         Ok(node)
+    }
+
+    /// The door that the agent goes through.
+    ///
+    /// # Errors
+    /// When the node did not join that way.
+    pub fn door(&self) -> Result<&FaultyDoor> {
+        self.door.as_ref().context("the node has no door")
     }
 
     /// kubectl in the scenario's namespace.
@@ -243,23 +257,8 @@ impl ClusterNode {
 
     /// The last check of every scenario: the agent asked for nothing that a node may not have.
     pub fn end(self) -> Result<()> {
-        // The Node authorizer hears of a pod, and of everything after a start, a moment after the node may: what is
-        // granted to the same question later was refused for that.
         let all = self.requests()?;
-        let granted = |refused: &AuditedRequest| {
-            let later = all.iter().filter(|other| other.received > refused.received && other.code < 300);
-            let object = |request: &AuditedRequest| {
-                (
-                    request.resource.clone(),
-                    request.subresource.clone(),
-                    request.namespace.clone(),
-                    request.name.clone(),
-                )
-            };
-            later.into_iter().any(|other| object(other) == object(refused))
-        };
-        let mut forbidden: Vec<_> = all.iter().filter(|request| [401, 403].contains(&request.code)).collect();
-        forbidden.retain(|request| !granted(request));
+        let forbidden = privileges::forbidden(&all, &self.plane.api_server_starts());
         // The upstream kubelet asks for what its informers want and finds out.
         if self.agent.kind() == Agent::Podward
             && let Some(first) = forbidden.first()
@@ -292,6 +291,14 @@ impl ClusterNode {
 impl Drop for ClusterNode {
     fn drop(&mut self) {
         println!("--- log of {} ends with\n{}", self.agent.kind().name(), self.agent.log_tail(60));
+        println!("--- what others did to pods in {}", self.namespace);
+        let own = format!("system:node:{}", self.name);
+        let writes = self.plane.writes_in(&self.namespace).unwrap_or_default();
+        let foreign = writes.iter().filter(|write| write.resource == "pods" && write.user != own);
+        for write in foreign.rev().take(30) {
+            let AuditedRequest { received, user, verb, uri, code, body, .. } = write;
+            println!("{received} {user} {verb} {uri} {code} {}", body["target"]);
+        }
         for object in [["node", self.name.as_str()], ["namespace", self.namespace.as_str()]] {
             let mut command = self.plane.kubectl_command();
             command

@@ -10,7 +10,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::{Context, Result};
 use tokio::sync::OnceCell;
@@ -33,7 +33,7 @@ mod program;
 mod reaper;
 
 pub use audit::AuditedRequest;
-pub use faults::{Fault, FaultRule, FaultyDoor};
+pub use faults::{Fault, FaultRule, FaultyDoor, Presented};
 
 /// What a test changes about the control plane.
 #[derive(Clone, Debug)]
@@ -64,6 +64,7 @@ pub struct ControlPlane {
     authority: Authority,
     url: String,
     start_time: Duration,
+    api_server_starts: Mutex<Vec<SystemTime>>,
     instance: Instance,
 }
 
@@ -84,9 +85,10 @@ impl ControlPlane {
         write_files(&instance, &authority, &url)?;
         let components = Components::new(instance.folder(), ports, options)?;
         let components = Mutex::new(components);
-        let mut plane = Self { components, authority, url, start_time: Duration::ZERO, instance };
+        let (start_time, api_server_starts) = (Duration::ZERO, Mutex::default());
+        let mut plane = Self { components, authority, url, start_time, api_server_starts, instance };
         plane.components().start_etcd()?;
-        plane.components().start_api_server()?;
+        plane.launch_api_server()?;
         plane.wait_api_server().await?;
         plane.components().start_controllers()?;
         plane.grant_bootstrap().await?;
@@ -151,9 +153,24 @@ impl ControlPlane {
     }
 
     /// Starts the API server again, at the same address and with the same data.
+    ///
+    /// The scheduler is started anew, too: its watches come back up to half a minute later, and until then it
+    /// places pods on nodes that are gone, from where the garbage collector of pods deletes them.
     pub async fn start_api_server(&self) -> Result<()> {
-        self.components().start_api_server()?;
-        self.wait_api_server().await
+        self.launch_api_server()?;
+        self.wait_api_server().await?;
+        self.components().restart_scheduler()
+    }
+
+    /// When the API server was started, the first time first.
+    pub fn api_server_starts(&self) -> Vec<SystemTime> {
+        self.api_server_starts.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    #[expect(clippy::disallowed_methods, reason = "compared with the times of the audit log")]
+    fn launch_api_server(&self) -> Result<()> {
+        self.api_server_starts.lock().unwrap_or_else(PoisonError::into_inner).push(SystemTime::now());
+        self.components().start_api_server()
     }
 
     /// Starts the API server if an earlier scenario left it stopped.

@@ -4,6 +4,7 @@
 
 mod containers;
 mod deletion;
+mod faults;
 mod identity;
 mod node;
 mod objects;
@@ -11,4 +12,5 @@ mod offline;
 mod outage;
 mod placement;
 mod static_pods;
+mod storage;
 mod workloads;

@@ -11,7 +11,7 @@ use super::ControlPlane;
 /// One request that was answered.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct AuditedRequest {
-    /// User name, as the API server knew it.
+    /// User name, as the API server knew it; the one asked for when somebody asks for another.
     pub user: String,
     /// `get`, `list`, `watch`, `create`, `update`, `patch`, `delete`.
     pub verb: String,
@@ -29,6 +29,8 @@ pub struct AuditedRequest {
     pub code: u16,
     /// When the request came, RFC 3339 with microseconds.
     pub received: String,
+    /// When it was answered, in the same form.
+    pub answered: String,
     /// What was sent; null unless it is a write of a node.
     pub body: Value,
 }
@@ -49,24 +51,53 @@ impl ControlPlane {
         Ok(requests)
     }
 
+    /// What was written in a namespace, by anybody: who moved, deleted or changed its pods.
+    pub fn writes_in(&self, namespace: &str) -> Result<Vec<AuditedRequest>> {
+        let mut requests = self.requests()?;
+        requests.retain(|request| {
+            request.namespace == namespace && !["get", "list", "watch"].contains(&request.verb.as_str())
+        });
+        Ok(requests)
+    }
+
     /// The requests of a node's agent.
     pub fn requests_of_node(&self, node: &str) -> Result<Vec<AuditedRequest>> {
         self.requests_of(&format!("system:node:{node}"))
     }
 }
 
-/// Everything with its subject, and what nodes write with its content.
+/// Everything with its subject, and what nodes write with its content. Of the control plane's own programs only what
+/// they do to pods: where one was placed is told with its content.
 pub(super) fn write_policy(path: &Path) -> Result<()> {
     let policy = json!({
         "apiVersion": "audit.k8s.io/v1",
         "kind": "Policy",
         "omitStages": ["RequestReceived"],
         "rules": [
+            {
+                "level": "Request",
+                "users": ["system:kube-scheduler"],
+                "verbs": ["create"],
+                "resources": [{"group": "", "resources": ["pods/binding"]}],
+            },
+            {
+                "level": "Metadata",
+                "userGroups": ["system:serviceaccounts:kube-system"],
+                "verbs": ["create", "delete", "patch", "update"],
+                "resources": [{"group": "", "resources": ["pods", "pods/*"]}],
+            },
             {"level": "None", "userGroups": ["system:serviceaccounts:kube-system"]},
             {"level": "None", "users": ["system:kube-scheduler", "system:kube-controller-manager", "system:apiserver"]},
             {
                 "level": "Request",
                 "userGroups": ["system:nodes"],
+                "verbs": ["create", "update", "patch", "delete"],
+                "omitManagedFields": true,
+            },
+            {
+                // The policy goes by who asks, not by whom it is asked for.
+                "level": "Request",
+                "users": ["door"],
                 "verbs": ["create", "update", "patch", "delete"],
                 "omitManagedFields": true,
             },
@@ -91,7 +122,9 @@ fn read(line: &str) -> Result<Option<AuditedRequest>> {
         return Ok(None);
     }
     Ok(Some(AuditedRequest {
-        user: text("/user/username"),
+        user: Some(text("/impersonatedUser/username"))
+            .filter(|user| !user.is_empty())
+            .unwrap_or_else(|| text("/user/username")),
         verb,
         uri: text("/requestURI"),
         resource: text("/objectRef/resource"),
@@ -100,6 +133,7 @@ fn read(line: &str) -> Result<Option<AuditedRequest>> {
         name: text("/objectRef/name"),
         code: u16::try_from(code).unwrap_or(0),
         received: text("/requestReceivedTimestamp"),
+        answered: text("/stageTimestamp"),
         body: event.pointer("/requestObject").cloned().unwrap_or_default(),
     }))
 }

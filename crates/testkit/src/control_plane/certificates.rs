@@ -6,7 +6,7 @@ use std::path::Path;
 use anyhow::{Context, Result};
 use rcgen::{
     BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
-    KeyUsagePurpose,
+    KeyUsagePurpose, date_time_ymd,
 };
 
 /// Who a certificate is for.
@@ -18,6 +18,14 @@ pub(super) struct Identity<'a> {
     pub(super) group: Option<&'a str>,
     /// Names and addresses of a server; none means a client's certificate.
     pub(super) hosts: &'a [&'a str],
+}
+
+/// When a certificate is good.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Validity {
+    Now,
+    Past,
+    Later,
 }
 
 /// A certificate with its key, both PEM.
@@ -48,12 +56,22 @@ impl Authority {
     }
 
     pub(super) fn issue(&self, identity: &Identity<'_>) -> Result<Issued> {
+        self.issue_valid(identity, Validity::Now)
+    }
+
+    pub(super) fn issue_valid(&self, identity: &Identity<'_>, validity: Validity) -> Result<Issued> {
         let key = KeyPair::generate().context("make a key")?;
         let hosts: Vec<String> = identity.hosts.iter().map(ToString::to_string).collect();
         let mut params = CertificateParams::new(hosts).context("read host names")?;
         params.distinguished_name.push(DnType::CommonName, identity.name);
         if let Some(group) = identity.group {
             params.distinguished_name.push(DnType::OrganizationName, group);
+        }
+        match validity {
+            // From rcgen's first day to its last.
+            Validity::Now => {}
+            Validity::Past => params.not_after = date_time_ymd(2001, 1, 1),
+            Validity::Later => params.not_before = date_time_ymd(2090, 1, 1),
         }
         params.use_authority_key_identifier_extension = true;
         params.key_usages = vec![KeyUsagePurpose::DigitalSignature];

@@ -66,6 +66,12 @@ impl Components {
     pub(super) fn start_controllers(&mut self) -> Result<()> {
         let arguments = arguments::controller_manager(&self.folder, &self.options);
         self.controller_manager = Some(self.spawn("kube-controller-manager", &arguments)?);
+        self.restart_scheduler()
+    }
+
+    /// Starts the scheduler, or starts it again.
+    pub(super) fn restart_scheduler(&mut self) -> Result<()> {
+        drop(self.scheduler.take());
         self.scheduler = Some(self.spawn("kube-scheduler", &arguments::scheduler(&self.folder))?);
         self.tell_reaper()
     }

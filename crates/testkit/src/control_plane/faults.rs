@@ -1,22 +1,18 @@
 //! A door in front of the API server that answers badly when told to.
 //!
-//! Plain HTTP on loopback; behind it requests go to the real API server in the name of the node, by impersonation, so
-//! that authorizers and the audit log see the node itself.
+//! HTTPS on loopback, HTTP/2 or HTTP/1.1 as the client likes; behind it requests go to the real API server in the name
+//! of the node, by impersonation, so that authorizers and the audit log see the node itself.
 
 use std::convert::Infallible;
-use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use axum::Router;
-use axum::body::{Body, Bytes};
+use axum::body::Body;
 use axum::extract::{Request, State};
-use axum::http::header::{
-    AUTHORIZATION, CONNECTION, CONTENT_TYPE, HOST, HeaderName, RETRY_AFTER, TRANSFER_ENCODING,
-};
-use axum::http::{HeaderValue, StatusCode, Uri};
+use axum::http::header::{AUTHORIZATION, CONNECTION, HOST, HeaderName, TRANSFER_ENCODING};
+use axum::http::{HeaderValue, Uri, Version};
 use axum::response::Response;
 use hyper_rustls::HttpsConnector;
 use hyper_util::client::legacy::Client;
@@ -24,13 +20,17 @@ use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
-use serde_json::json;
-use tokio_stream::StreamExt;
-use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::ControlPlane;
-use super::certificates::{Identity, Issued};
+use super::certificates::{Authority, Identity, Issued};
 use super::kubeconfig::{self, Credential};
+use answers::{answer, cut, expired, refused, slow};
+use listener::{Connection, Listener};
+
+mod answers;
+mod listener;
+
+pub use listener::Presented;
 
 /// What goes wrong.
 #[derive(Clone, Debug)]
@@ -52,6 +52,12 @@ pub enum Fault {
     Slow(Duration),
     /// The request is taken and never answered.
     Silence,
+    /// The connection is reset before the request has reached the API server.
+    ResetBefore,
+    /// The connection is reset after the API server has done what was asked.
+    ResetAfter,
+    /// Lists come in pages of one object.
+    SmallPages,
 }
 
 /// A fault for the requests it fits.
@@ -67,12 +73,12 @@ pub struct FaultRule {
     pub fault: Fault,
 }
 
-/// The door; requests under way end when it is dropped.
+/// The door; it closes, and all connections end, when it is dropped.
 #[derive(Debug)]
 pub struct FaultyDoor {
     shared: Arc<Shared>,
+    listener: Listener,
     kubeconfig: PathBuf,
-    _stop: DropGuard,
 }
 
 #[derive(Debug)]
@@ -95,21 +101,13 @@ impl ControlPlane {
             rules: Mutex::default(),
             hits: Mutex::default(),
         });
-        let listener = tokio::net::TcpListener::bind(SocketAddr::from(([127, 0, 0, 1], 0))).await?;
-        let url = format!("http://{}", listener.local_addr()?);
+        let router = axum::Router::new().fallback(pass).with_state(shared.clone());
+        let listener = Listener::open(&self.authority, router).await?;
         let kubeconfig = self.instance.path(&format!("{node}-door.kubeconfig"));
         let nobody = Credential::Token("none".to_owned());
+        let url = format!("https://{}", listener.address());
         kubeconfig::write(&kubeconfig, &url, &self.authority.certificate, &nobody)?;
-        let stop = CancellationToken::new();
-        let stopped = stop.clone();
-        let served = axum::serve(listener, Router::new().fallback(pass).with_state(shared.clone()));
-        tokio::spawn(async move {
-            tokio::select! {
-                () = stopped.cancelled() => {}
-                result = served => if let Err(error) = result { println!("the door broke: {error}") },
-            }
-        });
-        Ok(FaultyDoor { shared, kubeconfig, _stop: stop.drop_guard() })
+        Ok(FaultyDoor { shared, listener, kubeconfig })
     }
 }
 
@@ -124,9 +122,29 @@ impl FaultyDoor {
         lock(&self.shared.rules).push(rule);
     }
 
-    /// Requests that were hit, as `METHOD URI`.
-    pub fn hits(&self) -> Vec<String> {
-        lock(&self.shared.hits).clone()
+    /// From now on all goes well again.
+    pub fn heal(&self) {
+        lock(&self.shared.rules).clear();
+    }
+
+    /// Resets all connections, so that watches are begun anew.
+    pub fn hang_up(&self) {
+        self.listener.hang_up();
+    }
+
+    /// From now on the door shows this certificate; connections made with another one are reset.
+    pub fn present(&self, certificate: Presented) {
+        self.listener.present(certificate);
+    }
+
+    /// Handshakes that clients broke off.
+    pub fn refused_handshakes(&self) -> usize {
+        self.listener.refused_handshakes()
+    }
+
+    /// Requests that were hit since the last look, as `METHOD URI`.
+    pub fn take_hits(&self) -> Vec<String> {
+        std::mem::take(&mut lock(&self.shared.hits))
     }
 }
 
@@ -152,18 +170,41 @@ fn client(authority: &str, own: &Issued) -> Result<Client<HttpsConnector<HttpCon
 
 async fn pass(State(shared): State<Arc<Shared>>, request: Request) -> Result<Response, Infallible> {
     let fault = shared.fault_for(&request);
-    if fault.is_some() {
-        lock(&shared.hits).push(format!("{} {}", request.method(), request.uri()));
+    if let Some(fault) = &fault {
+        lock(&shared.hits).push(format!("{fault:?}: {} {}", request.method(), request.uri()));
     }
+    let connection = request.extensions().get::<Connection>().cloned();
     Ok(match fault {
         Some(Fault::Refuse { code, retry_after }) => refused(code, retry_after),
         Some(Fault::Expired) => expired(),
-        Some(Fault::Garbage) => answer(StatusCode::OK, Body::from("{\"kind\": \"Pod\", ")),
+        Some(Fault::Garbage) => answer(axum::http::StatusCode::OK, Body::from("{\"kind\": \"Pod\", ")),
         Some(Fault::Silence) => std::future::pending().await,
+        Some(Fault::ResetBefore) => reset(connection).await,
+        Some(Fault::ResetAfter) => {
+            shared.forward(request).await;
+            reset(connection).await
+        }
         Some(Fault::Cut(bytes)) => shared.forward(request).await.map(|body| cut(body, bytes)),
         Some(Fault::Slow(pause)) => shared.forward(request).await.map(|body| slow(body, pause)),
+        Some(Fault::SmallPages) => shared.forward(with_small_pages(request)).await,
         None => shared.forward(request).await,
     })
+}
+
+/// Ends the connection that a request came on; there is no answer.
+async fn reset(connection: Option<Connection>) -> Response {
+    if let Some(connection) = connection {
+        connection.reset();
+    }
+    std::future::pending().await
+}
+
+fn with_small_pages(mut request: Request) -> Request {
+    let small = request.uri().to_string().replace("limit=500", "limit=1").parse::<Uri>();
+    if let Ok(uri) = small {
+        *request.uri_mut() = uri;
+    }
+    request
 }
 
 impl Shared {
@@ -185,6 +226,7 @@ impl Shared {
         let user = HeaderValue::from_str(&format!("system:node:{}", self.node));
         let (Ok(uri), Ok(user)) = (parsed, user) else { return refused(400, None) };
         *request.uri_mut() = uri;
+        *request.version_mut() = Version::HTTP_11;
         let headers = request.headers_mut();
         for name in [HOST, CONNECTION, TRANSFER_ENCODING, AUTHORIZATION] {
             headers.remove(name);
@@ -194,62 +236,18 @@ impl Shared {
             headers.append(HeaderName::from_static("impersonate-group"), HeaderValue::from_static(group));
         }
         match self.client.request(request).await {
-            Ok(response) => response.map(Body::new),
+            Ok(mut response) => {
+                // Whether there is a length or chunks is said anew for the connection before the door.
+                for name in [CONNECTION, TRANSFER_ENCODING] {
+                    response.headers_mut().remove(name);
+                }
+                *response.version_mut() = Version::default();
+                response.map(Body::new)
+            }
             Err(error) => {
                 println!("the door cannot reach the API server: {error}");
                 refused(502, None)
             }
         }
     }
-}
-
-fn answer(code: StatusCode, body: Body) -> Response {
-    let mut response = Response::new(body);
-    *response.status_mut() = code;
-    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-    response
-}
-
-fn status(code: u16, retry_after: Option<u32>) -> serde_json::Value {
-    let reason = match code {
-        410 => "Expired",
-        429 => "TooManyRequests",
-        _ => "InternalError",
-    };
-    json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "code": code, "reason": reason,
-        "message": "injected by the test", "details": {"retryAfterSeconds": retry_after.unwrap_or(0)}})
-}
-
-fn refused(code: u16, retry_after: Option<u32>) -> Response {
-    let known = StatusCode::from_u16(code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-    let mut response = answer(known, Body::from(status(code, retry_after).to_string()));
-    if let Some(seconds) = retry_after {
-        response.headers_mut().insert(RETRY_AFTER, HeaderValue::from(seconds));
-    }
-    response
-}
-
-fn expired() -> Response {
-    let event = json!({"type": "ERROR", "object": status(410, None)});
-    answer(StatusCode::OK, Body::from(format!("{event}\n")))
-}
-
-fn cut(body: Body, bytes: usize) -> Body {
-    let mut left = bytes;
-    let parts = body.into_data_stream().map_while(move |part: Result<Bytes, axum::Error>| {
-        if left == 0 {
-            return None;
-        }
-        let part = part.map(|bytes| bytes.slice(..bytes.len().min(left)));
-        left -= part.as_ref().map_or(left, Bytes::len);
-        Some(part)
-    });
-    Body::from_stream(parts)
-}
-
-fn slow(body: Body, pause: Duration) -> Body {
-    Body::from_stream(body.into_data_stream().then(move |part| async move {
-        tokio::time::sleep(pause).await;
-        part
-    }))
 }

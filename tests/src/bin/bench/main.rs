@@ -2,8 +2,10 @@
 //!
 //! Prints a table of medians with the ratio podward / upstream. `PODWARD_AGENTS` selects the agents,
 //! `PODWARD_BIN` the podward binary (a release build, or the figures mean little), `--quick` cuts the
-//! idle windows and repetitions. Times of containers are the runtime's own.
+//! idle windows and repetitions, `--cluster` measures only the node of a real cluster, `--alone` only the node
+//! without one. Times of containers are the runtime's own.
 
+mod cluster;
 mod measure;
 mod table;
 
@@ -12,14 +14,35 @@ use scenarios::{Agent, AgentOptions, Node};
 
 #[tokio::main]
 async fn main() -> Result<()> {
-    let quick = std::env::args().any(|argument| argument == "--quick");
+    let given = |wanted: &str| std::env::args().any(|argument| argument == wanted);
+    let quick = given("--quick");
     let agents: Vec<Agent> =
         [Agent::Upstream, Agent::Podward].into_iter().filter(|agent| agent.selected()).collect();
     ensure!(!agents.is_empty(), "PODWARD_AGENTS names no agent");
+    if !given("--cluster") {
+        without_cluster(&agents, quick).await?;
+    }
+    if !given("--alone") {
+        in_cluster(&agents, quick).await?;
+    }
+    Ok(())
+}
+
+async fn in_cluster(agents: &[Agent], quick: bool) -> Result<()> {
+    let mut columns = Vec::new();
+    for agent in agents {
+        eprintln!("measuring {} in a cluster ({})", agent.name(), agent.program()?.display());
+        columns.push((*agent, cluster::all(*agent, quick).await?));
+    }
+    print!("{}", table::render(&columns));
+    Ok(())
+}
+
+async fn without_cluster(agents: &[Agent], quick: bool) -> Result<()> {
     let options = AgentOptions { verbosity: 0, ..AgentOptions::default() };
     let mut columns = Vec::new();
     let mut alone = Vec::new();
-    for agent in agents {
+    for &agent in agents {
         eprintln!("measuring {} ({})", agent.name(), agent.program()?.display());
         // A containerd that has run a hundred pods starts the next one more slowly: each agent gets a new one.
         let mut node = Node::prepare(agent, &options).await?;

@@ -1,0 +1,255 @@
+//! Claims, persistent volumes and a real CSI driver, with the control plane's own binding and attaching.
+
+use std::fs;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use scenarios::{Agent, ClusterNode, container, pod, scenarios, with};
+use serde_json::{Value, json};
+use testkit::csi_driver::{Ability, CsiDriver};
+use testkit::poll::eventually;
+
+scenarios!(
+    claims_of_local_and_host_path_volumes,
+    a_csi_volume_is_attached_staged_grown_and_let_go,
+    an_inline_csi_volume_lives_with_its_pod,
+);
+
+/// A pod that only holds the volumes.
+fn holder(name: &str, volumes: &[(&str, Value)]) -> Value {
+    let mounts: Vec<Value> =
+        volumes.iter().map(|(name, _)| json!({"name": name, "mountPath": format!("/{name}")})).collect();
+    let volumes: Vec<Value> =
+        volumes.iter().map(|(name, source)| with(source.clone(), "/name", json!(name))).collect();
+    let web = with(pod(name, [container("main", "sleep forever")]), "/spec/volumes", json!(volumes));
+    with(web, "/spec/containers/0/volumeMounts", json!(mounts))
+}
+
+fn claimed(claim: &str) -> Value {
+    json!({"persistentVolumeClaim": {"claimName": claim}})
+}
+
+/// A persistent volume and the claim that is for it.
+async fn provide(node: &ClusterNode, name: &str, class: &str, source: Value) -> Result<String> {
+    let volume = format!("{name}-{}", node.name);
+    let base = json!({
+        "apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": volume},
+        "spec": {
+            "capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"], "storageClassName": class,
+            "persistentVolumeReclaimPolicy": "Retain",
+            "claimRef": {"namespace": node.namespace, "name": name},
+        },
+    });
+    let mut object = base;
+    if let (Some(spec), Some(source)) = (object["spec"].as_object_mut(), source.as_object()) {
+        spec.extend(source.clone());
+    }
+    node.apply(&object).await?;
+    node.apply(&json!({
+        "apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": name},
+        "spec": {
+            "accessModes": ["ReadWriteOnce"], "storageClassName": class, "volumeName": volume,
+            "resources": {"requests": {"storage": "1Gi"}},
+        },
+    }))
+    .await?;
+    node.wait_field(&["pvc", name], "/status/phase", &json!("Bound")).await?;
+    Ok(volume)
+}
+
+async fn claims_of_local_and_host_path_volumes(agent: Agent) -> Result<()> {
+    let mut node = ClusterNode::start(agent).await?;
+    let folder = |name: &str| -> Result<PathBuf> {
+        let path = node.containerd.instance().path(name);
+        fs::create_dir_all(&path)?;
+        fs::write(path.join("who"), name)?;
+        Ok(path)
+    };
+    let here = json!({"required": {"nodeSelectorTerms": [{"matchExpressions": [
+        {"key": "kubernetes.io/hostname", "operator": "In", "values": [node.name]},
+    ]}]}});
+    let (disk, plain) = (folder("disk")?, folder("plain")?);
+    let volumes = [
+        provide(&node, "disk", "", json!({"local": {"path": disk}, "nodeAffinity": here})).await?,
+        provide(&node, "plain", "", json!({"hostPath": {"path": plain}})).await?,
+    ];
+    node.apply(&holder("web", &[("disk", claimed("disk")), ("plain", claimed("plain"))])).await?;
+    node.wait_running("web").await?;
+    let pid = node.cri().pid(&node.running("web").await?.first().context("a container")?.id).await?;
+    for name in ["disk", "plain"] {
+        let seen = fs::read_to_string(format!("/proc/{pid}/root/{name}/who"))?;
+        ensure!(seen == name, "{name} shows {seen}");
+    }
+    fs::write(format!("/proc/{pid}/root/disk/made"), "")?;
+    node.restart_agent_unseen().await?;
+    node.kubectl(&["delete", "pod", "web", "--wait=false"]).await?;
+    node.wait_absent(&["pod", "web"]).await?;
+    ensure!(disk.join("made").exists() && disk.join("who").exists(), "what lay in the volume is gone");
+    no_mounts_below(&node.agent.root().join("pods")).await?;
+    for volume in &volumes {
+        node.kubectl(&["delete", "pv", volume, "--wait=false"]).await?;
+    }
+    node.end()
+}
+
+async fn no_mounts_below(folder: &std::path::Path) -> Result<()> {
+    eventually("nothing is mounted for pods", Duration::from_secs(60), async || {
+        let table = fs::read_to_string("/proc/self/mounts")?;
+        let own = table.lines().find(|line| line.contains(&*folder.to_string_lossy()));
+        ensure!(own.is_none(), "{own:?}");
+        Ok(())
+    })
+    .await
+}
+
+/// A driver of the node, known to the cluster.
+async fn driver(node: &ClusterNode, spec: Value) -> Result<CsiDriver> {
+    let name = format!("{}.csi.test", node.name);
+    node.apply(&json!({
+        "apiVersion": "storage.k8s.io/v1", "kind": "CSIDriver", "metadata": {"name": name}, "spec": spec,
+    }))
+    .await?;
+    let folder = node.containerd.instance().path("driver");
+    let mut driver = CsiDriver::start(&name, &folder, &[Ability::StageUnstageVolume, Ability::ExpandVolume])?;
+    driver.announce(&node.agent.root().join("plugins_registry"))?;
+    let registered = tokio::time::timeout(Duration::from_secs(60), driver.registered()).await;
+    registered.context("nobody answered the driver")?.map_err(anyhow::Error::msg)?;
+    node.wait("the CSINode names the driver", async || {
+        let object = node.get(&["csinode", &node.name]).await?;
+        let found = object["spec"]["drivers"].as_array().cloned().unwrap_or_default();
+        ensure!(
+            found.iter().any(|one| one["name"] == name && one["nodeID"] == format!("{name}-node")),
+            "{object}"
+        );
+        Ok(())
+    })
+    .await?;
+    Ok(driver)
+}
+
+async fn a_csi_volume_is_attached_staged_grown_and_let_go(agent: Agent) -> Result<()> {
+    let mut node = ClusterNode::start(agent).await?;
+    let driver = driver(&node, json!({"attachRequired": true, "podInfoOnMount": true})).await?;
+    let name = format!("{}.csi.test", node.name);
+    let class = format!("grows-{}", node.name);
+    node.apply(&json!({
+        "apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": class},
+        "provisioner": name, "allowVolumeExpansion": true,
+    }))
+    .await?;
+    let source =
+        json!({"csi": {"driver": name, "volumeHandle": "v-1", "volumeAttributes": {"colour": "blue"}}});
+    let volume = provide(&node, "data", &class, source).await?;
+    node.apply(&holder("web", &[("data", claimed("data"))])).await?;
+
+    // The test is the attacher: nothing may be staged before it has said that the volume is here.
+    let attachment = attachment(&node, &volume).await?;
+    ensure!(driver.calls().is_empty(), "{:?}", driver.call_names());
+    let attached = json!({"status": {"attached": true, "attachmentMetadata": {"device": "sdx"}}}).to_string();
+    let patch = ["patch", "volumeattachment", &attachment, "--subresource=status", "--type=merge", "--patch"];
+    node.kubectl(&[&patch[..], &[attached.as_str()]].concat()).await?;
+    node.wait_running("web").await?;
+    let staged = driver.last("NodeStageVolume").context("it was not staged")?;
+    ensure!(staged.publish_context.get("device").is_some_and(|device| device == "sdx"), "{staged:?}");
+    ensure!(staged.context.get("colour").is_some_and(|colour| colour == "blue"), "{staged:?}");
+    let published = driver.last("NodePublishVolume").context("it was not published")?;
+    ensure!(
+        published.context.get("csi.storage.k8s.io/pod.name").is_some_and(|pod| pod == "web"),
+        "{published:?}"
+    );
+    let in_use = node.node().await?["status"]["volumesInUse"].to_string();
+    ensure!(in_use.contains("v-1"), "{in_use}");
+    node.restart_agent_unseen().await?;
+    ensure!(driver.last("NodeUnpublishVolume").is_none(), "the restart took the volume away");
+
+    grow(&node, &volume, &driver).await?;
+
+    node.kubectl(&["delete", "pod", "web", "--wait=false"]).await?;
+    node.wait_absent(&["pod", "web"]).await?;
+    eventually("the volume is let go", Duration::from_secs(60), async || {
+        let names = driver.call_names();
+        ensure!(names.ends_with(&["NodeUnpublishVolume", "NodeUnstageVolume"]), "{names:?}");
+        Ok(())
+    })
+    .await?;
+    // The controller detaches only what the node no longer says to use.
+    node.wait_absent(&["volumeattachment", &attachment]).await?;
+    node.kubectl(&["delete", "pv", &volume, "--wait=false"]).await?;
+    node.kubectl(&["delete", "csidriver", &name]).await?;
+    node.kubectl(&["delete", "storageclass", &class]).await?;
+    node.end()
+}
+
+/// The attachment that the controller made for a volume.
+async fn attachment(node: &ClusterNode, volume: &str) -> Result<String> {
+    node.wait("the controller asks for an attachment", async || {
+        let list = node.get(&["volumeattachments"]).await?;
+        let items = list["items"].as_array().cloned().unwrap_or_default();
+        let own = items.iter().find(|one| one["spec"]["source"]["persistentVolumeName"] == volume);
+        let own = own.context("no attachment yet")?;
+        ensure!(own["spec"]["nodeName"] == node.name.as_str(), "{own}");
+        Ok(own["metadata"]["name"].as_str().unwrap_or_default().to_owned())
+    })
+    .await
+}
+
+/// The test is the resizer: the volume has grown, the file system in it has not.
+async fn grow(node: &ClusterNode, volume: &str, driver: &CsiDriver) -> Result<()> {
+    let wanted = json!({"spec": {"resources": {"requests": {"storage": "2Gi"}}}}).to_string();
+    node.kubectl(&["patch", "pvc", "data", "--type=merge", "--patch", &wanted]).await?;
+    let grown = json!({"spec": {"capacity": {"storage": "2Gi"}}}).to_string();
+    node.kubectl(&["patch", "pv", volume, "--type=merge", "--patch", &grown]).await?;
+    let pending = json!({"status": {"conditions": [{
+        "type": "FileSystemResizePending", "status": "True", "lastTransitionTime": "2026-01-01T00:00:00Z",
+    }]}})
+    .to_string();
+    let patch = ["patch", "pvc", "data", "--subresource=status", "--type=merge", "--patch"];
+    node.kubectl(&[&patch[..], &[pending.as_str()]].concat()).await?;
+    let claim = node.wait_field(&["pvc", "data"], "/status/capacity/storage", &json!("2Gi")).await?;
+    let left = claim["status"]["conditions"].as_array().is_some_and(|all| !all.is_empty());
+    ensure!(!left, "{}", claim["status"]);
+    let expanded = driver.last("NodeExpandVolume").context("the driver was not asked")?;
+    ensure!(expanded.bytes == 2 << 30, "{expanded:?}");
+    let told = format!("MountVolume.NodeExpandVolume succeeded for volume \"{volume}\" {}", node.name);
+    for object in ["Pod", "PersistentVolumeClaim"] {
+        let selector = format!("reason=FileSystemResizeSuccessful,involvedObject.kind={object}");
+        node.wait(&format!("an event of the {object}"), async || {
+            let events = node.get(&["events", "--field-selector", &selector]).await?;
+            let first = events["items"].as_array().and_then(|items| items.first()).cloned();
+            let first = first.context("no event")?;
+            ensure!(first["message"].as_str().map(str::trim) == Some(told.as_str()), "{first}");
+            Ok(())
+        })
+        .await?;
+    }
+    Ok(())
+}
+
+async fn an_inline_csi_volume_lives_with_its_pod(agent: Agent) -> Result<()> {
+    let node = ClusterNode::start(agent).await?;
+    let spec = json!({
+        "attachRequired": false, "podInfoOnMount": true, "volumeLifecycleModes": ["Ephemeral"],
+    });
+    let driver = driver(&node, spec).await?;
+    let name = format!("{}.csi.test", node.name);
+    let inline = json!({"csi": {"driver": name, "volumeAttributes": {"colour": "red"}}});
+    node.apply(&holder("web", &[("scratch", inline)])).await?;
+    node.wait_running("web").await?;
+    let published = driver.last("NodePublishVolume").context("it was not published")?;
+    for (key, value) in [("colour", "red"), ("csi.storage.k8s.io/ephemeral", "true")] {
+        ensure!(published.context.get(key).is_some_and(|found| found == value), "{published:?}");
+    }
+    ensure!(published.volume.starts_with("csi-"), "{published:?}");
+    ensure!(driver.last("NodeStageVolume").is_none(), "{:?}", driver.call_names());
+    node.kubectl(&["delete", "pod", "web", "--wait=false"]).await?;
+    node.wait_absent(&["pod", "web"]).await?;
+    eventually("the volume is gone", Duration::from_secs(60), async || {
+        let last = driver.last("NodeUnpublishVolume").context("not unpublished")?;
+        ensure!(last.volume == published.volume, "{last:?}");
+        Ok(())
+    })
+    .await?;
+    node.kubectl(&["delete", "csidriver", &name]).await?;
+    node.end()
+}
