@@ -4,6 +4,7 @@
 //! publishing binds what was staged; a block volume is a file that is bound. Every call is written down, and any call can
 //! be made to fail or to hang.
 
+mod authority;
 mod mounts;
 mod service;
 
@@ -16,6 +17,7 @@ use plugins::csi_v1::node_server::NodeServer;
 use plugins::registration_v1::registration_server::RegistrationServer;
 use tokio::net::UnixListener;
 use tokio::sync::watch;
+use tokio_stream::StreamExt;
 use tokio_stream::wrappers::UnixListenerStream;
 use tokio_util::sync::CancellationToken;
 use tonic::Code;
@@ -191,7 +193,8 @@ fn serve(
     let until = gone.clone().cancelled_owned();
     tokio::spawn(async move {
         // A transport error means that the test took the socket away: its calls show it.
-        let _ = router.serve_with_incoming_shutdown(UnixListenerStream::new(listener), until).await;
+        let streams = UnixListenerStream::new(listener).map(|stream| stream.map(authority::Lenient::new));
+        let _ = router.serve_with_incoming_shutdown(streams, until).await;
     });
     Ok(())
 }
