@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use model::{EventSubject, EventType, RecordedEvent, Timestamp};
 use ports::event_recorder::EventRecorder;
+use tokio::sync::watch;
 
 /// How many events that differ in their message alone are kept apart.
 const SIMILAR: usize = 10;
@@ -23,6 +24,8 @@ pub struct EventSeries {
     pub first_at: Timestamp,
     /// How often.
     pub count: u32,
+    /// Its place in the order of everything that was recorded.
+    pub sequence: u64,
 }
 
 /// A bounded store of events; the one that happened least recently goes when it is full.
@@ -30,13 +33,20 @@ pub struct EventSeries {
 pub struct EventLog {
     capacity: usize,
     events: Mutex<VecDeque<EventSeries>>,
+    newest: watch::Sender<u64>,
 }
 
 impl EventLog {
     /// A store for that many events.
     #[must_use]
     pub fn new(capacity: usize) -> Self {
-        Self { capacity: capacity.max(1), events: Mutex::new(VecDeque::new()) }
+        Self { capacity: capacity.max(1), events: Mutex::new(VecDeque::new()), newest: watch::Sender::new(0) }
+    }
+
+    /// The number of the newest event, and a way to wait for newer ones.
+    #[must_use]
+    pub fn follow(&self) -> watch::Receiver<u64> {
+        self.newest.subscribe()
     }
 
     /// All events, the one that happened last at the end.
@@ -50,11 +60,15 @@ impl EventRecorder for EventLog {
     fn record(&self, event: RecordedEvent) {
         tell(&event);
         let mut events = self.events.lock().unwrap_or_else(PoisonError::into_inner);
-        let series = next(&mut events, event);
+        let mut series = next(&mut events, event);
+        series.sequence = self.newest.borrow().saturating_add(1);
+        let sequence = series.sequence;
         if events.len() == self.capacity {
             events.pop_front();
         }
         events.push_back(series);
+        drop(events);
+        self.newest.send_replace(sequence);
     }
 }
 
@@ -72,8 +86,10 @@ fn next(events: &mut VecDeque<EventSeries>, mut event: RecordedEvent) -> EventSe
         }
     }
     match same.and_then(|at| events.remove(at)) {
-        Some(known) => EventSeries { event, first_at: known.first_at, count: known.count.saturating_add(1) },
-        None => EventSeries { first_at: event.at, event, count: 1 },
+        Some(known) => {
+            EventSeries { event, first_at: known.first_at, count: known.count.saturating_add(1), sequence: 0 }
+        }
+        None => EventSeries { first_at: event.at, event, count: 1, sequence: 0 },
     }
 }
 

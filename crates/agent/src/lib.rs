@@ -50,6 +50,7 @@ pub mod pod_workers;
 pub mod probes;
 pub mod published;
 pub mod runtime_health;
+pub mod source_report;
 pub mod sources;
 pub mod status;
 pub mod status_delivery;
@@ -58,5 +59,6 @@ pub mod sweeper;
 pub mod sync_loop;
 #[cfg(test)]
 mod test_checkpoints;
+pub mod timeline;
 pub mod tokens;
 pub mod user_namespaces;

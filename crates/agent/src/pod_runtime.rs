@@ -49,6 +49,7 @@ use crate::metrics::Metrics;
 use crate::observation::Observer;
 use crate::published::Reader;
 use crate::runtime_health::RuntimeHealth;
+use crate::timeline::Timelines;
 use crate::user_namespaces::UserNamespaces;
 use memory::Memory;
 
@@ -104,6 +105,8 @@ pub struct Parts {
     pub probes: Reader<ProbeVerdicts>,
     /// What is reported of pods.
     pub statuses: Reader<PodStatus>,
+    /// How pods came to run.
+    pub timelines: Arc<Timelines>,
 }
 
 /// The pod runtime.

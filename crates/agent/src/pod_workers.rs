@@ -11,7 +11,9 @@ use std::time::Duration;
 
 use decide::requeue::{after_failure, after_success};
 use decide::worker::{Next, Reaction, Remains, Work, Worker};
-use model::{PodUid, SyncFailure, SyncOutcome, UpdateKind, WorkerCommand, WorkerTarget, WorkerView};
+use model::{
+    PodUid, SyncFailure, SyncOutcome, Timestamp, UpdateKind, WorkerCommand, WorkerTarget, WorkerView,
+};
 use ports::clock::Clock;
 use ports::pod_syncer::{Interruption, PodSyncer};
 use tokio::sync::mpsc;
@@ -23,6 +25,7 @@ use crate::messages::{Requeue, WorkerMessage};
 use crate::metrics::{Metrics, to_gauge};
 use crate::observation::Observer;
 use crate::published::Writer;
+use crate::timeline::Timelines;
 use names::Names;
 
 /// What the workers need.
@@ -33,6 +36,10 @@ pub struct Parts {
     pub syncer: Arc<dyn PodSyncer>,
     /// What others may know of the workers.
     pub views: Writer<WorkerView>,
+    /// When workers look at their pods again at the latest; nobody is woken by it.
+    pub next_passes: Writer<Timestamp>,
+    /// How pods came to run.
+    pub timelines: Arc<Timelines>,
     /// Where workers ask to be called again.
     pub requeues: mpsc::UnboundedSender<Requeue>,
     /// What the runtime holds.
@@ -126,6 +133,7 @@ impl PodWorkers {
                     self.parts.metrics.pods.containers_per_pod.observe(to_gauge(pod.spec.containers.len()));
                 }
                 if let (UpdateKind::Create, WorkerTarget::Desired(pod)) = (command.kind, &command.target) {
+                    self.parts.timelines.accepted(pod, remains);
                     let waited = command.seen_at.since(pod.first_seen());
                     self.parts.metrics.pods.worker_start_duration.observe(waited.as_secs_f64());
                 }
@@ -195,6 +203,7 @@ impl PodWorkers {
                 return;
             }
         };
+        self.parts.next_passes.set(uid, Arc::new(self.parts.clock.now().after(delay)));
         // Fails only while the agent stops.
         let _ = self.parts.requeues.send(Requeue { uid: uid.clone(), delay });
         self.publish(uid);
@@ -216,6 +225,8 @@ impl PodWorkers {
         if finished {
             self.entries.remove(uid);
             self.parts.views.remove(uid);
+            self.parts.next_passes.remove(uid);
+            self.parts.timelines.forget(uid);
         }
     }
 

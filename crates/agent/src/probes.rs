@@ -32,6 +32,7 @@ use crate::messages::ProbeResult;
 use crate::metrics::Metrics;
 use crate::observation::Observer;
 use crate::published::{Reader, Writer};
+use crate::timeline::Timelines;
 use checkpoint::Saved;
 use checks::{Checker, Done, Job};
 use rows::{Past, ProbeRow, Row};
@@ -67,6 +68,8 @@ pub struct Parts {
     pub clock: Arc<dyn Clock>,
     /// Metrics.
     pub metrics: Arc<Metrics>,
+    /// How pods came to run.
+    pub timelines: Arc<Timelines>,
     /// The node's addresses.
     pub host_addresses: Vec<IpAddr>,
     /// When this agent started.
@@ -278,6 +281,10 @@ impl Stage {
         if counts && row.next(probe, wall) != Next::Wait {
             if let Some(verdict) = finding.verdict() {
                 self.parts.metrics.probes.checked(&row.pod, &key.container, key.kind, (verdict, *took));
+                if let Some(state) = &probe.state {
+                    let timelines = &self.parts.timelines;
+                    timelines.probed(&key.uid, &key.container, state.started_at, verdict);
+                }
             }
             let pod = Arc::clone(&row.pod);
             let terms = probe.terms;

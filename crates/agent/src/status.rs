@@ -22,6 +22,7 @@ use crate::node_view::NodeView;
 use crate::observation::Observer;
 use crate::published::{Reader, Writer};
 use crate::runtime_health::RuntimeHealth;
+use crate::timeline::Timelines;
 
 /// What the stage needs.
 pub struct Parts {
@@ -53,6 +54,8 @@ pub struct Parts {
     pub clock: Arc<dyn Clock>,
     /// Metrics.
     pub metrics: Arc<Metrics>,
+    /// How pods came to run.
+    pub timelines: Arc<Timelines>,
 }
 
 /// Runs until cancelled.
@@ -155,6 +158,14 @@ impl Parts {
                 self.metrics.pods.start_duration.observe(took.as_secs_f64());
             }
         }
+        if is_ready(&status) {
+            self.timelines.ready(uid);
+        }
         self.statuses.set(uid, Arc::new(status));
     }
+}
+
+fn is_ready(status: &PodStatus) -> bool {
+    let mut conditions = status.conditions.iter().flatten();
+    conditions.any(|condition| condition.type_ == "Ready" && condition.status == "True")
 }

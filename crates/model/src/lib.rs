@@ -37,6 +37,7 @@ mod runtime_status;
 mod service;
 mod service_account_token;
 mod time;
+mod timeline;
 mod user_namespace;
 mod volume_plan;
 mod worker_state;
@@ -78,6 +79,7 @@ pub use runtime_status::{
 pub use service::{Service, ServicePort};
 pub use service_account_token::{IssuedToken, ReadTokens, TokenRequest, TokenWish};
 pub use time::{Moment, MomentSource, Timestamp};
+pub use timeline::{PodTimeline, StartStep, StepRecord, StepSpan};
 pub use user_namespace::{IdPool, IdRange, UserNamespace};
 pub use volume_plan::{FileStorage, FsGroup, FsGroupChange, HostPathKind, PlannedVolume, VolumePlan};
 pub use worker_state::{Rejection, WorkerPhase, WorkerView};

@@ -2,7 +2,9 @@
 
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
+use bytes::Bytes;
 use serde::Serialize;
+use serde_json::Value;
 
 /// A value as JSON.
 pub(crate) fn json(value: &impl Serialize) -> Response {
@@ -10,4 +12,9 @@ pub(crate) fn json(value: &impl Serialize) -> Response {
         Ok(body) => ([(header::CONTENT_TYPE, "application/json")], body).into_response(),
         Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()).into_response(),
     }
+}
+
+/// A value as one line of a stream.
+pub(crate) fn json_lines(value: &Value) -> Bytes {
+    Bytes::from(format!("{value}\n"))
 }

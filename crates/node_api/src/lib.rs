@@ -24,6 +24,7 @@ mod routers;
 mod views;
 
 pub use listener::{serve, serve_tls};
+pub use local::{LocalNode, LocalParts, LocalSocket, LocalSocketError, local_router, starting_router};
 pub use peer::Peer;
 pub use routers::{MainParts, health_router, main_router, read_only_router};
 pub use tokio_rustls::rustls::ServerConfig;

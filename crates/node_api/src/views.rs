@@ -7,6 +7,7 @@ use agent::event_log::EventLog;
 use agent::file_report::FileReport;
 use agent::metrics::Metrics;
 use agent::published::Reader;
+use agent::timeline::Timelines;
 use k8s_openapi::api::core::v1::PodStatus;
 use model::Pod;
 use tokio::sync::watch;
@@ -25,6 +26,8 @@ pub struct Views {
     pub manifests: watch::Receiver<Vec<FileReport>>,
     /// Events.
     pub events: Arc<EventLog>,
+    /// How pods came to run.
+    pub timelines: Arc<Timelines>,
     /// Last sign of life of the sync loop.
     pub heartbeat: watch::Receiver<Instant>,
     /// Longest silence of the sync loop that counts as healthy.

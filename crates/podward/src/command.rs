@@ -1,29 +1,29 @@
-//! Which command was asked for.
+//! The commands of the binary: which was asked for, and what it prints.
+//!
+//! `podward agent`, and the binary under the name `kubelet`, take upstream's flags as they are; everything else is a
+//! command for people, which asks a running agent over its local socket.
+
+mod arguments;
+mod client;
+mod describe;
+mod explain;
+mod get;
+mod names;
+mod selector;
+mod table;
+mod terminal;
+mod timeline;
+mod yaml;
 
 use std::path::Path;
 use std::process::ExitCode;
 
+use anyhow::Context;
+use arguments::{Command, CommandLine, Shell};
+use clap::{CommandFactory, Parser};
 use config::CalledAs;
 
-use crate::{check, get, run};
-
-const HELP: &str = "\
-Podward makes one Linux machine run exactly the pods it is given.
-
-Usage: podward <command> [flags]
-
-Commands:
-  agent                run the node agent (the same as calling this binary `kubelet`); flags as upstream's kubelet
-  check FILE...        check manifests (files or folders) and say what is wrong with them, by line and field
-  get pods             show the pods of a running agent
-  get manifests        show what became of each manifest file
-  events [POD]         show the newest events, of one pod if named (-n NAMESPACE, -o json)
-  version              show the version
-  help                 show this text
-
-`podward agent --help` lists the agent's flags. `get` and `events` ask the agent's read-only port: --server HOST:PORT
-(127.0.0.1:10255 by default; the agent serves it when readOnlyPort is set).
-";
+use crate::{check, run};
 
 /// Runs the command of a whole command line, the program's name first.
 ///
@@ -38,21 +38,53 @@ pub fn run(arguments: &[String]) -> anyhow::Result<ExitCode> {
     if name.starts_with("kubelet") {
         return run::agent(rest, CalledAs::Kubelet);
     }
-    match rest.split_first().map(|(command, rest)| (command.as_str(), rest)) {
-        Some(("agent", rest)) => run::agent(rest, CalledAs::Podward),
-        Some(("check", rest)) => check::run(rest),
-        Some(("get", rest)) => get::run(rest),
-        Some(("events", rest)) => get::run_events(rest),
-        Some(("version" | "--version" | "-V", _)) => {
+    // Flags of the agent are upstream's business, down to the last dash.
+    if let Some(("agent", flags)) = rest.split_first().map(|(word, rest)| (word.as_str(), rest)) {
+        return run::agent(flags, CalledAs::Podward);
+    }
+    if rest.is_empty() {
+        get::print(&CommandLine::command().render_help().to_string())?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let words = std::iter::once("podward").chain(rest.iter().map(String::as_str));
+    let parsed = match CommandLine::try_parse_from(words) {
+        Ok(parsed) => parsed,
+        Err(error) => {
+            // Help goes to standard output and is no failure.
+            error.print().context("print the help")?;
+            return Ok(ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(1)));
+        }
+    };
+    match parsed.command {
+        Command::Agent { flags } => run::agent(&flags, CalledAs::Podward),
+        Command::Check { files } => check::run(&files),
+        Command::Get(arguments) => block_on(get::run(arguments)),
+        Command::Events(arguments) => block_on(get::run_events(arguments)),
+        Command::Describe(arguments) => block_on(describe::run(arguments)),
+        Command::Explain(arguments) => block_on(explain::run(arguments)),
+        Command::Timeline(arguments) => block_on(timeline::run(arguments)),
+        Command::Completions { shell } => {
+            let mut text = Vec::new();
+            let shell = match shell {
+                Shell::Bash => clap_complete::Shell::Bash,
+                Shell::Zsh => clap_complete::Shell::Zsh,
+                Shell::Fish => clap_complete::Shell::Fish,
+            };
+            clap_complete::generate(shell, &mut CommandLine::command(), "podward", &mut text);
+            get::print(&String::from_utf8_lossy(&text))?;
+            Ok(ExitCode::SUCCESS)
+        }
+        Command::Version => {
             println!("podward {} (Kubernetes {})", env!("CARGO_PKG_VERSION"), config::KUBERNETES_VERSION);
             Ok(ExitCode::SUCCESS)
         }
-        Some(("help" | "--help" | "-h", _)) | None => {
-            print!("{HELP}");
-            Ok(ExitCode::SUCCESS)
-        }
-        Some((other, _)) => {
-            anyhow::bail!("unknown command {other:?}; `podward help` lists the commands")
-        }
     }
+}
+
+/// One thread is enough for a command.
+fn block_on(command: impl Future<Output = anyhow::Result<ExitCode>>) -> anyhow::Result<ExitCode> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let result = runtime.block_on(command);
+    runtime.shutdown_background();
+    result
 }

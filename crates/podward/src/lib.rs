@@ -7,7 +7,6 @@ mod cgroup_plan;
 pub mod check;
 pub mod cluster_plan;
 pub mod command;
-pub mod get;
 mod identity_plan;
 pub mod join;
 pub mod logging;

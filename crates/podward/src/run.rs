@@ -25,7 +25,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use crate::wire::{Running, World, start};
+use crate::wire::{LocalDoor, Running, World, start};
 use crate::{join, logging, plan, service_manager, serving};
 
 /// Where the agent keeps its own state below the root folder.
@@ -108,6 +108,11 @@ async fn run(loaded: &Loaded, cgroups: HostPodCgroups) -> anyhow::Result<()> {
         None => None,
     };
 
+    let waits_for = format!(
+        "the agent has just started and waits for the container runtime at {}",
+        loaded.config.images.container_runtime_endpoint
+    );
+    let door = LocalDoor::open(&state, waits_for).await?;
     let metrics = Arc::new(Metrics::new());
     let runtime = connect(loaded, &metrics)?;
     let facts = MachineFacts::default();
@@ -170,6 +175,7 @@ async fn run(loaded: &Loaded, cgroups: HostPodCgroups) -> anyhow::Result<()> {
         }
     }
     let mut running = start(world, plan)?;
+    door.admit(running.local.clone());
     let watchdog = service_manager::watchdog(running.views.clone(), running.cancel.clone());
     running.stages.spawn(async move {
         watchdog.await;

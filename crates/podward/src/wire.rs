@@ -1,6 +1,7 @@
 //! All wiring, no logic: the stages, the channels between them, and the tables they publish.
 
 mod api_server;
+mod local;
 mod metrics;
 mod node_api;
 mod node_side;
@@ -8,6 +9,7 @@ mod supplies;
 mod volumes;
 
 pub use api_server::ApiServer;
+pub use local::{LocalDoor, SOCKET};
 pub use node_api::Serving;
 pub use volumes::PluginPorts;
 
@@ -31,10 +33,12 @@ use agent::pod_runtime::PodRuntime;
 use agent::published::{Reader, table};
 use agent::runtime_health::RuntimeHealth;
 
-use ::node_api::Views;
+use ::node_api::{LocalParts, Views};
+use agent::source_report::SourceReports;
 use agent::sources::ManifestReader;
 use agent::sources::http::HttpSource;
 use agent::sync_loop::SyncLoop;
+use agent::timeline::Timelines;
 use agent::user_namespaces::UserNamespaces;
 use agent::{
     container_gc, desired, event_delivery, image_gc, log_rotation, node_cgroups, object_hints, objects, pleg,
@@ -133,6 +137,8 @@ pub struct World {
 pub struct Running {
     /// What the servers show.
     pub views: Views,
+    /// What the local socket shows.
+    pub local: LocalParts,
     /// Stops every stage.
     pub cancel: CancellationToken,
     /// The stages by name.
@@ -186,6 +192,9 @@ pub fn start(world: World, plan: Plan) -> anyhow::Result<Running> {
     world.allocations.tell(changed);
     let (status_writer, statuses) = table(vec![delivered]);
     let (shown_writer, shown, shown_changes) = api_server::shown_pods();
+    let (next_passes, next_pass_reader) = table(Vec::new());
+    let timelines = Arc::new(Timelines::new(clock.clone()));
+    let source_reports = local::source_reports(&plan, &world);
 
     // Channels along the flow.
     let (snapshot_sender, snapshots) = mpsc::channel::<Snapshot>(8);
@@ -213,11 +222,22 @@ pub fn start(world: World, plan: Plan) -> anyhow::Result<Running> {
         metrics: metrics.clone(),
         manifests: reports,
         events,
+        timelines: timelines.clone(),
         heartbeat,
         longest_silence: Duration::from_secs(300).max(plan.sync_frequency * 2),
     };
     let cancel = CancellationToken::new();
-    let mut running = Running { views: views.clone(), cancel: cancel.clone(), stages: JoinSet::new() };
+    let local = LocalParts {
+        views: views.clone(),
+        observer: observer.clone(),
+        workers: worker_views.clone(),
+        next_passes: next_pass_reader,
+        health: health.clone(),
+        sources: source_reports.clone(),
+        node: local::local_node(&plan, &world, None),
+        clock: clock.clone(),
+    };
+    let mut running = Running { views: views.clone(), local, cancel: cancel.clone(), stages: JoinSet::new() };
 
     if let (Some(api), Some(delivery)) = (&world.api, delivery) {
         let deliver = event_delivery::run(delivery, api.events.clone(), cancel.clone());
@@ -230,6 +250,7 @@ pub fn start(world: World, plan: Plan) -> anyhow::Result<Running> {
     });
     let node_view = node.as_ref().map(|node| node.0.clone());
     let known_node = node_view.clone();
+    running.local.node.view.clone_from(&node_view);
     if let (Some(api), Some(node)) = (&world.api, &node_view) {
         let parts = api_server::PodParts {
             node: node.clone(),
@@ -243,6 +264,7 @@ pub fn start(world: World, plan: Plan) -> anyhow::Result<Running> {
             desired: desired_pods.clone(),
             workers: worker_views.clone(),
             statuses: statuses.clone(),
+            report: source_reports.clone(),
             clock: clock.clone(),
         };
         api_server::start_pods(&mut running, api, parts);
@@ -262,7 +284,13 @@ pub fn start(world: World, plan: Plan) -> anyhow::Result<Running> {
     };
     let local_objects = Arc::new(LocalObjects::new(sources.iter().copied()));
     running.spawn("objects", objects::keep(local_objects.clone(), world.checkpoints.clone(), cancel.clone()));
-    start_sources(&mut running, &world, &plan, (&snapshot_sender, report_sender, &local_objects))?;
+    let wants = Wants {
+        snapshots: &snapshot_sender,
+        reports: report_sender,
+        objects: &local_objects,
+        report: &source_reports,
+    };
+    start_sources(&mut running, &world, &plan, wants)?;
     let claims = supplies::Claims {
         changed_pods: claim_changes,
         desired: desired_pods.clone(),
@@ -327,6 +355,7 @@ pub fn start(world: World, plan: Plan) -> anyhow::Result<Running> {
         events: recorder.clone(),
         clock: clock.clone(),
         metrics: metrics.clone(),
+        timelines: timelines.clone(),
         host_addresses: plan.settings.addresses.clone(),
         started_at: clock.now(),
     };
@@ -342,6 +371,7 @@ pub fn start(world: World, plan: Plan) -> anyhow::Result<Running> {
         supplies,
         volumes: pod_volumes.clone(),
         claims: volume_claims,
+        timelines: timelines.clone(),
     };
     let pod_runtime = pod_runtime(&world, &plan, tables, health.clone(), recorder.clone());
     pod_runtime.check_resolv_conf();
@@ -349,6 +379,8 @@ pub fn start(world: World, plan: Plan) -> anyhow::Result<Running> {
         messages: worker_messages,
         syncer: Arc::new(pod_runtime),
         views: view_writer,
+        next_passes,
+        timelines: timelines.clone(),
         requeues: requeue_sender,
         observer: observer.clone(),
         sync_frequency: plan.sync_frequency,
@@ -401,6 +433,7 @@ pub fn start(world: World, plan: Plan) -> anyhow::Result<Running> {
         shown_node: node.as_ref().map(|(view, _)| view.clone()),
         clock: clock.clone(),
         metrics: metrics.clone(),
+        timelines,
     };
     running.spawn("status", status::run(parts, cancel.clone()));
 
@@ -462,16 +495,16 @@ fn start_upkeep(
     running.spawn("log rotation", log_rotation::run(parts, running.cancel.clone()));
 }
 
-fn start_sources(
-    running: &mut Running,
-    world: &World,
-    plan: &Plan,
-    (snapshots, reports, objects): (
-        &mpsc::Sender<Snapshot>,
-        watch::Sender<Vec<FileReport>>,
-        &Arc<LocalObjects>,
-    ),
-) -> anyhow::Result<()> {
+/// Where sources put what they read.
+struct Wants<'a> {
+    snapshots: &'a mpsc::Sender<Snapshot>,
+    reports: watch::Sender<Vec<FileReport>>,
+    objects: &'a Arc<LocalObjects>,
+    report: &'a Arc<SourceReports>,
+}
+
+fn start_sources(running: &mut Running, world: &World, plan: &Plan, wants: Wants<'_>) -> anyhow::Result<()> {
+    let Wants { snapshots, reports, objects, report } = wants;
     let reader = ManifestReader { node: plan.settings.name.clone(), rules: plan.rules };
     let cancel = running.cancel.clone();
     if let Some(file) = &plan.file {
@@ -483,6 +516,7 @@ fn start_sources(
             snapshots: snapshots.clone(),
             objects: objects.clone(),
             reports,
+            report: report.clone(),
             clock: world.clock.clone(),
             metrics: world.metrics.clone(),
         };
@@ -496,6 +530,7 @@ fn start_sources(
             reader,
             snapshots: snapshots.clone(),
             objects: objects.clone(),
+            report: report.clone(),
         };
         let source = HttpSource::new(parts).context("set up the URL source")?;
         running.spawn("http source", source.run(cancel));
@@ -512,6 +547,7 @@ struct Tables {
     supplies: Option<ClusterSupplies>,
     volumes: Arc<dyn PodVolumes>,
     claims: Option<Arc<Claims>>,
+    timelines: Arc<Timelines>,
 }
 
 fn pod_runtime(
@@ -542,6 +578,7 @@ fn pod_runtime(
         observer: tables.observer,
         probes: tables.probes,
         statuses: tables.statuses,
+        timelines: tables.timelines,
         health,
         folders: world.folders.clone(),
         objects: tables.objects,

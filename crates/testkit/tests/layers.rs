@@ -111,6 +111,8 @@ const SERVICES: &[(&str, &[&str])] = &[
     ("pod_gauges", &["allocations", "api_pods", "metrics", "observation", "published"]),
     ("published", &[]),
     ("runtime_health", &["metrics"]),
+    ("source_report", &[]),
+    ("timeline", &[]),
     ("user_namespaces", &[]),
 ];
 

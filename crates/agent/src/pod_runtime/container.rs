@@ -10,7 +10,7 @@ use decide::pod_paths::{PodPaths, log_folder};
 use k8s_openapi::api::core::v1::Container;
 use model::{
     ContainerId, ContainerProblem, ContainerRef, ContainerSpec, ContainerState, EventType, PlannedVolume,
-    SyncFailure, Timestamp,
+    StartStep, SyncFailure, Timestamp,
 };
 use ports::pod_syncer::Interruption;
 use ports::runtime::RuntimeErrorKind;
@@ -114,7 +114,11 @@ impl Pass<'_> {
         let Some(container) = self.pod.container(&start.name) else {
             return Err(ImageProblem::failed("InvalidImageName", "no such container".to_owned()));
         };
-        self.runtime.parts.images.ensure(self.pod, container).await
+        let parts = &self.runtime.parts;
+        let step = parts.timelines.begin(&self.pod.uid, StartStep::Image, Some(&start.name));
+        let ensured = parts.images.ensure(self.pod, container).await;
+        step.ended(&ensured);
+        ensured
     }
 
     /// Makes and starts one container.
@@ -136,8 +140,13 @@ impl Pass<'_> {
         let restart_count = self.restart_count(start).await?;
         let spec = self.container_spec(container, restart_count, image, prepared).await?;
         self.bind_sub_paths(&spec).await?;
+        let (timelines, uid) = (&self.runtime.parts.timelines, &self.pod.uid);
+        let step = timelines.begin(uid, StartStep::Create, Some(&start.name));
         let id = self.create(&spec, prepared.sandbox).await?;
+        step.succeeded();
+        let step = timelines.begin(uid, StartStep::Start, Some(&start.name));
         self.run(&id, &spec).await?;
+        step.succeeded();
         self.run_post_start(container.container, &id, prepared).await
     }
 

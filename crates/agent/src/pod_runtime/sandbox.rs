@@ -3,7 +3,9 @@ use decide::pod_actions::SandboxPlan;
 use decide::pod_paths::log_folder;
 use decide::sandbox_spec::{SandboxInputs, sandbox_spec};
 use decide::user_namespaces::check_handler;
-use model::{DnsConfig, EventSubject, EventType, RecordedEvent, SandboxSpec, SyncFailure, UserNamespace};
+use model::{
+    DnsConfig, EventSubject, EventType, RecordedEvent, SandboxSpec, StartStep, SyncFailure, UserNamespace,
+};
 use ports::runtime::RuntimeErrorKind;
 use tokio::time::Instant;
 
@@ -54,7 +56,13 @@ impl Pass<'_> {
                 let ips = kept.map(|sandbox| sandbox.ips.clone()).unwrap_or_default();
                 Ok(ReadySandbox { id: id.clone(), ips, spec })
             }
-            SandboxPlan::Create { attempt, .. } => self.create_sandbox(*attempt).await,
+            SandboxPlan::Create { attempt, .. } => {
+                let timelines = &self.runtime.parts.timelines;
+                let step = timelines.begin(&self.pod.uid, StartStep::Sandbox, None);
+                let created = self.create_sandbox(*attempt).await;
+                step.ended(&created);
+                created
+            }
         }
     }
 

@@ -6,7 +6,7 @@ use decide::pod_actions::{PodActions, SandboxPlan, is_finished, plan, restart_co
 use decide::pod_paths::PodPaths;
 use model::{
     ContainerId, ContainerProblems, EventType, ObservedPod, PlannedVolume, Pod, SandboxId, SandboxSpec,
-    SyncFailure, SyncOutcome, Timestamp,
+    StartStep, SyncFailure, SyncOutcome, Timestamp,
 };
 use ports::pod_syncer::Interruption;
 use ports::runtime::RuntimeError;
@@ -219,10 +219,13 @@ impl Pass<'_> {
     /// Folders, cgroup and volumes.
     async fn prepare_host(&self) -> Result<Vec<PlannedVolume>, SyncFailure> {
         let parts = &self.runtime.parts;
+        let step = parts.timelines.begin(&self.pod.uid, StartStep::Volumes, None);
         let file_error = |error: ports::pod_folders::FileError| plain(format!("{error}: {}", error.source));
         parts.folders.make_pod_folders(&self.pod.uid).await.map_err(file_error)?;
         self.ensure_cgroup().await?;
-        self.set_up_volumes().await
+        let volumes = self.set_up_volumes().await;
+        step.ended(&volumes);
+        volumes
     }
 
     /// Removes dead containers beyond what is kept.

@@ -16,6 +16,7 @@ use crate::event_log::EventLog;
 use crate::metrics::Format;
 use crate::observation::{Observations, observations};
 use crate::published::table;
+use crate::timeline::Timelines;
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -185,6 +186,7 @@ impl Node {
             events: Arc::clone(&events) as Arc<dyn EventRecorder>,
             clock: Arc::clone(world) as Arc<dyn Clock>,
             metrics: Arc::clone(&metrics),
+            timelines: Arc::new(Timelines::new(Arc::clone(world) as Arc<dyn Clock>)),
             host_addresses: vec![IpAddr::from([192, 0, 2, 1])],
             started_at: world.now(),
         };

@@ -23,6 +23,7 @@ use tokio_util::sync::CancellationToken;
 use crate::api_pods::{ApiPodsWriter, is_mirror};
 use crate::memory::Memory;
 use crate::node_view::{self, NodeView};
+use crate::source_report::SourceReports;
 use memory::Newest;
 
 /// Changes that go into one set at most.
@@ -44,6 +45,8 @@ pub struct Parts {
     pub snapshots: mpsc::Sender<Snapshot>,
     /// What the API server shows.
     pub shown: ApiPodsWriter,
+    /// How the source is, for whoever asks.
+    pub report: Arc<SourceReports>,
     /// The time.
     pub clock: Arc<dyn Clock>,
     /// What an agent before this one knew.
@@ -239,6 +242,7 @@ impl ApiSource {
     }
 
     fn complain(&mut self, error: &ApiError) {
+        self.parts.report.failing(PodSource::Api, error.to_string());
         let now = Instant::now();
         if self.complaint.is_none_or(|last| now.duration_since(last) >= COMPLAINTS) {
             self.complaint = Some(now);
@@ -248,7 +252,10 @@ impl ApiSource {
 
     /// Sends the set; false when nobody listens any more.
     async fn send(&self) -> bool {
-        let pods = self.known.values().filter(|pod| !is_mirror(pod)).cloned().collect();
+        let pods: Vec<_> = self.known.values().filter(|pod| !is_mirror(pod)).cloned().collect();
+        if self.is_reached {
+            self.parts.report.good(PodSource::Api, pods.len());
+        }
         let snapshot = Snapshot { source: PodSource::Api, kind: SnapshotKind::Set, pods };
         self.parts.snapshots.send(snapshot).await.is_ok()
     }

@@ -23,6 +23,7 @@ use super::ManifestReader;
 use crate::file_report::{FileReport, FileState};
 use crate::metrics::Metrics;
 use crate::objects::LocalObjects;
+use crate::source_report::SourceReports;
 use folder::{FoundFile, Listing};
 
 /// What the source needs.
@@ -41,6 +42,8 @@ pub struct Parts {
     pub objects: Arc<LocalObjects>,
     /// The state of every file, for whoever asks.
     pub reports: watch::Sender<Vec<FileReport>>,
+    /// How the source is, for whoever asks.
+    pub report: Arc<SourceReports>,
     /// The time.
     pub clock: Arc<dyn Clock>,
     /// Metrics.
@@ -97,6 +100,7 @@ impl FileSource {
             Ok(Err(error)) => {
                 // Whether the files are gone cannot be told, so nothing changes.
                 tracing::error!(path = %self.parts.path.display(), %error, "manifests cannot be read; keeping the pods as they are");
+                self.parts.report.failing(PodSource::File, error.to_string());
                 return true;
             }
             Err(error) => {
@@ -108,7 +112,12 @@ impl FileSource {
         let objects = self.objects();
         self.parts.objects.set(PodSource::File, objects);
         self.publish();
-        let pods = self.files.values().flat_map(|file| file.pods.iter().cloned()).collect();
+        let pods: Vec<_> = self.files.values().flat_map(|file| file.pods.iter().cloned()).collect();
+        if self.missing_told {
+            self.parts.report.failing(PodSource::File, "does not exist yet".to_owned());
+        } else {
+            self.parts.report.good(PodSource::File, pods.len());
+        }
         let snapshot = Snapshot { source: PodSource::File, kind: SnapshotKind::Set, pods };
         self.parts.snapshots.send(snapshot).await.is_ok()
     }

@@ -21,6 +21,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{ManifestReader, Reading};
 use crate::objects::LocalObjects;
+use crate::source_report::SourceReports;
 
 /// Deadline of one request.
 const DEADLINE: Duration = Duration::from_secs(10);
@@ -65,6 +66,8 @@ pub struct Parts {
     pub snapshots: mpsc::Sender<Snapshot>,
     /// Where ConfigMaps and Secrets go.
     pub objects: Arc<LocalObjects>,
+    /// How the source is, for whoever asks.
+    pub report: Arc<SourceReports>,
 }
 
 /// The polling source.
@@ -75,6 +78,7 @@ pub struct HttpSource {
     client: Client<HttpsConnector<HttpConnector>, Empty<Bytes>>,
     last_body: Option<Bytes>,
     last_objects: Vec<Arc<ConfigObject>>,
+    wanted: usize,
     failures: u32,
 }
 
@@ -115,7 +119,16 @@ impl HttpSource {
             .enable_http1()
             .build();
         let client = Client::builder(TokioExecutor::new()).pool_max_idle_per_host(0).build(tls);
-        Ok(Self { parts, uri, headers, client, last_body: None, last_objects: Vec::new(), failures: 0 })
+        Ok(Self {
+            parts,
+            uri,
+            headers,
+            client,
+            last_body: None,
+            last_objects: Vec::new(),
+            wanted: 0,
+            failures: 0,
+        })
     }
 
     /// Polls until cancelled.
@@ -142,14 +155,18 @@ impl HttpSource {
         match result {
             Ok(None) => {
                 self.failures = 0;
+                self.parts.report.good(PodSource::Http, self.wanted);
                 true
             }
             Ok(Some(snapshot)) => {
                 self.failures = 0;
+                self.wanted = snapshot.pods.len();
+                self.parts.report.good(PodSource::Http, self.wanted);
                 self.parts.snapshots.send(snapshot).await.is_ok()
             }
             Err(error) => {
                 self.failures = self.failures.saturating_add(1);
+                self.parts.report.failing(PodSource::Http, error.to_string());
                 if self.failures <= TOLD {
                     tracing::warn!(url = %self.parts.url, %error, "pods cannot be read from the URL; keeping the last ones");
                 } else {

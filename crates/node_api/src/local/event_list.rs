@@ -13,7 +13,7 @@ pub(super) fn event_list(events: &[EventSeries]) -> Value {
     json!({"kind": "EventList", "apiVersion": "v1", "metadata": {}, "items": items})
 }
 
-fn item(series: &EventSeries) -> Event {
+pub(super) fn item(series: &EventSeries) -> Event {
     let event = &series.event;
     let involved_object = match &event.subject {
         EventSubject::Pod { uid, full_name, field_path } => ObjectReference {

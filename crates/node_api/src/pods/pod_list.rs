@@ -12,7 +12,7 @@ pub(super) fn pod_list<'a>(
     Ok(json!({"kind": "PodList", "apiVersion": "v1", "metadata": {}, "items": items}))
 }
 
-fn item(pod: &Pod, status: &PodStatus) -> serde_json::Result<Value> {
+pub(super) fn item(pod: &Pod, status: &PodStatus) -> serde_json::Result<Value> {
     let mut spec = serde_json::to_value(&pod.spec)?;
     for list in ["initContainers", "containers", "ephemeralContainers"] {
         for container in objects(&mut spec, list) {

@@ -7,6 +7,7 @@ use agent::api_pods::{ApiPodChange, ApiPodsReader, ApiPodsWriter, api_pods};
 use agent::memory::Memory;
 use agent::node_view::NodeView;
 use agent::published::Reader;
+use agent::source_report::SourceReports;
 use agent::{mirror_pods, sources, status_delivery};
 use k8s_openapi::api::core::v1::PodStatus;
 use model::{Pod, PodUid, Snapshot, WorkerView};
@@ -91,6 +92,7 @@ pub(super) struct PodParts {
     pub(super) desired: Reader<Pod>,
     pub(super) workers: Reader<WorkerView>,
     pub(super) statuses: Reader<PodStatus>,
+    pub(super) report: Arc<SourceReports>,
     pub(super) clock: Arc<dyn Clock>,
 }
 
@@ -101,6 +103,7 @@ pub(super) fn start_pods(running: &mut Running, api: &ApiServer, parts: PodParts
         node: parts.node.clone(),
         snapshots: parts.snapshots,
         shown: parts.shown_writer,
+        report: parts.report,
         clock: parts.clock.clone(),
         memory: api.memory.clone(),
         max_age: api.max_age,

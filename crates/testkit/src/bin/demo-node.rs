@@ -101,10 +101,12 @@ impl DemoNode {
             .with_context(|| format!("podward's log ends with\n{}", self.agent.log_tail(25)))?;
         say(&format!("the pod answers, {:.2} s after its file appeared", start.elapsed().as_secs_f64()));
         let podward = Agent::Podward.program()?;
-        let server = format!("127.0.0.1:{}", self.agent.ports().read_only);
-        println!("\n$ podward get pods --server {server}");
-        let status = Command::new(&podward).args(["get", "pods", "--server", &server]).status();
-        ensure!(status.context("start podward get pods")?.success(), "podward get pods failed");
+        let root = self.agent.root().display().to_string();
+        for words in [["get", "pods"], ["timeline", "web"]] {
+            println!("\n$ podward {}", words.join(" "));
+            let status = Command::new(&podward).args(words).args(["--root-dir", &root]).status();
+            ensure!(status.context("start podward")?.success(), "podward {} failed", words.join(" "));
+        }
         println!("\n$ curl http://{ip}:{PORT}/\n{answer}");
         if http::get(HOST_PORT, "/").await.is_ok_and(|answer| answer.status == 200) {
             println!("by its host port  curl http://127.0.0.1:{HOST_PORT}/");
@@ -113,7 +115,8 @@ impl DemoNode {
         let shown = podward.strip_prefix(images::workspace()).unwrap_or(&podward).display();
         println!("edit and watch    {folder}/web.yaml");
         println!("add another       cp examples/crash-loop.yaml {folder}/");
-        println!("look              {shown} get pods --server {server}   (get manifests, get events)");
+        println!("look              export PODWARD_SOCKET={root}/podward/agent.sock");
+        println!("                  {shown} get pods   (get sources, events, explain web, timeline web)");
         println!("logs of pods      {}/", self.agent.pod_logs().display());
         println!("log of podward    {}", self.containerd.instance().path("agent.log").display());
         Ok(())

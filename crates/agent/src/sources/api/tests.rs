@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::api_pods::{ApiPodsReader, api_pods};
+use crate::source_report::SourceReports;
 use crate::test_checkpoints::Files;
 
 struct Fixed;
@@ -69,6 +70,7 @@ impl Fixture {
             node,
             snapshots: sender,
             shown: writer,
+            report: Arc::new(SourceReports::new(Arc::new(Fixed))),
             clock: Arc::new(Fixed),
             memory,
             max_age,

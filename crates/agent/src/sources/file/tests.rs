@@ -41,6 +41,7 @@ impl Fixture {
             watch: Arc::new(NoHints),
             snapshots: sender,
             reports: report,
+            report: Arc::new(SourceReports::new(Arc::new(Fixed))),
             clock: Arc::new(Fixed),
             metrics: Arc::new(Metrics::new()),
         };

@@ -1,0 +1,78 @@
+//! Wiring of the local socket.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use ::node_api::{LocalNode, LocalSocket, LocalSocketError, local_router, starting_router};
+use agent::node_view::NodeView;
+use agent::source_report::{SourceReports, shown_url};
+use axum::Router;
+use model::PodSource;
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+
+use super::{LocalParts, World};
+use crate::plan::Plan;
+
+/// The name of the socket below the agent's state folder.
+pub const SOCKET: &str = "agent.sock";
+
+/// The local socket while it is served.
+pub struct LocalDoor {
+    current: watch::Sender<Router>,
+    _serving: JoinSet<()>,
+}
+
+impl LocalDoor {
+    /// Opens the socket in a state folder; until [`LocalDoor::admit`] it only tells what the agent waits for. Without a
+    /// socket the agent works all the same, but not beside another one.
+    ///
+    /// # Errors
+    /// When another agent has it.
+    pub async fn open(state: &Path, waits_for: String) -> anyhow::Result<Self> {
+        let (current, router) = watch::channel(starting_router(waits_for));
+        let mut serving = JoinSet::new();
+        match LocalSocket::bind(&state.join(SOCKET)).await {
+            Ok(socket) => {
+                serving.spawn(socket.serve(router));
+            }
+            Err(error @ LocalSocketError::InUse(_)) => return Err(error.into()),
+            Err(error) => {
+                tracing::error!(%error, "the commands of podward cannot look at this agent");
+            }
+        }
+        Ok(Self { current, _serving: serving })
+    }
+
+    /// Answers from now on.
+    pub fn admit(&self, parts: LocalParts) {
+        // The router before it has done its work.
+        drop(self.current.send_replace(local_router(parts)));
+    }
+}
+
+/// The configured sources, none of which has spoken yet.
+pub(super) fn source_reports(plan: &Plan, world: &World) -> Arc<SourceReports> {
+    let reports = SourceReports::new(world.clock.clone());
+    if let Some(file) = &plan.file {
+        reports.configured(PodSource::File, file.path.display().to_string());
+    }
+    if let Some(http) = &plan.http {
+        reports.configured(PodSource::Http, shown_url(&http.url));
+    }
+    if world.api.is_some() {
+        reports.configured(PodSource::Api, "the API server of the kubeconfig".to_owned());
+    }
+    Arc::new(reports)
+}
+
+/// What the socket tells of the node.
+pub(super) fn local_node(plan: &Plan, world: &World, view: Option<watch::Receiver<NodeView>>) -> LocalNode {
+    LocalNode {
+        profile: Arc::new(plan.node.profile.clone()),
+        view,
+        host: world.host.clone(),
+        runtime: world.runtime.clone(),
+        started_at: world.clock.now(),
+    }
+}
