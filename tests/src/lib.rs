@@ -20,6 +20,7 @@ mod cluster_node;
 mod manifest;
 mod manifest_server;
 mod node;
+mod node_client;
 mod status;
 
 pub use attempt::run;
@@ -27,6 +28,7 @@ pub use cluster_node::{ClusterNode, Joining, Quiet, condition};
 pub use manifest::{container, pod, sleeper, with};
 pub use manifest_server::ManifestServer;
 pub use node::Node;
+pub use node_client::{NodeAnswer, NodeClient};
 pub use status::{PodView, view};
 
 pub use testkit::agent_process::{Agent, AgentOptions, NODE};

@@ -5,6 +5,7 @@ mod help;
 mod kind;
 mod own;
 mod table;
+mod values;
 
 pub(crate) use command_line::CommandLine;
 pub use command_line::FlagError;
@@ -14,6 +15,7 @@ pub use own::Flags;
 use table::Status;
 pub(crate) use table::Target;
 pub use table::flag_names;
+pub(crate) use values::flag_values;
 
 #[cfg(test)]
 mod tests;

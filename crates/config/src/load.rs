@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use crate::{
     CgroupVersion, KubeletConfiguration, files,
-    flags::{CommandLine, FlagKind, Flags, Target},
+    flags::{CommandLine, FlagKind, Flags, Target, flag_values},
     gates::FeatureGates,
     merge::{at_path, merge_patch},
     problem::{LoadError, Origin, Problem},
@@ -59,6 +59,8 @@ pub struct Loaded {
     pub notices: Vec<String>,
     /// The top-level fields that a file or flag sets.
     pub set_fields: BTreeSet<String>,
+    /// Every flag with its value on the command line, or its default.
+    pub flag_values: BTreeMap<String, String>,
 }
 
 impl Loaded {
@@ -88,7 +90,8 @@ pub fn load(args: &[String], environment: &Environment) -> Result<Invocation, Lo
     let config = loader.config(&line, &flags, environment)?;
     let (config, gates) = loader.check(config, environment.cgroup)?;
     let set_fields = loader.sources.set_fields();
-    Ok(Invocation::Run(Box::new(Loaded { config, flags, gates, notices: loader.notices, set_fields })))
+    let (notices, flag_values) = (loader.notices, flag_values(&line));
+    Ok(Invocation::Run(Box::new(Loaded { config, flags, gates, notices, set_fields, flag_values })))
 }
 
 /// Reads the text of one configuration file, with its defaults, and checks every rule that needs no host.

@@ -18,3 +18,18 @@ pub(crate) fn json(value: &impl Serialize) -> Response {
 pub(crate) fn json_lines(value: &Value) -> Bytes {
     Bytes::from(format!("{value}\n"))
 }
+
+/// Nothing is there, in Go's words.
+pub(crate) async fn not_found() -> Response {
+    (StatusCode::NOT_FOUND, "404 page not found\n").into_response()
+}
+
+/// Not with this method.
+pub(crate) async fn method_not_allowed() -> Response {
+    (StatusCode::METHOD_NOT_ALLOWED, "405: Method Not Allowed").into_response()
+}
+
+/// Switched off by the configuration.
+pub(crate) fn disabled(text: &'static str) -> Response {
+    (StatusCode::METHOD_NOT_ALLOWED, format!("{text}\n")).into_response()
+}

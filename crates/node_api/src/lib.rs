@@ -11,21 +11,34 @@
 //!
 //! Invariant: each listener has a router of its own, so that nothing appears on one because it was added to another.
 
+mod about;
 pub mod access;
 mod answers;
+mod check_record;
+mod checkpoint;
+mod guarded_body;
 mod health;
 mod listener;
 mod local;
 mod metrics_pages;
 mod peer;
+mod pod_lookup;
 mod pods;
+mod profiling;
+mod queries;
 mod request_metrics;
 mod routers;
+mod running_pods;
 mod views;
 
+pub use about::About;
+pub use check_record::CheckRecord;
+pub use checkpoint::CheckpointParts;
 pub use listener::{serve, serve_tls};
 pub use local::{LocalNode, LocalParts, LocalSocket, LocalSocketError, local_router, starting_router};
 pub use peer::Peer;
+pub use pod_lookup::PodLookup;
+pub use profiling::ProfilingParts;
 pub use routers::{MainParts, health_router, main_router, read_only_router};
 pub use tokio_rustls::rustls::ServerConfig;
 pub use views::Views;

@@ -1,10 +1,11 @@
 //! Listeners: plain HTTP, or HTTPS that asks clients for a certificate.
 //!
-//! A flood of connections costs a bounded amount of memory: who is not recognised soon is cut off, and only so many
-//! strangers are let in at a time; the others wait in the kernel's queue.
+//! A flood of connections costs a bounded amount of memory: who is not recognised soon is cut off, and there are only so
+//! many strangers at a time.
 
 mod activity;
 mod connection;
+mod strangers;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -12,13 +13,15 @@ use std::time::Duration;
 
 use axum::Router;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::rustls::ServerConfig;
 use tokio_util::sync::CancellationToken;
 
 use connection::{Admitted, serve_connection};
+pub(crate) use strangers::Stranger;
+use strangers::Strangers;
 
 /// Wait before a busy port is tried again.
 const BIND_AGAIN: Duration = Duration::from_secs(5);
@@ -26,8 +29,6 @@ const BIND_AGAIN: Duration = Duration::from_secs(5);
 const ACCEPT_AGAIN: Duration = Duration::from_millis(100);
 /// Connections at once, upgraded ones among them.
 const CONNECTIONS: usize = 2048;
-/// Connections on which nobody was recognised yet.
-const STRANGERS: usize = 128;
 /// What requests under way may take when the agent stops.
 const STOP_GRACE: Duration = Duration::from_millis(200);
 
@@ -76,7 +77,7 @@ async fn accept(
     router: Router,
     cancel: CancellationToken,
 ) {
-    let (places, strangers) = (Arc::new(Semaphore::new(CONNECTIONS)), Arc::new(Semaphore::new(STRANGERS)));
+    let (places, strangers) = (Arc::new(Semaphore::new(CONNECTIONS)), Strangers::default());
     let mut connections = JoinSet::new();
     loop {
         let next = next_connection(&listener, &places, &strangers);
@@ -103,16 +104,11 @@ async fn accept(
 async fn next_connection(
     listener: &TcpListener,
     places: &Arc<Semaphore>,
-    strangers: &Arc<Semaphore>,
+    strangers: &Strangers,
 ) -> std::io::Result<Admitted> {
-    let place = turn(places).await?;
-    let stranger = turn(strangers).await?;
+    let place = places.clone().acquire_owned().await.map_err(std::io::Error::other)?;
     let (stream, address): (TcpStream, SocketAddr) = listener.accept().await?;
-    Ok(Admitted { stream, address, place, stranger })
-}
-
-async fn turn(turns: &Arc<Semaphore>) -> std::io::Result<OwnedSemaphorePermit> {
-    turns.clone().acquire_owned().await.map_err(std::io::Error::other)
+    Ok(Admitted { stream, address, place, stranger: strangers.admit() })
 }
 
 #[cfg(test)]

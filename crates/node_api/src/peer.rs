@@ -3,8 +3,9 @@
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use tokio::sync::OwnedSemaphorePermit;
 use tokio_rustls::rustls::pki_types::CertificateDer;
+
+use crate::listener::Stranger;
 
 /// What a connection says of who is at its other end; every request of it carries this.
 #[derive(Clone, Default)]
@@ -12,15 +13,11 @@ pub struct Peer {
     address: Option<SocketAddr>,
     chain: Arc<[CertificateDer<'static>]>,
     /// The place of a stranger, given back when somebody is recognised.
-    stranger: Arc<Mutex<Option<OwnedSemaphorePermit>>>,
+    stranger: Arc<Mutex<Option<Stranger>>>,
 }
 
 impl Peer {
-    pub(crate) fn new(
-        address: SocketAddr,
-        chain: &[CertificateDer<'static>],
-        stranger: OwnedSemaphorePermit,
-    ) -> Self {
+    pub(crate) fn new(address: SocketAddr, chain: &[CertificateDer<'static>], stranger: Stranger) -> Self {
         Self { address: Some(address), chain: chain.into(), stranger: Arc::new(Mutex::new(Some(stranger))) }
     }
 

@@ -1,89 +1,98 @@
-//! Counts requests by method and by the first part of their path.
+//! Counts requests before anything else looks at them.
 
 use std::sync::Arc;
 use std::time::Instant;
 
 use agent::metrics::{Metrics, RequestLabels};
+use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::middleware::Next;
 use axum::response::Response;
 
-/// First parts of paths that are counted under their own name. Others would be names of whoever asks.
-const KNOWN: [&str; 20] = [
+use crate::guarded_body::GuardedBody;
+
+/// Which listener.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ServerType {
+    /// The main port.
+    ReadWrite,
+    /// The read-only port.
+    ReadOnly,
+}
+
+/// Paths that both listeners know by a name of their own.
+const PATHS: [&str; 14] = [
     "attach",
-    "checkpoint",
-    "configz",
     "containerLogs",
-    "debug",
     "exec",
-    "flagz",
     "healthz",
     "logs",
     "metrics",
     "metrics/cadvisor",
     "metrics/probes",
     "metrics/resource",
-    "metrics/slis",
     "pods",
     "portForward",
     "run",
     "runningpods",
     "stats",
-    "statusz",
 ];
+/// Those of the main port only.
+const MAIN_PATHS: [&str; 5] = ["checkpoint", "configz", "debug", "flagz", "statusz"];
+/// Paths whose requests may take long, as upstream counts them.
+const LONG_RUNNING: [&str; 3] = ["attach", "debug", "exec"];
+const METHODS: [&str; 9] = ["CONNECT", "DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT", "TRACE"];
+const OTHER: &str = "other";
 
 /// Where requests are counted, and for which port.
 #[derive(Clone)]
 pub(crate) struct Counted {
     pub(crate) metrics: Arc<Metrics>,
-    pub(crate) server: &'static str,
+    pub(crate) server: ServerType,
 }
 
-/// Counts a request from its beginning to its answer, also when the client goes away.
+/// Counts a request until its answer was sent, also when the client goes away.
 pub(crate) async fn count(State(counted): State<Counted>, request: Request, next: Next) -> Response {
-    let path = bucket(request.uri().path());
-    let labels = RequestLabels {
-        long_running: matches!(path, "exec" | "attach" | "portForward" | "debug"),
-        method: method(request.method()).to_owned(),
-        path: path.to_owned(),
-        server: counted.server,
-    };
+    let labels = labels(request.method().as_str(), request.uri().path(), counted.server);
     counted.metrics.http.came(&labels);
-    let _running = InFlight { metrics: counted.metrics, labels, begun: Instant::now() };
-    next.run(request).await
+    let under_way = UnderWay { metrics: counted.metrics, labels, began: Instant::now() };
+    next.run(request).await.map(|body| Body::new(GuardedBody::new(body, under_way)))
 }
 
-struct InFlight {
+struct UnderWay {
     metrics: Arc<Metrics>,
     labels: RequestLabels,
-    begun: Instant,
+    began: Instant,
 }
 
-impl Drop for InFlight {
+impl Drop for UnderWay {
     fn drop(&mut self) {
-        self.metrics.http.ended(&self.labels, self.begun.elapsed());
+        self.metrics.http.ended(&self.labels, self.began.elapsed());
     }
 }
 
-fn bucket(path: &str) -> &'static str {
+fn labels(method: &str, path: &str, server: ServerType) -> RequestLabels {
+    let path = path_name(path, server);
+    RequestLabels {
+        long_running: LONG_RUNNING.contains(&path),
+        method: METHODS.into_iter().find(|known| *known == method).unwrap_or(OTHER).to_owned(),
+        path: path.to_owned(),
+        server: match server {
+            ServerType::ReadWrite => "readwrite",
+            ServerType::ReadOnly => "readonly",
+        },
+    }
+}
+
+fn path_name(path: &str, server: ServerType) -> &'static str {
     let mut parts = path.trim_start_matches('/').splitn(3, '/');
-    let first = parts.next().unwrap_or_default();
-    let second = parts.next().filter(|second| first == "metrics" && !second.is_empty());
-    let matches = |known: &&&str| match second {
-        Some(second) => known.strip_prefix("metrics/") == Some(second),
-        None => **known == first,
+    let (first, second) = (parts.next().unwrap_or_default(), parts.next().unwrap_or_default());
+    let name = match (first, second) {
+        ("metrics", second) if !second.is_empty() => format!("metrics/{second}"),
+        _ => first.to_owned(),
     };
-    KNOWN.iter().find(matches).copied().unwrap_or("other")
-}
-
-/// Clients may invent methods; they are not counted one by one.
-fn method(method: &axum::http::Method) -> &str {
-    match method.as_str() {
-        known @ ("GET" | "POST" | "PUT" | "DELETE" | "HEAD" | "OPTIONS" | "PATCH" | "CONNECT" | "TRACE") => {
-            known
-        }
-        _ => "other",
-    }
+    let main = MAIN_PATHS.into_iter().filter(|_| server == ServerType::ReadWrite);
+    PATHS.into_iter().chain(main).find(|known| *known == name).unwrap_or(OTHER)
 }
 
 #[cfg(test)]
@@ -91,20 +100,34 @@ mod tests {
     use super::*;
 
     #[test]
-    fn paths_are_counted_by_their_first_part() {
-        for (path, expected) in [
-            ("/pods", "pods"),
-            ("/pods/", "pods"),
-            ("/containerLogs/default/web/main", "containerLogs"),
-            ("/metrics", "metrics"),
-            ("/metrics/", "metrics"),
-            ("/metrics/cadvisor", "metrics/cadvisor"),
-            ("/metrics/nothing", "other"),
-            ("/stats/summary", "stats"),
-            ("/", "other"),
-            ("/..%2f", "other"),
-        ] {
-            assert_eq!(bucket(path), expected, "{path}");
+    fn paths_have_few_names() {
+        let cases = [
+            ("/pods", "pods", "pods"),
+            ("/pods/", "pods", "pods"),
+            ("/metrics", "metrics", "metrics"),
+            ("/metrics/cadvisor", "metrics/cadvisor", "metrics/cadvisor"),
+            ("/metrics/slis", "other", "other"),
+            ("/stats/summary", "stats", "stats"),
+            ("/exec/ns/pod/c", "exec", "exec"),
+            ("/configz", "configz", "other"),
+            ("/debug/pprof/profile", "debug", "other"),
+            ("/checkpoint/ns/p/c", "checkpoint", "other"),
+            ("/", "other", "other"),
+            ("/who/knows", "other", "other"),
+        ];
+        for (path, main, read_only) in cases {
+            assert_eq!(path_name(path, ServerType::ReadWrite), main, "{path}");
+            assert_eq!(path_name(path, ServerType::ReadOnly), read_only, "{path}");
         }
+    }
+
+    #[test]
+    fn methods_and_lengths_are_bounded_too() {
+        let labels = |method, path| {
+            let labels = labels(method, path, ServerType::ReadWrite);
+            (labels.method, labels.long_running)
+        };
+        assert_eq!(labels("GET", "/exec/n/p/c"), ("GET".to_owned(), true));
+        assert_eq!(labels("BREW", "/portForward/n/p"), ("other".to_owned(), false));
     }
 }

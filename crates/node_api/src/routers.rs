@@ -1,13 +1,18 @@
 //! Which listener has which paths.
 
+use agent::observation::Observer;
 use axum::Router;
 use axum::extract::DefaultBodyLimit;
 use axum::middleware::from_fn_with_state;
 
+use crate::about::{self, About};
 use crate::access::{Access, guard};
-use crate::request_metrics::{Counted, count};
+use crate::answers::{method_not_allowed, not_found};
+use crate::checkpoint::{self, CheckpointParts};
+use crate::profiling::{self, ProfilingParts};
+use crate::request_metrics::{Counted, ServerType, count};
 use crate::views::Views;
-use crate::{health, local, metrics_pages, pods};
+use crate::{check_record, health, local, metrics_pages, pods, running_pods};
 
 /// No body of a request is longer; streams are not bodies.
 const BODY_LIMIT: usize = 1024 * 1024;
@@ -18,36 +23,57 @@ pub struct MainParts {
     pub views: Views,
     /// Who may ask.
     pub access: Access,
+    /// What the agent says of itself.
+    pub about: About,
+    /// Log level and profiles.
+    pub profiling: ProfilingParts,
+    /// Checkpoints; `None` with the gate `ContainerCheckpoint` off.
+    pub checkpoints: Option<CheckpointParts>,
+    /// What the runtime runs; `None` when debugging is switched off.
+    pub running: Option<Observer>,
 }
 
 /// The router of the local health check.
-pub fn health_router() -> Router {
-    health::ping_routes()
+pub fn health_router(views: Views) -> Router {
+    health::ping_routes(views).fallback(not_found)
 }
 
 /// The router of the main port. Every request passes authentication and authorization first, also those for paths
 /// that do not exist.
 pub fn main_router(parts: MainParts) -> Router {
-    let MainParts { views, access } = parts;
-    let counted = Counted { metrics: views.metrics.clone(), server: "readwrite" };
-    Router::new()
+    let MainParts { views, access, about, profiling, checkpoints, running } = parts;
+    let counted = Counted { metrics: views.metrics.clone(), server: ServerType::ReadWrite };
+    let router = Router::new()
         .merge(health::routes(views.clone()))
         .merge(pods::routes(views.clone()))
+        .merge(check_record::routes(views.clone()))
         .merge(metrics_pages::routes(views.clone()))
         .merge(local::routes(views))
-        .layer(DefaultBodyLimit::max(BODY_LIMIT))
-        .layer(from_fn_with_state(access, guard))
-        .layer(from_fn_with_state(counted, count))
+        .merge(about::routes(about))
+        .merge(profiling::routes(profiling))
+        .merge(checkpoints.map_or_else(Router::new, checkpoint::routes))
+        .merge(running.map_or_else(running_pods::disabled_routes, running_pods::routes));
+    finished(router).layer(from_fn_with_state(access, guard)).layer(from_fn_with_state(counted, count))
 }
 
 /// The router of the read-only port.
 pub fn read_only_router(views: Views) -> Router {
-    let counted = Counted { metrics: views.metrics.clone(), server: "readonly" };
-    Router::new()
+    let counted = Counted { metrics: views.metrics.clone(), server: ServerType::ReadOnly };
+    let router = Router::new()
         .merge(health::routes(views.clone()))
         .merge(pods::routes(views.clone()))
+        .merge(check_record::routes(views.clone()))
         .merge(metrics_pages::routes(views.clone()))
         .merge(local::routes(views))
+        .merge(running_pods::disabled_routes())
+        .merge(profiling::disabled_routes());
+    finished(router).layer(from_fn_with_state(counted, count))
+}
+
+/// What all paths have in common.
+fn finished(router: Router) -> Router {
+    router
+        .fallback(not_found)
+        .method_not_allowed_fallback(method_not_allowed)
         .layer(DefaultBodyLimit::max(BODY_LIMIT))
-        .layer(from_fn_with_state(counted, count))
 }

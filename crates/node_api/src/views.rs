@@ -9,9 +9,11 @@ use agent::metrics::Metrics;
 use agent::published::Reader;
 use agent::timeline::Timelines;
 use k8s_openapi::api::core::v1::PodStatus;
-use model::Pod;
+use model::{Pod, Timestamp};
 use tokio::sync::watch;
 use tokio::time::Instant;
+
+use crate::check_record::CheckRecord;
 
 /// The agent's published tables, and nothing that acts.
 #[derive(Clone)]
@@ -30,6 +32,10 @@ pub struct Views {
     pub timelines: Arc<Timelines>,
     /// Last sign of life of the sync loop.
     pub heartbeat: watch::Receiver<Instant>,
+    /// How health checks went.
+    pub checks: Arc<CheckRecord>,
+    /// When the agent started.
+    pub started_at: Timestamp,
     /// Longest silence of the sync loop that counts as healthy.
     pub longest_silence: Duration,
 }

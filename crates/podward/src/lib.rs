@@ -14,6 +14,7 @@ pub mod node_plan;
 pub mod plan;
 pub mod registration_plan;
 pub mod run;
+pub mod self_portrait;
 pub mod server_plan;
 pub mod service_manager;
 pub mod serving;

@@ -20,13 +20,14 @@ use model::CgroupDriver;
 use outbound::NetworkOutbound;
 use ports::checkpoints::Checkpoints;
 use ports::clock::SystemClock;
+use ports::log_level::LogLevel;
 use ports::runtime::{Runtime, RuntimeErrorKind};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use crate::wire::{LocalDoor, Running, World, start};
-use crate::{join, logging, plan, service_manager, serving};
+use crate::{join, logging, plan, self_portrait, service_manager, serving};
 
 /// Where the agent keeps its own state below the root folder.
 const STATE_FOLDER: &str = "podward";
@@ -63,7 +64,7 @@ pub fn agent(arguments: &[String], called_as: CalledAs) -> anyhow::Result<ExitCo
             }
             Invocation::Run(loaded) => loaded,
         };
-    logging::set_up(&loaded.config);
+    let log_level = logging::set_up(&loaded.config);
     let cgroups = cgroups.context("read the cgroup hierarchies below /sys/fs/cgroup")?;
     host::share_memory_pools();
     // Two workers are plenty for an agent that mostly waits, and keep its memory small.
@@ -74,7 +75,7 @@ pub fn agent(arguments: &[String], called_as: CalledAs) -> anyhow::Result<ExitCo
         .enable_all()
         .build()
         .context("start the async runtime")?;
-    let result = runtime.block_on(run(&loaded, cgroups));
+    let result = runtime.block_on(run(&loaded, cgroups, log_level));
     runtime.shutdown_timeout(Duration::from_secs(1));
     result.map(|()| ExitCode::SUCCESS)
 }
@@ -86,7 +87,7 @@ fn with_cause(error: &dyn std::error::Error) -> String {
     }
 }
 
-async fn run(loaded: &Loaded, cgroups: HostPodCgroups) -> anyhow::Result<()> {
+async fn run(loaded: &Loaded, cgroups: HostPodCgroups, log_level: Arc<dyn LogLevel>) -> anyhow::Result<()> {
     tell_about(loaded);
     check_machine(loaded, &cgroups)?;
     let root = &loaded.flags.root_dir;
@@ -131,7 +132,10 @@ async fn run(loaded: &Loaded, cgroups: HostPodCgroups) -> anyhow::Result<()> {
     let (serving, serving_upkeep) = match &plan.server {
         Some(_) => {
             let clients = joined.as_ref().map(|joined| &joined.clients);
-            serving::serving(loaded, clients, &plan.settings.name, &plan.settings.addresses)
+            let node = (plan.settings.name.as_str(), plan.settings.addresses.as_slice());
+            let portrait =
+                (self_portrait::about(loaded, driver), self_portrait::profiling(loaded, log_level));
+            serving::serving(loaded, clients, node, portrait)
                 .context("set up the main port")
                 .map(|(serving, upkeep)| (Some(serving), upkeep))?
         }

@@ -4,8 +4,8 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use anyhow::bail;
-use config::Loaded;
 use config::configuration::AuthorizationMode;
+use config::{Gate, Loaded};
 use decide::request_attributes::StreamingVerb;
 
 use crate::plan::address;
@@ -25,6 +25,10 @@ pub struct ServerPlan {
     pub authorization: AuthorizationPlan,
     /// How requests to the streaming paths count.
     pub streaming: StreamingVerb,
+    /// `enableDebuggingHandlers`.
+    pub debugging: bool,
+    /// Gate `ContainerCheckpoint`.
+    pub checkpoints: bool,
 }
 
 /// Who decides what a client may do.
@@ -89,5 +93,7 @@ pub fn server(loaded: &Loaded) -> anyhow::Result<Option<ServerPlan>> {
             },
         },
         streaming: if loaded.flags.streaming_get { StreamingVerb::ByMethod } else { StreamingVerb::Create },
+        debugging: server.enable_debugging_handlers,
+        checkpoints: loaded.gates.enabled(Gate::ContainerCheckpoint),
     }))
 }

@@ -10,6 +10,7 @@ use cluster::identity::{ClientAuthority, ServingCertificate, ServingUpkeep, TlsC
 use config::Loaded;
 use config::configuration::TlsVersion;
 use k8s_openapi::api::core::v1::NodeAddress;
+use node_api::{About, ProfilingParts};
 use ports::client_certificates::ClientCertificates;
 use ports::clock::{Clock, SystemClock};
 use tokio::sync::watch;
@@ -23,8 +24,8 @@ use crate::wire::Serving;
 pub fn serving(
     loaded: &Loaded,
     clients: Option<&Clients>,
-    node: &str,
-    node_addresses: &[IpAddr],
+    (node, node_addresses): (&str, &[IpAddr]),
+    (about, profiling): (About, ProfilingParts),
 ) -> anyhow::Result<(Serving, Option<ServingUpkeep>)> {
     let server = &loaded.config.server;
     let authority = match loaded.config.access.authentication.x509.client_ca_file.as_str() {
@@ -54,7 +55,7 @@ pub fn serving(
     };
     let tls = certificate.server_config(authority.as_ref(), &choices(loaded))?;
     let certificates = authority.map(|authority| Arc::new(authority) as Arc<dyn ClientCertificates>);
-    Ok((Serving { tls: Arc::new(tls), certificates, addresses }, upkeep))
+    Ok((Serving { tls: Arc::new(tls), certificates, addresses, about, profiling }, upkeep))
 }
 
 fn choices(loaded: &Loaded) -> TlsChoices {

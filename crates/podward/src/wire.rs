@@ -224,6 +224,8 @@ pub fn start(world: World, plan: Plan) -> anyhow::Result<Running> {
         events,
         timelines: timelines.clone(),
         heartbeat,
+        checks: Arc::default(),
+        started_at: clock.now(),
         longest_silence: Duration::from_secs(300).max(plan.sync_frequency * 2),
     };
     let cancel = CancellationToken::new();
@@ -414,6 +416,7 @@ pub fn start(world: World, plan: Plan) -> anyhow::Result<Running> {
     };
     running.spawn("node cgroups", node_cgroups::run(parts, cancel.clone()));
 
+    let (looked_at, seen_pods) = (observer.clone(), world.api.as_ref().map(|_| shown.clone()));
     let parts = status::Parts {
         changes,
         desired: desired_pods,
@@ -450,7 +453,8 @@ pub fn start(world: World, plan: Plan) -> anyhow::Result<Running> {
     start_upkeep(&mut running, &world, &plan, &parts.observer, &views.desired, &node_events);
     running.spawn("sweeper", sweeper::run(parts, cancel.clone()));
 
-    node_api::start_node_api(&mut running, &world, &plan, views, known_node);
+    let known = node_api::Known { views, node: known_node, observer: looked_at, shown: seen_pods };
+    node_api::start_node_api(&mut running, &world, &plan, known);
     Ok(running)
 }
 

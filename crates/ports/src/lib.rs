@@ -18,6 +18,7 @@ pub mod event_recorder;
 pub mod filesystems;
 pub mod folder_watch;
 pub mod host_facts;
+pub mod log_level;
 pub mod objects;
 pub mod outbound;
 pub mod plugin_registry;

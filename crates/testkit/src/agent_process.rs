@@ -223,6 +223,11 @@ impl AgentProcess {
         self.path("manifests")
     }
 
+    /// `--config`.
+    pub fn config_file(&self) -> PathBuf {
+        self.path("kubelet.json")
+    }
+
     /// `--root-dir`.
     pub fn root(&self) -> PathBuf {
         self.path("kubelet")

@@ -87,6 +87,11 @@ impl CommandLine {
         self.used.iter().find(|used| used.flag.name == name).and_then(|used| used.value.as_ref())
     }
 
+    /// What was written for a flag that was used.
+    pub(crate) fn texts(&self, name: &str) -> Option<&[String]> {
+        self.used.iter().find(|used| used.flag.name == name).map(|used| used.texts.as_slice())
+    }
+
     /// What is to be said about flags that should not be used any more.
     pub(crate) fn notices(&self) -> Vec<String> {
         self.used.iter().filter_map(|used| notice(used.flag)).collect()

@@ -1,3 +1,4 @@
+use std::path::Path;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -12,9 +13,9 @@ use super::{CriClient, MAX_MESSAGE_BYTES};
 use crate::brief;
 use crate::convert::{container, labels, resources, sandbox};
 use crate::v1::{
-    ContainerFilter, ContainerStatusRequest, CreateContainerRequest, ExecSyncRequest, ListContainersRequest,
-    RemoveContainerRequest, ReopenContainerLogRequest, StartContainerRequest, StopContainerRequest,
-    UpdateContainerResourcesRequest,
+    CheckpointContainerRequest, ContainerFilter, ContainerStatusRequest, CreateContainerRequest,
+    ExecSyncRequest, ListContainersRequest, RemoveContainerRequest, ReopenContainerLogRequest,
+    StartContainerRequest, StopContainerRequest, UpdateContainerResourcesRequest,
 };
 
 #[async_trait]
@@ -85,6 +86,22 @@ impl Containers for CriClient {
         let call = brief::list_containers(self.channel.clone(), MAX_MESSAGE_BYTES, question);
         let found = self.answer("list_containers", deadline, call).await?.containers;
         Ok(found.iter().filter_map(container::summary).collect())
+    }
+
+    async fn checkpoint_container(
+        &self,
+        id: &ContainerId,
+        file: &Path,
+        timeout: Duration,
+    ) -> Result<(), RuntimeError> {
+        let deadline = Deadline::In(self.request_timeout.max(timeout));
+        let message = CheckpointContainerRequest {
+            container_id: id.to_string(),
+            location: file.display().to_string(),
+            timeout: i64::try_from(whole_seconds(timeout)).unwrap_or(i64::MAX),
+        };
+        let call = async { self.runtime().checkpoint_container(request(message, deadline)).await };
+        self.answer("checkpoint_container", deadline, call).await.map(|_| ())
     }
 
     async fn reopen_container_log(&self, id: &ContainerId) -> Result<(), RuntimeError> {

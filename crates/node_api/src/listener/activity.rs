@@ -1,12 +1,8 @@
 //! Whether a connection is used.
 
-use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::task::{Context, Poll};
 use std::time::Duration;
 
-use axum::body::{Body, Bytes};
-use http_body::{Body as HttpBody, Frame, SizeHint};
 use tokio::time::Instant;
 
 /// Requests under way on one connection.
@@ -48,31 +44,5 @@ impl Drop for UnderWay {
         let mut state = self.0.0.lock().unwrap_or_else(PoisonError::into_inner);
         state.under_way -= 1;
         state.since = Instant::now();
-    }
-}
-
-/// The body of an answer, which is under way until it was sent.
-pub(super) struct AnswerBody {
-    pub(super) body: Body,
-    pub(super) _under_way: UnderWay,
-}
-
-impl HttpBody for AnswerBody {
-    type Data = Bytes;
-    type Error = axum::Error;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
-        Pin::new(&mut self.body).poll_frame(context)
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
     }
 }

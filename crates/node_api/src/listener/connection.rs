@@ -20,7 +20,9 @@ use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 use tower::ServiceExt;
 
-use super::activity::{Activity, AnswerBody};
+use super::activity::Activity;
+use super::strangers::Stranger;
+use crate::guarded_body::GuardedBody;
 use crate::peer::Peer;
 
 /// A handshake takes no longer.
@@ -41,7 +43,7 @@ pub(super) struct Admitted {
     pub(super) stream: TcpStream,
     pub(super) address: SocketAddr,
     pub(super) place: OwnedSemaphorePermit,
-    pub(super) stranger: OwnedSemaphorePermit,
+    pub(super) stranger: Stranger,
 }
 
 pub(super) async fn serve_connection(
@@ -59,7 +61,14 @@ pub(super) async fn serve_connection(
         peer.recognised();
         return serve_http(Placed { stream, _place: place }, peer, router, cancel).await;
     };
-    let stream = match tokio::time::timeout(HANDSHAKE, acceptor.accept(stream)).await {
+    let sent_away = stranger.sent_away();
+    let handshake = tokio::time::timeout(HANDSHAKE, acceptor.accept(stream));
+    let shaken = tokio::select! {
+        shaken = handshake => shaken,
+        () = sent_away.cancelled() => return,
+        () = cancel.cancelled() => return,
+    };
+    let stream = match shaken {
         Ok(Ok(stream)) => stream,
         Ok(Err(error)) => {
             tracing::debug!(%address, %error, "TLS handshake failed");
@@ -72,7 +81,10 @@ pub(super) async fn serve_connection(
     };
     let chain = stream.get_ref().1.peer_certificates().unwrap_or_default();
     let peer = Peer::new(address, chain, stranger);
-    serve_http(Placed { stream, _place: place }, peer, router, cancel).await;
+    tokio::select! {
+        () = sent_away.cancelled() => {}
+        () = serve_http(Placed { stream, _place: place }, peer, router, cancel) => {}
+    }
 }
 
 async fn serve_http<S>(stream: S, peer: Peer, router: Router, cancel: CancellationToken)
@@ -88,7 +100,7 @@ where
             let answer = router.clone().oneshot(request.map(Body::new));
             async move {
                 let answer: Response<Body> = answer.await?;
-                Ok::<_, Infallible>(answer.map(|body| AnswerBody { body, _under_way: under_way }))
+                Ok::<_, Infallible>(answer.map(|body| GuardedBody::new(body, under_way)))
             }
         }
     });

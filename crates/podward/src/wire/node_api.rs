@@ -4,9 +4,12 @@ use std::sync::Arc;
 
 use ::node_api::access::{Access, AccessChecks, Authentication, Authorization, TokenChecks};
 use ::node_api::{
-    MainParts, ServerConfig, Views, health_router, main_router, read_only_router, serve, serve_tls,
+    About, CheckpointParts, MainParts, PodLookup, ProfilingParts, ServerConfig, Views, health_router,
+    main_router, read_only_router, serve, serve_tls,
 };
+use agent::api_pods::ApiPodsReader;
 use agent::node_view::{self, NodeView};
+use agent::observation::Observer;
 use k8s_openapi::api::core::v1::NodeAddress;
 use ports::client_certificates::ClientCertificates;
 use tokio::sync::watch;
@@ -24,19 +27,27 @@ pub struct Serving {
     pub certificates: Option<Arc<dyn ClientCertificates>>,
     /// Who wants to know the node's addresses, to ask for a certificate.
     pub addresses: Option<watch::Sender<Vec<NodeAddress>>>,
+    /// What the agent says of itself.
+    pub about: About,
+    /// What `/debug` offers.
+    pub profiling: ProfilingParts,
+}
+
+/// What the API shows.
+pub(super) struct Known {
+    pub(super) views: Views,
+    pub(super) node: Option<watch::Receiver<NodeView>>,
+    pub(super) observer: Observer,
+    pub(super) shown: Option<ApiPodsReader>,
 }
 
 /// Starts all listeners.
-pub(super) fn start_node_api(
-    running: &mut Running,
-    world: &World,
-    plan: &Plan,
-    views: Views,
-    node: Option<watch::Receiver<NodeView>>,
-) {
+pub(super) fn start_node_api(running: &mut Running, world: &World, plan: &Plan, known: Known) {
+    let Known { views, node, observer, shown } = known;
     let cancel = running.cancel.clone();
     if let Some(address) = plan.health_address {
-        running.spawn("healthz", serve("healthz", address, health_router(), cancel.clone()));
+        let router = health_router(views.clone());
+        running.spawn("healthz", serve("healthz", address, router, cancel.clone()));
     }
     if let Some(address) = plan.read_only_address {
         let router = read_only_router(views.clone());
@@ -47,7 +58,21 @@ pub(super) fn start_node_api(
         let follow = node_view::follow_addresses(node, addresses, cancel.clone());
         running.spawn("serving addresses", follow);
     }
-    let parts = MainParts { views, access: access(world, server, serving, &plan.settings.name) };
+    let checkpoints = CheckpointParts {
+        lookup: PodLookup::new(views.desired.clone(), shown),
+        observer: observer.clone(),
+        runtime: world.runtime.clone(),
+        folder: plan.settings.root_dir.join("checkpoints"),
+        clock: world.clock.clone(),
+    };
+    let parts = MainParts {
+        views,
+        access: access(world, server, serving, &plan.settings.name),
+        about: serving.about.clone(),
+        profiling: serving.profiling.clone(),
+        checkpoints: server.checkpoints.then_some(checkpoints),
+        running: server.debugging.then_some(observer),
+    };
     let main = serve_tls("main port", server.address, serving.tls.clone(), main_router(parts), cancel);
     running.spawn("main port", main);
 }

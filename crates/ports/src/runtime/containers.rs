@@ -1,3 +1,4 @@
+use std::path::Path;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -6,7 +7,7 @@ use model::{
     SandboxId, SandboxSpec,
 };
 
-use super::RuntimeError;
+use super::{RuntimeError, RuntimeErrorKind};
 
 /// Containers of the runtime. Every call has its own deadline inside the adapter.
 #[async_trait]
@@ -54,4 +55,18 @@ pub trait Containers: Send + Sync {
         id: &ContainerId,
         resources: &LinuxResources,
     ) -> Result<(), RuntimeError>;
+
+    /// Writes the state of a running container, which goes on, to a file. Zero means the ordinary deadline.
+    async fn checkpoint_container(
+        &self,
+        _id: &ContainerId,
+        _file: &Path,
+        _timeout: Duration,
+    ) -> Result<(), RuntimeError> {
+        Err(RuntimeError {
+            operation: "checkpoint_container",
+            kind: RuntimeErrorKind::Unimplemented,
+            message: "this runtime makes no checkpoints".to_owned(),
+        })
+    }
 }

@@ -1,0 +1,60 @@
+//! Every flag with its value, for people who look.
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+
+use super::{CommandLine, Target, table};
+use crate::KubeletConfiguration;
+
+/// Flags whose values are nobody's business.
+const SECRET: [&str; 1] = ["manifest-url-header"];
+
+/// The value of every flag: as it was written, or its default. What a file says is not in it.
+pub(crate) fn flag_values(line: &CommandLine) -> BTreeMap<String, String> {
+    let defaults = KubeletConfiguration::legacy_defaults().to_json();
+    let value = |flag: &table::FlagSpec| match (line.texts(flag.name), flag.target) {
+        (Some(_), _) if SECRET.contains(&flag.name) => "<masked>".to_owned(),
+        (Some(texts), _) => texts.join(","),
+        (None, Target::Own(default) | Target::Nothing(default)) => default.to_owned(),
+        (None, Target::Field(field)) => {
+            let path = format!("/{}", field.replace('.', "/"));
+            defaults.pointer(&path).map(text).unwrap_or_default()
+        }
+    };
+    table::all().map(|flag| (flag.name.to_owned(), value(flag))).collect()
+}
+
+/// A default as the command line would show it.
+fn text(value: &Value) -> String {
+    match value {
+        Value::Null => String::new(),
+        Value::String(text) => text.clone(),
+        Value::Array(items) => format!("[{}]", items.iter().map(text).collect::<Vec<_>>().join(",")),
+        Value::Object(fields) => {
+            let pairs = fields.iter().map(|(name, value)| format!("{name}={}", text(value)));
+            pairs.collect::<Vec<_>>().join(",")
+        }
+        Value::Bool(_) | Value::Number(_) => value.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn flags_are_shown_as_written_or_by_default() {
+        let arguments = ["--v=4", "--hostname-override=n", "--manifest-url-header=a:secret"];
+        let line = CommandLine::parse(&arguments.map(str::to_owned)).unwrap();
+        let values = flag_values(&line);
+        let shown = |name: &str| values.get(name).map(String::as_str);
+        assert_eq!(shown("v"), Some("4"));
+        assert_eq!(shown("hostname-override"), Some("n"));
+        assert_eq!(shown("manifest-url-header"), Some("<masked>"));
+        assert_eq!(shown("address"), Some("0.0.0.0"));
+        assert_eq!(shown("enforce-node-allocatable"), Some("[pods]"));
+        assert_eq!(shown("authorization-mode"), Some("AlwaysAllow"));
+        assert_eq!(values.len(), table::all().count());
+    }
+}

@@ -1,0 +1,56 @@
+//! What the agent says of itself: its configuration in force, its flags, its version.
+
+use std::sync::Arc;
+
+use config::configuration::{API_VERSION, CgroupDriver as ConfiguredDriver, KIND};
+use config::{KUBERNETES_VERSION, Loaded};
+use model::CgroupDriver;
+use node_api::{About, ProfilingParts};
+use ports::clock::{Clock, SystemClock};
+use ports::log_level::LogLevel;
+use serde_json::{Value, json};
+
+/// What `/configz`, `/statusz` and `/flagz` tell.
+pub fn about(loaded: &Loaded, driver: CgroupDriver) -> About {
+    About {
+        config: Arc::new(effective_config(loaded, driver)),
+        flags: Arc::new(loaded.flag_values.clone()),
+        version: KUBERNETES_VERSION.trim_start_matches('v').to_owned(),
+        made_with: format!("none (podward {} is written in Rust)", env!("CARGO_PKG_VERSION")),
+        started_at: SystemClock.now(),
+        clock: Arc::new(SystemClock),
+    }
+}
+
+/// What `/debug` offers.
+pub fn profiling(loaded: &Loaded, log_level: Arc<dyn LogLevel>) -> ProfilingParts {
+    let server = &loaded.config.server;
+    ProfilingParts {
+        log_level: Some(log_level)
+            .filter(|_| server.enable_debugging_handlers && server.enable_debug_flags_handler),
+        profiles: server.enable_debugging_handlers && server.enable_profiling_handler,
+        command: std::env::args_os().map(|argument| argument.to_string_lossy().into_owned()).collect(),
+    }
+}
+
+/// The configuration as a document that could be loaded again, with what was found out since it was read.
+fn effective_config(loaded: &Loaded, driver: CgroupDriver) -> Value {
+    let mut config = loaded.config.clone();
+    config.cgroups.cgroup_driver = match driver {
+        CgroupDriver::Cgroupfs => ConfiguredDriver::Cgroupfs,
+        CgroupDriver::Systemd => ConfiguredDriver::Systemd,
+    };
+    let server = &mut config.server;
+    if server.tls_cert_file.is_empty()
+        && server.tls_private_key_file.is_empty()
+        && !server.server_tls_bootstrap
+    {
+        let file = |name: &str| loaded.flags.cert_dir.join(name).display().to_string();
+        (server.tls_cert_file, server.tls_private_key_file) = (file("kubelet.crt"), file("kubelet.key"));
+    }
+    let mut document = json!({"kind": KIND, "apiVersion": API_VERSION});
+    if let (Some(document), Value::Object(fields)) = (document.as_object_mut(), config.to_json()) {
+        document.extend(fields);
+    }
+    document
+}

@@ -1,0 +1,285 @@
+//! What the node says of itself.
+
+use std::collections::BTreeSet;
+
+use anyhow::{Context, Result, ensure};
+use scenarios::{Agent, AgentOptions, Node, NodeClient, podward_only, scenarios, sleeper};
+use serde_json::{Value, json};
+use testkit::http;
+
+scenarios!(
+    pages_have_their_form,
+    the_configuration_can_be_written_back,
+    the_read_only_port_is_small,
+    handlers_can_be_switched_off
+);
+podward_only!(requests_are_counted);
+
+async fn client(node: &Node) -> Result<NodeClient> {
+    NodeClient::anonymous(node.agent.ports().api)?.answering().await
+}
+
+async fn pages_have_their_form(agent: Agent) -> Result<()> {
+    let node = Node::start(agent).await?;
+    node.write("web.json", &sleeper("web"))?;
+    let running = node.wait_running("web").await?;
+    let client = client(&node).await?;
+    let exactly = [
+        ("GET", "/healthz", "", 200, "ok"),
+        ("POST", "/healthz", "", 200, "ok"),
+        ("GET", "/healthz?exclude=log&exclude=none", "", 200, "ok"),
+        ("GET", "/healthz/log", "", 200, "ok"),
+        ("GET", "/healthz/device-plugin", "", 200, "ok"),
+        ("GET", "/healthz/none", "", 404, "404 page not found\n"),
+        (
+            "GET",
+            "/healthz?verbose&exclude=log",
+            "",
+            200,
+            "[+]ping ok\n[+]log excluded: ok\n[+]syncloop ok\n[+]device-plugin ok\nhealthz check passed\n",
+        ),
+        ("POST", "/pods", "", 405, "405: Method Not Allowed"),
+        ("GET", "/debug/flags/v", "", 406, "unsupported http method\n"),
+        ("PUT", "/debug/flags/v", "4", 200, "successfully set klog.logging.verbosity to 4\n"),
+        ("GET", "/debug/pprof/none", "", 404, "Unknown profile\n"),
+        ("DELETE", "/metrics/slis", "", 200, "metrics reset\n"),
+        ("POST", "/checkpoint/default/none/main", "", 404, "pod does not exist"),
+        ("GET", "/checkpoint/default/web-node-a/main", "", 405, "405: Method Not Allowed"),
+        ("POST", "/checkpoint/default/web-node-a/none", "", 404, "container none does not exist"),
+        ("GET", "/none", "", 404, "404 page not found\n"),
+    ];
+    for (method, path, body, status, text) in exactly {
+        let answer = client.ask(method, path, &[], body).await?;
+        ensure!((answer.status, answer.body.as_str()) == (status, text), "{method} {path}: {answer:?}");
+    }
+    ensure!(client.ask("PUT", "/debug/flags/v", &[], "x").await?.status == 400, "x is a level");
+    let frozen = client.ask("POST", "/checkpoint/default/web-node-a/main", &[], "").await?;
+    let words = "checkpointing of default/web-node-a/main failed (";
+    ensure!(frozen.status == 200 || frozen.body.starts_with(words), "{frozen:?}");
+
+    let pods = client.get("/runningpods/").await?.json()?;
+    let only = &pods["items"][0];
+    ensure!(only["metadata"]["uid"] == running.uid.as_str(), "{pods}");
+    ensure!(only["spec"]["containers"][0]["name"] == "main" && only["status"] == json!({}), "{pods}");
+
+    let document = "application/json;v=v1beta1;g=config.k8s.io;as=Statusz";
+    let answer = client.ask("GET", "/statusz", &[("Accept", document)], "").await?;
+    let status = answer.json()?;
+    ensure!(status["kind"] == "Statusz" && status["binaryVersion"] == "1.36.4", "{status}");
+    ensure!(status["uptimeSeconds"].is_u64() && status["paths"].is_array(), "{status}");
+    let flags = "application/json;v=v1beta1;g=config.k8s.io;as=Flagz";
+    let flags = client.ask("GET", "/flagz", &[("Accept", flags)], "").await?.json()?;
+    ensure!(flags["flags"]["hostname-override"] == "node-a", "{flags}");
+    ensure!(flags["flags"]["max-pods"] == "110", "{flags}");
+    for path in ["/statusz", "/flagz"] {
+        ensure!(
+            client.ask("GET", path, &[("Accept", "application/json")], "").await?.status == 406,
+            "{path}"
+        );
+        let text = client.get(path).await?;
+        ensure!(
+            text.status == 200 && text.body.starts_with(&format!("\nkubelet {}\n", &path[1..])),
+            "{text:?}"
+        );
+    }
+    client.get("/healthz").await?;
+    let slis = client.get("/metrics/slis").await?.body;
+    ensure!(slis.contains("kubernetes_healthcheck{name=\"syncloop\",type=\"healthz\"} 1\n"), "{slis}");
+    ensure!(slis.contains("{name=\"log\",status=\"success\",type=\"healthz\"} 1\n"), "{slis}");
+    Ok(())
+}
+
+/// All that upstream shows in `/configz` for this node, whether podward acts on it or not.
+const FIELDS: &[&str] = &[
+    "address",
+    "apiVersion",
+    "authentication",
+    "authorization",
+    "cgroupDriver",
+    "cgroupRoot",
+    "cgroupsPerQOS",
+    "clusterDNS",
+    "clusterDomain",
+    "configMapAndSecretChangeDetectionStrategy",
+    "containerLogMaxFiles",
+    "containerLogMaxSize",
+    "containerLogMaxWorkers",
+    "containerLogMonitorInterval",
+    "containerRuntimeEndpoint",
+    "contentType",
+    "cpuCFSQuota",
+    "cpuCFSQuotaPeriod",
+    "cpuManagerPolicy",
+    "cpuManagerReconcilePeriod",
+    "crashLoopBackOff",
+    "enableControllerAttachDetach",
+    "enableDebugFlagsHandler",
+    "enableDebuggingHandlers",
+    "enableProfilingHandler",
+    "enableServer",
+    "enableSystemLogHandler",
+    "enableSystemLogQuery",
+    "eventBurst",
+    "eventRecordQPS",
+    "evictionHard",
+    "evictionPressureTransitionPeriod",
+    "failCgroupV1",
+    "failSwapOn",
+    "fileCheckFrequency",
+    "hairpinMode",
+    "healthzBindAddress",
+    "healthzPort",
+    "httpCheckFrequency",
+    "imageGCHighThresholdPercent",
+    "imageGCLowThresholdPercent",
+    "imageMaximumGCAge",
+    "imageMinimumGCAge",
+    "imagePullCredentialsVerificationPolicy",
+    "iptablesDropBit",
+    "iptablesMasqueradeBit",
+    "kind",
+    "kubeAPIBurst",
+    "kubeAPIQPS",
+    "localStorageCapacityIsolation",
+    "logging",
+    "makeIPTablesUtilChains",
+    "maxOpenFiles",
+    "maxPods",
+    "memoryManagerPolicy",
+    "memoryReservationPolicy",
+    "memorySwap",
+    "memoryThrottlingFactor",
+    "mergeDefaultEvictionSettings",
+    "nodeLeaseDurationSeconds",
+    "nodeStatusMaxImages",
+    "nodeStatusReportFrequency",
+    "nodeStatusUpdateFrequency",
+    "oomScoreAdj",
+    "podLogsDir",
+    "podPidsLimit",
+    "port",
+    "readOnlyPort",
+    "registerNode",
+    "registryBurst",
+    "registryPullQPS",
+    "resolvConf",
+    "runtimeRequestTimeout",
+    "seccompDefault",
+    "serializeImagePulls",
+    "shutdownGracePeriod",
+    "shutdownGracePeriodCriticalPods",
+    "staticPodPath",
+    "streamingConnectionIdleTimeout",
+    "syncFrequency",
+    "tlsCertFile",
+    "tlsPrivateKeyFile",
+    "topologyManagerPolicy",
+    "topologyManagerScope",
+    "volumePluginDir",
+    "volumeStatsAggPeriod",
+];
+
+/// What test suites do: read the configuration, change it, write it back, start again.
+async fn the_configuration_can_be_written_back(agent: Agent) -> Result<()> {
+    let mut node = Node::start(agent).await?;
+    let first = client(&node).await?.get("/configz").await?.json()?;
+    let config = first.get("kubeletconfig").context("no kubeletconfig")?;
+    let names: BTreeSet<&str> =
+        config.as_object().into_iter().flat_map(|fields| fields.keys().map(String::as_str)).collect();
+    let missing: Vec<_> = FIELDS.iter().filter(|name| !names.contains(**name)).collect();
+    ensure!(missing.is_empty(), "not in /configz: {missing:?}\n{config}");
+    // Upstream leaves an empty list out, which then means its default when it is written back.
+    let more: Vec<_> =
+        (names.iter()).filter(|name| !FIELDS.contains(name) && **name != "enforceNodeAllocatable").collect();
+    ensure!(more.is_empty(), "in /configz beyond upstream: {more:?}\n{config}");
+    let values = [
+        ("/syncFrequency", json!("1m0s")),
+        ("/memoryThrottlingFactor", json!(0.9)),
+        ("/podPidsLimit", json!(-1)),
+        ("/logging/flushFrequency", json!("5s")),
+        ("/crashLoopBackOff/maxContainerRestartPeriod", json!("5m0s")),
+        ("/authentication/webhook/cacheTTL", json!("2m0s")),
+        ("/kubeAPIQPS", json!(50)),
+    ];
+    for (pointer, expected) in values {
+        let found = config.pointer(pointer).unwrap_or(&Value::Null);
+        ensure!(*found == expected, "{pointer} is {found}, not {expected}");
+    }
+
+    let mut changed = config.clone();
+    changed["maxPods"] = json!(77);
+    node.agent.term().await?;
+    std::fs::write(node.agent.config_file(), changed.to_string())?;
+    node.agent.start()?;
+    node.agent.wait_ready().await?;
+    let second = client(&node).await?.get("/configz").await?.json()?;
+    ensure!(second["kubeletconfig"] == changed, "what was written is not what is shown: {second}");
+    Ok(())
+}
+
+async fn the_read_only_port_is_small(agent: Agent) -> Result<()> {
+    let node = Node::start(agent).await?;
+    let port = node.agent.ports().read_only;
+    for path in ["/healthz", "/healthz/syncloop", "/pods", "/metrics", "/metrics/probes", "/metrics/slis"] {
+        let answer = http::get(port, path).await?;
+        ensure!(answer.status == 200, "{path} answers {}", answer.status);
+    }
+    for path in ["/configz", "/statusz", "/flagz", "/debug/flags/v", "/checkpoint/a/b/c", "/none"] {
+        let answer = http::get(port, path).await?;
+        ensure!(answer.status == 404, "{path} answers {}", answer.status);
+    }
+    for path in ["/runningpods/", "/debug/pprof/", "/debug/pprof/profile"] {
+        let answer = http::get(port, path).await?;
+        let text = String::from_utf8_lossy(&answer.body).into_owned();
+        ensure!((answer.status, text.as_str()) == (405, "Debug endpoints are disabled.\n"), "{path}: {text}");
+    }
+    Ok(())
+}
+
+async fn handlers_can_be_switched_off(agent: Agent) -> Result<()> {
+    let overlay = json!({"enableDebuggingHandlers": false});
+    let node = Node::start_with(agent, &AgentOptions { overlay, ..AgentOptions::default() }).await?;
+    let client = client(&node).await?;
+    for path in ["/runningpods/", "/debug/pprof/cmdline"] {
+        let answer = client.get(path).await?;
+        ensure!(answer.status == 405, "{path}: {answer:?}");
+    }
+    ensure!(client.get("/pods").await?.status == 200, "/pods is no debugging");
+    drop(node);
+    let overlay = json!({"enableProfilingHandler": false, "enableDebugFlagsHandler": false});
+    let node = Node::start_with(agent, &AgentOptions { overlay, ..AgentOptions::default() }).await?;
+    let client = self::client(&node).await?;
+    let cases = [
+        ("GET", "/debug/pprof/cmdline", "profiling endpoint is disabled.\n"),
+        ("PUT", "/debug/flags/v", "flags endpoint is disabled.\n"),
+    ];
+    for (method, path, text) in cases {
+        let answer = client.ask(method, path, &[], "2").await?;
+        ensure!((answer.status, answer.body.as_str()) == (405, text), "{path}: {answer:?}");
+    }
+    ensure!(client.get("/runningpods/").await?.status == 200, "/runningpods is no profiling");
+    Ok(())
+}
+
+async fn requests_are_counted(agent: Agent) -> Result<()> {
+    let node = Node::start(agent).await?;
+    let client = client(&node).await?;
+    for path in ["/pods", "/pods", "/who/knows/what", "/who/else"] {
+        client.get(path).await?;
+    }
+    let metrics = client.get("/metrics").await?.body;
+    let count = |path: &str| {
+        let lines = metrics.lines().filter(|line| line.starts_with("kubelet_http_requests_total{"));
+        let own = |label: &str, value: &str| format!("{label}=\"{value}\"");
+        let mut found = lines.filter(|line| {
+            let labels = [own("path", path), own("method", "GET"), own("server_type", "readwrite")];
+            labels.iter().all(|label| line.contains(label))
+        });
+        found.next().and_then(|line| line.rsplit(' ').next()).map(str::to_owned)
+    };
+    ensure!(count("pods").as_deref() == Some("2"), "{metrics}");
+    ensure!(count("other").as_deref() == Some("2"), "{metrics}");
+    ensure!(metrics.contains("kubelet_http_inflight_requests{"), "{metrics}");
+    ensure!(metrics.contains("kubelet_http_requests_duration_seconds_bucket{"), "{metrics}");
+    Ok(())
+}
