@@ -21,6 +21,7 @@ mod manifest;
 mod manifest_server;
 mod node;
 mod node_client;
+mod screen;
 mod status;
 
 pub use attempt::run;
@@ -29,6 +30,7 @@ pub use manifest::{container, pod, sleeper, with};
 pub use manifest_server::ManifestServer;
 pub use node::Node;
 pub use node_client::{NodeAnswer, NodeClient};
+pub use screen::Screen;
 pub use status::{PodView, view};
 
 pub use testkit::agent_process::{Agent, AgentOptions, NODE};

@@ -1,0 +1,183 @@
+//! Each command of the command line on a terminal, against a standalone agent on a real containerd.
+//!
+//! Podward only: upstream's kubelet has no commands.
+
+use std::path::PathBuf;
+
+use anyhow::{Context, Result, ensure};
+use scenarios::{Agent, AgentOptions, NODE, Node, Screen, container, pod, podward_only, sleeper, with};
+use serde_json::{Value, json};
+
+podward_only!(pods_are_looked_at, trouble_is_explained, changes_are_watched, mistakes_are_answered_helpfully);
+
+/// Runs a command on a terminal of 100 columns to its end; it must go well.
+async fn shown(node: &Node, line: &str) -> Result<String> {
+    let (code, text) = run(node, line).await?;
+    ensure!(code == 0, "`podward {line}` ended with {code}:\n{text}");
+    Ok(text)
+}
+
+async fn run(node: &Node, line: &str) -> Result<(i32, String)> {
+    let (status, text) = start(node, line)?.end().await?;
+    Ok((status.code().context("no exit code")?, text))
+}
+
+fn start(node: &Node, line: &str) -> Result<Screen> {
+    let root = node.agent.root().display().to_string();
+    let mut words: Vec<&str> = line.split(' ').collect();
+    // Flags come before what is handed on to a container.
+    let place = words.iter().position(|word| *word == "--").unwrap_or(words.len());
+    words.splice(place..place, ["--root-dir", &root]);
+    Screen::start(&program()?, &words, 100)
+}
+
+fn program() -> Result<PathBuf> {
+    Agent::Podward.program()
+}
+
+/// However wide the columns are and wherever lines are broken.
+fn expect(text: &str, parts: &[&str]) -> Result<()> {
+    let flat = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
+    for part in parts {
+        ensure!(flat(text).contains(&flat(part)), "{part:?} is not in\n{text}");
+    }
+    Ok(())
+}
+
+/// A pod that runs, seen through every command.
+async fn pods_are_looked_at(agent: Agent) -> Result<()> {
+    let node = Node::start(agent).await?;
+    let manifest = with(sleeper("web"), "/metadata/labels", json!({"app": "web"}));
+    node.write("web.json", &manifest)?;
+    node.write_text("bad.yaml", "apiVersion: v1\nkind: Pod\nmetadata: {name: bad}\nspec: {}\n")?;
+    node.wait_pod("web", "is ready", |pod| pod.container("main").ready).await?;
+
+    let text = shown(&node, "get pods").await?;
+    expect(&text, &["NAMESPACE   NAME", "default     web-", "1/1     Running   0"])?;
+    let text = shown(&node, "get pods -l app=web -n default -o wide").await?;
+    expect(&text, &["QOS", "BestEffort", "podward.test/demo:1"])?;
+    expect(&shown(&node, "get pods -l app=other").await?, &["No pods on this node."])?;
+    expect(&shown(&node, "get pod web -o name").await?, &[&format!("pod/web-{NODE}")])?;
+    let text = shown(&node, "get pod/web -o json").await?;
+    let object: Value = serde_json::from_str(&text).context("read the JSON")?;
+    ensure!(object["kind"] == "Pod" && object["status"]["phase"] == "Running", "{object}");
+    expect(
+        &shown(&node, "get pod web -o yaml").await?,
+        &["kind: Pod\n", "  containers:\n  - args:\n    - sleep\n"],
+    )?;
+
+    expect(&shown(&node, "get events").await?, &["LAST SEEN", "Started", &format!("pod/web-{NODE}")])?;
+    expect(&shown(&node, "events web --types Normal").await?, &["Created", "Container started"])?;
+    let text = shown(&node, "get sources").await?;
+    expect(&text, &["web.json", "Accepted", "bad.yaml", "Rejected", "spec.containers: Required value"])?;
+    expect(&shown(&node, "get node -o wide").await?, &[NODE, "Ready", "containerd://"])?;
+
+    let text = shown(&node, "describe pod web").await?;
+    expect(
+        &text,
+        &["Labels:           app=web", "State:            Running", "Conditions:", "Events:", "Started"],
+    )?;
+    expect(&shown(&node, "explain web").await?, &[&format!("Pod default/web-{NODE} is running and ready.")])?;
+    let text = shown(&node, "timeline web").await?;
+    expect(&text, &["Ready:      after", "sandbox", "create        main", "start         main", "|", "█"])?;
+    ensure!(text.lines().all(|line| line.chars().count() <= 100), "too wide:\n{text}");
+    let page = node.agent.page("/podward/timeline").await?;
+    expect(&page, &["\"step\":\"sandbox\"", "\"readyAt\":\"20"])
+}
+
+/// Pods that do not run: the sentence names the reason.
+async fn trouble_is_explained(agent: Agent) -> Result<()> {
+    let node = Node::start(agent).await?;
+    let missing = with(sleeper("missing"), "/spec/containers/0/image", json!("podward.test/none:1"));
+    let missing = with(missing, "/spec/containers/0/imagePullPolicy", json!("Never"));
+    node.write("missing.json", &missing)?;
+    node.write("crash.json", &pod("crash", [container("main", "exit 3")]))?;
+    let mut needs = sleeper("needs");
+    needs["spec"]["containers"][0]["envFrom"] = json!([{"configMapRef": {"name": "settings"}}]);
+    node.write("needs.json", &needs)?;
+    let mut unready = sleeper("unready");
+    unready["spec"]["containers"][0]["readinessProbe"] =
+        json!({"tcpSocket": {"port": 1}, "periodSeconds": 1});
+    node.write("unready.json", &unready)?;
+
+    node.wait_pod("crash", "waits", |pod| pod.container("main").reason == "CrashLoopBackOff").await?;
+    let text = shown(&node, "explain crash").await?;
+    expect(&text, &["keeps restarting: container main ended with exit code 3", "Causes:", "Next try: in "])?;
+    let text = shown(&node, "explain missing").await?;
+    expect(&text, &["is not on this node, and may not be pulled", "imagePullPolicy is Never"])?;
+    let text = shown(&node, "explain needs").await?;
+    expect(&text, &["ConfigMap \"settings\", which container main needs, does not exist"])?;
+    node.wait_running("unready").await?;
+    let screen =
+        eventually_explained(&node, "unready", "the readiness probe of container main fails").await?;
+    expect(&screen, &["Readiness probe failed: dial tcp"])
+}
+
+/// Asks until the answer is there: a probe takes its time.
+async fn eventually_explained(node: &Node, pod: &str, part: &str) -> Result<String> {
+    let mut last = String::new();
+    for _ in 0..60 {
+        last = shown(node, &format!("explain {pod}")).await?;
+        if expect(&last, &[part]).is_ok() {
+            return Ok(last);
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(500)).await;
+    }
+    anyhow::bail!("{part:?} was not explained:\n{last}")
+}
+
+/// `--watch` shows what happens while it runs.
+async fn changes_are_watched(agent: Agent) -> Result<()> {
+    let node = Node::start(agent).await?;
+    let pods = start(&node, "get pods --watch")?;
+    let events = start(&node, "events --watch")?;
+    pods.wait_for("NAMESPACE").await?;
+    node.write("web.json", &sleeper("web"))?;
+    pods.wait_for("Running").await?;
+    events.wait_for("Container started").await?;
+    node.remove("web.json")?;
+    events.wait_for("Killing").await?;
+    drop((pods, events));
+    node.wait_gone("web").await
+}
+
+/// What goes wrong is told with what to do about it.
+async fn mistakes_are_answered_helpfully(agent: Agent) -> Result<()> {
+    let mut node = Node::prepare(agent, &AgentOptions::default()).await?;
+    let failed = async |node: &Node, line: &str, parts: &[&str]| -> Result<()> {
+        let (code, text) = run(node, line).await?;
+        ensure!(code != 0, "`podward {line}` went well:\n{text}");
+        expect(&text, parts)
+    };
+    failed(&node, "get pods", &["no agent runs here", "podward agent", "--root-dir"]).await?;
+    node.agent.start()?;
+    node.agent.wait_ready().await?;
+    failed(&node, "explain web", &["pod \"web\" not found", "get sources"]).await?;
+    node.write("web.json", &sleeper("web"))?;
+    node.write_text("bad.yaml", "apiVersion: v1\nkind: Pod\nmetadata: {name: bad}\nspec: {}\n")?;
+    node.wait_running("web").await?;
+    failed(&node, "describe pod wbe", &["Did you mean default/web-"]).await?;
+    failed(&node, "explain bad", &["bad.yaml was rejected: line 4: spec.containers: Required value"]).await?;
+    failed(&node, "get podds", &["Did you mean pods?"]).await?;
+    failed(&node, "explian web", &["explain"]).await?;
+
+    let mode = |path: PathBuf| -> Result<u32> {
+        Ok(std::os::unix::fs::PermissionsExt::mode(&std::fs::metadata(path)?.permissions()) & 0o777)
+    };
+    let folder = node.agent.root().join("podward");
+    ensure!(mode(folder.clone())? == 0o700, "the folder is open to others");
+    ensure!(mode(folder.join("agent.sock"))? == 0o600, "the socket is open to others");
+    node.agent.kill9()?;
+    failed(&node, "get pods", &["no agent listens on", "is it running?"]).await?;
+    node.agent.start()?;
+    node.agent.wait_ready().await?;
+    expect(&shown(&node, "timeline web").await?, &["ran already when this agent started"])?;
+
+    for shell in ["bash", "zsh", "fish"] {
+        let (_, text) = Screen::start(&program()?, &["completions", shell], 100)?.end().await?;
+        expect(&text, &["podward", "explain", "timeline"])?;
+    }
+    let (status, text) = Screen::start(&program()?, &["get", "--help"], 100)?.end().await?;
+    ensure!(status.success(), "{text}");
+    expect(&text, &["Examples:", "podward get pods --watch"])
+}
