@@ -160,6 +160,7 @@ fn failed(what: &str, error: &RuntimeError) -> SyncFailure {
         | RuntimeErrorKind::DeadlineExceeded
         | RuntimeErrorKind::Unimplemented
         | RuntimeErrorKind::AlreadyExists
+        | RuntimeErrorKind::Exhausted
         | RuntimeErrorKind::Failed => plain(format!("{what}: {error}")),
     }
 }

@@ -7,6 +7,7 @@ mod endpoint;
 mod images;
 mod sandboxes;
 mod service;
+mod streaming;
 
 use std::fmt;
 use std::sync::Arc;

@@ -26,6 +26,7 @@ mod helper;
 mod host_facts;
 mod kernel_tunables;
 mod lock_file;
+mod log_files;
 mod machine;
 mod mount_table;
 mod node_capacity;
@@ -54,6 +55,7 @@ pub use folder_watch::InotifyFolderWatch;
 pub use host_facts::MachineFacts;
 pub use kernel_tunables::{Tunables, kernel_tunables};
 pub use lock_file::{LockError, LockFile};
+pub use log_files::HostLogFiles;
 pub use machine::{
     give_memory_back, hostname, make_rshared, raise_open_files, set_oom_score_adj, share_memory_pools,
     swap_capacity, swap_enabled,

@@ -115,7 +115,7 @@ impl RotatedLogs for HostRotatedLogs {
 }
 
 /// The open folder of a log, and the log's name in it.
-fn locate(pod_logs: &Path, log: &Path) -> Result<(Folder, String), FileError> {
+pub(crate) fn locate(pod_logs: &Path, log: &Path) -> Result<(Folder, String), FileError> {
     let outside = || refused("is not a log of a pod");
     let relative = log.strip_prefix(pod_logs).map_err(|_| outside()).on_path("open log", log)?;
     let (Some(parent), Some(name)) = (relative.parent(), relative.file_name().and_then(OsStr::to_str)) else {
@@ -139,7 +139,7 @@ fn size(pod_logs: &Path, log: &Path) -> LogSize {
 }
 
 /// `<log>.<8 digits>-<6 digits>`, and an ending of ours or none.
-fn is_rotated(log: &str, name: &str) -> bool {
+pub(crate) fn is_rotated(log: &str, name: &str) -> bool {
     let Some(rest) = name.strip_prefix(log).and_then(|rest| rest.strip_prefix('.')) else { return false };
     let (Some(stamp), Some(ending)) = (rest.get(..15), rest.get(15..)) else { return false };
     let digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());

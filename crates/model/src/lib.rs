@@ -36,6 +36,7 @@ mod runtime_spec;
 mod runtime_status;
 mod service;
 mod service_account_token;
+mod stream_choice;
 mod time;
 mod timeline;
 mod user_namespace;
@@ -78,6 +79,7 @@ pub use runtime_status::{
 };
 pub use service::{Service, ServicePort};
 pub use service_account_token::{IssuedToken, ReadTokens, TokenRequest, TokenWish};
+pub use stream_choice::StreamChoice;
 pub use time::{Moment, MomentSource, Timestamp};
 pub use timeline::{PodTimeline, StartStep, StepRecord, StepSpan};
 pub use user_namespace::{IdPool, IdRange, UserNamespace};

@@ -19,6 +19,7 @@ pub mod filesystems;
 pub mod folder_watch;
 pub mod host_facts;
 pub mod log_level;
+pub mod log_files;
 pub mod objects;
 pub mod outbound;
 pub mod plugin_registry;

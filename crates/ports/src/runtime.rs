@@ -1,14 +1,16 @@
-//! The container runtime, cut into four small traits; the CRI client implements all of them.
+//! The container runtime, cut into five small traits; the CRI client implements all of them.
 
 mod containers;
 mod images;
 mod sandboxes;
 mod service;
+mod streaming;
 
 pub use containers::Containers;
 pub use images::Images;
 pub use sandboxes::Sandboxes;
 pub use service::{RuntimeEvents, RuntimeService};
+pub use streaming::Streaming;
 
 /// A runtime call that failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -44,6 +46,9 @@ pub enum RuntimeErrorKind {
     /// left behind: retry soon.
     #[error("busy")]
     Busy,
+    /// The runtime has too much to do: retry later.
+    #[error("exhausted")]
+    Exhausted,
     /// Everything else: retry with back-off.
     #[error("failed")]
     Failed,
@@ -69,6 +74,6 @@ pub fn ignore_not_found(result: Result<(), RuntimeError>) -> Result<(), RuntimeE
 }
 
 /// The whole runtime, for those who need more than one part of it.
-pub trait Runtime: Sandboxes + Containers + Images + RuntimeService {}
+pub trait Runtime: Sandboxes + Containers + Images + RuntimeService + Streaming {}
 
-impl<T: Sandboxes + Containers + Images + RuntimeService> Runtime for T {}
+impl<T: Sandboxes + Containers + Images + RuntimeService + Streaming> Runtime for T {}

@@ -28,10 +28,17 @@ metrics_group! {
             "kubelet_http_requests_duration_seconds", "Time of requests to the node's API";
         in_flight: Family<Gauge, 4> = Family::new(LABELS),
             "kubelet_http_inflight_requests", "Requests to the node's API that are being answered";
+        websockets: Family<Counter, 1> = Family::new(["subresource"]),
+            "kubelet_websocket_streaming_requests_total", "WebSockets of exec, attach and port-forward that end here";
     }
 }
 
 impl HttpMetrics {
+    /// A WebSocket of a stream ends here; `subresource` is `exec`, `attach` or `portforward`.
+    pub fn websocket(&self, subresource: &str) {
+        self.websockets.get([subresource]).inc();
+    }
+
     /// A request came.
     pub fn came(&self, labels: &RequestLabels) {
         let values = labels.values();

@@ -150,6 +150,7 @@ fn runtime_words(error: &RuntimeError) -> String {
         RuntimeErrorKind::DeadlineExceeded => "DeadlineExceeded",
         RuntimeErrorKind::Unimplemented => "Unimplemented",
         RuntimeErrorKind::AlreadyExists => "AlreadyExists",
+        RuntimeErrorKind::Exhausted => "ResourceExhausted",
         RuntimeErrorKind::Busy | RuntimeErrorKind::Failed => "Unknown",
     };
     format!("rpc error: code = {code} desc = {}", error.message)

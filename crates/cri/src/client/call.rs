@@ -81,6 +81,7 @@ fn kind(status: &Status) -> RuntimeErrorKind {
         Code::DeadlineExceeded => RuntimeErrorKind::DeadlineExceeded,
         Code::Unimplemented => RuntimeErrorKind::Unimplemented,
         Code::AlreadyExists => RuntimeErrorKind::AlreadyExists,
+        Code::ResourceExhausted => RuntimeErrorKind::Exhausted,
         _ if is_busy(status.message()) => RuntimeErrorKind::Busy,
         _ => RuntimeErrorKind::Failed,
     }
@@ -116,6 +117,7 @@ mod tests {
             (Code::DeadlineExceeded, RuntimeErrorKind::DeadlineExceeded),
             (Code::Unimplemented, RuntimeErrorKind::Unimplemented),
             (Code::AlreadyExists, RuntimeErrorKind::AlreadyExists),
+            (Code::ResourceExhausted, RuntimeErrorKind::Exhausted),
             (Code::Unknown, RuntimeErrorKind::Failed),
             (Code::Cancelled, RuntimeErrorKind::Failed),
         ] {

@@ -1,0 +1,87 @@
+//! One log in memory, with the files it was rotated to.
+
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+
+use async_trait::async_trait;
+use futures::{StreamExt, stream};
+use ports::folder_watch::ChangeHints;
+use ports::log_files::{FileIdentity, LogFile, LogFiles};
+use ports::pod_folders::FileError;
+use tokio::sync::watch;
+
+type Content = Arc<Mutex<Vec<u8>>>;
+
+/// All its files, oldest first; the last one is the log if there is one.
+#[derive(Clone, Default)]
+pub(super) struct FakeFiles {
+    files: Arc<Mutex<Vec<Content>>>,
+    rotated: Arc<Mutex<bool>>,
+    changed: watch::Sender<()>,
+}
+
+impl FakeFiles {
+    pub(super) fn append(&self, text: &[u8]) {
+        let mut files = self.files.lock().unwrap();
+        if files.is_empty() || std::mem::take(&mut *self.rotated.lock().unwrap()) {
+            files.push(Content::default());
+        }
+        files.last().unwrap().lock().unwrap().extend_from_slice(text);
+        self.changed.send_replace(());
+    }
+
+    /// Renames the log away; the next line makes a new one.
+    pub(super) fn rotate(&self) {
+        *self.rotated.lock().unwrap() = true;
+        self.changed.send_replace(());
+    }
+
+    fn at(&self, number: usize) -> Option<Arc<dyn LogFile>> {
+        let content = Arc::clone(self.files.lock().unwrap().get(number)?);
+        Some(Arc::new(FakeFile { number, content }))
+    }
+}
+
+#[async_trait]
+impl LogFiles for FakeFiles {
+    async fn open(&self, _log: &Path) -> Result<Option<Arc<dyn LogFile>>, FileError> {
+        let count = self.files.lock().unwrap().len();
+        Ok(count.checked_sub(1).and_then(|last| self.at(last)))
+    }
+
+    async fn successor(&self, _log: &Path, of: FileIdentity) -> Result<Option<Arc<dyn LogFile>>, FileError> {
+        Ok(self.at(usize::try_from(of.number).unwrap() + 1))
+    }
+
+    fn changes(&self, _log: &Path) -> ChangeHints {
+        let mut changed = self.changed.subscribe();
+        changed.mark_unchanged();
+        stream::unfold(changed, |mut changed| async move {
+            changed.changed().await.ok()?;
+            Some((Ok(()), changed))
+        })
+        .boxed()
+    }
+}
+
+struct FakeFile {
+    number: usize,
+    content: Content,
+}
+
+#[async_trait]
+impl LogFile for FakeFile {
+    fn identity(&self) -> FileIdentity {
+        FileIdentity { device: 0, number: self.number as u64 }
+    }
+
+    async fn size(&self) -> Result<u64, FileError> {
+        Ok(self.content.lock().unwrap().len() as u64)
+    }
+
+    async fn read_at(&self, place: u64, most: usize) -> Result<Vec<u8>, FileError> {
+        let content = self.content.lock().unwrap();
+        let from = usize::try_from(place).unwrap().min(content.len());
+        Ok(content[from..(from + most).min(content.len())].to_vec())
+    }
+}

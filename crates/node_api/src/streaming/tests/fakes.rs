@@ -1,0 +1,278 @@
+//! A node that serves the streaming paths, and a client of it.
+
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use agent::metrics::Metrics;
+use agent::observation::{Observations, observations};
+use agent::published::{Writer, table};
+use async_trait::async_trait;
+use model::{
+    ContainerId, ContainerSpec, ContainerState, ContainerStatus, ContainerSummary, ExecOutput,
+    LinuxResources, Moment, NamespaceMode, Observation, ObservedPod, Pod, PodFullName, PodSource, PodUid,
+    SandboxId, SandboxSpec, SandboxState, SandboxStatus, StreamChoice, Timestamp,
+};
+use ports::runtime::{Containers, RuntimeError, RuntimeErrorKind, Streaming};
+use serde_json::json;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio_util::sync::CancellationToken;
+use tokio_websockets::{ClientBuilder, WebSocketStream};
+
+use crate::pod_lookup::PodLookup;
+use crate::streaming::{Sessions, StreamingParts, routes};
+
+/// A client's WebSocket.
+pub(super) type Socket = WebSocketStream<TcpStream>;
+
+pub(super) struct Node {
+    address: SocketAddr,
+    runtime: Arc<FakeRuntime>,
+    sessions: Sessions,
+    cancel: CancellationToken,
+    _tables: (Writer<Pod>, Observations),
+}
+
+struct FakeRuntime {
+    url: String,
+    asked: Mutex<String>,
+    failure: Mutex<Option<RuntimeErrorKind>>,
+}
+
+impl FakeRuntime {
+    fn answer(&self, asked: String) -> Result<String, RuntimeError> {
+        *self.asked.lock().unwrap() = asked;
+        match *self.failure.lock().unwrap() {
+            None => Ok(self.url.clone()),
+            Some(kind) => Err(RuntimeError { operation: "exec", kind, message: "because".into() }),
+        }
+    }
+}
+
+fn words(streams: StreamChoice) -> String {
+    let all =
+        [(streams.stdin, " in"), (streams.stdout, " out"), (streams.stderr, " err"), (streams.tty, " tty")];
+    all.into_iter().filter(|(on, _)| *on).map(|(_, word)| word).collect()
+}
+
+#[async_trait]
+impl Streaming for FakeRuntime {
+    async fn exec_url(
+        &self,
+        id: &ContainerId,
+        command: &[String],
+        streams: StreamChoice,
+    ) -> Result<String, RuntimeError> {
+        self.answer(format!("exec {id} {command:?}{}", words(streams)))
+    }
+
+    async fn attach_url(&self, id: &ContainerId, streams: StreamChoice) -> Result<String, RuntimeError> {
+        self.answer(format!("attach {id}{}", words(streams)))
+    }
+
+    async fn port_forward_url(&self, id: &SandboxId, ports: &[u16]) -> Result<String, RuntimeError> {
+        self.answer(format!("port-forward {id} {ports:?}"))
+    }
+}
+
+/// Nothing here makes, stops or lists containers.
+struct NoContainers;
+
+#[async_trait]
+impl Containers for NoContainers {
+    async fn create_container(
+        &self,
+        _: &SandboxId,
+        _: &ContainerSpec,
+        _: &SandboxSpec,
+    ) -> Result<ContainerId, RuntimeError> {
+        unreachable!()
+    }
+
+    async fn start_container(&self, _: &ContainerId) -> Result<(), RuntimeError> {
+        unreachable!()
+    }
+
+    async fn stop_container(&self, _: &ContainerId, _: Duration) -> Result<(), RuntimeError> {
+        unreachable!()
+    }
+
+    async fn remove_container(&self, _: &ContainerId) -> Result<(), RuntimeError> {
+        unreachable!()
+    }
+
+    async fn container_status(&self, _: &ContainerId) -> Result<ContainerStatus, RuntimeError> {
+        unreachable!()
+    }
+
+    async fn list_containers(&self, _: Option<&PodUid>) -> Result<Vec<ContainerSummary>, RuntimeError> {
+        unreachable!()
+    }
+
+    async fn reopen_container_log(&self, _: &ContainerId) -> Result<(), RuntimeError> {
+        unreachable!()
+    }
+
+    async fn exec(&self, _: &ContainerId, _: &[String], _: Duration) -> Result<ExecOutput, RuntimeError> {
+        unreachable!()
+    }
+
+    async fn update_resources(&self, _: &ContainerId, _: &LinuxResources) -> Result<(), RuntimeError> {
+        unreachable!()
+    }
+}
+
+impl Node {
+    /// A node with the pod `ns/web`: `main` runs, with a terminal, and `ended` does not.
+    pub(super) async fn start(url: &str) -> Self {
+        let (desired, reader) = table(Vec::new());
+        let (observed, observer) = observations(Vec::new());
+        let object = json!({"metadata": {"name": "web", "namespace": "ns", "uid": "u1"},
+                            "spec": {"containers": [{"name": "main", "tty": true}, {"name": "ended"}]}});
+        let pod = Pod::from_object(serde_json::from_value(object).unwrap(), PodSource::Api).unwrap();
+        desired.set(&"u1".into(), Arc::new(pod));
+        // A look that is newer than every question: what is not in it is not there.
+        let newest = (0..1000).fold(Moment::START, |_, _| observed.moments.next());
+        observed.rows.set(&"u1".into(), Arc::new(observed_pod(newest)));
+        let runtime =
+            Arc::new(FakeRuntime { url: url.to_owned(), asked: Mutex::default(), failure: Mutex::default() });
+        let sessions = Sessions::default();
+        let parts = StreamingParts {
+            pods: PodLookup::new(reader, None),
+            observer,
+            streams: runtime.clone(),
+            containers: Arc::new(NoContainers),
+            sessions: sessions.clone(),
+            metrics: Arc::new(Metrics::new()),
+            translate: true,
+        };
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        tokio::spawn(async move { axum::serve(listener, routes(parts)).await.unwrap() });
+        let cancel = CancellationToken::new();
+        tokio::spawn(sessions.clone().run(cancel.clone()));
+        Self { address, runtime, sessions, cancel, _tables: (desired, observed) }
+    }
+
+    pub(super) fn asked(&self) -> String {
+        self.runtime.asked.lock().unwrap().clone()
+    }
+
+    pub(super) fn fail_with(&self, kind: RuntimeErrorKind) {
+        *self.runtime.failure.lock().unwrap() = Some(kind);
+    }
+
+    pub(super) async fn stop(&self) {
+        self.cancel.cancel();
+    }
+
+    pub(super) async fn no_sessions(&self) {
+        while self.sessions.count() > 0 {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    }
+
+    pub(super) async fn websocket(&self, path: &str, protocol: &str) -> Result<Socket, String> {
+        let stream = TcpStream::connect(self.address).await.unwrap();
+        let uri = format!("ws://{}{path}", self.address).parse().unwrap();
+        let name = axum::http::header::SEC_WEBSOCKET_PROTOCOL;
+        let builder =
+            ClientBuilder::from_uri(uri).add_header(name.clone(), protocol.parse().unwrap()).unwrap();
+        let (socket, answer) = builder.connect_on(stream).await.map_err(|error| format!("{error:?}"))?;
+        assert_eq!(answer.headers().get(name).unwrap(), protocol);
+        Ok(socket)
+    }
+
+    /// Asks for an upgrade by hand; what came back, and the connection.
+    pub(super) async fn upgrade(
+        &self,
+        method: &str,
+        path: &str,
+        to: &str,
+        headers: &[(&str, &str)],
+    ) -> (String, TcpStream) {
+        let more: String = headers.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
+        let text = format!(
+            "{method} {path} HTTP/1.1\r\nHost: node\r\nConnection: Upgrade\r\nUpgrade: {to}\r\n{more}\r\n"
+        );
+        self.send(&text).await
+    }
+
+    async fn send(&self, text: &str) -> (String, TcpStream) {
+        let mut stream = TcpStream::connect(self.address).await.unwrap();
+        stream.write_all(text.as_bytes()).await.unwrap();
+        let mut found = Vec::new();
+        // A head, and the body of an answer that is not 101.
+        loop {
+            let head = found.windows(4).position(|window| window == b"\r\n\r\n");
+            let text = String::from_utf8_lossy(&found).to_lowercase();
+            let length =
+                text.split("content-length: ").nth(1).and_then(|rest| rest.split('\r').next()?.parse().ok());
+            let chunked_end = text.contains("chunked") && text.ends_with("0\r\n\r\n");
+            if let Some(head) = head
+                && (text.starts_with("http/1.1 101")
+                    || length.is_some_and(|length: usize| found.len() >= head + 4 + length)
+                    || chunked_end)
+            {
+                return (String::from_utf8(found).unwrap(), stream);
+            }
+            let byte = stream.read_u8().await.unwrap_or_else(|error| panic!("{error}: {text}"));
+            found.push(byte);
+        }
+    }
+}
+
+/// Asks for no upgrade.
+pub(super) async fn request(node: &Node, method: &str, path: &str) -> String {
+    node.send(&format!("{method} {path} HTTP/1.1\r\nHost: node\r\n\r\n")).await.0
+}
+
+fn observed_pod(moment: Moment) -> ObservedPod {
+    let sandbox = SandboxStatus {
+        id: "s1".into(),
+        attempt: 0,
+        state: SandboxState::Ready,
+        created_at: Timestamp::ZERO,
+        ips: Vec::new(),
+        network: NamespaceMode::Pod,
+        runtime_handler: String::new(),
+    };
+    ObservedPod {
+        uid: "u1".into(),
+        full_name: PodFullName { namespace: "ns".into(), name: "web".into() },
+        sandboxes: vec![sandbox],
+        containers: vec![
+            container("c1", "main", ContainerState::Running),
+            container("c2", "ended", ContainerState::Exited),
+        ],
+        moment,
+        observation: Observation::Complete,
+    }
+}
+
+fn container(id: &str, name: &str, state: ContainerState) -> ContainerStatus {
+    ContainerStatus {
+        id: id.into(),
+        sandbox_id: "s1".into(),
+        name: name.into(),
+        attempt: 0,
+        state,
+        created_at: Timestamp::ZERO,
+        started_at: Timestamp::ZERO,
+        finished_at: Timestamp::ZERO,
+        exit_code: 0,
+        image: String::new(),
+        image_ref: String::new(),
+        image_id: String::new(),
+        reason: String::new(),
+        message: String::new(),
+        annotations: Default::default(),
+        log_path: String::new(),
+        mounts: Vec::new(),
+        resources: None,
+        pid: None,
+        user: None,
+        stop_signal: None,
+    }
+}
