@@ -27,7 +27,7 @@ export PODWARD_CACHE
 test_names = $(sort $(notdir $(basename $(wildcard $(1)/*.rs))) $(notdir $(patsubst %/main.rs,%,$(wildcard $(1)/*/main.rs))))
 CRATE_TESTS := $(call test_names,crates/*/tests)
 # Those of a node in a cluster are a target of their own until both agents pass all of them.
-SCENARIOS := $(filter-out cluster_node node_api,$(call test_names,tests/tests))
+SCENARIOS := $(filter-out cluster_node node_api node_streams,$(call test_names,tests/tests))
 # Scenarios mostly wait, and each has a runtime of its own: several run side by side.
 SCENARIO_THREADS ?= 3
 SCRIPTS := .ci/run $(wildcard tools/*.sh)
@@ -109,8 +109,8 @@ e2e: toolchain setup tools build ## the scenarios: podward and the upstream kube
 
 .PHONY: cluster
 cluster: toolchain setup tools build ## the scenarios of a node in a real cluster, both agents (ARGS=name)
-	$(call say,scenarios: cluster_node node_api)
-	@$(CARGO) test --locked --workspace --no-fail-fast --test cluster_node --test node_api -- --test-threads=1 $(ARGS)
+	$(call say,scenarios: cluster_node node_api node_streams)
+	@$(CARGO) test --locked --workspace --no-fail-fast --test cluster_node --test node_api --test node_streams -- --test-threads=1 $(ARGS)
 
 .PHONY: bench
 bench: toolchain setup tools build ## podward and the upstream kubelet side by side (ARGS=--quick)

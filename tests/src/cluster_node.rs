@@ -80,6 +80,8 @@ impl ClusterNode {
         options.node.clone_from(&name);
         if let Some(overlay) = options.overlay.as_object_mut() {
             overlay.entry("registerNode").or_insert(json!(true));
+            // The API server comes to the node's address.
+            overlay.entry("address").or_insert(json!("0.0.0.0"));
         }
         let mut door = None;
         let kubeconfig = match joining {

@@ -30,6 +30,7 @@ mod log_files;
 mod machine;
 mod mount_table;
 mod node_capacity;
+mod node_logs;
 mod plugin_sockets;
 mod pod_cgroups;
 mod pod_folders;
@@ -61,6 +62,7 @@ pub use machine::{
     swap_capacity, swap_enabled,
 };
 pub use node_capacity::{apparmor, kernel_version, node_capacity};
+pub use node_logs::HostNodeLogs;
 pub use plugin_sockets::HostPluginSockets;
 pub use pod_cgroups::HostPodCgroups;
 pub use pod_folders::HostPodFolders;

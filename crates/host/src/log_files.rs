@@ -58,7 +58,7 @@ impl HostLogFiles {
 #[async_trait]
 impl LogFiles for HostLogFiles {
     async fn open(&self, log: &Path) -> Result<Option<Arc<dyn LogFile>>, FileError> {
-        self.at(log, |folder, name| HostLogFile::open(folder, name)).await
+        self.at(log, HostLogFile::open).await
     }
 
     async fn successor(&self, log: &Path, of: FileIdentity) -> Result<Option<Arc<dyn LogFile>>, FileError> {
@@ -114,8 +114,9 @@ fn watch(pod_logs: &Path, log: &Path) -> io::Result<EventStream<Vec<u8>>> {
     inotify.into_event_stream(vec![0; 4096])
 }
 
+/// One open file.
 #[derive(Debug)]
-struct HostLogFile {
+pub(crate) struct HostLogFile {
     file: Arc<File>,
     path: PathBuf,
     identity: FileIdentity,
@@ -128,7 +129,7 @@ impl HostLogFile {
         Self::of(descriptor, path).map(Some)
     }
 
-    fn of(descriptor: OwnedFd, path: PathBuf) -> Result<Self, FileError> {
+    pub(crate) fn of(descriptor: OwnedFd, path: PathBuf) -> Result<Self, FileError> {
         let stat = rustix::fs::fstat(&descriptor).on_path("look at", &path)?;
         if kind(&stat) != FileType::RegularFile {
             return Err(refused("is not a regular file")).on_path("open log", path);

@@ -9,6 +9,7 @@ use crate::about::{self, About};
 use crate::access::{Access, guard};
 use crate::answers::{method_not_allowed, not_found};
 use crate::checkpoint::{self, CheckpointParts};
+use crate::debugging::{self, DebugParts};
 use crate::profiling::{self, ProfilingParts};
 use crate::request_metrics::{Counted, ServerType, count};
 use crate::views::Views;
@@ -31,6 +32,8 @@ pub struct MainParts {
     pub checkpoints: Option<CheckpointParts>,
     /// What the runtime runs; `None` when debugging is switched off.
     pub running: Option<Observer>,
+    /// What looks into pods; `None` when debugging is switched off.
+    pub debug: Option<DebugParts>,
 }
 
 /// The router of the local health check.
@@ -41,7 +44,7 @@ pub fn health_router(views: Views) -> Router {
 /// The router of the main port. Every request passes authentication and authorization first, also those for paths
 /// that do not exist.
 pub fn main_router(parts: MainParts) -> Router {
-    let MainParts { views, access, about, profiling, checkpoints, running } = parts;
+    let MainParts { views, access, about, profiling, checkpoints, running, debug } = parts;
     let counted = Counted { metrics: views.metrics.clone(), server: ServerType::ReadWrite };
     let router = Router::new()
         .merge(health::routes(views.clone()))
@@ -52,7 +55,8 @@ pub fn main_router(parts: MainParts) -> Router {
         .merge(about::routes(about))
         .merge(profiling::routes(profiling))
         .merge(checkpoints.map_or_else(Router::new, checkpoint::routes))
-        .merge(running.map_or_else(running_pods::disabled_routes, running_pods::routes));
+        .merge(running.map_or_else(running_pods::disabled_routes, running_pods::routes))
+        .merge(debug.map_or_else(debugging::disabled_routes, debugging::routes));
     finished(router).layer(from_fn_with_state(access, guard)).layer(from_fn_with_state(counted, count))
 }
 
@@ -66,6 +70,7 @@ pub fn read_only_router(views: Views) -> Router {
         .merge(metrics_pages::routes(views.clone()))
         .merge(local::routes(views))
         .merge(running_pods::disabled_routes())
+        .merge(debugging::disabled_routes())
         .merge(profiling::disabled_routes());
     finished(router).layer(from_fn_with_state(counted, count))
 }

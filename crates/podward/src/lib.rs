@@ -7,6 +7,7 @@ mod cgroup_plan;
 pub mod check;
 pub mod cluster_plan;
 pub mod command;
+pub mod debug_plan;
 mod identity_plan;
 pub mod join;
 pub mod logging;

@@ -18,6 +18,7 @@ use model::{
 use ports::host_facts::HostFacts;
 
 use crate::cluster_plan::{ClusterPlan, cluster_plan};
+use crate::debug_plan::{DebugPlan, debug_plan};
 use crate::registration_plan::{self, NodePlan};
 use crate::server_plan::{self, ServerPlan};
 use crate::{cgroup_plan, node_plan};
@@ -82,6 +83,8 @@ pub struct Plan {
     pub read_only_address: Option<SocketAddr>,
     /// Main port; `None` when the node has none.
     pub server: Option<ServerPlan>,
+    /// What looks into pods; `None` when that is switched off.
+    pub debug: Option<DebugPlan>,
     /// Ids of pods with users of their own.
     pub id_pool: IdPool,
     /// What the node tells the API server of itself.
@@ -183,6 +186,7 @@ pub fn plan(
         health_address: address("healthzBindAddress", &server.healthz_bind_address, server.healthz_port)?,
         read_only_address: address("address", &server.address, server.read_only_port)?,
         server: server_plan::server(loaded)?,
+        debug: debug_plan(loaded),
         id_pool: node_plan::id_pool(loaded)?,
         pleg: agent::pleg::Settings::default(),
         cluster: cluster_plan(loaded),

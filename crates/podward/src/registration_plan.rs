@@ -17,7 +17,8 @@ use model::NodeResources;
 const DEVICE_CHECKPOINT: &str = "/var/lib/kubelet/device-plugins/kubelet_internal_checkpoint";
 
 /// Features that pods may ask a node for; those of the server come with it.
-const DECLARED: [(Gate, &str); 3] = [
+const DECLARED: [(Gate, &str); 4] = [
+    (Gate::ExtendWebSocketsToKubelet, "ExtendWebSocketsToKubelet"),
     (Gate::RestartAllContainersOnContainerExits, "RestartAllContainersOnContainerExits"),
     (Gate::InPlacePodLevelResourcesVerticalScaling, "InPlacePodLevelResourcesVerticalScaling"),
     (Gate::InPlacePodVerticalScalingInitContainers, "InPlacePodVerticalScalingInitContainers"),

@@ -11,10 +11,10 @@ use anyhow::{Context, bail};
 use config::{CalledAs, CgroupVersion, Environment, Invocation, Loaded, help_text, load, version_text};
 use cri::{CriClient, Endpoint};
 use host::{
-    ExecCredentialPrograms, FileCheckpoints, FileUserNamespaceRecords, HostFilesystems, HostPodCgroups,
-    HostPodFolders, HostPodVolumes, HostRotatedLogs, HostTerminationMessages, InotifyFolderWatch, LockFile,
-    MachineFacts, NodeCredentialFiles, PidfdProcessWatch, StateFiles, Tunables, host_capabilities,
-    kernel_tunables,
+    ExecCredentialPrograms, FileCheckpoints, FileUserNamespaceRecords, HostFilesystems, HostLogFiles,
+    HostNodeLogs, HostPodCgroups, HostPodFolders, HostPodVolumes, HostRotatedLogs, HostTerminationMessages,
+    InotifyFolderWatch, LockFile, MachineFacts, NodeCredentialFiles, PidfdProcessWatch, StateFiles, Tunables,
+    host_capabilities, kernel_tunables,
 };
 use model::CgroupDriver;
 use outbound::NetworkOutbound;
@@ -159,6 +159,8 @@ async fn run(loaded: &Loaded, cgroups: HostPodCgroups, log_level: Arc<dyn LogLev
             loaded.flags.image_credential_provider_bin_dir.clone().unwrap_or_default(),
         )),
         user_namespaces: Arc::new(FileUserNamespaceRecords::new(root)),
+        node_logs: Arc::new(HostNodeLogs::new("/var/log", "journalctl")),
+        log_files: Arc::new(HostLogFiles::new(&plan.settings.pod_logs_dir)),
         rotated_logs: Arc::new(HostRotatedLogs::new(&plan.settings.pod_logs_dir)),
         filesystems: Arc::new(HostFilesystems),
         checkpoints: Arc::new(FileCheckpoints::new(state)),

@@ -1,6 +1,7 @@
 //! All wiring, no logic: the stages, the channels between them, and the tables they publish.
 
 mod api_server;
+mod debugging;
 mod local;
 mod metrics;
 mod node_api;
@@ -56,6 +57,8 @@ use ports::event_recorder::EventRecorder;
 use ports::filesystems::Filesystems;
 use ports::folder_watch::FolderWatch;
 use ports::host_facts::HostFacts;
+use ports::log_files::LogFiles;
+use ports::node_logs::NodeLogs;
 use ports::objects::Objects;
 use ports::outbound::Outbound;
 use ports::pod_cgroups::PodCgroups;
@@ -115,6 +118,10 @@ pub struct World {
     pub user_namespaces: Arc<dyn UserNamespaceRecords>,
     /// Log files to be rotated.
     pub rotated_logs: Arc<dyn RotatedLogs>,
+    /// Logs of the node itself.
+    pub node_logs: Arc<dyn NodeLogs>,
+    /// Log files to be read.
+    pub log_files: Arc<dyn LogFiles>,
     /// Room on disks.
     pub filesystems: Arc<dyn Filesystems>,
     /// State that outlives the agent.

@@ -20,6 +20,7 @@ pub mod folder_watch;
 pub mod host_facts;
 pub mod log_level;
 pub mod log_files;
+pub mod node_logs;
 pub mod objects;
 pub mod outbound;
 pub mod plugin_registry;

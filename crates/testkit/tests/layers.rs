@@ -27,7 +27,8 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("decide", &["model"]),
     ("ports", &["model"]),
     ("agent", &["model", "decide", "ports", "manifest"]),
-    ("node_api", &["agent", "decide", "model", "ports"]),
+    ("spdy", &[]),
+    ("node_api", &["agent", "decide", "model", "ports", "spdy"]),
     ("cri", &["ports", "model"]),
     ("host", &["ports", "model"]),
     ("plugins", &["ports", "model"]),
@@ -55,7 +56,7 @@ const PURE_CRATES_USE: &[(&str, &[&str])] = &[
     ("manifest", &["k8s-openapi", "serde", "serde_json", "thiserror"]),
     ("model", &["jiff", "k8s-openapi", "serde", "serde_json", "thiserror"]),
     ("ports", &["async-trait", "futures", "k8s-openapi", "serde_json", "thiserror"]),
-    ("decide", &["base64", "jiff", "k8s-openapi", "serde_json", "sha2"]),
+    ("decide", &["base64", "jiff", "k8s-openapi", "regex-syntax", "serde_json", "sha2"]),
 ];
 
 /// The stages of the agent: they talk through channels and published tables, and never name each other.

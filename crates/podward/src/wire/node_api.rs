@@ -14,7 +14,7 @@ use k8s_openapi::api::core::v1::NodeAddress;
 use ports::client_certificates::ClientCertificates;
 use tokio::sync::watch;
 
-use super::{Running, World};
+use super::{Running, World, debugging};
 use crate::plan::Plan;
 use crate::server_plan::{AuthorizationPlan, ServerPlan};
 
@@ -58,8 +58,13 @@ pub(super) fn start_node_api(running: &mut Running, world: &World, plan: &Plan, 
         let follow = node_view::follow_addresses(node, addresses, cancel.clone());
         running.spawn("serving addresses", follow);
     }
+    let lookup = PodLookup::new(views.desired.clone(), shown);
+    let debug = plan.debug.map(|plan| {
+        let tables = debugging::Tables { views: &views, observer: observer.clone(), pods: lookup.clone() };
+        debugging::start_debugging(running, world, plan, tables)
+    });
     let checkpoints = CheckpointParts {
-        lookup: PodLookup::new(views.desired.clone(), shown),
+        lookup,
         observer: observer.clone(),
         runtime: world.runtime.clone(),
         folder: plan.settings.root_dir.join("checkpoints"),
@@ -72,6 +77,7 @@ pub(super) fn start_node_api(running: &mut Running, world: &World, plan: &Plan, 
         profiling: serving.profiling.clone(),
         checkpoints: server.checkpoints.then_some(checkpoints),
         running: server.debugging.then_some(observer),
+        debug,
     };
     let main = serve_tls("main port", server.address, serving.tls.clone(), main_router(parts), cancel);
     running.spawn("main port", main);

@@ -14,9 +14,9 @@ use decide::backoff::Limits;
 use decide::dead_containers::ContainerGcPolicy;
 use decide::image_gc::ImageGcPolicy;
 use host::{
-    ExecCredentialPrograms, FileCheckpoints, FileUserNamespaceRecords, HostFilesystems, HostPodFolders,
-    HostPodVolumes, HostRotatedLogs, HostTerminationMessages, InotifyFolderWatch, MachineFacts,
-    NodeCredentialFiles, StateFiles,
+    ExecCredentialPrograms, FileCheckpoints, FileUserNamespaceRecords, HostFilesystems, HostLogFiles,
+    HostNodeLogs, HostPodFolders, HostPodVolumes, HostRotatedLogs, HostTerminationMessages,
+    InotifyFolderWatch, MachineFacts, NodeCredentialFiles, StateFiles,
 };
 use k8s_openapi::api::core::v1::{ContainerStatus, PodStatus};
 use model::{
@@ -164,6 +164,7 @@ impl VirtualNode {
             health_address: None,
             read_only_address: None,
             server: None,
+            debug: None,
             id_pool: model::IdPool::default(),
             pleg: self.pleg,
             cluster: podward::cluster_plan::ClusterPlan::default(),
@@ -403,6 +404,8 @@ fn world(folder: &Path, plan: &Plan, network: FakeOutbound) -> World {
         credential_files: Arc::new(NodeCredentialFiles::new(folder, folder, None)),
         credential_programs: Arc::new(ExecCredentialPrograms::new(folder)),
         user_namespaces: Arc::new(FileUserNamespaceRecords::new(root)),
+        node_logs: Arc::new(HostNodeLogs::new("/var/log", "journalctl")),
+        log_files: Arc::new(HostLogFiles::new(&plan.settings.pod_logs_dir)),
         rotated_logs: Arc::new(HostRotatedLogs::new(&plan.settings.pod_logs_dir)),
         filesystems: Arc::new(HostFilesystems),
         checkpoints: Arc::new(FileCheckpoints::new(folder.join("state"))),

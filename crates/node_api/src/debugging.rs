@@ -1,0 +1,37 @@
+//! The paths that `enableDebuggingHandlers` switches.
+
+use axum::Router;
+use axum::http::StatusCode;
+use axum::routing::any;
+
+use crate::container_logs::{self, LogParts};
+use crate::node_logs::{self, NodeLogParts};
+use crate::streaming::{self, StreamingParts};
+
+/// What they need.
+pub struct DebugParts {
+    /// Logs of containers.
+    pub logs: LogParts,
+    /// Streams to what runs.
+    pub streaming: StreamingParts,
+    /// Logs of the node; `None` when `enableSystemLogHandler` is false.
+    pub node_logs: Option<NodeLogParts>,
+}
+
+/// The paths.
+pub(crate) fn routes(parts: DebugParts) -> Router {
+    let node_logs = parts.node_logs.map_or_else(node_logs::disabled_routes, node_logs::routes);
+    container_logs::routes(parts.logs).merge(streaming::routes(parts.streaming)).merge(node_logs)
+}
+
+/// The same paths, where they are switched off.
+pub(crate) fn disabled_routes() -> Router {
+    let groups = ["run", "exec", "attach", "portForward", "containerLogs"];
+    groups.into_iter().fold(node_logs::disabled_routes(), |router, group| {
+        router.route(&format!("/{group}/{{*rest}}"), any(disabled))
+    })
+}
+
+async fn disabled() -> (StatusCode, &'static str) {
+    (StatusCode::METHOD_NOT_ALLOWED, "Debug endpoints are disabled.\n")
+}

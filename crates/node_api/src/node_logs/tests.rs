@@ -1,0 +1,107 @@
+use std::collections::BTreeMap;
+use std::io::Read;
+
+use async_trait::async_trait;
+use axum::http::Request;
+use http_body_util::BodyExt;
+use ports::log_files::FileIdentity;
+use ports::node_logs::Output;
+use ports::pod_folders::FileError;
+use tower::util::ServiceExt;
+
+use super::*;
+
+struct FakeLogs(BTreeMap<&'static str, &'static str>);
+
+struct Text(&'static str);
+
+#[async_trait]
+impl LogFile for Text {
+    fn identity(&self) -> FileIdentity {
+        FileIdentity { device: 0, number: 0 }
+    }
+
+    async fn size(&self) -> Result<u64, FileError> {
+        Ok(self.0.len() as u64)
+    }
+
+    async fn read_at(&self, place: u64, most: usize) -> Result<Vec<u8>, FileError> {
+        let from = usize::try_from(place).unwrap().min(self.0.len());
+        Ok(self.0.as_bytes()[from..].iter().copied().take(most).collect())
+    }
+}
+
+#[async_trait]
+impl NodeLogs for FakeLogs {
+    async fn open(&self, path: &str) -> Result<NodeLog, FileError> {
+        let path = path.trim_start_matches('/');
+        Ok(match self.0.get(path) {
+            Some(text) => NodeLog::File(Arc::new(Text(text))),
+            None if path.is_empty() => NodeLog::Folder(self.0.keys().map(ToString::to_string).collect()),
+            None => NodeLog::Missing,
+        })
+    }
+
+    fn journal(&self, arguments: Vec<String>) -> Output {
+        let text = match arguments.first().map(String::as_str) {
+            Some("--field") => "ssh.service\n".to_owned(),
+            _ => format!("{}\n", arguments.join(" ")),
+        };
+        stream::iter([Ok(text.into_bytes())]).boxed()
+    }
+}
+
+async fn get(queries: bool, path: &str) -> (u16, HeaderMap, Vec<u8>) {
+    let files = BTreeMap::from([("sys.log", "words"), ("nginx.log", "hits")]);
+    let router = routes(NodeLogParts { logs: Arc::new(FakeLogs(files)), queries });
+    let request = Request::get(path).header("accept-encoding", if path.contains("gz") { "gzip" } else { "" });
+    let answer = router.oneshot(request.body(Body::empty()).unwrap()).await.unwrap();
+    let (head, body) = answer.into_parts();
+    let body = body.collect().await.unwrap().to_bytes().to_vec();
+    (head.status.as_u16(), head.headers, body)
+}
+
+async fn check(queries: bool, path: &str, code: u16, text: &str) {
+    let (found, _, body) = get(queries, path).await;
+    let body = String::from_utf8_lossy(&body).into_owned();
+    assert_eq!(found, code, "{path}: {body}");
+    assert!(body.contains(text), "{path}: {body}");
+}
+
+#[tokio::test]
+async fn files_and_folders_are_shown() {
+    check(false, "/logs/", 200, "<a href=\"sys.log\">sys.log</a>\n").await;
+    check(false, "/logs/sys.log", 200, "words").await;
+    check(false, "/logs/gone", 404, "").await;
+    check(false, "/logs/?query=ssh", 200, "<pre>").await;
+}
+
+#[tokio::test]
+async fn queries_go_to_the_journal_or_to_files() {
+    let ssh = "--utc --no-pager --output=short-precise --pager-end --lines=3 --unit=ssh\n";
+    check(true, "/logs/?query=ssh&tailLines=3", 200, ssh).await;
+    check(true, "/logs/?query=nginx", 200, "hits").await;
+    check(true, "/logs/?query=nginx&tailLines=3", 200, "try without specifying options").await;
+    check(true, "/logs/?query=gone", 200, "log not found for gone").await;
+    check(true, "/logs/?query=/sys.log", 200, "words").await;
+    check(true, "/logs/sys.log", 200, "words").await;
+}
+
+#[tokio::test]
+async fn bad_queries_have_upstreams_codes() {
+    check(true, "/logs/?query=%20", 400, "may not be empty").await;
+    check(true, "/logs/?query=ssh&sinceTime=x", 400, "sinceTime").await;
+    check(true, "/logs/?query=ssh&boot=1", 406, "boot").await;
+    check(true, "/logs/?query=a;b", 406, "unsupported characters").await;
+    check(true, "/logs/?query=/gone", 406, "query").await;
+    check(true, "/logs/sys.log?query=ssh", 406, "path not allowed").await;
+}
+
+#[tokio::test]
+async fn an_answer_is_compressed_for_who_asks() {
+    let (code, headers, body) = get(true, "/logs/?query=ssh&pattern=gz").await;
+    assert_eq!((code, headers["content-encoding"].to_str().unwrap()), (200, "gzip"));
+    let mut text = String::new();
+    flate2::read::GzDecoder::new(&body[..]).read_to_string(&mut text).unwrap();
+    assert!(text.ends_with("--unit=ssh --grep=gz\n"), "{text}");
+}
