@@ -143,7 +143,7 @@ fn show_services(
     let end = tokio::time::Instant::now() + LIMIT;
     let pieces = stream::once(async move {
         let units = units(&*logs).await;
-        service_logs(logs, &query, &services, &units)
+        service_logs(&logs, &query, &services, &units)
     });
     let pieces = pieces.flatten().take_until(tokio::time::sleep_until(end)).boxed();
     let mut answer = Response::new(Body::empty());
@@ -172,7 +172,7 @@ async fn units(logs: &dyn NodeLogs) -> String {
     String::from_utf8_lossy(&all).into_owned()
 }
 
-fn service_logs(logs: Arc<dyn NodeLogs>, query: &NodeLogQuery, services: &[String], units: &str) -> Pieces {
+fn service_logs(logs: &Arc<dyn NodeLogs>, query: &NodeLogQuery, services: &[String], units: &str) -> Pieces {
     let (journal, files) = split_by_journal(services, units);
     let mut parts: Vec<Pieces> = Vec::new();
     if !journal.is_empty() {
@@ -188,7 +188,7 @@ fn service_logs(logs: Arc<dyn NodeLogs>, query: &NodeLogQuery, services: &[Strin
         );
         parts.push(stream::iter([Bytes::from(text)]).boxed());
     } else {
-        let each = files.into_iter().map(|service| file_of_service(Arc::clone(&logs), service));
+        let each = files.into_iter().map(|service| file_of_service(Arc::clone(logs), service));
         parts.extend(each);
     }
     stream::iter(parts).flatten().boxed()

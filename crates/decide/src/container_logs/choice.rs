@@ -45,13 +45,13 @@ mod tests {
     use super::*;
     use serde_json::{Value, json};
 
-    fn check(container: Value, previous: bool, expected: Result<&str, &str>) {
+    fn check(container: &Value, previous: bool, expected: Result<&str, &str>) {
         let status = serde_json::from_value(json!({"containerStatuses": [container]})).unwrap();
         let found = choose_container("web", &status, "main", previous);
         assert_eq!(found, expected.map(str::to_owned).map_err(str::to_owned));
     }
 
-    fn container(state: Value, last: Value) -> Value {
+    fn container(state: &Value, last: &Value) -> Value {
         json!({"name": "main", "image": "", "imageID": "", "ready": true, "restartCount": 0,
                "containerID": "c://now", "state": state, "lastState": last})
     }
@@ -60,25 +60,26 @@ mod tests {
     fn the_container_that_ran_last_answers() {
         let ended = |id: &str| json!({"terminated": {"exitCode": 1, "containerID": id}});
         let running = json!({"running": {}});
+        let never = json!({});
         let waiting = |reason: &str| json!({"waiting": {"reason": reason}});
-        check(container(running.clone(), json!({})), false, Ok("c://now"));
-        check(container(running.clone(), ended("c://old")), true, Ok("c://old"));
-        check(container(ended("c://end"), json!({})), false, Ok("c://end"));
-        check(container(ended(""), ended("c://old")), false, Ok("c://old"));
-        check(container(waiting("CrashLoopBackOff"), ended("c://old")), false, Ok("c://old"));
+        check(&container(&running, &never), false, Ok("c://now"));
+        check(&container(&running, &ended("c://old")), true, Ok("c://old"));
+        check(&container(&ended("c://end"), &never), false, Ok("c://end"));
+        check(&container(&ended(""), &ended("c://old")), false, Ok("c://old"));
+        check(&container(&waiting("CrashLoopBackOff"), &ended("c://old")), false, Ok("c://old"));
         check(
-            container(running, json!({})),
+            &container(&running, &never),
             true,
             Err("previous terminated container \"main\" in pod \"web\" not found"),
         );
-        check(container(ended(""), json!({})), false, Err("container \"main\" in pod \"web\" is terminated"));
+        check(&container(&ended(""), &never), false, Err("container \"main\" in pod \"web\" is terminated"));
         check(
-            container(waiting("ErrImagePull"), json!({})),
+            &container(&waiting("ErrImagePull"), &never),
             false,
             Err("container \"main\" in pod \"web\" is waiting to start: image can't be pulled"),
         );
         check(
-            container(waiting("ContainerCreating"), json!({})),
+            &container(&waiting("ContainerCreating"), &never),
             false,
             Err("container \"main\" in pod \"web\" is waiting to start: ContainerCreating"),
         );

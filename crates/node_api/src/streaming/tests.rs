@@ -242,6 +242,6 @@ async fn a_stop_ends_every_session() {
     let server = SpdyServer::start("v4.channel.k8s.io").await;
     let node = Arc::new(Node::start(&server.url()).await);
     let (_socket, _process) = started(&node, &server, "/exec/ns/web/main?output=1", V5).await;
-    soon(node.stop()).await;
+    node.stop();
     soon(node.no_sessions()).await;
 }

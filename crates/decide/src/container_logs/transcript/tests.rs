@@ -100,7 +100,7 @@ fn memory_does_not_grow_with_the_line() {
         assert!(transcript.head.capacity() <= LONGEST_HEAD);
         all.clear();
     }
-    transcript.feed(&[b'\n'], &mut all);
+    transcript.feed(b"\n", &mut all);
     assert_eq!(all, b"\n");
 }
 

@@ -163,7 +163,7 @@ impl Node {
         *self.runtime.failure.lock().unwrap() = Some(kind);
     }
 
-    pub(super) async fn stop(&self) {
+    pub(super) fn stop(&self) {
         self.cancel.cancel();
     }
 

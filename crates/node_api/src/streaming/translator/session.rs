@@ -193,52 +193,75 @@ async fn from_runtime(
     if show(sink, first, &[]).await.is_err() {
         return;
     }
-    let output = [(STDOUT, streams.stdout), (STDERR, streams.stderr)];
-    let mut open: BTreeSet<StreamId> =
-        output.into_iter().filter(|(_, open)| *open).map(|(id, _)| id).collect();
-    open.insert(ERROR);
-    let mut status = Vec::new();
-    let mut ended = true;
-    while !open.is_empty() {
-        let frame = match reader.next().await {
-            Ok(Some(frame)) => frame,
-            Ok(None) | Err(_) => {
-                ended = !open.contains(&ERROR) || !status.is_empty();
-                break;
-            }
-        };
+    let mut output = Output::new(streams);
+    while !output.open.is_empty() {
+        let Ok(Some(frame)) = reader.next().await else { break };
         activity.note();
-        match frame {
-            Frame::Data { stream, bytes, fin } => {
-                let shown = match stream {
-                    STDOUT => show(sink, Channel::Stdout, &bytes).await,
-                    STDERR => show(sink, Channel::Stderr, &bytes).await,
-                    ERROR => {
-                        let room = LONGEST_STATUS.saturating_sub(status.len()).min(bytes.len());
-                        status.extend_from_slice(bytes.get(..room).unwrap_or_default());
-                        Ok(())
-                    }
-                    _ => Ok(()),
-                };
-                if shown.is_err() {
-                    return;
-                }
-                if fin {
-                    open.remove(&stream);
-                }
+        if let Frame::Ping(id) = frame {
+            if id % 2 == 0 {
+                // When it is full, the answer to an earlier one is on its way.
+                let _ = pings.try_send(id);
             }
-            Frame::Reset { stream, .. } => drop(open.remove(&stream)),
-            // When it is full, the answer to an earlier one is on its way.
-            Frame::Ping(id) if id % 2 == 0 => drop(pings.try_send(id)),
-            _ => {}
+            continue;
+        }
+        if let Some((channel, bytes)) = output.take(frame)
+            && show(sink, channel, &bytes).await.is_err()
+        {
+            return;
         }
     }
-    let status = match (ended, status.is_empty()) {
-        (true, false) => status,
-        (true, true) => json!({"metadata": {}, "status": "Success"}).to_string().into_bytes(),
-        (false, _) => lost(),
-    };
-    let _ = show(sink, Channel::Status, &status).await;
+    let _ = show(sink, Channel::Status, &output.into_status()).await;
+}
+
+/// What is still to come of a process.
+struct Output {
+    open: BTreeSet<StreamId>,
+    status: Vec<u8>,
+}
+
+impl Output {
+    fn new(streams: StreamChoice) -> Self {
+        let all = [(ERROR, true), (STDOUT, streams.stdout), (STDERR, streams.stderr)];
+        let open = all.into_iter().filter(|(_, open)| *open).map(|(id, _)| id).collect();
+        Self { open, status: Vec::new() }
+    }
+
+    /// Takes a frame; bytes that the client is to see.
+    fn take(&mut self, frame: Frame) -> Option<(Channel, Bytes)> {
+        match frame {
+            Frame::Data { stream, bytes, fin } => {
+                if fin {
+                    self.open.remove(&stream);
+                }
+                match stream {
+                    STDOUT if !bytes.is_empty() => Some((Channel::Stdout, bytes)),
+                    STDERR if !bytes.is_empty() => Some((Channel::Stderr, bytes)),
+                    ERROR => {
+                        let room = LONGEST_STATUS.saturating_sub(self.status.len()).min(bytes.len());
+                        self.status.extend_from_slice(bytes.get(..room).unwrap_or_default());
+                        None
+                    }
+                    _ => None,
+                }
+            }
+            Frame::Reset { stream, .. } => {
+                self.open.remove(&stream);
+                None
+            }
+            _ => None,
+        }
+    }
+
+    /// How the process ended: what the runtime said; nothing means well; a connection that broke off before means ill.
+    fn into_status(self) -> Vec<u8> {
+        if !self.status.is_empty() {
+            self.status
+        } else if self.open.contains(&ERROR) {
+            lost()
+        } else {
+            json!({"metadata": {}, "status": "Success"}).to_string().into_bytes()
+        }
+    }
 }
 
 fn lost() -> Vec<u8> {
@@ -253,9 +276,5 @@ async fn show(
     channel: Channel,
     bytes: &[u8],
 ) -> Result<(), tokio_websockets::Error> {
-    if bytes.is_empty() && channel != Channel::Status {
-        // Only the first message of a session has none.
-        return sink.send(Message::binary(to_client(channel, &[]))).await;
-    }
     sink.send(Message::binary(to_client(channel, bytes))).await
 }
