@@ -66,6 +66,12 @@ impl Claims {
         Ok(claimed)
     }
 
+    /// What was answered last for a pod; nobody is asked.
+    #[must_use]
+    pub fn known(&self, uid: &PodUid) -> ClaimedVolumes {
+        self.with(|known| known.get(uid).cloned()).unwrap_or_default()
+    }
+
     /// Forgets a pod that is over.
     pub async fn release(&self, uid: &PodUid) {
         self.loaded.get_or_init(|| self.load()).await;

@@ -52,6 +52,7 @@ pub mod published;
 pub mod runtime_health;
 pub mod source_report;
 pub mod sources;
+pub mod statistics;
 pub mod status;
 pub mod status_delivery;
 pub mod supplies_memory;

@@ -4,6 +4,7 @@ mod call;
 mod connect;
 mod containers;
 mod endpoint;
+mod figures;
 mod images;
 mod sandboxes;
 mod service;

@@ -1,6 +1,7 @@
 //! Between `model` values and CRI messages. Total, except where the other side can break its word.
 
 pub(crate) mod container;
+pub(crate) mod figures;
 pub(crate) mod image;
 pub(crate) mod labels;
 pub(crate) mod resources;

@@ -59,6 +59,7 @@ pub mod sandbox_spec;
 pub mod security;
 pub mod service_account_tokens;
 pub mod service_environment;
+pub mod statistics;
 pub mod status_patch;
 pub mod status_report;
 pub mod streaming;

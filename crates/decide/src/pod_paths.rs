@@ -111,6 +111,18 @@ pub fn pod_cgroup(pod: &Pod, settings: &NodeSettings) -> String {
     }
 }
 
+/// Where the cgroup of a pod may be whose spec is not known: it lies in one of the classes.
+#[must_use]
+pub fn possible_pod_cgroups(uid: &PodUid, settings: &NodeSettings) -> Vec<String> {
+    if !settings.cgroups_per_qos {
+        return Vec::new();
+    }
+    let own = format!("pod{uid}");
+    let classes: [&[&str]; 3] = [&[], &["burstable"], &["besteffort"]];
+    let path = |class: &[&str]| cgroup_path(settings, &[&["kubepods"], class, &[own.as_str()]].concat());
+    classes.map(path).to_vec()
+}
+
 /// A cgroup below the configured root, by the names on its way, in the form of the driver.
 pub(crate) fn cgroup_path(settings: &NodeSettings, names: &[&str]) -> String {
     let root = settings.cgroup_root.split('/').filter(|part| !part.is_empty());

@@ -83,6 +83,28 @@ pub fn plan_driven(pod: &Pod, settings: &NodeSettings, claimed: &ClaimedVolumes)
         .collect()
 }
 
+/// Plans the volumes that a pod's containers use as if their files were empty, for those who only look where they are;
+/// what cannot be planned is left out.
+#[must_use]
+pub fn plan_without_content<'a>(
+    pod: &'a Pod,
+    settings: &NodeSettings,
+    claimed: &ClaimedVolumes,
+) -> Vec<(&'a Volume, VolumePlan)> {
+    let files: VolumeFiles = used_volumes(pod)
+        .filter(|volume| holds_files(volume))
+        .map(|volume| (volume.name.clone(), Vec::new()))
+        .collect();
+    let planned = used_volumes(pod).filter_map(|volume| {
+        let plan = match claimed.get(&volume.name) {
+            Some(found) => persistent::plan(pod, volume, found, settings),
+            None => plan(pod, volume, settings, &files),
+        };
+        plan.ok().map(|plan| (volume, plan))
+    });
+    planned.collect()
+}
+
 /// The volumes that a pod's containers use, in the order of its spec.
 pub fn used_volumes(pod: &Pod) -> impl Iterator<Item = &Volume> {
     let used = mounted_names(pod);

@@ -32,6 +32,7 @@ const HELP: &str = "usage: demo STEP [-- STEP]...
   write FILE TEXT | append FILE TEXT  write TEXT and a line end
   cat FILE | ls DIRECTORY             show a file, or names in a folder
   fill MIB                            take that much memory, and keep it
+  burn PERCENT                        keep one CPU busy for that share of the time, until SIGTERM
   env | pwd | hostname | mounts | id  show what the process sees
   print TEXT | warn TEXT              a line on stdout, stderr";
 
@@ -87,6 +88,7 @@ pub(crate) fn run(step: &[String]) -> Result<Outcome, String> {
         }
         ["ls", folder] => list(folder)?,
         ["fill", mib] => fill(number(mib)?),
+        ["burn", percent] => return Ok(burn(number(percent)?)),
         ["env"] => std::env::vars().for_each(|(name, value)| println!("{name}={value}")),
         ["pwd"] => println!("{}", std::env::current_dir().unwrap_or_default().display()),
         ["hostname"] => println!("{}", hostname()),
@@ -140,6 +142,22 @@ fn list(folder: &str) -> Result<(), String> {
 fn fill(mib: usize) {
     for _ in 0..mib {
         std::mem::forget(std::hint::black_box(vec![1u8; 1 << 20]));
+    }
+}
+
+/// Works and rests in turns of a tenth of a second together.
+fn burn(percent: u64) -> Outcome {
+    let work = Duration::from_millis(percent.min(100));
+    loop {
+        let start = Instant::now();
+        while start.elapsed() < work {
+            std::hint::black_box(start);
+        }
+        // A rest of no length still looks for a signal.
+        let rest = Duration::from_millis(101).saturating_sub(work);
+        if let Arrival::Stop = signals::next(Some(rest)) {
+            return Outcome::Exit(0);
+        }
     }
 }
 

@@ -22,7 +22,7 @@ use tokio::time::sleep;
 use crate::failure::{OnPath, blocking, refused};
 use crate::systemd::Systemd;
 use hierarchies::Hierarchy;
-pub(crate) use limits::cpu_weight;
+pub(crate) use limits::{cpu_shares, cpu_weight};
 
 /// [`PodCgroups`] below the mount point of the cgroup file systems.
 #[derive(Clone, Debug)]

@@ -32,6 +32,7 @@ mod queries;
 mod request_metrics;
 mod routers;
 mod running_pods;
+mod statistics;
 mod streaming;
 mod views;
 

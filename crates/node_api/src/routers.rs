@@ -13,7 +13,7 @@ use crate::debugging::{self, DebugParts};
 use crate::profiling::{self, ProfilingParts};
 use crate::request_metrics::{Counted, ServerType, count};
 use crate::views::Views;
-use crate::{check_record, health, local, metrics_pages, pods, running_pods};
+use crate::{check_record, health, local, metrics_pages, pods, running_pods, statistics};
 
 /// No body of a request is longer; streams are not bodies.
 const BODY_LIMIT: usize = 1024 * 1024;
@@ -50,6 +50,7 @@ pub fn main_router(parts: MainParts) -> Router {
         .merge(health::routes(views.clone()))
         .merge(pods::routes(views.clone()))
         .merge(check_record::routes(views.clone()))
+        .merge(statistics::routes(views.statistics.clone()))
         .merge(metrics_pages::routes(views.clone()))
         .merge(local::routes(views))
         .merge(about::routes(about))
@@ -67,6 +68,7 @@ pub fn read_only_router(views: Views) -> Router {
         .merge(health::routes(views.clone()))
         .merge(pods::routes(views.clone()))
         .merge(check_record::routes(views.clone()))
+        .merge(statistics::routes(views.statistics.clone()))
         .merge(metrics_pages::routes(views.clone()))
         .merge(local::routes(views))
         .merge(running_pods::disabled_routes())

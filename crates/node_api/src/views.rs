@@ -7,6 +7,7 @@ use agent::event_log::EventLog;
 use agent::file_report::FileReport;
 use agent::metrics::Metrics;
 use agent::published::Reader;
+use agent::statistics::Statistics;
 use agent::timeline::Timelines;
 use k8s_openapi::api::core::v1::PodStatus;
 use model::{Pod, Timestamp};
@@ -30,6 +31,8 @@ pub struct Views {
     pub events: Arc<EventLog>,
     /// How pods came to run.
     pub timelines: Arc<Timelines>,
+    /// What the node and its pods use; none on a node that cannot tell.
+    pub statistics: Option<Arc<Statistics>>,
     /// Last sign of life of the sync loop.
     pub heartbeat: watch::Receiver<Instant>,
     /// How health checks went.

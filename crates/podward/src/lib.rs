@@ -19,4 +19,5 @@ pub mod self_portrait;
 pub mod server_plan;
 pub mod service_manager;
 pub mod serving;
+mod statistics_plan;
 pub mod wire;

@@ -21,7 +21,7 @@ use crate::cluster_plan::{ClusterPlan, cluster_plan};
 use crate::debug_plan::{DebugPlan, debug_plan};
 use crate::registration_plan::{self, NodePlan};
 use crate::server_plan::{self, ServerPlan};
-use crate::{cgroup_plan, node_plan};
+use crate::{cgroup_plan, node_plan, statistics_plan};
 
 /// A static pod folder or file.
 #[derive(Clone, Debug)]
@@ -91,6 +91,8 @@ pub struct Plan {
     pub node: NodePlan,
     /// Timings of the lifecycle event generator.
     pub pleg: agent::pleg::Settings,
+    /// Statistics.
+    pub statistics: agent::statistics::Settings,
     /// What counts only with an API server.
     pub cluster: ClusterPlan,
 }
@@ -189,6 +191,7 @@ pub fn plan(
         debug: debug_plan(loaded),
         id_pool: node_plan::id_pool(loaded)?,
         pleg: agent::pleg::Settings::default(),
+        statistics: statistics_plan::statistics(loaded),
         cluster: cluster_plan(loaded),
     })
 }

@@ -11,10 +11,10 @@ use anyhow::{Context, bail};
 use config::{CalledAs, CgroupVersion, Environment, Invocation, Loaded, help_text, load, version_text};
 use cri::{CriClient, Endpoint};
 use host::{
-    ExecCredentialPrograms, FileCheckpoints, FileUserNamespaceRecords, HostFilesystems, HostLogFiles,
-    HostNodeLogs, HostPodCgroups, HostPodFolders, HostPodVolumes, HostRotatedLogs, HostTerminationMessages,
-    InotifyFolderWatch, LockFile, MachineFacts, NodeCredentialFiles, PidfdProcessWatch, StateFiles, Tunables,
-    host_capabilities, kernel_tunables,
+    ExecCredentialPrograms, FileCheckpoints, FileUserNamespaceRecords, HostDiskUsage, HostFilesystems,
+    HostLogFiles, HostNodeLogs, HostPodCgroups, HostPodFolders, HostPodVolumes, HostRotatedLogs,
+    HostTerminationMessages, HostUsage, InotifyFolderWatch, LockFile, MachineFacts, NodeCredentialFiles,
+    PidfdProcessWatch, StateFiles, Tunables, host_capabilities, kernel_tunables,
 };
 use model::CgroupDriver;
 use outbound::NetworkOutbound;
@@ -142,6 +142,8 @@ async fn run(loaded: &Loaded, cgroups: HostPodCgroups, log_level: Arc<dyn LogLev
         None => (None, None),
     };
     let (api, identity) = joined.map(|joined| (joined.api, joined.upkeep)).unzip();
+    let usage = HostUsage::new(Path::new(CGROUP_ROOT), cgroups.version())
+        .map_err(|error| anyhow::anyhow!("{}", with_cause(&error)))?;
     let world = World {
         allocations,
         runtime,
@@ -163,6 +165,8 @@ async fn run(loaded: &Loaded, cgroups: HostPodCgroups, log_level: Arc<dyn LogLev
         log_files: Arc::new(HostLogFiles::new(&plan.settings.pod_logs_dir)),
         rotated_logs: Arc::new(HostRotatedLogs::new(&plan.settings.pod_logs_dir)),
         filesystems: Arc::new(HostFilesystems),
+        usage: Arc::new(usage),
+        disk_usage: Arc::new(HostDiskUsage),
         checkpoints: Arc::new(FileCheckpoints::new(state)),
         watch: Arc::new(InotifyFolderWatch),
         outbound: Arc::new(NetworkOutbound::new()),

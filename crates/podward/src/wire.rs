@@ -6,6 +6,7 @@ mod local;
 mod metrics;
 mod node_api;
 mod node_side;
+mod statistics;
 mod supplies;
 mod volumes;
 
@@ -69,6 +70,7 @@ use ports::process_watch::ProcessWatch;
 use ports::rotated_logs::RotatedLogs;
 use ports::runtime::Runtime;
 use ports::termination_messages::TerminationMessages;
+use ports::usage::{DiskUsage, Usage};
 use ports::user_namespaces::UserNamespaceRecords;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
@@ -124,6 +126,10 @@ pub struct World {
     pub log_files: Arc<dyn LogFiles>,
     /// Room on disks.
     pub filesystems: Arc<dyn Filesystems>,
+    /// What cgroups and networks use.
+    pub usage: Arc<dyn Usage>,
+    /// What folders use.
+    pub disk_usage: Arc<dyn DiskUsage>,
     /// State that outlives the agent.
     pub checkpoints: Arc<dyn Checkpoints>,
     /// Changes of files.
@@ -223,13 +229,14 @@ pub fn start(world: World, plan: Plan) -> anyhow::Result<Running> {
         node: plan.settings.name.clone(),
     }));
     let (checker, health) = runtime_health::checker(runtime.clone());
-    let views = Views {
+    let mut views = Views {
         desired: desired_pods.clone(),
         statuses: statuses.clone(),
         metrics: metrics.clone(),
         manifests: reports,
         events,
         timelines: timelines.clone(),
+        statistics: None,
         heartbeat,
         checks: Arc::default(),
         started_at: clock.now(),
@@ -291,6 +298,10 @@ pub fn start(world: World, plan: Plan) -> anyhow::Result<Running> {
         Some((volumes, claims)) => (volumes, Some(claims)),
         None => (world.volumes.clone(), None),
     };
+    let read =
+        statistics::Tables { observer: &observer, desired: &desired_pods, claims: volume_claims.as_ref() };
+    views.statistics = Some(statistics::statistics(&world, &plan, &read));
+    running.views = views.clone();
     let local_objects = Arc::new(LocalObjects::new(sources.iter().copied()));
     running.spawn("objects", objects::keep(local_objects.clone(), world.checkpoints.clone(), cancel.clone()));
     let wants = Wants {

@@ -33,4 +33,5 @@ pub mod process_watch;
 pub mod rotated_logs;
 pub mod runtime;
 pub mod termination_messages;
+pub mod usage;
 pub mod user_namespaces;

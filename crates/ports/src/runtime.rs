@@ -1,12 +1,14 @@
-//! The container runtime, cut into five small traits; the CRI client implements all of them.
+//! The container runtime, cut into small traits; the CRI client implements all of them.
 
 mod containers;
+mod figures;
 mod images;
 mod sandboxes;
 mod service;
 mod streaming;
 
 pub use containers::Containers;
+pub use figures::RuntimeFigures;
 pub use images::Images;
 pub use sandboxes::Sandboxes;
 pub use service::{RuntimeEvents, RuntimeService};
@@ -74,6 +76,6 @@ pub fn ignore_not_found(result: Result<(), RuntimeError>) -> Result<(), RuntimeE
 }
 
 /// The whole runtime, for those who need more than one part of it.
-pub trait Runtime: Sandboxes + Containers + Images + RuntimeService + Streaming {}
+pub trait Runtime: Sandboxes + Containers + Images + RuntimeService + RuntimeFigures + Streaming {}
 
-impl<T: Sandboxes + Containers + Images + RuntimeService + Streaming> Runtime for T {}
+impl<T: Sandboxes + Containers + Images + RuntimeService + RuntimeFigures + Streaming> Runtime for T {}

@@ -114,6 +114,7 @@ const SERVICES: &[(&str, &[&str])] = &[
     ("runtime_health", &["metrics"]),
     ("source_report", &[]),
     ("timeline", &[]),
+    ("statistics", &["claims", "observation", "published"]),
     ("user_namespaces", &[]),
 ];
 

@@ -96,7 +96,7 @@ fn read_text(file: &Path) -> Result<Option<String>, FileError> {
 }
 
 /// The shares of v1 for a weight of v2, back in the kubelet's proportion.
-fn cpu_shares(weight: u64) -> u64 {
+pub(crate) fn cpu_shares(weight: u64) -> u64 {
     weight.clamp(1, 10_000).saturating_sub(1) * 262_142 / 9_999 + 2
 }
 

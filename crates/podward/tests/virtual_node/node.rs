@@ -14,9 +14,9 @@ use decide::backoff::Limits;
 use decide::dead_containers::ContainerGcPolicy;
 use decide::image_gc::ImageGcPolicy;
 use host::{
-    ExecCredentialPrograms, FileCheckpoints, FileUserNamespaceRecords, HostFilesystems, HostLogFiles,
-    HostNodeLogs, HostPodFolders, HostPodVolumes, HostRotatedLogs, HostTerminationMessages,
-    InotifyFolderWatch, MachineFacts, NodeCredentialFiles, StateFiles,
+    ExecCredentialPrograms, FileCheckpoints, FileUserNamespaceRecords, HostDiskUsage, HostFilesystems,
+    HostLogFiles, HostNodeLogs, HostPodFolders, HostPodVolumes, HostRotatedLogs, HostTerminationMessages,
+    HostUsage, InotifyFolderWatch, MachineFacts, NodeCredentialFiles, StateFiles,
 };
 use k8s_openapi::api::core::v1::{ContainerStatus, PodStatus};
 use model::{
@@ -147,6 +147,7 @@ impl VirtualNode {
         let file = FilePlan { path: self.path("manifests"), check_frequency: Duration::from_secs(20) };
         Plan {
             node: NodePlan::default(),
+            statistics: Default::default(),
             settings: settings(self.folder.path()),
             file: Some(file),
             http: self.http.clone().map(|url| HttpPlan {
@@ -408,6 +409,8 @@ fn world(folder: &Path, plan: &Plan, network: FakeOutbound) -> World {
         log_files: Arc::new(HostLogFiles::new(&plan.settings.pod_logs_dir)),
         rotated_logs: Arc::new(HostRotatedLogs::new(&plan.settings.pod_logs_dir)),
         filesystems: Arc::new(HostFilesystems),
+        usage: Arc::new(HostUsage::new(folder, CgroupVersion::V2).unwrap()),
+        disk_usage: Arc::new(HostDiskUsage),
         checkpoints: Arc::new(FileCheckpoints::new(folder.join("state"))),
         watch: Arc::new(InotifyFolderWatch),
         outbound: Arc::new(network),

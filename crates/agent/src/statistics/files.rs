@@ -1,0 +1,123 @@
+//! What logs and volumes of pods take.
+//!
+//! Logs are few files and looked at each time. Volumes are gone through once in a period, within bounds: one that takes
+//! too long keeps its last figures, and one that hangs is left alone for a while.
+
+use std::collections::{BTreeMap, HashMap};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use decide::statistics::places::{Measure, VolumePlace, pod_files, volume_places};
+use decide::statistics::readings::RunningPod;
+use decide::statistics::summary::{PodFilesReading, VolumeReading};
+use model::PodUid;
+use model::usage::DiskUse;
+use tokio::time::Instant;
+
+use super::Parts;
+
+/// Longest way through one volume.
+const VOLUME_LIMIT: Duration = Duration::from_secs(5);
+/// Longest time that one answer waits for volumes.
+const ANSWER_LIMIT: Duration = Duration::from_secs(10);
+/// How long a volume that hangs is left alone.
+const LEFT_ALONE: Duration = Duration::from_secs(600);
+
+/// What is known of pods' files.
+#[derive(Debug, Default)]
+pub(super) struct Files {
+    volumes: HashMap<PodUid, (Instant, Vec<VolumeReading>)>,
+    stuck: HashMap<PathBuf, Instant>,
+}
+
+impl Files {
+    /// Files of these pods.
+    pub(super) async fn of(
+        &mut self,
+        parts: &Parts,
+        pods: &[RunningPod],
+    ) -> BTreeMap<PodUid, PodFilesReading> {
+        self.volumes.retain(|uid, _| pods.iter().any(|pod| pod.uid == *uid));
+        self.stuck.retain(|_, since| since.elapsed() < LEFT_ALONE);
+        let mut files = logs(parts, pods).await;
+        if let Some(period) = parts.settings.volume_period {
+            let until = Instant::now() + ANSWER_LIMIT;
+            for pod in pods {
+                let old = self.volumes.get(&pod.uid).is_none_or(|(at, _)| at.elapsed() >= period);
+                if old && Instant::now() < until {
+                    let found = self.measure(parts, pod).await;
+                    self.volumes.insert(pod.uid.clone(), (Instant::now(), found));
+                }
+            }
+        }
+        for (uid, files) in &mut files {
+            files.volumes = self.volumes.get(uid).map(|(_, found)| found.clone()).unwrap_or_default();
+        }
+        files
+    }
+
+    async fn measure(&mut self, parts: &Parts, pod: &RunningPod) -> Vec<VolumeReading> {
+        let Some(wanted) = parts.desired.get(&pod.uid) else { return Vec::new() };
+        let claimed = parts.claims.as_ref().map(|claims| claims.known(&pod.uid)).unwrap_or_default();
+        let mut found = Vec::new();
+        for place in volume_places(&wanted, &parts.node, &claimed) {
+            let name = place.name.clone();
+            match self.measure_one(parts, place).await {
+                Some(reading) => found.push(reading),
+                // What was known before is better than nothing.
+                None => found.extend(self.before(&pod.uid, &name)),
+            }
+        }
+        found
+    }
+
+    async fn measure_one(&mut self, parts: &Parts, place: VolumePlace) -> Option<VolumeReading> {
+        if self.stuck.contains_key(&place.path) {
+            return None;
+        }
+        let rooms = parts.disks.rooms(vec![place.path.clone()]);
+        let Ok(rooms) = tokio::time::timeout(VOLUME_LIMIT, rooms).await else {
+            tracing::warn!(path = %place.path.display(), "the volume does not answer; left alone for a while");
+            self.stuck.insert(place.path, Instant::now());
+            return None;
+        };
+        let room = rooms.into_iter().next()??;
+        let used = match place.measure {
+            Measure::Filesystem => None,
+            Measure::Files => Some(parts.disks.tree(&place.path, VOLUME_LIMIT).await?),
+        };
+        Some(VolumeReading {
+            name: place.name,
+            claim: place.claim,
+            time: parts.clock.now(),
+            room,
+            used,
+            is_local: place.is_local,
+        })
+    }
+
+    fn before(&self, uid: &PodUid, name: &str) -> Option<VolumeReading> {
+        let (_, volumes) = self.volumes.get(uid)?;
+        volumes.iter().find(|volume| volume.name == name).cloned()
+    }
+}
+
+/// Logs of containers, and the few files of a pod besides them.
+async fn logs(parts: &Parts, pods: &[RunningPod]) -> BTreeMap<PodUid, PodFilesReading> {
+    let mut paths = Vec::new();
+    for pod in pods {
+        let places = pod_files(&pod.uid, &pod.full_name, &parts.node);
+        paths.extend(pod.containers.iter().map(|container| places.logs.join(&container.name)));
+        paths.extend([places.logs, places.hosts]);
+    }
+    let mut found = parts.disks.files_in(paths).await.into_iter();
+    let mut files = BTreeMap::new();
+    for pod in pods {
+        let mut next = || found.next().flatten();
+        let logs = pod.containers.iter().filter_map(|container| Some((container.name.clone(), next()?)));
+        let logs: BTreeMap<String, DiskUse> = logs.collect();
+        let others = next().unwrap_or_default() + next().unwrap_or_default();
+        files.insert(pod.uid.clone(), PodFilesReading { logs, others, volumes: Vec::new() });
+    }
+    files
+}

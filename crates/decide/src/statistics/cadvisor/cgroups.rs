@@ -1,0 +1,198 @@
+//! CPU, memory, limits, processes and stalls of cgroups.
+
+use model::Timestamp;
+use model::metric_family::{MetricFamily, MetricKind};
+use model::usage::{FullUsage, MemoryUsage, PressureUsage};
+
+use super::Row;
+use crate::statistics::families::{count, counter, gauge, plain, seconds, timed};
+
+/// States of tasks, which nobody counts any more; upstream shows zeros.
+const TASK_STATES: [&str; 5] = ["iowaiting", "running", "sleeping", "stopped", "uninterruptible"];
+
+/// A family with one series for each cgroup.
+type Simple = (&'static str, &'static str, MetricKind, fn(&Row<'_>, &FullUsage) -> Option<f64>);
+
+use MetricKind::{Counter, Gauge};
+
+const TIMED: [Simple; 27] = [
+    ("container_cpu_user_seconds_total", "CPU time in user mode", Counter, |_, full| {
+        Some(seconds(full.cpu_user))
+    }),
+    ("container_cpu_system_seconds_total", "CPU time in the kernel", Counter, |_, full| {
+        Some(seconds(full.cpu_system))
+    }),
+    ("container_cpu_cfs_periods_total", "Periods with a CPU limit in force", Counter, |_, full| {
+        limited(full, full.cpu_limit.periods)
+    }),
+    ("container_cpu_cfs_throttled_periods_total", "Periods in which it was hit", Counter, |_, full| {
+        limited(full, full.cpu_limit.throttled_periods)
+    }),
+    ("container_cpu_cfs_throttled_seconds_total", "Time in which it was hit", Counter, |_, full| {
+        full.cpu_quota.map(|_| seconds(full.cpu_limit.throttled))
+    }),
+    ("container_cpu_cfs_burst_periods_total", "Periods in which saved time was used", Counter, |_, full| {
+        limited(full, full.cpu_limit.burst_periods)
+    }),
+    ("container_cpu_cfs_burst_seconds_total", "Saved time that was used", Counter, |_, full| {
+        full.cpu_quota.map(|_| seconds(full.cpu_limit.burst))
+    }),
+    ("container_cpu_load_average_10s", "Not measured: 0", Gauge, |_, _| Some(0.0)),
+    ("container_cpu_load_d_average_10s", "Not measured: 0", Gauge, |_, _| Some(0.0)),
+    ("container_memory_usage_bytes", "Memory with caches", Gauge, |row, _| {
+        memory(row, |memory| memory.usage)
+    }),
+    ("container_memory_working_set_bytes", "Memory without files nobody read lately", Gauge, |row, _| {
+        memory(row, |memory| memory.working_set)
+    }),
+    ("container_memory_rss", "Anonymous memory", Gauge, |row, _| memory(row, |memory| memory.rss)),
+    ("container_memory_cache", "Pages of files", Gauge, |row, _| memory(row, |memory| memory.cache)),
+    ("container_memory_swap", "Swap in use", Gauge, |row, _| memory(row, |memory| memory.swap)),
+    ("container_memory_mapped_file", "Mapped files", Gauge, |row, _| {
+        memory(row, |memory| memory.mapped_file)
+    }),
+    ("container_memory_total_active_file_bytes", "Files read lately", Gauge, |row, _| {
+        memory(row, |memory| memory.active_file)
+    }),
+    ("container_memory_total_inactive_file_bytes", "Files not read lately", Gauge, |row, _| {
+        memory(row, |memory| memory.inactive_file)
+    }),
+    ("container_memory_max_usage_bytes", "Most memory ever used", Gauge, |_, full| {
+        Some(count(full.max_memory))
+    }),
+    ("container_memory_kernel_usage", "Memory of the kernel itself", Gauge, |_, full| {
+        Some(count(full.kernel_memory))
+    }),
+    ("container_memory_failcnt", "How often the memory limit was hit", Counter, |_, full| {
+        Some(count(full.memory_failures))
+    }),
+    ("container_oom_events_total", "Processes killed because memory ran out", Counter, |_, full| {
+        Some(count(full.oom_kills))
+    }),
+    ("container_health_state", "Not measured: -1", Gauge, |_, _| Some(-1.0)),
+    ("container_processes", "Processes", Gauge, |_, full| Some(count(full.processes.count))),
+    ("container_file_descriptors", "Open files", Gauge, |_, full| Some(count(full.processes.open_files))),
+    ("container_sockets", "Open sockets", Gauge, |_, full| Some(count(full.processes.sockets))),
+    ("container_threads", "Threads", Gauge, |_, full| Some(count(full.threads))),
+    ("container_threads_max", "Most threads, 0 for no limit", Gauge, |_, full| {
+        Some(count(full.max_threads.unwrap_or_default()))
+    }),
+];
+
+const PLAIN: [Simple; 7] = [
+    ("container_spec_cpu_period", "Length of a period of the CPU limit", Gauge, |_, full| {
+        Some(count(full.cpu_period))
+    }),
+    ("container_spec_cpu_quota", "Time in each period", Gauge, |_, full| full.cpu_quota.map(count)),
+    ("container_spec_cpu_shares", "Weight among others", Gauge, |_, full| Some(count(full.cpu_shares))),
+    ("container_spec_memory_limit_bytes", "Most memory, 0 for no limit", Gauge, |row, _| {
+        Some(count(row.memory_limit))
+    }),
+    ("container_spec_memory_reservation_limit_bytes", "Memory kept when it is short", Gauge, |_, full| {
+        Some(count(full.memory_reservation.unwrap_or_default()))
+    }),
+    ("container_spec_memory_swap_limit_bytes", "Most swap, 0 for no limit", Gauge, |row, _| {
+        Some(count(row.swap_limit))
+    }),
+    ("container_start_time_seconds", "When it was made", Gauge, |row, _| Some(whole_seconds(row.created_at))),
+];
+
+/// Stalls: waiting are those of some tasks, stalled those of all.
+type Stalls = (&'static str, &'static str, fn(&PressureUsage) -> u64);
+
+const PRESSURE: [Stalls; 6] = [
+    ("container_pressure_cpu_waiting_seconds_total", "Time in which some waited for a CPU", |found| {
+        found.cpu.some.total
+    }),
+    ("container_pressure_cpu_stalled_seconds_total", "Time in which all did", |found| found.cpu.full.total),
+    ("container_pressure_memory_waiting_seconds_total", "Time in which some waited for memory", |found| {
+        found.memory.some.total
+    }),
+    ("container_pressure_memory_stalled_seconds_total", "Time in which all did", |found| {
+        found.memory.full.total
+    }),
+    ("container_pressure_io_waiting_seconds_total", "Time in which some waited for disks", |found| {
+        found.io.some.total
+    }),
+    ("container_pressure_io_stalled_seconds_total", "Time in which all did", |found| found.io.full.total),
+];
+
+/// Everything that is told of each cgroup.
+pub(super) fn families(rows: &[Row<'_>], now: Timestamp) -> Vec<MetricFamily> {
+    let mut families = Vec::new();
+    for (name, help, kind, value) in TIMED {
+        let series = rows.iter().filter_map(|row| {
+            let value = value(row, row.reading.usage.full.as_deref()?)?;
+            Some(timed(row.names.with(&[]), value, row.reading.usage.time))
+        });
+        families.push(MetricFamily { name, help, kind, series: series.collect() });
+    }
+    for (name, help, kind, value) in PLAIN {
+        let series = rows.iter().filter_map(|row| {
+            Some(plain(row.names.with(&[]), value(row, row.reading.usage.full.as_deref()?)?))
+        });
+        families.push(MetricFamily { name, help, kind, series: series.collect() });
+    }
+    for (name, help, value) in PRESSURE {
+        let series = rows.iter().filter_map(|row| {
+            // Microseconds.
+            let value = count(value(row.reading.usage.pressure.as_ref()?)) / 1e6;
+            Some(timed(row.names.with(&[]), value, row.reading.usage.time))
+        });
+        families.push(counter(name, help, series));
+    }
+    families.extend(labelled(rows, now));
+    families
+}
+
+/// Families with labels of their own.
+fn labelled(rows: &[Row<'_>], now: Timestamp) -> Vec<MetricFamily> {
+    let cpu = rows.iter().map(|row| {
+        let usage = &row.reading.usage;
+        timed(row.names.with(&[("cpu", "total")]), seconds(usage.cpu.total), usage.time)
+    });
+    let seen = rows.iter().map(|row| timed(row.names.with(&[]), whole_seconds(now), now));
+    let faults = rows.iter().flat_map(|row| {
+        let usage = &row.reading.usage;
+        let (memory, full) = (&usage.memory, usage.full.as_deref());
+        let below = full.map_or((0, 0), |full| (full.page_faults_below, full.major_page_faults_below));
+        [
+            ("pgfault", "container", memory.page_faults),
+            ("pgfault", "hierarchy", below.0),
+            ("pgmajfault", "container", memory.major_page_faults),
+            ("pgmajfault", "hierarchy", below.1),
+        ]
+        .map(|(kind, scope, value)| {
+            timed(row.names.with(&[("failure_type", kind), ("scope", scope)]), count(value), usage.time)
+        })
+    });
+    let tasks = rows.iter().flat_map(|row| {
+        TASK_STATES.map(|state| timed(row.names.with(&[("state", state)]), 0.0, row.reading.usage.time))
+    });
+    let limits = rows.iter().filter_map(|row| {
+        let limit = row.reading.usage.full.as_deref()?.processes.open_files_limit?;
+        let labels = row.names.with(&[("ulimit", "max_open_files")]);
+        Some(timed(labels, count(limit), row.reading.usage.time))
+    });
+    vec![
+        counter("container_cpu_usage_seconds_total", "CPU time", cpu),
+        gauge("container_last_seen", "When it was last seen", seen),
+        counter("container_memory_failures_total", "Page faults", faults),
+        gauge("container_tasks_state", "Not measured: 0", tasks),
+        gauge("container_ulimits_soft", "Limits of the first process", limits),
+    ]
+}
+
+fn limited(full: &FullUsage, value: u64) -> Option<f64> {
+    full.cpu_quota.map(|_| count(value))
+}
+
+#[expect(clippy::unnecessary_wraps, reason = "the table's functions may have nothing to tell")]
+fn memory(row: &Row<'_>, value: fn(&MemoryUsage) -> u64) -> Option<f64> {
+    Some(count(value(&row.reading.usage.memory)))
+}
+
+#[expect(clippy::cast_precision_loss, reason = "metrics are floating point numbers")]
+fn whole_seconds(time: Timestamp) -> f64 {
+    time.as_nanos().div_euclid(1_000_000_000) as f64
+}

@@ -1,0 +1,43 @@
+//! The machine.
+
+use model::metric_family::MetricFamily;
+
+use super::Around;
+use crate::statistics::families::{Labels, count, gauge, plain};
+use crate::statistics::summary::NodeReading;
+
+/// Facts of the machine.
+pub(super) fn families(node: &NodeReading, around: &Around) -> Vec<MetricFamily> {
+    let identity = &around.identity;
+    let labels: Labels = vec![
+        ("boot_id", identity.boot_id.clone()),
+        ("machine_id", identity.machine_id.clone()),
+        ("system_uuid", identity.system_uuid.clone()),
+    ];
+    let one = |name, help, value: u64| gauge(name, help, [plain(labels.clone(), count(value))]);
+    let modes = ["app_direct_mode", "memory_mode"].map(|mode| {
+        let mut labels = labels.clone();
+        labels.insert(2, ("mode", mode.to_owned()));
+        plain(labels, 0.0)
+    });
+    let version: Labels = vec![
+        ("cadvisorRevision", String::new()),
+        ("cadvisorVersion", String::new()),
+        ("dockerVersion", String::new()),
+        ("kernelVersion", identity.kernel.clone()),
+        ("osVersion", identity.os_image.clone()),
+    ];
+    vec![
+        one("machine_cpu_cores", "Logical CPUs", around.topology.logical),
+        one("machine_cpu_physical_cores", "Cores", around.topology.cores),
+        one("machine_cpu_sockets", "Sockets", around.topology.sockets),
+        one("machine_cpu_books", "Books, of mainframes", 0),
+        one("machine_cpu_drawers", "Drawers, of mainframes", 0),
+        one("machine_memory_bytes", "Installed memory", node.memory),
+        one("machine_swap_bytes", "Swap", node.swap),
+        one("machine_nvm_avg_power_budget_watts", "Power of non-volatile memory", 0),
+        gauge("machine_nvm_capacity", "Non-volatile memory", modes),
+        gauge("machine_scrape_error", "1 if the machine could not be read", [plain(Vec::new(), 0.0)]),
+        gauge("cadvisor_version_info", "Kernel and system", [plain(version, 1.0)]),
+    ]
+}

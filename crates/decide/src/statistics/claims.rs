@@ -1,0 +1,63 @@
+//! Families of `/metrics` that come from the files of pods: volumes of claims, and logs of containers.
+
+use std::collections::BTreeSet;
+
+use model::metric_family::MetricFamily;
+
+use super::families::{Labels, count, gauge, in_order, plain};
+use super::readings::RunningPod;
+use super::summary::{PodFilesReading, VolumeReading};
+
+/// The families of volumes that stand for claims; a claim that several pods use is told once.
+#[must_use]
+pub fn claim_families<'a>(files: impl Iterator<Item = &'a PodFilesReading>) -> Vec<MetricFamily> {
+    let mut seen = BTreeSet::new();
+    let volumes = files.flat_map(|files| &files.volumes);
+    let first: Vec<&VolumeReading> =
+        volumes.filter(|volume| volume.claim.as_ref().is_some_and(|claim| seen.insert(claim))).collect();
+    let family = |name, help, value: fn(&VolumeReading) -> u64| {
+        let series = first.iter().filter_map(|volume| {
+            let claim = volume.claim.as_ref()?;
+            let labels: Labels =
+                vec![("namespace", claim.namespace.clone()), ("persistentvolumeclaim", claim.name.clone())];
+            Some(plain(labels, count(value(volume))))
+        });
+        gauge(name, help, series)
+    };
+    in_order(vec![
+        family("kubelet_volume_stats_capacity_bytes", "Size of the volume", |volume| volume.room.capacity),
+        family("kubelet_volume_stats_available_bytes", "Bytes left", |volume| volume.room.available),
+        family("kubelet_volume_stats_used_bytes", "Bytes used", |volume| {
+            volume.used.map_or(volume.room.used, |used| used.bytes)
+        }),
+        family("kubelet_volume_stats_inodes", "All inodes", |volume| volume.room.inodes),
+        family("kubelet_volume_stats_inodes_free", "Inodes left", |volume| volume.room.inodes_free),
+        family("kubelet_volume_stats_inodes_used", "Inodes used", |volume| {
+            let all = volume.room.inodes.saturating_sub(volume.room.inodes_free);
+            volume.used.map_or(all, |used| used.inodes)
+        }),
+    ])
+}
+
+/// What the logs of containers take.
+#[must_use]
+pub fn log_family<'a>(
+    pods: impl Iterator<Item = (&'a RunningPod, &'a PodFilesReading)>,
+) -> Vec<MetricFamily> {
+    let series = pods.flat_map(|(pod, files)| {
+        files.logs.iter().map(move |(container, used)| {
+            let labels: Labels = vec![
+                ("container", container.clone()),
+                ("namespace", pod.full_name.namespace.clone()),
+                ("pod", pod.full_name.name.clone()),
+                ("uid", pod.uid.to_string()),
+            ];
+            plain(labels, count(used.bytes))
+        })
+    });
+    in_order(vec![gauge(
+        "kubelet_container_log_filesystem_used_bytes",
+        "Bytes of a container's logs",
+        series,
+    )])
+}

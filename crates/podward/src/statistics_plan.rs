@@ -1,0 +1,18 @@
+//! What the configuration says of statistics.
+
+use agent::statistics::Settings;
+use config::Loaded;
+
+/// Cgroups of the system, and how long what was counted of volumes stands.
+pub(crate) fn statistics(loaded: &Loaded) -> Settings {
+    let (cgroups, volumes) = (&loaded.config.cgroups, &loaded.config.volumes);
+    let named = |path: &str| (!path.is_empty()).then(|| path.to_owned());
+    let period = volumes.volume_stats_agg_period.to_std();
+    Settings {
+        // A negative period switches the counting off.
+        volume_period: (!period.is_zero()).then_some(period),
+        kubelet_cgroup: named(&cgroups.kubelet_cgroups),
+        runtime_cgroup: loaded.flags.runtime_cgroups.clone().filter(|path| !path.is_empty()),
+        system_cgroup: named(&cgroups.system_cgroups),
+    }
+}

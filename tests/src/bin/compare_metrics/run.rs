@@ -1,0 +1,52 @@
+//! One agent with all pods.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use scenarios::{Agent, AgentOptions, Node};
+use serde_json::json;
+
+use crate::pods;
+
+/// What is asked of the read-only port.
+pub(crate) const PAGES: [&str; 4] = ["/stats/summary", "/metrics/resource", "/metrics/cadvisor", "/metrics"];
+
+/// How long the pods run before they are looked at: upstream samples each ten to fifteen seconds.
+const SETTLE: Duration = Duration::from_secs(45);
+
+/// Pages by their paths.
+pub(crate) type Pages = BTreeMap<String, String>;
+
+/// Runs the pods and takes the pages.
+pub(crate) async fn run(agent: Agent) -> Result<Pages> {
+    let mut node = Node::prepare(agent, &AgentOptions::default()).await?;
+    node.last_words = false;
+    node.configure(agent, &options(agent, &node))?;
+    node.agent.start()?;
+    node.agent.wait_ready().await?;
+    let pods = pods::all(&node.containerd.instance().folder().display().to_string());
+    for (name, manifest) in &pods {
+        node.write(&format!("{name}.json"), manifest)?;
+    }
+    for (name, _) in &pods {
+        node.wait_running(name).await?;
+    }
+    tokio::time::sleep(SETTLE).await;
+    let mut pages = Pages::new();
+    for path in PAGES {
+        let text = node.agent.page(path).await.with_context(|| format!("read {path}"))?;
+        pages.insert(path.to_owned(), text);
+    }
+    Ok(pages)
+}
+
+/// Volumes are measured often, and the statistics within upstream know our runtime.
+fn options(agent: Agent, node: &Node) -> AgentOptions {
+    let socket = node.containerd.instance().socket();
+    let arguments = match agent {
+        Agent::Upstream => vec![format!("--containerd={}", socket.display())],
+        Agent::Podward => Vec::new(),
+    };
+    AgentOptions { overlay: json!({"volumeStatsAggPeriod": "10s"}), arguments, ..AgentOptions::default() }
+}
