@@ -124,6 +124,11 @@ compare-status: toolchain setup tools build ## a corpus of pods on both agents; 
 	$(call say,comparing what podward and the upstream kubelet report)
 	@$(CARGO) run --quiet --locked -p scenarios --bin compare_status -- $(ARGS)
 
+.PHONY: compare-metrics
+compare-metrics: toolchain setup tools build ## the same pods on both agents; statistics and metrics must agree (ARGS=--recorded)
+	$(call say,comparing what podward and the upstream kubelet measure)
+	@$(CARGO) run --quiet --locked -p scenarios --bin compare_metrics -- $(ARGS)
+
 .PHONY: fuzz
 fuzz: toolchain ## feed the parsers with noise, FUZZ_SECONDS=20 each (ARGS=target)
 	$(call say,fuzz targets for $(FUZZ_SECONDS) s each)

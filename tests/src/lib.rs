@@ -15,6 +15,7 @@
 //! error` for upstream), added to the file that `PODWARD_FLAKY` names, and listed at the end of the run. A `FLAKY` line
 //! is a bug to be looked into, not noise.
 
+mod allowed;
 mod attempt;
 mod cluster_node;
 mod manifest;
@@ -24,6 +25,7 @@ mod node_client;
 mod screen;
 mod status;
 
+pub use allowed::Allowed;
 pub use attempt::run;
 pub use cluster_node::{ClusterNode, Joining, Quiet, condition};
 pub use manifest::{container, pod, sleeper, with};

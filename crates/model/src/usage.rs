@@ -105,10 +105,6 @@ pub struct FullUsage {
     pub memory_failures: u64,
     /// Memory of the kernel itself.
     pub kernel_memory: u64,
-    /// Page faults with those below.
-    pub page_faults_below: u64,
-    /// Major ones of them.
-    pub major_page_faults_below: u64,
     /// Processes killed because memory ran out.
     pub oom_kills: u64,
     /// Memory it is held to when memory is short; `None` for none.

@@ -13,6 +13,7 @@ use axum::routing::get;
 use flate2::Compression;
 use flate2::write::GzEncoder;
 
+use crate::statistics::exposition;
 use crate::views::Views;
 use negotiation::{accepts_gzip, format};
 
@@ -24,14 +25,29 @@ pub(crate) fn routes(views: Views) -> Router {
 }
 
 async fn metrics(State(views): State<Views>, headers: HeaderMap) -> Response {
-    page(&headers, |format| views.metrics.encode(format))
+    let told = match &views.statistics {
+        Some(statistics) => statistics.disk_families().await,
+        None => Vec::new(),
+    };
+    page(&headers, |format| {
+        let mut text = views.metrics.encode(format);
+        insert(&mut text, &exposition::part(&told, format));
+        text
+    })
+}
+
+/// Puts families before the end of a page.
+fn insert(page: &mut String, families: &str) {
+    let end = page.strip_suffix("# EOF\n").unwrap_or(page).len();
+    page.insert_str(end, families);
 }
 
 async fn probe_metrics(State(views): State<Views>, headers: HeaderMap) -> Response {
     page(&headers, |format| views.metrics.probes.encode(format))
 }
 
-fn page(headers: &HeaderMap, write: impl FnOnce(Format) -> String) -> Response {
+/// A page in the format that was asked for.
+pub(crate) fn page(headers: &HeaderMap, write: impl FnOnce(Format) -> String) -> Response {
     let wanted =
         |name| headers.get_all(name).into_iter().filter_map(|value: &HeaderValue| value.to_str().ok());
     let accepted: Vec<&str> = wanted(header::ACCEPT).collect();
@@ -55,4 +71,16 @@ fn compressed(text: &str) -> std::io::Result<Vec<u8>> {
     let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
     encoder.write_all(text.as_bytes())?;
     encoder.finish()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn families_come_before_the_end() {
+        let mut page = "a 1\n# EOF\n".to_owned();
+        insert(&mut page, "b 2\n");
+        assert_eq!(page, "a 1\nb 2\n# EOF\n");
+    }
 }

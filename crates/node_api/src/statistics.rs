@@ -7,13 +7,13 @@ use std::sync::Arc;
 use agent::statistics::{Scope, Statistics};
 use axum::Router;
 use axum::extract::{RawQuery, State};
-use axum::http::{HeaderMap, header};
-use axum::response::{IntoResponse, Response};
+use axum::http::HeaderMap;
+use axum::response::Response;
 use axum::routing::get;
 use model::metric_family::MetricFamily;
 
 use crate::answers::json;
-use exposition::Format;
+use crate::metrics_pages::page;
 
 /// The paths; nothing on a listener that has no statistics.
 pub(crate) fn routes(statistics: Option<Arc<Statistics>>) -> Router {
@@ -48,9 +48,7 @@ async fn cadvisor(State(statistics): State<Arc<Statistics>>, headers: HeaderMap)
 }
 
 fn shown(families: &[MetricFamily], headers: &HeaderMap) -> Response {
-    let asked = headers.get(header::ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
-    let format = Format::asked(asked);
-    ([(header::CONTENT_TYPE, format.content_type())], exposition::text(families, format)).into_response()
+    page(headers, |format| exposition::text(families, format))
 }
 
 #[cfg(test)]

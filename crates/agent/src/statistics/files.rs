@@ -17,9 +17,9 @@ use tokio::time::Instant;
 use super::Parts;
 
 /// Longest way through one volume.
-const VOLUME_LIMIT: Duration = Duration::from_secs(5);
+const VOLUME_LIMIT: Duration = Duration::from_secs(2);
 /// Longest time that one answer waits for volumes.
-const ANSWER_LIMIT: Duration = Duration::from_secs(10);
+const ANSWER_LIMIT: Duration = Duration::from_secs(5);
 /// How long a volume that hangs is left alone.
 const LEFT_ALONE: Duration = Duration::from_secs(600);
 

@@ -85,7 +85,7 @@ async fn the_runtime_is_asked_once_in_a_while() {
     let mut side = RuntimeSide::default();
     for _ in 0..3 {
         let figures = side.figures(&runtime, &disks).await;
-        assert_eq!(figures.layers.get(&"c1".into()).unwrap().used.bytes, 9);
+        assert_eq!(figures.layers.get("c1").unwrap().used.bytes, 9);
         // Containers have no disk of their own.
         assert_eq!(figures.container_fs, figures.image_fs);
         assert_eq!(figures.image_fs.unwrap().1, DiskUse { bytes: 30, inodes: 3 });
@@ -116,7 +116,7 @@ async fn images_of_sandboxes_are_remembered_while_they_exist() {
     let mut side = RuntimeSide::default();
     for _ in 0..2 {
         let images = side.images(&runtime, vec!["s1".into(), "s2".into()]).await;
-        assert_eq!(images.get(&"s2".into()).map(String::as_str), Some("pause of s2"));
+        assert_eq!(images.get("s2").map(String::as_str), Some("pause of s2"));
     }
     assert_eq!(runtime.asked.load(Ordering::SeqCst), 2);
     assert_eq!(side.images(&runtime, vec!["s2".into()]).await.len(), 1);
@@ -178,7 +178,7 @@ impl Usage for FakeUsage {
 }
 
 #[tokio::test(start_paused = true)]
-async fn questions_at_once_share_one_reading_and_the_second_reading_has_a_rate() {
+async fn questions_at_once_share_one_reading() {
     let usage = Arc::new(FakeUsage::default());
     let readings = gather::Shared::default();
     let read = |usage: Arc<FakeUsage>| async move { usage.cgroups(vec!["/".into()], Detail::Basic).await };

@@ -17,7 +17,10 @@ pub(super) fn mounted(proc: &Path) -> Vec<MountedDisk> {
     let statistics = files::text(&proc.join("diskstats")).unwrap_or_default();
     let mut seen = BTreeSet::new();
     let mut disks = BTreeMap::new();
-    for mount in mounts.iter().filter(|mount| COUNTED.contains(&mount.fs_type.as_str())) {
+    let counted = |mount: &&mount_table::Mount| {
+        COUNTED.contains(&mount.fs_type.as_str()) && !is_of_pod(&mount.mount_point)
+    };
+    for mount in mounts.iter().filter(counted) {
         if !seen.insert(mount.device.clone()) {
             continue;
         }
@@ -32,6 +35,12 @@ pub(super) fn mounted(proc: &Path) -> Vec<MountedDisk> {
         disks.entry(name.clone()).or_insert(MountedDisk { device: name, room, activity });
     }
     disks.into_values().collect()
+}
+
+/// Volumes of pods and the shared memory of sandboxes come and go; they are told of elsewhere.
+fn is_of_pod(mount_point: &Path) -> bool {
+    let text = mount_point.to_string_lossy();
+    text.contains("/kubernetes.io~") || (text.ends_with("/shm") && text != "/dev/shm")
 }
 
 /// Size and use of the file system at a path.

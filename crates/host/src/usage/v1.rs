@@ -45,7 +45,7 @@ pub(super) fn read(cgroup: &Cgroup<'_>, detail: Detail) -> Option<CgroupUsage> {
         pressure: None,
         processes: (detail >= Detail::Summary)
             .then(|| files::lines(&cgroup.file("cpuacct", "cgroup.procs")).len() as u64),
-        full: (detail == Detail::Full).then(|| Box::new(full(cgroup, &statistics))),
+        full: (detail == Detail::Full).then(|| Box::new(full(cgroup))),
     })
 }
 
@@ -68,7 +68,7 @@ fn memory(cgroup: &Cgroup<'_>, statistics: &Table) -> MemoryUsage {
     }
 }
 
-fn full(cgroup: &Cgroup<'_>, memory: &Table) -> FullUsage {
+fn full(cgroup: &Cgroup<'_>) -> FullUsage {
     let times = Table::read(&cgroup.file("cpuacct", "cpuacct.stat"));
     let bandwidth = Table::read(&cgroup.file("cpu", "cpu.stat"));
     let oom = Table::read(&cgroup.file("memory", "memory.oom_control"));
@@ -85,8 +85,6 @@ fn full(cgroup: &Cgroup<'_>, memory: &Table) -> FullUsage {
         max_memory: cgroup.number("memory", "memory.max_usage_in_bytes"),
         memory_failures: cgroup.number("memory", "memory.failcnt"),
         kernel_memory: cgroup.number("memory", "memory.kmem.usage_in_bytes"),
-        page_faults_below: memory.get("total_pgfault"),
-        major_page_faults_below: memory.get("total_pgmajfault"),
         oom_kills: oom.get("oom_kill"),
         memory_reservation: limits::bytes(&cgroup.file("memory", "memory.soft_limit_in_bytes")),
         cpu_shares: cgroup.number("cpu", "cpu.shares"),

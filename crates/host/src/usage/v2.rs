@@ -105,8 +105,6 @@ fn full(cgroup: &Cgroup<'_>, cpu: &Table, memory: &Table) -> FullUsage {
         max_memory: cgroup.number("memory.peak"),
         memory_failures: events.get("max"),
         kernel_memory: memory.get("kernel"),
-        page_faults_below: memory.get("pgfault"),
-        major_page_faults_below: memory.get("pgmajfault"),
         oom_kills: own_events.find("oom_kill").unwrap_or_else(|| events.get("oom_kill")),
         memory_reservation: limits::bytes(&cgroup.file("memory.high")),
         cpu_shares: files::number(&cgroup.file("cpu.weight"))

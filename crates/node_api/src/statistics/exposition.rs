@@ -2,49 +2,12 @@
 
 use std::fmt::Write;
 
+use agent::metrics::Format;
 use model::metric_family::{MetricFamily, MetricKind, MetricSeries};
-
-/// A text format.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Format {
-    /// Prometheus' own, version 0.0.4.
-    Prometheus,
-    /// OpenMetrics 1.0.0.
-    OpenMetrics,
-}
-
-impl Format {
-    /// The format for an `Accept` header: OpenMetrics only if it is named and not weighed below plain text.
-    pub(crate) fn asked(accept: &str) -> Self {
-        let weight = |kind: &str| {
-            let offers = accept.split(',').filter(|offer| offer.trim().starts_with(kind));
-            offers
-                .map(quality)
-                .fold(None, |best: Option<f64>, one| Some(best.map_or(one, |best| best.max(one))))
-        };
-        match (weight("application/openmetrics-text"), weight("text/plain")) {
-            (Some(open), plain) if open > 0.0 && plain.is_none_or(|plain| open >= plain) => Self::OpenMetrics,
-            _ => Self::Prometheus,
-        }
-    }
-
-    /// Its name.
-    pub(crate) fn content_type(self) -> &'static str {
-        match self {
-            Self::Prometheus => "text/plain; version=0.0.4; charset=utf-8",
-            Self::OpenMetrics => "application/openmetrics-text; version=1.0.0; charset=utf-8",
-        }
-    }
-}
-
-fn quality(offer: &str) -> f64 {
-    let value = offer.split(';').find_map(|part| part.trim().strip_prefix("q="));
-    value.and_then(|text| text.parse().ok()).unwrap_or(1.0)
-}
 
 /// A whole page.
 pub(crate) fn text(families: &[MetricFamily], format: Format) -> String {
-    let mut page = page(families, format);
+    let mut page = part(families, format);
     if format == Format::OpenMetrics {
         page.push_str("# EOF\n");
     }
@@ -52,7 +15,7 @@ pub(crate) fn text(families: &[MetricFamily], format: Format) -> String {
 }
 
 /// A part of a page, without its end.
-pub(crate) fn page(families: &[MetricFamily], format: Format) -> String {
+pub(crate) fn part(families: &[MetricFamily], format: Format) -> String {
     let series: usize = families.iter().map(|family| family.series.len()).sum();
     let mut page = String::with_capacity(series * 200 + families.len() * 160);
     for family in families {
@@ -95,7 +58,7 @@ fn series_line(page: &mut String, one: &MetricSeries, format: Format) {
     if let Some(time) = one.time {
         let millis = time.as_nanos().div_euclid(1_000_000);
         let _ = match format {
-            Format::Prometheus => write!(page, " {millis}"),
+            Format::Text => write!(page, " {millis}"),
             Format::OpenMetrics => {
                 write!(page, " {}.{:03}", millis.div_euclid(1000), millis.rem_euclid(1000))
             }
@@ -163,7 +126,7 @@ mod tests {
         let expected = "# HELP cpu_seconds_total h\n# TYPE cpu_seconds_total counter\n\
                         cpu_seconds_total{container=\"a\\\"b\\\\c\\n\",pod=\"p\"} 1.5 1700000000123\n\
                         # HELP error h\n# TYPE error gauge\nerror 0\n";
-        assert_eq!(text(&families(), Format::Prometheus), expected);
+        assert_eq!(text(&families(), Format::Text), expected);
     }
 
     #[test]
@@ -172,16 +135,6 @@ mod tests {
                         cpu_seconds_total{container=\"a\\\"b\\\\c\\n\",pod=\"p\"} 1.5 1700000000.123\n\
                         # HELP error h\n# TYPE error gauge\nerror 0\n# EOF\n";
         assert_eq!(text(&families(), Format::OpenMetrics), expected);
-    }
-
-    #[test]
-    fn open_metrics_is_given_to_those_who_prefer_it() {
-        let prometheus =
-            "application/openmetrics-text;version=1.0.0;q=0.5,text/plain;version=0.0.4;q=0.2,*/*;q=0.1";
-        assert_eq!(Format::asked(prometheus), Format::OpenMetrics);
-        for other in ["", "*/*", "text/plain", "text/plain,application/openmetrics-text;q=0.1"] {
-            assert_eq!(Format::asked(other), Format::Prometheus, "{other}");
-        }
     }
 
     #[test]

@@ -3,7 +3,7 @@
 //! Prints a table of medians with the ratio podward / upstream. `PODWARD_AGENTS` selects the agents,
 //! `PODWARD_BIN` the podward binary (a release build, or the figures mean little), `--quick` cuts the
 //! idle windows and repetitions, `--cluster` measures only the node of a real cluster, `--alone` only the node
-//! without one. Times of containers are the runtime's own.
+//! without one, `--scrapes` only what scrapes cost there. Times of containers are the runtime's own.
 
 mod cluster;
 mod measure;
@@ -19,13 +19,23 @@ async fn main() -> Result<()> {
     let agents: Vec<Agent> =
         [Agent::Upstream, Agent::Podward].into_iter().filter(|agent| agent.selected()).collect();
     ensure!(!agents.is_empty(), "PODWARD_AGENTS names no agent");
+    if given("--scrapes") {
+        return without_cluster(&agents, quick, Part::Scrapes).await;
+    }
     if !given("--cluster") {
-        without_cluster(&agents, quick).await?;
+        without_cluster(&agents, quick, Part::All).await?;
     }
     if !given("--alone") {
         in_cluster(&agents, quick).await?;
     }
     Ok(())
+}
+
+/// How much is measured.
+#[derive(Clone, Copy)]
+enum Part {
+    All,
+    Scrapes,
 }
 
 async fn in_cluster(agents: &[Agent], quick: bool) -> Result<()> {
@@ -38,7 +48,7 @@ async fn in_cluster(agents: &[Agent], quick: bool) -> Result<()> {
     Ok(())
 }
 
-async fn without_cluster(agents: &[Agent], quick: bool) -> Result<()> {
+async fn without_cluster(agents: &[Agent], quick: bool, part: Part) -> Result<()> {
     let options = AgentOptions { verbosity: 0, ..AgentOptions::default() };
     let mut columns = Vec::new();
     let mut alone = Vec::new();
@@ -49,7 +59,10 @@ async fn without_cluster(agents: &[Agent], quick: bool) -> Result<()> {
         node.last_words = false;
         let time = measure::runtime_alone(&node).await?.as_secs_f64() * 1000.0;
         alone.push(format!("{time:.1} ms before {}", agent.name()));
-        let figures = measure::all(&mut node, quick).await?;
+        let figures = match part {
+            Part::Scrapes => measure::scrapes_only(&mut node, quick).await?,
+            Part::All => measure::all(&mut node, quick).await?,
+        };
         node.agent.term().await?;
         node.cri().remove_all().await?;
         columns.push((agent, figures));

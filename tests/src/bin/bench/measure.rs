@@ -26,9 +26,21 @@ pub(crate) async fn all(node: &mut Node, quick: bool) -> Result<Vec<Figure>> {
     figures.extend(idle(node, window, "idle at 0 pods, RSS", "idle at 0 pods, CPU").await?);
     figures.extend(burst(node).await?);
     figures.extend(idle(node, window, "idle at 50 pods, RSS", "idle at 50 pods, CPU").await?);
+    figures.extend(scrapes(node, if quick { 6 } else { 20 }).await?);
     figures.extend(agent_restart(node).await?);
     figures.push(removal(node).await?);
     figures.extend(probes(node, window).await?);
+    Ok(figures)
+}
+
+/// What scrapes cost, and nothing else.
+pub(crate) async fn scrapes_only(node: &mut Node, quick: bool) -> Result<Vec<Figure>> {
+    node.agent.start()?;
+    node.agent.wait_ready().await?;
+    burst(node).await?;
+    tokio::time::sleep(Duration::from_secs(20)).await;
+    let figures = scrapes(node, if quick { 6 } else { 20 }).await?;
+    removal(node).await?;
     Ok(figures)
 }
 
@@ -129,6 +141,35 @@ async fn burst(node: &Node) -> Result<Vec<Figure>> {
         milliseconds("burst of 50: files to last container started", since(written, last.into())?),
         milliseconds("burst of 50: files to all Running in /pods", shown),
     ])
+}
+
+/// What a scrape costs the agent beyond what it does anyway. Scrapes are so far apart that none is answered from what
+/// another one read.
+async fn scrapes(node: &Node, count: u32) -> Result<Vec<Figure>> {
+    const APART: Duration = Duration::from_millis(1500);
+    let pages = [
+        ("", ""),
+        ("/metrics/resource", "scrape of /metrics/resource at 50 pods, CPU"),
+        ("/stats/summary", "scrape of /stats/summary at 50 pods, CPU"),
+    ];
+    let mut idle = Duration::ZERO;
+    let mut figures = Vec::new();
+    for (path, name) in pages {
+        let before = node.agent.cpu_time()?;
+        for _ in 0..count {
+            if !path.is_empty() {
+                node.agent.page(path).await?;
+            }
+            tokio::time::sleep(APART).await;
+        }
+        let used = node.agent.cpu_time()?.saturating_sub(before);
+        if path.is_empty() {
+            idle = used;
+        } else {
+            figures.push(milliseconds(name, used.saturating_sub(idle) / count));
+        }
+    }
+    Ok(figures)
 }
 
 async fn agent_restart(node: &mut Node) -> Result<Vec<Figure>> {

@@ -1,18 +1,88 @@
-//! probe
+//! `compare_metrics`: the same pods on podward and on the upstream kubelet; what they tell of them must agree.
+//!
+//! Each agent gets the pods of [`pods`] on a containerd of its own. After a while `/stats/summary`, `/metrics/resource`,
+//! `/metrics/cadvisor` and `/metrics` are taken, freed of ids, and compared: fields and families, series by their labels,
+//! values within sampling error. Differences that `tests/metrics-allowed.txt` does not name with a reason end the run
+//! with code 1. Of `/metrics`, which tells of the agent itself, only names and labels are compared, and what differs
+//! there is told without failing.
+//!
+//! Arguments: `--recorded` compares what the last run of each agent kept instead of running them again; `--keep` only
+//! runs the agents that `PODWARD_AGENTS` selects and keeps their pages.
+
+mod compare;
+mod normalise;
+mod page;
 mod pods;
 mod run;
 
-use scenarios::Agent;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::{Context, Result};
+use scenarios::{Agent, Allowed};
+
+use compare::Difference;
+use run::{PAGES, Pages};
 
 #[tokio::main]
-async fn main() -> anyhow::Result<()> {
-    for agent in [Agent::Upstream, Agent::Podward].into_iter().filter(|agent| agent.selected()) {
-        let pages = run::run(agent).await?;
-        let folder = testkit::images::workspace().join("target/compare-metrics").join(agent.name());
-        std::fs::create_dir_all(&folder)?;
-        for (path, text) in pages {
-            std::fs::write(folder.join(path.trim_start_matches('/').replace('/', "-")), text)?;
+async fn main() -> Result<ExitCode> {
+    let has = |word: &str| std::env::args().any(|argument| argument == word);
+    if !has("--recorded") {
+        for agent in [Agent::Upstream, Agent::Podward].into_iter().filter(|agent| agent.selected()) {
+            println!("running the pods on {}", agent.name());
+            let pages = run::run(agent).await.with_context(|| format!("on {}", agent.name()))?;
+            keep(agent, &pages)?;
         }
     }
+    if has("--keep") {
+        return Ok(ExitCode::SUCCESS);
+    }
+    let (upstream, podward) = (kept(Agent::Upstream)?, kept(Agent::Podward)?);
+    let list = Path::new(env!("CARGO_MANIFEST_DIR")).join("metrics-allowed.txt");
+    let mut allowed = Allowed::read(&list)?;
+    let mut bad = 0;
+    let mut explained = 0;
+    for path in PAGES {
+        let differences = compare::page(path, &podward, &upstream)?;
+        let (known, new): (Vec<Difference>, Vec<Difference>) =
+            differences.into_iter().partition(|difference| allowed.covers(path, &difference.what));
+        println!("\n{path}: {} differences, {} explained", new.len() + known.len(), known.len());
+        for difference in &new {
+            println!("{difference}");
+        }
+        explained += known.len();
+        bad += if path == "/metrics" { 0 } else { new.len() };
+    }
+    for unused in allowed.unused() {
+        println!("metrics-allowed.txt: not needed this time: {unused}");
+    }
+    println!("\n{bad} differences without a reason, {explained} with one");
+    Ok(if bad == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+fn folder(agent: Agent) -> PathBuf {
+    testkit::images::workspace().join("target/compare-metrics").join(agent.name())
+}
+
+fn file(agent: Agent, path: &str) -> PathBuf {
+    folder(agent).join(path.trim_start_matches('/').replace('/', "-"))
+}
+
+fn keep(agent: Agent, pages: &Pages) -> Result<()> {
+    let folder = folder(agent);
+    std::fs::create_dir_all(&folder).with_context(|| format!("make {}", folder.display()))?;
+    for (path, text) in pages {
+        let file = file(agent, path);
+        std::fs::write(&file, text).with_context(|| format!("write {}", file.display()))?;
+    }
     Ok(())
+}
+
+fn kept(agent: Agent) -> Result<Pages> {
+    let read = |path: &str| {
+        let file = file(agent, path);
+        let text = std::fs::read_to_string(&file).with_context(|| format!("read {}", file.display()))?;
+        Ok((path.to_owned(), text))
+    };
+    PAGES.into_iter().map(read).collect()
 }

@@ -32,7 +32,12 @@ pub(crate) async fn run(agent: Agent) -> Result<Pages> {
     for (name, _) in &pods {
         node.wait_running(name).await?;
     }
-    tokio::time::sleep(SETTLE).await;
+    // What is told of now needs an earlier look: the first answer is not taken.
+    tokio::time::sleep(SETTLE / 2).await;
+    for path in PAGES {
+        node.agent.page(path).await?;
+    }
+    tokio::time::sleep(SETTLE / 2).await;
     let mut pages = Pages::new();
     for path in PAGES {
         let text = node.agent.page(path).await.with_context(|| format!("read {path}"))?;

@@ -7,7 +7,6 @@
 //! Arguments: words that select manifests by a part of their name; `--recorded` compares with what the last run kept of
 //! upstream instead of running it again; `--show` prints the normalised objects of podward.
 
-mod allowed;
 mod corpus;
 mod difference;
 mod events;
@@ -20,10 +19,9 @@ use std::process::ExitCode;
 use std::time::Instant;
 
 use anyhow::{Context, Result};
-use scenarios::Agent;
+use scenarios::{Agent, Allowed};
 use serde_json::Value;
 
-use allowed::Allowed;
 use corpus::Manifest;
 use difference::Difference;
 

@@ -154,13 +154,12 @@ fn labelled(rows: &[Row<'_>], now: Timestamp) -> Vec<MetricFamily> {
     let seen = rows.iter().map(|row| timed(row.names.with(&[]), whole_seconds(now), now));
     let faults = rows.iter().flat_map(|row| {
         let usage = &row.reading.usage;
-        let (memory, full) = (&usage.memory, usage.full.as_deref());
-        let below = full.map_or((0, 0), |full| (full.page_faults_below, full.major_page_faults_below));
+        // Upstream tells the same for both scopes.
         [
-            ("pgfault", "container", memory.page_faults),
-            ("pgfault", "hierarchy", below.0),
-            ("pgmajfault", "container", memory.major_page_faults),
-            ("pgmajfault", "hierarchy", below.1),
+            ("pgfault", "container", usage.memory.page_faults),
+            ("pgfault", "hierarchy", usage.memory.page_faults),
+            ("pgmajfault", "container", usage.memory.major_page_faults),
+            ("pgmajfault", "hierarchy", usage.memory.major_page_faults),
         ]
         .map(|(kind, scope, value)| {
             timed(row.names.with(&[("failure_type", kind), ("scope", scope)]), count(value), usage.time)

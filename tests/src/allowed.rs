@@ -4,6 +4,7 @@ use std::path::Path;
 
 use anyhow::{Context, Result, ensure};
 
+#[derive(Debug)]
 struct Entry {
     line: String,
     pod: String,
@@ -12,13 +13,14 @@ struct Entry {
 }
 
 /// The entries of `allowed.txt`: `POD FIELD # REASON`, `*` stands for any text.
-pub(crate) struct Allowed {
+#[derive(Debug)]
+pub struct Allowed {
     entries: Vec<Entry>,
 }
 
 impl Allowed {
     /// Reads the file; an entry without a reason is refused.
-    pub(crate) fn read(path: &Path) -> Result<Self> {
+    pub fn read(path: &Path) -> Result<Self> {
         let text = std::fs::read_to_string(path).with_context(|| format!("read {}", path.display()))?;
         Self::parse(&text).with_context(|| path.display().to_string())
     }
@@ -40,14 +42,14 @@ impl Allowed {
     }
 
     /// Whether a difference is meant.
-    pub(crate) fn covers(&mut self, pod: &str, field: &str) -> bool {
+    pub fn covers(&mut self, pod: &str, field: &str) -> bool {
         let found =
             self.entries.iter_mut().find(|entry| matches(&entry.pod, pod) && matches(&entry.field, field));
         found.map(|entry| entry.used = true).is_some()
     }
 
     /// Entries that no difference needed.
-    pub(crate) fn unused(&self) -> impl Iterator<Item = &str> {
+    pub fn unused(&self) -> impl Iterator<Item = &str> {
         self.entries.iter().filter(|entry| !entry.used).map(|entry| entry.line.as_str())
     }
 }
