@@ -40,6 +40,7 @@ fn worker() -> WorkerView {
         passed: true,
         restart_requested: false,
         orphan: false,
+        is_static: false,
         problems: ContainerProblems::new(),
         last_error: None,
         rejection: None,

@@ -91,7 +91,7 @@ fn number(page: &mut String, value: f64) {
     let shortest = format!("{value:e}");
     let (digits, exponent) = shortest.split_once('e').unwrap_or((&shortest, "0"));
     let exponent: i32 = exponent.parse().unwrap_or_default();
-    let _ = if exponent < -4 || exponent >= 6 {
+    let _ = if !(-4..6).contains(&exponent) {
         let sign = if exponent < 0 { '-' } else { '+' };
         write!(page, "{digits}e{sign}{:02}", exponent.abs())
     } else {

@@ -54,7 +54,7 @@ impl<'a> Side<'a> {
         let mut families = page::parse(text)?;
         for family in families.values_mut() {
             let series = std::mem::take(&mut family.series).into_iter();
-            let shown = |(labels, value): (Vec<(String, String)>, _)| {
+            let shown = |(labels, value): (page::Labels, _)| {
                 let labels =
                     labels.into_iter().map(|(name, value)| (name, self.names.shown(&value))).collect();
                 (labels, value)
@@ -77,7 +77,7 @@ fn flatten(path: &str, value: &Value, fields: &mut BTreeMap<String, Value>) {
     match value {
         Value::Object(entries) => {
             for (key, value) in entries {
-                flatten(&format!("{path}.{key}").trim_start_matches('.').to_owned(), value, fields);
+                flatten(format!("{path}.{key}").trim_start_matches('.'), value, fields);
             }
         }
         Value::Array(items) => {

@@ -4,13 +4,16 @@ use std::collections::BTreeMap;
 
 use anyhow::{Context, Result};
 
+/// Names and values, in order.
+pub(crate) type Labels = Vec<(String, String)>;
+
 /// A family by its name.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Family {
     /// `counter` or `gauge` and so on.
     pub(crate) kind: String,
     /// Values by labels.
-    pub(crate) series: BTreeMap<Vec<(String, String)>, Value>,
+    pub(crate) series: BTreeMap<Labels, Value>,
 }
 
 /// A value, and whether it tells when it was measured.
@@ -41,7 +44,7 @@ pub(crate) fn parse(text: &str) -> Result<BTreeMap<String, Family>> {
     Ok(families)
 }
 
-fn series(line: &str) -> Option<(String, Vec<(String, String)>, Value)> {
+fn series(line: &str) -> Option<(String, Labels, Value)> {
     let (name, labels, rest) = match line.find('{') {
         Some(start) => {
             let end = line.rfind('}')?;
@@ -57,7 +60,7 @@ fn series(line: &str) -> Option<(String, Vec<(String, String)>, Value)> {
     Some((name.to_owned(), labels, Value { number, timed: words.next().is_some() }))
 }
 
-fn labels(text: &str) -> Vec<(String, String)> {
+fn labels(text: &str) -> Labels {
     let mut labels = Vec::new();
     let mut rest = text;
     while let Some((name, after)) = rest.split_once("=\"") {
