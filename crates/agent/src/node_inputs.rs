@@ -1,5 +1,6 @@
 //! What other stages contribute to the node's status: one channel each, so that each has one writer.
 
+use decide::admission::Shutdown;
 use decide::node_status::Pressure;
 use tokio::sync::watch;
 
@@ -23,6 +24,19 @@ pub struct NodeReporters {
     pub shutdown: watch::Sender<Option<String>>,
     /// Volumes that must not be detached; `None` while that is not known.
     pub volumes_in_use: watch::Sender<Option<Vec<String>>>,
+}
+
+impl NodeReporters {
+    /// Another reading end, for whoever acts on what is reported.
+    #[must_use]
+    pub fn inputs(&self) -> NodeInputs {
+        NodeInputs {
+            pressure: self.pressure.subscribe(),
+            storage: self.storage.subscribe(),
+            shutdown: self.shutdown.subscribe(),
+            volumes_in_use: self.volumes_in_use.subscribe(),
+        }
+    }
 }
 
 /// Until the node's CSINode is there, in upstream's words.
@@ -55,6 +69,12 @@ impl NodeInputs {
     #[must_use]
     pub fn problems(&self) -> Vec<String> {
         self.shutdown.borrow().iter().cloned().collect()
+    }
+
+    /// Whether the machine is going down.
+    #[must_use]
+    pub fn shutdown(&self) -> Shutdown {
+        if self.shutdown.borrow().is_some() { Shutdown::Imminent } else { Shutdown::None }
     }
 
     /// Why a node that is not ready cannot become so yet.
@@ -98,6 +118,7 @@ mod tests {
         reporters.shutdown.send_replace(Some("node is shutting down".into()));
         inputs.changed().await;
         assert_eq!(inputs.problems(), ["node is shutting down"]);
+        assert_eq!(reporters.inputs().shutdown(), Shutdown::Imminent);
         drop(reporters.shutdown);
         reporters.storage.send_replace(None);
         inputs.changed().await;

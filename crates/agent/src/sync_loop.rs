@@ -35,6 +35,7 @@ use tokio_util::sync::CancellationToken;
 use crate::allocations::Allocations;
 use crate::messages::{ProbeKind, ProbeResult, Requeue, SweepOrder, WorkerMessage};
 use crate::metrics::Metrics;
+use crate::node_inputs::NodeInputs;
 use crate::node_view::NodeView;
 use crate::observation::Observer;
 use crate::published::{Reader, Writer};
@@ -84,6 +85,8 @@ pub struct Parts {
     pub cgroups: Arc<dyn PodCgroups>,
     /// The Node object, where there is an API server.
     pub node: Option<watch::Receiver<NodeView>>,
+    /// What runs short and whether the machine goes down, where there is somebody to say so.
+    pub inputs: Option<NodeInputs>,
     /// Whether every source has spoken.
     pub sources_ready: watch::Sender<bool>,
     /// Configured sources; clean-ups wait for all of them.

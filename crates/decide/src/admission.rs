@@ -4,6 +4,7 @@
 //! resources when ending less important pods makes room for it.
 
 mod affinity;
+mod conditions;
 mod features;
 mod fit;
 mod occupancy;
@@ -17,6 +18,8 @@ use std::sync::Arc;
 use k8s_openapi::api::core::v1::Taint;
 use model::{NodeSettings, ObservedPod, Pod, Rejection};
 
+use crate::node_status::Pressure;
+pub use conditions::Shutdown;
 pub use occupancy::Occupancy;
 pub use preemption::is_critical;
 
@@ -33,6 +36,10 @@ pub struct Node<'a> {
     pub occupancy: &'a Occupancy,
     /// Whether the runtime honours `supplementalGroupsPolicy`.
     pub strict_groups: StrictGroups,
+    /// What runs short.
+    pub pressure: Pressure,
+    /// Whether the machine is going down.
+    pub shutdown: Shutdown,
 }
 
 /// Whether the runtime can give containers exactly the groups of their pod.
@@ -91,6 +98,7 @@ pub fn arrival(pod: &Pod, observed: Option<&ObservedPod>) -> Arrival {
 /// # Errors
 /// The first check that refuses says why.
 pub fn admit(pod: &Pod, node: &Node<'_>) -> Result<Vec<Arc<Pod>>, Rejection> {
+    conditions::check_pressure(pod, node.pressure)?;
     sysctls::check(pod, &node.settings.admission)?;
     features::check_operating_system(pod)?;
     features::check_groups(pod, node.strict_groups)?;
@@ -101,6 +109,7 @@ pub fn admit(pod: &Pod, node: &Node<'_>) -> Result<Vec<Arc<Pod>>, Rejection> {
     let victims = preemption::resolve(pod, node.occupancy, &misfits)?;
     features::check_apparmor(pod, &node.settings.admission)?;
     features::check_pod_level_resources(pod, &node.settings.admission)?;
+    conditions::check_shutdown(node.shutdown)?;
     Ok(victims)
 }
 

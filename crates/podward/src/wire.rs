@@ -354,6 +354,7 @@ pub fn start(world: World, plan: Plan) -> anyhow::Result<Running> {
         settings: Arc::new(plan.settings.clone()),
         recorder: recorder.clone(),
         node: node_view,
+        inputs: node.as_ref().map(|(_, reporters)| reporters.inputs()),
         sources_ready,
         clock: clock.clone(),
         metrics: metrics.clone(),

@@ -8,6 +8,7 @@ use model::{
 };
 
 use super::SyncLoop;
+use crate::node_inputs::NodeInputs;
 
 const PREEMPTING: &str = "Preempting";
 const PREEMPTED: &str = "Preempted in order to admit critical pod";
@@ -63,6 +64,8 @@ impl SyncLoop {
             taints: view.taints(),
             occupancy: &self.occupancy,
             strict_groups,
+            pressure: self.parts.inputs.as_ref().map(NodeInputs::pressure).unwrap_or_default(),
+            shutdown: self.parts.inputs.as_ref().map(NodeInputs::shutdown).unwrap_or_default(),
         })
     }
 

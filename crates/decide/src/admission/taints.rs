@@ -16,7 +16,8 @@ pub(super) fn check(pod: &Pod, taints: &[Taint]) -> Option<Misfit> {
     })
 }
 
-fn tolerates(toleration: &Toleration, taint: &Taint) -> bool {
+/// Whether a toleration is for the taint.
+pub(super) fn tolerates(toleration: &Toleration, taint: &Taint) -> bool {
     let text = |text: &Option<String>| text.clone().unwrap_or_default();
     let (effect, key) = (text(&toleration.effect), text(&toleration.key));
     if !effect.is_empty() && effect != taint.effect {

@@ -22,6 +22,8 @@ struct Given {
     occupancy: Occupancy,
     strict_groups: StrictGroups,
     taints: Vec<Taint>,
+    pressure: Pressure,
+    shutdown: Shutdown,
 }
 
 impl Given {
@@ -31,6 +33,8 @@ impl Given {
             occupancy: Occupancy::default(),
             strict_groups: StrictGroups::Supported,
             taints: Vec::new(),
+            pressure: Pressure::default(),
+            shutdown: Shutdown::None,
         }
     }
 
@@ -50,6 +54,8 @@ impl Given {
             taints: &self.taints,
             occupancy,
             strict_groups: *strict_groups,
+            pressure: self.pressure,
+            shutdown: self.shutdown,
         };
         let verdict = admit(pod, &node);
         verdict
@@ -440,5 +446,37 @@ fn refusals_are_counted_under_words_that_have_an_end() {
         ("Whatever", "Other"),
     ] {
         assert_eq!(rejection_label(reason), label, "{reason}");
+    }
+}
+
+#[test]
+fn a_node_under_pressure_takes_only_what_cannot_make_it_worse() {
+    let mut given = Given::new();
+    let greedy = json!([{"name": "a", "image": "i", "resources": {"requests": {"memory": "1Mi"}}}]);
+    let tolerant = json!([{"key": "node.kubernetes.io/memory-pressure", "operator": "Exists"}]);
+    let plain = api("plain", json!({}));
+    let with_requests = api("requests", json!({"containers": greedy}));
+    let with_toleration = api("tolerates", json!({"tolerations": tolerant}));
+    let critical = api("critical", json!({"priority": 2_000_000_000}));
+    let refused = |names: &str| Err(("Evicted".to_owned(), format!("The node had condition: [{names}]. ")));
+    given.pressure = Pressure { memory: true, ..Pressure::default() };
+    assert_eq!(given.admit(&plain), refused("MemoryPressure"));
+    for pod in [&with_requests, &with_toleration, &critical] {
+        assert_eq!(given.admit(pod), Ok(vec![]), "{}", pod.name());
+    }
+    given.pressure.disk = true;
+    for pod in [&plain, &with_requests, &with_toleration] {
+        assert_eq!(given.admit(pod), refused("MemoryPressure DiskPressure"), "{}", pod.name());
+    }
+    assert_eq!(given.admit(&critical), Ok(vec![]));
+}
+
+#[test]
+fn a_machine_that_goes_down_takes_nothing() {
+    let mut given = Given::new();
+    given.shutdown = Shutdown::Imminent;
+    let words = "Pod was rejected as the node is shutting down.".to_owned();
+    for pod in [api("plain", json!({})), api("critical", json!({"priority": 2_000_000_000}))] {
+        assert_eq!(given.admit(&pod), Err(("NodeShutdown".to_owned(), words.clone())));
     }
 }

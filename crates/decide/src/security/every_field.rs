@@ -117,7 +117,9 @@ fn asked(spec: Value, settings: &NodeSettings, handlers: &[RuntimeHandler]) -> R
     let pod = pod(spec);
     let strict_groups = if handlers.is_empty() { StrictGroups::Unsupported } else { StrictGroups::Supported };
     let (labels, taints) = (&settings.admission.labels, [].as_slice());
-    let node = Node { settings, labels, taints, occupancy: &Occupancy::default(), strict_groups };
+    let (pressure, shutdown) = Default::default();
+    let occupancy = &Occupancy::default();
+    let node = Node { settings, labels, taints, occupancy, strict_groups, pressure, shutdown };
     admit(&pod, &node).map_err(|rejection| rejection.reason)?;
     let runtime_handler = runtime_handler(&pod, handlers)?;
     let user_namespace = if pod.spec.host_users == Some(false) {
