@@ -13,7 +13,9 @@ seconds=${1:?usage: fuzz.sh SECONDS [TARGET...]}
 shift
 triple=$(rustc -vV | sed -n 's/^host: //p')
 targets=("$@")
-if [ $# = 0 ]; then targets=(document manifest config resolv_conf image_name log_folder); fi
+if [ $# = 0 ]; then
+    targets=(document manifest config resolv_conf image_name log_folder log_lines log_queries stream_channels spdy_frames)
+fi
 
 say() { printf 'fuzz: %s\n' "$*"; }
 

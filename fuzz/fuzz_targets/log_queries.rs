@@ -13,7 +13,18 @@ fuzz_target!(|pairs: Vec<(String, String)>| {
     {
         assert!(services.len() <= 4);
         let arguments = query.journal_arguments(&services);
-        let known = ["--utc", "--no-pager", "--output=", "--since=", "--until=", "--pager-end", "--lines=", "--unit=", "--grep=", "--boot"];
+        let known = [
+            "--utc",
+            "--no-pager",
+            "--output=",
+            "--since=",
+            "--until=",
+            "--pager-end",
+            "--lines=",
+            "--unit=",
+            "--grep=",
+            "--boot",
+        ];
         for (index, argument) in arguments.iter().enumerate() {
             let boot = index > 0 && arguments[index - 1] == "--boot" && argument.parse::<i64>().is_ok();
             assert!(boot || known.iter().any(|start| argument.starts_with(start)), "{argument:?}");

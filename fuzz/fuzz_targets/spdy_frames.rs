@@ -18,7 +18,10 @@ fuzz_target!(|bytes: &[u8]| {
     let mut frames = decode(bytes);
     // A data frame that was cut off is written as a whole one, and names are written in lower case.
     for frame in &mut frames {
-        if let Frame::SynStream { headers, .. } | Frame::SynReply { headers, .. } | Frame::MoreHeaders { headers, .. } = frame {
+        if let Frame::SynStream { headers, .. }
+        | Frame::SynReply { headers, .. }
+        | Frame::MoreHeaders { headers, .. } = frame
+        {
             for (name, _) in headers {
                 name.make_ascii_lowercase();
             }
