@@ -3,14 +3,15 @@
 use std::collections::BTreeMap;
 
 use anyhow::{Context, Result, ensure};
-use scenarios::{Agent, AgentOptions, ClusterNode, Joining, NodeClient, podward_only, scenarios};
+use scenarios::{Agent, AgentOptions, ClusterNode, Joining, NodeClient, podward_only, scenarios, sleeper};
 use serde_json::{Value, json};
 
 scenarios!(
     only_those_with_the_right_pass,
     certificates_are_believed,
     nobody_is_let_in_if_configured,
-    upstreams_rule_for_streams
+    upstreams_rule_for_streams,
+    pods_of_all_sources_are_shown
 );
 podward_only!(a_right_to_read_is_no_right_to_run, the_documented_defaults_pass_the_benchmark);
 
@@ -187,6 +188,35 @@ async fn upstreams_rule_for_streams(agent: Agent) -> Result<()> {
     let reader = NodeClient::with_token(node.agent.ports().api, &token)?;
     let answer = reader.ask("GET", RUN, &WEB_SOCKET, "").await?;
     ensure!(answer.status == 404, "{answer:?}");
+    node.end()
+}
+
+async fn pods_of_all_sources_are_shown(agent: Agent) -> Result<()> {
+    let node = start(agent, json!({}), &[]).await?;
+    let manifest = node.agent.manifests().join("still.json");
+    let mut still = sleeper("still");
+    still["metadata"]["namespace"] = json!(node.namespace);
+    std::fs::write(&manifest, still.to_string()).context("write a manifest")?;
+    node.apply(&sleeper("bound")).await?;
+    node.wait_running("bound").await?;
+    let admin = NodeClient::with_kubeconfig(node.agent.ports().api, &node.plane.admin_kubeconfig())?;
+    let names = [("bound".to_owned(), "api"), (format!("still-{}", node.name), "file")];
+    node.wait("both pods run in /pods", async || {
+        let list = admin.get("/pods").await?.json()?;
+        let pods = list["items"].as_array().context("no items")?;
+        ensure!(pods.len() == names.len(), "{} pods: {list}", pods.len());
+        for (name, source) in &names {
+            let pod = pods.iter().find(|pod| pod["metadata"]["name"] == name.as_str());
+            let pod = pod.with_context(|| format!("no {name} in {list}"))?;
+            let state = &pod["status"]["containerStatuses"][0]["state"];
+            ensure!(pod["status"]["phase"] == "Running" && state["running"].is_object(), "{pod}");
+            let annotation = pod["metadata"]["annotations"]["kubernetes.io/config.source"].as_str();
+            ensure!(annotation == Some(source), "{name} comes from {annotation:?}");
+        }
+        Ok(())
+    })
+    .await?;
+    std::fs::remove_file(&manifest).context("remove a manifest")?;
     node.end()
 }
 
