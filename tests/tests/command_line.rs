@@ -7,8 +7,15 @@ use std::path::PathBuf;
 use anyhow::{Context, Result, ensure};
 use scenarios::{Agent, AgentOptions, NODE, Node, Screen, container, pod, podward_only, sleeper, with};
 use serde_json::{Value, json};
+use testkit::images::BUSYBOX;
 
-podward_only!(pods_are_looked_at, trouble_is_explained, changes_are_watched, mistakes_are_answered_helpfully);
+podward_only!(
+    logs_and_commands,
+    pods_are_looked_at,
+    trouble_is_explained,
+    changes_are_watched,
+    mistakes_are_answered_helpfully
+);
 
 /// Runs a command on a terminal of 100 columns to its end; it must go well.
 async fn shown(node: &Node, line: &str) -> Result<String> {
@@ -83,6 +90,69 @@ async fn pods_are_looked_at(agent: Agent) -> Result<()> {
     ensure!(text.lines().all(|line| line.chars().count() <= 100), "too wide:\n{text}");
     let page = node.agent.page("/podward/timeline").await?;
     expect(&page, &["\"step\":\"sandbox\"", "\"readyAt\":\"20"])
+}
+
+/// What containers wrote, and commands in them.
+async fn logs_and_commands(agent: Agent) -> Result<()> {
+    let node = Node::start(agent).await?;
+    node.write(
+        "web.json",
+        &pod(
+            "web",
+            [
+                container("main", "print one -- print two -- sleep forever"),
+                container("side", "sleep forever"),
+            ],
+        ),
+    )?;
+    node.wait_running("web").await?;
+    node.log("web", "main").await?;
+    let text = shown(&node, "logs web").await?;
+    expect(&text, &["Defaulted container \"main\" out of: main, side", "one\ntwo\n"])?;
+    ensure!(shown(&node, "logs web -c main --tail 1").await? == "two\n", "--tail");
+    expect(&shown(&node, "logs web main --timestamps --since 1h").await?, &["T", "Z one\n"])?;
+    let follow = start(&node, "logs web -c main -f")?;
+    follow.wait_for("two").await?;
+    drop(follow);
+    let (code, text) = run(&node, "logs web -c other").await?;
+    ensure!(code == 1, "{text}");
+    expect(&text, &["has no container \"other\"; it has main, side"])?;
+
+    let (code, text) = run(&node, "exec web -c main -- /demo print hello").await?;
+    ensure!(code == 0 && text == "hello\n", "{code}: {text:?}");
+    let (code, text) = run(&node, "exec web -c main -- /demo exit 7").await?;
+    ensure!(code == 7, "{code}: {text}");
+    let (code, text) = run(&node, "exec web -c main -- /no/such/program").await?;
+    ensure!(code != 0, "{text}");
+    terminal(&node).await
+}
+
+/// A shell on a terminal: keys go there, its size follows ours, its exit code is ours.
+async fn terminal(node: &Node) -> Result<()> {
+    let mut shell = sleeper("shell");
+    shell["spec"]["containers"][0] =
+        json!({"name": "main", "image": BUSYBOX, "command": ["/bin/sh", "-c", "sleep 3600"]});
+    node.write("shell.json", &shell)?;
+    node.wait_running("shell").await?;
+    let mut screen = start(node, "exec -it shell -- /bin/sh")?;
+    screen.keys("stty size; echo mark-$((1+1))\n")?;
+    let text = screen.wait_for("mark-2").await?;
+    expect(&text, &["40 100"])?;
+    screen.resize(71)?;
+    let mut seen = String::new();
+    for number in 0..40 {
+        screen.keys(&format!("stty size; echo again-$(({number}+100))\n"))?;
+        seen = screen.wait_for(&format!("again-{}", number + 100)).await?;
+        if seen.contains("40 71") {
+            break;
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+    }
+    expect(&seen, &["40 71"])?;
+    screen.keys("exit 5\n")?;
+    let (status, text) = screen.end().await?;
+    ensure!(status.code() == Some(5), "{status}: {text}");
+    Ok(())
 }
 
 /// Pods that do not run: the sentence names the reason.

@@ -29,6 +29,8 @@ use ports::clock::Clock;
 use serde_json::json;
 
 use crate::answers::json;
+use crate::container_logs::{self, LogParts};
+use crate::streaming::{self, StreamingParts};
 use crate::views::Views;
 
 pub use node::LocalNode;
@@ -51,6 +53,10 @@ pub struct LocalParts {
     pub sources: Arc<SourceReports>,
     /// The node.
     pub node: LocalNode,
+    /// Logs of containers.
+    pub logs: LogParts,
+    /// Streams to what runs.
+    pub streaming: StreamingParts,
     /// The time.
     pub clock: Arc<dyn Clock>,
 }
@@ -79,7 +85,7 @@ pub fn local_router(parts: LocalParts) -> Router {
         .route("/podward/timeline", get(timeline::timelines))
         .route("/podward/timeline/{namespace}/{pod}", get(timeline::timeline))
         .with_state(views);
-    own.merge(shared)
+    own.merge(shared).merge(container_logs::routes(parts.logs)).merge(streaming::routes(parts.streaming))
 }
 
 /// What the read-only port shows of it.

@@ -6,8 +6,10 @@
 mod arguments;
 mod client;
 mod describe;
+mod exec;
 mod explain;
 mod get;
+mod logs;
 mod names;
 mod selector;
 mod table;
@@ -63,6 +65,8 @@ pub fn run(arguments: &[String]) -> anyhow::Result<ExitCode> {
         Command::Describe(arguments) => block_on(describe::run(arguments)),
         Command::Explain(arguments) => block_on(explain::run(arguments)),
         Command::Timeline(arguments) => block_on(timeline::run(arguments)),
+        Command::Logs(arguments) => block_on(logs::run(arguments)),
+        Command::Exec(arguments) => block_on(exec::run(arguments)),
         Command::Completions { shell } => {
             let mut text = Vec::new();
             let shell = match shell {

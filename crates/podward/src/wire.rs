@@ -243,7 +243,10 @@ pub fn start(world: World, plan: Plan) -> anyhow::Result<Running> {
         longest_silence: Duration::from_secs(300).max(plan.sync_frequency * 2),
     };
     let cancel = CancellationToken::new();
+    let looked = local::Looked { views: &views, observer: &observer, shown: &shown };
     let local = LocalParts {
+        logs: looked.logs(&world),
+        streaming: looked.streaming(&world),
         views: views.clone(),
         observer: observer.clone(),
         workers: worker_views.clone(),
@@ -253,7 +256,9 @@ pub fn start(world: World, plan: Plan) -> anyhow::Result<Running> {
         node: local::local_node(&plan, &world, None),
         clock: clock.clone(),
     };
+    let local_streams = local.streaming.sessions.clone();
     let mut running = Running { views: views.clone(), local, cancel: cancel.clone(), stages: JoinSet::new() };
+    running.spawn("local streams", local_streams.run(cancel.clone()));
 
     if let (Some(api), Some(delivery)) = (&world.api, delivery) {
         let deliver = event_delivery::run(delivery, api.events.clone(), cancel.clone());

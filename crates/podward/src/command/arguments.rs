@@ -68,6 +68,21 @@ Examples:
   podward events web
   podward events --types Warning --watch")]
     Events(EventArguments),
+    /// Print what a container wrote
+    #[command(after_help = "\
+Examples:
+  podward logs web                       the only container of the pod
+  podward logs web -c main -f            and what it writes from now on
+  podward logs web -p                    of the run before the last restart
+  podward logs web --tail 20 --since 5m --timestamps")]
+    Logs(LogArguments),
+    /// Run a command in a container
+    #[command(after_help = "\
+Examples:
+  podward exec web -- ls /
+  podward exec -it web -c main -- sh     with a terminal
+  tar c . | podward exec -i web -- tar x -C /data")]
+    Exec(ExecArguments),
     /// Check manifests (files or folders) and say what is wrong with them, by line and field
     #[command(after_help = "\
 Examples:
@@ -244,6 +259,61 @@ pub(super) struct EventArguments {
     pub(super) connection: Connection,
 }
 
+#[derive(Debug, Args)]
+pub(super) struct LogArguments {
+    /// The pod
+    #[arg(value_name = "POD")]
+    pub(super) pod: String,
+    /// The container, where the pod has several
+    #[arg(value_name = "CONTAINER")]
+    pub(super) container: Option<String>,
+    /// The container, where the pod has several
+    #[arg(short = 'c', long = "container", value_name = "CONTAINER", conflicts_with = "container")]
+    pub(super) named: Option<String>,
+    /// Go on with what is written from now on
+    #[arg(short, long)]
+    pub(super) follow: bool,
+    /// Only the last lines
+    #[arg(long, value_name = "LINES", allow_negative_numbers = true)]
+    pub(super) tail: Option<i64>,
+    /// Only what is newer than this: 30s, 5m, 2h
+    #[arg(long, value_name = "DURATION", value_parser = duration)]
+    pub(super) since: Option<u64>,
+    /// Of the container before the last restart
+    #[arg(short, long)]
+    pub(super) previous: bool,
+    /// Begin each line with its time
+    #[arg(long)]
+    pub(super) timestamps: bool,
+    #[command(flatten)]
+    pub(super) scope: Scope,
+    #[command(flatten)]
+    pub(super) connection: Connection,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct ExecArguments {
+    /// The pod
+    #[arg(value_name = "POD")]
+    pub(super) pod: String,
+    /// The container, where the pod has several
+    #[arg(short, long, value_name = "CONTAINER")]
+    pub(super) container: Option<String>,
+    /// Give it what is typed or piped in
+    #[arg(short = 'i', long)]
+    pub(super) stdin: bool,
+    /// Give it a terminal
+    #[arg(short, long)]
+    pub(super) tty: bool,
+    /// The command, after `--`
+    #[arg(value_name = "COMMAND", last = true, required = true)]
+    pub(super) command: Vec<String>,
+    #[command(flatten)]
+    pub(super) scope: Scope,
+    #[command(flatten)]
+    pub(super) connection: Connection,
+}
+
 /// Takes any word, so that `pod/NAME` works, and tells shells the plain ones.
 #[derive(Clone)]
 struct KindParser;
@@ -265,6 +335,28 @@ impl TypedValueParser for KindParser {
     }
 }
 
+/// Seconds of a duration such as `90s`, `5m`, `2h` or `1h30m`.
+fn duration(text: &str) -> Result<u64, String> {
+    let wrong = || format!("{text:?} is no duration such as 30s, 5m or 2h");
+    let (mut total, mut number) = (0_u64, String::new());
+    for letter in text.chars() {
+        let unit = match letter {
+            '0'..='9' => {
+                number.push(letter);
+                continue;
+            }
+            's' => 1,
+            'm' => 60,
+            'h' => 3600,
+            'd' => 86_400,
+            _ => return Err(wrong()),
+        };
+        let count: u64 = std::mem::take(&mut number).parse().map_err(|_| wrong())?;
+        total = count.checked_mul(unit).and_then(|part| total.checked_add(part)).ok_or_else(wrong)?;
+    }
+    if number.is_empty() && total > 0 { Ok(total) } else { Err(wrong()) }
+}
+
 #[cfg(test)]
 mod tests {
     use clap::CommandFactory;
@@ -277,10 +369,24 @@ mod tests {
     }
 
     #[test]
+    fn durations_are_kubectls() {
+        assert_eq!(duration("30s"), Ok(30));
+        assert_eq!(duration("1h30m"), Ok(5400));
+        for bad in ["", "5", "m", "5x", "-5s", "99999999999999999999s"] {
+            assert!(duration(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
     fn flags_are_kubectls() {
         let parsed =
             CommandLine::try_parse_from("podward get po -n a -owide -l app=web -w".split(' ')).unwrap();
         let Command::Get(get) = parsed.command else { panic!() };
         assert_eq!((get.what.as_str(), get.output, get.watch), ("po", Output::Wide, true));
+        let parsed = CommandLine::try_parse_from("podward exec -it web -c a -- sh -c ls".split(' ')).unwrap();
+        let Command::Exec(exec) = parsed.command else { panic!() };
+        assert_eq!(exec.command, ["sh", "-c", "ls"]);
+        assert!(exec.stdin && exec.tty);
+        assert!(CommandLine::try_parse_from("podward exec web ls".split(' ')).is_err());
     }
 }

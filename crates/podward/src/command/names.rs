@@ -125,6 +125,38 @@ pub(super) fn distance(known: &str, wanted: &str) -> Option<usize> {
     (wrong <= 1 + wanted.chars().count() / 5 || is_part).then_some(wrong)
 }
 
+/// The container that is meant.
+pub(super) fn container(pod: &Pod, wanted: Option<&str>) -> anyhow::Result<String> {
+    let names = container_names(pod);
+    let (namespace, name) = name_of(pod);
+    if let Some(wanted) = wanted {
+        if names.iter().any(|name| name == wanted) {
+            return Ok(wanted.to_owned());
+        }
+        bail!("pod {namespace}/{name} has no container {wanted:?}; it has {}", names.join(", "));
+    }
+    let regular: Vec<&str> =
+        pod.spec.iter().flat_map(|spec| &spec.containers).map(|container| container.name.as_str()).collect();
+    let annotation = pod.metadata.annotations.as_ref();
+    let default = annotation.and_then(|all| all.get("kubectl.kubernetes.io/default-container"));
+    if let Some(default) = default.filter(|default| names.contains(*default)) {
+        return Ok(default.clone());
+    }
+    let Some(first) = regular.first() else { bail!("pod {namespace}/{name} has no containers") };
+    if names.len() > 1 {
+        eprintln!("Defaulted container {first:?} out of: {}", names.join(", "));
+    }
+    Ok((*first).to_owned())
+}
+
+fn container_names(pod: &Pod) -> Vec<String> {
+    let Some(spec) = &pod.spec else { return Vec::new() };
+    let regular = spec.containers.iter().map(|container| container.name.clone());
+    let init = spec.init_containers.iter().flatten().map(|container| container.name.clone());
+    let ephemeral = spec.ephemeral_containers.iter().flatten().map(|container| container.name.clone());
+    regular.chain(init).chain(ephemeral).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -162,5 +194,14 @@ mod tests {
         assert!(error.contains("a/web-node-a or b/web-node-a"), "{error}");
         assert_eq!(name_of(choose(&pods, "web", Some("b")).unwrap()).0, "b");
         assert_eq!(name_of(choose(&pods, "b/web", None).unwrap()).0, "b");
+    }
+
+    #[test]
+    fn a_container_that_is_not_there_is_told() {
+        let pod = pod("default", "web-node-a");
+        assert_eq!(container(&pod, None).unwrap(), "main");
+        assert_eq!(container(&pod, Some("side")).unwrap(), "side");
+        let error = container(&pod, Some("mian")).unwrap_err().to_string();
+        assert!(error.contains("it has main, side"), "{error}");
     }
 }

@@ -3,8 +3,13 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use ::node_api::{LocalNode, LocalSocket, LocalSocketError, local_router, starting_router};
+use ::node_api::{
+    LocalNode, LocalSocket, LocalSocketError, LogParts, PodLookup, Sessions, StreamingParts, Views,
+    local_router, starting_router,
+};
+use agent::api_pods::ApiPodsReader;
 use agent::node_view::NodeView;
+use agent::observation::Observer;
 use agent::source_report::{SourceReports, shown_url};
 use axum::Router;
 use model::PodSource;
@@ -74,5 +79,43 @@ pub(super) fn local_node(plan: &Plan, world: &World, view: Option<watch::Receive
         host: world.host.clone(),
         runtime: world.runtime.clone(),
         started_at: world.clock.now(),
+    }
+}
+
+/// What logs and streams are found by.
+pub(super) struct Looked<'a> {
+    pub(super) views: &'a Views,
+    pub(super) observer: &'a Observer,
+    pub(super) shown: &'a ApiPodsReader,
+}
+
+impl Looked<'_> {
+    fn pods(&self) -> PodLookup {
+        PodLookup::new(self.views.desired.clone(), Some(self.shown.clone()))
+    }
+
+    /// The logs of containers.
+    pub(super) fn logs(&self, world: &World) -> LogParts {
+        LogParts {
+            pods: self.pods(),
+            statuses: self.views.statuses.clone(),
+            observer: self.observer.clone(),
+            files: world.log_files.clone(),
+            clock: world.clock.clone(),
+            split_streams: true,
+        }
+    }
+
+    /// The streams to what runs; root has them whatever the main port is allowed.
+    pub(super) fn streaming(&self, world: &World) -> StreamingParts {
+        StreamingParts {
+            pods: self.pods(),
+            observer: self.observer.clone(),
+            streams: world.runtime.clone(),
+            containers: world.runtime.clone(),
+            sessions: Sessions::default(),
+            metrics: world.metrics.clone(),
+            translate: true,
+        }
     }
 }
