@@ -3,7 +3,12 @@
 use std::error::Error;
 
 const ROOT: &str = "proto";
-const FILES: [&str; 2] = ["proto/csi.proto", "proto/registration.proto"];
+const FILES: [&str; 4] = [
+    "proto/csi.proto",
+    "proto/podresources.proto",
+    "proto/podresources_v1alpha1.proto",
+    "proto/registration.proto",
+];
 
 fn main() -> Result<(), Box<dyn Error>> {
     println!("cargo::rerun-if-changed={ROOT}");

@@ -180,6 +180,7 @@ impl Images {
     /// Forgets the failures of a pod that is over.
     pub fn forget(&self, uid: &PodUid) {
         self.inner.failures().retain(|(pod, _), _| pod != uid);
+        self.inner.metrics.starts.forget(uid);
     }
 }
 
@@ -261,7 +262,7 @@ impl Request<'_> {
         let next = self.check_back_off()?;
         let credentials = self.credentials(&spec).await;
         self.tell(EventType::Normal, "Pulling", format!("Pulling image {image:?}"));
-        let queued = Instant::now();
+        let (queued, began) = (Instant::now(), self.inner.clock.now());
         let key = PullKey { image: spec.image.clone(), credentials };
         let begin = || pull(Arc::clone(self.inner), spec, key.clone(), self.sandbox());
         let pulled = match self.inner.pulls.join(key.clone(), begin).await {
@@ -282,6 +283,7 @@ impl Request<'_> {
                 pulled.status.size
             ),
         );
+        self.inner.metrics.starts.pulled(&self.pod.uid, began, self.inner.clock.now());
         self.inner.metrics.images.pulled(size_class(pulled.status.size), waited);
         Ok(ReadyImage { status: pulled.status, reference: pulled.reference })
     }

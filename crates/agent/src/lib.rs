@@ -11,6 +11,7 @@
 //! Invariants: no stage imports another; events only wake, state is always read from the tables; every choice
 //! is made in `decide`.
 
+pub mod agent_facts;
 pub mod allocations;
 pub mod api_deadline;
 pub mod api_pods;
@@ -45,6 +46,7 @@ pub mod observation;
 pub mod pleg;
 pub mod plugin_registry;
 pub mod pod_gauges;
+pub mod pod_resources;
 pub mod pod_runtime;
 pub mod pod_workers;
 pub mod probes;

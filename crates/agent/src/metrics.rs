@@ -13,12 +13,14 @@ mod http_requests;
 mod images;
 mod page;
 mod pleg;
+mod pod_resources;
 mod pods;
 mod probes;
 mod resizes;
 mod runtime;
 mod series;
 mod sources;
+mod starts;
 
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
@@ -28,12 +30,14 @@ pub use http_requests::{HttpMetrics, RequestLabels};
 pub use images::ImageMetrics;
 pub use page::{Format, Page};
 pub use pleg::PlegMetrics;
+pub use pod_resources::PodResourcesMetrics;
 pub use pods::PodMetrics;
 pub use probes::ProbeMetrics;
 pub use resizes::ResizeMetrics;
 pub use runtime::RuntimeMetrics;
 pub use series::{Counter, DEFAULT_BUCKETS, Family, Gauge, Histogram, Series, exponential, to_gauge};
 pub use sources::SourceMetrics;
+pub use starts::PodStarts;
 
 /// Something that knows the values of metrics when it is asked. Must not block.
 pub trait Collect: Send + Sync {
@@ -46,6 +50,8 @@ pub trait Collect: Send + Sync {
 pub struct Metrics {
     /// Pods and their workers.
     pub pods: PodMetrics,
+    /// How long starts take.
+    pub starts: PodStarts,
     /// Containers.
     pub containers: ContainerMetrics,
     /// How the runtime is observed.
@@ -60,6 +66,8 @@ pub struct Metrics {
     pub sources: SourceMetrics,
     /// Requests to the node's API.
     pub http: HttpMetrics,
+    /// Calls of the pod-resources socket.
+    pub pod_resources: PodResourcesMetrics,
     /// Probes, on a page of their own.
     pub probes: ProbeMetrics,
     others: RwLock<Vec<Arc<dyn Collect>>>,
@@ -89,6 +97,7 @@ impl Metrics {
         self.resizes.write(&mut page);
         self.sources.write(&mut page);
         self.http.write(&mut page);
+        self.pod_resources.write(&mut page);
         let others = self.others.read().unwrap_or_else(PoisonError::into_inner).clone();
         for other in others {
             other.collect(&mut page);

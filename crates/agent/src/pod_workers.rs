@@ -4,6 +4,7 @@
 //! own, which exists only while there is work, so that an idle pod costs nothing but its state.
 
 mod names;
+mod span;
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -20,6 +21,7 @@ use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
+use tracing::Instrument as _;
 
 use crate::messages::{Requeue, WorkerMessage};
 use crate::metrics::{Metrics, to_gauge};
@@ -27,6 +29,7 @@ use crate::observation::Observer;
 use crate::published::Writer;
 use crate::timeline::Timelines;
 use names::Names;
+use span::span_of;
 
 /// What the workers need.
 pub struct Parts {
@@ -155,7 +158,7 @@ impl PodWorkers {
             let token = Token(entry.interrupt.clone());
             let syncer = Arc::clone(&self.parts.syncer);
             let kind = kind_of(&work);
-            let task = self.passes.spawn(make_pass(syncer, work, token));
+            let task = self.passes.spawn(traced_pass(syncer, work, token));
             self.pass_ids.insert(task.id(), (uid.clone(), kind, Instant::now()));
         }
         self.publish(uid);
@@ -256,6 +259,11 @@ fn kind_of(work: &Work) -> &'static str {
         Work::Terminate { .. } | Work::TerminateOrphan { .. } => "kill",
         Work::CleanUp { .. } => "terminated",
     }
+}
+
+async fn traced_pass(syncer: Arc<dyn PodSyncer>, work: Work, interruption: Token) -> Ended {
+    let span = span_of(&work);
+    make_pass(syncer, work, interruption).instrument(span).await
 }
 
 async fn make_pass(syncer: Arc<dyn PodSyncer>, work: Work, interruption: Token) -> Ended {

@@ -154,8 +154,7 @@ impl Parts {
         if was != status.phase.as_deref() {
             tracing::info!(pod = %pod.full_name, phase = status.phase.as_deref().unwrap_or_default(), "pod phase changed");
             if was.is_none_or(|phase| phase == "Pending") && status.phase.as_deref() == Some("Running") {
-                let took = self.clock.now().since(pod.first_seen());
-                self.metrics.pods.start_duration.observe(took.as_secs_f64());
+                self.metrics.starts.running(&self.metrics.pods, &pod, &status, self.clock.now());
             }
         }
         if is_ready(&status) {

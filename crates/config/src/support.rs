@@ -89,6 +89,7 @@ pub static SUPPORTED: &[&str] = &[
     "tlsCurvePreferences",
     "tlsMinVersion",
     "tlsPrivateKeyFile",
+    "tracing",
     "userNamespaces",
 ];
 

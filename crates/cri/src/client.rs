@@ -8,6 +8,7 @@ mod figures;
 mod images;
 mod sandboxes;
 mod service;
+mod span;
 mod streaming;
 
 use std::fmt;
@@ -19,6 +20,7 @@ use ports::runtime::RuntimeError;
 use tokio::sync::Semaphore;
 use tonic::transport::Channel;
 use tonic::{Response, Status};
+use tracing::Instrument as _;
 
 use crate::v1::image_service_client::ImageServiceClient;
 use crate::v1::runtime_service_client::RuntimeServiceClient;
@@ -96,7 +98,11 @@ impl CriClient {
         // The semaphore is never closed, so a missing permit cannot happen.
         let _turn = if MAKING.contains(&operation) { self.making.acquire().await.ok() } else { None };
         let started = tokio::time::Instant::now();
+        let span = span::span_of(operation);
+        // Boxed: these futures are big, and next to a call an allocation is nothing.
+        let call = Box::pin(call.instrument(span.clone()));
         let result = call::answer(operation, deadline, call).await;
+        span::note(&span, &result);
         if let Some(meter) = &self.meter {
             meter.call_ended(operation, started.elapsed(), result.is_err());
         }

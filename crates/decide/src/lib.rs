@@ -52,6 +52,7 @@ pub mod request_attributes;
 pub mod requeue;
 pub mod reserved_cgroups;
 pub mod resize;
+pub mod resize_requests;
 pub mod resources;
 pub mod runtime_class;
 pub mod runtime_events;

@@ -36,6 +36,7 @@ mod plugin_sockets;
 mod pod_cgroups;
 mod pod_folders;
 mod pod_volumes;
+mod process_usage;
 mod process_watch;
 mod rotated_logs;
 #[cfg(test)]
@@ -70,6 +71,7 @@ pub use plugin_sockets::HostPluginSockets;
 pub use pod_cgroups::HostPodCgroups;
 pub use pod_folders::HostPodFolders;
 pub use pod_volumes::HostPodVolumes;
+pub use process_usage::OwnProcess;
 pub use process_watch::PidfdProcessWatch;
 pub use rotated_logs::HostRotatedLogs;
 pub use sealed_checkpoints::SealedCheckpoints;

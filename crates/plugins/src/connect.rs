@@ -12,8 +12,11 @@ use tower::service_fn;
 /// How long a plugin may take to accept a connection.
 const DIAL: Duration = Duration::from_secs(10);
 
-/// A connection for one call.
-pub(crate) async fn dial(socket: &Path) -> Result<Channel, Status> {
+/// A connection to a socket.
+///
+/// # Errors
+/// When nobody accepts it in time.
+pub async fn dial(socket: &Path) -> Result<Channel, Status> {
     let path = socket.to_path_buf();
     // The authority that gRPC names for unix sockets; nobody resolves it.
     let authority = Endpoint::from_static("http://localhost");

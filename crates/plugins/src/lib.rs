@@ -1,4 +1,5 @@
-//! gRPC to the plugins of a node: their registration, and the node service of CSI drivers.
+//! gRPC to the plugins of a node (their registration, and the node service of CSI drivers), and the socket where programs
+//! that watch devices ask what pods hold.
 //!
 //! Comes in: a socket that a plugin serves. Goes out: `ports::plugin_registry` and `ports::csi`, as plain values.
 //!
@@ -9,6 +10,7 @@
 
 mod connect;
 mod csi_node;
+mod pod_resources;
 mod registration;
 
 /// CSI v1, node service: package `csi.v1`, generated.
@@ -41,6 +43,38 @@ pub mod csi_v1 {
     without_secrets!(NodeStageVolumeRequest, NodePublishVolumeRequest, NodeExpandVolumeRequest);
 }
 
+/// Pod resources v1: package `v1`, generated.
+#[allow(
+    missing_docs,
+    unreachable_pub,
+    rust_2018_idioms,
+    clippy::all,
+    clippy::allow_attributes_without_reason,
+    clippy::needless_pass_by_value,
+    clippy::semicolon_if_nothing_returned,
+    clippy::unused_async,
+    reason = "generated"
+)]
+pub mod pod_resources_v1 {
+    tonic::include_proto!("v1");
+}
+
+/// Pod resources before v1: package `v1alpha1`, generated.
+#[allow(
+    missing_docs,
+    unreachable_pub,
+    rust_2018_idioms,
+    clippy::all,
+    clippy::allow_attributes_without_reason,
+    clippy::needless_pass_by_value,
+    clippy::semicolon_if_nothing_returned,
+    clippy::unused_async,
+    reason = "generated"
+)]
+pub mod pod_resources_v1alpha1 {
+    tonic::include_proto!("v1alpha1");
+}
+
 /// Plugin registration v1: package `pluginregistration`, generated.
 #[allow(
     missing_docs,
@@ -57,5 +91,7 @@ pub mod registration_v1 {
     tonic::include_proto!("pluginregistration");
 }
 
+pub use connect::dial;
 pub use csi_node::GrpcCsiConnector;
+pub use pod_resources::{PodResourcesError, serve_pod_resources};
 pub use registration::GrpcPluginRegistration;

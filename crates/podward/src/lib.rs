@@ -3,6 +3,7 @@
 //! Comes in: arguments. Goes out: an exit code. [`wire`] connects the stages of `agent` to the world and decides
 //! nothing; everything else here is about starting and stopping.
 
+mod agent_facts;
 mod cgroup_plan;
 pub mod check;
 pub mod cluster_plan;
@@ -20,4 +21,5 @@ pub mod server_plan;
 pub mod service_manager;
 pub mod serving;
 mod statistics_plan;
+mod trace_export;
 pub mod wire;

@@ -26,6 +26,8 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
+use crate::agent_facts::agent_facts;
+use crate::trace_export::trace_export;
 use crate::wire::{LocalDoor, Running, World, start};
 use crate::{join, logging, plan, self_portrait, service_manager, serving};
 
@@ -64,7 +66,8 @@ pub fn agent(arguments: &[String], called_as: CalledAs) -> anyhow::Result<ExitCo
             }
             Invocation::Run(loaded) => loaded,
         };
-    let log_level = logging::set_up(&loaded.config);
+    let (spans, exporter) = trace_export(&loaded.config)?.unzip();
+    let log_level = logging::set_up(&loaded.config, spans);
     let cgroups = cgroups.context("read the cgroup hierarchies below /sys/fs/cgroup")?;
     host::share_memory_pools();
     // Two workers are plenty for an agent that mostly waits, and keep its memory small.
@@ -75,7 +78,7 @@ pub fn agent(arguments: &[String], called_as: CalledAs) -> anyhow::Result<ExitCo
         .enable_all()
         .build()
         .context("start the async runtime")?;
-    let result = runtime.block_on(run(&loaded, cgroups, log_level));
+    let result = runtime.block_on(run(&loaded, cgroups, (log_level, exporter)));
     runtime.shutdown_timeout(Duration::from_secs(1));
     result.map(|()| ExitCode::SUCCESS)
 }
@@ -87,7 +90,11 @@ fn with_cause(error: &dyn std::error::Error) -> String {
     }
 }
 
-async fn run(loaded: &Loaded, cgroups: HostPodCgroups, log_level: Arc<dyn LogLevel>) -> anyhow::Result<()> {
+async fn run(
+    loaded: &Loaded,
+    cgroups: HostPodCgroups,
+    (log_level, exporter): (Arc<dyn LogLevel>, Option<otlp::Exporter>),
+) -> anyhow::Result<()> {
     tell_about(loaded);
     check_machine(loaded, &cgroups)?;
     let root = &loaded.flags.root_dir;
@@ -115,6 +122,7 @@ async fn run(loaded: &Loaded, cgroups: HostPodCgroups, log_level: Arc<dyn LogLev
     );
     let door = LocalDoor::open(&state, waits_for).await?;
     let metrics = Arc::new(Metrics::new());
+    metrics.add(Arc::new(agent_facts(loaded, cgroups.version())));
     let runtime = connect(loaded, &metrics)?;
     let facts = MachineFacts::default();
     let mut stop = stop_signals()?;
@@ -208,6 +216,13 @@ async fn run(loaded: &Loaded, cgroups: HostPodCgroups, log_level: Arc<dyn LogLev
         running.stages.spawn(async move {
             kept.await;
             "serving certificate"
+        });
+    }
+    if let Some(exporter) = exporter {
+        let cancel = running.cancel.clone();
+        running.stages.spawn(async move {
+            exporter.run(cancel.cancelled_owned()).await;
+            "trace export"
         });
     }
     service_manager::ready();

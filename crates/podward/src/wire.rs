@@ -6,6 +6,7 @@ mod local;
 mod metrics;
 mod node_api;
 mod node_side;
+mod pod_resources;
 mod statistics;
 mod supplies;
 mod volumes;
@@ -31,6 +32,7 @@ use agent::metrics::Metrics;
 use agent::objects::LocalObjects;
 use agent::observation::{Observer, observations};
 use agent::pod_gauges::PodGauges;
+use agent::pod_resources::PublishedResources;
 use agent::pod_runtime::PodRuntime;
 use agent::published::{Reader, table};
 use agent::runtime_health::RuntimeHealth;
@@ -228,6 +230,11 @@ pub fn start(world: World, plan: Plan) -> anyhow::Result<Running> {
         allocations: world.allocations.clone(),
         node: plan.settings.name.clone(),
     }));
+    let holdings = Arc::new(PublishedResources {
+        desired: desired_pods.clone(),
+        workers: worker_views.clone(),
+        metrics: metrics.clone(),
+    });
     let (checker, health) = runtime_health::checker(runtime.clone());
     let mut views = Views {
         desired: desired_pods.clone(),
@@ -477,6 +484,8 @@ pub fn start(world: World, plan: Plan) -> anyhow::Result<Running> {
     start_upkeep(&mut running, &world, &plan, &parts.observer, &views.desired, &node_events);
     running.spawn("sweeper", sweeper::run(parts, cancel.clone()));
 
+    let socket = plan.settings.root_dir.join("pod-resources/kubelet.sock");
+    pod_resources::start_pod_resources(&mut running, socket, holdings);
     let known = node_api::Known { views, node: known_node, observer: looked_at, shown: seen_pods };
     node_api::start_node_api(&mut running, &world, &plan, known);
     Ok(running)
@@ -590,6 +599,7 @@ fn pod_runtime(
         programs: world.credential_programs.clone(),
         providers: plan.credential_providers.clone(),
         clock: world.clock.clone(),
+        metrics: world.metrics.clone(),
     };
     let images = Images::new(images::Parts {
         runtime: world.runtime.clone(),

@@ -12,9 +12,13 @@ mod life;
 mod node;
 #[path = "virtual_node/probes.rs"]
 mod probes;
+#[path = "virtual_node/resources.rs"]
+mod resources;
 #[path = "virtual_node/stepping.rs"]
 mod stepping;
 #[path = "virtual_node/sweep.rs"]
 mod sweep;
+#[path = "virtual_node/traces.rs"]
+mod traces;
 #[path = "virtual_node/trouble.rs"]
 mod trouble;

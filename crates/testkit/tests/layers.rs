@@ -33,12 +33,13 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("host", &["ports", "model"]),
     ("plugins", &["ports", "model"]),
     ("outbound", &["ports"]),
+    ("otlp", &["model", "ports"]),
     ("cluster", &["ports", "model"]),
     (
         "podward",
         &[
             "agent", "cluster", "config", "cri", "decide", "document", "host", "manifest", "model",
-            "node_api", "outbound", "plugins", "ports",
+            "node_api", "otlp", "outbound", "plugins", "ports",
         ],
     ),
     ("demo", &[]),
@@ -87,6 +88,7 @@ const STAGES: &[&str] = &[
 const SERVICES: &[(&str, &[&str])] = &[
     ("memory", &["test_checkpoints"]),
     ("test_checkpoints", &[]),
+    ("agent_facts", &["metrics"]),
     ("allocations", &[]),
     ("api_deadline", &[]),
     ("api_pods", &[]),
@@ -110,6 +112,7 @@ const SERVICES: &[(&str, &[&str])] = &[
     ("objects", &[]),
     ("observation", &["published"]),
     ("pod_gauges", &["allocations", "api_pods", "metrics", "observation", "published"]),
+    ("pod_resources", &["metrics", "published"]),
     ("published", &[]),
     ("runtime_health", &["metrics"]),
     ("source_report", &[]),

@@ -10,8 +10,10 @@ use futures::FutureExt;
 use model::{CredentialProvider, RegistryCredential, Timestamp};
 use ports::clock::Clock;
 use ports::credential_sources::{CredentialFiles, CredentialPrograms};
+use tokio::time::Instant;
 
 use super::single_flight::SingleFlight;
+use crate::metrics::Metrics;
 
 /// What the credentials come from.
 pub struct CredentialParts {
@@ -23,6 +25,8 @@ pub struct CredentialParts {
     pub providers: Vec<CredentialProvider>,
     /// The time.
     pub clock: Arc<dyn Clock>,
+    /// Metrics.
+    pub metrics: Arc<Metrics>,
 }
 
 /// The node's credentials: its files, then the provider programs.
@@ -31,6 +35,7 @@ pub struct Credentials {
     programs: Arc<dyn CredentialPrograms>,
     providers: Vec<Arc<CredentialProvider>>,
     clock: Arc<dyn Clock>,
+    metrics: Arc<Metrics>,
     kept: Mutex<HashMap<(usize, String), Kept>>,
     asked: SingleFlight<(usize, String), Result<ProviderAnswer, String>>,
 }
@@ -49,6 +54,7 @@ impl Credentials {
             programs: parts.programs,
             providers: parts.providers.into_iter().map(Arc::new).collect(),
             clock: parts.clock,
+            metrics: parts.metrics,
             kept: Mutex::default(),
             asked: SingleFlight::default(),
         }
@@ -81,10 +87,13 @@ impl Credentials {
         }
         let work = self.asked.join((index, repository.to_owned()), || {
             let (programs, provider) = (Arc::clone(&self.programs), Arc::clone(provider));
-            let repository = repository.to_owned();
+            let (repository, metrics) = (repository.to_owned(), Arc::clone(&self.metrics));
             async move {
                 let request = write_request(&provider, &repository);
-                let text = programs.run(&provider, request).await.map_err(|error| error.to_string())?;
+                let begun = Instant::now();
+                let answer = programs.run(&provider, request).await;
+                metrics.images.provider_run(&provider.name, begun.elapsed(), answer.is_err());
+                let text = answer.map_err(|error| error.to_string())?;
                 read_answer(&provider, &repository, &text).map_err(|error| error.to_string())
             }
             .boxed()

@@ -10,6 +10,7 @@ use model::{
 };
 use ports::pod_syncer::Interruption;
 use ports::runtime::RuntimeError;
+use tokio::time::Instant;
 
 use super::container::{Preparation, StartFailure};
 use super::{PodRuntime, failed, plain};
@@ -72,7 +73,9 @@ impl PodRuntime {
         pass.refresh_files().await;
         pass.refresh_driven_volumes().await;
         let restart_at = pass.restart_for_objects(&mut actions).await;
+        let begun = Instant::now();
         let resize = pass.start_resize(&mut actions).await;
+        let resizes = resize.is_some();
         let acted = if actions.is_empty() {
             Ok(SyncOutcome::default())
         } else if actions.reset.is_empty() {
@@ -85,6 +88,9 @@ impl PodRuntime {
             Err(SyncFailure::Interrupted) => Ok(None),
             Ok(_) | Err(_) => pass.end_resize(resize).await,
         };
+        if resizes {
+            self.parts.metrics.resizes.ended(begun.elapsed(), resized.is_ok());
+        }
         let mut outcome = acted?;
         let wake_ups = outcome.retry_at.into_iter().chain(deadline).chain(resized?).chain(restart_at);
         outcome.retry_at = wake_ups.chain(pass.next_renewal()).min();

@@ -37,7 +37,7 @@ impl SyncLoop {
                 Err(rejection) => self.reject(&pod, rejection),
             }
         }
-        self.retry_resizes();
+        self.retry_resizes("pods_added");
     }
 
     /// Changed pods: remembered, handed to their workers.
@@ -60,7 +60,7 @@ impl SyncLoop {
             self.parts.desired.remove(&pod.uid);
             self.order(UpdateKind::Kill, &pod, None);
         }
-        self.retry_resizes();
+        self.retry_resizes("pods_removed");
     }
 
     /// Pods of which only the status differs: remembered, which has their status looked at again. Their workers need

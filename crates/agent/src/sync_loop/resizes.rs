@@ -7,6 +7,7 @@ use decide::allocation::{
     pending_message, resize_order, set_in_progress, set_pending, started_message, take_over,
 };
 use decide::housekeeping::Situation;
+use decide::resize_requests::resize_requests;
 use model::{
     EventSubject, EventType, Pod, PodAllocation, PodUid, RecordedEvent, Rejection, UpdateKind, WorkerPhase,
 };
@@ -43,9 +44,12 @@ impl SyncLoop {
         if !old.is_none_or(|old| is_resize(old, new)) {
             return;
         }
+        for request in old.map(|old| resize_requests(old, new)).unwrap_or_default() {
+            self.parts.metrics.resizes.requested(request.resource, request.requirement, request.operation);
+        }
         if self.parts.allocations.differs(new) {
             self.resizes.push(&new.uid);
-            self.retry_resizes();
+            self.retry_resizes("pod_resized");
         } else {
             self.parts.allocations.change(&new.uid, clear_pending);
         }
@@ -92,13 +96,15 @@ impl SyncLoop {
     /// Tries resizes again if it is time, or if a pod ended since.
     fn retry_resizes_if_due(&mut self, alive: usize) {
         let fewer = alive < std::mem::replace(&mut self.resizes.alive, alive);
-        if fewer || Instant::now() >= self.resizes.retry_at {
-            self.retry_resizes();
+        if fewer {
+            self.retry_resizes("pod_terminated");
+        } else if Instant::now() >= self.resizes.retry_at {
+            self.retry_resizes("periodic_retry");
         }
     }
 
-    /// Tries all resizes that wait, in their order. Before every source has spoken nobody knows what is free.
-    pub(super) fn retry_resizes(&mut self) {
+    /// Tries all resizes that wait, in their order, because of `trigger`. Before every source has spoken nobody knows what is free.
+    pub(super) fn retry_resizes(&mut self, trigger: &str) {
         if self.resizes.pods.is_empty() || !self.ready_sources.is_superset(&self.parts.sources) {
             return;
         }
@@ -116,8 +122,14 @@ impl SyncLoop {
             })
             .collect();
         waiting.sort_by(|one, other| resize_order(&one.place(), &other.place()));
-        for Waiting { asked, granted, .. } in waiting {
+        for Waiting { asked, granted, allocation } in waiting {
             match self.try_resize(&asked, &granted) {
+                Tried::Granted => {
+                    let deferred = PendingReason::Deferred.as_str();
+                    if allocation.pending.as_ref().is_some_and(|pending| pending.reason == deferred) {
+                        self.parts.metrics.resizes.accepted(trigger);
+                    }
+                }
                 Tried::Done => {}
                 Tried::Wait => self.resizes.push(&asked.uid),
             }
@@ -153,7 +165,7 @@ impl SyncLoop {
         let message = started_message(asked, generation);
         self.resize_event(asked, EventType::Normal, "ResizeStarted", message);
         self.order(UpdateKind::Sync, asked, None);
-        Tried::Done
+        Tried::Granted
     }
 
     fn resize_waits(&self, pod: &Pod, reason: PendingReason, message: &str, generation: i64) {
@@ -163,6 +175,9 @@ impl SyncLoop {
             .allocations
             .change(&pod.uid, |own| set_pending(own, reason, message.to_owned(), generation, now));
         if news == News::Yes {
+            if reason == PendingReason::Infeasible {
+                self.parts.metrics.resizes.infeasible("swap_limitation");
+            }
             let event = match reason {
                 PendingReason::Deferred => "ResizeDeferred",
                 PendingReason::Infeasible => "ResizeInfeasible",
@@ -196,6 +211,7 @@ impl Waiting {
 }
 
 enum Tried {
+    Granted,
     Done,
     Wait,
 }

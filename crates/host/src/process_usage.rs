@@ -1,0 +1,68 @@
+//! What this process uses, from `/proc/self`.
+
+use ports::process_usage::{ProcessNumbers, ProcessUsage};
+
+/// Reads `/proc`.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct OwnProcess;
+
+impl ProcessUsage for OwnProcess {
+    fn read(&self) -> Option<ProcessNumbers> {
+        let stat = std::fs::read_to_string("/proc/self/stat").ok()?;
+        let boot = std::fs::read_to_string("/proc/stat").ok()?;
+        let open_files = std::fs::read_dir("/proc/self/fd").ok()?.count();
+        let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
+        let mut numbers = numbers(&stat, &boot, rustix::param::page_size())?;
+        numbers.open_files = u64::try_from(open_files).ok()?;
+        numbers.max_open_files = limit.unwrap_or(u64::MAX);
+        Some(numbers)
+    }
+}
+
+/// Ticks of the kernel's clock in a second, as all of its interfaces have them.
+const TICKS: f64 = 100.0;
+
+fn numbers(stat: &str, boot: &str, page: usize) -> Option<ProcessNumbers> {
+    // The name may hold spaces and parentheses; what follows the last one are numbers.
+    let (_, rest) = stat.rsplit_once(')')?;
+    let fields: Vec<&str> = rest.split_whitespace().collect();
+    // The first of them is field 3 of the manual.
+    let number = |field: usize| fields.get(field - 3)?.parse::<u64>().ok();
+    let booted: u64 = boot.lines().find_map(|line| line.strip_prefix("btime "))?.trim().parse().ok()?;
+    let seconds = |ticks: u64| ticks as f64 / TICKS;
+    Some(ProcessNumbers {
+        cpu_seconds: seconds(number(14)? + number(15)?),
+        virtual_bytes: number(23)?,
+        resident_bytes: number(24)? * u64::try_from(page).ok()?,
+        started: booted as f64 + seconds(number(22)?),
+        ..ProcessNumbers::default()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_fields_are_those_of_the_manual() {
+        let stat = "7 (a b) c) S 1 7 7 0 -1 4194560 900 0 0 0 250 50 0 0 20 0 3 0 12300 104857600 2560 1 1";
+        let read = numbers(stat, "cpu 1 2\nbtime 1000\nprocesses 9\n", 4096).unwrap();
+        assert_eq!(
+            read,
+            ProcessNumbers {
+                cpu_seconds: 3.0,
+                resident_bytes: 2560 * 4096,
+                virtual_bytes: 104_857_600,
+                started: 1123.0,
+                ..ProcessNumbers::default()
+            }
+        );
+        assert_eq!(numbers("broken", "", 4096), None);
+    }
+
+    #[test]
+    fn this_process_has_memory_and_files() {
+        let read = OwnProcess.read().unwrap();
+        assert!(read.resident_bytes > 0 && read.open_files > 0 && read.started > 0.0, "{read:?}");
+    }
+}

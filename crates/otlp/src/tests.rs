@@ -1,0 +1,107 @@
+use std::sync::Arc;
+
+use ports::clock::SystemClock;
+use tokio::net::TcpListener;
+use tokio::sync::{mpsc, oneshot};
+use tokio_stream::wrappers::TcpListenerStream;
+use tonic::{Request, Response};
+use tracing::Instrument as _;
+use tracing_subscriber::Layer as _;
+use tracing_subscriber::layer::SubscriberExt as _;
+
+use super::v1::trace_service_server::{TraceService, TraceServiceServer};
+use super::v1::{ExportTraceServiceRequest, ExportTraceServiceResponse, Span};
+use super::*;
+
+struct Collector(mpsc::UnboundedSender<ExportTraceServiceRequest>);
+
+#[tonic::async_trait]
+impl TraceService for Collector {
+    async fn export(
+        &self,
+        request: Request<ExportTraceServiceRequest>,
+    ) -> Result<Response<ExportTraceServiceResponse>, tonic::Status> {
+        let _ = self.0.send(request.into_inner());
+        Ok(Response::new(ExportTraceServiceResponse::default()))
+    }
+}
+
+/// What a collector gets of some work.
+async fn collected(per_million: u32, work: impl Future<Output = ()>) -> Vec<Span> {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let endpoint = listener.local_addr().unwrap().to_string();
+    let (sender, mut requests) = mpsc::unbounded_channel();
+    let server = tonic::transport::Server::builder()
+        .add_service(TraceServiceServer::new(Collector(sender)))
+        .serve_with_incoming(TcpListenerStream::new(listener));
+    let server = tokio::spawn(server);
+    let resource = vec![("service.name".to_owned(), "kubelet".to_owned())];
+    let settings = Settings { endpoint, per_million, resource };
+    let (layer, exporter) = exporting(settings, Arc::new(SystemClock)).unwrap();
+    let (stop, stopped) = oneshot::channel::<()>();
+    let exporter = tokio::spawn(exporter.run(async { drop(stopped.await) }));
+    let subscriber = tracing_subscriber::registry().with(layer.with_filter(Exported));
+    {
+        let _guard = tracing::subscriber::set_default(subscriber);
+        work.await;
+    }
+    stop.send(()).unwrap();
+    exporter.await.unwrap();
+    server.abort();
+    let mut spans = Vec::new();
+    while let Ok(request) = requests.try_recv() {
+        for resource in request.resource_spans {
+            assert_eq!(resource.resource.unwrap().attributes[0].key, "service.name");
+            spans.extend(resource.scope_spans.into_iter().flat_map(|scope| scope.spans));
+        }
+    }
+    spans
+}
+
+async fn family() {
+    let parent = tracing::info_span!(target: TARGET, "syncPod", pod = "web");
+    async {
+        let call = tracing::info_span!(
+            target: TARGET,
+            "call",
+            otel.name = "RunPodSandbox",
+            otel.kind = "client",
+            error = tracing::field::Empty
+        );
+        let _between = tracing::info_span!("a span of others").entered();
+        call.record("error", "no network");
+    }
+    .instrument(parent)
+    .await;
+}
+
+#[tokio::test]
+async fn a_child_has_its_parents_trace() {
+    let spans = collected(1_000_000, family()).await;
+    let [child, parent] = spans.as_slice() else { panic!("{spans:?}") };
+    assert_eq!((child.name.as_str(), parent.name.as_str()), ("RunPodSandbox", "syncPod"));
+    assert_eq!(child.trace_id, parent.trace_id);
+    assert_eq!(child.parent_span_id, parent.span_id);
+    assert!(parent.parent_span_id.is_empty());
+    assert_eq!((parent.trace_id.len(), parent.span_id.len()), (16, 8));
+    assert_eq!(child.kind, v1::span::SpanKind::Client as i32);
+    assert_eq!(child.status.as_ref().unwrap().message, "no network");
+    assert_eq!(parent.attributes[0].key, "pod");
+    assert!(parent.start_time_unix_nano <= child.start_time_unix_nano);
+    assert!(child.end_time_unix_nano <= parent.end_time_unix_nano);
+}
+
+#[tokio::test]
+async fn traces_that_are_not_taken_are_left_out_whole() {
+    assert_eq!(collected(0, family()).await, []);
+}
+
+#[tokio::test]
+async fn addresses_are_read_as_upstream_reads_them() {
+    for good in
+        ["localhost:4317", "[::1]:4317", "dns:///host:4317", "dns:host:1", "unix:/run/x", "unix-abstract:x"]
+    {
+        assert!(endpoint::Collector::read(good).is_ok(), "{good}");
+    }
+    assert!(endpoint::Collector::read("no host").is_err());
+}
