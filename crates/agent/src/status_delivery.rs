@@ -25,6 +25,7 @@ use tokio::time::{Instant, MissedTickBehavior};
 use tokio_util::sync::CancellationToken;
 
 use crate::api_pods::{ApiPodChange, ApiPodsReader};
+use crate::metrics::Metrics;
 use crate::published::Reader;
 use pace::Pace;
 use rows::{Row, Step};
@@ -53,6 +54,8 @@ pub struct Parts {
     pub pods: Arc<dyn ApiPods>,
     /// The time.
     pub clock: Arc<dyn Clock>,
+    /// Metrics.
+    pub metrics: Arc<Metrics>,
 }
 
 /// Runs until cancelled. A write under way is dropped then; whether it arrived is seen at the next start.
@@ -134,6 +137,7 @@ impl Delivery {
         }
         let step = row.next_step(&self.parts, &pod);
         let now = Instant::now();
+        row.note_difference(&step, now);
         let due = match (&step, cause) {
             (Step::Nothing, _) => None,
             // Whoever overwrites a status may do so again; that is answered in measured time.
@@ -236,6 +240,9 @@ impl Delivery {
         let again = self.pace.ended(urgency, &ended, self.parts.clock.now());
         if let Some(row) = self.rows.get_mut(&uid) {
             row.busy = false;
+            if let (Ended::Patched(_), Some(since)) = (&ended, row.differs_since.take()) {
+                self.parts.metrics.pods.status_sync_duration.observe(since.elapsed().as_secs_f64());
+            }
             row.take(&target, ended, again);
             self.consider(&uid, Cause::Own);
         }

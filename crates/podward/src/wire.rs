@@ -294,6 +294,7 @@ pub fn start(world: World, plan: Plan) -> anyhow::Result<Running> {
             statuses: statuses.clone(),
             report: source_reports.clone(),
             clock: clock.clone(),
+            metrics: metrics.clone(),
         };
         api_server::start_pods(&mut running, api, parts);
     }

@@ -27,6 +27,8 @@ pub(super) struct Row {
     deleted: Option<PodUid>,
     /// What was last found to need nothing.
     agreed: Option<Agreed>,
+    /// Since when there is something to write.
+    pub(super) differs_since: Option<Instant>,
     /// When the next write is due.
     pub(super) due: Option<(Urgency, Instant)>,
     /// Not to be written before, because the server refused it.
@@ -87,6 +89,16 @@ impl Row {
         }
         self.agreed = Some(Agreed { own, shown, worker });
         Step::Nothing
+    }
+
+    /// Notes since when the two statuses differ.
+    pub(super) fn note_difference(&mut self, step: &Step, now: Instant) {
+        match step {
+            Step::Patch { .. } => {
+                self.differs_since.get_or_insert(now);
+            }
+            Step::Nothing | Step::Delete { .. } => self.differs_since = None,
+        }
     }
 
     /// The object as last seen, by the watch or by our own write.

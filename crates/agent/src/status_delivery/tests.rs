@@ -22,6 +22,7 @@ struct Node {
     workers: Writer<WorkerView>,
     statuses: Writer<PodStatus>,
     shown: ApiPodsWriter,
+    metrics: Arc<Metrics>,
     _running: JoinSet<()>,
 }
 
@@ -33,7 +34,7 @@ impl Node {
         let (workers, worker_reader) = table(vec![changed.clone()]);
         let (statuses, status_reader) = table(vec![changed]);
         let (shown, shown_reader) = api_pods(vec![shown_changed]);
-        let api = FakeApi::default();
+        let (api, metrics) = (FakeApi::default(), Arc::new(Metrics::new()));
         let parts = Parts {
             changes,
             shown_changes,
@@ -43,10 +44,11 @@ impl Node {
             shown: shown_reader,
             pods: Arc::new(api.clone()),
             clock: Arc::new(Fixed),
+            metrics: metrics.clone(),
         };
         let mut running = JoinSet::new();
         running.spawn(run(parts, CancellationToken::new()));
-        Self { api, desired, workers, statuses, shown, _running: running }
+        Self { api, desired, workers, statuses, shown, metrics, _running: running }
     }
 
     /// A pod that is bound to the node.
@@ -355,4 +357,22 @@ async fn a_write_whose_answer_was_lost_is_not_made_twice() {
     node.status("a", of("Running", "False", ""));
     seconds(60).await;
     assert_eq!(node.patches().len(), 2, "{:?}", node.api.writes());
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_time_until_the_server_has_a_status_is_measured() {
+    let node = Node::started();
+    node.add("a");
+    node.api.set_fault(|_| Some(api_error(ApiErrorKind::Unreachable)));
+    node.status("a", of("Running", "True", "m"));
+    seconds(8).await;
+    node.api.clear_fault();
+    seconds(60).await;
+    let text = node.metrics.encode(crate::metrics::Format::Text);
+    for line in [
+        "kubelet_pod_status_sync_duration_seconds_bucket{le=\"5\"} 0\n",
+        "kubelet_pod_status_sync_duration_seconds_count 1\n",
+    ] {
+        assert!(text.contains(line), "{line} in {text}");
+    }
 }

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use agent::api_pods::{ApiPodChange, ApiPodsReader, ApiPodsWriter, api_pods};
 use agent::memory::Memory;
+use agent::metrics::Metrics;
 use agent::node_view::NodeView;
 use agent::published::Reader;
 use agent::source_report::SourceReports;
@@ -94,6 +95,7 @@ pub(super) struct PodParts {
     pub(super) statuses: Reader<PodStatus>,
     pub(super) report: Arc<SourceReports>,
     pub(super) clock: Arc<dyn Clock>,
+    pub(super) metrics: Arc<Metrics>,
 }
 
 /// Starts the source of API pods, the delivery of statuses, and the mirrors of static pods.
@@ -130,6 +132,7 @@ pub(super) fn start_pods(running: &mut Running, api: &ApiServer, parts: PodParts
         shown: parts.shown,
         pods: api.pods.clone(),
         clock: parts.clock,
+        metrics: parts.metrics,
     };
     running.spawn("status delivery", status_delivery::run(delivery, running.cancel.clone()));
 }
