@@ -240,7 +240,10 @@ impl Delivery {
         let again = self.pace.ended(urgency, &ended, self.parts.clock.now());
         if let Some(row) = self.rows.get_mut(&uid) {
             row.busy = false;
-            if let (Ended::Patched(_), Some(since)) = (&ended, row.differs_since.take()) {
+            // Only a write that arrived ends the time; others are made again.
+            if matches!(ended, Ended::Patched(_))
+                && let Some(since) = row.differs_since.take()
+            {
                 self.parts.metrics.pods.status_sync_duration.observe(since.elapsed().as_secs_f64());
             }
             row.take(&target, ended, again);
