@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use anyhow::{Context, Result, ensure};
 
@@ -56,6 +57,7 @@ pub enum ImageFile {
 ///
 /// Builds the demo program on the way when it is missing or old.
 pub fn write_test_images(folder: &Path) -> Result<PathBuf> {
+    static PARTS: AtomicU32 = AtomicU32::new(0);
     let demo = demo_program()?;
     let busybox = Path::new("/bin/busybox");
     ensure!(busybox.exists(), "{} is missing: run tools/setup.sh", busybox.display());
@@ -66,8 +68,9 @@ pub fn write_test_images(folder: &Path) -> Result<PathBuf> {
         busybox_image(busybox)?,
     ];
     fs::create_dir_all(folder).with_context(|| format!("create {}", folder.display()))?;
-    // Renamed into place: several test processes may write, and read, the same archive.
-    let part = folder.join(format!("images.{}.part", std::process::id()));
+    // Renamed into place: several tests and test processes may write, and read, the same archive.
+    let number = PARTS.fetch_add(1, Ordering::Relaxed);
+    let part = folder.join(format!("images.{}.{number}.part", std::process::id()));
     write_archive(&images, File::create(&part).with_context(|| format!("create {}", part.display()))?)?;
     let path = folder.join("images.tar");
     fs::rename(&part, &path).with_context(|| format!("rename to {}", path.display()))?;

@@ -1,6 +1,7 @@
 //! What the other scenarios stand on: the control plane itself, without a node.
 
 use std::process::Command;
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
@@ -117,6 +118,9 @@ fn a_killed_test_leaves_nothing() -> Result<()> {
     result
 }
 
+/// One after the other: they share a control plane, and one of them stops its API server.
 fn run(work: impl Future<Output = Result<()>>) -> Result<()> {
+    static TURN: Mutex<()> = Mutex::new(());
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(work)
 }

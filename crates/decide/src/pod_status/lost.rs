@@ -31,7 +31,8 @@ pub(super) fn status_of_absent(subject: Subject<'_>) -> ApiStatus {
     }
     let waits = api.state.as_ref().is_some_and(|state| state.waiting.is_some());
     let is_plain_init = kind == ContainerKind::Init && !is_sidecar(container);
-    if waits && is_plain_init && regular_exists(facts) {
+    // One that was removed for a restart of all runs again: it has not completed, though the others are still there.
+    if waits && is_plain_init && regular_exists(facts) && !all_restart(facts) {
         api.state = Some(ended(
             "Completed",
             "Unable to get init container status from container runtime and pod has been initialized, treat it as exited normally",

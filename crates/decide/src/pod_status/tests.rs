@@ -108,6 +108,25 @@ fn a_container_in_back_off_waits_and_shows_its_last_end() {
 }
 
 #[test]
+fn a_restart_of_all_counts_once_however_often_it_is_looked_at() {
+    let pod = pod(serde_json::json!({"restartPolicy": "Never",
+        "initContainers": [{"name": "init", "image": "x"}],
+        "containers": [{"name": "a", "image": "x", "restartPolicy": "Never", "restartPolicyRules": [
+            {"action": "RestartAllContainers", "exitCodes": {"operator": "In", "values": [42]}}]}]}));
+    let ready = || vec![sandbox("s", 0, SandboxState::Ready)];
+    let view = worker(WorkerPhase::Syncing);
+    let ended = observed(ready(), vec![exited("init", 0, 0), exited("a", 0, 42)]);
+    let mut shown = status(&pod, &ended, &view, None);
+    // The init container is removed first; its end and the other container are looked at several times meanwhile.
+    let half_removed = observed(ready(), vec![exited("a", 0, 42)]);
+    for _ in 0..3 {
+        shown = status(&pod, &half_removed, &view, Some(&shown));
+        let init = &shown.init_container_statuses.as_ref().unwrap()[0];
+        assert_eq!(init.restart_count, 1, "{init:?}");
+    }
+}
+
+#[test]
 fn ready_names_the_containers_that_are_not() {
     let seen = observed(
         vec![sandbox("s", 0, SandboxState::Ready)],
