@@ -287,9 +287,11 @@ impl VirtualNode {
 }
 
 impl Drop for VirtualNode {
+    /// The agent's thread is waited for: what it still wrote would bring back the folder that is removed next.
     fn drop(&mut self) {
-        if let Some(agent) = &self.agent {
+        if let Some(agent) = self.agent.take() {
             agent.switch.kill();
+            let _ = agent.thread.join();
         }
     }
 }
