@@ -7,79 +7,52 @@ mod metrics;
 mod node_api;
 mod node_side;
 mod pod_resources;
+mod pod_runtime;
+mod sources;
 mod statistics;
 mod supplies;
+mod upkeep;
 mod volumes;
+mod world;
 
 pub use api_server::ApiServer;
 pub use local::{LocalDoor, SOCKET};
 pub use node_api::Serving;
 pub use volumes::PluginPorts;
+pub use world::World;
 
 use std::collections::BTreeSet;
 use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
-use agent::allocations::Allocations;
-use agent::claims::Claims;
-use agent::cluster_supplies::ClusterSupplies;
+use ::node_api::{LocalParts, Views};
 use agent::event_delivery::EventDelivery;
 use agent::event_log::EventLog;
-use agent::file_report::FileReport;
-use agent::images::{self, CredentialParts, Credentials, Images};
-use agent::metrics::Metrics;
 use agent::objects::LocalObjects;
-use agent::observation::{Observer, observations};
+use agent::observation::observations;
 use agent::pod_gauges::PodGauges;
 use agent::pod_resources::PublishedResources;
-use agent::pod_runtime::PodRuntime;
-use agent::published::{Reader, table};
-use agent::runtime_health::RuntimeHealth;
-
-use ::node_api::{LocalParts, Views};
-use agent::source_report::SourceReports;
-use agent::sources::ManifestReader;
-use agent::sources::http::HttpSource;
+use agent::published::table;
 use agent::sync_loop::SyncLoop;
 use agent::timeline::Timelines;
-use agent::user_namespaces::UserNamespaces;
 use agent::{
-    container_gc, desired, event_delivery, image_gc, log_rotation, node_cgroups, object_hints, objects, pleg,
-    pod_runtime, pod_workers, probes, runtime_health, sources, status, sweeper, sync_loop,
+    desired, event_delivery, node_cgroups, object_hints, objects, pleg, pod_workers, probes, runtime_health,
+    status, sweeper, sync_loop,
 };
-use anyhow::Context;
 use decide::pod_status::NodeFacts;
-use k8s_openapi::api::core::v1::PodStatus;
-use model::{Pod, PodSource, ProbeVerdicts, Snapshot};
-use ports::checkpoints::Checkpoints;
-use ports::clock::Clock;
-use ports::credential_sources::{CredentialFiles, CredentialPrograms};
-use ports::env_files::EnvFiles;
+use model::{PodSource, Snapshot};
 use ports::event_recorder::EventRecorder;
-use ports::filesystems::Filesystems;
-use ports::folder_watch::FolderWatch;
-use ports::host_facts::HostFacts;
-use ports::log_files::LogFiles;
-use ports::node_logs::NodeLogs;
 use ports::objects::Objects;
-use ports::outbound::Outbound;
-use ports::pod_cgroups::PodCgroups;
-use ports::pod_folders::PodFolders;
-use ports::pod_logs::PodLogs;
-use ports::pod_volumes::PodVolumes;
-use ports::process_watch::ProcessWatch;
-use ports::rotated_logs::RotatedLogs;
-use ports::runtime::Runtime;
-use ports::termination_messages::TerminationMessages;
-use ports::usage::{DiskUsage, Usage};
-use ports::user_namespaces::UserNamespaceRecords;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::plan::Plan;
+use pod_runtime::{Tables, pod_runtime};
+use sources::{Wants, configured_sources, start_sources};
+use upkeep::start_upkeep;
 use volumes::NodeLinks;
 
 /// Configuration changes that may wait for the sync loop.
@@ -88,65 +61,6 @@ const UPDATES: usize = 50;
 const EVENTS: usize = 1000;
 /// Events kept for users.
 const KEPT_EVENTS: usize = 1000;
-
-/// Everything outside the agent.
-#[derive(Clone)]
-pub struct World {
-    /// The container runtime.
-    pub runtime: Arc<dyn Runtime>,
-    /// Its name, as container ids show it.
-    pub runtime_name: String,
-    /// Exits of processes.
-    pub processes: Arc<dyn ProcessWatch>,
-    /// Files that variables come from.
-    pub env_files: Arc<dyn EnvFiles>,
-    /// Folders of pods.
-    pub folders: Arc<dyn PodFolders>,
-    /// Logs of containers.
-    pub logs: Arc<dyn PodLogs>,
-    /// Last words of containers.
-    pub messages: Arc<dyn TerminationMessages>,
-    /// Volumes of pods.
-    pub volumes: Arc<dyn PodVolumes>,
-    /// What was granted to pods.
-    pub allocations: Allocations,
-    /// Cgroups of pods.
-    pub cgroups: Arc<dyn PodCgroups>,
-    /// Facts of the machine.
-    pub host: Arc<dyn HostFacts>,
-    /// The node's credential files.
-    pub credential_files: Arc<dyn CredentialFiles>,
-    /// Credential provider programs.
-    pub credential_programs: Arc<dyn CredentialPrograms>,
-    /// Ranges of user ids that pods have.
-    pub user_namespaces: Arc<dyn UserNamespaceRecords>,
-    /// Log files to be rotated.
-    pub rotated_logs: Arc<dyn RotatedLogs>,
-    /// Logs of the node itself.
-    pub node_logs: Arc<dyn NodeLogs>,
-    /// Log files to be read.
-    pub log_files: Arc<dyn LogFiles>,
-    /// Room on disks.
-    pub filesystems: Arc<dyn Filesystems>,
-    /// What cgroups and networks use.
-    pub usage: Arc<dyn Usage>,
-    /// What folders use.
-    pub disk_usage: Arc<dyn DiskUsage>,
-    /// State that outlives the agent.
-    pub checkpoints: Arc<dyn Checkpoints>,
-    /// Changes of files.
-    pub watch: Arc<dyn FolderWatch>,
-    /// Requests to what runs in pods.
-    pub outbound: Arc<dyn Outbound>,
-    /// The time.
-    pub clock: Arc<dyn Clock>,
-    /// Metrics, which adapters may count into.
-    pub metrics: Arc<Metrics>,
-    /// The API server, if the node belongs to a cluster.
-    pub api: Option<ApiServer>,
-    /// With what the main port answers, if there is one.
-    pub serving: Option<Serving>,
-}
 
 /// A running agent.
 pub struct Running {
@@ -490,162 +404,6 @@ pub fn start(world: World, plan: Plan) -> anyhow::Result<Running> {
     let known = node_api::Known { views, node: known_node, observer: looked_at, shown: seen_pods };
     node_api::start_node_api(&mut running, &world, &plan, known);
     Ok(running)
-}
-
-/// What keeps the node tidy by the clock.
-fn start_upkeep(
-    running: &mut Running,
-    world: &World,
-    plan: &Plan,
-    observer: &Observer,
-    desired: &Reader<Pod>,
-    events: &Arc<dyn EventRecorder>,
-) {
-    let parts = container_gc::Parts {
-        runtime: world.runtime.clone(),
-        logs: world.logs.clone(),
-        observer: observer.clone(),
-        clock: world.clock.clone(),
-        policy: plan.upkeep.containers,
-    };
-    running.spawn("container collector", container_gc::run(parts, running.cancel.clone()));
-    let parts = image_gc::Parts {
-        runtime: world.runtime.clone(),
-        filesystems: world.filesystems.clone(),
-        observer: observer.clone(),
-        desired: desired.clone(),
-        checkpoints: world.checkpoints.clone(),
-        events: events.clone(),
-        clock: world.clock.clone(),
-        metrics: world.metrics.clone(),
-        node: plan.settings.name.clone(),
-        policy: plan.upkeep.images,
-    };
-    running.spawn("image collector", image_gc::run(parts, running.cancel.clone()));
-    let parts = log_rotation::Parts {
-        runtime: world.runtime.clone(),
-        logs: world.rotated_logs.clone(),
-        observer: observer.clone(),
-        clock: world.clock.clone(),
-        metrics: world.metrics.clone(),
-        settings: plan.upkeep.logs,
-    };
-    running.spawn("log rotation", log_rotation::run(parts, running.cancel.clone()));
-}
-
-/// Where sources put what they read.
-struct Wants<'a> {
-    snapshots: &'a mpsc::Sender<Snapshot>,
-    reports: watch::Sender<Vec<FileReport>>,
-    objects: &'a Arc<LocalObjects>,
-    report: &'a Arc<SourceReports>,
-}
-
-fn start_sources(running: &mut Running, world: &World, plan: &Plan, wants: Wants<'_>) -> anyhow::Result<()> {
-    let Wants { snapshots, reports, objects, report } = wants;
-    let reader = ManifestReader { node: plan.settings.name.clone(), rules: plan.rules };
-    let cancel = running.cancel.clone();
-    if let Some(file) = &plan.file {
-        let parts = sources::file::Parts {
-            path: file.path.clone(),
-            check_frequency: file.check_frequency,
-            reader: reader.clone(),
-            watch: world.watch.clone(),
-            snapshots: snapshots.clone(),
-            objects: objects.clone(),
-            reports,
-            report: report.clone(),
-            clock: world.clock.clone(),
-            metrics: world.metrics.clone(),
-        };
-        running.spawn("file source", sources::file::run(parts, cancel.clone()));
-    }
-    if let Some(http) = &plan.http {
-        let parts = sources::http::Parts {
-            url: http.url.clone(),
-            headers: http.headers.clone(),
-            check_frequency: http.check_frequency,
-            reader,
-            snapshots: snapshots.clone(),
-            objects: objects.clone(),
-            report: report.clone(),
-        };
-        let source = HttpSource::new(parts).context("set up the URL source")?;
-        running.spawn("http source", source.run(cancel));
-    }
-    Ok(())
-}
-
-/// What the pod runtime reads.
-struct Tables {
-    observer: Observer,
-    probes: Reader<ProbeVerdicts>,
-    statuses: Reader<PodStatus>,
-    objects: Arc<dyn Objects>,
-    supplies: Option<ClusterSupplies>,
-    volumes: Arc<dyn PodVolumes>,
-    claims: Option<Arc<Claims>>,
-    timelines: Arc<Timelines>,
-}
-
-fn pod_runtime(
-    world: &World,
-    plan: &Plan,
-    tables: Tables,
-    health: RuntimeHealth,
-    events: Arc<dyn EventRecorder>,
-) -> PodRuntime {
-    let credentials = CredentialParts {
-        files: world.credential_files.clone(),
-        programs: world.credential_programs.clone(),
-        providers: plan.credential_providers.clone(),
-        clock: world.clock.clone(),
-        metrics: world.metrics.clone(),
-    };
-    let images = Images::new(images::Parts {
-        runtime: world.runtime.clone(),
-        events: events.clone(),
-        clock: world.clock.clone(),
-        metrics: world.metrics.clone(),
-        objects: tables.objects.clone(),
-        credentials: Credentials::new(credentials),
-        settings: plan.pulls,
-    });
-    PodRuntime::new(pod_runtime::Parts {
-        runtime: world.runtime.clone(),
-        images,
-        observer: tables.observer,
-        probes: tables.probes,
-        statuses: tables.statuses,
-        timelines: tables.timelines,
-        health,
-        folders: world.folders.clone(),
-        objects: tables.objects,
-        supplies: tables.supplies,
-        env_files: world.env_files.clone(),
-        logs: world.logs.clone(),
-        volumes: tables.volumes,
-        claims: tables.claims,
-        allocations: world.allocations.clone(),
-        cgroups: world.cgroups.clone(),
-        user_namespaces: UserNamespaces::new(plan.id_pool, world.user_namespaces.clone()),
-        host: world.host.clone(),
-        outbound: world.outbound.clone(),
-        events,
-        clock: world.clock.clone(),
-        metrics: world.metrics.clone(),
-        settings: Arc::new(plan.settings.clone()),
-        crash_limits: plan.crash_limits,
-        keep_dead: plan.keep_dead,
-        started_at: world.clock.now(),
-    })
-}
-
-fn configured_sources(plan: &Plan, world: &World) -> BTreeSet<PodSource> {
-    let file = plan.file.as_ref().map(|_| PodSource::File);
-    let http = plan.http.as_ref().map(|_| PodSource::Http);
-    let api = world.api.as_ref().map(|_| PodSource::Api);
-    file.into_iter().chain(http).chain(api).collect()
 }
 
 /// Holds a channel's sender while a stage runs, so that its receiver never sees the end.

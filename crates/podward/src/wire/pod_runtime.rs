@@ -1,0 +1,87 @@
+//! What brings one pod in line with its spec.
+
+use std::sync::Arc;
+
+use agent::claims::Claims;
+use agent::cluster_supplies::ClusterSupplies;
+use agent::images::{self, CredentialParts, Credentials, Images};
+use agent::observation::Observer;
+use agent::pod_runtime::{self, PodRuntime};
+use agent::published::Reader;
+use agent::runtime_health::RuntimeHealth;
+use agent::timeline::Timelines;
+use agent::user_namespaces::UserNamespaces;
+use k8s_openapi::api::core::v1::PodStatus;
+use model::ProbeVerdicts;
+use ports::event_recorder::EventRecorder;
+use ports::objects::Objects;
+use ports::pod_volumes::PodVolumes;
+
+use super::World;
+use crate::plan::Plan;
+
+/// What the pod runtime reads.
+pub(super) struct Tables {
+    pub(super) observer: Observer,
+    pub(super) probes: Reader<ProbeVerdicts>,
+    pub(super) statuses: Reader<PodStatus>,
+    pub(super) objects: Arc<dyn Objects>,
+    pub(super) supplies: Option<ClusterSupplies>,
+    pub(super) volumes: Arc<dyn PodVolumes>,
+    pub(super) claims: Option<Arc<Claims>>,
+    pub(super) timelines: Arc<Timelines>,
+}
+
+/// What syncs one pod, with its images and credentials.
+pub(super) fn pod_runtime(
+    world: &World,
+    plan: &Plan,
+    tables: Tables,
+    health: RuntimeHealth,
+    events: Arc<dyn EventRecorder>,
+) -> PodRuntime {
+    let credentials = CredentialParts {
+        files: world.credential_files.clone(),
+        programs: world.credential_programs.clone(),
+        providers: plan.credential_providers.clone(),
+        clock: world.clock.clone(),
+        metrics: world.metrics.clone(),
+    };
+    let images = Images::new(images::Parts {
+        runtime: world.runtime.clone(),
+        events: events.clone(),
+        clock: world.clock.clone(),
+        metrics: world.metrics.clone(),
+        objects: tables.objects.clone(),
+        credentials: Credentials::new(credentials),
+        settings: plan.pulls,
+    });
+    PodRuntime::new(pod_runtime::Parts {
+        runtime: world.runtime.clone(),
+        images,
+        observer: tables.observer,
+        probes: tables.probes,
+        statuses: tables.statuses,
+        timelines: tables.timelines,
+        health,
+        folders: world.folders.clone(),
+        objects: tables.objects,
+        supplies: tables.supplies,
+        env_files: world.env_files.clone(),
+        logs: world.logs.clone(),
+        volumes: tables.volumes,
+        claims: tables.claims,
+        allocations: world.allocations.clone(),
+        cgroups: world.cgroups.clone(),
+        user_namespaces: UserNamespaces::new(plan.id_pool, world.user_namespaces.clone()),
+        host: world.host.clone(),
+        outbound: world.outbound.clone(),
+        events,
+        clock: world.clock.clone(),
+        metrics: world.metrics.clone(),
+        settings: Arc::new(plan.settings.clone()),
+        crash_limits: plan.crash_limits,
+        keep_dead: plan.keep_dead,
+        started_at: world.clock.now(),
+    })
+}

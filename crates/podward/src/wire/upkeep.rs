@@ -1,0 +1,53 @@
+//! The stages that keep the node tidy by the clock.
+
+use std::sync::Arc;
+
+use agent::observation::Observer;
+use agent::published::Reader;
+use agent::{container_gc, image_gc, log_rotation};
+use model::Pod;
+use ports::event_recorder::EventRecorder;
+
+use super::{Running, World};
+use crate::plan::Plan;
+
+/// Starts the collectors of containers and images, and the rotation of logs.
+pub(super) fn start_upkeep(
+    running: &mut Running,
+    world: &World,
+    plan: &Plan,
+    observer: &Observer,
+    desired: &Reader<Pod>,
+    events: &Arc<dyn EventRecorder>,
+) {
+    let parts = container_gc::Parts {
+        runtime: world.runtime.clone(),
+        logs: world.logs.clone(),
+        observer: observer.clone(),
+        clock: world.clock.clone(),
+        policy: plan.upkeep.containers,
+    };
+    running.spawn("container collector", container_gc::run(parts, running.cancel.clone()));
+    let parts = image_gc::Parts {
+        runtime: world.runtime.clone(),
+        filesystems: world.filesystems.clone(),
+        observer: observer.clone(),
+        desired: desired.clone(),
+        checkpoints: world.checkpoints.clone(),
+        events: events.clone(),
+        clock: world.clock.clone(),
+        metrics: world.metrics.clone(),
+        node: plan.settings.name.clone(),
+        policy: plan.upkeep.images,
+    };
+    running.spawn("image collector", image_gc::run(parts, running.cancel.clone()));
+    let parts = log_rotation::Parts {
+        runtime: world.runtime.clone(),
+        logs: world.rotated_logs.clone(),
+        observer: observer.clone(),
+        clock: world.clock.clone(),
+        metrics: world.metrics.clone(),
+        settings: plan.upkeep.logs,
+    };
+    running.spawn("log rotation", log_rotation::run(parts, running.cancel.clone()));
+}

@@ -1,0 +1,87 @@
+//! The world as the wiring takes it: one port each.
+
+use std::sync::Arc;
+
+use agent::allocations::Allocations;
+use agent::metrics::Metrics;
+use ports::checkpoints::Checkpoints;
+use ports::clock::Clock;
+use ports::credential_sources::{CredentialFiles, CredentialPrograms};
+use ports::env_files::EnvFiles;
+use ports::filesystems::Filesystems;
+use ports::folder_watch::FolderWatch;
+use ports::host_facts::HostFacts;
+use ports::log_files::LogFiles;
+use ports::node_logs::NodeLogs;
+use ports::outbound::Outbound;
+use ports::pod_cgroups::PodCgroups;
+use ports::pod_folders::PodFolders;
+use ports::pod_logs::PodLogs;
+use ports::pod_volumes::PodVolumes;
+use ports::process_watch::ProcessWatch;
+use ports::rotated_logs::RotatedLogs;
+use ports::runtime::Runtime;
+use ports::termination_messages::TerminationMessages;
+use ports::usage::{DiskUsage, Usage};
+use ports::user_namespaces::UserNamespaceRecords;
+
+use super::{ApiServer, Serving};
+
+/// Everything outside the agent.
+#[derive(Clone)]
+pub struct World {
+    /// The container runtime.
+    pub runtime: Arc<dyn Runtime>,
+    /// Its name, as container ids show it.
+    pub runtime_name: String,
+    /// Exits of processes.
+    pub processes: Arc<dyn ProcessWatch>,
+    /// Files that variables come from.
+    pub env_files: Arc<dyn EnvFiles>,
+    /// Folders of pods.
+    pub folders: Arc<dyn PodFolders>,
+    /// Logs of containers.
+    pub logs: Arc<dyn PodLogs>,
+    /// Last words of containers.
+    pub messages: Arc<dyn TerminationMessages>,
+    /// Volumes of pods.
+    pub volumes: Arc<dyn PodVolumes>,
+    /// What was granted to pods.
+    pub allocations: Allocations,
+    /// Cgroups of pods.
+    pub cgroups: Arc<dyn PodCgroups>,
+    /// Facts of the machine.
+    pub host: Arc<dyn HostFacts>,
+    /// The node's credential files.
+    pub credential_files: Arc<dyn CredentialFiles>,
+    /// Credential provider programs.
+    pub credential_programs: Arc<dyn CredentialPrograms>,
+    /// Ranges of user ids that pods have.
+    pub user_namespaces: Arc<dyn UserNamespaceRecords>,
+    /// Log files to be rotated.
+    pub rotated_logs: Arc<dyn RotatedLogs>,
+    /// Logs of the node itself.
+    pub node_logs: Arc<dyn NodeLogs>,
+    /// Log files to be read.
+    pub log_files: Arc<dyn LogFiles>,
+    /// Room on disks.
+    pub filesystems: Arc<dyn Filesystems>,
+    /// What cgroups and networks use.
+    pub usage: Arc<dyn Usage>,
+    /// What folders use.
+    pub disk_usage: Arc<dyn DiskUsage>,
+    /// State that outlives the agent.
+    pub checkpoints: Arc<dyn Checkpoints>,
+    /// Changes of files.
+    pub watch: Arc<dyn FolderWatch>,
+    /// Requests to what runs in pods.
+    pub outbound: Arc<dyn Outbound>,
+    /// The time.
+    pub clock: Arc<dyn Clock>,
+    /// Metrics, which adapters may count into.
+    pub metrics: Arc<Metrics>,
+    /// The API server, if the node belongs to a cluster.
+    pub api: Option<ApiServer>,
+    /// With what the main port answers, if there is one.
+    pub serving: Option<Serving>,
+}
