@@ -126,6 +126,7 @@ impl PodVolumes for CsiVolumes {
             | VolumePlan::HugePagesDir { .. }
             | VolumePlan::Files { .. }
             | VolumePlan::Nfs { .. }
+            | VolumePlan::Iscsi(_)
             | VolumePlan::Local { .. }
             | VolumePlan::Device { .. }
             | VolumePlan::Image { .. }

@@ -21,6 +21,7 @@ use tokio_util::sync::CancellationToken;
 use crate::metrics::Metrics;
 use crate::observation::Observer;
 use crate::published::Reader;
+use crate::pull_ledger::PullLedger;
 
 /// Time between two looks.
 const PERIOD: Duration = Duration::from_secs(300);
@@ -50,6 +51,8 @@ pub struct Parts {
     pub metrics: Arc<Metrics>,
     /// The node's name.
     pub node: String,
+    /// What is written down of pulls.
+    pub ledger: Option<Arc<PullLedger>>,
     /// Limits.
     pub policy: ImageGcPolicy,
 }
@@ -90,6 +93,9 @@ impl Collector {
     async fn collect(&mut self) -> Result<(), String> {
         let now = self.parts.clock.now();
         let images = self.parts.runtime.list_images().await.map_err(|error| error.to_string())?;
+        if let Some(ledger) = &self.parts.ledger {
+            ledger.prune(&images, now).await;
+        }
         let in_use = self.in_use(&images);
         detect(&mut self.records, &images, &in_use, now);
         let candidates = candidates(&self.records, &images, &in_use);

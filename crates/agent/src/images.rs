@@ -15,6 +15,7 @@ use std::time::Duration;
 
 use decide::backoff::{self, Entry, Limits, Verdict};
 use decide::go_duration::to_milliseconds_text;
+use decide::image_access::shown_secret;
 use decide::image_pull::{
     PullDecision, decide_pull, parse_image_name, pull_problem, size_class, with_default_tag,
 };
@@ -25,11 +26,13 @@ use model::{
 use ports::clock::Clock;
 use ports::event_recorder::EventRecorder;
 use ports::objects::Objects;
+use ports::pod_folders::FileError;
 use ports::runtime::Runtime;
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
 use crate::metrics::Metrics;
+use crate::pull_ledger::PullLedger;
 pub use credentials::{CredentialParts, Credentials};
 use limiter::Limiter;
 use pull::{PullKey, Pulled, pull};
@@ -92,6 +95,8 @@ pub struct Parts {
     pub objects: Arc<dyn Objects>,
     /// The node's credentials.
     pub credentials: Credentials,
+    /// Who may use images that are there; `None` for everybody.
+    pub ledger: Option<Arc<PullLedger>>,
     /// Bounds.
     pub settings: PullSettings,
 }
@@ -109,6 +114,7 @@ struct Inner {
     metrics: Arc<Metrics>,
     objects: Arc<dyn Objects>,
     credentials: Credentials,
+    ledger: Option<Arc<PullLedger>>,
     slots: Option<Semaphore>,
     limiter: Limiter,
     pulls: SingleFlight<PullKey, Result<Pulled, String>>,
@@ -135,6 +141,7 @@ impl Images {
                 metrics: parts.metrics,
                 objects: parts.objects,
                 credentials: parts.credentials,
+                ledger: parts.ledger,
                 slots: settings.at_once.map(|slots| Semaphore::new(slots.max(1))),
                 limiter: Limiter::new(settings.per_second, settings.burst),
                 pulls: SingleFlight::default(),
@@ -214,18 +221,18 @@ impl Request<'_> {
             Some("Always") => None,
             Some(_) | None => self.inspect(&spec).await?,
         };
-        let decision = decide_pull(self.policy, &name, present.as_ref());
+        let decision = match decide_pull(self.policy, &name, present.as_ref()) {
+            PullDecision::UsePresent(reference) => self.check_access(&spec, reference).await,
+            decision => decision,
+        };
         self.count(present.is_some(), matches!(decision, PullDecision::Pull));
         match decision {
             PullDecision::UsePresent(reference) => {
                 let status = present.unwrap_or_default();
-                self.tell(
-                    EventType::Normal,
-                    "Pulled",
-                    format!(
-                        "Container image {wanted:?} already present on machine and can be accessed by the pod"
-                    ),
-                );
+                let checked =
+                    if self.inner.ledger.is_some() { " and can be accessed by the pod" } else { "" };
+                let message = format!("Container image {wanted:?} already present on machine{checked}");
+                self.tell(EventType::Normal, "Pulled", message);
                 Ok(ReadyImage { status, reference })
             }
             PullDecision::NeverPresent => {
@@ -234,6 +241,20 @@ impl Request<'_> {
                 Err(ImageProblem::failed("ErrImageNeverPull", message))
             }
             PullDecision::Pull => self.pull(spec).await,
+        }
+    }
+
+    /// An image that is there is not everybody's. One that this pod may not use is treated as if it were not there, so
+    /// that nobody learns of it.
+    async fn check_access(&self, spec: &ImageSpec, reference: String) -> PullDecision {
+        let Some(ledger) = &self.inner.ledger else { return PullDecision::UsePresent(reference) };
+        let shown = async { self.credentials(spec).await.iter().filter_map(shown_secret).collect() };
+        if ledger.may_use(self.wanted, &reference, shown).await {
+            return PullDecision::UsePresent(reference);
+        }
+        match self.policy {
+            Some("Never") => PullDecision::NeverPresent,
+            Some(_) | None => PullDecision::Pull,
         }
     }
 
@@ -265,7 +286,18 @@ impl Request<'_> {
         let (queued, began) = (Instant::now(), self.inner.clock.now());
         let key = PullKey { image: spec.image.clone(), credentials };
         let begin = || pull(Arc::clone(self.inner), spec, key.clone(), self.sandbox());
-        let pulled = match self.inner.pulls.join(key.clone(), begin).await {
+        let intent = match &self.inner.ledger {
+            Some(ledger) => Some(ledger.begin(self.wanted).await.map_err(|error| self.not_begun(&error))?),
+            None => None,
+        };
+        let outcome = self.inner.pulls.join(key.clone(), begin).await;
+        if let (Some(ledger), Some(intent)) = (&self.inner.ledger, intent) {
+            match &outcome {
+                Ok(pulled) => ledger.pulled(intent, &pulled.reference, pulled.used.as_ref()).await,
+                Err(_) => ledger.failed(intent).await,
+            }
+        }
+        let pulled = match outcome {
             Ok(pulled) => pulled,
             Err(message) => return Err(self.pull_failed(next, &message)),
         };
@@ -286,6 +318,14 @@ impl Request<'_> {
         self.inner.metrics.starts.pulled(&self.pod.uid, began, self.inner.clock.now());
         self.inner.metrics.images.pulled(size_class(pulled.status.size), waited);
         Ok(ReadyImage { status: pulled.status, reference: pulled.reference })
+    }
+
+    fn not_begun(&self, error: &FileError) -> ImageProblem {
+        let message = format!(
+            "Failed to record image pull intent for container image {:?}: {error}: {}",
+            self.wanted, error.source
+        );
+        ImageProblem::failed("ErrImagePull", message)
     }
 
     async fn credentials(&self, spec: &ImageSpec) -> Vec<RegistryCredential> {

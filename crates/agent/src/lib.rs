@@ -51,6 +51,7 @@ pub mod pod_runtime;
 pub mod pod_workers;
 pub mod probes;
 pub mod published;
+pub mod pull_ledger;
 pub mod runtime_health;
 pub mod source_report;
 pub mod sources;

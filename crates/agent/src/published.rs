@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, PoisonError, RwLock};
 
 use model::PodUid;
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 
 type Rows<V> = Arc<RwLock<HashMap<PodUid, Arc<V>>>>;
 
@@ -13,17 +13,19 @@ type Rows<V> = Arc<RwLock<HashMap<PodUid, Arc<V>>>>;
 pub struct Writer<V> {
     rows: Rows<V>,
     listeners: Vec<mpsc::UnboundedSender<PodUid>>,
+    changes: watch::Sender<u64>,
 }
 
 /// The reading end.
 #[derive(Debug)]
 pub struct Reader<V> {
     rows: Rows<V>,
+    changes: watch::Receiver<u64>,
 }
 
 impl<V> Clone for Reader<V> {
     fn clone(&self) -> Self {
-        Self { rows: Arc::clone(&self.rows) }
+        Self { rows: Arc::clone(&self.rows), changes: self.changes.clone() }
     }
 }
 
@@ -31,7 +33,8 @@ impl<V> Clone for Reader<V> {
 #[must_use]
 pub fn table<V>(listeners: Vec<mpsc::UnboundedSender<PodUid>>) -> (Writer<V>, Reader<V>) {
     let rows: Rows<V> = Rows::default();
-    (Writer { rows: Arc::clone(&rows), listeners }, Reader { rows })
+    let (changes, changed) = watch::channel(0);
+    (Writer { rows: Arc::clone(&rows), listeners, changes }, Reader { rows, changes: changed })
 }
 
 impl<V> Writer<V> {
@@ -52,7 +55,7 @@ impl<V> Writer<V> {
     /// A reading end.
     #[must_use]
     pub fn reader(&self) -> Reader<V> {
-        Reader { rows: Arc::clone(&self.rows) }
+        Reader { rows: Arc::clone(&self.rows), changes: self.changes.subscribe() }
     }
 
     fn tell(&self, uid: &PodUid) {
@@ -60,6 +63,7 @@ impl<V> Writer<V> {
             // A listener that is gone needs no news.
             let _ = listener.send(uid.clone());
         }
+        self.changes.send_modify(|count| *count = count.wrapping_add(1));
     }
 }
 
@@ -74,6 +78,12 @@ impl<V> Reader<V> {
     #[must_use]
     pub fn all(&self) -> Vec<Arc<V>> {
         self.rows.read().unwrap_or_else(PoisonError::into_inner).values().cloned().collect()
+    }
+
+    /// Tells that some row changed, for those who come and go and then look at all rows.
+    #[must_use]
+    pub fn changes(&self) -> watch::Receiver<u64> {
+        self.changes.clone()
     }
 
     /// How many rows there are.

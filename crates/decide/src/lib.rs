@@ -29,6 +29,7 @@ pub mod grace;
 pub mod hooks;
 pub mod hosts_file;
 pub mod housekeeping;
+pub mod image_access;
 pub mod image_gc;
 pub mod image_pull;
 pub mod log_rotation;

@@ -97,6 +97,7 @@ fn block_device(plan: &VolumePlan) -> Option<(&Path, bool)> {
         | VolumePlan::HugePagesDir { .. }
         | VolumePlan::Files { .. }
         | VolumePlan::Nfs { .. }
+        | VolumePlan::Iscsi(_)
         | VolumePlan::Local { .. }
         | VolumePlan::Image { .. }
         | VolumePlan::HostPath { .. } => None,
@@ -176,6 +177,7 @@ fn is_read_only(plan: &VolumePlan) -> bool {
         | VolumePlan::Local { read_only, .. }
         | VolumePlan::Device { read_only, .. }
         | VolumePlan::HostPath { read_only, .. } => *read_only,
+        VolumePlan::Iscsi(disk) => disk.read_only,
         VolumePlan::Csi(volume) => volume.read_only,
         VolumePlan::EmptyDir { .. } | VolumePlan::MemoryDir { .. } | VolumePlan::HugePagesDir { .. } => false,
     }
@@ -188,6 +190,7 @@ fn is_relabelled(plan: &VolumePlan) -> bool {
         | VolumePlan::MemoryDir { .. }
         | VolumePlan::HugePagesDir { .. }
         | VolumePlan::Local { .. }
+        | VolumePlan::Iscsi(_)
         | VolumePlan::Csi(_)
         | VolumePlan::Files { .. } => true,
         VolumePlan::HostPath { .. }

@@ -3,6 +3,7 @@
 mod claims;
 pub mod csi;
 mod empty_dir;
+mod iscsi;
 mod mount_points;
 mod persistent;
 mod problem;
@@ -14,8 +15,8 @@ use std::path::{Path, PathBuf};
 
 use k8s_openapi::api::core::v1::{HostPathVolumeSource, Volume};
 use model::{
-    FileStorage, FsGroup, FsGroupChange, HostPathKind, ImageSpec, NodeSettings, PlannedVolume, Pod,
-    ProjectedFile, VolumePlan,
+    FileStorage, FsGroup, FsGroupChange, HostPathKind, ImageSpec, IscsiDisk, NodeSettings, PlannedVolume,
+    Pod, ProjectedFile, VolumePlan,
 };
 
 pub use claims::{
@@ -159,6 +160,10 @@ fn plan(
         let read_only = source.read_only == Some(true);
         return Ok(persistent::nfs(source, path("kubernetes.io/nfs"), read_only, Vec::new()));
     }
+    if let Some(source) = &volume.iscsi {
+        return iscsi::inline(source, path("kubernetes.io/iscsi"))
+            .map_err(|reason| VolumeProblem::Invalid { volume: volume.name.clone(), reason });
+    }
     if let Some(source) = &volume.csi {
         return Ok(csi::inline(pod, &volume.name, source, settings));
     }
@@ -203,10 +208,14 @@ fn fs_group(pod: &Pod, plan: &VolumePlan) -> Option<FsGroup> {
         | VolumePlan::MemoryDir { .. }
         | VolumePlan::HugePagesDir { .. }
         | VolumePlan::Files { .. } => Some(FsGroup { gid, change: FsGroupChange::Always }),
-        VolumePlan::Local { read_only: false, .. } => Some(FsGroup { gid, change: change_policy(pod) }),
+        VolumePlan::Local { read_only: false, .. }
+        | VolumePlan::Iscsi(IscsiDisk { read_only: false, .. }) => {
+            Some(FsGroup { gid, change: change_policy(pod) })
+        }
         // Who gives it to the group, if anybody, is settled with the driver.
         VolumePlan::Csi(_) => Some(FsGroup { gid, change: change_policy(pod) }),
         VolumePlan::Local { read_only: true, .. }
+        | VolumePlan::Iscsi(IscsiDisk { read_only: true, .. })
         | VolumePlan::Device { .. }
         | VolumePlan::HostPath { .. }
         | VolumePlan::Image { .. }
@@ -261,7 +270,6 @@ fn unsupported_kind(volume: &Volume) -> Option<&'static str> {
         (volume.flocker.is_some(), "flocker"),
         (volume.gce_persistent_disk.is_some(), "gcePersistentDisk"),
         (volume.glusterfs.is_some(), "glusterfs"),
-        (volume.iscsi.is_some(), "iscsi"),
         (volume.persistent_volume_claim.is_some(), "persistentVolumeClaim"),
         (volume.photon_persistent_disk.is_some(), "photonPersistentDisk"),
         (volume.portworx_volume.is_some(), "portworxVolume"),

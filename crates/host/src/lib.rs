@@ -38,6 +38,7 @@ mod pod_folders;
 mod pod_volumes;
 mod process_usage;
 mod process_watch;
+mod pull_records;
 mod rotated_logs;
 #[cfg(test)]
 mod scratch;
@@ -73,6 +74,7 @@ pub use pod_folders::HostPodFolders;
 pub use pod_volumes::HostPodVolumes;
 pub use process_usage::OwnProcess;
 pub use process_watch::PidfdProcessWatch;
+pub use pull_records::PullRecordFiles;
 pub use rotated_logs::HostRotatedLogs;
 pub use sealed_checkpoints::SealedCheckpoints;
 pub use state_files::StateFiles;

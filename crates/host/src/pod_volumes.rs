@@ -3,6 +3,7 @@
 mod empty_dir;
 mod files;
 mod host_path;
+mod iscsi;
 mod journal;
 pub(crate) mod local;
 mod nfs;
@@ -31,6 +32,7 @@ use crate::failure::{OnPath, blocking, refused};
 use crate::folder::Folder;
 use crate::pod_folders::{PRIVATE, existing_pod, make_pod};
 use empty_dir::Medium;
+use iscsi::Initiator;
 use journal::Journal;
 use ownership::{Access, give_to_group};
 use turns::Turns;
@@ -51,6 +53,7 @@ pub struct HostPodVolumes {
     clock: Arc<dyn Clock>,
     turns: Turns,
     mount_program: OsString,
+    iscsi: Initiator,
 }
 
 impl HostPodVolumes {
@@ -62,6 +65,7 @@ impl HostPodVolumes {
             clock: Arc::new(SystemClock),
             turns: Turns::default(),
             mount_program: "mount".into(),
+            iscsi: Initiator::default(),
         }
     }
 
@@ -87,6 +91,11 @@ impl HostPodVolumes {
                 let options: Vec<&str> =
                     read_only.iter().copied().chain(options.iter().map(String::as_str)).collect();
                 return nfs::set_up(&self.volume(uid, path)?, source, &options, &self.mount_program);
+            }
+            VolumePlan::Iscsi(disk) => {
+                return self.iscsi.set_up(&self.root, &self.volume(uid, &disk.path)?, disk, |folder| {
+                    own(folder, volume.fs_group, Access::ReadWrite, progress)
+                });
             }
             VolumePlan::Local { path, source, read_only, options } => {
                 let program = self.mount_program.as_os_str();
@@ -201,9 +210,11 @@ impl PodVolumes for HostPodVolumes {
 
     async fn tear_down(&self, uid: &PodUid) -> Result<(), VolumeError> {
         let owner = uid.clone();
-        let tear_down = move |volumes: &Self| match existing_pod(&volumes.root, &owner)? {
-            Some(pod) => Ok(tear_down::tear_down(&pod)?),
-            None => Ok(()),
+        let tear_down = move |volumes: &Self| {
+            if let Some(pod) = existing_pod(&volumes.root, &owner)? {
+                tear_down::tear_down(&pod)?;
+            }
+            volumes.iscsi.sweep(&volumes.root)
         };
         self.work(uid, &Progress::default(), tear_down).await
     }

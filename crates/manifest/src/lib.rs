@@ -20,6 +20,7 @@ mod path;
 mod problem;
 mod quantity;
 mod references;
+mod restart_rules;
 mod static_uid;
 mod validate;
 mod volume;
@@ -29,6 +30,7 @@ use k8s_openapi::api::core::v1::Pod;
 pub use config_object::{ConfigObject, ObjectKind};
 pub use path::{Path, Segment};
 pub use problem::Problem;
+pub use restart_rules::{RestartRules, drop_restart_rules};
 
 /// Which node reads a manifest, and where it came from; both are part of a static pod's identity.
 #[derive(Debug, Clone, Copy)]
@@ -55,6 +57,8 @@ pub struct Rules {
     pub prevent_api_references: bool,
     /// Where the ConfigMaps and Secrets of pods come from.
     pub objects: ObjectPlace,
+    /// How containers may say when they restart.
+    pub restarts: RestartRules,
 }
 
 /// Where the ConfigMaps and Secrets that pods refer to come from.
@@ -69,7 +73,11 @@ pub enum ObjectPlace {
 
 impl Default for Rules {
     fn default() -> Self {
-        Self { prevent_api_references: true, objects: ObjectPlace::ApiServer }
+        Self {
+            prevent_api_references: true,
+            objects: ObjectPlace::ApiServer,
+            restarts: RestartRules::default(),
+        }
     }
 }
 

@@ -32,6 +32,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use crate::defaults;
 use crate::path::Path;
 use crate::quantity::Quantity;
+use crate::restart_rules::RestartRules;
 
 pub(crate) use checker::{Checker, Findings};
 
@@ -40,13 +41,15 @@ struct Context<'a> {
     spec: &'a PodSpec,
     volumes: BTreeMap<&'a str, &'a Volume>,
     claims: BTreeSet<&'a str>,
+    restarts: RestartRules,
 }
 
 impl<'a> Context<'a> {
-    fn new(spec: &'a PodSpec) -> Self {
+    fn new(spec: &'a PodSpec, restarts: RestartRules) -> Self {
         let volumes = spec.volumes.iter().flatten().map(|volume| (volume.name.as_str(), volume)).collect();
         let claims = spec.resource_claims.iter().flatten().map(|claim| claim.name.as_str());
-        Self { spec, volumes, claims: claims.filter(|name| !name.is_empty()).collect() }
+        let claims = claims.filter(|name| !name.is_empty()).collect();
+        Self { spec, volumes, claims, restarts }
     }
 
     /// Whether the pod shares the host's user namespace, which is the default.
@@ -89,10 +92,10 @@ pub(crate) fn object_metadata(metadata: &ObjectMeta, check: &mut Checker) {
 }
 
 /// Everything wrong with a defaulted pod that has its identity.
-pub(crate) fn pod(pod: &Pod) -> Findings {
+pub(crate) fn pod(pod: &Pod, restarts: RestartRules) -> Findings {
     let mut check = Checker::default();
     let empty = PodSpec::default();
-    let context = Context::new(pod.spec.as_ref().unwrap_or(&empty));
+    let context = Context::new(pod.spec.as_ref().unwrap_or(&empty), restarts);
     metadata::check(&pod.metadata, &mut check);
     annotations::check(pod.metadata.annotations.as_ref(), &context, &mut check);
     volumes::check(&context, pod.metadata.name.as_deref().unwrap_or_default(), &mut check);

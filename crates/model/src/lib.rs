@@ -86,5 +86,7 @@ pub use stream_choice::StreamChoice;
 pub use time::{Moment, MomentSource, Timestamp};
 pub use timeline::{PodTimeline, StartStep, StepRecord, StepSpan};
 pub use user_namespace::{IdPool, IdRange, UserNamespace};
-pub use volume_plan::{FileStorage, FsGroup, FsGroupChange, HostPathKind, PlannedVolume, VolumePlan};
+pub use volume_plan::{
+    FileStorage, FsGroup, FsGroupChange, HostPathKind, IscsiDisk, PlannedVolume, VolumePlan,
+};
 pub use worker_state::{Rejection, WorkerPhase, WorkerView};

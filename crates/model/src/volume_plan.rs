@@ -48,6 +48,8 @@ pub enum VolumePlan {
         /// What `mount -o` is told besides.
         options: Vec<String>,
     },
+    /// A disk of an iSCSI target.
+    Iscsi(IscsiDisk),
     /// A path of the host that a PersistentVolume names, bound at `path`.
     Local {
         /// Volume folder.
@@ -100,11 +102,33 @@ impl VolumePlan {
             | Self::HugePagesDir { path, .. }
             | Self::Files { path, .. }
             | Self::Nfs { path, .. }
+            | Self::Iscsi(IscsiDisk { path, .. })
             | Self::Local { path, .. }
             | Self::Device { path, .. }
             | Self::HostPath { path, .. } => Some(path),
         }
     }
+}
+
+/// A disk that an iSCSI target offers, mounted at `path`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct IscsiDisk {
+    /// Volume folder.
+    pub path: PathBuf,
+    /// Addresses of the target with their ports, the one that names the disk first.
+    pub portals: Vec<String>,
+    /// Name of the target.
+    pub target: String,
+    /// Number of the disk.
+    pub lun: i32,
+    /// Interface of the initiator, such as `default`.
+    pub interface: String,
+    /// File system; a disk without one gets it.
+    pub fs_type: String,
+    /// Whether it is mounted read-only.
+    pub read_only: bool,
+    /// What `mount -o` is told besides.
+    pub options: Vec<String>,
 }
 
 /// A volume of a pod with its name.

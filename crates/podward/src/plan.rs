@@ -10,8 +10,9 @@ use anyhow::Context;
 use config::{Gate, Loaded};
 use decide::backoff::Limits;
 use decide::dead_containers::ContainerGcPolicy;
+use decide::image_access::Verification;
 use decide::image_gc::ImageGcPolicy;
-use manifest::{ObjectPlace, Rules};
+use manifest::{ObjectPlace, RestartRules, Rules};
 use model::{
     CgroupDriver, CgroupVersion, CredentialProvider, HostCapabilities, IdPool, NodeSettings, PodGates,
 };
@@ -71,6 +72,8 @@ pub struct Plan {
     pub crash_limits: Limits,
     /// Bounds of pulls.
     pub pulls: PullSettings,
+    /// Which images need credentials though they are there; `None` when that is switched off.
+    pub verification: Option<Verification>,
     /// Programs that know credentials.
     pub credential_providers: Vec<CredentialProvider>,
     /// Dead containers kept per name.
@@ -159,6 +162,7 @@ pub fn plan(
     let rules = Rules {
         prevent_api_references: loaded.gates.enabled(Gate::PreventStaticPodAPIReferences),
         objects: objects(loaded),
+        restarts: restart_rules(loaded),
     };
     let crash_cap = config.pods.crash_loop_back_off.max_container_restart_period;
     let at_once = if config.images.pulls_one_at_a_time() {
@@ -182,6 +186,7 @@ pub fn plan(
             per_second: u32::try_from(config.images.registry_pull_qps).unwrap_or(0),
             burst: u32::try_from(config.images.registry_burst).unwrap_or(0),
         },
+        verification: verification(loaded),
         credential_providers: credential_providers(loaded)?,
         keep_dead: usize::try_from(loaded.flags.maximum_dead_containers_per_container).unwrap_or(1),
         upkeep: upkeep(loaded)?,
@@ -222,6 +227,31 @@ fn upkeep(loaded: &Loaded) -> anyhow::Result<Upkeep> {
             workers: usize::try_from(logs.container_log_max_workers).unwrap_or(1),
             interval: positive(logs.container_log_monitor_interval.to_std()),
         },
+    })
+}
+
+fn restart_rules(loaded: &Loaded) -> RestartRules {
+    let on = |gate| loaded.gates.enabled(gate);
+    match (on(Gate::ContainerRestartRules), on(Gate::RestartAllContainersOnContainerExits)) {
+        (true, true) => RestartRules::All,
+        (true, false) => RestartRules::WithoutRestartAll,
+        (false, _) => RestartRules::None,
+    }
+}
+
+fn verification(loaded: &Loaded) -> Option<Verification> {
+    use config::configuration::CredentialsVerification as Policy;
+    if !loaded.gates.enabled(Gate::KubeletEnsureSecretPulledImages) {
+        return None;
+    }
+    let images = &loaded.config.images;
+    Some(match images.credentials_verification {
+        Some(Policy::NeverVerify) => Verification::Never,
+        None | Some(Policy::NeverVerifyPreloadedImages) => Verification::UnlessPreloaded,
+        Some(Policy::NeverVerifyAllowlistedImages) => {
+            Verification::UnlessListed(images.preloaded_images_verification_allowlist.clone())
+        }
+        Some(Policy::AlwaysVerify) => Verification::Always,
     })
 }
 

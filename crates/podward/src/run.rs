@@ -14,7 +14,7 @@ use host::{
     ExecCredentialPrograms, FileCheckpoints, FileUserNamespaceRecords, HostDiskUsage, HostFilesystems,
     HostLogFiles, HostNodeLogs, HostPodCgroups, HostPodFolders, HostPodVolumes, HostRotatedLogs,
     HostTerminationMessages, HostUsage, InotifyFolderWatch, LockFile, MachineFacts, NodeCredentialFiles,
-    PidfdProcessWatch, StateFiles, Tunables, host_capabilities, kernel_tunables,
+    PidfdProcessWatch, PullRecordFiles, StateFiles, Tunables, host_capabilities, kernel_tunables,
 };
 use model::CgroupDriver;
 use outbound::NetworkOutbound;
@@ -168,6 +168,7 @@ async fn run(
         credential_programs: Arc::new(ExecCredentialPrograms::new(
             loaded.flags.image_credential_provider_bin_dir.clone().unwrap_or_default(),
         )),
+        pull_records: Arc::new(PullRecordFiles::new(root)),
         user_namespaces: Arc::new(FileUserNamespaceRecords::new(root)),
         node_logs: Arc::new(HostNodeLogs::new("/var/log", "journalctl")),
         log_files: Arc::new(HostLogFiles::new(&plan.settings.pod_logs_dir)),

@@ -8,6 +8,7 @@ mod node_api;
 mod node_side;
 mod pod_resources;
 mod pod_runtime;
+mod pulls;
 mod sources;
 mod statistics;
 mod supplies;
@@ -207,6 +208,7 @@ pub fn start(world: World, plan: Plan) -> anyhow::Result<Running> {
             workers: worker_views.clone(),
             statuses: statuses.clone(),
             report: source_reports.clone(),
+            restarts: plan.rules.restarts,
             clock: clock.clone(),
             metrics: metrics.clone(),
         };
@@ -311,6 +313,7 @@ pub fn start(world: World, plan: Plan) -> anyhow::Result<Running> {
 
     let supplies = (world.api.as_ref().zip(cluster_objects))
         .map(|(api, objects)| supplies::start_supplies(&mut running, api, clock, objects));
+    let ledger = pulls::pull_ledger(&world, &plan);
     let tables = Tables {
         observer: observer.clone(),
         probes: probe_verdicts.clone(),
@@ -320,6 +323,7 @@ pub fn start(world: World, plan: Plan) -> anyhow::Result<Running> {
         volumes: pod_volumes.clone(),
         claims: volume_claims,
         timelines: timelines.clone(),
+        ledger: ledger.clone(),
     };
     let pod_runtime = pod_runtime(&world, &plan, tables, health.clone(), recorder.clone());
     pod_runtime.check_resolv_conf();
@@ -396,7 +400,8 @@ pub fn start(world: World, plan: Plan) -> anyhow::Result<Running> {
         observer,
         metrics: metrics.clone(),
     };
-    start_upkeep(&mut running, &world, &plan, &parts.observer, &views.desired, &node_events);
+    let tables = upkeep::Tables { observer: &parts.observer, desired: &views.desired, ledger };
+    start_upkeep(&mut running, &world, &plan, tables, &node_events);
     running.spawn("sweeper", sweeper::run(parts, cancel.clone()));
 
     let socket = plan.settings.root_dir.join("pod-resources/kubelet.sock");

@@ -32,6 +32,7 @@ pub mod pod_syncer;
 pub mod pod_volumes;
 pub mod process_usage;
 pub mod process_watch;
+pub mod pull_records;
 pub mod rotated_logs;
 pub mod runtime;
 pub mod termination_messages;

@@ -1,5 +1,6 @@
 //! Images: credentials, pulls side by side, collection by age; and the rotation of container logs.
 
+mod access;
 mod collection;
 mod credentials;
 mod pulls;

@@ -22,6 +22,8 @@ pub(super) struct PullKey {
 pub(super) struct Pulled {
     pub(super) reference: String,
     pub(super) status: ImageStatus,
+    /// What opened the registry; `None` if nothing was needed.
+    pub(super) used: Option<RegistryCredential>,
     /// Without the wait for a free slot.
     pub(super) took: Duration,
 }
@@ -42,10 +44,10 @@ pub(super) fn pull(
             return Err("pull QPS exceeded".to_owned());
         }
         let started = Instant::now();
-        let reference = try_each(&inner, &spec, &key.credentials, &sandbox).await?;
+        let (reference, used) = try_each(&inner, &spec, &key.credentials, &sandbox).await?;
         let by_reference = ImageSpec { image: reference.clone(), ..spec };
         let status = inner.runtime.image_status(&by_reference).await.ok().flatten().unwrap_or_default();
-        Ok(Pulled { reference, status, took: started.elapsed() })
+        Ok(Pulled { reference, status, used, took: started.elapsed() })
     }
     .boxed()
 }
@@ -56,14 +58,15 @@ async fn try_each(
     spec: &ImageSpec,
     credentials: &[RegistryCredential],
     sandbox: &SandboxSpec,
-) -> Result<String, String> {
+) -> Result<(String, Option<RegistryCredential>), String> {
     if credentials.is_empty() {
-        return inner.runtime.pull_image(spec, None, sandbox).await.map_err(|error| error.message);
+        let pulled = inner.runtime.pull_image(spec, None, sandbox).await;
+        return pulled.map(|reference| (reference, None)).map_err(|error| error.message);
     }
     let mut failures = Vec::new();
     for credential in credentials {
         match inner.runtime.pull_image(spec, Some(&image_auth(credential)), sandbox).await {
-            Ok(reference) => return Ok(reference),
+            Ok(reference) => return Ok((reference, Some(credential.clone()))),
             Err(error) => failures.push(error.message),
         }
     }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::bounds::PULL;
-use super::series::{Counter, DEFAULT_BUCKETS, Family, Histogram};
+use super::series::{Counter, DEFAULT_BUCKETS, Family, Gauge, Histogram};
 
 metrics_group! {
     /// Images, and the programs that know credentials for them.
@@ -23,6 +23,12 @@ metrics_group! {
         /// Image volumes that could not be mounted.
         pub volume_errors: Counter = Counter::default(),
             "kubelet_image_volume_mounted_errors_total", "Image volumes that could not be mounted";
+        credential_checks: Family<Counter, 1> = Family::new(["result"]),
+            "kubelet_imagemanager_image_mustpull_checks_total", "Images that were there, and whether the pod may use them";
+        begun_pulls: Gauge = Gauge::default(),
+            "kubelet_imagemanager_ondisk_pullintents", "Records of pulls that were begun, on disk";
+        pulled_records: Gauge = Gauge::default(),
+            "kubelet_imagemanager_ondisk_pulledrecords", "Records of images that were pulled, on disk";
         provider_duration: Family<Histogram, 1> = Family::histograms(["plugin_name"], DEFAULT_BUCKETS),
             "kubelet_credential_provider_plugin_duration", "Time of a run of a credential provider, in seconds";
         provider_errors: Family<Counter, 1> = Family::new(["plugin_name"]),
@@ -45,6 +51,17 @@ impl ImageMetrics {
     pub fn ensured(&self, policy: &str, present: &str, pull_required: bool) {
         let required = if pull_required { "true" } else { "false" };
         self.ensured.get([present, &policy.to_lowercase(), required]).inc();
+    }
+
+    /// It was checked whether a pod may use an image that was there; `result` is upstream's word.
+    pub fn credentials_checked(&self, result: &str) {
+        self.credential_checks.get([result]).inc();
+    }
+
+    /// How many records of pulls are kept.
+    pub fn records_kept(&self, begun: usize, pulled: usize) {
+        self.begun_pulls.set_count(begun);
+        self.pulled_records.set_count(pulled);
     }
 
     /// A credential provider was run.

@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use futures::{FutureExt, StreamExt};
 use k8s_openapi::api::core::v1 as core;
+use manifest::{RestartRules, drop_restart_rules};
 use model::{Pod, PodSource, PodUid, Snapshot, SnapshotKind, labels};
 use ports::api::pods::ApiPods;
 use ports::api::{ApiError, Feed};
@@ -49,6 +50,8 @@ pub struct Parts {
     pub report: Arc<SourceReports>,
     /// The time.
     pub clock: Arc<dyn Clock>,
+    /// How containers may say when they restart.
+    pub restarts: RestartRules,
     /// What an agent before this one knew.
     pub memory: Memory,
     /// How old that may be; `None` means any age.
@@ -223,6 +226,9 @@ impl ApiSource {
     fn read(&self, mut object: core::Pod) -> Option<Arc<Pod>> {
         // Who wrote which field is of no use here, and much of the object.
         object.metadata.managed_fields = None;
+        if let Some(spec) = &mut object.spec {
+            drop_restart_rules(spec, self.parts.restarts);
+        }
         let name = object.metadata.name.clone().unwrap_or_default();
         let mut pod = match Pod::from_object(object, PodSource::Api) {
             Ok(pod) => pod,

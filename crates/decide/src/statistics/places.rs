@@ -46,6 +46,7 @@ pub fn volume_places(pod: &Pod, settings: &NodeSettings, claimed: &ClaimedVolume
             VolumePlan::Nfs { path, .. } | VolumePlan::Local { path, .. } => {
                 (path, Measure::Filesystem, false)
             }
+            VolumePlan::Iscsi(disk) => (disk.path, Measure::Filesystem, false),
             VolumePlan::Csi(volume) => (volume.path, Measure::Filesystem, false),
             VolumePlan::Device { .. } | VolumePlan::Image { .. } | VolumePlan::HostPath { .. } => {
                 return None;

@@ -6,10 +6,11 @@ use k8s_openapi::api::core::v1::{NFSVolumeSource, PersistentVolume, PersistentVo
 use model::{NodeSettings, Pod, VolumePlan};
 
 use super::claims::{ClaimedVolume, mode};
-use super::{VolumeProblem, climbs, csi, host_path};
+use super::{VolumeProblem, climbs, csi, host_path, iscsi};
 use crate::pod_paths::PodPaths;
 
 const LOCAL: &str = "kubernetes.io/local-volume";
+const ISCSI: &str = "kubernetes.io/iscsi";
 const NFS: &str = "kubernetes.io/nfs";
 const OPTIONS: &str = "volume.beta.kubernetes.io/mount-options";
 
@@ -55,6 +56,10 @@ pub(super) fn plan(
     }
     if let Some(source) = &spec.nfs {
         return Ok(nfs(source, paths.volume_dir(&pod.uid, NFS, name), read_only, options));
+    }
+    if let Some(source) = spec.iscsi.as_ref().filter(|_| !is_block) {
+        return iscsi::persistent(source, paths.volume_dir(&pod.uid, ISCSI, name), read_only, options)
+            .map_err(invalid);
     }
     if let Some(source) = &spec.csi {
         return Ok(csi::claimed(&csi::Claimed { pod, claimed, spec, source, options, read_only }, settings));

@@ -1,7 +1,11 @@
 use crate::{ConfigObject, ObjectKind, ObjectPlace, Origin, Place, Rules, read};
 
 const FILE: Origin<'_> = Origin { node: "node-a", place: Place::File("/etc/pods/web.yaml") };
-const LOCAL: Rules = Rules { prevent_api_references: true, objects: ObjectPlace::Manifests };
+const LOCAL: Rules = Rules {
+    prevent_api_references: true,
+    objects: ObjectPlace::Manifests,
+    restarts: crate::RestartRules::All,
+};
 const POD: &str =
     "apiVersion: v1\nkind: Pod\nmetadata:\n  name: web\nspec:\n  containers:\n  - name: web\n    image: i\n";
 

@@ -23,14 +23,14 @@ pub(super) fn check(context: &Context<'_>, check: &mut Checker) {
         common(container, context, &at, check);
         unique_name(&container.name, &mut names, &at, check);
         run_time(container, context, &at, check);
-        restarts::container_policy(container, &at, check);
+        restarts::regular_policy(container, context.restarts, &at, check);
     }
     ports::host_ports_do_not_conflict(regular.items(&spec.containers), check);
     let init = at.field("initContainers");
     for (at, container) in init.items(spec.init_containers.as_deref().unwrap_or_default()) {
         common(container, context, &at, check);
         unique_name(&container.name, &mut names, &at, check);
-        restarts::container_policy(container, &at, check);
+        restarts::init_policy(container, context.restarts, &at, check);
         // Init containers run one by one, so only their own ports can conflict.
         ports::host_ports_do_not_conflict(std::iter::once((at.clone(), container)), check);
         if container.restart_policy.as_deref() == Some("Always") {

@@ -7,12 +7,38 @@ use k8s_openapi::api::core::v1::{Container, ContainerRestartRule};
 use super::Context;
 use super::checker::Checker;
 use crate::path::Path;
+use crate::restart_rules::RestartRules;
 
 const MAX_RULES: usize = 20;
 const MAX_EXIT_CODES: usize = 255;
 
-/// Checks a container's own restart policy and its rules.
-pub(super) fn container_policy(container: &Container, at: &Path, check: &mut Checker) {
+/// Checks the own restart policy of a regular container and its rules.
+pub(super) fn regular_policy(container: &Container, allowed: RestartRules, at: &Path, check: &mut Checker) {
+    match allowed {
+        RestartRules::All | RestartRules::WithoutRestartAll => own_policy(container, allowed, at, check),
+        RestartRules::None if container.restart_policy.is_some() => {
+            check.forbidden(&at.field("restartPolicy"), "may not be set for non-init containers");
+        }
+        RestartRules::None => {}
+    }
+}
+
+/// Checks the own restart policy of an init container and its rules.
+pub(super) fn init_policy(container: &Container, allowed: RestartRules, at: &Path, check: &mut Checker) {
+    let rules = container.restart_policy_rules.as_deref().unwrap_or_default();
+    match (allowed, container.restart_policy.as_deref()) {
+        (RestartRules::None, Some(policy)) => {
+            check.one_of(&at.field("restartPolicy"), policy, &["Always"]);
+        }
+        (RestartRules::WithoutRestartAll, Some("Always")) if !rules.is_empty() => {
+            let detail = "restartPolicyRules are not allowed for init containers with restart policy Always";
+            check.forbidden(&at.field("restartPolicyRules"), detail);
+        }
+        _ => own_policy(container, allowed, at, check),
+    }
+}
+
+fn own_policy(container: &Container, allowed: RestartRules, at: &Path, check: &mut Checker) {
     let rules = container.restart_policy_rules.as_deref().unwrap_or_default();
     match container.restart_policy.as_deref() {
         Some(policy) => check.one_of(&at.field("restartPolicy"), policy, &["Always", "Never", "OnFailure"]),
@@ -23,11 +49,15 @@ pub(super) fn container_policy(container: &Container, at: &Path, check: &mut Che
     if rules.len() > MAX_RULES {
         check.too_many(&at, rules.len(), MAX_RULES);
     }
-    at.items(rules).for_each(|(at, rule)| restart_rule(rule, &at, check));
+    at.items(rules).for_each(|(at, rule)| restart_rule(rule, allowed, &at, check));
 }
 
-fn restart_rule(rule: &ContainerRestartRule, at: &Path, check: &mut Checker) {
-    check.one_of(&at.field("action"), &rule.action, &["Restart", "RestartAllContainers"]);
+fn restart_rule(rule: &ContainerRestartRule, allowed: RestartRules, at: &Path, check: &mut Checker) {
+    let actions: &[&str] = match allowed {
+        RestartRules::All => &["Restart", "RestartAllContainers"],
+        RestartRules::WithoutRestartAll | RestartRules::None => &["Restart"],
+    };
+    check.one_of(&at.field("action"), &rule.action, actions);
     let at = at.field("exitCodes");
     let Some(codes) = &rule.exit_codes else { return check.required(&at, "must be specified") };
     check.one_of(&at.field("operator"), &codes.operator, &["In", "NotIn"]);

@@ -7,6 +7,7 @@ use crate::{defaults, validate};
 
 mod containers;
 mod pods;
+mod restarts;
 mod volumes;
 
 /// Every problem of a pod, as `path: reason`.
@@ -16,7 +17,7 @@ fn problems(pod: &Value) -> Vec<String> {
     let findings = if malformed.is_empty() {
         defaults::apply(&mut pod);
         defaults::publish_quantities(&mut pod);
-        validate::pod(&pod)
+        validate::pod(&pod, crate::RestartRules::default())
     } else {
         malformed
     };

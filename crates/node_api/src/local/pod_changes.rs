@@ -11,6 +11,7 @@ use axum::response::{IntoResponse, Response};
 use k8s_openapi::api::core::v1::PodStatus;
 use model::{Pod, PodUid};
 use serde_json::json;
+use tokio::sync::watch;
 
 use super::LocalParts;
 use super::events::Question;
@@ -18,12 +19,13 @@ use crate::answers::{json, json_lines};
 use crate::pods;
 use crate::views::Views;
 
-/// How often the tables are compared while someone watches; nothing is while nobody does.
-const LOOK: Duration = Duration::from_millis(200);
+/// Changes that come together are told together.
+const TOGETHER: Duration = Duration::from_millis(20);
 
 pub(super) async fn pods(State(parts): State<LocalParts>, Query(question): Query<Question>) -> Response {
     if question.watch {
-        let watch = Watch { views: parts.views, known: HashMap::new(), begun: false };
+        let changes = [parts.views.desired.changes(), parts.views.statuses.changes()];
+        let watch = Watch { views: parts.views, changes, known: HashMap::new(), begun: false };
         return Response::new(Body::from_stream(futures::stream::unfold(watch, Watch::next)));
     }
     match pods::list(&parts.views) {
@@ -40,6 +42,8 @@ struct Told {
 
 struct Watch {
     views: Views,
+    /// Of the tables of pods and of statuses.
+    changes: [watch::Receiver<u64>; 2],
     known: HashMap<PodUid, Told>,
     begun: bool,
 }
@@ -49,8 +53,8 @@ impl Watch {
     async fn next(mut self) -> Option<(Result<Vec<u8>, serde_json::Error>, Self)> {
         loop {
             let first = !std::mem::replace(&mut self.begun, true);
-            if !first {
-                tokio::time::sleep(LOOK).await;
+            if !first && !self.wait().await {
+                return None;
             }
             let lines = match self.changes() {
                 Ok(lines) => lines,
@@ -64,6 +68,21 @@ impl Watch {
                 return Some((Ok(lines), self));
             }
         }
+    }
+
+    /// Waits until a table changed; false when there will be no more changes.
+    async fn wait(&mut self) -> bool {
+        let [pods, statuses] = &mut self.changes;
+        let changed = tokio::select! {
+            changed = pods.changed() => changed,
+            changed = statuses.changed() => changed,
+        };
+        if changed.is_err() {
+            return false;
+        }
+        tokio::time::sleep(TOGETHER).await;
+        self.changes.iter_mut().for_each(watch::Receiver::mark_unchanged);
+        true
     }
 
     fn changes(&mut self) -> serde_json::Result<Vec<u8>> {

@@ -11,6 +11,7 @@ use agent::published::Reader;
 use agent::source_report::SourceReports;
 use agent::{mirror_pods, sources, status_delivery};
 use k8s_openapi::api::core::v1::PodStatus;
+use manifest::RestartRules;
 use model::{Pod, PodUid, Snapshot, WorkerView};
 use ports::api::access_reviews::ApiAccessReviews;
 use ports::api::csi_nodes::ApiCsiNodes;
@@ -94,6 +95,7 @@ pub(super) struct PodParts {
     pub(super) workers: Reader<WorkerView>,
     pub(super) statuses: Reader<PodStatus>,
     pub(super) report: Arc<SourceReports>,
+    pub(super) restarts: RestartRules,
     pub(super) clock: Arc<dyn Clock>,
     pub(super) metrics: Arc<Metrics>,
 }
@@ -107,6 +109,7 @@ pub(super) fn start_pods(running: &mut Running, api: &ApiServer, parts: PodParts
         shown: parts.shown_writer,
         report: parts.report,
         clock: parts.clock.clone(),
+        restarts: parts.restarts,
         memory: api.memory.clone(),
         max_age: api.max_age,
     };

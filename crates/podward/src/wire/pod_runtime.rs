@@ -8,6 +8,7 @@ use agent::images::{self, CredentialParts, Credentials, Images};
 use agent::observation::Observer;
 use agent::pod_runtime::{self, PodRuntime};
 use agent::published::Reader;
+use agent::pull_ledger::PullLedger;
 use agent::runtime_health::RuntimeHealth;
 use agent::timeline::Timelines;
 use agent::user_namespaces::UserNamespaces;
@@ -30,6 +31,7 @@ pub(super) struct Tables {
     pub(super) volumes: Arc<dyn PodVolumes>,
     pub(super) claims: Option<Arc<Claims>>,
     pub(super) timelines: Arc<Timelines>,
+    pub(super) ledger: Option<Arc<PullLedger>>,
 }
 
 /// What syncs one pod, with its images and credentials.
@@ -54,6 +56,7 @@ pub(super) fn pod_runtime(
         metrics: world.metrics.clone(),
         objects: tables.objects.clone(),
         credentials: Credentials::new(credentials),
+        ledger: tables.ledger,
         settings: plan.pulls,
     });
     PodRuntime::new(pod_runtime::Parts {

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use agent::observation::Observer;
 use agent::published::Reader;
+use agent::pull_ledger::PullLedger;
 use agent::{container_gc, image_gc, log_rotation};
 use model::Pod;
 use ports::event_recorder::EventRecorder;
@@ -11,15 +12,22 @@ use ports::event_recorder::EventRecorder;
 use super::{Running, World};
 use crate::plan::Plan;
 
+/// What the collectors read.
+pub(super) struct Tables<'a> {
+    pub(super) observer: &'a Observer,
+    pub(super) desired: &'a Reader<Pod>,
+    pub(super) ledger: Option<Arc<PullLedger>>,
+}
+
 /// Starts the collectors of containers and images, and the rotation of logs.
 pub(super) fn start_upkeep(
     running: &mut Running,
     world: &World,
     plan: &Plan,
-    observer: &Observer,
-    desired: &Reader<Pod>,
+    tables: Tables<'_>,
     events: &Arc<dyn EventRecorder>,
 ) {
+    let Tables { observer, desired, ledger } = tables;
     let parts = container_gc::Parts {
         runtime: world.runtime.clone(),
         logs: world.logs.clone(),
@@ -38,6 +46,7 @@ pub(super) fn start_upkeep(
         clock: world.clock.clone(),
         metrics: world.metrics.clone(),
         node: plan.settings.name.clone(),
+        ledger,
         policy: plan.upkeep.images,
     };
     running.spawn("image collector", image_gc::run(parts, running.cancel.clone()));

@@ -19,6 +19,7 @@ use ports::pod_folders::PodFolders;
 use ports::pod_logs::PodLogs;
 use ports::pod_volumes::PodVolumes;
 use ports::process_watch::ProcessWatch;
+use ports::pull_records::PullRecords;
 use ports::rotated_logs::RotatedLogs;
 use ports::runtime::Runtime;
 use ports::termination_messages::TerminationMessages;
@@ -56,6 +57,8 @@ pub struct World {
     pub credential_files: Arc<dyn CredentialFiles>,
     /// Credential provider programs.
     pub credential_programs: Arc<dyn CredentialPrograms>,
+    /// What is written down of image pulls.
+    pub pull_records: Arc<dyn PullRecords>,
     /// Ranges of user ids that pods have.
     pub user_namespaces: Arc<dyn UserNamespaceRecords>,
     /// Log files to be rotated.

@@ -16,7 +16,7 @@ use decide::image_gc::ImageGcPolicy;
 use host::{
     ExecCredentialPrograms, FileCheckpoints, FileUserNamespaceRecords, HostDiskUsage, HostFilesystems,
     HostLogFiles, HostNodeLogs, HostPodFolders, HostPodVolumes, HostRotatedLogs, HostTerminationMessages,
-    HostUsage, InotifyFolderWatch, MachineFacts, NodeCredentialFiles, StateFiles,
+    HostUsage, InotifyFolderWatch, MachineFacts, NodeCredentialFiles, PullRecordFiles, StateFiles,
 };
 use k8s_openapi::api::core::v1::{ContainerStatus, PodStatus};
 use model::{
@@ -146,6 +146,7 @@ impl VirtualNode {
     fn plan(&self) -> Plan {
         let file = FilePlan { path: self.path("manifests"), check_frequency: Duration::from_secs(20) };
         Plan {
+            verification: Some(decide::image_access::Verification::UnlessPreloaded),
             node: NodePlan::default(),
             statistics: Default::default(),
             settings: settings(self.folder.path()),
@@ -406,6 +407,7 @@ fn world(folder: &Path, plan: &Plan, network: FakeOutbound) -> World {
         host: Arc::new(MachineFacts::default()),
         credential_files: Arc::new(NodeCredentialFiles::new(folder, folder, None)),
         credential_programs: Arc::new(ExecCredentialPrograms::new(folder)),
+        pull_records: Arc::new(PullRecordFiles::new(root)),
         user_namespaces: Arc::new(FileUserNamespaceRecords::new(root)),
         node_logs: Arc::new(HostNodeLogs::new("/var/log", "journalctl")),
         log_files: Arc::new(HostLogFiles::new(&plan.settings.pod_logs_dir)),

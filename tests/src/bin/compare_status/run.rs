@@ -27,7 +27,8 @@ struct Way {
 /// Runs all pods and says what became of each.
 pub(crate) async fn run(agent: Agent, manifests: &[Manifest]) -> Result<Seen> {
     // Upstream logs events at this level.
-    let options = AgentOptions { verbosity: 3, ..AgentOptions::default() };
+    let overlay = json!({"maxPods": 500});
+    let options = AgentOptions { verbosity: 3, overlay, ..AgentOptions::default() };
     let mut node = Node::start_with(agent, &options).await?;
     node.last_words = false;
     let folder = node.containerd.instance().folder().display().to_string();

@@ -72,6 +72,7 @@ impl Fixture {
             shown: writer,
             report: Arc::new(SourceReports::new(Arc::new(Fixed))),
             clock: Arc::new(Fixed),
+            restarts: RestartRules::All,
             memory,
             max_age,
         };

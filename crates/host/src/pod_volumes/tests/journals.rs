@@ -1,0 +1,53 @@
+//! The journal of mounts.
+
+use super::*;
+
+#[tokio::test]
+async fn mounts_are_written_down_before_and_struck_out_after() {
+    if !is_root() {
+        return;
+    }
+    let host = Host::new();
+    host.set_up_memory("m", None).await;
+    host.set_up_disk("d").await;
+    host.volumes.bind_sub_path(&host.uid, &part(&host, "d", "x")).await.unwrap();
+    let entries = ["tmpfs\tvolumes/kubernetes.io~empty-dir/m", "bind\tvolume-subpaths/d/main/0"];
+    assert_eq!(journal(&host), entries);
+    host.volumes.tear_down(&host.uid).await.unwrap();
+    assert_eq!(journal(&host), [""; 0]);
+    assert_eq!(host.mounts(), []);
+}
+
+#[tokio::test]
+async fn at_start_the_journal_is_brought_in_line_with_the_mounts() {
+    if !is_root() {
+        return;
+    }
+    let host = Host::new();
+    assert_eq!(host.volumes.reconcile_mounts().await.unwrap(), MountReport::default());
+    let memory = host.set_up_memory("m", None).await;
+    host.set_up_disk("d").await;
+    // Killed between the journal and the mount.
+    fs::write(
+        host.pod("mounts"),
+        "podward mounts 1\ntmpfs\tvolumes/kubernetes.io~empty-dir/m\nbind\tvolume-subpaths/d/main/0\n",
+    )
+    .unwrap();
+    // Mounted by another agent; and by a container, which is not ours to write down.
+    let other = host.pod("volumes/kubernetes.io~secret/s");
+    fs::create_dir_all(&other).unwrap();
+    rustix::mount::mount("tmpfs", &other, "tmpfs", MountFlags::empty(), None).unwrap();
+    fs::create_dir(memory.join("inner")).unwrap();
+    rustix::mount::mount("tmpfs", memory.join("inner"), "tmpfs", MountFlags::empty(), None).unwrap();
+
+    let report = host.volumes.reconcile_mounts().await.unwrap();
+    assert_eq!(report, MountReport { live: 1, stale: 1, adopted: 1 });
+    let entries = ["tmpfs\tvolumes/kubernetes.io~empty-dir/m", "tmpfs\tvolumes/kubernetes.io~secret/s"];
+    assert_eq!(journal(&host), entries);
+    let again = host.volumes.reconcile_mounts().await.unwrap();
+    assert_eq!(again, MountReport { live: 2, stale: 0, adopted: 0 });
+    fs::write(host.pod("mounts"), "something else").unwrap();
+    assert_eq!(host.volumes.reconcile_mounts().await.unwrap().adopted, 2, "an unreadable journal");
+    host.volumes.tear_down(&host.uid).await.unwrap();
+    assert_eq!(host.mounts(), []);
+}

@@ -1,0 +1,104 @@
+//! What PersistentVolumes name on the host.
+
+use super::*;
+
+fn local(host: &Host, read_only: bool) -> VolumePlan {
+    let path = host.pod("volumes/kubernetes.io~local-volume/pv");
+    VolumePlan::Local { path, source: host.at("disk"), read_only, options: vec![] }
+}
+
+#[tokio::test]
+async fn a_local_volume_is_bound_and_its_files_outlive_the_pod() {
+    if !is_root() {
+        return;
+    }
+    let host = Host::new();
+    let missing = host.set_up(local(&host, false)).await.unwrap_err().text();
+    assert!(missing.contains("does not exist"), "{missing}");
+    fs::create_dir(host.at("disk")).unwrap();
+    fs::write(host.at("disk/kept"), "x").unwrap();
+    for _ in 0..2 {
+        host.set_up_for(local(&host, false), Some(1234)).await.unwrap();
+    }
+    let path = host.pod("volumes/kubernetes.io~local-volume/pv");
+    fs::write(path.join("written"), "y").unwrap();
+    assert_eq!(fs::metadata(host.at("disk/kept")).unwrap().gid(), 1234);
+    assert_eq!(host.mounts().len(), 1);
+    assert_eq!(journal(&host), ["bind\tvolumes/kubernetes.io~local-volume/pv"]);
+    // A second pod with another group finds the first one's.
+    let other = PodUid::from("u2");
+    let plan = VolumePlan::Local {
+        path: host.at("kubelet/pods/u2/volumes/kubernetes.io~local-volume/pv"),
+        source: host.at("disk"),
+        read_only: true,
+        options: vec![],
+    };
+    let group = Some(FsGroup { gid: 77, change: FsGroupChange::Always });
+    let volume = PlannedVolume { name: "v".to_owned(), plan, fs_group: group };
+    host.volumes.set_up(&other, &volume, &Progress::default()).await.unwrap();
+    assert_eq!(fs::metadata(host.at("disk/kept")).unwrap().gid(), 1234);
+    let refused = fs::write(volume.plan.host_path().unwrap().join("more"), "z").unwrap_err();
+    assert_eq!(refused.kind(), std::io::ErrorKind::ReadOnlyFilesystem);
+    for uid in [&host.uid, &other] {
+        host.volumes.tear_down(uid).await.unwrap();
+    }
+    assert_eq!(host.mounts(), []);
+    assert!(!path.exists());
+    assert_eq!(fs::read_to_string(host.at("disk/written")).unwrap(), "y");
+}
+
+#[tokio::test]
+async fn options_of_a_local_volume_are_put_in_force_or_told_of() {
+    if !is_root() {
+        return;
+    }
+    let mut host = Host::new();
+    fs::create_dir(host.at("disk")).unwrap();
+    let plan = |options: &[&str]| VolumePlan::Local {
+        path: host.pod("volumes/kubernetes.io~local-volume/pv"),
+        source: host.at("disk"),
+        read_only: false,
+        options: options.iter().map(|option| (*option).to_owned()).collect(),
+    };
+    let (good, bad) = (plan(&["noexec", "ro"]), plan(&["noexec"]));
+    host.set_up(good).await.unwrap();
+    let path = host.pod("volumes/kubernetes.io~local-volume/pv");
+    assert!(fs::write(path.join("x"), "").is_err());
+    host.volumes.tear_down(&host.uid).await.unwrap();
+    fake_mount(&mut host, "exit 32");
+    let text = host.set_up(bad).await.unwrap_err().text();
+    assert!(text.contains("Mounting arguments: -o remount,bind,noexec"), "{text}");
+    assert_eq!(host.mounts(), []);
+}
+
+#[tokio::test]
+async fn a_device_is_linked_and_unlinked() {
+    if !is_root() {
+        return;
+    }
+    let host = Host::new();
+    let device = host.at("device");
+    let path = host.pod("volumeDevices/kubernetes.io~local-volume/pv");
+    let plan =
+        |source: &Path| VolumePlan::Device { path: path.clone(), source: source.into(), read_only: false };
+    fs::write(host.at("file"), "").unwrap();
+    for (source, text) in [(host.at("missing"), "does not exist"), (host.at("file"), "is no block device")] {
+        let refused = host.set_up(plan(&source)).await.unwrap_err().text();
+        assert!(refused.contains(text), "{refused}");
+    }
+    let node = rustix::fs::makedev(7, 200);
+    let (mode, kind) = (rustix::fs::Mode::RUSR, rustix::fs::FileType::BlockDevice);
+    rustix::fs::mknodat(rustix::fs::CWD, &device, kind, mode, node).unwrap();
+    symlink(host.at("old"), {
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        &path
+    })
+    .unwrap();
+    for _ in 0..2 {
+        host.set_up(plan(&device)).await.unwrap();
+    }
+    assert_eq!(fs::read_link(&path).unwrap(), device);
+    host.volumes.tear_down(&host.uid).await.unwrap();
+    assert!(fs::symlink_metadata(&path).is_err());
+    assert!(device.exists());
+}

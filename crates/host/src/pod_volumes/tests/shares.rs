@@ -1,0 +1,71 @@
+//! Shares of NFS servers.
+
+use super::*;
+
+fn share(host: &Host) -> VolumePlan {
+    let path = host.pod("volumes/kubernetes.io~nfs/v");
+    VolumePlan::Nfs { path, source: "nas:/export".to_owned(), read_only: true, options: vec![] }
+}
+
+#[tokio::test]
+async fn a_share_is_mounted_by_the_hosts_mount_and_detached() {
+    if !is_root() {
+        return;
+    }
+    let mut host = Host::new();
+    // The last argument is the target.
+    fake_mount(&mut host, "for target; do :; done; exec mount -t tmpfs tmpfs \"$target\"");
+    for _ in 0..2 {
+        host.set_up(share(&host)).await.unwrap();
+    }
+    let target = host.pod("volumes/kubernetes.io~nfs/v");
+    let arguments = fs::read_to_string(host.at("arguments")).unwrap();
+    assert_eq!(arguments, format!("-t nfs -o ro nas:/export {}\n", target.display()));
+    assert_eq!(host.mounts().len(), 1);
+    assert_eq!(journal(&host), ["nfs\tvolumes/kubernetes.io~nfs/v"]);
+    host.volumes.tear_down(&host.uid).await.unwrap();
+    assert_eq!(host.mounts(), []);
+    assert!(!target.exists());
+}
+
+#[tokio::test]
+async fn a_share_that_cannot_be_mounted_is_told_in_full() {
+    let mut host = Host::new();
+    fake_mount(&mut host, "echo 'bad option; you might need a helper program'; exit 32");
+    let text = host.set_up(share(&host)).await.unwrap_err().text();
+    let target = host.pod("volumes/kubernetes.io~nfs/v");
+    assert_eq!(
+        text,
+        format!(
+            "mount failed: exit status 32\nMounting command: {}\nMounting arguments: -t nfs -o ro nas:/export {}\n\
+             Output: bad option; you might need a helper program\n",
+            host.at("mount").display(),
+            target.display()
+        )
+    );
+    assert!(!target.exists(), "the mount point stays");
+    host.volumes.mount_program = host.at("missing").into();
+    let text = host.set_up(share(&host)).await.unwrap_err().text();
+    assert!(text.contains("executable file not found in $PATH"), "{text}");
+}
+
+#[tokio::test]
+async fn a_mount_that_hangs_holds_up_its_own_pod_only() {
+    let mut host = Host::new();
+    let gate = host.at("gate");
+    fake_mount(&mut host, &format!("while [ ! -e {} ]; do sleep 0.05; done; exit 1", gate.display()));
+    let volumes = host.volumes.clone();
+    let volume = PlannedVolume { name: "v".to_owned(), plan: share(&host), fs_group: None };
+    let uid = host.uid.clone();
+    let hanging = tokio::spawn(async move { volumes.set_up(&uid, &volume, &Progress::default()).await });
+    while !host.at("arguments").exists() {
+        tokio::task::yield_now().await;
+    }
+    let other = PodUid::from("u2");
+    let path = host.at("kubelet/pods/u2/volumes").join(EMPTY_DIR).join("d");
+    let disk = PlannedVolume { name: "d".to_owned(), plan: VolumePlan::EmptyDir { path }, fs_group: None };
+    host.volumes.set_up(&other, &disk, &Progress::default()).await.unwrap();
+    assert!(!hanging.is_finished());
+    fs::write(gate, "").unwrap();
+    assert!(hanging.await.unwrap().is_err());
+}
