@@ -51,7 +51,11 @@ pub(super) fn container_resources(
 
 /// What the pod asks for in all.
 pub(super) fn pod_requests(pod: &Pod) -> Option<ResourceList> {
-    let list = quantities(pod, &request_totals(pod), |resources| resources.requests.as_ref());
+    let mut list = quantities(pod, &request_totals(pod), |resources| resources.requests.as_ref());
+    // What containers do not ask for is held all the same.
+    for (name, quantity) in pod.spec.overhead.iter().flatten() {
+        list.entry(name.clone()).or_insert_with(|| quantity.clone());
+    }
     (!list.is_empty()).then_some(list)
 }
 

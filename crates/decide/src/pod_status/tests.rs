@@ -474,3 +474,16 @@ fn a_pod_that_is_run_from_memory_says_so() {
     pod.status.conditions = Some(vec![condition]);
     assert_eq!(conditions(&pod), None);
 }
+
+#[test]
+fn overhead_counts_also_for_what_no_container_asks_for() {
+    let pod = pod(serde_json::json!({
+        "overhead": {"cpu": "10m", "memory": "8Mi"},
+        "containers": [{"name": "a", "resources": {"requests": {"cpu": "10m"}}}],
+    }));
+    let seen = observed(vec![], vec![]);
+    let status = status(&pod, &seen, &worker(WorkerPhase::Syncing), None);
+    let requests = status.allocated_resources.unwrap();
+    assert_eq!((requests["cpu"].0.as_str(), requests["memory"].0.as_str()), ("20m", "8Mi"));
+    assert_eq!(status.resources.unwrap().limits, None);
+}
