@@ -12,6 +12,7 @@ use testkit::poll::eventually;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
 use tokio_rustls::rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use tokio_rustls::rustls::crypto::{CryptoProvider, ring, verify_tls12_signature, verify_tls13_signature};
 use tokio_rustls::rustls::pki_types::pem::PemObject;
@@ -96,19 +97,8 @@ impl NodeClient {
         headers: &[(&str, &str)],
         body: &str,
     ) -> Result<NodeAnswer> {
-        let mut text =
-            format!("{method} {path} HTTP/1.0\r\nHost: node\r\nContent-Length: {}\r\n", body.len());
-        if let Some(token) = &self.token {
-            text.push_str(&format!("Authorization: Bearer {token}\r\n"));
-        }
-        for (name, value) in headers {
-            text.push_str(&format!("{name}: {value}\r\n"));
-        }
         let exchange = async {
-            let stream = TcpStream::connect(("127.0.0.1", self.port)).await?;
-            let name = ServerName::try_from("node").map_err(std::io::Error::other)?;
-            let mut stream = TlsConnector::from(self.config.clone()).connect(name, stream).await?;
-            stream.write_all(format!("{text}\r\n{body}").as_bytes()).await?;
+            let mut stream = self.open(method, path, headers, body).await?;
             let mut bytes = Vec::new();
             match stream.read_to_end(&mut bytes).await {
                 // Closed without a goodbye: what came counts.
@@ -124,6 +114,31 @@ impl NodeClient {
         let (head, body) = text.split_once("\r\n\r\n").with_context(|| format!("no HTTP answer: {text}"))?;
         let status = head.split(' ').nth(1).and_then(|code| code.parse().ok()).context("no status")?;
         Ok(NodeAnswer { status, head: head.to_owned(), body: body.to_owned() })
+    }
+}
+
+impl NodeClient {
+    /// Sends a request; what comes back, head and all, is the caller's to read.
+    pub async fn open(
+        &self,
+        method: &str,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: &str,
+    ) -> std::io::Result<TlsStream<TcpStream>> {
+        let mut text =
+            format!("{method} {path} HTTP/1.0\r\nHost: node\r\nContent-Length: {}\r\n", body.len());
+        if let Some(token) = &self.token {
+            text.push_str(&format!("Authorization: Bearer {token}\r\n"));
+        }
+        for (name, value) in headers {
+            text.push_str(&format!("{name}: {value}\r\n"));
+        }
+        let stream = TcpStream::connect(("127.0.0.1", self.port)).await?;
+        let name = ServerName::try_from("node").map_err(std::io::Error::other)?;
+        let mut stream = TlsConnector::from(self.config.clone()).connect(name, stream).await?;
+        stream.write_all(format!("{text}\r\n{body}").as_bytes()).await?;
+        Ok(stream)
     }
 }
 

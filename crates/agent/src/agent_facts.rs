@@ -60,9 +60,20 @@ impl AgentFacts {
         let Some(own) = self.process.read() else { return };
         let cpu = ("process_cpu_seconds_total", "CPU time of the process, in seconds");
         page.counters(cpu, [], [([], own.cpu_seconds)]);
+        let received =
+            ("process_network_receive_bytes_total", "Bytes that came in by the network of the process");
+        page.counters(received, [], [([], own.received_bytes as f64)]);
+        let sent =
+            ("process_network_transmit_bytes_total", "Bytes that went out by the network of the process");
+        page.counters(sent, [], [([], own.sent_bytes as f64)]);
         for (name, help, value) in [
             ("process_resident_memory_bytes", "Memory of the process in RAM", own.resident_bytes as f64),
             ("process_virtual_memory_bytes", "Address space of the process", own.virtual_bytes as f64),
+            (
+                "process_virtual_memory_max_bytes",
+                "Address space that the process may have",
+                own.max_virtual_bytes as f64,
+            ),
             ("process_open_fds", "Open file descriptors", own.open_files as f64),
             ("process_max_fds", "Open file descriptors that the process may have", own.max_open_files as f64),
             ("process_start_time_seconds", "Start of the process, as Unix time", own.started),

@@ -12,12 +12,14 @@ use decide::csi_node::{
 use ports::api::csi_nodes::ApiCsiNodes;
 use ports::api::nodes::ApiNodes;
 use ports::api::{ApiError, ApiErrorKind};
-use ports::csi::CsiConnector;
+use ports::csi::{CsiConnector, CsiNode};
 use ports::plugin_registry::{PluginError, PluginInfo, PluginType};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use crate::csi_drivers::CsiDrivers;
+use crate::metered_csi::MeteredCsi;
+use crate::metrics::Metrics;
 use crate::node_view::{self, NodeView};
 
 /// As upstream: 30 ms, eight times longer each time.
@@ -33,6 +35,7 @@ pub struct CsiPlugins {
     nodes: Arc<dyn ApiNodes>,
     csi_nodes: Arc<dyn ApiCsiNodes>,
     node: String,
+    metrics: Arc<Metrics>,
     versions: Mutex<BTreeMap<String, (u32, u32, u32)>>,
     /// Drivers write the same two objects, one at a time.
     turn: tokio::sync::Mutex<()>,
@@ -53,9 +56,10 @@ impl CsiPlugins {
         connector: Arc<dyn CsiConnector>,
         (nodes, csi_nodes): (Arc<dyn ApiNodes>, Arc<dyn ApiCsiNodes>),
         node: String,
+        metrics: Arc<Metrics>,
     ) -> Self {
         let (versions, turn) = (Mutex::default(), tokio::sync::Mutex::default());
-        Self { drivers, connector, nodes, csi_nodes, node, versions, turn }
+        Self { drivers, connector, nodes, csi_nodes, node, metrics, versions, turn }
     }
 
     /// Makes the CSINode, so that the scheduler knows that the node has no drivers yet.
@@ -161,7 +165,11 @@ impl PluginType for CsiPlugins {
                 plugin.name
             )));
         }
-        let driver = self.connector.connect(&plugin.endpoint);
+        let driver: Arc<dyn CsiNode> = Arc::new(MeteredCsi {
+            inner: self.connector.connect(&plugin.endpoint),
+            name: plugin.name.clone(),
+            metrics: self.metrics.clone(),
+        });
         let info = driver.info().await.map_err(|error| PluginError(error.to_string()))?;
         if info.node_id.is_empty() {
             let reason = "error adding CSI driver node info: driverNodeID must not be empty";

@@ -34,6 +34,8 @@ pub mod log_rotation;
 pub mod memory;
 pub mod messages;
 pub mod metered_cgroups;
+pub mod metered_csi;
+pub mod metered_volumes;
 pub mod metrics;
 pub mod mirror_pods;
 pub mod node;

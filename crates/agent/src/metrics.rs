@@ -7,10 +7,13 @@
 #[macro_use]
 mod group;
 
+mod api_requests;
 mod bounds;
+mod certificates;
 mod containers;
 mod http_requests;
 mod images;
+mod node_start;
 mod page;
 mod pleg;
 mod pod_resources;
@@ -21,13 +24,17 @@ mod runtime;
 mod series;
 mod sources;
 mod starts;
+mod storage;
 
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
+pub use api_requests::ApiMetrics;
+pub use certificates::CertificateMetrics;
 pub use containers::ContainerMetrics;
 pub use http_requests::{HttpMetrics, RequestLabels};
 pub use images::ImageMetrics;
+pub use node_start::{NodeStart, StartGauges};
 pub use page::{Format, Page};
 pub use pleg::PlegMetrics;
 pub use pod_resources::PodResourcesMetrics;
@@ -38,6 +45,7 @@ pub use runtime::RuntimeMetrics;
 pub use series::{Counter, DEFAULT_BUCKETS, Family, Gauge, Histogram, Series, exponential, to_gauge};
 pub use sources::SourceMetrics;
 pub use starts::PodStarts;
+pub use storage::StorageMetrics;
 
 /// Something that knows the values of metrics when it is asked. Must not block.
 pub trait Collect: Send + Sync {
@@ -64,6 +72,12 @@ pub struct Metrics {
     pub resizes: ResizeMetrics,
     /// Sources and logs.
     pub sources: SourceMetrics,
+    /// Volumes, and what they come from.
+    pub storage: StorageMetrics,
+    /// The way of the node from boot to ready.
+    pub node_start: NodeStart,
+    /// Requests to the API server.
+    pub api: Arc<ApiMetrics>,
     /// Requests to the node's API.
     pub http: HttpMetrics,
     /// Calls of the pod-resources socket.
@@ -77,7 +91,9 @@ impl Metrics {
     /// All metrics, at zero.
     #[must_use]
     pub fn new() -> Self {
-        Self::default()
+        let metrics = Self::default();
+        metrics.pods.show_restarts();
+        metrics
     }
 
     /// Asks also this for its families.
@@ -96,6 +112,9 @@ impl Metrics {
         self.images.write(&mut page);
         self.resizes.write(&mut page);
         self.sources.write(&mut page);
+        self.storage.write(&mut page);
+        self.node_start.write(&mut page);
+        self.api.write(&mut page);
         self.http.write(&mut page);
         self.pod_resources.write(&mut page);
         let others = self.others.read().unwrap_or_else(PoisonError::into_inner).clone();

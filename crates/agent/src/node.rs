@@ -24,6 +24,7 @@ use ports::runtime::{Images, RuntimeService};
 use tokio::sync::watch::Receiver;
 use tokio_util::sync::CancellationToken;
 
+use crate::metrics::Metrics;
 use crate::node_inputs::NodeInputs;
 use crate::node_view::NodeView;
 use crate::runtime_health::RuntimeHealth;
@@ -92,6 +93,8 @@ pub struct Parts {
     pub events: Arc<dyn EventRecorder>,
     /// The time.
     pub clock: Arc<dyn Clock>,
+    /// Where the way to ready is counted.
+    pub metrics: Arc<Metrics>,
 }
 
 impl Parts {

@@ -4,7 +4,7 @@
 //! Each plugin is registered by a task of its own: one that does not answer holds up nobody.
 
 use std::collections::{BTreeMap, HashMap};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -16,10 +16,16 @@ use ports::plugin_registry::{
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
+use crate::metrics::Metrics;
+
 /// The safety net below the hints of the file system, which know nothing of folders below the folder.
 const RELIST: Duration = Duration::from_secs(10);
 const FIRST_RETRY: Duration = Duration::from_millis(500);
 const LONGEST_RETRY: Duration = Duration::from_secs(122);
+
+/// Upstream's words for sockets that are there, and for those that are registered.
+const ANNOUNCED: &str = "desired_state_of_world";
+const REGISTERED: &str = "actual_state_of_world";
 
 /// What the stage needs.
 pub struct Parts {
@@ -31,6 +37,19 @@ pub struct Parts {
     pub registration: Arc<dyn PluginRegistration>,
     /// The types of plugins by their names, such as `CSIPlugin`.
     pub types: BTreeMap<String, Arc<dyn PluginType>>,
+    /// Where they are counted.
+    pub metrics: Arc<Metrics>,
+}
+
+impl Parts {
+    /// Counts a socket.
+    fn count(&self, socket: &Path, state: &str) {
+        self.metrics.storage.plugins.get([&socket.to_string_lossy(), state]).set(1.0);
+    }
+
+    fn uncount(&self, socket: &Path, state: &str) {
+        self.metrics.storage.plugins.remove([&socket.to_string_lossy(), state]);
+    }
 }
 
 /// A socket that is being or was registered.
@@ -75,6 +94,7 @@ fn follow(
         let stays = found.iter().any(|socket| socket.path == *path && *socket == known.identity);
         if !stays {
             known.cancel.cancel();
+            parts.uncount(path, ANNOUNCED);
         }
         stays
     });
@@ -82,6 +102,7 @@ fn follow(
         if known.contains_key(&socket.path) {
             continue;
         }
+        parts.count(&socket.path, ANNOUNCED);
         let gone = CancellationToken::new();
         known.insert(socket.path.clone(), Known { identity: socket.clone(), cancel: gone.clone() });
         tasks.spawn(keep_registered(parts.clone(), socket.path, gone, cancel.clone()));
@@ -115,10 +136,12 @@ async fn keep_registered(
         }
         wait = (wait * 2).min(LONGEST_RETRY);
     };
+    parts.count(&socket, REGISTERED);
     tracing::info!(plugin = %plugin.name, kind = %plugin.kind, "a plugin is registered");
     tokio::select! {
         () = cancel.cancelled() => {}
         () = gone.cancelled() => {
+            parts.uncount(&socket, REGISTERED);
             if let Some(kind) = parts.types.get(&plugin.kind) {
                 kind.deregister(&plugin).await;
             }
@@ -127,7 +150,7 @@ async fn keep_registered(
     }
 }
 
-async fn register(parts: &Parts, socket: &std::path::Path) -> Result<PluginInfo, PluginError> {
+async fn register(parts: &Parts, socket: &Path) -> Result<PluginInfo, PluginError> {
     let plugin = parts.registration.get_info(socket).await?;
     let registered = match parts.types.get(&plugin.kind) {
         Some(kind) => kind.register(&plugin).await,

@@ -4,6 +4,7 @@
 //! Nothing is read before a question. Questions at the same time share one reading; one that is younger than a second
 //! answers the next as well. A runtime that hangs costs its own figures, never the answer.
 
+mod driver_side;
 mod files;
 mod gather;
 mod runtime_side;
@@ -27,6 +28,8 @@ use ports::usage::{Detail, DiskUsage, Usage};
 use tokio::sync::{Mutex, OnceCell};
 
 use crate::claims::Claims;
+use crate::csi_drivers::CsiDrivers;
+use crate::metrics::Metrics;
 use crate::observation::Observer;
 use crate::published::Reader;
 
@@ -48,6 +51,10 @@ pub struct Parts {
     pub desired: Reader<Pod>,
     /// Claims of pods, with an API server.
     pub claims: Option<Arc<Claims>>,
+    /// CSI drivers, with an API server.
+    pub drivers: Option<Arc<CsiDrivers>>,
+    /// Where the time of measuring is counted.
+    pub metrics: Arc<Metrics>,
     /// Facts of the machine.
     pub host: Arc<dyn HostFacts>,
     /// The time.
@@ -63,6 +70,8 @@ pub struct Parts {
 pub struct Settings {
     /// `volumeStatsAggPeriod`: how long what was counted of a volume stands; `None`: volumes are not counted.
     pub volume_period: Option<Duration>,
+    /// The gate `CSIVolumeHealth`: whether what drivers say of the health of volumes is told.
+    pub volume_health: bool,
     /// `kubeletCgroups`; this process's own cgroup without it.
     pub kubelet_cgroup: Option<String>,
     /// `--runtime-cgroups`.

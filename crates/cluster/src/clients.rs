@@ -8,6 +8,7 @@ use kube::Client;
 use kube::client::ConfigExt;
 use kube::client::middleware::{AuthLayer, BaseUriLayer, ExtraHeadersLayer};
 use kube::config::KubeconfigError;
+use ports::request_meter::RequestMeter;
 use tower::ServiceBuilder;
 
 use crate::identity::{Access, CertificateSource, CredentialError, CurrentCertificate};
@@ -107,7 +108,7 @@ impl Clients {
         let credential =
             credential.map_err(|source| ConnectError::Certificate { path: path.to_owned(), source })?;
         let certificate = credential.map(|credential| CurrentCertificate::new(Some(credential)));
-        Ok(Self::open(access, certificate, ClientSettings::default()).await?.0)
+        Ok(Self::open(access, certificate, ClientSettings::default(), Arc::new(())).await?.0)
     }
 
     /// The clients, and what makes them connect anew.
@@ -115,8 +116,9 @@ impl Clients {
         access: Access,
         certificate: Option<CurrentCertificate>,
         settings: ClientSettings,
+        meter: Arc<dyn RequestMeter>,
     ) -> Result<(Self, Links), ConnectError> {
-        let stack = Stack::new(access, certificate).await?;
+        let stack = Stack::new(access, certificate, meter).await?;
         let links = Links { own: stack.connections(), shared: stack.connections() };
         let limit = settings.heartbeat_limit;
         let patient = Patience { answer: limit, whole: limit };
@@ -140,7 +142,7 @@ pub(crate) async fn plain_client(mut access: Access) -> Result<Client, ConnectEr
     let certificate = std::mem::replace(&mut access.certificate, CertificateSource::None).load();
     let certificate = certificate.map_err(|error| ConnectError::Dial(error.to_string()))?;
     let certificate = certificate.map(|credential| CurrentCertificate::new(Some(credential)));
-    let stack = Stack::new(access, certificate).await?;
+    let stack = Stack::new(access, certificate, Arc::new(())).await?;
     Ok(stack.client(&stack.connections(), None, PATIENCE))
 }
 
@@ -167,10 +169,15 @@ struct Stack {
     headers: ExtraHeadersLayer,
     credentials: Option<AuthLayer>,
     namespace: String,
+    meter: Arc<dyn RequestMeter>,
 }
 
 impl Stack {
-    async fn new(access: Access, certificate: Option<CurrentCertificate>) -> Result<Self, ConnectError> {
+    async fn new(
+        access: Access,
+        certificate: Option<CurrentCertificate>,
+        meter: Arc<dyn RequestMeter>,
+    ) -> Result<Self, ConnectError> {
         let config = access.config;
         let server = config.cluster_url.clone();
         let server_name = config.tls_server_name.clone();
@@ -187,7 +194,7 @@ impl Stack {
             tls.client_auth_cert_resolver = Arc::new(certificate.clone());
         }
         let dialer = Dialer::new(tls, &server, server_name.as_deref(), access.proxy.as_ref())?;
-        Ok(Self { dialer, certificate, server: base, headers, credentials, namespace })
+        Ok(Self { dialer, certificate, server: base, headers, credentials, namespace, meter })
     }
 
     fn connections(&self) -> Connections {
@@ -205,6 +212,7 @@ impl Stack {
             turnstile,
             certificate: self.certificate.clone(),
             patience,
+            meter: self.meter.clone(),
         };
         let service = ServiceBuilder::new()
             .layer(self.server.clone())

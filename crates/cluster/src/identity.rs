@@ -32,7 +32,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
+use ports::certificate_meter::CertificateMeter;
 use ports::clock::Clock;
+use ports::request_meter::RequestMeter;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
@@ -68,13 +70,32 @@ pub struct Settings {
     pub clients: ClientSettings,
 }
 
+/// Who is told what the clients do.
+#[derive(Clone)]
+pub struct Meters {
+    /// Requests.
+    pub requests: Arc<dyn RequestMeter>,
+    /// The client certificate, if it is renewed.
+    pub certificates: Arc<dyn CertificateMeter>,
+}
+
+impl Default for Meters {
+    fn default() -> Self {
+        Self { requests: Arc::new(()), certificates: Arc::new(()) }
+    }
+}
+
 /// Makes the clients; no request is sent yet.
 ///
 /// # Errors
 /// When the settings cannot be used.
-pub async fn connect(settings: Settings, clock: Arc<dyn Clock>) -> Result<(Clients, Upkeep), ConnectError> {
+pub async fn connect(
+    settings: Settings,
+    clock: Arc<dyn Clock>,
+    meters: Meters,
+) -> Result<(Clients, Upkeep), ConnectError> {
     let store = CertificateStore::new(&settings.certificate_folder, "kubelet-client");
-    let joining = Joining { stored: usable(&store, &settings, &*clock), store, settings, clock };
+    let joining = Joining { stored: usable(&store, &settings, &*clock), store, settings, clock, meters };
     if let Some(bootstrap) = joining.bootstrap().await? {
         return joining.without_certificate(bootstrap).await;
     }
@@ -100,6 +121,7 @@ struct Joining {
     store: CertificateStore,
     stored: Option<Credential>,
     clock: Arc<dyn Clock>,
+    meters: Meters,
 }
 
 impl Joining {
@@ -127,7 +149,9 @@ impl Joining {
     async fn without_certificate(self, bootstrap: Bootstrap) -> Result<(Clients, Upkeep), ConnectError> {
         let access = Access::read(&bootstrap.kubeconfig).await?.anonymous();
         let current = CurrentCertificate::new(None);
-        let (clients, links) = Clients::open(access, Some(current.clone()), self.settings.clients).await?;
+        let (clients, links) =
+            Clients::open(access, Some(current.clone()), self.settings.clients, self.meters.requests.clone())
+                .await?;
         let renewal = self.renewal(&clients, current.clone(), links.clone(), Some(bootstrap));
         let work = if self.settings.rotate {
             Work::Rotation { renewal, renew_now: true }
@@ -149,7 +173,9 @@ impl Joining {
                 "the client certificate has expired and rotateCertificates is off: renew it");
         }
         let certificate = credential.map(|credential| CurrentCertificate::new(Some(credential)));
-        let (clients, links) = Clients::open(access, certificate.clone(), self.settings.clients).await?;
+        let (clients, links) =
+            Clients::open(access, certificate.clone(), self.settings.clients, self.meters.requests.clone())
+                .await?;
         let work = match (source, certificate) {
             (CertificateSource::Files { certificate, key }, Some(current)) => {
                 Work::Files(ReloadedFiles { certificate, key, current, links })
@@ -176,7 +202,12 @@ impl Joining {
             None => self.given(&access.certificate)?,
         };
         let current = CurrentCertificate::new(credential);
-        let clients = Clients::open(access.anonymous(), Some(current.clone()), self.settings.clients);
+        let clients = Clients::open(
+            access.anonymous(),
+            Some(current.clone()),
+            self.settings.clients,
+            self.meters.requests.clone(),
+        );
         let (clients, links) = clients.await?;
         let renewal = self.renewal(&clients, current, links, again);
         Ok((clients, Upkeep { work: Box::new(Work::Rotation { renewal, renew_now }) }))
@@ -215,6 +246,7 @@ impl Joining {
             bootstrap,
             links: Some(links),
             clock: self.clock.clone(),
+            meter: self.meters.certificates.clone(),
             server_refuses: AtomicBool::new(false),
         }
     }

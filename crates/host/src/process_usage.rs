@@ -15,6 +15,10 @@ impl ProcessUsage for OwnProcess {
         let mut numbers = numbers(&stat, &boot, rustix::param::page_size())?;
         numbers.open_files = u64::try_from(open_files).ok()?;
         numbers.max_open_files = limit.unwrap_or(u64::MAX);
+        let space = rustix::process::getrlimit(rustix::process::Resource::As).current;
+        numbers.max_virtual_bytes = space.unwrap_or(u64::MAX);
+        let traffic = std::fs::read_to_string("/proc/self/net/netstat").unwrap_or_default();
+        (numbers.received_bytes, numbers.sent_bytes) = traffic_of(&traffic).unwrap_or_default();
         Some(numbers)
     }
 }
@@ -39,6 +43,17 @@ fn numbers(stat: &str, boot: &str, page: usize) -> Option<ProcessNumbers> {
     })
 }
 
+/// Bytes in and out in a file such as `/proc/self/net/netstat`: a line of names, then one of values.
+fn traffic_of(text: &str) -> Option<(u64, u64)> {
+    let mut lines = text.lines().filter_map(|line| line.strip_prefix("IpExt: "));
+    let (names, values) = (lines.next()?, lines.next()?);
+    let value = |wanted: &str| {
+        let mut pairs = names.split(' ').zip(values.split(' '));
+        pairs.find(|(name, _)| *name == wanted)?.1.parse().ok()
+    };
+    Some((value("InOctets")?, value("OutOctets")?))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -58,6 +73,13 @@ mod tests {
             }
         );
         assert_eq!(numbers("broken", "", 4096), None);
+    }
+
+    #[test]
+    fn traffic_is_found_by_its_names() {
+        let text = "TcpExt: A B\nTcpExt: 1 2\nIpExt: InNoRoutes InOctets OutOctets\nIpExt: 7 8 9\n";
+        assert_eq!(traffic_of(text), Some((8, 9)));
+        assert_eq!(traffic_of("IpExt: InOctets\n"), None);
     }
 
     #[test]

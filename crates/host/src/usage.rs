@@ -22,7 +22,7 @@ use async_trait::async_trait;
 use model::usage::{CgroupUsage, CpuTopology, InterfaceUsage, MountedDisk, ProcessCount};
 use model::{CgroupVersion, Timestamp};
 use ports::pod_folders::FileError;
-use ports::usage::{CgroupWithChildren, Detail, Usage};
+use ports::usage::{CgroupWithChildren, Detail, PodCgroup, Usage};
 
 use crate::mount_table;
 pub(crate) use disks::room;
@@ -99,15 +99,9 @@ impl Usage for HostUsage {
             .await
     }
 
-    async fn cgroups_with_children(
-        &self,
-        paths: Vec<String>,
-        detail: Detail,
-    ) -> Vec<Option<CgroupWithChildren>> {
-        self.on_blocking_thread(move |places| {
-            paths.iter().map(|path| places.cgroup_with_children(path, detail)).collect()
-        })
-        .await
+    async fn pod_cgroups(&self, pods: Vec<PodCgroup>, detail: Detail) -> Vec<Option<CgroupWithChildren>> {
+        self.on_blocking_thread(move |places| pods.iter().map(|pod| places.pod_cgroup(pod, detail)).collect())
+            .await
     }
 
     async fn networks(&self, cgroups: Vec<String>) -> Vec<Option<Vec<InterfaceUsage>>> {
@@ -150,14 +144,20 @@ impl Places {
         }
     }
 
-    fn cgroup_with_children(&self, path: &str, detail: Detail) -> Option<CgroupWithChildren> {
+    fn pod_cgroup(&self, pod: &PodCgroup, detail: Detail) -> Option<CgroupWithChildren> {
+        let path = &pod.path;
         let usage = self.cgroup(path, detail)?;
         let names = self.folder(path).map(|folder| files::folders_in(&folder)).unwrap_or_default();
         let child = |name: String| {
-            let usage = self.cgroup(&format!("{}/{name}", path.trim_end_matches('/')), detail)?;
+            let usage = if detail < Detail::Full && name.contains(&pod.sandbox) {
+                CgroupUsage { time: usage.time, ..CgroupUsage::default() }
+            } else {
+                self.cgroup(&format!("{}/{name}", path.trim_end_matches('/')), detail)?
+            };
             Some((name, usage))
         };
-        Some(CgroupWithChildren { usage, children: names.into_iter().filter_map(child).collect() })
+        let children = names.into_iter().filter_map(child).collect();
+        Some(CgroupWithChildren { usage, children })
     }
 
     /// A folder of the cgroup that is there in any case.

@@ -45,6 +45,7 @@ pub mod usage;
 mod user_namespace;
 mod volume_plan;
 mod worker_state;
+pub mod yaml;
 
 pub use access::{AccessQuestion, User};
 pub use admission_settings::{AdmissionSettings, AppArmor, KernelVersion, PodLevelResources};

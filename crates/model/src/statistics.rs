@@ -318,6 +318,16 @@ pub struct VolumeStatistics {
     /// The claim it stands for.
     #[serde(rename = "pvcRef", skip_serializing_if = "Option::is_none")]
     pub claim: Option<ClaimReference>,
+    /// What its driver says of it.
+    #[serde(rename = "volumeHealthStats", skip_serializing_if = "Option::is_none")]
+    pub health: Option<VolumeHealth>,
+}
+
+/// How a volume is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct VolumeHealth {
+    /// Whether something is wrong with it.
+    pub abnormal: bool,
 }
 
 /// Which claim.

@@ -12,13 +12,16 @@ use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use model::Timestamp;
+use model::yaml::to_yaml;
 use ports::clock::Clock;
 use serde_json::{Value, json};
 
 use crate::answers::json as json_answer;
-use negotiation::{Form, form};
+use negotiation::{Form, Language, form};
 
 const NAME: &str = "kubelet";
+/// A version of the documents that upstream wants to be left.
+const OLD_VERSION: &str = "v1alpha1";
 const GROUP: &str = "config.k8s.io";
 const WARNING: &str =
     "Warning: for people who look for a problem; its form may change and no program should read it.";
@@ -69,9 +72,9 @@ async fn statusz(State(about): State<About>, headers: HeaderMap) -> Response {
             about.version,
             paths.join(" "),
         )),
-        Form::Json(version) => structured(
+        Form::Document(language, version) => structured(
             "Statusz",
-            version,
+            (language, version),
             json!({
                 "startTime": about.started_at.to_api_time(),
                 "uptimeSeconds": up,
@@ -94,7 +97,9 @@ async fn flagz(State(about): State<About>, headers: HeaderMap) -> Response {
             }
             text(page)
         }
-        Form::Json(version) => structured("Flagz", version, json!({"flags": &*about.flags})),
+        Form::Document(language, version) => {
+            structured("Flagz", (language, version), json!({"flags": &*about.flags}))
+        }
         Form::NotAcceptable => not_acceptable(),
     }
 }
@@ -103,18 +108,32 @@ fn text(page: String) -> Response {
     page.into_response()
 }
 
-/// A document of a version that the client named.
-fn structured(kind: &str, version: &str, content: Value) -> Response {
+/// A document of a version that the client named, with a word about one that will go.
+fn structured(kind: &str, (language, version): (Language, &str), content: Value) -> Response {
     let mut document = json!({
         "kind": kind, "apiVersion": format!("{GROUP}/{version}"), "metadata": {"name": NAME},
     });
     if let (Some(document), Value::Object(content)) = (document.as_object_mut(), content) {
         document.extend(content);
     }
-    let content_type = format!("application/json;g={GROUP};v={version};as={kind}");
-    let mut answer = json_answer(&document);
-    if let Ok(value) = content_type.parse() {
-        answer.headers_mut().insert(header::CONTENT_TYPE, value);
+    let (media, mut answer) = match language {
+        Language::Json => ("application/json", json_answer(&document)),
+        Language::Yaml => ("application/yaml", to_yaml(&document).into_response()),
+    };
+    let mut set = |name, value: String| {
+        if let Ok(value) = value.parse() {
+            answer.headers_mut().insert(name, value);
+        }
+    };
+    set(header::CONTENT_TYPE, format!("{media};g={GROUP};v={version};as={kind}"));
+    if version == OLD_VERSION {
+        let endpoint = kind.to_lowercase();
+        set(
+            header::WARNING,
+            format!(
+                "299 - \"This version of the {endpoint} endpoint is deprecated. Please use a newer version.\""
+            ),
+        );
     }
     answer
 }
@@ -122,7 +141,7 @@ fn structured(kind: &str, version: &str, content: Value) -> Response {
 fn not_acceptable() -> Response {
     let status = json!({
         "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
-        "message": "only the following media types are accepted: application/json, text/plain",
+        "message": "only the following media types are accepted: application/json, application/yaml, text/plain",
         "reason": "NotAcceptable", "code": 406,
     });
     (StatusCode::NOT_ACCEPTABLE, json_answer(&status)).into_response()
@@ -144,6 +163,22 @@ fn date(time: Timestamp) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn documents_are_written_as_they_are_asked_for() {
+        let content = || json!({"flags": {"v": "2"}});
+        let new = structured("Flagz", (Language::Yaml, "v1beta1"), content());
+        let header = |answer: &Response, name| {
+            answer.headers().get(name).map(|value| value.to_str().unwrap().to_owned())
+        };
+        let media = "application/yaml;g=config.k8s.io;v=v1beta1;as=Flagz";
+        assert_eq!(header(&new, header::CONTENT_TYPE).as_deref(), Some(media));
+        assert_eq!(header(&new, header::WARNING), None);
+        let old = structured("Flagz", (Language::Json, "v1alpha1"), content());
+        assert!(
+            header(&old, header::WARNING).unwrap().starts_with("299 - \"This version of the flagz endpoint")
+        );
+    }
 
     #[test]
     fn dates_are_as_date_prints_them() {

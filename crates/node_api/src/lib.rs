@@ -30,6 +30,7 @@ mod pods;
 mod profiling;
 mod queries;
 mod request_metrics;
+mod request_spans;
 mod routers;
 mod running_pods;
 mod statistics;

@@ -12,6 +12,7 @@ use crate::checkpoint::{self, CheckpointParts};
 use crate::debugging::{self, DebugParts};
 use crate::profiling::{self, ProfilingParts};
 use crate::request_metrics::{Counted, ServerType, count};
+use crate::request_spans::{Traces, trace};
 use crate::views::Views;
 use crate::{check_record, health, local, metrics_pages, pods, running_pods, statistics};
 
@@ -58,7 +59,10 @@ pub fn main_router(parts: MainParts) -> Router {
         .merge(checkpoints.map_or_else(Router::new, checkpoint::routes))
         .merge(running.map_or_else(running_pods::disabled_routes, running_pods::routes))
         .merge(debug.map_or_else(debugging::disabled_routes, debugging::routes));
-    finished(router).layer(from_fn_with_state(access, guard)).layer(from_fn_with_state(counted, count))
+    finished(router)
+        .layer(from_fn_with_state(Traces::Continued, trace))
+        .layer(from_fn_with_state(access, guard))
+        .layer(from_fn_with_state(counted, count))
 }
 
 /// The router of the read-only port.
@@ -74,7 +78,7 @@ pub fn read_only_router(views: Views) -> Router {
         .merge(running_pods::disabled_routes())
         .merge(debugging::disabled_routes())
         .merge(profiling::disabled_routes());
-    finished(router).layer(from_fn_with_state(counted, count))
+    finished(router).layer(from_fn_with_state(Traces::Own, trace)).layer(from_fn_with_state(counted, count))
 }
 
 /// What all paths have in common.

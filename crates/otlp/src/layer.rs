@@ -11,6 +11,7 @@ use tracing_subscriber::layer::{Context, Filter};
 use tracing_subscriber::registry::LookupSpan;
 
 use crate::TARGET;
+use crate::remote::RemoteParent;
 use crate::sampler::Sampler;
 use crate::v1::any_value::Value;
 use crate::v1::span::SpanKind;
@@ -36,12 +37,14 @@ impl SpanLayer {
         u64::try_from(self.clock.now().as_nanos()).unwrap_or_default()
     }
 
-    /// The ids of a new span: those of its parent's trace, or of a trace of its own.
-    fn begin(&self, parent: Option<&Open>) -> Option<Span> {
-        let (trace_id, parent_span_id) = match parent {
-            Some(Open(None)) => return None,
-            Some(Open(Some(parent))) => (parent.trace_id.clone(), parent.span_id.clone()),
-            None => (self.sampler.trace()?.to_vec(), Vec::new()),
+    /// The ids of a new span: those of its parent's trace, of one far away, or of a trace of its own.
+    fn begin(&self, parent: Option<&Open>, remote: Option<RemoteParent>) -> Option<Span> {
+        let (trace_id, parent_span_id) = match (parent, remote) {
+            (Some(Open(None)), _) => return None,
+            (Some(Open(Some(parent))), _) => (parent.trace_id.clone(), parent.span_id.clone()),
+            (None, Some(remote)) if !remote.is_taken => return None,
+            (None, Some(remote)) => (remote.trace, remote.span),
+            (None, None) => (self.sampler.trace()?.to_vec(), Vec::new()),
         };
         Some(Span {
             trace_id,
@@ -60,8 +63,12 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for SpanLayer {
         let mut ancestors = new.scope().skip(1);
         let parent = ancestors.find(|ancestor| ancestor.extensions().get::<Open>().is_some());
         let mut span = match &parent {
-            Some(parent) => self.begin(parent.extensions().get::<Open>()),
-            None => self.begin(None),
+            Some(parent) => self.begin(parent.extensions().get::<Open>(), None),
+            None => {
+                let mut remote = Remote(None);
+                attributes.record(&mut remote);
+                self.begin(None, remote.0)
+            }
         };
         if let Some(span) = &mut span {
             span.name = attributes.metadata().name().to_owned();
@@ -106,6 +113,19 @@ impl<S> Filter<S> for Exported {
     }
 }
 
+/// Looks for a parent far away.
+struct Remote(Option<RemoteParent>);
+
+impl Visit for Remote {
+    fn record_str(&mut self, field: &Field, value: &str) {
+        if field.name() == "otel.parent" {
+            self.0 = RemoteParent::read(value);
+        }
+    }
+
+    fn record_debug(&mut self, _: &Field, _: &dyn fmt::Debug) {}
+}
+
 struct Fields<'a>(&'a mut Span);
 
 impl Fields<'_> {
@@ -115,6 +135,10 @@ impl Fields<'_> {
             ("otel.kind", Value::StringValue(kind)) if kind == "client" => {
                 self.0.kind = SpanKind::Client.into();
             }
+            ("otel.kind", Value::StringValue(kind)) if kind == "server" => {
+                self.0.kind = SpanKind::Server.into();
+            }
+            ("otel.parent", _) => {}
             ("error", Value::StringValue(message)) => {
                 self.0.status = Some(Status { message, code: StatusCode::Error.into() });
             }

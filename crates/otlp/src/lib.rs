@@ -4,13 +4,15 @@
 //! ([`Exporter`]).
 //!
 //! Invariants: nothing waits for the collector; when it is away or slow, spans are dropped. A trace is taken or left as
-//! a whole, by its first span. Names: a field `otel.name` names the span, `otel.kind` its kind, `error` its failure.
+//! a whole, by its first span. Names: a field `otel.name` names the span, `otel.kind` its kind, `otel.parent` the
+//! `traceparent` of another program that it belongs to, `error` its failure.
 //!
 //! Not here: events within spans, metrics, logs.
 
 mod endpoint;
 mod exporter;
 mod layer;
+mod remote;
 mod sampler;
 
 /// OTLP for traces, generated.

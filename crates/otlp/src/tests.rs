@@ -105,3 +105,23 @@ async fn addresses_are_read_as_upstream_reads_them() {
     }
     assert!(endpoint::Collector::read("no host").is_err());
 }
+
+#[tokio::test]
+async fn a_request_belongs_to_the_trace_of_who_asks() {
+    let request = async |flags: &str| {
+        let parent = format!("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-{flags}");
+        let request = tracing::info_span!(target: TARGET, "request", otel.kind = "server", otel.parent = parent.as_str());
+        let _call = tracing::info_span!(target: TARGET, parent: &request, "call");
+    };
+    // What the caller decided counts, whatever is configured.
+    let spans = collected(0, request("01")).await;
+    let [child, parent] = spans.as_slice() else { panic!("{spans:?}") };
+    assert_eq!((parent.trace_id[0], parent.parent_span_id[0]), (0x0a, 0xb7));
+    assert_eq!(
+        (child.trace_id.clone(), child.parent_span_id.clone()),
+        (parent.trace_id.clone(), parent.span_id.clone())
+    );
+    assert_eq!(parent.kind, v1::span::SpanKind::Server as i32);
+    assert!(parent.attributes.is_empty(), "{parent:?}");
+    assert_eq!(collected(1_000_000, request("00")).await, []);
+}

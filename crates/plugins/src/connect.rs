@@ -47,9 +47,14 @@ pub(crate) async fn within<T>(
 
 /// A failed call in the words that upstream's messages use.
 pub(crate) fn words(status: &Status) -> String {
-    let code = match status.code() {
+    format!("rpc error: code = {} desc = {}", code(status), status.message())
+}
+
+/// The code as Go writes it.
+pub(crate) fn code(status: &Status) -> String {
+    match status.code() {
+        Code::Ok => "OK".to_owned(),
         Code::Cancelled => "Canceled".to_owned(),
         code => format!("{code:?}"),
-    };
-    format!("rpc error: code = {code} desc = {}", status.message())
+    }
 }

@@ -7,13 +7,13 @@ use std::time::Duration;
 use async_trait::async_trait;
 use model::CsiAccess;
 use ports::csi::{
-    CsiCapabilities, CsiConnector, CsiError, CsiNode, CsiNodeInfo, CsiUsage, Expand, Publish, Stage,
-    VolumeUse,
+    CsiCapabilities, CsiConnector, CsiError, CsiNode, CsiNodeInfo, CsiUsage, CsiVolumeState, Expand, Publish,
+    Stage, VolumeUse,
 };
 use tonic::transport::Channel;
 use tonic::{Code, Request, Status};
 
-use crate::connect::{dial, within, words};
+use crate::connect::{code, dial, within, words};
 use crate::csi_v1 as proto;
 use proto::node_client::NodeClient;
 use proto::node_service_capability::{self, rpc};
@@ -79,7 +79,8 @@ impl CsiNode for GrpcCsiNode {
                 rpc::Type::ExpandVolume => found.expand = true,
                 rpc::Type::SingleNodeMultiWriter => found.single_node_multi_writer = true,
                 rpc::Type::VolumeMountGroup => found.mount_group = true,
-                rpc::Type::VolumeCondition | rpc::Type::Unknown => {}
+                rpc::Type::VolumeCondition => found.condition = true,
+                rpc::Type::Unknown => {}
             }
         }
         Ok(found)
@@ -143,7 +144,7 @@ impl CsiNode for GrpcCsiNode {
         Ok(answer.capacity_bytes)
     }
 
-    async fn usage(&self, handle: &str, path: &Path) -> Result<Vec<CsiUsage>, CsiError> {
+    async fn usage(&self, handle: &str, path: &Path) -> Result<CsiVolumeState, CsiError> {
         let message = proto::NodeGetVolumeStatsRequest {
             volume_id: handle.to_owned(),
             volume_path: text(path),
@@ -158,7 +159,8 @@ impl CsiNode for GrpcCsiNode {
             total: usage.total,
             used: usage.used,
         });
-        Ok(usage.collect())
+        let is_abnormal = answer.volume_condition.map(|condition| condition.abnormal);
+        Ok(CsiVolumeState { usage: usage.collect(), is_abnormal })
     }
 }
 
@@ -204,7 +206,7 @@ fn failure(status: &Status) -> CsiError {
             | Code::ResourceExhausted
             | Code::Aborted
     );
-    CsiError { message: words(status), is_final }
+    CsiError { message: words(status), code: code(status), is_final }
 }
 
 #[cfg(test)]

@@ -13,7 +13,7 @@ mod csi_node;
 mod pod_resources;
 mod registration;
 
-/// CSI v1, node service: package `csi.v1`, generated.
+/// Protocols, generated.
 #[allow(
     missing_docs,
     unreachable_pub,
@@ -25,73 +25,44 @@ mod registration;
     clippy::unused_async,
     reason = "generated"
 )]
-pub mod csi_v1 {
-    tonic::include_proto!("csi.v1");
+mod generated {
+    /// CSI v1, node service: package `csi.v1`.
+    pub mod csi_v1 {
+        tonic::include_proto!("csi.v1");
 
-    macro_rules! without_secrets {
-        ($($message:ident),*) => {$(
-            impl std::fmt::Debug for $message {
-                fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-                    f.debug_struct(stringify!($message))
-                        .field("volume_id", &self.volume_id)
-                        .finish_non_exhaustive()
+        macro_rules! without_secrets {
+            ($($message:ident),*) => {$(
+                impl std::fmt::Debug for $message {
+                    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                        f.debug_struct(stringify!($message))
+                            .field("volume_id", &self.volume_id)
+                            .finish_non_exhaustive()
+                    }
                 }
-            }
-        )*};
+            )*};
+        }
+
+        without_secrets!(NodeStageVolumeRequest, NodePublishVolumeRequest, NodeExpandVolumeRequest);
     }
 
-    without_secrets!(NodeStageVolumeRequest, NodePublishVolumeRequest, NodeExpandVolumeRequest);
-}
+    /// Pod resources v1: package `v1`.
+    pub mod pod_resources_v1 {
+        tonic::include_proto!("v1");
+    }
 
-/// Pod resources v1: package `v1`, generated.
-#[allow(
-    missing_docs,
-    unreachable_pub,
-    rust_2018_idioms,
-    clippy::all,
-    clippy::allow_attributes_without_reason,
-    clippy::needless_pass_by_value,
-    clippy::semicolon_if_nothing_returned,
-    clippy::unused_async,
-    reason = "generated"
-)]
-pub mod pod_resources_v1 {
-    tonic::include_proto!("v1");
-}
+    /// Pod resources before v1: package `v1alpha1`.
+    pub mod pod_resources_v1alpha1 {
+        tonic::include_proto!("v1alpha1");
+    }
 
-/// Pod resources before v1: package `v1alpha1`, generated.
-#[allow(
-    missing_docs,
-    unreachable_pub,
-    rust_2018_idioms,
-    clippy::all,
-    clippy::allow_attributes_without_reason,
-    clippy::needless_pass_by_value,
-    clippy::semicolon_if_nothing_returned,
-    clippy::unused_async,
-    reason = "generated"
-)]
-pub mod pod_resources_v1alpha1 {
-    tonic::include_proto!("v1alpha1");
-}
-
-/// Plugin registration v1: package `pluginregistration`, generated.
-#[allow(
-    missing_docs,
-    unreachable_pub,
-    rust_2018_idioms,
-    clippy::all,
-    clippy::allow_attributes_without_reason,
-    clippy::needless_pass_by_value,
-    clippy::semicolon_if_nothing_returned,
-    clippy::unused_async,
-    reason = "generated"
-)]
-pub mod registration_v1 {
-    tonic::include_proto!("pluginregistration");
+    /// Plugin registration v1: package `pluginregistration`.
+    pub mod registration_v1 {
+        tonic::include_proto!("pluginregistration");
+    }
 }
 
 pub use connect::dial;
 pub use csi_node::GrpcCsiConnector;
+pub use generated::{csi_v1, pod_resources_v1, pod_resources_v1alpha1, registration_v1};
 pub use pod_resources::{PodResourcesError, serve_pod_resources};
 pub use registration::GrpcPluginRegistration;

@@ -15,7 +15,8 @@ mod selector;
 mod table;
 mod terminal;
 mod timeline;
-mod yaml;
+#[cfg(test)]
+mod yaml_tests;
 
 use std::path::Path;
 use std::process::ExitCode;

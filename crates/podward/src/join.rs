@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use agent::memory::Memory;
 use anyhow::Context;
-use cluster::identity::{Upkeep, connect};
+use cluster::identity::{Meters, Upkeep, connect};
 use cluster::{
     Clients, CsiNodesAdapter, EventsAdapter, LeasesAdapter, NodesAdapter, ObjectsAdapter, PodsAdapter,
     ReviewsAdapter, RuntimeClassesAdapter, ServicesAdapter, TokensAdapter, VolumesAdapter,
@@ -35,9 +35,15 @@ pub struct Joined {
 ///
 /// # Errors
 /// When the kubeconfig or the store of what the API server said cannot be used.
-pub async fn join(loaded: &Loaded, node: &str, state: &Path) -> anyhow::Result<Option<Joined>> {
+pub async fn join(
+    loaded: &Loaded,
+    node: &str,
+    state: &Path,
+    meters: Meters,
+) -> anyhow::Result<Option<Joined>> {
     let Some(settings) = identity_plan::identity(loaded, node) else { return Ok(None) };
-    let (clients, upkeep) = connect(settings, Arc::new(SystemClock)).await.context("joining the cluster")?;
+    let (clients, upkeep) =
+        connect(settings, Arc::new(SystemClock), meters).await.context("joining the cluster")?;
     let memory = if loaded.flags.offline {
         let store = SealedCheckpoints::open(state.join(MEMORY), state).map_err(|error| {
             anyhow::anyhow!("{error}: {}; --podward-offline=false does without", error.source)

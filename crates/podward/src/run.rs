@@ -6,8 +6,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use agent::allocations::{ACTUATED, ALLOCATED, Allocations};
-use agent::metrics::Metrics;
+use agent::metrics::{CertificateMetrics, Metrics};
 use anyhow::{Context, bail};
+use cluster::identity::Meters;
 use config::{CalledAs, CgroupVersion, Environment, Invocation, Loaded, help_text, load, version_text};
 use cri::{CriClient, Endpoint};
 use host::{
@@ -18,10 +19,12 @@ use host::{
 };
 use model::CgroupDriver;
 use outbound::NetworkOutbound;
+use ports::certificate_meter::CertificateMeter;
 use ports::checkpoints::Checkpoints;
-use ports::clock::SystemClock;
+use ports::clock::{Clock, SystemClock};
 use ports::log_level::LogLevel;
 use ports::runtime::{Runtime, RuntimeErrorKind};
+use ports::usage::Usage;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
@@ -95,6 +98,7 @@ async fn run(
     cgroups: HostPodCgroups,
     (log_level, exporter): (Arc<dyn LogLevel>, Option<otlp::Exporter>),
 ) -> anyhow::Result<()> {
+    let started_at = SystemClock.now();
     tell_about(loaded);
     check_machine(loaded, &cgroups)?;
     let root = &loaded.flags.root_dir;
@@ -126,7 +130,7 @@ async fn run(
     let runtime = connect(loaded, &metrics)?;
     let facts = MachineFacts::default();
     let mut stop = stop_signals()?;
-    let Some((runtime_name, driver)) = greet(&*runtime, loaded, &mut stop).await? else {
+    let Some((runtime_name, driver)) = greet(&*runtime, loaded, &metrics, &mut stop).await? else {
         return Ok(());
     };
     let cgroups = cgroups.with_driver(driver).map_err(|error| anyhow::anyhow!("{}", with_cause(&error)))?;
@@ -136,10 +140,14 @@ async fn run(
     let folders = Arc::new(HostPodFolders::new(root, &plan.settings.pod_logs_dir, LOG_LINKS));
     let messages = Arc::new(HostTerminationMessages::new(root, &plan.settings.pod_logs_dir));
     let allocations = restore_allocations(root).await?;
-    let joined = join::join(loaded, &plan.settings.name, &state).await?;
+    let certificates = Arc::new(CertificateMetrics::new(Arc::new(SystemClock)));
+    metrics.add(certificates.clone());
+    let meters = Meters { requests: metrics.api.clone(), certificates: certificates.clone() };
+    let joined = join::join(loaded, &plan.settings.name, &state, meters).await?;
     let (serving, serving_upkeep) = match &plan.server {
         Some(_) => {
-            let clients = joined.as_ref().map(|joined| &joined.clients);
+            let clients =
+                joined.as_ref().map(|joined| (&joined.clients, certificates as Arc<dyn CertificateMeter>));
             let node = (plan.settings.name.as_str(), plan.settings.addresses.as_slice());
             let portrait =
                 (self_portrait::about(loaded, driver), self_portrait::profiling(loaded, log_level));
@@ -152,6 +160,7 @@ async fn run(
     let (api, identity) = joined.map(|joined| (joined.api, joined.upkeep)).unzip();
     let usage = HostUsage::new(Path::new(CGROUP_ROOT), cgroups.version())
         .map_err(|error| anyhow::anyhow!("{}", with_cause(&error)))?;
+    metrics.node_start.agent_started(started_at, usage.booted_at().await);
     let world = World {
         allocations,
         runtime,
@@ -187,6 +196,9 @@ async fn run(
     tracing::info!(node = %plan.settings.name, root = %root.display(), "podward {} starts", env!("CARGO_PKG_VERSION"));
     match world.volumes.reconcile_mounts().await {
         Ok(found) => {
+            let storage = &world.metrics.storage;
+            storage.found_again.add(count(found.live + found.stale + found.adopted));
+            storage.lost.add(count(found.stale));
             tracing::info!(live = found.live, stale = found.stale, adopted = found.adopted, "mounts of pods");
         }
         Err(error) => {
@@ -228,6 +240,10 @@ async fn run(
     }
     service_manager::ready();
     supervise(running, &mut stop).await
+}
+
+fn count(number: usize) -> u64 {
+    u64::try_from(number).unwrap_or(u64::MAX)
 }
 
 fn credential_files(root: &Path) -> NodeCredentialFiles {
@@ -354,6 +370,7 @@ fn connect(loaded: &Loaded, metrics: &Arc<Metrics>) -> anyhow::Result<Arc<dyn Ru
 async fn greet(
     runtime: &dyn Runtime,
     loaded: &Loaded,
+    metrics: &Metrics,
     stop: &mut Stop,
 ) -> anyhow::Result<Option<(String, CgroupDriver)>> {
     let mut told = false;
@@ -382,7 +399,10 @@ async fn greet(
     for _ in 0..3 {
         match runtime.cgroup_driver().await {
             Ok(driver) => return Ok(Some((version.name, driver))),
-            Err(error) if error.kind == RuntimeErrorKind::Unimplemented => break,
+            Err(error) if error.kind == RuntimeErrorKind::Unimplemented => {
+                metrics.runtime.lacks_config();
+                break;
+            }
             Err(error) => tracing::warn!(%error, "the runtime does not name its cgroup driver; asking again"),
         }
         tokio::time::sleep(Duration::from_secs(2)).await;

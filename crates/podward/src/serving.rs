@@ -11,6 +11,7 @@ use config::Loaded;
 use config::configuration::TlsVersion;
 use k8s_openapi::api::core::v1::NodeAddress;
 use node_api::{About, ProfilingParts};
+use ports::certificate_meter::CertificateMeter;
 use ports::client_certificates::ClientCertificates;
 use ports::clock::{Clock, SystemClock};
 use tokio::sync::watch;
@@ -23,7 +24,7 @@ use crate::wire::Serving;
 /// When a file cannot be used, or the settings leave nothing to speak.
 pub fn serving(
     loaded: &Loaded,
-    clients: Option<&Clients>,
+    clients: Option<(&Clients, Arc<dyn CertificateMeter>)>,
     (node, node_addresses): (&str, &[IpAddr]),
     (about, profiling): (About, ProfilingParts),
 ) -> anyhow::Result<(Serving, Option<ServingUpkeep>)> {
@@ -37,12 +38,13 @@ pub fn serving(
     };
     let folder = &loaded.flags.cert_dir;
     let (certificate, addresses, upkeep) = if server.server_tls_bootstrap {
-        let clients = clients.context(
+        let (clients, meter) = clients.context(
             "serverTLSBootstrap: there is no API server to ask for a certificate (no --kubeconfig); set it to false",
         )?;
         let (addresses, watched) = watch::channel(Vec::<NodeAddress>::new());
         let clock = Arc::new(SystemClock);
-        let (certificate, upkeep) = ServingCertificate::requested(clients, folder, node, watched, clock);
+        let (certificate, upkeep) =
+            ServingCertificate::requested(clients, folder, node, watched, (clock, meter));
         (certificate, Some(addresses), Some(upkeep))
     } else {
         let certificate = match (server.tls_cert_file.as_str(), server.tls_private_key_file.as_str()) {

@@ -1,7 +1,7 @@
 //! What the configuration says of statistics.
 
 use agent::statistics::Settings;
-use config::Loaded;
+use config::{Gate, Loaded};
 
 /// Cgroups of the system, and how long what was counted of volumes stands.
 pub(crate) fn statistics(loaded: &Loaded) -> Settings {
@@ -11,6 +11,7 @@ pub(crate) fn statistics(loaded: &Loaded) -> Settings {
     Settings {
         // A negative period switches the counting off.
         volume_period: (!period.is_zero()).then_some(period),
+        volume_health: loaded.gates.enabled(Gate::CSIVolumeHealth),
         kubelet_cgroup: named(&cgroups.kubelet_cgroups),
         runtime_cgroup: loaded.flags.runtime_cgroups.clone().filter(|path| !path.is_empty()),
         system_cgroup: named(&cgroups.system_cgroups),

@@ -223,14 +223,20 @@ pub fn start(world: World, plan: Plan) -> anyhow::Result<Running> {
         };
         volumes::start_volumes(&mut running, &world, api, &plan.settings.name, links)
     });
-    let (pod_volumes, volume_claims) = match driven {
-        Some((volumes, claims)) => (volumes, Some(claims)),
-        None => (world.volumes.clone(), None),
+    let read = statistics::Tables {
+        observer: &observer,
+        desired: &desired_pods,
+        claims: driven.as_ref().map(|driven| &driven.claims),
+        drivers: driven.as_ref().map(|driven| &driven.drivers),
     };
-    let read =
-        statistics::Tables { observer: &observer, desired: &desired_pods, claims: volume_claims.as_ref() };
     views.statistics = Some(statistics::statistics(&world, &plan, &read));
     running.views = views.clone();
+    running.local.views = views.clone();
+    let (pod_volumes, volume_claims) = match driven {
+        Some(driven) => (driven.volumes, Some(driven.claims)),
+        None => (world.volumes.clone(), None),
+    };
+    let pod_volumes = metrics::metered_volumes(&world, pod_volumes);
     let local_objects = Arc::new(LocalObjects::new(sources.iter().copied()));
     running.spawn("objects", objects::keep(local_objects.clone(), world.checkpoints.clone(), cancel.clone()));
     let wants = Wants {

@@ -295,7 +295,7 @@ async fn volumes_are_measured_by_their_driver() {
     let driver = node.driver("d.example", &[Ability::GetVolumeStats]);
     let client = plugins::GrpcCsiConnector.connect(driver.endpoint());
     assert!(client.capabilities().await.unwrap().stats);
-    let usage = client.usage("h", node.root()).await.unwrap();
+    let usage = client.usage("h", node.root()).await.unwrap().usage;
     assert!(!usage[0].is_inodes && usage[0].total >= usage[0].used && usage[0].total > 0);
 }
 

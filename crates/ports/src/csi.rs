@@ -13,6 +13,8 @@ use model::CsiAccess;
 pub struct CsiError {
     /// The driver's words with their code.
     pub message: String,
+    /// gRPC's word for the code, such as `Internal`.
+    pub code: String,
     /// Whether the driver is surely done with it; if not, the call is to be repeated or undone.
     pub is_final: bool,
 }
@@ -45,6 +47,8 @@ pub struct CsiCapabilities {
     pub single_node_multi_writer: bool,
     /// It gives volumes to the pod's group itself.
     pub mount_group: bool,
+    /// It knows whether volumes are well.
+    pub condition: bool,
 }
 
 /// How a volume is used.
@@ -128,6 +132,15 @@ pub struct CsiUsage {
     pub used: i64,
 }
 
+/// What a driver says of a volume.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CsiVolumeState {
+    /// What it holds.
+    pub usage: Vec<CsiUsage>,
+    /// Whether something is wrong with it, from a driver that knows.
+    pub is_abnormal: Option<bool>,
+}
+
 /// One driver. Every call has a deadline and may be repeated with the same outcome.
 #[async_trait]
 pub trait CsiNode: Send + Sync {
@@ -145,8 +158,8 @@ pub trait CsiNode: Send + Sync {
     async fn unpublish(&self, handle: &str, target: &Path) -> Result<(), CsiError>;
     /// Lets a volume grow; the new size.
     async fn expand(&self, order: &Expand) -> Result<i64, CsiError>;
-    /// What a volume holds.
-    async fn usage(&self, handle: &str, path: &Path) -> Result<Vec<CsiUsage>, CsiError>;
+    /// What a volume holds, and how it is.
+    async fn usage(&self, handle: &str, path: &Path) -> Result<CsiVolumeState, CsiError>;
 }
 
 /// Reaches drivers by their sockets.

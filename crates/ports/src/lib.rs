@@ -7,6 +7,7 @@
 
 pub mod api;
 pub mod call_meter;
+pub mod certificate_meter;
 pub mod checkpoints;
 pub mod client_certificates;
 pub mod clock;
@@ -33,6 +34,7 @@ pub mod pod_volumes;
 pub mod process_usage;
 pub mod process_watch;
 pub mod pull_records;
+pub mod request_meter;
 pub mod rotated_logs;
 pub mod runtime;
 pub mod termination_messages;

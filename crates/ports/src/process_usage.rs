@@ -9,6 +9,12 @@ pub struct ProcessNumbers {
     pub resident_bytes: u64,
     /// Address space, in bytes.
     pub virtual_bytes: u64,
+    /// Address space that it may have, in bytes; the greatest number means all.
+    pub max_virtual_bytes: u64,
+    /// Bytes that came in by its network, with those of everybody on it.
+    pub received_bytes: u64,
+    /// Bytes that went out.
+    pub sent_bytes: u64,
     /// Open file descriptors.
     pub open_files: u64,
     /// Open file descriptors that it may have.

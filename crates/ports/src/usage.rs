@@ -23,6 +23,16 @@ pub enum Detail {
     Full,
 }
 
+/// The cgroup of a pod.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PodCgroup {
+    /// Its path, such as `/kubepods/pod1`.
+    pub path: String,
+    /// The runtime's id of the pod's sandbox, whose cgroup is named after it. Only a full look reads its counters: they
+    /// are in those of the pod, and nobody else shows them.
+    pub sandbox: String,
+}
+
 /// A cgroup with those directly below it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CgroupWithChildren {
@@ -38,12 +48,8 @@ pub trait Usage: Send + Sync {
     /// The cgroups at these paths, such as `/kubepods`, in their order. `/` is the whole machine.
     async fn cgroups(&self, paths: Vec<String>, detail: Detail) -> Vec<Option<CgroupUsage>>;
 
-    /// The same with the cgroups directly below.
-    async fn cgroups_with_children(
-        &self,
-        paths: Vec<String>,
-        detail: Detail,
-    ) -> Vec<Option<CgroupWithChildren>>;
+    /// Cgroups of pods, with those directly below.
+    async fn pod_cgroups(&self, pods: Vec<PodCgroup>, detail: Detail) -> Vec<Option<CgroupWithChildren>>;
 
     /// The network that the processes of these cgroups see, in their order. Loopback and the ends of containers'
     /// links are left out.

@@ -78,6 +78,13 @@ impl PodMetrics {
         self.worker_duration.get([kind]).observe(took.as_secs_f64());
     }
 
+    /// Restarts are told before there is one, as upstream.
+    pub(super) fn show_restarts(&self) {
+        for is_static in [true, false] {
+            self.restarted.get([static_label(is_static)]);
+        }
+    }
+
     /// A pod was created again with its UID.
     pub fn restarted(&self, is_static: bool) {
         self.restarted.get([static_label(is_static)]).inc();

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::series::{Counter, DEFAULT_BUCKETS, Family, Histogram, exponential};
+use super::series::{Counter, DEFAULT_BUCKETS, Family, Gauge, Histogram, exponential};
 
 const CALLS: [f64; 14] = exponential(0.005, 2.5);
 
@@ -21,6 +21,8 @@ metrics_group! {
             "kubelet_run_podsandbox_errors_total", "Sandboxes that the runtime could not make, by runtime handler";
         cgroup_duration: Family<Histogram, 1> = Family::histograms(["operation_type"], DEFAULT_BUCKETS),
             "kubelet_cgroup_manager_duration_seconds", "Time to create, update or destroy a cgroup";
+        losing_support: Family<Gauge, 1> = Family::new(["version"]),
+            "kubelet_cri_losing_support", "Whether the runtime lacks what Kubernetes needs from a version on";
     }
 }
 
@@ -32,6 +34,11 @@ impl RuntimeMetrics {
         if failed {
             self.errors.get([operation]).inc();
         }
+    }
+
+    /// The runtime cannot tell its cgroup driver, which Kubernetes needs from 1.37 on.
+    pub fn lacks_config(&self) {
+        self.losing_support.get(["1.37.0"]).set(1.0);
     }
 
     /// A sandbox was made, or not.

@@ -36,10 +36,12 @@ impl Reporter {
         let parts = self.parts();
         let name = &parts.profile.name;
         let (nodes, deadline) = (&parts.nodes, parts.settings.deadline);
+        parts.metrics.node_start.attempted(parts.clock.now());
         let initial = initial_node(&parts.profile, &sight, parts.clock.now());
         match within(deadline, nodes.create(&initial.node)).await {
             Ok(node) => {
                 tracing::info!(node = %name, "the node is registered");
+                parts.metrics.node_start.registered(parts.clock.now());
                 initial.events.into_iter().for_each(|event| parts.record(event));
                 return Ok(node);
             }

@@ -56,7 +56,10 @@ impl Reporter {
 
     /// An own write showed the node in this form.
     pub(super) fn wrote(&mut self, node: Node) {
-        self.was_ready |= is_ready(&node);
+        if is_ready(&node) {
+            self.was_ready = true;
+            self.parts.metrics.node_start.ready(self.parts.clock.now());
+        }
         self.written = Some(node);
     }
 

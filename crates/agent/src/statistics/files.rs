@@ -15,9 +15,12 @@ use model::usage::DiskUse;
 use tokio::time::Instant;
 
 use super::Parts;
+use super::driver_side::{Told, ask};
 
 /// Longest way through one volume.
 const VOLUME_LIMIT: Duration = Duration::from_secs(2);
+/// Longest wait for a driver, which may have to ask somebody far away.
+const DRIVER_LIMIT: Duration = Duration::from_secs(4);
 /// Longest time that one answer waits for volumes.
 const ANSWER_LIMIT: Duration = Duration::from_secs(5);
 /// How long a volume that hangs is left alone.
@@ -75,23 +78,69 @@ impl Files {
         if self.stuck.contains_key(&place.path) {
             return None;
         }
+        let begun = Instant::now();
+        let source = match &place.measure {
+            Measure::Files => "du",
+            Measure::Filesystem => "statfs",
+            Measure::Driver { driver, .. } => driver.as_str(),
+        };
+        let reading = match self.told_by_driver(parts, &place).await {
+            Some(told) => told,
+            None => self.look(parts, &place).await,
+        };
+        parts.metrics.storage.measured(source, begun.elapsed());
+        reading
+    }
+
+    /// What the driver of a volume says; the outer `None` means that nobody but the kernel can be asked.
+    async fn told_by_driver(&mut self, parts: &Parts, place: &VolumePlace) -> Option<Option<VolumeReading>> {
+        let (Measure::Driver { driver, handle }, Some(drivers)) = (&place.measure, &parts.drivers) else {
+            return None;
+        };
+        let Ok(driver) = drivers.get(driver) else { return Some(None) };
+        let asked = ask(&*driver, handle, &place.path);
+        match tokio::time::timeout(DRIVER_LIMIT, asked).await {
+            Ok(Told::Figures(told)) => Some(Some(VolumeReading {
+                name: place.name.clone(),
+                claim: place.claim.clone(),
+                time: parts.clock.now(),
+                room: told.room,
+                used: Some(told.used),
+                is_abnormal: told.is_abnormal.filter(|_| parts.settings.volume_health),
+                is_local: place.is_local,
+            })),
+            Ok(Told::NotCounting) => None,
+            Ok(Told::Nothing) => Some(None),
+            Err(_) => {
+                self.leave_alone(place);
+                Some(None)
+            }
+        }
+    }
+
+    fn leave_alone(&mut self, place: &VolumePlace) {
+        tracing::warn!(path = %place.path.display(), "the volume does not answer; left alone for a while");
+        self.stuck.insert(place.path.clone(), Instant::now());
+    }
+
+    async fn look(&mut self, parts: &Parts, place: &VolumePlace) -> Option<VolumeReading> {
         let rooms = parts.disks.rooms(vec![place.path.clone()]);
         let Ok(rooms) = tokio::time::timeout(VOLUME_LIMIT, rooms).await else {
-            tracing::warn!(path = %place.path.display(), "the volume does not answer; left alone for a while");
-            self.stuck.insert(place.path, Instant::now());
+            self.leave_alone(place);
             return None;
         };
         let room = rooms.into_iter().next()??;
         let used = match place.measure {
-            Measure::Filesystem => None,
+            Measure::Filesystem | Measure::Driver { .. } => None,
             Measure::Files => Some(parts.disks.tree(&place.path, VOLUME_LIMIT).await?),
         };
         Some(VolumeReading {
-            name: place.name,
-            claim: place.claim,
+            name: place.name.clone(),
+            claim: place.claim.clone(),
             time: parts.clock.now(),
             room,
             used,
+            is_abnormal: None,
             is_local: place.is_local,
         })
     }

@@ -10,7 +10,7 @@ use decide::statistics::rate::CpuRate;
 use decide::statistics::readings::{PodReading, Reading, RunningPod, arrange, running_pods};
 use decide::statistics::summary::NodeReading;
 use model::usage::CgroupUsage;
-use ports::usage::{CgroupWithChildren, Detail};
+use ports::usage::{CgroupWithChildren, Detail, PodCgroup};
 use tokio::sync::Mutex;
 use tokio::time::Instant;
 
@@ -82,9 +82,12 @@ impl Statistics {
         let pods = self.running();
         let paths: Vec<(usize, String)> =
             pods.iter().enumerate().flat_map(|(at, pod)| self.paths(at, pod)).collect();
-        let wanted = paths.iter().map(|(_, path)| path.clone()).collect();
+        let wanted = paths.iter().filter_map(|(at, path)| {
+            Some(PodCgroup { path: path.clone(), sandbox: pods.get(*at)?.sandbox.to_string() })
+        });
+        let wanted = wanted.collect();
         let (node, found) =
-            tokio::join!(self.read_node(detail), self.parts.usage.cgroups_with_children(wanted, detail));
+            tokio::join!(self.read_node(detail), self.parts.usage.pod_cgroups(wanted, detail));
         let (node, classes) = node;
         let mut found: Vec<((usize, String), Option<CgroupWithChildren>)> =
             paths.into_iter().zip(found).collect();

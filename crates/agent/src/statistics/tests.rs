@@ -8,7 +8,7 @@ use model::usage::{
 };
 use model::{ContainerId, FilesystemUsage, ImageFilesystems, SandboxId, Timestamp};
 use ports::runtime::RuntimeError;
-use ports::usage::CgroupWithChildren;
+use ports::usage::{CgroupWithChildren, PodCgroup};
 
 use super::runtime_side::RuntimeSide;
 use super::*;
@@ -144,8 +144,8 @@ impl Usage for FakeUsage {
         paths.iter().map(|_| Some(self.read())).collect()
     }
 
-    async fn cgroups_with_children(&self, paths: Vec<String>, _: Detail) -> Vec<Option<CgroupWithChildren>> {
-        paths.iter().map(|_| None).collect()
+    async fn pod_cgroups(&self, pods: Vec<PodCgroup>, _: Detail) -> Vec<Option<CgroupWithChildren>> {
+        pods.iter().map(|_| None).collect()
     }
 
     async fn networks(&self, cgroups: Vec<String>) -> Vec<Option<Vec<InterfaceUsage>>> {

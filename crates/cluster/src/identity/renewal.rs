@@ -8,6 +8,7 @@ use std::time::Duration;
 use kube::Client;
 use model::Timestamp;
 use ports::api::ApiErrorKind;
+use ports::certificate_meter::{CertificateMeter, CertificateUse};
 use ports::clock::Clock;
 use rcgen::KeyPair;
 use tokio::sync::watch;
@@ -57,12 +58,15 @@ pub(super) struct Renewal {
     /// Connections that use it.
     pub(super) links: Option<Links>,
     pub(super) clock: Arc<dyn Clock>,
+    /// Who is told how it goes.
+    pub(super) meter: Arc<dyn CertificateMeter>,
     pub(super) server_refuses: AtomicBool,
 }
 
 impl Renewal {
     /// Renews for ever. Ends when the node has had no certificate for too long though the server answers; says why.
     pub(super) async fn run(self, renew_now: bool, cancel: CancellationToken) {
+        self.tell();
         tokio::select! {
             () = cancel.cancelled() => {}
             () = self.renew_for_ever(renew_now) => {}
@@ -130,6 +134,7 @@ impl Renewal {
                         Ok(()) => return,
                         Err(error) => {
                             failures += 1;
+                            self.meter.not_renewed(self.usage());
                             self.server_refuses.store(refuses(&error), Ordering::Relaxed);
                             tracing::warn!(purpose = ?self.purpose, error = %error, "no new certificate");
                         }
@@ -176,12 +181,28 @@ impl Renewal {
         if let Some(Err(error)) = self.bootstrap.as_ref().map(|way| way.finish(&self.store.current_path())) {
             tracing::error!(%error, "the kubeconfig was not written; the next start will bootstrap again");
         }
+        if let Some(old) = self.current.current() {
+            self.meter.replaced(self.usage(), now.since(old.not_before));
+        }
         self.current.set(credential);
+        self.tell();
         self.server_refuses.store(false, Ordering::Relaxed);
         if let Some(links) = &self.links {
             links.renew();
         }
         Ok(())
+    }
+
+    /// Tells which certificate is in use.
+    fn tell(&self) {
+        self.meter.in_use(self.usage(), self.current.current().map(|current| current.not_after));
+    }
+
+    fn usage(&self) -> CertificateUse {
+        match self.purpose {
+            Purpose::Client => CertificateUse::Client,
+            Purpose::Serving => CertificateUse::Serving,
+        }
     }
 
     async fn watch_over(&self) {
@@ -276,6 +297,7 @@ mod tests {
             bootstrap: None,
             links: None,
             clock: Arc::new(TokioClock(Instant::now())),
+            meter: Arc::new(()),
             server_refuses: AtomicBool::new(false),
         };
         (renewal, asked)

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use k8s_openapi::api::core::v1::NodeAddress;
 use model::Timestamp;
+use ports::certificate_meter::CertificateMeter;
 use ports::clock::Clock;
 use rcgen::{ExtendedKeyUsagePurpose, KeyPair, KeyUsagePurpose};
 use rustls::ServerConfig;
@@ -99,7 +100,7 @@ impl ServingCertificate {
         folder: &Path,
         node: &str,
         addresses: watch::Receiver<Vec<NodeAddress>>,
-        clock: Arc<dyn Clock>,
+        (clock, meter): (Arc<dyn Clock>, Arc<dyn CertificateMeter>),
     ) -> (Self, ServingUpkeep) {
         let store = CertificateStore::new(folder, "kubelet-server");
         let stored = store.current().unwrap_or_else(|error| {
@@ -117,6 +118,7 @@ impl ServingCertificate {
             bootstrap: None,
             links: None,
             clock,
+            meter,
             server_refuses: AtomicBool::new(false),
         };
         let upkeep = ServingUpkeep { renewal, names, addresses, node: node.to_owned() };

@@ -8,7 +8,9 @@ use std::time::Duration;
 use futures::future::BoxFuture;
 use http::header::RETRY_AFTER;
 use http::{Request, Response, StatusCode};
+use http_body::Body as _;
 use kube::client::Body;
+use ports::request_meter::{RequestMeter, SentRequest};
 use tokio::time::Instant;
 use tower::{BoxError, Service};
 
@@ -39,6 +41,7 @@ pub(crate) struct Lane {
     pub(crate) turnstile: Option<(Arc<Turnstile>, Priority)>,
     pub(crate) certificate: Option<CurrentCertificate>,
     pub(crate) patience: Patience,
+    pub(crate) meter: Arc<dyn RequestMeter>,
 }
 
 impl Service<Request<Body>> for Lane {
@@ -57,16 +60,35 @@ impl Service<Request<Body>> for Lane {
 }
 
 impl Lane {
-    async fn send(&self, mut request: Request<Body>) -> Result<Response<Answer>, BoxError> {
+    async fn send(&self, request: Request<Body>) -> Result<Response<Answer>, BoxError> {
+        let (method, host) = (request.method().clone(), host(&request));
+        let sent = SentRequest { method: method.as_str(), host: &host };
+        let bytes = request.body().size_hint().lower();
+        let (begun, watch) = (Instant::now(), is_watch(&request));
+        let response = self.send_until_taken(request, sent).await;
+        if !watch {
+            self.meter.ended(sent, begun.elapsed(), bytes);
+        }
+        response
+    }
+
+    async fn send_until_taken(
+        &self,
+        mut request: Request<Body>,
+        sent: SentRequest<'_>,
+    ) -> Result<Response<Answer>, BoxError> {
         let last = Instant::now() + self.patience.whole;
         let mut attempt = 1;
         loop {
             let again = copy(&request).filter(|_| attempt < ATTEMPTS);
-            let response = self.attempt(request).await?;
+            let response = self.attempt(request, sent).await;
+            self.meter.answered(sent, response.as_ref().ok().map(|response| response.status().as_u16()));
+            let response = response?;
             let Some((pause, again)) = pause_before_retry(&response).zip(again) else { return Ok(response) };
             if Instant::now() + pause > last {
                 return Ok(response);
             }
+            self.meter.repeated(sent, response.status().as_u16());
             drop(response);
             tokio::time::sleep(pause).await;
             request = again;
@@ -74,10 +96,16 @@ impl Lane {
         }
     }
 
-    async fn attempt(&self, request: Request<Body>) -> Result<Response<Answer>, BoxError> {
+    async fn attempt(
+        &self,
+        request: Request<Body>,
+        sent: SentRequest<'_>,
+    ) -> Result<Response<Answer>, BoxError> {
         let watch = is_watch(&request);
         if let Some((turnstile, priority)) = self.turnstile.as_ref().filter(|_| !watch) {
+            let begun = Instant::now();
             turnstile.pass(*priority).await;
+            self.meter.waited(sent, begun.elapsed());
         }
         let allowed = self.patience.answer;
         let at = Instant::now() + allowed;
@@ -86,15 +114,15 @@ impl Lane {
             let ready = tokio::time::timeout_at(at, certificate.ready()).await;
             ready.map_err(|_| certificate.missing())?;
         }
-        let mut sent = self.connections.send(request);
-        let response = tokio::time::timeout_at(at, &mut sent.response).await;
+        let mut under_way = self.connections.send(request);
+        let response = tokio::time::timeout_at(at, &mut under_way.response).await;
         let response = response.map_err(|_| AnswerError::TooSlow(allowed))??;
         let bound = if watch && response.status().is_success() {
-            Bound::Retired(sent.retired())
+            Bound::Retired(under_way.retired())
         } else {
             Bound::Deadline { at, allowed }
         };
-        Ok(response.map(|body| Answer::new(body, bound, sent.stream)))
+        Ok(response.map(|body| Answer::new(body, bound, under_way.stream)))
     }
 }
 
@@ -106,6 +134,11 @@ fn copy(request: &Request<Body>) -> Option<Request<Body>> {
     *again.version_mut() = request.version();
     *again.headers_mut() = request.headers().clone();
     Some(again)
+}
+
+/// The server's name with its port.
+fn host(request: &Request<Body>) -> String {
+    request.uri().authority().map(ToString::to_string).unwrap_or_default()
 }
 
 fn is_watch(request: &Request<Body>) -> bool {

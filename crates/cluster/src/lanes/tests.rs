@@ -38,7 +38,8 @@ impl Fixture {
         let file = write(&folder, "kubeconfig", &server.kubeconfig(&json!({})));
         let access = Access::read(&file).await.unwrap();
         let certificate = CurrentCertificate::new(None);
-        let (clients, links) = Clients::open(access, Some(certificate.clone()), settings).await.unwrap();
+        let (clients, links) =
+            Clients::open(access, Some(certificate.clone()), settings, Arc::new(())).await.unwrap();
         Self { server, clients, links, certificate, _folder: folder }
     }
 

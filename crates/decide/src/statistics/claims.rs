@@ -15,27 +15,34 @@ pub fn claim_families<'a>(files: impl Iterator<Item = &'a PodFilesReading>) -> V
     let volumes = files.flat_map(|files| &files.volumes);
     let first: Vec<&VolumeReading> =
         volumes.filter(|volume| volume.claim.as_ref().is_some_and(|claim| seen.insert(claim))).collect();
-    let family = |name, help, value: fn(&VolumeReading) -> u64| {
+    let family = |name, help, value: fn(&VolumeReading) -> Option<u64>| {
         let series = first.iter().filter_map(|volume| {
             let claim = volume.claim.as_ref()?;
             let labels: Labels =
                 vec![("namespace", claim.namespace.clone()), ("persistentvolumeclaim", claim.name.clone())];
-            Some(plain(labels, count(value(volume))))
+            Some(plain(labels, count(value(volume)?)))
         });
         gauge(name, help, series)
     };
     in_order(vec![
-        family("kubelet_volume_stats_capacity_bytes", "Size of the volume", |volume| volume.room.capacity),
-        family("kubelet_volume_stats_available_bytes", "Bytes left", |volume| volume.room.available),
-        family("kubelet_volume_stats_used_bytes", "Bytes used", |volume| {
-            volume.used.map_or(volume.room.used, |used| used.bytes)
+        family("kubelet_volume_stats_capacity_bytes", "Size of the volume", |volume| {
+            Some(volume.room.capacity)
         }),
-        family("kubelet_volume_stats_inodes", "All inodes", |volume| volume.room.inodes),
-        family("kubelet_volume_stats_inodes_free", "Inodes left", |volume| volume.room.inodes_free),
+        family("kubelet_volume_stats_available_bytes", "Bytes left", |volume| Some(volume.room.available)),
+        family("kubelet_volume_stats_used_bytes", "Bytes used", |volume| {
+            Some(volume.used.map_or(volume.room.used, |used| used.bytes))
+        }),
+        family("kubelet_volume_stats_inodes", "All inodes", |volume| Some(volume.room.inodes)),
+        family("kubelet_volume_stats_inodes_free", "Inodes left", |volume| Some(volume.room.inodes_free)),
         family("kubelet_volume_stats_inodes_used", "Inodes used", |volume| {
             let all = volume.room.inodes.saturating_sub(volume.room.inodes_free);
-            volume.used.map_or(all, |used| used.inodes)
+            Some(volume.used.map_or(all, |used| used.inodes))
         }),
+        family(
+            "kubelet_volume_stats_health_status_abnormal",
+            "Whether the driver finds the volume not well: 1 or 0",
+            |volume| volume.is_abnormal.map(u64::from),
+        ),
     ])
 }
 

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use k8s_openapi::api::core::v1::Volume;
 use model::statistics::ClaimReference;
-use model::{FileStorage, LogFolder, NodeSettings, Pod, PodFullName, PodUid, VolumePlan};
+use model::{CsiAccess, FileStorage, LogFolder, NodeSettings, Pod, PodFullName, PodUid, VolumePlan};
 
 use crate::pod_paths::PodPaths;
 use crate::volumes::{ClaimedVolumes, claim_name, plan_without_content};
@@ -25,12 +25,19 @@ pub struct VolumePlace {
 }
 
 /// How the use of a volume is found out.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Measure {
     /// Its files are counted.
     Files,
     /// It is a file system of its own.
     Filesystem,
+    /// Its driver knows; a file system of its own if not.
+    Driver {
+        /// The driver's name.
+        driver: String,
+        /// Its name for the volume.
+        handle: String,
+    },
 }
 
 /// The volumes of a pod that have statistics. Paths of the host, block devices and images have none, as upstream.
@@ -47,7 +54,13 @@ pub fn volume_places(pod: &Pod, settings: &NodeSettings, claimed: &ClaimedVolume
                 (path, Measure::Filesystem, false)
             }
             VolumePlan::Iscsi(disk) => (disk.path, Measure::Filesystem, false),
-            VolumePlan::Csi(volume) => (volume.path, Measure::Filesystem, false),
+            VolumePlan::Csi(volume) => {
+                if volume.access == CsiAccess::Block {
+                    return None;
+                }
+                let (driver, handle) = (volume.driver, volume.handle);
+                (volume.path, Measure::Driver { driver, handle }, false)
+            }
             VolumePlan::Device { .. } | VolumePlan::Image { .. } | VolumePlan::HostPath { .. } => {
                 return None;
             }

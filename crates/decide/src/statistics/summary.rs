@@ -7,7 +7,7 @@ use model::statistics::{
     ClaimReference, ContainerStatistics, CpuStatistics, FsStatistics, InterfaceStatistics, IoStatistics,
     MemoryStatistics, NetworkStatistics, NodeStatistics, PodReference, PodStatistics, PressureStatistics,
     ProcessStatistics, RlimitStatistics, RuntimeStatistics, StallStatistics, Summary, SwapStatistics,
-    VolumeStatistics,
+    VolumeHealth, VolumeStatistics,
 };
 use model::usage::{DiskUse, FilesystemRoom, InterfaceUsage, Pressure, ProcessCount, Stall, WritableLayer};
 use model::{ContainerId, PodUid, Timestamp};
@@ -79,6 +79,8 @@ pub struct VolumeReading {
     pub room: FilesystemRoom,
     /// What it takes of it; the whole file system is its own without this.
     pub used: Option<DiskUse>,
+    /// Whether something is wrong with it, from a driver that knows.
+    pub is_abnormal: Option<bool>,
     /// Whether it lies on the node's own disk and goes with the pod.
     pub is_local: bool,
 }
@@ -193,7 +195,8 @@ fn volume(reading: &VolumeReading) -> VolumeStatistics {
         Some(used) => part(reading.room, used, reading.time),
         None => whole(reading.room, reading.time),
     };
-    VolumeStatistics { fs, name: reading.name.clone(), claim: reading.claim.clone() }
+    let health = reading.is_abnormal.map(|abnormal| VolumeHealth { abnormal });
+    VolumeStatistics { fs, name: reading.name.clone(), claim: reading.claim.clone(), health }
 }
 
 fn container_of(

@@ -153,6 +153,7 @@ fn surroundings() -> Surroundings {
         time: Timestamp::from_secs(SECOND),
         room,
         used: Some(DiskUse { bytes, inodes: 2 }),
+        is_abnormal: None,
         is_local,
     };
     let files = PodFilesReading {
@@ -281,7 +282,7 @@ fn volumes_are_placed_by_their_kinds() {
     }));
     let places = volume_places(&object, &settings(), &Default::default());
     let found: Vec<(&str, Measure, bool)> =
-        places.iter().map(|place| (place.name.as_str(), place.measure, place.is_local)).collect();
+        places.iter().map(|place| (place.name.as_str(), place.measure.clone(), place.is_local)).collect();
     let expected = [
         ("data", Measure::Files, true),
         ("memory", Measure::Files, false),
@@ -298,11 +299,14 @@ fn a_claim_of_several_pods_is_told_once() {
         time: Timestamp::ZERO,
         room: FilesystemRoom { capacity: 9, ..FilesystemRoom::default() },
         used: None,
+        is_abnormal: Some(true),
         is_local: false,
     };
     let files = PodFilesReading { volumes: vec![volume], ..PodFilesReading::default() };
     let families = claim_families([&files, &files].into_iter());
-    assert_eq!(families.len(), 6);
+    assert_eq!(families.len(), 7);
+    let abnormal = lines(&families, "kubelet_volume_stats_health_status_abnormal");
+    assert_eq!(abnormal, ["namespace=default,persistentvolumeclaim=claim 1"]);
     let capacity = lines(&families, "kubelet_volume_stats_capacity_bytes");
     assert_eq!(capacity, ["namespace=default,persistentvolumeclaim=claim 9"]);
 }

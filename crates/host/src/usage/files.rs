@@ -8,6 +8,8 @@ use model::Timestamp;
 
 /// More than any of these files has.
 const MOST: u64 = 1 << 20;
+/// More than most of them have.
+const PIECE: usize = 4096;
 
 /// A path such as `/kubepods/burstable` below a folder. What climbs leads nowhere.
 pub(super) fn below(root: &Path, path: &str) -> PathBuf {
@@ -22,6 +24,18 @@ pub(super) fn text(file: &Path) -> Option<String> {
     String::from_utf8(bytes).ok()
 }
 
+/// The content of a file that the kernel writes in one piece: such a one is known to be over without asking again.
+fn piece(file: &Path) -> Option<String> {
+    let mut bytes = vec![0; PIECE];
+    let mut file = File::open(file).ok()?;
+    let read = file.read(&mut bytes).ok()?;
+    bytes.truncate(read);
+    if read == PIECE {
+        file.take(MOST).read_to_end(&mut bytes).ok()?;
+    }
+    String::from_utf8(bytes).ok()
+}
+
 /// Its lines.
 pub(super) fn lines(file: &Path) -> Vec<String> {
     text(file).unwrap_or_default().lines().map(|line| line.trim().to_owned()).collect()
@@ -29,7 +43,7 @@ pub(super) fn lines(file: &Path) -> Vec<String> {
 
 /// A number; `None` also for a word such as `max`.
 pub(super) fn number(file: &Path) -> Option<u64> {
-    text(file)?.trim().parse().ok()
+    piece(file)?.trim().parse().ok()
 }
 
 /// Names of the folders in a folder.
@@ -60,7 +74,7 @@ pub(super) struct Table(String);
 impl Table {
     /// Empty when the file cannot be read.
     pub(super) fn read(file: &Path) -> Self {
-        Self(text(file).unwrap_or_default())
+        Self(piece(file).unwrap_or_default())
     }
 
     /// The value of a name, 0 without it.

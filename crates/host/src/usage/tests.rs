@@ -85,9 +85,14 @@ async fn cgroups_come_with_those_directly_below() {
         fill_v1(scratch.path(), path);
     }
     let usage = v1(scratch.path());
-    let found = usage.cgroups_with_children(vec!["/kubepods/poda".into()], Detail::Basic).await;
-    let names: Vec<String> = found[0].clone().unwrap().children.into_iter().map(|(name, _)| name).collect();
-    assert_eq!(names, ["c1", "c2"]);
+    let pod = PodCgroup { path: "/kubepods/poda".to_owned(), sandbox: "c2".to_owned() };
+    for (detail, of_sandbox) in [(Detail::Basic, false), (Detail::Summary, false), (Detail::Full, true)] {
+        let found = usage.pod_cgroups(vec![pod.clone()], detail).await;
+        let children = found[0].clone().unwrap().children;
+        let read: Vec<(&str, bool)> =
+            children.iter().map(|(name, usage)| (name.as_str(), usage.cpu.total > 0)).collect();
+        assert_eq!(read, [("c1", true), ("c2", of_sandbox)], "{detail:?}");
+    }
 }
 
 fn fill_v2(root: &Path, path: &str) {

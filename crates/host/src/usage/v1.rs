@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+use model::Timestamp;
 use model::usage::{CgroupUsage, CpuLimitUsage, CpuUsage, DeviceUsage, FullUsage, MemoryUsage};
 use ports::usage::Detail;
 
@@ -39,9 +40,14 @@ pub(super) fn read(cgroup: &Cgroup<'_>, detail: Detail) -> Option<CgroupUsage> {
     let statistics = Table::read(&cgroup.file("memory", "memory.stat"));
     Some(CgroupUsage {
         time: files::now(),
-        created_at: files::changed_at(&cgroup.file("cpuacct", "")).unwrap_or_default(),
+        created_at: match detail {
+            Detail::Basic => Timestamp::ZERO,
+            Detail::Summary | Detail::Full => {
+                files::changed_at(&cgroup.file("cpuacct", "")).unwrap_or_default()
+            }
+        },
         cpu: CpuUsage { total },
-        memory: memory(cgroup, &statistics),
+        memory: memory(cgroup, &statistics, detail),
         pressure: None,
         processes: (detail >= Detail::Summary)
             .then(|| files::lines(&cgroup.file("cpuacct", "cgroup.procs")).len() as u64),
@@ -49,7 +55,7 @@ pub(super) fn read(cgroup: &Cgroup<'_>, detail: Detail) -> Option<CgroupUsage> {
     })
 }
 
-fn memory(cgroup: &Cgroup<'_>, statistics: &Table) -> MemoryUsage {
+fn memory(cgroup: &Cgroup<'_>, statistics: &Table, detail: Detail) -> MemoryUsage {
     let usage = cgroup.number("memory", "memory.usage_in_bytes");
     let inactive_file = statistics.get("total_inactive_file");
     MemoryUsage {
@@ -63,7 +69,10 @@ fn memory(cgroup: &Cgroup<'_>, statistics: &Table) -> MemoryUsage {
         inactive_file,
         page_faults: statistics.get("pgfault"),
         major_page_faults: statistics.get("pgmajfault"),
-        limit: limits::bytes(&cgroup.file("memory", "memory.limit_in_bytes")),
+        limit: match detail {
+            Detail::Basic => None,
+            Detail::Summary | Detail::Full => limits::bytes(&cgroup.file("memory", "memory.limit_in_bytes")),
+        },
         swap_limit: limits::bytes(&cgroup.file("memory", "memory.memsw.limit_in_bytes")),
     }
 }

@@ -10,9 +10,16 @@ pub(super) enum Form {
     /// For people.
     Text,
     /// A document of this version.
-    Json(&'static str),
+    Document(Language, &'static str),
     /// None that there is.
     NotAcceptable,
+}
+
+/// How a document is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Language {
+    Json,
+    Yaml,
 }
 
 /// The first form of the Accept header that there is. A document has to be asked for by group, version and kind.
@@ -33,10 +40,11 @@ fn acceptable(clause: &str, kind: &str) -> Option<Form> {
     let parameter = |name: &str| parameters.iter().find(|(key, _)| *key == name).map(|(_, value)| *value);
     match media {
         "text/plain" | "text/*" | "*/*" => Some(Form::Text),
-        "application/json" => {
+        "application/json" | "application/yaml" => {
+            let language = if media == "application/json" { Language::Json } else { Language::Yaml };
             let named = parameter("g") == Some(super::GROUP) && parameter("as") == Some(kind);
             let version = VERSIONS.into_iter().find(|version| parameter("v") == Some(version));
-            version.filter(|_| named).map(Form::Json)
+            version.filter(|_| named).map(|version| Form::Document(language, version))
         }
         _ => None,
     }
@@ -53,8 +61,19 @@ mod tests {
             ("text/plain", Form::Text),
             ("*/*", Form::Text),
             ("application/json", Form::NotAcceptable),
-            ("application/json;v=v1beta1;g=config.k8s.io;as=Statusz", Form::Json("v1beta1")),
-            ("application/json;g=config.k8s.io;v=v1alpha1;as=Statusz", Form::Json("v1alpha1")),
+            (
+                "application/json;v=v1beta1;g=config.k8s.io;as=Statusz",
+                Form::Document(Language::Json, "v1beta1"),
+            ),
+            (
+                "application/json;g=config.k8s.io;v=v1alpha1;as=Statusz",
+                Form::Document(Language::Json, "v1alpha1"),
+            ),
+            (
+                "application/yaml;v=v1beta1;g=config.k8s.io;as=Statusz",
+                Form::Document(Language::Yaml, "v1beta1"),
+            ),
+            ("application/yaml", Form::NotAcceptable),
             ("application/json;v=v1beta1;g=config.k8s.io;as=Flagz", Form::NotAcceptable),
             ("application/json;v=v2;g=config.k8s.io;as=Statusz, text/plain", Form::Text),
             ("image/png", Form::NotAcceptable),

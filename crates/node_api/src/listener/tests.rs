@@ -54,3 +54,30 @@ async fn a_header_has_a_limit() {
     assert!(again.ends_with("hello"));
     server.cancel.cancel();
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_header_that_does_not_come_is_not_waited_for() {
+    let server = Server::start().await;
+    let mut stream = TcpStream::connect(server.address).await.unwrap();
+    stream.write_all(b"GET / HTTP/1.1\r\nhost: x\r\nslow: ").await.unwrap();
+    let mut answer = Vec::new();
+    // A byte now and then does not keep it open either.
+    let drip = async {
+        loop {
+            tokio::time::sleep(Duration::from_secs(5)).await;
+            if stream.write_all(b"x").await.is_err() {
+                break;
+            }
+            let mut byte = [0; 64];
+            match tokio::time::timeout(Duration::from_millis(1), stream.read(&mut byte)).await {
+                Ok(Ok(0) | Err(_)) => break,
+                Ok(Ok(read)) => answer.extend_from_slice(&byte[..read]),
+                Err(_) => {}
+            }
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(600), drip).await.expect("cut off");
+    let answer = String::from_utf8_lossy(&answer);
+    assert!(answer.is_empty() || answer.starts_with("HTTP/1.1 408"), "{answer}");
+    server.cancel.cancel();
+}

@@ -12,7 +12,7 @@ use super::get::print;
 use super::names::{find, name_of};
 use super::table::{age, long_time};
 use super::terminal;
-use super::yaml::to_yaml;
+use model::yaml::to_yaml;
 
 /// The longest line where the terminal does not say.
 const USUAL_WIDTH: usize = 120;

@@ -15,7 +15,7 @@ use super::arguments::{EventArguments, GetArguments, Output};
 use super::client::Client;
 use super::names::distance;
 use super::table::Table;
-use super::yaml::to_yaml;
+use model::yaml::to_yaml;
 
 pub(super) use events::event_table;
 pub(super) use pods::pod_state;

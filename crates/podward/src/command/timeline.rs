@@ -14,7 +14,7 @@ use super::get::print;
 use super::names::{find, name_of};
 use super::table::{Table, long_time};
 use super::terminal;
-use super::yaml::to_yaml;
+use model::yaml::to_yaml;
 
 /// The narrowest and the widest bars.
 const NARROW: usize = 10;

@@ -3,6 +3,8 @@
 use std::sync::Arc;
 
 use agent::metered_cgroups::MeteredCgroups;
+use agent::metered_volumes::MeteredVolumes;
+use ports::pod_volumes::PodVolumes;
 
 use super::World;
 
@@ -10,4 +12,11 @@ use super::World;
 pub(super) fn metered(world: World) -> World {
     let cgroups = MeteredCgroups { inner: world.cgroups, metrics: world.metrics.clone() };
     World { cgroups: Arc::new(cgroups), ..world }
+}
+
+/// Volumes, measured and counted.
+pub(super) fn metered_volumes(world: &World, volumes: Arc<dyn PodVolumes>) -> Arc<dyn PodVolumes> {
+    let volumes = Arc::new(MeteredVolumes::new(volumes, world.metrics.clone()));
+    world.metrics.add(volumes.clone());
+    volumes
 }

@@ -51,6 +51,7 @@ pub(super) fn start_node(
         view: view.clone(),
         events: shared.events.clone(),
         clock: world.clock.clone(),
+        metrics: world.metrics.clone(),
     };
     running.spawn("node", node::run(parts, cancel));
     (view, reporters)

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use agent::claims::Claims;
+use agent::csi_drivers::CsiDrivers;
 use agent::observation::Observer;
 use agent::published::Reader;
 use agent::statistics::{Parts, Statistics};
@@ -16,6 +17,7 @@ pub(super) struct Tables<'a> {
     pub(super) observer: &'a Observer,
     pub(super) desired: &'a Reader<Pod>,
     pub(super) claims: Option<&'a Arc<Claims>>,
+    pub(super) drivers: Option<&'a Arc<CsiDrivers>>,
 }
 
 /// Makes the service.
@@ -27,6 +29,8 @@ pub(super) fn statistics(world: &World, plan: &Plan, tables: &Tables<'_>) -> Arc
         observer: tables.observer.clone(),
         desired: tables.desired.clone(),
         claims: tables.claims.cloned(),
+        drivers: tables.drivers.cloned(),
+        metrics: world.metrics.clone(),
         host: world.host.clone(),
         clock: world.clock.clone(),
         node: Arc::new(plan.settings.clone()),

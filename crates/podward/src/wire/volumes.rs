@@ -42,6 +42,16 @@ pub(super) struct NodeLinks {
     pub(super) events: Arc<dyn EventRecorder>,
 }
 
+/// Volumes of a node in a cluster.
+pub(super) struct Driven {
+    /// All volumes of pods.
+    pub(super) volumes: Arc<dyn PodVolumes>,
+    /// Claims.
+    pub(super) claims: Arc<Claims>,
+    /// CSI drivers.
+    pub(super) drivers: Arc<CsiDrivers>,
+}
+
 /// Starts what serves claims and drivers; the result takes the place of the volumes that know neither.
 pub(super) fn start_volumes(
     running: &mut Running,
@@ -49,7 +59,7 @@ pub(super) fn start_volumes(
     api: &ApiServer,
     node: &str,
     links: NodeLinks,
-) -> (Arc<dyn PodVolumes>, Arc<Claims>) {
+) -> Driven {
     let cancel = running.cancel.clone();
     let claims = Arc::new(Claims::new(api.volumes.clone(), world.checkpoints.clone()));
     let drivers = Arc::new(CsiDrivers::default());
@@ -58,7 +68,13 @@ pub(super) fn start_volumes(
 
     let objects = (api.nodes.clone(), api.csi_nodes.clone());
     let connector = api.plugins.connector.clone();
-    let csi = Arc::new(CsiPlugins::new(drivers.clone(), connector, objects, node.to_owned()));
+    let csi = Arc::new(CsiPlugins::new(
+        drivers.clone(),
+        connector,
+        objects,
+        node.to_owned(),
+        world.metrics.clone(),
+    ));
     let begun = csi_registration::begin(csi.clone(), links.view.clone(), links.obstacle, cancel.clone());
     running.spawn("csi node", begun);
     let parts = plugin_registry::Parts {
@@ -66,13 +82,14 @@ pub(super) fn start_volumes(
         watch: world.watch.clone(),
         registration: api.plugins.registration.clone(),
         types: [("CSIPlugin".to_owned(), csi as Arc<dyn PluginType>)].into(),
+        metrics: world.metrics.clone(),
     };
     running.spawn("plugins", plugin_registry::run(parts, cancel.clone()));
 
     let volumes = Arc::new(CsiVolumes::new(csi_volumes::Parts {
         others: world.volumes.clone(),
         folders: api.plugins.folders.clone(),
-        drivers,
+        drivers: drivers.clone(),
         api: api.volumes.clone(),
         claims: claims.clone(),
         node_view: links.view,
@@ -82,5 +99,5 @@ pub(super) fn start_volumes(
         node: node.to_owned(),
     }));
     running.spawn("csi volumes", csi_volumes::begin(volumes.clone(), cancel));
-    (volumes, claims)
+    Driven { volumes, claims, drivers }
 }

@@ -206,13 +206,20 @@ impl Node {
     ) -> (impl Future<Output = ()> + use<>, Arc<CsiDrivers>, Arc<Cluster>) {
         let drivers = Arc::new(CsiDrivers::default());
         let api: (Arc<dyn ApiNodes>, Arc<dyn ApiCsiNodes>) = (self.cluster.clone(), self.cluster.clone());
-        let csi = CsiPlugins::new(drivers.clone(), Arc::new(GrpcCsiConnector), api, "n1".to_owned());
+        let csi = CsiPlugins::new(
+            drivers.clone(),
+            Arc::new(GrpcCsiConnector),
+            api,
+            "n1".to_owned(),
+            Arc::default(),
+        );
         let parts = plugin_registry::Parts {
             sockets: Arc::new(HostPluginSockets::new(&self.root)),
             watch: Arc::new(InotifyFolderWatch),
             registration: Arc::new(GrpcPluginRegistration),
             types: [("CSIPlugin".to_owned(), Arc::new(csi) as Arc<dyn ports::plugin_registry::PluginType>)]
                 .into(),
+            metrics: Arc::default(),
         };
         (plugin_registry::run(parts, cancel), drivers, self.cluster.clone())
     }

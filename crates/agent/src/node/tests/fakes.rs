@@ -352,6 +352,7 @@ impl Agent {
             view,
             events: self.events.clone(),
             clock: Arc::new(Paused(tokio::time::Instant::now())),
+            metrics: Arc::default(),
         };
         let mut tasks = self.tasks.lock().unwrap();
         tasks.spawn(checker.run(self.cancel.clone()));

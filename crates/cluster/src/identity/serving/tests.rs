@@ -110,7 +110,13 @@ async fn a_requested_certificate_is_used_as_soon_as_it_is_there() {
     let clock = Arc::new(ports::clock::SystemClock);
     let request = || {
         let addresses = watch::channel(Vec::new()).1;
-        ServingCertificate::requested(&clients, folder.path(), "node-1", addresses, clock.clone())
+        ServingCertificate::requested(
+            &clients,
+            folder.path(),
+            "node-1",
+            addresses,
+            (clock.clone(), Arc::new(())),
+        )
     };
     let authority = Authority::new();
     let (serving, upkeep) = request();

@@ -8,7 +8,7 @@ use super::{headed, print};
 use crate::command::arguments::{GetArguments, Output};
 use crate::command::client::Client;
 use crate::command::table::{Table, age_of};
-use crate::command::yaml::to_yaml;
+use model::yaml::to_yaml;
 
 pub(super) async fn run(client: &Client, arguments: &GetArguments) -> anyhow::Result<()> {
     if arguments.watch {

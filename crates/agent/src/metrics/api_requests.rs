@@ -1,0 +1,60 @@
+//! Requests to the API server.
+
+use std::time::Duration;
+
+use ports::request_meter::{RequestMeter, SentRequest};
+
+use super::series::{Counter, Family, Histogram};
+
+const SECONDS: &[f64] = &[0.005, 0.025, 0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 15.0, 30.0, 60.0];
+const BYTES: &[f64] = &[
+    64.0,
+    256.0,
+    512.0,
+    1024.0,
+    4096.0,
+    16_384.0,
+    65_536.0,
+    262_144.0,
+    1_048_576.0,
+    4_194_304.0,
+    16_777_216.0,
+];
+
+metrics_group! {
+    /// Requests to the API server, with the names of the Go client.
+    ApiMetrics {
+        requests: Family<Counter, 3> = Family::new(["code", "host", "method"]),
+            "rest_client_requests_total", "Answers of the API server by code; <error> for none";
+        duration: Family<Histogram, 2> = Family::histograms(["host", "verb"], SECONDS),
+            "rest_client_request_duration_seconds",
+            "Time of a request with its waiting and its repetitions, watches excepted";
+        rate_limiter: Family<Histogram, 2> = Family::histograms(["host", "verb"], SECONDS),
+            "rest_client_rate_limiter_duration_seconds", "Time that a request waited for its turn";
+        retries: Family<Counter, 3> = Family::new(["code", "host", "verb"]),
+            "rest_client_request_retries_total", "Requests sent again because the server asked for it";
+        size: Family<Histogram, 2> = Family::histograms(["host", "verb"], BYTES),
+            "rest_client_request_size_bytes", "Bytes that a request carries";
+    }
+}
+
+impl RequestMeter for ApiMetrics {
+    fn answered(&self, request: SentRequest<'_>, code: Option<u16>) {
+        let code = code.map_or("<error>".to_owned(), |code| code.to_string());
+        self.requests.get([&code, request.host, request.method]).inc();
+    }
+
+    fn ended(&self, request: SentRequest<'_>, took: Duration, bytes: u64) {
+        let labels = [request.host, request.method];
+        self.duration.get(labels).observe(took.as_secs_f64());
+        self.size.get(labels).observe(bytes as f64);
+    }
+
+    fn waited(&self, request: SentRequest<'_>, took: Duration) {
+        self.rate_limiter.get([request.host, request.method]).observe(took.as_secs_f64());
+    }
+
+    fn repeated(&self, request: SentRequest<'_>, code: u16) {
+        self.retries.get([&code.to_string(), request.host, request.method]).inc();
+    }
+}
