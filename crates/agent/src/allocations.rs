@@ -145,10 +145,15 @@ impl Allocations {
     pub fn note_container(&self, uid: &PodUid, name: &str, own: ResourceRequirements) {
         self.with(|state| {
             let all = state.actuated.entry(uid.clone()).or_default();
-            if all.containers.get(name) != Some(&own) {
-                let nothing =
-                    own.limits.is_none() && own.requests.is_none() && !all.containers.contains_key(name);
-                all.containers.insert(name.to_owned(), own);
+            let before = all.containers.get(name);
+            if before.is_none_or(|before| **before != own) {
+                let nothing = own.limits.is_none() && own.requests.is_none() && before.is_none();
+                let granted = state.pods.get(uid).and_then(|granted| granted.granted.containers.get(name));
+                let own = match granted {
+                    Some(granted) if **granted == own => Arc::clone(granted),
+                    Some(_) | None => Arc::new(own),
+                };
+                all.containers.insert(name, own);
                 state.actuated_version += u64::from(!nothing);
             }
         });
@@ -171,8 +176,8 @@ impl Allocations {
     /// When the file cannot be written.
     pub async fn saved(&self) -> Result<(), FileError> {
         let encode = |state: &State| {
-            let all = state.pods.iter().map(|(uid, own)| (uid.clone(), own.granted.clone())).collect();
-            (state.allocated_version, checkpoint::encode(&all))
+            let all = state.pods.iter().map(|(uid, own)| (uid, &own.granted));
+            (state.allocated_version, checkpoint::encode(all))
         };
         self.save(ALLOCATED, &self.shared.allocated, |state| state.allocated_version, encode).await
     }
@@ -182,7 +187,7 @@ impl Allocations {
     /// # Errors
     /// When the file cannot be written.
     pub async fn noted(&self) -> Result<(), FileError> {
-        let encode = |state: &State| (state.actuated_version, checkpoint::encode(&state.actuated));
+        let encode = |state: &State| (state.actuated_version, checkpoint::encode(state.actuated.iter()));
         self.save(ACTUATED, &self.shared.actuated, |state| state.actuated_version, encode).await
     }
 

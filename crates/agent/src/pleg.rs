@@ -17,8 +17,8 @@ use std::time::Duration;
 
 use decide::runtime_events::{Record, container_life, diff, sandbox_life};
 use model::{
-    ContainerId, ContainerState, ContainerSummary, Moment, Observation, ObservedPod, PodEvent, PodUid,
-    SandboxSummary,
+    ContainerId, ContainerState, ContainerSummary, ListMark, Moment, Observation, ObservedPod, PodEvent,
+    PodLists, PodUid, SandboxSummary,
 };
 use ports::clock::Clock;
 use ports::process_watch::ProcessWatch;
@@ -123,7 +123,9 @@ struct LookEnded {
 }
 
 struct ListEnded {
-    lists: Result<Lists, RuntimeError>,
+    lists: Result<PodLists, RuntimeError>,
+    /// What was known to be settled when the lists were asked for.
+    known: Option<ListMark>,
     moment: Moment,
     took: Duration,
 }
@@ -143,6 +145,8 @@ struct Generator {
     events_work: bool,
     next_list: Instant,
     last_list: Option<Instant>,
+    /// The mark of lists that say exactly what is known; nothing else was learnt since.
+    settled: Option<ListMark>,
 }
 
 impl Generator {
@@ -165,6 +169,7 @@ impl Generator {
             events_work: false,
             next_list: Instant::now(),
             last_list: None,
+            settled: None,
         }
     }
 
@@ -242,6 +247,7 @@ impl Generator {
             }
             Err(error) => {
                 tracing::error!(%error, "a look at a pod broke off");
+                self.settled = None;
                 if let Some(uid) = self.look_ids.remove(&error.id()) {
                     self.failed.insert(uid.clone());
                     self.flights.remove(&uid);
@@ -265,6 +271,7 @@ impl Generator {
     }
 
     fn publish(&mut self, observed: ObservedPod, previous: Option<&ObservedPod>) -> Arc<ObservedPod> {
+        self.settled = None;
         let uid = observed.uid.clone();
         let mut record = Record::empty();
         for sandbox in &observed.sandboxes {
@@ -299,6 +306,7 @@ impl Generator {
         previous: Option<&ObservedPod>,
         moment: Moment,
     ) -> Arc<ObservedPod> {
+        self.settled = None;
         if self.failed.insert(uid.clone()) {
             tracing::warn!(pod = %uid, %reason, "a pod cannot be observed");
             self.next_list = self.next_list.min(Instant::now() + self.parts.settings.relist_period);

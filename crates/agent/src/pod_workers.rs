@@ -4,6 +4,7 @@
 //! own, which exists only while there is work, so that an idle pod costs nothing but its state.
 
 mod names;
+mod places;
 mod span;
 
 use std::collections::HashMap;
@@ -29,6 +30,7 @@ use crate::observation::Observer;
 use crate::published::Writer;
 use crate::timeline::Timelines;
 use names::Names;
+use places::Places;
 use span::span_of;
 
 /// What the workers need.
@@ -62,6 +64,7 @@ pub async fn run(parts: Parts, cancel: CancellationToken) {
         entries: HashMap::new(),
         names: Names::default(),
         passes: JoinSet::new(),
+        places: Places::new(),
         pass_ids: HashMap::new(),
         passes_made: 0,
     };
@@ -99,9 +102,11 @@ impl Interruption for Token {
 
 struct PodWorkers {
     parts: Parts,
-    entries: HashMap<PodUid, Entry>,
+    /// Boxed: a table has up to twice the places it needs, and workers are large.
+    entries: HashMap<PodUid, Box<Entry>>,
     names: Names,
     passes: JoinSet<Ended>,
+    places: Places,
     pass_ids: HashMap<tokio::task::Id, (PodUid, &'static str, Instant)>,
     passes_made: u64,
 }
@@ -140,7 +145,8 @@ impl PodWorkers {
                     let waited = command.seen_at.since(pod.first_seen());
                     self.parts.metrics.pods.worker_start_duration.observe(waited.as_secs_f64());
                 }
-                self.entries.insert(uid.clone(), Entry { worker, interrupt: CancellationToken::new() });
+                let entry = Entry { worker, interrupt: CancellationToken::new() };
+                self.entries.insert(uid.clone(), Box::new(entry));
             }
         }
         self.start(uid);
@@ -158,7 +164,7 @@ impl PodWorkers {
             let token = Token(entry.interrupt.clone());
             let syncer = Arc::clone(&self.parts.syncer);
             let kind = kind_of(&work);
-            let task = self.passes.spawn(traced_pass(syncer, work, token));
+            let task = self.passes.spawn(traced_pass(syncer, work, token, self.places.clone()));
             self.pass_ids.insert(task.id(), (uid.clone(), kind, Instant::now()));
         }
         self.publish(uid);
@@ -261,9 +267,15 @@ fn kind_of(work: &Work) -> &'static str {
     }
 }
 
-async fn traced_pass(syncer: Arc<dyn PodSyncer>, work: Work, interruption: Token) -> Ended {
-    let span = span_of(&work);
-    make_pass(syncer, work, interruption).instrument(span).await
+async fn traced_pass(syncer: Arc<dyn PodSyncer>, work: Work, interruption: Token, places: Places) -> Ended {
+    let interrupted = interruption.0.clone();
+    // What must stop waits for nobody.
+    let waits = matches!(work, Work::Sync { .. });
+    let pass = async move {
+        let span = span_of(&work);
+        make_pass(syncer, work, interruption).instrument(span).await
+    };
+    if waits { places.make(&interrupted, pass).await } else { pass.await }
 }
 
 async fn make_pass(syncer: Arc<dyn PodSyncer>, work: Work, interruption: Token) -> Ended {

@@ -19,7 +19,7 @@ const ROWS: usize = 200;
 /// The timelines of all pods.
 pub struct Timelines {
     clock: Arc<dyn Clock>,
-    pods: Mutex<HashMap<PodUid, PodTimeline>>,
+    pods: Mutex<HashMap<PodUid, Box<PodTimeline>>>,
 }
 
 impl Timelines {
@@ -47,7 +47,7 @@ impl Timelines {
             let oldest = pods.values().min_by_key(|pod| pod.accepted_at).map(|pod| pod.uid.clone());
             oldest.and_then(|uid| pods.remove(&uid));
         }
-        pods.insert(pod.uid.clone(), timeline);
+        pods.insert(pod.uid.clone(), Box::new(timeline));
     }
 
     /// A step begins now. It ends with [`StepGuard::succeeded`], or as failed when the guard is dropped.
@@ -106,13 +106,13 @@ impl Timelines {
     /// One pod's timeline.
     #[must_use]
     pub fn get(&self, uid: &PodUid) -> Option<PodTimeline> {
-        self.pods().get(uid).cloned()
+        self.pods().get(uid).map(|timeline| (**timeline).clone())
     }
 
     /// All timelines, in the order in which the pods were accepted.
     #[must_use]
     pub fn all(&self) -> Vec<PodTimeline> {
-        let mut all: Vec<PodTimeline> = self.pods().values().cloned().collect();
+        let mut all: Vec<PodTimeline> = self.pods().values().map(|timeline| (**timeline).clone()).collect();
         all.sort_by(|a, b| a.accepted_at.cmp(&b.accepted_at).then_with(|| a.full_name.cmp(&b.full_name)));
         all
     }
@@ -128,7 +128,7 @@ impl Timelines {
         }
     }
 
-    fn pods(&self) -> MutexGuard<'_, HashMap<PodUid, PodTimeline>> {
+    fn pods(&self) -> MutexGuard<'_, HashMap<PodUid, Box<PodTimeline>>> {
         self.pods.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -2,16 +2,23 @@
 //!
 //! The lists hold the annotations and labels of everything that runs and are asked for again and again. On the wire
 //! these messages are the contract's `ListPodSandboxResponse` and `ListContainersResponse`; fields that are left out
-//! here are skipped, and what is read shares the memory of the answer instead of being copied piece by piece.
+//! here are skipped, and what is read shares the memory of the answer instead of being copied piece by piece. Or they
+//! are not read at all: who knows what was listed before may not need to.
 
-use prost::bytes::Bytes;
+use std::marker::PhantomData;
+
+use prost::bytes::{Buf, Bytes};
 use tonic::client::Grpc;
+use tonic::codec::{Codec, DecodeBuf, Decoder};
 use tonic::codegen::http::uri::PathAndQuery;
 use tonic::transport::Channel;
 use tonic::{Request, Response, Status};
-use tonic_prost::ProstCodec;
+use tonic_prost::{ProstCodec, ProstEncoder};
 
 use crate::v1;
+
+const LIST_SANDBOXES: &str = "/runtime.v1.RuntimeService/ListPodSandbox";
+const LIST_CONTAINERS: &str = "/runtime.v1.RuntimeService/ListContainers";
 
 /// `ListPodSandboxResponse`.
 #[derive(Clone, PartialEq, prost::Message)]
@@ -90,7 +97,16 @@ pub(crate) async fn list_sandboxes(
     limit: usize,
     request: Request<v1::ListPodSandboxRequest>,
 ) -> Result<Response<SandboxList>, Status> {
-    call(channel, limit, request, "/runtime.v1.RuntimeService/ListPodSandbox").await
+    call(channel, limit, request, LIST_SANDBOXES, ProstCodec::default()).await
+}
+
+/// `ListPodSandbox`, with its answer as it came.
+pub(crate) async fn unread_sandboxes(
+    channel: Channel,
+    limit: usize,
+    request: Request<v1::ListPodSandboxRequest>,
+) -> Result<Response<Bytes>, Status> {
+    call(channel, limit, request, LIST_SANDBOXES, Unread::default()).await
 }
 
 /// `ListContainers`.
@@ -99,22 +115,68 @@ pub(crate) async fn list_containers(
     limit: usize,
     request: Request<v1::ListContainersRequest>,
 ) -> Result<Response<ContainerList>, Status> {
-    call(channel, limit, request, "/runtime.v1.RuntimeService/ListContainers").await
+    call(channel, limit, request, LIST_CONTAINERS, ProstCodec::default()).await
 }
 
-async fn call<Question, Answer>(
+/// `ListContainers`, with its answer as it came.
+pub(crate) async fn unread_containers(
     channel: Channel,
     limit: usize,
-    request: Request<Question>,
+    request: Request<v1::ListContainersRequest>,
+) -> Result<Response<Bytes>, Status> {
+    call(channel, limit, request, LIST_CONTAINERS, Unread::default()).await
+}
+
+async fn call<C>(
+    channel: Channel,
+    limit: usize,
+    request: Request<C::Encode>,
     path: &'static str,
-) -> Result<Response<Answer>, Status>
+    codec: C,
+) -> Result<Response<C::Decode>, Status>
 where
-    Question: prost::Message + Send + Sync + 'static,
-    Answer: prost::Message + Default + Send + Sync + 'static,
+    C: Codec,
+    C::Encode: Sync,
+    C::Decode: Sync,
 {
     let mut grpc = Grpc::new(channel).max_decoding_message_size(limit);
     grpc.ready().await.map_err(|error| Status::from_error(error.into()))?;
-    grpc.unary(request, PathAndQuery::from_static(path), ProstCodec::default()).await
+    grpc.unary(request, PathAndQuery::from_static(path), codec).await
+}
+
+/// Leaves answers as they came.
+struct Unread<Question>(PhantomData<Question>);
+
+impl<Question> Default for Unread<Question> {
+    fn default() -> Self {
+        Self(PhantomData)
+    }
+}
+
+impl<Question: prost::Message + 'static> Codec for Unread<Question> {
+    type Encode = Question;
+    type Decode = Bytes;
+    type Encoder = ProstEncoder<Question>;
+    type Decoder = AsItCame;
+
+    fn encoder(&mut self) -> Self::Encoder {
+        ProstEncoder::default()
+    }
+
+    fn decoder(&mut self) -> Self::Decoder {
+        AsItCame
+    }
+}
+
+struct AsItCame;
+
+impl Decoder for AsItCame {
+    type Item = Bytes;
+    type Error = Status;
+
+    fn decode(&mut self, source: &mut DecodeBuf<'_>) -> Result<Option<Bytes>, Status> {
+        Ok(Some(source.copy_to_bytes(source.remaining())))
+    }
 }
 
 #[cfg(test)]

@@ -6,6 +6,7 @@ mod containers;
 mod endpoint;
 mod figures;
 mod images;
+mod lists;
 mod sandboxes;
 mod service;
 mod span;
@@ -22,6 +23,7 @@ use tonic::transport::Channel;
 use tonic::{Response, Status};
 use tracing::Instrument as _;
 
+use crate::glance::Marks;
 use crate::v1::image_service_client::ImageServiceClient;
 use crate::v1::runtime_service_client::RuntimeServiceClient;
 
@@ -49,6 +51,7 @@ pub struct CriClient {
     request_timeout: Duration,
     meter: Option<Arc<dyn CallMeter>>,
     making: Arc<Semaphore>,
+    marks: Marks,
 }
 
 impl fmt::Debug for CriClient {
@@ -79,6 +82,7 @@ impl CriClient {
             request_timeout,
             meter: None,
             making: Arc::new(Semaphore::new(MAKING_AT_ONCE)),
+            marks: Marks::default(),
         }
     }
 

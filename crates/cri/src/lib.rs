@@ -14,6 +14,7 @@
 mod brief;
 mod client;
 mod convert;
+mod glance;
 pub mod v1;
 
 pub use client::{CriClient, DEFAULT_REQUEST_TIMEOUT, Endpoint, EndpointError, connect};

@@ -1,13 +1,13 @@
 //! The client's own promises: deadlines, reconnection, sizes.
 
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 use std::time::Duration;
 
 use cri::{CriClient, DEFAULT_REQUEST_TIMEOUT, Endpoint};
 use futures::StreamExt;
-use model::{ContainerSpec, ImageSpec, RuntimeEventKind, SandboxSpec};
-use ports::runtime::{Containers, Images, RuntimeError, RuntimeErrorKind, RuntimeService, Sandboxes};
+use model::{ContainerSpec, ContainerState, ImageSpec, ListMark, PodLists, RuntimeEventKind, SandboxSpec};
+use ports::runtime::{Containers, Images, Lists, RuntimeError, RuntimeErrorKind, RuntimeService, Sandboxes};
 use testkit::fake_runtime::{
     ContainerBehaviour, EventStream, FakeRuntime, Fault, Injection, Rpc, tokio_clock,
 };
@@ -40,7 +40,8 @@ fn image() -> ImageSpec {
 
 async fn running(client: &CriClient, uid: &str) -> model::ContainerId {
     let sandbox = client.run_sandbox(&pod(uid)).await.unwrap();
-    let spec = ContainerSpec { name: "main".into(), image: image(), ..Default::default() };
+    let labels = pod(uid).labels;
+    let spec = ContainerSpec { name: "main".into(), image: image(), labels, ..Default::default() };
     let id = client.create_container(&sandbox, &spec, &pod(uid)).await.unwrap();
     client.start_container(&id).await.unwrap();
     id
@@ -186,4 +187,40 @@ async fn lists_of_several_megabytes_arrive() {
         client.run_sandbox(&pod).await.unwrap();
     }
     assert_eq!(client.list_sandboxes(None).await.unwrap().len(), 100);
+}
+
+async fn listed(
+    client: &CriClient,
+    known: Option<ListMark>,
+) -> (usize, Vec<ContainerState>, Option<ListMark>) {
+    match client.list_pods(known).await.unwrap() {
+        PodLists::Same => panic!("something changed"),
+        PodLists::These { sandboxes, containers, mark } => {
+            (sandboxes.len(), containers.iter().map(|container| container.state).collect(), mark)
+        }
+    }
+}
+
+#[tokio::test]
+async fn lists_that_say_nothing_new_are_not_read() {
+    let (_fake, client) = in_memory();
+    let (sandboxes, containers, empty) = listed(&client, None).await;
+    assert_eq!((sandboxes, containers.len()), (0, 0));
+    assert_eq!(client.list_pods(empty).await.unwrap(), PodLists::Same);
+
+    let id = running(&client, "a").await;
+    running(&client, "b").await;
+    let (sandboxes, containers, two) = listed(&client, empty).await;
+    assert_eq!((sandboxes, containers), (2, vec![ContainerState::Running; 2]));
+    for _ in 0..3 {
+        assert_eq!(client.list_pods(two).await.unwrap(), PodLists::Same);
+    }
+    // Who knows nothing gets everything.
+    assert_eq!(listed(&client, None).await.0, 2);
+
+    client.stop_container(&id, Duration::ZERO).await.unwrap();
+    let (_, containers, stopped) = listed(&client, two).await;
+    assert!(containers.contains(&ContainerState::Exited) && containers.contains(&ContainerState::Running));
+    client.remove_container(&id).await.unwrap();
+    assert_eq!(listed(&client, stopped).await.1, [ContainerState::Running]);
 }

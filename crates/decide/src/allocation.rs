@@ -30,10 +30,7 @@ const RESIZABLE: [&str; 2] = ["cpu", "memory"];
 pub fn resources_of(pod: &Pod) -> PodResources {
     let own = |container: &Container| container.resources.clone().unwrap_or_default();
     PodResources {
-        containers: pod
-            .containers()
-            .map(|entry| (entry.container.name.clone(), own(entry.container)))
-            .collect(),
+        containers: pod.containers().map(|entry| (&entry.container.name, own(entry.container))).collect(),
         pod: pod.spec.resources.clone(),
     }
 }
@@ -47,7 +44,7 @@ pub fn has_any(resources: &PodResources) -> bool {
             .flatten()
             .any(|list| RESIZABLE.iter().any(|name| list.contains_key(*name)))
     };
-    resources.containers.values().any(lists) || resources.pod.as_ref().is_some_and(lists)
+    resources.containers.iter().any(|(_, own)| lists(own)) || resources.pod.as_ref().is_some_and(lists)
 }
 
 /// The pod as it was granted, if that is not what its spec asks for.
@@ -72,7 +69,7 @@ pub fn granted_pod(pod: &Pod, granted: &PodResources) -> Option<Pod> {
     let init = copy.spec.init_containers.iter_mut().flatten();
     for container in copy.spec.containers.iter_mut().chain(init) {
         if differs(&&*container) {
-            container.resources = granted.containers.get(&container.name).cloned();
+            container.resources = granted.containers.get(&container.name).map(|own| (**own).clone());
         }
     }
     Some(copy)

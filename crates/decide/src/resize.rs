@@ -151,7 +151,7 @@ pub fn plan(
         let Some(status) = observed.container(name).filter(|one| one.state == ContainerState::Running) else {
             continue;
         };
-        let current = sizes(actuated.pod.as_ref(), actuated.containers.get(name));
+        let current = sizes(actuated.pod.as_ref(), actuated.containers.get(name).map(|own| &**own));
         let wanted = sizes(pod.spec.resources.as_ref(), entry.container.resources.as_ref());
         let memory = change(
             (current.memory_limit, wanted.memory_limit),

@@ -98,13 +98,19 @@ pub fn make_rshared(path: &Path) -> io::Result<()> {
     Ok(())
 }
 
+/// The size from which a piece of memory is taken from the machine, and given back, on its own.
+const LARGE: libc::c_int = 64 * 1024;
+
 /// Lets the allocator keep two pools of memory instead of eight per core: what one thread frees, another uses again.
-/// To be called before threads are started.
+/// Large pieces stay out of the pools: what is long-lived would come to lie behind them, and then nothing of the pool
+/// can be given back. To be called before threads are started.
 #[expect(unsafe_code, reason = "glibc's own call; the standard library has none")]
 pub fn share_memory_pools() {
     // SAFETY: mallopt takes two numbers and locks the allocator itself.
     unsafe {
         libc::mallopt(libc::M_ARENA_MAX, 2);
+        // Without it the allocator raises the limit to the size of what it sees freed, up to 32 MiB.
+        libc::mallopt(libc::M_MMAP_THRESHOLD, LARGE);
     }
 }
 

@@ -81,6 +81,8 @@ fn tolerate_no_execute(tolerations: &mut Vec<Toleration>) {
             && other.effect == wanted.effect
     };
     if !tolerations.iter().any(is_same) {
+        // The list is kept with the pod, and gets no longer.
+        tolerations.reserve_exact(1);
         tolerations.push(wanted);
         return;
     }

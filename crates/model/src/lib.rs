@@ -31,6 +31,7 @@ mod node_settings;
 mod observed;
 mod outcome;
 mod pod;
+mod pod_lists;
 mod probe;
 mod projected_file;
 mod runtime_spec;
@@ -49,7 +50,7 @@ pub mod yaml;
 
 pub use access::{AccessQuestion, User};
 pub use admission_settings::{AdmissionSettings, AppArmor, KernelVersion, PodLevelResources};
-pub use allocation::{PodAllocation, PodResources, ResizeCondition};
+pub use allocation::{ContainerResources, PodAllocation, PodResources, ResizeCondition};
 pub use cgroup_limits::{CgroupLimits, HugepageLimits};
 pub use cgroup_settings::{CgroupSettings, Enforcement, SwapBehavior};
 pub use changes::{Operation, PodUpdate, Snapshot, SnapshotKind};
@@ -69,6 +70,7 @@ pub use node_settings::{NodeSettings, PodGates};
 pub use observed::{Observation, ObservedPod};
 pub use outcome::{ContainerProblem, ContainerProblems, SyncFailure, SyncOutcome};
 pub use pod::{ContainerKind, ContainerRef, EphemeralContainer, Pod, PodShapeError, Standing};
+pub use pod_lists::{ListMark, PodLists};
 pub use probe::{ContainerVerdicts, ProbeKind, ProbeVerdict, ProbeVerdicts};
 pub use projected_file::ProjectedFile;
 pub use runtime_spec::{

@@ -5,15 +5,15 @@ mod pod_list;
 use std::sync::Arc;
 
 use axum::Router;
+use axum::body::Body;
 use axum::extract::State;
-use axum::http::StatusCode;
+use axum::http::header;
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use k8s_openapi::api::core::v1::PodStatus;
 use model::Pod;
 use serde_json::Value;
 
-use crate::answers::json;
 use crate::views::Views;
 
 pub(crate) fn routes(views: Views) -> Router {
@@ -21,18 +21,19 @@ pub(crate) fn routes(views: Views) -> Router {
 }
 
 async fn pods(State(views): State<Views>) -> Response {
-    match list(&views) {
-        Ok(list) => json(&list),
-        Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()).into_response(),
-    }
+    list(&views)
 }
 
-/// All pods with their statuses, as a `PodList`.
-pub(crate) fn list(views: &Views) -> serde_json::Result<Value> {
-    let pods = sorted(views);
-    let statuses: Vec<_> = pods.iter().map(|pod| views.statuses.get(&pod.uid)).collect();
-    let pairs = pods.iter().zip(&statuses);
-    pod_list::pod_list(pairs.map(|(pod, status)| (&**pod, status.as_deref().unwrap_or(&pod.status))))
+/// All pods with their statuses, as a `PodList`. It is written while it is sent: as a whole it would take many times the
+/// memory of the pods themselves.
+pub(crate) fn list(views: &Views) -> Response {
+    let pods = sorted(views).into_iter().map(|pod| {
+        let status = views.statuses.get(&pod.uid);
+        (pod, status)
+    });
+    let pieces = pod_list::pieces(pods.collect::<Vec<_>>());
+    let body = Body::from_stream(futures::stream::iter(pieces));
+    ([(header::CONTENT_TYPE, "application/json")], body).into_response()
 }
 
 /// One pod as it stands in the list.

@@ -3,6 +3,7 @@
 mod containers;
 mod figures;
 mod images;
+mod lists;
 mod sandboxes;
 mod service;
 mod streaming;
@@ -10,6 +11,7 @@ mod streaming;
 pub use containers::Containers;
 pub use figures::RuntimeFigures;
 pub use images::Images;
+pub use lists::Lists;
 pub use sandboxes::Sandboxes;
 pub use service::{RuntimeEvents, RuntimeService};
 pub use streaming::Streaming;
@@ -76,6 +78,9 @@ pub fn ignore_not_found(result: Result<(), RuntimeError>) -> Result<(), RuntimeE
 }
 
 /// The whole runtime, for those who need more than one part of it.
-pub trait Runtime: Sandboxes + Containers + Images + RuntimeService + RuntimeFigures + Streaming {}
+pub trait Runtime:
+    Sandboxes + Containers + Lists + Images + RuntimeService + RuntimeFigures + Streaming
+{
+}
 
-impl<T: Sandboxes + Containers + Images + RuntimeService + RuntimeFigures + Streaming> Runtime for T {}
+impl<T: Sandboxes + Containers + Lists + Images + RuntimeService + RuntimeFigures + Streaming> Runtime for T {}

@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use decide::runtime_events::{Record, container_life, diff, sandbox_life};
-use model::{Moment, Observation, ObservedPod, PodUid};
+use model::{ListMark, Moment, Observation, ObservedPod, PodLists, PodUid};
 use tokio::time::Instant;
 
 use super::{Generator, ListEnded, Lists};
@@ -23,12 +23,10 @@ impl Generator {
         if let Some(last) = self.last_list.replace(started) {
             self.parts.metrics.pleg.relist_interval.observe((started - last).as_secs_f64());
         }
+        let known = self.settled;
         self.lists.spawn(async move {
-            let lists = async {
-                futures::future::try_join(runtime.list_sandboxes(None), runtime.list_containers(None)).await
-            }
-            .await;
-            ListEnded { lists, moment, took: started.elapsed() }
+            let lists = runtime.list_pods(known).await;
+            ListEnded { lists, known, moment, took: started.elapsed() }
         });
     }
 
@@ -43,24 +41,41 @@ impl Generator {
     }
 
     pub(super) fn on_list(&mut self, ended: ListEnded) {
+        let mut learnt_meanwhile = false;
         match ended.lists {
             Err(error) => {
                 tracing::debug!(%error, "the runtime's pods could not be listed");
                 self.parts.health.doubt();
             }
             Ok(lists) => {
+                learnt_meanwhile = lists == PodLists::Same && self.settled != ended.known;
                 let metrics = &self.parts.metrics;
                 metrics.pleg.relist_duration.observe(ended.took.as_secs_f64());
                 #[expect(clippy::cast_precision_loss, reason = "a time in seconds needs no nanoseconds")]
                 metrics.pleg.last_seen.set(self.parts.clock.now().as_nanos() as f64 / 1e9);
-                self.compare_lists(lists, ended.moment);
+                self.take_lists(lists, ended.moment);
             }
         }
         self.plan_next_list();
+        if learnt_meanwhile {
+            // These lists were compared with what was known before; the next ones are compared with all of it.
+            self.next_list = Instant::now();
+        }
     }
 
-    fn compare_lists(&mut self, lists: Lists, moment: Moment) {
+    fn take_lists(&mut self, lists: PodLists, moment: Moment) {
+        match lists {
+            PodLists::Same => {}
+            PodLists::These { sandboxes, containers, mark } => {
+                self.compare_lists((sandboxes, containers), mark, moment);
+            }
+        }
+        self.parts.observations.floor.send_replace(moment);
+    }
+
+    fn compare_lists(&mut self, lists: Lists, mark: Option<ListMark>, moment: Moment) {
         let Changes { changed, gone } = self.changes(&lists);
+        self.settled = mark.filter(|_| changed.is_empty() && gone.is_empty());
         let mut pods: HashMap<PodUid, Lists> = HashMap::new();
         for sandbox in lists.0.into_iter().filter(|sandbox| changed.contains(&sandbox.pod_uid)) {
             pods.entry(sandbox.pod_uid.clone()).or_default().0.push(sandbox);
@@ -83,7 +98,6 @@ impl Generator {
                 self.forget(&uid);
             }
         }
-        self.parts.observations.floor.send_replace(moment);
     }
 
     /// Pods of which the lists say something new, without grouping what is as it was.
@@ -130,6 +144,7 @@ impl Generator {
     }
 
     pub(super) fn forget(&mut self, uid: &PodUid) {
+        self.settled = None;
         self.failed.remove(uid);
         if let Some(known) = self.known.remove(uid) {
             self.outbox.extend(diff(uid, &known.record, &Record::empty()));

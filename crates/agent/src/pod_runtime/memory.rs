@@ -9,7 +9,7 @@ use tokio::time::Instant;
 /// What is remembered between the passes over a pod; freed when the pod is over.
 #[derive(Debug, Default)]
 pub(super) struct Memory {
-    pods: Mutex<HashMap<PodUid, PodMemory>>,
+    pods: Mutex<HashMap<PodUid, Box<PodMemory>>>,
 }
 
 #[derive(Debug, Default)]

@@ -1,3 +1,5 @@
+use std::sync::Arc;
+
 use decide::allocation::{
     News, clear_in_progress, completed_message, error_message, has_any, resources_of, restarts_for,
     set_in_progress, set_in_progress_error,
@@ -161,7 +163,7 @@ impl Pass<'_> {
             let container = entry.container;
             let running =
                 self.observed.container(&container.name).filter(|one| one.state == ContainerState::Running);
-            let (Some(status), false) = (running, actuated.containers.contains_key(&container.name)) else {
+            let (Some(status), false) = (running, actuated.containers.get(&container.name).is_some()) else {
                 continue;
             };
             let wanted = container_resources(self.pod, container, &parts.settings);
@@ -172,7 +174,7 @@ impl Pass<'_> {
             if fits {
                 let own = in_force(self.pod, container);
                 parts.allocations.note_container(&self.pod.uid, &container.name, own.clone());
-                actuated.containers.insert(container.name.clone(), own);
+                actuated.containers.insert(&container.name, Arc::new(own));
             }
         }
         actuated

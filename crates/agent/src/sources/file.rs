@@ -7,6 +7,7 @@
 mod folder;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::hash::{BuildHasher, RandomState};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -53,8 +54,13 @@ pub struct Parts {
 /// Runs until cancelled.
 pub async fn run(parts: Parts, cancel: CancellationToken) {
     let mut hints = parts.watch.watch(&parts.path);
-    let mut source =
-        FileSource { parts, files: BTreeMap::new(), missing_told: false, told_twice: BTreeSet::new() };
+    let mut source = FileSource {
+        parts,
+        files: BTreeMap::new(),
+        hashes: RandomState::new(),
+        missing_told: false,
+        told_twice: BTreeSet::new(),
+    };
     loop {
         if !source.refresh().await {
             return;
@@ -74,9 +80,17 @@ pub async fn run(parts: Parts, cancel: CancellationToken) {
     }
 }
 
+/// Stands for the content of a file: manifests of many pods are large, and nobody reads them twice.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Digest {
+    length: usize,
+    hash: u64,
+}
+
 /// What is known of one file.
 struct KnownFile {
-    content: Vec<u8>,
+    /// Of its content; `None` for one that could not be read.
+    digest: Option<Digest>,
     pods: Vec<Arc<Pod>>,
     objects: Vec<Arc<ConfigObject>>,
     report: FileReport,
@@ -85,6 +99,8 @@ struct KnownFile {
 struct FileSource {
     parts: Parts,
     files: BTreeMap<PathBuf, KnownFile>,
+    /// Keyed by chance, so that no two files can be made that pass for each other.
+    hashes: RandomState,
     missing_told: bool,
     /// Objects of which two files have one, as they were told.
     told_twice: BTreeSet<String>,
@@ -137,18 +153,20 @@ impl FileSource {
         self.files.retain(|path, _| found.iter().any(|file| file.path == *path));
         for file in found {
             match file {
-                FoundFile { path, content: Ok(content) } => self.take_content(path, content),
-                FoundFile { path, content: Err(reason) } => self.take_problem(path, Vec::new(), vec![reason]),
+                FoundFile { path, content: Ok(content) } => self.take_content(path, &content),
+                FoundFile { path, content: Err(reason) } => self.take_problem(path, None, vec![reason]),
             }
         }
     }
 
-    fn take_content(&mut self, path: PathBuf, content: Vec<u8>) {
-        if self.files.get(&path).is_some_and(|known| known.content == content && !content.is_empty()) {
+    fn take_content(&mut self, path: PathBuf, content: &[u8]) {
+        let digest = Digest { length: content.len(), hash: self.hashes.hash_one(content) };
+        let known = self.files.get(&path).and_then(|known| known.digest);
+        if known == Some(digest) && !content.is_empty() {
             return;
         }
         let place = path.to_string_lossy().into_owned();
-        let reading = self.parts.reader.read(&content, Place::File(&place)).and_then(|reading| {
+        let reading = self.parts.reader.read(content, Place::File(&place)).and_then(|reading| {
             let earlier = self.files.get(&path).map_or(&[][..], |known| &known.objects);
             let forbidden = reading.forbidden_changes(earlier);
             if forbidden.is_empty() { Ok(reading) } else { Err(forbidden) }
@@ -169,9 +187,10 @@ impl FileSource {
                     objects: names_of(&reading.objects),
                     since: self.parts.clock.now(),
                 };
-                self.files.insert(path, KnownFile { content, pods, objects: reading.objects, report });
+                let known = KnownFile { digest: Some(digest), pods, objects: reading.objects, report };
+                self.files.insert(path, known);
             }
-            Err(problems) => self.take_problem(path, content, problems),
+            Err(problems) => self.take_problem(path, Some(digest), problems),
         }
     }
 
@@ -184,7 +203,7 @@ impl FileSource {
     }
 
     /// Keeps the last good pods of a file that turned bad.
-    fn take_problem(&mut self, path: PathBuf, content: Vec<u8>, problems: Vec<String>) {
+    fn take_problem(&mut self, path: PathBuf, digest: Option<Digest>, problems: Vec<String>) {
         let known = self.files.remove(&path);
         let told = known.as_ref().is_some_and(|known| known.report.problems == problems);
         let since = match &known {
@@ -209,7 +228,7 @@ impl FileSource {
             objects: names_of(&objects),
             since,
         };
-        self.files.insert(path, KnownFile { content, pods, objects, report });
+        self.files.insert(path, KnownFile { digest, pods, objects, report });
     }
 
     /// The objects of all files; of those that two files have, the first file's.

@@ -41,9 +41,12 @@ impl ManifestReader {
             .into_iter()
             .map(|entry| Pod::from_object(entry.pod, source).map(Arc::new))
             .collect();
+        let mut pods = pods.map_err(|error| vec![error.to_string()])?;
+        // The list is kept, and lies where the objects lay, which were a hundred times larger.
+        pods.shrink_to_fit();
         Ok(Reading {
             objects: manifest.objects.into_iter().map(|object| Arc::new(taken(object))).collect(),
-            pods: pods.map_err(|error| vec![error.to_string()])?,
+            pods,
             warnings: lines(&manifest.warnings),
         })
     }

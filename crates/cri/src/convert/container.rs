@@ -76,6 +76,10 @@ pub(crate) fn status(
     let state = state(status.state());
     let stop_signal = signal_name(status.stop_signal());
     let metadata = status.metadata.ok_or(Gap("a container status without metadata"))?;
+    let mut mounts: Vec<_> =
+        status.mounts.into_iter().map(|mount| (mount.container_path, mount.host_path)).collect();
+    // The list stays as long as the container, and lies where the much larger messages lay.
+    mounts.shrink_to_fit();
     Ok(ContainerStatus {
         id: status.id.into(),
         sandbox_id: "".into(),
@@ -93,7 +97,7 @@ pub(crate) fn status(
         message: status.message,
         annotations: status.annotations.into_iter().collect(),
         log_path: status.log_path,
-        mounts: status.mounts.into_iter().map(|mount| (mount.container_path, mount.host_path)).collect(),
+        mounts,
         resources: status.resources.and_then(|told| told.linux).map(resources::in_force),
         pid: info.get("info").and_then(|text| pid(text)),
         user: status.user.and_then(|told| told.linux).map(|told| ContainerUser {

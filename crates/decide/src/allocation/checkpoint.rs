@@ -6,7 +6,7 @@ use std::fmt;
 
 use k8s_openapi::api::core::v1::ResourceRequirements;
 use model::{PodResources, PodUid};
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 
 /// Resources of all pods.
 pub type AllResources = BTreeMap<PodUid, PodResources>;
@@ -38,17 +38,44 @@ impl fmt::Display for CheckpointProblem {
 
 impl std::error::Error for CheckpointProblem {}
 
-/// The content of a file.
+/// The content of a file. Written piece by piece: on a node with many pods a tree of it would be large.
 #[must_use]
-pub fn encode(all: &AllResources) -> Vec<u8> {
+pub fn encode<'a>(all: impl Iterator<Item = (&'a PodUid, &'a PodResources)>) -> Vec<u8> {
     let entry = |own: &PodResources| {
-        let containers: Map<String, Value> =
-            own.containers.iter().map(|(name, one)| (name.clone(), requirements(one))).collect();
-        json!({"ContainerResources": containers, "PodLevelResources": own.pod.as_ref().map(requirements)})
+        let containers = object(own.containers.iter().map(|(name, one)| (name, requirements(one))));
+        let pod = own.pod.as_ref().map_or_else(|| "null".to_owned(), requirements);
+        object([("ContainerResources", containers), ("PodLevelResources", pod)].into_iter())
     };
-    let entries: Map<String, Value> = all.iter().map(|(uid, own)| (uid.to_string(), entry(own))).collect();
-    let data = if entries.is_empty() { json!({}) } else { json!({"entries": entries}) }.to_string();
-    json!({"data": data, "checksum": checksum(&data)}).to_string().into_bytes()
+    // In the order of the UIDs: there is a checksum over it, so equal content has to be equal text.
+    let all: BTreeMap<&str, &PodResources> = all.map(|(uid, own)| (uid.as_str(), own)).collect();
+    let data = if all.is_empty() {
+        "{}".to_owned()
+    } else {
+        let entries = object(all.into_iter().map(|(uid, own)| (uid, entry(own))));
+        object(std::iter::once(("entries", entries)))
+    };
+    let file = [("checksum", checksum(&data).to_string()), ("data", Value::from(data).to_string())];
+    object(file.into_iter()).into_bytes()
+}
+
+/// A JSON object of fields that are JSON already.
+fn object<'a>(fields: impl Iterator<Item = (&'a str, String)>) -> String {
+    let mut text = "{".to_owned();
+    for (name, value) in fields {
+        if text.len() > 1 {
+            text.push(',');
+        }
+        text.push_str(&Value::from(name).to_string());
+        text.push(':');
+        text.push_str(&value);
+    }
+    text.push('}');
+    text
+}
+
+/// Maps of text cannot fail to be written.
+fn requirements(own: &ResourceRequirements) -> String {
+    serde_json::to_string(own).unwrap_or_default()
 }
 
 /// What a file says.
@@ -76,14 +103,10 @@ pub fn decode(content: &[u8]) -> Result<AllResources, CheckpointProblem> {
         let containers: Option<BTreeMap<String, ResourceRequirements>> =
             serde_json::from_value(field("ContainerResources")).map_err(unreadable)?;
         let pod = serde_json::from_value(field("PodLevelResources")).map_err(unreadable)?;
-        Ok((PodUid::from(uid.as_str()), PodResources { containers: containers.unwrap_or_default(), pod }))
+        let containers = containers.into_iter().flatten().collect();
+        Ok((PodUid::from(uid.as_str()), PodResources { containers, pod }))
     };
     entries.into_iter().map(entry).collect()
-}
-
-/// Maps of text cannot fail to be written.
-fn requirements(own: &ResourceRequirements) -> Value {
-    serde_json::to_value(own).unwrap_or_default()
 }
 
 /// FNV-1a over what Go's debug printer makes of a string.
@@ -104,18 +127,17 @@ mod tests {
             json!({"limits": {"cpu": "1"}, "requests": {"cpu": "500m", "memory": "64Mi"}}),
         )
         .unwrap();
-        let pod = PodResources { containers: [("main".to_owned(), own.clone())].into(), pod: Some(own) };
-        let bare = PodResources {
-            containers: [("c".to_owned(), ResourceRequirements::default())].into(),
-            pod: None,
-        };
+        let containers = [("main", own.clone()), ("a", ResourceRequirements::default())];
+        let pod = PodResources { containers: containers.into_iter().collect(), pod: Some(own) };
+        let bare = [("c", ResourceRequirements::default())].into_iter().collect();
+        let bare = PodResources { containers: bare, pod: None };
         [(PodUid::from("b"), pod), (PodUid::from("a"), bare)].into()
     }
 
     #[test]
     fn what_is_written_is_read_again() {
         for all in [some(), AllResources::new()] {
-            assert_eq!(decode(&encode(&all)).unwrap(), all);
+            assert_eq!(decode(&encode(all.iter())).unwrap(), all);
         }
     }
 
@@ -125,14 +147,14 @@ mod tests {
         // As upstream's code computes it.
         assert_eq!(checksum(data), 920_954_151);
         let own = serde_json::from_value(json!({"requests": {"cpu": "500m"}})).unwrap();
-        let pod = PodResources { containers: [("main".to_owned(), own)].into(), pod: None };
-        let file: Value = serde_json::from_slice(&encode(&[(PodUid::from("b"), pod)].into())).unwrap();
+        let pod = PodResources { containers: [("main", own)].into_iter().collect(), pod: None };
+        let file: Value = serde_json::from_slice(&encode([(&"b".into(), &pod)].into_iter())).unwrap();
         assert_eq!((&file["data"], &file["checksum"]), (&json!(data), &json!(920_954_151)));
     }
 
     #[test]
     fn damage_is_noticed() {
-        let text = String::from_utf8(encode(&some())).unwrap();
+        let text = String::from_utf8(encode(some().iter())).unwrap();
         let changed = text.replace("500m", "600m");
         assert!(matches!(decode(changed.as_bytes()), Err(CheckpointProblem::Checksum { .. })));
         for bad in ["", "{", "[]", "{\"data\":\"{\"}"] {

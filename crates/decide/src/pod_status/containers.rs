@@ -29,7 +29,10 @@ pub(super) fn container_statuses(facts: &Facts<'_>) -> Statuses {
             let old = old.into_iter().flatten().find(|old| old.name == container.name);
             status_of(Subject { facts, container, kind, old })
         };
-        containers.map(subject).collect::<Vec<ApiStatus>>()
+        let mut statuses: Vec<ApiStatus> = containers.map(subject).collect();
+        // A status stays as long as its pod, and most pods have one container: no room for more.
+        statuses.shrink_to_fit();
+        statuses
     };
     let of_kind = |kind| facts.pod.containers().filter(move |entry| entry.kind == kind);
     let mut statuses = Statuses {

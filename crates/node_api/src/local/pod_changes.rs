@@ -6,8 +6,7 @@ use std::time::Duration;
 
 use axum::body::Body;
 use axum::extract::{Query, State};
-use axum::http::StatusCode;
-use axum::response::{IntoResponse, Response};
+use axum::response::Response;
 use k8s_openapi::api::core::v1::PodStatus;
 use model::{Pod, PodUid};
 use serde_json::json;
@@ -15,7 +14,7 @@ use tokio::sync::watch;
 
 use super::LocalParts;
 use super::events::Question;
-use crate::answers::{json, json_lines};
+use crate::answers::json_lines;
 use crate::pods;
 use crate::views::Views;
 
@@ -28,10 +27,7 @@ pub(super) async fn pods(State(parts): State<LocalParts>, Query(question): Query
         let watch = Watch { views: parts.views, changes, known: HashMap::new(), begun: false };
         return Response::new(Body::from_stream(futures::stream::unfold(watch, Watch::next)));
     }
-    match pods::list(&parts.views) {
-        Ok(list) => json(&list),
-        Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()).into_response(),
-    }
+    pods::list(&parts.views)
 }
 
 /// What was told of a pod.

@@ -1,15 +1,50 @@
 //! The list of pods as upstream writes it: fields that Go never leaves out are there, too.
 
+use std::sync::Arc;
+
+use bytes::Bytes;
 use k8s_openapi::api::core::v1::PodStatus;
 use model::Pod;
 use serde_json::{Map, Value, json};
 
-/// A `PodList` of pods with their statuses.
-pub(super) fn pod_list<'a>(
-    pods: impl Iterator<Item = (&'a Pod, &'a PodStatus)>,
-) -> serde_json::Result<Value> {
-    let items: Vec<Value> = pods.map(|(pod, status)| item(pod, status)).collect::<Result<_, _>>()?;
-    Ok(json!({"kind": "PodList", "apiVersion": "v1", "metadata": {}, "items": items}))
+/// Roughly the size of a piece.
+const PIECE: usize = 32 * 1024;
+
+/// A `PodList` of pods with their statuses, in pieces that are made when they are asked for.
+pub(super) fn pieces(
+    pods: Vec<(Arc<Pod>, Option<Arc<PodStatus>>)>,
+) -> impl Iterator<Item = serde_json::Result<Bytes>> {
+    let mut pods = pods.into_iter();
+    let mut begun = false;
+    let mut over = false;
+    std::iter::from_fn(move || {
+        if over {
+            return None;
+        }
+        let mut piece = Vec::new();
+        while piece.len() < PIECE {
+            let first = !std::mem::replace(&mut begun, true);
+            if first {
+                piece.extend_from_slice(br#"{"apiVersion":"v1","items":["#);
+            }
+            let Some((pod, status)) = pods.next() else {
+                piece.extend_from_slice(br#"],"kind":"PodList","metadata":{}}"#);
+                over = true;
+                break;
+            };
+            if !first {
+                piece.push(b',');
+            }
+            let status = status.as_deref().unwrap_or(&pod.status);
+            let written = item(&pod, status).and_then(|item| serde_json::to_writer(&mut piece, &item));
+            if let Err(error) = written {
+                // An answer that breaks off cannot be taken for a whole one.
+                over = true;
+                return Some(Err(error));
+            }
+        }
+        Some(Ok(piece.into()))
+    })
 }
 
 pub(super) fn item(pod: &Pod, status: &PodStatus) -> serde_json::Result<Value> {
@@ -72,8 +107,7 @@ mod tests {
                 "state": {"terminated": {"exitCode": 137}}}],
         }))
         .unwrap();
-        let list = pod_list(std::iter::once((&pod, &status))).unwrap();
-        let item = &list["items"][0];
+        let item = item(&pod, &status).unwrap();
         assert_eq!(item["spec"]["containers"][0]["resources"], json!({}));
         assert!(item["status"]["conditions"][0].as_object().unwrap().contains_key("lastProbeTime"));
         let shown = &item["status"]["containerStatuses"][0];
@@ -82,5 +116,30 @@ mod tests {
             json!({"exitCode": 137, "startedAt": null, "finishedAt": null})
         );
         assert_eq!(shown["lastState"], json!({}));
+    }
+
+    fn written(pods: usize) -> (usize, Value) {
+        let pod = |number: usize| {
+            let object = json!({"metadata": {"name": format!("p{number}"), "uid": number.to_string()},
+                "spec": {"containers": [{"name": "a", "image": "i".repeat(300)}]}});
+            let pod = Pod::from_object(serde_json::from_value(object).unwrap(), model::PodSource::File);
+            (Arc::new(pod.unwrap()), None)
+        };
+        let pieces: Vec<Bytes> = pieces((0..pods).map(pod).collect()).map(Result::unwrap).collect();
+        (pieces.len(), serde_json::from_slice(&pieces.concat()).unwrap())
+    }
+
+    #[test]
+    fn a_list_is_whole_however_many_pieces_it_takes() {
+        for pods in [0, 1, 2, 300] {
+            let (pieces, list) = written(pods);
+            assert_eq!((list["kind"].as_str(), list["apiVersion"].as_str()), (Some("PodList"), Some("v1")));
+            assert_eq!(list["metadata"], json!({}));
+            let items = list["items"].as_array().unwrap();
+            assert_eq!(items.len(), pods);
+            let uids: Vec<_> = items.iter().map(|item| item["metadata"]["uid"].clone()).collect();
+            assert_eq!(uids, (0..pods).map(|at| json!(at.to_string())).collect::<Vec<_>>());
+            assert_eq!(pieces > 1, pods == 300, "{pieces}");
+        }
     }
 }

@@ -45,8 +45,13 @@ impl Fixture {
             clock: Arc::new(Fixed),
             metrics: Arc::new(Metrics::new()),
         };
-        let source =
-            FileSource { parts, files: BTreeMap::new(), missing_told: false, told_twice: BTreeSet::new() };
+        let source = FileSource {
+            parts,
+            files: BTreeMap::new(),
+            hashes: RandomState::new(),
+            missing_told: false,
+            told_twice: BTreeSet::new(),
+        };
         Self { folder, source, snapshots, reports }
     }
 
