@@ -2,4 +2,6 @@
 
 mod access;
 mod flood;
+mod large_logs;
 mod pages;
+mod through_the_cluster;

@@ -71,6 +71,13 @@ async fn pages_have_their_form(agent: Agent) -> Result<()> {
     let flags = client.ask("GET", "/flagz", &[("Accept", flags)], "").await?.json()?;
     ensure!(flags["flags"]["hostname-override"] == "node-a", "{flags}");
     ensure!(flags["flags"]["max-pods"] == "110", "{flags}");
+    let old = "application/yaml;v=v1alpha1;g=config.k8s.io;as=Flagz";
+    let old = client.ask("GET", "/flagz", &[("Accept", old)], "").await?;
+    ensure!(old.status == 200 && old.body.contains("\nkind: Flagz\n"), "{old:?}");
+    let media = old.header("content-type").context("a media type")?;
+    ensure!(media.starts_with("application/yaml"), "{media}");
+    let warning = "299 - \"This version of the flagz endpoint is deprecated. Please use a newer version.\"";
+    ensure!(old.header("warning").as_deref() == Some(warning), "{old:?}");
     for path in ["/statusz", "/flagz"] {
         ensure!(
             client.ask("GET", path, &[("Accept", "application/json")], "").await?.status == 406,

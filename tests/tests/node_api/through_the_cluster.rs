@@ -1,0 +1,78 @@
+//! What is asked of the node through the API server: logs of the machine, and a serving certificate from the cluster.
+
+use anyhow::{Context, Result, ensure};
+use scenarios::{Agent, AgentOptions, ClusterNode, Joining, scenarios};
+use serde_json::{Value, json};
+
+scenarios!(the_machines_logs_are_read, a_serving_certificate_comes_from_the_cluster);
+
+async fn raw(node: &ClusterNode, path: &str) -> Result<String> {
+    node.kubectl(&["get", "--raw", &format!("/api/v1/nodes/{}/proxy{path}", node.name)]).await
+}
+
+/// A file that goes with the scenario.
+struct LogFile(std::path::PathBuf);
+
+impl Drop for LogFile {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
+
+async fn the_machines_logs_are_read(agent: Agent) -> Result<()> {
+    let overlay = json!({"enableSystemLogHandler": true, "enableSystemLogQuery": true});
+    let options = AgentOptions { overlay, ..AgentOptions::default() };
+    let node = ClusterNode::start_with(agent, Joining::WithCertificate, &options).await?;
+    let name = format!("{}.log", node.name);
+    let file = LogFile(std::path::Path::new("/var/log").join(&name));
+    std::fs::write(&file.0, "first\nsecond word\nthird\n")?;
+    let listed = raw(&node, "/logs/").await?;
+    ensure!(listed.contains(&format!("<a href=\"{name}\">{name}</a>")), "{listed}");
+    ensure!(raw(&node, &format!("/logs/{name}")).await? == "first\nsecond word\nthird\n");
+    ensure!(raw(&node, "/logs/../passwd").await.is_err(), "a way out of the folder");
+    // The same through the query: a file as a whole.
+    let query = async |query: &str| raw(&node, &format!("/logs/?query={query}")).await;
+    ensure!(query(&format!("/{name}")).await?.contains("second word"));
+    ensure!(query(&format!("/{name}&tailLines=1")).await.is_err(), "a part of a file");
+    ensure!(query("/no-such-file").await.is_err(), "a file that is not there");
+    node.end()
+}
+
+async fn a_serving_certificate_comes_from_the_cluster(agent: Agent) -> Result<()> {
+    let options = AgentOptions { overlay: json!({"serverTLSBootstrap": true}), ..AgentOptions::default() };
+    let node = ClusterNode::start_with(agent, Joining::WithCertificate, &options).await?;
+    ensure!(raw(&node, "/healthz").await.is_err(), "answered without a certificate");
+    // Nobody approves these by himself: who asks for the node's name must be the node.
+    let request = node
+        .wait("a request for a certificate", async || {
+            let all = node.get(&["certificatesigningrequests"]).await?;
+            let mut all = all["items"].as_array().cloned().unwrap_or_default().into_iter();
+            let own = |request: &Value| {
+                request["spec"]["signerName"] == "kubernetes.io/kubelet-serving"
+                    && request["spec"]["username"] == format!("system:node:{}", node.name).as_str()
+            };
+            let found = all.find(own).context("none of this node")?;
+            Ok(found["metadata"]["name"].as_str().context("a name")?.to_owned())
+        })
+        .await?;
+    node.kubectl(&["certificate", "approve", &request]).await?;
+    node.wait("the node answers", async || {
+        let answer = raw(&node, "/healthz").await?;
+        ensure!(answer == "ok", "{answer}");
+        Ok(())
+    })
+    .await?;
+    let metrics = raw(&node, "/metrics").await?;
+    let value = |name: &str| -> Result<f64> {
+        let line = metrics.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+        Ok(line.with_context(|| format!("no {name}"))?.parse()?)
+    };
+    ensure!(value("kubelet_certificate_manager_server_ttl_seconds")? > 60.0);
+    ensure!(value("kubelet_server_expiration_renew_errors")? == 0.0);
+    // The node was new: its way to ready was measured.
+    ensure!(value("kubelet_node_startup_duration_seconds")? > 0.0);
+    ensure!(value("kubelet_node_startup_registration_duration_seconds")? > 0.0);
+    ensure!(metrics.contains("rest_client_requests_total{code=\"201\",host="), "{metrics}");
+    ensure!(metrics.contains("rest_client_request_duration_seconds_bucket{host="), "{metrics}");
+    node.end()
+}
