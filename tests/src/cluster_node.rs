@@ -73,6 +73,8 @@ impl ClusterNode {
         agent.program()?;
         let plane = ControlPlane::shared().await?;
         plane.ensure_api_server().await?;
+        // One that a scenario left behind when the API server was away would be given pods.
+        plane.kubectl(&["delete", "nodes", "--all", "--wait=false"]).await?;
         let containerd = Containerd::start().await?;
         let id = containerd.instance().id().to_lowercase();
         let (name, namespace) = (format!("node-{id}"), format!("ns-{id}"));

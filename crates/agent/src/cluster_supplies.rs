@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use model::Service;
+use model::{Service, TrustBundle};
 use ports::api::runtime_classes::RuntimeClass;
 
 use crate::followed::Followed;
@@ -17,4 +17,6 @@ pub struct ClusterSupplies {
     pub services: Arc<Followed<Service>>,
     /// Runtime classes, by name.
     pub runtime_classes: Arc<Followed<RuntimeClass>>,
+    /// Trust bundles, by name; none unless pods may use them.
+    pub trust_bundles: Option<Arc<Followed<TrustBundle>>>,
 }

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
+use decide::csi_node::refresh_period;
 use futures::StreamExt;
 use k8s_openapi::api::storage::v1::CSIDriver;
 use ports::api::{Feed, FeedStream};
@@ -20,11 +21,16 @@ type Objects = BTreeMap<String, Arc<CSIDriver>>;
 pub struct CsiDrivers {
     registered: RwLock<BTreeMap<String, Arc<dyn CsiNode>>>,
     objects: watch::Sender<Option<Objects>>,
+    changes: watch::Sender<()>,
 }
 
 impl Default for CsiDrivers {
     fn default() -> Self {
-        Self { registered: RwLock::default(), objects: watch::Sender::new(None) }
+        Self {
+            registered: RwLock::default(),
+            objects: watch::Sender::new(None),
+            changes: watch::Sender::new(()),
+        }
     }
 }
 
@@ -32,11 +38,28 @@ impl CsiDrivers {
     /// Takes a driver in.
     pub fn register(&self, name: &str, driver: Arc<dyn CsiNode>) {
         self.registered.write().unwrap_or_else(PoisonError::into_inner).insert(name.to_owned(), driver);
+        self.changes.send_replace(());
     }
 
     /// Lets a driver go.
     pub fn deregister(&self, name: &str) {
         self.registered.write().unwrap_or_else(PoisonError::into_inner).remove(name);
+        self.changes.send_replace(());
+    }
+
+    /// Wakes when a driver came or went, or the cluster says something else of one.
+    #[must_use]
+    pub fn changes(&self) -> watch::Receiver<()> {
+        self.changes.subscribe()
+    }
+
+    /// How often drivers that are here are asked how many volumes the node can have; those that are not are left out.
+    #[must_use]
+    pub fn refresh_periods(&self) -> BTreeMap<String, Duration> {
+        let objects = self.objects.borrow();
+        let registered = self.registered.read().unwrap_or_else(PoisonError::into_inner);
+        let here = objects.iter().flatten().filter(|(name, _)| registered.contains_key(*name));
+        here.filter_map(|(name, object)| Some((name.clone(), refresh_period(object)?))).collect()
     }
 
     /// A driver by name.
@@ -77,6 +100,7 @@ impl CsiDrivers {
             }
             true
         });
+        self.changes.send_replace(());
     }
 }
 

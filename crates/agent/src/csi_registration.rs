@@ -12,7 +12,7 @@ use decide::csi_node::{
 use ports::api::csi_nodes::ApiCsiNodes;
 use ports::api::nodes::ApiNodes;
 use ports::api::{ApiError, ApiErrorKind};
-use ports::csi::{CsiConnector, CsiNode};
+use ports::csi::{CsiConnector, CsiNode, CsiNodeInfo};
 use ports::plugin_registry::{PluginError, PluginInfo, PluginType};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
@@ -69,6 +69,15 @@ impl CsiPlugins {
     pub async fn make_csi_node(&self) -> Result<(), String> {
         let _turn = self.turn.lock().await;
         self.own_csi_node().await.map(|_| ())
+    }
+
+    /// Asks a driver anew what it says of the node, and tells the cluster if that changed.
+    ///
+    /// # Errors
+    /// When the driver or the API server does not answer.
+    pub async fn refresh(&self, name: &str) -> Result<(), String> {
+        let info = self.drivers.get(name)?.info().await.map_err(|error| error.to_string())?;
+        self.install(&on_node(name, info)).await
     }
 
     async fn install(&self, driver: &DriverOnNode) -> Result<(), String> {
@@ -175,12 +184,7 @@ impl PluginType for CsiPlugins {
             let reason = "error adding CSI driver node info: driverNodeID must not be empty";
             return Err(PluginError(reason.to_owned()));
         }
-        let on_node = DriverOnNode {
-            name: plugin.name.clone(),
-            node_id: info.node_id,
-            most_volumes: info.most_volumes,
-            topology: info.topology,
-        };
+        let on_node = on_node(&plugin.name, info);
         // Volumes of pods that run already may be needed before the cluster can be told.
         self.drivers.register(&plugin.name, driver);
         self.versions.lock().unwrap_or_else(PoisonError::into_inner).insert(plugin.name.clone(), version);
@@ -196,6 +200,15 @@ impl PluginType for CsiPlugins {
         if let Err(error) = self.tell(News::Gone(&plugin.name)).await {
             tracing::warn!(driver = %plugin.name, %error, "the cluster still believes that a driver is here");
         }
+    }
+}
+
+fn on_node(name: &str, info: CsiNodeInfo) -> DriverOnNode {
+    DriverOnNode {
+        name: name.to_owned(),
+        node_id: info.node_id,
+        most_volumes: info.most_volumes,
+        topology: info.topology,
     }
 }
 

@@ -1,6 +1,6 @@
 //! Brings events to the API server, beside the log of events that the node keeps itself.
 //!
-//! Recording never waits: an event is correlated and queued. One that happens again while it is queued is sent once,
+//! Recording never waits: an event is correlated and queued, and gathered with those of the next moment. One that happens again while it is queued is sent once,
 //! with the higher count, so an outage costs at most the length of the queue in requests; when that is full the oldest
 //! event is dropped and counted.
 
@@ -16,6 +16,11 @@ use ports::event_recorder::EventRecorder;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
+/// How long the first events after a quiet time wait for others. What they tell of is under way then, and a small machine
+/// has better things to do.
+const GATHER: Duration = Duration::from_millis(500);
+/// How long events that wait may take when the agent stops.
+const LAST_WORDS: Duration = Duration::from_secs(1);
 /// Events that may wait.
 const QUEUED: usize = 1000;
 /// Events of which is remembered that the server has them.
@@ -110,7 +115,11 @@ pub async fn run(delivery: Arc<EventDelivery>, api: Arc<dyn ApiEvents>, cancel: 
         let Some(event) = next else {
             tokio::select! {
                 () = cancel.cancelled() => return,
-                () = delivery.added.notified() => continue,
+                () = delivery.added.notified() => {}
+            }
+            tokio::select! {
+                () = cancel.cancelled() => return last_words(&delivery, &*api, &made).await,
+                () = tokio::time::sleep(GATHER) => continue,
             }
         };
         let sent = tokio::select! {
@@ -137,6 +146,18 @@ pub async fn run(delivery: Arc<EventDelivery>, api: Arc<dyn ApiEvents>, cancel: 
             }
         }
     }
+}
+
+/// Sends what was just recorded. The first failure ends it: it is not worth a longer stop.
+async fn last_words(delivery: &EventDelivery, api: &dyn ApiEvents, made: &Recent<EventKey, ()>) {
+    let all = async {
+        while let Some(event) = { delivery.queue().pop() } {
+            if send(api, &event, made).await.is_err() {
+                return;
+            }
+        }
+    };
+    let _ = tokio::time::timeout(LAST_WORDS, all).await;
 }
 
 async fn send(

@@ -3,6 +3,7 @@
 //! Gather (is it there, which credentials match), decide (`decide::image_pull`), act (pull). Pulls of the same image
 //! with the same credentials are one pull; all who want it hear how it went.
 
+mod accounts;
 mod credentials;
 mod limiter;
 mod pull;
@@ -33,6 +34,7 @@ use tokio::time::Instant;
 
 use crate::metrics::Metrics;
 use crate::pull_ledger::PullLedger;
+pub use accounts::Accounts;
 pub use credentials::{CredentialParts, Credentials};
 use limiter::Limiter;
 use pull::{PullKey, Pulled, pull};
@@ -338,7 +340,7 @@ impl Request<'_> {
             );
             self.tell_of(String::new(), EventType::Warning, "FailedToRetrieveImagePullSecret", message);
         }
-        self.inner.credentials.for_repository(&own.entries, &name.repository).await
+        self.inner.credentials.for_repository(self.pod, &own.entries, &name.repository).await
     }
 
     /// The entry to remember if this pull fails, or why it is not tried yet.

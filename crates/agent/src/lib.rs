@@ -19,6 +19,7 @@ pub mod claims;
 pub mod cluster_objects;
 pub mod cluster_supplies;
 pub mod container_gc;
+pub mod csi_allocatable;
 pub mod csi_drivers;
 pub mod csi_registration;
 pub mod csi_volumes;

@@ -91,9 +91,11 @@ pub async fn run(mut parts: Parts, cancel: CancellationToken) {
             }
             Some(change) = shown_changes.recv() => delivery.on_shown(change),
             Some(ended) = delivery.writes.join_next_with_id() => delivery.on_ended(ended),
-            () = sleep_until(next_due) => delivery.start_due(),
+            () = sleep_until(next_due) => {}
             _ = reconcile.tick() => delivery.reconcile(),
         }
+        // What is due now does not wait for the timer's next tick.
+        delivery.start_due();
     }
 }
 

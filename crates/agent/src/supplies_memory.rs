@@ -1,6 +1,6 @@
 //! Remembers what pods take from the cluster, so that they can start while the API server is away.
 //!
-//! ConfigMaps, Secrets, tokens, services and runtime classes of the last agent are handed to their stores at the start;
+//! ConfigMaps, Secrets, tokens, services, runtime classes and trust bundles of the last agent are handed to their stores at the start;
 //! the stores use them only while the server cannot be asked. From then on what they hold is looked at every few
 //! seconds, without reading their content, and kept when it changed.
 
@@ -8,7 +8,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 use std::time::Duration;
 
-use model::{ConfigObject, IssuedToken, Service, TokenRequest};
+use model::{ConfigObject, IssuedToken, Service, TokenRequest, TrustBundle};
 use ports::api::runtime_classes::RuntimeClass;
 use ports::clock::Clock;
 use tokio::time::Instant;
@@ -23,6 +23,7 @@ const OBJECTS: &str = "objects";
 const TOKENS: &str = "tokens";
 const SERVICES: &str = "services";
 const RUNTIME_CLASSES: &str = "runtime_classes";
+const TRUST_BUNDLES: &str = "trust_bundles";
 /// How often the stores are looked at.
 const LOOK: Duration = Duration::from_secs(2);
 /// How long after the API server's return everything that is still used has been asked for again.
@@ -97,6 +98,11 @@ impl Parts {
             let class = |(name, handler)| RuntimeClass { name, handler };
             self.supplies.runtime_classes.seed(kept.content.into_iter().map(class).collect());
         }
+        if let Some(bundles) = &self.supplies.trust_bundles
+            && let Some(kept) = memory.recall::<Vec<TrustBundle>>(TRUST_BUNDLES).await
+        {
+            bundles.seed(kept.content);
+        }
     }
 
     async fn keep(&self) {
@@ -109,6 +115,9 @@ impl Parts {
         let classes = self.supplies.runtime_classes.known();
         let classes: Vec<_> = classes.into_iter().map(|class| (class.name, class.handler)).collect();
         memory.keep(RUNTIME_CLASSES, &classes, now).await;
+        if let Some(bundles) = &self.supplies.trust_bundles {
+            memory.keep(TRUST_BUNDLES, &bundles.known(), now).await;
+        }
     }
 
     fn look(&self) -> Look {
@@ -134,6 +143,9 @@ impl Parts {
         }
         for class in self.supplies.runtime_classes.all() {
             (&class.name, &class.handler).hash(&mut hasher);
+        }
+        for bundle in self.supplies.trust_bundles.iter().flat_map(|bundles| bundles.all()) {
+            bundle.hash(&mut hasher);
         }
         Look { objects, rest: hasher.finish() }
     }
@@ -195,6 +207,7 @@ mod tests {
                 tokens: Arc::new(Tokens::new(world.clone(), world.clone())),
                 services: Arc::new(Followed::new(|service: &Service| service.name.clone())),
                 runtime_classes: Arc::new(Followed::new(|class: &RuntimeClass| class.name.clone())),
+                trust_bundles: Some(Arc::new(Followed::new(|bundle: &TrustBundle| bundle.name.clone()))),
             },
             memory: Memory::new(files.clone()),
             clock: world,
@@ -233,6 +246,8 @@ mod tests {
         first.supplies.services.seed(vec![service.clone()]);
         let class = RuntimeClass { name: "n".into(), handler: "h".into() };
         first.supplies.runtime_classes.seed(vec![class.clone()]);
+        let bundle = TrustBundle { name: "b".into(), certificates: "pem".into(), ..TrustBundle::default() };
+        first.supplies.trust_bundles.iter().for_each(|bundles| bundles.seed(vec![bundle.clone()]));
         let _ = tokio::time::timeout(LOOK * 2, run(first, CancellationToken::new())).await;
 
         let second = parts(&files);
@@ -241,5 +256,6 @@ mod tests {
         assert_eq!(second.supplies.tokens.known(), [(request, token)]);
         assert_eq!(second.supplies.services.known(), [service]);
         assert_eq!(second.supplies.runtime_classes.known(), [class]);
+        assert_eq!(second.supplies.trust_bundles.map(|bundles| bundles.known()), Some(vec![bundle]));
     }
 }

@@ -26,6 +26,8 @@ pub struct Tokens {
 struct Kept {
     token: IssuedToken,
     renew_at: Timestamp,
+    /// Whether it is only renewed when somebody asks for it again.
+    on_demand: bool,
 }
 
 impl Tokens {
@@ -50,7 +52,8 @@ impl Tokens {
         match asked {
             Ok(token) => {
                 let renew_at = renew_at(&token, spread(request, &token));
-                self.kept().insert(request.clone(), Kept { token: token.clone(), renew_at });
+                self.kept()
+                    .insert(request.clone(), Kept { token: token.clone(), renew_at, on_demand: false });
                 Ok(token)
             }
             Err(error) => {
@@ -70,11 +73,25 @@ impl Tokens {
         }
     }
 
+    /// The same for who asks again whenever a token is needed: the pod is not woken to renew it, and it ends with the
+    /// agent.
+    ///
+    /// # Errors
+    /// As [`Tokens::get`].
+    pub async fn get_on_demand(&self, request: &TokenRequest) -> Result<IssuedToken, String> {
+        let token = self.get(request).await?;
+        if let Some(kept) = self.kept().get_mut(request) {
+            kept.on_demand = true;
+        }
+        Ok(token)
+    }
+
     /// When the next token of a pod is due.
     #[must_use]
     pub fn renew_at(&self, uid: &PodUid) -> Option<Timestamp> {
         let kept = self.kept();
-        kept.iter().filter(|(request, _)| request.pod_uid == *uid).map(|(_, kept)| kept.renew_at).min()
+        let own = kept.iter().filter(|(request, kept)| request.pod_uid == *uid && !kept.on_demand);
+        own.map(|(_, kept)| kept.renew_at).min()
     }
 
     /// Drops the tokens of a pod that is over.
@@ -85,7 +102,9 @@ impl Tokens {
     /// Every token that is held, for a store that outlives the agent. They are secret.
     #[must_use]
     pub fn known(&self) -> Vec<(TokenRequest, IssuedToken)> {
-        self.kept().iter().map(|(request, kept)| (request.clone(), kept.token.clone())).collect()
+        let kept = self.kept();
+        let lasting = kept.iter().filter(|(_, kept)| !kept.on_demand);
+        lasting.map(|(request, kept)| (request.clone(), kept.token.clone())).collect()
     }
 
     /// Takes what an earlier agent held; a token that was asked for since is not replaced.
@@ -93,7 +112,7 @@ impl Tokens {
         let mut kept = self.kept();
         for (request, token) in tokens {
             let renew_at = renew_at(&token, spread(&request, &token));
-            kept.entry(request).or_insert(Kept { token, renew_at });
+            kept.entry(request).or_insert(Kept { token, renew_at, on_demand: false });
         }
     }
 
@@ -195,5 +214,19 @@ mod tests {
         next.seed(tokens.known());
         assert_eq!(next.get(&request("two")).await.unwrap().token, "token 2");
         assert_eq!(*server.asked.lock().unwrap(), 2);
+    }
+    #[tokio::test]
+    async fn a_token_on_demand_wakes_nobody_and_goes_with_its_pod() {
+        let server = Arc::new(Server::default());
+        let tokens = Tokens::new(server.clone(), server.clone());
+        for at in [0, 10, 2900] {
+            *server.now.lock().unwrap() = at;
+            tokens.get_on_demand(&request("u")).await.unwrap();
+        }
+        assert_eq!(*server.asked.lock().unwrap(), 2);
+        assert_eq!(tokens.renew_at(&"u".into()), None);
+        assert!(tokens.known().is_empty());
+        tokens.forget(&"u".into());
+        assert!(tokens.kept().is_empty());
     }
 }

@@ -19,10 +19,12 @@ mod objects;
 mod pauses;
 mod pods;
 mod reviews;
+mod service_accounts;
 mod services;
 #[cfg(test)]
 mod test_server;
 mod tokens;
+mod trust_bundles;
 mod volumes;
 
 pub use clients::{ClientSettings, Clients, ConnectError};
@@ -34,6 +36,8 @@ pub use nodes::NodesAdapter;
 pub use objects::ObjectsAdapter;
 pub use pods::PodsAdapter;
 pub use reviews::ReviewsAdapter;
+pub use service_accounts::ServiceAccountsAdapter;
 pub use services::{RuntimeClassesAdapter, ServicesAdapter};
 pub use tokens::TokensAdapter;
+pub use trust_bundles::TrustBundlesAdapter;
 pub use volumes::VolumesAdapter;

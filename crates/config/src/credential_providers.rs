@@ -32,8 +32,23 @@ pub struct CredentialProviderSettings {
     pub args: Vec<String>,
     /// Environment variables.
     pub env: BTreeMap<String, String>,
-    /// Whether it works with service account tokens, and cannot do without.
-    pub requires_service_account: bool,
+    /// How it works with service account tokens, if it does.
+    pub token: Option<ProviderTokenSettings>,
+}
+
+/// How a provider works with service account tokens.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ProviderTokenSettings {
+    /// Who the tokens are for.
+    pub audience: String,
+    /// Whether it cannot do without an account.
+    pub requires_account: bool,
+    /// Annotations that an account must have.
+    pub required_annotations: Vec<String>,
+    /// Annotations that it is told of if there are any.
+    pub optional_annotations: Vec<String>,
+    /// Whether its answers are good for one token only, not for the whole account.
+    pub answers_one_token: bool,
 }
 
 /// Reads the providers of a file, or of the `.json`, `.yaml` and `.yml` files of a folder in lexical order.
@@ -294,9 +309,17 @@ fn settings(provider: Provider) -> CredentialProviderSettings {
         api_version: provider.api_version,
         args: provider.args,
         env: provider.env.into_iter().map(|var| (var.name, var.value)).collect(),
-        requires_service_account: provider
-            .token_attributes
-            .is_some_and(|token| token.require_service_account == Some(true)),
+        token: provider.token_attributes.map(token_settings),
+    }
+}
+
+fn token_settings(token: TokenAttributes) -> ProviderTokenSettings {
+    ProviderTokenSettings {
+        audience: token.service_account_token_audience,
+        requires_account: token.require_service_account == Some(true),
+        required_annotations: token.required_service_account_annotation_keys,
+        optional_annotations: token.optional_service_account_annotation_keys,
+        answers_one_token: token.cache_type == "Token",
     }
 }
 
@@ -333,7 +356,7 @@ providers:
         assert_eq!(found.iter().map(|p| p.name.as_str()).collect::<Vec<_>>(), ["helper", "second"]);
         assert_eq!(found[0].default_cache_duration, GoDuration::from_secs(12 * 3600));
         assert_eq!(found[0].env.get("A").map(String::as_str), Some("b"));
-        assert!(!found[0].requires_service_account);
+        assert_eq!(found[0].token, None);
     }
 
     #[test]
@@ -367,13 +390,26 @@ providers:
     serviceAccountTokenAudience: a
     requireServiceAccount: true
     cacheType: Token
+    requiredServiceAccountAnnotationKeys: [example.com/id]
 ";
         let found = read(&[("a.yaml", &format!("{GOOD}{token}"))]).unwrap();
-        assert!(found[0].requires_service_account);
+        let expected = ProviderTokenSettings {
+            audience: "a".to_owned(),
+            requires_account: true,
+            required_annotations: vec!["example.com/id".to_owned()],
+            optional_annotations: Vec::new(),
+            answers_one_token: true,
+        };
+        assert_eq!(found[0].token, Some(expected));
         for (from, to, expected) in [
             ("cacheType: Token", "cacheType: Pod", "cacheType"),
             ("    requireServiceAccount: true\n", "", "requireServiceAccount"),
             ("serviceAccountTokenAudience: a", "serviceAccountTokenAudience: ''", "Audience"),
+            (
+                "requireServiceAccount: true",
+                "requireServiceAccount: false",
+                "requiredServiceAccountAnnotationKeys",
+            ),
         ] {
             let error = read(&[("a.yaml", &format!("{GOOD}{}", token.replace(from, to)))]).unwrap_err();
             assert!(error.contains(expected), "{error}");

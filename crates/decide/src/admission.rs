@@ -5,6 +5,7 @@
 
 mod affinity;
 mod conditions;
+mod declared_features;
 mod features;
 mod fit;
 mod occupancy;
@@ -20,6 +21,7 @@ use model::{NodeSettings, ObservedPod, Pod, Rejection};
 
 use crate::node_status::Pressure;
 pub use conditions::Shutdown;
+pub use declared_features::unmet_by_update;
 pub use occupancy::Occupancy;
 pub use preemption::is_critical;
 
@@ -109,6 +111,7 @@ pub fn admit(pod: &Pod, node: &Node<'_>) -> Result<Vec<Arc<Pod>>, Rejection> {
     let victims = preemption::resolve(pod, node.occupancy, &misfits)?;
     features::check_apparmor(pod, &node.settings.admission)?;
     features::check_pod_level_resources(pod, &node.settings.admission)?;
+    declared_features::check(pod, &node.settings.admission)?;
     conditions::check_shutdown(node.shutdown)?;
     Ok(victims)
 }

@@ -14,7 +14,8 @@ use model::{CredentialFile, CredentialFileForm, CredentialOrigin, ImageAuth, Reg
 pub use docker_config::{InvalidDockerConfig, read_config_json, read_dockercfg, read_secret};
 pub use location::locations_match;
 pub use provider::{
-    CacheScope, ProviderAnswer, ProviderAnswerError, cache_keys, is_asked_about, read_answer, write_request,
+    CacheScope, ProviderAnswer, ProviderAnswerError, cache_keys, is_asked_about, kept_for, read_answer,
+    told_annotations, write_request,
 };
 
 /// Where credentials of the default registry are kept.

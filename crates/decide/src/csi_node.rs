@@ -1,9 +1,10 @@
 //! What drivers make the cluster know about this node.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Node;
-use k8s_openapi::api::storage::v1::{CSINode, CSINodeDriver, CSINodeSpec, VolumeNodeResources};
+use k8s_openapi::api::storage::v1::{CSIDriver, CSINode, CSINodeDriver, CSINodeSpec, VolumeNodeResources};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use serde_json::{Value, json};
 
@@ -91,6 +92,13 @@ pub fn with_driver(object: &CSINode, driver: &DriverOnNode) -> Option<CSINode> {
     changed.spec.drivers.retain(|known| known.name != driver.name);
     changed.spec.drivers.push(entry);
     Some(changed)
+}
+
+/// How often a driver is asked anew how many volumes the node can have; `None` if its registration settles that.
+#[must_use]
+pub fn refresh_period(driver: &CSIDriver) -> Option<Duration> {
+    let seconds = driver.spec.node_allocatable_update_period_seconds?;
+    u64::try_from(seconds).ok().filter(|seconds| *seconds > 0).map(Duration::from_secs)
 }
 
 /// The CSINode without a driver, `None` if it does not have it.
@@ -239,5 +247,13 @@ mod tests {
         let last = node_patch_without(&node(Some("{\"a\":\"id\"}"), &[]), "a").unwrap().unwrap();
         assert_eq!(last, json!({"metadata": {"annotations": {NODE_IDS: null}}}));
         assert_eq!(node_patch_without(&both, "c"), Ok(None));
+    }
+    #[test]
+    fn the_cluster_says_how_often_a_driver_is_asked_again() {
+        for (seconds, expected) in [(None, None), (Some(0), None), (Some(-1), None), (Some(10), Some(10))] {
+            let spec = json!({"nodeAllocatableUpdatePeriodSeconds": seconds});
+            let object = serde_json::from_value(json!({"metadata": {}, "spec": spec})).unwrap();
+            assert_eq!(refresh_period(&object), expected.map(Duration::from_secs), "{seconds:?}");
+        }
     }
 }

@@ -119,17 +119,22 @@ pub fn access_by_secrets(record: &PulledRecord, image: &str, shown: &[PullSecret
 /// Who may use an image that these credentials pulled; `None` for a pull without any.
 #[must_use]
 pub fn permit_of(used: Option<&RegistryCredential>) -> Permit {
+    if let Some(RegistryCredential { origin: CredentialOrigin::Account { uid, namespace, name }, .. }) = used
+    {
+        let (namespace, name, uid) = (namespace.clone(), name.clone(), uid.clone());
+        return Permit { accounts: vec![PullAccount { namespace, name, uid }], ..Permit::default() };
+    }
     match used.and_then(shown_secret) {
         Some(secret) => Permit { secrets: vec![secret], ..Permit::default() },
         None => Permit { everybody: true, ..Permit::default() },
     }
 }
 
-/// A credential as the records name it; `None` for one that all pods of the node may use.
+/// A credential as the records name it; `None` for one that is no secret.
 #[must_use]
 pub fn shown_secret(credential: &RegistryCredential) -> Option<PullSecret> {
     match &credential.origin {
-        CredentialOrigin::Node => None,
+        CredentialOrigin::Node | CredentialOrigin::Account { .. } => None,
         CredentialOrigin::Secret { uid, namespace, name } => Some(PullSecret {
             uid: uid.clone(),
             namespace: namespace.clone(),

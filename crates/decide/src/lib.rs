@@ -41,6 +41,7 @@ pub mod node_logs;
 pub mod node_status;
 pub mod object_references;
 pub mod object_restart;
+pub mod offline;
 pub mod payloads;
 pub mod pod_actions;
 pub mod pod_paths;
@@ -70,6 +71,7 @@ pub mod termination_message;
 pub mod terminations;
 #[cfg(test)]
 mod test_objects;
+pub mod trust_bundles;
 pub mod user_namespaces;
 pub mod volumes;
 pub mod worker;

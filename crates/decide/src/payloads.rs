@@ -4,15 +4,17 @@ use std::collections::BTreeMap;
 use std::path::{Component, Path, PathBuf};
 
 use k8s_openapi::api::core::v1::{
-    DownwardAPIVolumeFile, KeyToPath, ServiceAccountTokenProjection, Volume, VolumeProjection,
+    ClusterTrustBundleProjection, DownwardAPIVolumeFile, KeyToPath, ServiceAccountTokenProjection, Volume,
+    VolumeProjection,
 };
 use model::{
     ConfigObject, NodeSettings, ObjectError, ObjectKey, ObjectKind, Pod, ProjectedFile, ReadObjects,
-    ReadTokens,
+    ReadTokens, ReadTrustBundles,
 };
 
 use crate::environment::fields::{metadata_field, resource_of_container};
 use crate::service_account_tokens::{token_owner, token_wish};
+use crate::trust_bundles::trust_anchors;
 
 /// Files are readable by all unless the pod says otherwise.
 const DEFAULT_MODE: i32 = 0o644;
@@ -30,6 +32,8 @@ pub struct PayloadFacts<'a> {
     pub objects: &'a ReadObjects,
     /// The tokens its volumes ask for; `None` on a node without an API server.
     pub tokens: Option<&'a ReadTokens>,
+    /// The cluster's trust bundles; `None` where pods may not use them.
+    pub trust_bundles: Option<&'a ReadTrustBundles>,
 }
 
 /// The files of a volume, by path. Of sources that have a file of the same path, the last one's is taken.
@@ -153,20 +157,36 @@ impl Files<'_> {
 
     /// With a group, the file is opened to that one when the volume is given to it.
     fn token(&mut self, source: &ServiceAccountTokenProjection, tokens: &ReadTokens) -> Result<(), String> {
-        let pod = self.facts.pod;
         let token = match tokens.get(&token_wish(source)) {
             Some(Ok(token)) => token.token.clone(),
             Some(Err(problem)) => return Err(problem.clone()),
             None => return Err("failed to fetch token: it was not asked for".to_owned()),
         };
+        self.add_own(&source.path, token.into_bytes());
+        Ok(())
+    }
+
+    /// A file for the one user of the pod alone, if that one is known.
+    fn add_own(&mut self, path: &str, content: Vec<u8>) {
+        let pod = self.facts.pod;
         let owner = token_owner(pod);
         let has_group = pod.spec.security_context.as_ref().is_some_and(|context| context.fs_group.is_some());
         let mode = (owner.is_some() || has_group).then_some(TOKEN_MODE);
-        let path = clean(&source.path);
-        self.add(&source.path, token.into_bytes(), mode);
-        if let Some(file) = self.found.get_mut(&path) {
+        self.add(path, content, mode);
+        if let Some(file) = self.found.get_mut(&clean(path)) {
             file.owner = owner;
         }
+    }
+
+    fn trust_bundle(
+        &mut self,
+        source: &ClusterTrustBundleProjection,
+        bundles: &ReadTrustBundles,
+    ) -> Result<(), String> {
+        let bundles = bundles.as_ref().map_err(Clone::clone)?;
+        let bundles = bundles.iter().map(AsRef::as_ref);
+        let anchors = trust_anchors(source, bundles, &self.facts.pod.uid)?;
+        self.add_own(&source.path, anchors.into_bytes());
         Ok(())
     }
 
@@ -185,16 +205,20 @@ impl Files<'_> {
         if let (Some(source), Some(tokens)) = (&source.service_account_token, self.facts.tokens) {
             return self.token(source, tokens);
         }
-        let needs = if source.service_account_token.is_some() {
-            "serviceAccountToken: a token"
+        if let (Some(source), Some(bundles)) = (&source.cluster_trust_bundle, self.facts.trust_bundles) {
+            return self.trust_bundle(source, bundles);
+        }
+        let (needs, missing) = if source.service_account_token.is_some() {
+            ("serviceAccountToken: a token", "this node has none")
         } else if source.cluster_trust_bundle.is_some() {
-            "clusterTrustBundle: a trust bundle"
+            let missing = "this node has none, or its feature gate ClusterTrustBundleProjection is off";
+            ("clusterTrustBundle: a trust bundle", missing)
         } else if source.pod_certificate.is_some() {
-            "podCertificate: a certificate"
+            ("podCertificate: a certificate", "this node asks none for it")
         } else {
             return Ok(());
         };
-        Err(format!("{needs} comes from an API server, and this node has none; remove the source"))
+        Err(format!("{needs} comes from an API server, and {missing}; remove the source"))
     }
 }
 

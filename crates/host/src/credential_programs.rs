@@ -122,7 +122,7 @@ mod tests {
             api_version: String::new(),
             args: vec!["one; two".into()],
             env: BTreeMap::from([("WHO".to_owned(), "me".to_owned())]),
-            requires_service_account: false,
+            token: None,
         };
         (folder, programs, provider)
     }

@@ -13,6 +13,8 @@ pub struct AdmissionSettings {
     pub apparmor: AppArmor,
     /// Feature gate `PodLevelResources`.
     pub pod_level_resources: PodLevelResources,
+    /// The features that the node declares; `None` when pods are not held to them (feature gate `NodeDeclaredFeatures`).
+    pub declared_features: Option<Vec<String>>,
 }
 
 /// Major and minor version of a kernel; 0.0 when unknown.

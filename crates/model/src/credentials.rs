@@ -40,6 +40,15 @@ pub enum CredentialOrigin {
         /// Its name.
         name: String,
     },
+    /// Pods with the service account that a provider program gave it to.
+    Account {
+        /// UID of the account.
+        uid: String,
+        /// Its namespace.
+        namespace: String,
+        /// Its name.
+        name: String,
+    },
 }
 
 /// A program that knows credentials, as the configuration describes it.
@@ -57,8 +66,56 @@ pub struct CredentialProvider {
     pub args: Vec<String>,
     /// Environment variables laid over the agent's own.
     pub env: BTreeMap<String, String>,
-    /// It is of use only to pods with a service account.
-    pub requires_service_account: bool,
+    /// How it is told of a pod's service account; `None` when it is not.
+    pub token: Option<ProviderToken>,
+}
+
+/// How a provider program is told of a pod's service account (`tokenAttributes`).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ProviderToken {
+    /// Who the token is for.
+    pub audience: String,
+    /// Pods without a service account get nothing from it.
+    pub requires_account: bool,
+    /// Annotations without which an account gets nothing from it.
+    pub required_annotations: Vec<String>,
+    /// Annotations that it is told of if the account has them.
+    pub optional_annotations: Vec<String>,
+    /// Who else its answer is good for.
+    pub shared: AnswerSharing,
+}
+
+/// Who else an answer that was given for a token is good for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AnswerSharing {
+    /// All pods of the account (`cacheType: ServiceAccount`).
+    Account,
+    /// Who has the same token (`cacheType: Token`).
+    Token,
+}
+
+/// A pod's service account, as a provider program is told of it.
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub struct AccountProof {
+    /// Namespace of account and pod.
+    pub namespace: String,
+    /// Name of the account.
+    pub name: String,
+    /// Its UID.
+    pub uid: String,
+    /// Those of its annotations that the program is told of.
+    pub annotations: BTreeMap<String, String>,
+    /// A token of the account, bound to the pod.
+    pub token: String,
+}
+
+impl fmt::Debug for AccountProof {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("AccountProof")
+            .field("namespace", &self.namespace)
+            .field("name", &self.name)
+            .finish_non_exhaustive()
+    }
 }
 
 /// A file that may hold the node's credentials.

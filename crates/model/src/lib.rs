@@ -42,6 +42,7 @@ pub mod statistics;
 mod stream_choice;
 mod time;
 mod timeline;
+mod trust_bundle;
 pub mod usage;
 mod user_namespace;
 mod volume_plan;
@@ -57,7 +58,8 @@ pub use changes::{Operation, PodUpdate, Snapshot, SnapshotKind};
 pub use commands::{KillOptions, UpdateKind, WorkerCommand, WorkerTarget};
 pub use config_object::{ConfigObject, ObjectError, ObjectKey, ObjectKind, ReadObjects};
 pub use credentials::{
-    CredentialFile, CredentialFileForm, CredentialOrigin, CredentialProvider, RegistryCredential,
+    AccountProof, AnswerSharing, CredentialFile, CredentialFileForm, CredentialOrigin, CredentialProvider,
+    ProviderToken, RegistryCredential,
 };
 pub use csi_volume::{CsiAccess, CsiLifecycle, CsiPod, CsiSize, CsiVolume, SecretReference};
 pub use events::{EventSubject, EventType, PodEvent, PodEventKind, RecordedEvent};
@@ -88,6 +90,7 @@ pub use service_account_token::{IssuedToken, ReadTokens, TokenRequest, TokenWish
 pub use stream_choice::StreamChoice;
 pub use time::{Moment, MomentSource, Timestamp};
 pub use timeline::{PodTimeline, StartStep, StepRecord, StepSpan};
+pub use trust_bundle::{ReadTrustBundles, TrustBundle};
 pub use user_namespace::{IdPool, IdRange, UserNamespace};
 pub use volume_plan::{
     FileStorage, FsGroup, FsGroupChange, HostPathKind, IscsiDisk, PlannedVolume, VolumePlan,

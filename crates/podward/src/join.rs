@@ -8,11 +8,13 @@ use anyhow::Context;
 use cluster::identity::{Meters, Upkeep, connect};
 use cluster::{
     Clients, CsiNodesAdapter, EventsAdapter, LeasesAdapter, NodesAdapter, ObjectsAdapter, PodsAdapter,
-    ReviewsAdapter, RuntimeClassesAdapter, ServicesAdapter, TokensAdapter, VolumesAdapter,
+    ReviewsAdapter, RuntimeClassesAdapter, ServiceAccountsAdapter, ServicesAdapter, TokensAdapter,
+    TrustBundlesAdapter, VolumesAdapter,
 };
-use config::Loaded;
+use config::{Gate, Loaded};
 use host::{HostCsiFolders, HostPluginSockets, SealedCheckpoints};
 use plugins::{GrpcCsiConnector, GrpcPluginRegistration};
+use ports::api::trust_bundles::ApiTrustBundles;
 use ports::clock::SystemClock;
 
 use crate::identity_plan;
@@ -61,6 +63,11 @@ pub async fn join(
         objects: Arc::new(ObjectsAdapter::new(&clients)),
         events: Arc::new(EventsAdapter::new(&clients, node.to_owned())),
         tokens: Arc::new(TokensAdapter::new(&clients)),
+        service_accounts: Arc::new(ServiceAccountsAdapter::new(&clients)),
+        trust_bundles: loaded
+            .gates
+            .enabled(Gate::ClusterTrustBundleProjection)
+            .then(|| Arc::new(TrustBundlesAdapter::new(&clients)) as Arc<dyn ApiTrustBundles>),
         services: Arc::new(ServicesAdapter::new(&clients)),
         runtime_classes: Arc::new(RuntimeClassesAdapter::new(&clients)),
         volumes: Arc::new(VolumesAdapter::new(clients.clone())),

@@ -11,7 +11,7 @@ use decide::user_namespaces::check_pool;
 use model::{AdmissionSettings, IdPool, NodeResources, PodLevelResources, ResourceAmounts};
 use ports::host_facts::HostFacts;
 
-use crate::registration_plan::architecture;
+use crate::registration_plan::{architecture, declared_features};
 
 /// Capacity and reservations.
 ///
@@ -73,6 +73,10 @@ pub fn admission(loaded: &Loaded, node_name: &str) -> AdmissionSettings {
         kernel: host::kernel_version(),
         apparmor: host::apparmor(Path::new("/sys")),
         pod_level_resources: if gate_on { PodLevelResources::Allowed } else { PodLevelResources::Refused },
+        declared_features: loaded
+            .gates
+            .enabled(Gate::NodeDeclaredFeatures)
+            .then(|| declared_features(loaded)),
     }
 }
 

@@ -14,7 +14,8 @@ use decide::image_access::Verification;
 use decide::image_gc::ImageGcPolicy;
 use manifest::{ObjectPlace, RestartRules, Rules};
 use model::{
-    CgroupDriver, CgroupVersion, CredentialProvider, HostCapabilities, IdPool, NodeSettings, PodGates,
+    AnswerSharing, CgroupDriver, CgroupVersion, CredentialProvider, HostCapabilities, IdPool, NodeSettings,
+    PodGates, ProviderToken,
 };
 use ports::host_facts::HostFacts;
 
@@ -281,10 +282,20 @@ fn credential_providers(loaded: &Loaded) -> anyhow::Result<Vec<CredentialProvide
             api_version: settings.api_version,
             args: settings.args,
             env: settings.env,
-            requires_service_account: settings.requires_service_account,
+            token: settings.token.map(provider_token),
         })
     };
     providers.into_iter().map(provider).collect()
+}
+
+fn provider_token(settings: config::ProviderTokenSettings) -> ProviderToken {
+    ProviderToken {
+        audience: settings.audience,
+        requires_account: settings.requires_account,
+        required_annotations: settings.required_annotations,
+        optional_annotations: settings.optional_annotations,
+        shared: if settings.answers_one_token { AnswerSharing::Token } else { AnswerSharing::Account },
+    }
 }
 
 /// A period of zero would spin.

@@ -99,7 +99,9 @@ pub fn node_ips(loaded: &Loaded) -> anyhow::Result<Vec<IpAddr>> {
     Ok(found)
 }
 
-fn declared_features(loaded: &Loaded) -> Vec<String> {
+/// The features that the node declares, if it declares any.
+#[must_use]
+pub fn declared_features(loaded: &Loaded) -> Vec<String> {
     if !loaded.gates.enabled(Gate::NodeDeclaredFeatures) {
         return Vec::new();
     }

@@ -11,9 +11,11 @@ pub mod nodes;
 pub mod objects;
 pub mod pods;
 pub mod runtime_classes;
+pub mod service_accounts;
 pub mod services;
 pub mod token_reviews;
 pub mod tokens;
+pub mod trust_bundles;
 pub mod volumes;
 
 use std::time::Duration;

@@ -1,7 +1,7 @@
 //! A small CSI driver: volumes are folders, mounts are real.
 //!
 //! Serves the node service on a socket and, on another, the registration of plugins. Staging binds a volume's folder,
-//! publishing binds what was staged; a block volume is a file that is bound. Every call is written down, and any call can
+//! publishing binds what was staged; a block volume is a file, or a link to a device, that is bound. Every call is written down, and any call can
 //! be made to fail or to hang.
 
 mod authority;
@@ -10,6 +10,7 @@ mod service;
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::Context;
@@ -63,6 +64,7 @@ pub(crate) struct Shared {
     pub(crate) folder: PathBuf,
     pub(crate) endpoint: PathBuf,
     pub(crate) abilities: Vec<Ability>,
+    pub(crate) most_volumes: AtomicI64,
     pub(crate) calls: Mutex<Vec<Call>>,
     pub(crate) trouble: watch::Sender<HashMap<&'static str, Trouble>>,
     pub(crate) registered: watch::Sender<Option<Result<(), String>>>,
@@ -101,6 +103,7 @@ impl CsiDriver {
             folder: folder.to_owned(),
             endpoint: endpoint.clone(),
             abilities: abilities.to_vec(),
+            most_volumes: AtomicI64::new(16),
             calls: Mutex::default(),
             trouble: watch::Sender::default(),
             registered: watch::Sender::new(None),
@@ -139,6 +142,11 @@ impl CsiDriver {
             Ok(outcome) => outcome.clone().unwrap_or(Ok(())),
             Err(_) => Err("the driver is gone".to_owned()),
         }
+    }
+
+    /// Says from now on that the node can have so many volumes.
+    pub fn take_at_most(&self, volumes: i64) {
+        self.shared.most_volumes.store(volumes, Ordering::Relaxed);
     }
 
     /// The socket of the node service.

@@ -57,7 +57,7 @@ async fn a_graceful_delete_lets_the_container_finish(agent: Agent) -> Result<()>
 }
 
 async fn a_forced_delete_is_at_once(agent: Agent) -> Result<()> {
-    let node = ClusterNode::start(agent).await?;
+    let mut node = ClusterNode::start(agent).await?;
     node.apply(&slow_to_stop("web")).await?;
     let old = node.wait_running("web").await?;
     node.kubectl(&["delete", "pod", "web", "--force", "--grace-period=0"]).await?;
@@ -67,6 +67,7 @@ async fn a_forced_delete_is_at_once(agent: Agent) -> Result<()> {
     node.apply(&sleeper("web")).await?;
     let new = node.wait_running("web").await?;
     ensure!(new.uid != old.uid && new.container("main").restarts == 0, "{new:?}");
+    node.restart_agent_unseen().await?;
     node.end()
 }
 
@@ -85,7 +86,7 @@ async fn a_finalizer_keeps_the_object(agent: Agent) -> Result<()> {
 }
 
 async fn the_eviction_api(agent: Agent) -> Result<()> {
-    let node = ClusterNode::start(agent).await?;
+    let mut node = ClusterNode::start(agent).await?;
     node.apply(&with(sleeper("web"), "/metadata/labels", json!({"app": "web"}))).await?;
     node.apply(&json!({
         "apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": {"name": "web"},
@@ -94,6 +95,7 @@ async fn the_eviction_api(agent: Agent) -> Result<()> {
     .await?;
     node.wait_running("web").await?;
     node.wait_field(&["pdb", "web"], "/status/currentHealthy", &json!(1)).await?;
+    node.restart_agent_unseen().await?;
     let path = format!("/api/v1/namespaces/{}/pods/web/eviction", node.namespace);
     let body =
         json!({"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": "web"}}).to_string();

@@ -67,7 +67,7 @@ async fn certificates_are_rotated(agent: Agent) -> Result<()> {
     // Signed five minutes back: at 70 to 90 % of the whole time there is about half a minute left or none.
     let short = ShortLived::begin(scenarios::control_plane().await?)?;
     let options = AgentOptions { overlay: json!({"rotateCertificates": true}), ..AgentOptions::default() };
-    let node = ClusterNode::start_with(agent, Joining::WithToken, &options).await?;
+    let mut node = ClusterNode::start_with(agent, Joining::WithToken, &options).await?;
     node.apply(&sleeper("web")).await?;
     let before = node.wait_running("web").await?;
     node.wait("a second certificate is signed", async || {
@@ -81,6 +81,7 @@ async fn certificates_are_rotated(agent: Agent) -> Result<()> {
     node.apply(&sleeper("later")).await?;
     node.wait_running("later").await?;
     ensure!(node.pod("web").await?.containers == before.containers, "a rotation touched a pod");
+    node.restart_agent_unseen().await?;
     node.end()
 }
 

@@ -61,7 +61,7 @@ async fn objects_as_environment_and_files(agent: Agent) -> Result<()> {
 async fn changes_reach_the_files(agent: Agent) -> Result<()> {
     // The upstream kubelet looks at volumes when it looks at the pod.
     let options = AgentOptions { overlay: json!({"syncFrequency": "5s"}), ..AgentOptions::default() };
-    let node = ClusterNode::start_with(agent, Joining::WithCertificate, &options).await?;
+    let mut node = ClusterNode::start_with(agent, Joining::WithCertificate, &options).await?;
     node.apply(&config_map("settings", &json!({"colour": "red"}))).await?;
     node.apply(&secret("keys", &json!({"word": "open"}))).await?;
     node.apply(&reader("web")).await?;
@@ -83,6 +83,7 @@ async fn changes_reach_the_files(agent: Agent) -> Result<()> {
     says("secret", "keys/word", "shut").await?;
     let after = node.pod("web").await?;
     ensure!(after.container("main") == before.container("main"), "{after:?}");
+    node.restart_agent_unseen().await?;
     node.end()
 }
 

@@ -46,7 +46,12 @@ async fn pods_come_back_without_a_control_plane(agent: Agent) -> Result<()> {
     })
     .await?;
     let again = node.running("web").await?;
-    ensure!(node.log("web", "main").await?.contains("colour=blue"), "the ConfigMap is not there");
+    eventually("the ConfigMap is there", Duration::from_secs(30), async || {
+        let log = node.log("web", "main").await?;
+        ensure!(log.contains("colour=blue"), "{log:?}");
+        Ok(())
+    })
+    .await?;
 
     node.plane.start_api_server().await?;
     node.agent.wait_ready().await?;

@@ -1,13 +1,17 @@
 //! Taints, cordon and drain.
 
 use anyhow::{Result, ensure};
-use scenarios::{Agent, ClusterNode, container, scenarios, sleeper, with};
+use scenarios::{Agent, AgentOptions, ClusterNode, Joining, container, scenarios, sleeper, with};
 use serde_json::json;
 
-scenarios!(a_taint_with_no_execute_drives_pods_away, cordon_and_drain);
+scenarios!(
+    a_taint_with_no_execute_drives_pods_away,
+    cordon_and_drain,
+    a_pod_that_needs_what_the_node_does_not_declare,
+);
 
 async fn a_taint_with_no_execute_drives_pods_away(agent: Agent) -> Result<()> {
-    let node = ClusterNode::start(agent).await?;
+    let mut node = ClusterNode::start(agent).await?;
     let tolerant = json!([{"key": "gone", "operator": "Exists"}]);
     node.apply(&sleeper("weak")).await?;
     node.apply(&with(sleeper("strong"), "/spec/tolerations", tolerant)).await?;
@@ -17,6 +21,31 @@ async fn a_taint_with_no_execute_drives_pods_away(agent: Agent) -> Result<()> {
     node.wait_absent(&["pod", "weak"]).await?;
     ensure!(node.running("weak").await?.is_empty(), "the object went before the containers");
     ensure!(node.pod("strong").await?.containers == strong.containers, "a tolerant pod was touched");
+    node.restart_agent_unseen().await?;
+    node.end()
+}
+
+async fn a_pod_that_needs_what_the_node_does_not_declare(agent: Agent) -> Result<()> {
+    const FEATURE: &str = "RestartAllContainersOnContainerExits";
+    let overlay = json!({"featureGates": {FEATURE: false}});
+    let options = AgentOptions { overlay, ..AgentOptions::default() };
+    let node = ClusterNode::start_with(agent, Joining::WithCertificate, &options).await?;
+    let declared = node.node().await?["status"]["declaredFeatures"].clone();
+    ensure!(
+        declared.as_array().is_some_and(|all| !all.is_empty() && !all.contains(&json!(FEATURE))),
+        "{declared}"
+    );
+    let rules = json!([{"action": "RestartAllContainers", "exitCodes": {"operator": "In", "values": [42]}}]);
+    let web = with(sleeper("web"), "/spec/containers/0/restartPolicy", json!("Never"));
+    let web = with(web, "/spec/containers/0/restartPolicyRules", rules);
+    // The scheduler would not place it here.
+    node.apply(&with(web, "/spec/nodeName", json!(node.name))).await?;
+    node.wait_pod("web", "is rejected", |pod| pod.phase == "Failed").await?;
+    let status = node.get(&["pod", "web"]).await?["status"].clone();
+    ensure!(status["reason"] == "PodFeatureUnsupported", "{status}");
+    let message = status["message"].as_str().unwrap_or_default();
+    ensure!(message.ends_with(&format!("node features that are not available: {FEATURE}")), "{message}");
+    ensure!(node.running("web").await?.is_empty(), "it runs");
     node.end()
 }
 

@@ -1,7 +1,9 @@
 //! Claims, persistent volumes and a real CSI driver, with the control plane's own binding and attaching.
 
 use std::fs;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::PathBuf;
+use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
@@ -14,6 +16,8 @@ scenarios!(
     claims_of_local_and_host_path_volumes,
     a_csi_volume_is_attached_staged_grown_and_let_go,
     an_inline_csi_volume_lives_with_its_pod,
+    a_csi_volume_as_a_block_device,
+    how_many_volumes_a_driver_takes_is_told_anew,
 );
 
 /// A pod that only holds the volumes.
@@ -32,6 +36,16 @@ fn claimed(claim: &str) -> Value {
 
 /// A persistent volume and the claim that is for it.
 async fn provide(node: &ClusterNode, name: &str, class: &str, source: Value) -> Result<String> {
+    provide_as(node, name, class, "Filesystem", source).await
+}
+
+async fn provide_as(
+    node: &ClusterNode,
+    name: &str,
+    class: &str,
+    mode: &str,
+    source: Value,
+) -> Result<String> {
     let volume = format!("{name}-{}", node.name);
     let base = json!({
         "apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": volume},
@@ -50,6 +64,7 @@ async fn provide(node: &ClusterNode, name: &str, class: &str, source: Value) -> 
         "apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": name},
         "spec": {
             "accessModes": ["ReadWriteOnce"], "storageClassName": class, "volumeName": volume,
+            "volumeMode": mode,
             "resources": {"requests": {"storage": "1Gi"}},
         },
     }))
@@ -250,6 +265,78 @@ async fn an_inline_csi_volume_lives_with_its_pod(agent: Agent) -> Result<()> {
         Ok(())
     })
     .await?;
+    node.kubectl(&["delete", "csidriver", &name]).await?;
+    node.end()
+}
+
+/// A device that holds what is in a file; let go when dropped.
+struct LoopDevice {
+    path: PathBuf,
+}
+
+impl LoopDevice {
+    fn on(file: &std::path::Path) -> Result<Self> {
+        fs::write(file, vec![0; 1 << 20])?;
+        let output = Command::new("losetup").args(["--find", "--show"]).arg(file).output()?;
+        ensure!(output.status.success(), "losetup: {}", String::from_utf8_lossy(&output.stderr));
+        Ok(Self { path: PathBuf::from(String::from_utf8(output.stdout)?.trim()) })
+    }
+}
+
+impl Drop for LoopDevice {
+    fn drop(&mut self) {
+        let _ = Command::new("losetup").arg("--detach").arg(&self.path).status();
+    }
+}
+
+async fn a_csi_volume_as_a_block_device(agent: Agent) -> Result<()> {
+    let mut node = ClusterNode::start(agent).await?;
+    let driver = driver(&node, json!({"attachRequired": false})).await?;
+    let name = format!("{}.csi.test", node.name);
+    let file = node.containerd.instance().path("disk.image");
+    let device = LoopDevice::on(&file)?;
+    std::os::unix::fs::symlink(&device.path, driver.volume("raw"))?;
+    let source = json!({"csi": {"driver": name, "volumeHandle": "raw"}, "volumeMode": "Block"});
+    let volume = provide_as(&node, "data", "", "Block", source).await?;
+    let web = with(
+        pod("web", [container("main", "sleep forever")]),
+        "/spec/volumes",
+        json!([with(claimed("data"), "/name", json!("data"))]),
+    );
+    let devices = json!([{"name": "data", "devicePath": "/dev/data"}]);
+    node.apply(&with(web, "/spec/containers/0/volumeDevices", devices)).await?;
+    node.wait_running("web").await?;
+    let pid = node.cri().pid(&node.running("web").await?.first().context("a container")?.id).await?;
+    let inside = PathBuf::from(format!("/proc/{pid}/root/dev/data"));
+    let (seen, real) = (fs::metadata(&inside)?, fs::metadata(&device.path)?);
+    ensure!(seen.file_type().is_block_device() && seen.rdev() == real.rdev(), "{seen:?}");
+    ensure!(driver.last("NodeStageVolume").is_some(), "{:?}", driver.call_names());
+    node.restart_agent_unseen().await?;
+    ensure!(driver.last("NodeUnpublishVolume").is_none(), "the restart took the volume away");
+    node.kubectl(&["delete", "pod", "web", "--wait=false"]).await?;
+    node.wait_absent(&["pod", "web"]).await?;
+    eventually("the volume is let go", Duration::from_secs(60), async || {
+        let names = driver.call_names();
+        ensure!(names.ends_with(&["NodeUnpublishVolume", "NodeUnstageVolume"]), "{names:?}");
+        Ok(())
+    })
+    .await?;
+    no_mounts_below(&node.agent.root().join("plugins")).await?;
+    node.kubectl(&["delete", "pv", &volume, "--wait=false"]).await?;
+    node.kubectl(&["delete", "csidriver", &name]).await?;
+    node.end()
+}
+
+async fn how_many_volumes_a_driver_takes_is_told_anew(agent: Agent) -> Result<()> {
+    let node = ClusterNode::start(agent).await?;
+    let spec = json!({"attachRequired": false, "nodeAllocatableUpdatePeriodSeconds": 10});
+    let driver = driver(&node, spec).await?;
+    let name = format!("{}.csi.test", node.name);
+    let count = json!(16);
+    node.wait_field(&["csinode", &node.name], "/spec/drivers/0/allocatable/count", &count).await?;
+    driver.take_at_most(7);
+    let count = json!(7);
+    node.wait_field(&["csinode", &node.name], "/spec/drivers/0/allocatable/count", &count).await?;
     node.kubectl(&["delete", "csidriver", &name]).await?;
     node.end()
 }

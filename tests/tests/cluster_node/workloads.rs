@@ -91,7 +91,7 @@ async fn a_daemon_set(agent: Agent) -> Result<()> {
 }
 
 async fn a_job_completes(agent: Agent) -> Result<()> {
-    let node = ClusterNode::start(agent).await?;
+    let mut node = ClusterNode::start(agent).await?;
     let main = json!({"name": "main", "image": BUSYBOX, "command": ["/bin/sh", "-c", "sleep 1; echo done"]});
     node.apply(&json!({
         "apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "sum"},
@@ -105,6 +105,7 @@ async fn a_job_completes(agent: Agent) -> Result<()> {
     let pods = node.pods("job-name=sum").await?;
     ensure!(pods.len() == 3 && pods.iter().all(|pod| pod.phase == "Succeeded"), "{pods:?}");
     ensure!(pods.iter().all(|pod| pod.container("main").exit_code == Some(0)), "{pods:?}");
+    node.restart_agent_unseen().await?;
     node.end()
 }
 

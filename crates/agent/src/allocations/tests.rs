@@ -1,38 +1,8 @@
-use std::collections::HashMap;
-
-use async_trait::async_trait;
 use model::PodSource;
 use serde_json::json;
 
 use super::*;
-
-#[derive(Default)]
-struct Files(Mutex<HashMap<&'static str, (u32, Vec<u8>)>>);
-
-impl Files {
-    /// How often a file was written, and what it says.
-    fn read(&self, name: &str) -> Option<(u32, Vec<u8>)> {
-        self.0.lock().unwrap().get(name).cloned()
-    }
-}
-
-#[async_trait]
-impl Checkpoints for Files {
-    async fn save(&self, name: &'static str, content: Vec<u8>) -> Result<(), FileError> {
-        let writes = self.read(name).map_or(0, |(writes, _)| writes);
-        self.0.lock().unwrap().insert(name, (writes + 1, content));
-        tokio::task::yield_now().await;
-        Ok(())
-    }
-
-    async fn save_unflushed(&self, name: &'static str, content: Vec<u8>) -> Result<(), FileError> {
-        self.save(name, content).await
-    }
-
-    async fn load(&self, name: &'static str) -> Result<Option<Vec<u8>>, FileError> {
-        Ok(self.read(name).map(|(_, content)| content))
-    }
-}
+use crate::test_checkpoints::Files;
 
 fn pod(uid: &str, cpu: Option<&str>) -> Arc<Pod> {
     let resources = cpu.map(|cpu| json!({"requests": {"cpu": cpu}}));

@@ -1,14 +1,12 @@
-use std::collections::HashMap;
-
 use async_trait::async_trait;
 use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim, Secret};
 use k8s_openapi::api::storage::v1::{CSIDriver, VolumeAttachment};
 use model::PodSource;
 use ports::api::FeedStream;
-use ports::pod_folders::FileError;
 use serde_json::json;
 
 use super::*;
+use crate::test_checkpoints::Files;
 
 #[derive(Default)]
 struct Server {
@@ -69,25 +67,6 @@ impl ApiVolumes for Server {
     }
 }
 
-#[derive(Default)]
-struct Disk(Mutex<HashMap<&'static str, Vec<u8>>>);
-
-#[async_trait]
-impl Checkpoints for Disk {
-    async fn save(&self, name: &'static str, content: Vec<u8>) -> Result<(), FileError> {
-        self.0.lock().unwrap().insert(name, content);
-        Ok(())
-    }
-
-    async fn save_unflushed(&self, name: &'static str, content: Vec<u8>) -> Result<(), FileError> {
-        self.save(name, content).await
-    }
-
-    async fn load(&self, name: &'static str) -> Result<Option<Vec<u8>>, FileError> {
-        Ok(self.0.lock().unwrap().get(name).cloned())
-    }
-}
-
 fn pod(uid: &str) -> Pod {
     let object = json!({
         "metadata": {"name": "p", "namespace": "n", "uid": uid},
@@ -104,7 +83,7 @@ fn pod(uid: &str) -> Pod {
 
 #[tokio::test]
 async fn what_was_resolved_outlives_the_api_server_and_the_agent() {
-    let (server, disk) = (Arc::new(Server::default()), Arc::new(Disk::default()));
+    let (server, disk) = (Arc::new(Server::default()), Arc::new(Files::default()));
     let claims = Claims::new(server.clone(), disk.clone());
     let found = claims.resolve(&pod("u")).await.unwrap();
     assert_eq!(found.keys().collect::<Vec<_>>(), ["v"]);
@@ -125,7 +104,7 @@ async fn what_was_resolved_outlives_the_api_server_and_the_agent() {
 
 #[tokio::test]
 async fn a_volume_for_one_pod_waits_for_the_other_pod_to_go() {
-    let claims = Claims::new(Arc::new(Server::default()), Arc::new(Disk::default()));
+    let claims = Claims::new(Arc::new(Server::default()), Arc::new(Files::default()));
     claims.resolve(&pod("one")).await.unwrap();
     claims.resolve(&pod("one")).await.unwrap();
     let text = claims.resolve(&pod("two")).await.unwrap_err().to_string();

@@ -83,7 +83,7 @@ impl Stage {
     }
 }
 
-const MOMENT: Duration = Duration::from_millis(1);
+const MOMENT: Duration = GATHER.saturating_add(Duration::from_millis(1));
 
 #[tokio::test(start_paused = true)]
 async fn new_events_are_made_and_repeated_ones_updated() {
@@ -140,4 +140,28 @@ async fn a_full_queue_drops_the_oldest_and_counts_them() {
     assert_eq!(calls.len(), QUEUED);
     assert_eq!(calls[0], "create R7 1");
     stage.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_happens_again_within_a_moment_is_told_once() {
+    let stage = Stage::new();
+    // What was recorded before it runs is sent at once.
+    tokio::task::yield_now().await;
+    stage.record("n", "A");
+    stage.record("n", "B");
+    assert!(stage.settle(GATHER / 2).await.is_empty());
+    stage.record("n", "A");
+    assert_eq!(stage.settle(MOMENT).await, ["create A 2", "create B 1"]);
+    stage.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_agent_that_stops_still_tells_what_waits() {
+    let stage = Stage::new();
+    tokio::task::yield_now().await;
+    stage.record("n", "A");
+    tokio::time::sleep(GATHER / 2).await;
+    let server = stage.server.clone();
+    stage.stop().await;
+    assert_eq!(server.taken(), ["create A 1"]);
 }

@@ -1,10 +1,8 @@
-use async_trait::async_trait;
 use model::ObjectKind;
-use ports::checkpoints::Checkpoints;
-use ports::pod_folders::FileError;
 use tokio_util::sync::CancellationToken;
 
 use super::*;
+use crate::test_checkpoints::Files;
 
 fn key(name: &str) -> ObjectKey {
     ObjectKey { kind: ObjectKind::ConfigMap, namespace: "default".into(), name: name.into() }
@@ -79,30 +77,10 @@ fn a_missing_object_is_named_as_upstream_names_it() {
     assert_eq!(ObjectError::NotFound(secret).to_string(), "secret \"x\" not found");
 }
 
-#[derive(Default)]
-struct InMemory(Mutex<Option<Vec<u8>>>, watch::Sender<u32>);
-
-#[async_trait]
-impl Checkpoints for InMemory {
-    async fn save(&self, _: &'static str, content: Vec<u8>) -> Result<(), FileError> {
-        *self.0.lock().unwrap() = Some(content);
-        self.1.send_modify(|count| *count += 1);
-        Ok(())
-    }
-
-    async fn save_unflushed(&self, name: &'static str, content: Vec<u8>) -> Result<(), FileError> {
-        self.save(name, content).await
-    }
-
-    async fn load(&self, _: &'static str) -> Result<Option<Vec<u8>>, FileError> {
-        Ok(self.0.lock().unwrap().clone())
-    }
-}
-
 #[tokio::test(start_paused = true)]
 async fn an_agent_without_its_url_knows_the_objects_of_the_last_one() {
-    let disk = Arc::new(InMemory::default());
-    let mut saves = disk.1.subscribe();
+    let disk = Arc::new(Files::default());
+    let mut saves = disk.writes();
     let cancel = CancellationToken::new();
     let first = Arc::new(LocalObjects::new([PodSource::File, PodSource::Http]));
     let keeper = tokio::spawn(keep(first.clone(), disk.clone(), cancel.clone()));

@@ -139,7 +139,14 @@ impl Pass<'_> {
         let objects = self.read_objects(object_references(self.pod)).await;
         let tokens = self.read_tokens(&volumes).await;
         let settings = &self.runtime.parts.settings;
-        let facts = PayloadFacts { pod: self.pod, settings, objects: &objects, tokens: tokens.as_ref() };
+        let bundles = self.read_trust_bundles(&volumes).await;
+        let facts = PayloadFacts {
+            pod: self.pod,
+            settings,
+            objects: &objects,
+            tokens: tokens.as_ref(),
+            trust_bundles: bundles.as_ref(),
+        };
         for volume in volumes {
             match volume_files(&facts, volume) {
                 Ok(found) => {

@@ -6,7 +6,7 @@ use decide::runtime_class::{cluster_handler, runtime_handler};
 use decide::service_account_tokens::{token_request, token_wishes};
 use decide::service_environment::service_environment;
 use k8s_openapi::api::core::v1::Volume;
-use model::{ReadTokens, RuntimeHandler, Timestamp};
+use model::{ReadTokens, ReadTrustBundles, RuntimeHandler, Timestamp};
 
 use super::sync::Pass;
 
@@ -25,6 +25,20 @@ impl Pass<'_> {
             (wish, token)
         });
         Some(futures::future::join_all(reads).await.into_iter().collect())
+    }
+
+    /// The trust bundles of the cluster, if a volume asks for one; `None` where pods may not use them.
+    pub(super) async fn read_trust_bundles(&self, volumes: &[&Volume]) -> Option<ReadTrustBundles> {
+        let bundles = self.runtime.parts.supplies.as_ref()?.trust_bundles.as_ref()?;
+        let projected = volumes.iter().filter_map(|volume| volume.projected.as_ref());
+        let mut sources = projected.flat_map(|projected| projected.sources.iter().flatten());
+        if !sources.any(|source| source.cluster_trust_bundle.is_some()) {
+            return Some(Ok(Vec::new()));
+        }
+        if !bundles.is_read(PATIENCE).await {
+            return Some(Err("ClusterTrustBundles have not yet been read from the API server".to_owned()));
+        }
+        Some(Ok(bundles.all()))
     }
 
     /// When a token of the pod is renewed, if that is soon.

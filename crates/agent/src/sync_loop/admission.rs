@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use decide::admission::{Node, StrictGroups, admit, first_shortage, rejection_label};
+use decide::admission::{Node, StrictGroups, admit, first_shortage, rejection_label, unmet_by_update};
 use model::{
     EventSubject, EventType, KillOptions, Pod, PodUid, RecordedEvent, Rejection, UpdateKind, WorkerPhase,
 };
@@ -81,6 +81,15 @@ impl SyncLoop {
         self.parts.metrics.pods.rejected(rejection_label(&rejection.reason));
         let options = KillOptions { grace_override: None, rejection: Some(rejection.at_admission()) };
         self.order(UpdateKind::Kill, pod, Some(options));
+    }
+
+    /// Tells when a change asks for what the node does not declare. The change is taken all the same, as far as it can
+    /// be.
+    pub(super) fn note_unmet_features(&self, old: Option<&Pod>, pod: &Pod) {
+        let settings = &self.parts.settings.admission;
+        if let Some(message) = old.and_then(|old| unmet_by_update(old, pod, settings)) {
+            self.warn(pod, "FailedNodeDeclaredFeaturesCheck", &message);
+        }
     }
 
     fn preempt(&mut self, victim: &Arc<Pod>, by: &Pod) {

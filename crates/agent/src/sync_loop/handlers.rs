@@ -46,6 +46,7 @@ impl SyncLoop {
             let old = self.parts.desired.reader().get(&pod.uid);
             self.parts.desired.set(&pod.uid, Arc::clone(&pod));
             self.note_resize(old.as_deref(), &pod);
+            self.note_unmet_features(old.as_deref(), &pod);
             if self.occupancy.contains(&pod.uid) {
                 self.occupancy.insert(&self.parts.allocations.granted(&pod));
             }

@@ -14,6 +14,7 @@ pub(crate) fn settings() -> AdmissionSettings {
         kernel: KernelVersion { major: 6, minor: 1 },
         apparmor: AppArmor::Disabled,
         pod_level_resources: PodLevelResources::Allowed,
+        declared_features: None,
     }
 }
 

@@ -1,9 +1,15 @@
 //! What is said to a credential provider program, and what it answers.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
-use model::{CredentialOrigin, CredentialProvider, RegistryCredential};
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use model::{
+    AccountProof, AnswerSharing, CredentialOrigin, CredentialProvider, ProviderToken, RegistryCredential,
+};
 use serde_json::{Map, Value, json};
+use sha2::{Digest, Sha256};
 
 use super::locations_match;
 use crate::go_duration;
@@ -42,6 +48,8 @@ pub enum ProviderAnswerError {
     },
     /// It does not say what it is good for.
     CacheKeyType(String),
+    /// It hands the token back, and would be kept for others than the token's owner.
+    EchoedToken,
 }
 
 impl std::fmt::Display for ProviderAnswerError {
@@ -55,6 +63,9 @@ impl std::fmt::Display for ProviderAnswerError {
             Self::CacheKeyType(found) => {
                 write!(f, "credential provider plugin did not return a valid cacheKeyType: {found}")
             }
+            Self::EchoedToken => f.write_str(
+                "credential provider plugin returned the service account token as the password, which needs the cacheType Token",
+            ),
         }
     }
 }
@@ -67,20 +78,60 @@ pub fn is_asked_about(provider: &CredentialProvider, repository: &str) -> bool {
     provider.match_images.iter().any(|glob| locations_match(glob, repository))
 }
 
+/// The annotations of an account that a program is told of; `None` when the account lacks one that it must have, by
+/// which accounts opt in.
+#[must_use]
+pub fn told_annotations(
+    token: &ProviderToken,
+    annotations: &BTreeMap<String, String>,
+) -> Option<BTreeMap<String, String>> {
+    if token.required_annotations.iter().any(|key| !annotations.contains_key(key)) {
+        return None;
+    }
+    let keys = token.required_annotations.iter().chain(&token.optional_annotations);
+    Some(
+        keys.filter_map(|key| annotations.get_key_value(key))
+            .map(|(key, value)| (key.clone(), value.clone()))
+            .collect(),
+    )
+}
+
 /// The keys under which an earlier answer may have been kept, the narrowest first.
 #[must_use]
 pub fn cache_keys(repository: &str) -> [String; 3] {
     [CacheScope::Image, CacheScope::Registry, CacheScope::Global].map(|scope| cache_key(scope, repository))
 }
 
+/// For whom an answer is kept: nobody else gets it. Empty for a program that is not told of accounts.
+#[must_use]
+pub fn kept_for(provider: &CredentialProvider, account: Option<&AccountProof>) -> String {
+    let (Some(token), Some(account)) = (&provider.token, account) else { return String::new() };
+    let AccountProof { namespace, name, uid, annotations, token: secret } = account;
+    let secret = match token.shared {
+        AnswerSharing::Account => None,
+        AnswerSharing::Token => Some(STANDARD.encode(Sha256::digest(secret))),
+    };
+    json!([namespace, name, uid, annotations, secret]).to_string()
+}
+
 /// The request, as the program reads it.
 #[must_use]
-pub fn write_request(provider: &CredentialProvider, repository: &str) -> Vec<u8> {
-    let request = json!({
+pub fn write_request(
+    provider: &CredentialProvider,
+    repository: &str,
+    account: Option<&AccountProof>,
+) -> Vec<u8> {
+    let mut request = json!({
         "kind": "CredentialProviderRequest",
         "apiVersion": provider.api_version,
         "image": repository,
     });
+    if let Some(account) = account {
+        request["serviceAccountToken"] = json!(account.token);
+        if !account.annotations.is_empty() {
+            request["serviceAccountAnnotations"] = json!(account.annotations);
+        }
+    }
     let mut text = request.to_string().into_bytes();
     text.push(b'\n');
     text
@@ -93,6 +144,7 @@ pub fn write_request(provider: &CredentialProvider, repository: &str) -> Vec<u8>
 pub fn read_answer(
     provider: &CredentialProvider,
     repository: &str,
+    account: Option<&AccountProof>,
     text: &[u8],
 ) -> Result<ProviderAnswer, ProviderAnswerError> {
     let value: Value = serde_json::from_slice(text).map_err(|_| ProviderAnswerError::Malformed)?;
@@ -120,7 +172,14 @@ pub fn read_answer(
         Some(_) => return Err(ProviderAnswerError::Malformed),
     };
     let keep = (!duration.is_zero()).then(|| (cache_key(scope, repository), duration));
-    Ok(ProviderAnswer { entries: entries(answer.get("auth"))?, keep })
+    let entries = entries(answer.get("auth"), account)?;
+    let shared = provider.token.as_ref().map(|token| token.shared);
+    if let (Some(AnswerSharing::Account), Some(account)) = (shared, account)
+        && entries.iter().any(|entry| entry.password == account.token)
+    {
+        return Err(ProviderAnswerError::EchoedToken);
+    }
+    Ok(ProviderAnswer { entries, keep })
 }
 
 fn cache_key(scope: CacheScope, repository: &str) -> String {
@@ -132,11 +191,20 @@ fn cache_key(scope: CacheScope, repository: &str) -> String {
     }
 }
 
-fn entries(auth: Option<&Value>) -> Result<Vec<RegistryCredential>, ProviderAnswerError> {
+fn entries(
+    auth: Option<&Value>,
+    account: Option<&AccountProof>,
+) -> Result<Vec<RegistryCredential>, ProviderAnswerError> {
     let auth = match auth {
         None | Some(Value::Null) => return Ok(Vec::new()),
         Some(Value::Object(auth)) => auth,
         Some(_) => return Err(ProviderAnswerError::Malformed),
+    };
+    let origin = match account {
+        None => CredentialOrigin::Node,
+        Some(AccountProof { uid, namespace, name, .. }) => {
+            CredentialOrigin::Account { uid: uid.clone(), namespace: namespace.clone(), name: name.clone() }
+        }
     };
     let entry = |(location, fields): (&String, &Value)| {
         let fields = fields.as_object().ok_or(ProviderAnswerError::Malformed)?;
@@ -148,7 +216,7 @@ fn entries(auth: Option<&Value>) -> Result<Vec<RegistryCredential>, ProviderAnsw
             username: text_of(fields, "username")?.to_owned(),
             password: text_of(fields, "password")?.to_owned(),
             email: String::new(),
-            origin: CredentialOrigin::Node,
+            origin: origin.clone(),
         })
     };
     auth.iter().map(entry).collect()

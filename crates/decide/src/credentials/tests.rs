@@ -2,7 +2,9 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use model::{ConfigObject, CredentialProvider, ObjectKey, ObjectKind};
+use model::{
+    AccountProof, AnswerSharing, ConfigObject, CredentialProvider, ObjectKey, ObjectKind, ProviderToken,
+};
 
 use super::*;
 
@@ -127,7 +129,7 @@ fn provider() -> CredentialProvider {
         api_version: "credentialprovider.kubelet.k8s.io/v1".into(),
         args: Vec::new(),
         env: BTreeMap::new(),
-        requires_service_account: false,
+        token: None,
     }
 }
 
@@ -136,7 +138,7 @@ fn answer(extra: &str) -> Result<ProviderAnswer, ProviderAnswerError> {
         r#"{{"apiVersion": "credentialprovider.kubelet.k8s.io/v1", "kind": "CredentialProviderResponse",
             "auth": {{"*.r.io": {{"username": "u", "password": "secret"}}}}{extra}}}"#
     );
-    read_answer(&provider(), "a.r.io/b/c", text.as_bytes())
+    read_answer(&provider(), "a.r.io/b/c", None, text.as_bytes())
 }
 
 #[test]
@@ -144,7 +146,8 @@ fn a_provider_is_asked_about_its_images_only() {
     assert!(is_asked_about(&provider(), "a.r.io/b"));
     assert!(is_asked_about(&provider(), "local:5000/team/app"));
     assert!(!is_asked_about(&provider(), "local:5000/other"));
-    let request: serde_json::Value = serde_json::from_slice(&write_request(&provider(), "a.r.io/b")).unwrap();
+    let request: serde_json::Value =
+        serde_json::from_slice(&write_request(&provider(), "a.r.io/b", None)).unwrap();
     assert_eq!(request["image"], "a.r.io/b");
     assert_eq!(request["kind"], "CredentialProviderRequest");
 }
@@ -173,8 +176,8 @@ fn answers_that_cannot_be_used_are_refused_without_their_content() {
         assert!(!error.to_string().contains("secret"), "{error}");
     }
     let other = br#"{"apiVersion": "credentialprovider.kubelet.k8s.io/v1beta1", "kind": "CredentialProviderResponse"}"#;
-    assert!(matches!(read_answer(&provider(), "a", other), Err(ProviderAnswerError::Version { .. })));
-    assert_eq!(read_answer(&provider(), "a", b"plain text"), Err(ProviderAnswerError::Malformed));
+    assert!(matches!(read_answer(&provider(), "a", None, other), Err(ProviderAnswerError::Version { .. })));
+    assert_eq!(read_answer(&provider(), "a", None, b"plain text"), Err(ProviderAnswerError::Malformed));
 }
 
 #[test]
@@ -203,4 +206,81 @@ fn a_pull_secret_is_read_by_its_type() {
             CredentialOrigin::Secret { uid: String::new(), namespace: "ns".into(), name: "pull".into() };
         assert!(found.is_none_or(|entry| entry.origin == origin), "{kind} {key}");
     }
+}
+
+fn with_token(shared: AnswerSharing) -> CredentialProvider {
+    let token = ProviderToken {
+        audience: "registry".into(),
+        requires_account: true,
+        required_annotations: vec!["id".into()],
+        optional_annotations: vec!["tenant".into()],
+        shared,
+    };
+    CredentialProvider { token: Some(token), ..provider() }
+}
+
+fn account(token: &str) -> AccountProof {
+    AccountProof {
+        namespace: "ns".into(),
+        name: "builder".into(),
+        uid: "1".into(),
+        annotations: BTreeMap::from([("id".to_owned(), "7".to_owned())]),
+        token: token.into(),
+    }
+}
+
+#[test]
+fn accounts_opt_in_by_annotations() {
+    let token = with_token(AnswerSharing::Account).token.unwrap();
+    let annotations = |keys: &[&str]| -> BTreeMap<String, String> {
+        keys.iter().map(|key| ((*key).to_owned(), "v".to_owned())).collect()
+    };
+    for (has, told) in [
+        (annotations(&[]), None),
+        (annotations(&["tenant"]), None),
+        (annotations(&["id", "other"]), Some(annotations(&["id"]))),
+        (annotations(&["id", "tenant"]), Some(annotations(&["id", "tenant"]))),
+    ] {
+        assert_eq!(told_annotations(&token, &has), told, "{has:?}");
+    }
+}
+
+#[test]
+fn a_program_is_told_token_and_annotations() {
+    let provider = with_token(AnswerSharing::Account);
+    let read = |account: Option<&AccountProof>| -> serde_json::Value {
+        serde_json::from_slice(&write_request(&provider, "a.r.io/b", account)).unwrap()
+    };
+    let request = read(Some(&account("secret")));
+    assert_eq!(request["serviceAccountToken"], "secret");
+    assert_eq!(request["serviceAccountAnnotations"], serde_json::json!({"id": "7"}));
+    let fields = read(None).as_object().unwrap().len();
+    assert_eq!(fields, 3);
+}
+
+#[test]
+fn an_answer_is_kept_for_those_it_was_given_to() {
+    let (by_account, by_token) = (with_token(AnswerSharing::Account), with_token(AnswerSharing::Token));
+    let (first, second) = (account("one"), account("two"));
+    assert_eq!(kept_for(&by_account, Some(&first)), kept_for(&by_account, Some(&second)));
+    assert_ne!(kept_for(&by_token, Some(&first)), kept_for(&by_token, Some(&second)));
+    assert!(!kept_for(&by_token, Some(&first)).contains("one"));
+    let renewed = AccountProof { uid: "2".into(), ..first.clone() };
+    assert_ne!(kept_for(&by_account, Some(&first)), kept_for(&by_account, Some(&renewed)));
+    assert_eq!(kept_for(&by_account, None), "");
+    assert_eq!(kept_for(&provider(), Some(&first)), "");
+}
+
+#[test]
+fn a_token_that_comes_back_is_for_its_owner_alone() {
+    let text =
+        br#"{"apiVersion": "credentialprovider.kubelet.k8s.io/v1", "kind": "CredentialProviderResponse",
+        "cacheKeyType": "Image", "auth": {"*.r.io": {"username": "u", "password": "one"}}}"#;
+    let read = |shared, token: &str| {
+        read_answer(&with_token(shared), "a.r.io/b", Some(&account(token)), text)
+            .map(|answer| answer.entries.len())
+    };
+    assert_eq!(read(AnswerSharing::Account, "one"), Err(ProviderAnswerError::EchoedToken));
+    assert_eq!(read(AnswerSharing::Account, "two"), Ok(1));
+    assert_eq!(read(AnswerSharing::Token, "one"), Ok(1));
 }

@@ -183,3 +183,23 @@ fn a_pull_without_a_secret_is_for_everybody() {
     let expected = hex(&Sha256::digest(br#"{"username":"u","password":"\u003cp\u003e"}"#));
     assert_eq!(permit.secrets[0].hash, expected);
 }
+
+#[test]
+fn what_an_account_pulled_is_not_for_everybody() {
+    let origin = CredentialOrigin::Account { uid: "1".into(), namespace: "ns".into(), name: "puller".into() };
+    let used = RegistryCredential {
+        location: "r.io".into(),
+        username: "u".into(),
+        password: "p".into(),
+        email: String::new(),
+        origin,
+    };
+    let account = PullAccount { namespace: "ns".into(), name: "puller".into(), uid: "1".into() };
+    assert_eq!(permit_of(Some(&used)), Permit { accounts: vec![account], ..Permit::default() });
+    assert_eq!(shown_secret(&used), None);
+    let mut record = PulledRecord::new("id", model::Timestamp::from_secs(1));
+    record.permit("r.io/app", permit_of(Some(&used)), model::Timestamp::from_secs(1));
+    let known = Known::Recorded(&record);
+    assert_eq!(access_without_credentials(&Verification::Always, "r.io/app:1", known), None);
+    assert_eq!(access_by_secrets(&record, "r.io/app:1", &[]), Access::MustPull);
+}

@@ -43,7 +43,13 @@ fn files(source: Value) -> Result<Vec<(String, String, u32)>, String> {
     let mut volume = json!({"name": "v"});
     volume.as_object_mut().unwrap().extend(source.as_object().unwrap().clone());
     let volume: Volume = serde_json::from_value(volume).unwrap();
-    let facts = PayloadFacts { pod: &pod, settings: &settings(), objects: &objects(), tokens: None };
+    let facts = PayloadFacts {
+        pod: &pod,
+        settings: &settings(),
+        objects: &objects(),
+        tokens: None,
+        trust_bundles: None,
+    };
     let text = |file: ProjectedFile| {
         let content = String::from_utf8_lossy(&file.content).into_owned();
         (file.path.to_string_lossy().into_owned(), content, file.mode)
@@ -202,7 +208,13 @@ fn tokens_are_for_their_user_or_group_alone() {
         let pod = pod(json!({"securityContext": context, "containers": [{"name": "c"}]}));
         let tokens = [(wish.clone(), token)].into();
         let (settings, objects) = (settings(), objects());
-        let facts = PayloadFacts { pod: &pod, settings: &settings, objects: &objects, tokens: Some(&tokens) };
+        let facts = PayloadFacts {
+            pod: &pod,
+            settings: &settings,
+            objects: &objects,
+            tokens: Some(&tokens),
+            trust_bundles: None,
+        };
         volume_files(&facts, &volume)
     };
     for (context, mode, owner) in [

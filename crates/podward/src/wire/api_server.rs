@@ -21,9 +21,11 @@ use ports::api::nodes::ApiNodes;
 use ports::api::objects::ApiObjects;
 use ports::api::pods::ApiPods;
 use ports::api::runtime_classes::ApiRuntimeClasses;
+use ports::api::service_accounts::ApiServiceAccounts;
 use ports::api::services::ApiServices;
 use ports::api::token_reviews::ApiTokenReviews;
 use ports::api::tokens::ApiTokens;
+use ports::api::trust_bundles::ApiTrustBundles;
 use ports::api::volumes::ApiVolumes;
 use ports::clock::Clock;
 use tokio::sync::{mpsc, watch};
@@ -41,6 +43,10 @@ pub struct ApiServer {
     pub events: Arc<dyn ApiEvents>,
     /// Tokens of service accounts.
     pub tokens: Arc<dyn ApiTokens>,
+    /// Service accounts.
+    pub service_accounts: Arc<dyn ApiServiceAccounts>,
+    /// Trust bundles; none unless pods may use them (`ClusterTrustBundleProjection`).
+    pub trust_bundles: Option<Arc<dyn ApiTrustBundles>>,
     /// Services.
     pub services: Arc<dyn ApiServices>,
     /// Runtime classes.

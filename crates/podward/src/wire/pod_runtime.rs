@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use agent::claims::Claims;
 use agent::cluster_supplies::ClusterSupplies;
-use agent::images::{self, CredentialParts, Credentials, Images};
+use agent::images::{self, Accounts, CredentialParts, Credentials, Images};
 use agent::observation::Observer;
 use agent::pod_runtime::{self, PodRuntime};
 use agent::published::Reader;
@@ -46,6 +46,7 @@ pub(super) fn pod_runtime(
         files: world.credential_files.clone(),
         programs: world.credential_programs.clone(),
         providers: plan.credential_providers.clone(),
+        accounts: accounts(world, tables.supplies.as_ref()),
         clock: world.clock.clone(),
         metrics: world.metrics.clone(),
     };
@@ -87,4 +88,10 @@ pub(super) fn pod_runtime(
         keep_dead: plan.keep_dead,
         started_at: world.clock.now(),
     })
+}
+
+/// The service accounts that provider programs are told of.
+fn accounts(world: &World, supplies: Option<&ClusterSupplies>) -> Option<Accounts> {
+    let accounts = world.api.as_ref()?.service_accounts.clone();
+    Some(Accounts { accounts, tokens: supplies?.tokens.clone() })
 }

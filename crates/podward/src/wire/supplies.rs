@@ -58,9 +58,14 @@ pub(super) fn start_supplies(
     let runtime_classes =
         Arc::new(Followed::new(|class: &ports::api::runtime_classes::RuntimeClass| class.name.clone()));
     let watch = api.runtime_classes.watch();
-    running.spawn("runtime class watch", follow(runtime_classes.clone(), watch, cancel));
+    running.spawn("runtime class watch", follow(runtime_classes.clone(), watch, cancel.clone()));
+    let trust_bundles = api.trust_bundles.as_ref().map(|bundles| {
+        let set = Arc::new(Followed::new(|bundle: &model::TrustBundle| bundle.name.clone()));
+        running.spawn("trust bundle watch", follow(set.clone(), bundles.watch(), cancel));
+        set
+    });
     let tokens = Arc::new(Tokens::new(api.tokens.clone(), clock.clone()));
-    let supplies = ClusterSupplies { tokens, services, runtime_classes };
+    let supplies = ClusterSupplies { tokens, services, runtime_classes, trust_bundles };
     let parts = supplies_memory::Parts {
         objects,
         supplies: supplies.clone(),

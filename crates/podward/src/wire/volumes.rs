@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use agent::claims::Claims;
+use agent::csi_allocatable;
 use agent::csi_drivers::{self, CsiDrivers};
 use agent::csi_registration::{self, CsiPlugins};
 use agent::csi_volumes::{self, CsiVolumes};
@@ -77,6 +78,8 @@ pub(super) fn start_volumes(
     ));
     let begun = csi_registration::begin(csi.clone(), links.view.clone(), links.obstacle, cancel.clone());
     running.spawn("csi node", begun);
+    let refreshed = csi_allocatable::run(csi.clone(), drivers.clone(), cancel.clone());
+    running.spawn("csi allocatable", refreshed);
     let parts = plugin_registry::Parts {
         sockets: api.plugins.sockets.clone(),
         watch: world.watch.clone(),

@@ -35,6 +35,11 @@ pub(super) struct Issued {
     pub(super) key: String,
 }
 
+/// The certificate, PEM, of an authority that nobody knows yet.
+pub fn unknown_authority() -> Result<String> {
+    Ok(Authority::create()?.certificate)
+}
+
 /// Signs for everybody in the cluster.
 #[derive(Debug)]
 pub(super) struct Authority {

@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use plugins::csi_v1 as proto;
 use plugins::registration_v1 as registration;
@@ -208,7 +209,7 @@ impl proto::node_server::Node for Node {
         let place = format!("topology.{}/node", self.0.name);
         Ok(Response::new(proto::NodeGetInfoResponse {
             node_id: format!("{}-node", self.0.name),
-            max_volumes_per_node: 16,
+            max_volumes_per_node: self.0.most_volumes.load(Ordering::Relaxed),
             accessible_topology: Some(proto::Topology { segments: [(place, "here".to_owned())].into() }),
         }))
     }

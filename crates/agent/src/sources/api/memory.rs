@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use decide::offline::may_run_unconfirmed;
 use k8s_openapi::api::core::v1 as core;
 use model::{Pod, PodSource, Snapshot, SnapshotKind, Standing, Timestamp};
 use tokio::sync::watch;
@@ -25,9 +26,8 @@ pub(super) struct Newest {
 /// The pods of the last agent, if they are young enough to be run without the API server.
 pub(super) async fn recall(memory: &Memory, max_age: Option<Duration>, now: Timestamp) -> Option<Snapshot> {
     let kept = memory.recall::<Vec<core::Pod>>(NAME).await?;
-    let age = now.since(kept.confirmed_at());
-    if max_age.is_some_and(|limit| age > limit) {
-        tracing::warn!(age = ?age, "the remembered pods of the API server are too old to be run without it");
+    if !may_run_unconfirmed(kept.confirmed_at(), now, max_age) {
+        tracing::warn!(age = ?now.since(kept.confirmed_at()), "the remembered pods of the API server are too old to be run without it");
         return None;
     }
     let pods: Vec<_> = kept.content.into_iter().filter_map(remembered).collect();

@@ -1,0 +1,81 @@
+//! Asks drivers again how many volumes the node can have, as often as their CSIDriver objects say.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use crate::csi_drivers::CsiDrivers;
+use crate::csi_registration::CsiPlugins;
+
+/// Drivers by name, with their period and the time of the next question.
+type Due = BTreeMap<String, (Duration, Instant)>;
+
+/// Runs until cancelled.
+pub async fn run(plugins: Arc<CsiPlugins>, drivers: Arc<CsiDrivers>, cancel: CancellationToken) {
+    let mut changes = drivers.changes();
+    let mut due = Due::new();
+    loop {
+        due = planned(&due, drivers.refresh_periods(), Instant::now());
+        let next = due.values().map(|(_, at)| *at).min();
+        tokio::select! {
+            () = cancel.cancelled() => return,
+            changed = changes.changed() => if changed.is_err() {
+                return cancel.cancelled().await;
+            },
+            () = sleep_until(next) => tokio::select! {
+                () = cancel.cancelled() => return,
+                () = ask(&plugins, &mut due) => {}
+            },
+        }
+    }
+}
+
+/// Drivers that keep their period keep their turn.
+fn planned(old: &Due, periods: BTreeMap<String, Duration>, now: Instant) -> Due {
+    let turn = |(name, period): (String, Duration)| {
+        let kept = old.get(&name).filter(|(known, _)| *known == period).copied();
+        (name, kept.unwrap_or((period, now + period)))
+    };
+    periods.into_iter().map(turn).collect()
+}
+
+async fn ask(plugins: &CsiPlugins, due: &mut Due) {
+    let now = Instant::now();
+    for (name, (period, at)) in due.iter_mut().filter(|(_, (_, at))| *at <= now) {
+        if let Err(error) = plugins.refresh(name).await {
+            tracing::warn!(driver = %name, %error, "how many volumes a driver can have is not told anew");
+        }
+        *at = Instant::now() + *period;
+    }
+}
+
+async fn sleep_until(at: Option<Instant>) {
+    match at {
+        Some(at) => tokio::time::sleep_until(at).await,
+        None => std::future::pending().await,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_driver_has_its_turn_until_its_period_changes() {
+        let start = Instant::now();
+        let seconds = Duration::from_secs;
+        let periods = |list: &[(&str, u64)]| -> BTreeMap<String, Duration> {
+            list.iter().map(|(name, period)| ((*name).to_owned(), seconds(*period))).collect()
+        };
+        let first = planned(&Due::new(), periods(&[("a", 10), ("b", 20)]), start);
+        assert_eq!(first["a"].1, start + seconds(10));
+        let later = planned(&first, periods(&[("a", 10), ("b", 30), ("c", 5)]), start + seconds(4));
+        assert_eq!(later["a"].1, start + seconds(10));
+        assert_eq!(later["b"].1, start + seconds(34));
+        assert_eq!(later["c"].1, start + seconds(9));
+        assert!(planned(&later, periods(&[]), start).is_empty());
+    }
+}
