@@ -34,7 +34,7 @@ async fn trust_bundles_are_files(agent: Agent) -> Result<()> {
     let (one, two, three) = (unknown_authority()?, unknown_authority()?, unknown_authority()?);
     let (plain, signer) = (format!("plain-{}", node.name), format!("{}.test/signer", node.name));
     let of_signer = |zone: &str| format!("{}:{zone}", signer.replace('/', ":"));
-    node.apply(&bundle(&plain, None, "a", &[&one, &two, &one])).await?;
+    node.apply(&bundle(&plain, None, "a", &[&one, &two])).await?;
     node.apply(&bundle(&of_signer("a"), Some(&signer), "a", &[&two, &three])).await?;
     node.apply(&bundle(&of_signer("b"), Some(&signer), "b", &[&three])).await?;
     let sources = json!([
