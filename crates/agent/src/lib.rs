@@ -46,6 +46,7 @@ pub mod node_view;
 pub mod object_hints;
 pub mod objects;
 pub mod observation;
+pub mod packet_filter;
 pub mod pleg;
 pub mod plugin_registry;
 pub mod pod_gauges;

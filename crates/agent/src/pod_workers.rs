@@ -4,7 +4,6 @@
 //! own, which exists only while there is work, so that an idle pod costs nothing but its state.
 
 mod names;
-mod places;
 mod span;
 
 use std::collections::HashMap;
@@ -30,7 +29,6 @@ use crate::observation::Observer;
 use crate::published::Writer;
 use crate::timeline::Timelines;
 use names::Names;
-use places::Places;
 use span::span_of;
 
 /// What the workers need.
@@ -64,7 +62,6 @@ pub async fn run(parts: Parts, cancel: CancellationToken) {
         entries: HashMap::new(),
         names: Names::default(),
         passes: JoinSet::new(),
-        places: Places::new(),
         pass_ids: HashMap::new(),
         passes_made: 0,
     };
@@ -106,7 +103,6 @@ struct PodWorkers {
     entries: HashMap<PodUid, Box<Entry>>,
     names: Names,
     passes: JoinSet<Ended>,
-    places: Places,
     pass_ids: HashMap<tokio::task::Id, (PodUid, &'static str, Instant)>,
     passes_made: u64,
 }
@@ -164,7 +160,7 @@ impl PodWorkers {
             let token = Token(entry.interrupt.clone());
             let syncer = Arc::clone(&self.parts.syncer);
             let kind = kind_of(&work);
-            let task = self.passes.spawn(traced_pass(syncer, work, token, self.places.clone()));
+            let task = self.passes.spawn(traced_pass(syncer, work, token));
             self.pass_ids.insert(task.id(), (uid.clone(), kind, Instant::now()));
         }
         self.publish(uid);
@@ -267,15 +263,9 @@ fn kind_of(work: &Work) -> &'static str {
     }
 }
 
-async fn traced_pass(syncer: Arc<dyn PodSyncer>, work: Work, interruption: Token, places: Places) -> Ended {
-    let interrupted = interruption.0.clone();
-    // What must stop waits for nobody.
-    let waits = matches!(work, Work::Sync { .. });
-    let pass = async move {
-        let span = span_of(&work);
-        make_pass(syncer, work, interruption).instrument(span).await
-    };
-    if waits { places.make(&interrupted, pass).await } else { pass.await }
+async fn traced_pass(syncer: Arc<dyn PodSyncer>, work: Work, interruption: Token) -> Ended {
+    let span = span_of(&work);
+    make_pass(syncer, work, interruption).instrument(span).await
 }
 
 async fn make_pass(syncer: Arc<dyn PodSyncer>, work: Work, interruption: Token) -> Ended {

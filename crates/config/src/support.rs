@@ -51,6 +51,7 @@ pub static SUPPORTED: &[&str] = &[
     "kubeReserved",
     "kubeReservedCgroup",
     "logging",
+    "makeIPTablesUtilChains",
     "maxOpenFiles",
     "maxParallelImagePulls",
     "maxPods",

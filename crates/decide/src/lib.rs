@@ -42,6 +42,7 @@ pub mod node_status;
 pub mod object_references;
 pub mod object_restart;
 pub mod offline;
+pub mod packet_filter;
 pub mod payloads;
 pub mod pod_actions;
 pub mod pod_paths;

@@ -32,6 +32,7 @@ mod machine;
 mod mount_table;
 mod node_capacity;
 mod node_logs;
+mod packet_filter;
 mod plugin_sockets;
 mod pod_cgroups;
 mod pod_folders;
@@ -68,6 +69,7 @@ pub use machine::{
 };
 pub use node_capacity::{apparmor, kernel_version, node_capacity};
 pub use node_logs::HostNodeLogs;
+pub use packet_filter::IptablesFilter;
 pub use plugin_sockets::HostPluginSockets;
 pub use pod_cgroups::HostPodCgroups;
 pub use pod_folders::HostPodFolders;

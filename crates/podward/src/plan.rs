@@ -54,6 +54,8 @@ pub struct Upkeep {
     pub images: ImageGcPolicy,
     /// Container logs.
     pub logs: agent::log_rotation::Settings,
+    /// Whether chains are kept in the packet filter (`makeIPTablesUtilChains`).
+    pub packet_filter: bool,
 }
 
 /// Everything the wiring needs besides the world.
@@ -228,6 +230,7 @@ fn upkeep(loaded: &Loaded) -> anyhow::Result<Upkeep> {
             workers: usize::try_from(logs.container_log_max_workers).unwrap_or(1),
             interval: positive(logs.container_log_monitor_interval.to_std()),
         },
+        packet_filter: loaded.config.network.make_iptables_util_chains,
     })
 }
 

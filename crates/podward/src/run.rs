@@ -14,8 +14,9 @@ use cri::{CriClient, Endpoint};
 use host::{
     ExecCredentialPrograms, FileCheckpoints, FileUserNamespaceRecords, HostDiskUsage, HostFilesystems,
     HostLogFiles, HostNodeLogs, HostPodCgroups, HostPodFolders, HostPodVolumes, HostRotatedLogs,
-    HostTerminationMessages, HostUsage, InotifyFolderWatch, LockFile, MachineFacts, NodeCredentialFiles,
-    PidfdProcessWatch, PullRecordFiles, StateFiles, Tunables, host_capabilities, kernel_tunables,
+    HostTerminationMessages, HostUsage, InotifyFolderWatch, IptablesFilter, LockFile, MachineFacts,
+    NodeCredentialFiles, PidfdProcessWatch, PullRecordFiles, StateFiles, Tunables, host_capabilities,
+    kernel_tunables,
 };
 use model::CgroupDriver;
 use outbound::NetworkOutbound;
@@ -188,6 +189,7 @@ async fn run(
         checkpoints: Arc::new(FileCheckpoints::new(state)),
         watch: Arc::new(InotifyFolderWatch),
         outbound: Arc::new(NetworkOutbound::new()),
+        packet_filter: Arc::new(IptablesFilter::new("iptables", "ip6tables")),
         clock: Arc::new(SystemClock),
         metrics,
         api,

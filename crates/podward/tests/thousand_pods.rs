@@ -155,6 +155,7 @@ fn config(folder: &Path, read_only_port: u16) -> Value {
         "enforceNodeAllocatable": [],
         "failCgroupV1": false,
         "failSwapOn": false,
+        "makeIPTablesUtilChains": false,
         "address": "127.0.0.1",
         "readOnlyPort": read_only_port,
         "healthzBindAddress": "127.0.0.1",

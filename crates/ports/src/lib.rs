@@ -24,6 +24,7 @@ pub mod log_level;
 pub mod node_logs;
 pub mod objects;
 pub mod outbound;
+pub mod packet_filter;
 pub mod plugin_registry;
 pub mod pod_cgroups;
 pub mod pod_folders;

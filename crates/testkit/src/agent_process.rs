@@ -3,6 +3,7 @@
 //! [`AgentProcess`] owns the node's configuration and one process at a time. [`AgentProcess::become_kind`]
 //! switches which program runs on the node, so that a test can hand a live node from one to the other.
 
+use std::ffi::OsString;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
@@ -46,7 +47,14 @@ impl Agent {
     /// Whether `PODWARD_AGENTS` (default: both) asks for this one.
     pub fn selected(self) -> bool {
         let wanted = std::env::var("PODWARD_AGENTS").unwrap_or_else(|_| "podward,upstream".to_owned());
-        wanted.split(',').any(|name| name.trim() == self.name())
+        let names: Vec<&str> = wanted.split(',').map(str::trim).collect();
+        let known = [Self::Podward, Self::Upstream].map(Self::name);
+        // A slip must not turn every scenario into one that passes because it did nothing.
+        assert!(
+            names.iter().all(|name| known.contains(name)),
+            "PODWARD_AGENTS={wanted}: name {known:?}, or leave it unset"
+        );
+        names.contains(&self.name())
     }
 
     /// The program's path; a missing one is an error that says how to get it.
@@ -81,6 +89,7 @@ pub struct AgentProcess {
     ports: Ports,
     verbosity: u8,
     arguments: Vec<String>,
+    programs: Vec<PathBuf>,
     node: String,
     child: Option<Running>,
 }
@@ -90,8 +99,8 @@ impl AgentProcess {
     pub fn prepare(kind: Agent, instance: &Instance, options: &AgentOptions) -> Result<Self> {
         let ports = config::write(instance, options)?;
         let folder = instance.folder().to_path_buf();
-        let (arguments, node) = (options.arguments.clone(), options.node.clone());
-        Ok(Self { kind, folder, ports, verbosity: options.verbosity, arguments, node, child: None })
+        let AgentOptions { verbosity, arguments, programs, node, .. } = options.clone();
+        Ok(Self { kind, folder, ports, verbosity, arguments, programs, node, child: None })
     }
 
     /// Starts the process and returns at once.
@@ -114,6 +123,7 @@ impl AgentProcess {
             .arg(format!("--hostname-override={}", self.node))
             .arg(format!("--v={}", self.verbosity))
             .args(&self.arguments)
+            .env("PATH", self.search_path()?)
             .stdin(Stdio::null())
             .stdout(log.try_clone().context("share the agent's log")?)
             .stderr(log)
@@ -121,6 +131,12 @@ impl AgentProcess {
             .with_context(|| format!("start {}", program.display()))?;
         self.child = Some(Running(child));
         Ok(())
+    }
+
+    fn search_path(&self) -> Result<OsString> {
+        let path = std::env::var_os("PATH").unwrap_or_default();
+        let folders = self.programs.iter().cloned().chain(std::env::split_paths(&path));
+        std::env::join_paths(folders).context("a folder of programs has a colon in its name")
     }
 
     /// Waits until `/healthz` answers and pods can be listed.

@@ -4,6 +4,7 @@ mod content;
 mod images;
 mod interruptions;
 mod lifecycle;
+mod packet_filter;
 mod resources;
 mod restarts;
 mod sandboxes;

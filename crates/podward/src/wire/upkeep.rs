@@ -5,7 +5,7 @@ use std::sync::Arc;
 use agent::observation::Observer;
 use agent::published::Reader;
 use agent::pull_ledger::PullLedger;
-use agent::{container_gc, image_gc, log_rotation};
+use agent::{container_gc, image_gc, log_rotation, packet_filter};
 use model::Pod;
 use ports::event_recorder::EventRecorder;
 
@@ -19,7 +19,7 @@ pub(super) struct Tables<'a> {
     pub(super) ledger: Option<Arc<PullLedger>>,
 }
 
-/// Starts the collectors of containers and images, and the rotation of logs.
+/// Starts the collectors of containers and images, the rotation of logs, and the keeper of the packet filter.
 pub(super) fn start_upkeep(
     running: &mut Running,
     world: &World,
@@ -59,4 +59,8 @@ pub(super) fn start_upkeep(
         settings: plan.upkeep.logs,
     };
     running.spawn("log rotation", log_rotation::run(parts, running.cancel.clone()));
+    if plan.upkeep.packet_filter {
+        let kept = packet_filter::run(world.packet_filter.clone(), running.cancel.clone());
+        running.spawn("packet filter", kept);
+    }
 }

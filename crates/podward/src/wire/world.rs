@@ -14,6 +14,7 @@ use ports::host_facts::HostFacts;
 use ports::log_files::LogFiles;
 use ports::node_logs::NodeLogs;
 use ports::outbound::Outbound;
+use ports::packet_filter::PacketFilter;
 use ports::pod_cgroups::PodCgroups;
 use ports::pod_folders::PodFolders;
 use ports::pod_logs::PodLogs;
@@ -79,6 +80,8 @@ pub struct World {
     pub watch: Arc<dyn FolderWatch>,
     /// Requests to what runs in pods.
     pub outbound: Arc<dyn Outbound>,
+    /// The packet filter.
+    pub packet_filter: Arc<dyn PacketFilter>,
     /// The time.
     pub clock: Arc<dyn Clock>,
     /// Metrics, which adapters may count into.

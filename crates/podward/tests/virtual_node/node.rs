@@ -16,7 +16,8 @@ use decide::image_gc::ImageGcPolicy;
 use host::{
     ExecCredentialPrograms, FileCheckpoints, FileUserNamespaceRecords, HostDiskUsage, HostFilesystems,
     HostLogFiles, HostNodeLogs, HostPodFolders, HostPodVolumes, HostRotatedLogs, HostTerminationMessages,
-    HostUsage, InotifyFolderWatch, MachineFacts, NodeCredentialFiles, PullRecordFiles, StateFiles,
+    HostUsage, InotifyFolderWatch, IptablesFilter, MachineFacts, NodeCredentialFiles, PullRecordFiles,
+    StateFiles,
 };
 use k8s_openapi::api::core::v1::{ContainerStatus, PodStatus};
 use model::{
@@ -338,6 +339,7 @@ fn upkeep() -> Upkeep {
             workers: 1,
             interval: Duration::from_secs(10),
         },
+        packet_filter: false,
     }
 }
 
@@ -418,6 +420,7 @@ fn world(folder: &Path, plan: &Plan, network: FakeOutbound) -> World {
         checkpoints: Arc::new(FileCheckpoints::new(folder.join("state"))),
         watch: Arc::new(InotifyFolderWatch),
         outbound: Arc::new(network),
+        packet_filter: Arc::new(IptablesFilter::new("iptables", "ip6tables")),
         clock: Arc::new(SystemClock),
         metrics: Arc::new(Metrics::new()),
         api: None,

@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::net::TcpListener;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 use serde_json::{Value, json};
@@ -30,13 +30,21 @@ pub struct AgentOptions {
     pub verbosity: u8,
     /// Further arguments of the agent.
     pub arguments: Vec<String>,
+    /// Folders with programs that the agent finds before those of the machine.
+    pub programs: Vec<PathBuf>,
     /// The node's name.
     pub node: String,
 }
 
 impl Default for AgentOptions {
     fn default() -> Self {
-        Self { overlay: json!({}), verbosity: 2, arguments: Vec::new(), node: super::NODE.to_owned() }
+        Self {
+            overlay: json!({}),
+            verbosity: 2,
+            arguments: Vec::new(),
+            programs: Vec::new(),
+            node: super::NODE.to_owned(),
+        }
     }
 }
 
