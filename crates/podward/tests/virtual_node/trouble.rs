@@ -226,14 +226,12 @@ async fn a_failed_pull_is_soon_shown_as_backing_off_though_nothing_else_wakes_th
     let away = Fault::Fail(Code::Unavailable, "registry is away".to_owned());
     node.runtime.inject(Injection::new(Rpc::PullImage, away));
     node.write("a.json", &pod("a", "uid-a", &["main"]));
-    for wanted in ["ErrImagePull", "ImagePullBackOff"] {
-        let waits = |one: &k8s_openapi::api::core::v1::ContainerStatus| {
-            let waiting = one.state.as_ref().and_then(|state| state.waiting.as_ref());
-            waiting.and_then(|waiting| waiting.reason.as_deref()) == Some(wanted)
-        };
-        let start = std::time::Instant::now();
-        node.until_status("uid-a", |status| containers(status).iter().any(waits)).await;
-        assert!(start.elapsed() < Duration::from_secs(9), "{wanted} only with the next pull");
-    }
+    // ErrImagePull stands only for a moment, so a slow look may miss it.
+    let backs_off = |one: &k8s_openapi::api::core::v1::ContainerStatus| {
+        let waiting = one.state.as_ref().and_then(|state| state.waiting.as_ref());
+        waiting.and_then(|waiting| waiting.reason.as_deref()) == Some("ImagePullBackOff")
+    };
+    node.until_status("uid-a", |status| containers(status).iter().any(backs_off)).await;
+    assert_eq!(node.runtime.count(Rpc::PullImage), 1, "it is shown before the next pull");
     node.assert_no_violations();
 }
