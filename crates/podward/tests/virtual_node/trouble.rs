@@ -226,10 +226,14 @@ async fn a_failed_pull_is_soon_shown_as_backing_off_though_nothing_else_wakes_th
     let away = Fault::Fail(Code::Unavailable, "registry is away".to_owned());
     node.runtime.inject(Injection::new(Rpc::PullImage, away));
     node.write("a.json", &pod("a", "uid-a", &["main"]));
-    // ErrImagePull stands only for a moment, so a slow look may miss it.
+    // ErrImagePull stands only for a moment, so a slow look may miss it; what backs off still names it.
+    let message = "Back-off pulling image \"example.com/main:1\": ErrImagePull: rpc error: code = Unavailable desc = registry is away";
     let backs_off = |one: &k8s_openapi::api::core::v1::ContainerStatus| {
         let waiting = one.state.as_ref().and_then(|state| state.waiting.as_ref());
-        waiting.and_then(|waiting| waiting.reason.as_deref()) == Some("ImagePullBackOff")
+        waiting.is_some_and(|waiting| {
+            waiting.reason.as_deref() == Some("ImagePullBackOff")
+                && waiting.message.as_deref() == Some(message)
+        })
     };
     node.until_status("uid-a", |status| containers(status).iter().any(backs_off)).await;
     assert_eq!(node.runtime.count(Rpc::PullImage), 1, "it is shown before the next pull");
