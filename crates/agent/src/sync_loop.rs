@@ -6,6 +6,7 @@
 //! | lifecycle events | the runtime changed under a pod | syncs |
 //! | requeues, by their due time | a worker asked to be called again | syncs |
 //! | probe results | a container's health changed | syncs |
+//! | ends of pods that make room | a critical pod may begin | room |
 //! | housekeeping, each 2 s | sweep what nobody wants | clean-ups |
 //!
 //! The handlers only route: choices are made in `decide`, work is done by the pod workers. While the runtime is
@@ -15,6 +16,7 @@ mod admission;
 mod cgroup_list;
 mod due;
 mod handlers;
+mod making_room;
 mod resizes;
 
 use std::collections::BTreeSet;
@@ -41,6 +43,7 @@ use crate::observation::Observer;
 use crate::published::{Reader, Writer};
 use crate::runtime_health::RuntimeHealth;
 use due::DueQueue;
+use making_room::MakingRoom;
 use resizes::PendingResizes;
 
 /// Time between two sweeps.
@@ -112,6 +115,8 @@ pub struct SyncLoop {
     occupancy: Occupancy,
     sweeps: u32,
     resizes: PendingResizes,
+    making_room: MakingRoom,
+    worker_changes: watch::Receiver<u64>,
 }
 
 impl SyncLoop {
@@ -119,12 +124,14 @@ impl SyncLoop {
     #[must_use]
     pub fn new(parts: Parts) -> Self {
         Self {
+            worker_changes: parts.worker_views.changes(),
             parts,
             due: DueQueue::default(),
             ready_sources: BTreeSet::new(),
             occupancy: Occupancy::default(),
             sweeps: 0,
             resizes: PendingResizes::new(),
+            making_room: MakingRoom::default(),
         }
     }
 
@@ -167,12 +174,15 @@ impl SyncLoop {
 
     async fn iteration(&mut self, inputs: &mut Inputs, housekeeping: &mut tokio::time::Interval) {
         let next_due = self.due.next();
+        let room_due = self.making_room.next_deadline();
         tokio::select! {
             Some(update) = inputs.updates.recv() => self.on_update(update),
             Some(event) = inputs.events.recv() => self.on_event(&event),
             Some(requeue) = inputs.requeues.recv() => self.due.push(requeue.uid, Instant::now() + requeue.delay),
             Some(result) = inputs.probes.recv() => self.on_probe(&result),
             () = sleep_until(next_due) => self.handle_due(),
+            () = sleep_until(room_due) => self.handle_room(),
+            Ok(()) = self.worker_changes.changed(), if room_due.is_some() => self.handle_room(),
             _ = housekeeping.tick() => self.handle_pod_cleanups().await,
         }
     }

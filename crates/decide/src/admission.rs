@@ -23,7 +23,7 @@ use crate::node_status::Pressure;
 pub use conditions::Shutdown;
 pub use declared_features::unmet_by_update;
 pub use occupancy::Occupancy;
-pub use preemption::is_critical;
+pub use preemption::{end_by, is_critical};
 
 /// What the checks look at besides the pod.
 #[derive(Clone, Copy, Debug)]

@@ -7,7 +7,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use scenarios::{Agent, ClusterNode, container, pod, scenarios, with};
+use scenarios::{Agent, AgentOptions, ClusterNode, Joining, container, pod, scenarios, with};
 use serde_json::{Value, json};
 use testkit::csi_driver::{Ability, CsiDriver};
 use testkit::poll::eventually;
@@ -18,6 +18,7 @@ scenarios!(
     an_inline_csi_volume_lives_with_its_pod,
     a_csi_volume_as_a_block_device,
     how_many_volumes_a_driver_takes_is_told_anew,
+    a_csi_driver_tells_what_its_volumes_hold,
 );
 
 /// A pod that only holds the volumes.
@@ -120,13 +121,17 @@ async fn no_mounts_below(folder: &std::path::Path) -> Result<()> {
 
 /// A driver of the node, known to the cluster.
 async fn driver(node: &ClusterNode, spec: Value) -> Result<CsiDriver> {
+    able_driver(node, spec, &[Ability::StageUnstageVolume, Ability::ExpandVolume]).await
+}
+
+async fn able_driver(node: &ClusterNode, spec: Value, abilities: &[Ability]) -> Result<CsiDriver> {
     let name = format!("{}.csi.test", node.name);
     node.apply(&json!({
         "apiVersion": "storage.k8s.io/v1", "kind": "CSIDriver", "metadata": {"name": name}, "spec": spec,
     }))
     .await?;
     let folder = node.containerd.instance().path("driver");
-    let mut driver = CsiDriver::start(&name, &folder, &[Ability::StageUnstageVolume, Ability::ExpandVolume])?;
+    let mut driver = CsiDriver::start(&name, &folder, abilities)?;
     driver.announce(&node.agent.root().join("plugins_registry"))?;
     let registered = tokio::time::timeout(Duration::from_secs(60), driver.registered()).await;
     registered.context("nobody answered the driver")?.map_err(anyhow::Error::msg)?;
@@ -337,6 +342,40 @@ async fn how_many_volumes_a_driver_takes_is_told_anew(agent: Agent) -> Result<()
     driver.take_at_most(7);
     let count = json!(7);
     node.wait_field(&["csinode", &node.name], "/spec/drivers/0/allocatable/count", &count).await?;
+    node.kubectl(&["delete", "csidriver", &name]).await?;
+    node.end()
+}
+
+async fn a_csi_driver_tells_what_its_volumes_hold(agent: Agent) -> Result<()> {
+    let options = AgentOptions { overlay: json!({"volumeStatsAggPeriod": "5s"}), ..AgentOptions::default() };
+    let node = ClusterNode::start_with(agent, Joining::WithCertificate, &options).await?;
+    let spec = json!({"attachRequired": false, "volumeLifecycleModes": ["Ephemeral"]});
+    let driver = able_driver(&node, spec, &[Ability::GetVolumeStats]).await?;
+    let name = format!("{}.csi.test", node.name);
+    node.apply(&holder("web", &[("data", json!({"csi": {"driver": name}}))])).await?;
+    node.wait_running("web").await?;
+    let path = |page: &str| format!("/api/v1/nodes/{}/proxy{page}", node.name);
+    node.wait("the driver was asked", async || {
+        let summary: Value =
+            serde_json::from_str(&node.kubectl(&["get", "--raw", &path("/stats/summary")]).await?)?;
+        let pods = summary["pods"].as_array().cloned().unwrap_or_default();
+        let web = pods.iter().find(|pod| pod["podRef"]["name"] == "web").context("the pod")?;
+        let volumes = web["volume"].as_array().cloned().unwrap_or_default();
+        let data = volumes.iter().find(|volume| volume["name"] == "data").context("the volume")?;
+        ensure!(data["capacityBytes"].as_u64().is_some_and(|bytes| bytes > 0), "{data}");
+        // It tells of no inodes; the file system would.
+        ensure!(data["inodes"].as_u64().is_none_or(|inodes| inodes == 0), "{data}");
+        Ok(())
+    })
+    .await?;
+    let asked = driver.last("NodeGetVolumeStats").context("nobody asked the driver")?;
+    ensure!(asked.path.ends_with("/volumes/kubernetes.io~csi/data/mount"), "{asked:?}");
+    let metrics = node.kubectl(&["get", "--raw", &path("/metrics")]).await?;
+    let method = "method_name=\"/csi.v1.Node/NodeGetVolumeStats\"";
+    let counted = |line: &str| line.starts_with("csi_operations_seconds_count") && line.contains(method);
+    ensure!(metrics.lines().any(counted), "the call was not counted");
+    ensure!(metrics.contains(&format!("metric_source=\"{name}\"")), "the time was not counted");
+    node.kubectl(&["delete", "pod", "web"]).await?;
     node.kubectl(&["delete", "csidriver", &name]).await?;
     node.end()
 }

@@ -131,10 +131,14 @@ async fn the_node_must_match_the_selector(agent: Agent) -> Result<()> {
 
 async fn a_pod_makes_room_for_a_more_important_one(agent: Agent) -> Result<()> {
     let node = start(agent, json!({"maxPods": 1})).await?;
-    let ranked = |name: &str, priority: i32| with(sleeper(name), "/spec/priority", json!(priority));
-    node.write("low.json", &ranked("low", 1))?;
+    let ranked = |name: &str, words: &str, priority: i32| {
+        let pod = with(pod(name, [container("main", words)]), "/spec/priority", json!(priority));
+        with(pod, "/spec/terminationGracePeriodSeconds", json!(2))
+    };
+    node.write("low.json", &ranked("low", "sleep forever --ignore-term", 1))?;
     node.wait_running("low").await?;
-    node.write("high.json", &ranked("high", 2))?;
+    let low = node.only_running("low").await?;
+    node.write("high.json", &ranked("high", "sleep forever", 2))?;
     node.wait_running("high").await?;
     node.wait_pod("low", "ended", |pod| pod.phase == "Failed").await?;
     let (_, reason, message) = verdict(&node, "low").await?;
@@ -147,6 +151,14 @@ async fn a_pod_makes_room_for_a_more_important_one(agent: Agent) -> Result<()> {
         Ok(())
     })
     .await?;
+    // The room has to be there first: the low one used up its grace before the high one was begun.
+    let low_ended = node.cri().containers_of("low").await?.into_iter().find(|view| view.id == low.id);
+    let high = node.cri().sandboxes_of("high").await?;
+    let (Some(low_ended), [high]) = (low_ended.map(|view| view.finished_at), high.as_slice()) else {
+        anyhow::bail!("low or high is missing: {high:?}");
+    };
+    ensure!(low_ended > low.started_at, "low has no end");
+    ensure!(high.created_at > low_ended, "high began {} ns before low ended", low_ended - high.created_at);
     let status = node.api_pod("low").await?.status.unwrap_or_default();
     let disrupted =
         status.conditions.unwrap_or_default().into_iter().find(|entry| entry.type_ == "DisruptionTarget");

@@ -6,6 +6,7 @@ use decide::admission::{Node, StrictGroups, admit, first_shortage, rejection_lab
 use model::{
     EventSubject, EventType, KillOptions, Pod, PodUid, RecordedEvent, Rejection, UpdateKind, WorkerPhase,
 };
+use tokio::time::Instant;
 
 use super::SyncLoop;
 use crate::node_inputs::NodeInputs;
@@ -14,7 +15,7 @@ const PREEMPTING: &str = "Preempting";
 const PREEMPTED: &str = "Preempted in order to admit critical pod";
 
 impl SyncLoop {
-    /// Admits a pod and counts it in, ending others that must make room for it.
+    /// Admits a pod and counts it in. Others that must make room for it are ended, and it waits for that.
     pub(super) fn admit(&mut self, pod: &Arc<Pod>) -> Result<(), Rejection> {
         let verdict = self.check(pod).or_else(|_| {
             // Pods that ended meanwhile may have made room.
@@ -27,10 +28,10 @@ impl SyncLoop {
             Ok(victims) => {
                 if !victims.is_empty() {
                     let missing = self.with_node(|node| first_shortage(pod, node)).unwrap_or_default();
-                    victims.iter().for_each(|_| self.parts.metrics.pods.preempted(&missing));
-                }
-                for victim in victims {
-                    self.preempt(&victim, pod);
+                    for victim in &victims {
+                        self.preempt(victim, pod);
+                    }
+                    self.making_room.wait(&pod.uid, missing, victims, Instant::now());
                 }
                 self.occupancy.insert(pod);
                 Ok(())
@@ -101,7 +102,7 @@ impl SyncLoop {
         self.order(UpdateKind::Kill, victim, Some(options));
     }
 
-    fn warn(&self, pod: &Pod, reason: &str, message: &str) {
+    pub(super) fn warn(&self, pod: &Pod, reason: &str, message: &str) {
         self.parts.recorder.record(RecordedEvent {
             subject: EventSubject::pod(pod, String::new()),
             kind: EventType::Warning,

@@ -6,7 +6,7 @@ use decide::admission::{Arrival, arrival};
 use decide::grace::ORPHAN_GRACE_SECONDS;
 use decide::housekeeping::{Situation, sweep};
 use decide::worker::ends_by_status;
-use model::{KillOptions, Pod, PodUid, Timestamp, UpdateKind, WorkerCommand, WorkerTarget};
+use model::{KillOptions, Pod, PodUid, Rejection, Timestamp, UpdateKind, WorkerCommand, WorkerTarget};
 use tokio::time::Instant;
 
 use super::SyncLoop;
@@ -32,10 +32,7 @@ impl SyncLoop {
         for (_, pod) in new {
             let verdict = self.admit_granted(&pod);
             self.parts.desired.set(&pod.uid, Arc::clone(&pod));
-            match verdict {
-                Ok(()) => self.order(UpdateKind::Create, &pod, None),
-                Err(rejection) => self.reject(&pod, rejection),
-            }
+            self.begin(&pod, verdict);
         }
         self.retry_resizes("pods_added");
     }
@@ -50,7 +47,21 @@ impl SyncLoop {
             if self.occupancy.contains(&pod.uid) {
                 self.occupancy.insert(&self.parts.allocations.granted(&pod));
             }
-            self.order(UpdateKind::Update, &pod, None);
+            if pod.is_deleted() {
+                self.making_room.forget(&pod.uid);
+            }
+            if !self.making_room.holds(&pod.uid) {
+                self.order(UpdateKind::Update, &pod, None);
+            }
+        }
+    }
+
+    /// Hands an admitted pod to its worker, or refuses it. One that waits for room is handed on when the room is there.
+    fn begin(&self, pod: &Arc<Pod>, verdict: Result<(), Rejection>) {
+        match verdict {
+            Ok(()) if self.making_room.holds(&pod.uid) => {}
+            Ok(()) => self.order(UpdateKind::Create, pod, None),
+            Err(rejection) => self.reject(pod, rejection),
         }
     }
 
@@ -58,6 +69,7 @@ impl SyncLoop {
     pub(super) fn handle_pod_removes(&mut self, pods: Vec<Arc<Pod>>) {
         for pod in pods {
             self.occupancy.remove(&pod.uid);
+            self.making_room.forget(&pod.uid);
             self.parts.desired.remove(&pod.uid);
             self.order(UpdateKind::Kill, &pod, None);
         }
@@ -114,12 +126,14 @@ impl SyncLoop {
             self.send(WorkerMessage::Forget(uid));
         }
         for pod in sweep.restart {
+            // It has no worker as long as it waits.
+            if self.making_room.holds(&pod.uid) {
+                continue;
+            }
             tracing::info!(pod = %pod.full_name, uid = %pod.uid, "starting a pod that no worker knows");
             self.parts.metrics.pods.restarted(pod.is_static());
-            match self.admit_granted(&pod) {
-                Ok(()) => self.order(UpdateKind::Create, &pod, None),
-                Err(rejection) => self.reject(&pod, rejection),
-            }
+            let verdict = self.admit_granted(&pod);
+            self.begin(&pod, verdict);
         }
         for pod in sweep.kill {
             tracing::warn!(pod = %pod.full_name, uid = %pod.uid, "stopping a pod that nobody wants");

@@ -1,4 +1,5 @@
 use std::sync::Arc;
+use std::time::Duration;
 
 use model::{Pod, Rejection, ResourceAmounts};
 
@@ -8,11 +9,21 @@ use crate::qos::{QosClass, pod_qos_class};
 
 /// Pods of this priority and above keep the node or the cluster alive.
 const SYSTEM_CRITICAL: i32 = 2_000_000_000;
+/// Time that the end of any pod may take.
+const SHORTEST_WAIT: Duration = Duration::from_secs(10);
 
 /// Whether the node makes room for a pod at the expense of others.
 #[must_use]
 pub fn is_critical(pod: &Pod) -> bool {
     pod.is_static() || pod.spec.priority.is_some_and(|priority| priority >= SYSTEM_CRITICAL)
+}
+
+/// How long a critical pod waits for the end of one that makes room for it.
+#[must_use]
+pub fn end_by(pod: &Pod) -> Duration {
+    let grace = pod.spec.termination_grace_period_seconds.and_then(|seconds| u64::try_from(seconds).ok());
+    let grace = grace.unwrap_or_default();
+    Duration::from_secs(grace.saturating_add(grace / 2)).max(SHORTEST_WAIT)
 }
 
 /// What the misfits come to: a refusal, or the pods to end first.
