@@ -30,6 +30,7 @@ pub mod file_report;
 pub mod followed;
 pub mod image_gc;
 pub mod images;
+pub mod kept_status;
 pub mod lease;
 pub mod log_rotation;
 pub mod memory;

@@ -23,7 +23,6 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use decide::backoff::Limits;
 use decide::pod_paths::pod_cgroup;
-use k8s_openapi::api::core::v1::PodStatus;
 use model::{
     EventSubject, EventType, NodeSettings, Observation, ObservedPod, Pod, ProbeVerdicts, RecordedEvent,
     SyncFailure, SyncOutcome, Timestamp, UpdateKind,
@@ -45,6 +44,7 @@ use crate::allocations::Allocations;
 use crate::claims::Claims;
 use crate::cluster_supplies::ClusterSupplies;
 use crate::images::Images;
+use crate::kept_status::KeptStatus;
 use crate::metrics::Metrics;
 use crate::observation::Observer;
 use crate::published::Reader;
@@ -104,7 +104,7 @@ pub struct Parts {
     /// What the probes say.
     pub probes: Reader<ProbeVerdicts>,
     /// What is reported of pods.
-    pub statuses: Reader<PodStatus>,
+    pub statuses: Reader<KeptStatus>,
     /// How pods came to run.
     pub timelines: Arc<Timelines>,
 }

@@ -17,6 +17,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::allocations::Allocations;
 use crate::api_pods::{ApiPodChange, ApiPodsReader};
+use crate::kept_status::KeptStatus;
 use crate::metrics::Metrics;
 use crate::node_view::NodeView;
 use crate::observation::Observer;
@@ -45,7 +46,7 @@ pub struct Parts {
     /// What changed there.
     pub shown_changes: mpsc::UnboundedReceiver<ApiPodChange>,
     /// Where statuses go.
-    pub statuses: Writer<PodStatus>,
+    pub statuses: Writer<KeptStatus>,
     /// What is the same for all pods.
     pub node: NodeFacts,
     /// The node as the API server shows it, whose internal addresses are those of pods' hosts; none without one.
@@ -125,10 +126,11 @@ impl Parts {
         let worker = self.workers.get(uid);
         let verdicts = self.verdicts.get(uid);
         let abilities = self.health.now().abilities;
-        let own = self.statuses.reader().get(uid);
+        let kept = self.statuses.reader().get(uid);
+        let own = kept.as_ref().map(|kept| kept.read());
         let shown = if pod.is_static() { self.shown.mirror_of(&pod) } else { None };
         let told = shown.as_ref().map_or(&pod.status, |mirror| &mirror.status);
-        let previous = base(own.as_deref(), told);
+        let previous = base(own.as_ref(), told);
         let pod = self.allocations.granted(&pod);
         let resize = self.allocations.get(uid).map(|own| resize_conditions(&own)).unwrap_or_default();
         let status = pod_status(&Facts {
@@ -142,7 +144,8 @@ impl Parts {
             node: &self.node,
             now: self.clock.now(),
         });
-        if own.as_deref() == Some(&status) {
+        let written = KeptStatus::of(&status);
+        if kept.as_deref() == Some(&written) {
             return;
         }
         if let Some(previous) = previous {
@@ -160,7 +163,7 @@ impl Parts {
         if is_ready(&status) {
             self.timelines.ready(uid);
         }
-        self.statuses.set(uid, Arc::new(status));
+        self.statuses.set(uid, Arc::new(written));
     }
 }
 

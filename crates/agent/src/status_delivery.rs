@@ -15,7 +15,6 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use k8s_openapi::api::core::v1::PodStatus;
 use model::{Pod, PodFullName, PodUid, WorkerView};
 use ports::api::pods::{ApiPods, Urgency};
 use ports::clock::Clock;
@@ -25,6 +24,7 @@ use tokio::time::{Instant, MissedTickBehavior};
 use tokio_util::sync::CancellationToken;
 
 use crate::api_pods::{ApiPodChange, ApiPodsReader};
+use crate::kept_status::KeptStatus;
 use crate::metrics::Metrics;
 use crate::published::Reader;
 use pace::Pace;
@@ -47,7 +47,7 @@ pub struct Parts {
     /// How far workers are.
     pub workers: Reader<WorkerView>,
     /// Our own statuses.
-    pub statuses: Reader<PodStatus>,
+    pub statuses: Reader<KeptStatus>,
     /// What the API server shows.
     pub shown: ApiPodsReader,
     /// The API server.

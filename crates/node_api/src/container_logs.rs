@@ -11,6 +11,7 @@ mod tail;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use agent::kept_status::KeptStatus;
 use agent::observation::Observer;
 use agent::published::Reader;
 use axum::Router;
@@ -20,7 +21,6 @@ use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use decide::container_logs::{LogOptions, LogQueryError, choose_container};
-use k8s_openapi::api::core::v1::PodStatus;
 use model::{ContainerId, ContainerState, PodUid};
 use ports::clock::Clock;
 use ports::log_files::LogFiles;
@@ -35,7 +35,7 @@ pub struct LogParts {
     /// Pods by name.
     pub pods: PodLookup,
     /// Their statuses.
-    pub statuses: Reader<PodStatus>,
+    pub statuses: Reader<KeptStatus>,
     /// What runs.
     pub observer: Observer,
     /// Log files.
@@ -84,8 +84,8 @@ async fn open(parts: &LogParts, asked: &Asked, query: Option<&str>) -> Result<Lo
         let text = format!("container {container:?} not found in pod {name:?}");
         return Err((StatusCode::NOT_FOUND, text));
     }
-    let status = parts.statuses.get(&pod.uid);
-    let id = choose_container(name, status.as_deref().unwrap_or(&pod.status), container, options.previous)
+    let status = parts.statuses.status(&pod.uid);
+    let id = choose_container(name, status.as_ref().unwrap_or(&pod.status), container, options.previous)
         .map_err(|problem| (StatusCode::BAD_REQUEST, problem))?;
     let bare = id.split_once("://").map_or(id.as_str(), |(_, bare)| bare);
     let watched = Watched { observer: parts.observer.clone(), pod: pod.uid.clone(), container: bare.into() };

@@ -10,11 +10,11 @@ use axum::extract::State;
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
-use k8s_openapi::api::core::v1::PodStatus;
 use model::Pod;
 use serde_json::Value;
 
 use crate::views::Views;
+use agent::kept_status::KeptStatus;
 
 pub(crate) fn routes(views: Views) -> Router {
     Router::new().route("/pods", get(pods)).route("/pods/", get(pods)).with_state(views)
@@ -37,8 +37,8 @@ pub(crate) fn list(views: &Views) -> Response {
 }
 
 /// One pod as it stands in the list.
-pub(crate) fn item(pod: &Pod, status: Option<&PodStatus>) -> serde_json::Result<Value> {
-    pod_list::item(pod, status.unwrap_or(&pod.status))
+pub(crate) fn item(pod: &Pod, status: Option<&KeptStatus>) -> serde_json::Result<Value> {
+    pod_list::item(pod, status)
 }
 
 /// All pods, by name.

@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use agent::event_log::EventLog;
 use agent::file_report::FileReport;
+use agent::kept_status::KeptStatus;
 use agent::metrics::Metrics;
 use agent::published::Reader;
 use agent::statistics::Statistics;
 use agent::timeline::Timelines;
-use k8s_openapi::api::core::v1::PodStatus;
 use model::{Pod, Timestamp};
 use tokio::sync::watch;
 use tokio::time::Instant;
@@ -22,7 +22,7 @@ pub struct Views {
     /// Pods that sources want.
     pub desired: Reader<Pod>,
     /// Their statuses.
-    pub statuses: Reader<PodStatus>,
+    pub statuses: Reader<KeptStatus>,
     /// Metrics.
     pub metrics: Arc<Metrics>,
     /// State of every manifest file.

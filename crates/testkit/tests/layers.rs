@@ -106,6 +106,7 @@ const SERVICES: &[(&str, &[&str])] = &[
     ("event_log", &[]),
     ("file_report", &[]),
     ("images", &["metrics", "pull_ledger", "tokens"]),
+    ("kept_status", &["published"]),
     ("messages", &[]),
     ("metered_cgroups", &["metrics"]),
     ("metered_csi", &["metrics"]),

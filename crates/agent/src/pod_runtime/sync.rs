@@ -215,7 +215,7 @@ impl Pass<'_> {
     /// When the pod's time on the node is over.
     fn deadline(&self) -> Option<Timestamp> {
         let parts = &self.runtime.parts;
-        let status = parts.statuses.get(&self.pod.uid);
+        let status = parts.statuses.status(&self.pod.uid);
         let reported = status.and_then(|status| status.start_time.as_ref().map(Timestamp::from_api_time));
         // A pod of which nothing is reported yet starts now.
         let reported = reported.or_else(|| Some(parts.clock.now()));

@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use decide::status_patch::status_patch;
 use decide::status_report::{Containers, Haste, can_be_deleted, haste, reported};
-use k8s_openapi::api::core::v1::PodStatus;
 use model::{Pod, PodUid, WorkerPhase};
 use ports::api::ApiErrorKind;
 use ports::api::pods::Urgency;
@@ -13,6 +12,7 @@ use tokio::time::Instant;
 
 use super::Parts;
 use super::writes::{Ended, Target, Write};
+use crate::kept_status::KeptStatus;
 
 /// The delivery of one pod's status.
 #[derive(Default)]
@@ -42,7 +42,7 @@ pub(super) struct Row {
 
 /// Both sides as they were when there was nothing to write.
 struct Agreed {
-    own: Arc<PodStatus>,
+    own: Arc<KeptStatus>,
     shown: Arc<Pod>,
     worker: Option<WorkerPhase>,
 }
@@ -77,7 +77,7 @@ impl Row {
             return Step::Nothing;
         }
         let target = Target { uid: shown.uid.clone(), full_name: shown.full_name.clone() };
-        let next = reported(&shown.status, &own, Containers::of(worker), parts.clock.now());
+        let next = reported(&shown.status, &own.read(), Containers::of(worker), parts.clock.now());
         if let Some(patch) = status_patch(&shown.uid, &shown.status, &next) {
             let haste = haste(&shown.status, &next);
             let urgency = if haste == Haste::Urgent { Urgency::Urgent } else { Urgency::Normal };

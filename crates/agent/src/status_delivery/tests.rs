@@ -5,6 +5,7 @@ use testkit::fake_api::{ApiWrite, FakeApi, api_error};
 
 use super::*;
 use crate::api_pods::{ApiPodsWriter, api_pods};
+use crate::kept_status::KeptStatus;
 use crate::published::{Writer, table};
 
 struct Fixed;
@@ -20,7 +21,7 @@ struct Node {
     api: FakeApi,
     desired: Writer<Pod>,
     workers: Writer<WorkerView>,
-    statuses: Writer<PodStatus>,
+    statuses: Writer<KeptStatus>,
     shown: ApiPodsWriter,
     metrics: Arc<Metrics>,
     _running: JoinSet<()>,
@@ -70,7 +71,7 @@ impl Node {
     }
 
     fn status(&self, name: &str, status: Value) {
-        let status = Arc::new(serde_json::from_value(status).unwrap());
+        let status = Arc::new(KeptStatus::of(&serde_json::from_value(status).unwrap()));
         self.statuses.set(&PodUid::from(format!("uid-{name}")), status);
     }
 

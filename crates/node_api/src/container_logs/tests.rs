@@ -3,6 +3,7 @@ mod fake_files;
 use std::sync::Arc;
 use std::time::Duration;
 
+use agent::kept_status::KeptStatus;
 use agent::observation::{Observations, observations};
 use agent::published::{Writer, table};
 use axum::http::Request;
@@ -26,7 +27,7 @@ struct Node {
     files: FakeFiles,
     router: Router,
     desired: Writer<Pod>,
-    statuses: Writer<PodStatus>,
+    statuses: Writer<KeptStatus>,
     observed: Observations,
 }
 
@@ -60,7 +61,7 @@ impl Node {
         let main = json!({"name": "main", "image": "", "imageID": "", "ready": true, "restartCount": 0,
                           "containerID": "x://c1", "state": shown});
         let status: Value = json!({"containerStatuses": [main]});
-        self.statuses.set(&"u1".into(), Arc::new(serde_json::from_value(status).unwrap()));
+        self.statuses.set(&"u1".into(), Arc::new(KeptStatus::of(&serde_json::from_value(status).unwrap())));
         self.observe(state);
     }
 

@@ -25,7 +25,7 @@ pub(super) async fn explanation(
 
 fn explained(parts: &LocalParts, pod: &Pod) -> Value {
     let views = &parts.views;
-    let status = views.statuses.get(&pod.uid);
+    let status = views.statuses.status(&pod.uid);
     let observed = parts.observer.last(&pod.uid);
     let worker = parts.workers.get(&pod.uid);
     let timeline = views.timelines.get(&pod.uid);
@@ -41,7 +41,7 @@ fn explained(parts: &LocalParts, pod: &Pod) -> Value {
     let now = parts.clock.now();
     let found = explain(&Situation {
         pod,
-        status: status.as_deref().unwrap_or(&pod.status),
+        status: status.as_ref().unwrap_or(&pod.status),
         observed: observed.as_deref(),
         worker: worker.as_deref(),
         timeline: timeline.as_ref(),

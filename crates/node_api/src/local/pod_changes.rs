@@ -7,7 +7,6 @@ use std::time::Duration;
 use axum::body::Body;
 use axum::extract::{Query, State};
 use axum::response::Response;
-use k8s_openapi::api::core::v1::PodStatus;
 use model::{Pod, PodUid};
 use serde_json::json;
 use tokio::sync::watch;
@@ -17,6 +16,7 @@ use super::events::Question;
 use crate::answers::json_lines;
 use crate::pods;
 use crate::views::Views;
+use agent::kept_status::KeptStatus;
 
 /// Changes that come together are told together.
 const TOGETHER: Duration = Duration::from_millis(20);
@@ -33,7 +33,7 @@ pub(super) async fn pods(State(parts): State<LocalParts>, Query(question): Query
 /// What was told of a pod.
 struct Told {
     pod: Arc<Pod>,
-    status: Option<Arc<PodStatus>>,
+    status: Option<Arc<KeptStatus>>,
 }
 
 struct Watch {
@@ -107,7 +107,7 @@ impl Watch {
     }
 }
 
-fn same(one: &Option<Arc<PodStatus>>, other: &Option<Arc<PodStatus>>) -> bool {
+fn same(one: &Option<Arc<KeptStatus>>, other: &Option<Arc<KeptStatus>>) -> bool {
     match (one, other) {
         (Some(one), Some(other)) => Arc::ptr_eq(one, other),
         (None, None) => true,

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
+use agent::kept_status::KeptStatus;
 use bytes::Bytes;
-use k8s_openapi::api::core::v1::PodStatus;
 use model::Pod;
 use serde_json::{Map, Value, json};
 
@@ -12,7 +12,7 @@ const PIECE: usize = 32 * 1024;
 
 /// A `PodList` of pods with their statuses, in pieces that are made when they are asked for.
 pub(super) fn pieces(
-    pods: Vec<(Arc<Pod>, Option<Arc<PodStatus>>)>,
+    pods: Vec<(Arc<Pod>, Option<Arc<KeptStatus>>)>,
 ) -> impl Iterator<Item = serde_json::Result<Bytes>> {
     let mut pods = pods.into_iter();
     let mut begun = false;
@@ -35,8 +35,8 @@ pub(super) fn pieces(
             if !first {
                 piece.push(b',');
             }
-            let status = status.as_deref().unwrap_or(&pod.status);
-            let written = item(&pod, status).and_then(|item| serde_json::to_writer(&mut piece, &item));
+            let written =
+                item(&pod, status.as_deref()).and_then(|item| serde_json::to_writer(&mut piece, &item));
             if let Err(error) = written {
                 // An answer that breaks off cannot be taken for a whole one.
                 over = true;
@@ -47,14 +47,17 @@ pub(super) fn pieces(
     })
 }
 
-pub(super) fn item(pod: &Pod, status: &PodStatus) -> serde_json::Result<Value> {
+pub(super) fn item(pod: &Pod, status: Option<&KeptStatus>) -> serde_json::Result<Value> {
     let mut spec = serde_json::to_value(&pod.spec)?;
     for list in ["initContainers", "containers", "ephemeralContainers"] {
         for container in objects(&mut spec, list) {
             container.entry("resources").or_insert_with(|| json!({}));
         }
     }
-    let mut status = serde_json::to_value(status)?;
+    let mut status = match status {
+        Some(status) => status.to_value()?,
+        None => serde_json::to_value(&pod.status)?,
+    };
     for condition in objects(&mut status, "conditions") {
         fill_times(condition, &["lastProbeTime", "lastTransitionTime"]);
     }
@@ -101,13 +104,13 @@ mod tests {
             "spec": {"containers": [{"name": "a"}]}});
         let object = serde_json::from_value(object).unwrap();
         let pod = Pod::from_object(object, model::PodSource::File).unwrap();
-        let status: PodStatus = serde_json::from_value(json!({
+        let status = serde_json::from_value(json!({
             "conditions": [{"type": "Ready", "status": "True"}],
             "containerStatuses": [{"name": "a", "image": "i", "imageID": "", "ready": false, "restartCount": 1,
                 "state": {"terminated": {"exitCode": 137}}}],
         }))
         .unwrap();
-        let item = item(&pod, &status).unwrap();
+        let item = item(&pod, Some(&KeptStatus::of(&status))).unwrap();
         assert_eq!(item["spec"]["containers"][0]["resources"], json!({}));
         assert!(item["status"]["conditions"][0].as_object().unwrap().contains_key("lastProbeTime"));
         let shown = &item["status"]["containerStatuses"][0];

@@ -4,13 +4,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use agent::api_pods::{ApiPodChange, ApiPodsReader, ApiPodsWriter, api_pods};
+use agent::kept_status::KeptStatus;
 use agent::memory::Memory;
 use agent::metrics::Metrics;
 use agent::node_view::NodeView;
 use agent::published::Reader;
 use agent::source_report::SourceReports;
 use agent::{mirror_pods, sources, status_delivery};
-use k8s_openapi::api::core::v1::PodStatus;
 use manifest::RestartRules;
 use model::{Pod, PodUid, Snapshot, WorkerView};
 use ports::api::access_reviews::ApiAccessReviews;
@@ -99,7 +99,7 @@ pub(super) struct PodParts {
     pub(super) sources_ready: watch::Receiver<bool>,
     pub(super) desired: Reader<Pod>,
     pub(super) workers: Reader<WorkerView>,
-    pub(super) statuses: Reader<PodStatus>,
+    pub(super) statuses: Reader<KeptStatus>,
     pub(super) report: Arc<SourceReports>,
     pub(super) restarts: RestartRules,
     pub(super) clock: Arc<dyn Clock>,

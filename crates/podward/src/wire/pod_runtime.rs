@@ -5,6 +5,7 @@ use std::sync::Arc;
 use agent::claims::Claims;
 use agent::cluster_supplies::ClusterSupplies;
 use agent::images::{self, Accounts, CredentialParts, Credentials, Images};
+use agent::kept_status::KeptStatus;
 use agent::observation::Observer;
 use agent::pod_runtime::{self, PodRuntime};
 use agent::published::Reader;
@@ -12,7 +13,6 @@ use agent::pull_ledger::PullLedger;
 use agent::runtime_health::RuntimeHealth;
 use agent::timeline::Timelines;
 use agent::user_namespaces::UserNamespaces;
-use k8s_openapi::api::core::v1::PodStatus;
 use model::ProbeVerdicts;
 use ports::event_recorder::EventRecorder;
 use ports::objects::Objects;
@@ -25,7 +25,7 @@ use crate::plan::Plan;
 pub(super) struct Tables {
     pub(super) observer: Observer,
     pub(super) probes: Reader<ProbeVerdicts>,
-    pub(super) statuses: Reader<PodStatus>,
+    pub(super) statuses: Reader<KeptStatus>,
     pub(super) objects: Arc<dyn Objects>,
     pub(super) supplies: Option<ClusterSupplies>,
     pub(super) volumes: Arc<dyn PodVolumes>,

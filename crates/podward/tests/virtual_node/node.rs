@@ -197,11 +197,7 @@ impl VirtualNode {
     }
 
     /// Waits until the reported status of a pod is as wanted.
-    pub(crate) async fn until_status(
-        &self,
-        uid: &str,
-        wanted: impl Fn(&PodStatus) -> bool,
-    ) -> Arc<PodStatus> {
+    pub(crate) async fn until_status(&self, uid: &str, wanted: impl Fn(&PodStatus) -> bool) -> PodStatus {
         let question = || async {
             match self.status(uid) {
                 Some(status) if wanted(&status) => Ok(status),
@@ -214,7 +210,7 @@ impl VirtualNode {
         }
     }
 
-    pub(crate) async fn until_running(&self, uid: &str) -> Arc<PodStatus> {
+    pub(crate) async fn until_running(&self, uid: &str) -> PodStatus {
         self.until_status(uid, |status| {
             let all = containers(status);
             status.phase.as_deref() == Some("Running")
@@ -239,8 +235,8 @@ impl VirtualNode {
         eventually("the pod's folder is gone", PATIENCE, question).await.unwrap();
     }
 
-    pub(crate) fn status(&self, uid: &str) -> Option<Arc<PodStatus>> {
-        self.views().statuses.get(&PodUid::from(uid))
+    pub(crate) fn status(&self, uid: &str) -> Option<PodStatus> {
+        self.views().statuses.status(&PodUid::from(uid))
     }
 
     /// All containers of a pod, oldest first.
