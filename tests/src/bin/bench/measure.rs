@@ -169,7 +169,26 @@ async fn scrapes(node: &Node, count: u32) -> Result<Vec<Figure>> {
             figures.push(milliseconds(name, used.saturating_sub(idle) / count));
         }
     }
+    figures.push(scraped_by_the_clock(node, if count < 10 { 2 } else { 6 }).await?);
     Ok(figures)
+}
+
+/// What an agent uses in all while it is scraped as it is in a cluster, with what it reads by the clock for those pages.
+async fn scraped_by_the_clock(node: &Node, rounds: u32) -> Result<Figure> {
+    const EACH: Duration = Duration::from_secs(15);
+    let (before, start) = (node.agent.cpu_time()?, Instant::now());
+    for _ in 0..rounds {
+        node.agent.page("/metrics/resource").await?;
+        node.agent.page("/stats/summary").await?;
+        tokio::time::sleep(EACH).await;
+    }
+    let used = node.agent.cpu_time()?.saturating_sub(before);
+    let share = used.as_secs_f64() / start.elapsed().as_secs_f64();
+    Ok(Figure {
+        name: "both pages scraped each 15 s at 50 pods, CPU in all",
+        unit: "%",
+        value: share * 100.0,
+    })
 }
 
 async fn agent_restart(node: &mut Node) -> Result<Vec<Figure>> {
