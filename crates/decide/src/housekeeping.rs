@@ -5,6 +5,11 @@ use std::sync::Arc;
 
 use model::{LogFolder, ObservedPod, Pod, PodUid, WorkerPhase, WorkerView};
 
+use crate::status_report::is_terminal;
+
+/// Why the agent ends pods whose containers and logs nobody will look at again.
+const DRIVEN_OUT: [&str; 2] = ["Evicted", "Preempting"];
+
 /// Everything the sweep looks at. It must only run when every source has spoken: a pod that is not desired
 /// is taken for unwanted.
 #[derive(Clone, Debug, Default)]
@@ -74,6 +79,8 @@ pub fn sweep(situation: &Situation) -> Sweep {
         .collect();
     let observed: HashSet<&PodUid> = situation.observed.iter().map(|pod| &pod.uid).collect();
     let wanted = |uid: &PodUid| desired.contains(uid) || workers.contains_key(uid);
+    let emptied: HashSet<&PodUid> = emptied(situation);
+    let keeps_content = |uid: &PodUid| wanted(uid) && !emptied.contains(uid);
 
     let folders: HashSet<&PodUid> = situation.pod_folders.iter().collect();
     let (reduce_pod_cgroups, remove_pod_cgroups) = situation
@@ -97,13 +104,13 @@ pub fn sweep(situation: &Situation) -> Sweep {
         remove_log_folders: situation
             .log_folders
             .iter()
-            .filter(|folder| !wanted(&folder.uid) && !observed.contains(&folder.uid))
+            .filter(|folder| !keeps_content(&folder.uid) && !observed.contains(&folder.uid))
             .cloned()
             .collect(),
         ..Sweep::default()
     };
     for pod in &situation.observed {
-        if wanted(&pod.uid) {
+        if keeps_content(&pod.uid) || (wanted(&pod.uid) && pod.is_alive()) {
             continue;
         }
         let list = if pod.is_alive() { &mut sweep.kill } else { &mut sweep.remove };
@@ -111,6 +118,25 @@ pub fn sweep(situation: &Situation) -> Sweep {
     }
     sweep.forget.sort();
     sweep
+}
+
+/// Pods that are over and whose containers and logs go before their objects do: those that were deleted and shown to be
+/// over, and those that were driven out.
+fn emptied(situation: &Situation) -> HashSet<&PodUid> {
+    let deleted: HashSet<&PodUid> = situation
+        .desired
+        .iter()
+        .filter(|pod| pod.is_deleted() && is_terminal(&pod.status))
+        .map(|pod| &pod.uid)
+        .collect();
+    let is_driven_out = |worker: &WorkerView| {
+        worker.rejection.as_ref().is_some_and(|rejection| DRIVEN_OUT.contains(&rejection.reason.as_str()))
+    };
+    let over = situation.workers.iter().filter(|worker| worker.phase == WorkerPhase::Finished);
+    over.filter(|worker| !worker.restart_requested)
+        .filter(|worker| deleted.contains(&worker.uid) || is_driven_out(worker))
+        .map(|worker| &worker.uid)
+        .collect()
 }
 
 #[cfg(test)]
@@ -184,6 +210,50 @@ mod tests {
         });
         assert!(sweep.kill.is_empty() && sweep.remove_pod_folders.is_empty());
         assert!(sweep.remove_log_folders.is_empty());
+    }
+
+    #[test]
+    fn a_deleted_pod_is_emptied_once_its_end_was_shown() {
+        let deleted = |uid: &str, phase: &str| {
+            let mut pod = (*desired(uid)).clone();
+            pod.metadata.deletion_timestamp = Some(model::Timestamp::from_secs(1).to_api_time());
+            pod.status.phase = Some(phase.to_owned());
+            Arc::new(pod)
+        };
+        let situation = Situation {
+            desired: vec![deleted("gone", "Failed"), deleted("untold", "Running"), deleted("runs", "Failed")],
+            workers: vec![
+                worker("gone", WorkerPhase::Finished, false),
+                worker("untold", WorkerPhase::Finished, false),
+                worker("runs", WorkerPhase::Terminating, false),
+            ],
+            observed: vec![seen("gone", false), seen("untold", false), seen("runs", false)],
+            pod_folders: vec!["gone".into()],
+            log_folders: vec![folder("gone"), folder("untold"), folder("runs")],
+            ..Default::default()
+        };
+        let first = sweep(&situation);
+        assert_eq!(uids(first.remove.iter().map(|pod| &pod.uid)), ["gone"]);
+        assert!(first.kill.is_empty() && first.forget.is_empty() && first.restart.is_empty());
+        assert!(first.remove_log_folders.is_empty(), "the logs of containers that are still there");
+        let second = sweep(&Situation { observed: vec![], ..situation });
+        assert_eq!(uids(second.remove_log_folders.iter().map(|folder| &folder.uid)), ["gone"]);
+        assert!(second.remove_pod_folders.is_empty());
+    }
+
+    #[test]
+    fn a_pod_that_was_driven_out_is_emptied() {
+        for (reason, removed) in [("Preempting", 1), ("Evicted", 1), ("DeadlineExceeded", 0)] {
+            let mut view = (*worker("a", WorkerPhase::Finished, false)).clone();
+            view.rejection = Some(model::Rejection { reason: reason.into(), message: String::new() });
+            let sweep = sweep(&Situation {
+                desired: vec![desired("a")],
+                workers: vec![Arc::new(view)],
+                observed: vec![seen("a", false)],
+                ..Default::default()
+            });
+            assert_eq!(sweep.remove.len(), removed, "{reason}");
+        }
     }
 
     #[test]

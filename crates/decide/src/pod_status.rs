@@ -160,6 +160,10 @@ fn fill_phase(facts: &Facts<'_>, status: &mut PodStatus, computed: Phase) {
             _ => phase,
         };
     }
+    // Whatever has not ended well by then has failed: a pod that is over can be let go.
+    if is_terminated(facts) && !facts.pod.is_static() && !phase.is_terminal() {
+        phase = Phase::Failed;
+    }
     // The source's word is the last one.
     phase = match facts.pod.status.phase.as_deref() {
         Some("Succeeded") => Phase::Succeeded,

@@ -14,6 +14,7 @@ scenarios!(
     a_finalizer_keeps_the_object,
     the_eviction_api,
     deleted_while_the_agent_was_down,
+    deleted_before_the_init_containers_were_done,
 );
 
 /// A pod that takes two seconds to stop and ends with 7.
@@ -79,6 +80,12 @@ async fn a_finalizer_keeps_the_object(agent: Agent) -> Result<()> {
     node.wait_pod("web", "has ended", |pod| pod.phase == "Succeeded" || pod.phase == "Failed").await?;
     nothing_runs(&node, "web").await?;
     node.restart_agent_unseen().await?;
+    eventually("nothing of the pod is left in the runtime", Duration::from_secs(120), async || {
+        let sandboxes = node.cri().sandboxes_of("web").await?;
+        ensure!(sandboxes.is_empty(), "{sandboxes:?}");
+        Ok(())
+    })
+    .await?;
     let patch = r#"{"metadata":{"finalizers":null}}"#;
     node.kubectl(&["patch", "pod", "web", "--type=merge", "--patch", patch]).await?;
     node.wait_absent(&["pod", "web"]).await?;
@@ -130,5 +137,39 @@ async fn deleted_while_the_agent_was_down(agent: Agent) -> Result<()> {
         nothing_runs(&node, name).await?;
     }
     ensure!(node.running("stays").await? == kept, "a bystander was touched");
+    node.end()
+}
+
+/// A pod whose main container waits for an init container that does not come to an end.
+fn held_up(name: &str, init: Value) -> Value {
+    with(sleeper(name), "/spec/initContainers", json!([init]))
+}
+
+async fn deleted_before_the_init_containers_were_done(agent: Agent) -> Result<()> {
+    let node = ClusterNode::start(agent).await?;
+    let sleeps = json!({"name": "init", "image": BUSYBOX, "command": ["/bin/sleep", "1000"]});
+    let crashes = json!({"name": "init", "image": BUSYBOX, "command": ["/bin/false"]});
+    let missing = json!({"name": "init", "image": "localhost/missing:1", "imagePullPolicy": "Never"});
+    for (name, init) in [("sleeps", sleeps), ("crashes", crashes), ("missing", missing)] {
+        let held = with(held_up(name, init), "/spec/terminationGracePeriodSeconds", json!(1));
+        node.apply(&held).await?;
+    }
+    node.wait("the init container runs", async || {
+        let object = node.get(&["pod", "sleeps"]).await?;
+        let running = object.pointer("/status/initContainerStatuses/0/state/running");
+        ensure!(running.is_some(), "{object}");
+        Ok(())
+    })
+    .await?;
+    let waits = "/status/initContainerStatuses/0/state/waiting/reason";
+    node.wait_field(&["pod", "crashes"], waits, &json!("CrashLoopBackOff")).await?;
+    node.wait_field(&["pod", "missing"], waits, &json!("ErrImageNeverPull")).await?;
+    for name in ["sleeps", "crashes", "missing"] {
+        node.kubectl(&["delete", "pod", name, "--wait=false"]).await?;
+    }
+    for name in ["sleeps", "crashes", "missing"] {
+        node.wait_absent(&["pod", name]).await?;
+        nothing_runs(&node, name).await?;
+    }
     node.end()
 }

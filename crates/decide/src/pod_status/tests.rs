@@ -78,6 +78,45 @@ fn phases_follow_the_containers() {
     assert_eq!(phase_of("OnFailure", vec![exited("a", 0, 0), exited("b", 0, 0)], syncing), "Succeeded");
 }
 
+/// A pod of the API server with an init container, of which this much is there.
+fn deleted_during_init(policy: &str, init: Vec<ContainerStatus>, phase: WorkerPhase) -> PodStatus {
+    let mut deleted = pod(serde_json::json!({"restartPolicy": policy,
+        "initContainers": [{"name": "init", "image": "x"}, {"name": "next", "image": "x"}],
+        "containers": [{"name": "a", "image": "x"}]}));
+    deleted.source = model::PodSource::Api;
+    let seen = observed(vec![sandbox("s", 0, SandboxState::NotReady)], init);
+    status(&deleted, &seen, &worker(phase), None)
+}
+
+#[test]
+fn a_pod_that_was_deleted_before_it_had_begun_has_failed() {
+    for policy in ["Always", "OnFailure", "Never"] {
+        for init in
+            [vec![], vec![exited("init", 0, 143)], vec![exited("init", 2, 1)], vec![exited("init", 0, 0)]]
+        {
+            let over = deleted_during_init(policy, init.clone(), WorkerPhase::Finished);
+            assert_eq!(over.phase.as_deref(), Some("Failed"), "{policy} {init:?}");
+            let main = &over.container_statuses.unwrap()[0];
+            assert!(main.state.as_ref().unwrap().waiting.is_some(), "{policy} {init:?}: {main:?}");
+        }
+    }
+    let stopping = deleted_during_init("Always", vec![exited("init", 0, 143)], WorkerPhase::Terminating);
+    assert_eq!(stopping.phase.as_deref(), Some("Pending"));
+}
+
+#[test]
+fn a_pod_of_the_api_server_that_was_stopped_is_over() {
+    for (policy, codes, expected) in
+        [("Always", [0, 0], "Succeeded"), ("Always", [0, 137], "Failed"), ("OnFailure", [143, 143], "Failed")]
+    {
+        let mut stopped = two(policy);
+        stopped.source = model::PodSource::Api;
+        let seen = observed(vec![], vec![exited("a", 0, codes[0]), exited("b", 0, codes[1])]);
+        let over = status(&stopped, &seen, &worker(WorkerPhase::Finished), None);
+        assert_eq!(over.phase.as_deref(), Some(expected), "{policy} {codes:?}");
+    }
+}
+
 #[test]
 fn a_terminal_phase_never_reverts() {
     let seen = observed(vec![], vec![exited("a", 0, 0), exited("b", 0, 0)]);
