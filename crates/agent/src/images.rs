@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use decide::backoff::{self, Entry, Limits, Verdict};
 use decide::go_duration::to_milliseconds_text;
-use decide::image_access::shown_secret;
+use decide::image_access::Shown;
 use decide::image_pull::{
     PullDecision, decide_pull, parse_image_name, pull_problem, size_class, with_default_tag,
 };
@@ -250,7 +250,7 @@ impl Request<'_> {
     /// that nobody learns of it.
     async fn check_access(&self, spec: &ImageSpec, reference: String) -> PullDecision {
         let Some(ledger) = &self.inner.ledger else { return PullDecision::UsePresent(reference) };
-        let shown = async { self.credentials(spec).await.iter().filter_map(shown_secret).collect() };
+        let shown = async { Shown::of(&self.credentials(spec).await) };
         if ledger.may_use(self.wanted, &reference, shown).await {
             return PullDecision::UsePresent(reference);
         }

@@ -8,7 +8,7 @@ use std::future::Future;
 use std::sync::Arc;
 
 use decide::image_access::{
-    Access, Known, PullSecret, PulledRecord, Verification, access_by_secrets, access_without_credentials,
+    Access, Known, PulledRecord, Shown, Verification, access_by_credentials, access_without_credentials,
     file_name, permit_of, read_intent, without_tag, write_intent,
 };
 use model::{ImageStatus, RegistryCredential, Timestamp};
@@ -65,13 +65,8 @@ impl PullLedger {
     }
 
     /// Whether a pod may use an image that is present without asking the registry; `shown` is asked only where the
-    /// pod's own secrets matter.
-    pub async fn may_use(
-        &self,
-        image: &str,
-        image_ref: &str,
-        shown: impl Future<Output = Vec<PullSecret>>,
-    ) -> bool {
+    /// pod's own credentials matter.
+    pub async fn may_use(&self, image: &str, image_ref: &str, shown: impl Future<Output = Shown>) -> bool {
         let access = self.access(image, image_ref, shown).await;
         let (may, result) = match access {
             Access::ByPolicy => (true, "credentialPolicyAllowed"),
@@ -83,12 +78,7 @@ impl PullLedger {
         may
     }
 
-    async fn access(
-        &self,
-        image: &str,
-        image_ref: &str,
-        shown: impl Future<Output = Vec<PullSecret>>,
-    ) -> Access {
+    async fn access(&self, image: &str, image_ref: &str, shown: impl Future<Output = Shown>) -> Access {
         let record = {
             let book = match self.open().await {
                 Ok(book) => book,
@@ -107,7 +97,7 @@ impl PullLedger {
                 Known::Nothing | Known::Pulled | Known::Unreadable => return Access::MustPull,
             }
         };
-        let access = access_by_secrets(&record, image, &shown.await);
+        let access = access_by_credentials(&record, image, &shown.await);
         if let Access::Learn(secret) = &access {
             let permit = decide::image_access::Permit { secrets: vec![secret.clone()], ..Default::default() };
             if let Err(error) = self.permit(image, image_ref, permit).await {

@@ -221,6 +221,7 @@ mod tests {
         let key = ObjectKey { kind: ObjectKind::Secret, namespace: "ns".into(), name: "s".into() };
         let object = ConfigObject {
             key,
+            uid: "uid-s".into(),
             data: BTreeMap::from([("k".to_owned(), vec![0, 255])]),
             binary_data: BTreeMap::new(),
             secret_type: "Opaque".into(),

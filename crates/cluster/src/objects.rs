@@ -81,6 +81,7 @@ fn config_map(key: &ObjectKey, object: core::ConfigMap) -> ConfigObject {
     let binary = object.binary_data.unwrap_or_default().into_iter();
     ConfigObject {
         key: key.clone(),
+        uid: object.metadata.uid.unwrap_or_default(),
         data: text.map(|(name, value)| (name, value.into_bytes())).collect(),
         binary_data: binary.map(|(name, value)| (name, value.0)).collect(),
         secret_type: String::new(),
@@ -92,6 +93,7 @@ fn secret(key: &ObjectKey, object: core::Secret) -> ConfigObject {
     let data = object.data.unwrap_or_default().into_iter();
     ConfigObject {
         key: key.clone(),
+        uid: object.metadata.uid.unwrap_or_default(),
         data: data.map(|(name, value)| (name, value.0)).collect(),
         binary_data: Default::default(),
         secret_type: object.type_.unwrap_or_default(),
@@ -113,9 +115,10 @@ mod tests {
         assert_eq!(object.data.get("a").unwrap(), b"text");
         assert_eq!(object.binary_data.get("b").unwrap(), &[0, 1]);
         assert!(object.immutable);
-        let json = json!({"data": {"a": "dGV4dA=="}, "type": "Opaque"});
+        let json = json!({"metadata": {"uid": "7"}, "data": {"a": "dGV4dA=="}, "type": "Opaque"});
         let object = secret(&key(ObjectKind::Secret), serde_json::from_value(json).unwrap());
         assert_eq!(object.data.get("a").unwrap(), b"text");
         assert_eq!((object.secret_type.as_str(), object.immutable), ("Opaque", false));
+        assert_eq!(object.uid, "7");
     }
 }

@@ -93,14 +93,34 @@ pub fn access_without_credentials(policy: &Verification, image: &str, known: Kno
     }
 }
 
-/// Decides by the secrets that a pod shows.
+/// What a pod shows for an image.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Shown {
+    /// The secrets that it names.
+    pub secrets: Vec<PullSecret>,
+    /// Its service account, where a provider program has something for it.
+    pub accounts: Vec<PullAccount>,
+}
+
+impl Shown {
+    /// What a pod's credentials for an image say of it.
+    #[must_use]
+    pub fn of(credentials: &[RegistryCredential]) -> Self {
+        Self {
+            secrets: credentials.iter().filter_map(shown_secret).collect(),
+            accounts: credentials.iter().filter_map(shown_account).collect(),
+        }
+    }
+}
+
+/// Decides by what a pod shows.
 #[must_use]
-pub fn access_by_secrets(record: &PulledRecord, image: &str, shown: &[PullSecret]) -> Access {
+pub fn access_by_credentials(record: &PulledRecord, image: &str, shown: &Shown) -> Access {
     let Some(permit) = without_tag(image).and_then(|name| record.permits.get(&name)) else {
         return Access::MustPull;
     };
     let may_learn = permit.secrets.len() < LEARNT_AT_MOST;
-    for secret in shown {
+    for secret in &shown.secrets {
         for known in &permit.secrets {
             let same_content = !known.hash.is_empty() && known.hash == secret.hash;
             match (same_content, known.is_same_object(secret)) {
@@ -113,16 +133,17 @@ pub fn access_by_secrets(record: &PulledRecord, image: &str, shown: &[PullSecret
             }
         }
     }
+    if shown.accounts.iter().any(|account| permit.accounts.contains(account)) {
+        return Access::ByRecord;
+    }
     Access::MustPull
 }
 
 /// Who may use an image that these credentials pulled; `None` for a pull without any.
 #[must_use]
 pub fn permit_of(used: Option<&RegistryCredential>) -> Permit {
-    if let Some(RegistryCredential { origin: CredentialOrigin::Account { uid, namespace, name }, .. }) = used
-    {
-        let (namespace, name, uid) = (namespace.clone(), name.clone(), uid.clone());
-        return Permit { accounts: vec![PullAccount { namespace, name, uid }], ..Permit::default() };
+    if let Some(account) = used.and_then(shown_account) {
+        return Permit { accounts: vec![account], ..Permit::default() };
     }
     match used.and_then(shown_secret) {
         Some(secret) => Permit { secrets: vec![secret], ..Permit::default() },
@@ -130,9 +151,18 @@ pub fn permit_of(used: Option<&RegistryCredential>) -> Permit {
     }
 }
 
+fn shown_account(credential: &RegistryCredential) -> Option<PullAccount> {
+    match &credential.origin {
+        CredentialOrigin::Node | CredentialOrigin::Secret { .. } => None,
+        CredentialOrigin::Account { uid, namespace, name } => {
+            let (namespace, name, uid) = (namespace.clone(), name.clone(), uid.clone());
+            Some(PullAccount { namespace, name, uid })
+        }
+    }
+}
+
 /// A credential as the records name it; `None` for one that is no secret.
-#[must_use]
-pub fn shown_secret(credential: &RegistryCredential) -> Option<PullSecret> {
+fn shown_secret(credential: &RegistryCredential) -> Option<PullSecret> {
     match &credential.origin {
         CredentialOrigin::Node | CredentialOrigin::Account { .. } => None,
         CredentialOrigin::Secret { uid, namespace, name } => Some(PullSecret {

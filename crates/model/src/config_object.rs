@@ -55,6 +55,8 @@ impl fmt::Display for ObjectKey {
 pub struct ConfigObject {
     /// Which.
     pub key: ObjectKey,
+    /// Its UID; empty for those of manifests.
+    pub uid: String,
     /// `data`, decoded.
     pub data: BTreeMap<String, Vec<u8>>,
     /// `binaryData` of a ConfigMap, decoded.

@@ -64,6 +64,7 @@ fn key(name: &str) -> ObjectKey {
 fn object(name: &str, value: &str) -> ConfigObject {
     ConfigObject {
         key: key(name),
+        uid: String::new(),
         data: [("k".to_owned(), value.as_bytes().to_vec())].into(),
         binary_data: Default::default(),
         secret_type: String::new(),

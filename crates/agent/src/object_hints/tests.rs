@@ -16,6 +16,7 @@ fn pod(uid: &str, config_map: &str) -> Arc<Pod> {
 fn object(name: &str) -> Arc<ConfigObject> {
     Arc::new(ConfigObject {
         key: ObjectKey { kind: ObjectKind::ConfigMap, namespace: "default".into(), name: name.into() },
+        uid: String::new(),
         data: Default::default(),
         binary_data: Default::default(),
         secret_type: String::new(),

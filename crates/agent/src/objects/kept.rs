@@ -24,6 +24,8 @@ struct Saved {
 #[derive(Serialize, Deserialize)]
 pub struct SavedObject {
     key: ObjectKey,
+    #[serde(default)]
+    uid: String,
     data: BTreeMap<String, ByteString>,
     binary_data: BTreeMap<String, ByteString>,
     secret_type: String,
@@ -99,6 +101,7 @@ impl From<&ConfigObject> for SavedObject {
         };
         Self {
             key: object.key.clone(),
+            uid: object.uid.clone(),
             data: bytes(&object.data),
             binary_data: bytes(&object.binary_data),
             secret_type: object.secret_type.clone(),
@@ -113,6 +116,7 @@ impl From<SavedObject> for ConfigObject {
             |map: BTreeMap<String, ByteString>| map.into_iter().map(|(key, value)| (key, value.0)).collect();
         Self {
             key: saved.key,
+            uid: saved.uid,
             data: bytes(saved.data),
             binary_data: bytes(saved.binary_data),
             secret_type: saved.secret_type,

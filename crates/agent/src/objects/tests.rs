@@ -11,6 +11,7 @@ fn key(name: &str) -> ObjectKey {
 fn object(name: &str, value: &str) -> Arc<ConfigObject> {
     Arc::new(ConfigObject {
         key: key(name),
+        uid: String::new(),
         data: [("k".to_owned(), value.as_bytes().to_vec())].into(),
         binary_data: BTreeMap::new(),
         secret_type: String::new(),

@@ -104,7 +104,7 @@ fn credential(secret: &str, password: &str) -> RegistryCredential {
 }
 
 async fn may_use(ledger: &PullLedger, shown: Option<&RegistryCredential>) -> bool {
-    let shown = shown.and_then(decide::image_access::shown_secret).into_iter().collect();
+    let shown = Shown::of(&shown.into_iter().cloned().collect::<Vec<_>>());
     ledger.may_use(IMAGE, REFERENCE, async { shown }).await
 }
 

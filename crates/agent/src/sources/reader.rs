@@ -81,6 +81,7 @@ fn taken(object: manifest::ConfigObject) -> ConfigObject {
     };
     ConfigObject {
         key: ObjectKey { kind, namespace: object.namespace, name: object.name },
+        uid: String::new(),
         data: object.data,
         binary_data: object.binary_data,
         secret_type: object.secret_type,

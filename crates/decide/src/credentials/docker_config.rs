@@ -47,8 +47,7 @@ pub fn read_dockercfg(
 #[must_use]
 pub fn read_secret(secret: &ConfigObject) -> Option<Vec<RegistryCredential>> {
     let origin = CredentialOrigin::Secret {
-        // Secrets of manifests have none.
-        uid: String::new(),
+        uid: secret.uid.clone(),
         namespace: secret.key.namespace.clone(),
         name: secret.key.name.clone(),
     };

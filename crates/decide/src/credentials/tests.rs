@@ -194,6 +194,7 @@ fn a_pull_secret_is_read_by_its_type() {
         let name = ObjectKey { kind: ObjectKind::Secret, namespace: "ns".into(), name: "pull".into() };
         let secret = ConfigObject {
             key: name,
+            uid: "7".to_owned(),
             data: BTreeMap::from([(key.to_owned(), content.as_bytes().to_vec())]),
             binary_data: BTreeMap::new(),
             secret_type: kind.to_owned(),
@@ -203,7 +204,7 @@ fn a_pull_secret_is_read_by_its_type() {
         let found = read.as_ref().and_then(|entries| entries.first());
         assert_eq!(found.map(|entry| entry.username.as_str()), expected, "{kind} {key}");
         let origin =
-            CredentialOrigin::Secret { uid: String::new(), namespace: "ns".into(), name: "pull".into() };
+            CredentialOrigin::Secret { uid: "7".into(), namespace: "ns".into(), name: "pull".into() };
         assert!(found.is_none_or(|entry| entry.origin == origin), "{kind} {key}");
     }
 }

@@ -286,6 +286,7 @@ fn sources() -> EnvironmentSources {
         let (data, binary_data) = (map(data), map(binary));
         let object = ConfigObject {
             key: key.clone(),
+            uid: String::new(),
             data,
             binary_data,
             secret_type: String::new(),

@@ -23,6 +23,10 @@ fn record(permit: Permit) -> PulledRecord {
     record
 }
 
+fn secrets(shown: &[PullSecret]) -> Shown {
+    Shown { secrets: shown.to_vec(), ..Shown::default() }
+}
+
 fn by_secrets(secrets: Vec<PullSecret>) -> PulledRecord {
     record(Permit { secrets, ..Permit::default() })
 }
@@ -74,16 +78,20 @@ fn a_pod_shows_the_secret_that_pulled_the_image() {
         access_without_credentials(&Verification::UnlessPreloaded, IMAGE, Known::Recorded(&known)),
         None
     );
-    let check = |shown: &[PullSecret]| access_by_secrets(&known, IMAGE, shown);
+    let check = |shown: &[PullSecret]| access_by_credentials(&known, IMAGE, &secrets(shown));
     assert_eq!(check(&[]), Access::MustPull);
     assert_eq!(check(&[secret("one", "a")]), Access::ByRecord);
     assert_eq!(check(&[secret("two", "b")]), Access::MustPull);
     // Another secret with the same content, and the same secret with other content.
     assert_eq!(check(&[secret("two", "b"), secret("two", "a")]), Access::Learn(secret("two", "a")));
     assert_eq!(check(&[secret("one", "b")]), Access::Learn(secret("one", "b")));
+    // A secret that was made anew under the same name is another one.
+    let anew = |hash| PullSecret { uid: "uid-new".to_owned(), ..secret("one", hash) };
+    assert_eq!(check(&[anew("b")]), Access::MustPull);
+    assert_eq!(check(&[anew("a")]), Access::Learn(anew("a")));
     // A hash that could not be made equals nothing.
     assert_eq!(
-        access_by_secrets(&by_secrets(vec![secret("one", "")]), IMAGE, &[secret("two", "")]),
+        access_by_credentials(&by_secrets(vec![secret("one", "")]), IMAGE, &secrets(&[secret("two", "")])),
         Access::MustPull
     );
 }
@@ -91,8 +99,8 @@ fn a_pod_shows_the_secret_that_pulled_the_image() {
 #[test]
 fn a_long_record_learns_no_more() {
     let full = by_secrets((0..100).map(|number| secret(&format!("s{number}"), "a")).collect());
-    assert_eq!(access_by_secrets(&full, IMAGE, &[secret("new", "a")]), Access::ByRecord);
-    assert_eq!(access_by_secrets(&full, IMAGE, &[secret("s1", "b")]), Access::MustPull);
+    assert_eq!(access_by_credentials(&full, IMAGE, &secrets(&[secret("new", "a")])), Access::ByRecord);
+    assert_eq!(access_by_credentials(&full, IMAGE, &secrets(&[secret("s1", "b")])), Access::MustPull);
 }
 
 #[test]
@@ -201,5 +209,14 @@ fn what_an_account_pulled_is_not_for_everybody() {
     record.permit("r.io/app", permit_of(Some(&used)), model::Timestamp::from_secs(1));
     let known = Known::Recorded(&record);
     assert_eq!(access_without_credentials(&Verification::Always, "r.io/app:1", known), None);
-    assert_eq!(access_by_secrets(&record, "r.io/app:1", &[]), Access::MustPull);
+    let check = |shown: &Shown| access_by_credentials(&record, "r.io/app:1", shown);
+    assert_eq!(check(&Shown::default()), Access::MustPull);
+    assert_eq!(check(&Shown::of(&[used.clone()])), Access::ByRecord);
+    for origin in [
+        CredentialOrigin::Account { uid: "2".into(), namespace: "ns".into(), name: "puller".into() },
+        CredentialOrigin::Account { uid: "1".into(), namespace: "other".into(), name: "puller".into() },
+        CredentialOrigin::Node,
+    ] {
+        assert_eq!(check(&Shown::of(&[RegistryCredential { origin, ..used.clone() }])), Access::MustPull);
+    }
 }

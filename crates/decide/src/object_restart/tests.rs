@@ -12,6 +12,7 @@ fn objects(value: Option<&str>) -> ReadObjects {
     let object = value.map(|value| {
         Arc::new(ConfigObject {
             key: key.clone(),
+            uid: String::new(),
             data: [("k".to_owned(), value.into())].into(),
             binary_data: BTreeMap::new(),
             secret_type: String::new(),

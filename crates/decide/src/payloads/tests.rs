@@ -13,6 +13,7 @@ fn objects() -> ReadObjects {
     let object = |key: ObjectKey, data: &[(&str, &str)], binary: &[(&str, &[u8])]| {
         Arc::new(ConfigObject {
             key,
+            uid: String::new(),
             data: data.iter().map(|(key, value)| ((*key).to_owned(), value.as_bytes().to_vec())).collect(),
             binary_data: binary.iter().map(|(key, value)| ((*key).to_owned(), value.to_vec())).collect(),
             secret_type: String::new(),
