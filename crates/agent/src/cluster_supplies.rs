@@ -4,8 +4,10 @@ use std::sync::Arc;
 
 use model::{Service, TrustBundle};
 use ports::api::runtime_classes::RuntimeClass;
+use tokio::sync::watch;
 
 use crate::followed::Followed;
+use crate::node_view::NodeView;
 use crate::tokens::Tokens;
 
 /// The supplies. A node of its own has none.
@@ -19,4 +21,6 @@ pub struct ClusterSupplies {
     pub runtime_classes: Arc<Followed<RuntimeClass>>,
     /// Trust bundles, by name; none unless pods may use them.
     pub trust_bundles: Option<Arc<Followed<TrustBundle>>>,
+    /// The node as the API server shows it.
+    pub node: watch::Receiver<NodeView>,
 }

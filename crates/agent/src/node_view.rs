@@ -99,11 +99,18 @@ impl NodeView {
         status.and_then(|status| status.addresses.as_deref()).unwrap_or_default()
     }
 
-    /// Its internal addresses, the primary one first.
+    /// The addresses of its pods' host: the first internal one, else the first external one, and the first of the
+    /// other family.
     #[must_use]
-    pub fn internal_ips(&self) -> Vec<IpAddr> {
-        let internal = self.addresses().iter().filter(|address| address.type_ == "InternalIP");
-        internal.filter_map(|address| address.address.parse().ok()).collect()
+    pub fn host_ips(&self) -> Vec<IpAddr> {
+        let of_type = |wanted: &'static str| {
+            let found = self.addresses().iter().filter(move |address| address.type_ == wanted);
+            found.filter_map(|address| address.address.parse::<IpAddr>().ok())
+        };
+        let all: Vec<IpAddr> = of_type("InternalIP").chain(of_type("ExternalIP")).collect();
+        let Some(primary) = all.first() else { return Vec::new() };
+        let other = all.iter().find(|ip| ip.is_ipv6() != primary.is_ipv6());
+        [Some(primary), other].into_iter().flatten().copied().collect()
     }
 }
 
@@ -130,6 +137,34 @@ mod tests {
         let view = known(&mut views).await;
         assert!(view.labels().unwrap().is_empty());
         assert_eq!(view.pod_cidrs(), ["10.1.0.0/24"]);
-        assert_eq!(view.internal_ips(), ["192.0.2.7".parse::<IpAddr>().unwrap()]);
+        assert_eq!(view.host_ips(), ["192.0.2.7".parse::<IpAddr>().unwrap()]);
+    }
+
+    #[test]
+    fn a_host_has_one_address_of_each_family() {
+        let internal = |address: &'static str| ("InternalIP", address);
+        let external = |address: &'static str| ("ExternalIP", address);
+        for (addresses, expected) in [
+            (vec![], vec![]),
+            (vec![("Hostname", "n")], vec![]),
+            (vec![internal("192.0.2.7"), internal("192.0.2.8")], vec!["192.0.2.7"]),
+            (
+                vec![internal("192.0.2.7"), internal("192.0.2.8"), internal("2001:db8::7")],
+                vec!["192.0.2.7", "2001:db8::7"],
+            ),
+            (vec![internal("2001:db8::7"), internal("192.0.2.7")], vec!["2001:db8::7", "192.0.2.7"]),
+            (vec![external("2001:db8::7"), internal("192.0.2.7")], vec!["192.0.2.7", "2001:db8::7"]),
+            (vec![external("203.0.113.7"), internal("192.0.2.7")], vec!["192.0.2.7"]),
+            (vec![external("203.0.113.7")], vec!["203.0.113.7"]),
+        ] {
+            let listed = addresses.iter().map(|(type_, address)| NodeAddress {
+                type_: (*type_).to_owned(),
+                address: (*address).to_owned(),
+            });
+            let status = NodeStatus { addresses: Some(listed.collect()), ..NodeStatus::default() };
+            let view = NodeView::of(Arc::new(Node { status: Some(status), ..Node::default() }));
+            let ips: Vec<String> = view.host_ips().iter().map(ToString::to_string).collect();
+            assert_eq!(ips, expected, "{addresses:?}");
+        }
     }
 }

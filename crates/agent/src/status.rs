@@ -49,7 +49,7 @@ pub struct Parts {
     pub statuses: Writer<KeptStatus>,
     /// What is the same for all pods.
     pub node: NodeFacts,
-    /// The node as the API server shows it, whose internal addresses are those of pods' hosts; none without one.
+    /// The node as the API server shows it, whose addresses are those of pods' hosts; none without one.
     pub shown_node: Option<watch::Receiver<NodeView>>,
     /// The time.
     pub clock: Arc<dyn Clock>,
@@ -98,7 +98,7 @@ impl Parts {
     /// Takes the node's addresses; all pods if these are others than before.
     fn moved(&mut self) -> Vec<PodUid> {
         let Some(view) = &mut self.shown_node else { return Vec::new() };
-        let addresses = view.borrow_and_update().internal_ips();
+        let addresses = view.borrow_and_update().host_ips();
         if addresses.is_empty() || addresses == self.node.addresses {
             return Vec::new();
         }

@@ -208,6 +208,7 @@ mod tests {
                 services: Arc::new(Followed::new(|service: &Service| service.name.clone())),
                 runtime_classes: Arc::new(Followed::new(|class: &RuntimeClass| class.name.clone())),
                 trust_bundles: Some(Arc::new(Followed::new(|bundle: &TrustBundle| bundle.name.clone()))),
+                node: crate::node_view::channel().1,
             },
             memory: Memory::new(files.clone()),
             clock: world,

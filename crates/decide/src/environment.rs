@@ -38,6 +38,8 @@ pub struct EnvironmentSources {
     pub files: EnvFiles,
     /// Variables for the services of the cluster; none without one.
     pub services: Vec<(String, String)>,
+    /// The addresses that the API server shows of the node; those the agent found itself count without any.
+    pub host_ips: Vec<IpAddr>,
 }
 
 /// Files of variables by volume and path.

@@ -317,8 +317,8 @@ pub fn start(world: World, plan: Plan) -> anyhow::Result<Running> {
     };
     running.spawn("probes", probes::run(parts, cancel.clone()));
 
-    let supplies = (world.api.as_ref().zip(cluster_objects))
-        .map(|(api, objects)| supplies::start_supplies(&mut running, api, clock, objects));
+    let supplies = (world.api.as_ref().zip(cluster_objects.zip(node.as_ref().map(|node| node.0.clone()))))
+        .map(|(api, known)| supplies::start_supplies(&mut running, api, clock, known));
     let ledger = pulls::pull_ledger(&world, &plan);
     let tables = Tables {
         observer: observer.clone(),

@@ -94,7 +94,7 @@ const SERVICES: &[(&str, &[&str])] = &[
     ("api_deadline", &[]),
     ("api_pods", &[]),
     ("cluster_objects", &["published"]),
-    ("cluster_supplies", &["followed", "tokens"]),
+    ("cluster_supplies", &["followed", "node_view", "tokens"]),
     ("followed", &[]),
     ("tokens", &[]),
     ("event_delivery", &["event_log"]),

@@ -103,8 +103,9 @@ impl PodRuntime {
     fn address(&self, subject: HookSubject<'_>) -> Option<String> {
         let of_node = || {
             let in_host_network = subject.pod.is_some_and(Pod::is_host_network);
-            let addresses = &self.parts.settings.addresses;
-            addresses.first().filter(|_| in_host_network).map(ToString::to_string)
+            let shown = self.shown_host_ips();
+            let first = shown.first().or(self.parts.settings.addresses.first());
+            first.filter(|_| in_host_network).map(ToString::to_string)
         };
         subject.ips.first().cloned().or_else(of_node)
     }

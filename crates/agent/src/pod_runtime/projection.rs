@@ -46,7 +46,8 @@ impl Pass<'_> {
         let parts = &self.runtime.parts;
         let objects = self.read_objects(container_references(self.pod, container)).await;
         let services = self.service_variables().await?;
-        let mut sources = EnvironmentSources { objects, services, ..EnvironmentSources::default() };
+        let host_ips = self.runtime.shown_host_ips();
+        let mut sources = EnvironmentSources { objects, services, host_ips, ..EnvironmentSources::default() };
         for (name, path) in env_files(container, &parts.settings) {
             let volume = volumes.iter().find(|volume| volume.name == name);
             let Some(folder) = volume.and_then(|volume| volume.plan.host_path()) else { continue };

@@ -1,5 +1,6 @@
 //! What a pod takes from the cluster besides ConfigMaps and Secrets.
 
+use std::net::IpAddr;
 use std::time::Duration;
 
 use decide::runtime_class::{cluster_handler, runtime_handler};
@@ -8,12 +9,21 @@ use decide::service_environment::service_environment;
 use k8s_openapi::api::core::v1::Volume;
 use model::{ReadTokens, ReadTrustBundles, RuntimeHandler, Timestamp};
 
+use super::PodRuntime;
 use super::sync::Pass;
 
 /// How long a pass waits for sets of the API server that were never read.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// Passes come at least so often anyway; a renewal further off needs no call of its own.
 const USUAL_PERIOD: Duration = Duration::from_secs(60);
+
+impl PodRuntime {
+    /// The node's addresses as the API server shows them; none without one.
+    pub(super) fn shown_host_ips(&self) -> Vec<IpAddr> {
+        let supplies = self.parts.supplies.as_ref();
+        supplies.map(|supplies| supplies.node.borrow().host_ips()).unwrap_or_default()
+    }
+}
 
 impl Pass<'_> {
     /// The tokens that volumes ask for; `None` without an API server.

@@ -132,7 +132,9 @@ fn divided_up(value: i64, divisor: i64) -> String {
 }
 
 fn host_ips(facts: &EnvironmentFacts<'_>) -> Vec<String> {
-    facts.settings.addresses.iter().map(IpAddr::to_string).collect()
+    let shown = &facts.sources.host_ips;
+    let ips = if shown.is_empty() { &facts.settings.addresses } else { shown };
+    ips.iter().map(IpAddr::to_string).collect()
 }
 
 fn pod_ips(facts: &EnvironmentFacts<'_>) -> Vec<String> {

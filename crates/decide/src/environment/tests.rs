@@ -133,6 +133,22 @@ fn pods_in_the_hosts_network_have_its_addresses() {
 }
 
 #[test]
+fn the_addresses_that_the_api_server_shows_of_the_node_come_first() {
+    let field = |path: &str| json!({"name": path, "valueFrom": {"fieldRef": {"fieldPath": path}}});
+    let mut pod = pod_with(json!([field("status.hostIP"), field("status.hostIPs"), field("status.podIP")]));
+    pod.spec.host_network = Some(true);
+    let host_ips = vec!["198.51.100.3".parse().unwrap(), "2001:db8::3".parse().unwrap()];
+    let sources = EnvironmentSources { host_ips, ..sources() };
+    let facts = EnvironmentFacts { pod: &pod, pod_ips: &[], settings: &settings(), sources: &sources };
+    let expected = pairs(&[
+        ("status.hostIP", "198.51.100.3"),
+        ("status.hostIPs", "198.51.100.3,2001:db8::3"),
+        ("status.podIP", "198.51.100.3"),
+    ]);
+    assert_eq!(environment(&facts, &pod.spec.containers[0]), Ok(expected));
+}
+
+#[test]
 fn the_nodes_family_decides_which_address_is_first() {
     let mut settings = settings();
     settings.addresses.reverse();
@@ -310,6 +326,7 @@ fn sources() -> EnvironmentSources {
         files: [file("env", Ok("A='one'\n")), file("bad", Ok("A=one")), file("missing", Err("not there"))]
             .into(),
         services: Vec::new(),
+        host_ips: Vec::new(),
     }
 }
 

@@ -5,12 +5,13 @@ use std::sync::Arc;
 use agent::cluster_objects::{self, ClusterObjects};
 use agent::cluster_supplies::ClusterSupplies;
 use agent::followed::{Followed, follow};
+use agent::node_view::NodeView;
 use agent::published::Reader;
 use agent::supplies_memory;
 use agent::tokens::Tokens;
 use model::{Pod, PodUid, WorkerView};
 use ports::clock::Clock;
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 
 use super::{ApiServer, Running};
 use crate::cluster_plan::ClusterPlan;
@@ -49,7 +50,7 @@ pub(super) fn start_supplies(
     running: &mut Running,
     api: &ApiServer,
     clock: &Arc<dyn Clock>,
-    objects: Arc<ClusterObjects>,
+    (objects, node): (Arc<ClusterObjects>, watch::Receiver<NodeView>),
 ) -> ClusterSupplies {
     let services =
         Arc::new(Followed::new(|service: &model::Service| format!("{}/{}", service.namespace, service.name)));
@@ -65,7 +66,7 @@ pub(super) fn start_supplies(
         set
     });
     let tokens = Arc::new(Tokens::new(api.tokens.clone(), clock.clone()));
-    let supplies = ClusterSupplies { tokens, services, runtime_classes, trust_bundles };
+    let supplies = ClusterSupplies { tokens, services, runtime_classes, trust_bundles, node };
     let parts = supplies_memory::Parts {
         objects,
         supplies: supplies.clone(),
