@@ -50,6 +50,8 @@ pub struct ContainerInputs<'a> {
     pub termination_log: Option<&'a Path>,
     /// The container whose processes it sees, for an ephemeral container with a target.
     pub target: Option<&'a ContainerId>,
+    /// Groups that the pod's volumes give to its containers.
+    pub volume_groups: &'a [i64],
 }
 
 /// The specification of a container.
@@ -75,6 +77,8 @@ pub fn container_spec(inputs: &ContainerInputs<'_>) -> Result<ContainerSpec, Str
     let expanded = |words: &Option<Vec<String>>| -> Vec<String> {
         words.iter().flatten().map(|word| expand(word, |name| lookup(&env, name))).collect()
     };
+    let mut security = container_security(pod, container, image, settings)?;
+    security.supplemental_groups.extend(inputs.volume_groups);
     Ok(ContainerSpec {
         name: container.name.clone(),
         attempt: restart_count,
@@ -98,7 +102,7 @@ pub fn container_spec(inputs: &ContainerInputs<'_>) -> Result<ContainerSpec, Str
         stdin_once: container.stdin_once == Some(true),
         tty: container.tty == Some(true),
         resources: container_resources(pod, container, settings),
-        security: aimed_at(container_security(pod, container, image, settings)?, inputs.target),
+        security: aimed_at(security, inputs.target),
         stop_signal: stop_signal(container, settings),
         env,
     })

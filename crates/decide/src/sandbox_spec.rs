@@ -25,6 +25,8 @@ pub struct SandboxInputs<'a> {
     pub runtime_handler: String,
     /// Whose users the pod's users are.
     pub user_namespace: UserNamespace,
+    /// Groups that the pod's volumes give to its containers.
+    pub volume_groups: &'a [i64],
 }
 
 /// The specification of a pod's sandbox.
@@ -46,7 +48,7 @@ pub fn sandbox_spec(inputs: &SandboxInputs<'_>) -> Result<SandboxSpec, String> {
         annotations: pod.metadata.annotations.clone().unwrap_or_default(),
         cgroup_parent: pod_cgroup(pod, settings),
         sysctls: sysctls(pod),
-        security: sandbox_security(pod, inputs.user_namespace)?,
+        security: sandbox_security(pod, inputs.user_namespace, inputs.volume_groups)?,
         resources: Some(sandbox_resources(pod, settings)),
         overhead: Some(overhead_resources(pod, settings)),
         runtime_handler: inputs.runtime_handler.clone(),

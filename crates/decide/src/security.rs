@@ -73,15 +73,23 @@ pub fn container_security(
     Ok(security)
 }
 
-/// Security settings of a pod's sandbox. Its own process always runs under the runtime's seccomp profile.
+/// Security settings of a pod's sandbox. Its own process always runs under the runtime's seccomp profile. The groups of
+/// volumes stand before those that the pod names.
 ///
 /// # Errors
 /// When the pod asks for what is not supported.
-pub fn sandbox_security(pod: &Pod, user_namespace: UserNamespace) -> Result<SandboxSecurity, String> {
+pub fn sandbox_security(
+    pod: &Pod,
+    user_namespace: UserNamespace,
+    volume_groups: &[i64],
+) -> Result<SandboxSecurity, String> {
     if pod.spec.host_users == Some(false) && user_namespace == UserNamespace::Node {
         return Err("spec.hostUsers: the pod has no user namespace of its own".to_owned());
     }
     let of_pod = pod.spec.security_context.as_ref();
+    let mut groups = supplemental_groups(of_pod);
+    let behind_own = usize::from(of_pod.is_some_and(|of_pod| of_pod.fs_group.is_some()));
+    groups.splice(behind_own..behind_own, volume_groups.iter().copied());
     Ok(SandboxSecurity {
         namespaces: namespaces(pod),
         user_namespace,
@@ -90,7 +98,7 @@ pub fn sandbox_security(pod: &Pod, user_namespace: UserNamespace) -> Result<Sand
         }),
         run_as_user: of_pod.and_then(|of_pod| of_pod.run_as_user),
         run_as_group: of_pod.and_then(|of_pod| of_pod.run_as_group),
-        supplemental_groups: supplemental_groups(of_pod),
+        supplemental_groups: groups,
         supplemental_groups_policy: supplemental_groups_policy(of_pod)?,
         selinux: of_pod.and_then(|of_pod| of_pod.se_linux_options.as_ref()).map(selinux),
         seccomp: Some(SecurityProfile::RuntimeDefault),

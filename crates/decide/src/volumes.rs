@@ -20,7 +20,8 @@ use model::{
 };
 
 pub use claims::{
-    ClaimedVolume, ClaimedVolumes, bound_volume_name, check_binding, claim_name, is_for_one_pod, processing,
+    ClaimedVolume, ClaimedVolumes, bound_volume_name, check_binding, check_node_affinity, claim_name,
+    is_for_one_pod, processing, volume_groups,
 };
 pub use problem::VolumeProblem;
 pub use telling::{retry_after, set_up_failed, slow_ownership, still_changing};
@@ -125,7 +126,7 @@ pub fn holds_files(volume: &Volume) -> bool {
 
 /// Volumes that a container mounts or has as a device.
 fn mounted_names(pod: &Pod) -> BTreeSet<&str> {
-    pod.containers()
+    pod.all_containers()
         .flat_map(|entry| {
             let mounts = entry.container.volume_mounts.iter().flatten().map(|mount| mount.name.as_str());
             let devices = entry.container.volume_devices.iter().flatten().map(|device| device.name.as_str());

@@ -148,10 +148,15 @@ impl Pod {
         self.ephemeral.iter().map(move |entry| ContainerRef { kind, container: &entry.container })
     }
 
+    /// Containers of all kinds.
+    pub fn all_containers(&self) -> impl Iterator<Item = ContainerRef<'_>> {
+        self.containers().chain(self.ephemeral_containers())
+    }
+
     /// The container of that name, of whatever kind.
     #[must_use]
     pub fn container(&self, name: &str) -> Option<ContainerRef<'_>> {
-        self.containers().chain(self.ephemeral_containers()).find(|entry| entry.container.name == name)
+        self.all_containers().find(|entry| entry.container.name == name)
     }
 
     /// Shared form.

@@ -309,6 +309,7 @@ impl Pass<'_> {
             hosts_file: hosts.as_deref(),
             termination_log: termination_log.as_deref(),
             target: self.target(name)?,
+            volume_groups: &self.volume_groups(),
         };
         container_spec(&inputs).map_err(config_error)
     }

@@ -127,7 +127,7 @@ impl Pass<'_> {
         // A volume nobody mounts is not made.
         let is_mounted = |name: &str| {
             let mut mounts =
-                self.pod.containers().flat_map(|entry| entry.container.volume_mounts.iter().flatten());
+                self.pod.all_containers().flat_map(|entry| entry.container.volume_mounts.iter().flatten());
             mounts.any(|mount| mount.name == name)
         };
         let volumes = self.pod.spec.volumes.iter().flatten();

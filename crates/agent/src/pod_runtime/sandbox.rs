@@ -136,6 +136,7 @@ impl Pass<'_> {
             dns,
             runtime_handler,
             user_namespace,
+            volume_groups: &self.volume_groups(),
         })
     }
 

@@ -2,13 +2,15 @@ use std::borrow::Cow;
 use std::time::Duration;
 
 use decide::volumes::{
-    ClaimedVolumes, VolumeProblem, claim_name, plan_driven, plan_volumes, retry_after, set_up_failed,
-    slow_ownership, still_changing, used_volumes,
+    ClaimedVolumes, VolumeProblem, check_node_affinity, claim_name, plan_driven, plan_volumes, retry_after,
+    set_up_failed, slow_ownership, still_changing, used_volumes, volume_groups,
 };
 use k8s_openapi::api::core::v1::{Container, Volume};
 use model::{ContainerProblem, ContainerSpec, EventType, ImageSpec, PlannedVolume, SyncFailure, VolumePlan};
 use ports::pod_volumes::{Progress, VolumeError};
 use tokio::time::Instant;
+
+use crate::node_view::NodeView;
 
 use super::container::StartFailure;
 use super::projection::PodFiles;
@@ -50,9 +52,23 @@ impl Pass<'_> {
     /// What stands behind claims; without an API server there are none.
     async fn claimed_volumes(&self) -> Result<ClaimedVolumes, VolumeProblem> {
         match &self.runtime.parts.claims {
-            Some(claims) => claims.resolve(self.pod).await,
+            Some(claims) => {
+                let claimed = claims.resolve(self.pod).await?;
+                let node =
+                    self.runtime.parts.supplies.as_ref().map(|supplies| supplies.node.borrow().clone());
+                if let Some(labels) = node.as_ref().and_then(NodeView::labels) {
+                    check_node_affinity(&claimed, labels)?;
+                }
+                Ok(claimed)
+            }
             None => Ok(ClaimedVolumes::new()),
         }
+    }
+
+    /// The groups that the volumes behind the pod's claims give to its containers.
+    pub(super) fn volume_groups(&self) -> Vec<i64> {
+        let claims = self.runtime.parts.claims.as_ref();
+        claims.map(|claims| volume_groups(self.pod, &claims.known(&self.pod.uid))).unwrap_or_default()
     }
 
     async fn set_up_volume(&self, volume: &PlannedVolume) -> Result<(), VolumeError> {

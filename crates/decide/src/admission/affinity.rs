@@ -1,6 +1,6 @@
 use std::collections::BTreeMap;
 
-use k8s_openapi::api::core::v1::{NodeSelectorRequirement, NodeSelectorTerm};
+use k8s_openapi::api::core::v1::{NodeSelector, NodeSelectorRequirement, NodeSelectorTerm};
 use model::Pod;
 
 use super::{Misfit, Node};
@@ -33,9 +33,12 @@ fn matches_node(pod: &Pod, node: &Node<'_>) -> bool {
     let affinity = pod.spec.affinity.as_ref().and_then(|affinity| affinity.node_affinity.as_ref());
     let required =
         affinity.and_then(|affinity| affinity.required_during_scheduling_ignored_during_execution.as_ref());
-    required.is_none_or(|required| {
-        required.node_selector_terms.iter().any(|term| term_matches(term, labels, &node.settings.name))
-    })
+    required.is_none_or(|required| selects(required, labels, &node.settings.name))
+}
+
+/// Whether a selector selects a node with these labels and this name.
+pub(crate) fn selects(selector: &NodeSelector, labels: &BTreeMap<String, String>, name: &str) -> bool {
+    selector.node_selector_terms.iter().any(|term| term_matches(term, labels, name))
 }
 
 /// A term without requirements selects nothing.

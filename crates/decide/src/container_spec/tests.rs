@@ -33,6 +33,7 @@ fn spec_on(
         termination_log: Some(Path::new("/pods/u/containers/c/1a")),
         target,
         recursive_read_only: false,
+        volume_groups: &[9],
     })
 }
 
@@ -182,4 +183,12 @@ fn problems_come_through() {
         let problem = spec_of(&pod_with(fields), 0).unwrap_err();
         assert!(problem.contains(text), "{problem}");
     }
+}
+
+#[test]
+fn the_groups_of_volumes_come_after_the_pods_own() {
+    let mut pod = pod_with(json!({}));
+    let own = json!({"fsGroup": 3, "supplementalGroups": [4]});
+    pod.spec.security_context = serde_json::from_value(own).unwrap();
+    assert_eq!(spec_of(&pod, 0).unwrap().security.supplemental_groups, [3, 4, 9]);
 }

@@ -13,6 +13,7 @@ fn spec_of(pod: &Pod) -> Result<SandboxSpec, String> {
         settings: &settings,
         dns: Some(DnsConfig { servers: vec!["10.96.0.10".into()], ..DnsConfig::default() }),
         user_namespace: model::UserNamespace::Node,
+        volume_groups: &[],
         runtime_handler: "kata".into(),
     })
 }

@@ -128,8 +128,15 @@ fn asked(spec: Value, settings: &NodeSettings, handlers: &[RuntimeHandler]) -> R
     } else {
         UserNamespace::Node
     };
-    let inputs =
-        SandboxInputs { pod: &pod, attempt: 0, settings, dns: None, runtime_handler, user_namespace };
+    let inputs = SandboxInputs {
+        pod: &pod,
+        attempt: 0,
+        settings,
+        dns: None,
+        runtime_handler,
+        user_namespace,
+        volume_groups: &[],
+    };
     let sandbox = sandbox_spec(&inputs)?;
     let container = &pod.spec.containers[0];
     let image = ImageStatus::default();

@@ -149,15 +149,15 @@ fn sandboxes_run_confined_with_the_pods_identity() {
         "seccompProfile": {"type": "Unconfined"}, "seLinuxOptions": {"level": "s0"},
     });
     let security =
-        sandbox_security(&pod_with(of_pod, json!({"privileged": true})), UserNamespace::Node).unwrap();
+        sandbox_security(&pod_with(of_pod, json!({"privileged": true})), UserNamespace::Node, &[9]).unwrap();
     assert_eq!(security.seccomp, Some(SecurityProfile::RuntimeDefault));
     assert_eq!((security.run_as_user, security.run_as_group), (Some(1), Some(2)));
-    assert_eq!(security.supplemental_groups, [3, 4]);
+    assert_eq!(security.supplemental_groups, [3, 9, 4]);
     assert!(security.privileged && security.selinux.is_some());
-    assert!(!sandbox_security(&pod_with(json!({}), json!({})), UserNamespace::Node).unwrap().privileged);
+    assert!(!sandbox_security(&pod_with(json!({}), json!({})), UserNamespace::Node, &[]).unwrap().privileged);
     let mut isolated = pod_with(json!({}), json!({}));
     isolated.spec.host_users = Some(false);
-    assert!(sandbox_security(&isolated, UserNamespace::Node).unwrap_err().contains("hostUsers"));
+    assert!(sandbox_security(&isolated, UserNamespace::Node, &[]).unwrap_err().contains("hostUsers"));
 }
 
 #[test]

@@ -1,14 +1,17 @@
 //! From a volume that names a claim to the PersistentVolume behind it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim, Volume};
 use model::Pod;
 
 use super::VolumeProblem;
+use crate::admission::affinity::selects;
 
 const PROTECTION: &str = "kubernetes.io/pvc-protection";
 const ONE_POD: &str = "ReadWriteOncePod";
+/// The annotation of a PersistentVolume that names the group of its files.
+const GROUP: &str = "pv.beta.kubernetes.io/gid";
 
 /// What stands behind the volumes of a pod that name a claim, by volume name.
 pub type ClaimedVolumes = BTreeMap<String, ClaimedVolume>;
@@ -93,7 +96,7 @@ pub fn check_binding(pod: &Pod, volume: &Volume, claimed: &ClaimedVolume) -> Res
         let reason = format!("volume {} has volumeMode {mode}, but is specified in {field}", volume.name);
         is_used.then_some(VolumeProblem::Unprocessed { volume: volume.name.clone(), reason })
     };
-    let containers = || pod.containers().map(|entry| entry.container);
+    let containers = || pod.all_containers().map(|entry| entry.container);
     let is_mounted = containers()
         .any(|container| container.volume_mounts.iter().flatten().any(|mount| mount.name == volume.name));
     let is_device = containers()
@@ -101,6 +104,38 @@ pub fn check_binding(pod: &Pod, volume: &Volume, claimed: &ClaimedVolume) -> Res
     let problem = used_as(is_mounted && mode != "Filesystem", "volumeMounts")
         .or_else(|| used_as(is_device && mode != "Block", "volumeDevices"));
     problem.map_or(Ok(()), Err)
+}
+
+/// Checks that volumes may be used on a node with these labels.
+///
+/// # Errors
+/// At the first one that may not.
+pub fn check_node_affinity(
+    claimed: &ClaimedVolumes,
+    labels: &BTreeMap<String, String>,
+) -> Result<(), VolumeProblem> {
+    for found in claimed.values().map(|claimed| &claimed.volume) {
+        let affinity = found.spec.as_ref().and_then(|spec| spec.node_affinity.as_ref());
+        let Some(required) = affinity.and_then(|affinity| affinity.required.as_ref()) else { continue };
+        // Upstream compares with a node that has labels only.
+        if !selects(required, labels, "") {
+            let volume = found.metadata.name.clone().unwrap_or_default();
+            return Err(VolumeProblem::OfAnotherNode { volume, is_device: mode(found) == "Block" });
+        }
+    }
+    Ok(())
+}
+
+/// The groups that the annotations of volumes give to a pod's containers, besides those that it names itself.
+#[must_use]
+pub fn volume_groups(pod: &Pod, claimed: &ClaimedVolumes) -> Vec<i64> {
+    let context = pod.spec.security_context.as_ref();
+    let own = context.and_then(|context| context.supplemental_groups.as_deref()).unwrap_or_default();
+    let annotated = claimed.values().filter_map(|claimed| {
+        let text = claimed.volume.metadata.annotations.as_ref()?.get(GROUP)?;
+        text.parse::<i64>().ok()
+    });
+    annotated.filter(|group| !own.contains(group)).collect::<BTreeSet<i64>>().into_iter().collect()
 }
 
 /// Whether only one pod of the cluster may use the volume.

@@ -4,6 +4,7 @@ use k8s_openapi::api::core::v1::Volume;
 use model::{NodeSettings, Pod, VolumePlan};
 
 use super::VolumeProblem;
+use crate::allocatable::allocatable;
 use crate::quantity::Amount;
 use crate::resources::pod_memory_limit;
 
@@ -38,9 +39,11 @@ pub(super) fn plan(
     .map_err(|reason| VolumeProblem::Invalid { volume: volume.name.clone(), reason })
 }
 
-/// The least of the volume's limit, the pod's memory limit and the node's memory, where they are above zero.
+/// The least of the volume's limit, the pod's memory limit and the memory that the node has for pods, where they are
+/// above zero.
 pub(super) fn memory_size(pod: &Pod, of_volume: Option<i64>, settings: &NodeSettings) -> Option<u64> {
-    let asked = [of_volume, pod_memory_limit(pod)].into_iter().flatten();
+    let of_node = allocatable(&settings.resources).get("memory").copied();
+    let asked = [of_volume, pod_memory_limit(pod), of_node].into_iter().flatten();
     asked
         .filter_map(|bytes| u64::try_from(bytes).ok())
         .chain([settings.memory_capacity])

@@ -24,6 +24,13 @@ pub enum VolumeProblem {
         /// Name of the PersistentVolume.
         volume: String,
     },
+    /// A PersistentVolume that cannot be reached from this node.
+    OfAnotherNode {
+        /// Name of the PersistentVolume.
+        volume: String,
+        /// Whether it is used as a device.
+        is_device: bool,
+    },
     /// The volume's fields do not allow a set-up.
     Invalid {
         /// Volume name.
@@ -52,6 +59,13 @@ impl fmt::Display for VolumeProblem {
                 "MountVolume.MountOptionSupport check failed for volume {volume:?} : Mount options are not supported \
                  for this volume type"
             ),
+            Self::OfAnotherNode { volume, is_device } => {
+                let verb = if *is_device { "MapVolume" } else { "MountVolume" };
+                write!(
+                    f,
+                    "{verb}.NodeAffinity check failed for volume {volume:?} : no matching NodeSelectorTerms"
+                )
+            }
             Self::Invalid { volume, reason } => f.write_str(&set_up_failed(volume, reason)),
         }
     }

@@ -45,11 +45,13 @@ fn empty_dirs_live_below_the_pod() {
 #[test]
 fn memory_dirs_take_the_least_limit() {
     let limited = json!({"limits": {"memory": "1Gi"}, "requests": {"memory": "1Gi"}});
+    // What reservations, thresholds and huge pages leave of 8 GiB.
+    let allocatable = (6 << 30) - (100 << 20);
     for (size_limit, resources, expected) in [
-        (json!(null), json!({}), 8 << 30),
+        (json!(null), json!({}), allocatable),
         (json!("64Mi"), json!({}), 64 << 20),
-        (json!("16Gi"), json!({}), 8 << 30),
-        (json!("0"), json!({}), 8 << 30),
+        (json!("16Gi"), json!({}), allocatable),
+        (json!("0"), json!({}), allocatable),
         (json!(null), limited.clone(), 1 << 30),
         (json!("2Gi"), limited.clone(), 1 << 30),
         (json!("1Mi"), limited, 1 << 20),
@@ -58,6 +60,21 @@ fn memory_dirs_take_the_least_limit() {
         let plan = planned_for(json!({"resources": resources}), volume.clone());
         assert_eq!(plan, Ok(VolumePlan::MemoryDir { path: path(), size_limit: Some(expected) }), "{volume}");
     }
+}
+
+#[test]
+fn volumes_of_ephemeral_containers_are_made() {
+    let object = json!({
+        "apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p", "namespace": "default", "uid": "u"},
+        "spec": {
+            "containers": [{"name": "c"}],
+            "ephemeralContainers": [{"name": "debug", "volumeMounts": [{"name": "v", "mountPath": "/v"}]}],
+            "volumes": [{"name": "v"}, {"name": "unused"}],
+        },
+    });
+    let pod = Pod::from_object(serde_json::from_value(object).unwrap(), model::PodSource::Api).unwrap();
+    let volumes = plan_volumes(&pod, &settings(), &VolumeFiles::new(), &ClaimedVolumes::new()).unwrap();
+    assert_eq!(volumes.iter().map(|volume| volume.name.as_str()).collect::<Vec<_>>(), ["v"]);
 }
 
 #[test]

@@ -215,3 +215,45 @@ fn a_volume_for_one_pod_has_that_mode_alone() {
         assert_eq!(is_for_one_pod(&persistent(json!({"accessModes": modes}))), expected, "{modes}");
     }
 }
+
+fn claimed(volume: PersistentVolume) -> ClaimedVolumes {
+    ClaimedVolumes::from([("v".to_owned(), ClaimedVolume { claim: claim(json!({})), volume })])
+}
+
+#[test]
+fn a_volume_of_another_node_is_refused() {
+    let labels = BTreeMap::from([("kubernetes.io/hostname".to_owned(), "node-1".to_owned())]);
+    let of = |node: &str, mode: &str| {
+        let wanted = json!({"key": "kubernetes.io/hostname", "operator": "In", "values": [node]});
+        let terms = json!([{"matchExpressions": [wanted]}]);
+        let affinity = json!({"required": {"nodeSelectorTerms": terms}});
+        claimed(persistent(json!({"nodeAffinity": affinity, "volumeMode": mode})))
+    };
+    assert_eq!(check_node_affinity(&claimed(persistent(json!({}))), &labels), Ok(()));
+    assert_eq!(check_node_affinity(&of("node-1", "Filesystem"), &labels), Ok(()));
+    for (mode, verb) in [("Filesystem", "MountVolume"), ("Block", "MapVolume")] {
+        let problem = check_node_affinity(&of("node-2", mode), &labels).unwrap_err();
+        assert_eq!(
+            problem.to_string(),
+            format!("{verb}.NodeAffinity check failed for volume \"pv\" : no matching NodeSelectorTerms")
+        );
+    }
+}
+
+#[test]
+fn annotated_volumes_give_their_group() {
+    let annotated = |text: &str| {
+        let mut volume = persistent(json!({}));
+        volume.metadata.annotations =
+            Some([("pv.beta.kubernetes.io/gid".to_owned(), text.to_owned())].into());
+        claimed(volume)
+    };
+    let mut pod = user(claiming(), mounting());
+    assert_eq!(volume_groups(&pod, &annotated("1234")), [1234]);
+    // The pod's fsGroup is named twice, as upstream does.
+    assert_eq!(volume_groups(&pod, &annotated("7")), [7]);
+    assert!(volume_groups(&pod, &annotated("wheel")).is_empty());
+    assert!(volume_groups(&pod, &claimed(persistent(json!({})))).is_empty());
+    pod.spec.security_context.as_mut().unwrap().supplemental_groups = Some(vec![1234]);
+    assert!(volume_groups(&pod, &annotated("1234")).is_empty());
+}
