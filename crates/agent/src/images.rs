@@ -20,6 +20,7 @@ use decide::image_access::Shown;
 use decide::image_pull::{
     PullDecision, decide_pull, parse_image_name, pull_problem, size_class, with_default_tag,
 };
+use decide::sandbox_spec::sandbox_labels;
 use model::{
     ContainerProblem, ContainerRef, EventSubject, EventType, ImageSpec, ImageStatus, Pod, PodUid,
     RecordedEvent, RegistryCredential, SandboxSpec, Timestamp,
@@ -37,7 +38,7 @@ use crate::pull_ledger::PullLedger;
 pub use accounts::Accounts;
 pub use credentials::{CredentialParts, Credentials};
 use limiter::Limiter;
-use pull::{PullKey, Pulled, pull};
+use pull::{PullKey, Pulled, place, pull};
 use pull_secrets::pull_secrets;
 use single_flight::SingleFlight;
 
@@ -218,6 +219,7 @@ impl Request<'_> {
             image: name.clone(),
             user_specified_image: wanted.to_owned(),
             runtime_handler: String::new(),
+            annotations: self.pod.metadata.annotations.clone().unwrap_or_default(),
         };
         let present = match self.policy {
             Some("Always") => None,
@@ -286,7 +288,7 @@ impl Request<'_> {
         let credentials = self.credentials(&spec).await;
         self.tell(EventType::Normal, "Pulling", format!("Pulling image {image:?}"));
         let (queued, began) = (Instant::now(), self.inner.clock.now());
-        let key = PullKey { image: spec.image.clone(), credentials };
+        let key = PullKey { image: spec.image.clone(), credentials, place: place(&spec.annotations) };
         let begin = || pull(Arc::clone(self.inner), spec, key.clone(), self.sandbox());
         let intent = match &self.inner.ledger {
             Some(ledger) => Some(ledger.begin(self.wanted).await.map_err(|error| self.not_begun(&error))?),
@@ -389,6 +391,8 @@ impl Request<'_> {
             name: self.pod.name().to_owned(),
             namespace: self.pod.namespace().to_owned(),
             uid: self.pod.uid.to_string(),
+            labels: sandbox_labels(self.pod),
+            annotations: self.pod.metadata.annotations.clone().unwrap_or_default(),
             ..SandboxSpec::default()
         }
     }

@@ -86,6 +86,7 @@ pub fn container_spec(inputs: &ContainerInputs<'_>) -> Result<ContainerSpec, Str
             image: inputs.image_ref.to_owned(),
             user_specified_image: container.image.clone().unwrap_or_default(),
             runtime_handler: String::new(),
+            annotations: BTreeMap::new(),
         },
         command: expanded(&container.command),
         args: expanded(&container.args),

@@ -98,7 +98,9 @@ fn port_mapping(port: &ContainerPort) -> PortMapping {
     }
 }
 
-fn sandbox_labels(pod: &Pod) -> BTreeMap<String, String> {
+/// The labels of a pod's sandbox: the pod's own, and those by which an agent knows it.
+#[must_use]
+pub fn sandbox_labels(pod: &Pod) -> BTreeMap<String, String> {
     let mut all = pod.metadata.labels.clone().unwrap_or_default();
     for (key, value) in [
         (labels::POD_NAME, pod.name()),

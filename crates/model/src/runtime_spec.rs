@@ -209,6 +209,8 @@ pub struct ImageSpec {
     pub user_specified_image: String,
     /// Runtime handler the image is for.
     pub runtime_handler: String,
+    /// The annotations of the pod it is for.
+    pub annotations: BTreeMap<String, String>,
 }
 
 /// Credentials for a pull.

@@ -1,3 +1,4 @@
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,11 +11,22 @@ use tokio::time::Instant;
 
 use super::Inner;
 
-/// Pulls that are one: the same image with the same credentials.
+/// Annotations by which runtimes choose where an image goes begin with one of these. Others, of which most pods have
+/// some of their own, do not keep pulls apart.
+const PLACES: [&str; 2] = ["io.containerd.", "io.kubernetes.cri-o."];
+
+/// Pulls that are one: the same image with the same credentials to the same place.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub(super) struct PullKey {
     pub(super) image: String,
     pub(super) credentials: Vec<RegistryCredential>,
+    pub(super) place: Vec<(String, String)>,
+}
+
+/// Those of a pod's annotations that say where its images go.
+pub(super) fn place(annotations: &BTreeMap<String, String>) -> Vec<(String, String)> {
+    let chosen = annotations.iter().filter(|(key, _)| PLACES.iter().any(|prefix| key.starts_with(prefix)));
+    chosen.map(|(key, value)| (key.clone(), value.clone())).collect()
 }
 
 /// What a pull brought.

@@ -7,6 +7,7 @@ pub(crate) fn spec(spec: &ImageSpec) -> v1::ImageSpec {
         image: spec.image.clone(),
         user_specified_image: spec.user_specified_image.clone(),
         runtime_handler: spec.runtime_handler.clone(),
+        annotations: spec.annotations.clone().into_iter().collect(),
         ..Default::default()
     }
 }

@@ -134,3 +134,18 @@ async fn a_failed_container_runs_again_under_on_failure() {
     assert_eq!(containers(&status)[0].restart_count, 2);
     node.assert_no_violations();
 }
+
+#[tokio::test]
+async fn a_pull_tells_the_runtime_of_the_pod() {
+    let node = VirtualNode::started();
+    let mut annotated = pod("a", "uid-a", &["main"]);
+    annotated["metadata"]["annotations"] = json!({"io.containerd.cri.runtime-handler": "kata"});
+    annotated["metadata"]["labels"] = json!({"app": "web"});
+    node.write("a.json", &annotated);
+    node.until_running("uid-a").await;
+    let pulled = node.runtime.read(|world| world.pulls().to_vec()).remove(0);
+    let (image, sandbox) = (pulled.image.unwrap(), pulled.sandbox_config.unwrap());
+    assert_eq!(image.annotations["io.containerd.cri.runtime-handler"], "kata");
+    assert_eq!(sandbox.annotations["io.containerd.cri.runtime-handler"], "kata");
+    assert_eq!((sandbox.labels["app"].as_str(), sandbox.metadata.unwrap().uid.as_str()), ("web", "uid-a"));
+}

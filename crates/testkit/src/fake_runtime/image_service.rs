@@ -38,8 +38,10 @@ impl ImageService for FakeImageService {
     }
 
     async fn pull_image(&self, request: Request<PullImageRequest>) -> Answer<PullImageResponse> {
-        let name = name_of(request.into_inner().image);
+        let request = request.into_inner();
+        let name = name_of(request.image.clone());
         let work = |world: &mut World, _| {
+            world.pulls.push(request);
             if name.is_empty() {
                 return Err(Status::invalid_argument("no image is named"));
             }

@@ -1,7 +1,7 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap, HashMap};
 
-use cri::v1::{CgroupDriver, RuntimeHandler};
+use cri::v1::{CgroupDriver, PullImageRequest, RuntimeHandler};
 
 use super::behaviour::Behaviours;
 use super::event::Subscribers;
@@ -28,6 +28,7 @@ pub struct World {
     /// When a running container ends by itself; entries that no longer hold are skipped.
     pub(crate) due: BinaryHeap<Reverse<(i64, String)>>,
     pub(crate) images: Images,
+    pub(crate) pulls: Vec<PullImageRequest>,
     pub(crate) behaviours: Behaviours,
     pub(crate) subscribers: Subscribers,
     pub(crate) settings: Settings,
@@ -60,6 +61,7 @@ impl Default for World {
             running: HashMap::new(),
             due: BinaryHeap::new(),
             images: Images::default(),
+            pulls: Vec::new(),
             behaviours: Behaviours::default(),
             subscribers: Subscribers::default(),
             settings: Settings {
@@ -77,6 +79,12 @@ impl Default for World {
 }
 
 impl World {
+    /// What pulls were asked for with, oldest first.
+    #[must_use]
+    pub fn pulls(&self) -> &[PullImageRequest] {
+        &self.pulls
+    }
+
     /// All sandboxes, oldest first.
     pub fn sandboxes(&self) -> impl Iterator<Item = &Sandbox> {
         self.sandboxes.values()
