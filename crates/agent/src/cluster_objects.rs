@@ -10,7 +10,7 @@
 mod claims;
 mod entries;
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -20,9 +20,10 @@ use model::{ConfigObject, ObjectKey};
 use ports::api::objects::ApiObjects;
 use ports::api::{ApiError, ApiErrorKind};
 use ports::objects::{ObjectError, Objects};
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 
+use crate::node_view::NodeView;
 pub use claims::{Parts, run};
 use entries::{Answer, Entries};
 
@@ -34,7 +35,8 @@ const PATIENCE: Duration = Duration::from_secs(1);
 pub enum Strategy {
     /// Each object in use is watched.
     Watch,
-    /// Each object is read again when it was read so long ago, or when another pod begins to use it.
+    /// Each object is read again when it was read so long ago, or when another pod begins to use it. What the control
+    /// plane says of the node counts more.
     Cache(Duration),
     /// Each use reads the object.
     Get,
@@ -47,6 +49,8 @@ pub struct ClusterObjects {
     entries: Mutex<Entries>,
     /// Objects to be watched from now on.
     wanted: mpsc::UnboundedSender<ObjectKey>,
+    /// The node as the API server shows it.
+    node: OnceLock<watch::Receiver<NodeView>>,
 }
 
 impl ClusterObjects {
@@ -57,7 +61,19 @@ impl ClusterObjects {
         strategy: Strategy,
     ) -> (Arc<Self>, mpsc::UnboundedReceiver<ObjectKey>) {
         let (wanted, orders) = mpsc::unbounded_channel();
-        (Arc::new(Self { api, strategy, entries: Mutex::default(), wanted }), orders)
+        (Arc::new(Self { api, strategy, entries: Mutex::default(), wanted, node: OnceLock::new() }), orders)
+    }
+
+    /// Lets the control plane say how long objects are kept.
+    pub fn follow(&self, node: watch::Receiver<NodeView>) {
+        // Whoever was first stays.
+        let _ = self.node.set(node);
+    }
+
+    /// How long objects are kept where they are not watched.
+    fn age(&self, usual: Duration) -> Duration {
+        let told = self.node.get().and_then(|node| node.borrow().object_ttl());
+        told.unwrap_or(usual)
     }
 
     /// Every object that is held, for a store that outlives the agent. They may be secret.
@@ -152,7 +168,7 @@ impl Objects for ClusterObjects {
             Strategy::Watch => self.watched(key).await,
             Strategy::Get => self.read(key).await,
             Strategy::Cache(age) => {
-                let fresh = self.entries().fresh(key, Instant::now(), age);
+                let fresh = self.entries().fresh(key, Instant::now(), self.age(age));
                 match fresh {
                     Some(Answer::Object(object)) => Ok(object),
                     Some(Answer::Missing) => Err(ObjectError::NotFound(key.clone())),

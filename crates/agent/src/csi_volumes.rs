@@ -30,6 +30,7 @@ use tokio_util::sync::CancellationToken;
 use crate::claims::Claims;
 use crate::csi_drivers::CsiDrivers;
 use crate::node_view::NodeView;
+use crate::tokens::Tokens;
 use done::Done;
 
 /// How long an operation waits for an earlier one on the same volume.
@@ -47,6 +48,8 @@ pub struct Parts {
     pub api: Arc<dyn ApiVolumes>,
     /// Resolved claims, forgotten with their pods.
     pub claims: Arc<Claims>,
+    /// Tokens for drivers that ask for them.
+    pub tokens: Arc<Tokens>,
     /// The node as the API server shows it.
     pub node_view: watch::Receiver<NodeView>,
     /// Volumes that must not be detached, for the node's status.

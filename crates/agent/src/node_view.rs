@@ -3,10 +3,14 @@
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use k8s_openapi::api::core::v1::{Node, NodeAddress, Taint};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
+
+/// The annotation by which the control plane says how long objects may be kept.
+const OBJECT_TTL: &str = "node.alpha.kubernetes.io/ttl";
 
 /// What is known of the own Node object. It is unknown until the API server has shown it once; when it is deleted
 /// its last form stays.
@@ -76,6 +80,14 @@ impl NodeView {
         static NONE: BTreeMap<String, String> = BTreeMap::new();
         let node = self.node.as_ref()?;
         Some(node.metadata.labels.as_ref().unwrap_or(&NONE))
+    }
+
+    /// How long its agent may keep objects, by the control plane's word.
+    #[must_use]
+    pub fn object_ttl(&self) -> Option<Duration> {
+        let annotations = self.node.as_ref()?.metadata.annotations.as_ref()?;
+        let seconds: i64 = annotations.get(OBJECT_TTL)?.parse().ok()?;
+        Some(Duration::from_secs(u64::try_from(seconds).unwrap_or_default()))
     }
 
     /// Its taints.

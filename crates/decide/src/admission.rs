@@ -128,7 +128,7 @@ pub fn first_shortage(pod: &Pod, node: &Node<'_>) -> Option<String> {
 /// The word for a refusal in metrics: words of which there is no end are put together.
 #[must_use]
 pub fn rejection_label(reason: &str) -> &str {
-    const KNOWN: [&str; 23] = [
+    const KNOWN: [&str; 24] = [
         "AppArmor",
         "ContainerRestartPolicyForbidden",
         "Evicted",
@@ -152,6 +152,7 @@ pub fn rejection_label(reason: &str) -> &str {
         "TopologyAffinityError",
         "UnexpectedAdmissionError",
         "UnexpectedPredicateFailureType",
+        "VolumeAttachmentLimitExceeded",
     ];
     match KNOWN.iter().find(|known| **known == reason) {
         Some(known) => known,

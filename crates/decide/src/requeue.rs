@@ -35,7 +35,7 @@ pub fn after_failure(failure: &SyncFailure, spread: f64) -> Duration {
         | SyncFailure::Unobservable(_) => jittered(WHILE_AWAY, spread),
         SyncFailure::Busy(_) => jittered(WHILE_BUSY, spread),
         SyncFailure::MountFailed { wait, .. } => *wait,
-        SyncFailure::Failed { .. } => jittered(AFTER_FAILURE, spread),
+        SyncFailure::Rejected(_) | SyncFailure::Failed { .. } => jittered(AFTER_FAILURE, spread),
     }
 }
 

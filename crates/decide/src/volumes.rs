@@ -3,7 +3,9 @@
 mod claims;
 pub mod csi;
 mod empty_dir;
+pub mod growth;
 mod iscsi;
+mod migration;
 mod mount_points;
 mod persistent;
 mod problem;
@@ -13,7 +15,7 @@ pub mod terms;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-use k8s_openapi::api::core::v1::{HostPathVolumeSource, Volume};
+use k8s_openapi::api::core::v1::{HostPathVolumeSource, PersistentVolumeClaim, Volume};
 use model::{
     FileStorage, FsGroup, FsGroupChange, HostPathKind, ImageSpec, IscsiDisk, NodeSettings, PlannedVolume,
     Pod, ProjectedFile, VolumePlan,
@@ -24,7 +26,9 @@ pub use claims::{
     is_for_one_pod, processing, volume_groups,
 };
 pub use problem::VolumeProblem;
-pub use telling::{retry_after, set_up_failed, slow_ownership, still_changing};
+pub use telling::{
+    retry_after, set_up_failed, slow_ownership, step_failed, still_changing, too_many_volumes,
+};
 
 use crate::pod_paths::PodPaths;
 
@@ -78,7 +82,7 @@ pub fn plan_driven(pod: &Pod, settings: &NodeSettings, claimed: &ClaimedVolumes)
         .filter_map(|volume| {
             let plan = match claimed.get(&volume.name) {
                 Some(found) => persistent::plan(pod, volume, found, settings).ok()?,
-                None => csi::inline(pod, &volume.name, volume.csi.as_ref()?, settings),
+                None => plan(pod, volume, settings, &VolumeFiles::new()).ok()?,
             };
             matches!(plan, VolumePlan::Csi(_)).then(|| with_group(pod, volume, plan))
         })
@@ -153,6 +157,13 @@ fn plan(
     }
     if volume.git_repo.is_some() {
         return Err(VolumeProblem::Invalid { volume: volume.name.clone(), reason: NO_GIT_REPO.to_owned() });
+    }
+    let migrated = migration::inline(volume, pod.namespace());
+    let migrated =
+        migrated.map_err(|reason| VolumeProblem::Invalid { volume: volume.name.clone(), reason })?;
+    if let Some(behind) = migrated {
+        let claimed = ClaimedVolume { claim: PersistentVolumeClaim::default(), volume: behind };
+        return persistent::plan(pod, volume, &claimed, settings);
     }
     if let Some(kind) = unsupported_kind(volume) {
         return Err(VolumeProblem::UnsupportedKind { volume: volume.name.clone(), kind });
@@ -258,29 +269,22 @@ pub(crate) fn climbs(path: &Path) -> bool {
 
 fn unsupported_kind(volume: &Volume) -> Option<&'static str> {
     [
-        (volume.aws_elastic_block_store.is_some(), "awsElasticBlockStore"),
-        (volume.azure_disk.is_some(), "azureDisk"),
-        (volume.azure_file.is_some(), "azureFile"),
         (volume.cephfs.is_some(), "cephfs"),
-        (volume.cinder.is_some(), "cinder"),
         (volume.config_map.is_some(), "configMap"),
         (volume.downward_api.is_some(), "downwardAPI"),
         (volume.ephemeral.is_some(), "ephemeral"),
         (volume.fc.is_some(), "fc"),
         (volume.flex_volume.is_some(), "flexVolume"),
         (volume.flocker.is_some(), "flocker"),
-        (volume.gce_persistent_disk.is_some(), "gcePersistentDisk"),
         (volume.glusterfs.is_some(), "glusterfs"),
         (volume.persistent_volume_claim.is_some(), "persistentVolumeClaim"),
         (volume.photon_persistent_disk.is_some(), "photonPersistentDisk"),
-        (volume.portworx_volume.is_some(), "portworxVolume"),
         (volume.projected.is_some(), "projected"),
         (volume.quobyte.is_some(), "quobyte"),
         (volume.rbd.is_some(), "rbd"),
         (volume.scale_io.is_some(), "scaleIO"),
         (volume.secret.is_some(), "secret"),
         (volume.storageos.is_some(), "storageos"),
-        (volume.vsphere_volume.is_some(), "vsphereVolume"),
     ]
     .into_iter()
     .find_map(|(is_set, kind)| is_set.then_some(kind))

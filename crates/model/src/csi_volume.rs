@@ -96,4 +96,12 @@ pub struct CsiSize {
     pub known: i64,
     /// What is written to the claim when the volume has grown.
     pub wanted_text: String,
+    /// Bytes that the claim asks for.
+    pub asked: i64,
+    /// What the controller has granted, in bytes and as it is written; none by a controller that does not say.
+    pub granted: Option<(i64, String)>,
+    /// How far the controller is, such as `NodeResizePending`; empty when nothing goes on.
+    pub state: String,
+    /// Several nodes may write the volume, and each of them has its own view of how large it is.
+    pub grows_on_each_node: bool,
 }

@@ -54,6 +54,9 @@ pub enum SyncFailure {
         /// When it is tried again.
         wait: Duration,
     },
+    /// The node cannot do what the pod needs, as came out only now.
+    #[error("{}", .0.message)]
+    Rejected(Rejection),
     /// Something else failed.
     #[error("{message}")]
     Failed {

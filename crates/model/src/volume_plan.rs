@@ -131,6 +131,17 @@ pub struct IscsiDisk {
     pub options: Vec<String>,
 }
 
+/// Steps of the way of a volume to a pod.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum VolumeStep {
+    /// It is attached to the node by somebody else.
+    WaitForAttach,
+    /// It is made ready for all pods of the node.
+    MountDevice,
+    /// It is given to the pod.
+    SetUp,
+}
+
 /// A volume of a pod with its name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PlannedVolume {

@@ -37,6 +37,7 @@ use agent::pod_resources::PublishedResources;
 use agent::published::table;
 use agent::sync_loop::SyncLoop;
 use agent::timeline::Timelines;
+use agent::tokens::Tokens;
 use agent::{
     desired, event_delivery, node_cgroups, object_hints, objects, pleg, pod_workers, probes, runtime_health,
     status, sweeper, sync_loop,
@@ -214,11 +215,14 @@ pub fn start(world: World, plan: Plan) -> anyhow::Result<Running> {
         };
         api_server::start_pods(&mut running, api, parts);
     }
-    let driven = world.api.as_ref().zip(node.as_ref()).map(|(api, (view, reporters))| {
+    let tokens = world.api.as_ref().map(|api| Arc::new(Tokens::new(api.tokens.clone(), clock.clone())));
+    let of_node = node.as_ref().zip(tokens.as_ref());
+    let driven = world.api.as_ref().zip(of_node).map(|(api, ((view, reporters), tokens))| {
         let links = NodeLinks {
             view: view.clone(),
             in_use: reporters.volumes_in_use.clone(),
             obstacle: reporters.storage.clone(),
+            tokens: tokens.clone(),
             events: recorder.clone(),
         };
         volumes::start_volumes(&mut running, &world, api, &plan.settings.name, links)
@@ -250,6 +254,7 @@ pub fn start(world: World, plan: Plan) -> anyhow::Result<Running> {
         changed_pods: claim_changes,
         desired: desired_pods.clone(),
         workers: worker_views.clone(),
+        node: node_view.clone(),
     };
     let cluster_objects =
         world.api.as_ref().map(|api| supplies::start_objects(&mut running, api, &plan.cluster, claims));
@@ -317,8 +322,11 @@ pub fn start(world: World, plan: Plan) -> anyhow::Result<Running> {
     };
     running.spawn("probes", probes::run(parts, cancel.clone()));
 
-    let supplies = (world.api.as_ref().zip(cluster_objects.zip(node.as_ref().map(|node| node.0.clone()))))
-        .map(|(api, known)| supplies::start_supplies(&mut running, api, clock, known));
+    let known = cluster_objects.zip(node.as_ref().map(|node| node.0.clone()));
+    let supplies =
+        world.api.as_ref().zip(tokens).zip(known).map(|((api, tokens), known)| {
+            supplies::start_supplies(&mut running, api, (clock, tokens), known)
+        });
     let ledger = pulls::pull_ledger(&world, &plan);
     let tables = Tables {
         observer: observer.clone(),

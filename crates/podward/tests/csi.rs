@@ -12,7 +12,7 @@ use anyhow::Context;
 use fixture::{Node, is_root, volume};
 use model::{CsiAccess, CsiLifecycle, CsiSize, CsiVolume, FsGroup, FsGroupChange, PodUid, SecretReference};
 use ports::csi::CsiConnector;
-use ports::pod_volumes::PodVolumes;
+use ports::pod_volumes::{PodVolumes, VolumeError, VolumeStep};
 use serde_json::json;
 use testkit::csi_driver::{Ability, Trouble};
 use testkit::poll::eventually;
@@ -94,6 +94,8 @@ async fn whatever_a_failed_call_left_is_undone_by_the_next_agent() {
         driver.trouble(call, Some(trouble));
         let failed = node.set_up(&node.agent(), "u1", &one, None).await.unwrap_err();
         assert!(failed.text().contains("desc = asked to fail"), "{}", failed.text());
+        let step = if call == "NodeStageVolume" { VolumeStep::MountDevice } else { VolumeStep::SetUp };
+        assert_eq!(failed.step(), step);
         driver.trouble(call, None);
         // The pod is gone meanwhile; and the agent is killed twice while it cleans up.
         let next = node.agent();
@@ -159,6 +161,8 @@ async fn an_inline_volume_is_made_for_its_pod_with_what_the_driver_asks_for() {
     let tokens = &call.context["csi.storage.k8s.io/serviceAccount.tokens"];
     let tokens: serde_json::Value = serde_json::from_str(tokens).unwrap();
     assert_eq!(tokens["vault"]["token"], "token-for-vault");
+    assert_eq!(tokens["vault"]["expirationTimestamp"], "2096-10-02T07:06:40Z");
+    assert_eq!(node.tokens(), 1, "a token that is good is not asked for again");
     assert_eq!(call.secrets["key"], "value of n/s");
     agent.tear_down(&PodUid::from("u1")).await.unwrap();
     node.assert_clean();
@@ -207,6 +211,17 @@ async fn a_block_volume_is_published_beside_the_pods_and_linked_into_them() {
         "what the driver has published is read through the link"
     );
     assert!(devices.join("h/data/vol_data.json").exists());
+    let of_pod = link.parent().unwrap();
+    let told: Vec<String> =
+        node.events().iter().map(|event| format!("{} {}", event.reason, event.message)).collect();
+    let words = "SuccessfulMountVolume MapVolume.MapPodDevice succeeded for volume \"h\"";
+    assert_eq!(
+        told,
+        [
+            format!("{words} globalMapPath {:?}", devices.join("h/dev")),
+            format!("{words} volumeMapPath {of_pod:?}")
+        ]
+    );
     agent.tear_down(&PodUid::from("u1")).await.unwrap();
     assert_eq!(
         driver.call_names(),
@@ -249,6 +264,36 @@ async fn an_attachable_volume_is_reported_in_use_and_waits_for_its_attachment() 
 }
 
 #[tokio::test]
+async fn a_node_that_can_have_no_more_volumes_is_told_apart() {
+    for (period, code, is_full) in [(60, 8, true), (60, 13, false), (0, 8, false)] {
+        let object = match period {
+            0 => json!({"attachRequired": true}),
+            period => json!({"attachRequired": true, "nodeAllocatableUpdatePeriodSeconds": period}),
+        };
+        let node = Node::new(object);
+        let _driver = node.driver("d.example", STAGES);
+        node.show_in_use(&["kubernetes.io/csi/d.example^h"]);
+        let error = json!({"message": "no more", "errorCode": code});
+        node.attach(&json!({"attached": false, "attachError": error}));
+        let (agent, one, mut in_use) = (node.agent(), volume(&node, "u1", "h"), node.in_use());
+        let set_up = node.set_up(&agent, "u1", &one, None);
+        tokio::pin!(set_up);
+        // From then on nothing but the clock is waited for.
+        tokio::select! {
+            _ = &mut set_up => panic!("mounted what nobody attached"),
+            told = in_use.wait_for(|told| told.as_ref().is_some_and(|names| !names.is_empty())) => {
+                told.unwrap();
+            }
+        }
+        tokio::time::pause();
+        let failed = set_up.await.unwrap_err();
+        tokio::time::resume();
+        assert_eq!(matches!(failed, VolumeError::NodeIsFull(_)), is_full, "{period} {code} {failed:?}");
+        assert_eq!((failed.step(), failed.text().as_str()), (VolumeStep::WaitForAttach, "no more"));
+    }
+}
+
+#[tokio::test]
 async fn a_volume_that_has_grown_is_grown_on_the_node_once() {
     if !is_root() {
         return;
@@ -262,6 +307,10 @@ async fn a_volume_that_has_grown_is_grown_on_the_node_once() {
         wanted: 2 << 30,
         known: 1 << 30,
         wanted_text: "2Gi".to_owned(),
+        asked: 2 << 30,
+        granted: None,
+        state: String::new(),
+        grows_on_each_node: false,
     };
     let small = volume(&node, "u1", "h");
     let agent = node.agent();
@@ -284,6 +333,63 @@ async fn a_volume_that_has_grown_is_grown_on_the_node_once() {
     assert_eq!(node.events().last().unwrap().reason, "VolumeResizeFailed");
     agent.tear_down(&PodUid::from("u1")).await.unwrap();
     node.assert_clean();
+}
+
+#[tokio::test]
+async fn a_claim_is_told_how_far_its_volume_is() {
+    if !is_root() {
+        return;
+    }
+    let node = Node::new(json!({"attachRequired": false}));
+    let driver = node.driver("d.example", &[Ability::ExpandVolume]);
+    let size = CsiSize {
+        namespace: "n".to_owned(),
+        claim: "c".to_owned(),
+        uid: "c-uid".to_owned(),
+        wanted: 3 << 30,
+        known: 1 << 30,
+        wanted_text: "3Gi".to_owned(),
+        asked: 2 << 30,
+        granted: Some((2 << 30, "2Gi".to_owned())),
+        state: "NodeResizePending".to_owned(),
+        grows_on_each_node: false,
+    };
+    let grows = CsiVolume { size: Some(size), ..volume(&node, "u1", "h") };
+    let agent = node.agent();
+    driver.trouble("NodeExpandVolume", Some(Trouble::Fails(Code::Internal)));
+    node.set_up(&agent, "u1", &grows, None).await.unwrap_err();
+    driver.trouble("NodeExpandVolume", Some(Trouble::Fails(Code::InvalidArgument)));
+    node.set_up(&agent, "u1", &grows, None).await.unwrap_err();
+    driver.trouble("NodeExpandVolume", Some(Trouble::Fails(Code::FailedPrecondition)));
+    for _ in 0..2 {
+        node.set_up(&agent, "u1", &grows, None).await.unwrap();
+    }
+    let states = |patch: &serde_json::Value| patch["status"]["allocatedResourceStatuses"]["storage"].clone();
+    let told: Vec<_> = node.patches().iter().map(states).collect();
+    let begun = json!("NodeResizeInProgress");
+    let failed = serde_json::Value::Null;
+    assert_eq!(
+        told,
+        [&begun, &failed, &begun, &json!("NodeResizeInfeasible"), &begun, &failed].map(Clone::clone)
+    );
+    assert_eq!(node.patches()[1]["status"]["conditions"][0]["type"], "NodeResizeError");
+    assert_eq!(driver.last("NodeExpandVolume").unwrap().bytes, 2 << 30, "what was granted counts");
+    // A new agent tries again.
+    driver.trouble("NodeExpandVolume", None);
+    node.set_up(&node.agent(), "u1", &grows, None).await.unwrap();
+    let last = node.patches().pop().unwrap();
+    assert_eq!(last["status"]["capacity"]["storage"], "2Gi");
+    let read_only = CsiVolume { read_only: true, ..grows };
+    node.set_up(&node.agent(), "u1", &read_only, None).await.unwrap();
+    let event = node.events().pop().unwrap();
+    assert_eq!(
+        (event.reason.as_str(), event.message.as_str()),
+        (
+            "FileSystemResizeFailed",
+            "MountVolume.NodeExpandVolume failed for volume \"h\" requested read-only file system"
+        )
+    );
+    node.agent().tear_down(&PodUid::from("u1")).await.unwrap();
 }
 
 #[tokio::test]

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use async_trait::async_trait;
 use model::PodUid;
-pub use model::{HostPathKind, PlannedVolume, SubPath, VolumePlan};
+pub use model::{HostPathKind, PlannedVolume, SubPath, VolumePlan, VolumeStep};
 
 /// A volume that could not be set up or taken down.
 #[derive(Debug, thiserror::Error)]
@@ -22,6 +22,17 @@ pub enum VolumeError {
     /// What was asked for cannot be done; the text says why.
     #[error("{0}")]
     Refused(String),
+    /// A step before the last one cannot be done; the text says why.
+    #[error("{reason}")]
+    Step {
+        /// Which.
+        step: VolumeStep,
+        /// Why.
+        reason: String,
+    },
+    /// The volume is not attached, because the node can have no more of its kind.
+    #[error("{0}")]
+    NodeIsFull(String),
     /// Another operation on the pod's volumes has not come to its end.
     #[error("an earlier operation on the volumes of the pod is still in progress")]
     InProgress,
@@ -34,6 +45,20 @@ pub enum VolumeError {
 }
 
 impl VolumeError {
+    /// Which step failed.
+    #[must_use]
+    pub fn step(&self) -> VolumeStep {
+        match self {
+            Self::Step { step, .. } => *step,
+            Self::NodeIsFull(_) => VolumeStep::WaitForAttach,
+            Self::WrongType { .. }
+            | Self::Refused(_)
+            | Self::InProgress
+            | Self::TimedOut(_)
+            | Self::File(_) => VolumeStep::SetUp,
+        }
+    }
+
     /// The whole story in one line, for events.
     #[must_use]
     pub fn text(&self) -> String {

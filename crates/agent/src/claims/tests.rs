@@ -44,15 +44,6 @@ impl ApiVolumes for Server {
         self.answer(json!({}))
     }
 
-    async fn pod_token(
-        &self,
-        _pod: &model::CsiPod,
-        _audience: &str,
-        _expiration_seconds: Option<i64>,
-    ) -> Result<k8s_openapi::api::authentication::v1::TokenRequestStatus, ApiError> {
-        self.answer(json!({"token": ""}))
-    }
-
     async fn patch_claim_status(
         &self,
         _namespace: &str,

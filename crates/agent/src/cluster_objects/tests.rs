@@ -286,3 +286,27 @@ async fn get_asks_each_time_and_cache_after_its_time_or_for_a_new_pod() {
         stage.stop().await;
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn the_control_plane_says_how_long_objects_are_kept() {
+    let stage = Stage::new(Strategy::Cache(Duration::from_secs(60)));
+    let (publish, view) = crate::node_view::channel();
+    stage.objects.follow(view);
+    stage.want("one", "a").await;
+    stage.server.state().answers.insert("a".into(), Ok(object("a", "1")));
+    let annotated = |seconds: &str| {
+        let annotations = json!({"node.alpha.kubernetes.io/ttl": seconds});
+        let node = json!({"metadata": {"annotations": annotations}});
+        NodeView::of(Arc::new(serde_json::from_value(node).unwrap()))
+    };
+    let mut gets = Vec::new();
+    for ttl in ["", "10", "0", "300"] {
+        publish.send_replace(annotated(ttl));
+        stage.value("a").await.unwrap();
+        tokio::time::sleep(Duration::from_secs(20)).await;
+        stage.value("a").await.unwrap();
+        gets.push(stage.server.state().gets);
+    }
+    assert_eq!(gets, [1, 3, 5, 5], "kept for a minute, ten seconds, not at all, five minutes");
+    stage.stop().await;
+}

@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use decide::volumes::csi::{attached, attachment_name, volume_in_use};
+use decide::volumes::csi::{attached, attachment_name, is_exhausted, volume_in_use};
 use model::CsiVolume;
-use ports::pod_volumes::VolumeError;
+use ports::pod_volumes::{VolumeError, VolumeStep};
 use tokio::time::Instant;
 
-use super::{CsiVolumes, Key, refused};
+use super::{CsiVolumes, Key};
 
 /// How long one try waits.
 const LONGEST: Duration = Duration::from_secs(120);
@@ -22,6 +22,7 @@ impl CsiVolumes {
         &self,
         key: &Key,
         volume: &CsiVolume,
+        counts_volumes: bool,
     ) -> Result<BTreeMap<String, String>, VolumeError> {
         if let Some(context) = self.with(|done| done.attached(key)) {
             return Ok(context);
@@ -38,7 +39,12 @@ impl CsiVolumes {
                 Err(reason) => reason,
             };
             if Instant::now() + wait >= end {
-                return Err(refused(reason));
+                let is_full = counts_volumes && self.is_full(&name).await;
+                return Err(if is_full {
+                    VolumeError::NodeIsFull(reason)
+                } else {
+                    VolumeError::Step { step: VolumeStep::WaitForAttach, reason }
+                });
             }
             tokio::time::sleep(wait).await;
             wait = (wait * 2).min(LONGEST_WAIT);
@@ -60,6 +66,12 @@ impl CsiVolumes {
             Some(context) => Ok(context),
             None => Err(format!("volume {handle} is not attached for volume attachment {name}")),
         }
+    }
+
+    /// Whether the node can have no more volumes of the kind.
+    async fn is_full(&self, name: &str) -> bool {
+        let found = self.parts.api.attachment(name).await;
+        found.is_ok_and(|attachment| is_exhausted(&attachment))
     }
 
     fn is_reported(&self, name: &str) -> bool {

@@ -14,7 +14,10 @@ pub(super) struct Done {
     staged: HashSet<Key>,
     published: HashSet<(PodUid, String)>,
     attached: HashMap<Key, BTreeMap<String, String>>,
-    grown: HashMap<Key, i64>,
+    /// Sizes of volumes on this node, and sizes that drivers refused.
+    sizes: HashMap<Key, i64>,
+    refused: HashMap<Key, i64>,
+    left_alone: HashMap<Key, i64>,
     in_use: BTreeSet<String>,
 }
 
@@ -49,16 +52,36 @@ impl Done {
         self.published.contains(&(uid.clone(), name.to_owned()))
     }
 
-    pub(super) fn has_published(&mut self, uid: &PodUid, name: &str) {
-        self.published.insert((uid.clone(), name.to_owned()));
+    /// Returns whether that is new.
+    pub(super) fn has_published(&mut self, uid: &PodUid, name: &str) -> bool {
+        self.published.insert((uid.clone(), name.to_owned()))
     }
 
-    pub(super) fn is_grown(&self, key: &Key, size: i64) -> bool {
-        self.grown.get(key).is_some_and(|known| *known >= size)
+    /// The size that a volume is known to have here.
+    pub(super) fn size(&self, key: &Key) -> Option<i64> {
+        self.sizes.get(key).copied()
     }
 
-    pub(super) fn has_grown(&mut self, key: &Key, size: i64) {
-        self.grown.insert(key.clone(), size);
+    pub(super) fn has_size(&mut self, key: &Key, size: i64) {
+        self.sizes.insert(key.clone(), size);
+    }
+
+    /// Whether the driver has refused to make the volume so large.
+    pub(super) fn is_refused(&self, key: &Key, size: i64) -> bool {
+        self.refused.get(key) == Some(&size)
+    }
+
+    /// Whether the volume is not made so large while it is in use.
+    pub(super) fn is_left_alone(&self, key: &Key, size: i64) -> bool {
+        self.left_alone.get(key) == Some(&size)
+    }
+
+    pub(super) fn leave_alone(&mut self, key: &Key, size: i64) {
+        self.left_alone.insert(key.clone(), size);
+    }
+
+    pub(super) fn has_refused(&mut self, key: &Key, size: i64) {
+        self.refused.insert(key.clone(), size);
     }
 
     pub(super) fn unpublished(&mut self, uid: &PodUid, name: &str) {
@@ -69,7 +92,9 @@ impl Done {
     pub(super) fn gone(&mut self, key: &Key) {
         self.staged.remove(key);
         self.attached.remove(key);
-        self.grown.remove(key);
+        self.sizes.remove(key);
+        self.refused.remove(key);
+        self.left_alone.remove(key);
         self.in_use.remove(&volume_in_use(&key.driver, &key.handle));
     }
 }

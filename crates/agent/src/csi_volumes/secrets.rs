@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use decide::volumes::terms::TokenTerms;
-use model::{CsiPod, SecretReference};
+use model::{CsiPod, SecretReference, TokenRequest, TokenWish};
 use ports::pod_volumes::VolumeError;
 use serde_json::json;
 
@@ -30,7 +30,8 @@ impl CsiVolumes {
         Ok(data.map(|(key, value)| (key, String::from_utf8_lossy(&value.0).into_owned())).collect())
     }
 
-    /// Tokens of the pod's service account, as the one attribute or secret that carries them.
+    /// Tokens of the pod's service account, as the one attribute or secret that carries them. A driver that is told
+    /// again each minute is told the same ones until they are due.
     pub(super) async fn tokens(
         &self,
         pod: &CsiPod,
@@ -41,13 +42,26 @@ impl CsiVolumes {
         }
         let mut tokens = serde_json::Map::new();
         for TokenTerms { audience, expiration_seconds } in wanted {
-            let asked = self.parts.api.pod_token(pod, audience, *expiration_seconds).await;
-            let status = asked.map_err(|error| {
+            let audiences = Some(audience.clone()).filter(|audience| !audience.is_empty());
+            let request = TokenRequest {
+                namespace: pod.namespace.clone(),
+                account: pod.service_account.clone(),
+                account_uid: None,
+                pod_name: pod.name.clone(),
+                pod_uid: pod.uid.clone(),
+                wish: TokenWish {
+                    audiences: audiences.into_iter().collect(),
+                    expiration_seconds: *expiration_seconds,
+                },
+            };
+            let issued = self.parts.tokens.get_on_demand(&request).await.map_err(|error| {
                 refused(format!(
                     "kubernetes.io/csi: mounter.SetUpAt failed to get service accoount token attributes: {error}"
                 ))
             })?;
-            tokens.insert(audience.clone(), json!(status));
+            let status =
+                json!({"token": issued.token, "expirationTimestamp": issued.expires_at.to_api_time()});
+            tokens.insert(audience.clone(), status);
         }
         Ok([(TOKENS.to_owned(), serde_json::Value::Object(tokens).to_string())].into())
     }

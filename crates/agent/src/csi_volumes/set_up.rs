@@ -1,18 +1,19 @@
 //! Stage, publish, grow.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::sync::Arc;
 
 use decide::volumes::csi::{attachment_name, pod_information};
+use decide::volumes::growth::{Expansion, Growth, Refusal, begun, grown, growth, not_grown};
 use decide::volumes::terms::{Terms, terms};
 use model::{
-    CsiAccess, CsiLifecycle, CsiPod, CsiVolume, EventSubject, EventType, FsGroup, PodFullName, PodUid,
-    RecordedEvent,
+    CsiAccess, CsiLifecycle, CsiPod, CsiSize, CsiVolume, EventSubject, EventType, FsGroup, PodFullName,
+    PodUid, RecordedEvent,
 };
 use ports::csi::{CsiCapabilities, CsiError, CsiNode, Expand, Publish, Stage, VolumeUse};
 use ports::csi_folders::{Published, VolumeRecord};
-use ports::pod_volumes::{Progress, VolumeError};
-use serde_json::json;
+use ports::pod_volumes::{Progress, VolumeError, VolumeStep};
 
 use super::{CsiVolumes, Key, refused};
 
@@ -51,12 +52,9 @@ impl CsiVolumes {
             ))
         })?;
         let is_done = is_there && self.with(|done| done.is_published(uid, &volume.spec_name));
-        let grows = volume.size.as_ref().is_some_and(|size| {
-            size.wanted > size.known
-                && !volume.read_only
-                && !self.with(|done| done.is_grown(&key, size.wanted))
-        });
-        if is_done && !terms.republish && !grows {
+        let growth = self.growth(&key, volume);
+        if is_done && !terms.republish && growth == Growth::Nothing {
+            self.note_size(&key, volume);
             return Ok(());
         }
         let driver = self.parts.drivers.get(&volume.driver).map_err(|reason| {
@@ -67,10 +65,52 @@ impl CsiVolumes {
         if !is_done || work.terms.republish {
             self.stage_and_publish(&work, progress).await?;
         }
-        if grows && work.abilities.expand {
-            self.grow(&work).await?;
+        match growth {
+            Growth::Expand(expansion) if work.abilities.expand => self.grow(&work, &expansion).await?,
+            Growth::Expand(_) => {}
+            Growth::ReadOnly => self.tell_read_only(&work),
+            Growth::Nothing => self.note_size(&work.key, volume),
+            Growth::Done => self.with(|done| done.has_size(&work.key, wanted(volume))),
         }
         Ok(())
+    }
+
+    fn growth(&self, key: &Key, volume: &CsiVolume) -> Growth {
+        let Some(size) = &volume.size else { return Growth::Nothing };
+        let found = growth(size, volume.read_only, self.with(|done| done.size(key)));
+        match &found {
+            Growth::Expand(Expansion { bytes, .. }) if self.is_left_alone(key, *bytes) => Growth::Nothing,
+            _ => found,
+        }
+    }
+
+    /// Whether the driver has said that the volume cannot grow here while it is in use.
+    fn is_left_alone(&self, key: &Key, bytes: i64) -> bool {
+        self.with(|done| done.is_left_alone(key, bytes))
+    }
+
+    /// A volume that is seen for the first time has the size that its claim knows of.
+    fn note_size(&self, key: &Key, volume: &CsiVolume) {
+        if let Some(size) = &volume.size {
+            self.with(|done| {
+                if done.size(key).is_none() && size.known >= size.wanted {
+                    done.has_size(key, size.wanted);
+                }
+            });
+        }
+    }
+
+    fn tell_read_only(&self, work: &Work<'_>) {
+        let Work { volume, key, .. } = work;
+        let Some(size) = &volume.size else { return };
+        let words = format!(
+            "MountVolume.NodeExpandVolume failed for volume {:?} requested read-only file system",
+            volume.spec_name
+        );
+        for subject in [owner(volume), claim(size)] {
+            self.tell(subject, EventType::Warning, "FileSystemResizeFailed", words.clone());
+        }
+        self.with(|done| done.has_size(key, size.wanted));
     }
 
     fn place(&self, uid: &PodUid, volume: &CsiVolume) -> Published {
@@ -91,7 +131,7 @@ impl CsiVolumes {
         let publish_context = if terms.attach {
             self.with(|done| done.uses(&place.record));
             self.report();
-            self.wait_attached(&work.key, volume).await?
+            self.wait_attached(&work.key, volume, terms.counts_volumes).await?
         } else {
             BTreeMap::new()
         };
@@ -128,8 +168,28 @@ impl CsiVolumes {
         if let Some(group) = work.group.filter(|_| work.terms.gives_to_group && !work.abilities.mount_group) {
             self.parts.folders.give_to_group(place, group, progress).await?;
         }
-        self.with(|done| done.has_published(&place.uid, &volume.spec_name));
+        let is_new = self.with(|done| done.has_published(&place.uid, &volume.spec_name));
+        if is_new && volume.access == CsiAccess::Block {
+            self.tell_mapped(work);
+        }
         Ok(())
+    }
+
+    /// Tells where a device is.
+    fn tell_mapped(&self, work: &Work<'_>) {
+        let Work { volume, place, .. } = work;
+        // <devices>/publish/<volume>/<pod> is what the driver has published.
+        let devices = place.target.ancestors().nth(3).map(Path::to_path_buf).unwrap_or_default();
+        let global = devices.join(&volume.spec_name).join("dev");
+        let of_pod = volume.path.parent().unwrap_or(Path::new(""));
+        for (word, place) in [("globalMapPath", global.as_path()), ("volumeMapPath", of_pod)] {
+            let words = format!(
+                "MapVolume.MapPodDevice succeeded for volume {:?} {word} {:?}",
+                volume.spec_name,
+                place.display().to_string()
+            );
+            self.tell(owner(volume), EventType::Normal, "SuccessfulMountVolume", words);
+        }
     }
 
     async fn stage(
@@ -147,12 +207,10 @@ impl CsiVolumes {
             secrets,
             attributes: work.volume.attributes.clone(),
         };
-        work.driver.stage(&order).await.map_err(|error| {
-            refused(format!(
-                "MountVolume.MountDevice failed for volume {:?} : {error}",
-                work.volume.spec_name
-            ))
-        })?;
+        work.driver
+            .stage(&order)
+            .await
+            .map_err(|error| VolumeError::Step { step: VolumeStep::MountDevice, reason: error.message })?;
         self.with(|done| done.has_staged(&work.key));
         Ok(())
     }
@@ -163,50 +221,86 @@ impl CsiVolumes {
     }
 
     /// Lets the file system follow a volume that has grown, and tells the claim.
-    async fn grow(&self, work: &Work<'_>) -> Result<(), VolumeError> {
+    async fn grow(&self, work: &Work<'_>, expansion: &Expansion) -> Result<(), VolumeError> {
         let Work { volume, place, .. } = work;
         let Some(size) = &volume.size else { return Ok(()) };
         let order = Expand {
             handle: volume.handle.clone(),
             path: place.target.clone(),
             staging: work.abilities.stage.then(|| place.staging.clone()),
-            bytes: size.wanted,
+            bytes: expansion.bytes,
             use_as: VolumeUse { group: None, ..work.use_as() },
             secrets: self.secret("NodeExpandSecretRef", volume.expand_secret.as_ref()).await?,
         };
-        if let Err(error) = work.driver.expand(&order).await {
-            let message = format!("Expander.NodeExpand failed to expand the volume : {error}");
-            let words = format!(
-                "NodeExpandVolume.NodeExpandVolume failed for volume {:?} : {message}",
-                volume.spec_name
-            );
-            self.tell(owner(volume), EventType::Warning, "VolumeResizeFailed", words);
-            return Err(refused(message));
+        if expansion.is_followed && expansion.claim_waits && size.state != "NodeResizeInProgress" {
+            self.patch_claim(size, &begun()).await?;
         }
-        let patch = json!({"status": {
-            "capacity": {"storage": size.wanted_text},
-            "conditions": [],
-            "allocatedResourceStatuses": {"storage": null},
-        }});
-        let told = self.parts.api.patch_claim_status(&size.namespace, &size.claim, &patch).await;
-        told.map_err(|error| {
-            refused(format!("error updating pvc status {}/{}: {error}", size.namespace, size.claim))
-        })?;
-        self.with(|done| done.has_grown(&work.key, size.wanted));
+        if let Err(error) = work.driver.expand(&order).await {
+            return self.not_grown(work, expansion, &error).await;
+        }
+        if expansion.claim_waits {
+            self.patch_claim(size, &grown(&expansion.text)).await?;
+        }
+        self.with(|done| done.has_size(&work.key, expansion.bytes));
         let words = format!(
             "MountVolume.NodeExpandVolume succeeded for volume {:?} {}",
             volume.spec_name, self.parts.node
         );
-        let claim = EventSubject::Claim {
-            namespace: size.namespace.clone(),
-            name: size.claim.clone(),
-            uid: size.uid.clone(),
-        };
-        for subject in [owner(volume), claim] {
+        for subject in [owner(volume), claim(size)] {
             self.tell(subject, EventType::Normal, "FileSystemResizeSuccessful", words.clone());
         }
         Ok(())
     }
+
+    async fn patch_claim(&self, size: &CsiSize, patch: &serde_json::Value) -> Result<(), VolumeError> {
+        let told = self.parts.api.patch_claim_status(&size.namespace, &size.claim, patch).await;
+        told.map_err(|error| {
+            refused(format!("error updating pvc status {}/{}: {error}", size.namespace, size.claim))
+        })
+    }
+
+    /// The driver did not let the volume grow.
+    async fn not_grown(
+        &self,
+        work: &Work<'_>,
+        expansion: &Expansion,
+        error: &CsiError,
+    ) -> Result<(), VolumeError> {
+        let Work { volume, key, .. } = work;
+        let (Some(size), refusal) = (&volume.size, Refusal::of(&error.code)) else { return Ok(()) };
+        if refusal == Refusal::Unsupported && !(expansion.is_followed && expansion.claim_waits) {
+            self.with(|done| done.has_size(key, expansion.bytes));
+            return Ok(());
+        }
+        let message = refusal.message(&error.message);
+        if expansion.is_followed {
+            let is_stale =
+                size.asked != expansion.bytes && self.with(|done| done.is_refused(key, expansion.bytes));
+            let patch = not_grown(refusal, is_stale, &message, self.parts.clock.now());
+            // The next try tells it again.
+            if let Err(error) = self.patch_claim(size, &patch).await {
+                tracing::warn!(claim = %size.claim, error = %error.text(), "a claim is not told of its volume");
+            }
+        }
+        self.with(|done| done.has_refused(key, expansion.bytes));
+        if refusal == Refusal::InUse {
+            tracing::warn!(volume = %volume.spec_name, %message, "a volume does not grow while it is in use");
+            self.with(|done| done.leave_alone(key, expansion.bytes));
+            return Ok(());
+        }
+        let words =
+            format!("NodeExpandVolume.NodeExpandVolume failed for volume {:?} : {message}", volume.spec_name);
+        self.tell(owner(volume), EventType::Warning, "VolumeResizeFailed", words);
+        Err(refused(message))
+    }
+}
+
+fn wanted(volume: &CsiVolume) -> i64 {
+    volume.size.as_ref().map(|size| size.wanted).unwrap_or_default()
+}
+
+fn claim(size: &CsiSize) -> EventSubject {
+    EventSubject::Claim { namespace: size.namespace.clone(), name: size.claim.clone(), uid: size.uid.clone() }
 }
 
 fn owner(volume: &CsiVolume) -> EventSubject {

@@ -91,7 +91,16 @@ impl PodRuntime {
         if resizes {
             self.parts.metrics.resizes.ended(begun.elapsed(), resized.is_ok());
         }
-        let mut outcome = acted?;
+        let mut outcome = match acted {
+            Err(SyncFailure::Rejected(rejection)) => {
+                return Ok(SyncOutcome {
+                    finished: true,
+                    rejection: Some(rejection),
+                    ..SyncOutcome::default()
+                });
+            }
+            acted => acted?,
+        };
         let wake_ups = outcome.retry_at.into_iter().chain(deadline).chain(resized?).chain(restart_at);
         outcome.retry_at = wake_ups.chain(pass.next_renewal()).min();
         pass.remove_surplus().await;

@@ -1,12 +1,15 @@
 use std::borrow::Cow;
 use std::time::Duration;
 
+use decide::admission::rejection_label;
 use decide::volumes::{
     ClaimedVolumes, VolumeProblem, check_node_affinity, claim_name, plan_driven, plan_volumes, retry_after,
-    set_up_failed, slow_ownership, still_changing, used_volumes, volume_groups,
+    slow_ownership, step_failed, still_changing, too_many_volumes, used_volumes, volume_groups,
 };
 use k8s_openapi::api::core::v1::{Container, Volume};
-use model::{ContainerProblem, ContainerSpec, EventType, ImageSpec, PlannedVolume, SyncFailure, VolumePlan};
+use model::{
+    ContainerProblem, ContainerSpec, EventType, ImageSpec, PlannedVolume, Rejection, SyncFailure, VolumePlan,
+};
 use ports::pod_volumes::{Progress, VolumeError};
 use tokio::time::Instant;
 
@@ -27,20 +30,33 @@ impl Pass<'_> {
     /// The pod's volumes, set up. One that fails does not keep the others from being tried.
     pub(super) async fn set_up_volumes(&self) -> Result<Vec<PlannedVolume>, SyncFailure> {
         let parts = &self.runtime.parts;
-        let PodFiles { files, kept, mut failures } = self.files_to_start_with().await;
+        let PodFiles { files, kept, failures } = self.files_to_start_with().await;
+        let mut failures: Vec<MountFailure> = failures.into_iter().map(MountFailure::mount).collect();
+        let mut too_many = Vec::new();
         let claimed = self.claimed_volumes().await;
         let planned = claimed.and_then(|claimed| {
             plan_volumes(self.pod, &parts.settings, &files, &claimed).map(|volumes| (volumes, claimed))
         });
         let (volumes, claimed) = match planned {
             Ok(planned) => planned,
-            Err(problem) => return Err(self.mount_failure(&[problem.to_string()])),
+            Err(problem) => return Err(self.mount_failure(&[MountFailure::mount(problem.to_string())])),
         };
         for volume in volumes.iter().filter(|volume| !kept.contains(&volume.name)) {
             match self.set_up_volume(volume).await {
                 Ok(()) => self.remember_files(volume),
-                Err(error) => failures.push(set_up_failed(shown_name(volume, &claimed), &error.text())),
+                Err(error) => {
+                    if matches!(error, VolumeError::NodeIsFull(_)) {
+                        too_many.push(volume.name.clone());
+                    }
+                    failures.push(MountFailure::of(volume, shown_name(volume, &claimed), &error));
+                }
             }
+        }
+        if !too_many.is_empty() {
+            let (reason, message) = ("VolumeAttachmentLimitExceeded".to_owned(), too_many_volumes(&too_many));
+            self.runtime.event(self.pod, None, EventType::Warning, &reason, message.clone());
+            parts.metrics.pods.rejected(rejection_label(&reason));
+            return Err(SyncFailure::Rejected(Rejection { reason, message }.at_admission()));
         }
         if failures.is_empty() {
             self.runtime.memory.mounted(&self.pod.uid);
@@ -118,23 +134,27 @@ impl Pass<'_> {
         for volume in plan_driven(self.pod, &parts.settings, &claimed) {
             let progress = Progress::default();
             let set_up = parts.volumes.set_up(&self.pod.uid, &volume, &progress);
-            let failure = match tokio::time::timeout(LONGEST_LOOK, set_up).await {
+            let error = match tokio::time::timeout(LONGEST_LOOK, set_up).await {
                 Ok(Ok(())) => continue,
-                Ok(Err(error)) => error.text(),
-                Err(_) => format!("timed out after {}s", LONGEST_LOOK.as_secs()),
+                Ok(Err(error)) => error,
+                Err(_) => VolumeError::TimedOut(LONGEST_LOOK),
             };
-            let message = set_up_failed(shown_name(&volume, &claimed), &failure);
-            self.runtime.event(self.pod, None, EventType::Warning, "FailedMount", message);
+            let failure = MountFailure::of(&volume, shown_name(&volume, &claimed), &error);
+            self.runtime.event(self.pod, None, EventType::Warning, failure.event, failure.message);
         }
     }
 
     /// Tells what failed and when it is tried again.
-    fn mount_failure(&self, messages: &[String]) -> SyncFailure {
-        for message in messages {
-            self.runtime.event(self.pod, None, EventType::Warning, "FailedMount", message.clone());
+    fn mount_failure(&self, failures: &[MountFailure]) -> SyncFailure {
+        for failure in failures {
+            self.runtime.event(self.pod, None, EventType::Warning, failure.event, failure.message.clone());
         }
-        let failures = self.runtime.memory.mount_failed(&self.pod.uid);
-        SyncFailure::MountFailed { message: messages.join("; "), wait: retry_after(failures) }
+        let messages: Vec<&str> = failures.iter().map(|failure| failure.message.as_str()).collect();
+        let message = messages.join("; ");
+        SyncFailure::MountFailed {
+            message,
+            wait: retry_after(self.runtime.memory.mount_failed(&self.pod.uid)),
+        }
     }
 
     /// Whether the pod's handler can make mounts read-only with everything below them.
@@ -199,6 +219,23 @@ impl Pass<'_> {
             }
         }
         Ok(())
+    }
+}
+
+/// A volume that is not there, as users are told.
+struct MountFailure {
+    event: &'static str,
+    message: String,
+}
+
+impl MountFailure {
+    fn mount(message: String) -> Self {
+        Self { event: "FailedMount", message }
+    }
+
+    fn of(volume: &PlannedVolume, name: &str, error: &VolumeError) -> Self {
+        let (event, message) = step_failed(&volume.plan, error.step(), name, &error.text());
+        Self { event, message }
     }
 }
 

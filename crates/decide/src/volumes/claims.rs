@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim, Volume};
 use model::Pod;
 
-use super::VolumeProblem;
+use super::{VolumeProblem, migration};
 use crate::admission::affinity::selects;
 
 const PROTECTION: &str = "kubernetes.io/pvc-protection";
@@ -115,6 +115,8 @@ pub fn check_node_affinity(
     labels: &BTreeMap<String, String>,
 ) -> Result<(), VolumeProblem> {
     for found in claimed.values().map(|claimed| &claimed.volume) {
+        let translated = migration::persistent(found).ok().flatten();
+        let found = translated.as_ref().unwrap_or(found);
         let affinity = found.spec.as_ref().and_then(|spec| spec.node_affinity.as_ref());
         let Some(required) = affinity.and_then(|affinity| affinity.required.as_ref()) else { continue };
         // Upstream compares with a node that has labels only.

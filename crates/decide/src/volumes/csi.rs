@@ -15,6 +15,10 @@ use crate::pod_paths::PodPaths;
 use crate::quantity::bytes;
 
 const PLUGIN: &str = "kubernetes.io/csi";
+/// The annotation of a claim whose volume grows without its nodes.
+const NOT_ON_NODES: &str = "volume.kubernetes.io/node-expansion-not-required";
+/// gRPC's code.
+const RESOURCE_EXHAUSTED: i32 = 8;
 
 /// A volume that a claim names.
 pub(super) struct Claimed<'a> {
@@ -108,6 +112,13 @@ pub fn attached(attachment: &VolumeAttachment) -> Result<Option<BTreeMap<String,
     }
 }
 
+/// Whether a volume is not attached because the node can have no more of its kind.
+#[must_use]
+pub fn is_exhausted(attachment: &VolumeAttachment) -> bool {
+    let error = attachment.status.as_ref().and_then(|status| status.attach_error.as_ref());
+    error.and_then(|error| error.error_code) == Some(RESOURCE_EXHAUSTED)
+}
+
 /// The name of an attachable volume in the node's status.
 #[must_use]
 pub fn volume_in_use(driver: &str, handle: &str) -> String {
@@ -166,6 +177,15 @@ fn size(claimed: &ClaimedVolume) -> Option<CsiSize> {
     let capacity = claimed.volume.spec.as_ref()?.capacity.as_ref()?.get("storage")?;
     let status = claimed.claim.status.as_ref()?;
     let known = status.capacity.as_ref()?.get("storage")?;
+    let spec = claimed.claim.spec.as_ref();
+    let requests = spec.and_then(|spec| spec.resources.as_ref()).and_then(|list| list.requests.as_ref());
+    let asked = requests.and_then(|list| list.get("storage"));
+    let granted = status.allocated_resources.as_ref().and_then(|list| list.get("storage"));
+    let state = status.allocated_resource_statuses.as_ref().and_then(|list| list.get("storage"));
+    let modes = spec.and_then(|spec| spec.access_modes.as_deref()).unwrap_or_default();
+    let is_shared = modes.iter().any(|mode| mode == "ReadWriteMany");
+    let annotations = claimed.claim.metadata.annotations.as_ref();
+    let is_exempt = annotations.is_some_and(|list| list.contains_key(NOT_ON_NODES));
     Some(CsiSize {
         namespace: claimed.claim.metadata.namespace.clone()?,
         claim: claimed.claim.metadata.name.clone()?,
@@ -173,5 +193,9 @@ fn size(claimed: &ClaimedVolume) -> Option<CsiSize> {
         wanted: bytes(capacity),
         known: bytes(known),
         wanted_text: capacity.0.clone(),
+        asked: asked.map(bytes).unwrap_or_default(),
+        granted: granted.map(|granted| (bytes(granted), granted.0.clone())),
+        state: state.cloned().unwrap_or_default(),
+        grows_on_each_node: is_shared && !is_exempt,
     })
 }

@@ -6,7 +6,7 @@ use k8s_openapi::api::core::v1::{NFSVolumeSource, PersistentVolume, PersistentVo
 use model::{NodeSettings, Pod, VolumePlan};
 
 use super::claims::{ClaimedVolume, mode};
-use super::{VolumeProblem, climbs, csi, host_path, iscsi};
+use super::{VolumeProblem, climbs, csi, host_path, iscsi, migration};
 use crate::pod_paths::PodPaths;
 
 const LOCAL: &str = "kubernetes.io/local-volume";
@@ -21,6 +21,11 @@ pub(super) fn plan(
     claimed: &ClaimedVolume,
     settings: &NodeSettings,
 ) -> Result<VolumePlan, VolumeProblem> {
+    let name = claimed.volume.metadata.name.as_deref().unwrap_or_default();
+    let translated = migration::persistent(&claimed.volume)
+        .map_err(|reason| VolumeProblem::Invalid { volume: name.to_owned(), reason })?;
+    let translated = translated.map(|volume| ClaimedVolume { claim: claimed.claim.clone(), volume });
+    let claimed = translated.as_ref().unwrap_or(claimed);
     let found = &claimed.volume;
     let name = found.metadata.name.as_deref().unwrap_or_default();
     let Some(spec) = &found.spec else { return Err(unsupported(volume)) };

@@ -1,7 +1,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use model::{PlannedVolume, PodUid};
+use model::{CsiAccess, PlannedVolume, PodUid, VolumePlan, VolumeStep};
 
 const FIRST_RETRY: Duration = Duration::from_millis(500);
 const LONGEST_RETRY: Duration = Duration::from_secs(122);
@@ -10,6 +10,40 @@ const LONGEST_RETRY: Duration = Duration::from_secs(122);
 #[must_use]
 pub fn set_up_failed(volume: &str, reason: &str) -> String {
     format!("MountVolume.SetUp failed for volume {volume:?} : {reason}")
+}
+
+/// The event about a volume of which a step failed: its reason and message. Devices have words of their own.
+#[must_use]
+pub fn step_failed(
+    plan: &VolumePlan,
+    step: VolumeStep,
+    volume: &str,
+    reason: &str,
+) -> (&'static str, String) {
+    let is_device = match plan {
+        VolumePlan::Device { .. } => true,
+        VolumePlan::Csi(volume) => volume.access == CsiAccess::Block,
+        _ => false,
+    };
+    let (event, operation) = match (is_device, step) {
+        (false, VolumeStep::WaitForAttach) => ("FailedMount", "MountVolume.WaitForAttach"),
+        (false, VolumeStep::MountDevice) => ("FailedMount", "MountVolume.MountDevice"),
+        (false, VolumeStep::SetUp) => ("FailedMount", "MountVolume.SetUp"),
+        (true, VolumeStep::WaitForAttach) => ("FailedMapVolume", "MapVolume.WaitForAttach"),
+        (true, VolumeStep::MountDevice) => ("FailedMapVolume", "MapVolume.SetUpDevice"),
+        (true, VolumeStep::SetUp) => ("FailedMapVolume", "MapVolume.MapPodDevice"),
+    };
+    (event, format!("{operation} failed for volume {volume:?} : {reason}"))
+}
+
+/// The message about a pod whose volumes would be more than the node can have.
+#[must_use]
+pub fn too_many_volumes(unattached: &[String]) -> String {
+    let names = unattached.join(" ");
+    format!(
+        "Node has reached its volume attachment limit, rejecting pod. unmounted volumes=[{names}], unattached \
+         volumes=[{names}], failed to process volumes=[]: context deadline exceeded"
+    )
 }
 
 /// The wait before the next try after so many failures in a row.
@@ -49,6 +83,36 @@ mod tests {
     use model::{FsGroup, FsGroupChange, VolumePlan};
 
     use super::*;
+
+    #[test]
+    fn each_step_has_its_words_and_devices_have_others() {
+        let (path, source) = ("/d".into(), "/dev/x".into());
+        let device = VolumePlan::Device { path, source, read_only: false };
+        let files = VolumePlan::EmptyDir { path: "/v".into() };
+        for (plan, step, event, words) in [
+            (&files, VolumeStep::SetUp, "FailedMount", "MountVolume.SetUp failed for volume \"pv\" : no"),
+            (
+                &files,
+                VolumeStep::MountDevice,
+                "FailedMount",
+                "MountVolume.MountDevice failed for volume \"pv\" : no",
+            ),
+            (
+                &device,
+                VolumeStep::MountDevice,
+                "FailedMapVolume",
+                "MapVolume.SetUpDevice failed for volume \"pv\" : no",
+            ),
+            (
+                &device,
+                VolumeStep::SetUp,
+                "FailedMapVolume",
+                "MapVolume.MapPodDevice failed for volume \"pv\" : no",
+            ),
+        ] {
+            assert_eq!(step_failed(plan, step, "pv", "no"), (event, words.to_owned()));
+        }
+    }
 
     #[test]
     fn tries_come_ever_later_up_to_two_minutes() {

@@ -8,6 +8,8 @@ use model::{CsiAccess, CsiLifecycle, CsiVolume};
 pub struct Terms {
     /// Volumes are attached before they are mounted.
     pub attach: bool,
+    /// The driver is asked from time to time how many volumes the node can have.
+    pub counts_volumes: bool,
     /// The driver is told of the pod.
     pub pod_information: bool,
     /// The driver is told again from time to time.
@@ -39,6 +41,7 @@ pub fn terms(object: Option<&CSIDriver>, volume: &CsiVolume) -> Result<Terms, St
         return match volume.lifecycle {
             CsiLifecycle::Persistent => Ok(Terms {
                 attach: true,
+                counts_volumes: false,
                 pod_information: false,
                 republish: false,
                 tokens: Vec::new(),
@@ -69,6 +72,7 @@ pub fn terms(object: Option<&CSIDriver>, volume: &CsiVolume) -> Result<Terms, St
     });
     Ok(Terms {
         attach: spec.attach_required != Some(false) && volume.lifecycle == CsiLifecycle::Persistent,
+        counts_volumes: spec.node_allocatable_update_period_seconds.is_some_and(|period| period > 0),
         pod_information: spec.pod_info_on_mount == Some(true),
         republish: spec.requires_republish == Some(true),
         tokens: tokens.collect(),

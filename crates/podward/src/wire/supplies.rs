@@ -24,6 +24,8 @@ pub(super) struct Claims {
     pub(super) desired: Reader<Pod>,
     /// How far their workers are.
     pub(super) workers: Reader<WorkerView>,
+    /// The node as the API server shows it.
+    pub(super) node: Option<watch::Receiver<NodeView>>,
 }
 
 /// The ConfigMaps and Secrets of the cluster.
@@ -34,6 +36,9 @@ pub(super) fn start_objects(
     claims: Claims,
 ) -> Arc<ClusterObjects> {
     let (objects, orders) = ClusterObjects::new(api.objects.clone(), plan.objects);
+    if let Some(node) = claims.node {
+        objects.follow(node);
+    }
     let parts = cluster_objects::Parts {
         objects: objects.clone(),
         orders,
@@ -49,7 +54,7 @@ pub(super) fn start_objects(
 pub(super) fn start_supplies(
     running: &mut Running,
     api: &ApiServer,
-    clock: &Arc<dyn Clock>,
+    (clock, tokens): (&Arc<dyn Clock>, Arc<Tokens>),
     (objects, node): (Arc<ClusterObjects>, watch::Receiver<NodeView>),
 ) -> ClusterSupplies {
     let services =
@@ -65,7 +70,6 @@ pub(super) fn start_supplies(
         running.spawn("trust bundle watch", follow(set.clone(), bundles.watch(), cancel));
         set
     });
-    let tokens = Arc::new(Tokens::new(api.tokens.clone(), clock.clone()));
     let supplies = ClusterSupplies { tokens, services, runtime_classes, trust_bundles, node };
     let parts = supplies_memory::Parts {
         objects,

@@ -9,6 +9,7 @@ use agent::csi_registration::{self, CsiPlugins};
 use agent::csi_volumes::{self, CsiVolumes};
 use agent::node_view::NodeView;
 use agent::plugin_registry;
+use agent::tokens::Tokens;
 use ports::csi::CsiConnector;
 use ports::csi_folders::CsiFolders;
 use ports::event_recorder::EventRecorder;
@@ -39,6 +40,8 @@ pub(super) struct NodeLinks {
     pub(super) in_use: watch::Sender<Option<Vec<String>>>,
     /// What keeps the node from becoming ready while volumes cannot be had.
     pub(super) obstacle: watch::Sender<Option<String>>,
+    /// Tokens of service accounts.
+    pub(super) tokens: Arc<Tokens>,
     /// Events.
     pub(super) events: Arc<dyn EventRecorder>,
 }
@@ -95,6 +98,7 @@ pub(super) fn start_volumes(
         drivers: drivers.clone(),
         api: api.volumes.clone(),
         claims: claims.clone(),
+        tokens: links.tokens,
         node_view: links.view,
         in_use: links.in_use,
         events: links.events,

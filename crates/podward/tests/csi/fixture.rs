@@ -10,18 +10,20 @@ use agent::csi_volumes::{CsiVolumes, Parts};
 use agent::event_log::EventLog;
 use agent::node_view::{self, NodeView};
 use agent::plugin_registry;
+use agent::tokens::Tokens;
 use async_trait::async_trait;
 use futures::StreamExt;
 use host::{HostCsiFolders, HostPluginSockets, HostPodVolumes, InotifyFolderWatch};
-use k8s_openapi::api::authentication::v1::TokenRequestStatus;
 use k8s_openapi::api::core::v1 as core;
 use k8s_openapi::api::storage::v1::{CSIDriver, CSINode, VolumeAttachment};
 use model::{
-    CsiAccess, CsiLifecycle, CsiPod, CsiVolume, FsGroup, PlannedVolume, PodUid, RecordedEvent, VolumePlan,
+    CsiAccess, CsiLifecycle, CsiPod, CsiVolume, FsGroup, IssuedToken, PlannedVolume, PodUid, RecordedEvent,
+    Timestamp, TokenRequest, VolumePlan,
 };
 use plugins::{GrpcCsiConnector, GrpcPluginRegistration};
 use ports::api::csi_nodes::ApiCsiNodes;
 use ports::api::nodes::ApiNodes;
+use ports::api::tokens::ApiTokens;
 use ports::api::volumes::ApiVolumes;
 use ports::api::{ApiError, ApiErrorKind, Feed, FeedStream};
 use ports::checkpoints::Checkpoints;
@@ -146,6 +148,7 @@ impl Node {
             drivers: self.drivers.clone(),
             api: self.cluster.clone(),
             claims: Arc::new(Claims::new(self.cluster.clone(), Arc::new(Disk::default()))),
+            tokens: Arc::new(Tokens::new(self.cluster.clone(), Arc::new(SystemClock))),
             node_view: self.view_reader.clone(),
             in_use: self.in_use.clone(),
             events: self.events.clone(),
@@ -179,6 +182,11 @@ impl Node {
         let spec = json!({"attacher": "d.example", "nodeName": "n1", "source": {}});
         let object = json!({"metadata": {"name": "a"}, "spec": spec, "status": status});
         *self.cluster.attachment.lock().unwrap() = Some(serde_json::from_value(object).unwrap());
+    }
+
+    /// How many tokens were asked for.
+    pub(crate) fn tokens(&self) -> usize {
+        *self.cluster.tokens.lock().unwrap()
     }
 
     pub(crate) fn patches(&self) -> Vec<Value> {
@@ -246,6 +254,7 @@ pub(crate) struct Cluster {
     patches: Mutex<Vec<Value>>,
     node: Mutex<Value>,
     csi_node: Mutex<Option<CSINode>>,
+    tokens: Mutex<usize>,
 }
 
 impl Cluster {
@@ -282,17 +291,6 @@ impl ApiVolumes for Cluster {
         Ok(core::Secret { data, ..core::Secret::default() })
     }
 
-    async fn pod_token(
-        &self,
-        _: &CsiPod,
-        audience: &str,
-        _: Option<i64>,
-    ) -> Result<TokenRequestStatus, ApiError> {
-        let status =
-            json!({"token": format!("token-for-{audience}"), "expirationTimestamp": "2030-01-01T00:00:00Z"});
-        Ok(serde_json::from_value(status).unwrap())
-    }
-
     async fn patch_claim_status(&self, _: &str, _: &str, patch: &Value) -> Result<(), ApiError> {
         self.patches.lock().unwrap().push(patch.clone());
         Ok(())
@@ -301,6 +299,15 @@ impl ApiVolumes for Cluster {
     fn watch_drivers(&self) -> FeedStream<CSIDriver> {
         let list = Feed::Listed(self.drivers.lock().unwrap().clone());
         futures::stream::iter([list]).chain(futures::stream::pending()).boxed()
+    }
+}
+
+#[async_trait]
+impl ApiTokens for Cluster {
+    async fn create(&self, request: &TokenRequest) -> Result<IssuedToken, ApiError> {
+        *self.tokens.lock().unwrap() += 1;
+        let token = format!("token-for-{}", request.wish.audiences.join(","));
+        Ok(IssuedToken { token, expires_at: Timestamp::from_secs(4_000_000_000), expiration_seconds: 3600 })
     }
 }
 

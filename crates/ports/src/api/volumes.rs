@@ -1,10 +1,8 @@
 //! Claims, persistent volumes and what drivers need of the API server.
 
 use async_trait::async_trait;
-use k8s_openapi::api::authentication::v1::TokenRequestStatus;
 use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim, Secret};
 use k8s_openapi::api::storage::v1::{CSIDriver, VolumeAttachment};
-use model::CsiPod;
 
 use super::{ApiError, FeedStream};
 
@@ -24,15 +22,7 @@ pub trait ApiVolumes: Send + Sync {
     /// A secret that a persistent volume or a pod's volume names.
     async fn secret(&self, namespace: &str, name: &str) -> Result<Secret, ApiError>;
 
-    /// A token of a pod's service account, bound to the pod; an empty audience means the API server.
-    async fn pod_token(
-        &self,
-        pod: &CsiPod,
-        audience: &str,
-        expiration_seconds: Option<i64>,
-    ) -> Result<TokenRequestStatus, ApiError>;
-
-    /// Applies a merge patch to the status of a claim.
+    /// Applies a strategic merge patch to the status of a claim.
     async fn patch_claim_status(
         &self,
         namespace: &str,
