@@ -170,6 +170,7 @@ mod tests {
             (size(1, Some(3), "ControllerResizeInProgress"), None, Growth::Nothing),
             (size(3, Some(3), ""), Some(1), Growth::Done),
         ] {
+            let here = here.map(|here: i64| here * GIB);
             assert_eq!(growth(&size, false, here), expected, "{size:?} {here:?}");
         }
         assert_eq!(growth(&size(1, None, ""), true, None), Growth::ReadOnly);
@@ -179,8 +180,8 @@ mod tests {
     #[test]
     fn a_shared_volume_grows_on_each_node_though_the_claim_knows_already() {
         let shared = CsiSize { grows_on_each_node: true, ..size(3, Some(3), "") };
-        assert_eq!(growth(&shared, false, Some(1)), expand(3, true, false));
-        assert_eq!(growth(&shared, false, Some(3)), Growth::Nothing);
+        assert_eq!(growth(&shared, false, Some(GIB)), expand(3, true, false));
+        assert_eq!(growth(&shared, false, Some(3 * GIB)), Growth::Nothing);
         assert_eq!(growth(&shared, false, None), Growth::Nothing, "it was mounted with its new size");
     }
 

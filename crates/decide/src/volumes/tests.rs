@@ -183,7 +183,8 @@ fn volumes_keep_their_order_and_unmounted_ones_are_left_out() {
 
 #[test]
 fn files_are_planned_where_upstream_keeps_them() {
-    let memory = FileStorage::Memory { size_limit: Some(8 << 30) };
+    // What the node has for pods.
+    let memory = FileStorage::Memory { size_limit: Some((6 << 30) - (100 << 20)) };
     for (source, plugin, storage) in [
         (json!({"configMap": {"name": "x"}}), "configmap", FileStorage::Disk),
         (json!({"secret": {"secretName": "x"}}), "secret", memory),
