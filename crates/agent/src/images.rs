@@ -45,7 +45,11 @@ use single_flight::SingleFlight;
 /// How long a failed pull is shown as such before it is shown as backing off.
 const FAILURE_SHOWN: Duration = Duration::from_secs(2);
 /// Wait after a failed pull: 10 s doubling to 5 min.
-const PULL_LIMITS: Limits = Limits { initial: Duration::from_secs(10), cap: Duration::from_secs(300) };
+const PULL_LIMITS: Limits = Limits {
+    initial: Duration::from_secs(10),
+    cap: Duration::from_secs(300),
+    forget_after: Duration::from_secs(600),
+};
 
 /// An image that is there.
 #[derive(Clone, Debug)]

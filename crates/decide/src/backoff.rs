@@ -2,23 +2,50 @@
 
 use std::time::Duration;
 
-use model::Timestamp;
+use model::{Pod, Timestamp};
 
-/// First wait and longest wait.
+use crate::go_duration::to_milliseconds_text;
+
+/// First wait, longest wait and what ends a row of failures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// First wait.
     pub initial: Duration,
     /// Longest wait.
     pub cap: Duration,
+    /// A failure that comes so long after the last try counts as the first one.
+    pub forget_after: Duration,
+}
+
+/// How fast the waits of a container that crashes grow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Decay {
+    /// From 10 s to 5 min.
+    Usual,
+    /// From 1 s to 1 min (`ReduceDefaultCrashLoopBackOffDecay`).
+    Reduced,
 }
 
 impl Limits {
-    /// Limits with a cap; a cap below the usual first wait of 10 s lowers that too.
+    /// Limits for containers that crash; a cap below the first wait lowers that too. Whatever the cap is, a container
+    /// has to run for ten minutes before its crashes are forgotten.
     #[must_use]
-    pub fn with_cap(cap: Duration) -> Self {
-        Self { initial: cap.min(Duration::from_secs(10)), cap }
+    pub fn of_crashes(decay: Decay, cap: Option<Duration>) -> Self {
+        let (initial, longest) = match decay {
+            Decay::Usual => (10, 300),
+            Decay::Reduced => (1, 60),
+        };
+        let cap = cap.unwrap_or(Duration::from_secs(longest));
+        Self { initial: cap.min(Duration::from_secs(initial)), cap, forget_after: Duration::from_secs(600) }
     }
+}
+
+/// What users are told of a container that waits.
+#[must_use]
+pub fn crash_message(pod: &Pod, container: &str, delay: Duration) -> String {
+    let (name, namespace, uid) = (pod.name(), pod.namespace(), &pod.uid);
+    let delay = to_milliseconds_text(delay);
+    format!("back-off {delay} restarting failed container={container} pod={name}_{namespace}({uid})")
 }
 
 /// What is remembered between two tries.
@@ -50,7 +77,7 @@ pub enum Verdict {
 /// Decides after a failure at `failed_at` (a container's end, or a pull's failure).
 #[must_use]
 pub fn decide(entry: Option<Entry>, failed_at: Timestamp, now: Timestamp, limits: Limits) -> Verdict {
-    let live = entry.filter(|entry| failed_at.since(entry.updated_at) <= limits.cap * 2);
+    let live = entry.filter(|entry| failed_at.since(entry.updated_at) <= limits.forget_after);
     match live {
         None => Verdict::Go { next: Entry { delay: limits.initial, updated_at: now } },
         Some(entry) => {
@@ -76,7 +103,7 @@ pub fn adopted(
     limits: Limits,
 ) -> Option<Entry> {
     let began = if started_at.is_zero() { finished_at } else { started_at };
-    if restarts == 0 || began.is_zero() || finished_at.since(began) > limits.cap * 2 {
+    if restarts == 0 || began.is_zero() || finished_at.since(began) > limits.forget_after {
         return None;
     }
     let factor = 1u32.checked_shl(restarts.saturating_sub(1)).unwrap_or(u32::MAX);
@@ -88,8 +115,13 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::test_objects::pod;
 
-    const LIMITS: Limits = Limits { initial: Duration::from_secs(10), cap: Duration::from_secs(300) };
+    const LIMITS: Limits = Limits {
+        initial: Duration::from_secs(10),
+        cap: Duration::from_secs(300),
+        forget_after: Duration::from_secs(600),
+    };
 
     fn at(secs: i64) -> Timestamp {
         Timestamp::from_secs(1_000_000 + secs)
@@ -121,16 +153,40 @@ mod tests {
     }
 
     #[test]
-    fn a_run_longer_than_twice_the_cap_resets() {
+    fn a_run_of_more_than_ten_minutes_resets_whatever_the_cap_is() {
         let entry = Entry { delay: Duration::from_secs(160), updated_at: at(0) };
         assert_eq!(go(Some(entry), 601, 601).delay, Duration::from_secs(10));
         assert!(matches!(decide(Some(entry), at(600), at(600), LIMITS), Verdict::Wait { .. }));
+        let low = Limits::of_crashes(Decay::Usual, Some(Duration::from_secs(30)));
+        let entry = Entry { delay: low.cap, updated_at: at(0) };
+        assert!(matches!(decide(Some(entry), at(599), at(599), low), Verdict::Wait { .. }));
+        assert!(matches!(decide(Some(entry), at(601), at(601), low), Verdict::Go { .. }));
+        assert_eq!(adopted(9, at(0), at(599), low).unwrap().delay, low.cap);
+        assert_eq!(adopted(9, at(0), at(601), low), None);
     }
 
     #[test]
-    fn a_low_cap_lowers_the_first_wait() {
-        assert_eq!(Limits::with_cap(Duration::from_secs(1)).initial, Duration::from_secs(1));
-        assert_eq!(Limits::with_cap(Duration::from_secs(300)).initial, Duration::from_secs(10));
+    fn the_cap_and_the_gate_set_the_waits() {
+        let waits = |decay, cap: Option<u64>| {
+            let limits = Limits::of_crashes(decay, cap.map(Duration::from_secs));
+            (limits.initial.as_secs(), limits.cap.as_secs())
+        };
+        assert_eq!(waits(Decay::Usual, None), (10, 300));
+        assert_eq!(waits(Decay::Usual, Some(300)), (10, 300));
+        assert_eq!(waits(Decay::Usual, Some(1)), (1, 1));
+        assert_eq!(waits(Decay::Reduced, None), (1, 60));
+        assert_eq!(waits(Decay::Reduced, Some(300)), (1, 300));
+    }
+
+    #[test]
+    fn waits_are_told_as_go_writes_them() {
+        let pod = pod(serde_json::json!({"containers": []}));
+        for (secs, text) in [(10, "10s"), (80, "1m20s"), (300, "5m0s")] {
+            assert_eq!(
+                crash_message(&pod, "c", Duration::from_secs(secs)),
+                format!("back-off {text} restarting failed container=c pod=p_default(u)")
+            );
+        }
     }
 
     #[test]

@@ -8,7 +8,7 @@ use std::time::Duration;
 use agent::images::PullSettings;
 use anyhow::Context;
 use config::{Gate, Loaded};
-use decide::backoff::Limits;
+use decide::backoff::{Decay, Limits};
 use decide::dead_containers::ContainerGcPolicy;
 use decide::image_access::Verification;
 use decide::image_gc::ImageGcPolicy;
@@ -168,6 +168,11 @@ pub fn plan(
         restarts: restart_rules(loaded),
     };
     let crash_cap = config.pods.crash_loop_back_off.max_container_restart_period;
+    let decay = if loaded.gates.enabled(Gate::ReduceDefaultCrashLoopBackOffDecay) {
+        Decay::Reduced
+    } else {
+        Decay::Usual
+    };
     let at_once = if config.images.pulls_one_at_a_time() {
         Some(1)
     } else {
@@ -181,9 +186,7 @@ pub fn plan(
         http,
         rules,
         sync_frequency: positive(server.sync_frequency.to_std()),
-        crash_limits: Limits::with_cap(
-            crash_cap.map_or(Duration::from_secs(300), config::GoDuration::to_std),
-        ),
+        crash_limits: Limits::of_crashes(decay, crash_cap.map(config::GoDuration::to_std)),
         pulls: PullSettings {
             at_once,
             per_second: u32::try_from(config.images.registry_pull_qps).unwrap_or(0),

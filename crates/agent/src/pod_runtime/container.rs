@@ -59,14 +59,7 @@ impl Pass<'_> {
             (_, Verdict::Go { .. }) => None,
             (_, Verdict::Wait { delay, until }) => {
                 let pod = self.pod;
-                let message = format!(
-                    "back-off {}s restarting failed container={} pod={}_{}({})",
-                    delay.as_secs(),
-                    start.name,
-                    pod.name(),
-                    pod.namespace(),
-                    pod.uid
-                );
+                let message = backoff::crash_message(pod, &start.name, delay);
                 self.runtime.event(
                     pod,
                     Some(&start.name),

@@ -71,7 +71,7 @@ async fn a_pod_wanted_again_while_it_stops_is_started_anew() {
 async fn crashes_are_followed_by_growing_waits() {
     let mut node = VirtualNode::new();
     let wait = Duration::from_millis(200);
-    node.crash_limits = Limits { initial: wait, cap: wait * 4 };
+    node.crash_limits = Limits { initial: wait, cap: wait * 4, ..node.crash_limits };
     node.runtime.set_behaviour("example.com/main:1", ContainerBehaviour::exits(3));
     node.start_agent();
     node.write("a.json", &pod("a", "uid-a", &["main", "side"]));
@@ -82,6 +82,11 @@ async fn crashes_are_followed_by_growing_waits() {
     };
     let status = node.until_status("uid-a", waits_again).await;
     let main = containers(&status).iter().find(|one| one.name == "main").unwrap();
+    let waits = main.state.as_ref().unwrap().waiting.as_ref().unwrap();
+    assert_eq!(
+        waits.message.as_deref(),
+        Some("back-off 800ms restarting failed container=main pod=a-node_default(uid-a)")
+    );
     assert_eq!(main.last_state.as_ref().unwrap().terminated.as_ref().unwrap().exit_code, 3);
     let creations: Vec<i64> = {
         let calls = node.runtime.calls();
@@ -120,7 +125,8 @@ async fn a_pod_that_may_not_restart_ends_with_its_containers() {
 #[tokio::test]
 async fn a_failed_container_runs_again_under_on_failure() {
     let mut node = VirtualNode::new();
-    node.crash_limits = Limits { initial: Duration::from_millis(10), cap: Duration::from_millis(10) };
+    node.crash_limits =
+        Limits { initial: Duration::from_millis(10), cap: Duration::from_millis(10), ..node.crash_limits };
     let mut runs = 0;
     node.runtime.set_behaviour_hook(move |_| {
         runs += 1;

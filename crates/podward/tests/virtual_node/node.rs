@@ -10,7 +10,7 @@ use agent::allocations::{ACTUATED, ALLOCATED, Allocations};
 use agent::images::PullSettings;
 use agent::metrics::Metrics;
 use cri::{CriClient, Endpoint};
-use decide::backoff::Limits;
+use decide::backoff::{Decay, Limits};
 use decide::dead_containers::ContainerGcPolicy;
 use decide::image_gc::ImageGcPolicy;
 use host::{
@@ -65,7 +65,7 @@ impl VirtualNode {
         std::fs::create_dir(folder.path().join("manifests")).unwrap();
         Self {
             runtime: FakeRuntime::start(folder.path().join("runtime.sock")).unwrap(),
-            crash_limits: Limits { initial: Duration::from_secs(10), cap: Duration::from_secs(300) },
+            crash_limits: Limits::of_crashes(Decay::Usual, None),
             pleg: agent::pleg::Settings::default(),
             http: None,
             network: FakeOutbound::default(),
