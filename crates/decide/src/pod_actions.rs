@@ -84,6 +84,17 @@ pub struct PodActions {
     pub start: Vec<StartContainer>,
 }
 
+impl SandboxReason {
+    /// Whether users are told that the sandbox before was not fit any more.
+    #[must_use]
+    pub fn is_told(self) -> bool {
+        match self {
+            Self::SeveralReady | Self::NotReady | Self::NoAddress => true,
+            Self::First | Self::NetworkChanged => false,
+        }
+    }
+}
+
 impl PodActions {
     fn new(sandbox: SandboxPlan) -> Self {
         Self {
@@ -101,6 +112,14 @@ impl PodActions {
     #[must_use]
     pub fn is_empty(&self) -> bool {
         !self.removes() && !matches!(self.sandbox, SandboxPlan::Create { .. }) && self.start.is_empty()
+    }
+
+    /// Adds the stop of sandboxes that died by themselves in a pod that gets no other one: until it is stopped, a
+    /// dead sandbox keeps its address and its ports of the node. `stopped` are those that were.
+    pub fn stop_dead(&mut self, observed: &ObservedPod, stopped: &[SandboxId]) {
+        if self.sandbox == SandboxPlan::None && self.reset.is_empty() {
+            self.stop_everything |= observed.sandboxes.iter().any(|sandbox| !stopped.contains(&sandbox.id));
+        }
     }
 
     /// Whether something is stopped or removed.
@@ -185,7 +204,8 @@ fn plan_new_sandbox(pod: &Pod, observed: &ObservedPod, reason: SandboxReason, at
     let init = pod.spec.init_containers.as_deref().unwrap_or_default();
     let of_init = |status: &&ContainerStatus| init.iter().any(|container| container.name == status.name);
     PodActions {
-        stop_everything: observed.is_alive(),
+        // A sandbox that died by itself has not given back its network.
+        stop_everything: observed.is_alive() || !observed.sandboxes.is_empty(),
         discard: half_made(observed).collect(),
         purge: observed
             .containers

@@ -3,7 +3,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use decide::backoff::Entry;
-use model::{Moment, PodUid};
+use model::{Moment, PodUid, SandboxId};
 use tokio::time::Instant;
 
 /// What is remembered between the passes over a pod; freed when the pod is over.
@@ -17,6 +17,8 @@ struct PodMemory {
     last_action: Moment,
     crashes: HashMap<CrashKey, Entry>,
     mount_failures: u32,
+    /// Sandboxes that were stopped and not merely found dead.
+    stopped: Vec<SandboxId>,
     /// What was written into volumes last, by volume name, as a number that changes with the files.
     files: HashMap<String, u64>,
     /// When volumes of drivers were looked at last.
@@ -50,6 +52,16 @@ impl Memory {
             pod.crashes.retain(|other, _| other.name != key.name);
             pod.crashes.insert(key, entry);
         });
+    }
+
+    /// Sandboxes that this agent has stopped.
+    pub(super) fn stopped_sandboxes(&self, uid: &PodUid) -> Vec<SandboxId> {
+        self.with(uid, |pod| pod.stopped.clone())
+    }
+
+    /// Notes the sandboxes that are stopped by now, of all the pod has.
+    pub(super) fn stopped(&self, uid: &PodUid, sandboxes: Vec<SandboxId>) {
+        self.with(uid, |pod| pod.stopped = sandboxes);
     }
 
     /// Counts a failed set-up of volumes; says how many there were in a row.

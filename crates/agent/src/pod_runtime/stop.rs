@@ -38,7 +38,9 @@ impl PodRuntime {
         observed: &ObservedPod,
         grace_seconds: u64,
     ) -> Result<(), SyncFailure> {
-        if !observed.is_alive() {
+        let was_alive = observed.is_alive();
+        // A sandbox that is dead keeps its network until it is stopped.
+        if !was_alive && observed.sandboxes.is_empty() {
             return Ok(());
         }
         let stopped = self.stop_everything(pod, observed, Some(grace_seconds)).await;
@@ -49,6 +51,9 @@ impl PodRuntime {
             self.event(pod, None, EventType::Warning, "FailedKillPod", message);
         }
         stopped?;
+        if !was_alive {
+            return Ok(());
+        }
         // Runtimes have claimed success while a container went on running.
         let seen = complete(self.parts.observer.after(&observed.uid, &observed.full_name, acted).await)?;
         match seen.running().next() {
@@ -91,12 +96,17 @@ impl PodRuntime {
         });
         let mut failures: Vec<(RuntimeError, String)> =
             futures::future::join_all(containers).await.into_iter().filter_map(Result::err).collect();
+        let mut stopped = Vec::new();
         for sandbox in &observed.sandboxes {
-            if let Err(error) = self.parts.runtime.stop_sandbox(&sandbox.id).await {
-                let text = sync_error("KillPodSandbox", observed.uid.as_str(), &error.message);
-                failures.push((error, text));
+            match self.parts.runtime.stop_sandbox(&sandbox.id).await {
+                Ok(()) => stopped.push(sandbox.id.clone()),
+                Err(error) => {
+                    let text = sync_error("KillPodSandbox", observed.uid.as_str(), &error.message);
+                    failures.push((error, text));
+                }
             }
         }
+        self.memory.stopped(&observed.uid, stopped);
         summary(&failures)
     }
 

@@ -70,6 +70,7 @@ impl PodRuntime {
         }
         let probes = self.parts.probes.get(&pod.uid).unwrap_or_default();
         let mut actions = plan(pod, &observed, &probes);
+        actions.stop_dead(&observed, &self.memory.stopped_sandboxes(&pod.uid));
         pass.refresh_files().await;
         pass.refresh_driven_volumes().await;
         let restart_at = pass.restart_for_objects(&mut actions).await;
@@ -192,16 +193,16 @@ impl Pass<'_> {
 
     async fn stop_what_must_go(&self, actions: &PodActions) -> Result<(), SyncFailure> {
         let runtime = &self.runtime.parts.runtime;
+        if matches!(actions.sandbox, SandboxPlan::Create { reason, .. } if reason.is_told()) {
+            self.runtime.event(
+                self.pod,
+                None,
+                EventType::Normal,
+                "SandboxChanged",
+                "Pod sandbox changed, it will be killed and re-created.".to_owned(),
+            );
+        }
         if actions.stop_everything {
-            if matches!(actions.sandbox, SandboxPlan::Create { .. }) {
-                self.runtime.event(
-                    self.pod,
-                    None,
-                    EventType::Normal,
-                    "SandboxChanged",
-                    "Pod sandbox changed, it will be killed and re-created.".to_owned(),
-                );
-            }
             self.runtime.stop_everything(Some(self.pod), self.observed, None).await?;
         }
         let kills =
@@ -257,7 +258,13 @@ impl Pass<'_> {
             }
         }
         for id in surplus.sandboxes {
-            if let Err(error) = parts.runtime.remove_sandbox(&id).await {
+            // Perhaps it was only found dead; a runtime removes none that still has a network.
+            let stopped = parts.runtime.stop_sandbox(&id).await;
+            let removed = match stopped {
+                Ok(()) => parts.runtime.remove_sandbox(&id).await,
+                Err(error) => Err(error),
+            };
+            if let Err(error) = removed {
                 tracing::warn!(pod = %self.pod.full_name, sandbox = %id, %error, "a dead sandbox stays");
             }
         }

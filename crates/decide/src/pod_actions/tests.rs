@@ -92,6 +92,41 @@ fn a_dead_sandbox_is_replaced_with_the_next_attempt() {
     let actions = check(&one("Always"), &seen);
     assert_eq!(actions.sandbox, SandboxPlan::Create { attempt: 5, reason: SandboxReason::NotReady });
     assert_eq!(starts(&actions), [("a", Some(3))]);
+    assert!(actions.stop_everything, "the dead sandbox keeps its address");
+}
+
+#[test]
+fn a_dead_sandbox_that_gets_no_successor_is_stopped_once() {
+    let seen = observed(vec![sandbox("s", 0, SandboxState::NotReady)], vec![exited("1", "a", 0, 0)]);
+    let stops = |stopped: &[SandboxId]| {
+        let mut actions = check(&one("Never"), &seen);
+        actions.stop_dead(&seen, stopped);
+        actions.stop_everything
+    };
+    assert!(stops(&[]) && stops(&["r".into()]));
+    assert!(!stops(&["s".into()]));
+    // One that is used is not dead.
+    let running = observed(
+        vec![sandbox("s", 0, SandboxState::Ready)],
+        vec![container("1", "a", 0, ContainerState::Running)],
+    );
+    let mut actions = check(&one("Never"), &running);
+    actions.stop_dead(&running, &[]);
+    assert!(actions.is_empty());
+}
+
+#[test]
+fn users_are_told_of_a_sandbox_that_was_not_fit_any_more() {
+    let told = [
+        (SandboxReason::First, false),
+        (SandboxReason::SeveralReady, true),
+        (SandboxReason::NotReady, true),
+        (SandboxReason::NetworkChanged, false),
+        (SandboxReason::NoAddress, true),
+    ];
+    for (reason, expected) in told {
+        assert_eq!(reason.is_told(), expected, "{reason:?}");
+    }
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::time::Duration;
 use decide::backoff::Limits;
 use k8s_openapi::api::core::v1::{ContainerStatus, PodStatus};
 use serde_json::json;
-use testkit::fake_runtime::{ContainerBehaviour, Rpc};
+use testkit::fake_runtime::{ContainerBehaviour, Exit, Rpc};
 
 use crate::node::{VirtualNode, containers, pod};
 
@@ -120,6 +120,62 @@ async fn a_pod_that_may_not_restart_ends_with_its_containers() {
         assert_eq!(node.containers("uid-a").len(), 1, "{}", node.describe());
         node.assert_no_violations();
     }
+}
+
+/// Ends everything of a pod without a stop, as a reboot does.
+fn crash(node: &VirtualNode, uid: &str) -> String {
+    let sandbox = node.runtime.read(|world| world.ready_sandbox(uid).unwrap().id.clone());
+    // The sandbox goes first: nothing is started in it again.
+    node.runtime.kill_sandbox(&sandbox);
+    for one in node.containers(uid).iter().filter(|one| one.is_running()) {
+        node.runtime.exit_container(&one.id, Exit::code(0));
+    }
+    sandbox
+}
+
+/// Where in the calls to the runtime the sandbox was stopped.
+fn stop_of(node: &VirtualNode, sandbox: &str) -> Option<usize> {
+    let calls = node.runtime.calls();
+    calls.iter().position(|call| call.rpc == Rpc::StopPodSandbox && call.subject.id == sandbox)
+}
+
+#[tokio::test]
+async fn a_sandbox_that_died_is_stopped_before_the_next_is_made() {
+    let mut node = VirtualNode::started();
+    node.write("a.json", &pod("a", "uid-a", &["main"]));
+    node.until_running("uid-a").await;
+    node.kill_agent().await;
+    let dead = crash(&node, "uid-a");
+    node.runtime.forget_calls();
+    node.start_agent();
+    node.until("a new sandbox is there", |world| world.ready_sandbox("uid-a").is_some()).await;
+    let calls = node.runtime.calls();
+    let made = calls.iter().position(|call| call.rpc == Rpc::RunPodSandbox).unwrap();
+    assert!(stop_of(&node, &dead).is_some_and(|stopped| stopped < made), "{}", node.describe());
+    node.until_running("uid-a").await;
+    let events = node.views().events.all();
+    assert!(events.iter().any(|series| series.event.reason == "SandboxChanged"), "nobody was told");
+    node.assert_no_violations();
+}
+
+#[tokio::test]
+async fn a_finished_pod_gives_back_its_network_once() {
+    let mut node = VirtualNode::started();
+    let mut manifest = pod("a", "uid-a", &["main"]);
+    manifest["spec"]["restartPolicy"] = json!("Never");
+    node.write("a.json", &manifest);
+    node.until_running("uid-a").await;
+    node.kill_agent().await;
+    let dead = crash(&node, "uid-a");
+    node.runtime.forget_calls();
+    node.start_agent();
+    node.until_status("uid-a", |status| status.phase.as_deref() == Some("Succeeded")).await;
+    node.until("its sandbox is stopped", |world| world.count(Rpc::StopPodSandbox) > 0).await;
+    assert!(stop_of(&node, &dead).is_some(), "{}", node.describe());
+    node.remove("a.json");
+    node.until_gone("uid-a").await;
+    assert_eq!(node.runtime.count(Rpc::RunPodSandbox), 0);
+    node.assert_no_violations();
 }
 
 #[tokio::test]
