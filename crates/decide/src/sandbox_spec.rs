@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, HashSet};
 use k8s_openapi::api::core::v1::{Container, ContainerPort};
 use model::{DnsConfig, NodeSettings, Pod, PortMapping, Protocol, SandboxSpec, UserNamespace, labels};
 
+use crate::admission::sysctls::normalized;
 use crate::hosts_file::{hostname_and_domain, kernel_hostname};
 use crate::pod_paths::{PodPaths, pod_cgroup};
 use crate::resources::{overhead_resources, sandbox_resources};
@@ -114,7 +115,8 @@ pub fn sandbox_labels(pod: &Pod) -> BTreeMap<String, String> {
 
 fn sysctls(pod: &Pod) -> BTreeMap<String, String> {
     let sysctls = pod.spec.security_context.as_ref().and_then(|context| context.sysctls.as_ref());
-    sysctls.into_iter().flatten().map(|sysctl| (sysctl.name.clone(), sysctl.value.clone())).collect()
+    // Runtimes know them by their dots alone.
+    sysctls.into_iter().flatten().map(|sysctl| (normalized(&sysctl.name), sysctl.value.clone())).collect()
 }
 
 #[cfg(test)]

@@ -85,7 +85,7 @@ fn namespace(name: &str) -> Namespace {
 }
 
 /// `net/ipv4/conf/eno2.100/rp_filter` is `net.ipv4.conf.eno2/100.rp_filter`: whichever separator comes first counts.
-fn normalized(name: &str) -> String {
+pub(crate) fn normalized(name: &str) -> String {
     match name.find(['.', '/']) {
         Some(first) if name.get(first..).is_some_and(|rest| rest.starts_with('/')) => name
             .chars()

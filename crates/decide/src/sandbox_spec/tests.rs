@@ -51,6 +51,18 @@ fn a_sandbox_is_described_in_full() {
 }
 
 #[test]
+fn sysctls_with_slashes_are_handed_on_with_dots() {
+    let names = |name: &str| {
+        let sysctls = json!({"sysctls": [{"name": name, "value": "1"}]});
+        let spec = spec_of(&pod(json!({"containers": [], "securityContext": sysctls}))).unwrap();
+        spec.sysctls.into_keys().collect::<Vec<_>>()
+    };
+    assert_eq!(names("kernel/shm_rmid_forced"), ["kernel.shm_rmid_forced"]);
+    assert_eq!(names("net/ipv4/conf/eno2.100/rp_filter"), ["net.ipv4.conf.eno2/100.rp_filter"]);
+    assert_eq!(names("net.core.somaxconn"), ["net.core.somaxconn"]);
+}
+
+#[test]
 fn hostnames_follow_network_and_fqdn() {
     let of = |fields: Value| {
         let mut spec = json!({"containers": []});
