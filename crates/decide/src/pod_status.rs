@@ -14,7 +14,7 @@ mod transitions;
 use std::net::IpAddr;
 
 use k8s_openapi::api::core::v1::{ContainerStatus, HostIP, PodCondition, PodIP, PodStatus};
-use model::{ObservedPod, Pod, ProbeVerdicts, RuntimeHandler, Timestamp, WorkerPhase, WorkerView};
+use model::{ObservedPod, Pod, ProbeVerdicts, Rejection, RuntimeHandler, Timestamp, WorkerPhase, WorkerView};
 
 use crate::qos::qos_class;
 use crate::status_patch::is_same;
@@ -130,7 +130,7 @@ fn next_status(facts: &Facts<'_>) -> PodStatus {
     readiness::judge(facts, &mut statuses);
     let phase = phase(pod, &statuses.init, &statuses.regular, &phase::Surroundings::of(facts));
     fill_phase(facts, &mut status, phase);
-    if let Some(rejection) = rejection {
+    if let Some(rejection) = rejection.filter(|rejection| ends_as_told(facts, rejection, phase)) {
         status.phase = Some(Phase::Failed.as_str().to_owned());
         status.reason = Some(rejection.reason.clone());
         status.message = Some(rejection.message.clone());
@@ -147,6 +147,12 @@ fn next_status(facts: &Facts<'_>) -> PodStatus {
     status.container_statuses = some(statuses.regular);
     status.ephemeral_container_statuses = some(statuses.ephemeral);
     status
+}
+
+/// Whether a pod that the agent ends is Failed with the reason for it. A deadline that has passed is. For any other
+/// reason it depends on how the containers take their stop: those that end well make the pod Succeeded.
+fn ends_as_told(facts: &Facts<'_>, rejection: &Rejection, computed: Phase) -> bool {
+    rejection.reason == "DeadlineExceeded" || (is_terminated(facts) && computed != Phase::Succeeded)
 }
 
 /// A pod that reached its end stays there, with the reason that was given for it.

@@ -29,7 +29,7 @@ async fn sysctls_are_safe_or_allowed_or_refused(agent: Agent) -> Result<()> {
         with(sleeper("bad"), "/spec/securityContext", json!({"sysctls": [sysctl("kernel.msgmax", "9000")]}));
     node.write("bad.json", &bad)?;
     let steps = "cat /proc/sys/net/ipv4/ip_unprivileged_port_start -- cat /proc/sys/net/core/somaxconn -- sleep forever";
-    let good = json!({"sysctls": [sysctl("net.ipv4.ip_unprivileged_port_start", "7"), sysctl("net.core.somaxconn", "300")]});
+    let good = json!({"sysctls": [sysctl("net/ipv4/ip_unprivileged_port_start", "7"), sysctl("net.core.somaxconn", "300")]});
     node.write("good.json", &with(pod("good", [container("main", steps)]), "/spec/securityContext", good))?;
     let (reason, message) = refused(&node, "bad").await?;
     ensure!(reason == "SysctlForbidden", "{reason}");
@@ -164,5 +164,20 @@ async fn a_pod_makes_room_for_a_more_important_one(agent: Agent) -> Result<()> {
         status.conditions.unwrap_or_default().into_iter().find(|entry| entry.type_ == "DisruptionTarget");
     let reason = disrupted.and_then(|condition| condition.reason);
     ensure!(reason.as_deref() == Some("TerminationByKubelet"), "{reason:?}");
+
+    // One that ends well when it is asked to has succeeded, though it had to go.
+    node.remove("low.json")?;
+    node.remove("high.json")?;
+    node.wait_gone("high").await?;
+    let willing = with(ranked("willing", "sleep forever --exit 0", 1), "/spec/restartPolicy", json!("Never"));
+    node.write("willing.json", &willing)?;
+    node.wait_running("willing").await?;
+    node.write("higher.json", &ranked("higher", "sleep forever", 2))?;
+    node.wait_running("higher").await?;
+    node.wait_pod("willing", "ended", |pod| pod.phase == "Succeeded").await?;
+    let status = node.api_pod("willing").await?.status.unwrap_or_default();
+    ensure!(status.reason.is_none(), "{:?}", status.reason);
+    let disrupted = status.conditions.iter().flatten().any(|entry| entry.type_ == "DisruptionTarget");
+    ensure!(disrupted, "its disruption is not told: {:?}", status.conditions);
     Ok(())
 }

@@ -477,6 +477,33 @@ proptest! {
 }
 
 #[test]
+fn a_pod_that_made_room_ends_as_its_containers_do() {
+    let object = serde_json::json!({
+        "metadata": {"name": "p", "namespace": "default", "uid": "u"},
+        "spec": {"containers": [{"name": "a", "image": "x"}], "restartPolicy": "Always"},
+    });
+    let pod = Pod::from_object(serde_json::from_value(object).unwrap(), model::PodSource::Api).unwrap();
+    let ended = |reason: &str, phase: WorkerPhase, code: i32| {
+        let view = WorkerView {
+            rejection: Some(model::Rejection { reason: reason.into(), message: "no".into() }),
+            ..worker(phase)
+        };
+        let running = observed(vec![], vec![container("a0", "a", 0, ContainerState::Running)]);
+        let before = status(&pod, &running, &worker(WorkerPhase::Syncing), None);
+        let shown = status(&pod, &observed(vec![], vec![exited("a", 0, code)]), &view, Some(&before));
+        (shown.phase.unwrap(), shown.reason.unwrap_or_default())
+    };
+    let said = |phase: &str, reason: &str| (phase.to_owned(), reason.to_owned());
+    let (stops, over) = (WorkerPhase::Terminating, WorkerPhase::Terminated);
+    assert_eq!(ended("Preempting", over, 0), said("Succeeded", ""));
+    assert_eq!(ended("Preempting", over, 137), said("Failed", "Preempting"));
+    // Until all have ended, nothing is said of how the pod ends.
+    assert_eq!(ended("Preempting", stops, 137).0, "Running");
+    assert_eq!(ended("DeadlineExceeded", stops, 0), said("Failed", "DeadlineExceeded"));
+    assert_eq!(ended("DeadlineExceeded", over, 0), said("Failed", "DeadlineExceeded"));
+}
+
+#[test]
 fn a_preempted_pod_says_once_that_it_was_disrupted() {
     let pod = two("Always");
     let rejected = |reason: &str| WorkerView {
