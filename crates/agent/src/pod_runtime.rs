@@ -125,8 +125,12 @@ impl PodRuntime {
     /// The pod as seen after everything this agent did to it.
     async fn observe(&self, pod: &Pod) -> Result<Arc<ObservedPod>, SyncFailure> {
         let after = self.memory.last_action(&pod.uid);
-        let observed = self.parts.observer.after(&pod.uid, &pod.full_name, after).await;
-        complete(observed)
+        let observed = complete(self.parts.observer.after(&pod.uid, &pod.full_name, after).await);
+        if let Err(SyncFailure::Unobservable(reason)) = &observed {
+            let message = format!("error determining status: {reason}");
+            self.event(pod, None, EventType::Warning, "FailedSync", message);
+        }
+        observed
     }
 
     fn event(&self, pod: &Pod, container: Option<&str>, kind: EventType, reason: &str, message: String) {

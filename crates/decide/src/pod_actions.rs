@@ -177,7 +177,7 @@ fn sandbox_state(pod: &Pod, observed: &ObservedPod) -> Result<SandboxId, (Sandbo
         Err((SandboxReason::NotReady, attempt))
     } else if newest.network != wanted {
         Err((SandboxReason::NetworkChanged, attempt))
-    } else if !pod.is_host_network() && newest.ips.is_empty() {
+    } else if !pod.is_host_network() && newest.lacks_address() {
         Err((SandboxReason::NoAddress, attempt))
     } else {
         Ok(newest.id.clone())

@@ -21,7 +21,7 @@ pub(crate) fn sandbox(id: &str, attempt: u32, state: SandboxState) -> SandboxSta
         attempt,
         state,
         created_at: Timestamp::from_secs(i64::from(attempt) + 1),
-        ips: vec!["10.0.0.7".into()],
+        ips: Some(vec!["10.0.0.7".into()]),
         network: NamespaceMode::Pod,
         runtime_handler: String::new(),
     }

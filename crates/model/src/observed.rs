@@ -73,6 +73,7 @@ impl ObservedPod {
     /// The pod's addresses: those of the newest sandbox that has any.
     #[must_use]
     pub fn ips(&self) -> &[String] {
-        self.sandboxes.iter().map(|s| s.ips.as_slice()).find(|ips| !ips.is_empty()).unwrap_or_default()
+        let told = self.sandboxes.iter().filter_map(|sandbox| sandbox.ips.as_deref());
+        told.into_iter().find(|ips| !ips.is_empty()).unwrap_or_default()
     }
 }

@@ -79,12 +79,20 @@ pub struct SandboxStatus {
     pub state: SandboxState,
     /// Creation time.
     pub created_at: Timestamp,
-    /// Addresses, the primary one first.
-    pub ips: Vec<String>,
+    /// Addresses, the primary one first; `None` where the runtime tells nothing of the network.
+    pub ips: Option<Vec<String>>,
     /// Network namespace mode it was created with.
     pub network: NamespaceMode,
     /// Runtime handler.
     pub runtime_handler: String,
+}
+
+impl SandboxStatus {
+    /// Whether the runtime says that it has no address, rather than nothing.
+    #[must_use]
+    pub fn lacks_address(&self) -> bool {
+        self.ips.as_ref().is_some_and(Vec::is_empty)
+    }
 }
 
 /// Everything about one container.

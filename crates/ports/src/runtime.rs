@@ -64,6 +64,21 @@ impl RuntimeError {
     pub fn is_not_found(&self) -> bool {
         self.kind == RuntimeErrorKind::NotFound
     }
+
+    /// The failure as a gRPC client in Go writes it, for texts that users and programs know so.
+    #[must_use]
+    pub fn grpc_text(&self) -> String {
+        let code = match self.kind {
+            RuntimeErrorKind::NotFound => "NotFound",
+            RuntimeErrorKind::Unavailable => "Unavailable",
+            RuntimeErrorKind::DeadlineExceeded => "DeadlineExceeded",
+            RuntimeErrorKind::Unimplemented => "Unimplemented",
+            RuntimeErrorKind::AlreadyExists => "AlreadyExists",
+            RuntimeErrorKind::Exhausted => "ResourceExhausted",
+            RuntimeErrorKind::Busy | RuntimeErrorKind::Failed => "Unknown",
+        };
+        format!("rpc error: code = {code} desc = {}", self.message)
+    }
 }
 
 /// Turns "not found" into success: removing what is gone already has happened.

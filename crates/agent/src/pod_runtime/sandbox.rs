@@ -53,7 +53,7 @@ impl Pass<'_> {
                 let kept = self.observed.sandboxes.iter().find(|sandbox| sandbox.id == *id);
                 let attempt = kept.map_or(0, |sandbox| sandbox.attempt);
                 let spec = self.sandbox_spec(attempt)?;
-                let ips = kept.map(|sandbox| sandbox.ips.clone()).unwrap_or_default();
+                let ips = kept.and_then(|sandbox| sandbox.ips.clone()).unwrap_or_default();
                 Ok(ReadySandbox { id: id.clone(), ips, spec })
             }
             SandboxPlan::Create { attempt, .. } => {
@@ -90,7 +90,7 @@ impl Pass<'_> {
                     None,
                     EventType::Warning,
                     "FailedCreatePodSandBox",
-                    format!("Failed to create pod sandbox: {}", error.message),
+                    format!("Failed to create pod sandbox: {}", error.grpc_text()),
                 );
                 return Err(failed("create the pod's sandbox", &error));
             }
@@ -98,8 +98,12 @@ impl Pass<'_> {
         let ips = if self.pod.is_host_network() {
             Vec::new()
         } else {
-            let status = parts.runtime.sandbox_status(&id).await;
-            status.map_err(|error| failed("read the new sandbox's status", &error))?.ips
+            let status = parts.runtime.sandbox_status(&id).await.map_err(|error| {
+                let message = format!("Unable to get pod sandbox status: {}", error.grpc_text());
+                self.runtime.event(self.pod, None, EventType::Warning, "FailedPodSandBoxStatus", message);
+                failed("read the new sandbox's status", &error)
+            })?;
+            status.ips.unwrap_or_default()
         };
         Ok(ReadySandbox { id, ips, spec })
     }

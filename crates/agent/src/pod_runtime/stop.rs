@@ -91,8 +91,9 @@ impl PodRuntime {
             if stopped.is_ok() {
                 turns.ended(&status.name);
             }
-            stopped
-                .map_err(|error| (error.clone(), sync_error("KillContainer", &status.name, &error.message)))
+            stopped.map_err(|error| {
+                (error.clone(), sync_error("KillContainer", &status.name, &error.grpc_text()))
+            })
         });
         let mut failures: Vec<(RuntimeError, String)> =
             futures::future::join_all(containers).await.into_iter().filter_map(Result::err).collect();
@@ -101,7 +102,7 @@ impl PodRuntime {
             match self.parts.runtime.stop_sandbox(&sandbox.id).await {
                 Ok(()) => stopped.push(sandbox.id.clone()),
                 Err(error) => {
-                    let text = sync_error("KillPodSandbox", observed.uid.as_str(), &error.message);
+                    let text = sync_error("KillPodSandbox", observed.uid.as_str(), &error.grpc_text());
                     failures.push((error, text));
                 }
             }

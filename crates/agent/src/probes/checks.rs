@@ -5,7 +5,7 @@ use std::time::Duration;
 use decide::probe::{CheckError, Finding, ProbeCheck, exec_finding, exec_timeout_finding, http_finding};
 use model::ContainerId;
 use ports::outbound::{GrpcHealth, HttpGet, Outbound, OutboundError, Purpose, Scheme};
-use ports::runtime::{Containers, RuntimeError, RuntimeErrorKind};
+use ports::runtime::{Containers, RuntimeErrorKind};
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
@@ -99,7 +99,7 @@ impl Checker {
                 Err(error) if error.kind == RuntimeErrorKind::DeadlineExceeded => {
                     exec_timeout_finding(command, timeout)
                 }
-                Err(error) => Finding::Error { result: "unknown", message: runtime_words(&error) },
+                Err(error) => Finding::Error { result: "unknown", message: error.grpc_text() },
             },
             ProbeCheck::Http { tls, host, port, path, headers } => {
                 let request = HttpGet {
@@ -140,18 +140,4 @@ fn refused(error: &OutboundError) -> Finding {
         }
         OutboundError::Body(text) => Finding::Error { result: "failure", message: text.clone() },
     }
-}
-
-/// A runtime's failure as a gRPC client in Go writes it.
-fn runtime_words(error: &RuntimeError) -> String {
-    let code = match error.kind {
-        RuntimeErrorKind::NotFound => "NotFound",
-        RuntimeErrorKind::Unavailable => "Unavailable",
-        RuntimeErrorKind::DeadlineExceeded => "DeadlineExceeded",
-        RuntimeErrorKind::Unimplemented => "Unimplemented",
-        RuntimeErrorKind::AlreadyExists => "AlreadyExists",
-        RuntimeErrorKind::Exhausted => "ResourceExhausted",
-        RuntimeErrorKind::Busy | RuntimeErrorKind::Failed => "Unknown",
-    };
-    format!("rpc error: code = {code} desc = {}", error.message)
 }

@@ -284,7 +284,7 @@ fn sandbox() -> SandboxStatus {
         attempt: 0,
         state: SandboxState::Ready,
         created_at: BEGIN,
-        ips: vec!["10.0.0.7".into()],
+        ips: Some(vec!["10.0.0.7".into()]),
         network: model::NamespaceMode::Pod,
         runtime_handler: String::new(),
     }

@@ -139,6 +139,17 @@ mod tests {
     }
 
     #[test]
+    fn failures_can_be_told_as_a_client_in_go_does() {
+        for (code, expected) in [
+            (Code::Unknown, "rpc error: code = Unknown desc = why"),
+            (Code::DeadlineExceeded, "rpc error: code = DeadlineExceeded desc = why"),
+            (Code::ResourceExhausted, "rpc error: code = ResourceExhausted desc = why"),
+        ] {
+            assert_eq!(failure("run_podsandbox", &Status::new(code, "why")).grpc_text(), expected);
+        }
+    }
+
+    #[test]
     fn what_an_earlier_call_still_holds_is_busy() {
         for message in [
             "failed to reserve sandbox name \"a_default_u_0\": name \"a_default_u_0\" is reserved for \"1f\"",

@@ -55,8 +55,10 @@ pub(crate) fn status(status: v1::PodSandboxStatus) -> Result<SandboxStatus, Gap>
     }
     let state = state(status.state());
     let metadata = status.metadata.ok_or(Gap("a sandbox status without metadata"))?;
-    let addresses = status.network.unwrap_or_default();
-    let further = addresses.additional_ips.into_iter().map(|pod_ip| pod_ip.ip);
+    let addresses = |network: v1::PodSandboxNetworkStatus| {
+        let further = network.additional_ips.into_iter().map(|pod_ip| pod_ip.ip);
+        [network.ip].into_iter().chain(further).filter(|ip| !ip.is_empty()).collect()
+    };
     let namespaces =
         status.linux.and_then(|linux| linux.namespaces).and_then(|namespaces| namespaces.options);
     Ok(SandboxStatus {
@@ -64,7 +66,7 @@ pub(crate) fn status(status: v1::PodSandboxStatus) -> Result<SandboxStatus, Gap>
         attempt: metadata.attempt,
         state,
         created_at: Timestamp::from_nanos(status.created_at),
-        ips: [addresses.ip].into_iter().chain(further).filter(|ip| !ip.is_empty()).collect(),
+        ips: status.network.map(addresses),
         network: namespaces.map_or(NamespaceMode::Pod, |options| {
             security::namespace_mode(options.network(), &options.target_id)
         }),
@@ -163,9 +165,11 @@ mod tests {
             }),
             ..Default::default()
         };
-        assert_eq!(status(told.clone()).unwrap().ips, ["10.0.0.1", "fd00::1"]);
+        assert_eq!(status(told.clone()).unwrap().ips.unwrap(), ["10.0.0.1", "fd00::1"]);
         told.network = Some(v1::PodSandboxNetworkStatus::default());
-        assert!(status(told).unwrap().ips.is_empty());
+        assert!(status(told.clone()).unwrap().lacks_address());
+        told.network = None;
+        assert_eq!(status(told).unwrap().ips, None);
     }
 
     #[test]

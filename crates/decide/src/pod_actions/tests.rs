@@ -144,11 +144,15 @@ fn two_ready_sandboxes_or_a_changed_network_or_no_address_need_a_new_one() {
         SandboxPlan::Create { reason: SandboxReason::NetworkChanged, .. }
     ));
     let mut other = sandbox("s", 0, SandboxState::Ready);
-    other.ips.clear();
+    other.ips = Some(Vec::new());
     assert!(matches!(
         check(&one("Always"), &observed(vec![other], vec![])).sandbox,
         SandboxPlan::Create { reason: SandboxReason::NoAddress, .. }
     ));
+    // A runtime that tells nothing of networks is believed.
+    let mut other = sandbox("s", 0, SandboxState::Ready);
+    other.ips = None;
+    assert_eq!(check(&one("Always"), &observed(vec![other], vec![])).sandbox, SandboxPlan::Keep("s".into()));
 }
 
 #[test]
@@ -344,7 +348,7 @@ fn any_observed() -> impl Strategy<Value = ObservedPod> {
                 let state = if ready { SandboxState::Ready } else { SandboxState::NotReady };
                 let mut sandbox = sandbox(&format!("old{attempt}"), attempt, state);
                 if !ip {
-                    sandbox.ips.clear();
+                    sandbox.ips = Some(Vec::new());
                 }
                 if !pod_network {
                     sandbox.network = NamespaceMode::Node;

@@ -110,7 +110,7 @@ fn sandbox_is_up(facts: &Facts<'_>) -> bool {
     ready == 1
         && newest.state == SandboxState::Ready
         && newest.network == network
-        && (host || !newest.ips.is_empty())
+        && (host || !newest.lacks_address())
 }
 
 fn find<'a>(statuses: &'a [ContainerStatus], name: &str) -> Option<&'a ContainerStatus> {

@@ -408,7 +408,7 @@ fn an_illegal_transition_is_refused() {
 #[test]
 fn addresses_come_in_the_order_of_the_nodes_family() {
     let mut up = sandbox("s", 0, SandboxState::Ready);
-    up.ips = vec!["fd00::7".into(), "10.0.0.7".into(), "10.0.0.8".into()];
+    up.ips = Some(vec!["fd00::7".into(), "10.0.0.7".into(), "10.0.0.8".into()]);
     let pod = two("Always");
     let status = status(&pod, &observed(vec![up], vec![]), &worker(WorkerPhase::Syncing), None);
     let ips: Vec<_> = status.pod_ips.unwrap().into_iter().map(|ip| ip.ip).collect();

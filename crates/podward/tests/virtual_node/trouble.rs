@@ -91,6 +91,31 @@ async fn one_pod_that_cannot_be_observed_holds_up_nobody() {
 }
 
 #[tokio::test]
+async fn a_runtime_that_does_not_tell_of_a_sandbox_is_told_of() {
+    let node = VirtualNode::started();
+    let refusal = Fault::Fail(Code::Unknown, "why".to_owned());
+    node.runtime.inject(Injection::new(Rpc::PodSandboxStatus, refusal).on("uid-a"));
+    node.write("a.json", &pod("a", "uid-a", &["main"]));
+    let told = |reason: &str| {
+        let all = node.views().events.all();
+        all.into_iter().find(|series| series.event.reason == reason).map(|series| series.event.message)
+    };
+    node.until("both failures are told", |_| {
+        told("FailedPodSandBoxStatus").is_some() && told("FailedSync").is_some()
+    })
+    .await;
+    assert_eq!(
+        told("FailedPodSandBoxStatus").unwrap(),
+        "Unable to get pod sandbox status: rpc error: code = Unknown desc = why"
+    );
+    let message = told("FailedSync").unwrap();
+    assert!(message.starts_with("error determining status: ") && message.contains("why"), "{message}");
+    node.runtime.clear_faults();
+    node.until_running("uid-a").await;
+    node.assert_no_violations();
+}
+
+#[tokio::test]
 async fn pods_are_known_before_a_slow_source_answers() {
     let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let mut node = VirtualNode::new();

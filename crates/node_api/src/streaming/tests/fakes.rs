@@ -234,7 +234,7 @@ fn observed_pod(moment: Moment) -> ObservedPod {
         attempt: 0,
         state: SandboxState::Ready,
         created_at: Timestamp::ZERO,
-        ips: Vec::new(),
+        ips: Some(Vec::new()),
         network: NamespaceMode::Pod,
         runtime_handler: String::new(),
     };
