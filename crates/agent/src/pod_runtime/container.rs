@@ -130,7 +130,7 @@ impl Pass<'_> {
         if let Some((key, Verdict::Go { next })) = self.crash_verdict(start) {
             self.runtime.memory.crashed(&self.pod.uid, key, next);
         }
-        let restart_count = self.restart_count(start).await?;
+        let restart_count = self.restart_count(start).await;
         let spec = self.container_spec(container, restart_count, image, prepared).await?;
         self.bind_sub_paths(&spec).await?;
         let (timelines, uid) = (&self.runtime.parts.timelines, &self.pod.uid);
@@ -245,15 +245,18 @@ impl Pass<'_> {
     }
 
     /// The restart count from the runtime, or from the logs when the runtime has forgotten the container.
-    async fn restart_count(&self, start: &StartContainer) -> Result<u32, StartFailure> {
+    async fn restart_count(&self, start: &StartContainer) -> u32 {
         if let Some(count) = start.restart_count {
-            return Ok(count);
+            return count;
         }
         let logs = &self.runtime.parts.logs;
         let highest = logs.highest_log_number(&log_folder(self.pod), &start.name).await;
-        let highest =
-            highest.map_err(|error| StartFailure::Pass(plain(format!("{error}: {}", error.source))))?;
-        Ok(highest.map_or(0, |number| number.saturating_add(1)))
+        // A number that begins again is better than a pod that does not start.
+        let highest = highest.unwrap_or_else(|error| {
+            tracing::warn!(pod = %self.pod.full_name, container = %start.name, %error, source = %error.source, "logs cannot be read; restarts are counted from 0");
+            None
+        });
+        highest.map_or(0, |number| number.saturating_add(1))
     }
 
     async fn container_spec(
