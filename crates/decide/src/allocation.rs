@@ -10,7 +10,7 @@ mod message;
 use std::cmp::Ordering;
 
 use k8s_openapi::api::core::v1::{Container, ResourceRequirements};
-use model::{ContainerKind, NodeSettings, Pod, PodAllocation, PodResources};
+use model::{ContainerKind, NodeSettings, Pod, PodAllocation, PodGates, PodResources};
 
 pub use conditions::{
     News, PendingReason, clear_in_progress, clear_pending, resize_conditions, set_in_progress,
@@ -129,9 +129,38 @@ pub fn resize_order(one: &WaitingResize<'_>, other: &WaitingResize<'_>) -> Order
     key(one).cmp(&key(other))
 }
 
+/// Why a resize can never be granted here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Infeasible {
+    /// What a container may swap follows from its memory request, and cannot be changed while it runs.
+    Swap,
+    /// The pod's own resources are not changed on this node (`InPlacePodLevelResourcesVerticalScaling`).
+    PodLevel,
+}
+
+impl Infeasible {
+    /// What users are told.
+    #[must_use]
+    pub fn message(self) -> &'static str {
+        match self {
+            Self::Swap => "In-place resize of containers with swap is not supported.",
+            Self::PodLevel => "InPlacePodLevelResourcesVerticalScaling is disabled",
+        }
+    }
+
+    /// The word of `pod_infeasible_resizes_total`.
+    #[must_use]
+    pub fn label(self) -> &'static str {
+        match self {
+            Self::Swap => "swap_limitation",
+            Self::PodLevel => "plr_feature_gate_off",
+        }
+    }
+}
+
 /// Why a resize can never be granted here; `None` when it depends on what is free.
 #[must_use]
-pub fn infeasible(asked: &Pod, granted: &Pod, settings: &NodeSettings) -> Option<String> {
+pub fn infeasible(asked: &Pod, granted: &Pod, settings: &NodeSettings) -> Option<Infeasible> {
     let swaps = asked.containers().any(|entry| {
         let Some(before) = granted.container(&entry.container.name) else { return false };
         let request = |container: &Container| {
@@ -141,7 +170,11 @@ pub fn infeasible(asked: &Pod, granted: &Pod, settings: &NodeSettings) -> Option
             && !restarts_for(before.container, "memory")
             && (may_swap(asked, entry.container, settings) || may_swap(granted, before.container, settings))
     });
-    swaps.then(|| "In-place resize of containers with swap is not supported.".to_owned())
+    let of_pod = || {
+        !settings.gates.pod_level_resize
+            && !same(asked.spec.resources.as_ref(), granted.spec.resources.as_ref())
+    };
+    if swaps { Some(Infeasible::Swap) } else { of_pod().then_some(Infeasible::PodLevel) }
 }
 
 /// Whether a change of that resource restarts the container.
@@ -151,10 +184,16 @@ pub fn restarts_for(container: &Container, resource: &str) -> bool {
     policies.any(|policy| policy.resource_name == resource && policy.restart_policy == "RestartContainer")
 }
 
-/// Whether a container of this kind keeps running long enough to be resized in place.
+/// Whether a container of this kind is resized in place while it runs.
 #[must_use]
-pub fn is_resizable(kind: ContainerKind, container: &Container) -> bool {
-    kind == ContainerKind::Regular || container.restart_policy.as_deref() == Some("Always")
+pub fn is_resizable(kind: ContainerKind, container: &Container, gates: PodGates) -> bool {
+    match kind {
+        ContainerKind::Regular => true,
+        ContainerKind::Init => {
+            gates.init_container_resize || container.restart_policy.as_deref() == Some("Always")
+        }
+        ContainerKind::Ephemeral => false,
+    }
 }
 
 /// Equal in amounts; nothing and an empty list are the same.

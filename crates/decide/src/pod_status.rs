@@ -14,7 +14,9 @@ mod transitions;
 use std::net::IpAddr;
 
 use k8s_openapi::api::core::v1::{ContainerStatus, HostIP, PodCondition, PodIP, PodStatus};
-use model::{ObservedPod, Pod, ProbeVerdicts, Rejection, RuntimeHandler, Timestamp, WorkerPhase, WorkerView};
+use model::{
+    ObservedPod, Pod, PodGates, ProbeVerdicts, Rejection, RuntimeHandler, Timestamp, WorkerPhase, WorkerView,
+};
 
 use crate::qos::qos_class;
 use crate::status_patch::is_same;
@@ -55,6 +57,8 @@ pub struct NodeFacts {
     pub runtime_name: String,
     /// Whether the signal that stops a container is shown (`ContainerStopSignals`).
     pub shows_stop_signals: bool,
+    /// Gates that change what is shown.
+    pub gates: PodGates,
 }
 
 /// The statuses of a pod's containers by the lists they stand in.
@@ -140,8 +144,10 @@ fn next_status(facts: &Facts<'_>) -> PodStatus {
         let gained = disruption::gained(facts, rejection, conditions);
         conditions.extend(gained);
     }
-    status.allocated_resources = resources::pod_requests(pod);
-    status.resources = Some(resources::pod_resources(pod));
+    if facts.node.gates.pod_level_resize {
+        status.allocated_resources = resources::pod_requests(pod);
+        status.resources = Some(resources::pod_resources(pod));
+    }
     let some = |list: Vec<ContainerStatus>| (!list.is_empty()).then_some(list);
     status.init_container_statuses = some(statuses.init);
     status.container_statuses = some(statuses.regular);

@@ -5,11 +5,11 @@ use k8s_openapi::api::core::v1::{Container, ResourceRequirements};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use model::{
     CgroupLimits, CgroupVersion, ContainerId, ContainerKind, ContainerState, LinuxResources, NodeSettings,
-    ObservedPod, Pod, PodResources,
+    ObservedPod, Pod, PodGates, PodResources,
 };
 
 use crate::allocation::{is_resizable, restarts_for};
-use crate::pod_actions::{KillContainer, KillReason, PodActions, StartContainer, restart_count};
+use crate::pod_actions::{KillContainer, KillReason, PodActions, StartContainer, is_sidecar, restart_count};
 use crate::quantity::{Amount, ResourceList};
 use crate::resources::cpu_shares;
 
@@ -135,18 +135,18 @@ pub fn in_force(pod: &Pod, container: &Container) -> ResourceRequirements {
     own
 }
 
-/// Plans the resize of a pod as granted. `actuated` is what is in force as far as it was noted, `cgroup` what the pod's
-/// cgroup is limited to now, `wanted` what it should be.
+/// Plans the resize of a pod as granted. `actuated` is what is in force as far as it was noted; `cgroup` what the pod's
+/// cgroup is limited to now, and what it should be.
 #[must_use]
 pub fn plan(
     pod: &Pod,
     observed: &ObservedPod,
     actuated: &PodResources,
-    cgroup: &CgroupLimits,
-    wanted: &CgroupLimits,
+    cgroup: (&CgroupLimits, &CgroupLimits),
+    gates: PodGates,
 ) -> ResizePlan {
-    let mut plan = ResizePlan { pod: is_off(cgroup, wanted), ..ResizePlan::default() };
-    for entry in pod.containers().filter(|entry| is_resizable(entry.kind, entry.container)) {
+    let mut plan = ResizePlan { pod: is_off(cgroup.0, cgroup.1), ..ResizePlan::default() };
+    for entry in pod.containers().filter(|entry| is_resizable(entry.kind, entry.container, gates)) {
         let name = &entry.container.name;
         let Some(status) = observed.container(name).filter(|one| one.state == ContainerState::Running) else {
             continue;
@@ -159,7 +159,9 @@ pub fn plan(
         );
         let cpu = change((current.cpu_limit, wanted.cpu_limit), (current.cpu_request, wanted.cpu_request));
         let restarts = |resource: Resource, change: Change| {
-            change != Change::None && restarts_for(entry.container, resource.as_str())
+            // What initialises a pod is not begun anew for a resize.
+            let may_restart = entry.kind == ContainerKind::Regular || is_sidecar(entry.container);
+            change != Change::None && may_restart && restarts_for(entry.container, resource.as_str())
         };
         if restarts(Resource::Memory, memory) || restarts(Resource::Cpu, cpu) {
             plan.restart.push(ContainerRestart {
@@ -183,8 +185,9 @@ pub fn plan(
 
 /// Whether a running container of the pod, or the pod itself, is not yet what was granted.
 #[must_use]
-pub fn is_in_progress(pod: &Pod, observed: &ObservedPod, actuated: &PodResources) -> bool {
-    let plan = plan(pod, observed, actuated, &CgroupLimits::default(), &CgroupLimits::default());
+pub fn is_in_progress(pod: &Pod, observed: &ObservedPod, actuated: &PodResources, gates: PodGates) -> bool {
+    let none = CgroupLimits::default();
+    let plan = plan(pod, observed, actuated, (&none, &none), gates);
     let pod_level = |own: Option<&ResourceRequirements>| sizes(None, own);
     let pod_differs = pod.spec.resources.is_some()
         && actuated.pod.is_some()
@@ -207,7 +210,12 @@ pub fn add_restarts(plan: &ResizePlan, observed: &ObservedPod, actions: &mut Pod
             restart: true,
         });
         let start = StartContainer { name: restart.name.clone(), kind: restart.kind, restart_count: count };
-        actions.start.push(start);
+        // Sidecars start ahead of the regular ones.
+        let regular = actions.start.iter().position(|other| other.kind == ContainerKind::Regular);
+        match regular.filter(|_| restart.kind == ContainerKind::Init) {
+            Some(at) => actions.start.insert(at, start),
+            None => actions.start.push(start),
+        }
     }
 }
 

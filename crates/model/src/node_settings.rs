@@ -56,16 +56,29 @@ pub struct NodeSettings {
 }
 
 /// Feature gates that change what a pod gets.
+#[expect(clippy::struct_excessive_bools, reason = "each is a gate of its own")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PodGates {
     /// `EnvFiles`: variables from files.
     pub env_files: bool,
     /// `HostnameOverride`: a host name that stands above all others.
     pub hostname_override: bool,
+    /// `InPlacePodVerticalScalingInitContainers`: init containers that run are resized.
+    pub init_container_resize: bool,
+    /// `InPlacePodLevelResourcesVerticalScaling`: the pod's own resources are resized and shown.
+    pub pod_level_resize: bool,
+    /// `PodReadyToStartContainersCondition`: whether the sandbox is up is shown.
+    pub ready_to_start_condition: bool,
 }
 
 impl Default for PodGates {
     fn default() -> Self {
-        Self { env_files: true, hostname_override: true }
+        Self {
+            env_files: true,
+            hostname_override: true,
+            init_container_resize: true,
+            pod_level_resize: true,
+            ready_to_start_condition: true,
+        }
     }
 }

@@ -151,6 +151,9 @@ pub fn plan(
         gates: PodGates {
             env_files: loaded.gates.enabled(Gate::EnvFiles),
             hostname_override: loaded.gates.enabled(Gate::HostnameOverride),
+            init_container_resize: loaded.gates.enabled(Gate::InPlacePodVerticalScalingInitContainers),
+            pod_level_resize: loaded.gates.enabled(Gate::InPlacePodLevelResourcesVerticalScaling),
+            ready_to_start_condition: loaded.gates.enabled(Gate::PodReadyToStartContainersCondition),
         },
     };
     let file = (!server.static_pod_path.is_empty()).then(|| FilePlan {

@@ -396,6 +396,7 @@ pub fn start(world: World, plan: Plan) -> anyhow::Result<Running> {
             addresses: plan.settings.addresses.clone(),
             runtime_name: world.runtime_name.clone(),
             shows_stop_signals: plan.settings.container_stop_signals,
+            gates: plan.settings.gates,
         },
         shown_node: node.as_ref().map(|(view, _)| view.clone()),
         clock: clock.clone(),

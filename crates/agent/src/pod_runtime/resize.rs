@@ -14,7 +14,8 @@ use decide::resize::{
 use decide::resources::{container_resources, overhead_resources};
 use k8s_openapi::api::core::v1::Container;
 use model::{
-    CgroupLimits, ContainerState, EventType, HugepageLimits, PodResources, SandboxId, SyncFailure, Timestamp,
+    CgroupLimits, ContainerState, EventType, HugepageLimits, PodGates, PodResources, SandboxId, SyncFailure,
+    Timestamp,
 };
 use ports::runtime::RuntimeErrorKind;
 
@@ -81,7 +82,7 @@ impl Pass<'_> {
             return None;
         }
         let (path, cgroup, wanted) = self.pod_limits().await?;
-        let plan = plan(self.pod, self.observed, &actuated, &cgroup, &wanted);
+        let plan = plan(self.pod, self.observed, &actuated, (&cgroup, &wanted), self.gates());
         if plan.is_empty() {
             return None;
         }
@@ -150,6 +151,10 @@ impl Pass<'_> {
         plain(format!("resize in place: {message}"))
     }
 
+    fn gates(&self) -> PodGates {
+        self.runtime.parts.settings.gates
+    }
+
     fn actuated(&self) -> Option<PodResources> {
         self.runtime.parts.allocations.actuated(&self.pod.uid)
     }
@@ -183,7 +188,7 @@ impl Pass<'_> {
     fn note_progress(&self, actuated: &PodResources) {
         let parts = &self.runtime.parts;
         let generation = self.pod.metadata.generation.unwrap_or(0);
-        if is_in_progress(self.pod, self.observed, actuated) {
+        if is_in_progress(self.pod, self.observed, actuated, self.gates()) {
             let now = parts.clock.now();
             parts.allocations.change(&self.pod.uid, |own| set_in_progress(own, generation, now));
         } else if let Some(generation) = parts.allocations.change(&self.pod.uid, clear_in_progress) {

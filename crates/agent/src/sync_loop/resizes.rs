@@ -49,7 +49,7 @@ impl SyncLoop {
         }
         if self.parts.allocations.differs(new) {
             self.resizes.push(&new.uid);
-            self.retry_resizes("pod_resized");
+            self.retry_resizes("pod_updated");
         } else {
             self.parts.allocations.change(&new.uid, clear_pending);
         }
@@ -143,8 +143,11 @@ impl SyncLoop {
             return Tried::Done;
         }
         let generation = asked.metadata.generation.unwrap_or(0);
-        if let Some(message) = infeasible(asked, granted, &self.parts.settings) {
-            self.resize_waits(asked, PendingReason::Infeasible, &message, generation);
+        if let Some(cause) = infeasible(asked, granted, &self.parts.settings) {
+            let news = self.resize_waits(asked, PendingReason::Infeasible, cause.message(), generation);
+            if news == News::Yes {
+                self.parts.metrics.resizes.infeasible(cause.label());
+            }
             return Tried::Done;
         }
         if let Err(rejection) = self.admit(asked) {
@@ -168,16 +171,13 @@ impl SyncLoop {
         Tried::Granted
     }
 
-    fn resize_waits(&self, pod: &Pod, reason: PendingReason, message: &str, generation: i64) {
+    fn resize_waits(&self, pod: &Pod, reason: PendingReason, message: &str, generation: i64) -> News {
         let now = self.now();
         let news = self
             .parts
             .allocations
             .change(&pod.uid, |own| set_pending(own, reason, message.to_owned(), generation, now));
         if news == News::Yes {
-            if reason == PendingReason::Infeasible {
-                self.parts.metrics.resizes.infeasible("swap_limitation");
-            }
             let event = match reason {
                 PendingReason::Deferred => "ResizeDeferred",
                 PendingReason::Infeasible => "ResizeInfeasible",
@@ -185,6 +185,7 @@ impl SyncLoop {
             let message = pending_message(pod, reason, message, generation);
             self.resize_event(pod, EventType::Warning, event, message);
         }
+        news
     }
 
     fn resize_event(&self, pod: &Pod, kind: EventType, reason: &str, message: String) {

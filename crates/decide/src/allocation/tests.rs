@@ -126,13 +126,27 @@ fn memory_of_swapping_containers_cannot_change_in_place() {
     let refusal = |policy: &Value, node: &NodeSettings| {
         infeasible(&pod("2Gi", policy.clone()), &pod("1Gi", policy.clone()), node)
     };
-    assert_eq!(
-        refusal(&in_place, &node).as_deref(),
-        Some("In-place resize of containers with swap is not supported.")
-    );
+    let swap = refusal(&in_place, &node).unwrap();
+    assert_eq!(swap.message(), "In-place resize of containers with swap is not supported.");
+    assert_eq!(swap.label(), "swap_limitation");
     assert_eq!(refusal(&restart, &node), None);
     assert_eq!(refusal(&in_place, &settings()), None);
     assert_eq!(infeasible(&pod("1Gi", in_place.clone()), &pod("1Gi", in_place), &node), None);
+}
+
+#[test]
+fn the_pods_own_resources_change_with_their_gate_alone() {
+    let pod = |cpu: &str| {
+        let main = container("main", requests("1", "1Gi"));
+        test_objects::pod(json!({"containers": [main], "resources": {"requests": {"cpu": cpu}}}))
+    };
+    let mut node = settings();
+    assert_eq!(infeasible(&pod("3"), &pod("2"), &node), None);
+    node.gates.pod_level_resize = false;
+    let refusal = infeasible(&pod("3"), &pod("2"), &node).unwrap();
+    assert_eq!(refusal.message(), "InPlacePodLevelResourcesVerticalScaling is disabled");
+    assert_eq!(refusal.label(), "plr_feature_gate_off");
+    assert_eq!(infeasible(&pod("2"), &pod("2"), &node), None);
 }
 
 #[test]

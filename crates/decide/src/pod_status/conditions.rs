@@ -35,8 +35,11 @@ pub(super) fn conditions(facts: &Facts<'_>, status: &PodStatus, statuses: &Statu
     conditions.extend(disruption.or_else(|| before(facts, DISRUPTION)).cloned());
     let containers_ready = containers_ready(facts, status, statuses);
     let ready = gated(facts, &conditions, containers_ready.clone());
+    if facts.node.gates.ready_to_start_condition {
+        let is_up = Verdict::plain(sandbox_is_up(facts));
+        conditions.push(condition(facts, "PodReadyToStartContainers", is_up));
+    }
     let verdicts = [
-        ("PodReadyToStartContainers", Verdict::plain(sandbox_is_up(facts))),
         ("Initialized", initialized(facts, status, statuses)),
         ("Ready", ready),
         ("ContainersReady", containers_ready),

@@ -477,6 +477,21 @@ proptest! {
 }
 
 #[test]
+fn gates_hide_what_they_brought() {
+    let (pod, seen) = (two("Always"), observed(vec![sandbox("s", 0, SandboxState::Ready)], vec![]));
+    let shown = |gates: PodGates| {
+        let node = NodeFacts { gates, ..node() };
+        let status = pod_status(&facts(&pod, &seen, &node));
+        let conditions = status.conditions.unwrap_or_default();
+        (conditions.iter().any(|one| one.type_ == "PodReadyToStartContainers"), status.resources.is_some())
+    };
+    let on = PodGates::default();
+    assert_eq!(shown(on), (true, true));
+    assert_eq!(shown(PodGates { ready_to_start_condition: false, ..on }), (false, true));
+    assert_eq!(shown(PodGates { pod_level_resize: false, ..on }), (true, false));
+}
+
+#[test]
 fn a_pod_that_made_room_ends_as_its_containers_do() {
     let object = serde_json::json!({
         "metadata": {"name": "p", "namespace": "default", "uid": "u"},

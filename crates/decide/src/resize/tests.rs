@@ -30,7 +30,7 @@ fn cgroup(pod: &Pod) -> CgroupLimits {
 
 fn between(old: &Pod, new: &Pod) -> ResizePlan {
     let names: Vec<_> = old.containers().map(|entry| entry.container.name.as_str()).collect();
-    plan(new, &running(&names), &resources_of(old), &cgroup(old), &cgroup(new))
+    plan(new, &running(&names), &resources_of(old), (&cgroup(old), &cgroup(new)), PodGates::default())
 }
 
 fn names(updates: &[ContainerUpdate]) -> Vec<&str> {
@@ -41,7 +41,7 @@ fn names(updates: &[ContainerUpdate]) -> Vec<&str> {
 fn what_is_in_force_needs_nothing() {
     let pod = pod(&[own("a", "1", "64Mi"), json!({"name": "b"})]);
     assert!(between(&pod, &pod).is_empty());
-    assert!(!is_in_progress(&pod, &running(&["a", "b"]), &resources_of(&pod)));
+    assert!(!is_in_progress(&pod, &running(&["a", "b"]), &resources_of(&pod), PodGates::default()));
 }
 
 #[test]
@@ -51,7 +51,12 @@ fn containers_that_shrink_come_before_those_that_grow() {
     let plan = between(&old, &new);
     assert_eq!((names(&plan.memory), names(&plan.cpu)), (vec!["shrink", "grow"], vec!["shrink", "grow"]));
     assert!(plan.pod && plan.restart.is_empty());
-    assert!(is_in_progress(&new, &running(&["grow", "shrink", "same"]), &resources_of(&old)));
+    assert!(is_in_progress(
+        &new,
+        &running(&["grow", "shrink", "same"]),
+        &resources_of(&old),
+        PodGates::default()
+    ));
 }
 
 #[test]
@@ -81,7 +86,7 @@ fn a_policy_can_ask_for_a_restart() {
 }
 
 #[test]
-fn sidecars_are_resized_and_init_containers_are_not() {
+fn sidecars_are_resized_and_init_containers_with_their_gate() {
     let with = |cpu: &str| {
         let mut side = own("side", cpu, "64Mi");
         side["restartPolicy"] = json!("Always");
@@ -89,28 +94,90 @@ fn sidecars_are_resized_and_init_containers_are_not() {
             "containers": [own("main", "1", "64Mi")], "initContainers": [own("init", cpu, "64Mi"), side],
         }))
     };
-    assert_eq!(names(&between(&with("1"), &with("2")).cpu), ["side"]);
+    assert_eq!(names(&between(&with("1"), &with("2")).cpu), ["init", "side"]);
+    let (old, new) = (with("1"), with("2"));
+    let without = |observed: &ObservedPod| {
+        let gates = PodGates { init_container_resize: false, ..PodGates::default() };
+        plan(&new, observed, &resources_of(&old), (&cgroup(&old), &cgroup(&new)), gates)
+    };
+    assert_eq!(names(&without(&running(&["init", "side", "main"])).cpu), ["side"]);
+}
+
+#[test]
+fn an_init_container_is_never_begun_anew_for_a_resize() {
+    let with = |cpu: &str| {
+        let mut init = own("init", cpu, "64Mi");
+        init["resizePolicy"] = json!([{"resourceName": "cpu", "restartPolicy": "RestartContainer"}]);
+        test_objects::pod(json!({"containers": [own("main", "1", "64Mi")], "initContainers": [init]}))
+    };
+    let plan = between(&with("1"), &with("2"));
+    assert!(plan.restart.is_empty());
+    assert_eq!(names(&plan.cpu), ["init"]);
+}
+
+#[test]
+fn sidecars_that_are_restarted_start_ahead_of_regular_containers() {
+    let restart = |name: &str, kind| ContainerRestart { id: name.into(), name: name.to_owned(), kind };
+    let plan = ResizePlan {
+        restart: vec![restart("main", ContainerKind::Regular), restart("side", ContainerKind::Init)],
+        ..ResizePlan::default()
+    };
+    let seen = observed(
+        vec![test_objects::sandbox("s", 0, model::SandboxState::Ready)],
+        vec![
+            container("main", "main", 0, ContainerState::Running),
+            container("side", "side", 0, ContainerState::Running),
+        ],
+    );
+    let idle = test_objects::pod(json!({"containers": [{"name": "main"}]}));
+    let mut actions = crate::pod_actions::plan(&idle, &seen, &Default::default());
+    add_restarts(&plan, &seen, &mut actions);
+    assert_eq!(actions.start.iter().map(|start| start.name.as_str()).collect::<Vec<_>>(), ["side", "main"]);
 }
 
 #[test]
 fn containers_that_do_not_run_are_started_right_later() {
     let (old, new) = (pod(&[own("a", "1", "64Mi")]), pod(&[own("a", "2", "64Mi")]));
     let gone = observed(Vec::new(), vec![container("a", "a", 0, ContainerState::Exited)]);
-    let plan = plan(&new, &gone, &resources_of(&old), &cgroup(&old), &cgroup(&new));
+    let plan = plan(&new, &gone, &resources_of(&old), (&cgroup(&old), &cgroup(&new)), PodGates::default());
     assert!(plan.cpu.is_empty() && plan.pod);
-    assert!(!is_in_progress(&new, &gone, &resources_of(&old)));
+    assert!(!is_in_progress(&new, &gone, &resources_of(&old), PodGates::default()));
 }
 
 #[test]
 fn a_cgroup_that_a_killed_agent_left_behind_is_brought_into_line() {
     let (old, new) = (pod(&[own("a", "1", "64Mi")]), pod(&[own("a", "2", "64Mi")]));
-    let plan = plan(&new, &running(&["a"]), &resources_of(&new), &cgroup(&old), &cgroup(&new));
+    let plan = plan(
+        &new,
+        &running(&["a"]),
+        &resources_of(&new),
+        (&cgroup(&old), &cgroup(&new)),
+        PodGates::default(),
+    );
     assert_eq!(plan, ResizePlan { pod: true, ..ResizePlan::default() });
     // What the kernel does not tell, or rounds, is no difference.
     let untold = CgroupLimits::default();
-    assert!(super::plan(&new, &running(&["a"]), &resources_of(&new), &untold, &cgroup(&new)).is_empty());
+    assert!(
+        super::plan(
+            &new,
+            &running(&["a"]),
+            &resources_of(&new),
+            (&untold, &cgroup(&new)),
+            PodGates::default()
+        )
+        .is_empty()
+    );
     let rounded = CgroupLimits { memory: Some(64 * MI + 4095), ..cgroup(&new) };
-    assert!(super::plan(&new, &running(&["a"]), &resources_of(&new), &cgroup(&new), &rounded).is_empty());
+    assert!(
+        super::plan(
+            &new,
+            &running(&["a"]),
+            &resources_of(&new),
+            (&cgroup(&new), &rounded),
+            PodGates::default()
+        )
+        .is_empty()
+    );
 }
 
 #[test]
@@ -126,7 +193,7 @@ fn pod_level_limits_reach_containers_that_have_none() {
     assert!(plan.pod);
     let noted = in_force(&with("2"), &with("2").spec.containers[1]);
     assert_eq!(sizes(None, Some(&noted)).cpu_limit, 2000);
-    assert!(is_in_progress(&with("3"), &running(&[]), &resources_of(&with("2"))));
+    assert!(is_in_progress(&with("3"), &running(&[]), &resources_of(&with("2")), PodGates::default()));
 }
 
 fn memory(bytes: i64) -> CgroupLimits {
