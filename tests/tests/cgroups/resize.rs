@@ -11,6 +11,7 @@ use crate::files::{MEMORY, QUOTA, SHARES, read, wait_limit};
 
 scenarios!(
     limits_change_while_the_container_runs,
+    an_init_container_is_resized_while_it_runs,
     policy_restarts_the_container_that_changes,
     memory_in_use_is_not_taken_away,
     resize_is_finished_by_an_agent_started_later,
@@ -78,6 +79,27 @@ async fn limits_change_while_the_container_runs(agent: Agent) -> Result<()> {
     .await?;
     let after = node.pod("web").await?;
     ensure!(after.container("main") == before.container("main"), "{before:?}\n{after:?}");
+    Ok(())
+}
+
+async fn an_init_container_is_resized_while_it_runs(agent: Agent) -> Result<()> {
+    let node = Node::start(agent).await?;
+    let manifest = |cpu: &str, memory: &str| {
+        let init = with(container("init", "sleep forever"), "/resources", sized(cpu, memory));
+        with(one("100m", "64Mi"), "/spec/initContainers", json!([init]))
+    };
+    node.write("web.json", &manifest("200m", "96Mi"))?;
+    eventually("the init container runs", Duration::from_secs(60), async || {
+        ensure!(node.running("web").await?.len() == 1, "it does not");
+        Ok(())
+    })
+    .await?;
+    let before = node.only_running("web").await?;
+    let (pod, init) = (pod_group(), format!("{}/{}", pod_group(), before.id));
+    wait_sizes(&node, [&pod, &init], 20, 96).await?;
+    node.write("web.json", &manifest("300m", "128Mi"))?;
+    wait_sizes(&node, [&pod, &init], 30, 128).await?;
+    ensure!(node.only_running("web").await?.id == before.id, "the init container was begun anew");
     Ok(())
 }
 
