@@ -56,7 +56,6 @@ pub struct NodeSettings {
 }
 
 /// Feature gates that change what a pod gets.
-#[expect(clippy::struct_excessive_bools, reason = "each is a gate of its own")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PodGates {
     /// `EnvFiles`: variables from files.
