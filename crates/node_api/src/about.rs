@@ -42,14 +42,21 @@ pub struct About {
     pub started_at: Timestamp,
     /// The time.
     pub clock: Arc<dyn Clock>,
+    /// The gate `ComponentStatusz`.
+    pub shows_status: bool,
+    /// The gate `ComponentFlagz`.
+    pub shows_flags: bool,
 }
 
 pub(crate) fn routes(about: About) -> Router {
-    Router::new()
-        .route("/configz", get(configz))
-        .route("/statusz", get(statusz))
-        .route("/flagz", get(flagz))
-        .with_state(about)
+    let mut router = Router::new().route("/configz", get(configz));
+    if about.shows_status {
+        router = router.route("/statusz", get(statusz));
+    }
+    if about.shows_flags {
+        router = router.route("/flagz", get(flagz));
+    }
+    router.with_state(about)
 }
 
 async fn configz(State(about): State<About>) -> Response {
@@ -60,7 +67,8 @@ async fn statusz(State(about): State<About>, headers: HeaderMap) -> Response {
     let up = about.clock.now().since(about.started_at).as_secs();
     let emulated: Vec<&str> = about.version.split('.').take(2).collect();
     let emulated = emulated.join(".");
-    let paths = ["/configz", "/debug", "/flagz", "/healthz", "/metrics"];
+    let mut paths = vec!["/configz", "/debug", "/flagz", "/healthz", "/metrics"];
+    paths.retain(|path| *path != "/flagz" || about.shows_flags);
     match form(&headers, "Statusz") {
         Form::Text => text(format!(
             "\n{NAME} statusz\n{WARNING}\n\nStarted: {}\nUp: {} hr {:02} min {:02} sec\nGo version: {}\nBinary version: {}\nEmulation version: {emulated}\nPaths: {}\n",

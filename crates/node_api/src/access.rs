@@ -52,8 +52,11 @@ pub(crate) async fn guard(State(access): State<Access>, mut request: Request, ne
             tracing::debug!("Forbidden ({words})");
             return (StatusCode::FORBIDDEN, format!("Forbidden ({words})\n")).into_response();
         }
-        Err(error) => {
-            let words = words(&user, attributes);
+        Err((subresource, error)) => {
+            let words = format!(
+                "user={}, verb={}, resource=nodes, subresource={subresource}",
+                user.name, attributes.verb
+            );
             tracing::warn!(%error, "the API server could not be asked whether a request is allowed ({words})");
             let text = format!("Authorization error ({words})");
             return (StatusCode::INTERNAL_SERVER_ERROR, text).into_response();

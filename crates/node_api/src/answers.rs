@@ -6,6 +6,9 @@ use bytes::Bytes;
 use serde::Serialize;
 use serde_json::Value;
 
+/// What paths say that `enableDebuggingHandlers` switches off.
+pub(crate) const DEBUGGING_DISABLED: &str = "Debug endpoints are disabled.";
+
 /// A value as JSON.
 pub(crate) fn json(value: &impl Serialize) -> Response {
     match serde_json::to_vec(value) {

@@ -10,7 +10,7 @@ use axum::extract::{Path, RawQuery, State};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use axum::routing::post;
-use model::Timestamp;
+use model::{ContainerId, ObservedPod, Timestamp};
 use ports::clock::Clock;
 use ports::runtime::Runtime;
 use serde_json::json;
@@ -51,7 +51,7 @@ async fn checkpoint(
         return missing(format!("container {container} does not exist"));
     }
     let pairs = queries::pairs(query.as_deref());
-    let Ok(seconds) = queries::first(&pairs, "timeout").unwrap_or("0").parse::<u32>() else {
+    let Some(timeout) = timeout(&pairs) else {
         return missing("cannot parse value of timeout parameter".to_owned());
     };
     let failed = |reason: String| {
@@ -59,7 +59,7 @@ async fn checkpoint(
         (StatusCode::INTERNAL_SERVER_ERROR, text).into_response()
     };
     let observed = parts.observer.last(&pod.uid);
-    let Some(id) = observed.as_ref().and_then(|pod| Some(pod.container(&container)?.id.clone())) else {
+    let Some(id) = observed.as_ref().and_then(|pod| running(pod, &container)) else {
         return failed(format!("container {container} not found"));
     };
     if let Err(error) = make_folder(parts.folder.clone()).await {
@@ -68,11 +68,21 @@ async fn checkpoint(
     // Whole seconds, as upstream's names.
     let now = Timestamp::from_secs(parts.clock.now().as_nanos().div_euclid(1_000_000_000)).to_rfc3339();
     let file = parts.folder.join(format!("checkpoint-{pod_name}_{namespace}-{container}-{now}.tar"));
-    let timeout = Duration::from_secs(seconds.into());
     match parts.runtime.checkpoint_container(&id, &file, timeout).await {
         Ok(()) => json_answer(&json!({"items": [file]})),
         Err(error) => failed(error.to_string()),
     }
+}
+
+/// The last of several counts. A runtime cannot wait for less than nothing.
+fn timeout(query: &[(String, String)]) -> Option<Duration> {
+    let seconds = queries::all(query, "timeout").last().unwrap_or("0").parse::<i64>().ok()?;
+    Some(Duration::from_secs(u64::try_from(seconds).unwrap_or_default()))
+}
+
+/// What has ended cannot be frozen.
+fn running(pod: &ObservedPod, container: &str) -> Option<ContainerId> {
+    pod.running().find(|status| status.name == container).map(|status| status.id.clone())
 }
 
 /// What a container had in memory is nobody else's business.
@@ -80,4 +90,25 @@ async fn make_folder(folder: PathBuf) -> std::io::Result<()> {
     use std::os::unix::fs::DirBuilderExt;
     let make = move || std::fs::DirBuilder::new().recursive(true).mode(0o700).create(folder);
     tokio::task::spawn_blocking(make).await.map_err(std::io::Error::other)?
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_timeout_counts() {
+        for (query, expected) in [
+            ("", Some(0)),
+            ("timeout=3", Some(3)),
+            ("timeout=3&timeout=7", Some(7)),
+            ("timeout=-1", Some(0)),
+            ("timeout=5000000000", Some(5_000_000_000)),
+            ("timeout=7&timeout=x", None),
+            ("timeout=", None),
+        ] {
+            let found = timeout(&queries::pairs(Some(query)));
+            assert_eq!(found, expected.map(Duration::from_secs), "{query}");
+        }
+    }
 }

@@ -99,14 +99,14 @@ async fn open(parts: &LogParts, asked: &Asked, query: Option<&str>) -> Result<Lo
 
 fn refuse_query(error: LogQueryError) -> Refusal {
     match error {
-        LogQueryError::Unreadable(field) => (
-            StatusCode::BAD_REQUEST,
-            format!("{{\"message\": \"Unable to decode query.\", \"field\": \"{field}\"}}"),
-        ),
-        LogQueryError::Invalid(problem) => (
-            StatusCode::UNPROCESSABLE_ENTITY,
-            format!("{{\"message\": \"Invalid request.\", \"problem\": \"{problem}\"}}"),
-        ),
+        LogQueryError::Unreadable(field) => {
+            tracing::debug!(field, "a question for logs could not be read");
+            (StatusCode::BAD_REQUEST, r#"{"message": "Unable to decode query."}"#.to_owned())
+        }
+        LogQueryError::Invalid(problem) => {
+            tracing::debug!(%problem, "a question for logs made no sense");
+            (StatusCode::UNPROCESSABLE_ENTITY, r#"{"message": "Invalid request."}"#.to_owned())
+        }
         LogQueryError::SplitStreamsOff(stream) => (
             StatusCode::BAD_REQUEST,
             format!(

@@ -18,6 +18,7 @@ use futures::{Stream, StreamExt, stream};
 use ports::log_files::LogFile;
 use ports::node_logs::{NodeLog, NodeLogs};
 
+use crate::answers::disabled;
 use crate::queries;
 
 /// A query takes no longer.
@@ -45,12 +46,9 @@ pub(crate) fn routes(parts: NodeLogParts) -> Router {
 }
 
 /// The same paths, where they are switched off.
-pub(crate) fn disabled_routes() -> Router {
-    Router::new().route("/logs/", any(disabled)).route("/logs/{*path}", any(disabled))
-}
-
-async fn disabled() -> (StatusCode, &'static str) {
-    (StatusCode::METHOD_NOT_ALLOWED, "logs endpoint is disabled.\n")
+pub(crate) fn disabled_routes(text: &'static str) -> Router {
+    let off = async move || disabled(text);
+    Router::new().route("/logs/", any(off)).route("/logs/{*path}", any(off))
 }
 
 async fn top(parts: State<NodeLogParts>, query: RawQuery, headers: HeaderMap) -> Response {

@@ -9,14 +9,14 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{any, get};
 use ports::log_level::LogLevel;
 
-use crate::answers::disabled;
+use crate::answers::{DEBUGGING_DISABLED, disabled};
 
 /// What may be debugged.
 #[derive(Clone)]
 pub struct ProfilingParts {
-    /// `enableDebugFlagsHandler` and `enableDebuggingHandlers`: what sets the log level.
+    /// `enableDebugFlagsHandler`: what sets the log level.
     pub log_level: Option<Arc<dyn LogLevel>>,
-    /// `enableProfilingHandler` and `enableDebuggingHandlers`.
+    /// `enableProfilingHandler`.
     pub profiles: bool,
     /// The command line, for profilers.
     pub command: Arc<[String]>,
@@ -42,7 +42,7 @@ pub(crate) fn routes(parts: ProfilingParts) -> Router {
 
 /// Profiles where nothing of the kind is served.
 pub(crate) fn disabled_routes() -> Router {
-    let off = async || disabled("Debug endpoints are disabled.");
+    let off = async || disabled(DEBUGGING_DISABLED);
     Router::new().route("/debug/pprof/", any(off)).route("/debug/pprof/{*rest}", any(off))
 }
 

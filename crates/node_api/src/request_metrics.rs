@@ -41,7 +41,8 @@ const PATHS: [&str; 14] = [
 const MAIN_PATHS: [&str; 5] = ["checkpoint", "configz", "debug", "flagz", "statusz"];
 /// Paths whose requests may take long, as upstream counts them.
 const LONG_RUNNING: [&str; 3] = ["attach", "debug", "exec"];
-const METHODS: [&str; 9] = ["CONNECT", "DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT", "TRACE"];
+/// Methods with a name of their own; upstream has none for PATCH.
+const METHODS: [&str; 8] = ["CONNECT", "DELETE", "GET", "HEAD", "OPTIONS", "POST", "PUT", "TRACE"];
 const OTHER: &str = "other";
 
 /// Where requests are counted, and for which port.
@@ -128,6 +129,7 @@ mod tests {
             (labels.method, labels.long_running)
         };
         assert_eq!(labels("GET", "/exec/n/p/c"), ("GET".to_owned(), true));
+        assert_eq!(labels("PATCH", "/pods"), ("other".to_owned(), false));
         assert_eq!(labels("BREW", "/portForward/n/p"), ("other".to_owned(), false));
     }
 }

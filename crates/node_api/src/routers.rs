@@ -25,11 +25,11 @@ pub struct MainParts {
     pub views: Views,
     /// Who may ask.
     pub access: Access,
-    /// What the agent says of itself.
-    pub about: About,
-    /// Log level and profiles.
-    pub profiling: ProfilingParts,
-    /// Checkpoints; `None` with the gate `ContainerCheckpoint` off.
+    /// What the agent says of itself; `None` when debugging is switched off.
+    pub about: Option<About>,
+    /// Log level and profiles; `None` when debugging is switched off.
+    pub profiling: Option<ProfilingParts>,
+    /// Checkpoints; `None` with the gate `ContainerCheckpoint` off, or when debugging is switched off.
     pub checkpoints: Option<CheckpointParts>,
     /// What the runtime runs; `None` when debugging is switched off.
     pub running: Option<Observer>,
@@ -54,8 +54,8 @@ pub fn main_router(parts: MainParts) -> Router {
         .merge(statistics::routes(views.statistics.clone()))
         .merge(metrics_pages::routes(views.clone()))
         .merge(local::routes(views))
-        .merge(about::routes(about))
-        .merge(profiling::routes(profiling))
+        .merge(about.map_or_else(Router::new, about::routes))
+        .merge(profiling.map_or_else(profiling::disabled_routes, profiling::routes))
         .merge(checkpoints.map_or_else(Router::new, checkpoint::routes))
         .merge(running.map_or_else(running_pods::disabled_routes, running_pods::routes))
         .merge(debug.map_or_else(debugging::disabled_routes, debugging::routes));

@@ -5,10 +5,10 @@ use axum::Router;
 use axum::extract::State;
 use axum::response::Response;
 use axum::routing::{any, get};
-use model::ObservedPod;
+use model::{ObservedPod, SandboxState};
 use serde_json::{Value, json};
 
-use crate::answers::{disabled, json};
+use crate::answers::{DEBUGGING_DISABLED, disabled, json};
 
 pub(crate) fn routes(observer: Observer) -> Router {
     Router::new()
@@ -19,15 +19,20 @@ pub(crate) fn routes(observer: Observer) -> Router {
 
 /// The same where it is switched off.
 pub(crate) fn disabled_routes() -> Router {
-    let off = async || disabled("Debug endpoints are disabled.");
+    let off = async || disabled(DEBUGGING_DISABLED);
     Router::new().route("/runningpods", any(off)).route("/runningpods/", any(off))
 }
 
 async fn running_pods(State(observer): State<Observer>) -> Response {
-    let mut pods: Vec<_> = observer.all().into_iter().filter(|pod| pod.running().next().is_some()).collect();
+    let mut pods: Vec<_> = observer.all().into_iter().filter(|pod| is_listed(pod)).collect();
     pods.sort_by(|a, b| a.full_name.cmp(&b.full_name).then_with(|| a.uid.cmp(&b.uid)));
     let items: Vec<Value> = pods.iter().map(|pod| item(pod)).collect();
     json(&json!({"kind": "PodList", "apiVersion": "v1", "metadata": {}, "items": items}))
+}
+
+/// A pod whose sandbox alone is alive is listed as well: it is not gone.
+fn is_listed(pod: &ObservedPod) -> bool {
+    pod.running().next().is_some() || pod.sandboxes.iter().any(|sandbox| sandbox.state == SandboxState::Ready)
 }
 
 /// The little that a runtime knows of a pod.
@@ -44,4 +49,31 @@ fn item(pod: &ObservedPod) -> Value {
         "spec": {"containers": containers},
         "status": {},
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use model::{Moment, NamespaceMode, PodFullName, SandboxStatus, Timestamp};
+
+    use super::*;
+
+    #[test]
+    fn a_pod_is_listed_until_its_sandbox_is_gone() {
+        let full_name = PodFullName { namespace: "default".into(), name: "web".into() };
+        let mut pod = ObservedPod::absent("u".into(), full_name, Moment::START);
+        assert!(!is_listed(&pod));
+        pod.sandboxes.push(SandboxStatus {
+            id: "s".into(),
+            attempt: 0,
+            state: SandboxState::Ready,
+            created_at: Timestamp::ZERO,
+            ips: Vec::new(),
+            network: NamespaceMode::Pod,
+            runtime_handler: String::new(),
+        });
+        assert!(is_listed(&pod));
+        assert_eq!(item(&pod)["spec"]["containers"], json!([]));
+        pod.sandboxes[0].state = SandboxState::NotReady;
+        assert!(!is_listed(&pod));
+    }
 }

@@ -7,13 +7,14 @@ use std::sync::Arc;
 use agent::statistics::{Scope, Statistics};
 use axum::Router;
 use axum::extract::{RawQuery, State};
-use axum::http::HeaderMap;
+use axum::http::{HeaderMap, Method, header};
 use axum::response::Response;
 use axum::routing::get;
 use model::metric_family::MetricFamily;
 
 use crate::answers::json;
 use crate::metrics_pages::page;
+use crate::queries;
 
 /// The paths; nothing on a listener that has no statistics.
 pub(crate) fn routes(statistics: Option<Arc<Statistics>>) -> Router {
@@ -25,18 +26,31 @@ pub(crate) fn routes(statistics: Option<Arc<Statistics>>) -> Router {
         .with_state(statistics)
 }
 
-async fn summary(State(statistics): State<Arc<Statistics>>, RawQuery(query): RawQuery) -> Response {
-    let scope = match query.as_deref().is_some_and(only_cpu_and_memory) {
+async fn summary(
+    State(statistics): State<Arc<Statistics>>,
+    RawQuery(query): RawQuery,
+    method: Method,
+    headers: HeaderMap,
+    body: String,
+) -> Response {
+    let form = (method == Method::POST && is_form(&headers)).then_some(body.as_str());
+    let scope = match only_cpu_and_memory(query.as_deref(), form) {
         true => Scope::CpuAndMemory,
         false => Scope::Everything,
     };
     json(&statistics.summary(scope).await)
 }
 
-/// The words that Go takes for true.
-fn only_cpu_and_memory(query: &str) -> bool {
-    let mut values = query.split('&').filter_map(|part| part.strip_prefix("only_cpu_and_memory="));
-    values.next().is_some_and(|value| matches!(value, "1" | "t" | "T" | "true" | "TRUE" | "True"))
+/// Said once in query and form together, and by no other word.
+fn only_cpu_and_memory(query: Option<&str>, form: Option<&str>) -> bool {
+    let pairs = [queries::pairs(form), queries::pairs(query)].concat();
+    queries::all(&pairs, "only_cpu_and_memory").eq(["true"])
+}
+
+fn is_form(headers: &HeaderMap) -> bool {
+    let kind = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let kind = kind.split(';').next().unwrap_or_default().trim();
+    kind.eq_ignore_ascii_case("application/x-www-form-urlencoded")
 }
 
 async fn resource(State(statistics): State<Arc<Statistics>>, headers: HeaderMap) -> Response {
@@ -56,10 +70,28 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_short_summary_is_asked_for_by_a_true_word() {
-        assert!(only_cpu_and_memory("only_cpu_and_memory=true"));
-        assert!(only_cpu_and_memory("x=1&only_cpu_and_memory=1"));
-        assert!(!only_cpu_and_memory("only_cpu_and_memory=false"));
-        assert!(!only_cpu_and_memory("only_cpu_and_memory"));
+    fn the_short_summary_is_asked_for_by_one_word() {
+        let cases = [
+            (Some("only_cpu_and_memory=true"), None, true),
+            (Some("x=1&only_cpu_and_memory=%74rue"), None, true),
+            (None, Some("only_cpu_and_memory=true"), true),
+            (Some("only_cpu_and_memory=true"), Some("only_cpu_and_memory=true"), false),
+            (Some("only_cpu_and_memory=true&only_cpu_and_memory=true"), None, false),
+            (Some("only_cpu_and_memory=1"), None, false),
+            (Some("only_cpu_and_memory=True"), None, false),
+            (Some("only_cpu_and_memory"), None, false),
+            (None, None, false),
+        ];
+        for (query, form, short) in cases {
+            assert_eq!(only_cpu_and_memory(query, form), short, "{query:?} {form:?}");
+        }
+    }
+
+    #[test]
+    fn a_form_is_known_by_its_type() {
+        let of = |kind: &str| is_form(&HeaderMap::from_iter([(header::CONTENT_TYPE, kind.parse().unwrap())]));
+        assert!(of("application/x-www-form-urlencoded; charset=utf-8"));
+        assert!(!of("application/json"));
+        assert!(!is_form(&HeaderMap::new()));
     }
 }

@@ -282,7 +282,9 @@ async fn run_command(
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
         return Err(Refusal(StatusCode::INTERNAL_SERVER_ERROR, format!("{text}: {said}")));
     }
-    Ok([output.stdout, output.stderr].concat().into_response())
+    // Whatever it is: upstream calls it so.
+    let media = [(header::CONTENT_TYPE, "application/json")];
+    Ok((media, [output.stdout, output.stderr].concat()).into_response())
 }
 
 fn bad_request(problem: String) -> Refusal {

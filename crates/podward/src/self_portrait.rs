@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use config::configuration::{API_VERSION, CgroupDriver as ConfiguredDriver, KIND};
-use config::{KUBERNETES_VERSION, Loaded};
+use config::{Gate, KUBERNETES_VERSION, Loaded};
 use model::CgroupDriver;
 use node_api::{About, ProfilingParts};
 use ports::clock::{Clock, SystemClock};
@@ -19,6 +19,8 @@ pub fn about(loaded: &Loaded, driver: CgroupDriver) -> About {
         made_with: format!("none (podward {} is written in Rust)", env!("CARGO_PKG_VERSION")),
         started_at: SystemClock.now(),
         clock: Arc::new(SystemClock),
+        shows_status: loaded.gates.enabled(Gate::ComponentStatusz),
+        shows_flags: loaded.gates.enabled(Gate::ComponentFlagz),
     }
 }
 
@@ -26,9 +28,8 @@ pub fn about(loaded: &Loaded, driver: CgroupDriver) -> About {
 pub fn profiling(loaded: &Loaded, log_level: Arc<dyn LogLevel>) -> ProfilingParts {
     let server = &loaded.config.server;
     ProfilingParts {
-        log_level: Some(log_level)
-            .filter(|_| server.enable_debugging_handlers && server.enable_debug_flags_handler),
-        profiles: server.enable_debugging_handlers && server.enable_profiling_handler,
+        log_level: Some(log_level).filter(|_| server.enable_debug_flags_handler),
+        profiles: server.enable_profiling_handler,
         command: std::env::args_os().map(|argument| argument.to_string_lossy().into_owned()).collect(),
     }
 }

@@ -38,6 +38,13 @@ async fn pages_have_their_form(agent: Agent) -> Result<()> {
             200,
             "[+]ping ok\n[+]log excluded: ok\n[+]syncloop ok\n[+]device-plugin ok\nhealthz check passed\n",
         ),
+        (
+            "GET",
+            "/healthz?verbose&exclude=none&exclude=an",
+            "",
+            200,
+            "[+]ping ok\n[+]log ok\n[+]syncloop ok\n[+]device-plugin ok\nwarn: some health checks cannot be excluded: no matches for \"an\",\"none\"\nhealthz check passed\n",
+        ),
         ("POST", "/pods", "", 405, "405: Method Not Allowed"),
         ("GET", "/debug/flags/v", "", 406, "unsupported http method\n"),
         ("PUT", "/debug/flags/v", "4", 200, "successfully set klog.logging.verbosity to 4\n"),
@@ -89,7 +96,10 @@ async fn pages_have_their_form(agent: Agent) -> Result<()> {
             "{text:?}"
         );
     }
-    client.get("/healthz").await?;
+    for path in ["/healthz", "/healthz/log"] {
+        client.get(path).await?;
+    }
+    // A single check is not counted.
     let slis = client.get("/metrics/slis").await?.body;
     ensure!(slis.contains("kubernetes_healthcheck{name=\"syncloop\",type=\"healthz\"} 1\n"), "{slis}");
     ensure!(slis.contains("{name=\"log\",status=\"success\",type=\"healthz\"} 1\n"), "{slis}");
@@ -239,7 +249,7 @@ async fn the_read_only_port_is_small(agent: Agent) -> Result<()> {
         let answer = http::get(port, path).await?;
         ensure!(answer.status == 404, "{path} answers {}", answer.status);
     }
-    for path in ["/runningpods/", "/debug/pprof/", "/debug/pprof/profile"] {
+    for path in ["/runningpods/", "/debug/pprof/", "/debug/pprof/profile", "/logs/"] {
         let answer = http::get(port, path).await?;
         let text = String::from_utf8_lossy(&answer.body).into_owned();
         ensure!((answer.status, text.as_str()) == (405, "Debug endpoints are disabled.\n"), "{path}: {text}");
@@ -251,24 +261,41 @@ async fn handlers_can_be_switched_off(agent: Agent) -> Result<()> {
     let overlay = json!({"enableDebuggingHandlers": false});
     let node = Node::start_with(agent, &AgentOptions { overlay, ..AgentOptions::default() }).await?;
     let client = client(&node).await?;
-    for path in ["/runningpods/", "/debug/pprof/cmdline"] {
+    for path in ["/runningpods/", "/debug/pprof/cmdline", "/logs/", "/logs/messages", "/exec/a/b/c"] {
         let answer = client.get(path).await?;
-        ensure!(answer.status == 405, "{path}: {answer:?}");
+        let text = "Debug endpoints are disabled.\n";
+        ensure!((answer.status, answer.body.as_str()) == (405, text), "{path}: {answer:?}");
     }
+    for path in ["/configz", "/statusz", "/flagz", "/debug/flags/v"] {
+        let answer = client.get(path).await?;
+        ensure!(answer.status == 404, "{path}: {answer:?}");
+    }
+    let answer = client.ask("POST", "/checkpoint/default/web-node-a/main", &[], "").await?;
+    ensure!(answer.status == 404, "/checkpoint: {answer:?}");
     ensure!(client.get("/pods").await?.status == 200, "/pods is no debugging");
     drop(node);
-    let overlay = json!({"enableProfilingHandler": false, "enableDebugFlagsHandler": false});
+    let gates = json!({"ComponentStatusz": false, "ComponentFlagz": false});
+    let overlay = json!({
+        "enableProfilingHandler": false, "enableDebugFlagsHandler": false, "enableSystemLogHandler": false,
+        "featureGates": gates,
+    });
     let node = Node::start_with(agent, &AgentOptions { overlay, ..AgentOptions::default() }).await?;
     let client = self::client(&node).await?;
     let cases = [
         ("GET", "/debug/pprof/cmdline", "profiling endpoint is disabled.\n"),
         ("PUT", "/debug/flags/v", "flags endpoint is disabled.\n"),
+        ("GET", "/logs/", "logs endpoint is disabled.\n"),
     ];
     for (method, path, text) in cases {
         let answer = client.ask(method, path, &[], "2").await?;
         ensure!((answer.status, answer.body.as_str()) == (405, text), "{path}: {answer:?}");
     }
     ensure!(client.get("/runningpods/").await?.status == 200, "/runningpods is no profiling");
+    ensure!(client.get("/configz").await?.status == 200, "/configz has no gate");
+    for path in ["/statusz", "/flagz"] {
+        let answer = client.get(path).await?;
+        ensure!(answer.status == 404, "{path}: {answer:?}");
+    }
     Ok(())
 }
 

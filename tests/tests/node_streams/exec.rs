@@ -38,6 +38,12 @@ async fn commands_run_and_their_ends_are_told(agent: Agent) -> Result<()> {
         format!("/api/v1/nodes/{}/proxy/run/{}/web/main?cmd=echo%20hi%20there", node.name, node.namespace);
     let answer = run(&node, Speech::WebSocket, &["create", "--raw", &path, "-f", "-"], "").await?;
     ensure!(answer.stdout == "hi there\n", "{answer:?}");
+    for (pod, command, reason) in [("web", "false", "InternalError"), ("none", "true", "NotFound")] {
+        let path =
+            format!("/api/v1/nodes/{}/proxy/run/{}/{pod}/main?cmd={command}", node.name, node.namespace);
+        let answer = run(&node, Speech::WebSocket, &["create", "--raw", &path, "-f", "-"], "").await?;
+        ensure!(!answer.status.success() && answer.stderr.contains(reason), "{command} in {pod}: {answer:?}");
+    }
     node.end()
 }
 

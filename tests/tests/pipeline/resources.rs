@@ -67,6 +67,16 @@ async fn metrics_and_health_are_served(agent: Agent) -> Result<()> {
     ensure!(node.agent.page("/healthz").await? == "ok");
     let health = testkit::http::get(node.agent.ports().healthz, "/healthz").await?;
     ensure!(health.status == 200 && health.body == b"ok");
+    for (path, status, text) in [
+        ("/healthz?verbose", 200, "[+]ping ok\nhealthz check passed\n"),
+        ("/healthz?verbose&exclude=ping", 200, "[+]ping excluded: ok\nhealthz check passed\n"),
+        ("/healthz/ping", 200, "ok"),
+        ("/healthz/syncloop", 404, "404 page not found\n"),
+    ] {
+        let answer = testkit::http::get(node.agent.ports().healthz, path).await?;
+        let found = (answer.status, String::from_utf8_lossy(&answer.body).into_owned());
+        ensure!(found == (status, text.to_owned()), "{path}: {found:?}");
+    }
     node.write("web.json", &pod("web", [container("main", "sleep forever")]))?;
     node.wait_running("web").await?;
     let metrics = node.agent.page("/metrics").await?;

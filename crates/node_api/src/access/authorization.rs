@@ -61,8 +61,12 @@ impl AccessChecks {
 }
 
 impl Authorization {
-    /// Whether one of the parts of the node is open to the user.
-    pub(super) async fn allows(&self, user: &User, attributes: RequestAttributes) -> Result<bool, ApiError> {
+    /// Whether one of the parts of the node is open to the user; an error names the part that was asked for.
+    pub(super) async fn allows(
+        &self,
+        user: &User,
+        attributes: RequestAttributes,
+    ) -> Result<bool, (&'static str, ApiError)> {
         let checks = match self {
             Self::Nobody => return Ok(false),
             Self::AlwaysAllow => return Ok(true),
@@ -75,7 +79,7 @@ impl Authorization {
                 node: checks.node.clone(),
                 subresource: (*subresource).to_owned(),
             };
-            if checks.allows(question).await? {
+            if checks.allows(question).await.map_err(|error| (*subresource, error))? {
                 return Ok(true);
             }
         }

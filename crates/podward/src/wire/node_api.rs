@@ -73,9 +73,9 @@ pub(super) fn start_node_api(running: &mut Running, world: &World, plan: &Plan, 
     let parts = MainParts {
         views,
         access: access(world, server, serving, &plan.settings.name),
-        about: serving.about.clone(),
-        profiling: serving.profiling.clone(),
-        checkpoints: server.checkpoints.then_some(checkpoints),
+        about: server.debugging.then(|| serving.about.clone()),
+        profiling: server.debugging.then(|| serving.profiling.clone()),
+        checkpoints: (server.checkpoints && server.debugging).then_some(checkpoints),
         running: server.debugging.then_some(observer),
         debug,
     };
