@@ -3,7 +3,7 @@
 //! Resources are compared with what admitted pods hold ([`Occupancy`]). A critical pod is not refused for want of
 //! resources when ending less important pods makes room for it.
 
-pub(crate) mod affinity;
+mod affinity;
 mod conditions;
 mod declared_features;
 mod features;
@@ -128,14 +128,11 @@ pub fn first_shortage(pod: &Pod, node: &Node<'_>) -> Option<String> {
 /// The word for a refusal in metrics: words of which there is no end are put together.
 #[must_use]
 pub fn rejection_label(reason: &str) -> &str {
-    const KNOWN: [&str; 24] = [
+    const KNOWN: [&str; 20] = [
         "AppArmor",
-        "ContainerRestartPolicyForbidden",
         "Evicted",
         "InitContainerRestartPolicyForbidden",
         "InvalidNodeInfo",
-        "NodeAffinity",
-        "NodePorts",
         "NodeShutdown",
         "OutOfcpu",
         "OutOfephemeral-storage",
@@ -145,13 +142,12 @@ pub fn rejection_label(reason: &str) -> &str {
         "PodLevelResourcesNotSupported",
         "PodOSNotSupported",
         "PodOSSelectorNodeLabelDoesNotMatch",
-        "Preempting",
         "SupplementalGroupsPolicyNotSupported",
         "SysctlForbidden",
-        "TaintToleration",
         "TopologyAffinityError",
         "UnexpectedAdmissionError",
         "UnexpectedPredicateFailureType",
+        "UnknownReason",
         "VolumeAttachmentLimitExceeded",
     ];
     match KNOWN.iter().find(|known| **known == reason) {

@@ -443,7 +443,11 @@ fn refusals_are_counted_under_words_that_have_an_end() {
         ("OutOfcpu", "OutOfcpu"),
         ("OutOfpods", "OutOfpods"),
         ("OutOfexample.com/gpu", "OutOfExtendedResources"),
-        ("NodeAffinity", "NodeAffinity"),
+        ("NodeShutdown", "NodeShutdown"),
+        ("VolumeAttachmentLimitExceeded", "VolumeAttachmentLimitExceeded"),
+        // Upstream's words have no place for these.
+        ("NodeAffinity", "Other"),
+        ("TaintToleration", "Other"),
         ("Whatever", "Other"),
     ] {
         assert_eq!(rejection_label(reason), label, "{reason}");
