@@ -131,6 +131,9 @@ impl Parts {
         let shown = if pod.is_static() { self.shown.mirror_of(&pod) } else { None };
         let told = shown.as_ref().map_or(&pod.status, |mirror| &mirror.status);
         let previous = base(own.as_ref(), told);
+        if own.is_none() {
+            self.metrics.starts.seen(uid, &pod.status);
+        }
         let pod = self.allocations.granted(&pod);
         let resize = self.allocations.get(uid).map(|own| resize_conditions(&own)).unwrap_or_default();
         let status = pod_status(&Facts {

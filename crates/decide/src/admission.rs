@@ -3,7 +3,7 @@
 //! Resources are compared with what admitted pods hold ([`Occupancy`]). A critical pod is not refused for want of
 //! resources when ending less important pods makes room for it.
 
-mod affinity;
+pub(crate) mod affinity;
 mod conditions;
 mod declared_features;
 mod features;
