@@ -12,7 +12,7 @@ use ports::request_meter::RequestMeter;
 use tower::ServiceBuilder;
 
 use crate::identity::{Access, CertificateSource, CredentialError, CurrentCertificate};
-use crate::lanes::{Connections, DialError, Dialer, Lane, Patience, Priority, Rate, Turnstile};
+use crate::lanes::{Connections, DialError, Dialer, Lane, Names, Patience, Priority, Rate, Turnstile};
 
 /// Programs that give credentials may take so long, as upstream's.
 const CREDENTIAL_PROGRAM_LIMIT: Duration = Duration::from_secs(60);
@@ -193,7 +193,8 @@ impl Stack {
         if let Some(certificate) = &certificate {
             tls.client_auth_cert_resolver = Arc::new(certificate.clone());
         }
-        let dialer = Dialer::new(tls, &server, server_name.as_deref(), access.proxy.as_ref())?;
+        let names = Names { server_name: server_name.as_deref(), proxy: access.proxy.as_ref() };
+        let dialer = Dialer::new(tls, &server, &names, meter.clone())?;
         Ok(Self { dialer, certificate, server: base, headers, credentials, namespace, meter })
     }
 

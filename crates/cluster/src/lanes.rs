@@ -12,7 +12,7 @@ mod token_bucket;
 mod turnstile;
 
 pub(crate) use connections::Connections;
-pub(crate) use dial::{DialError, Dialer};
+pub(crate) use dial::{DialError, Dialer, Names};
 pub(crate) use lane::{Lane, Patience};
 pub use token_bucket::Rate;
 pub(crate) use turnstile::{Priority, Turnstile};

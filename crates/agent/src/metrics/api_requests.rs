@@ -7,6 +7,7 @@ use ports::request_meter::{RequestMeter, SentRequest};
 use super::series::{Counter, Family, Histogram};
 
 const SECONDS: &[f64] = &[0.005, 0.025, 0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 15.0, 30.0, 60.0];
+const LOOKUP_SECONDS: &[f64] = &[0.005, 0.025, 0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 15.0, 30.0];
 const BYTES: &[f64] = &[
     64.0,
     256.0,
@@ -35,6 +36,10 @@ metrics_group! {
             "rest_client_request_retries_total", "Requests sent again because the server asked for it";
         size: Family<Histogram, 2> = Family::histograms(["host", "verb"], BYTES),
             "rest_client_request_size_bytes", "Bytes that a request carries";
+        answer_size: Family<Histogram, 2> = Family::histograms(["host", "verb"], BYTES),
+            "rest_client_response_size_bytes", "Bytes of an answer, watches excepted";
+        lookup: Family<Histogram, 1> = Family::histograms(["host"], LOOKUP_SECONDS),
+            "rest_client_dns_resolution_duration_seconds", "Time of looking up the server's name";
     }
 }
 
@@ -48,6 +53,14 @@ impl RequestMeter for ApiMetrics {
         let labels = [request.host, request.method];
         self.duration.get(labels).observe(took.as_secs_f64());
         self.size.get(labels).observe(bytes as f64);
+    }
+
+    fn received(&self, request: SentRequest<'_>, bytes: u64) {
+        self.answer_size.get([request.host, request.method]).observe(bytes as f64);
+    }
+
+    fn resolved(&self, host: &str, took: Duration) {
+        self.lookup.get([host]).observe(took.as_secs_f64());
     }
 
     fn waited(&self, request: SentRequest<'_>, took: Duration) {

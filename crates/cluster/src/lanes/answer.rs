@@ -7,8 +7,10 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures::future::BoxFuture;
+use http::Method;
 use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
+use ports::request_meter::{RequestMeter, SentRequest};
 use tokio::time::{Instant, Sleep};
 use tower::BoxError;
 
@@ -43,7 +45,29 @@ pub(crate) enum Bound {
 pub(crate) struct Answer {
     body: Incoming,
     limit: Limit,
+    tally: Option<Tally>,
     _stream: Arc<()>,
+}
+
+/// Bytes of an answer, told when it was read or given up.
+pub(crate) struct Tally {
+    meter: Arc<dyn RequestMeter>,
+    method: Method,
+    host: String,
+    bytes: u64,
+}
+
+impl Tally {
+    pub(crate) fn new(meter: Arc<dyn RequestMeter>, method: Method, host: String) -> Self {
+        Self { meter, method, host, bytes: 0 }
+    }
+}
+
+impl Drop for Tally {
+    fn drop(&mut self) {
+        let sent = SentRequest { method: self.method.as_str(), host: &self.host };
+        self.meter.received(sent, self.bytes);
+    }
 }
 
 enum Limit {
@@ -59,7 +83,12 @@ impl Answer {
             }
             Bound::Retired(retired) => Limit::Retired(retired),
         };
-        Self { body, limit, _stream: stream }
+        Self { body, limit, tally: None, _stream: stream }
+    }
+
+    /// Tells how large it is.
+    pub(crate) fn told_to(self, tally: Tally) -> Self {
+        Self { tally: Some(tally), ..self }
     }
 }
 
@@ -84,6 +113,9 @@ impl Body for Answer {
                 };
             }
         };
+        if let (Some(Ok(frame)), Some(tally)) = (&frame, &mut this.tally) {
+            tally.bytes += frame.data_ref().map_or(0, |data| data.len() as u64);
+        }
         if let (Some(Ok(frame)), Limit::Deadline { left, .. }) = (&frame, &mut this.limit) {
             let length = frame.data_ref().map_or(0, |data| data.len() as u64);
             let Some(rest) = left.checked_sub(length) else {

@@ -1,5 +1,7 @@
 //! New connections to the API server.
 
+use std::fmt;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -8,14 +10,17 @@ use http::{HeaderValue, Uri};
 use hyper_rustls::{FixedServerNameResolver, HttpsConnector, HttpsConnectorBuilder, MaybeHttpsStream};
 use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::client::legacy::connect::dns::{GaiAddrs, GaiResolver, Name};
 use hyper_util::client::legacy::connect::proxy::{SocksV5, Tunnel};
 use hyper_util::client::proxy::matcher::Matcher;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use kube::client::Body;
+use ports::request_meter::RequestMeter;
 use rustls::ClientConfig;
 use rustls::client::Resumption;
 use rustls::pki_types::ServerName;
 use tokio::net::TcpStream;
+use tokio::time::Instant;
 use tower::{BoxError, Service};
 
 /// From the first packet to the end of the TLS handshake.
@@ -42,6 +47,48 @@ pub(crate) enum DialError {
     ServerName(String),
 }
 
+/// Names that are not the server's own.
+pub(crate) struct Names<'a> {
+    /// What its certificate says instead.
+    pub(crate) server_name: Option<&'a str>,
+    /// Through whom it is reached.
+    pub(crate) proxy: Option<&'a Uri>,
+}
+
+/// Looks names up as the system does, and tells how long that took. Addresses are not looked up.
+#[derive(Clone)]
+struct Resolver {
+    meter: Arc<dyn RequestMeter>,
+}
+
+impl fmt::Debug for Resolver {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("Resolver")
+    }
+}
+
+impl Service<Name> for Resolver {
+    type Response = GaiAddrs;
+    type Error = std::io::Error;
+    type Future = BoxFuture<'static, Result<GaiAddrs, std::io::Error>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), std::io::Error>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, name: Name) -> Self::Future {
+        let (meter, host) = (self.meter.clone(), name.to_string());
+        Box::pin(async move {
+            let begun = Instant::now();
+            let found = GaiResolver::new().call(name).await;
+            meter.resolved(&host, begun.elapsed());
+            found
+        })
+    }
+}
+
+type Tcp = HttpConnector<Resolver>;
+
 /// Everything that a new connection needs.
 #[derive(Clone, Debug)]
 pub(crate) struct Dialer {
@@ -51,23 +98,27 @@ pub(crate) struct Dialer {
 }
 
 impl Dialer {
-    /// For the server at `server`, through `proxy` or what the environment says (`HTTPS_PROXY`, `NO_PROXY`).
+    /// For the server at `server`, through the proxy that is named or what the environment says (`HTTPS_PROXY`, `NO_PROXY`).
     ///
     /// # Errors
     /// When the proxy or the name cannot be used.
     pub(crate) fn new(
         mut tls: ClientConfig,
         server: &Uri,
-        server_name: Option<&str>,
-        proxy: Option<&Uri>,
+        names: &Names<'_>,
+        meter: Arc<dyn RequestMeter>,
     ) -> Result<Self, DialError> {
         // A server keeps the client's certificate with the session; a resumed one would go on with the old identity.
         tls.resumption = Resumption::disabled();
         tls.alpn_protocols.clear();
-        let server_name = server_name.map(|name| {
+        let server_name = names.server_name.map(|name| {
             ServerName::try_from(name.to_owned()).map_err(|_| DialError::ServerName(name.to_owned()))
         });
-        Ok(Self { tls, server_name: server_name.transpose()?, way: Way::to(server, proxy)? })
+        Ok(Self {
+            tls,
+            server_name: server_name.transpose()?,
+            way: Way::to(server, names.proxy, &Resolver { meter })?,
+        })
     }
 
     /// A client without connections yet.
@@ -117,28 +168,28 @@ impl Service<Uri> for Connector {
 /// How a TCP stream to the server is made.
 #[derive(Clone, Debug)]
 enum Way {
-    Direct(HttpConnector),
-    Tunnel(Tunnel<HttpConnector>),
-    Socks(SocksV5<HttpConnector>),
+    Direct(Tcp),
+    Tunnel(Tunnel<Tcp>),
+    Socks(SocksV5<Tcp>),
 }
 
 impl Way {
-    fn to(server: &Uri, proxy: Option<&Uri>) -> Result<Self, DialError> {
+    fn to(server: &Uri, proxy: Option<&Uri>, names: &Resolver) -> Result<Self, DialError> {
         let matcher = match proxy {
             Some(proxy) => Matcher::builder().all(proxy.to_string()).build(),
             None => Matcher::from_env(),
         };
-        let Some(found) = matcher.intercept(server) else { return Ok(Self::Direct(tcp())) };
+        let Some(found) = matcher.intercept(server) else { return Ok(Self::Direct(tcp(names))) };
         match found.uri().scheme_str() {
             Some("http") => {
-                let tunnel = Tunnel::new(found.uri().clone(), tcp());
+                let tunnel = Tunnel::new(found.uri().clone(), tcp(names));
                 Ok(Self::Tunnel(match found.basic_auth() {
                     Some(credentials) => tunnel.with_auth(HeaderValue::clone(credentials)),
                     None => tunnel,
                 }))
             }
             Some("socks5" | "socks5h") => {
-                let socks = SocksV5::new(found.uri().clone(), tcp());
+                let socks = SocksV5::new(found.uri().clone(), tcp(names));
                 Ok(Self::Socks(match found.raw_auth() {
                     Some((user, password)) => socks.with_auth(user.to_owned(), password.to_owned()),
                     None => socks,
@@ -149,8 +200,8 @@ impl Way {
     }
 }
 
-fn tcp() -> HttpConnector {
-    let mut connector = HttpConnector::new();
+fn tcp(names: &Resolver) -> Tcp {
+    let mut connector = HttpConnector::new_with_resolver(names.clone());
     connector.enforce_http(false);
     connector.set_nodelay(true);
     connector.set_connect_timeout(Some(CONNECT_LIMIT));
@@ -200,7 +251,8 @@ mod tests {
     #[test]
     fn proxies_by_scheme() {
         let server: Uri = "https://api.example:6443".parse().unwrap();
-        let way = |proxy: &str| Way::to(&server, Some(&proxy.parse().unwrap()));
+        let names = Resolver { meter: Arc::new(()) };
+        let way = |proxy: &str| Way::to(&server, Some(&proxy.parse().unwrap()), &names);
         assert!(matches!(way("http://proxy:3128"), Ok(Way::Tunnel(_))));
         assert!(matches!(way("http://user:secret@proxy:3128"), Ok(Way::Tunnel(_))));
         assert!(matches!(way("socks5://proxy:1080"), Ok(Way::Socks(_))));

@@ -14,7 +14,7 @@ use ports::request_meter::{RequestMeter, SentRequest};
 use tokio::time::Instant;
 use tower::{BoxError, Service};
 
-use super::answer::{Answer, AnswerError, Bound};
+use super::answer::{Answer, AnswerError, Bound, Tally};
 use super::connections::Connections;
 use super::turnstile::{Priority, Turnstile};
 use crate::identity::CurrentCertificate;
@@ -68,6 +68,8 @@ impl Lane {
         let response = self.send_until_taken(request, sent).await;
         if !watch {
             self.meter.ended(sent, begun.elapsed(), bytes);
+            let told = Tally::new(self.meter.clone(), method.clone(), host.clone());
+            return response.map(|response| response.map(|answer| answer.told_to(told)));
         }
         response
     }

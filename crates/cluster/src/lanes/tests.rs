@@ -1,6 +1,6 @@
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -10,6 +10,7 @@ use http::header::RETRY_AFTER;
 use http_body_util::{BodyExt, StreamBody};
 use hyper::body::{Frame, Incoming};
 use kube::Client;
+use ports::request_meter::{RequestMeter, SentRequest};
 use serde_json::json;
 use tempfile::TempDir;
 use tokio::sync::Semaphore;
@@ -24,7 +25,28 @@ struct Fixture {
     clients: Clients,
     links: Links,
     certificate: CurrentCertificate,
+    meter: Arc<Meter>,
     _folder: TempDir,
+}
+
+/// Bytes of answers, in the order of their ends, and names that were looked up.
+#[derive(Default)]
+struct Meter {
+    bytes: Mutex<Vec<u64>>,
+    names: Mutex<Vec<String>>,
+}
+
+impl RequestMeter for Meter {
+    fn answered(&self, _: SentRequest<'_>, _: Option<u16>) {}
+    fn ended(&self, _: SentRequest<'_>, _: Duration, _: u64) {}
+    fn received(&self, _: SentRequest<'_>, bytes: u64) {
+        self.bytes.lock().unwrap().push(bytes);
+    }
+    fn resolved(&self, host: &str, _: Duration) {
+        self.names.lock().unwrap().push(host.to_owned());
+    }
+    fn waited(&self, _: SentRequest<'_>, _: Duration) {}
+    fn repeated(&self, _: SentRequest<'_>, _: u16) {}
 }
 
 impl Fixture {
@@ -38,9 +60,10 @@ impl Fixture {
         let file = write(&folder, "kubeconfig", &server.kubeconfig(&json!({})));
         let access = Access::read(&file).await.unwrap();
         let certificate = CurrentCertificate::new(None);
+        let meter = Arc::new(Meter::default());
         let (clients, links) =
-            Clients::open(access, Some(certificate.clone()), settings, Arc::new(())).await.unwrap();
-        Self { server, clients, links, certificate, _folder: folder }
+            Clients::open(access, Some(certificate.clone()), settings, meter.clone()).await.unwrap();
+        Self { server, clients, links, certificate, meter, _folder: folder }
     }
 
     fn identify_as(&self, name: &str) {
@@ -115,6 +138,26 @@ async fn a_new_certificate_reaches_all_lanes_and_breaks_nothing() {
     };
     let (answer, ()) = tokio::join!(under_way, changed);
     assert_eq!(answer.unwrap(), "old");
+}
+
+#[tokio::test]
+async fn answers_are_measured_and_watches_are_not() {
+    let fixture =
+        Fixture::start(ClientSettings::default(), async |request: Request<Incoming>, _: Peer| match request
+            .uri()
+            .path()
+        {
+            "/watch" => endless("x"),
+            _ => reply(200, "x".repeat(1000)),
+        })
+        .await;
+    fixture.identify_as("node");
+    let watch = fixture.clients.main.request_stream(get("/watch?watch=true")).await.unwrap();
+    fixture.clients.main.request_text(get("/")).await.unwrap();
+    drop(watch);
+    assert_eq!(*fixture.meter.bytes.lock().unwrap(), [1000]);
+    // The server is named by its address.
+    assert_eq!(*fixture.meter.names.lock().unwrap(), [""; 0]);
 }
 
 #[tokio::test]
