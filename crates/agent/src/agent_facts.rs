@@ -40,6 +40,8 @@ impl Collect for AgentFacts {
         page.gauges(about, ["name", "stage"], gates);
         let version = f64::from(self.cgroup_version);
         page.gauge("kubelet_cgroup_version", "Version of the cgroup hierarchy: 1 or 2", version);
+        let about = ("kubelet_metrics_provider", "Whose form the statistics of containers have");
+        page.gauges(about, ["provider"], [(["cadvisor"], 1.0)]);
         self.write_process(page);
     }
 }
@@ -122,6 +124,7 @@ mod tests {
             "kubernetes_feature_enabled{name=\"EnvFiles\",stage=\"BETA\"} 1\n",
             "kubernetes_feature_enabled{name=\"Old\",stage=\"\"} 0\n",
             "kubelet_cgroup_version 2\n",
+            "kubelet_metrics_provider{provider=\"cadvisor\"} 1\n",
             "# TYPE process_cpu_seconds_total counter\nprocess_cpu_seconds_total 1.5\n",
             "process_open_fds 7\n",
         ] {
