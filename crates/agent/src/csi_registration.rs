@@ -152,6 +152,19 @@ impl CsiPlugins {
         }
     }
 
+    /// The highest version that a driver and this agent speak.
+    fn validated(&self, plugin: &PluginInfo) -> Result<(u32, u32, u32), String> {
+        let version = supported_version(&plugin.name, &plugin.versions)?;
+        match self.version(&plugin.name).filter(|known| *known >= version) {
+            None => Ok(version),
+            Some((major, minor, patch)) => Err(format!(
+                "kubernetes.io/csi: ValidatePlugin for CSI driver {:?} failed. Another driver with the same name is \
+                 already registered with a higher supported version: \"{major}.{minor}.{patch}\"",
+                plugin.name
+            )),
+        }
+    }
+
     fn version(&self, name: &str) -> Option<(u32, u32, u32)> {
         self.versions.lock().unwrap_or_else(PoisonError::into_inner).get(name).copied()
     }
@@ -164,16 +177,15 @@ impl CsiPlugins {
 
 #[async_trait]
 impl PluginType for CsiPlugins {
+    fn validate(&self, plugin: &PluginInfo) -> Result<(), PluginError> {
+        self.validated(plugin).map(drop).map_err(|reason| {
+            let (name, endpoint) = (&plugin.name, plugin.endpoint.display());
+            PluginError(format!("validation failed for CSI Driver {name} at endpoint {endpoint}: {reason}"))
+        })
+    }
+
     async fn register(&self, plugin: &PluginInfo) -> Result<(), PluginError> {
-        let version = supported_version(&plugin.name, &plugin.versions).map_err(PluginError)?;
-        if let Some(known) = self.version(&plugin.name).filter(|known| *known >= version) {
-            let (major, minor, patch) = known;
-            return Err(PluginError(format!(
-                "kubernetes.io/csi: RegisterPlugin for CSI driver {:?} failed. Another driver with the same name is \
-                 already registered with a higher supported version: \"{major}.{minor}.{patch}\"",
-                plugin.name
-            )));
-        }
+        let version = self.validated(plugin).map_err(PluginError)?;
         let driver: Arc<dyn CsiNode> = Arc::new(MeteredCsi {
             inner: self.connector.connect(&plugin.endpoint),
             name: plugin.name.clone(),

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::StreamExt;
-use ports::folder_watch::FolderWatch;
+use ports::folder_watch::{ChangeHints, FolderWatch};
 use ports::plugin_registry::{
     PluginError, PluginInfo, PluginRegistration, PluginSocket, PluginSockets, PluginType,
 };
@@ -18,8 +18,10 @@ use tokio_util::sync::CancellationToken;
 
 use crate::metrics::Metrics;
 
-/// The safety net below the hints of the file system, which know nothing of folders below the folder.
+/// The safety net below the hints of the file system.
 const RELIST: Duration = Duration::from_secs(10);
+/// Folders below the folder that are watched; in more than so many the clock has to do.
+const WATCHED_BELOW: usize = 16;
 const FIRST_RETRY: Duration = Duration::from_millis(500);
 const LONGEST_RETRY: Duration = Duration::from_secs(122);
 
@@ -62,25 +64,48 @@ struct Known {
 pub async fn run(parts: Parts, cancel: CancellationToken) {
     let parts = Arc::new(parts);
     let mut hints = parts.watch.watch(parts.sockets.folder());
+    let mut below: BTreeMap<PathBuf, ChangeHints> = BTreeMap::new();
     let mut known: HashMap<PathBuf, Known> = HashMap::new();
     let mut tasks = JoinSet::new();
     loop {
         match parts.sockets.list().await {
-            Ok(found) => follow(&parts, found, &mut known, &mut tasks, &cancel),
+            Ok(found) => {
+                watch_below(&parts, &found.folders, &mut below);
+                follow(&parts, found.sockets, &mut known, &mut tasks, &cancel);
+            }
             Err(error) => tracing::warn!(%error, source = %error.source, "plugins cannot be listed"),
         }
         tokio::select! {
             () = cancel.cancelled() => break,
-            hint = hints.next() => {
-                if let Some(Err(error)) = hint {
-                    tracing::warn!(%error, "plugins are looked for by the clock");
-                }
-            }
+            hint = hints.next() => by_the_clock(hint),
+            hint = next_below(&mut below) => by_the_clock(hint),
             () = tokio::time::sleep(RELIST) => {}
         }
         while tasks.try_join_next().is_some() {}
     }
     while tasks.join_next().await.is_some() {}
+}
+
+fn by_the_clock(hint: Option<Result<(), std::io::Error>>) {
+    if let Some(Err(error)) = hint {
+        tracing::warn!(%error, "plugins are looked for by the clock");
+    }
+}
+
+/// Watches the folders below the folder as they come and go.
+fn watch_below(parts: &Parts, folders: &[PathBuf], below: &mut BTreeMap<PathBuf, ChangeHints>) {
+    let watched = folders.get(..WATCHED_BELOW).unwrap_or(folders);
+    below.retain(|folder, _| watched.contains(folder));
+    for folder in watched {
+        below.entry(folder.clone()).or_insert_with(|| parts.watch.watch(folder));
+    }
+}
+
+async fn next_below(below: &mut BTreeMap<PathBuf, ChangeHints>) -> Option<Result<(), std::io::Error>> {
+    match below.is_empty() {
+        true => std::future::pending().await,
+        false => futures::stream::select_all(below.values_mut()).next().await,
+    }
 }
 
 fn follow(
@@ -152,14 +177,8 @@ async fn keep_registered(
 
 async fn register(parts: &Parts, socket: &Path) -> Result<PluginInfo, PluginError> {
     let plugin = parts.registration.get_info(socket).await?;
-    let registered = match parts.types.get(&plugin.kind) {
-        Some(kind) => kind.register(&plugin).await,
-        None => Err(PluginError(format!(
-            "no handler registered for plugin type: {} at socket {}",
-            plugin.kind,
-            socket.display()
-        ))),
-    };
+    let registered = take_in(parts, &plugin, socket).await;
+    let registered = registered.map_err(|reason| PluginError(format!("RegisterPlugin error -- {reason}")));
     let outcome = match &registered {
         Ok(()) => Ok(()),
         Err(error) => Err(error.0.as_str()),
@@ -175,3 +194,16 @@ async fn register(parts: &Parts, socket: &Path) -> Result<PluginInfo, PluginErro
     }
     Ok(plugin)
 }
+
+/// Hands a plugin to its type; an error is upstream's words.
+async fn take_in(parts: &Parts, plugin: &PluginInfo, socket: &Path) -> Result<(), String> {
+    let Some(kind) = parts.types.get(&plugin.kind) else {
+        let (kind, socket) = (&plugin.kind, socket.display());
+        return Err(format!("no handler registered for plugin type: {kind} at socket {socket}"));
+    };
+    kind.validate(plugin).map_err(|error| format!("plugin validation failed with err: {error}"))?;
+    kind.register(plugin).await.map_err(|error| format!("plugin registration failed with err: {error}"))
+}
+
+#[cfg(test)]
+mod tests;

@@ -35,14 +35,14 @@ pub struct DriverOnNode {
 pub fn supported_version(driver: &str, versions: &[String]) -> Result<(u32, u32, u32), String> {
     if versions.is_empty() {
         return Err(format!(
-            "kubernetes.io/csi: RegisterPlugin for CSI driver {driver:?} failed. Plugin returned an empty list for \
+            "kubernetes.io/csi: ValidatePlugin for CSI driver {driver:?} failed. Plugin returned an empty list for \
              supported versions"
         ));
     }
     let known = versions.iter().filter_map(|text| version(text)).filter(|(major, ..)| *major == 1);
     known.max().ok_or_else(|| {
         format!(
-            "kubernetes.io/csi: RegisterPlugin for CSI driver {driver:?} failed. None of the versions specified \
+            "kubernetes.io/csi: ValidatePlugin for CSI driver {driver:?} failed. None of the versions specified \
              {versions:?} are supported"
         )
     })

@@ -31,12 +31,20 @@ pub struct PluginSocket {
     pub identity: (u64, u64, i64),
 }
 
+/// What lies below the folder of plugins.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PluginFolder {
+    /// Sockets at any depth.
+    pub sockets: Vec<PluginSocket>,
+    /// Folders below it.
+    pub folders: Vec<PathBuf>,
+}
+
 /// Finds the sockets of plugins.
 #[async_trait]
 pub trait PluginSockets: Send + Sync {
-    /// All sockets at any depth below the folder of plugins, which is made if missing; names that begin with a dot
-    /// are left out.
-    async fn list(&self) -> Result<Vec<PluginSocket>, crate::pod_folders::FileError>;
+    /// What is below the folder of plugins, which is made if missing; names that begin with a dot are left out.
+    async fn list(&self) -> Result<PluginFolder, crate::pod_folders::FileError>;
 
     /// The folder.
     fn folder(&self) -> &Path;
@@ -55,7 +63,10 @@ pub trait PluginRegistration: Send + Sync {
 /// One type of plugin, such as CSI drivers.
 #[async_trait]
 pub trait PluginType: Send + Sync {
-    /// Takes a plugin in. May be called again for the same plugin.
+    /// Whether a plugin could be taken in, by what it says of itself.
+    fn validate(&self, plugin: &PluginInfo) -> Result<(), PluginError>;
+
+    /// Takes in a plugin that was found good. May be called again for the same plugin.
     async fn register(&self, plugin: &PluginInfo) -> Result<(), PluginError>;
 
     /// Lets it go: its socket is gone.

@@ -1,0 +1,88 @@
+use std::sync::Mutex;
+
+use async_trait::async_trait;
+use ports::plugin_registry::PluginFolder;
+use ports::pod_folders::FileError;
+
+use super::*;
+
+/// A plugin that says what it is and keeps what it is told; also the type of such plugins.
+#[derive(Default)]
+struct Plugin {
+    kind: &'static str,
+    name: &'static str,
+    told: Mutex<Vec<Result<(), String>>>,
+}
+
+#[async_trait]
+impl PluginRegistration for Plugin {
+    async fn get_info(&self, socket: &Path) -> Result<PluginInfo, PluginError> {
+        Ok(PluginInfo {
+            kind: self.kind.to_owned(),
+            name: self.name.to_owned(),
+            endpoint: socket.to_path_buf(),
+            versions: Vec::new(),
+        })
+    }
+
+    async fn notify(&self, _: &Path, outcome: Result<(), &str>) -> Result<(), PluginError> {
+        self.told.lock().unwrap().push(outcome.map_err(str::to_owned));
+        Ok(())
+    }
+}
+
+#[async_trait]
+impl PluginType for Plugin {
+    fn validate(&self, plugin: &PluginInfo) -> Result<(), PluginError> {
+        if plugin.name == "old" { Err(PluginError("too old".to_owned())) } else { Ok(()) }
+    }
+
+    async fn register(&self, plugin: &PluginInfo) -> Result<(), PluginError> {
+        if plugin.name == "silent" { Err(PluginError("no answer".to_owned())) } else { Ok(()) }
+    }
+
+    async fn deregister(&self, _: &PluginInfo) {}
+}
+
+struct Nothing;
+
+#[async_trait]
+impl PluginSockets for Nothing {
+    async fn list(&self) -> Result<PluginFolder, FileError> {
+        Ok(PluginFolder::default())
+    }
+
+    fn folder(&self) -> &Path {
+        Path::new("/")
+    }
+}
+
+impl FolderWatch for Nothing {
+    fn watch(&self, _: &Path) -> ChangeHints {
+        futures::stream::pending().boxed()
+    }
+}
+
+#[tokio::test]
+async fn a_plugin_is_told_what_became_of_it() {
+    let cases = [
+        ("Known", "good", Ok(())),
+        ("Other", "good", Err("no handler registered for plugin type: Other at socket /s")),
+        ("Known", "old", Err("plugin validation failed with err: too old")),
+        ("Known", "silent", Err("plugin registration failed with err: no answer")),
+    ];
+    for (kind, name, expected) in cases {
+        let plugin = Arc::new(Plugin { kind, name, ..Plugin::default() });
+        let parts = Parts {
+            sockets: Arc::new(Nothing),
+            watch: Arc::new(Nothing),
+            registration: plugin.clone(),
+            types: [("Known".to_owned(), Arc::new(Plugin::default()) as Arc<dyn PluginType>)].into(),
+            metrics: Arc::default(),
+        };
+        let registered = register(&parts, Path::new("/s")).await;
+        let expected = expected.map_err(|reason| format!("RegisterPlugin error -- {reason}"));
+        assert_eq!(*plugin.told.lock().unwrap(), [expected.clone()], "{kind} {name}");
+        assert_eq!(registered.map(drop), expected.map_err(PluginError));
+    }
+}
