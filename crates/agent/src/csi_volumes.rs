@@ -25,10 +25,12 @@ use ports::pod_volumes::{
     MountReport, PlannedVolume, PodVolumes, Progress, SubPath, VolumeError, VolumePlan,
 };
 use tokio::sync::{OwnedMutexGuard, watch};
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::claims::Claims;
 use crate::csi_drivers::CsiDrivers;
+use crate::metrics::Metrics;
 use crate::node_view::NodeView;
 use crate::tokens::Tokens;
 use done::Done;
@@ -58,6 +60,8 @@ pub struct Parts {
     pub events: Arc<dyn EventRecorder>,
     /// The time.
     pub clock: Arc<dyn Clock>,
+    /// Where the time of operations is counted.
+    pub metrics: Arc<Metrics>,
     /// Name of the node.
     pub node: String,
 }
@@ -101,6 +105,12 @@ impl CsiVolumes {
 
     fn with<T>(&self, act: impl FnOnce(&mut Done) -> T) -> T {
         act(&mut self.done.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Counts an operation on a volume of a driver.
+    fn operated<T>(&self, operation: &str, driver: &str, begun: Instant, done: &Result<T, VolumeError>) {
+        let plugin = format!("kubernetes.io/csi:{driver}");
+        self.parts.metrics.storage.operated(operation, &plugin, begun.elapsed(), done.is_err());
     }
 
     /// Tells the node's status which volumes are in use.

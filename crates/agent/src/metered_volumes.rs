@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
-use model::{IscsiDisk, PlannedVolume, PodUid, SubPath, VolumePlan};
+use model::{CsiAccess, IscsiDisk, PlannedVolume, PodUid, SubPath, VolumePlan};
 use ports::pod_volumes::{MountReport, PodVolumes, Progress, VolumeError};
 use tokio::time::Instant;
 
@@ -44,7 +44,7 @@ impl MeteredVolumes {
         let volumes = known.entry(uid.clone()).or_default();
         let known = volumes.entry(volume.name.clone()).or_insert_with(|| Known {
             plugin: plugin_name(&volume.plan),
-            is_device: matches!(volume.plan, VolumePlan::Device { .. }),
+            is_device: is_device(&volume.plan),
             wanted_since: Instant::now(),
             is_wanted: true,
             is_there: false,
@@ -133,6 +133,15 @@ impl Collect for MeteredVolumes {
         let about =
             ("volume_manager_total_volumes", "Volumes of pods that are wanted, and those that are there");
         page.gauges(about, ["plugin_name", "state"], rows);
+    }
+}
+
+/// Whether containers see a block device.
+fn is_device(plan: &VolumePlan) -> bool {
+    match plan {
+        VolumePlan::Device { .. } => true,
+        VolumePlan::Csi(volume) => volume.access == CsiAccess::Block,
+        _ => false,
     }
 }
 

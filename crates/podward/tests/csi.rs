@@ -43,6 +43,7 @@ async fn a_volume_is_staged_once_published_for_each_pod_and_undone_in_reverse() 
     }
     assert_eq!(driver.call_names()[4..], ["NodeUnpublishVolume", "NodeUnstageVolume"]);
     node.assert_clean();
+    assert!(node.has_counted("unmount_device") && !node.has_counted("verify_controller_attached_volume"));
     assert_eq!(fs::read_to_string(driver.volume("h").join("written")).unwrap(), "x");
 }
 
@@ -228,6 +229,7 @@ async fn a_block_volume_is_published_beside_the_pods_and_linked_into_them() {
         ["NodeStageVolume", "NodePublishVolume", "NodeUnpublishVolume", "NodeUnstageVolume"]
     );
     assert!(!devices.join("h").exists() && fs::symlink_metadata(&link).is_err());
+    assert!(node.has_counted("unmap_device"));
     node.assert_clean();
 }
 
@@ -252,6 +254,7 @@ async fn an_attachable_volume_is_reported_in_use_and_waits_for_its_attachment() 
     node.show_in_use(&[&name]);
     node.attach(&json!({"attached": true, "attachmentMetadata": {"device": "sdx"}}));
     set_up.await.unwrap();
+    assert!(node.has_counted("verify_controller_attached_volume"));
     assert_eq!(driver.last("NodeStageVolume").unwrap().publish_context["device"], "sdx");
     assert_eq!(driver.last("NodePublishVolume").unwrap().publish_context["device"], "sdx");
     // The next agent knows of it before it has done anything.
@@ -321,6 +324,7 @@ async fn a_volume_that_has_grown_is_grown_on_the_node_once() {
     }
     assert_eq!(driver.call_names(), ["NodePublishVolume", "NodeExpandVolume"]);
     assert_eq!(driver.last("NodeExpandVolume").unwrap().bytes, 2 << 30);
+    assert!(node.has_counted("volume_fs_resize"));
     assert_eq!(node.patches()[0]["status"]["capacity"]["storage"], "2Gi");
     let told: Vec<String> =
         node.events().iter().map(|event| format!("{} {}", event.reason, event.message)).collect();
@@ -426,9 +430,13 @@ async fn a_driver_registers_itself_by_its_socket_and_goes_with_it() {
     let cancel = tokio_util::sync::CancellationToken::new();
     let (stage, drivers, cluster) = node.registry(cancel.clone());
     let watched = async {
-        fs::create_dir_all(node.root().join("plugins_registry")).unwrap();
-        driver.announce(&node.root().join("plugins_registry")).unwrap();
-        driver.registered().await.unwrap();
+        let folder = node.root().join("plugins_registry/below");
+        fs::create_dir_all(&folder).unwrap();
+        // Longer than it takes to see the folder, shorter than until the folder is listed by the clock.
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        driver.announce(&folder).unwrap();
+        let told = tokio::time::timeout(Duration::from_secs(6), driver.registered()).await;
+        told.expect("a folder below is not watched").unwrap();
         assert!(drivers.get("d.example").is_ok());
         let entry = cluster.csi_node().unwrap().spec.drivers.remove(0);
         assert_eq!((entry.name.as_str(), entry.node_id.as_str()), ("d.example", "d.example-node"));

@@ -14,6 +14,7 @@ use model::{
 use ports::csi::{CsiCapabilities, CsiError, CsiNode, Expand, Publish, Stage, VolumeUse};
 use ports::csi_folders::{Published, VolumeRecord};
 use ports::pod_volumes::{Progress, VolumeError, VolumeStep};
+use tokio::time::Instant;
 
 use super::{CsiVolumes, Key, refused};
 
@@ -66,7 +67,12 @@ impl CsiVolumes {
             self.stage_and_publish(&work, progress).await?;
         }
         match growth {
-            Growth::Expand(expansion) if work.abilities.expand => self.grow(&work, &expansion).await?,
+            Growth::Expand(expansion) if work.abilities.expand => {
+                let begun = Instant::now();
+                let grown = self.grow(&work, &expansion).await;
+                self.operated("volume_fs_resize", &volume.driver, begun, &grown);
+                grown?;
+            }
             Growth::Expand(_) => {}
             Growth::ReadOnly => self.tell_read_only(&work),
             Growth::Nothing => self.note_size(&work.key, volume),
@@ -131,7 +137,10 @@ impl CsiVolumes {
         let publish_context = if terms.attach {
             self.with(|done| done.uses(&place.record));
             self.report();
-            self.wait_attached(&work.key, volume, terms.counts_volumes).await?
+            let begun = Instant::now();
+            let attached = self.wait_attached(&work.key, volume, terms.counts_volumes).await;
+            self.operated("verify_controller_attached_volume", &volume.driver, begun, &attached);
+            attached?
         } else {
             BTreeMap::new()
         };

@@ -1,8 +1,10 @@
 //! Unpublish, unstage, forget.
 
 use model::{CsiLifecycle, PodUid};
+use ports::csi::CsiNode;
 use ports::csi_folders::Published;
 use ports::pod_volumes::VolumeError;
+use tokio::time::Instant;
 
 use super::{CsiVolumes, Key, refused};
 
@@ -35,23 +37,32 @@ impl CsiVolumes {
                 && other.record.handle == record.handle
         });
         if is_last && record.lifecycle == CsiLifecycle::Persistent {
-            let abilities = driver.capabilities().await;
-            let abilities = abilities.map_err(|error| {
-                refused(format!(
-                    "kubernetes.io/csi: attacher.UnmountDevice failed to check whether STAGE_UNSTAGE_VOLUME set: {error}"
-                ))
-            })?;
-            if abilities.stage {
-                driver.unstage(&record.handle, &volume.staging).await.map_err(|error| {
-                    refused(format!("kubernetes.io/csi: attacher.UnmountDevice failed: {error}"))
-                })?;
-                self.parts.folders.remove_staging(volume).await?;
-            }
+            let begun = Instant::now();
+            let unstaged = self.unstage(&*driver, volume).await;
+            let operation = if volume.is_block { "unmap_device" } else { "unmount_device" };
+            self.operated(operation, &record.driver, begun, &unstaged);
+            unstaged?;
         }
         self.parts.folders.remove(volume).await?;
         if is_last {
             self.with(|done| done.gone(&key));
             self.report();
+        }
+        Ok(())
+    }
+
+    async fn unstage(&self, driver: &dyn CsiNode, volume: &Published) -> Result<(), VolumeError> {
+        let abilities = driver.capabilities().await;
+        let abilities = abilities.map_err(|error| {
+            refused(format!(
+                "kubernetes.io/csi: attacher.UnmountDevice failed to check whether STAGE_UNSTAGE_VOLUME set: {error}"
+            ))
+        })?;
+        if abilities.stage {
+            driver.unstage(&volume.record.handle, &volume.staging).await.map_err(|error| {
+                refused(format!("kubernetes.io/csi: attacher.UnmountDevice failed: {error}"))
+            })?;
+            self.parts.folders.remove_staging(volume).await?;
         }
         Ok(())
     }

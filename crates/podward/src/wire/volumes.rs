@@ -103,6 +103,7 @@ pub(super) fn start_volumes(
         in_use: links.in_use,
         events: links.events,
         clock: world.clock.clone(),
+        metrics: world.metrics.clone(),
         node: node.to_owned(),
     }));
     running.spawn("csi volumes", csi_volumes::begin(volumes.clone(), cancel));

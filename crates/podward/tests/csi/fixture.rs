@@ -8,6 +8,7 @@ use agent::csi_drivers::{CsiDrivers, follow};
 use agent::csi_registration::CsiPlugins;
 use agent::csi_volumes::{CsiVolumes, Parts};
 use agent::event_log::EventLog;
+use agent::metrics::{Format, Metrics};
 use agent::node_view::{self, NodeView};
 use agent::plugin_registry;
 use agent::tokens::Tokens;
@@ -78,6 +79,7 @@ pub(crate) struct Node {
     _reported: watch::Receiver<Option<Vec<String>>>,
     cancel: CancellationToken,
     events: Arc<EventLog>,
+    metrics: Arc<Metrics>,
 }
 
 impl Drop for Node {
@@ -118,6 +120,7 @@ impl Node {
             _reported: reported,
             cancel,
             events,
+            metrics: Arc::default(),
         }
     }
 
@@ -153,6 +156,7 @@ impl Node {
             in_use: self.in_use.clone(),
             events: self.events.clone(),
             clock: Arc::new(SystemClock),
+            metrics: self.metrics.clone(),
             node: "n1".to_owned(),
         })
     }
@@ -197,6 +201,15 @@ impl Node {
         let table = fs::read_to_string("/proc/self/mountinfo").unwrap();
         let points = table.lines().filter_map(|line| line.split(' ').nth(4)).map(PathBuf::from);
         points.filter(|point| point.starts_with(&self.root)).collect()
+    }
+
+    /// Whether an operation on a volume of `d.example` was counted as a success.
+    pub(crate) fn has_counted(&self, operation: &str) -> bool {
+        let line = format!(
+            "storage_operation_duration_seconds_count{{migrated=\"false\",operation_name=\"{operation}\",status=\"success\",\
+             volume_plugin=\"kubernetes.io/csi:d.example\"}} "
+        );
+        self.metrics.encode(Format::Text).contains(&line)
     }
 
     /// Nothing is mounted, and no record of a volume is left.
