@@ -20,8 +20,9 @@ use decide::statistics::resource::resource_families;
 use decide::statistics::summary::{Surroundings, summary};
 use model::metric_family::MetricFamily;
 use model::statistics::Summary;
-use model::{NodeSettings, Pod};
+use model::{NodeSettings, Pod, Timestamp};
 use ports::clock::Clock;
+use ports::event_recorder::EventRecorder;
 use ports::host_facts::HostFacts;
 use ports::runtime::Runtime;
 use ports::usage::{Detail, DiskUsage, Usage};
@@ -53,6 +54,8 @@ pub struct Parts {
     pub claims: Option<Arc<Claims>>,
     /// CSI drivers, with an API server.
     pub drivers: Option<Arc<CsiDrivers>>,
+    /// Where volumes that are not well are told of.
+    pub events: Arc<dyn EventRecorder>,
     /// Where the time of measuring is counted.
     pub metrics: Arc<Metrics>,
     /// Facts of the machine.
@@ -92,6 +95,7 @@ pub enum Scope {
 /// The service.
 pub struct Statistics {
     parts: Parts,
+    started_at: Timestamp,
     shared: Shared<Readings>,
     rates: std::sync::Mutex<Rates>,
     own_cgroup: OnceCell<Option<String>>,
@@ -104,6 +108,7 @@ impl Statistics {
     #[must_use]
     pub fn new(parts: Parts) -> Self {
         Self {
+            started_at: parts.clock.now(),
             parts,
             shared: Shared::default(),
             rates: std::sync::Mutex::default(),
@@ -160,7 +165,8 @@ impl Statistics {
         let Parts { usage, disks, node, clock, runtime, .. } = &self.parts;
         let from_runtime = async { self.runtime_side.lock().await.figures(&**runtime, &**disks).await };
         let from_disk = async {
-            let pods: Vec<_> = readings.pods.iter().map(|pod| pod.pod.clone()).collect();
+            let pods = readings.pods.iter().map(|pod| &pod.pod).filter(|pod| pod.has_containers());
+            let pods: Vec<_> = pods.cloned().collect();
             self.files.lock().await.of(&self.parts, &pods).await
         };
         let rooms = disks.rooms(vec![node.root_dir.clone()]);

@@ -44,6 +44,13 @@ impl PodPaths {
         self.pod_dir(uid).join("volumeDevices").join(plugin.replace('/', "~")).join(name)
     }
 
+    /// Where a CSI driver publishes a block device for a pod.
+    #[must_use]
+    pub fn published_device(&self, uid: &PodUid, name: &str) -> PathBuf {
+        let devices = self.root.join("plugins").join("kubernetes.io/csi").join("volumeDevices");
+        devices.join("publish").join(name).join(uid.as_str())
+    }
+
     /// Where a part of a volume is bound for one container.
     #[must_use]
     pub fn sub_path(&self, uid: &PodUid, part: &SubPath) -> PathBuf {

@@ -1,6 +1,8 @@
 //! How full file systems are, and what folders take of them.
 
-use std::os::unix::fs::MetadataExt;
+use std::fs::File;
+use std::io::{Seek, SeekFrom};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -25,6 +27,11 @@ impl DiskUsage for HostDiskUsage {
         blocking(move || paths.iter().map(|path| room(path)).collect()).await
     }
 
+    async fn device_size(&self, path: &Path) -> Option<u64> {
+        let path = path.to_path_buf();
+        blocking(move || device_size(&path)).await
+    }
+
     async fn tree(&self, path: &Path, limit: Duration) -> Option<DiskUse> {
         let path = path.to_path_buf();
         blocking(move || Walk::new(&path, limit)?.finish()).await
@@ -38,6 +45,13 @@ impl DiskUsage for HostDiskUsage {
 async fn blocking<T: Default + Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
     // A lost thread means that the agent stops.
     tokio::task::spawn_blocking(work).await.unwrap_or_default()
+}
+
+/// The end of a device is as far as one can go in it.
+fn device_size(path: &Path) -> Option<u64> {
+    // Nobody waits for the other end of a pipe.
+    let mut device = File::options().read(true).custom_flags(libc::O_NONBLOCK).open(path).ok()?;
+    device.seek(SeekFrom::End(0)).ok()
 }
 
 fn files_in(folder: &Path) -> Option<DiskUse> {
@@ -146,6 +160,14 @@ mod tests {
         let found = HostDiskUsage.files_in(folders).await;
         assert_eq!(found[0].unwrap().inodes, 1);
         assert_eq!(found[1], None);
+    }
+
+    #[tokio::test]
+    async fn a_device_ends_where_one_can_go_no_further() {
+        let scratch = tempfile::tempdir().unwrap();
+        fs::write(scratch.path().join("device"), vec![1; 4096]).unwrap();
+        assert_eq!(HostDiskUsage.device_size(&scratch.path().join("device")).await, Some(4096));
+        assert_eq!(HostDiskUsage.device_size(&scratch.path().join("missing")).await, None);
     }
 
     #[tokio::test]

@@ -159,8 +159,9 @@ impl CsiNode for GrpcCsiNode {
             total: usage.total,
             used: usage.used,
         });
-        let is_abnormal = answer.volume_condition.map(|condition| condition.abnormal);
-        Ok(CsiVolumeState { usage: usage.collect(), is_abnormal })
+        let is_abnormal = answer.volume_condition.as_ref().map(|condition| condition.abnormal);
+        let message = answer.volume_condition.map(|condition| condition.message).unwrap_or_default();
+        Ok(CsiVolumeState { usage: usage.collect(), is_abnormal, message })
     }
 }
 

@@ -232,6 +232,7 @@ pub fn start(world: World, plan: Plan) -> anyhow::Result<Running> {
         desired: &desired_pods,
         claims: driven.as_ref().map(|driven| &driven.claims),
         drivers: driven.as_ref().map(|driven| &driven.drivers),
+        events: &recorder,
     };
     views.statistics = Some(statistics::statistics(&world, &plan, &read));
     running.views = views.clone();

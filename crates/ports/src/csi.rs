@@ -139,6 +139,8 @@ pub struct CsiVolumeState {
     pub usage: Vec<CsiUsage>,
     /// Whether something is wrong with it, from a driver that knows.
     pub is_abnormal: Option<bool>,
+    /// What, in the driver's words.
+    pub message: String,
 }
 
 /// One driver. Every call has a deadline and may be repeated with the same outcome.

@@ -80,6 +80,9 @@ pub trait DiskUsage: Send + Sync {
     /// The file systems that hold these paths, in their order.
     async fn rooms(&self, paths: Vec<PathBuf>) -> Vec<Option<FilesystemRoom>>;
 
+    /// Bytes of a block device.
+    async fn device_size(&self, path: &Path) -> Option<u64>;
+
     /// What a folder or file takes, with everything below it on the same file system; links are not followed. `None`
     /// when it does not exist, or when going through it takes longer than `limit`.
     async fn tree(&self, path: &Path, limit: Duration) -> Option<DiskUse>;

@@ -6,16 +6,18 @@ use model::usage::{DiskUse, FilesystemRoom};
 use ports::csi::{CsiNode, CsiVolumeState};
 
 /// What a driver says of a volume.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub(super) struct DriverFigures {
     pub(super) room: FilesystemRoom,
     pub(super) used: DiskUse,
     /// Whether something is wrong with the volume, from a driver that knows.
     pub(super) is_abnormal: Option<bool>,
+    /// What is wrong, in the driver's words.
+    pub(super) message: String,
 }
 
 /// What became of a question.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub(super) enum Told {
     /// The driver counts.
     Figures(DriverFigures),
@@ -54,6 +56,7 @@ fn figures(state: &CsiVolumeState) -> DriverFigures {
         room: FilesystemRoom::default(),
         used: DiskUse::default(),
         is_abnormal: state.is_abnormal,
+        message: state.message.clone(),
     };
     for usage in &state.usage {
         let [total, available, used] =
@@ -77,15 +80,19 @@ mod tests {
     #[test]
     fn bytes_and_inodes_are_told_apart() {
         let usage = |is_inodes, total| CsiUsage { is_inodes, available: total - 3, total, used: 2 };
-        let state =
-            CsiVolumeState { usage: vec![usage(false, 100), usage(true, 10)], is_abnormal: Some(true) };
+        let state = CsiVolumeState {
+            usage: vec![usage(false, 100), usage(true, 10)],
+            is_abnormal: Some(true),
+            message: "cracked".into(),
+        };
         let found = figures(&state);
         assert_eq!((found.room.capacity, found.room.available, found.room.used), (100, 97, 2));
         assert_eq!((found.room.inodes, found.room.inodes_free), (10, 7));
+        assert_eq!(found.message, "cracked");
         assert_eq!((found.used, found.is_abnormal), (DiskUse { bytes: 2, inodes: 2 }, Some(true)));
         let broken = CsiUsage { is_inodes: false, available: -1, total: -1, used: -1 };
         assert_eq!(
-            figures(&CsiVolumeState { usage: vec![broken], is_abnormal: None }).room,
+            figures(&CsiVolumeState { usage: vec![broken], ..CsiVolumeState::default() }).room,
             FilesystemRoom::default()
         );
     }

@@ -10,8 +10,8 @@ use std::time::Duration;
 use decide::statistics::places::{Measure, VolumePlace, pod_files, volume_places};
 use decide::statistics::readings::RunningPod;
 use decide::statistics::summary::{PodFilesReading, VolumeReading};
-use model::PodUid;
-use model::usage::DiskUse;
+use model::usage::{DiskUse, FilesystemRoom};
+use model::{EventSubject, EventType, PodUid, RecordedEvent, Timestamp};
 use tokio::time::Instant;
 
 use super::Parts;
@@ -65,7 +65,7 @@ impl Files {
         let mut found = Vec::new();
         for place in volume_places(&wanted, &parts.node, &claimed) {
             let name = place.name.clone();
-            match self.measure_one(parts, place).await {
+            match self.measure_one(parts, pod, place).await {
                 Some(reading) => found.push(reading),
                 // What was known before is better than nothing.
                 None => found.extend(self.before(&pod.uid, &name)),
@@ -74,7 +74,12 @@ impl Files {
         found
     }
 
-    async fn measure_one(&mut self, parts: &Parts, place: VolumePlace) -> Option<VolumeReading> {
+    async fn measure_one(
+        &mut self,
+        parts: &Parts,
+        pod: &RunningPod,
+        place: VolumePlace,
+    ) -> Option<VolumeReading> {
         if self.stuck.contains_key(&place.path) {
             return None;
         }
@@ -82,9 +87,10 @@ impl Files {
         let source = match &place.measure {
             Measure::Files => "du",
             Measure::Filesystem => "statfs",
-            Measure::Driver { driver, .. } => driver.as_str(),
+            Measure::Device => "block",
+            Measure::Driver { driver, .. } | Measure::DrivenDevice { driver, .. } => driver.as_str(),
         };
-        let reading = match self.told_by_driver(parts, &place).await {
+        let reading = match self.told_by_driver(parts, pod, &place).await {
             Some(told) => told,
             None => self.look(parts, &place).await,
         };
@@ -93,22 +99,36 @@ impl Files {
     }
 
     /// What the driver of a volume says; the outer `None` means that nobody but the kernel can be asked.
-    async fn told_by_driver(&mut self, parts: &Parts, place: &VolumePlace) -> Option<Option<VolumeReading>> {
-        let (Measure::Driver { driver, handle }, Some(drivers)) = (&place.measure, &parts.drivers) else {
-            return None;
+    async fn told_by_driver(
+        &mut self,
+        parts: &Parts,
+        pod: &RunningPod,
+        place: &VolumePlace,
+    ) -> Option<Option<VolumeReading>> {
+        let (driver, handle) = match &place.measure {
+            Measure::Driver { driver, handle } | Measure::DrivenDevice { driver, handle } => (driver, handle),
+            Measure::Files | Measure::Filesystem | Measure::Device => return None,
         };
+        let drivers = parts.drivers.as_ref()?;
         let Ok(driver) = drivers.get(driver) else { return Some(None) };
         let asked = ask(&*driver, handle, &place.path);
         match tokio::time::timeout(DRIVER_LIMIT, asked).await {
-            Ok(Told::Figures(told)) => Some(Some(VolumeReading {
-                name: place.name.clone(),
-                claim: place.claim.clone(),
-                time: parts.clock.now(),
-                room: told.room,
-                used: Some(told.used),
-                is_abnormal: told.is_abnormal.filter(|_| parts.settings.volume_health),
-                is_local: place.is_local,
-            })),
+            Ok(Told::Figures(told)) => {
+                let is_abnormal = told.is_abnormal.filter(|_| parts.settings.volume_health);
+                if is_abnormal == Some(true) {
+                    let at = parts.clock.now();
+                    parts.events.record(abnormal_volume(pod, &place.name, &told.message, at));
+                }
+                Some(Some(VolumeReading {
+                    name: place.name.clone(),
+                    claim: place.claim.clone(),
+                    time: parts.clock.now(),
+                    room: told.room,
+                    used: Some(told.used),
+                    is_abnormal,
+                    is_local: place.is_local,
+                }))
+            }
             Ok(Told::NotCounting) => None,
             Ok(Told::Nothing) => Some(None),
             Err(_) => {
@@ -124,15 +144,29 @@ impl Files {
     }
 
     async fn look(&mut self, parts: &Parts, place: &VolumePlace) -> Option<VolumeReading> {
-        let rooms = parts.disks.rooms(vec![place.path.clone()]);
-        let Ok(rooms) = tokio::time::timeout(VOLUME_LIMIT, rooms).await else {
+        let room = async {
+            match place.measure {
+                Measure::Files | Measure::Filesystem | Measure::Driver { .. } => {
+                    parts.disks.rooms(vec![place.path.clone()]).await.into_iter().next()?
+                }
+                Measure::Device => {
+                    let capacity = parts.disks.device_size(&place.path).await?;
+                    Some(FilesystemRoom { capacity, ..FilesystemRoom::default() })
+                }
+                // Its driver alone could know.
+                Measure::DrivenDevice { .. } => None,
+            }
+        };
+        let Ok(room) = tokio::time::timeout(VOLUME_LIMIT, room).await else {
             self.leave_alone(place);
             return None;
         };
-        let room = rooms.into_iter().next()??;
+        let room = room?;
         let used = match place.measure {
-            Measure::Filesystem | Measure::Driver { .. } => None,
             Measure::Files => Some(parts.disks.tree(&place.path, VOLUME_LIMIT).await?),
+            Measure::Filesystem | Measure::Driver { .. } | Measure::Device | Measure::DrivenDevice { .. } => {
+                None
+            }
         };
         Some(VolumeReading {
             name: place.name.clone(),
@@ -148,6 +182,21 @@ impl Files {
     fn before(&self, uid: &PodUid, name: &str) -> Option<VolumeReading> {
         let (_, volumes) = self.volumes.get(uid)?;
         volumes.iter().find(|volume| volume.name == name).cloned()
+    }
+}
+
+/// Upstream's event for a volume that its driver finds not well.
+fn abnormal_volume(pod: &RunningPod, volume: &str, message: &str, at: Timestamp) -> RecordedEvent {
+    RecordedEvent {
+        subject: EventSubject::Pod {
+            uid: pod.uid.clone(),
+            full_name: pod.full_name.clone(),
+            field_path: String::new(),
+        },
+        kind: EventType::Warning,
+        reason: "VolumeConditionAbnormal".to_owned(),
+        message: format!("Volume {volume}: {message}"),
+        at,
     }
 }
 

@@ -7,8 +7,8 @@ use std::time::Duration;
 use decide::pod_paths::{pod_cgroup, possible_pod_cgroups};
 use decide::qos_cgroups::QosCgroups;
 use decide::statistics::rate::CpuRate;
-use decide::statistics::readings::{PodReading, Reading, RunningPod, arrange, running_pods};
-use decide::statistics::summary::NodeReading;
+use decide::statistics::readings::{PodReading, Reading, RunningPod, arrange, present_pods, running_pods};
+use decide::statistics::summary::{AGENT, NodeReading};
 use model::usage::CgroupUsage;
 use ports::usage::{CgroupWithChildren, Detail, PodCgroup};
 use tokio::sync::Mutex;
@@ -79,7 +79,10 @@ impl Statistics {
     }
 
     async fn read(&self, detail: Detail) -> Readings {
-        let pods = self.running();
+        let pods = match detail {
+            Detail::Basic | Detail::Summary => self.running(),
+            Detail::Full => present_pods(self.parts.observer.all().iter().map(|pod| &**pod)),
+        };
         let paths: Vec<(usize, String)> =
             pods.iter().enumerate().flat_map(|(at, pod)| self.paths(at, pod)).collect();
         let wanted = paths.iter().filter_map(|(at, path)| {
@@ -89,12 +92,14 @@ impl Statistics {
         let (node, found) =
             tokio::join!(self.read_node(detail), self.parts.usage.pod_cgroups(wanted, detail));
         let (node, classes) = node;
-        let mut found: Vec<((usize, String), Option<CgroupWithChildren>)> =
-            paths.into_iter().zip(found).collect();
+        // In the order of the pods, of which each has one path or several.
+        let mut found = paths.into_iter().zip(found).peekable();
         let mut readings: Vec<PodReading> = Vec::with_capacity(pods.len());
         for (at, pod) in pods.into_iter().enumerate() {
-            let own = found.iter_mut().filter(|((owner, _), _)| *owner == at);
-            let own = own.filter_map(|((_, path), found)| Some((path.clone(), found.take()?))).next();
+            let mut own = None;
+            while let Some(((_, path), cgroup)) = found.next_if(|((owner, _), _)| *owner == at) {
+                own = own.or_else(|| Some((path, cgroup?)));
+            }
             let (cgroup, children) = match own {
                 Some((path, found)) => self.with_children(&path, found),
                 None => (None, Vec::new()),
@@ -124,7 +129,7 @@ impl Statistics {
         let own = self.own_cgroup.get_or_init(|| usage.own_cgroup()).await;
         let classes = QosCgroups::of(node);
         let system = [
-            ("kubelet", settings.kubelet_cgroup.clone().or_else(|| own.clone())),
+            (AGENT, settings.kubelet_cgroup.clone().or_else(|| own.clone())),
             ("runtime", settings.runtime_cgroup.clone()),
             ("misc", settings.system_cgroup.clone()),
         ];
@@ -145,6 +150,7 @@ impl Statistics {
             name: node.name.clone(),
             root,
             system,
+            agent_started_at: self.started_at,
             booted_at,
             memory: node.memory_capacity,
             swap: node.cgroups.swap,

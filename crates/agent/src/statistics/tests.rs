@@ -34,6 +34,10 @@ impl DiskUsage for FakeDisks {
         paths.iter().map(|_| Some(ROOM)).collect()
     }
 
+    async fn device_size(&self, _: &Path) -> Option<u64> {
+        Some(4096)
+    }
+
     async fn tree(&self, _: &Path, _: Duration) -> Option<DiskUse> {
         Some(DiskUse { bytes: 7, inodes: 1 })
     }

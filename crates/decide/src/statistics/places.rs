@@ -31,6 +31,15 @@ pub enum Measure {
     Files,
     /// It is a file system of its own.
     Filesystem,
+    /// It is a block device, of which the size alone is known.
+    Device,
+    /// It is a block device of which its driver knows more, or nobody.
+    DrivenDevice {
+        /// The driver's name.
+        driver: String,
+        /// Its name for the volume.
+        handle: String,
+    },
     /// Its driver knows; a file system of its own if not.
     Driver {
         /// The driver's name.
@@ -40,7 +49,7 @@ pub enum Measure {
     },
 }
 
-/// The volumes of a pod that have statistics. Paths of the host, block devices and images have none, as upstream.
+/// The volumes of a pod that have statistics. Paths of the host and images have none, as upstream.
 #[must_use]
 pub fn volume_places(pod: &Pod, settings: &NodeSettings, claimed: &ClaimedVolumes) -> Vec<VolumePlace> {
     let place = |(volume, plan): (&Volume, VolumePlan)| {
@@ -55,15 +64,17 @@ pub fn volume_places(pod: &Pod, settings: &NodeSettings, claimed: &ClaimedVolume
             }
             VolumePlan::Iscsi(disk) => (disk.path, Measure::Filesystem, false),
             VolumePlan::Csi(volume) => {
-                if volume.access == CsiAccess::Block {
-                    return None;
-                }
                 let (driver, handle) = (volume.driver, volume.handle);
-                (volume.path, Measure::Driver { driver, handle }, false)
+                match volume.access {
+                    CsiAccess::Files { .. } => (volume.path, Measure::Driver { driver, handle }, false),
+                    CsiAccess::Block => {
+                        let path = PodPaths::new(settings).published_device(&pod.uid, &volume.spec_name);
+                        (path, Measure::DrivenDevice { driver, handle }, false)
+                    }
+                }
             }
-            VolumePlan::Device { .. } | VolumePlan::Image { .. } | VolumePlan::HostPath { .. } => {
-                return None;
-            }
+            VolumePlan::Device { source, .. } => (source, Measure::Device, false),
+            VolumePlan::Image { .. } | VolumePlan::HostPath { .. } => return None,
         };
         let claim = claim_name(pod, volume)
             .map(|name| ClaimReference { name, namespace: pod.namespace().to_owned() });

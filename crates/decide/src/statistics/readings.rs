@@ -5,7 +5,7 @@ use model::{
     ContainerId, ContainerState, ObservedPod, PodFullName, PodUid, SandboxId, SandboxState, Timestamp,
 };
 
-/// A pod that runs.
+/// A pod that runs, or whose sandbox waits for its containers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RunningPod {
     /// UID; of a static pod the hash of its manifest, as everywhere on the node.
@@ -59,10 +59,26 @@ pub struct PodReading {
     pub network: Option<Vec<InterfaceUsage>>,
 }
 
+impl RunningPod {
+    /// Whether a container runs; the summary tells of no other pods.
+    #[must_use]
+    pub fn has_containers(&self) -> bool {
+        !self.containers.is_empty()
+    }
+}
+
 /// The pods that have statistics: those of which a container runs.
 #[must_use]
 pub fn running_pods<'a>(observed: impl Iterator<Item = &'a ObservedPod>) -> Vec<RunningPod> {
-    let mut pods: Vec<RunningPod> = observed.filter_map(running_pod).collect();
+    let mut pods = present_pods(observed);
+    pods.retain(RunningPod::has_containers);
+    pods
+}
+
+/// The pods that have cgroups: those with a sandbox, also while no container runs.
+#[must_use]
+pub fn present_pods<'a>(observed: impl Iterator<Item = &'a ObservedPod>) -> Vec<RunningPod> {
+    let mut pods: Vec<RunningPod> = observed.filter_map(present_pod).collect();
     pods.sort_by(|a, b| {
         (&a.full_name.namespace, &a.full_name.name, &a.uid).cmp(&(
             &b.full_name.namespace,
@@ -73,7 +89,7 @@ pub fn running_pods<'a>(observed: impl Iterator<Item = &'a ObservedPod>) -> Vec<
     pods
 }
 
-fn running_pod(observed: &ObservedPod) -> Option<RunningPod> {
+fn present_pod(observed: &ObservedPod) -> Option<RunningPod> {
     let sandbox = observed.sandboxes.iter().find(|sandbox| sandbox.state == SandboxState::Ready)?;
     let mut containers: Vec<RunningContainer> = Vec::new();
     for status in observed.containers.iter().filter(|status| status.state == ContainerState::Running) {
@@ -88,7 +104,7 @@ fn running_pod(observed: &ObservedPod) -> Option<RunningPod> {
         }
     }
     containers.sort_by(|a, b| a.created_at.cmp(&b.created_at).then_with(|| a.name.cmp(&b.name)));
-    (!containers.is_empty()).then(|| RunningPod {
+    Some(RunningPod {
         uid: observed.uid.clone(),
         full_name: observed.full_name.clone(),
         sandbox: sandbox.id.clone(),

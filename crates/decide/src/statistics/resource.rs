@@ -13,7 +13,8 @@ pub fn resource_families(node: &NodeReading, pods: &[PodReading]) -> Vec<MetricF
     let failed = if root.is_some() { 0.0 } else { 1.0 };
     let of_node = |value: fn(&Reading) -> f64| root.map(|reading| series(Vec::new(), reading, value));
     let of_pods = |value: fn(&Reading) -> f64| {
-        pods.iter().filter_map(move |pod| Some(series(pod_labels(pod), pod.cgroup.as_ref()?, value)))
+        let pods = pods.iter().filter(|pod| pod.pod.has_containers());
+        pods.filter_map(move |pod| Some(series(pod_labels(pod), pod.cgroup.as_ref()?, value)))
     };
     let of_containers = |value: fn(&Reading) -> Option<f64>| {
         containers(pods).filter_map(move |(pod, container, reading)| {

@@ -17,6 +17,9 @@ use super::readings::{PodReading, Reading};
 /// The interface that stands for all.
 const DEFAULT_INTERFACE: &str = "eth0";
 
+/// The agent's own name among the cgroups of the system.
+pub const AGENT: &str = "kubelet";
+
 /// The node as it was read.
 #[derive(Clone, Debug, Default)]
 pub struct NodeReading {
@@ -26,6 +29,8 @@ pub struct NodeReading {
     pub root: Option<Reading>,
     /// Cgroups of the system by their names: `kubelet`, `runtime`, `misc`, `pods`.
     pub system: Vec<(&'static str, Reading)>,
+    /// When the agent was started.
+    pub agent_started_at: Timestamp,
     /// When it was booted.
     pub booted_at: Option<Timestamp>,
     /// Installed memory in bytes.
@@ -90,7 +95,9 @@ pub struct VolumeReading {
 pub fn summary(node: &NodeReading, pods: &[PodReading], around: Option<&Surroundings>) -> Summary {
     Summary {
         node: node_statistics(node, around),
-        pods: pods.iter().map(|pod| pod_statistics(pod, around)).collect(),
+        pods: (pods.iter().filter(|pod| pod.pod.has_containers()))
+            .map(|pod| pod_statistics(pod, around))
+            .collect(),
     }
 }
 
@@ -110,7 +117,12 @@ fn node_statistics(node: &NodeReading, around: Option<&Surroundings>) -> NodeSta
             .system
             .iter()
             .map(|(name, reading)| {
-                container_of(name, reading.usage.created_at, Some(reading), around.is_some())
+                // A cgroup may be older than the agent in it.
+                let started_at = match *name {
+                    AGENT => node.agent_started_at,
+                    _ => reading.usage.created_at,
+                };
+                container_of(name, started_at, Some(reading), around.is_some())
             })
             .collect(),
         start_time: node.booted_at.map(Timestamp::to_api_time),

@@ -15,6 +15,7 @@ use super::resource::resource_families;
 use super::summary::{NodeReading, PodFilesReading, Surroundings, VolumeReading, summary};
 use crate::pod_paths::tests::settings;
 use crate::test_objects::{container, observed, pod, sandbox};
+use crate::volumes::ClaimedVolume;
 
 const SECOND: i64 = 1_700_000_000;
 
@@ -63,7 +64,8 @@ fn node() -> NodeReading {
     NodeReading {
         name: "node-a".into(),
         root: Some(reading("/", 9_000_000_000)),
-        system: vec![("pods", reading("/kubepods", 4))],
+        system: vec![("kubelet", reading("/agent", 3)), ("pods", reading("/kubepods", 4))],
+        agent_started_at: Timestamp::from_secs(SECOND - 5),
         booted_at: Some(Timestamp::from_secs(SECOND - 1000)),
         memory: 1000,
         swap: 0,
@@ -114,6 +116,25 @@ fn pods_have_statistics_while_a_container_runs() {
     let pods = super::readings::running_pods([seen(ContainerState::Running, SandboxState::Ready)].iter());
     assert_eq!(pods[0].containers.len(), 1);
     assert_eq!(pods[0].containers[0].id.as_str(), "c2");
+}
+
+#[test]
+fn pods_without_a_running_container_have_cgroups_and_no_statistics() {
+    let found = |container, sandbox| super::readings::present_pods([seen(container, sandbox)].iter()).len();
+    assert_eq!(found(ContainerState::Exited, SandboxState::Ready), 1);
+    assert_eq!(found(ContainerState::Running, SandboxState::NotReady), 0);
+    let mut waiting = pod_reading();
+    waiting.pod.containers.clear();
+    waiting.containers.clear();
+    let waiting = [waiting];
+    assert!(summary(&node(), &waiting, None).pods.is_empty());
+    assert_eq!(lines(&resource_families(&node(), &waiting), "pod_cpu_usage_seconds_total").len(), 0);
+    let families = cadvisor_families(&node(), &waiting, &Around::default());
+    let cpu = lines(&families, "container_cpu_usage_seconds_total");
+    let of_pod = cpu.iter().filter(|line| line.contains("pod=web"));
+    assert_eq!(of_pod.count(), 2, "{cpu:?}");
+    let received = lines(&families, "container_network_receive_bytes_total");
+    assert!(received.iter().any(|line| line.contains("pod=web")), "{received:?}");
 }
 
 #[test]
@@ -208,6 +229,10 @@ fn the_summary_has_upstreams_fields() {
         ["cpu", "io", "logs", "memory", "name", "rootfs", "startTime", "swap"]
     );
     assert_eq!(shown.pointer("/node/memory/availableBytes"), Some(&json!(920)));
+    let started =
+        |at: usize| shown.pointer(&format!("/node/systemContainers/{at}/startTime")).unwrap().clone();
+    let at = |seconds| json!(Timestamp::from_secs(seconds).to_api_time());
+    assert_eq!((started(0), started(1)), (at(SECOND - 5), at(SECOND - 10)));
     // Nothing is limited, so nothing is said of what is left.
     assert_eq!(shown.pointer("/pods/0/memory/availableBytes"), None);
     let network = shown.pointer("/pods/0/network").unwrap();
@@ -289,6 +314,41 @@ fn volumes_are_placed_by_their_kinds() {
         ("settings", Measure::Files, true),
     ];
     assert_eq!(found, expected);
+}
+
+/// Where the device of a claimed volume is, and how it is measured.
+fn device_place(source: &Value) -> (String, Measure) {
+    let object = pod(json!({
+        "containers": [{"name": "main", "image": "x", "volumeDevices": [{"name": "disk", "devicePath": "/d"}]}],
+        "volumes": [{"name": "disk", "persistentVolumeClaim": {"claimName": "c"}}],
+    }));
+    let mut spec = json!({"volumeMode": "Block", "claimRef": {"uid": "claim-uid"}});
+    for (key, value) in source.as_object().unwrap() {
+        spec[key] = value.clone();
+    }
+    let volume = json!({"metadata": {"name": "pv"}, "spec": spec});
+    let claim = json!({
+        "metadata": {"name": "c", "namespace": "default", "uid": "claim-uid"},
+        "spec": {"volumeName": "pv"}, "status": {"phase": "Bound"},
+    });
+    let claimed = ClaimedVolume {
+        claim: serde_json::from_value(claim).unwrap(),
+        volume: serde_json::from_value(volume).unwrap(),
+    };
+    let mut places = volume_places(&object, &settings(), &[("disk".to_owned(), claimed)].into());
+    let place = places.remove(0);
+    assert_eq!(place.claim.unwrap().name, "c");
+    (place.path.display().to_string(), place.measure)
+}
+
+#[test]
+fn block_devices_have_statistics_too() {
+    let local = device_place(&json!({"local": {"path": "/dev/sdx"}}));
+    assert_eq!(local, ("/dev/sdx".to_owned(), Measure::Device));
+    let driven = device_place(&json!({"csi": {"driver": "d", "volumeHandle": "h"}}));
+    let path = "/var/lib/kubelet/plugins/kubernetes.io/csi/volumeDevices/publish/pv/u";
+    let measure = Measure::DrivenDevice { driver: "d".into(), handle: "h".into() };
+    assert_eq!(driven, (path.to_owned(), measure));
 }
 
 #[test]

@@ -8,6 +8,7 @@ use agent::observation::Observer;
 use agent::published::Reader;
 use agent::statistics::{Parts, Statistics};
 use model::Pod;
+use ports::event_recorder::EventRecorder;
 
 use super::World;
 use crate::plan::Plan;
@@ -18,6 +19,7 @@ pub(super) struct Tables<'a> {
     pub(super) desired: &'a Reader<Pod>,
     pub(super) claims: Option<&'a Arc<Claims>>,
     pub(super) drivers: Option<&'a Arc<CsiDrivers>>,
+    pub(super) events: &'a Arc<dyn EventRecorder>,
 }
 
 /// Makes the service.
@@ -30,6 +32,7 @@ pub(super) fn statistics(world: &World, plan: &Plan, tables: &Tables<'_>) -> Arc
         desired: tables.desired.clone(),
         claims: tables.claims.cloned(),
         drivers: tables.drivers.cloned(),
+        events: tables.events.clone(),
         metrics: world.metrics.clone(),
         host: world.host.clone(),
         clock: world.clock.clone(),
