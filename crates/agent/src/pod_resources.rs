@@ -14,8 +14,19 @@ pub struct PublishedResources {
     pub desired: Reader<Pod>,
     /// How far their workers are.
     pub workers: Reader<WorkerView>,
+    /// Which pods a list has.
+    pub listed: Listed,
     /// Where calls are counted.
     pub metrics: Arc<Metrics>,
+}
+
+/// The gate `KubeletPodResourcesListUseActivePods`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Listed {
+    /// Pods that are not over.
+    Active,
+    /// All that are known.
+    All,
 }
 
 impl PublishedResources {
@@ -28,11 +39,20 @@ impl PodResources for PublishedResources {
     fn list(&self, version: ContractVersion) -> Vec<PodHoldings> {
         let counts = &self.metrics.pod_resources;
         counts.requests.get([version.as_str()]).inc();
-        counts.list.get([version.as_str()]).inc();
         let mut pods = self.desired.all();
-        pods.retain(|pod| self.is_active(pod));
         pods.sort_by(|one, other| one.full_name.cmp(&other.full_name));
-        pods.iter().map(|pod| holdings(pod)).collect()
+        match version {
+            ContractVersion::V1 => {
+                counts.list.get([version.as_str()]).inc();
+                pods.retain(|pod| self.listed == Listed::All || self.is_active(pod));
+                pods.iter().map(|pod| holdings(pod)).collect()
+            }
+            // The old contract knows neither sidecars nor which pods are over.
+            ContractVersion::V1Alpha1 => {
+                let pods = pods.iter().map(|pod| (pod, holdings(pod)));
+                pods.map(|(pod, known)| PodHoldings { containers: regular(pod).collect(), ..known }).collect()
+            }
+        }
     }
 
     fn get(&self, namespace: &str, name: &str) -> Option<PodHoldings> {
@@ -64,8 +84,12 @@ fn holdings(pod: &Pod) -> PodHoldings {
     PodHoldings {
         name: pod.name().to_owned(),
         namespace: pod.namespace().to_owned(),
-        containers: sidecars.chain(&pod.spec.containers).map(|container| container.name.clone()).collect(),
+        containers: sidecars.map(|container| container.name.clone()).chain(regular(pod)).collect(),
     }
+}
+
+fn regular(pod: &Pod) -> impl Iterator<Item = String> {
+    pod.spec.containers.iter().map(|container| container.name.clone())
 }
 
 #[cfg(test)]
@@ -112,19 +136,32 @@ mod tests {
         };
         workers.set(&"over".into(), Arc::new(over));
         let metrics = Arc::new(Metrics::new());
-        let resources = PublishedResources { desired: pods, workers: views, metrics: metrics.clone() };
+        let mut resources = PublishedResources {
+            desired: pods,
+            workers: views,
+            listed: Listed::Active,
+            metrics: metrics.clone(),
+        };
         let listed = resources.list(ContractVersion::V1);
         assert_eq!(listed.iter().map(|pod| pod.name.as_str()).collect::<Vec<_>>(), ["a", "b"]);
         assert_eq!(listed[0].containers, ["sidecar", "main"]);
         assert!(resources.get("default", "b").is_some());
         assert_eq!(resources.get("default", "over"), None);
+        let old = resources.list(ContractVersion::V1Alpha1);
+        assert_eq!(old.iter().map(|pod| pod.name.as_str()).collect::<Vec<_>>(), ["a", "b", "over"]);
+        assert_eq!(old[0].containers, ["main"]);
         let text = metrics.encode(Format::Text);
+        assert!(!text.contains("requests_list{server_api_version=\"v1alpha1\"}"), "{text}");
         for line in [
             "kubelet_pod_resources_endpoint_requests_total{server_api_version=\"v1\"} 3\n",
             "kubelet_pod_resources_endpoint_requests_list{server_api_version=\"v1\"} 1\n",
+            "kubelet_pod_resources_endpoint_requests_total{server_api_version=\"v1alpha1\"} 1\n",
             "kubelet_pod_resources_endpoint_errors_get{server_api_version=\"v1\"} 1\n",
         ] {
             assert!(text.contains(line), "{line} in {text}");
         }
+        resources.listed = Listed::All;
+        assert_eq!(resources.list(ContractVersion::V1).len(), 3);
+        assert_eq!(resources.get("default", "over"), None);
     }
 }

@@ -77,6 +77,15 @@ pub fn credential_providers(
     }
 }
 
+/// The contents of those files, in the order in which they are read.
+///
+/// # Errors
+/// When one cannot be read.
+pub fn credential_provider_files(path: &Path) -> Result<Vec<Vec<u8>>, LoadError> {
+    let read = |file: PathBuf| std::fs::read(&file).map_err(|source| LoadError::Read { path: file, source });
+    config_files(path)?.into_iter().map(read).collect()
+}
+
 fn config_files(path: &Path) -> Result<Vec<PathBuf>, LoadError> {
     let failed = |source| LoadError::Read { path: path.to_owned(), source };
     if !std::fs::metadata(path).map_err(failed)?.is_dir() {

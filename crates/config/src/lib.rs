@@ -27,7 +27,9 @@ mod support;
 mod validate;
 
 pub use configuration::KubeletConfiguration;
-pub use credential_providers::{CredentialProviderSettings, ProviderTokenSettings, credential_providers};
+pub use credential_providers::{
+    CredentialProviderSettings, ProviderTokenSettings, credential_provider_files, credential_providers,
+};
 pub use duration::{DurationError, GoDuration};
 pub use flags::{CalledAs, FlagError, Flags, flag_names, help_text, version_text};
 pub use gates::{FeatureGates, Gate, GateError, Resolved, Stage};

@@ -4,6 +4,7 @@
 //! entry names a part of a registry. Those that match the image are tried in turn, the most telling location first.
 
 mod docker_config;
+mod files_hash;
 mod location;
 mod provider;
 
@@ -12,6 +13,7 @@ use std::collections::BTreeMap;
 use model::{CredentialFile, CredentialFileForm, CredentialOrigin, ImageAuth, RegistryCredential};
 
 pub use docker_config::{InvalidDockerConfig, read_config_json, read_dockercfg, read_secret};
+pub use files_hash::files_hash;
 pub use location::locations_match;
 pub use provider::{
     CacheScope, ProviderAnswer, ProviderAnswerError, cache_keys, is_asked_about, kept_for, read_answer,

@@ -9,6 +9,7 @@ use agent::images::PullSettings;
 use anyhow::Context;
 use config::{Gate, Loaded};
 use decide::backoff::{Decay, Limits};
+use decide::credentials::files_hash;
 use decide::dead_containers::ContainerGcPolicy;
 use decide::image_access::Verification;
 use decide::image_gc::ImageGcPolicy;
@@ -79,6 +80,8 @@ pub struct Plan {
     pub verification: Option<Verification>,
     /// Programs that know credentials.
     pub credential_providers: Vec<CredentialProvider>,
+    /// The hash of the files that describe them.
+    pub credential_provider_hash: Option<String>,
     /// Dead containers kept per name.
     pub keep_dead: usize,
     /// Collectors and log rotation.
@@ -99,6 +102,8 @@ pub struct Plan {
     pub pleg: agent::pleg::Settings,
     /// Statistics.
     pub statistics: agent::statistics::Settings,
+    /// Which pods the pod-resources socket lists.
+    pub listed: agent::pod_resources::Listed,
     /// What counts only with an API server.
     pub cluster: ClusterPlan,
 }
@@ -197,6 +202,7 @@ pub fn plan(
         },
         verification: verification(loaded),
         credential_providers: credential_providers(loaded)?,
+        credential_provider_hash: credential_provider_hash(loaded)?,
         keep_dead: usize::try_from(loaded.flags.maximum_dead_containers_per_container).unwrap_or(1),
         upkeep: upkeep(loaded)?,
         health_address: address("healthzBindAddress", &server.healthz_bind_address, server.healthz_port)?,
@@ -206,6 +212,10 @@ pub fn plan(
         id_pool: node_plan::id_pool(loaded)?,
         pleg: agent::pleg::Settings::default(),
         statistics: statistics_plan::statistics(loaded),
+        listed: match loaded.gates.enabled(Gate::KubeletPodResourcesListUseActivePods) {
+            true => agent::pod_resources::Listed::Active,
+            false => agent::pod_resources::Listed::All,
+        },
         cluster: cluster_plan(loaded),
     })
 }
@@ -295,6 +305,19 @@ fn credential_providers(loaded: &Loaded) -> anyhow::Result<Vec<CredentialProvide
         })
     };
     providers.into_iter().map(provider).collect()
+}
+
+fn credential_provider_hash(loaded: &Loaded) -> anyhow::Result<Option<String>> {
+    let flags = &loaded.flags;
+    let Some(path) = flags
+        .image_credential_provider_config
+        .as_ref()
+        .filter(|_| flags.image_credential_provider_bin_dir.is_some())
+    else {
+        return Ok(None);
+    };
+    let files = config::credential_provider_files(path).context("--image-credential-provider-config")?;
+    Ok(Some(files_hash(&files)))
 }
 
 fn provider_token(settings: config::ProviderTokenSettings) -> ProviderToken {

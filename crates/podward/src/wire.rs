@@ -149,6 +149,7 @@ pub fn start(world: World, plan: Plan) -> anyhow::Result<Running> {
     let holdings = Arc::new(PublishedResources {
         desired: desired_pods.clone(),
         workers: worker_views.clone(),
+        listed: plan.listed,
         metrics: metrics.clone(),
     });
     let (checker, health) = runtime_health::checker(runtime.clone());

@@ -29,6 +29,8 @@ metrics_group! {
             "kubelet_imagemanager_ondisk_pullintents", "Records of pulls that were begun, on disk";
         pulled_records: Gauge = Gauge::default(),
             "kubelet_imagemanager_ondisk_pulledrecords", "Records of images that were pulled, on disk";
+        provider_config: Family<Gauge, 1> = Family::new(["hash"]),
+            "kubelet_credential_provider_config_info", "The configuration of credential providers, by its hash";
         provider_duration: Family<Histogram, 1> = Family::histograms(["plugin_name"], DEFAULT_BUCKETS),
             "kubelet_credential_provider_plugin_duration", "Time of a run of a credential provider, in seconds";
         provider_errors: Family<Counter, 1> = Family::new(["plugin_name"]),
@@ -62,6 +64,11 @@ impl ImageMetrics {
     pub fn records_kept(&self, begun: usize, pulled: usize) {
         self.begun_pulls.set_count(begun);
         self.pulled_records.set_count(pulled);
+    }
+
+    /// Credential providers are configured by files with this hash.
+    pub fn providers_configured(&self, hash: &str) {
+        self.provider_config.get([hash]).set(1.0);
     }
 
     /// A credential provider was run.

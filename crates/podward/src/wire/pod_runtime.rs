@@ -42,6 +42,9 @@ pub(super) fn pod_runtime(
     health: RuntimeHealth,
     events: Arc<dyn EventRecorder>,
 ) -> PodRuntime {
+    if let Some(hash) = &plan.credential_provider_hash {
+        world.metrics.images.providers_configured(hash);
+    }
     let credentials = CredentialParts {
         files: world.credential_files.clone(),
         programs: world.credential_programs.clone(),

@@ -150,6 +150,8 @@ impl VirtualNode {
             verification: Some(decide::image_access::Verification::UnlessPreloaded),
             node: NodePlan::default(),
             statistics: Default::default(),
+            listed: agent::pod_resources::Listed::Active,
+            credential_provider_hash: None,
             settings: settings(self.folder.path()),
             file: Some(file),
             http: self.http.clone().map(|url| HttpPlan {
