@@ -26,6 +26,7 @@ use ports::usage::{CgroupWithChildren, Detail, PodCgroup, Usage};
 
 use crate::mount_table;
 pub(crate) use disks::room;
+use files::Folder;
 
 /// [`Usage`] of this machine.
 #[derive(Clone, Debug)]
@@ -136,23 +137,64 @@ impl Usage for HostUsage {
     }
 }
 
+/// A cgroup whose folders were found.
+enum Open {
+    V1(v1::Folders),
+    V2(Folder),
+}
+
+impl Open {
+    fn below(&self, name: &str) -> Option<Self> {
+        match self {
+            Self::V1(folders) => folders.below(name).map(Self::V1),
+            Self::V2(folder) => folder.below(name).map(Self::V2),
+        }
+    }
+
+    fn folders(&self) -> Vec<String> {
+        match self {
+            Self::V1(folders) => folders.cpu.folders(),
+            Self::V2(folder) => folder.folders(),
+        }
+    }
+}
+
 impl Places {
     fn cgroup(&self, path: &str, detail: Detail) -> Option<CgroupUsage> {
+        self.read(&self.open(path)?, path, detail)
+    }
+
+    fn open(&self, path: &str) -> Option<Open> {
         match &self.cgroups {
-            Cgroups::V1(controllers) => v1::read(&v1::Cgroup { controllers, path, proc: &self.proc }, detail),
-            Cgroups::V2(root) => v2::read(&v2::Cgroup { root, path, proc: &self.proc }, detail),
+            Cgroups::V1(controllers) => v1::Folders::open(controllers, path).map(Open::V1),
+            Cgroups::V2(root) => Folder::open(&files::below(root, path)).map(Open::V2),
+        }
+    }
+
+    fn read(&self, open: &Open, path: &str, detail: Detail) -> Option<CgroupUsage> {
+        let proc = &self.proc;
+        match (&self.cgroups, open) {
+            (Cgroups::V1(controllers), Open::V1(folders)) => {
+                v1::read(&v1::Cgroup { controllers, path, proc, folders }, detail)
+            }
+            (Cgroups::V2(root), Open::V2(folder)) => {
+                v2::read(&v2::Cgroup { root, path, proc, folder }, detail)
+            }
+            (Cgroups::V1(_), Open::V2(_)) | (Cgroups::V2(_), Open::V1(_)) => None,
         }
     }
 
     fn pod_cgroup(&self, pod: &PodCgroup, detail: Detail) -> Option<CgroupWithChildren> {
         let path = &pod.path;
-        let usage = self.cgroup(path, detail)?;
-        let names = self.folder(path).map(|folder| files::folders_in(&folder)).unwrap_or_default();
+        let open = self.open(path)?;
+        let usage = self.read(&open, path, detail)?;
+        let names = open.folders();
         let child = |name: String| {
             let usage = if detail < Detail::Full && name.contains(&pod.sandbox) {
                 CgroupUsage { time: usage.time, ..CgroupUsage::default() }
             } else {
-                self.cgroup(&format!("{}/{name}", path.trim_end_matches('/')), detail)?
+                let path = format!("{}/{name}", path.trim_end_matches('/'));
+                self.read(&open.below(&name)?, &path, detail)?
             };
             Some((name, usage))
         };

@@ -3,7 +3,7 @@
 //! Logs are few files and looked at each time. Volumes are gone through once in a period, within bounds: one that takes
 //! too long keeps its last figures, and one that hangs is left alone for a while.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -40,7 +40,8 @@ impl Files {
         parts: &Parts,
         pods: &[RunningPod],
     ) -> BTreeMap<PodUid, PodFilesReading> {
-        self.volumes.retain(|uid, _| pods.iter().any(|pod| pod.uid == *uid));
+        let known: HashSet<&PodUid> = pods.iter().map(|pod| &pod.uid).collect();
+        self.volumes.retain(|uid, _| known.contains(uid));
         self.stuck.retain(|_, since| since.elapsed() < LEFT_ALONE);
         let mut files = logs(parts, pods).await;
         if let Some(period) = parts.settings.volume_period {

@@ -1,6 +1,6 @@
 //! What the runtime is asked for: file systems of images, files of containers, images of sandboxes.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::future::Future;
 use std::time::Duration;
 
@@ -92,7 +92,8 @@ impl RuntimeSide {
         runtime: &R,
         sandboxes: Vec<SandboxId>,
     ) -> BTreeMap<SandboxId, String> {
-        self.images.retain(|id, _| sandboxes.contains(id));
+        let there: HashSet<&SandboxId> = sandboxes.iter().collect();
+        self.images.retain(|id, _| there.contains(id));
         let unknown: Vec<SandboxId> =
             sandboxes.into_iter().filter(|id| !self.images.contains_key(id)).collect();
         if !unknown.is_empty() && !is_fresh(self.images_asked_at) {

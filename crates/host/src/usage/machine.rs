@@ -30,7 +30,12 @@ pub(super) fn topology(sys: &Path) -> CpuTopology {
         name.strip_prefix("cpu")
             .is_some_and(|number| !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit()))
     };
-    let names: Vec<String> = files::folders_in(&cpus).into_iter().filter(is_cpu).collect();
+    let names: Vec<String> = files::Folder::open(&cpus)
+        .map(|cpus| cpus.folders())
+        .unwrap_or_default()
+        .into_iter()
+        .filter(is_cpu)
+        .collect();
     let mut cores = BTreeSet::new();
     let mut sockets = BTreeSet::new();
     for name in &names {

@@ -7,7 +7,7 @@ use model::Timestamp;
 use model::usage::{CgroupUsage, CpuLimitUsage, CpuUsage, DeviceUsage, FullUsage, MemoryUsage};
 use ports::usage::Detail;
 
-use super::files::{self, Table};
+use super::files::{self, Folder, Table};
 use super::{disks, limits, processes};
 
 /// Nanoseconds of a tick in `cpuacct.stat`.
@@ -21,6 +21,40 @@ pub(super) struct Cgroup<'a> {
     pub(super) path: &'a str,
     /// Such as `/proc`.
     pub(super) proc: &'a Path,
+    /// Its folders that are always read.
+    pub(super) folders: &'a Folders,
+}
+
+/// The folders of a cgroup that are always read.
+pub(super) struct Folders {
+    pub(super) cpu: Folder,
+    memory: Option<Folder>,
+}
+
+impl Folders {
+    /// `None` when the cgroup does not exist.
+    pub(super) fn open(controllers: &BTreeMap<String, PathBuf>, path: &str) -> Option<Self> {
+        let open = |controller: &str| Folder::open(&files::below(controllers.get(controller)?, path));
+        Some(Self { cpu: open("cpuacct")?, memory: open("memory") })
+    }
+
+    /// Those of a cgroup directly below.
+    pub(super) fn below(&self, name: &str) -> Option<Self> {
+        let memory = self.memory.as_ref().and_then(|memory| memory.below(name));
+        Some(Self { cpu: self.cpu.below(name)?, memory })
+    }
+
+    fn memory_number(&self, name: &str) -> u64 {
+        self.memory.as_ref().and_then(|memory| memory.number(name)).unwrap_or_default()
+    }
+
+    fn memory_table(&self, name: &str) -> Table {
+        self.memory.as_ref().map(|memory| memory.table(name)).unwrap_or_default()
+    }
+
+    fn memory_limit(&self, name: &str) -> Option<u64> {
+        limits::bytes(self.memory.as_ref()?, name)
+    }
 }
 
 impl Cgroup<'_> {
@@ -36,51 +70,59 @@ impl Cgroup<'_> {
 
 /// Reads it; `None` when it does not exist.
 pub(super) fn read(cgroup: &Cgroup<'_>, detail: Detail) -> Option<CgroupUsage> {
-    let total = files::number(&cgroup.file("cpuacct", "cpuacct.usage"))?;
-    let statistics = Table::read(&cgroup.file("memory", "memory.stat"));
+    let cpu = &cgroup.folders.cpu;
+    let total = cpu.number("cpuacct.usage")?;
     Some(CgroupUsage {
         time: files::now(),
         created_at: match detail {
             Detail::Basic => Timestamp::ZERO,
-            Detail::Summary | Detail::Full => {
-                files::changed_at(&cgroup.file("cpuacct", "")).unwrap_or_default()
-            }
+            Detail::Summary | Detail::Full => cpu.changed_at().unwrap_or_default(),
         },
         cpu: CpuUsage { total },
-        memory: memory(cgroup, &statistics, detail),
+        memory: memory(cgroup.folders, detail),
         pressure: None,
-        processes: (detail >= Detail::Summary)
-            .then(|| files::lines(&cgroup.file("cpuacct", "cgroup.procs")).len() as u64),
+        processes: (detail >= Detail::Summary).then(|| cpu.count_lines("cgroup.procs")),
         full: (detail == Detail::Full).then(|| Box::new(full(cgroup))),
     })
 }
 
-fn memory(cgroup: &Cgroup<'_>, statistics: &Table, detail: Detail) -> MemoryUsage {
-    let usage = cgroup.number("memory", "memory.usage_in_bytes");
-    let inactive_file = statistics.get("total_inactive_file");
+fn memory(folders: &Folders, detail: Detail) -> MemoryUsage {
+    let usage = folders.memory_number("memory.usage_in_bytes");
+    let [inactive_file, rss, cache, swap, mapped_file, active_file, page_faults, major_page_faults] =
+        folders.memory_table("memory.stat").values([
+            "total_inactive_file",
+            "total_rss",
+            "total_cache",
+            "total_swap",
+            "total_mapped_file",
+            "total_active_file",
+            "pgfault",
+            "pgmajfault",
+        ]);
     MemoryUsage {
         usage,
         working_set: usage.saturating_sub(inactive_file),
-        rss: statistics.get("total_rss"),
-        cache: statistics.get("total_cache"),
-        swap: statistics.get("total_swap"),
-        mapped_file: statistics.get("total_mapped_file"),
-        active_file: statistics.get("total_active_file"),
+        rss,
+        cache,
+        swap,
+        mapped_file,
+        active_file,
         inactive_file,
-        page_faults: statistics.get("pgfault"),
-        major_page_faults: statistics.get("pgmajfault"),
+        page_faults,
+        major_page_faults,
         limit: match detail {
             Detail::Basic => None,
-            Detail::Summary | Detail::Full => limits::bytes(&cgroup.file("memory", "memory.limit_in_bytes")),
+            Detail::Summary | Detail::Full => folders.memory_limit("memory.limit_in_bytes"),
         },
-        swap_limit: limits::bytes(&cgroup.file("memory", "memory.memsw.limit_in_bytes")),
+        swap_limit: folders.memory_limit("memory.memsw.limit_in_bytes"),
     }
 }
 
 fn full(cgroup: &Cgroup<'_>) -> FullUsage {
-    let times = Table::read(&cgroup.file("cpuacct", "cpuacct.stat"));
+    let folders = cgroup.folders;
+    let times = folders.cpu.table("cpuacct.stat");
     let bandwidth = Table::read(&cgroup.file("cpu", "cpu.stat"));
-    let oom = Table::read(&cgroup.file("memory", "memory.oom_control"));
+    let oom = folders.memory_table("memory.oom_control");
     FullUsage {
         cpu_user: times.get("user").saturating_mul(TICK),
         cpu_system: times.get("system").saturating_mul(TICK),
@@ -91,11 +133,11 @@ fn full(cgroup: &Cgroup<'_>) -> FullUsage {
             burst_periods: bandwidth.get("nr_bursts"),
             burst: bandwidth.get("burst_time"),
         },
-        max_memory: cgroup.number("memory", "memory.max_usage_in_bytes"),
-        memory_failures: cgroup.number("memory", "memory.failcnt"),
-        kernel_memory: cgroup.number("memory", "memory.kmem.usage_in_bytes"),
+        max_memory: folders.memory_number("memory.max_usage_in_bytes"),
+        memory_failures: folders.memory_number("memory.failcnt"),
+        kernel_memory: folders.memory_number("memory.kmem.usage_in_bytes"),
         oom_kills: oom.get("oom_kill"),
-        memory_reservation: limits::bytes(&cgroup.file("memory", "memory.soft_limit_in_bytes")),
+        memory_reservation: folders.memory_limit("memory.soft_limit_in_bytes"),
         cpu_shares: cgroup.number("cpu", "cpu.shares"),
         cpu_period: cgroup.number("cpu", "cpu.cfs_period_us"),
         // -1 for no limit, which is no number here.

@@ -2,10 +2,11 @@
 
 use std::path::{Path, PathBuf};
 
+use model::Timestamp;
 use model::usage::{CgroupUsage, CpuLimitUsage, CpuUsage, DeviceUsage, FullUsage, MemoryUsage};
 use ports::usage::Detail;
 
-use super::files::{self, Table};
+use super::files::{self, Folder, Table};
 use super::{disks, limits, pressure, processes};
 
 /// One cgroup.
@@ -16,6 +17,8 @@ pub(super) struct Cgroup<'a> {
     pub(super) path: &'a str,
     /// Such as `/proc`.
     pub(super) proc: &'a Path,
+    /// Its folder.
+    pub(super) folder: &'a Folder,
 }
 
 impl Cgroup<'_> {
@@ -24,7 +27,7 @@ impl Cgroup<'_> {
     }
 
     fn number(&self, name: &str) -> u64 {
-        files::number(&self.file(name)).unwrap_or_default()
+        self.folder.number(name).unwrap_or_default()
     }
 
     fn is_root(&self) -> bool {
@@ -34,28 +37,30 @@ impl Cgroup<'_> {
 
 /// Reads it; `None` when it does not exist.
 pub(super) fn read(cgroup: &Cgroup<'_>, detail: Detail) -> Option<CgroupUsage> {
-    let cpu = Table::read(&cgroup.file("cpu.stat"));
+    let cpu = cgroup.folder.table("cpu.stat");
     if cpu.is_empty() {
         return None;
     }
-    let statistics = Table::read(&cgroup.file("memory.stat"));
+    let statistics = cgroup.folder.table("memory.stat");
     let stalls = || {
         let own = pressure::of(&cgroup.file(""), ".pressure");
         own.or_else(|| cgroup.is_root().then(|| pressure::of(&cgroup.proc.join("pressure"), ""))?)
     };
     Some(CgroupUsage {
         time: files::now(),
-        created_at: files::changed_at(&cgroup.file("")).unwrap_or_default(),
+        created_at: match detail {
+            Detail::Basic => Timestamp::ZERO,
+            Detail::Summary | Detail::Full => cgroup.folder.changed_at().unwrap_or_default(),
+        },
         cpu: CpuUsage { total: cpu.get("usage_usec").saturating_mul(1000) },
-        memory: memory(cgroup, &statistics),
-        processes: (detail >= Detail::Summary)
-            .then(|| files::lines(&cgroup.file("cgroup.procs")).len() as u64),
+        memory: memory(cgroup, &statistics, detail),
+        processes: (detail >= Detail::Summary).then(|| cgroup.folder.count_lines("cgroup.procs")),
         pressure: if detail == Detail::Basic { None } else { stalls() },
         full: (detail == Detail::Full).then(|| Box::new(full(cgroup, &cpu, &statistics))),
     })
 }
 
-fn memory(cgroup: &Cgroup<'_>, statistics: &Table) -> MemoryUsage {
+fn memory(cgroup: &Cgroup<'_>, statistics: &Table, detail: Detail) -> MemoryUsage {
     // The root has no count of its own: what is not free is used.
     let (usage, swap) = if cgroup.is_root() {
         let text = files::text(&cgroup.proc.join("meminfo")).unwrap_or_default();
@@ -69,26 +74,30 @@ fn memory(cgroup: &Cgroup<'_>, statistics: &Table) -> MemoryUsage {
     } else {
         (cgroup.number("memory.current"), cgroup.number("memory.swap.current"))
     };
-    let inactive_file = statistics.get("inactive_file");
+    let [inactive_file, rss, cache, mapped_file, active_file, page_faults, major_page_faults] = statistics
+        .values(["inactive_file", "anon", "file", "file_mapped", "active_file", "pgfault", "pgmajfault"]);
     MemoryUsage {
         usage,
         working_set: usage.saturating_sub(inactive_file),
-        rss: statistics.get("anon"),
-        cache: statistics.get("file"),
+        rss,
+        cache,
         swap,
-        mapped_file: statistics.get("file_mapped"),
-        active_file: statistics.get("active_file"),
+        mapped_file,
+        active_file,
         inactive_file,
-        page_faults: statistics.get("pgfault"),
-        major_page_faults: statistics.get("pgmajfault"),
-        limit: limits::bytes(&cgroup.file("memory.max")),
-        swap_limit: limits::bytes(&cgroup.file("memory.swap.max")),
+        page_faults,
+        major_page_faults,
+        limit: match detail {
+            Detail::Basic => None,
+            Detail::Summary | Detail::Full => limits::bytes(cgroup.folder, "memory.max"),
+        },
+        swap_limit: limits::bytes(cgroup.folder, "memory.swap.max"),
     }
 }
 
 fn full(cgroup: &Cgroup<'_>, cpu: &Table, memory: &Table) -> FullUsage {
-    let events = Table::read(&cgroup.file("memory.events"));
-    let own_events = Table::read(&cgroup.file("memory.events.local"));
+    let events = cgroup.folder.table("memory.events");
+    let own_events = cgroup.folder.table("memory.events.local");
     let bandwidth = files::text(&cgroup.file("cpu.max")).unwrap_or_default();
     let (quota, period) = bandwidth.trim().split_once(' ').unwrap_or_default();
     let nanoseconds = |name: &str| cpu.get(name).saturating_mul(1000);
@@ -106,14 +115,14 @@ fn full(cgroup: &Cgroup<'_>, cpu: &Table, memory: &Table) -> FullUsage {
         memory_failures: events.get("max"),
         kernel_memory: memory.get("kernel"),
         oom_kills: own_events.find("oom_kill").unwrap_or_else(|| events.get("oom_kill")),
-        memory_reservation: limits::bytes(&cgroup.file("memory.high")),
-        cpu_shares: files::number(&cgroup.file("cpu.weight"))
+        memory_reservation: limits::bytes(cgroup.folder, "memory.high"),
+        cpu_shares: (cgroup.folder.number("cpu.weight"))
             .map(crate::pod_cgroups::cpu_shares)
             .unwrap_or_default(),
         cpu_period: period.parse().unwrap_or_default(),
         cpu_quota: quota.parse().ok(),
         threads: cgroup.number("pids.current"),
-        max_threads: files::number(&cgroup.file("pids.max")),
+        max_threads: cgroup.folder.number("pids.max"),
         processes: processes::in_cgroup(&cgroup.file("cgroup.procs"), cgroup.proc),
         io: files::lines(&cgroup.file("io.stat")).iter().filter_map(|line| io(cgroup, line)).collect(),
     }
