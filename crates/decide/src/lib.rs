@@ -43,6 +43,7 @@ pub mod object_references;
 pub mod object_restart;
 pub mod offline;
 pub mod packet_filter;
+pub mod partial_content;
 pub mod payloads;
 pub mod pod_actions;
 pub mod pod_paths;

@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use futures::{StreamExt, stream};
+use model::Timestamp;
 use ports::node_logs::{NodeLog, NodeLogs, Output};
 use ports::pod_folders::FileError;
 use rustix::fs::{Dir, FileType, OFlags};
@@ -69,7 +70,10 @@ fn open(root: &Path, mut path: PathBuf) -> Result<NodeLog, FileError> {
                     FileType::Directory => {
                         NodeLog::Folder(names(Dir::new(found).on_path("list", &shown)?, &shown)?)
                     }
-                    FileType::RegularFile => NodeLog::File(Arc::new(HostLogFile::of(found, shown)?)),
+                    FileType::RegularFile => {
+                        let changed_at = Timestamp::from_secs(stat.st_mtime);
+                        NodeLog::File(Arc::new(HostLogFile::of(found, shown)?), changed_at)
+                    }
                     _ => NodeLog::Missing,
                 });
             }
@@ -162,7 +166,7 @@ mod tests {
 
     async fn look(logs: &HostNodeLogs, path: &str) -> String {
         match logs.open(path).await.unwrap() {
-            NodeLog::File(file) => String::from_utf8(file.read_at(0, 100).await.unwrap()).unwrap(),
+            NodeLog::File(file, _) => String::from_utf8(file.read_at(0, 100).await.unwrap()).unwrap(),
             NodeLog::Folder(names) => names.join(" "),
             NodeLog::Missing => "missing".to_owned(),
         }

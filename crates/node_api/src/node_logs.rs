@@ -11,12 +11,15 @@ use axum::response::{Html, IntoResponse, Response};
 use axum::routing::{any, get};
 use bytes::Bytes;
 use decide::node_logs::{NodeLogQuery, Wanted, folder_page, likely_files, split_by_journal};
+use decide::partial_content::{Asked, Part, http_date, part};
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use futures::stream::BoxStream;
 use futures::{Stream, StreamExt, stream};
+use model::Timestamp;
 use ports::log_files::LogFile;
 use ports::node_logs::{NodeLog, NodeLogs};
+use ports::pod_folders::FileError;
 
 use crate::answers::disabled;
 use crate::queries;
@@ -71,11 +74,11 @@ async fn answer(
     headers: &HeaderMap,
 ) -> Response {
     if !parts.queries {
-        return serve(&*parts.logs, path).await;
+        return serve(&*parts.logs, path, headers).await;
     }
     let query = match NodeLogQuery::read(&queries::pairs(query.as_deref())) {
         Ok(Some(query)) => query,
-        Ok(None) => return serve(&*parts.logs, path).await,
+        Ok(None) => return serve(&*parts.logs, path, headers).await,
         Err(problem) => return (StatusCode::BAD_REQUEST, problem + "\n").into_response(),
     };
     if !path.is_empty() {
@@ -91,39 +94,88 @@ async fn answer(
                 let text = format!("query: Invalid value: {file:?}: no such file\n");
                 (StatusCode::NOT_ACCEPTABLE, text).into_response()
             }
-            _ => serve(&*parts.logs, &file).await,
+            _ => serve(&*parts.logs, &file, headers).await,
         },
         Err(problem) => (StatusCode::NOT_ACCEPTABLE, problem + "\n").into_response(),
     }
 }
 
 /// A file's content or a folder's list.
-async fn serve(logs: &dyn NodeLogs, path: &str) -> Response {
-    match logs.open(path).await {
-        Ok(NodeLog::File(file)) => {
-            let body = Body::from_stream(content(file));
-            ([(header::CONTENT_TYPE, "text/plain; charset=utf-8")], body).into_response()
-        }
-        Ok(NodeLog::Folder(names)) => Html(folder_page(&names)).into_response(),
-        Ok(NodeLog::Missing) => (StatusCode::NOT_FOUND, "404 page not found\n").into_response(),
-        Err(error) => {
-            tracing::warn!(%error, source = ?std::error::Error::source(&error), "cannot show a log of the node");
-            (StatusCode::INTERNAL_SERVER_ERROR, "500 Internal Server Error\n").into_response()
-        }
-    }
+async fn serve(logs: &dyn NodeLogs, path: &str, headers: &HeaderMap) -> Response {
+    let shown = match logs.open(path).await {
+        Ok(NodeLog::File(file, changed_at)) => show(file, changed_at, headers).await,
+        Ok(NodeLog::Folder(names)) => Ok(Html(folder_page(&names)).into_response()),
+        Ok(NodeLog::Missing) => Ok((StatusCode::NOT_FOUND, "404 page not found\n").into_response()),
+        Err(error) => Err(error),
+    };
+    shown.unwrap_or_else(|error| {
+        tracing::warn!(%error, source = ?std::error::Error::source(&error), "cannot show a log of the node");
+        (StatusCode::INTERNAL_SERVER_ERROR, "500 Internal Server Error\n").into_response()
+    })
 }
 
-/// A file from its beginning to the end that it has when it is reached.
+/// A file or the part of it that is asked for.
+async fn show(
+    file: Arc<dyn LogFile>,
+    changed_at: Timestamp,
+    headers: &HeaderMap,
+) -> Result<Response, FileError> {
+    let text = |name| headers.get(name).and_then(|value: &header::HeaderValue| value.to_str().ok());
+    let asked = Asked {
+        range: text(header::RANGE),
+        if_range: text(header::IF_RANGE),
+        if_modified_since: text(header::IF_MODIFIED_SINCE),
+    };
+    let size = file.size().await?;
+    let (status, first, count) = match part(&asked, size, changed_at) {
+        Part::Whole => (StatusCode::OK, 0, size),
+        Part::Bytes { first, count } => (StatusCode::PARTIAL_CONTENT, first, count),
+        Part::Unchanged => {
+            return Ok(dated(StatusCode::NOT_MODIFIED.into_response(), changed_at));
+        }
+        Part::Nowhere(problem) => {
+            let place = [(header::CONTENT_RANGE, format!("bytes */{size}"))];
+            let answer = (StatusCode::RANGE_NOT_SATISFIABLE, place, format!("{problem}\n"));
+            return Ok(answer.into_response());
+        }
+    };
+    let about = [
+        (header::CONTENT_TYPE, "text/plain; charset=utf-8".to_owned()),
+        (header::ACCEPT_RANGES, "bytes".to_owned()),
+        (header::CONTENT_LENGTH, count.to_string()),
+    ];
+    let mut answer = (status, about, Body::from_stream(content(file, first, Some(count)))).into_response();
+    if status == StatusCode::PARTIAL_CONTENT {
+        let place = format!("bytes {first}-{}/{size}", first + count - 1);
+        answer.headers_mut().extend(place.parse().ok().map(|place| (header::CONTENT_RANGE, place)));
+    }
+    Ok(dated(answer, changed_at))
+}
+
+fn dated(mut answer: Response, changed_at: Timestamp) -> Response {
+    let date = http_date(changed_at).and_then(|date| date.parse().ok());
+    answer.headers_mut().extend(date.map(|date| (header::LAST_MODIFIED, date)));
+    answer
+}
+
+/// So many bytes of a file from a place on, or all to the end that it has when it is reached.
 fn content(
     file: Arc<dyn LogFile>,
+    first: u64,
+    count: Option<u64>,
 ) -> impl Stream<Item = Result<Bytes, ports::pod_folders::FileError>> + Send {
-    stream::unfold(Some((file, 0)), async |state| {
-        let (file, place) = state?;
-        match file.read_at(place, PIECE).await {
+    let end = count.map_or(u64::MAX, |count| first.saturating_add(count));
+    stream::unfold(Some((file, first, end)), async |state| {
+        let (file, place, end) = state?;
+        let most = usize::try_from(end.saturating_sub(place)).unwrap_or(PIECE).min(PIECE);
+        if most == 0 {
+            return None;
+        }
+        match file.read_at(place, most).await {
             Ok(piece) if piece.is_empty() => None,
             Ok(piece) => {
                 let next = place + u64::try_from(piece.len()).unwrap_or_default();
-                Some((Ok(piece.into()), Some((file, next))))
+                Some((Ok(piece.into()), Some((file, next, end))))
             }
             Err(error) => Some((Err(error), None)),
         }
@@ -196,8 +248,8 @@ fn file_of_service(logs: Arc<dyn NodeLogs>, service: String) -> Pieces {
     stream::once(async move {
         for path in likely_files(&service) {
             match logs.open(&path).await {
-                Ok(NodeLog::File(file)) => {
-                    return content(file).filter_map(async |piece| piece.ok()).boxed();
+                Ok(NodeLog::File(file, _)) => {
+                    return content(file, 0, None).filter_map(async |piece| piece.ok()).boxed();
                 }
                 Ok(NodeLog::Folder(_) | NodeLog::Missing) => {}
                 Err(error) => {

@@ -4,14 +4,15 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use futures::stream::BoxStream;
+use model::Timestamp;
 
 use crate::log_files::LogFile;
 use crate::pod_folders::FileError;
 
 /// What lies at a path.
 pub enum NodeLog {
-    /// A regular file.
-    File(Arc<dyn LogFile>),
+    /// A regular file, and when it was changed.
+    File(Arc<dyn LogFile>, Timestamp),
     /// A folder: the names in it, those of folders with a slash at the end.
     Folder(Vec<String>),
     /// Nothing, or something that leads out of the log folder, or no file.

@@ -4,6 +4,7 @@ use std::io::Read;
 use async_trait::async_trait;
 use axum::http::Request;
 use http_body_util::BodyExt;
+use model::Timestamp;
 use ports::log_files::FileIdentity;
 use ports::node_logs::Output;
 use ports::pod_folders::FileError;
@@ -36,7 +37,7 @@ impl NodeLogs for FakeLogs {
     async fn open(&self, path: &str) -> Result<NodeLog, FileError> {
         let path = path.trim_start_matches('/');
         Ok(match self.0.get(path) {
-            Some(text) => NodeLog::File(Arc::new(Text(text))),
+            Some(text) => NodeLog::File(Arc::new(Text(text)), Timestamp::from_secs(784_111_777)),
             None if path.is_empty() => NodeLog::Folder(self.0.keys().map(ToString::to_string).collect()),
             None => NodeLog::Missing,
         })
@@ -74,6 +75,38 @@ async fn files_and_folders_are_shown() {
     check(false, "/logs/sys.log", 200, "words").await;
     check(false, "/logs/gone", 404, "").await;
     check(false, "/logs/?query=ssh", 200, "<pre>").await;
+}
+
+async fn with_header(name: &str, value: &str) -> (u16, HeaderMap, Vec<u8>) {
+    let router = routes(NodeLogParts {
+        logs: Arc::new(FakeLogs(BTreeMap::from([("sys.log", "words")]))),
+        queries: false,
+    });
+    let request = Request::get("/logs/sys.log").header(name, value).body(Body::empty()).unwrap();
+    let (head, body) = router.oneshot(request).await.unwrap().into_parts();
+    (head.status.as_u16(), head.headers, body.collect().await.unwrap().to_bytes().to_vec())
+}
+
+#[tokio::test]
+async fn a_part_of_a_file_can_be_had() {
+    let (code, headers, body) = with_header("range", "bytes=-4").await;
+    assert_eq!((code, body.as_slice()), (206, b"ords".as_slice()));
+    assert_eq!(headers["content-range"], "bytes 1-4/5");
+    assert_eq!(headers["content-length"], "4");
+    let (code, headers, _) = with_header("range", "bytes=5-").await;
+    assert_eq!(code, 416);
+    assert_eq!(headers["content-range"], "bytes */5");
+    let (code, headers, body) = with_header("accept", "*/*").await;
+    assert_eq!((code, body.as_slice()), (200, b"words".as_slice()));
+    assert_eq!(headers["accept-ranges"], "bytes");
+    assert_eq!(headers["content-length"], "5");
+}
+
+#[tokio::test]
+async fn a_file_is_not_sent_to_who_has_it() {
+    let (code, headers, body) = with_header("if-modified-since", "Sun, 06 Nov 1994 08:49:37 GMT").await;
+    assert_eq!((code, body.len()), (304, 0));
+    assert_eq!(headers["last-modified"], "Sun, 06 Nov 1994 08:49:37 GMT");
 }
 
 #[tokio::test]
