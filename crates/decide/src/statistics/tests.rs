@@ -274,7 +274,7 @@ fn cadvisor_series_are_named_by_cgroup_pod_and_container() {
     };
     let families = cadvisor_families(&node(), &[pod], &around);
     let cpu = lines(&families, "container_cpu_usage_seconds_total");
-    assert_eq!(cpu.len(), 5, "{cpu:?}");
+    assert_eq!(cpu.len(), 6, "{cpu:?}");
     let main = "container=main,cpu=total,id=/kubepods/podu-1/cri-containerd-c1.scope,image=demo:1,name=c1,\
                 namespace=default,pod=web 2@1700000000000";
     assert!(cpu.contains(&main.to_owned()), "{cpu:?}");
