@@ -67,7 +67,7 @@ mod tests {
             attempt: 0,
             state: SandboxState::Ready,
             created_at: Timestamp::ZERO,
-            ips: Vec::new(),
+            ips: None,
             network: NamespaceMode::Pod,
             runtime_handler: String::new(),
         });
