@@ -72,7 +72,10 @@ impl Pass<'_> {
                 let claimed = claims.resolve(self.pod).await?;
                 let node =
                     self.runtime.parts.supplies.as_ref().map(|supplies| supplies.node.borrow().clone());
-                if let Some(labels) = node.as_ref().and_then(NodeView::labels) {
+                // What a pod has it keeps, whatever becomes of the node's labels.
+                if !self.has_volumes()
+                    && let Some(labels) = node.as_ref().and_then(NodeView::labels)
+                {
                     check_node_affinity(&claimed, labels)?;
                 }
                 Ok(claimed)

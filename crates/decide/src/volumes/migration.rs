@@ -36,7 +36,7 @@ pub(super) fn persistent(volume: &PersistentVolume) -> Result<Option<PersistentV
         (ebs(&of.volume_id, of.partition, of.read_only, of.fs_type.as_ref())?, zone)
     } else if let Some(of) = &spec.gce_persistent_disk {
         let handle = disk_handle(volume, &of.pd_name)?;
-        (pd(handle, of.partition, of.read_only, of.fs_type.as_ref()), Some("topology.gke.io/zone"))
+        (pd(&handle, of.partition, of.read_only, of.fs_type.as_ref()), Some("topology.gke.io/zone"))
     } else if let Some(of) = &spec.azure_disk {
         check_azure_kind(of.kind.as_deref())?;
         let caching = of.caching_mode.as_deref();
@@ -96,7 +96,7 @@ pub(super) fn inline(volume: &Volume, namespace: &str) -> Result<Option<Persiste
         (named(EBS, &source.volume_handle), source, ONCE)
     } else if let Some(of) = &volume.gce_persistent_disk {
         let handle = zonal_handle("UNSPECIFIED", &of.pd_name);
-        let source = pd(handle, of.partition, of.read_only, of.fs_type.as_ref());
+        let source = pd(&handle, of.partition, of.read_only, of.fs_type.as_ref());
         (named(PD, &of.pd_name), source, reading(of.read_only))
     } else if let Some(of) = &volume.azure_disk {
         check_azure_kind(of.kind.as_deref())?;
@@ -176,13 +176,13 @@ fn ebs_handle(id: &str) -> Result<String, String> {
 }
 
 fn pd(
-    handle: String,
+    handle: &str,
     partition: Option<i32>,
     read_only: Option<bool>,
     fs_type: Option<&String>,
 ) -> CSIPersistentVolumeSource {
     let partition = partition.filter(|number| *number != 0).map(|number| number.to_string());
-    with_attribute(plain(PD, &handle, read_only, fs_type), "partition", &partition.unwrap_or_default())
+    with_attribute(plain(PD, handle, read_only, fs_type), "partition", &partition.unwrap_or_default())
 }
 
 fn zonal_handle(zone: &str, name: &str) -> String {
