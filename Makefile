@@ -84,7 +84,13 @@ scripts: checkers
 	@shellcheck --severity=warning --exclude=SC2209 $(SCRIPTS)
 
 .PHONY: test
-test: unit e2e ## all tests: those of the crates, then the scenarios on real runtimes
+test: toolchain setup tools ## all tests: those of the crates, then the scenarios on real runtimes
+	@# The last minutes of the optimised build use one core: the tests of the crates take the other.
+	@log=$$(mktemp); trap 'rm -f "$$log"' EXIT; \
+	$(MAKE) build >"$$log" 2>&1 & build=$$!; \
+	$(MAKE) unit || { kill "$$build" 2>/dev/null; exit 1; }; \
+	wait "$$build" || { cat "$$log"; exit 1; }
+	@$(MAKE) e2e
 
 .PHONY: unit
 unit: toolchain setup tools ## the tests of the crates only
