@@ -10,12 +10,12 @@ async fn raw(node: &ClusterNode, path: &str) -> Result<String> {
     node.kubectl(&["get", "--raw", &format!("/api/v1/nodes/{}/proxy{path}", node.name)]).await
 }
 
-/// A file that goes with the scenario.
-struct LogFile(std::path::PathBuf);
+/// A folder that goes with the scenario.
+struct LogFolder(std::path::PathBuf);
 
-impl Drop for LogFile {
+impl Drop for LogFolder {
     fn drop(&mut self) {
-        let _ = std::fs::remove_file(&self.0);
+        let _ = std::fs::remove_dir_all(&self.0);
     }
 }
 
@@ -23,18 +23,20 @@ async fn the_machines_logs_are_read(agent: Agent) -> Result<()> {
     let overlay = json!({"enableSystemLogHandler": true, "enableSystemLogQuery": true});
     let options = AgentOptions { overlay, ..AgentOptions::default() };
     let node = ClusterNode::start_with(agent, Joining::WithCertificate, &options).await?;
-    let name = format!("{}.log", node.name);
-    let file = LogFile(std::path::Path::new("/var/log").join(&name));
-    std::fs::write(&file.0, "first\nsecond word\nthird\n")?;
-    let listed = raw(&node, "/logs/").await?;
+    // What names no folder is taken for a service, and what begins with a slash leads out of the logs.
+    let (folder, name) = (node.name.as_str(), format!("{}.log", node.name));
+    let logs = LogFolder(std::path::Path::new("/var/log").join(folder));
+    std::fs::create_dir(&logs.0)?;
+    std::fs::write(logs.0.join(&name), "first\nsecond word\nthird\n")?;
+    let listed = raw(&node, &format!("/logs/{folder}/")).await?;
     ensure!(listed.contains(&format!("<a href=\"{name}\">{name}</a>")), "{listed}");
-    ensure!(raw(&node, &format!("/logs/{name}")).await? == "first\nsecond word\nthird\n");
+    ensure!(raw(&node, &format!("/logs/{folder}/{name}")).await? == "first\nsecond word\nthird\n");
     ensure!(raw(&node, "/logs/../passwd").await.is_err(), "a way out of the folder");
     // The same through the query: a file as a whole.
     let query = async |query: &str| raw(&node, &format!("/logs/?query={query}")).await;
-    ensure!(query(&format!("/{name}")).await?.contains("second word"));
-    ensure!(query(&format!("/{name}&tailLines=1")).await.is_err(), "a part of a file");
-    ensure!(query("/no-such-file").await.is_err(), "a file that is not there");
+    ensure!(query(&format!("{folder}/{name}")).await?.contains("second word"));
+    ensure!(query(&format!("{folder}/{name}&tailLines=1")).await.is_err(), "a part of a file");
+    ensure!(query(&format!("{folder}/no-such-file")).await.is_err(), "a file that is not there");
     node.end()
 }
 

@@ -39,7 +39,8 @@ fn needed(pod: &Pod) -> Vec<&'static str> {
     let mut needed = Vec::new();
     let restarts_all = |container: &Container| {
         let mut rules = container.restart_policy_rules.iter().flatten();
-        rules.any(|rule| rule.action == "RestartAllContainers")
+        // The other action; a source that must not let it happen has written something else there.
+        rules.any(|rule| rule.action != "Restart")
     };
     if pod.containers().any(|entry| restarts_all(entry.container)) {
         needed.push(RESTART_ALL);
@@ -83,7 +84,13 @@ mod tests {
     #[test]
     fn a_pod_needs_what_it_uses() {
         let users = json!({"containers": [], "hostNetwork": true, "hostUsers": false});
+        let mut spared = restarting("containers");
+        spared["containers"][0]["restartPolicyRules"][0]["action"] = json!("None");
+        let mut own = restarting("containers");
+        own["containers"][0]["restartPolicyRules"][0]["action"] = json!("Restart");
         let cases = [
+            (spared, Some(RESTART_ALL)),
+            (own, None),
             (json!({"containers": []}), None),
             (json!({"containers": [], "hostUsers": false}), None),
             (restarting("containers"), Some(RESTART_ALL)),
