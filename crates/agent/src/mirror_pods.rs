@@ -1,7 +1,7 @@
 //! Keeps an API object for each static pod, so that the cluster sees it.
 //!
-//! A mirror is made when its pod is there, replaced when the pod is another version, and deleted once the pod is gone
-//! and has stopped. Deleting a mirror never stops the pod: it is made again.
+//! A mirror is made when its pod is there, replaced when the pod is another version and the one before has stopped, and
+//! deleted once the pod is gone and has stopped. Deleting a mirror never stops the pod: it is made again.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -128,8 +128,10 @@ impl Parts {
             .filter(|pod| pod.is_static())
             .map(|pod| (pod.full_name.clone(), pod))
             .collect();
+        let workers = self.workers.all();
         let mut steps: BTreeMap<PodFullName, MirrorStep> = pods
             .iter()
+            .filter(|(_, pod)| !waits_its_turn(pod, &workers))
             .map(|(name, pod)| {
                 (name.clone(), mirror_step(Some(pod.as_ref()), self.shown.mirror(name).as_deref()))
             })
@@ -195,6 +197,17 @@ impl Parts {
             },
         }
     }
+}
+
+/// Whether a pod waits for the end of another version of itself, which the mirror stands for until then.
+fn waits_its_turn(pod: &Pod, workers: &[Arc<WorkerView>]) -> bool {
+    let begun = workers.iter().any(|worker| worker.uid == pod.uid && worker.started);
+    !begun
+        && workers.iter().any(|worker| {
+            worker.uid != pod.uid
+                && worker.full_name == pod.full_name
+                && worker.phase < WorkerPhase::Finished
+        })
 }
 
 async fn timed<T>(request: impl Future<Output = Result<T, ApiError>>) -> Result<T, ApiError> {

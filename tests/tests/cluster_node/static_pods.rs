@@ -1,11 +1,17 @@
 //! Static pods and their mirrors.
 
+use std::time::{Duration, Instant};
+
 use anyhow::{Context, Result, ensure};
-use scenarios::{Agent, AgentOptions, ClusterNode, Joining, scenarios, sleeper, with};
+use scenarios::{Agent, AgentOptions, ClusterNode, Joining, container, pod, scenarios, sleeper, with};
 use serde_json::{Value, json};
 use testkit::images::DEMO_2;
 
-scenarios!(a_static_pod_has_a_mirror, a_changed_file_changes_the_mirror);
+scenarios!(
+    a_static_pod_has_a_mirror,
+    a_changed_file_changes_the_mirror,
+    a_mirror_stays_for_the_grace_of_the_version_before,
+);
 
 const HASH: &str = "/metadata/annotations/kubernetes.io~1config.hash";
 const MIRROR: &str = "/metadata/annotations/kubernetes.io~1config.mirror";
@@ -59,5 +65,24 @@ async fn a_changed_file_changes_the_mirror(agent: Agent) -> Result<()> {
     let object = node.get(&["pod", &name]).await?;
     ensure!(object["spec"]["containers"][0]["image"] == DEMO_2, "{}", object["spec"]);
     ensure!(object.pointer(HASH).is_some() && object.pointer(HASH) == object.pointer(MIRROR), "{object}");
+    node.end()
+}
+
+async fn a_mirror_stays_for_the_grace_of_the_version_before(agent: Agent) -> Result<()> {
+    let node = start(agent).await?;
+    let name = format!("web-{}", node.name);
+    let deaf = pod("web", [container("main", "sleep forever --ignore-term")]);
+    let deaf = with(deaf, "/spec/terminationGracePeriodSeconds", json!(20));
+    write(&node, &deaf)?;
+    let before = node.wait_running(&name).await?;
+    write(&node, &with(deaf, "/spec/containers/0/image", json!(DEMO_2)))?;
+    let start = Instant::now();
+    while start.elapsed() < Duration::from_secs(15) {
+        let now = node.pod(&name).await?;
+        ensure!(now.uid == before.uid && now.all_running(), "after {:?}: {now:?}", start.elapsed());
+        tokio::time::sleep(Duration::from_millis(500)).await;
+    }
+    let uid = before.uid;
+    node.wait_pod(&name, "is replaced", |pod| pod.uid != uid && pod.all_running()).await?;
     node.end()
 }

@@ -49,13 +49,34 @@ impl Fixture {
     }
 
     fn want(&self, hash: &str) {
+        self.want_as("static", hash);
+    }
+
+    fn want_as(&self, uid: &str, hash: &str) {
         let object = json!({
-            "metadata": {"name": "s", "namespace": "ns", "uid": "static",
+            "metadata": {"name": "s", "namespace": "ns", "uid": uid,
                 "annotations": {labels::CONFIG_HASH: hash}},
             "spec": {"containers": []},
         });
         let pod = Pod::from_object(serde_json::from_value(object).unwrap(), PodSource::File).unwrap();
-        self.desired.set(&"static".into(), Arc::new(pod));
+        self.desired.set(&uid.into(), Arc::new(pod));
+    }
+
+    fn worker(&self, uid: &str, phase: WorkerPhase, started: bool) {
+        let view = WorkerView {
+            uid: uid.into(),
+            full_name: PodFullName { namespace: "ns".into(), name: "s".into() },
+            phase,
+            started,
+            passed: started,
+            restart_requested: false,
+            orphan: false,
+            is_static: true,
+            problems: Default::default(),
+            last_error: None,
+            rejection: None,
+        };
+        self.workers.set(&uid.into(), Arc::new(view));
     }
 
     /// Shows what the server has, as the watch would.
@@ -115,26 +136,40 @@ async fn a_mirror_stays_until_its_pod_has_stopped() {
     node.want("one");
     seconds(1).await;
     node.watch();
-    let view = |phase| WorkerView {
-        uid: "static".into(),
-        full_name: PodFullName { namespace: "ns".into(), name: "s".into() },
-        phase,
-        started: true,
-        passed: true,
-        restart_requested: false,
-        orphan: false,
-        is_static: false,
-        problems: Default::default(),
-        last_error: None,
-        rejection: None,
-    };
-    node.workers.set(&"static".into(), Arc::new(view(WorkerPhase::Terminating)));
+    node.worker("static", WorkerPhase::Terminating, true);
     node.desired.remove(&"static".into());
     seconds(30).await;
     assert!(node.hash().is_some());
-    node.workers.set(&"static".into(), Arc::new(view(WorkerPhase::Terminated)));
+    node.worker("static", WorkerPhase::Terminated, true);
     seconds(1).await;
     assert_eq!(node.hash(), None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_mirror_of_the_version_before_stays_until_that_has_ended() {
+    let node = Fixture::started();
+    node.ready.send_replace(true);
+    node.want_as("old", "one");
+    node.worker("old", WorkerPhase::Syncing, true);
+    seconds(1).await;
+    let first = node.watch().unwrap();
+    node.desired.remove(&"old".into());
+    node.want_as("new", "two");
+    seconds(1).await;
+    for phase in [WorkerPhase::Terminating, WorkerPhase::Terminated] {
+        node.worker("old", phase, true);
+        node.worker("new", WorkerPhase::Syncing, false);
+        seconds(30).await;
+        assert_eq!(node.hash().as_deref(), Some("one"), "{phase:?}");
+    }
+    assert_eq!(node.api.writes().len(), 1);
+    node.worker("old", WorkerPhase::Finished, true);
+    seconds(1).await;
+    assert_eq!(node.hash(), None);
+    node.shown.remove(&first.uid);
+    node.worker("new", WorkerPhase::Syncing, true);
+    seconds(1).await;
+    assert_eq!(node.hash().as_deref(), Some("two"));
 }
 
 #[tokio::test(start_paused = true)]
