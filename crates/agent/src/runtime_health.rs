@@ -3,9 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use decide::node_status::readiness::{LONGEST_WITHOUT_LIST, network_problem, runtime_problem};
 use model::{RuntimeConditions, RuntimeHandler};
 use ports::runtime::RuntimeService;
 use tokio::sync::{Notify, watch};
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 /// Time between checks while all is well.
@@ -43,6 +45,8 @@ pub struct RuntimeAbilities {
 pub struct RuntimeHealth {
     current: watch::Receiver<Health>,
     bell: Arc<Notify>,
+    /// When the runtime's pods were last listed.
+    last_list: Arc<watch::Sender<Option<Instant>>>,
 }
 
 impl RuntimeHealth {
@@ -56,6 +60,18 @@ impl RuntimeHealth {
     #[must_use]
     pub fn runtime_is_ready(&self) -> bool {
         self.current.borrow().runtime_problem.is_none()
+            && self.since_list().is_none_or(|age| age <= LONGEST_WITHOUT_LIST)
+    }
+
+    /// Notes that the runtime's pods were listed.
+    pub fn listed(&self) {
+        self.last_list.send_replace(Some(Instant::now()));
+    }
+
+    /// How long ago the runtime's pods were listed; `None` when they never were.
+    #[must_use]
+    pub fn since_list(&self) -> Option<Duration> {
+        self.last_list.borrow().map(|at| at.elapsed())
     }
 
     /// Asks for a check: a call failed as if the runtime were away.
@@ -97,7 +113,9 @@ pub fn checker(runtime: Arc<dyn RuntimeService>) -> (Checker, RuntimeHealth) {
     };
     let (publish, current) = watch::channel(unknown);
     let bell = Arc::new(Notify::new());
-    (Checker { runtime, publish, bell: Arc::clone(&bell) }, RuntimeHealth { current, bell })
+    let health =
+        RuntimeHealth { current, bell: Arc::clone(&bell), last_list: Arc::new(watch::Sender::new(None)) };
+    (Checker { runtime, publish, bell }, health)
 }
 
 impl Checker {
@@ -129,14 +147,9 @@ impl Checker {
             Ok(Err(error)) => return away(error.to_string()),
             Err(_) => return away(format!("no answer within {DEADLINE:?}")),
         };
-        let problem = |condition: &Option<model::RuntimeCondition>, name: &str| match condition {
-            None => Some(format!("the runtime reports no {name} condition")),
-            Some(condition) if condition.status => None,
-            Some(condition) => Some(format!("{}: {}", condition.reason, condition.message)),
-        };
         Health {
-            runtime_problem: problem(&conditions.runtime, "RuntimeReady"),
-            network_problem: problem(&conditions.network, "NetworkReady"),
+            runtime_problem: runtime_problem(&conditions),
+            network_problem: network_problem(&conditions),
             abilities: Arc::new(RuntimeAbilities {
                 handlers: conditions.handlers.clone(),
                 supplemental_groups_policy: conditions.supplemental_groups_policy,

@@ -43,7 +43,7 @@ impl Memory {
             // It may come back as another version.
             self.runtime = None;
         }
-        let mut problems = self.readiness.problems(now);
+        let mut problems = self.readiness.problems(now, parts.health.since_list());
         problems.extend(parts.inputs.problems());
         let (machine, addresses) = self.machine(parts).await;
         // While the runtime is away, what it could do is still the best knowledge.

@@ -79,6 +79,26 @@ async fn a_short_silence_of_the_runtime_changes_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_runtime_whose_pods_cannot_be_listed_makes_the_node_not_ready() {
+    let agent = Agent::new();
+    agent.runtime.set(true, true);
+    agent.start();
+    tokio::time::sleep(seconds(2)).await;
+    agent.set_lists(false);
+    tokio::time::sleep(seconds(175)).await;
+    assert!(decide::node_status::is_ready(&agent.server.node().unwrap()));
+    tokio::time::sleep(seconds(20)).await;
+    let ready = agent.server.node().unwrap().status.unwrap().conditions.unwrap().pop().unwrap();
+    let message = ready.message.unwrap();
+    assert!(message.starts_with("PLEG is not healthy: pleg was last seen active 3m"), "{message}");
+    assert!(message.ends_with(" ago; threshold is 3m0s"), "{message}");
+    agent.set_lists(true);
+    tokio::time::sleep(seconds(15)).await;
+    assert!(decide::node_status::is_ready(&agent.server.node().unwrap()));
+    agent.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn registration_waits_for_the_server() {
     let agent = Agent::new();
     agent.runtime.set(true, true);

@@ -41,13 +41,14 @@ impl Generator {
     }
 
     pub(super) fn on_list(&mut self, ended: ListEnded) {
-        let mut learnt_meanwhile = false;
+        let (mut learnt_meanwhile, failed) = (false, ended.lists.is_err());
         match ended.lists {
             Err(error) => {
                 tracing::debug!(%error, "the runtime's pods could not be listed");
                 self.parts.health.doubt();
             }
             Ok(lists) => {
+                self.parts.health.listed();
                 learnt_meanwhile = lists == PodLists::Same && self.settled != ended.known;
                 let metrics = &self.parts.metrics;
                 metrics.pleg.relist_duration.observe(ended.took.as_secs_f64());
@@ -57,6 +58,10 @@ impl Generator {
             }
         }
         self.plan_next_list();
+        if failed {
+            // Also while the event stream works: the node is not ready without lists.
+            self.next_list = Instant::now() + self.parts.settings.relist_period;
+        }
         if learnt_meanwhile {
             // These lists were compared with what was known before; the next ones are compared with all of it.
             self.next_list = Instant::now();

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use serde_json::json;
 use testkit::fake_runtime::{EventStream, Exit, Fault, Injected, Injection, Rpc};
+use testkit::poll::eventually;
 use tokio::net::TcpListener;
 use tonic::{Code, Status};
 
@@ -262,5 +263,44 @@ async fn a_failed_pull_is_soon_shown_as_backing_off_though_nothing_else_wakes_th
     };
     node.until_status("uid-a", |status| containers(status).iter().any(backs_off)).await;
     assert_eq!(node.runtime.count(Rpc::PullImage), 1, "it is shown before the next pull");
+    node.assert_no_violations();
+}
+
+#[tokio::test]
+async fn without_a_network_only_pods_of_the_hosts_network_start() {
+    let mut node = VirtualNode::new();
+    node.runtime.set_network_ready(false);
+    node.start_agent();
+    let mut on_host = pod("host", "uid-host", &["main"]);
+    on_host["spec"]["hostNetwork"] = json!(true);
+    node.write("a.json", &pod("a", "uid-a", &["main"]));
+    node.write("host.json", &on_host);
+    node.until_running("uid-host").await;
+    let told = || async {
+        let events = node.views().events.all();
+        let event = events.iter().find(|series| series.event.reason == "NetworkNotReady");
+        event.map(|series| series.event.message.clone()).ok_or_else(|| anyhow::anyhow!("not told yet"))
+    };
+    let message = eventually("the event", PATIENCE, told).await.unwrap();
+    let expected = "network is not ready: container runtime network not ready: NetworkReady=false \
+                    reason:NetworkReadyWasSwitchedOff message:switched off by the test";
+    assert_eq!(message, expected);
+    assert!(node.containers("uid-a").is_empty(), "{}", node.describe());
+    node.runtime.set_network_ready(true);
+    node.until_running("uid-a").await;
+    node.assert_no_violations();
+}
+
+#[tokio::test]
+async fn a_container_that_runs_on_though_it_was_said_to_be_stopped_is_stopped_again() {
+    let node = VirtualNode::started();
+    node.write("a.json", &pod("a", "uid-a", &["main"]));
+    node.until_running("uid-a").await;
+    let lies = [Rpc::StopContainer, Rpc::StopPodSandbox]
+        .map(|rpc| node.runtime.inject(Injection::new(rpc, Fault::ClaimStopped).times(1)));
+    node.remove("a.json");
+    node.until_gone("uid-a").await;
+    assert!(lies.iter().all(|lie| lie.hits() == 1));
+    assert!(node.runtime.count(Rpc::StopContainer) >= 2, "{}", node.describe());
     node.assert_no_violations();
 }

@@ -20,6 +20,8 @@ pub enum Fault {
     LoseAnswer(Code),
     /// The work is done, but the caller is answered when the test releases the call, or never.
     HoldAnswer,
+    /// Only for stops: nothing is done, and the caller is told that it was.
+    ClaimStopped,
 }
 
 /// A fault and the calls that it hits.
@@ -135,7 +137,7 @@ impl Faults {
 
     /// Runs the call through every fault that hits it. What comes back must be given its answer.
     pub(crate) async fn enter(&self, rpc: Rpc, subject: &Subject) -> Result<Answering, Status> {
-        let mut answering = Answering { lost: None, held: None };
+        let mut answering = Answering { lost: None, held: None, only_claimed: false };
         for rule in self.take_hits(rpc, subject) {
             match &rule.0.injection.fault {
                 Fault::Fail(code, message) => return Err(Status::new(*code, message.clone())),
@@ -143,6 +145,7 @@ impl Faults {
                 Fault::Hang => rule.released().await,
                 Fault::LoseAnswer(code) => answering.lost = Some((rpc, *code)),
                 Fault::HoldAnswer => answering.held = Some(rule),
+                Fault::ClaimStopped => answering.only_claimed = true,
             }
         }
         Ok(answering)
@@ -176,6 +179,8 @@ impl Injection {
 pub(crate) struct Answering {
     lost: Option<(Rpc, Code)>,
     held: Option<Injected>,
+    /// Whether the work is left undone.
+    pub(crate) only_claimed: bool,
 }
 
 impl Answering {

@@ -79,11 +79,11 @@ impl RuntimeService for FakeRuntimeService {
         request: Request<StopPodSandboxRequest>,
     ) -> Answer<StopPodSandboxResponse> {
         let id = request.into_inner().pod_sandbox_id;
-        let work = |world: &mut World, now| {
-            world.stop_sandbox(&id, now);
-            Ok(StopPodSandboxResponse {})
-        };
-        self.0.call(Rpc::StopPodSandbox, self.0.subject(&id), work).await
+        let answering = self.0.enter(Rpc::StopPodSandbox, self.0.subject(&id)).await?;
+        if !answering.only_claimed {
+            self.0.change(|world, now| world.stop_sandbox(&id, now));
+        }
+        answering.answer(Ok(StopPodSandboxResponse {})).await.map(Response::new)
     }
 
     async fn remove_pod_sandbox(
@@ -156,7 +156,9 @@ impl RuntimeService for FakeRuntimeService {
     async fn stop_container(&self, request: Request<StopContainerRequest>) -> Answer<StopContainerResponse> {
         let StopContainerRequest { container_id: id, timeout } = request.into_inner();
         let answering = self.0.enter(Rpc::StopContainer, self.0.subject(&id)).await?;
-        if let Some(exited) = self.0.change(|world, now| world.signal_stop(&id, timeout, now)) {
+        if !answering.only_claimed
+            && let Some(exited) = self.0.change(|world, now| world.signal_stop(&id, timeout, now))
+        {
             let grace = Duration::from_secs(u64::try_from(timeout).unwrap_or(0));
             if tokio::time::timeout(grace, exited.cancelled()).await.is_err() {
                 self.0.change(|world, now| world.end_container(&id, Exit::code(KILLED), now));

@@ -1,5 +1,6 @@
 use std::collections::BTreeMap;
 use std::net::IpAddr;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -289,6 +290,7 @@ pub(super) struct Agent {
     pub(super) reporters: NodeReporters,
     inputs: NodeInputs,
     registration: Registration,
+    lists: Arc<AtomicBool>,
     cancel: CancellationToken,
     tasks: Mutex<JoinSet<()>>,
 }
@@ -319,13 +321,21 @@ impl Agent {
             reporters,
             inputs,
             registration,
+            lists: Arc::new(AtomicBool::new(true)),
             cancel: CancellationToken::new(),
             tasks: Mutex::default(),
         }
     }
 
+    /// Whether the runtime's pods can be listed from now on.
+    pub(super) fn set_lists(&self, work: bool) {
+        self.lists.store(work, Ordering::Relaxed);
+    }
+
     pub(super) fn start(&self) {
         let (checker, health) = runtime_health::checker(self.runtime.clone());
+        let listing = health.clone();
+        listing.listed();
         let (publish, view) = node_view::channel();
         let amounts = [("cpu", 1000), ("memory", 1 << 30), ("pods", 110)];
         let capacity = amounts.map(|(name, amount)| (name.to_owned(), amount)).into();
@@ -356,6 +366,15 @@ impl Agent {
         };
         let mut tasks = self.tasks.lock().unwrap();
         tasks.spawn(checker.run(self.cancel.clone()));
+        let lists = Arc::clone(&self.lists);
+        tasks.spawn(async move {
+            loop {
+                if lists.load(Ordering::Relaxed) {
+                    listing.listed();
+                }
+                tokio::time::sleep(Duration::from_secs(1)).await;
+            }
+        });
         tasks.spawn(watch::run(self.server.clone(), publish, self.cancel.clone()));
         tasks.spawn(run(parts, self.cancel.clone()));
     }
