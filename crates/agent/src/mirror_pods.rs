@@ -204,9 +204,7 @@ fn waits_its_turn(pod: &Pod, workers: &[Arc<WorkerView>]) -> bool {
     let begun = workers.iter().any(|worker| worker.uid == pod.uid && worker.started);
     !begun
         && workers.iter().any(|worker| {
-            worker.uid != pod.uid
-                && worker.full_name == pod.full_name
-                && worker.phase < WorkerPhase::Finished
+            worker.uid != pod.uid && worker.full_name == pod.full_name && worker.phase < WorkerPhase::Finished
         })
 }
 

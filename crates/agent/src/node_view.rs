@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::{Node, NodeAddress, Taint};
+use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
@@ -102,6 +103,13 @@ impl NodeView {
     pub fn pod_cidrs(&self) -> &[String] {
         let spec = self.node.as_ref().and_then(|node| node.spec.as_ref());
         spec.and_then(|spec| spec.pod_cidrs.as_deref()).unwrap_or_default()
+    }
+
+    /// What of its resources pods can have.
+    #[must_use]
+    pub fn allocatable(&self) -> Option<&BTreeMap<String, Quantity>> {
+        let status = self.node.as_ref().and_then(|node| node.status.as_ref());
+        status.and_then(|status| status.allocatable.as_ref())
     }
 
     /// All its addresses.

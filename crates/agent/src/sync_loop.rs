@@ -7,6 +7,7 @@
 //! | requeues, by their due time | a worker asked to be called again | syncs |
 //! | probe results | a container's health changed | syncs |
 //! | ends of pods that make room | a critical pod may begin | room |
+//! | the node, read again | a pod may match it after all | second looks |
 //! | housekeeping, each 2 s | sweep what nobody wants | clean-ups |
 //!
 //! The handlers only route: choices are made in `decide`, work is done by the pod workers. While the runtime is
@@ -18,6 +19,9 @@ mod due;
 mod handlers;
 mod making_room;
 mod resizes;
+mod second_look;
+#[cfg(test)]
+mod tests;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -25,6 +29,7 @@ use std::time::Duration;
 
 use decide::admission::Occupancy;
 use model::{NodeSettings, Operation, Pod, PodEvent, PodEventKind, PodSource, PodUpdate, WorkerView};
+use ports::api::nodes::ApiNodes;
 use ports::clock::Clock;
 use ports::event_recorder::EventRecorder;
 use ports::pod_cgroups::PodCgroups;
@@ -45,6 +50,7 @@ use crate::runtime_health::RuntimeHealth;
 use due::DueQueue;
 use making_room::MakingRoom;
 use resizes::PendingResizes;
+use second_look::SecondLooks;
 
 /// Time between two sweeps.
 const HOUSEKEEPING: Duration = Duration::from_secs(2);
@@ -88,6 +94,8 @@ pub struct Parts {
     pub cgroups: Arc<dyn PodCgroups>,
     /// The Node object, where there is an API server.
     pub node: Option<watch::Receiver<NodeView>>,
+    /// The Node object as it is now, where there is an API server.
+    pub nodes: Option<Arc<dyn ApiNodes>>,
     /// What runs short and whether the machine goes down, where there is somebody to say so.
     pub inputs: Option<NodeInputs>,
     /// Whether every source has spoken.
@@ -116,6 +124,9 @@ pub struct SyncLoop {
     sweeps: u32,
     resizes: PendingResizes,
     making_room: MakingRoom,
+    second_looks: SecondLooks,
+    /// The node as it was read for the pod at hand.
+    fresh_node: Option<NodeView>,
     worker_changes: watch::Receiver<u64>,
 }
 
@@ -132,6 +143,8 @@ impl SyncLoop {
             sweeps: 0,
             resizes: PendingResizes::new(),
             making_room: MakingRoom::default(),
+            second_looks: SecondLooks::default(),
+            fresh_node: None,
         }
     }
 
@@ -183,6 +196,7 @@ impl SyncLoop {
             () = sleep_until(next_due) => self.handle_due(),
             () = sleep_until(room_due) => self.handle_room(),
             Ok(()) = self.worker_changes.changed(), if room_due.is_some() => self.handle_room(),
+            Some((uid, node)) = self.second_looks.next() => self.handle_second_look(&uid, node),
             _ = housekeeping.tick() => self.handle_pod_cleanups().await,
         }
     }

@@ -17,9 +17,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::Taint;
-use model::{NodeSettings, ObservedPod, Pod, Rejection};
+use model::{NodeSettings, ObservedPod, Pod, Rejection, ResourceAmounts};
 
-use crate::node_status::Pressure;
+use crate::node_status::{Pressure, is_extended};
+use crate::quantity::{Amount, ResourceList};
 pub use conditions::Shutdown;
 pub use declared_features::unmet_by_update;
 pub use occupancy::Occupancy;
@@ -34,6 +35,8 @@ pub struct Node<'a> {
     pub labels: &'a BTreeMap<String, String>,
     /// The node's taints.
     pub taints: &'a [Taint],
+    /// Resources that somebody announced on the Node object.
+    pub announced: &'a ResourceAmounts,
     /// What admitted pods hold, the new one left out.
     pub occupancy: &'a Occupancy,
     /// Whether the runtime honours `supplementalGroupsPolicy`.
@@ -93,6 +96,15 @@ pub fn arrival(pod: &Pod, observed: Option<&ObservedPod>) -> Arrival {
         (true | false, true) => Arrival::Running,
         (false, false) => Arrival::New,
     }
+}
+
+/// The resources of a Node object that are not the machine's own, such as devices.
+#[must_use]
+pub fn announced(allocatable: Option<&ResourceList>) -> ResourceAmounts {
+    let all = allocatable.into_iter().flatten();
+    all.filter(|(name, _)| is_extended(name))
+        .map(|(name, amount)| (name.clone(), Amount::of(amount).units()))
+        .collect()
 }
 
 /// Checks a pod. On success the pods that must end to make room for it, mostly none.

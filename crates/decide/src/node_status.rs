@@ -28,6 +28,7 @@ use model::{
 };
 
 pub use addresses::{node_addresses, parse_node_ips};
+pub(crate) use capacity::is_extended;
 pub use conditions::is_ready;
 pub use registration::{initial_node, reconciled};
 

@@ -296,6 +296,7 @@ pub fn start(world: World, plan: Plan) -> anyhow::Result<Running> {
         settings: Arc::new(plan.settings.clone()),
         recorder: recorder.clone(),
         node: node_view,
+        nodes: world.api.as_ref().map(|api| api.nodes.clone()),
         inputs: node.as_ref().map(|(_, reporters)| reporters.inputs()),
         sources_ready,
         clock: clock.clone(),

@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use decide::admission::{Node, StrictGroups, admit, first_shortage, rejection_label, unmet_by_update};
+use decide::admission::{
+    Node, StrictGroups, admit, announced, first_shortage, rejection_label, unmet_by_update,
+};
 use model::{
     EventSubject, EventType, KillOptions, Pod, PodUid, RecordedEvent, Rejection, UpdateKind, WorkerPhase,
 };
@@ -58,11 +60,14 @@ impl SyncLoop {
         } else {
             StrictGroups::Unsupported
         };
-        let view = self.parts.node.as_ref().map(|node| node.borrow().clone()).unwrap_or_default();
+        let shown = || self.parts.node.as_ref().map(|node| node.borrow().clone());
+        let view = self.fresh_node.clone().or_else(shown).unwrap_or_default();
+        let announced = announced(view.allocatable());
         look(&Node {
             settings: &self.parts.settings,
             labels: view.labels().unwrap_or(&self.parts.settings.admission.labels),
             taints: view.taints(),
+            announced: &announced,
             occupancy: &self.occupancy,
             strict_groups,
             pressure: self.parts.inputs.as_ref().map(NodeInputs::pressure).unwrap_or_default(),

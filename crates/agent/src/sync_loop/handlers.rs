@@ -48,28 +48,41 @@ impl SyncLoop {
                 self.occupancy.insert(&self.parts.allocations.granted(&pod));
             }
             if pod.is_deleted() {
-                self.making_room.forget(&pod.uid);
+                self.let_go(&pod.uid);
             }
-            if !self.making_room.holds(&pod.uid) {
+            if !self.is_held(&pod.uid) {
                 self.order(UpdateKind::Update, &pod, None);
             }
         }
     }
 
-    /// Hands an admitted pod to its worker, or refuses it. One that waits for room is handed on when the room is there.
-    fn begin(&self, pod: &Arc<Pod>, verdict: Result<(), Rejection>) {
+    /// Hands an admitted pod to its worker, or refuses it. One that waits for room is handed on when the room is there,
+    /// and one that does not match the node when the node was read again.
+    fn begin(&mut self, pod: &Arc<Pod>, verdict: Result<(), Rejection>) {
         match verdict {
-            Ok(()) if self.making_room.holds(&pod.uid) => {}
+            Ok(()) if self.is_held(&pod.uid) => {}
             Ok(()) => self.order(UpdateKind::Create, pod, None),
+            Err(rejection) if self.look_again(pod, &rejection) => {}
             Err(rejection) => self.reject(pod, rejection),
         }
+    }
+
+    /// Whether a pod has no worker yet because it waits for something.
+    pub(super) fn is_held(&self, uid: &PodUid) -> bool {
+        self.making_room.holds(uid) || self.second_looks.holds(uid)
+    }
+
+    /// A pod waits for nothing any more.
+    fn let_go(&mut self, uid: &PodUid) {
+        self.making_room.forget(uid);
+        self.second_looks.forget(uid);
     }
 
     /// Pods that are gone from their source: forgotten, stopped through their workers.
     pub(super) fn handle_pod_removes(&mut self, pods: Vec<Arc<Pod>>) {
         for pod in pods {
             self.occupancy.remove(&pod.uid);
-            self.making_room.forget(&pod.uid);
+            self.let_go(&pod.uid);
             self.parts.desired.remove(&pod.uid);
             self.order(UpdateKind::Kill, &pod, None);
         }
@@ -127,7 +140,7 @@ impl SyncLoop {
         }
         for pod in sweep.restart {
             // It has no worker as long as it waits.
-            if self.making_room.holds(&pod.uid) {
+            if self.is_held(&pod.uid) {
                 continue;
             }
             tracing::info!(pod = %pod.full_name, uid = %pod.uid, "starting a pod that no worker knows");

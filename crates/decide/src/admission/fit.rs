@@ -9,7 +9,10 @@ const PLAIN: [&str; 3] = ["cpu", "memory", "ephemeral-storage"];
 
 /// The resources of which too little is left.
 pub(super) fn shortages(pod: &Pod, node: &Node<'_>) -> Vec<Misfit> {
-    let there = allocatable(&node.settings.resources);
+    let mut there = allocatable(&node.settings.resources);
+    for (name, amount) in node.announced {
+        there.entry(name.clone()).or_insert(*amount);
+    }
     let wanted = requests(pod);
     let mut misfits = Vec::new();
     let mut check = |resource: &str, requested: i64, used: i64| {

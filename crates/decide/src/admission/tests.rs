@@ -23,6 +23,7 @@ struct Given {
     occupancy: Occupancy,
     strict_groups: StrictGroups,
     taints: Vec<Taint>,
+    announced: ResourceAmounts,
     pressure: Pressure,
     shutdown: Shutdown,
 }
@@ -34,6 +35,7 @@ impl Given {
             occupancy: Occupancy::default(),
             strict_groups: StrictGroups::Supported,
             taints: Vec::new(),
+            announced: ResourceAmounts::new(),
             pressure: Pressure::default(),
             shutdown: Shutdown::None,
         }
@@ -53,6 +55,7 @@ impl Given {
             settings,
             labels: &settings.admission.labels,
             taints: &self.taints,
+            announced: &self.announced,
             occupancy,
             strict_groups: *strict_groups,
             pressure: self.pressure,
@@ -124,6 +127,30 @@ fn each_resource_has_its_reason_and_unknown_ones_belong_to_the_cluster() {
         let verdict = Given::new().admit(&api("p", spec)).map_err(|(reason, _)| reason);
         assert_eq!(verdict.err().as_deref(), reason, "{resource}");
     }
+}
+
+#[test]
+fn resources_announced_on_the_node_count() {
+    let of = |name: &str, count: &str| {
+        let resources = json!({"requests": {"example.com/gpu": count}, "limits": {"example.com/gpu": count}});
+        api(name, json!({"containers": [{"name": "a", "image": "i", "resources": resources}]}))
+    };
+    let gpus = |count: &str| of("p", count);
+    let list: ResourceList = serde_json::from_value(
+        json!({"cpu": "64", "kubernetes.io/own": "1", "example.com/gpu": "3", "example.com/gone": "0"}),
+    )
+    .unwrap();
+    let mut given = Given::with(&[of("old", "1")]);
+    given.announced = announced(Some(&list));
+    assert_eq!(given.announced.keys().collect::<Vec<_>>(), ["example.com/gone", "example.com/gpu"]);
+    assert_eq!(given.admit(&gpus("2")), Ok(Vec::new()));
+    let (reason, message) = given.admit(&gpus("3")).unwrap_err();
+    assert_eq!(reason, "OutOfexample.com/gpu");
+    assert_eq!(
+        message,
+        "Node didn't have enough resource: example.com/gpu, requested: 3, used: 1, capacity: 3"
+    );
+    assert_eq!(Given::new().admit(&gpus("3")), Ok(Vec::new()), "nobody announced it");
 }
 
 #[test]

@@ -44,6 +44,6 @@ pub(super) fn forget_devices(status: &mut NodeStatus) {
 pub(super) const HUGE_PAGES: &str = "hugepages-";
 
 /// Resources of devices have a domain that is not Kubernetes' own.
-fn is_extended(name: &str) -> bool {
+pub(crate) fn is_extended(name: &str) -> bool {
     name.contains('/') && !name.contains("kubernetes.io/") && !name.starts_with("requests.")
 }

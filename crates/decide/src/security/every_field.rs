@@ -118,8 +118,8 @@ fn asked(spec: Value, settings: &NodeSettings, handlers: &[RuntimeHandler]) -> R
     let strict_groups = if handlers.is_empty() { StrictGroups::Unsupported } else { StrictGroups::Supported };
     let (labels, taints) = (&settings.admission.labels, [].as_slice());
     let (pressure, shutdown) = Default::default();
-    let occupancy = &Occupancy::default();
-    let node = Node { settings, labels, taints, occupancy, strict_groups, pressure, shutdown };
+    let (occupancy, announced) = (&Occupancy::default(), &Default::default());
+    let node = Node { settings, labels, taints, announced, occupancy, strict_groups, pressure, shutdown };
     admit(&pod, &node).map_err(|rejection| rejection.reason)?;
     let runtime_handler = runtime_handler(&pod, handlers)?;
     let user_namespace = if pod.spec.host_users == Some(false) {

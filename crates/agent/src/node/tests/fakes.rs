@@ -366,13 +366,16 @@ impl Agent {
         };
         let mut tasks = self.tasks.lock().unwrap();
         tasks.spawn(checker.run(self.cancel.clone()));
-        let lists = Arc::clone(&self.lists);
+        let (lists, cancel) = (Arc::clone(&self.lists), self.cancel.clone());
         tasks.spawn(async move {
             loop {
                 if lists.load(Ordering::Relaxed) {
                     listing.listed();
                 }
-                tokio::time::sleep(Duration::from_secs(1)).await;
+                tokio::select! {
+                    () = cancel.cancelled() => return,
+                    () = tokio::time::sleep(Duration::from_secs(1)) => {}
+                }
             }
         });
         tasks.spawn(watch::run(self.server.clone(), publish, self.cancel.clone()));
