@@ -5,9 +5,11 @@ use std::time::Duration;
 
 use decide::dead_containers::{Collectable, ContainerGcPolicy, collect};
 use futures::StreamExt;
+use model::{EventSubject, EventType, RecordedEvent};
 use ports::clock::Clock;
+use ports::event_recorder::EventRecorder;
 use ports::pod_logs::PodLogs;
-use ports::runtime::Runtime;
+use ports::runtime::{Runtime, RuntimeError};
 use tokio::time::{Instant, MissedTickBehavior};
 use tokio_util::sync::CancellationToken;
 
@@ -28,6 +30,10 @@ pub struct Parts {
     pub observer: Observer,
     /// The time.
     pub clock: Arc<dyn Clock>,
+    /// The node's name.
+    pub node: String,
+    /// Events.
+    pub events: Arc<dyn EventRecorder>,
     /// How many are kept.
     pub policy: ContainerGcPolicy,
 }
@@ -44,9 +50,15 @@ pub async fn run(parts: Parts, cancel: CancellationToken) {
         }
         let pods = parts.observer.all();
         let surplus = collect(pods.iter().map(|pod| &**pod), &parts.policy, parts.clock.now());
-        futures::stream::iter(surplus)
-            .for_each_concurrent(AT_ONCE, |container| parts.remove(container))
+        let failures: Vec<RuntimeError> = futures::stream::iter(surplus)
+            .map(|container| parts.remove(container))
+            .buffer_unordered(AT_ONCE)
+            .filter_map(async |removed| removed.err())
+            .collect()
             .await;
+        if let Some(error) = failures.first() {
+            parts.tell(error);
+        }
         if let Err(error) = parts.logs.remove_dead_log_links().await {
             tracing::warn!(%error, source = %error.source, "dead log links stay");
         }
@@ -54,17 +66,28 @@ pub async fn run(parts: Parts, cancel: CancellationToken) {
 }
 
 impl Parts {
-    async fn remove(&self, container: Collectable) {
+    fn tell(&self, error: &RuntimeError) {
+        self.events.record(RecordedEvent {
+            subject: EventSubject::Node(self.node.clone()),
+            kind: EventType::Warning,
+            reason: "ContainerGCFailed".to_owned(),
+            message: error.message.clone(),
+            at: self.clock.now(),
+        });
+    }
+
+    async fn remove(&self, container: Collectable) -> Result<(), RuntimeError> {
         if let Err(error) = self.runtime.remove_container(&container.id).await {
             tracing::warn!(pod = %container.pod, container = %container.id, %error, "a dead container stays");
-            return;
+            return Err(error);
         }
         self.observer.hint(&container.pod);
         if container.log.as_os_str().is_empty() {
-            return;
+            return Ok(());
         }
         if let Err(error) = self.logs.remove_log(&container.log, &container.log_link).await {
             tracing::warn!(pod = %container.pod, %error, source = %error.source, "the log of a removed container stays");
         }
+        Ok(())
     }
 }

@@ -47,6 +47,7 @@ pub mod node_view;
 pub mod object_hints;
 pub mod objects;
 pub mod observation;
+pub mod oom_watcher;
 pub mod packet_filter;
 pub mod pleg;
 pub mod plugin_registry;

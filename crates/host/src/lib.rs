@@ -25,6 +25,7 @@ mod folder;
 mod folder_watch;
 mod helper;
 mod host_facts;
+mod kernel_log;
 mod kernel_tunables;
 mod lock_file;
 mod log_files;
@@ -60,8 +61,9 @@ pub use disk_usage::HostDiskUsage;
 pub use filesystems::HostFilesystems;
 pub use folder_watch::InotifyFolderWatch;
 pub use host_facts::MachineFacts;
+pub use kernel_log::KernelLogDevice;
 pub use kernel_tunables::{Tunables, kernel_tunables};
-pub use lock_file::{LockError, LockFile};
+pub use lock_file::{LockError, LockFile, lock_contention};
 pub use log_files::HostLogFiles;
 pub use machine::{
     give_memory_back, hostname, make_rshared, raise_open_files, set_oom_score_adj, share_memory_pools,

@@ -5,6 +5,8 @@ use std::io;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
+use futures::StreamExt;
+use inotify::{Inotify, WatchMask};
 use rustix::fs::FlockOperation;
 use rustix::io::Errno;
 
@@ -52,9 +54,42 @@ impl LockFile {
     }
 }
 
+/// Watches a lock file for somebody else who wants it.
+///
+/// # Errors
+/// When the file cannot be watched.
+pub fn lock_contention(path: &Path) -> io::Result<impl Future<Output = ()> + Send + 'static> {
+    const BUFFER: usize = 1024;
+    let inotify = Inotify::init()?;
+    inotify.watches().add(path, WatchMask::OPEN | WatchMask::DELETE_SELF)?;
+    let mut events = inotify.into_event_stream([0; BUFFER])?;
+    Ok(async move {
+        // A watch that fails tells of nobody any more; as with upstream that counts as contention.
+        let _ = events.next().await;
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[tokio::test]
+    async fn who_opens_or_removes_the_file_is_noticed() {
+        let scratch = tempfile::tempdir().unwrap();
+        let path = scratch.path().join("lock");
+        let held = LockFile::acquire(&path).unwrap();
+        let mut opened = Box::pin(lock_contention(&path).unwrap());
+        let early = tokio::time::timeout(std::time::Duration::from_millis(100), &mut opened).await;
+        assert!(early.is_err(), "nobody came");
+        assert!(matches!(LockFile::acquire(&path), Err(LockError::Held { .. })));
+        opened.await;
+        let removed = lock_contention(&path).unwrap();
+        std::fs::remove_file(&path).unwrap();
+        // A file that is open is removed when it is closed.
+        drop(held);
+        removed.await;
+        assert!(lock_contention(&path).is_err());
+    }
 
     #[test]
     fn only_one_holds_the_lock_at_a_time() {

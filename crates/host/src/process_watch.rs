@@ -30,7 +30,7 @@ impl ProcessWatch for PidfdProcessWatch {
 }
 
 #[expect(unsafe_code, reason = "tokio offers no safe way to register a descriptor that is owned")]
-fn watchable(process: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
+pub(crate) fn watchable(process: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
     // SAFETY: an `OwnedFd` is open for as long as it lives, always names the same descriptor, and lives in
     // the `AsyncFd` from here on.
     let registered = unsafe { AsyncFd::register_with_interest(process, Interest::READABLE) };

@@ -14,9 +14,9 @@ use cri::{CriClient, Endpoint};
 use host::{
     ExecCredentialPrograms, FileCheckpoints, FileUserNamespaceRecords, HostDiskUsage, HostFilesystems,
     HostLogFiles, HostNodeLogs, HostPodCgroups, HostPodFolders, HostPodVolumes, HostRotatedLogs,
-    HostTerminationMessages, HostUsage, InotifyFolderWatch, IptablesFilter, LockFile, MachineFacts,
-    NodeCredentialFiles, PidfdProcessWatch, PullRecordFiles, StateFiles, Tunables, host_capabilities,
-    kernel_tunables,
+    HostTerminationMessages, HostUsage, InotifyFolderWatch, IptablesFilter, KernelLogDevice, LockError,
+    LockFile, MachineFacts, NodeCredentialFiles, PidfdProcessWatch, PullRecordFiles, StateFiles, Tunables,
+    host_capabilities, kernel_tunables,
 };
 use model::CgroupDriver;
 use outbound::NetworkOutbound;
@@ -41,6 +41,8 @@ const CGROUP_ROOT: &str = "/sys/fs/cgroup";
 const LOG_LINKS: &str = "/var/log/containers";
 /// Time between two looks for free memory.
 const MEMORY_PERIOD: Duration = Duration::from_secs(15);
+/// Time between two attempts to take a lock that is held.
+const LOCK_PERIOD: Duration = Duration::from_millis(200);
 /// How long stages may take to stop.
 const STOP_GRACE: Duration = Duration::from_secs(5);
 
@@ -113,13 +115,19 @@ async fn run(
     let _own_lock = LockFile::acquire(&state.join("lock")).map_err(|error| {
         anyhow::anyhow!("{}; is another podward running on this root folder?", with_cause(&error))
     })?;
+    let mut stop = stop_signals()?;
     let _asked_lock = match &loaded.flags.lock_file {
-        Some(path) => Some(
-            LockFile::acquire(path)
-                .map_err(|error| anyhow::anyhow!("--lock-file: {}", with_cause(&error)))?,
-        ),
+        Some(path) => match await_lock(path, &mut stop).await? {
+            Some(lock) => Some(lock),
+            None => return Ok(()),
+        },
         None => None,
     };
+    if let Some(path) = loaded.flags.lock_file.as_ref().filter(|_| loaded.flags.exit_on_lock_contention) {
+        let contention = host::lock_contention(path)
+            .with_context(|| format!("--exit-on-lock-contention: watch {}", path.display()))?;
+        stop.contention = Some(Box::pin(contention));
+    }
 
     let waits_for = format!(
         "the agent has just started and waits for the container runtime at {}",
@@ -130,7 +138,6 @@ async fn run(
     metrics.add(Arc::new(agent_facts(loaded, cgroups.version())));
     let runtime = connect(loaded, &metrics)?;
     let facts = MachineFacts::default();
-    let mut stop = stop_signals()?;
     let Some((runtime_name, driver)) = greet(&*runtime, loaded, &metrics, &mut stop).await? else {
         return Ok(());
     };
@@ -189,6 +196,7 @@ async fn run(
         checkpoints: Arc::new(FileCheckpoints::new(state)),
         watch: Arc::new(InotifyFolderWatch),
         outbound: Arc::new(NetworkOutbound::new()),
+        kernel_log: Arc::new(KernelLogDevice::new("/dev/kmsg")),
         packet_filter: Arc::new(IptablesFilter::new("iptables", "ip6tables")),
         clock: Arc::new(SystemClock),
         metrics,
@@ -412,24 +420,56 @@ async fn greet(
     Ok(Some((version.name, configured)))
 }
 
-/// The signals that end the agent.
+/// Takes the lock, waiting for whoever holds it. `None` when told to stop meanwhile.
+async fn await_lock(path: &Path, stop: &mut Stop) -> anyhow::Result<Option<LockFile>> {
+    let mut told = false;
+    loop {
+        match LockFile::acquire(path) {
+            Ok(lock) => return Ok(Some(lock)),
+            Err(LockError::Held { .. }) => {
+                if !std::mem::replace(&mut told, true) {
+                    tracing::warn!(lock = %path.display(), "--lock-file is held by another process; waiting for it");
+                }
+            }
+            Err(error @ LockError::File { .. }) => bail!("--lock-file: {}", with_cause(&error)),
+        }
+        tokio::select! {
+            name = stop.next() => {
+                tracing::info!(signal = name, "stopping");
+                return Ok(None);
+            }
+            () = tokio::time::sleep(LOCK_PERIOD) => {}
+        }
+    }
+}
+
+/// What ends the agent: signals, and somebody else who wants its lock.
 struct Stop {
     terminate: tokio::signal::unix::Signal,
     interrupt: tokio::signal::unix::Signal,
+    contention: Option<futures::future::BoxFuture<'static, ()>>,
 }
 
 fn stop_signals() -> anyhow::Result<Stop> {
     Ok(Stop {
         terminate: signal(SignalKind::terminate()).context("listen for SIGTERM")?,
         interrupt: signal(SignalKind::interrupt()).context("listen for SIGINT")?,
+        contention: None,
     })
 }
 
 impl Stop {
     async fn next(&mut self) -> &'static str {
+        let contention = async {
+            match &mut self.contention {
+                Some(contention) => contention.await,
+                None => std::future::pending().await,
+            }
+        };
         tokio::select! {
             _ = self.terminate.recv() => "SIGTERM",
             _ = self.interrupt.recv() => "SIGINT",
+            () = contention => "contention for --lock-file",
         }
     }
 }

@@ -19,6 +19,7 @@ pub mod event_recorder;
 pub mod filesystems;
 pub mod folder_watch;
 pub mod host_facts;
+pub mod kernel_log;
 pub mod log_files;
 pub mod log_level;
 pub mod node_logs;

@@ -83,6 +83,7 @@ const STAGES: &[&str] = &[
     "log_rotation",
     "plugin_registry",
     "packet_filter",
+    "oom_watcher",
 ];
 
 /// What stages share, and which of the others each of them may use itself.

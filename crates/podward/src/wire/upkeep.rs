@@ -5,7 +5,7 @@ use std::sync::Arc;
 use agent::observation::Observer;
 use agent::published::Reader;
 use agent::pull_ledger::PullLedger;
-use agent::{container_gc, image_gc, log_rotation, packet_filter};
+use agent::{container_gc, image_gc, log_rotation, oom_watcher, packet_filter};
 use model::Pod;
 use ports::event_recorder::EventRecorder;
 
@@ -19,7 +19,8 @@ pub(super) struct Tables<'a> {
     pub(super) ledger: Option<Arc<PullLedger>>,
 }
 
-/// Starts the collectors of containers and images, the rotation of logs, and the keeper of the packet filter.
+/// Starts the collectors of containers and images, the rotation of logs, the watcher of the machine's memory, and the
+/// keeper of the packet filter.
 pub(super) fn start_upkeep(
     running: &mut Running,
     world: &World,
@@ -33,6 +34,8 @@ pub(super) fn start_upkeep(
         logs: world.logs.clone(),
         observer: observer.clone(),
         clock: world.clock.clone(),
+        node: plan.settings.name.clone(),
+        events: events.clone(),
         policy: plan.upkeep.containers,
     };
     running.spawn("container collector", container_gc::run(parts, running.cancel.clone()));
@@ -59,6 +62,13 @@ pub(super) fn start_upkeep(
         settings: plan.upkeep.logs,
     };
     running.spawn("log rotation", log_rotation::run(parts, running.cancel.clone()));
+    let parts = oom_watcher::Parts {
+        log: world.kernel_log.clone(),
+        node: plan.settings.name.clone(),
+        events: events.clone(),
+        clock: world.clock.clone(),
+    };
+    running.spawn("oom watcher", oom_watcher::run(parts, running.cancel.clone()));
     if plan.upkeep.packet_filter {
         let kept = packet_filter::run(world.packet_filter.clone(), running.cancel.clone());
         running.spawn("packet filter", kept);

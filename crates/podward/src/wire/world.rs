@@ -11,6 +11,7 @@ use ports::env_files::EnvFiles;
 use ports::filesystems::Filesystems;
 use ports::folder_watch::FolderWatch;
 use ports::host_facts::HostFacts;
+use ports::kernel_log::KernelLog;
 use ports::log_files::LogFiles;
 use ports::node_logs::NodeLogs;
 use ports::outbound::Outbound;
@@ -80,6 +81,8 @@ pub struct World {
     pub watch: Arc<dyn FolderWatch>,
     /// Requests to what runs in pods.
     pub outbound: Arc<dyn Outbound>,
+    /// What the kernel says.
+    pub kernel_log: Arc<dyn KernelLog>,
     /// The packet filter.
     pub packet_filter: Arc<dyn PacketFilter>,
     /// The time.

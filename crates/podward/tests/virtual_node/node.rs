@@ -16,8 +16,8 @@ use decide::image_gc::ImageGcPolicy;
 use host::{
     ExecCredentialPrograms, FileCheckpoints, FileUserNamespaceRecords, HostDiskUsage, HostFilesystems,
     HostLogFiles, HostNodeLogs, HostPodFolders, HostPodVolumes, HostRotatedLogs, HostTerminationMessages,
-    HostUsage, InotifyFolderWatch, IptablesFilter, MachineFacts, NodeCredentialFiles, PullRecordFiles,
-    StateFiles,
+    HostUsage, InotifyFolderWatch, IptablesFilter, KernelLogDevice, MachineFacts, NodeCredentialFiles,
+    PullRecordFiles, StateFiles,
 };
 use k8s_openapi::api::core::v1::{ContainerStatus, PodStatus};
 use model::{
@@ -418,6 +418,7 @@ fn world(folder: &Path, plan: &Plan, network: FakeOutbound) -> World {
         checkpoints: Arc::new(FileCheckpoints::new(folder.join("state"))),
         watch: Arc::new(InotifyFolderWatch),
         outbound: Arc::new(network),
+        kernel_log: Arc::new(KernelLogDevice::new(folder.join("kmsg"))),
         packet_filter: Arc::new(IptablesFilter::new("iptables", "ip6tables")),
         clock: Arc::new(SystemClock),
         metrics: Arc::new(Metrics::new()),
