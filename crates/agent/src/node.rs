@@ -56,6 +56,17 @@ pub struct Settings {
     pub report_frequency: Duration,
     /// Deadline of a request.
     pub deadline: Duration,
+    /// What is done when the node may not be made.
+    pub forbidden: Forbidden,
+}
+
+/// What is done when the API server forbids to make the node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Forbidden {
+    /// Somebody else may have made it: it is looked for.
+    LookFor,
+    /// `KubeletRegistrationGetOnExistsOnly`: it is tried again.
+    TryAgain,
 }
 
 impl Default for Settings {
@@ -65,6 +76,7 @@ impl Default for Settings {
             update_frequency: Duration::from_secs(10),
             report_frequency: Duration::from_secs(300),
             deadline: Duration::from_secs(10),
+            forbidden: Forbidden::LookFor,
         }
     }
 }

@@ -50,8 +50,9 @@ pub use credential::{Credential, CredentialError, Names};
 pub(crate) use current_certificate::CurrentCertificate;
 pub use files::WriteError;
 pub(crate) use kubeconfig::{Access, CertificateSource};
-pub use serving::{ServingCertificate, ServingError, ServingUpkeep};
+pub use serving::{Naming, ServingCertificate, ServingError, ServingUpkeep};
 pub use tls_choices::{TlsChoiceError, TlsChoices};
+pub use watched_files::Reload;
 
 /// How the node joins its cluster.
 #[derive(Clone, Debug)]

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use cluster::identity::{Credential, Meters, ServingCertificate, Settings, connect};
+use cluster::identity::{Credential, Meters, Naming, ServingCertificate, Settings, connect};
 use cluster::{ClientSettings, Clients};
 use futures::StreamExt;
 use k8s_openapi::api::authentication::v1::SelfSubjectReview;
@@ -139,8 +139,13 @@ async fn a_serving_certificate_follows_the_nodes_addresses() {
     let address = |text: &str| NodeAddress { type_: "InternalIP".to_owned(), address: text.to_owned() };
     let (addresses, followed) = watch::channel(Vec::new());
     let clock = Arc::new(SystemClock);
-    let (_, upkeep) =
-        ServingCertificate::requested(&clients, folder.path(), "n1", followed, (clock, Arc::new(())));
+    let (_, upkeep) = ServingCertificate::requested(
+        &clients,
+        folder.path(),
+        "n1",
+        (followed, Naming::ByAddress),
+        (clock, Arc::new(())),
+    );
     let cancel = CancellationToken::new();
     let _upkeep = AbortOnDropHandle::new(tokio::spawn(upkeep.run(cancel.clone())));
     let _stop = cancel.drop_guard();

@@ -1,9 +1,11 @@
 //! Feature gates, resolved once into an immutable value.
 
+mod effect;
 mod table;
 
 use std::collections::BTreeMap;
 
+pub use effect::{OTHERS, WITHOUT_EFFECT};
 pub use table::Gate;
 use table::{DEPENDENCIES, TABLE};
 
@@ -128,6 +130,12 @@ impl FeatureGates {
         TABLE.iter().map(|spec| (spec.name, spec.stage, self.enabled(spec.gate)))
     }
 
+    /// Gates that can be set to something else than their default, but for those that stand for others.
+    pub fn settable() -> impl Iterator<Item = (Gate, &'static str)> {
+        let free = TABLE.iter().filter(|spec| spec.lock == Lock::Free && !is_group(spec.name));
+        free.map(|spec| (spec.gate, spec.name))
+    }
+
     /// Applies settings by name to the defaults; a gate's own setting beats `AllAlpha` and `AllBeta`.
     pub fn resolve(settings: &BTreeMap<String, bool>) -> Resolved {
         let mut gates = Self::default();
@@ -151,6 +159,9 @@ impl FeatureGates {
             }
             gates.set(spec, on);
             notices.extend(notice(spec));
+            if on != spec.default() && WITHOUT_EFFECT.contains(&spec.gate) {
+                notices.push(format!("feature gate {}: set, but without effect yet", spec.name));
+            }
         }
         if errors.is_empty() {
             errors = gates.unmet_dependencies();
@@ -245,11 +256,21 @@ mod tests {
 
     #[test]
     fn settled_gates_leave_a_notice() {
-        assert_eq!(resolve(&[("MemoryQoS", true)]).notices, [""; 0]);
+        assert_eq!(resolve(&[("EnvFiles", false)]).notices, [""; 0]);
         let notices = resolve(&[("NodeSwap", true)]).notices;
         assert_eq!(
             notices,
             ["feature gate NodeSwap is generally available and will be removed; stop setting it"]
         );
+    }
+
+    #[test]
+    fn a_gate_without_effect_is_told() {
+        let told = |settings: &[(&str, bool)]| resolve(settings).notices;
+        assert_eq!(
+            told(&[("CRIListStreaming", true)]),
+            ["feature gate CRIListStreaming: set, but without effect yet"]
+        );
+        assert!(told(&[("CRIListStreaming", false), ("EnvFiles", false)]).is_empty());
     }
 }

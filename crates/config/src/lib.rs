@@ -33,6 +33,7 @@ pub use credential_providers::{
 pub use duration::{DurationError, GoDuration};
 pub use flags::{CalledAs, FlagError, Flags, flag_names, help_text, version_text};
 pub use gates::{FeatureGates, Gate, GateError, Resolved, Stage};
+pub use gates::{OTHERS as GATES_OF_OTHERS, WITHOUT_EFFECT as GATES_WITHOUT_EFFECT};
 pub use load::{Environment, Invocation, Loaded, VersionFormat, load, parse_config};
 pub use problem::{LoadError, Origin, Problem};
 pub use quantity::{Quantity, QuantityError};

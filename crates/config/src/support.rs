@@ -29,6 +29,8 @@ pub static SUPPORTED: &[&str] = &[
     "enableDebuggingHandlers",
     "enableProfilingHandler",
     "enableServer",
+    "enableSystemLogHandler",
+    "enableSystemLogQuery",
     "enforceNodeAllocatable",
     "eventBurst",
     "eventRecordQPS",
@@ -50,12 +52,15 @@ pub static SUPPORTED: &[&str] = &[
     "kubeAPIQPS",
     "kubeReserved",
     "kubeReservedCgroup",
+    "kubeletCgroups",
+    "localStorageCapacityIsolation",
     "logging",
     "makeIPTablesUtilChains",
     "maxOpenFiles",
     "maxParallelImagePulls",
     "maxPods",
     "memorySwap",
+    "mergeDefaultEvictionSettings",
     "nodeLeaseDurationSeconds",
     "nodeStatusMaxImages",
     "nodeStatusReportFrequency",
@@ -85,6 +90,7 @@ pub static SUPPORTED: &[&str] = &[
     "staticPodURL",
     "staticPodURLHeader",
     "syncFrequency",
+    "systemCgroups",
     "systemReserved",
     "systemReservedCgroup",
     "tlsCertFile",
@@ -94,6 +100,7 @@ pub static SUPPORTED: &[&str] = &[
     "tlsPrivateKeyFile",
     "tracing",
     "userNamespaces",
+    "volumeStatsAggPeriod",
 ];
 
 /// Fields that have no effect upstream either.
@@ -131,7 +138,8 @@ mod tests {
         let mut config = KubeletConfiguration::file_defaults();
         config.pods.max_pods = 5;
         config.managers.topology_manager_scope = crate::configuration::TopologyScope::Pod;
-        let set = ["maxPods", "topologyManagerScope", "hairpinMode", "registerNode"];
+        config.server.enable_system_log_query = true;
+        let set = ["maxPods", "topologyManagerScope", "hairpinMode", "registerNode", "enableSystemLogQuery"];
         let set = set.into_iter().map(str::to_owned).collect();
         assert_eq!(without_effect(&config, &set), ["topologyManagerScope"]);
     }

@@ -23,3 +23,6 @@ pub mod serving;
 mod statistics_plan;
 mod trace_export;
 pub mod wire;
+
+#[cfg(test)]
+mod gates_tests;

@@ -114,7 +114,7 @@ fn kept_free(thresholds: Option<&BTreeMap<String, String>>, capacity: &ResourceA
 }
 
 /// `0-3,8` are five.
-fn count_cpus(list: &str) -> i64 {
+pub(crate) fn count_cpus(list: &str) -> i64 {
     let ranges = list.split(',').map(|range| {
         let (first, last) = range.split_once('-').unwrap_or((range, range));
         match (first.trim().parse::<i64>(), last.trim().parse::<i64>()) {

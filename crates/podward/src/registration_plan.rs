@@ -4,7 +4,7 @@ use std::net::IpAddr;
 use std::path::Path;
 use std::time::Duration;
 
-use agent::node::{Registration, Settings};
+use agent::node::{Forbidden, Registration, Settings};
 use anyhow::Context;
 use config::configuration::{Taint, TaintEffect};
 use config::{Gate, KUBERNETES_VERSION, Loaded};
@@ -70,6 +70,11 @@ pub fn node(loaded: &Loaded, name: &str, resources: &NodeResources) -> anyhow::R
             registration: if node.register_node { Registration::Own } else { Registration::Others },
             update_frequency,
             report_frequency: node.node_status_report_frequency.to_std(),
+            forbidden: if loaded.gates.enabled(Gate::KubeletRegistrationGetOnExistsOnly) {
+                Forbidden::TryAgain
+            } else {
+                Forbidden::LookFor
+            },
             deadline: update_frequency.min(at_least_a_second(Duration::from_secs(lease_duration))),
         },
         lease: LeaseTerms { node: name.to_owned(), duration_seconds: node.node_lease_duration_seconds },

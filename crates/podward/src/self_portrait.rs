@@ -10,6 +10,8 @@ use ports::clock::{Clock, SystemClock};
 use ports::log_level::LogLevel;
 use serde_json::{Value, json};
 
+use crate::node_plan::count_cpus;
+
 /// What `/configz`, `/statusz` and `/flagz` tell.
 pub fn about(loaded: &Loaded, driver: CgroupDriver) -> About {
     About {
@@ -48,6 +50,12 @@ fn effective_config(loaded: &Loaded, driver: CgroupDriver) -> Value {
     {
         let file = |name: &str| loaded.flags.cert_dir.join(name).display().to_string();
         (server.tls_cert_file, server.tls_private_key_file) = (file("kubelet.crt"), file("kubelet.key"));
+    }
+    let reservations = &mut config.reservations;
+    if !reservations.reserved_system_cpus.is_empty() {
+        reservations.kube_reserved.remove("cpu");
+        let count = count_cpus(&reservations.reserved_system_cpus);
+        reservations.system_reserved.insert("cpu".to_owned(), count.to_string());
     }
     let mut document = json!({"kind": KIND, "apiVersion": API_VERSION});
     if let (Some(document), Value::Object(fields)) = (document.as_object_mut(), config.to_json()) {

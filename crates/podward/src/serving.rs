@@ -6,9 +6,9 @@ use std::sync::Arc;
 
 use anyhow::Context;
 use cluster::Clients;
-use cluster::identity::{ClientAuthority, ServingCertificate, ServingUpkeep, TlsChoices};
-use config::Loaded;
+use cluster::identity::{ClientAuthority, Naming, Reload, ServingCertificate, ServingUpkeep, TlsChoices};
 use config::configuration::TlsVersion;
+use config::{Gate, Loaded};
 use k8s_openapi::api::core::v1::NodeAddress;
 use node_api::{About, ProfilingParts};
 use ports::certificate_meter::CertificateMeter;
@@ -32,7 +32,7 @@ pub fn serving(
     let authority = match loaded.config.access.authentication.x509.client_ca_file.as_str() {
         "" => None,
         file => Some(
-            ClientAuthority::from_file(Path::new(file))
+            ClientAuthority::from_file(Path::new(file), reload(loaded, Gate::ReloadKubeletClientCAFile))
                 .with_context(|| format!("authentication.x509.clientCAFile: {file}"))?,
         ),
     };
@@ -43,21 +43,33 @@ pub fn serving(
         )?;
         let (addresses, watched) = watch::channel(Vec::<NodeAddress>::new());
         let clock = Arc::new(SystemClock);
+        let naming = if loaded.gates.enabled(Gate::AllowDNSOnlyNodeCSR) {
+            Naming::ByAnyName
+        } else {
+            Naming::ByAddress
+        };
         let (certificate, upkeep) =
-            ServingCertificate::requested(clients, folder, node, watched, (clock, meter));
+            ServingCertificate::requested(clients, folder, node, (watched, naming), (clock, meter));
         (certificate, Some(addresses), Some(upkeep))
     } else {
         let certificate = match (server.tls_cert_file.as_str(), server.tls_private_key_file.as_str()) {
             ("", "") => ServingCertificate::self_signed(folder, node, node_addresses, SystemClock.now())
                 .with_context(|| format!("--cert-dir {}", folder.display()))?,
-            (certificate, key) => ServingCertificate::from_files(Path::new(certificate), Path::new(key))
-                .with_context(|| format!("tlsCertFile {certificate:?} and tlsPrivateKeyFile {key:?}"))?,
+            (certificate, key) => {
+                let reload = reload(loaded, Gate::ReloadKubeletServerCertificateFile);
+                ServingCertificate::from_files(Path::new(certificate), Path::new(key), reload)
+                    .with_context(|| format!("tlsCertFile {certificate:?} and tlsPrivateKeyFile {key:?}"))?
+            }
         };
         (certificate, None, None)
     };
     let tls = certificate.server_config(authority.as_ref(), &choices(loaded))?;
     let certificates = authority.map(|authority| Arc::new(authority) as Arc<dyn ClientCertificates>);
     Ok((Serving { tls: Arc::new(tls), certificates, addresses, about, profiling }, upkeep))
+}
+
+fn reload(loaded: &Loaded, gate: Gate) -> Reload {
+    if loaded.gates.enabled(gate) { Reload::OnChange } else { Reload::Never }
 }
 
 fn choices(loaded: &Loaded) -> TlsChoices {

@@ -7,6 +7,7 @@ use decide::node_status::{initial_node, reconciled};
 use k8s_openapi::api::core::v1::Node;
 use ports::api::{ApiError, ApiErrorKind};
 
+use super::Forbidden;
 use super::reporter::Reporter;
 use crate::api_deadline::within;
 
@@ -45,14 +46,19 @@ impl Reporter {
                 initial.events.into_iter().for_each(|event| parts.record(event));
                 return Ok(node);
             }
+            Err(error) if error.kind == ApiErrorKind::AlreadyExists => {}
             // Who may not make nodes may still own one.
-            Err(error) if matches!(error.kind, ApiErrorKind::AlreadyExists | ApiErrorKind::Forbidden) => {}
+            Err(error)
+                if error.kind == ApiErrorKind::Forbidden
+                    && parts.settings.forbidden == Forbidden::LookFor => {}
             Err(error) => return Err(error),
         }
         let existing = within(deadline, nodes.get()).await?;
         let mended = reconciled(&initial.node, &existing, &parts.profile);
         let patch = status_patch(&existing, &mended);
         tracing::info!(node = %name, "the node was registered before");
+        // An agent that starts tells how it finds the node, whatever was told before.
+        initial.events.into_iter().for_each(|event| parts.record(event));
         if patch == serde_json::json!({}) {
             return Ok(existing);
         }

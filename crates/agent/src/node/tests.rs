@@ -137,6 +137,22 @@ async fn a_node_that_may_not_be_made_is_taken_over() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_node_that_may_not_be_made_is_not_looked_for_if_told_so() {
+    let mut agent = Agent::new();
+    agent.forbidden = super::Forbidden::TryAgain;
+    agent.runtime.set(true, true);
+    agent.server.put(node_in(json!({"metadata": { "name": "n" }})));
+    agent.server.refuse("create", vec![refused(ApiErrorKind::Forbidden); 3]);
+    agent.start();
+    tokio::time::sleep(Duration::from_millis(1000)).await;
+    assert!(agent.server.node().unwrap().metadata.labels.is_none(), "it is left alone");
+    // 0.2 + 0.4 + 0.8 s, a little spread; then it is said to exist, and taken over.
+    tokio::time::sleep(seconds(2)).await;
+    assert!(agent.server.node().unwrap().metadata.labels.is_some());
+    agent.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_node_of_others_is_reported_once_it_is_there() {
     let agent = Agent::unregistered();
     agent.runtime.set(true, true);

@@ -15,7 +15,7 @@ use rustls::{DigitallySignedStruct, DistinguishedName, RootCertStore, SignatureS
 use sha2::{Digest, Sha256};
 
 use super::credential::{Credential, CredentialError, Names, provider, read};
-use super::watched_files::WatchedFiles;
+use super::watched_files::{Reload, WatchedFiles};
 
 /// Which credential somebody came with, for authorizers and audits.
 const CREDENTIAL_ID: &str = "authentication.kubernetes.io/credential-id";
@@ -34,8 +34,8 @@ pub struct ClientAuthority {
 impl ClientAuthority {
     /// # Errors
     /// When the file cannot be used now.
-    pub fn from_file(path: &Path) -> Result<Self, CredentialError> {
-        let files = WatchedFiles::new(vec![path.to_owned()], load)?;
+    pub fn from_file(path: &Path, reload: Reload) -> Result<Self, CredentialError> {
+        let files = WatchedFiles::new(vec![path.to_owned()], load)?.with_reload(reload);
         Ok(Self { files: Arc::new(files) })
     }
 

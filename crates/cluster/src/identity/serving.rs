@@ -27,7 +27,7 @@ use super::files::{WriteError, replace};
 use super::renewal::Renewal;
 use super::signing::{Purpose, node_names, params};
 use super::tls_choices::{TlsChoiceError, TlsChoices};
-use super::watched_files::WatchedFiles;
+use super::watched_files::{Reload, WatchedFiles};
 use crate::Clients;
 
 /// A certificate of our own making is good for a year, as upstream's.
@@ -62,16 +62,17 @@ pub struct ServingCertificate {
 }
 
 impl ServingCertificate {
-    /// `tlsCertFile` and `tlsPrivateKeyFile`, read again when they change.
+    /// `tlsCertFile` and `tlsPrivateKeyFile`.
     ///
     /// # Errors
     /// When they cannot be used now.
-    pub fn from_files(certificate: &Path, key: &Path) -> Result<Self, ServingError> {
+    pub fn from_files(certificate: &Path, key: &Path, reload: Reload) -> Result<Self, ServingError> {
         let paths = vec![certificate.to_owned(), key.to_owned()];
         let files = WatchedFiles::new(paths, |paths| match paths {
             [certificate, key] => Credential::from_files(certificate, key),
             _ => Err(CredentialError::Certificate("two files are needed".to_owned())),
-        })?;
+        })?
+        .with_reload(reload);
         Ok(Self { resolver: Arc::new(FromFiles(files)) })
     }
 
@@ -99,7 +100,7 @@ impl ServingCertificate {
         clients: &Clients,
         folder: &Path,
         node: &str,
-        addresses: watch::Receiver<Vec<NodeAddress>>,
+        (addresses, naming): (watch::Receiver<Vec<NodeAddress>>, Naming),
         (clock, meter): (Arc<dyn Clock>, Arc<dyn CertificateMeter>),
     ) -> (Self, ServingUpkeep) {
         let store = CertificateStore::new(folder, "kubelet-server");
@@ -108,7 +109,7 @@ impl ServingCertificate {
             None
         });
         let current = CurrentCertificate::new(stored.filter(|stored| !stored.is_expired(clock.now())));
-        let (names, wanted) = watch::channel(serving_names(node, &addresses.borrow()));
+        let (names, wanted) = watch::channel(serving_names(node, &addresses.borrow(), naming));
         let renewal = Renewal {
             purpose: Purpose::Serving,
             wanted,
@@ -121,7 +122,7 @@ impl ServingCertificate {
             meter,
             server_refuses: AtomicBool::new(false),
         };
-        let upkeep = ServingUpkeep { renewal, names, addresses, node: node.to_owned() };
+        let upkeep = ServingUpkeep { renewal, names, addresses, naming, node: node.to_owned() };
         (Self { resolver: Arc::new(current) }, upkeep)
     }
 
@@ -158,16 +159,17 @@ pub struct ServingUpkeep {
     renewal: Renewal,
     names: watch::Sender<Option<Names>>,
     addresses: watch::Receiver<Vec<NodeAddress>>,
+    naming: Naming,
     node: String,
 }
 
 impl ServingUpkeep {
     /// Until `cancel`.
     pub async fn run(self, cancel: CancellationToken) {
-        let Self { renewal, names, mut addresses, node } = self;
+        let Self { renewal, names, mut addresses, naming, node } = self;
         let follow = async {
             while addresses.changed().await.is_ok() {
-                let now = serving_names(&node, &addresses.borrow_and_update());
+                let now = serving_names(&node, &addresses.borrow_and_update(), naming);
                 names.send_if_modified(|wanted| {
                     let changed = *wanted != now;
                     *wanted = now;
@@ -184,8 +186,17 @@ impl ServingUpkeep {
     }
 }
 
-/// What a serving certificate of the node says; none without an address, for which nobody would sign.
-fn serving_names(node: &str, addresses: &[NodeAddress]) -> Option<Names> {
+/// What a node must have before a certificate is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Naming {
+    /// An IP address: nobody would sign without one.
+    ByAddress,
+    /// `AllowDNSOnlyNodeCSR`: a DNS name does.
+    ByAnyName,
+}
+
+/// What a serving certificate of the node says; none while what it must have is missing.
+fn serving_names(node: &str, addresses: &[NodeAddress], naming: Naming) -> Option<Names> {
     let mut names = node_names(node);
     for address in addresses.iter().filter(|address| !address.address.is_empty()) {
         let text = &address.address;
@@ -199,7 +210,8 @@ fn serving_names(node: &str, addresses: &[NodeAddress]) -> Option<Names> {
     names.dns.dedup();
     names.addresses.sort_by_key(ToString::to_string);
     names.addresses.dedup();
-    (!names.addresses.is_empty()).then_some(names)
+    let is_named = naming == Naming::ByAnyName && !names.dns.is_empty();
+    (is_named || !names.addresses.is_empty()).then_some(names)
 }
 
 fn make_own(

@@ -12,9 +12,19 @@ const PERIOD: Duration = Duration::from_secs(1);
 /// What identifies the content of a file without reading it.
 type Stamp = Option<(u64, u64, u64, i64, i64)>;
 
+/// Whether files are read again when they have changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reload {
+    /// They are.
+    OnChange,
+    /// They are read once, at the start.
+    Never,
+}
+
 /// A value made from files, kept in line with them. A bad change leaves the last good value in force.
 pub(super) struct WatchedFiles<T, E> {
     paths: Vec<PathBuf>,
+    reload: Reload,
     load: Load<T, E>,
     state: Mutex<State<T>>,
 }
@@ -37,7 +47,12 @@ impl<T, E: fmt::Display> WatchedFiles<T, E> {
         let stamps = stamps(&paths);
         let value = Arc::new(load(&paths)?);
         let state = Mutex::new(State { value, stamps, looked_at: Instant::now() });
-        Ok(Self { paths, load: Box::new(load), state })
+        Ok(Self { paths, reload: Reload::OnChange, load: Box::new(load), state })
+    }
+
+    /// The same, read again or not.
+    pub(super) fn with_reload(self, reload: Reload) -> Self {
+        Self { reload, ..self }
     }
 
     /// The value as of at most a second ago.
@@ -47,7 +62,7 @@ impl<T, E: fmt::Display> WatchedFiles<T, E> {
 
     fn as_of(&self, now: Instant) -> Arc<T> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        if now.saturating_duration_since(state.looked_at) < PERIOD {
+        if self.reload == Reload::Never || now.saturating_duration_since(state.looked_at) < PERIOD {
             return state.value.clone();
         }
         state.looked_at = now;

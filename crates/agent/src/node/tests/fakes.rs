@@ -24,7 +24,7 @@ use tokio::sync::broadcast;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use super::super::{Parts, Registration, Settings, run, watch};
+use super::super::{Forbidden, Parts, Registration, Settings, run, watch};
 use crate::node_inputs::{self, NodeInputs, NodeReporters};
 use crate::{node_view, runtime_health};
 
@@ -290,6 +290,7 @@ pub(super) struct Agent {
     pub(super) reporters: NodeReporters,
     inputs: NodeInputs,
     registration: Registration,
+    pub(super) forbidden: Forbidden,
     lists: Arc<AtomicBool>,
     cancel: CancellationToken,
     tasks: Mutex<JoinSet<()>>,
@@ -321,6 +322,7 @@ impl Agent {
             reporters,
             inputs,
             registration,
+            forbidden: Forbidden::LookFor,
             lists: Arc::new(AtomicBool::new(true)),
             cancel: CancellationToken::new(),
             tasks: Mutex::default(),
@@ -353,6 +355,7 @@ impl Agent {
                 update_frequency: Duration::from_secs(10),
                 report_frequency: Duration::from_secs(300),
                 deadline: Duration::from_secs(10),
+                forbidden: self.forbidden,
             },
             host: Arc::new(Machine),
             runtime: self.runtime.clone(),

@@ -65,7 +65,7 @@ async fn files_are_answered_with_and_read_again() {
         std::fs::write(&key, pair.1).unwrap();
     };
     write("first");
-    let serving = ServingCertificate::from_files(&certificate, &key).unwrap();
+    let serving = ServingCertificate::from_files(&certificate, &key, Reload::OnChange).unwrap();
     let ask = async || {
         let met = meet(&serving, None, authority.certificate.der(), "node.example", None).await.unwrap();
         common_name(&met.server)
@@ -114,7 +114,7 @@ async fn a_requested_certificate_is_used_as_soon_as_it_is_there() {
             &clients,
             folder.path(),
             "node-1",
-            addresses,
+            (addresses, Naming::ByAddress),
             (clock.clone(), Arc::new(())),
         )
     };
@@ -137,7 +137,7 @@ async fn clients_are_believed_by_the_authority_of_the_day() {
     let (ours, theirs) = (Authority::new(), Authority::new());
     let file = folder.path().join("ca.crt");
     std::fs::write(&file, ours.pem()).unwrap();
-    let authority = ClientAuthority::from_file(&file).unwrap();
+    let authority = ClientAuthority::from_file(&file, Reload::OnChange).unwrap();
     let serving = ServingCertificate::self_signed(folder.path(), "node-1", &[], today()).unwrap();
     let own = std::fs::read(folder.path().join("kubelet.crt")).unwrap();
     let own = CertificateDer::from_pem_slice(&own).unwrap();
@@ -175,7 +175,7 @@ async fn clients_are_believed_by_the_authority_of_the_day() {
 fn names_come_from_addresses() {
     let address = |kind: &str, text: &str| NodeAddress { type_: kind.to_owned(), address: text.to_owned() };
     let names = |addresses: &[NodeAddress]| {
-        serving_names("n", addresses).map(|names| {
+        serving_names("n", addresses, Naming::ByAddress).map(|names| {
             let addresses: Vec<_> = names.addresses.iter().map(ToString::to_string).collect();
             (names.dns, addresses)
         })
@@ -195,4 +195,7 @@ fn names_come_from_addresses() {
     assert_eq!(names(&full), Some(expected));
     assert_eq!(names(&[address("Hostname", "10.0.0.3")]), Some((vec![], vec!["10.0.0.3".to_owned()])));
     assert_eq!(names(&[address("Hostname", "n")]), None, "nobody signs without an address");
+    let any = |addresses: &[NodeAddress]| serving_names("n", addresses, Naming::ByAnyName);
+    assert_eq!(any(&[address("Hostname", "n")]).map(|names| names.dns), Some(vec!["n".to_owned()]));
+    assert_eq!(any(&[]), None);
 }
