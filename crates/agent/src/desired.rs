@@ -100,8 +100,11 @@ async fn take(known: &mut BTreeMap<PodSource, SourcePods>, snapshot: Snapshot, p
             kind: EventType::Warning,
             reason: "FailedValidation".to_owned(),
             message: format!(
-                "Pod {} from {source} is ignored: another pod of the source has its name or UID",
-                pod.full_name
+                "Error validating pod {}_{}({}) from {source} due to duplicate pod name {:?}, ignoring",
+                pod.name(),
+                pod.full_name.namespace,
+                pod.uid,
+                pod.name(),
             ),
             at: parts.clock.now(),
         });

@@ -236,8 +236,11 @@ impl Pass<'_> {
     async fn prepare_host(&self) -> Result<Vec<PlannedVolume>, SyncFailure> {
         let parts = &self.runtime.parts;
         let step = parts.timelines.begin(&self.pod.uid, StartStep::Volumes, None);
-        let file_error = |error: ports::pod_folders::FileError| plain(format!("{error}: {}", error.source));
-        parts.folders.make_pod_folders(&self.pod.uid).await.map_err(file_error)?;
+        if let Err(error) = parts.folders.make_pod_folders(&self.pod.uid).await {
+            let message = format!("error making pod data directories: {error}: {}", error.source);
+            self.runtime.event(self.pod, None, EventType::Warning, "Failed", message.clone());
+            return Err(plain(message));
+        }
         self.ensure_cgroup().await?;
         let volumes = self.set_up_volumes().await;
         step.ended(&volumes);

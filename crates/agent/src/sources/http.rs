@@ -8,8 +8,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::{HeaderName, HeaderValue, Request, StatusCode, Uri};
+use http::header::{AUTHORIZATION, COOKIE, LOCATION, WWW_AUTHENTICATE};
+use http::{HeaderName, HeaderValue, Request, Response, StatusCode, Uri};
 use http_body_util::{BodyExt, Empty, Limited};
+use hyper::body::Incoming;
 use hyper_rustls::HttpsConnector;
 use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
@@ -27,6 +29,10 @@ use crate::source_report::SourceReports;
 const DEADLINE: Duration = Duration::from_secs(10);
 /// The largest body that is read.
 const LARGEST: usize = 10 * 1024 * 1024;
+/// Redirections in a row that are followed.
+const REDIRECTIONS: usize = 10;
+/// What is told only to the server that was configured, and to those below its name.
+const CONFIDENTIAL: [HeaderName; 3] = [AUTHORIZATION, COOKIE, WWW_AUTHENTICATE];
 /// Failures in a row that are told as warnings.
 const TOLD: u32 = 3;
 
@@ -90,6 +96,8 @@ enum FetchError {
     Request(String),
     #[error("answered {0}")]
     Status(StatusCode),
+    #[error("stopped after {REDIRECTIONS} redirects")]
+    Redirections,
     #[error("body cannot be read or is larger than 10 MiB: {0}")]
     Body(String),
     #[error("{}", .0.join("; "))]
@@ -178,22 +186,37 @@ impl HttpSource {
     }
 
     async fn fetch(&self) -> Result<Bytes, FetchError> {
-        let mut request = Request::get(self.uri.clone());
+        let mut place = self.uri.clone();
+        for _ in 0..=REDIRECTIONS {
+            let response = self.ask(&place).await?;
+            if let Some(next) = redirection(&place, &response) {
+                place = next;
+                continue;
+            }
+            if !response.status().is_success() {
+                return Err(FetchError::Status(response.status()));
+            }
+            let body = Limited::new(response.into_body(), LARGEST).collect().await;
+            return Ok(body.map_err(|error| FetchError::Body(error.to_string()))?.to_bytes());
+        }
+        Err(FetchError::Redirections)
+    }
+
+    async fn ask(&self, place: &Uri) -> Result<Response<Incoming>, FetchError> {
+        let trusted = is_within(&self.uri, place);
+        let mut request = Request::get(place.clone());
         if let Some(headers) = request.headers_mut() {
             for (name, value) in &self.headers {
-                headers.append(name, value.clone());
+                if trusted || !CONFIDENTIAL.contains(name) {
+                    headers.append(name, value.clone());
+                }
             }
         }
         let request = request.body(Empty::new()).map_err(|error| FetchError::Request(error.to_string()))?;
-        let response = self.client.request(request).await.map_err(|error| {
+        self.client.request(request).await.map_err(|error| {
             let cause = std::error::Error::source(&error).map(|source| format!(": {source}"));
             FetchError::Request(format!("{error}{}", cause.unwrap_or_default()))
-        })?;
-        if !response.status().is_success() {
-            return Err(FetchError::Status(response.status()));
-        }
-        let body = Limited::new(response.into_body(), LARGEST).collect().await;
-        Ok(body.map_err(|error| FetchError::Body(error.to_string()))?.to_bytes())
+        })
     }
 
     fn read(&mut self, body: Bytes) -> Result<Option<Snapshot>, FetchError> {
@@ -217,5 +240,67 @@ impl HttpSource {
         // Only a body that could be used is remembered: a bad one is reported each time.
         self.last_body = Some(body);
         Ok(Some(Snapshot { source: PodSource::Http, kind: SnapshotKind::Set, pods }))
+    }
+}
+
+/// Where an answer sends us.
+fn redirection<T>(from: &Uri, response: &Response<T>) -> Option<Uri> {
+    if !matches!(response.status().as_u16(), 301 | 302 | 303 | 307 | 308) {
+        return None;
+    }
+    resolved(from, response.headers().get(LOCATION)?.to_str().ok()?)
+}
+
+/// A place as seen from another one.
+fn resolved(from: &Uri, to: &str) -> Option<Uri> {
+    let (scheme, authority) = (from.scheme_str()?, from.authority()?.as_str());
+    let folder = from.path().rsplit_once('/').map_or("", |(folder, _)| folder);
+    let whole = if to.contains("://") {
+        to.to_owned()
+    } else if let Some(elsewhere) = to.strip_prefix("//") {
+        format!("{scheme}://{elsewhere}")
+    } else if to.starts_with('/') {
+        format!("{scheme}://{authority}{to}")
+    } else if to.starts_with('?') {
+        format!("{scheme}://{authority}{}{to}", from.path())
+    } else {
+        format!("{scheme}://{authority}{folder}/{to}")
+    };
+    whole.parse().ok()
+}
+
+/// Whether a place is on the same host as another, or on one below its name.
+fn is_within(first: &Uri, place: &Uri) -> bool {
+    match (first.host(), place.host()) {
+        (Some(first), Some(host)) => {
+            host.eq_ignore_ascii_case(first)
+                || host.to_ascii_lowercase().ends_with(&format!(".{}", first.to_ascii_lowercase()))
+        }
+        (Some(_) | None, _) => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn redirections_are_resolved() {
+        let from: Uri = "https://a.example:8443/pods/all?x=1".parse().unwrap();
+        for (to, expected) in [
+            ("http://b.example/c", "http://b.example/c"),
+            ("//b.example/c", "https://b.example/c"),
+            ("/c?d", "https://a.example:8443/c?d"),
+            ("c", "https://a.example:8443/pods/c"),
+            ("?y=2", "https://a.example:8443/pods/all?y=2"),
+        ] {
+            assert_eq!(resolved(&from, to).unwrap(), expected, "{to}");
+        }
+        let answer = |code: u16| Response::builder().status(code).header(LOCATION, "/c").body(()).unwrap();
+        assert!([301, 302, 303, 307, 308].iter().all(|code| redirection(&from, &answer(*code)).is_some()));
+        assert!([200, 300, 304, 404].iter().all(|code| redirection(&from, &answer(*code)).is_none()));
+        let within = |place: &str| is_within(&from, &place.parse().unwrap());
+        assert!(within("http://A.example/") && within("https://x.a.example/"));
+        assert!(!within("https://nota.example/") && !within("https://example/"));
     }
 }

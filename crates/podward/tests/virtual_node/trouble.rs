@@ -304,3 +304,63 @@ async fn a_container_that_runs_on_though_it_was_said_to_be_stopped_is_stopped_ag
     assert!(node.runtime.count(Rpc::StopContainer) >= 2, "{}", node.describe());
     node.assert_no_violations();
 }
+
+#[tokio::test]
+async fn a_url_that_has_moved_is_followed() {
+    let server = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let mut node = VirtualNode::new();
+    node.http = Some(format!("http://{}/old", server.local_addr().unwrap()));
+    let body = pod("from-url", "uid-url", &["main"]).to_string();
+    let answering = tokio::spawn(async move {
+        use tokio::io::{AsyncReadExt, AsyncWriteExt};
+        loop {
+            let (mut stream, _) = server.accept().await.unwrap();
+            let mut request = [0; 1024];
+            let length = stream.read(&mut request).await.unwrap();
+            let answer = if request[..length].starts_with(b"GET /new ") {
+                let length = body.len();
+                format!("HTTP/1.1 200 OK\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n{body}")
+            } else {
+                "HTTP/1.1 302 Found\r\nLocation: /new\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
+                    .to_owned()
+            };
+            let _ = stream.write_all(answer.as_bytes()).await;
+        }
+    });
+    node.start_agent();
+    node.until_running("uid-url").await;
+    answering.abort();
+    node.assert_no_violations();
+}
+
+#[tokio::test]
+async fn users_are_told_of_a_pod_that_cannot_be_looked_at_or_has_no_folder() {
+    let node = VirtualNode::started();
+    node.write("a.json", &pod("a", "uid-a", &["main"]));
+    node.until_running("uid-a").await;
+    let blind = Fault::Fail(Code::Unknown, "cannot look".to_owned());
+    let blind = [Rpc::PodSandboxStatus, Rpc::ContainerStatus]
+        .map(|rpc| node.runtime.inject(Injection::new(rpc, blind.clone()).on("uid-a")));
+    node.runtime.exit_container(&node.running("uid-a", "main"), Exit::code(1));
+    // A file is where the pod's folder should be.
+    std::fs::write(node.path("root").join("pods").join("uid-b"), "").unwrap();
+    node.write("b.json", &pod("b", "uid-b", &["main"]));
+    for (reason, beginning) in
+        [("FailedSync", "error determining status: "), ("Failed", "error making pod data directories: ")]
+    {
+        let told = || async {
+            let events = node.views().events.all();
+            let found = events
+                .iter()
+                .any(|series| series.event.reason == reason && series.event.message.starts_with(beginning));
+            anyhow::ensure!(found, "{reason} is not told yet");
+            Ok(())
+        };
+        eventually(reason, PATIENCE, told).await.unwrap();
+    }
+    blind.iter().for_each(Injected::release);
+    std::fs::remove_file(node.path("root").join("pods").join("uid-b")).unwrap();
+    node.until_running("uid-a").await;
+    node.until_running("uid-b").await;
+    node.assert_no_violations();
+}
