@@ -141,7 +141,7 @@ async fn deleted_while_the_agent_was_down(agent: Agent) -> Result<()> {
 }
 
 /// A pod whose main container waits for an init container that does not come to an end.
-fn held_up(name: &str, init: Value) -> Value {
+fn held_up(name: &str, init: &Value) -> Value {
     with(sleeper(name), "/spec/initContainers", json!([init]))
 }
 
@@ -151,7 +151,7 @@ async fn deleted_before_the_init_containers_were_done(agent: Agent) -> Result<()
     let crashes = json!({"name": "init", "image": BUSYBOX, "command": ["/bin/false"]});
     let missing = json!({"name": "init", "image": "localhost/missing:1", "imagePullPolicy": "Never"});
     for (name, init) in [("sleeps", sleeps), ("crashes", crashes), ("missing", missing)] {
-        let held = with(held_up(name, init), "/spec/terminationGracePeriodSeconds", json!(1));
+        let held = with(held_up(name, &init), "/spec/terminationGracePeriodSeconds", json!(1));
         node.apply(&held).await?;
     }
     node.wait("the init container runs", async || {

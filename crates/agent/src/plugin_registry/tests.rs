@@ -82,7 +82,7 @@ async fn a_plugin_is_told_what_became_of_it() {
         };
         let registered = register(&parts, Path::new("/s")).await;
         let expected = expected.map_err(|reason| format!("RegisterPlugin error -- {reason}"));
-        assert_eq!(*plugin.told.lock().unwrap(), [expected.clone()], "{kind} {name}");
+        assert_eq!(*plugin.told.lock().unwrap(), std::slice::from_ref(&expected), "{kind} {name}");
         assert_eq!(registered.map(drop), expected.map_err(PluginError));
     }
 }

@@ -139,7 +139,7 @@ mod tests {
         assert_eq!((settled.begin, settled.late), (vec![critical.clone()], vec![Arc::clone(&slow)]));
         assert_eq!(room.next_deadline(), None);
         room.wait(&critical, "cpu".to_owned(), vec![slow], now);
-        assert_eq!(room.settle(|_| true, now).begin, [critical.clone()]);
+        assert_eq!(room.settle(|_| true, now).begin, std::slice::from_ref(&critical));
         room.wait(&critical, "cpu".to_owned(), vec![quick], now);
         room.forget(&critical);
         assert_eq!(room.next_deadline(), None);

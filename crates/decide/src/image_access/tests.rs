@@ -211,7 +211,7 @@ fn what_an_account_pulled_is_not_for_everybody() {
     assert_eq!(access_without_credentials(&Verification::Always, "r.io/app:1", known), None);
     let check = |shown: &Shown| access_by_credentials(&record, "r.io/app:1", shown);
     assert_eq!(check(&Shown::default()), Access::MustPull);
-    assert_eq!(check(&Shown::of(&[used.clone()])), Access::ByRecord);
+    assert_eq!(check(&Shown::of(std::slice::from_ref(&used))), Access::ByRecord);
     for origin in [
         CredentialOrigin::Account { uid: "2".into(), namespace: "ns".into(), name: "puller".into() },
         CredentialOrigin::Account { uid: "1".into(), namespace: "other".into(), name: "puller".into() },
