@@ -103,7 +103,7 @@ const SERVICES: &[(&str, &[&str])] = &[
     ("csi_allocatable", &["csi_drivers", "csi_registration"]),
     ("csi_drivers", &[]),
     ("csi_registration", &["csi_drivers", "metered_csi", "metrics", "node_view"]),
-    ("csi_volumes", &["claims", "csi_drivers", "node_view", "tokens"]),
+    ("csi_volumes", &["claims", "csi_drivers", "metrics", "node_view", "tokens"]),
     ("event_log", &[]),
     ("file_report", &[]),
     ("images", &["metrics", "pull_ledger", "tokens"]),
