@@ -75,8 +75,25 @@ impl ControlPlane {
         Self::start_with(ControlPlaneOptions::default()).await
     }
 
-    /// The same with changed options.
+    /// The same with changed options. Ports that were free when they were looked for may be taken when they are used: a
+    /// part that ends at once is tried again with others.
     pub async fn start_with(options: ControlPlaneOptions) -> Result<Self> {
+        const TRIES: u32 = 3;
+        let mut tries = 1;
+        loop {
+            match Self::try_start(options.clone()).await {
+                Err(error)
+                    if tries < TRIES && format!("{error:#}").contains("of the control plane ended") =>
+                {
+                    eprintln!("the control plane is started again: {error:#}");
+                    tries += 1;
+                }
+                result => return result,
+            }
+        }
+    }
+
+    async fn try_start(options: ControlPlaneOptions) -> Result<Self> {
         let started = Instant::now();
         program::check()?;
         let instance = Instance::create()?;
