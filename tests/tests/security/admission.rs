@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use anyhow::{Result, ensure};
+use anyhow::{Context, Result, ensure};
 use scenarios::{Agent, AgentOptions, Node, container, pod, scenarios, sleeper, with};
 use serde_json::{Value, json};
-use testkit::poll::throughout;
+use testkit::poll::{eventually, throughout};
 
 use crate::{refused, verdict};
 
@@ -137,7 +137,6 @@ async fn a_pod_makes_room_for_a_more_important_one(agent: Agent) -> Result<()> {
     };
     node.write("low.json", &ranked("low", "sleep forever --ignore-term", 1))?;
     node.wait_running("low").await?;
-    let low = node.only_running("low").await?;
     node.write("high.json", &ranked("high", "sleep forever", 2))?;
     node.wait_running("high").await?;
     node.wait_pod("low", "ended", |pod| pod.phase == "Failed").await?;
@@ -146,20 +145,22 @@ async fn a_pod_makes_room_for_a_more_important_one(agent: Agent) -> Result<()> {
         reason == "Preempting" && message == "Preempted in order to admit critical pod",
         "{reason}: {message}"
     );
-    testkit::poll::eventually("low is stopped", Duration::from_secs(30), async || {
+    // The room has to be there first: the low one used up its grace of two seconds before the high one was begun.
+    let (status, ended) = eventually("the end of low is told", Duration::from_secs(30), async || {
         ensure!(node.running("low").await?.is_empty(), "it still runs");
-        Ok(())
+        let status = node.api_pod("low").await?.status.unwrap_or_default();
+        let states = status.container_statuses.iter().flatten().filter_map(|one| one.state.as_ref());
+        let end = states.filter_map(|state| state.terminated.as_ref()?.finished_at.as_ref()).next();
+        let end = end.context("it has no end")?.0.as_nanosecond();
+        Ok((status, end))
     })
     .await?;
-    // The room has to be there first: the low one used up its grace before the high one was begun.
-    let low_ended = node.cri().containers_of("low").await?.into_iter().find(|view| view.id == low.id);
-    let high = node.cri().sandboxes_of("high").await?;
-    let (Some(low_ended), [high]) = (low_ended.map(|view| view.finished_at), high.as_slice()) else {
-        anyhow::bail!("low or high is missing: {high:?}");
-    };
-    ensure!(low_ended > low.started_at, "low has no end");
-    ensure!(high.created_at > low_ended, "high began {} ns before low ended", low_ended - high.created_at);
-    let status = node.api_pod("low").await?.status.unwrap_or_default();
+    let high = node.cri().sandboxes_of("high-node-a").await?.pop().context("the sandbox of high")?;
+    ensure!(
+        i128::from(high.created_at) >= ended,
+        "high was begun at {}, low ended at {ended}",
+        high.created_at
+    );
     let disrupted =
         status.conditions.unwrap_or_default().into_iter().find(|entry| entry.type_ == "DisruptionTarget");
     let reason = disrupted.and_then(|condition| condition.reason);
