@@ -79,13 +79,13 @@ async fn a_finalizer_keeps_the_object(agent: Agent) -> Result<()> {
     node.kubectl(&["delete", "pod", "web", "--wait=false"]).await?;
     node.wait_pod("web", "has ended", |pod| pod.phase == "Succeeded" || pod.phase == "Failed").await?;
     nothing_runs(&node, "web").await?;
-    node.restart_agent_unseen().await?;
     eventually("nothing of the pod is left in the runtime", Duration::from_secs(120), async || {
         let sandboxes = node.cri().sandboxes_of("web").await?;
         ensure!(sandboxes.is_empty(), "{sandboxes:?}");
         Ok(())
     })
     .await?;
+    node.restart_agent_unseen().await?;
     let patch = r#"{"metadata":{"finalizers":null}}"#;
     node.kubectl(&["patch", "pod", "web", "--type=merge", "--patch", patch]).await?;
     node.wait_absent(&["pod", "web"]).await?;
