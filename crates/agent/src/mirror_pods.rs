@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
-use decide::mirror_pods::{MirrorStep, Owner, mirror_object, mirror_step};
+use decide::mirror_pods::{MirrorStep, Owner, mirror_object, mirror_step, waits_its_turn};
 use model::{Pod, PodFullName, PodUid, WorkerPhase, WorkerView};
 use ports::api::pods::ApiPods;
 use ports::api::{ApiError, ApiErrorKind};
@@ -197,15 +197,6 @@ impl Parts {
             },
         }
     }
-}
-
-/// Whether a pod waits for the end of another version of itself, which the mirror stands for until then.
-fn waits_its_turn(pod: &Pod, workers: &[Arc<WorkerView>]) -> bool {
-    let begun = workers.iter().any(|worker| worker.uid == pod.uid && worker.started);
-    !begun
-        && workers.iter().any(|worker| {
-            worker.uid != pod.uid && worker.full_name == pod.full_name && worker.phase < WorkerPhase::Finished
-        })
 }
 
 async fn timed<T>(request: impl Future<Output = Result<T, ApiError>>) -> Result<T, ApiError> {

@@ -128,6 +128,12 @@ pub fn admit(pod: &Pod, node: &Node<'_>) -> Result<Vec<Arc<Pod>>, Rejection> {
     Ok(victims)
 }
 
+/// Whether a refusal rests on labels alone, which may have changed just before the pod was placed here.
+#[must_use]
+pub fn rests_on_labels(rejection: &Rejection) -> bool {
+    rejection.reason == affinity::NODE_AFFINITY
+}
+
 /// The first resource of which a pod finds too little.
 #[must_use]
 pub fn first_shortage(pod: &Pod, node: &Node<'_>) -> Option<String> {

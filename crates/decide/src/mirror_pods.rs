@@ -1,8 +1,10 @@
 //! Static pods and the API objects that mirror them.
 
+use std::sync::Arc;
+
 use k8s_openapi::api::core::v1 as core;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
-use model::{Pod, PodUid, labels};
+use model::{Pod, PodUid, WorkerPhase, WorkerView, labels};
 
 /// What is to be done about a mirror pod.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -27,6 +29,16 @@ pub fn mirror_step(pod: Option<&Pod>, mirror: Option<&Pod>) -> MirrorStep {
         }
         (Some(_), Some(_)) => MirrorStep::Nothing,
     }
+}
+
+/// Whether a pod waits for the end of another version of itself, which the mirror stands for until then.
+#[must_use]
+pub fn waits_its_turn(pod: &Pod, workers: &[Arc<WorkerView>]) -> bool {
+    let begun = workers.iter().any(|worker| worker.uid == pod.uid && worker.started);
+    !begun
+        && workers.iter().any(|worker| {
+            worker.uid != pod.uid && worker.full_name == pod.full_name && worker.phase < WorkerPhase::Finished
+        })
 }
 
 /// Whether it mirrors this very version of the pod.

@@ -296,6 +296,22 @@ async fn a_node_that_can_have_no_more_volumes_is_told_apart() {
     }
 }
 
+/// A claim of 1 GiB that asks for so many.
+fn size(gib: i64) -> CsiSize {
+    CsiSize {
+        namespace: "n".to_owned(),
+        claim: "c".to_owned(),
+        uid: "c-uid".to_owned(),
+        wanted: gib << 30,
+        known: 1 << 30,
+        wanted_text: format!("{gib}Gi"),
+        asked: gib << 30,
+        granted: None,
+        state: String::new(),
+        grows_on_each_node: false,
+    }
+}
+
 #[tokio::test]
 async fn a_volume_that_has_grown_is_grown_on_the_node_once() {
     if !is_root() {
@@ -303,18 +319,7 @@ async fn a_volume_that_has_grown_is_grown_on_the_node_once() {
     }
     let node = Node::new(json!({"attachRequired": false}));
     let driver = node.driver("d.example", &[Ability::ExpandVolume]);
-    let size = CsiSize {
-        namespace: "n".to_owned(),
-        claim: "c".to_owned(),
-        uid: "c-uid".to_owned(),
-        wanted: 2 << 30,
-        known: 1 << 30,
-        wanted_text: "2Gi".to_owned(),
-        asked: 2 << 30,
-        granted: None,
-        state: String::new(),
-        grows_on_each_node: false,
-    };
+    let size = size(2);
     let small = volume(&node, "u1", "h");
     let agent = node.agent();
     node.set_up(&agent, "u1", &small, None).await.unwrap();
@@ -347,16 +352,10 @@ async fn a_claim_is_told_how_far_its_volume_is() {
     let node = Node::new(json!({"attachRequired": false}));
     let driver = node.driver("d.example", &[Ability::ExpandVolume]);
     let size = CsiSize {
-        namespace: "n".to_owned(),
-        claim: "c".to_owned(),
-        uid: "c-uid".to_owned(),
-        wanted: 3 << 30,
-        known: 1 << 30,
-        wanted_text: "3Gi".to_owned(),
         asked: 2 << 30,
         granted: Some((2 << 30, "2Gi".to_owned())),
         state: "NodeResizePending".to_owned(),
-        grows_on_each_node: false,
+        ..size(3)
     };
     let grows = CsiVolume { size: Some(size), ..volume(&node, "u1", "h") };
     let agent = node.agent();

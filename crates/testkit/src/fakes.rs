@@ -1,7 +1,13 @@
 //! Stand-ins for the ports of the machine that a virtual node does without.
 
+use std::path::PathBuf;
+use std::time::Duration;
+
 use async_trait::async_trait;
-use model::CgroupLimits;
+use model::{
+    AdmissionSettings, CgroupDriver, CgroupLimits, CgroupSettings, CgroupVersion, HostCapabilities,
+    NodeResources, NodeSettings, PodGates,
+};
 use ports::pod_cgroups::PodCgroups;
 use ports::pod_folders::FileError;
 use ports::process_watch::ProcessWatch;
@@ -53,5 +59,46 @@ pub struct NoProcessWatch;
 impl ProcessWatch for NoProcessWatch {
     async fn exited(&self, _: u32) -> Result<(), std::io::Error> {
         Err(std::io::ErrorKind::Unsupported.into())
+    }
+}
+
+/// A node of two CPUs, 1 GiB of memory and ten pods, on cgroup v2, without folders.
+#[must_use]
+pub fn node_settings() -> NodeSettings {
+    NodeSettings {
+        name: "node".to_owned(),
+        addresses: Vec::new(),
+        root_dir: PathBuf::new(),
+        pod_logs_dir: PathBuf::new(),
+        memory_capacity: 1 << 30,
+        cpu_count: 2,
+        cgroups: CgroupSettings::default(),
+        capabilities: HostCapabilities {
+            cgroup_version: CgroupVersion::V2,
+            swap_controller: false,
+            hugepage_sizes: Vec::new(),
+            masked_cpu_paths: Vec::new(),
+            selinux_enabled: false,
+        },
+        cgroup_root: "/".to_owned(),
+        cgroup_driver: CgroupDriver::Cgroupfs,
+        cgroups_per_qos: true,
+        cpu_cfs_quota: true,
+        cpu_cfs_quota_period: Duration::from_millis(100),
+        single_process_oom_kill: false,
+        pod_pids_limit: -1,
+        cluster_dns: Vec::new(),
+        cluster_domain: String::new(),
+        resolv_conf: String::new(),
+        seccomp_default: false,
+        resources: NodeResources {
+            capacity: [("cpu", 2000), ("memory", 1 << 30), ("pods", 10)]
+                .map(|(name, amount)| (name.to_owned(), amount))
+                .into(),
+            ..NodeResources::default()
+        },
+        admission: AdmissionSettings::default(),
+        container_stop_signals: false,
+        gates: PodGates::default(),
     }
 }

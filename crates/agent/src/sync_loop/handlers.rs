@@ -60,9 +60,16 @@ impl SyncLoop {
     /// and one that does not match the node when the node was read again.
     fn begin(&mut self, pod: &Arc<Pod>, verdict: Result<(), Rejection>) {
         match verdict {
+            Err(rejection) if self.look_again(pod, &rejection) => {}
+            verdict => self.hand_on(pod, verdict),
+        }
+    }
+
+    /// The same, for good.
+    pub(super) fn hand_on(&self, pod: &Arc<Pod>, verdict: Result<(), Rejection>) {
+        match verdict {
             Ok(()) if self.is_held(&pod.uid) => {}
             Ok(()) => self.order(UpdateKind::Create, pod, None),
-            Err(rejection) if self.look_again(pod, &rejection) => {}
             Err(rejection) => self.reject(pod, rejection),
         }
     }

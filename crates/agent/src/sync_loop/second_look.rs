@@ -5,8 +5,9 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use decide::admission::rests_on_labels;
 use k8s_openapi::api::core::v1::Node;
-use model::{Pod, PodUid, Rejection, UpdateKind};
+use model::{Pod, PodUid, Rejection};
 use ports::api::nodes::ApiNodes;
 use tokio::task::{Id, JoinSet};
 
@@ -15,7 +16,6 @@ use crate::node_view::NodeView;
 
 /// How long the API server may take.
 const DEADLINE: Duration = Duration::from_secs(10);
-const NODE_AFFINITY: &str = "NodeAffinity";
 
 /// Pods that wait until the node was read.
 #[derive(Debug, Default)]
@@ -70,7 +70,7 @@ impl SyncLoop {
     /// Whether a refusal is put off until the node was read again.
     pub(super) fn look_again(&mut self, pod: &Pod, rejection: &Rejection) -> bool {
         match &self.parts.nodes {
-            Some(nodes) if rejection.reason == NODE_AFFINITY => {
+            Some(nodes) if rests_on_labels(rejection) => {
                 self.second_looks.start(&pod.uid, Arc::clone(nodes));
                 true
             }
@@ -84,10 +84,6 @@ impl SyncLoop {
         self.fresh_node = node.map(NodeView::of);
         let verdict = self.admit_granted(&pod);
         self.fresh_node = None;
-        match verdict {
-            Ok(()) if self.is_held(uid) => {}
-            Ok(()) => self.order(UpdateKind::Create, &pod, None),
-            Err(rejection) => self.reject(&pod, rejection),
-        }
+        self.hand_on(&pod, verdict);
     }
 }

@@ -5,17 +5,14 @@ use std::sync::Mutex;
 
 use async_trait::async_trait;
 use k8s_openapi::api::core::v1::Node;
-use model::{
-    AdmissionSettings, CgroupDriver, CgroupSettings, CgroupVersion, HostCapabilities, NodeResources, PodUid,
-    RuntimeConditions, RuntimeVersion, UpdateKind, WorkerCommand,
-};
+use model::{CgroupDriver, PodUid, RuntimeConditions, RuntimeVersion, UpdateKind, WorkerCommand};
 use ports::api::{ApiError, ApiErrorKind, FeedStream};
 use ports::clock::SystemClock;
 use ports::pod_folders::FileError;
 use ports::pod_logs::LogFolder;
 use ports::runtime::{RuntimeError, RuntimeEvents, RuntimeService};
 use serde_json::json;
-use testkit::fakes::NoPodCgroups;
+use testkit::fakes::{NoPodCgroups, node_settings};
 
 use super::*;
 use crate::event_log::EventLog;
@@ -125,45 +122,6 @@ fn node(labels: &serde_json::Value) -> Node {
     serde_json::from_value(json!({"metadata": {"name": "node", "labels": labels}})).unwrap()
 }
 
-fn settings() -> NodeSettings {
-    NodeSettings {
-        name: "node".to_owned(),
-        addresses: Vec::new(),
-        root_dir: PathBuf::new(),
-        pod_logs_dir: PathBuf::new(),
-        memory_capacity: 1 << 30,
-        cpu_count: 2,
-        cgroups: CgroupSettings::default(),
-        capabilities: HostCapabilities {
-            cgroup_version: CgroupVersion::V2,
-            swap_controller: false,
-            hugepage_sizes: Vec::new(),
-            masked_cpu_paths: Vec::new(),
-            selinux_enabled: false,
-        },
-        cgroup_root: "/".to_owned(),
-        cgroup_driver: CgroupDriver::Cgroupfs,
-        cgroups_per_qos: true,
-        cpu_cfs_quota: true,
-        cpu_cfs_quota_period: Duration::from_millis(100),
-        single_process_oom_kill: false,
-        pod_pids_limit: -1,
-        cluster_dns: Vec::new(),
-        cluster_domain: String::new(),
-        resolv_conf: String::new(),
-        seccomp_default: false,
-        resources: NodeResources {
-            capacity: [("cpu", 2000), ("memory", 1 << 30), ("pods", 10)]
-                .map(|(name, amount)| (name.to_owned(), amount))
-                .into(),
-            ..NodeResources::default()
-        },
-        admission: AdmissionSettings::default(),
-        container_stop_signals: false,
-        gates: model::PodGates::default(),
-    }
-}
-
 struct Fixture {
     sync_loop: SyncLoop,
     orders: mpsc::UnboundedReceiver<WorkerMessage>,
@@ -196,7 +154,7 @@ impl Fixture {
             inputs: None,
             sources_ready: watch::Sender::new(false),
             sources: BTreeSet::new(),
-            settings: Arc::new(settings()),
+            settings: Arc::new(node_settings()),
             recorder: events.clone(),
             clock: Arc::new(SystemClock),
             metrics: Arc::default(),

@@ -5,12 +5,15 @@ use model::Pod;
 
 use super::{Misfit, Node};
 
+/// Reason of a refusal by the labels of the node.
+pub(super) const NODE_AFFINITY: &str = "NodeAffinity";
+
 /// Whether the pod wants a node with this name and these labels.
 pub(super) fn check(pod: &Pod, node: &Node<'_>) -> Vec<Misfit> {
     let mut misfits = Vec::new();
     if !matches_node(pod, node) {
         misfits.push(Misfit::Predicate {
-            name: "NodeAffinity",
+            name: NODE_AFFINITY,
             description: "node(s) didn't match Pod's node affinity/selector",
         });
     }

@@ -20,10 +20,7 @@ use host::{
     PullRecordFiles, StateFiles,
 };
 use k8s_openapi::api::core::v1::{ContainerStatus, PodStatus};
-use model::{
-    AdmissionSettings, CgroupDriver, CgroupSettings, CgroupVersion, HostCapabilities, NodeResources,
-    NodeSettings, PodUid,
-};
+use model::{CgroupVersion, HostCapabilities, NodeResources, NodeSettings, PodUid};
 use node_api::Views;
 use podward::plan::{FilePlan, HttpPlan, Plan, Upkeep};
 use podward::registration_plan::NodePlan;
@@ -33,7 +30,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 use testkit::fake_outbound::FakeOutbound;
 use testkit::fake_runtime::{Container, FakeRuntime, Rpc};
-use testkit::fakes::{NoPodCgroups, NoProcessWatch};
+use testkit::fakes::{NoPodCgroups, NoProcessWatch, node_settings};
 use testkit::poll::eventually;
 
 use crate::stepping::{Steps, Switch};
@@ -344,41 +341,24 @@ fn upkeep() -> Upkeep {
 fn settings(folder: &Path) -> NodeSettings {
     let resolv_conf = folder.join("resolv.conf");
     std::fs::write(&resolv_conf, "nameserver 192.0.2.53\n").unwrap();
+    let base = node_settings();
     NodeSettings {
-        name: "node".to_owned(),
         addresses: vec!["192.0.2.1".parse().unwrap()],
         root_dir: folder.join("root"),
         pod_logs_dir: folder.join("logs"),
-        memory_capacity: 1 << 30,
-        cpu_count: 2,
-        cgroups: CgroupSettings::default(),
         capabilities: HostCapabilities {
-            cgroup_version: CgroupVersion::V2,
             swap_controller: true,
             hugepage_sizes: vec!["2MB".to_owned()],
-            masked_cpu_paths: Vec::new(),
-            selinux_enabled: false,
+            ..base.capabilities
         },
-        cgroup_root: "/".to_owned(),
-        cgroup_driver: CgroupDriver::Cgroupfs,
-        cgroups_per_qos: true,
-        cpu_cfs_quota: true,
-        cpu_cfs_quota_period: Duration::from_millis(100),
-        single_process_oom_kill: false,
-        pod_pids_limit: -1,
-        cluster_dns: Vec::new(),
-        cluster_domain: String::new(),
         resolv_conf: resolv_conf.to_string_lossy().into_owned(),
-        seccomp_default: false,
         resources: NodeResources {
             capacity: [("cpu", 2000), ("memory", 1 << 30), ("pods", 5000)]
                 .map(|(name, amount)| (name.to_owned(), amount))
                 .into(),
             ..NodeResources::default()
         },
-        admission: AdmissionSettings::default(),
-        container_stop_signals: false,
-        gates: model::PodGates::default(),
+        ..base
     }
 }
 
