@@ -5,6 +5,7 @@
 //! pods at once become one.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use decide::allocation::checkpoint::{self, AllResources, CheckpointProblem};
@@ -40,8 +41,16 @@ pub struct Allocations {
 struct Shared {
     state: Mutex<State>,
     files: Arc<dyn Checkpoints>,
-    allocated: tokio::sync::Mutex<u64>,
-    actuated: tokio::sync::Mutex<u64>,
+    allocated: Written,
+    actuated: Written,
+}
+
+/// How far a file is.
+#[derive(Default)]
+struct Written {
+    version: AtomicU64,
+    /// Held while it is written.
+    turn: tokio::sync::Mutex<()>,
 }
 
 #[derive(Default)]
@@ -51,6 +60,9 @@ struct State {
     /// Versions of the records; a file that holds an older one is behind.
     allocated_version: u64,
     actuated_version: u64,
+    /// The versions in which something of a pod changed; a pod that is not here needs nothing written.
+    granted_in: BTreeMap<PodUid, u64>,
+    noted_in: BTreeMap<PodUid, u64>,
     listeners: Vec<mpsc::UnboundedSender<PodUid>>,
 }
 
@@ -75,7 +87,12 @@ impl Allocations {
             actuated: read(ACTUATED, actuated)?,
             ..State::default()
         };
-        let shared = Shared { state: Mutex::new(state), files, allocated: 0.into(), actuated: 0.into() };
+        let shared = Shared {
+            state: Mutex::new(state),
+            files,
+            allocated: Written::default(),
+            actuated: Written::default(),
+        };
         Ok(Self { shared: Arc::new(shared) })
     }
 
@@ -114,8 +131,11 @@ impl Allocations {
                 Some(before) => before.granted != granted,
                 None => has_any(&granted),
             };
-            state.allocated_version += u64::from(noteworthy);
             let own = before.map(|before| (**before).clone()).unwrap_or_default();
+            if noteworthy {
+                state.allocated_version += 1;
+                state.granted_in.insert(pod.uid.clone(), state.allocated_version);
+            }
             state.pods.insert(pod.uid.clone(), Arc::new(PodAllocation { granted, ..own }));
             state.tell(&pod.uid);
         });
@@ -154,7 +174,9 @@ impl Allocations {
                     Some(_) | None => Arc::new(own),
                 };
                 all.containers.insert(name, own);
-                state.actuated_version += u64::from(!nothing);
+                if !nothing {
+                    state.note(uid);
+                }
             }
         });
     }
@@ -165,30 +187,32 @@ impl Allocations {
             let all = state.actuated.entry(uid.clone()).or_default();
             if all.pod.as_ref() != own {
                 all.pod = own.cloned();
-                state.actuated_version += 1;
+                state.note(uid);
             }
         });
     }
 
-    /// Returns when everything granted so far is written.
+    /// Returns when everything granted to a pod so far is written. Other pods' grants hold up nobody.
     ///
     /// # Errors
     /// When the file cannot be written.
-    pub async fn saved(&self) -> Result<(), FileError> {
+    pub async fn saved(&self, uid: &PodUid) -> Result<(), FileError> {
         let encode = |state: &State| {
             let all = state.pods.iter().map(|(uid, own)| (uid, &own.granted));
             (state.allocated_version, checkpoint::encode(all))
         };
-        self.save(ALLOCATED, &self.shared.allocated, |state| state.allocated_version, encode).await
+        let needed = self.with(|state| state.granted_in.get(uid).copied());
+        self.save(ALLOCATED, &self.shared.allocated, needed, encode).await
     }
 
-    /// Returns when everything noted so far is written.
+    /// Returns when everything noted of a pod so far is written.
     ///
     /// # Errors
     /// When the file cannot be written.
-    pub async fn noted(&self) -> Result<(), FileError> {
+    pub async fn noted(&self, uid: &PodUid) -> Result<(), FileError> {
         let encode = |state: &State| (state.actuated_version, checkpoint::encode(state.actuated.iter()));
-        self.save(ACTUATED, &self.shared.actuated, |state| state.actuated_version, encode).await
+        let needed = self.with(|state| state.noted_in.get(uid).copied());
+        self.save(ACTUATED, &self.shared.actuated, needed, encode).await
     }
 
     /// Forgets a pod. The files follow with the next change: a pod too many does no harm there.
@@ -196,6 +220,8 @@ impl Allocations {
         self.with(|state| {
             state.pods.remove(uid);
             state.actuated.remove(uid);
+            state.granted_in.remove(uid);
+            state.noted_in.remove(uid);
         });
     }
 
@@ -204,6 +230,8 @@ impl Allocations {
         self.with(|state| {
             state.pods.retain(|uid, _| wanted(uid));
             state.actuated.retain(|uid, _| wanted(uid));
+            state.granted_in.retain(|uid, _| wanted(uid));
+            state.noted_in.retain(|uid, _| wanted(uid));
         });
     }
 
@@ -211,21 +239,21 @@ impl Allocations {
     async fn save(
         &self,
         file: &'static str,
-        written: &tokio::sync::Mutex<u64>,
-        version: impl Fn(&State) -> u64,
+        written: &Written,
+        needed: Option<u64>,
         encode: impl Fn(&State) -> (u64, Vec<u8>),
     ) -> Result<(), FileError> {
-        let needed = self.with(|state| version(state));
-        if needed == 0 {
+        let is_written = || needed.is_none_or(|needed| written.version.load(Ordering::Acquire) >= needed);
+        if is_written() {
             return Ok(());
         }
-        let mut written = written.lock().await;
-        if *written >= needed {
+        let _turn = written.turn.lock().await;
+        if is_written() {
             return Ok(());
         }
         let (version, content) = self.with(|state| encode(state));
         self.shared.files.save(file, content).await?;
-        *written = version;
+        written.version.store(version, Ordering::Release);
         Ok(())
     }
 
@@ -235,6 +263,12 @@ impl Allocations {
 }
 
 impl State {
+    /// Something of a pod is in force that is not written yet.
+    fn note(&mut self, uid: &PodUid) {
+        self.actuated_version += 1;
+        self.noted_in.insert(uid.clone(), self.actuated_version);
+    }
+
     fn tell(&self, uid: &PodUid) {
         for listener in &self.listeners {
             // A listener that is gone needs no news.

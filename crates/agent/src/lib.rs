@@ -66,6 +66,7 @@ pub mod status;
 pub mod status_delivery;
 pub mod supplies_memory;
 pub mod sweeper;
+pub mod sweeping;
 pub mod sync_loop;
 #[cfg(test)]
 mod test_checkpoints;

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use decide::housekeeping::PodCgroup;
 pub use model::ProbeKind;
 use model::{PodUid, WorkerCommand};
 
@@ -47,9 +48,9 @@ pub struct SweepOrder {
     /// Log folders.
     pub log_folders: Vec<model::LogFolder>,
     /// Cgroups whose pods are gone.
-    pub pod_cgroups: Vec<String>,
+    pub pod_cgroups: Vec<PodCgroup>,
     /// Cgroups that wait for their pods' volumes to go.
-    pub leftover_cgroups: Vec<String>,
+    pub leftover_cgroups: Vec<PodCgroup>,
 }
 
 impl SweepOrder {

@@ -49,6 +49,7 @@ use crate::metrics::Metrics;
 use crate::observation::Observer;
 use crate::published::Reader;
 use crate::runtime_health::RuntimeHealth;
+use crate::sweeping::Sweeping;
 use crate::timeline::Timelines;
 use crate::user_namespaces::UserNamespaces;
 use memory::Memory;
@@ -107,6 +108,8 @@ pub struct Parts {
     pub statuses: Reader<KeptStatus>,
     /// How pods came to run.
     pub timelines: Arc<Timelines>,
+    /// Who is being swept.
+    pub sweeping: Sweeping,
 }
 
 /// The pod runtime.

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use decide::housekeeping::PodCgroup;
 use decide::qos_cgroups::leftover_limits;
 use futures::StreamExt;
 use model::{ObservedPod, PodUid};
@@ -17,6 +18,7 @@ use tokio_util::sync::CancellationToken;
 use crate::messages::SweepOrder;
 use crate::metrics::Metrics;
 use crate::observation::Observer;
+use crate::sweeping::{Claim, Sweeping, Wanted};
 
 /// Pods swept side by side.
 const AT_ONCE: usize = 8;
@@ -35,10 +37,26 @@ pub struct Parts {
     pub logs: Arc<dyn PodLogs>,
     /// Cgroups of pods.
     pub cgroups: Arc<dyn PodCgroups>,
+    /// Who is wanted by now.
+    pub wanted: Wanted,
+    /// Who is being swept.
+    pub sweeping: Sweeping,
     /// Told about pods that were removed.
     pub observer: Observer,
     /// Metrics.
     pub metrics: Arc<Metrics>,
+}
+
+impl Parts {
+    /// The right to remove a pod whole, unless it is wanted again since the sweep was decided.
+    fn claim_unwanted(&self, uid: &PodUid) -> Option<Claim> {
+        self.sweeping.claim(uid, || self.wanted.by_nobody(uid))
+    }
+
+    /// The right to remove what is left of a pod that has ended.
+    fn claim_over(&self, uid: &PodUid) -> Option<Claim> {
+        self.sweeping.claim(uid, || self.wanted.is_over(uid))
+    }
 }
 
 /// Runs until cancelled.
@@ -54,6 +72,7 @@ pub async fn run(mut parts: Parts, cancel: CancellationToken) {
         let here = &parts;
         futures::stream::iter(order.runtime_pods.clone())
             .for_each_concurrent(AT_ONCE, |pod| async move {
+                let Some(_claim) = here.claim_over(&pod.uid) else { return };
                 if let Err(error) = remove_pod(&*here.runtime, &pod).await {
                     tracing::warn!(pod = %pod.full_name, %error, "a dead pod could not be removed from the runtime");
                 }
@@ -62,10 +81,12 @@ pub async fn run(mut parts: Parts, cancel: CancellationToken) {
             .await;
         let removed: Vec<_> = futures::stream::iter(order.pod_folders.clone())
             .map(|uid| async move {
+                let _claim = here.claim_unwanted(&uid)?;
                 let result = remove_folder(here, &uid).await;
-                (uid, result)
+                Some((uid, result))
             })
             .buffer_unordered(AT_ONCE)
+            .filter_map(std::future::ready)
             .collect()
             .await;
         let failed = removed.iter().filter(|(_, result)| result.is_err()).count();
@@ -85,6 +106,7 @@ pub async fn run(mut parts: Parts, cancel: CancellationToken) {
             }
         }
         for folder in &order.log_folders {
+            let Some(_claim) = parts.claim_over(&folder.uid) else { continue };
             if let Err(error) = parts.logs.remove_log_folder(folder).await {
                 tracing::warn!(%error, source = %error.source, "the logs of a removed pod stay");
             }
@@ -94,12 +116,14 @@ pub async fn run(mut parts: Parts, cancel: CancellationToken) {
         {
             tracing::warn!(%error, source = %error.source, "dead log links stay");
         }
-        for path in &order.leftover_cgroups {
+        for PodCgroup { uid, path } in &order.leftover_cgroups {
+            let Some(_claim) = parts.claim_unwanted(uid) else { continue };
             if let Err(error) = parts.cgroups.set(path, &leftover_limits()).await {
                 tracing::debug!(cgroup = path, %error, source = %error.source, "a cgroup keeps its CPU");
             }
         }
-        for path in &order.pod_cgroups {
+        for PodCgroup { uid, path } in &order.pod_cgroups {
+            let Some(_claim) = parts.claim_unwanted(uid) else { continue };
             tracing::info!(cgroup = path, "removing the cgroup of a pod that is gone");
             let killed = parts.cgroups.kill_processes(path).await;
             if let Err(error) = killed.and(parts.cgroups.remove(path).await) {

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use async_trait::async_trait;
 use ports::checkpoints::Checkpoints;
@@ -13,6 +14,8 @@ use tokio::sync::watch;
 pub(crate) struct Files {
     files: Mutex<BTreeMap<&'static str, (u32, Vec<u8>)>>,
     writes: watch::Sender<u32>,
+    /// Whether nothing can be written.
+    pub(crate) is_full: AtomicBool,
 }
 
 impl Files {
@@ -30,6 +33,10 @@ impl Files {
 #[async_trait]
 impl Checkpoints for Files {
     async fn save(&self, name: &'static str, content: Vec<u8>) -> Result<(), FileError> {
+        if self.is_full.load(Ordering::Relaxed) {
+            let source = std::io::ErrorKind::StorageFull.into();
+            return Err(FileError { operation: "write", path: name.into(), source });
+        }
         let writes = self.read(name).map_or(0, |(writes, _)| writes);
         self.files.lock().unwrap().insert(name, (writes + 1, content));
         self.writes.send_modify(|writes| *writes += 1);

@@ -10,6 +10,9 @@ use crate::pod_actions::KillReason;
 /// The least grace a runtime is given to stop a container.
 pub const MINIMUM_CONTAINER_GRACE: Duration = Duration::from_secs(2);
 
+/// The longest grace that is counted with: the API allows numbers that no clock can add to its time.
+pub const LONGEST_GRACE_SECONDS: u64 = 10 * 365 * 24 * 3600;
+
 /// Grace with which pods that only the runtime knows are killed.
 pub const ORPHAN_GRACE_SECONDS: u64 = 1;
 
@@ -28,7 +31,7 @@ pub fn pod_grace(current: Option<u64>, pod: &Pod, kill: Option<&KillOptions>) ->
         .min()
         .or_else(|| pod.spec.termination_grace_period_seconds.and_then(|seconds| u64::try_from(seconds).ok()))
         .unwrap_or(ORPHAN_GRACE_SECONDS)
-        .max(1)
+        .clamp(1, LONGEST_GRACE_SECONDS)
 }
 
 /// The grace in seconds of one container that is stopped while its pod lives on. A probe that gave up may have a grace
@@ -54,6 +57,7 @@ pub fn container_grace(pod: &Pod, container: &Container, reason: Option<KillReas
         .or(of_pod.and(of_probe))
         .or(of_pod)
         .map_or(MINIMUM_CONTAINER_GRACE.as_secs(), |seconds| u64::try_from(seconds).unwrap_or(0))
+        .min(LONGEST_GRACE_SECONDS)
 }
 
 #[cfg(test)]
@@ -112,6 +116,17 @@ mod tests {
     }
 
     proptest! {
+        #[test]
+        fn every_grace_can_be_added_to_a_time(seconds in 0..=i64::MAX) {
+            let pod = pod(Some(seconds), Some(seconds));
+            let container = container_grace(&pod, &Container::default(), None);
+            for grace in [pod_grace(None, &pod, None), container] {
+                prop_assert!(grace <= LONGEST_GRACE_SECONDS);
+            }
+            let wait = crate::admission::end_by(&pod);
+            prop_assert!(wait <= Duration::from_secs(2 * LONGEST_GRACE_SECONDS));
+        }
+
         #[test]
         fn grace_only_shrinks(spec in 0i64..100, requests in proptest::collection::vec(0u64..100, 1..6)) {
             let pod = pod(Some(spec), None);

@@ -19,7 +19,7 @@ impl Document {
     /// Decodes the part of the document at a path; fields that `T` does not know are ignored.
     pub fn decode_at<T: DeserializeOwned>(&self, at: &FieldPath) -> Result<T, FieldError> {
         let part = self.part(at)?;
-        serde_path_to_error::deserialize(part).map_err(|error| self.decode_error(at, error))
+        decode_part(part, &mut |_| {}).map_err(|error| self.decode_error(at, error))
     }
 
     /// Decodes the document; fields that `T` does not know are errors.
@@ -34,7 +34,7 @@ impl Document {
         let part = self.part(at).map_err(|error| vec![error])?;
         let mut unknown = Vec::new();
         let mut note = |path: IgnoredPath<'_>| unknown.push(at.join(ignored_path(&path)));
-        let decoded = serde_path_to_error::deserialize(serde_ignored::Deserializer::new(part, &mut note));
+        let decoded = decode_part(part, &mut note);
         let mut errors: Vec<FieldError> =
             unknown.into_iter().map(|path| self.field_error(path, "unknown field")).collect();
         errors.sort_by_key(|error| error.position);
@@ -71,6 +71,14 @@ impl Document {
             None => self.field_error(path, reason),
         }
     }
+}
+
+/// One way for all forms of decoding: the code for a type as large as a pod is there once.
+fn decode_part<T: DeserializeOwned>(
+    part: &serde_json::Value,
+    mut note: &mut dyn FnMut(IgnoredPath<'_>),
+) -> Result<T, serde_path_to_error::Error<serde_json::Error>> {
+    serde_path_to_error::deserialize(serde_ignored::Deserializer::new(part, &mut note))
 }
 
 fn serde_path(path: &SerdePath) -> FieldPath {

@@ -1,15 +1,18 @@
 //! How full file systems are, and what folders take of them.
 
+use std::collections::HashSet;
 use std::fs::File;
 use std::io::{Seek, SeekFrom};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use model::usage::{DiskUse, FilesystemRoom};
 use ports::usage::DiskUsage;
 
+use crate::foreign_files::apart;
 use crate::usage::room;
 
 /// Bytes of a block in the kernel's counts.
@@ -18,33 +21,63 @@ const BLOCK: u64 = 512;
 const BETWEEN_LOOKS: u64 = 256;
 
 /// Asks the kernel.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct HostDiskUsage;
+#[derive(Clone, Debug, Default)]
+pub struct HostDiskUsage {
+    /// Paths that somebody looks at. A look that hangs is not made a second time.
+    under_way: Arc<Mutex<HashSet<PathBuf>>>,
+}
+
+/// A look at a path, until it is dropped.
+struct Look {
+    under_way: Arc<Mutex<HashSet<PathBuf>>>,
+    path: PathBuf,
+}
+
+impl Drop for Look {
+    fn drop(&mut self) {
+        self.under_way.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.path);
+    }
+}
+
+impl HostDiskUsage {
+    /// Looks at a path, unless somebody does.
+    async fn look<T: Send + 'static>(
+        &self,
+        path: PathBuf,
+        look: impl FnOnce(&Path) -> Option<T> + Send + 'static,
+    ) -> Option<T> {
+        let is_first = self.under_way.lock().unwrap_or_else(PoisonError::into_inner).insert(path.clone());
+        if !is_first {
+            return None;
+        }
+        let under_way = Look { under_way: Arc::clone(&self.under_way), path };
+        apart(move || look(&under_way.path)).await.ok().flatten()
+    }
+}
 
 #[async_trait]
 impl DiskUsage for HostDiskUsage {
     async fn rooms(&self, paths: Vec<PathBuf>) -> Vec<Option<FilesystemRoom>> {
-        blocking(move || paths.iter().map(|path| room(path)).collect()).await
+        let mut rooms = Vec::with_capacity(paths.len());
+        for path in paths {
+            rooms.push(self.look(path, room).await);
+        }
+        rooms
     }
 
     async fn device_size(&self, path: &Path) -> Option<u64> {
-        let path = path.to_path_buf();
-        blocking(move || device_size(&path)).await
+        self.look(path.to_path_buf(), device_size).await
     }
 
     async fn tree(&self, path: &Path, limit: Duration) -> Option<DiskUse> {
-        let path = path.to_path_buf();
-        blocking(move || Walk::new(&path, limit)?.finish()).await
+        self.look(path.to_path_buf(), move |path| Walk::new(path, limit)?.finish()).await
     }
 
     async fn files_in(&self, folders: Vec<PathBuf>) -> Vec<Option<DiskUse>> {
-        blocking(move || folders.iter().map(|folder| files_in(folder)).collect()).await
+        let look = move || folders.iter().map(|folder| files_in(folder)).collect();
+        // A lost thread means that the agent stops.
+        tokio::task::spawn_blocking(look).await.unwrap_or_default()
     }
-}
-
-async fn blocking<T: Default + Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
-    // A lost thread means that the agent stops.
-    tokio::task::spawn_blocking(work).await.unwrap_or_default()
 }
 
 /// The end of a device is as far as one can go in it.
@@ -132,12 +165,12 @@ mod tests {
         fs::hard_link(top.join("in/a"), top.join("b")).unwrap();
         std::os::unix::fs::symlink("/", top.join("away")).unwrap();
         let blocks = |path: &str| fs::symlink_metadata(top.join(path)).unwrap().blocks() * BLOCK;
-        let found = HostDiskUsage.tree(top, LIMIT).await.unwrap();
+        let found = HostDiskUsage::default().tree(top, LIMIT).await.unwrap();
         let expected = ["", "in", "in/a", "away"].iter().map(|path| blocks(path)).sum();
         assert_eq!(found, DiskUse { bytes: expected, inodes: 4 });
-        let one = HostDiskUsage.tree(&top.join("b"), LIMIT).await.unwrap();
+        let one = HostDiskUsage::default().tree(&top.join("b"), LIMIT).await.unwrap();
         assert_eq!(one, DiskUse { bytes: blocks("b"), inodes: 1 });
-        assert_eq!(HostDiskUsage.tree(&top.join("missing"), LIMIT).await, None);
+        assert_eq!(HostDiskUsage::default().tree(&top.join("missing"), LIMIT).await, None);
     }
 
     #[tokio::test]
@@ -146,8 +179,8 @@ mod tests {
         for number in 0..BETWEEN_LOOKS {
             fs::write(scratch.path().join(number.to_string()), "").unwrap();
         }
-        assert_eq!(HostDiskUsage.tree(scratch.path(), Duration::ZERO).await, None);
-        assert!(HostDiskUsage.tree(scratch.path(), LIMIT).await.is_some());
+        assert_eq!(HostDiskUsage::default().tree(scratch.path(), Duration::ZERO).await, None);
+        assert!(HostDiskUsage::default().tree(scratch.path(), LIMIT).await.is_some());
     }
 
     #[tokio::test]
@@ -157,7 +190,7 @@ mod tests {
         fs::write(scratch.path().join("below/x"), "x").unwrap();
         fs::write(scratch.path().join("0.log"), "text").unwrap();
         let folders = vec![scratch.path().to_path_buf(), scratch.path().join("missing")];
-        let found = HostDiskUsage.files_in(folders).await;
+        let found = HostDiskUsage::default().files_in(folders).await;
         assert_eq!(found[0].unwrap().inodes, 1);
         assert_eq!(found[1], None);
     }
@@ -166,13 +199,28 @@ mod tests {
     async fn a_device_ends_where_one_can_go_no_further() {
         let scratch = tempfile::tempdir().unwrap();
         fs::write(scratch.path().join("device"), vec![1; 4096]).unwrap();
-        assert_eq!(HostDiskUsage.device_size(&scratch.path().join("device")).await, Some(4096));
-        assert_eq!(HostDiskUsage.device_size(&scratch.path().join("missing")).await, None);
+        assert_eq!(HostDiskUsage::default().device_size(&scratch.path().join("device")).await, Some(4096));
+        assert_eq!(HostDiskUsage::default().device_size(&scratch.path().join("missing")).await, None);
+    }
+
+    #[tokio::test]
+    async fn a_path_that_hangs_is_left_to_the_first_look() {
+        let scratch = tempfile::tempdir().unwrap();
+        let disks = HostDiskUsage::default();
+        let (release, released) = std::sync::mpsc::channel::<()>();
+        let hanging = disks.look(scratch.path().to_path_buf(), move |_| released.recv().ok());
+        let mut hanging = std::pin::pin!(hanging);
+        assert!(futures::poll!(hanging.as_mut()).is_pending());
+        assert_eq!(disks.rooms(vec![scratch.path().into()]).await, [None]);
+        assert!(disks.rooms(vec!["/".into()]).await[0].is_some());
+        drop(release);
+        assert_eq!(hanging.await, None);
+        assert!(disks.rooms(vec![scratch.path().into()]).await[0].is_some());
     }
 
     #[tokio::test]
     async fn a_file_system_has_room() {
-        let rooms = HostDiskUsage.rooms(vec!["/".into(), "/nowhere/at/all".into()]).await;
+        let rooms = HostDiskUsage::default().rooms(vec!["/".into(), "/nowhere/at/all".into()]).await;
         let room = rooms[0].unwrap();
         assert!(room.capacity > room.available && room.used > 0 && room.inodes > room.inodes_free);
         assert_eq!(rooms[1], None);

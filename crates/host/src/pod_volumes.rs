@@ -30,6 +30,7 @@ use ports::pod_volumes::{
 
 use crate::failure::{OnPath, blocking, refused};
 use crate::folder::Folder;
+use crate::foreign_files::apart;
 use crate::pod_folders::{PRIVATE, existing_pod, make_pod};
 use empty_dir::Medium;
 use iscsi::Initiator;
@@ -159,25 +160,25 @@ impl HostPodVolumes {
         }
     }
 
-    /// Does work on one pod's volumes on a blocking thread, for as long as it moves on.
+    /// Does work on one pod's volumes on a thread that may hang, for as long as it moves on.
     async fn work<T: Send + 'static>(
         &self,
         uid: &PodUid,
         progress: &Progress,
         work: impl FnOnce(&Self) -> Result<T, VolumeError> + Send + 'static,
     ) -> Result<T, VolumeError> {
-        let (volumes, owner) = (self.clone(), uid.clone());
-        let done = blocking(&self.root, move || {
-            let Some(_turn) = volumes.turns.take(&owner, PATIENCE) else {
-                return Ok(Err(VolumeError::InProgress));
-            };
-            Ok(work(&volumes))
+        // Who waits for a turn needs no thread meanwhile.
+        let Some(turn) = self.turns.take(uid, PATIENCE).await else { return Err(VolumeError::InProgress) };
+        let volumes = self.clone();
+        let done = apart(move || {
+            let _turn = turn;
+            work(&volumes)
         });
         tokio::pin!(done);
         loop {
             let before = progress.files();
             match tokio::time::timeout(DEADLINE, &mut done).await {
-                Ok(result) => return result?,
+                Ok(result) => return result.on_path("work on volumes below", &self.root)?,
                 Err(_) if progress.files() > before => {}
                 Err(_) => return Err(VolumeError::TimedOut(DEADLINE)),
             }

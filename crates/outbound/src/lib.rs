@@ -17,6 +17,8 @@ mod tls;
 mod url;
 mod words;
 
+pub use dial::LOOKUP_PLACES;
+
 use std::sync::Arc;
 use std::time::Duration;
 

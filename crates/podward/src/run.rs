@@ -36,6 +36,8 @@ use crate::wire::{LocalDoor, Running, World, start};
 use crate::{join, logging, plan, self_portrait, service_manager, serving};
 
 /// Where the agent keeps its own state below the root folder.
+/// Threads for file work.
+const FILE_THREADS: usize = 16;
 const STATE_FOLDER: &str = "podward";
 const CGROUP_ROOT: &str = "/sys/fs/cgroup";
 const LOG_LINKS: &str = "/var/log/containers";
@@ -79,7 +81,8 @@ pub fn agent(arguments: &[String], called_as: CalledAs) -> anyhow::Result<ExitCo
     // Two workers are plenty for an agent that mostly waits, and keep its memory small.
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
-        .max_blocking_threads(16)
+        // What may hang has places of its own, so that it leaves these to the rest.
+        .max_blocking_threads(FILE_THREADS + host::FOREIGN_PLACES + outbound::LOOKUP_PLACES)
         .thread_stack_size(1024 * 1024)
         .enable_all()
         .build()
@@ -192,7 +195,7 @@ async fn run(
         rotated_logs: Arc::new(HostRotatedLogs::new(&plan.settings.pod_logs_dir)),
         filesystems: Arc::new(HostFilesystems),
         usage: Arc::new(usage),
-        disk_usage: Arc::new(HostDiskUsage),
+        disk_usage: Arc::new(HostDiskUsage::default()),
         checkpoints: Arc::new(FileCheckpoints::new(state)),
         watch: Arc::new(InotifyFolderWatch),
         outbound: Arc::new(NetworkOutbound::new()),

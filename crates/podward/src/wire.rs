@@ -35,6 +35,7 @@ use agent::observation::observations;
 use agent::pod_gauges::PodGauges;
 use agent::pod_resources::PublishedResources;
 use agent::published::table;
+use agent::sweeping::{Sweeping, Wanted};
 use agent::sync_loop::SyncLoop;
 use agent::timeline::Timelines;
 use agent::tokens::Tokens;
@@ -331,6 +332,7 @@ pub fn start(world: World, plan: Plan) -> anyhow::Result<Running> {
             supplies::start_supplies(&mut running, api, (clock, tokens), known)
         });
     let ledger = pulls::pull_ledger(&world, &plan);
+    let sweeping = Sweeping::default();
     let tables = Tables {
         observer: observer.clone(),
         probes: probe_verdicts.clone(),
@@ -341,6 +343,7 @@ pub fn start(world: World, plan: Plan) -> anyhow::Result<Running> {
         claims: volume_claims,
         timelines: timelines.clone(),
         ledger: ledger.clone(),
+        sweeping: sweeping.clone(),
     };
     let pod_runtime = pod_runtime(&world, &plan, tables, health.clone(), recorder.clone());
     pod_runtime.check_resolv_conf();
@@ -383,6 +386,7 @@ pub fn start(world: World, plan: Plan) -> anyhow::Result<Running> {
     };
     running.spawn("node cgroups", node_cgroups::run(parts, cancel.clone()));
 
+    let wanted = Wanted { desired: desired_pods.clone(), workers: worker_views.clone() };
     let (looked_at, seen_pods) = (observer.clone(), world.api.as_ref().map(|_| shown.clone()));
     let parts = status::Parts {
         changes,
@@ -415,6 +419,8 @@ pub fn start(world: World, plan: Plan) -> anyhow::Result<Running> {
         volumes: pod_volumes.clone(),
         logs: world.logs.clone(),
         cgroups: world.cgroups.clone(),
+        wanted,
+        sweeping,
         observer,
         metrics: metrics.clone(),
     };

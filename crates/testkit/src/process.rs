@@ -26,12 +26,11 @@ pub fn is_zombie(pid: u32) -> bool {
     stat(pid).is_none_or(|fields| matches!(fields.first().map(String::as_str), Some("Z" | "X")))
 }
 
-/// Processor time used so far, in user and kernel mode.
+/// Processor time used so far, in user and kernel mode, by the process's own clock: `/proc` counts in steps of 10 ms.
 pub fn cpu_time(pid: u32) -> Option<Duration> {
-    let fields = stat(pid)?;
-    let ticks: u64 = fields.get(11)?.parse::<u64>().ok()? + fields.get(12)?.parse::<u64>().ok()?;
-    // USER_HZ is 100 on every Linux that matters here.
-    Some(Duration::from_millis(ticks * 10))
+    let pid = nix::unistd::Pid::from_raw(i32::try_from(pid).ok()?);
+    let clock = nix::time::clock_getcpuclockid(pid).ok()?;
+    Some(nix::time::clock_gettime(clock).ok()?.into())
 }
 
 /// Resident memory in KiB.

@@ -123,6 +123,7 @@ const SERVICES: &[(&str, &[&str])] = &[
     ("pull_ledger", &["metrics"]),
     ("runtime_health", &["metrics"]),
     ("source_report", &[]),
+    ("sweeping", &["published"]),
     ("timeline", &[]),
     ("statistics", &["claims", "csi_drivers", "metrics", "observation", "published"]),
     ("user_namespaces", &[]),

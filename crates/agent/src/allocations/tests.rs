@@ -21,7 +21,7 @@ async fn grants_outlive_the_agent() {
     let files = Arc::new(Files::default());
     let allocations = fresh(&files);
     allocations.grant(&pod("a", Some("1")));
-    allocations.saved().await.unwrap();
+    allocations.saved(&"a".into()).await.unwrap();
     let (_, content) = files.read(ALLOCATED).unwrap();
     let again = Allocations::restore(files, Some(&content), None).unwrap();
     let asked = pod("a", Some("2"));
@@ -35,16 +35,17 @@ async fn grants_outlive_the_agent() {
 async fn many_changes_are_one_write_and_no_change_is_none() {
     let files = Arc::new(Files::default());
     let allocations = fresh(&files);
-    allocations.saved().await.unwrap();
+    allocations.saved(&"pod-1".into()).await.unwrap();
     assert_eq!(files.read(ALLOCATED), None);
     for index in 0..50 {
         allocations.grant(&pod(&format!("pod-{index}"), Some("1")));
     }
-    futures::future::try_join_all((0..50).map(|_| allocations.saved())).await.unwrap();
+    let uids: Vec<PodUid> = (0..50).map(|index| format!("pod-{index}").as_str().into()).collect();
+    futures::future::try_join_all(uids.iter().map(|uid| allocations.saved(uid))).await.unwrap();
     let (writes, content) = files.read(ALLOCATED).unwrap();
     assert_eq!((writes, checkpoint::decode(&content).unwrap().len()), (1, 50));
     allocations.grant(&pod("pod-1", Some("1")));
-    allocations.saved().await.unwrap();
+    allocations.saved(&"pod-1".into()).await.unwrap();
     assert_eq!(files.read(ALLOCATED).unwrap().0, 1);
 }
 
@@ -55,11 +56,34 @@ async fn pods_that_ask_for_nothing_cost_no_write() {
     let plain = pod("plain", None);
     allocations.grant(&plain);
     allocations.note_container(&plain.uid, "c", ResourceRequirements::default());
-    allocations.saved().await.unwrap();
-    allocations.noted().await.unwrap();
+    allocations.saved(&plain.uid).await.unwrap();
+    allocations.noted(&plain.uid).await.unwrap();
     assert!(files.read(ALLOCATED).is_none() && files.read(ACTUATED).is_none());
     // Once it asks for something, that differs from the nothing it was granted.
     assert!(allocations.differs(&pod("plain", Some("1"))));
+}
+
+#[tokio::test]
+async fn a_grant_that_cannot_be_written_holds_up_its_own_pod_alone() {
+    let files = Arc::new(Files::default());
+    let allocations = fresh(&files);
+    let old = pod("old", Some("1"));
+    allocations.grant(&old);
+    allocations.note_container(
+        &old.uid,
+        "c",
+        resources_of(&old).containers.get("c").unwrap().as_ref().clone(),
+    );
+    allocations.saved(&old.uid).await.unwrap();
+    allocations.noted(&old.uid).await.unwrap();
+    files.is_full.store(true, Ordering::Relaxed);
+    let new = pod("new", Some("1"));
+    allocations.grant(&new);
+    assert!(allocations.saved(&new.uid).await.is_err());
+    allocations.saved(&old.uid).await.unwrap();
+    allocations.noted(&old.uid).await.unwrap();
+    files.is_full.store(false, Ordering::Relaxed);
+    allocations.saved(&new.uid).await.unwrap();
 }
 
 #[test]

@@ -67,7 +67,7 @@ impl Pass<'_> {
         if let Some(entry) = self.pod.container(name) {
             allocations.note_container(&self.pod.uid, name, in_force(self.pod, entry.container));
         }
-        allocations.noted().await.map_err(|error| plain(format!("{error}: {}", error.source)))
+        allocations.noted(&self.pod.uid).await.map_err(|error| plain(format!("{error}: {}", error.source)))
     }
 
     /// What is to be resized; containers that have to be restarted for it are added to the actions.
@@ -132,7 +132,7 @@ impl Pass<'_> {
         }
         let allocations = &self.runtime.parts.allocations;
         allocations.note_pod(&self.pod.uid, self.pod.spec.resources.as_ref());
-        allocations.noted().await.map_err(|error| format!("{error}: {}", error.source))
+        allocations.noted(&self.pod.uid).await.map_err(|error| format!("{error}: {}", error.source))
     }
 
     /// Reports a resize that failed; the pass is tried again.
@@ -267,7 +267,7 @@ impl Pass<'_> {
         let resources = container_resources(self.pod, &changed, &parts.settings);
         parts.runtime.update_resources(&update.id, &resources).await.map_err(|error| error.to_string())?;
         parts.allocations.note_container(&self.pod.uid, &update.name, in_force(self.pod, &changed));
-        parts.allocations.noted().await.map_err(|error| format!("{error}: {}", error.source))
+        parts.allocations.noted(&self.pod.uid).await.map_err(|error| format!("{error}: {}", error.source))
     }
 
     /// Tells the runtime, which may object, then sets the pod's cgroup.

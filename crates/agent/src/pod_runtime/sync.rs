@@ -47,13 +47,15 @@ impl PodRuntime {
         pod: &Arc<Pod>,
         interruption: &dyn Interruption,
     ) -> Result<SyncOutcome, SyncFailure> {
+        // One that was gone and came back.
+        self.parts.sweeping.over(&pod.uid).await;
         let observed = self.observe(pod).await?;
         if interruption.is_requested() {
             return Err(SyncFailure::Interrupted);
         }
         // What was granted must outlive this agent before it takes effect.
         let pod = &self.parts.allocations.granted(pod);
-        let saved = self.parts.allocations.saved().await;
+        let saved = self.parts.allocations.saved(&pod.uid).await;
         saved.map_err(|error| plain(format!("{error}: {}", error.source)))?;
         let pass = Pass { runtime: self, pod, observed: &observed };
         if pass.has_lost_cgroup().await {

@@ -169,12 +169,15 @@ impl SyncLoop {
             runtime_pods: sweep.remove,
             pod_folders: sweep.remove_pod_folders,
             log_folders: sweep.remove_log_folders,
-            pod_cgroups: sweep.remove_pod_cgroups.into_iter().map(|cgroup| cgroup.path).collect(),
-            leftover_cgroups: sweep.reduce_pod_cgroups.into_iter().map(|cgroup| cgroup.path).collect(),
+            pod_cgroups: sweep.remove_pod_cgroups,
+            leftover_cgroups: sweep.reduce_pod_cgroups,
         };
-        if !order.is_empty() {
-            self.parts.sweeper.send_replace(order);
-        }
+        // An order to do nothing takes back an older one that nobody has begun.
+        self.parts.sweeper.send_if_modified(|last| {
+            let news = !(last.is_empty() && order.is_empty());
+            *last = order;
+            news
+        });
     }
 
     pub(super) fn order(&self, kind: UpdateKind, pod: &Arc<Pod>, kill: Option<KillOptions>) {

@@ -13,11 +13,14 @@ pub(super) enum Deadline {
     None,
 }
 
+/// The longest deadline that is told: gRPC cannot write every number of seconds.
+const LONGEST_TOLD: Duration = Duration::from_secs(365 * 24 * 3600);
+
 /// A request that tells the runtime its deadline, so that it does not work for nobody.
 pub(super) fn request<T>(message: T, deadline: Deadline) -> Request<T> {
     let mut request = Request::new(message);
     if let Deadline::In(limit) = deadline {
-        request.set_timeout(limit);
+        request.set_timeout(limit.min(LONGEST_TOLD));
     }
     request
 }
@@ -123,6 +126,13 @@ mod tests {
         ] {
             let error = failure("start_container", &Status::new(code, "why"));
             assert_eq!((error.kind, error.message.as_str()), (expected, "why"));
+        }
+    }
+
+    #[test]
+    fn every_deadline_can_be_told() {
+        for limit in [Duration::from_nanos(1), Duration::from_secs(u64::MAX)] {
+            assert!(request((), Deadline::In(limit)).metadata().contains_key("grpc-timeout"));
         }
     }
 

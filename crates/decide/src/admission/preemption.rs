@@ -5,6 +5,7 @@ use model::{Pod, Rejection, ResourceAmounts};
 
 use super::occupancy::{Occupancy, Usage};
 use super::{Misfit, Shortage};
+use crate::grace::LONGEST_GRACE_SECONDS;
 use crate::qos::{QosClass, pod_qos_class};
 
 /// Pods of this priority and above keep the node or the cluster alive.
@@ -22,8 +23,8 @@ pub fn is_critical(pod: &Pod) -> bool {
 #[must_use]
 pub fn end_by(pod: &Pod) -> Duration {
     let grace = pod.spec.termination_grace_period_seconds.and_then(|seconds| u64::try_from(seconds).ok());
-    let grace = grace.unwrap_or_default();
-    Duration::from_secs(grace.saturating_add(grace / 2)).max(SHORTEST_WAIT)
+    let grace = grace.unwrap_or_default().min(LONGEST_GRACE_SECONDS);
+    Duration::from_secs(grace + grace / 2).max(SHORTEST_WAIT)
 }
 
 /// What the misfits come to: a refusal, or the pods to end first.

@@ -11,6 +11,7 @@ use http_body_util::{BodyExt, Empty};
 use hyper::body::Incoming;
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
+use serde::de::DeserializeOwned;
 use serde_json::Value;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpStream, UnixStream};
@@ -25,6 +26,12 @@ const ROOT: &str = "/var/lib/kubelet";
 const VARIABLE: &str = "PODWARD_SOCKET";
 /// How long an answer may take; a stream has no end.
 const DEADLINE: Duration = Duration::from_secs(20);
+
+/// An object in its own type. It is written and read again: the agent has the code that reads a pod from text anyway, and
+/// a second one, for values, would be a megabyte of its memory.
+pub(super) fn typed<T: DeserializeOwned>(object: &Value) -> serde_json::Result<T> {
+    serde_json::from_slice(&serde_json::to_vec(object)?)
+}
 
 /// Any stream of bytes to the agent.
 pub(super) trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}

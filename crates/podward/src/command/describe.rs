@@ -14,7 +14,7 @@ use ports::clock::{Clock, SystemClock};
 use serde_json::Value;
 
 use super::arguments::DescribeArguments;
-use super::client::Client;
+use super::client::{Client, typed};
 use super::get::{event_table, pod_state, print};
 use super::names::{find, name_of};
 use super::table::long_time;
@@ -46,7 +46,7 @@ async fn events_of(client: &Client, pod: &Pod) -> anyhow::Result<Vec<Event>> {
         let subject = &item["involvedObject"];
         subject["uid"].as_str() == pod.metadata.uid.as_deref()
     });
-    events.map(|item| Ok(serde_json::from_value(item)?)).collect()
+    events.map(|item| Ok(typed(&item)?)).collect()
 }
 
 fn text(pod: &Pod, events: &[Event], now: Timestamp) -> String {

@@ -4,7 +4,7 @@ use anyhow::bail;
 use k8s_openapi::api::core::v1::Pod;
 use serde_json::Value;
 
-use super::client::Client;
+use super::client::{Client, typed};
 
 /// All pods of the node.
 pub(super) async fn pods(client: &Client) -> anyhow::Result<Vec<Pod>> {
@@ -14,7 +14,7 @@ pub(super) async fn pods(client: &Client) -> anyhow::Result<Vec<Pod>> {
 /// The pods of a list.
 pub(super) fn read_pods(list: &Value) -> anyhow::Result<Vec<Pod>> {
     let items = list.get("items").and_then(Value::as_array).into_iter().flatten();
-    items.map(|item| Ok(serde_json::from_value(item.clone())?)).collect()
+    items.map(|item| Ok(typed(item)?)).collect()
 }
 
 /// The pod that is meant by a name, with or without the node's, `NAMESPACE/NAME` or `pod/NAME`.

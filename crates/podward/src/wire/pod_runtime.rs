@@ -11,6 +11,7 @@ use agent::pod_runtime::{self, PodRuntime};
 use agent::published::Reader;
 use agent::pull_ledger::PullLedger;
 use agent::runtime_health::RuntimeHealth;
+use agent::sweeping::Sweeping;
 use agent::timeline::Timelines;
 use agent::user_namespaces::UserNamespaces;
 use model::ProbeVerdicts;
@@ -32,6 +33,7 @@ pub(super) struct Tables {
     pub(super) claims: Option<Arc<Claims>>,
     pub(super) timelines: Arc<Timelines>,
     pub(super) ledger: Option<Arc<PullLedger>>,
+    pub(super) sweeping: Sweeping,
 }
 
 /// What syncs one pod, with its images and credentials.
@@ -71,6 +73,7 @@ pub(super) fn pod_runtime(
         statuses: tables.statuses,
         timelines: tables.timelines,
         health,
+        sweeping: tables.sweeping,
         folders: world.folders.clone(),
         objects: tables.objects,
         supplies: tables.supplies,

@@ -394,7 +394,7 @@ fn world(folder: &Path, plan: &Plan, network: FakeOutbound) -> World {
         rotated_logs: Arc::new(HostRotatedLogs::new(&plan.settings.pod_logs_dir)),
         filesystems: Arc::new(HostFilesystems),
         usage: Arc::new(HostUsage::new(folder, CgroupVersion::V2).unwrap()),
-        disk_usage: Arc::new(HostDiskUsage),
+        disk_usage: Arc::new(HostDiskUsage::default()),
         checkpoints: Arc::new(FileCheckpoints::new(folder.join("state"))),
         watch: Arc::new(InotifyFolderWatch),
         outbound: Arc::new(network),

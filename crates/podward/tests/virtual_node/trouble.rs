@@ -364,3 +364,33 @@ async fn users_are_told_of_a_pod_that_cannot_be_looked_at_or_has_no_folder() {
     node.until_running("uid-b").await;
     node.assert_no_violations();
 }
+
+#[tokio::test]
+async fn an_old_order_to_sweep_does_not_touch_a_pod_that_has_come_back() {
+    let mut node = VirtualNode::started();
+    node.write("b.json", &pod("b", "uid-b", &["main"]));
+    node.until_running("uid-b").await;
+    node.kill_agent().await;
+    // The next agent finds a dead pod and, from before that, the folder of another one.
+    node.remove("b.json");
+    let sandbox = node.runtime.read(|world| world.ready_sandbox("uid-b").unwrap().id.clone());
+    node.runtime.kill_sandbox(&sandbox);
+    let volume = node.path("root/pods/uid-a/volumes/kubernetes.io~empty-dir/data");
+    std::fs::create_dir_all(&volume).unwrap();
+    let removal = node.runtime.inject(Injection::new(Rpc::RemovePodSandbox, Fault::Hang).on("uid-b"));
+    node.start_agent();
+    tokio::time::timeout(PATIENCE, removal.wait_hits(1)).await.unwrap();
+    assert!(volume.exists(), "the order is to remove both, first from the runtime");
+    // It is wanted again while the order hangs.
+    let mut wanted = pod("a", "uid-a", &["main"]);
+    wanted["spec"]["volumes"] = json!([{"name": "data", "emptyDir": {}}]);
+    wanted["spec"]["containers"][0]["volumeMounts"] = json!([{"name": "data", "mountPath": "/data"}]);
+    node.write("a.json", &wanted);
+    node.until_running("uid-a").await;
+    std::fs::write(volume.join("written"), "x").unwrap();
+    removal.release();
+    node.until_gone("uid-b").await;
+    assert!(volume.join("written").exists(), "{}", node.describe());
+    node.until_running("uid-a").await;
+    node.assert_no_violations();
+}

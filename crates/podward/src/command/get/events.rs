@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use super::{headed, print, print_change, print_objects, with_kind};
 use crate::command::arguments::{EventArguments, GetArguments, Output};
-use crate::command::client::Client;
+use crate::command::client::{Client, typed};
 use crate::command::table::{Table, age};
 
 const HEADINGS: [&str; 5] = ["LAST SEEN", "TYPE", "REASON", "OBJECT", "MESSAGE"];
@@ -74,7 +74,7 @@ pub(super) async fn run(client: &Client, question: &Question) -> anyhow::Result<
     let items = list.get("items").and_then(Value::as_array).cloned().unwrap_or_default();
     let mut chosen = Vec::new();
     for item in items {
-        let event: Event = serde_json::from_value(item.clone())?;
+        let event: Event = typed(&item)?;
         if question.takes(&event) {
             chosen.push((event, with_kind(item, "Event")));
         }
@@ -100,7 +100,7 @@ async fn watch(client: &Client, question: &Question) -> anyhow::Result<()> {
     let mut table = headed(HEADINGS, question.no_headers);
     while let Some(change) = lines.next().await? {
         let object = with_kind(change["object"].clone(), "Event");
-        let event: Event = serde_json::from_value(object.clone())?;
+        let event: Event = typed(&object)?;
         if !question.takes(&event) {
             continue;
         }

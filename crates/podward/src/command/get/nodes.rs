@@ -6,7 +6,7 @@ use ports::clock::{Clock, SystemClock};
 
 use super::{headed, print, print_objects, with_kind};
 use crate::command::arguments::{GetArguments, Output};
-use crate::command::client::Client;
+use crate::command::client::{Client, typed};
 use crate::command::table::{Table, age_of};
 
 pub(super) async fn run(client: &Client, arguments: &GetArguments) -> anyhow::Result<()> {
@@ -14,7 +14,7 @@ pub(super) async fn run(client: &Client, arguments: &GetArguments) -> anyhow::Re
         anyhow::bail!("--watch is for pods and events");
     }
     let object = with_kind(client.json("/podward/node").await?, "Node");
-    let node: Node = serde_json::from_value(object.clone())?;
+    let node: Node = typed(&object)?;
     let name = node.metadata.name.clone().unwrap_or_default();
     if let Some(other) = arguments.names.iter().find(|wanted| **wanted != name) {
         anyhow::bail!("node {other:?} not found; this agent's node is {name}");

@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::{headed, print, print_change, print_objects, with_kind};
 use crate::command::arguments::{GetArguments, Output};
-use crate::command::client::Client;
+use crate::command::client::{Client, typed};
 use crate::command::names;
 use crate::command::selector::Selector;
 use crate::command::table::{Table, age, age_of};
@@ -22,7 +22,7 @@ pub(super) async fn run(client: &Client, arguments: &GetArguments) -> anyhow::Re
     let items = list.get("items").and_then(Value::as_array).cloned().unwrap_or_default();
     let mut chosen = Vec::new();
     for item in items {
-        let pod: Pod = serde_json::from_value(item.clone())?;
+        let pod: Pod = typed(&item)?;
         if filter.takes(&pod) {
             chosen.push((pod, with_kind(item, "Pod")));
         }
@@ -58,7 +58,7 @@ async fn watch(client: &Client, arguments: &GetArguments, filter: &Filter) -> an
             continue;
         }
         let object = with_kind(change["object"].clone(), "Pod");
-        let pod: Pod = serde_json::from_value(object.clone())?;
+        let pod: Pod = typed(&object)?;
         if !filter.takes(&pod) {
             continue;
         }
