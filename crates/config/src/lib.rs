@@ -11,6 +11,7 @@
 //! Not here: acting on the configuration, rules that need the machine (CPU counts, memory sizes), the runtime's
 //! answer about the cgroup driver, and logging of any kind.
 
+mod address;
 pub mod configuration;
 mod credential_providers;
 mod duration;
@@ -26,6 +27,7 @@ mod suggestion;
 mod support;
 mod validate;
 
+pub use address::parse_ip;
 pub use configuration::KubeletConfiguration;
 pub use credential_providers::{
     CredentialProviderSettings, ProviderTokenSettings, credential_provider_files, credential_providers,

@@ -171,8 +171,18 @@ impl Loader {
         for path in found.applied {
             self.drop_in(&mut json, &path)?;
         }
-        // Every patch was read on its own, so what they add up to reads as well.
-        let mut config = KubeletConfiguration::from_json(&json).unwrap_or(config);
+        let mut config = match KubeletConfiguration::from_json(&json) {
+            Ok(merged) => merged,
+            // Every patch was read on its own, so this should not be; to go on without all of them would be worse.
+            Err(error) => {
+                self.problems.push(Problem {
+                    origin: Origin::File { path: directory.to_owned(), position: None },
+                    field: document::FieldPath::root(),
+                    reason: format!("what the drop-in files add up to cannot be read: {error}"),
+                });
+                config
+            }
+        };
         config.complete(&gates_with(&config, flag_gates));
         Ok(config)
     }

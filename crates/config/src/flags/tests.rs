@@ -56,6 +56,13 @@ fn values_follow_in_every_upstream_form() {
         (&["--sync-frequency", "90s"], "sync-frequency", json!("1m30s")),
         (&["--cluster-dns=a,b", "--cluster-dns", "c"], "cluster-dns", json!(["a", "b", "c"])),
         (&["--cluster-dns="], "cluster-dns", json!([])),
+        (&["--cluster-dns=\"10.96.0.10\""], "cluster-dns", json!(["10.96.0.10"])),
+        (
+            &["--cluster-dns=\"a,\"\"b\"\"\",c,", "--cluster-dns=\"\""],
+            "cluster-dns",
+            json!(["a,\"b\"", "c", "", ""]),
+        ),
+        (&["--healthz-bind-address=010.0.0.5"], "healthz-bind-address", json!("010.0.0.5")),
         (
             &["--kube-reserved=cpu=1, memory=2Gi", "--kube-reserved=pid=9"],
             "kube-reserved",
@@ -117,6 +124,9 @@ fn wrong_command_lines_say_what_is_wrong() {
             "flag --sync-frequency: \"10\" is a duration without a unit; write \"10s\" for seconds",
         ),
         (&["--address=localhost"], "flag --address: \"localhost\" is not an IP address"),
+        (&["--cluster-dns=a\"b"], "flag --cluster-dns: \"a\\\"b\" has a quote where none belongs"),
+        (&["--cluster-dns=\"a"], "flag --cluster-dns: \"\\\"a\" has a quote where none belongs"),
+        (&["--cluster-dns=\"a\"b"], "flag --cluster-dns: \"\\\"a\\\"b\" has a quote where none belongs"),
         (&["--kube-reserved=cpu"], "flag --kube-reserved: \"cpu\" is not of the form key=value"),
         (&["--feature-gates=A=x"], "flag --feature-gates: A: \"x\" is neither true nor false"),
         (

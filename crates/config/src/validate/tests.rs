@@ -107,6 +107,7 @@ fn logging_rules() {
             "{logging: {format: json, vmodule: [{filePattern: a, verbosity: 1}]}}",
             "logging.vmodule: works with the text format only",
         ),
+        ("{logging: {vmodule: [{verbosity: 1}]}}", "logging.vmodule[0].filePattern: must not be empty"),
         (
             "{logging: {vmodule: [{filePattern: 'a=b', verbosity: 1}]}}",
             "logging.vmodule[0].filePattern: must not contain '=' or ','",
