@@ -143,13 +143,23 @@ fn wrong_command_lines_say_what_is_wrong() {
 
 #[test]
 fn deprecated_flags_leave_a_notice_once() {
-    let line =
-        parse(&["--max-pods=1", "--max-pods=2", "--containerd=x", "--provider-id=p", "--v=2"]).unwrap();
+    let line = parse(&[
+        "--max-pods=1",
+        "--max-pods=2",
+        "--containerd=x",
+        "--provider-id=p",
+        "--v=2",
+        "--housekeeping-interval=5s",
+        "--experimental-mounter-path=/m",
+    ])
+    .unwrap();
     assert_eq!(
         line.notices(),
         [
             "flag --max-pods is deprecated: set maxPods in the file given with --config",
             "flag --containerd is deprecated: it belongs to cAdvisor and has no effect here",
+            "flag --housekeeping-interval has no effect: statistics are read when they are asked for",
+            "flag --experimental-mounter-path is deprecated: volumes are mounted by the agent itself, so it has no effect here",
         ]
     );
 }
@@ -159,7 +169,6 @@ fn own_values_have_upstream_defaults() {
     let flags = Flags::from_line(&parse(&[]).unwrap());
     assert_eq!(flags.root_dir.to_str(), Some("/var/lib/kubelet"));
     assert_eq!(flags.cert_dir.to_str(), Some("/var/lib/kubelet/pki"));
-    assert_eq!(flags.housekeeping_interval.to_string(), "10s");
     assert_eq!((flags.maximum_dead_containers_per_container, flags.maximum_dead_containers), (1, -1));
     assert_eq!((flags.kubeconfig, flags.node_ip, flags.seccomp_default), (None, None, false));
 }

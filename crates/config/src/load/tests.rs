@@ -310,7 +310,7 @@ fn the_flags_of_kind_and_the_node_tests_are_accepted() {
     ]);
     assert_eq!(loaded.config.cgroups.cgroup_root, "/kubelet");
     assert!(!loaded.config.pods.fail_swap_on && loaded.seccomp_default());
-    assert_eq!(loaded.flags.housekeeping_interval.to_string(), "5s");
+    assert_eq!(loaded.flag_values.get("housekeeping-interval").map(String::as_str), Some("5s"));
     assert!(matches!(
         host.try_load(&["--pod-infra-container-image=registry.k8s.io/pause:3.10"]),
         Err(LoadError::CommandLine(_))
