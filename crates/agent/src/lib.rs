@@ -67,6 +67,7 @@ pub mod status_delivery;
 pub mod supplies_memory;
 pub mod sweeper;
 pub mod sync_loop;
+pub mod system_cgroups;
 #[cfg(test)]
 mod test_checkpoints;
 pub mod timeline;

@@ -73,7 +73,7 @@ pub use node_capacity::{apparmor, kernel_version, node_capacity, online_cpus};
 pub use node_logs::HostNodeLogs;
 pub use packet_filter::IptablesFilter;
 pub use plugin_sockets::HostPluginSockets;
-pub use pod_cgroups::HostPodCgroups;
+pub use pod_cgroups::{HostPodCgroups, HostSystemCgroups};
 pub use pod_folders::HostPodFolders;
 pub use pod_volumes::HostPodVolumes;
 pub use process_usage::OwnProcess;

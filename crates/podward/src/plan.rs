@@ -13,6 +13,7 @@ use decide::credentials::files_hash;
 use decide::dead_containers::ContainerGcPolicy;
 use decide::image_access::Verification;
 use decide::image_gc::ImageGcPolicy;
+use decide::system_cgroups::WantedCgroups;
 use manifest::{ObjectPlace, RestartRules, Rules};
 use model::{
     AnswerSharing, CgroupDriver, CgroupVersion, CredentialProvider, HostCapabilities, IdPool, NodeSettings,
@@ -96,6 +97,8 @@ pub struct Plan {
     pub debug: Option<DebugPlan>,
     /// Ids of pods with users of their own.
     pub id_pool: IdPool,
+    /// Where processes that belong to no pod should be.
+    pub system_cgroups: WantedCgroups,
     /// What the node tells the API server of itself.
     pub node: NodePlan,
     /// Timings of the lifecycle event generator.
@@ -210,6 +213,7 @@ pub fn plan(
         server: server_plan::server(loaded)?,
         debug: debug_plan(loaded),
         id_pool: node_plan::id_pool(loaded)?,
+        system_cgroups: cgroup_plan::system(loaded),
         pleg: agent::pleg::Settings::default(),
         statistics: statistics_plan::statistics(loaded),
         listed: match loaded.gates.enabled(Gate::KubeletPodResourcesListUseActivePods) {

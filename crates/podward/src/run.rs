@@ -179,6 +179,7 @@ async fn run(
         folders,
         messages,
         volumes: Arc::new(HostPodVolumes::new(root)),
+        system_cgroups: Arc::new(cgroups.of_system(Path::new("/proc"))),
         cgroups: Arc::new(cgroups),
         host: Arc::new(facts),
         credential_files: Arc::new(credential_files(root)),
