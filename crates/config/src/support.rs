@@ -66,6 +66,7 @@ pub static SUPPORTED: &[&str] = &[
     "nodeStatusReportFrequency",
     "nodeStatusUpdateFrequency",
     "oomScoreAdj",
+    "podCIDR",
     "podLogsDir",
     "podPidsLimit",
     "podsPerCore",
