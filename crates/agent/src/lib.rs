@@ -68,6 +68,7 @@ pub mod supplies_memory;
 pub mod sweeper;
 pub mod sweeping;
 pub mod sync_loop;
+pub mod system_cgroups;
 #[cfg(test)]
 mod test_checkpoints;
 pub mod timeline;

@@ -141,7 +141,7 @@ async fn a_serving_certificate_follows_the_nodes_addresses() {
     let clock = Arc::new(SystemClock);
     let (_, upkeep) = ServingCertificate::requested(
         &clients,
-        folder.path(),
+        (folder.path(), None),
         "n1",
         (followed, Naming::ByAddress),
         (clock, Arc::new(())),

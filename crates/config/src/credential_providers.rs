@@ -10,6 +10,7 @@ use crate::duration::GoDuration;
 use crate::files;
 use crate::gates::{FeatureGates, Gate};
 use crate::problem::{LoadError, Origin, Problem};
+use crate::validate::is_qualified_name;
 
 const GROUP: &str = "kubelet.config.k8s.io";
 const NEWEST: &str = "credentialprovider.kubelet.k8s.io/v1";
@@ -137,6 +138,7 @@ struct Provider {
 
 #[derive(Deserialize)]
 struct EnvVar {
+    #[serde(default)]
     name: String,
     #[serde(default)]
     value: String,
@@ -166,7 +168,8 @@ struct Reading {
 impl Reading {
     fn file(&mut self, path: &Path, gates: &FeatureGates) -> Result<(), LoadError> {
         let text = files::read(path)?;
-        let Some(document) = self.document(path, &text) else { return Ok(()) };
+        let Some(mut document) = self.document(path, &text) else { return Ok(()) };
+        document.drop_nulls();
         let file: ConfigFile = match document.decode_strict() {
             Ok(file) => file,
             Err(errors) => {
@@ -271,26 +274,41 @@ fn check_token(
     gates: &FeatureGates,
 ) -> Vec<(FieldPath, String)> {
     let mut problems = Vec::new();
-    let mut tell = |field: &str, reason: &str| problems.push((at.clone().key(field), reason.to_owned()));
+    let mut tell = |field: &str, reason: String| problems.push((at.clone().key(field), reason));
     if token.service_account_token_audience.is_empty() {
-        tell("serviceAccountTokenAudience", "required field is missing");
+        tell("serviceAccountTokenAudience", "required field is missing".to_owned());
     }
     match token.require_service_account {
-        None => tell("requireServiceAccount", "required field is missing"),
+        None => tell("requireServiceAccount", "required field is missing".to_owned()),
         Some(false) if !token.required_service_account_annotation_keys.is_empty() => {
             tell(
                 "requiredServiceAccountAnnotationKeys",
-                "must be empty while requireServiceAccount is false",
+                "must be empty while requireServiceAccount is false".to_owned(),
             );
         }
         Some(_) => {}
     }
+    for (field, keys) in [
+        ("requiredServiceAccountAnnotationKeys", &token.required_service_account_annotation_keys),
+        ("optionalServiceAccountAnnotationKeys", &token.optional_service_account_annotation_keys),
+    ] {
+        let mut seen = BTreeSet::new();
+        for key in keys {
+            if !is_qualified_name(&key.to_lowercase()) {
+                tell(field, format!("{key:?} is not the name of an annotation"));
+            }
+            if !seen.insert(key) {
+                tell(field, format!("{key:?} is given twice"));
+            }
+        }
+    }
     let both = |key: &&String| token.optional_service_account_annotation_keys.contains(key);
     if token.required_service_account_annotation_keys.iter().any(|key| both(&key)) {
-        tell("optionalServiceAccountAnnotationKeys", "a key cannot be both required and optional");
+        let reason = "a key cannot be both required and optional";
+        tell("optionalServiceAccountAnnotationKeys", reason.to_owned());
     }
     if !CACHE_TYPES.contains(&token.cache_type.as_str()) {
-        tell("cacheType", "must be ServiceAccount or Token");
+        tell("cacheType", "must be ServiceAccount or Token".to_owned());
     }
     if provider.api_version != NEWEST {
         problems.push((at.clone(), format!("needs the apiVersion {NEWEST}")));
@@ -369,6 +387,16 @@ providers:
     }
 
     #[test]
+    fn what_is_left_empty_counts_as_left_out() {
+        let text =
+            GOOD.replace("[get]", "").replace("[{name: A, value: b}]", "[{value: b}, {name: A, value: }]");
+        let found = read(&[("a.yaml", &format!("{text}  tokenAttributes:\n"))]).unwrap();
+        assert!(found[0].args.is_empty() && found[0].token.is_none());
+        let env: Vec<_> = found[0].env.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
+        assert_eq!(env, [("", "b"), ("A", "")]);
+    }
+
+    #[test]
     fn says_file_line_and_field_of_what_is_wrong() {
         for (from, to, expected) in [
             ("name: helper", "name: ../helper", "a.yaml: line 4: providers[0].name: \"../helper\""),
@@ -419,6 +447,8 @@ providers:
                 "requireServiceAccount: false",
                 "requiredServiceAccountAnnotationKeys",
             ),
+            ("[example.com/id]", "[a b]", "\"a b\" is not the name of an annotation"),
+            ("[example.com/id]", "[a, A, a]", "\"a\" is given twice"),
         ] {
             let error = read(&[("a.yaml", &format!("{GOOD}{}", token.replace(from, to)))]).unwrap_err();
             assert!(error.contains(expected), "{error}");

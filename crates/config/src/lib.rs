@@ -6,11 +6,12 @@
 //!
 //! Invariants: what loads keeps every rule of upstream's validation; what does not is refused with all problems at
 //! once, each with its file, line and field, or its flag. Defaults, names, order of precedence and the JSON form are
-//! upstream's. Stricter in one place: an unknown field is an error, not a warning.
+//! upstream's. Stricter in three places: an unknown field, a field given twice and an unknown `cgroupDriver` are errors.
 //!
 //! Not here: acting on the configuration, rules that need the machine (CPU counts, memory sizes), the runtime's
 //! answer about the cgroup driver, and logging of any kind.
 
+mod address;
 pub mod configuration;
 mod credential_providers;
 mod duration;
@@ -26,6 +27,7 @@ mod suggestion;
 mod support;
 mod validate;
 
+pub use address::parse_ip;
 pub use configuration::KubeletConfiguration;
 pub use credential_providers::{
     CredentialProviderSettings, ProviderTokenSettings, credential_provider_files, credential_providers,

@@ -14,6 +14,7 @@ use crate::{
     merge::{at_path, merge_patch},
     problem::{LoadError, Origin, Problem},
     sources::{Sources, parse_document},
+    support::partly_without_effect,
     validate,
 };
 
@@ -90,6 +91,7 @@ pub fn load(args: &[String], environment: &Environment) -> Result<Invocation, Lo
     let config = loader.config(&line, &flags, environment)?;
     let (config, gates) = loader.check(config, environment.cgroup)?;
     let set_fields = loader.sources.set_fields();
+    loader.notices.extend(partly_without_effect(&config, &set_fields));
     let (notices, flag_values) = (loader.notices, flag_values(&line));
     Ok(Invocation::Run(Box::new(Loaded { config, flags, gates, notices, set_fields, flag_values })))
 }
@@ -171,8 +173,18 @@ impl Loader {
         for path in found.applied {
             self.drop_in(&mut json, &path)?;
         }
-        // Every patch was read on its own, so what they add up to reads as well.
-        let mut config = KubeletConfiguration::from_json(&json).unwrap_or(config);
+        let mut config = match KubeletConfiguration::from_json(&json) {
+            Ok(merged) => merged,
+            // Every patch was read on its own, so this should not be; to go on without all of them would be worse.
+            Err(error) => {
+                self.problems.push(Problem {
+                    origin: Origin::File { path: directory.to_owned(), position: None },
+                    field: document::FieldPath::root(),
+                    reason: format!("what the drop-in files add up to cannot be read: {error}"),
+                });
+                config
+            }
+        };
         config.complete(&gates_with(&config, flag_gates));
         Ok(config)
     }

@@ -3,9 +3,12 @@
 use serde_json::{Map, Value};
 
 /// Applies a merge patch: mappings merge, null removes, everything else replaces.
+///
+/// RFC 7386 leaves lists as they are; like upstream's library this also takes nulls out of the mappings in them.
 pub(crate) fn merge_patch(target: &mut Value, patch: &Value) {
     let Value::Object(patch) = patch else {
         *target = patch.clone();
+        drop_nulls(target);
         return;
     };
     for (key, value) in patch {
@@ -17,6 +20,17 @@ pub(crate) fn merge_patch(target: &mut Value, patch: &Value) {
         }
     }
     as_object(target);
+}
+
+fn drop_nulls(value: &mut Value) {
+    match value {
+        Value::Object(fields) => {
+            fields.retain(|_, value| !value.is_null());
+            fields.values_mut().for_each(drop_nulls);
+        }
+        Value::Array(items) => items.iter_mut().for_each(drop_nulls),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+    }
 }
 
 /// The value at a dotted path of plain words, made where it is missing.
@@ -56,6 +70,9 @@ mod tests {
             (json!({"e": null}), json!({"a": 1}), json!({"e": null, "a": 1})),
             (json!([1, 2]), json!({"a": "b", "c": null}), json!({"a": "b"})),
             (json!({}), json!({"a": {"bb": {"ccc": null}}}), json!({"a": {"bb": {}}})),
+            // Not of the RFC.
+            (json!({}), json!({"a": [{"b": null, "c": 1}, null]}), json!({"a": [{"c": 1}, null]})),
+            (json!({"a": [1]}), json!({"a": [[{"b": null}]]}), json!({"a": [[{}]]})),
         ];
         for (mut target, patch, expected) in table {
             let before = target.clone();

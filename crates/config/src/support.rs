@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use crate::KubeletConfiguration;
+use crate::{KubeletConfiguration, configuration::OutputRouting};
 
 /// Fields podward acts on.
 pub static SUPPORTED: &[&str] = &[
@@ -66,6 +66,7 @@ pub static SUPPORTED: &[&str] = &[
     "nodeStatusReportFrequency",
     "nodeStatusUpdateFrequency",
     "oomScoreAdj",
+    "podCIDR",
     "podLogsDir",
     "podPidsLimit",
     "podsPerCore",
@@ -121,6 +122,28 @@ pub fn without_effect(config: &KubeletConfiguration, set_fields: &BTreeSet<Strin
         .collect()
 }
 
+/// What is to be said of fields that podward acts on in part.
+pub(crate) fn partly_without_effect(
+    config: &KubeletConfiguration,
+    set_fields: &BTreeSet<String>,
+) -> Vec<String> {
+    let logging = &config.logs.logging;
+    let routed = |routing: &OutputRouting| routing.split_stream || !routing.info_buffer_size.is_zero();
+    let evicts = config.reservations.eviction_hard.as_ref().is_some_and(|signals| !signals.is_empty());
+    let notices = [
+        (
+            evicts && set_fields.contains("evictionHard"),
+            "evictionHard: counted in what the node has for pods, but no pod is evicted yet",
+        ),
+        (!logging.vmodule.is_empty(), "logging.vmodule: without effect, all files have logging.verbosity"),
+        (
+            routed(&logging.options.text) || routed(&logging.options.json),
+            "logging.options: without effect, every line goes to standard error at once",
+        ),
+    ];
+    notices.into_iter().filter(|(applies, _)| *applies).map(|(_, notice)| notice.to_owned()).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -142,5 +165,28 @@ mod tests {
         let set = ["maxPods", "topologyManagerScope", "hairpinMode", "registerNode", "enableSystemLogQuery"];
         let set = set.into_iter().map(str::to_owned).collect();
         assert_eq!(without_effect(&config, &set), ["topologyManagerScope"]);
+    }
+
+    #[test]
+    fn names_parts_that_are_set_in_vain() {
+        let table = [
+            ("{}", None),
+            ("{evictionHard: {}}", None),
+            ("{evictionHard: {memory.available: 1Gi}}", Some("evictionHard: ")),
+            ("{logging: {verbosity: 3, format: json, flushFrequency: 1s}}", None),
+            ("{logging: {vmodule: [{filePattern: a, verbosity: 1}]}}", Some("logging.vmodule: ")),
+            ("{logging: {options: {json: {splitStream: true}}}}", Some("logging.options: ")),
+            ("{logging: {options: {text: {infoBufferSize: 1Ki}}}}", Some("logging.options: ")),
+        ];
+        for (text, expected) in table {
+            let document = document::parse(text.as_bytes()).unwrap().remove(0);
+            let (mut config, errors) = KubeletConfiguration::read(&document);
+            assert_eq!(errors, [], "{text}");
+            config.reservations.inject_default_thresholds();
+            let set = document.value().as_object().unwrap().keys().cloned().collect();
+            let found = partly_without_effect(&config, &set);
+            assert_eq!(found.len(), usize::from(expected.is_some()), "{text}: {found:?}");
+            assert!(found.iter().all(|notice| notice.starts_with(expected.unwrap_or_default())), "{found:?}");
+        }
     }
 }

@@ -12,6 +12,8 @@ mod server;
 
 use document::FieldPath;
 
+pub(crate) use names::is_qualified_name;
+
 use crate::{
     KubeletConfiguration,
     flags::Flags,

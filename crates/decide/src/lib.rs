@@ -68,6 +68,7 @@ pub mod statistics;
 pub mod status_patch;
 pub mod status_report;
 pub mod streaming;
+pub mod system_cgroups;
 pub mod system_oom;
 pub mod termination;
 pub mod termination_message;

@@ -71,11 +71,11 @@ pub use machine::{
     give_memory_back, hostname, make_rshared, raise_open_files, set_oom_score_adj, share_memory_pools,
     swap_capacity, swap_enabled,
 };
-pub use node_capacity::{apparmor, kernel_version, node_capacity};
+pub use node_capacity::{apparmor, kernel_version, node_capacity, online_cpus};
 pub use node_logs::HostNodeLogs;
 pub use packet_filter::IptablesFilter;
 pub use plugin_sockets::HostPluginSockets;
-pub use pod_cgroups::HostPodCgroups;
+pub use pod_cgroups::{HostPodCgroups, HostSystemCgroups};
 pub use pod_folders::HostPodFolders;
 pub use pod_volumes::HostPodVolumes;
 pub use process_usage::OwnProcess;

@@ -18,6 +18,13 @@ pub fn node_capacity(sys: &Path, proc: &Path, root: &Path) -> ResourceAmounts {
     amounts
 }
 
+/// The CPUs that are online, as a list such as `0-3,8`; empty when it cannot be read. `sys` is such as `/sys`.
+#[must_use]
+pub fn online_cpus(sys: &Path) -> String {
+    let text = std::fs::read_to_string(sys.join("devices/system/cpu/online"));
+    text.unwrap_or_default().trim().to_owned()
+}
+
 /// The version of the running kernel.
 #[must_use]
 pub fn kernel_version() -> KernelVersion {

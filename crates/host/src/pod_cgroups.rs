@@ -3,6 +3,7 @@
 mod hierarchies;
 mod limits;
 mod processes;
+mod system;
 #[cfg(test)]
 mod tests;
 
@@ -23,6 +24,7 @@ use crate::failure::{OnPath, blocking, refused};
 use crate::systemd::Systemd;
 use hierarchies::Hierarchy;
 pub(crate) use limits::{cpu_shares, cpu_weight};
+pub use system::HostSystemCgroups;
 
 /// [`PodCgroups`] below the mount point of the cgroup file systems.
 #[derive(Clone, Debug)]

@@ -41,6 +41,7 @@ mod service;
 mod service_account_token;
 pub mod statistics;
 mod stream_choice;
+mod system_processes;
 mod time;
 mod timeline;
 mod trust_bundle;
@@ -90,6 +91,7 @@ pub use runtime_status::{
 pub use service::{Service, ServicePort};
 pub use service_account_token::{IssuedToken, ReadTokens, TokenRequest, TokenWish};
 pub use stream_choice::StreamChoice;
+pub use system_processes::{OwnProcess, PidNamespace, ProcessKind, RootProcess, SystemProcesses};
 pub use time::{Moment, MomentSource, Timestamp};
 pub use timeline::{PodTimeline, StartStep, StepRecord, StepSpan};
 pub use trust_bundle::{ReadTrustBundles, TrustBundle};

@@ -2,6 +2,7 @@
 
 use config::Loaded;
 use config::configuration::{Enforcement as Configured, SwapBehavior as ConfiguredSwap};
+use decide::system_cgroups::WantedCgroups;
 use model::{CgroupSettings, Enforcement, SwapBehavior};
 
 /// From the configuration and the machine's swap.
@@ -17,6 +18,13 @@ pub(crate) fn cgroups(loaded: &Loaded) -> CgroupSettings {
             Some(ConfiguredSwap::NoSwap) | None => SwapBehavior::NoSwap,
         },
     }
+}
+
+/// Where processes that belong to no pod should be.
+pub(crate) fn system(loaded: &Loaded) -> WantedCgroups {
+    let named = |path: &str| (!path.is_empty()).then(|| path.to_owned());
+    let cgroups = &loaded.config.cgroups;
+    WantedCgroups { agent: named(&cgroups.kubelet_cgroups), system: named(&cgroups.system_cgroups) }
 }
 
 fn enforcement(configured: Configured) -> Option<Enforcement> {

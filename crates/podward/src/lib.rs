@@ -14,6 +14,7 @@ pub mod join;
 pub mod logging;
 pub mod node_plan;
 pub mod plan;
+mod pod_cidr;
 pub mod registration_plan;
 pub mod run;
 pub mod self_portrait;

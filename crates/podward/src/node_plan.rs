@@ -36,7 +36,9 @@ pub fn resources(loaded: &Loaded, host: &dyn HostFacts) -> anyhow::Result<NodeRe
     let mut system_reserved = amounts(&reservations.system_reserved);
     if !reservations.reserved_system_cpus.is_empty() {
         kube_reserved.remove("cpu");
-        let count = count_cpus(&reservations.reserved_system_cpus);
+        let reserved = &reservations.reserved_system_cpus;
+        check_online(reserved, &host::online_cpus(Path::new("/sys")))?;
+        let count = count_cpus(reserved);
         system_reserved.insert("cpu".to_owned(), count.saturating_mul(1000));
     }
     let eviction_hard = if loaded.flags.experimental_allocatable_ignore_eviction {
@@ -113,16 +115,36 @@ fn kept_free(thresholds: Option<&BTreeMap<String, String>>, capacity: &ResourceA
         .collect()
 }
 
-/// `0-3,8` are five.
+/// `0-3,8` are five; one that is named twice counts once.
 pub(crate) fn count_cpus(list: &str) -> i64 {
-    let ranges = list.split(',').map(|range| {
-        let (first, last) = range.split_once('-').unwrap_or((range, range));
-        match (first.trim().parse::<i64>(), last.trim().parse::<i64>()) {
-            (Ok(first), Ok(last)) => last - first + 1,
-            (Ok(_) | Err(_), _) => 0,
+    cpu_ranges(list).into_iter().map(|(first, last)| i64::from(last) - i64::from(first) + 1).sum()
+}
+
+fn check_online(reserved: &str, online: &str) -> anyhow::Result<()> {
+    let there = cpu_ranges(online);
+    let is_online = |(first, last): &(u32, u32)| there.iter().any(|(low, high)| low <= first && last <= high);
+    if !cpu_ranges(reserved).iter().all(is_online) {
+        bail!("reservedSystemCPUs: {reserved} is not a subset of the online CPUs: {online}");
+    }
+    Ok(())
+}
+
+/// The CPUs of a list, without overlaps, in order. Ranges are not spread out: a list may name billions.
+fn cpu_ranges(list: &str) -> Vec<(u32, u32)> {
+    let range = |text: &str| {
+        let (first, last) = text.split_once('-').unwrap_or((text, text));
+        Some((first.trim().parse::<u32>().ok()?, last.trim().parse::<u32>().ok()?))
+    };
+    let mut found: Vec<_> = list.split(',').filter_map(range).filter(|(first, last)| first <= last).collect();
+    found.sort_unstable();
+    let mut merged: Vec<(u32, u32)> = Vec::new();
+    for (first, last) in found {
+        match merged.last_mut() {
+            Some((_, end)) if first <= end.saturating_add(1) => *end = last.max(*end),
+            Some(_) | None => merged.push((first, last)),
         }
-    });
-    ranges.sum()
+    }
+    merged
 }
 
 #[cfg(test)]
@@ -143,6 +165,24 @@ mod tests {
 
     #[test]
     fn cpu_lists_are_counted() {
-        assert_eq!((count_cpus("0-3,8"), count_cpus("5")), (5, 1));
+        for (list, count) in
+            [("0-3,8", 5), ("5", 1), ("0-3,2", 4), ("2,0-1,1-4", 5), ("0-4294967295", 1 << 32)]
+        {
+            assert_eq!(count_cpus(list), count, "{list}");
+        }
+    }
+
+    #[test]
+    fn only_cpus_that_are_online_can_be_reserved() {
+        for (reserved, online, is_fine) in [
+            ("0-1", "0-3", true),
+            ("0-5", "0-3,4-7", true),
+            ("1,3", "0-1,3", true),
+            ("100", "0-3", false),
+            ("1-3", "0-1,3", false),
+            ("0", "", false),
+        ] {
+            assert_eq!(check_online(reserved, online).is_ok(), is_fine, "{reserved} of {online}");
+        }
     }
 }

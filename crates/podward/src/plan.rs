@@ -6,13 +6,14 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use agent::images::PullSettings;
-use anyhow::Context;
-use config::{Gate, Loaded};
+use anyhow::{Context, bail};
+use config::{Gate, Loaded, parse_ip};
 use decide::backoff::{Decay, Limits};
 use decide::credentials::files_hash;
 use decide::dead_containers::ContainerGcPolicy;
 use decide::image_access::Verification;
 use decide::image_gc::ImageGcPolicy;
+use decide::system_cgroups::WantedCgroups;
 use manifest::{ObjectPlace, RestartRules, Rules};
 use model::{
     AnswerSharing, CgroupDriver, CgroupVersion, CredentialProvider, HostCapabilities, IdPool, NodeSettings,
@@ -96,6 +97,8 @@ pub struct Plan {
     pub debug: Option<DebugPlan>,
     /// Ids of pods with users of their own.
     pub id_pool: IdPool,
+    /// Where processes that belong to no pod should be.
+    pub system_cgroups: WantedCgroups,
     /// What the node tells the API server of itself.
     pub node: NodePlan,
     /// Timings of the lifecycle event generator.
@@ -205,11 +208,12 @@ pub fn plan(
         credential_provider_hash: credential_provider_hash(loaded)?,
         keep_dead: usize::try_from(loaded.flags.maximum_dead_containers_per_container).unwrap_or(1),
         upkeep: upkeep(loaded)?,
-        health_address: address("healthzBindAddress", &server.healthz_bind_address, server.healthz_port)?,
+        health_address: health_address(&server.healthz_bind_address, server.healthz_port, host)?,
         read_only_address: address("address", &server.address, server.read_only_port)?,
         server: server_plan::server(loaded)?,
         debug: debug_plan(loaded),
         id_pool: node_plan::id_pool(loaded)?,
+        system_cgroups: cgroup_plan::system(loaded),
         pleg: agent::pleg::Settings::default(),
         statistics: statistics_plan::statistics(loaded),
         listed: match loaded.gates.enabled(Gate::KubeletPodResourcesListUseActivePods) {
@@ -278,12 +282,18 @@ fn verification(loaded: &Loaded) -> Option<Verification> {
 /// The credential provider programs; a program that is not there is found now, not at the first pull.
 fn credential_providers(loaded: &Loaded) -> anyhow::Result<Vec<CredentialProvider>> {
     let flags = &loaded.flags;
-    // Upstream takes both flags or none.
-    let (Some(path), Some(programs)) =
-        (&flags.image_credential_provider_config, &flags.image_credential_provider_bin_dir)
-    else {
-        return Ok(Vec::new());
-    };
+    let (path, programs) =
+        match (&flags.image_credential_provider_config, &flags.image_credential_provider_bin_dir) {
+            (None, None) => return Ok(Vec::new()),
+            (Some(path), Some(programs)) => (path, programs),
+            // One alone is a slip: images would be pulled without credentials, and fail much later.
+            (None, Some(_)) => {
+                bail!("--image-credential-provider-bin-dir needs --image-credential-provider-config")
+            }
+            (Some(_), None) => {
+                bail!("--image-credential-provider-config needs --image-credential-provider-bin-dir")
+            }
+        };
     let metadata = std::fs::metadata(programs);
     metadata.with_context(|| format!("--image-credential-provider-bin-dir: {}", programs.display()))?;
     let providers = config::credential_providers(path, &loaded.gates).map_err(|error| {
@@ -364,12 +374,12 @@ fn objects(loaded: &Loaded) -> ObjectPlace {
 }
 
 fn cluster_dns(entries: &[String]) -> Vec<IpAddr> {
-    let parse = |entry: &String| match entry.parse() {
-        Ok(ip) => Some(ip),
-        Err(_) => {
+    let parse = |entry: &String| {
+        let ip = parse_ip(entry);
+        if ip.is_none() {
             tracing::warn!(%entry, "clusterDNS: not an address, ignored");
-            None
         }
+        ip
     };
     entries.iter().filter_map(parse).collect()
 }
@@ -379,6 +389,71 @@ pub(crate) fn address(field: &str, text: &str, port: i32) -> anyhow::Result<Opti
     if port == 0 {
         return Ok(None);
     }
-    let ip: IpAddr = text.parse().with_context(|| format!("{field}: {text:?} is not an address"))?;
+    let ip = parse_ip(text).with_context(|| format!("{field}: {text:?} is not an address"))?;
     Ok(Some(SocketAddr::new(ip, port)))
+}
+
+/// The one address that a name may stand for. The port is a convenience: what cannot be found is told, no more.
+fn health_address(text: &str, port: i32, host: &dyn HostFacts) -> anyhow::Result<Option<SocketAddr>> {
+    if port == 0 || parse_ip(text).is_some() {
+        return address("healthzBindAddress", text, port);
+    }
+    let Some(ip) = host.look_up(text).first().copied() else {
+        tracing::error!(
+            name = text,
+            "healthzBindAddress: no such address, the health check port stays closed"
+        );
+        return Ok(None);
+    };
+    address("healthzBindAddress", &ip.to_string(), port)
+}
+
+#[cfg(test)]
+mod tests {
+    use host::MachineFacts;
+
+    use super::*;
+
+    fn loaded(arguments: &[&str]) -> Loaded {
+        let arguments: Vec<String> = arguments.iter().map(|argument| (*argument).to_owned()).collect();
+        let environment =
+            config::Environment { working_directory: "/".into(), cgroup: config::CgroupVersion::V2 };
+        match config::load(&arguments, &environment) {
+            Ok(config::Invocation::Run(loaded)) => *loaded,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn one_flag_of_credential_providers_alone_is_refused() {
+        for (one, other) in [("config", "bin-dir"), ("bin-dir", "config")] {
+            let loaded = loaded(&[&format!("--image-credential-provider-{one}=/nowhere")]);
+            let error = credential_providers(&loaded).unwrap_err().to_string();
+            assert!(error.ends_with(&format!("needs --image-credential-provider-{other}")), "{error}");
+        }
+        assert!(credential_providers(&loaded(&[])).unwrap().is_empty());
+    }
+
+    #[test]
+    fn the_health_check_may_be_bound_to_a_name() {
+        let host = MachineFacts::default();
+        let at = |text: &str, port| health_address(text, port, &host).unwrap();
+        assert!(at("localhost", 10248).is_some_and(|address| address.ip().is_loopback()));
+        assert_eq!(at("127.0.0.01", 10248), Some(SocketAddr::from(([127, 0, 0, 1], 10248))));
+        // Too long for a name, so nobody is asked for it.
+        let unknown = "a".repeat(300);
+        assert_eq!((at(&unknown, 10248), at(&unknown, 0)), (None, None));
+        assert!(health_address("127.0.0.1", 70000, &host).is_err());
+    }
+
+    #[test]
+    fn parts_of_the_node_ip_that_are_no_addresses_are_left_out() {
+        for (text, expected) in
+            [("10.0.0.5,", "10.0.0.5"), ("here", ""), ("010.0.0.5, ::1", "10.0.0.5 ::1"), ("", "")]
+        {
+            let found = registration_plan::node_ips(&loaded(&[&format!("--node-ip={text}")])).unwrap();
+            let found: Vec<String> = found.iter().map(ToString::to_string).collect();
+            assert_eq!(found.join(" "), expected, "{text}");
+        }
+    }
 }

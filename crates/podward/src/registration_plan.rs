@@ -7,7 +7,7 @@ use std::time::Duration;
 use agent::node::{Forbidden, Registration, Settings};
 use anyhow::Context;
 use config::configuration::{Taint, TaintEffect};
-use config::{Gate, KUBERNETES_VERSION, Loaded};
+use config::{Gate, KUBERNETES_VERSION, Loaded, parse_ip};
 use decide::node_lease::LeaseTerms;
 use decide::node_status::{CloudProvider, NodeProfile, parse_node_ips};
 use k8s_openapi::api::core::v1 as core;
@@ -97,7 +97,10 @@ pub fn architecture() -> &'static str {
 /// When the addresses are no single one and no pair of both families.
 pub fn node_ips(loaded: &Loaded) -> anyhow::Result<Vec<IpAddr>> {
     let Some(text) = &loaded.flags.node_ip else { return Ok(Vec::new()) };
-    let (found, wrong) = parse_node_ips(text).map_err(anyhow::Error::msg).context("bad --node-ip")?;
+    // Written as everybody reads them.
+    let plain = |part: &str| parse_ip(part.trim()).map_or_else(|| part.to_owned(), |ip| ip.to_string());
+    let text = text.split(',').map(plain).collect::<Vec<_>>().join(",");
+    let (found, wrong) = parse_node_ips(&text).map_err(anyhow::Error::msg).context("bad --node-ip")?;
     if !wrong.is_empty() {
         tracing::warn!(parts = wrong.join(", "), "--node-ip: not an address, ignored");
     }

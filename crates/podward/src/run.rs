@@ -33,7 +33,7 @@ use tokio_util::sync::CancellationToken;
 use crate::agent_facts::agent_facts;
 use crate::trace_export::trace_export;
 use crate::wire::{LocalDoor, Running, World, start};
-use crate::{join, logging, plan, self_portrait, service_manager, serving};
+use crate::{join, logging, plan, pod_cidr, self_portrait, service_manager, serving};
 
 /// Where the agent keeps its own state below the root folder.
 /// Threads for file work.
@@ -144,6 +144,7 @@ async fn run(
     let Some((runtime_name, driver)) = greet(&*runtime, loaded, &metrics, &mut stop).await? else {
         return Ok(());
     };
+    pod_cidr::tell(&*runtime, &loaded.config.node.pod_cidr).await;
     let cgroups = cgroups.with_driver(driver).map_err(|error| anyhow::anyhow!("{}", with_cause(&error)))?;
     let capabilities = host_capabilities(Path::new("/sys"), Path::new("/proc"), cgroups.version());
     let plan = plan::plan(loaded, &facts, capabilities, driver)?;
@@ -182,6 +183,7 @@ async fn run(
         folders,
         messages,
         volumes: Arc::new(HostPodVolumes::new(root)),
+        system_cgroups: Arc::new(cgroups.of_system(Path::new("/proc"))),
         cgroups: Arc::new(cgroups),
         host: Arc::new(facts),
         credential_files: Arc::new(credential_files(root)),

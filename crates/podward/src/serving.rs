@@ -37,7 +37,11 @@ pub fn serving(
         ),
     };
     let folder = &loaded.flags.cert_dir;
-    let (certificate, addresses, upkeep) = if server.server_tls_bootstrap {
+    let named = !server.tls_cert_file.is_empty() && !server.tls_private_key_file.is_empty();
+    let files = named.then(|| (Path::new(&server.tls_cert_file), Path::new(&server.tls_private_key_file)));
+    // Without an API server nothing can be asked for; what is in files can be answered with all the same.
+    let bootstrap = server.server_tls_bootstrap && (clients.is_some() || files.is_none());
+    let (certificate, addresses, upkeep) = if bootstrap {
         let (clients, meter) = clients.context(
             "serverTLSBootstrap: there is no API server to ask for a certificate (no --kubeconfig); set it to false",
         )?;
@@ -49,7 +53,7 @@ pub fn serving(
             Naming::ByAddress
         };
         let (certificate, upkeep) =
-            ServingCertificate::requested(clients, folder, node, (watched, naming), (clock, meter));
+            ServingCertificate::requested(clients, (folder, files), node, (watched, naming), (clock, meter));
         (certificate, Some(addresses), Some(upkeep))
     } else {
         let certificate = match (server.tls_cert_file.as_str(), server.tls_private_key_file.as_str()) {

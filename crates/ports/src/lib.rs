@@ -39,6 +39,7 @@ pub mod pull_records;
 pub mod request_meter;
 pub mod rotated_logs;
 pub mod runtime;
+pub mod system_cgroups;
 pub mod termination_messages;
 pub mod trace;
 pub mod usage;

@@ -6,11 +6,12 @@ use std::time::Duration;
 use async_trait::async_trait;
 use model::{
     AdmissionSettings, CgroupDriver, CgroupLimits, CgroupSettings, CgroupVersion, HostCapabilities,
-    NodeResources, NodeSettings, PodGates,
+    NodeResources, NodeSettings, PodGates, SystemProcesses,
 };
 use ports::pod_cgroups::PodCgroups;
 use ports::pod_folders::FileError;
 use ports::process_watch::ProcessWatch;
+use ports::system_cgroups::SystemCgroups;
 
 /// Makes and removes no cgroups, and says that it did.
 #[derive(Clone, Copy, Debug, Default)]
@@ -47,6 +48,21 @@ impl PodCgroups for NoPodCgroups {
     }
 
     async fn remove(&self, _: &str) -> Result<(), FileError> {
+        Ok(())
+    }
+}
+
+/// A machine without processes.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct NoSystemCgroups;
+
+#[async_trait]
+impl SystemCgroups for NoSystemCgroups {
+    async fn processes(&self) -> Result<SystemProcesses, FileError> {
+        Ok(SystemProcesses::default())
+    }
+
+    async fn enter(&self, _: u32, _: &str) -> Result<(), FileError> {
         Ok(())
     }
 }

@@ -75,6 +75,7 @@ const STAGES: &[&str] = &[
     "supplies_memory",
     "sweeper",
     "node_cgroups",
+    "system_cgroups",
     "node",
     "lease",
     "object_hints",

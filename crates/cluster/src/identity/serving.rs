@@ -95,10 +95,11 @@ impl ServingCertificate {
     }
 
     /// `serverTLSBootstrap`: asked for from the cluster, again before it ends and whenever the node's addresses become
-    /// others. Until the first is approved nobody is answered, unless an earlier one is still good.
+    /// others. Until the first is approved nobody is answered, unless an earlier one or the one in `files`, a certificate
+    /// and its key, is still good.
     pub fn requested(
         clients: &Clients,
-        folder: &Path,
+        (folder, files): (&Path, Option<(&Path, &Path)>),
         node: &str,
         (addresses, naming): (watch::Receiver<Vec<NodeAddress>>, Naming),
         (clock, meter): (Arc<dyn Clock>, Arc<dyn CertificateMeter>),
@@ -108,7 +109,8 @@ impl ServingCertificate {
             tracing::warn!(file = %store.current_path().display(), %error, "the stored certificate is of no use");
             None
         });
-        let current = CurrentCertificate::new(stored.filter(|stored| !stored.is_expired(clock.now())));
+        let stored = stored.filter(|stored| !stored.is_expired(clock.now()));
+        let current = CurrentCertificate::new(stored.or_else(|| initial(files, clock.now())));
         let (names, wanted) = watch::channel(serving_names(node, &addresses.borrow(), naming));
         let renewal = Renewal {
             purpose: Purpose::Serving,
@@ -212,6 +214,23 @@ fn serving_names(node: &str, addresses: &[NodeAddress], naming: Naming) -> Optio
     names.addresses.dedup();
     let is_named = naming == Naming::ByAnyName && !names.dns.is_empty();
     (is_named || !names.addresses.is_empty()).then_some(names)
+}
+
+/// What whoever set the node up left there for the time until a certificate is signed. Files that are not there yet are
+/// as good as none.
+fn initial(files: Option<(&Path, &Path)>, now: Timestamp) -> Option<Credential> {
+    let (certificate, key) = files?;
+    match Credential::from_files(certificate, key) {
+        Ok(found) if !found.is_expired(now) => Some(found),
+        Ok(_) => {
+            tracing::warn!(file = %certificate.display(), "the certificate of tlsCertFile has expired");
+            None
+        }
+        Err(error) => {
+            tracing::warn!(file = %certificate.display(), %error, "tlsCertFile and tlsPrivateKeyFile are of no use");
+            None
+        }
+    }
 }
 
 fn make_own(

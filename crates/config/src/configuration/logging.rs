@@ -46,8 +46,8 @@ pub enum LogFormat {
 }
 
 /// Verbosity of the source files that match a pattern.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
 pub struct VmoduleItem {
     /// File name without extension, with `*` and `?`.
     pub file_pattern: String,

@@ -64,8 +64,8 @@ pub enum MemoryManagerPolicy {
 }
 
 /// Memory kept from pods on one NUMA node.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
 pub struct MemoryReservation {
     /// The NUMA node.
     pub numa_node: i32,

@@ -84,8 +84,8 @@ pub struct CrashLoopBackOff {
 }
 
 /// Time pods of a priority and above have to end when the node shuts down.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
 pub struct GracePeriodByPriority {
     /// Lowest priority it is for.
     pub priority: i32,

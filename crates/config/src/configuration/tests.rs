@@ -66,6 +66,23 @@ fn zero_and_null_mean_not_set_where_zero_is_no_choice() {
 }
 
 #[test]
+fn items_of_lists_may_leave_fields_out() {
+    let config = read(
+        "{reservedMemory: [{limits: {memory: 1Gi}}, {numaNode: 1}], shutdownGracePeriodByPodPriority:
+        [{shutdownGracePeriodSeconds: 60}, {priority: 5}], logging: {vmodule: [{filePattern: a}, {verbosity: 1}]}}",
+    )
+    .unwrap();
+    let reserved = &config.managers.reserved_memory;
+    assert_eq!((reserved[0].numa_node, reserved[1].numa_node, reserved[1].limits.len()), (0, 1, 0));
+    let periods = config.pods.shutdown_grace_period_by_pod_priority.iter();
+    let periods: Vec<_> = periods.map(|one| (one.priority, one.shutdown_grace_period_seconds)).collect();
+    assert_eq!(periods, [(0, 60), (5, 0)]);
+    let levels = config.logs.logging.vmodule.iter();
+    let levels: Vec<_> = levels.map(|one| (one.file_pattern.as_str(), one.verbosity)).collect();
+    assert_eq!(levels, [("a", 0), ("", 1)]);
+}
+
+#[test]
 fn defaults_follow_other_fields() {
     let completed = |text: &str| {
         let mut config = read(text).unwrap();

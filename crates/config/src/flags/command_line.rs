@@ -169,5 +169,6 @@ fn notice(flag: &FlagSpec) -> Option<String> {
         }
         (Status::PreferFile, Target::Own(_) | Target::Nothing(_)) => None,
         (Status::Deprecated(why), _) => Some(format!("flag --{name} is deprecated: {why}")),
+        (Status::Idle(why), _) => Some(format!("flag --{name} has no effect: {why}")),
     }
 }

@@ -1,10 +1,8 @@
 //! What flag values look like, and what they become.
 
-use std::net::IpAddr;
-
 use serde_json::{Map, Value, json};
 
-use crate::{configuration::TaintEffect, duration::GoDuration, quantity::Quantity};
+use crate::{address::parse_ip, configuration::TaintEffect, duration::GoDuration, quantity::Quantity};
 
 /// What the value of a flag looks like.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -21,7 +19,7 @@ pub(crate) enum FlagKind {
     Duration,
     /// An IP address; empty leaves the value as it is.
     Ip,
-    /// Texts separated by commas; repeated flags add up.
+    /// Texts separated by commas, in quotes or not; repeated flags add up.
     List,
     /// `key=value` pairs separated by commas; repeated flags add up.
     Map,
@@ -108,12 +106,12 @@ impl FlagKind {
             Self::Duration => json!(text.parse::<GoDuration>().map_err(|error| error.to_string())?),
             Self::Ip if text.is_empty() => return Ok(before),
             Self::Ip => {
-                text.parse::<IpAddr>().map_err(|_| format!("{text:?} is not an IP address"))?;
+                parse_ip(text).ok_or_else(|| format!("{text:?} is not an IP address"))?;
                 Value::from(text)
             }
             Self::Quantity => json!(text.parse::<Quantity>().map_err(|error| error.to_string())?),
             Self::Verbosity => Value::from(verbosity(text)?),
-            Self::List => extend(before, text.split(',').filter(|_| !text.is_empty()).map(Value::from)),
+            Self::List => extend(before, comma_separated(text)?.into_iter().map(Value::from)),
             Self::Map => merge(before, pairs(text, '=')?.map(text_value)),
             Self::Thresholds => merge(before, pairs(text, '<')?.map(text_value)),
             Self::OneEntryMap => merge(before, std::iter::once(pair(text, '=')?).map(text_value)),
@@ -162,6 +160,40 @@ fn out_of_range(text: &str) -> String {
 fn verbosity(text: &str) -> Result<u32, String> {
     let level = text.parse::<u32>().map_err(|_| format!("{text:?} is not a number from 0"))?;
     i32::try_from(level).map(|_| level).map_err(|_| out_of_range(text))
+}
+
+/// One record of comma-separated values: a text that begins with a quote ends with one, and holds quotes doubled.
+fn comma_separated(text: &str) -> Result<Vec<String>, String> {
+    let wrong = || format!("{text:?} has a quote where none belongs");
+    let mut fields = Vec::new();
+    let mut rest = Some(text).filter(|text| !text.is_empty());
+    while let Some(field) = rest {
+        let Some(mut quoted) = field.strip_prefix('"') else {
+            let (value, after) =
+                field.split_once(',').map_or((field, None), |(value, after)| (value, Some(after)));
+            if value.contains('"') {
+                return Err(wrong());
+            }
+            fields.push(value.to_owned());
+            rest = after;
+            continue;
+        };
+        let mut value = String::new();
+        rest = loop {
+            let (part, after) = quoted.split_once('"').ok_or_else(wrong)?;
+            value.push_str(part);
+            match after.strip_prefix('"') {
+                Some(more) => {
+                    value.push('"');
+                    quoted = more;
+                }
+                None if after.is_empty() => break None,
+                None => break Some(after.strip_prefix(',').ok_or_else(wrong)?),
+            }
+        };
+        fields.push(value);
+    }
+    Ok(fields)
 }
 
 fn pair(text: &str, separator: char) -> Result<(String, String), String> {

@@ -48,16 +48,12 @@ pub struct Flags {
     pub image_credential_provider_bin_dir: Option<PathBuf>,
     /// Whether containers without a seccomp profile get the runtime's; the configuration may say so too.
     pub seccomp_default: bool,
-    /// How often container statistics are collected.
-    pub housekeeping_interval: GoDuration,
     /// Youngest dead container that may be removed.
     pub minimum_container_ttl_duration: GoDuration,
     /// Dead instances kept per container.
     pub maximum_dead_containers_per_container: i32,
     /// Dead containers kept on the node; negative for no limit.
     pub maximum_dead_containers: i32,
-    /// Program that mounts volumes.
-    pub experimental_mounter_path: Option<PathBuf>,
     /// Whether eviction thresholds are left out of what the node has to give.
     pub experimental_allocatable_ignore_eviction: bool,
 }
@@ -85,11 +81,9 @@ impl Flags {
             image_credential_provider_config: read.path("image-credential-provider-config"),
             image_credential_provider_bin_dir: read.path("image-credential-provider-bin-dir"),
             seccomp_default: read.flag("seccomp-default"),
-            housekeeping_interval: read.duration("housekeeping-interval"),
             minimum_container_ttl_duration: read.duration("minimum-container-ttl-duration"),
             maximum_dead_containers_per_container: read.number("maximum-dead-containers-per-container"),
             maximum_dead_containers: read.number("maximum-dead-containers"),
-            experimental_mounter_path: read.path("experimental-mounter-path"),
             experimental_allocatable_ignore_eviction: read.flag("experimental-allocatable-ignore-eviction"),
         }
     }

@@ -45,6 +45,8 @@ pub(crate) enum Status {
     PreferFile,
     /// On its way out, for this reason.
     Deprecated(&'static str),
+    /// Of no effect here, for this reason.
+    Idle(&'static str),
 }
 
 /// Flags that belong together in `--help`.

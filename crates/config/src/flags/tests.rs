@@ -56,6 +56,13 @@ fn values_follow_in_every_upstream_form() {
         (&["--sync-frequency", "90s"], "sync-frequency", json!("1m30s")),
         (&["--cluster-dns=a,b", "--cluster-dns", "c"], "cluster-dns", json!(["a", "b", "c"])),
         (&["--cluster-dns="], "cluster-dns", json!([])),
+        (&["--cluster-dns=\"10.96.0.10\""], "cluster-dns", json!(["10.96.0.10"])),
+        (
+            &["--cluster-dns=\"a,\"\"b\"\"\",c,", "--cluster-dns=\"\""],
+            "cluster-dns",
+            json!(["a,\"b\"", "c", "", ""]),
+        ),
+        (&["--healthz-bind-address=010.0.0.5"], "healthz-bind-address", json!("010.0.0.5")),
         (
             &["--kube-reserved=cpu=1, memory=2Gi", "--kube-reserved=pid=9"],
             "kube-reserved",
@@ -117,6 +124,9 @@ fn wrong_command_lines_say_what_is_wrong() {
             "flag --sync-frequency: \"10\" is a duration without a unit; write \"10s\" for seconds",
         ),
         (&["--address=localhost"], "flag --address: \"localhost\" is not an IP address"),
+        (&["--cluster-dns=a\"b"], "flag --cluster-dns: \"a\\\"b\" has a quote where none belongs"),
+        (&["--cluster-dns=\"a"], "flag --cluster-dns: \"\\\"a\" has a quote where none belongs"),
+        (&["--cluster-dns=\"a\"b"], "flag --cluster-dns: \"\\\"a\\\"b\" has a quote where none belongs"),
         (&["--kube-reserved=cpu"], "flag --kube-reserved: \"cpu\" is not of the form key=value"),
         (&["--feature-gates=A=x"], "flag --feature-gates: A: \"x\" is neither true nor false"),
         (
@@ -133,13 +143,23 @@ fn wrong_command_lines_say_what_is_wrong() {
 
 #[test]
 fn deprecated_flags_leave_a_notice_once() {
-    let line =
-        parse(&["--max-pods=1", "--max-pods=2", "--containerd=x", "--provider-id=p", "--v=2"]).unwrap();
+    let line = parse(&[
+        "--max-pods=1",
+        "--max-pods=2",
+        "--containerd=x",
+        "--provider-id=p",
+        "--v=2",
+        "--housekeeping-interval=5s",
+        "--experimental-mounter-path=/m",
+    ])
+    .unwrap();
     assert_eq!(
         line.notices(),
         [
             "flag --max-pods is deprecated: set maxPods in the file given with --config",
             "flag --containerd is deprecated: it belongs to cAdvisor and has no effect here",
+            "flag --housekeeping-interval has no effect: statistics are read when they are asked for",
+            "flag --experimental-mounter-path is deprecated: volumes are mounted by the agent itself, so it has no effect here",
         ]
     );
 }
@@ -149,7 +169,6 @@ fn own_values_have_upstream_defaults() {
     let flags = Flags::from_line(&parse(&[]).unwrap());
     assert_eq!(flags.root_dir.to_str(), Some("/var/lib/kubelet"));
     assert_eq!(flags.cert_dir.to_str(), Some("/var/lib/kubelet/pki"));
-    assert_eq!(flags.housekeeping_interval.to_string(), "10s");
     assert_eq!((flags.maximum_dead_containers_per_container, flags.maximum_dead_containers), (1, -1));
     assert_eq!((flags.kubeconfig, flags.node_ip, flags.seccomp_default), (None, None, false));
 }

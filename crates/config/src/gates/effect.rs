@@ -89,7 +89,6 @@ pub static OTHERS: &[Gate] = &[
     Gate::InformerResourceVersion,
     Gate::KMSv1,
     Gate::ListFromCacheSnapshot,
-    Gate::LoggingBetaOptions,
     Gate::ManifestBasedAdmissionControlConfig,
     Gate::MatchLabelKeysInPodTopologySpread,
     Gate::MatchLabelKeysInPodTopologySpreadSelectorMerge,

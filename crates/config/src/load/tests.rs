@@ -100,6 +100,10 @@ fn relative_paths_start_at_the_directory_of_the_file() {
 #[test]
 fn drop_ins_are_merged_in_order() {
     type Files = &'static [(&'static str, &'static str)];
+    const NULL_IN_A_LIST: Files = &[
+        ("d/1.conf", "registerWithTaints: [{key: a, value: , effect: NoSchedule}]\nmaxPods: 9"),
+        ("d/2.conf", "reservedMemory: [{numaNode: 0, limits: {memory: 1Gi, hugepages-2Mi: null}}]"),
+    ];
     let table: &[(&str, Files, &str, Value)] = &[
         ("maxPods: 1", &[("d/10.conf", "maxPods: 2"), ("d/20.conf", "maxPods: 3")], "maxPods", json!(3)),
         ("maxPods: 1", &[("d/10/z.conf", "maxPods: 2"), ("d/05.conf", "maxPods: 3")], "maxPods", json!(2)),
@@ -126,6 +130,9 @@ fn drop_ins_are_merged_in_order() {
         ("", &[("d/1.conf", "staticPodPath: rel")], "staticPodPath", json!("rel")),
         ("enforceNodeAllocatable: []", &[("d/1.conf", "maxPods: 9")], "enforceNodeAllocatable", json!([])),
         ("", &[("d/1.conf", "nodeStatusUpdateFrequency: 7s")], "nodeStatusReportFrequency", json!("5m0s")),
+        ("", NULL_IN_A_LIST, "maxPods", json!(9)),
+        ("", NULL_IN_A_LIST, "registerWithTaints", json!([{"key": "a", "effect": "NoSchedule"}])),
+        ("", NULL_IN_A_LIST, "reservedMemory", json!([{"numaNode": 0, "limits": {"memory": "1Gi"}}])),
     ];
     for (main, drop_ins, path, expected) in table {
         let host = Host::with(&[&[("c.yaml", *main)], *drop_ins].concat());
@@ -303,7 +310,7 @@ fn the_flags_of_kind_and_the_node_tests_are_accepted() {
     ]);
     assert_eq!(loaded.config.cgroups.cgroup_root, "/kubelet");
     assert!(!loaded.config.pods.fail_swap_on && loaded.seccomp_default());
-    assert_eq!(loaded.flags.housekeeping_interval.to_string(), "5s");
+    assert_eq!(loaded.flag_values.get("housekeeping-interval").map(String::as_str), Some("5s"));
     assert!(matches!(
         host.try_load(&["--pod-infra-container-image=registry.k8s.io/pause:3.10"]),
         Err(LoadError::CommandLine(_))
@@ -318,13 +325,17 @@ fn node_flags_are_checked() {
         ("--node-labels=a b=1", "is not a label key"),
         ("--node-labels=a=b c", "is not a label value"),
         ("--node-ip=1.2.3.4,5.6.7.8", "one of each family"),
-        ("--node-ip=here", "must be one IP address"),
+        ("--node-ip=::,0.0.0.0", "one of each family"),
+        ("--node-ip=1.2.3.4,::1,x,1.2.3.5", "must be one IP address"),
     ];
     for (arg, expected) in table {
         let problems = host.problems(&[arg]);
         assert!(problems.iter().any(|problem| problem.contains(expected)), "{arg}: {problems:?}");
     }
-    host.load(&["--node-ip=::,0.0.0.0", "--node-labels=kubernetes.io/os=linux,x.node.kubernetes.io/y=z,a=b"]);
+    for fine in ["--node-ip=here", "--node-ip=10.0.0.5,", "--node-ip=::", "--node-ip=010.0.0.5, ::1"] {
+        host.load(&[fine]);
+    }
+    host.load(&["--node-labels=kubernetes.io/os=linux,x.node.kubernetes.io/y=z,a=b"]);
 }
 
 /// Changes that keep every rule, applied to the defaults.

@@ -13,6 +13,7 @@ pub(super) fn check(check: &mut Check<'_>, logging: &LoggingConfiguration) {
     let positive = !logging.flush_frequency.is_zero() && !logging.flush_frequency.is_negative();
     check.rule(positive, "logging.flushFrequency", "must be longer than zero");
     check.in_range(logging.verbosity, 0..=MAX_VERBOSITY.into(), "logging.verbosity");
+    check.needs_gate(Gate::LoggingBetaOptions, logging.format == LogFormat::Json, "logging.format");
     check.rule(
         logging.vmodule.is_empty() || logging.format == LogFormat::Text,
         "logging.vmodule",

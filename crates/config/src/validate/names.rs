@@ -1,7 +1,7 @@
 //! Names as Kubernetes spells them: label keys and values, sysctls, CPU lists.
 
 /// A label or taint key: an optional DNS prefix and a slash, then a name.
-pub(super) fn is_qualified_name(key: &str) -> bool {
+pub(crate) fn is_qualified_name(key: &str) -> bool {
     let (prefix, name) = match key.split_once('/') {
         Some((prefix, name)) => (Some(prefix), name),
         None => (None, key),

@@ -7,6 +7,7 @@ use super::{
     names::{is_label_value, is_qualified_name},
 };
 use crate::{
+    address::parse_ip,
     configuration::{ApiClient, Node, Tracing},
     flags::Flags,
 };
@@ -100,11 +101,9 @@ pub(super) fn check_flags(flags: &Flags) -> Vec<FlagFinding> {
         rule(provider == "external", "cloud-provider", format!("{provider:?} must be empty or \"external\""));
     }
     if let Some(addresses) = &flags.node_ip {
-        rule(
-            is_node_ip(addresses),
-            "node-ip",
-            format!("{addresses:?} must be one IP address, or one of each family"),
-        );
+        let reason =
+            format!("{addresses:?} must be one IP address, or one of each family that is not all zeros");
+        rule(is_node_ip(addresses), "node-ip", reason);
     }
     rule(
         !flags.exit_on_lock_contention || flags.lock_file.is_some(),
@@ -121,11 +120,14 @@ fn may_set_label(key: &str) -> bool {
     !reserved || OWN_LABELS.contains(&key) || OWN_PREFIXES.into_iter().any(under)
 }
 
+/// Parts that are no addresses are left out, as upstream does; who takes the rest tells of them.
 fn is_node_ip(text: &str) -> bool {
-    let addresses: Option<Vec<IpAddr>> = text.split(',').map(|part| part.trim().parse().ok()).collect();
-    match addresses.as_deref() {
-        Some([_]) => true,
-        Some([first, second]) => first.is_ipv4() != second.is_ipv4(),
-        Some(_) | None => false,
+    let addresses: Vec<IpAddr> = text.split(',').filter_map(|part| parse_ip(part.trim())).collect();
+    match addresses.as_slice() {
+        [] | [_] => true,
+        [first, second] => {
+            first.is_ipv4() != second.is_ipv4() && !addresses.iter().any(IpAddr::is_unspecified)
+        }
+        [..] => false,
     }
 }

@@ -108,6 +108,11 @@ fn logging_rules() {
             "logging.vmodule: works with the text format only",
         ),
         (
+            "{logging: {format: json}, featureGates: {LoggingBetaOptions: false}}",
+            "logging.format: needs feature gate LoggingBetaOptions to be on",
+        ),
+        ("{logging: {vmodule: [{verbosity: 1}]}}", "logging.vmodule[0].filePattern: must not be empty"),
+        (
             "{logging: {vmodule: [{filePattern: 'a=b', verbosity: 1}]}}",
             "logging.vmodule[0].filePattern: must not contain '=' or ','",
         ),

@@ -125,6 +125,33 @@ impl Hierarchy {
         self.with_children(relative)?.iter().try_for_each(|cgroup| processes::kill_all(cgroup))
     }
 
+    /// Moves a process into a cgroup that exists; one that is gone needs no place.
+    pub(super) fn enter(&self, relative: &Path, pid: u32) -> Result<(), FileError> {
+        let file = self.root.join(relative).join("cgroup.procs");
+        match std::fs::write(&file, pid.to_string()) {
+            Err(error) if error.raw_os_error() == Some(Errno::SRCH.raw_os_error()) => Ok(()),
+            result => result.on_path("move a process into", file),
+        }
+    }
+
+    /// Whether it is the one of v2.
+    pub(super) fn is_unified(&self) -> bool {
+        self.controllers == Controllers::PassedOn
+    }
+
+    /// Whether what is in its root is in no cgroup at all. On v1 upstream looks where devices are: other controllers are
+    /// left at the root unless somebody counts with them.
+    pub(super) fn tells_the_root(&self) -> bool {
+        self.is_unified() || self.is_bound_to("devices")
+    }
+
+    /// Processes directly in the root, in order.
+    pub(super) fn root_processes(&self) -> Result<Vec<u32>, FileError> {
+        let mut found = processes::numbers(&self.root.join("cgroup.procs"))?;
+        found.sort_unstable();
+        Ok(found)
+    }
+
     /// Makes the cgroup and its parents where missing.
     pub(super) fn ensure(&self, relative: &Path) -> Result<(), FileError> {
         let mut parent = self.root.clone();

@@ -38,6 +38,12 @@ pub(super) fn kill_all(cgroup: &Path) -> Result<(), FileError> {
     Ok(())
 }
 
+/// The numbers of the processes directly in a cgroup.
+pub(super) fn numbers(file: &Path) -> Result<Vec<u32>, FileError> {
+    let number = |pid: Pid| u32::try_from(pid.as_raw_nonzero().get()).ok();
+    Ok(pids(file)?.into_iter().filter_map(number).collect())
+}
+
 /// Process 0 stands for one that this namespace cannot see.
 fn pids(file: &Path) -> Result<HashSet<Pid>, FileError> {
     match std::fs::read_to_string(file) {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use agent::observation::Observer;
 use agent::published::Reader;
 use agent::pull_ledger::PullLedger;
-use agent::{container_gc, image_gc, log_rotation, oom_watcher, packet_filter};
+use agent::{container_gc, image_gc, log_rotation, oom_watcher, packet_filter, system_cgroups};
 use model::Pod;
 use ports::event_recorder::EventRecorder;
 
@@ -20,7 +20,7 @@ pub(super) struct Tables<'a> {
 }
 
 /// Starts the collectors of containers and images, the rotation of logs, the watcher of the machine's memory, and the
-/// keeper of the packet filter.
+/// keepers of the system's cgroups and the packet filter.
 pub(super) fn start_upkeep(
     running: &mut Running,
     world: &World,
@@ -69,6 +69,10 @@ pub(super) fn start_upkeep(
         clock: world.clock.clone(),
     };
     running.spawn("oom watcher", oom_watcher::run(parts, running.cancel.clone()));
+    if !plan.system_cgroups.is_empty() {
+        let (cgroups, wanted) = (world.system_cgroups.clone(), plan.system_cgroups.clone());
+        running.spawn("system cgroups", system_cgroups::run(cgroups, wanted, running.cancel.clone()));
+    }
     if plan.upkeep.packet_filter {
         let kept = packet_filter::run(world.packet_filter.clone(), running.cancel.clone());
         running.spawn("packet filter", kept);

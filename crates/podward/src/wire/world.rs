@@ -24,6 +24,7 @@ use ports::process_watch::ProcessWatch;
 use ports::pull_records::PullRecords;
 use ports::rotated_logs::RotatedLogs;
 use ports::runtime::Runtime;
+use ports::system_cgroups::SystemCgroups;
 use ports::termination_messages::TerminationMessages;
 use ports::usage::{DiskUsage, Usage};
 use ports::user_namespaces::UserNamespaceRecords;
@@ -53,6 +54,8 @@ pub struct World {
     pub allocations: Allocations,
     /// Cgroups of pods.
     pub cgroups: Arc<dyn PodCgroups>,
+    /// Cgroups of processes that belong to no pod.
+    pub system_cgroups: Arc<dyn SystemCgroups>,
     /// Facts of the machine.
     pub host: Arc<dyn HostFacts>,
     /// The node's credential files.

@@ -30,7 +30,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 use testkit::fake_outbound::FakeOutbound;
 use testkit::fake_runtime::{Container, FakeRuntime, Rpc};
-use testkit::fakes::{NoPodCgroups, NoProcessWatch, node_settings};
+use testkit::fakes::{NoPodCgroups, NoProcessWatch, NoSystemCgroups, node_settings};
 use testkit::poll::eventually;
 
 use crate::stepping::{Steps, Switch};
@@ -168,6 +168,7 @@ impl VirtualNode {
             server: None,
             debug: None,
             id_pool: model::IdPool::default(),
+            system_cgroups: decide::system_cgroups::WantedCgroups::default(),
             pleg: self.pleg,
             cluster: podward::cluster_plan::ClusterPlan::default(),
         }
@@ -383,6 +384,7 @@ fn world(folder: &Path, plan: &Plan, network: FakeOutbound) -> World {
         messages: Arc::new(HostTerminationMessages::new(root, &plan.settings.pod_logs_dir)),
         volumes: Arc::new(HostPodVolumes::new(root)),
         cgroups: Arc::new(NoPodCgroups),
+        system_cgroups: Arc::new(NoSystemCgroups),
         allocations: allocations(root),
         host: Arc::new(MachineFacts::default()),
         credential_files: Arc::new(NodeCredentialFiles::new(folder, folder, None)),

@@ -112,7 +112,7 @@ async fn a_requested_certificate_is_used_as_soon_as_it_is_there() {
         let addresses = watch::channel(Vec::new()).1;
         ServingCertificate::requested(
             &clients,
-            folder.path(),
+            (folder.path(), None),
             "node-1",
             (addresses, Naming::ByAddress),
             (clock.clone(), Arc::new(())),
@@ -129,6 +129,48 @@ async fn a_requested_certificate_is_used_as_soon_as_it_is_there() {
     assert_eq!(common_name(&ask(&serving).await.unwrap().server), "system:node:node-1");
     // And by the next agent from the start.
     assert!(ask(&request().0).await.is_ok());
+}
+
+#[tokio::test]
+async fn files_bridge_the_time_until_a_certificate_is_signed() {
+    let server = TestServer::start(async |_, _| reply(404, "")).await;
+    let folder = TempDir::new().unwrap();
+    let kubeconfig = folder.path().join("kubeconfig");
+    std::fs::write(&kubeconfig, server.kubeconfig(&json!({"token": "t"}))).unwrap();
+    let clients = Clients::from_kubeconfig(&kubeconfig).await.unwrap();
+    let authority = Authority::new();
+    let (certificate, key) = (folder.path().join("tls.crt"), folder.path().join("tls.key"));
+    let request = || {
+        let (addresses, clock) = (watch::channel(Vec::new()).1, Arc::new(ports::clock::SystemClock));
+        let places = (folder.path(), Some((certificate.as_path(), key.as_path())));
+        ServingCertificate::requested(
+            &clients,
+            places,
+            "node-1",
+            (addresses, Naming::ByAddress),
+            (clock, Arc::new(())),
+        )
+    };
+    let answered = async |serving: &ServingCertificate| {
+        let met = meet(serving, None, authority.certificate.der(), "10.0.0.1", None).await;
+        met.ok().map(|met| common_name(&met.server))
+    };
+    assert_eq!(answered(&request().0).await, None, "there are no files yet");
+    let write = |until| {
+        let pair = issued(&authority, "installer", &["10.0.0.1"], 0, until);
+        std::fs::write(&certificate, pair.0).unwrap();
+        std::fs::write(&key, pair.1).unwrap();
+    };
+    write(1);
+    assert_eq!(answered(&request().0).await, None, "they have expired");
+    write(FAR);
+    let (serving, upkeep) = request();
+    assert_eq!(answered(&serving).await.as_deref(), Some("installer"));
+    let pair = issued(&authority, "system:node:node-1", &["10.0.0.1"], 0, FAR);
+    let stored = upkeep.renewal.store.update(pair.0.as_bytes(), pair.1.as_bytes(), Timestamp::from_secs(1));
+    upkeep.renewal.current.set(stored.unwrap());
+    assert_eq!(answered(&serving).await.as_deref(), Some("system:node:node-1"));
+    assert_eq!(answered(&request().0).await.as_deref(), Some("system:node:node-1"), "what was signed wins");
 }
 
 #[tokio::test]

@@ -106,7 +106,14 @@ pub(in super::super) static RUNTIME: &[FlagSpec] = &[
         "false",
         "Give containers without a seccomp profile the runtime's.",
     ),
-    own("housekeeping-interval", FlagKind::Duration, "10s", "How often container statistics are collected."),
+    FlagSpec {
+        name: "housekeeping-interval",
+        short: None,
+        kind: FlagKind::Duration,
+        target: Target::Nothing("10s"),
+        status: Status::Idle("statistics are read when they are asked for"),
+        help: "Accepted and ignored: statistics are read when they are asked for.",
+    },
 ];
 
 const USE_EVICTION: &str = "use --eviction-hard or --eviction-soft";
@@ -143,13 +150,14 @@ pub(in super::super) static OLD: &[FlagSpec] = &[
         USE_EVICTION,
         "Dead containers kept on the node; negative for no limit.",
     ),
-    old(
-        "experimental-mounter-path",
-        FlagKind::Text,
-        "",
-        "CSI drivers mount for themselves",
-        "Program that mounts volumes.",
-    ),
+    FlagSpec {
+        name: "experimental-mounter-path",
+        short: None,
+        kind: FlagKind::Text,
+        target: Target::Nothing(""),
+        status: Status::Deprecated("volumes are mounted by the agent itself, so it has no effect here"),
+        help: "Accepted and ignored: volumes are mounted by the agent itself.",
+    },
     old(
         "experimental-allocatable-ignore-eviction",
         FlagKind::Bool,
