@@ -170,10 +170,15 @@ impl CsiVolumes {
     /// Reads back which volumes pods have from an earlier agent: they must not be detached.
     ///
     /// # Errors
-    /// When the records cannot be read.
+    /// When the records cannot be looked for. One that cannot be read is told of: its pod writes it anew if it still runs.
     pub async fn recall(&self) -> Result<(), VolumeError> {
-        for volume in self.parts.folders.all().await? {
+        let found = self.parts.folders.all().await?;
+        for volume in &found.volumes {
             self.with(|done| done.uses(&volume.record));
+        }
+        for record in found.unreadable {
+            let (pod, volume, error) = (record.uid, record.spec_name, VolumeError::from(record.error));
+            tracing::warn!(%pod, %volume, error = %error.text(), "what is written down of a driver's volume cannot be read");
         }
         self.report();
         Ok(())
