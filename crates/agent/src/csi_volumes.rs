@@ -190,7 +190,8 @@ fn refused(words: impl Into<String>) -> VolumeError {
     VolumeError::Refused(words.into())
 }
 
-/// Reads back what an earlier agent left, trying until that succeeds: a volume that nobody knows of may be detached.
+/// Reads back what an earlier agent left, trying until that succeeds: a volume that nobody knows of may be detached. Then
+/// sees to it that what is known of claims is kept.
 pub async fn begin(volumes: Arc<CsiVolumes>, cancel: CancellationToken) {
     while let Err(error) = volumes.recall().await {
         tracing::warn!(error = %error.text(), "what is known of volumes of drivers cannot be read; trying again");
@@ -199,5 +200,5 @@ pub async fn begin(volumes: Arc<CsiVolumes>, cancel: CancellationToken) {
             () = tokio::time::sleep(PATIENCE) => {}
         }
     }
-    cancel.cancelled().await;
+    volumes.parts.claims.keep(cancel).await;
 }
