@@ -19,7 +19,10 @@ use model::{Pod, PodUid};
 use ports::api::volumes::ApiVolumes;
 use ports::api::{ApiError, ApiErrorKind};
 use ports::checkpoints::Checkpoints;
-use tokio::sync::OnceCell;
+use tokio::sync::{OnceCell, watch};
+use tokio_util::sync::CancellationToken;
+
+use crate::save_retry::SaveRetry;
 
 /// How long one answer of the API server may take.
 const DEADLINE: Duration = Duration::from_secs(20);
@@ -33,6 +36,7 @@ pub struct Claims {
     known: Mutex<Known>,
     loaded: OnceCell<()>,
     saving: tokio::sync::Mutex<()>,
+    retry: watch::Sender<SaveRetry>,
 }
 
 impl Claims {
@@ -45,6 +49,7 @@ impl Claims {
             known: Mutex::default(),
             loaded: OnceCell::new(),
             saving: Default::default(),
+            retry: watch::Sender::default(),
         }
     }
 
@@ -152,11 +157,30 @@ impl Claims {
         }
     }
 
+    /// Writes again what could not be written. Runs until cancelled.
+    pub async fn keep(&self, cancel: CancellationToken) {
+        let mut retries = self.retry.subscribe();
+        loop {
+            let retry = retries.borrow_and_update().clone();
+            tokio::select! {
+                () = cancel.cancelled() => return,
+                // The sender lives as long as this.
+                _ = retries.changed() => {}
+                () = retry.due() => self.save().await,
+            }
+        }
+    }
+
     async fn save(&self) {
         let _turn = self.saving.lock().await;
         let content = self.with(|known| kept::write(known));
-        if let Err(error) = self.checkpoints.save_unflushed(kept::NAME, content).await {
-            tracing::warn!(%error, source = %error.source, "what is known of claims is not kept");
+        match self.checkpoints.save_unflushed(kept::NAME, content).await {
+            Ok(()) => self.retry.send_modify(SaveRetry::succeeded),
+            Err(error) => self.retry.send_modify(|retry| {
+                if retry.failed() {
+                    tracing::warn!(%error, source = %error.source, "what is known of claims is not kept; trying again");
+                }
+            }),
         }
     }
 

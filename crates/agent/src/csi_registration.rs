@@ -100,6 +100,10 @@ impl CsiPlugins {
 
     async fn uninstall(&self, name: &str) -> Result<(), String> {
         let _turn = self.turn.lock().await;
+        // Registered again while an earlier try failed: what is written now is the new one's.
+        if self.drivers.get(name).is_ok() {
+            return Ok(());
+        }
         match within(self.csi_nodes.get()).await {
             Ok(object) => {
                 if let Some(changed) = without_driver(&object, name) {
@@ -175,6 +179,26 @@ impl CsiPlugins {
     }
 }
 
+/// A driver that was let in before the cluster knows of it. It goes again unless it may stay, also when nobody waits for
+/// its registration any more: whoever comes next under its name would be refused.
+struct Entered<'a> {
+    plugins: &'a CsiPlugins,
+    name: &'a str,
+    driver: Arc<dyn CsiNode>,
+    stays: bool,
+}
+
+impl Drop for Entered<'_> {
+    fn drop(&mut self) {
+        // Another may have taken its place.
+        if !self.stays
+            && self.plugins.drivers.get(self.name).is_ok_and(|known| Arc::ptr_eq(&known, &self.driver))
+        {
+            self.plugins.forget(self.name);
+        }
+    }
+}
+
 #[async_trait]
 impl PluginType for CsiPlugins {
     fn validate(&self, plugin: &PluginInfo) -> Result<(), PluginError> {
@@ -198,12 +222,11 @@ impl PluginType for CsiPlugins {
         }
         let on_node = on_node(&plugin.name, info);
         // Volumes of pods that run already may be needed before the cluster can be told.
-        self.drivers.register(&plugin.name, driver);
+        self.drivers.register(&plugin.name, driver.clone());
         self.versions.lock().unwrap_or_else(PoisonError::into_inner).insert(plugin.name.clone(), version);
-        if let Err(error) = self.tell(News::Here(&on_node)).await {
-            self.forget(&plugin.name);
-            return Err(PluginError(error));
-        }
+        let mut entered = Entered { plugins: self, name: &plugin.name, driver, stays: false };
+        self.tell(News::Here(&on_node)).await.map_err(PluginError)?;
+        entered.stays = true;
         Ok(())
     }
 
@@ -259,3 +282,6 @@ pub async fn begin(
     }
     cancel.cancelled().await;
 }
+
+#[cfg(test)]
+mod tests;

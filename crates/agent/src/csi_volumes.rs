@@ -170,10 +170,15 @@ impl CsiVolumes {
     /// Reads back which volumes pods have from an earlier agent: they must not be detached.
     ///
     /// # Errors
-    /// When the records cannot be read.
+    /// When the records cannot be looked for. One that cannot be read is told of: its pod writes it anew if it still runs.
     pub async fn recall(&self) -> Result<(), VolumeError> {
-        for volume in self.parts.folders.all().await? {
+        let found = self.parts.folders.all().await?;
+        for volume in &found.volumes {
             self.with(|done| done.uses(&volume.record));
+        }
+        for record in found.unreadable {
+            let (pod, volume, error) = (record.uid, record.spec_name, VolumeError::from(record.error));
+            tracing::warn!(%pod, %volume, error = %error.text(), "what is written down of a driver's volume cannot be read");
         }
         self.report();
         Ok(())
@@ -185,7 +190,8 @@ fn refused(words: impl Into<String>) -> VolumeError {
     VolumeError::Refused(words.into())
 }
 
-/// Reads back what an earlier agent left, trying until that succeeds: a volume that nobody knows of may be detached.
+/// Reads back what an earlier agent left, trying until that succeeds: a volume that nobody knows of may be detached. Then
+/// sees to it that what is known of claims is kept.
 pub async fn begin(volumes: Arc<CsiVolumes>, cancel: CancellationToken) {
     while let Err(error) = volumes.recall().await {
         tracing::warn!(error = %error.text(), "what is known of volumes of drivers cannot be read; trying again");
@@ -194,5 +200,5 @@ pub async fn begin(volumes: Arc<CsiVolumes>, cancel: CancellationToken) {
             () = tokio::time::sleep(PATIENCE) => {}
         }
     }
-    cancel.cancelled().await;
+    volumes.parts.claims.keep(cancel).await;
 }

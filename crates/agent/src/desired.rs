@@ -13,9 +13,12 @@ use model::{EventSubject, EventType, Pod, PodSource, PodUpdate, RecordedEvent, S
 use ports::checkpoints::Checkpoints;
 use ports::clock::Clock;
 use ports::event_recorder::EventRecorder;
+use ports::pod_folders::FileError;
 use serde::{Deserialize, Serialize};
 use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
+
+use crate::save_retry::SaveRetry;
 
 /// Name of the checkpoint that holds the last desired set.
 const CHECKPOINT: &str = "desired_pods";
@@ -130,37 +133,51 @@ fn is_kept(source: PodSource) -> bool {
 
 type Desired = BTreeMap<PodSource, Vec<Arc<Pod>>>;
 
-/// Writes the newest desired set; sets that come while one is being written replace each other.
+/// Writes the newest desired set; sets that come while one is being written replace each other. One that cannot be written
+/// is tried again.
 async fn save_changes(
     checkpoints: Arc<dyn Checkpoints>,
     mut to_save: watch::Receiver<Option<Desired>>,
     cancel: CancellationToken,
 ) {
     let mut last: Option<Desired> = None;
+    let mut retry = SaveRetry::default();
     loop {
         tokio::select! {
             () = cancel.cancelled() => {}
             changed = to_save.changed() => if changed.is_err() { return },
+            () = retry.due() => {}
         }
         let newest = to_save.borrow_and_update().clone();
         if let Some(newest) = newest.filter(|newest| last.as_ref() != Some(newest)) {
-            let sources = newest
-                .iter()
-                .map(|(source, pods)| (*source, pods.iter().map(|pod| PodView::of(pod)).collect()))
-                .collect();
-            let saved = SavedView { version: VERSION, sources };
-            match serde_json::to_vec(&saved) {
-                Ok(content) => {
-                    if let Err(error) = checkpoints.save_unflushed(CHECKPOINT, content).await {
-                        tracing::error!(%error, source = %error.source, "the desired set could not be kept; a start without its sources will not know these pods");
+            match save(&*checkpoints, &newest).await {
+                Ok(()) => {
+                    retry.succeeded();
+                    last = Some(newest);
+                }
+                Err(error) => {
+                    if retry.failed() {
+                        tracing::error!(%error, source = %error.source, "the desired set could not be kept; a start without its sources will not know these pods; trying again");
                     }
                 }
-                Err(error) => tracing::error!(%error, "the desired set could not be written as JSON"),
             }
-            last = Some(newest);
         }
         if cancel.is_cancelled() {
             return;
+        }
+    }
+}
+
+async fn save(checkpoints: &dyn Checkpoints, desired: &Desired) -> Result<(), FileError> {
+    let sources = desired
+        .iter()
+        .map(|(source, pods)| (*source, pods.iter().map(|pod| PodView::of(pod)).collect()))
+        .collect();
+    match serde_json::to_vec(&SavedView { version: VERSION, sources }) {
+        Ok(content) => checkpoints.save_unflushed(CHECKPOINT, content).await,
+        Err(error) => {
+            tracing::error!(%error, "the desired set could not be written as JSON");
+            Ok(())
         }
     }
 }
@@ -197,4 +214,29 @@ async fn restored(parts: &Parts) -> Vec<Snapshot> {
             Snapshot { source, kind: SnapshotKind::Restore, pods: pods.collect() }
         })
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::test_checkpoints::Files;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_set_that_cannot_be_written_is_tried_again() {
+        let files = Arc::new(Files::default());
+        files.fail(3);
+        let (save, to_save) = watch::channel(None);
+        let cancel = CancellationToken::new();
+        let test = async {
+            save.send_replace(Some(Desired::from([(PodSource::File, Vec::new())])));
+            tokio::time::sleep(Duration::from_secs(5)).await;
+            assert!(files.read(CHECKPOINT).is_none());
+            tokio::time::sleep(Duration::from_secs(60)).await;
+            assert_eq!(files.read(CHECKPOINT).unwrap().0, 1, "and once it is there it is not written again");
+            cancel.cancel();
+        };
+        tokio::join!(save_changes(files.clone(), to_save, cancel.clone()), test);
+    }
 }

@@ -67,7 +67,7 @@ impl EventRecorder for EventLog {
             events.pop_front();
         }
         events.push_back(series);
-        drop(events);
+        // Before another can take its number from here.
         self.newest.send_replace(sequence);
     }
 }
@@ -139,6 +139,23 @@ mod tests {
         }
         let reasons: Vec<_> = log.all().into_iter().map(|series| series.event.reason).collect();
         assert_eq!(reasons, ["b", "c"]);
+    }
+
+    #[test]
+    fn every_event_has_a_number_of_its_own() {
+        let log = EventLog::new(10_000);
+        std::thread::scope(|scope| {
+            for thread in 0..4 {
+                let log = &log;
+                scope.spawn(move || {
+                    for number in 0..500 {
+                        record(log, &format!("{thread} {number}"), "", 0);
+                    }
+                });
+            }
+        });
+        let numbers: Vec<u64> = log.all().into_iter().map(|series| series.sequence).collect();
+        assert_eq!(numbers, (1..=2000).collect::<Vec<u64>>());
     }
 
     #[test]

@@ -59,6 +59,7 @@ pub mod probes;
 pub mod published;
 pub mod pull_ledger;
 pub mod runtime_health;
+mod save_retry;
 pub mod source_report;
 pub mod sources;
 pub mod statistics;

@@ -137,7 +137,7 @@ struct Generator {
     flights: HashMap<PodUid, Flight>,
     failed: HashSet<PodUid>,
     looks: JoinSet<LookEnded>,
-    look_ids: HashMap<tokio::task::Id, PodUid>,
+    look_ids: HashMap<tokio::task::Id, (PodUid, Moment)>,
     lists: JoinSet<ListEnded>,
     exits: Exits,
     outbox: VecDeque<PodEvent>,
@@ -236,7 +236,7 @@ impl Generator {
             };
             LookEnded { uid: task_uid, result, moment, took: started.elapsed() }
         });
-        self.look_ids.insert(task.id(), uid.clone());
+        self.look_ids.insert(task.id(), (uid.clone(), moment));
     }
 
     fn on_look_joined(&mut self, joined: Result<(tokio::task::Id, LookEnded), tokio::task::JoinError>) {
@@ -247,10 +247,10 @@ impl Generator {
             }
             Err(error) => {
                 tracing::error!(%error, "a look at a pod broke off");
-                self.settled = None;
-                if let Some(uid) = self.look_ids.remove(&error.id()) {
-                    self.failed.insert(uid.clone());
-                    self.flights.remove(&uid);
+                // Whoever waits for it gets an answer: without one it would ask again at once, for ever.
+                if let Some((uid, moment)) = self.look_ids.remove(&error.id()) {
+                    let result = Err("the look broke off".to_owned());
+                    self.on_look(LookEnded { uid, result, moment, took: Duration::ZERO });
                 }
             }
         }
@@ -434,3 +434,6 @@ fn ids(row: &ObservedPod) -> impl Iterator<Item = ContainerId> {
     let sandboxes = row.sandboxes.iter().map(|sandbox| ContainerId::from(sandbox.id.as_str()));
     sandboxes.chain(row.containers.iter().map(|container| container.id.clone()))
 }
+
+#[cfg(test)]
+mod tests;

@@ -145,11 +145,11 @@ async fn keep_registered(
     let plugin = loop {
         let attempt = tokio::select! {
             () = cancel.cancelled() => return,
-            () = gone.cancelled() => return,
-            attempt = register(&parts, &socket) => attempt,
+            attempt = register(&parts, &socket, &gone) => attempt,
         };
         match attempt {
             Ok(plugin) => break plugin,
+            Err(_) if gone.is_cancelled() => return,
             Err(error) => {
                 tracing::warn!(socket = %socket.display(), %error, "a plugin is not registered; trying again");
             }
@@ -175,15 +175,26 @@ async fn keep_registered(
     }
 }
 
-async fn register(parts: &Parts, socket: &Path) -> Result<PluginInfo, PluginError> {
-    let plugin = parts.registration.get_info(socket).await?;
-    let registered = take_in(parts, &plugin, socket).await;
+/// Ends early when the socket is gone; the plugin is not registered then.
+async fn register(parts: &Parts, socket: &Path, gone: &CancellationToken) -> Result<PluginInfo, PluginError> {
+    let asked = async {
+        let plugin = parts.registration.get_info(socket).await?;
+        let registered = take_in(parts, &plugin, socket).await;
+        Ok((plugin, registered))
+    };
+    let (plugin, registered) = tokio::select! {
+        () = gone.cancelled() => return Err(is_gone()),
+        asked = asked => asked?,
+    };
     let registered = registered.map_err(|reason| PluginError(format!("RegisterPlugin error -- {reason}")));
     let outcome = match &registered {
         Ok(()) => Ok(()),
         Err(error) => Err(error.0.as_str()),
     };
-    let told = parts.registration.notify(socket, outcome).await;
+    let told = tokio::select! {
+        () = gone.cancelled() => Err(is_gone()),
+        told = parts.registration.notify(socket, outcome) => told,
+    };
     registered?;
     if let Err(error) = told {
         // It does not know that it is registered and would wait for that.
@@ -193,6 +204,10 @@ async fn register(parts: &Parts, socket: &Path) -> Result<PluginInfo, PluginErro
         return Err(error);
     }
     Ok(plugin)
+}
+
+fn is_gone() -> PluginError {
+    PluginError("its socket is gone".to_owned())
 }
 
 /// Hands a plugin to its type; an error is upstream's words.

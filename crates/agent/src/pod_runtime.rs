@@ -217,7 +217,7 @@ impl PodSyncer for PodRuntime {
             }
         }
         if pod.spec.host_users == Some(false) {
-            self.parts.user_namespaces.release(&pod.uid);
+            self.parts.user_namespaces.release(&pod.uid).await;
         }
         self.parts.allocations.forget(&pod.uid);
         self.parts.images.forget(&pod.uid);

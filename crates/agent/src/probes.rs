@@ -24,7 +24,7 @@ use ports::event_recorder::EventRecorder;
 use ports::outbound::Outbound;
 use ports::runtime::Containers;
 use tokio::sync::{mpsc, watch};
-use tokio::task::JoinSet;
+use tokio::task::{Id, JoinError, JoinSet};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -101,6 +101,7 @@ pub async fn run(mut parts: Parts, cancel: CancellationToken) {
         rows: HashMap::new(),
         queue: BTreeSet::new(),
         checks: JoinSet::new(),
+        under_way: HashMap::new(),
         unsent: VecDeque::new(),
         save: SaveTimer::default(),
         parts,
@@ -117,6 +118,8 @@ struct Stage {
     rows: HashMap<PodUid, Row>,
     queue: BTreeSet<(Instant, ProbeKey)>,
     checks: JoinSet<Done>,
+    /// Which probes the checks are of.
+    under_way: HashMap<Id, ProbeKey>,
     unsent: VecDeque<ProbeResult>,
     save: SaveTimer,
 }
@@ -155,10 +158,7 @@ impl Stage {
                         self.refresh(&uid);
                     }
                 }
-                Some(done) = self.checks.join_next() => match done {
-                    Ok(done) => self.finish(&done),
-                    Err(error) => tracing::error!(%error, "a check broke off"),
-                },
+                Some(ended) = self.checks.join_next_with_id() => self.on_check_ended(ended),
                 () = sleep_until(next) => self.start_due(),
                 () = sleep_until(self.save.due) => self.save(),
                 Ok(permit) = results.reserve(), if !self.unsent.is_empty() => {
@@ -261,8 +261,28 @@ impl Stage {
             let Some(state) = &mut probe.state else { continue };
             state.last_check = Some(wall);
             probe.checking = true;
-            let job = Job { id: state.id.clone(), check, timeout: probe.terms.timeout, key };
-            self.checks.spawn(Arc::clone(&self.checker).run(job));
+            let job = Job { id: state.id.clone(), check, timeout: probe.terms.timeout, key: key.clone() };
+            let task = self.checks.spawn(Arc::clone(&self.checker).run(job));
+            self.under_way.insert(task.id(), key);
+        }
+    }
+
+    fn on_check_ended(&mut self, ended: Result<(Id, Done), JoinError>) {
+        match ended {
+            Ok((id, done)) => {
+                self.under_way.remove(&id);
+                self.finish(&done);
+            }
+            Err(error) => {
+                tracing::error!(%error, "a check broke off");
+                // It says nothing, and the next one is made at its time.
+                let Some(key) = self.under_way.remove(&error.id()) else { return };
+                let Some(row) = self.rows.get_mut(&key.uid) else { return };
+                if let Some(probe) = row.probe_mut(&key) {
+                    probe.checking = false;
+                }
+                self.schedule(&key.uid, Cause::Checked);
+            }
         }
     }
 

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use async_trait::async_trait;
 use ports::checkpoints::Checkpoints;
@@ -14,14 +13,26 @@ use tokio::sync::watch;
 pub(crate) struct Files {
     files: Mutex<BTreeMap<&'static str, (u32, Vec<u8>)>>,
     writes: watch::Sender<u32>,
-    /// Whether nothing can be written.
-    pub(crate) is_full: AtomicBool,
+    failures: Mutex<u32>,
 }
 
 impl Files {
     /// How often a file was written, and what it says.
     pub(crate) fn read(&self, name: &str) -> Option<(u32, Vec<u8>)> {
         self.files.lock().unwrap().get(name).cloned()
+    }
+
+    /// Refuses the next writes, as a full disk does.
+    pub(crate) fn fail(&self, times: u32) {
+        *self.failures.lock().unwrap() = times;
+    }
+
+    fn refusal(&self) -> Result<(), FileError> {
+        let mut failures = self.failures.lock().unwrap();
+        let Some(left) = failures.checked_sub(1) else { return Ok(()) };
+        *failures = left;
+        let source = std::io::ErrorKind::StorageFull.into();
+        Err(FileError { operation: "write", path: "checkpoint".into(), source })
     }
 
     /// How often anything was written.
@@ -33,10 +44,7 @@ impl Files {
 #[async_trait]
 impl Checkpoints for Files {
     async fn save(&self, name: &'static str, content: Vec<u8>) -> Result<(), FileError> {
-        if self.is_full.load(Ordering::Relaxed) {
-            let source = std::io::ErrorKind::StorageFull.into();
-            return Err(FileError { operation: "write", path: name.into(), source });
-        }
+        self.refusal()?;
         let writes = self.read(name).map_or(0, |(writes, _)| writes);
         self.files.lock().unwrap().insert(name, (writes + 1, content));
         self.writes.send_modify(|writes| *writes += 1);

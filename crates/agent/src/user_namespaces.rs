@@ -2,12 +2,14 @@
 //!
 //! A range is recorded on disk before anything uses it, and taken back when nothing of the pod is left.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use decide::user_namespaces::{Allocations, read, written};
 use model::{IdPool, IdRange, PodUid};
 use ports::pod_folders::FileError;
 use ports::user_namespaces::UserNamespaceRecords;
+use tokio::sync::{Mutex, OwnedMutexGuard};
+use tokio::task::JoinError;
 
 /// Why a pod has no range.
 #[derive(Debug, thiserror::Error)]
@@ -22,30 +24,69 @@ pub enum RangeError {
 
 /// The ranges of all pods.
 pub struct UserNamespaces {
-    pool: IdPool,
-    records: Arc<dyn UserNamespaceRecords>,
-    /// Read from the records when first needed: most nodes have no such pods.
-    given: Mutex<Option<Allocations>>,
+    book: Arc<Mutex<Book>>,
 }
 
 impl UserNamespaces {
     /// Ranges of a pool, recorded in `records`.
     #[must_use]
     pub fn new(pool: IdPool, records: Arc<dyn UserNamespaceRecords>) -> Self {
-        Self { pool, records, given: Mutex::new(None) }
+        Self { book: Arc::new(Mutex::new(Book { pool, records, given: None })) }
     }
 
     /// The pod's range, a new one when it has none.
     ///
     /// # Errors
     /// When no range can be given, or it cannot be recorded; nothing may be started then.
-    pub fn range(&self, uid: &PodUid) -> Result<IdRange, RangeError> {
-        let mut given = self.given.lock().unwrap_or_else(PoisonError::into_inner);
-        let allocations = match given.take() {
+    pub async fn range(&self, uid: &PodUid) -> Result<IdRange, RangeError> {
+        let book = Arc::clone(&self.book).lock_owned().await;
+        if let Some(range) = book.given.as_ref().and_then(|given| given.range_of(uid)) {
+            return Ok(range);
+        }
+        let uid = uid.clone();
+        let range = work(book, move |book| book.range(&uid)).await;
+        range.map_err(|lost| RangeError::Choose(lost.to_string()))?
+    }
+
+    /// Takes a pod's range back; nothing of the pod runs any more.
+    pub async fn release(&self, uid: &PodUid) {
+        let book = Arc::clone(&self.book).lock_owned().await;
+        let pod = uid.clone();
+        if let Err(error) = work(book, move |book| book.release(&pod)).await {
+            tracing::error!(pod = %uid, %error, "the pod's user namespace was not released");
+        }
+    }
+}
+
+/// Works on the book where waiting for the disk holds up nobody else. The work ends also when nobody waits for it any
+/// more, so that the book and the records agree.
+async fn work<T: Send + 'static>(
+    mut book: OwnedMutexGuard<Book>,
+    act: impl FnOnce(&mut Book) -> T + Send + 'static,
+) -> Result<T, JoinError> {
+    tokio::task::spawn_blocking(move || act(&mut book)).await
+}
+
+/// Who was given what.
+struct Book {
+    pool: IdPool,
+    records: Arc<dyn UserNamespaceRecords>,
+    /// Read from the records when first needed: most nodes have no such pods.
+    given: Option<Allocations>,
+}
+
+impl Book {
+    fn range(&mut self, uid: &PodUid) -> Result<IdRange, RangeError> {
+        let mut allocations = match self.given.take() {
             Some(allocations) => allocations,
             None => self.recorded()?,
         };
-        let allocations = given.insert(allocations);
+        let range = self.give(&mut allocations, uid);
+        self.given = Some(allocations);
+        range
+    }
+
+    fn give(&self, allocations: &mut Allocations, uid: &PodUid) -> Result<IdRange, RangeError> {
         if let Some(range) = allocations.range_of(uid) {
             return Ok(range);
         }
@@ -64,14 +105,12 @@ impl UserNamespaces {
         Ok(range)
     }
 
-    /// Takes a pod's range back; nothing of the pod runs any more.
-    pub fn release(&self, uid: &PodUid) {
-        let mut given = self.given.lock().unwrap_or_else(PoisonError::into_inner);
+    fn release(&mut self, uid: &PodUid) {
         if let Err(error) = self.records.remove(uid) {
             tracing::warn!(pod = %uid, %error, source = %error.source, "the pod's user namespace stays recorded");
             return;
         }
-        if let Some(allocations) = given.as_mut() {
+        if let Some(allocations) = &mut self.given {
             allocations.release(uid);
         }
     }
@@ -95,6 +134,8 @@ impl UserNamespaces {
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeMap;
+    use std::sync::{Mutex, mpsc};
+    use std::time::Duration;
 
     use super::*;
 
@@ -125,33 +166,65 @@ mod tests {
         IdPool { first: 65_536, total: pods * 65_536, per_pod: 65_536 }
     }
 
-    #[test]
-    fn a_pod_keeps_its_range_over_restarts_of_the_agent() {
+    #[tokio::test]
+    async fn a_pod_keeps_its_range_over_restarts_of_the_agent() {
         let records = Arc::new(Memory::default());
-        let first = UserNamespaces::new(pool(3), records.clone()).range(&"a".into()).unwrap();
+        let first = UserNamespaces::new(pool(3), records.clone()).range(&"a".into()).await.unwrap();
         let next = UserNamespaces::new(pool(3), records.clone());
-        let other = next.range(&"b".into()).unwrap();
+        let other = next.range(&"b".into()).await.unwrap();
         assert_ne!(first, other);
-        assert_eq!(next.range(&"a".into()).unwrap(), first);
+        assert_eq!(next.range(&"a".into()).await.unwrap(), first);
         assert_eq!(records.0.lock().unwrap()[&PodUid::from("a")], written(first));
     }
 
-    #[test]
-    fn a_released_range_is_given_again_and_one_that_cannot_be_recorded_is_not_used() {
+    #[tokio::test]
+    async fn a_released_range_is_given_again_and_one_that_cannot_be_recorded_is_not_used() {
         let given = UserNamespaces::new(pool(1), Arc::new(Memory::default()));
-        assert!(matches!(given.range(&"unwritable".into()), Err(RangeError::Record(_))));
-        let range = given.range(&"a".into()).unwrap();
-        assert!(matches!(given.range(&"b".into()), Err(RangeError::Choose(_))));
-        given.release(&"a".into());
-        assert_eq!(given.range(&"b".into()).unwrap(), range);
+        assert!(matches!(given.range(&"unwritable".into()).await, Err(RangeError::Record(_))));
+        let range = given.range(&"a".into()).await.unwrap();
+        assert!(matches!(given.range(&"b".into()).await, Err(RangeError::Choose(_))));
+        given.release(&"a".into()).await;
+        assert_eq!(given.range(&"b".into()).await.unwrap(), range);
     }
 
-    #[test]
-    fn ranges_of_swept_folders_are_found_free() {
+    #[tokio::test]
+    async fn ranges_of_swept_folders_are_found_free() {
         let records = Arc::new(Memory::default());
         let given = UserNamespaces::new(pool(1), records.clone());
-        given.range(&"a".into()).unwrap();
+        given.range(&"a".into()).await.unwrap();
         records.0.lock().unwrap().clear();
-        given.range(&"b".into()).unwrap();
+        given.range(&"b".into()).await.unwrap();
+    }
+
+    /// A disk that takes its time: a write ends when the test says so.
+    struct Slow(Mutex<mpsc::Receiver<()>>);
+
+    impl UserNamespaceRecords for Slow {
+        fn all(&self) -> Result<Vec<(PodUid, String)>, FileError> {
+            Ok(Vec::new())
+        }
+
+        fn write(&self, _: &PodUid, _: &str) -> Result<(), FileError> {
+            self.0.lock().unwrap().recv().unwrap();
+            Ok(())
+        }
+
+        fn remove(&self, _: &PodUid) -> Result<(), FileError> {
+            Ok(())
+        }
+    }
+
+    #[tokio::test]
+    async fn a_slow_disk_holds_up_nobody_and_a_cut_wait_loses_no_range() {
+        let (ends, end) = mpsc::channel();
+        let given = UserNamespaces::new(pool(3), Arc::new(Slow(Mutex::new(end))));
+        let uid = PodUid::from("a");
+        // The one thread of this test is free to notice that the time is over.
+        let cut = tokio::time::timeout(Duration::from_millis(50), given.range(&uid)).await;
+        assert!(cut.is_err());
+        ends.send(()).unwrap();
+        ends.send(()).unwrap();
+        let other = given.range(&"b".into()).await.unwrap();
+        assert_ne!(given.range(&uid).await.unwrap(), other);
     }
 }

@@ -5,6 +5,9 @@ use std::time::Duration;
 use kube::core::Status;
 use ports::api::{ApiError, ApiErrorKind};
 
+/// Nobody is left alone for longer, whatever an answer says: one odd number must not silence the node for years.
+const LONGEST_PAUSE: Duration = Duration::from_secs(60);
+
 pub(crate) fn api_error(error: &kube::Error) -> ApiError {
     match error {
         kube::Error::Api(status) => status_error(status),
@@ -18,7 +21,7 @@ pub(crate) fn status_error(status: &Status) -> ApiError {
     ApiError {
         kind: kind(status.code, &status.reason),
         message: status.message.clone(),
-        retry_after: retry_after.map(|seconds| Duration::from_secs(seconds.into())),
+        retry_after: retry_after.map(|seconds| Duration::from_secs(seconds.into()).min(LONGEST_PAUSE)),
     }
 }
 
@@ -71,6 +74,16 @@ mod tests {
         ];
         for (code, reason, expected) in cases {
             assert_eq!(kind(code, reason), expected, "{code} {reason}");
+        }
+    }
+
+    #[test]
+    fn a_server_is_left_alone_for_a_minute_at_most() {
+        for (seconds, pause) in [(0, None), (7, Some(7)), (u32::MAX, Some(60))] {
+            let details = serde_json::json!({"retryAfterSeconds": seconds});
+            let status = serde_json::json!({"status": "Failure", "code": 429, "details": details});
+            let error = status_error(&serde_json::from_value(status).unwrap());
+            assert_eq!(error.retry_after, pause.map(Duration::from_secs), "{seconds}");
         }
     }
 }

@@ -82,7 +82,9 @@ pub fn decide(entry: Option<Entry>, failed_at: Timestamp, now: Timestamp, limits
         None => Verdict::Go { next: Entry { delay: limits.initial, updated_at: now } },
         Some(entry) => {
             let until = failed_at.after(entry.delay);
-            if now < until {
+            // A failure in the future: the clock was set back, and how long ago it was nobody knows. The next one counts.
+            let is_past = failed_at <= now;
+            if is_past && now < until {
                 Verdict::Wait { delay: entry.delay, until }
             } else {
                 let delay = (entry.delay * 2).min(limits.cap);
@@ -201,7 +203,24 @@ mod tests {
         assert_eq!(adopted(200, at(0), at(1), LIMITS).unwrap().delay, Duration::from_secs(300));
     }
 
+    #[test]
+    fn a_clock_that_is_set_back_does_not_prolong_a_wait() {
+        let entry = go(None, 0, 0);
+        let next = go(Some(entry), 5, -3_600);
+        assert_eq!(next, Entry { delay: Duration::from_secs(20), updated_at: at(-3_600) });
+        let later = decide(Some(next), at(-3_590), at(-3_590), LIMITS);
+        assert_eq!(later, Verdict::Wait { delay: Duration::from_secs(20), until: at(-3_570) });
+    }
+
     proptest! {
+        #[test]
+        fn no_wait_is_longer_than_it_says(updated in 0i64..9000, failed in 0i64..9000, now in 0i64..9000) {
+            let entry = Entry { delay: Duration::from_secs(40), updated_at: at(updated) };
+            if let Verdict::Wait { delay, until } = decide(Some(entry), at(failed), at(now), LIMITS) {
+                prop_assert!(until.since(at(now)) <= delay);
+            }
+        }
+
         #[test]
         fn never_waits_longer_than_the_cap(delay in 10u64..1000, updated in 0i64..2000, failed in 0i64..2000, wait in 0i64..2000) {
             let entry = Entry { delay: Duration::from_secs(delay.min(300)), updated_at: at(updated) };

@@ -15,6 +15,9 @@ const MIGRATED_PLUGINS: &str = "kubernetes.io/aws-ebs,kubernetes.io/azure-disk,k
                                 kubernetes.io/cinder,kubernetes.io/gce-pd,kubernetes.io/portworx-volume,\
                                 kubernetes.io/vsphere-volume";
 
+/// The cluster sets no bound, and a time too far away cannot be reckoned with.
+const LONGEST_REFRESH: Duration = Duration::from_secs(10 * 365 * 24 * 60 * 60);
+
 /// A driver as it knows the node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DriverOnNode {
@@ -98,7 +101,8 @@ pub fn with_driver(object: &CSINode, driver: &DriverOnNode) -> Option<CSINode> {
 #[must_use]
 pub fn refresh_period(driver: &CSIDriver) -> Option<Duration> {
     let seconds = driver.spec.node_allocatable_update_period_seconds?;
-    u64::try_from(seconds).ok().filter(|seconds| *seconds > 0).map(Duration::from_secs)
+    let seconds = u64::try_from(seconds).ok().filter(|seconds| *seconds > 0)?;
+    Some(Duration::from_secs(seconds).min(LONGEST_REFRESH))
 }
 
 /// The CSINode without a driver, `None` if it does not have it.
@@ -248,9 +252,18 @@ mod tests {
         assert_eq!(last, json!({"metadata": {"annotations": {NODE_IDS: null}}}));
         assert_eq!(node_patch_without(&both, "c"), Ok(None));
     }
+
     #[test]
     fn the_cluster_says_how_often_a_driver_is_asked_again() {
-        for (seconds, expected) in [(None, None), (Some(0), None), (Some(-1), None), (Some(10), Some(10))] {
+        let longest = Some(LONGEST_REFRESH.as_secs());
+        let cases = [
+            (None, None),
+            (Some(0), None),
+            (Some(-1), None),
+            (Some(10), Some(10)),
+            (Some(i64::MAX), longest),
+        ];
+        for (seconds, expected) in cases {
             let spec = json!({"nodeAllocatableUpdatePeriodSeconds": seconds});
             let object = serde_json::from_value(json!({"metadata": {}, "spec": spec})).unwrap();
             assert_eq!(refresh_period(&object), expected.map(Duration::from_secs), "{seconds:?}");

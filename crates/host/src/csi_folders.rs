@@ -4,12 +4,13 @@ mod record;
 #[cfg(test)]
 mod tests;
 
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use async_trait::async_trait;
 use model::{FsGroup, PodUid};
-use ports::csi_folders::{CsiFolders, Published, VolumeRecord};
+use ports::csi_folders::{CsiFolders, FoundVolumes, Published, UnreadableRecord, VolumeRecord};
 use ports::pod_folders::FileError;
 use ports::pod_volumes::Progress;
 use rustix::fs::AtFlags;
@@ -32,6 +33,15 @@ const MOUNT: &str = "mount";
 pub struct HostCsiFolders {
     root: PathBuf,
     plugin: PathBuf,
+}
+
+/// A volume of a pod: a folder, or a link to a device.
+struct Entry {
+    /// Where it lies.
+    folder: Arc<Folder>,
+    name: OsString,
+    is_block: bool,
+    record: Result<Option<VolumeRecord>, FileError>,
 }
 
 impl HostCsiFolders {
@@ -93,41 +103,62 @@ impl HostCsiFolders {
         Ok(())
     }
 
-    fn of_pod_now(&self, uid: &PodUid) -> Result<Vec<Published>, FileError> {
-        let mut found = Vec::new();
-        let Some(pod) = existing_pod(&self.root, uid)? else { return Ok(found) };
-        if let Some(volumes) = pod.existing(Path::new("volumes").join(PLUGIN))? {
-            for name in volumes.folder_names()? {
-                let Some(folder) = volumes.existing(&name)? else { continue };
-                match read_record(&folder)? {
-                    Some(record) => found.push(self.place_of(uid, record, false)),
-                    // Made, but never told to a driver.
-                    None => remove_unmounted(&volumes, &name)?,
-                }
-            }
-        }
-        if let Some(links) = pod.existing(Path::new(DEVICES).join(PLUGIN))? {
-            for name in links.names()? {
-                let data = Folder::open(&self.device_data(&name.to_string_lossy()))?;
-                let record = data.as_ref().map(read_record).transpose()?.flatten();
-                match record {
-                    Some(record) => found.push(self.place_of(uid, record, true)),
-                    None => tree::remove(&links, &name)?,
-                }
+    /// The records of a pod that is torn down.
+    fn of_pod_now(&self, uid: &PodUid) -> Result<FoundVolumes, FileError> {
+        let mut found = FoundVolumes::default();
+        for entry in self.entries(uid)? {
+            match (&entry.record, entry.is_block) {
+                // Made, but never told to a driver.
+                (Ok(None), true) => tree::remove(&entry.folder, &entry.name)?,
+                (Ok(None), false) => remove_unmounted(&entry.folder, &entry.name)?,
+                (Ok(Some(_)) | Err(_), _) => self.add(&mut found, uid, entry),
             }
         }
         Ok(found)
     }
 
-    fn all_now(&self) -> Result<Vec<Published>, FileError> {
-        let mut found = Vec::new();
+    fn all_now(&self) -> Result<FoundVolumes, FileError> {
+        let mut found = FoundVolumes::default();
         let Some(pods) = Folder::open(&self.root.join("pods"))? else { return Ok(found) };
         for name in pods.folder_names()? {
-            if let Some(uid) = name.to_str() {
-                found.extend(self.of_pod_now(&PodUid::from(uid))?);
+            let Some(uid) = name.to_str().map(PodUid::from) else { continue };
+            for entry in self.entries(&uid)? {
+                self.add(&mut found, &uid, entry);
             }
         }
         Ok(found)
+    }
+
+    fn add(&self, found: &mut FoundVolumes, uid: &PodUid, entry: Entry) {
+        match entry.record {
+            Ok(Some(record)) => found.volumes.push(self.place_of(uid, record, entry.is_block)),
+            Ok(None) => {}
+            Err(error) => {
+                let spec_name = entry.name.to_string_lossy().into_owned();
+                found.unreadable.push(UnreadableRecord { uid: uid.clone(), spec_name, error });
+            }
+        }
+    }
+
+    /// Everything of a pod that may have a record, with what the record says.
+    fn entries(&self, uid: &PodUid) -> Result<Vec<Entry>, FileError> {
+        let mut entries = Vec::new();
+        let Some(pod) = existing_pod(&self.root, uid)? else { return Ok(entries) };
+        if let Some(volumes) = pod.existing(Path::new("volumes").join(PLUGIN))? {
+            let folder = Arc::new(volumes);
+            for name in folder.folder_names()? {
+                let record = record_in(folder.existing(&name));
+                entries.push(Entry { folder: folder.clone(), name, is_block: false, record });
+            }
+        }
+        if let Some(links) = pod.existing(Path::new(DEVICES).join(PLUGIN))? {
+            let folder = Arc::new(links);
+            for name in folder.names()? {
+                let record = record_in(Folder::open(&self.device_data(&name.to_string_lossy())));
+                entries.push(Entry { folder: folder.clone(), name, is_block: true, record });
+            }
+        }
+        Ok(entries)
     }
 
     fn remove_staging_now(volume: &Published) -> Result<(), FileError> {
@@ -166,9 +197,11 @@ impl HostCsiFolders {
             remove_last(parent)?;
         }
         let others = self.all_now()?;
-        let is_last = !others.iter().any(|other| {
-            other.is_block && other.record.spec_name == volume.record.spec_name && other.uid != *uid
-        });
+        let spec_name = &volume.record.spec_name;
+        let has_device =
+            |other: &Published| other.is_block && other.record.spec_name == *spec_name && other.uid != *uid;
+        let may_have = |other: &UnreadableRecord| other.spec_name == *spec_name && other.uid != *uid;
+        let is_last = !others.volumes.iter().any(has_device) && !others.unreadable.iter().any(may_have);
         if let Some(pod) = existing_pod(&self.root, uid)?
             && let Some(links) = pod.existing(Path::new(DEVICES).join(PLUGIN))?
         {
@@ -231,12 +264,12 @@ impl CsiFolders for HostCsiFolders {
         .await
     }
 
-    async fn of_pod(&self, uid: &PodUid) -> Result<Vec<Published>, FileError> {
+    async fn of_pod(&self, uid: &PodUid) -> Result<FoundVolumes, FileError> {
         let uid = uid.clone();
         self.run(move |folders| folders.of_pod_now(&uid)).await
     }
 
-    async fn all(&self) -> Result<Vec<Published>, FileError> {
+    async fn all(&self) -> Result<FoundVolumes, FileError> {
         self.run(Self::all_now).await
     }
 
@@ -248,6 +281,13 @@ impl CsiFolders for HostCsiFolders {
     async fn remove(&self, volume: &Published) -> Result<(), FileError> {
         let volume = volume.clone();
         self.run(move |folders| folders.remove_now(&volume)).await
+    }
+}
+
+fn record_in(folder: Result<Option<Folder>, FileError>) -> Result<Option<VolumeRecord>, FileError> {
+    match folder? {
+        Some(folder) => read_record(&folder),
+        None => Ok(None),
     }
 }
 

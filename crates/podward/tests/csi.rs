@@ -48,6 +48,32 @@ async fn a_volume_is_staged_once_published_for_each_pod_and_undone_in_reverse() 
 }
 
 #[tokio::test]
+async fn a_record_that_cannot_be_read_keeps_no_other_pod_from_its_end() {
+    if !is_root() {
+        return;
+    }
+    let node = Node::new(json!({"attachRequired": false}));
+    let driver = node.driver("d.example", STAGES);
+    let (one, two) = (volume(&node, "u1", "h"), volume(&node, "u2", "g"));
+    let agent = node.agent();
+    node.set_up(&agent, "u1", &one, None).await.unwrap();
+    node.set_up(&agent, "u2", &two, None).await.unwrap();
+    // As a power cut leaves a file that was not flushed.
+    fs::write(two.path.with_file_name("vol_data.json"), "").unwrap();
+    let next = node.agent();
+    next.recall().await.unwrap();
+    assert_eq!(node.in_use().borrow().clone().unwrap().len(), 1);
+    next.tear_down(&PodUid::from("u1")).await.unwrap();
+    assert_eq!(driver.call_names()[4..], ["NodeUnpublishVolume", "NodeUnstageVolume"]);
+    let told = next.tear_down(&PodUid::from("u2")).await.unwrap_err();
+    assert!(told.text().contains("u2/volumes/kubernetes.io~csi/g/vol_data.json"), "{}", told.text());
+    // A pod that runs has its record written anew.
+    node.set_up(&next, "u2", &two, None).await.unwrap();
+    next.tear_down(&PodUid::from("u2")).await.unwrap();
+    node.assert_clean();
+}
+
+#[tokio::test]
 async fn an_agent_killed_between_stage_and_publish_is_followed_by_one_that_goes_on() {
     if !is_root() {
         return;

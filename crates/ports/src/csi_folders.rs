@@ -40,6 +40,39 @@ pub struct Published {
     pub is_block: bool,
 }
 
+/// A record that is there and cannot be read.
+#[derive(Debug)]
+pub struct UnreadableRecord {
+    /// The pod.
+    pub uid: PodUid,
+    /// [`VolumeRecord::spec_name`], which is the name of the folder too.
+    pub spec_name: String,
+    /// Why.
+    pub error: FileError,
+}
+
+/// What is written down of volumes.
+#[derive(Debug, Default)]
+pub struct FoundVolumes {
+    /// Volumes that are known.
+    pub volumes: Vec<Published>,
+    /// Records that say nothing but the name of their volume.
+    pub unreadable: Vec<UnreadableRecord>,
+}
+
+impl FoundVolumes {
+    /// Whether a pod other than its own may use this volume.
+    #[must_use]
+    pub fn is_used_by_another(&self, volume: &Published) -> bool {
+        let record = &volume.record;
+        let same =
+            |other: &Published| other.record.driver == record.driver && other.record.handle == record.handle;
+        let mut others = self.volumes.iter().filter(|other| other.uid != volume.uid);
+        let mut unknown = self.unreadable.iter().filter(|other| other.uid != volume.uid);
+        others.any(same) || unknown.any(|other| other.spec_name == record.spec_name)
+    }
+}
+
 /// Keeps folders and records. A record is written before the driver is called and removed when the driver has undone
 /// everything, so that whatever a killed agent left can be undone by the next.
 #[async_trait]
@@ -64,11 +97,11 @@ pub trait CsiFolders: Send + Sync {
         progress: &Progress,
     ) -> Result<(), FileError>;
 
-    /// All volumes of a pod.
-    async fn of_pod(&self, uid: &PodUid) -> Result<Vec<Published>, FileError>;
+    /// All volumes of a pod that is torn down; folders of volumes that no driver was told of are removed.
+    async fn of_pod(&self, uid: &PodUid) -> Result<FoundVolumes, FileError>;
 
-    /// All volumes of all pods.
-    async fn all(&self) -> Result<Vec<Published>, FileError>;
+    /// All volumes of all pods; changes nothing, as some may just be set up.
+    async fn all(&self) -> Result<FoundVolumes, FileError>;
 
     /// Removes the folder a volume was staged in; fails if something is mounted there.
     async fn remove_staging(&self, volume: &Published) -> Result<(), FileError>;

@@ -66,7 +66,8 @@ pub trait PluginType: Send + Sync {
     /// Whether a plugin could be taken in, by what it says of itself.
     fn validate(&self, plugin: &PluginInfo) -> Result<(), PluginError>;
 
-    /// Takes in a plugin that was found good. May be called again for the same plugin.
+    /// Takes in a plugin that was found good. May be called again for the same plugin. A call that fails, or that nobody
+    /// waits for any more, leaves no plugin behind.
     async fn register(&self, plugin: &PluginInfo) -> Result<(), PluginError>;
 
     /// Lets it go: its socket is gone.

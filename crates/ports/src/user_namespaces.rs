@@ -4,7 +4,8 @@ use model::PodUid;
 
 use crate::pod_folders::FileError;
 
-/// Keeps one small text per pod, beside its folder's other files. Calls are short and do not wait.
+/// Keeps one small text per pod, beside its folder's other files. Calls wait for the disk: they are for
+/// blocking threads.
 pub trait UserNamespaceRecords: Send + Sync {
     /// Every pod that has a record, with its text.
     ///

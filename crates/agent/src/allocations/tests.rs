@@ -76,13 +76,12 @@ async fn a_grant_that_cannot_be_written_holds_up_its_own_pod_alone() {
     );
     allocations.saved(&old.uid).await.unwrap();
     allocations.noted(&old.uid).await.unwrap();
-    files.is_full.store(true, Ordering::Relaxed);
+    files.fail(1);
     let new = pod("new", Some("1"));
     allocations.grant(&new);
     assert!(allocations.saved(&new.uid).await.is_err());
     allocations.saved(&old.uid).await.unwrap();
     allocations.noted(&old.uid).await.unwrap();
-    files.is_full.store(false, Ordering::Relaxed);
     allocations.saved(&new.uid).await.unwrap();
 }
 

@@ -107,3 +107,22 @@ async fn a_volume_for_one_pod_waits_for_the_other_pod_to_go() {
     claims.release(&PodUid::from("one")).await;
     assert!(claims.resolve(&pod("two")).await.is_ok());
 }
+
+#[tokio::test(start_paused = true)]
+async fn what_a_full_disk_refused_is_written_later() {
+    let (server, disk) = (Arc::new(Server::default()), Arc::new(Files::default()));
+    let claims = Claims::new(server.clone(), disk.clone());
+    disk.fail(3);
+    let cancel = CancellationToken::new();
+    let test = async {
+        let found = claims.resolve(&pod("u")).await.unwrap();
+        assert!(disk.read(kept::NAME).is_none());
+        tokio::time::sleep(Duration::from_secs(60)).await;
+        assert_eq!(disk.read(kept::NAME).unwrap().0, 1);
+        *server.away.lock().unwrap() = Some(ApiErrorKind::Unreachable);
+        let next = Claims::new(server.clone(), disk.clone());
+        assert_eq!(next.resolve(&pod("u")).await.unwrap(), found);
+        cancel.cancel();
+    };
+    tokio::join!(claims.keep(cancel.clone()), test);
+}

@@ -9,12 +9,13 @@ use tokio::time::Instant;
 use super::{CsiVolumes, Key, refused};
 
 impl CsiVolumes {
-    /// Undoes all volumes of a pod. One that fails does not keep the others from being tried; the first failure is
-    /// returned.
+    /// Undoes all volumes of a pod. One that fails, or whose record cannot be read, does not keep the others from being
+    /// tried; the first failure is returned.
     pub(super) async fn tear_down_csi(&self, uid: &PodUid) -> Result<(), VolumeError> {
-        let volumes = self.parts.folders.of_pod(uid).await?;
-        let undone = futures::future::join_all(volumes.iter().map(|volume| self.undo(volume))).await;
-        undone.into_iter().find(Result::is_err).unwrap_or(Ok(()))
+        let found = self.parts.folders.of_pod(uid).await?;
+        let undone = futures::future::join_all(found.volumes.iter().map(|volume| self.undo(volume))).await;
+        let unreadable = found.unreadable.into_iter().map(|record| Err(record.error.into()));
+        undone.into_iter().chain(unreadable).find(Result::is_err).unwrap_or(Ok(()))
     }
 
     /// The pod's record goes last: whatever is cut short before is done again.
@@ -30,12 +31,7 @@ impl CsiVolumes {
             .await
             .map_err(|error| refused(format!("kubernetes.io/csi: Unmounter.TearDownAt failed: {error}")))?;
         self.with(|done| done.unpublished(&volume.uid, &record.spec_name));
-        let others = self.parts.folders.all().await?;
-        let is_last = !others.iter().any(|other| {
-            other.uid != volume.uid
-                && other.record.driver == record.driver
-                && other.record.handle == record.handle
-        });
+        let is_last = !self.parts.folders.all().await?.is_used_by_another(volume);
         if is_last && record.lifecycle == CsiLifecycle::Persistent {
             let begun = Instant::now();
             let unstaged = self.unstage(&*driver, volume).await;

@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use tokio_util::sync::CancellationToken;
 
 use super::LocalObjects;
+use crate::save_retry::SaveRetry;
 
 const CHECKPOINT: &str = "objects";
 const VERSION: u32 = 1;
@@ -32,7 +33,7 @@ pub struct SavedObject {
     immutable: bool,
 }
 
-/// Restores what an earlier agent kept, then keeps every change. Runs until cancelled.
+/// Restores what an earlier agent kept, then keeps every change, trying again when the disk refuses. Runs until cancelled.
 pub async fn keep(objects: Arc<LocalObjects>, checkpoints: Arc<dyn Checkpoints>, cancel: CancellationToken) {
     let mut versions = objects.version.subscribe();
     restore(&objects, &*checkpoints).await;
@@ -40,21 +41,29 @@ pub async fn keep(objects: Arc<LocalObjects>, checkpoints: Arc<dyn Checkpoints>,
         // A source may have spoken before this began.
         versions.mark_changed();
     }
+    let mut retry = SaveRetry::default();
     loop {
         tokio::select! {
             () = cancel.cancelled() => return,
             changed = versions.changed() => if changed.is_err() { return },
+            () = retry.due() => {}
         }
         let saved = Saved { version: VERSION, sources: written(objects.sets()) };
         let content = match serde_json::to_vec(&saved) {
             Ok(content) => content,
             Err(error) => {
                 tracing::error!(%error, "the node's objects could not be written as JSON");
+                retry.succeeded();
                 continue;
             }
         };
-        if let Err(error) = checkpoints.save(CHECKPOINT, content).await {
-            tracing::error!(%error, source = %error.source, "the node's ConfigMaps and Secrets could not be kept; a start without their sources will not know them");
+        match checkpoints.save(CHECKPOINT, content).await {
+            Ok(()) => retry.succeeded(),
+            Err(error) => {
+                if retry.failed() {
+                    tracing::error!(%error, source = %error.source, "the node's ConfigMaps and Secrets could not be kept; a start without their sources will not know them; trying again");
+                }
+            }
         }
     }
 }

@@ -103,3 +103,18 @@ async fn an_agent_without_its_url_knows_the_objects_of_the_last_one() {
     cancel.cancel();
     keeper.await.unwrap();
 }
+
+#[tokio::test(start_paused = true)]
+async fn objects_that_a_full_disk_refused_are_kept_later() {
+    let disk = Arc::new(Files::default());
+    disk.fail(3);
+    let cancel = CancellationToken::new();
+    let store = Arc::new(LocalObjects::new([PodSource::File]));
+    store.set(PodSource::File, vec![object("a", "1")]);
+    let test = async {
+        tokio::time::sleep(Duration::from_secs(60)).await;
+        assert_eq!(disk.read("objects").unwrap().0, 1);
+        cancel.cancel();
+    };
+    tokio::join!(keep(store, disk.clone(), cancel.clone()), test);
+}

@@ -12,6 +12,7 @@ struct Plugin {
     kind: &'static str,
     name: &'static str,
     told: Mutex<Vec<Result<(), String>>>,
+    let_go: Mutex<usize>,
 }
 
 #[async_trait]
@@ -26,6 +27,9 @@ impl PluginRegistration for Plugin {
     }
 
     async fn notify(&self, _: &Path, outcome: Result<(), &str>) -> Result<(), PluginError> {
+        if self.name == "deaf" {
+            std::future::pending::<()>().await;
+        }
         self.told.lock().unwrap().push(outcome.map_err(str::to_owned));
         Ok(())
     }
@@ -41,7 +45,9 @@ impl PluginType for Plugin {
         if plugin.name == "silent" { Err(PluginError("no answer".to_owned())) } else { Ok(()) }
     }
 
-    async fn deregister(&self, _: &PluginInfo) {}
+    async fn deregister(&self, _: &PluginInfo) {
+        *self.let_go.lock().unwrap() += 1;
+    }
 }
 
 struct Nothing;
@@ -63,6 +69,16 @@ impl FolderWatch for Nothing {
     }
 }
 
+fn parts(plugin: &Arc<Plugin>, kind: Arc<Plugin>) -> Parts {
+    Parts {
+        sockets: Arc::new(Nothing),
+        watch: Arc::new(Nothing),
+        registration: plugin.clone(),
+        types: [("Known".to_owned(), kind as Arc<dyn PluginType>)].into(),
+        metrics: Arc::default(),
+    }
+}
+
 #[tokio::test]
 async fn a_plugin_is_told_what_became_of_it() {
     let cases = [
@@ -73,16 +89,29 @@ async fn a_plugin_is_told_what_became_of_it() {
     ];
     for (kind, name, expected) in cases {
         let plugin = Arc::new(Plugin { kind, name, ..Plugin::default() });
-        let parts = Parts {
-            sockets: Arc::new(Nothing),
-            watch: Arc::new(Nothing),
-            registration: plugin.clone(),
-            types: [("Known".to_owned(), Arc::new(Plugin::default()) as Arc<dyn PluginType>)].into(),
-            metrics: Arc::default(),
-        };
-        let registered = register(&parts, Path::new("/s")).await;
+        let parts = parts(&plugin, Arc::default());
+        let registered = register(&parts, Path::new("/s"), &CancellationToken::new()).await;
         let expected = expected.map_err(|reason| format!("RegisterPlugin error -- {reason}"));
         assert_eq!(*plugin.told.lock().unwrap(), std::slice::from_ref(&expected), "{kind} {name}");
         assert_eq!(registered.map(drop), expected.map_err(PluginError));
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_plugin_whose_socket_goes_before_it_was_told_is_let_go() {
+    let plugin = Arc::new(Plugin { kind: "Known", name: "deaf", ..Plugin::default() });
+    let kind = Arc::new(Plugin::default());
+    let gone = CancellationToken::new();
+    let kept = keep_registered(
+        Arc::new(parts(&plugin, kind.clone())),
+        "/s".into(),
+        gone.clone(),
+        CancellationToken::new(),
+    );
+    let goes = async {
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        gone.cancel();
+    };
+    tokio::join!(kept, goes);
+    assert_eq!(*kind.let_go.lock().unwrap(), 1);
 }

@@ -52,7 +52,7 @@ impl Pass<'_> {
             SandboxPlan::Keep(id) => {
                 let kept = self.observed.sandboxes.iter().find(|sandbox| sandbox.id == *id);
                 let attempt = kept.map_or(0, |sandbox| sandbox.attempt);
-                let spec = self.sandbox_spec(attempt)?;
+                let spec = self.sandbox_spec(attempt).await?;
                 let ips = kept.and_then(|sandbox| sandbox.ips.clone()).unwrap_or_default();
                 Ok(ReadySandbox { id: id.clone(), ips, spec })
             }
@@ -68,7 +68,7 @@ impl Pass<'_> {
 
     async fn create_sandbox(&self, attempt: u32) -> Result<ReadySandbox, SyncFailure> {
         let parts = &self.runtime.parts;
-        let spec = self.sandbox_spec(attempt)?;
+        let spec = self.sandbox_spec(attempt).await?;
         for container in self.pod.containers() {
             parts
                 .logs
@@ -108,9 +108,9 @@ impl Pass<'_> {
         Ok(ReadySandbox { id, ips, spec })
     }
 
-    fn sandbox_spec(&self, attempt: u32) -> Result<SandboxSpec, SyncFailure> {
+    async fn sandbox_spec(&self, attempt: u32) -> Result<SandboxSpec, SyncFailure> {
         let dns = self.dns()?;
-        self.sandbox_spec_with(attempt, dns).map_err(|message| {
+        self.sandbox_spec_with(attempt, dns).await.map_err(|message| {
             self.runtime.event(
                 self.pod,
                 None,
@@ -122,13 +122,14 @@ impl Pass<'_> {
         })
     }
 
-    fn sandbox_spec_with(&self, attempt: u32, dns: Option<DnsConfig>) -> Result<SandboxSpec, String> {
+    async fn sandbox_spec_with(&self, attempt: u32, dns: Option<DnsConfig>) -> Result<SandboxSpec, String> {
         let parts = &self.runtime.parts;
         let handlers = &parts.health.now().abilities.handlers;
         let runtime_handler = self.handler(handlers)?;
         let user_namespace = if self.pod.spec.host_users == Some(false) {
             check_handler(handlers, &runtime_handler)?;
-            let range = parts.user_namespaces.range(&self.pod.uid).map_err(|error| error.to_string())?;
+            let range =
+                parts.user_namespaces.range(&self.pod.uid).await.map_err(|error| error.to_string())?;
             UserNamespace::Pod(range)
         } else {
             UserNamespace::Node

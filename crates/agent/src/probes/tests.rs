@@ -49,6 +49,9 @@ fn locked<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// The answer to which a check breaks off.
+const BREAKS: u16 = 0;
+
 /// When the world began.
 const BEGIN: Timestamp = Timestamp::from_secs(1_000_000);
 
@@ -64,6 +67,7 @@ impl Outbound for World {
         locked(&self.asked).push((request.port, self.begun.elapsed()));
         let (takes, status) = locked(&self.http).get(&request.port).copied().unwrap_or((Duration::ZERO, 200));
         tokio::time::sleep(takes).await;
+        assert_ne!(status, BREAKS, "a check that breaks off");
         match request.limit {
             Some(limit) if takes > limit => Err(OutboundError::Failed("too late".into())),
             _ => Ok(HttpAnswer { status, body: b"body".to_vec() }),
@@ -351,6 +355,19 @@ async fn readiness_follows_the_answers_at_its_thresholds() {
     let line = "prober_probe_total{container=\"c\",namespace=\"default\",pod=\"a\",pod_uid=\"a\",probe_type=\"Readiness\",result=\"successful\"} 2";
     assert!(metrics.contains(line), "{metrics}");
     assert!(metrics.contains("prober_probe_duration_seconds_count{"), "{metrics}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_check_that_breaks_off_is_not_the_last_one() {
+    let world = World::new();
+    let node = Node::start(&world);
+    world.answers(80, BREAKS);
+    node.runs("a", &serde_json::json!({"readinessProbe": http(80, serde_json::Value::Null)}));
+    wait(SECOND * 2).await;
+    assert_eq!(node.shown("a"), "");
+    world.answers(80, 200);
+    wait(SECOND * 2).await;
+    assert_eq!(node.shown("a"), "R");
 }
 
 #[tokio::test(start_paused = true)]

@@ -20,10 +20,11 @@ impl ReportSchedule {
         Self { frequency, last: None, wait: frequency }
     }
 
-    /// Whether a report is due though nothing changed.
+    /// Whether a report is due though nothing changed. It is after the clock was set back: how long ago the last one was
+    /// nobody knows.
     #[must_use]
     pub fn is_due(&self, now: Timestamp) -> bool {
-        self.last.is_none_or(|last| now.since(last) >= self.wait)
+        self.last.is_none_or(|last| now < last || now.since(last) >= self.wait)
     }
 
     /// A report of a change was taken; `share` is somewhere in 0..1.
@@ -69,6 +70,7 @@ mod tests {
         assert!(!schedule.is_due(at(1449)) && schedule.is_due(at(1450)));
         schedule.reported_change(at(1450), 1.0);
         assert!(!schedule.is_due(at(1899)) && schedule.is_due(at(1900)));
+        assert!(schedule.is_due(at(1449)), "the clock was set back");
     }
 
     #[test]

@@ -30,7 +30,8 @@ impl CpuRate {
     pub fn next(self, time: Timestamp, total: u64) -> Self {
         let (start, before) = self.start;
         let passed = time.since(start);
-        if passed > LONGEST || total < before {
+        // A time before the start: the clock was set back.
+        if passed > LONGEST || total < before || time < start {
             return Self::first(time, total);
         }
         let known_enough = self.nano_cores.is_some() && passed < WINDOW;
@@ -86,6 +87,8 @@ mod tests {
         assert_eq!(rate.next(at(10), 60).nano_cores(), None);
         assert_eq!(rate.next(at(5_000), 10), CpuRate::first(at(5_000), 10));
         assert_eq!(rate.next(at(700_000), 60), CpuRate::first(at(700_000), 60));
+        let later = CpuRate::first(at(9_000), 0).next(at(11_000), 1_000_000_000);
+        assert_eq!(later.next(at(5_000), 3_000_000_000), CpuRate::first(at(5_000), 3_000_000_000));
         assert!(rate.is_stale(at(700_000)) && !rate.is_stale(at(5_000)));
     }
 }

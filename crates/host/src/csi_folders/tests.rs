@@ -26,6 +26,13 @@ async fn prepared(
     folders.prepare(&volume).await.map(|()| volume)
 }
 
+/// What was found, when all of it could be read.
+fn known(found: Result<FoundVolumes, FileError>) -> Vec<Published> {
+    let found = found.unwrap();
+    assert!(found.unreadable.is_empty(), "{found:?}");
+    found.volumes
+}
+
 #[tokio::test]
 async fn folders_and_records_are_where_upstream_has_them() {
     let scratch = Scratch::new();
@@ -48,15 +55,15 @@ async fn folders_and_records_are_where_upstream_has_them() {
         "{\"attachmentID\":\"csi-1\",\"driverName\":\"d.example\",\"nodeName\":\"n\",\"specVolID\":\"pv\",\
          \"volumeHandle\":\"h\",\"volumeLifecycleMode\":\"Persistent\"}\n"
     );
-    assert_eq!(folders.of_pod(&uid).await.unwrap(), std::slice::from_ref(&volume));
-    assert_eq!(folders.all().await.unwrap(), std::slice::from_ref(&volume));
+    assert_eq!(known(folders.of_pod(&uid).await), std::slice::from_ref(&volume));
+    assert_eq!(known(folders.all().await), std::slice::from_ref(&volume));
     for _ in 0..2 {
         folders.remove_staging(&volume).await.unwrap();
         folders.remove(&volume).await.unwrap();
     }
     assert!(!volume.staging.parent().unwrap().exists());
     assert!(!root.join("pods/u1/volumes/kubernetes.io~csi").exists());
-    assert_eq!(folders.all().await.unwrap(), []);
+    assert_eq!(known(folders.all().await), []);
 }
 
 #[tokio::test]
@@ -75,13 +82,13 @@ async fn a_device_has_a_link_in_each_pod_and_one_record() {
         fs::write(&volume.target, "").unwrap();
         volumes.push(volume);
     }
-    assert_eq!(folders.all().await.unwrap(), volumes);
+    assert_eq!(known(folders.all().await), volumes);
     folders.remove(&volumes[0]).await.unwrap();
     assert!(devices.join("pv/data/vol_data.json").exists());
     folders.remove_staging(&volumes[1]).await.unwrap();
     folders.remove(&volumes[1]).await.unwrap();
     assert!(!devices.join("pv").exists() && !devices.join("publish/pv").exists());
-    assert_eq!(folders.all().await.unwrap(), []);
+    assert_eq!(known(folders.all().await), []);
 }
 
 #[tokio::test]
@@ -106,7 +113,7 @@ async fn what_is_mounted_is_not_removed() {
     assert!(folders.is_published(&volume).await.unwrap());
     assert!(folders.remove(&volume).await.is_err());
     assert!(folders.remove_staging(&volume).await.is_err());
-    assert_eq!(folders.of_pod(&uid).await.unwrap().len(), 1, "the record stays");
+    assert_eq!(known(folders.of_pod(&uid).await).len(), 1, "the record stays");
     for place in [&volume.target, &volume.staging] {
         rustix::mount::unmount(place, rustix::mount::UnmountFlags::empty()).unwrap();
     }
@@ -124,4 +131,38 @@ async fn names_that_lead_elsewhere_are_refused() {
         let named = VolumeRecord { driver: name.to_owned(), ..record("pv", "h") };
         assert!(prepared(&folders, "u", named, true).await.is_err(), "{name}");
     }
+}
+
+#[tokio::test]
+async fn a_record_that_cannot_be_read_hides_no_other() {
+    let scratch = Scratch::new();
+    let root = scratch.path().join("kubelet");
+    let folders = HostCsiFolders::new(&root);
+    let good = prepared(&folders, "good", record("pv", "h"), false).await.unwrap();
+    let same = prepared(&folders, "bad", record("pv", "h"), false).await.unwrap();
+    let other = prepared(&folders, "bad", record("pv2", "h2"), false).await.unwrap();
+    // As a power cut leaves a file that was not flushed.
+    fs::write(root.join("pods/bad/volumes/kubernetes.io~csi/pv/vol_data.json"), "").unwrap();
+    let all = folders.all().await.unwrap();
+    assert_eq!(all.volumes, [other.clone(), good.clone()]);
+    let names: Vec<_> = all.unreadable.iter().map(|bad| (bad.uid.as_str(), bad.spec_name.as_str())).collect();
+    assert_eq!(names, [("bad", "pv")]);
+    assert!(all.is_used_by_another(&good), "by the one whose record is lost");
+    assert!(!all.is_used_by_another(&other) && all.is_used_by_another(&same));
+    let of_pod = folders.of_pod(&PodUid::from("bad")).await.unwrap();
+    assert_eq!((of_pod.volumes, of_pod.unreadable.len()), (vec![other], 1));
+}
+
+#[tokio::test]
+async fn a_volume_that_is_just_set_up_is_not_taken_away_by_a_look() {
+    let scratch = Scratch::new();
+    let root = scratch.path().join("kubelet");
+    let folders = HostCsiFolders::new(&root);
+    // Its record is not there yet.
+    let begun = root.join("pods/u/volumes/kubernetes.io~csi/pv");
+    fs::create_dir_all(&begun).unwrap();
+    assert_eq!(known(folders.all().await), []);
+    assert!(begun.exists());
+    assert_eq!(known(folders.of_pod(&PodUid::from("u")).await), []);
+    assert!(!begun.exists(), "the pod is torn down");
 }

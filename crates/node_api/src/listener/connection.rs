@@ -13,6 +13,7 @@ use hyper::body::Incoming;
 use hyper::{Request, Response};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
+use rustix::net::sockopt;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::sync::OwnedSemaphorePermit;
@@ -37,6 +38,10 @@ const MAX_HEADER: u32 = 1024 * 1024;
 const STREAMS: u32 = 250;
 /// Signs of life on HTTP/2.
 const PING: Duration = Duration::from_secs(30);
+/// A connection that is quiet for so long is asked for a sign of life, so often, before it counts as lost.
+const QUIET: Duration = Duration::from_secs(30);
+const ASK_AGAIN: Duration = Duration::from_secs(15);
+const ASKED: u32 = 3;
 
 /// A connection that was let in, with the places it takes.
 pub(super) struct Admitted {
@@ -55,6 +60,9 @@ pub(super) async fn serve_connection(
     let Admitted { stream, address, place, stranger } = admitted;
     // Small answers must not wait for more to be sent with them.
     let _ = stream.set_nodelay(true);
+    if let Err(error) = keep_alive(&stream) {
+        tracing::debug!(%address, %error, "a lost connection will not be noticed");
+    }
     let Some(acceptor) = tls else {
         let peer = Peer::new(address, &[], stranger);
         // Nobody has to say who they are on a plain port.
@@ -85,6 +93,15 @@ pub(super) async fn serve_connection(
         () = sent_away.cancelled() => {}
         () = serve_http(Placed { stream, _place: place }, peer, router, cancel) => {}
     }
+}
+
+/// Makes the kernel notice a client that vanished: who only listens, as to a log, would never be missed.
+fn keep_alive(stream: &TcpStream) -> io::Result<()> {
+    sockopt::set_tcp_keepidle(stream, QUIET)?;
+    sockopt::set_tcp_keepintvl(stream, ASK_AGAIN)?;
+    sockopt::set_tcp_keepcnt(stream, ASKED)?;
+    sockopt::set_socket_keepalive(stream, true)?;
+    Ok(())
 }
 
 async fn serve_http<S>(stream: S, peer: Peer, router: Router, cancel: CancellationToken)
@@ -203,5 +220,25 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Placed<S> {
 
     fn is_write_vectored(&self) -> bool {
         self.stream.is_write_vectored()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::net::TcpListener;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_client_that_vanished_is_noticed() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let _client = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+        let (stream, _) = listener.accept().await.unwrap();
+        keep_alive(&stream).unwrap();
+        assert!(sockopt::socket_keepalive(&stream).unwrap());
+        let quiet = sockopt::tcp_keepidle(&stream).unwrap();
+        let (again, asked) =
+            (sockopt::tcp_keepintvl(&stream).unwrap(), sockopt::tcp_keepcnt(&stream).unwrap());
+        assert_eq!((quiet, again, asked), (QUIET, ASK_AGAIN, ASKED));
     }
 }

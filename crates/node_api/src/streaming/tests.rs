@@ -106,6 +106,16 @@ async fn when_the_client_dies_the_runtime_is_told() {
 }
 
 #[tokio::test]
+async fn a_session_on_which_nothing_is_said_ends_though_the_runtime_answers_pings() {
+    let server = SpdyServer::start("v4.channel.k8s.io").await;
+    let node = Node::start(&server.url()).await;
+    let (_socket, mut process) = started(&node, &server, "/exec/ns/web/main?output=1&input=1", V5).await;
+    tokio::time::pause();
+    let five_hours = Duration::from_secs(5 * 60 * 60);
+    tokio::time::timeout(five_hours, process.gone()).await.expect("ends");
+}
+
+#[tokio::test]
 async fn a_client_that_reads_nothing_stops_the_runtime() {
     let server = SpdyServer::start("v4.channel.k8s.io").await;
     let node = Node::start(&server.url()).await;

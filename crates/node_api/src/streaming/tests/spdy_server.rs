@@ -128,6 +128,7 @@ impl Process {
                 *ended |= fin;
                 true
             }
+            Ok(Some(Frame::Ping(id))) => self.writer.send(&Frame::Ping(id)).await.is_ok(),
             Ok(Some(_)) => true,
             Ok(None) | Err(_) => false,
         }

@@ -196,7 +196,6 @@ async fn from_runtime(
     let mut output = Output::new(streams);
     while !output.open.is_empty() {
         let Ok(Some(frame)) = reader.next().await else { break };
-        activity.note();
         if let Frame::Ping(id) = frame {
             if id % 2 == 0 {
                 // When it is full, the answer to an earlier one is on its way.
@@ -204,6 +203,8 @@ async fn from_runtime(
             }
             continue;
         }
+        // Only now: answers to our own pings would keep a session for ever.
+        activity.note();
         if let Some((channel, bytes)) = output.take(frame)
             && show(sink, channel, &bytes).await.is_err()
         {
