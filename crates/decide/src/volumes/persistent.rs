@@ -67,7 +67,7 @@ pub(super) fn plan(
             .map_err(invalid);
     }
     if let Some(source) = &spec.csi {
-        return Ok(csi::claimed(&csi::Claimed { pod, claimed, spec, source, options, read_only }, settings));
+        return Ok(csi::claimed(&csi::Claimed { pod, claimed, spec, source, read_only }, settings));
     }
     Err(unsupported(volume))
 }
