@@ -317,6 +317,11 @@ async fn a_node_that_can_have_no_more_volumes_is_told_apart() {
         tokio::time::resume();
         assert_eq!(matches!(failed, VolumeError::NodeIsFull(_)), is_full, "{period} {code} {failed:?}");
         assert_eq!((failed.step(), failed.text().as_str()), (VolumeStep::WaitForAttach, "no more"));
+        assert_eq!(
+            node.asked_now().contains("d.example"),
+            is_full,
+            "the cluster learns at once how many fit"
+        );
     }
 }
 
