@@ -232,7 +232,9 @@ impl Pass<'_> {
             if tried_again_soon(error.kind) {
                 return Err(StartFailure::Pass(super::failed("start a container", &error)));
             }
-            self.tell(&spec.name, EventType::Warning, "Failed", format!("Error: {}", error.message));
+            // Each try has another id; without it the tries are one event that counts.
+            let shown = error.message.replace(id.as_str(), &spec.name);
+            self.tell(&spec.name, EventType::Warning, "Failed", format!("Error: {shown}"));
             return Err(problem("RunContainerError", error.message));
         }
         self.tell(&spec.name, EventType::Normal, "Started", "Container started".to_owned());
