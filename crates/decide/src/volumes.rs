@@ -182,6 +182,7 @@ fn plan(
     if let Some(source) = &volume.image {
         let image = ImageSpec {
             user_specified_image: source.reference.clone().unwrap_or_default(),
+            annotations: pod.metadata.annotations.clone().unwrap_or_default(),
             ..ImageSpec::default()
         };
         return Ok(VolumePlan::Image { image, pull_policy: source.pull_policy.clone() });

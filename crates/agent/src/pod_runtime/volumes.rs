@@ -8,7 +8,8 @@ use decide::volumes::{
 };
 use k8s_openapi::api::core::v1::{Container, Volume};
 use model::{
-    ContainerProblem, ContainerSpec, EventType, ImageSpec, PlannedVolume, Rejection, SyncFailure, VolumePlan,
+    ContainerProblem, ContainerSpec, EventType, ImageSpec, PlannedVolume, Rejection, SandboxSpec,
+    SyncFailure, VolumePlan,
 };
 use ports::pod_volumes::{Progress, VolumeError};
 use tokio::time::Instant;
@@ -171,7 +172,7 @@ impl Pass<'_> {
         &self,
         container: &Container,
         volumes: &'v [PlannedVolume],
-        handler: &str,
+        sandbox: &SandboxSpec,
     ) -> Result<Cow<'v, [PlannedVolume]>, StartFailure> {
         let mut volumes = Cow::Borrowed(volumes);
         for index in 0..volumes.len() {
@@ -183,9 +184,9 @@ impl Pass<'_> {
             if !container.volume_mounts.iter().flatten().any(|mount| mount.name == name) {
                 continue;
             }
-            let wanted = &image.user_specified_image;
+            let wanted = (image.user_specified_image.as_str(), pull_policy.as_deref());
             let images = &self.runtime.parts.images;
-            let ready = images.ensure_for_volume(self.pod, wanted, pull_policy.as_deref()).await;
+            let ready = images.ensure_for_volume(self.pod, wanted, sandbox).await;
             let ready = ready.map_err(|problem| {
                 let message = format!("Error: {}", problem.problem.reason);
                 self.tell(&container.name, EventType::Warning, "Failed", message);
@@ -194,7 +195,7 @@ impl Pass<'_> {
                     None => StartFailure::Failed(problem.problem),
                 }
             })?;
-            let image = ImageSpec { image: ready.reference, runtime_handler: handler.to_owned(), ..image };
+            let image = ImageSpec { image: ready.reference, ..image };
             if let Some(volume) = volumes.to_mut().get_mut(index) {
                 volume.plan = VolumePlan::Image { image, pull_policy };
             }
