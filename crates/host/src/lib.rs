@@ -43,6 +43,7 @@ mod process_watch;
 mod pull_records;
 mod rotated_logs;
 #[cfg(test)]
+mod root_folder;
 mod scratch;
 mod sealed_checkpoints;
 mod state_files;
@@ -81,6 +82,7 @@ pub use process_watch::PidfdProcessWatch;
 pub use pull_records::PullRecordFiles;
 pub use rotated_logs::HostRotatedLogs;
 pub use sealed_checkpoints::SealedCheckpoints;
+pub use root_folder::{label_plugin_folders, make_root_folder};
 pub use state_files::StateFiles;
 pub use termination_messages::HostTerminationMessages;
 pub use usage::HostUsage;

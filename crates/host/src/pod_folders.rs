@@ -16,7 +16,8 @@ use crate::atomic_file;
 use crate::failure::{OnPath, blocking, entry_name, refused};
 use crate::folder::Folder;
 
-/// Mode of the root folder and everything of a pod: other users have no business in a pod's volumes.
+/// Mode of the root folder, of everything of a pod and of the folder of all logs: other users have no business in a
+/// pod's volumes.
 pub(crate) const PRIVATE: u32 = 0o750;
 const LOGS: u32 = 0o755;
 
@@ -113,7 +114,7 @@ impl PodLogs for HostPodFolders {
         let (folder, container) = (folder.clone(), container.to_owned());
         self.run(move |folders| {
             let path = Path::new(&logs::folder_name(&folder)?).join(entry_name(&container)?);
-            Folder::make(&folders.pod_logs, LOGS)?.make_below(path, LOGS)?;
+            Folder::make(&folders.pod_logs, PRIVATE)?.make_below(path, LOGS)?;
             Ok(())
         })
         .await
