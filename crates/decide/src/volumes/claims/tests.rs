@@ -7,7 +7,7 @@ use super::super::{VolumeFiles, plan_volumes};
 use super::*;
 use crate::pod_paths::tests::settings;
 use crate::test_objects::pod;
-use model::{CsiAccess, CsiLifecycle, CsiVolume, HostPathKind, VolumePlan, VolumeStep};
+use model::{CsiAccess, CsiLifecycle, CsiVolume, HostPathKind, LocalSource, VolumePlan, VolumeStep};
 
 fn merged(mut base: Value, with: Value) -> Value {
     for (key, value) in with.as_object().cloned().unwrap_or_default() {
@@ -140,14 +140,17 @@ fn volumes_are_planned_by_the_source_of_their_persistent_volume() {
     let reading = user(json!({"persistentVolumeClaim": {"claimName": "c", "readOnly": true}}), mounting());
     let folder = |plugin: &str| format!("/var/lib/kubelet/pods/u/volumes/kubernetes.io~{plugin}/pv").into();
     let group = Some(model::FsGroup { gid: 7, change: model::FsGroupChange::OnRootMismatch });
-    let local = |read_only| VolumePlan::Local {
+    let local = |read_only, fs_type: &str| VolumePlan::Local {
         path: folder("local-volume"),
-        source: "/mnt/disk".into(),
+        source: LocalSource { path: "/mnt/disk".into(), fs_type: fs_type.to_owned() },
         read_only,
         options: vec![],
     };
-    assert_eq!(planned(&writing, json!({"local": {"path": "/mnt/disk"}})), Ok((local(false), group)));
-    assert_eq!(planned(&reading, json!({"local": {"path": "/mnt/disk"}})), Ok((local(true), None)));
+    let disk = json!({"local": {"path": "/mnt/disk"}});
+    assert_eq!(planned(&writing, disk.clone()), Ok((local(false, "ext4"), group)));
+    assert_eq!(planned(&reading, disk), Ok((local(true, "ext4"), None)));
+    let disk = json!({"local": {"path": "/mnt/disk", "fsType": "xfs"}});
+    assert_eq!(planned(&writing, disk), Ok((local(false, "xfs"), group)));
     let host = json!({"hostPath": {"path": "/srv", "type": "Directory"}});
     let plan = VolumePlan::HostPath { path: "/srv".into(), kind: HostPathKind::Directory, read_only: true };
     assert_eq!(planned(&reading, host.clone()), Ok((plan, None)));
