@@ -27,7 +27,7 @@ pub use claims::{
 };
 pub use problem::VolumeProblem;
 pub use telling::{
-    retry_after, set_up_failed, slow_ownership, step_failed, still_changing, too_many_volumes,
+    other_group, retry_after, set_up_failed, slow_ownership, step_failed, still_changing, too_many_volumes,
 };
 
 use crate::pod_paths::PodPaths;

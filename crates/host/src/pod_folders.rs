@@ -5,6 +5,7 @@ mod removal;
 #[cfg(test)]
 mod tests;
 
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use async_trait::async_trait;
@@ -15,6 +16,7 @@ use ports::pod_logs::{LogFolder, PodLogs};
 use crate::atomic_file;
 use crate::failure::{OnPath, blocking, entry_name, refused};
 use crate::folder::Folder;
+use crate::mount_table;
 
 /// Mode of the root folder, of everything of a pod and of the folder of all logs: other users have no business in a
 /// pod's volumes.
@@ -103,6 +105,25 @@ impl PodFolders for HostPodFolders {
             let name = entry_name(uid.as_str())?;
             let Some(pods) = Folder::open(&folders.root.join("pods"))? else { return Ok(()) };
             removal::remove_pod(&pods, name.as_os_str())
+        })
+        .await
+    }
+
+    async fn shared_group(&self, uid: &PodUid, volume: &Path) -> Result<Option<u32>, FileError> {
+        let (uid, volume) = (uid.clone(), volume.to_path_buf());
+        self.run(move |folders| {
+            let Some(pods) = Folder::open(&folders.root.join("pods"))? else { return Ok(None) };
+            let pods = pods.real_path()?;
+            let relative: PathBuf = volume.iter().skip_while(|name| *name != uid.as_str()).skip(1).collect();
+            let own = pods.join(uid.as_str()).join(&relative);
+            let table = mount_table::table()?;
+            let others = mount_table::at_or_below(&table, &pods).into_iter();
+            let mut others = others.map(|mount| &mount.mount_point).filter(|point| **point != own);
+            if !others.any(|point| point.ends_with(&relative)) {
+                return Ok(None);
+            }
+            let found = std::fs::metadata(&volume).on_path("look at", &volume)?;
+            Ok(Some(found.gid()))
         })
         .await
     }

@@ -3,8 +3,8 @@ use std::time::Duration;
 
 use decide::admission::rejection_label;
 use decide::volumes::{
-    ClaimedVolumes, VolumeProblem, check_node_affinity, claim_name, plan_driven, plan_volumes, retry_after,
-    slow_ownership, step_failed, still_changing, too_many_volumes, used_volumes, volume_groups,
+    ClaimedVolumes, VolumeProblem, check_node_affinity, claim_name, other_group, plan_driven, plan_volumes,
+    retry_after, slow_ownership, step_failed, still_changing, too_many_volumes, used_volumes, volume_groups,
 };
 use k8s_openapi::api::core::v1::{Container, Volume};
 use model::{
@@ -44,7 +44,10 @@ impl Pass<'_> {
         };
         for volume in volumes.iter().filter(|volume| !kept.contains(&volume.name)) {
             match self.set_up_volume(volume).await {
-                Ok(()) => self.remember_files(volume),
+                Ok(()) => {
+                    self.remember_files(volume);
+                    self.tell_other_group(volume, shown_name(volume, &claimed)).await;
+                }
                 Err(error) => {
                     if matches!(error, VolumeError::NodeIsFull(_)) {
                         too_many.push(volume.name.clone());
@@ -64,6 +67,25 @@ impl Pass<'_> {
             return Ok(volumes);
         }
         Err(self.mount_failure(&failures))
+    }
+
+    /// Tells when a local volume has the group of a pod that had it first, which this one may not be in.
+    async fn tell_other_group(&self, volume: &PlannedVolume, name: &str) {
+        let (VolumePlan::Local { path, .. }, Some(group), false) =
+            (&volume.plan, volume.fs_group, self.has_volumes())
+        else {
+            return;
+        };
+        match self.runtime.parts.folders.shared_group(&self.pod.uid, path).await {
+            Ok(Some(found)) if found != group.gid => {
+                let message = other_group(name, group.gid, found);
+                self.runtime.event(self.pod, None, EventType::Warning, "AlreadyMountedVolume", message);
+            }
+            Ok(_) => {}
+            Err(error) => {
+                tracing::debug!(pod = %self.pod.full_name, %error, source = %error.source, "whose a volume is cannot be told");
+            }
+        }
     }
 
     /// What stands behind claims; without an API server there are none.

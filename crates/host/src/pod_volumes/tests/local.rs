@@ -1,9 +1,11 @@
 //! What PersistentVolumes name on the host.
 
 use model::LocalSource;
+use ports::pod_folders::PodFolders;
 use ports::pod_volumes::VolumeStep;
 
 use super::*;
+use crate::HostPodFolders;
 
 fn source(path: PathBuf) -> LocalSource {
     LocalSource { path, fs_type: "ext4".to_owned() }
@@ -99,6 +101,8 @@ async fn a_local_volume_is_bound_and_its_files_outlive_the_pod() {
     assert_eq!(fs::metadata(host.at("disk/kept")).unwrap().gid(), 1234);
     assert_eq!(host.mounts().len(), 1);
     assert_eq!(journal(&host), ["bind\tvolumes/kubernetes.io~local-volume/pv"]);
+    let folders = HostPodFolders::new(host.at("kubelet"), host.at("logs"), host.at("links"));
+    assert_eq!(folders.shared_group(&host.uid, &path).await.unwrap(), None);
     // A second pod with another group finds the first one's.
     let other = PodUid::from("u2");
     let plan = VolumePlan::Local {
@@ -110,6 +114,8 @@ async fn a_local_volume_is_bound_and_its_files_outlive_the_pod() {
     let group = Some(FsGroup { gid: 77, change: FsGroupChange::Always });
     let volume = PlannedVolume { name: "v".to_owned(), plan, fs_group: group };
     host.volumes.set_up(&other, &volume, &Progress::default()).await.unwrap();
+    let found = folders.shared_group(&other, volume.plan.host_path().unwrap()).await.unwrap();
+    assert_eq!(found, Some(1234));
     assert_eq!(fs::metadata(host.at("disk/kept")).unwrap().gid(), 1234);
     let refused = fs::write(volume.plan.host_path().unwrap().join("more"), "z").unwrap_err();
     assert_eq!(refused.kind(), std::io::ErrorKind::ReadOnlyFilesystem);
