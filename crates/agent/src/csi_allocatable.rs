@@ -1,6 +1,7 @@
-//! Asks drivers again how many volumes the node can have, as often as their CSIDriver objects say.
+//! Asks drivers again how many volumes the node can have, as often as their CSIDriver objects say, and when a volume was
+//! one too many.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -18,7 +19,7 @@ pub async fn run(plugins: Arc<CsiPlugins>, drivers: Arc<CsiDrivers>, cancel: Can
     let mut changes = drivers.changes();
     let mut due = Due::new();
     loop {
-        due = planned(&due, drivers.refresh_periods(), Instant::now());
+        due = planned(&due, drivers.refresh_periods(), &drivers.take_asked(), Instant::now());
         let next = due.values().map(|(_, at)| *at).min();
         tokio::select! {
             () = cancel.cancelled() => return,
@@ -33,9 +34,12 @@ pub async fn run(plugins: Arc<CsiPlugins>, drivers: Arc<CsiDrivers>, cancel: Can
     }
 }
 
-/// Drivers that keep their period keep their turn.
-fn planned(old: &Due, periods: BTreeMap<String, Duration>, now: Instant) -> Due {
+/// Drivers that keep their period keep their turn, but for those that are `asked` now.
+fn planned(old: &Due, periods: BTreeMap<String, Duration>, asked: &BTreeSet<String>, now: Instant) -> Due {
     let turn = |(name, period): (String, Duration)| {
+        if asked.contains(&name) {
+            return (name, (period, now));
+        }
         let kept = old.get(&name).filter(|(known, _)| *known == period).copied();
         (name, kept.unwrap_or((period, now + period)))
     };
@@ -70,12 +74,17 @@ mod tests {
         let periods = |list: &[(&str, u64)]| -> BTreeMap<String, Duration> {
             list.iter().map(|(name, period)| ((*name).to_owned(), seconds(*period))).collect()
         };
-        let first = planned(&Due::new(), periods(&[("a", 10), ("b", 20)]), start);
+        let planned = |old: &Due, list: &[(&str, u64)], asked: &[&str], now: Instant| {
+            planned(old, periods(list), &asked.iter().map(|name| (*name).to_owned()).collect(), now)
+        };
+        let first = planned(&Due::new(), &[("a", 10), ("b", 20)], &[], start);
         assert_eq!(first["a"].1, start + seconds(10));
-        let later = planned(&first, periods(&[("a", 10), ("b", 30), ("c", 5)]), start + seconds(4));
+        let later = planned(&first, &[("a", 10), ("b", 30), ("c", 5)], &[], start + seconds(4));
         assert_eq!(later["a"].1, start + seconds(10));
         assert_eq!(later["b"].1, start + seconds(34));
         assert_eq!(later["c"].1, start + seconds(9));
-        assert!(planned(&later, periods(&[]), start).is_empty());
+        assert!(planned(&later, &[], &["a"], start).is_empty());
+        let full = planned(&later, &[("a", 10), ("b", 30)], &["b"], start + seconds(5));
+        assert_eq!((full["a"].1, full["b"].1), (start + seconds(10), start + seconds(5)));
     }
 }

@@ -1,7 +1,7 @@
 //! The CSI drivers of the node: which have registered, and what the cluster says of them.
 
-use std::collections::BTreeMap;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
 
 use decide::csi_node::refresh_period;
@@ -22,6 +22,7 @@ pub struct CsiDrivers {
     registered: RwLock<BTreeMap<String, Arc<dyn CsiNode>>>,
     objects: watch::Sender<Option<Objects>>,
     changes: watch::Sender<()>,
+    asked: Mutex<BTreeSet<String>>,
 }
 
 impl Default for CsiDrivers {
@@ -30,6 +31,7 @@ impl Default for CsiDrivers {
             registered: RwLock::default(),
             objects: watch::Sender::new(None),
             changes: watch::Sender::new(()),
+            asked: Mutex::default(),
         }
     }
 }
@@ -60,6 +62,18 @@ impl CsiDrivers {
         let registered = self.registered.read().unwrap_or_else(PoisonError::into_inner);
         let here = objects.iter().flatten().filter(|(name, _)| registered.contains_key(*name));
         here.filter_map(|(name, object)| Some((name.clone(), refresh_period(object)?))).collect()
+    }
+
+    /// Has a driver asked at once how many volumes the node can have.
+    pub fn ask_now(&self, name: &str) {
+        self.asked.lock().unwrap_or_else(PoisonError::into_inner).insert(name.to_owned());
+        self.changes.send_replace(());
+    }
+
+    /// The drivers that are to be asked at once; the next call knows nothing of them.
+    #[must_use]
+    pub fn take_asked(&self) -> BTreeSet<String> {
+        std::mem::take(&mut *self.asked.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// A driver by name.

@@ -1,7 +1,7 @@
 //! Makes sure a container's image is there before the container is made.
 //!
 //! Gather (is it there, which credentials match), decide (`decide::image_pull`), act (pull). Pulls of the same image
-//! with the same credentials are one pull; all who want it hear how it went.
+//! with the same credentials for the same namespace are one pull; all who want it hear how it went.
 
 mod accounts;
 mod credentials;
@@ -20,7 +20,6 @@ use decide::image_access::Shown;
 use decide::image_pull::{
     PullDecision, decide_pull, parse_image_name, pull_problem, size_class, with_default_tag,
 };
-use decide::sandbox_spec::sandbox_labels;
 use model::{
     ContainerProblem, ContainerRef, EventSubject, EventType, ImageSpec, ImageStatus, Pod, PodUid,
     RecordedEvent, RegistryCredential, SandboxSpec, Timestamp,
@@ -157,14 +156,20 @@ impl Images {
         }
     }
 
-    /// Makes sure that a container's image is there.
+    /// Makes sure that a container's image is there. The sandbox is what runtimes that pull per pod are told of it.
     ///
     /// # Errors
     /// The reason and message for the container's waiting state.
-    pub async fn ensure(&self, pod: &Pod, container: ContainerRef<'_>) -> Result<ReadyImage, ImageProblem> {
+    pub async fn ensure(
+        &self,
+        pod: &Pod,
+        container: ContainerRef<'_>,
+        sandbox: &SandboxSpec,
+    ) -> Result<ReadyImage, ImageProblem> {
         let request = Request {
             inner: &self.inner,
             pod,
+            sandbox,
             field_path: container.field_path(),
             wanted: container.container.image.as_deref().unwrap_or_default(),
             policy: container.container.image_pull_policy.as_deref(),
@@ -184,11 +189,11 @@ impl Images {
     pub async fn ensure_for_volume(
         &self,
         pod: &Pod,
-        reference: &str,
-        policy: Option<&str>,
+        (reference, policy): (&str, Option<&str>),
+        sandbox: &SandboxSpec,
     ) -> Result<ReadyImage, ImageProblem> {
         let field_path = String::new();
-        Request { inner: &self.inner, pod, field_path, wanted: reference, policy }.ensure().await
+        Request { inner: &self.inner, pod, sandbox, field_path, wanted: reference, policy }.ensure().await
     }
 
     /// Forgets the failures of a pod that is over.
@@ -207,6 +212,7 @@ impl Inner {
 struct Request<'a> {
     inner: &'a Arc<Inner>,
     pod: &'a Pod,
+    sandbox: &'a SandboxSpec,
     field_path: String,
     wanted: &'a str,
     policy: Option<&'a str>,
@@ -292,8 +298,13 @@ impl Request<'_> {
         let credentials = self.credentials(&spec).await;
         self.tell(EventType::Normal, "Pulling", format!("Pulling image {image:?}"));
         let (queued, began) = (Instant::now(), self.inner.clock.now());
-        let key = PullKey { image: spec.image.clone(), credentials, place: place(&spec.annotations) };
-        let begin = || pull(Arc::clone(self.inner), spec, key.clone(), self.sandbox());
+        let key = PullKey {
+            image: spec.image.clone(),
+            namespace: self.pod.namespace().to_owned(),
+            credentials,
+            place: place(&spec.annotations),
+        };
+        let begin = || pull(Arc::clone(self.inner), spec, key.clone(), self.sandbox.clone());
         let intent = match &self.inner.ledger {
             Some(ledger) => Some(ledger.begin(self.wanted).await.map_err(|error| self.not_begun(&error))?),
             None => None,
@@ -387,18 +398,6 @@ impl Request<'_> {
 
     fn failure_key(&self) -> (PodUid, String) {
         (self.pod.uid.clone(), self.wanted.to_owned())
-    }
-
-    /// Runtimes that pull per pod want to know which.
-    fn sandbox(&self) -> SandboxSpec {
-        SandboxSpec {
-            name: self.pod.name().to_owned(),
-            namespace: self.pod.namespace().to_owned(),
-            uid: self.pod.uid.to_string(),
-            labels: sandbox_labels(self.pod),
-            annotations: self.pod.metadata.annotations.clone().unwrap_or_default(),
-            ..SandboxSpec::default()
-        }
     }
 
     fn tell(&self, kind: EventType, reason: &str, message: String) {

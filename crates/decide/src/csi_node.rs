@@ -78,7 +78,7 @@ pub fn is_owned_by(object: &CSINode, node: &str, uid: &str) -> bool {
     owners.any(|owner| owner.kind == "Node" && owner.name == node && owner.uid == uid)
 }
 
-/// The CSINode with a driver, `None` if it has it already.
+/// The CSINode with a driver and with what is served by drivers, `None` if it has both already.
 #[must_use]
 pub fn with_driver(object: &CSINode, driver: &DriverOnNode) -> Option<CSINode> {
     let entry = CSINodeDriver {
@@ -88,10 +88,13 @@ pub fn with_driver(object: &CSINode, driver: &DriverOnNode) -> Option<CSINode> {
         allocatable: allocatable(driver.most_volumes),
     };
     let known = object.spec.drivers.iter().find(|known| known.name == driver.name);
-    if known.is_some_and(|known| is_same(known, &entry)) {
+    if known.is_some_and(|known| is_same(known, &entry)) && names_migrated(object) {
         return None;
     }
     let mut changed = object.clone();
+    // An older agent may have left a shorter list.
+    let annotations = changed.metadata.annotations.get_or_insert_default();
+    annotations.insert(MIGRATED.to_owned(), MIGRATED_PLUGINS.to_owned());
     changed.spec.drivers.retain(|known| known.name != driver.name);
     changed.spec.drivers.push(entry);
     Some(changed)
@@ -162,6 +165,13 @@ fn node_ids(node: &Node) -> Result<BTreeMap<String, String>, String> {
     }
 }
 
+/// Whether the scheduler is told of all kinds of volumes that were built in once.
+fn names_migrated(object: &CSINode) -> bool {
+    let told = object.metadata.annotations.as_ref().and_then(|annotations| annotations.get(MIGRATED));
+    let set = |text: &str| -> BTreeSet<String> { text.split(',').map(str::to_owned).collect() };
+    told.is_some_and(|text| set(text) == set(MIGRATED_PLUGINS))
+}
+
 fn allocatable(most: i64) -> Option<VolumeNodeResources> {
     let count = i32::try_from(most).unwrap_or(i32::MAX);
     (count > 0).then_some(VolumeNodeResources { count: Some(count) })
@@ -221,6 +231,25 @@ mod tests {
         assert_eq!(two.spec.drivers.len(), 2);
         assert_eq!(without_driver(&two, "a").unwrap().spec.drivers[0].name, "b");
         assert_eq!(without_driver(&two, "c"), None);
+    }
+
+    #[test]
+    fn a_csi_node_of_an_older_agent_gets_todays_migrated_plugins() {
+        let there = with_driver(&new_csi_node("n", "uid"), &driver("a", 0, &[])).unwrap();
+        let mut reordered: Vec<&str> = MIGRATED_PLUGINS.split(',').collect();
+        reordered.reverse();
+        for (told, is_kept) in [
+            (None, false),
+            (Some(String::new()), false),
+            (Some("kubernetes.io/cinder".to_owned()), false),
+            (Some(reordered.join(",")), true),
+        ] {
+            let mut older = there.clone();
+            older.metadata.annotations = told.clone().map(|text| [(MIGRATED.to_owned(), text)].into());
+            let changed = with_driver(&older, &driver("a", 0, &[]));
+            assert_eq!(changed.is_none(), is_kept, "{told:?}");
+            assert!(is_kept || changed.unwrap() == there, "{told:?}");
+        }
     }
 
     fn node(ids: Option<&str>, labels: &[(&str, &str)]) -> Node {

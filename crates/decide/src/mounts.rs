@@ -183,16 +183,17 @@ fn is_read_only(plan: &VolumePlan) -> bool {
     }
 }
 
-/// Whether the files are labelled for the container. The host's own files keep their labels.
+/// Whether the files are labelled for the container. The host's own files keep their labels, and those of a volume that
+/// is mounted read-only cannot be labelled.
 fn is_relabelled(plan: &VolumePlan) -> bool {
     match plan {
         VolumePlan::EmptyDir { .. }
         | VolumePlan::MemoryDir { .. }
         | VolumePlan::HugePagesDir { .. }
-        | VolumePlan::Local { .. }
-        | VolumePlan::Iscsi(_)
-        | VolumePlan::Csi(_)
         | VolumePlan::Files { .. } => true,
+        VolumePlan::Local { read_only, .. } => !read_only,
+        VolumePlan::Iscsi(disk) => !disk.read_only,
+        VolumePlan::Csi(volume) => !volume.read_only,
         VolumePlan::HostPath { .. }
         | VolumePlan::Image { .. }
         | VolumePlan::Device { .. }

@@ -27,7 +27,7 @@ pub use claims::{
 };
 pub use problem::VolumeProblem;
 pub use telling::{
-    retry_after, set_up_failed, slow_ownership, step_failed, still_changing, too_many_volumes,
+    other_group, retry_after, set_up_failed, slow_ownership, step_failed, still_changing, too_many_volumes,
 };
 
 use crate::pod_paths::PodPaths;
@@ -182,6 +182,7 @@ fn plan(
     if let Some(source) = &volume.image {
         let image = ImageSpec {
             user_specified_image: source.reference.clone().unwrap_or_default(),
+            annotations: pod.metadata.annotations.clone().unwrap_or_default(),
             ..ImageSpec::default()
         };
         return Ok(VolumePlan::Image { image, pull_policy: source.pull_policy.clone() });

@@ -58,7 +58,7 @@ fn thermal_paths(cpus: &Path) -> Vec<String> {
 
 /// A read-only selinuxfs is how containers are told that labels are none of their business. Without a policy
 /// every process has the label `kernel`.
-fn selinux_enabled(proc: &Path) -> bool {
+pub(crate) fn selinux_enabled(proc: &Path) -> bool {
     let mounts = mount_table::read(&proc.join("self/mountinfo")).unwrap_or_default();
     let writable = mounts.iter().filter(|mount| mount.fs_type == "selinuxfs").any(|mount| {
         rustix::fs::statvfs(&mount.mount_point)

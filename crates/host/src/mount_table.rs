@@ -33,6 +33,16 @@ pub(crate) fn read(file: &Path) -> Result<Vec<Mount>, FileError> {
     parse(&content).on_path("read mount table", file)
 }
 
+/// The mounts of this process, now.
+pub(crate) fn table() -> Result<Vec<Mount>, FileError> {
+    read(Path::new(OWN))
+}
+
+/// What is mounted at `path`, on top of what may be mounted there besides.
+pub(crate) fn mounted_at<'a>(mounts: &'a [Mount], path: &Path) -> Option<&'a Mount> {
+    mounts.iter().rfind(|mount| mount.mount_point == path)
+}
+
 /// The mounts whose mount point is `path` or lies below.
 pub(crate) fn at_or_below<'a>(mounts: &'a [Mount], path: &Path) -> Vec<&'a Mount> {
     mounts.iter().filter(|mount| mount.mount_point.starts_with(path)).collect()

@@ -5,6 +5,7 @@ mod removal;
 #[cfg(test)]
 mod tests;
 
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use async_trait::async_trait;
@@ -15,8 +16,10 @@ use ports::pod_logs::{LogFolder, PodLogs};
 use crate::atomic_file;
 use crate::failure::{OnPath, blocking, entry_name, refused};
 use crate::folder::Folder;
+use crate::mount_table;
 
-/// Mode of the root folder and everything of a pod: other users have no business in a pod's volumes.
+/// Mode of the root folder, of everything of a pod and of the folder of all logs: other users have no business in a
+/// pod's volumes.
 pub(crate) const PRIVATE: u32 = 0o750;
 const LOGS: u32 = 0o755;
 
@@ -105,6 +108,25 @@ impl PodFolders for HostPodFolders {
         })
         .await
     }
+
+    async fn shared_group(&self, uid: &PodUid, volume: &Path) -> Result<Option<u32>, FileError> {
+        let (uid, volume) = (uid.clone(), volume.to_path_buf());
+        self.run(move |folders| {
+            let Some(pods) = Folder::open(&folders.root.join("pods"))? else { return Ok(None) };
+            let pods = pods.real_path()?;
+            let relative: PathBuf = volume.iter().skip_while(|name| *name != uid.as_str()).skip(1).collect();
+            let own = pods.join(uid.as_str()).join(&relative);
+            let table = mount_table::table()?;
+            let others = mount_table::at_or_below(&table, &pods).into_iter();
+            let mut others = others.map(|mount| &mount.mount_point).filter(|point| **point != own);
+            if !others.any(|point| point.ends_with(&relative)) {
+                return Ok(None);
+            }
+            let found = std::fs::metadata(&volume).on_path("look at", &volume)?;
+            Ok(Some(found.gid()))
+        })
+        .await
+    }
 }
 
 #[async_trait]
@@ -113,7 +135,7 @@ impl PodLogs for HostPodFolders {
         let (folder, container) = (folder.clone(), container.to_owned());
         self.run(move |folders| {
             let path = Path::new(&logs::folder_name(&folder)?).join(entry_name(&container)?);
-            Folder::make(&folders.pod_logs, LOGS)?.make_below(path, LOGS)?;
+            Folder::make(&folders.pod_logs, PRIVATE)?.make_below(path, LOGS)?;
             Ok(())
         })
         .await

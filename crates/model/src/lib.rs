@@ -97,6 +97,7 @@ pub use timeline::{PodTimeline, StartStep, StepRecord, StepSpan};
 pub use trust_bundle::{ReadTrustBundles, TrustBundle};
 pub use user_namespace::{IdPool, IdRange, UserNamespace};
 pub use volume_plan::{
-    FileStorage, FsGroup, FsGroupChange, HostPathKind, IscsiDisk, PlannedVolume, VolumePlan, VolumeStep,
+    FileStorage, FsGroup, FsGroupChange, HostPathKind, IscsiDisk, LocalSource, PlannedVolume, VolumePlan,
+    VolumeStep,
 };
 pub use worker_state::{Rejection, WorkerPhase, WorkerView};

@@ -50,12 +50,12 @@ pub enum VolumePlan {
     },
     /// A disk of an iSCSI target.
     Iscsi(IscsiDisk),
-    /// A path of the host that a PersistentVolume names, bound at `path`.
+    /// A folder or a disk of the host that a PersistentVolume names, bound at `path`.
     Local {
         /// Volume folder.
         path: PathBuf,
-        /// What is bound there; a folder that must exist.
-        source: PathBuf,
+        /// What is bound there; it must exist.
+        source: LocalSource,
         /// Whether it is mounted read-only.
         read_only: bool,
         /// What `mount -o` is told besides.
@@ -108,6 +108,15 @@ impl VolumePlan {
             | Self::HostPath { path, .. } => Some(path),
         }
     }
+}
+
+/// What a local PersistentVolume names.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LocalSource {
+    /// A folder or a block device.
+    pub path: PathBuf,
+    /// File system of a device; one without gets it.
+    pub fs_type: String,
 }
 
 /// A disk that an iSCSI target offers, mounted at `path`.

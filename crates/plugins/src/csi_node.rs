@@ -135,7 +135,7 @@ impl CsiNode for GrpcCsiNode {
             volume_id: order.handle.clone(),
             volume_path: text(&order.path),
             capacity_range: Some(proto::CapacityRange { required_bytes: order.bytes, limit_bytes: 0 }),
-            staging_target_path: order.staging.as_deref().map(text).unwrap_or_default(),
+            staging_target_path: text(&order.staging),
             volume_capability: Some(capability(&order.use_as)),
             secrets: order.secrets.clone().into_iter().collect(),
         };

@@ -108,7 +108,11 @@ async fn run(
     tell_about(loaded);
     check_machine(loaded, &cgroups)?;
     let root = &loaded.flags.root_dir;
-    std::fs::create_dir_all(root).with_context(|| format!("make the root folder {}", root.display()))?;
+    host::make_root_folder(root, Path::new(&loaded.config.server.pod_logs_dir))
+        .map_err(|error| anyhow::anyhow!("{}", with_cause(&error)))?;
+    if let Err(error) = host::label_plugin_folders(root) {
+        tracing::warn!(error = %with_cause(&error), "drivers without privileges may not work");
+    }
     if let Err(error) = host::make_rshared(root) {
         tracing::warn!(root = %root.display(), %error, "mounts below the root folder will not propagate");
     }

@@ -254,8 +254,32 @@ async fn a_block_volume_is_published_beside_the_pods_and_linked_into_them() {
         driver.call_names(),
         ["NodeStageVolume", "NodePublishVolume", "NodeUnpublishVolume", "NodeUnstageVolume"]
     );
+    let staging = driver.last("NodeStageVolume").unwrap().path;
+    assert_eq!(driver.last("NodePublishVolume").unwrap().staging, staging);
     assert!(!devices.join("h").exists() && fs::symlink_metadata(&link).is_err());
     assert!(node.has_counted("unmap_device"));
+    node.assert_clean();
+}
+
+#[tokio::test]
+async fn a_device_is_published_with_its_staging_path_and_without_tokens() {
+    if !is_root() {
+        return;
+    }
+    let node = Node::new(json!({
+        "attachRequired": false, "podInfoOnMount": true, "tokenRequests": [{"audience": "vault"}],
+    }));
+    let driver = node.driver("d.example", &[]);
+    let link = node.root().join("pods/u1/volumeDevices/kubernetes.io~csi/h");
+    let block = CsiVolume { access: CsiAccess::Block, path: link, ..volume(&node, "u1", "h") };
+    let agent = node.agent();
+    node.set_up(&agent, "u1", &block, None).await.unwrap();
+    assert_eq!(driver.call_names(), ["NodePublishVolume"]);
+    let call = driver.last("NodePublishVolume").unwrap();
+    assert!(call.staging.ends_with("/plugins/kubernetes.io/csi/volumeDevices/staging/h"), "{}", call.staging);
+    assert_eq!(call.context["csi.storage.k8s.io/pod.name"], "p");
+    assert!(!call.context.contains_key("csi.storage.k8s.io/serviceAccount.tokens") && node.tokens() == 0);
+    agent.tear_down(&PodUid::from("u1")).await.unwrap();
     node.assert_clean();
 }
 
@@ -319,6 +343,11 @@ async fn a_node_that_can_have_no_more_volumes_is_told_apart() {
         tokio::time::resume();
         assert_eq!(matches!(failed, VolumeError::NodeIsFull(_)), is_full, "{period} {code} {failed:?}");
         assert_eq!((failed.step(), failed.text().as_str()), (VolumeStep::WaitForAttach, "no more"));
+        assert_eq!(
+            node.asked_now().contains("d.example"),
+            is_full,
+            "the cluster learns at once how many fit"
+        );
     }
 }
 
@@ -354,7 +383,10 @@ async fn a_volume_that_has_grown_is_grown_on_the_node_once() {
         node.set_up(&agent, "u1", &grown, None).await.unwrap();
     }
     assert_eq!(driver.call_names(), ["NodePublishVolume", "NodeExpandVolume"]);
-    assert_eq!(driver.last("NodeExpandVolume").unwrap().bytes, 2 << 30);
+    let call = driver.last("NodeExpandVolume").unwrap();
+    assert_eq!(call.bytes, 2 << 30);
+    assert!(call.staging.ends_with("/globalmount"), "{}", call.staging);
+    assert_eq!(driver.last("NodePublishVolume").unwrap().staging, "", "nothing was staged");
     assert!(node.has_counted("volume_fs_resize"));
     assert_eq!(node.patches()[0]["status"]["capacity"]["storage"], "2Gi");
     let told: Vec<String> =
@@ -439,11 +471,12 @@ async fn a_volume_of_a_driver_that_is_not_there_can_be_given_up() {
     let node = Node::new(json!({"attachRequired": false}));
     let one = volume(&node, "u1", "h");
     let agent = node.agent();
-    let text = node.set_up(&agent, "u1", &one, None).await.unwrap_err().text();
+    let failed = node.set_up(&agent, "u1", &one, None).await.unwrap_err();
+    assert_eq!(failed.step(), VolumeStep::MountDevice);
     assert_eq!(
-        text,
-        "kubernetes.io/csi: mounter.SetUpAt failed to get CSI client: driver name d.example not found in the list of \
-         registered CSI drivers"
+        failed.text(),
+        "kubernetes.io/csi: attacher.MountDevice failed to create newCsiDriverClient: driver name d.example not found \
+         in the list of registered CSI drivers"
     );
     agent.tear_down(&PodUid::from("u1")).await.unwrap();
 }

@@ -86,7 +86,7 @@ pub struct Stage {
 pub struct Publish {
     /// The volume.
     pub handle: String,
-    /// Where it was staged.
+    /// Where it was staged; of a device where it would have been.
     pub staging: Option<PathBuf>,
     /// Where the pod finds it.
     pub target: PathBuf,
@@ -109,8 +109,8 @@ pub struct Expand {
     pub handle: String,
     /// Where a pod finds it.
     pub path: PathBuf,
-    /// Where it was staged.
-    pub staging: Option<PathBuf>,
+    /// Where it is staged, if the driver stages.
+    pub staging: PathBuf,
     /// To this size.
     pub bytes: i64,
     /// How it is used.

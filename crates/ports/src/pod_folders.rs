@@ -38,4 +38,7 @@ pub trait PodFolders: Send + Sync {
     /// Removes `pods/<uid>`. Refuses, changing nothing, while anything below is mounted or a volume still
     /// holds data.
     async fn remove_pod_folder(&self, uid: &PodUid) -> Result<(), FileError>;
+
+    /// The group that a mounted volume of the pod belongs to if other pods have it, too; `None` if none has.
+    async fn shared_group(&self, uid: &PodUid, volume: &Path) -> Result<Option<u32>, FileError>;
 }

@@ -35,6 +35,8 @@ pub struct Call {
     pub volume: String,
     /// Staging or target path, as the call has it.
     pub path: String,
+    /// The staging path of a call that has another.
+    pub staging: String,
     /// The volume's context.
     pub context: BTreeMap<String, String>,
     /// What its attachment said.

@@ -40,6 +40,10 @@ impl CsiVolumes {
             };
             if Instant::now() + wait >= end {
                 let is_full = counts_volumes && self.is_full(&name).await;
+                if is_full {
+                    // Or the next pod comes here, too.
+                    self.parts.drivers.ask_now(&volume.driver);
+                }
                 return Err(if is_full {
                     VolumeError::NodeIsFull(reason)
                 } else {

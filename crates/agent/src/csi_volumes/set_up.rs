@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
-use decide::volumes::csi::{attachment_name, pod_information};
+use decide::volumes::csi::{attachment_name, driver_is_missing, pod_information};
 use decide::volumes::growth::{Expansion, Growth, Refusal, begun, grown, growth, not_grown};
 use decide::volumes::terms::{Terms, terms};
 use model::{
@@ -59,7 +59,8 @@ impl CsiVolumes {
             return Ok(());
         }
         let driver = self.parts.drivers.get(&volume.driver).map_err(|reason| {
-            refused(format!("kubernetes.io/csi: mounter.SetUpAt failed to get CSI client: {reason}"))
+            let (step, reason) = driver_is_missing(volume, is_done, &reason);
+            VolumeError::Step { step, reason }
         })?;
         let abilities = driver.capabilities().await.map_err(told)?;
         let work = Work { key, volume, place, terms, driver, abilities, group };
@@ -146,7 +147,8 @@ impl CsiVolumes {
         };
         let stages = work.abilities.stage && volume.lifecycle == CsiLifecycle::Persistent;
         let stage_secrets = if stages && !self.with(|done| done.is_staged(&work.key)) {
-            Some(self.secret("NodeStageSecretRef", volume.stage_secret.as_ref()).await?)
+            let found = self.secret("NodeStageSecretRef", volume.stage_secret.as_ref()).await;
+            Some(found.map_err(|error| not_staged(error.text()))?)
         } else {
             None
         };
@@ -155,8 +157,12 @@ impl CsiVolumes {
         if terms.pod_information {
             attributes.extend(pod_information(&volume.pod, volume.lifecycle));
         }
-        let tokens = self.tokens(&volume.pod, &terms.tokens).await?;
-        if terms.tokens_are_secrets { &mut secrets } else { &mut attributes }.extend(tokens);
+        let is_block = volume.access == CsiAccess::Block;
+        // As upstream, which gives tokens with files alone.
+        if !is_block {
+            let tokens = self.tokens(&volume.pod, &terms.tokens).await?;
+            if terms.tokens_are_secrets { &mut secrets } else { &mut attributes }.extend(tokens);
+        }
 
         // From here on the driver may have something to undo.
         self.parts.folders.prepare(place).await?;
@@ -165,7 +171,8 @@ impl CsiVolumes {
         }
         let order = Publish {
             handle: volume.handle.clone(),
-            staging: stages.then(|| place.staging.clone()),
+            // Devices have the path whether they were staged there or not.
+            staging: (stages || is_block).then(|| place.staging.clone()),
             target: place.target.clone(),
             read_only: volume.read_only,
             publish_context,
@@ -178,7 +185,7 @@ impl CsiVolumes {
             self.parts.folders.give_to_group(place, group, progress).await?;
         }
         let is_new = self.with(|done| done.has_published(&place.uid, &volume.spec_name));
-        if is_new && volume.access == CsiAccess::Block {
+        if is_new && is_block {
             self.tell_mapped(work);
         }
         Ok(())
@@ -216,10 +223,7 @@ impl CsiVolumes {
             secrets,
             attributes: work.volume.attributes.clone(),
         };
-        work.driver
-            .stage(&order)
-            .await
-            .map_err(|error| VolumeError::Step { step: VolumeStep::MountDevice, reason: error.message })?;
+        work.driver.stage(&order).await.map_err(|error| not_staged(error.message))?;
         self.with(|done| done.has_staged(&work.key));
         Ok(())
     }
@@ -236,7 +240,7 @@ impl CsiVolumes {
         let order = Expand {
             handle: volume.handle.clone(),
             path: place.target.clone(),
-            staging: work.abilities.stage.then(|| place.staging.clone()),
+            staging: place.staging.clone(),
             bytes: expansion.bytes,
             use_as: VolumeUse { group: None, ..work.use_as() },
             secrets: self.secret("NodeExpandSecretRef", volume.expand_secret.as_ref()).await?,
@@ -331,6 +335,10 @@ impl Work<'_> {
             group: self.group.filter(|_| self.abilities.mount_group).map(|group| group.gid),
         }
     }
+}
+
+fn not_staged(reason: String) -> VolumeError {
+    VolumeError::Step { step: VolumeStep::MountDevice, reason }
 }
 
 fn told(error: CsiError) -> VolumeError {

@@ -15,10 +15,12 @@ use super::Inner;
 /// some of their own, do not keep pulls apart.
 const PLACES: [&str; 2] = ["io.containerd.", "io.kubernetes.cri-o."];
 
-/// Pulls that are one: the same image with the same credentials to the same place.
+/// Pulls that are one: the same image with the same credentials to the same place. Runtimes may check what they pull by
+/// rules of the namespace.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub(super) struct PullKey {
     pub(super) image: String,
+    pub(super) namespace: String,
     pub(super) credentials: Vec<RegistryCredential>,
     pub(super) place: Vec<(String, String)>,
 }

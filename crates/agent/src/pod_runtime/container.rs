@@ -10,7 +10,7 @@ use decide::pod_paths::{PodPaths, log_folder};
 use k8s_openapi::api::core::v1::Container;
 use model::{
     ContainerId, ContainerProblem, ContainerRef, ContainerSpec, ContainerState, EventType, PlannedVolume,
-    StartStep, SyncFailure, Timestamp,
+    SandboxSpec, StartStep, SyncFailure, Timestamp,
 };
 use ports::pod_syncer::Interruption;
 use ports::runtime::RuntimeErrorKind;
@@ -103,13 +103,17 @@ impl Pass<'_> {
     }
 
     /// The image of a container to be started.
-    pub(super) async fn ensure_image(&self, start: &StartContainer) -> Result<ReadyImage, ImageProblem> {
+    pub(super) async fn ensure_image(
+        &self,
+        start: &StartContainer,
+        sandbox: &SandboxSpec,
+    ) -> Result<ReadyImage, ImageProblem> {
         let Some(container) = self.pod.container(&start.name) else {
             return Err(ImageProblem::failed("InvalidImageName", "no such container".to_owned()));
         };
         let parts = &self.runtime.parts;
         let step = parts.timelines.begin(&self.pod.uid, StartStep::Image, Some(&start.name));
-        let ensured = parts.images.ensure(self.pod, container).await;
+        let ensured = parts.images.ensure(self.pod, container, sandbox).await;
         step.ended(&ensured);
         ensured
     }
@@ -232,7 +236,9 @@ impl Pass<'_> {
             if tried_again_soon(error.kind) {
                 return Err(StartFailure::Pass(super::failed("start a container", &error)));
             }
-            self.tell(&spec.name, EventType::Warning, "Failed", format!("Error: {}", error.message));
+            // Each try has another id; without it the tries are one event that counts.
+            let shown = error.message.replace(id.as_str(), &spec.name);
+            self.tell(&spec.name, EventType::Warning, "Failed", format!("Error: {shown}"));
             return Err(problem("RunContainerError", error.message));
         }
         self.tell(&spec.name, EventType::Normal, "Started", "Container started".to_owned());
@@ -271,8 +277,8 @@ impl Pass<'_> {
             StartFailure::Pass(plain(format!("{error}: {}", error.source)))
         };
         let name = &container.container.name;
-        let handler = &prepared.sandbox.spec.runtime_handler;
-        let volumes = self.with_images(container.container, prepared.volumes, handler).await?;
+        let sandbox = &prepared.sandbox.spec;
+        let volumes = self.with_images(container.container, prepared.volumes, sandbox).await?;
         parts.logs.make_log_folder(&log_folder(self.pod), name).await.map_err(file_error)?;
         let ips = &prepared.sandbox.ips;
         let hosts = if needs_hosts_mount(self.pod, container.container, ips) {
@@ -300,7 +306,7 @@ impl Pass<'_> {
             pod_ips: ips,
             settings: &parts.settings,
             volumes: &volumes,
-            recursive_read_only: self.recursive_read_only(handler),
+            recursive_read_only: self.recursive_read_only(&sandbox.runtime_handler),
             sources: &sources,
             hosts_file: hosts.as_deref(),
             termination_log: termination_log.as_deref(),

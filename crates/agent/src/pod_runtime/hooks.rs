@@ -36,7 +36,7 @@ impl PodRuntime {
                     None => return Ok(()),
                     Some(error) => (error, [output.stdout, output.stderr].concat()),
                 },
-                Err(error) => (error.message, Vec::new()),
+                Err(error) => (error.grpc_text(), Vec::new()),
             },
             Hook::Http(get) => match self.http_hook(subject, get).await {
                 Ok(()) => return Ok(()),

@@ -4,7 +4,8 @@ use decide::pod_paths::log_folder;
 use decide::sandbox_spec::{SandboxInputs, sandbox_spec};
 use decide::user_namespaces::check_handler;
 use model::{
-    DnsConfig, EventSubject, EventType, RecordedEvent, SandboxSpec, StartStep, SyncFailure, UserNamespace,
+    DnsConfig, EventSubject, EventType, RecordedEvent, SandboxId, SandboxSpec, SandboxStatus, StartStep,
+    SyncFailure, UserNamespace,
 };
 use ports::runtime::RuntimeErrorKind;
 use tokio::time::Instant;
@@ -44,31 +45,42 @@ impl PodRuntime {
 }
 
 impl Pass<'_> {
-    /// The sandbox of the plan: the one that is there, or a new one.
-    pub(super) async fn sandbox(&self, plan: &SandboxPlan) -> Result<ReadySandbox, SyncFailure> {
+    /// What the sandbox of the plan is, whether it is there or not.
+    pub(super) async fn planned_sandbox(&self, plan: &SandboxPlan) -> Result<SandboxSpec, SyncFailure> {
+        let attempt = match plan {
+            SandboxPlan::None => {
+                return Err(plain("the pod needs no sandbox but containers to start".to_owned()));
+            }
+            SandboxPlan::Keep(id) => self.kept(id).map_or(0, |sandbox| sandbox.attempt),
+            SandboxPlan::Create { attempt, .. } => *attempt,
+        };
         self.wait_for_runtime_classes().await;
-        match plan {
-            SandboxPlan::None => Err(plain("the pod needs no sandbox but containers to start".to_owned())),
-            SandboxPlan::Keep(id) => {
-                let kept = self.observed.sandboxes.iter().find(|sandbox| sandbox.id == *id);
-                let attempt = kept.map_or(0, |sandbox| sandbox.attempt);
-                let spec = self.sandbox_spec(attempt).await?;
-                let ips = kept.and_then(|sandbox| sandbox.ips.clone()).unwrap_or_default();
-                Ok(ReadySandbox { id: id.clone(), ips, spec })
-            }
-            SandboxPlan::Create { attempt, .. } => {
-                let timelines = &self.runtime.parts.timelines;
-                let step = timelines.begin(&self.pod.uid, StartStep::Sandbox, None);
-                let created = self.create_sandbox(*attempt).await;
-                step.ended(&created);
-                created
-            }
-        }
+        self.sandbox_spec(attempt).await
     }
 
-    async fn create_sandbox(&self, attempt: u32) -> Result<ReadySandbox, SyncFailure> {
+    /// The sandbox of the plan: the one that is there, or a new one.
+    pub(super) async fn sandbox(
+        &self,
+        plan: &SandboxPlan,
+        spec: &SandboxSpec,
+    ) -> Result<ReadySandbox, SyncFailure> {
+        if let SandboxPlan::Keep(id) = plan {
+            let ips = self.kept(id).and_then(|sandbox| sandbox.ips.clone()).unwrap_or_default();
+            return Ok(ReadySandbox { id: id.clone(), ips, spec: spec.clone() });
+        }
+        let timelines = &self.runtime.parts.timelines;
+        let step = timelines.begin(&self.pod.uid, StartStep::Sandbox, None);
+        let created = self.create_sandbox(spec).await;
+        step.ended(&created);
+        created
+    }
+
+    fn kept(&self, id: &SandboxId) -> Option<&SandboxStatus> {
+        self.observed.sandboxes.iter().find(|sandbox| sandbox.id == *id)
+    }
+
+    async fn create_sandbox(&self, spec: &SandboxSpec) -> Result<ReadySandbox, SyncFailure> {
         let parts = &self.runtime.parts;
-        let spec = self.sandbox_spec(attempt).await?;
         for container in self.pod.containers() {
             parts
                 .logs
@@ -77,8 +89,8 @@ impl Pass<'_> {
                 .map_err(|error| plain(format!("{error}: {}", error.source)))?;
         }
         let begun = Instant::now();
-        let made = parts.runtime.run_sandbox(&spec).await;
-        self.count_sandbox(&spec, begun.elapsed(), made.is_err());
+        let made = parts.runtime.run_sandbox(spec).await;
+        self.count_sandbox(spec, begun.elapsed(), made.is_err());
         let id = match made {
             Ok(id) => id,
             Err(error) if error.kind == RuntimeErrorKind::Busy => {
@@ -105,7 +117,7 @@ impl Pass<'_> {
             })?;
             status.ips.unwrap_or_default()
         };
-        Ok(ReadySandbox { id, ips, spec })
+        Ok(ReadySandbox { id, ips, spec: spec.clone() })
     }
 
     async fn sandbox_spec(&self, attempt: u32) -> Result<SandboxSpec, SyncFailure> {

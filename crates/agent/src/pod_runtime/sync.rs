@@ -138,15 +138,16 @@ impl Pass<'_> {
             () = interruption.requested() => return Err(SyncFailure::Interrupted),
         };
 
+        let spec = self.planned_sandbox(&actions.sandbox).await?;
         // Images are fetched while the sandbox is made. A pull may take minutes; a pod that must stop does not
         // wait for it.
         let images = futures::future::join_all(due.iter().map(|start| async {
             tokio::select! {
-                image = self.ensure_image(start) => image,
+                image = self.ensure_image(start, &spec) => image,
                 () = interruption.requested() => Err(ImageProblem::failed("Interrupted", String::new())),
             }
         }));
-        let (sandbox, images) = futures::future::join(self.sandbox(&actions.sandbox), images).await;
+        let (sandbox, images) = futures::future::join(self.sandbox(&actions.sandbox, &spec), images).await;
         let sandbox = sandbox?;
         let mut failures = ContainerProblems::new();
         for (start, image) in due.iter().zip(images) {

@@ -3,12 +3,13 @@ use std::time::Duration;
 
 use decide::admission::rejection_label;
 use decide::volumes::{
-    ClaimedVolumes, VolumeProblem, check_node_affinity, claim_name, plan_driven, plan_volumes, retry_after,
-    slow_ownership, step_failed, still_changing, too_many_volumes, used_volumes, volume_groups,
+    ClaimedVolumes, VolumeProblem, check_node_affinity, claim_name, other_group, plan_driven, plan_volumes,
+    retry_after, slow_ownership, step_failed, still_changing, too_many_volumes, used_volumes, volume_groups,
 };
 use k8s_openapi::api::core::v1::{Container, Volume};
 use model::{
-    ContainerProblem, ContainerSpec, EventType, ImageSpec, PlannedVolume, Rejection, SyncFailure, VolumePlan,
+    ContainerProblem, ContainerSpec, EventType, ImageSpec, PlannedVolume, Rejection, SandboxSpec,
+    SyncFailure, VolumePlan,
 };
 use ports::pod_volumes::{Progress, VolumeError};
 use tokio::time::Instant;
@@ -43,7 +44,10 @@ impl Pass<'_> {
         };
         for volume in volumes.iter().filter(|volume| !kept.contains(&volume.name)) {
             match self.set_up_volume(volume).await {
-                Ok(()) => self.remember_files(volume),
+                Ok(()) => {
+                    self.remember_files(volume);
+                    self.tell_other_group(volume, shown_name(volume, &claimed)).await;
+                }
                 Err(error) => {
                     if matches!(error, VolumeError::NodeIsFull(_)) {
                         too_many.push(volume.name.clone());
@@ -63,6 +67,25 @@ impl Pass<'_> {
             return Ok(volumes);
         }
         Err(self.mount_failure(&failures))
+    }
+
+    /// Tells when a local volume has the group of a pod that had it first, which this one may not be in.
+    async fn tell_other_group(&self, volume: &PlannedVolume, name: &str) {
+        let (VolumePlan::Local { path, .. }, Some(group), false) =
+            (&volume.plan, volume.fs_group, self.has_volumes())
+        else {
+            return;
+        };
+        match self.runtime.parts.folders.shared_group(&self.pod.uid, path).await {
+            Ok(Some(found)) if found != group.gid => {
+                let message = other_group(name, group.gid, found);
+                self.runtime.event(self.pod, None, EventType::Warning, "AlreadyMountedVolume", message);
+            }
+            Ok(_) => {}
+            Err(error) => {
+                tracing::debug!(pod = %self.pod.full_name, %error, source = %error.source, "whose a volume is cannot be told");
+            }
+        }
     }
 
     /// What stands behind claims; without an API server there are none.
@@ -171,7 +194,7 @@ impl Pass<'_> {
         &self,
         container: &Container,
         volumes: &'v [PlannedVolume],
-        handler: &str,
+        sandbox: &SandboxSpec,
     ) -> Result<Cow<'v, [PlannedVolume]>, StartFailure> {
         let mut volumes = Cow::Borrowed(volumes);
         for index in 0..volumes.len() {
@@ -183,9 +206,9 @@ impl Pass<'_> {
             if !container.volume_mounts.iter().flatten().any(|mount| mount.name == name) {
                 continue;
             }
-            let wanted = &image.user_specified_image;
+            let wanted = (image.user_specified_image.as_str(), pull_policy.as_deref());
             let images = &self.runtime.parts.images;
-            let ready = images.ensure_for_volume(self.pod, wanted, pull_policy.as_deref()).await;
+            let ready = images.ensure_for_volume(self.pod, wanted, sandbox).await;
             let ready = ready.map_err(|problem| {
                 let message = format!("Error: {}", problem.problem.reason);
                 self.tell(&container.name, EventType::Warning, "Failed", message);
@@ -194,7 +217,7 @@ impl Pass<'_> {
                     None => StartFailure::Failed(problem.problem),
                 }
             })?;
-            let image = ImageSpec { image: ready.reference, runtime_handler: handler.to_owned(), ..image };
+            let image = ImageSpec { image: ready.reference, ..image };
             if let Some(volume) = volumes.to_mut().get_mut(index) {
                 volume.plan = VolumePlan::Image { image, pull_policy };
             }

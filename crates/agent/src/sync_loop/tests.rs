@@ -35,6 +35,9 @@ impl PodFolders for Nothing {
     async fn remove_pod_folder(&self, _: &PodUid) -> Result<(), FileError> {
         Ok(())
     }
+    async fn shared_group(&self, _: &PodUid, _: &Path) -> Result<Option<u32>, FileError> {
+        Ok(None)
+    }
 }
 
 #[async_trait]

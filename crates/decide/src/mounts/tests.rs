@@ -147,6 +147,53 @@ fn nothing_is_relabelled_without_selinux() {
 }
 
 #[test]
+fn what_is_mounted_read_only_keeps_its_labels() {
+    for read_only in [true, false] {
+        let local = VolumePlan::Local {
+            path: "/v".into(),
+            source: model::LocalSource { path: "/srv".into(), fs_type: "ext4".into() },
+            read_only,
+            options: vec![],
+        };
+        let disk = VolumePlan::Iscsi(model::IscsiDisk {
+            path: "/v".into(),
+            portals: vec![],
+            target: "iqn".into(),
+            lun: 0,
+            interface: "default".into(),
+            fs_type: "ext4".into(),
+            read_only,
+            options: vec![],
+        });
+        let driven = VolumePlan::Csi(Box::new(model::CsiVolume {
+            path: "/v".into(),
+            spec_name: "pv".into(),
+            driver: "d".into(),
+            handle: "h".into(),
+            lifecycle: model::CsiLifecycle::Persistent,
+            access: CsiAccess::Files { fs_type: String::new(), options: vec![] },
+            read_only,
+            access_modes: vec![],
+            attributes: std::collections::BTreeMap::new(),
+            stage_secret: None,
+            publish_secret: None,
+            expand_secret: None,
+            pod: model::CsiPod {
+                name: "p".into(),
+                namespace: "n".into(),
+                uid: "u".into(),
+                service_account: String::new(),
+            },
+            size: None,
+        }));
+        for plan in [local, disk, driven] {
+            assert_eq!(is_relabelled(&plan), !read_only, "{plan:?}");
+        }
+    }
+    assert!(is_relabelled(&volumes()[2].plan), "the agent's own files are always labelled");
+}
+
+#[test]
 fn volumes_of_files_and_images_are_read_only() {
     let given = Given::new(json!({"volumeMounts": [
         {"name": "files", "mountPath": "/a"},

@@ -7,6 +7,7 @@ use k8s_openapi::api::core::v1 as core;
 use k8s_openapi::api::storage::v1::VolumeAttachment;
 use model::{
     CsiAccess, CsiLifecycle, CsiPod, CsiSize, CsiVolume, NodeSettings, Pod, SecretReference, VolumePlan,
+    VolumeStep,
 };
 use sha2::{Digest, Sha256};
 
@@ -26,13 +27,12 @@ pub(super) struct Claimed<'a> {
     pub(super) claimed: &'a ClaimedVolume,
     pub(super) spec: &'a core::PersistentVolumeSpec,
     pub(super) source: &'a core::CSIPersistentVolumeSource,
-    pub(super) options: Vec<String>,
     pub(super) read_only: bool,
 }
 
 /// The plan of a PersistentVolume of a driver.
 pub(super) fn claimed(given: &Claimed<'_>, settings: &NodeSettings) -> VolumePlan {
-    let Claimed { pod, claimed, spec, source, options, read_only } = given;
+    let Claimed { pod, claimed, spec, source, read_only } = given;
     let name = claimed.volume.metadata.name.clone().unwrap_or_default();
     let paths = PodPaths::new(settings);
     let (path, access) = if mode(&claimed.volume) == "Block" {
@@ -40,7 +40,8 @@ pub(super) fn claimed(given: &Claimed<'_>, settings: &NodeSettings) -> VolumePla
     } else {
         let fs_type = source.fs_type.clone().unwrap_or_default();
         let path = paths.volume_dir(&pod.uid, PLUGIN, &name).join("mount");
-        (path, CsiAccess::Files { fs_type, options: options.clone() })
+        // The annotation that other volumes have them by was never meant for drivers.
+        (path, CsiAccess::Files { fs_type, options: spec.mount_options.clone().unwrap_or_default() })
     };
     VolumePlan::Csi(Box::new(CsiVolume {
         path,
@@ -86,6 +87,24 @@ pub(super) fn inline(
         pod: told_of(pod),
         size: None,
     }))
+}
+
+/// What is told of a volume whose driver is not there: the step that fails, which is the first that needs the driver, and
+/// its words. `is_there` says that the pod has the volume already.
+#[must_use]
+pub fn driver_is_missing(volume: &CsiVolume, is_there: bool, reason: &str) -> (VolumeStep, String) {
+    let is_first = volume.lifecycle == CsiLifecycle::Persistent && !is_there;
+    let (step, words) = match (&volume.access, is_first) {
+        (CsiAccess::Files { .. }, true) => {
+            (VolumeStep::MountDevice, "attacher.MountDevice failed to create newCsiDriverClient")
+        }
+        (CsiAccess::Files { .. }, false) => (VolumeStep::SetUp, "mounter.SetUpAt failed to get CSI client"),
+        (CsiAccess::Block, true) => {
+            (VolumeStep::MountDevice, "blockMapper.SetUpDevice failed to get CSI client")
+        }
+        (CsiAccess::Block, false) => (VolumeStep::SetUp, "blockMapper.MapPodDevice failed to get CSI client"),
+    };
+    (step, format!("{PLUGIN}: {words}: {reason}"))
 }
 
 /// The name of the object by which a volume is attached to a node.

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use k8s_openapi::api::core::v1::{NFSVolumeSource, PersistentVolume, PersistentVolumeSpec, Volume};
-use model::{NodeSettings, Pod, VolumePlan};
+use model::{LocalSource, NodeSettings, Pod, VolumePlan};
 
 use super::claims::{ClaimedVolume, mode};
 use super::{VolumeProblem, climbs, csi, host_path, iscsi, migration};
@@ -44,7 +44,10 @@ pub(super) fn plan(
         } else {
             VolumePlan::Local {
                 path: paths.volume_dir(&pod.uid, LOCAL, name),
-                source: path,
+                source: LocalSource {
+                    path,
+                    fs_type: source.fs_type.clone().unwrap_or_else(|| "ext4".to_owned()),
+                },
                 read_only,
                 options,
             }
@@ -67,7 +70,7 @@ pub(super) fn plan(
             .map_err(invalid);
     }
     if let Some(source) = &spec.csi {
-        return Ok(csi::claimed(&csi::Claimed { pod, claimed, spec, source, options, read_only }, settings));
+        return Ok(csi::claimed(&csi::Claimed { pod, claimed, spec, source, read_only }, settings));
     }
     Err(unsupported(volume))
 }

@@ -46,6 +46,14 @@ pub fn too_many_volumes(unattached: &[String]) -> String {
     )
 }
 
+/// What users are told about a volume that has another group than its pod asks for.
+#[must_use]
+pub fn other_group(volume: &str, wanted: u32, found: u32) -> String {
+    format!(
+        "The requested fsGroup is {wanted}, but the volume {volume} has GID {found}. The volume may not be shareable."
+    )
+}
+
 /// The wait before the next try after so many failures in a row.
 #[must_use]
 pub fn retry_after(failures: u32) -> Duration {

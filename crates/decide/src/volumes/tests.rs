@@ -153,6 +153,17 @@ fn problems_name_the_volume_and_the_reason() {
 }
 
 #[test]
+fn images_are_mounted_with_the_annotations_they_are_pulled_with() {
+    let mut pod = mounting(json!({}), json!([{"name": "v", "image": {"reference": "web:1"}}]));
+    let annotations = std::collections::BTreeMap::from([("io.containerd.x".to_owned(), "y".to_owned())]);
+    pod.metadata.annotations = Some(annotations.clone());
+    let plan =
+        plan_volumes(&pod, &settings(), &VolumeFiles::new(), &ClaimedVolumes::new()).unwrap().remove(0).plan;
+    let image = ImageSpec { user_specified_image: "web:1".to_owned(), annotations, ..ImageSpec::default() };
+    assert_eq!(plan, VolumePlan::Image { image, pull_policy: None });
+}
+
+#[test]
 fn shares_name_their_server_and_path() {
     for (server, read_only, source) in
         [("nas.example", json!(null), "nas.example:/export"), ("fd00::1", json!(true), "[fd00::1]:/export")]

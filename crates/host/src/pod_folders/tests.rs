@@ -225,7 +225,7 @@ async fn logs_are_found_by_the_names_of_their_folders() {
         fs::write(host.log("pods/ns_web_u1/main").join(name), "").unwrap();
     }
     assert_eq!(host.folders.highest_log_number(&folder, "main").await.unwrap(), Some(10));
-    assert_eq!(mode(&host.log("pods/ns_web_u1/main")), 0o755);
+    assert_eq!((mode(&host.log("pods")), mode(&host.log("pods/ns_web_u1/main"))), (0o750, 0o755));
     fs::create_dir(host.log("pods/stranger")).unwrap();
     assert_eq!(host.folders.list_log_folders().await.unwrap(), std::slice::from_ref(&folder));
     host.folders.remove_log_folder(&folder).await.unwrap();

@@ -4,7 +4,6 @@
 //! into each pod. Beneath that mount lies `iscsi.json`, written before the login: it says what to log out of, also to an
 //! agent that comes later.
 
-mod disk;
 mod session;
 
 use std::collections::BTreeSet;
@@ -18,9 +17,10 @@ use ports::pod_volumes::VolumeError;
 use rustix::mount::MountFlags;
 
 use super::Volume;
+use crate::disk::{self, Disk};
 use crate::failure::OnPath;
 use crate::folder::Folder;
-use crate::mount_table::{self, Mount};
+use crate::mount_table::{self, mounted_at, table};
 use crate::pod_folders::PRIVATE;
 use crate::{atomic_file, tree};
 use session::Login;
@@ -110,7 +110,9 @@ impl Initiator {
         atomic_file::write(&folder, OsStr::new(RECORD), &login.write(), 0o600)?;
         login.log_in(&self.program)?;
         let device = login.wait_for_device(&self.devices, disk.lun)?;
-        disk::mount(&device, &place, disk, &self.mount_program)?;
+        let IscsiDisk { fs_type, read_only, options, .. } = disk;
+        let found = Disk { device: &device, fs_type, read_only: *read_only, options };
+        disk::mount(&found, &place, &self.mount_program)?;
         let Some(mounted) = Folder::open(&place)? else {
             return Err(VolumeError::Refused(format!("{} is gone", place.display())));
         };
@@ -186,12 +188,4 @@ fn bind(volume: &Volume, place: &Path, target: &Path) -> Result<(), VolumeError>
     volume.note_mount("bind")?;
     let at = volume.parent.magic_path().join(&volume.name);
     Ok(rustix::mount::mount_bind(source.magic_path(), at).on_path("bind to", target)?)
-}
-
-fn table() -> Result<Vec<Mount>, FileError> {
-    mount_table::read(Path::new(mount_table::OWN))
-}
-
-fn mounted_at<'a>(table: &'a [Mount], place: &Path) -> Option<&'a Mount> {
-    table.iter().rfind(|mount| mount.mount_point == place)
 }

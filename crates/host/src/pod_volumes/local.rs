@@ -1,10 +1,13 @@
 //! What PersistentVolumes name on this host: folders and block devices.
 
+pub(super) mod node_disk;
+
 use std::ffi::{OsStr, OsString};
 use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 use std::time::Duration;
 
+use model::LocalSource;
 use ports::pod_folders::FileError;
 use ports::pod_volumes::VolumeError;
 use rustix::mount::MountFlags;
@@ -13,40 +16,32 @@ use super::Volume;
 use crate::failure::{OnPath, refused};
 use crate::folder::Folder;
 use crate::pod_folders::PRIVATE;
-use crate::{helper, mount_table};
+use crate::{mount_program, mount_table};
 
 const HELPER_DEADLINE: Duration = Duration::from_secs(60);
 
-/// How a folder is bound.
+/// How a folder is bound, or the file system of a device.
 pub(super) struct Binding<'a> {
-    pub(super) source: &'a Path,
+    pub(super) source: &'a LocalSource,
     pub(super) read_only: bool,
     pub(super) options: &'a [String],
     pub(super) program: &'a OsStr,
 }
 
-/// Binds a folder of the host at the volume's. `own` gives it to the pod's group before any container sees it, unless
-/// another pod has it mounted: that one's group was first.
+/// Binds what a volume names of the host at the volume's folder. `own` gives it to the pod's group before any container
+/// sees it, unless another pod has it mounted: that one's group was first.
 pub(super) fn set_up(
     volume: &Volume,
     binding: &Binding<'_>,
     own: impl FnOnce(&Folder) -> Result<(), FileError>,
 ) -> Result<(), VolumeError> {
-    let found = std::fs::metadata(binding.source);
-    let is_folder = found.map_err(|error| unusable(binding.source, &error))?.is_dir();
     let target = volume.parent.real_path()?.join(&volume.name);
-    let table = mount_table::read(Path::new(mount_table::OWN))?;
-    if !table.iter().any(|mount| mount.mount_point == target) {
-        if !is_folder {
-            return Err(VolumeError::Refused(format!(
-                "path {:?} is no directory: block devices can be used with volumeMode Block only",
-                binding.source.display()
-            )));
-        }
-        let Some(source) = Folder::open(binding.source)? else {
-            return Err(VolumeError::Refused(format!("path {:?} does not exist", binding.source.display())));
-        };
-        let shared = table.iter().any(|mount| mount.mount_point.ends_with(&volume.relative));
+    let table = mount_table::table()?;
+    if mount_table::mounted_at(&table, &target).is_none() {
+        let source = source(volume, binding)?;
+        let pod = volume.pod.real_path()?;
+        let of_pods = mount_table::at_or_below(&table, pod.parent().unwrap_or(&pod));
+        let shared = of_pods.iter().any(|mount| mount.mount_point.ends_with(&volume.relative));
         if !shared {
             own(&source)?;
         }
@@ -57,6 +52,19 @@ pub(super) fn set_up(
     }
     // Again if it is mounted already: an agent may have been killed in between.
     restrict(volume, &target, binding)
+}
+
+/// The folder to bind.
+fn source(volume: &Volume, binding: &Binding<'_>) -> Result<Folder, VolumeError> {
+    let path = &binding.source.path;
+    let kind = std::fs::metadata(path).map_err(|error| unusable(path, &error))?.file_type();
+    if kind.is_block_device() {
+        return node_disk::attach(volume, binding);
+    }
+    if !kind.is_dir() {
+        return Err(VolumeError::Refused("only directory and block device are supported".to_owned()));
+    }
+    Folder::open(path)?.ok_or_else(|| unusable(path, &std::io::ErrorKind::NotFound.into()))
 }
 
 /// Puts options in force that a bind mount does not begin with.
@@ -73,16 +81,12 @@ fn restrict(volume: &Volume, target: &Path, binding: &Binding<'_>) -> Result<(),
     options.extend(binding.read_only.then_some("ro"));
     options.extend(binding.options.iter().map(String::as_str));
     let arguments: Vec<OsString> = vec!["-o".into(), options.join(",").into(), target.into()];
-    let ended = helper::run(binding.program, &arguments, HELPER_DEADLINE);
-    let Some(failure) = ended.failure else { return Ok(()) };
-    super::tear_down::unmount(&volume.pod, &volume.relative)?;
-    volume.parent.remove_empty(&volume.name)?;
-    Err(VolumeError::Refused(format!(
-        "mount failed: {failure}\nMounting command: {}\nMounting arguments: {}\nOutput: {}",
-        binding.program.to_string_lossy(),
-        arguments.iter().map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" "),
-        ended.output
-    )))
+    let mounted = mount_program::run(binding.program, &arguments, HELPER_DEADLINE);
+    if mounted.is_err() {
+        super::tear_down::unmount(&volume.pod, &volume.relative)?;
+        volume.parent.remove_empty(&volume.name)?;
+    }
+    mounted
 }
 
 /// Links a block device in the pod's folder, for the runtime to hand to containers.

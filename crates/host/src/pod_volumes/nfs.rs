@@ -9,7 +9,7 @@ use ports::pod_volumes::VolumeError;
 
 use super::Volume;
 use crate::pod_folders::PRIVATE;
-use crate::{helper, mount_table};
+use crate::{mount_program, mount_table};
 
 /// Shorter than the deadline of the whole operation, so that the helper is killed and told of.
 const HELPER_DEADLINE: Duration = Duration::from_secs(110);
@@ -33,19 +33,14 @@ pub(super) fn set_up(
         arguments.extend(["-o".into(), options.join(",").into()]);
     }
     arguments.extend([source.into(), target.clone().into_os_string()]);
-    let ended = helper::run(program, &arguments, HELPER_DEADLINE);
-    let Some(failure) = ended.failure else { return Ok(()) };
-    if is_mounted(&target)? {
-        super::tear_down::unmount(&volume.pod, &volume.relative)?;
+    let mounted = mount_program::run(program, &arguments, HELPER_DEADLINE);
+    if mounted.is_err() {
+        if is_mounted(&target)? {
+            super::tear_down::unmount(&volume.pod, &volume.relative)?;
+        }
+        volume.parent.remove_empty(&volume.name)?;
     }
-    volume.parent.remove_empty(&volume.name)?;
-    let words: Vec<_> = arguments.iter().map(|word| word.to_string_lossy()).collect();
-    Err(VolumeError::Refused(format!(
-        "mount failed: {failure}\nMounting command: {}\nMounting arguments: {}\nOutput: {}",
-        program.to_string_lossy(),
-        words.join(" "),
-        ended.output
-    )))
+    mounted
 }
 
 fn is_mounted(target: &Path) -> Result<bool, FileError> {

@@ -1,6 +1,7 @@
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::os::unix::net::UnixListener;
+use std::process::Command;
 
 use model::{FsGroupChange, ProjectedFile};
 use ports::pod_volumes::HostPathKind;
@@ -74,6 +75,27 @@ impl Host {
     fn mounts(&self) -> Vec<mount_table::Mount> {
         let mounts = mount_table::read(Path::new(mount_table::OWN)).unwrap();
         mount_table::at_or_below(&mounts, self.scratch.path()).into_iter().cloned().collect()
+    }
+}
+
+/// A disk in a file; the device goes with the test.
+struct Disk {
+    device: PathBuf,
+}
+
+impl Disk {
+    fn new(host: &Host, name: &str) -> Self {
+        let file = host.at(name);
+        fs::File::create(&file).unwrap().set_len(16 << 20).unwrap();
+        let made = Command::new("losetup").args(["-f", "--show"]).arg(&file).output().unwrap();
+        assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+        Self { device: String::from_utf8(made.stdout).unwrap().trim().into() }
+    }
+}
+
+impl Drop for Disk {
+    fn drop(&mut self) {
+        let _ = Command::new("losetup").arg("-d").arg(&self.device).status();
     }
 }
 

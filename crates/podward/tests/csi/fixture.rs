@@ -1,4 +1,4 @@
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
@@ -186,6 +186,11 @@ impl Node {
         let spec = json!({"attacher": "d.example", "nodeName": "n1", "source": {}});
         let object = json!({"metadata": {"name": "a"}, "spec": spec, "status": status});
         *self.cluster.attachment.lock().unwrap() = Some(serde_json::from_value(object).unwrap());
+    }
+
+    /// Drivers that are asked anew, whatever the time.
+    pub(crate) fn asked_now(&self) -> BTreeSet<String> {
+        self.drivers.take_asked()
     }
 
     /// How many tokens were asked for.

@@ -7,8 +7,9 @@ use model::EventSubject;
 use ports::outbound::{HttpAnswer, OutboundError, Purpose, Scheme};
 use serde_json::{Value, json};
 use testkit::fake_outbound::Asked;
-use testkit::fake_runtime::{ExecOutcome, Rpc};
+use testkit::fake_runtime::{ExecOutcome, Fault, Injection, Rpc};
 use testkit::poll::eventually;
+use tonic::Code;
 
 use crate::node::{PATIENCE, VirtualNode, containers, pod};
 
@@ -78,6 +79,22 @@ async fn a_failed_post_start_hook_kills_its_container_and_is_told() {
     // Its neighbour is not held back by it.
     node.until("the next container runs", |world| {
         world.containers().any(|one| one.name() == "next" && one.exit.code == 0)
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_hook_that_the_runtime_cannot_run_is_told_with_the_runtimes_code() {
+    let node = VirtualNode::started();
+    let missing = Fault::Fail(Code::Unknown, "exec: \"x\": not found".to_owned());
+    node.runtime.inject(Injection::new(Rpc::ExecSync, missing));
+    node.write("a.json", &with_hooks("uid-a", json!({"postStart": {"exec": {"command": ["x"]}}})));
+    let message = "Exec lifecycle hook ([x]) for Container \"main\" in Pod \"a-node_default(uid-a)\" failed - error: \
+                   rpc error: code = Unknown desc = exec: \"x\": not found, message: \"\"";
+    node.until_status("uid-a", |status| {
+        let main = containers(status).iter().find(|one| one.name == "main");
+        let waiting = main.and_then(|main| main.state.as_ref()?.waiting.as_ref());
+        waiting.is_some_and(|waiting| waiting.message.as_deref() == Some(message))
     })
     .await;
 }

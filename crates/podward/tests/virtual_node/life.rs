@@ -5,9 +5,9 @@ use std::time::Duration;
 use decide::backoff::Limits;
 use k8s_openapi::api::core::v1::{ContainerStatus, PodStatus};
 use serde_json::json;
-use testkit::fake_runtime::{ContainerBehaviour, Exit, Rpc};
+use testkit::fake_runtime::{ContainerBehaviour, Exit, Fault, Injection, Rpc};
 
-use crate::node::{VirtualNode, containers, pod};
+use crate::node::{PATIENCE, VirtualNode, containers, pod};
 
 #[tokio::test]
 async fn a_pod_comes_changes_and_goes() {
@@ -206,8 +206,25 @@ async fn a_pull_tells_the_runtime_of_the_pod() {
     node.write("a.json", &annotated);
     node.until_running("uid-a").await;
     let pulled = node.runtime.read(|world| world.pulls().to_vec()).remove(0);
-    let (image, sandbox) = (pulled.image.unwrap(), pulled.sandbox_config.unwrap());
-    assert_eq!(image.annotations["io.containerd.cri.runtime-handler"], "kata");
-    assert_eq!(sandbox.annotations["io.containerd.cri.runtime-handler"], "kata");
-    assert_eq!((sandbox.labels["app"].as_str(), sandbox.metadata.unwrap().uid.as_str()), ("web", "uid-a"));
+    assert_eq!(pulled.image.unwrap().annotations["io.containerd.cri.runtime-handler"], "kata");
+    // All that the sandbox is made of, so that the pull can be charged to the pod's cgroup.
+    let made = node.runtime.read(|world| world.sandboxes().next().unwrap().config.clone());
+    assert!(!made.linux.as_ref().unwrap().cgroup_parent.is_empty() && !made.log_directory.is_empty());
+    assert_eq!(pulled.sandbox_config, Some(made));
+}
+
+#[tokio::test]
+async fn pods_of_two_namespaces_have_pulls_of_their_own() {
+    let node = VirtualNode::started();
+    let held = node.runtime.inject(Injection::new(Rpc::PullImage, Fault::Hang));
+    for (name, namespace) in [("a", "one"), ("b", "two")] {
+        let mut manifest = pod(name, &format!("uid-{name}"), &["main"]);
+        manifest["metadata"]["namespace"] = json!(namespace);
+        node.write(&format!("{name}.json"), &manifest);
+    }
+    tokio::time::timeout(PATIENCE, held.wait_hits(2)).await.unwrap();
+    held.release();
+    for uid in ["uid-a", "uid-b"] {
+        node.until_running(uid).await;
+    }
 }

@@ -55,6 +55,21 @@ async fn an_answer_that_gets_lost_repeats_nothing() {
 }
 
 #[tokio::test]
+async fn events_of_failed_starts_name_the_container_not_its_id() {
+    let node = VirtualNode::started();
+    // The sandbox is the first thing that the runtime makes.
+    let id = format!("{:08x}{:056x}", 2, 0);
+    let broken = Fault::Fail(Code::Unknown, format!("failed to start task \"{id}\""));
+    node.runtime.inject(Injection::new(Rpc::StartContainer, broken).times(1));
+    node.write("a.json", &pod("a", "uid-a", &["main"]));
+    node.until_running("uid-a").await;
+    let all = node.views().events.all();
+    let told: Vec<&str> =
+        all.iter().filter(|one| one.event.reason == "Failed").map(|one| one.event.message.as_str()).collect();
+    assert_eq!(told, ["Error: failed to start task \"main\""]);
+}
+
+#[tokio::test]
 async fn a_stop_whose_answer_gets_lost_still_ends_the_pod() {
     for code in [Code::Unavailable, Code::DeadlineExceeded] {
         let node = VirtualNode::started();

@@ -76,6 +76,7 @@ impl proto::node_server::Node for Node {
             name: "NodeStageVolume",
             volume: order.volume_id.clone(),
             path: order.staging_target_path.clone(),
+            staging: String::new(),
             context: order.volume_context.into_iter().collect(),
             publish_context: order.publish_context.into_iter().collect(),
             secrets: order.secrets.into_iter().collect(),
@@ -116,6 +117,7 @@ impl proto::node_server::Node for Node {
             name: "NodePublishVolume",
             volume: order.volume_id.clone(),
             path: order.target_path.clone(),
+            staging: order.staging_target_path.clone(),
             context: order.volume_context.into_iter().collect(),
             publish_context: order.publish_context.into_iter().collect(),
             secrets: order.secrets.into_iter().collect(),
@@ -186,6 +188,7 @@ impl proto::node_server::Node for Node {
             name: "NodeExpandVolume",
             volume: order.volume_id,
             path: order.volume_path,
+            staging: order.staging_target_path,
             bytes,
             ..Call::default()
         };

@@ -2,11 +2,12 @@
 
 use serde_json::{Value, json};
 
+use super::super::csi::driver_is_missing;
 use super::super::{VolumeFiles, plan_volumes};
 use super::*;
 use crate::pod_paths::tests::settings;
 use crate::test_objects::pod;
-use model::{CsiAccess, CsiLifecycle, HostPathKind, VolumePlan};
+use model::{CsiAccess, CsiLifecycle, CsiVolume, HostPathKind, LocalSource, VolumePlan, VolumeStep};
 
 fn merged(mut base: Value, with: Value) -> Value {
     for (key, value) in with.as_object().cloned().unwrap_or_default() {
@@ -123,8 +124,12 @@ fn a_generic_ephemeral_volume_belongs_to_its_pod() {
 }
 
 fn planned(pod: &Pod, spec: Value) -> Result<(VolumePlan, Option<model::FsGroup>), String> {
+    planned_of(pod, persistent(spec))
+}
+
+fn planned_of(pod: &Pod, volume: PersistentVolume) -> Result<(VolumePlan, Option<model::FsGroup>), String> {
     let claim = claim(json!({"status": {"capacity": {"storage": "1Gi"}}}));
-    let claimed = [("v".to_owned(), ClaimedVolume { claim, volume: persistent(spec) })].into();
+    let claimed = [("v".to_owned(), ClaimedVolume { claim, volume })].into();
     let volumes = plan_volumes(pod, &settings(), &VolumeFiles::new(), &claimed);
     volumes.map(|mut volumes| volumes.remove(0)).map(|v| (v.plan, v.fs_group)).map_err(|p| p.to_string())
 }
@@ -135,14 +140,17 @@ fn volumes_are_planned_by_the_source_of_their_persistent_volume() {
     let reading = user(json!({"persistentVolumeClaim": {"claimName": "c", "readOnly": true}}), mounting());
     let folder = |plugin: &str| format!("/var/lib/kubelet/pods/u/volumes/kubernetes.io~{plugin}/pv").into();
     let group = Some(model::FsGroup { gid: 7, change: model::FsGroupChange::OnRootMismatch });
-    let local = |read_only| VolumePlan::Local {
+    let local = |read_only, fs_type: &str| VolumePlan::Local {
         path: folder("local-volume"),
-        source: "/mnt/disk".into(),
+        source: LocalSource { path: "/mnt/disk".into(), fs_type: fs_type.to_owned() },
         read_only,
         options: vec![],
     };
-    assert_eq!(planned(&writing, json!({"local": {"path": "/mnt/disk"}})), Ok((local(false), group)));
-    assert_eq!(planned(&reading, json!({"local": {"path": "/mnt/disk"}})), Ok((local(true), None)));
+    let disk = json!({"local": {"path": "/mnt/disk"}});
+    assert_eq!(planned(&writing, disk.clone()), Ok((local(false, "ext4"), group)));
+    assert_eq!(planned(&reading, disk), Ok((local(true, "ext4"), None)));
+    let disk = json!({"local": {"path": "/mnt/disk", "fsType": "xfs"}});
+    assert_eq!(planned(&writing, disk), Ok((local(false, "xfs"), group)));
     let host = json!({"hostPath": {"path": "/srv", "type": "Directory"}});
     let plan = VolumePlan::HostPath { path: "/srv".into(), kind: HostPathKind::Directory, read_only: true };
     assert_eq!(planned(&reading, host.clone()), Ok((plan, None)));
@@ -185,9 +193,8 @@ fn volumes_of_drivers_carry_what_the_driver_needs() {
             "nodeStageSecretRef": {"name": "s", "namespace": "n"}},
         "accessModes": ["ReadWriteOnce"], "mountOptions": ["noatime"], "capacity": {"storage": "2Gi"},
     });
-    let (VolumePlan::Csi(volume), _) = planned(&user(claiming(), mounting()), spec).unwrap() else {
-        panic!("another plan")
-    };
+    let pod = user(claiming(), mounting());
+    let (VolumePlan::Csi(volume), _) = planned(&pod, spec).unwrap() else { panic!("another plan") };
     assert_eq!(volume.path.to_str().unwrap(), "/var/lib/kubelet/pods/u/volumes/kubernetes.io~csi/pv/mount");
     assert_eq!((volume.driver.as_str(), volume.handle.as_str()), ("d", "h"));
     assert_eq!(volume.access, CsiAccess::Files { fs_type: "ext4".into(), options: vec!["noatime".into()] });
@@ -195,13 +202,55 @@ fn volumes_of_drivers_carry_what_the_driver_needs() {
     let size = volume.size.as_ref().unwrap();
     assert_eq!((size.wanted, size.known), (2 << 30, 1 << 30));
 
+    for (access, is_there, step, words) in [
+        (
+            &volume.access,
+            false,
+            VolumeStep::MountDevice,
+            "attacher.MountDevice failed to create newCsiDriverClient",
+        ),
+        (&volume.access, true, VolumeStep::SetUp, "mounter.SetUpAt failed to get CSI client"),
+        (
+            &CsiAccess::Block,
+            false,
+            VolumeStep::MountDevice,
+            "blockMapper.SetUpDevice failed to get CSI client",
+        ),
+        (&CsiAccess::Block, true, VolumeStep::SetUp, "blockMapper.MapPodDevice failed to get CSI client"),
+    ] {
+        let volume = CsiVolume { access: access.clone(), ..(*volume).clone() };
+        let told = driver_is_missing(&volume, is_there, "gone");
+        assert_eq!(told, (step, format!("kubernetes.io/csi: {words}: gone")));
+    }
+
     let inline = user(json!({"csi": {"driver": "d", "nodePublishSecretRef": {"name": "s"}}}), mounting());
     let volumes = plan_volumes(&inline, &settings(), &VolumeFiles::new(), &ClaimedVolumes::new()).unwrap();
     let VolumePlan::Csi(volume) = &volumes[0].plan else { panic!("another plan") };
     assert_eq!(volume.lifecycle, CsiLifecycle::Ephemeral);
+    assert_eq!(driver_is_missing(volume, false, "gone").0, VolumeStep::SetUp);
     // printf uv | sha256sum
     assert_eq!(volume.handle, "csi-e6184ce10e266134fdcfa401e8f1a95005bcd4f18d16b62b757323e2833fe9a9");
     assert_eq!(volume.publish_secret.as_ref().unwrap().namespace, "default");
+}
+
+#[test]
+fn mount_options_by_annotation_are_not_for_drivers() {
+    let pod = user(claiming(), mounting());
+    let options = |source: Value| {
+        let mut volume = persistent(merged(source, json!({"mountOptions": ["noatime"]})));
+        let key = "volume.beta.kubernetes.io/mount-options".to_owned();
+        volume.metadata.annotations = Some([(key, "sync,nodev".to_owned())].into());
+        match planned_of(&pod, volume).unwrap().0 {
+            VolumePlan::Nfs { options, .. } => options,
+            VolumePlan::Csi(volume) => match volume.access {
+                CsiAccess::Files { options, .. } => options,
+                CsiAccess::Block => panic!("a device"),
+            },
+            other => panic!("{other:?}"),
+        }
+    };
+    assert_eq!(options(json!({"nfs": {"server": "nas", "path": "/e"}})), ["sync", "nodev"]);
+    assert_eq!(options(json!({"csi": {"driver": "d", "volumeHandle": "h"}})), ["noatime"]);
 }
 
 #[test]

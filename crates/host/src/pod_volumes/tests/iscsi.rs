@@ -1,33 +1,10 @@
 //! Disks of iSCSI targets: a loop device stands for the disk, a script for `iscsiadm`.
 
-use std::process::Command;
-
 use model::IscsiDisk;
 
 use super::*;
 
 const TARGET: &str = "iqn.2001-04.com.example:storage";
-
-/// A disk in a file; the device goes with the test.
-struct Disk {
-    device: PathBuf,
-}
-
-impl Disk {
-    fn new(host: &Host, name: &str) -> Self {
-        let file = host.at(name);
-        fs::File::create(&file).unwrap().set_len(16 << 20).unwrap();
-        let made = Command::new("losetup").args(["-f", "--show"]).arg(&file).output().unwrap();
-        assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
-        Self { device: String::from_utf8(made.stdout).unwrap().trim().into() }
-    }
-}
-
-impl Drop for Disk {
-    fn drop(&mut self) {
-        let _ = Command::new("losetup").arg("-d").arg(&self.device).status();
-    }
-}
 
 /// An `iscsiadm` that notes what it is told, lets devices come with a login and go with a logout.
 fn fake_initiator(host: &mut Host, disks: &[(i32, &Disk)]) {

@@ -1,10 +1,86 @@
 //! What PersistentVolumes name on the host.
 
+use model::LocalSource;
+use ports::pod_folders::PodFolders;
+use ports::pod_volumes::VolumeStep;
+
 use super::*;
+use crate::HostPodFolders;
+
+fn source(path: PathBuf) -> LocalSource {
+    LocalSource { path, fs_type: "ext4".to_owned() }
+}
 
 fn local(host: &Host, read_only: bool) -> VolumePlan {
     let path = host.pod("volumes/kubernetes.io~local-volume/pv");
-    VolumePlan::Local { path, source: host.at("disk"), read_only, options: vec![] }
+    VolumePlan::Local { path, source: source(host.at("disk")), read_only, options: vec![] }
+}
+
+#[tokio::test]
+async fn a_device_gets_a_file_system_that_all_its_pods_share_and_the_last_one_leaves() {
+    if !is_root() {
+        return;
+    }
+    let mut host = Host::new();
+    let device = Disk::new(&host, "image");
+    symlink(&device.device, host.at("disk")).unwrap();
+    let (volume, place) =
+        ("volumes/kubernetes.io~local-volume/pv", "kubelet/plugins/kubernetes.io/local-volume/mounts/pv");
+    let place = host.at(place);
+    let unformatted = host.set_up(local(&host, true)).await.unwrap_err();
+    assert_eq!(unformatted.step(), VolumeStep::MountDevice);
+    assert!(unformatted.text().starts_with("local: failed to mount device "), "{}", unformatted.text());
+    assert_eq!((host.mounts(), place.exists()), (vec![], false));
+    for _ in 0..2 {
+        host.set_up_for(local(&host, false), Some(4321)).await.unwrap();
+    }
+    fs::write(host.pod(volume).join("kept"), "x").unwrap();
+    assert_eq!(fs::metadata(host.pod(volume)).unwrap().gid(), 4321, "the group has it");
+    assert!(place.join("kept").exists(), "mounted where upstream has it");
+    assert_eq!(journal(&host), [format!("bind\t{volume}")]);
+    // Another pod has it, too: the first one to go takes nothing away.
+    let first = std::mem::replace(&mut host.uid, PodUid::from("u2"));
+    let path = host.at("kubelet/pods/u2").join(volume);
+    let plan = VolumePlan::Local {
+        path: path.clone(),
+        source: source(host.at("disk")),
+        read_only: false,
+        options: vec![],
+    };
+    host.set_up(plan).await.unwrap();
+    host.volumes.tear_down(&first).await.unwrap();
+    assert!(path.join("kept").exists() && place.join("kept").exists());
+    // A killed agent's successor finds everything it needs on disk.
+    host.volumes = HostPodVolumes::new(host.at("kubelet"));
+    host.volumes.tear_down(&host.uid).await.unwrap();
+    assert_eq!((host.mounts(), place.exists()), (vec![], false), "nothing is left");
+    // What was written is there the next time.
+    host.uid = first;
+    host.set_up(local(&host, true)).await.unwrap();
+    assert_eq!(fs::read_to_string(host.pod(volume).join("kept")).unwrap(), "x");
+    assert!(fs::write(host.pod(volume).join("kept"), "y").is_err());
+    host.volumes.tear_down(&host.uid).await.unwrap();
+    assert_eq!(host.mounts(), []);
+}
+
+#[tokio::test]
+async fn a_device_that_somebody_works_on_is_left_alone() {
+    if !is_root() {
+        return;
+    }
+    let host = Host::new();
+    let device = Disk::new(&host, "image");
+    symlink(&device.device, host.at("disk")).unwrap();
+    let locked = fs::File::open(&device.device).unwrap();
+    rustix::fs::flock(&locked, rustix::fs::FlockOperation::LockShared).unwrap();
+    let busy = host.set_up(local(&host, false)).await.unwrap_err();
+    assert!(matches!(busy, VolumeError::InProgress), "{busy:?}");
+    drop(locked);
+    fs::remove_file(host.at("disk")).unwrap();
+    fs::write(host.at("disk"), "").unwrap();
+    let file = host.set_up(local(&host, false)).await.unwrap_err().text();
+    assert_eq!(file, "only directory and block device are supported");
+    host.volumes.tear_down(&host.uid).await.unwrap();
 }
 
 #[tokio::test]
@@ -25,17 +101,21 @@ async fn a_local_volume_is_bound_and_its_files_outlive_the_pod() {
     assert_eq!(fs::metadata(host.at("disk/kept")).unwrap().gid(), 1234);
     assert_eq!(host.mounts().len(), 1);
     assert_eq!(journal(&host), ["bind\tvolumes/kubernetes.io~local-volume/pv"]);
+    let folders = HostPodFolders::new(host.at("kubelet"), host.at("logs"), host.at("links"));
+    assert_eq!(folders.shared_group(&host.uid, &path).await.unwrap(), None);
     // A second pod with another group finds the first one's.
     let other = PodUid::from("u2");
     let plan = VolumePlan::Local {
         path: host.at("kubelet/pods/u2/volumes/kubernetes.io~local-volume/pv"),
-        source: host.at("disk"),
+        source: source(host.at("disk")),
         read_only: true,
         options: vec![],
     };
     let group = Some(FsGroup { gid: 77, change: FsGroupChange::Always });
     let volume = PlannedVolume { name: "v".to_owned(), plan, fs_group: group };
     host.volumes.set_up(&other, &volume, &Progress::default()).await.unwrap();
+    let found = folders.shared_group(&other, volume.plan.host_path().unwrap()).await.unwrap();
+    assert_eq!(found, Some(1234));
     assert_eq!(fs::metadata(host.at("disk/kept")).unwrap().gid(), 1234);
     let refused = fs::write(volume.plan.host_path().unwrap().join("more"), "z").unwrap_err();
     assert_eq!(refused.kind(), std::io::ErrorKind::ReadOnlyFilesystem);
@@ -56,7 +136,7 @@ async fn options_of_a_local_volume_are_put_in_force_or_told_of() {
     fs::create_dir(host.at("disk")).unwrap();
     let plan = |options: &[&str]| VolumePlan::Local {
         path: host.pod("volumes/kubernetes.io~local-volume/pv"),
-        source: host.at("disk"),
+        source: source(host.at("disk")),
         read_only: false,
         options: options.iter().map(|option| (*option).to_owned()).collect(),
     };

@@ -4,10 +4,9 @@ use std::ffi::{OsStr, OsString};
 use std::path::Path;
 use std::time::Duration;
 
-use model::IscsiDisk;
 use ports::pod_volumes::VolumeError;
 
-use crate::helper;
+use crate::{helper, mount_program};
 
 /// Large disks take their time.
 const HELPER_DEADLINE: Duration = Duration::from_secs(100);
@@ -16,13 +15,17 @@ const EMPTY: &str = "exit status 2";
 /// `fsck` found what it cannot mend.
 const BROKEN: &str = "exit status 4";
 
-/// Mounts a device; one that holds nothing is formatted first, unless it is for reading.
-pub(super) fn mount(
-    device: &Path,
-    place: &Path,
-    disk: &IscsiDisk,
-    program: &OsStr,
-) -> Result<(), VolumeError> {
+/// What is mounted.
+pub(crate) struct Disk<'a> {
+    pub(crate) device: &'a Path,
+    pub(crate) fs_type: &'a str,
+    pub(crate) read_only: bool,
+    pub(crate) options: &'a [String],
+}
+
+/// Mounts a disk; one that holds nothing is formatted first, unless it is for reading.
+pub(crate) fn mount(disk: &Disk<'_>, place: &Path, program: &OsStr) -> Result<(), VolumeError> {
+    let device = disk.device;
     match holds_something(device)? {
         true if !disk.read_only => check(device)?,
         true => {}
@@ -32,27 +35,19 @@ pub(super) fn mount(
                 device.display()
             )));
         }
-        false => format(device, &disk.fs_type)?,
+        false => format(device, disk.fs_type)?,
     }
     let mut options = vec![if disk.read_only { "ro" } else { "rw" }];
     options.extend(disk.options.iter().map(String::as_str));
     let arguments: Vec<OsString> = vec![
         "-t".into(),
-        disk.fs_type.as_str().into(),
+        disk.fs_type.into(),
         "-o".into(),
         options.join(",").into(),
         device.into(),
         place.into(),
     ];
-    let ended = helper::run(program, &arguments, HELPER_DEADLINE);
-    let Some(failure) = ended.failure else { return Ok(()) };
-    let words: Vec<_> = arguments.iter().map(|word| word.to_string_lossy()).collect();
-    Err(VolumeError::Refused(format!(
-        "mount failed: {failure}\nMounting command: {}\nMounting arguments: {}\nOutput: {}",
-        program.to_string_lossy(),
-        words.join(" "),
-        ended.output
-    )))
+    mount_program::run(program, &arguments, HELPER_DEADLINE)
 }
 
 /// Whether there is a file system or a table of partitions. Who cannot tell must not format.
