@@ -1,6 +1,8 @@
 use std::fs;
 use std::process::{Child, Command};
 
+use ports::system_cgroups::SystemCgroups;
+
 use super::*;
 use crate::scratch::is_root;
 
@@ -117,8 +119,10 @@ async fn check_real(root: &str, version: CgroupVersion) -> bool {
     fs::create_dir(all[0].join("container")).unwrap();
 
     let child = real.child.insert(Command::new("sleep").arg("600").spawn().unwrap());
+    real.cgroups.of_system(Path::new("/proc")).enter(child.id(), &pod).await.unwrap();
     for cgroup in &all {
-        fs::write(cgroup.join("cgroup.procs"), child.id().to_string()).unwrap();
+        let entered = fs::read_to_string(cgroup.join("cgroup.procs")).unwrap();
+        assert_eq!(entered.trim(), child.id().to_string(), "{}", cgroup.display());
     }
     assert_eq!(real.cgroups.children(&pod).await.unwrap(), ["container"]);
     let error = real.cgroups.remove(&pod).await.unwrap_err();
