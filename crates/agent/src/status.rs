@@ -116,6 +116,7 @@ impl Parts {
     fn refresh(&self, uid: &PodUid) {
         let Some(pod) = self.desired.get(uid) else {
             self.statuses.remove(uid);
+            self.metrics.starts.forget(uid);
             return;
         };
         let observed = self.observer.last(uid);

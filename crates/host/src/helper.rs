@@ -5,6 +5,7 @@ use std::fs::File;
 use std::io::{self, Read, Seek};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec};
@@ -37,7 +38,20 @@ pub(crate) fn run(program: &OsStr, arguments: &[OsString], deadline: Duration) -
     }
 }
 
+/// Programs that were killed and were still there: they are waited for when the next one runs, or they would stay in the
+/// kernel's table for ever.
+static LINGERING: Mutex<Vec<Child>> = Mutex::new(Vec::new());
+
+fn lingering() -> MutexGuard<'static, Vec<Child>> {
+    LINGERING.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn bury() {
+    lingering().retain_mut(|child| matches!(child.try_wait(), Ok(None)));
+}
+
 fn try_run(program: &OsStr, arguments: &[OsString], deadline: Duration) -> io::Result<Ended> {
+    bury();
     // A file, not a pipe: whoever inherits it and lives on cannot keep us waiting for its end.
     let mut output = File::from(rustix::fs::memfd_create("output", rustix::fs::MemfdFlags::CLOEXEC)?);
     let mut child = Command::new(program)
@@ -54,7 +68,9 @@ fn try_run(program: &OsStr, arguments: &[OsString], deadline: Duration) -> io::R
             if let Some(group) = i32::try_from(child.id()).ok().and_then(Pid::from_raw) {
                 let _ = rustix::process::kill_process_group(group, Signal::KILL);
             }
-            let _ = wait(&mut child, AFTER_KILL)?;
+            if wait(&mut child, AFTER_KILL)?.is_none() {
+                lingering().push(child);
+            }
             Some(format!("killed after {}s", deadline.as_secs()))
         }
     };
@@ -116,5 +132,18 @@ mod tests {
     fn a_program_that_hangs_is_killed_with_its_children() {
         let ended = shell("echo begun; sleep 1000 & sleep 1000", Duration::from_millis(300));
         assert_eq!((ended.failure.as_deref(), ended.output.as_str()), (Some("killed after 0s"), "begun\n"));
+    }
+
+    #[test]
+    fn a_program_that_outlived_its_kill_is_waited_for_later() {
+        let child = Command::new("/bin/sh").args(["-c", "exit 3"]).spawn().unwrap();
+        let pid = Pid::from_child(&child);
+        lingering().push(child);
+        let gone = || {
+            shell("true", Duration::from_secs(60));
+            // Only a process that was waited for has no such descriptor.
+            rustix::process::pidfd_open(pid, PidfdFlags::empty()).is_err()
+        };
+        assert!((0..1000).any(|_| gone()), "it stays a zombie");
     }
 }

@@ -10,10 +10,17 @@ use model::{Pod, PodUid, Timestamp};
 
 use super::PodMetrics;
 
+/// Times of begin and end.
+type Spans = Vec<(Timestamp, Timestamp)>;
+
+/// Pulls that are kept of one pod: one that cannot start may pull for ever.
+const MOST_PULLS: usize = 64;
+
 /// When the images of pods that start were pulled.
 #[derive(Debug, Default)]
 pub struct PodStarts {
-    pulls: Mutex<HashMap<PodUid, Vec<(Timestamp, Timestamp)>>>,
+    /// `None` for a pod that has run: what it pulls later is no part of its start.
+    pulls: Mutex<HashMap<PodUid, Option<Spans>>>,
     /// Pods whose way to running is not measured.
     left_out: Mutex<HashSet<PodUid>>,
     network_seen: AtomicBool,
@@ -22,8 +29,14 @@ pub struct PodStarts {
 impl PodStarts {
     /// An image of a pod was pulled.
     pub fn pulled(&self, uid: &PodUid, began: Timestamp, ended: Timestamp) {
+        if self.is_left_out(uid) {
+            return;
+        }
         let mut pulls = self.pulls.lock().unwrap_or_else(PoisonError::into_inner);
-        pulls.entry(uid.clone()).or_default().push((began, ended));
+        let own = pulls.entry(uid.clone()).or_insert_with(|| Some(Vec::new()));
+        if let Some(own) = own.as_mut().filter(|own| own.len() < MOST_PULLS) {
+            own.push((began, ended));
+        }
     }
 
     /// A pod is there, with what the API server says of it. One that was begun before says nothing of this agent, and
@@ -37,8 +50,8 @@ impl PodStarts {
     /// A pod runs for the first time.
     pub fn running(&self, metrics: &PodMetrics, pod: &Pod, status: &PodStatus, now: Timestamp) {
         metrics.start_duration.observe(now.since(pod.first_seen()).as_secs_f64());
-        let pulls = self.pulls.lock().unwrap_or_else(PoisonError::into_inner).remove(&pod.uid);
-        let left_out = self.left_out.lock().unwrap_or_else(PoisonError::into_inner).contains(&pod.uid);
+        let pulls = self.pulls.lock().unwrap_or_else(PoisonError::into_inner).insert(pod.uid.clone(), None);
+        let left_out = self.is_left_out(&pod.uid);
         // The node made static pods up itself; their creation says nothing.
         if pod.is_static() || left_out || is_unscheduled(&pod.status) {
             return;
@@ -48,12 +61,16 @@ impl PodStarts {
         if is_stateful(&pod.spec) {
             return;
         }
-        let pulls = covered(pulls.unwrap_or_default());
+        let pulls = covered(pulls.flatten().unwrap_or_default());
         let own = total.saturating_sub(pulls).saturating_sub(init_time(status)).as_secs_f64();
         metrics.start_sli_duration.observe(own);
         if !pod.is_host_network() && !self.network_seen.swap(true, Ordering::Relaxed) {
             metrics.first_network_start_sli.set(own);
         }
+    }
+
+    fn is_left_out(&self, uid: &PodUid) -> bool {
+        self.left_out.lock().unwrap_or_else(PoisonError::into_inner).contains(uid)
     }
 
     /// A pod is over.
@@ -64,7 +81,7 @@ impl PodStarts {
 }
 
 /// The time that at least one of these spans covers.
-fn covered(mut spans: Vec<(Timestamp, Timestamp)>) -> Duration {
+fn covered(mut spans: Spans) -> Duration {
     spans.sort();
     let mut reached = Timestamp::ZERO;
     let mut sum = Duration::ZERO;
@@ -159,7 +176,20 @@ mod tests {
         ] {
             assert!(text.contains(line), "{line} in {text}");
         }
+        starts.pulled(&pod.uid, at(30), at(40));
+        assert_eq!(starts.pulls.lock().unwrap()[&pod.uid], None, "what comes later is not kept");
+        starts.forget(&pod.uid);
         assert!(starts.pulls.lock().unwrap().is_empty());
+    }
+
+    #[test]
+    fn a_pod_that_pulls_for_ever_is_not_remembered_for_ever() {
+        let starts = PodStarts::default();
+        let uid = PodUid::from("u");
+        for second in 0..1000 {
+            starts.pulled(&uid, Timestamp::from_secs(second), Timestamp::from_secs(second + 1));
+        }
+        assert_eq!(starts.pulls.lock().unwrap()[&uid].as_ref().unwrap().len(), MOST_PULLS);
     }
 
     #[test]
