@@ -392,6 +392,23 @@ async fn greet(
     metrics: &Metrics,
     stop: &mut Stop,
 ) -> anyhow::Result<Option<(String, CgroupDriver)>> {
+    let met = async {
+        let name = meet(runtime, loaded).await;
+        let driver = named_driver(runtime, loaded, metrics).await;
+        (name, driver)
+    };
+    // Each question may take as long as a runtime that accepts it and says nothing.
+    tokio::select! {
+        name = stop.next() => {
+            tracing::info!(signal = name, "stopping");
+            Ok(None)
+        }
+        met = met => Ok(Some(met)),
+    }
+}
+
+/// Waits until the runtime says who it is.
+async fn meet(runtime: &dyn Runtime, loaded: &Loaded) -> String {
     let mut told = false;
     let version = loop {
         match runtime.version().await {
@@ -402,22 +419,21 @@ async fn greet(
                 }
             }
         }
-        tokio::select! {
-            name = stop.next() => {
-                tracing::info!(signal = name, "stopping");
-                return Ok(None);
-            }
-            () = tokio::time::sleep(Duration::from_millis(500)) => {}
-        }
+        tokio::time::sleep(Duration::from_millis(500)).await;
     };
     tracing::info!(runtime = %version.name, version = %version.version, "container runtime found");
+    version.name
+}
+
+/// The cgroup driver that the runtime names, or else the configured one.
+async fn named_driver(runtime: &dyn Runtime, loaded: &Loaded, metrics: &Metrics) -> CgroupDriver {
     let configured = match loaded.config.cgroups.cgroup_driver {
         config::configuration::CgroupDriver::Cgroupfs => CgroupDriver::Cgroupfs,
         config::configuration::CgroupDriver::Systemd => CgroupDriver::Systemd,
     };
     for _ in 0..3 {
         match runtime.cgroup_driver().await {
-            Ok(driver) => return Ok(Some((version.name, driver))),
+            Ok(driver) => return driver,
             Err(error) if error.kind == RuntimeErrorKind::Unimplemented => {
                 metrics.runtime.lacks_config();
                 break;
@@ -426,7 +442,7 @@ async fn greet(
         }
         tokio::time::sleep(Duration::from_secs(2)).await;
     }
-    Ok(Some((version.name, configured)))
+    configured
 }
 
 /// Takes the lock, waiting for whoever holds it. `None` when told to stop meanwhile.
@@ -480,5 +496,28 @@ impl Stop {
             _ = self.interrupt.recv() => "SIGINT",
             () = contention => "contention for --lock-file",
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_runtime_that_takes_questions_and_says_nothing_holds_up_no_stop() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("cri.sock");
+        let _silent = tokio::net::UnixListener::bind(&path).unwrap();
+        let channel = cri::connect(&format!("unix://{}", path.display()).parse().unwrap());
+        let runtime = CriClient::from_channels(channel.clone(), channel, Duration::from_secs(120));
+        let environment =
+            Environment { working_directory: folder.path().to_owned(), cgroup: CgroupVersion::Unknown };
+        let Ok(Invocation::Run(loaded)) = load(&[], &environment) else { panic!("not an order to run") };
+        let mut stop = stop_signals().unwrap();
+        stop.contention = Some(Box::pin(tokio::time::sleep(Duration::from_millis(100))));
+        let metrics = Metrics::new();
+        let greeted = greet(&runtime, &loaded, &metrics, &mut stop);
+        let greeted = tokio::time::timeout(Duration::from_secs(20), greeted).await;
+        assert!(greeted.expect("it stops").unwrap().is_none());
     }
 }

@@ -10,6 +10,9 @@ use model::{Pod, PodUid, Timestamp};
 
 use super::PodMetrics;
 
+/// Times of begin and end.
+type Spans = Vec<(Timestamp, Timestamp)>;
+
 /// Pulls that are kept of one pod: one that cannot start may pull for ever.
 const MOST_PULLS: usize = 64;
 
@@ -17,7 +20,7 @@ const MOST_PULLS: usize = 64;
 #[derive(Debug, Default)]
 pub struct PodStarts {
     /// `None` for a pod that has run: what it pulls later is no part of its start.
-    pulls: Mutex<HashMap<PodUid, Option<Vec<(Timestamp, Timestamp)>>>>,
+    pulls: Mutex<HashMap<PodUid, Option<Spans>>>,
     /// Pods whose way to running is not measured.
     left_out: Mutex<HashSet<PodUid>>,
     network_seen: AtomicBool,
@@ -78,7 +81,7 @@ impl PodStarts {
 }
 
 /// The time that at least one of these spans covers.
-fn covered(mut spans: Vec<(Timestamp, Timestamp)>) -> Duration {
+fn covered(mut spans: Spans) -> Duration {
     spans.sort();
     let mut reached = Timestamp::ZERO;
     let mut sum = Duration::ZERO;
