@@ -35,9 +35,9 @@ use crate::trace_export::trace_export;
 use crate::wire::{LocalDoor, Running, World, start};
 use crate::{join, logging, plan, pod_cidr, self_portrait, service_manager, serving};
 
-/// Where the agent keeps its own state below the root folder.
 /// Threads for file work.
 const FILE_THREADS: usize = 16;
+/// Where the agent keeps its own state below the root folder.
 const STATE_FOLDER: &str = "podward";
 const CGROUP_ROOT: &str = "/sys/fs/cgroup";
 const LOG_LINKS: &str = "/var/log/containers";
