@@ -71,8 +71,8 @@ pub use kernel_tunables::{Tunables, kernel_tunables};
 pub use lock_file::{LockError, LockFile, lock_contention};
 pub use log_files::HostLogFiles;
 pub use machine::{
-    give_memory_back, hostname, make_rshared, raise_open_files, set_oom_score_adj, share_memory_pools,
-    swap_capacity, swap_enabled,
+    drop_start_code, give_memory_back, hostname, make_rshared, raise_open_files, set_oom_score_adj,
+    share_memory_pools, swap_capacity, swap_enabled,
 };
 pub use node_capacity::{apparmor, kernel_version, node_capacity, online_cpus};
 pub use node_logs::HostNodeLogs;

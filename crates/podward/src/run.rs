@@ -35,6 +35,8 @@ use crate::trace_export::trace_export;
 use crate::wire::{LocalDoor, Running, World, start};
 use crate::{join, logging, plan, pod_cidr, self_portrait, service_manager, serving};
 
+/// When the start is surely over.
+const START_TIME: Duration = Duration::from_secs(5);
 /// Threads for file work.
 const FILE_THREADS: usize = 16;
 /// Where the agent keeps its own state below the root folder.
@@ -284,6 +286,10 @@ async fn restore_allocations(root: &Path) -> anyhow::Result<Allocations> {
 
 /// Hands pages that a burst of work left free back to the machine, now and then.
 async fn give_memory_back(cancel: CancellationToken) {
+    tokio::select! {
+        () = cancel.cancelled() => return,
+        () = tokio::time::sleep(START_TIME) => host::drop_start_code(),
+    }
     loop {
         tokio::select! {
             () = cancel.cancelled() => return,
