@@ -232,6 +232,10 @@ impl PluginType for CsiPlugins {
 
     async fn deregister(&self, plugin: &PluginInfo) {
         self.forget(&plugin.name);
+        self.abandon(plugin).await;
+    }
+
+    async fn abandon(&self, plugin: &PluginInfo) {
         if let Err(error) = self.tell(News::Gone(&plugin.name)).await {
             tracing::warn!(driver = %plugin.name, %error, "the cluster still believes that a driver is here");
         }

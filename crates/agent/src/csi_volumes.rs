@@ -31,7 +31,7 @@ use tokio_util::sync::CancellationToken;
 use crate::claims::Claims;
 use crate::csi_drivers::CsiDrivers;
 use crate::metrics::Metrics;
-use crate::node_view::NodeView;
+use crate::node_view::{NodeView, known};
 use crate::tokens::Tokens;
 use done::Done;
 
@@ -113,8 +113,15 @@ impl CsiVolumes {
         self.parts.metrics.storage.operated(operation, &plugin, begun.elapsed(), done.is_err());
     }
 
-    /// Tells the node's status which volumes are in use.
+    /// Tells the node's status which volumes are in use. While records of an earlier agent cannot be read, whatever that
+    /// one told of is in use as well, and until the API server has shown it nothing is told.
     fn report(&self) {
+        if self.with(|done| done.is_unsure()) {
+            let view = self.parts.node_view.borrow();
+            let Some(node) = view.node() else { return };
+            let shown = node.status.as_ref().and_then(|status| status.volumes_in_use.as_ref());
+            self.with(|done| done.keep_in_use(shown.into_iter().flatten()));
+        }
         let names = self.with(|done| done.in_use());
         self.parts.in_use.send_if_modified(|told| {
             let is_new = told.as_ref() != Some(&names);
@@ -176,6 +183,9 @@ impl CsiVolumes {
         for volume in &found.volumes {
             self.with(|done| done.uses(&volume.record));
         }
+        if !found.unreadable.is_empty() {
+            self.with(Done::is_missing_records);
+        }
         for record in found.unreadable {
             let (pod, volume, error) = (record.uid, record.spec_name, VolumeError::from(record.error));
             tracing::warn!(%pod, %volume, error = %error.text(), "what is written down of a driver's volume cannot be read");
@@ -198,6 +208,13 @@ pub async fn begin(volumes: Arc<CsiVolumes>, cancel: CancellationToken) {
         tokio::select! {
             () = cancel.cancelled() => return,
             () = tokio::time::sleep(PATIENCE) => {}
+        }
+    }
+    if volumes.with(|done| done.is_unsure()) {
+        let mut views = volumes.parts.node_view.clone();
+        tokio::select! {
+            () = cancel.cancelled() => return,
+            _ = known(&mut views) => volumes.report(),
         }
     }
     volumes.parts.claims.keep(cancel).await;

@@ -167,9 +167,7 @@ async fn keep_registered(
         () = cancel.cancelled() => {}
         () = gone.cancelled() => {
             parts.uncount(&socket, REGISTERED);
-            if let Some(kind) = parts.types.get(&plugin.kind) {
-                kind.deregister(&plugin).await;
-            }
+            let_go(&parts, &plugin).await;
             tracing::info!(plugin = %plugin.name, kind = %plugin.kind, "a plugin is gone");
         }
     }
@@ -177,14 +175,18 @@ async fn keep_registered(
 
 /// Ends early when the socket is gone; the plugin is not registered then.
 async fn register(parts: &Parts, socket: &Path, gone: &CancellationToken) -> Result<PluginInfo, PluginError> {
-    let asked = async {
-        let plugin = parts.registration.get_info(socket).await?;
-        let registered = take_in(parts, &plugin, socket).await;
-        Ok((plugin, registered))
-    };
-    let (plugin, registered) = tokio::select! {
+    let plugin = tokio::select! {
         () = gone.cancelled() => return Err(is_gone()),
-        asked = asked => asked?,
+        asked = parts.registration.get_info(socket) => asked?,
+    };
+    let registered = tokio::select! {
+        () = gone.cancelled() => {
+            if let Some(kind) = parts.types.get(&plugin.kind) {
+                kind.abandon(&plugin).await;
+            }
+            return Err(is_gone());
+        }
+        registered = take_in(parts, &plugin, socket) => registered,
     };
     let registered = registered.map_err(|reason| PluginError(format!("RegisterPlugin error -- {reason}")));
     let outcome = match &registered {
@@ -198,12 +200,16 @@ async fn register(parts: &Parts, socket: &Path, gone: &CancellationToken) -> Res
     registered?;
     if let Err(error) = told {
         // It does not know that it is registered and would wait for that.
-        if let Some(kind) = parts.types.get(&plugin.kind) {
-            kind.deregister(&plugin).await;
-        }
+        let_go(parts, &plugin).await;
         return Err(error);
     }
     Ok(plugin)
+}
+
+async fn let_go(parts: &Parts, plugin: &PluginInfo) {
+    if let Some(kind) = parts.types.get(&plugin.kind) {
+        kind.deregister(plugin).await;
+    }
 }
 
 fn is_gone() -> PluginError {

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use decide::housekeeping::PodCgroup;
 use decide::qos_cgroups::leftover_limits;
@@ -22,6 +23,8 @@ use crate::sweeping::{Claim, Sweeping, Wanted};
 
 /// Pods swept side by side.
 const AT_ONCE: usize = 8;
+/// How long a look at what is left of a pod may take.
+const LONGEST_LOOK: Duration = Duration::from_secs(10);
 
 /// What the sweeper needs.
 pub struct Parts {
@@ -76,7 +79,11 @@ pub async fn run(mut parts: Parts, cancel: CancellationToken) {
                 if let Err(error) = remove_pod(&*here.runtime, &pod).await {
                     tracing::warn!(pod = %pod.full_name, %error, "a dead pod could not be removed from the runtime");
                 }
-                here.observer.hint(&pod.uid);
+                // A pod that comes back must not plan on what was removed.
+                let seen = here.observer.after(&pod.uid, &pod.full_name, here.observer.moments().next());
+                if tokio::time::timeout(LONGEST_LOOK, seen).await.is_err() {
+                    tracing::warn!(pod = %pod.full_name, "what is left of a removed pod is not seen in time");
+                }
             })
             .await;
         let removed: Vec<_> = futures::stream::iter(order.pod_folders.clone())

@@ -7,6 +7,7 @@ mod tests;
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use model::{FsGroup, PodUid};
@@ -16,23 +17,29 @@ use ports::pod_volumes::Progress;
 use rustix::fs::AtFlags;
 use rustix::io::Errno;
 
-use crate::failure::{OnPath, blocking, entry_name, refused};
+use crate::failure::{OnPath, entry_name, refused};
 use crate::folder::Folder;
+use crate::foreign_files::apart;
 use crate::pod_folders::{PRIVATE, existing_pod, make_pod};
 use crate::pod_volumes::local::link_to;
 use crate::pod_volumes::ownership::{Access, give_to_group};
 use crate::tree;
+use crate::turns::Turns;
 use record::{DATA, read_record, staging_name, staging_record, write_record};
 
 const PLUGIN: &str = "kubernetes.io~csi";
 const DEVICES: &str = "volumeDevices";
 const MOUNT: &str = "mount";
+/// How long a look at a volume waits for an earlier one at a volume of the same pod.
+const PATIENCE: Duration = Duration::from_secs(20);
 
 /// [`CsiFolders`] below the agent's root folder.
 #[derive(Clone, Debug)]
 pub struct HostCsiFolders {
     root: PathBuf,
     plugin: PathBuf,
+    /// Pods in whose mounted volumes somebody looks: a look that hangs is not made a second time.
+    looks: Turns<PodUid>,
 }
 
 /// A volume of a pod: a folder, or a link to a device.
@@ -49,7 +56,7 @@ impl HostCsiFolders {
     #[must_use]
     pub fn new(root: impl Into<PathBuf>) -> Self {
         let root = root.into();
-        Self { plugin: root.join("plugins/kubernetes.io/csi"), root }
+        Self { plugin: root.join("plugins/kubernetes.io/csi"), root, looks: Turns::default() }
     }
 
     async fn run<T: Send + 'static>(
@@ -57,7 +64,24 @@ impl HostCsiFolders {
         work: impl FnOnce(&Self) -> Result<T, FileError> + Send + 'static,
     ) -> Result<T, FileError> {
         let folders = self.clone();
-        blocking(&self.root, move || work(&folders)).await
+        // What a driver has mounted below may hang.
+        apart(move || work(&folders)).await.on_path("run file work on", &self.root)?
+    }
+
+    /// Works on files of a mounted volume. Work that hangs keeps its pod's turn with its thread.
+    async fn run_inside<T: Send + 'static>(
+        &self,
+        volume: &Published,
+        work: impl FnOnce() -> Result<T, FileError> + Send + 'static,
+    ) -> Result<T, FileError> {
+        let Some(turn) = self.looks.take(&volume.uid, PATIENCE).await else {
+            return Err(Errno::BUSY).on_path("look again, while an earlier look hangs, at", &volume.target);
+        };
+        self.run(move |_| {
+            let _turn = turn;
+            work()
+        })
+        .await
     }
 
     /// Where everything of a volume lies.
@@ -239,15 +263,18 @@ impl CsiFolders for HostCsiFolders {
     }
 
     async fn is_published(&self, volume: &Published) -> Result<bool, FileError> {
-        let volume = volume.clone();
-        self.run(move |_| {
-            let Some((parent, name)) = volume.target.parent().zip(volume.target.file_name()) else {
-                return Ok(false);
-            };
+        let (target, is_block) = (volume.target.clone(), volume.is_block);
+        let look = move || {
+            let Some((parent, name)) = target.parent().zip(target.file_name()) else { return Ok(false) };
             let Some(folder) = Folder::open(parent)? else { return Ok(false) };
-            Ok(folder.stat(name)?.is_some() && (volume.is_block || folder.is_mount_point(name)?))
-        })
-        .await
+            match folder.stat(name) {
+                Ok(found) => Ok(found.is_some() && (is_block || folder.is_mount_point(name)?)),
+                // Its driver knows what to do about that.
+                Err(error) if is_corrupted(&error) => Ok(false),
+                Err(error) => Err(error),
+            }
+        };
+        self.run_inside(volume, look).await
     }
 
     async fn give_to_group(
@@ -257,11 +284,11 @@ impl CsiFolders for HostCsiFolders {
         progress: &Progress,
     ) -> Result<(), FileError> {
         let (target, progress) = (volume.target.clone(), progress.clone());
-        self.run(move |_| match Folder::open(&target)? {
+        let give = move || match Folder::open(&target)? {
             Some(folder) => give_to_group(&folder, group, Access::ReadWrite, &progress),
             None => Err(Errno::NOENT).on_path("open volume", target),
-        })
-        .await
+        };
+        self.run_inside(volume, give).await
     }
 
     async fn of_pod(&self, uid: &PodUid) -> Result<FoundVolumes, FileError> {
@@ -289,6 +316,12 @@ fn record_in(folder: Result<Option<Folder>, FileError>) -> Result<Option<VolumeR
         Some(folder) => read_record(&folder),
         None => Ok(None),
     }
+}
+
+/// Whether something is mounted of which nobody answers for the files any more.
+fn is_corrupted(error: &FileError) -> bool {
+    let gone = [Errno::NOTCONN, Errno::STALE, Errno::IO, Errno::ACCESS, Errno::HOSTDOWN];
+    Errno::from_io_error(&error.source).is_some_and(|errno| gone.contains(&errno))
 }
 
 /// A folder of ours, with everything above it.

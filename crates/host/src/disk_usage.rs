@@ -1,11 +1,9 @@
 //! How full file systems are, and what folders take of them.
 
-use std::collections::HashSet;
 use std::fs::File;
 use std::io::{Seek, SeekFrom};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
@@ -13,45 +11,36 @@ use model::usage::{DiskUse, FilesystemRoom};
 use ports::usage::DiskUsage;
 
 use crate::foreign_files::apart;
+use crate::turns::Turns;
 use crate::usage::room;
 
 /// Bytes of a block in the kernel's counts.
 const BLOCK: u64 = 512;
 /// Entries between two looks at the clock.
 const BETWEEN_LOOKS: u64 = 256;
+/// How long a look waits for another one at the same path.
+const PATIENCE: Duration = Duration::from_secs(1);
 
 /// Asks the kernel.
 #[derive(Clone, Debug, Default)]
 pub struct HostDiskUsage {
     /// Paths that somebody looks at. A look that hangs is not made a second time.
-    under_way: Arc<Mutex<HashSet<PathBuf>>>,
-}
-
-/// A look at a path, until it is dropped.
-struct Look {
-    under_way: Arc<Mutex<HashSet<PathBuf>>>,
-    path: PathBuf,
-}
-
-impl Drop for Look {
-    fn drop(&mut self) {
-        self.under_way.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.path);
-    }
+    looks: Turns<PathBuf>,
 }
 
 impl HostDiskUsage {
-    /// Looks at a path, unless somebody does.
+    /// Looks at a path, unless somebody does and is not done soon.
     async fn look<T: Send + 'static>(
         &self,
         path: PathBuf,
         look: impl FnOnce(&Path) -> Option<T> + Send + 'static,
     ) -> Option<T> {
-        let is_first = self.under_way.lock().unwrap_or_else(PoisonError::into_inner).insert(path.clone());
-        if !is_first {
-            return None;
-        }
-        let under_way = Look { under_way: Arc::clone(&self.under_way), path };
-        apart(move || look(&under_way.path)).await.ok().flatten()
+        let turn = self.looks.take(&path, PATIENCE).await?;
+        let look = move || {
+            let _turn = turn;
+            look(&path)
+        };
+        apart(look).await.ok().flatten()
     }
 }
 

@@ -53,6 +53,7 @@ mod state_files;
 mod systemd;
 mod termination_messages;
 mod tree;
+mod turns;
 mod usage;
 mod user_namespaces;
 

@@ -16,6 +16,7 @@ use ports::pod_logs::{LogFolder, PodLogs};
 use crate::atomic_file;
 use crate::failure::{OnPath, blocking, entry_name, refused};
 use crate::folder::Folder;
+use crate::foreign_files::apart;
 use crate::mount_table;
 
 /// Mode of the root folder, of everything of a pod and of the folder of all logs: other users have no business in a
@@ -110,9 +111,10 @@ impl PodFolders for HostPodFolders {
     }
 
     async fn shared_group(&self, uid: &PodUid, volume: &Path) -> Result<Option<u32>, FileError> {
-        let (uid, volume) = (uid.clone(), volume.to_path_buf());
-        self.run(move |folders| {
-            let Some(pods) = Folder::open(&folders.root.join("pods"))? else { return Ok(None) };
+        let (root, uid, volume) = (self.root.clone(), uid.clone(), volume.to_path_buf());
+        // The disk behind the volume may hang.
+        let look = move || {
+            let Some(pods) = Folder::open(&root.join("pods"))? else { return Ok(None) };
             let pods = pods.real_path()?;
             let relative: PathBuf = volume.iter().skip_while(|name| *name != uid.as_str()).skip(1).collect();
             let own = pods.join(uid.as_str()).join(&relative);
@@ -124,8 +126,8 @@ impl PodFolders for HostPodFolders {
             }
             let found = std::fs::metadata(&volume).on_path("look at", &volume)?;
             Ok(Some(found.gid()))
-        })
-        .await
+        };
+        apart(look).await.on_path("run file work on", &self.root)?
     }
 }
 

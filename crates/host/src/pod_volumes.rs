@@ -13,7 +13,6 @@ mod sub_path;
 mod tear_down;
 #[cfg(test)]
 mod tests;
-mod turns;
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -32,11 +31,11 @@ use crate::failure::{OnPath, blocking, refused};
 use crate::folder::Folder;
 use crate::foreign_files::apart;
 use crate::pod_folders::{PRIVATE, existing_pod, make_pod};
+use crate::turns::Turns;
 use empty_dir::Medium;
 use iscsi::Initiator;
 use journal::Journal;
 use ownership::{Access, give_to_group};
-use turns::Turns;
 
 const EMPTY_DIR: &str = "kubernetes.io~empty-dir";
 /// Folders that other volumes are mounted on.
@@ -52,7 +51,7 @@ const PATIENCE: Duration = Duration::from_secs(20);
 pub struct HostPodVolumes {
     root: PathBuf,
     clock: Arc<dyn Clock>,
-    turns: Turns,
+    turns: Turns<PodUid>,
     mount_program: OsString,
     iscsi: Initiator,
 }

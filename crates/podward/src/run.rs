@@ -150,7 +150,6 @@ async fn run(
     let Some((runtime_name, driver)) = greet(&*runtime, loaded, &metrics, &mut stop).await? else {
         return Ok(());
     };
-    pod_cidr::tell(&*runtime, &loaded.config.node.pod_cidr).await;
     let cgroups = cgroups.with_driver(driver).map_err(|error| anyhow::anyhow!("{}", with_cause(&error)))?;
     let capabilities = host_capabilities(Path::new("/sys"), Path::new("/proc"), cgroups.version());
     let plan = plan::plan(loaded, &facts, capabilities, driver)?;
@@ -401,6 +400,7 @@ async fn greet(
     let met = async {
         let name = meet(runtime, loaded).await;
         let driver = named_driver(runtime, loaded, metrics).await;
+        pod_cidr::tell(runtime, &loaded.config.node.pod_cidr).await;
         (name, driver)
     };
     // Each question may take as long as a runtime that accepts it and says nothing.

@@ -61,8 +61,18 @@ async fn a_record_that_cannot_be_read_keeps_no_other_pod_from_its_end() {
     // As a power cut leaves a file that was not flushed.
     fs::write(two.path.with_file_name("vol_data.json"), "").unwrap();
     let next = node.agent();
+    let (first, second) = ("kubernetes.io/csi/d.example^h", "kubernetes.io/csi/d.example^g");
+    assert_eq!(node.in_use().borrow().clone().unwrap().len(), 2);
+    node.in_use.send_replace(None);
     next.recall().await.unwrap();
-    assert_eq!(node.in_use().borrow().clone().unwrap().len(), 1);
+    assert_eq!(
+        *node.in_use().borrow(),
+        None,
+        "who does not know all must not say that the rest may be detached"
+    );
+    node.show_in_use(&[first, second]);
+    next.recall().await.unwrap();
+    assert_eq!(node.in_use().borrow().clone().unwrap(), [second, first]);
     next.tear_down(&PodUid::from("u1")).await.unwrap();
     assert_eq!(driver.call_names()[4..], ["NodeUnpublishVolume", "NodeUnstageVolume"]);
     let told = next.tear_down(&PodUid::from("u2")).await.unwrap_err();

@@ -72,4 +72,8 @@ pub trait PluginType: Send + Sync {
 
     /// Lets it go: its socket is gone.
     async fn deregister(&self, plugin: &PluginInfo);
+
+    /// Takes back what others may have been told by a registration that was left half-way. Another plugin of that name
+    /// that is registered meanwhile stays.
+    async fn abandon(&self, plugin: &PluginInfo);
 }

@@ -19,6 +19,8 @@ pub(super) struct Done {
     refused: HashMap<Key, i64>,
     left_alone: HashMap<Key, i64>,
     in_use: BTreeSet<String>,
+    /// Some records of an earlier agent cannot be read, and what it told of is not known yet.
+    unsure: bool,
 }
 
 impl Done {
@@ -30,6 +32,21 @@ impl Done {
         if record.lifecycle == CsiLifecycle::Persistent {
             self.in_use.insert(volume_in_use(&record.driver, &record.handle));
         }
+    }
+
+    /// Whether more volumes may be in use than are known of.
+    pub(super) fn is_unsure(&self) -> bool {
+        self.unsure
+    }
+
+    pub(super) fn is_missing_records(&mut self) {
+        self.unsure = true;
+    }
+
+    /// Takes over what an earlier agent told of.
+    pub(super) fn keep_in_use<'a>(&mut self, names: impl Iterator<Item = &'a String>) {
+        self.in_use.extend(names.cloned());
+        self.unsure = false;
     }
 
     pub(super) fn attached(&self, key: &Key) -> Option<BTreeMap<String, String>> {

@@ -13,6 +13,7 @@ struct Plugin {
     name: &'static str,
     told: Mutex<Vec<Result<(), String>>>,
     let_go: Mutex<usize>,
+    abandoned: Mutex<usize>,
 }
 
 #[async_trait]
@@ -42,11 +43,19 @@ impl PluginType for Plugin {
     }
 
     async fn register(&self, plugin: &PluginInfo) -> Result<(), PluginError> {
-        if plugin.name == "silent" { Err(PluginError("no answer".to_owned())) } else { Ok(()) }
+        match plugin.name.as_str() {
+            "silent" => Err(PluginError("no answer".to_owned())),
+            "slow" => std::future::pending().await,
+            _ => Ok(()),
+        }
     }
 
     async fn deregister(&self, _: &PluginInfo) {
         *self.let_go.lock().unwrap() += 1;
+    }
+
+    async fn abandon(&self, _: &PluginInfo) {
+        *self.abandoned.lock().unwrap() += 1;
     }
 }
 
@@ -99,7 +108,19 @@ async fn a_plugin_is_told_what_became_of_it() {
 
 #[tokio::test(start_paused = true)]
 async fn a_plugin_whose_socket_goes_before_it_was_told_is_let_go() {
-    let plugin = Arc::new(Plugin { kind: "Known", name: "deaf", ..Plugin::default() });
+    let kind = went_within_a_second("deaf").await;
+    assert_eq!((*kind.let_go.lock().unwrap(), *kind.abandoned.lock().unwrap()), (1, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_registration_told_before_the_socket_went_is_taken_back() {
+    let kind = went_within_a_second("slow").await;
+    assert_eq!((*kind.let_go.lock().unwrap(), *kind.abandoned.lock().unwrap()), (0, 1));
+}
+
+/// What the type of a plugin is asked for when its socket goes within a second.
+async fn went_within_a_second(name: &'static str) -> Arc<Plugin> {
+    let plugin = Arc::new(Plugin { kind: "Known", name, ..Plugin::default() });
     let kind = Arc::new(Plugin::default());
     let gone = CancellationToken::new();
     let kept = keep_registered(
@@ -113,5 +134,5 @@ async fn a_plugin_whose_socket_goes_before_it_was_told_is_let_go() {
         gone.cancel();
     };
     tokio::join!(kept, goes);
-    assert_eq!(*kind.let_go.lock().unwrap(), 1);
+    kind
 }

@@ -48,7 +48,10 @@ impl PodRuntime {
         interruption: &dyn Interruption,
     ) -> Result<SyncOutcome, SyncFailure> {
         // One that was gone and came back.
-        self.parts.sweeping.over(&pod.uid).await;
+        tokio::select! {
+            () = self.parts.sweeping.over(&pod.uid) => {}
+            () = interruption.requested() => return Err(SyncFailure::Interrupted),
+        }
         let observed = self.observe(pod).await?;
         if interruption.is_requested() {
             return Err(SyncFailure::Interrupted);

@@ -18,7 +18,7 @@ impl SyncLoop {
         }
         let mut found = Vec::new();
         for parent in QosCgroups::of(settings).each() {
-            for name in listed("cgroups", self.parts.cgroups.children(parent).await) {
+            for name in listed("cgroups", self.parts.cgroups.children(parent)).await {
                 if let Some(uid) = pod_of_cgroup(&name, settings.cgroup_driver) {
                     found.push(PodCgroup { uid, path: format!("{parent}/{name}") });
                 }

@@ -1,6 +1,7 @@
 //! The six handlers. Each one routes; none decides.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use decide::admission::{Arrival, arrival};
 use decide::grace::ORPHAN_GRACE_SECONDS;
@@ -11,6 +12,9 @@ use tokio::time::Instant;
 
 use super::SyncLoop;
 use crate::messages::{SweepOrder, WorkerMessage};
+
+/// How long the loop waits for a list of what is on disk. A disk that hangs must not keep pods from starting.
+const LONGEST_LIST: Duration = Duration::from_secs(2);
 
 impl SyncLoop {
     /// New pods: oldest first, remembered, admitted or rejected, handed to their workers. Those that an agent before
@@ -132,13 +136,17 @@ impl SyncLoop {
             return;
         }
         let pod_cgroups = self.list_pod_cgroups().await;
+        let (pod_folders, log_folders) = tokio::join!(
+            listed("pod folders", self.parts.folders.list_pod_folders()),
+            listed("log folders", self.parts.logs.list_log_folders()),
+        );
         let situation = Situation {
             pod_cgroups,
             desired: self.parts.desired.reader().all(),
             workers: self.parts.worker_views.all(),
             observed: self.parts.observer.all(),
-            pod_folders: listed("pod folders", self.parts.folders.list_pod_folders().await),
-            log_folders: listed("log folders", self.parts.logs.list_log_folders().await),
+            pod_folders,
+            log_folders,
         };
         self.keep_allocations(&situation);
         let sweep = sweep(&situation);
@@ -200,9 +208,16 @@ impl SyncLoop {
 }
 
 /// A list that could not be read sweeps nothing.
-pub(super) fn listed<T>(what: &str, result: Result<Vec<T>, ports::pod_folders::FileError>) -> Vec<T> {
-    result.unwrap_or_else(|error| {
-        tracing::warn!(%error, source = %error.source, "{what} could not be listed");
-        Vec::new()
-    })
+pub(super) async fn listed<T>(
+    what: &str,
+    list: impl Future<Output = Result<Vec<T>, ports::pod_folders::FileError>>,
+) -> Vec<T> {
+    match tokio::time::timeout(LONGEST_LIST, list).await {
+        Ok(Ok(found)) => return found,
+        Ok(Err(error)) => {
+            tracing::warn!(%error, source = %error.source, "{what} could not be listed");
+        }
+        Err(_) => tracing::warn!("{what} could not be listed in time"),
+    }
+    Vec::new()
 }
