@@ -123,8 +123,8 @@ pub fn give_memory_back() {
     }
 }
 
-/// Takes pages of the program's code out of this process, once its start is over. They stay in the page cache, and what is
-/// needed comes back by itself; what only a start needs, most of it, does not.
+/// Takes pages of the program's code, and of what the loader alone reads, out of this process, once its start is over.
+/// They stay in the page cache, and what is needed comes back by itself; what only a start needs, most of it, does not.
 #[expect(unsafe_code, reason = "no safe call can change mappings")]
 pub fn drop_start_code() {
     let (Ok(maps), Ok(program)) =
@@ -134,23 +134,25 @@ pub fn drop_start_code() {
     };
     for code in code_mappings(&maps, &program.to_string_lossy()) {
         let start = std::ptr::with_exposed_provenance_mut(code.start);
-        // SAFETY: the kernel says that this range is code of our own program, mapped from its file and never written: a
-        // thread that runs there faults the same bytes in again. Advice that is not taken changes nothing.
+        // SAFETY: the kernel says that this range is of our own program, mapped from its file and never written: a thread
+        // that runs or reads there faults the same bytes in again. Advice that is not taken changes nothing.
         unsafe {
             libc::madvise(start, code.len(), libc::MADV_DONTNEED);
         }
     }
 }
 
-/// Where a program's code is mapped, by the text of `/proc/self/maps`.
+/// Where a program's code is mapped, and the beginning of its file, which holds a list of 30,000 addresses for the loader,
+/// by the text of `/proc/self/maps`. Other parts that may only be read were written before, by the loader.
 fn code_mappings(maps: &str, program: &str) -> Vec<std::ops::Range<usize>> {
     let code = |line: &str| {
         let mut fields = line.split_ascii_whitespace();
         let (range, access) = (fields.next()?, fields.next()?);
-        let path = fields.nth(3)?;
+        let (offset, path) = (fields.next()?, fields.nth(2)?);
         let (start, end) = range.split_once('-')?;
         let range = usize::from_str_radix(start, 16).ok()?..usize::from_str_radix(end, 16).ok()?;
-        (access == "r-xp" && path == program).then_some(range)
+        let is_beginning = access == "r--p" && offset.bytes().all(|digit| digit == b'0');
+        ((access == "r-xp" || is_beginning) && path == program).then_some(range)
     };
     maps.lines().filter_map(code).collect()
 }
@@ -163,10 +165,10 @@ mod tests {
     #[test]
     fn code_is_what_is_mapped_from_the_program_and_never_written() {
         let maps = "1000-2000 r--p 00000000 fe:00 7 /bin/agent\n2000-5000 r-xp 00001000 fe:00 7 /bin/agent\n\
-                    5000-6000 rw-p 00004000 fe:00 7 /bin/agent\n7000-8000 rwxp 00000000 00:00 0\n\
+                    4000-5000 r--p 00003000 fe:00 7 /bin/agent\n5000-6000 rw-p 00004000 fe:00 7 /bin/agent\n7000-8000 rwxp 00000000 00:00 0\n\
                     9000-a000 r-xp 00000000 fe:00 8 /lib/libc.so.6\n";
         let found = code_mappings(maps, "/bin/agent");
-        assert_eq!((found.len(), found.first()), (1, Some(&(0x2000..0x5000))));
+        assert_eq!(found, [0x1000..0x2000, 0x2000..0x5000]);
         assert_eq!(code_mappings(maps, "/bin/other"), []);
     }
 
@@ -174,7 +176,7 @@ mod tests {
     fn a_program_goes_on_after_its_code_was_dropped() {
         let program = std::fs::read_link("/proc/self/exe").unwrap();
         let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
-        assert_eq!(code_mappings(&maps, &program.to_string_lossy()).len(), 1);
+        assert_eq!(code_mappings(&maps, &program.to_string_lossy()).len(), 2);
         drop_start_code();
         assert_eq!(swap_total("SwapTotal: 1 kB\n"), 1024);
     }

@@ -150,7 +150,10 @@ impl Pass<'_> {
                 () = interruption.requested() => Err(ImageProblem::failed("Interrupted", String::new())),
             }
         }));
-        let (sandbox, images) = futures::future::join(self.sandbox(&actions.sandbox, &spec), images).await;
+        // Written while there is time: the containers wait for it, and tell if it fails.
+        let noted = self.runtime.parts.allocations.noted(&self.pod.uid);
+        let (sandbox, images, _noted) =
+            futures::future::join3(self.sandbox(&actions.sandbox, &spec), images, noted).await;
         let sandbox = sandbox?;
         let mut failures = ContainerProblems::new();
         for (start, image) in due.iter().zip(images) {

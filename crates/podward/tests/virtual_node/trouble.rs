@@ -409,3 +409,25 @@ async fn an_old_order_to_sweep_does_not_touch_a_pod_that_has_come_back() {
     node.until_running("uid-a").await;
     node.assert_no_violations();
 }
+
+#[tokio::test]
+async fn a_pod_that_comes_back_while_its_dead_containers_are_swept_runs_again() {
+    let mut node = VirtualNode::started();
+    let mut once = pod("a", "uid-a", &["main"]);
+    once["spec"]["restartPolicy"] = json!("Never");
+    node.write("a.json", &once);
+    node.until_running("uid-a").await;
+    node.kill_agent().await;
+    node.remove("a.json");
+    let sandbox = node.runtime.read(|world| world.ready_sandbox("uid-a").unwrap().id.clone());
+    node.runtime.kill_sandbox(&sandbox);
+    let removal = node.runtime.inject(Injection::new(Rpc::RemovePodSandbox, Fault::Hang).on("uid-a"));
+    node.start_agent();
+    tokio::time::timeout(PATIENCE, removal.wait_hits(1)).await.unwrap();
+    // What ended is gone by now; only an old look still shows it, and by that the pod would be over for good.
+    node.write("a.json", &once);
+    node.until_status("uid-a", |_| true).await;
+    removal.release();
+    node.until_running("uid-a").await;
+    node.assert_no_violations();
+}
