@@ -73,7 +73,7 @@ pub(crate) struct Node {
     root: PathBuf,
     cluster: Arc<Cluster>,
     drivers: Arc<CsiDrivers>,
-    pub(crate) in_use: watch::Sender<Option<Vec<String>>>,
+    in_use: watch::Sender<Option<Vec<String>>>,
     view: watch::Sender<NodeView>,
     view_reader: watch::Receiver<NodeView>,
     _reported: watch::Receiver<Option<Vec<String>>>,
