@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
-use model::{CsiAccess, IscsiDisk, PlannedVolume, PodUid, SubPath, VolumePlan};
+use model::{PlannedVolume, PodUid, SubPath, VolumePlan};
 use ports::pod_volumes::{MountReport, PodVolumes, Progress, VolumeError};
 use tokio::time::Instant;
 
@@ -44,7 +44,7 @@ impl MeteredVolumes {
         let volumes = known.entry(uid.clone()).or_default();
         let known = volumes.entry(volume.name.clone()).or_insert_with(|| Known {
             plugin: plugin_name(&volume.plan),
-            is_device: is_device(&volume.plan),
+            is_device: volume.plan.is_device(),
             wanted_since: Instant::now(),
             is_wanted: true,
             is_there: false,
@@ -136,19 +136,11 @@ impl Collect for MeteredVolumes {
     }
 }
 
-/// Whether containers see a block device.
-fn is_device(plan: &VolumePlan) -> bool {
-    match plan {
-        VolumePlan::Device { .. } => true,
-        VolumePlan::Csi(volume) => volume.access == CsiAccess::Block,
-        _ => false,
-    }
-}
-
 /// Upstream's name of what makes a volume: folders below a pod's are named after it.
 fn plugin_name(plan: &VolumePlan) -> String {
     match plan {
         VolumePlan::Csi(volume) => format!("kubernetes.io/csi:{}", volume.driver),
+        VolumePlan::Iscsi(_) => "kubernetes.io/iscsi".to_owned(),
         VolumePlan::HostPath { .. } => "kubernetes.io/host-path".to_owned(),
         VolumePlan::Image { .. } => "kubernetes.io/image".to_owned(),
         VolumePlan::EmptyDir { path }
@@ -156,7 +148,6 @@ fn plugin_name(plan: &VolumePlan) -> String {
         | VolumePlan::HugePagesDir { path, .. }
         | VolumePlan::Files { path, .. }
         | VolumePlan::Nfs { path, .. }
-        | VolumePlan::Iscsi(IscsiDisk { path, .. })
         | VolumePlan::Local { path, .. }
         | VolumePlan::Device { path, .. } => of_folder(path).unwrap_or_else(|| "N/A".to_owned()),
     }

@@ -4,7 +4,8 @@ use std::path::{Path, PathBuf};
 
 use k8s_openapi::api::core::v1::{Container, VolumeMount};
 use model::{
-    CsiAccess, Device, Mount, MountPropagation, NodeSettings, PlannedVolume, Pod, SubPath, VolumePlan,
+    CsiAccess, Device, DiskUse, Mount, MountPropagation, NodeSettings, PlannedVolume, Pod, SubPath,
+    VolumePlan,
 };
 
 use crate::environment::{expand, lookup};
@@ -91,6 +92,7 @@ fn block_device(plan: &VolumePlan) -> Option<(&Path, bool)> {
         VolumePlan::Csi(volume) if volume.access == CsiAccess::Block => {
             Some((&volume.path, volume.read_only))
         }
+        VolumePlan::Iscsi(disk) if disk.use_as == DiskUse::Device => Some((&disk.path, disk.read_only)),
         VolumePlan::Csi(_)
         | VolumePlan::EmptyDir { .. }
         | VolumePlan::MemoryDir { .. }

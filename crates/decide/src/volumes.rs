@@ -17,8 +17,8 @@ use std::path::{Path, PathBuf};
 
 use k8s_openapi::api::core::v1::{HostPathVolumeSource, PersistentVolumeClaim, Volume};
 use model::{
-    FileStorage, FsGroup, FsGroupChange, HostPathKind, ImageSpec, IscsiDisk, NodeSettings, PlannedVolume,
-    Pod, ProjectedFile, VolumePlan,
+    FileStorage, FsGroup, FsGroupChange, HostPathKind, ImageSpec, NodeSettings, PlannedVolume, Pod,
+    ProjectedFile, VolumePlan,
 };
 
 pub use claims::{
@@ -173,7 +173,14 @@ fn plan(
         return Ok(persistent::nfs(source, path("kubernetes.io/nfs"), read_only, Vec::new()));
     }
     if let Some(source) = &volume.iscsi {
-        return iscsi::inline(source, path("kubernetes.io/iscsi"))
+        let wanted = iscsi::Wanted {
+            path: path("kubernetes.io/iscsi"),
+            name: &volume.name,
+            namespace: pod.namespace(),
+            use_as: iscsi::as_files(source.fs_type.as_deref(), Vec::new()),
+            read_only: false,
+        };
+        return iscsi::inline(source, wanted)
             .map_err(|reason| VolumeProblem::Invalid { volume: volume.name.clone(), reason });
     }
     if let Some(source) = &volume.csi {
@@ -221,14 +228,13 @@ fn fs_group(pod: &Pod, plan: &VolumePlan) -> Option<FsGroup> {
         | VolumePlan::MemoryDir { .. }
         | VolumePlan::HugePagesDir { .. }
         | VolumePlan::Files { .. } => Some(FsGroup { gid, change: FsGroupChange::Always }),
-        VolumePlan::Local { read_only: false, .. }
-        | VolumePlan::Iscsi(IscsiDisk { read_only: false, .. }) => {
-            Some(FsGroup { gid, change: change_policy(pod) })
+        VolumePlan::Local { read_only: false, .. } => Some(FsGroup { gid, change: change_policy(pod) }),
+        VolumePlan::Iscsi(disk) => {
+            (!disk.read_only && !plan.is_device()).then(|| FsGroup { gid, change: change_policy(pod) })
         }
         // Who gives it to the group, if anybody, is settled with the driver.
         VolumePlan::Csi(_) => Some(FsGroup { gid, change: change_policy(pod) }),
         VolumePlan::Local { read_only: true, .. }
-        | VolumePlan::Iscsi(IscsiDisk { read_only: true, .. })
         | VolumePlan::Device { .. }
         | VolumePlan::HostPath { .. }
         | VolumePlan::Image { .. }

@@ -9,6 +9,7 @@ pub(crate) mod local;
 mod nfs;
 pub(crate) mod ownership;
 mod reconcile;
+mod shared_disk;
 mod sub_path;
 mod tear_down;
 #[cfg(test)]
@@ -21,12 +22,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use model::{FileStorage, FsGroup, PodUid, ProjectedFile};
+use model::{DiskUse, FileStorage, FsGroup, PodUid, ProjectedFile};
 use ports::clock::{Clock, SystemClock};
 use ports::pod_folders::FileError;
 use ports::pod_volumes::{
     MountReport, PlannedVolume, PodVolumes, Progress, SubPath, VolumeError, VolumePlan,
 };
+
+use rustix::io::Errno;
 
 use crate::failure::{OnPath, blocking, refused};
 use crate::folder::Folder;
@@ -92,6 +95,9 @@ impl HostPodVolumes {
                 let options: Vec<&str> =
                     read_only.iter().copied().chain(options.iter().map(String::as_str)).collect();
                 return nfs::set_up(&self.volume(uid, path)?, source, &options, &self.mount_program);
+            }
+            VolumePlan::Iscsi(disk) if disk.use_as == DiskUse::Device => {
+                return self.iscsi.set_up_device(&self.root, uid, disk);
             }
             VolumePlan::Iscsi(disk) => {
                 return self.iscsi.set_up(&self.root, &self.volume(uid, &disk.path)?, disk, |folder| {
@@ -240,6 +246,21 @@ impl Volume {
     /// Writes down that something is about to be mounted here.
     fn note_mount(&self, kind: &str) -> Result<(), FileError> {
         Journal::of(&self.pod).note(&self.relative, kind)
+    }
+}
+
+/// The device that a link of a pod leads to, if it is there.
+fn device_place(link: &Path) -> Option<PathBuf> {
+    let found = std::fs::read_link(link).ok()?;
+    found.exists().then_some(found)
+}
+
+/// Removes a folder below the root folder that holds nothing.
+fn remove_folder(root: &Path, relative: &str) -> Result<(), FileError> {
+    let path = root.join(relative);
+    match rustix::fs::unlinkat(rustix::fs::CWD, &path, rustix::fs::AtFlags::REMOVEDIR) {
+        Ok(()) | Err(Errno::NOENT | Errno::NOTEMPTY | Errno::EXIST) => Ok(()),
+        Err(error) => Err(error).on_path("remove folder", path),
     }
 }
 

@@ -1,6 +1,6 @@
 use std::path::{Path, PathBuf};
 
-use crate::{CsiVolume, ImageSpec, ProjectedFile};
+use crate::{CsiAccess, CsiVolume, DiskUse, ImageSpec, IscsiDisk, ProjectedFile, VolumeSecret};
 
 /// How a volume is made ready.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -49,7 +49,7 @@ pub enum VolumePlan {
         options: Vec<String>,
     },
     /// A disk of an iSCSI target.
-    Iscsi(IscsiDisk),
+    Iscsi(Box<IscsiDisk>),
     /// A folder or a disk of the host that a PersistentVolume names, bound at `path`.
     Local {
         /// Volume folder.
@@ -97,15 +97,50 @@ impl VolumePlan {
         match self {
             Self::Image { .. } => None,
             Self::Csi(volume) => Some(&volume.path),
+            Self::Iscsi(disk) => Some(&disk.path),
             Self::EmptyDir { path }
             | Self::MemoryDir { path, .. }
             | Self::HugePagesDir { path, .. }
             | Self::Files { path, .. }
             | Self::Nfs { path, .. }
-            | Self::Iscsi(IscsiDisk { path, .. })
             | Self::Local { path, .. }
             | Self::Device { path, .. }
             | Self::HostPath { path, .. } => Some(path),
+        }
+    }
+
+    /// Whether containers see a block device.
+    #[must_use]
+    pub fn is_device(&self) -> bool {
+        match self {
+            Self::Device { .. } => true,
+            Self::Csi(volume) => volume.access == CsiAccess::Block,
+            Self::Iscsi(disk) => disk.use_as == DiskUse::Device,
+            Self::EmptyDir { .. }
+            | Self::MemoryDir { .. }
+            | Self::HugePagesDir { .. }
+            | Self::Files { .. }
+            | Self::Nfs { .. }
+            | Self::Local { .. }
+            | Self::Image { .. }
+            | Self::HostPath { .. } => false,
+        }
+    }
+
+    /// The secret that the set-up may need, for who can read it.
+    pub fn secret_mut(&mut self) -> Option<&mut VolumeSecret> {
+        match self {
+            Self::Iscsi(disk) => Some(&mut disk.chap.secret),
+            Self::Csi(_)
+            | Self::Device { .. }
+            | Self::EmptyDir { .. }
+            | Self::MemoryDir { .. }
+            | Self::HugePagesDir { .. }
+            | Self::Files { .. }
+            | Self::Nfs { .. }
+            | Self::Local { .. }
+            | Self::Image { .. }
+            | Self::HostPath { .. } => None,
         }
     }
 }
@@ -117,27 +152,6 @@ pub struct LocalSource {
     pub path: PathBuf,
     /// File system of a device; one without gets it.
     pub fs_type: String,
-}
-
-/// A disk that an iSCSI target offers, mounted at `path`.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct IscsiDisk {
-    /// Volume folder.
-    pub path: PathBuf,
-    /// Addresses of the target with their ports, the one that names the disk first.
-    pub portals: Vec<String>,
-    /// Name of the target.
-    pub target: String,
-    /// Number of the disk.
-    pub lun: i32,
-    /// Interface of the initiator, such as `default`.
-    pub interface: String,
-    /// File system; a disk without one gets it.
-    pub fs_type: String,
-    /// Whether it is mounted read-only.
-    pub read_only: bool,
-    /// What `mount -o` is told besides.
-    pub options: Vec<String>,
 }
 
 /// Steps of the way of a volume to a pod.

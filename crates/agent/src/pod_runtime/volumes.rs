@@ -8,8 +8,8 @@ use decide::volumes::{
 };
 use k8s_openapi::api::core::v1::{Container, Volume};
 use model::{
-    ContainerProblem, ContainerSpec, EventType, ImageSpec, PlannedVolume, Rejection, SandboxSpec,
-    SyncFailure, VolumePlan,
+    ContainerProblem, ContainerSpec, EventType, ImageSpec, ObjectKey, ObjectKind, PlannedVolume, Rejection,
+    SandboxSpec, SecretReference, SyncFailure, VolumePlan, VolumeSecret,
 };
 use ports::pod_volumes::{Progress, VolumeError};
 use tokio::time::Instant;
@@ -38,10 +38,13 @@ impl Pass<'_> {
         let planned = claimed.and_then(|claimed| {
             plan_volumes(self.pod, &parts.settings, &files, &claimed).map(|volumes| (volumes, claimed))
         });
-        let (volumes, claimed) = match planned {
+        let (mut volumes, claimed) = match planned {
             Ok(planned) => planned,
             Err(problem) => return Err(self.mount_failure(&[MountFailure::mount(problem.to_string())])),
         };
+        for volume in &mut volumes {
+            self.read_secret(volume).await;
+        }
         for volume in volumes.iter().filter(|volume| !kept.contains(&volume.name)) {
             match self.set_up_volume(volume).await {
                 Ok(()) => {
@@ -67,6 +70,23 @@ impl Pass<'_> {
             return Ok(volumes);
         }
         Err(self.mount_failure(&failures))
+    }
+
+    /// Reads the secret that a volume names. One that cannot be read is told of by the step that needs it.
+    async fn read_secret(&self, volume: &mut PlannedVolume) {
+        let Some(secret) = volume.plan.secret_mut() else { return };
+        let VolumeSecret::Wanted(SecretReference { namespace, name }) = secret else { return };
+        let key = ObjectKey { kind: ObjectKind::Secret, namespace: namespace.clone(), name: name.clone() };
+        let found = self.runtime.parts.objects.get(&key).await;
+        *secret = match found {
+            Ok(object) => VolumeSecret::Given(
+                object.data.iter().map(|(key, value)| (key.clone(), text(value))).collect(),
+            ),
+            Err(error) => VolumeSecret::Missing(format!(
+                "couldn't get secret {}/{} error: {error}",
+                key.namespace, key.name
+            )),
+        };
     }
 
     /// Tells when a local volume has the group of a pod that had it first, which this one may not be in.
@@ -246,6 +266,10 @@ impl Pass<'_> {
         }
         Ok(())
     }
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
 }
 
 /// A volume that is not there, as users are told.

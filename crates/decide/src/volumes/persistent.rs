@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use k8s_openapi::api::core::v1::{NFSVolumeSource, PersistentVolume, PersistentVolumeSpec, Volume};
-use model::{LocalSource, NodeSettings, Pod, VolumePlan};
+use model::{DiskUse, LocalSource, NodeSettings, Pod, VolumePlan};
 
 use super::claims::{ClaimedVolume, mode};
 use super::{VolumeProblem, climbs, csi, host_path, iscsi, migration};
@@ -65,9 +65,15 @@ pub(super) fn plan(
     if let Some(source) = &spec.nfs {
         return Ok(nfs(source, paths.volume_dir(&pod.uid, NFS, name), read_only, options));
     }
-    if let Some(source) = spec.iscsi.as_ref().filter(|_| !is_block) {
-        return iscsi::persistent(source, paths.volume_dir(&pod.uid, ISCSI, name), read_only, options)
-            .map_err(invalid);
+    if let Some(source) = &spec.iscsi {
+        let (path, use_as) = if is_block {
+            (paths.device_link(&pod.uid, ISCSI, name), DiskUse::Device)
+        } else {
+            let use_as = iscsi::as_files(source.fs_type.as_deref(), options);
+            (paths.volume_dir(&pod.uid, ISCSI, name), use_as)
+        };
+        let wanted = iscsi::Wanted { path, name, namespace: pod.namespace(), use_as, read_only };
+        return iscsi::persistent(source, wanted).map_err(invalid);
     }
     if let Some(source) = &spec.csi {
         return Ok(csi::claimed(&csi::Claimed { pod, claimed, spec, source, read_only }, settings));

@@ -1,7 +1,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use model::{CsiAccess, PlannedVolume, PodUid, VolumePlan, VolumeStep};
+use model::{PlannedVolume, PodUid, VolumePlan, VolumeStep};
 
 const FIRST_RETRY: Duration = Duration::from_millis(500);
 const LONGEST_RETRY: Duration = Duration::from_secs(122);
@@ -20,12 +20,7 @@ pub fn step_failed(
     volume: &str,
     reason: &str,
 ) -> (&'static str, String) {
-    let is_device = match plan {
-        VolumePlan::Device { .. } => true,
-        VolumePlan::Csi(volume) => volume.access == CsiAccess::Block,
-        _ => false,
-    };
-    let (event, operation) = match (is_device, step) {
+    let (event, operation) = match (plan.is_device(), step) {
         (false, VolumeStep::WaitForAttach) => ("FailedMount", "MountVolume.WaitForAttach"),
         (false, VolumeStep::MountDevice) => ("FailedMount", "MountVolume.MountDevice"),
         (false, VolumeStep::SetUp) => ("FailedMount", "MountVolume.SetUp"),
