@@ -140,6 +140,7 @@ impl PodVolumes for CsiVolumes {
             | VolumePlan::Files { .. }
             | VolumePlan::Nfs { .. }
             | VolumePlan::Iscsi(_)
+            | VolumePlan::Fc(_)
             | VolumePlan::Local { .. }
             | VolumePlan::Device { .. }
             | VolumePlan::Image { .. }

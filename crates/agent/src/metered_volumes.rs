@@ -141,6 +141,7 @@ fn plugin_name(plan: &VolumePlan) -> String {
     match plan {
         VolumePlan::Csi(volume) => format!("kubernetes.io/csi:{}", volume.driver),
         VolumePlan::Iscsi(_) => "kubernetes.io/iscsi".to_owned(),
+        VolumePlan::Fc(_) => "kubernetes.io/fc".to_owned(),
         VolumePlan::HostPath { .. } => "kubernetes.io/host-path".to_owned(),
         VolumePlan::Image { .. } => "kubernetes.io/image".to_owned(),
         VolumePlan::EmptyDir { path }

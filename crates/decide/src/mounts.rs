@@ -93,6 +93,7 @@ fn block_device(plan: &VolumePlan) -> Option<(&Path, bool)> {
             Some((&volume.path, volume.read_only))
         }
         VolumePlan::Iscsi(disk) if disk.use_as == DiskUse::Device => Some((&disk.path, disk.read_only)),
+        VolumePlan::Fc(disk) if disk.use_as == DiskUse::Device => Some((&disk.path, disk.read_only)),
         VolumePlan::Csi(_)
         | VolumePlan::EmptyDir { .. }
         | VolumePlan::MemoryDir { .. }
@@ -100,6 +101,7 @@ fn block_device(plan: &VolumePlan) -> Option<(&Path, bool)> {
         | VolumePlan::Files { .. }
         | VolumePlan::Nfs { .. }
         | VolumePlan::Iscsi(_)
+        | VolumePlan::Fc(_)
         | VolumePlan::Local { .. }
         | VolumePlan::Image { .. }
         | VolumePlan::HostPath { .. } => None,
@@ -180,6 +182,7 @@ fn is_read_only(plan: &VolumePlan) -> bool {
         | VolumePlan::Device { read_only, .. }
         | VolumePlan::HostPath { read_only, .. } => *read_only,
         VolumePlan::Iscsi(disk) => disk.read_only,
+        VolumePlan::Fc(disk) => disk.read_only,
         VolumePlan::Csi(volume) => volume.read_only,
         VolumePlan::EmptyDir { .. } | VolumePlan::MemoryDir { .. } | VolumePlan::HugePagesDir { .. } => false,
     }
@@ -195,6 +198,7 @@ fn is_relabelled(plan: &VolumePlan) -> bool {
         | VolumePlan::Files { .. } => true,
         VolumePlan::Local { read_only, .. } => !read_only,
         VolumePlan::Iscsi(disk) => !disk.read_only,
+        VolumePlan::Fc(disk) => !disk.read_only,
         VolumePlan::Csi(volume) => !volume.read_only,
         VolumePlan::HostPath { .. }
         | VolumePlan::Image { .. }

@@ -3,6 +3,7 @@
 mod claims;
 pub mod csi;
 mod empty_dir;
+mod fc;
 pub mod growth;
 mod iscsi;
 mod migration;
@@ -183,6 +184,15 @@ fn plan(
         return iscsi::inline(source, wanted)
             .map_err(|reason| VolumeProblem::Invalid { volume: volume.name.clone(), reason });
     }
+    if let Some(source) = &volume.fc {
+        let wanted = fc::Wanted {
+            path: path("kubernetes.io/fc"),
+            use_as: iscsi::as_files(source.fs_type.as_deref(), Vec::new()),
+            read_only: source.read_only == Some(true),
+        };
+        return fc::plan(source, wanted)
+            .map_err(|reason| VolumeProblem::Invalid { volume: volume.name.clone(), reason });
+    }
     if let Some(source) = &volume.csi {
         return Ok(csi::inline(pod, &volume.name, source, settings));
     }
@@ -230,6 +240,9 @@ fn fs_group(pod: &Pod, plan: &VolumePlan) -> Option<FsGroup> {
         | VolumePlan::Files { .. } => Some(FsGroup { gid, change: FsGroupChange::Always }),
         VolumePlan::Local { read_only: false, .. } => Some(FsGroup { gid, change: change_policy(pod) }),
         VolumePlan::Iscsi(disk) => {
+            (!disk.read_only && !plan.is_device()).then(|| FsGroup { gid, change: change_policy(pod) })
+        }
+        VolumePlan::Fc(disk) => {
             (!disk.read_only && !plan.is_device()).then(|| FsGroup { gid, change: change_policy(pod) })
         }
         // Who gives it to the group, if anybody, is settled with the driver.
@@ -280,7 +293,6 @@ fn unsupported_kind(volume: &Volume) -> Option<&'static str> {
         (volume.config_map.is_some(), "configMap"),
         (volume.downward_api.is_some(), "downwardAPI"),
         (volume.ephemeral.is_some(), "ephemeral"),
-        (volume.fc.is_some(), "fc"),
         (volume.flex_volume.is_some(), "flexVolume"),
         (volume.flocker.is_some(), "flocker"),
         (volume.glusterfs.is_some(), "glusterfs"),

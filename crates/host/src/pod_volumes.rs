@@ -1,6 +1,7 @@
 //! Volumes of pods on disk and in memory.
 
 mod empty_dir;
+mod fc;
 mod files;
 mod host_path;
 mod iscsi;
@@ -36,6 +37,7 @@ use crate::folder::Folder;
 use crate::foreign_files::apart;
 use crate::pod_folders::{PRIVATE, existing_pod, make_pod};
 use empty_dir::Medium;
+use fc::FibreChannel;
 use iscsi::Initiator;
 use journal::Journal;
 use ownership::{Access, give_to_group};
@@ -58,6 +60,7 @@ pub struct HostPodVolumes {
     turns: Turns,
     mount_program: OsString,
     iscsi: Initiator,
+    fc: FibreChannel,
 }
 
 impl HostPodVolumes {
@@ -70,6 +73,7 @@ impl HostPodVolumes {
             turns: Turns::default(),
             mount_program: "mount".into(),
             iscsi: Initiator::default(),
+            fc: FibreChannel::default(),
         }
     }
 
@@ -101,6 +105,14 @@ impl HostPodVolumes {
             }
             VolumePlan::Iscsi(disk) => {
                 return self.iscsi.set_up(&self.root, &self.volume(uid, &disk.path)?, disk, |folder| {
+                    own(folder, volume.fs_group, Access::ReadWrite, progress)
+                });
+            }
+            VolumePlan::Fc(disk) if disk.use_as == DiskUse::Device => {
+                return self.fc.set_up_device(&self.root, uid, disk);
+            }
+            VolumePlan::Fc(disk) => {
+                return self.fc.set_up(&self.root, &self.volume(uid, &disk.path)?, disk, |folder| {
                     own(folder, volume.fs_group, Access::ReadWrite, progress)
                 });
             }
@@ -221,7 +233,8 @@ impl PodVolumes for HostPodVolumes {
             if let Some(pod) = existing_pod(&volumes.root, &owner)? {
                 tear_down::tear_down(&pod)?;
             }
-            volumes.iscsi.sweep(&volumes.root)
+            let swept = volumes.iscsi.sweep(&volumes.root);
+            volumes.fc.sweep(&volumes.root).and(swept)
         };
         self.work(uid, &Progress::default(), tear_down).await
     }

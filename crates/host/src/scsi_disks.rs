@@ -36,6 +36,11 @@ impl ScsiDisks {
         self.devices.join("disk/by-path")
     }
 
+    /// Where devices have names by what they are.
+    pub(crate) fn by_id(&self) -> PathBuf {
+        self.devices.join("disk/by-id")
+    }
+
     /// The device that stands for all ways to the disk of this one.
     pub(crate) fn multipath(&self, device: &Path) -> Option<PathBuf> {
         let found = device.canonicalize().ok()?;
@@ -48,6 +53,12 @@ impl ScsiDisks {
         let is_over =
             |name: &OsString| blocks.join(name).join("slaves").join(disk).symlink_metadata().is_ok();
         mapped.find(is_over).map(|name| self.devices.join(name))
+    }
+
+    /// The devices beneath one that stands for several.
+    pub(crate) fn ways(&self, mapped: &Path) -> Vec<OsString> {
+        let Some(name) = mapped.file_name() else { return Vec::new() };
+        names(&self.kernel.join("block").join(name).join("slaves"))
     }
 
     /// Takes a device that stands for several apart.
@@ -68,6 +79,14 @@ impl ScsiDisks {
         match write(&self.kernel.join("block").join(disk).join("device/delete"), "1") {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
             result => result,
+        }
+    }
+
+    /// Makes all hosts look for disks; one that cannot look finds none.
+    pub(crate) fn rescan(&self) {
+        let hosts = self.kernel.join("class/scsi_host");
+        for host in names(&hosts) {
+            let _ = write(&hosts.join(host).join("scan"), "- - -");
         }
     }
 

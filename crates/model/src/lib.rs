@@ -70,7 +70,7 @@ pub use host_capabilities::{CgroupVersion, HostCapabilities};
 pub use ids::{ContainerId, PodFullName, PodSource, PodUid, SandboxId};
 pub use log_folder::LogFolder;
 pub use machine_identity::MachineIdentity;
-pub use network_disk::{Chap, DiskUse, IscsiDisk, OwnInitiator, VolumeSecret};
+pub use network_disk::{Chap, DiskUse, FcDisk, FcName, IscsiDisk, OwnInitiator, VolumeSecret};
 pub use node_resources::{NodeResources, ResourceAmounts};
 pub use node_settings::{NodeSettings, PodGates};
 pub use observed::{Observation, ObservedPod};

@@ -45,6 +45,57 @@ pub struct IscsiDisk {
     pub read_only: bool,
 }
 
+/// A disk of a Fibre Channel network.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FcDisk {
+    /// Volume folder; of a device its link in the pod's folder.
+    pub path: PathBuf,
+    /// Which disk.
+    pub name: FcName,
+    /// How containers see it.
+    pub use_as: DiskUse,
+    /// Whether containers may only read it.
+    pub read_only: bool,
+}
+
+/// What a disk of a Fibre Channel network is known by.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum FcName {
+    /// By who offers it.
+    Targets {
+        /// World wide names of targets that lead to it.
+        names: Vec<String>,
+        /// Its number there.
+        lun: i32,
+    },
+    /// By world wide identifiers of the disk, with underscores for spaces.
+    Ids(Vec<String>),
+}
+
+impl FcName {
+    /// The name of its folder, as upstream makes it.
+    #[must_use]
+    pub fn folder(&self) -> String {
+        match self {
+            Self::Targets { names, lun } => format!("{}-lun-{lun}", names.join("-")),
+            Self::Ids(ids) => ids.join("-"),
+        }
+    }
+
+    /// The disk of a folder.
+    #[must_use]
+    pub fn of_folder(name: &str) -> Option<Self> {
+        let words: Vec<String> = name.split('-').map(str::to_owned).collect();
+        match words.as_slice() {
+            [names @ .., word, lun] if word == "lun" => {
+                let lun = lun.parse().ok()?;
+                (!names.is_empty()).then(|| Self::Targets { names: names.to_vec(), lun })
+            }
+            ids => Some(Self::Ids(ids.to_vec())),
+        }
+    }
+}
+
 /// An initiator that a volume brings along: an interface is made for it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OwnInitiator {

@@ -1,6 +1,6 @@
 use std::path::{Path, PathBuf};
 
-use crate::{CsiAccess, CsiVolume, DiskUse, ImageSpec, IscsiDisk, ProjectedFile, VolumeSecret};
+use crate::{CsiAccess, CsiVolume, DiskUse, FcDisk, ImageSpec, IscsiDisk, ProjectedFile, VolumeSecret};
 
 /// How a volume is made ready.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -50,6 +50,8 @@ pub enum VolumePlan {
     },
     /// A disk of an iSCSI target.
     Iscsi(Box<IscsiDisk>),
+    /// A disk of a Fibre Channel network.
+    Fc(Box<FcDisk>),
     /// A folder or a disk of the host that a PersistentVolume names, bound at `path`.
     Local {
         /// Volume folder.
@@ -98,6 +100,7 @@ impl VolumePlan {
             Self::Image { .. } => None,
             Self::Csi(volume) => Some(&volume.path),
             Self::Iscsi(disk) => Some(&disk.path),
+            Self::Fc(disk) => Some(&disk.path),
             Self::EmptyDir { path }
             | Self::MemoryDir { path, .. }
             | Self::HugePagesDir { path, .. }
@@ -116,6 +119,7 @@ impl VolumePlan {
             Self::Device { .. } => true,
             Self::Csi(volume) => volume.access == CsiAccess::Block,
             Self::Iscsi(disk) => disk.use_as == DiskUse::Device,
+            Self::Fc(disk) => disk.use_as == DiskUse::Device,
             Self::EmptyDir { .. }
             | Self::MemoryDir { .. }
             | Self::HugePagesDir { .. }
@@ -132,6 +136,7 @@ impl VolumePlan {
         match self {
             Self::Iscsi(disk) => Some(&mut disk.chap.secret),
             Self::Csi(_)
+            | Self::Fc(_)
             | Self::Device { .. }
             | Self::EmptyDir { .. }
             | Self::MemoryDir { .. }

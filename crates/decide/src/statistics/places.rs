@@ -66,6 +66,11 @@ pub fn volume_places(pod: &Pod, settings: &NodeSettings, claimed: &ClaimedVolume
                 DiskUse::Files { .. } => (disk.path, Measure::Filesystem, false),
                 DiskUse::Device => (disk.path, Measure::Device, false),
             },
+            // As upstream, which counts nothing of files here.
+            VolumePlan::Fc(disk) => match disk.use_as {
+                DiskUse::Files { .. } => return None,
+                DiskUse::Device => (disk.path, Measure::Device, false),
+            },
             VolumePlan::Csi(volume) => {
                 let (driver, handle) = (volume.driver, volume.handle);
                 match volume.access {

@@ -6,10 +6,11 @@ use k8s_openapi::api::core::v1::{NFSVolumeSource, PersistentVolume, PersistentVo
 use model::{DiskUse, LocalSource, NodeSettings, Pod, VolumePlan};
 
 use super::claims::{ClaimedVolume, mode};
-use super::{VolumeProblem, climbs, csi, host_path, iscsi, migration};
+use super::{VolumeProblem, climbs, csi, fc, host_path, iscsi, migration};
 use crate::pod_paths::PodPaths;
 
 const LOCAL: &str = "kubernetes.io/local-volume";
+const FC: &str = "kubernetes.io/fc";
 const ISCSI: &str = "kubernetes.io/iscsi";
 const NFS: &str = "kubernetes.io/nfs";
 const OPTIONS: &str = "volume.beta.kubernetes.io/mount-options";
@@ -74,6 +75,15 @@ pub(super) fn plan(
         };
         let wanted = iscsi::Wanted { path, name, namespace: pod.namespace(), use_as, read_only };
         return iscsi::persistent(source, wanted).map_err(invalid);
+    }
+    if let Some(source) = &spec.fc {
+        let (path, use_as) = if is_block {
+            (paths.device_link(&pod.uid, FC, name), DiskUse::Device)
+        } else {
+            let use_as = iscsi::as_files(source.fs_type.as_deref(), options);
+            (paths.volume_dir(&pod.uid, FC, name), use_as)
+        };
+        return fc::plan(source, fc::Wanted { path, use_as, read_only }).map_err(invalid);
     }
     if let Some(source) = &spec.csi {
         return Ok(csi::claimed(&csi::Claimed { pod, claimed, spec, source, read_only }, settings));

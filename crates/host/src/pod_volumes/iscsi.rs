@@ -9,14 +9,13 @@ mod session;
 use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use model::{DiskUse, IscsiDisk, PodUid};
 use ports::pod_folders::FileError;
 use ports::pod_volumes::{VolumeError, VolumeStep};
 
-use super::shared_disk::{self, Use, failed};
+use super::shared_disk::{self, Busy, Use, failed};
 use super::{Volume, device_place};
 use crate::disk::{self, Disk};
 use crate::folder::Folder;
@@ -41,7 +40,7 @@ pub(super) struct Initiator {
     /// How long a device may take to show up after the login.
     pub(super) patience: Duration,
     /// Targets that something is being done with.
-    busy: Arc<Mutex<BTreeSet<String>>>,
+    busy: Busy,
 }
 
 impl Default for Initiator {
@@ -51,20 +50,8 @@ impl Default for Initiator {
             mount_program: "mount".into(),
             disks: ScsiDisks::default(),
             patience: Duration::from_secs(10),
-            busy: Arc::default(),
+            busy: Busy::default(),
         }
-    }
-}
-
-/// The right to work with a target, until it is dropped.
-struct Turn<'a> {
-    initiator: &'a Initiator,
-    target: &'a str,
-}
-
-impl Drop for Turn<'_> {
-    fn drop(&mut self) {
-        self.initiator.busy().remove(self.target);
     }
 }
 
@@ -113,7 +100,7 @@ impl Initiator {
         disk: &IscsiDisk,
         work: impl FnOnce() -> Result<(), VolumeError>,
     ) -> Result<(), VolumeError> {
-        let Some(turn) = self.turn(&disk.target) else { return Err(VolumeError::InProgress) };
+        let Some(turn) = self.busy.turn(&disk.target) else { return Err(VolumeError::InProgress) };
         let done = work();
         drop(turn);
         if done.is_err() {
@@ -198,7 +185,7 @@ impl Initiator {
     fn sweep_disk(&self, root: &Path, base: &str, disks: &Folder, name: &OsStr) -> Result<(), VolumeError> {
         let text = name.to_string_lossy();
         let is_busy = |target: &String| text.contains(&format!("-{target}-lun-"));
-        if self.busy().iter().any(is_busy) {
+        if self.busy.names().iter().any(is_busy) {
             return Ok(());
         }
         let found = if base == DEVICES {
@@ -210,7 +197,7 @@ impl Initiator {
         let (Some(folder), Use::Unused) = (disks.existing(name)?, found) else { return Ok(()) };
         let record = crate::state_files::read(folder.path(), OsStr::new(RECORD))?;
         if let Some(login) = record.as_deref().and_then(Login::read) {
-            let Some(_turn) = self.turn(&login.target) else { return Ok(()) };
+            let Some(_turn) = self.busy.turn(&login.target) else { return Ok(()) };
             self.detach(root, &login, &disks.path().join(name))?;
         }
         tree::remove(&folder, OsStr::new(RECORD))?;
@@ -239,14 +226,6 @@ impl Initiator {
             return Ok(());
         }
         login.log_out(&self.program).map_err(VolumeError::Refused)
-    }
-
-    fn turn<'a>(&'a self, target: &'a str) -> Option<Turn<'a>> {
-        self.busy().insert(target.to_owned()).then_some(Turn { initiator: self, target })
-    }
-
-    fn busy(&self) -> std::sync::MutexGuard<'_, BTreeSet<String>> {
-        self.busy.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

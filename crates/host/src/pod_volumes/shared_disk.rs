@@ -1,12 +1,13 @@
 //! Disks that pods of a node share: one mount for all of them, or one folder of links that says who has the device.
 
+use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use model::PodUid;
 use ports::pod_folders::FileError;
 use ports::pod_volumes::{VolumeError, VolumeStep};
-use rustix::io::Errno;
 use rustix::mount::MountFlags;
 
 use super::Volume;
@@ -16,6 +17,34 @@ use crate::folder::Folder;
 use crate::mount_table::{self, mounted_at, table};
 use crate::pod_folders::PRIVATE;
 use crate::tree;
+
+/// Disks or targets that something is being done with.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Busy(Arc<Mutex<BTreeSet<String>>>);
+
+/// The right to work with one of them, until it is dropped.
+pub(super) struct Turn<'a> {
+    busy: &'a Busy,
+    name: String,
+}
+
+impl Busy {
+    /// The right to work with this one, unless somebody has it.
+    pub(super) fn turn(&self, name: &str) -> Option<Turn<'_>> {
+        self.names().insert(name.to_owned()).then(|| Turn { busy: self, name: name.to_owned() })
+    }
+
+    /// All that somebody works with.
+    pub(super) fn names(&self) -> MutexGuard<'_, BTreeSet<String>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        self.busy.names().remove(&self.name);
+    }
+}
 
 /// Where a volume is mounted in its pod.
 pub(super) fn mount_point(volume: &Volume) -> Result<PathBuf, FileError> {
@@ -107,7 +136,6 @@ pub(super) fn unlink_unused(root: &Path, map: &Folder, plugin: &str) -> Result<U
 fn linked(folder: &Folder, name: &OsStr) -> Option<PathBuf> {
     match rustix::fs::readlinkat(folder, name, Vec::new()) {
         Ok(target) => Some(PathBuf::from(OsString::from(target.to_string_lossy().into_owned()))),
-        Err(Errno::INVAL | Errno::NOENT) => None,
         Err(_) => None,
     }
 }
