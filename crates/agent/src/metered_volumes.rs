@@ -99,6 +99,10 @@ impl PodVolumes for MeteredVolumes {
         done
     }
 
+    async fn grow(&self, uid: &PodUid, volume: &PlannedVolume, sizes: (i64, i64)) -> Result<(), VolumeError> {
+        self.inner.grow(uid, volume, sizes).await
+    }
+
     async fn bind_sub_path(&self, uid: &PodUid, part: &SubPath) -> Result<PathBuf, VolumeError> {
         self.inner.bind_sub_path(uid, part).await
     }
@@ -174,6 +178,10 @@ mod tests {
             let fails = *left > 0;
             *left = left.saturating_sub(1);
             if fails { Err(VolumeError::InProgress) } else { Ok(()) }
+        }
+
+        async fn grow(&self, _: &PodUid, _: &PlannedVolume, _: (i64, i64)) -> Result<(), VolumeError> {
+            Ok(())
         }
 
         async fn bind_sub_path(&self, _: &PodUid, _: &SubPath) -> Result<PathBuf, VolumeError> {

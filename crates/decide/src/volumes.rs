@@ -28,7 +28,8 @@ pub use claims::{
 };
 pub use problem::VolumeProblem;
 pub use telling::{
-    other_group, retry_after, set_up_failed, slow_ownership, step_failed, still_changing, too_many_volumes,
+    mapped, other_file_system, other_group, retry_after, set_up_failed, slow_ownership, step_failed,
+    still_changing, too_many_volumes,
 };
 
 use crate::pod_paths::PodPaths;
@@ -76,7 +77,7 @@ pub fn plan_files(
         .collect()
 }
 
-/// Plans those volumes of a pod that drivers serve, for a look from time to time; what cannot be planned is left out.
+/// Plans those volumes of a pod that drivers serve or that may grow, for a look from time to time; what cannot be planned is left out.
 #[must_use]
 pub fn plan_driven(pod: &Pod, settings: &NodeSettings, claimed: &ClaimedVolumes) -> Vec<PlannedVolume> {
     used_volumes(pod)
@@ -85,7 +86,21 @@ pub fn plan_driven(pod: &Pod, settings: &NodeSettings, claimed: &ClaimedVolumes)
                 Some(found) => persistent::plan(pod, volume, found, settings).ok()?,
                 None => plan(pod, volume, settings, &VolumeFiles::new()).ok()?,
             };
-            matches!(plan, VolumePlan::Csi(_)).then(|| with_group(pod, volume, plan))
+            let is_looked_after = match &plan {
+                VolumePlan::Csi(_) => true,
+                VolumePlan::Local { source, .. } => source.claimed.is_some(),
+                VolumePlan::EmptyDir { .. }
+                | VolumePlan::MemoryDir { .. }
+                | VolumePlan::HugePagesDir { .. }
+                | VolumePlan::Files { .. }
+                | VolumePlan::Nfs { .. }
+                | VolumePlan::Iscsi(_)
+                | VolumePlan::Fc(_)
+                | VolumePlan::Device { .. }
+                | VolumePlan::Image { .. }
+                | VolumePlan::HostPath { .. } => false,
+            };
+            is_looked_after.then(|| with_group(pod, volume, plan))
         })
         .collect()
 }

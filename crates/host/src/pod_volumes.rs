@@ -216,6 +216,17 @@ impl PodVolumes for HostPodVolumes {
         self.work(uid, progress, move |volumes| volumes.set_up_now(&owner, &volume, &counted)).await
     }
 
+    async fn grow(
+        &self,
+        uid: &PodUid,
+        volume: &PlannedVolume,
+        _sizes: (i64, i64),
+    ) -> Result<(), VolumeError> {
+        let VolumePlan::Local { path, source, .. } = &volume.plan else { return Ok(()) };
+        let (path, device) = (path.clone(), source.path.clone());
+        self.work(uid, &Progress::default(), move |_| local::grow(&device, &path)).await
+    }
+
     async fn bind_sub_path(&self, uid: &PodUid, part: &SubPath) -> Result<PathBuf, VolumeError> {
         let (owner, part) = (uid.clone(), part.clone());
         let bind = move |volumes: &Self| Ok(sub_path::bind(&make_pod(&volumes.root, &owner)?, &part)?);

@@ -99,6 +99,7 @@ pub use timeline::{PodTimeline, StartStep, StepRecord, StepSpan};
 pub use trust_bundle::{ReadTrustBundles, TrustBundle};
 pub use user_namespace::{IdPool, IdRange, UserNamespace};
 pub use volume_plan::{
-    FileStorage, FsGroup, FsGroupChange, HostPathKind, LocalSource, PlannedVolume, VolumePlan, VolumeStep,
+    ClaimedSize, FileStorage, FsGroup, FsGroupChange, HostPathKind, LocalSource, PlannedVolume, VolumePlan,
+    VolumeStep,
 };
 pub use worker_state::{Rejection, WorkerPhase, WorkerView};

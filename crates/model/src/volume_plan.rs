@@ -1,6 +1,8 @@
 use std::path::{Path, PathBuf};
 
-use crate::{CsiAccess, CsiVolume, DiskUse, FcDisk, ImageSpec, IscsiDisk, ProjectedFile, VolumeSecret};
+use crate::{
+    CsiAccess, CsiPod, CsiSize, CsiVolume, DiskUse, FcDisk, ImageSpec, IscsiDisk, ProjectedFile, VolumeSecret,
+};
 
 /// How a volume is made ready.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -157,6 +159,19 @@ pub struct LocalSource {
     pub path: PathBuf,
     /// File system of a device; one without gets it.
     pub fs_type: String,
+    /// Sizes and who is told of them, for one that a claim names.
+    pub claimed: Option<Box<ClaimedSize>>,
+}
+
+/// The sizes of a claimed volume, and the pod that uses it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ClaimedSize {
+    /// The PersistentVolume's name.
+    pub name: String,
+    /// Sizes.
+    pub size: CsiSize,
+    /// The pod.
+    pub pod: CsiPod,
 }
 
 /// Steps of the way of a volume to a pod.

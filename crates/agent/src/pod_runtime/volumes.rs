@@ -3,13 +3,15 @@ use std::time::Duration;
 
 use decide::admission::rejection_label;
 use decide::volumes::{
-    ClaimedVolumes, VolumeProblem, check_node_affinity, claim_name, other_group, plan_driven, plan_volumes,
-    retry_after, slow_ownership, step_failed, still_changing, too_many_volumes, used_volumes, volume_groups,
+    ClaimedVolumes, VolumeProblem, check_node_affinity, claim_name, mapped, other_file_system, other_group,
+    plan_driven, plan_volumes, retry_after, slow_ownership, step_failed, still_changing, too_many_volumes,
+    used_volumes, volume_groups,
 };
 use k8s_openapi::api::core::v1::{Container, Volume};
 use model::{
-    ContainerProblem, ContainerSpec, EventType, ImageSpec, ObjectKey, ObjectKind, PlannedVolume, Rejection,
-    SandboxSpec, SecretReference, SyncFailure, VolumePlan, VolumeSecret,
+    ContainerProblem, ContainerSpec, EventSubject, EventType, ImageSpec, ObjectKey, ObjectKind,
+    PlannedVolume, RecordedEvent, Rejection, SandboxSpec, SecretReference, SyncFailure, VolumePlan,
+    VolumeSecret,
 };
 use ports::pod_volumes::{Progress, VolumeError};
 use tokio::time::Instant;
@@ -49,9 +51,11 @@ impl Pass<'_> {
             match self.set_up_volume(volume).await {
                 Ok(()) => {
                     self.remember_files(volume);
+                    self.tell_mapped(volume, shown_name(volume, &claimed));
                     self.tell_other_group(volume, shown_name(volume, &claimed)).await;
                 }
                 Err(error) => {
+                    self.tell_other_file_system(volume, &claimed, &error);
                     if matches!(error, VolumeError::NodeIsFull(_)) {
                         too_many.push(volume.name.clone());
                     }
@@ -70,6 +74,36 @@ impl Pass<'_> {
             return Ok(volumes);
         }
         Err(self.mount_failure(&failures))
+    }
+
+    /// Tells where a device is, once.
+    fn tell_mapped(&self, volume: &PlannedVolume, name: &str) {
+        let messages = mapped(&volume.plan, name, &self.runtime.parts.settings);
+        if messages.is_empty() || self.has_volumes() {
+            return;
+        }
+        if self.runtime.memory.first_mapped(&self.pod.uid, &volume.name) {
+            for message in messages {
+                self.runtime.event(self.pod, None, EventType::Normal, "SuccessfulMountVolume", message);
+            }
+        }
+    }
+
+    /// Tells the PersistentVolume that its disk holds another file system than it says.
+    fn tell_other_file_system(&self, volume: &PlannedVolume, claimed: &ClaimedVolumes, error: &VolumeError) {
+        let (VolumeError::OtherFileSystem(reason), Some(found)) = (error, claimed.get(&volume.name)) else {
+            return;
+        };
+        let metadata = &found.volume.metadata;
+        let name = metadata.name.clone().unwrap_or_default();
+        let message = other_file_system(&name, reason);
+        self.runtime.parts.events.record(RecordedEvent {
+            subject: EventSubject::Volume { name, uid: metadata.uid.clone().unwrap_or_default() },
+            kind: EventType::Warning,
+            reason: "FailedMountOnFilesystemMismatch".to_owned(),
+            message,
+            at: self.runtime.parts.clock.now(),
+        });
     }
 
     /// Reads the secret that a volume names. One that cannot be read is told of by the step that needs it.

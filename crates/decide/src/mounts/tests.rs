@@ -151,7 +151,7 @@ fn what_is_mounted_read_only_keeps_its_labels() {
     for read_only in [true, false] {
         let local = VolumePlan::Local {
             path: "/v".into(),
-            source: model::LocalSource { path: "/srv".into(), fs_type: "ext4".into() },
+            source: model::LocalSource { path: "/srv".into(), fs_type: "ext4".into(), claimed: None },
             read_only,
             options: vec![],
         };

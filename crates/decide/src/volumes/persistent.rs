@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use k8s_openapi::api::core::v1::{NFSVolumeSource, PersistentVolume, PersistentVolumeSpec, Volume};
-use model::{DiskUse, LocalSource, NodeSettings, Pod, VolumePlan};
+use model::{ClaimedSize, DiskUse, LocalSource, NodeSettings, Pod, VolumePlan};
 
 use super::claims::{ClaimedVolume, mode};
 use super::{VolumeProblem, climbs, csi, fc, host_path, iscsi, migration};
@@ -48,6 +48,9 @@ pub(super) fn plan(
                 source: LocalSource {
                     path,
                     fs_type: source.fs_type.clone().unwrap_or_else(|| "ext4".to_owned()),
+                    claimed: csi::size(claimed).map(|size| {
+                        Box::new(ClaimedSize { name: name.to_owned(), size, pod: csi::told_of(pod) })
+                    }),
                 },
                 read_only,
                 options,

@@ -103,7 +103,7 @@ impl FibreChannel {
         let mounted = self.find(&disk.name).and_then(|device| {
             let found = Disk { device: &device, fs_type, read_only: disk.read_only, options };
             disk::mount(&found, &place, &self.mount_program)
-                .map_err(|error| failed(VolumeStep::MountDevice, error.text()))
+                .map_err(|error| disk::not_mounted(&error, error.text()))
         });
         if let Err(error) = mounted {
             // The disk stays known, as upstream leaves it: the next try comes soon.

@@ -137,7 +137,7 @@ impl Initiator {
         let device = self.attach(&folder, disk)?;
         let found = Disk { device: &device, fs_type, read_only: disk.read_only, options };
         disk::mount(&found, &place, &self.mount_program)
-            .map_err(|error| failed(VolumeStep::MountDevice, error.text()))?;
+            .map_err(|error| disk::not_mounted(&error, error.text()))?;
         let Some(mounted) = Folder::open(&place)? else {
             return Err(VolumeError::Refused(format!("{} is gone", place.display())));
         };
