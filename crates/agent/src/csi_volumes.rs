@@ -6,6 +6,7 @@
 
 mod attach;
 mod done;
+mod growth;
 mod secrets;
 mod set_up;
 mod tear_down;
@@ -140,6 +141,13 @@ impl PodVolumes for CsiVolumes {
         progress: &Progress,
     ) -> Result<(), VolumeError> {
         match &volume.plan {
+            VolumePlan::Local { source, read_only, .. } => {
+                self.parts.others.set_up(uid, volume, progress).await?;
+                match &source.claimed {
+                    Some(claimed) => self.grow_local(uid, volume, claimed, *read_only).await,
+                    None => Ok(()),
+                }
+            }
             VolumePlan::Csi(plan) => self.set_up_csi(uid, plan, volume.fs_group, progress).await,
             VolumePlan::EmptyDir { .. }
             | VolumePlan::MemoryDir { .. }
@@ -147,11 +155,15 @@ impl PodVolumes for CsiVolumes {
             | VolumePlan::Files { .. }
             | VolumePlan::Nfs { .. }
             | VolumePlan::Iscsi(_)
-            | VolumePlan::Local { .. }
+            | VolumePlan::Fc(_)
             | VolumePlan::Device { .. }
             | VolumePlan::Image { .. }
             | VolumePlan::HostPath { .. } => self.parts.others.set_up(uid, volume, progress).await,
         }
+    }
+
+    async fn grow(&self, uid: &PodUid, volume: &PlannedVolume, sizes: (i64, i64)) -> Result<(), VolumeError> {
+        self.parts.others.grow(uid, volume, sizes).await
     }
 
     async fn bind_sub_path(&self, uid: &PodUid, part: &SubPath) -> Result<PathBuf, VolumeError> {

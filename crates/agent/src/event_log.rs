@@ -104,7 +104,7 @@ fn is_same(known: &RecordedEvent, event: &RecordedEvent) -> bool {
 fn tell(event: &RecordedEvent) {
     let (pod, field) = match &event.subject {
         EventSubject::Pod { full_name, field_path, .. } => (full_name.to_string(), field_path.as_str()),
-        EventSubject::Node(name) => (name.clone(), ""),
+        EventSubject::Node(name) | EventSubject::Volume { name, .. } => (name.clone(), ""),
         EventSubject::Claim { namespace, name, .. } => (format!("{namespace}/{name}"), ""),
     };
     match event.kind {

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
-use model::{CsiAccess, IscsiDisk, PlannedVolume, PodUid, SubPath, VolumePlan};
+use model::{PlannedVolume, PodUid, SubPath, VolumePlan};
 use ports::pod_volumes::{MountReport, PodVolumes, Progress, VolumeError};
 use tokio::time::Instant;
 
@@ -44,7 +44,7 @@ impl MeteredVolumes {
         let volumes = known.entry(uid.clone()).or_default();
         let known = volumes.entry(volume.name.clone()).or_insert_with(|| Known {
             plugin: plugin_name(&volume.plan),
-            is_device: is_device(&volume.plan),
+            is_device: volume.plan.is_device(),
             wanted_since: Instant::now(),
             is_wanted: true,
             is_there: false,
@@ -99,6 +99,10 @@ impl PodVolumes for MeteredVolumes {
         done
     }
 
+    async fn grow(&self, uid: &PodUid, volume: &PlannedVolume, sizes: (i64, i64)) -> Result<(), VolumeError> {
+        self.inner.grow(uid, volume, sizes).await
+    }
+
     async fn bind_sub_path(&self, uid: &PodUid, part: &SubPath) -> Result<PathBuf, VolumeError> {
         self.inner.bind_sub_path(uid, part).await
     }
@@ -136,19 +140,12 @@ impl Collect for MeteredVolumes {
     }
 }
 
-/// Whether containers see a block device.
-fn is_device(plan: &VolumePlan) -> bool {
-    match plan {
-        VolumePlan::Device { .. } => true,
-        VolumePlan::Csi(volume) => volume.access == CsiAccess::Block,
-        _ => false,
-    }
-}
-
 /// Upstream's name of what makes a volume: folders below a pod's are named after it.
 fn plugin_name(plan: &VolumePlan) -> String {
     match plan {
         VolumePlan::Csi(volume) => format!("kubernetes.io/csi:{}", volume.driver),
+        VolumePlan::Iscsi(_) => "kubernetes.io/iscsi".to_owned(),
+        VolumePlan::Fc(_) => "kubernetes.io/fc".to_owned(),
         VolumePlan::HostPath { .. } => "kubernetes.io/host-path".to_owned(),
         VolumePlan::Image { .. } => "kubernetes.io/image".to_owned(),
         VolumePlan::EmptyDir { path }
@@ -156,7 +153,6 @@ fn plugin_name(plan: &VolumePlan) -> String {
         | VolumePlan::HugePagesDir { path, .. }
         | VolumePlan::Files { path, .. }
         | VolumePlan::Nfs { path, .. }
-        | VolumePlan::Iscsi(IscsiDisk { path, .. })
         | VolumePlan::Local { path, .. }
         | VolumePlan::Device { path, .. } => of_folder(path).unwrap_or_else(|| "N/A".to_owned()),
     }
@@ -182,6 +178,10 @@ mod tests {
             let fails = *left > 0;
             *left = left.saturating_sub(1);
             if fails { Err(VolumeError::InProgress) } else { Ok(()) }
+        }
+
+        async fn grow(&self, _: &PodUid, _: &PlannedVolume, _: (i64, i64)) -> Result<(), VolumeError> {
+            Ok(())
         }
 
         async fn bind_sub_path(&self, _: &PodUid, _: &SubPath) -> Result<PathBuf, VolumeError> {

@@ -52,12 +52,12 @@ impl ApiEvents for EventsAdapter {
     }
 }
 
-/// Events of nodes, which have no namespace, stand in the default one.
+/// Events of nodes and volumes, which have no namespace, stand in the default one.
 fn namespace(subject: &EventSubject) -> &str {
     match subject {
         EventSubject::Pod { full_name, .. } => &full_name.namespace,
         EventSubject::Claim { namespace, .. } => namespace,
-        EventSubject::Node(_) => "default",
+        EventSubject::Node(_) | EventSubject::Volume { .. } => "default",
     }
 }
 
@@ -102,6 +102,13 @@ fn involved(subject: &EventSubject) -> core::ObjectReference {
             kind: Some("Node".to_owned()),
             name: Some(name.clone()),
             uid: Some(name.clone()),
+            ..core::ObjectReference::default()
+        },
+        EventSubject::Volume { name, uid } => core::ObjectReference {
+            api_version: Some("v1".to_owned()),
+            kind: Some("PersistentVolume".to_owned()),
+            name: Some(name.clone()),
+            uid: Some(uid.clone()),
             ..core::ObjectReference::default()
         },
         EventSubject::Claim { namespace, name, uid } => core::ObjectReference {

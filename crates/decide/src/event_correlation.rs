@@ -149,6 +149,7 @@ fn object_of(subject: &EventSubject) -> String {
     match subject {
         EventSubject::Pod { uid, full_name, .. } => format!("{full_name}/{uid}"),
         EventSubject::Node(name) => name.clone(),
+        EventSubject::Volume { name, uid } => format!("volume {name}/{uid}"),
         EventSubject::Claim { namespace, name, uid } => format!("claim {namespace}/{name}/{uid}"),
     }
 }
@@ -156,14 +157,16 @@ fn object_of(subject: &EventSubject) -> String {
 fn name_of(subject: &EventSubject) -> &str {
     match subject {
         EventSubject::Pod { full_name, .. } => &full_name.name,
-        EventSubject::Node(name) | EventSubject::Claim { name, .. } => name,
+        EventSubject::Node(name) | EventSubject::Volume { name, .. } | EventSubject::Claim { name, .. } => {
+            name
+        }
     }
 }
 
 fn field_path_of(subject: &EventSubject) -> &str {
     match subject {
         EventSubject::Pod { field_path, .. } => field_path,
-        EventSubject::Node(_) | EventSubject::Claim { .. } => "",
+        EventSubject::Node(_) | EventSubject::Volume { .. } | EventSubject::Claim { .. } => "",
     }
 }
 

@@ -165,7 +165,9 @@ impl Situation<'_> {
         self.events.iter().rev().find(|event| {
             let part = match &event.subject {
                 model::EventSubject::Pod { field_path, .. } => field_path.as_str(),
-                model::EventSubject::Node(_) | model::EventSubject::Claim { .. } => return false,
+                model::EventSubject::Node(_)
+                | model::EventSubject::Volume { .. }
+                | model::EventSubject::Claim { .. } => return false,
             };
             reasons.contains(&event.reason.as_str()) && field_path.is_none_or(|path| path == part)
         })

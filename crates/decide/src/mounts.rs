@@ -4,7 +4,8 @@ use std::path::{Path, PathBuf};
 
 use k8s_openapi::api::core::v1::{Container, VolumeMount};
 use model::{
-    CsiAccess, Device, Mount, MountPropagation, NodeSettings, PlannedVolume, Pod, SubPath, VolumePlan,
+    CsiAccess, Device, DiskUse, Mount, MountPropagation, NodeSettings, PlannedVolume, Pod, SubPath,
+    VolumePlan,
 };
 
 use crate::environment::{expand, lookup};
@@ -91,6 +92,8 @@ fn block_device(plan: &VolumePlan) -> Option<(&Path, bool)> {
         VolumePlan::Csi(volume) if volume.access == CsiAccess::Block => {
             Some((&volume.path, volume.read_only))
         }
+        VolumePlan::Iscsi(disk) if disk.use_as == DiskUse::Device => Some((&disk.path, disk.read_only)),
+        VolumePlan::Fc(disk) if disk.use_as == DiskUse::Device => Some((&disk.path, disk.read_only)),
         VolumePlan::Csi(_)
         | VolumePlan::EmptyDir { .. }
         | VolumePlan::MemoryDir { .. }
@@ -98,6 +101,7 @@ fn block_device(plan: &VolumePlan) -> Option<(&Path, bool)> {
         | VolumePlan::Files { .. }
         | VolumePlan::Nfs { .. }
         | VolumePlan::Iscsi(_)
+        | VolumePlan::Fc(_)
         | VolumePlan::Local { .. }
         | VolumePlan::Image { .. }
         | VolumePlan::HostPath { .. } => None,
@@ -178,6 +182,7 @@ fn is_read_only(plan: &VolumePlan) -> bool {
         | VolumePlan::Device { read_only, .. }
         | VolumePlan::HostPath { read_only, .. } => *read_only,
         VolumePlan::Iscsi(disk) => disk.read_only,
+        VolumePlan::Fc(disk) => disk.read_only,
         VolumePlan::Csi(volume) => volume.read_only,
         VolumePlan::EmptyDir { .. } | VolumePlan::MemoryDir { .. } | VolumePlan::HugePagesDir { .. } => false,
     }
@@ -193,6 +198,7 @@ fn is_relabelled(plan: &VolumePlan) -> bool {
         | VolumePlan::Files { .. } => true,
         VolumePlan::Local { read_only, .. } => !read_only,
         VolumePlan::Iscsi(disk) => !disk.read_only,
+        VolumePlan::Fc(disk) => !disk.read_only,
         VolumePlan::Csi(volume) => !volume.read_only,
         VolumePlan::HostPath { .. }
         | VolumePlan::Image { .. }

@@ -3,6 +3,7 @@
 mod claims;
 pub mod csi;
 mod empty_dir;
+mod fc;
 pub mod growth;
 mod iscsi;
 mod migration;
@@ -17,8 +18,8 @@ use std::path::{Path, PathBuf};
 
 use k8s_openapi::api::core::v1::{HostPathVolumeSource, PersistentVolumeClaim, Volume};
 use model::{
-    FileStorage, FsGroup, FsGroupChange, HostPathKind, ImageSpec, IscsiDisk, NodeSettings, PlannedVolume,
-    Pod, ProjectedFile, VolumePlan,
+    FileStorage, FsGroup, FsGroupChange, HostPathKind, ImageSpec, NodeSettings, PlannedVolume, Pod,
+    ProjectedFile, VolumePlan,
 };
 
 pub use claims::{
@@ -27,7 +28,8 @@ pub use claims::{
 };
 pub use problem::VolumeProblem;
 pub use telling::{
-    other_group, retry_after, set_up_failed, slow_ownership, step_failed, still_changing, too_many_volumes,
+    mapped, other_file_system, other_group, retry_after, set_up_failed, slow_ownership, step_failed,
+    still_changing, too_many_volumes,
 };
 
 use crate::pod_paths::PodPaths;
@@ -75,7 +77,7 @@ pub fn plan_files(
         .collect()
 }
 
-/// Plans those volumes of a pod that drivers serve, for a look from time to time; what cannot be planned is left out.
+/// Plans those volumes of a pod that drivers serve or that may grow, for a look from time to time; what cannot be planned is left out.
 #[must_use]
 pub fn plan_driven(pod: &Pod, settings: &NodeSettings, claimed: &ClaimedVolumes) -> Vec<PlannedVolume> {
     used_volumes(pod)
@@ -84,7 +86,21 @@ pub fn plan_driven(pod: &Pod, settings: &NodeSettings, claimed: &ClaimedVolumes)
                 Some(found) => persistent::plan(pod, volume, found, settings).ok()?,
                 None => plan(pod, volume, settings, &VolumeFiles::new()).ok()?,
             };
-            matches!(plan, VolumePlan::Csi(_)).then(|| with_group(pod, volume, plan))
+            let is_looked_after = match &plan {
+                VolumePlan::Csi(_) => true,
+                VolumePlan::Local { source, .. } => source.claimed.is_some(),
+                VolumePlan::EmptyDir { .. }
+                | VolumePlan::MemoryDir { .. }
+                | VolumePlan::HugePagesDir { .. }
+                | VolumePlan::Files { .. }
+                | VolumePlan::Nfs { .. }
+                | VolumePlan::Iscsi(_)
+                | VolumePlan::Fc(_)
+                | VolumePlan::Device { .. }
+                | VolumePlan::Image { .. }
+                | VolumePlan::HostPath { .. } => false,
+            };
+            is_looked_after.then(|| with_group(pod, volume, plan))
         })
         .collect()
 }
@@ -173,7 +189,23 @@ fn plan(
         return Ok(persistent::nfs(source, path("kubernetes.io/nfs"), read_only, Vec::new()));
     }
     if let Some(source) = &volume.iscsi {
-        return iscsi::inline(source, path("kubernetes.io/iscsi"))
+        let wanted = iscsi::Wanted {
+            path: path("kubernetes.io/iscsi"),
+            name: &volume.name,
+            namespace: pod.namespace(),
+            use_as: iscsi::as_files(source.fs_type.as_deref(), Vec::new()),
+            read_only: false,
+        };
+        return iscsi::inline(source, wanted)
+            .map_err(|reason| VolumeProblem::Invalid { volume: volume.name.clone(), reason });
+    }
+    if let Some(source) = &volume.fc {
+        let wanted = fc::Wanted {
+            path: path("kubernetes.io/fc"),
+            use_as: iscsi::as_files(source.fs_type.as_deref(), Vec::new()),
+            read_only: source.read_only == Some(true),
+        };
+        return fc::plan(source, wanted)
             .map_err(|reason| VolumeProblem::Invalid { volume: volume.name.clone(), reason });
     }
     if let Some(source) = &volume.csi {
@@ -221,14 +253,16 @@ fn fs_group(pod: &Pod, plan: &VolumePlan) -> Option<FsGroup> {
         | VolumePlan::MemoryDir { .. }
         | VolumePlan::HugePagesDir { .. }
         | VolumePlan::Files { .. } => Some(FsGroup { gid, change: FsGroupChange::Always }),
-        VolumePlan::Local { read_only: false, .. }
-        | VolumePlan::Iscsi(IscsiDisk { read_only: false, .. }) => {
-            Some(FsGroup { gid, change: change_policy(pod) })
+        VolumePlan::Local { read_only: false, .. } => Some(FsGroup { gid, change: change_policy(pod) }),
+        VolumePlan::Iscsi(disk) => {
+            (!disk.read_only && !plan.is_device()).then(|| FsGroup { gid, change: change_policy(pod) })
+        }
+        VolumePlan::Fc(disk) => {
+            (!disk.read_only && !plan.is_device()).then(|| FsGroup { gid, change: change_policy(pod) })
         }
         // Who gives it to the group, if anybody, is settled with the driver.
         VolumePlan::Csi(_) => Some(FsGroup { gid, change: change_policy(pod) }),
         VolumePlan::Local { read_only: true, .. }
-        | VolumePlan::Iscsi(IscsiDisk { read_only: true, .. })
         | VolumePlan::Device { .. }
         | VolumePlan::HostPath { .. }
         | VolumePlan::Image { .. }
@@ -274,7 +308,6 @@ fn unsupported_kind(volume: &Volume) -> Option<&'static str> {
         (volume.config_map.is_some(), "configMap"),
         (volume.downward_api.is_some(), "downwardAPI"),
         (volume.ephemeral.is_some(), "ephemeral"),
-        (volume.fc.is_some(), "fc"),
         (volume.flex_volume.is_some(), "flexVolume"),
         (volume.flocker.is_some(), "flocker"),
         (volume.glusterfs.is_some(), "glusterfs"),

@@ -4,12 +4,13 @@ use std::ffi::{OsStr, OsString};
 use std::path::Path;
 use std::time::Duration;
 
-use ports::pod_volumes::VolumeError;
+use ports::pod_volumes::{VolumeError, VolumeStep};
 
 use crate::{helper, mount_program};
 
 /// Large disks take their time.
 const HELPER_DEADLINE: Duration = Duration::from_secs(100);
+const TABLE: &str = "unknown data, probably partitions";
 /// `blkid` found nothing it knows.
 const EMPTY: &str = "exit status 2";
 /// `fsck` found what it cannot mend.
@@ -26,16 +27,17 @@ pub(crate) struct Disk<'a> {
 /// Mounts a disk; one that holds nothing is formatted first, unless it is for reading.
 pub(crate) fn mount(disk: &Disk<'_>, place: &Path, program: &OsStr) -> Result<(), VolumeError> {
     let device = disk.device;
-    match holds_something(device)? {
-        true if !disk.read_only => check(device)?,
-        true => {}
-        false if disk.read_only => {
+    let found = format_of(device)?;
+    match &found {
+        Some(_) if !disk.read_only => check(device)?,
+        Some(_) => {}
+        None if disk.read_only => {
             return Err(VolumeError::Refused(format!(
-                "disk {} holds no file system, and as a read-only disk gets none",
+                "cannot mount unformatted disk {} as we are manipulating it in read-only mode",
                 device.display()
             )));
         }
-        false => format(device, disk.fs_type)?,
+        None => format(device, disk.fs_type)?,
     }
     let mut options = vec![if disk.read_only { "ro" } else { "rw" }];
     options.extend(disk.options.iter().map(String::as_str));
@@ -47,22 +49,74 @@ pub(crate) fn mount(disk: &Disk<'_>, place: &Path, program: &OsStr) -> Result<()
         device.into(),
         place.into(),
     ];
-    mount_program::run(program, &arguments, HELPER_DEADLINE)
+    let mounted = mount_program::run(program, &arguments, HELPER_DEADLINE);
+    match found {
+        Some(found) if found != disk.fs_type => {
+            mounted.map_err(|error| VolumeError::OtherFileSystem(error.text()))
+        }
+        Some(_) | None => mounted,
+    }
 }
 
-/// Whether there is a file system or a table of partitions. Who cannot tell must not format.
-fn holds_something(device: &Path) -> Result<bool, VolumeError> {
+/// A failure to mount for the node.
+pub(crate) fn not_mounted(error: &VolumeError, reason: String) -> VolumeError {
+    match error {
+        VolumeError::OtherFileSystem(_) => VolumeError::OtherFileSystem(reason),
+        _ => VolumeError::Step { step: VolumeStep::MountDevice, reason },
+    }
+}
+
+/// Lets a mounted file system have all of its disk, which may have grown.
+pub(crate) fn grow(device: &Path, mounted: &Path) -> Result<(), VolumeError> {
+    let (program, arguments): (&str, Vec<OsString>) = match format_of(device)?.as_deref() {
+        // It gets all of the disk when it is made.
+        None => return Ok(()),
+        Some("ext3" | "ext4") => ("resize2fs", vec![device.into()]),
+        Some("xfs") => ("xfs_growfs", vec!["-d".into(), mounted.into()]),
+        Some("btrfs") => ("btrfs", vec!["filesystem".into(), "resize".into(), "max".into(), mounted.into()]),
+        Some(other) => {
+            return Err(VolumeError::Refused(format!(
+                "ResizeFS.Resize - resize of format {other} is not supported for device {} mounted at {}",
+                device.display(),
+                mounted.display()
+            )));
+        }
+    };
+    let ended = helper::run(OsStr::new(program), &arguments, HELPER_DEADLINE);
+    let subject = if program == "resize2fs" { device } else { mounted };
+    match ended.failure {
+        None => Ok(()),
+        Some(failure) => Err(VolumeError::Refused(format!(
+            "resize of device {} failed: {failure}. {program} output: {}",
+            subject.display(),
+            ended.output
+        ))),
+    }
+}
+
+/// The file system on a disk, or that it has a table of partitions. Who cannot tell must not format.
+fn format_of(device: &Path) -> Result<Option<String>, VolumeError> {
     let words = ["-p", "-s", "TYPE", "-s", "PTTYPE", "-o", "export"];
     let arguments: Vec<OsString> = words.iter().map(OsString::from).chain([device.into()]).collect();
     let ended = helper::run(OsStr::new("blkid"), &arguments, HELPER_DEADLINE);
     match ended.failure.as_deref() {
-        None => Ok(true),
-        Some(EMPTY) => Ok(false),
+        None => Ok(Some(read_format(&ended.output))),
+        Some(EMPTY) => Ok(None),
         Some(failure) => Err(VolumeError::Refused(format!(
             "what disk {} holds cannot be told: blkid: {failure}: {}",
             device.display(),
             ended.output.trim()
         ))),
+    }
+}
+
+fn read_format(output: &str) -> String {
+    let found = output.lines().find_map(|line| line.strip_prefix("TYPE="));
+    let has_table = output.lines().any(|line| line.starts_with("PTTYPE=") && line.len() > "PTTYPE=".len());
+    match found {
+        // A table of partitions beside a file system: better not to trust it.
+        Some(format) if !has_table => format.trim().to_owned(),
+        Some(_) | None => TABLE.to_owned(),
     }
 }
 
@@ -94,5 +148,21 @@ fn format(device: &Path, fs_type: &str) -> Result<(), VolumeError> {
             device.display(),
             ended.output.trim()
         ))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_disk_holds_is_read_as_upstream_reads_it() {
+        for (output, expected) in [
+            ("DEVNAME=/dev/x\nTYPE=ext4\n", "ext4"),
+            ("DEVNAME=/dev/x\nPTTYPE=dos\n", TABLE),
+            ("DEVNAME=/dev/x\nTYPE=ext4\nPTTYPE=\n", "ext4"),
+        ] {
+            assert_eq!(read_format(output), expected, "{output}");
+        }
     }
 }

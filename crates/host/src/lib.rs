@@ -48,6 +48,7 @@ mod root_folder;
 mod rotated_logs;
 #[cfg(test)]
 mod scratch;
+mod scsi_disks;
 mod sealed_checkpoints;
 mod state_files;
 mod systemd;

@@ -1,6 +1,7 @@
 //! Volumes of pods on disk and in memory.
 
 mod empty_dir;
+mod fc;
 mod files;
 mod host_path;
 mod iscsi;
@@ -9,6 +10,7 @@ pub(crate) mod local;
 mod nfs;
 pub(crate) mod ownership;
 mod reconcile;
+mod shared_disk;
 mod sub_path;
 mod tear_down;
 #[cfg(test)]
@@ -20,12 +22,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use model::{FileStorage, FsGroup, PodUid, ProjectedFile};
+use model::{DiskUse, FileStorage, FsGroup, PodUid, ProjectedFile};
 use ports::clock::{Clock, SystemClock};
 use ports::pod_folders::FileError;
 use ports::pod_volumes::{
     MountReport, PlannedVolume, PodVolumes, Progress, SubPath, VolumeError, VolumePlan,
 };
+
+use rustix::io::Errno;
 
 use crate::failure::{OnPath, blocking, refused};
 use crate::folder::Folder;
@@ -33,6 +37,7 @@ use crate::foreign_files::apart;
 use crate::pod_folders::{PRIVATE, existing_pod, make_pod};
 use crate::turns::Turns;
 use empty_dir::Medium;
+use fc::FibreChannel;
 use iscsi::Initiator;
 use journal::Journal;
 use ownership::{Access, give_to_group};
@@ -54,6 +59,7 @@ pub struct HostPodVolumes {
     turns: Turns<PodUid>,
     mount_program: OsString,
     iscsi: Initiator,
+    fc: FibreChannel,
 }
 
 impl HostPodVolumes {
@@ -66,6 +72,7 @@ impl HostPodVolumes {
             turns: Turns::default(),
             mount_program: "mount".into(),
             iscsi: Initiator::default(),
+            fc: FibreChannel::default(),
         }
     }
 
@@ -92,8 +99,19 @@ impl HostPodVolumes {
                     read_only.iter().copied().chain(options.iter().map(String::as_str)).collect();
                 return nfs::set_up(&self.volume(uid, path)?, source, &options, &self.mount_program);
             }
+            VolumePlan::Iscsi(disk) if disk.use_as == DiskUse::Device => {
+                return self.iscsi.set_up_device(&self.root, uid, disk);
+            }
             VolumePlan::Iscsi(disk) => {
                 return self.iscsi.set_up(&self.root, &self.volume(uid, &disk.path)?, disk, |folder| {
+                    own(folder, volume.fs_group, Access::ReadWrite, progress)
+                });
+            }
+            VolumePlan::Fc(disk) if disk.use_as == DiskUse::Device => {
+                return self.fc.set_up_device(&self.root, uid, disk);
+            }
+            VolumePlan::Fc(disk) => {
+                return self.fc.set_up(&self.root, &self.volume(uid, &disk.path)?, disk, |folder| {
                     own(folder, volume.fs_group, Access::ReadWrite, progress)
                 });
             }
@@ -197,6 +215,17 @@ impl PodVolumes for HostPodVolumes {
         self.work(uid, progress, move |volumes| volumes.set_up_now(&owner, &volume, &counted)).await
     }
 
+    async fn grow(
+        &self,
+        uid: &PodUid,
+        volume: &PlannedVolume,
+        _sizes: (i64, i64),
+    ) -> Result<(), VolumeError> {
+        let VolumePlan::Local { path, source, .. } = &volume.plan else { return Ok(()) };
+        let (path, device) = (path.clone(), source.path.clone());
+        self.work(uid, &Progress::default(), move |_| local::grow(&device, &path)).await
+    }
+
     async fn bind_sub_path(&self, uid: &PodUid, part: &SubPath) -> Result<PathBuf, VolumeError> {
         let (owner, part) = (uid.clone(), part.clone());
         let bind = move |volumes: &Self| Ok(sub_path::bind(&make_pod(&volumes.root, &owner)?, &part)?);
@@ -214,7 +243,8 @@ impl PodVolumes for HostPodVolumes {
             if let Some(pod) = existing_pod(&volumes.root, &owner)? {
                 tear_down::tear_down(&pod)?;
             }
-            volumes.iscsi.sweep(&volumes.root)
+            let swept = volumes.iscsi.sweep(&volumes.root);
+            volumes.fc.sweep(&volumes.root).and(swept)
         };
         self.work(uid, &Progress::default(), tear_down).await
     }
@@ -239,6 +269,21 @@ impl Volume {
     /// Writes down that something is about to be mounted here.
     fn note_mount(&self, kind: &str) -> Result<(), FileError> {
         Journal::of(&self.pod).note(&self.relative, kind)
+    }
+}
+
+/// The device that a link of a pod leads to, if it is there.
+fn device_place(link: &Path) -> Option<PathBuf> {
+    let found = std::fs::read_link(link).ok()?;
+    found.exists().then_some(found)
+}
+
+/// Removes a folder below the root folder that holds nothing.
+fn remove_folder(root: &Path, relative: &str) -> Result<(), FileError> {
+    let path = root.join(relative);
+    match rustix::fs::unlinkat(rustix::fs::CWD, &path, rustix::fs::AtFlags::REMOVEDIR) {
+        Ok(()) | Err(Errno::NOENT | Errno::NOTEMPTY | Errno::EXIST) => Ok(()),
+        Err(error) => Err(error).on_path("remove folder", path),
     }
 }
 

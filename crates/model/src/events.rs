@@ -56,6 +56,13 @@ pub enum EventSubject {
     },
     /// The node.
     Node(String),
+    /// A PersistentVolume.
+    Volume {
+        /// Name.
+        name: String,
+        /// UID.
+        uid: String,
+    },
     /// A claim for a volume.
     Claim {
         /// Namespace.

@@ -26,6 +26,7 @@ pub mod labels;
 mod log_folder;
 mod machine_identity;
 pub mod metric_family;
+mod network_disk;
 mod node_resources;
 mod node_settings;
 mod observed;
@@ -69,6 +70,7 @@ pub use host_capabilities::{CgroupVersion, HostCapabilities};
 pub use ids::{ContainerId, PodFullName, PodSource, PodUid, SandboxId};
 pub use log_folder::LogFolder;
 pub use machine_identity::MachineIdentity;
+pub use network_disk::{Chap, DiskUse, FcDisk, FcName, IscsiDisk, OwnInitiator, VolumeSecret};
 pub use node_resources::{NodeResources, ResourceAmounts};
 pub use node_settings::{NodeSettings, PodGates};
 pub use observed::{Observation, ObservedPod};
@@ -97,7 +99,7 @@ pub use timeline::{PodTimeline, StartStep, StepRecord, StepSpan};
 pub use trust_bundle::{ReadTrustBundles, TrustBundle};
 pub use user_namespace::{IdPool, IdRange, UserNamespace};
 pub use volume_plan::{
-    FileStorage, FsGroup, FsGroupChange, HostPathKind, IscsiDisk, LocalSource, PlannedVolume, VolumePlan,
+    ClaimedSize, FileStorage, FsGroup, FsGroupChange, HostPathKind, LocalSource, PlannedVolume, VolumePlan,
     VolumeStep,
 };
 pub use worker_state::{Rejection, WorkerPhase, WorkerView};

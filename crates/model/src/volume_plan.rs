@@ -1,6 +1,8 @@
 use std::path::{Path, PathBuf};
 
-use crate::{CsiVolume, ImageSpec, ProjectedFile};
+use crate::{
+    CsiAccess, CsiPod, CsiSize, CsiVolume, DiskUse, FcDisk, ImageSpec, IscsiDisk, ProjectedFile, VolumeSecret,
+};
 
 /// How a volume is made ready.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -49,7 +51,9 @@ pub enum VolumePlan {
         options: Vec<String>,
     },
     /// A disk of an iSCSI target.
-    Iscsi(IscsiDisk),
+    Iscsi(Box<IscsiDisk>),
+    /// A disk of a Fibre Channel network.
+    Fc(Box<FcDisk>),
     /// A folder or a disk of the host that a PersistentVolume names, bound at `path`.
     Local {
         /// Volume folder.
@@ -97,15 +101,53 @@ impl VolumePlan {
         match self {
             Self::Image { .. } => None,
             Self::Csi(volume) => Some(&volume.path),
+            Self::Iscsi(disk) => Some(&disk.path),
+            Self::Fc(disk) => Some(&disk.path),
             Self::EmptyDir { path }
             | Self::MemoryDir { path, .. }
             | Self::HugePagesDir { path, .. }
             | Self::Files { path, .. }
             | Self::Nfs { path, .. }
-            | Self::Iscsi(IscsiDisk { path, .. })
             | Self::Local { path, .. }
             | Self::Device { path, .. }
             | Self::HostPath { path, .. } => Some(path),
+        }
+    }
+
+    /// Whether containers see a block device.
+    #[must_use]
+    pub fn is_device(&self) -> bool {
+        match self {
+            Self::Device { .. } => true,
+            Self::Csi(volume) => volume.access == CsiAccess::Block,
+            Self::Iscsi(disk) => disk.use_as == DiskUse::Device,
+            Self::Fc(disk) => disk.use_as == DiskUse::Device,
+            Self::EmptyDir { .. }
+            | Self::MemoryDir { .. }
+            | Self::HugePagesDir { .. }
+            | Self::Files { .. }
+            | Self::Nfs { .. }
+            | Self::Local { .. }
+            | Self::Image { .. }
+            | Self::HostPath { .. } => false,
+        }
+    }
+
+    /// The secret that the set-up may need, for who can read it.
+    pub fn secret_mut(&mut self) -> Option<&mut VolumeSecret> {
+        match self {
+            Self::Iscsi(disk) => Some(&mut disk.chap.secret),
+            Self::Csi(_)
+            | Self::Fc(_)
+            | Self::Device { .. }
+            | Self::EmptyDir { .. }
+            | Self::MemoryDir { .. }
+            | Self::HugePagesDir { .. }
+            | Self::Files { .. }
+            | Self::Nfs { .. }
+            | Self::Local { .. }
+            | Self::Image { .. }
+            | Self::HostPath { .. } => None,
         }
     }
 }
@@ -117,27 +159,19 @@ pub struct LocalSource {
     pub path: PathBuf,
     /// File system of a device; one without gets it.
     pub fs_type: String,
+    /// Sizes and who is told of them, for one that a claim names.
+    pub claimed: Option<Box<ClaimedSize>>,
 }
 
-/// A disk that an iSCSI target offers, mounted at `path`.
+/// The sizes of a claimed volume, and the pod that uses it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct IscsiDisk {
-    /// Volume folder.
-    pub path: PathBuf,
-    /// Addresses of the target with their ports, the one that names the disk first.
-    pub portals: Vec<String>,
-    /// Name of the target.
-    pub target: String,
-    /// Number of the disk.
-    pub lun: i32,
-    /// Interface of the initiator, such as `default`.
-    pub interface: String,
-    /// File system; a disk without one gets it.
-    pub fs_type: String,
-    /// Whether it is mounted read-only.
-    pub read_only: bool,
-    /// What `mount -o` is told besides.
-    pub options: Vec<String>,
+pub struct ClaimedSize {
+    /// The PersistentVolume's name.
+    pub name: String,
+    /// Sizes.
+    pub size: CsiSize,
+    /// The pod.
+    pub pod: CsiPod,
 }
 
 /// Steps of the way of a volume to a pod.

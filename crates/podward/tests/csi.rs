@@ -524,3 +524,36 @@ async fn a_driver_registers_itself_by_its_socket_and_goes_with_it() {
     };
     tokio::join!(stage, watched);
 }
+
+#[tokio::test]
+async fn a_local_volume_that_has_grown_is_told_to_its_claim() {
+    if !is_root() {
+        return;
+    }
+    let node = Node::new(json!({}));
+    let source = node.root().parent().unwrap().join("disk");
+    std::fs::create_dir(&source).unwrap();
+    let pod = volume(&node, "u1", "h").pod;
+    let claimed = |wanted: i64| {
+        let claimed = model::ClaimedSize { name: "pv".to_owned(), size: size(wanted), pod: pod.clone() };
+        let source = model::LocalSource {
+            path: source.clone(),
+            fs_type: "ext4".to_owned(),
+            claimed: Some(Box::new(claimed)),
+        };
+        let path = node.root().join("pods/u1/volumes/kubernetes.io~local-volume/pv");
+        let plan = model::VolumePlan::Local { path, source, read_only: false, options: vec![] };
+        model::PlannedVolume { name: "v".to_owned(), plan, fs_group: None }
+    };
+    let (agent, uid, progress) = (node.agent(), PodUid::from("u1"), Default::default());
+    for _ in 0..2 {
+        agent.set_up(&uid, &claimed(2), &progress).await.unwrap();
+    }
+    assert_eq!(node.patches().len(), 1);
+    assert_eq!(node.patches()[0]["status"]["capacity"]["storage"], "2Gi");
+    let words = "MountVolume.NodeExpandVolume succeeded for volume \"pv\" n1";
+    let told: Vec<String> = node.events().into_iter().map(|event| event.message).collect();
+    assert_eq!(told, [words, words], "one for the pod, one for the claim");
+    assert!(node.has_counted("volume_fs_resize"));
+    agent.tear_down(&uid).await.unwrap();
+}

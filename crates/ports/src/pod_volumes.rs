@@ -30,6 +30,9 @@ pub enum VolumeError {
         /// Why.
         reason: String,
     },
+    /// The disk cannot be mounted for the node, and holds another file system than the one asked for.
+    #[error("{0}")]
+    OtherFileSystem(String),
     /// The volume is not attached, because the node can have no more of its kind.
     #[error("{0}")]
     NodeIsFull(String),
@@ -51,6 +54,7 @@ impl VolumeError {
         match self {
             Self::Step { step, .. } => *step,
             Self::NodeIsFull(_) => VolumeStep::WaitForAttach,
+            Self::OtherFileSystem(_) => VolumeStep::MountDevice,
             Self::WrongType { .. }
             | Self::Refused(_)
             | Self::InProgress
@@ -110,6 +114,10 @@ pub trait PodVolumes: Send + Sync {
         volume: &PlannedVolume,
         progress: &Progress,
     ) -> Result<(), VolumeError>;
+
+    /// Lets the file system of a ready volume follow its disk, which has grown from `sizes.0` to `sizes.1` bytes. A volume
+    /// of which the size is nobody's concern here is left alone.
+    async fn grow(&self, uid: &PodUid, volume: &PlannedVolume, sizes: (i64, i64)) -> Result<(), VolumeError>;
 
     /// Binds a part of a ready volume for one container, resolved below the volume whatever its content does
     /// meanwhile. What is bound there already is kept if it is the same.

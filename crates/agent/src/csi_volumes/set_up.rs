@@ -5,17 +5,15 @@ use std::path::Path;
 use std::sync::Arc;
 
 use decide::volumes::csi::{attachment_name, driver_is_missing, pod_information};
-use decide::volumes::growth::{Expansion, Growth, Refusal, begun, grown, growth, not_grown};
+use decide::volumes::growth::{Expansion, Growth, Refusal, growth};
 use decide::volumes::terms::{Terms, terms};
-use model::{
-    CsiAccess, CsiLifecycle, CsiPod, CsiSize, CsiVolume, EventSubject, EventType, FsGroup, PodFullName,
-    PodUid, RecordedEvent,
-};
+use model::{CsiAccess, CsiLifecycle, CsiVolume, EventType, FsGroup, PodUid};
 use ports::csi::{CsiCapabilities, CsiError, CsiNode, Expand, Publish, Stage, VolumeUse};
 use ports::csi_folders::{Published, VolumeRecord};
 use ports::pod_volumes::{Progress, VolumeError, VolumeStep};
 use tokio::time::Instant;
 
+use super::growth::{Growing, owner};
 use super::{CsiVolumes, Key, refused};
 
 /// One volume on its way to a pod.
@@ -75,7 +73,11 @@ impl CsiVolumes {
                 grown?;
             }
             Growth::Expand(_) => {}
-            Growth::ReadOnly => self.tell_read_only(&work),
+            Growth::ReadOnly => {
+                if let Some(growing) = work.growing() {
+                    self.tell_read_only(&growing);
+                }
+            }
             Growth::Nothing => self.note_size(&work.key, volume),
             Growth::Done => self.with(|done| done.has_size(&work.key, wanted(volume))),
         }
@@ -105,19 +107,6 @@ impl CsiVolumes {
                 }
             });
         }
-    }
-
-    fn tell_read_only(&self, work: &Work<'_>) {
-        let Work { volume, key, .. } = work;
-        let Some(size) = &volume.size else { return };
-        let words = format!(
-            "MountVolume.NodeExpandVolume failed for volume {:?} requested read-only file system",
-            volume.spec_name
-        );
-        for subject in [owner(volume), claim(size)] {
-            self.tell(subject, EventType::Warning, "FileSystemResizeFailed", words.clone());
-        }
-        self.with(|done| done.has_size(key, size.wanted));
     }
 
     fn place(&self, uid: &PodUid, volume: &CsiVolume) -> Published {
@@ -204,7 +193,7 @@ impl CsiVolumes {
                 volume.spec_name,
                 place.display().to_string()
             );
-            self.tell(owner(volume), EventType::Normal, "SuccessfulMountVolume", words);
+            self.tell(owner(&volume.pod), EventType::Normal, "SuccessfulMountVolume", words);
         }
     }
 
@@ -228,15 +217,10 @@ impl CsiVolumes {
         Ok(())
     }
 
-    fn tell(&self, subject: EventSubject, kind: EventType, reason: &str, message: String) {
-        let at = self.parts.clock.now();
-        self.parts.events.record(RecordedEvent { subject, kind, reason: reason.to_owned(), message, at });
-    }
-
     /// Lets the file system follow a volume that has grown, and tells the claim.
     async fn grow(&self, work: &Work<'_>, expansion: &Expansion) -> Result<(), VolumeError> {
         let Work { volume, place, .. } = work;
-        let Some(size) = &volume.size else { return Ok(()) };
+        let Some(growing) = work.growing() else { return Ok(()) };
         let order = Expand {
             handle: volume.handle.clone(),
             path: place.target.clone(),
@@ -245,66 +229,14 @@ impl CsiVolumes {
             use_as: VolumeUse { group: None, ..work.use_as() },
             secrets: self.secret("NodeExpandSecretRef", volume.expand_secret.as_ref()).await?,
         };
-        if expansion.is_followed && expansion.claim_waits && size.state != "NodeResizeInProgress" {
-            self.patch_claim(size, &begun()).await?;
-        }
-        if let Err(error) = work.driver.expand(&order).await {
-            return self.not_grown(work, expansion, &error).await;
-        }
-        if expansion.claim_waits {
-            self.patch_claim(size, &grown(&expansion.text)).await?;
-        }
-        self.with(|done| done.has_size(&work.key, expansion.bytes));
-        let words = format!(
-            "MountVolume.NodeExpandVolume succeeded for volume {:?} {}",
-            volume.spec_name, self.parts.node
-        );
-        for subject in [owner(volume), claim(size)] {
-            self.tell(subject, EventType::Normal, "FileSystemResizeSuccessful", words.clone());
-        }
-        Ok(())
-    }
-
-    async fn patch_claim(&self, size: &CsiSize, patch: &serde_json::Value) -> Result<(), VolumeError> {
-        let told = self.parts.api.patch_claim_status(&size.namespace, &size.claim, patch).await;
-        told.map_err(|error| {
-            refused(format!("error updating pvc status {}/{}: {error}", size.namespace, size.claim))
-        })
-    }
-
-    /// The driver did not let the volume grow.
-    async fn not_grown(
-        &self,
-        work: &Work<'_>,
-        expansion: &Expansion,
-        error: &CsiError,
-    ) -> Result<(), VolumeError> {
-        let Work { volume, key, .. } = work;
-        let (Some(size), refusal) = (&volume.size, Refusal::of(&error.code)) else { return Ok(()) };
-        if refusal == Refusal::Unsupported && !(expansion.is_followed && expansion.claim_waits) {
-            self.with(|done| done.has_size(key, expansion.bytes));
-            return Ok(());
-        }
-        let message = refusal.message(&error.message);
-        if expansion.is_followed {
-            let is_stale =
-                size.asked != expansion.bytes && self.with(|done| done.is_refused(key, expansion.bytes));
-            let patch = not_grown(refusal, is_stale, &message, self.parts.clock.now());
-            // The next try tells it again.
-            if let Err(error) = self.patch_claim(size, &patch).await {
-                tracing::warn!(claim = %size.claim, error = %error.text(), "a claim is not told of its volume");
+        self.begin_growth(&growing, expansion).await?;
+        match work.driver.expand(&order).await {
+            Ok(_) => self.has_grown(&growing, expansion).await,
+            Err(error) => {
+                let refusal = Refusal::of(&error.code);
+                self.not_grown(&growing, expansion, refusal, refusal.message(&error.message)).await
             }
         }
-        self.with(|done| done.has_refused(key, expansion.bytes));
-        if refusal == Refusal::InUse {
-            tracing::warn!(volume = %volume.spec_name, %message, "a volume does not grow while it is in use");
-            self.with(|done| done.leave_alone(key, expansion.bytes));
-            return Ok(());
-        }
-        let words =
-            format!("NodeExpandVolume.NodeExpandVolume failed for volume {:?} : {message}", volume.spec_name);
-        self.tell(owner(volume), EventType::Warning, "VolumeResizeFailed", words);
-        Err(refused(message))
     }
 }
 
@@ -312,20 +244,13 @@ fn wanted(volume: &CsiVolume) -> i64 {
     volume.size.as_ref().map(|size| size.wanted).unwrap_or_default()
 }
 
-fn claim(size: &CsiSize) -> EventSubject {
-    EventSubject::Claim { namespace: size.namespace.clone(), name: size.claim.clone(), uid: size.uid.clone() }
-}
-
-fn owner(volume: &CsiVolume) -> EventSubject {
-    let CsiPod { name, namespace, uid, .. } = &volume.pod;
-    EventSubject::Pod {
-        uid: uid.clone(),
-        full_name: PodFullName { namespace: namespace.clone(), name: name.clone() },
-        field_path: String::new(),
-    }
-}
-
 impl Work<'_> {
+    fn growing(&self) -> Option<Growing<'_>> {
+        let volume = self.volume;
+        let size = volume.size.as_ref()?;
+        Some(Growing { key: &self.key, name: &volume.spec_name, owner: owner(&volume.pod), size })
+    }
+
     fn use_as(&self) -> VolumeUse {
         let mode = self.volume.access_modes.first().map_or("ReadWriteOnce", String::as_str);
         VolumeUse {

@@ -1,4 +1,4 @@
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
@@ -21,6 +21,8 @@ struct PodMemory {
     stopped: Vec<SandboxId>,
     /// What was written into volumes last, by volume name, as a number that changes with the files.
     files: HashMap<String, u64>,
+    /// Devices that users were told of.
+    mapped: HashSet<String>,
     /// When volumes of drivers were looked at last.
     looked_at_volumes: Option<Instant>,
 }
@@ -84,6 +86,11 @@ impl Memory {
 
     pub(super) fn wrote_files(&self, uid: &PodUid, volume: &str, digest: u64) {
         self.with(uid, |pod| pod.files.insert(volume.to_owned(), digest));
+    }
+
+    /// Whether a device was not told of; counts as telling.
+    pub(super) fn first_mapped(&self, uid: &PodUid, volume: &str) -> bool {
+        self.with(uid, |pod| pod.mapped.insert(volume.to_owned()))
     }
 
     /// Whether volumes of drivers are to be looked at; counts as a look.

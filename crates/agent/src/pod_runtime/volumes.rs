@@ -3,13 +3,15 @@ use std::time::Duration;
 
 use decide::admission::rejection_label;
 use decide::volumes::{
-    ClaimedVolumes, VolumeProblem, check_node_affinity, claim_name, other_group, plan_driven, plan_volumes,
-    retry_after, slow_ownership, step_failed, still_changing, too_many_volumes, used_volumes, volume_groups,
+    ClaimedVolumes, VolumeProblem, check_node_affinity, claim_name, mapped, other_file_system, other_group,
+    plan_driven, plan_volumes, retry_after, slow_ownership, step_failed, still_changing, too_many_volumes,
+    used_volumes, volume_groups,
 };
 use k8s_openapi::api::core::v1::{Container, Volume};
 use model::{
-    ContainerProblem, ContainerSpec, EventType, ImageSpec, PlannedVolume, Rejection, SandboxSpec,
-    SyncFailure, VolumePlan,
+    ContainerProblem, ContainerSpec, EventSubject, EventType, ImageSpec, ObjectKey, ObjectKind,
+    PlannedVolume, RecordedEvent, Rejection, SandboxSpec, SecretReference, SyncFailure, VolumePlan,
+    VolumeSecret,
 };
 use ports::pod_volumes::{Progress, VolumeError};
 use tokio::time::Instant;
@@ -38,17 +40,22 @@ impl Pass<'_> {
         let planned = claimed.and_then(|claimed| {
             plan_volumes(self.pod, &parts.settings, &files, &claimed).map(|volumes| (volumes, claimed))
         });
-        let (volumes, claimed) = match planned {
+        let (mut volumes, claimed) = match planned {
             Ok(planned) => planned,
             Err(problem) => return Err(self.mount_failure(&[MountFailure::mount(problem.to_string())])),
         };
+        for volume in &mut volumes {
+            self.read_secret(volume).await;
+        }
         for volume in volumes.iter().filter(|volume| !kept.contains(&volume.name)) {
             match self.set_up_volume(volume).await {
                 Ok(()) => {
                     self.remember_files(volume);
+                    self.tell_mapped(volume, shown_name(volume, &claimed));
                     self.tell_other_group(volume, shown_name(volume, &claimed)).await;
                 }
                 Err(error) => {
+                    self.tell_other_file_system(volume, &claimed, &error);
                     if matches!(error, VolumeError::NodeIsFull(_)) {
                         too_many.push(volume.name.clone());
                     }
@@ -67,6 +74,53 @@ impl Pass<'_> {
             return Ok(volumes);
         }
         Err(self.mount_failure(&failures))
+    }
+
+    /// Tells where a device is, once.
+    fn tell_mapped(&self, volume: &PlannedVolume, name: &str) {
+        let messages = mapped(&volume.plan, name, &self.runtime.parts.settings);
+        if messages.is_empty() || self.has_volumes() {
+            return;
+        }
+        if self.runtime.memory.first_mapped(&self.pod.uid, &volume.name) {
+            for message in messages {
+                self.runtime.event(self.pod, None, EventType::Normal, "SuccessfulMountVolume", message);
+            }
+        }
+    }
+
+    /// Tells the PersistentVolume that its disk holds another file system than it says.
+    fn tell_other_file_system(&self, volume: &PlannedVolume, claimed: &ClaimedVolumes, error: &VolumeError) {
+        let (VolumeError::OtherFileSystem(reason), Some(found)) = (error, claimed.get(&volume.name)) else {
+            return;
+        };
+        let metadata = &found.volume.metadata;
+        let name = metadata.name.clone().unwrap_or_default();
+        let message = other_file_system(&name, reason);
+        self.runtime.parts.events.record(RecordedEvent {
+            subject: EventSubject::Volume { name, uid: metadata.uid.clone().unwrap_or_default() },
+            kind: EventType::Warning,
+            reason: "FailedMountOnFilesystemMismatch".to_owned(),
+            message,
+            at: self.runtime.parts.clock.now(),
+        });
+    }
+
+    /// Reads the secret that a volume names. One that cannot be read is told of by the step that needs it.
+    async fn read_secret(&self, volume: &mut PlannedVolume) {
+        let Some(secret) = volume.plan.secret_mut() else { return };
+        let VolumeSecret::Wanted(SecretReference { namespace, name }) = secret else { return };
+        let key = ObjectKey { kind: ObjectKind::Secret, namespace: namespace.clone(), name: name.clone() };
+        let found = self.runtime.parts.objects.get(&key).await;
+        *secret = match found {
+            Ok(object) => VolumeSecret::Given(
+                object.data.iter().map(|(key, value)| (key.clone(), text(value))).collect(),
+            ),
+            Err(error) => VolumeSecret::Missing(format!(
+                "couldn't get secret {}/{} error: {error}",
+                key.namespace, key.name
+            )),
+        };
     }
 
     /// Tells when a local volume has the group of a pod that had it first, which this one may not be in.
@@ -246,6 +300,10 @@ impl Pass<'_> {
         }
         Ok(())
     }
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
 }
 
 /// A volume that is not there, as users are told.

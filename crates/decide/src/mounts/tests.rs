@@ -151,20 +151,22 @@ fn what_is_mounted_read_only_keeps_its_labels() {
     for read_only in [true, false] {
         let local = VolumePlan::Local {
             path: "/v".into(),
-            source: model::LocalSource { path: "/srv".into(), fs_type: "ext4".into() },
+            source: model::LocalSource { path: "/srv".into(), fs_type: "ext4".into(), claimed: None },
             read_only,
             options: vec![],
         };
-        let disk = VolumePlan::Iscsi(model::IscsiDisk {
+        let disk = VolumePlan::Iscsi(Box::new(model::IscsiDisk {
             path: "/v".into(),
+            name: "v".into(),
             portals: vec![],
             target: "iqn".into(),
             lun: 0,
             interface: "default".into(),
-            fs_type: "ext4".into(),
+            initiator: None,
+            chap: model::Chap::default(),
+            use_as: model::DiskUse::Files { fs_type: "ext4".into(), options: vec![] },
             read_only,
-            options: vec![],
-        });
+        }));
         let driven = VolumePlan::Csi(Box::new(model::CsiVolume {
             path: "/v".into(),
             spec_name: "pv".into(),

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use k8s_openapi::api::core::v1::Volume;
 use model::statistics::ClaimReference;
-use model::{CsiAccess, FileStorage, LogFolder, NodeSettings, Pod, PodFullName, PodUid, VolumePlan};
+use model::{CsiAccess, DiskUse, FileStorage, LogFolder, NodeSettings, Pod, PodFullName, PodUid, VolumePlan};
 
 use crate::pod_paths::PodPaths;
 use crate::volumes::{ClaimedVolumes, claim_name, plan_without_content};
@@ -62,7 +62,15 @@ pub fn volume_places(pod: &Pod, settings: &NodeSettings, claimed: &ClaimedVolume
             VolumePlan::Nfs { path, .. } | VolumePlan::Local { path, .. } => {
                 (path, Measure::Filesystem, false)
             }
-            VolumePlan::Iscsi(disk) => (disk.path, Measure::Filesystem, false),
+            VolumePlan::Iscsi(disk) => match disk.use_as {
+                DiskUse::Files { .. } => (disk.path, Measure::Filesystem, false),
+                DiskUse::Device => (disk.path, Measure::Device, false),
+            },
+            // As upstream, which counts nothing of files here.
+            VolumePlan::Fc(disk) => match disk.use_as {
+                DiskUse::Files { .. } => return None,
+                DiskUse::Device => (disk.path, Measure::Device, false),
+            },
             VolumePlan::Csi(volume) => {
                 let (driver, handle) = (volume.driver, volume.handle);
                 match volume.access {

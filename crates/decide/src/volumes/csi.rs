@@ -183,7 +183,7 @@ fn secret(reference: &core::SecretReference) -> SecretReference {
     }
 }
 
-fn told_of(pod: &Pod) -> CsiPod {
+pub(super) fn told_of(pod: &Pod) -> CsiPod {
     CsiPod {
         name: pod.name().to_owned(),
         namespace: pod.namespace().to_owned(),
@@ -192,7 +192,7 @@ fn told_of(pod: &Pod) -> CsiPod {
     }
 }
 
-fn size(claimed: &ClaimedVolume) -> Option<CsiSize> {
+pub(super) fn size(claimed: &ClaimedVolume) -> Option<CsiSize> {
     let capacity = claimed.volume.spec.as_ref()?.capacity.as_ref()?.get("storage")?;
     let status = claimed.claim.status.as_ref()?;
     let known = status.capacity.as_ref()?.get("storage")?;

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use k8s_openapi::api::core::v1::{ISCSIPersistentVolumeSource, ISCSIVolumeSource};
-use model::{IscsiDisk, VolumePlan};
+use model::{Chap, DiskUse, IscsiDisk, OwnInitiator, SecretReference, VolumePlan, VolumeSecret};
 
 const PORT: &str = "3260";
 const INTERFACE: &str = "default";
@@ -15,84 +15,114 @@ struct Source<'a> {
     target: &'a str,
     lun: i32,
     interface: Option<&'a str>,
-    fs_type: Option<&'a str>,
     initiator: Option<&'a str>,
-    chap: bool,
+    chap: Chap,
+}
+
+/// What the pod and its volume say besides.
+pub(super) struct Wanted<'a> {
+    pub(super) path: PathBuf,
+    pub(super) name: &'a str,
+    /// Where secrets are, unless it is said.
+    pub(super) namespace: &'a str,
+    pub(super) use_as: DiskUse,
+    pub(super) read_only: bool,
 }
 
 /// The plan of a volume in a pod's spec.
 ///
 /// # Errors
-/// When the source asks for what is not done here.
-pub(super) fn inline(source: &ISCSIVolumeSource, path: PathBuf) -> Result<VolumePlan, String> {
+/// When the source cannot be what it says.
+pub(super) fn inline(source: &ISCSIVolumeSource, wanted: Wanted<'_>) -> Result<VolumePlan, String> {
+    let secret = source.secret_ref.as_ref().map(|reference| (None, reference.name.as_str()));
     let common = Source {
         portals: portals(&source.target_portal, source.portals.as_deref()),
         target: &source.iqn,
         lun: source.lun,
         interface: source.iscsi_interface.as_deref(),
-        fs_type: source.fs_type.as_deref(),
         initiator: source.initiator_name.as_deref(),
-        chap: source.chap_auth_discovery == Some(true) || source.chap_auth_session == Some(true),
+        chap: chap(source.chap_auth_discovery, source.chap_auth_session, secret, wanted.namespace),
     };
-    plan(&common, path, source.read_only == Some(true), Vec::new())
+    let read_only = source.read_only == Some(true);
+    plan(&common, Wanted { read_only, ..wanted })
 }
 
 /// The plan of a PersistentVolume.
 ///
 /// # Errors
-/// When the source asks for what is not done here.
+/// When the source cannot be what it says.
 pub(super) fn persistent(
     source: &ISCSIPersistentVolumeSource,
-    path: PathBuf,
-    read_only: bool,
-    options: Vec<String>,
+    wanted: Wanted<'_>,
 ) -> Result<VolumePlan, String> {
+    let secret = source.secret_ref.as_ref();
+    let secret = secret
+        .map(|reference| (reference.namespace.as_deref(), reference.name.as_deref().unwrap_or_default()));
     let common = Source {
         portals: portals(&source.target_portal, source.portals.as_deref()),
         target: &source.iqn,
         lun: source.lun,
         interface: source.iscsi_interface.as_deref(),
-        fs_type: source.fs_type.as_deref(),
         initiator: source.initiator_name.as_deref(),
-        chap: source.chap_auth_discovery == Some(true) || source.chap_auth_session == Some(true),
+        chap: chap(source.chap_auth_discovery, source.chap_auth_session, secret, wanted.namespace),
     };
-    plan(&common, path, read_only || source.read_only == Some(true), options)
+    let read_only = wanted.read_only || source.read_only == Some(true);
+    plan(&common, Wanted { read_only, ..wanted })
 }
 
-fn plan(
-    source: &Source<'_>,
-    path: PathBuf,
-    read_only: bool,
-    options: Vec<String>,
-) -> Result<VolumePlan, String> {
-    // A password that is not shown, or an initiator that is not the one asked for, would be a login as somebody else.
-    if source.chap {
-        return Err("iscsi: CHAP (chapAuthDiscovery, chapAuthSession) is not supported".to_owned());
-    }
-    if source.initiator.is_some_and(|name| !name.is_empty()) {
-        return Err("iscsi: an initiatorName of the volume's own is not supported; use the node's".to_owned());
-    }
-    let given = |text: Option<&str>, default: &str| {
-        text.filter(|text| !text.is_empty()).unwrap_or(default).to_owned()
-    };
-    let interface = given(source.interface, INTERFACE);
+/// How files of a disk are mounted.
+pub(super) fn as_files(fs_type: Option<&str>, options: Vec<String>) -> DiskUse {
+    DiskUse::Files { fs_type: given(fs_type, FILE_SYSTEM), options }
+}
+
+fn chap(
+    discovery: Option<bool>,
+    session: Option<bool>,
+    secret: Option<(Option<&str>, &str)>,
+    namespace: &str,
+) -> Chap {
+    let (discovery, session) = (discovery == Some(true), session == Some(true));
+    let named = secret.filter(|(_, name)| (discovery || session) && !name.is_empty());
+    let secret = named.map_or(VolumeSecret::NotNeeded, |(own, name)| {
+        VolumeSecret::Wanted(SecretReference { namespace: given(own, namespace), name: name.to_owned() })
+    });
+    Chap { discovery, session, secret }
+}
+
+fn given(text: Option<&str>, default: &str) -> String {
+    text.filter(|text| !text.is_empty()).unwrap_or(default).to_owned()
+}
+
+fn plan(source: &Source<'_>, wanted: Wanted<'_>) -> Result<VolumePlan, String> {
+    let base = given(source.interface, INTERFACE);
     let portals: Vec<String> = source.portals.iter().map(|portal| with_port(portal)).collect();
+    let initiator = source.initiator.filter(|name| !name.is_empty());
     // They become names of folders and arguments of programs.
-    for word in portals.iter().map(String::as_str).chain([source.target, interface.as_str()]) {
+    let words = portals.iter().map(String::as_str).chain([source.target, base.as_str()]).chain(initiator);
+    for word in words {
         if word.is_empty() || word.starts_with(['-', '.']) || word.contains(['/', '\0']) {
-            return Err(format!("iscsi: {word:?} is no portal, target or interface"));
+            return Err(format!("iscsi: {word:?} is no portal, target, interface or initiator"));
         }
     }
-    Ok(VolumePlan::Iscsi(IscsiDisk {
-        path,
+    let first = portals.first().map_or("", String::as_str);
+    let (interface, initiator) = match initiator {
+        Some(name) => {
+            (format!("{first}:{}", wanted.name), Some(OwnInitiator { name: name.to_owned(), model: base }))
+        }
+        None => (base, None),
+    };
+    Ok(VolumePlan::Iscsi(Box::new(IscsiDisk {
+        path: wanted.path,
+        name: wanted.name.to_owned(),
         portals,
         target: source.target.to_owned(),
         lun: source.lun,
         interface,
-        fs_type: given(source.fs_type, FILE_SYSTEM),
-        read_only,
-        options,
-    }))
+        initiator,
+        chap: source.chap.clone(),
+        use_as: wanted.use_as,
+        read_only: wanted.read_only,
+    })))
 }
 
 fn portals<'a>(first: &'a str, others: Option<&'a [String]>) -> Vec<&'a str> {
@@ -110,33 +140,77 @@ mod tests {
 
     use super::*;
 
-    fn planned(extra: &Value) -> Result<IscsiDisk, String> {
-        let mut source = json!({"targetPortal": "10.0.0.1", "iqn": "iqn.2001-04.com.example:disk", "lun": 2});
+    const TARGET: &str = "iqn.2001-04.com.example:disk";
+
+    fn wanted() -> Wanted<'static> {
+        let use_as = as_files(None, vec![]);
+        Wanted { path: "/v".into(), name: "data", namespace: "own", use_as, read_only: false }
+    }
+
+    fn source(extra: &Value) -> Value {
+        let mut source = json!({"targetPortal": "10.0.0.1", "iqn": TARGET, "lun": 2});
         if let (Some(source), Some(extra)) = (source.as_object_mut(), extra.as_object()) {
             source.extend(extra.clone());
         }
-        match inline(&serde_json::from_value(source).unwrap(), PathBuf::from("/v"))? {
-            VolumePlan::Iscsi(disk) => Ok(disk),
+        source
+    }
+
+    fn disk(plan: Result<VolumePlan, String>) -> Result<IscsiDisk, String> {
+        match plan? {
+            VolumePlan::Iscsi(disk) => Ok(*disk),
             other => panic!("{other:?}"),
         }
+    }
+
+    fn planned(extra: &Value) -> Result<IscsiDisk, String> {
+        disk(inline(&serde_json::from_value(source(extra)).unwrap(), wanted()))
     }
 
     #[test]
     fn what_is_not_said_has_upstreams_defaults() {
         let disk = planned(&json!({"portals": ["10.0.0.2:99"]})).unwrap();
         assert_eq!(disk.portals, ["10.0.0.1:3260", "10.0.0.2:99"]);
-        assert_eq!((disk.lun, disk.interface.as_str(), disk.fs_type.as_str()), (2, "default", "ext4"));
-        assert!(!disk.read_only);
-        let disk = planned(&json!({"fsType": "xfs", "iscsiInterface": "iser", "readOnly": true})).unwrap();
-        assert_eq!((disk.interface.as_str(), disk.fs_type.as_str(), disk.read_only), ("iser", "xfs", true));
+        assert_eq!((disk.lun, disk.interface.as_str(), disk.initiator), (2, "default", None));
+        assert_eq!((disk.chap, disk.read_only), (Chap::default(), false));
+        let disk = planned(&json!({"iscsiInterface": "iser", "readOnly": true})).unwrap();
+        assert_eq!((disk.interface.as_str(), disk.read_only), ("iser", true));
+        assert_eq!(as_files(Some(""), vec![]), as_files(Some("ext4"), vec![]));
     }
 
     #[test]
-    fn what_cannot_be_done_is_refused() {
+    fn an_initiator_of_its_own_has_an_interface_of_its_own() {
+        let disk = planned(&json!({"iscsiInterface": "iser", "initiatorName": "iqn.x"})).unwrap();
+        assert_eq!(disk.interface, "10.0.0.1:3260:data");
+        assert_eq!(disk.initiator, Some(OwnInitiator { name: "iqn.x".into(), model: "iser".into() }));
+    }
+
+    #[test]
+    fn secrets_are_read_where_the_target_asks_for_them() {
+        let reference = |namespace: &str| {
+            VolumeSecret::Wanted(SecretReference { namespace: namespace.into(), name: "chap".into() })
+        };
+        for (extra, discovery, session, secret) in [
+            (json!({"secretRef": {"name": "chap"}}), false, false, VolumeSecret::NotNeeded),
+            (json!({"chapAuthSession": true}), false, true, VolumeSecret::NotNeeded),
+            (json!({"chapAuthSession": true, "secretRef": {"name": "chap"}}), false, true, reference("own")),
+            (
+                json!({"chapAuthDiscovery": true, "secretRef": {"name": "chap"}}),
+                true,
+                false,
+                reference("own"),
+            ),
+        ] {
+            assert_eq!(planned(&extra).unwrap().chap, Chap { discovery, session, secret }, "{extra}");
+        }
+        let extra = json!({"chapAuthSession": true, "secretRef": {"name": "chap", "namespace": "other"}});
+        let found = disk(persistent(&serde_json::from_value(source(&extra)).unwrap(), wanted())).unwrap();
+        assert_eq!(found.chap.secret, reference("other"));
+    }
+
+    #[test]
+    fn words_that_are_no_names_are_refused() {
         for (extra, part) in [
-            (json!({"chapAuthSession": true}), "CHAP"),
-            (json!({"chapAuthDiscovery": true}), "CHAP"),
-            (json!({"initiatorName": "iqn.x"}), "initiatorName"),
+            (json!({"initiatorName": "-x"}), "is no portal"),
             (json!({"targetPortal": "../../etc"}), "is no portal"),
             (json!({"targetPortal": "-x"}), "is no portal"),
             (json!({"iscsiInterface": "a/b"}), "is no portal"),

@@ -3,13 +3,14 @@
 use std::path::PathBuf;
 
 use k8s_openapi::api::core::v1::{NFSVolumeSource, PersistentVolume, PersistentVolumeSpec, Volume};
-use model::{LocalSource, NodeSettings, Pod, VolumePlan};
+use model::{ClaimedSize, DiskUse, LocalSource, NodeSettings, Pod, VolumePlan};
 
 use super::claims::{ClaimedVolume, mode};
-use super::{VolumeProblem, climbs, csi, host_path, iscsi, migration};
+use super::{VolumeProblem, climbs, csi, fc, host_path, iscsi, migration};
 use crate::pod_paths::PodPaths;
 
 const LOCAL: &str = "kubernetes.io/local-volume";
+const FC: &str = "kubernetes.io/fc";
 const ISCSI: &str = "kubernetes.io/iscsi";
 const NFS: &str = "kubernetes.io/nfs";
 const OPTIONS: &str = "volume.beta.kubernetes.io/mount-options";
@@ -47,6 +48,9 @@ pub(super) fn plan(
                 source: LocalSource {
                     path,
                     fs_type: source.fs_type.clone().unwrap_or_else(|| "ext4".to_owned()),
+                    claimed: csi::size(claimed).map(|size| {
+                        Box::new(ClaimedSize { name: name.to_owned(), size, pod: csi::told_of(pod) })
+                    }),
                 },
                 read_only,
                 options,
@@ -65,9 +69,24 @@ pub(super) fn plan(
     if let Some(source) = &spec.nfs {
         return Ok(nfs(source, paths.volume_dir(&pod.uid, NFS, name), read_only, options));
     }
-    if let Some(source) = spec.iscsi.as_ref().filter(|_| !is_block) {
-        return iscsi::persistent(source, paths.volume_dir(&pod.uid, ISCSI, name), read_only, options)
-            .map_err(invalid);
+    if let Some(source) = &spec.iscsi {
+        let (path, use_as) = if is_block {
+            (paths.device_link(&pod.uid, ISCSI, name), DiskUse::Device)
+        } else {
+            let use_as = iscsi::as_files(source.fs_type.as_deref(), options);
+            (paths.volume_dir(&pod.uid, ISCSI, name), use_as)
+        };
+        let wanted = iscsi::Wanted { path, name, namespace: pod.namespace(), use_as, read_only };
+        return iscsi::persistent(source, wanted).map_err(invalid);
+    }
+    if let Some(source) = &spec.fc {
+        let (path, use_as) = if is_block {
+            (paths.device_link(&pod.uid, FC, name), DiskUse::Device)
+        } else {
+            let use_as = iscsi::as_files(source.fs_type.as_deref(), options);
+            (paths.volume_dir(&pod.uid, FC, name), use_as)
+        };
+        return fc::plan(source, fc::Wanted { path, use_as, read_only }).map_err(invalid);
     }
     if let Some(source) = &spec.csi {
         return Ok(csi::claimed(&csi::Claimed { pod, claimed, spec, source, read_only }, settings));

@@ -1,7 +1,7 @@
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use model::{CsiAccess, PlannedVolume, PodUid, VolumePlan, VolumeStep};
+use model::{NodeSettings, PlannedVolume, PodUid, VolumePlan, VolumeStep};
 
 const FIRST_RETRY: Duration = Duration::from_millis(500);
 const LONGEST_RETRY: Duration = Duration::from_secs(122);
@@ -20,12 +20,7 @@ pub fn step_failed(
     volume: &str,
     reason: &str,
 ) -> (&'static str, String) {
-    let is_device = match plan {
-        VolumePlan::Device { .. } => true,
-        VolumePlan::Csi(volume) => volume.access == CsiAccess::Block,
-        _ => false,
-    };
-    let (event, operation) = match (is_device, step) {
+    let (event, operation) = match (plan.is_device(), step) {
         (false, VolumeStep::WaitForAttach) => ("FailedMount", "MountVolume.WaitForAttach"),
         (false, VolumeStep::MountDevice) => ("FailedMount", "MountVolume.MountDevice"),
         (false, VolumeStep::SetUp) => ("FailedMount", "MountVolume.SetUp"),
@@ -34,6 +29,38 @@ pub fn step_failed(
         (true, VolumeStep::SetUp) => ("FailedMapVolume", "MapVolume.MapPodDevice"),
     };
     (event, format!("{operation} failed for volume {volume:?} : {reason}"))
+}
+
+/// What users are told when a device is there: where it is for the node, and for its pod. Of drivers' devices others tell.
+#[must_use]
+pub fn mapped(plan: &VolumePlan, volume: &str, settings: &NodeSettings) -> Vec<String> {
+    let plugins = settings.root_dir.join("plugins");
+    let global = match plan {
+        VolumePlan::Device { .. } => plugins.join("kubernetes.io~local-volume/volumeDevices").join(volume),
+        VolumePlan::Iscsi(disk) if plan.is_device() => {
+            let portal = disk.portals.first().map_or("", String::as_str);
+            let devices = plugins.join("kubernetes.io/iscsi/volumeDevices");
+            let name = format!("{portal}-{}-lun-{}", disk.target, disk.lun);
+            devices.join(format!("iface-{}", disk.interface)).join(name)
+        }
+        VolumePlan::Fc(disk) if plan.is_device() => {
+            plugins.join("kubernetes.io/fc/volumeDevices").join(disk.name.folder())
+        }
+        _ => return Vec::new(),
+    };
+    let of_pod = plan.host_path().and_then(|link| link.parent()).unwrap_or(Path::new(""));
+    let told = [("globalMapPath", global.as_path()), ("volumeMapPath", of_pod)];
+    let words = |(word, place): (&str, &Path)| {
+        let place = place.display().to_string();
+        format!("MapVolume.MapPodDevice succeeded for volume {volume:?} {word} {place:?}")
+    };
+    told.into_iter().map(words).collect()
+}
+
+/// What is told of a PersistentVolume whose disk holds another file system than it says.
+#[must_use]
+pub fn other_file_system(volume: &str, reason: &str) -> String {
+    format!("MountVolume failed for volume {volume:?} {reason}")
 }
 
 /// The message about a pod whose volumes would be more than the node can have.
@@ -120,6 +147,23 @@ mod tests {
         ] {
             assert_eq!(step_failed(plan, step, "pv", "no"), (event, words.to_owned()));
         }
+    }
+
+    #[test]
+    fn where_devices_are_is_told() {
+        let settings = NodeSettings { root_dir: "/r".into(), ..crate::pod_paths::tests::settings() };
+        let path = "/r/pods/u/volumeDevices/kubernetes.io~local-volume/pv".into();
+        let device = VolumePlan::Device { path, source: "/dev/x".into(), read_only: false };
+        assert_eq!(
+            mapped(&device, "pv", &settings),
+            [
+                "MapVolume.MapPodDevice succeeded for volume \"pv\" globalMapPath \
+                 \"/r/plugins/kubernetes.io~local-volume/volumeDevices/pv\"",
+                "MapVolume.MapPodDevice succeeded for volume \"pv\" volumeMapPath \
+                 \"/r/pods/u/volumeDevices/kubernetes.io~local-volume\"",
+            ]
+        );
+        assert!(mapped(&VolumePlan::EmptyDir { path: "/v".into() }, "v", &settings).is_empty());
     }
 
     #[test]

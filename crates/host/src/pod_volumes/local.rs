@@ -67,6 +67,12 @@ fn source(volume: &Volume, binding: &Binding<'_>) -> Result<Folder, VolumeError>
     Folder::open(path)?.ok_or_else(|| unusable(path, &std::io::ErrorKind::NotFound.into()))
 }
 
+/// Lets the file system of a device follow it; a folder has none of its own.
+pub(super) fn grow(source: &Path, mounted: &Path) -> Result<(), VolumeError> {
+    let kind = std::fs::metadata(source).map_err(|error| unusable(source, &error))?.file_type();
+    if kind.is_block_device() { crate::disk::grow(source, mounted) } else { Ok(()) }
+}
+
 /// Puts options in force that a bind mount does not begin with.
 fn restrict(volume: &Volume, target: &Path, binding: &Binding<'_>) -> Result<(), VolumeError> {
     let at = volume.parent.magic_path().join(&volume.name);

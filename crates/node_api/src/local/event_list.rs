@@ -31,6 +31,13 @@ pub(super) fn item(series: &EventSeries) -> Event {
             uid: Some(name.clone()),
             ..ObjectReference::default()
         },
+        EventSubject::Volume { name, uid } => ObjectReference {
+            api_version: Some("v1".to_owned()),
+            kind: Some("PersistentVolume".to_owned()),
+            name: Some(name.clone()),
+            uid: Some(uid.clone()),
+            ..ObjectReference::default()
+        },
         EventSubject::Claim { namespace, name, uid } => ObjectReference {
             api_version: Some("v1".to_owned()),
             kind: Some("PersistentVolumeClaim".to_owned()),

@@ -142,7 +142,7 @@ fn volumes_are_planned_by_the_source_of_their_persistent_volume() {
     let group = Some(model::FsGroup { gid: 7, change: model::FsGroupChange::OnRootMismatch });
     let local = |read_only, fs_type: &str| VolumePlan::Local {
         path: folder("local-volume"),
-        source: LocalSource { path: "/mnt/disk".into(), fs_type: fs_type.to_owned() },
+        source: LocalSource { path: "/mnt/disk".into(), fs_type: fs_type.to_owned(), claimed: None },
         read_only,
         options: vec![],
     };

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use ports::pod_folders::FileError;
-use ports::pod_volumes::{VolumeError, VolumeStep};
+use ports::pod_volumes::VolumeError;
 use rustix::fs::FlockOperation;
 use rustix::io::Errno;
 
@@ -40,7 +40,7 @@ pub(super) fn attach(volume: &Volume, binding: &Binding<'_>) -> Result<Folder, V
                 place.display(),
                 error.text()
             );
-            return Err(VolumeError::Step { step: VolumeStep::MountDevice, reason });
+            return Err(disk::not_mounted(&error, reason));
         }
     }
     let mounted = mounts.existing(&volume.name)?;

@@ -1,48 +1,93 @@
-//! Disks of iSCSI targets: a loop device stands for the disk, a script for `iscsiadm`.
+//! Disks of iSCSI targets: loop devices stand for disks, a script for `iscsiadm` and the kernel.
 
-use model::IscsiDisk;
+use model::{Chap, DiskUse, IscsiDisk, OwnInitiator, VolumeSecret};
 
 use super::*;
 
 const TARGET: &str = "iqn.2001-04.com.example:storage";
 
-/// An `iscsiadm` that notes what it is told, lets devices come with a login and go with a logout.
+/// An `iscsiadm` that notes what it is told and lets hosts and devices come with a login and go with a logout. The portal
+/// 10.0.0.9 does not answer; a password that is wrong is refused at the login.
 fn fake_initiator(host: &mut Host, disks: &[(i32, &Disk)]) {
-    let devices = host.at("by-path");
-    fs::create_dir(&devices).unwrap();
-    let link = |lun: i32| devices.join(format!("ip-10.0.0.1:3260-iscsi-{TARGET}-lun-{lun}"));
+    let (dev, sys) = (host.at("dev"), host.at("sys"));
+    fs::create_dir_all(dev.join("disk/by-path")).unwrap();
     let come: Vec<String> = disks
         .iter()
-        .map(|(lun, disk)| format!("ln -sfn {} {}", disk.device.display(), link(*lun).display()))
+        .map(|(lun, disk)| {
+            let device = disk.device.display();
+            format!(
+                "name=$(basename {device}); mkdir -p $session/target$n:0:0/$n:0:0:{lun}/block/$name; \
+                 mkdir -p $sys/block/$name/device; touch $sys/block/$name/device/delete; ln -sfn {device} $dev/$name; \
+                 ln -sfn {device} $dev/disk/by-path/ip-$portal-iscsi-{TARGET}-lun-{lun}"
+            )
+        })
         .collect();
     let text = format!(
-        "#!/bin/sh\necho \"$@\" >> {asked}\ncase \"$*\" in\n*--login) [ ! -e {state} ] || exit 15; touch {state}; {come} ;;\n\
-         *--logout) rm -f {state} {devices}/* ;;\nesac\n",
+        r#"#!/bin/sh
+echo "$@" >> {asked}
+dev={dev}; sys={sys}; portal=; last=
+for word in "$@"; do [ "$last" != -p ] || portal=$word; last=$word; done
+address=${{portal%:*}}; n=${{address##*.}}
+session=$sys/class/iscsi_host/host$n/device/session$n
+connection=$session/connection$n:0/iscsi_connection/connection$n:0
+case "$*" in
+*"-m iface"*"-o show") printf 'iface.iscsi_ifacename = default
+iface.transport_name = tcp
+iface.mtu = 1500
+' ;;
+*"--discover") [ $n != 9 ] || exit 4 ;;
+*"password -v wrong") touch {refused} ;;
+*--login)
+    [ ! -e {refused} ] || exit 24
+    mkdir -p $session/iscsi_session/session$n $connection $sys/class/scsi_host/host$n
+    echo {TARGET} > $session/iscsi_session/session$n/targetname
+    for kind in "" persistent_; do echo $address > $connection/${{kind}}address; echo 3260 > $connection/${{kind}}port; done
+    touch $sys/class/scsi_host/host$n/scan
+    {come} ;;
+*--logout) rm -rf $sys/class/iscsi_host/host$n $dev/disk/by-path/ip-$portal-* ;;
+esac
+"#,
         asked = host.at("asked").display(),
-        state = host.at("session").display(),
-        come = come.join("; "),
-        devices = devices.display(),
+        refused = host.at("refused").display(),
+        dev = dev.display(),
+        sys = sys.display(),
+        come = if come.is_empty() { ":".to_owned() } else { come.join("\n    ") },
     );
-    host.volumes.iscsi.program = program(&host.at("iscsiadm"), &text).into();
-    host.volumes.iscsi.devices = devices;
+    let multipath = format!("#!/bin/sh\necho \"$@\" >> {}\n", host.at("flushed").display());
+    let iscsi = &mut host.volumes.iscsi;
+    (iscsi.disks.devices, iscsi.disks.kernel) = (dev, sys);
+    iscsi.patience = Duration::from_millis(300);
+    let (initiator, multipath) =
+        (program(&host.at("iscsiadm"), &text), program(&host.at("multipath"), &multipath));
+    host.volumes.iscsi.program = initiator.into();
+    host.volumes.iscsi.disks.multipath_program = multipath.into();
 }
 
-fn disk(host: &Host, lun: i32, read_only: bool) -> VolumePlan {
-    VolumePlan::Iscsi(IscsiDisk {
+fn plain(host: &Host, lun: i32, read_only: bool) -> IscsiDisk {
+    IscsiDisk {
         path: host.pod(&format!("volumes/kubernetes.io~iscsi/data{lun}")),
+        name: format!("data{lun}"),
         portals: vec!["10.0.0.1:3260".to_owned()],
         target: TARGET.to_owned(),
         lun,
         interface: "default".to_owned(),
-        fs_type: "ext4".to_owned(),
+        initiator: None,
+        chap: Chap::default(),
+        use_as: DiskUse::Files { fs_type: "ext4".to_owned(), options: Vec::new() },
         read_only,
-        options: Vec::new(),
-    })
+    }
+}
+
+fn disk(host: &Host, lun: i32, read_only: bool) -> VolumePlan {
+    VolumePlan::Iscsi(Box::new(plain(host, lun, read_only)))
+}
+
+fn told(host: &Host) -> String {
+    fs::read_to_string(host.at("asked")).unwrap_or_default()
 }
 
 fn asked(host: &Host, word: &str) -> usize {
-    let text = fs::read_to_string(host.at("asked")).unwrap_or_default();
-    text.lines().filter(|line| line.ends_with(word)).count()
+    told(host).lines().filter(|line| line.ends_with(word)).count()
 }
 
 #[tokio::test]
@@ -66,7 +111,8 @@ async fn a_disk_is_formatted_once_shared_and_logged_out_of_with_its_last_pod() {
     let first = std::mem::replace(&mut host.uid, PodUid::from("u2"));
     let VolumePlan::Iscsi(other) = disk(&host, 0, false) else { unreachable!() };
     let path = host.at("kubelet/pods/u2/volumes/kubernetes.io~iscsi/data0");
-    host.set_up(VolumePlan::Iscsi(IscsiDisk { path: path.clone(), ..other })).await.unwrap();
+    let other = IscsiDisk { path: path.clone(), ..*other };
+    host.set_up(VolumePlan::Iscsi(Box::new(other))).await.unwrap();
     host.volumes.tear_down(&first).await.unwrap();
     assert_eq!(asked(&host, "--logout"), 0);
     assert!(path.join("kept").exists() && !volume.exists());
@@ -93,14 +139,19 @@ async fn two_disks_of_a_target_share_a_session() {
     fake_initiator(&mut host, &[(1, &one), (2, &two)]);
     host.set_up(disk(&host, 1, false)).await.unwrap();
     host.set_up(disk(&host, 2, false)).await.unwrap();
-    assert_eq!((asked(&host, "--login"), asked(&host, "--rescan")), (2, 1));
+    assert_eq!(asked(&host, "--login"), 1);
+    assert_eq!(fs::read_to_string(host.at("sys/class/scsi_host/host1/scan")).unwrap(), "0 0 2");
     // A killed agent's successor finds everything it needs on disk.
     let initiator = host.volumes.iscsi.clone();
     host.volumes = HostPodVolumes::new(host.at("kubelet"));
-    (host.volumes.iscsi.program, host.volumes.iscsi.devices) = (initiator.program, initiator.devices);
+    (host.volumes.iscsi.program, host.volumes.iscsi.disks) = (initiator.program, initiator.disks);
     host.volumes.tear_down(&host.uid).await.unwrap();
     assert_eq!(asked(&host, "--logout"), 1);
     assert_eq!(host.mounts(), []);
+    for disk in [&one, &two] {
+        let delete = host.at("sys/block").join(disk.device.file_name().unwrap()).join("device/delete");
+        assert_eq!(fs::read_to_string(delete).unwrap(), "1", "the kernel forgets the disk");
+    }
 }
 
 #[tokio::test]
@@ -108,10 +159,127 @@ async fn a_disk_that_does_not_come_is_told_and_left_behind_clean() {
     let mut host = Host::new();
     fake_initiator(&mut host, &[]);
     let error = host.set_up(disk(&host, 7, false)).await.unwrap_err().to_string();
-    assert!(error.contains("timed out waiting for device") && error.contains("lun-7"), "{error}");
+    assert!(error.contains("Timed out waiting for device") && error.contains("lun-7"), "{error}");
     assert_eq!(asked(&host, "--logout"), 1);
     assert!(!host.at("kubelet/plugins/kubernetes.io/iscsi/iface-default").exists());
     host.volumes.iscsi.program = host.at("nowhere/iscsiadm").into();
     let error = host.set_up(disk(&host, 7, false)).await.unwrap_err().to_string();
     assert!(error.contains("install the package open-iscsi"), "{error}");
+}
+
+#[tokio::test]
+async fn a_target_is_told_who_logs_in() {
+    if !is_root() {
+        return;
+    }
+    let mut host = Host::new();
+    let device = Disk::new(&host, "disk");
+    fake_initiator(&mut host, &[(0, &device)]);
+    let secret = |password: &str| {
+        let session = [("username", "me"), ("password", password), ("username_in", "")];
+        let session = session.map(|(key, value)| (format!("node.session.auth.{key}"), value.to_owned()));
+        let discovery = ("discovery.sendtargets.auth.username".to_owned(), "finder".to_owned());
+        VolumeSecret::Given(session.into_iter().chain([discovery]).collect())
+    };
+    let with = |secret: VolumeSecret, initiator: Option<OwnInitiator>| {
+        let interface = initiator.as_ref().map_or("default", |_| "10.0.0.1:3260:data0").to_owned();
+        let chap = Chap { discovery: true, session: true, secret };
+        VolumePlan::Iscsi(Box::new(IscsiDisk { chap, initiator, interface, ..plain(&host, 0, false) }))
+    };
+    let missing = VolumeSecret::Missing("couldn't get secret own/chap error: gone".to_owned());
+    let error = host.set_up(with(missing, None)).await.unwrap_err();
+    assert_eq!(error.text(), "couldn't get secret own/chap error: gone");
+    assert_eq!(error.step(), ports::pod_volumes::VolumeStep::WaitForAttach);
+    assert_eq!(asked(&host, "--login"), 0, "nobody logs in as somebody else");
+    let error = host.set_up(with(secret("wrong"), None)).await.unwrap_err().text();
+    assert!(error.contains("exit status 24") && !error.contains("wrong"), "{error}");
+    fs::remove_file(host.at("refused")).unwrap();
+    let own = OwnInitiator { name: "iqn.own".to_owned(), model: "default".to_owned() };
+    host.set_up(with(secret("right"), Some(own))).await.unwrap();
+    let text = told(&host);
+    let interface = "-I 10.0.0.1:3260:data0";
+    let node = format!("-m node -p 10.0.0.1:3260 -T {TARGET} {interface} -o update -n node.session.auth");
+    for line in [
+        format!("-m iface {interface} -o new"),
+        format!("-m iface {interface} -o update -n iface.initiatorname -v iqn.own"),
+        format!("-m iface {interface} -o update -n iface.mtu -v 1500"),
+        format!(
+            "-m discoverydb -t sendtargets -p 10.0.0.1:3260 {interface} -o update -n \
+             discovery.sendtargets.auth.username -v finder"
+        ),
+        format!("{node}.authmethod -v CHAP"),
+        format!("{node}.password -v right"),
+    ] {
+        assert!(text.lines().any(|told| told == line), "{line} is not in\n{text}");
+    }
+    let place = host.at("kubelet/plugins/kubernetes.io/iscsi/iface-10.0.0.1:3260:data0");
+    assert!(place.exists(), "where upstream has it");
+    host.volumes.tear_down(&host.uid).await.unwrap();
+    assert_eq!((host.mounts(), place.exists()), (vec![], false));
+    assert!(told(&host).ends_with(&format!("-m iface {interface} -o delete\n")), "the interface goes");
+}
+
+#[tokio::test]
+async fn several_ways_to_a_disk_are_one_device() {
+    if !is_root() {
+        return;
+    }
+    let mut host = Host::new();
+    let (way, joined) = (Disk::new(&host, "way"), Disk::new(&host, "joined"));
+    fake_initiator(&mut host, &[(0, &way)]);
+    let slave = host.at("sys/block/dm-7/slaves").join(way.device.file_name().unwrap());
+    fs::create_dir_all(slave).unwrap();
+    symlink(&joined.device, host.at("dev/dm-7")).unwrap();
+    let portals = ["10.0.0.1:3260", "10.0.0.2:3260", "10.0.0.9:3260"].map(str::to_owned).to_vec();
+    let plan = VolumePlan::Iscsi(Box::new(IscsiDisk { portals, ..plain(&host, 0, false) }));
+    host.set_up(plan).await.unwrap();
+    assert_eq!(asked(&host, "--login"), 2);
+    assert_eq!(asked(&host, "-p 10.0.0.9:3260 -I default --discover"), 2, "the third is tried again, once");
+    let minor = joined.device.to_str().unwrap().trim_start_matches("/dev/loop").to_owned();
+    assert!(host.mounts().iter().all(|mount| mount.device == format!("7:{minor}")), "{:?}", host.mounts());
+    host.volumes.tear_down(&host.uid).await.unwrap();
+    let flushed = format!("-f {}\n", host.at("dev/dm-7").display());
+    assert_eq!(fs::read_to_string(host.at("flushed")).unwrap(), flushed);
+    assert_eq!((host.mounts(), asked(&host, "--logout")), (vec![], 3));
+}
+
+#[tokio::test]
+async fn a_disk_as_a_device_is_linked_for_each_pod_and_logged_out_of_with_the_last() {
+    if !is_root() {
+        return;
+    }
+    let mut host = Host::new();
+    let device = Disk::new(&host, "disk");
+    fake_initiator(&mut host, &[(0, &device)]);
+    let at = |uid: &str| host.at("kubelet/pods").join(uid).join("volumeDevices/kubernetes.io~iscsi/pv");
+    let (first, second) = (at("u1"), at("u2"));
+    let plan = |path: &Path| {
+        let disk = IscsiDisk { path: path.into(), use_as: DiskUse::Device, ..plain(&host, 0, false) };
+        PlannedVolume { name: "v".to_owned(), plan: VolumePlan::Iscsi(Box::new(disk)), fs_group: None }
+    };
+    let (one, two) = (plan(&first), plan(&second));
+    let other = PodUid::from("u2");
+    let progress = Progress::default();
+    for _ in 0..2 {
+        host.volumes.set_up(&host.uid, &one, &progress).await.unwrap();
+    }
+    host.volumes.set_up(&other, &two, &progress).await.unwrap();
+    let map = host.at("kubelet/plugins/kubernetes.io/iscsi/volumeDevices/iface-default");
+    let map = map.join(format!("10.0.0.1:3260-{TARGET}-lun-0"));
+    for link in [&first, &second, &map.join("u1"), &map.join("u2")] {
+        assert_eq!(fs::read_link(link).unwrap(), device.device);
+    }
+    // A machine that was started anew may have given the name to another disk.
+    let stale = host.at("stale");
+    fs::write(&stale, "").unwrap();
+    fs::remove_file(&first).unwrap();
+    symlink(&stale, &first).unwrap();
+    host.volumes.set_up(&host.uid, &one, &progress).await.unwrap();
+    assert_eq!(fs::read_link(&first).unwrap(), device.device);
+    host.volumes.tear_down(&host.uid).await.unwrap();
+    assert!(!first.exists() && !map.join("u1").exists() && second.exists());
+    assert_eq!(asked(&host, "--logout"), 0);
+    host.volumes.tear_down(&other).await.unwrap();
+    assert_eq!((asked(&host, "--login"), asked(&host, "--logout")), (1, 1));
+    assert!(!host.at("kubelet/plugins/kubernetes.io/iscsi/volumeDevices").exists(), "nothing is left");
 }

@@ -8,7 +8,7 @@ use super::*;
 use crate::HostPodFolders;
 
 fn source(path: PathBuf) -> LocalSource {
-    LocalSource { path, fs_type: "ext4".to_owned() }
+    LocalSource { path, fs_type: "ext4".to_owned(), claimed: None }
 }
 
 fn local(host: &Host, read_only: bool) -> VolumePlan {
@@ -61,6 +61,69 @@ async fn a_device_gets_a_file_system_that_all_its_pods_share_and_the_last_one_le
     assert!(fs::write(host.pod(volume).join("kept"), "y").is_err());
     host.volumes.tear_down(&host.uid).await.unwrap();
     assert_eq!(host.mounts(), []);
+}
+
+/// Whether this process may resize what is mounted (CAP_SYS_RESOURCE).
+fn may_resize() -> bool {
+    let status = fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("CapEff:")).unwrap();
+    u64::from_str_radix(line.trim(), 16).unwrap() & (1 << 24) != 0
+}
+
+#[tokio::test]
+async fn the_file_system_of_a_disk_that_has_grown_follows_it() {
+    if !is_root() {
+        return;
+    }
+    let host = Host::new();
+    let device = Disk::new(&host, "image");
+    symlink(&device.device, host.at("disk")).unwrap();
+    host.set_up(local(&host, false)).await.unwrap();
+    let path = host.pod("volumes/kubernetes.io~local-volume/pv");
+    fs::write(path.join("kept"), "x").unwrap();
+    let size = || {
+        let found = rustix::fs::statvfs(&path).unwrap();
+        found.f_blocks * found.f_frsize
+    };
+    let before = size();
+    fs::OpenOptions::new().write(true).open(host.at("image")).unwrap().set_len(64 << 20).unwrap();
+    assert!(Command::new("losetup").arg("-c").arg(&device.device).status().unwrap().success());
+    let volume = PlannedVolume { name: "v".to_owned(), plan: local(&host, false), fs_group: None };
+    for _ in 0..2 {
+        let grown = host.volumes.grow(&host.uid, &volume, (16 << 20, 64 << 20)).await;
+        if may_resize() {
+            grown.unwrap();
+            assert!(size() > before + (32 << 20), "{before} {}", size());
+        } else {
+            // In a container without the right to it the kernel is asked, and refuses.
+            let text = grown.unwrap_err().text();
+            assert!(
+                text.contains("resize2fs output") && text.contains("Permission denied to resize"),
+                "{text}"
+            );
+        }
+    }
+    assert_eq!(fs::read_to_string(path.join("kept")).unwrap(), "x");
+    host.volumes.tear_down(&host.uid).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_disk_with_another_file_system_is_told_apart() {
+    if !is_root() {
+        return;
+    }
+    let host = Host::new();
+    let device = Disk::new(&host, "image");
+    let made = Command::new("mkfs.ext2").args(["-q", "-F"]).arg(&device.device).status().unwrap();
+    assert!(made.success());
+    symlink(&device.device, host.at("disk")).unwrap();
+    let VolumePlan::Local { path, mut source, .. } = local(&host, false) else { unreachable!() };
+    source.fs_type = "xfs".to_owned();
+    let plan = VolumePlan::Local { path, source, read_only: false, options: vec![] };
+    let error = host.set_up(plan).await.unwrap_err();
+    assert!(matches!(error, VolumeError::OtherFileSystem(_)), "{error:?}");
+    assert_eq!(error.step(), VolumeStep::MountDevice);
+    host.volumes.tear_down(&host.uid).await.unwrap();
 }
 
 #[tokio::test]

@@ -1,0 +1,92 @@
+//! Disks of a Fibre Channel network.
+
+use k8s_openapi::api::core::v1::FCVolumeSource;
+use model::{DiskUse, FcDisk, FcName, VolumePlan};
+use std::path::PathBuf;
+
+/// What the pod and its volume say besides.
+pub(super) struct Wanted {
+    pub(super) path: PathBuf,
+    pub(super) use_as: DiskUse,
+    pub(super) read_only: bool,
+}
+
+/// The plan of a volume of a pod or of a PersistentVolume.
+///
+/// # Errors
+/// When the source names no disk.
+pub(super) fn plan(source: &FCVolumeSource, wanted: Wanted) -> Result<VolumePlan, String> {
+    let targets = source.target_wwns.clone().unwrap_or_default();
+    let ids = source.wwids.iter().flatten();
+    // As udev writes them.
+    let ids: Vec<String> = ids.map(|id| id.replace(' ', "_")).collect();
+    let name = match source.lun {
+        Some(lun) if !targets.is_empty() => FcName::Targets { names: targets, lun },
+        Some(_) | None if !ids.is_empty() => FcName::Ids(ids),
+        Some(_) | None => {
+            return Err("fc: no fc disk information found. failed to make a new mounter".to_owned());
+        }
+    };
+    let (FcName::Targets { names: words, .. } | FcName::Ids(words)) = &name;
+    // They become the name of a folder.
+    if let Some(word) = words.iter().find(|word| is_no_name(word)) {
+        return Err(format!("fc: {word:?} is no name of a target or a disk"));
+    }
+    let Wanted { path, use_as, read_only } = wanted;
+    Ok(VolumePlan::Fc(Box::new(FcDisk { path, name, use_as, read_only })))
+}
+
+fn is_no_name(word: &str) -> bool {
+    word.is_empty() || word.starts_with('.') || word.contains(['/', '\0'])
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn named(source: &Value) -> Result<FcName, String> {
+        let wanted = Wanted { path: "/v".into(), use_as: DiskUse::Device, read_only: false };
+        match plan(&serde_json::from_value(source.clone()).unwrap(), wanted)? {
+            VolumePlan::Fc(disk) => Ok(disk.name),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn a_disk_is_named_by_its_targets_or_by_itself() {
+        let targets = FcName::Targets { names: vec!["5006".into(), "5007".into()], lun: 2 };
+        let ids = FcName::Ids(vec!["3600".into(), "ACME_DISK_1".into()]);
+        for (source, expected) in [
+            (json!({"targetWWNs": ["5006", "5007"], "lun": 2}), targets.clone()),
+            (json!({"targetWWNs": ["5006", "5007"], "lun": 2, "wwids": ["x"]}), targets),
+            (json!({"wwids": ["3600", "ACME DISK 1"]}), ids.clone()),
+            (json!({"wwids": ["3600", "ACME DISK 1"], "lun": 2}), ids),
+        ] {
+            assert_eq!(named(&source).unwrap(), expected, "{source}");
+        }
+        for (source, part) in [
+            (json!({}), "no fc disk information found"),
+            (json!({"targetWWNs": ["5006"]}), "no fc disk information found"),
+            (json!({"targetWWNs": ["../x"], "lun": 0}), "is no name"),
+            (json!({"wwids": ["a/b"]}), "is no name"),
+        ] {
+            assert!(named(&source).unwrap_err().contains(part), "{source}");
+        }
+    }
+
+    #[test]
+    fn a_folder_says_which_disk_it_is_of() {
+        for (name, folder) in [
+            (FcName::Targets { names: vec!["5006".into(), "5007".into()], lun: 2 }, "5006-5007-lun-2"),
+            (FcName::Ids(vec!["3600".into()]), "3600"),
+            (FcName::Ids(vec!["3600".into(), "3601".into()]), "3600-3601"),
+        ] {
+            assert_eq!(name.folder(), folder);
+            assert_eq!(FcName::of_folder(folder), Some(name));
+        }
+        assert_eq!(FcName::of_folder("lun-2"), None);
+        assert_eq!(FcName::of_folder("a-lun-x"), None);
+    }
+}

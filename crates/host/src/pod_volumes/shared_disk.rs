@@ -1,0 +1,146 @@
+//! Disks that pods of a node share: one mount for all of them, or one folder of links that says who has the device.
+
+use std::collections::BTreeSet;
+use std::ffi::{OsStr, OsString};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use model::PodUid;
+use ports::pod_folders::FileError;
+use ports::pod_volumes::{VolumeError, VolumeStep};
+use rustix::mount::MountFlags;
+
+use super::Volume;
+use super::local::link_to;
+use crate::failure::OnPath;
+use crate::folder::Folder;
+use crate::mount_table::{self, mounted_at, table};
+use crate::pod_folders::PRIVATE;
+use crate::tree;
+
+/// Disks or targets that something is being done with.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Busy(Arc<Mutex<BTreeSet<String>>>);
+
+/// The right to work with one of them, until it is dropped.
+pub(super) struct Turn<'a> {
+    busy: &'a Busy,
+    name: String,
+}
+
+impl Busy {
+    /// The right to work with this one, unless somebody has it.
+    pub(super) fn turn(&self, name: &str) -> Option<Turn<'_>> {
+        self.names().insert(name.to_owned()).then(|| Turn { busy: self, name: name.to_owned() })
+    }
+
+    /// All that somebody works with.
+    pub(super) fn names(&self) -> MutexGuard<'_, BTreeSet<String>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        self.busy.names().remove(&self.name);
+    }
+}
+
+/// Where a volume is mounted in its pod.
+pub(super) fn mount_point(volume: &Volume) -> Result<PathBuf, FileError> {
+    Ok(volume.parent.real_path()?.join(&volume.name))
+}
+
+/// Whether the pod has the volume.
+pub(super) fn is_bound(volume: &Volume) -> Result<bool, FileError> {
+    Ok(mounted_at(&table()?, &mount_point(volume)?).is_some())
+}
+
+/// Gives a pod what is mounted for the node.
+pub(super) fn bind(volume: &Volume, place: &Path) -> Result<(), VolumeError> {
+    let Some(source) = Folder::open(place)? else {
+        return Err(VolumeError::Refused(format!("{} is gone", place.display())));
+    };
+    let target = mount_point(volume)?;
+    volume.parent.make_below(&volume.name, PRIVATE)?;
+    volume.note_mount("bind")?;
+    let at = volume.parent.magic_path().join(&volume.name);
+    Ok(rustix::mount::mount_bind(source.magic_path(), at).on_path("bind to", target)?)
+}
+
+/// Keeps a pod from writing; done again if it is mounted already, as an agent may have been killed in between.
+pub(super) fn restrict(volume: &Volume) -> Result<(), VolumeError> {
+    let at = volume.parent.magic_path().join(&volume.name);
+    let restricted = rustix::mount::mount_remount(at, MountFlags::BIND | MountFlags::RDONLY, c"");
+    Ok(restricted.on_path("mount read-only", mount_point(volume)?)?)
+}
+
+/// Unmounts what is mounted for the node, unless a pod has it.
+pub(super) fn unmount_unused(root: &Path, disks: &Folder, name: &OsStr) -> Result<Use, VolumeError> {
+    let place = disks.real_path()?.join(name);
+    let pods = root.canonicalize().on_path("resolve folder", root)?.join("pods");
+    let table = table()?;
+    if let Some(mount) = mounted_at(&table, &place) {
+        let of_pods = mount_table::at_or_below(&table, &pods);
+        if of_pods.iter().any(|other| other.device == mount.device) {
+            return Ok(Use::InUse);
+        }
+        super::tear_down::unmount(disks, Path::new(name))?;
+    }
+    Ok(Use::Unused)
+}
+
+/// Whether some pod has a disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Use {
+    InUse,
+    Unused,
+}
+
+/// Links a device for a pod: in the folder that says who has it, then where the runtime finds it.
+pub(super) fn link(
+    map: &Folder,
+    uid: &PodUid,
+    pod: &Folder,
+    link: &Path,
+    device: &Path,
+) -> Result<(), FileError> {
+    let name = OsStr::new(uid.as_str());
+    if linked(map, name).as_deref() != Some(device) {
+        tree::remove(map, name)?;
+        rustix::fs::symlinkat(device, map, name).on_path("link device", map.path().join(name))?;
+    }
+    link_to(pod, link, device)
+}
+
+/// Forgets the pods that have the device no more; `plugin` is such as `kubernetes.io~iscsi`.
+pub(super) fn unlink_unused(root: &Path, map: &Folder, plugin: &str) -> Result<Use, FileError> {
+    let mut found = Use::Unused;
+    for name in map.names()? {
+        let Some(device) = linked(map, &name) else { continue };
+        let devices = root.join("pods").join(&name).join("volumeDevices").join(plugin);
+        let is_in_use = match Folder::open(&devices)? {
+            Some(links) => links.names()?.iter().any(|name| linked(&links, name).as_deref() == Some(&device)),
+            None => false,
+        };
+        if is_in_use {
+            found = Use::InUse;
+        } else {
+            tree::remove(map, &name)?;
+        }
+    }
+    Ok(found)
+}
+
+/// What a link leads to; `None` for anything else.
+fn linked(folder: &Folder, name: &OsStr) -> Option<PathBuf> {
+    match rustix::fs::readlinkat(folder, name, Vec::new()) {
+        Ok(target) => Some(PathBuf::from(OsString::from(target.to_string_lossy().into_owned()))),
+        Err(_) => None,
+    }
+}
+
+/// A failure of a step before the last one.
+pub(super) fn failed(step: VolumeStep, reason: String) -> VolumeError {
+    VolumeError::Step { step, reason }
+}
