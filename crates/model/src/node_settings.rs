@@ -68,6 +68,8 @@ pub struct PodGates {
     pub pod_level_resize: bool,
     /// `PodReadyToStartContainersCondition`: whether the sandbox is up is shown.
     pub ready_to_start_condition: bool,
+    /// `ChangeContainerStatusOnKubeletRestart`: what probes said of a container ends with the agent.
+    pub restart_forgets_probes: bool,
 }
 
 impl Default for PodGates {
@@ -78,6 +80,7 @@ impl Default for PodGates {
             init_container_resize: true,
             pod_level_resize: true,
             ready_to_start_condition: true,
+            restart_forgets_probes: false,
         }
     }
 }

@@ -162,6 +162,7 @@ pub fn plan(
             init_container_resize: loaded.gates.enabled(Gate::InPlacePodVerticalScalingInitContainers),
             pod_level_resize: loaded.gates.enabled(Gate::InPlacePodLevelResourcesVerticalScaling),
             ready_to_start_condition: loaded.gates.enabled(Gate::PodReadyToStartContainersCondition),
+            restart_forgets_probes: loaded.gates.enabled(Gate::ChangeContainerStatusOnKubeletRestart),
         },
     };
     let file = (!server.static_pod_path.is_empty()).then(|| FilePlan {

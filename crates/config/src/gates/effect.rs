@@ -8,7 +8,6 @@ use super::Gate;
 /// Gates of a kubelet that change nothing here yet: the feature is always there, or not at all.
 pub static WITHOUT_EFFECT: &[Gate] = &[
     Gate::CRIListStreaming,
-    Gate::ChangeContainerStatusOnKubeletRestart,
     Gate::DRAExtendedResource,
     Gate::DRAWorkloadResourceClaims,
     Gate::DisableCPUQuotaWithExclusiveCPUs,
