@@ -13,6 +13,7 @@ use decide::credentials::files_hash;
 use decide::dead_containers::ContainerGcPolicy;
 use decide::image_access::Verification;
 use decide::image_gc::ImageGcPolicy;
+use decide::proxies::Proxies;
 use decide::system_cgroups::WantedCgroups;
 use manifest::{ObjectPlace, RestartRules, Rules};
 use model::{
@@ -45,6 +46,8 @@ pub struct HttpPlan {
     pub headers: BTreeMap<String, Vec<String>>,
     /// `httpCheckFrequency`.
     pub check_frequency: Duration,
+    /// Through whom servers are reached, by the agent's environment.
+    pub proxies: Proxies,
 }
 
 /// What keeps the node tidy by the clock.
@@ -159,6 +162,7 @@ pub fn plan(
         gates: PodGates {
             env_files: loaded.gates.enabled(Gate::EnvFiles),
             hostname_override: loaded.gates.enabled(Gate::HostnameOverride),
+            image_volume_digests: loaded.gates.enabled(Gate::ImageVolumeWithDigest),
             init_container_resize: loaded.gates.enabled(Gate::InPlacePodVerticalScalingInitContainers),
             pod_level_resize: loaded.gates.enabled(Gate::InPlacePodLevelResourcesVerticalScaling),
             ready_to_start_condition: loaded.gates.enabled(Gate::PodReadyToStartContainersCondition),
@@ -173,6 +177,7 @@ pub fn plan(
         url: server.static_pod_url.clone(),
         headers: server.static_pod_url_header.clone(),
         check_frequency: positive(server.http_check_frequency.to_std()),
+        proxies: Proxies::of(|name| std::env::var(name).ok()),
     });
     let rules = Rules {
         prevent_api_references: loaded.gates.enabled(Gate::PreventStaticPodAPIReferences),
@@ -203,6 +208,7 @@ pub fn plan(
             at_once,
             per_second: u32::try_from(config.images.registry_pull_qps).unwrap_or(0),
             burst: u32::try_from(config.images.registry_burst).unwrap_or(0),
+            by_handler: loaded.gates.enabled(Gate::RuntimeClassInImageCriApi),
         },
         verification: verification(loaded),
         credential_providers: credential_providers(loaded)?,
@@ -215,7 +221,10 @@ pub fn plan(
         debug: debug_plan(loaded),
         id_pool: node_plan::id_pool(loaded)?,
         system_cgroups: cgroup_plan::system(loaded),
-        pleg: agent::pleg::Settings::default(),
+        pleg: agent::pleg::Settings {
+            image_volume_digests: loaded.gates.enabled(Gate::ImageVolumeWithDigest),
+            ..agent::pleg::Settings::default()
+        },
         statistics: statistics_plan::statistics(loaded),
         listed: match loaded.gates.enabled(Gate::KubeletPodResourcesListUseActivePods) {
             true => agent::pod_resources::Listed::Active,
@@ -244,6 +253,7 @@ fn upkeep(loaded: &Loaded) -> anyhow::Result<Upkeep> {
             low_percent: percent(images.image_gc_low_threshold_percent),
             min_age: images.image_minimum_gc_age.to_std(),
             max_age: images.image_maximum_gc_age.to_std(),
+            by_handler: loaded.gates.enabled(Gate::RuntimeClassInImageCriApi),
         },
         logs: agent::log_rotation::Settings {
             max_size: max_size.value().and_then(|bytes| u64::try_from(bytes).ok()),

@@ -9,7 +9,7 @@ use agent::allocations::{ACTUATED, ALLOCATED, Allocations};
 use agent::metrics::{CertificateMetrics, Metrics};
 use anyhow::{Context, bail};
 use cluster::identity::Meters;
-use config::{CalledAs, CgroupVersion, Environment, Invocation, Loaded, help_text, load, version_text};
+use config::{CalledAs, CgroupVersion, Environment, Gate, Invocation, Loaded, help_text, load, version_text};
 use cri::{CriClient, Endpoint};
 use host::{
     ExecCredentialPrograms, FileCheckpoints, FileUserNamespaceRecords, HostDiskUsage, HostFilesystems,
@@ -388,7 +388,11 @@ fn connect(loaded: &Loaded, metrics: &Arc<Metrics>) -> anyhow::Result<Arc<dyn Ru
     let channel = cri::connect(&endpoint);
     let image_channel =
         if image_endpoint == endpoint { channel.clone() } else { cri::connect(&image_endpoint) };
-    Ok(Arc::new(CriClient::from_channels(channel, image_channel, timeout).with_meter(metrics.clone())))
+    let client = CriClient::from_channels(channel, image_channel, timeout).with_meter(metrics.clone());
+    Ok(Arc::new(match loaded.gates.enabled(Gate::CRIListStreaming) {
+        true => client.with_lists_in_pieces(),
+        false => client,
+    }))
 }
 
 /// Asks the runtime who it is and how it makes cgroups; waits for it. `None` when told to stop meanwhile.

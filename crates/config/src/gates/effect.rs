@@ -7,11 +7,9 @@ use super::Gate;
 
 /// Gates of a kubelet that change nothing here yet: the feature is always there, or not at all.
 pub static WITHOUT_EFFECT: &[Gate] = &[
-    Gate::CRIListStreaming,
     Gate::DRAExtendedResource,
     Gate::DRAWorkloadResourceClaims,
     Gate::DisableCPUQuotaWithExclusiveCPUs,
-    Gate::ImageVolumeWithDigest,
     Gate::InPlacePodVerticalScalingExclusiveCPUs,
     Gate::InPlacePodVerticalScalingExclusiveMemory,
     Gate::KubeletInUserNamespace,
@@ -26,7 +24,6 @@ pub static WITHOUT_EFFECT: &[Gate] = &[
     Gate::QOSReserved,
     Gate::ResourceHealthStatus,
     Gate::ResourceHealthStatusMessage,
-    Gate::RuntimeClassInImageCriApi,
     Gate::SELinuxMount,
     Gate::StrictIPCIDRValidation,
     Gate::TaintTolerationComparisonOperators,

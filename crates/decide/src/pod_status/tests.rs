@@ -607,3 +607,26 @@ fn with_its_gate_a_restart_of_the_agent_forgets_what_probes_said() {
     assert_eq!(judged(false), (true, true));
     assert_eq!(judged(true), (false, false));
 }
+
+#[test]
+fn the_id_of_a_mounted_image_is_shown_with_its_gate() {
+    let pod = pod(serde_json::json!({
+        "volumes": [{"name": "v", "image": {"reference": "r.io/data:1"}}, {"name": "e", "emptyDir": {}}],
+        "containers": [{"name": "a", "image": "x", "volumeMounts": [
+            {"name": "v", "mountPath": "/data"}, {"name": "e", "mountPath": "/e"}]}]}));
+    let mut running = container("c", "a", 0, ContainerState::Running);
+    running.image_mounts = vec![("/data".into(), "sha256:d".into()), ("/e".into(), "sha256:e".into())];
+    let seen = observed(vec![sandbox("s", 0, SandboxState::Ready)], vec![running]);
+    let shown = |image_volume_digests| {
+        let gates = PodGates { image_volume_digests, ..PodGates::default() };
+        let node = NodeFacts { gates, ..node() };
+        let status = pod_status(&facts(&pod, &seen, &node));
+        let mounts = container_of(&status, "a").volume_mounts.clone().unwrap();
+        let image = |mount: k8s_openapi::api::core::v1::VolumeMountStatus| {
+            mount.volume_status.and_then(|status| status.image).map(|image| image.image_ref)
+        };
+        mounts.into_iter().map(image).collect::<Vec<_>>()
+    };
+    assert_eq!(shown(true), [Some("sha256:d".to_owned()), None]);
+    assert_eq!(shown(false), [None, None]);
+}
