@@ -227,6 +227,8 @@ pub struct RuntimeConditions {
     pub handlers: Vec<RuntimeHandler>,
     /// Whether it honours `supplementalGroupsPolicy`.
     pub supplemental_groups_policy: bool,
+    /// Whether pods in the node's network can have users of their own.
+    pub user_namespaces_host_network: bool,
 }
 
 /// A handler that a `RuntimeClass` may name.

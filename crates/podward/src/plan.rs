@@ -114,6 +114,16 @@ pub struct Plan {
     pub cluster: ClusterPlan,
 }
 
+impl Plan {
+    /// Declares a feature of the node that nobody knew of before, where features are declared at all.
+    pub fn declare(&mut self, feature: &str) {
+        if let Some(declared) = &mut self.settings.admission.declared_features {
+            declared.push(feature.to_owned());
+            self.node.profile.declared_features.push(feature.to_owned());
+        }
+    }
+}
+
 /// Makes the plan.
 ///
 /// # Errors
@@ -183,6 +193,7 @@ pub fn plan(
         prevent_api_references: loaded.gates.enabled(Gate::PreventStaticPodAPIReferences),
         objects: objects(loaded),
         restarts: restart_rules(loaded),
+        strictness: strictness(loaded),
     };
     let crash_cap = config.pods.crash_loop_back_off.max_container_restart_period;
     let decay = if loaded.gates.enabled(Gate::ReduceDefaultCrashLoopBackOffDecay) {
@@ -263,6 +274,17 @@ fn upkeep(loaded: &Loaded) -> anyhow::Result<Upkeep> {
         },
         packet_filter: loaded.config.network.make_iptables_util_chains,
     })
+}
+
+fn strictness(loaded: &Loaded) -> manifest::Strictness {
+    let on = |gate| loaded.gates.enabled(gate);
+    manifest::Strictness {
+        plain_addresses: on(Gate::StrictIPCIDRValidation),
+        own_users_own_network: !on(Gate::UserNamespacesHostNetworkSupport),
+        merged_spread_keys: on(Gate::MatchLabelKeysInPodTopologySpread)
+            && on(Gate::MatchLabelKeysInPodTopologySpreadSelectorMerge),
+        numeric_deletion_cost: on(Gate::PodDeletionCost),
+    }
 }
 
 fn restart_rules(loaded: &Loaded) -> RestartRules {

@@ -25,11 +25,9 @@ pub static WITHOUT_EFFECT: &[Gate] = &[
     Gate::ResourceHealthStatus,
     Gate::ResourceHealthStatusMessage,
     Gate::SELinuxMount,
-    Gate::StrictIPCIDRValidation,
     Gate::TaintTolerationComparisonOperators,
     Gate::TopologyManagerPolicyAlphaOptions,
     Gate::TopologyManagerPolicyBetaOptions,
-    Gate::UserNamespacesHostNetworkSupport,
 ];
 
 /// Gates that change nothing by their nature: those of other programs, of Windows and of upstream's client library, and
@@ -86,8 +84,6 @@ pub static OTHERS: &[Gate] = &[
     Gate::KMSv1,
     Gate::ListFromCacheSnapshot,
     Gate::ManifestBasedAdmissionControlConfig,
-    Gate::MatchLabelKeysInPodTopologySpread,
-    Gate::MatchLabelKeysInPodTopologySpreadSelectorMerge,
     Gate::MaxUnavailableStatefulSet,
     Gate::MutablePVNodeAffinity,
     Gate::MutablePodResourcesForSuspendedJobs,
@@ -98,7 +94,6 @@ pub static OTHERS: &[Gate] = &[
     Gate::OpenAPIEnums,
     Gate::OpportunisticBatching,
     Gate::PersistentVolumeClaimUnusedSinceTime,
-    Gate::PodDeletionCost,
     Gate::PodTopologyLabelsAdmission,
     Gate::PortForwardWebsockets,
     Gate::RelaxedServiceNameValidation,
