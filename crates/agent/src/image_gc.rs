@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use decide::image_gc::{
     Candidate, ImageGcPolicy, ImageRecord, ImageRecords, candidates, detect, images_in_use, shortage,
-    still_short,
+    still_short, told_apart,
 };
 use model::{EventSubject, EventType, ImageSpec, ImageStatus, Pod, RecordedEvent, Timestamp};
 use ports::checkpoints::Checkpoints;
@@ -96,6 +96,7 @@ impl Collector {
         if let Some(ledger) = &self.parts.ledger {
             ledger.prune(&images, now).await;
         }
+        let images = told_apart(images, &self.parts.policy);
         let in_use = self.in_use(&images);
         detect(&mut self.records, &images, &in_use, now);
         let candidates = candidates(&self.records, &images, &in_use);
@@ -121,7 +122,8 @@ impl Collector {
 
     fn in_use(&self, images: &[ImageStatus]) -> BTreeSet<String> {
         let (observed, wanted) = (self.parts.observer.all(), self.parts.desired.all());
-        images_in_use(images, observed.iter().map(|pod| &**pod), wanted.iter().map(|pod| &**pod))
+        let (observed, wanted) = (observed.iter().map(|pod| &**pod), wanted.iter().map(|pod| &**pod));
+        images_in_use(images, observed, wanted, &self.parts.policy)
     }
 
     /// Removes what is too old and returns the rest.
@@ -175,7 +177,7 @@ impl Collector {
         let spec = ImageSpec { image: candidate.id.clone(), ..ImageSpec::default() };
         self.parts.runtime.remove_image(&spec).await.map_err(|error| error.message)?;
         tracing::info!(image = %candidate.id, bytes = candidate.size, reason, "image removed");
-        self.records.remove(&candidate.id);
+        self.records.remove(&candidate.key);
         self.parts.metrics.images.removed(reason);
         Ok(())
     }

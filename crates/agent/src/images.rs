@@ -57,6 +57,8 @@ pub struct ReadyImage {
     pub status: ImageStatus,
     /// The reference containers are made from.
     pub reference: String,
+    /// The runtime handler it is for, where images are told apart by it.
+    pub handler: String,
 }
 
 /// Why an image is not there.
@@ -85,6 +87,8 @@ pub struct PullSettings {
     pub per_second: u32,
     /// Pulls in a burst.
     pub burst: u32,
+    /// Whether images are told apart by the runtime handler they are for (`RuntimeClassInImageCriApi`).
+    pub by_handler: bool,
 }
 
 /// What the image service needs.
@@ -123,6 +127,7 @@ struct Inner {
     ledger: Option<Arc<PullLedger>>,
     slots: Option<Semaphore>,
     limiter: Limiter,
+    by_handler: bool,
     pulls: SingleFlight<PullKey, Result<Pulled, String>>,
     failures: Mutex<HashMap<(PodUid, String), Failure>>,
 }
@@ -150,6 +155,7 @@ impl Images {
                 ledger: parts.ledger,
                 slots: settings.at_once.map(|slots| Semaphore::new(slots.max(1))),
                 limiter: Limiter::new(settings.per_second, settings.burst),
+                by_handler: settings.by_handler,
                 pulls: SingleFlight::default(),
                 failures: Mutex::default(),
             }),
@@ -228,7 +234,10 @@ impl Request<'_> {
         let spec = ImageSpec {
             image: name.clone(),
             user_specified_image: wanted.to_owned(),
-            runtime_handler: String::new(),
+            runtime_handler: match self.inner.by_handler {
+                true => self.sandbox.runtime_handler.clone(),
+                false => String::new(),
+            },
             annotations: self.pod.metadata.annotations.clone().unwrap_or_default(),
         };
         let present = match self.policy {
@@ -247,7 +256,7 @@ impl Request<'_> {
                     if self.inner.ledger.is_some() { " and can be accessed by the pod" } else { "" };
                 let message = format!("Container image {wanted:?} already present on machine{checked}");
                 self.tell(EventType::Normal, "Pulled", message);
-                Ok(ReadyImage { status, reference })
+                Ok(ReadyImage { status, reference, handler: spec.runtime_handler })
             }
             PullDecision::NeverPresent => {
                 let message = format!("Container image {wanted:?} is not present with pull policy of Never");
@@ -300,6 +309,7 @@ impl Request<'_> {
         let (queued, began) = (Instant::now(), self.inner.clock.now());
         let key = PullKey {
             image: spec.image.clone(),
+            handler: spec.runtime_handler.clone(),
             namespace: self.pod.namespace().to_owned(),
             credentials,
             place: place(&spec.annotations),
@@ -336,7 +346,7 @@ impl Request<'_> {
         );
         self.inner.metrics.starts.pulled(&self.pod.uid, began, self.inner.clock.now());
         self.inner.metrics.images.pulled(size_class(pulled.status.size), waited);
-        Ok(ReadyImage { status: pulled.status, reference: pulled.reference })
+        Ok(ReadyImage { status: pulled.status, reference: pulled.reference, handler: key.handler })
     }
 
     fn not_begun(&self, error: &FileError) -> ImageProblem {

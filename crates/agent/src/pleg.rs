@@ -46,6 +46,8 @@ pub struct Settings {
     pub look_deadline: Duration,
     /// How many pods are looked at side by side.
     pub looks_at_once: usize,
+    /// Whether images that are mounted are asked for their ids.
+    pub image_volume_digests: bool,
 }
 
 impl Default for Settings {
@@ -55,6 +57,7 @@ impl Default for Settings {
             relist_period_with_events: Duration::from_secs(60),
             look_deadline: Duration::from_secs(10),
             looks_at_once: 16,
+            image_volume_digests: false,
         }
     }
 }
@@ -224,11 +227,12 @@ impl Generator {
         let previous = self.parts.observations.rows.reader().get(uid);
         let slots = Arc::clone(&self.slots);
         let deadline = self.parts.settings.look_deadline;
+        let image_volume_digests = self.parts.settings.image_volume_digests;
         let task_uid = uid.clone();
         let task = self.looks.spawn(async move {
             let _slot = slots.acquire_owned().await;
             let started = Instant::now();
-            let world = look::World { runtime: &*runtime, messages: &*messages };
+            let world = look::World { runtime: &*runtime, messages: &*messages, image_volume_digests };
             let look = look::look(&world, &task_uid, listed, previous, moment);
             let result = match tokio::time::timeout(deadline, look).await {
                 Ok(result) => result.map_err(|error| error.to_string()),

@@ -15,8 +15,8 @@ use std::time::Duration;
 
 use decide::probe::{Finding, Next};
 use model::{
-    EventSubject, Pod, PodUid, ProbeKind, ProbeVerdict, ProbeVerdicts, RecordedEvent, Timestamp, WorkerPhase,
-    WorkerView,
+    EventSubject, Pod, PodGates, PodUid, ProbeKind, ProbeVerdict, ProbeVerdicts, RecordedEvent, Timestamp,
+    WorkerPhase, WorkerView,
 };
 use ports::checkpoints::Checkpoints;
 use ports::clock::Clock;
@@ -72,6 +72,8 @@ pub struct Parts {
     pub timelines: Arc<Timelines>,
     /// The node's addresses.
     pub host_addresses: Vec<IpAddr>,
+    /// Gates that change what is known from before.
+    pub gates: PodGates,
     /// When this agent started.
     pub started_at: Timestamp,
 }
@@ -88,7 +90,10 @@ struct ProbeKey {
 pub async fn run(mut parts: Parts, cancel: CancellationToken) {
     let started = Duration::from_nanos(u64::try_from(parts.started_at.as_nanos()).unwrap_or(0));
     parts.metrics.probes.process_start.set(started.as_secs_f64());
-    let saved = Saved::load(&*parts.checkpoints).await;
+    let saved = match parts.gates.restart_forgets_probes {
+        true => Saved::default(),
+        false => Saved::load(&*parts.checkpoints).await,
+    };
     let (content, contents) = watch::channel(Vec::new());
     let (_, nothing) = mpsc::unbounded_channel();
     let changes = std::mem::replace(&mut parts.changes, nothing);
@@ -204,8 +209,9 @@ impl Stage {
         row.terminating =
             desired.is_none() || worker.is_some_and(|worker| worker.phase == WorkerPhase::Terminating);
         row.observed = self.parts.observer.last(uid);
-        let past = Past { saved: &self.saved, agent_started_at: self.parts.started_at };
-        row.meet_containers(&past);
+        let forgets = self.parts.gates.restart_forgets_probes;
+        let past = (!forgets).then_some(Past { saved: &self.saved, agent_started_at: self.parts.started_at });
+        row.meet_containers(past.as_ref());
         self.publish(uid);
         self.schedule(uid, Cause::Change);
     }

@@ -7,11 +7,13 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use decide::allocation::resize_conditions;
-use decide::pod_status::{Facts, NodeFacts, base, pod_status};
+use decide::pod_paths::pod_cgroup;
+use decide::pod_status::{Facts, NodeFacts, base, pod_status, shows_cgroup};
 use decide::terminations::terminations;
 use k8s_openapi::api::core::v1::PodStatus;
-use model::{Moment, Pod, PodUid, ProbeVerdicts, WorkerView};
+use model::{CgroupLimits, Moment, NodeSettings, Pod, PodUid, ProbeVerdicts, WorkerView};
 use ports::clock::Clock;
+use ports::pod_cgroups::PodCgroups;
 use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 
@@ -47,6 +49,10 @@ pub struct Parts {
     pub shown_changes: mpsc::UnboundedReceiver<ApiPodChange>,
     /// Where statuses go.
     pub statuses: Writer<KeptStatus>,
+    /// Where the limits of pods stand.
+    pub cgroups: Arc<dyn PodCgroups>,
+    /// How their cgroups are named.
+    pub settings: Arc<NodeSettings>,
     /// What is the same for all pods.
     pub node: NodeFacts,
     /// The node as the API server shows it, whose addresses are those of pods' hosts; none without one.
@@ -79,7 +85,7 @@ pub async fn run(mut parts: Parts, cancel: CancellationToken) {
             changed.insert(more);
         }
         for uid in changed.drain() {
-            parts.refresh(&uid);
+            parts.refresh(&uid).await;
         }
     }
 }
@@ -113,7 +119,7 @@ impl Parts {
         pods.find(|pod| pod.is_static() && pod.full_name == change.full_name).map(|pod| pod.uid.clone())
     }
 
-    fn refresh(&self, uid: &PodUid) {
+    async fn refresh(&self, uid: &PodUid) {
         let Some(pod) = self.desired.get(uid) else {
             self.statuses.remove(uid);
             self.metrics.starts.forget(uid);
@@ -136,6 +142,7 @@ impl Parts {
             self.metrics.starts.seen(uid, &pod.status);
         }
         let pod = self.allocations.granted(&pod);
+        let cgroup = self.cgroup(&pod).await;
         let resize = self.allocations.get(uid).map(|own| resize_conditions(&own)).unwrap_or_default();
         let status = pod_status(&Facts {
             pod: &pod,
@@ -143,7 +150,9 @@ impl Parts {
             worker: worker.as_deref(),
             verdicts: verdicts.as_deref(),
             previous,
+            own: own.as_ref(),
             resize: &resize,
+            cgroup: cgroup.as_ref(),
             handlers: &abilities.handlers,
             node: &self.node,
             now: self.clock.now(),
@@ -168,6 +177,21 @@ impl Parts {
             self.timelines.ready(uid);
         }
         self.statuses.set(uid, Arc::new(written));
+    }
+
+    /// The limits of the pod's cgroup, if its status shows them.
+    async fn cgroup(&self, pod: &Pod) -> Option<CgroupLimits> {
+        let path = pod_cgroup(pod, &self.settings);
+        if path.is_empty() || !shows_cgroup(pod, &self.node) {
+            return None;
+        }
+        match self.cgroups.limits(&path).await {
+            Ok(limits) => Some(limits),
+            Err(error) => {
+                tracing::debug!(pod = %pod.full_name, %error, source = %error.source, "the pod's cgroup cannot be read");
+                None
+            }
+        }
     }
 }
 

@@ -7,18 +7,18 @@
 
 use std::marker::PhantomData;
 
-use prost::bytes::{Buf, Bytes};
+use prost::bytes::{Buf, Bytes, BytesMut};
 use tonic::client::Grpc;
 use tonic::codec::{Codec, DecodeBuf, Decoder};
 use tonic::codegen::http::uri::PathAndQuery;
 use tonic::transport::Channel;
 use tonic::{Request, Response, Status};
-use tonic_prost::{ProstCodec, ProstEncoder};
+use tonic_prost::ProstEncoder;
 
 use crate::v1;
 
-const LIST_SANDBOXES: &str = "/runtime.v1.RuntimeService/ListPodSandbox";
-const LIST_CONTAINERS: &str = "/runtime.v1.RuntimeService/ListContainers";
+/// The longest list that is put together.
+const MOST_IN_PIECES: usize = 256 * 1024 * 1024;
 
 /// `ListPodSandboxResponse`.
 #[derive(Clone, PartialEq, prost::Message)]
@@ -91,57 +91,66 @@ pub(crate) struct Label {
     pub(crate) value: Bytes,
 }
 
-/// `ListPodSandbox`.
-pub(crate) async fn list_sandboxes(
-    channel: Channel,
-    limit: usize,
-    request: Request<v1::ListPodSandboxRequest>,
-) -> Result<Response<SandboxList>, Status> {
-    call(channel, limit, request, LIST_SANDBOXES, ProstCodec::default()).await
+/// A list call, and the one that sends the same list in pieces. The messages of both have the same fields, so that the
+/// pieces one after the other are the list.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ListCall {
+    whole: &'static str,
+    in_pieces: &'static str,
 }
 
-/// `ListPodSandbox`, with its answer as it came.
-pub(crate) async fn unread_sandboxes(
+pub(crate) const SANDBOXES: ListCall = ListCall {
+    whole: "/runtime.v1.RuntimeService/ListPodSandbox",
+    in_pieces: "/runtime.v1.RuntimeService/StreamPodSandboxes",
+};
+pub(crate) const CONTAINERS: ListCall = ListCall {
+    whole: "/runtime.v1.RuntimeService/ListContainers",
+    in_pieces: "/runtime.v1.RuntimeService/StreamContainers",
+};
+pub(crate) const CONTAINER_STATS: ListCall = ListCall {
+    whole: "/runtime.v1.RuntimeService/ListContainerStats",
+    in_pieces: "/runtime.v1.RuntimeService/StreamContainerStats",
+};
+pub(crate) const IMAGES: ListCall = ListCall {
+    whole: "/runtime.v1.ImageService/ListImages",
+    in_pieces: "/runtime.v1.ImageService/StreamImages",
+};
+
+/// The answer of a list call as it came.
+pub(crate) async fn whole<Question: prost::Message + 'static>(
     channel: Channel,
     limit: usize,
-    request: Request<v1::ListPodSandboxRequest>,
+    call: ListCall,
+    question: Request<Question>,
 ) -> Result<Response<Bytes>, Status> {
-    call(channel, limit, request, LIST_SANDBOXES, Unread::default()).await
+    let mut grpc = ready(channel, limit).await?;
+    grpc.unary(question, PathAndQuery::from_static(call.whole), Unread::default()).await
 }
 
-/// `ListContainers`.
-pub(crate) async fn list_containers(
+/// The same in pieces of at most `limit` each, put together.
+pub(crate) async fn in_pieces<Question: prost::Message + 'static>(
     channel: Channel,
     limit: usize,
-    request: Request<v1::ListContainersRequest>,
-) -> Result<Response<ContainerList>, Status> {
-    call(channel, limit, request, LIST_CONTAINERS, ProstCodec::default()).await
-}
-
-/// `ListContainers`, with its answer as it came.
-pub(crate) async fn unread_containers(
-    channel: Channel,
-    limit: usize,
-    request: Request<v1::ListContainersRequest>,
+    call: ListCall,
+    question: Request<Question>,
 ) -> Result<Response<Bytes>, Status> {
-    call(channel, limit, request, LIST_CONTAINERS, Unread::default()).await
+    let mut grpc = ready(channel, limit).await?;
+    let path = PathAndQuery::from_static(call.in_pieces);
+    let mut pieces = grpc.server_streaming(question, path, Unread::default()).await?.into_inner();
+    let mut list = BytesMut::new();
+    while let Some(piece) = pieces.message().await? {
+        if list.len().saturating_add(piece.len()) > MOST_IN_PIECES {
+            return Err(Status::resource_exhausted("the pieces of a list are more than can be taken"));
+        }
+        list.extend_from_slice(&piece);
+    }
+    Ok(Response::new(list.freeze()))
 }
 
-async fn call<C>(
-    channel: Channel,
-    limit: usize,
-    request: Request<C::Encode>,
-    path: &'static str,
-    codec: C,
-) -> Result<Response<C::Decode>, Status>
-where
-    C: Codec,
-    C::Encode: Sync,
-    C::Decode: Sync,
-{
+async fn ready(channel: Channel, limit: usize) -> Result<Grpc<Channel>, Status> {
     let mut grpc = Grpc::new(channel).max_decoding_message_size(limit);
     grpc.ready().await.map_err(|error| Status::from_error(error.into()))?;
-    grpc.unary(request, PathAndQuery::from_static(path), codec).await
+    Ok(grpc)
 }
 
 /// Leaves answers as they came.

@@ -29,6 +29,7 @@ use crate::v1::runtime_service_client::RuntimeServiceClient;
 
 pub use connect::connect;
 pub use endpoint::{Endpoint, EndpointError};
+use lists::Listing;
 
 /// The largest message either way.
 const MAX_MESSAGE_BYTES: usize = 16 * 1024 * 1024;
@@ -44,8 +45,9 @@ const MAKING_AT_ONCE: usize = 32;
 /// A runtime reached through the CRI. Clones share the connections.
 #[derive(Clone)]
 pub struct CriClient {
-    /// What `runtime` calls through, for calls whose answers are read in part.
-    channel: Channel,
+    /// What `runtime` calls through, for lists, whose answers are read in part.
+    listing: Arc<Listing>,
+    image_listing: Arc<Listing>,
     runtime: RuntimeServiceClient<Channel>,
     images: ImageServiceClient<Channel>,
     request_timeout: Duration,
@@ -72,7 +74,8 @@ impl CriClient {
     #[must_use]
     pub fn from_channels(runtime: Channel, images: Channel, request_timeout: Duration) -> Self {
         Self {
-            channel: runtime.clone(),
+            listing: Arc::new(Listing::new(runtime.clone())),
+            image_listing: Arc::new(Listing::new(images.clone())),
             runtime: RuntimeServiceClient::new(runtime)
                 .max_decoding_message_size(MAX_MESSAGE_BYTES)
                 .max_encoding_message_size(MAX_MESSAGE_BYTES),
@@ -90,6 +93,14 @@ impl CriClient {
     #[must_use]
     pub fn with_meter(self, meter: Arc<dyn CallMeter>) -> Self {
         Self { meter: Some(meter), ..self }
+    }
+
+    /// The same client, which asks for lists in pieces (`CRIListStreaming`) until the runtime says that it has none.
+    #[must_use]
+    pub fn with_lists_in_pieces(self) -> Self {
+        self.listing.ask_in_pieces();
+        self.image_listing.ask_in_pieces();
+        self
     }
 
     /// Awaits an answer under its deadline and counts the call.

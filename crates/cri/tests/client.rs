@@ -7,7 +7,9 @@ use std::time::Duration;
 use cri::{CriClient, DEFAULT_REQUEST_TIMEOUT, Endpoint};
 use futures::StreamExt;
 use model::{ContainerSpec, ContainerState, ImageSpec, ListMark, PodLists, RuntimeEventKind, SandboxSpec};
-use ports::runtime::{Containers, Images, Lists, RuntimeError, RuntimeErrorKind, RuntimeService, Sandboxes};
+use ports::runtime::{
+    Containers, Images, Lists, RuntimeError, RuntimeErrorKind, RuntimeFigures, RuntimeService, Sandboxes,
+};
 use testkit::fake_runtime::{
     ContainerBehaviour, EventStream, FakeRuntime, Fault, Injection, Rpc, tokio_clock,
 };
@@ -223,4 +225,52 @@ async fn lists_that_say_nothing_new_are_not_read() {
     assert!(containers.contains(&ContainerState::Exited) && containers.contains(&ContainerState::Running));
     client.remove_container(&id).await.unwrap();
     assert_eq!(listed(&client, stopped).await.1, [ContainerState::Running]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn lists_come_in_pieces_where_that_is_wanted_and_the_runtime_can() {
+    let (fake, client) = in_memory();
+    let client = client.with_lists_in_pieces();
+    fake.set_lists_in_pieces(true);
+    fake.add_image("other:1");
+    for uid in ["a", "b"] {
+        running(&client, uid).await;
+    }
+    let PodLists::These { sandboxes, containers, mark } = client.list_pods(None).await.unwrap() else {
+        panic!("nothing was listed before");
+    };
+    assert_eq!((sandboxes.len(), containers.len()), (2, 2));
+    assert!(matches!(client.list_pods(mark).await.unwrap(), PodLists::Same));
+    assert_eq!(client.list_containers(Some(&"a".into())).await.unwrap().len(), 1);
+    assert_eq!(client.list_sandboxes(Some(&"b".into())).await.unwrap().len(), 1);
+    assert_eq!(client.list_images().await.unwrap().len(), 2);
+    client.writable_layers().await.unwrap();
+    assert_eq!(fake.count(Rpc::StreamContainerStats), 1);
+    for whole in [Rpc::ListContainers, Rpc::ListPodSandbox, Rpc::ListImages, Rpc::ListContainerStats] {
+        assert_eq!(fake.count(whole), 0, "{whole}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_runtime_without_pieces_is_asked_for_them_once() {
+    let (fake, client) = in_memory();
+    let client = client.with_lists_in_pieces();
+    running(&client, "a").await;
+    for _ in 0..2 {
+        assert_eq!(client.list_containers(None).await.unwrap().len(), 1);
+        assert_eq!(client.list_images().await.unwrap().len(), 1);
+    }
+    assert_eq!((fake.count(Rpc::StreamContainers), fake.count(Rpc::ListContainers)), (1, 2));
+    assert_eq!((fake.count(Rpc::StreamImages), fake.count(Rpc::ListImages)), (1, 2));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_list_that_breaks_off_is_an_error_and_the_next_comes_in_pieces_again() {
+    let (fake, client) = in_memory();
+    let client = client.with_lists_in_pieces();
+    fake.set_lists_in_pieces(true);
+    fake.inject(Injection::new(Rpc::StreamContainers, Fault::Fail(Code::Internal, "broken".into())).times(1));
+    assert!(client.list_containers(None).await.is_err());
+    assert!(client.list_containers(None).await.is_ok());
+    assert_eq!((fake.count(Rpc::StreamContainers), fake.count(Rpc::ListContainers)), (2, 0));
 }

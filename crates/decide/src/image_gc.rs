@@ -18,6 +18,8 @@ pub struct ImageGcPolicy {
     pub min_age: Duration,
     /// An image not used for longer goes in any case; zero for never.
     pub max_age: Duration,
+    /// Whether an image counts once for each runtime handler it is for (`RuntimeClassInImageCriApi`).
+    pub by_handler: bool,
 }
 
 impl ImageGcPolicy {
@@ -37,7 +39,7 @@ pub struct ImageRecord {
     pub last_used: Timestamp,
 }
 
-/// What is remembered, by image id.
+/// What is remembered, by the key of images.
 pub type ImageRecords = BTreeMap<String, ImageRecord>;
 
 /// An image that may go.
@@ -45,6 +47,8 @@ pub type ImageRecords = BTreeMap<String, ImageRecord>;
 pub struct Candidate {
     /// Image id.
     pub id: String,
+    /// What it is remembered under.
+    pub key: String,
     /// Bytes.
     pub size: u64,
     /// What is remembered of it.
@@ -67,15 +71,34 @@ impl Candidate {
     }
 }
 
-/// The ids of images in use: by containers, dead ones too, and by image volumes of wanted pods.
+/// Images as they are told apart: without their handlers, if these do not count.
+#[must_use]
+pub fn told_apart(mut images: Vec<ImageStatus>, policy: &ImageGcPolicy) -> Vec<ImageStatus> {
+    if !policy.by_handler {
+        images.iter_mut().for_each(|image| image.runtime_handler.clear());
+    }
+    images
+}
+
+/// What an image is remembered under: its id, and the handler it is for.
+fn key(image: &ImageStatus) -> String {
+    match image.runtime_handler.as_str() {
+        "" => image.id.clone(),
+        handler => format!("{},{handler}", image.id),
+    }
+}
+
+/// The keys of images in use: by containers, dead ones too, and by image volumes of wanted pods.
 pub fn images_in_use<'a>(
     images: &[ImageStatus],
     observed: impl IntoIterator<Item = &'a ObservedPod>,
     wanted: impl IntoIterator<Item = &'a Pod>,
+    policy: &ImageGcPolicy,
 ) -> BTreeSet<String> {
-    let mut named: BTreeSet<&str> = BTreeSet::new();
+    let mut named: BTreeSet<(&str, &str)> = BTreeSet::new();
     for container in observed.into_iter().flat_map(|pod| &pod.containers) {
-        named.extend([container.image_id.as_str(), container.image_ref.as_str()]);
+        let handler = if policy.by_handler { container.image_handler.as_str() } else { "" };
+        named.extend([(container.image_id.as_str(), handler), (container.image_ref.as_str(), handler)]);
     }
     let mounted: BTreeSet<String> = wanted
         .into_iter()
@@ -84,21 +107,22 @@ pub fn images_in_use<'a>(
         .collect();
     let in_use = |image: &&ImageStatus| {
         let mut names = image.repo_tags.iter().chain(&image.repo_digests);
-        named.contains(image.id.as_str())
-            || names.clone().any(|name| named.contains(name.as_str()))
+        let is_named = |name: &str| named.contains(&(name, image.runtime_handler.as_str()));
+        is_named(&image.id)
+            || names.clone().any(|name| is_named(name))
             || names.any(|name| normal_name(name).is_some_and(|name| mounted.contains(&name)))
     };
-    images.iter().filter(in_use).map(|image| image.id.clone()).collect()
+    images.iter().filter(in_use).map(key).collect()
 }
 
 /// Brings the memory up to date with what is there and in use.
 pub fn detect(records: &mut ImageRecords, images: &[ImageStatus], in_use: &BTreeSet<String>, now: Timestamp) {
-    let present: BTreeSet<&str> = images.iter().map(|image| image.id.as_str()).collect();
-    records.retain(|id, _| present.contains(id.as_str()));
+    let present: BTreeSet<String> = images.iter().map(key).collect();
+    records.retain(|key, _| present.contains(key));
     for image in images {
         let new = ImageRecord { first_detected: now, last_used: Timestamp::ZERO };
-        let record = records.entry(image.id.clone()).or_insert(new);
-        if in_use.contains(&image.id) {
+        let record = records.entry(key(image)).or_insert(new);
+        if in_use.contains(&key(image)) {
             record.last_used = now;
         }
     }
@@ -114,10 +138,11 @@ pub fn candidates(
 ) -> Vec<Candidate> {
     let mut found: Vec<Candidate> = images
         .iter()
-        .filter(|image| !image.pinned && !in_use.contains(&image.id))
+        .filter(|image| !image.pinned && !in_use.contains(&key(image)))
         .filter_map(|image| {
-            let record = *records.get(&image.id)?;
-            Some(Candidate { id: image.id.clone(), size: image.size, record })
+            let key = key(image);
+            let record = *records.get(&key)?;
+            Some(Candidate { id: image.id.clone(), key, size: image.size, record })
         })
         .collect();
     found.sort_by_key(|candidate| (candidate.record.last_used, candidate.record.first_detected));

@@ -49,6 +49,7 @@ pub mod pod_actions;
 pub mod pod_paths;
 pub mod pod_status;
 pub mod probe;
+pub mod proxies;
 pub mod qos;
 pub mod qos_cgroups;
 pub mod quantity;

@@ -1,5 +1,6 @@
 //! What is reported about a pod: a pure function of spec, observation, worker, probe verdicts and the last report.
 
+mod addresses;
 mod conditions;
 mod containers;
 mod disruption;
@@ -13,9 +14,10 @@ mod transitions;
 
 use std::net::IpAddr;
 
-use k8s_openapi::api::core::v1::{ContainerStatus, HostIP, PodCondition, PodIP, PodStatus};
+use k8s_openapi::api::core::v1::{ContainerStatus, PodCondition, PodStatus};
 use model::{
-    ObservedPod, Pod, PodGates, ProbeVerdicts, Rejection, RuntimeHandler, Timestamp, WorkerPhase, WorkerView,
+    CgroupLimits, ObservedPod, Pod, PodGates, ProbeVerdicts, Rejection, RuntimeHandler, Timestamp,
+    WorkerPhase, WorkerView,
 };
 
 use crate::qos::qos_class;
@@ -38,8 +40,12 @@ pub struct Facts<'a> {
     pub verdicts: Option<&'a ProbeVerdicts>,
     /// What was reported last.
     pub previous: Option<&'a PodStatus>,
+    /// What this agent itself reported last.
+    pub own: Option<&'a PodStatus>,
     /// How far a resize is; part of the conditions while the pod lives.
     pub resize: &'a [PodCondition],
+    /// The limits of the pod's cgroup, where they are shown (`shows_cgroup`) and could be read.
+    pub cgroup: Option<&'a CgroupLimits>,
     /// The runtime's handlers and what they can do.
     pub handlers: &'a [RuntimeHandler],
     /// What is the same for all pods of the node.
@@ -77,6 +83,13 @@ pub fn base<'a>(own: Option<&'a PodStatus>, told: &'a PodStatus) -> Option<&'a P
         Some(Some(own_begun)) if own_begun.0 <= begun.0 => own,
         Some(Some(_) | None) | None => Some(told),
     }
+}
+
+/// Whether the pod's cgroup is part of its status: once the API server shows the pod running. Until then, and in pods
+/// that no API server has, what was granted stands for it.
+#[must_use]
+pub fn shows_cgroup(pod: &Pod, node: &NodeFacts) -> bool {
+    node.gates.pod_level_resize && pod.status.phase.as_deref() == Some("Running")
 }
 
 /// The status to report.
@@ -129,8 +142,8 @@ fn next_status(facts: &Facts<'_>) -> PodStatus {
         status.message = Some(rejection.message.clone());
         return status;
     }
-    fill_addresses(facts, &mut status);
     let mut statuses = containers::container_statuses(facts);
+    addresses::fill(facts, &statuses, &mut status);
     readiness::judge(facts, &mut statuses);
     let phase = phase(pod, &statuses.init, &statuses.regular, &phase::Surroundings::of(facts));
     fill_phase(facts, &mut status, phase);
@@ -146,7 +159,10 @@ fn next_status(facts: &Facts<'_>) -> PodStatus {
     }
     if facts.node.gates.pod_level_resize {
         status.allocated_resources = resources::pod_requests(pod);
-        status.resources = Some(resources::pod_resources(pod));
+        status.resources = Some(match shows_cgroup(pod, facts.node) {
+            true => resources::pod_resources_in_force(pod, facts.cgroup, facts.previous),
+            false => resources::pod_resources(pod),
+        });
     }
     let some = |list: Vec<ContainerStatus>| (!list.is_empty()).then_some(list);
     status.init_container_statuses = some(statuses.init);
@@ -191,38 +207,6 @@ fn fill_phase(facts: &Facts<'_>, status: &mut PodStatus, computed: Phase) {
         status.reason = kept(&old.reason, &told.reason);
         status.message = kept(&old.message, &told.message);
     }
-}
-
-fn fill_addresses(facts: &Facts<'_>, status: &mut PodStatus) {
-    let hosts = &facts.node.addresses;
-    status.host_ip = hosts.first().map(ToString::to_string);
-    status.host_ips =
-        (!hosts.is_empty()).then(|| hosts.iter().map(|ip| HostIP { ip: ip.to_string() }).collect());
-    let ips = pod_ips(facts);
-    status.pod_ip = ips.first().cloned();
-    status.pod_ips = (!ips.is_empty()).then(|| ips.into_iter().map(|ip| PodIP { ip }).collect());
-}
-
-fn pod_ips(facts: &Facts<'_>) -> Vec<String> {
-    if facts.pod.is_host_network() {
-        return facts.node.addresses.iter().map(ToString::to_string).collect();
-    }
-    let observed = facts.observed.map(ObservedPod::ips).unwrap_or_default();
-    let sorted = by_family(observed, facts.node.addresses.first());
-    if !sorted.is_empty() {
-        return sorted;
-    }
-    // A stopped pod keeps showing the address it had.
-    let old = facts.previous.and_then(|previous| previous.pod_ips.as_ref());
-    old.into_iter().flatten().map(|ip| ip.ip.clone()).collect()
-}
-
-/// The first address of the node's own family, then the first of the other one.
-fn by_family(ips: &[String], node: Option<&IpAddr>) -> Vec<String> {
-    let ips: Vec<IpAddr> = ips.iter().filter_map(|ip| ip.parse().ok()).collect();
-    let v6_first = node.is_some_and(IpAddr::is_ipv6);
-    let first = |v6: bool| ips.iter().find(|ip| ip.is_ipv6() == v6).map(ToString::to_string);
-    [first(v6_first), first(!v6_first)].into_iter().flatten().collect()
 }
 
 /// Whether the pod is kept running.

@@ -59,6 +59,38 @@ pub struct Rules {
     pub objects: ObjectPlace,
     /// How containers may say when they restart.
     pub restarts: RestartRules,
+    /// How strictly single fields are judged.
+    pub strictness: Strictness,
+}
+
+/// The gates of upstream's validation that a kubelet asks for static pods.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Strictness {
+    /// Addresses have no leading zeros, and those of IPv4 are not written as IPv6 (`StrictIPCIDRValidation`).
+    pub plain_addresses: bool,
+    /// Pods with users of their own have a network of their own (unless `UserNamespacesHostNetworkSupport`).
+    pub own_users_own_network: bool,
+    /// A key of `matchLabelKeys` in spreading may be in the selector once, where an API server has put it
+    /// (`MatchLabelKeysInPodTopologySpread` and `MatchLabelKeysInPodTopologySpreadSelectorMerge`).
+    pub merged_spread_keys: bool,
+    /// The cost of a pod's deletion is a number (`PodDeletionCost`).
+    pub numeric_deletion_cost: bool,
+}
+
+impl Strictness {
+    /// As by default.
+    pub const DEFAULT: Self = Self {
+        plain_addresses: true,
+        own_users_own_network: true,
+        merged_spread_keys: true,
+        numeric_deletion_cost: true,
+    };
+}
+
+impl Default for Strictness {
+    fn default() -> Self {
+        Self::DEFAULT
+    }
 }
 
 /// Where the ConfigMaps and Secrets that pods refer to come from.
@@ -77,6 +109,7 @@ impl Default for Rules {
             prevent_api_references: true,
             objects: ObjectPlace::ApiServer,
             restarts: RestartRules::default(),
+            strictness: Strictness::DEFAULT,
         }
     }
 }

@@ -199,7 +199,7 @@ impl Reader<'_> {
             return fail(vec![(Path::root(), error.to_string())]);
         }
         defaults::publish_quantities(&mut pod);
-        let mut findings = validate::pod(&pod, self.rules.restarts);
+        let mut findings = validate::pod(&pod, *self.rules);
         findings.extend(references::check(&pod, self.rules));
         if !findings.is_empty() {
             return fail(findings);

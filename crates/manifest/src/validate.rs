@@ -33,6 +33,7 @@ use crate::defaults;
 use crate::path::Path;
 use crate::quantity::Quantity;
 use crate::restart_rules::RestartRules;
+use crate::{Rules, Strictness};
 
 pub(crate) use checker::{Checker, Findings};
 
@@ -42,14 +43,15 @@ struct Context<'a> {
     volumes: BTreeMap<&'a str, &'a Volume>,
     claims: BTreeSet<&'a str>,
     restarts: RestartRules,
+    strictness: Strictness,
 }
 
 impl<'a> Context<'a> {
-    fn new(spec: &'a PodSpec, restarts: RestartRules) -> Self {
+    fn new(spec: &'a PodSpec, rules: Rules) -> Self {
         let volumes = spec.volumes.iter().flatten().map(|volume| (volume.name.as_str(), volume)).collect();
         let claims = spec.resource_claims.iter().flatten().map(|claim| claim.name.as_str());
         let claims = claims.filter(|name| !name.is_empty()).collect();
-        Self { spec, volumes, claims, restarts }
+        Self { spec, volumes, claims, restarts: rules.restarts, strictness: rules.strictness }
     }
 
     /// Whether the pod shares the host's user namespace, which is the default.
@@ -92,10 +94,10 @@ pub(crate) fn object_metadata(metadata: &ObjectMeta, check: &mut Checker) {
 }
 
 /// Everything wrong with a defaulted pod that has its identity.
-pub(crate) fn pod(pod: &Pod, restarts: RestartRules) -> Findings {
+pub(crate) fn pod(pod: &Pod, rules: Rules) -> Findings {
     let mut check = Checker::default();
     let empty = PodSpec::default();
-    let context = Context::new(pod.spec.as_ref().unwrap_or(&empty), restarts);
+    let context = Context::new(pod.spec.as_ref().unwrap_or(&empty), rules);
     metadata::check(&pod.metadata, &mut check);
     annotations::check(pod.metadata.annotations.as_ref(), &context, &mut check);
     volumes::check(&context, pod.metadata.name.as_deref().unwrap_or_default(), &mut check);
@@ -103,8 +105,8 @@ pub(crate) fn pod(pod: &Pod, restarts: RestartRules) -> Findings {
     resources::check_pod(&context, &mut check);
     security::check_pod(&context, &mut check);
     windows::check(&context, &mut check);
-    dns::check(context.spec, &mut check);
-    scheduling::check(context.spec, &mut check);
+    dns::check(&context, &mut check);
+    scheduling::check(&context, &mut check);
     affinity::check(context.spec, &mut check);
     rest(context.spec, &mut check);
     check.finish()

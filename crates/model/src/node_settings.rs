@@ -62,12 +62,16 @@ pub struct PodGates {
     pub env_files: bool,
     /// `HostnameOverride`: a host name that stands above all others.
     pub hostname_override: bool,
+    /// `ImageVolumeWithDigest`: the ids of images that are mounted are shown.
+    pub image_volume_digests: bool,
     /// `InPlacePodVerticalScalingInitContainers`: init containers that run are resized.
     pub init_container_resize: bool,
     /// `InPlacePodLevelResourcesVerticalScaling`: the pod's own resources are resized and shown.
     pub pod_level_resize: bool,
     /// `PodReadyToStartContainersCondition`: whether the sandbox is up is shown.
     pub ready_to_start_condition: bool,
+    /// `ChangeContainerStatusOnKubeletRestart`: what probes said of a container ends with the agent.
+    pub restart_forgets_probes: bool,
 }
 
 impl Default for PodGates {
@@ -75,9 +79,11 @@ impl Default for PodGates {
         Self {
             env_files: true,
             hostname_override: true,
+            image_volume_digests: false,
             init_container_resize: true,
             pod_level_resize: true,
             ready_to_start_condition: true,
+            restart_forgets_probes: false,
         }
     }
 }

@@ -122,6 +122,8 @@ pub struct ContainerStatus {
     pub image_ref: String,
     /// Image id.
     pub image_id: String,
+    /// The runtime handler its image is for, where the runtime says so.
+    pub image_handler: String,
     /// Short reason such as `OOMKilled`.
     pub reason: String,
     /// Longer message.
@@ -132,6 +134,8 @@ pub struct ContainerStatus {
     pub log_path: String,
     /// Mounts: container path to host path.
     pub mounts: Vec<(String, String)>,
+    /// Images that are mounted: container path to image, as it was named or, where that is shown, as its id.
+    pub image_mounts: Vec<(String, String)>,
     /// Limits in force, where the runtime says so.
     pub resources: Option<LinuxResources>,
     /// Process id in the host's pid namespace, where the verbose status names it.
@@ -223,6 +227,8 @@ pub struct RuntimeConditions {
     pub handlers: Vec<RuntimeHandler>,
     /// Whether it honours `supplementalGroupsPolicy`.
     pub supplemental_groups_policy: bool,
+    /// Whether pods in the node's network can have users of their own.
+    pub user_namespaces_host_network: bool,
 }
 
 /// A handler that a `RuntimeClass` may name.
@@ -282,4 +288,6 @@ pub struct ImageStatus {
     pub username: String,
     /// Never garbage collected.
     pub pinned: bool,
+    /// The runtime handler it is for, where the runtime says so.
+    pub runtime_handler: String,
 }

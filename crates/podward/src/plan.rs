@@ -13,6 +13,7 @@ use decide::credentials::files_hash;
 use decide::dead_containers::ContainerGcPolicy;
 use decide::image_access::Verification;
 use decide::image_gc::ImageGcPolicy;
+use decide::proxies::Proxies;
 use decide::system_cgroups::WantedCgroups;
 use manifest::{ObjectPlace, RestartRules, Rules};
 use model::{
@@ -45,6 +46,8 @@ pub struct HttpPlan {
     pub headers: BTreeMap<String, Vec<String>>,
     /// `httpCheckFrequency`.
     pub check_frequency: Duration,
+    /// Through whom servers are reached, by the agent's environment.
+    pub proxies: Proxies,
 }
 
 /// What keeps the node tidy by the clock.
@@ -111,6 +114,16 @@ pub struct Plan {
     pub cluster: ClusterPlan,
 }
 
+impl Plan {
+    /// Declares a feature of the node that nobody knew of before, where features are declared at all.
+    pub fn declare(&mut self, feature: &str) {
+        if let Some(declared) = &mut self.settings.admission.declared_features {
+            declared.push(feature.to_owned());
+            self.node.profile.declared_features.push(feature.to_owned());
+        }
+    }
+}
+
 /// Makes the plan.
 ///
 /// # Errors
@@ -159,9 +172,11 @@ pub fn plan(
         gates: PodGates {
             env_files: loaded.gates.enabled(Gate::EnvFiles),
             hostname_override: loaded.gates.enabled(Gate::HostnameOverride),
+            image_volume_digests: loaded.gates.enabled(Gate::ImageVolumeWithDigest),
             init_container_resize: loaded.gates.enabled(Gate::InPlacePodVerticalScalingInitContainers),
             pod_level_resize: loaded.gates.enabled(Gate::InPlacePodLevelResourcesVerticalScaling),
             ready_to_start_condition: loaded.gates.enabled(Gate::PodReadyToStartContainersCondition),
+            restart_forgets_probes: loaded.gates.enabled(Gate::ChangeContainerStatusOnKubeletRestart),
         },
     };
     let file = (!server.static_pod_path.is_empty()).then(|| FilePlan {
@@ -172,11 +187,13 @@ pub fn plan(
         url: server.static_pod_url.clone(),
         headers: server.static_pod_url_header.clone(),
         check_frequency: positive(server.http_check_frequency.to_std()),
+        proxies: Proxies::of(|name| std::env::var(name).ok()),
     });
     let rules = Rules {
         prevent_api_references: loaded.gates.enabled(Gate::PreventStaticPodAPIReferences),
         objects: objects(loaded),
         restarts: restart_rules(loaded),
+        strictness: strictness(loaded),
     };
     let crash_cap = config.pods.crash_loop_back_off.max_container_restart_period;
     let decay = if loaded.gates.enabled(Gate::ReduceDefaultCrashLoopBackOffDecay) {
@@ -202,6 +219,7 @@ pub fn plan(
             at_once,
             per_second: u32::try_from(config.images.registry_pull_qps).unwrap_or(0),
             burst: u32::try_from(config.images.registry_burst).unwrap_or(0),
+            by_handler: loaded.gates.enabled(Gate::RuntimeClassInImageCriApi),
         },
         verification: verification(loaded),
         credential_providers: credential_providers(loaded)?,
@@ -214,7 +232,10 @@ pub fn plan(
         debug: debug_plan(loaded),
         id_pool: node_plan::id_pool(loaded)?,
         system_cgroups: cgroup_plan::system(loaded),
-        pleg: agent::pleg::Settings::default(),
+        pleg: agent::pleg::Settings {
+            image_volume_digests: loaded.gates.enabled(Gate::ImageVolumeWithDigest),
+            ..agent::pleg::Settings::default()
+        },
         statistics: statistics_plan::statistics(loaded),
         listed: match loaded.gates.enabled(Gate::KubeletPodResourcesListUseActivePods) {
             true => agent::pod_resources::Listed::Active,
@@ -243,6 +264,7 @@ fn upkeep(loaded: &Loaded) -> anyhow::Result<Upkeep> {
             low_percent: percent(images.image_gc_low_threshold_percent),
             min_age: images.image_minimum_gc_age.to_std(),
             max_age: images.image_maximum_gc_age.to_std(),
+            by_handler: loaded.gates.enabled(Gate::RuntimeClassInImageCriApi),
         },
         logs: agent::log_rotation::Settings {
             max_size: max_size.value().and_then(|bytes| u64::try_from(bytes).ok()),
@@ -252,6 +274,17 @@ fn upkeep(loaded: &Loaded) -> anyhow::Result<Upkeep> {
         },
         packet_filter: loaded.config.network.make_iptables_util_chains,
     })
+}
+
+fn strictness(loaded: &Loaded) -> manifest::Strictness {
+    let on = |gate| loaded.gates.enabled(gate);
+    manifest::Strictness {
+        plain_addresses: on(Gate::StrictIPCIDRValidation),
+        own_users_own_network: !on(Gate::UserNamespacesHostNetworkSupport),
+        merged_spread_keys: on(Gate::MatchLabelKeysInPodTopologySpread)
+            && on(Gate::MatchLabelKeysInPodTopologySpreadSelectorMerge),
+        numeric_deletion_cost: on(Gate::PodDeletionCost),
+    }
 }
 
 fn restart_rules(loaded: &Loaded) -> RestartRules {

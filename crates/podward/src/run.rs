@@ -9,7 +9,7 @@ use agent::allocations::{ACTUATED, ALLOCATED, Allocations};
 use agent::metrics::{CertificateMetrics, Metrics};
 use anyhow::{Context, bail};
 use cluster::identity::Meters;
-use config::{CalledAs, CgroupVersion, Environment, Invocation, Loaded, help_text, load, version_text};
+use config::{CalledAs, CgroupVersion, Environment, Gate, Invocation, Loaded, help_text, load, version_text};
 use cri::{CriClient, Endpoint};
 use host::{
     ExecCredentialPrograms, FileCheckpoints, FileUserNamespaceRecords, HostDiskUsage, HostFilesystems,
@@ -147,12 +147,15 @@ async fn run(
     metrics.add(Arc::new(agent_facts(loaded, cgroups.version())));
     let runtime = connect(loaded, &metrics)?;
     let facts = MachineFacts::default();
-    let Some((runtime_name, driver)) = greet(&*runtime, loaded, &metrics, &mut stop).await? else {
+    let Some(Greeted { runtime_name, driver, features }) =
+        greet(&*runtime, loaded, &metrics, &mut stop).await?
+    else {
         return Ok(());
     };
     let cgroups = cgroups.with_driver(driver).map_err(|error| anyhow::anyhow!("{}", with_cause(&error)))?;
     let capabilities = host_capabilities(Path::new("/sys"), Path::new("/proc"), cgroups.version());
-    let plan = plan::plan(loaded, &facts, capabilities, driver)?;
+    let mut plan = plan::plan(loaded, &facts, capabilities, driver)?;
+    features.into_iter().for_each(|feature| plan.declare(feature));
     agent::node_cgroups::prepare(&cgroups, &plan.settings).await?;
     let folders = Arc::new(HostPodFolders::new(root, &plan.settings.pod_logs_dir, LOG_LINKS));
     let messages = Arc::new(HostTerminationMessages::new(root, &plan.settings.pod_logs_dir));
@@ -387,21 +390,33 @@ fn connect(loaded: &Loaded, metrics: &Arc<Metrics>) -> anyhow::Result<Arc<dyn Ru
     let channel = cri::connect(&endpoint);
     let image_channel =
         if image_endpoint == endpoint { channel.clone() } else { cri::connect(&image_endpoint) };
-    Ok(Arc::new(CriClient::from_channels(channel, image_channel, timeout).with_meter(metrics.clone())))
+    let client = CriClient::from_channels(channel, image_channel, timeout).with_meter(metrics.clone());
+    Ok(Arc::new(match loaded.gates.enabled(Gate::CRIListStreaming) {
+        true => client.with_lists_in_pieces(),
+        false => client,
+    }))
 }
 
-/// Asks the runtime who it is and how it makes cgroups; waits for it. `None` when told to stop meanwhile.
+/// What the runtime said of itself.
+struct Greeted {
+    runtime_name: String,
+    driver: CgroupDriver,
+    /// Features of the node that only the runtime can bring.
+    features: Vec<&'static str>,
+}
+
+/// Asks the runtime who it is, how it makes cgroups and what it can; waits for it. `None` when told to stop meanwhile.
 async fn greet(
     runtime: &dyn Runtime,
     loaded: &Loaded,
     metrics: &Metrics,
     stop: &mut Stop,
-) -> anyhow::Result<Option<(String, CgroupDriver)>> {
+) -> anyhow::Result<Option<Greeted>> {
     let met = async {
-        let name = meet(runtime, loaded).await;
+        let runtime_name = meet(runtime, loaded).await;
         let driver = named_driver(runtime, loaded, metrics).await;
         pod_cidr::tell(runtime, &loaded.config.node.pod_cidr).await;
-        (name, driver)
+        Greeted { runtime_name, driver, features: brought_features(runtime, loaded).await }
     };
     // Each question may take as long as a runtime that accepts it and says nothing.
     tokio::select! {
@@ -429,6 +444,22 @@ async fn meet(runtime: &dyn Runtime, loaded: &Loaded) -> String {
     };
     tracing::info!(runtime = %version.name, version = %version.version, "container runtime found");
     version.name
+}
+
+/// The features that the runtime brings, among those that are wanted. Asked once: what a node declares does not change
+/// while it runs.
+async fn brought_features(runtime: &dyn Runtime, loaded: &Loaded) -> Vec<&'static str> {
+    if !loaded.gates.enabled(Gate::UserNamespacesHostNetworkSupport) {
+        return Vec::new();
+    }
+    match runtime.conditions().await {
+        Ok(told) if told.user_namespaces_host_network => vec!["UserNamespacesHostNetworkSupport"],
+        Ok(_) => Vec::new(),
+        Err(error) => {
+            tracing::warn!(%error, "the runtime does not say whether pods in the node's network can have users of their own");
+            Vec::new()
+        }
+    }
 }
 
 /// The cgroup driver that the runtime names, or else the configured one.
@@ -525,5 +556,49 @@ mod tests {
         let greeted = greet(&runtime, &loaded, &metrics, &mut stop);
         let greeted = tokio::time::timeout(Duration::from_secs(20), greeted).await;
         assert!(greeted.expect("it stops").unwrap().is_none());
+    }
+
+    fn loaded(arguments: &[&str]) -> Loaded {
+        let environment = Environment { working_directory: "/".into(), cgroup: CgroupVersion::Unknown };
+        let arguments: Vec<String> = arguments.iter().map(|argument| (*argument).to_owned()).collect();
+        let Ok(Invocation::Run(loaded)) = load(&arguments, &environment) else {
+            panic!("not an order to run")
+        };
+        *loaded
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_runtime_names_the_cgroup_driver_or_the_configuration_does() {
+        use cri::v1::CgroupDriver as Told;
+        use testkit::fake_runtime::{FakeRuntime, Fault, Injection, Rpc, tokio_clock};
+        let fake = FakeRuntime::start_in_memory(tokio_clock(1_000)).unwrap();
+        let client = || {
+            let channel = fake.channel();
+            CriClient::from_channels(channel.clone(), channel, Duration::from_secs(120))
+        };
+        let losing = |metrics: &Metrics| {
+            let text = metrics.encode(agent::metrics::Format::Text);
+            text.contains("kubelet_cri_losing_support{version=\"1.37.0\"} 1")
+        };
+        let (cgroupfs, systemd) =
+            (loaded(&["--cgroup-driver=cgroupfs"]), loaded(&["--cgroup-driver=systemd"]));
+        let metrics = Metrics::new();
+        fake.set_cgroup_driver(Some(Told::Systemd));
+        assert_eq!(named_driver(&client(), &cgroupfs, &metrics).await, CgroupDriver::Systemd);
+        fake.set_cgroup_driver(Some(Told::Cgroupfs));
+        assert_eq!(named_driver(&client(), &systemd, &metrics).await, CgroupDriver::Cgroupfs);
+        assert!(!losing(&metrics));
+        // What fails twice is asked a third time.
+        let no = Fault::Fail(tonic::Code::Unknown, "not yet".to_owned());
+        fake.inject(Injection::new(Rpc::RuntimeConfig, no.clone()).times(2));
+        assert_eq!(named_driver(&client(), &systemd, &metrics).await, CgroupDriver::Cgroupfs);
+        fake.inject(Injection::new(Rpc::RuntimeConfig, no).times(3));
+        assert_eq!(named_driver(&client(), &systemd, &metrics).await, CgroupDriver::Systemd);
+        assert!(!losing(&metrics));
+        fake.set_cgroup_driver(None);
+        let asked = fake.count(Rpc::RuntimeConfig);
+        assert_eq!(named_driver(&client(), &systemd, &metrics).await, CgroupDriver::Systemd);
+        assert_eq!(fake.count(Rpc::RuntimeConfig), asked + 1);
+        assert!(losing(&metrics));
     }
 }

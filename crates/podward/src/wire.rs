@@ -322,6 +322,7 @@ pub fn start(world: World, plan: Plan) -> anyhow::Result<Running> {
         metrics: metrics.clone(),
         timelines: timelines.clone(),
         host_addresses: plan.settings.addresses.clone(),
+        gates: plan.settings.gates,
         started_at: clock.now(),
     };
     running.spawn("probes", probes::run(parts, cancel.clone()));
@@ -399,6 +400,8 @@ pub fn start(world: World, plan: Plan) -> anyhow::Result<Running> {
         shown,
         shown_changes: shown_changes.status,
         health,
+        cgroups: world.cgroups.clone(),
+        settings: Arc::new(plan.settings.clone()),
         node: NodeFacts {
             addresses: plan.settings.addresses.clone(),
             runtime_name: world.runtime_name.clone(),

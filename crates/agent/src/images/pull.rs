@@ -20,6 +20,7 @@ const PLACES: [&str; 2] = ["io.containerd.", "io.kubernetes.cri-o."];
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub(super) struct PullKey {
     pub(super) image: String,
+    pub(super) handler: String,
     pub(super) namespace: String,
     pub(super) credentials: Vec<RegistryCredential>,
     pub(super) place: Vec<(String, String)>,

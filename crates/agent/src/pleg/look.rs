@@ -2,8 +2,8 @@ use std::sync::Arc;
 
 use futures::future::{join_all, try_join};
 use model::{
-    ContainerState, ContainerStatus, ContainerSummary, Moment, Observation, ObservedPod, PodFullName, PodUid,
-    SandboxState, SandboxStatus, SandboxSummary,
+    ContainerState, ContainerStatus, ContainerSummary, ImageSpec, Moment, Observation, ObservedPod,
+    PodFullName, PodUid, SandboxState, SandboxStatus, SandboxSummary,
 };
 use ports::runtime::{Runtime, RuntimeError};
 use ports::termination_messages::TerminationMessages;
@@ -15,6 +15,8 @@ use super::last_words::add_last_words;
 pub(super) struct World<'a> {
     pub(super) runtime: &'a dyn Runtime,
     pub(super) messages: &'a dyn TerminationMessages,
+    /// Whether images that are mounted are asked for their ids.
+    pub(super) image_volume_digests: bool,
 }
 
 /// Reads everything the runtime holds of one pod. What cannot change any more (ended containers, stopped
@@ -80,10 +82,32 @@ async fn container(
         _ => {
             let mut status = world.runtime.container_status(&summary.id).await?;
             status.sandbox_id = summary.sandbox_id.clone();
+            status.image_mounts = image_ids(world, std::mem::take(&mut status.image_mounts), known).await;
             add_last_words(world.messages, uid, &mut status).await;
             Ok(status)
         }
     }
+}
+
+/// The ids of images that are mounted, where they are shown. An image that the runtime does not tell of is left out.
+async fn image_ids(
+    world: &World<'_>,
+    mounts: Vec<(String, String)>,
+    known: Option<&ContainerStatus>,
+) -> Vec<(String, String)> {
+    if !world.image_volume_digests || mounts.is_empty() {
+        return Vec::new();
+    }
+    // What is mounted in a container does not change.
+    if let Some(known) = known.filter(|known| known.image_mounts.len() == mounts.len()) {
+        return known.image_mounts.clone();
+    }
+    let ask = |(path, image): (String, String)| async move {
+        let spec = ImageSpec { image, ..ImageSpec::default() };
+        let found = world.runtime.image_status(&spec).await.ok().flatten()?;
+        Some((path, found.id))
+    };
+    join_all(mounts.into_iter().map(ask)).await.into_iter().flatten().collect()
 }
 
 /// What vanished between list and look is left out.

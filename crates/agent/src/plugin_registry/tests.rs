@@ -136,3 +136,24 @@ async fn went_within_a_second(name: &'static str) -> Arc<Plugin> {
     tokio::join!(kept, goes);
     kind
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_plugin_counts_while_it_is_registered() {
+    let plugin = Arc::new(Plugin { kind: "Known", name: "good", ..Plugin::default() });
+    let parts = Arc::new(parts(&plugin, Arc::default()));
+    let (gone, metrics) = (CancellationToken::new(), parts.metrics.clone());
+    let counted = || {
+        let text = metrics.encode(crate::metrics::Format::Text);
+        let lines = text.lines().filter(|line| line.starts_with("plugin_manager_total_plugins"));
+        lines.map(str::to_owned).collect::<Vec<_>>()
+    };
+    let kept = keep_registered(parts, "/s".into(), gone.clone(), CancellationToken::new());
+    let goes = async {
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        let line = "plugin_manager_total_plugins{socket_path=\"/s\",state=\"actual_state_of_world\"} 1";
+        assert_eq!(counted(), [line]);
+        gone.cancel();
+    };
+    tokio::join!(kept, goes);
+    assert_eq!(counted(), Vec::<String>::new());
+}

@@ -271,7 +271,7 @@ impl Pass<'_> {
                     None => StartFailure::Failed(problem.problem),
                 }
             })?;
-            let image = ImageSpec { image: ready.reference, ..image };
+            let image = ImageSpec { image: ready.reference, runtime_handler: ready.handler, ..image };
             if let Some(volume) = volumes.to_mut().get_mut(index) {
                 volume.plan = VolumePlan::Image { image, pull_policy };
             }

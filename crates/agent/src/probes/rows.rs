@@ -66,7 +66,7 @@ impl Row {
     }
 
     /// Gives every probe a state for the container that is there now.
-    pub(super) fn meet_containers(&mut self, past: &Past<'_>) {
+    pub(super) fn meet_containers(&mut self, past: Option<&Past<'_>>) {
         for probe in &mut self.probes {
             let status = self.observed.as_deref().and_then(|seen| current(seen, &probe.key.container));
             let Some(status) = status else {
@@ -79,8 +79,10 @@ impl Row {
             }
             let kind = probe.key.kind;
             let container = self.pod.container(&probe.key.container);
-            let kept = past.saved.verdict(status, kind).or_else(|| {
-                kept_over_restart(kind, &self.pod, container?.container, status, past.agent_started_at)
+            let kept = past.and_then(|past| {
+                past.saved.verdict(status, kind).or_else(|| {
+                    kept_over_restart(kind, &self.pod, container?.container, status, past.agent_started_at)
+                })
             });
             probe.state = Some(match kept {
                 Some(verdict) => ProbeState::judged(status, kind, verdict),

@@ -167,6 +167,10 @@ impl World {
 
 impl Node {
     fn start(world: &Arc<World>) -> Self {
+        Self::start_with(world, PodGates::default())
+    }
+
+    fn start_with(world: &Arc<World>, gates: PodGates) -> Self {
         let (sender, changes) = mpsc::unbounded_channel();
         let (desired, desired_reader) = table(vec![sender.clone()]);
         let (workers, worker_reader) = table(vec![sender.clone()]);
@@ -192,6 +196,7 @@ impl Node {
             metrics: Arc::clone(&metrics),
             timelines: Arc::new(Timelines::new(Arc::clone(world) as Arc<dyn Clock>)),
             host_addresses: vec![IpAddr::from([192, 0, 2, 1])],
+            gates,
             started_at: world.now(),
         };
         stage.spawn(run(parts, cancel.clone()));
@@ -308,11 +313,13 @@ fn container(id: &str, started_at: Timestamp, state: ContainerState) -> Containe
         image: "i".into(),
         image_ref: "i".into(),
         image_id: "i".into(),
+        image_handler: String::new(),
         reason: String::new(),
         message: String::new(),
         annotations: Default::default(),
         log_path: String::new(),
         mounts: Vec::new(),
+        image_mounts: Vec::new(),
         resources: None,
         pid: None,
         user: None,
@@ -533,6 +540,27 @@ async fn verdicts_survive_the_agent() {
     world.answers(80, 500);
     wait(SECOND * 31).await;
     assert_eq!(again.shown("a"), "Sr");
+}
+
+#[tokio::test(start_paused = true)]
+async fn verdicts_end_with_the_agent_if_the_gate_says_so() {
+    let world = World::new();
+    let fields = serde_json::json!({"startupProbe": http(81, serde_json::json!({"periodSeconds": 30}))});
+    let node = Node::start(&world);
+    node.runs("a", &fields);
+    wait(SECOND * 35).await;
+    assert_eq!(node.shown("a"), "S");
+    node.stop().await;
+    let asked = world.asked(81).len();
+
+    world.answers(81, 500);
+    let gates = PodGates { restart_forgets_probes: true, ..PodGates::default() };
+    let again = Node::start_with(&world, gates);
+    again.wants("a", &fields);
+    again.sees("a", "a-0", BEGIN, ContainerState::Running);
+    wait(SECOND * 35).await;
+    assert!(world.asked(81).len() > asked);
+    assert_ne!(again.shown("a"), "S");
 }
 
 #[tokio::test(start_paused = true)]

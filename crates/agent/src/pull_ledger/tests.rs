@@ -179,3 +179,20 @@ async fn images_that_are_gone_are_forgotten() {
     ledger.prune(&[], later).await;
     assert_eq!(disk.count(PullRecordKind::Pulled), 0);
 }
+
+#[tokio::test]
+async fn what_was_found_out_about_images_is_counted() {
+    let disk = Arc::new(Disk::default());
+    let ledger = ledger(&disk, Verification::UnlessPreloaded);
+    may_use(&ledger, None).await;
+    let mine = credential("mine", "right");
+    let intent = ledger.begin(IMAGE).await.unwrap();
+    ledger.pulled(intent, REFERENCE, Some(&mine)).await;
+    may_use(&ledger, None).await;
+    may_use(&ledger, Some(&mine)).await;
+    let text = ledger.parts.metrics.encode(crate::metrics::Format::Text);
+    for result in ["credentialPolicyAllowed", "mustAuthenticate", "credentialRecordFound"] {
+        let line = format!("kubelet_imagemanager_image_mustpull_checks_total{{result=\"{result}\"}} 1\n");
+        assert!(text.contains(&line), "{line} in {text}");
+    }
+}

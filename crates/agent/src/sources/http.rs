@@ -3,18 +3,20 @@
 //! An unchanged body is ignored, an empty one means no pods. Failures are told a few times and then only
 //! counted; the last good set stays wanted.
 
+mod way;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::header::{AUTHORIZATION, COOKIE, LOCATION, WWW_AUTHENTICATE};
+use decide::proxies::{Proxies, Proxy, ProxyScheme};
+use http::header::{AUTHORIZATION, COOKIE, LOCATION, PROXY_AUTHORIZATION, WWW_AUTHENTICATE};
 use http::{HeaderName, HeaderValue, Request, Response, StatusCode, Uri};
 use http_body_util::{BodyExt, Empty, Limited};
 use hyper::body::Incoming;
 use hyper_rustls::HttpsConnector;
 use hyper_util::client::legacy::Client;
-use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
 use manifest::Place;
 use model::{ConfigObject, PodSource, Snapshot, SnapshotKind};
@@ -24,6 +26,7 @@ use tokio_util::sync::CancellationToken;
 use super::{ManifestReader, Reading};
 use crate::objects::LocalObjects;
 use crate::source_report::SourceReports;
+use way::Way;
 
 /// Deadline of one request.
 const DEADLINE: Duration = Duration::from_secs(10);
@@ -66,6 +69,8 @@ pub struct Parts {
     pub headers: BTreeMap<String, Vec<String>>,
     /// `httpCheckFrequency`.
     pub check_frequency: Duration,
+    /// Through whom servers are reached.
+    pub proxies: Proxies,
     /// Reads manifests.
     pub reader: ManifestReader,
     /// Where snapshots go.
@@ -81,7 +86,7 @@ pub struct HttpSource {
     parts: Parts,
     uri: Uri,
     headers: Vec<(HeaderName, HeaderValue)>,
-    client: Client<HttpsConnector<HttpConnector>, Empty<Bytes>>,
+    client: Client<HttpsConnector<Way>, Empty<Bytes>>,
     last_body: Option<Bytes>,
     last_objects: Vec<Arc<ConfigObject>>,
     wanted: usize,
@@ -125,7 +130,7 @@ impl HttpSource {
             .map_err(HttpSourceError::Certificates)?
             .https_or_http()
             .enable_http1()
-            .build();
+            .wrap_connector(Way::new(parts.proxies.clone()));
         let client = Client::builder(TokioExecutor::new()).pool_max_idle_per_host(0).build(tls);
         Ok(Self {
             parts,
@@ -203,7 +208,13 @@ impl HttpSource {
     }
 
     async fn ask(&self, place: &Uri) -> Result<Response<Incoming>, FetchError> {
+        let failed = |error: &dyn std::fmt::Display| FetchError::Request(error.to_string());
         let trusted = is_within(&self.uri, place);
+        // A tunnel is asked for by the connection itself.
+        let proxy = way::proxy(&self.parts.proxies, place).map_err(|error| failed(&error))?;
+        let forwards =
+            |proxy: &&Proxy| proxy.scheme == ProxyScheme::Http && place.scheme_str() == Some("http");
+        let shown = proxy.filter(forwards).and_then(Proxy::authorization);
         let mut request = Request::get(place.clone());
         if let Some(headers) = request.headers_mut() {
             for (name, value) in &self.headers {
@@ -212,7 +223,10 @@ impl HttpSource {
                 }
             }
         }
-        let request = request.body(Empty::new()).map_err(|error| FetchError::Request(error.to_string()))?;
+        if let Some(shown) = shown {
+            request = request.header(PROXY_AUTHORIZATION, shown);
+        }
+        let request = request.body(Empty::new()).map_err(|error| failed(&error))?;
         self.client.request(request).await.map_err(|error| {
             let cause = std::error::Error::source(&error).map(|source| format!(": {source}"));
             FetchError::Request(format!("{error}{}", cause.unwrap_or_default()))

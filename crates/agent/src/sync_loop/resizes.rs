@@ -3,7 +3,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use decide::allocation::{
-    News, PendingReason, WaitingResize, clear_in_progress, clear_pending, infeasible, is_resize,
+    News, PendingReason, WaitingResize, clear_in_progress, clear_pending, infeasible, is_increase, is_resize,
     pending_message, resize_order, set_in_progress, set_pending, started_message, take_over,
 };
 use decide::housekeeping::Situation;
@@ -122,9 +122,14 @@ impl SyncLoop {
             })
             .collect();
         waiting.sort_by(|one, other| resize_order(&one.place(), &other.place()));
+        let mut trigger = trigger;
         for Waiting { asked, granted, allocation } in waiting {
             match self.try_resize(&asked, &granted) {
                 Tried::Granted => {
+                    if is_increase(&granted, &asked) {
+                        // Whoever gets its share from here on has it from a pod that was made smaller.
+                        trigger = "pod_resized";
+                    }
                     let deferred = PendingReason::Deferred.as_str();
                     if allocation.pending.as_ref().is_some_and(|pending| pending.reason == deferred) {
                         self.parts.metrics.resizes.accepted(trigger);

@@ -7,12 +7,9 @@ use super::Gate;
 
 /// Gates of a kubelet that change nothing here yet: the feature is always there, or not at all.
 pub static WITHOUT_EFFECT: &[Gate] = &[
-    Gate::CRIListStreaming,
-    Gate::ChangeContainerStatusOnKubeletRestart,
     Gate::DRAExtendedResource,
     Gate::DRAWorkloadResourceClaims,
     Gate::DisableCPUQuotaWithExclusiveCPUs,
-    Gate::ImageVolumeWithDigest,
     Gate::InPlacePodVerticalScalingExclusiveCPUs,
     Gate::InPlacePodVerticalScalingExclusiveMemory,
     Gate::KubeletInUserNamespace,
@@ -27,13 +24,10 @@ pub static WITHOUT_EFFECT: &[Gate] = &[
     Gate::QOSReserved,
     Gate::ResourceHealthStatus,
     Gate::ResourceHealthStatusMessage,
-    Gate::RuntimeClassInImageCriApi,
     Gate::SELinuxMount,
-    Gate::StrictIPCIDRValidation,
     Gate::TaintTolerationComparisonOperators,
     Gate::TopologyManagerPolicyAlphaOptions,
     Gate::TopologyManagerPolicyBetaOptions,
-    Gate::UserNamespacesHostNetworkSupport,
 ];
 
 /// Gates that change nothing by their nature: those of other programs, of Windows and of upstream's client library, and
@@ -90,8 +84,6 @@ pub static OTHERS: &[Gate] = &[
     Gate::KMSv1,
     Gate::ListFromCacheSnapshot,
     Gate::ManifestBasedAdmissionControlConfig,
-    Gate::MatchLabelKeysInPodTopologySpread,
-    Gate::MatchLabelKeysInPodTopologySpreadSelectorMerge,
     Gate::MaxUnavailableStatefulSet,
     Gate::MutablePVNodeAffinity,
     Gate::MutablePodResourcesForSuspendedJobs,
@@ -102,7 +94,6 @@ pub static OTHERS: &[Gate] = &[
     Gate::OpenAPIEnums,
     Gate::OpportunisticBatching,
     Gate::PersistentVolumeClaimUnusedSinceTime,
-    Gate::PodDeletionCost,
     Gate::PodTopologyLabelsAdmission,
     Gate::PortForwardWebsockets,
     Gate::RelaxedServiceNameValidation,

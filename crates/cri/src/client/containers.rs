@@ -8,9 +8,10 @@ use model::{
 };
 use ports::runtime::{Containers, RuntimeError, RuntimeErrorKind, ignore_not_found};
 
+use super::CriClient;
 use super::call::{Deadline, broken, request};
-use super::{CriClient, MAX_MESSAGE_BYTES};
-use crate::brief;
+use super::lists::CONTAINERS;
+use crate::brief::{self, ContainerList};
 use crate::convert::{container, labels, resources, sandbox};
 use crate::v1::{
     CheckpointContainerRequest, ContainerFilter, ContainerStatusRequest, CreateContainerRequest,
@@ -79,13 +80,11 @@ impl Containers for CriClient {
     }
 
     async fn list_containers(&self, pod: Option<&PodUid>) -> Result<Vec<ContainerSummary>, RuntimeError> {
-        let deadline = Deadline::In(self.request_timeout);
         let filter =
             pod.map(|uid| ContainerFilter { label_selector: labels::of_pod(uid), ..Default::default() });
-        let question = request(ListContainersRequest { filter }, deadline);
-        let call = brief::list_containers(self.channel.clone(), MAX_MESSAGE_BYTES, question);
-        let found = self.answer("list_containers", deadline, call).await?.containers;
-        Ok(found.iter().filter_map(container::summary).collect())
+        let question = ListContainersRequest { filter };
+        let found: ContainerList = self.list(CONTAINERS, brief::CONTAINERS, &self.listing, question).await?;
+        Ok(found.containers.iter().filter_map(container::summary).collect())
     }
 
     async fn checkpoint_container(

@@ -5,17 +5,17 @@ use ports::runtime::{RuntimeError, RuntimeFigures};
 
 use super::CriClient;
 use super::call::{Deadline, request};
+use crate::brief;
 use crate::convert::figures;
-use crate::v1::{ListContainerStatsRequest, PodSandboxStatusRequest};
+use crate::v1::{ListContainerStatsRequest, ListContainerStatsResponse, PodSandboxStatusRequest};
 
 #[async_trait]
 impl RuntimeFigures for CriClient {
     async fn writable_layers(&self) -> Result<Vec<(ContainerId, WritableLayer)>, RuntimeError> {
-        let deadline = Deadline::In(self.request_timeout);
-        let message = ListContainerStatsRequest::default();
-        let call = async { self.runtime().list_container_stats(request(message, deadline)).await };
-        let found = self.answer("list_container_stats", deadline, call).await?.stats;
-        Ok(found.into_iter().filter_map(figures::writable_layer).collect())
+        let question = ListContainerStatsRequest::default();
+        let found: ListContainerStatsResponse =
+            self.list("list_container_stats", brief::CONTAINER_STATS, &self.listing, question).await?;
+        Ok(found.stats.into_iter().filter_map(figures::writable_layer).collect())
     }
 
     async fn sandbox_image(&self, id: &SandboxId) -> Result<Option<String>, RuntimeError> {

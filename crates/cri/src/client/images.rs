@@ -4,9 +4,11 @@ use ports::runtime::{Images, RuntimeError, ignore_not_found};
 
 use super::CriClient;
 use super::call::{Deadline, broken, request};
+use crate::brief;
 use crate::convert::{image, sandbox};
 use crate::v1::{
-    ImageFsInfoRequest, ImageStatusRequest, ListImagesRequest, PullImageRequest, RemoveImageRequest,
+    ImageFsInfoRequest, ImageStatusRequest, ListImagesRequest, ListImagesResponse, PullImageRequest,
+    RemoveImageRequest,
 };
 
 #[async_trait]
@@ -43,10 +45,10 @@ impl Images for CriClient {
     }
 
     async fn list_images(&self) -> Result<Vec<ImageStatus>, RuntimeError> {
-        let deadline = Deadline::In(self.request_timeout);
-        let call = async { self.images().list_images(request(ListImagesRequest::default(), deadline)).await };
-        let images = self.answer("list_images", deadline, call).await?.images;
-        Ok(images.into_iter().map(image::status).collect())
+        let question = ListImagesRequest::default();
+        let found: ListImagesResponse =
+            self.list("list_images", brief::IMAGES, &self.image_listing, question).await?;
+        Ok(found.images.into_iter().map(image::status).collect())
     }
 
     async fn remove_image(&self, spec: &ImageSpec) -> Result<(), RuntimeError> {

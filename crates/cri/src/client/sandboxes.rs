@@ -2,9 +2,10 @@ use async_trait::async_trait;
 use model::{LinuxResources, PodUid, SandboxId, SandboxSpec, SandboxStatus, SandboxSummary};
 use ports::runtime::{RuntimeError, Sandboxes, ignore_not_found};
 
+use super::CriClient;
 use super::call::{Deadline, broken, request};
-use super::{CriClient, MAX_MESSAGE_BYTES};
-use crate::brief;
+use super::lists::SANDBOXES;
+use crate::brief::{self, SandboxList};
 use crate::convert::{labels, resources, sandbox};
 use crate::v1::{
     ListPodSandboxRequest, PodSandboxFilter, PodSandboxStatusRequest, RemovePodSandboxRequest,
@@ -70,12 +71,10 @@ impl Sandboxes for CriClient {
     }
 
     async fn list_sandboxes(&self, pod: Option<&PodUid>) -> Result<Vec<SandboxSummary>, RuntimeError> {
-        let deadline = Deadline::In(self.request_timeout);
         let filter =
             pod.map(|uid| PodSandboxFilter { label_selector: labels::of_pod(uid), ..Default::default() });
-        let question = request(ListPodSandboxRequest { filter }, deadline);
-        let call = brief::list_sandboxes(self.channel.clone(), MAX_MESSAGE_BYTES, question);
-        let items = self.answer("list_podsandbox", deadline, call).await?.items;
-        Ok(items.iter().filter_map(sandbox::summary).collect())
+        let question = ListPodSandboxRequest { filter };
+        let found: SandboxList = self.list(SANDBOXES, brief::SANDBOXES, &self.listing, question).await?;
+        Ok(found.items.iter().filter_map(sandbox::summary).collect())
     }
 }

@@ -76,6 +76,8 @@ pub(crate) fn status(
     let state = state(status.state());
     let stop_signal = signal_name(status.stop_signal());
     let metadata = status.metadata.ok_or(Gap("a container status without metadata"))?;
+    let image = status.image.unwrap_or_default();
+    let image_mounts = image_mounts(&status.mounts);
     let mut mounts: Vec<_> =
         status.mounts.into_iter().map(|mount| (mount.container_path, mount.host_path)).collect();
     // The list stays as long as the container, and lies where the much larger messages lay.
@@ -90,7 +92,8 @@ pub(crate) fn status(
         started_at: Timestamp::from_nanos(status.started_at),
         finished_at: Timestamp::from_nanos(status.finished_at),
         exit_code: status.exit_code,
-        image: status.image.unwrap_or_default().image,
+        image: image.image,
+        image_handler: image.runtime_handler,
         image_ref: status.image_ref,
         image_id: status.image_id,
         reason: status.reason,
@@ -98,6 +101,7 @@ pub(crate) fn status(
         annotations: status.annotations.into_iter().collect(),
         log_path: status.log_path,
         mounts,
+        image_mounts,
         resources: status.resources.and_then(|told| told.linux).map(resources::in_force),
         pid: info.get("info").and_then(|text| pid(text)),
         user: status.user.and_then(|told| told.linux).map(|told| ContainerUser {
@@ -107,6 +111,13 @@ pub(crate) fn status(
         }),
         stop_signal,
     })
+}
+
+/// Which images are mounted, and where.
+fn image_mounts(mounts: &[v1::Mount]) -> Vec<(String, String)> {
+    let named = mounts.iter().filter_map(|mount| Some((mount, mount.image.as_ref()?)));
+    let named = named.filter(|(_, image)| !image.image.is_empty());
+    named.map(|(mount, image)| (mount.container_path.clone(), image.image.clone())).collect()
 }
 
 /// The process id in the verbose details, which containerd and CRI-O both write as JSON. 0 stands for none.

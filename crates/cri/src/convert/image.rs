@@ -32,6 +32,7 @@ pub(crate) fn status(image: v1::Image) -> ImageStatus {
         uid: image.uid.map(|uid| uid.value),
         username: image.username,
         pinned: image.pinned,
+        runtime_handler: image.spec.unwrap_or_default().runtime_handler,
     }
 }
 

@@ -22,11 +22,11 @@ pub(crate) fn conditions(answer: v1::StatusResponse) -> Option<RuntimeConditions
             user_namespaces: features.user_namespaces,
         }
     };
+    let features = answer.features.unwrap_or_default();
     let mut conditions = RuntimeConditions {
         handlers: answer.runtime_handlers.into_iter().map(handler).collect(),
-        supplemental_groups_policy: answer
-            .features
-            .is_some_and(|features| features.supplemental_groups_policy),
+        supplemental_groups_policy: features.supplemental_groups_policy,
+        user_namespaces_host_network: features.user_namespaces_host_network,
         ..RuntimeConditions::default()
     };
     for told in answer.status?.conditions {
@@ -79,6 +79,18 @@ mod tests {
         let found = conditions(told).unwrap();
         assert_eq!(found.runtime, None);
         assert!(!found.network.unwrap().status);
+    }
+
+    #[test]
+    fn features_are_those_that_the_runtime_names() {
+        let told = |features| {
+            let status = Some(v1::RuntimeStatus::default());
+            let found = conditions(v1::StatusResponse { status, features, ..Default::default() }).unwrap();
+            (found.supplemental_groups_policy, found.user_namespaces_host_network)
+        };
+        assert_eq!(told(None), (false, false));
+        let users = v1::RuntimeFeatures { user_namespaces_host_network: true, ..Default::default() };
+        assert_eq!(told(Some(users)), (false, true));
     }
 
     #[test]

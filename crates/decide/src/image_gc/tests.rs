@@ -9,6 +9,7 @@ const POLICY: ImageGcPolicy = ImageGcPolicy {
     low_percent: 80,
     min_age: Duration::from_secs(120),
     max_age: Duration::from_secs(3600),
+    by_handler: false,
 };
 
 fn at(seconds: i64) -> Timestamp {
@@ -35,7 +36,7 @@ fn containers_and_image_volumes_keep_their_images() {
     let wanted = pod(serde_json::json!({
         "containers": [], "volumes": [{"name": "v", "image": {"reference": "b"}}]
     }));
-    let used = images_in_use(&images, [&seen], [&wanted]);
+    let used = images_in_use(&images, [&seen], [&wanted], &POLICY);
     assert_eq!(used.into_iter().collect::<Vec<_>>(), ["sha256:a", "sha256:b", "sha256:c"]);
 }
 
@@ -61,6 +62,7 @@ fn the_longest_unused_goes_first_and_pinned_ones_stay() {
 fn age_counts_from_the_last_use_or_the_first_sight() {
     let candidate = |first: i64, used: Option<i64>| Candidate {
         id: "a".into(),
+        key: "a".into(),
         size: 1,
         record: ImageRecord { first_detected: at(first), last_used: used.map_or(Timestamp::ZERO, at) },
     };
@@ -95,4 +97,23 @@ proptest! {
             prop_assert!(after >= 19);
         }
     }
+}
+
+#[test]
+fn images_are_told_apart_by_their_handlers_with_the_gate_alone() {
+    let of = |handler: &str| ImageStatus { runtime_handler: handler.into(), ..image("a", "r.io/a:1") };
+    let mut held = container("x", "x", 0, ContainerState::Running);
+    (held.image_id, held.image_handler) = ("a".into(), "kata".into());
+    let seen = observed(Vec::new(), vec![held]);
+    let left = |by_handler| {
+        let policy = ImageGcPolicy { by_handler, ..POLICY };
+        let images = told_apart(vec![of(""), of("kata")], &policy);
+        let in_use = images_in_use(&images, [&seen], [], &policy);
+        let mut records = ImageRecords::new();
+        detect(&mut records, &images, &in_use, at(0));
+        let left = candidates(&records, &images, &in_use).into_iter().map(|one| one.key).collect::<Vec<_>>();
+        (records.into_keys().collect::<Vec<_>>(), left)
+    };
+    assert_eq!(left(false), (vec!["a".to_owned()], vec![]));
+    assert_eq!(left(true), (vec!["a".to_owned(), "a,kata".to_owned()], vec!["a".to_owned()]));
 }

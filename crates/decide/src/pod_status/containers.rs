@@ -137,7 +137,7 @@ fn converted(subject: Subject<'_>, status: &ContainerStatus) -> ApiStatus {
             }),
         }),
         stop_signal: status.stop_signal.clone().filter(|_| facts.node.shows_stop_signals),
-        volume_mounts: volume_mounts(facts, container),
+        volume_mounts: volume_mounts(facts, container, Some(status)),
         ..ApiStatus::default()
     };
     if let Some(old) = old {

@@ -23,7 +23,7 @@ pub(super) fn status_of_absent(subject: Subject<'_>) -> ApiStatus {
         name: container.name.clone(),
         image: container.image.clone().unwrap_or_default(),
         state: Some(waiting(default_reason(facts), None)),
-        volume_mounts: volume_mounts(facts, container),
+        volume_mounts: volume_mounts(facts, container, None),
         ..ApiStatus::default()
     };
     if let Some(old) = old {

@@ -52,7 +52,7 @@ fn verdicts<'a>(facts: &Facts<'a>, status: &ContainerStatus) -> Option<&'a Conta
 
 /// What was reported of this very container.
 fn before<'a>(facts: &Facts<'a>, status: &ContainerStatus) -> Option<&'a ContainerStatus> {
-    let previous = facts.previous?;
+    let previous = facts.previous.filter(|_| !facts.node.gates.restart_forgets_probes)?;
     let lists = [&previous.container_statuses, &previous.init_container_statuses];
     lists
         .into_iter()

@@ -1,8 +1,8 @@
 //! What containers and the pod were given, in the API's quantities.
 
-use k8s_openapi::api::core::v1::{Container, ContainerStatus as ApiStatus, ResourceRequirements};
+use k8s_openapi::api::core::v1::{Container, ContainerStatus as ApiStatus, PodStatus, ResourceRequirements};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
-use model::{ContainerState, ContainerStatus, LinuxResources, Pod};
+use model::{CgroupLimits, ContainerState, ContainerStatus, LinuxResources, Pod};
 
 use crate::quantity::{Amount, ResourceList};
 use crate::resources::{MIN_CPU_SHARES, Totals, pod_limits, pod_requests as request_totals};
@@ -67,6 +67,55 @@ pub(super) fn pod_resources(pod: &Pod) -> ResourceRequirements {
         limits: (!limits.is_empty()).then_some(limits),
         claims: pod.spec.resources.as_ref().and_then(|resources| resources.claims.clone()),
     }
+}
+
+/// What a running pod has: what its own fields grant, with what its cgroup holds. What the cgroup does not tell stays
+/// as it was reported; the memory that is requested stands in no cgroup.
+pub(super) fn pod_resources_in_force(
+    pod: &Pod,
+    cgroup: Option<&CgroupLimits>,
+    previous: Option<&PodStatus>,
+) -> ResourceRequirements {
+    let own = pod.spec.resources.clone().unwrap_or_default();
+    let old = previous.filter(|previous| previous.phase.as_deref() == Some("Running"));
+    let old = old.and_then(|old| old.resources.as_ref());
+    let old_requests = old.and_then(|old| old.requests.as_ref());
+    let old_limits = old.and_then(|old| old.limits.as_ref());
+    let in_force = cgroup.map(|cgroup| LinuxResources {
+        cpu_shares: number(cgroup.cpu_shares),
+        cpu_quota: cgroup.cpu_quota.unwrap_or_default(),
+        cpu_period: number(cgroup.cpu_period),
+        memory_limit_bytes: cgroup.memory.unwrap_or_default(),
+        ..LinuxResources::default()
+    });
+    let mut requests = own.requests.unwrap_or_default();
+    match in_force.as_ref().and_then(cpu_request) {
+        Some(milli) => replace_cpu(&mut requests, milli, MIN_CPU_SHARES),
+        None => keep(&mut requests, old_requests, "cpu"),
+    }
+    if let (false, Some(sum)) =
+        (requests.contains_key("memory"), pod_requests(pod).and_then(|mut sums| sums.remove("memory")))
+    {
+        requests.insert("memory".to_owned(), sum);
+    }
+    keep(&mut requests, old_requests, "memory");
+    let mut limits = own.limits.unwrap_or_default();
+    match in_force.as_ref().and_then(cpu_limit) {
+        Some(milli) => replace_cpu(&mut limits, milli, MIN_MILLI_CPU_LIMIT),
+        None => keep(&mut limits, old_limits, "cpu"),
+    }
+    match in_force.map(|resources| resources.memory_limit_bytes).filter(|bytes| *bytes > 0) {
+        Some(bytes) => {
+            limits.insert("memory".to_owned(), Quantity(binary(bytes)));
+        }
+        None => keep(&mut limits, old_limits, "memory"),
+    }
+    let some = |list: ResourceList| (!list.is_empty()).then_some(list);
+    ResourceRequirements { requests: some(requests), limits: some(limits), claims: own.claims }
+}
+
+fn number(count: Option<u64>) -> i64 {
+    i64::try_from(count.unwrap_or_default()).unwrap_or(i64::MAX)
 }
 
 type ListOf = fn(&ResourceRequirements) -> Option<&ResourceList>;
@@ -150,4 +199,77 @@ fn scaled(mut number: i64, step: i64, suffixes: &[&str]) -> String {
         suffix = next;
     }
     format!("{number}{suffix}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::test_objects::pod;
+
+    const MIB: i64 = 1024 * 1024;
+
+    fn shown(pod: &Pod, cgroup: Option<&CgroupLimits>, previous: Option<&PodStatus>) -> [String; 2] {
+        let resources = pod_resources_in_force(pod, cgroup, previous);
+        let text = |list: &Option<ResourceList>| {
+            let entries = list.iter().flatten().map(|(name, quantity)| format!("{name}={}", quantity.0));
+            entries.collect::<Vec<_>>().join(" ")
+        };
+        [text(&resources.requests), text(&resources.limits)]
+    }
+
+    fn cgroup(shares: u64, quota: i64, memory: Option<i64>) -> CgroupLimits {
+        CgroupLimits {
+            cpu_shares: Some(shares),
+            cpu_quota: Some(quota),
+            cpu_period: Some(100_000),
+            memory,
+            ..CgroupLimits::default()
+        }
+    }
+
+    #[test]
+    fn a_running_pod_has_what_its_cgroup_holds() {
+        let sized = pod(serde_json::json!({
+            "resources": {"requests": {"cpu": "500m", "memory": "64Mi"}, "limits": {"cpu": "1", "memory": "128Mi"}},
+            "containers": [{"name": "a"}]}));
+        let held = cgroup(256, 200_000, Some(256 * MIB));
+        assert_eq!(shown(&sized, Some(&held), None), ["cpu=250m memory=64Mi", "cpu=2 memory=256Mi"]);
+        // Shares are rounded up, as they were rounded down.
+        let held = cgroup(103, 12_345, None);
+        assert_eq!(shown(&sized, Some(&held), None), ["cpu=101m memory=64Mi", "cpu=123m memory=128Mi"]);
+    }
+
+    #[test]
+    fn what_the_kernel_cannot_tell_apart_is_what_was_granted() {
+        let least = pod(serde_json::json!({
+            "resources": {"requests": {"cpu": "1m"}, "limits": {"cpu": "5m"}}, "containers": [{"name": "a"}]}));
+        assert_eq!(shown(&least, Some(&cgroup(2, 1000, None)), None), ["cpu=1m", "cpu=5m"]);
+        let nothing = pod(serde_json::json!({"containers": [{"name": "a"}]}));
+        assert_eq!(shown(&nothing, Some(&cgroup(2, -1, None)), None), ["", ""]);
+    }
+
+    #[test]
+    fn sums_of_containers_are_read_from_the_cgroup_but_for_requested_memory() {
+        let summed = pod(serde_json::json!({"containers": [
+            {"name": "a", "resources": {"requests": {"cpu": "1", "memory": "1Mi", "ephemeral-storage": "1Gi"}}},
+            {"name": "b", "resources": {"requests": {"memory": "1Mi"}}}]}));
+        assert_eq!(shown(&summed, Some(&cgroup(1024, -1, None)), None), ["cpu=1 memory=2Mi", ""]);
+    }
+
+    #[test]
+    fn what_the_cgroup_does_not_tell_stays_as_reported_while_the_pod_runs() {
+        let bare = pod(serde_json::json!({"containers": [{"name": "a"}]}));
+        let mut before = PodStatus { phase: Some("Running".into()), ..PodStatus::default() };
+        before.resources = Some(
+            serde_json::from_value(serde_json::json!({
+                "requests": {"cpu": "3", "memory": "3Mi"}, "limits": {"cpu": "4", "memory": "4Mi"}}))
+            .unwrap(),
+        );
+        let all = ["cpu=3 memory=3Mi", "cpu=4 memory=4Mi"];
+        assert_eq!(shown(&bare, None, Some(&before)), all);
+        let held = cgroup(1024, 50_000, Some(MIB));
+        assert_eq!(shown(&bare, Some(&held), Some(&before)), ["cpu=1 memory=3Mi", "cpu=500m memory=1Mi"]);
+        before.phase = Some("Pending".into());
+        assert_eq!(shown(&bare, None, Some(&before)), ["", ""]);
+    }
 }

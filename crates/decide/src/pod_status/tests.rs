@@ -32,14 +32,16 @@ fn node() -> NodeFacts {
     }
 }
 
-fn facts<'a>(pod: &'a Pod, observed: &'a ObservedPod, node: &'a NodeFacts) -> Facts<'a> {
+pub(super) fn facts<'a>(pod: &'a Pod, observed: &'a ObservedPod, node: &'a NodeFacts) -> Facts<'a> {
     Facts {
         pod,
         observed: Some(observed),
         worker: None,
         verdicts: None,
         previous: None,
+        own: None,
         resize: &[],
+        cgroup: None,
         handlers: &[],
         node,
         now: Timestamp::from_secs(50),
@@ -567,4 +569,64 @@ fn overhead_counts_also_for_what_no_container_asks_for() {
     let requests = status.allocated_resources.unwrap();
     assert_eq!((requests["cpu"].0.as_str(), requests["memory"].0.as_str()), ("20m", "8Mi"));
     assert_eq!(status.resources.unwrap().limits, None);
+}
+
+#[test]
+fn the_cgroup_is_shown_once_the_api_server_shows_the_pod_running() {
+    let mut pod = pod(serde_json::json!({"containers": [
+        {"name": "a", "image": "x", "resources": {"limits": {"memory": "1Mi"}}}]}));
+    let (seen, node) = (observed(vec![], vec![]), node());
+    let cgroup = CgroupLimits { memory: Some(2 * 1024 * 1024), ..CgroupLimits::default() };
+    let shown = |pod: &Pod| {
+        let status = pod_status(&Facts { cgroup: Some(&cgroup), ..facts(pod, &seen, &node) });
+        status.resources.unwrap().limits.unwrap()["memory"].0.clone()
+    };
+    assert_eq!(shown(&pod), "1Mi");
+    pod.status.phase = Some("Running".into());
+    assert_eq!(shown(&pod), "2Mi");
+}
+
+#[test]
+fn with_its_gate_a_restart_of_the_agent_forgets_what_probes_said() {
+    let mut pod = two("Always");
+    let probe: Option<k8s_openapi::api::core::v1::Probe> = Some(Default::default());
+    pod.spec.containers[0].startup_probe = probe.clone();
+    pod.spec.containers[0].readiness_probe = probe;
+    let running = container("c", "a", 0, ContainerState::Running);
+    let seen = observed(vec![sandbox("s", 0, SandboxState::Ready)], vec![running]);
+    let mut before = pod_status(&facts(&pod, &seen, &node()));
+    let entry = &mut before.container_statuses.as_mut().unwrap()[0];
+    (entry.started, entry.ready) = (Some(true), true);
+    let judged = |restart_forgets_probes| {
+        let gates = PodGates { restart_forgets_probes, ..PodGates::default() };
+        let node = NodeFacts { gates, ..node() };
+        let status = pod_status(&Facts { previous: Some(&before), ..facts(&pod, &seen, &node) });
+        let entry = container_of(&status, "a").clone();
+        (entry.started.unwrap(), entry.ready)
+    };
+    assert_eq!(judged(false), (true, true));
+    assert_eq!(judged(true), (false, false));
+}
+
+#[test]
+fn the_id_of_a_mounted_image_is_shown_with_its_gate() {
+    let pod = pod(serde_json::json!({
+        "volumes": [{"name": "v", "image": {"reference": "r.io/data:1"}}, {"name": "e", "emptyDir": {}}],
+        "containers": [{"name": "a", "image": "x", "volumeMounts": [
+            {"name": "v", "mountPath": "/data"}, {"name": "e", "mountPath": "/e"}]}]}));
+    let mut running = container("c", "a", 0, ContainerState::Running);
+    running.image_mounts = vec![("/data".into(), "sha256:d".into()), ("/e".into(), "sha256:e".into())];
+    let seen = observed(vec![sandbox("s", 0, SandboxState::Ready)], vec![running]);
+    let shown = |image_volume_digests| {
+        let gates = PodGates { image_volume_digests, ..PodGates::default() };
+        let node = NodeFacts { gates, ..node() };
+        let status = pod_status(&facts(&pod, &seen, &node));
+        let mounts = container_of(&status, "a").volume_mounts.clone().unwrap();
+        let image = |mount: k8s_openapi::api::core::v1::VolumeMountStatus| {
+            mount.volume_status.and_then(|status| status.image).map(|image| image.image_ref)
+        };
+        mounts.into_iter().map(image).collect::<Vec<_>>()
+    };
+    assert_eq!(shown(true), [Some("sha256:d".to_owned()), None]);
+    assert_eq!(shown(false), [None, None]);
 }

@@ -5,6 +5,7 @@ const LOCAL: Rules = Rules {
     prevent_api_references: true,
     objects: ObjectPlace::Manifests,
     restarts: crate::RestartRules::All,
+    strictness: crate::Strictness::DEFAULT,
 };
 const POD: &str =
     "apiVersion: v1\nkind: Pod\nmetadata:\n  name: web\nspec:\n  containers:\n  - name: web\n    image: i\n";

@@ -62,9 +62,9 @@ pub(super) fn label_keys(keys: &[String], selector: Option<&LabelSelector>, at: 
     }
 }
 
-/// A key cannot be taken from the pod and be given in the selector twice.
+/// A key cannot be taken from the pod and be given in the selector more often than it may.
 pub(super) fn keys_are_not_selected(
-    keys: &[String],
+    (keys, most): (&[String], usize),
     selector: Option<&LabelSelector>,
     at: &Path,
     check: &mut Checker,
@@ -74,7 +74,7 @@ pub(super) fn keys_are_not_selected(
     let expressions = selector.match_expressions.iter().flatten().map(|expression| &expression.key);
     let selected: Vec<&String> = labels.chain(expressions).collect();
     for (at, key) in at.items(keys) {
-        if selected.iter().filter(|other| **other == key).count() > 1 {
+        if selected.iter().filter(|other| **other == key).count() > most {
             check.invalid(&at, key.as_str(), "exists in both matchLabelKeys and labelSelector");
         }
     }
@@ -148,7 +148,7 @@ fn pod_term(term: &PodAffinityTerm, at: &Path, check: &mut Checker) {
     let mismatching = term.mismatch_label_keys.as_deref().unwrap_or_default();
     label_keys(matching, selector, &at.field("matchLabelKeys"), check);
     label_keys(mismatching, selector, &at.field("mismatchLabelKeys"), check);
-    keys_are_not_selected(matching, selector, &at.field("matchLabelKeys"), check);
+    keys_are_not_selected((matching, 1), selector, &at.field("matchLabelKeys"), check);
     for (at, key) in at.field("matchLabelKeys").items(matching) {
         if mismatching.contains(key) {
             check.invalid(&at, key.as_str(), "exists in both matchLabelKeys and mismatchLabelKeys");

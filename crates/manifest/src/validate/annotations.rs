@@ -24,6 +24,7 @@ pub(super) fn check(
     let Some(annotations) = annotations else { return };
     let at = Path::root().field("metadata.annotations");
     if let Some(cost) = annotations.get(DELETION_COST)
+        && context.strictness.numeric_deletion_cost
         && (cost.parse::<i32>().is_err() || cost.starts_with('+') || cost.starts_with('0') && cost.len() > 1)
     {
         check.invalid(&at.key(DELETION_COST), cost.as_str(), "must be a 32bit integer");

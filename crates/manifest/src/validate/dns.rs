@@ -3,7 +3,7 @@
 use k8s_openapi::api::core::v1::{PodDNSConfig, PodSpec};
 
 use super::checker::Checker;
-use super::formats;
+use super::{Context, formats};
 use crate::path::Path;
 
 const MAX_NAMESERVERS: usize = 3;
@@ -12,7 +12,8 @@ const MAX_SEARCH_CHARACTERS: usize = 2048;
 const MAX_HOSTNAME: usize = 64;
 
 /// Checks DNS policy and configuration, host aliases and the pod's host name.
-pub(super) fn check(spec: &PodSpec, check: &mut Checker) {
+pub(super) fn check(context: &Context<'_>, check: &mut Checker) {
+    let (spec, address) = (context.spec, address_format(context));
     let at = Path::root().field("spec");
     let policy = spec.dns_policy.as_deref().unwrap_or_default();
     check.one_of(
@@ -30,10 +31,10 @@ pub(super) fn check(spec: &PodSpec, check: &mut Checker) {
             let detail = "must provide at least one DNS nameserver when `dnsPolicy` is None";
             check.required(&config.field("nameservers"), detail);
         }
-        Some(dns) => dns_config(dns, &config, check),
+        Some(dns) => dns_config(dns, address, &config, check),
     }
     for (at, alias) in at.field("hostAliases").items(spec.host_aliases.as_deref().unwrap_or_default()) {
-        check.format(&at.field("ip"), &alias.ip, formats::ip_address(&alias.ip));
+        check.format(&at.field("ip"), &alias.ip, address(&alias.ip));
         for (at, name) in at.field("hostnames").items(alias.hostnames.as_deref().unwrap_or_default()) {
             check.format(&at, name, formats::dns_subdomain(name));
         }
@@ -48,15 +49,25 @@ pub(super) fn check(spec: &PodSpec, check: &mut Checker) {
     }
 }
 
-fn dns_config(config: &PodDNSConfig, at: &Path, check: &mut Checker) {
+/// Says what is wrong with a text.
+type Format = fn(&str) -> Option<String>;
+
+fn address_format(context: &Context<'_>) -> Format {
+    match context.strictness.plain_addresses {
+        true => formats::ip_address,
+        false => formats::sloppy_ip_address,
+    }
+}
+
+fn dns_config(config: &PodDNSConfig, address: Format, at: &Path, check: &mut Checker) {
     let nameservers = config.nameservers.as_deref().unwrap_or_default();
     let searches = config.searches.as_deref().unwrap_or_default();
     if nameservers.len() > MAX_NAMESERVERS {
         let detail = format!("must not have more than {MAX_NAMESERVERS} nameservers");
         check.invalid(&at.field("nameservers"), nameservers.len(), &detail);
     }
-    for (at, address) in at.field("nameservers").items(nameservers) {
-        check.format(&at, address, formats::ip_address(address));
+    for (at, server) in at.field("nameservers").items(nameservers) {
+        check.format(&at, server, address(server));
     }
     if searches.len() > MAX_SEARCHES {
         let detail = format!("must not have more than {MAX_SEARCHES} search paths");

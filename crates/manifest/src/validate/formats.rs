@@ -128,6 +128,25 @@ pub(crate) fn ip_address(text: &str) -> Option<String> {
     }
 }
 
+/// An IP address as it was once read: zeros before a number of IPv4 do not count, and IPv4 may be written as IPv6.
+pub(crate) fn sloppy_ip_address(text: &str) -> Option<String> {
+    let part = |part: &str| {
+        let number = part.trim_start_matches('0');
+        if number.is_empty() && !part.is_empty() { "0".to_owned() } else { number.to_owned() }
+    };
+    // Only an address of IPv4 has dots, at the end of one of IPv6 too.
+    let (before, dotted) = match text.rsplit_once(':') {
+        Some((before, dotted)) => (format!("{before}:"), dotted),
+        None => (String::new(), text),
+    };
+    let dotted = match dotted.contains('.') {
+        true => dotted.split('.').map(part).collect::<Vec<_>>().join("."),
+        false => dotted.to_owned(),
+    };
+    let is_fine = format!("{before}{dotted}").parse::<IpAddr>().is_ok();
+    complain(is_fine, "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)")
+}
+
 /// The number of a port.
 pub(crate) fn port_number(number: i64) -> Option<String> {
     complain((1..=65535).contains(&number), "must be between 1 and 65535, inclusive")

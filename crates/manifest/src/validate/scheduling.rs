@@ -2,21 +2,21 @@
 
 use std::collections::BTreeSet;
 
-use k8s_openapi::api::core::v1::{PodSpec, Toleration, TopologySpreadConstraint};
+use k8s_openapi::api::core::v1::Toleration;
 
 use super::checker::Checker;
-use super::{affinity, formats, metadata};
+use super::{Context, affinity, formats, metadata};
 use crate::path::Path;
 
 const EFFECTS: [&str; 3] = ["NoSchedule", "PreferNoSchedule", "NoExecute"];
 
 /// Checks what the spec tells the scheduler.
-pub(super) fn check(spec: &PodSpec, check: &mut Checker) {
+pub(super) fn check(context: &Context<'_>, check: &mut Checker) {
+    let spec = context.spec;
     let at = Path::root().field("spec");
     metadata::labels(spec.node_selector.as_ref(), &at.field("nodeSelector"), check);
     tolerations(spec.tolerations.as_deref().unwrap_or_default(), &at.field("tolerations"), check);
-    let constraints = spec.topology_spread_constraints.as_deref().unwrap_or_default();
-    spread(constraints, &at.field("topologySpreadConstraints"), check);
+    spread(context, &at.field("topologySpreadConstraints"), check);
     let gates = spec.scheduling_gates.as_deref().unwrap_or_default();
     let mut names = BTreeSet::new();
     for (at, gate) in at.field("schedulingGates").items(gates) {
@@ -73,7 +73,8 @@ pub(super) fn tolerations(tolerations: &[Toleration], at: &Path, check: &mut Che
     }
 }
 
-fn spread(constraints: &[TopologySpreadConstraint], at: &Path, check: &mut Checker) {
+fn spread(context: &Context<'_>, at: &Path, check: &mut Checker) {
+    let constraints = context.spec.topology_spread_constraints.as_deref().unwrap_or_default();
     let mut kinds = BTreeSet::new();
     for (at, constraint) in at.items(constraints) {
         check.positive(&at.field("maxSkew"), i64::from(constraint.max_skew));
@@ -102,7 +103,8 @@ fn spread(constraints: &[TopologySpreadConstraint], at: &Path, check: &mut Check
         let selector = constraint.label_selector.as_ref();
         let keys = constraint.match_label_keys.as_deref().unwrap_or_default();
         affinity::label_keys(keys, selector, &at.field("matchLabelKeys"), check);
-        affinity::keys_are_not_selected(keys, selector, &at.field("matchLabelKeys"), check);
+        let once = usize::from(context.strictness.merged_spread_keys);
+        affinity::keys_are_not_selected((keys, once), selector, &at.field("matchLabelKeys"), check);
         affinity::label_selector(selector, &at.field("labelSelector"), check);
     }
 }

@@ -34,7 +34,9 @@ pub(super) fn check_pod(context: &Context<'_>, check: &mut Checker) {
     if !context.host_users() {
         let shared =
             [("hostNetwork", spec.host_network), ("hostPID", spec.host_pid), ("hostIPC", spec.host_ipc)];
-        for (field, _) in shared.into_iter().filter(|(_, value)| *value == Some(true)) {
+        let is_fine = |field: &str| field == "hostNetwork" && !context.strictness.own_users_own_network;
+        for (field, _) in shared.into_iter().filter(|(field, value)| *value == Some(true) && !is_fine(field))
+        {
             check.forbidden(&at.field(field), "when `hostUsers` is false");
         }
     }

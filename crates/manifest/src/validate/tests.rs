@@ -17,7 +17,7 @@ fn problems(pod: &Value) -> Vec<String> {
     let findings = if malformed.is_empty() {
         defaults::apply(&mut pod);
         defaults::publish_quantities(&mut pod);
-        validate::pod(&pod, crate::RestartRules::default())
+        validate::pod(&pod, crate::Rules::default())
     } else {
         malformed
     };

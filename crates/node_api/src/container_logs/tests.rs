@@ -116,6 +116,8 @@ fn status(state: ContainerState) -> ContainerStatus {
         annotations: Default::default(),
         log_path: String::new(),
         mounts: Vec::new(),
+        image_mounts: Vec::new(),
+        image_handler: String::new(),
         resources: None,
         pid: None,
         user: Default::default(),

@@ -180,6 +180,9 @@ async fn spdy_in_a_websocket_is_unwrapped() {
     drop(socket);
     assert_eq!(soon(raw.read(&mut read)).await.unwrap_or(0), 0);
     soon(node.no_sessions()).await;
+    let text = node.metrics.encode(agent::metrics::Format::Text);
+    let line = "kubelet_websocket_streaming_requests_total{subresource=\"portforward\"} 1\n";
+    assert!(text.contains(line), "{text}");
 }
 
 #[tokio::test]

@@ -55,6 +55,7 @@ pub(super) fn start_sources(
             url: http.url.clone(),
             headers: http.headers.clone(),
             check_frequency: http.check_frequency,
+            proxies: http.proxies.clone(),
             reader,
             snapshots: snapshots.clone(),
             objects: objects.clone(),

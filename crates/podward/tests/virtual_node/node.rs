@@ -44,6 +44,7 @@ pub(crate) struct VirtualNode {
     pub(crate) crash_limits: Limits,
     pub(crate) pleg: agent::pleg::Settings,
     pub(crate) http: Option<String>,
+    pub(crate) proxies: decide::proxies::Proxies,
     /// What answers in pods; counts at once.
     pub(crate) network: FakeOutbound,
     agent: Option<Agent>,
@@ -65,6 +66,7 @@ impl VirtualNode {
             crash_limits: Limits::of_crashes(Decay::Usual, None),
             pleg: agent::pleg::Settings::default(),
             http: None,
+            proxies: Default::default(),
             network: FakeOutbound::default(),
             agent: None,
             folder,
@@ -155,11 +157,12 @@ impl VirtualNode {
                 url,
                 headers: BTreeMap::new(),
                 check_frequency: Duration::from_secs(1),
+                proxies: self.proxies.clone(),
             }),
             rules: manifest::Rules::default(),
             sync_frequency: Duration::from_secs(60),
             crash_limits: self.crash_limits,
-            pulls: PullSettings { at_once: None, per_second: 0, burst: 0 },
+            pulls: PullSettings { at_once: None, per_second: 0, burst: 0, by_handler: false },
             credential_providers: Vec::new(),
             keep_dead: 1,
             upkeep: upkeep(),
@@ -328,7 +331,13 @@ fn upkeep() -> Upkeep {
     let never = Duration::ZERO;
     Upkeep {
         containers: ContainerGcPolicy { per_container: Some(1), total: None, min_age: never },
-        images: ImageGcPolicy { high_percent: 100, low_percent: 99, min_age: never, max_age: never },
+        images: ImageGcPolicy {
+            high_percent: 100,
+            low_percent: 99,
+            min_age: never,
+            max_age: never,
+            by_handler: false,
+        },
         logs: agent::log_rotation::Settings {
             max_size: None,
             max_files: 5,

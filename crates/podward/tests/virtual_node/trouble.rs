@@ -349,6 +349,36 @@ async fn a_url_that_has_moved_is_followed() {
 }
 
 #[tokio::test]
+async fn pods_are_read_through_the_proxy_of_the_environment() {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    let proxy = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let place = format!("http://ann:secret@{}", proxy.local_addr().unwrap());
+    let mut node = VirtualNode::new();
+    node.http = Some("http://pods.invalid/all".to_owned());
+    node.proxies = decide::proxies::Proxies::of(|name| (name == "HTTP_PROXY").then(|| place.clone()));
+    let body = pod("from-url", "uid-url", &["main"]).to_string();
+    let answering = tokio::spawn(async move {
+        loop {
+            let (mut stream, _) = proxy.accept().await.unwrap();
+            let mut request = [0; 1024];
+            let length = stream.read(&mut request).await.unwrap();
+            let request = String::from_utf8_lossy(&request[..length]).to_lowercase();
+            let is_whole = request.starts_with("get http://pods.invalid/all http/1.1")
+                && request.contains("proxy-authorization: basic yw5uonnly3jlda==");
+            let (code, body) = if is_whole { ("200 OK", body.as_str()) } else { ("407 No", "") };
+            let length = body.len();
+            let answer =
+                format!("HTTP/1.1 {code}\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n{body}");
+            let _ = stream.write_all(answer.as_bytes()).await;
+        }
+    });
+    node.start_agent();
+    node.until_running("uid-url").await;
+    answering.abort();
+    node.assert_no_violations();
+}
+
+#[tokio::test]
 async fn users_are_told_of_a_pod_that_cannot_be_looked_at_or_has_no_folder() {
     let node = VirtualNode::started();
     node.write("a.json", &pod("a", "uid-a", &["main"]));

@@ -4,12 +4,15 @@ use cri::v1::image_service_server::ImageService;
 use cri::v1::{
     FilesystemIdentifier, FilesystemUsage, ImageFsInfoRequest, ImageFsInfoResponse, ImageSpec,
     ImageStatusRequest, ImageStatusResponse, ListImagesRequest, ListImagesResponse, PullImageRequest,
-    PullImageResponse, RemoveImageRequest, RemoveImageResponse, UInt64Value,
+    PullImageResponse, RemoveImageRequest, RemoveImageResponse, StreamImagesRequest, StreamImagesResponse,
+    UInt64Value,
 };
+use tonic::codegen::BoxStream;
 use tonic::{Request, Response, Status};
 
 use super::machine::Machine;
 use super::rpc::{Rpc, Subject};
+use super::runtime_service::{has_pieces, in_pieces};
 use super::world::World;
 
 /// Where the fake says that its images are.
@@ -27,6 +30,19 @@ impl ImageService for FakeImageService {
         let work =
             |world: &mut World, _| Ok(ListImagesResponse { images: world.images.list(filter.as_ref()) });
         self.0.call(Rpc::ListImages, Subject::default(), work).await
+    }
+
+    async fn stream_images(
+        &self,
+        request: Request<StreamImagesRequest>,
+    ) -> Answer<BoxStream<StreamImagesResponse>> {
+        let filter = request.into_inner().filter.and_then(|filter| filter.image);
+        let work = |world: &mut World, _| {
+            has_pieces(world)?;
+            Ok(world.images.list(filter.as_ref()))
+        };
+        let found = self.0.call(Rpc::StreamImages, Subject::default(), work).await?;
+        Ok(in_pieces(found, |one| StreamImagesResponse { images: vec![one] }))
     }
 
     async fn image_status(&self, request: Request<ImageStatusRequest>) -> Answer<ImageStatusResponse> {

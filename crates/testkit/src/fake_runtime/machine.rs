@@ -151,6 +151,11 @@ impl Machine {
         self.change(|world, _| world.settings.cgroup_driver = driver);
     }
 
+    /// Whether lists can be had in pieces.
+    pub fn set_lists_in_pieces(&self, can: bool) {
+        self.change(|world, _| world.settings.lists_in_pieces = can);
+    }
+
     /// Whether there is an event stream, from the next call on.
     pub fn set_event_stream(&self, stream: EventStream) {
         self.change(|world, _| world.subscribers.stream = stream);

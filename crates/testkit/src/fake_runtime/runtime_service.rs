@@ -11,8 +11,9 @@ use cri::v1::{
     ReopenContainerLogRequest, ReopenContainerLogResponse, RunPodSandboxRequest, RunPodSandboxResponse,
     RuntimeCondition, RuntimeConfigRequest, RuntimeConfigResponse, RuntimeStatus, StartContainerRequest,
     StartContainerResponse, StatusRequest, StatusResponse, StopContainerRequest, StopContainerResponse,
-    StopPodSandboxRequest, StopPodSandboxResponse, UpdateContainerResourcesRequest,
-    UpdateContainerResourcesResponse, VersionRequest, VersionResponse,
+    StopPodSandboxRequest, StopPodSandboxResponse, StreamContainerStatsRequest, StreamContainerStatsResponse,
+    StreamContainersRequest, StreamContainersResponse, StreamPodSandboxesRequest, StreamPodSandboxesResponse,
+    UpdateContainerResourcesRequest, UpdateContainerResourcesResponse, VersionRequest, VersionResponse,
 };
 use tokio_stream::StreamExt;
 use tokio_stream::wrappers::UnboundedReceiverStream;
@@ -126,6 +127,20 @@ impl RuntimeService for FakeRuntimeService {
         self.0.call(Rpc::ListPodSandbox, subject, work).await
     }
 
+    async fn stream_pod_sandboxes(
+        &self,
+        request: Request<StreamPodSandboxesRequest>,
+    ) -> Answer<BoxStream<StreamPodSandboxesResponse>> {
+        let filter = request.into_inner().filter.unwrap_or_default();
+        let subject = selected(&filter.id, &filter.label_selector);
+        let work = |world: &mut World, _| {
+            has_pieces(world)?;
+            Ok(world.list_sandboxes(&filter))
+        };
+        let found = self.0.call(Rpc::StreamPodSandboxes, subject, work).await?;
+        Ok(in_pieces(found, |one| StreamPodSandboxesResponse { pod_sandboxes: vec![one] }))
+    }
+
     async fn create_container(
         &self,
         request: Request<CreateContainerRequest>,
@@ -188,6 +203,20 @@ impl RuntimeService for FakeRuntimeService {
         let work =
             |world: &mut World, _| Ok(ListContainersResponse { containers: world.list_containers(&filter) });
         self.0.call(Rpc::ListContainers, subject, work).await
+    }
+
+    async fn stream_containers(
+        &self,
+        request: Request<StreamContainersRequest>,
+    ) -> Answer<BoxStream<StreamContainersResponse>> {
+        let filter = request.into_inner().filter.unwrap_or_default();
+        let subject = selected(&filter.id, &filter.label_selector);
+        let work = |world: &mut World, _| {
+            has_pieces(world)?;
+            Ok(world.list_containers(&filter))
+        };
+        let found = self.0.call(Rpc::StreamContainers, subject, work).await?;
+        Ok(in_pieces(found, |one| StreamContainersResponse { containers: vec![one] }))
     }
 
     async fn container_status(
@@ -259,6 +288,20 @@ impl RuntimeService for FakeRuntimeService {
         self.0.call(Rpc::ListContainerStats, subject, work).await
     }
 
+    async fn stream_container_stats(
+        &self,
+        request: Request<StreamContainerStatsRequest>,
+    ) -> Answer<BoxStream<StreamContainerStatsResponse>> {
+        let filter = request.into_inner().filter.unwrap_or_default();
+        let subject = selected(&filter.id, &filter.label_selector);
+        let work = |world: &mut World, now| {
+            has_pieces(world)?;
+            Ok(stats::of_running(world, filter, now))
+        };
+        let found = self.0.call(Rpc::StreamContainerStats, subject, work).await?;
+        Ok(in_pieces(found, |one| StreamContainerStatsResponse { container_stats: vec![one] }))
+    }
+
     async fn get_container_events(
         &self,
         _: Request<GetEventsRequest>,
@@ -270,6 +313,25 @@ impl RuntimeService for FakeRuntimeService {
         let receiver = self.0.call(Rpc::GetContainerEvents, Subject::default(), work).await?;
         Ok(receiver.map(|receiver| Box::pin(UnboundedReceiverStream::new(receiver).fuse()) as BoxStream<_>))
     }
+}
+
+pub(super) fn has_pieces(world: &World) -> Result<(), Status> {
+    match world.settings.lists_in_pieces {
+        true => Ok(()),
+        false => Err(Status::unimplemented("unknown method")),
+    }
+}
+
+/// A list with each entry in a message of its own.
+pub(super) fn in_pieces<One, Piece>(
+    found: Response<Vec<One>>,
+    piece: impl Fn(One) -> Piece,
+) -> Response<BoxStream<Piece>>
+where
+    Piece: Send + 'static,
+{
+    let pieces: Vec<_> = found.into_inner().into_iter().map(|one| Ok(piece(one))).collect();
+    Response::new(Box::pin(tokio_stream::iter(pieces)))
 }
 
 fn runtime_status(world: &World) -> StatusResponse {

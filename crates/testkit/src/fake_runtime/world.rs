@@ -45,6 +45,7 @@ pub(crate) struct Settings {
     pub(crate) network_ready: bool,
     /// `None`: the runtime does not know the RuntimeConfig call.
     pub(crate) cgroup_driver: Option<CgroupDriver>,
+    pub(crate) lists_in_pieces: bool,
     pub(crate) handlers: Vec<RuntimeHandler>,
 }
 
@@ -68,6 +69,7 @@ impl Default for World {
                 runtime_ready: true,
                 network_ready: true,
                 cgroup_driver: Some(CgroupDriver::Cgroupfs),
+                lists_in_pieces: false,
                 handlers: Vec::new(),
             },
             violations: Vec::new(),

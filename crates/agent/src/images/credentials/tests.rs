@@ -16,6 +16,8 @@ use crate::tokens::Tokens;
 #[derive(Default)]
 struct World {
     asked: Mutex<Vec<Value>>,
+    metrics: Arc<Metrics>,
+    broken: bool,
 }
 
 #[async_trait]
@@ -29,6 +31,9 @@ impl CredentialFiles for World {
 impl CredentialPrograms for World {
     async fn run(&self, _: &CredentialProvider, request: Vec<u8>) -> Result<Vec<u8>, ProgramError> {
         self.asked.lock().unwrap().push(serde_json::from_slice(&request).unwrap());
+        if self.broken {
+            return Ok(b"nonsense".to_vec());
+        }
         let answer = json!({
             "apiVersion": "v1", "kind": "CredentialProviderResponse", "cacheKeyType": "Global",
             "auth": {"r.io": {"username": "u", "password": "p"}},
@@ -91,7 +96,7 @@ fn credentials(world: &Arc<World>, requires_account: bool, has_cluster: bool) ->
         providers: vec![provider],
         accounts: has_cluster.then(|| Accounts { accounts: world.clone(), tokens }),
         clock: world.clone(),
-        metrics: Arc::new(Metrics::new()),
+        metrics: world.metrics.clone(),
     })
 }
 
@@ -129,5 +134,19 @@ async fn who_has_no_account_is_served_where_none_is_required() {
         assert_eq!(found.len(), expected, "{requires_account} {has_cluster}");
         let asked = world.asked.lock().unwrap();
         assert!(asked.iter().all(|request| request["serviceAccountToken"].is_null()), "{asked:?}");
+    }
+}
+
+#[tokio::test]
+async fn runs_of_programs_and_their_failures_are_counted() {
+    for (broken, failures) in [(false, 0), (true, 1)] {
+        let world = Arc::new(World { broken, ..World::default() });
+        let credentials = credentials(&world, false, false);
+        credentials.for_repository(&pod("a", ""), &[], "r.io/app").await;
+        let text = world.metrics.encode(crate::metrics::Format::Text);
+        let line = "kubelet_credential_provider_plugin_duration_count{plugin_name=\"p\"} 1\n";
+        assert!(text.contains(line), "{text}");
+        let line = "kubelet_credential_provider_plugin_errors_total{plugin_name=\"p\"} 1\n";
+        assert_eq!(text.matches(line).count(), failures, "{text}");
     }
 }

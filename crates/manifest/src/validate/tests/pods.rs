@@ -292,3 +292,42 @@ fn affinity() {
         "affinity.podAffinity.preferredDuringSchedulingIgnoredDuringExecution[0].weight: Invalid value: 0",
     );
 }
+
+#[test]
+fn gates_make_the_rules_laxer() {
+    use crate::{Rules, Strictness, defaults, validate};
+    let lax = Strictness {
+        plain_addresses: false,
+        own_users_own_network: false,
+        merged_spread_keys: false,
+        numeric_deletion_cost: false,
+    };
+    let judged = |pod: &serde_json::Value, strictness| {
+        let mut pod: k8s_openapi::api::core::v1::Pod = serde_json::from_value(pod.clone()).unwrap();
+        defaults::apply(&mut pod);
+        let findings = validate::pod(&pod, Rules { strictness, ..Rules::default() });
+        findings.into_iter().map(|(path, _)| path.to_string()).collect::<Vec<_>>()
+    };
+    let mut costly = valid_pod();
+    costly["metadata"]["annotations"] = json!({ "controller.kubernetes.io/pod-deletion-cost": "much" });
+    let alias = |ip: &str| with_spec(&json!({ "hostAliases": [{ "ip": ip }] }));
+    for pod in [
+        costly,
+        alias("010.002.000.04"),
+        alias("::ffff:1.2.3.4"),
+        with_spec(&json!({ "dnsPolicy": "None", "dnsConfig": { "nameservers": ["10.0.0.010"] } })),
+        with_spec(&json!({ "hostUsers": false, "hostNetwork": true })),
+    ] {
+        assert_eq!(judged(&pod, Strictness::DEFAULT).len(), 1, "{pod}");
+        assert_eq!(judged(&pod, lax), Vec::<String>::new(), "{pod}");
+    }
+    for pod in [alias("10.0.0.256"), alias("10.0.0"), alias("10..0.1"), alias("x")] {
+        assert_eq!(judged(&pod, lax).len(), 1, "{pod}");
+    }
+    // An API server without the gate does not put keys into selectors: there they are a mistake.
+    let spread = with_spec(&json!({ "topologySpreadConstraints": [{
+        "maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule", "matchLabelKeys": ["app"],
+        "labelSelector": { "matchLabels": { "app": "web" } } }] }));
+    assert_eq!(judged(&spread, Strictness::DEFAULT), Vec::<String>::new());
+    assert_eq!(judged(&spread, lax), ["spec.topologySpreadConstraints[0].matchLabelKeys[0]"]);
+}

@@ -4,12 +4,12 @@ use k8s_openapi::api::core::v1::Pod;
 use serde_json::{Value, json};
 
 use super::{merge, with_container, with_spec};
-use crate::{RestartRules, defaults, validate};
+use crate::{RestartRules, Rules, defaults, validate};
 
 fn problems(pod: &Value, allowed: RestartRules) -> Vec<String> {
     let mut pod: Pod = serde_json::from_value(pod.clone()).unwrap();
     defaults::apply(&mut pod);
-    let findings = validate::pod(&pod, allowed);
+    let findings = validate::pod(&pod, Rules { restarts: allowed, ..Rules::default() });
     findings.into_iter().map(|(path, reason)| format!("{path}: {reason}")).collect()
 }
 

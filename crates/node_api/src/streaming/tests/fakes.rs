@@ -30,6 +30,7 @@ pub(super) struct Node {
     address: SocketAddr,
     runtime: Arc<FakeRuntime>,
     sessions: Sessions,
+    pub(super) metrics: Arc<Metrics>,
     cancel: CancellationToken,
     _tables: (Writer<Pod>, Observations),
 }
@@ -137,14 +138,14 @@ impl Node {
         observed.rows.set(&"u1".into(), Arc::new(observed_pod(newest)));
         let runtime =
             Arc::new(FakeRuntime { url: url.to_owned(), asked: Mutex::default(), failure: Mutex::default() });
-        let sessions = Sessions::default();
+        let (sessions, metrics) = (Sessions::default(), Arc::new(Metrics::new()));
         let parts = StreamingParts {
             pods: PodLookup::new(reader, None),
             observer,
             streams: runtime.clone(),
             containers: Arc::new(NoContainers),
             sessions: sessions.clone(),
-            metrics: Arc::new(Metrics::new()),
+            metrics: metrics.clone(),
             translate: true,
         };
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -152,7 +153,7 @@ impl Node {
         tokio::spawn(async move { axum::serve(listener, routes(parts)).await.unwrap() });
         let cancel = CancellationToken::new();
         tokio::spawn(sessions.clone().run(cancel.clone()));
-        Self { address, runtime, sessions, cancel, _tables: (desired, observed) }
+        Self { address, runtime, sessions, metrics, cancel, _tables: (desired, observed) }
     }
 
     pub(super) fn asked(&self) -> String {
@@ -265,11 +266,13 @@ fn container(id: &str, name: &str, state: ContainerState) -> ContainerStatus {
         image: String::new(),
         image_ref: String::new(),
         image_id: String::new(),
+        image_handler: String::new(),
         reason: String::new(),
         message: String::new(),
         annotations: Default::default(),
         log_path: String::new(),
         mounts: Vec::new(),
+        image_mounts: Vec::new(),
         resources: None,
         pid: None,
         user: None,

@@ -1,0 +1,134 @@
+//! What happens is counted where people look for it.
+
+use cri::v1::{RuntimeHandler, RuntimeHandlerFeatures};
+use ports::outbound::{HttpAnswer, OutboundError, Scheme};
+use serde_json::{Value, json};
+use testkit::fake_outbound::Asked;
+use testkit::fake_runtime::{Fault, Injection, Rpc};
+use testkit::poll::eventually;
+use tonic::Code;
+
+use crate::node::{PATIENCE, VirtualNode, pod};
+
+/// Waits until the metrics have a line.
+async fn until_counted(node: &VirtualNode, line: &str) {
+    let question = || async {
+        let text = node.views().metrics.encode(agent::metrics::Format::Text);
+        let name = line.split(['{', ' ']).next().unwrap();
+        let near: Vec<&str> = text.lines().filter(|line| line.starts_with(name)).collect();
+        anyhow::ensure!(near.contains(&line), "{line}: there is {near:?}");
+        Ok(())
+    };
+    eventually(line, PATIENCE, question).await.unwrap();
+}
+
+fn fails_once(rpc: Rpc) -> Injection {
+    Injection::new(rpc, Fault::Fail(Code::Unknown, "no".to_owned())).times(1)
+}
+
+#[tokio::test]
+async fn failed_starts_of_sandboxes_and_containers_are_counted() {
+    let node = VirtualNode::started();
+    node.runtime.inject(fails_once(Rpc::RunPodSandbox));
+    node.runtime.inject(fails_once(Rpc::StartContainer));
+    node.write("a.json", &pod("a", "uid-a", &["main"]));
+    node.until_running("uid-a").await;
+    until_counted(&node, "kubelet_run_podsandbox_errors_total{runtime_handler=\"\"} 1").await;
+    let line =
+        "kubelet_started_containers_errors_total{code=\"RunContainerError\",container_type=\"container\"} 1";
+    until_counted(&node, line).await;
+}
+
+#[tokio::test]
+async fn pods_with_users_of_their_own_are_counted() {
+    let mut node = VirtualNode::new();
+    let features = RuntimeHandlerFeatures { user_namespaces: true, ..Default::default() };
+    node.runtime.set_handlers(vec![RuntimeHandler { name: String::new(), features: Some(features) }]);
+    node.runtime.inject(fails_once(Rpc::RunPodSandbox));
+    node.start_agent();
+    let mut manifest: Value = pod("a", "uid-a", &["main"]);
+    manifest["spec"]["hostUsers"] = json!(false);
+    node.write("a.json", &manifest);
+    node.until_running("uid-a").await;
+    until_counted(&node, "kubelet_started_user_namespaced_pods_total 2").await;
+    until_counted(&node, "kubelet_started_user_namespaced_pods_errors_total 1").await;
+}
+
+#[tokio::test]
+async fn pods_that_come_back_and_those_that_nobody_wants_are_counted() {
+    let mut node = VirtualNode::started();
+    node.write("a.json", &pod("a", "uid-a", &["main"]));
+    node.write("b.json", &pod("b", "uid-b", &["main"]));
+    node.until_running("uid-a").await;
+    node.until_running("uid-b").await;
+    // It is wanted again before it has ended.
+    let stop = node.runtime.inject(Injection::new(Rpc::StopContainer, Fault::Hang).on("uid-a").times(1));
+    node.remove("a.json");
+    let asked = || async {
+        anyhow::ensure!(stop.hits() > 0, "nobody stops it yet");
+        Ok(())
+    };
+    eventually("the stop", PATIENCE, asked).await.unwrap();
+    node.write("a.json", &pod("a", "uid-a", &["main"]));
+    tokio::time::sleep(std::time::Duration::from_millis(300)).await;
+    stop.release();
+    until_counted(&node, "kubelet_restarted_pods_total{static=\"true\"} 1").await;
+
+    node.kill_agent().await;
+    node.remove("b.json");
+    // What an agent remembers of its sources is lost.
+    std::fs::remove_dir_all(node.path("state")).unwrap();
+    node.start_agent();
+    until_counted(&node, "kubelet_orphaned_runtime_pods_total 1").await;
+    node.until_gone("uid-b").await;
+}
+
+#[tokio::test]
+async fn sleeps_that_are_cut_short_and_hooks_in_plain_http_are_counted() {
+    let node = VirtualNode::started();
+    node.network.answer(|request| match request {
+        Asked::Http(get) if get.path == "/live" => Ok(HttpAnswer { status: 500, body: Vec::new() }),
+        Asked::Http(get) if get.scheme == Scheme::Http => Ok(HttpAnswer { status: 200, body: Vec::new() }),
+        _ => Err(OutboundError::PlainAnswer("server gave HTTP response to HTTPS client".into())),
+    });
+    let mut manifest = pod("a", "uid-a", &["main"]);
+    manifest["spec"]["terminationGracePeriodSeconds"] = json!(30);
+    manifest["spec"]["containers"][0]["lifecycle"] = json!({
+        "postStart": {"httpGet": {"port": 8443, "scheme": "HTTPS", "host": "10.9.8.7"}},
+        "preStop": {"sleep": {"seconds": 30}}});
+    // A probe that gives up leaves less time than the hook sleeps.
+    manifest["spec"]["containers"][0]["livenessProbe"] = json!({
+        "httpGet": {"port": 80, "path": "/live", "host": "10.9.8.7"}, "initialDelaySeconds": 3,
+        "periodSeconds": 1, "failureThreshold": 1, "terminationGracePeriodSeconds": 1});
+    node.write("a.json", &manifest);
+    node.until_running("uid-a").await;
+    until_counted(&node, "kubelet_lifecycle_handler_http_fallbacks_total 1").await;
+    until_counted(&node, "kubelet_sleep_action_terminated_early_total 1").await;
+}
+
+#[tokio::test]
+async fn resizes_are_counted_by_what_made_room_for_them() {
+    let sized = |name: &str, cpu: &str| {
+        let mut manifest = pod(name, &format!("uid-{name}"), &["main"]);
+        manifest["spec"]["containers"][0]["resources"] = json!({"requests": {"cpu": cpu}});
+        manifest
+    };
+    let node = VirtualNode::started();
+    node.write("a.json", &sized("a", "1200m"));
+    node.write("b.json", &sized("b", "500m"));
+    node.until_running("uid-a").await;
+    node.until_running("uid-b").await;
+    // More than is free waits until the other one is made smaller.
+    node.write("b.json", &sized("b", "1500m"));
+    node.until_status("uid-b", |status| {
+        let mut conditions = status.conditions.iter().flatten();
+        conditions.any(|one| one.type_ == "PodResizePending" && one.reason.as_deref() == Some("Deferred"))
+    })
+    .await;
+    node.write("a.json", &sized("a", "200m"));
+    until_counted(&node, "kubelet_pod_deferred_accepted_resizes_total{retry_trigger=\"pod_resized\"} 1")
+        .await;
+    until_counted(&node, "kubelet_pod_resize_duration_milliseconds_count{success=\"true\"} 2").await;
+    let text = node.views().metrics.encode(agent::metrics::Format::Text);
+    assert!(!text.contains("retry_trigger=\"pod_updated\""), "{text}");
+}
