@@ -6,9 +6,9 @@ set -eu
 
 # containerd needs runc, the CNI plugins, iptables (bridge masquerade, portmap), kmod (overlay) and socat (port-forward);
 # the kubelet needs mount, iptables, conntrack, nftables, iproute2 and kmod (modprobe); the tests need busybox-static, and
-# etcd-server under the control plane that they start.
+# etcd-server under the control plane that they start, and dbus (its daemon alone) under a stand-in for logind.
 packages="ca-certificates containerd etcd-server runc containernetworking-plugins busybox-static
-    iproute2 nftables conntrack iptables kmod mount procps socat util-linux"
+    iproute2 nftables conntrack dbus iptables kmod mount procps socat util-linux"
 
 say() { printf 'setup: %s\n' "$*"; }
 fail() {

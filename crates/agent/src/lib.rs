@@ -43,6 +43,7 @@ pub mod mirror_pods;
 pub mod node;
 pub mod node_cgroups;
 pub mod node_inputs;
+pub mod node_shutdown;
 pub mod node_view;
 pub mod object_hints;
 pub mod objects;

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use decide::housekeeping::PodCgroup;
 pub use model::ProbeKind;
-use model::{PodUid, WorkerCommand};
+use model::{KillOptions, PodUid, WorkerCommand};
 
 /// A message to the pod workers.
 #[derive(Debug)]
@@ -25,6 +25,15 @@ pub struct Requeue {
     pub uid: PodUid,
     /// After this time.
     pub delay: Duration,
+}
+
+/// The agent itself ends a pod.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KillRequest {
+    /// The pod.
+    pub uid: PodUid,
+    /// How, and why.
+    pub options: KillOptions,
 }
 
 /// A probe's verdict changed.

@@ -1,6 +1,7 @@
 //! What other stages contribute to the node's status: one channel each, so that each has one writer.
 
 use decide::admission::Shutdown;
+use decide::node_shutdown::NODE_PROBLEM;
 use decide::node_status::Pressure;
 use tokio::sync::watch;
 
@@ -9,7 +10,7 @@ use tokio::sync::watch;
 pub struct NodeInputs {
     pressure: watch::Receiver<Pressure>,
     storage: watch::Receiver<Option<String>>,
-    shutdown: watch::Receiver<Option<String>>,
+    shutdown: watch::Receiver<Option<Shutdown>>,
     volumes_in_use: watch::Receiver<Option<Vec<String>>>,
 }
 
@@ -20,8 +21,8 @@ pub struct NodeReporters {
     pub pressure: watch::Sender<Pressure>,
     /// Why volumes cannot be mounted yet, in upstream's words.
     pub storage: watch::Sender<Option<String>>,
-    /// That the machine is shutting down, in upstream's words.
-    pub shutdown: watch::Sender<Option<String>>,
+    /// Whether the machine is shutting down; `None` while that is not known yet.
+    pub shutdown: watch::Sender<Option<Shutdown>>,
     /// Volumes that must not be detached; `None` while that is not known.
     pub volumes_in_use: watch::Sender<Option<Vec<String>>>,
 }
@@ -42,12 +43,12 @@ impl NodeReporters {
 /// Until the node's CSINode is there, in upstream's words.
 const NO_CSI_NODE: &str = "CSINode is not yet initialized";
 
-/// The channels: no pressure, no problem, no CSINode and nothing known of volumes at first.
+/// The channels: no pressure, no shutdown, no CSINode and nothing known of volumes at first.
 #[must_use]
 pub fn channels() -> (NodeReporters, NodeInputs) {
     let (pressure_writer, pressure) = watch::channel(Pressure::default());
     let (storage_writer, storage) = watch::channel(Some(NO_CSI_NODE.to_owned()));
-    let (shutdown_writer, shutdown) = watch::channel(None);
+    let (shutdown_writer, shutdown) = watch::channel(Some(Shutdown::None));
     let (volumes_writer, volumes_in_use) = watch::channel(None);
     let reporters = NodeReporters {
         pressure: pressure_writer,
@@ -68,13 +69,22 @@ impl NodeInputs {
     /// Why the node is not ready, beside its runtime.
     #[must_use]
     pub fn problems(&self) -> Vec<String> {
-        self.shutdown.borrow().iter().cloned().collect()
+        match self.shutdown() {
+            Shutdown::None => Vec::new(),
+            Shutdown::Imminent => vec![NODE_PROBLEM.to_owned()],
+        }
     }
 
     /// Whether the machine is going down.
     #[must_use]
     pub fn shutdown(&self) -> Shutdown {
-        if self.shutdown.borrow().is_some() { Shutdown::Imminent } else { Shutdown::None }
+        self.shutdown.borrow().unwrap_or_default()
+    }
+
+    /// Waits until it is known whether the machine is going down.
+    pub async fn shutdown_known(&self) {
+        // Nobody who could tell is left: it stays as it is.
+        let _ = self.shutdown.clone().wait_for(Option::is_some).await;
     }
 
     /// Why a node that is not ready cannot become so yet.
@@ -112,10 +122,21 @@ mod tests {
     use super::*;
 
     #[tokio::test]
+    async fn what_is_not_known_yet_is_waited_for() {
+        let (reporters, inputs) = channels();
+        inputs.shutdown_known().await;
+        reporters.shutdown.send_replace(None);
+        assert_eq!(inputs.shutdown(), Shutdown::None);
+        assert!(futures::FutureExt::now_or_never(inputs.shutdown_known()).is_none());
+        reporters.shutdown.send_replace(Some(Shutdown::Imminent));
+        inputs.shutdown_known().await;
+    }
+
+    #[tokio::test]
     async fn every_writer_is_heard_also_after_others_are_gone() {
         let (reporters, mut inputs) = channels();
         assert_eq!(inputs.obstacles(), ["CSINode is not yet initialized"]);
-        reporters.shutdown.send_replace(Some("node is shutting down".into()));
+        reporters.shutdown.send_replace(Some(Shutdown::Imminent));
         inputs.changed().await;
         assert_eq!(inputs.problems(), ["node is shutting down"]);
         assert_eq!(reporters.inputs().shutdown(), Shutdown::Imminent);

@@ -6,6 +6,7 @@
 //! | lifecycle events | the runtime changed under a pod | syncs |
 //! | requeues, by their due time | a worker asked to be called again | syncs |
 //! | probe results | a container's health changed | syncs |
+//! | kill requests | the agent itself ends a pod | kills |
 //! | ends of pods that make room | a critical pod may begin | room |
 //! | the node, read again | a pod may match it after all | second looks |
 //! | housekeeping, each 2 s | sweep what nobody wants | clean-ups |
@@ -40,7 +41,7 @@ use tokio::time::{Instant, MissedTickBehavior};
 use tokio_util::sync::CancellationToken;
 
 use crate::allocations::Allocations;
-use crate::messages::{ProbeKind, ProbeResult, Requeue, SweepOrder, WorkerMessage};
+use crate::messages::{KillRequest, ProbeKind, ProbeResult, Requeue, SweepOrder, WorkerMessage};
 use crate::metrics::Metrics;
 use crate::node_inputs::NodeInputs;
 use crate::node_view::NodeView;
@@ -68,6 +69,8 @@ pub struct Inputs {
     pub requeues: mpsc::UnboundedReceiver<Requeue>,
     /// Probe results.
     pub probes: mpsc::Receiver<ProbeResult>,
+    /// Pods that the agent itself ends.
+    pub kills: mpsc::UnboundedReceiver<KillRequest>,
 }
 
 /// Everything the loop speaks to and reads.
@@ -154,6 +157,13 @@ impl SyncLoop {
         housekeeping.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut health = self.parts.health.subscribe();
         let mut pause = PAUSE_FIRST;
+        // A machine that goes down takes no pods, also from an agent that started meanwhile.
+        if let Some(facts) = self.parts.inputs.clone() {
+            tokio::select! {
+                () = cancel.cancelled() => return,
+                () = facts.shutdown_known() => {}
+            }
+        }
         loop {
             if cancel.is_cancelled() {
                 return;
@@ -192,6 +202,7 @@ impl SyncLoop {
             Some(update) = inputs.updates.recv() => self.on_update(update),
             Some(event) = inputs.events.recv() => self.on_event(&event),
             Some(requeue) = inputs.requeues.recv() => self.due.push(requeue.uid, Instant::now() + requeue.delay),
+            Some(request) = inputs.kills.recv() => self.handle_kill(request),
             Some(result) = inputs.probes.recv() => self.on_probe(&result),
             () = sleep_until(next_due) => self.handle_due(),
             () = sleep_until(room_due) => self.handle_room(),

@@ -38,6 +38,7 @@ pub mod mirror_pods;
 pub mod mounts;
 pub mod node_lease;
 pub mod node_logs;
+pub mod node_shutdown;
 pub mod node_status;
 pub mod object_references;
 pub mod object_restart;

@@ -17,6 +17,7 @@ mod checkpoints;
 mod credential_files;
 mod credential_programs;
 mod csi_folders;
+mod dbus;
 mod disk;
 mod disk_usage;
 mod env_files;
@@ -31,6 +32,7 @@ mod kernel_log;
 mod kernel_tunables;
 mod lock_file;
 mod log_files;
+mod logind;
 mod machine;
 mod mount_program;
 mod mount_table;
@@ -72,6 +74,7 @@ pub use kernel_log::KernelLogDevice;
 pub use kernel_tunables::{Tunables, kernel_tunables};
 pub use lock_file::{LockError, LockFile, lock_contention};
 pub use log_files::HostLogFiles;
+pub use logind::HostLogind;
 pub use machine::{
     drop_start_code, give_memory_back, hostname, make_rshared, raise_open_files, set_oom_score_adj,
     share_memory_pools, swap_capacity, swap_enabled,

@@ -10,14 +10,13 @@ use std::time::Duration;
 
 use model::{CgroupLimits, CgroupVersion};
 
+use crate::dbus;
 use message::{Property, Value, method_call};
 
 /// The socket on which systemd answers root without a bus in between.
 const SOCKET: &str = "/run/systemd/private";
 /// The longest wait for an answer.
 const DEADLINE: Duration = Duration::from_secs(10);
-/// The longest answer that is read.
-const MOST_BYTES: usize = 1 << 20;
 
 /// The service manager of this machine.
 #[derive(Clone, Debug)]
@@ -92,9 +91,7 @@ impl Systemd {
 
 /// Root is known by the socket; its number is said all the same.
 fn authenticate(stream: &mut UnixStream) -> io::Result<()> {
-    let uid = rustix::process::getuid().as_raw().to_string();
-    let hex: String = uid.bytes().map(|byte| format!("{byte:02x}")).collect();
-    stream.write_all(format!("\0AUTH EXTERNAL {hex}\r\n").as_bytes())?;
+    stream.write_all(dbus::greeting().as_bytes())?;
     let mut line = Vec::new();
     let mut byte = [0];
     while !line.ends_with(b"\r\n") && line.len() < 1024 {
@@ -110,7 +107,7 @@ fn authenticate(stream: &mut UnixStream) -> io::Result<()> {
 fn read_message(stream: &mut UnixStream) -> io::Result<Vec<u8>> {
     let mut bytes = vec![0; 16];
     stream.read_exact(&mut bytes)?;
-    let rest = message::rest_of(&bytes).filter(|rest| *rest <= MOST_BYTES);
+    let rest = dbus::rest_of(&bytes).filter(|rest| *rest <= dbus::MOST_BYTES);
     let rest = rest.ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "not an answer of systemd"))?;
     bytes.resize(16 + rest, 0);
     stream.read_exact(bytes.get_mut(16..).unwrap_or_default())?;

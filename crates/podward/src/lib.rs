@@ -21,6 +21,7 @@ pub mod self_portrait;
 pub mod server_plan;
 pub mod service_manager;
 pub mod serving;
+pub mod shutdown_plan;
 mod statistics_plan;
 mod trace_export;
 pub mod wire;

@@ -26,6 +26,7 @@ use crate::cluster_plan::{ClusterPlan, cluster_plan};
 use crate::debug_plan::{DebugPlan, debug_plan};
 use crate::registration_plan::{self, NodePlan};
 use crate::server_plan::{self, ServerPlan};
+use crate::shutdown_plan::{self, ShutdownPlan};
 use crate::{cgroup_plan, node_plan, statistics_plan};
 
 /// A static pod folder or file.
@@ -110,6 +111,8 @@ pub struct Plan {
     pub statistics: agent::statistics::Settings,
     /// Which pods the pod-resources socket lists.
     pub listed: agent::pod_resources::Listed,
+    /// How pods end with the machine.
+    pub shutdown: ShutdownPlan,
     /// What counts only with an API server.
     pub cluster: ClusterPlan,
 }
@@ -241,6 +244,7 @@ pub fn plan(
             true => agent::pod_resources::Listed::Active,
             false => agent::pod_resources::Listed::All,
         },
+        shutdown: shutdown_plan::shutdown(loaded),
         cluster: cluster_plan(loaded),
     })
 }

@@ -13,7 +13,7 @@ use config::{CalledAs, CgroupVersion, Environment, Gate, Invocation, Loaded, hel
 use cri::{CriClient, Endpoint};
 use host::{
     ExecCredentialPrograms, FileCheckpoints, FileUserNamespaceRecords, HostDiskUsage, HostFilesystems,
-    HostLogFiles, HostNodeLogs, HostPodCgroups, HostPodFolders, HostPodVolumes, HostRotatedLogs,
+    HostLogFiles, HostLogind, HostNodeLogs, HostPodCgroups, HostPodFolders, HostPodVolumes, HostRotatedLogs,
     HostTerminationMessages, HostUsage, InotifyFolderWatch, IptablesFilter, KernelLogDevice, LockError,
     LockFile, MachineFacts, NodeCredentialFiles, PidfdProcessWatch, PullRecordFiles, StateFiles, Tunables,
     host_capabilities, kernel_tunables,
@@ -42,6 +42,8 @@ const FILE_THREADS: usize = 16;
 /// Where the agent keeps its own state below the root folder.
 const STATE_FOLDER: &str = "podward";
 const CGROUP_ROOT: &str = "/sys/fs/cgroup";
+/// Where the system bus listens.
+const SYSTEM_BUS: &str = "unix:path=/run/dbus/system_bus_socket";
 const LOG_LINKS: &str = "/var/log/containers";
 /// Time between two looks for free memory.
 const MEMORY_PERIOD: Duration = Duration::from_secs(15);
@@ -207,9 +209,11 @@ async fn run(
         usage: Arc::new(usage),
         disk_usage: Arc::new(HostDiskUsage::default()),
         checkpoints: Arc::new(FileCheckpoints::new(state)),
+        state_files: Arc::new(StateFiles::new(root)),
         watch: Arc::new(InotifyFolderWatch),
         outbound: Arc::new(NetworkOutbound::new()),
         kernel_log: Arc::new(KernelLogDevice::new("/dev/kmsg")),
+        logind: Arc::new(logind()),
         packet_filter: Arc::new(IptablesFilter::new("iptables", "ip6tables")),
         clock: Arc::new(SystemClock),
         metrics,
@@ -263,6 +267,12 @@ async fn run(
     }
     service_manager::ready();
     supervise(running, &mut stop).await
+}
+
+/// Where the system bus is, unless the environment says otherwise.
+fn logind() -> HostLogind {
+    let address = std::env::var("DBUS_SYSTEM_BUS_ADDRESS");
+    HostLogind::new(address.unwrap_or_else(|_| SYSTEM_BUS.to_owned()), "/etc/systemd/logind.conf.d")
 }
 
 fn count(number: usize) -> u64 {

@@ -5,6 +5,7 @@ mod debugging;
 mod local;
 mod metrics;
 mod node_api;
+mod node_shutdown;
 mod node_side;
 mod pod_resources;
 mod pod_runtime;
@@ -40,8 +41,8 @@ use agent::sync_loop::SyncLoop;
 use agent::timeline::Timelines;
 use agent::tokens::Tokens;
 use agent::{
-    desired, event_delivery, node_cgroups, object_hints, objects, pleg, pod_workers, probes, runtime_health,
-    status, sweeper, sync_loop,
+    desired, event_delivery, node_cgroups, node_inputs, object_hints, objects, pleg, pod_workers, probes,
+    runtime_health, status, sweeper, sync_loop,
 };
 use decide::pod_status::NodeFacts;
 use model::{PodSource, Snapshot};
@@ -190,11 +191,20 @@ pub fn start(world: World, plan: Plan) -> anyhow::Result<Running> {
         running.spawn("event delivery", deliver);
     }
     running.spawn("runtime health", checker.run(cancel.clone()));
-    let node = world.api.as_ref().map(|api| {
-        let shared = node_side::Shared { health: &health, events: &recorder };
+    let (reporters, node_facts) = node_inputs::channels();
+    let shared = node_shutdown::Shared {
+        reporters: &reporters,
+        desired: &desired_pods,
+        workers: &worker_views,
+        sources_ready: are_sources_ready.clone(),
+        events: &recorder,
+    };
+    let kills = node_shutdown::start_shutdown(&mut running, &world, &plan, shared);
+    let node_view = world.api.as_ref().map(|api| {
+        let shared = node_side::Shared { health: &health, events: &recorder, inputs: reporters.inputs() };
         node_side::start_node(&mut running, (&world, api), &plan.node, shared)
     });
-    let node_view = node.as_ref().map(|node| node.0.clone());
+    let shown_node = node_view.clone();
     let known_node = node_view.clone();
     running.local.node.view.clone_from(&node_view);
     if let (Some(api), Some(node)) = (&world.api, &node_view) {
@@ -218,8 +228,8 @@ pub fn start(world: World, plan: Plan) -> anyhow::Result<Running> {
         api_server::start_pods(&mut running, api, parts);
     }
     let tokens = world.api.as_ref().map(|api| Arc::new(Tokens::new(api.tokens.clone(), clock.clone())));
-    let of_node = node.as_ref().zip(tokens.as_ref());
-    let driven = world.api.as_ref().zip(of_node).map(|(api, ((view, reporters), tokens))| {
+    let of_node = node_view.as_ref().zip(tokens.as_ref());
+    let driven = world.api.as_ref().zip(of_node).map(|(api, (view, tokens))| {
         let links = NodeLinks {
             view: view.clone(),
             in_use: reporters.volumes_in_use.clone(),
@@ -298,13 +308,13 @@ pub fn start(world: World, plan: Plan) -> anyhow::Result<Running> {
         recorder: recorder.clone(),
         node: node_view,
         nodes: world.api.as_ref().map(|api| api.nodes.clone()),
-        inputs: node.as_ref().map(|(_, reporters)| reporters.inputs()),
+        inputs: Some(node_facts),
         sources_ready,
         clock: clock.clone(),
         metrics: metrics.clone(),
         heartbeat: heartbeat_sender,
     };
-    let inputs = sync_loop::Inputs { updates, events: pod_events, requeues, probes: probe_results };
+    let inputs = sync_loop::Inputs { updates, events: pod_events, requeues, probes: probe_results, kills };
     running.spawn("sync loop", SyncLoop::new(parts).run(inputs, cancel.clone()));
 
     let parts = probes::Parts {
@@ -327,7 +337,7 @@ pub fn start(world: World, plan: Plan) -> anyhow::Result<Running> {
     };
     running.spawn("probes", probes::run(parts, cancel.clone()));
 
-    let known = cluster_objects.zip(node.as_ref().map(|node| node.0.clone()));
+    let known = cluster_objects.zip(known_node.clone());
     let supplies =
         world.api.as_ref().zip(tokens).zip(known).map(|((api, tokens), known)| {
             supplies::start_supplies(&mut running, api, (clock, tokens), known)
@@ -408,7 +418,7 @@ pub fn start(world: World, plan: Plan) -> anyhow::Result<Running> {
             shows_stop_signals: plan.settings.container_stop_signals,
             gates: plan.settings.gates,
         },
-        shown_node: node.as_ref().map(|(view, _)| view.clone()),
+        shown_node,
         clock: clock.clone(),
         metrics: metrics.clone(),
         timelines,

@@ -16,6 +16,8 @@ mod node;
 mod probes;
 #[path = "virtual_node/resources.rs"]
 mod resources;
+#[path = "virtual_node/shutdown.rs"]
+mod shutdown;
 #[path = "virtual_node/stepping.rs"]
 mod stepping;
 #[path = "virtual_node/sweep.rs"]

@@ -22,6 +22,7 @@ pub mod host_facts;
 pub mod kernel_log;
 pub mod log_files;
 pub mod log_level;
+pub mod logind;
 pub mod node_logs;
 pub mod objects;
 pub mod outbound;

@@ -19,6 +19,7 @@ pub mod control_plane;
 pub mod cri_view;
 pub mod csi_driver;
 pub mod fake_api;
+pub mod fake_logind;
 pub mod fake_outbound;
 pub mod fake_runtime;
 pub mod fakes;

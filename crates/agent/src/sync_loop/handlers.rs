@@ -1,4 +1,4 @@
-//! The six handlers. Each one routes; none decides.
+//! The handlers. Each one routes; none decides.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use model::{KillOptions, Pod, PodUid, Rejection, Timestamp, UpdateKind, WorkerCo
 use tokio::time::Instant;
 
 use super::SyncLoop;
-use crate::messages::{SweepOrder, WorkerMessage};
+use crate::messages::{KillRequest, SweepOrder, WorkerMessage};
 
 /// How long the loop waits for a list of what is on disk. A disk that hangs must not keep pods from starting.
 const LONGEST_LIST: Duration = Duration::from_secs(2);
@@ -98,6 +98,13 @@ impl SyncLoop {
             self.order(UpdateKind::Kill, &pod, None);
         }
         self.retry_resizes("pods_removed");
+    }
+
+    /// A pod that the agent itself ends. One that no source wants any more is being ended already.
+    pub(super) fn handle_kill(&mut self, request: KillRequest) {
+        let Some(pod) = self.parts.desired.reader().get(&request.uid) else { return };
+        self.let_go(&pod.uid);
+        self.order(UpdateKind::Kill, &pod, Some(request.options));
     }
 
     /// Pods of which only the status differs: remembered, which has their status looked at again. Their workers need

@@ -22,6 +22,8 @@ pub(super) fn rejection(reason: &str) -> Option<&'static str> {
         "SysctlForbidden" => "a sysctl of the pod is neither safe nor in allowedUnsafeSysctls",
         "PodOSNotSupported" => "spec.os.name is not this node's",
         "AppArmor" => "the node's kernel has no AppArmor, or not the profile that the pod names",
+        "NodeShutdown" => "the machine is shutting down and takes no new pods",
+        "Terminated" => "the machine was shutting down; pods end then in the order of their priorities",
         "DeadlineExceeded" => "it ran for longer than spec.activeDeadlineSeconds",
         _ => return None,
     })

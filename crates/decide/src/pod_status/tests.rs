@@ -541,6 +541,30 @@ fn a_preempted_pod_says_once_that_it_was_disrupted() {
 }
 
 #[test]
+fn a_pod_that_ends_with_the_machine_says_so() {
+    use crate::node_shutdown::{MESSAGE, REASON};
+    let pod = two("Always");
+    let view = |phase| WorkerView {
+        rejection: Some(model::Rejection { reason: REASON.into(), message: MESSAGE.into() }),
+        ..worker(phase)
+    };
+    let both = |make: &dyn Fn(&str) -> ContainerStatus| observed(vec![], vec![make("a"), make("b")]);
+    let runs = both(&|name| container(name, name, 0, ContainerState::Running));
+    let before = status(&pod, &runs, &worker(WorkerPhase::Syncing), None);
+    let stops = status(&pod, &runs, &view(WorkerPhase::Terminating), Some(&before));
+    assert_eq!((stops.phase.as_deref(), stops.reason.as_deref()), (Some("Running"), None));
+    let killed = both(&|name| exited(name, 0, 137));
+    let over = status(&pod, &killed, &view(WorkerPhase::Terminated), Some(&stops));
+    assert_eq!((over.phase.as_deref(), over.reason.as_deref()), (Some("Failed"), Some("Terminated")));
+    assert_eq!(over.message.as_deref(), Some("Pod was terminated in response to imminent node shutdown."));
+    for shown in [&stops, &over] {
+        let condition = condition_of(shown, "DisruptionTarget");
+        assert_eq!((&*condition.status, condition.reason.as_deref()), ("True", Some("TerminationByKubelet")));
+        assert_eq!(condition.message.as_deref(), Some(MESSAGE));
+    }
+}
+
+#[test]
 fn a_pod_that_is_run_from_memory_says_so() {
     let mut pod = two("Always");
     let (observed, node) = (observed(vec![], vec![]), node());

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use agent::node_inputs::{self, NodeReporters};
+use agent::node_inputs::NodeInputs;
 use agent::node_view::{self, NodeView};
 use agent::runtime_health::RuntimeHealth;
 use agent::{lease, node};
@@ -13,22 +13,20 @@ use super::{ApiServer, Running, World};
 use crate::registration_plan::NodePlan;
 
 /// What the rest of the agent lends.
-#[derive(Clone, Copy)]
 pub(super) struct Shared<'a> {
     pub(super) health: &'a RuntimeHealth,
     pub(super) events: &'a Arc<dyn EventRecorder>,
+    pub(super) inputs: NodeInputs,
 }
 
-/// Starts what concerns the Node object and the lease. Returns the node as the API server knows it, and the ways to
-/// contribute to its status.
+/// Starts what concerns the Node object and the lease. Returns the node as the API server knows it.
 pub(super) fn start_node(
     running: &mut Running,
     (world, api): (&World, &ApiServer),
     plan: &NodePlan,
     shared: Shared<'_>,
-) -> (watch::Receiver<NodeView>, NodeReporters) {
+) -> watch::Receiver<NodeView> {
     let (publish, view) = node_view::channel();
-    let (reporters, inputs) = node_inputs::channels();
     let cancel = running.cancel.clone();
     running.spawn("node watch", node::watch::run(api.nodes.clone(), publish, cancel.clone()));
     let parts = lease::Parts {
@@ -47,12 +45,12 @@ pub(super) fn start_node(
         runtime: world.runtime.clone(),
         images: world.runtime.clone(),
         health: shared.health.clone(),
-        inputs,
+        inputs: shared.inputs,
         view: view.clone(),
         events: shared.events.clone(),
         clock: world.clock.clone(),
         metrics: world.metrics.clone(),
     };
     running.spawn("node", node::run(parts, cancel));
-    (view, reporters)
+    view
 }

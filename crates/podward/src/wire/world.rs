@@ -13,6 +13,7 @@ use ports::folder_watch::FolderWatch;
 use ports::host_facts::HostFacts;
 use ports::kernel_log::KernelLog;
 use ports::log_files::LogFiles;
+use ports::logind::Logind;
 use ports::node_logs::NodeLogs;
 use ports::outbound::Outbound;
 use ports::packet_filter::PacketFilter;
@@ -80,12 +81,16 @@ pub struct World {
     pub disk_usage: Arc<dyn DiskUsage>,
     /// State that outlives the agent.
     pub checkpoints: Arc<dyn Checkpoints>,
+    /// The same in upstream's form and place.
+    pub state_files: Arc<dyn Checkpoints>,
     /// Changes of files.
     pub watch: Arc<dyn FolderWatch>,
     /// Requests to what runs in pods.
     pub outbound: Arc<dyn Outbound>,
     /// What the kernel says.
     pub kernel_log: Arc<dyn KernelLog>,
+    /// Who shuts the machine down.
+    pub logind: Arc<dyn Logind>,
     /// The packet filter.
     pub packet_filter: Arc<dyn PacketFilter>,
     /// The time.

@@ -13,6 +13,7 @@ use cri::{CriClient, Endpoint};
 use decide::backoff::{Decay, Limits};
 use decide::dead_containers::ContainerGcPolicy;
 use decide::image_gc::ImageGcPolicy;
+use decide::node_shutdown::Periods;
 use host::{
     ExecCredentialPrograms, FileCheckpoints, FileUserNamespaceRecords, HostDiskUsage, HostFilesystems,
     HostLogFiles, HostNodeLogs, HostPodFolders, HostPodVolumes, HostRotatedLogs, HostTerminationMessages,
@@ -28,6 +29,7 @@ use podward::wire::{World, start};
 use ports::clock::SystemClock;
 use serde_json::{Value, json};
 use tempfile::TempDir;
+use testkit::fake_logind::FakeLogind;
 use testkit::fake_outbound::FakeOutbound;
 use testkit::fake_runtime::{Container, FakeRuntime, Rpc};
 use testkit::fakes::{NoPodCgroups, NoProcessWatch, NoSystemCgroups, node_settings};
@@ -47,6 +49,10 @@ pub(crate) struct VirtualNode {
     pub(crate) proxies: decide::proxies::Proxies,
     /// What answers in pods; counts at once.
     pub(crate) network: FakeOutbound,
+    /// Who shuts the machine down; counts at once.
+    pub(crate) logind: FakeLogind,
+    /// The time pods have when it does.
+    pub(crate) shutdown: Option<Periods>,
     agent: Option<Agent>,
     folder: TempDir,
 }
@@ -68,6 +74,8 @@ impl VirtualNode {
             http: None,
             proxies: Default::default(),
             network: FakeOutbound::default(),
+            logind: FakeLogind::patient(),
+            shutdown: None,
             agent: None,
             folder,
         }
@@ -93,13 +101,13 @@ impl VirtualNode {
         assert!(self.agent.is_none(), "an agent runs already");
         let switch = Switch::after(polls);
         let (plan, folder) = (self.plan(), self.folder.path().to_owned());
-        let network = self.network.clone();
+        let around = (self.network.clone(), self.logind.clone());
         let (sender, receiver) = std::sync::mpsc::channel();
         let driver = Arc::clone(&switch);
         let thread = std::thread::spawn(move || {
             let runtime = driver.runtime();
             let entered = runtime.enter();
-            let mut running = start(world(&folder, &plan, network), plan).unwrap();
+            let mut running = start(world(&folder, &plan, around), plan).unwrap();
             drop(entered);
             sender.send(running.views.clone()).unwrap();
             runtime.block_on(Steps::new(driver));
@@ -173,6 +181,10 @@ impl VirtualNode {
             id_pool: model::IdPool::default(),
             system_cgroups: decide::system_cgroups::WantedCgroups::default(),
             pleg: self.pleg,
+            shutdown: podward::shutdown_plan::ShutdownPlan {
+                periods: self.shutdown.clone(),
+                shows_times: true,
+            },
             cluster: podward::cluster_plan::ClusterPlan::default(),
         }
     }
@@ -379,7 +391,7 @@ fn allocations(root: &Path) -> Allocations {
     Allocations::restore(files, allocated.as_deref(), actuated.as_deref()).unwrap()
 }
 
-fn world(folder: &Path, plan: &Plan, network: FakeOutbound) -> World {
+fn world(folder: &Path, plan: &Plan, (network, logind): (FakeOutbound, FakeLogind)) -> World {
     let endpoint: Endpoint = format!("unix://{}", folder.join("runtime.sock").display()).parse().unwrap();
     let root = &plan.settings.root_dir;
     let folders = Arc::new(HostPodFolders::new(root, &plan.settings.pod_logs_dir, folder.join("links")));
@@ -407,9 +419,11 @@ fn world(folder: &Path, plan: &Plan, network: FakeOutbound) -> World {
         usage: Arc::new(HostUsage::new(folder, CgroupVersion::V2).unwrap()),
         disk_usage: Arc::new(HostDiskUsage::default()),
         checkpoints: Arc::new(FileCheckpoints::new(folder.join("state"))),
+        state_files: Arc::new(StateFiles::new(root)),
         watch: Arc::new(InotifyFolderWatch),
         outbound: Arc::new(network),
         kernel_log: Arc::new(KernelLogDevice::new(folder.join("kmsg"))),
+        logind: Arc::new(logind),
         packet_filter: Arc::new(IptablesFilter::new("iptables", "ip6tables")),
         clock: Arc::new(SystemClock),
         metrics: Arc::new(Metrics::new()),

@@ -1,0 +1,351 @@
+//! A bus of its own, and on it somebody who answers as logind and systemd do.
+
+use std::io::{BufRead, BufReader, IoSlice};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::{Arc, Mutex};
+
+use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags};
+use tokio::io::AsyncReadExt;
+use tokio::net::UnixStream;
+use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
+
+use crate::dbus::{self, Kind, Message, Writer};
+
+const CONFIG: &str = r#"<!DOCTYPE busconfig PUBLIC "-//freedesktop//DTD D-Bus Bus Configuration 1.0//EN"
+ "http://www.freedesktop.org/standards/dbus/1.0/busconfig.dtd">
+<busconfig>
+  <type>session</type>
+  <listen>unix:path=SOCKET</listen>
+  <auth>EXTERNAL</auth>
+  <policy context="default">
+    <allow send_destination="*" eavesdrop="true"/>
+    <allow eavesdrop="true"/>
+    <allow own="*"/>
+  </policy>
+</busconfig>
+"#;
+
+/// A bus daemon that ends with the test.
+pub(super) struct Bus {
+    daemon: Child,
+    folder: tempfile::TempDir,
+}
+
+impl Bus {
+    pub(super) fn start() -> Self {
+        let folder = tempfile::Builder::new().prefix("podward-bus-").tempdir().unwrap();
+        let config = folder.path().join("bus.conf");
+        let socket = folder.path().join("bus.sock");
+        std::fs::write(&config, CONFIG.replace("SOCKET", &socket.display().to_string())).unwrap();
+        let mut daemon = Command::new("setpriv")
+            // It goes also when the test is killed.
+            .args(["--pdeathsig", "KILL", "--", "dbus-daemon"])
+            .arg(format!("--config-file={}", config.display()))
+            .args(["--nofork", "--nopidfile", "--nosyslog", "--print-address"])
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("dbus-daemon of the package dbus; tools/setup.sh installs it");
+        let mut line = String::new();
+        BufReader::new(daemon.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
+        assert!(line.contains("bus.sock"), "{line}");
+        Self { daemon, folder }
+    }
+
+    pub(super) fn address(&self) -> String {
+        format!("unix:path={}", self.folder.path().join("bus.sock").display())
+    }
+
+    pub(super) fn folder(&self) -> &Path {
+        self.folder.path()
+    }
+}
+
+impl Drop for Bus {
+    fn drop(&mut self) {
+        let _ = self.daemon.kill();
+        let _ = self.daemon.wait();
+    }
+}
+
+/// What the stand-in is and was told.
+#[derive(Debug, Default)]
+pub(super) struct World {
+    pub(super) preparing: bool,
+    pub(super) refuses: bool,
+    pub(super) delay_seconds: u64,
+    /// The file that a reload reads the delay from.
+    pub(super) obeys: Option<PathBuf>,
+    pub(super) killed: Vec<String>,
+    pub(super) inhibitors: Vec<String>,
+    locks: Vec<OwnedFd>,
+}
+
+pub(super) struct StandIn {
+    world: Arc<Mutex<World>>,
+    orders: mpsc::UnboundedSender<Vec<u8>>,
+    task: JoinHandle<()>,
+}
+
+impl Drop for StandIn {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+impl StandIn {
+    pub(super) async fn start(bus: &Bus) -> Self {
+        let mut stream = UnixStream::connect(bus.folder().join("bus.sock")).await.unwrap();
+        let world = Arc::new(Mutex::new(World { delay_seconds: 5, ..World::default() }));
+        let (orders, mut ordered) = mpsc::unbounded_channel::<Vec<u8>>();
+        greet(&mut stream).await;
+        let mut service = Service { stream, world: world.clone(), serial: 100 };
+        for name in [super::SERVICE, super::SYSTEMD] {
+            tokio::time::timeout(super::PATIENCE, service.own(name)).await.unwrap();
+        }
+        #[expect(clippy::disallowed_methods, reason = "aborted when the stand-in is dropped")]
+        let task = tokio::spawn(async move {
+            let mut incoming = Vec::new();
+            loop {
+                tokio::select! {
+                    Some(order) = ordered.recv() => service.send(&order, None).await,
+                    message = read_message(&mut service.stream, &mut incoming) => match message {
+                        Some(message) => service.answer(&message).await,
+                        None => return,
+                    },
+                }
+            }
+        });
+        Self { world, orders, task }
+    }
+
+    pub(super) fn change(&self, change: impl FnOnce(&mut World)) {
+        change(&mut self.world.lock().unwrap());
+    }
+
+    pub(super) fn look<T>(&self, look: impl FnOnce(&World) -> T) -> T {
+        look(&self.world.lock().unwrap())
+    }
+
+    pub(super) async fn prepare_for_shutdown(&self, active: bool) {
+        let mut body = Writer::default();
+        body.number(u32::from(active));
+        let fields = [(1, "o", super::PATH), (2, "s", super::MANAGER), (3, "s", super::SIGNAL)];
+        self.orders.send(message(4, 7, &fields, None, ("b", &body.0))).unwrap();
+        tokio::task::yield_now().await;
+    }
+
+    /// Waits until the only lock that was given out is dropped: as logind, by the end of what is written to it.
+    pub(super) async fn released(&self) {
+        let mut ends = std::mem::take(&mut self.world.lock().unwrap().locks);
+        let end = ends.pop().unwrap();
+        let kept = end.try_clone().unwrap();
+        self.world.lock().unwrap().locks.push(kept);
+        let stream = std::os::unix::net::UnixStream::from(end);
+        stream.set_nonblocking(true).unwrap();
+        let mut stream = UnixStream::from_std(stream).unwrap();
+        assert_eq!(stream.read(&mut [0; 1]).await.unwrap(), 0);
+    }
+}
+
+struct Service {
+    stream: UnixStream,
+    world: Arc<Mutex<World>>,
+    serial: u32,
+}
+
+impl Service {
+    async fn own(&mut self, name: &str) {
+        let mut body = Writer::texts(&[name]);
+        body.number(0);
+        let call = dbus::Call {
+            destination: super::BUS,
+            path: super::BUS_PATH,
+            interface: super::BUS,
+            member: "RequestName",
+            signature: "su",
+            body: &body.0,
+        };
+        self.serial += 1;
+        self.send(&call.message(self.serial), None).await;
+        let mut incoming = Vec::new();
+        loop {
+            let answer = read_message(&mut self.stream, &mut incoming).await.unwrap();
+            assert_ne!(answer.message.kind, Kind::Error, "{}", answer.message.failure());
+            if answer.message.answers == Some(self.serial) {
+                assert_eq!(answer.message.body().number(), Some(1), "{name} is owned");
+                return;
+            }
+        }
+    }
+
+    async fn answer(&mut self, incoming: &Incoming) {
+        let call = &incoming.message;
+        if call.kind != Kind::Call {
+            return;
+        }
+        let mut arguments = call.body();
+        let mut body = Writer::default();
+        let mut lock = None;
+        let mut signature = "v";
+        match call.member.as_deref().unwrap() {
+            "Get" => {
+                arguments.text();
+                let world = self.world.lock().unwrap();
+                if arguments.text().as_deref() == Some("PreparingForShutdown") {
+                    body.signature("b");
+                    body.number(u32::from(world.preparing));
+                } else {
+                    body.signature("t");
+                    body.long_number(world.delay_seconds * 1_000_000);
+                }
+            }
+            "KillUnit" => {
+                signature = "";
+                let mut world = self.world.lock().unwrap();
+                let (unit, who) = (arguments.text().unwrap(), arguments.text().unwrap());
+                world.killed.push(format!("{unit} {who} {}", arguments.number().unwrap()));
+                let file = world.obeys.as_ref().and_then(|file| std::fs::read_to_string(file).ok());
+                let line = file.as_deref().and_then(|text| text.lines().last().map(str::to_owned));
+                if let Some(seconds) =
+                    line.as_deref().and_then(|line| line.strip_prefix("InhibitDelayMaxSec="))
+                {
+                    world.delay_seconds = seconds.parse().unwrap();
+                }
+            }
+            "Inhibit" if self.world.lock().unwrap().refuses => {
+                let text = Writer::texts(&["already running"]);
+                let fields = [
+                    (4, "s", "org.freedesktop.login1.OperationInProgress"),
+                    (6, "s", call.sender.as_deref().unwrap()),
+                ];
+                let refusal = message(3, 9, &fields, Some(incoming.serial), ("s", &text.0));
+                return self.send(&refusal, None).await;
+            }
+            "Inhibit" => {
+                signature = "h";
+                body.number(0);
+                let words: Vec<String> = (0..4).map(|_| arguments.text().unwrap()).collect();
+                let (mine, theirs) = std::os::unix::net::UnixStream::pair().unwrap();
+                let mut world = self.world.lock().unwrap();
+                world.inhibitors.push(words.join("|"));
+                world.locks.push(mine.into());
+                lock = Some(OwnedFd::from(theirs));
+            }
+            other => panic!("{other} was called"),
+        }
+        self.serial += 1;
+        let fields = [(6, "s", call.sender.as_deref().unwrap())];
+        let mut answer = message(2, self.serial, &fields, Some(incoming.serial), (signature, &body.0));
+        if lock.is_some() {
+            answer =
+                with_descriptor(2, self.serial, call.sender.as_deref().unwrap(), incoming.serial, &body.0);
+        }
+        self.send(&answer, lock).await;
+    }
+
+    async fn send(&mut self, bytes: &[u8], descriptor: Option<OwnedFd>) {
+        self.stream.writable().await.unwrap();
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+        let mut ancillary = SendAncillaryBuffer::new(&mut space);
+        let descriptors: Vec<_> = descriptor.iter().map(AsFd::as_fd).collect();
+        if !descriptors.is_empty() {
+            assert!(ancillary.push(SendAncillaryMessage::ScmRights(&descriptors)));
+        }
+        let sent =
+            rustix::net::sendmsg(&self.stream, &[IoSlice::new(bytes)], &mut ancillary, SendFlags::empty());
+        assert_eq!(sent.unwrap(), bytes.len());
+    }
+}
+
+struct Incoming {
+    serial: u32,
+    message: Message,
+}
+
+async fn greet(stream: &mut UnixStream) {
+    use tokio::io::AsyncWriteExt;
+    for line in [dbus::greeting().as_str(), "NEGOTIATE_UNIX_FD\r\n"] {
+        stream.write_all(line.as_bytes()).await.unwrap();
+        let mut answer = Vec::new();
+        while !answer.ends_with(b"\r\n") {
+            answer.push(stream.read_u8().await.unwrap());
+        }
+    }
+    stream.write_all(b"BEGIN\r\n").await.unwrap();
+    let hello = super::of_bus("Hello", "", &[]).message(1);
+    stream.write_all(&hello).await.unwrap();
+}
+
+/// Keeps what was read of a message when it is given up.
+async fn read_message(stream: &mut UnixStream, incoming: &mut Vec<u8>) -> Option<Incoming> {
+    loop {
+        if let Some(rest) = incoming.get(..16).map(|start| dbus::rest_of(start).unwrap())
+            && incoming.len() >= 16 + rest
+        {
+            let bytes: Vec<u8> = incoming.drain(..16 + rest).collect();
+            let serial = u32::from_le_bytes(bytes[8..12].try_into().unwrap());
+            return Some(Incoming { serial, message: Message::read(&bytes).unwrap() });
+        }
+        if stream.read_buf(incoming).await.ok()? == 0 {
+            return None;
+        }
+    }
+}
+
+fn with_descriptor(kind: u8, serial: u32, to: &str, answers: u32, body: &[u8]) -> Vec<u8> {
+    let mut fields = fields(&[(6, "s", to)], Some(answers), "h");
+    fields.align(8);
+    fields.0.push(9);
+    fields.signature("u");
+    fields.number(1);
+    whole(kind, serial, &fields, body)
+}
+
+fn message(
+    kind: u8,
+    serial: u32,
+    texts: &[(u8, &str, &str)],
+    answers: Option<u32>,
+    (signature, body): (&str, &[u8]),
+) -> Vec<u8> {
+    whole(kind, serial, &fields(texts, answers, signature), body)
+}
+
+fn fields(texts: &[(u8, &str, &str)], answers: Option<u32>, signature: &str) -> Writer {
+    let mut fields = Writer::default();
+    for (code, kind, text) in texts {
+        fields.align(8);
+        fields.0.push(*code);
+        fields.signature(kind);
+        fields.text(text);
+    }
+    if let Some(answers) = answers {
+        fields.align(8);
+        fields.0.push(5);
+        fields.signature("u");
+        fields.number(answers);
+    }
+    if !signature.is_empty() {
+        fields.align(8);
+        fields.0.push(8);
+        fields.signature("g");
+        fields.signature(signature);
+    }
+    fields
+}
+
+fn whole(kind: u8, serial: u32, fields: &Writer, body: &[u8]) -> Vec<u8> {
+    let mut message = Writer(vec![b'l', kind, 0, 1]);
+    message.number(u32::try_from(body.len()).unwrap());
+    message.number(serial);
+    message.number(u32::try_from(fields.0.len()).unwrap());
+    message.0.extend_from_slice(&fields.0);
+    message.align(8);
+    message.0.extend_from_slice(body);
+    message.0
+}

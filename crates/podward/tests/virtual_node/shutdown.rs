@@ -1,0 +1,134 @@
+//! The machine goes down.
+
+use std::time::Duration;
+
+use decide::node_shutdown::{Period, Periods};
+use k8s_openapi::api::core::v1::PodStatus;
+use ports::logind::ShutdownSignal;
+use serde_json::{Value, json};
+use testkit::fake_runtime::{ContainerBehaviour, Rpc};
+use testkit::poll::eventually;
+
+use crate::node::{PATIENCE, VirtualNode, pod};
+
+const MESSAGE: &str = "Pod was terminated in response to imminent node shutdown.";
+
+/// A node that gives plain pods time for their end, and then important ones. Containers need some, and end badly.
+fn node() -> VirtualNode {
+    let mut node = VirtualNode::new();
+    let periods = [(0, 30), (1000, 30)].map(|(priority, seconds)| Period { priority, seconds });
+    node.shutdown = Periods::of(&periods, Duration::ZERO, Duration::ZERO);
+    let slow = ContainerBehaviour::runs_forever().stopping_with(Duration::from_millis(300), 143);
+    node.runtime.set_behaviour("example.com/main:1", slow);
+    node
+}
+
+fn prioritized(name: &str, priority: i32) -> Value {
+    let mut manifest = pod(name, &format!("uid-{name}"), &["main"]);
+    manifest["spec"]["priority"] = json!(priority);
+    manifest["spec"]["volumes"] = json!([{"name": "scratch", "emptyDir": {}}]);
+    manifest
+}
+
+fn has_ended(status: &PodStatus) -> bool {
+    status.phase.as_deref() == Some("Failed") && status.reason.as_deref() == Some("Terminated")
+}
+
+fn is_refused(status: &PodStatus) -> bool {
+    status.phase.as_deref() == Some("Failed") && status.reason.as_deref() == Some("NodeShutdown")
+}
+
+async fn until_locks(node: &VirtualNode, count: usize) {
+    let question = || async {
+        let held = node.logind.change(|world| world.locks_held);
+        anyhow::ensure!(held == count, "{held} locks are held");
+        Ok(())
+    };
+    eventually("locks", PATIENCE, question).await.unwrap();
+}
+
+/// When the only container of a pod was first told to stop, and when it had.
+fn stop_of(node: &VirtualNode, uid: &str) -> (i64, i64) {
+    let calls = node.runtime.calls();
+    let stop =
+        calls.iter().find(|call| call.rpc == Rpc::StopContainer && call.subject.pod_uid == uid).unwrap();
+    (stop.at, node.containers(uid)[0].finished_at)
+}
+
+#[tokio::test]
+async fn pods_end_in_their_order_and_a_cancelled_shutdown_is_over() {
+    let mut node = node();
+    node.start_agent();
+    node.write("low.json", &prioritized("low", 0));
+    node.write("high.json", &prioritized("high", 1000));
+    node.until_running("uid-low").await;
+    node.until_running("uid-high").await;
+    until_locks(&node, 1).await;
+
+    node.logind.signal(ShutdownSignal::Imminent);
+    node.write("new.json", &prioritized("new", 0));
+    for uid in ["uid-low", "uid-high"] {
+        let status = node.until_status(uid, has_ended).await;
+        assert_eq!(status.message.as_deref(), Some(MESSAGE));
+        let conditions = status.conditions.unwrap_or_default();
+        let target = conditions.iter().find(|one| one.type_ == "DisruptionTarget").unwrap();
+        assert_eq!((&*target.status, target.reason.as_deref()), ("True", Some("TerminationByKubelet")));
+        assert_eq!(target.message.as_deref(), Some(MESSAGE));
+    }
+    let ((_, low_ended), (high_began, high_ended)) = (stop_of(&node, "uid-low"), stop_of(&node, "uid-high"));
+    assert!(low_ended <= high_began, "an important pod was told to end while a plain one ran");
+    let refused = node.until_status("uid-new", is_refused).await;
+    assert_eq!(
+        refused.message.as_deref(),
+        Some("Pod was rejected: Pod was rejected as the node is shutting down.")
+    );
+    until_locks(&node, 0).await;
+    assert!(high_ended > 0 && node.containers("uid-new").is_empty());
+    let events = node.views().events.all();
+    let told = |message: &str| {
+        events.iter().any(|one| one.event.reason == "Shutdown" && one.event.message == message)
+    };
+    assert!(told("Shutdown manager detected shutdown event"));
+    let state = std::fs::read(node.path("root/graceful_node_shutdown_state")).unwrap();
+    let state: Value = serde_json::from_slice(&state).unwrap();
+    assert!(state["endTime"].as_str().unwrap() > state["startTime"].as_str().unwrap(), "{state}");
+    let page = node.views().metrics.encode(agent::metrics::Format::Text);
+    assert!(page.contains("\nkubelet_graceful_shutdown_end_time_seconds 1"), "{page}");
+
+    node.logind.signal(ShutdownSignal::Cancelled);
+    until_locks(&node, 1).await;
+    node.write("later.json", &prioritized("later", 0));
+    node.until_running("uid-later").await;
+    node.assert_no_violations();
+}
+
+#[tokio::test]
+async fn an_agent_that_was_killed_meanwhile_goes_on() {
+    let mut node = node();
+    node.start_agent();
+    node.write("low.json", &prioritized("low", 0));
+    node.write("high.json", &prioritized("high", 1000));
+    node.until_running("uid-low").await;
+    node.until_running("uid-high").await;
+    until_locks(&node, 1).await;
+    node.logind.signal(ShutdownSignal::Imminent);
+    node.until("the first pod ends", |world| world.count(Rpc::StopContainer) > 0).await;
+    node.kill_agent().await;
+    assert_eq!(node.logind.change(|world| world.locks_held), 0, "a dead agent holds up nothing");
+
+    node.write("new.json", &prioritized("new", 0));
+    node.start_agent();
+    node.until_status("uid-high", has_ended).await;
+    node.until_status("uid-new", is_refused).await;
+    node.until_status("uid-low", |status| status.phase.as_deref() == Some("Failed")).await;
+    // Nothing was started again, and nothing runs.
+    assert_eq!(node.runtime.count(Rpc::StartContainer), 2, "{}", node.describe());
+    assert_eq!(node.runtime.read(|world| world.running_count()), 0, "{}", node.describe());
+    let ended = || async {
+        let state = std::fs::read_to_string(node.path("root/graceful_node_shutdown_state"))?;
+        anyhow::ensure!(!state.contains("0001-01-01"), "{state}");
+        Ok(())
+    };
+    eventually("the end is written down", PATIENCE, ended).await.unwrap();
+    node.assert_no_violations();
+}
