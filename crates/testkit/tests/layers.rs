@@ -85,6 +85,7 @@ const STAGES: &[&str] = &[
     "plugin_registry",
     "packet_filter",
     "oom_watcher",
+    "eviction",
 ];
 
 /// What stages share, and which of the others each of them may use itself.

@@ -230,7 +230,14 @@ impl CsiVolumes {
 
     fn tell(&self, subject: EventSubject, kind: EventType, reason: &str, message: String) {
         let at = self.parts.clock.now();
-        self.parts.events.record(RecordedEvent { subject, kind, reason: reason.to_owned(), message, at });
+        self.parts.events.record(RecordedEvent {
+            annotations: Default::default(),
+            subject,
+            kind,
+            reason: reason.to_owned(),
+            message,
+            at,
+        });
     }
 
     /// Lets the file system follow a volume that has grown, and tells the claim.

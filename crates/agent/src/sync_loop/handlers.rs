@@ -80,7 +80,7 @@ impl SyncLoop {
     }
 
     /// A pod waits for nothing any more.
-    fn let_go(&mut self, uid: &PodUid) {
+    pub(super) fn let_go(&mut self, uid: &PodUid) {
         self.making_room.forget(uid);
         self.second_looks.forget(uid);
     }

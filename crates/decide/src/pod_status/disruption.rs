@@ -2,21 +2,28 @@ use k8s_openapi::api::core::v1::PodCondition;
 use model::Rejection;
 
 use super::Facts;
+use crate::eviction::{EVICTED, NODE_LOW};
 
 const KIND: &str = "DisruptionTarget";
 
-/// The condition that a pod gains when it has to make room for another one.
+/// The condition that a pod gains when it has to make room for another one, or for the node.
 pub(super) fn gained(
     facts: &Facts<'_>,
     rejection: &Rejection,
     conditions: &[PodCondition],
 ) -> Option<PodCondition> {
     let known = conditions.iter().any(|condition| condition.type_ == KIND);
-    (rejection.reason == "Preempting" && !known).then(|| PodCondition {
+    let message = match rejection.reason.as_str() {
+        "Preempting" => "Pod was preempted by Kubelet to accommodate a critical pod.",
+        // Who breaks a limit of its own is no victim of others.
+        EVICTED if rejection.message.starts_with(NODE_LOW) => &rejection.message,
+        _ => return None,
+    };
+    (!known).then(|| PodCondition {
         type_: KIND.to_owned(),
         status: "True".to_owned(),
         reason: Some("TerminationByKubelet".to_owned()),
-        message: Some("Pod was preempted by Kubelet to accommodate a critical pod.".to_owned()),
+        message: Some(message.to_owned()),
         last_transition_time: Some(facts.now.to_api_time()),
         observed_generation: facts.pod.metadata.generation.filter(|generation| *generation != 0),
         ..PodCondition::default()

@@ -13,6 +13,7 @@ use ports::folder_watch::FolderWatch;
 use ports::host_facts::HostFacts;
 use ports::kernel_log::KernelLog;
 use ports::log_files::LogFiles;
+use ports::memory_thresholds::MemoryThresholds;
 use ports::node_logs::NodeLogs;
 use ports::outbound::Outbound;
 use ports::packet_filter::PacketFilter;
@@ -76,6 +77,8 @@ pub struct World {
     pub filesystems: Arc<dyn Filesystems>,
     /// What cgroups and networks use.
     pub usage: Arc<dyn Usage>,
+    /// Word from the kernel that memory runs short.
+    pub memory_thresholds: Arc<dyn MemoryThresholds>,
     /// What folders use.
     pub disk_usage: Arc<dyn DiskUsage>,
     /// State that outlives the agent.

@@ -44,6 +44,7 @@ pub(crate) struct VirtualNode {
     pub(crate) crash_limits: Limits,
     pub(crate) pleg: agent::pleg::Settings,
     pub(crate) http: Option<String>,
+    pub(crate) eviction: decide::eviction::Settings,
     /// What answers in pods; counts at once.
     pub(crate) network: FakeOutbound,
     agent: Option<Agent>,
@@ -65,6 +66,7 @@ impl VirtualNode {
             crash_limits: Limits::of_crashes(Decay::Usual, None),
             pleg: agent::pleg::Settings::default(),
             http: None,
+            eviction: decide::eviction::Settings::default(),
             network: FakeOutbound::default(),
             agent: None,
             folder,
@@ -146,7 +148,11 @@ impl VirtualNode {
         Plan {
             verification: Some(decide::image_access::Verification::UnlessPreloaded),
             node: NodePlan::default(),
-            statistics: Default::default(),
+            eviction: self.eviction.clone(),
+            statistics: agent::statistics::Settings {
+                volume_period: Some(Duration::from_secs(1)),
+                ..Default::default()
+            },
             listed: agent::pod_resources::Listed::Active,
             credential_provider_hash: None,
             settings: settings(self.folder.path()),
@@ -395,6 +401,7 @@ fn world(folder: &Path, plan: &Plan, network: FakeOutbound) -> World {
         log_files: Arc::new(HostLogFiles::new(&plan.settings.pod_logs_dir)),
         rotated_logs: Arc::new(HostRotatedLogs::new(&plan.settings.pod_logs_dir)),
         filesystems: Arc::new(HostFilesystems),
+        memory_thresholds: Arc::new(HostUsage::new(folder, CgroupVersion::V2).unwrap()),
         usage: Arc::new(HostUsage::new(folder, CgroupVersion::V2).unwrap()),
         disk_usage: Arc::new(HostDiskUsage::default()),
         checkpoints: Arc::new(FileCheckpoints::new(folder.join("state"))),
