@@ -13,6 +13,7 @@ use cri::{CriClient, Endpoint};
 use decide::backoff::{Decay, Limits};
 use decide::dead_containers::ContainerGcPolicy;
 use decide::image_gc::ImageGcPolicy;
+use decide::node_lease::LeaseTerms;
 use host::{
     ExecCredentialPrograms, FileCheckpoints, FileUserNamespaceRecords, HostDiskUsage, HostFilesystems,
     HostLogFiles, HostNodeLogs, HostPodFolders, HostPodVolumes, HostRotatedLogs, HostTerminationMessages,
@@ -33,6 +34,7 @@ use testkit::fake_runtime::{Container, FakeRuntime, Rpc};
 use testkit::fakes::{NoPodCgroups, NoProcessWatch, NoSystemCgroups, node_settings};
 use testkit::poll::eventually;
 
+use crate::cluster::Cluster;
 use crate::stepping::{Steps, Switch};
 
 /// How long anything may take on a busy machine.
@@ -45,6 +47,7 @@ pub(crate) struct VirtualNode {
     pub(crate) pleg: agent::pleg::Settings,
     pub(crate) http: Option<String>,
     pub(crate) eviction: decide::eviction::Settings,
+    pub(crate) cluster: Option<Cluster>,
     /// What answers in pods; counts at once.
     pub(crate) network: FakeOutbound,
     agent: Option<Agent>,
@@ -67,6 +70,7 @@ impl VirtualNode {
             pleg: agent::pleg::Settings::default(),
             http: None,
             eviction: decide::eviction::Settings::default(),
+            cluster: None,
             network: FakeOutbound::default(),
             agent: None,
             folder,
@@ -93,13 +97,15 @@ impl VirtualNode {
         assert!(self.agent.is_none(), "an agent runs already");
         let switch = Switch::after(polls);
         let (plan, folder) = (self.plan(), self.folder.path().to_owned());
-        let network = self.network.clone();
+        let (network, cluster) = (self.network.clone(), self.cluster.clone());
         let (sender, receiver) = std::sync::mpsc::channel();
         let driver = Arc::clone(&switch);
         let thread = std::thread::spawn(move || {
             let runtime = driver.runtime();
             let entered = runtime.enter();
-            let mut running = start(world(&folder, &plan, network), plan).unwrap();
+            let api = cluster.map(|cluster| cluster.server(&folder));
+            let world = World { api, ..world(&folder, &plan, network) };
+            let mut running = start(world, plan).unwrap();
             drop(entered);
             sender.send(running.views.clone()).unwrap();
             runtime.block_on(Steps::new(driver));
@@ -147,7 +153,10 @@ impl VirtualNode {
         let file = FilePlan { path: self.path("manifests"), check_frequency: Duration::from_secs(20) };
         Plan {
             verification: Some(decide::image_access::Verification::UnlessPreloaded),
-            node: NodePlan::default(),
+            node: NodePlan {
+                lease: LeaseTerms { node: "node".to_owned(), duration_seconds: 40 },
+                ..NodePlan::default()
+            },
             eviction: self.eviction.clone(),
             statistics: agent::statistics::Settings {
                 volume_period: Some(Duration::from_secs(1)),
