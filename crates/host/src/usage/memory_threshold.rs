@@ -28,7 +28,7 @@ impl MemoryThresholds for HostUsage {
         {
             return;
         }
-        std::future::pending().await
+        std::future::pending::<()>().await;
     }
 }
 
