@@ -8,7 +8,7 @@ use testkit::images::BUSYBOX;
 scenarios!(limits_of_local_storage);
 
 /// A container that writes so many MiB somewhere, and then waits.
-fn writer(name: &str, place: &str, limit: Value) -> Value {
+fn writer(name: &str, place: &str, limit: &Value) -> Value {
     let script = format!(
         "dd if=/dev/zero bs=1048576 count=8 2>/dev/null | tr '\\0' 'x' | fold -w 100 > {place}; sleep 100000"
     );
@@ -26,7 +26,7 @@ fn idle(name: &str, limit: &str) -> Value {
     })
 }
 
-fn with_volume(pod: Value, empty_dir: Value) -> Value {
+fn with_volume(pod: Value, empty_dir: &Value) -> Value {
     with(pod, "/spec/volumes", json!([{"name": "v", "emptyDir": empty_dir}]))
 }
 
@@ -35,12 +35,13 @@ async fn limits_of_local_storage(agent: Agent) -> Result<()> {
     let options = AgentOptions { overlay: json!({"volumeStatsAggPeriod": "5s"}), ..AgentOptions::default() };
     let mut node = ClusterNode::start_with(agent, Joining::WithCertificate, &options).await?;
     let storage = |limit: &str| json!({"ephemeral-storage": limit});
-    let volume = with_volume(pod("volume", [writer("main", "/v/f", json!({}))]), json!({"sizeLimit": "1Mi"}));
-    let whole = with_volume(pod("whole", [writer("main", "/v/f", storage("1Mi"))]), json!({}));
-    let logs = [writer("loud", "/proc/self/fd/1", storage("1Mi")), idle("quiet", "64Mi")];
-    let logs = with_volume(pod("logs", logs), json!({}));
+    let volume =
+        with_volume(pod("volume", [writer("main", "/v/f", &json!({}))]), &json!({"sizeLimit": "1Mi"}));
+    let whole = with_volume(pod("whole", [writer("main", "/v/f", &storage("1Mi"))]), &json!({}));
+    let logs = [writer("loud", "/proc/self/fd/1", &storage("1Mi")), idle("quiet", "64Mi")];
+    let logs = with_volume(pod("logs", logs), &json!({}));
     let fits =
-        with_volume(pod("fits", [writer("main", "/v/f", storage("64Mi"))]), json!({"sizeLimit": "32Mi"}));
+        with_volume(pod("fits", [writer("main", "/v/f", &storage("64Mi"))]), &json!({"sizeLimit": "32Mi"}));
     for pod in [&fits, &volume, &whole, &logs] {
         node.apply(pod).await?;
     }

@@ -136,6 +136,7 @@ async fn pass_time(seconds: u64) {
     }
 }
 
+#[expect(clippy::needless_pass_by_value, reason = "tests write the spec in place")]
 fn pod_of(name: &str, source: PodSource, spec: serde_json::Value) -> Arc<Pod> {
     let object = json!({"metadata": {"name": name, "namespace": "n", "uid": name}, "spec": spec});
     Arc::new(Pod::from_object(serde_json::from_value(object).unwrap(), source).unwrap())

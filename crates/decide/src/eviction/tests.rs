@@ -32,6 +32,7 @@ fn seen(signal: Signal, available: i64, capacity: i64, time: i64) -> Observation
     [(signal, Observed { available, capacity, at: at(time) })].into()
 }
 
+#[expect(clippy::needless_pass_by_value, reason = "tests write the spec in place")]
 fn pod(name: &str, spec: Json) -> Pod {
     let object = json!({"metadata": {"name": name, "namespace": "n", "uid": name}, "spec": spec});
     Pod::from_object(serde_json::from_value(object).unwrap(), PodSource::Api).unwrap()
