@@ -1,19 +1,23 @@
-//! Removes dead containers beyond what is kept, and links to logs that are gone, each minute.
+//! Removes dead containers beyond what is kept, and links to logs that are gone, each minute
+//! and when somebody needs the room.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use decide::dead_containers::{Collectable, ContainerGcPolicy, collect};
+use decide::dead_containers::{Collectable, ContainerGcPolicy, collect, give_up};
 use futures::StreamExt;
-use model::{EventSubject, EventType, RecordedEvent};
+use model::{EventSubject, EventType, PodUid, RecordedEvent, WorkerPhase, WorkerView};
 use ports::clock::Clock;
 use ports::event_recorder::EventRecorder;
 use ports::pod_logs::PodLogs;
 use ports::runtime::{Runtime, RuntimeError};
+use tokio::sync::mpsc;
 use tokio::time::{Instant, MissedTickBehavior};
 use tokio_util::sync::CancellationToken;
 
+use crate::messages::ReclaimOrder;
 use crate::observation::Observer;
+use crate::published::Reader;
 
 /// Time between two looks.
 const PERIOD: Duration = Duration::from_secs(60);
@@ -36,38 +40,64 @@ pub struct Parts {
     pub events: Arc<dyn EventRecorder>,
     /// How many are kept.
     pub policy: ContainerGcPolicy,
+    /// How far workers are: what is left of a pod that is over can be given up.
+    pub workers: Reader<WorkerView>,
+    /// Who needs the room.
+    pub orders: mpsc::Receiver<ReclaimOrder>,
 }
 
 /// Runs until cancelled.
-pub async fn run(parts: Parts, cancel: CancellationToken) {
+pub async fn run(mut parts: Parts, cancel: CancellationToken) {
     // The pods' own passes do most of it; a minute after the start is soon enough.
     let mut ticks = tokio::time::interval_at(Instant::now() + PERIOD, PERIOD);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
-        tokio::select! {
+        let order = tokio::select! {
             () = cancel.cancelled() => return,
-            _ = ticks.tick() => {}
-        }
+            _ = ticks.tick() => None,
+            Some(order) = parts.orders.recv() => Some(order),
+        };
         let pods = parts.observer.all();
-        let surplus = collect(pods.iter().map(|pod| &**pod), &parts.policy, parts.clock.now());
-        let failures: Vec<RuntimeError> = futures::stream::iter(surplus)
-            .map(|container| parts.remove(container))
-            .buffer_unordered(AT_ONCE)
-            .filter_map(async |removed| removed.err())
-            .collect()
-            .await;
-        if let Some(error) = failures.first() {
-            parts.tell(error);
-        }
-        if let Err(error) = parts.logs.remove_dead_log_links().await {
-            tracing::warn!(%error, source = %error.source, "dead log links stay");
+        let pods = pods.iter().map(|pod| &**pod);
+        let now = parts.clock.now();
+        let surplus = if order.is_some() {
+            let (over, living): (Vec<_>, Vec<_>) = pods.partition(|pod| parts.is_over(&pod.uid));
+            give_up(over, living, &parts.policy, now)
+        } else {
+            collect(pods, &parts.policy, now)
+        };
+        parts.collect(surplus).await;
+        if let Some(order) = order {
+            tracing::info!("dead containers were given up to make room");
+            // Who asked may have lost patience.
+            let _ = order.done.send(());
         }
     }
 }
 
 impl Parts {
+    fn is_over(&self, uid: &PodUid) -> bool {
+        self.workers.get(uid).is_some_and(|worker| worker.phase == WorkerPhase::Finished)
+    }
+
+    async fn collect(&self, surplus: Vec<Collectable>) {
+        let failures: Vec<RuntimeError> = futures::stream::iter(surplus)
+            .map(|container| self.remove(container))
+            .buffer_unordered(AT_ONCE)
+            .filter_map(async |removed| removed.err())
+            .collect()
+            .await;
+        if let Some(error) = failures.first() {
+            self.tell(error);
+        }
+        if let Err(error) = self.logs.remove_dead_log_links().await {
+            tracing::warn!(%error, source = %error.source, "dead log links stay");
+        }
+    }
+
     fn tell(&self, error: &RuntimeError) {
         self.events.record(RecordedEvent {
+            annotations: Default::default(),
             subject: EventSubject::Node(self.node.clone()),
             kind: EventType::Warning,
             reason: "ContainerGCFailed".to_owned(),

@@ -99,6 +99,7 @@ async fn take(known: &mut BTreeMap<PodSource, SourcePods>, snapshot: Snapshot, p
     let merged = merge(known.entry(source).or_default(), snapshot, parts.clock.now());
     for pod in merged.duplicates {
         parts.events.record(RecordedEvent {
+            annotations: Default::default(),
             subject: EventSubject::pod(&pod, String::new()),
             kind: EventType::Warning,
             reason: "FailedValidation".to_owned(),

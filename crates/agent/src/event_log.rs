@@ -123,6 +123,7 @@ mod tests {
 
     fn record(log: &EventLog, reason: &str, message: &str, at: i64) {
         log.record(RecordedEvent {
+            annotations: Default::default(),
             subject: EventSubject::Node("n".into()),
             kind: EventType::Normal,
             reason: reason.into(),

@@ -1,4 +1,4 @@
-//! Removes images that nobody has used for long, or when the disk is full.
+//! Removes images that nobody has used for long, or when the disk is full or somebody needs the room.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -15,9 +15,11 @@ use ports::event_recorder::EventRecorder;
 use ports::filesystems::{DiskSpace, Filesystems};
 use ports::runtime::Runtime;
 use serde_json::{Value, json};
+use tokio::sync::mpsc;
 use tokio::time::MissedTickBehavior;
 use tokio_util::sync::CancellationToken;
 
+use crate::messages::ReclaimOrder;
 use crate::metrics::Metrics;
 use crate::observation::Observer;
 use crate::published::Reader;
@@ -55,13 +57,13 @@ pub struct Parts {
     pub ledger: Option<Arc<PullLedger>>,
     /// Limits.
     pub policy: ImageGcPolicy,
+    /// Who needs the room.
+    pub orders: mpsc::Receiver<ReclaimOrder>,
 }
 
 /// Runs until cancelled.
 pub async fn run(parts: Parts, cancel: CancellationToken) {
-    if parts.policy.is_off() {
-        return cancel.cancelled().await;
-    }
+    let is_off = parts.policy.is_off();
     let mut collector = Collector { records: load(&*parts.checkpoints).await, parts, failed_before: false };
     // An image is in use as far as we know what runs.
     while !collector.parts.observer.has_listed() {
@@ -73,12 +75,26 @@ pub async fn run(parts: Parts, cancel: CancellationToken) {
     let mut ticks = tokio::time::interval(PERIOD);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
-        tokio::select! {
+        let order = tokio::select! {
             () = cancel.cancelled() => return,
-            _ = ticks.tick() => {}
+            _ = ticks.tick() => None,
+            Some(order) = collector.parts.orders.recv() => Some(order),
+        };
+        match order {
+            // How old images are must be known when somebody needs the room.
+            None if is_off => drop(collector.look().await),
+            None => {
+                let collected = collector.collect().await;
+                collector.tell(collected);
+            }
+            Some(order) => {
+                if let Err(error) = collector.give_up().await {
+                    tracing::warn!(%error, "not all unused images could be given up");
+                }
+                // Who asked may have lost patience.
+                let _ = order.done.send(());
+            }
         }
-        let collected = collector.collect().await;
-        collector.tell(collected);
         collector.save().await;
     }
 }
@@ -90,7 +106,8 @@ struct Collector {
 }
 
 impl Collector {
-    async fn collect(&mut self) -> Result<(), String> {
+    /// Notes what is there and in use; returns what is not.
+    async fn look(&mut self) -> Result<Vec<Candidate>, String> {
         let now = self.parts.clock.now();
         let images = self.parts.runtime.list_images().await.map_err(|error| error.to_string())?;
         if let Some(ledger) = &self.parts.ledger {
@@ -99,7 +116,20 @@ impl Collector {
         let images = told_apart(images, &self.parts.policy);
         let in_use = self.in_use(&images);
         detect(&mut self.records, &images, &in_use, now);
-        let candidates = candidates(&self.records, &images, &in_use);
+        Ok(candidates(&self.records, &images, &in_use))
+    }
+
+    /// Removes all that nobody uses.
+    async fn give_up(&mut self) -> Result<(), String> {
+        let (unused, now) = (self.look().await?, self.parts.clock.now());
+        let freed = self.make_room(&unused, i64::MAX.unsigned_abs(), now).await?;
+        tracing::info!(bytes = freed, "unused images were given up to make room");
+        Ok(())
+    }
+
+    async fn collect(&mut self) -> Result<(), String> {
+        let now = self.parts.clock.now();
+        let candidates = self.look().await?;
         let rest = self.remove_old(candidates, now).await?;
         let space = self.space().await?;
         if space.capacity == 0 {
@@ -206,6 +236,7 @@ impl Collector {
 
     fn event(&self, reason: &str, message: String) {
         self.parts.events.record(RecordedEvent {
+            annotations: Default::default(),
             subject: EventSubject::Node(self.parts.node.clone()),
             kind: EventType::Warning,
             reason: reason.to_owned(),

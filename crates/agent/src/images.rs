@@ -416,6 +416,7 @@ impl Request<'_> {
 
     fn tell_of(&self, field_path: String, kind: EventType, reason: &str, message: String) {
         self.inner.events.record(RecordedEvent {
+            annotations: Default::default(),
             subject: EventSubject::pod(self.pod, field_path),
             kind,
             reason: reason.to_owned(),

@@ -26,6 +26,7 @@ pub mod csi_volumes;
 pub mod desired;
 pub mod event_delivery;
 pub mod event_log;
+pub mod eviction;
 pub mod file_report;
 pub mod followed;
 pub mod image_gc;

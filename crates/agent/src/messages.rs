@@ -1,11 +1,13 @@
 //! What the stages say to each other.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use decide::housekeeping::PodCgroup;
 pub use model::ProbeKind;
 use model::{KillOptions, PodUid, WorkerCommand};
+use tokio::sync::oneshot;
 
 /// A message to the pod workers.
 #[derive(Debug)]
@@ -45,6 +47,26 @@ pub struct ProbeResult {
     pub kind: ProbeKind,
     /// Whether it succeeded.
     pub success: bool,
+}
+
+/// A pod has to go for the good of the node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Eviction {
+    /// The pod.
+    pub uid: PodUid,
+    /// How long it has to end.
+    pub grace_seconds: u64,
+    /// Why, for people.
+    pub message: String,
+    /// Why, for programs.
+    pub annotations: BTreeMap<String, String>,
+}
+
+/// A collector is asked to give up all that nobody needs, now.
+#[derive(Debug)]
+pub struct ReclaimOrder {
+    /// Told when that is done, as far as it could be.
+    pub done: oneshot::Sender<()>,
 }
 
 /// What the sweeper is asked to remove.

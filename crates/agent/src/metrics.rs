@@ -11,6 +11,7 @@ mod api_requests;
 mod bounds;
 mod certificates;
 mod containers;
+mod evictions;
 mod http_requests;
 mod images;
 mod node_start;
@@ -33,6 +34,7 @@ use std::time::Duration;
 pub use api_requests::ApiMetrics;
 pub use certificates::CertificateMetrics;
 pub use containers::ContainerMetrics;
+pub use evictions::EvictionMetrics;
 pub use http_requests::{HttpMetrics, RequestLabels};
 pub use images::ImageMetrics;
 pub use node_start::{NodeStart, StartGauges};
@@ -72,6 +74,8 @@ pub struct Metrics {
     pub images: ImageMetrics,
     /// Resizes of pods.
     pub resizes: ResizeMetrics,
+    /// Pods that had to go.
+    pub evictions: EvictionMetrics,
     /// Sources and logs.
     pub sources: SourceMetrics,
     /// Volumes, and what they come from.
@@ -113,6 +117,7 @@ impl Metrics {
         self.runtime.write(&mut page);
         self.images.write(&mut page);
         self.resizes.write(&mut page);
+        self.evictions.write(&mut page);
         self.sources.write(&mut page);
         self.storage.write(&mut page);
         self.node_start.write(&mut page);

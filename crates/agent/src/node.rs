@@ -112,6 +112,7 @@ pub struct Parts {
 impl Parts {
     fn record(&self, event: NodeEvent) {
         self.events.record(RecordedEvent {
+            annotations: Default::default(),
             subject: EventSubject::Node(self.profile.name.clone()),
             kind: event.kind,
             reason: event.reason.to_owned(),

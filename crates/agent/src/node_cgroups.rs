@@ -209,6 +209,7 @@ impl Parts {
 
     fn record(&self, kind: EventType, reason: &str, message: String) {
         self.events.record(RecordedEvent {
+            annotations: Default::default(),
             subject: EventSubject::Node(self.settings.name.clone()),
             kind,
             reason: reason.to_owned(),

@@ -182,6 +182,7 @@ impl Stage<'_> {
 
     fn event(&self, message: &str) {
         self.parts.events.record(RecordedEvent {
+            annotations: Default::default(),
             subject: EventSubject::Node(self.parts.node.clone()),
             kind: EventType::Normal,
             reason: EVENT.to_owned(),

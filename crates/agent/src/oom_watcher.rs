@@ -59,6 +59,7 @@ impl Parts {
     fn tell(&self, message: String) {
         tracing::warn!(%message, "the machine ran out of memory");
         self.events.record(RecordedEvent {
+            annotations: Default::default(),
             subject: EventSubject::Node(self.node.clone()),
             kind: EventType::Warning,
             reason: "SystemOOM".to_owned(),

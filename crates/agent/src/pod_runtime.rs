@@ -142,6 +142,7 @@ impl PodRuntime {
             .map(|entry| entry.field_path())
             .unwrap_or_default();
         self.parts.events.record(RecordedEvent {
+            annotations: Default::default(),
             subject: EventSubject::pod(pod, field_path),
             kind,
             reason: reason.to_owned(),

@@ -327,6 +327,7 @@ impl Stage {
         let Some((kind, reason, message)) = finding.event(key.kind) else { return };
         let field_path = pod.container(&key.container).map(|entry| entry.field_path()).unwrap_or_default();
         self.parts.events.record(RecordedEvent {
+            annotations: Default::default(),
             subject: EventSubject::pod(pod, field_path),
             kind,
             reason: reason.to_owned(),

@@ -7,6 +7,7 @@
 mod driver_side;
 mod files;
 mod gather;
+mod of_pods;
 mod runtime_side;
 #[cfg(test)]
 mod tests;

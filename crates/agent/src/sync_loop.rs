@@ -7,6 +7,7 @@
 //! | requeues, by their due time | a worker asked to be called again | syncs |
 //! | probe results | a container's health changed | syncs |
 //! | kill requests | the agent itself ends a pod | kills |
+//! | evictions | a pod has to go for the good of the node | evictions |
 //! | ends of pods that make room | a critical pod may begin | room |
 //! | the node, read again | a pod may match it after all | second looks |
 //! | housekeeping, each 2 s | sweep what nobody wants | clean-ups |
@@ -17,6 +18,7 @@
 mod admission;
 mod cgroup_list;
 mod due;
+mod evictions;
 mod handlers;
 mod making_room;
 mod resizes;
@@ -41,7 +43,7 @@ use tokio::time::{Instant, MissedTickBehavior};
 use tokio_util::sync::CancellationToken;
 
 use crate::allocations::Allocations;
-use crate::messages::{KillRequest, ProbeKind, ProbeResult, Requeue, SweepOrder, WorkerMessage};
+use crate::messages::{Eviction, KillRequest, ProbeKind, ProbeResult, Requeue, SweepOrder, WorkerMessage};
 use crate::metrics::Metrics;
 use crate::node_inputs::NodeInputs;
 use crate::node_view::NodeView;
@@ -71,6 +73,8 @@ pub struct Inputs {
     pub probes: mpsc::Receiver<ProbeResult>,
     /// Pods that the agent itself ends.
     pub kills: mpsc::UnboundedReceiver<KillRequest>,
+    /// Pods that have to go.
+    pub evictions: mpsc::UnboundedReceiver<Eviction>,
 }
 
 /// Everything the loop speaks to and reads.
@@ -204,6 +208,7 @@ impl SyncLoop {
             Some(requeue) = inputs.requeues.recv() => self.due.push(requeue.uid, Instant::now() + requeue.delay),
             Some(request) = inputs.kills.recv() => self.handle_kill(request),
             Some(result) = inputs.probes.recv() => self.on_probe(&result),
+            Some(eviction) = inputs.evictions.recv() => self.handle_eviction(eviction),
             () = sleep_until(next_due) => self.handle_due(),
             () = sleep_until(room_due) => self.handle_room(),
             Ok(()) = self.worker_changes.changed(), if room_due.is_some() => self.handle_room(),

@@ -67,6 +67,7 @@ fn object(report: &EventReport, node: &str) -> core::Event {
         metadata: ObjectMeta {
             name: Some(report.name.clone()),
             namespace: Some(namespace(&event.subject).to_owned()),
+            annotations: Some(event.annotations.clone()).filter(|list| !list.is_empty()),
             ..ObjectMeta::default()
         },
         involved_object: involved(&event.subject),
@@ -133,6 +134,7 @@ mod tests {
         let report = |subject| EventReport {
             name: "p.1".into(),
             event: RecordedEvent {
+                annotations: [("starved_resource".to_owned(), "memory".to_owned())].into(),
                 subject,
                 kind: EventType::Warning,
                 reason: "BackOff".into(),
@@ -151,7 +153,7 @@ mod tests {
         let expected = json!({
             "apiVersion": "v1",
             "kind": "Event",
-            "metadata": {"name": "p.1", "namespace": "ns"},
+            "metadata": {"name": "p.1", "namespace": "ns", "annotations": {"starved_resource": "memory"}},
             "involvedObject": {
                 "apiVersion": "v1", "kind": "Pod", "namespace": "ns", "name": "p", "uid": "u",
                 "fieldPath": "spec.containers{c}",

@@ -91,7 +91,7 @@ pub fn load(args: &[String], environment: &Environment) -> Result<Invocation, Lo
     let config = loader.config(&line, &flags, environment)?;
     let (config, gates) = loader.check(config, environment.cgroup)?;
     let set_fields = loader.sources.set_fields();
-    loader.notices.extend(partly_without_effect(&config, &set_fields));
+    loader.notices.extend(partly_without_effect(&config));
     let (notices, flag_values) = (loader.notices, flag_values(&line));
     Ok(Invocation::Run(Box::new(Loaded { config, flags, gates, notices, set_fields, flag_values })))
 }

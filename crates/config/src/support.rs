@@ -35,6 +35,11 @@ pub static SUPPORTED: &[&str] = &[
     "eventBurst",
     "eventRecordQPS",
     "evictionHard",
+    "evictionMaxPodGracePeriod",
+    "evictionMinimumReclaim",
+    "evictionPressureTransitionPeriod",
+    "evictionSoft",
+    "evictionSoftGracePeriod",
     "failCgroupV1",
     "failSwapOn",
     "featureGates",
@@ -48,6 +53,7 @@ pub static SUPPORTED: &[&str] = &[
     "imageMinimumGCAge",
     "imagePullCredentialsVerificationPolicy",
     "imageServiceEndpoint",
+    "kernelMemcgNotification",
     "kubeAPIBurst",
     "kubeAPIQPS",
     "kubeReserved",
@@ -126,18 +132,10 @@ pub fn without_effect(config: &KubeletConfiguration, set_fields: &BTreeSet<Strin
 }
 
 /// What is to be said of fields that podward acts on in part.
-pub(crate) fn partly_without_effect(
-    config: &KubeletConfiguration,
-    set_fields: &BTreeSet<String>,
-) -> Vec<String> {
+pub(crate) fn partly_without_effect(config: &KubeletConfiguration) -> Vec<String> {
     let logging = &config.logs.logging;
     let routed = |routing: &OutputRouting| routing.split_stream || !routing.info_buffer_size.is_zero();
-    let evicts = config.reservations.eviction_hard.as_ref().is_some_and(|signals| !signals.is_empty());
     let notices = [
-        (
-            evicts && set_fields.contains("evictionHard"),
-            "evictionHard: counted in what the node has for pods, but no pod is evicted yet",
-        ),
         (!logging.vmodule.is_empty(), "logging.vmodule: without effect, all files have logging.verbosity"),
         (
             routed(&logging.options.text) || routed(&logging.options.json),
@@ -174,8 +172,7 @@ mod tests {
     fn names_parts_that_are_set_in_vain() {
         let table = [
             ("{}", None),
-            ("{evictionHard: {}}", None),
-            ("{evictionHard: {memory.available: 1Gi}}", Some("evictionHard: ")),
+            ("{evictionHard: {memory.available: 1Gi}}", None),
             ("{logging: {verbosity: 3, format: json, flushFrequency: 1s}}", None),
             ("{logging: {vmodule: [{filePattern: a, verbosity: 1}]}}", Some("logging.vmodule: ")),
             ("{logging: {options: {json: {splitStream: true}}}}", Some("logging.options: ")),
@@ -186,8 +183,7 @@ mod tests {
             let (mut config, errors) = KubeletConfiguration::read(&document);
             assert_eq!(errors, [], "{text}");
             config.reservations.inject_default_thresholds();
-            let set = document.value().as_object().unwrap().keys().cloned().collect();
-            let found = partly_without_effect(&config, &set);
+            let found = partly_without_effect(&config);
             assert_eq!(found.len(), usize::from(expected.is_some()), "{text}: {found:?}");
             assert!(found.iter().all(|notice| notice.starts_with(expected.unwrap_or_default())), "{found:?}");
         }

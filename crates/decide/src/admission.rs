@@ -24,7 +24,7 @@ use crate::quantity::{Amount, ResourceList};
 pub use conditions::Shutdown;
 pub use declared_features::unmet_by_update;
 pub use occupancy::Occupancy;
-pub use preemption::{end_by, is_critical};
+pub use preemption::{end_by, end_within, is_critical};
 
 /// What the checks look at besides the pod.
 #[derive(Clone, Copy, Debug)]

@@ -117,6 +117,20 @@ pub fn collect<'a>(
     surplus
 }
 
+/// Which dead containers go when the node needs the room: all of pods that are over, and of the others as usual.
+#[must_use]
+pub fn give_up<'a>(
+    over: impl IntoIterator<Item = &'a ObservedPod>,
+    living: impl IntoIterator<Item = &'a ObservedPod>,
+    policy: &ContainerGcPolicy,
+    now: Timestamp,
+) -> Vec<Collectable> {
+    let none = ContainerGcPolicy { per_container: Some(0), total: None, ..*policy };
+    let mut surplus = collect(over, &none, now);
+    surplus.extend(collect(living, policy, now));
+    surplus
+}
+
 /// Takes the oldest beyond `keep`.
 fn beyond(unit: &mut Vec<Collectable>, keep: usize) -> Vec<Collectable> {
     unit.sort_by_key(|one| std::cmp::Reverse(one.created_at));
@@ -192,6 +206,20 @@ mod tests {
         let policy = ContainerGcPolicy { per_container, total, min_age };
         let found = collect([&first, &second], &policy, Timestamp::from_secs(40));
         found.into_iter().map(|one| one.id.to_string()).collect()
+    }
+
+    #[test]
+    fn pods_that_are_over_give_up_everything_when_room_is_needed() {
+        let dead = |uid: &str| {
+            let mut pod =
+                observed(Vec::new(), vec![container(&format!("{uid}0"), "a", 0, ContainerState::Exited)]);
+            pod.uid = uid.into();
+            pod
+        };
+        let policy = ContainerGcPolicy { per_container: Some(1), total: None, min_age: Duration::ZERO };
+        let found = give_up([&dead("over")], [&dead("living")], &policy, Timestamp::from_secs(40));
+        let found: Vec<String> = found.into_iter().map(|one| one.id.to_string()).collect();
+        assert_eq!(found, ["over0"]);
     }
 
     #[test]

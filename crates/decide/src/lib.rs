@@ -23,6 +23,7 @@ pub mod deadline;
 pub mod dns;
 pub mod environment;
 pub mod event_correlation;
+pub mod eviction;
 pub mod explain;
 pub mod go_duration;
 pub mod grace;

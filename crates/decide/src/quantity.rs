@@ -1,5 +1,7 @@
 //! Resource quantities (`500m`, `1.5Gi`, `2e3`) as exact numbers.
 
+pub mod text;
+
 use std::collections::BTreeMap;
 use std::ops::Add;
 

@@ -11,6 +11,7 @@ use model::usage::{DiskUse, FilesystemRoom};
 use ports::usage::DiskUsage;
 
 use crate::foreign_files::apart;
+use crate::mount_table;
 use crate::turns::Turns;
 use crate::usage::room;
 
@@ -54,6 +55,14 @@ impl DiskUsage for HostDiskUsage {
         rooms
     }
 
+    async fn devices(&self, paths: Vec<PathBuf>) -> Vec<Option<String>> {
+        let mut devices = Vec::with_capacity(paths.len());
+        for path in paths {
+            devices.push(self.look(path, device).await);
+        }
+        devices
+    }
+
     async fn device_size(&self, path: &Path) -> Option<u64> {
         self.look(path.to_path_buf(), device_size).await
     }
@@ -67,6 +76,12 @@ impl DiskUsage for HostDiskUsage {
         // A lost thread means that the agent stops.
         tokio::task::spawn_blocking(look).await.unwrap_or_default()
     }
+}
+
+/// By the table of mounts: parts of one file system may have device numbers of their own (btrfs).
+fn device(path: &Path) -> Option<String> {
+    let path = std::fs::canonicalize(path).ok()?;
+    mount_table::holding(&mount_table::table().ok()?, &path).map(|mount| mount.device.clone())
 }
 
 /// The end of a device is as far as one can go in it.
@@ -205,6 +220,17 @@ mod tests {
         drop(release);
         assert_eq!(hanging.await, None);
         assert!(disks.rooms(vec![scratch.path().into()]).await[0].is_some());
+    }
+
+    #[tokio::test]
+    async fn paths_on_one_file_system_have_one_device() {
+        let scratch = tempfile::tempdir().unwrap();
+        fs::create_dir(scratch.path().join("in")).unwrap();
+        let paths =
+            vec![scratch.path().into(), scratch.path().join("in"), "/proc".into(), "/nowhere/at/all".into()];
+        let found = HostDiskUsage::default().devices(paths).await;
+        assert!(found[0].is_some() && found[0] == found[1] && found[2].is_some() && found[0] != found[2]);
+        assert_eq!(found[3], None);
     }
 
     #[tokio::test]

@@ -6,6 +6,7 @@ mod disks;
 mod files;
 mod limits;
 mod machine;
+mod memory_threshold;
 mod network;
 mod pressure;
 mod processes;

@@ -1,3 +1,5 @@
+use std::collections::BTreeMap;
+
 use crate::{ContainerId, Pod, PodFullName, PodUid, Timestamp};
 
 /// What the runtime did to a pod, found by comparing two observations.
@@ -95,4 +97,6 @@ pub struct RecordedEvent {
     pub message: String,
     /// When.
     pub at: Timestamp,
+    /// What programs may read from it.
+    pub annotations: BTreeMap<String, String>,
 }

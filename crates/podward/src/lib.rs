@@ -9,6 +9,7 @@ pub mod check;
 pub mod cluster_plan;
 pub mod command;
 pub mod debug_plan;
+mod eviction_plan;
 mod identity_plan;
 pub mod join;
 pub mod logging;

@@ -27,7 +27,7 @@ use crate::debug_plan::{DebugPlan, debug_plan};
 use crate::registration_plan::{self, NodePlan};
 use crate::server_plan::{self, ServerPlan};
 use crate::shutdown_plan::{self, ShutdownPlan};
-use crate::{cgroup_plan, node_plan, statistics_plan};
+use crate::{cgroup_plan, eviction_plan, node_plan, statistics_plan};
 
 /// A static pod folder or file.
 #[derive(Clone, Debug)]
@@ -107,6 +107,8 @@ pub struct Plan {
     pub node: NodePlan,
     /// Timings of the lifecycle event generator.
     pub pleg: agent::pleg::Settings,
+    /// What is done when the node runs short.
+    pub eviction: decide::eviction::Settings,
     /// Statistics.
     pub statistics: agent::statistics::Settings,
     /// Which pods the pod-resources socket lists.
@@ -239,6 +241,7 @@ pub fn plan(
             image_volume_digests: loaded.gates.enabled(Gate::ImageVolumeWithDigest),
             ..agent::pleg::Settings::default()
         },
+        eviction: eviction_plan::eviction(loaded),
         statistics: statistics_plan::statistics(loaded),
         listed: match loaded.gates.enabled(Gate::KubeletPodResourcesListUseActivePods) {
             true => agent::pod_resources::Listed::Active,

@@ -206,6 +206,7 @@ async fn run(
         log_files: Arc::new(HostLogFiles::new(&plan.settings.pod_logs_dir)),
         rotated_logs: Arc::new(HostRotatedLogs::new(&plan.settings.pod_logs_dir)),
         filesystems: Arc::new(HostFilesystems),
+        memory_thresholds: Arc::new(usage.clone()),
         usage: Arc::new(usage),
         disk_usage: Arc::new(HostDiskUsage::default()),
         checkpoints: Arc::new(FileCheckpoints::new(state)),

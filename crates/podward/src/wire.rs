@@ -2,6 +2,7 @@
 
 mod api_server;
 mod debugging;
+mod eviction;
 mod local;
 mod metrics;
 mod node_api;
@@ -136,6 +137,7 @@ pub fn start(world: World, plan: Plan) -> anyhow::Result<Running> {
     let (worker_sender, worker_messages) = mpsc::unbounded_channel();
     let (requeue_sender, requeues) = mpsc::unbounded_channel();
     let (probe_sender, probe_results) = mpsc::channel(EVENTS);
+    let (eviction_sender, evictions) = mpsc::unbounded_channel();
     let (sweep_sender, sweeps) = watch::channel(Default::default());
     let (heartbeat_sender, heartbeat) = watch::channel(Instant::now());
     let (report_sender, reports) = watch::channel(Vec::new());
@@ -246,7 +248,8 @@ pub fn start(world: World, plan: Plan) -> anyhow::Result<Running> {
         drivers: driven.as_ref().map(|driven| &driven.drivers),
         events: &recorder,
     };
-    views.statistics = Some(statistics::statistics(&world, &plan, &read));
+    let statistics = statistics::statistics(&world, &plan, &read);
+    views.statistics = Some(statistics.clone());
     running.views = views.clone();
     running.local.views = views.clone();
     let (pod_volumes, volume_claims) = match driven {
@@ -314,7 +317,8 @@ pub fn start(world: World, plan: Plan) -> anyhow::Result<Running> {
         metrics: metrics.clone(),
         heartbeat: heartbeat_sender,
     };
-    let inputs = sync_loop::Inputs { updates, events: pod_events, requeues, probes: probe_results, kills };
+    let inputs =
+        sync_loop::Inputs { updates, events: pod_events, requeues, probes: probe_results, kills, evictions };
     running.spawn("sync loop", SyncLoop::new(parts).run(inputs, cancel.clone()));
 
     let parts = probes::Parts {
@@ -437,7 +441,18 @@ pub fn start(world: World, plan: Plan) -> anyhow::Result<Running> {
         observer,
         metrics: metrics.clone(),
     };
-    let tables = upkeep::Tables { observer: &parts.observer, desired: &views.desired, ledger };
+    let tables = eviction::Tables {
+        observer: &parts.observer,
+        desired: &views.desired,
+        workers: &parts.wanted.workers,
+        statistics,
+        events: &node_events,
+        pressure: reporters.pressure.clone(),
+        evictions: eviction_sender,
+    };
+    let orders = eviction::start_eviction(&mut running, &world, &plan, tables);
+    let (workers, desired) = (&parts.wanted.workers, &views.desired);
+    let tables = upkeep::Tables { observer: &parts.observer, desired, workers, ledger, orders };
     start_upkeep(&mut running, &world, &plan, tables, &node_events);
     running.spawn("sweeper", sweeper::run(parts, cancel.clone()));
 

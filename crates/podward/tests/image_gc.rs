@@ -78,7 +78,9 @@ fn collector(max_age: Duration) -> Collector {
     let (disk, events, metrics) =
         (Arc::<Disk>::default(), Arc::new(EventLog::new(100)), Arc::new(Metrics::new()));
     disk.set(1000, 500);
+    let (_, orders) = tokio::sync::mpsc::channel(1);
     let parts = Parts {
+        orders,
         runtime: Arc::new(client),
         filesystems: disk.clone(),
         observer,

@@ -2,8 +2,12 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
+#[path = "virtual_node/cluster.rs"]
+mod cluster;
 #[path = "virtual_node/counts.rs"]
 mod counts;
+#[path = "virtual_node/eviction.rs"]
+mod eviction;
 #[path = "virtual_node/hooks.rs"]
 mod hooks;
 #[path = "virtual_node/isolation.rs"]

@@ -80,6 +80,9 @@ pub trait DiskUsage: Send + Sync {
     /// The file systems that hold these paths, in their order.
     async fn rooms(&self, paths: Vec<PathBuf>) -> Vec<Option<FilesystemRoom>>;
 
+    /// The devices of the file systems that hold these paths, in their order: two paths with the same one share a disk.
+    async fn devices(&self, paths: Vec<PathBuf>) -> Vec<Option<String>>;
+
     /// Bytes of a block device.
     async fn device_size(&self, path: &Path) -> Option<u64>;
 

@@ -86,6 +86,7 @@ const STAGES: &[&str] = &[
     "packet_filter",
     "oom_watcher",
     "node_shutdown",
+    "eviction",
 ];
 
 /// What stages share, and which of the others each of them may use itself.

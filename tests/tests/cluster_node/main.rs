@@ -4,6 +4,7 @@
 
 mod containers;
 mod deletion;
+mod eviction;
 mod faults;
 mod identity;
 mod images;

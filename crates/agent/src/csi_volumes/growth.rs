@@ -142,7 +142,14 @@ impl CsiVolumes {
 
     pub(super) fn tell(&self, subject: EventSubject, kind: EventType, reason: &str, message: String) {
         let at = self.parts.clock.now();
-        self.parts.events.record(RecordedEvent { subject, kind, reason: reason.to_owned(), message, at });
+        self.parts.events.record(RecordedEvent {
+            annotations: Default::default(),
+            subject,
+            kind,
+            reason: reason.to_owned(),
+            message,
+            at,
+        });
     }
 }
 

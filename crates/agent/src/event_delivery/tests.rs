@@ -64,6 +64,7 @@ impl Stage {
     /// Each event has a node of its own, so that none is silenced.
     fn record(&self, node: &str, reason: &str) {
         self.delivery.record(RecordedEvent {
+            annotations: Default::default(),
             subject: EventSubject::Node(node.into()),
             kind: EventType::Normal,
             reason: reason.into(),

@@ -109,6 +109,7 @@ impl Parts {
     fn tell_of(&self, pod: &Pod) {
         tracing::warn!(pod = %pod.full_name, "a pod does not end with the machine in time");
         self.events.record(RecordedEvent {
+            annotations: Default::default(),
             subject: EventSubject::pod(pod, String::new()),
             kind: EventType::Warning,
             reason: LATE.to_owned(),

@@ -35,6 +35,7 @@ impl PodRuntime {
 
     fn node_warning(&self, reason: &str, message: String) {
         self.parts.events.record(RecordedEvent {
+            annotations: Default::default(),
             subject: EventSubject::Node(self.parts.settings.name.clone()),
             kind: EventType::Warning,
             reason: reason.to_owned(),

@@ -98,6 +98,7 @@ impl Pass<'_> {
         let name = metadata.name.clone().unwrap_or_default();
         let message = other_file_system(&name, reason);
         self.runtime.parts.events.record(RecordedEvent {
+            annotations: Default::default(),
             subject: EventSubject::Volume { name, uid: metadata.uid.clone().unwrap_or_default() },
             kind: EventType::Warning,
             reason: "FailedMountOnFilesystemMismatch".to_owned(),

@@ -3,7 +3,7 @@
 //! Logs are few files and looked at each time. Volumes are gone through once in a period, within bounds: one that takes
 //! too long keeps its last figures, and one that hangs is left alone for a while.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -40,8 +40,7 @@ impl Files {
         parts: &Parts,
         pods: &[RunningPod],
     ) -> BTreeMap<PodUid, PodFilesReading> {
-        let known: HashSet<&PodUid> = pods.iter().map(|pod| &pod.uid).collect();
-        self.volumes.retain(|uid, _| known.contains(uid));
+        self.volumes.retain(|uid, _| parts.observer.last(uid).is_some());
         self.stuck.retain(|_, since| since.elapsed() < LEFT_ALONE);
         let mut files = logs(parts, pods).await;
         if let Some(period) = parts.settings.volume_period {
@@ -189,6 +188,7 @@ impl Files {
 /// Upstream's event for a volume that its driver finds not well.
 fn abnormal_volume(pod: &RunningPod, volume: &str, message: &str, at: Timestamp) -> RecordedEvent {
     RecordedEvent {
+        annotations: Default::default(),
         subject: EventSubject::Pod {
             uid: pod.uid.clone(),
             full_name: pod.full_name.clone(),

@@ -34,6 +34,10 @@ impl DiskUsage for FakeDisks {
         paths.iter().map(|_| Some(ROOM)).collect()
     }
 
+    async fn devices(&self, paths: Vec<PathBuf>) -> Vec<Option<String>> {
+        paths.iter().map(|_| None).collect()
+    }
+
     async fn device_size(&self, _: &Path) -> Option<u64> {
         Some(4096)
     }

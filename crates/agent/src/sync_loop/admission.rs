@@ -109,6 +109,7 @@ impl SyncLoop {
 
     pub(super) fn warn(&self, pod: &Pod, reason: &str, message: &str) {
         self.parts.recorder.record(RecordedEvent {
+            annotations: Default::default(),
             subject: EventSubject::pod(pod, String::new()),
             kind: EventType::Warning,
             reason: reason.to_owned(),

@@ -84,7 +84,7 @@ impl SyncLoop {
     }
 
     /// A pod waits for nothing any more.
-    fn let_go(&mut self, uid: &PodUid) {
+    pub(super) fn let_go(&mut self, uid: &PodUid) {
         self.making_room.forget(uid);
         self.second_looks.forget(uid);
     }
@@ -103,6 +103,7 @@ impl SyncLoop {
     /// A pod that the agent itself ends. One that no source wants any more is being ended already.
     pub(super) fn handle_kill(&mut self, request: KillRequest) {
         let Some(pod) = self.parts.desired.reader().get(&request.uid) else { return };
+        self.occupancy.remove(&pod.uid);
         self.let_go(&pod.uid);
         self.order(UpdateKind::Kill, &pod, Some(request.options));
     }

@@ -195,6 +195,7 @@ impl SyncLoop {
 
     fn resize_event(&self, pod: &Pod, kind: EventType, reason: &str, message: String) {
         self.parts.recorder.record(RecordedEvent {
+            annotations: Default::default(),
             subject: EventSubject::pod(pod, String::new()),
             kind,
             reason: reason.to_owned(),

@@ -223,3 +223,30 @@ async fn a_pod_that_is_gone_before_the_node_was_read_is_forgotten() {
     assert!(given.sync_loop.second_looks.next().await.is_none());
     assert!(given.order().is_none());
 }
+
+#[tokio::test(start_paused = true)]
+async fn an_evicted_pod_is_killed_for_good_and_told_of() {
+    let mut given = Fixture::new(Answer::Silence);
+    let pod = choosy();
+    given.sync_loop.parts.desired.set(&pod.uid, Arc::clone(&pod));
+    let annotations: std::collections::BTreeMap<_, _> =
+        [("starved_resource".to_owned(), "memory".to_owned())].into();
+    let eviction = Eviction {
+        uid: pod.uid.clone(),
+        grace_seconds: 1,
+        message: "why".into(),
+        annotations: annotations.clone(),
+    };
+    given.sync_loop.handle_eviction(eviction.clone());
+    let order = given.order().unwrap();
+    assert_eq!(order.kind, UpdateKind::Kill);
+    let kill = order.kill.unwrap();
+    let rejection = model::Rejection { reason: "Evicted".into(), message: "why".into() };
+    assert_eq!((kill.grace_override, kill.rejection), (Some(1), Some(rejection)));
+    let event = given.events.all()[0].event.clone();
+    assert_eq!((event.reason.as_str(), event.message.as_str()), ("Evicted", "why"));
+    assert_eq!(event.annotations, annotations);
+    // One that is gone meanwhile is let alone.
+    given.sync_loop.handle_eviction(Eviction { uid: "gone".into(), ..eviction });
+    assert!(given.order().is_none());
+}

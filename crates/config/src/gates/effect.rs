@@ -13,7 +13,6 @@ pub static WITHOUT_EFFECT: &[Gate] = &[
     Gate::InPlacePodVerticalScalingExclusiveCPUs,
     Gate::InPlacePodVerticalScalingExclusiveMemory,
     Gate::KubeletInUserNamespace,
-    Gate::KubeletSeparateDiskGC,
     Gate::LocalStorageCapacityIsolationFSQuotaMonitoring,
     Gate::MemoryQoS,
     Gate::PLEGOnDemandRelist,

@@ -23,7 +23,13 @@ pub fn is_critical(pod: &Pod) -> bool {
 #[must_use]
 pub fn end_by(pod: &Pod) -> Duration {
     let grace = pod.spec.termination_grace_period_seconds.and_then(|seconds| u64::try_from(seconds).ok());
-    let grace = grace.unwrap_or_default().min(LONGEST_GRACE_SECONDS);
+    end_within(grace.unwrap_or_default())
+}
+
+/// How long the end of a pod that has so much grace is waited for.
+#[must_use]
+pub fn end_within(grace_seconds: u64) -> Duration {
+    let grace = grace_seconds.min(LONGEST_GRACE_SECONDS);
     Duration::from_secs(grace + grace / 2).max(SHORTEST_WAIT)
 }
 

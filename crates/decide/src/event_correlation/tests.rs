@@ -4,6 +4,7 @@ use super::*;
 
 fn event(pod: &str, reason: &str, message: &str, at: i64) -> RecordedEvent {
     RecordedEvent {
+        annotations: Default::default(),
         subject: EventSubject::Pod {
             uid: pod.into(),
             full_name: PodFullName { namespace: "ns".into(), name: pod.into() },

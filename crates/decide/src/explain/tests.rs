@@ -75,6 +75,7 @@ fn run(case: &Case) -> Explanation {
         .events
         .iter()
         .map(|(part, reason, message, at)| RecordedEvent {
+            annotations: Default::default(),
             subject: EventSubject::pod(&pod, (*part).to_owned()),
             kind: EventType::Warning,
             reason: (*reason).to_owned(),

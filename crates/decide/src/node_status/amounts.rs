@@ -3,33 +3,17 @@
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 
 use crate::quantity::Amount;
+use crate::quantity::text::{binary, decimal};
 
 /// An amount of a resource in the form that upstream gives it: `cpu` in thousandths, `pods` counted, the rest in
 /// powers of 1024.
 pub(super) fn quantity(resource: &str, amount: i64) -> Quantity {
     Quantity(match resource {
         "cpu" if amount % 1000 != 0 => format!("{amount}m"),
-        "cpu" => scaled(amount / 1000, 1000, &DECIMAL),
-        "pods" => scaled(amount, 1000, &DECIMAL),
-        // Upstream's rule: less than 1024 is written in decimals.
-        _ if amount.unsigned_abs() < 1024 => scaled(amount, 1000, &DECIMAL),
-        _ => scaled(amount, 1024, &BINARY),
+        "cpu" => decimal(amount / 1000),
+        "pods" => decimal(amount),
+        _ => binary(amount),
     })
-}
-
-const DECIMAL: [&str; 7] = ["", "k", "M", "G", "T", "P", "E"];
-const BINARY: [&str; 7] = ["", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei"];
-
-/// The number with the largest unit that leaves it whole.
-fn scaled(mut number: i64, step: i64, units: &[&str]) -> String {
-    let mut unit = "";
-    for larger in units.iter().skip(1) {
-        if number == 0 || number % step != 0 {
-            break;
-        }
-        (number, unit) = (number / step, larger);
-    }
-    format!("{number}{unit}")
 }
 
 /// Sets an amount unless the same is there already in another form.

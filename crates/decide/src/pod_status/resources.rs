@@ -4,7 +4,7 @@ use k8s_openapi::api::core::v1::{Container, ContainerStatus as ApiStatus, PodSta
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use model::{CgroupLimits, ContainerState, ContainerStatus, LinuxResources, Pod};
 
-use crate::quantity::{Amount, ResourceList};
+use crate::quantity::{Amount, ResourceList, text};
 use crate::resources::{MIN_CPU_SHARES, Totals, pod_limits, pod_requests as request_totals};
 
 /// The least CPU limit the kernel can hold, in thousandths.
@@ -33,7 +33,7 @@ pub(super) fn container_resources(
         }
         match in_force.map(|resources| resources.memory_limit_bytes).filter(|bytes| *bytes > 0) {
             Some(bytes) => {
-                limits.insert("memory".to_owned(), Quantity(binary(bytes)));
+                limits.insert("memory".to_owned(), Quantity(text::binary(bytes)));
             }
             None => keep(limits, old, "memory"),
         }
@@ -106,7 +106,7 @@ pub(super) fn pod_resources_in_force(
     }
     match in_force.map(|resources| resources.memory_limit_bytes).filter(|bytes| *bytes > 0) {
         Some(bytes) => {
-            limits.insert("memory".to_owned(), Quantity(binary(bytes)));
+            limits.insert("memory".to_owned(), Quantity(text::binary(bytes)));
         }
         None => keep(&mut limits, old_limits, "memory"),
     }
@@ -139,7 +139,7 @@ fn quantities(pod: &Pod, totals: &Totals, list_of: ListOf) -> ResourceList {
             .is_some_and(|first| first.0.ends_with('i'));
         let text = match same {
             Some(quantity) => quantity.0.clone(),
-            None if is_binary => binary(total.units()),
+            None if is_binary => text::binary(total.units()),
             None => decimal(total.milli()),
         };
         (name.clone(), Quantity(text))
@@ -177,28 +177,7 @@ fn decimal(milli: i64) -> String {
     if milli % 1000 != 0 {
         return format!("{milli}m");
     }
-    scaled(milli / 1000, 1000, &["", "k", "M", "G", "T", "P", "E"])
-}
-
-/// Bytes with the largest binary suffix that loses nothing.
-fn binary(bytes: i64) -> String {
-    if bytes.unsigned_abs() < 1024 {
-        return decimal(bytes.saturating_mul(1000));
-    }
-    scaled(bytes, 1024, &["", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei"])
-}
-
-fn scaled(mut number: i64, step: i64, suffixes: &[&str]) -> String {
-    let mut suffixes = suffixes.iter().peekable();
-    let mut suffix = suffixes.next().copied().unwrap_or_default();
-    while number != 0
-        && number % step == 0
-        && let Some(next) = suffixes.next()
-    {
-        number /= step;
-        suffix = next;
-    }
-    format!("{number}{suffix}")
+    text::decimal(milli / 1000)
 }
 
 #[cfg(test)]

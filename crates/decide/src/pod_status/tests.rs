@@ -536,6 +536,16 @@ fn a_preempted_pod_says_once_that_it_was_disrupted() {
         assert_eq!(found.len(), 1);
         assert_eq!(found[0].reason.as_deref(), Some("TerminationByKubelet"));
     }
+    // A pod that goes for the node's sake says so in the same words; one that broke its own limit does not.
+    let evicted = |message: &str| {
+        let mut view = rejected("Evicted");
+        view.rejection = Some(model::Rejection { reason: "Evicted".into(), message: message.into() });
+        let conditions = status(&pod, &seen, &view, None).conditions.unwrap_or_default();
+        conditions.into_iter().find(|entry| entry.type_ == "DisruptionTarget").and_then(|entry| entry.message)
+    };
+    let low = "The node was low on resource: memory. ";
+    assert_eq!(evicted(low).as_deref(), Some(low));
+    assert_eq!(evicted("Usage of EmptyDir volume \"v\" exceeds the limit \"1Mi\". "), None);
     let other = status(&pod, &seen, &rejected("DeadlineExceeded"), None).conditions.unwrap_or_default();
     assert!(other.iter().all(|entry| entry.type_ != "DisruptionTarget"));
 }

@@ -87,7 +87,7 @@ impl Initiator {
             return Ok(());
         }
         self.alone_with(root, disk, || {
-            let map = self.place(root, DEVICES, disk)?;
+            let map = Self::place(root, DEVICES, disk)?;
             let device = self.attach(&map, disk)?;
             Ok(shared_disk::link(&map, uid, &pod, &disk.path, &device)?)
         })
@@ -126,7 +126,7 @@ impl Initiator {
         disk: &IscsiDisk,
         own: impl FnOnce(&Folder) -> Result<(), FileError>,
     ) -> Result<PathBuf, VolumeError> {
-        let folder = self.place(root, PLACE, disk)?;
+        let folder = Self::place(root, PLACE, disk)?;
         let place = folder.real_path()?;
         if mounted_at(&table()?, &place).is_some() {
             return Ok(place);
@@ -146,7 +146,7 @@ impl Initiator {
     }
 
     /// The folder of a disk.
-    fn place(&self, root: &Path, base: &str, disk: &IscsiDisk) -> Result<Folder, FileError> {
+    fn place(root: &Path, base: &str, disk: &IscsiDisk) -> Result<Folder, FileError> {
         let portal = disk.portals.first().map_or("", String::as_str);
         let name = format!("{portal}-{}-lun-{}", disk.target, disk.lun);
         let below = Path::new(base).join(format!("iface-{}", disk.interface)).join(name);

@@ -6,9 +6,10 @@ use agent::observation::Observer;
 use agent::published::Reader;
 use agent::pull_ledger::PullLedger;
 use agent::{container_gc, image_gc, log_rotation, oom_watcher, packet_filter, system_cgroups};
-use model::Pod;
+use model::{Pod, WorkerView};
 use ports::event_recorder::EventRecorder;
 
+use super::eviction::Orders;
 use super::{Running, World};
 use crate::plan::Plan;
 
@@ -16,7 +17,9 @@ use crate::plan::Plan;
 pub(super) struct Tables<'a> {
     pub(super) observer: &'a Observer,
     pub(super) desired: &'a Reader<Pod>,
+    pub(super) workers: &'a Reader<WorkerView>,
     pub(super) ledger: Option<Arc<PullLedger>>,
+    pub(super) orders: Orders,
 }
 
 /// Starts the collectors of containers and images, the rotation of logs, the watcher of the machine's memory, and the
@@ -28,7 +31,7 @@ pub(super) fn start_upkeep(
     tables: Tables<'_>,
     events: &Arc<dyn EventRecorder>,
 ) {
-    let Tables { observer, desired, ledger } = tables;
+    let Tables { observer, desired, workers, ledger, orders } = tables;
     let parts = container_gc::Parts {
         runtime: world.runtime.clone(),
         logs: world.logs.clone(),
@@ -37,6 +40,8 @@ pub(super) fn start_upkeep(
         node: plan.settings.name.clone(),
         events: events.clone(),
         policy: plan.upkeep.containers,
+        workers: workers.clone(),
+        orders: orders.containers,
     };
     running.spawn("container collector", container_gc::run(parts, running.cancel.clone()));
     let parts = image_gc::Parts {
@@ -51,6 +56,7 @@ pub(super) fn start_upkeep(
         node: plan.settings.name.clone(),
         ledger,
         policy: plan.upkeep.images,
+        orders: orders.images,
     };
     running.spawn("image collector", image_gc::run(parts, running.cancel.clone()));
     let parts = log_rotation::Parts {

@@ -14,6 +14,7 @@ use ports::host_facts::HostFacts;
 use ports::kernel_log::KernelLog;
 use ports::log_files::LogFiles;
 use ports::logind::Logind;
+use ports::memory_thresholds::MemoryThresholds;
 use ports::node_logs::NodeLogs;
 use ports::outbound::Outbound;
 use ports::packet_filter::PacketFilter;
@@ -77,6 +78,8 @@ pub struct World {
     pub filesystems: Arc<dyn Filesystems>,
     /// What cgroups and networks use.
     pub usage: Arc<dyn Usage>,
+    /// Word from the kernel that memory runs short.
+    pub memory_thresholds: Arc<dyn MemoryThresholds>,
     /// What folders use.
     pub disk_usage: Arc<dyn DiskUsage>,
     /// State that outlives the agent.

@@ -13,6 +13,7 @@ use cri::{CriClient, Endpoint};
 use decide::backoff::{Decay, Limits};
 use decide::dead_containers::ContainerGcPolicy;
 use decide::image_gc::ImageGcPolicy;
+use decide::node_lease::LeaseTerms;
 use decide::node_shutdown::Periods;
 use host::{
     ExecCredentialPrograms, FileCheckpoints, FileUserNamespaceRecords, HostDiskUsage, HostFilesystems,
@@ -35,6 +36,7 @@ use testkit::fake_runtime::{Container, FakeRuntime, Rpc};
 use testkit::fakes::{NoPodCgroups, NoProcessWatch, NoSystemCgroups, node_settings};
 use testkit::poll::eventually;
 
+use crate::cluster::Cluster;
 use crate::stepping::{Steps, Switch};
 
 /// How long anything may take on a busy machine.
@@ -47,6 +49,8 @@ pub(crate) struct VirtualNode {
     pub(crate) pleg: agent::pleg::Settings,
     pub(crate) http: Option<String>,
     pub(crate) proxies: decide::proxies::Proxies,
+    pub(crate) eviction: decide::eviction::Settings,
+    pub(crate) cluster: Option<Cluster>,
     /// What answers in pods; counts at once.
     pub(crate) network: FakeOutbound,
     /// Who shuts the machine down; counts at once.
@@ -73,6 +77,8 @@ impl VirtualNode {
             pleg: agent::pleg::Settings::default(),
             http: None,
             proxies: Default::default(),
+            eviction: decide::eviction::Settings::default(),
+            cluster: None,
             network: FakeOutbound::default(),
             logind: FakeLogind::patient(),
             shutdown: None,
@@ -102,12 +108,15 @@ impl VirtualNode {
         let switch = Switch::after(polls);
         let (plan, folder) = (self.plan(), self.folder.path().to_owned());
         let around = (self.network.clone(), self.logind.clone());
+        let cluster = self.cluster.clone();
         let (sender, receiver) = std::sync::mpsc::channel();
         let driver = Arc::clone(&switch);
         let thread = std::thread::spawn(move || {
             let runtime = driver.runtime();
             let entered = runtime.enter();
-            let mut running = start(world(&folder, &plan, around), plan).unwrap();
+            let api = cluster.map(|cluster| cluster.server(&folder));
+            let world = World { api, ..world(&folder, &plan, around) };
+            let mut running = start(world, plan).unwrap();
             drop(entered);
             sender.send(running.views.clone()).unwrap();
             runtime.block_on(Steps::new(driver));
@@ -155,8 +164,15 @@ impl VirtualNode {
         let file = FilePlan { path: self.path("manifests"), check_frequency: Duration::from_secs(20) };
         Plan {
             verification: Some(decide::image_access::Verification::UnlessPreloaded),
-            node: NodePlan::default(),
-            statistics: Default::default(),
+            node: NodePlan {
+                lease: LeaseTerms { node: "node".to_owned(), duration_seconds: 40 },
+                ..NodePlan::default()
+            },
+            eviction: self.eviction.clone(),
+            statistics: agent::statistics::Settings {
+                volume_period: Some(Duration::from_secs(1)),
+                ..Default::default()
+            },
             listed: agent::pod_resources::Listed::Active,
             credential_provider_hash: None,
             settings: settings(self.folder.path()),
@@ -416,6 +432,7 @@ fn world(folder: &Path, plan: &Plan, (network, logind): (FakeOutbound, FakeLogin
         log_files: Arc::new(HostLogFiles::new(&plan.settings.pod_logs_dir)),
         rotated_logs: Arc::new(HostRotatedLogs::new(&plan.settings.pod_logs_dir)),
         filesystems: Arc::new(HostFilesystems),
+        memory_thresholds: Arc::new(HostUsage::new(folder, CgroupVersion::V2).unwrap()),
         usage: Arc::new(HostUsage::new(folder, CgroupVersion::V2).unwrap()),
         disk_usage: Arc::new(HostDiskUsage::default()),
         checkpoints: Arc::new(FileCheckpoints::new(folder.join("state"))),

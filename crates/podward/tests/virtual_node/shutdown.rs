@@ -123,7 +123,7 @@ async fn an_agent_that_was_killed_meanwhile_goes_on() {
     node.until_status("uid-low", |status| status.phase.as_deref() == Some("Failed")).await;
     // Nothing was started again, and nothing runs.
     assert_eq!(node.runtime.count(Rpc::StartContainer), 2, "{}", node.describe());
-    assert_eq!(node.runtime.read(|world| world.running_count()), 0, "{}", node.describe());
+    assert_eq!(node.runtime.read(testkit::fake_runtime::World::running_count), 0, "{}", node.describe());
     let ended = || async {
         let state = std::fs::read_to_string(node.path("root/graceful_node_shutdown_state"))?;
         anyhow::ensure!(!state.contains("0001-01-01"), "{state}");

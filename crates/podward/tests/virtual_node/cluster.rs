@@ -1,0 +1,262 @@
+//! A cluster of one node in memory: it holds pods and the node's status, and has nothing else.
+
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+
+use agent::memory::Memory;
+use async_trait::async_trait;
+use futures::StreamExt;
+use host::{HostCsiFolders, HostPluginSockets};
+use k8s_openapi::api::coordination::v1::Lease;
+use k8s_openapi::api::core::v1 as core;
+use k8s_openapi::api::storage::v1::{CSIDriver, CSINode, VolumeAttachment};
+use model::{
+    AccessQuestion, ConfigObject, IssuedToken, ObjectKey, RecordedEvent, Service, TokenRequest, User,
+};
+use plugins::{GrpcCsiConnector, GrpcPluginRegistration};
+use podward::wire::{ApiServer, PluginPorts};
+use ports::api::access_reviews::ApiAccessReviews;
+use ports::api::csi_nodes::ApiCsiNodes;
+use ports::api::events::{ApiEvents, EventReport};
+use ports::api::leases::ApiLeases;
+use ports::api::nodes::ApiNodes;
+use ports::api::objects::ApiObjects;
+use ports::api::runtime_classes::{ApiRuntimeClasses, RuntimeClass};
+use ports::api::service_accounts::{ApiServiceAccounts, ServiceAccount};
+use ports::api::services::ApiServices;
+use ports::api::token_reviews::ApiTokenReviews;
+use ports::api::tokens::ApiTokens;
+use ports::api::volumes::ApiVolumes;
+use ports::api::{ApiError, ApiErrorKind, Feed, FeedStream};
+use serde_json::{Value, json};
+use testkit::fake_api::{FakeApi, api_error};
+
+/// The cluster. Copies share it.
+#[derive(Clone, Default)]
+pub(crate) struct Cluster {
+    pub(crate) pods: FakeApi,
+    state: Arc<Mutex<State>>,
+}
+
+#[derive(Default)]
+struct State {
+    /// The status of the node, as it was told.
+    status: Value,
+    events: Vec<RecordedEvent>,
+}
+
+impl Cluster {
+    pub(crate) fn server(&self, folder: &Path) -> ApiServer {
+        let own = Arc::new(self.clone());
+        let root = folder.join("root");
+        ApiServer {
+            pods: Arc::new(self.pods.clone()),
+            objects: own.clone(),
+            events: own.clone(),
+            tokens: own.clone(),
+            service_accounts: own.clone(),
+            trust_bundles: None,
+            services: own.clone(),
+            runtime_classes: own.clone(),
+            nodes: own.clone(),
+            volumes: own.clone(),
+            csi_nodes: own.clone(),
+            plugins: PluginPorts {
+                folders: Arc::new(HostCsiFolders::new(&root)),
+                sockets: Arc::new(HostPluginSockets::new(&root)),
+                connector: Arc::new(GrpcCsiConnector),
+                registration: Arc::new(GrpcPluginRegistration),
+            },
+            leases: own.clone(),
+            token_reviews: own.clone(),
+            access_reviews: own,
+            memory: Memory::off(),
+            max_age: None,
+        }
+    }
+
+    /// Whether a condition of the node is `True`.
+    pub(crate) fn has_condition(&self, kind: &str) -> bool {
+        let conditions = self.state.lock().unwrap().status["conditions"].clone();
+        let list = conditions.as_array().cloned().unwrap_or_default();
+        list.iter().any(|own| own["type"] == kind && own["status"] == "True")
+    }
+
+    /// Events of a reason.
+    pub(crate) fn events(&self, reason: &str) -> Vec<RecordedEvent> {
+        let state = self.state.lock().unwrap();
+        state.events.iter().filter(|event| event.reason == reason).cloned().collect()
+    }
+
+    fn node(&self) -> core::Node {
+        let status = self.state.lock().unwrap().status.clone();
+        let metadata = json!({"name": "node", "uid": "node-uid"});
+        serde_json::from_value(json!({"metadata": metadata, "status": status})).unwrap()
+    }
+}
+
+fn missing<T>() -> Result<T, ApiError> {
+    Err(api_error(ApiErrorKind::NotFound))
+}
+
+fn listed<T: Send + 'static>(list: Vec<T>) -> FeedStream<T> {
+    futures::stream::iter([Feed::Listed(list)]).chain(futures::stream::pending()).boxed()
+}
+
+#[async_trait]
+impl ApiNodes for Cluster {
+    fn watch(&self) -> FeedStream<core::Node> {
+        listed(vec![self.node()])
+    }
+
+    async fn get(&self) -> Result<core::Node, ApiError> {
+        Ok(self.node())
+    }
+
+    async fn create(&self, _: &core::Node) -> Result<core::Node, ApiError> {
+        Ok(self.node())
+    }
+
+    async fn patch_status(&self, patch: &Value) -> Result<core::Node, ApiError> {
+        merge(&mut self.state.lock().unwrap().status, &patch["status"]);
+        Ok(self.node())
+    }
+}
+
+/// Conditions are merged by their type, everything else as it stands.
+fn merge(status: &mut Value, patch: &Value) {
+    for (name, value) in patch.as_object().into_iter().flatten() {
+        let (Some(old), Some(new), "conditions") =
+            (status[name].as_array().cloned(), value.as_array(), name.as_str())
+        else {
+            status[name] = value.clone();
+            continue;
+        };
+        let kept = old.into_iter().filter(|own| !new.iter().any(|other| other["type"] == own["type"]));
+        status[name] = kept.chain(new.iter().cloned()).collect();
+    }
+}
+
+#[async_trait]
+impl ApiEvents for Cluster {
+    async fn create(&self, report: &EventReport) -> Result<(), ApiError> {
+        self.state.lock().unwrap().events.push(report.event.clone());
+        Ok(())
+    }
+
+    async fn update(&self, _: &EventReport) -> Result<(), ApiError> {
+        Ok(())
+    }
+}
+
+#[async_trait]
+impl ApiObjects for Cluster {
+    async fn get(&self, _: &ObjectKey) -> Result<ConfigObject, ApiError> {
+        missing()
+    }
+
+    fn watch(&self, _: &ObjectKey) -> FeedStream<ConfigObject> {
+        listed(Vec::new())
+    }
+}
+
+#[async_trait]
+impl ApiTokens for Cluster {
+    async fn create(&self, _: &TokenRequest) -> Result<IssuedToken, ApiError> {
+        missing()
+    }
+}
+
+#[async_trait]
+impl ApiServiceAccounts for Cluster {
+    async fn get(&self, _: &str, _: &str) -> Result<ServiceAccount, ApiError> {
+        missing()
+    }
+}
+
+impl ApiServices for Cluster {
+    fn watch(&self) -> FeedStream<Service> {
+        listed(Vec::new())
+    }
+}
+
+impl ApiRuntimeClasses for Cluster {
+    fn watch(&self) -> FeedStream<RuntimeClass> {
+        listed(Vec::new())
+    }
+}
+
+#[async_trait]
+impl ApiVolumes for Cluster {
+    async fn claim(&self, _: &str, _: &str) -> Result<core::PersistentVolumeClaim, ApiError> {
+        missing()
+    }
+
+    async fn volume(&self, _: &str) -> Result<core::PersistentVolume, ApiError> {
+        missing()
+    }
+
+    async fn attachment(&self, _: &str) -> Result<VolumeAttachment, ApiError> {
+        missing()
+    }
+
+    async fn secret(&self, _: &str, _: &str) -> Result<core::Secret, ApiError> {
+        missing()
+    }
+
+    async fn patch_claim_status(&self, _: &str, _: &str, _: &Value) -> Result<(), ApiError> {
+        missing()
+    }
+
+    fn watch_drivers(&self) -> FeedStream<CSIDriver> {
+        listed(Vec::new())
+    }
+}
+
+#[async_trait]
+impl ApiCsiNodes for Cluster {
+    async fn get(&self) -> Result<CSINode, ApiError> {
+        missing()
+    }
+
+    async fn create(&self, _: &CSINode) -> Result<(), ApiError> {
+        Ok(())
+    }
+
+    async fn replace(&self, _: &CSINode) -> Result<(), ApiError> {
+        Ok(())
+    }
+
+    async fn delete(&self) -> Result<(), ApiError> {
+        Ok(())
+    }
+}
+
+#[async_trait]
+impl ApiLeases for Cluster {
+    async fn get(&self) -> Result<Lease, ApiError> {
+        missing()
+    }
+
+    async fn create(&self, lease: &Lease) -> Result<Lease, ApiError> {
+        Ok(lease.clone())
+    }
+
+    async fn replace(&self, lease: &Lease) -> Result<Lease, ApiError> {
+        Ok(lease.clone())
+    }
+}
+
+#[async_trait]
+impl ApiTokenReviews for Cluster {
+    async fn owner(&self, _: &str) -> Result<Option<User>, ApiError> {
+        Ok(None)
+    }
+}
+
+#[async_trait]
+impl ApiAccessReviews for Cluster {
+    async fn allowed(&self, _: &AccessQuestion) -> Result<bool, ApiError> {
+        Ok(false)
+    }
+}
