@@ -101,6 +101,7 @@ pub static SUPPORTED: &[&str] = &[
     "tlsPrivateKeyFile",
     "tracing",
     "userNamespaces",
+    "volumePluginDir",
     "volumeStatsAggPeriod",
 ];
 

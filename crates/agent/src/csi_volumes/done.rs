@@ -19,6 +19,8 @@ pub(super) struct Done {
     refused: HashMap<Key, i64>,
     left_alone: HashMap<Key, i64>,
     in_use: BTreeSet<String>,
+    /// Pods of volumes that a controller attaches, by the name in the node's status.
+    attached_by: HashMap<String, HashSet<PodUid>>,
 }
 
 impl Done {
@@ -30,6 +32,22 @@ impl Done {
         if record.lifecycle == CsiLifecycle::Persistent {
             self.in_use.insert(volume_in_use(&record.driver, &record.handle));
         }
+    }
+
+    /// Notes a volume that a controller attaches.
+    pub(super) fn uses_attached(&mut self, uid: &PodUid, name: &str) {
+        self.attached_by.entry(name.to_owned()).or_default().insert(uid.clone());
+        self.in_use.insert(name.to_owned());
+    }
+
+    /// A pod has none of them any more.
+    pub(super) fn leaves_attached(&mut self, uid: &PodUid) {
+        for (name, users) in &mut self.attached_by {
+            if users.remove(uid) && users.is_empty() {
+                self.in_use.remove(name);
+            }
+        }
+        self.attached_by.retain(|_, users| !users.is_empty());
     }
 
     pub(super) fn attached(&self, key: &Key) -> Option<BTreeMap<String, String>> {
