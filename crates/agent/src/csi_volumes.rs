@@ -5,6 +5,7 @@
 //! operation on a volume at a time; a driver that hangs holds up the pods that use its volume, nobody else.
 
 mod attach;
+mod attached_status;
 mod done;
 mod growth;
 mod secrets;
@@ -17,7 +18,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use model::{CsiVolume, PodUid};
+use model::{ClaimedSize, CsiVolume, FlexVolume, PodUid};
 use ports::api::volumes::ApiVolumes;
 use ports::clock::Clock;
 use ports::csi_folders::CsiFolders;
@@ -35,6 +36,7 @@ use crate::metrics::Metrics;
 use crate::node_view::{NodeView, known};
 use crate::tokens::Tokens;
 use done::Done;
+use growth::Growable;
 
 /// How long an operation waits for an earlier one on the same volume.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -143,10 +145,27 @@ impl PodVolumes for CsiVolumes {
         match &volume.plan {
             VolumePlan::Local { source, read_only, .. } => {
                 self.parts.others.set_up(uid, volume, progress).await?;
-                match &source.claimed {
-                    Some(claimed) => self.grow_local(uid, volume, claimed, *read_only).await,
-                    None => Ok(()),
-                }
+                let Some(claimed) = &source.claimed else { return Ok(()) };
+                let ClaimedSize { name, size, pod } = &**claimed;
+                let plugin = "kubernetes.io/local-volume";
+                self.grow_plain(uid, volume, &Growable { plugin, name, size, pod, read_only: *read_only })
+                    .await
+            }
+            VolumePlan::Iscsi(disk) => {
+                self.wait_listed(uid, volume, &disk.attachment).await?;
+                self.parts.others.set_up(uid, volume, progress).await
+            }
+            VolumePlan::Fc(disk) => {
+                self.wait_listed(uid, volume, &disk.attachment).await?;
+                self.parts.others.set_up(uid, volume, progress).await
+            }
+            VolumePlan::Flex(plan) => {
+                let volume = PlannedVolume { plan: self.as_attached(uid, plan), ..volume.clone() };
+                self.parts.others.set_up(uid, &volume, progress).await?;
+                let Some(size) = &plan.size else { return Ok(()) };
+                let FlexVolume { name, driver, pod, read_only, .. } = &**plan;
+                let grows = Growable { plugin: driver, name, size, pod, read_only: *read_only };
+                self.grow_plain(uid, &volume, &grows).await
             }
             VolumePlan::Csi(plan) => self.set_up_csi(uid, plan, volume.fs_group, progress).await,
             VolumePlan::EmptyDir { .. }
@@ -154,12 +173,14 @@ impl PodVolumes for CsiVolumes {
             | VolumePlan::HugePagesDir { .. }
             | VolumePlan::Files { .. }
             | VolumePlan::Nfs { .. }
-            | VolumePlan::Iscsi(_)
-            | VolumePlan::Fc(_)
             | VolumePlan::Device { .. }
             | VolumePlan::Image { .. }
             | VolumePlan::HostPath { .. } => self.parts.others.set_up(uid, volume, progress).await,
         }
+    }
+
+    async fn is_there(&self, volume: &PlannedVolume) -> Result<bool, VolumeError> {
+        self.parts.others.is_there(volume).await
     }
 
     async fn grow(&self, uid: &PodUid, volume: &PlannedVolume, sizes: (i64, i64)) -> Result<(), VolumeError> {
@@ -179,6 +200,8 @@ impl PodVolumes for CsiVolumes {
     async fn tear_down(&self, uid: &PodUid) -> Result<(), VolumeError> {
         // Parts of a driver's volume that are bound elsewhere would keep it busy.
         self.parts.others.tear_down(uid).await?;
+        self.with(|done| done.leaves_attached(uid));
+        self.report();
         self.tear_down_csi(uid).await?;
         self.parts.claims.release(uid).await;
         Ok(())

@@ -99,6 +99,10 @@ impl PodVolumes for MeteredVolumes {
         done
     }
 
+    async fn is_there(&self, volume: &PlannedVolume) -> Result<bool, VolumeError> {
+        self.inner.is_there(volume).await
+    }
+
     async fn grow(&self, uid: &PodUid, volume: &PlannedVolume, sizes: (i64, i64)) -> Result<(), VolumeError> {
         self.inner.grow(uid, volume, sizes).await
     }
@@ -146,6 +150,7 @@ fn plugin_name(plan: &VolumePlan) -> String {
         VolumePlan::Csi(volume) => format!("kubernetes.io/csi:{}", volume.driver),
         VolumePlan::Iscsi(_) => "kubernetes.io/iscsi".to_owned(),
         VolumePlan::Fc(_) => "kubernetes.io/fc".to_owned(),
+        VolumePlan::Flex(volume) => volume.driver.clone(),
         VolumePlan::HostPath { .. } => "kubernetes.io/host-path".to_owned(),
         VolumePlan::Image { .. } => "kubernetes.io/image".to_owned(),
         VolumePlan::EmptyDir { path }
@@ -178,6 +183,10 @@ mod tests {
             let fails = *left > 0;
             *left = left.saturating_sub(1);
             if fails { Err(VolumeError::InProgress) } else { Ok(()) }
+        }
+
+        async fn is_there(&self, _: &PlannedVolume) -> Result<bool, VolumeError> {
+            Ok(false)
         }
 
         async fn grow(&self, _: &PodUid, _: &PlannedVolume, _: (i64, i64)) -> Result<(), VolumeError> {

@@ -110,6 +110,7 @@ pub static SUPPORTED: &[&str] = &[
     "tlsPrivateKeyFile",
     "tracing",
     "userNamespaces",
+    "volumePluginDir",
     "volumeStatsAggPeriod",
 ];
 

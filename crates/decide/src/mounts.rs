@@ -102,6 +102,7 @@ fn block_device(plan: &VolumePlan) -> Option<(&Path, bool)> {
         | VolumePlan::Nfs { .. }
         | VolumePlan::Iscsi(_)
         | VolumePlan::Fc(_)
+        | VolumePlan::Flex(_)
         | VolumePlan::Local { .. }
         | VolumePlan::Image { .. }
         | VolumePlan::HostPath { .. } => None,
@@ -183,6 +184,7 @@ fn is_read_only(plan: &VolumePlan) -> bool {
         | VolumePlan::HostPath { read_only, .. } => *read_only,
         VolumePlan::Iscsi(disk) => disk.read_only,
         VolumePlan::Fc(disk) => disk.read_only,
+        VolumePlan::Flex(volume) => volume.read_only,
         VolumePlan::Csi(volume) => volume.read_only,
         VolumePlan::EmptyDir { .. } | VolumePlan::MemoryDir { .. } | VolumePlan::HugePagesDir { .. } => false,
     }
@@ -199,6 +201,7 @@ fn is_relabelled(plan: &VolumePlan) -> bool {
         VolumePlan::Local { read_only, .. } => !read_only,
         VolumePlan::Iscsi(disk) => !disk.read_only,
         VolumePlan::Fc(disk) => !disk.read_only,
+        VolumePlan::Flex(volume) => !volume.read_only,
         VolumePlan::Csi(volume) => !volume.read_only,
         VolumePlan::HostPath { .. }
         | VolumePlan::Image { .. }

@@ -4,6 +4,7 @@ mod claims;
 pub mod csi;
 mod empty_dir;
 mod fc;
+mod flex;
 pub mod growth;
 mod iscsi;
 mod migration;
@@ -87,15 +88,13 @@ pub fn plan_driven(pod: &Pod, settings: &NodeSettings, claimed: &ClaimedVolumes)
                 None => plan(pod, volume, settings, &VolumeFiles::new()).ok()?,
             };
             let is_looked_after = match &plan {
-                VolumePlan::Csi(_) => true,
+                VolumePlan::Csi(_) | VolumePlan::Iscsi(_) | VolumePlan::Fc(_) | VolumePlan::Flex(_) => true,
                 VolumePlan::Local { source, .. } => source.claimed.is_some(),
                 VolumePlan::EmptyDir { .. }
                 | VolumePlan::MemoryDir { .. }
                 | VolumePlan::HugePagesDir { .. }
                 | VolumePlan::Files { .. }
                 | VolumePlan::Nfs { .. }
-                | VolumePlan::Iscsi(_)
-                | VolumePlan::Fc(_)
                 | VolumePlan::Device { .. }
                 | VolumePlan::Image { .. }
                 | VolumePlan::HostPath { .. } => false,
@@ -188,25 +187,10 @@ fn plan(
         let read_only = source.read_only == Some(true);
         return Ok(persistent::nfs(source, path("kubernetes.io/nfs"), read_only, Vec::new()));
     }
-    if let Some(source) = &volume.iscsi {
-        let wanted = iscsi::Wanted {
-            path: path("kubernetes.io/iscsi"),
-            name: &volume.name,
-            namespace: pod.namespace(),
-            use_as: iscsi::as_files(source.fs_type.as_deref(), Vec::new()),
-            read_only: false,
-        };
-        return iscsi::inline(source, wanted)
-            .map_err(|reason| VolumeProblem::Invalid { volume: volume.name.clone(), reason });
-    }
-    if let Some(source) = &volume.fc {
-        let wanted = fc::Wanted {
-            path: path("kubernetes.io/fc"),
-            use_as: iscsi::as_files(source.fs_type.as_deref(), Vec::new()),
-            read_only: source.read_only == Some(true),
-        };
-        return fc::plan(source, wanted)
-            .map_err(|reason| VolumeProblem::Invalid { volume: volume.name.clone(), reason });
+    let served = served(pod, volume, path);
+    let served = served.map_err(|reason| VolumeProblem::Invalid { volume: volume.name.clone(), reason });
+    if let Some(plan) = served? {
+        return Ok(plan);
     }
     if let Some(source) = &volume.csi {
         return Ok(csi::inline(pod, &volume.name, source, settings));
@@ -224,6 +208,37 @@ fn plan(
             .map_err(|reason| VolumeProblem::Invalid { volume: volume.name.clone(), reason });
     }
     empty_dir::plan(pod, volume, path(EMPTY_DIR_PLUGIN), settings)
+}
+
+/// The plan of a disk of another machine, or of a volume of a FlexVolume driver; `path` gives the folder by the plugin.
+fn served(pod: &Pod, volume: &Volume, path: impl Fn(&str) -> PathBuf) -> Result<Option<VolumePlan>, String> {
+    if let Some(source) = &volume.iscsi {
+        let wanted = iscsi::Wanted {
+            path: path("kubernetes.io/iscsi"),
+            name: &volume.name,
+            namespace: pod.namespace(),
+            use_as: iscsi::as_files(source.fs_type.as_deref(), Vec::new()),
+            read_only: false,
+        };
+        return iscsi::inline(source, wanted).map(Some);
+    }
+    if let Some(source) = &volume.fc {
+        let wanted = fc::Wanted {
+            path: path("kubernetes.io/fc"),
+            use_as: iscsi::as_files(source.fs_type.as_deref(), Vec::new()),
+            read_only: source.read_only == Some(true),
+        };
+        return fc::plan(source, wanted).map(Some);
+    }
+    let Some(source) = &volume.flex_volume else { return Ok(None) };
+    let wanted = flex::Wanted {
+        path: path(&source.driver),
+        name: &volume.name,
+        pod: csi::told_of(pod),
+        read_only: source.read_only == Some(true),
+        size: None,
+    };
+    flex::inline(source, wanted).map(Some)
 }
 
 /// Where files are kept.
@@ -261,7 +276,7 @@ fn fs_group(pod: &Pod, plan: &VolumePlan) -> Option<FsGroup> {
             (!disk.read_only && !plan.is_device()).then(|| FsGroup { gid, change: change_policy(pod) })
         }
         // Who gives it to the group, if anybody, is settled with the driver.
-        VolumePlan::Csi(_) => Some(FsGroup { gid, change: change_policy(pod) }),
+        VolumePlan::Csi(_) | VolumePlan::Flex(_) => Some(FsGroup { gid, change: change_policy(pod) }),
         VolumePlan::Local { read_only: true, .. }
         | VolumePlan::Device { .. }
         | VolumePlan::HostPath { .. }
@@ -308,7 +323,6 @@ fn unsupported_kind(volume: &Volume) -> Option<&'static str> {
         (volume.config_map.is_some(), "configMap"),
         (volume.downward_api.is_some(), "downwardAPI"),
         (volume.ephemeral.is_some(), "ephemeral"),
-        (volume.flex_volume.is_some(), "flexVolume"),
         (volume.flocker.is_some(), "flocker"),
         (volume.glusterfs.is_some(), "glusterfs"),
         (volume.persistent_volume_claim.is_some(), "persistentVolumeClaim"),

@@ -3,6 +3,7 @@
 mod empty_dir;
 mod fc;
 mod files;
+mod flex;
 mod host_path;
 mod iscsi;
 mod journal;
@@ -34,14 +35,18 @@ use rustix::io::Errno;
 use crate::failure::{OnPath, blocking, refused};
 use crate::folder::Folder;
 use crate::foreign_files::apart;
+use crate::mount_table::{mounted_at, table};
 use crate::pod_folders::{PRIVATE, existing_pod, make_pod};
 use crate::turns::Turns;
 use empty_dir::Medium;
 use fc::FibreChannel;
+use flex::FlexDrivers;
 use iscsi::Initiator;
 use journal::Journal;
 use ownership::{Access, give_to_group};
 
+/// Where FlexVolume drivers are.
+const DRIVERS: &str = "/usr/libexec/kubernetes/kubelet-plugins/volume/exec";
 const EMPTY_DIR: &str = "kubernetes.io~empty-dir";
 /// Folders that other volumes are mounted on.
 const MOUNT_POINTS: u32 = 0o755;
@@ -60,6 +65,7 @@ pub struct HostPodVolumes {
     mount_program: OsString,
     iscsi: Initiator,
     fc: FibreChannel,
+    flex: FlexDrivers,
 }
 
 impl HostPodVolumes {
@@ -73,7 +79,15 @@ impl HostPodVolumes {
             mount_program: "mount".into(),
             iscsi: Initiator::default(),
             fc: FibreChannel::default(),
+            flex: FlexDrivers::new(PathBuf::from(DRIVERS), None),
         }
+    }
+
+    /// With FlexVolume drivers in a folder. `attaches_as` is the node's name where no controller attaches volumes.
+    #[must_use]
+    pub fn with_drivers(mut self, folder: impl Into<PathBuf>, attaches_as: Option<String>) -> Self {
+        self.flex = FlexDrivers::new(folder.into(), attaches_as);
+        self
     }
 
     fn set_up_now(
@@ -99,21 +113,8 @@ impl HostPodVolumes {
                     read_only.iter().copied().chain(options.iter().map(String::as_str)).collect();
                 return nfs::set_up(&self.volume(uid, path)?, source, &options, &self.mount_program);
             }
-            VolumePlan::Iscsi(disk) if disk.use_as == DiskUse::Device => {
-                return self.iscsi.set_up_device(&self.root, uid, disk);
-            }
-            VolumePlan::Iscsi(disk) => {
-                return self.iscsi.set_up(&self.root, &self.volume(uid, &disk.path)?, disk, |folder| {
-                    own(folder, volume.fs_group, Access::ReadWrite, progress)
-                });
-            }
-            VolumePlan::Fc(disk) if disk.use_as == DiskUse::Device => {
-                return self.fc.set_up_device(&self.root, uid, disk);
-            }
-            VolumePlan::Fc(disk) => {
-                return self.fc.set_up(&self.root, &self.volume(uid, &disk.path)?, disk, |folder| {
-                    own(folder, volume.fs_group, Access::ReadWrite, progress)
-                });
+            VolumePlan::Iscsi(_) | VolumePlan::Fc(_) | VolumePlan::Flex(_) => {
+                return self.set_up_served(uid, volume, progress);
             }
             VolumePlan::Local { path, source, read_only, options } => {
                 let program = self.mount_program.as_os_str();
@@ -137,6 +138,31 @@ impl HostPodVolumes {
             own(folder, volume.fs_group, Access::ReadWrite, progress)
         })?;
         Ok(())
+    }
+
+    /// Sets up a disk of another machine, or a volume of a FlexVolume driver.
+    fn set_up_served(
+        &self,
+        uid: &PodUid,
+        volume: &PlannedVolume,
+        progress: &Progress,
+    ) -> Result<(), VolumeError> {
+        let give = |folder: &Folder| own(folder, volume.fs_group, Access::ReadWrite, progress);
+        let root = self.root.as_path();
+        if let VolumePlan::Iscsi(disk) = &volume.plan {
+            return match disk.use_as {
+                DiskUse::Device => self.iscsi.set_up_device(root, uid, disk),
+                DiskUse::Files { .. } => self.iscsi.set_up(root, &self.volume(uid, &disk.path)?, disk, give),
+            };
+        }
+        if let VolumePlan::Fc(disk) = &volume.plan {
+            return match disk.use_as {
+                DiskUse::Device => self.fc.set_up_device(root, uid, disk),
+                DiskUse::Files { .. } => self.fc.set_up(root, &self.volume(uid, &disk.path)?, disk, give),
+            };
+        }
+        let VolumePlan::Flex(driven) = &volume.plan else { return Ok(()) };
+        self.flex.set_up(root, &self.volume(uid, &driven.path)?, driven, volume.fs_group, give)
     }
 
     fn set_up_files(
@@ -215,15 +241,28 @@ impl PodVolumes for HostPodVolumes {
         self.work(uid, progress, move |volumes| volumes.set_up_now(&owner, &volume, &counted)).await
     }
 
-    async fn grow(
-        &self,
-        uid: &PodUid,
-        volume: &PlannedVolume,
-        _sizes: (i64, i64),
-    ) -> Result<(), VolumeError> {
-        let VolumePlan::Local { path, source, .. } = &volume.plan else { return Ok(()) };
-        let (path, device) = (path.clone(), source.path.clone());
-        self.work(uid, &Progress::default(), move |_| local::grow(&device, &path)).await
+    async fn is_there(&self, volume: &PlannedVolume) -> Result<bool, VolumeError> {
+        let Some(path) = volume.plan.host_path().map(Path::to_path_buf) else { return Ok(false) };
+        if volume.plan.is_device() {
+            return Ok(device_place(&path).is_some());
+        }
+        let found = blocking(&self.root, move || {
+            // A volume of nobody's making has no folder.
+            let Ok(path) = path.canonicalize() else { return Ok(false) };
+            Ok(mounted_at(&table()?, &path).is_some())
+        });
+        Ok(found.await?)
+    }
+
+    async fn grow(&self, uid: &PodUid, volume: &PlannedVolume, sizes: (i64, i64)) -> Result<(), VolumeError> {
+        let plan = volume.plan.clone();
+        let grow = move |volumes: &Self| {
+            if let VolumePlan::Local { path, source, .. } = &plan {
+                return local::grow(&source.path, path);
+            }
+            if let VolumePlan::Flex(driven) = &plan { volumes.flex.grow(driven, sizes) } else { Ok(()) }
+        };
+        self.work(uid, &Progress::default(), grow).await
     }
 
     async fn bind_sub_path(&self, uid: &PodUid, part: &SubPath) -> Result<PathBuf, VolumeError> {
@@ -242,9 +281,11 @@ impl PodVolumes for HostPodVolumes {
         let tear_down = move |volumes: &Self| {
             if let Some(pod) = existing_pod(&volumes.root, &owner)? {
                 tear_down::tear_down(&pod)?;
+                volumes.flex.tear_down(&pod)?;
             }
             let swept = volumes.iscsi.sweep(&volumes.root);
-            volumes.fc.sweep(&volumes.root).and(swept)
+            let swept = volumes.fc.sweep(&volumes.root).and(swept);
+            volumes.flex.sweep(&volumes.root).and(swept)
         };
         self.work(uid, &Progress::default(), tear_down).await
     }

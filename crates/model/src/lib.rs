@@ -20,6 +20,7 @@ mod config_object;
 mod credentials;
 mod csi_volume;
 mod events;
+mod flex_volume;
 mod host_capabilities;
 mod ids;
 pub mod labels;
@@ -66,6 +67,7 @@ pub use credentials::{
 };
 pub use csi_volume::{CsiAccess, CsiLifecycle, CsiPod, CsiSize, CsiVolume, SecretReference};
 pub use events::{EventSubject, EventType, PodEvent, PodEventKind, RecordedEvent};
+pub use flex_volume::FlexVolume;
 pub use host_capabilities::{CgroupVersion, HostCapabilities};
 pub use ids::{ContainerId, PodFullName, PodSource, PodUid, SandboxId};
 pub use log_folder::LogFolder;

@@ -39,6 +39,8 @@ pub struct IscsiDisk {
     pub initiator: Option<OwnInitiator>,
     /// What is shown to the target.
     pub chap: Chap,
+    /// How the node's status knows it, where a controller says which node may have it.
+    pub attachment: String,
     /// How containers see it.
     pub use_as: DiskUse,
     /// Whether containers may only read it.
@@ -52,6 +54,8 @@ pub struct FcDisk {
     pub path: PathBuf,
     /// Which disk.
     pub name: FcName,
+    /// How the node's status knows it, where a controller says which node may have it.
+    pub attachment: String,
     /// How containers see it.
     pub use_as: DiskUse,
     /// Whether containers may only read it.

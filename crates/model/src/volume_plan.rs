@@ -1,7 +1,8 @@
 use std::path::{Path, PathBuf};
 
 use crate::{
-    CsiAccess, CsiPod, CsiSize, CsiVolume, DiskUse, FcDisk, ImageSpec, IscsiDisk, ProjectedFile, VolumeSecret,
+    CsiAccess, CsiPod, CsiSize, CsiVolume, DiskUse, FcDisk, FlexVolume, ImageSpec, IscsiDisk, ProjectedFile,
+    VolumeSecret,
 };
 
 /// How a volume is made ready.
@@ -54,6 +55,8 @@ pub enum VolumePlan {
     Iscsi(Box<IscsiDisk>),
     /// A disk of a Fibre Channel network.
     Fc(Box<FcDisk>),
+    /// A volume of a FlexVolume driver.
+    Flex(Box<FlexVolume>),
     /// A folder or a disk of the host that a PersistentVolume names, bound at `path`.
     Local {
         /// Volume folder.
@@ -103,6 +106,7 @@ impl VolumePlan {
             Self::Csi(volume) => Some(&volume.path),
             Self::Iscsi(disk) => Some(&disk.path),
             Self::Fc(disk) => Some(&disk.path),
+            Self::Flex(volume) => Some(&volume.path),
             Self::EmptyDir { path }
             | Self::MemoryDir { path, .. }
             | Self::HugePagesDir { path, .. }
@@ -127,6 +131,7 @@ impl VolumePlan {
             | Self::HugePagesDir { .. }
             | Self::Files { .. }
             | Self::Nfs { .. }
+            | Self::Flex(_)
             | Self::Local { .. }
             | Self::Image { .. }
             | Self::HostPath { .. } => false,
@@ -137,6 +142,7 @@ impl VolumePlan {
     pub fn secret_mut(&mut self) -> Option<&mut VolumeSecret> {
         match self {
             Self::Iscsi(disk) => Some(&mut disk.chap.secret),
+            Self::Flex(volume) => Some(&mut volume.secret),
             Self::Csi(_)
             | Self::Fc(_)
             | Self::Device { .. }

@@ -180,6 +180,9 @@ async fn run(
         None => (None, None),
     };
     let (api, identity) = joined.map(|joined| (joined.api, joined.upkeep)).unzip();
+    // Volumes are attached by a controller where there is one.
+    let by_controller = api.is_some() && loaded.config.volumes.enable_controller_attach_detach;
+    let attaches_as = (!by_controller).then(|| plan.settings.name.clone());
     let usage = HostUsage::new(Path::new(CGROUP_ROOT), cgroups.version())
         .map_err(|error| anyhow::anyhow!("{}", with_cause(&error)))?;
     metrics.node_start.agent_started(started_at, usage.booted_at().await);
@@ -192,7 +195,10 @@ async fn run(
         logs: folders.clone(),
         folders,
         messages,
-        volumes: Arc::new(HostPodVolumes::new(root)),
+        volumes: Arc::new(
+            HostPodVolumes::new(root)
+                .with_drivers(loaded.config.volumes.volume_plugin_dir.clone(), attaches_as),
+        ),
         system_cgroups: Arc::new(cgroups.of_system(Path::new("/proc"))),
         cgroups: Arc::new(cgroups),
         host: Arc::new(facts),

@@ -557,3 +557,40 @@ async fn a_local_volume_that_has_grown_is_told_to_its_claim() {
     assert!(node.has_counted("volume_fs_resize"));
     agent.tear_down(&uid).await.unwrap();
 }
+
+#[tokio::test]
+async fn a_disk_waits_until_the_node_may_have_it() {
+    let node = Node::new(json!({}));
+    let name = "kubernetes.io/iscsi/192.0.2.1:iqn.none:0";
+    let disk = model::IscsiDisk {
+        path: node.root().join("pods/u1/volumes/kubernetes.io~iscsi/pv"),
+        name: "pv".to_owned(),
+        portals: vec!["192.0.2.1:3260".to_owned()],
+        target: "iqn.none".to_owned(),
+        lun: 0,
+        interface: "no-such-interface".to_owned(),
+        initiator: None,
+        chap: model::Chap::default(),
+        attachment: name.to_owned(),
+        use_as: model::DiskUse::Files { fs_type: "ext4".to_owned(), options: vec![] },
+        read_only: false,
+    };
+    let plan = model::VolumePlan::Iscsi(Box::new(disk));
+    let volume = model::PlannedVolume { name: "v".to_owned(), plan, fs_group: None };
+    let (agent, uid, progress) = (node.agent(), PodUid::from("u1"), Default::default());
+    let set_up = || agent.set_up(&uid, &volume, &progress);
+    let managed = json!({"annotations": {"volumes.kubernetes.io/controller-managed-attach-detach": "true"}});
+    node.show(&json!({"metadata": managed, "status": {}}));
+    let in_use = node.in_use();
+    assert!(tokio::time::timeout(Duration::from_millis(300), set_up()).await.is_err(), "it waits");
+    assert_eq!(in_use.borrow().clone(), Some(vec![name.to_owned()]));
+    // With the controller's consent, or without a controller, the target is called.
+    let attached = json!([{"name": name, "devicePath": ""}]);
+    for shown in [json!({"metadata": managed, "status": {"volumesAttached": attached}}), json!({})] {
+        node.show(&shown);
+        let missing = set_up().await.unwrap_err().text();
+        assert!(missing.contains("could not read iface no-such-interface"), "{missing}");
+    }
+    agent.tear_down(&uid).await.unwrap();
+    assert_eq!(in_use.borrow().clone(), Some(vec![]));
+}

@@ -115,6 +115,9 @@ pub trait PodVolumes: Send + Sync {
         progress: &Progress,
     ) -> Result<(), VolumeError>;
 
+    /// Whether a volume of a pod is mounted, or its device linked. Nothing is changed.
+    async fn is_there(&self, volume: &PlannedVolume) -> Result<bool, VolumeError>;
+
     /// Lets the file system of a ready volume follow its disk, which has grown from `sizes.0` to `sizes.1` bytes. A volume
     /// of which the size is nobody's concern here is left alone.
     async fn grow(&self, uid: &PodUid, volume: &PlannedVolume, sizes: (i64, i64)) -> Result<(), VolumeError>;

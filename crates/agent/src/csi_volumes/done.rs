@@ -21,6 +21,8 @@ pub(super) struct Done {
     in_use: BTreeSet<String>,
     /// Some records of an earlier agent cannot be read, and what it told of is not known yet.
     unsure: bool,
+    /// Pods of volumes that a controller attaches, by the name in the node's status.
+    attached_by: HashMap<String, HashSet<PodUid>>,
 }
 
 impl Done {
@@ -47,6 +49,22 @@ impl Done {
     pub(super) fn keep_in_use<'a>(&mut self, names: impl Iterator<Item = &'a String>) {
         self.in_use.extend(names.cloned());
         self.unsure = false;
+    }
+
+    /// Notes a volume that a controller attaches.
+    pub(super) fn uses_attached(&mut self, uid: &PodUid, name: &str) {
+        self.attached_by.entry(name.to_owned()).or_default().insert(uid.clone());
+        self.in_use.insert(name.to_owned());
+    }
+
+    /// A pod has none of them any more.
+    pub(super) fn leaves_attached(&mut self, uid: &PodUid) {
+        for (name, users) in &mut self.attached_by {
+            if users.remove(uid) && users.is_empty() {
+                self.in_use.remove(name);
+            }
+        }
+        self.attached_by.retain(|_, users| !users.is_empty());
     }
 
     pub(super) fn attached(&self, key: &Key) -> Option<BTreeMap<String, String>> {

@@ -1,15 +1,11 @@
 //! Volumes that grow: what their claims and users are told.
 
 use decide::volumes::growth::{Expansion, Growth, Refusal, begun, grown, growth, not_grown};
-use model::{
-    ClaimedSize, CsiPod, CsiSize, EventSubject, EventType, PlannedVolume, PodFullName, PodUid, RecordedEvent,
-};
+use model::{CsiPod, CsiSize, EventSubject, EventType, PlannedVolume, PodFullName, PodUid, RecordedEvent};
 use ports::pod_volumes::VolumeError;
 use tokio::time::Instant;
 
 use super::{CsiVolumes, Key, refused};
-
-const LOCAL: &str = "kubernetes.io/local-volume";
 
 /// A volume that is to grow.
 pub(super) struct Growing<'a> {
@@ -21,18 +17,29 @@ pub(super) struct Growing<'a> {
     pub(super) size: &'a CsiSize,
 }
 
+/// A volume of no CSI driver that may have grown.
+pub(super) struct Growable<'a> {
+    /// What makes it, as metrics know it.
+    pub(super) plugin: &'a str,
+    /// The PersistentVolume's name.
+    pub(super) name: &'a str,
+    pub(super) size: &'a CsiSize,
+    pub(super) pod: &'a CsiPod,
+    pub(super) read_only: bool,
+}
+
 impl CsiVolumes {
-    /// Lets the file system of a local disk follow it, when the PersistentVolume has grown.
-    pub(super) async fn grow_local(
+    /// Lets the file system of a volume follow its disk, when the PersistentVolume has grown.
+    pub(super) async fn grow_plain(
         &self,
         uid: &PodUid,
         volume: &PlannedVolume,
-        claimed: &ClaimedSize,
-        read_only: bool,
+        grows: &Growable<'_>,
     ) -> Result<(), VolumeError> {
-        let key = Key { driver: LOCAL.to_owned(), handle: claimed.name.clone() };
-        let (size, here) = (&claimed.size, self.with(|done| done.size(&key)));
-        let growing = Growing { key: &key, name: &claimed.name, owner: owner(&claimed.pod), size };
+        let Growable { plugin, name, size, pod, read_only } = *grows;
+        let key = Key { driver: plugin.to_owned(), handle: name.to_owned() };
+        let here = self.with(|done| done.size(&key));
+        let growing = Growing { key: &key, name, owner: owner(pod), size };
         match growth(size, read_only, here) {
             Growth::Nothing => {}
             Growth::Done => self.with(|done| done.has_size(&key, size.wanted)),
@@ -43,7 +50,7 @@ impl CsiVolumes {
                 let sizes = (here.unwrap_or(size.known), expansion.bytes);
                 let done = self.parts.others.grow(uid, volume, sizes).await;
                 let storage = &self.parts.metrics.storage;
-                storage.operated("volume_fs_resize", LOCAL, begun.elapsed(), done.is_err());
+                storage.operated("volume_fs_resize", plugin, begun.elapsed(), done.is_err());
                 match done {
                     Ok(()) => self.has_grown(&growing, &expansion).await?,
                     Err(error) => {

@@ -109,15 +109,22 @@ impl Pass<'_> {
 
     /// Reads the secret that a volume names. One that cannot be read is told of by the step that needs it.
     async fn read_secret(&self, volume: &mut PlannedVolume) {
+        // A driver is given secrets of its own kind only.
+        let kind =
+            if let VolumePlan::Flex(volume) = &volume.plan { Some(volume.driver.clone()) } else { None };
         let Some(secret) = volume.plan.secret_mut() else { return };
         let VolumeSecret::Wanted(SecretReference { namespace, name }) = secret else { return };
         let key = ObjectKey { kind: ObjectKind::Secret, namespace: namespace.clone(), name: name.clone() };
         let found = self.runtime.parts.objects.get(&key).await;
-        *secret = match found {
-            Ok(object) => VolumeSecret::Given(
+        *secret = match (found, kind) {
+            (Ok(object), Some(kind)) if object.secret_type != kind => VolumeSecret::Missing(format!(
+                "couldn't get secret {}/{} err: cannot get secret of type {kind}",
+                key.namespace, key.name
+            )),
+            (Ok(object), _) => VolumeSecret::Given(
                 object.data.iter().map(|(key, value)| (key.clone(), text(value))).collect(),
             ),
-            Err(error) => VolumeSecret::Missing(format!(
+            (Err(error), _) => VolumeSecret::Missing(format!(
                 "couldn't get secret {}/{} error: {error}",
                 key.namespace, key.name
             )),
@@ -197,7 +204,11 @@ impl Pass<'_> {
     /// grow, and makes a new agent know what its predecessor did. The pod runs on whatever comes of it.
     pub(super) async fn refresh_driven_volumes(&self) {
         let parts = &self.runtime.parts;
-        let served = |volume: &Volume| volume.csi.is_some() || claim_name(self.pod, volume).is_some();
+        let served = |volume: &Volume| {
+            let is_own = volume.csi.is_some() || volume.flex_volume.is_some();
+            let is_disk = volume.iscsi.is_some() || volume.fc.is_some();
+            is_own || is_disk || claim_name(self.pod, volume).is_some()
+        };
         let Some(claims) = &parts.claims else { return };
         if !self.has_volumes() || !used_volumes(self.pod).any(served) {
             return;

@@ -164,6 +164,7 @@ fn what_is_mounted_read_only_keeps_its_labels() {
             interface: "default".into(),
             initiator: None,
             chap: model::Chap::default(),
+            attachment: String::new(),
             use_as: model::DiskUse::Files { fs_type: "ext4".into(), options: vec![] },
             read_only,
         }));

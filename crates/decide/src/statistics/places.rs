@@ -82,7 +82,8 @@ pub fn volume_places(pod: &Pod, settings: &NodeSettings, claimed: &ClaimedVolume
                 }
             }
             VolumePlan::Device { source, .. } => (source, Measure::Device, false),
-            VolumePlan::Image { .. } | VolumePlan::HostPath { .. } => return None,
+            // Of drivers' volumes upstream counts only those whose driver says so, which is the exception.
+            VolumePlan::Flex(_) | VolumePlan::Image { .. } | VolumePlan::HostPath { .. } => return None,
         };
         let claim = claim_name(pod, volume)
             .map(|name| ClaimReference { name, namespace: pod.namespace().to_owned() });

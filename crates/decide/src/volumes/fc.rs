@@ -20,9 +20,15 @@ pub(super) fn plan(source: &FCVolumeSource, wanted: Wanted) -> Result<VolumePlan
     let ids = source.wwids.iter().flatten();
     // As udev writes them.
     let ids: Vec<String> = ids.map(|id| id.replace(' ', "_")).collect();
-    let name = match source.lun {
-        Some(lun) if !targets.is_empty() => FcName::Targets { names: targets, lun },
-        Some(_) | None if !ids.is_empty() => FcName::Ids(ids),
+    let (name, attachment) = match source.lun {
+        Some(lun) if !targets.is_empty() => {
+            let attachment = format!("[{}]:{lun}", targets.join(" "));
+            (FcName::Targets { names: targets, lun }, attachment)
+        }
+        Some(_) | None if !ids.is_empty() => {
+            let attachment = format!("[{}]", source.wwids.clone().unwrap_or_default().join(" "));
+            (FcName::Ids(ids), attachment)
+        }
         Some(_) | None => {
             return Err("fc: no fc disk information found. failed to make a new mounter".to_owned());
         }
@@ -33,7 +39,8 @@ pub(super) fn plan(source: &FCVolumeSource, wanted: Wanted) -> Result<VolumePlan
         return Err(format!("fc: {word:?} is no name of a target or a disk"));
     }
     let Wanted { path, use_as, read_only } = wanted;
-    Ok(VolumePlan::Fc(Box::new(FcDisk { path, name, use_as, read_only })))
+    let attachment = format!("kubernetes.io/fc/{attachment}");
+    Ok(VolumePlan::Fc(Box::new(FcDisk { path, name, attachment, use_as, read_only })))
 }
 
 fn is_no_name(word: &str) -> bool {
@@ -46,11 +53,25 @@ mod tests {
 
     use super::*;
 
-    fn named(source: &Value) -> Result<FcName, String> {
+    fn disk(source: &Value) -> Result<FcDisk, String> {
         let wanted = Wanted { path: "/v".into(), use_as: DiskUse::Device, read_only: false };
         match plan(&serde_json::from_value(source.clone()).unwrap(), wanted)? {
-            VolumePlan::Fc(disk) => Ok(disk.name),
+            VolumePlan::Fc(disk) => Ok(*disk),
             other => panic!("{other:?}"),
+        }
+    }
+
+    fn named(source: &Value) -> Result<FcName, String> {
+        disk(source).map(|disk| disk.name)
+    }
+
+    #[test]
+    fn the_nodes_status_has_upstreams_names() {
+        for (source, expected) in [
+            (json!({"targetWWNs": ["5006", "5007"], "lun": 2}), "kubernetes.io/fc/[5006 5007]:2"),
+            (json!({"wwids": ["3600", "ACME DISK 1"]}), "kubernetes.io/fc/[3600 ACME DISK 1]"),
+        ] {
+            assert_eq!(disk(&source).unwrap().attachment, expected);
         }
     }
 

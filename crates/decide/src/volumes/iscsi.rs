@@ -120,6 +120,12 @@ fn plan(source: &Source<'_>, wanted: Wanted<'_>) -> Result<VolumePlan, String> {
         interface,
         initiator,
         chap: source.chap.clone(),
+        attachment: format!(
+            "kubernetes.io/iscsi/{}:{}:{}",
+            source.portals.first().unwrap_or(&""),
+            source.target,
+            source.lun
+        ),
         use_as: wanted.use_as,
         read_only: wanted.read_only,
     })))
@@ -172,6 +178,7 @@ mod tests {
         assert_eq!(disk.portals, ["10.0.0.1:3260", "10.0.0.2:99"]);
         assert_eq!((disk.lun, disk.interface.as_str(), disk.initiator), (2, "default", None));
         assert_eq!((disk.chap, disk.read_only), (Chap::default(), false));
+        assert_eq!(disk.attachment, format!("kubernetes.io/iscsi/10.0.0.1:{TARGET}:2"));
         let disk = planned(&json!({"iscsiInterface": "iser", "readOnly": true})).unwrap();
         assert_eq!((disk.interface.as_str(), disk.read_only), ("iser", true));
         assert_eq!(as_files(Some(""), vec![]), as_files(Some("ext4"), vec![]));

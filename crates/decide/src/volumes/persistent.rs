@@ -2,11 +2,13 @@
 
 use std::path::PathBuf;
 
-use k8s_openapi::api::core::v1::{NFSVolumeSource, PersistentVolume, PersistentVolumeSpec, Volume};
+use k8s_openapi::api::core::v1::{
+    LocalVolumeSource, NFSVolumeSource, PersistentVolume, PersistentVolumeSpec, Volume,
+};
 use model::{ClaimedSize, DiskUse, LocalSource, NodeSettings, Pod, VolumePlan};
 
 use super::claims::{ClaimedVolume, mode};
-use super::{VolumeProblem, climbs, csi, fc, host_path, iscsi, migration};
+use super::{VolumeProblem, climbs, csi, fc, flex, host_path, iscsi, migration};
 use crate::pod_paths::PodPaths;
 
 const LOCAL: &str = "kubernetes.io/local-volume";
@@ -36,26 +38,8 @@ pub(super) fn plan(
     let is_block = mode(found) == "Block";
     let invalid = |reason: String| VolumeProblem::Invalid { volume: name.to_owned(), reason };
     if let Some(source) = &spec.local {
-        let path = PathBuf::from(&source.path);
-        if climbs(&path) {
-            return Err(invalid(format!("invalid path: {} must not contain '..'", source.path)));
-        }
-        return Ok(if is_block {
-            VolumePlan::Device { path: paths.device_link(&pod.uid, LOCAL, name), source: path, read_only }
-        } else {
-            VolumePlan::Local {
-                path: paths.volume_dir(&pod.uid, LOCAL, name),
-                source: LocalSource {
-                    path,
-                    fs_type: source.fs_type.clone().unwrap_or_else(|| "ext4".to_owned()),
-                    claimed: csi::size(claimed).map(|size| {
-                        Box::new(ClaimedSize { name: name.to_owned(), size, pod: csi::told_of(pod) })
-                    }),
-                },
-                read_only,
-                options,
-            }
-        });
+        let place = Place { pod, claimed, name, paths: &paths, is_block, read_only };
+        return local(source, options, &place).map_err(invalid);
     }
     if let Some(source) = &spec.host_path {
         if !options.is_empty() {
@@ -69,29 +53,72 @@ pub(super) fn plan(
     if let Some(source) = &spec.nfs {
         return Ok(nfs(source, paths.volume_dir(&pod.uid, NFS, name), read_only, options));
     }
-    if let Some(source) = &spec.iscsi {
-        let (path, use_as) = if is_block {
-            (paths.device_link(&pod.uid, ISCSI, name), DiskUse::Device)
+    let place = |plugin: &str| {
+        if is_block {
+            paths.device_link(&pod.uid, plugin, name)
         } else {
-            let use_as = iscsi::as_files(source.fs_type.as_deref(), options);
-            (paths.volume_dir(&pod.uid, ISCSI, name), use_as)
-        };
+            paths.volume_dir(&pod.uid, plugin, name)
+        }
+    };
+    let mounted = |fs_type: Option<&str>| {
+        if is_block { DiskUse::Device } else { iscsi::as_files(fs_type, options.clone()) }
+    };
+    if let Some(source) = &spec.iscsi {
+        let (path, use_as) = (place(ISCSI), mounted(source.fs_type.as_deref()));
         let wanted = iscsi::Wanted { path, name, namespace: pod.namespace(), use_as, read_only };
         return iscsi::persistent(source, wanted).map_err(invalid);
     }
     if let Some(source) = &spec.fc {
-        let (path, use_as) = if is_block {
-            (paths.device_link(&pod.uid, FC, name), DiskUse::Device)
-        } else {
-            let use_as = iscsi::as_files(source.fs_type.as_deref(), options);
-            (paths.volume_dir(&pod.uid, FC, name), use_as)
-        };
+        let (path, use_as) = (place(FC), mounted(source.fs_type.as_deref()));
         return fc::plan(source, fc::Wanted { path, use_as, read_only }).map_err(invalid);
+    }
+    if let Some(source) = spec.flex_volume.as_ref().filter(|_| !is_block) {
+        if !options.is_empty() {
+            return Err(VolumeProblem::NoMountOptions { volume: name.to_owned() });
+        }
+        let path = paths.volume_dir(&pod.uid, &source.driver, name);
+        let wanted = flex::Wanted { path, name, pod: csi::told_of(pod), read_only, size: csi::size(claimed) };
+        return flex::persistent(source, wanted).map_err(invalid);
     }
     if let Some(source) = &spec.csi {
         return Ok(csi::claimed(&csi::Claimed { pod, claimed, spec, source, read_only }, settings));
     }
     Err(unsupported(volume))
+}
+
+/// Where a PersistentVolume is wanted.
+struct Place<'a> {
+    pod: &'a Pod,
+    claimed: &'a ClaimedVolume,
+    name: &'a str,
+    paths: &'a PodPaths,
+    is_block: bool,
+    read_only: bool,
+}
+
+/// A folder or a disk of the host.
+fn local(source: &LocalVolumeSource, options: Vec<String>, place: &Place<'_>) -> Result<VolumePlan, String> {
+    let Place { pod, claimed, name, paths, is_block, read_only } = *place;
+    let path = PathBuf::from(&source.path);
+    if climbs(&path) {
+        return Err(format!("invalid path: {} must not contain '..'", source.path));
+    }
+    if is_block {
+        return Ok(VolumePlan::Device {
+            path: paths.device_link(&pod.uid, LOCAL, name),
+            source: path,
+            read_only,
+        });
+    }
+    let claimed = csi::size(claimed)
+        .map(|size| Box::new(ClaimedSize { name: name.to_owned(), size, pod: csi::told_of(pod) }));
+    let fs_type = source.fs_type.clone().unwrap_or_else(|| "ext4".to_owned());
+    Ok(VolumePlan::Local {
+        path: paths.volume_dir(&pod.uid, LOCAL, name),
+        source: LocalSource { path, fs_type, claimed },
+        read_only,
+        options,
+    })
 }
 
 /// A share of an NFS server.

@@ -35,18 +35,17 @@ pub fn step_failed(
 #[must_use]
 pub fn mapped(plan: &VolumePlan, volume: &str, settings: &NodeSettings) -> Vec<String> {
     let plugins = settings.root_dir.join("plugins");
-    let global = match plan {
-        VolumePlan::Device { .. } => plugins.join("kubernetes.io~local-volume/volumeDevices").join(volume),
-        VolumePlan::Iscsi(disk) if plan.is_device() => {
-            let portal = disk.portals.first().map_or("", String::as_str);
-            let devices = plugins.join("kubernetes.io/iscsi/volumeDevices");
-            let name = format!("{portal}-{}-lun-{}", disk.target, disk.lun);
-            devices.join(format!("iface-{}", disk.interface)).join(name)
-        }
-        VolumePlan::Fc(disk) if plan.is_device() => {
-            plugins.join("kubernetes.io/fc/volumeDevices").join(disk.name.folder())
-        }
-        _ => return Vec::new(),
+    let global = if let VolumePlan::Device { .. } = plan {
+        plugins.join("kubernetes.io~local-volume/volumeDevices").join(volume)
+    } else if let (VolumePlan::Iscsi(disk), true) = (plan, plan.is_device()) {
+        let portal = disk.portals.first().map_or("", String::as_str);
+        let devices = plugins.join("kubernetes.io/iscsi/volumeDevices");
+        let name = format!("{portal}-{}-lun-{}", disk.target, disk.lun);
+        devices.join(format!("iface-{}", disk.interface)).join(name)
+    } else if let (VolumePlan::Fc(disk), true) = (plan, plan.is_device()) {
+        plugins.join("kubernetes.io/fc/volumeDevices").join(disk.name.folder())
+    } else {
+        return Vec::new();
     };
     let of_pod = plan.host_path().and_then(|link| link.parent()).unwrap_or(Path::new(""));
     let told = [("globalMapPath", global.as_path()), ("volumeMapPath", of_pod)];

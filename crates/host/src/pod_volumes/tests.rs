@@ -14,6 +14,7 @@ use crate::scratch::{Scratch, is_root};
 mod clean_up;
 mod empty_dirs;
 mod fc;
+mod flex;
 mod groups;
 mod host_paths;
 mod iscsi;

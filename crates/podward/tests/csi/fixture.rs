@@ -182,6 +182,11 @@ impl Node {
         self.view.send_replace(NodeView::of(Arc::new(node)));
     }
 
+    pub(crate) fn show(&self, node: &Value) {
+        let node: core::Node = serde_json::from_value(node.clone()).unwrap();
+        self.view.send_replace(NodeView::of(Arc::new(node)));
+    }
+
     pub(crate) fn attach(&self, status: &Value) {
         let spec = json!({"attacher": "d.example", "nodeName": "n1", "source": {}});
         let object = json!({"metadata": {"name": "a"}, "spec": spec, "status": status});

@@ -42,7 +42,8 @@ fn targets() -> FcName {
 fn disk(host: &Host, uid: &str, name: FcName, use_as: DiskUse) -> PlannedVolume {
     let folder = if use_as == DiskUse::Device { "volumeDevices" } else { "volumes" };
     let path = host.at("kubelet/pods").join(uid).join(folder).join("kubernetes.io~fc/data");
-    let plan = VolumePlan::Fc(Box::new(FcDisk { path, name, use_as, read_only: false }));
+    let plan =
+        VolumePlan::Fc(Box::new(FcDisk { path, name, attachment: String::new(), use_as, read_only: false }));
     PlannedVolume { name: "data".to_owned(), plan, fs_group: None }
 }
 

@@ -73,6 +73,7 @@ fn plain(host: &Host, lun: i32, read_only: bool) -> IscsiDisk {
         interface: "default".to_owned(),
         initiator: None,
         chap: Chap::default(),
+        attachment: String::new(),
         use_as: DiskUse::Files { fs_type: "ext4".to_owned(), options: Vec::new() },
         read_only,
     }
