@@ -8,6 +8,7 @@ use tokio::sync::watch;
 
 use crate::followed::Followed;
 use crate::node_view::NodeView;
+use crate::pod_certificates::PodCertificates;
 use crate::tokens::Tokens;
 
 /// The supplies. A node of its own has none.
@@ -19,6 +20,8 @@ pub struct ClusterSupplies {
     pub services: Arc<Followed<Service>>,
     /// Runtime classes, by name.
     pub runtime_classes: Arc<Followed<RuntimeClass>>,
+    /// Certificates that pods ask for; none unless they may.
+    pub certificates: Option<Arc<PodCertificates>>,
     /// Trust bundles, by name; none unless pods may use them.
     pub trust_bundles: Option<Arc<Followed<TrustBundle>>>,
     /// The node as the API server shows it.

@@ -53,6 +53,7 @@ pub mod oom_watcher;
 pub mod packet_filter;
 pub mod pleg;
 pub mod plugin_registry;
+pub mod pod_certificates;
 pub mod pod_gauges;
 pub mod pod_resources;
 pub mod pod_runtime;

@@ -63,6 +63,13 @@ impl NodeView {
         Self { node: Some(node) }
     }
 
+    /// The node's name and UID, once it is known.
+    #[must_use]
+    pub fn identity(&self) -> Option<(String, String)> {
+        let metadata = &self.node.as_ref()?.metadata;
+        Some((metadata.name.clone()?, metadata.uid.clone()?))
+    }
+
     /// Whether the API server has shown the node.
     #[must_use]
     pub fn is_known(&self) -> bool {

@@ -224,6 +224,7 @@ impl PodSyncer for PodRuntime {
         self.parts.images.forget(&pod.uid);
         if let Some(supplies) = &self.parts.supplies {
             supplies.tokens.forget(&pod.uid);
+            supplies.certificates.iter().for_each(|certificates| certificates.forget(&pod.uid));
         }
         self.memory.forget(&pod.uid);
         Ok(())

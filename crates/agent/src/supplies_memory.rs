@@ -207,6 +207,7 @@ mod tests {
                 tokens: Arc::new(Tokens::new(world.clone(), world.clone())),
                 services: Arc::new(Followed::new(|service: &Service| service.name.clone())),
                 runtime_classes: Arc::new(Followed::new(|class: &RuntimeClass| class.name.clone())),
+                certificates: None,
                 trust_bundles: Some(Arc::new(Followed::new(|bundle: &TrustBundle| bundle.name.clone()))),
                 node: crate::node_view::channel().1,
             },

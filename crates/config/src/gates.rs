@@ -267,10 +267,7 @@ mod tests {
     #[test]
     fn a_gate_without_effect_is_told() {
         let told = |settings: &[(&str, bool)]| resolve(settings).notices;
-        assert_eq!(
-            told(&[("CRIListStreaming", true)]),
-            ["feature gate CRIListStreaming: set, but without effect yet"]
-        );
-        assert!(told(&[("CRIListStreaming", false), ("EnvFiles", false)]).is_empty());
+        assert_eq!(told(&[("PodsAPI", true)]), ["feature gate PodsAPI: set, but without effect yet"]);
+        assert!(told(&[("PodsAPI", false), ("EnvFiles", false)]).is_empty());
     }
 }

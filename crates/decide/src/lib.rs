@@ -48,6 +48,7 @@ pub mod packet_filter;
 pub mod partial_content;
 pub mod payloads;
 pub mod pod_actions;
+pub mod pod_certificates;
 pub mod pod_paths;
 pub mod pod_status;
 pub mod probe;

@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 use std::path::{Component, Path, PathBuf};
 
 use k8s_openapi::api::core::v1::{
-    ClusterTrustBundleProjection, DownwardAPIVolumeFile, KeyToPath, ServiceAccountTokenProjection, Volume,
-    VolumeProjection,
+    ClusterTrustBundleProjection, DownwardAPIVolumeFile, KeyToPath, PodCertificateProjection,
+    ServiceAccountTokenProjection, Volume, VolumeProjection,
 };
 use model::{
-    ConfigObject, NodeSettings, ObjectError, ObjectKey, ObjectKind, Pod, ProjectedFile, ReadObjects,
-    ReadTokens, ReadTrustBundles,
+    ConfigObject, NodeSettings, ObjectError, ObjectKey, ObjectKind, Pod, ProjectedFile, ReadCertificates,
+    ReadObjects, ReadTokens, ReadTrustBundles,
 };
 
 use crate::environment::fields::{metadata_field, resource_of_container};
@@ -34,6 +34,8 @@ pub struct PayloadFacts<'a> {
     pub tokens: Option<&'a ReadTokens>,
     /// The cluster's trust bundles; `None` where pods may not use them.
     pub trust_bundles: Option<&'a ReadTrustBundles>,
+    /// The certificates its volumes ask for; `None` where pods may not have any.
+    pub certificates: Option<&'a ReadCertificates>,
 }
 
 /// The files of a volume, by path. Of sources that have a file of the same path, the last one's is taken.
@@ -56,8 +58,10 @@ pub fn volume_files(facts: &PayloadFacts<'_>, volume: &Volume) -> Result<Vec<Pro
         files.downward(source.items.as_deref().unwrap_or_default())?;
     } else if let Some(source) = &volume.projected {
         files.default_mode = source.default_mode.unwrap_or(DEFAULT_MODE);
-        let problems: Vec<String> =
-            source.sources.iter().flatten().filter_map(|source| files.projection(source).err()).collect();
+        let sources = source.sources.iter().flatten().enumerate();
+        let problems: Vec<String> = sources
+            .filter_map(|(place, source)| files.projection((&volume.name, place), source).err())
+            .collect();
         if !problems.is_empty() {
             return Err(aggregate(problems));
         }
@@ -190,7 +194,31 @@ impl Files<'_> {
         Ok(())
     }
 
-    fn projection(&mut self, source: &VolumeProjection) -> Result<(), String> {
+    /// The key and its certificates, together or apart.
+    fn certificate(
+        &mut self,
+        at: (&str, usize),
+        source: &PodCertificateProjection,
+        certificates: &ReadCertificates,
+    ) -> Result<(), String> {
+        let found = match certificates.get(&(at.0.to_owned(), at.1)) {
+            Some(found) => found.as_ref().map_err(Clone::clone)?,
+            None => return Err("credential bundle is not issued yet".to_owned()),
+        };
+        let files = [
+            (&source.credential_bundle_path, format!("{}{}", found.key, found.chain)),
+            (&source.key_path, found.key.clone()),
+            (&source.certificate_chain_path, found.chain.clone()),
+        ];
+        for (path, content) in files {
+            if let Some(path) = path.as_deref().filter(|path| !path.is_empty()) {
+                self.add_own(path, content.into_bytes());
+            }
+        }
+        Ok(())
+    }
+
+    fn projection(&mut self, at: (&str, usize), source: &VolumeProjection) -> Result<(), String> {
         if let Some(source) = &source.secret {
             let items = source.items.as_deref().unwrap_or_default();
             return self.object(ObjectKind::Secret, &source.name, items, source.optional == Some(true));
@@ -208,13 +236,17 @@ impl Files<'_> {
         if let (Some(source), Some(bundles)) = (&source.cluster_trust_bundle, self.facts.trust_bundles) {
             return self.trust_bundle(source, bundles);
         }
+        if let (Some(source), Some(certificates)) = (&source.pod_certificate, self.facts.certificates) {
+            return self.certificate(at, source, certificates);
+        }
         let (needs, missing) = if source.service_account_token.is_some() {
             ("serviceAccountToken: a token", "this node has none")
         } else if source.cluster_trust_bundle.is_some() {
             let missing = "this node has none, or its feature gate ClusterTrustBundleProjection is off";
             ("clusterTrustBundle: a trust bundle", missing)
         } else if source.pod_certificate.is_some() {
-            ("podCertificate: a certificate", "this node asks none for it")
+            let missing = "this node has none, or its feature gate PodCertificateRequest is off";
+            ("podCertificate: a certificate", missing)
         } else {
             return Ok(());
         };

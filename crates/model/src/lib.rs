@@ -34,6 +34,7 @@ mod observed;
 mod outcome;
 mod packet_filter;
 mod pod;
+mod pod_certificate;
 mod pod_lists;
 mod probe;
 mod projected_file;
@@ -79,6 +80,9 @@ pub use observed::{Observation, ObservedPod};
 pub use outcome::{ContainerProblem, ContainerProblems, SyncFailure, SyncOutcome};
 pub use packet_filter::{FilterChain, FilterPlan, FilterRule, IpFamily, RulePlace};
 pub use pod::{ContainerKind, ContainerRef, EphemeralContainer, Pod, PodShapeError, Standing};
+pub use pod_certificate::{
+    CertificateOutcome, CertificateRequest, CertificateWish, PodCertificate, ReadCertificates,
+};
 pub use pod_lists::{ListMark, PodLists};
 pub use probe::{ContainerVerdicts, ProbeKind, ProbeVerdict, ProbeVerdicts};
 pub use projected_file::ProjectedFile;

@@ -7,13 +7,14 @@ use agent::memory::Memory;
 use anyhow::Context;
 use cluster::identity::{Meters, Upkeep, connect};
 use cluster::{
-    Clients, CsiNodesAdapter, EventsAdapter, LeasesAdapter, NodesAdapter, ObjectsAdapter, PodsAdapter,
-    ReviewsAdapter, RuntimeClassesAdapter, ServiceAccountsAdapter, ServicesAdapter, TokensAdapter,
-    TrustBundlesAdapter, VolumesAdapter,
+    Clients, CsiNodesAdapter, EventsAdapter, LeasesAdapter, NodesAdapter, ObjectsAdapter,
+    PodCertificatesAdapter, PodsAdapter, ReviewsAdapter, RuntimeClassesAdapter, ServiceAccountsAdapter,
+    ServicesAdapter, TokensAdapter, TrustBundlesAdapter, VolumesAdapter,
 };
 use config::{Gate, Loaded};
 use host::{HostCsiFolders, HostPluginSockets, SealedCheckpoints};
 use plugins::{GrpcCsiConnector, GrpcPluginRegistration};
+use ports::api::pod_certificates::ApiPodCertificates;
 use ports::api::trust_bundles::ApiTrustBundles;
 use ports::clock::SystemClock;
 
@@ -68,6 +69,10 @@ pub async fn join(
             .gates
             .enabled(Gate::ClusterTrustBundleProjection)
             .then(|| Arc::new(TrustBundlesAdapter::new(&clients)) as Arc<dyn ApiTrustBundles>),
+        pod_certificates: loaded
+            .gates
+            .enabled(Gate::PodCertificateRequest)
+            .then(|| Arc::new(PodCertificatesAdapter::new(&clients)) as Arc<dyn ApiPodCertificates>),
         services: Arc::new(ServicesAdapter::new(&clients)),
         runtime_classes: Arc::new(RuntimeClassesAdapter::new(&clients)),
         volumes: Arc::new(VolumesAdapter::new(clients.clone())),

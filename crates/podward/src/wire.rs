@@ -342,10 +342,10 @@ pub fn start(world: World, plan: Plan) -> anyhow::Result<Running> {
     running.spawn("probes", probes::run(parts, cancel.clone()));
 
     let known = cluster_objects.zip(known_node.clone());
-    let supplies =
-        world.api.as_ref().zip(tokens).zip(known).map(|((api, tokens), known)| {
-            supplies::start_supplies(&mut running, api, (clock, tokens), known)
-        });
+    let supplies = world.api.as_ref().zip(tokens).zip(known).map(|((api, tokens), known)| {
+        let means = supplies::Means { clock, tokens, events: &recorder, metrics };
+        supplies::start_supplies(&mut running, api, means, known)
+    });
     let ledger = pulls::pull_ledger(&world, &plan);
     let sweeping = Sweeping::default();
     let tables = Tables {

@@ -9,6 +9,7 @@ pub mod events;
 pub mod leases;
 pub mod nodes;
 pub mod objects;
+pub mod pod_certificates;
 pub mod pods;
 pub mod runtime_classes;
 pub mod service_accounts;

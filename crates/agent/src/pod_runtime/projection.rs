@@ -141,12 +141,14 @@ impl Pass<'_> {
         let tokens = self.read_tokens(&volumes).await;
         let settings = &self.runtime.parts.settings;
         let bundles = self.read_trust_bundles(&volumes).await;
+        let certificates = self.read_certificates(&volumes).await;
         let facts = PayloadFacts {
             pod: self.pod,
             settings,
             objects: &objects,
             tokens: tokens.as_ref(),
             trust_bundles: bundles.as_ref(),
+            certificates: certificates.as_ref(),
         };
         for volume in volumes {
             match volume_files(&facts, volume) {

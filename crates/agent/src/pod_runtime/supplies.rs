@@ -3,11 +3,12 @@
 use std::net::IpAddr;
 use std::time::Duration;
 
+use decide::pod_certificates::certificate_sources;
 use decide::runtime_class::{cluster_handler, runtime_handler};
 use decide::service_account_tokens::{token_request, token_wishes};
 use decide::service_environment::service_environment;
 use k8s_openapi::api::core::v1::Volume;
-use model::{ReadTokens, ReadTrustBundles, RuntimeHandler, Timestamp};
+use model::{ReadCertificates, ReadTokens, ReadTrustBundles, RuntimeHandler, Timestamp};
 
 use super::PodRuntime;
 use super::sync::Pass;
@@ -51,10 +52,22 @@ impl Pass<'_> {
         Some(Ok(bundles.all()))
     }
 
-    /// When a token of the pod is renewed, if that is soon.
+    /// The certificates that volumes ask for; `None` where pods may not have any.
+    pub(super) async fn read_certificates(&self, volumes: &[&Volume]) -> Option<ReadCertificates> {
+        let certificates = self.runtime.parts.supplies.as_ref()?.certificates.as_ref()?;
+        let reads = certificate_sources(volumes.iter().copied()).map(|(volume, place, source)| async move {
+            let found = certificates.get(self.pod, (volume, place), source).await;
+            ((volume.to_owned(), place), found)
+        });
+        Some(futures::future::join_all(reads).await.into_iter().collect())
+    }
+
+    /// When a token or certificate of the pod is renewed, if that is soon.
     pub(super) fn next_renewal(&self) -> Option<Timestamp> {
         let parts = &self.runtime.parts;
-        let at = parts.supplies.as_ref()?.tokens.renew_at(&self.pod.uid)?;
+        let supplies = parts.supplies.as_ref()?;
+        let certificate = supplies.certificates.as_ref().and_then(|all| all.due_at(&self.pod.uid));
+        let at = supplies.tokens.renew_at(&self.pod.uid).into_iter().chain(certificate).min()?;
         (at.since(parts.clock.now()) < USUAL_PERIOD).then_some(at)
     }
 

@@ -17,7 +17,6 @@ pub static WITHOUT_EFFECT: &[Gate] = &[
     Gate::MemoryQoS,
     Gate::PLEGOnDemandRelist,
     Gate::PodAndContainerStatsFromCRI,
-    Gate::PodCertificateRequest,
     Gate::PodLevelResourceManagers,
     Gate::PodsAPI,
     Gate::QOSReserved,

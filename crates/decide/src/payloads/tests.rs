@@ -50,6 +50,7 @@ fn files(source: Value) -> Result<Vec<(String, String, u32)>, String> {
         objects: &objects(),
         tokens: None,
         trust_bundles: None,
+        certificates: None,
     };
     let text = |file: ProjectedFile| {
         let content = String::from_utf8_lossy(&file.content).into_owned();
@@ -215,6 +216,7 @@ fn tokens_are_for_their_user_or_group_alone() {
             objects: &objects,
             tokens: Some(&tokens),
             trust_bundles: None,
+            certificates: None,
         };
         volume_files(&facts, &volume)
     };
@@ -229,4 +231,46 @@ fn tokens_are_for_their_user_or_group_alone() {
     }
     let problem = "failed to fetch token: no".to_owned();
     assert_eq!(files(json!({}), Err(problem.clone())).unwrap_err(), problem);
+}
+
+#[test]
+fn certificates_are_files_together_or_apart() {
+    let volume = json!({"name": "v", "projected": {"defaultMode": 0o644, "sources": [
+        {"podCertificate": {"signerName": "a.b/c", "keyType": "ED25519", "credentialBundlePath": "both"}},
+        {"podCertificate": {"signerName": "a.b/c", "keyType": "ED25519", "keyPath": "key",
+            "certificateChainPath": "chain"}},
+    ]}});
+    let volume: Volume = serde_json::from_value(volume).unwrap();
+    let files = |context: serde_json::Value, second: Result<model::PodCertificate, String>| {
+        let pod = pod(json!({"securityContext": context, "containers": [{"name": "c"}]}));
+        let first = model::PodCertificate { key: "K\n".into(), chain: "C\n".into() };
+        let certificates = [(("v".to_owned(), 0), Ok(first)), (("v".to_owned(), 1), second)].into();
+        let (settings, objects) = (settings(), objects());
+        let facts = PayloadFacts {
+            pod: &pod,
+            settings: &settings,
+            objects: &objects,
+            tokens: None,
+            trust_bundles: None,
+            certificates: Some(&certificates),
+        };
+        volume_files(&facts, &volume)
+    };
+    let second = model::PodCertificate { key: "k\n".into(), chain: "c\n".into() };
+    let file = |path: &str, content: &str, mode, owner| ProjectedFile {
+        path: path.into(),
+        content: content.as_bytes().to_vec(),
+        mode,
+        owner,
+    };
+    assert_eq!(
+        files(json!({"runAsUser": 7}), Ok(second.clone())).unwrap(),
+        [
+            file("both", "K\nC\n", 0o600, Some(7)),
+            file("chain", "c\n", 0o600, Some(7)),
+            file("key", "k\n", 0o600, Some(7)),
+        ]
+    );
+    assert!(files(json!({}), Ok(second)).unwrap().iter().all(|file| file.mode == 0o644));
+    assert_eq!(files(json!({}), Err("not yet".to_owned())).unwrap_err(), "not yet");
 }

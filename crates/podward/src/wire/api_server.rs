@@ -19,6 +19,7 @@ use ports::api::events::ApiEvents;
 use ports::api::leases::ApiLeases;
 use ports::api::nodes::ApiNodes;
 use ports::api::objects::ApiObjects;
+use ports::api::pod_certificates::ApiPodCertificates;
 use ports::api::pods::ApiPods;
 use ports::api::runtime_classes::ApiRuntimeClasses;
 use ports::api::service_accounts::ApiServiceAccounts;
@@ -47,6 +48,8 @@ pub struct ApiServer {
     pub service_accounts: Arc<dyn ApiServiceAccounts>,
     /// Trust bundles; none unless pods may use them (`ClusterTrustBundleProjection`).
     pub trust_bundles: Option<Arc<dyn ApiTrustBundles>>,
+    /// Certificates that pods ask for; none unless they may (`PodCertificateRequest`).
+    pub pod_certificates: Option<Arc<dyn ApiPodCertificates>>,
     /// Services.
     pub services: Arc<dyn ApiServices>,
     /// Runtime classes.

@@ -5,12 +5,15 @@ use std::sync::Arc;
 use agent::cluster_objects::{self, ClusterObjects};
 use agent::cluster_supplies::ClusterSupplies;
 use agent::followed::{Followed, follow};
+use agent::metrics::Metrics;
 use agent::node_view::NodeView;
+use agent::pod_certificates::{self, PodCertificates};
 use agent::published::Reader;
 use agent::supplies_memory;
 use agent::tokens::Tokens;
 use model::{Pod, PodUid, WorkerView};
 use ports::clock::Clock;
+use ports::event_recorder::EventRecorder;
 use tokio::sync::{mpsc, watch};
 
 use super::{ApiServer, Running};
@@ -50,11 +53,23 @@ pub(super) fn start_objects(
     objects
 }
 
+/// What supplies are made with.
+pub(super) struct Means<'a> {
+    /// The time.
+    pub(super) clock: &'a Arc<dyn Clock>,
+    /// Tokens of service accounts.
+    pub(super) tokens: Arc<Tokens>,
+    /// Events.
+    pub(super) events: &'a Arc<dyn EventRecorder>,
+    /// Metrics.
+    pub(super) metrics: &'a Metrics,
+}
+
 /// What else pods take from the cluster.
 pub(super) fn start_supplies(
     running: &mut Running,
     api: &ApiServer,
-    (clock, tokens): (&Arc<dyn Clock>, Arc<Tokens>),
+    Means { clock, tokens, events, metrics }: Means<'_>,
     (objects, node): (Arc<ClusterObjects>, watch::Receiver<NodeView>),
 ) -> ClusterSupplies {
     let services =
@@ -70,7 +85,18 @@ pub(super) fn start_supplies(
         running.spawn("trust bundle watch", follow(set.clone(), bundles.watch(), cancel));
         set
     });
-    let supplies = ClusterSupplies { tokens, services, runtime_classes, trust_bundles, node };
+    let certificates = api.pod_certificates.clone().map(|issuer| {
+        let certificates = Arc::new(PodCertificates::new(pod_certificates::Parts {
+            api: issuer,
+            accounts: api.service_accounts.clone(),
+            node: node.clone(),
+            events: events.clone(),
+            clock: clock.clone(),
+        }));
+        metrics.add(certificates.clone());
+        certificates
+    });
+    let supplies = ClusterSupplies { tokens, services, runtime_classes, certificates, trust_bundles, node };
     let parts = supplies_memory::Parts {
         objects,
         supplies: supplies.clone(),

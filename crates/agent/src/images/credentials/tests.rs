@@ -32,7 +32,7 @@ impl CredentialPrograms for World {
     async fn run(&self, _: &CredentialProvider, request: Vec<u8>) -> Result<Vec<u8>, ProgramError> {
         self.asked.lock().unwrap().push(serde_json::from_slice(&request).unwrap());
         if self.broken {
-            return Ok(b"nonsense".to_vec());
+            return Err(ProgramError { provider: "p".to_owned(), reason: "broken".to_owned() });
         }
         let answer = json!({
             "apiVersion": "v1", "kind": "CredentialProviderResponse", "cacheKeyType": "Global",

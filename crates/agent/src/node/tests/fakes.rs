@@ -154,6 +154,7 @@ impl FakeRuntime {
             network: condition(network),
             handlers: vec![RuntimeHandler::default()],
             supplemental_groups_policy: true,
+            user_namespaces_host_network: false,
         });
     }
 
