@@ -107,7 +107,6 @@ impl StandIn {
         for name in [super::SERVICE, super::SYSTEMD] {
             tokio::time::timeout(super::PATIENCE, service.own(name)).await.unwrap();
         }
-        #[expect(clippy::disallowed_methods, reason = "aborted when the stand-in is dropped")]
         let task = tokio::spawn(async move {
             let mut incoming = Vec::new();
             loop {
