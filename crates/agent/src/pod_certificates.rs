@@ -154,6 +154,7 @@ impl PodCertificates {
     fn tell(&self, pod: &Pod, warnings: impl IntoIterator<Item = Warning>) {
         for (reason, message) in warnings {
             self.parts.events.record(RecordedEvent {
+                annotations: Default::default(),
                 subject: EventSubject::pod(pod, String::new()),
                 kind: EventType::Warning,
                 reason: reason.to_owned(),

@@ -168,6 +168,12 @@ impl SyncLoop {
             }
             tracing::info!(pod = %pod.full_name, uid = %pod.uid, "starting a pod that no worker knows");
             self.parts.metrics.pods.restarted(pod.is_static());
+            // What runs is not asked again: its first order may only not have reached the workers yet.
+            if arrival(&pod, self.parts.observer.last(&pod.uid).as_deref()) == Arrival::Running {
+                self.adopt(&pod);
+                self.order(UpdateKind::Create, &pod, None);
+                continue;
+            }
             let verdict = self.admit_granted(&pod);
             self.begin(&pod, verdict);
         }
