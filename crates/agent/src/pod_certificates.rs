@@ -93,7 +93,7 @@ impl PodCertificates {
                     self.tell(pod, late);
                 }
                 Err(error) => {
-                    failure = Some(format!("while getting PodCertificateRequest {name:?}: {error}"))
+                    failure = Some(format!("while getting PodCertificateRequest {name:?}: {error}"));
                 }
             }
         }

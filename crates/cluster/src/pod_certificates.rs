@@ -47,7 +47,7 @@ impl ApiPodCertificates for PodCertificatesAdapter {
 
     async fn get(&self, namespace: &str, name: &str) -> Result<Option<CertificateOutcome>, ApiError> {
         match with_deadline(self.api(namespace).get(name)).await {
-            Ok(found) => Ok(Some(outcome(found.status.unwrap_or_default()))),
+            Ok(found) => Ok(Some(outcome(&found.status.unwrap_or_default()))),
             Err(error) if error.kind == ApiErrorKind::NotFound => Ok(None),
             Err(error) => Err(error),
         }
@@ -108,7 +108,7 @@ fn body(wish: &CertificateWish, proof: Vec<u8>) -> certificates::PodCertificateR
     }
 }
 
-fn outcome(status: certificates::PodCertificateRequestStatus) -> CertificateOutcome {
+fn outcome(status: &certificates::PodCertificateRequestStatus) -> CertificateOutcome {
     let time = |time: &Option<_>| time.as_ref().map(Timestamp::from_api_time).unwrap_or_default();
     for condition in status.conditions.iter().flatten() {
         let (reason, message) = (condition.reason.clone(), condition.message.clone());
@@ -189,7 +189,7 @@ mod tests {
             let status = json!({"certificateChain": "c", "beginRefreshAt": "2030-01-01T00:00:00Z",
                 "notAfter": "2030-01-02T00:00:00Z", "conditions": [{"type": kind, "status": "True",
                 "reason": "R", "message": "m", "lastTransitionTime": "2030-01-01T00:00:00Z"}]});
-            outcome(serde_json::from_value(status).unwrap())
+            outcome(&serde_json::from_value(status).unwrap())
         };
         let (reason, message) = ("R".to_owned(), "m".to_owned());
         assert_eq!(told("Denied"), CertificateOutcome::Denied { reason, message });

@@ -56,6 +56,7 @@ impl Cluster {
             tokens: own.clone(),
             service_accounts: own.clone(),
             trust_bundles: None,
+            pod_certificates: None,
             services: own.clone(),
             runtime_classes: own.clone(),
             nodes: own.clone(),
