@@ -156,6 +156,7 @@ fn complete(observed: Arc<ObservedPod>) -> Result<Arc<ObservedPod>, SyncFailure>
     match &observed.observation {
         Observation::Complete => Ok(observed),
         Observation::Failed(reason) => Err(SyncFailure::Unobservable(reason.clone())),
+        Observation::Listed { .. } => Err(SyncFailure::Unobservable("not looked at yet".to_owned())),
     }
 }
 

@@ -17,7 +17,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::Taint;
-use model::{NodeSettings, ObservedPod, Pod, Rejection, ResourceAmounts};
+use model::{NodeSettings, Observation, ObservedPod, Pod, Rejection, ResourceAmounts};
 
 use crate::node_status::{Pressure, is_extended};
 use crate::quantity::{Amount, ResourceList};
@@ -89,7 +89,10 @@ pub enum Arrival {
 #[must_use]
 pub fn arrival(pod: &Pod, observed: Option<&ObservedPod>) -> Arrival {
     let over = matches!(pod.status.phase.as_deref(), Some("Succeeded" | "Failed"));
-    let alive = observed.is_some_and(|observed| observed.running().next().is_some());
+    let alive = observed.is_some_and(|observed| match observed.observation {
+        Observation::Listed { runs } => runs,
+        Observation::Complete | Observation::Failed(_) => observed.running().next().is_some(),
+    });
     match (over || pod.is_deleted(), alive) {
         (true, false) => Arrival::Over,
         // What still runs holds its share until it has stopped.

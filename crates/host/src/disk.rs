@@ -10,6 +10,9 @@ use crate::{helper, mount_program};
 
 /// Large disks take their time.
 const HELPER_DEADLINE: Duration = Duration::from_secs(100);
+/// Whoever is killed while it writes leaves a broken disk behind: those that mend or format one have as long as they need.
+/// The pod is told after two minutes that it waits, and its turn stays taken.
+const WRITER_DEADLINE: Duration = Duration::from_secs(7 * 24 * 3600);
 const TABLE: &str = "unknown data, probably partitions";
 /// `blkid` found nothing it knows.
 const EMPTY: &str = "exit status 2";
@@ -82,7 +85,7 @@ pub(crate) fn grow(device: &Path, mounted: &Path) -> Result<(), VolumeError> {
             )));
         }
     };
-    let ended = helper::run(OsStr::new(program), &arguments, HELPER_DEADLINE);
+    let ended = helper::run(OsStr::new(program), &arguments, WRITER_DEADLINE);
     let subject = if program == "resize2fs" { device } else { mounted };
     match ended.failure {
         None => Ok(()),
@@ -121,7 +124,7 @@ fn read_format(output: &str) -> String {
 }
 
 fn check(device: &Path) -> Result<(), VolumeError> {
-    let ended = helper::run(OsStr::new("fsck"), &["-a".into(), device.into()], HELPER_DEADLINE);
+    let ended = helper::run(OsStr::new("fsck"), &["-a".into(), device.into()], WRITER_DEADLINE);
     match ended.failure.as_deref() {
         Some(BROKEN) => Err(VolumeError::Refused(format!(
             "'fsck' found errors on device {} but could not correct them: {}",
@@ -140,7 +143,7 @@ fn format(device: &Path, fs_type: &str) -> Result<(), VolumeError> {
         arguments.extend(["-F".into(), "-m0".into()]);
     }
     arguments.push(device.into());
-    let ended = helper::run(OsStr::new(&program), &arguments, HELPER_DEADLINE);
+    let ended = helper::run(OsStr::new(&program), &arguments, WRITER_DEADLINE);
     match ended.failure {
         None => Ok(()),
         Some(failure) => Err(VolumeError::Refused(format!(

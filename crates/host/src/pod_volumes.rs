@@ -43,7 +43,9 @@ use fc::FibreChannel;
 use flex::FlexDrivers;
 use iscsi::Initiator;
 use journal::Journal;
+use local::node_disk;
 use ownership::{Access, give_to_group};
+use shared_disk::Busy;
 
 /// Where FlexVolume drivers are.
 const DRIVERS: &str = "/usr/libexec/kubernetes/kubelet-plugins/volume/exec";
@@ -63,6 +65,8 @@ pub struct HostPodVolumes {
     clock: Arc<dyn Clock>,
     turns: Turns<PodUid>,
     mount_program: OsString,
+    /// Local disks that are being given to pods.
+    local_disks: Busy,
     iscsi: Initiator,
     fc: FibreChannel,
     flex: FlexDrivers,
@@ -77,6 +81,7 @@ impl HostPodVolumes {
             clock: Arc::new(SystemClock),
             turns: Turns::default(),
             mount_program: "mount".into(),
+            local_disks: Busy::default(),
             iscsi: Initiator::default(),
             fc: FibreChannel::default(),
             flex: FlexDrivers::new(PathBuf::from(DRIVERS), None),
@@ -118,7 +123,13 @@ impl HostPodVolumes {
             }
             VolumePlan::Local { path, source, read_only, options } => {
                 let program = self.mount_program.as_os_str();
-                let binding = local::Binding { source, read_only: *read_only, options, program };
+                let binding = local::Binding {
+                    source,
+                    read_only: *read_only,
+                    options,
+                    program,
+                    busy: &self.local_disks,
+                };
                 return local::set_up(&self.volume(uid, path)?, &binding, |folder| {
                     own(folder, volume.fs_group, Access::ReadWrite, progress)
                 });
@@ -283,7 +294,8 @@ impl PodVolumes for HostPodVolumes {
                 tear_down::tear_down(&pod)?;
                 volumes.flex.tear_down(&pod)?;
             }
-            let swept = volumes.iscsi.sweep(&volumes.root);
+            let swept = node_disk::sweep(&volumes.root, &volumes.local_disks).map_err(VolumeError::from);
+            let swept = volumes.iscsi.sweep(&volumes.root).and(swept);
             let swept = volumes.fc.sweep(&volumes.root).and(swept);
             volumes.flex.sweep(&volumes.root).and(swept)
         };

@@ -24,6 +24,11 @@ pub enum Observation {
     Complete,
     /// The runtime did not answer for this pod; sandboxes and containers are the last known ones.
     Failed(String),
+    /// The pod is in the runtime's lists and was not looked at yet.
+    Listed {
+        /// Whether one of its containers runs.
+        runs: bool,
+    },
 }
 
 impl ObservedPod {

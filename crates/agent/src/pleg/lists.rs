@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use decide::runtime_events::{Record, container_life, diff, sandbox_life};
-use model::{ListMark, Moment, Observation, ObservedPod, PodLists, PodUid};
+use model::{ContainerState, ListMark, Moment, Observation, ObservedPod, PodLists, PodUid};
 use tokio::time::Instant;
 
 use super::{Generator, ListEnded, Lists};
@@ -144,7 +144,8 @@ impl Generator {
         let Some((namespace, name)) = names else { return };
         let full_name = model::PodFullName { namespace: namespace.clone(), name: name.clone() };
         let mut row = ObservedPod::absent(uid.clone(), full_name, Moment::START);
-        row.observation = Observation::Failed("not looked at yet".to_owned());
+        let runs = lists.1.iter().any(|container| container.state == ContainerState::Running);
+        row.observation = Observation::Listed { runs };
         self.parts.observations.rows.set(uid, Arc::new(row));
     }
 

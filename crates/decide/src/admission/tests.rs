@@ -456,6 +456,12 @@ fn what_runs_is_not_asked_again() {
     assert_eq!(arrival(&api, None), Arrival::New);
     assert_eq!(arrival(&api, Some(&ended)), Arrival::New);
     assert_eq!(arrival(&api, Some(&running)), Arrival::Running);
+    // An agent that has just started has listed the runtime's containers, and looked at none.
+    for (runs, expected) in [(true, Arrival::Running), (false, Arrival::New)] {
+        let mut listed = observed(vec![], vec![]);
+        listed.observation = model::Observation::Listed { runs };
+        assert_eq!(arrival(&api, Some(&listed)), expected);
+    }
     api.status.phase = Some("Failed".into());
     assert_eq!(arrival(&api, Some(&ended)), Arrival::Over);
     assert_eq!(arrival(&api, Some(&running)), Arrival::Running);

@@ -13,6 +13,7 @@ use ports::pod_volumes::VolumeError;
 use rustix::mount::MountFlags;
 
 use super::Volume;
+use super::shared_disk::{Busy, Turn};
 use crate::failure::{OnPath, refused};
 use crate::folder::Folder;
 use crate::pod_folders::PRIVATE;
@@ -26,6 +27,8 @@ pub(super) struct Binding<'a> {
     pub(super) read_only: bool,
     pub(super) options: &'a [String],
     pub(super) program: &'a OsStr,
+    /// Disks that are being given to pods.
+    pub(super) busy: &'a Busy,
 }
 
 /// Binds what a volume names of the host at the volume's folder. `own` gives it to the pod's group before any container
@@ -38,7 +41,7 @@ pub(super) fn set_up(
     let target = volume.parent.real_path()?.join(&volume.name);
     let table = mount_table::table()?;
     if mount_table::mounted_at(&table, &target).is_none() {
-        let source = source(volume, binding)?;
+        let (source, _turn) = source(volume, binding)?;
         let pod = volume.pod.real_path()?;
         let of_pods = mount_table::at_or_below(&table, pod.parent().unwrap_or(&pod));
         let shared = of_pods.iter().any(|mount| mount.mount_point.ends_with(&volume.relative));
@@ -54,17 +57,19 @@ pub(super) fn set_up(
     restrict(volume, &target, binding)
 }
 
-/// The folder to bind.
-fn source(volume: &Volume, binding: &Binding<'_>) -> Result<Folder, VolumeError> {
+/// The folder to bind, and the right to that of a device until it is bound.
+fn source<'a>(volume: &Volume, binding: &Binding<'a>) -> Result<(Folder, Option<Turn<'a>>), VolumeError> {
     let path = &binding.source.path;
     let kind = std::fs::metadata(path).map_err(|error| unusable(path, &error))?.file_type();
     if kind.is_block_device() {
-        return node_disk::attach(volume, binding);
+        let (mounted, turn) = node_disk::attach(volume, binding)?;
+        return Ok((mounted, Some(turn)));
     }
     if !kind.is_dir() {
         return Err(VolumeError::Refused("only directory and block device are supported".to_owned()));
     }
-    Folder::open(path)?.ok_or_else(|| unusable(path, &std::io::ErrorKind::NotFound.into()))
+    let folder = Folder::open(path)?;
+    Ok((folder.ok_or_else(|| unusable(path, &std::io::ErrorKind::NotFound.into()))?, None))
 }
 
 /// Lets the file system of a device follow it; a folder has none of its own.

@@ -10,7 +10,6 @@ use rustix::mount::UnmountFlags;
 
 use super::EMPTY_DIR;
 use super::journal::Journal;
-use super::local::node_disk;
 use crate::failure::OnPath;
 use crate::folder::Folder;
 use crate::{mount_table, tree};
@@ -67,7 +66,6 @@ pub(super) fn tear_down(pod: &Folder) -> Result<(), FileError> {
         note(unlink_devices(&devices));
     }
     note(strike_out(pod));
-    note(node_disk::sweep(pod));
     failure.map_or(Ok(()), Err)
 }
 

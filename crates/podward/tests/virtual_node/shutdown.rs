@@ -119,10 +119,9 @@ async fn an_agent_that_was_killed_meanwhile_goes_on() {
     node.write("new.json", &prioritized("new", 0));
     node.start_agent();
     node.until_status("uid-new", is_refused).await;
-    // What the new agent has not looked at in the runtime yet is refused like a new pod, and ends by that.
-    for uid in ["uid-low", "uid-high"] {
-        node.until_status(uid, |status| has_ended(status) || is_refused(status)).await;
-    }
+    // The one had ended when the agent was killed and is refused like a new pod; the other runs, and ends in its turn.
+    node.until_status("uid-low", |status| has_ended(status) || is_refused(status)).await;
+    node.until_status("uid-high", has_ended).await;
     node.until("nothing runs", |world| world.running_count() == 0).await;
     assert_eq!(node.runtime.count(Rpc::StartContainer), 2, "started again\n{}", node.describe());
     let ended = || async {
