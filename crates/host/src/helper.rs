@@ -25,13 +25,16 @@ pub(crate) struct Ended {
     pub(crate) output: String,
 }
 
+/// Why a program that is not there could not be run.
+pub(crate) const NOT_INSTALLED: &str = "executable file not found in $PATH";
+
 /// Runs a program to its end; for blocking threads. One that takes longer than `deadline` is killed with everything it
 /// started.
 pub(crate) fn run(program: &OsStr, arguments: &[OsString], deadline: Duration) -> Ended {
     match try_run(program, arguments, deadline) {
         Ok(ended) => ended,
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            let failure = format!("exec: {program:?}: executable file not found in $PATH");
+            let failure = format!("exec: {program:?}: {NOT_INSTALLED}");
             Ended { failure: Some(failure), output: String::new() }
         }
         Err(error) => Ended { failure: Some(error.to_string()), output: String::new() },

@@ -17,9 +17,10 @@ mod tear_down;
 #[cfg(test)]
 mod tests;
 
+use std::collections::HashSet;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -50,6 +51,16 @@ use shared_disk::Busy;
 /// Where FlexVolume drivers are.
 const DRIVERS: &str = "/usr/libexec/kubernetes/kubelet-plugins/volume/exec";
 const EMPTY_DIR: &str = "kubernetes.io~empty-dir";
+/// Volumes that need nothing of the node but their pod's folder.
+const WITHOUT_DISKS: [&str; 7] = [
+    EMPTY_DIR,
+    "kubernetes.io~configmap",
+    "kubernetes.io~secret",
+    "kubernetes.io~projected",
+    "kubernetes.io~downward-api",
+    "kubernetes.io~nfs",
+    "kubernetes.io~csi",
+];
 /// Folders that other volumes are mounted on.
 const MOUNT_POINTS: u32 = 0o755;
 
@@ -67,6 +78,8 @@ pub struct HostPodVolumes {
     mount_program: OsString,
     /// Local disks that are being given to pods.
     local_disks: Busy,
+    /// Pods on their way out that had disks of the node.
+    with_disks: Arc<Mutex<HashSet<PodUid>>>,
     iscsi: Initiator,
     fc: FibreChannel,
     flex: FlexDrivers,
@@ -82,6 +95,7 @@ impl HostPodVolumes {
             turns: Turns::default(),
             mount_program: "mount".into(),
             local_disks: Busy::default(),
+            with_disks: Arc::default(),
             iscsi: Initiator::default(),
             fc: FibreChannel::default(),
             flex: FlexDrivers::new(PathBuf::from(DRIVERS), None),
@@ -93,6 +107,10 @@ impl HostPodVolumes {
     pub fn with_drivers(mut self, folder: impl Into<PathBuf>, attaches_as: Option<String>) -> Self {
         self.flex = FlexDrivers::new(folder.into(), attaches_as);
         self
+    }
+
+    fn with_disks(&self) -> MutexGuard<'_, HashSet<PodUid>> {
+        self.with_disks.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn set_up_now(
@@ -291,16 +309,40 @@ impl PodVolumes for HostPodVolumes {
         let owner = uid.clone();
         let tear_down = move |volumes: &Self| {
             if let Some(pod) = existing_pod(&volumes.root, &owner)? {
+                if has_disks(&pod)? {
+                    volumes.with_disks().insert(owner.clone());
+                }
                 tear_down::tear_down(&pod)?;
                 volumes.flex.tear_down(&pod)?;
             }
             let swept = node_disk::sweep(&volumes.root, &volumes.local_disks).map_err(VolumeError::from);
             let swept = volumes.iscsi.sweep(&volumes.root).and(swept);
             let swept = volumes.fc.sweep(&volumes.root).and(swept);
-            volumes.flex.sweep(&volumes.root).and(swept)
+            let swept = volumes.flex.sweep(&volumes.root).and(swept);
+            match swept {
+                // Whoever had a disk is not over before the node has let go of it; others have nothing to do with it.
+                Err(error) if !volumes.with_disks().contains(&owner) => {
+                    tracing::warn!(error = %error.text(), "a disk that no pod uses stays with the node");
+                    Ok(())
+                }
+                Ok(()) => {
+                    volumes.with_disks().remove(&owner);
+                    Ok(())
+                }
+                Err(error) => Err(error),
+            }
         };
         self.work(uid, &Progress::default(), tear_down).await
     }
+}
+
+/// Whether a pod has volumes that lie on disks which the node has for it.
+fn has_disks(pod: &Folder) -> Result<bool, FileError> {
+    if pod.existing("volumeDevices")?.is_some() {
+        return Ok(true);
+    }
+    let Some(volumes) = pod.existing("volumes")? else { return Ok(false) };
+    Ok(volumes.folder_names()?.iter().any(|name| !WITHOUT_DISKS.iter().any(|plugin| name == plugin)))
 }
 
 /// What a volume of files holds.

@@ -64,7 +64,7 @@ mod tests {
             let periods = plan.periods.as_ref().map(|all| all.iter().collect::<Vec<_>>());
             periods.into_iter().flatten().map(|one| (one.priority, one.seconds)).collect()
         };
-        let plan = planned("{}");
+        let plan = planned("");
         assert!(plan.periods.is_none() && plan.shows_times);
         let plain = "shutdownGracePeriod: 30s\nshutdownGracePeriodCriticalPods: 10s";
         assert_eq!(all(planned(plain)), [(0, 20), (2_000_000_000, 10)]);

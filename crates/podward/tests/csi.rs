@@ -554,7 +554,7 @@ async fn a_local_volume_that_has_grown_is_told_to_its_claim() {
     let words = "MountVolume.NodeExpandVolume succeeded for volume \"pv\" n1";
     let told: Vec<String> = node.events().into_iter().map(|event| event.message).collect();
     assert_eq!(told, [words, words], "one for the pod, one for the claim");
-    assert!(node.has_counted("volume_fs_resize"));
+    assert!(node.has_counted_of("kubernetes.io/local-volume", "volume_fs_resize"));
     agent.tear_down(&uid).await.unwrap();
 }
 

@@ -215,9 +215,13 @@ impl Node {
 
     /// Whether an operation on a volume of `d.example` was counted as a success.
     pub(crate) fn has_counted(&self, operation: &str) -> bool {
+        self.has_counted_of("kubernetes.io/csi:d.example", operation)
+    }
+
+    pub(crate) fn has_counted_of(&self, plugin: &str, operation: &str) -> bool {
         let line = format!(
             "storage_operation_duration_seconds_count{{migrated=\"false\",operation_name=\"{operation}\",status=\"success\",\
-             volume_plugin=\"kubernetes.io/csi:d.example\"}} "
+             volume_plugin=\"{plugin}\"}} "
         );
         self.metrics.encode(Format::Text).contains(&line)
     }

@@ -321,8 +321,9 @@ fn look_again_later() {
     std::thread::sleep(LOOK_AGAIN);
 }
 
+/// Who has no `iscsiadm` never logged in by it.
 fn is_gone(failure: &str) -> bool {
-    NOTHING_FOUND.contains(&failure)
+    NOTHING_FOUND.contains(&failure) || failure.contains(helper::NOT_INSTALLED)
 }
 
 fn run(program: &OsStr, words: &[impl AsRef<str>]) -> Ended {

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::ffi::OsStr;
 
 use super::{EXISTS, Login, run};
+use crate::helper;
 
 /// Set when an interface is made.
 const NAME: &str = "iface.iscsi_ifacename";
@@ -81,7 +82,7 @@ fn settings(shown: &str) -> Result<BTreeMap<String, String>, String> {
 }
 
 fn hint(failure: &str) -> &'static str {
-    if failure.contains("executable file not found") {
+    if failure.contains(helper::NOT_INSTALLED) {
         "; install the package open-iscsi (Debian, Ubuntu) or iscsi-initiator-utils (Fedora, RHEL) on the node"
     } else {
         ""
