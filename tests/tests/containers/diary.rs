@@ -60,6 +60,16 @@ impl Diary {
         })
         .await
     }
+
+    /// Waits until somebody has written: a container runs before its program has said anything.
+    pub(crate) async fn wait_for(&self, line: &str) -> Result<()> {
+        eventually(&format!("the diary has {line:?}"), Duration::from_secs(60), async || {
+            let lines = self.lines();
+            ensure!(lines.iter().any(|own| own == line), "it says {lines:?}");
+            Ok(())
+        })
+        .await
+    }
 }
 
 /// A container that runs a shell script.

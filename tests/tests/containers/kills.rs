@@ -46,6 +46,7 @@ async fn during_init_containers_and_hooks(agent: Agent) -> Result<()> {
         tokio::time::sleep(whole * point / points()).await;
         node.restart_agent().await?;
         node.wait_running(&name).await.with_context(|| format!("{name}: {:?}", diary.lines()))?;
+        diary.wait_for("last").await?;
         let lines = diary.lines();
         let at = |what: &str| lines.iter().position(|line| line == what);
         let order = [at("one-done"), at("side"), at("two-done"), at("main"), at("last")];
