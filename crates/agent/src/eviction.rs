@@ -194,13 +194,17 @@ impl Guard {
 
     /// Pods that may go, the first one first; `None` when what they use cannot be told.
     async fn ranked(&self, signal: Signal) -> Option<Vec<PodUse>> {
+        let pods: Vec<Arc<Pod>> = self.candidates(|_| true).collect();
+        if pods.is_empty() {
+            return Some(Vec::new());
+        }
         let everything = self.parts.statistics.everything();
         let Ok(used) = tokio::time::timeout(STATISTICS_LIMIT, everything).await else {
             tracing::warn!("what pods use cannot be told; none is ended");
             return None;
         };
         let mut used = by_uid(used);
-        let pods = self.candidates().map(|pod| PodUse { used: used.remove(pod.uid.as_str()), pod });
+        let pods = pods.into_iter().map(|pod| PodUse { used: used.remove(pod.uid.as_str()), pod });
         Some(rank(pods.collect(), signal, self.layout()))
     }
 
@@ -220,10 +224,8 @@ impl Guard {
     /// Ends all pods that break a limit of their local storage.
     async fn end_limit_breakers(&self) -> Vec<Victim> {
         let limited: Vec<(Arc<Pod>, LimitReadings)> = self
-            .candidates()
-            .map(|pod| (limit_readings(&pod), pod))
-            .filter(|(readings, _)| *readings != LimitReadings::Nothing)
-            .map(|(readings, pod)| (pod, readings))
+            .candidates(|pod| limit_readings(pod) != LimitReadings::Nothing)
+            .map(|pod| (Arc::clone(&pod), limit_readings(&pod)))
             .collect();
         let parts = match limited.iter().map(|(_, readings)| *readings).max() {
             None => return Vec::new(),
@@ -246,11 +248,11 @@ impl Guard {
             .collect()
     }
 
-    /// Pods that may go, as they were granted.
-    fn candidates(&self) -> impl Iterator<Item = Arc<Pod>> {
+    /// Pods of some kind that may go, as they were granted. In most passes there is none of the kind.
+    fn candidates(&self, is_meant: impl Fn(&Pod) -> bool) -> impl Iterator<Item = Arc<Pod>> {
         let parts = &self.parts;
         let pods = parts.desired.all().into_iter();
-        pods.filter(|pod| may_go(pod, parts.workers.get(&pod.uid).as_deref()))
+        pods.filter(move |pod| is_meant(pod) && may_go(pod, parts.workers.get(&pod.uid).as_deref()))
             .map(|pod| parts.allocations.granted(&pod))
     }
 

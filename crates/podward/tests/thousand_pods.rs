@@ -162,6 +162,11 @@ fn config(folder: &Path, read_only_port: u16) -> Value {
         "healthzPort": free_port(),
         "oomScoreAdj": 0,
         "maxPods": PODS,
+        // How full the disk of the machine is does not count.
+        "evictionHard": {
+            "memory.available": "0%", "nodefs.available": "0%", "nodefs.inodesFree": "0%",
+            "imagefs.available": "0%", "imagefs.inodesFree": "0%",
+        },
         "serializeImagePulls": false,
     })
 }
