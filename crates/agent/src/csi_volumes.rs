@@ -8,6 +8,7 @@ mod attach;
 mod attached_status;
 mod done;
 mod growth;
+mod labels;
 mod secrets;
 mod set_up;
 mod tear_down;
@@ -18,7 +19,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use model::{ClaimedSize, CsiVolume, FlexVolume, PodUid};
+use model::{ClaimedSize, CsiVolume, FlexVolume, PodUid, VolumeLabel};
 use ports::api::volumes::ApiVolumes;
 use ports::clock::Clock;
 use ports::csi_folders::CsiFolders;
@@ -142,6 +143,8 @@ impl PodVolumes for CsiVolumes {
         volume: &PlannedVolume,
         progress: &Progress,
     ) -> Result<(), VolumeError> {
+        let settled = self.with_settled_label(uid, volume).await?;
+        let volume = settled.as_ref().unwrap_or(volume);
         match &volume.plan {
             VolumePlan::Local { source, read_only, .. } => {
                 self.parts.others.set_up(uid, volume, progress).await?;
@@ -167,7 +170,7 @@ impl PodVolumes for CsiVolumes {
                 let grows = Growable { plugin: driver, name, size, pod, read_only: *read_only };
                 self.grow_plain(uid, &volume, &grows).await
             }
-            VolumePlan::Csi(plan) => self.set_up_csi(uid, plan, volume.fs_group, progress).await,
+            VolumePlan::Csi(plan) => self.set_up_csi(uid, plan, volume, progress).await,
             VolumePlan::EmptyDir { .. }
             | VolumePlan::MemoryDir { .. }
             | VolumePlan::HugePagesDir { .. }
@@ -181,6 +184,14 @@ impl PodVolumes for CsiVolumes {
 
     async fn is_there(&self, volume: &PlannedVolume) -> Result<bool, VolumeError> {
         self.parts.others.is_there(volume).await
+    }
+
+    async fn mounted_label(
+        &self,
+        uid: &PodUid,
+        volume: &PlannedVolume,
+    ) -> Result<Option<VolumeLabel>, VolumeError> {
+        self.known_label(uid, volume).await
     }
 
     async fn grow(&self, uid: &PodUid, volume: &PlannedVolume, sizes: (i64, i64)) -> Result<(), VolumeError> {
@@ -198,6 +209,8 @@ impl PodVolumes for CsiVolumes {
     }
 
     async fn tear_down(&self, uid: &PodUid) -> Result<(), VolumeError> {
+        // What it wanted counts no more, only what is mounted.
+        self.with(|done| done.labels.leaves(uid));
         // Parts of a driver's volume that are bound elsewhere would keep it busy.
         self.parts.others.tear_down(uid).await?;
         self.with(|done| done.leaves_attached(uid));

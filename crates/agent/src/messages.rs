@@ -1,9 +1,9 @@
 //! What the stages say to each other.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use decide::eviction::EvictionNote;
 use decide::housekeeping::PodCgroup;
 pub use model::ProbeKind;
 use model::{KillOptions, PodUid, WorkerCommand};
@@ -36,6 +36,8 @@ pub struct KillRequest {
     pub uid: PodUid,
     /// How, and why.
     pub options: KillOptions,
+    /// What is told of a pod that has to go for the good of the node.
+    pub eviction: Option<EvictionNote>,
 }
 
 /// A probe's verdict changed.
@@ -47,19 +49,6 @@ pub struct ProbeResult {
     pub kind: ProbeKind,
     /// Whether it succeeded.
     pub success: bool,
-}
-
-/// A pod has to go for the good of the node.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Eviction {
-    /// The pod.
-    pub uid: PodUid,
-    /// How long it has to end.
-    pub grace_seconds: u64,
-    /// Why, for people.
-    pub message: String,
-    /// Why, for programs.
-    pub annotations: BTreeMap<String, String>,
 }
 
 /// A collector is asked to give up all that nobody needs, now.

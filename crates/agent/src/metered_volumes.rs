@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
-use model::{PlannedVolume, PodUid, SubPath, VolumePlan};
+use model::{PlannedVolume, PodUid, SubPath, VolumeLabel, VolumePlan};
 use ports::pod_volumes::{MountReport, PodVolumes, Progress, VolumeError};
 use tokio::time::Instant;
 
@@ -103,6 +103,14 @@ impl PodVolumes for MeteredVolumes {
         self.inner.is_there(volume).await
     }
 
+    async fn mounted_label(
+        &self,
+        uid: &PodUid,
+        volume: &PlannedVolume,
+    ) -> Result<Option<VolumeLabel>, VolumeError> {
+        self.inner.mounted_label(uid, volume).await
+    }
+
     async fn grow(&self, uid: &PodUid, volume: &PlannedVolume, sizes: (i64, i64)) -> Result<(), VolumeError> {
         self.inner.grow(uid, volume, sizes).await
     }
@@ -189,6 +197,14 @@ mod tests {
             Ok(false)
         }
 
+        async fn mounted_label(
+            &self,
+            _: &PodUid,
+            _: &PlannedVolume,
+        ) -> Result<Option<VolumeLabel>, VolumeError> {
+            Ok(None)
+        }
+
         async fn grow(&self, _: &PodUid, _: &PlannedVolume, _: (i64, i64)) -> Result<(), VolumeError> {
             Ok(())
         }
@@ -218,8 +234,12 @@ mod tests {
         let volumes = MeteredVolumes::new(Arc::new(Fails(Mutex::new(1))), metrics);
         let uid = PodUid::from("u1");
         let path = "/root/pods/u1/volumes/kubernetes.io~empty-dir/data".into();
-        let volume =
-            PlannedVolume { name: "data".to_owned(), plan: VolumePlan::EmptyDir { path }, fs_group: None };
+        let volume = PlannedVolume {
+            name: "data".to_owned(),
+            plan: VolumePlan::EmptyDir { path },
+            fs_group: None,
+            label: model::VolumeLabel::None,
+        };
         let progress = Progress::default();
         volumes.set_up(&uid, &volume, &progress).await.unwrap_err();
         let text = page(&volumes);

@@ -101,10 +101,22 @@ const CGROUP_V1: &str = "cgroup v1 detected. cgroup v1 support is deprecated and
                          Please migrate to cgroup v2. More information at \
                          https://git.k8s.io/enhancements/keps/sig-node/5573-remove-cgroup-v1";
 
+/// As upstream says it.
+const SWAPPED: &str = "The tmpfs noswap option is not supported. Memory-backed volumes (e.g. secrets, emptyDirs, etc.) \
+                       might be swapped to disk and should no longer be considered secure.";
+
+/// What is told of the machine once, with the reason of each event.
+fn warnings(settings: &NodeSettings) -> Vec<(&'static str, &'static str)> {
+    let swapped = settings.cgroups.memory_may_be_swapped;
+    let old = settings.capabilities.cgroup_version == CgroupVersion::V1;
+    let each = [(swapped, ("PossibleMemoryBackedVolumesOnDisk", SWAPPED)), (old, ("CgroupV1", CGROUP_V1))];
+    each.into_iter().filter_map(|(holds, warning)| holds.then_some(warning)).collect()
+}
+
 /// Runs until cancelled.
 pub async fn run(mut parts: Parts, cancel: CancellationToken) {
-    if parts.settings.capabilities.cgroup_version == CgroupVersion::V1 {
-        parts.record(EventType::Warning, "CgroupV1", CGROUP_V1.to_owned());
+    for (reason, message) in warnings(&parts.settings) {
+        parts.record(EventType::Warning, reason, message.to_owned());
     }
     if !parts.settings.cgroups_per_qos {
         cancel.cancelled().await;
@@ -222,6 +234,20 @@ impl Parts {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_old_hierarchy_and_swapped_memory_are_told() {
+        let mut settings = testkit::fakes::node_settings();
+        let reasons = |settings: &NodeSettings| {
+            warnings(settings).into_iter().map(|(reason, _)| reason).collect::<Vec<_>>()
+        };
+        settings.capabilities.cgroup_version = CgroupVersion::V2;
+        assert!(reasons(&settings).is_empty());
+        settings.cgroups.memory_may_be_swapped = true;
+        assert_eq!(reasons(&settings), ["PossibleMemoryBackedVolumesOnDisk"]);
+        settings.capabilities.cgroup_version = CgroupVersion::V1;
+        assert_eq!(reasons(&settings), ["PossibleMemoryBackedVolumesOnDisk", "CgroupV1"]);
+    }
 
     #[test]
     fn sums_follow_their_pods() {

@@ -86,6 +86,12 @@ impl<V> Reader<V> {
         self.changes.clone()
     }
 
+    /// Another number after each change.
+    #[must_use]
+    pub fn version(&self) -> u64 {
+        *self.changes.borrow()
+    }
+
     /// How many rows there are.
     #[must_use]
     pub fn len(&self) -> usize {

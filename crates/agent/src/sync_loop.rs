@@ -6,8 +6,7 @@
 //! | lifecycle events | the runtime changed under a pod | syncs |
 //! | requeues, by their due time | a worker asked to be called again | syncs |
 //! | probe results | a container's health changed | syncs |
-//! | kill requests | the agent itself ends a pod | kills |
-//! | evictions | a pod has to go for the good of the node | evictions |
+//! | kill requests | the agent itself ends a pod: the machine goes down, or the node runs short | kills |
 //! | ends of pods that make room | a critical pod may begin | room |
 //! | the node, read again | a pod may match it after all | second looks |
 //! | housekeeping, each 2 s | sweep what nobody wants | clean-ups |
@@ -20,6 +19,7 @@ mod cgroup_list;
 mod due;
 mod evictions;
 mod handlers;
+mod idle_sweeps;
 mod making_room;
 mod resizes;
 mod second_look;
@@ -43,7 +43,7 @@ use tokio::time::{Instant, MissedTickBehavior};
 use tokio_util::sync::CancellationToken;
 
 use crate::allocations::Allocations;
-use crate::messages::{Eviction, KillRequest, ProbeKind, ProbeResult, Requeue, SweepOrder, WorkerMessage};
+use crate::messages::{KillRequest, ProbeKind, ProbeResult, Requeue, SweepOrder, WorkerMessage};
 use crate::metrics::Metrics;
 use crate::node_inputs::NodeInputs;
 use crate::node_view::NodeView;
@@ -51,6 +51,7 @@ use crate::observation::Observer;
 use crate::published::{Reader, Writer};
 use crate::runtime_health::RuntimeHealth;
 use due::DueQueue;
+use idle_sweeps::IdleSweeps;
 use making_room::MakingRoom;
 use resizes::PendingResizes;
 use second_look::SecondLooks;
@@ -73,8 +74,6 @@ pub struct Inputs {
     pub probes: mpsc::Receiver<ProbeResult>,
     /// Pods that the agent itself ends.
     pub kills: mpsc::UnboundedReceiver<KillRequest>,
-    /// Pods that have to go.
-    pub evictions: mpsc::UnboundedReceiver<Eviction>,
 }
 
 /// Everything the loop speaks to and reads.
@@ -129,6 +128,7 @@ pub struct SyncLoop {
     /// What admitted pods hold of the node.
     occupancy: Occupancy,
     sweeps: u32,
+    idle_sweeps: IdleSweeps,
     resizes: PendingResizes,
     making_room: MakingRoom,
     second_looks: SecondLooks,
@@ -148,6 +148,7 @@ impl SyncLoop {
             ready_sources: BTreeSet::new(),
             occupancy: Occupancy::default(),
             sweeps: 0,
+            idle_sweeps: IdleSweeps::default(),
             resizes: PendingResizes::new(),
             making_room: MakingRoom::default(),
             second_looks: SecondLooks::default(),
@@ -208,7 +209,6 @@ impl SyncLoop {
             Some(requeue) = inputs.requeues.recv() => self.due.push(requeue.uid, Instant::now() + requeue.delay),
             Some(request) = inputs.kills.recv() => self.handle_kill(request),
             Some(result) = inputs.probes.recv() => self.on_probe(&result),
-            Some(eviction) = inputs.evictions.recv() => self.handle_eviction(eviction),
             () = sleep_until(next_due) => self.handle_due(),
             () = sleep_until(room_due) => self.handle_room(),
             Ok(()) = self.worker_changes.changed(), if room_due.is_some() => self.handle_room(),

@@ -1,5 +1,7 @@
 //! Certificates that pods ask for.
 
+mod keys;
+
 use async_trait::async_trait;
 use k8s_openapi::ByteString;
 use k8s_openapi::api::certificates::v1beta1 as certificates;
@@ -9,21 +11,26 @@ use kube::{Api, Client};
 use model::{CertificateOutcome, CertificateRequest, CertificateWish, Timestamp};
 use ports::api::pod_certificates::ApiPodCertificates;
 use ports::api::{ApiError, ApiErrorKind};
-use rcgen::{CertificateParams, DistinguishedName, KeyPair, SignatureAlgorithm};
+use tokio::sync::Semaphore;
 
 use crate::Clients;
 use crate::deadline::with_deadline;
+use keys::Made;
+
+/// How many keys are made at a time: large ones keep a core busy for seconds, which pods have to do without.
+const AT_A_TIME: usize = 1;
 
 /// [`ApiPodCertificates`] on a real API server.
 pub struct PodCertificatesAdapter {
     client: Client,
+    turns: Semaphore,
 }
 
 impl PodCertificatesAdapter {
     /// Over the main lane.
     #[must_use]
     pub fn new(clients: &Clients) -> Self {
-        Self { client: clients.main.clone() }
+        Self { client: clients.main.clone(), turns: Semaphore::new(AT_A_TIME) }
     }
 
     fn api(&self, namespace: &str) -> Api<certificates::PodCertificateRequest> {
@@ -34,7 +41,7 @@ impl PodCertificatesAdapter {
 #[async_trait]
 impl ApiPodCertificates for PodCertificatesAdapter {
     async fn create(&self, wish: &CertificateWish) -> Result<CertificateRequest, ApiError> {
-        let (key, proof) = key_and_proof(&wish.key_type)?;
+        let Made { key, proof } = made_apart(&wish.key_type, &self.turns).await?;
         let body = body(wish, proof);
         let post = PostParams::default();
         let made = with_deadline(self.api(&wish.namespace).create(&post, &body)).await?.metadata;
@@ -54,27 +61,13 @@ impl ApiPodCertificates for PodCertificatesAdapter {
     }
 }
 
-/// A new key in PEM form, and a request without names that proves that we have it.
-fn key_and_proof(key_type: &str) -> Result<(String, Vec<u8>), ApiError> {
+/// Makes a key on a thread that may take its time.
+async fn made_apart(key_type: &str, turns: &Semaphore) -> Result<Made, ApiError> {
     let failed = |message: String| ApiError { kind: ApiErrorKind::Invalid, message, retry_after: None };
-    let kind: &SignatureAlgorithm = match key_type {
-        "ECDSAP256" => &rcgen::PKCS_ECDSA_P256_SHA256,
-        "ECDSAP384" => &rcgen::PKCS_ECDSA_P384_SHA384,
-        "ED25519" => &rcgen::PKCS_ED25519,
-        "RSA3072" | "RSA4096" | "ECDSAP521" => {
-            return Err(failed(format!(
-                "this node makes no keys of type {key_type:?}; use ECDSAP256, ECDSAP384 or ED25519"
-            )));
-        }
-        other => return Err(failed(format!("unknown key type {other:?}"))),
-    };
-    let made = || -> Result<(String, Vec<u8>), rcgen::Error> {
-        let key = KeyPair::generate_for(kind)?;
-        let mut params = CertificateParams::default();
-        params.distinguished_name = DistinguishedName::new();
-        Ok((key.serialize_pem(), params.serialize_request(&key)?.der().to_vec()))
-    };
-    made().map_err(|error| failed(format!("while generating keypair: {error}")))
+    let _turn = turns.acquire().await.map_err(|error| failed(error.to_string()))?;
+    let key_type = key_type.to_owned();
+    let made = tokio::task::spawn_blocking(move || keys::make(&key_type)).await;
+    made.map_err(|error| failed(format!("while generating keypair: {error}")))?.map_err(failed)
 }
 
 fn body(wish: &CertificateWish, proof: Vec<u8>) -> certificates::PodCertificateRequest {
@@ -132,26 +125,17 @@ fn outcome(status: &certificates::PodCertificateRequestStatus) -> CertificateOut
 #[cfg(test)]
 mod tests {
     use serde_json::json;
-    use x509_parser::prelude::FromDer;
 
     use super::*;
 
-    #[test]
-    fn a_request_proves_the_key_and_names_nobody() {
-        for kind in ["ECDSAP256", "ECDSAP384", "ED25519"] {
-            let (key, proof) = key_and_proof(kind).unwrap();
-            assert!(key.starts_with("-----BEGIN PRIVATE KEY-----"), "{kind}");
-            let (_, request) =
-                x509_parser::certification_request::X509CertificationRequest::from_der(&proof).unwrap();
-            assert_eq!(request.certification_request_info.subject.iter().count(), 0, "{kind}");
-            let own = KeyPair::from_pem(&key).unwrap();
-            let public = rcgen::PublicKeyData::subject_public_key_info(&own);
-            assert_eq!(request.certification_request_info.subject_pki.raw, public, "{kind}");
+    #[tokio::test]
+    async fn a_key_is_made_apart_and_one_that_cannot_be_made_is_refused() {
+        let turns = Semaphore::new(1);
+        for kind in ["ED25519", "ECDSAP521"] {
+            assert!(!made_apart(kind, &turns).await.unwrap().proof.is_empty(), "{kind}");
         }
-        for kind in ["RSA3072", "RSA4096", "ECDSAP521", "X"] {
-            let error = key_and_proof(kind).unwrap_err();
-            assert!(error.kind == ApiErrorKind::Invalid && error.message.contains(kind), "{error}");
-        }
+        let error = made_apart("X", &turns).await.err().unwrap();
+        assert!(error.kind == ApiErrorKind::Invalid && error.message.contains("\"X\""), "{error}");
     }
 
     #[test]

@@ -30,7 +30,7 @@ pub struct Situation {
 }
 
 /// A cgroup found, and the pod it is named after.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct PodCgroup {
     /// The pod.
     pub uid: PodUid,
@@ -58,6 +58,17 @@ pub struct Sweep {
     /// Cgroups nobody needs, but whose pods still have a folder: memory of its volumes is charged to them, so they
     /// only get less CPU until the folder is gone.
     pub reduce_pod_cgroups: Vec<PodCgroup>,
+}
+
+impl Sweep {
+    /// Whether there is nothing to do.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        let Self { forget, restart, kill, remove, .. } = self;
+        let runtime = forget.is_empty() && restart.is_empty() && kill.is_empty() && remove.is_empty();
+        let folders = self.remove_pod_folders.is_empty() && self.remove_log_folders.is_empty();
+        runtime && folders && self.remove_pod_cgroups.is_empty() && self.reduce_pod_cgroups.is_empty()
+    }
 }
 
 /// Decides the sweep.

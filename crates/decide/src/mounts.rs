@@ -55,7 +55,7 @@ pub fn mounts(inputs: &MountInputs<'_>) -> Result<Vec<Mount>, String> {
     if let Some(path) = inputs.termination_log.filter(|_| !message_path.is_empty()) {
         mounts.push(file_mount(path, &absolute(message_path)));
     }
-    if !inputs.settings.capabilities.selinux_enabled {
+    if inputs.settings.capabilities.selinux.is_none() {
         mounts.iter_mut().for_each(|mount| mount.selinux_relabel = false);
     }
     Ok(mounts)
@@ -121,7 +121,7 @@ fn volume_mount(
         readonly: mount.read_only == Some(true) || is_read_only(&volume.plan),
         recursive_read_only: recursive_read_only(mount, inputs.recursive_read_only)
             .map_err(|problem| format!("failed to resolve recursive read-only mode: {problem}"))?,
-        selinux_relabel: is_relabelled(&volume.plan),
+        selinux_relabel: is_relabelled(&volume.plan) && volume.label.of_mount().is_none(),
         propagation: propagation(mount)?,
         ..Mount::default()
     };

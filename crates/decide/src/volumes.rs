@@ -7,6 +7,7 @@ mod fc;
 mod flex;
 pub mod growth;
 mod iscsi;
+pub mod labels;
 mod migration;
 mod mount_points;
 mod persistent;
@@ -20,7 +21,7 @@ use std::path::{Path, PathBuf};
 use k8s_openapi::api::core::v1::{HostPathVolumeSource, PersistentVolumeClaim, Volume};
 use model::{
     FileStorage, FsGroup, FsGroupChange, HostPathKind, ImageSpec, NodeSettings, PlannedVolume, Pod,
-    ProjectedFile, VolumePlan,
+    ProjectedFile, VolumeLabel, VolumePlan,
 };
 
 pub use claims::{
@@ -59,7 +60,7 @@ pub fn plan_volumes(
             Some(found) => persistent::plan(pod, volume, found, settings).map(|plan| (volume, plan)),
             None => plan(pod, volume, settings, files).map(|plan| (volume, plan)),
         })
-        .map(|planned| planned.map(|(volume, plan)| with_group(pod, volume, plan)))
+        .map(|planned| planned.map(|(volume, plan)| with_label(pod, volume, plan, claimed, settings)))
         .collect()
 }
 
@@ -99,7 +100,7 @@ pub fn plan_driven(pod: &Pod, settings: &NodeSettings, claimed: &ClaimedVolumes)
                 | VolumePlan::Image { .. }
                 | VolumePlan::HostPath { .. } => false,
             };
-            is_looked_after.then(|| with_group(pod, volume, plan))
+            is_looked_after.then(|| with_label(pod, volume, plan, claimed, settings))
         })
         .collect()
 }
@@ -134,7 +135,18 @@ pub fn used_volumes(pod: &Pod) -> impl Iterator<Item = &Volume> {
 
 fn with_group(pod: &Pod, volume: &Volume, plan: VolumePlan) -> PlannedVolume {
     let fs_group = fs_group(pod, &plan);
-    PlannedVolume { name: volume.name.clone(), plan, fs_group }
+    PlannedVolume { name: volume.name.clone(), plan, fs_group, label: VolumeLabel::None }
+}
+
+fn with_label(
+    pod: &Pod,
+    volume: &Volume,
+    plan: VolumePlan,
+    claimed: &ClaimedVolumes,
+    settings: &NodeSettings,
+) -> PlannedVolume {
+    let label = labels::wish(pod, &volume.name, &plan, claimed.get(&volume.name), settings);
+    PlannedVolume { label, ..with_group(pod, volume, plan) }
 }
 
 /// Whether the agent writes the files of this volume.

@@ -6,11 +6,17 @@ use model::{CgroupVersion, HostCapabilities};
 use rustix::fs::StatVfsMountFlags;
 
 use crate::mount_table;
+use crate::selinux_policy::container_labels;
 
-/// Looks below `sys`, such as `/sys`, and `proc`, such as `/proc`. What cannot be read counts as absent:
-/// kernels are built without any of it.
+/// Looks below `sys`, such as `/sys`, `proc`, such as `/proc`, and for what is configured below `root`, such as `/`. What
+/// cannot be read counts as absent: kernels are built without any of it.
 #[must_use]
-pub fn host_capabilities(sys: &Path, proc: &Path, cgroup_version: CgroupVersion) -> HostCapabilities {
+pub fn host_capabilities(
+    sys: &Path,
+    proc: &Path,
+    root: &Path,
+    cgroup_version: CgroupVersion,
+) -> HostCapabilities {
     HostCapabilities {
         cgroup_version,
         swap_controller: swap_controller(&sys.join("fs/cgroup"), proc, cgroup_version),
@@ -19,7 +25,7 @@ pub fn host_capabilities(sys: &Path, proc: &Path, cgroup_version: CgroupVersion)
             .filter_map(|name| hugepage_size(name))
             .collect(),
         masked_cpu_paths: thermal_paths(&sys.join("devices/system/cpu")),
-        selinux_enabled: selinux_enabled(proc),
+        selinux: selinux_enabled(proc).then(|| container_labels(root)),
     }
 }
 
@@ -85,7 +91,7 @@ mod tests {
     }
 
     fn found(scratch: &Scratch, version: CgroupVersion) -> HostCapabilities {
-        host_capabilities(&scratch.path().join("sys"), &scratch.path().join("proc"), version)
+        host_capabilities(&scratch.path().join("sys"), &scratch.path().join("proc"), scratch.path(), version)
     }
 
     #[test]
@@ -97,7 +103,7 @@ mod tests {
                 swap_controller: false,
                 hugepage_sizes: Vec::new(),
                 masked_cpu_paths: Vec::new(),
-                selinux_enabled: false,
+                selinux: None,
             };
             assert_eq!(found(&scratch, cgroup_version), nothing);
         }
@@ -149,7 +155,7 @@ mod tests {
     fn selinux_needs_its_file_system_and_a_policy() {
         let scratch = Scratch::new();
         let line = |kind| format!("30 20 0:22 / {} rw - {kind} none rw\n", scratch.path().display());
-        let enabled = || found(&scratch, CgroupVersion::V2).selinux_enabled;
+        let enabled = || found(&scratch, CgroupVersion::V2).selinux.is_some();
         write(&scratch, "proc/self/mountinfo", &line("tmpfs"));
         assert!(!enabled());
         write(&scratch, "proc/self/mountinfo", &line("selinuxfs"));

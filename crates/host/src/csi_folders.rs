@@ -262,6 +262,21 @@ impl CsiFolders for HostCsiFolders {
         .await
     }
 
+    async fn staged(&self, volume: &Published) -> Result<Option<VolumeRecord>, FileError> {
+        let Some(parent) = volume.staging.parent().filter(|_| !volume.is_block) else { return Ok(None) };
+        let parent = parent.to_path_buf();
+        self.run(move |_| record_in(Folder::open(&parent))).await
+    }
+
+    async fn recorded(&self, volume: &Published) -> Result<Option<VolumeRecord>, FileError> {
+        let (uid, name, is_block) = (volume.uid.clone(), volume.record.spec_name.clone(), volume.is_block);
+        self.run(move |folders| {
+            let place = if is_block { folders.device_data(&name) } else { folders.pod_volume(&uid, &name) };
+            record_in(Folder::open(&place))
+        })
+        .await
+    }
+
     async fn is_published(&self, volume: &Published) -> Result<bool, FileError> {
         let (target, is_block) = (volume.target.clone(), volume.is_block);
         let look = move || {

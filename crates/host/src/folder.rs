@@ -105,27 +105,33 @@ impl Folder {
 
     /// Names of all entries.
     pub(crate) fn names(&self) -> Result<Vec<OsString>, FileError> {
-        let mut names = Vec::new();
-        for entry in Dir::read_from(self).on_path("list folder", &self.path)? {
-            let entry = entry.on_path("list folder", &self.path)?;
-            let name = OsStr::from_bytes(entry.file_name().to_bytes());
-            if name != "." && name != ".." {
-                names.push(name.to_os_string());
-            }
-        }
-        names.sort();
-        Ok(names)
+        self.names_where(|_, _| Ok(true))
     }
 
     /// Names of the entries that are folders themselves (not symlinks to one).
     pub(crate) fn folder_names(&self) -> Result<Vec<OsString>, FileError> {
-        let mut folders = Vec::new();
-        for name in self.names()? {
-            if self.stat(&name)?.is_some_and(|stat| kind(&stat) == FileType::Directory) {
-                folders.push(name);
+        self.names_where(|name, listed_as| match listed_as {
+            // Some file systems do not tell it in the list.
+            FileType::Unknown => Ok(self.stat(name)?.is_some_and(|stat| kind(&stat) == FileType::Directory)),
+            listed_as => Ok(listed_as == FileType::Directory),
+        })
+    }
+
+    /// Names of the entries that are asked for, by their names and what the list says they are.
+    fn names_where(
+        &self,
+        wanted: impl Fn(&OsStr, FileType) -> Result<bool, FileError>,
+    ) -> Result<Vec<OsString>, FileError> {
+        let mut names = Vec::new();
+        for entry in Dir::read_from(self).on_path("list folder", &self.path)? {
+            let entry = entry.on_path("list folder", &self.path)?;
+            let name = OsStr::from_bytes(entry.file_name().to_bytes());
+            if name != "." && name != ".." && wanted(name, entry.file_type())? {
+                names.push(name.to_os_string());
             }
         }
-        Ok(folders)
+        names.sort_unstable();
+        Ok(names)
     }
 
     /// What an entry is, `None` if it is missing. A symlink is a symlink.

@@ -45,6 +45,7 @@ mod pod_folders;
 mod pod_volumes;
 mod process_usage;
 mod process_watch;
+mod profiler;
 mod pull_records;
 mod root_folder;
 mod rotated_logs;
@@ -52,6 +53,7 @@ mod rotated_logs;
 mod scratch;
 mod scsi_disks;
 mod sealed_checkpoints;
+mod selinux_policy;
 mod state_files;
 mod systemd;
 mod termination_messages;
@@ -77,7 +79,7 @@ pub use log_files::HostLogFiles;
 pub use logind::HostLogind;
 pub use machine::{
     drop_start_code, give_memory_back, hostname, make_rshared, raise_open_files, set_oom_score_adj,
-    share_memory_pools, swap_capacity, swap_enabled,
+    share_memory_pools, swap_capacity, swap_enabled, tmpfs_stays_out_of_swap,
 };
 pub use node_capacity::{apparmor, kernel_version, node_capacity, online_cpus};
 pub use node_logs::HostNodeLogs;
@@ -88,6 +90,7 @@ pub use pod_folders::HostPodFolders;
 pub use pod_volumes::HostPodVolumes;
 pub use process_usage::OwnProcess;
 pub use process_watch::PidfdProcessWatch;
+pub use profiler::OwnProfiler;
 pub use pull_records::PullRecordFiles;
 pub use root_folder::{label_plugin_folders, make_root_folder};
 pub use rotated_logs::HostRotatedLogs;

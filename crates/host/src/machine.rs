@@ -1,6 +1,7 @@
 //! One-time settings and questions at start-up.
 
 use std::io;
+use std::os::fd::AsFd;
 use std::path::Path;
 
 use rustix::mount::MountPropagationFlags;
@@ -31,6 +32,14 @@ pub fn swap_enabled() -> io::Result<bool> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
         Err(error) => Err(error),
     }
+}
+
+/// Whether the kernel can keep a tmpfs out of swap, which Linux does since 6.4. Nothing is mounted to find out.
+#[must_use]
+pub fn tmpfs_stays_out_of_swap() -> bool {
+    let asked = rustix::mount::fsopen("tmpfs", rustix::mount::FsOpenFlags::FSOPEN_CLOEXEC)
+        .and_then(|tmpfs| rustix::mount::fsconfig_set_flag(tmpfs.as_fd(), "noswap"));
+    asked.is_ok()
 }
 
 /// The size of all swap in bytes; none where the kernel does not tell.
@@ -192,6 +201,15 @@ mod tests {
         let name = hostname().unwrap();
         assert_eq!(name, name.trim().to_lowercase());
         swap_enabled().unwrap();
+    }
+
+    #[test]
+    fn a_tmpfs_stays_out_of_swap_since_linux_6_4() {
+        let uname = rustix::system::uname();
+        let release = uname.release().to_string_lossy();
+        let mut numbers = release.split(['.', '-']).map_while(|part| part.parse::<u32>().ok());
+        let version = (numbers.next().unwrap(), numbers.next().unwrap());
+        assert_eq!(tmpfs_stays_out_of_swap(), version >= (6, 4), "{release}");
     }
 
     #[test]

@@ -27,6 +27,19 @@ pub(crate) struct Mount {
     pub(crate) super_options: String,
 }
 
+impl Mount {
+    /// The SELinux label that it was mounted with; without one the files have their own.
+    pub(crate) fn label(&self) -> Option<&str> {
+        // A label may have commas, for which the kernel puts it into quotes.
+        let mut is_quoted = false;
+        let mut options = self.super_options.split(|letter| {
+            is_quoted ^= letter == '"';
+            letter == ',' && !is_quoted
+        });
+        options.find_map(|option| option.strip_prefix("context=")).map(|label| label.trim_matches('"'))
+    }
+}
+
 /// Reads a mount table, in the order of mounting.
 pub(crate) fn read(file: &Path) -> Result<Vec<Mount>, FileError> {
     let content = std::fs::read(file).on_path("read mount table", file)?;
@@ -140,6 +153,22 @@ mod tests {
             }
         );
         assert!(!mounts[2].shared);
+    }
+
+    #[test]
+    fn finds_the_label_of_a_mount() {
+        for (options, expected) in [
+            ("rw", None),
+            ("rw,seclabel", None),
+            ("rw,context=u:r:t:s0", Some("u:r:t:s0")),
+            ("rw,context=\"u:r:t:s0:c1,c2\",errors=x", Some("u:r:t:s0:c1,c2")),
+            ("context=u:r:t", Some("u:r:t")),
+            ("rw,fscontext=u:r:t", None),
+            ("rw,x=\"a,context=b\",context=c", Some("c")),
+        ] {
+            let line = format!("31 22 0:26 / /a rw - ext4 none {options}\n");
+            assert_eq!(parse(line.as_bytes()).unwrap()[0].label(), expected, "{options}");
+        }
     }
 
     #[test]

@@ -86,21 +86,16 @@ fn number(path: &Path) -> io::Result<i64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn write(root: &Path, path: &str, text: &str) {
-        let path = root.join(path);
-        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
-        std::fs::write(path, text).unwrap();
-    }
+    use crate::scratch::Scratch;
 
     #[test]
     fn reads_pages_and_processes_of_fake_files_and_storage_of_the_folder() {
-        let scratch = tempfile::tempdir().unwrap();
+        let scratch = Scratch::new();
         let root = scratch.path();
-        write(root, "sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages", "3\n");
-        write(root, "sys/kernel/mm/hugepages/hugepages-1048576kB/nr_hugepages", "0\n");
-        write(root, "proc/sys/kernel/pid_max", "4194304\n");
-        write(root, "proc/sys/kernel/threads-max", "100\n");
+        scratch.write("sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages", "3\n");
+        scratch.write("sys/kernel/mm/hugepages/hugepages-1048576kB/nr_hugepages", "0\n");
+        scratch.write("proc/sys/kernel/pid_max", "4194304\n");
+        scratch.write("proc/sys/kernel/threads-max", "100\n");
         let mut found = node_capacity(&root.join("sys"), &root.join("proc"), root);
         assert!(found.remove("ephemeral-storage").unwrap() > 0);
         let expected = [("hugepages-1Gi", 0), ("hugepages-2Mi", 6 << 20), ("pid", 100)];
@@ -109,7 +104,7 @@ mod tests {
 
     #[test]
     fn what_is_missing_is_left_out() {
-        let scratch = tempfile::tempdir().unwrap();
+        let scratch = Scratch::new();
         let missing = scratch.path().join("missing");
         assert_eq!(node_capacity(&missing, &missing, &missing), ResourceAmounts::new());
         assert_eq!(apparmor(&missing), AppArmor::Disabled);
@@ -117,12 +112,12 @@ mod tests {
 
     #[test]
     fn apparmor_needs_its_file_system_and_its_switch() {
-        let scratch = tempfile::tempdir().unwrap();
-        write(scratch.path(), "module/apparmor/parameters/enabled", "Y\n");
+        let scratch = Scratch::new();
+        scratch.write("module/apparmor/parameters/enabled", "Y\n");
         assert_eq!(apparmor(scratch.path()), AppArmor::Disabled);
-        write(scratch.path(), "kernel/security/apparmor/profiles", "");
+        scratch.write("kernel/security/apparmor/profiles", "");
         assert_eq!(apparmor(scratch.path()), AppArmor::Enabled);
-        write(scratch.path(), "module/apparmor/parameters/enabled", "N\n");
+        scratch.write("module/apparmor/parameters/enabled", "N\n");
         assert_eq!(apparmor(scratch.path()), AppArmor::Disabled);
     }
 

@@ -24,7 +24,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use model::{DiskUse, FileStorage, FsGroup, PodUid, ProjectedFile};
+use model::{DiskUse, FileStorage, FsGroup, PodUid, ProjectedFile, VolumeLabel};
 use ports::clock::{Clock, SystemClock};
 use ports::pod_folders::FileError;
 use ports::pod_volumes::{
@@ -181,13 +181,19 @@ impl HostPodVolumes {
         if let VolumePlan::Iscsi(disk) = &volume.plan {
             return match disk.use_as {
                 DiskUse::Device => self.iscsi.set_up_device(root, uid, disk),
-                DiskUse::Files { .. } => self.iscsi.set_up(root, &self.volume(uid, &disk.path)?, disk, give),
+                DiskUse::Files { .. } => {
+                    let place = self.volume(uid, &disk.path)?;
+                    self.iscsi.set_up(root, &place, disk, &volume.label, give)
+                }
             };
         }
         if let VolumePlan::Fc(disk) = &volume.plan {
             return match disk.use_as {
                 DiskUse::Device => self.fc.set_up_device(root, uid, disk),
-                DiskUse::Files { .. } => self.fc.set_up(root, &self.volume(uid, &disk.path)?, disk, give),
+                DiskUse::Files { .. } => {
+                    let place = self.volume(uid, &disk.path)?;
+                    self.fc.set_up(root, &place, disk, &volume.label, give)
+                }
             };
         }
         let VolumePlan::Flex(driven) = &volume.plan else { return Ok(()) };
@@ -279,6 +285,23 @@ impl PodVolumes for HostPodVolumes {
             // A volume of nobody's making has no folder.
             let Ok(path) = path.canonicalize() else { return Ok(false) };
             Ok(mounted_at(&table()?, &path).is_some())
+        });
+        Ok(found.await?)
+    }
+
+    async fn mounted_label(
+        &self,
+        _: &PodUid,
+        volume: &PlannedVolume,
+    ) -> Result<Option<VolumeLabel>, VolumeError> {
+        let Some(path) = volume.plan.host_path().map(Path::to_path_buf) else { return Ok(None) };
+        let found = blocking(&self.root, move || {
+            let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else { return Ok(None) };
+            // The disk itself is not touched: it may hang. A volume of nobody's making has no folder.
+            let Ok(parent) = parent.canonicalize() else { return Ok(None) };
+            let table = table()?;
+            let mount = mounted_at(&table, &parent.join(name));
+            Ok(mount.map(|mount| VolumeLabel::from(mount.label().map(str::to_owned))))
         });
         Ok(found.await?)
     }

@@ -53,7 +53,7 @@ impl HostRotatedLogs {
 impl RotatedLogs for HostRotatedLogs {
     async fn sizes(&self, logs: Vec<PathBuf>) -> Vec<LogSize> {
         let (pod_logs, count) = (self.pod_logs.clone(), logs.len());
-        let look = move || logs.iter().map(|log| size(&pod_logs, log)).collect();
+        let look = move || sizes(&pod_logs, &logs);
         tokio::task::spawn_blocking(look).await.unwrap_or_else(|_| vec![LogSize::Foreign; count])
     }
 
@@ -116,19 +116,36 @@ impl RotatedLogs for HostRotatedLogs {
 
 /// The open folder of a log, and the log's name in it.
 pub(crate) fn locate(pod_logs: &Path, log: &Path) -> Result<(Folder, String), FileError> {
+    locate_below(&top(pod_logs)?, log)
+}
+
+fn top(pod_logs: &Path) -> Result<Folder, FileError> {
+    Folder::open(pod_logs)?.ok_or_else(missing).on_path("open folder", pod_logs)
+}
+
+fn missing() -> io::Error {
+    io::Error::from(io::ErrorKind::NotFound)
+}
+
+fn locate_below(top: &Folder, log: &Path) -> Result<(Folder, String), FileError> {
     let outside = || refused("is not a log of a pod");
-    let relative = log.strip_prefix(pod_logs).map_err(|_| outside()).on_path("open log", log)?;
+    let relative = log.strip_prefix(top.path()).map_err(|_| outside()).on_path("open log", log)?;
     let (Some(parent), Some(name)) = (relative.parent(), relative.file_name().and_then(OsStr::to_str)) else {
         return Err(outside()).on_path("open log", log);
     };
-    let missing = || io::Error::from(io::ErrorKind::NotFound);
-    let top = Folder::open(pod_logs)?.ok_or_else(missing).on_path("open folder", pod_logs)?;
     let folder = top.existing(parent)?.ok_or_else(missing).on_path("open folder of log", log)?;
     Ok((folder, name.to_owned()))
 }
 
-fn size(pod_logs: &Path, log: &Path) -> LogSize {
-    let stat = locate(pod_logs, log).and_then(|(folder, name)| folder.stat(OsStr::new(&name)));
+fn sizes(pod_logs: &Path, logs: &[PathBuf]) -> Vec<LogSize> {
+    match top(pod_logs) {
+        Ok(top) => logs.iter().map(|log| size(&top, log)).collect(),
+        Err(_) => vec![LogSize::Foreign; logs.len()],
+    }
+}
+
+fn size(top: &Folder, log: &Path) -> LogSize {
+    let stat = locate_below(top, log).and_then(|(folder, name)| folder.stat(OsStr::new(&name)));
     match stat {
         Ok(None) => LogSize::Missing,
         Ok(Some(stat)) if kind(&stat) == FileType::RegularFile => {

@@ -22,6 +22,13 @@ impl Scratch {
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }
+
+    /// Writes a file below, with the folders it needs.
+    pub(crate) fn write(&self, path: &str, text: &str) {
+        let path = self.path.join(path);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, text).unwrap();
+    }
 }
 
 impl Drop for Scratch {

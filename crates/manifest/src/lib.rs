@@ -75,6 +75,8 @@ pub struct Strictness {
     pub merged_spread_keys: bool,
     /// The cost of a pod's deletion is a number (`PodDeletionCost`).
     pub numeric_deletion_cost: bool,
+    /// Pods may not ask for mounts with SELinux labels (unless `SELinuxMount`).
+    pub no_label_mounts: bool,
 }
 
 impl Strictness {
@@ -84,6 +86,7 @@ impl Strictness {
         own_users_own_network: true,
         merged_spread_keys: true,
         numeric_deletion_cost: true,
+        no_label_mounts: true,
     };
 }
 

@@ -11,6 +11,8 @@ pub struct CgroupSettings {
     pub swap: u64,
     /// Who may swap.
     pub swap_behavior: SwapBehavior,
+    /// Volumes in memory may come to lie in swap: there is some, and the kernel cannot keep a tmpfs out of it.
+    pub memory_may_be_swapped: bool,
 }
 
 /// Who may swap.

@@ -1,3 +1,5 @@
+use crate::ContainerLabels;
+
 /// Which cgroup interface a machine has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CgroupVersion {
@@ -18,6 +20,6 @@ pub struct HostCapabilities {
     pub hugepage_sizes: Vec<String>,
     /// Folders of CPUs that reveal the host's temperature to containers.
     pub masked_cpu_paths: Vec<String>,
-    /// Whether files carry SELinux labels that matter.
-    pub selinux_enabled: bool,
+    /// The policy's labels, on a machine where SELinux labels matter.
+    pub selinux: Option<ContainerLabels>,
 }

@@ -50,6 +50,7 @@ mod timeline;
 mod trust_bundle;
 pub mod usage;
 mod user_namespace;
+mod volume_label;
 mod volume_plan;
 mod worker_state;
 pub mod yaml;
@@ -104,6 +105,7 @@ pub use time::{Moment, MomentSource, Timestamp};
 pub use timeline::{PodTimeline, StartStep, StepRecord, StepSpan};
 pub use trust_bundle::{ReadTrustBundles, TrustBundle};
 pub use user_namespace::{IdPool, IdRange, UserNamespace};
+pub use volume_label::{ContainerLabels, LabelChange, LabelReach, LabelWish, VolumeLabel};
 pub use volume_plan::{
     ClaimedSize, FileStorage, FsGroup, FsGroupChange, HostPathKind, LocalSource, PlannedVolume, VolumePlan,
     VolumeStep,

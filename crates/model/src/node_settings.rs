@@ -72,6 +72,8 @@ pub struct PodGates {
     pub ready_to_start_condition: bool,
     /// `ChangeContainerStatusOnKubeletRestart`: what probes said of a container ends with the agent.
     pub restart_forgets_probes: bool,
+    /// `SELinuxMount`: volumes of all access modes are mounted with SELinux labels.
+    pub selinux_mount: bool,
 }
 
 impl Default for PodGates {
@@ -84,6 +86,7 @@ impl Default for PodGates {
             pod_level_resize: true,
             ready_to_start_condition: true,
             restart_forgets_probes: false,
+            selinux_mount: false,
         }
     }
 }

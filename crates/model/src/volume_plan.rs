@@ -2,7 +2,7 @@ use std::path::{Path, PathBuf};
 
 use crate::{
     CsiAccess, CsiPod, CsiSize, CsiVolume, DiskUse, FcDisk, FlexVolume, ImageSpec, IscsiDisk, ProjectedFile,
-    VolumeSecret,
+    VolumeLabel, VolumeSecret,
 };
 
 /// How a volume is made ready.
@@ -200,6 +200,8 @@ pub struct PlannedVolume {
     pub plan: VolumePlan,
     /// The group its files are given to, if the pod asks for that and the kind of volume allows it.
     pub fs_group: Option<FsGroup>,
+    /// What SELinux labels have to do with it.
+    pub label: VolumeLabel,
 }
 
 /// A group that may use a volume.

@@ -1,13 +1,22 @@
 //! `/debug`: the log level, and profiles.
 
+mod encoding;
+mod memory;
+mod pages;
+mod processor;
+mod profiles;
+mod threads;
+
 use std::sync::Arc;
 
 use axum::Router;
-use axum::extract::{Path, State};
+use axum::extract::State;
 use axum::http::{Method, StatusCode};
 use axum::response::{IntoResponse, Response};
-use axum::routing::{any, get};
+use axum::routing::any;
+use ports::clock::Clock;
 use ports::log_level::LogLevel;
+use ports::profiler::Profiler;
 
 use crate::answers::{DEBUGGING_DISABLED, disabled};
 
@@ -16,33 +25,35 @@ use crate::answers::{DEBUGGING_DISABLED, disabled};
 pub struct ProfilingParts {
     /// `enableDebugFlagsHandler`: what sets the log level.
     pub log_level: Option<Arc<dyn LogLevel>>,
-    /// `enableProfilingHandler`.
-    pub profiles: bool,
+    /// `enableProfilingHandler`: who looks at this process.
+    pub profiles: Option<Arc<dyn Profiler>>,
     /// The command line, for profilers.
     pub command: Arc<[String]>,
+    /// Tells when a profile was taken.
+    pub clock: Arc<dyn Clock>,
 }
 
 pub(crate) fn routes(parts: ProfilingParts) -> Router {
-    let flags = match parts.log_level.clone() {
+    let flags = match parts.log_level {
         Some(level) => Router::new().route("/debug/flags/v", any(verbosity)).with_state(level),
         None => Router::new().route("/debug/flags/v", any(async || disabled("flags endpoint is disabled."))),
     };
-    let profiles = if parts.profiles {
-        Router::new()
-            .route("/debug/pprof/cmdline", get(command))
-            .route("/debug/pprof/symbol", any(async || "num_symbols: 0\n"))
-            .route("/debug/pprof/{name}", any(profile))
-            .with_state(parts)
-    } else {
-        let off = async || disabled("profiling endpoint is disabled.");
-        Router::new().route("/debug/pprof/", any(off)).route("/debug/pprof/{*rest}", any(off))
+    let profiles = match parts.profiles {
+        Some(profiler) => {
+            profiles::routes(profiles::Profiles { profiler, command: parts.command, clock: parts.clock })
+        }
+        None => switched_off("profiling endpoint is disabled."),
     };
     flags.merge(profiles)
 }
 
 /// Profiles where nothing of the kind is served.
 pub(crate) fn disabled_routes() -> Router {
-    let off = async || disabled(DEBUGGING_DISABLED);
+    switched_off(DEBUGGING_DISABLED)
+}
+
+fn switched_off(text: &'static str) -> Router {
+    let off = async move || disabled(text);
     Router::new().route("/debug/pprof/", any(off)).route("/debug/pprof/{*rest}", any(off))
 }
 
@@ -63,18 +74,5 @@ async fn verbosity(State(level): State<Arc<dyn LogLevel>>, method: Method, body:
     }
 }
 
-async fn command(State(parts): State<ProfilingParts>) -> String {
-    parts.command.join("\0")
-}
-
-/// Go's profiles have no counterpart here; tools of the system see more.
-async fn profile(Path(name): Path<String>) -> Response {
-    let known = ["profile", "trace", "heap", "goroutine", "allocs", "block", "mutex", "threadcreate"];
-    if !known.contains(&name.as_str()) {
-        return (StatusCode::NOT_FOUND, "Unknown profile\n").into_response();
-    }
-    let text = format!(
-        "podward has no {name} profile of the Go runtime; use `perf record -g -p PID` for processor time\n"
-    );
-    (StatusCode::NOT_IMPLEMENTED, text).into_response()
-}
+#[cfg(test)]
+mod tests;

@@ -17,6 +17,7 @@ pub(crate) fn cgroups(loaded: &Loaded) -> CgroupSettings {
             Some(ConfiguredSwap::LimitedSwap) => SwapBehavior::LimitedSwap,
             Some(ConfiguredSwap::NoSwap) | None => SwapBehavior::NoSwap,
         },
+        memory_may_be_swapped: host::swap_enabled().unwrap_or(false) && !host::tmpfs_stays_out_of_swap(),
     }
 }
 

@@ -182,6 +182,7 @@ pub fn plan(
             pod_level_resize: loaded.gates.enabled(Gate::InPlacePodLevelResourcesVerticalScaling),
             ready_to_start_condition: loaded.gates.enabled(Gate::PodReadyToStartContainersCondition),
             restart_forgets_probes: loaded.gates.enabled(Gate::ChangeContainerStatusOnKubeletRestart),
+            selinux_mount: loaded.gates.enabled(Gate::SELinuxMount),
         },
     };
     let file = (!server.static_pod_path.is_empty()).then(|| FilePlan {
@@ -291,6 +292,7 @@ fn strictness(loaded: &Loaded) -> manifest::Strictness {
         merged_spread_keys: on(Gate::MatchLabelKeysInPodTopologySpread)
             && on(Gate::MatchLabelKeysInPodTopologySpreadSelectorMerge),
         numeric_deletion_cost: on(Gate::PodDeletionCost),
+        no_label_mounts: !on(Gate::SELinuxMount),
     }
 }
 

@@ -4,10 +4,12 @@ use std::sync::Arc;
 
 use config::configuration::{API_VERSION, CgroupDriver as ConfiguredDriver, KIND};
 use config::{Gate, KUBERNETES_VERSION, Loaded};
+use host::OwnProfiler;
 use model::CgroupDriver;
 use node_api::{About, ProfilingParts};
 use ports::clock::{Clock, SystemClock};
 use ports::log_level::LogLevel;
+use ports::profiler::Profiler;
 use serde_json::{Value, json};
 
 use crate::node_plan::count_cpus;
@@ -31,7 +33,10 @@ pub fn profiling(loaded: &Loaded, log_level: Arc<dyn LogLevel>) -> ProfilingPart
     let server = &loaded.config.server;
     ProfilingParts {
         log_level: Some(log_level).filter(|_| server.enable_debug_flags_handler),
-        profiles: server.enable_profiling_handler,
+        profiles: server
+            .enable_profiling_handler
+            .then(|| Arc::new(OwnProfiler::default()) as Arc<dyn Profiler>),
+        clock: Arc::new(SystemClock),
         command: std::env::args_os().map(|argument| argument.to_string_lossy().into_owned()).collect(),
     }
 }

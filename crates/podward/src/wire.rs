@@ -80,7 +80,8 @@ pub struct Running {
 }
 
 impl Running {
-    fn spawn(&mut self, name: &'static str, stage: impl Future<Output = ()> + Send + 'static) {
+    /// Runs a stage until the agent stops; one that ends before ends the agent.
+    pub fn spawn(&mut self, name: &'static str, stage: impl Future<Output = ()> + Send + 'static) {
         self.stages.spawn(async move {
             stage.await;
             name
@@ -137,7 +138,7 @@ pub fn start(world: World, plan: Plan) -> anyhow::Result<Running> {
     let (worker_sender, worker_messages) = mpsc::unbounded_channel();
     let (requeue_sender, requeues) = mpsc::unbounded_channel();
     let (probe_sender, probe_results) = mpsc::channel(EVENTS);
-    let (eviction_sender, evictions) = mpsc::unbounded_channel();
+    let (kill_sender, kills) = mpsc::unbounded_channel();
     let (sweep_sender, sweeps) = watch::channel(Default::default());
     let (heartbeat_sender, heartbeat) = watch::channel(Instant::now());
     let (report_sender, reports) = watch::channel(Vec::new());
@@ -200,8 +201,9 @@ pub fn start(world: World, plan: Plan) -> anyhow::Result<Running> {
         workers: &worker_views,
         sources_ready: are_sources_ready.clone(),
         events: &recorder,
+        kills: kill_sender.clone(),
     };
-    let kills = node_shutdown::start_shutdown(&mut running, &world, &plan, shared);
+    node_shutdown::start_shutdown(&mut running, &world, &plan, shared);
     let node_view = world.api.as_ref().map(|api| {
         let shared = node_side::Shared { health: &health, events: &recorder, inputs: reporters.inputs() };
         node_side::start_node(&mut running, (&world, api), &plan.node, shared)
@@ -317,8 +319,7 @@ pub fn start(world: World, plan: Plan) -> anyhow::Result<Running> {
         metrics: metrics.clone(),
         heartbeat: heartbeat_sender,
     };
-    let inputs =
-        sync_loop::Inputs { updates, events: pod_events, requeues, probes: probe_results, kills, evictions };
+    let inputs = sync_loop::Inputs { updates, events: pod_events, requeues, probes: probe_results, kills };
     running.spawn("sync loop", SyncLoop::new(parts).run(inputs, cancel.clone()));
 
     let parts = probes::Parts {
@@ -448,7 +449,7 @@ pub fn start(world: World, plan: Plan) -> anyhow::Result<Running> {
         statistics,
         events: &node_events,
         pressure: reporters.pressure.clone(),
-        evictions: eviction_sender,
+        kills: kill_sender,
     };
     let orders = eviction::start_eviction(&mut running, &world, &plan, tables);
     let (workers, desired) = (&parts.wanted.workers, &views.desired);

@@ -4,6 +4,8 @@
 
 #[path = "csi/fixture.rs"]
 mod fixture;
+#[path = "csi/labels.rs"]
+mod labels;
 
 use std::fs;
 use std::time::Duration;
@@ -543,7 +545,7 @@ async fn a_local_volume_that_has_grown_is_told_to_its_claim() {
         };
         let path = node.root().join("pods/u1/volumes/kubernetes.io~local-volume/pv");
         let plan = model::VolumePlan::Local { path, source, read_only: false, options: vec![] };
-        model::PlannedVolume { name: "v".to_owned(), plan, fs_group: None }
+        model::PlannedVolume { name: "v".to_owned(), plan, fs_group: None, label: model::VolumeLabel::None }
     };
     let (agent, uid, progress) = (node.agent(), PodUid::from("u1"), Default::default());
     for _ in 0..2 {
@@ -576,7 +578,8 @@ async fn a_disk_waits_until_the_node_may_have_it() {
         read_only: false,
     };
     let plan = model::VolumePlan::Iscsi(Box::new(disk));
-    let volume = model::PlannedVolume { name: "v".to_owned(), plan, fs_group: None };
+    let volume =
+        model::PlannedVolume { name: "v".to_owned(), plan, fs_group: None, label: model::VolumeLabel::None };
     let (agent, uid, progress) = (node.agent(), PodUid::from("u1"), Default::default());
     let set_up = || agent.set_up(&uid, &volume, &progress);
     let managed = json!({"annotations": {"volumes.kubernetes.io/controller-managed-attach-detach": "true"}});

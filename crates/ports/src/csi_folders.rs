@@ -23,6 +23,8 @@ pub struct VolumeRecord {
     pub attachment: String,
     /// Who made the volume.
     pub lifecycle: CsiLifecycle,
+    /// The SELinux label that it is mounted with; without one the files have their own.
+    pub label: Option<String>,
 }
 
 /// A volume that a pod uses, or is about to.
@@ -61,15 +63,19 @@ pub struct FoundVolumes {
 }
 
 impl FoundVolumes {
+    /// The records of the same volume that other pods have.
+    pub fn of_others<'a>(&'a self, volume: &'a Published) -> impl Iterator<Item = &'a VolumeRecord> {
+        let own = &volume.record;
+        let records = self.volumes.iter().filter(|other| other.uid != volume.uid).map(|other| &other.record);
+        records.filter(|record| record.driver == own.driver && record.handle == own.handle)
+    }
+
     /// Whether a pod other than its own may use this volume.
     #[must_use]
     pub fn is_used_by_another(&self, volume: &Published) -> bool {
-        let record = &volume.record;
-        let same =
-            |other: &Published| other.record.driver == record.driver && other.record.handle == record.handle;
-        let mut others = self.volumes.iter().filter(|other| other.uid != volume.uid);
         let mut unknown = self.unreadable.iter().filter(|other| other.uid != volume.uid);
-        others.any(same) || unknown.any(|other| other.spec_name == record.spec_name)
+        self.of_others(volume).next().is_some()
+            || unknown.any(|other| other.spec_name == volume.record.spec_name)
     }
 }
 
@@ -85,6 +91,13 @@ pub trait CsiFolders: Send + Sync {
 
     /// Makes the folder that a volume is staged in.
     async fn prepare_staging(&self, volume: &Published) -> Result<(), FileError>;
+
+    /// What is written down of where a volume is staged; `None` if it is not, as far as is known. Of a device nothing is
+    /// written down.
+    async fn staged(&self, volume: &Published) -> Result<Option<VolumeRecord>, FileError>;
+
+    /// What is written down of a volume of this pod.
+    async fn recorded(&self, volume: &Published) -> Result<Option<VolumeRecord>, FileError>;
 
     /// Whether something is mounted (for a device: lies) where the volume is published.
     async fn is_published(&self, volume: &Published) -> Result<bool, FileError>;

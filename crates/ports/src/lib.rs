@@ -38,6 +38,7 @@ pub mod pod_syncer;
 pub mod pod_volumes;
 pub mod process_usage;
 pub mod process_watch;
+pub mod profiler;
 pub mod pull_records;
 pub mod request_meter;
 pub mod rotated_logs;

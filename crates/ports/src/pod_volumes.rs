@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use async_trait::async_trait;
-use model::PodUid;
 pub use model::{HostPathKind, PlannedVolume, SubPath, VolumePlan, VolumeStep};
+use model::{PodUid, VolumeLabel};
 
 /// A volume that could not be set up or taken down.
 #[derive(Debug, thiserror::Error)]
@@ -36,6 +36,15 @@ pub enum VolumeError {
     /// The volume is not attached, because the node can have no more of its kind.
     #[error("{0}")]
     NodeIsFull(String),
+    /// Containers of the pod, or its pod and another one, want SELinux labels that do not go together; the text says which.
+    #[error("{0}")]
+    NoLabel(String),
+    /// Another pod has the volume, which is named, mounted with another SELinux label.
+    #[error(
+        "waiting for unmount of volume {0:?}, because it is already mounted to a different pod with a different SELinux \
+         label"
+    )]
+    OtherLabel(String),
     /// Another operation on the pod's volumes has not come to its end.
     #[error("an earlier operation on the volumes of the pod is still in progress")]
     InProgress,
@@ -57,6 +66,8 @@ impl VolumeError {
             Self::OtherFileSystem(_) => VolumeStep::MountDevice,
             Self::WrongType { .. }
             | Self::Refused(_)
+            | Self::NoLabel(_)
+            | Self::OtherLabel(_)
             | Self::InProgress
             | Self::TimedOut(_)
             | Self::File(_) => VolumeStep::SetUp,
@@ -117,6 +128,13 @@ pub trait PodVolumes: Send + Sync {
 
     /// Whether a volume of a pod is mounted, or its device linked. Nothing is changed.
     async fn is_there(&self, volume: &PlannedVolume) -> Result<bool, VolumeError>;
+
+    /// What SELinux labels have to do with a volume as this pod has it mounted; `None` while it is not.
+    async fn mounted_label(
+        &self,
+        uid: &PodUid,
+        volume: &PlannedVolume,
+    ) -> Result<Option<VolumeLabel>, VolumeError>;
 
     /// Lets the file system of a ready volume follow its disk, which has grown from `sizes.0` to `sizes.1` bytes. A volume
     /// of which the size is nobody's concern here is left alone.

@@ -33,7 +33,7 @@ mod program;
 mod reaper;
 
 pub use audit::AuditedRequest;
-pub use certificates::unknown_authority;
+pub use certificates::{PodSigner, SignedForPod, unknown_authority};
 pub use faults::{Fault, FaultRule, FaultyDoor, Presented};
 
 /// What a test changes about the control plane.

@@ -45,6 +45,8 @@ pub struct Call {
     pub secrets: BTreeMap<String, String>,
     /// The group that the driver is to give it to.
     pub group: String,
+    /// What `mount -o` is told.
+    pub flags: Vec<String>,
     /// Bytes asked for.
     pub bytes: i64,
 }

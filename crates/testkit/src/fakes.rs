@@ -94,7 +94,7 @@ pub fn node_settings() -> NodeSettings {
             swap_controller: false,
             hugepage_sizes: Vec::new(),
             masked_cpu_paths: Vec::new(),
-            selinux_enabled: false,
+            selinux: None,
         },
         cgroup_root: "/".to_owned(),
         cgroup_driver: CgroupDriver::Cgroupfs,

@@ -1,13 +1,14 @@
-//! Trust bundles of the cluster as files.
+//! Trust bundles of the cluster, and certificates of pods, as files.
 
 use std::collections::BTreeSet;
 
 use anyhow::{Context, Result, ensure};
+use base64::prelude::{BASE64_STANDARD, Engine};
 use scenarios::{Agent, AgentOptions, ClusterNode, Joining, container, pod, scenarios, with};
 use serde_json::{Value, json};
-use testkit::control_plane::unknown_authority;
+use testkit::control_plane::{PodSigner, unknown_authority};
 
-scenarios!(trust_bundles_are_files);
+scenarios!(trust_bundles_are_files, a_pod_has_a_certificate_of_its_own);
 
 fn bundle(name: &str, signer: Option<&str>, zone: &str, certificates: &[&str]) -> Value {
     let mut spec = json!({"trustBundle": certificates.concat()});
@@ -64,4 +65,61 @@ async fn trust_bundles_are_files(agent: Agent) -> Result<()> {
         node.kubectl(&["delete", "clustertrustbundle", name]).await?;
     }
     node.end()
+}
+
+async fn a_pod_has_a_certificate_of_its_own(agent: Agent) -> Result<()> {
+    let gates = json!({"featureGates": {"PodCertificateRequest": true}});
+    let options = AgentOptions { overlay: gates, ..AgentOptions::default() };
+    let mut node = ClusterNode::start_with(agent, Joining::WithCertificate, &options).await?;
+    let signer = format!("{}.test/pods", node.name);
+    let own = json!({"signerName": signer, "keyType": "ECDSAP256", "credentialBundlePath": "own.pem"});
+    let volumes = json!([{"name": "own", "projected": {"sources": [{"podCertificate": own}]}}]);
+    let mut main = container("main", "sleep forever");
+    main["volumeMounts"] = json!([{"name": "own", "mountPath": "/own"}]);
+    node.apply(&with(pod("web", [main]), "/spec/volumes", volumes)).await?;
+    let request = node
+        .wait("the certificate is asked for", async || {
+            let all = node.get(&["podcertificaterequests"]).await?;
+            all["items"].get(0).cloned().context("nobody asks")
+        })
+        .await?;
+    let asked = &request["spec"];
+    ensure!(asked["signerName"] == signer.as_str() && asked["podName"] == "web", "{asked}");
+    ensure!(asked["nodeName"] == node.name.as_str(), "{asked}");
+    ensure!(node.running("web").await?.is_empty(), "it runs without its certificate");
+    let name = request["metadata"]["name"].as_str().context("a name")?;
+    let certificate = issue(&node, name, asked).await?;
+
+    let web = node.wait_running("web").await?;
+    let bundle = std::fs::read_to_string(node.volume(&web.uid, "projected", "own").join("own.pem"))?;
+    ensure!(anchors(&bundle) == anchors(&certificate), "{bundle}");
+    ensure!(bundle.contains("PRIVATE KEY-----"), "no key");
+    // The next agent asks anew; until it has an answer, what was there stays.
+    node.restart_agent_unseen().await?;
+    let after = std::fs::read_to_string(node.volume(&web.uid, "projected", "own").join("own.pem"))?;
+    ensure!(after == bundle, "{after}");
+    node.end()
+}
+
+/// Does the work of a signer; gives the certificate.
+async fn issue(node: &ClusterNode, name: &str, asked: &Value) -> Result<String> {
+    let proof = BASE64_STANDARD.decode(asked["stubPKCS10Request"].as_str().context("a proof of the key")?)?;
+    let signed = PodSigner::create()?.sign(&proof)?;
+    let time = |seconds: i64| jiff::Timestamp::from_second(seconds).map(|time| time.to_string());
+    let issued = json!({
+        "type": "Issued", "status": "True", "reason": "Test", "message": "signed by the test",
+        "lastTransitionTime": time(signed.not_before)?,
+    });
+    let status = json!({"status": {
+        "conditions": [issued],
+        "certificateChain": signed.certificate,
+        "notBefore": time(signed.not_before)?,
+        "beginRefreshAt": time(signed.not_after - 3600)?,
+        "notAfter": time(signed.not_after)?,
+    }});
+    let patch = ["--subresource=status", "--type=merge", "-p", &status.to_string()].map(str::to_owned);
+    let mut all = vec!["patch", "podcertificaterequest", name];
+    all.extend(patch.iter().map(String::as_str));
+    node.kubectl(&all).await?;
+    Ok(signed.certificate)
 }

@@ -59,6 +59,10 @@ async fn pages_have_their_form(agent: Agent) -> Result<()> {
         let answer = client.ask(method, path, &[], body).await?;
         ensure!((answer.status, answer.body.as_str()) == (status, text), "{method} {path}: {answer:?}");
     }
+    for path in ["/debug/pprof/", "/debug/pprof/goroutine?debug=1", "/debug/pprof/heap?debug=1"] {
+        let answer = client.get(path).await?;
+        ensure!(answer.status == 200 && answer.body.contains("rofile"), "{path}: {answer:?}");
+    }
     ensure!(client.ask("PUT", "/debug/flags/v", &[], "x").await?.status == 400, "x is a level");
     let frozen = client.ask("POST", "/checkpoint/default/web-node-a/main", &[], "").await?;
     let words = "checkpointing of default/web-node-a/main failed (";

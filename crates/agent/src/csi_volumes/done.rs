@@ -7,6 +7,7 @@ use model::{CsiLifecycle, PodUid};
 use ports::csi_folders::VolumeRecord;
 
 use super::Key;
+use super::labels::Labels;
 
 /// Nothing here is needed after a restart: drivers take every order twice.
 #[derive(Debug, Default)]
@@ -21,6 +22,8 @@ pub(super) struct Done {
     in_use: BTreeSet<String>,
     /// Some records of an earlier agent cannot be read, and what it told of is not known yet.
     unsure: bool,
+    /// Labels that pods have of volumes.
+    pub(super) labels: Labels,
     /// Pods of volumes that a controller attaches, by the name in the node's status.
     attached_by: HashMap<String, HashSet<PodUid>>,
 }
@@ -81,6 +84,10 @@ impl Done {
 
     pub(super) fn has_staged(&mut self, key: &Key) {
         self.staged.insert(key.clone());
+    }
+
+    pub(super) fn unstaged(&mut self, key: &Key) {
+        self.staged.remove(key);
     }
 
     pub(super) fn is_published(&self, uid: &PodUid, name: &str) -> bool {

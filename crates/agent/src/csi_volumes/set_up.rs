@@ -7,7 +7,7 @@ use std::sync::Arc;
 use decide::volumes::csi::{attachment_name, driver_is_missing, pod_information};
 use decide::volumes::growth::{Expansion, Growth, Refusal, growth};
 use decide::volumes::terms::{Terms, terms};
-use model::{CsiAccess, CsiLifecycle, CsiVolume, EventType, FsGroup, PodUid};
+use model::{CsiAccess, CsiLifecycle, CsiVolume, EventType, FsGroup, PlannedVolume, PodUid, VolumeLabel};
 use ports::csi::{CsiCapabilities, CsiError, CsiNode, Expand, Publish, Stage, VolumeUse};
 use ports::csi_folders::{Published, VolumeRecord};
 use ports::pod_volumes::{Progress, VolumeError, VolumeStep};
@@ -17,14 +17,15 @@ use super::growth::{Growing, owner};
 use super::{CsiVolumes, Key, refused};
 
 /// One volume on its way to a pod.
-struct Work<'a> {
-    key: Key,
-    volume: &'a CsiVolume,
-    place: Published,
+pub(super) struct Work<'a> {
+    pub(super) key: Key,
+    pub(super) volume: &'a CsiVolume,
+    pub(super) place: Published,
     terms: Terms,
-    driver: Arc<dyn CsiNode>,
+    pub(super) driver: Arc<dyn CsiNode>,
     abilities: CsiCapabilities,
     group: Option<FsGroup>,
+    pub(super) label: &'a VolumeLabel,
 }
 
 impl CsiVolumes {
@@ -32,12 +33,12 @@ impl CsiVolumes {
         &self,
         uid: &PodUid,
         volume: &CsiVolume,
-        group: Option<FsGroup>,
+        planned: &PlannedVolume,
         progress: &Progress,
     ) -> Result<(), VolumeError> {
         let key = Key::of(volume);
         let _turn = self.turn(&key).await?;
-        let place = self.place(uid, volume);
+        let place = self.place(uid, volume, planned.label.of_mount());
         let is_there = self.parts.folders.is_published(&place).await?;
         let object = match self.parts.drivers.object(&volume.driver).await {
             Ok(object) => object,
@@ -61,7 +62,12 @@ impl CsiVolumes {
             VolumeError::Step { step, reason }
         })?;
         let abilities = driver.capabilities().await.map_err(told)?;
-        let work = Work { key, volume, place, terms, driver, abilities, group };
+        let (group, label) = (planned.fs_group, &planned.label);
+        let work = Work { key, volume, place, terms, driver, abilities, group, label };
+        // What the pod has stays as it is.
+        if !is_there {
+            self.make_way(&work).await?;
+        }
         if !is_done || work.terms.republish {
             self.stage_and_publish(&work, progress).await?;
         }
@@ -109,7 +115,7 @@ impl CsiVolumes {
         }
     }
 
-    fn place(&self, uid: &PodUid, volume: &CsiVolume) -> Published {
+    pub(super) fn place(&self, uid: &PodUid, volume: &CsiVolume, label: Option<&str>) -> Published {
         let node = &self.parts.node;
         let record = VolumeRecord {
             spec_name: volume.spec_name.clone(),
@@ -118,6 +124,7 @@ impl CsiVolumes {
             node: node.clone(),
             attachment: attachment_name(&volume.handle, &volume.driver, node),
             lifecycle: volume.lifecycle,
+            label: label.map(str::to_owned),
         };
         self.parts.folders.place(uid, record, volume.access == CsiAccess::Block)
     }
@@ -165,7 +172,7 @@ impl CsiVolumes {
             target: place.target.clone(),
             read_only: volume.read_only,
             publish_context,
-            use_as: work.use_as(),
+            use_as: work.labelled_use(),
             secrets,
             attributes,
         };
@@ -208,7 +215,7 @@ impl CsiVolumes {
             handle: work.volume.handle.clone(),
             staging: work.place.staging.clone(),
             publish_context,
-            use_as: work.use_as(),
+            use_as: work.labelled_use(),
             secrets,
             attributes: work.volume.attributes.clone(),
         };
@@ -249,6 +256,15 @@ impl Work<'_> {
         let volume = self.volume;
         let size = volume.size.as_ref()?;
         Some(Growing { key: &self.key, name: &volume.spec_name, owner: owner(&volume.pod), size })
+    }
+
+    /// How the volume is mounted. What a driver mounts for the node and what it mounts for the pod have one label.
+    fn labelled_use(&self) -> VolumeUse {
+        let mut found = self.use_as();
+        if let (CsiAccess::Files { options, .. }, Some(label)) = (&mut found.access, self.label.of_mount()) {
+            options.push(format!("context=\"{label}\""));
+        }
+        found
     }
 
     fn use_as(&self) -> VolumeUse {

@@ -47,7 +47,7 @@ impl CsiVolumes {
         Ok(())
     }
 
-    async fn unstage(&self, driver: &dyn CsiNode, volume: &Published) -> Result<(), VolumeError> {
+    pub(super) async fn unstage(&self, driver: &dyn CsiNode, volume: &Published) -> Result<(), VolumeError> {
         let abilities = driver.capabilities().await;
         let abilities = abilities.map_err(|error| {
             refused(format!(

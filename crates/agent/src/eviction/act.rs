@@ -4,13 +4,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use decide::admission::end_within;
-use decide::eviction::{EvictionNote, Reclaim};
-use model::{EventSubject, EventType, Pod, PodUid, RecordedEvent, WorkerPhase};
+use decide::eviction::{EVICTED, EvictionNote, Reclaim};
+use model::{EventSubject, EventType, KillOptions, Pod, PodUid, RecordedEvent, Rejection, WorkerPhase};
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 
 use super::Guard;
-use crate::messages::{Eviction, ReclaimOrder};
+use crate::messages::{KillRequest, ReclaimOrder};
 
 /// Longest wait for a collector.
 const COLLECTOR_LIMIT: Duration = Duration::from_secs(120);
@@ -29,10 +29,11 @@ pub(super) struct Victim {
 impl Guard {
     /// Has a pod ended.
     pub(super) fn end(&self, pod: &Arc<Pod>, signal: &str, grace_seconds: u64, note: EvictionNote) -> Victim {
-        let EvictionNote { message, annotations } = note;
-        let eviction = Eviction { uid: pod.uid.clone(), grace_seconds, message, annotations };
+        let rejection = Rejection { reason: EVICTED.to_owned(), message: note.message.clone() };
+        let options = KillOptions { grace_override: Some(grace_seconds), rejection: Some(rejection) };
+        let request = KillRequest { uid: pod.uid.clone(), options, eviction: Some(note) };
         // Fails only while the agent stops.
-        let _ = self.parts.evictions.send(eviction);
+        let _ = self.parts.kills.send(request);
         self.parts.metrics.evictions.evicted(signal);
         Victim { pod: Arc::clone(pod), grace_seconds }
     }

@@ -23,7 +23,7 @@ struct Fixture {
     machine: Arc<Machine>,
     desired: Writer<Pod>,
     workers: Writer<WorkerView>,
-    evictions: mpsc::UnboundedReceiver<Eviction>,
+    kills: mpsc::UnboundedReceiver<KillRequest>,
     containers: mpsc::Receiver<ReclaimOrder>,
     images: mpsc::Receiver<ReclaimOrder>,
     pressure: watch::Receiver<Pressure>,
@@ -45,7 +45,7 @@ impl Fixture {
         let ((desired, desired_reader), (workers, worker_reader)) = (table(Vec::new()), table(Vec::new()));
         let (observations, observer) = crate::observation::observations(Vec::new());
         observations.floor.send_replace(observations.moments.next());
-        let (evictions, evicted) = mpsc::unbounded_channel();
+        let (kills, requests) = mpsc::unbounded_channel();
         let ((containers, container_orders), (images, image_orders)) = (mpsc::channel(1), mpsc::channel(1));
         let (pressure, told) = watch::channel(Pressure::default());
         let (events, metrics) = (Arc::new(EventLog::new(100)), Arc::new(Metrics::new()));
@@ -61,7 +61,7 @@ impl Fixture {
             workers: worker_reader,
             allocations: Allocations::restore(Arc::new(Files::default()), None, None).unwrap(),
             observer,
-            evictions,
+            kills,
             collectors: Collectors { containers, images },
             pressure,
             events: events.clone(),
@@ -72,7 +72,7 @@ impl Fixture {
             machine,
             desired,
             workers,
-            evictions: evicted,
+            kills: requests,
             containers: container_orders,
             images: image_orders,
             pressure: told,
@@ -116,8 +116,8 @@ impl Fixture {
 
     fn evicted(&mut self) -> Vec<(String, u64)> {
         let mut found = Vec::new();
-        while let Ok(eviction) = self.evictions.try_recv() {
-            found.push((eviction.uid.to_string(), eviction.grace_seconds));
+        while let Ok(request) = self.kills.try_recv() {
+            found.push((request.uid.to_string(), request.options.grace_override.unwrap()));
         }
         found
     }
@@ -190,11 +190,14 @@ async fn memory_that_runs_short_ends_one_pod_at_a_time_until_there_is_enough() {
     });
     pass_time(10).await;
     assert!(given.pressure.borrow_and_update().memory);
-    let eviction = given.evictions.try_recv().unwrap();
-    assert_eq!((eviction.uid.as_str(), eviction.grace_seconds), ("large", 1));
+    let request = given.kills.try_recv().unwrap();
+    assert_eq!((request.uid.as_str(), request.options.grace_override), ("large", Some(1)));
     let message = "The node was low on resource: memory. Threshold quantity: 100Mi, available: 50Mi. ";
-    assert_eq!(eviction.message, message);
-    assert_eq!(eviction.annotations["starved_resource"], "memory");
+    let rejection = Rejection { reason: "Evicted".to_owned(), message: message.to_owned() };
+    assert_eq!(request.options.rejection, Some(rejection));
+    let note = request.eviction.unwrap();
+    assert_eq!(note.message, message);
+    assert_eq!(note.annotations["starved_resource"], "memory");
     let told = ("EvictionThresholdMet".to_owned(), "Attempting to reclaim memory".to_owned());
     assert_eq!(given.told(), [told]);
     // Nobody else goes while the first one does.

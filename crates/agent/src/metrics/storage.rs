@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use decide::volumes::labels::ComplaintClass;
+
 use super::series::{Counter, DEFAULT_BUCKETS, Family, Gauge, Histogram};
 
 /// Operations on volumes, in seconds.
@@ -25,6 +27,27 @@ metrics_group! {
         /// Plugins by socket and state.
         pub(crate) plugins: Family<Gauge, 2> = Family::new(["socket_path", "state"]),
             "plugin_manager_total_plugins", "Plugins that announced themselves, and those that are registered";
+        label_container_errors: Family<Gauge, 1> = Family::new(["access_mode"]),
+            "volume_manager_selinux_container_errors_total",
+            "Volumes that wait because the SELinux label of a container cannot be told, counted with each try";
+        label_container_warnings: Family<Gauge, 1> = Family::new(["access_mode"]),
+            "volume_manager_selinux_container_warnings_total",
+            "Volumes mounted without an SELinux label because that of a container cannot be told";
+        label_pod_errors: Family<Gauge, 1> = Family::new(["access_mode"]),
+            "volume_manager_selinux_pod_context_mismatch_errors_total",
+            "Volumes that wait because containers of one pod have different SELinux labels, counted with each try";
+        label_pod_warnings: Family<Gauge, 1> = Family::new(["access_mode"]),
+            "volume_manager_selinux_pod_context_mismatch_warnings_total",
+            "Volumes mounted without an SELinux label because containers of one pod have different ones";
+        label_volume_errors: Family<Gauge, 2> = Family::new(["access_mode", "volume_plugin"]),
+            "volume_manager_selinux_volume_context_mismatch_errors_total",
+            "Volumes that wait because another pod has them with another SELinux label, counted with each try";
+        label_volume_warnings: Family<Gauge, 2> = Family::new(["access_mode", "volume_plugin"]),
+            "volume_manager_selinux_volume_context_mismatch_warnings_total",
+            "Volumes mounted without an SELinux label that pods with different labels have";
+        labels_admitted: Family<Gauge, 2> = Family::new(["access_mode", "volume_plugin"]),
+            "volume_manager_selinux_volumes_admitted_total",
+            "Volumes with one SELinux label, which they are mounted with if their access mode allows";
         /// Mounts that an agent before this one left, found at the start.
         pub found_again: Counter = Counter::default(),
             "reconstruct_volume_operations_total", "Mounts of an earlier agent that were looked for at the start";
@@ -36,6 +59,31 @@ metrics_group! {
 }
 
 impl StorageMetrics {
+    /// A volume waits for its label.
+    pub(crate) fn label_refused(&self, class: ComplaintClass, plugin: &str, access_mode: &str) {
+        let counted = match class {
+            ComplaintClass::Container => self.label_container_errors.get([access_mode]),
+            ComplaintClass::Pod => self.label_pod_errors.get([access_mode]),
+            ComplaintClass::Volume => self.label_volume_errors.get([access_mode, plugin]),
+        };
+        counted.add(1.0);
+    }
+
+    /// A volume is mounted without the label that it cannot have.
+    pub(crate) fn label_warned(&self, class: ComplaintClass, plugin: &str, access_mode: &str) {
+        let counted = match class {
+            ComplaintClass::Container => self.label_container_warnings.get([access_mode]),
+            ComplaintClass::Pod => self.label_pod_warnings.get([access_mode]),
+            ComplaintClass::Volume => self.label_volume_warnings.get([access_mode, plugin]),
+        };
+        counted.add(1.0);
+    }
+
+    /// A volume has one label.
+    pub(crate) fn label_admitted(&self, plugin: &str, access_mode: &str) {
+        self.labels_admitted.get([access_mode, plugin]).add(1.0);
+    }
+
     /// Something was done to a volume.
     pub fn operated(&self, operation: &str, plugin: &str, took: Duration, failed: bool) {
         let status = if failed { "fail-unknown" } else { "success" };

@@ -71,7 +71,7 @@ impl Parts {
         let ending = period.ending_of(&pod);
         tracing::info!(pod = %pod.full_name, grace = ?ending.order.grace_override, "ending a pod with the machine");
         // Fails only while the agent stops.
-        let _ = self.kills.send(KillRequest { uid: pod.uid.clone(), options: ending.order });
+        let _ = self.kills.send(KillRequest { uid: pod.uid.clone(), options: ending.order, eviction: None });
         Ordered { late_at: Some(Instant::now() + ending.late_after), pod }
     }
 

@@ -2,6 +2,7 @@ use std::borrow::Cow;
 use std::time::Duration;
 
 use decide::admission::rejection_label;
+use decide::volumes::labels::shared_name;
 use decide::volumes::{
     ClaimedVolumes, VolumeProblem, check_node_affinity, claim_name, mapped, other_file_system, other_group,
     plan_driven, plan_volumes, retry_after, slow_ownership, step_failed, still_changing, too_many_volumes,
@@ -10,8 +11,8 @@ use decide::volumes::{
 use k8s_openapi::api::core::v1::{Container, Volume};
 use model::{
     ContainerProblem, ContainerSpec, EventSubject, EventType, ImageSpec, ObjectKey, ObjectKind,
-    PlannedVolume, RecordedEvent, Rejection, SandboxSpec, SecretReference, SyncFailure, VolumePlan,
-    VolumeSecret,
+    PlannedVolume, RecordedEvent, Rejection, SandboxSpec, SecretReference, SyncFailure, VolumeLabel,
+    VolumePlan, VolumeSecret,
 };
 use ports::pod_volumes::{Progress, VolumeError};
 use tokio::time::Instant;
@@ -70,10 +71,34 @@ impl Pass<'_> {
             return Err(SyncFailure::Rejected(Rejection { reason, message }.at_admission()));
         }
         if failures.is_empty() {
+            for volume in &mut volumes {
+                self.note_label(volume).await;
+            }
             self.runtime.memory.mounted(&self.pod.uid);
             return Ok(volumes);
         }
         Err(self.mount_failure(&failures))
+    }
+
+    /// Finds out whether a volume is mounted with a label: its files are not labelled one by one then.
+    async fn note_label(&self, volume: &mut PlannedVolume) {
+        if !matches!(volume.label, VolumeLabel::Wanted(_)) {
+            return;
+        }
+        let found = match shared_name(&volume.plan) {
+            Some(_) => self.runtime.parts.volumes.mounted_label(&self.pod.uid, volume).await,
+            None => Ok(None),
+        };
+        volume.label = match found {
+            Ok(label) => label.unwrap_or(VolumeLabel::OfFiles),
+            Err(error) => {
+                tracing::warn!(
+                    pod = %self.pod.full_name, volume = %volume.name, error = %error.text(),
+                    "whether a volume is mounted with a label cannot be told; its files are labelled"
+                );
+                VolumeLabel::OfFiles
+            }
+        };
     }
 
     /// Tells where a device is, once.
@@ -330,7 +355,14 @@ impl MountFailure {
     }
 
     fn of(volume: &PlannedVolume, name: &str, error: &VolumeError) -> Self {
-        let (event, message) = step_failed(&volume.plan, error.step(), name, &error.text());
+        let (volume_name, reason) = (volume.name.clone(), error.text());
+        if let VolumeError::NoLabel(_) = error {
+            return Self::mount(VolumeProblem::Unprocessed { volume: volume_name, reason }.to_string());
+        }
+        if let VolumeError::OtherLabel(_) = error {
+            return Self::mount(VolumeProblem::HeldByAnother { volume: volume_name, reason }.to_string());
+        }
+        let (event, message) = step_failed(&volume.plan, error.step(), name, &reason);
         Self { event, message }
     }
 }

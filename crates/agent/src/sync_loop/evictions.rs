@@ -1,27 +1,21 @@
 //! Pods that have to go for the good of the node.
 
-use decide::eviction::EVICTED;
-use model::{EventSubject, EventType, KillOptions, RecordedEvent, Rejection};
+use decide::eviction::{EVICTED, EvictionNote};
+use model::{EventSubject, EventType, Pod, RecordedEvent};
 
 use super::SyncLoop;
-use crate::messages::{Eviction, KillRequest};
 
 impl SyncLoop {
-    /// Ends a pod for good, if somebody still wants it.
-    pub(super) fn handle_eviction(&mut self, eviction: Eviction) {
-        let Some(pod) = self.parts.desired.reader().get(&eviction.uid) else { return };
-        tracing::warn!(pod = %pod.full_name, message = %eviction.message, "evicting a pod");
+    /// Tells of a pod that is ended for good.
+    pub(super) fn tell_of_eviction(&self, pod: &Pod, note: EvictionNote) {
+        tracing::warn!(pod = %pod.full_name, message = %note.message, "evicting a pod");
         self.parts.recorder.record(RecordedEvent {
-            subject: EventSubject::pod(&pod, String::new()),
+            subject: EventSubject::pod(pod, String::new()),
             kind: EventType::Warning,
             reason: EVICTED.to_owned(),
-            message: eviction.message.clone(),
+            message: note.message,
             at: self.now(),
-            annotations: eviction.annotations,
+            annotations: note.annotations,
         });
-        let rejection = Rejection { reason: EVICTED.to_owned(), message: eviction.message };
-        let options =
-            KillOptions { grace_override: Some(eviction.grace_seconds), rejection: Some(rejection) };
-        self.handle_kill(KillRequest { uid: eviction.uid, options });
     }
 }

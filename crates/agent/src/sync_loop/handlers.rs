@@ -103,6 +103,9 @@ impl SyncLoop {
     /// A pod that the agent itself ends. One that no source wants any more is being ended already.
     pub(super) fn handle_kill(&mut self, request: KillRequest) {
         let Some(pod) = self.parts.desired.reader().get(&request.uid) else { return };
+        if let Some(note) = request.eviction {
+            self.tell_of_eviction(&pod, note);
+        }
         self.occupancy.remove(&pod.uid);
         self.let_go(&pod.uid);
         self.order(UpdateKind::Kill, &pod, Some(request.options));
@@ -148,6 +151,11 @@ impl SyncLoop {
             listed("pod folders", self.parts.folders.list_pod_folders()),
             listed("log folders", self.parts.logs.list_log_folders()),
         );
+        let state = self.sweep_state(&pod_cgroups, &pod_folders, &log_folders);
+        if self.idle_sweeps.contains(state) {
+            self.keep_same_allocations();
+            return;
+        }
         let situation = Situation {
             pod_cgroups,
             desired: self.parts.desired.reader().all(),
@@ -158,6 +166,9 @@ impl SyncLoop {
         };
         self.keep_allocations(&situation);
         let sweep = sweep(&situation);
+        if sweep.is_empty() {
+            self.idle_sweeps.push(state);
+        }
         for uid in sweep.forget {
             self.send(WorkerMessage::Forget(uid));
         }

@@ -93,6 +93,11 @@ impl SyncLoop {
         self.retry_resizes_if_due(alive);
     }
 
+    /// The same when nothing has changed.
+    pub(super) fn keep_same_allocations(&mut self) {
+        self.retry_resizes_if_due(self.resizes.alive);
+    }
+
     /// Tries resizes again if it is time, or if a pod ended since.
     fn retry_resizes_if_due(&mut self, alive: usize) {
         let fewer = alive < std::mem::replace(&mut self.resizes.alive, alive);

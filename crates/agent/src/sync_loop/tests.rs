@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
 use async_trait::async_trait;
+use decide::eviction::EvictionNote;
 use k8s_openapi::api::core::v1::Node;
 use model::{CgroupDriver, PodUid, RuntimeConditions, RuntimeVersion, UpdateKind, WorkerCommand};
 use ports::api::{ApiError, ApiErrorKind, FeedStream};
@@ -231,22 +232,34 @@ async fn an_evicted_pod_is_killed_for_good_and_told_of() {
     given.sync_loop.parts.desired.set(&pod.uid, Arc::clone(&pod));
     let annotations: std::collections::BTreeMap<_, _> =
         [("starved_resource".to_owned(), "memory".to_owned())].into();
-    let eviction = Eviction {
+    let rejection = model::Rejection { reason: "Evicted".into(), message: "why".into() };
+    let request = KillRequest {
         uid: pod.uid.clone(),
-        grace_seconds: 1,
-        message: "why".into(),
-        annotations: annotations.clone(),
+        options: model::KillOptions { grace_override: Some(1), rejection: Some(rejection.clone()) },
+        eviction: Some(EvictionNote { message: "why".into(), annotations: annotations.clone() }),
     };
-    given.sync_loop.handle_eviction(eviction.clone());
+    given.sync_loop.handle_kill(request.clone());
     let order = given.order().unwrap();
     assert_eq!(order.kind, UpdateKind::Kill);
     let kill = order.kill.unwrap();
-    let rejection = model::Rejection { reason: "Evicted".into(), message: "why".into() };
     assert_eq!((kill.grace_override, kill.rejection), (Some(1), Some(rejection)));
     let event = given.events.all()[0].event.clone();
     assert_eq!((event.reason.as_str(), event.message.as_str()), ("Evicted", "why"));
     assert_eq!(event.annotations, annotations);
     // One that is gone meanwhile is let alone.
-    given.sync_loop.handle_eviction(Eviction { uid: "gone".into(), ..eviction });
+    given.sync_loop.handle_kill(KillRequest { uid: "gone".into(), ..request });
     assert!(given.order().is_none());
+    assert_eq!(given.events.all().len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn whatever_a_sweep_is_decided_from_makes_it_decided_again() {
+    let given = Fixture::new(Answer::Silence);
+    let state = |folders: &[PodUid]| given.sync_loop.sweep_state(&[], folders, &[]);
+    let at_rest = state(&[]);
+    assert_eq!(state(&[]), at_rest);
+    assert_ne!(state(&["u".into()]), at_rest);
+    let pod = choosy();
+    given.sync_loop.parts.desired.set(&pod.uid, Arc::clone(&pod));
+    assert_ne!(state(&[]), at_rest);
 }

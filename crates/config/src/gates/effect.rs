@@ -22,7 +22,6 @@ pub static WITHOUT_EFFECT: &[Gate] = &[
     Gate::QOSReserved,
     Gate::ResourceHealthStatus,
     Gate::ResourceHealthStatusMessage,
-    Gate::SELinuxMount,
     Gate::TaintTolerationComparisonOperators,
     Gate::TopologyManagerPolicyAlphaOptions,
     Gate::TopologyManagerPolicyBetaOptions,

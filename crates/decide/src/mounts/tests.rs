@@ -12,7 +12,7 @@ fn container(fields: Value) -> Container {
 }
 
 fn volume(name: &str, plan: VolumePlan) -> PlannedVolume {
-    PlannedVolume { name: name.to_owned(), plan, fs_group: None }
+    PlannedVolume { name: name.to_owned(), plan, fs_group: None, label: model::VolumeLabel::None }
 }
 
 fn volumes() -> Vec<PlannedVolume> {
@@ -47,6 +47,7 @@ struct Given {
     files: bool,
     recursive: bool,
     settings: NodeSettings,
+    volumes: Vec<PlannedVolume>,
 }
 
 impl Given {
@@ -57,6 +58,7 @@ impl Given {
             files: false,
             recursive: false,
             settings: settings(),
+            volumes: volumes(),
         }
     }
 
@@ -65,7 +67,7 @@ impl Given {
         mounts(&MountInputs {
             pod: &crate::test_objects::pod(json!({"containers": []})),
             container: &self.container,
-            volumes: &volumes(),
+            volumes: &self.volumes,
             env: &self.env,
             hosts_file: self.files.then_some(hosts),
             termination_log: self.files.then_some(log),
@@ -139,10 +141,24 @@ fn nothing_is_relabelled_without_selinux() {
     }));
     given.files = true;
     for enabled in [true, false] {
-        given.settings.capabilities.selinux_enabled = enabled;
+        given.settings.capabilities.selinux = enabled.then(model::ContainerLabels::default);
         let mounts = given.mounts().unwrap();
         assert_eq!(mounts.len(), 3);
         assert!(mounts.iter().all(|mount| mount.selinux_relabel == enabled));
+    }
+}
+
+#[test]
+fn what_is_mounted_with_a_label_is_not_relabelled() {
+    use model::VolumeLabel;
+    for (label, expected) in [
+        (VolumeLabel::None, true),
+        (VolumeLabel::OfFiles, true),
+        (VolumeLabel::OfMount("u:r:t:s0".into()), false),
+    ] {
+        let mut given = Given::new(json!({"volumeMounts": [{"name": "data", "mountPath": "/a"}]}));
+        given.volumes.iter_mut().for_each(|volume| volume.label = label.clone());
+        assert_eq!(given.mounts().unwrap()[0].selinux_relabel, expected, "{label:?}");
     }
 }
 

@@ -22,7 +22,10 @@ pub(crate) fn settings() -> NodeSettings {
             swap_controller: true,
             hugepage_sizes: vec!["2MB".into(), "1GB".into()],
             masked_cpu_paths: vec!["/sys/devices/system/cpu/cpu3/thermal_throttle".into()],
-            selinux_enabled: true,
+            selinux: Some(model::ContainerLabels {
+                process: "system_u:system_r:container_t:s0".into(),
+                file: "system_u:object_r:container_file_t:s0".into(),
+            }),
         },
         cgroup_root: "/".into(),
         cgroup_driver: CgroupDriver::Cgroupfs,

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use k8s_openapi::api::core::v1::{
+    FCVolumeSource, FlexPersistentVolumeSource, HostPathVolumeSource, ISCSIPersistentVolumeSource,
     LocalVolumeSource, NFSVolumeSource, PersistentVolume, PersistentVolumeSpec, Volume,
 };
 use model::{ClaimedSize, DiskUse, LocalSource, NodeSettings, Pod, VolumePlan};
@@ -24,101 +25,152 @@ pub(super) fn plan(
     claimed: &ClaimedVolume,
     settings: &NodeSettings,
 ) -> Result<VolumePlan, VolumeProblem> {
+    let translated = translated(claimed)?;
+    let claimed = translated.as_ref().unwrap_or(claimed);
+    let found = &claimed.volume;
+    let Some(spec) = &found.spec else { return Err(unsupported(volume)) };
+    let paths = PodPaths::new(settings);
+    let wanted = Wanted {
+        pod,
+        claimed,
+        name: found.metadata.name.as_deref().unwrap_or_default(),
+        paths: &paths,
+        is_block: mode(found) == "Block",
+        read_only: volume.persistent_volume_claim.as_ref().and_then(|source| source.read_only) == Some(true),
+        options: mount_options(found, spec),
+    };
+    if let Some(plan) = wanted.built_in(spec) {
+        return plan;
+    }
+    let Some(source) = &spec.csi else { return Err(unsupported(volume)) };
+    let read_only = wanted.read_only;
+    Ok(csi::claimed(&csi::Claimed { pod, claimed, spec, source, read_only }, settings))
+}
+
+/// The volume as its driver knows it, where it is of a kind that was built in once.
+fn translated(claimed: &ClaimedVolume) -> Result<Option<ClaimedVolume>, VolumeProblem> {
     let name = claimed.volume.metadata.name.as_deref().unwrap_or_default();
     let translated = migration::persistent(&claimed.volume)
         .map_err(|reason| VolumeProblem::Invalid { volume: name.to_owned(), reason })?;
-    let translated = translated.map(|volume| ClaimedVolume { claim: claimed.claim.clone(), volume });
-    let claimed = translated.as_ref().unwrap_or(claimed);
-    let found = &claimed.volume;
-    let name = found.metadata.name.as_deref().unwrap_or_default();
-    let Some(spec) = &found.spec else { return Err(unsupported(volume)) };
-    let read_only = volume.persistent_volume_claim.as_ref().and_then(|source| source.read_only) == Some(true);
-    let options = mount_options(found, spec);
-    let paths = PodPaths::new(settings);
-    let is_block = mode(found) == "Block";
-    let invalid = |reason: String| VolumeProblem::Invalid { volume: name.to_owned(), reason };
-    if let Some(source) = &spec.local {
-        let place = Place { pod, claimed, name, paths: &paths, is_block, read_only };
-        return local(source, options, &place).map_err(invalid);
-    }
-    if let Some(source) = &spec.host_path {
-        if !options.is_empty() {
-            return Err(VolumeProblem::NoMountOptions { volume: name.to_owned() });
-        }
-        return match host_path(source).map_err(invalid)? {
-            VolumePlan::HostPath { path, kind, .. } => Ok(VolumePlan::HostPath { path, kind, read_only }),
-            other => Ok(other),
-        };
-    }
-    if let Some(source) = &spec.nfs {
-        return Ok(nfs(source, paths.volume_dir(&pod.uid, NFS, name), read_only, options));
-    }
-    let place = |plugin: &str| {
-        if is_block {
-            paths.device_link(&pod.uid, plugin, name)
-        } else {
-            paths.volume_dir(&pod.uid, plugin, name)
-        }
-    };
-    let mounted = |fs_type: Option<&str>| {
-        if is_block { DiskUse::Device } else { iscsi::as_files(fs_type, options.clone()) }
-    };
-    if let Some(source) = &spec.iscsi {
-        let (path, use_as) = (place(ISCSI), mounted(source.fs_type.as_deref()));
-        let wanted = iscsi::Wanted { path, name, namespace: pod.namespace(), use_as, read_only };
-        return iscsi::persistent(source, wanted).map_err(invalid);
-    }
-    if let Some(source) = &spec.fc {
-        let (path, use_as) = (place(FC), mounted(source.fs_type.as_deref()));
-        return fc::plan(source, fc::Wanted { path, use_as, read_only }).map_err(invalid);
-    }
-    if let Some(source) = spec.flex_volume.as_ref().filter(|_| !is_block) {
-        if !options.is_empty() {
-            return Err(VolumeProblem::NoMountOptions { volume: name.to_owned() });
-        }
-        let path = paths.volume_dir(&pod.uid, &source.driver, name);
-        let wanted = flex::Wanted { path, name, pod: csi::told_of(pod), read_only, size: csi::size(claimed) };
-        return flex::persistent(source, wanted).map_err(invalid);
-    }
-    if let Some(source) = &spec.csi {
-        return Ok(csi::claimed(&csi::Claimed { pod, claimed, spec, source, read_only }, settings));
-    }
-    Err(unsupported(volume))
+    Ok(translated.map(|volume| ClaimedVolume { claim: claimed.claim.clone(), volume }))
 }
 
-/// Where a PersistentVolume is wanted.
-struct Place<'a> {
+/// What is wanted of a PersistentVolume, and where.
+struct Wanted<'a> {
     pod: &'a Pod,
     claimed: &'a ClaimedVolume,
     name: &'a str,
     paths: &'a PodPaths,
     is_block: bool,
     read_only: bool,
+    options: Vec<String>,
 }
 
-/// A folder or a disk of the host.
-fn local(source: &LocalVolumeSource, options: Vec<String>, place: &Place<'_>) -> Result<VolumePlan, String> {
-    let Place { pod, claimed, name, paths, is_block, read_only } = *place;
-    let path = PathBuf::from(&source.path);
-    if climbs(&path) {
-        return Err(format!("invalid path: {} must not contain '..'", source.path));
+impl Wanted<'_> {
+    /// The plan of a kind that needs no driver of its own program; `None` where it is none of them.
+    fn built_in(&self, spec: &PersistentVolumeSpec) -> Option<Result<VolumePlan, VolumeProblem>> {
+        if let Some(source) = &spec.local {
+            return Some(self.local(source));
+        }
+        if let Some(source) = &spec.host_path {
+            return Some(self.host_path(source));
+        }
+        if let Some(source) = &spec.nfs {
+            let path = self.paths.volume_dir(&self.pod.uid, NFS, self.name);
+            return Some(Ok(nfs(source, path, self.read_only, self.options.clone())));
+        }
+        if let Some(source) = &spec.iscsi {
+            return Some(self.iscsi(source));
+        }
+        if let Some(source) = &spec.fc {
+            return Some(self.fc(source));
+        }
+        spec.flex_volume.as_ref().filter(|_| !self.is_block).map(|source| self.flex(source))
     }
-    if is_block {
-        return Ok(VolumePlan::Device {
-            path: paths.device_link(&pod.uid, LOCAL, name),
-            source: path,
-            read_only,
-        });
+
+    /// A folder or a disk of the host.
+    fn local(&self, source: &LocalVolumeSource) -> Result<VolumePlan, VolumeProblem> {
+        let path = PathBuf::from(&source.path);
+        if climbs(&path) {
+            return Err(self.invalid(format!("invalid path: {} must not contain '..'", source.path)));
+        }
+        let (place, read_only) = (self.place(LOCAL), self.read_only);
+        if self.is_block {
+            return Ok(VolumePlan::Device { path: place, source: path, read_only });
+        }
+        let (name, pod) = (self.name.to_owned(), csi::told_of(self.pod));
+        let claimed = csi::size(self.claimed).map(|size| Box::new(ClaimedSize { name, size, pod }));
+        let fs_type = source.fs_type.clone().unwrap_or_else(|| "ext4".to_owned());
+        let source = LocalSource { path, fs_type, claimed };
+        Ok(VolumePlan::Local { path: place, source, read_only, options: self.options.clone() })
     }
-    let claimed = csi::size(claimed)
-        .map(|size| Box::new(ClaimedSize { name: name.to_owned(), size, pod: csi::told_of(pod) }));
-    let fs_type = source.fs_type.clone().unwrap_or_else(|| "ext4".to_owned());
-    Ok(VolumePlan::Local {
-        path: paths.volume_dir(&pod.uid, LOCAL, name),
-        source: LocalSource { path, fs_type, claimed },
-        read_only,
-        options,
-    })
+
+    /// A path of the host.
+    fn host_path(&self, source: &HostPathVolumeSource) -> Result<VolumePlan, VolumeProblem> {
+        self.no_options()?;
+        match host_path(source).map_err(|reason| self.invalid(reason))? {
+            VolumePlan::HostPath { path, kind, .. } => {
+                Ok(VolumePlan::HostPath { path, kind, read_only: self.read_only })
+            }
+            other => Ok(other),
+        }
+    }
+
+    fn iscsi(&self, source: &ISCSIPersistentVolumeSource) -> Result<VolumePlan, VolumeProblem> {
+        let wanted = iscsi::Wanted {
+            path: self.place(ISCSI),
+            name: self.name,
+            namespace: self.pod.namespace(),
+            use_as: self.use_as(source.fs_type.as_deref()),
+            read_only: self.read_only,
+        };
+        iscsi::persistent(source, wanted).map_err(|reason| self.invalid(reason))
+    }
+
+    fn fc(&self, source: &FCVolumeSource) -> Result<VolumePlan, VolumeProblem> {
+        let (path, use_as) = (self.place(FC), self.use_as(source.fs_type.as_deref()));
+        let wanted = fc::Wanted { path, use_as, read_only: self.read_only };
+        fc::plan(source, wanted).map_err(|reason| self.invalid(reason))
+    }
+
+    fn flex(&self, source: &FlexPersistentVolumeSource) -> Result<VolumePlan, VolumeProblem> {
+        self.no_options()?;
+        let wanted = flex::Wanted {
+            path: self.paths.volume_dir(&self.pod.uid, &source.driver, self.name),
+            name: self.name,
+            pod: csi::told_of(self.pod),
+            read_only: self.read_only,
+            size: csi::size(self.claimed),
+        };
+        flex::persistent(source, wanted).map_err(|reason| self.invalid(reason))
+    }
+
+    /// Where it appears: a folder, or a link to a device.
+    fn place(&self, plugin: &str) -> PathBuf {
+        match self.is_block {
+            true => self.paths.device_link(&self.pod.uid, plugin, self.name),
+            false => self.paths.volume_dir(&self.pod.uid, plugin, self.name),
+        }
+    }
+
+    /// What becomes of its disk.
+    fn use_as(&self, fs_type: Option<&str>) -> DiskUse {
+        match self.is_block {
+            true => DiskUse::Device,
+            false => iscsi::as_files(fs_type, self.options.clone()),
+        }
+    }
+
+    fn no_options(&self) -> Result<(), VolumeProblem> {
+        match self.options.is_empty() {
+            true => Ok(()),
+            false => Err(VolumeProblem::NoMountOptions { volume: self.name.to_owned() }),
+        }
+    }
+
+    fn invalid(&self, reason: String) -> VolumeProblem {
+        VolumeProblem::Invalid { volume: self.name.to_owned(), reason }
+    }
 }
 
 /// A share of an NFS server.

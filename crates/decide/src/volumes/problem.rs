@@ -19,6 +19,13 @@ pub enum VolumeProblem {
         /// Why.
         reason: String,
     },
+    /// Another pod has the volume in a way that this one cannot have it.
+    HeldByAnother {
+        /// Volume name in the pod.
+        volume: String,
+        /// Why.
+        reason: String,
+    },
     /// A PersistentVolume of a kind that is not mounted has options for it.
     NoMountOptions {
         /// Name of the PersistentVolume.
@@ -53,6 +60,11 @@ impl fmt::Display for VolumeProblem {
                 f,
                 "Unable to attach or mount volumes: unmounted volumes=[{volume}], unattached volumes=[], failed to \
                  process volumes=[{volume}]: {reason}"
+            ),
+            Self::HeldByAnother { volume, reason } => write!(
+                f,
+                "Unable to attach or mount volumes: unmounted volumes=[{volume}], unattached volumes=[], failed to \
+                 process volumes=[]: {reason}"
             ),
             Self::NoMountOptions { volume } => write!(
                 f,

@@ -177,7 +177,12 @@ mod tests {
         let uid = PodUid::from("u-1");
         let plan = VolumePlan::EmptyDir { path: "/var/lib/kubelet/pods/u-1/volumes/x/v".into() };
         let group = Some(FsGroup { gid: 1, change: FsGroupChange::Always });
-        let volume = |fs_group| PlannedVolume { name: "v".into(), plan: plan.clone(), fs_group };
+        let volume = |fs_group| PlannedVolume {
+            name: "v".into(),
+            plan: plan.clone(),
+            fs_group,
+            label: model::VolumeLabel::None,
+        };
         let first = slow_ownership(&uid, &volume(group)).unwrap();
         assert!(
             first.starts_with("Setting volume ownership for u-1/volumes/x/v is taking longer"),

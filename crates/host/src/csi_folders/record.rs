@@ -16,6 +16,8 @@ use crate::failure::OnPath;
 use crate::folder::Folder;
 
 pub(super) const DATA: &str = "vol_data.json";
+/// Only where there is one, as upstream has it.
+const LABEL: &str = "seLinuxMountContext";
 const TEMPORARY: &str = ".vol_data.json";
 const MODE: u32 = 0o600;
 
@@ -34,24 +36,30 @@ pub(super) fn write_record(folder: &Folder, record: &VolumeRecord) -> Result<(),
         CsiLifecycle::Persistent => "Persistent",
         CsiLifecycle::Ephemeral => "Ephemeral",
     };
-    let fields = [
+    let fields = BTreeMap::from([
         ("specVolID", record.spec_name.as_str()),
         ("volumeHandle", &record.handle),
         ("driverName", &record.driver),
         ("nodeName", &record.node),
         ("attachmentID", &record.attachment),
         ("volumeLifecycleMode", lifecycle),
-    ];
-    write(folder, &fields.into())
+    ]);
+    write(folder, fields, record.label.as_deref())
 }
 
 /// Writes down a staged volume.
 pub(super) fn staging_record(folder: &Folder, record: &VolumeRecord) -> Result<(), FileError> {
-    write(folder, &[("volumeHandle", record.handle.as_str()), ("driverName", &record.driver)].into())
+    let fields = [("volumeHandle", record.handle.as_str()), ("driverName", &record.driver)];
+    write(folder, fields.into(), record.label.as_deref())
 }
 
-fn write(folder: &Folder, fields: &BTreeMap<&str, &str>) -> Result<(), FileError> {
-    let mut text = serde_json::to_vec(fields)
+fn write<'a>(
+    folder: &Folder,
+    mut fields: BTreeMap<&'a str, &'a str>,
+    label: Option<&'a str>,
+) -> Result<(), FileError> {
+    fields.extend(label.map(|label| (LABEL, label)));
+    let mut text = serde_json::to_vec(&fields)
         .map_err(io::Error::from)
         .on_path("write record", folder.path().join(DATA))?;
     text.push(b'\n');
@@ -79,5 +87,6 @@ pub(super) fn read_record(folder: &Folder) -> Result<Option<VolumeRecord>, FileE
             // Records of block volumes have no such field.
             _ => CsiLifecycle::Persistent,
         },
+        label: fields.get(LABEL).filter(|label| !label.is_empty()).cloned(),
     }))
 }

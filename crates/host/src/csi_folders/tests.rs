@@ -13,6 +13,7 @@ fn record(name: &str, handle: &str) -> VolumeRecord {
         node: "n".to_owned(),
         attachment: "csi-1".to_owned(),
         lifecycle: CsiLifecycle::Persistent,
+        label: None,
     }
 }
 
@@ -64,6 +65,30 @@ async fn folders_and_records_are_where_upstream_has_them() {
     assert!(!volume.staging.parent().unwrap().exists());
     assert!(!root.join("pods/u1/volumes/kubernetes.io~csi").exists());
     assert_eq!(known(folders.all().await), []);
+}
+
+#[tokio::test]
+async fn a_label_is_written_down_where_the_volume_is_staged_and_where_it_is_published() {
+    let scratch = Scratch::new();
+    let root = scratch.path().join("kubelet");
+    let folders = HostCsiFolders::new(&root);
+    let labelled = VolumeRecord { label: Some("u:r:t:s0:c1,c2".to_owned()), ..record("pv", "h") };
+    let place = folders.place(&PodUid::from("u1"), labelled.clone(), false);
+    assert_eq!(folders.recorded(&place).await.unwrap(), None);
+    assert_eq!(folders.staged(&place).await.unwrap(), None);
+    folders.prepare(&place).await.unwrap();
+    folders.prepare_staging(&place).await.unwrap();
+    assert_eq!(folders.recorded(&place).await.unwrap(), Some(labelled.clone()));
+    assert_eq!(folders.staged(&place).await.unwrap().unwrap().label, labelled.label);
+    let text = fs::read_to_string(place.staging.with_file_name("vol_data.json")).unwrap();
+    assert_eq!(
+        text,
+        "{\"driverName\":\"d.example\",\"seLinuxMountContext\":\"u:r:t:s0:c1,c2\",\"volumeHandle\":\"h\"}\n"
+    );
+    let others = folders.place(&PodUid::from("u2"), record("pv", "h"), false);
+    let found = folders.all().await.unwrap();
+    assert_eq!(found.of_others(&others).map(|record| &record.label).collect::<Vec<_>>(), [&labelled.label]);
+    assert_eq!(found.of_others(&place).count(), 0);
 }
 
 #[tokio::test]

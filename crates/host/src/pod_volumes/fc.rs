@@ -9,7 +9,7 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use model::{DiskUse, FcDisk, FcName, PodUid};
+use model::{DiskUse, FcDisk, FcName, PodUid, VolumeLabel};
 use ports::pod_folders::FileError;
 use ports::pod_volumes::{VolumeError, VolumeStep};
 
@@ -18,7 +18,7 @@ use super::{Volume, device_place};
 use crate::disk::{self, Disk};
 use crate::folder::Folder;
 use crate::helper;
-use crate::mount_table::{mounted_at, table};
+use crate::mount_table::table;
 use crate::pod_folders::{PRIVATE, make_pod};
 use crate::scsi_disks::ScsiDisks;
 
@@ -59,13 +59,14 @@ impl FibreChannel {
         root: &Path,
         volume: &Volume,
         disk: &FcDisk,
+        label: &VolumeLabel,
         own: impl FnOnce(&Folder) -> Result<(), FileError>,
     ) -> Result<(), VolumeError> {
         if !shared_disk::is_bound(volume)? {
             let Some(_turn) = self.busy.turn(&disk.name.folder()) else {
                 return Err(VolumeError::InProgress);
             };
-            let place = self.mount(root, disk, own)?;
+            let place = self.mount(root, disk, label, own)?;
             shared_disk::bind(volume, &place)?;
         }
         if disk.read_only { shared_disk::restrict(volume) } else { Ok(()) }
@@ -90,17 +91,21 @@ impl FibreChannel {
         &self,
         root: &Path,
         disk: &FcDisk,
+        label: &VolumeLabel,
         own: impl FnOnce(&Folder) -> Result<(), FileError>,
     ) -> Result<PathBuf, VolumeError> {
+        let below = Path::new(PLACE).join(disk.name.folder());
+        let is_mounted = shared_disk::is_mounted(root, &below, label, &disk.attachment)?;
         let folder = place(root, PLACE, &disk.name)?;
         let place = folder.real_path()?;
-        if mounted_at(&table()?, &place).is_some() {
+        if is_mounted {
             return Ok(place);
         }
         let DiskUse::Files { fs_type, options } = &disk.use_as else {
             return Err(VolumeError::Refused("a device is not mounted".to_owned()));
         };
         let mounted = self.find(&disk.name).and_then(|device| {
+            let options = &shared_disk::with_label(options, label);
             let found = Disk { device: &device, fs_type, read_only: disk.read_only, options };
             disk::mount(&found, &place, &self.mount_program)
                 .map_err(|error| disk::not_mounted(&error, error.text()))

@@ -11,7 +11,7 @@ use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use model::{DiskUse, IscsiDisk, PodUid};
+use model::{DiskUse, IscsiDisk, PodUid, VolumeLabel};
 use ports::pod_folders::FileError;
 use ports::pod_volumes::{VolumeError, VolumeStep};
 
@@ -19,7 +19,6 @@ use super::shared_disk::{self, Busy, Use, failed};
 use super::{Volume, device_place};
 use crate::disk::{self, Disk};
 use crate::folder::Folder;
-use crate::mount_table::{mounted_at, table};
 use crate::pod_folders::{PRIVATE, make_pod};
 use crate::scsi_disks::ScsiDisks;
 use crate::{atomic_file, tree};
@@ -62,11 +61,12 @@ impl Initiator {
         root: &Path,
         volume: &Volume,
         disk: &IscsiDisk,
+        label: &VolumeLabel,
         own: impl FnOnce(&Folder) -> Result<(), FileError>,
     ) -> Result<(), VolumeError> {
         if !shared_disk::is_bound(volume)? {
             let mounted = self.alone_with(root, disk, || {
-                let place = self.mount(root, disk, own)?;
+                let place = self.mount(root, disk, label, own)?;
                 shared_disk::bind(volume, &place)
             });
             mounted?;
@@ -124,17 +124,20 @@ impl Initiator {
         &self,
         root: &Path,
         disk: &IscsiDisk,
+        label: &VolumeLabel,
         own: impl FnOnce(&Folder) -> Result<(), FileError>,
     ) -> Result<PathBuf, VolumeError> {
+        let is_mounted = shared_disk::is_mounted(root, &Self::below(PLACE, disk), label, &disk.attachment)?;
         let folder = Self::place(root, PLACE, disk)?;
         let place = folder.real_path()?;
-        if mounted_at(&table()?, &place).is_some() {
+        if is_mounted {
             return Ok(place);
         }
         let DiskUse::Files { fs_type, options } = &disk.use_as else {
             return Err(VolumeError::Refused("a device is not mounted".to_owned()));
         };
         let device = self.attach(&folder, disk)?;
+        let options = &shared_disk::with_label(options, label);
         let found = Disk { device: &device, fs_type, read_only: disk.read_only, options };
         disk::mount(&found, &place, &self.mount_program)
             .map_err(|error| disk::not_mounted(&error, error.text()))?;
@@ -147,10 +150,13 @@ impl Initiator {
 
     /// The folder of a disk.
     fn place(root: &Path, base: &str, disk: &IscsiDisk) -> Result<Folder, FileError> {
+        Folder::make(root, PRIVATE)?.make_below(Self::below(base, disk), PRIVATE)
+    }
+
+    fn below(base: &str, disk: &IscsiDisk) -> PathBuf {
         let portal = disk.portals.first().map_or("", String::as_str);
         let name = format!("{portal}-{}-lun-{}", disk.target, disk.lun);
-        let below = Path::new(base).join(format!("iface-{}", disk.interface)).join(name);
-        Folder::make(root, PRIVATE)?.make_below(&below, PRIVATE)
+        Path::new(base).join(format!("iface-{}", disk.interface)).join(name)
     }
 
     /// Logs in; what has to be undone is written down before.

@@ -5,7 +5,7 @@ use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use model::PodUid;
+use model::{PodUid, VolumeLabel};
 use ports::pod_folders::FileError;
 use ports::pod_volumes::{VolumeError, VolumeStep};
 use rustix::mount::MountFlags;
@@ -73,6 +73,38 @@ pub(super) fn restrict(volume: &Volume) -> Result<(), VolumeError> {
     let at = volume.parent.magic_path().join(&volume.name);
     let restricted = rustix::mount::mount_remount(at, MountFlags::BIND | MountFlags::RDONLY, c"");
     Ok(restricted.on_path("mount read-only", mount_point(volume)?)?)
+}
+
+/// Whether a disk is mounted for the node as a pod wants it; `place` is below `root`, and nobody holds it open. A mount
+/// with another label is undone, unless a pod has it.
+pub(super) fn is_mounted(
+    root: &Path,
+    place: &Path,
+    label: &VolumeLabel,
+    name: &str,
+) -> Result<bool, VolumeError> {
+    let place = root.join(place);
+    let (Some(parent), Some(file)) = (place.parent(), place.file_name()) else { return Ok(false) };
+    let Some(disks) = Folder::open(parent)? else { return Ok(false) };
+    let table = table()?;
+    let Some(mount) = mounted_at(&table, &disks.real_path()?.join(file)) else { return Ok(false) };
+    let is_wanted = match label {
+        VolumeLabel::None | VolumeLabel::Wanted(_) => true,
+        VolumeLabel::OfFiles | VolumeLabel::OfMount(_) => mount.label() == label.of_mount(),
+    };
+    if is_wanted {
+        return Ok(true);
+    }
+    match unmount_unused(root, &disks, file)? {
+        Use::InUse => Err(VolumeError::OtherLabel(name.to_owned())),
+        Use::Unused => Ok(false),
+    }
+}
+
+/// The options of a mount, with the label for its files.
+pub(super) fn with_label(options: &[String], label: &VolumeLabel) -> Vec<String> {
+    let context = label.of_mount().map(|label| format!("context=\"{label}\""));
+    context.into_iter().chain(options.iter().cloned()).collect()
 }
 
 /// Unmounts what is mounted for the node, unless a pod has it.

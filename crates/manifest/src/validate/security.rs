@@ -55,7 +55,7 @@ pub(super) fn check_pod(context: &Context<'_>, check: &mut Checker) {
         user_or_group(Some(*group), &at, check);
     }
     sysctls(security.sysctls.as_deref().unwrap_or_default(), context, &at.field("sysctls"), check);
-    policies(security, &at, check);
+    policies(security, context, &at, check);
     profiles::seccomp(security.seccomp_profile.as_ref(), &at.field("seccompProfile"), check);
     profiles::apparmor(security.app_armor_profile.as_ref(), &at.field("appArmorProfile"), check);
     windows::options(security.windows_options.as_ref(), &at.field("windowsOptions"), check);
@@ -96,12 +96,13 @@ fn user_or_group(id: Option<i64>, at: &Path, check: &mut Checker) {
     }
 }
 
-fn policies(security: &PodSecurityContext, at: &Path, check: &mut Checker) {
+fn policies(security: &PodSecurityContext, context: &Context<'_>, at: &Path, check: &mut Checker) {
+    let label_policies: &[&str] =
+        if context.strictness.no_label_mounts { &["Recursive"] } else { &["MountOption", "Recursive"] };
     for (field, policy, supported) in [
         ("fsGroupChangePolicy", &security.fs_group_change_policy, &["Always", "OnRootMismatch"][..]),
         ("supplementalGroupsPolicy", &security.supplemental_groups_policy, &["Merge", "Strict"][..]),
-        // Mounting with the label needs the gate SELinuxMount, which is off by default.
-        ("seLinuxChangePolicy", &security.se_linux_change_policy, &["Recursive"][..]),
+        ("seLinuxChangePolicy", &security.se_linux_change_policy, label_policies),
     ] {
         if let Some(policy) = policy {
             check.one_of(&at.field(field), policy, supported);

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use agent::eviction::{self, Collectors, Parts};
-use agent::messages::{Eviction, ReclaimOrder};
+use agent::messages::{KillRequest, ReclaimOrder};
 use agent::observation::Observer;
 use agent::published::Reader;
 use decide::node_status::Pressure;
@@ -26,7 +26,7 @@ pub(super) struct Tables<'a> {
     pub(super) statistics: Arc<dyn PodStatisticsSource>,
     pub(super) events: &'a Arc<dyn EventRecorder>,
     pub(super) pressure: watch::Sender<Pressure>,
-    pub(super) evictions: mpsc::UnboundedSender<Eviction>,
+    pub(super) kills: mpsc::UnboundedSender<KillRequest>,
 }
 
 /// The collectors' ends.
@@ -56,7 +56,7 @@ pub(super) fn start_eviction(
         workers: tables.workers.clone(),
         allocations: world.allocations.clone(),
         observer: tables.observer.clone(),
-        evictions: tables.evictions,
+        kills: tables.kills,
         collectors: Collectors { containers, images },
         pressure: tables.pressure,
         events: tables.events.clone(),

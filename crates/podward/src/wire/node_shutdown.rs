@@ -21,16 +21,11 @@ pub(super) struct Shared<'a> {
     pub(super) workers: &'a Reader<WorkerView>,
     pub(super) sources_ready: watch::Receiver<bool>,
     pub(super) events: &'a Arc<dyn EventRecorder>,
+    pub(super) kills: mpsc::UnboundedSender<KillRequest>,
 }
 
 /// Starts the stage if pods have time for their end. Must come before the sync loop, which waits for its first word.
-pub(super) fn start_shutdown(
-    running: &mut Running,
-    world: &World,
-    plan: &Plan,
-    shared: Shared<'_>,
-) -> mpsc::UnboundedReceiver<KillRequest> {
-    let (kills, requests) = mpsc::unbounded_channel();
+pub(super) fn start_shutdown(running: &mut Running, world: &World, plan: &Plan, shared: Shared<'_>) {
     let metrics = plan.shutdown.shows_times.then(|| {
         let metrics = Arc::new(ShutdownMetrics::default());
         world.metrics.add(metrics.clone());
@@ -44,7 +39,7 @@ pub(super) fn start_shutdown(
             desired: shared.desired.clone(),
             workers: shared.workers.clone(),
             sources_ready: shared.sources_ready,
-            kills,
+            kills: shared.kills,
             report: shared.reporters.shutdown.clone(),
             state: world.state_files.clone(),
             metrics,
@@ -54,5 +49,4 @@ pub(super) fn start_shutdown(
         };
         running.spawn("node shutdown", node_shutdown::run(parts, running.cancel.clone()));
     }
-    requests
 }

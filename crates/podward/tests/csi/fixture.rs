@@ -169,7 +169,7 @@ impl Node {
         fs_group: Option<FsGroup>,
     ) -> Result<(), VolumeError> {
         let plan = VolumePlan::Csi(Box::new(volume.clone()));
-        let planned = PlannedVolume { name: "v".to_owned(), plan, fs_group };
+        let planned = PlannedVolume { name: "v".to_owned(), plan, fs_group, label: model::VolumeLabel::None };
         agent.set_up(&PodUid::from(uid), &planned, &Progress::default()).await
     }
 
@@ -224,6 +224,12 @@ impl Node {
              volume_plugin=\"{plugin}\"}} "
         );
         self.metrics.encode(Format::Text).contains(&line)
+    }
+
+    /// The lines of metrics whose names begin so.
+    pub(crate) fn counted(&self, prefix: &str) -> Vec<String> {
+        let text = self.metrics.encode(Format::Text);
+        text.lines().filter(|line| line.starts_with(prefix)).map(str::to_owned).collect()
     }
 
     /// Nothing is mounted, and no record of a volume is left.

@@ -2,12 +2,14 @@
 
 use std::fs;
 use std::path::Path;
+use std::time::Duration;
 
 use anyhow::{Context, Result};
 use rcgen::{
-    BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
-    KeyUsagePurpose, date_time_ymd,
+    BasicConstraints, CertificateParams, CertificateSigningRequestParams, DnType, ExtendedKeyUsagePurpose,
+    IsCa, Issuer, KeyPair, KeyUsagePurpose, date_time_ymd,
 };
+use time::OffsetDateTime;
 
 /// Who a certificate is for.
 #[derive(Clone, Copy, Debug)]
@@ -38,6 +40,44 @@ pub(super) struct Issued {
 /// The certificate, PEM, of an authority that nobody knows yet.
 pub fn unknown_authority() -> Result<String> {
     Ok(Authority::create()?.certificate)
+}
+
+/// Who signs certificates of pods.
+#[derive(Debug)]
+pub struct PodSigner {
+    authority: Authority,
+}
+
+/// A certificate of a pod.
+#[derive(Debug)]
+pub struct SignedForPod {
+    /// PEM.
+    pub certificate: String,
+    /// The first second it is good, since 1970.
+    pub not_before: i64,
+    /// The last one.
+    pub not_after: i64,
+}
+
+impl PodSigner {
+    /// With an authority of its own.
+    pub fn create() -> Result<Self> {
+        Ok(Self { authority: Authority::create()? })
+    }
+
+    /// Signs a request (PKCS#10, DER) for a day.
+    pub fn sign(&self, request: &[u8]) -> Result<SignedForPod> {
+        let mut request =
+            CertificateSigningRequestParams::from_der(&request.into()).context("read the request")?;
+        let now = OffsetDateTime::now_utc().replace_nanosecond(0)?;
+        let (not_before, not_after) = (now, now + Duration::from_secs(24 * 3600));
+        request.params.not_before = not_before;
+        request.params.not_after = not_after;
+        request.params.distinguished_name.push(DnType::CommonName, "a pod");
+        let signed = request.signed_by(&self.authority.issuer).context("sign the request")?;
+        let (not_before, not_after) = (not_before.unix_timestamp(), not_after.unix_timestamp());
+        Ok(SignedForPod { certificate: signed.pem(), not_before, not_after })
+    }
 }
 
 /// Signs for everybody in the cluster.

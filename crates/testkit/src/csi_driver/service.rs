@@ -64,6 +64,13 @@ fn group(capability: Option<&proto::VolumeCapability>) -> String {
     }
 }
 
+fn flags(capability: Option<&proto::VolumeCapability>) -> Vec<String> {
+    match capability.and_then(|capability| capability.access_type.as_ref()) {
+        Some(AccessType::Mount(mount)) => mount.mount_flags.clone(),
+        Some(AccessType::Block(_)) | None => Vec::new(),
+    }
+}
+
 #[async_trait]
 impl proto::node_server::Node for Node {
     async fn node_stage_volume(
@@ -81,6 +88,7 @@ impl proto::node_server::Node for Node {
             publish_context: order.publish_context.into_iter().collect(),
             secrets: order.secrets.into_iter().collect(),
             group: group(order.volume_capability.as_ref()),
+            flags: flags(order.volume_capability.as_ref()),
             bytes: 0,
         };
         self.answer(call, || {
@@ -122,6 +130,7 @@ impl proto::node_server::Node for Node {
             publish_context: order.publish_context.into_iter().collect(),
             secrets: order.secrets.into_iter().collect(),
             group: group(order.volume_capability.as_ref()),
+            flags: flags(order.volume_capability.as_ref()),
             bytes: 0,
         };
         self.answer(call, || {

@@ -44,7 +44,7 @@ fn disk(host: &Host, uid: &str, name: FcName, use_as: DiskUse) -> PlannedVolume 
     let path = host.at("kubelet/pods").join(uid).join(folder).join("kubernetes.io~fc/data");
     let plan =
         VolumePlan::Fc(Box::new(FcDisk { path, name, attachment: String::new(), use_as, read_only: false }));
-    PlannedVolume { name: "data".to_owned(), plan, fs_group: None }
+    PlannedVolume { name: "data".to_owned(), plan, fs_group: None, label: model::VolumeLabel::None }
 }
 
 async fn set_up(host: &Host, uid: &str, name: FcName, use_as: DiskUse) -> Result<(), VolumeError> {
@@ -88,6 +88,40 @@ async fn a_disk_is_mounted_once_shared_and_forgotten_with_its_last_pod() {
     let name = device.device.file_name().unwrap();
     let flushed = format!("--flushbufs {}\n", host.at("dev").join(name).display());
     assert_eq!(fs::read_to_string(host.at("written")).unwrap(), flushed);
+}
+
+#[tokio::test]
+async fn a_disk_is_mounted_with_the_label_that_is_asked_for() {
+    if !is_root() {
+        return;
+    }
+    let mut host = Host::new();
+    fake_network(&mut host);
+    let (told, mount) = noting_mount(&host);
+    host.volumes.fc.mount_program = mount;
+    let device = Disk::new(&host, "disk");
+    show(&host, "by-path/fc-0x5006-lun-2", &device);
+    let label = "system_u:object_r:container_file_t:s0:c1,c2";
+    let with = |uid: &str, label| PlannedVolume { label, ..disk(&host, uid, targets(), files()) };
+    let plain = with("u1", VolumeLabel::OfFiles);
+    let labelled = with("u2", VolumeLabel::OfMount(label.to_owned()));
+    let (first, second, progress) = (PodUid::from("u1"), PodUid::from("u2"), Progress::default());
+    assert_eq!(host.volumes.mounted_label(&first, &plain).await.unwrap(), None);
+    host.volumes.set_up(&first, &plain, &progress).await.unwrap();
+    assert_eq!(host.volumes.mounted_label(&first, &plain).await.unwrap(), Some(VolumeLabel::OfFiles));
+    let waits = host.volumes.set_up(&second, &labelled, &progress).await.unwrap_err();
+    assert!(matches!(waits, VolumeError::OtherLabel(_)), "{waits:?}");
+    host.volumes.set_up(&first, &plain, &progress).await.unwrap();
+    assert_eq!(fs::read_to_string(&told).unwrap(), "rw\n");
+    // As if the agent had ended before it let go of the disk.
+    let bound = host.pod("volumes/kubernetes.io~fc/data");
+    rustix::mount::unmount(bound, rustix::mount::UnmountFlags::empty()).unwrap();
+    host.volumes.set_up(&second, &labelled, &progress).await.unwrap();
+    assert_eq!(fs::read_to_string(&told).unwrap(), format!("rw\nrw,context=\"{label}\"\n"));
+    for uid in [&first, &second] {
+        host.volumes.tear_down(uid).await.unwrap();
+    }
+    assert_eq!(host.mounts(), []);
 }
 
 #[tokio::test]

@@ -40,7 +40,12 @@ fn flex(host: &Host, uid: &str, name: &str) -> PlannedVolume {
         size: None,
     };
     let fs_group = Some(FsGroup { gid: 4321, change: FsGroupChange::Always });
-    PlannedVolume { name: name.to_owned(), plan: VolumePlan::Flex(Box::new(volume)), fs_group }
+    PlannedVolume {
+        name: name.to_owned(),
+        plan: VolumePlan::Flex(Box::new(volume)),
+        fs_group,
+        label: model::VolumeLabel::None,
+    }
 }
 
 fn host_with_drivers(attaches_as: Option<&str>) -> Host {

@@ -245,6 +245,27 @@ async fn several_ways_to_a_disk_are_one_device() {
 }
 
 #[tokio::test]
+async fn a_disk_is_mounted_with_the_label_that_is_asked_for() {
+    if !is_root() {
+        return;
+    }
+    let mut host = Host::new();
+    let device = Disk::new(&host, "disk");
+    fake_initiator(&mut host, &[(0, &device)]);
+    let (seen, mount) = noting_mount(&host);
+    host.volumes.iscsi.mount_program = mount;
+    let label = VolumeLabel::OfMount("u:object_r:t:s0:c1,c2".to_owned());
+    let volume = PlannedVolume { name: "v".to_owned(), plan: disk(&host, 0, true), fs_group: None, label };
+    // A disk that is only read is not formatted.
+    let formatted = Command::new("mkfs.ext4").arg("-q").arg(&device.device).status().unwrap();
+    assert!(formatted.success());
+    host.volumes.set_up(&host.uid, &volume, &Progress::default()).await.unwrap();
+    assert_eq!(fs::read_to_string(&seen).unwrap(), "ro,context=\"u:object_r:t:s0:c1,c2\"\n");
+    host.volumes.tear_down(&host.uid).await.unwrap();
+    assert_eq!(host.mounts(), []);
+}
+
+#[tokio::test]
 async fn a_disk_as_a_device_is_linked_for_each_pod_and_logged_out_of_with_the_last() {
     if !is_root() {
         return;
@@ -256,7 +277,12 @@ async fn a_disk_as_a_device_is_linked_for_each_pod_and_logged_out_of_with_the_la
     let (first, second) = (at("u1"), at("u2"));
     let plan = |path: &Path| {
         let disk = IscsiDisk { path: path.into(), use_as: DiskUse::Device, ..plain(&host, 0, false) };
-        PlannedVolume { name: "v".to_owned(), plan: VolumePlan::Iscsi(Box::new(disk)), fs_group: None }
+        PlannedVolume {
+            name: "v".to_owned(),
+            plan: VolumePlan::Iscsi(Box::new(disk)),
+            fs_group: None,
+            label: model::VolumeLabel::None,
+        }
     };
     let (one, two) = (plan(&first), plan(&second));
     let other = PodUid::from("u2");

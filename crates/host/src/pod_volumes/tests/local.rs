@@ -88,7 +88,12 @@ async fn the_file_system_of_a_disk_that_has_grown_follows_it() {
     let before = size();
     fs::OpenOptions::new().write(true).open(host.at("image")).unwrap().set_len(64 << 20).unwrap();
     assert!(Command::new("losetup").arg("-c").arg(&device.device).status().unwrap().success());
-    let volume = PlannedVolume { name: "v".to_owned(), plan: local(&host, false), fs_group: None };
+    let volume = PlannedVolume {
+        name: "v".to_owned(),
+        plan: local(&host, false),
+        fs_group: None,
+        label: model::VolumeLabel::None,
+    };
     for _ in 0..2 {
         let grown = host.volumes.grow(&host.uid, &volume, (16 << 20, 64 << 20)).await;
         if may_resize() {
@@ -175,7 +180,8 @@ async fn a_local_volume_is_bound_and_its_files_outlive_the_pod() {
         options: vec![],
     };
     let group = Some(FsGroup { gid: 77, change: FsGroupChange::Always });
-    let volume = PlannedVolume { name: "v".to_owned(), plan, fs_group: group };
+    let volume =
+        PlannedVolume { name: "v".to_owned(), plan, fs_group: group, label: model::VolumeLabel::None };
     host.volumes.set_up(&other, &volume, &Progress::default()).await.unwrap();
     let found = folders.shared_group(&other, volume.plan.host_path().unwrap()).await.unwrap();
     assert_eq!(found, Some(1234));

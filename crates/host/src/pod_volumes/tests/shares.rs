@@ -55,7 +55,12 @@ async fn a_mount_that_hangs_holds_up_its_own_pod_only() {
     let gate = host.at("gate");
     fake_mount(&mut host, &format!("while [ ! -e {} ]; do sleep 0.05; done; exit 1", gate.display()));
     let volumes = host.volumes.clone();
-    let volume = PlannedVolume { name: "v".to_owned(), plan: share(&host), fs_group: None };
+    let volume = PlannedVolume {
+        name: "v".to_owned(),
+        plan: share(&host),
+        fs_group: None,
+        label: model::VolumeLabel::None,
+    };
     let uid = host.uid.clone();
     let hanging = tokio::spawn(async move { volumes.set_up(&uid, &volume, &Progress::default()).await });
     while !host.at("arguments").exists() {
@@ -63,7 +68,12 @@ async fn a_mount_that_hangs_holds_up_its_own_pod_only() {
     }
     let other = PodUid::from("u2");
     let path = host.at("kubelet/pods/u2/volumes").join(EMPTY_DIR).join("d");
-    let disk = PlannedVolume { name: "d".to_owned(), plan: VolumePlan::EmptyDir { path }, fs_group: None };
+    let disk = PlannedVolume {
+        name: "d".to_owned(),
+        plan: VolumePlan::EmptyDir { path },
+        fs_group: None,
+        label: model::VolumeLabel::None,
+    };
     host.volumes.set_up(&other, &disk, &Progress::default()).await.unwrap();
     assert!(!hanging.is_finished());
     fs::write(gate, "").unwrap();

@@ -301,6 +301,7 @@ fn gates_make_the_rules_laxer() {
         own_users_own_network: false,
         merged_spread_keys: false,
         numeric_deletion_cost: false,
+        no_label_mounts: false,
     };
     let judged = |pod: &serde_json::Value, strictness| {
         let mut pod: k8s_openapi::api::core::v1::Pod = serde_json::from_value(pod.clone()).unwrap();
@@ -317,6 +318,7 @@ fn gates_make_the_rules_laxer() {
         alias("::ffff:1.2.3.4"),
         with_spec(&json!({ "dnsPolicy": "None", "dnsConfig": { "nameservers": ["10.0.0.010"] } })),
         with_spec(&json!({ "hostUsers": false, "hostNetwork": true })),
+        with_spec(&json!({ "securityContext": { "seLinuxChangePolicy": "MountOption" } })),
     ] {
         assert_eq!(judged(&pod, Strictness::DEFAULT).len(), 1, "{pod}");
         assert_eq!(judged(&pod, lax), Vec::<String>::new(), "{pod}");

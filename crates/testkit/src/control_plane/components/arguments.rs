@@ -53,8 +53,11 @@ pub(super) fn api_server(folder: &Path, ports: Ports, options: &ControlPlaneOpti
         "--audit-log-maxsize=1000".to_owned(),
         "--profiling=false".to_owned(),
         // Off unless asked for.
-        "--feature-gates=ClusterTrustBundle=true,ClusterTrustBundleProjection=true".to_owned(),
-        "--runtime-config=certificates.k8s.io/v1beta1/clustertrustbundles=true".to_owned(),
+        "--feature-gates=ClusterTrustBundle=true,ClusterTrustBundleProjection=true,PodCertificateRequest=true"
+            .to_owned(),
+        "--runtime-config=certificates.k8s.io/v1beta1/clustertrustbundles=true,\
+         certificates.k8s.io/v1beta1/podcertificaterequests=true"
+            .to_owned(),
         "--v=0".to_owned(),
     ];
     all.extend(options.api_server_arguments.iter().cloned());

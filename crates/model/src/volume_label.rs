@@ -1,0 +1,75 @@
+use std::collections::BTreeSet;
+
+/// The labels that containers and their files have by the machine's SELinux policy, where nobody asks for others.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ContainerLabels {
+    /// Of processes; empty if the policy has none.
+    pub process: String,
+    /// Of files; empty if the policy has none.
+    pub file: String,
+}
+
+/// What SELinux labels have to do with a volume.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum VolumeLabel {
+    /// Nothing: the machine has no SELinux.
+    #[default]
+    None,
+    /// Containers ask for labels; what comes of it is not settled.
+    Wanted(Box<LabelWish>),
+    /// The files have labels of their own.
+    OfFiles,
+    /// The volume is mounted with one label for all files.
+    OfMount(String),
+}
+
+impl VolumeLabel {
+    /// The label that a volume is mounted with.
+    #[must_use]
+    pub fn of_mount(&self) -> Option<&str> {
+        match self {
+            Self::OfMount(label) => Some(label),
+            Self::None | Self::Wanted(_) | Self::OfFiles => None,
+        }
+    }
+}
+
+impl From<Option<String>> for VolumeLabel {
+    fn from(label: Option<String>) -> Self {
+        label.map_or(Self::OfFiles, Self::OfMount)
+    }
+}
+
+/// What a pod wants of the labels of one volume.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LabelWish {
+    /// Name of the PersistentVolume, or of a pod's own volume.
+    pub volume: String,
+    /// The file labels of the containers that mount it, an empty one for a container whose label is not known before it
+    /// runs; or why there is none.
+    pub labels: Result<BTreeSet<String>, String>,
+    /// Whether the pod wants the files gone through instead.
+    pub change: LabelChange,
+    /// Whether volumes used like this are mounted with a label; if not, what stands against it is only counted.
+    pub reach: LabelReach,
+    /// How metrics call the access mode, such as `RWOP`.
+    pub access_mode: &'static str,
+}
+
+/// How a pod wants files to get its label.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LabelChange {
+    /// All at once by the mount, where that can be.
+    Mount,
+    /// One by one.
+    Recursive,
+}
+
+/// Whether a volume may be mounted with a label.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LabelReach {
+    /// It is.
+    Mounted,
+    /// It would be if the feature reached it.
+    Counted,
+}

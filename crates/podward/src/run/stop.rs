@@ -1,0 +1,35 @@
+//! What ends the agent.
+
+use anyhow::Context;
+use tokio::signal::unix::{SignalKind, signal};
+
+/// What ends the agent: signals, and somebody else who wants its lock.
+pub(super) struct Stop {
+    terminate: tokio::signal::unix::Signal,
+    interrupt: tokio::signal::unix::Signal,
+    pub(super) contention: Option<futures::future::BoxFuture<'static, ()>>,
+}
+
+pub(super) fn stop_signals() -> anyhow::Result<Stop> {
+    Ok(Stop {
+        terminate: signal(SignalKind::terminate()).context("listen for SIGTERM")?,
+        interrupt: signal(SignalKind::interrupt()).context("listen for SIGINT")?,
+        contention: None,
+    })
+}
+
+impl Stop {
+    pub(super) async fn next(&mut self) -> &'static str {
+        let contention = async {
+            match &mut self.contention {
+                Some(contention) => contention.await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            _ = self.terminate.recv() => "SIGTERM",
+            _ = self.interrupt.recv() => "SIGINT",
+            () = contention => "contention for --lock-file",
+        }
+    }
+}
