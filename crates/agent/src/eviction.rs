@@ -32,7 +32,7 @@ use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 
 use crate::allocations::Allocations;
-use crate::messages::{Eviction, ReclaimOrder};
+use crate::messages::{KillRequest, ReclaimOrder};
 use crate::metrics::Metrics;
 use crate::observation::Observer;
 use crate::published::Reader;
@@ -69,7 +69,7 @@ pub struct Parts {
     /// What runs.
     pub observer: Observer,
     /// The sync loop.
-    pub evictions: mpsc::UnboundedSender<Eviction>,
+    pub kills: mpsc::UnboundedSender<KillRequest>,
     /// The collectors.
     pub collectors: Collectors,
     /// Who tells of the node's conditions and lets pods in.
@@ -121,7 +121,8 @@ struct Guard {
 
 impl Guard {
     async fn stand(mut self) {
-        self.parts.observer.listed().await;
+        // What a pod uses is told of those that were looked at; the others would be the first to go.
+        self.parts.observer.looked().await;
         loop {
             let victims = self.pass().await;
             if victims.is_empty() {

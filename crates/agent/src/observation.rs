@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use model::{Moment, MomentSource, ObservedPod, PodFullName, PodUid};
+use model::{Moment, MomentSource, Observation, ObservedPod, PodFullName, PodUid};
 use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::published::{Reader, Writer, table};
@@ -91,6 +91,12 @@ impl Observer {
         self.rows.all()
     }
 
+    /// Another number after each change.
+    #[must_use]
+    pub fn version(&self) -> u64 {
+        self.rows.version()
+    }
+
     /// Whether the runtime has been listed at least once.
     #[must_use]
     pub fn has_listed(&self) -> bool {
@@ -103,6 +109,19 @@ impl Observer {
         if floor.wait_for(|floor| *floor > Moment::START).await.is_err() {
             // The generator is gone: the agent is stopping.
             std::future::pending::<()>().await;
+        }
+    }
+
+    /// Returns once the runtime has been listed and every pod that it named was looked at, or could not be.
+    pub async fn looked(&self) {
+        let mut changes = self.rows.changes();
+        self.listed().await;
+        let is_due = |row: &Arc<ObservedPod>| matches!(row.observation, Observation::Listed { .. });
+        while self.rows.all().iter().any(is_due) {
+            if changes.changed().await.is_err() {
+                // The generator is gone: the agent is stopping.
+                std::future::pending::<()>().await;
+            }
         }
     }
 
@@ -121,5 +140,35 @@ impl Observer {
                 (floor > after).then(|| Arc::new(ObservedPod::absent(uid.clone(), full_name.clone(), floor)))
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures::FutureExt as _;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn pods_count_as_looked_at_when_the_last_listed_one_was() {
+        let (observations, observer) = observations(Vec::new());
+        let row = |uid: &str, observation| {
+            let full_name = PodFullName { namespace: "n".to_owned(), name: uid.to_owned() };
+            let mut row = ObservedPod::absent(uid.into(), full_name, Moment::START);
+            row.observation = observation;
+            observations.rows.set(&row.uid.clone(), Arc::new(row));
+        };
+        let mut looked = std::pin::pin!(observer.looked());
+        let mut is_over = || looked.as_mut().now_or_never().is_some();
+        assert!(!is_over(), "nothing was listed");
+        for uid in ["a", "b"] {
+            row(uid, Observation::Listed { runs: true });
+        }
+        observations.floor.send_replace(observations.moments.next());
+        assert!(!is_over());
+        row("a", Observation::Complete);
+        assert!(!is_over(), "b may still use anything");
+        row("b", Observation::Failed("no answer".to_owned()));
+        assert!(is_over());
     }
 }
