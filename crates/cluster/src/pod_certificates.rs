@@ -2,6 +2,9 @@
 
 mod keys;
 
+use std::sync::Arc;
+use std::time::Duration;
+
 use async_trait::async_trait;
 use k8s_openapi::ByteString;
 use k8s_openapi::api::certificates::v1beta1 as certificates;
@@ -11,26 +14,28 @@ use kube::{Api, Client};
 use model::{CertificateOutcome, CertificateRequest, CertificateWish, Timestamp};
 use ports::api::pod_certificates::ApiPodCertificates;
 use ports::api::{ApiError, ApiErrorKind};
-use tokio::sync::Semaphore;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::Clients;
 use crate::deadline::with_deadline;
 use keys::Made;
 
-/// How many keys are made at a time: large ones keep a core busy for seconds, which pods have to do without.
+/// How many keys that take long are made at a time: one keeps a core busy for seconds, which pods have to do without.
 const AT_A_TIME: usize = 1;
+/// How long a key waits for those of other pods. Who waits in vain tries again with the next pass over the pod.
+const LONGEST_WAIT: Duration = Duration::from_secs(10);
 
 /// [`ApiPodCertificates`] on a real API server.
 pub struct PodCertificatesAdapter {
     client: Client,
-    turns: Semaphore,
+    turns: Arc<Semaphore>,
 }
 
 impl PodCertificatesAdapter {
     /// Over the main lane.
     #[must_use]
     pub fn new(clients: &Clients) -> Self {
-        Self { client: clients.main.clone(), turns: Semaphore::new(AT_A_TIME) }
+        Self { client: clients.main.clone(), turns: Arc::new(Semaphore::new(AT_A_TIME)) }
     }
 
     fn api(&self, namespace: &str) -> Api<certificates::PodCertificateRequest> {
@@ -62,12 +67,37 @@ impl ApiPodCertificates for PodCertificatesAdapter {
 }
 
 /// Makes a key on a thread that may take its time.
-async fn made_apart(key_type: &str, turns: &Semaphore) -> Result<Made, ApiError> {
-    let failed = |message: String| ApiError { kind: ApiErrorKind::Invalid, message, retry_after: None };
-    let _turn = turns.acquire().await.map_err(|error| failed(error.to_string()))?;
+async fn made_apart(key_type: &str, turns: &Arc<Semaphore>) -> Result<Made, ApiError> {
+    let turn = if keys::takes_long(key_type) { Some(turn(turns).await?) } else { None };
     let key_type = key_type.to_owned();
-    let made = tokio::task::spawn_blocking(move || keys::make(&key_type)).await;
-    made.map_err(|error| failed(format!("while generating keypair: {error}")))?.map_err(failed)
+    let made = apart(turn, move || keys::make(&key_type)).await;
+    made?.map_err(|message| ApiError { kind: ApiErrorKind::Invalid, message, retry_after: None })
+}
+
+/// The right to make a key that takes long.
+async fn turn(turns: &Arc<Semaphore>) -> Result<OwnedSemaphorePermit, ApiError> {
+    let waited = tokio::time::timeout(LONGEST_WAIT, Arc::clone(turns).acquire_owned()).await;
+    waited.ok().and_then(Result::ok).ok_or_else(|| ApiError {
+        kind: ApiErrorKind::Throttled,
+        message: format!("keys of other pods were still being generated after {} s", LONGEST_WAIT.as_secs()),
+        retry_after: None,
+    })
+}
+
+/// Does work that cannot be stopped: it keeps its turn to its end, also when nobody waits for it any more.
+async fn apart<T: Send + 'static>(
+    turn: Option<OwnedSemaphorePermit>,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, ApiError> {
+    let work = move || {
+        let _turn = turn;
+        work()
+    };
+    tokio::task::spawn_blocking(work).await.map_err(|error| ApiError {
+        kind: ApiErrorKind::Invalid,
+        message: format!("while generating keypair: {error}"),
+        retry_after: None,
+    })
 }
 
 fn body(wish: &CertificateWish, proof: Vec<u8>) -> certificates::PodCertificateRequest {
@@ -130,12 +160,39 @@ mod tests {
 
     #[tokio::test]
     async fn a_key_is_made_apart_and_one_that_cannot_be_made_is_refused() {
-        let turns = Semaphore::new(1);
+        let turns = Arc::new(Semaphore::new(1));
         for kind in ["ED25519", "ECDSAP521"] {
             assert!(!made_apart(kind, &turns).await.unwrap().proof.is_empty(), "{kind}");
         }
         let error = made_apart("X", &turns).await.err().unwrap();
         assert!(error.kind == ApiErrorKind::Invalid && error.message.contains("\"X\""), "{error}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_waits_for_keys_of_others_gives_up_after_a_while_and_small_keys_do_not_wait() {
+        let turns = Arc::new(Semaphore::new(1));
+        let held = turn(&turns).await.unwrap();
+        for kind in ["ED25519", "ECDSAP256", "ECDSAP384", "ECDSAP521"] {
+            assert!(made_apart(kind, &turns).await.is_ok(), "{kind}");
+        }
+        for kind in ["RSA3072", "RSA4096"] {
+            let error = made_apart(kind, &turns).await.err().unwrap();
+            assert!(error.is_transient() && error.message.contains("after 10 s"), "{kind}: {error}");
+        }
+        drop(held);
+        assert!(turn(&turns).await.is_ok());
+    }
+
+    #[tokio::test]
+    async fn a_key_that_nobody_waits_for_any_more_keeps_its_turn_until_it_is_made() {
+        let turns = Arc::new(Semaphore::new(1));
+        let (finish, finished) = std::sync::mpsc::channel::<()>();
+        let mut work = Box::pin(apart(Some(turn(&turns).await.unwrap()), move || finished.recv().is_err()));
+        assert!(futures::poll!(&mut work).is_pending());
+        drop(work);
+        assert_eq!(turns.available_permits(), 0);
+        drop(finish);
+        assert!(turn(&turns).await.is_ok());
     }
 
     #[test]

@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
+#[path = "virtual_node/certificates.rs"]
+mod certificates;
 #[path = "virtual_node/cluster.rs"]
 mod cluster;
 #[path = "virtual_node/counts.rs"]

@@ -76,7 +76,11 @@ impl PodRuntime {
         let probes = self.parts.probes.get(&pod.uid).unwrap_or_default();
         let mut actions = plan(pod, &observed, &probes);
         actions.stop_dead(&observed, &self.memory.stopped_sandboxes(&pod.uid));
-        pass.refresh_files().await;
+        tokio::select! {
+            () = pass.refresh_files() => {}
+            // A pod that must stop does not wait for keys and certificates. Files are written whole or not at all.
+            () = interruption.requested() => return Err(SyncFailure::Interrupted),
+        }
         pass.refresh_driven_volumes().await;
         let restart_at = pass.restart_for_objects(&mut actions).await;
         let begun = Instant::now();

@@ -44,6 +44,11 @@ pub(super) fn make(key_type: &str) -> Result<Made, String> {
     made.map_err(|error| format!("while generating keypair: {error}"))
 }
 
+/// Whether a key of a type takes seconds: only for those are large primes looked for.
+pub(super) fn takes_long(key_type: &str) -> bool {
+    key_type.starts_with("RSA")
+}
+
 fn generated(kind: &'static SignatureAlgorithm) -> Result<Made, String> {
     proven(&KeyPair::generate_for(kind).map_err(text)?)
 }

@@ -11,7 +11,8 @@ use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1 as core;
 use k8s_openapi::api::storage::v1::{CSIDriver, CSINode, VolumeAttachment};
 use model::{
-    AccessQuestion, ConfigObject, IssuedToken, ObjectKey, RecordedEvent, Service, TokenRequest, User,
+    AccessQuestion, CertificateOutcome, CertificateRequest, CertificateWish, ConfigObject, IssuedToken,
+    ObjectKey, RecordedEvent, Service, Timestamp, TokenRequest, User,
 };
 use plugins::{GrpcCsiConnector, GrpcPluginRegistration};
 use podward::wire::{ApiServer, PluginPorts};
@@ -21,6 +22,7 @@ use ports::api::events::{ApiEvents, EventReport};
 use ports::api::leases::ApiLeases;
 use ports::api::nodes::ApiNodes;
 use ports::api::objects::ApiObjects;
+use ports::api::pod_certificates::ApiPodCertificates;
 use ports::api::runtime_classes::{ApiRuntimeClasses, RuntimeClass};
 use ports::api::service_accounts::{ApiServiceAccounts, ServiceAccount};
 use ports::api::services::ApiServices;
@@ -43,6 +45,10 @@ struct State {
     /// The status of the node, as it was told.
     status: Value,
     events: Vec<RecordedEvent>,
+    /// How often a certificate was asked for.
+    asked: usize,
+    /// Whether who asks for a certificate waits for ever.
+    is_slow: bool,
 }
 
 impl Cluster {
@@ -56,7 +62,7 @@ impl Cluster {
             tokens: own.clone(),
             service_accounts: own.clone(),
             trust_bundles: None,
-            pod_certificates: None,
+            pod_certificates: Some(own.clone()),
             services: own.clone(),
             runtime_classes: own.clone(),
             nodes: own.clone(),
@@ -87,6 +93,16 @@ impl Cluster {
     pub(crate) fn events(&self, reason: &str) -> Vec<RecordedEvent> {
         let state = self.state.lock().unwrap();
         state.events.iter().filter(|event| event.reason == reason).cloned().collect()
+    }
+
+    /// Lets nobody who asks for a certificate go on, from now on.
+    pub(crate) fn keep_certificates_waiting(&self) {
+        self.state.lock().unwrap().is_slow = true;
+    }
+
+    /// How often a certificate was asked for.
+    pub(crate) fn certificates_asked(&self) -> usize {
+        self.state.lock().unwrap().asked
     }
 
     fn node(&self) -> core::Node {
@@ -170,8 +186,39 @@ impl ApiTokens for Cluster {
 
 #[async_trait]
 impl ApiServiceAccounts for Cluster {
-    async fn get(&self, _: &str, _: &str) -> Result<ServiceAccount, ApiError> {
-        missing()
+    async fn get(&self, _: &str, name: &str) -> Result<ServiceAccount, ApiError> {
+        let uid = format!("{name}-uid");
+        match name {
+            "app" => Ok(ServiceAccount { name: name.to_owned(), uid, ..ServiceAccount::default() }),
+            _ => missing(),
+        }
+    }
+}
+
+#[async_trait]
+impl ApiPodCertificates for Cluster {
+    async fn create(&self, _: &CertificateWish) -> Result<CertificateRequest, ApiError> {
+        let is_slow = {
+            let mut state = self.state.lock().unwrap();
+            state.asked += 1;
+            state.is_slow
+        };
+        if is_slow {
+            std::future::pending::<()>().await;
+        }
+        Ok(CertificateRequest {
+            name: "req".to_owned(),
+            created_at: Timestamp::from_secs(2_000_000_000),
+            key: "key\n".to_owned(),
+        })
+    }
+
+    async fn get(&self, _: &str, _: &str) -> Result<Option<CertificateOutcome>, ApiError> {
+        Ok(Some(CertificateOutcome::Issued {
+            chain: "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n".to_owned(),
+            begin_refresh_at: Timestamp::from_secs(4_000_000_000),
+            not_after: Timestamp::from_secs(4_000_100_000),
+        }))
     }
 }
 
