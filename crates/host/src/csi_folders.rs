@@ -11,7 +11,9 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use model::{FsGroup, PodUid};
-use ports::csi_folders::{CsiFolders, FoundVolumes, Published, UnreadableRecord, VolumeRecord};
+use ports::csi_folders::{
+    CsiFolders, FoundVolumes, Published, StagingRecord, UnreadableRecord, VolumeRecord,
+};
 use ports::pod_folders::FileError;
 use ports::pod_volumes::Progress;
 use rustix::fs::AtFlags;
@@ -25,7 +27,7 @@ use crate::pod_volumes::local::link_to;
 use crate::pod_volumes::ownership::{Access, give_to_group};
 use crate::tree;
 use crate::turns::Turns;
-use record::{DATA, read_record, staging_name, staging_record, write_record};
+use record::{DATA, read_record, read_staging_record, staging_name, staging_record, write_record};
 
 const PLUGIN: &str = "kubernetes.io~csi";
 const DEVICES: &str = "volumeDevices";
@@ -262,10 +264,16 @@ impl CsiFolders for HostCsiFolders {
         .await
     }
 
-    async fn staged(&self, volume: &Published) -> Result<Option<VolumeRecord>, FileError> {
-        let Some(parent) = volume.staging.parent().filter(|_| !volume.is_block) else { return Ok(None) };
+    async fn staged(&self, volume: &Published) -> Result<StagingRecord, FileError> {
+        let Some(parent) = volume.staging.parent().filter(|_| !volume.is_block) else {
+            return Ok(StagingRecord::Missing);
+        };
         let parent = parent.to_path_buf();
-        self.run(move |_| record_in(Folder::open(&parent))).await
+        self.run(move |_| match Folder::open(&parent)? {
+            Some(folder) => read_staging_record(&folder),
+            None => Ok(StagingRecord::Missing),
+        })
+        .await
     }
 
     async fn recorded(&self, volume: &Published) -> Result<Option<VolumeRecord>, FileError> {

@@ -30,14 +30,19 @@ pub(crate) struct Mount {
 impl Mount {
     /// The SELinux label that it was mounted with; without one the files have their own.
     pub(crate) fn label(&self) -> Option<&str> {
-        // A label may have commas, for which the kernel puts it into quotes.
-        let mut is_quoted = false;
-        let mut options = self.super_options.split(|letter| {
-            is_quoted ^= letter == '"';
-            letter == ',' && !is_quoted
-        });
-        options.find_map(|option| option.strip_prefix("context=")).map(|label| label.trim_matches('"'))
+        label_in(&self.super_options)
     }
+}
+
+/// The SELinux label that options of a mount name.
+pub(crate) fn label_in(options: &str) -> Option<&str> {
+    // A label may have commas, for which it is put into quotes.
+    let mut is_quoted = false;
+    let mut options = options.split(|letter| {
+        is_quoted ^= letter == '"';
+        letter == ',' && !is_quoted
+    });
+    options.find_map(|option| option.strip_prefix("context=")).map(|label| label.trim_matches('"'))
 }
 
 /// Reads a mount table, in the order of mounting.

@@ -105,7 +105,7 @@ pub use time::{Moment, MomentSource, Timestamp};
 pub use timeline::{PodTimeline, StartStep, StepRecord, StepSpan};
 pub use trust_bundle::{ReadTrustBundles, TrustBundle};
 pub use user_namespace::{IdPool, IdRange, UserNamespace};
-pub use volume_label::{ContainerLabels, LabelChange, LabelReach, LabelWish, VolumeLabel};
+pub use volume_label::{ContainerLabels, LabelChange, LabelReach, LabelWish, VolumeLabel, same_label};
 pub use volume_plan::{
     ClaimedSize, FileStorage, FsGroup, FsGroupChange, HostPathKind, LocalSource, PlannedVolume, VolumePlan,
     VolumeStep,

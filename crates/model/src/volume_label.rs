@@ -1,3 +1,5 @@
+mod level;
+
 use std::collections::BTreeSet;
 
 /// The labels that containers and their files have by the machine's SELinux policy, where nobody asks for others.
@@ -40,6 +42,17 @@ impl From<Option<String>> for VolumeLabel {
     }
 }
 
+/// Whether two labels are one, however their levels are written; an empty one is none. Pods write levels as they like, and
+/// the kernel, which shows what is mounted, in its own way.
+#[must_use]
+pub fn same_label(one: &str, other: &str) -> bool {
+    let parts = |label: &str| {
+        let mut parts = label.splitn(4, ':').map(str::to_owned);
+        ([parts.next(), parts.next(), parts.next()], parts.next().map(|level| level::canonical(&level)))
+    };
+    one == other || parts(one) == parts(other)
+}
+
 /// What a pod wants of the labels of one volume.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LabelWish {
@@ -72,4 +85,30 @@ pub enum LabelReach {
     Mounted,
     /// It would be if the feature reached it.
     Counted,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_label_is_the_same_in_every_spelling() {
+        for (one, other, expected) in [
+            ("", "", true),
+            ("u:r:t:s0", "", false),
+            ("u:r:t", "u:r:t", true),
+            ("u:r:t", "u:r:t:s0", false),
+            ("u:r:t:s0:c26,c5", "u:r:t:s0:c5,c26", true),
+            ("u:r:t:s0:c26,c5", "u:r:t:s0:c5,c27", false),
+            ("u:r:t:s0:c26,c5", "u:r:other:s0:c5,c26", false),
+            ("other:r:t:s0:c5", "u:r:t:s0:c5", false),
+            ("u:r:t:s0:c1,c2,c3", "u:r:t:s0:c1.c3", true),
+            // Of no known form.
+            ("odd", "odd", true),
+            ("odd", "even", false),
+        ] {
+            assert_eq!(same_label(one, other), expected, "{one} {other}");
+            assert_eq!(same_label(other, one), expected, "{other} {one}");
+        }
+    }
 }

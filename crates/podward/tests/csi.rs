@@ -147,6 +147,29 @@ async fn whatever_a_failed_call_left_is_undone_by_the_next_agent() {
 }
 
 #[tokio::test]
+async fn what_may_be_unstaged_is_staged_again() {
+    if !is_root() {
+        return;
+    }
+    let node = Node::new(json!({"attachRequired": false}));
+    let driver = node.driver("d.example", STAGES);
+    let one = volume(&node, "u1", "h");
+    let agent = node.agent();
+    node.set_up(&agent, "u1", &one, None).await.unwrap();
+    // The driver has done it, but its answer is lost.
+    driver.trouble("NodeUnstageVolume", Some(Trouble::FailsAfter(Code::Unavailable)));
+    assert!(agent.tear_down(&PodUid::from("u1")).await.is_err());
+    driver.trouble("NodeUnstageVolume", None);
+    node.set_up(&agent, "u1", &one, None).await.unwrap();
+    assert_eq!(
+        driver.call_names()[2..],
+        ["NodeUnpublishVolume", "NodeUnstageVolume", "NodeStageVolume", "NodePublishVolume"]
+    );
+    agent.tear_down(&PodUid::from("u1")).await.unwrap();
+    node.assert_clean();
+}
+
+#[tokio::test]
 async fn a_driver_that_hangs_holds_up_its_own_volume_only() {
     if !is_root() {
         return;

@@ -53,6 +53,17 @@ pub struct UnreadableRecord {
     pub error: FileError,
 }
 
+/// What is written down of where a volume is staged.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum StagingRecord {
+    /// Nothing: it is not staged, as far as is known.
+    Missing,
+    /// This; of a volume that is staged only driver, handle and label are written down.
+    Read(VolumeRecord),
+    /// Something that makes no sense, such as half a record.
+    Corrupt,
+}
+
 /// What is written down of volumes.
 #[derive(Debug, Default)]
 pub struct FoundVolumes {
@@ -92,9 +103,8 @@ pub trait CsiFolders: Send + Sync {
     /// Makes the folder that a volume is staged in.
     async fn prepare_staging(&self, volume: &Published) -> Result<(), FileError>;
 
-    /// What is written down of where a volume is staged; `None` if it is not, as far as is known. Of a device nothing is
-    /// written down.
-    async fn staged(&self, volume: &Published) -> Result<Option<VolumeRecord>, FileError>;
+    /// What is written down of where a volume is staged; of a device that is nothing.
+    async fn staged(&self, volume: &Published) -> Result<StagingRecord, FileError>;
 
     /// What is written down of a volume of this pod.
     async fn recorded(&self, volume: &Published) -> Result<Option<VolumeRecord>, FileError>;

@@ -6,9 +6,11 @@
 use std::collections::{HashMap, HashSet};
 
 use decide::volumes::csi::volume_in_use;
-use decide::volumes::labels::{Complaint, Plugin, Settled, join, settle, shared_name};
-use model::{CsiLifecycle, LabelWish, PodUid, VolumeLabel};
-use ports::csi_folders::VolumeRecord;
+use decide::volumes::labels::{
+    Complaint, Holding, Plugin, Settled, StagedLabel, Way, join, settle, shared_name, way,
+};
+use model::{CsiLifecycle, LabelWish, PodUid, VolumeLabel, same_label};
+use ports::csi_folders::{StagingRecord, VolumeRecord};
 use ports::pod_volumes::{PlannedVolume, VolumeError, VolumePlan};
 
 use super::set_up::Work;
@@ -133,7 +135,12 @@ impl CsiVolumes {
             for warning in warning.iter().chain(&settled.warning) {
                 storage.label_warned(warning.class, plugin, wish.access_mode);
             }
-            let label = mounted.cloned().unwrap_or_else(|| settled.mount.into());
+            let wanted = VolumeLabel::from(settled.mount);
+            let label = match mounted {
+                Some(mounted) if !same_label(text(mounted), text(&wanted)) => mounted.clone(),
+                // In the pod's spelling: what is read from the kernel has the kernel's.
+                Some(_) | None => wanted,
+            };
             let volume = done
                 .labels
                 .volumes
@@ -165,10 +172,11 @@ impl CsiVolumes {
         if plan.lifecycle == CsiLifecycle::Ephemeral || !self.parts.folders.is_published(&place).await? {
             return Ok(None);
         }
-        let record = self.parts.folders.recorded(&place).await;
-        // One that cannot be read is written anew; nobody knows what it said.
-        let Ok(Some(record)) = record else { return Ok(None) };
-        Ok(Some(record.label.into()))
+        match self.parts.folders.recorded(&place).await {
+            Ok(Some(record)) => Ok(Some(record.label.into())),
+            // One that cannot be read is written anew, by what is mounted.
+            Ok(None) | Err(_) => self.parts.others.mounted_label(uid, volume).await,
+        }
     }
 
     /// The label that a volume is known to have for this pod.
@@ -185,22 +193,36 @@ impl CsiVolumes {
     }
 
     /// Makes sure that a volume can be staged and published with a label: no other pod has it with another one, and if it
-    /// is still staged with one, that is undone.
+    /// is still staged with one, or nobody knows with which, that is undone.
     pub(super) async fn make_way(&self, work: &Work<'_>) -> Result<(), VolumeError> {
         let Work { place, label, volume, .. } = work;
         if matches!(label, VolumeLabel::None | VolumeLabel::Wanted(_)) || place.is_block {
             return Ok(());
         }
-        let is_other = |record: &VolumeRecord| record.label.as_deref() != label.of_mount();
         let all = self.parts.folders.all().await?;
-        if all.of_others(place).any(is_other) {
-            return Err(VolumeError::OtherLabel(volume_in_use(&volume.driver, &volume.handle)));
-        }
         let staged = self.parts.folders.staged(place).await?;
-        if !all.is_used_by_another(place) && staged.as_ref().is_some_and(is_other) {
-            self.unstage(&*work.driver, place).await?;
-            self.with(|done| done.unstaged(&work.key));
+        let found = Holding {
+            others: all.of_others(place).map(recorded_label).collect(),
+            is_used: all.is_used_by_another(place),
+            staged: match &staged {
+                StagingRecord::Missing => StagedLabel::NotStaged,
+                StagingRecord::Read(record) => StagedLabel::Known(recorded_label(record)),
+                StagingRecord::Corrupt => StagedLabel::Unknown,
+            },
+        };
+        match way(text(label), &found) {
+            Way::Free => Ok(()),
+            Way::Unstage => self.unstage(&*work.driver, place).await,
+            Way::Held => Err(VolumeError::OtherLabel(volume_in_use(&volume.driver, &volume.handle))),
         }
-        Ok(())
     }
+}
+
+/// The label that a volume is mounted with, empty for none.
+fn text(label: &VolumeLabel) -> &str {
+    label.of_mount().unwrap_or_default()
+}
+
+fn recorded_label(record: &VolumeRecord) -> &str {
+    record.label.as_deref().unwrap_or_default()
 }

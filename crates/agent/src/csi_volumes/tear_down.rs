@@ -2,7 +2,7 @@
 
 use model::{CsiLifecycle, PodUid};
 use ports::csi::CsiNode;
-use ports::csi_folders::Published;
+use ports::csi_folders::{Published, VolumeRecord};
 use ports::pod_volumes::VolumeError;
 use tokio::time::Instant;
 
@@ -55,6 +55,9 @@ impl CsiVolumes {
             ))
         })?;
         if abilities.stage {
+            // It counts as staged no more, whatever becomes of this: an answer may be lost, or nobody wait for it.
+            let VolumeRecord { driver: name, handle, .. } = &volume.record;
+            self.with(|done| done.unstaged(&Key { driver: name.clone(), handle: handle.clone() }));
             driver.unstage(&volume.record.handle, &volume.staging).await.map_err(|error| {
                 refused(format!("kubernetes.io/csi: attacher.UnmountDevice failed: {error}"))
             })?;

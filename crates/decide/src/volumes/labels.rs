@@ -2,9 +2,11 @@
 //!
 //! What containers ask for becomes a label of files ([`file_label`]), the labels of all containers of a pod a wish
 //! ([`wish`]), the wish and what the plugin can do a label to mount with ([`settle`]), and that label is held against the
-//! one by which other pods of the node have the volume ([`join`]).
+//! one by which other pods of the node have the volume ([`join`]), and against what is mounted ([`way`]).
+//!
+//! A label keeps the spelling of its pod: upstream, which a node may be switched back to, writes it down like that and
+//! compares letters. Here one label in two spellings is one ([`same_label`]).
 
-mod level;
 #[cfg(test)]
 mod tests;
 
@@ -13,7 +15,7 @@ use std::collections::BTreeSet;
 use k8s_openapi::api::core::v1::SELinuxOptions;
 use model::{
     ContainerLabels, CsiLifecycle, LabelChange, LabelReach, LabelWish, NodeSettings, Pod, VolumeLabel,
-    VolumePlan,
+    VolumePlan, same_label,
 };
 
 use super::ClaimedVolume;
@@ -52,7 +54,7 @@ pub fn file_label(policy: &ContainerLabels, options: &SELinuxOptions) -> Result<
             return Err(format!("{part:?} cannot be part of a label"));
         }
     }
-    let level = level.map(|level| format!(":{}", level::canonical(&level))).unwrap_or_default();
+    let level = level.map(|level| format!(":{level}")).unwrap_or_default();
     Ok(format!("{user}:{}:{}{level}", file.role, file.kind))
 }
 
@@ -102,10 +104,11 @@ pub fn wish(
     }))
 }
 
-/// The file labels of all containers that mount a volume and ask for a label, privileged ones too.
+/// The file labels of all containers that mount a volume and ask for a label, privileged ones too; each once, in the
+/// spelling of the first that has it.
 fn container_labels(pod: &Pod, volume: &str, policy: &ContainerLabels) -> Result<BTreeSet<String>, String> {
     let of_pod = pod.spec.security_context.as_ref().and_then(|context| context.se_linux_options.as_ref());
-    let mut labels = BTreeSet::new();
+    let mut labels: BTreeSet<String> = BTreeSet::new();
     for entry in pod.all_containers() {
         let own = entry.container.security_context.as_ref();
         let Some(options) = own.and_then(|own| own.se_linux_options.as_ref()).or(of_pod) else { continue };
@@ -114,8 +117,10 @@ fn container_labels(pod: &Pod, volume: &str, policy: &ContainerLabels) -> Result
         }
         let label = file_label(policy, options).map_err(|reason| {
             format!("failed to construct SELinux label from context {:?}: {reason}", shown(options))
-        });
-        labels.insert(label?);
+        })?;
+        if !labels.iter().any(|known| same_label(known, &label)) {
+            labels.insert(label);
+        }
     }
     Ok(labels)
 }
@@ -241,7 +246,7 @@ pub fn settle(wish: &LabelWish, plugin: Plugin) -> Result<Settled, Complaint> {
 /// # Errors
 /// When they differ; the pod waits.
 pub fn join(wish: &LabelWish, settled: &Settled, first: &str) -> Result<Option<Complaint>, Complaint> {
-    if !settled.is_compared || settled.label == first {
+    if !settled.is_compared || same_label(&settled.label, first) {
         return Ok(None);
     }
     let message =
@@ -250,6 +255,56 @@ pub fn join(wish: &LabelWish, settled: &Settled, first: &str) -> Result<Option<C
     match wish.reach {
         LabelReach::Mounted => Err(differs),
         LabelReach::Counted => Ok(Some(differs)),
+    }
+}
+
+/// What is known of a volume that a pod wants and does not have.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Holding<'a> {
+    /// The labels that it is mounted with for other pods, an empty one for none.
+    pub others: Vec<&'a str>,
+    /// Whether another pod has it, or may have it without anybody knowing its label.
+    pub is_used: bool,
+    /// How it is staged.
+    pub staged: StagedLabel<'a>,
+}
+
+/// With which label a volume is staged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StagedLabel<'a> {
+    /// It is not staged.
+    NotStaged,
+    /// With this one, empty for none.
+    Known(&'a str),
+    /// Nobody knows.
+    Unknown,
+}
+
+/// What stands between a pod and its volume.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Way {
+    /// Nothing.
+    Free,
+    /// It is staged with another label, and nobody uses it.
+    Unstage,
+    /// Another pod has it with another label.
+    Held,
+}
+
+/// Whether a volume can be mounted with a label, an empty one for none.
+#[must_use]
+pub fn way(label: &str, found: &Holding<'_>) -> Way {
+    let is_other = |other: &str| !same_label(label, other);
+    if found.others.iter().any(|other| is_other(other)) {
+        return Way::Held;
+    }
+    match found.staged {
+        StagedLabel::Known(staged) if !is_other(staged) => Way::Free,
+        StagedLabel::Known(_) | StagedLabel::Unknown if !found.is_used => Way::Unstage,
+        // Whoever has it has it as it is staged.
+        StagedLabel::Known(_) if found.others.is_empty() => Way::Held,
+        // Pods that know nothing of each other must not wait for each other for ever.
+        StagedLabel::NotStaged | StagedLabel::Known(_) | StagedLabel::Unknown => Way::Free,
     }
 }
 

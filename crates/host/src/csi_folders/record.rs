@@ -7,7 +7,7 @@ use std::fs::File;
 use std::io::{self, Read};
 
 use model::CsiLifecycle;
-use ports::csi_folders::VolumeRecord;
+use ports::csi_folders::{StagingRecord, VolumeRecord};
 use ports::pod_folders::FileError;
 use sha2::{Digest, Sha256};
 
@@ -69,14 +69,27 @@ fn write<'a>(
 
 /// What is written down, `None` if there is no record.
 pub(super) fn read_record(folder: &Folder) -> Result<Option<VolumeRecord>, FileError> {
-    let path = folder.path().join(DATA);
+    let Some(text) = read(folder)? else { return Ok(None) };
+    parse(&text).map(Some).map_err(io::Error::from).on_path("read record", folder.path().join(DATA))
+}
+
+/// What is written down of a staged volume. Only a record that is there and cannot be read is a failure.
+pub(super) fn read_staging_record(folder: &Folder) -> Result<StagingRecord, FileError> {
+    let Some(text) = read(folder)? else { return Ok(StagingRecord::Missing) };
+    Ok(parse(&text).map_or(StagingRecord::Corrupt, StagingRecord::Read))
+}
+
+fn read(folder: &Folder) -> Result<Option<Vec<u8>>, FileError> {
     let Some(descriptor) = folder.open_file(OsStr::new(DATA))? else { return Ok(None) };
     let mut text = Vec::new();
-    File::from(descriptor).read_to_end(&mut text).on_path("read record", &path)?;
-    let fields: BTreeMap<String, String> =
-        serde_json::from_slice(&text).map_err(io::Error::from).on_path("read record", &path)?;
+    File::from(descriptor).read_to_end(&mut text).on_path("read record", folder.path().join(DATA))?;
+    Ok(Some(text))
+}
+
+fn parse(text: &[u8]) -> serde_json::Result<VolumeRecord> {
+    let fields: BTreeMap<String, String> = serde_json::from_slice(text)?;
     let field = |name: &str| fields.get(name).cloned().unwrap_or_default();
-    Ok(Some(VolumeRecord {
+    Ok(VolumeRecord {
         spec_name: field("specVolID"),
         handle: field("volumeHandle"),
         driver: field("driverName"),
@@ -88,5 +101,5 @@ pub(super) fn read_record(folder: &Folder) -> Result<Option<VolumeRecord>, FileE
             _ => CsiLifecycle::Persistent,
         },
         label: fields.get(LABEL).filter(|label| !label.is_empty()).cloned(),
-    }))
+    })
 }

@@ -75,11 +75,12 @@ async fn a_label_is_written_down_where_the_volume_is_staged_and_where_it_is_publ
     let labelled = VolumeRecord { label: Some("u:r:t:s0:c1,c2".to_owned()), ..record("pv", "h") };
     let place = folders.place(&PodUid::from("u1"), labelled.clone(), false);
     assert_eq!(folders.recorded(&place).await.unwrap(), None);
-    assert_eq!(folders.staged(&place).await.unwrap(), None);
+    assert_eq!(folders.staged(&place).await.unwrap(), StagingRecord::Missing);
     folders.prepare(&place).await.unwrap();
     folders.prepare_staging(&place).await.unwrap();
     assert_eq!(folders.recorded(&place).await.unwrap(), Some(labelled.clone()));
-    assert_eq!(folders.staged(&place).await.unwrap().unwrap().label, labelled.label);
+    let staged = folders.staged(&place).await.unwrap();
+    assert!(matches!(&staged, StagingRecord::Read(record) if record.label == labelled.label), "{staged:?}");
     let text = fs::read_to_string(place.staging.with_file_name("vol_data.json")).unwrap();
     assert_eq!(
         text,
@@ -89,6 +90,11 @@ async fn a_label_is_written_down_where_the_volume_is_staged_and_where_it_is_publ
     let found = folders.all().await.unwrap();
     assert_eq!(found.of_others(&others).map(|record| &record.label).collect::<Vec<_>>(), [&labelled.label]);
     assert_eq!(found.of_others(&place).count(), 0);
+    // As a power cut leaves a file that was not flushed.
+    for cut in ["", "{\"driverName\":\"d.ex", "[]"] {
+        fs::write(place.staging.with_file_name("vol_data.json"), cut).unwrap();
+        assert_eq!(folders.staged(&place).await.unwrap(), StagingRecord::Corrupt, "{cut}");
+    }
 }
 
 #[tokio::test]

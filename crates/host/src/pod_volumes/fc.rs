@@ -13,7 +13,7 @@ use model::{DiskUse, FcDisk, FcName, PodUid, VolumeLabel};
 use ports::pod_folders::FileError;
 use ports::pod_volumes::{VolumeError, VolumeStep};
 
-use super::shared_disk::{self, Busy, Use, failed};
+use super::shared_disk::{self, Busy, Use, Wanted, failed};
 use super::{Volume, device_place};
 use crate::disk::{self, Disk};
 use crate::folder::Folder;
@@ -94,18 +94,19 @@ impl FibreChannel {
         label: &VolumeLabel,
         own: impl FnOnce(&Folder) -> Result<(), FileError>,
     ) -> Result<PathBuf, VolumeError> {
+        let DiskUse::Files { fs_type, options } = &disk.use_as else {
+            return Err(VolumeError::Refused("a device is not mounted".to_owned()));
+        };
+        let wanted = Wanted { options, label };
         let below = Path::new(PLACE).join(disk.name.folder());
-        let is_mounted = shared_disk::is_mounted(root, &below, label, &disk.attachment)?;
+        let is_mounted = shared_disk::is_mounted(root, &below, wanted, &disk.attachment)?;
         let folder = place(root, PLACE, &disk.name)?;
         let place = folder.real_path()?;
         if is_mounted {
             return Ok(place);
         }
-        let DiskUse::Files { fs_type, options } = &disk.use_as else {
-            return Err(VolumeError::Refused("a device is not mounted".to_owned()));
-        };
         let mounted = self.find(&disk.name).and_then(|device| {
-            let options = &shared_disk::with_label(options, label);
+            let options = &wanted.mount_options();
             let found = Disk { device: &device, fs_type, read_only: disk.read_only, options };
             disk::mount(&found, &place, &self.mount_program)
                 .map_err(|error| disk::not_mounted(&error, error.text()))

@@ -15,7 +15,7 @@ use model::{DiskUse, IscsiDisk, PodUid, VolumeLabel};
 use ports::pod_folders::FileError;
 use ports::pod_volumes::{VolumeError, VolumeStep};
 
-use super::shared_disk::{self, Busy, Use, failed};
+use super::shared_disk::{self, Busy, Use, Wanted, failed};
 use super::{Volume, device_place};
 use crate::disk::{self, Disk};
 use crate::folder::Folder;
@@ -127,17 +127,18 @@ impl Initiator {
         label: &VolumeLabel,
         own: impl FnOnce(&Folder) -> Result<(), FileError>,
     ) -> Result<PathBuf, VolumeError> {
-        let is_mounted = shared_disk::is_mounted(root, &Self::below(PLACE, disk), label, &disk.attachment)?;
+        let DiskUse::Files { fs_type, options } = &disk.use_as else {
+            return Err(VolumeError::Refused("a device is not mounted".to_owned()));
+        };
+        let wanted = Wanted { options, label };
+        let is_mounted = shared_disk::is_mounted(root, &Self::below(PLACE, disk), wanted, &disk.attachment)?;
         let folder = Self::place(root, PLACE, disk)?;
         let place = folder.real_path()?;
         if is_mounted {
             return Ok(place);
         }
-        let DiskUse::Files { fs_type, options } = &disk.use_as else {
-            return Err(VolumeError::Refused("a device is not mounted".to_owned()));
-        };
         let device = self.attach(&folder, disk)?;
-        let options = &shared_disk::with_label(options, label);
+        let options = &wanted.mount_options();
         let found = Disk { device: &device, fs_type, read_only: disk.read_only, options };
         disk::mount(&found, &place, &self.mount_program)
             .map_err(|error| disk::not_mounted(&error, error.text()))?;

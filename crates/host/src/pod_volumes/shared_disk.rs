@@ -5,7 +5,7 @@ use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use model::{PodUid, VolumeLabel};
+use model::{PodUid, VolumeLabel, same_label};
 use ports::pod_folders::FileError;
 use ports::pod_volumes::{VolumeError, VolumeStep};
 use rustix::mount::MountFlags;
@@ -14,7 +14,7 @@ use super::Volume;
 use super::local::link_to;
 use crate::failure::OnPath;
 use crate::folder::Folder;
-use crate::mount_table::{self, mounted_at, table};
+use crate::mount_table::{self, label_in, mounted_at, table};
 use crate::pod_folders::PRIVATE;
 use crate::tree;
 
@@ -75,12 +75,46 @@ pub(super) fn restrict(volume: &Volume) -> Result<(), VolumeError> {
     Ok(restricted.on_path("mount read-only", mount_point(volume)?)?)
 }
 
+/// How a disk is mounted for the node.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Wanted<'a> {
+    /// What its volume asks for.
+    pub(super) options: &'a [String],
+    /// What the pod's containers ask for.
+    pub(super) label: &'a VolumeLabel,
+}
+
+impl Wanted<'_> {
+    /// The label that its options name: it goes before the pod's, as there can be only one.
+    fn explicit_label(&self) -> Option<&str> {
+        self.options.iter().find_map(|option| label_in(option))
+    }
+
+    /// Whether a mount with this label will do.
+    fn is_met_by(&self, mounted: Option<&str>) -> bool {
+        match self.label {
+            VolumeLabel::None | VolumeLabel::Wanted(_) => true,
+            VolumeLabel::OfFiles | VolumeLabel::OfMount(_) => {
+                let wanted = self.explicit_label().or(self.label.of_mount());
+                same_label(wanted.unwrap_or_default(), mounted.unwrap_or_default())
+            }
+        }
+    }
+
+    /// All options, with the label for the files.
+    pub(super) fn mount_options(&self) -> Vec<String> {
+        let label = self.label.of_mount().filter(|_| self.explicit_label().is_none());
+        let context = label.map(|label| format!("context=\"{label}\""));
+        context.into_iter().chain(self.options.iter().cloned()).collect()
+    }
+}
+
 /// Whether a disk is mounted for the node as a pod wants it; `place` is below `root`, and nobody holds it open. A mount
 /// with another label is undone, unless a pod has it.
 pub(super) fn is_mounted(
     root: &Path,
     place: &Path,
-    label: &VolumeLabel,
+    wanted: Wanted<'_>,
     name: &str,
 ) -> Result<bool, VolumeError> {
     let place = root.join(place);
@@ -88,23 +122,13 @@ pub(super) fn is_mounted(
     let Some(disks) = Folder::open(parent)? else { return Ok(false) };
     let table = table()?;
     let Some(mount) = mounted_at(&table, &disks.real_path()?.join(file)) else { return Ok(false) };
-    let is_wanted = match label {
-        VolumeLabel::None | VolumeLabel::Wanted(_) => true,
-        VolumeLabel::OfFiles | VolumeLabel::OfMount(_) => mount.label() == label.of_mount(),
-    };
-    if is_wanted {
+    if wanted.is_met_by(mount.label()) {
         return Ok(true);
     }
     match unmount_unused(root, &disks, file)? {
         Use::InUse => Err(VolumeError::OtherLabel(name.to_owned())),
         Use::Unused => Ok(false),
     }
-}
-
-/// The options of a mount, with the label for its files.
-pub(super) fn with_label(options: &[String], label: &VolumeLabel) -> Vec<String> {
-    let context = label.of_mount().map(|label| format!("context=\"{label}\""));
-    context.into_iter().chain(options.iter().cloned()).collect()
 }
 
 /// Unmounts what is mounted for the node, unless a pod has it.
@@ -175,4 +199,37 @@ fn linked(folder: &Folder, name: &OsStr) -> Option<PathBuf> {
 /// A failure of a step before the last one.
 pub(super) fn failed(step: VolumeStep, reason: String) -> VolumeError {
     VolumeError::Step { step, reason }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_label_among_the_options_goes_before_the_pods() {
+        let of_pod = VolumeLabel::OfMount("u:r:t:s0:c26,c5".to_owned());
+        let (none, of_files) = (VolumeLabel::None, VolumeLabel::OfFiles);
+        let (own, explicit) = ("context=\"u:r:t:s0:c26,c5\"", "context=\"u:r:x:s0:c1,c2\"");
+        let together = format!("noexec,{explicit}");
+        // What a mount must have for each; `None` if nobody asks.
+        for (options, label, expected, mounted) in [
+            (vec!["noatime"], &of_pod, vec![own, "noatime"], Some("u:r:t:s0:c5,c26")),
+            (vec!["noatime"], &of_files, vec!["noatime"], Some("")),
+            (vec!["noatime"], &none, vec!["noatime"], None),
+            (vec![explicit], &of_pod, vec![explicit], Some("u:r:x:s0:c1,c2")),
+            (vec![explicit], &of_files, vec![explicit], Some("u:r:x:s0:c1,c2")),
+            (vec![explicit], &none, vec![explicit], None),
+            (vec![together.as_str()], &of_pod, vec![together.as_str()], Some("u:r:x:s0:c1,c2")),
+            // Other options of that kind say nothing of the files.
+            (vec!["rootcontext=u:r:x:s0"], &of_files, vec!["rootcontext=u:r:x:s0"], Some("")),
+        ] {
+            let options: Vec<String> = options.into_iter().map(str::to_owned).collect();
+            let wanted = Wanted { options: &options, label };
+            assert_eq!(wanted.mount_options(), expected, "{wanted:?}");
+            for found in ["", "u:r:t:s0:c5,c26", "u:r:x:s0:c1,c2"] {
+                let is_met = wanted.is_met_by(Some(found).filter(|label| !label.is_empty()));
+                assert_eq!(is_met, mounted.is_none_or(|mounted| mounted == found), "{wanted:?} {found:?}");
+            }
+        }
+    }
 }

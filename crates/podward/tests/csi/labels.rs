@@ -104,13 +104,14 @@ async fn a_volume_for_one_pod_is_staged_and_published_with_its_label_also_by_the
     let agent = node.agent();
     set_up(&agent, "u1", &volume).await.unwrap();
     for call in ["NodeStageVolume", "NodePublishVolume"] {
-        assert_eq!(driver.last(call).unwrap().flags, ["noatime".to_owned(), flag("s0:c1,c2")], "{call}");
+        assert_eq!(driver.last(call).unwrap().flags, ["noatime".to_owned(), flag("s0:c2,c1")], "{call}");
     }
-    let with_label = Some(VolumeLabel::OfMount(label("s0:c1,c2")));
+    // In the pod's own spelling, by which upstream knows it.
+    let with_label = Some(VolumeLabel::OfMount(label("s0:c2,c1")));
     assert_eq!(mounted(&agent, "u1", &volume).await, with_label);
     let staging = driver.last("NodeStageVolume").unwrap().path;
     for path in [Path::new(&staging), volume.plan.host_path().unwrap()] {
-        assert_eq!(record(path)["seLinuxMountContext"], label("s0:c1,c2"));
+        assert_eq!(record(path)["seLinuxMountContext"], label("s0:c2,c1"));
     }
     let admitted = format!(
         "{METRICS}volumes_admitted_total{{access_mode=\"RWOP\",volume_plugin=\"kubernetes.io/csi/d.example\"}} 1"
@@ -122,7 +123,7 @@ async fn a_volume_for_one_pod_is_staged_and_published_with_its_label_also_by_the
     for volume in [&volume, &without] {
         set_up(&next, "u1", volume).await.unwrap();
         assert_eq!(mounted(&next, "u1", volume).await, with_label);
-        assert_eq!(driver.last("NodePublishVolume").unwrap().flags, ["noatime".to_owned(), flag("s0:c1,c2")]);
+        assert_eq!(driver.last("NodePublishVolume").unwrap().flags, ["noatime".to_owned(), flag("s0:c2,c1")]);
     }
     assert!(!driver.call_names().iter().any(|call| call.contains("Un")), "{:?}", driver.call_names());
     next.tear_down(&PodUid::from("u1")).await.unwrap();
@@ -162,6 +163,84 @@ async fn a_pod_with_another_label_waits_until_the_volume_is_unmounted() {
     set_up(&agent, "u2", &second).await.unwrap();
     assert!(driver.last("NodeStageVolume").unwrap().flags.contains(&flag("s0:c2")));
     agent.tear_down(&PodUid::from("u2")).await.unwrap();
+    node.assert_clean();
+}
+
+#[tokio::test]
+async fn two_spellings_of_one_label_do_not_keep_pods_apart() {
+    if !is_root() {
+        return;
+    }
+    let node = labelling();
+    let driver = node.driver("d.example", STAGES);
+    let settings = settings(&node, true);
+    let volume = |uid, level| planned(&settings, uid, &[level], "ReadWriteOnce", json!(null));
+    let agent = node.agent();
+    set_up(&agent, "u1", &volume("u1", "s0:c26,c5")).await.unwrap();
+    set_up(&agent, "u2", &volume("u2", "s0:c5,c26")).await.unwrap();
+    // Nor does an agent that knows the first only from its record keep them apart.
+    set_up(&node.agent(), "u3", &volume("u3", "s0:c5,c26")).await.unwrap();
+    assert!(!driver.call_names().iter().any(|call| call.contains("Un")), "{:?}", driver.call_names());
+    for uid in ["u1", "u2", "u3"] {
+        agent.tear_down(&PodUid::from(uid)).await.unwrap();
+    }
+    node.assert_clean();
+}
+
+/// As a power cut leaves a record that was not flushed.
+fn cut(path: &Path) {
+    fs::write(path.with_file_name("vol_data.json"), "{\"driverName\":\"d.ex").unwrap();
+}
+
+#[tokio::test]
+async fn a_staging_record_that_was_cut_off_makes_the_volume_be_staged_anew() {
+    if !is_root() {
+        return;
+    }
+    let node = labelling();
+    let driver = node.driver("d.example", STAGES);
+    let settings = settings(&node, false);
+    let volume = planned(&settings, "u1", &["s0:c1"], "ReadWriteOncePod", json!(null));
+    driver.trouble("NodePublishVolume", Some(Trouble::Fails(Code::Internal)));
+    assert!(set_up(&node.agent(), "u1", &volume).await.is_err());
+    driver.trouble("NodePublishVolume", None);
+    cut(Path::new(&driver.last("NodeStageVolume").unwrap().path));
+    let next = node.agent();
+    set_up(&next, "u1", &volume).await.unwrap();
+    assert_eq!(
+        driver.call_names()[2..],
+        ["NodeUnstageVolume", "NodeStageVolume", "NodePublishVolume"],
+        "with which label it was staged nobody knows"
+    );
+    next.tear_down(&PodUid::from("u1")).await.unwrap();
+    node.assert_clean();
+}
+
+#[tokio::test]
+async fn a_pod_whose_record_was_cut_off_keeps_the_label_of_its_mount_and_others_wait() {
+    if !is_root() {
+        return;
+    }
+    let node = labelling();
+    let driver = node.driver("d.example", STAGES);
+    let settings = settings(&node, false);
+    let volume = |uid, level| planned(&settings, uid, &[level], "ReadWriteOncePod", json!(null));
+    let (first, second) = (volume("u1", "s0:c1"), volume("u2", "s0:c2"));
+    set_up(&node.agent(), "u1", &first).await.unwrap();
+    cut(first.plan.host_path().unwrap());
+    // Where it is staged tells that it has another label.
+    let next = node.agent();
+    let told = set_up(&next, "u2", &second).await.unwrap_err();
+    assert!(matches!(told, VolumeError::OtherLabel(_)), "{told:?}");
+    assert_eq!(driver.call_names(), ["NodeStageVolume", "NodePublishVolume"]);
+    // This machine's kernel has no labels, and so the mount has none, whatever the pod wants.
+    set_up(&next, "u1", &first).await.unwrap();
+    assert_eq!(mounted(&next, "u1", &first).await, Some(VolumeLabel::OfFiles));
+    assert_eq!(driver.last("NodePublishVolume").unwrap().flags, ["noatime"]);
+    assert_eq!(record(first.plan.host_path().unwrap())["seLinuxMountContext"], Value::Null);
+    for uid in ["u1", "u2"] {
+        next.tear_down(&PodUid::from(uid)).await.unwrap();
+    }
     node.assert_clean();
 }
 

@@ -19,7 +19,8 @@ fn options_become_a_label_of_files_by_the_policy() {
     let half = policy("system_u:system_r:container_t", "system_u:object_r:container_file_t:s3");
     for (policy, options, expected) in [
         (&fedora, json!({"level": "s0:c1,c2"}), Ok(format!("{FILE}:s0:c1,c2"))),
-        (&fedora, json!({"level": "s0:c2,c1"}), Ok(format!("{FILE}:s0:c1,c2"))),
+        // As the pod writes it.
+        (&fedora, json!({"level": "s0:c26,c5"}), Ok(format!("{FILE}:s0:c26,c5"))),
         // Type and role are those of the process alone.
         (&fedora, json!({"type": "spc_t", "role": "r", "level": "s0:c9"}), Ok(format!("{FILE}:s0:c9"))),
         (
@@ -99,6 +100,8 @@ fn every_container_that_mounts_the_volume_counts() {
     for (spec, expected) in [
         (json!({"containers": [one("s0:c1")]}), labels(&["s0:c1"])),
         (json!({"containers": [one("s0:c1"), one("s0:c2")]}), labels(&["s0:c1", "s0:c2"])),
+        // In two spellings it is still one; the first counts.
+        (json!({"containers": [one("s0:c26,c5"), one("s0:c5,c26")]}), labels(&["s0:c26,c5"])),
         (
             json!({"initContainers": [one("s0:c1")], "containers": [one("s0:c2")]}),
             labels(&["s0:c1", "s0:c2"]),
@@ -223,6 +226,7 @@ fn pods_of_one_volume_have_one_label() {
     };
     for (own, first, is_compared, reach, expected) in [
         ("a", "a", true, Mounted, Ok(None)),
+        ("u:r:t:s0:c2,c1", "u:r:t:s0:c1,c2", true, Mounted, Ok(None)),
         ("", "", true, Mounted, Ok(None)),
         ("a", "b", true, Mounted, Err(told("a", "b"))),
         ("", "b", true, Mounted, Err(told("", "b"))),
@@ -240,6 +244,41 @@ fn pods_of_one_volume_have_one_label() {
         let settled = Settled { label: own.to_owned(), mount: None, is_compared, warning: None };
         assert_eq!(join(&wish, &settled, first), expected, "{own:?} {first:?} {reach:?}");
     }
+}
+
+#[test]
+fn a_volume_is_staged_anew_only_if_nobody_may_have_it() {
+    use StagedLabel::{Known, NotStaged, Unknown};
+    use Way::{Free, Held, Unstage};
+    let (own, same, other) = ("u:r:t:s0:c26,c5", "u:r:t:s0:c5,c26", "u:r:t:s0:c1");
+    let unused = (vec![], false);
+    // By a pod whose record cannot be read.
+    let perhaps_used = (vec![], true);
+    for ((others, is_used), staged, expected) in [
+        (unused.clone(), NotStaged, Free),
+        (unused.clone(), Known(same), Free),
+        (unused.clone(), Known(other), Unstage),
+        (unused.clone(), Known(""), Unstage),
+        (unused, Unknown, Unstage),
+        (perhaps_used.clone(), NotStaged, Free),
+        (perhaps_used.clone(), Known(same), Free),
+        (perhaps_used.clone(), Known(other), Held),
+        (perhaps_used.clone(), Known(""), Held),
+        // Two such pods would wait for each other.
+        (perhaps_used, Unknown, Free),
+        ((vec![same], true), NotStaged, Free),
+        ((vec![same], true), Known(same), Free),
+        ((vec![same], true), Known(other), Free),
+        ((vec![same], true), Unknown, Free),
+        ((vec![other], true), NotStaged, Held),
+        ((vec![same, other], true), Known(same), Held),
+        ((vec![""], true), Unknown, Held),
+    ] {
+        let found = Holding { others, is_used, staged };
+        assert_eq!(way(own, &found), expected, "{found:?}");
+    }
+    let without = |staged| way("", &Holding { others: vec![""], is_used: true, staged });
+    assert_eq!([without(NotStaged), without(Known(""))], [Free, Free]);
 }
 
 #[test]
