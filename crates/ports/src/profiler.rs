@@ -64,7 +64,7 @@ pub struct ProcessorProfile {
     pub stacks: Vec<Stack>,
     /// Samples that could not be kept.
     pub lost: u64,
-    /// Threads that were not sampled, because there were too many.
+    /// Threads that were not sampled, because there were too many or the kernel refused.
     pub unseen_threads: usize,
 }
 

@@ -45,10 +45,21 @@ pub(super) fn read() -> io::Result<Vec<Module>> {
 }
 
 /// The program first, as readers of profiles want it.
-pub(super) fn program_first(mut modules: Vec<Module>) -> Vec<Module> {
+pub(super) fn program_first(modules: Vec<Module>) -> Vec<Module> {
     let program = std::fs::read_link("/proc/self/exe").unwrap_or_default();
-    modules.sort_by_key(|module| module.facts.path != program.to_string_lossy());
+    with_first(modules, &program.to_string_lossy())
+}
+
+/// The module of a link to a program first.
+fn with_first(mut modules: Vec<Module>, link: &str) -> Vec<Module> {
+    let program = own_name(link);
+    modules.sort_by_key(|module| module.facts.path != program);
     modules
+}
+
+/// The name that a file had: the kernel marks one that was removed, or replaced by a newer version.
+fn own_name(path: &str) -> &str {
+    path.trim_end_matches(" (deleted)")
 }
 
 /// A line of `/proc/self/maps`.
@@ -94,7 +105,7 @@ fn module(memory: &File, mapping: &Mapping<'_>, image: u64) -> Module {
         end: mapping.end,
         offset: mapping.offset,
         // The name that it had: with the same build id elsewhere it is found again.
-        path: mapping.path.trim_end_matches(" (deleted)").to_owned(),
+        path: own_name(mapping.path).to_owned(),
         build_id: notes.filter_map(build_id).next().unwrap_or_default(),
         is_named: false,
     };
@@ -132,6 +143,19 @@ mod tests {
         }
         let own = read as *const () as u64;
         assert!((modules[0].facts.start..modules[0].facts.end).contains(&own));
+    }
+
+    #[test]
+    fn a_program_that_was_replaced_comes_first_too() {
+        let maps = [
+            "1000-2000 r-xp 00001000 fe:00 8 /lib/libc.so.6",
+            "3000-4000 r-xp 00001000 fe:00 7 /bin/agent (deleted)",
+        ];
+        for link in ["/bin/agent (deleted)", "/bin/agent"] {
+            let memory = File::open("/dev/null").unwrap();
+            let modules = maps.iter().map(|line| module(&memory, &mapping(line).unwrap(), 0)).collect();
+            assert_eq!(with_first(modules, link)[0].facts.path, "/bin/agent", "{link}");
+        }
     }
 
     #[test]

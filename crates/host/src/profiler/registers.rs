@@ -41,6 +41,17 @@ mod machine {
     pub(in super::super) const ADDRESS_BITS: u64 = (1 << 48) - 1;
 }
 
+/// Nobody has tried others; they only compile.
+#[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+mod machine {
+    /// None: profiles are refused.
+    pub(in super::super) const WANTED: u64 = 0;
+    pub(super) const NUMBERS: &[usize] = &[];
+    pub(super) const PC: usize = super::COUNT;
+    pub(in super::super) const SP: gimli::Register = gimli::Register(0);
+    pub(in super::super) const ADDRESS_BITS: u64 = u64::MAX;
+}
+
 pub(super) use machine::{ADDRESS_BITS, SP, WANTED};
 
 impl Registers {

@@ -9,6 +9,7 @@ use ports::profiler::{Frame, ProcessorProfile, ProfilerError, Stack};
 use super::events::{self, Scope, ThreadEvents};
 use super::modules::{self, Module};
 use super::records::{Record, records};
+use super::registers;
 use super::symbols::Names;
 use super::threads;
 use super::unwind::Unwinder;
@@ -50,6 +51,7 @@ struct Sampled {
 impl Sampling {
     /// Begins to sample every thread of this process.
     pub(super) fn start() -> Result<Self, ProfilerError> {
+        machine_is_known(registers::WANTED)?;
         let scope = allowed_scope()?;
         let unread =
             |error| ProfilerError::Failed("the process's code cannot be read from /proc/self", error);
@@ -110,21 +112,55 @@ impl Sampling {
         }
     }
 
-    /// Begins with threads that are new, and lets go of those that ended.
     fn look_for_threads(&mut self) {
         let Ok(now) = threads::names() else { return };
-        self.threads.retain(|id, _| now.contains_key(id));
-        self.unseen_threads = self.unseen_threads.max(now.len().saturating_sub(MOST_THREADS));
-        for (id, name) in now {
-            if self.threads.contains_key(&id) || self.threads.len() >= MOST_THREADS {
-                continue;
+        let scope = self.scope;
+        let unseen = follow(&mut self.threads, now, |id, name| {
+            Ok(Sampled { name, events: ThreadEvents::open(id, scope)? })
+        });
+        self.unseen_threads = self.unseen_threads.max(unseen);
+    }
+}
+
+/// Begins with threads that are new, and lets go of those that ended; says how many go unseen.
+fn follow<T>(
+    threads: &mut BTreeMap<u32, T>,
+    now: BTreeMap<u32, String>,
+    begin: impl Fn(u32, String) -> io::Result<T>,
+) -> usize {
+    threads.retain(|id, _| now.contains_key(id));
+    let mut unseen = 0;
+    for (id, name) in now {
+        if threads.contains_key(&id) {
+            continue;
+        }
+        if threads.len() >= MOST_THREADS {
+            unseen += 1;
+            continue;
+        }
+        match begin(id, name) {
+            Ok(sampled) => {
+                threads.insert(id, sampled);
             }
             // One that ended meanwhile is not there to be sampled.
-            if let Ok(events) = ThreadEvents::open(id, self.scope) {
-                self.threads.insert(id, Sampled { name, events });
-            }
+            Err(error) if error.raw_os_error() == Some(libc::ESRCH) => {}
+            // The rings may take more memory than this process may lock, or more files than it may open.
+            Err(_) => unseen += 1,
         }
     }
+    unseen
+}
+
+/// Refuses to begin where nobody knows which registers to ask for.
+fn machine_is_known(wanted: u64) -> Result<(), ProfilerError> {
+    if wanted != 0 {
+        return Ok(());
+    }
+    Err(ProfilerError::Refused {
+        what: "stacks cannot be followed on this architecture",
+        remedy: "it can be done on x86_64 and aarch64",
+        source: io::ErrorKind::Unsupported.into(),
+    })
 }
 
 /// Counts a stack; says how many samples were lost by it.
@@ -194,5 +230,37 @@ fn add_modules(profile: &mut ProcessorProfile, addresses: &[u64], modules: Vec<M
         let mut facts = module.facts;
         facts.is_named = names.is_some();
         profile.modules.push(facts);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn threads_that_the_kernel_does_not_let_be_sampled_are_counted() {
+        let names = |ids: std::ops::Range<u32>| ids.map(|id| (id, "t".to_owned())).collect();
+        let begin = |id: u32, _| match id {
+            1 => Err(io::Error::from_raw_os_error(libc::ESRCH)),
+            2 => Err(io::Error::from_raw_os_error(libc::EPERM)),
+            3 => Err(io::Error::from_raw_os_error(libc::EMFILE)),
+            id => Ok(id),
+        };
+        let mut threads = BTreeMap::from([(77, 77)]);
+        assert_eq!(follow(&mut threads, names(0..5), begin), 2);
+        assert_eq!(threads.keys().copied().collect::<Vec<_>>(), [0, 4]);
+        // The same ones are not counted twice.
+        assert_eq!(follow(&mut threads, names(0..5), begin), 2);
+        let more = MOST_THREADS as u32 + 10;
+        assert_eq!(follow(&mut threads, names(4..more + 4), begin), 10);
+        assert_eq!(threads.len(), MOST_THREADS);
+    }
+
+    #[test]
+    fn other_architectures_are_refused_with_a_reason() {
+        let refused = machine_is_known(0).unwrap_err().to_string();
+        assert!(refused.contains("architecture") && refused.contains("x86_64"), "{refused}");
+        let is_known = matches!(std::env::consts::ARCH, "x86_64" | "aarch64");
+        assert_eq!(machine_is_known(registers::WANTED).is_ok(), is_known);
     }
 }

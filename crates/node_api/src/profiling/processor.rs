@@ -95,7 +95,11 @@ impl Functions {
 /// What the reader should know of what is not in the profile.
 fn comments(taken: &ProcessorProfile) -> Vec<String> {
     let lost = (taken.lost > 0).then(|| format!("{} samples were lost", taken.lost));
-    let unseen = (taken.unseen_threads > 0)
-        .then(|| format!("{} threads were not sampled: there were too many", taken.unseen_threads));
+    let unseen = (taken.unseen_threads > 0).then(|| {
+        format!(
+            "{} threads were not sampled: there were too many, or the kernel refused",
+            taken.unseen_threads
+        )
+    });
     lost.into_iter().chain(unseen).collect()
 }
