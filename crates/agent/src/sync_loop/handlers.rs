@@ -154,6 +154,7 @@ impl SyncLoop {
         let state = self.sweep_state(&pod_cgroups, &pod_folders, &log_folders);
         if self.idle_sweeps.contains(state) {
             self.keep_same_allocations();
+            self.order_sweep(SweepOrder::default());
             return;
         }
         let situation = Situation {
@@ -198,14 +199,18 @@ impl SyncLoop {
                 seen_at: self.now(),
             }));
         }
-        let order = SweepOrder {
+        self.order_sweep(SweepOrder {
             runtime_pods: sweep.remove,
             pod_folders: sweep.remove_pod_folders,
             log_folders: sweep.remove_log_folders,
             pod_cgroups: sweep.remove_pod_cgroups,
             leftover_cgroups: sweep.reduce_pod_cgroups,
-        };
-        // An order to do nothing takes back an older one that nobody has begun.
+        });
+    }
+
+    /// Hands an order to the sweeper. One to do nothing takes back an older one that nobody has begun, and has the sweeper
+    /// count nothing.
+    fn order_sweep(&self, order: SweepOrder) {
         self.parts.sweeper.send_if_modified(|last| {
             let news = !(last.is_empty() && order.is_empty());
             *last = order;

@@ -138,7 +138,8 @@ impl Fixture {
         let (workers, orders) = mpsc::unbounded_channel();
         let (_, worker_views) = published::table(Vec::new());
         let (desired, _) = published::table(Vec::new());
-        let (_, observer) = observation::observations(Vec::new());
+        let (observations, observer) = observation::observations(Vec::new());
+        observations.floor.send_replace(observations.moments.next());
         let (publish, view) = node_view::channel();
         publish.send_replace(NodeView::of(Arc::new(node(&json!({})))));
         let events = Arc::new(EventLog::new(10));
@@ -262,4 +263,18 @@ async fn whatever_a_sweep_is_decided_from_makes_it_decided_again() {
     let pod = choosy();
     given.sync_loop.parts.desired.set(&pod.uid, Arc::clone(&pod));
     assert_ne!(state(&[]), at_rest);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_at_rest_takes_back_an_older_order_to_sweep() {
+    let mut given = Fixture::new(Answer::Silence);
+    given.sync_loop.handle_pod_cleanups().await;
+    // Of a state in between that the node has come back from.
+    let order = SweepOrder { pod_folders: vec!["gone".into()], ..SweepOrder::default() };
+    given.sync_loop.parts.sweeper.send_replace(order);
+    let mut orders = given.sync_loop.parts.sweeper.subscribe();
+    given.sync_loop.handle_pod_cleanups().await;
+    assert!(orders.has_changed().unwrap() && orders.borrow_and_update().is_empty());
+    given.sync_loop.handle_pod_cleanups().await;
+    assert!(!orders.has_changed().unwrap(), "an empty one is told once");
 }
