@@ -361,11 +361,12 @@ impl Generator {
         if !runs {
             return;
         }
+        // The runtime learns of the exit a little later than we do.
         if exit.tries == 0 {
             self.parts.metrics.pleg.exits_noticed.inc();
+        } else {
+            self.hint(exit.uid.clone());
         }
-        self.hint(exit.uid.clone());
-        // The runtime may learn of the exit a little later than we do.
         self.exits.check_again(exit);
     }
 

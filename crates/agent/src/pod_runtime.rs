@@ -16,6 +16,7 @@ mod sandbox;
 mod stop;
 mod supplies;
 mod sync;
+mod turns;
 mod volumes;
 
 use std::sync::Arc;
@@ -53,6 +54,7 @@ use crate::sweeping::Sweeping;
 use crate::timeline::Timelines;
 use crate::user_namespaces::UserNamespaces;
 use memory::Memory;
+use turns::Turns;
 
 /// What the pod runtime needs.
 pub struct Parts {
@@ -116,13 +118,15 @@ pub struct Parts {
 pub struct PodRuntime {
     parts: Parts,
     memory: Memory,
+    turns: Turns,
 }
 
 impl PodRuntime {
     /// A pod runtime over these parts.
     #[must_use]
     pub fn new(parts: Parts) -> Self {
-        Self { parts, memory: Memory::default() }
+        let turns = Turns::new(parts.settings.cpu_count);
+        Self { parts, memory: Memory::default(), turns }
     }
 
     /// The pod as seen after everything this agent did to it.

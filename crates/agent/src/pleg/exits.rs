@@ -6,10 +6,10 @@ use model::{ContainerId, PodUid};
 use ports::process_watch::ProcessWatch;
 use tokio::task::{AbortHandle, JoinSet};
 
-/// First wait before looking again; doubled each time.
-const FIRST_RECHECK: Duration = Duration::from_millis(5);
-/// How often a noticed exit is checked again before the list takes over.
-const RECHECKS: u32 = 8;
+/// First wait before looking, longer by half each time: a runtime learns of an exit some ten milliseconds after the kernel.
+const FIRST_CHECK: Duration = Duration::from_millis(10);
+/// How often the runtime is asked about a noticed exit before the list takes over.
+const CHECKS: u32 = 9;
 
 /// A container process that is gone.
 #[derive(Clone, Debug)]
@@ -60,8 +60,8 @@ impl Exits {
 
     /// Announces the same exit again a little later.
     pub(super) fn check_again(&mut self, exit: NoticedExit) {
-        if exit.tries < RECHECKS {
-            let wait = FIRST_RECHECK * 2u32.pow(exit.tries);
+        if exit.tries < CHECKS {
+            let wait = FIRST_CHECK * 3u32.pow(exit.tries) / 2u32.pow(exit.tries);
             self.tasks.spawn(async move {
                 tokio::time::sleep(wait).await;
                 Some(NoticedExit { tries: exit.tries + 1, ..exit })

@@ -156,8 +156,8 @@ impl Pass<'_> {
         }));
         // Written while there is time: the containers wait for it, and tell if it fails.
         let noted = self.runtime.parts.allocations.noted(&self.pod.uid);
-        let (sandbox, images, _noted) =
-            futures::future::join3(self.sandbox(&actions.sandbox, &spec), images, noted).await;
+        let sandbox = self.sandbox(&actions.sandbox, &spec, interruption);
+        let (sandbox, images, _noted) = futures::future::join3(sandbox, images, noted).await;
         let sandbox = sandbox?;
         let mut failures = ContainerProblems::new();
         for (start, image) in due.iter().zip(images) {

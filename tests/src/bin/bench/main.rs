@@ -3,7 +3,8 @@
 //! Prints a table of medians with the ratio podward / upstream. `PODWARD_AGENTS` selects the agents,
 //! `PODWARD_BIN` the podward binary (a release build, or the figures mean little), `--quick` cuts the
 //! idle windows and repetitions, `--cluster` measures only the node of a real cluster, `--alone` only the node
-//! without one, `--scrapes` only what scrapes cost there. Times of containers are the runtime's own.
+//! without one, `--scrapes` only what scrapes cost there, `--bursts` only bursts and removals of pods, several times. Times of
+//! containers are the runtime's own.
 
 mod cluster;
 mod measure;
@@ -19,8 +20,10 @@ async fn main() -> Result<()> {
     let agents: Vec<Agent> =
         [Agent::Upstream, Agent::Podward].into_iter().filter(|agent| agent.selected()).collect();
     ensure!(!agents.is_empty(), "PODWARD_AGENTS names no agent");
-    if given("--scrapes") {
-        return without_cluster(&agents, quick, Part::Scrapes).await;
+    for (word, part) in [("--scrapes", Part::Scrapes), ("--bursts", Part::Bursts)] {
+        if given(word) {
+            return without_cluster(&agents, quick, part).await;
+        }
     }
     if !given("--cluster") {
         without_cluster(&agents, quick, Part::All).await?;
@@ -36,6 +39,7 @@ async fn main() -> Result<()> {
 enum Part {
     All,
     Scrapes,
+    Bursts,
 }
 
 async fn in_cluster(agents: &[Agent], quick: bool) -> Result<()> {
@@ -61,6 +65,7 @@ async fn without_cluster(agents: &[Agent], quick: bool, part: Part) -> Result<()
         alone.push(format!("{time:.1} ms before {}", agent.name()));
         let figures = match part {
             Part::Scrapes => measure::scrapes_only(&mut node, quick).await?,
+            Part::Bursts => measure::bursts_only(&mut node, quick).await?,
             Part::All => measure::all(&mut node, quick).await?,
         };
         node.agent.term().await?;

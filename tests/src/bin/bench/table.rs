@@ -18,15 +18,15 @@ pub(crate) struct Figure {
 /// Rows in the order they were measured; the ratio is podward / upstream.
 pub(crate) fn render(columns: &[(Agent, Vec<Figure>)]) -> String {
     let mut text = String::new();
-    let _ = write!(text, "| {:48} |", "");
+    let _ = write!(text, "| {:52} |", "");
     for (agent, _) in columns {
         let _ = write!(text, " {:>12} |", agent.name());
     }
     let _ = writeln!(text, " {:>6} |", "ratio");
-    let _ = writeln!(text, "|{}|{}-------:|", "-".repeat(50), "-------------:|".repeat(columns.len()));
+    let _ = writeln!(text, "|{}|{}-------:|", "-".repeat(54), "-------------:|".repeat(columns.len()));
     let Some((_, first)) = columns.first() else { return text };
     for (row, figure) in first.iter().enumerate() {
-        let _ = write!(text, "| {:48} |", figure.name);
+        let _ = write!(text, "| {:52} |", figure.name);
         for (_, figures) in columns {
             let shown = figures.get(row).map(|figure| format!("{:.1} {}", figure.value, figure.unit));
             let _ = write!(text, " {:>12} |", shown.unwrap_or_default());
