@@ -7,11 +7,10 @@ use model::{
     DnsConfig, EventSubject, EventType, RecordedEvent, SandboxId, SandboxSpec, SandboxStatus, StartStep,
     SyncFailure, UserNamespace,
 };
-use ports::pod_syncer::Interruption;
 use ports::runtime::RuntimeErrorKind;
 use tokio::time::Instant;
 
-use super::sync::{Pass, ReadySandbox};
+use super::sync::{Pass, ReadySandbox, Start};
 use super::{PodRuntime, failed, plain};
 
 impl PodRuntime {
@@ -63,21 +62,20 @@ impl Pass<'_> {
     /// The sandbox of the plan: the one that is there, or a new one. A pod that must stop does not wait for its turn.
     pub(super) async fn sandbox(
         &self,
-        plan: &SandboxPlan,
+        start: &Start<'_>,
         spec: &SandboxSpec,
-        interruption: &dyn Interruption,
     ) -> Result<ReadySandbox, SyncFailure> {
-        if let SandboxPlan::Keep(id) = plan {
+        if let SandboxPlan::Keep(id) = start.sandbox {
             let ips = self.kept(id).and_then(|sandbox| sandbox.ips.clone()).unwrap_or_default();
             return Ok(ReadySandbox { id: id.clone(), ips, spec: spec.clone() });
         }
-        let turn = tokio::select! {
-            turn = self.runtime.turns.next() => turn,
-            () = interruption.requested() => return Err(SyncFailure::Interrupted),
-        };
+        tokio::select! {
+            () = start.ticket.wait() => {}
+            () = start.interruption.requested() => return Err(SyncFailure::Interrupted),
+        }
         let timelines = &self.runtime.parts.timelines;
         let step = timelines.begin(&self.pod.uid, StartStep::Sandbox, None);
-        let created = turn.during(self.create_sandbox(spec)).await;
+        let created = self.create_sandbox(spec).await;
         step.ended(&created);
         created
     }

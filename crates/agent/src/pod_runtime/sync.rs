@@ -1,8 +1,8 @@
 use std::sync::Arc;
 
 use decide::dead_containers::{Surplus, surplus};
-use decide::deadline::{Start, deadline, deadline_exceeded};
-use decide::pod_actions::{PodActions, SandboxPlan, is_finished, plan, restart_count};
+use decide::deadline::{self, deadline, deadline_exceeded};
+use decide::pod_actions::{PodActions, SandboxPlan, StartContainer, is_finished, plan, restart_count};
 use decide::pod_paths::PodPaths;
 use model::{
     ContainerId, ContainerProblems, EventType, ObservedPod, PlannedVolume, Pod, SandboxId, SandboxSpec,
@@ -13,6 +13,7 @@ use ports::runtime::RuntimeError;
 use tokio::time::Instant;
 
 use super::container::{Preparation, StartFailure};
+use super::turns::Ticket;
 use super::{PodRuntime, failed, plain};
 use crate::images::ImageProblem;
 
@@ -28,6 +29,15 @@ pub(super) struct ReadySandbox {
     pub(super) id: SandboxId,
     pub(super) ips: Vec<String>,
     pub(super) spec: SandboxSpec,
+}
+
+/// What a pass is about to start.
+pub(super) struct Start<'a> {
+    pub(super) sandbox: &'a SandboxPlan,
+    pub(super) due: &'a [StartContainer],
+    pub(super) volumes: &'a [PlannedVolume],
+    pub(super) ticket: &'a Ticket,
+    pub(super) interruption: &'a dyn Interruption,
 }
 
 /// Marks the end of whatever was done to a pod, also when the pass is left early.
@@ -124,7 +134,7 @@ impl Pass<'_> {
         actions: PodActions,
         interruption: &dyn Interruption,
     ) -> Result<SyncOutcome, SyncFailure> {
-        let (due, mut waiting) = self.split_by_back_off(&actions);
+        let (due, waiting) = self.split_by_back_off(&actions);
         let creates = matches!(actions.sandbox, SandboxPlan::Create { .. });
         let nothing_else = !creates && !actions.removes() && due.is_empty();
         if nothing_else {
@@ -145,7 +155,18 @@ impl Pass<'_> {
             () = interruption.requested() => return Err(SyncFailure::Interrupted),
         };
 
-        let spec = self.planned_sandbox(&actions.sandbox).await?;
+        let ticket = self.runtime.turns.ticket();
+        let sandbox = &actions.sandbox;
+        let start = Start { sandbox, due: &due, volumes: &volumes, ticket: &ticket, interruption };
+        let done = ticket.during(self.start(&start, waiting)).await;
+        drop(mark);
+        done
+    }
+
+    /// Makes the sandbox, if there is none, and the containers that are due.
+    async fn start(&self, start: &Start<'_>, mut waiting: Waiting) -> Result<SyncOutcome, SyncFailure> {
+        let Start { sandbox, due, volumes, interruption, .. } = *start;
+        let spec = self.planned_sandbox(sandbox).await?;
         // Images are fetched while the sandbox is made. A pull may take minutes; a pod that must stop does not
         // wait for it.
         let images = futures::future::join_all(due.iter().map(|start| async {
@@ -156,15 +177,15 @@ impl Pass<'_> {
         }));
         // Written while there is time: the containers wait for it, and tell if it fails.
         let noted = self.runtime.parts.allocations.noted(&self.pod.uid);
-        let sandbox = self.sandbox(&actions.sandbox, &spec, interruption);
-        let (sandbox, images, _noted) = futures::future::join3(sandbox, images, noted).await;
+        let (sandbox, images, _noted) =
+            futures::future::join3(self.sandbox(start, &spec), images, noted).await;
         let sandbox = sandbox?;
         let mut failures = ContainerProblems::new();
         for (start, image) in due.iter().zip(images) {
             if interruption.is_requested() {
                 return Err(SyncFailure::Interrupted);
             }
-            let prepared = Preparation { sandbox: &sandbox, volumes: &volumes, image, interruption };
+            let prepared = Preparation { sandbox: &sandbox, volumes, image, interruption };
             match self.count_start(start, self.start_container(start, &prepared)).await {
                 Ok(()) => {}
                 Err(StartFailure::Later { problem, retry_at }) => {
@@ -176,7 +197,6 @@ impl Pass<'_> {
                 Err(StartFailure::Pass(failure)) => return Err(failure),
             }
         }
-        drop(mark);
         if failures.is_empty() {
             return Ok(waiting.into_outcome());
         }
@@ -242,7 +262,10 @@ impl Pass<'_> {
         let reported = status.and_then(|status| status.start_time.as_ref().map(Timestamp::from_api_time));
         // A pod of which nothing is reported yet starts now.
         let reported = reported.or_else(|| Some(parts.clock.now()));
-        deadline(self.pod, Start { reported, observed: self.observed, agent_started: parts.started_at })
+        deadline(
+            self.pod,
+            deadline::Start { reported, observed: self.observed, agent_started: parts.started_at },
+        )
     }
 
     /// Folders, cgroup and volumes.

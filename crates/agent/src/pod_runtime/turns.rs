@@ -1,42 +1,57 @@
-//! Turns at making sandboxes. More at once than the processors can work on only get in each other's way: all of them then
-//! come late, where some could run already.
+//! Turns at starting pods. More at once than the processors can work on only get in each other's way: all of them then come
+//! late, where some could run already.
 
 use std::pin::pin;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use tokio::sync::{Semaphore, SemaphorePermit};
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 
-/// After this long a turn is over, whatever became of it: a sandbox that waits for something else than a processor, such as a
-/// network that hangs, holds up no others.
+/// After this long a turn is over, whatever became of it: a pod that waits for something else than a processor, such as a
+/// network that hangs or an image that is fetched, holds up no others.
 const LONGEST: Duration = Duration::from_secs(2);
 
 /// Hands out turns in the order of asking.
-pub(super) struct Turns(Semaphore);
+pub(super) struct Turns(Arc<Semaphore>);
 
 impl Turns {
     /// As many at once as keep these processors busy.
     pub(super) fn new(cpus: usize) -> Self {
-        Self(Semaphore::new((4 * cpus).max(8)))
+        Self(Arc::new(Semaphore::new((4 * cpus).max(8))))
     }
 
-    pub(super) async fn next(&self) -> Turn<'_> {
+    /// To be used by one start.
+    pub(super) fn ticket(&self) -> Ticket {
+        Ticket { turns: Arc::clone(&self.0), place: Mutex::new(None), called: Notify::new() }
+    }
+}
+
+/// The place of one start in the queue; its turn ends with it at the latest.
+pub(super) struct Ticket {
+    turns: Arc<Semaphore>,
+    place: Mutex<Option<OwnedSemaphorePermit>>,
+    called: Notify,
+}
+
+impl Ticket {
+    /// Waits for the turn.
+    pub(super) async fn wait(&self) {
         // Never closed; without a place the work is done all the same.
-        Turn { _place: self.0.acquire().await.ok() }
+        let place = Arc::clone(&self.turns).acquire_owned().await.ok();
+        *self.place.lock().unwrap_or_else(PoisonError::into_inner) = place;
+        self.called.notify_one();
     }
-}
 
-/// The right to begin.
-pub(super) struct Turn<'a> {
-    _place: Option<SemaphorePermit<'a>>,
-}
-
-impl Turn<'_> {
-    /// Does the work to its end, and lets the next one begin by then at the latest.
-    pub(super) async fn during<T>(self, work: impl Future<Output = T>) -> T {
+    /// Does work that waits for the turn somewhere within; one that takes long goes on without it.
+    pub(super) async fn during<T>(&self, work: impl Future<Output = T>) -> T {
         let mut work = pin!(work);
+        let long = async {
+            self.called.notified().await;
+            tokio::time::sleep(LONGEST).await;
+        };
         tokio::select! {
             done = &mut work => return done,
-            () = tokio::time::sleep(LONGEST) => drop(self),
+            () = long => drop(self.place.lock().unwrap_or_else(PoisonError::into_inner).take()),
         }
         work.await
     }
@@ -44,17 +59,22 @@ impl Turn<'_> {
 
 #[cfg(test)]
 mod tests {
-    use futures::FutureExt as _;
-
     use super::*;
+
+    async fn start(turns: &Turns, work: impl Future<Output = ()>) {
+        let ticket = turns.ticket();
+        let work = async {
+            ticket.wait().await;
+            work.await;
+        };
+        ticket.during(work).await;
+    }
 
     #[tokio::test(start_paused = true)]
     async fn whoever_takes_long_holds_up_nobody_else_for_long() {
         let turns = Turns::new(1);
-        let stuck = futures::future::join_all((0..8).map(|_| async {
-            turns.next().await.during(std::future::pending::<()>()).await;
-        }));
-        let next = async { turns.next().await.during(async {}).await };
+        let stuck = futures::future::join_all((0..8).map(|_| start(&turns, std::future::pending())));
+        let next = start(&turns, async {});
         tokio::select! {
             _ = stuck => unreachable!("they never end"),
             done = tokio::time::timeout(LONGEST + Duration::from_millis(1), next) => done.unwrap(),
@@ -62,11 +82,27 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn as_many_begin_as_there_is_work_for() {
-        let turns = Turns::new(4);
-        let held: Vec<_> = std::iter::from_fn(|| turns.next().now_or_never()).collect();
-        assert_eq!(held.len(), 16);
-        drop(held);
-        assert!(turns.next().now_or_never().is_some());
+    async fn as_many_begin_as_there_is_work_for_and_the_first_are_done_first() {
+        let (turns, begun) = (Turns::new(4), tokio::time::Instant::now());
+        let second = Duration::from_secs(1);
+        let ends = (0..40).map(|_| async {
+            start(&turns, async { tokio::time::sleep(second).await }).await;
+            begun.elapsed().as_secs()
+        });
+        let ends = futures::future::join_all(ends).await;
+        let expected: Vec<u64> = (0..40).map(|at| at / 16 + 1).collect();
+        assert_eq!(ends, expected);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn whoever_stops_waiting_keeps_no_place() {
+        let turns = Turns::new(1);
+        for _ in 0..20 {
+            let waited =
+                tokio::time::timeout(Duration::from_millis(1), start(&turns, std::future::pending()));
+            assert!(waited.await.is_err());
+        }
+        start(&turns, async {}).await;
+        assert_eq!(turns.0.available_permits(), 8);
     }
 }
