@@ -158,7 +158,7 @@ impl Pass<'_> {
         let ticket = self.runtime.turns.ticket();
         let sandbox = &actions.sandbox;
         let start = Start { sandbox, due: &due, volumes: &volumes, ticket: &ticket, interruption };
-        let done = ticket.during(self.start(&start, waiting)).await;
+        let done = ticket.during(Box::pin(self.start(&start, waiting))).await;
         drop(mark);
         done
     }
