@@ -72,11 +72,9 @@ contract!(
 );
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "needs an installed containerd: make e2e runs it"]
 async fn on_a_real_runtime() {
-    let Ok(socket) = std::env::var("PODWARD_CRI_SOCKET") else {
-        eprintln!("skipped: PODWARD_CRI_SOCKET is not set");
-        return;
-    };
+    let socket = std::env::var("PODWARD_CRI_SOCKET").unwrap_or_else(|_| "private".to_owned());
     let private = if socket == "private" { Some(Containerd::start().await.unwrap()) } else { None };
     let socket = private.as_ref().map_or(PathBuf::from(&socket), |containerd| containerd.instance().socket());
     let image = std::env::var("PODWARD_CRI_IMAGE").unwrap_or_else(|_| BUSYBOX.to_owned());

@@ -169,7 +169,7 @@ fn code_mappings(maps: &str, program: &str) -> Vec<std::ops::Range<usize>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::scratch::{Scratch, is_root};
+    use crate::scratch::{Scratch, require_root};
 
     #[test]
     fn code_is_what_is_mapped_from_the_program_and_never_written() {
@@ -245,9 +245,7 @@ mod tests {
 
     #[test]
     fn sharing_a_folder_twice_mounts_it_once_and_keeps_mounts_below() {
-        if !is_root() {
-            return;
-        }
+        require_root();
         let scratch = Scratch::new();
         let root = scratch.path().join("kubelet");
         let below = root.join("below");

@@ -105,7 +105,7 @@ mod tests {
     use rustix::fs::Mode;
 
     use super::*;
-    use crate::scratch::{Scratch, is_root};
+    use crate::scratch::{Scratch, require_root};
 
     fn check_removed(scratch: &Scratch, name: &str) {
         let parent = Folder::open(scratch.path()).unwrap().unwrap();
@@ -146,9 +146,7 @@ mod tests {
 
     #[test]
     fn leaves_mounts_below_alone_and_reports_them() {
-        if !is_root() {
-            return;
-        }
+        require_root();
         let scratch = Scratch::new();
         let precious = scratch.path().join("precious");
         std::fs::create_dir(&precious).unwrap();

@@ -11,7 +11,7 @@ use std::fs;
 use std::time::Duration;
 
 use anyhow::Context;
-use fixture::{Node, is_root, volume};
+use fixture::{Node, require_root, volume};
 use model::{CsiAccess, CsiLifecycle, CsiSize, CsiVolume, FsGroup, FsGroupChange, PodUid, SecretReference};
 use ports::csi::CsiConnector;
 use ports::pod_volumes::{PodVolumes, VolumeError, VolumeStep};
@@ -24,9 +24,7 @@ const STAGES: &[Ability] = &[Ability::StageUnstageVolume];
 
 #[tokio::test]
 async fn a_volume_is_staged_once_published_for_each_pod_and_undone_in_reverse() {
-    if !is_root() {
-        return;
-    }
+    require_root();
     let node = Node::new(json!({"attachRequired": false}));
     let driver = node.driver("d.example", STAGES);
     let (one, two) = (volume(&node, "u1", "h"), volume(&node, "u2", "h"));
@@ -51,9 +49,7 @@ async fn a_volume_is_staged_once_published_for_each_pod_and_undone_in_reverse() 
 
 #[tokio::test]
 async fn a_record_that_cannot_be_read_keeps_no_other_pod_from_its_end() {
-    if !is_root() {
-        return;
-    }
+    require_root();
     let node = Node::new(json!({"attachRequired": false}));
     let driver = node.driver("d.example", STAGES);
     let (one, two) = (volume(&node, "u1", "h"), volume(&node, "u2", "g"));
@@ -85,9 +81,7 @@ async fn a_record_that_cannot_be_read_keeps_no_other_pod_from_its_end() {
 
 #[tokio::test]
 async fn an_agent_killed_between_stage_and_publish_is_followed_by_one_that_goes_on() {
-    if !is_root() {
-        return;
-    }
+    require_root();
     let node = Node::new(json!({"attachRequired": false}));
     let driver = node.driver("d.example", STAGES);
     let one = volume(&node, "u1", "h");
@@ -116,9 +110,7 @@ async fn an_agent_killed_between_stage_and_publish_is_followed_by_one_that_goes_
 
 #[tokio::test]
 async fn whatever_a_failed_call_left_is_undone_by_the_next_agent() {
-    if !is_root() {
-        return;
-    }
+    require_root();
     for (call, trouble) in [
         ("NodeStageVolume", Trouble::Fails(Code::Internal)),
         ("NodeStageVolume", Trouble::FailsAfter(Code::Unavailable)),
@@ -148,9 +140,7 @@ async fn whatever_a_failed_call_left_is_undone_by_the_next_agent() {
 
 #[tokio::test]
 async fn what_may_be_unstaged_is_staged_again() {
-    if !is_root() {
-        return;
-    }
+    require_root();
     let node = Node::new(json!({"attachRequired": false}));
     let driver = node.driver("d.example", STAGES);
     let one = volume(&node, "u1", "h");
@@ -171,9 +161,7 @@ async fn what_may_be_unstaged_is_staged_again() {
 
 #[tokio::test]
 async fn a_driver_that_hangs_holds_up_its_own_volume_only() {
-    if !is_root() {
-        return;
-    }
+    require_root();
     let node = Node::new(json!({"attachRequired": false}));
     let (stuck, fine) = (node.driver("stuck.example", STAGES), node.driver("d.example", STAGES));
     stuck.trouble("NodeStageVolume", Some(Trouble::Hangs));
@@ -197,9 +185,7 @@ async fn a_driver_that_hangs_holds_up_its_own_volume_only() {
 
 #[tokio::test]
 async fn an_inline_volume_is_made_for_its_pod_with_what_the_driver_asks_for() {
-    if !is_root() {
-        return;
-    }
+    require_root();
     let node = Node::new(json!({
         "volumeLifecycleModes": ["Ephemeral"], "podInfoOnMount": true, "requiresRepublish": true,
         "tokenRequests": [{"audience": "vault"}],
@@ -230,9 +216,7 @@ async fn an_inline_volume_is_made_for_its_pod_with_what_the_driver_asks_for() {
 
 #[tokio::test]
 async fn a_group_is_given_by_the_driver_or_by_the_agent() {
-    if !is_root() {
-        return;
-    }
+    require_root();
     let group = Some(FsGroup { gid: 4242, change: FsGroupChange::Always });
     for (abilities, by_driver) in
         [(STAGES, false), (&[Ability::StageUnstageVolume, Ability::VolumeMountGroup][..], true)]
@@ -254,9 +238,7 @@ async fn a_group_is_given_by_the_driver_or_by_the_agent() {
 
 #[tokio::test]
 async fn a_block_volume_is_published_beside_the_pods_and_linked_into_them() {
-    if !is_root() {
-        return;
-    }
+    require_root();
     let node = Node::new(json!({"attachRequired": false}));
     let driver = node.driver("d.example", STAGES);
     let link = node.root().join("pods/u1/volumeDevices/kubernetes.io~csi/h");
@@ -296,9 +278,7 @@ async fn a_block_volume_is_published_beside_the_pods_and_linked_into_them() {
 
 #[tokio::test]
 async fn a_device_is_published_with_its_staging_path_and_without_tokens() {
-    if !is_root() {
-        return;
-    }
+    require_root();
     let node = Node::new(json!({
         "attachRequired": false, "podInfoOnMount": true, "tokenRequests": [{"audience": "vault"}],
     }));
@@ -318,9 +298,7 @@ async fn a_device_is_published_with_its_staging_path_and_without_tokens() {
 
 #[tokio::test]
 async fn an_attachable_volume_is_reported_in_use_and_waits_for_its_attachment() {
-    if !is_root() {
-        return;
-    }
+    require_root();
     let node = Node::new(json!({"attachRequired": true}));
     let driver = node.driver("d.example", STAGES);
     let one = volume(&node, "u1", "h");
@@ -402,9 +380,7 @@ fn size(gib: i64) -> CsiSize {
 
 #[tokio::test]
 async fn a_volume_that_has_grown_is_grown_on_the_node_once() {
-    if !is_root() {
-        return;
-    }
+    require_root();
     let node = Node::new(json!({"attachRequired": false}));
     let driver = node.driver("d.example", &[Ability::ExpandVolume]);
     let size = size(2);
@@ -437,9 +413,7 @@ async fn a_volume_that_has_grown_is_grown_on_the_node_once() {
 
 #[tokio::test]
 async fn a_claim_is_told_how_far_its_volume_is() {
-    if !is_root() {
-        return;
-    }
+    require_root();
     let node = Node::new(json!({"attachRequired": false}));
     let driver = node.driver("d.example", &[Ability::ExpandVolume]);
     let size = CsiSize {
@@ -488,9 +462,7 @@ async fn a_claim_is_told_how_far_its_volume_is() {
 
 #[tokio::test]
 async fn volumes_are_measured_by_their_driver() {
-    if !is_root() {
-        return;
-    }
+    require_root();
     let node = Node::new(json!({"attachRequired": false}));
     let driver = node.driver("d.example", &[Ability::GetVolumeStats]);
     let client = plugins::GrpcCsiConnector.connect(driver.endpoint());
@@ -552,9 +524,7 @@ async fn a_driver_registers_itself_by_its_socket_and_goes_with_it() {
 
 #[tokio::test]
 async fn a_local_volume_that_has_grown_is_told_to_its_claim() {
-    if !is_root() {
-        return;
-    }
+    require_root();
     let node = Node::new(json!({}));
     let source = node.root().parent().unwrap().join("disk");
     std::fs::create_dir(&source).unwrap();

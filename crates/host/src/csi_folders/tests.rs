@@ -3,7 +3,7 @@ use std::fs;
 use model::CsiLifecycle;
 
 use super::*;
-use crate::scratch::{Scratch, is_root};
+use crate::scratch::{Scratch, require_root};
 
 fn record(name: &str, handle: &str) -> VolumeRecord {
     VolumeRecord {
@@ -124,9 +124,7 @@ async fn a_device_has_a_link_in_each_pod_and_one_record() {
 
 #[tokio::test]
 async fn what_is_mounted_is_not_removed() {
-    if !is_root() {
-        return;
-    }
+    require_root();
     let scratch = Scratch::new();
     let folders = HostCsiFolders::new(scratch.path().join("kubelet"));
     let uid = PodUid::from("u1");

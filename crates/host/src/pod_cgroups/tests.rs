@@ -4,7 +4,7 @@ use std::process::{Child, Command};
 use ports::system_cgroups::SystemCgroups;
 
 use super::*;
-use crate::scratch::is_root;
+use crate::scratch::require_root;
 
 const POD: &str = "/kubepods/burstable/podabc";
 
@@ -144,7 +144,7 @@ async fn check_real(root: &str, version: CgroupVersion) -> bool {
 
 /// The machine's cgroups at `root`, if they are of that version.
 fn real_cgroups(root: &str, version: CgroupVersion) -> Option<HostPodCgroups> {
-    assert!(is_root(), "the tests of cgroups need root");
+    require_root();
     HostPodCgroups::detect(Path::new(root)).ok().filter(|cgroups| cgroups.version() == version)
 }
 

@@ -4,7 +4,7 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use model::PodFullName;
 
 use super::*;
-use crate::scratch::{Scratch, is_root};
+use crate::scratch::{Scratch, require_root};
 
 struct Host {
     scratch: Scratch,
@@ -180,9 +180,7 @@ async fn keeps_a_pod_folder_while_a_volume_holds_data() {
 
 #[tokio::test]
 async fn keeps_a_pod_folder_while_anything_is_mounted_below() {
-    if !is_root() {
-        return;
-    }
+    require_root();
     let host = Host::new();
     host.folders.make_pod_folders(&host.uid).await.unwrap();
     host.write("etc-hosts", "x", 0o644).await.unwrap();
@@ -200,9 +198,7 @@ async fn keeps_a_pod_folder_while_anything_is_mounted_below() {
 
 #[tokio::test]
 async fn a_root_reached_through_a_symlink_is_protected_the_same() {
-    if !is_root() {
-        return;
-    }
+    require_root();
     let host = Host::new();
     fs::create_dir_all(host.scratch.path().join("lib")).unwrap();
     fs::create_dir_all(host.scratch.path().join("data")).unwrap();

@@ -37,8 +37,8 @@ use testkit::csi_driver::{Ability, CsiDriver};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
-pub(crate) fn is_root() -> bool {
-    rustix::process::geteuid().is_root()
+pub(crate) fn require_root() {
+    assert!(rustix::process::geteuid().is_root(), "this test mounts: run it as root");
 }
 
 /// A volume `h` of the driver `d.example` as one pod uses it.

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use testkit::csi_driver::{Ability, Trouble};
 use tonic::Code;
 
-use crate::fixture::{Node, is_root};
+use crate::fixture::{Node, require_root};
 
 const STAGES: &[Ability] = &[Ability::StageUnstageVolume];
 const METRICS: &str = "volume_manager_selinux_";
@@ -94,9 +94,7 @@ fn record(path: &Path) -> Value {
 
 #[tokio::test]
 async fn a_volume_for_one_pod_is_staged_and_published_with_its_label_also_by_the_next_agent() {
-    if !is_root() {
-        return;
-    }
+    require_root();
     let node = labelling();
     let driver = node.driver("d.example", STAGES);
     let settings = settings(&node, false);
@@ -133,9 +131,7 @@ async fn a_volume_for_one_pod_is_staged_and_published_with_its_label_also_by_the
 
 #[tokio::test]
 async fn a_pod_with_another_label_waits_until_the_volume_is_unmounted() {
-    if !is_root() {
-        return;
-    }
+    require_root();
     let node = labelling();
     let driver = node.driver("d.example", STAGES);
     let settings = settings(&node, false);
@@ -168,9 +164,7 @@ async fn a_pod_with_another_label_waits_until_the_volume_is_unmounted() {
 
 #[tokio::test]
 async fn two_spellings_of_one_label_do_not_keep_pods_apart() {
-    if !is_root() {
-        return;
-    }
+    require_root();
     let node = labelling();
     let driver = node.driver("d.example", STAGES);
     let settings = settings(&node, true);
@@ -194,9 +188,7 @@ fn cut(path: &Path) {
 
 #[tokio::test]
 async fn a_staging_record_that_was_cut_off_makes_the_volume_be_staged_anew() {
-    if !is_root() {
-        return;
-    }
+    require_root();
     let node = labelling();
     let driver = node.driver("d.example", STAGES);
     let settings = settings(&node, false);
@@ -218,9 +210,7 @@ async fn a_staging_record_that_was_cut_off_makes_the_volume_be_staged_anew() {
 
 #[tokio::test]
 async fn a_pod_whose_record_was_cut_off_keeps_the_label_of_its_mount_and_others_wait() {
-    if !is_root() {
-        return;
-    }
+    require_root();
     let node = labelling();
     let driver = node.driver("d.example", STAGES);
     let settings = settings(&node, false);
@@ -246,9 +236,7 @@ async fn a_pod_whose_record_was_cut_off_keeps_the_label_of_its_mount_and_others_
 
 #[tokio::test]
 async fn what_is_staged_with_another_label_and_used_by_nobody_is_staged_anew() {
-    if !is_root() {
-        return;
-    }
+    require_root();
     let node = labelling();
     let driver = node.driver("d.example", STAGES);
     let settings = settings(&node, false);
@@ -275,9 +263,7 @@ async fn what_is_staged_with_another_label_and_used_by_nobody_is_staged_anew() {
 
 #[tokio::test]
 async fn other_access_modes_are_only_counted_unless_the_gate_is_on() {
-    if !is_root() {
-        return;
-    }
+    require_root();
     let plugin = "volume_plugin=\"kubernetes.io/csi/d.example\"";
     for gate in [false, true] {
         let node = labelling();
@@ -318,9 +304,7 @@ async fn other_access_modes_are_only_counted_unless_the_gate_is_on() {
 
 #[tokio::test]
 async fn a_driver_that_does_not_ask_for_labels_and_a_node_without_selinux_have_none() {
-    if !is_root() {
-        return;
-    }
+    require_root();
     for (object, has_selinux) in [
         (json!({"attachRequired": false}), true),
         (json!({"attachRequired": false, "seLinuxMount": false}), true),

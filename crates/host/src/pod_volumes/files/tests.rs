@@ -2,7 +2,7 @@ use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 
 use super::*;
-use crate::scratch::{Scratch, is_root};
+use crate::scratch::{Scratch, require_root};
 
 const NOW: Timestamp = Timestamp::from_nanos(1_767_323_045_000_000_007);
 
@@ -81,9 +81,7 @@ fn a_change_replaces_all_and_removes_what_is_no_more() {
 
 #[test]
 fn modes_and_owners_are_set_before_anything_is_seen() {
-    if !is_root() {
-        return;
-    }
+    require_root();
     let scratch = Scratch::new();
     let secret = ProjectedFile { mode: 0o400, owner: Some(1234), ..file("token", "t") };
     let seen = scratch.path().join("token");

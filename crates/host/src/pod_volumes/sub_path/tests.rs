@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::*;
 use crate::mount_table;
-use crate::scratch::{Scratch, is_root};
+use crate::scratch::{Scratch, require_root};
 
 /// A pod folder, a volume, and a secret outside of it.
 struct Place {
@@ -49,9 +49,7 @@ fn part(volume: &Path, path: &str) -> SubPath {
 
 #[test]
 fn a_folder_and_a_file_are_bound_where_upstream_binds_them() {
-    if !is_root() {
-        return;
-    }
+    require_root();
     let place = Place::new();
     fs::create_dir(place.volume().join("folder")).unwrap();
     fs::write(place.volume().join("folder/file"), "text").unwrap();
@@ -70,9 +68,7 @@ fn a_folder_and_a_file_are_bound_where_upstream_binds_them() {
 
 #[test]
 fn missing_folders_are_made_with_the_mode_of_the_volume() {
-    if !is_root() {
-        return;
-    }
+    require_root();
     let place = Place::new();
     fs::set_permissions(place.volume(), fs::Permissions::from_mode(0o2777)).unwrap();
     let target = place.bind("a/b").unwrap();
@@ -85,9 +81,7 @@ fn missing_folders_are_made_with_the_mode_of_the_volume() {
 
 #[test]
 fn links_inside_the_volume_are_followed() {
-    if !is_root() {
-        return;
-    }
+    require_root();
     let place = Place::new();
     fs::create_dir_all(place.volume().join("..2026")).unwrap();
     fs::write(place.volume().join("..2026/key"), "value").unwrap();
@@ -101,9 +95,7 @@ fn links_inside_the_volume_are_followed() {
 
 #[test]
 fn nothing_leads_out_of_the_volume() {
-    if !is_root() {
-        return;
-    }
+    require_root();
     let place = Place::new();
     let outside = place.scratch.path().join("outside");
     symlink(&outside, place.volume().join("absolute")).unwrap();
@@ -139,9 +131,7 @@ fn nothing_leads_out_of_the_volume() {
 
 #[test]
 fn a_file_where_a_folder_is_needed_is_refused() {
-    if !is_root() {
-        return;
-    }
+    require_root();
     let place = Place::new();
     fs::write(place.volume().join("file"), "").unwrap();
     assert!(place.bind("file/below").is_err());
@@ -152,9 +142,7 @@ fn a_file_where_a_folder_is_needed_is_refused() {
 
 #[test]
 fn pipes_and_devices_are_named_but_never_opened() {
-    if !is_root() {
-        return;
-    }
+    require_root();
     let place = Place::new();
     let pipe = place.volume().join("pipe");
     rustix::fs::mknodat(rustix::fs::CWD, &pipe, FileType::Fifo, Mode::from_raw_mode(0o666), 0).unwrap();
@@ -180,9 +168,7 @@ fn pipes_and_devices_are_named_but_never_opened() {
 
 #[test]
 fn swapping_a_folder_for_a_link_while_it_is_resolved_never_reaches_outside() {
-    if !is_root() {
-        return;
-    }
+    require_root();
     let place = Place::new();
     let (inside, link) = (place.volume().join("real"), place.volume().join("link"));
     fs::create_dir_all(inside.join("deep")).unwrap();
@@ -231,9 +217,7 @@ fn swapping_a_folder_for_a_link_while_it_is_resolved_never_reaches_outside() {
 
 #[test]
 fn what_a_killed_agent_left_is_used_or_replaced() {
-    if !is_root() {
-        return;
-    }
+    require_root();
     let place = Place::new();
     fs::create_dir(place.volume().join("folder")).unwrap();
     fs::write(place.volume().join("file"), "x").unwrap();

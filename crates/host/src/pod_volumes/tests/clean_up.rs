@@ -35,9 +35,7 @@ async fn tear_down_removes_own_content_and_spares_everything_else() {
 
 #[tokio::test]
 async fn tear_down_unmounts_before_it_deletes() {
-    if !is_root() {
-        return;
-    }
+    require_root();
     let host = Host::new();
     let precious = host.at("precious");
     fs::create_dir(&precious).unwrap();
@@ -63,9 +61,7 @@ async fn tear_down_unmounts_before_it_deletes() {
 
 #[tokio::test]
 async fn tear_down_does_not_unmount_through_a_planted_symlink() {
-    if !is_root() {
-        return;
-    }
+    require_root();
     let host = Host::new();
     let disk = host.set_up_disk("cache").await;
     let inside = disk.join("sub/mounted");
@@ -87,9 +83,7 @@ async fn tear_down_does_not_unmount_through_a_planted_symlink() {
 
 #[tokio::test]
 async fn a_hostile_volume_cannot_turn_its_clean_up_against_the_host() {
-    if !is_root() {
-        return;
-    }
+    require_root();
     let host = Host::new();
     let precious = host.at("precious");
     fs::create_dir(&precious).unwrap();

@@ -42,9 +42,7 @@ async fn volumes_outside_their_pod_are_refused() {
 
 #[tokio::test]
 async fn a_memory_dir_is_one_tmpfs_of_the_size_asked_for() {
-    if !is_root() {
-        return;
-    }
+    require_root();
     let host = Host::new();
     let path = host.set_up_memory("shm", Some(1024 * 1024)).await;
     fs::write(path.join("file"), "x").unwrap();
@@ -61,9 +59,7 @@ async fn a_memory_dir_is_one_tmpfs_of_the_size_asked_for() {
 
 #[tokio::test]
 async fn a_memory_dir_is_not_mounted_over_another_file_system() {
-    if !is_root() {
-        return;
-    }
+    require_root();
     let host = Host::new();
     let path = host.empty_dir("shm");
     let other = host.at("other");
@@ -77,9 +73,7 @@ async fn a_memory_dir_is_not_mounted_over_another_file_system() {
 
 #[tokio::test]
 async fn a_mounted_but_unfinished_memory_dir_is_finished() {
-    if !is_root() {
-        return;
-    }
+    require_root();
     let host = Host::new();
     let path = host.set_up_memory("m", None).await;
     // Killed between the mount and the mark.
@@ -91,9 +85,9 @@ async fn a_mounted_but_unfinished_memory_dir_is_finished() {
 
 #[tokio::test]
 async fn huge_pages_are_mounted_by_their_size() {
-    if !is_root() || !Path::new("/sys/kernel/mm/hugepages/hugepages-2048kB").exists() {
-        return;
-    }
+    require_root();
+    let pages = Path::new("/sys/kernel/mm/hugepages/hugepages-2048kB");
+    assert!(pages.exists(), "this test needs a kernel with huge pages of 2 MiB");
     let host = Host::new();
     let plan = |page_size| VolumePlan::HugePagesDir { path: host.empty_dir("h"), page_size };
     for _ in 0..2 {

@@ -54,9 +54,7 @@ async fn set_up(host: &Host, uid: &str, name: FcName, use_as: DiskUse) -> Result
 
 #[tokio::test]
 async fn a_disk_is_mounted_once_shared_and_forgotten_with_its_last_pod() {
-    if !is_root() {
-        return;
-    }
+    require_root();
     let mut host = Host::new();
     fake_network(&mut host);
     let missing = set_up(&host, "u1", targets(), files()).await.unwrap_err();
@@ -92,9 +90,7 @@ async fn a_disk_is_mounted_once_shared_and_forgotten_with_its_last_pod() {
 
 #[tokio::test]
 async fn a_disk_is_mounted_with_the_label_that_is_asked_for() {
-    if !is_root() {
-        return;
-    }
+    require_root();
     let mut host = Host::new();
     fake_network(&mut host);
     let (told, mount) = noting_mount(&host);
@@ -126,9 +122,7 @@ async fn a_disk_is_mounted_with_the_label_that_is_asked_for() {
 
 #[tokio::test]
 async fn several_ways_to_a_disk_are_taken_apart_together() {
-    if !is_root() {
-        return;
-    }
+    require_root();
     let mut host = Host::new();
     fake_network(&mut host);
     let (way, other, joined) = (Disk::new(&host, "a"), Disk::new(&host, "b"), Disk::new(&host, "joined"));
@@ -159,9 +153,7 @@ async fn several_ways_to_a_disk_are_taken_apart_together() {
 
 #[tokio::test]
 async fn a_disk_as_a_device_is_linked_and_forgotten_with_its_last_pod() {
-    if !is_root() {
-        return;
-    }
+    require_root();
     let mut host = Host::new();
     fake_network(&mut host);
     let device = Disk::new(&host, "disk");

@@ -65,9 +65,7 @@ async fn set_up(host: &Host, uid: &str, volume: &PlannedVolume) -> Result<(), Vo
 
 #[tokio::test]
 async fn a_driver_that_mounts_is_called_for_each_pod_and_found_without_a_restart() {
-    if !is_root() {
-        return;
-    }
+    require_root();
     let mut host = host_with_drivers(None);
     let volume = flex(&host, "u1", "data");
     let missing = set_up(&host, "u1", &volume).await.unwrap_err().text();
@@ -123,9 +121,7 @@ unmount) umount \"$2\" && echo '{\"status\": \"Success\"}' ;;",
 
 #[tokio::test]
 async fn a_driver_that_attaches_leaves_the_mounts_to_the_agent() {
-    if !is_root() {
-        return;
-    }
+    require_root();
     let host = host_with_drivers(Some("node"));
     let disk = Disk::new(&host, "image");
     let cases = format!(
@@ -151,9 +147,7 @@ detach) echo '{{\"status\": \"Success\"}}' ;;",
 
 #[tokio::test]
 async fn a_volume_that_a_controller_attaches_is_waited_for() {
-    if !is_root() {
-        return;
-    }
+    require_root();
     let host = host_with_drivers(None);
     let disk = Disk::new(&host, "image");
     write_driver(

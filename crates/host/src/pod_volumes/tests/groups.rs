@@ -4,9 +4,7 @@ use super::*;
 
 #[tokio::test]
 async fn an_empty_dir_belongs_to_the_group_of_its_pod() {
-    if !is_root() {
-        return;
-    }
+    require_root();
     let host = Host::new();
     for memory in [false, true] {
         let path = host.empty_dir(if memory { "m" } else { "d" });
@@ -22,9 +20,7 @@ async fn an_empty_dir_belongs_to_the_group_of_its_pod() {
 
 #[tokio::test]
 async fn files_of_a_kept_group_are_left_alone_unless_the_top_differs() {
-    if !is_root() {
-        return;
-    }
+    require_root();
     let host = Host::new();
     let disk = host.set_up_disk("d").await;
     fs::create_dir_all(disk.join("a/b")).unwrap();

@@ -93,9 +93,7 @@ fn asked(host: &Host, word: &str) -> usize {
 
 #[tokio::test]
 async fn a_disk_is_formatted_once_shared_and_logged_out_of_with_its_last_pod() {
-    if !is_root() {
-        return;
-    }
+    require_root();
     let mut host = Host::new();
     let device = Disk::new(&host, "disk");
     fake_initiator(&mut host, &[(0, &device)]);
@@ -132,9 +130,7 @@ async fn a_disk_is_formatted_once_shared_and_logged_out_of_with_its_last_pod() {
 
 #[tokio::test]
 async fn two_disks_of_a_target_share_a_session() {
-    if !is_root() {
-        return;
-    }
+    require_root();
     let mut host = Host::new();
     let (one, two) = (Disk::new(&host, "one"), Disk::new(&host, "two"));
     fake_initiator(&mut host, &[(1, &one), (2, &two)]);
@@ -170,9 +166,7 @@ async fn a_disk_that_does_not_come_is_told_and_left_behind_clean() {
 
 #[tokio::test]
 async fn a_target_is_told_who_logs_in() {
-    if !is_root() {
-        return;
-    }
+    require_root();
     let mut host = Host::new();
     let device = Disk::new(&host, "disk");
     fake_initiator(&mut host, &[(0, &device)]);
@@ -222,9 +216,7 @@ async fn a_target_is_told_who_logs_in() {
 
 #[tokio::test]
 async fn several_ways_to_a_disk_are_one_device() {
-    if !is_root() {
-        return;
-    }
+    require_root();
     let mut host = Host::new();
     let (way, joined) = (Disk::new(&host, "way"), Disk::new(&host, "joined"));
     fake_initiator(&mut host, &[(0, &way)]);
@@ -246,9 +238,7 @@ async fn several_ways_to_a_disk_are_one_device() {
 
 #[tokio::test]
 async fn a_disk_is_mounted_with_the_label_that_is_asked_for() {
-    if !is_root() {
-        return;
-    }
+    require_root();
     let mut host = Host::new();
     let device = Disk::new(&host, "disk");
     fake_initiator(&mut host, &[(0, &device)]);
@@ -267,9 +257,7 @@ async fn a_disk_is_mounted_with_the_label_that_is_asked_for() {
 
 #[tokio::test]
 async fn a_disk_as_a_device_is_linked_for_each_pod_and_logged_out_of_with_the_last() {
-    if !is_root() {
-        return;
-    }
+    require_root();
     let mut host = Host::new();
     let device = Disk::new(&host, "disk");
     fake_initiator(&mut host, &[(0, &device)]);

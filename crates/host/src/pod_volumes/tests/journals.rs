@@ -4,9 +4,7 @@ use super::*;
 
 #[tokio::test]
 async fn mounts_are_written_down_before_and_struck_out_after() {
-    if !is_root() {
-        return;
-    }
+    require_root();
     let host = Host::new();
     host.set_up_memory("m", None).await;
     host.set_up_disk("d").await;
@@ -20,9 +18,7 @@ async fn mounts_are_written_down_before_and_struck_out_after() {
 
 #[tokio::test]
 async fn at_start_the_journal_is_brought_in_line_with_the_mounts() {
-    if !is_root() {
-        return;
-    }
+    require_root();
     let host = Host::new();
     assert_eq!(host.volumes.reconcile_mounts().await.unwrap(), MountReport::default());
     let memory = host.set_up_memory("m", None).await;

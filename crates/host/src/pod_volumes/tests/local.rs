@@ -18,9 +18,7 @@ fn local(host: &Host, read_only: bool) -> VolumePlan {
 
 #[tokio::test]
 async fn a_device_gets_a_file_system_that_all_its_pods_share_and_the_last_one_leaves() {
-    if !is_root() {
-        return;
-    }
+    require_root();
     let mut host = Host::new();
     let device = Disk::new(&host, "image");
     symlink(&device.device, host.at("disk")).unwrap();
@@ -72,9 +70,7 @@ fn may_resize() -> bool {
 
 #[tokio::test]
 async fn the_file_system_of_a_disk_that_has_grown_follows_it() {
-    if !is_root() {
-        return;
-    }
+    require_root();
     let host = Host::new();
     let device = Disk::new(&host, "image");
     symlink(&device.device, host.at("disk")).unwrap();
@@ -114,9 +110,7 @@ async fn the_file_system_of_a_disk_that_has_grown_follows_it() {
 
 #[tokio::test]
 async fn a_disk_with_another_file_system_is_told_apart() {
-    if !is_root() {
-        return;
-    }
+    require_root();
     let host = Host::new();
     let device = Disk::new(&host, "image");
     let made = Command::new("mkfs.ext2").args(["-q", "-F"]).arg(&device.device).status().unwrap();
@@ -133,9 +127,7 @@ async fn a_disk_with_another_file_system_is_told_apart() {
 
 #[tokio::test]
 async fn a_device_that_somebody_works_on_is_left_alone() {
-    if !is_root() {
-        return;
-    }
+    require_root();
     let host = Host::new();
     let device = Disk::new(&host, "image");
     symlink(&device.device, host.at("disk")).unwrap();
@@ -153,9 +145,7 @@ async fn a_device_that_somebody_works_on_is_left_alone() {
 
 #[tokio::test]
 async fn a_local_volume_is_bound_and_its_files_outlive_the_pod() {
-    if !is_root() {
-        return;
-    }
+    require_root();
     let host = Host::new();
     let missing = host.set_up(local(&host, false)).await.unwrap_err().text();
     assert!(missing.contains("does not exist"), "{missing}");
@@ -198,9 +188,7 @@ async fn a_local_volume_is_bound_and_its_files_outlive_the_pod() {
 
 #[tokio::test]
 async fn options_of_a_local_volume_are_put_in_force_or_told_of() {
-    if !is_root() {
-        return;
-    }
+    require_root();
     let mut host = Host::new();
     fs::create_dir(host.at("disk")).unwrap();
     let plan = |options: &[&str]| VolumePlan::Local {
@@ -222,9 +210,7 @@ async fn options_of_a_local_volume_are_put_in_force_or_told_of() {
 
 #[tokio::test]
 async fn a_device_is_linked_and_unlinked() {
-    if !is_root() {
-        return;
-    }
+    require_root();
     let host = Host::new();
     let device = host.at("device");
     let path = host.pod("volumeDevices/kubernetes.io~local-volume/pv");

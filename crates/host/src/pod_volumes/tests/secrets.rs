@@ -4,9 +4,7 @@ use super::*;
 
 #[tokio::test]
 async fn files_in_memory_are_replaced_and_taken_down() {
-    if !is_root() {
-        return;
-    }
+    require_root();
     let host = Host::new();
     for content in ["one", "one", "two"] {
         host.set_up_for(secret(&host, content), Some(4321)).await.unwrap();

@@ -9,9 +9,7 @@ fn share(host: &Host) -> VolumePlan {
 
 #[tokio::test]
 async fn a_share_is_mounted_by_the_hosts_mount_and_detached() {
-    if !is_root() {
-        return;
-    }
+    require_root();
     let mut host = Host::new();
     // The last argument is the target.
     fake_mount(&mut host, "for target; do :; done; exec mount -t tmpfs tmpfs \"$target\"");
