@@ -108,7 +108,7 @@ impl ControlPlane {
         plane.components().start_etcd()?;
         plane.launch_api_server()?;
         plane.wait_api_server().await?;
-        plane.components().start_controllers()?;
+        plane.components().restart_controllers()?;
         plane.grant_bootstrap().await?;
         plane.wait_controllers().await?;
         plane.start_time = started.elapsed();
@@ -172,12 +172,13 @@ impl ControlPlane {
 
     /// Starts the API server again, at the same address and with the same data.
     ///
-    /// The scheduler is started anew, too: its watches come back up to half a minute later, and until then it
-    /// places pods on nodes that are gone, from where the garbage collector of pods deletes them.
+    /// Scheduler and controllers are started anew, too: their watches come back up to a minute later. Until then pods are
+    /// placed on nodes that are gone, from where the garbage collector of pods deletes them, and new namespaces get no
+    /// accounts.
     pub async fn start_api_server(&self) -> Result<()> {
         self.launch_api_server()?;
         self.wait_api_server().await?;
-        self.components().restart_scheduler()
+        self.components().restart_controllers()
     }
 
     /// When the API server was started, the first time first.

@@ -63,14 +63,9 @@ impl Components {
         self.api_server.is_some()
     }
 
-    pub(super) fn start_controllers(&mut self) -> Result<()> {
-        let arguments = arguments::controller_manager(&self.folder, &self.options);
-        self.controller_manager = Some(self.spawn("kube-controller-manager", &arguments)?);
-        self.restart_scheduler()
-    }
-
-    /// Starts the scheduler, or starts it again.
-    pub(super) fn restart_scheduler(&mut self) -> Result<()> {
+    /// Starts controllers and scheduler, or starts them again.
+    pub(super) fn restart_controllers(&mut self) -> Result<()> {
+        self.restart_controller_manager()?;
         drop(self.scheduler.take());
         self.scheduler = Some(self.spawn("kube-scheduler", &arguments::scheduler(&self.folder))?);
         self.tell_reaper()
@@ -78,10 +73,15 @@ impl Components {
 
     pub(super) fn sign_for(&mut self, duration: Duration) -> Result<()> {
         self.options.signing_duration = duration;
+        self.restart_controller_manager()?;
+        self.tell_reaper()
+    }
+
+    fn restart_controller_manager(&mut self) -> Result<()> {
         drop(self.controller_manager.take());
         let arguments = arguments::controller_manager(&self.folder, &self.options);
         self.controller_manager = Some(self.spawn("kube-controller-manager", &arguments)?);
-        self.tell_reaper()
+        Ok(())
     }
 
     pub(super) fn processes(&self) -> Vec<u32> {
