@@ -68,6 +68,7 @@ pub mod sandbox_spec;
 pub mod security;
 pub mod service_account_tokens;
 pub mod service_environment;
+pub mod starts;
 pub mod statistics;
 pub mod status_patch;
 pub mod status_report;

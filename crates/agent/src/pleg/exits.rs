@@ -6,7 +6,8 @@ use model::{ContainerId, PodUid};
 use ports::process_watch::ProcessWatch;
 use tokio::task::{AbortHandle, JoinSet};
 
-/// First wait before looking, longer by half each time: a runtime learns of an exit some ten milliseconds after the kernel.
+/// First wait before looking, longer by half each time: a runtime learns of an exit from the kernel as we do, and has to
+/// write it down first.
 const FIRST_CHECK: Duration = Duration::from_millis(10);
 /// How often the runtime is asked about a noticed exit before the list takes over.
 const CHECKS: u32 = 9;

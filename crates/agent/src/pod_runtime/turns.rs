@@ -5,6 +5,7 @@ use std::pin::pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use decide::starts::starts_at_once;
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 
 /// After this long a turn is over, whatever became of it: a pod that waits for something else than a processor, such as a
@@ -15,9 +16,9 @@ const LONGEST: Duration = Duration::from_secs(2);
 pub(super) struct Turns(Arc<Semaphore>);
 
 impl Turns {
-    /// As many at once as keep these processors busy.
+    /// For a machine with these processors.
     pub(super) fn new(cpus: usize) -> Self {
-        Self(Arc::new(Semaphore::new((4 * cpus).max(8))))
+        Self(Arc::new(Semaphore::new(starts_at_once(cpus))))
     }
 
     /// To be used by one start.
