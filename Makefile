@@ -1,8 +1,11 @@
-# The only door: `make` lists what can be done. Everything runs as root on Debian 12, with Rust and Go installed, and
-# installs what else is missing. Caches live outside the tree: cargo's own, and ${PODWARD_CACHE:-~/.cache/podward}.
+# All project commands; `make` alone lists them.
 #
-#   ARGS=...          passed on by run (--once), bench (--quick), e2e (a test name) and fuzz (target names)
-#   FUZZ_SECONDS=20   per fuzz target; 0 only replays the seeds
+# `make build`, `make unit` and most of `make check` need Rust and a C compiler, and no root. The other targets run as root
+# on Debian 12 with Rust and Go, and install missing packages. Caches are outside the tree: cargo's own, and
+# ${PODWARD_CACHE:-~/.cache/podward}.
+#
+#   ARGS=...          arguments of run (--once), bench (--quick), unit and e2e (test names) and fuzz (target names)
+#   FUZZ_SECONDS=20   duration per fuzz target; 0 only replays the seeds
 
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
@@ -14,43 +17,59 @@ PODWARD_CACHE ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/podward
 FUZZ_SECONDS ?= 20
 ARGS ?=
 
-# The demo program, test images and agents are looked for in ./target, so it cannot be elsewhere.
+# testkit expects the demo program, test images and agents in ./target, so another target folder would break the tests.
 unexport CARGO_TARGET_DIR
 CARGO := cargo
-# The agent under test is the release build, whatever else lies in ./target.
+# Scenarios and benchmarks run the release build, even if ./target has a newer debug build.
 export PODWARD_BIN := $(CURDIR)/target/release/podward
 export PODWARD_KUBELET := $(PODWARD_CACHE)/bin/kubelet
 export PODWARD_CONTAINERD_2 := $(PODWARD_CACHE)/bin/containerd
 export PODWARD_CACHE
 
-# Integration tests by name: those of the crates, and the scenarios, which need a machine to themselves.
+# Names of the integration tests. Those of the crates are part of `make unit` and `make unit-root`, except thousand_pods,
+# which is a benchmark. Those of tests/ are the scenarios.
 test_names = $(sort $(notdir $(basename $(wildcard $(1)/*.rs))) $(notdir $(patsubst %/main.rs,%,$(wildcard $(1)/*/main.rs))))
-CRATE_TESTS := $(call test_names,crates/*/tests)
-# Those of a node in a cluster take longer than all others: make test runs a choice of them, make cluster all.
-CLUSTER_CHOICE := kubectl_run a_deployment_rolls_over bootstrap_from_a_token a_static_pod_has_a_mirror \
-	a_graceful_delete_lets_the_container_finish changes_reach_the_files a_token_that_the_cluster_accepts \
-	what_happened_during_an_outage_is_told pods_come_back_without_a_control_plane wrong_certificates_are_survived
+CRATE_TESTS := $(filter-out thousand_pods,$(call test_names,crates/*/tests))
+# The cluster scenarios take longer than all others together: `make test` runs this selection, `make cluster` all of them.
+CLUSTER_CHOICE := kubectl_run_starts_a_pod deployment_rolls_out_new_version bootstraps_with_a_token static_pod_has_a_mirror_pod \
+	graceful_delete_waits_for_the_container object_changes_update_projected_files projected_token_is_accepted_by_the_cluster \
+	reports_changes_made_during_api_server_outage pods_start_after_reboot_without_control_plane recovers_from_wrong_server_certificates
 SCENARIOS := $(filter-out cluster_node node_api node_streams,$(call test_names,tests/tests))
-# Scenarios mostly wait, and each has a runtime of its own: several run side by side.
+CRATE_TEST_COMMAND = $(CARGO) test --locked --workspace --no-fail-fast --lib --bins $(addprefix --test ,$(CRATE_TESTS))
+# Scenarios mostly wait, and each has a private container runtime, so several can run at once.
 SCENARIO_THREADS ?= 3
 SCRIPTS := .ci/run $(wildcard tools/*.sh)
 EXAMPLES := $(wildcard examples/*.yaml examples/*/*.yaml)
+
+# Runs a command. With PODWARD_RETRIES a failed command is repeated once and listed as FLAKY: retry(what it runs,command).
+define retry
+@command=($(2)); "$${command[@]}" || { \
+	[ "$${PODWARD_RETRIES:-0}" != 0 ] || exit 1; \
+	echo "FLAKY $(1): see above; second attempt" | tee -a "$${PODWARD_FLAKY:-/dev/null}"; \
+	"$${command[@]}"; \
+}
+endef
 
 say = @printf '==> %s\n' "$(1)"
 
 .PHONY: help
 help: ## show this list
-	@echo "make TARGET, as root on Debian 12:"
+	@echo "make TARGET (build, unit and check work without root; the others need root on Debian 12):"
 	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/  \1\t\2/p' $(MAKEFILE_LIST) | expand -t 18
 
+# The demo is built once and run once: neither debug information nor incremental compilation pays off.
 .PHONY: run
-run: toolchain setup build ## show podward at work: a demo pod on a containerd of its own, until Ctrl-C
-	$(call say,the demo; its pod is examples/demo/web.yaml)
-	@$(CARGO) build --quiet --locked -p testkit --bin demo-node
-	@exec target/debug/demo-node $(ARGS)
+run: export CARGO_INCREMENTAL = 0
+run: export CARGO_PROFILE_DEV_DEBUG = 0
+run: toolchain setup ## demo: runs a pod on a private containerd until Ctrl-C (ARGS=--once: until the pod answers)
+	$(call say,building podward and the demo (development profile))
+	@# One invocation for both programs, so that each dependency is compiled once.
+	@$(CARGO) build --locked -p podward -p testkit --bin podward --bin demo-node
+	$(call say,running the demo pod of examples/demo/web.yaml)
+	@PODWARD_BIN=$(CURDIR)/target/debug/podward exec target/debug/demo-node $(ARGS)
 
 .PHONY: check
-check: format lints layers dependencies scripts ## format, lints, layer rules, dependencies, scripts (-k: report all)
+check: format lints layers dependencies unused advisories scripts ## format, lints, layer rules, dependencies, advisories, scripts (-k: report all)
 
 .PHONY: format
 format: toolchain
@@ -68,96 +87,106 @@ layers: toolchain
 	$(call say,layer rules)
 	@$(CARGO) test --quiet --locked --workspace --test layers
 
-.PHONY: checkers
-checkers: toolchain
-	@tools/checkers.sh
-
 .PHONY: dependencies
-dependencies: checkers
-	$(call say,dependencies)
+dependencies: toolchain
+	$(call say,licences and versions of dependencies)
+	@tools/checkers.sh cargo-deny
 	@$(PODWARD_CACHE)/checkers/bin/cargo-deny --log-level error check --hide-inclusion-graph bans licenses sources
 
+.PHONY: unused
+unused: toolchain
+	$(call say,unused dependencies)
+	@tools/checkers.sh cargo-machete
+	@$(PODWARD_CACHE)/checkers/bin/cargo-machete crates tests fuzz
+
+.PHONY: advisories
+advisories: toolchain
+	$(call say,security advisories)
+	@tools/checkers.sh cargo-deny
+	@tools/advisories.sh
+
 .PHONY: scripts
-scripts: checkers
+scripts:
 	$(call say,scripts)
+	@tools/checkers.sh shellcheck
 	@for script in $(SCRIPTS); do bash -n $$script; done
 	@shellcheck --severity=warning --exclude=SC2209 $(SCRIPTS)
 
 .PHONY: test
-test: toolchain setup tools ## all tests: those of the crates, then the scenarios on real runtimes
-	@# The last minutes of the optimised build use one core: the tests of the crates take the other.
+test: toolchain setup tools ## all tests: unit, unit-root, then the scenarios on real runtimes (e2e)
+	@# The link step of the optimised build uses one core for minutes: the tests of the crates use the other.
 	@log=$$(mktemp); trap 'rm -f "$$log"' EXIT; \
 	$(MAKE) build >"$$log" 2>&1 & build=$$!; \
-	$(MAKE) unit || { kill "$$build" 2>/dev/null; exit 1; }; \
+	{ $(MAKE) unit && $(MAKE) unit-root; } || { kill "$$build" 2>/dev/null; exit 1; }; \
 	wait "$$build" || { cat "$$log"; exit 1; }
 	@$(MAKE) e2e
 
+# Run by root, the tests still get no privileges: a test that needs them must be in the other group.
 .PHONY: unit
-unit: toolchain setup tools ## the tests of the crates only
+unit: toolchain ## tests of the crates without root, Go and Debian packages (ARGS=name)
 	$(call say,tests of the crates)
-	@crates=($(CARGO) test --locked --workspace --no-fail-fast --lib --bins $(addprefix --test ,$(CRATE_TESTS))); \
-	"$${crates[@]}" || { \
-		[ "$${PODWARD_RETRIES:-0}" != 0 ] || exit 1; \
-		echo "FLAKY tests of the crates: see above; second try" | tee -a "$${PODWARD_FLAKY:-/dev/null}"; \
-		"$${crates[@]}"; \
-	}
-	@$(CARGO) test --quiet --locked --workspace --doc
+	$(call retry,unit,$(CRATE_TEST_COMMAND) --config "target.'cfg(unix)'.runner = ['tools/without-root.sh']" -- $(ARGS))
+	@[ -n "$(ARGS)" ] || $(CARGO) test --quiet --locked --workspace --doc
+
+# These tests are marked with #[ignore]; crates/testkit/tests/test_groups.rs checks the reasons.
+.PHONY: unit-root
+unit-root: toolchain setup tools ## tests of the crates that need root, Debian packages or upstream programs (ARGS=name)
+	$(call say,tests of the crates that need root or installed programs)
+	$(call retry,unit-root,$(CRATE_TEST_COMMAND) -- --ignored $(ARGS))
 
 .PHONY: e2e
-e2e: toolchain setup tools build ## the scenarios: podward and the upstream kubelet, SCENARIO_THREADS=3 at once (ARGS=name)
-	$(call say,the examples are good manifests)
+e2e: toolchain setup tools build ## scenarios: podward and the upstream kubelet, SCENARIO_THREADS=3 at once (ARGS=name)
+	$(call say,checking the example manifests)
 	@$(PODWARD_BIN) check $(EXAMPLES)
-	$(call say,the runtime client on a real containerd)
-	@PODWARD_CRI_SOCKET=private $(CARGO) test --quiet --locked --workspace --test contract on_a_real_runtime -- --ignored
-	$(call say,the demo runs and leaves nothing behind)
-	@# A test's build has the programs of its crate built too, with the dependencies that are already there.
+	$(call say,running the demo)
+	@# Building a test of testkit also builds the programs of testkit, with dependencies that are already compiled.
 	@$(CARGO) test --quiet --locked --workspace --no-run --test layers
 	@target/debug/demo-node --once
 	$(call say,scenarios: $(SCENARIOS))
 	@$(CARGO) test --locked --workspace --no-fail-fast $(addprefix --test ,$(SCENARIOS)) -- --test-threads=$(SCENARIO_THREADS) $(ARGS)
-	@# A name means one of the others; make cluster takes names of its own.
+	@# ARGS selects scenarios of this target only; make cluster has its own.
 	@[ -n "$(ARGS)" ] || $(MAKE) cluster ARGS="$(CLUSTER_CHOICE)"
 
 .PHONY: cluster
-cluster: toolchain setup tools build ## the scenarios of a node in a real cluster, both agents (ARGS=name)
+cluster: toolchain setup tools build ## scenarios with a real control plane, both agents (ARGS=name)
 	$(call say,scenarios: cluster_node node_api node_streams)
 	@$(CARGO) test --locked --workspace --no-fail-fast --test cluster_node --test node_api --test node_streams -- --test-threads=1 $(ARGS)
 
 .PHONY: bench
-bench: toolchain setup tools build ## podward and the upstream kubelet side by side (ARGS=--quick)
-	$(call say,measuring; this takes minutes and wants a quiet machine)
+bench: toolchain setup tools build ## benchmarks of podward and the upstream kubelet (ARGS=--quick)
+	$(call say,measuring for several minutes; other load on the machine distorts the results)
 	@$(CARGO) run --quiet --locked --release -p scenarios --bin bench -- $(ARGS)
-	$(call say,a thousand pods on a fake runtime)
+	$(call say,a thousand pods on the fake runtime)
 	@PODWARD_BINARY=$(PODWARD_BIN) $(CARGO) test --quiet --locked --workspace --test thousand_pods -- --ignored --nocapture --test-threads=1
 
 .PHONY: compare-status
-compare-status: toolchain setup tools build ## a corpus of pods on both agents; their /pods must agree (ARGS=name or --recorded)
-	$(call say,comparing what podward and the upstream kubelet report)
+compare-status: toolchain setup tools build ## compare the statuses that both agents report for a corpus of pods (ARGS=name or --recorded)
+	$(call say,comparing pod statuses of podward and the upstream kubelet)
 	@$(CARGO) run --quiet --locked -p scenarios --bin compare_status -- $(ARGS)
 
 .PHONY: compare-metrics
-compare-metrics: toolchain setup tools build ## the same pods on both agents; statistics and metrics must agree (ARGS=--recorded)
-	$(call say,comparing what podward and the upstream kubelet measure)
+compare-metrics: toolchain setup tools build ## compare statistics and metrics of both agents for the same pods (ARGS=--recorded)
+	$(call say,comparing statistics and metrics of podward and the upstream kubelet)
 	@$(CARGO) run --quiet --locked -p scenarios --bin compare_metrics -- $(ARGS)
 
 .PHONY: fuzz
-fuzz: toolchain ## feed the parsers with noise, FUZZ_SECONDS=20 each (ARGS=target)
-	$(call say,fuzz targets for $(FUZZ_SECONDS) s each)
+fuzz: toolchain ## run the fuzz targets, FUZZ_SECONDS=20 each (ARGS=target)
+	$(call say,running each fuzz target for $(FUZZ_SECONDS) s)
 	@tools/fuzz.sh $(FUZZ_SECONDS) $(ARGS)
 
 .PHONY: build
-build: toolchain ## podward, optimised: target/release/podward
-	$(call say,building podward)
+build: toolchain ## build the release program, target/release/podward
+	$(call say,building podward (release profile))
 	@$(CARGO) build --locked --release -p podward
 
 .PHONY: setup
-setup: ## install the Debian packages that the demo and the scenarios need
-	$(call say,Debian packages)
+setup: ## install the Debian packages that the demo, unit-root and the scenarios need
+	$(call say,installing Debian packages)
 	@tools/setup.sh
 
 .PHONY: tools
-tools: ## build the pinned upstream kubelet, its control plane and containerd 2 into the cache
-	$(call say,pinned tools)
+tools: ## build the pinned upstream kubelet, control plane and containerd 2 with Go, into the cache
+	$(call say,building pinned upstream programs)
 	@tools/build.sh kubelet kube-apiserver kube-controller-manager kube-scheduler kubectl \
 		containerd containerd-shim-runc-v2 ctr
 
@@ -167,6 +196,6 @@ toolchain:
 	@command -v cc >/dev/null || { echo "no C compiler: apt-get install gcc libc6-dev" >&2; exit 1; }
 
 .PHONY: clean
-clean: ## remove what was built in the tree; caches stay
+clean: ## remove build results in the tree, but no caches
 	$(call say,removing ./target and fuzz/artifacts)
 	@rm -rf target fuzz/artifacts

@@ -1,8 +1,8 @@
 #!/bin/sh
-# Builds pinned third-party programs that the scenarios run beside podward, into a cache outside the tree:
+# Builds pinned third-party programs that the scenarios use, into a cache outside the tree:
 #   ${PODWARD_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/podward}/bin/<name>-<version>-<key>, and a symlink bin/<name> to it.
-# The key hashes the module's go.mod and go.sum, this script and our own sources, so a pin that moves builds anew and a
-# second run does nothing. Usage: build.sh NAME...; `build.sh --list` names what can be built.
+# The key is a hash of the module's go.mod and go.sum, this script and the Go sources in this folder. A program is built
+# again when its key changes, and otherwise not. Usage: build.sh NAME...; `build.sh --list` prints the known names.
 set -eu
 
 tools=$(cd "$(dirname "$0")" && pwd)
@@ -17,8 +17,8 @@ fail() {
     exit 1
 }
 
-# Sets for one tool: module directory, pinned module path, package to build, and the variables to stamp its version in
-# (%s stands for the version).
+# Sets the variables that describe one tool: module directory, pinned module path, package to build, and the kind of
+# version stamp (see link_flags).
 describe() {
     kind=build
     case $1 in
@@ -73,7 +73,7 @@ link_flags() {
     echo "$flags"
 }
 
-# Asks Go inside the module, so that GOTOOLCHAIN=auto may fetch the version that the module names.
+# Runs Go inside the module, so that GOTOOLCHAIN=auto can download the version that the module requires.
 need_go() {
     needed=$(awk '$1 == "go" { print $2; exit }' "$directory/go.mod")
     advice="install Go $needed or newer from https://go.dev/dl/ (Debian's golang package is too old)"

@@ -1,29 +1,48 @@
 #!/bin/sh
-# Installs what `make check` needs beside Rust: shellcheck from Debian, and a pinned cargo-deny into
-# ${PODWARD_CACHE:-~/.cache/podward}/checkers. Does nothing when both are there.
+# Installs programs that `make check` needs beside Rust: checkers.sh NAME... Does nothing for those that are installed.
+#   cargo-deny, cargo-machete   pinned versions from crates.io, into ${PODWARD_CACHE:-~/.cache/podward}/checkers
+#   "shellcheck"                from Debian, as root
 set -eu
 
 cache=${PODWARD_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/podward}
 cargo_deny=0.20.2
+cargo_machete=0.9.2
 
 say() { printf 'checkers: %s\n' "$*"; }
+fail() {
+    printf 'checkers: error: %s\n' "$*" >&2
+    exit 1
+}
 
-if ! command -v shellcheck >/dev/null; then
+install_shellcheck() {
+    if command -v shellcheck >/dev/null; then return; fi
     say "installing shellcheck"
-    [ "$(id -u)" = 0 ] || {
-        say "error: must run as root to install shellcheck" >&2
-        exit 1
-    }
+    [ "$(id -u)" = 0 ] || fail "shellcheck is not installed: run apt-get install shellcheck as root"
     export DEBIAN_FRONTEND=noninteractive
     apt-get -qq update
     apt-get -qq -y -o Dpkg::Use-Pty=0 -o DPkg::Lock::Timeout=300 install --no-install-recommends shellcheck >/dev/null
-fi
+}
 
-if [ "$("$cache/checkers/bin/cargo-deny" --version 2>/dev/null)" != "cargo-deny $cargo_deny" ]; then
-    say "building cargo-deny $cargo_deny"
-    # Unoptimised: it runs for seconds, and building it that way takes a third of the time. In a folder of its own, so
-    # that a stray CARGO_TARGET_DIR or the workspace's flags do not matter.
+# install_crate NAME VERSION [FLAG]
+install_crate() {
+    marker=$cache/checkers/$1-$2
+    if [ -e "$marker" ] && [ -x "$cache/checkers/bin/$1" ]; then return; fi
+    say "building $1 $2"
+    # The temporary target folder and the working directory keep CARGO_TARGET_DIR and the settings of the workspace out of
+    # the build.
     build=$(mktemp -d)
     trap 'rm -rf "$build"' EXIT
-    (cd / && cargo install --quiet --locked --debug --target-dir "$build" --root "$cache/checkers" "cargo-deny@$cargo_deny")
-fi
+    (cd / && cargo install --quiet --locked ${3:+"$3"} --force --target-dir "$build" --root "$cache/checkers" "$1@$2")
+    rm -rf "$build"
+    touch "$marker"
+}
+
+for name in "$@"; do
+    case $name in
+    shellcheck) install_shellcheck ;;
+    # Unoptimised, because it runs for seconds and builds in a third of the time.
+    cargo-deny) install_crate cargo-deny "$cargo_deny" --debug ;;
+    cargo-machete) install_crate cargo-machete "$cargo_machete" ;;
+    *) fail "unknown program $name" ;;
+    esac
+done

@@ -1,10 +1,10 @@
 #!/bin/bash
-# Builds the fuzz targets and runs each for a while: fuzz.sh SECONDS [TARGET...]. With 0 seconds the seeds are
-# replayed once, as a smoke test. Needs a C++ compiler for libFuzzer, and no cargo-fuzz: coverage comes from flags that
-# the stable compiler knows. Address checking is left out, because the parsers are free of unsafe code.
+# Builds the fuzz targets and runs each of them: fuzz.sh SECONDS [TARGET...]. With 0 seconds each target only replays its
+# seeds, as a smoke test. Needs a C++ compiler for libFuzzer, but not cargo-fuzz: flags of the stable compiler enable the
+# coverage instrumentation. The address sanitizer is not used, because the parsers contain no unsafe code.
 #
-# New inputs go to ${PODWARD_CACHE:-~/.cache/podward}/fuzz/<target>; a failing one to fuzz/artifacts/<target>, which
-# `target/fuzz/<triple>/release/<target> FILE` replays.
+# New inputs are stored in ${PODWARD_CACHE:-~/.cache/podward}/fuzz/<target>, failing ones in fuzz/artifacts/<target>. Replay
+# one with `target/fuzz/<triple>/release/<target> FILE`.
 set -euo pipefail
 
 root=$(cd "$(dirname "$0")/.." && pwd)
@@ -27,7 +27,7 @@ say "building ${targets[*]}"
 flags="--cfg fuzzing -Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4"
 flags+=" -Cllvm-args=-sanitizer-coverage-inline-8bit-counters -Cllvm-args=-sanitizer-coverage-pc-table"
 flags+=" -Cllvm-args=-sanitizer-coverage-trace-compares"
-# With an explicit target, build scripts and macros stay free of the flags.
+# With an explicit target, the flags do not apply to build scripts and procedural macros.
 RUSTFLAGS=$flags cargo build --quiet --locked --release --manifest-path "$root/fuzz/Cargo.toml" \
     --target "$triple" --target-dir "$root/target/fuzz" "${targets[@]/#/--bin=}"
 
@@ -46,13 +46,13 @@ for target in "${targets[@]}"; do
     0) options+=(-runs=0) ;;
     *) options+=(-max_total_time="$seconds") ;;
     esac
-    say "$target for $seconds s"
+    say "running $target for $seconds s"
     log=$cache/$target.log
     if "$root/target/fuzz/$triple/release/$target" "${options[@]}" "${corpus[@]}" >"$log" 2>&1; then
         runs=$(sed -n 's/^stat::number_of_executed_units: //p' "$log")
-        say "$target: fine after $runs inputs, $(grep -o 'cov: [0-9]*' "$log" | tail -1)"
+        say "$target: passed after $runs inputs, $(grep -o 'cov: [0-9]*' "$log" | tail -1)"
     else
-        say "$target: FAILED; the log $log ends with"
+        say "$target: FAILED; last lines of $log:"
         tail -n 25 "$log"
         failed+=("$target")
     fi

@@ -1,12 +1,12 @@
 #!/bin/sh
-# Installs, from Debian's own packages, what the scenarios need on a node: a container runtime to drive (containerd,
+# Installs the Debian packages that the demo, the tests with root and the scenarios need: a container runtime (containerd,
 # runc, CNI plugins), the host tools that the upstream kubelet and containerd call, and a static busybox for test images.
-# Installs only what is missing, starts no service, and works with or without a running systemd. Run as root.
+# Installs missing packages only, starts no service, and works with or without a running systemd. Run as root.
 set -eu
 
-# containerd needs runc, the CNI plugins, iptables (bridge masquerade, portmap), kmod (overlay) and socat (port-forward);
-# the kubelet needs mount, iptables, conntrack, nftables, iproute2 and kmod (modprobe); the tests need busybox-static, and
-# etcd-server under the control plane that they start, and dbus (its daemon alone) under a stand-in for logind.
+# containerd needs runc, the CNI plugins, iptables (bridge masquerade, portmap), kmod (overlay) and socat (port-forward).
+# The kubelet needs mount, iptables, conntrack, nftables, iproute2 and kmod (modprobe). The tests need busybox-static for
+# images, etcd-server for the control plane, and the daemon of dbus for the fake logind.
 packages="ca-certificates containerd etcd-server runc containernetworking-plugins busybox-static
     iproute2 nftables conntrack dbus iptables kmod mount procps socat util-linux"
 
@@ -17,7 +17,7 @@ fail() {
 }
 
 [ "$(id -u)" = 0 ] || fail "must run as root"
-command -v apt-get >/dev/null || fail "apt-get not found: this script knows Debian only; install by hand: $(echo $packages)"
+command -v apt-get >/dev/null || fail "apt-get not found: this script supports Debian only; install these packages manually: $(echo $packages)"
 
 missing=""
 for package in $packages; do
@@ -27,13 +27,13 @@ for package in $packages; do
     esac
 done
 if [ -z "$missing" ]; then
-    say "nothing to do, all packages are installed"
+    say "all packages are installed"
     exit 0
 fi
 say "missing:$missing"
 
-# Package scripts ask policy-rc.d before they start a service; 101 means "not allowed". The scenarios start their own
-# containerd on their own socket, so a system one must not appear. A policy that is already there is put back.
+# Package scripts call policy-rc.d before they start a service; exit code 101 means "not allowed". The scenarios start a
+# private containerd, so the service of the package must not start. An existing policy is restored afterwards.
 policy=/usr/sbin/policy-rc.d
 saved="$policy.podward-saved"
 restore_policy() {

@@ -1,4 +1,4 @@
-//! Compiles the CRI proto files to Rust, without protoc.
+//! Generates Rust code from the CRI proto files, without protoc.
 
 use std::error::Error;
 
@@ -11,9 +11,9 @@ fn main() -> Result<(), Box<dyn Error>> {
     tonic_prost_build::configure()
         .build_client(true)
         .build_server(true)
-        // A runtime that lacks a call answers UNIMPLEMENTED, which is what the contract asks for.
+        // Calls that a server does not implement return UNIMPLEMENTED.
         .generate_default_stubs(true)
-        // Holds passwords: its Debug is written by hand.
+        // Contains passwords; has a manual Debug implementation.
         .skip_debug(["runtime.v1.AuthConfig"])
         .compile_fds(files)?;
     Ok(())

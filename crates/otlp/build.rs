@@ -1,4 +1,4 @@
-//! Compiles the proto file of the collector to Rust, without protoc.
+//! Generates Rust code from the collector's proto file, without protoc.
 
 use std::error::Error;
 

@@ -1,4 +1,4 @@
-//! Compiles the proto files of plugins to Rust, without protoc.
+//! Generates Rust code from the proto files of plugins, without protoc.
 
 use std::error::Error;
 
@@ -16,9 +16,9 @@ fn main() -> Result<(), Box<dyn Error>> {
     tonic_prost_build::configure()
         .build_client(true)
         .build_server(true)
-        // A driver that lacks a call answers UNIMPLEMENTED, which is what the contract asks for.
+        // Calls that a server does not implement return UNIMPLEMENTED.
         .generate_default_stubs(true)
-        // Hold secrets: their Debug is written by hand.
+        // Contain secrets; have a manual Debug implementation.
         .skip_debug([
             "csi.v1.NodeStageVolumeRequest",
             "csi.v1.NodePublishVolumeRequest",

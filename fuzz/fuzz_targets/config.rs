@@ -1,4 +1,4 @@
-//! Any bytes: a configuration loads or is refused with words; what loaded is accepted again in its JSON form.
+//! Any bytes: a configuration loads or is rejected with a message; a loaded one is accepted again as JSON.
 #![no_main]
 
 use config::parse_config;

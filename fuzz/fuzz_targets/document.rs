@@ -1,4 +1,4 @@
-//! Any bytes: parsing ends, stays within its depth, and what it understood reads the same when written as JSON.
+//! Any bytes: parsing terminates within its depth limit, and the result round-trips through JSON.
 #![no_main]
 
 use document::MAX_DEPTH;
@@ -33,7 +33,7 @@ fn depth(value: &Value) -> usize {
     }
 }
 
-/// The last digit of a float may change on the way.
+/// The last digit of a float may change in the round trip.
 fn has_float(value: &Value) -> bool {
     match value {
         Value::Number(number) => number.is_f64(),

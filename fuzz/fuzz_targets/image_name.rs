@@ -1,7 +1,7 @@
-//! Any text: an image name that is accepted reads the same when its parts are written out.
+//! Any text: an accepted image name round-trips through its parts.
 #![no_main]
 
-use decide::image_pull::{parse_image_name, with_default_tag};
+use decide::images::image_pull::{parse_image_name, with_default_tag};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|image: &str| {

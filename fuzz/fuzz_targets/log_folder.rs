@@ -1,4 +1,4 @@
-//! Any text: a log folder's name that is understood is the name its parts give.
+//! Any text: an accepted log folder name round-trips through its parts.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

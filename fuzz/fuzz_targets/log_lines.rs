@@ -1,7 +1,7 @@
-//! Any bytes as a log, in two pieces: what is shown does not depend on the cut, and keeps to the limit.
+//! Any bytes as a log in two chunks: the output does not depend on the split and respects the limit.
 #![no_main]
 
-use decide::container_logs::{LogOptions, Transcript};
+use decide::logs::container_logs::{LogOptions, Transcript};
 use libfuzzer_sys::fuzz_target;
 
 fn shown(options: &LogOptions, pieces: &[&[u8]]) -> Vec<u8> {

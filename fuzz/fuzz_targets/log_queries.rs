@@ -1,8 +1,8 @@
-//! Any pairs as a query: read or refused; what goes to the journal's program cannot become another option.
+//! Any pairs as a query: accepted or rejected; values passed to journalctl cannot become other options.
 #![no_main]
 
-use decide::container_logs::LogOptions;
-use decide::node_logs::{NodeLogQuery, Wanted, folder_page};
+use decide::logs::container_logs::LogOptions;
+use decide::logs::node_logs::{NodeLogQuery, Wanted, folder_page};
 use libfuzzer_sys::fuzz_target;
 use model::Timestamp;
 

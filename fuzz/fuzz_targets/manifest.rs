@@ -1,12 +1,15 @@
-//! Any bytes: a manifest gives pods with an identity or problems with words, and the same ones every time.
+//! Any bytes: a manifest yields pods with an identity or errors with a message, deterministically.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use manifest::{ObjectPlace, Origin, Place, Rules, read};
+use manifest::{ManifestLocation, ManifestRules, ManifestSource, ObjectSource, read};
 
 fuzz_target!(|text: &[u8]| {
-    let origin = Origin { node: "node-a", place: Place::File("/etc/kubernetes/manifests/pod.yaml") };
-    let result = read(text, &origin, &Rules::default());
+    let origin = ManifestSource {
+        node: "node-a",
+        location: ManifestLocation::File("/etc/kubernetes/manifests/pod.yaml"),
+    };
+    let result = read(text, &origin, &ManifestRules::default());
     match &result {
         Ok(manifest) => {
             for pod in &manifest.pods {
@@ -25,9 +28,9 @@ fuzz_target!(|text: &[u8]| {
             assert!(problems.iter().all(|problem| !problem.to_string().is_empty()));
         }
     }
-    assert_eq!(result, read(text, &origin, &Rules::default()));
-    // The same text on a node that takes ConfigMaps and Secrets from its manifests.
-    let local = Rules { objects: ObjectPlace::Manifests, ..Rules::default() };
+    assert_eq!(result, read(text, &origin, &ManifestRules::default()));
+    // The same text on a node that reads ConfigMaps and Secrets from its manifests.
+    let local = ManifestRules { objects: ObjectSource::Manifests, ..ManifestRules::default() };
     match read(text, &origin, &local) {
         Ok(manifest) => {
             for object in &manifest.objects {

@@ -1,4 +1,4 @@
-//! Any bytes as the frames of a connection: read or refused; what was read reads the same when it is written.
+//! Any bytes as the frames of a connection: parsed or rejected; parsed frames round-trip.
 #![no_main]
 
 use bytes::BytesMut;
@@ -16,18 +16,18 @@ fn decode(bytes: &[u8]) -> Vec<Frame> {
 
 fuzz_target!(|bytes: &[u8]| {
     let mut frames = decode(bytes);
-    // A data frame that was cut off is written as a whole one, and names are written in lower case.
+    // A truncated data frame is written as a complete one, and names are written in lower case.
     for frame in &mut frames {
         if let Frame::SynStream { headers, .. }
         | Frame::SynReply { headers, .. }
-        | Frame::MoreHeaders { headers, .. } = frame
+        | Frame::Headers { headers, .. } = frame
         {
             for (name, _) in headers {
                 name.make_ascii_lowercase();
             }
         }
         if let Frame::Ignored(kind) = frame {
-            // Its content is not kept, and a type that has fields cannot be written without them.
+            // Its content is not stored, and a type that has fields cannot be written without them.
             assert!(![1, 2, 3, 6, 7, 8].contains(kind));
         }
     }

@@ -1,8 +1,7 @@
-//! Any message, query and headers of a stream: understood or refused, and a message that is understood reads the same when
-//! it is written again.
+//! Any message, query and headers of a stream: accepted or rejected, and an accepted message round-trips.
 #![no_main]
 
-use decide::streaming::{ChannelMessage, Upgrade, forwarded_ports, to_client, wanted_streams};
+use decide::http::streaming::{ChannelMessage, Upgrade, forwarded_ports, to_client, wanted_streams};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|input: (&[u8], Vec<(String, String)>, &str)| {

@@ -1,4 +1,4 @@
-//! Differences that are meant, each with its reason.
+//! Intended differences, each with its reason.
 
 use std::path::Path;
 
@@ -12,14 +12,14 @@ struct Entry {
     used: bool,
 }
 
-/// The entries of `allowed.txt`: `POD FIELD # REASON`, `*` stands for any text.
+/// The entries of `allowed.txt`: `POD FIELD # REASON`; `*` matches any text.
 #[derive(Debug)]
 pub struct Allowed {
     entries: Vec<Entry>,
 }
 
 impl Allowed {
-    /// Reads the file; an entry without a reason is refused.
+    /// Reads the file; rejects an entry without a reason.
     pub fn read(path: &Path) -> Result<Self> {
         let text = std::fs::read_to_string(path).with_context(|| format!("read {}", path.display()))?;
         Self::parse(&text).with_context(|| path.display().to_string())
@@ -41,20 +41,20 @@ impl Allowed {
         Ok(Self { entries })
     }
 
-    /// Whether a difference is meant.
+    /// Whether an entry covers the difference.
     pub fn covers(&mut self, pod: &str, field: &str) -> bool {
         let found =
             self.entries.iter_mut().find(|entry| matches(&entry.pod, pod) && matches(&entry.field, field));
         found.map(|entry| entry.used = true).is_some()
     }
 
-    /// Entries that no difference needed.
+    /// Entries that matched no difference.
     pub fn unused(&self) -> impl Iterator<Item = &str> {
         self.entries.iter().filter(|entry| !entry.used).map(|entry| entry.line.as_str())
     }
 }
 
-/// Whether a text is what a pattern with `*` says.
+/// Whether the text matches a pattern with `*`.
 fn matches(pattern: &str, text: &str) -> bool {
     let mut parts = pattern.split('*');
     let Some(mut rest) = parts.next().and_then(|first| text.strip_prefix(first)) else { return false };
@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn an_entry_needs_a_reason() {
+    fn entry_requires_a_reason() {
         assert!(Allowed::parse("web status.phase").is_err());
         let mut allowed = Allowed::parse("web status.* # we are faster").unwrap();
         assert!(allowed.covers("web", "status.phase") && !allowed.covers("db", "status.phase"));

@@ -1,17 +1,17 @@
-//! How often a scenario may be tried, and how the tries that failed are told.
+//! Attempts of a scenario, and reports of failed ones.
 
 use std::io::Write;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use testkit::agent_process::Agent;
 
-/// Upstream's run tells whether the scenario is fair; the races it loses now and then are not ours to mend.
+/// Upstream's run shows whether the scenario is fair; races that upstream loses are not ours to fix.
 const UPSTREAM_TRIES: u32 = 3;
 
-/// Runs one scenario for one agent, on a runtime of its own; `name` is what the tries that failed are told by.
+/// Runs one scenario for one agent on a new async runtime; `name` identifies it in reports of failed attempts.
 ///
 /// # Panics
-/// When the last try fails; the agent's log has been printed by then.
+/// When the last attempt fails; the agent's log has been printed by then.
 #[expect(clippy::panic, reason = "the way a test fails")]
 pub fn run<F: Future<Output = anyhow::Result<()>>>(agent: Agent, name: &str, scenario: impl Fn(Agent) -> F) {
     if !agent.selected() {
@@ -20,28 +20,28 @@ pub fn run<F: Future<Output = anyhow::Result<()>>>(agent: Agent, name: &str, sce
     }
     let retries = std::env::var("PODWARD_RETRIES").ok();
     let tries = tries(agent, retries.as_deref());
-    let result = repeat(tries, || attempt(agent, &scenario), |error| tell(&note(agent, name, error)));
+    let result = repeat(tries, || attempt(agent, &scenario), |error| report(&note(agent, name, error)));
     if let Err(error) = result {
         panic!("{}: {error}", agent.name());
     }
 }
 
-/// Tries until it goes well; failures but the last are told.
+/// Repeats until success; reports every failure but the last.
 fn repeat(
     tries: u32,
     mut attempt: impl FnMut() -> Result<(), String>,
-    mut tell: impl FnMut(&str),
+    mut report: impl FnMut(&str),
 ) -> Result<(), String> {
     for _ in 1..tries {
         match attempt() {
             Ok(()) => return Ok(()),
-            Err(error) => tell(&error),
+            Err(error) => report(&error),
         }
     }
     attempt()
 }
 
-/// Upstream has three tries. Podward has one, and as many more as `PODWARD_RETRIES` says.
+/// Upstream has three attempts. Podward has one, plus the number in `PODWARD_RETRIES`.
 fn tries(agent: Agent, retries: Option<&str>) -> u32 {
     match agent {
         Agent::Upstream => UPSTREAM_TRIES,
@@ -49,7 +49,7 @@ fn tries(agent: Agent, retries: Option<&str>) -> u32 {
     }
 }
 
-/// The error as text; a panic in the scenario is one too.
+/// The error as text, also for a panic of the scenario.
 fn attempt<F: Future<Output = anyhow::Result<()>>>(
     agent: Agent,
     scenario: &impl Fn(Agent) -> F,
@@ -79,9 +79,10 @@ fn note(agent: Agent, name: &str, error: &str) -> String {
     format!("{word} {name}: {short}")
 }
 
-/// Shows a line though the harness keeps what a passing test prints, and adds it to the file that `PODWARD_FLAKY` names.
-fn tell(line: &str) {
-    // The harness has just written the name of the test and no end of line.
+/// Prints a line although the test harness captures the output of passing tests, and appends it to the file in
+/// `PODWARD_FLAKY`.
+fn report(line: &str) {
+    // The harness has just printed the name of the test without a line break.
     let _ = writeln!(std::io::stderr(), "\n{line}");
     let Some(path) = std::env::var_os("PODWARD_FLAKY") else { return };
     let file = std::fs::File::options().create(true).append(true).open(path);
@@ -95,7 +96,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn podward_is_tried_once_unless_told_otherwise() {
+    fn podward_has_one_attempt_by_default() {
         assert_eq!(tries(Agent::Podward, None), 1);
         assert_eq!(tries(Agent::Podward, Some("1")), 2);
         assert_eq!(tries(Agent::Podward, Some("many")), 1);
@@ -103,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_and_panics_end_a_try_alike() {
+    fn errors_and_panics_fail_an_attempt() {
         let result = attempt(Agent::Podward, &async |_| anyhow::bail!("one\n two"));
         assert_eq!(result, Err("one\n two".to_owned()));
         let result = attempt(Agent::Podward, &async |_| panic!("no container {}", 7));
@@ -111,20 +112,20 @@ mod tests {
     }
 
     #[test]
-    fn a_note_is_one_line() {
+    fn note_is_one_line() {
         assert_eq!(note(Agent::Podward, "a::podward::b", "one\n  two"), "FLAKY a::podward::b: one two");
         assert!(note(Agent::Upstream, "b", &"x".repeat(5000)).len() < 700);
     }
 
     #[test]
-    fn failures_but_the_last_are_told_and_forgiven() {
+    fn earlier_failures_are_reported_and_tolerated() {
         let check = |tries: u32, good: u32| {
-            let (mut made, mut told) = (0, Vec::new());
+            let (mut made, mut reported) = (0, Vec::new());
             let attempt = || {
                 made += 1;
                 if made == good { Ok(()) } else { Err(format!("try {made}")) }
             };
-            (repeat(tries, attempt, |error| told.push(error.to_owned())), told.join(", "))
+            (repeat(tries, attempt, |error| reported.push(error.to_owned())), reported.join(", "))
         };
         assert_eq!(check(1, 1), (Ok(()), String::new()));
         assert_eq!(check(1, 2), (Err("try 1".to_owned()), String::new()));

@@ -1,7 +1,7 @@
 //! A node of a real cluster under test: containerd and one agent that joins the control plane of the test process.
 //!
-//! Each has a node name and a namespace of its own; both are deleted with it. At most one lives at a time, so
-//! whatever is scheduled lands on it.
+//! Each has its own node name and namespace; both are deleted with it. At most one exists at a time, so every scheduled
+//! pod is assigned to it.
 
 use std::path::PathBuf;
 use std::process::Stdio;
@@ -11,7 +11,7 @@ use anyhow::{Context, Result, bail, ensure};
 use serde_json::{Value, json};
 use testkit::agent_process::{Agent, AgentOptions, AgentProcess};
 use testkit::containerd::Containerd;
-use testkit::control_plane::{AuditedRequest, ControlPlane, FaultyDoor};
+use testkit::control_plane::{AuditedRequest, ControlPlane, FaultProxy};
 use testkit::cri_view::{ContainerView, CriView};
 
 use crate::status::{PodView, view};
@@ -21,45 +21,41 @@ mod quiet;
 
 pub use quiet::Quiet;
 
-/// Long enough for a loaded machine; a scenario that needs it is broken anyway.
-const LIMIT: Duration = Duration::from_secs(90);
-/// Between two questions to the API server, each of which is a process.
-const STEP: Duration = Duration::from_millis(200);
+/// Long enough for a loaded machine; a scenario that exceeds it is broken.
+const TIMEOUT: Duration = Duration::from_secs(90);
+/// Interval of requests to the API server, each of which starts a process.
+const POLL_INTERVAL: Duration = Duration::from_millis(200);
 
-/// How the agent gets its identity.
+/// How the agent obtains its identity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Joining {
-    /// A kubeconfig with a certificate that lasts.
+    /// A kubeconfig with a long-lived certificate.
     WithCertificate,
-    /// A bootstrap token.
     WithToken,
-    /// Through a door that answers badly when told to.
-    ThroughDoor,
+    /// A kubeconfig that points to a proxy which injects faults.
+    ThroughFaultProxy,
 }
 
 /// A node of the shared control plane. Dropping it prints the end of the agent's log.
 #[derive(Debug)]
 pub struct ClusterNode {
-    /// The agent; dropped, and so stopped, first.
+    /// First field, so that the agent is stopped first.
     pub agent: AgentProcess,
-    /// The runtime.
     pub containerd: Containerd,
-    /// The cluster.
     pub plane: &'static ControlPlane,
-    /// Name of the node.
     pub name: String,
-    /// Namespace of all that the scenario makes.
+    /// Namespace of the scenario's objects.
     pub namespace: String,
-    door: Option<FaultyDoor>,
+    proxy: Option<FaultProxy>,
 }
 
 impl ClusterNode {
-    /// Starts containerd and the agent and waits until the node takes pods.
+    /// Starts containerd and the agent and waits until the node accepts pods.
     pub async fn start(agent: Agent) -> Result<Self> {
         Self::start_with(agent, Joining::WithCertificate, &AgentOptions::default()).await
     }
 
-    /// The same with changed options.
+    /// Like [`Self::start`], with changed options.
     pub async fn start_with(agent: Agent, joining: Joining, options: &AgentOptions) -> Result<Self> {
         let mut node = Self::prepare(agent, joining, options).await?;
         node.agent.start()?;
@@ -68,12 +64,12 @@ impl ClusterNode {
         Ok(node)
     }
 
-    /// Starts containerd only; the agent is configured and not started, and the namespace is there.
+    /// Starts containerd, creates the namespace and configures the agent, but does not start it.
     pub async fn prepare(agent: Agent, joining: Joining, options: &AgentOptions) -> Result<Self> {
         agent.program()?;
         let plane = ControlPlane::shared().await?;
         plane.ensure_api_server().await?;
-        // One that a scenario left behind when the API server was away would be given pods.
+        // Pods would be scheduled to a node that a scenario left behind during an API server outage.
         plane.kubectl(&["delete", "nodes", "--all", "--wait=false"]).await?;
         let containerd = Containerd::start().await?;
         let id = containerd.instance().id().to_lowercase();
@@ -82,12 +78,12 @@ impl ClusterNode {
         options.node.clone_from(&name);
         if let Some(overlay) = options.overlay.as_object_mut() {
             overlay.entry("registerNode").or_insert(json!(true));
-            // The API server comes to the node's address.
+            // The API server connects to the node's address.
             overlay.entry("address").or_insert(json!("0.0.0.0"));
         }
-        let mut door = None;
+        let mut proxy = None;
         let kubeconfig = match joining {
-            Joining::ThroughDoor => door.insert(plane.faulty_door(&name).await?).kubeconfig(),
+            Joining::ThroughFaultProxy => proxy.insert(plane.fault_proxy(&name).await?).kubeconfig(),
             Joining::WithCertificate => plane.node_kubeconfig(&name)?,
             Joining::WithToken => {
                 options
@@ -98,25 +94,25 @@ impl ClusterNode {
         };
         options.arguments.push(format!("--kubeconfig={}", kubeconfig.display()));
         let agent = AgentProcess::prepare(agent, containerd.instance(), &options)?;
-        let node = Self { agent, containerd, plane, name, namespace, door };
+        let node = Self { agent, containerd, plane, name, namespace, proxy };
         node.make_namespace().await?;
         Ok(node)
     }
 
-    /// The door that the agent goes through.
+    /// The fault proxy of the agent's connection.
     ///
     /// # Errors
     /// When the node did not join that way.
-    pub fn door(&self) -> Result<&FaultyDoor> {
-        self.door.as_ref().context("the node has no door")
+    pub fn proxy(&self) -> Result<&FaultProxy> {
+        self.proxy.as_ref().context("the node has no fault proxy")
     }
 
-    /// kubectl in the scenario's namespace.
+    /// Runs kubectl in the scenario's namespace.
     pub async fn kubectl(&self, arguments: &[&str]) -> Result<String> {
         self.plane.kubectl(&[&["--namespace", self.namespace.as_str()], arguments].concat()).await
     }
 
-    /// kubectl, with text on its input, in the scenario's namespace.
+    /// Runs kubectl with text on standard input in the scenario's namespace.
     pub async fn kubectl_with_input(&self, arguments: &[&str], input: &str) -> Result<String> {
         let all = [&["--namespace", self.namespace.as_str()], arguments].concat();
         self.plane.kubectl_with_input(&all, input).await
@@ -130,21 +126,20 @@ impl ClusterNode {
     /// `kubectl get -o json` in the scenario's namespace.
     pub async fn get(&self, arguments: &[&str]) -> Result<Value> {
         let text = self.kubectl(&[&["get", "-o", "json"], arguments].concat()).await?;
-        serde_json::from_str(&text).context("read the answer of kubectl")
+        serde_json::from_str(&text).context("read the output of kubectl")
     }
 
-    /// The Node object.
     pub async fn node(&self) -> Result<Value> {
         self.get(&["node", &self.name]).await
     }
 
-    /// A pod as the API server knows it.
+    /// A pod as stored by the API server.
     pub async fn pod(&self, name: &str) -> Result<PodView> {
         let pod = self.get(&["pod", name]).await?;
         Ok(view(&serde_json::from_value(pod).context("read a pod")?))
     }
 
-    /// All pods of the namespace that are not being deleted and match the label selector.
+    /// All pods of the namespace that match the label selector and are not being deleted.
     pub async fn pods(&self, selector: &str) -> Result<Vec<PodView>> {
         let list = self.get(&["pods", "--selector", selector]).await?;
         let items = list.get("items").and_then(Value::as_array).cloned().unwrap_or_default();
@@ -152,7 +147,7 @@ impl ClusterNode {
         live.map(|pod| Ok(view(&serde_json::from_value(pod).context("read a pod")?))).collect()
     }
 
-    /// Waits until the pod, as the API server knows it, satisfies `condition`.
+    /// Waits until the pod's API object satisfies `condition`.
     pub async fn wait_pod(
         &self,
         name: &str,
@@ -167,12 +162,10 @@ impl ClusterNode {
         .await
     }
 
-    /// Waits until all containers of the pod run.
     pub async fn wait_running(&self, name: &str) -> Result<PodView> {
         self.wait_pod(name, "runs", PodView::all_running).await
     }
 
-    /// Waits until a field of an object has the value.
     pub async fn wait_field(&self, object: &[&str], pointer: &str, value: &Value) -> Result<Value> {
         self.wait(&format!("{object:?} has {pointer} = {value}"), async || {
             let object = self.get(object).await?;
@@ -183,7 +176,6 @@ impl ClusterNode {
         .await
     }
 
-    /// Waits until there is no such object.
     pub async fn wait_absent(&self, object: &[&str]) -> Result<()> {
         self.wait(&format!("{object:?} is gone"), async || {
             let found =
@@ -194,32 +186,31 @@ impl ClusterNode {
         .await
     }
 
-    /// Asks until the answer is good; questions go to the API server, so not too often.
+    /// Retries until `question` succeeds; not too often, because it queries the API server.
     pub async fn wait<T>(&self, what: &str, question: impl AsyncFn() -> Result<T>) -> Result<T> {
         let start = Instant::now();
         loop {
             match question().await {
                 Ok(answer) => return Ok(answer),
-                Err(error) if start.elapsed() > LIMIT => {
-                    return Err(error.context(format!("{what}: not within {LIMIT:?}")));
+                Err(error) if start.elapsed() > TIMEOUT => {
+                    return Err(error.context(format!("{what}: not within {TIMEOUT:?}")));
                 }
-                Err(_) => tokio::time::sleep(STEP).await,
+                Err(_) => tokio::time::sleep(POLL_INTERVAL).await,
             }
         }
     }
 
-    /// The runtime's view.
     pub fn cri(&self) -> CriView {
         self.containerd.cri()
     }
 
-    /// Containers of a pod that run, as the runtime sees them.
+    /// Running containers of a pod, according to the runtime.
     pub async fn running(&self, pod: &str) -> Result<Vec<ContainerView>> {
         let containers = self.cri().containers_of(pod).await?;
         Ok(containers.into_iter().filter(ContainerView::running).collect())
     }
 
-    /// What a container has written so far.
+    /// Current log of a container.
     pub async fn log(&self, pod: &str, container: &str) -> Result<String> {
         let all = self.cri().containers_of(pod).await?;
         let last = all.iter().rev().find(|view| view.name == container);
@@ -231,7 +222,6 @@ impl ClusterNode {
             .collect())
     }
 
-    /// The folder of a pod's volume on the host.
     pub fn volume(&self, uid: &str, plugin: &str, name: &str) -> PathBuf {
         self.agent.root().join(format!("pods/{uid}/volumes/kubernetes.io~{plugin}/{name}"))
     }
@@ -243,12 +233,12 @@ impl ClusterNode {
         self.agent.wait_ready().await.map(drop)
     }
 
-    /// What the agent has asked of the API server as this node.
+    /// The agent's requests to the API server as this node.
     pub fn requests(&self) -> Result<Vec<AuditedRequest>> {
         self.plane.requests_of_node(&self.name)
     }
 
-    /// Writes of pod statuses in the scenario's namespace that were accepted so far.
+    /// Accepted pod status writes in the scenario's namespace.
     pub fn status_writes(&self) -> Result<Vec<AuditedRequest>> {
         let mut requests = self.requests()?;
         requests.retain(|request| {
@@ -259,11 +249,11 @@ impl ClusterNode {
         Ok(requests)
     }
 
-    /// The last check of every scenario: the agent asked for nothing that a node may not have.
+    /// Final check of every scenario: the agent requested nothing that a node may not read.
     pub fn end(self) -> Result<()> {
         let all = self.requests()?;
         let forbidden = privileges::forbidden(&all, &self.plane.api_server_starts());
-        // The upstream kubelet asks for what its informers want and finds out.
+        // The upstream kubelet requests everything that its informers need, whether or not it may.
         if self.agent.kind() == Agent::Podward
             && let Some(first) = forbidden.first()
         {
@@ -272,9 +262,8 @@ impl ClusterNode {
         Ok(())
     }
 
-    /// Waits until the node is Ready and has no taint.
     pub async fn wait_schedulable(&self) -> Result<()> {
-        self.wait("the node takes pods", async || {
+        self.wait("the node accepts pods", async || {
             let node = self.node().await?;
             ensure!(condition(&node, "Ready") == "True", "not ready: {}", node["status"]["conditions"]);
             ensure!(node.pointer("/spec/taints").is_none(), "tainted: {}", node["spec"]["taints"]);
@@ -313,7 +302,7 @@ impl Drop for ClusterNode {
     }
 }
 
-/// The status of a condition; empty when there is none.
+/// The status of a condition; empty if there is none.
 pub fn condition(object: &Value, kind: &str) -> String {
     let conditions = object.pointer("/status/conditions").and_then(Value::as_array);
     let found = conditions.into_iter().flatten().find(|condition| condition["type"] == kind);

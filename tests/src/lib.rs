@@ -1,19 +1,18 @@
-//! Scenarios on the real thing: the same steps on podward and on the upstream kubelet.
+//! Scenarios with real components: the same steps on podward and on the upstream kubelet.
 //!
-//! In come the agents' binaries and a containerd; out come plain `cargo test` results. A scenario is
-//! an `async fn(Agent) -> Result<()>` that starts a [`Node`] of its own and drives it the way a user
-//! does: files in a folder, signals, HTTP; [`scenarios!`] makes one test per agent of it. What holds for
-//! both agents is asserted of both; `podward_only!` marks what we do on purpose beyond upstream.
+//! A scenario is an `async fn(Agent) -> Result<()>` that starts its own [`Node`] and controls it like a user: files in
+//! a folder, signals, HTTP. [`scenarios!`] generates one test per agent from it. Common behaviour is asserted for both
+//! agents; `podward_only!` marks behaviour that goes beyond upstream on purpose.
 //!
 //! A [`ClusterNode`] is a node of a real control plane instead, which all scenarios of a test binary share.
 //!
-//! `PODWARD_AGENTS=podward,upstream` selects the agents; a selected agent whose binary is missing fails.
-//! Assertions are about order, counts and lower bounds of time, never about tight upper bounds.
+//! `PODWARD_AGENTS=podward,upstream` selects the agents; a selected agent whose binary is missing fails. Assertions are
+//! about order, counts and lower bounds of time, never about tight upper bounds.
 //!
-//! Upstream, whose run tells whether a scenario is fair, has three tries; podward has one. `PODWARD_RETRIES=1`, which
-//! `.ci/run` sets, gives podward a second one: a first failure is then printed as `FLAKY name: error` (`RETRY name:
-//! error` for upstream), added to the file that `PODWARD_FLAKY` names, and listed at the end of the run. A `FLAKY` line
-//! is a bug to be looked into, not noise.
+//! Upstream, whose run shows whether a scenario is fair, has three attempts; podward has one. `PODWARD_RETRIES=1`,
+//! which `.ci/run` sets, gives podward a second one: a first failure is then printed as `FLAKY name: error` (`RETRY
+//! name: error` for upstream), appended to the file in `PODWARD_FLAKY`, and listed at the end of the run. A `FLAKY`
+//! line is a bug to be investigated, not noise.
 
 mod allowed;
 mod attempt;
@@ -55,7 +54,7 @@ macro_rules! scenarios {
     };
 }
 
-/// One `#[test]` for each scenario of what only podward does.
+/// One `#[test]` for each scenario that only podward supports.
 #[macro_export]
 macro_rules! podward_only {
     ($($name:ident),* $(,)?) => {

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 use testkit::images::DEMO;
 
-/// A pod with the given containers; stops within 3 seconds.
+/// A pod with these containers and a grace period of 3 seconds.
 pub fn pod(name: &str, containers: impl IntoIterator<Item = Value>) -> Value {
     let containers: Vec<Value> = containers.into_iter().collect();
     json!({
@@ -14,13 +14,13 @@ pub fn pod(name: &str, containers: impl IntoIterator<Item = Value>) -> Value {
     })
 }
 
-/// A container of the demo image with the given words as arguments.
+/// A container of the demo image with these space-separated arguments.
 pub fn container(name: &str, arguments: &str) -> Value {
     let words: Vec<&str> = arguments.split_whitespace().collect();
     json!({"name": name, "image": DEMO, "args": words})
 }
 
-/// A pod with one container, `main`, that sleeps until told to stop.
+/// A pod with one container, `main`, that sleeps until it is stopped.
 pub fn sleeper(name: &str) -> Value {
     pod(name, [container("main", "sleep forever")])
 }

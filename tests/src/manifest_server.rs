@@ -1,6 +1,7 @@
 //! A small HTTP server for `staticPodURL`.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use parking_lot::Mutex;
+use std::sync::Arc;
 
 use anyhow::{Context, Result};
 use serde_json::Value;
@@ -22,7 +23,7 @@ enum Answer {
 }
 
 impl ManifestServer {
-    /// Opens a port; until told otherwise it answers with an error.
+    /// Starts the server; it responds with an error until a document is set.
     pub async fn start() -> Result<Self> {
         let listener = TcpListener::bind(("127.0.0.1", 0)).await.context("open the manifest server")?;
         let port = listener.local_addr().context("open the manifest server")?.port();
@@ -30,35 +31,33 @@ impl ManifestServer {
         let shared = Arc::clone(&answer);
         let task = tokio::spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
-                let answer = shared.lock().unwrap_or_else(PoisonError::into_inner).clone();
+                let answer = shared.lock().clone();
                 let _ = respond(stream, &answer).await;
             }
         });
         Ok(Self { port, answer, task })
     }
 
-    /// For `staticPodURL`.
+    /// The value for `staticPodURL`.
     pub fn url(&self) -> String {
         format!("http://127.0.0.1:{}/pods", self.port)
     }
 
-    /// Serves a manifest from now on.
     pub fn serve(&self, manifest: &Value) {
         self.serve_text(&manifest.to_string());
     }
 
-    /// Serves any text from now on.
     pub fn serve_text(&self, text: &str) {
         self.set(Answer::Text(text.to_owned()));
     }
 
-    /// Answers with status 500 from now on.
+    /// Responds with status 500 from now on.
     pub fn fail(&self) {
         self.set(Answer::Failure);
     }
 
     fn set(&self, answer: Answer) {
-        *self.answer.lock().unwrap_or_else(PoisonError::into_inner) = answer;
+        *self.answer.lock() = answer;
     }
 }
 

@@ -1,4 +1,4 @@
-//! A node under test: containerd and one agent, in one temp folder.
+//! A node under test: containerd and one agent, in one temporary folder.
 
 use std::fs;
 use std::path::PathBuf;
@@ -14,19 +14,18 @@ use testkit::poll::eventually;
 
 use crate::status::{PodView, view};
 
-/// Long enough for a loaded machine; a scenario that needs it is broken anyway.
-const LIMIT: Duration = Duration::from_secs(120);
+/// Long enough for a loaded machine; a scenario that exceeds it is broken.
+const TIMEOUT: Duration = Duration::from_secs(120);
 
 /// Containerd with an agent on it. Dropping it prints the end of the agent's log, which the test
 /// harness shows for failed tests only.
 #[derive(Debug)]
 pub struct Node {
-    /// The agent; dropped, and so stopped, first.
+    /// First field, so that the agent is stopped first.
     pub agent: AgentProcess,
-    /// The runtime.
     pub containerd: Containerd,
-    /// Whether the end of the agent's log is printed at last.
-    pub last_words: bool,
+    /// Whether to print the end of the agent's log on drop.
+    pub print_log_on_drop: bool,
 }
 
 impl Node {
@@ -35,7 +34,7 @@ impl Node {
         Self::start_with(agent, &AgentOptions::default()).await
     }
 
-    /// The same with changed agent options.
+    /// Like [`Self::start`], with changed agent options.
     pub async fn start_with(agent: Agent, options: &AgentOptions) -> Result<Self> {
         let mut node = Self::prepare(agent, options).await?;
         node.agent.start()?;
@@ -43,7 +42,7 @@ impl Node {
         Ok(node)
     }
 
-    /// Starts the agent on a containerd 2.x, which has events, image volumes and handlers that tell what they can do.
+    /// Starts the agent on containerd 2.x, which has events, image volumes and runtime handler features.
     pub async fn start_on_containerd_2(agent: Agent) -> Result<Self> {
         let home = std::env::var_os("HOME").map_or("/root".into(), PathBuf::from);
         let binary = std::env::var_os("PODWARD_CONTAINERD_2").map(PathBuf::from);
@@ -55,48 +54,44 @@ impl Node {
         Ok(node)
     }
 
-    /// Starts containerd only; the agent is configured and not started.
+    /// Starts containerd and configures the agent, but does not start it.
     pub async fn prepare(agent: Agent, options: &AgentOptions) -> Result<Self> {
         agent.program()?;
         let containerd = Containerd::start().await?;
         Self::on(containerd, agent, options)
     }
 
-    /// Configures an agent on a containerd that runs.
+    /// Configures an agent on a running containerd.
     pub fn on(containerd: Containerd, agent: Agent, options: &AgentOptions) -> Result<Self> {
         let agent = AgentProcess::prepare(agent, containerd.instance(), options)?;
-        Ok(Self { agent, containerd, last_words: true })
+        Ok(Self { agent, containerd, print_log_on_drop: true })
     }
 
-    /// Configures the agent anew, before it is started.
+    /// Replaces the configuration of an agent that is not started yet.
     pub fn configure(&mut self, agent: Agent, options: &AgentOptions) -> Result<()> {
         self.agent = AgentProcess::prepare(agent, self.containerd.instance(), options)?;
         Ok(())
     }
 
-    /// Writes a manifest the careful way: a dot-file first, then a rename.
+    /// Writes a manifest atomically: a dot-file first, then a rename.
     pub fn write(&self, file: &str, manifest: &Value) -> Result<()> {
         self.write_text(file, &serde_json::to_string_pretty(manifest)?)
     }
 
-    /// Writes any text as a manifest file.
     pub fn write_text(&self, file: &str, text: &str) -> Result<()> {
         let hidden = self.manifest(&format!(".{file}.new"));
         fs::write(&hidden, text).with_context(|| format!("write {}", hidden.display()))?;
         fs::rename(&hidden, self.manifest(file)).with_context(|| format!("rename to {file}"))
     }
 
-    /// Removes a manifest file.
     pub fn remove(&self, file: &str) -> Result<()> {
         fs::remove_file(self.manifest(file)).with_context(|| format!("remove {file}"))
     }
 
-    /// Path of a manifest file.
     pub fn manifest(&self, file: &str) -> PathBuf {
         self.agent.manifests().join(file)
     }
 
-    /// The runtime's view.
     pub fn cri(&self) -> CriView {
         self.containerd.cri()
     }
@@ -106,7 +101,7 @@ impl Node {
         Ok(view(&self.api_pod(name).await?))
     }
 
-    /// The same, unabridged.
+    /// Like [`Self::pod`], as a complete object.
     pub async fn api_pod(&self, name: &str) -> Result<Pod> {
         let full = full_name(name);
         let mut pods = self.agent.pods().await?;
@@ -115,7 +110,6 @@ impl Node {
         pods.pop().with_context(|| format!("pod {full} is not known"))
     }
 
-    /// Waits until the pod satisfies `condition`.
     pub async fn wait_pod(
         &self,
         name: &str,
@@ -129,24 +123,23 @@ impl Node {
             let pod = self.pod(name).await;
             match pod {
                 Ok(pod) if condition(&pod) => return Ok(pod),
-                other if start.elapsed() > LIMIT => {
-                    anyhow::bail!("{what}: not within {LIMIT:?}; last seen: {other:?}");
+                other if start.elapsed() > TIMEOUT => {
+                    anyhow::bail!("{what}: not within {TIMEOUT:?}; last seen: {other:?}");
                 }
                 _ => tokio::time::sleep(Duration::from_millis(25)).await,
             }
         }
     }
 
-    /// Waits until all containers of the pod run.
     pub async fn wait_running(&self, name: &str) -> Result<PodView> {
         self.wait_pod(name, "runs", PodView::all_running).await
     }
 
-    /// Waits until agent and runtime have nothing of the pod any more.
+    /// Waits until agent and runtime have removed the pod.
     pub async fn wait_gone(&self, name: &str) -> Result<()> {
         let cri = self.cri();
         let full = full_name(name);
-        eventually(&format!("pod {name} gone"), LIMIT, async || {
+        eventually(&format!("pod {name} gone"), TIMEOUT, async || {
             ensure!(self.pod(name).await.is_err(), "still listed");
             let running = cri.containers_of(&full).await?.into_iter().filter(ContainerView::running).count();
             ensure!(running == 0, "{running} containers still run");
@@ -157,21 +150,20 @@ impl Node {
         .await
     }
 
-    /// Containers of the pod that run, as the runtime sees them.
+    /// Running containers of the pod, according to the runtime.
     pub async fn running(&self, name: &str) -> Result<Vec<ContainerView>> {
         let containers = self.cri().containers_of(&full_name(name)).await?;
         Ok(containers.into_iter().filter(ContainerView::running).collect())
     }
 
-    /// The only running container of a pod with one container.
     pub async fn only_running(&self, name: &str) -> Result<ContainerView> {
         let mut running = self.running(name).await?;
         ensure!(running.len() == 1, "{} containers of {name} run, not 1", running.len());
         running.pop().context("one container")
     }
 
-    /// What a container has written, without the log format around it. A container that has just started may not
-    /// have written all of it: the answer is what stays the same for a while, or is there after a few seconds.
+    /// Log of a container without the log format. A container that has just started may not have written everything:
+    /// waits until the log is stable, or a few seconds.
     pub async fn log(&self, name: &str, container: &str) -> Result<String> {
         const QUIET: Duration = Duration::from_millis(400);
         const LONGEST: Duration = Duration::from_secs(15);
@@ -209,13 +201,12 @@ impl Node {
 
 impl Drop for Node {
     fn drop(&mut self) {
-        if self.last_words {
+        if self.print_log_on_drop {
             println!("--- log of {} ends with\n{}", self.agent.kind().name(), self.agent.log_tail(60));
         }
     }
 }
 
-/// A static pod's full name on the node.
 pub(crate) fn full_name(name: &str) -> String {
     format!("{name}-{NODE}")
 }

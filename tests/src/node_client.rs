@@ -19,24 +19,19 @@ use tokio_rustls::rustls::pki_types::pem::PemObject;
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
 use tokio_rustls::rustls::{ClientConfig, DigitallySignedStruct, Error, SignatureScheme};
 
-/// An answer of the node.
 #[derive(Clone, Debug)]
 pub struct NodeAnswer {
-    /// Status code.
     pub status: u16,
-    /// Status line and headers.
     pub head: String,
-    /// Content.
     pub body: String,
 }
 
 impl NodeAnswer {
-    /// The content as JSON.
     pub fn json(&self) -> Result<Value> {
         serde_json::from_str(&self.body).with_context(|| format!("no JSON: {} {}", self.status, self.body))
     }
 
-    /// A header by its name in small letters.
+    /// A header by its lower-case name.
     pub fn header(&self, name: &str) -> Option<String> {
         let pairs = self.head.lines().filter_map(|line| line.split_once(':'));
         let mut found = pairs.filter(|(key, _)| key.eq_ignore_ascii_case(name));
@@ -44,7 +39,7 @@ impl NodeAnswer {
     }
 }
 
-/// Who asks.
+/// A client with its credentials.
 #[derive(Clone, Debug)]
 pub struct NodeClient {
     port: u16,
@@ -53,17 +48,15 @@ pub struct NodeClient {
 }
 
 impl NodeClient {
-    /// Somebody without credentials.
     pub fn anonymous(port: u16) -> Result<Self> {
         Ok(Self { port, config: Arc::new(config(None)?), token: None })
     }
 
-    /// Somebody with a bearer token.
     pub fn with_token(port: u16, token: &str) -> Result<Self> {
         Ok(Self { token: Some(token.to_owned()), ..Self::anonymous(port)? })
     }
 
-    /// The user of a kubeconfig with a client certificate in it.
+    /// A client with the client certificate of a kubeconfig.
     pub fn with_kubeconfig(port: u16, kubeconfig: &Path) -> Result<Self> {
         let text = std::fs::read(kubeconfig).with_context(|| format!("read {}", kubeconfig.display()))?;
         let document: Value = serde_json::from_slice(&text).context("read a kubeconfig")?;
@@ -75,21 +68,20 @@ impl NodeClient {
         Ok(Self { port, config: Arc::new(config(Some(pair))?), token: None })
     }
 
-    /// Waits until the port answers, whatever it says.
+    /// Waits until the port responds, with any status.
     pub async fn answering(self) -> Result<Self> {
-        eventually("the node's API answers", Duration::from_secs(30), async || {
+        eventually("the node's API responds", Duration::from_secs(30), async || {
             self.get("/healthz").await.map(drop)
         })
         .await?;
         Ok(self)
     }
 
-    /// GET.
     pub async fn get(&self, path: &str) -> Result<NodeAnswer> {
         self.ask("GET", path, &[], "").await
     }
 
-    /// Any request.
+    /// Sends a request and reads the response.
     pub async fn ask(
         &self,
         method: &str,
@@ -101,7 +93,7 @@ impl NodeClient {
             let mut stream = self.open(method, path, headers, body).await?;
             let mut bytes = Vec::new();
             match stream.read_to_end(&mut bytes).await {
-                // Closed without a goodbye: what came counts.
+                // Closed without close_notify: the received data counts.
                 Err(error) if error.kind() != std::io::ErrorKind::UnexpectedEof => Err(error),
                 Ok(_) | Err(_) => Ok(bytes),
             }
@@ -111,14 +103,15 @@ impl NodeClient {
             .with_context(|| format!("{method} {path}: no answer in time"))?
             .with_context(|| format!("{method} {path}"))?;
         let text = String::from_utf8_lossy(&bytes);
-        let (head, body) = text.split_once("\r\n\r\n").with_context(|| format!("no HTTP answer: {text}"))?;
+        let (head, body) =
+            text.split_once("\r\n\r\n").with_context(|| format!("no HTTP response: {text}"))?;
         let status = head.split(' ').nth(1).and_then(|code| code.parse().ok()).context("no status")?;
         Ok(NodeAnswer { status, head: head.to_owned(), body: body.to_owned() })
     }
 }
 
 impl NodeClient {
-    /// Sends a request; what comes back, head and all, is the caller's to read.
+    /// Sends a request; the caller reads the response, including its header.
     pub async fn open(
         &self,
         method: &str,
@@ -154,7 +147,7 @@ fn config(pair: Option<(Vec<u8>, Vec<u8>)>) -> Result<ClientConfig> {
     builder.with_client_auth_cert(chain.context("read a certificate")?, key).context("use a certificate")
 }
 
-/// The node signs for itself; who it is does not matter here.
+/// The node's certificate is self-signed; its identity does not matter here.
 #[derive(Debug)]
 struct Anybody(Arc<CryptoProvider>);
 

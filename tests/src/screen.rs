@@ -1,10 +1,11 @@
-//! A command on a terminal of its own: what it shows, what is typed.
+//! A command on a new terminal: reads its output and sends input.
 
+use parking_lot::Mutex;
 use std::fs::File;
 use std::io::{Read, Write};
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
@@ -12,9 +13,9 @@ use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::{Winsize, tcsetwinsize};
 
 /// Long enough for a loaded machine.
-const LIMIT: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
-/// A program whose standard streams are a terminal. Dropping it ends the program.
+/// A program whose standard streams are a terminal. Dropping it kills the program.
 #[derive(Debug)]
 pub struct Screen {
     child: Child,
@@ -24,7 +25,7 @@ pub struct Screen {
 }
 
 impl Screen {
-    /// Starts a program on a terminal of that many columns.
+    /// Starts a program on a terminal with this many columns.
     pub fn start(program: &Path, arguments: &[&str], columns: u16) -> Result<Self> {
         let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).context("open a terminal")?;
         grantpt(&master).context("open a terminal")?;
@@ -52,34 +53,32 @@ impl Screen {
         let sink = Arc::clone(&shown);
         let reader = std::thread::spawn(move || {
             let mut buffer = [0; 4096];
-            // A terminal whose other end is closed answers with an error.
+            // Reading a terminal whose other end is closed fails.
             while let Ok(count @ 1..) = source.read(&mut buffer) {
-                sink.lock().unwrap_or_else(PoisonError::into_inner).extend_from_slice(&buffer[..count]);
+                sink.lock().extend_from_slice(&buffer[..count]);
             }
         });
         Ok(Self { child, master, shown, reader: Some(reader) })
     }
 
-    /// What was shown so far, with plain ends of lines.
+    /// The output so far, with line feeds as line breaks.
     pub fn text(&self) -> String {
-        let shown = self.shown.lock().unwrap_or_else(PoisonError::into_inner);
+        let shown = self.shown.lock();
         String::from_utf8_lossy(&shown).replace('\r', "")
     }
 
-    /// Types something.
     pub fn keys(&mut self, text: &str) -> Result<()> {
         self.master.write_all(text.as_bytes()).context("type")
     }
 
-    /// Makes the terminal another size, and tells the program.
+    /// Resizes the terminal and signals the program.
     pub fn resize(&self, columns: u16) -> Result<()> {
         let size = Winsize { ws_row: 40, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 };
         tcsetwinsize(&self.master, size).context("set the terminal's size")?;
-        // The terminal is nobody's controlling one here, so the kernel tells nobody.
+        // The terminal is not the controlling terminal of the program, so the kernel sends no signal.
         testkit::instance::kill(self.child.id(), rustix::process::Signal::WINCH)
     }
 
-    /// Waits until a text is shown.
     pub async fn wait_for(&self, text: &str) -> Result<String> {
         let start = Instant::now();
         loop {
@@ -87,27 +86,27 @@ impl Screen {
             if shown.contains(text) {
                 return Ok(shown);
             }
-            if start.elapsed() > LIMIT {
-                bail!("{text:?} was not shown within {LIMIT:?}; shown was\n{shown}");
+            if start.elapsed() > TIMEOUT {
+                bail!("{text:?} was not shown within {TIMEOUT:?}; shown was\n{shown}");
             }
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     }
 
-    /// Waits for the program's end; says how it ended and all that was shown.
+    /// Waits for the program to exit; returns its status and its output.
     pub async fn end(mut self) -> Result<(ExitStatus, String)> {
         let start = Instant::now();
         let status = loop {
             if let Some(status) = self.child.try_wait().context("wait for the command")? {
                 break status;
             }
-            if start.elapsed() > LIMIT {
-                bail!("the command did not end within {LIMIT:?}; shown was\n{}", self.text());
+            if start.elapsed() > TIMEOUT {
+                bail!("the command did not end within {TIMEOUT:?}; shown was\n{}", self.text());
             }
             tokio::time::sleep(Duration::from_millis(10)).await;
         };
         if let Some(reader) = self.reader.take() {
-            // The last end of the terminal is closed, so it ends.
+            // The last end of the terminal is closed, so the thread ends.
             let _ = reader.join();
         }
         Ok((status, self.text()))

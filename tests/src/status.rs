@@ -2,56 +2,47 @@
 
 use k8s_openapi::api::core::v1::{ContainerStatus, Pod};
 
-/// What scenarios ask of a pod.
+/// The fields of a pod that scenarios check.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct PodView {
-    /// Full name.
     pub name: String,
-    /// UID.
     pub uid: String,
-    /// Phase; empty before the first status.
+    /// Empty before the first status.
     pub phase: String,
-    /// Pod IP; empty while none.
+    /// Empty while there is none.
     pub ip: String,
-    /// Container statuses in the order of the status.
+    /// In the order of the status.
     pub containers: Vec<ContainerState>,
 }
 
-/// What scenarios ask of a container.
+/// The fields of a container that scenarios check.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ContainerState {
-    /// Name.
     pub name: String,
-    /// Runtime id with its scheme.
+    /// Runtime ID with its scheme.
     pub id: String,
-    /// Restart count.
     pub restarts: i32,
     /// `running`, `waiting` or `terminated`.
     pub state: String,
-    /// Waiting or termination reason.
     pub reason: String,
     /// Exit code of the current termination, else of the last one.
     pub exit_code: Option<i32>,
-    /// Readiness.
     pub ready: bool,
-    /// When the running container started, in seconds since 1970.
+    /// Start of the running container, in seconds since 1970.
     pub started_at: i64,
 }
 
 impl PodView {
-    /// A container by its name.
     pub fn container(&self, name: &str) -> ContainerState {
         self.containers.iter().find(|container| container.name == name).cloned().unwrap_or_default()
     }
 
-    /// Whether the phase is Running and every container runs.
     pub fn all_running(&self) -> bool {
         let all = self.containers.iter().all(|container| container.state == "running");
         self.phase == "Running" && !self.containers.is_empty() && all
     }
 }
 
-/// Flattens an API pod.
 pub fn view(pod: &Pod) -> PodView {
     let status = pod.status.clone().unwrap_or_default();
     PodView {

@@ -1,6 +1,6 @@
-//! Each command of the command line on a terminal, against a standalone agent on a real containerd.
+//! Runs each command on a terminal, against a standalone agent on a real containerd.
 //!
-//! Podward only: upstream's kubelet has no commands.
+//! Podward only: upstream's kubelet has no such commands.
 
 use std::path::PathBuf;
 
@@ -10,17 +10,17 @@ use serde_json::{Value, json};
 use testkit::images::BUSYBOX;
 
 podward_only!(
-    logs_and_commands,
-    pods_are_looked_at,
-    trouble_is_explained,
-    changes_are_watched,
-    mistakes_are_answered_helpfully
+    logs_and_exec_commands_work,
+    commands_show_running_pod,
+    explains_why_pods_do_not_run,
+    watch_flag_shows_changes,
+    error_messages_contain_a_hint
 );
 
-/// Runs a command on a terminal of 100 columns to its end; it must go well.
+/// Runs a command on a terminal of 100 columns; fails unless it succeeds.
 async fn shown(node: &Node, line: &str) -> Result<String> {
     let (code, text) = run(node, line).await?;
-    ensure!(code == 0, "`podward {line}` ended with {code}:\n{text}");
+    ensure!(code == 0, "`podward {line}` exited with {code}:\n{text}");
     Ok(text)
 }
 
@@ -31,18 +31,18 @@ async fn run(node: &Node, line: &str) -> Result<(i32, String)> {
 
 fn start(node: &Node, line: &str) -> Result<Screen> {
     let root = node.agent.root().display().to_string();
-    let mut words: Vec<&str> = line.split(' ').collect();
-    // Flags come before what is handed on to a container.
-    let place = words.iter().position(|word| *word == "--").unwrap_or(words.len());
-    words.splice(place..place, ["--root-dir", &root]);
-    Screen::start(&program()?, &words, 100)
+    let mut arguments: Vec<&str> = line.split(' ').collect();
+    // Flags must precede the arguments of a container's command.
+    let position = arguments.iter().position(|word| *word == "--").unwrap_or(arguments.len());
+    arguments.splice(position..position, ["--root-dir", &root]);
+    Screen::start(&program()?, &arguments, 100)
 }
 
 fn program() -> Result<PathBuf> {
     Agent::Podward.program()
 }
 
-/// However wide the columns are and wherever lines are broken.
+/// Compares without regard to column widths and line breaks.
 fn expect(text: &str, parts: &[&str]) -> Result<()> {
     let flat = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
     for part in parts {
@@ -51,8 +51,8 @@ fn expect(text: &str, parts: &[&str]) -> Result<()> {
     Ok(())
 }
 
-/// A pod that runs, seen through every command.
-async fn pods_are_looked_at(agent: Agent) -> Result<()> {
+/// A running pod in the output of every command.
+async fn commands_show_running_pod(agent: Agent) -> Result<()> {
     let node = Node::start(agent).await?;
     let manifest = with(sleeper("web"), "/metadata/labels", json!({"app": "web"}));
     node.write("web.json", &manifest)?;
@@ -92,8 +92,8 @@ async fn pods_are_looked_at(agent: Agent) -> Result<()> {
     expect(&page, &["\"step\":\"sandbox\"", "\"readyAt\":\"20"])
 }
 
-/// What containers wrote, and commands in them.
-async fn logs_and_commands(agent: Agent) -> Result<()> {
+/// Container logs, and commands in containers.
+async fn logs_and_exec_commands_work(agent: Agent) -> Result<()> {
     let node = Node::start(agent).await?;
     node.write(
         "web.json",
@@ -127,7 +127,7 @@ async fn logs_and_commands(agent: Agent) -> Result<()> {
     terminal(&node).await
 }
 
-/// A shell on a terminal: keys go there, its size follows ours, its exit code is ours.
+/// A shell on a terminal: input is forwarded, window size changes follow, and the exit code is passed on.
 async fn terminal(node: &Node) -> Result<()> {
     let mut shell = sleeper("shell");
     shell["spec"]["containers"][0] =
@@ -155,8 +155,8 @@ async fn terminal(node: &Node) -> Result<()> {
     Ok(())
 }
 
-/// Pods that do not run: the sentence names the reason.
-async fn trouble_is_explained(agent: Agent) -> Result<()> {
+/// Pods that do not run: the explanation names the reason.
+async fn explains_why_pods_do_not_run(agent: Agent) -> Result<()> {
     let node = Node::start(agent).await?;
     let missing = with(sleeper("missing"), "/spec/containers/0/image", json!("podward.test/none:1"));
     let missing = with(missing, "/spec/containers/0/imagePullPolicy", json!("Never"));
@@ -183,7 +183,7 @@ async fn trouble_is_explained(agent: Agent) -> Result<()> {
     expect(&screen, &["Readiness probe failed: dial tcp"])
 }
 
-/// Asks until the answer is there: a probe takes its time.
+/// Retries until the text appears: a probe takes time.
 async fn eventually_explained(node: &Node, pod: &str, part: &str) -> Result<String> {
     let mut last = String::new();
     for _ in 0..60 {
@@ -196,8 +196,8 @@ async fn eventually_explained(node: &Node, pod: &str, part: &str) -> Result<Stri
     anyhow::bail!("{part:?} was not explained:\n{last}")
 }
 
-/// `--watch` shows what happens while it runs.
-async fn changes_are_watched(agent: Agent) -> Result<()> {
+/// `--watch` shows changes while it runs.
+async fn watch_flag_shows_changes(agent: Agent) -> Result<()> {
     let node = Node::start(agent).await?;
     let pods = start(&node, "get pods --watch")?;
     let events = start(&node, "events --watch")?;
@@ -211,12 +211,12 @@ async fn changes_are_watched(agent: Agent) -> Result<()> {
     node.wait_gone("web").await
 }
 
-/// What goes wrong is told with what to do about it.
-async fn mistakes_are_answered_helpfully(agent: Agent) -> Result<()> {
+/// Error messages contain a hint.
+async fn error_messages_contain_a_hint(agent: Agent) -> Result<()> {
     let mut node = Node::prepare(agent, &AgentOptions::default()).await?;
     let failed = async |node: &Node, line: &str, parts: &[&str]| -> Result<()> {
         let (code, text) = run(node, line).await?;
-        ensure!(code != 0, "`podward {line}` went well:\n{text}");
+        ensure!(code != 0, "`podward {line}` succeeded unexpectedly:\n{text}");
         expect(&text, parts)
     };
     failed(&node, "get pods", &["no agent runs here", "podward agent", "--root-dir"]).await?;

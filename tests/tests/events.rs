@@ -1,4 +1,4 @@
-//! On a containerd that has CRI events (2.x).
+//! CRI events, on containerd 2.x.
 
 use std::time::{Duration, Instant};
 
@@ -10,7 +10,7 @@ use testkit::poll::eventually;
 
 scenarios!(pods_run_on_containerd_2);
 
-podward_only!(death_is_noticed_at_once, a_cut_stream_is_survived);
+podward_only!(container_exit_is_detected_by_event, reconnects_after_event_stream_ends);
 
 async fn pods_run_on_containerd_2(agent: Agent) -> Result<()> {
     let node = Node::start_on_containerd_2(agent).await?;
@@ -21,29 +21,31 @@ async fn pods_run_on_containerd_2(agent: Agent) -> Result<()> {
     node.wait_gone("web").await
 }
 
-/// Noticed by an event: no list of everything is waited for. How long it takes is a matter of `make bench`.
-async fn death_is_noticed_at_once(agent: Agent) -> Result<()> {
+/// Detected by an event, without waiting for a relist. `make bench` measures the latency.
+async fn container_exit_is_detected_by_event(agent: Agent) -> Result<()> {
     let node = Node::start_on_containerd_2(agent).await?;
     wait_followed(&node, 1).await?;
     expect_noticed_without_lists(&node, "pod").await
 }
 
-async fn a_cut_stream_is_survived(agent: Agent) -> Result<()> {
+async fn reconnects_after_event_stream_ends(agent: Agent) -> Result<()> {
     let mut node = Node::start_on_containerd_2(agent).await?;
     node.write("web.json", &sleeper("web"))?;
     node.wait_running("web").await?;
     wait_followed(&node, 1).await?;
     node.containerd.kill()?;
-    node.agent.wait_log("event stream failed; polling instead", Duration::from_secs(60)).await?;
+    node.agent
+        .wait_log("runtime event stream failed, falling back to polling", Duration::from_secs(60))
+        .await?;
     node.containerd.resume().await?;
     let delay = restart_delay(&node, "web", 1).await?;
     println!("right after the cut: {delay:?}");
-    // The agent may poll for a while; then events count again.
+    // The agent may poll for a while before it uses events again.
     wait_followed(&node, 2).await?;
     expect_noticed_without_lists(&node, "later").await
 }
 
-/// Waits until the agent has opened the event stream so many times.
+/// Waits until the agent has opened the event stream this many times.
 async fn wait_followed(node: &Node, times: usize) -> Result<()> {
     eventually("the event stream is followed", Duration::from_secs(60), async || {
         let opened = counter(node, "kubelet_evented_pleg_connection_success_count").await?;
@@ -53,7 +55,7 @@ async fn wait_followed(node: &Node, times: usize) -> Result<()> {
     .await
 }
 
-/// Kills the only container of several pods once. Were it not for events, each death would take a list to be seen.
+/// Kills the only container of several pods once. Without events, each exit would need a relist to be detected.
 async fn expect_noticed_without_lists(node: &Node, prefix: &str) -> Result<()> {
     const DEATHS: usize = 7;
     let names: Vec<String> = (0..DEATHS).map(|number| format!("{prefix}-{number}")).collect();
@@ -69,7 +71,7 @@ async fn expect_noticed_without_lists(node: &Node, prefix: &str) -> Result<()> {
     }
     let lists = counter(node, LISTS).await? - before;
     println!("kill to new container: {delays:?}, {lists} lists");
-    // One that was due or under way, and the one of each minute.
+    // One relist that was due or in progress, and one per minute.
     let due = 1 + usize::try_from(start.elapsed().as_secs() / 60)?;
     ensure!(lists <= due, "{lists} lists for {DEATHS} deaths: {delays:?}");
     Ok(())
@@ -77,7 +79,6 @@ async fn expect_noticed_without_lists(node: &Node, prefix: &str) -> Result<()> {
 
 const LISTS: &str = "kubelet_pleg_relist_duration_seconds_count";
 
-/// The value of a metric without labels.
 async fn counter(node: &Node, name: &str) -> Result<usize> {
     let page = node.agent.page("/metrics").await?;
     let value = page.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
@@ -85,7 +86,7 @@ async fn counter(node: &Node, name: &str) -> Result<usize> {
     value.parse().with_context(|| format!("{name} is {value}"))
 }
 
-/// From the kill to the creation of the next container, by the runtime's clock.
+/// Time from the kill to the creation of the next container, by the runtime's clock.
 async fn restart_delay(node: &Node, name: &str, restarts: i32) -> Result<Duration> {
     let old = node.only_running(name).await?;
     let pid = node.cri().pid(&old.id).await?;

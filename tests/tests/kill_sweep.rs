@@ -1,7 +1,6 @@
 //! The agent is killed at many points of starts, restarts and terminations.
 //!
-//! The delays are spread over the time that the step was observed to take. `PODWARD_SWEEP` sets how
-//! many points are tried (default 12).
+//! The delays cover the observed duration of the step. `PODWARD_SWEEP` sets the number of points (default 12).
 
 use std::time::{Duration, Instant};
 
@@ -12,13 +11,18 @@ use serde_json::{Value, json};
 use testkit::cri_view::ContainerView;
 use testkit::poll::eventually;
 
-scenarios!(during_start, during_restart, during_termination, during_the_end_of_a_pod);
+scenarios!(
+    agent_killed_during_start,
+    agent_killed_during_restart,
+    agent_killed_during_termination,
+    agent_killed_during_pod_completion
+);
 
 fn points() -> u32 {
     std::env::var("PODWARD_SWEEP").ok().and_then(|count| count.parse().ok()).unwrap_or(12)
 }
 
-/// Delays from 0 to a little past `whole`.
+/// Delays from 0 to slightly more than `whole`.
 fn delays(whole: Duration) -> impl Iterator<Item = (u32, Duration)> {
     let count = points();
     (0..count).map(move |point| (point, whole * 11 * point / (10 * count)))
@@ -28,7 +32,7 @@ fn two_containers(name: &str) -> Value {
     pod(name, [container("a", "sleep forever"), container("b", "sleep forever")])
 }
 
-async fn during_start(agent: Agent) -> Result<()> {
+async fn agent_killed_during_start(agent: Agent) -> Result<()> {
     let mut node = Node::start(agent).await?;
     let start = Instant::now();
     node.write("first.json", &two_containers("first"))?;
@@ -44,7 +48,10 @@ async fn during_start(agent: Agent) -> Result<()> {
         let pod = node.wait_running(&name).await?;
         for container in &pod.containers {
             let counted = counted_stillborn(&node, &name, &container.name).await?;
-            ensure!(container.restarts == counted, "killed after {delay:?}: {counted} stillborn, {pod:?}");
+            ensure!(
+                container.restarts == counted,
+                "killed after {delay:?}: {counted} counted that never ran, {pod:?}"
+            );
         }
         println!("killed after {delay:?}: running again {:?} after the restart", restarted.elapsed());
         names.push(name);
@@ -55,7 +62,7 @@ async fn during_start(agent: Agent) -> Result<()> {
     Ok(())
 }
 
-async fn during_restart(agent: Agent) -> Result<()> {
+async fn agent_killed_during_restart(agent: Agent) -> Result<()> {
     let mut node = Node::start(agent).await?;
     node.write("first.json", &sleeper("first"))?;
     node.wait_running("first").await?;
@@ -77,7 +84,7 @@ async fn during_restart(agent: Agent) -> Result<()> {
     Ok(())
 }
 
-async fn during_termination(agent: Agent) -> Result<()> {
+async fn agent_killed_during_termination(agent: Agent) -> Result<()> {
     let mut node = Node::start(agent).await?;
     node.write("bystander.json", &sleeper("bystander"))?;
     node.write("first.json", &two_containers("first"))?;
@@ -109,8 +116,8 @@ async fn during_termination(agent: Agent) -> Result<()> {
     .await
 }
 
-/// A pod that must not be restarted ends while the agent comes and goes.
-async fn during_the_end_of_a_pod(agent: Agent) -> Result<()> {
+/// A pod with restart policy Never terminates while the agent is killed and restarted.
+async fn agent_killed_during_pod_completion(agent: Agent) -> Result<()> {
     let mut node = Node::start(agent).await?;
     for (point, delay) in delays(Duration::from_secs(2)) {
         let name = format!("pod-{point}");
@@ -121,15 +128,18 @@ async fn during_the_end_of_a_pod(agent: Agent) -> Result<()> {
         let pod = node.wait_pod(&name, "fails", |pod| pod.phase == "Failed").await?;
         let main = pod.container("main");
         let counted = counted_stillborn(&node, &name, "main").await?;
-        // Never so for podward, which counts none.
+        // Podward does not count it.
         let cut = counted == 1 && main.exit_code == Some(128) && main.restarts == 0;
         if cut {
-            // The kill cut the start call: to the runtime that is a failed start, and the policy is Never. Podward
-            // tells the two apart and starts the container again.
+            // The kill interrupted the start call: the runtime reports a failed start, and the policy is Never. Podward
+            // distinguishes the two and starts the container again.
             continue;
         }
         ensure!(main.exit_code == Some(9), "killed after {delay:?}: {pod:?}");
-        ensure!(main.restarts == counted, "killed after {delay:?}: {counted} stillborn, {pod:?}");
+        ensure!(
+            main.restarts == counted,
+            "killed after {delay:?}: {counted} counted that never ran, {pod:?}"
+        );
         let views = node.cri().containers_of(&format!("{name}-node-a")).await?;
         let started = views.iter().filter(|view| view.started_at > 0).count();
         ensure!(started == 1, "killed after {delay:?}: started {started} times: {views:?}");
@@ -149,16 +159,16 @@ async fn wait_restarted(node: &Node, name: &str) -> Result<()> {
     let main = once.container("main");
     let counted = counted_stillborn(node, name, "main").await?;
     ensure!(main.exit_code == Some(137) || counted > 0, "{once:?}");
-    ensure!(main.restarts == 1 + counted, "{counted} stillborn, {once:?}");
+    ensure!(main.restarts == 1 + counted, "{counted} counted that never ran, {once:?}");
     let running = node.only_running(name).await?;
     let (shown, real) = (main.restarts, i32::try_from(running.attempt)?);
     ensure!(shown == real, "restart count {shown}, attempt {real}");
     Ok(())
 }
 
-/// How many containers of that name never ran and count as restarts all the same: the kill came between their
-/// creation and their start, or cut the start call, which containerd then undoes. Upstream makes, and counts, another
-/// one; podward must not.
+/// Number of containers of that name that never ran but count as restarts: the kill happened between their creation and
+/// their start, or interrupted the start call, which containerd then undoes. Upstream creates and counts another one;
+/// podward must not.
 async fn counted_stillborn(node: &Node, name: &str, container: &str) -> Result<i32> {
     if node.agent.kind() == Agent::Podward {
         return Ok(0);
@@ -168,7 +178,7 @@ async fn counted_stillborn(node: &Node, name: &str, container: &str) -> Result<i
     Ok(i32::try_from(count)?)
 }
 
-/// One ready sandbox, and no container of the pod was ever started twice.
+/// Checks that there is one ready sandbox, and that no container was started twice.
 async fn expect_started_once(node: &Node, name: &str) -> Result<()> {
     let full = format!("{name}-node-a");
     let sandboxes = node.cri().sandboxes_of(&full).await?;

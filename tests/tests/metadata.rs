@@ -1,4 +1,4 @@
-//! Both agents tell the runtime the same about the same manifest, field by field.
+//! Checks that both agents send the same requests to the runtime for the same manifest, field by field.
 
 use std::collections::BTreeMap;
 
@@ -8,29 +8,29 @@ use serde_json::{Map, Value, json};
 use testkit::poll::eventually;
 
 #[test]
-fn podward_writes_what_upstream_writes() {
+fn podward_sends_the_same_metadata_as_upstream() {
     if Agent::Podward.selected() && Agent::Upstream.selected() {
-        // Podward has its part in it, so its number of tries counts.
-        let name = "metadata::podward_writes_what_upstream_writes";
+        // Podward takes part, so its number of attempts applies.
+        let name = "metadata::podward_sends_the_same_metadata_as_upstream";
         scenarios::run(Agent::Podward, name, |_| compare(Agent::Upstream, Agent::Podward));
     }
 }
 
-/// Guards this test itself: what differs between two runs of one agent must not count.
+/// Checks the test itself: differences between two runs of one agent must be normalised.
 #[test]
-fn upstream_writes_the_same_twice() {
-    let name = "metadata::upstream_writes_the_same_twice";
+fn upstream_metadata_is_reproducible() {
+    let name = "metadata::upstream_metadata_is_reproducible";
     scenarios::run(Agent::Upstream, name, |_| compare(Agent::Upstream, Agent::Upstream));
 }
 
 #[test]
-fn upstream_describes_a_pod_as_known() {
-    scenarios::run(Agent::Upstream, "metadata::upstream_describes_a_pod_as_known", known_values);
+fn upstream_sends_known_metadata() {
+    scenarios::run(Agent::Upstream, "metadata::upstream_sends_known_metadata", known_values);
 }
 
 #[test]
-fn podward_describes_a_pod_as_known() {
-    scenarios::run(Agent::Podward, "metadata::podward_describes_a_pod_as_known", known_values);
+fn podward_sends_known_metadata() {
+    scenarios::run(Agent::Podward, "metadata::podward_sends_known_metadata", known_values);
 }
 
 /// The manifests by file name.
@@ -130,7 +130,7 @@ async fn compare(first: Agent, second: Agent) -> Result<()> {
     Ok(())
 }
 
-/// Runs the manifests with one agent and returns what it told the runtime, then clears the node.
+/// Runs the manifests with one agent and returns its requests to the runtime, then clears the node.
 async fn record(node: &mut Node, agent: Agent) -> Result<Value> {
     node.agent.become_kind(agent)?;
     node.agent.start()?;
@@ -163,7 +163,7 @@ async fn record(node: &mut Node, agent: Agent) -> Result<Value> {
         node.wait_gone(manifest.pointer("/metadata/name").and_then(Value::as_str).context("a name")?).await?;
     }
     let root = node.agent.root().join("pods");
-    eventually("the pod folders are gone", std::time::Duration::from_secs(60), async || {
+    eventually("the pod folders are removed", std::time::Duration::from_secs(60), async || {
         let left = std::fs::read_dir(&root)?.count();
         ensure!(left == 0, "{left} are left");
         Ok(())
@@ -177,14 +177,14 @@ async fn record(node: &mut Node, agent: Agent) -> Result<Value> {
     Ok(Value::Object(found))
 }
 
-/// Takes out what differs between two runs of one agent: times, pod IPs, random file names.
+/// Removes values that differ between two runs of one agent: times, pod IPs, random file names.
 fn normalise(value: &mut Value, addresses: &[&str]) {
     match value {
         Value::Object(fields) => {
             if let Some(seen) = fields.get_mut("kubernetes.io/config.seen") {
                 *seen = json!("TIME");
             }
-            // Environment and mounts are sets; the runtime gets them in no promised order.
+            // Environment and mounts are sets; their order is not defined.
             for name in ["envs", "mounts"] {
                 if let Some(items) = fields.get_mut(name).and_then(Value::as_array_mut) {
                     items.sort_by_key(ToString::to_string);
@@ -237,13 +237,13 @@ async fn known_values(agent: Agent) -> Result<()> {
     let sandbox = node.cri().sandboxes_of("plain-node-a").await?.pop().context("a sandbox")?;
     let labels: Vec<_> = sandbox.labels.iter().map(|(name, value)| format!("{name}={value}")).collect();
     let uid = &pod.uid;
-    let wanted = [
+    let expected = [
         "app=x".to_owned(),
         "io.kubernetes.pod.name=plain-node-a".to_owned(),
         "io.kubernetes.pod.namespace=default".to_owned(),
         format!("io.kubernetes.pod.uid={uid}"),
     ];
-    ensure!(labels == wanted, "{labels:?}");
+    ensure!(labels == expected, "{labels:?}");
     ensure!(sandbox.annotations.get("kubernetes.io/config.source").is_some_and(|source| source == "file"));
     ensure!(sandbox.annotations.get("kubernetes.io/config.hash") == Some(uid));
     let main = node.only_running("plain").await?;

@@ -1,5 +1,5 @@
-//! Both agents tell the same of the same pods: every field of `/stats/summary`, every family of `/metrics/resource`.
-//! Values are compared by `make compare-metrics`.
+//! Checks that both agents report the same structure for the same pods: every field of `/stats/summary`, every family
+//! of `/metrics/resource`. `make compare-metrics` compares values.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -9,9 +9,9 @@ use scenarios::{Agent, AgentOptions, Node, container, pod, scenarios, with};
 use serde_json::{Value, json};
 use testkit::poll::eventually;
 
-scenarios!(summary_and_resource_metrics_have_one_shape);
+scenarios!(summary_and_resource_metrics_match_upstream_structure);
 
-const LIMIT: Duration = Duration::from_secs(90);
+const TIMEOUT: Duration = Duration::from_secs(90);
 
 /// Fields of a pod with one container that has limits.
 const POD_FIELDS: [&str; 11] = [
@@ -67,7 +67,7 @@ const FAMILIES: [&str; 12] = [
     "resource_scrape_error",
 ];
 
-async fn summary_and_resource_metrics_have_one_shape(agent: Agent) -> Result<()> {
+async fn summary_and_resource_metrics_match_upstream_structure(agent: Agent) -> Result<()> {
     let mut node = Node::prepare(agent, &AgentOptions::default()).await?;
     node.configure(agent, &options(agent, &node))?;
     node.agent.start()?;
@@ -80,7 +80,7 @@ async fn summary_and_resource_metrics_have_one_shape(agent: Agent) -> Result<()>
     node.wait_running("web").await?;
     node.wait_running("pair").await?;
 
-    eventually("statistics of both pods", LIMIT, async || complete(&summary(&node, "").await?)).await?;
+    eventually("statistics of both pods", TIMEOUT, async || complete(&summary(&node, "").await?)).await?;
     let found = summary(&node, "").await?;
     let (web, pair) = (find(&found, "web")?, find(&found, "pair")?);
     same("a pod", web, &POD_FIELDS)?;
@@ -107,8 +107,8 @@ async fn summary_and_resource_metrics_have_one_shape(agent: Agent) -> Result<()>
     ensure!(names == FAMILIES.into_iter().collect(), "families: {names:?}");
     let cpu =
         "container_cpu_usage_seconds_total{container=\"main\",namespace=\"default\",pod=\"web-node-a\"} ";
-    let told = lines.clone().find_map(|line| line.strip_prefix(cpu)).context("CPU of the container")?;
-    ensure!(told.split(' ').count() == 2, "value and time: {told}");
+    let reported = lines.clone().find_map(|line| line.strip_prefix(cpu)).context("CPU of the container")?;
+    ensure!(reported.split(' ').count() == 2, "value and time: {reported}");
     let start = lines.clone().find(|line| line.starts_with("container_start_time_seconds"));
     ensure!(start.is_some_and(|line| line.split("} ").nth(1).is_some_and(|rest| !rest.contains(' '))));
     let cadvisor = node.agent.page("/metrics/cadvisor").await?;
@@ -121,7 +121,7 @@ async fn summary_and_resource_metrics_have_one_shape(agent: Agent) -> Result<()>
     Ok(())
 }
 
-/// What upstream's statistics need to know the containers of our runtime; volumes are measured often.
+/// Settings with which upstream finds the containers of our runtime; volumes are measured often.
 fn options(agent: Agent, node: &Node) -> AgentOptions {
     let socket = node.containerd.instance().socket();
     let arguments = match agent {
@@ -143,7 +143,7 @@ async fn summary(node: &Node, query: &str) -> Result<Value> {
     serde_json::from_str(&text).context("parse /stats/summary")
 }
 
-/// Samples come one after the other: all of them have to be there.
+/// Samples arrive one after the other; fails until all of them are present.
 fn complete(summary: &Value) -> Result<()> {
     for name in ["web", "pair"] {
         let pod = find(summary, name)?;

@@ -1,13 +1,13 @@
-//! What is reported about pods that ended, on both agents; the whole of a status is compared by `make compare-status`.
+//! Status of finished pods on both agents; `make compare-status` compares complete statuses.
 
 use anyhow::{Context, Result, ensure};
 use scenarios::{Agent, Node, container, pod, podward_only, scenarios, with};
 use serde_json::{Value, json};
 
-scenarios!(last_words_are_reported);
-podward_only!(hostile_message_file_reaches_nothing_else, events_are_shown_by_the_command);
+scenarios!(termination_messages_are_reported);
+podward_only!(hostile_message_file_exposes_no_other_file, events_command_shows_pod_events);
 
-/// What a pod's only container left when it ended.
+/// Termination message of a pod's only container.
 async fn message(node: &Node, name: &str) -> Result<String> {
     node.wait_pod(name, "has failed", |pod| {
         pod.phase == "Failed" && pod.container("main").exit_code.is_some()
@@ -23,7 +23,7 @@ fn once(name: &str, steps: &str) -> Value {
     with(pod(name, [container("main", steps)]), "/spec/restartPolicy", json!("Never"))
 }
 
-async fn last_words_are_reported(agent: Agent) -> Result<()> {
+async fn termination_messages_are_reported(agent: Agent) -> Result<()> {
     let node = Node::start(agent).await?;
     node.write("file.yaml", &once("file", "write /dev/termination-log why -- exit 1"))?;
     let log = once("log", "print first -- warn last -- exit 1");
@@ -38,8 +38,8 @@ async fn last_words_are_reported(agent: Agent) -> Result<()> {
     Ok(())
 }
 
-/// A container that has the folder of message files in a volume puts a link in place of its own. Upstream follows it.
-async fn hostile_message_file_reaches_nothing_else(agent: Agent) -> Result<()> {
+/// A container that mounts the folder of the message files replaces its own with a link. Upstream follows it.
+async fn hostile_message_file_exposes_no_other_file(agent: Agent) -> Result<()> {
     let node = Node::start(agent).await?;
     let root = node.agent.root().join("pods");
     let script = "for f in /pods/*/containers/main/*; do rm -f $f; ln -s /etc/passwd $f; done; exit 1";
@@ -60,7 +60,7 @@ async fn hostile_message_file_reaches_nothing_else(agent: Agent) -> Result<()> {
     Ok(())
 }
 
-async fn events_are_shown_by_the_command(agent: Agent) -> Result<()> {
+async fn events_command_shows_pod_events(agent: Agent) -> Result<()> {
     let node = Node::start(agent).await?;
     node.write("web.yaml", &scenarios::sleeper("web"))?;
     node.write("other.yaml", &scenarios::sleeper("other"))?;

@@ -1,4 +1,4 @@
-//! A live node goes from one agent to the other, and back, without one restart.
+//! A running node is handed from one agent to the other, and back, without a restart.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ fn podward_to_upstream_and_back() {
     both("takeover::podward_to_upstream_and_back", Agent::Podward, Agent::Upstream);
 }
 
-/// Guards the test itself: upstream takes over from upstream.
+/// Checks the test itself: upstream takes over from upstream.
 #[test]
 fn upstream_to_upstream() {
     let name = "takeover::upstream_to_upstream";
@@ -26,7 +26,7 @@ fn upstream_to_upstream() {
 
 fn both(name: &str, first: Agent, second: Agent) {
     if first.selected() && second.selected() {
-        // Podward has its part in it, so its number of tries counts.
+        // Podward takes part, so its number of attempts applies.
         scenarios::run(Agent::Podward, name, |_| hand_over(first, second));
     }
 }
@@ -60,7 +60,7 @@ async fn hand_over(first: Agent, second: Agent) -> Result<()> {
             ensure!(before == now, "after the switch to {}:\nbefore {before:?}\nnow {now:?}", agent.name());
         }
     }
-    // The last agent is fully in charge of what the other one started.
+    // The last agent fully manages the pods that the other one started.
     node.remove("pod-00.json")?;
     node.wait_gone("pod-00").await?;
     node.write("fresh.json", &sleeper("fresh"))?;
@@ -111,7 +111,7 @@ async fn wait_settled(node: &Node) -> Result<()> {
 async fn all(node: &Node) -> Result<Vec<PodView>> {
     let mut pods: Vec<PodView> = node.agent.pods().await?.iter().map(scenarios::view).collect();
     for ended in pods.iter_mut().filter(|pod| pod.phase == "Failed") {
-        // Upstream forgets the address of an ended pod when it restarts.
+        // Upstream loses the address of a finished pod in a restart.
         ended.ip.clear();
     }
     pods.sort_by(|left, right| left.name.cmp(&right.name));

@@ -7,6 +7,9 @@
 //	podschema defaulted FILE              the manifest as v1 JSON after defaulting, quantities as written
 //	podschema golden DIR                  writes NAME.defaulted.json and uids.txt beside the manifests in DIR
 //	podschema quantities FILE             the internals of each quantity text in FILE, parsed and rounded up
+//	podschema canonical FILE              the canonical form and value of each quantity text in FILE
+//	podschema sums FILE                   the internals of the sum of each pair of quantity texts in FILE
+//	podschema durations FILE              nanoseconds and printed form of each duration text in FILE
 //	podschema random COUNT SEED           pods filled at random, with their UID
 //	podschema verify DIR NODE             compares `uid` with the kubelet's file source run on DIR
 package main
@@ -43,10 +46,16 @@ func run(args []string) error {
 		return writeGolden(args[0])
 	case mode == "quantities" && len(args) == 1:
 		return printQuantities(args[0])
+	case mode == "canonical" && len(args) == 1:
+		return printCanonical(args[0])
+	case mode == "sums" && len(args) == 1:
+		return printSums(args[0])
+	case mode == "durations" && len(args) == 1:
+		return printDurations(args[0])
 	case mode == "random" && len(args) == 2:
 		return printRandom(args[0], args[1])
 	case mode == "verify" && len(args) == 2:
 		return verify(args[0], args[1])
 	}
-	return fmt.Errorf("usage: podschema schema | uid FILE NODE SOURCE... | dump FILE | defaulted FILE | golden DIR | quantities FILE | random COUNT SEED | verify DIR NODE")
+	return fmt.Errorf("usage: podschema schema | uid FILE NODE SOURCE... | dump FILE | defaulted FILE | golden DIR | quantities FILE | canonical FILE | sums FILE | durations FILE | random COUNT SEED | verify DIR NODE")
 }

@@ -1,117 +1,103 @@
-//! Makes sure a container's image is there before the container is made.
+//! Ensures that the image of a container is present before the container is created.
 //!
-//! Gather (is it there, which credentials match), decide (`decide::image_pull`), act (pull). Pulls of the same image
-//! with the same credentials for the same namespace are one pull; all who want it hear how it went.
+//! Collects the inputs (present images, matching credentials), decides (`decide::images::image_pull`) and pulls. Concurrent
+//! requests for the same image with the same credentials and namespace share one pull and its result.
 
-mod accounts;
+use values::duration::GoDuration;
+
 mod credentials;
-mod limiter;
 mod pull;
+pub mod pull_ledger;
 mod pull_secrets;
+mod rate_limit;
+mod service_accounts;
 mod single_flight;
 
+use parking_lot::Mutex;
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
-use decide::backoff::{self, Entry, Limits, Verdict};
-use decide::go_duration::to_milliseconds_text;
-use decide::image_access::Shown;
-use decide::image_pull::{
+use decide::images::image_access::Shown;
+use decide::images::image_pull::{
     PullDecision, decide_pull, parse_image_name, pull_problem, size_class, with_default_tag,
 };
+use decide::pipeline::backoff::{self, BackoffDecision, BackoffEntry, PULL_BACKOFF};
 use model::{
     ContainerProblem, ContainerRef, EventSubject, EventType, ImageSpec, ImageStatus, Pod, PodUid,
     RecordedEvent, RegistryCredential, SandboxSpec, Timestamp,
 };
 use ports::clock::Clock;
-use ports::event_recorder::EventRecorder;
-use ports::objects::Objects;
-use ports::pod_folders::FileError;
+use ports::host::pod_folders::FileError;
 use ports::runtime::Runtime;
+use ports::served::event_recorder::EventRecorder;
+use ports::served::objects::Objects;
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
+use crate::images::pull_ledger::PullLedger;
 use crate::metrics::Metrics;
-use crate::pull_ledger::PullLedger;
-pub use accounts::Accounts;
-pub use credentials::{CredentialParts, Credentials};
-use limiter::Limiter;
-use pull::{PullKey, Pulled, place, pull};
+pub use credentials::{Credentials, CredentialsDeps};
+use pull::{PullKey, Pulled, pull, storage_annotations};
 use pull_secrets::pull_secrets;
+use rate_limit::PullRateLimiter;
+pub use service_accounts::ServiceAccounts;
 use single_flight::SingleFlight;
 
-/// How long a failed pull is shown as such before it is shown as backing off.
-const FAILURE_SHOWN: Duration = Duration::from_secs(2);
-/// Wait after a failed pull: 10 s doubling to 5 min.
-const PULL_LIMITS: Limits = Limits {
-    initial: Duration::from_secs(10),
-    cap: Duration::from_secs(300),
-    forget_after: Duration::from_secs(600),
-};
+/// How long a failed pull has the reason `ErrImagePull` before it changes to `ImagePullBackOff`.
+const PULL_ERROR_DURATION: Duration = Duration::from_secs(2);
 
-/// An image that is there.
+/// An image that is present and may be used.
 #[derive(Clone, Debug)]
 pub struct ReadyImage {
-    /// What the runtime knows of it.
     pub status: ImageStatus,
-    /// The reference containers are made from.
+    /// The reference for creating containers.
     pub reference: String,
-    /// The runtime handler it is for, where images are told apart by it.
+    /// The runtime handler of the image; empty unless [`PullSettings::by_handler`] is set.
     pub handler: String,
 }
 
-/// Why an image is not there.
+/// Why an image is not available.
 #[derive(Clone, Debug)]
 pub struct ImageProblem {
     /// Reason and message for the container's waiting state.
     pub problem: ContainerProblem,
-    /// When the next try makes sense; `None` after a fresh failure.
+    /// When the next attempt is useful; `None` for a failure without backoff.
     pub retry_at: Option<Timestamp>,
 }
 
 impl ImageProblem {
-    /// A fresh failure.
+    /// A failure without backoff.
     #[must_use]
     pub fn failed(reason: &str, message: String) -> Self {
         Self { problem: ContainerProblem { reason: reason.to_owned(), message }, retry_at: None }
     }
 }
 
-/// How pulls are bounded.
 #[derive(Clone, Copy, Debug)]
 pub struct PullSettings {
-    /// Pulls side by side; `None` for no bound.
-    pub at_once: Option<usize>,
-    /// Pulls per second; 0 for no bound.
+    /// `None` for no limit.
+    pub max_parallel: Option<usize>,
+    /// 0 for no limit.
     pub per_second: u32,
-    /// Pulls in a burst.
     pub burst: u32,
-    /// Whether images are told apart by the runtime handler they are for (`RuntimeClassInImageCriApi`).
+    /// Whether each runtime handler has separate images (`RuntimeClassInImageCriApi`).
     pub by_handler: bool,
 }
 
-/// What the image service needs.
-pub struct Parts {
-    /// The runtime.
+pub struct ImagesDeps {
     pub runtime: Arc<dyn Runtime>,
-    /// Events.
     pub events: Arc<dyn EventRecorder>,
-    /// The time.
     pub clock: Arc<dyn Clock>,
-    /// Metrics.
     pub metrics: Arc<Metrics>,
-    /// Where pull secrets come from.
+    /// Source of pull secrets.
     pub objects: Arc<dyn Objects>,
-    /// The node's credentials.
     pub credentials: Credentials,
-    /// Who may use images that are there; `None` for everybody.
+    /// Checks access to present images; `None` allows every pod to use them.
     pub ledger: Option<Arc<PullLedger>>,
-    /// Bounds.
     pub settings: PullSettings,
 }
 
-/// The image service.
 #[derive(Clone)]
 pub struct Images {
     inner: Arc<Inner>,
@@ -126,7 +112,7 @@ struct Inner {
     credentials: Credentials,
     ledger: Option<Arc<PullLedger>>,
     slots: Option<Semaphore>,
-    limiter: Limiter,
+    limiter: PullRateLimiter,
     by_handler: bool,
     pulls: SingleFlight<PullKey, Result<Pulled, String>>,
     failures: Mutex<HashMap<(PodUid, String), Failure>>,
@@ -134,27 +120,26 @@ struct Inner {
 
 #[derive(Clone, Debug)]
 struct Failure {
-    entry: Entry,
+    entry: BackoffEntry,
     failed_at: Timestamp,
     problem: ContainerProblem,
 }
 
 impl Images {
-    /// A service over a runtime.
     #[must_use]
-    pub fn new(parts: Parts) -> Self {
-        let settings = parts.settings;
+    pub fn new(deps: ImagesDeps) -> Self {
+        let settings = deps.settings;
         Self {
             inner: Arc::new(Inner {
-                runtime: parts.runtime,
-                events: parts.events,
-                clock: parts.clock,
-                metrics: parts.metrics,
-                objects: parts.objects,
-                credentials: parts.credentials,
-                ledger: parts.ledger,
-                slots: settings.at_once.map(|slots| Semaphore::new(slots.max(1))),
-                limiter: Limiter::new(settings.per_second, settings.burst),
+                runtime: deps.runtime,
+                events: deps.events,
+                clock: deps.clock,
+                metrics: deps.metrics,
+                objects: deps.objects,
+                credentials: deps.credentials,
+                ledger: deps.ledger,
+                slots: settings.max_parallel.map(|slots| Semaphore::new(slots.max(1))),
+                limiter: PullRateLimiter::new(settings.per_second, settings.burst),
                 by_handler: settings.by_handler,
                 pulls: SingleFlight::default(),
                 failures: Mutex::default(),
@@ -162,7 +147,7 @@ impl Images {
         }
     }
 
-    /// Makes sure that a container's image is there. The sandbox is what runtimes that pull per pod are told of it.
+    /// Ensures that a container's image is present. The sandbox is passed to runtimes that pull images per pod.
     ///
     /// # Errors
     /// The reason and message for the container's waiting state.
@@ -177,18 +162,18 @@ impl Images {
             pod,
             sandbox,
             field_path: container.field_path(),
-            wanted: container.container.image.as_deref().unwrap_or_default(),
+            image: container.container.image.as_deref().unwrap_or_default(),
             policy: container.container.image_pull_policy.as_deref(),
         };
         let ensured = request.ensure().await;
         if let Err(problem) = &ensured {
             let message = format!("Error: {}", problem.problem.reason);
-            request.tell(EventType::Warning, "Failed", message);
+            request.record_event(EventType::Warning, "Failed", message);
         }
         ensured
     }
 
-    /// Makes sure that the image of an image volume is there.
+    /// Ensures that the image of an image volume is present.
     ///
     /// # Errors
     /// The reason and message for the waiting state of the pod's containers.
@@ -199,10 +184,10 @@ impl Images {
         sandbox: &SandboxSpec,
     ) -> Result<ReadyImage, ImageProblem> {
         let field_path = String::new();
-        Request { inner: &self.inner, pod, sandbox, field_path, wanted: reference, policy }.ensure().await
+        Request { inner: &self.inner, pod, sandbox, field_path, image: reference, policy }.ensure().await
     }
 
-    /// Forgets the failures of a pod that is over.
+    /// Drops the backoff entries of a finished pod.
     pub fn forget(&self, uid: &PodUid) {
         self.inner.failures().retain(|(pod, _), _| pod != uid);
         self.inner.metrics.starts.forget(uid);
@@ -210,8 +195,8 @@ impl Images {
 }
 
 impl Inner {
-    fn failures(&self) -> std::sync::MutexGuard<'_, HashMap<(PodUid, String), Failure>> {
-        self.failures.lock().unwrap_or_else(PoisonError::into_inner)
+    fn failures(&self) -> parking_lot::MutexGuard<'_, HashMap<(PodUid, String), Failure>> {
+        self.failures.lock()
     }
 }
 
@@ -220,20 +205,20 @@ struct Request<'a> {
     pod: &'a Pod,
     sandbox: &'a SandboxSpec,
     field_path: String,
-    wanted: &'a str,
+    image: &'a str,
     policy: Option<&'a str>,
 }
 
 impl Request<'_> {
     async fn ensure(&self) -> Result<ReadyImage, ImageProblem> {
-        let wanted = self.wanted;
-        let name = with_default_tag(wanted).map_err(|error| {
-            self.tell(EventType::Warning, "InspectFailed", error.to_string());
+        let image = self.image;
+        let name = with_default_tag(image).map_err(|error| {
+            self.record_event(EventType::Warning, "InspectFailed", error.to_string());
             ImageProblem::failed("InvalidImageName", error.to_string())
         })?;
         let spec = ImageSpec {
             image: name.clone(),
-            user_specified_image: wanted.to_owned(),
+            user_specified_image: image.to_owned(),
             runtime_handler: match self.inner.by_handler {
                 true => self.sandbox.runtime_handler.clone(),
                 false => String::new(),
@@ -254,25 +239,24 @@ impl Request<'_> {
                 let status = present.unwrap_or_default();
                 let checked =
                     if self.inner.ledger.is_some() { " and can be accessed by the pod" } else { "" };
-                let message = format!("Container image {wanted:?} already present on machine{checked}");
-                self.tell(EventType::Normal, "Pulled", message);
+                let message = format!("Container image {image:?} already present on machine{checked}");
+                self.record_event(EventType::Normal, "Pulled", message);
                 Ok(ReadyImage { status, reference, handler: spec.runtime_handler })
             }
             PullDecision::NeverPresent => {
-                let message = format!("Container image {wanted:?} is not present with pull policy of Never");
-                self.tell(EventType::Warning, "ErrImageNeverPull", message.clone());
+                let message = format!("Container image {image:?} is not present with pull policy of Never");
+                self.record_event(EventType::Warning, "ErrImageNeverPull", message.clone());
                 Err(ImageProblem::failed("ErrImageNeverPull", message))
             }
             PullDecision::Pull => self.pull(spec).await,
         }
     }
 
-    /// An image that is there is not everybody's. One that this pod may not use is treated as if it were not there, so
-    /// that nobody learns of it.
+    /// An image that this pod may not use is treated as missing, so that the pod cannot find out that it is present.
     async fn check_access(&self, spec: &ImageSpec, reference: String) -> PullDecision {
         let Some(ledger) = &self.inner.ledger else { return PullDecision::UsePresent(reference) };
-        let shown = async { Shown::of(&self.credentials(spec).await) };
-        if ledger.may_use(self.wanted, &reference, shown).await {
+        let credentials = async { Shown::of(&self.credentials(spec).await) };
+        if ledger.may_use(self.image, &reference, credentials).await {
             return PullDecision::UsePresent(reference);
         }
         match self.policy {
@@ -284,7 +268,7 @@ impl Request<'_> {
     fn count(&self, present: bool, pull_required: bool) {
         let policy = self.policy.unwrap_or("IfNotPresent");
         let present = match (policy, present) {
-            // Nobody looked.
+            // The policy skips the check.
             ("Always", _) => "unknown",
             (_, true) => "true",
             (_, false) => "false",
@@ -294,29 +278,29 @@ impl Request<'_> {
 
     async fn inspect(&self, spec: &ImageSpec) -> Result<Option<ImageStatus>, ImageProblem> {
         self.inner.runtime.image_status(spec).await.map_err(|error| {
-            // Upstream names the image it did not get, which has no name.
+            // As upstream, the message has an empty image name.
             let message = format!("Failed to inspect image \"\": {}", error.message);
-            self.tell(EventType::Warning, "InspectFailed", message.clone());
+            self.record_event(EventType::Warning, "InspectFailed", message.clone());
             ImageProblem::failed("ImageInspectError", message)
         })
     }
 
     async fn pull(&self, spec: ImageSpec) -> Result<ReadyImage, ImageProblem> {
-        let image = self.wanted;
-        let next = self.check_back_off()?;
+        let image = self.image;
+        let next = self.check_backoff()?;
         let credentials = self.credentials(&spec).await;
-        self.tell(EventType::Normal, "Pulling", format!("Pulling image {image:?}"));
-        let (queued, began) = (Instant::now(), self.inner.clock.now());
+        self.record_event(EventType::Normal, "Pulling", format!("Pulling image {image:?}"));
+        let (queued_at, started_at) = (Instant::now(), self.inner.clock.now());
         let key = PullKey {
             image: spec.image.clone(),
             handler: spec.runtime_handler.clone(),
             namespace: self.pod.namespace().to_owned(),
             credentials,
-            place: place(&spec.annotations),
+            storage_annotations: storage_annotations(&spec.annotations),
         };
         let begin = || pull(Arc::clone(self.inner), spec, key.clone(), self.sandbox.clone());
         let intent = match &self.inner.ledger {
-            Some(ledger) => Some(ledger.begin(self.wanted).await.map_err(|error| self.not_begun(&error))?),
+            Some(ledger) => Some(ledger.begin(self.image).await.map_err(|error| self.intent_failed(&error))?),
             None => None,
         };
         let outcome = self.inner.pulls.join(key.clone(), begin).await;
@@ -330,60 +314,65 @@ impl Request<'_> {
             Ok(pulled) => pulled,
             Err(message) => return Err(self.pull_failed(next, &message)),
         };
-        let waited = queued.elapsed();
-        // Who joined late has waited less than the pull took.
+        let waited = queued_at.elapsed();
+        // A request that joined a running pull has waited less than the whole pull took.
         let took = pulled.took.min(waited);
         self.inner.failures().remove(&self.failure_key());
-        self.tell(
+        self.record_event(
             EventType::Normal,
             "Pulled",
             format!(
                 "Successfully pulled image {image:?} in {} ({} including waiting). Image size: {} bytes.",
-                to_milliseconds_text(took),
-                to_milliseconds_text(waited),
+                GoDuration::from(took).truncated_to_millis(),
+                GoDuration::from(waited).truncated_to_millis(),
                 pulled.status.size
             ),
         );
-        self.inner.metrics.starts.pulled(&self.pod.uid, began, self.inner.clock.now());
+        self.inner.metrics.starts.pulled(&self.pod.uid, started_at, self.inner.clock.now());
         self.inner.metrics.images.pulled(size_class(pulled.status.size), waited);
         Ok(ReadyImage { status: pulled.status, reference: pulled.reference, handler: key.handler })
     }
 
-    fn not_begun(&self, error: &FileError) -> ImageProblem {
+    fn intent_failed(&self, error: &FileError) -> ImageProblem {
         let message = format!(
             "Failed to record image pull intent for container image {:?}: {error}: {}",
-            self.wanted, error.source
+            self.image, error.source
         );
         ImageProblem::failed("ErrImagePull", message)
     }
 
     async fn credentials(&self, spec: &ImageSpec) -> Vec<RegistryCredential> {
         let Ok(name) = parse_image_name(&spec.image) else { return Vec::new() };
-        let own = pull_secrets(&*self.inner.objects, self.pod).await;
-        if !own.unusable.is_empty() {
-            let names = own.unusable.join(", ");
+        let secrets = pull_secrets(&*self.inner.objects, self.pod).await;
+        if !secrets.unusable.is_empty() {
+            let names = secrets.unusable.join(", ");
             let message = format!(
                 "Unable to retrieve some image pull secrets ({names}); attempting to pull the image may not succeed."
             );
-            self.tell_of(String::new(), EventType::Warning, "FailedToRetrieveImagePullSecret", message);
+            self.record_event_at(
+                String::new(),
+                EventType::Warning,
+                "FailedToRetrieveImagePullSecret",
+                message,
+            );
         }
-        self.inner.credentials.for_repository(self.pod, &own.entries, &name.repository).await
+        self.inner.credentials.for_repository(self.pod, &secrets.entries, &name.repository).await
     }
 
-    /// The entry to remember if this pull fails, or why it is not tried yet.
-    fn check_back_off(&self) -> Result<Entry, ImageProblem> {
-        let known = self.inner.failures().get(&self.failure_key()).cloned();
+    /// The backoff entry for a failure of this pull, or the reason why the pull must wait.
+    fn check_backoff(&self) -> Result<BackoffEntry, ImageProblem> {
+        let last = self.inner.failures().get(&self.failure_key()).cloned();
         let now = self.inner.clock.now();
-        let (entry, failed_at) = match &known {
+        let (entry, failed_at) = match &last {
             Some(failure) => (Some(failure.entry), failure.failed_at),
             None => (None, now),
         };
-        match backoff::decide(entry, failed_at, now, PULL_LIMITS) {
-            Verdict::Go { next } => Ok(next),
-            Verdict::Wait { until, .. } => {
-                let message = format!("Back-off pulling image {:?}", self.wanted);
-                self.tell(EventType::Normal, "BackOff", message.clone());
-                let message = match known {
+        match backoff::decide(entry, failed_at, now, PULL_BACKOFF) {
+            BackoffDecision::Retry { next } => Ok(next),
+            BackoffDecision::Wait { until, .. } => {
+                let message = format!("Back-off pulling image {:?}", self.image);
+                self.record_event(EventType::Normal, "BackOff", message.clone());
+                let message = match last {
                     Some(Failure { problem, .. }) => {
                         format!("{message}: {}: {}", problem.reason, problem.message)
                     }
@@ -395,26 +384,26 @@ impl Request<'_> {
         }
     }
 
-    fn pull_failed(&self, entry: Entry, message: &str) -> ImageProblem {
-        let image = self.wanted;
-        self.tell(EventType::Warning, "Failed", format!("Failed to pull image {image:?}: {message}"));
+    fn pull_failed(&self, entry: BackoffEntry, message: &str) -> ImageProblem {
+        let image = self.image;
+        self.record_event(EventType::Warning, "Failed", format!("Failed to pull image {image:?}: {message}"));
         let failed_at = self.inner.clock.now();
         let problem = pull_problem(image, message);
         let failure = Failure { entry, failed_at, problem: problem.clone() };
         self.inner.failures().insert(self.failure_key(), failure);
-        // Not when the wait is over: nobody would look in between, and the pod would never be seen to back off.
-        ImageProblem { problem, retry_at: Some(failed_at.after(entry.delay.min(FAILURE_SHOWN))) }
+        // Retries before the end of the backoff, so that the status changes to `ImagePullBackOff`.
+        ImageProblem { problem, retry_at: Some(failed_at.after(entry.delay.min(PULL_ERROR_DURATION))) }
     }
 
     fn failure_key(&self) -> (PodUid, String) {
-        (self.pod.uid.clone(), self.wanted.to_owned())
+        (self.pod.uid.clone(), self.image.to_owned())
     }
 
-    fn tell(&self, kind: EventType, reason: &str, message: String) {
-        self.tell_of(self.field_path.clone(), kind, reason, message);
+    fn record_event(&self, kind: EventType, reason: &str, message: String) {
+        self.record_event_at(self.field_path.clone(), kind, reason, message);
     }
 
-    fn tell_of(&self, field_path: String, kind: EventType, reason: &str, message: String) {
+    fn record_event_at(&self, field_path: String, kind: EventType, reason: &str, message: String) {
         self.inner.events.record(RecordedEvent {
             annotations: Default::default(),
             subject: EventSubject::pod(self.pod, field_path),

@@ -1,8 +1,10 @@
-//! The agent's own metrics, with upstream's names where upstream has them.
+//! The agent's metrics, with upstream's names where upstream has them.
 //!
-//! Comes in: what stages and adapters count, one group per subject. Goes out: a [`Page`] on demand. What can be read from
-//! a published table is not counted here but read when somebody asks ([`Collect`]): it is right also while a call hangs,
-//! and costs nothing in between.
+//! Stages and adapters update one group of metrics per subject. Values that can be read from a published table are not counted, but
+//! collected for each page ([`Collect`]): they stay correct while a call hangs, and cost nothing between scrapes.
+
+pub mod metered_cgroups;
+pub mod pod_gauges;
 
 #[macro_use]
 mod group;
@@ -28,7 +30,8 @@ mod sources;
 mod starts;
 mod storage;
 
-use std::sync::{Arc, PoisonError, RwLock};
+use parking_lot::RwLock;
+use std::sync::Arc;
 use std::time::Duration;
 
 pub use api_requests::ApiMetrics;
@@ -51,50 +54,40 @@ pub use sources::SourceMetrics;
 pub use starts::PodStarts;
 pub use storage::StorageMetrics;
 
-/// Something that knows the values of metrics when it is asked. Must not block.
+/// A source of metrics that is read for each page. Must not block.
 pub trait Collect: Send + Sync {
     /// Adds its families to a page.
     fn collect(&self, page: &mut Page);
 }
 
-/// All metrics. Cheap to update, written on demand.
+/// All metrics. Cheap to update, encoded on request.
 #[derive(Default)]
 pub struct Metrics {
-    /// Pods and their workers.
     pub pods: PodMetrics,
-    /// How long starts take.
     pub starts: PodStarts,
-    /// Containers.
     pub containers: ContainerMetrics,
-    /// How the runtime is observed.
     pub pleg: PlegMetrics,
-    /// Calls to the runtime, and cgroups.
+    /// Runtime calls and cgroup operations.
     pub runtime: RuntimeMetrics,
-    /// Images.
     pub images: ImageMetrics,
-    /// Resizes of pods.
     pub resizes: ResizeMetrics,
-    /// Pods that had to go.
     pub evictions: EvictionMetrics,
-    /// Sources and logs.
     pub sources: SourceMetrics,
-    /// Volumes, and what they come from.
+    /// Volumes, CSI drivers and plugins.
     pub storage: StorageMetrics,
-    /// The way of the node from boot to ready.
+    /// Durations from boot to ready.
     pub node_start: NodeStart,
     /// Requests to the API server.
     pub api: Arc<ApiMetrics>,
-    /// Requests to the node's API.
+    /// Requests to the node API.
     pub http: HttpMetrics,
-    /// Calls of the pod-resources socket.
     pub pod_resources: PodResourcesMetrics,
-    /// Probes, on a page of their own.
+    /// Exposed on a separate page.
     pub probes: ProbeMetrics,
     others: RwLock<Vec<Arc<dyn Collect>>>,
 }
 
 impl Metrics {
-    /// All metrics, at zero.
     #[must_use]
     pub fn new() -> Self {
         let metrics = Self::default();
@@ -102,12 +95,12 @@ impl Metrics {
         metrics
     }
 
-    /// Asks also this for its families.
+    /// Adds a source of metrics.
     pub fn add(&self, other: Arc<dyn Collect>) {
-        self.others.write().unwrap_or_else(PoisonError::into_inner).push(other);
+        self.others.write().push(other);
     }
 
-    /// The page, except for probes.
+    /// The page without probe metrics.
     #[must_use]
     pub fn encode(&self, format: Format) -> String {
         let mut page = Page::new(format);
@@ -124,7 +117,7 @@ impl Metrics {
         self.api.write(&mut page);
         self.http.write(&mut page);
         self.pod_resources.write(&mut page);
-        let others = self.others.read().unwrap_or_else(PoisonError::into_inner).clone();
+        let others = self.others.read().clone();
         for other in others {
             other.collect(&mut page);
         }
@@ -132,7 +125,7 @@ impl Metrics {
     }
 }
 
-impl ports::call_meter::CallMeter for Metrics {
+impl ports::telemetry::call_meter::CallMeter for Metrics {
     fn call_ended(&self, operation: &'static str, took: Duration, failed: bool) {
         self.runtime.call_ended(operation, took, failed);
     }

@@ -1,11 +1,22 @@
-//! The Node object: registration, status and what follows from it.
+//! The Node object: registration, status updates, and reactions to changes by the control plane.
 //!
-//! [`watch`] follows the object and publishes it as [`NodeView`]; [`run`] registers the node, tells its status and
-//! acts on what the control plane wrote (pod address ranges, cordoning).
+//! [`watch`] watches the object and publishes it as [`NodeView`]; [`run`] registers the node, updates its status and
+//! handles changes by the control plane (pod CIDRs, cordoning).
 
-mod gather;
+pub mod agent_metrics;
+pub mod lease;
+pub mod node_cgroups;
+pub mod node_reports;
+pub mod node_shutdown;
+pub mod node_view;
+pub mod oom_watcher;
+pub mod packet_filter;
+pub mod pod_resources;
 mod registration;
-mod reporter;
+pub mod runtime_health;
+mod status_collector;
+mod status_updater;
+pub mod system_cgroups;
 #[cfg(test)]
 mod tests;
 pub mod watch;
@@ -13,103 +24,88 @@ pub mod watch;
 use std::sync::Arc;
 use std::time::Duration;
 
-use decide::node_status::schedule::share;
-use decide::node_status::{NodeEvent, NodeProfile};
+use decide::node::node_status::{NodeEvent, NodeProfile};
 use model::{EventSubject, EventType, RecordedEvent};
 use ports::api::nodes::ApiNodes;
 use ports::clock::Clock;
-use ports::event_recorder::EventRecorder;
-use ports::host_facts::HostFacts;
+use ports::host::host_facts::HostFacts;
 use ports::runtime::{Images, RuntimeService};
+use ports::served::event_recorder::EventRecorder;
+use timing::{fraction_of, jitter};
 use tokio::sync::watch::Receiver;
 use tokio_util::sync::CancellationToken;
 
 use crate::metrics::Metrics;
-use crate::node_inputs::NodeInputs;
-use crate::node_view::NodeView;
-use crate::runtime_health::RuntimeHealth;
-use reporter::Reporter;
+use crate::node::node_reports::NodeReports;
+use crate::node::node_view::NodeView;
+use crate::node::runtime_health::RuntimeHealth;
+use status_updater::StatusUpdater;
 
-/// How often the runtime is asked while the node has not been ready yet, and for how long.
-const FAST_PERIOD: Duration = Duration::from_millis(100);
-const FAST_FOR: Duration = Duration::from_secs(120);
-/// Looks are spread by this part of their period.
+/// Period of runtime checks after the start, until the node is ready for the first time.
+const FAST_CHECK_PERIOD: Duration = Duration::from_millis(100);
+/// After this time the normal period applies even if the node is not ready.
+const FAST_CHECK_DURATION: Duration = Duration::from_secs(120);
+/// Maximum random part of the update period, as a fraction of it.
 const JITTER: f64 = 0.04;
 
-/// Whether the agent makes its Node object.
+/// Who creates the Node object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Registration {
     /// `registerNode: true`.
-    Own,
-    /// Someone else makes it.
-    Others,
+    ByAgent,
+    /// `registerNode: false`.
+    External,
 }
 
-/// Timings of the node's status.
 #[derive(Clone, Copy, Debug)]
-pub struct Settings {
-    /// `registerNode`.
+pub struct NodeStatusSettings {
     pub registration: Registration,
-    /// `nodeStatusUpdateFrequency`: how often the node is looked at.
+    /// `nodeStatusUpdateFrequency`: period of comparing the node with its status.
     pub update_frequency: Duration,
-    /// `nodeStatusReportFrequency`: how often it is reported when nothing changed.
+    /// `nodeStatusReportFrequency`: period of status updates without a change.
     pub report_frequency: Duration,
-    /// Deadline of a request.
-    pub deadline: Duration,
-    /// What is done when the node may not be made.
-    pub forbidden: Forbidden,
+    pub request_timeout: Duration,
+    pub on_forbidden: OnForbidden,
 }
 
-/// What is done when the API server forbids to make the node.
+/// Reaction when the API server forbids creating the node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Forbidden {
-    /// Somebody else may have made it: it is looked for.
-    LookFor,
-    /// `KubeletRegistrationGetOnExistsOnly`: it is tried again.
-    TryAgain,
+pub enum OnForbidden {
+    /// Gets the node, because it may already exist.
+    GetExisting,
+    /// `KubeletRegistrationGetOnExistsOnly`: retries the creation.
+    Retry,
 }
 
-impl Default for Settings {
+impl Default for NodeStatusSettings {
     fn default() -> Self {
         Self {
-            registration: Registration::Own,
+            registration: Registration::ByAgent,
             update_frequency: Duration::from_secs(10),
             report_frequency: Duration::from_secs(300),
-            deadline: Duration::from_secs(10),
-            forbidden: Forbidden::LookFor,
+            request_timeout: Duration::from_secs(10),
+            on_forbidden: OnForbidden::GetExisting,
         }
     }
 }
 
-/// What the stage needs.
-pub struct Parts {
-    /// The API server.
+pub struct NodeDeps {
     pub nodes: Arc<dyn ApiNodes>,
-    /// What is told of the node and fixed at start.
+    /// The parts of the node status that do not change while the agent runs.
     pub profile: Arc<NodeProfile>,
-    /// Timings.
-    pub settings: Settings,
-    /// Facts of the machine.
+    pub settings: NodeStatusSettings,
     pub host: Arc<dyn HostFacts>,
-    /// The container runtime.
     pub runtime: Arc<dyn RuntimeService>,
-    /// Its images.
     pub images: Arc<dyn Images>,
-    /// Whether the runtime is ready.
     pub health: RuntimeHealth,
-    /// What other stages contribute.
-    pub inputs: NodeInputs,
-    /// The node as the API server shows it.
+    pub reports: NodeReports,
     pub view: Receiver<NodeView>,
-    /// Events.
     pub events: Arc<dyn EventRecorder>,
-    /// The time.
     pub clock: Arc<dyn Clock>,
-    /// Where the way to ready is counted.
     pub metrics: Arc<Metrics>,
 }
 
-impl Parts {
+impl NodeDeps {
     fn record(&self, event: NodeEvent) {
         self.events.record(RecordedEvent {
             annotations: Default::default(),
@@ -121,100 +117,101 @@ impl Parts {
         });
     }
 
-    /// A period, a little longer each time in another way, so that nodes do not fall into step.
-    fn spread(&self, period: Duration) -> Duration {
-        period.mul_f64(1.0 + JITTER * share(&self.profile.name, self.clock.now()))
+    /// A number in `0..1` for jitter that differs between nodes and over time.
+    fn random(&self) -> f64 {
+        fraction_of(&(&self.profile.name, self.clock.now()))
     }
 }
 
-/// Registers the node and keeps its status in line until cancelled.
-pub async fn run(parts: Parts, cancel: CancellationToken) {
+/// Registers the node and updates its status until cancelled.
+pub async fn run(deps: NodeDeps, cancel: CancellationToken) {
     let starting =
         NodeEvent { kind: EventType::Normal, reason: "Starting", message: "Starting kubelet.".to_owned() };
-    parts.record(starting);
+    deps.record(starting);
     tokio::select! {
         () = cancel.cancelled() => {}
-        () = Stage::new(parts).run() => {}
+        () = Stage::new(deps).run() => {}
     }
 }
 
 struct Stage {
-    reporter: Reporter,
+    updater: StatusUpdater,
     health: RuntimeHealth,
-    inputs: NodeInputs,
+    reports: NodeReports,
     view: Receiver<NodeView>,
     pod_cidr: String,
     unschedulable: bool,
 }
 
 impl Stage {
-    fn new(parts: Parts) -> Self {
+    fn new(deps: NodeDeps) -> Self {
         Self {
-            health: parts.health.subscribe(),
-            inputs: parts.inputs.clone(),
-            view: parts.view.clone(),
-            reporter: Reporter::new(parts),
+            health: deps.health.subscribe(),
+            reports: deps.reports.clone(),
+            view: deps.view.clone(),
+            updater: StatusUpdater::new(deps),
             pod_cidr: String::new(),
             unschedulable: false,
         }
     }
 
     async fn run(mut self) {
-        if self.reporter.parts().settings.registration == Registration::Own {
-            self.reporter.register().await;
+        if self.updater.deps().settings.registration == Registration::ByAgent {
+            self.updater.register().await;
         }
-        let fast_until = tokio::time::Instant::now() + FAST_FOR;
+        let fast_until = tokio::time::Instant::now() + FAST_CHECK_DURATION;
         loop {
-            self.follow().await;
-            self.reporter.report().await;
-            let next = self.reporter.parts().spread(self.reporter.parts().settings.update_frequency);
+            self.handle_node_changes().await;
+            self.updater.report().await;
+            let deps = self.updater.deps();
+            let next = jitter(deps.settings.update_frequency, JITTER, deps.random());
             self.wait(tokio::time::Instant::now() + next, fast_until).await;
         }
     }
 
-    /// Waits for a reason to look at the node again, at the latest until then.
+    /// Waits until the status must be compared again, at most until the deadline.
     async fn wait(&mut self, deadline: tokio::time::Instant, fast_until: tokio::time::Instant) {
         loop {
-            let is_fast = !self.reporter.was_ready() && tokio::time::Instant::now() < fast_until;
+            let is_fast = !self.updater.was_ready() && tokio::time::Instant::now() < fast_until;
             tokio::select! {
                 () = tokio::time::sleep_until(deadline) => return,
                 () = self.health.changed() => return,
-                () = self.inputs.changed() => return,
+                () = self.reports.changed() => return,
                 changed = self.view.changed() => match changed {
                     Ok(()) => {
-                        self.follow().await;
-                        // Shown for the first time, so that there is something to report on.
-                        if !self.reporter.has_reported() {
+                        self.handle_node_changes().await;
+                        // The Node object has just been created by somebody else.
+                        if !self.updater.has_reported() {
                             return;
                         }
                     }
                     Err(_) => return tokio::time::sleep_until(deadline).await,
                 },
-                () = tokio::time::sleep(FAST_PERIOD), if is_fast => self.health.doubt(),
+                () = tokio::time::sleep(FAST_CHECK_PERIOD), if is_fast => self.health.request_check(),
             }
         }
     }
 
-    /// Acts on what the control plane wrote.
-    async fn follow(&mut self) {
+    /// Records cordoning events, and passes pod CIDRs to the runtime.
+    async fn handle_node_changes(&mut self) {
         let view = self.view.borrow_and_update().clone();
         let Some(node) = view.node() else { return };
-        let parts = self.reporter.parts();
+        let deps = self.updater.deps();
         let unschedulable = node.spec.as_ref().and_then(|spec| spec.unschedulable).unwrap_or(false);
         if unschedulable != self.unschedulable {
             let reason = if unschedulable { "NodeNotSchedulable" } else { "NodeSchedulable" };
-            parts.record(NodeEvent::now_is(&parts.profile.name, reason));
+            deps.record(NodeEvent::status_change(&deps.profile.name, reason));
             self.unschedulable = unschedulable;
         }
         let cidr = view.pod_cidrs().join(",");
         if !cidr.is_empty() && cidr != self.pod_cidr {
-            match parts.runtime.set_pod_cidr(&cidr).await {
+            match deps.runtime.set_pod_cidr(&cidr).await {
                 Ok(()) => {
-                    tracing::info!(%cidr, "the runtime was told the address range of pods");
+                    tracing::info!(%cidr, "set pod CIDR in the runtime");
                     self.pod_cidr = cidr;
                 }
                 Err(error) => {
-                    tracing::warn!(%error, %cidr, "the runtime did not take the address range of pods");
+                    tracing::warn!(%error, %cidr, "failed to set pod CIDR in the runtime");
                 }
             }
         }

@@ -1,8 +1,7 @@
-//! What the node, its pods and containers use, when somebody asks.
+//! Resource use of the node, its pods and containers, read on request.
 //!
-//! Comes in: the published tables, readings of the kernel and of the runtime. Goes out: the summary and metric families.
-//! Nothing is read before a question. Questions at the same time share one reading; one that is younger than a second
-//! answers the next as well. A runtime that hangs costs its own figures, never the answer.
+//! Concurrent requests share one reading, and a reading is reused for one second. A runtime that hangs delays only its own
+//! values, never the answer.
 
 mod driver_side;
 mod files;
@@ -15,68 +14,55 @@ mod tests;
 use std::sync::Arc;
 use std::time::Duration;
 
-use decide::statistics::cadvisor::{Around, cadvisor_families};
+use decide::statistics::cadvisor::{CadvisorReadings, cadvisor_families};
 use decide::statistics::claims::{claim_families, log_family};
 use decide::statistics::resource::resource_families;
-use decide::statistics::summary::{Surroundings, summary};
+use decide::statistics::summary::{EnvironmentReading, summary};
 use model::metric_family::MetricFamily;
 use model::statistics::Summary;
 use model::{NodeSettings, Pod, Timestamp};
 use ports::clock::Clock;
-use ports::event_recorder::EventRecorder;
-use ports::host_facts::HostFacts;
+use ports::host::host_facts::HostFacts;
+use ports::host::usage::{Detail, DiskUsage, Usage};
 use ports::runtime::Runtime;
-use ports::usage::{Detail, DiskUsage, Usage};
+use ports::served::event_recorder::EventRecorder;
 use tokio::sync::{Mutex, OnceCell};
 
-use crate::claims::Claims;
-use crate::csi_drivers::CsiDrivers;
 use crate::metrics::Metrics;
-use crate::observation::Observer;
-use crate::published::Reader;
+use crate::pipeline::observation::Observer;
+use crate::pipeline::tables::Reader;
+use crate::volumes::claims::Claims;
+use crate::volumes::csi_drivers::CsiDrivers;
 
 use files::Files;
 use gather::{Rates, Readings, Shared};
 use runtime_side::RuntimeSide;
 
-/// What the statistics need.
-pub struct Parts {
-    /// The runtime.
+pub struct StatisticsDeps {
     pub runtime: Arc<dyn Runtime>,
-    /// Counters of the kernel.
     pub usage: Arc<dyn Usage>,
-    /// File systems and folders.
     pub disks: Arc<dyn DiskUsage>,
-    /// What runs.
     pub observer: Observer,
-    /// Pods that sources want.
     pub desired: Reader<Pod>,
-    /// Claims of pods, with an API server.
+    /// `None` without an API server.
     pub claims: Option<Arc<Claims>>,
-    /// CSI drivers, with an API server.
+    /// `None` without an API server.
     pub drivers: Option<Arc<CsiDrivers>>,
-    /// Where volumes that are not well are told of.
     pub events: Arc<dyn EventRecorder>,
-    /// Where the time of measuring is counted.
     pub metrics: Arc<Metrics>,
-    /// Facts of the machine.
     pub host: Arc<dyn HostFacts>,
-    /// The time.
     pub clock: Arc<dyn Clock>,
-    /// The node.
     pub node: Arc<NodeSettings>,
-    /// How.
     pub settings: Settings,
 }
 
-/// What is configured.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Settings {
-    /// `volumeStatsAggPeriod`: how long what was counted of a volume stands; `None`: volumes are not counted.
+    /// `volumeStatsAggPeriod`: how long the use of a volume is cached; `None` disables volume statistics.
     pub volume_period: Option<Duration>,
-    /// The gate `CSIVolumeHealth`: whether what drivers say of the health of volumes is told.
+    /// The gate `CSIVolumeHealth`: whether volume conditions are reported.
     pub volume_health: bool,
-    /// `kubeletCgroups`; this process's own cgroup without it.
+    /// `kubeletCgroups`; by default the cgroup of this process.
     pub kubelet_cgroup: Option<String>,
     /// `--runtime-cgroups`.
     pub runtime_cgroup: Option<String>,
@@ -84,35 +70,31 @@ pub struct Settings {
     pub system_cgroup: Option<String>,
 }
 
-/// What a summary tells.
+/// Scope of a summary.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scope {
-    /// Everything.
     Everything,
-    /// CPU and memory.
     CpuAndMemory,
 }
 
-/// The service.
 pub struct Statistics {
-    parts: Parts,
+    deps: StatisticsDeps,
     started_at: Timestamp,
     shared: Shared<Readings>,
-    rates: std::sync::Mutex<Rates>,
+    rates: parking_lot::Mutex<Rates>,
     own_cgroup: OnceCell<Option<String>>,
     files: Mutex<Files>,
     runtime_side: Mutex<RuntimeSide>,
 }
 
 impl Statistics {
-    /// Reads nothing yet.
     #[must_use]
-    pub fn new(parts: Parts) -> Self {
+    pub fn new(deps: StatisticsDeps) -> Self {
         Self {
-            started_at: parts.clock.now(),
-            parts,
+            started_at: deps.clock.now(),
+            deps,
             shared: Shared::default(),
-            rates: std::sync::Mutex::default(),
+            rates: parking_lot::Mutex::default(),
             own_cgroup: OnceCell::new(),
             files: Mutex::default(),
             runtime_side: Mutex::default(),
@@ -123,7 +105,7 @@ impl Statistics {
     pub async fn summary(&self, scope: Scope) -> Summary {
         let readings = self.readings(Detail::Summary).await;
         let around = match scope {
-            Scope::Everything => Some(self.surroundings(&readings).await),
+            Scope::Everything => Some(self.environment(&readings).await),
             Scope::CpuAndMemory => None,
         };
         summary(&readings.node, &readings.pods, around.as_ref())
@@ -138,42 +120,42 @@ impl Statistics {
     /// `/metrics/cadvisor`.
     pub async fn cadvisor(&self) -> Vec<MetricFamily> {
         let readings = self.readings(Detail::Full).await;
-        let usage = &self.parts.usage;
+        let usage = &self.deps.usage;
         let (network, disks, topology) = tokio::join!(usage.host_network(), usage.disks(), usage.topology());
         let sandboxes = readings.pods.iter().map(|pod| pod.pod.sandbox.clone()).collect();
-        let around = Around {
-            now: self.parts.clock.now(),
+        let around = CadvisorReadings {
+            now: self.deps.clock.now(),
             classes: readings.classes.clone(),
-            sandbox_images: self.runtime_side.lock().await.images(&*self.parts.runtime, sandboxes).await,
+            sandbox_images: self.runtime_side.lock().await.images(&*self.deps.runtime, sandboxes).await,
             network,
             disks,
             topology,
-            identity: self.parts.host.identity(),
+            identity: self.deps.host.identity(),
         };
         cadvisor_families(&readings.node, &readings.pods, &around)
     }
 
-    /// What `/metrics` tells of volumes and logs.
+    /// The families of volumes and logs in `/metrics`.
     pub async fn disk_families(&self) -> Vec<MetricFamily> {
         let pods = self.running();
-        let files = self.files.lock().await.of(&self.parts, &pods).await;
+        let files = self.files.lock().await.of(&self.deps, &pods).await;
         let mut families = claim_families(files.values());
         families.extend(log_family(pods.iter().filter_map(|pod| Some((pod, files.get(&pod.uid)?)))));
         families
     }
 
-    async fn surroundings(&self, readings: &Readings) -> Surroundings {
-        let Parts { usage, disks, node, clock, runtime, .. } = &self.parts;
+    async fn environment(&self, readings: &Readings) -> EnvironmentReading {
+        let StatisticsDeps { usage, disks, node, clock, runtime, .. } = &self.deps;
         let from_runtime = async { self.runtime_side.lock().await.figures(&**runtime, &**disks).await };
         let from_disk = async {
             let pods = readings.pods.iter().map(|pod| &pod.pod).filter(|pod| pod.has_containers());
             let pods: Vec<_> = pods.cloned().collect();
-            self.files.lock().await.of(&self.parts, &pods).await
+            self.files.lock().await.of(&self.deps, &pods).await
         };
         let rooms = disks.rooms(vec![node.root_dir.clone()]);
         let (network, processes, rooms, told, files) =
             tokio::join!(usage.host_network(), usage.processes(), rooms, from_runtime, from_disk);
-        Surroundings {
+        EnvironmentReading {
             time: clock.now(),
             network,
             node_fs: rooms.into_iter().next().flatten(),

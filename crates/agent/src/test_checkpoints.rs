@@ -1,14 +1,14 @@
-//! Checkpoints in memory, for tests.
+//! In-memory checkpoints for tests.
 
+use parking_lot::Mutex;
 use std::collections::BTreeMap;
-use std::sync::Mutex;
 
 use async_trait::async_trait;
-use ports::checkpoints::Checkpoints;
-use ports::pod_folders::FileError;
+use ports::host::checkpoints::Checkpoints;
+use ports::host::pod_folders::FileError;
 use tokio::sync::watch;
 
-/// Files, each with how often it was written.
+/// Checkpoint files with the number of writes of each.
 #[derive(Default)]
 pub(crate) struct Files {
     files: Mutex<BTreeMap<&'static str, (u32, Vec<u8>)>>,
@@ -17,25 +17,25 @@ pub(crate) struct Files {
 }
 
 impl Files {
-    /// How often a file was written, and what it says.
+    /// The number of writes of a file and its content.
     pub(crate) fn read(&self, name: &str) -> Option<(u32, Vec<u8>)> {
-        self.files.lock().unwrap().get(name).cloned()
+        self.files.lock().get(name).cloned()
     }
 
-    /// Refuses the next writes, as a full disk does.
-    pub(crate) fn fail(&self, times: u32) {
-        *self.failures.lock().unwrap() = times;
+    /// Fails the next writes with `StorageFull`.
+    pub(crate) fn fail_next_writes(&self, times: u32) {
+        *self.failures.lock() = times;
     }
 
-    fn refusal(&self) -> Result<(), FileError> {
-        let mut failures = self.failures.lock().unwrap();
+    fn next_failure(&self) -> Result<(), FileError> {
+        let mut failures = self.failures.lock();
         let Some(left) = failures.checked_sub(1) else { return Ok(()) };
         *failures = left;
         let source = std::io::ErrorKind::StorageFull.into();
         Err(FileError { operation: "write", path: "checkpoint".into(), source })
     }
 
-    /// How often anything was written.
+    /// The total number of writes.
     pub(crate) fn writes(&self) -> watch::Receiver<u32> {
         self.writes.subscribe()
     }
@@ -44,11 +44,11 @@ impl Files {
 #[async_trait]
 impl Checkpoints for Files {
     async fn save(&self, name: &'static str, content: Vec<u8>) -> Result<(), FileError> {
-        self.refusal()?;
+        self.next_failure()?;
         let writes = self.read(name).map_or(0, |(writes, _)| writes);
-        self.files.lock().unwrap().insert(name, (writes + 1, content));
+        self.files.lock().insert(name, (writes + 1, content));
         self.writes.send_modify(|writes| *writes += 1);
-        // As with a real disk, others have their turn meanwhile.
+        // Yields, as a real write does, so that other tasks run meanwhile.
         tokio::task::yield_now().await;
         Ok(())
     }

@@ -1,4 +1,4 @@
-//! Clients of the API server, one per lane.
+//! API clients, each with its own rate limit and timeouts.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -8,50 +8,39 @@ use kube::Client;
 use kube::client::ConfigExt;
 use kube::client::middleware::{AuthLayer, BaseUriLayer, ExtraHeadersLayer};
 use kube::config::KubeconfigError;
-use ports::request_meter::RequestMeter;
+use ports::telemetry::request_meter::RequestMeter;
 use tower::ServiceBuilder;
 
-use crate::identity::{Access, CertificateSource, CredentialError, CurrentCertificate};
-use crate::lanes::{Connections, DialError, Dialer, Lane, Names, Patience, Priority, Rate, Turnstile};
+use crate::identity::{CertificateSource, CredentialError, CurrentCertificate, ServerAccess};
+use crate::transport::{
+    Connections, DialError, Dialer, Priority, PriorityRateLimiter, RateLimit, RequestService,
+    RequestTimeouts, ServerOverrides,
+};
 
-/// Programs that give credentials may take so long, as upstream's.
-const CREDENTIAL_PROGRAM_LIMIT: Duration = Duration::from_secs(60);
-/// What an ordinary request may take; the API server gives up at a minute.
-const PATIENCE: Patience = Patience { answer: Duration::from_secs(60), whole: Duration::from_secs(120) };
-/// Somebody waits for the answer of a review; as upstream's.
-const REVIEW_PATIENCE: Patience =
-    Patience { answer: Duration::from_secs(10), whole: Duration::from_secs(10) };
+/// Time limit for credential plugins (`exec` in a kubeconfig), same as upstream.
+const CREDENTIAL_PLUGIN_TIMEOUT: Duration = Duration::from_secs(60);
+/// The API server itself ends a request after one minute.
+const DEFAULT_TIMEOUTS: RequestTimeouts =
+    RequestTimeouts { response: Duration::from_secs(60), total: Duration::from_secs(120) };
+/// A client of the node waits while a review is in flight, so the timeout is short. Same as upstream.
+const REVIEW_TIMEOUTS: RequestTimeouts =
+    RequestTimeouts { response: Duration::from_secs(10), total: Duration::from_secs(10) };
 
-/// Why there is no client. Stops the agent: a node that was told to join a cluster must not run alone.
+/// Setting up the API clients failed. Stops the agent: a node that is configured to join a cluster must not run
+/// standalone.
 #[derive(Debug, thiserror::Error)]
 pub enum ConnectError {
-    /// The kubeconfig cannot be read or says something impossible.
     #[error("kubeconfig {}", path.display())]
-    Kubeconfig {
-        /// The file.
-        path: PathBuf,
-        /// Why.
-        source: KubeconfigError,
-    },
-    /// Its client certificate cannot be used.
+    Kubeconfig { path: PathBuf, source: KubeconfigError },
     #[error("client certificate of {}", path.display())]
-    Certificate {
-        /// The kubeconfig.
-        path: PathBuf,
-        /// Why.
-        source: CredentialError,
-    },
-    /// The credentials or the certificate authority in it cannot be used.
-    #[error("client for the API server")]
+    Certificate { path: PathBuf, source: CredentialError },
+    #[error("API client: invalid credentials or certificate authority")]
     Client(#[source] kube::Error),
-    /// The program that gives credentials did not end.
-    #[error("credentials for the API server: no answer in {CREDENTIAL_PROGRAM_LIMIT:?}")]
-    CredentialProgram,
-    /// The kubeconfig of a node that has its certificate already was not written.
+    #[error("credential plugin did not finish within {CREDENTIAL_PLUGIN_TIMEOUT:?}")]
+    CredentialPlugin,
     #[error("bootstrap: {0}")]
     Bootstrap(String),
-    /// Connections cannot be made as asked.
-    #[error("connections to the API server: {0}")]
+    #[error("connection to the API server: {0}")]
     Dial(String),
 }
 
@@ -61,49 +50,48 @@ impl From<DialError> for ConnectError {
     }
 }
 
-/// How much the API server may be asked.
+/// Rate limits and timeouts of the API clients.
 #[derive(Clone, Copy, Debug)]
 pub struct ClientSettings {
-    /// `kubeAPIQPS` and `kubeAPIBurst`: urgent and main together, the urgent first. Watches are not counted.
-    pub requests: Rate,
+    /// `kubeAPIQPS` and `kubeAPIBurst`, shared by `urgent` and `main`; `urgent` goes first. Watches do not count.
+    pub requests: RateLimit,
     /// `eventRecordQPS` and `eventBurst`.
-    pub events: Option<Rate>,
-    /// How long the lease may take: by then the next one is due.
-    pub heartbeat_limit: Duration,
+    pub events: Option<RateLimit>,
+    /// Timeout of a lease renewal. When it expires, the next renewal is due.
+    pub heartbeat_timeout: Duration,
 }
 
 impl Default for ClientSettings {
     fn default() -> Self {
-        let rate = Rate { per_second: 50, burst: 100 };
-        Self { requests: rate, events: Some(rate), heartbeat_limit: Duration::from_secs(10) }
+        let rate = RateLimit { per_second: 50, burst: 100 };
+        Self { requests: rate, events: Some(rate), heartbeat_timeout: Duration::from_secs(10) }
     }
 }
 
-/// The lanes. A request waits only for requests of its own lane and those before it.
+/// API clients by priority, so that bulk traffic cannot delay the lease.
 ///
-/// Each request has a deadline, and is sent again when the server says when (`Retry-After`), a bounded number of times.
+/// Each request has a deadline. A response with `Retry-After` is retried, a bounded number of times.
 #[derive(Clone)]
 pub struct Clients {
-    /// The lease; never queued, on a connection of its own.
+    /// For the lease and the node status. Not rate limited, on a separate connection.
     pub heartbeat: Client,
-    /// Readiness and ends of pods; before `main` at the rate limit.
+    /// For readiness changes and deletion of pods. Goes before `main` at the shared rate limit.
     pub urgent: Client,
-    /// Everything else.
     pub main: Client,
-    /// Events.
     pub events: Client,
-    /// Questions about those who ask the node, who must not use up what the node itself needs.
+    /// For authentication and authorization of requests to the node. Has a separate rate limit, so that clients of the
+    /// node cannot use up the node's own.
     pub reviews: Client,
 }
 
 impl Clients {
-    /// Reads a kubeconfig and makes the clients with upstream's limits; no request is sent. Nothing renews its
-    /// certificate: that is [`crate::identity::connect`]'s.
+    /// Creates clients with upstream's default limits from a kubeconfig. Sends no request, and does not renew the
+    /// client certificate; for that see [`crate::identity::connect`].
     ///
     /// # Errors
-    /// When the file cannot be used.
+    /// If the kubeconfig or its certificate is invalid.
     pub async fn from_kubeconfig(path: &Path) -> Result<Self, ConnectError> {
-        let access = Access::read(path).await?;
+        let access = ServerAccess::read(path).await?;
         let credential = access.certificate.load();
         let credential =
             credential.map_err(|source| ConnectError::Certificate { path: path.to_owned(), source })?;
@@ -111,58 +99,59 @@ impl Clients {
         Ok(Self::open(access, certificate, ClientSettings::default(), Arc::new(())).await?.0)
     }
 
-    /// The clients, and what makes them connect anew.
+    /// Creates the clients, and the handle that makes them reconnect.
     pub(crate) async fn open(
-        access: Access,
+        access: ServerAccess,
         certificate: Option<CurrentCertificate>,
         settings: ClientSettings,
         meter: Arc<dyn RequestMeter>,
-    ) -> Result<(Self, Links), ConnectError> {
-        let stack = Stack::new(access, certificate, meter).await?;
-        let links = Links { own: stack.connections(), shared: stack.connections() };
-        let limit = settings.heartbeat_limit;
-        let patient = Patience { answer: limit, whole: limit };
-        let requests = Arc::new(Turnstile::new(settings.requests));
-        let events = settings.events.map(|rate| (Arc::new(Turnstile::new(rate)), Priority::Normal));
-        let reviews = Arc::new(Turnstile::new(settings.requests));
-        let turn = |priority| Some((requests.clone(), priority));
+    ) -> Result<(Self, ClientConnections), ConnectError> {
+        let factory = ClientFactory::new(access, certificate, meter).await?;
+        let connections =
+            ClientConnections { heartbeat: factory.connections(), shared: factory.connections() };
+        let timeout = settings.heartbeat_timeout;
+        let heartbeat_timeouts = RequestTimeouts { response: timeout, total: timeout };
+        let requests = Arc::new(PriorityRateLimiter::new(settings.requests));
+        let events = settings.events.map(|rate| (Arc::new(PriorityRateLimiter::new(rate)), Priority::Normal));
+        let reviews = Arc::new(PriorityRateLimiter::new(settings.requests));
+        let limited = |priority| Some((requests.clone(), priority));
         let clients = Self {
-            heartbeat: stack.client(&links.own, None, patient),
-            urgent: stack.client(&links.shared, turn(Priority::Urgent), PATIENCE),
-            main: stack.client(&links.shared, turn(Priority::Normal), PATIENCE),
-            events: stack.client(&links.shared, events, PATIENCE),
-            reviews: stack.client(&links.shared, Some((reviews, Priority::Normal)), REVIEW_PATIENCE),
+            heartbeat: factory.client(&connections.heartbeat, None, heartbeat_timeouts),
+            urgent: factory.client(&connections.shared, limited(Priority::Urgent), DEFAULT_TIMEOUTS),
+            main: factory.client(&connections.shared, limited(Priority::Normal), DEFAULT_TIMEOUTS),
+            events: factory.client(&connections.shared, events, DEFAULT_TIMEOUTS),
+            reviews: factory.client(&connections.shared, Some((reviews, Priority::Normal)), REVIEW_TIMEOUTS),
         };
-        Ok((clients, links))
+        Ok((clients, connections))
     }
 }
 
-/// A single client without limits, with the access's own credentials.
-pub(crate) async fn plain_client(mut access: Access) -> Result<Client, ConnectError> {
+/// Creates a client without rate limit that uses the credentials of the kubeconfig.
+pub(crate) async fn unlimited_client(mut access: ServerAccess) -> Result<Client, ConnectError> {
     let certificate = std::mem::replace(&mut access.certificate, CertificateSource::None).load();
     let certificate = certificate.map_err(|error| ConnectError::Dial(error.to_string()))?;
     let certificate = certificate.map(|credential| CurrentCertificate::new(Some(credential)));
-    let stack = Stack::new(access, certificate, Arc::new(())).await?;
-    Ok(stack.client(&stack.connections(), None, PATIENCE))
+    let factory = ClientFactory::new(access, certificate, Arc::new(())).await?;
+    Ok(factory.client(&factory.connections(), None, DEFAULT_TIMEOUTS))
 }
 
-/// The connections under the clients.
+/// The connections that the clients use.
 #[derive(Clone)]
-pub(crate) struct Links {
-    own: Connections,
+pub(crate) struct ClientConnections {
+    heartbeat: Connections,
     shared: Connections,
 }
 
-impl Links {
-    /// Requests from now on use new connections, and with them the certificate that is now in use.
+impl ClientConnections {
+    /// Makes later requests use new connections, and with them the current certificate.
     pub(crate) fn renew(&self) {
-        self.own.renew();
+        self.heartbeat.renew();
         self.shared.renew();
     }
 }
 
-/// What all lanes have in common.
-struct Stack {
+/// Builds clients for one server with the same credentials.
+struct ClientFactory {
     dialer: Dialer,
     certificate: Option<CurrentCertificate>,
     server: BaseUriLayer,
@@ -172,9 +161,9 @@ struct Stack {
     meter: Arc<dyn RequestMeter>,
 }
 
-impl Stack {
+impl ClientFactory {
     async fn new(
-        access: Access,
+        access: ServerAccess,
         certificate: Option<CurrentCertificate>,
         meter: Arc<dyn RequestMeter>,
     ) -> Result<Self, ConnectError> {
@@ -182,19 +171,19 @@ impl Stack {
         let server = config.cluster_url.clone();
         let server_name = config.tls_server_name.clone();
         let namespace = config.default_namespace.clone();
-        // Both may run a program.
+        // Both may run a credential plugin, which blocks.
         let prepared = tokio::task::spawn_blocking(move || {
             let (tls, credentials) = (config.rustls_client_config()?, config.auth_layer()?);
             Ok((tls, credentials, config.base_uri_layer(), config.extra_headers_layer()?))
         });
-        let prepared = tokio::time::timeout(CREDENTIAL_PROGRAM_LIMIT, prepared).await;
-        let Ok(Ok(prepared)) = prepared else { return Err(ConnectError::CredentialProgram) };
+        let prepared = tokio::time::timeout(CREDENTIAL_PLUGIN_TIMEOUT, prepared).await;
+        let Ok(Ok(prepared)) = prepared else { return Err(ConnectError::CredentialPlugin) };
         let (mut tls, credentials, base, headers) = prepared.map_err(ConnectError::Client)?;
         if let Some(certificate) = &certificate {
             tls.client_auth_cert_resolver = Arc::new(certificate.clone());
         }
-        let names = Names { server_name: server_name.as_deref(), proxy: access.proxy.as_ref() };
-        let dialer = Dialer::new(tls, &server, &names, meter.clone())?;
+        let overrides = ServerOverrides { server_name: server_name.as_deref(), proxy: access.proxy.as_ref() };
+        let dialer = Dialer::new(tls, &server, &overrides, meter.clone())?;
         Ok(Self { dialer, certificate, server: base, headers, credentials, namespace, meter })
     }
 
@@ -205,21 +194,21 @@ impl Stack {
     fn client(
         &self,
         connections: &Connections,
-        turnstile: Option<(Arc<Turnstile>, Priority)>,
-        patience: Patience,
+        rate_limiter: Option<(Arc<PriorityRateLimiter>, Priority)>,
+        timeouts: RequestTimeouts,
     ) -> Client {
-        let lane = Lane {
+        let service = RequestService {
             connections: connections.clone(),
-            turnstile,
+            rate_limiter,
             certificate: self.certificate.clone(),
-            patience,
+            timeouts,
             meter: self.meter.clone(),
         };
         let service = ServiceBuilder::new()
             .layer(self.server.clone())
             .option_layer(self.credentials.as_ref())
             .layer(self.headers.clone())
-            .service(lane);
+            .service(service);
         Client::new(service, self.namespace.clone())
     }
 }

@@ -1,4 +1,4 @@
-//! The CSINode of this node.
+//! Reads and writes the CSINode object of this node.
 
 use async_trait::async_trait;
 use k8s_openapi::api::storage::v1::CSINode;
@@ -10,20 +10,19 @@ use ports::api::csi_nodes::ApiCsiNodes;
 use crate::Clients;
 use crate::errors::api_error;
 
-/// [`ApiCsiNodes`] on a real API server.
+/// Implements [`ApiCsiNodes`].
 pub struct CsiNodesAdapter {
     clients: Clients,
     node: String,
 }
 
 impl CsiNodesAdapter {
-    /// For one node.
     #[must_use]
     pub fn new(clients: Clients, node: String) -> Self {
         Self { clients, node }
     }
 
-    fn own(&self) -> Api<CSINode> {
+    fn api(&self) -> Api<CSINode> {
         Api::all(self.clients.main.clone())
     }
 }
@@ -31,21 +30,21 @@ impl CsiNodesAdapter {
 #[async_trait]
 impl ApiCsiNodes for CsiNodesAdapter {
     async fn get(&self) -> Result<CSINode, ApiError> {
-        self.own().get(&self.node).await.map_err(|error| api_error(&error))
+        self.api().get(&self.node).await.map_err(|error| api_error(&error))
     }
 
     async fn create(&self, object: &CSINode) -> Result<(), ApiError> {
-        let created = self.own().create(&PostParams::default(), object).await;
+        let created = self.api().create(&PostParams::default(), object).await;
         created.map(|_| ()).map_err(|error| api_error(&error))
     }
 
     async fn replace(&self, object: &CSINode) -> Result<(), ApiError> {
-        let replaced = self.own().replace(&self.node, &PostParams::default(), object).await;
+        let replaced = self.api().replace(&self.node, &PostParams::default(), object).await;
         replaced.map(|_| ()).map_err(|error| api_error(&error))
     }
 
     async fn delete(&self) -> Result<(), ApiError> {
-        let deleted = self.own().delete(&self.node, &DeleteParams::default()).await;
+        let deleted = self.api().delete(&self.node, &DeleteParams::default()).await;
         deleted.map(|_| ()).map_err(|error| api_error(&error))
     }
 }

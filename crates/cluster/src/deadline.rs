@@ -1,4 +1,4 @@
-//! Calls that do not hang.
+//! A timeout for single API requests.
 
 use std::time::Duration;
 
@@ -6,18 +6,17 @@ use ports::api::{ApiError, ApiErrorKind};
 
 use crate::errors::api_error;
 
-/// Longest time for one request.
-const LONGEST: Duration = Duration::from_secs(30);
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// A request that fails as unreachable when it takes too long.
+/// Fails with [`ApiErrorKind::Unreachable`] after [`REQUEST_TIMEOUT`].
 pub(crate) async fn with_deadline<T>(
     request: impl Future<Output = Result<T, kube::Error>>,
 ) -> Result<T, ApiError> {
-    match tokio::time::timeout(LONGEST, request).await {
-        Ok(answer) => answer.map_err(|error| api_error(&error)),
+    match tokio::time::timeout(REQUEST_TIMEOUT, request).await {
+        Ok(response) => response.map_err(|error| api_error(&error)),
         Err(_) => Err(ApiError {
             kind: ApiErrorKind::Unreachable,
-            message: format!("no answer from the API server in {} s", LONGEST.as_secs()),
+            message: format!("no response from the API server within {} s", REQUEST_TIMEOUT.as_secs()),
             retry_after: None,
         }),
     }

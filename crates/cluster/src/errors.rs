@@ -1,17 +1,17 @@
-//! What a failed request means.
+//! Converts errors of the `kube` crate to [`ApiError`].
 
 use std::time::Duration;
 
 use kube::core::Status;
 use ports::api::{ApiError, ApiErrorKind};
 
-/// Nobody is left alone for longer, whatever an answer says: one odd number must not silence the node for years.
-const LONGEST_PAUSE: Duration = Duration::from_secs(60);
+/// Caps `retryAfterSeconds`, so that one faulty response cannot silence the node for years.
+const MAX_RETRY_AFTER: Duration = Duration::from_secs(60);
 
 pub(crate) fn api_error(error: &kube::Error) -> ApiError {
     match error {
         kube::Error::Api(status) => status_error(status),
-        other => ApiError { kind: ApiErrorKind::Unreachable, message: chain(other), retry_after: None },
+        other => ApiError { kind: ApiErrorKind::Unreachable, message: with_causes(other), retry_after: None },
     }
 }
 
@@ -21,7 +21,7 @@ pub(crate) fn status_error(status: &Status) -> ApiError {
     ApiError {
         kind: kind(status.code, &status.reason),
         message: status.message.clone(),
-        retry_after: retry_after.map(|seconds| Duration::from_secs(seconds.into()).min(LONGEST_PAUSE)),
+        retry_after: retry_after.map(|seconds| Duration::from_secs(seconds.into()).min(MAX_RETRY_AFTER)),
     }
 }
 
@@ -39,14 +39,14 @@ fn kind(code: u16, reason: &str) -> ApiErrorKind {
     }
 }
 
-/// The error with its causes, which kube's own words leave out.
-fn chain(error: &dyn std::error::Error) -> String {
+/// Formats the error with its causes, which kube's messages omit.
+fn with_causes(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut source = error.source();
     while let Some(cause) = source {
-        let words = cause.to_string();
-        if !text.ends_with(&words) {
-            text = format!("{text}: {words}");
+        let message = cause.to_string();
+        if !text.ends_with(&message) {
+            text = format!("{text}: {message}");
         }
         source = cause.source();
     }
@@ -58,7 +58,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn codes_have_kinds() {
+    fn maps_status_codes_to_error_kinds() {
         let cases = [
             (404, "NotFound", ApiErrorKind::NotFound),
             (409, "AlreadyExists", ApiErrorKind::AlreadyExists),
@@ -78,12 +78,12 @@ mod tests {
     }
 
     #[test]
-    fn a_server_is_left_alone_for_a_minute_at_most() {
-        for (seconds, pause) in [(0, None), (7, Some(7)), (u32::MAX, Some(60))] {
+    fn caps_retry_after_at_one_minute() {
+        for (seconds, expected) in [(0, None), (7, Some(7)), (u32::MAX, Some(60))] {
             let details = serde_json::json!({"retryAfterSeconds": seconds});
             let status = serde_json::json!({"status": "Failure", "code": 429, "details": details});
             let error = status_error(&serde_json::from_value(status).unwrap());
-            assert_eq!(error.retry_after, pause.map(Duration::from_secs), "{seconds}");
+            assert_eq!(error.retry_after, expected.map(Duration::from_secs), "{seconds}");
         }
     }
 }

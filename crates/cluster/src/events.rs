@@ -1,4 +1,4 @@
-//! Events.
+//! Writes events.
 
 use async_trait::async_trait;
 use k8s_openapi::api::core::v1 as core;
@@ -13,17 +13,15 @@ use serde_json::json;
 use crate::Clients;
 use crate::deadline::with_deadline;
 
-/// Who reports.
 const COMPONENT: &str = "kubelet";
 
-/// [`ApiEvents`] on a real API server.
+/// Implements [`ApiEvents`].
 pub struct EventsAdapter {
     client: Client,
     node: String,
 }
 
 impl EventsAdapter {
-    /// Over the lane of events.
     #[must_use]
     pub fn new(clients: &Clients, node: String) -> Self {
         Self { client: clients.events.clone(), node }
@@ -52,7 +50,7 @@ impl ApiEvents for EventsAdapter {
     }
 }
 
-/// Events of nodes and volumes, which have no namespace, stand in the default one.
+/// Events about cluster-scoped objects go to the `default` namespace.
 fn namespace(subject: &EventSubject) -> &str {
     match subject {
         EventSubject::Pod { full_name, .. } => &full_name.namespace,
@@ -98,7 +96,7 @@ fn involved(subject: &EventSubject) -> core::ObjectReference {
             field_path: Some(field_path.clone()).filter(|path| !path.is_empty()),
             resource_version: None,
         },
-        // Upstream does not know the UID of its node when the first events happen, and uses the name for all.
+        // Upstream uses the name as UID, because it records events before it has read its Node.
         EventSubject::Node(name) => core::ObjectReference {
             kind: Some("Node".to_owned()),
             name: Some(name.clone()),
@@ -130,7 +128,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn events_have_upstreams_form() {
+    fn event_objects_match_upstream() {
         let report = |subject| EventReport {
             name: "p.1".into(),
             event: RecordedEvent {
@@ -149,7 +147,7 @@ mod tests {
             full_name: PodFullName { namespace: "ns".into(), name: "p".into() },
             field_path: "spec.containers{c}".into(),
         };
-        let shown = serde_json::to_value(object(&report(subject), "n")).unwrap();
+        let actual = serde_json::to_value(object(&report(subject), "n")).unwrap();
         let expected = json!({
             "apiVersion": "v1",
             "kind": "Event",
@@ -168,10 +166,10 @@ mod tests {
             "reportingComponent": "kubelet",
             "reportingInstance": "n",
         });
-        assert_eq!(shown, expected);
-        let of_node = object(&report(EventSubject::Node("n".into())), "n");
-        assert_eq!(of_node.metadata.namespace.as_deref(), Some("default"));
-        let reference = serde_json::to_value(&of_node.involved_object).unwrap();
+        assert_eq!(actual, expected);
+        let node_event = object(&report(EventSubject::Node("n".into())), "n");
+        assert_eq!(node_event.metadata.namespace.as_deref(), Some("default"));
+        let reference = serde_json::to_value(&node_event.involved_object).unwrap();
         assert_eq!(reference, json!({"kind": "Node", "name": "n", "uid": "n"}));
     }
 }

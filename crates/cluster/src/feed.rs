@@ -1,4 +1,4 @@
-//! From kube's watcher to [`Feed`].
+//! Converts kube's watcher to a [`FeedStream`].
 
 use std::fmt::Debug;
 use std::time::Duration;
@@ -11,35 +11,38 @@ use ports::api::{ApiError, ApiErrorKind, Feed, FeedStream};
 use serde::de::DeserializeOwned;
 
 use crate::errors::{api_error, status_error};
-use crate::pauses::Pauses;
+use crate::watch_backoff::WatchBackoff;
 
-/// The first pause after a failure, and the longest. The Go client's are 0.8 s and 30 s; a node that hears of its pods
-/// late after an outage is worse than one more question.
-const FIRST_PAUSE: Duration = Duration::from_millis(200);
-const LONGEST_PAUSE: Duration = Duration::from_secs(10);
+/// client-go uses 0.8 s and 30 s. Shorter, because a node must learn about its pods soon after an outage.
+const INITIAL_BACKOFF: Duration = Duration::from_millis(200);
+const MAX_BACKOFF: Duration = Duration::from_secs(10);
 
-/// Watches all objects of `api` that `config` selects. Resumes from bookmarks, lists again when its place is too old,
-/// and pauses between failures (0.2 s doubling to 10 s).
+/// Watches all objects of `api` that `config` selects. Resumes from bookmarks, lists again when its resource version is
+/// too old, and backs off after failures.
 pub(crate) fn feed<K>(api: Api<K>, config: watcher::Config) -> FeedStream<K>
 where
     K: Resource + Clone + DeserializeOwned + Debug + Send + 'static,
 {
-    feed_with(api, config, Pauses::new(FIRST_PAUSE, LONGEST_PAUSE))
+    feed_with_backoff(api, config, WatchBackoff::new(INITIAL_BACKOFF, MAX_BACKOFF))
 }
 
-/// As [`feed`], with pauses of one's own.
-pub(crate) fn feed_with<K>(api: Api<K>, config: watcher::Config, pauses: Pauses) -> FeedStream<K>
+/// Like [`feed`], with a different backoff.
+pub(crate) fn feed_with_backoff<K>(
+    api: Api<K>,
+    config: watcher::Config,
+    backoff: WatchBackoff,
+) -> FeedStream<K>
 where
     K: Resource + Clone + DeserializeOwned + Debug + Send + 'static,
 {
     let mut listed: Option<Vec<K>> = None;
     watcher::watcher(api, config)
-        .backoff(pauses)
-        .filter_map(move |event| std::future::ready(step(&mut listed, event)))
+        .backoff(backoff)
+        .filter_map(move |event| std::future::ready(convert(&mut listed, event)))
         .boxed()
 }
 
-fn step<K>(listed: &mut Option<Vec<K>>, event: Result<Event<K>, watcher::Error>) -> Option<Feed<K>> {
+fn convert<K>(listed: &mut Option<Vec<K>>, event: Result<Event<K>, watcher::Error>) -> Option<Feed<K>> {
     match event {
         Ok(Event::Init) => {
             *listed = Some(Vec::new());
@@ -73,19 +76,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_list_is_told_once_it_is_whole() {
+    fn delivers_a_list_only_when_complete() {
         let mut listed = None;
-        let mut told = Vec::new();
+        let mut delivered = Vec::new();
         for event in [Event::Init, Event::InitApply(1), Event::InitApply(2), Event::InitDone, Event::Apply(3)]
         {
-            told.extend(step(&mut listed, Ok(event)));
+            delivered.extend(convert(&mut listed, Ok(event)));
         }
-        told.extend(step(&mut listed, Ok(Event::Delete(1))));
-        // A list that is cut short is forgotten.
+        delivered.extend(convert(&mut listed, Ok(Event::Delete(1))));
+        // Discards an interrupted list.
         for event in [Event::Init, Event::InitApply(7), Event::Init, Event::InitDone] {
-            told.extend(step(&mut listed, Ok(event)));
+            delivered.extend(convert(&mut listed, Ok(event)));
         }
         let expected = [Feed::Listed(vec![1, 2]), Feed::Applied(3), Feed::Deleted(1), Feed::Listed(vec![])];
-        assert_eq!(told, expected);
+        assert_eq!(delivered, expected);
     }
 }

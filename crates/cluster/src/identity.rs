@@ -1,15 +1,15 @@
-//! Who the node is to the API server, and to those who ask it.
+//! The node's client and serving certificates, and the verification of client certificates.
 //!
-//! Comes in: `--kubeconfig` and its kin ([`Settings`]). Goes out: [`Clients`], and the work that keeps their
-//! certificate good ([`Upkeep`]), to be run beside them.
+//! Input: `--kubeconfig` and related flags ([`IdentitySettings`]). Output: [`Clients`], and the
+//! [`ClientCertificateManager`] that renews their certificate and runs beside them.
 //!
-//! A node without a certificate asks for one with its bootstrap credentials (`bootstrap`); one that rotates asks anew
-//! before the old one ends (`rotation`, `renewal`, `signing`); files that somebody else renews are read again
-//! (`reload`). A change reaches all lanes: new connections use the new certificate, requests under way end on the old
-//! ones, and watches take up where they were. Requests without any certificate wait for it.
+//! A node without a certificate requests one with its bootstrap credentials (`bootstrap`). A node that rotates requests a
+//! new one before the old one expires (`rotation`, `renewal`, `signing`). Certificate files that another program renews
+//! are reloaded (`reload`). A new certificate reaches all clients: new connections use it, requests in flight finish on
+//! the old connections, and watches resume on new ones. Until there is a first certificate, requests wait.
 //!
-//! The other way round, `serving` is the certificate with which the node answers, and `client_authority` says whom it
-//! believes.
+//! `serving` provides the certificate of the node's own server, and `client_authority` verifies the certificates of its
+//! clients.
 
 mod bootstrap;
 mod certificate_store;
@@ -25,114 +25,121 @@ mod serving;
 mod signing;
 #[cfg(test)]
 pub(crate) mod test_certificates;
-mod tls_choices;
+mod tls_options;
 mod watched_files;
 
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use ports::certificate_meter::CertificateMeter;
 use ports::clock::Clock;
-use ports::request_meter::RequestMeter;
+use ports::telemetry::certificate_meter::CertificateMeter;
+use ports::telemetry::request_meter::RequestMeter;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
-use crate::clients::{ClientSettings, Clients, ConnectError, Links};
+use crate::clients::{ClientConnections, ClientSettings, Clients, ConnectError};
 use bootstrap::Bootstrap;
 use certificate_store::CertificateStore;
-use reload::ReloadedFiles;
-use renewal::Renewal;
+use reload::CertificateFileReloader;
+use renewal::CertificateRenewer;
 use signing::{Purpose, node_names};
 
-pub use client_authority::{ClientAuthority, Unauthenticated};
-pub use credential::{Credential, CredentialError, Names};
+pub use client_authority::{ClientAuthority, ClientCertificateError};
+pub use credential::{CertificateNames, Credential, CredentialError};
 pub(crate) use current_certificate::CurrentCertificate;
 pub use files::WriteError;
-pub(crate) use kubeconfig::{Access, CertificateSource};
-pub use serving::{Naming, ServingCertificate, ServingError, ServingUpkeep};
-pub use tls_choices::{TlsChoiceError, TlsChoices};
+pub(crate) use kubeconfig::{CertificateSource, ServerAccess};
+pub use serving::{RequiredNames, ServingCertificate, ServingCertificateManager, ServingError};
+pub use tls_options::{TlsOptions, TlsOptionsError};
 pub use watched_files::Reload;
 
-/// How the node joins its cluster.
+/// How the node authenticates to its API server.
 #[derive(Clone, Debug)]
-pub struct Settings {
+pub struct IdentitySettings {
     /// `--kubeconfig`.
     pub kubeconfig: PathBuf,
-    /// `--bootstrap-kubeconfig`: used when the kubeconfig is missing, broken or expired.
+    /// `--bootstrap-kubeconfig`: used if the kubeconfig is missing or invalid, or its certificate has expired.
     pub bootstrap_kubeconfig: Option<PathBuf>,
     /// `--cert-dir`.
     pub certificate_folder: PathBuf,
-    /// The node's name.
     pub node: String,
     /// `rotateCertificates`.
     pub rotate: bool,
-    /// How much the server may be asked.
     pub clients: ClientSettings,
 }
 
-/// Who is told what the clients do.
 #[derive(Clone)]
-pub struct Meters {
-    /// Requests.
+pub struct IdentityMeters {
     pub requests: Arc<dyn RequestMeter>,
-    /// The client certificate, if it is renewed.
+    /// Receives the state of the client certificate, if the agent renews it.
     pub certificates: Arc<dyn CertificateMeter>,
 }
 
-impl Default for Meters {
+impl Default for IdentityMeters {
     fn default() -> Self {
         Self { requests: Arc::new(()), certificates: Arc::new(()) }
     }
 }
 
-/// Makes the clients; no request is sent yet.
+/// Creates the clients. Sends no request.
 ///
 /// # Errors
-/// When the settings cannot be used.
+/// If a kubeconfig or certificate is invalid, or a file cannot be read or written.
 pub async fn connect(
-    settings: Settings,
+    settings: IdentitySettings,
     clock: Arc<dyn Clock>,
-    meters: Meters,
-) -> Result<(Clients, Upkeep), ConnectError> {
+    meters: IdentityMeters,
+) -> Result<(Clients, ClientCertificateManager), ConnectError> {
     let store = CertificateStore::new(&settings.certificate_folder, "kubelet-client");
-    let joining = Joining { stored: usable(&store, &settings, &*clock), store, settings, clock, meters };
-    if let Some(bootstrap) = joining.bootstrap().await? {
-        return joining.without_certificate(bootstrap).await;
+    let setup =
+        IdentitySetup { stored: load_stored(&store, &settings, &*clock), store, settings, clock, meters };
+    if let Some(bootstrap) = setup.prepare_bootstrap().await? {
+        return setup.connect_without_certificate(bootstrap).await;
     }
-    let access = Access::read(&joining.settings.kubeconfig).await?;
-    if joining.settings.rotate { joining.rotating(access).await } else { joining.unrotated(access).await }
+    let access = ServerAccess::read(&setup.settings.kubeconfig).await?;
+    if setup.settings.rotate {
+        setup.connect_with_rotation(access).await
+    } else {
+        setup.connect_without_rotation(access).await
+    }
 }
 
-/// The stored certificate, if it is this node's and still good.
-fn usable(store: &CertificateStore, settings: &Settings, clock: &dyn Clock) -> Option<Credential> {
+/// Loads the stored certificate if it belongs to this node and has not expired.
+fn load_stored(
+    store: &CertificateStore,
+    settings: &IdentitySettings,
+    clock: &dyn Clock,
+) -> Option<Credential> {
     match store.current() {
         Ok(found) => found.filter(|found| {
             !found.is_expired(clock.now()) && rotation::satisfies(found, &node_names(&settings.node))
         }),
         Err(error) => {
-            tracing::warn!(file = %store.current_path().display(), %error, "the stored certificate is of no use");
+            tracing::warn!(file = %store.current_path().display(), %error, "ignoring unusable stored client certificate");
             None
         }
     }
 }
 
-struct Joining {
-    settings: Settings,
+struct IdentitySetup {
+    settings: IdentitySettings,
     store: CertificateStore,
     stored: Option<Credential>,
     clock: Arc<dyn Clock>,
-    meters: Meters,
+    meters: IdentityMeters,
 }
 
-impl Joining {
-    /// The way to a first certificate, if the kubeconfig does not do and none is stored.
-    async fn bootstrap(&self) -> Result<Option<Bootstrap>, ConnectError> {
+impl IdentitySetup {
+    /// Returns the bootstrap credentials if the kubeconfig is unusable and no certificate is stored.
+    async fn prepare_bootstrap(&self) -> Result<Option<Bootstrap>, ConnectError> {
         let Some(bootstrap_kubeconfig) = &self.settings.bootstrap_kubeconfig else { return Ok(None) };
         let path = &self.settings.kubeconfig;
-        let Some(reason) = bootstrap::useless(path, self.clock.now()).await else { return Ok(None) };
-        tracing::info!(kubeconfig = %path.display(), reason, "bootstrapping");
-        let server = Access::read(bootstrap_kubeconfig).await?.server;
+        let Some(reason) = bootstrap::reason_to_bootstrap(path, self.clock.now()).await else {
+            return Ok(None);
+        };
+        tracing::info!(kubeconfig = %path.display(), reason, "kubeconfig is unusable; bootstrapping");
+        let server = ServerAccess::read(bootstrap_kubeconfig).await?.server;
         let bootstrap = Bootstrap {
             kubeconfig: bootstrap_kubeconfig.clone(),
             folder: self.settings.certificate_folder.clone(),
@@ -141,86 +148,98 @@ impl Joining {
         if self.stored.is_none() {
             return Ok(Some(bootstrap));
         }
-        // An agent before this one got as far as the certificate.
+        // An earlier run received the certificate, but stopped before it wrote the kubeconfig.
         let written = bootstrap.finish(&self.store.current_path());
         written.map_err(|error| ConnectError::Bootstrap(error.to_string()))?;
         Ok(None)
     }
 
-    async fn without_certificate(self, bootstrap: Bootstrap) -> Result<(Clients, Upkeep), ConnectError> {
-        let access = Access::read(&bootstrap.kubeconfig).await?.anonymous();
+    async fn connect_without_certificate(
+        self,
+        bootstrap: Bootstrap,
+    ) -> Result<(Clients, ClientCertificateManager), ConnectError> {
+        let access = ServerAccess::read(&bootstrap.kubeconfig).await?.without_credentials();
         let current = CurrentCertificate::new(None);
-        let (clients, links) =
+        let (clients, connections) =
             Clients::open(access, Some(current.clone()), self.settings.clients, self.meters.requests.clone())
                 .await?;
-        let renewal = self.renewal(&clients, current.clone(), links.clone(), Some(bootstrap));
-        let work = if self.settings.rotate {
-            Work::Rotation { renewal, renew_now: true }
+        let renewer = self.create_renewer(&clients, current.clone(), connections.clone(), Some(bootstrap));
+        let task = if self.settings.rotate {
+            CertificateTask::Rotation { renewer, renew_now: true }
         } else {
             let path = self.store.current_path();
-            Work::First {
-                renewal,
-                files: ReloadedFiles { certificate: path.clone(), key: path, current, links },
+            CertificateTask::FirstThenFiles {
+                renewer,
+                files: CertificateFileReloader { certificate: path.clone(), key: path, current, connections },
             }
         };
-        Ok((clients, Upkeep { work: Box::new(work) }))
+        Ok((clients, ClientCertificateManager { task: Box::new(task) }))
     }
 
-    async fn unrotated(self, access: Access) -> Result<(Clients, Upkeep), ConnectError> {
+    async fn connect_without_rotation(
+        self,
+        access: ServerAccess,
+    ) -> Result<(Clients, ClientCertificateManager), ConnectError> {
         let source = access.certificate.clone();
         let credential = self.load(&source)?;
         if let Some(expired) = credential.as_ref().filter(|found| found.is_expired(self.clock.now())) {
             tracing::error!(kubeconfig = %self.settings.kubeconfig.display(), expired = %expired.not_after,
-                "the client certificate has expired and rotateCertificates is off: renew it");
+                "client certificate has expired and rotateCertificates is off; renew it manually");
         }
         let certificate = credential.map(|credential| CurrentCertificate::new(Some(credential)));
-        let (clients, links) =
+        let (clients, connections) =
             Clients::open(access, certificate.clone(), self.settings.clients, self.meters.requests.clone())
                 .await?;
-        let work = match (source, certificate) {
+        let task = match (source, certificate) {
             (CertificateSource::Files { certificate, key }, Some(current)) => {
-                Work::Files(ReloadedFiles { certificate, key, current, links })
+                CertificateTask::Files(CertificateFileReloader { certificate, key, current, connections })
             }
-            _ => Work::None,
+            _ => CertificateTask::None,
         };
-        Ok((clients, Upkeep { work: Box::new(work) }))
+        Ok((clients, ClientCertificateManager { task: Box::new(task) }))
     }
 
-    /// The stored certificate goes before the one of the kubeconfig, which was only the first.
-    async fn rotating(mut self, access: Access) -> Result<(Clients, Upkeep), ConnectError> {
+    /// Prefers the stored certificate: the one in the kubeconfig may be an older one.
+    async fn connect_with_rotation(
+        mut self,
+        access: ServerAccess,
+    ) -> Result<(Clients, ClientCertificateManager), ConnectError> {
         let bootstrap = |kubeconfig: &PathBuf| Bootstrap {
             kubeconfig: kubeconfig.clone(),
             folder: self.settings.certificate_folder.clone(),
             target: None,
         };
-        let mut again = self.settings.bootstrap_kubeconfig.as_ref().map(bootstrap);
+        let mut fallback = self.settings.bootstrap_kubeconfig.as_ref().map(bootstrap);
         if self.stored.is_none() && access.certificate == CertificateSource::None {
-            // A token or a program: good enough to ask for a certificate, as upstream.
-            again = Some(bootstrap(&self.settings.kubeconfig));
+            // A token or a credential plugin can request a certificate, same as upstream.
+            fallback = Some(bootstrap(&self.settings.kubeconfig));
         }
         let (credential, renew_now) = match self.stored.take() {
             Some(stored) => (Some(stored), false),
-            None => self.given(&access.certificate)?,
+            None => self.load_initial(&access.certificate)?,
         };
         let current = CurrentCertificate::new(credential);
         let clients = Clients::open(
-            access.anonymous(),
+            access.without_credentials(),
             Some(current.clone()),
             self.settings.clients,
             self.meters.requests.clone(),
         );
-        let (clients, links) = clients.await?;
-        let renewal = self.renewal(&clients, current, links, again);
-        Ok((clients, Upkeep { work: Box::new(Work::Rotation { renewal, renew_now }) }))
+        let (clients, connections) = clients.await?;
+        let renewer = self.create_renewer(&clients, current, connections, fallback);
+        Ok((
+            clients,
+            ClientCertificateManager { task: Box::new(CertificateTask::Rotation { renewer, renew_now }) },
+        ))
     }
 
-    /// The kubeconfig's certificate, and whether it is to be changed for one of our own at once.
-    fn given(&self, source: &CertificateSource) -> Result<(Option<Credential>, bool), ConnectError> {
+    /// Loads the kubeconfig's certificate, and returns whether to replace it immediately with a rotated one.
+    fn load_initial(&self, source: &CertificateSource) -> Result<(Option<Credential>, bool), ConnectError> {
         let credential = self.load(source)?;
         if let CertificateSource::Inline { certificate, key } = source
             && let Err(error) = self.store.update(certificate, key, self.clock.now())
         {
-            tracing::warn!(%error, "the kubeconfig's certificate was not stored");
+            tracing::warn!(%error, "failed to store the kubeconfig's certificate");
         }
         let renew_now = !matches!(source, CertificateSource::Files { .. });
         Ok((credential, renew_now))
@@ -231,50 +250,50 @@ impl Joining {
         source.load().map_err(|source| ConnectError::Certificate { path, source })
     }
 
-    fn renewal(
+    fn create_renewer(
         &self,
         clients: &Clients,
         current: CurrentCertificate,
-        links: Links,
+        connections: ClientConnections,
         bootstrap: Option<Bootstrap>,
-    ) -> Renewal {
-        Renewal {
+    ) -> CertificateRenewer {
+        CertificateRenewer {
             purpose: Purpose::Client,
-            wanted: watch::channel(Some(node_names(&self.settings.node))).1,
+            desired_names: watch::channel(Some(node_names(&self.settings.node))).1,
             store: self.store.clone(),
             current,
             client: clients.main.clone(),
             bootstrap,
-            links: Some(links),
+            connections: Some(connections),
             clock: self.clock.clone(),
             meter: self.meters.certificates.clone(),
-            server_refuses: AtomicBool::new(false),
+            server_rejects: AtomicBool::new(false),
         }
     }
 }
 
-/// Keeps the certificate of the clients good.
-pub struct Upkeep {
-    work: Box<Work>,
+/// Renews or reloads the certificate of the clients.
+pub struct ClientCertificateManager {
+    task: Box<CertificateTask>,
 }
 
-enum Work {
+enum CertificateTask {
     None,
-    Files(ReloadedFiles),
-    First { renewal: Renewal, files: ReloadedFiles },
-    Rotation { renewal: Renewal, renew_now: bool },
+    Files(CertificateFileReloader),
+    FirstThenFiles { renewer: CertificateRenewer, files: CertificateFileReloader },
+    Rotation { renewer: CertificateRenewer, renew_now: bool },
 }
 
-impl Upkeep {
-    /// Until `cancel`. Ends before only when the node has no identity any more and must be started anew; the reason
-    /// was logged.
+impl ClientCertificateManager {
+    /// Runs until `cancel`. Returns earlier only if the node has lost its identity and must be restarted; the reason is
+    /// logged.
     pub async fn run(self, cancel: CancellationToken) {
-        match *self.work {
-            Work::None => cancel.cancelled().await,
-            Work::Files(files) => files.run(cancel).await,
-            Work::Rotation { renewal, renew_now } => renewal.run(renew_now, cancel).await,
-            Work::First { renewal, files } => {
-                if renewal.first(&cancel).await {
+        match *self.task {
+            CertificateTask::None => cancel.cancelled().await,
+            CertificateTask::Files(files) => files.run(cancel).await,
+            CertificateTask::Rotation { renewer, renew_now } => renewer.run(renew_now, cancel).await,
+            CertificateTask::FirstThenFiles { renewer, files } => {
+                if renewer.obtain_first(&cancel).await {
                     files.run(cancel).await;
                 }
             }

@@ -1,4 +1,4 @@
-//! The lease of this node.
+//! Reads and writes the Lease of this node.
 
 use async_trait::async_trait;
 use k8s_openapi::api::coordination::v1::Lease;
@@ -10,17 +10,15 @@ use ports::api::leases::ApiLeases;
 use crate::Clients;
 use crate::errors::api_error;
 
-/// Where the leases of nodes lie.
 const NAMESPACE: &str = "kube-node-lease";
 
-/// [`ApiLeases`] on a real API server.
+/// Implements [`ApiLeases`].
 pub struct LeasesAdapter {
     api: Api<Lease>,
     node: String,
 }
 
 impl LeasesAdapter {
-    /// For the node of that name.
     #[must_use]
     pub fn new(clients: &Clients, node: String) -> Self {
         Self { api: Api::namespaced(clients.heartbeat.clone(), NAMESPACE), node }

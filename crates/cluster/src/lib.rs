@@ -1,9 +1,9 @@
-//! The kube-apiserver side of the ports.
+//! Adapters that implement `ports::api` on a real API server.
 //!
-//! Comes in: a kubeconfig. Goes out: [`Clients`], one per lane, and an adapter per kind of object (`ports::api`).
-//! Watches reconnect, resume and list again here; whether a failed write is tried again is the caller's choice.
+//! Input: a kubeconfig. Output: [`Clients`] (API clients with separate rate limits) and one adapter per kind of object.
+//! Watches reconnect, resume and list again in this crate; callers decide whether to retry a failed write.
 //!
-//! It deliberately decides nothing about pods or the node.
+//! The crate makes no decisions about pods or the node.
 
 mod clients;
 mod csi_nodes;
@@ -12,11 +12,9 @@ mod errors;
 mod events;
 mod feed;
 pub mod identity;
-mod lanes;
 mod leases;
 mod nodes;
 mod objects;
-mod pauses;
 mod pod_certificates;
 mod pods;
 mod reviews;
@@ -25,13 +23,14 @@ mod services;
 #[cfg(test)]
 mod test_server;
 mod tokens;
+mod transport;
 mod trust_bundles;
 mod volumes;
+mod watch_backoff;
 
 pub use clients::{ClientSettings, Clients, ConnectError};
 pub use csi_nodes::CsiNodesAdapter;
 pub use events::EventsAdapter;
-pub use lanes::Rate;
 pub use leases::LeasesAdapter;
 pub use nodes::NodesAdapter;
 pub use objects::ObjectsAdapter;
@@ -41,5 +40,6 @@ pub use reviews::ReviewsAdapter;
 pub use service_accounts::ServiceAccountsAdapter;
 pub use services::{RuntimeClassesAdapter, ServicesAdapter};
 pub use tokens::TokensAdapter;
+pub use transport::RateLimit;
 pub use trust_bundles::TrustBundlesAdapter;
 pub use volumes::VolumesAdapter;

@@ -1,4 +1,4 @@
-//! The Node object of this machine.
+//! Reads and writes the Node object of this node.
 
 use async_trait::async_trait;
 use k8s_openapi::api::core::v1 as core;
@@ -12,21 +12,20 @@ use crate::Clients;
 use crate::errors::api_error;
 use crate::feed::feed;
 
-/// [`ApiNodes`] on a real API server.
+/// Implements [`ApiNodes`].
 pub struct NodesAdapter {
     clients: Clients,
     node: String,
 }
 
 impl NodesAdapter {
-    /// For the node of that name.
     #[must_use]
     pub fn new(clients: Clients, node: String) -> Self {
         Self { clients, node }
     }
 
-    /// The node's status is what its pods are judged by: it does not queue behind them.
-    fn urgent(&self) -> Api<core::Node> {
+    /// Node status must not queue behind pod requests: without it the control plane evicts the pods.
+    fn unqueued(&self) -> Api<core::Node> {
         Api::all(self.clients.heartbeat.clone())
     }
 }
@@ -39,7 +38,7 @@ impl ApiNodes for NodesAdapter {
     }
 
     async fn get(&self) -> Result<core::Node, ApiError> {
-        self.urgent().get(&self.node).await.map_err(|error| api_error(&error))
+        self.unqueued().get(&self.node).await.map_err(|error| api_error(&error))
     }
 
     async fn create(&self, node: &core::Node) -> Result<core::Node, ApiError> {
@@ -49,7 +48,7 @@ impl ApiNodes for NodesAdapter {
 
     async fn patch_status(&self, patch: &serde_json::Value) -> Result<core::Node, ApiError> {
         let patch = Patch::Strategic(patch);
-        let patched = self.urgent().patch_status(&self.node, &PatchParams::default(), &patch).await;
+        let patched = self.unqueued().patch_status(&self.node, &PatchParams::default(), &patch).await;
         patched.map_err(|error| api_error(&error))
     }
 }

@@ -1,4 +1,4 @@
-//! Single ConfigMaps and Secrets.
+//! Gets and watches single ConfigMaps and Secrets.
 
 use std::time::Duration;
 
@@ -13,20 +13,19 @@ use ports::api::{ApiError, Feed, FeedStream};
 
 use crate::Clients;
 use crate::deadline::with_deadline;
-use crate::feed::feed_with;
-use crate::pauses::Pauses;
+use crate::feed::feed_with_backoff;
+use crate::watch_backoff::WatchBackoff;
 
-/// Pauses of a watch that fails: the first are short, since a refusal is often a matter of milliseconds.
-const FIRST_PAUSE: Duration = Duration::from_millis(100);
-const LONGEST_PAUSE: Duration = Duration::from_secs(30);
+/// The initial backoff is short, because the node authorizer often permits access a few milliseconds after a rejection.
+const INITIAL_BACKOFF: Duration = Duration::from_millis(100);
+const MAX_BACKOFF: Duration = Duration::from_secs(30);
 
-/// [`ApiObjects`] on a real API server.
+/// Implements [`ApiObjects`].
 pub struct ObjectsAdapter {
     client: Client,
 }
 
 impl ObjectsAdapter {
-    /// Over the main lane.
     #[must_use]
     pub fn new(clients: &Clients) -> Self {
         Self { client: clients.main.clone() }
@@ -55,19 +54,19 @@ impl ApiObjects for ObjectsAdapter {
         match key.kind {
             ObjectKind::ConfigMap => {
                 let api = Api::namespaced(client, &key.namespace);
-                let items = feed_with(api, config, Pauses::new(FIRST_PAUSE, LONGEST_PAUSE));
-                items.map(move |item| mapped(item, |object| config_map(&key, object))).boxed()
+                let items = feed_with_backoff(api, config, WatchBackoff::new(INITIAL_BACKOFF, MAX_BACKOFF));
+                items.map(move |item| map_feed(item, |object| config_map(&key, object))).boxed()
             }
             ObjectKind::Secret => {
                 let api = Api::namespaced(client, &key.namespace);
-                let items = feed_with(api, config, Pauses::new(FIRST_PAUSE, LONGEST_PAUSE));
-                items.map(move |item| mapped(item, |object| secret(&key, object))).boxed()
+                let items = feed_with_backoff(api, config, WatchBackoff::new(INITIAL_BACKOFF, MAX_BACKOFF));
+                items.map(move |item| map_feed(item, |object| secret(&key, object))).boxed()
             }
         }
     }
 }
 
-pub(crate) fn mapped<T, U>(item: Feed<T>, map: impl Fn(T) -> U) -> Feed<U> {
+pub(crate) fn map_feed<T, U>(item: Feed<T>, map: impl Fn(T) -> U) -> Feed<U> {
     match item {
         Feed::Listed(objects) => Feed::Listed(objects.into_iter().map(map).collect()),
         Feed::Applied(object) => Feed::Applied(map(object)),
@@ -108,7 +107,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn both_kinds_are_taken_in_decoded() {
+    fn decodes_config_maps_and_secrets() {
         let key = |kind| ObjectKey { kind, namespace: "ns".into(), name: "x".into() };
         let json = json!({"data": {"a": "text"}, "binaryData": {"b": "AAE="}, "immutable": true});
         let object = config_map(&key(ObjectKind::ConfigMap), serde_json::from_value(json).unwrap());

@@ -1,4 +1,4 @@
-//! Certificates that pods ask for.
+//! Requests certificates for pods (PodCertificateRequest).
 
 mod keys;
 
@@ -18,24 +18,23 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::Clients;
 use crate::deadline::with_deadline;
-use keys::Made;
+use keys::GeneratedKey;
 
-/// How many keys that take long are made at a time: one keeps a core busy for seconds, which pods have to do without.
-const AT_A_TIME: usize = 1;
-/// How long a key waits for those of other pods. Who waits in vain tries again with the next pass over the pod.
-const LONGEST_WAIT: Duration = Duration::from_secs(10);
+/// Generating an RSA key takes one CPU core for seconds, which is then missing for pods.
+const MAX_CONCURRENT_RSA_KEYS: usize = 1;
+/// Longest wait for the key generation of other pods. After that, the next sync of the pod tries again.
+const PERMIT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// [`ApiPodCertificates`] on a real API server.
+/// Implements [`ApiPodCertificates`].
 pub struct PodCertificatesAdapter {
     client: Client,
-    turns: Arc<Semaphore>,
+    limiter: Arc<Semaphore>,
 }
 
 impl PodCertificatesAdapter {
-    /// Over the main lane.
     #[must_use]
     pub fn new(clients: &Clients) -> Self {
-        Self { client: clients.main.clone(), turns: Arc::new(Semaphore::new(AT_A_TIME)) }
+        Self { client: clients.main.clone(), limiter: Arc::new(Semaphore::new(MAX_CONCURRENT_RSA_KEYS)) }
     }
 
     fn api(&self, namespace: &str) -> Api<certificates::PodCertificateRequest> {
@@ -46,13 +45,13 @@ impl PodCertificatesAdapter {
 #[async_trait]
 impl ApiPodCertificates for PodCertificatesAdapter {
     async fn create(&self, wish: &CertificateWish) -> Result<CertificateRequest, ApiError> {
-        let Made { key, proof } = made_apart(&wish.key_type, &self.turns).await?;
-        let body = body(wish, proof);
+        let GeneratedKey { key, request } = generate_key(&wish.key_type, &self.limiter).await?;
+        let body = body(wish, request);
         let post = PostParams::default();
-        let made = with_deadline(self.api(&wish.namespace).create(&post, &body)).await?.metadata;
+        let created = with_deadline(self.api(&wish.namespace).create(&post, &body)).await?.metadata;
         Ok(CertificateRequest {
-            name: made.name.unwrap_or_default(),
-            created_at: made.creation_timestamp.as_ref().map(Timestamp::from_api_time).unwrap_or_default(),
+            name: created.name.unwrap_or_default(),
+            created_at: created.creation_timestamp.as_ref().map(Timestamp::from_api_time).unwrap_or_default(),
             key,
         })
     }
@@ -66,31 +65,33 @@ impl ApiPodCertificates for PodCertificatesAdapter {
     }
 }
 
-/// Makes a key on a thread that may take its time.
-async fn made_apart(key_type: &str, turns: &Arc<Semaphore>) -> Result<Made, ApiError> {
-    let turn = if keys::takes_long(key_type) { Some(turn(turns).await?) } else { None };
+/// Generates a key on a blocking thread.
+async fn generate_key(key_type: &str, limiter: &Arc<Semaphore>) -> Result<GeneratedKey, ApiError> {
+    let permit = if keys::is_slow(key_type) { Some(acquire_permit(limiter).await?) } else { None };
     let key_type = key_type.to_owned();
-    let made = apart(turn, move || keys::make(&key_type)).await;
-    made?.map_err(|message| ApiError { kind: ApiErrorKind::Invalid, message, retry_after: None })
+    let generated = run_blocking(permit, move || keys::generate(&key_type)).await;
+    generated?.map_err(|message| ApiError { kind: ApiErrorKind::Invalid, message, retry_after: None })
 }
 
-/// The right to make a key that takes long.
-async fn turn(turns: &Arc<Semaphore>) -> Result<OwnedSemaphorePermit, ApiError> {
-    let waited = tokio::time::timeout(LONGEST_WAIT, Arc::clone(turns).acquire_owned()).await;
-    waited.ok().and_then(Result::ok).ok_or_else(|| ApiError {
+async fn acquire_permit(limiter: &Arc<Semaphore>) -> Result<OwnedSemaphorePermit, ApiError> {
+    let permit = tokio::time::timeout(PERMIT_TIMEOUT, Arc::clone(limiter).acquire_owned()).await;
+    permit.ok().and_then(Result::ok).ok_or_else(|| ApiError {
         kind: ApiErrorKind::Throttled,
-        message: format!("keys of other pods were still being generated after {} s", LONGEST_WAIT.as_secs()),
+        message: format!(
+            "keys of other pods were still being generated after {} s",
+            PERMIT_TIMEOUT.as_secs()
+        ),
         retry_after: None,
     })
 }
 
-/// Does work that cannot be stopped: it keeps its turn to its end, also when nobody waits for it any more.
-async fn apart<T: Send + 'static>(
-    turn: Option<OwnedSemaphorePermit>,
+/// Runs work that cannot be cancelled. It holds the permit until it is done, even if the caller is dropped.
+async fn run_blocking<T: Send + 'static>(
+    permit: Option<OwnedSemaphorePermit>,
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Result<T, ApiError> {
     let work = move || {
-        let _turn = turn;
+        let _permit = permit;
         work()
     };
     tokio::task::spawn_blocking(work).await.map_err(|error| ApiError {
@@ -100,7 +101,7 @@ async fn apart<T: Send + 'static>(
     })
 }
 
-fn body(wish: &CertificateWish, proof: Vec<u8>) -> certificates::PodCertificateRequest {
+fn body(wish: &CertificateWish, request: Vec<u8>) -> certificates::PodCertificateRequest {
     certificates::PodCertificateRequest {
         metadata: ObjectMeta {
             namespace: Some(wish.namespace.clone()),
@@ -123,7 +124,7 @@ fn body(wish: &CertificateWish, proof: Vec<u8>) -> certificates::PodCertificateR
             node_name: wish.node.clone(),
             node_uid: wish.node_uid.clone(),
             max_expiration_seconds: wish.max_expiration_seconds,
-            stub_pkc_s10_request: ByteString(proof),
+            stub_pkc_s10_request: ByteString(request),
             unverified_user_annotations: Some(wish.annotations.clone()).filter(|all| !all.is_empty()),
             ..certificates::PodCertificateRequestSpec::default()
         },
@@ -145,7 +146,7 @@ fn outcome(status: &certificates::PodCertificateRequestStatus) -> CertificateOut
                     not_after: time(&status.not_after),
                 };
             }
-            // Others may add their own.
+            // Other controllers may add conditions of other types.
             _ => {}
         }
     }
@@ -159,44 +160,46 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_key_is_made_apart_and_one_that_cannot_be_made_is_refused() {
-        let turns = Arc::new(Semaphore::new(1));
+    async fn generates_keys_and_rejects_unknown_key_types() {
+        let limiter = Arc::new(Semaphore::new(1));
         for kind in ["ED25519", "ECDSAP521"] {
-            assert!(!made_apart(kind, &turns).await.unwrap().proof.is_empty(), "{kind}");
+            assert!(!generate_key(kind, &limiter).await.unwrap().request.is_empty(), "{kind}");
         }
-        let error = made_apart("X", &turns).await.err().unwrap();
+        let error = generate_key("X", &limiter).await.err().unwrap();
         assert!(error.kind == ApiErrorKind::Invalid && error.message.contains("\"X\""), "{error}");
     }
 
     #[tokio::test(start_paused = true)]
-    async fn who_waits_for_keys_of_others_gives_up_after_a_while_and_small_keys_do_not_wait() {
-        let turns = Arc::new(Semaphore::new(1));
-        let held = turn(&turns).await.unwrap();
+    async fn rsa_keys_time_out_waiting_for_a_permit_and_small_keys_need_none() {
+        let limiter = Arc::new(Semaphore::new(1));
+        let held = acquire_permit(&limiter).await.unwrap();
         for kind in ["ED25519", "ECDSAP256", "ECDSAP384", "ECDSAP521"] {
-            assert!(made_apart(kind, &turns).await.is_ok(), "{kind}");
+            assert!(generate_key(kind, &limiter).await.is_ok(), "{kind}");
         }
         for kind in ["RSA3072", "RSA4096"] {
-            let error = made_apart(kind, &turns).await.err().unwrap();
+            let error = generate_key(kind, &limiter).await.err().unwrap();
             assert!(error.is_transient() && error.message.contains("after 10 s"), "{kind}: {error}");
         }
         drop(held);
-        assert!(turn(&turns).await.is_ok());
+        assert!(acquire_permit(&limiter).await.is_ok());
     }
 
     #[tokio::test]
-    async fn a_key_that_nobody_waits_for_any_more_keeps_its_turn_until_it_is_made() {
-        let turns = Arc::new(Semaphore::new(1));
+    async fn abandoned_key_generation_holds_its_permit_until_done() {
+        let limiter = Arc::new(Semaphore::new(1));
         let (finish, finished) = std::sync::mpsc::channel::<()>();
-        let mut work = Box::pin(apart(Some(turn(&turns).await.unwrap()), move || finished.recv().is_err()));
+        let mut work = Box::pin(run_blocking(Some(acquire_permit(&limiter).await.unwrap()), move || {
+            finished.recv().is_err()
+        }));
         assert!(futures::poll!(&mut work).is_pending());
         drop(work);
-        assert_eq!(turns.available_permits(), 0);
+        assert_eq!(limiter.available_permits(), 0);
         drop(finish);
-        assert!(turn(&turns).await.is_ok());
+        assert!(acquire_permit(&limiter).await.is_ok());
     }
 
     #[test]
-    fn a_request_says_who_asks_for_whom() {
+    fn request_has_pod_service_account_and_node() {
         let wish = CertificateWish {
             namespace: "ns".into(),
             pod_name: "p".into(),
@@ -225,20 +228,20 @@ mod tests {
     }
 
     #[test]
-    fn conditions_say_what_became_of_a_request() {
-        let told = |kind: &str| {
+    fn derives_outcome_from_request_conditions() {
+        let outcome_of = |kind: &str| {
             let status = json!({"certificateChain": "c", "beginRefreshAt": "2030-01-01T00:00:00Z",
                 "notAfter": "2030-01-02T00:00:00Z", "conditions": [{"type": kind, "status": "True",
                 "reason": "R", "message": "m", "lastTransitionTime": "2030-01-01T00:00:00Z"}]});
             outcome(&serde_json::from_value(status).unwrap())
         };
         let (reason, message) = ("R".to_owned(), "m".to_owned());
-        assert_eq!(told("Denied"), CertificateOutcome::Denied { reason, message });
-        assert!(matches!(told("Failed"), CertificateOutcome::Failed { .. }));
-        let CertificateOutcome::Issued { chain, begin_refresh_at, not_after } = told("Issued") else {
+        assert_eq!(outcome_of("Denied"), CertificateOutcome::Denied { reason, message });
+        assert!(matches!(outcome_of("Failed"), CertificateOutcome::Failed { .. }));
+        let CertificateOutcome::Issued { chain, begin_refresh_at, not_after } = outcome_of("Issued") else {
             panic!()
         };
         assert_eq!((chain.as_str(), not_after.since(begin_refresh_at).as_secs()), ("c", 86400));
-        assert_eq!(told("Other"), CertificateOutcome::Pending);
+        assert_eq!(outcome_of("Other"), CertificateOutcome::Pending);
     }
 }

@@ -1,26 +1,25 @@
-//! Pods of this node.
+//! Reads and writes the pods of this node.
 
 use async_trait::async_trait;
 use k8s_openapi::api::core::v1 as core;
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions};
 use kube::runtime::watcher;
 use kube::{Api, Client};
-use model::{PodFullName, PodUid};
-use ports::api::pods::{ApiPods, Urgency};
+use model::{PodFullName, PodUid, StatusUrgency};
+use ports::api::pods::ApiPods;
 use ports::api::{ApiError, FeedStream};
 
 use crate::Clients;
 use crate::errors::api_error;
 use crate::feed::feed;
 
-/// [`ApiPods`] on a real API server.
+/// Implements [`ApiPods`].
 pub struct PodsAdapter {
     clients: Clients,
     node: String,
 }
 
 impl PodsAdapter {
-    /// For the pods of one node.
     #[must_use]
     pub fn new(clients: Clients, node: String) -> Self {
         Self { clients, node }
@@ -50,13 +49,13 @@ impl ApiPods for PodsAdapter {
 
     async fn patch_status(
         &self,
-        urgency: Urgency,
+        urgency: StatusUrgency,
         name: &PodFullName,
         patch: &serde_json::Value,
     ) -> Result<core::Pod, ApiError> {
         let client = match urgency {
-            Urgency::Urgent => &self.clients.urgent,
-            Urgency::Normal => &self.clients.main,
+            StatusUrgency::Urgent => &self.clients.urgent,
+            StatusUrgency::Prompt | StatusUrgency::Deferred => &self.clients.main,
         };
         let api = namespaced(client, name);
         let patched = api.patch_status(&name.name, &PatchParams::default(), &Patch::Strategic(patch)).await;
@@ -64,10 +63,10 @@ impl ApiPods for PodsAdapter {
     }
 
     async fn delete(&self, name: &PodFullName, uid: &PodUid, grace_seconds: i64) -> Result<(), ApiError> {
-        let only = Preconditions { uid: Some(uid.to_string()), resource_version: None };
+        let preconditions = Preconditions { uid: Some(uid.to_string()), resource_version: None };
         let params = DeleteParams {
             grace_period_seconds: u32::try_from(grace_seconds).ok(),
-            preconditions: Some(only),
+            preconditions: Some(preconditions),
             ..DeleteParams::default()
         };
         let deleted = namespaced(&self.clients.urgent, name).delete(&name.name, &params).await;

@@ -1,4 +1,4 @@
-//! Who asks the node, and what they may do.
+//! Token and access reviews for requests to the node.
 
 use async_trait::async_trait;
 use k8s_openapi::api::authentication::v1::{TokenReview, TokenReviewSpec, UserInfo};
@@ -13,13 +13,12 @@ use ports::api::{ApiError, ApiErrorKind};
 use crate::Clients;
 use crate::deadline::with_deadline;
 
-/// [`ApiTokenReviews`] and [`ApiAccessReviews`] on a real API server.
+/// Implements [`ApiTokenReviews`] and [`ApiAccessReviews`].
 pub struct ReviewsAdapter {
     client: Client,
 }
 
 impl ReviewsAdapter {
-    /// Over the lane of reviews.
     #[must_use]
     pub fn new(clients: &Clients) -> Self {
         Self { client: clients.reviews.clone() }
@@ -32,13 +31,13 @@ impl ApiTokenReviews for ReviewsAdapter {
         let spec = TokenReviewSpec { token: token.to_owned(), audiences: None };
         let review = TokenReview { spec, ..TokenReview::default() };
         let api: Api<TokenReview> = Api::all(self.client.clone());
-        let answer = with_deadline(api.create(&PostParams::default(), &review)).await?;
-        let status = answer.status.ok_or_else(|| incomplete("TokenReview"))?;
+        let response = with_deadline(api.create(&PostParams::default(), &review)).await?;
+        let status = response.status.ok_or_else(|| incomplete("TokenReview"))?;
         if status.authenticated == Some(true) {
             return Ok(Some(user(status.user.unwrap_or_default())));
         }
-        // A token that nobody knows is told as an error; it is a no all the same.
-        tracing::debug!(error = status.error.unwrap_or_default(), "the API server does not know a token");
+        // The server reports an unknown token as an error; for the node it is simply not authenticated.
+        tracing::debug!(error = status.error.unwrap_or_default(), "API server did not authenticate a token");
         Ok(None)
     }
 }
@@ -47,8 +46,8 @@ impl ApiTokenReviews for ReviewsAdapter {
 impl ApiAccessReviews for ReviewsAdapter {
     async fn allowed(&self, question: &AccessQuestion) -> Result<bool, ApiError> {
         let api: Api<SubjectAccessReview> = Api::all(self.client.clone());
-        let answer = with_deadline(api.create(&PostParams::default(), &access_review(question))).await?;
-        let status = answer.status.ok_or_else(|| incomplete("SubjectAccessReview"))?;
+        let response = with_deadline(api.create(&PostParams::default(), &access_review(question))).await?;
+        let status = response.status.ok_or_else(|| incomplete("SubjectAccessReview"))?;
         Ok(status.allowed && status.denied != Some(true))
     }
 }
@@ -88,7 +87,7 @@ fn user(info: UserInfo) -> User {
 fn incomplete(kind: &str) -> ApiError {
     ApiError {
         kind: ApiErrorKind::Server,
-        message: format!("the API server's answer to a {kind} holds no status"),
+        message: format!("{kind} response has no status"),
         retry_after: None,
     }
 }
@@ -102,7 +101,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_question_names_user_and_part_of_the_node() {
+    fn access_review_has_user_and_node_subresource() {
         let question = AccessQuestion {
             user: User {
                 name: "jane".to_owned(),

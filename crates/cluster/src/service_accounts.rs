@@ -1,4 +1,4 @@
-//! Service accounts of pods.
+//! Reads service accounts.
 
 use async_trait::async_trait;
 use k8s_openapi::api::core::v1 as core;
@@ -9,13 +9,12 @@ use ports::api::service_accounts::{ApiServiceAccounts, ServiceAccount};
 use crate::Clients;
 use crate::deadline::with_deadline;
 
-/// [`ApiServiceAccounts`] on a real API server.
+/// Implements [`ApiServiceAccounts`].
 pub struct ServiceAccountsAdapter {
     client: Client,
 }
 
 impl ServiceAccountsAdapter {
-    /// Over the main lane.
     #[must_use]
     pub fn new(clients: &Clients) -> Self {
         Self { client: clients.main.clone() }

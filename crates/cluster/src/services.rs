@@ -1,4 +1,4 @@
-//! Services and runtime classes, cut to what a node needs.
+//! Watches Services and RuntimeClasses.
 
 use futures::StreamExt;
 use k8s_openapi::api::core::v1 as core;
@@ -12,15 +12,14 @@ use ports::api::services::ApiServices;
 
 use crate::Clients;
 use crate::feed::feed;
-use crate::objects::mapped;
+use crate::objects::map_feed;
 
-/// [`ApiServices`] on a real API server.
+/// Implements [`ApiServices`].
 pub struct ServicesAdapter {
     client: Client,
 }
 
 impl ServicesAdapter {
-    /// Over the main lane.
     #[must_use]
     pub fn new(clients: &Clients) -> Self {
         Self { client: clients.main.clone() }
@@ -30,7 +29,7 @@ impl ServicesAdapter {
 impl ApiServices for ServicesAdapter {
     fn watch(&self) -> FeedStream<Service> {
         let services: Api<core::Service> = Api::all(self.client.clone());
-        feed(services, watcher::Config::default()).map(|item| mapped(item, service)).boxed()
+        feed(services, watcher::Config::default()).map(|item| map_feed(item, service)).boxed()
     }
 }
 
@@ -49,13 +48,12 @@ fn service(object: core::Service) -> Service {
     }
 }
 
-/// [`ApiRuntimeClasses`] on a real API server.
+/// Implements [`ApiRuntimeClasses`].
 pub struct RuntimeClassesAdapter {
     client: Client,
 }
 
 impl RuntimeClassesAdapter {
-    /// Over the main lane.
     #[must_use]
     pub fn new(clients: &Clients) -> Self {
         Self { client: clients.main.clone() }
@@ -69,7 +67,7 @@ impl ApiRuntimeClasses for RuntimeClassesAdapter {
             name: object.metadata.name.unwrap_or_default(),
             handler: object.handler,
         };
-        feed(classes, watcher::Config::default()).map(move |item| mapped(item, class)).boxed()
+        feed(classes, watcher::Config::default()).map(move |item| map_feed(item, class)).boxed()
     }
 }
 
@@ -80,7 +78,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_service_is_cut_to_address_and_ports() {
+    fn converts_service_address_and_ports() {
         let object = json!({
             "metadata": {"name": "s", "namespace": "ns"},
             "spec": {"clusterIP": "10.0.0.1", "ports": [{"name": "http", "protocol": "TCP", "port": 80}]},

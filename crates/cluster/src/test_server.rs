@@ -1,4 +1,4 @@
-//! A small HTTPS server on loopback that knows its clients by their certificates.
+//! An HTTPS server on loopback for tests. It identifies clients by their certificates.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -24,24 +24,24 @@ use tokio_rustls::TlsAcceptor;
 use tokio_util::task::AbortOnDropHandle;
 
 use crate::identity::test_certificates::{Authority, issued};
-use crate::identity::{Credential, Names};
+use crate::identity::{CertificateNames, Credential};
 
-/// Years from now, in seconds since the epoch.
-pub(crate) const FAR: i64 = 4_000_000_000;
+/// A time in the far future, in seconds since the epoch.
+pub(crate) const FAR_FUTURE: i64 = 4_000_000_000;
 
-/// Who asks.
+/// The client of a request.
 #[derive(Clone, Debug)]
 pub(crate) struct Peer {
-    /// From the client's certificate; empty without one.
-    pub(crate) names: Names,
-    /// Counted from zero.
+    /// From the client certificate; empty without one.
+    pub(crate) names: CertificateNames,
+    /// Index of the connection, from zero.
     pub(crate) connection: usize,
 }
 
 pub(crate) type Reply = Response<BoxBody<Bytes, Infallible>>;
-type Behaviour = dyn Fn(Request<Incoming>, Peer) -> BoxFuture<'static, Reply> + Send + Sync;
+type Handler = dyn Fn(Request<Incoming>, Peer) -> BoxFuture<'static, Reply> + Send + Sync;
 
-/// The server. It ends when this is dropped.
+/// Stops when dropped.
 pub(crate) struct TestServer {
     pub(crate) authority: Authority,
     pub(crate) url: String,
@@ -49,13 +49,13 @@ pub(crate) struct TestServer {
 }
 
 impl TestServer {
-    pub(crate) async fn start<F, R>(behaviour: F) -> Self
+    pub(crate) async fn start<F, R>(handler: F) -> Self
     where
         F: Fn(Request<Incoming>, Peer) -> R + Send + Sync + 'static,
         R: Future<Output = Reply> + Send + 'static,
     {
         let authority = Authority::new();
-        let behaviour: Arc<Behaviour> = Arc::new(move |request, peer| Box::pin(behaviour(request, peer)));
+        let handler: Arc<Handler> = Arc::new(move |request, peer| Box::pin(handler(request, peer)));
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("https://{}", listener.local_addr().unwrap());
         let acceptor = TlsAcceptor::from(Arc::new(tls(&authority)));
@@ -64,13 +64,13 @@ impl TestServer {
             let mut serving = tokio::task::JoinSet::new();
             while let Ok((stream, _)) = listener.accept().await {
                 let connection = connections.fetch_add(1, Ordering::Relaxed);
-                serving.spawn(serve(acceptor.clone(), stream, connection, behaviour.clone()));
+                serving.spawn(serve(acceptor.clone(), stream, connection, handler.clone()));
             }
         }));
         Self { authority, url, _accepting: accepting }
     }
 
-    /// A kubeconfig for this server with the given user.
+    /// Returns a kubeconfig for this server and `user`.
     pub(crate) fn kubeconfig(&self, user: &serde_json::Value) -> String {
         let authority = STANDARD.encode(self.authority.pem());
         json!({
@@ -89,7 +89,7 @@ async fn serve(
     acceptor: TlsAcceptor,
     stream: tokio::net::TcpStream,
     connection: usize,
-    behaviour: Arc<Behaviour>,
+    handler: Arc<Handler>,
 ) {
     let Ok(stream) = acceptor.accept(stream).await else { return };
     let certificate = stream.get_ref().1.peer_certificates().and_then(|chain| chain.first().cloned());
@@ -97,7 +97,7 @@ async fn serve(
         certificate.map(|certificate| Credential::names_of(&certificate).unwrap()).unwrap_or_default();
     let peer = Peer { names, connection };
     let service = service_fn(move |request| {
-        let reply = behaviour(request, peer.clone());
+        let reply = handler(request, peer.clone());
         async move { Ok::<_, Infallible>(reply.await) }
     });
     let mut builder = auto::Builder::new(TokioExecutor::new());
@@ -106,7 +106,7 @@ async fn serve(
 }
 
 fn tls(authority: &Authority) -> ServerConfig {
-    let (certificate, key) = issued(authority, "server", &["127.0.0.1"], 0, FAR);
+    let (certificate, key) = issued(authority, "server", &["127.0.0.1"], 0, FAR_FUTURE);
     let credential = Credential::from_pem(certificate.as_bytes(), key.as_bytes()).unwrap();
     let mut roots = RootCertStore::empty();
     roots.add(authority.certificate.der().clone()).unwrap();
@@ -118,7 +118,6 @@ fn tls(authority: &Authority) -> ServerConfig {
     config
 }
 
-/// An answer in one piece.
 pub(crate) fn reply(code: u16, body: impl Into<Bytes>) -> Reply {
     Response::builder().status(code).body(Full::new(body.into()).boxed()).unwrap()
 }

@@ -1,4 +1,4 @@
-//! Tokens of service accounts.
+//! Requests service account tokens.
 
 use async_trait::async_trait;
 use k8s_openapi::api::authentication::v1 as authentication;
@@ -13,13 +13,12 @@ use ports::api::{ApiError, ApiErrorKind};
 use crate::Clients;
 use crate::deadline::with_deadline;
 
-/// [`ApiTokens`] on a real API server.
+/// Implements [`ApiTokens`].
 pub struct TokensAdapter {
     client: Client,
 }
 
 impl TokensAdapter {
-    /// Over the main lane.
     #[must_use]
     pub fn new(clients: &Clients) -> Self {
         Self { client: clients.main.clone() }
@@ -32,22 +31,22 @@ impl ApiTokens for TokensAdapter {
         let api: Api<core::ServiceAccount> = Api::namespaced(self.client.clone(), &request.namespace);
         let body = body(request);
         let post = PostParams::default();
-        let answer = with_deadline(api.create_token_request(&request.account, &post, &body)).await?;
-        issued(answer).ok_or_else(|| ApiError {
+        let response = with_deadline(api.create_token_request(&request.account, &post, &body)).await?;
+        issued(response).ok_or_else(|| ApiError {
             kind: ApiErrorKind::Server,
-            message: "the API server's answer holds no token".to_owned(),
+            message: "TokenRequest response has no token".to_owned(),
             retry_after: None,
         })
     }
 }
 
-fn issued(answer: authentication::TokenRequest) -> Option<IssuedToken> {
-    let status = answer.status?;
+fn issued(response: authentication::TokenRequest) -> Option<IssuedToken> {
+    let status = response.status?;
     Some(IssuedToken {
         token: status.token.filter(|token| !token.is_empty())?,
         expires_at: Timestamp::from_api_time(&status.expiration_timestamp?),
-        // The server says what it made of the wish.
-        expiration_seconds: answer.spec?.expiration_seconds?,
+        // The server may choose a different duration than requested.
+        expiration_seconds: response.spec?.expiration_seconds?,
     })
 }
 
@@ -70,20 +69,20 @@ fn body(request: &TokenRequest) -> authentication::TokenRequest {
 
 #[cfg(test)]
 mod tests {
-    use model::TokenWish;
+    use model::TokenSpec;
     use serde_json::json;
 
     use super::*;
 
     #[test]
-    fn a_token_is_bound_to_its_pod() {
+    fn requests_token_bound_to_pod() {
         let request = TokenRequest {
             namespace: "ns".into(),
             account: "default".into(),
             account_uid: None,
             pod_name: "p".into(),
             pod_uid: "u".into(),
-            wish: TokenWish { audiences: vec!["vault".into()], expiration_seconds: Some(3607) },
+            wish: TokenSpec { audiences: vec!["vault".into()], expiration_seconds: Some(3607) },
         };
         let spec = serde_json::to_value(body(&request).spec.unwrap()).unwrap();
         let expected = json!({

@@ -1,4 +1,4 @@
-//! Trust bundles, cut to what a node needs.
+//! Watches ClusterTrustBundles.
 
 use futures::StreamExt;
 use k8s_openapi::api::certificates::v1beta1::ClusterTrustBundle;
@@ -10,15 +10,14 @@ use ports::api::trust_bundles::ApiTrustBundles;
 
 use crate::Clients;
 use crate::feed::feed;
-use crate::objects::mapped;
+use crate::objects::map_feed;
 
-/// [`ApiTrustBundles`] on a real API server.
+/// Implements [`ApiTrustBundles`].
 pub struct TrustBundlesAdapter {
     client: Client,
 }
 
 impl TrustBundlesAdapter {
-    /// Over the main lane.
     #[must_use]
     pub fn new(clients: &Clients) -> Self {
         Self { client: clients.main.clone() }
@@ -28,7 +27,7 @@ impl TrustBundlesAdapter {
 impl ApiTrustBundles for TrustBundlesAdapter {
     fn watch(&self) -> FeedStream<TrustBundle> {
         let bundles: Api<ClusterTrustBundle> = Api::all(self.client.clone());
-        feed(bundles, watcher::Config::default()).map(|item| mapped(item, bundle)).boxed()
+        feed(bundles, watcher::Config::default()).map(|item| map_feed(item, bundle)).boxed()
     }
 }
 

@@ -1,4 +1,4 @@
-//! Claims, persistent volumes, their attachments and drivers.
+//! PersistentVolumes, their claims, attachments and CSI drivers.
 
 use async_trait::async_trait;
 use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim, Secret};
@@ -13,13 +13,12 @@ use crate::Clients;
 use crate::errors::api_error;
 use crate::feed::feed;
 
-/// [`ApiVolumes`] on a real API server.
+/// Implements [`ApiVolumes`].
 pub struct VolumesAdapter {
     clients: Clients,
 }
 
 impl VolumesAdapter {
-    /// For the node whose clients these are.
     #[must_use]
     pub fn new(clients: Clients) -> Self {
         Self { clients }

@@ -1,4 +1,4 @@
-//! The identity of a node with a real API server and controller manager.
+//! Client and serving certificates of a node with a real API server and controller manager.
 
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
 
@@ -7,7 +7,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use cluster::identity::{Credential, Meters, Naming, ServingCertificate, Settings, connect};
+use cluster::identity::{
+    Credential, IdentityMeters, IdentitySettings, RequiredNames, ServingCertificate, connect,
+};
 use cluster::{ClientSettings, Clients};
 use futures::StreamExt;
 use k8s_openapi::api::authentication::v1::SelfSubjectReview;
@@ -23,26 +25,27 @@ use tokio::sync::watch;
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::AbortOnDropHandle;
 
-/// Certificates are dated back by five minutes, so that one of 55 seconds is due within 20.
-const SHORT: Duration = Duration::from_secs(55);
-const SOON: Duration = Duration::from_secs(50);
+/// The signer backdates certificates by five minutes, so one of 55 seconds is due within 20 seconds.
+const SIGNING_DURATION: Duration = Duration::from_secs(55);
+const TIMEOUT: Duration = Duration::from_secs(50);
 
-/// A node that joined; its upkeep runs until it is dropped.
-struct Joined {
+/// A node with API clients. Its certificate manager runs until this is dropped.
+struct TestNode {
     clients: Clients,
-    upkeep: AbortOnDropHandle<()>,
+    manager: AbortOnDropHandle<()>,
     _stop: DropGuard,
 }
 
-async fn join(settings: Settings) -> Joined {
-    let (clients, upkeep) = connect(settings, Arc::new(SystemClock), Meters::default()).await.unwrap();
+async fn join(settings: IdentitySettings) -> TestNode {
+    let (clients, manager) =
+        connect(settings, Arc::new(SystemClock), IdentityMeters::default()).await.unwrap();
     let cancel = CancellationToken::new();
-    let upkeep = AbortOnDropHandle::new(tokio::spawn(upkeep.run(cancel.clone())));
-    Joined { clients, upkeep, _stop: cancel.drop_guard() }
+    let manager = AbortOnDropHandle::new(tokio::spawn(manager.run(cancel.clone())));
+    TestNode { clients, manager, _stop: cancel.drop_guard() }
 }
 
-fn settings(folder: &Path, bootstrap: Option<PathBuf>, rotate: bool) -> Settings {
-    Settings {
+fn settings(folder: &Path, bootstrap: Option<PathBuf>, rotate: bool) -> IdentitySettings {
+    IdentitySettings {
         kubeconfig: folder.join("kubeconfig"),
         bootstrap_kubeconfig: bootstrap,
         certificate_folder: folder.join("pki"),
@@ -52,33 +55,35 @@ fn settings(folder: &Path, bootstrap: Option<PathBuf>, rotate: bool) -> Settings
     }
 }
 
-/// Who the API server takes us for.
-async fn who(client: &Client) -> (String, Vec<String>) {
+/// Returns the user name and groups under which the API server authenticates the client.
+async fn authenticated_user(client: &Client) -> (String, Vec<String>) {
     let api: Api<SelfSubjectReview> = Api::all(client.clone());
     let review = api.create(&PostParams::default(), &SelfSubjectReview::default()).await.unwrap();
     let user = review.status.unwrap().user_info.unwrap();
     (user.username.unwrap(), user.groups.unwrap())
 }
 
-async fn until(what: &str, mut done: impl FnMut() -> bool) {
+async fn wait_until(condition: &str, mut done: impl FnMut() -> bool) {
     let wait = async {
         while !done() {
             tokio::time::sleep(Duration::from_millis(100)).await;
         }
     };
-    assert!(tokio::time::timeout(SOON, wait).await.is_ok(), "not in {SOON:?}: {what}");
+    assert!(tokio::time::timeout(TIMEOUT, wait).await.is_ok(), "not within {TIMEOUT:?}: {condition}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_node_bootstraps_from_a_token_and_rotates() {
-    let options = ControlPlaneOptions { signing_duration: SHORT, ..ControlPlaneOptions::default() };
+#[ignore = "needs upstream programs"]
+async fn node_bootstraps_from_token_and_rotates_certificate() {
+    let options =
+        ControlPlaneOptions { signing_duration: SIGNING_DURATION, ..ControlPlaneOptions::default() };
     let plane = ControlPlane::start_with(options).await.unwrap();
     let folder = TempDir::new().unwrap();
     let settings = settings(folder.path(), Some(plane.bootstrap_kubeconfig().unwrap()), true);
     let node = join(settings.clone()).await;
 
     // The first request waits for the certificate.
-    let (user, groups) = who(&node.clients.urgent).await;
+    let (user, groups) = authenticated_user(&node.clients.urgent).await;
     assert_eq!(user, "system:node:n1");
     assert!(groups.contains(&"system:nodes".to_owned()), "{groups:?}");
     let mode = std::fs::metadata(&settings.kubeconfig).unwrap().permissions().mode() & 0o777;
@@ -87,35 +92,37 @@ async fn a_node_bootstraps_from_a_token_and_rotates() {
     let link = folder.path().join("pki/kubelet-client-current.pem");
     let first = std::fs::read_link(&link).unwrap();
 
-    // A watch that is open while the certificate changes.
+    // Keep a watch open while the certificate changes.
     let nodes: Api<Node> = Api::all(node.clients.main.clone());
-    let only = watcher::Config::default().fields("metadata.name=n1");
-    let mut events = watcher::watcher(nodes.clone(), only).boxed();
+    let config = watcher::Config::default().fields("metadata.name=n1");
+    let mut events = watcher::watcher(nodes.clone(), config).boxed();
     while !matches!(events.next().await.unwrap().unwrap(), watcher::Event::InitDone) {}
 
-    until("a second certificate", || std::fs::read_link(&link).unwrap() != first).await;
-    for lane in [&node.clients.heartbeat, &node.clients.urgent, &node.clients.main, &node.clients.events] {
-        assert_eq!(who(lane).await.0, "system:node:n1");
+    wait_until("certificate is rotated", || std::fs::read_link(&link).unwrap() != first).await;
+    for client in [&node.clients.heartbeat, &node.clients.urgent, &node.clients.main, &node.clients.events] {
+        assert_eq!(authenticated_user(client).await.0, "system:node:n1");
     }
-    let made: Node = serde_json::from_value(json!({"metadata": {"name": "n1"}})).unwrap();
-    nodes.create(&PostParams::default(), &made).await.unwrap();
-    // Neither an error nor a new list comes before it: the watch was taken up where it was.
-    let event = tokio::time::timeout(SOON, events.next()).await.expect("the watch is dead").unwrap();
+    let created: Node = serde_json::from_value(json!({"metadata": {"name": "n1"}})).unwrap();
+    nodes.create(&PostParams::default(), &created).await.unwrap();
+    // No error and no new list precede this event: the watch was resumed.
+    let event =
+        tokio::time::timeout(TIMEOUT, events.next()).await.expect("the watch did not resume").unwrap();
     assert!(matches!(event, Ok(watcher::Event::Apply(_))), "{event:?}");
-    assert!(!node.upkeep.is_finished());
+    assert!(!node.manager.is_finished());
     drop(node);
 
-    // Later the kubeconfig alone is enough.
-    let again = join(Settings { bootstrap_kubeconfig: None, ..settings }).await;
-    assert_eq!(who(&again.clients.main).await.0, "system:node:n1");
-    let refused =
+    // After a restart the written kubeconfig is sufficient.
+    let restarted = join(IdentitySettings { bootstrap_kubeconfig: None, ..settings }).await;
+    assert_eq!(authenticated_user(&restarted.clients.main).await.0, "system:node:n1");
+    let rejected =
         plane.requests().unwrap().into_iter().filter(|request| request.user.starts_with("system:node"));
-    let refused: Vec<_> = refused.filter(|request| matches!(request.code, 401 | 403)).collect();
-    assert!(refused.is_empty(), "{refused:?}");
+    let rejected: Vec<_> = rejected.filter(|request| matches!(request.code, 401 | 403)).collect();
+    assert!(rejected.is_empty(), "{rejected:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_request_waits_for_its_approval_over_a_restart() {
+#[ignore = "needs upstream programs"]
+async fn restarted_node_reuses_its_pending_request() {
     let arguments = vec!["--controllers=*,-certificatesigningrequest-approving-controller".to_owned()];
     let options =
         ControlPlaneOptions { controller_manager_arguments: arguments, ..ControlPlaneOptions::default() };
@@ -127,27 +134,28 @@ async fn a_request_waits_for_its_approval_over_a_restart() {
     drop(node);
     let node = join(settings).await;
     plane.kubectl(&["certificate", "approve", &names[0]]).await.unwrap();
-    assert_eq!(who(&node.clients.main).await.0, "system:node:n1");
-    assert_eq!(requests(&plane, 1).await, names, "the restarted node asked once more");
+    assert_eq!(authenticated_user(&node.clients.main).await.0, "system:node:n1");
+    assert_eq!(requests(&plane, 1).await, names, "the restarted node sent another request");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_serving_certificate_follows_the_nodes_addresses() {
+#[ignore = "needs upstream programs"]
+async fn renews_serving_certificate_when_node_addresses_change() {
     let plane = ControlPlane::start().await.unwrap();
     let folder = TempDir::new().unwrap();
     let clients = Clients::from_kubeconfig(&plane.node_kubeconfig("n1").unwrap()).await.unwrap();
     let address = |text: &str| NodeAddress { type_: "InternalIP".to_owned(), address: text.to_owned() };
-    let (addresses, followed) = watch::channel(Vec::new());
+    let (addresses, receiver) = watch::channel(Vec::new());
     let clock = Arc::new(SystemClock);
-    let (_, upkeep) = ServingCertificate::requested(
+    let (_, manager) = ServingCertificate::requested(
         &clients,
         (folder.path(), None),
         "n1",
-        (followed, Naming::ByAddress),
+        (receiver, RequiredNames::IpAddress),
         (clock, Arc::new(())),
     );
     let cancel = CancellationToken::new();
-    let _upkeep = AbortOnDropHandle::new(tokio::spawn(upkeep.run(cancel.clone())));
+    let _running = AbortOnDropHandle::new(tokio::spawn(manager.run(cancel.clone())));
     let _stop = cancel.drop_guard();
 
     let link = folder.path().join("kubelet-server-current.pem");
@@ -158,17 +166,17 @@ async fn a_serving_certificate_follows_the_nodes_addresses() {
         let new: Vec<_> = names.into_iter().filter(|name| !approved.contains(name)).collect();
         plane.kubectl(&["certificate", "approve", &new[0]]).await.unwrap();
         approved.extend(new);
-        let wanted: Vec<std::net::IpAddr> = texts.iter().map(|text| text.parse().unwrap()).collect();
-        until("a certificate with the addresses", || {
-            Credential::from_files(&link, &link).is_ok_and(|found| found.names.addresses == wanted)
+        let expected: Vec<std::net::IpAddr> = texts.iter().map(|text| text.parse().unwrap()).collect();
+        wait_until("certificate has the node addresses", || {
+            Credential::from_files(&link, &link).is_ok_and(|found| found.names.addresses == expected)
         })
         .await;
     }
 }
 
-/// The names of all certificate requests, once there are so many.
+/// Waits for at least `count` certificate requests and returns their names.
 async fn requests(plane: &ControlPlane, count: usize) -> Vec<String> {
-    let asked = async {
+    let listed = async {
         loop {
             let list = plane.get(&["certificatesigningrequests"]).await.unwrap();
             let items = list["items"].as_array().unwrap().iter();
@@ -180,5 +188,5 @@ async fn requests(plane: &ControlPlane, count: usize) -> Vec<String> {
             tokio::time::sleep(Duration::from_millis(200)).await;
         }
     };
-    tokio::time::timeout(SOON, asked).await.expect("no certificate request")
+    tokio::time::timeout(TIMEOUT, listed).await.expect("no certificate request")
 }

@@ -1,8 +1,8 @@
-//! IP addresses as upstream reads them.
+//! Parses IP addresses as upstream does.
 
 use std::net::{IpAddr, Ipv4Addr};
 
-/// Reads an IP address. Numbers of IPv4 may have leading zeros, and are decimal all the same: old files are written so.
+/// Parses an IP address. Like upstream, accepts leading zeros in IPv4 addresses and treats the numbers as decimal.
 pub fn parse_ip(text: &str) -> Option<IpAddr> {
     if text.contains(':') {
         return text.parse::<IpAddr>().ok().map(|ip| ip.to_canonical());
@@ -20,7 +20,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn addresses_are_read() {
+    fn parses_addresses_like_upstream() {
         for (text, expected) in [
             ("10.0.0.5", "10.0.0.5"),
             ("010.000.0.0005", "10.0.0.5"),

@@ -1,4 +1,4 @@
-//! The typed configuration: one struct per section, all sections side by side in one flat document.
+//! The typed configuration: one struct per section; the fields of all sections form one flat document.
 
 mod api_client;
 mod authentication;
@@ -42,93 +42,85 @@ pub use volumes_and_logs::VolumesAndLogs;
 
 use crate::gates::FeatureGates;
 
-/// The API group and version of the configuration file.
 pub const API_VERSION: &str = "kubelet.config.k8s.io/v1beta1";
-/// The kind of the configuration file.
 pub const KIND: &str = "KubeletConfiguration";
 
 macro_rules! sections {
     ($($(#[$doc:meta])* $name:ident: $section:ty,)*) => {
         /// The whole configuration, `KubeletConfiguration` v1beta1.
         ///
-        /// `Default` leaves open what depends on feature gates and other fields; see
-        /// [`KubeletConfiguration::file_defaults`] and [`KubeletConfiguration::legacy_defaults`]. Serialises to the JSON of the v1beta1 document.
+        /// `Default` does not set the defaults that depend on feature gates and other fields; see
+        /// [`KubeletConfiguration::file_defaults`] and [`KubeletConfiguration::legacy_defaults`]. Serializes to the JSON of
+        /// the v1beta1 document.
         #[derive(Debug, Clone, Default, PartialEq, Serialize)]
         pub struct KubeletConfiguration {
             $($(#[$doc])* #[serde(flatten)] pub $name: $section,)*
         }
 
         impl KubeletConfiguration {
-            /// The names of all top-level fields.
             pub fn field_names() -> Vec<&'static str> {
                 let mut names = Vec::new();
                 $(names.extend(schema::field_names::<$section>());)*
                 names
             }
 
-            /// Reads every section; a section with errors keeps its defaults.
-            fn read_sections(document: &Document) -> (Self, Vec<FieldError>) {
+            /// Decodes every section; a section with errors keeps its defaults.
+            fn decode_sections(document: &Document) -> (Self, Vec<FieldError>) {
                 let mut errors = Vec::new();
-                let mut whole = Self::default();
-                $(match schema::read_section::<$section>(document) {
-                    Ok(section) => whole.$name = section,
+                let mut config = Self::default();
+                $(match schema::decode_section::<$section>(document) {
+                    Ok(section) => config.$name = section,
                     Err(found) => errors.extend(found),
                 })*
-                (whole, errors)
+                (config, errors)
             }
 
-            /// Reads a JSON value as it is, without completing it.
+            /// Decodes a JSON value without applying further defaults.
             pub(crate) fn from_json(value: &Value) -> Result<Self, serde_json::Error> {
                 Ok(Self { $($name: serde::Deserialize::deserialize(value)?,)* })
             }
 
-            fn complete_sections(&mut self) {
-                $(self.$name.complete();)*
+            fn apply_section_defaults(&mut self) {
+                $(self.$name.apply_defaults();)*
             }
         }
     };
 }
 
 sections! {
-    /// Where pods come from, and the HTTPS server.
+    /// Pod sources and the HTTPS server.
     server: SourcesAndServer,
-    /// Who may use the server.
+    /// Authentication and authorization of the server's clients.
     access: Access,
-    /// The Node object.
     node: Node,
-    /// The API client, events, gates and tracing.
+    /// The API client, events, feature gates and tracing.
     api_client: ApiClient,
-    /// Logging.
     logs: Logging,
-    /// The container runtime and its images.
     images: Images,
-    /// DNS and packet filter settings.
     network: Network,
-    /// Limits and habits of pods.
+    /// Pod limits, restarts and shutdown.
     pods: Pods,
-    /// Cgroups and the agent's own process.
+    /// Cgroups and the agent's process.
     cgroups: Cgroups,
-    /// Reserved resources and eviction.
     reservations: Reservations,
-    /// CPU, memory and topology placement.
+    /// CPU, memory and topology managers.
     managers: Managers,
-    /// Volumes and container logs.
     volumes: VolumesAndLogs,
 }
 
 impl KubeletConfiguration {
-    /// What an empty configuration file means.
+    /// The defaults that apply with a configuration file.
     pub fn file_defaults() -> Self {
         let mut config = Self::default();
-        config.complete(&FeatureGates::default());
-        config.reservations.inject_default_thresholds();
+        config.apply_defaults(&FeatureGates::default());
+        config.reservations.apply_default_thresholds();
         config
     }
 
-    /// The base when no configuration file is given: more open than a file's defaults, for old command lines.
+    /// The defaults that apply without a configuration file. Like upstream, they are less secure than the file defaults.
     pub fn legacy_defaults() -> Self {
         let mut config = Self::default();
-        config.complete(&FeatureGates::default());
+        config.apply_defaults(&FeatureGates::default());
         config.access.authentication.anonymous.enabled = true;
         config.access.authentication.webhook.enabled = false;
         config.access.authorization.mode = AuthorizationMode::AlwaysAllow;
@@ -138,19 +130,18 @@ impl KubeletConfiguration {
 
     /// The configuration as the JSON object of the v1beta1 document, without `apiVersion` and `kind`.
     pub fn to_json(&self) -> Value {
-        // Serialising plain structs and maps with text keys into a value cannot fail.
+        // Serializing plain structs and maps with string keys into a value cannot fail.
         serde_json::to_value(self).unwrap_or_else(|_| Value::Object(Map::new()))
     }
 
-    /// Reads a whole document strictly, and reports every wrong or unknown field that can be told apart.
+    /// Decodes a document strictly and reports all wrong and unknown fields. Wrong fields keep their defaults.
     ///
-    /// Values that mean "not set" in the file format (zero where zero is no choice) get their defaults only by
-    /// [`KubeletConfiguration::complete`]; wrong fields have theirs already.
-    pub(crate) fn read(document: &Document) -> (Self, Vec<FieldError>) {
-        schema::read(document)
+    /// For some fields, zero means "not set". [`KubeletConfiguration::apply_defaults`] sets those.
+    pub(crate) fn decode(document: &Document) -> (Self, Vec<FieldError>) {
+        schema::decode(document)
     }
 
-    /// The configuration for a log: secrets are masked.
+    /// The configuration as JSON with secrets masked, for logs.
     pub fn to_json_for_log(&self) -> Value {
         let mut masked = self.clone();
         for values in masked.server.static_pod_url_header.values_mut() {
@@ -159,22 +150,22 @@ impl KubeletConfiguration {
         masked.to_json()
     }
 
-    /// Fills what counts as not set with its default; some defaults depend on feature gates.
-    pub(crate) fn complete(&mut self, gates: &FeatureGates) {
-        self.complete_sections();
-        self.pods.complete_gated(gates);
-        self.images.complete_gated(gates);
+    /// Sets the defaults of fields that are not set. Some defaults depend on feature gates.
+    pub(crate) fn apply_defaults(&mut self, gates: &FeatureGates) {
+        self.apply_section_defaults();
+        self.pods.apply_gated_defaults(gates);
+        self.images.apply_gated_defaults(gates);
     }
 }
 
-/// Gives `field` its default when it is zero, which is how the file format spells "not set" for plain fields.
-fn unless_set<T: Default + PartialEq>(field: &mut T, default: T) {
+/// Sets `field` to its default if it is zero, which means "not set" in the file format.
+fn default_if_zero<T: Default + PartialEq>(field: &mut T, default: T) {
     if *field == T::default() {
         *field = default;
     }
 }
 
-/// Reads an optional choice for which the empty text means "not set".
+/// Decodes an optional enum for which the empty string means "not set".
 fn empty_is_none<'de, D, T>(deserializer: D) -> Result<Option<T>, D::Error>
 where
     D: Deserializer<'de>,
@@ -186,7 +177,7 @@ where
     }
 }
 
-/// Reads a choice for which the empty text means its default.
+/// Decodes an enum for which the empty string means the default.
 fn empty_is_default<'de, D, T>(deserializer: D) -> Result<T, D::Error>
 where
     D: Deserializer<'de>,

@@ -1,109 +1,109 @@
-//! The file, or folder of files, that describes the credential provider programs.
+//! The configuration of the image credential provider plugins: one file, or a directory of files.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use document::{Document, FieldPath};
 use serde::Deserialize;
+use values::duration::GoDuration;
 
-use crate::duration::GoDuration;
 use crate::files;
 use crate::gates::{FeatureGates, Gate};
 use crate::problem::{LoadError, Origin, Problem};
 use crate::validate::is_qualified_name;
 
-const GROUP: &str = "kubelet.config.k8s.io";
-const NEWEST: &str = "credentialprovider.kubelet.k8s.io/v1";
-const VERSIONS: [&str; 3] =
-    [NEWEST, "credentialprovider.kubelet.k8s.io/v1alpha1", "credentialprovider.kubelet.k8s.io/v1beta1"];
+const CONFIG_GROUP: &str = "kubelet.config.k8s.io";
+const STABLE_VERSION: &str = "credentialprovider.kubelet.k8s.io/v1";
+const PLUGIN_VERSIONS: [&str; 3] = [
+    STABLE_VERSION,
+    "credentialprovider.kubelet.k8s.io/v1alpha1",
+    "credentialprovider.kubelet.k8s.io/v1beta1",
+];
 const CACHE_TYPES: [&str; 2] = ["ServiceAccount", "Token"];
 
-/// A credential provider program.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CredentialProviderSettings {
-    /// Name of the program in the folder of providers.
+    /// File name of the plugin in the plugin directory.
     pub name: String,
-    /// Images it is asked about.
+    /// Patterns of the images that the plugin has credentials for.
     pub match_images: Vec<String>,
-    /// How long its answers are good for unless they say otherwise.
+    /// Cache duration of responses that do not specify one.
     pub default_cache_duration: GoDuration,
-    /// Version of the request and the response.
+    /// API version of request and response.
     pub api_version: String,
-    /// Arguments.
     pub args: Vec<String>,
-    /// Environment variables.
     pub env: BTreeMap<String, String>,
-    /// How it works with service account tokens, if it does.
+    /// Set if the plugin uses service account tokens.
     pub token: Option<ProviderTokenSettings>,
 }
 
-/// How a provider works with service account tokens.
+/// How a plugin uses service account tokens.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ProviderTokenSettings {
-    /// Who the tokens are for.
+    /// Audience of the tokens.
     pub audience: String,
-    /// Whether it cannot do without an account.
+    /// Whether the plugin requires a service account.
     pub requires_account: bool,
-    /// Annotations that an account must have.
+    /// Annotations that the service account must have.
     pub required_annotations: Vec<String>,
-    /// Annotations that it is told of if there are any.
+    /// Annotations that are passed to the plugin if they exist.
     pub optional_annotations: Vec<String>,
-    /// Whether its answers are good for one token only, not for the whole account.
-    pub answers_one_token: bool,
+    /// Whether responses are cached per token instead of per service account.
+    pub cache_per_token: bool,
 }
 
-/// Reads the providers of a file, or of the `.json`, `.yaml` and `.yml` files of a folder in lexical order.
+/// Loads the providers from a file, or from the `.json`, `.yaml` and `.yml` files of a directory in lexical order.
 ///
 /// # Errors
-/// All that is wrong, each with its file, line and field.
+/// All problems, each with its file, line and field.
 pub fn credential_providers(
     path: &Path,
     gates: &FeatureGates,
 ) -> Result<Vec<CredentialProviderSettings>, LoadError> {
-    let mut reading = Reading::default();
+    let mut loader = ProviderLoader::default();
     for file in config_files(path)? {
-        reading.file(&file, gates)?;
+        loader.load_file(&file, gates)?;
     }
-    if reading.providers.is_empty() && reading.problems.is_empty() {
-        reading.problems.push(Problem {
+    if loader.providers.is_empty() && loader.problems.is_empty() {
+        loader.problems.push(Problem {
             origin: Origin::File { path: path.to_owned(), position: None },
             field: FieldPath::root().key("providers"),
             reason: "at least one provider is required".to_owned(),
         });
     }
-    if reading.problems.is_empty() {
-        Ok(reading.providers)
+    if loader.problems.is_empty() {
+        Ok(loader.providers)
     } else {
-        Err(LoadError::Invalid { problems: reading.problems })
+        Err(LoadError::Invalid { problems: loader.problems })
     }
 }
 
-/// The contents of those files, in the order in which they are read.
+/// The contents of the same files in the same order.
 ///
 /// # Errors
-/// When one cannot be read.
+/// If a file cannot be read.
 pub fn credential_provider_files(path: &Path) -> Result<Vec<Vec<u8>>, LoadError> {
     let read = |file: PathBuf| std::fs::read(&file).map_err(|source| LoadError::Read { path: file, source });
     config_files(path)?.into_iter().map(read).collect()
 }
 
 fn config_files(path: &Path) -> Result<Vec<PathBuf>, LoadError> {
-    let failed = |source| LoadError::Read { path: path.to_owned(), source };
-    if !std::fs::metadata(path).map_err(failed)?.is_dir() {
+    let read_error = |source| LoadError::Read { path: path.to_owned(), source };
+    if !std::fs::metadata(path).map_err(read_error)?.is_dir() {
         return Ok(vec![path.to_owned()]);
     }
     let mut found = Vec::new();
-    for entry in std::fs::read_dir(path).map_err(failed)? {
-        let entry = entry.map_err(failed)?;
+    for entry in std::fs::read_dir(path).map_err(read_error)? {
+        let entry = entry.map_err(read_error)?;
         let file = entry.path();
-        let known = file.extension().is_some_and(|end| end == "json" || end == "yaml" || end == "yml");
-        if known && !entry.file_type().map_err(failed)?.is_dir() {
+        let is_config = file.extension().is_some_and(|end| end == "json" || end == "yaml" || end == "yml");
+        if is_config && !entry.file_type().map_err(read_error)?.is_dir() {
             found.push(file);
         }
     }
     found.sort();
     if found.is_empty() {
-        return Err(failed(std::io::Error::other("no configuration files found in the folder")));
+        return Err(read_error(std::io::Error::other("the directory contains no .json, .yaml or .yml file")));
     }
     Ok(found)
 }
@@ -159,16 +159,16 @@ struct TokenAttributes {
 }
 
 #[derive(Default)]
-struct Reading {
+struct ProviderLoader {
     providers: Vec<CredentialProviderSettings>,
     names: BTreeSet<String>,
     problems: Vec<Problem>,
 }
 
-impl Reading {
-    fn file(&mut self, path: &Path, gates: &FeatureGates) -> Result<(), LoadError> {
+impl ProviderLoader {
+    fn load_file(&mut self, path: &Path, gates: &FeatureGates) -> Result<(), LoadError> {
         let text = files::read(path)?;
-        let Some(mut document) = self.document(path, &text) else { return Ok(()) };
+        let Some(mut document) = self.parse_document(path, &text) else { return Ok(()) };
         document.drop_nulls();
         let file: ConfigFile = match document.decode_strict() {
             Ok(file) => file,
@@ -194,74 +194,78 @@ impl Reading {
         Ok(())
     }
 
-    /// The one document of a file, of a kind we know.
-    fn document(&mut self, path: &Path, text: &[u8]) -> Option<Document> {
+    /// Parses a file, which must contain one document of a supported API version and kind.
+    fn parse_document(&mut self, path: &Path, text: &[u8]) -> Option<Document> {
         let origin = |position| Origin::File { path: path.to_owned(), position };
-        let mut tell = |position, field, reason: String| {
+        let mut report = |position, field, reason: String| {
             self.problems.push(Problem { origin: origin(position), field, reason });
         };
         let mut documents = match document::parse(text) {
             Ok(documents) => documents,
             Err(error) => {
-                tell(Some(error.position), FieldPath::root(), error.reason);
+                report(Some(error.position), FieldPath::root(), error.reason);
                 return None;
             }
         };
         let (Some(document), true) = (documents.pop(), documents.is_empty()) else {
-            tell(None, FieldPath::root(), "the file must hold one document".to_owned());
+            report(None, FieldPath::root(), "the file must contain exactly one document".to_owned());
             return None;
         };
-        let text_at = |name: &str| {
+        let string_field = |name: &str| {
             let field = FieldPath::root().key(name);
             (document.get(&field).and_then(|value| value.as_str()).unwrap_or_default().to_owned(), field)
         };
-        let (kind, kind_field) = text_at("kind");
+        let (kind, kind_field) = string_field("kind");
         if kind != "CredentialProviderConfig" {
             let reason = format!("{kind:?} must be \"CredentialProviderConfig\"");
-            tell(document.position(&kind_field), kind_field, reason);
+            report(document.position(&kind_field), kind_field, reason);
             return None;
         }
-        let (version, field) = text_at("apiVersion");
-        if !["v1", "v1beta1", "v1alpha1"].iter().any(|known| version == format!("{GROUP}/{known}")) {
-            let reason = format!("{version:?} must be {GROUP}/v1, {GROUP}/v1beta1 or {GROUP}/v1alpha1");
-            tell(document.position(&field), field, reason);
+        let (version, field) = string_field("apiVersion");
+        if !["v1", "v1beta1", "v1alpha1"].iter().any(|known| version == format!("{CONFIG_GROUP}/{known}")) {
+            let reason = format!(
+                "{version:?} must be {CONFIG_GROUP}/v1, {CONFIG_GROUP}/v1beta1 or {CONFIG_GROUP}/v1alpha1"
+            );
+            report(document.position(&field), field, reason);
             return None;
         }
         Some(document)
     }
 
-    fn check(&self, provider: &Provider, at: &FieldPath, gates: &FeatureGates) -> Vec<(FieldPath, String)> {
+    fn check(&self, provider: &Provider, path: &FieldPath, gates: &FeatureGates) -> Vec<(FieldPath, String)> {
         let mut problems = Vec::new();
-        let mut tell = |field: &str, reason: String| problems.push((at.clone().key(field), reason));
+        let mut report = |field: &str, reason: String| problems.push((path.clone().key(field), reason));
         let name = &provider.name;
         match name.as_str() {
-            "" | "." | ".." => tell("name", format!("{name:?} is not the name of a program")),
+            "" | "." | ".." => report("name", format!("{name:?} is not a valid file name of a plugin")),
             _ if name.contains(['/', ' ']) => {
-                tell("name", format!("{name:?} must not hold a slash or a blank"));
+                report("name", format!("{name:?} must not contain slashes or spaces"));
             }
-            _ if self.names.contains(name) => tell("name", format!("{name:?} is used twice")),
+            _ if self.names.contains(name) => {
+                report("name", format!("{name:?} is already the name of another provider"));
+            }
             _ => {}
         }
-        if !VERSIONS.contains(&provider.api_version.as_str()) {
+        if !PLUGIN_VERSIONS.contains(&provider.api_version.as_str()) {
             let found = &provider.api_version;
-            tell("apiVersion", format!("{found:?} must be one of {}", VERSIONS.join(", ")));
+            report("apiVersion", format!("{found:?} must be one of {}", PLUGIN_VERSIONS.join(", ")));
         }
         if provider.match_images.is_empty() {
-            tell("matchImages", "at least one image is required".to_owned());
+            report("matchImages", "at least one image is required".to_owned());
         }
-        for image in provider.match_images.iter().filter(|image| !is_location(image)) {
-            tell("matchImages", format!("{image:?} is not a registry or image"));
+        for image in provider.match_images.iter().filter(|image| !is_image_pattern(image)) {
+            report("matchImages", format!("{image:?} is not a valid registry or image pattern"));
         }
         match provider.default_cache_duration {
-            None => tell("defaultCacheDuration", "required field is missing".to_owned()),
+            None => report("defaultCacheDuration", "required field is missing".to_owned()),
             Some(duration) if duration.is_negative() => {
-                tell("defaultCacheDuration", format!("{duration} must not be negative"));
+                report("defaultCacheDuration", format!("{duration} must not be negative"));
             }
             Some(_) => {}
         }
         if let Some(token) = &provider.token_attributes {
-            let at = at.clone().key("tokenAttributes");
-            problems.extend(check_token(token, provider, &at, gates));
+            let path = path.clone().key("tokenAttributes");
+            problems.extend(check_token(token, provider, &path, gates));
         }
         problems
     }
@@ -270,20 +274,20 @@ impl Reading {
 fn check_token(
     token: &TokenAttributes,
     provider: &Provider,
-    at: &FieldPath,
+    path: &FieldPath,
     gates: &FeatureGates,
 ) -> Vec<(FieldPath, String)> {
     let mut problems = Vec::new();
-    let mut tell = |field: &str, reason: String| problems.push((at.clone().key(field), reason));
+    let mut report = |field: &str, reason: String| problems.push((path.clone().key(field), reason));
     if token.service_account_token_audience.is_empty() {
-        tell("serviceAccountTokenAudience", "required field is missing".to_owned());
+        report("serviceAccountTokenAudience", "required field is missing".to_owned());
     }
     match token.require_service_account {
-        None => tell("requireServiceAccount", "required field is missing".to_owned()),
+        None => report("requireServiceAccount", "required field is missing".to_owned()),
         Some(false) if !token.required_service_account_annotation_keys.is_empty() => {
-            tell(
+            report(
                 "requiredServiceAccountAnnotationKeys",
-                "must be empty while requireServiceAccount is false".to_owned(),
+                "must be empty if requireServiceAccount is false".to_owned(),
             );
         }
         Some(_) => {}
@@ -295,32 +299,32 @@ fn check_token(
         let mut seen = BTreeSet::new();
         for key in keys {
             if !is_qualified_name(&key.to_lowercase()) {
-                tell(field, format!("{key:?} is not the name of an annotation"));
+                report(field, format!("{key:?} is not a valid annotation key"));
             }
             if !seen.insert(key) {
-                tell(field, format!("{key:?} is given twice"));
+                report(field, format!("{key:?} is listed twice"));
             }
         }
     }
     let both = |key: &&String| token.optional_service_account_annotation_keys.contains(key);
     if token.required_service_account_annotation_keys.iter().any(|key| both(&key)) {
         let reason = "a key cannot be both required and optional";
-        tell("optionalServiceAccountAnnotationKeys", reason.to_owned());
+        report("optionalServiceAccountAnnotationKeys", reason.to_owned());
     }
     if !CACHE_TYPES.contains(&token.cache_type.as_str()) {
-        tell("cacheType", "must be ServiceAccount or Token".to_owned());
+        report("cacheType", "must be ServiceAccount or Token".to_owned());
     }
-    if provider.api_version != NEWEST {
-        problems.push((at.clone(), format!("needs the apiVersion {NEWEST}")));
+    if provider.api_version != STABLE_VERSION {
+        problems.push((path.clone(), format!("requires the provider's apiVersion to be {STABLE_VERSION}")));
     }
     if !gates.enabled(Gate::KubeletServiceAccountTokenForCredentialProviders) {
-        let reason = "needs the feature gate KubeletServiceAccountTokenForCredentialProviders";
-        problems.push((at.clone(), reason.to_owned()));
+        let reason = "requires feature gate KubeletServiceAccountTokenForCredentialProviders to be enabled";
+        problems.push((path.clone(), reason.to_owned()));
     }
     problems
 }
 
-fn is_location(image: &str) -> bool {
+fn is_image_pattern(image: &str) -> bool {
     let host = image.split('/').next().unwrap_or_default();
     let plain = !image.chars().any(|c| c.is_whitespace() || c.is_control() || "\"<>\\^`{|}".contains(c));
     let port_is_number =
@@ -346,7 +350,7 @@ fn token_settings(token: TokenAttributes) -> ProviderTokenSettings {
         requires_account: token.require_service_account == Some(true),
         required_annotations: token.required_service_account_annotation_keys,
         optional_annotations: token.optional_service_account_annotation_keys,
-        answers_one_token: token.cache_type == "Token",
+        cache_per_token: token.cache_type == "Token",
     }
 }
 
@@ -354,7 +358,7 @@ fn token_settings(token: TokenAttributes) -> ProviderTokenSettings {
 mod tests {
     use super::*;
 
-    const GOOD: &str = "\
+    const VALID: &str = "\
 apiVersion: kubelet.config.k8s.io/v1
 kind: CredentialProviderConfig
 providers:
@@ -366,20 +370,20 @@ providers:
   env: [{name: A, value: b}]
 ";
 
-    fn read(texts: &[(&str, &str)]) -> Result<Vec<CredentialProviderSettings>, String> {
-        let folder = tempfile::tempdir().unwrap();
+    fn load(texts: &[(&str, &str)]) -> Result<Vec<CredentialProviderSettings>, String> {
+        let dir = tempfile::tempdir().unwrap();
         for (name, text) in texts {
-            std::fs::write(folder.path().join(name), text).unwrap();
+            std::fs::write(dir.path().join(name), text).unwrap();
         }
         let gates = FeatureGates::default();
-        credential_providers(folder.path(), &gates)
-            .map_err(|error| error.to_string().replace(&format!("{}/", folder.path().display()), ""))
+        credential_providers(dir.path(), &gates)
+            .map_err(|error| error.to_string().replace(&format!("{}/", dir.path().display()), ""))
     }
 
     #[test]
-    fn reads_a_folder_in_order_and_skips_other_files() {
-        let other = GOOD.replace("helper", "second").replace("v1\nkind", "v1beta1\nkind");
-        let found = read(&[("b.yaml", &other), ("a.yml", GOOD), ("x.conf", "nonsense")]).unwrap();
+    fn loads_a_directory_in_order_and_ignores_other_files() {
+        let other = VALID.replace("helper", "second").replace("v1\nkind", "v1beta1\nkind");
+        let found = load(&[("b.yaml", &other), ("a.yml", VALID), ("x.conf", "nonsense")]).unwrap();
         assert_eq!(found.iter().map(|p| p.name.as_str()).collect::<Vec<_>>(), ["helper", "second"]);
         assert_eq!(found[0].default_cache_duration, GoDuration::from_secs(12 * 3600));
         assert_eq!(found[0].env.get("A").map(String::as_str), Some("b"));
@@ -387,17 +391,17 @@ providers:
     }
 
     #[test]
-    fn what_is_left_empty_counts_as_left_out() {
+    fn treats_empty_values_as_not_set() {
         let text =
-            GOOD.replace("[get]", "").replace("[{name: A, value: b}]", "[{value: b}, {name: A, value: }]");
-        let found = read(&[("a.yaml", &format!("{text}  tokenAttributes:\n"))]).unwrap();
+            VALID.replace("[get]", "").replace("[{name: A, value: b}]", "[{value: b}, {name: A, value: }]");
+        let found = load(&[("a.yaml", &format!("{text}  tokenAttributes:\n"))]).unwrap();
         assert!(found[0].args.is_empty() && found[0].token.is_none());
         let env: Vec<_> = found[0].env.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
         assert_eq!(env, [("", "b"), ("A", "")]);
     }
 
     #[test]
-    fn says_file_line_and_field_of_what_is_wrong() {
+    fn reports_file_line_and_field_of_invalid_values() {
         for (from, to, expected) in [
             ("name: helper", "name: ../helper", "a.yaml: line 4: providers[0].name: \"../helper\""),
             ("k8s.io/v1\n  args", "k8s.io/v2\n  args", "a.yaml: line 7: providers[0].apiVersion"),
@@ -413,29 +417,34 @@ providers:
             ("  args: [get]", "  arguments: [get]", "a.yaml: line 8: providers[0].arguments: unknown field"),
             ("providers:", "providers: [", "a.yaml: line"),
         ] {
-            let error = read(&[("a.yaml", &GOOD.replace(from, to))]).unwrap_err();
+            let error = load(&[("a.yaml", &VALID.replace(from, to))]).unwrap_err();
             assert!(error.contains(expected), "{error} lacks {expected}");
         }
-        let error = read(&[("a.yaml", GOOD), ("b.yaml", GOOD)]).unwrap_err();
-        assert!(error.contains("b.yaml: line 4: providers[0].name: \"helper\" is used twice"), "{error}");
-        assert!(read(&[]).is_err());
+        let error = load(&[("a.yaml", VALID), ("b.yaml", VALID)]).unwrap_err();
+        assert!(
+            error.contains(
+                "b.yaml: line 4: providers[0].name: \"helper\" is already the name of another provider"
+            ),
+            "{error}"
+        );
+        assert!(load(&[]).is_err());
     }
 
     #[test]
-    fn token_attributes_are_checked() {
+    fn validates_token_attributes() {
         let token = "  tokenAttributes:
     serviceAccountTokenAudience: a
     requireServiceAccount: true
     cacheType: Token
     requiredServiceAccountAnnotationKeys: [example.com/id]
 ";
-        let found = read(&[("a.yaml", &format!("{GOOD}{token}"))]).unwrap();
+        let found = load(&[("a.yaml", &format!("{VALID}{token}"))]).unwrap();
         let expected = ProviderTokenSettings {
             audience: "a".to_owned(),
             requires_account: true,
             required_annotations: vec!["example.com/id".to_owned()],
             optional_annotations: Vec::new(),
-            answers_one_token: true,
+            cache_per_token: true,
         };
         assert_eq!(found[0].token, Some(expected));
         for (from, to, expected) in [
@@ -447,10 +456,10 @@ providers:
                 "requireServiceAccount: false",
                 "requiredServiceAccountAnnotationKeys",
             ),
-            ("[example.com/id]", "[a b]", "\"a b\" is not the name of an annotation"),
-            ("[example.com/id]", "[a, A, a]", "\"a\" is given twice"),
+            ("[example.com/id]", "[a b]", "\"a b\" is not a valid annotation key"),
+            ("[example.com/id]", "[a, A, a]", "\"a\" is listed twice"),
         ] {
-            let error = read(&[("a.yaml", &format!("{GOOD}{}", token.replace(from, to)))]).unwrap_err();
+            let error = load(&[("a.yaml", &format!("{VALID}{}", token.replace(from, to)))]).unwrap_err();
             assert!(error.contains(expected), "{error}");
         }
     }

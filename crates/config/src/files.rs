@@ -1,4 +1,4 @@
-//! Configuration files: bounded reading, and the walk through a drop-in directory.
+//! Reads configuration files with a size limit, and lists drop-in directories.
 
 use std::{
     fs,
@@ -8,32 +8,35 @@ use std::{
 
 use crate::problem::LoadError;
 
-/// The largest configuration file that is read.
-pub(crate) const MAX_FILE: u64 = 10 << 20;
-/// How deep a drop-in directory may nest.
+/// Maximum size of a configuration file in bytes.
+pub(crate) const MAX_FILE_BYTES: u64 = 10 << 20;
+/// Maximum depth of subdirectories below a drop-in directory.
 const MAX_DEPTH: usize = 32;
 
-/// Reads a whole file, if it is not unreasonably large.
+/// Reads a file of at most [`MAX_FILE_BYTES`].
 pub(crate) fn read(path: &Path) -> Result<Vec<u8>, LoadError> {
-    let failed = |source| LoadError::Read { path: path.to_owned(), source };
+    let read_error = |source| LoadError::Read { path: path.to_owned(), source };
     let mut text = Vec::new();
-    fs::File::open(path).map_err(failed)?.take(MAX_FILE + 1).read_to_end(&mut text).map_err(failed)?;
-    if text.len() as u64 > MAX_FILE {
-        return Err(LoadError::TooLarge { path: path.to_owned(), limit: MAX_FILE });
+    fs::File::open(path)
+        .map_err(read_error)?
+        .take(MAX_FILE_BYTES + 1)
+        .read_to_end(&mut text)
+        .map_err(read_error)?;
+    if text.len() as u64 > MAX_FILE_BYTES {
+        return Err(LoadError::TooLarge { path: path.to_owned(), limit: MAX_FILE_BYTES });
     }
     Ok(text)
 }
 
-/// The files of a drop-in directory.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct DropIns {
-    /// Files that end in `.conf`, in the order they are applied.
+    /// Files with the suffix `.conf`, in the order in which they are applied.
     pub(crate) applied: Vec<PathBuf>,
-    /// All others.
+    /// All other files.
     pub(crate) skipped: Vec<PathBuf>,
 }
 
-/// Lists a directory and those below it in lexical order; links to directories are not followed.
+/// Lists a directory recursively in lexical order; symbolic links to directories are not followed.
 pub(crate) fn drop_ins(directory: &Path) -> Result<DropIns, LoadError> {
     let mut found = DropIns::default();
     walk(directory, 0, &mut found)?;
@@ -41,16 +44,16 @@ pub(crate) fn drop_ins(directory: &Path) -> Result<DropIns, LoadError> {
 }
 
 fn walk(directory: &Path, depth: usize, found: &mut DropIns) -> Result<(), LoadError> {
-    let failed = |source| LoadError::Read { path: directory.to_owned(), source };
+    let read_error = |source| LoadError::Read { path: directory.to_owned(), source };
     if depth > MAX_DEPTH {
-        return Err(failed(std::io::Error::other("nested too deep")));
+        return Err(read_error(std::io::Error::other("directories are nested too deeply")));
     }
-    let entries = fs::read_dir(directory).map_err(failed)?;
-    let mut entries: Vec<fs::DirEntry> = entries.collect::<Result<_, _>>().map_err(failed)?;
+    let entries = fs::read_dir(directory).map_err(read_error)?;
+    let mut entries: Vec<fs::DirEntry> = entries.collect::<Result<_, _>>().map_err(read_error)?;
     entries.sort_by_key(fs::DirEntry::file_name);
     for entry in entries {
         let path = entry.path();
-        if entry.file_type().map_err(failed)?.is_dir() {
+        if entry.file_type().map_err(read_error)?.is_dir() {
             walk(&path, depth + 1, found)?;
         } else if entry.file_name().as_encoded_bytes().ends_with(b".conf") {
             found.applied.push(path);
@@ -61,19 +64,19 @@ fn walk(directory: &Path, depth: usize, found: &mut DropIns) -> Result<(), LoadE
     Ok(())
 }
 
-/// `path` below `directory` unless it is absolute, without `.` and `..`.
+/// Joins a relative `path` to `directory` and removes `.` and `..`.
 pub(crate) fn resolve(directory: &Path, path: &str) -> String {
-    let mut whole = PathBuf::new();
+    let mut resolved = PathBuf::new();
     for component in directory.join(path).components() {
         match component {
             Component::CurDir => {}
             Component::ParentDir => {
-                whole.pop();
+                resolved.pop();
             }
-            Component::Prefix(_) | Component::RootDir | Component::Normal(_) => whole.push(component),
+            Component::Prefix(_) | Component::RootDir | Component::Normal(_) => resolved.push(component),
         }
     }
-    whole.to_string_lossy().into_owned()
+    resolved.to_string_lossy().into_owned()
 }
 
 #[cfg(test)]
@@ -81,7 +84,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn walks_in_lexical_order_and_skips_other_files() {
+    fn lists_drop_ins_in_lexical_order_and_skips_other_files() {
         let root = tempfile::tempdir().unwrap();
         for name in ["20.conf", "10.conf", "15-more/b.conf", "15-more/a.conf", "readme.md", "15-more/x.yaml"]
         {
@@ -99,16 +102,16 @@ mod tests {
     }
 
     #[test]
-    fn large_files_are_refused() {
+    fn rejects_files_over_the_size_limit() {
         let root = tempfile::tempdir().unwrap();
         let path = root.path().join("large");
-        fs::File::create(&path).unwrap().set_len(MAX_FILE + 1).unwrap();
+        fs::File::create(&path).unwrap().set_len(MAX_FILE_BYTES + 1).unwrap();
         assert!(matches!(read(&path), Err(LoadError::TooLarge { .. })));
         assert!(matches!(read(&root.path().join("none")), Err(LoadError::Read { .. })));
     }
 
     #[test]
-    fn relative_paths_are_resolved() {
+    fn resolves_relative_paths() {
         let resolve = |path| resolve(Path::new("/etc/kubernetes"), path);
         assert_eq!(resolve("pki/ca.crt"), "/etc/kubernetes/pki/ca.crt");
         assert_eq!(resolve("../x/./y"), "/etc/x/y");

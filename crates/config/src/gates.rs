@@ -1,42 +1,39 @@
-//! Feature gates, resolved once into an immutable value.
+//! Feature gates, resolved once at startup.
 
 mod effect;
 mod table;
 
 use std::collections::BTreeMap;
 
-pub use effect::{OTHERS, WITHOUT_EFFECT};
+pub use effect::{OF_OTHER_COMPONENTS, WITHOUT_EFFECT};
 pub use table::Gate;
 use table::{DEPENDENCIES, TABLE};
 
 use crate::suggestion;
 
-/// Turns all alpha gates on or off that are not set themselves.
+/// Enables or disables all alpha gates that are not set individually.
 const ALL_ALPHA: &str = "AllAlpha";
-/// Turns all beta gates on or off that are not set themselves.
+/// Enables or disables all beta gates that are not set individually.
 const ALL_BETA: &str = "AllBeta";
 
-/// How mature a feature is.
+/// The maturity of a feature.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stage {
-    /// Off unless asked for.
     Alpha,
-    /// Mostly on.
     Beta,
-    /// Done; the gate will go away.
+    /// Generally available; the gate will be removed.
     Stable,
-    /// On its way out.
     Deprecated,
 }
 
-/// Whether a gate is on when nobody sets it.
+/// The default of a gate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Initial {
     On,
     Off,
 }
 
-/// Whether a gate may be set to something else than its default.
+/// Whether a gate may be set to a value other than its default.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Lock {
     Locked,
@@ -57,43 +54,30 @@ impl Spec {
     }
 }
 
-/// Which features are on. Made once at start-up; never changes.
+/// The state of all feature gates. Immutable after startup.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FeatureGates {
     enabled: Vec<bool>,
 }
 
-/// A gate was set to what it cannot be.
+/// A gate setting that is rejected.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum GateError {
-    /// No such gate.
     #[error("unknown feature gate{}", .near.map(|near| format!("; did you mean {near:?}?")).unwrap_or_default())]
     Unknown {
-        /// The name given.
+        /// As written by the user.
         name: String,
-        /// The known name it looks like.
+        /// The most similar known gate.
         near: Option<&'static str>,
     },
-    /// The gate's default is final.
     #[error("feature gate is locked to {default}")]
-    Locked {
-        /// The gate.
-        name: &'static str,
-        /// What it is locked to.
-        default: bool,
-    },
-    /// Another gate that it needs is off.
-    #[error("{name} is on, but needs {} to be on as well", .missing.join(", "))]
-    Dependency {
-        /// The gate.
-        name: &'static str,
-        /// Those it needs.
-        missing: Vec<&'static str>,
-    },
+    Locked { name: &'static str, default: bool },
+    /// A gate that this one requires is disabled.
+    #[error("{name} is enabled, but requires {} to be enabled as well", .missing.join(", "))]
+    Dependency { name: &'static str, missing: Vec<&'static str> },
 }
 
 impl GateError {
-    /// The gate the error is about.
     pub fn name(&self) -> &str {
         match self {
             Self::Unknown { name, .. } => name,
@@ -102,14 +86,13 @@ impl GateError {
     }
 }
 
-/// The outcome of setting gates: their values, and what is to be said about them.
+/// The resolved gates, with the errors and notices about the settings.
 #[derive(Debug)]
-pub struct Resolved {
-    /// The gates; those with errors keep their defaults.
+pub struct ResolvedGates {
+    /// Gates with errors keep their defaults.
     pub gates: FeatureGates,
-    /// Settings that are refused.
     pub errors: Vec<GateError>,
-    /// Settings that work but will not for long.
+    /// Settings that have no effect, or of gates that will be removed.
     pub notices: Vec<String>,
 }
 
@@ -120,24 +103,23 @@ impl Default for FeatureGates {
 }
 
 impl FeatureGates {
-    /// Whether a feature is on.
     pub fn enabled(&self, gate: Gate) -> bool {
         self.enabled.get(gate as usize).copied().unwrap_or(false)
     }
 
-    /// All gates by name, with their stage and whether they are on.
+    /// All gates with their stage and whether they are enabled.
     pub fn all(&self) -> impl Iterator<Item = (&'static str, Stage, bool)> + '_ {
         TABLE.iter().map(|spec| (spec.name, spec.stage, self.enabled(spec.gate)))
     }
 
-    /// Gates that can be set to something else than their default, but for those that stand for others.
+    /// Gates that are not locked to their default, without the groups `AllAlpha` and `AllBeta`.
     pub fn settable() -> impl Iterator<Item = (Gate, &'static str)> {
         let free = TABLE.iter().filter(|spec| spec.lock == Lock::Free && !is_group(spec.name));
         free.map(|spec| (spec.gate, spec.name))
     }
 
-    /// Applies settings by name to the defaults; a gate's own setting beats `AllAlpha` and `AllBeta`.
-    pub fn resolve(settings: &BTreeMap<String, bool>) -> Resolved {
+    /// Applies settings to the defaults. The setting of a single gate takes precedence over `AllAlpha` and `AllBeta`.
+    pub fn resolve(settings: &BTreeMap<String, bool>) -> ResolvedGates {
         let mut gates = Self::default();
         let mut errors = Vec::new();
         let mut notices = Vec::new();
@@ -160,13 +142,16 @@ impl FeatureGates {
             gates.set(spec, on);
             notices.extend(notice(spec));
             if on != spec.default() && WITHOUT_EFFECT.contains(&spec.gate) {
-                notices.push(format!("feature gate {}: set, but without effect yet", spec.name));
+                notices.push(format!(
+                    "feature gate {} is set but not implemented, so it has no effect",
+                    spec.name
+                ));
             }
         }
         if errors.is_empty() {
             errors = gates.unmet_dependencies();
         }
-        Resolved { gates, errors, notices }
+        ResolvedGates { gates, errors, notices }
     }
 
     fn set(&mut self, spec: &Spec, on: bool) {
@@ -177,9 +162,9 @@ impl FeatureGates {
 
     fn unmet_dependencies(&self) -> Vec<GateError> {
         let enabled = DEPENDENCIES.iter().filter(|(gate, _)| self.enabled(*gate));
-        let unmet = enabled.filter_map(|(gate, needs)| {
+        let unmet = enabled.filter_map(|(gate, required)| {
             let missing: Vec<&'static str> =
-                needs.iter().filter(|need| !self.enabled(**need)).map(|need| name_of(*need)).collect();
+                required.iter().filter(|gate| !self.enabled(**gate)).map(|gate| name_of(*gate)).collect();
             (!missing.is_empty()).then(|| GateError::Dependency { name: name_of(*gate), missing })
         });
         unmet.collect()
@@ -200,33 +185,36 @@ fn notice(spec: &Spec) -> Option<String> {
         Stage::Deprecated => "deprecated",
         Stage::Alpha | Stage::Beta => return None,
     };
-    Some(format!("feature gate {} is {state} and will be removed; stop setting it", spec.name))
+    Some(format!(
+        "feature gate {} is {state} and will be removed from Kubernetes; remove this setting",
+        spec.name
+    ))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn resolve(settings: &[(&str, bool)]) -> Resolved {
+    fn resolve(settings: &[(&str, bool)]) -> ResolvedGates {
         FeatureGates::resolve(&settings.iter().map(|(name, on)| ((*name).to_owned(), *on)).collect())
     }
 
     #[test]
-    fn the_table_is_in_the_order_of_the_enum() {
+    fn gate_table_has_the_order_of_the_enum() {
         for (index, spec) in TABLE.iter().enumerate() {
             assert_eq!(spec.gate as usize, index, "{}", spec.name);
         }
     }
 
     #[test]
-    fn defaults_satisfy_their_own_dependencies() {
+    fn default_gates_satisfy_their_dependencies() {
         let resolved = resolve(&[]);
         assert_eq!(resolved.errors, []);
         assert_eq!(resolved.gates, FeatureGates::default());
     }
 
     #[test]
-    fn groups_change_only_gates_not_set_themselves() {
+    fn group_settings_do_not_change_individually_set_gates() {
         let resolved = resolve(&[("AllAlpha", true), ("MemoryQoS", false)]);
         assert_eq!(resolved.errors, []);
         assert!(resolved.gates.enabled(Gate::QOSReserved));
@@ -236,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn wrong_settings_are_errors() {
+    fn rejects_unknown_and_locked_gates_and_unmet_dependencies() {
         let table = [
             (("MemoryQos", true), "unknown feature gate; did you mean \"MemoryQoS\"?"),
             (("NoSuchThingAtAll", true), "unknown feature gate"),
@@ -255,19 +243,24 @@ mod tests {
     }
 
     #[test]
-    fn settled_gates_leave_a_notice() {
+    fn setting_a_stable_gate_produces_a_notice() {
         assert_eq!(resolve(&[("EnvFiles", false)]).notices, [""; 0]);
         let notices = resolve(&[("NodeSwap", true)]).notices;
         assert_eq!(
             notices,
-            ["feature gate NodeSwap is generally available and will be removed; stop setting it"]
+            [
+                "feature gate NodeSwap is generally available and will be removed from Kubernetes; remove this setting"
+            ]
         );
     }
 
     #[test]
-    fn a_gate_without_effect_is_told() {
-        let told = |settings: &[(&str, bool)]| resolve(settings).notices;
-        assert_eq!(told(&[("PodsAPI", true)]), ["feature gate PodsAPI: set, but without effect yet"]);
-        assert!(told(&[("PodsAPI", false), ("EnvFiles", false)]).is_empty());
+    fn setting_a_gate_without_effect_produces_a_notice() {
+        let notices = |settings: &[(&str, bool)]| resolve(settings).notices;
+        assert_eq!(
+            notices(&[("PodsAPI", true)]),
+            ["feature gate PodsAPI is set but not implemented, so it has no effect"]
+        );
+        assert!(notices(&[("PodsAPI", false), ("EnvFiles", false)]).is_empty());
     }
 }

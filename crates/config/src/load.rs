@@ -1,4 +1,4 @@
-//! From arguments to a checked configuration: defaults, file, drop-ins, flags, gates, rules.
+//! Loads the configuration: defaults, file, drop-in files, flags, feature gates, validation.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -11,67 +11,57 @@ use crate::{
     CgroupVersion, KubeletConfiguration, files,
     flags::{CommandLine, FlagKind, Flags, Target, flag_values},
     gates::FeatureGates,
-    merge::{at_path, merge_patch},
+    merge::{merge_patch, value_at_path},
     problem::{LoadError, Origin, Problem},
     sources::{Sources, parse_document},
-    support::partly_without_effect,
+    support::subfields_without_effect,
     validate,
 };
 
-/// What loading needs to know about its surroundings.
+/// Facts about the process and the host that loading depends on.
 #[derive(Debug, Clone)]
 pub struct Environment {
-    /// The directory relative paths on the command line start at.
+    /// Base of relative paths on the command line.
     pub working_directory: PathBuf,
-    /// The cgroup hierarchy of the host.
     pub cgroup: CgroupVersion,
 }
 
-/// What the command line asks for.
+/// The action that the command line requests.
 #[derive(Debug)]
 pub enum Invocation {
-    /// Print the help text and exit.
     Help,
-    /// Print the version and exit.
     Version(VersionFormat),
-    /// Run with this configuration.
-    Run(Box<Loaded>),
+    Run(Box<LoadedConfig>),
 }
 
-/// How much `--version` prints.
+/// The value of `--version`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum VersionFormat {
-    /// One line.
     Plain,
-    /// All there is to say.
     Raw,
 }
 
-/// A configuration to run with.
 #[derive(Debug, Clone)]
-pub struct Loaded {
-    /// The effective configuration.
+pub struct LoadedConfig {
     pub config: KubeletConfiguration,
-    /// The values only flags can set.
     pub flags: Flags,
-    /// The features that are on.
     pub gates: FeatureGates,
-    /// What the operator should know; to be logged once.
+    /// Warnings for the operator, to be logged once.
     pub notices: Vec<String>,
-    /// The top-level fields that a file or flag sets.
+    /// Top-level fields that a file or a flag sets.
     pub set_fields: BTreeSet<String>,
-    /// Every flag with its value on the command line, or its default.
+    /// The value of every flag on the command line, or its default.
     pub flag_values: BTreeMap<String, String>,
 }
 
-impl Loaded {
-    /// Whether containers without a seccomp profile get the runtime's: the flag or the field says so.
+impl LoadedConfig {
+    /// Whether containers without a seccomp profile use `RuntimeDefault`. Either the flag or the field enables it.
     pub fn seccomp_default(&self) -> bool {
         self.flags.seccomp_default || self.config.pods.seccomp_default
     }
 }
 
-/// Reads the arguments after the program's name, and the files they name.
+/// Parses the arguments after the program's name and loads the configuration files they refer to.
 pub fn load(args: &[String], environment: &Environment) -> Result<Invocation, LoadError> {
     let line = CommandLine::parse(args)?;
     if line.value("help") == Some(&Value::Bool(true)) {
@@ -82,25 +72,29 @@ pub fn load(args: &[String], environment: &Environment) -> Result<Invocation, Lo
         Some("raw") => return Ok(Invocation::Version(VersionFormat::Raw)),
         Some(_) | None => {}
     }
-    let flags = Flags::from_line(&line);
+    let flags = Flags::from_command_line(&line);
     let mut loader = Loader { sources: Sources::default(), problems: Vec::new(), notices: line.notices() };
-    for finding in validate::flags(&flags) {
-        let origin = Origin::Flag(finding.flag);
-        loader.problems.push(Problem { origin, field: document::FieldPath::root(), reason: finding.reason });
+    for violation in validate::check_flags(&flags) {
+        let origin = Origin::Flag(violation.flag);
+        loader.problems.push(Problem {
+            origin,
+            field: document::FieldPath::root(),
+            reason: violation.reason,
+        });
     }
-    let config = loader.config(&line, &flags, environment)?;
+    let config = loader.load_config(&line, &flags, environment)?;
     let (config, gates) = loader.check(config, environment.cgroup)?;
     let set_fields = loader.sources.set_fields();
-    loader.notices.extend(partly_without_effect(&config));
+    loader.notices.extend(subfields_without_effect(&config));
     let (notices, flag_values) = (loader.notices, flag_values(&line));
-    Ok(Invocation::Run(Box::new(Loaded { config, flags, gates, notices, set_fields, flag_values })))
+    Ok(Invocation::Run(Box::new(LoadedConfig { config, flags, gates, notices, set_fields, flag_values })))
 }
 
-/// Reads the text of one configuration file, with its defaults, and checks every rule that needs no host.
+/// Parses one configuration file, applies the defaults and checks all rules that do not depend on the host.
 pub fn parse_config(text: &[u8]) -> Result<KubeletConfiguration, LoadError> {
     let path = Path::new("configuration");
     let mut loader = Loader { sources: Sources::default(), problems: Vec::new(), notices: Vec::new() };
-    let config = loader.main_file(path, text, &BTreeMap::new());
+    let config = loader.load_main_file(path, text, &BTreeMap::new());
     loader.check(config, CgroupVersion::Unknown).map(|(config, _)| config)
 }
 
@@ -111,29 +105,30 @@ struct Loader {
 }
 
 impl Loader {
-    fn config(
+    fn load_config(
         &mut self,
         line: &CommandLine,
         flags: &Flags,
         environment: &Environment,
     ) -> Result<KubeletConfiguration, LoadError> {
-        let flag_gates = gate_settings(line);
+        let flag_gates = gates_from_flags(line);
         let mut config = match &flags.config {
             Some(path) => {
                 let path = environment.working_directory.join(path);
-                self.main_file(&path, &files::read(&path)?, &flag_gates)
+                self.load_main_file(&path, &files::read(&path)?, &flag_gates)
             }
             None => KubeletConfiguration::legacy_defaults(),
         };
         if let Some(directory) = &flags.config_dir {
-            config = self.drop_ins(config, &environment.working_directory.join(directory), &flag_gates)?;
+            config =
+                self.load_drop_ins(config, &environment.working_directory.join(directory), &flag_gates)?;
         }
         self.sources.add_flags(line);
         Ok(self.apply_flags(config, line))
     }
 
-    /// The configuration file, its defaults filled in and its relative paths resolved.
-    fn main_file(
+    /// Loads the configuration file, applies its defaults and resolves its relative paths.
+    fn load_main_file(
         &mut self,
         path: &Path,
         text: &[u8],
@@ -146,20 +141,20 @@ impl Loader {
                 return KubeletConfiguration::file_defaults();
             }
         };
-        let (mut config, errors) = KubeletConfiguration::read(&document);
+        let (mut config, errors) = KubeletConfiguration::decode(&document);
         self.problems.extend(errors.into_iter().map(|error| Problem {
             origin: Origin::File { path: path.to_owned(), position: error.position },
             field: error.path,
             reason: error.reason,
         }));
-        config.complete(&gates_with(&config, flag_gates));
-        config.reservations.inject_default_thresholds();
+        config.apply_defaults(&resolve_gates(&config, flag_gates));
+        config.reservations.apply_default_thresholds();
         resolve_paths(&mut config, path.parent().unwrap_or(Path::new("/")));
         self.sources.add_file(path, document);
         config
     }
 
-    fn drop_ins(
+    fn load_drop_ins(
         &mut self,
         config: KubeletConfiguration,
         directory: &Path,
@@ -167,29 +162,29 @@ impl Loader {
     ) -> Result<KubeletConfiguration, LoadError> {
         let found = files::drop_ins(directory)?;
         for path in found.skipped {
-            self.notices.push(format!("{}: skipped, drop-in files end in .conf", path.display()));
+            self.notices.push(format!("{}: ignored, because its name does not end in .conf", path.display()));
         }
         let mut json = config.to_json();
         for path in found.applied {
-            self.drop_in(&mut json, &path)?;
+            self.apply_drop_in(&mut json, &path)?;
         }
         let mut config = match KubeletConfiguration::from_json(&json) {
             Ok(merged) => merged,
-            // Every patch was read on its own, so this should not be; to go on without all of them would be worse.
+            // Every drop-in file was valid on its own, so this is unexpected. Continuing without them would be worse.
             Err(error) => {
                 self.problems.push(Problem {
                     origin: Origin::File { path: directory.to_owned(), position: None },
                     field: document::FieldPath::root(),
-                    reason: format!("what the drop-in files add up to cannot be read: {error}"),
+                    reason: format!("the combination of all drop-in files is invalid: {error}"),
                 });
                 config
             }
         };
-        config.complete(&gates_with(&config, flag_gates));
+        config.apply_defaults(&resolve_gates(&config, flag_gates));
         Ok(config)
     }
 
-    fn drop_in(&mut self, json: &mut Value, path: &Path) -> Result<(), LoadError> {
+    fn apply_drop_in(&mut self, json: &mut Value, path: &Path) -> Result<(), LoadError> {
         let document = match parse_document(path, &files::read(path)?) {
             Ok(document) => document,
             Err(problems) => {
@@ -197,7 +192,7 @@ impl Loader {
                 return Ok(());
             }
         };
-        let (_, errors) = KubeletConfiguration::read(&document);
+        let (_, errors) = KubeletConfiguration::decode(&document);
         if errors.is_empty() {
             merge_patch(json, document.value());
         }
@@ -210,12 +205,12 @@ impl Loader {
         Ok(())
     }
 
-    /// Puts the flags on top, one by one, so that a wrong value is blamed on its flag.
+    /// Applies the flags one by one, so that an invalid value is attributed to its flag.
     fn apply_flags(&mut self, mut config: KubeletConfiguration, line: &CommandLine) -> KubeletConfiguration {
         for used in line.used() {
             let (Target::Field(field), Some(value)) = (used.flag.target, &used.value) else { continue };
             let mut json = config.to_json();
-            overlay(at_path(&mut json, field), value, used.flag.kind);
+            apply_flag_value(value_at_path(&mut json, field), value, used.flag.kind);
             match KubeletConfiguration::from_json(&json) {
                 Ok(next) => config = next,
                 Err(error) => self.problems.push(Problem {
@@ -228,7 +223,7 @@ impl Loader {
         config
     }
 
-    /// Resolves the gates and checks every rule; all problems so far and from here are returned together.
+    /// Resolves the feature gates and checks all rules. Returns all problems found so far together.
     fn check(
         &mut self,
         config: KubeletConfiguration,
@@ -240,8 +235,8 @@ impl Loader {
             self.problems.push(self.sources.problem(field, error.to_string()));
         }
         self.notices.extend(resolved.notices);
-        for finding in validate::configuration(&config, &resolved.gates, cgroup) {
-            let problem = self.sources.problem(finding.path, finding.reason);
+        for violation in validate::check_configuration(&config, &resolved.gates, cgroup) {
+            let problem = self.sources.problem(violation.path, violation.reason);
             self.problems.push(problem);
         }
         if self.problems.is_empty() {
@@ -251,8 +246,8 @@ impl Loader {
     }
 }
 
-/// Gates are set one by one and patterns add up; every other flag replaces what the file said.
-fn overlay(target: &mut Value, value: &Value, kind: FlagKind) {
+/// Feature gates are merged and vmodule patterns appended; every other flag replaces the value of the file.
+fn apply_flag_value(target: &mut Value, value: &Value, kind: FlagKind) {
     match (kind, target, value) {
         (FlagKind::Gates, Value::Object(gates), Value::Object(more)) => gates.extend(more.clone()),
         (FlagKind::Vmodule, Value::Array(items), Value::Array(more)) => items.extend(more.iter().cloned()),
@@ -260,19 +255,19 @@ fn overlay(target: &mut Value, value: &Value, kind: FlagKind) {
     }
 }
 
-fn gate_settings(line: &CommandLine) -> BTreeMap<String, bool> {
+fn gates_from_flags(line: &CommandLine) -> BTreeMap<String, bool> {
     let settings = line.value("feature-gates").and_then(Value::as_object).into_iter().flatten();
     settings.filter_map(|(name, on)| Some((name.clone(), on.as_bool()?))).collect()
 }
 
-/// The gates that count while defaults are filled in; wrong settings are reported later.
-fn gates_with(config: &KubeletConfiguration, flag_gates: &BTreeMap<String, bool>) -> FeatureGates {
+/// The gates that apply while defaults are filled in. Invalid settings are reported later.
+fn resolve_gates(config: &KubeletConfiguration, flag_gates: &BTreeMap<String, bool>) -> FeatureGates {
     let mut settings = config.api_client.feature_gates.clone();
     settings.extend(flag_gates.clone());
     FeatureGates::resolve(&settings).gates
 }
 
-/// Relative paths in the configuration file start at its directory.
+/// Resolves relative paths in the configuration file against its directory.
 fn resolve_paths(config: &mut KubeletConfiguration, directory: &Path) {
     let paths = [
         &mut config.server.static_pod_path,

@@ -1,10 +1,10 @@
-//! Putting JSON over JSON: drop-in files (RFC 7386 merge patch) and flags.
+//! Applies drop-in files (RFC 7386 merge patches) and flags to a JSON configuration.
 
 use serde_json::{Map, Value};
 
-/// Applies a merge patch: mappings merge, null removes, everything else replaces.
+/// Applies a merge patch: objects are merged, null removes a field, every other value replaces it.
 ///
-/// RFC 7386 leaves lists as they are; like upstream's library this also takes nulls out of the mappings in them.
+/// RFC 7386 copies lists unchanged; like upstream's library, this also removes nulls from the objects in them.
 pub(crate) fn merge_patch(target: &mut Value, patch: &Value) {
     let Value::Object(patch) = patch else {
         *target = patch.clone();
@@ -33,12 +33,13 @@ fn drop_nulls(value: &mut Value) {
     }
 }
 
-/// The value at a dotted path of plain words, made where it is missing.
-pub(crate) fn at_path<'a>(value: &'a mut Value, path: &str) -> &'a mut Value {
-    path.split('.').fold(value, |here, key| as_object(here).entry(key.to_owned()).or_insert(Value::Null))
+/// The value at a dotted path of plain keys; missing objects on the path are created.
+pub(crate) fn value_at_path<'a>(value: &'a mut Value, path: &str) -> &'a mut Value {
+    path.split('.')
+        .fold(value, |current, key| as_object(current).entry(key.to_owned()).or_insert(Value::Null))
 }
 
-/// The value as a mapping, replaced by an empty one if it is none.
+/// The value as an object; any other value is replaced by an empty object first.
 fn as_object(value: &mut Value) -> &mut Map<String, Value> {
     if !value.is_object() {
         *value = Value::Object(Map::new());
@@ -54,7 +55,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn merges_like_the_examples_of_rfc_7386() {
+    fn merges_like_the_examples_in_rfc_7386() {
         let table = [
             (json!({"a": "b"}), json!({"a": "c"}), json!({"a": "c"})),
             (json!({"a": "b"}), json!({"b": "c"}), json!({"a": "b", "b": "c"})),
@@ -70,7 +71,7 @@ mod tests {
             (json!({"e": null}), json!({"a": 1}), json!({"e": null, "a": 1})),
             (json!([1, 2]), json!({"a": "b", "c": null}), json!({"a": "b"})),
             (json!({}), json!({"a": {"bb": {"ccc": null}}}), json!({"a": {"bb": {}}})),
-            // Not of the RFC.
+            // Not from the RFC.
             (json!({}), json!({"a": [{"b": null, "c": 1}, null]}), json!({"a": [{"c": 1}, null]})),
             (json!({"a": [1]}), json!({"a": [[{"b": null}]]}), json!({"a": [[{}]]})),
         ];
@@ -82,9 +83,9 @@ mod tests {
     }
 
     #[test]
-    fn paths_are_made_on_the_way() {
+    fn creates_missing_objects_on_the_path() {
         let mut value = json!({"a": {"b": 1}});
-        *at_path(&mut value, "a.c.d") = json!(2);
+        *value_at_path(&mut value, "a.c.d") = json!(2);
         assert_eq!(value, json!({"a": {"b": 1, "c": {"d": 2}}}));
     }
 }

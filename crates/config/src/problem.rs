@@ -1,4 +1,4 @@
-//! What is wrong with a configuration, and where it was said.
+//! Configuration errors, and where the wrong values were set.
 
 use std::{fmt, path::PathBuf};
 
@@ -6,60 +6,39 @@ use document::{FieldPath, Position};
 
 use crate::flags::FlagError;
 
-/// The configuration cannot be loaded; the agent must not start with it.
+/// The configuration cannot be loaded; the agent must not start.
 #[derive(Debug, thiserror::Error)]
 pub enum LoadError {
-    /// The command line cannot be read.
     #[error(transparent)]
     CommandLine(#[from] FlagError),
-    /// A configuration file or directory cannot be read.
-    #[error("read configuration {}", path.display())]
-    Read {
-        /// The file or directory.
-        path: PathBuf,
-        /// Why.
-        source: std::io::Error,
-    },
-    /// A configuration file is larger than any real one.
-    #[error("read configuration {}: larger than {limit} bytes", path.display())]
-    TooLarge {
-        /// The file.
-        path: PathBuf,
-        /// The largest size accepted.
-        limit: u64,
-    },
-    /// Values are refused; all of them are listed.
+    #[error("failed to read configuration {}", path.display())]
+    Read { path: PathBuf, source: std::io::Error },
+    #[error("failed to read configuration {}: the file is larger than {limit} bytes", path.display())]
+    TooLarge { path: PathBuf, limit: u64 },
+    /// All invalid values, one per line.
     #[error("{}", lines(problems))]
-    Invalid {
-        /// What is wrong, one by one.
-        problems: Vec<Problem>,
-    },
+    Invalid { problems: Vec<Problem> },
 }
 
-/// One thing that is wrong.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Problem {
-    /// Where the value was set.
     pub origin: Origin,
-    /// The field it is about; the root for a whole file or a flag without a field.
+    /// The root if the problem concerns a whole file, or a flag that sets no field.
     pub field: FieldPath,
-    /// What is wrong, for the operator.
+    /// Addressed to the operator.
     pub reason: String,
 }
 
 /// Where a value was set.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Origin {
-    /// In a file.
     File {
-        /// The file.
         path: PathBuf,
-        /// The place in it.
         position: Option<Position>,
     },
-    /// By a flag, named without dashes.
+    /// The name of a flag, without dashes.
     Flag(&'static str),
-    /// Nowhere: it is a default, or its absence is the problem.
+    /// The value is a default, or the problem is that it is missing.
     Default,
 }
 

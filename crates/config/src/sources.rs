@@ -1,4 +1,4 @@
-//! Where each value came from: files in the order they were applied, then flags.
+//! Records which file or flag set each value: files in the order in which they were applied, then flags.
 
 use std::{
     collections::BTreeSet,
@@ -14,7 +14,7 @@ use crate::{
     problem::{Origin, Problem},
 };
 
-/// The files and flags a configuration was made of.
+/// The files and flags that a configuration consists of.
 #[derive(Default)]
 pub(crate) struct Sources {
     files: Vec<(PathBuf, Document)>,
@@ -31,7 +31,7 @@ impl Sources {
             let (Target::Field(field), Some(value)) = (used.flag.target, &used.value) else { continue };
             let path = field.split('.').fold(FieldPath::root(), FieldPath::key);
             match (used.flag.kind, value) {
-                // Gates are set one by one; those of a file stay the file's.
+                // A flag sets single gates; the other gates still belong to the file.
                 (FlagKind::Gates, Value::Object(gates)) => {
                     self.flags
                         .extend(gates.keys().map(|gate| (used.flag.name, path.clone().key(gate.as_str()))));
@@ -41,19 +41,19 @@ impl Sources {
         }
     }
 
-    /// The last source that set a field, or a part of it, or what it is part of.
+    /// The last source that set a field, one of its subfields or one of its parents.
     pub(crate) fn origin(&self, field: &FieldPath) -> Origin {
         let related = |other: &FieldPath| {
-            let (mine, theirs) = (field.segments(), other.segments());
-            mine.starts_with(theirs) || theirs.starts_with(mine)
+            let (field, other) = (field.segments(), other.segments());
+            field.starts_with(other) || other.starts_with(field)
         };
         if let Some((name, _)) = self.flags.iter().rev().find(|(_, path)| related(path)) {
             return Origin::Flag(name);
         }
-        let holds =
+        let file_with =
             |path: &FieldPath| self.files.iter().rev().find(|(_, document)| document.get(path).is_some());
         let top: FieldPath = field.segments().iter().take(1).cloned().collect();
-        match holds(field).or_else(|| holds(&top)) {
+        match file_with(field).or_else(|| file_with(&top)) {
             Some((path, document)) => Origin::File { path: path.clone(), position: document.position(field) },
             None => Origin::Default,
         }
@@ -63,7 +63,7 @@ impl Sources {
         Problem { origin: self.origin(&field), field, reason: reason.into() }
     }
 
-    /// The top-level fields that some source sets.
+    /// The top-level fields that any source sets.
     pub(crate) fn set_fields(&self) -> BTreeSet<String> {
         let keys = self.files.iter().filter_map(|(_, document)| document.value().as_object()).flatten();
         let in_files = keys.filter(|(_, value)| !value.is_null()).map(|(key, _)| key.clone());
@@ -75,7 +75,7 @@ impl Sources {
     }
 }
 
-/// The one document of a configuration file, with its API version and kind checked.
+/// Parses a configuration file, which must contain one document of the right API version and kind.
 pub(crate) fn parse_document(path: &Path, text: &[u8]) -> Result<Document, Vec<Problem>> {
     let problem = |position, field, reason: &str| Problem {
         origin: Origin::File { path: path.to_owned(), position },
@@ -88,8 +88,8 @@ pub(crate) fn parse_document(path: &Path, text: &[u8]) -> Result<Document, Vec<P
         return Err(vec![problem(None, FieldPath::root(), "the file is empty")]);
     };
     if !documents.is_empty() {
-        let at = document.position(&FieldPath::root());
-        return Err(vec![problem(at, FieldPath::root(), "the file must hold one document")]);
+        let position = document.position(&FieldPath::root());
+        return Err(vec![problem(position, FieldPath::root(), "the file must contain exactly one document")]);
     }
     let mut problems = Vec::new();
     for (name, expected) in [("apiVersion", API_VERSION), ("kind", KIND)] {

@@ -1,18 +1,18 @@
-//! The nearest known name to a misspelt one.
+//! Finds the known name that is most similar to a misspelt one.
 
-/// The candidate that is fewest edits away, when it is near enough to be meant.
-pub(crate) fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
-    let limit = (word.chars().count() / 3).clamp(1, 5);
+/// The candidate with the smallest edit distance, if it is similar enough to be a plausible correction.
+pub(crate) fn nearest<'a>(name: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    let limit = (name.chars().count() / 3).clamp(1, 5);
     candidates
         .into_iter()
-        .map(|candidate| (edits(word, candidate), candidate))
+        .map(|candidate| (edit_distance(name, candidate), candidate))
         .filter(|(distance, _)| *distance <= limit)
         .min()
         .map(|(_, candidate)| candidate)
 }
 
-/// Levenshtein distance, case ignored.
-fn edits(left: &str, right: &str) -> usize {
+/// Case-insensitive Levenshtein distance.
+fn edit_distance(left: &str, right: &str) -> usize {
     let right: Vec<char> = right.to_lowercase().chars().collect();
     let mut row: Vec<usize> = (0..=right.len()).collect();
     for (i, l) in left.to_lowercase().chars().enumerate() {
@@ -34,11 +34,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn finds_the_nearest_name_within_reason() {
+    fn suggests_the_nearest_name_only_if_it_is_similar() {
         let names = ["max-pods", "max-open-files", "node-ip", "v"];
         assert_eq!(nearest("maxpods", names), Some("max-pods"));
         assert_eq!(nearest("node-pi", names), Some("node-ip"));
         assert_eq!(nearest("pod-infra-container-image", names), None);
-        assert_eq!(edits("kitten", "sitting"), 3);
+        assert_eq!(edit_distance("kitten", "sitting"), 3);
     }
 }

@@ -1,11 +1,11 @@
-//! Which fields podward acts on, so that nobody sets one in vain without being told.
+//! Configuration fields that have an effect in Podward, so that setting any other field produces a notice.
 
 use std::collections::BTreeSet;
 
 use crate::{KubeletConfiguration, configuration::OutputRouting};
 
-/// Fields podward acts on.
-pub static SUPPORTED: &[&str] = &[
+/// Top-level fields that have an effect.
+pub static SUPPORTED_FIELDS: &[&str] = &[
     "address",
     "allowedUnsafeSysctls",
     "authentication",
@@ -115,32 +115,47 @@ pub static SUPPORTED: &[&str] = &[
 ];
 
 /// Fields that have no effect upstream either.
-pub static WITHOUT_EFFECT_UPSTREAM: &[&str] =
+pub static FIELDS_WITHOUT_EFFECT_UPSTREAM: &[&str] =
     &["hairpinMode", "iptablesDropBit", "iptablesMasqueradeBit", "runOnce", "streamingConnectionIdleTimeout"];
 
-/// The fields that were set to something else than their default, and that podward does not act on.
-pub fn without_effect(config: &KubeletConfiguration, set_fields: &BTreeSet<String>) -> Vec<String> {
+/// Paths below a supported top-level field that have no effect.
+const SUBFIELDS_WITHOUT_EFFECT: &[&str] = &["logging.flushFrequency", "logging.options", "logging.vmodule"];
+
+/// Whether a configuration field, given as a dotted path, has an effect in Podward.
+pub(crate) fn has_effect(path: &str) -> bool {
+    let top = path.split('.').next().unwrap_or(path);
+    let is_below = |parent: &&str| {
+        path.strip_prefix(*parent).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+    };
+    SUPPORTED_FIELDS.contains(&top) && !SUBFIELDS_WITHOUT_EFFECT.iter().any(is_below)
+}
+
+/// The fields without effect in Podward that are set to a value other than their default.
+pub fn fields_without_effect(config: &KubeletConfiguration, set_fields: &BTreeSet<String>) -> Vec<String> {
     let (effective, default) = (config.to_json(), KubeletConfiguration::file_defaults().to_json());
     set_fields
         .iter()
         .filter(|field| {
             let name = field.as_str();
-            !SUPPORTED.contains(&name) && !WITHOUT_EFFECT_UPSTREAM.contains(&name)
+            !SUPPORTED_FIELDS.contains(&name) && !FIELDS_WITHOUT_EFFECT_UPSTREAM.contains(&name)
         })
         .filter(|field| effective.get(field.as_str()) != default.get(field.as_str()))
         .cloned()
         .collect()
 }
 
-/// What is to be said of fields that podward acts on in part.
-pub(crate) fn partly_without_effect(config: &KubeletConfiguration) -> Vec<String> {
+/// Notices about set subfields that have no effect although their top-level field has one.
+pub(crate) fn subfields_without_effect(config: &KubeletConfiguration) -> Vec<String> {
     let logging = &config.logs.logging;
-    let routed = |routing: &OutputRouting| routing.split_stream || !routing.info_buffer_size.is_zero();
+    let is_set = |routing: &OutputRouting| routing.split_stream || !routing.info_buffer_size.is_zero();
     let notices = [
-        (!logging.vmodule.is_empty(), "logging.vmodule: without effect, all files have logging.verbosity"),
         (
-            routed(&logging.options.text) || routed(&logging.options.json),
-            "logging.options: without effect, every line goes to standard error at once",
+            !logging.vmodule.is_empty(),
+            "logging.vmodule has no effect; logging.verbosity applies to all files",
+        ),
+        (
+            is_set(&logging.options.text) || is_set(&logging.options.json),
+            "logging.options has no effect; every log line is written to standard error immediately",
         ),
     ];
     notices.into_iter().filter(|(applies, _)| *applies).map(|(_, notice)| notice.to_owned()).collect()
@@ -151,40 +166,40 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_tables_name_fields_that_exist() {
+    fn tables_contain_existing_fields_only() {
         let known = KubeletConfiguration::field_names();
-        for field in SUPPORTED.iter().chain(WITHOUT_EFFECT_UPSTREAM) {
+        for field in SUPPORTED_FIELDS.iter().chain(FIELDS_WITHOUT_EFFECT_UPSTREAM) {
             assert!(known.contains(field), "{field}");
         }
     }
 
     #[test]
-    fn names_fields_set_in_vain() {
+    fn reports_set_fields_without_effect() {
         let mut config = KubeletConfiguration::file_defaults();
         config.pods.max_pods = 5;
         config.managers.topology_manager_scope = crate::configuration::TopologyScope::Pod;
         config.server.enable_system_log_query = true;
         let set = ["maxPods", "topologyManagerScope", "hairpinMode", "registerNode", "enableSystemLogQuery"];
         let set = set.into_iter().map(str::to_owned).collect();
-        assert_eq!(without_effect(&config, &set), ["topologyManagerScope"]);
+        assert_eq!(fields_without_effect(&config, &set), ["topologyManagerScope"]);
     }
 
     #[test]
-    fn names_parts_that_are_set_in_vain() {
+    fn reports_set_subfields_without_effect() {
         let table = [
             ("{}", None),
             ("{evictionHard: {memory.available: 1Gi}}", None),
             ("{logging: {verbosity: 3, format: json, flushFrequency: 1s}}", None),
-            ("{logging: {vmodule: [{filePattern: a, verbosity: 1}]}}", Some("logging.vmodule: ")),
-            ("{logging: {options: {json: {splitStream: true}}}}", Some("logging.options: ")),
-            ("{logging: {options: {text: {infoBufferSize: 1Ki}}}}", Some("logging.options: ")),
+            ("{logging: {vmodule: [{filePattern: a, verbosity: 1}]}}", Some("logging.vmodule ")),
+            ("{logging: {options: {json: {splitStream: true}}}}", Some("logging.options ")),
+            ("{logging: {options: {text: {infoBufferSize: 1Ki}}}}", Some("logging.options ")),
         ];
         for (text, expected) in table {
             let document = document::parse(text.as_bytes()).unwrap().remove(0);
-            let (mut config, errors) = KubeletConfiguration::read(&document);
+            let (mut config, errors) = KubeletConfiguration::decode(&document);
             assert_eq!(errors, [], "{text}");
-            config.reservations.inject_default_thresholds();
-            let found = partly_without_effect(&config);
+            config.reservations.apply_default_thresholds();
+            let found = subfields_without_effect(&config);
             assert_eq!(found.len(), usize::from(expected.is_some()), "{text}: {found:?}");
             assert!(found.iter().all(|notice| notice.starts_with(expected.unwrap_or_default())), "{found:?}");
         }

@@ -1,4 +1,4 @@
-//! Rules a configuration must keep; all breaches are reported, each with the field it is about.
+//! Validation rules for a configuration. All violations are reported together, each with its field.
 
 mod cgroups;
 mod images;
@@ -20,77 +20,72 @@ use crate::{
     gates::{FeatureGates, Gate},
 };
 
-/// Which cgroup hierarchy the host has.
+/// The cgroup hierarchy of the host.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum CgroupVersion {
-    /// Not known; rules about it are left to the start of the agent.
+    /// Not known. The agent checks the rules about cgroups when it starts.
     #[default]
     Unknown,
-    /// The old one.
     V1,
-    /// The unified one.
     V2,
 }
 
-/// A rule that is not kept.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Finding {
-    /// The field, or of several the one to change.
+pub(crate) struct Violation {
+    /// The field that has to be changed.
     pub(crate) path: FieldPath,
-    /// What is wrong with it.
     pub(crate) reason: String,
 }
 
-/// A flag whose value is refused.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct FlagFinding {
+pub(crate) struct FlagViolation {
     pub(crate) flag: &'static str,
     pub(crate) reason: String,
 }
 
-/// Checks every rule about the configuration.
-pub(crate) fn configuration(
+/// Checks all rules for the configuration.
+pub(crate) fn check_configuration(
     config: &KubeletConfiguration,
     gates: &FeatureGates,
     cgroup: CgroupVersion,
-) -> Vec<Finding> {
-    let mut check = Check { gates, cgroup, findings: Vec::new() };
-    server::check(&mut check, &config.server);
-    node::check(&mut check, &config.node, &config.api_client);
-    logging::check(&mut check, &config.logs.logging);
-    images::check(&mut check, &config.images);
-    pods::check(&mut check, &config.pods, &config.network);
-    cgroups::check(&mut check, &config.cgroups);
-    reservations::check(&mut check, &config.reservations, &config.cgroups);
-    managers::check(&mut check, config);
-    check.findings
+) -> Vec<Violation> {
+    let mut checker = Checker { gates, cgroup, violations: Vec::new() };
+    server::check(&mut checker, &config.server);
+    node::check(&mut checker, &config.node, &config.api_client);
+    logging::check(&mut checker, &config.logs.logging);
+    images::check(&mut checker, &config.images);
+    pods::check(&mut checker, &config.pods, &config.network);
+    cgroups::check(&mut checker, &config.cgroups);
+    reservations::check(&mut checker, &config.reservations, &config.cgroups);
+    managers::check(&mut checker, config);
+    checker.violations
 }
 
-/// Checks every rule about values that only flags can set.
-pub(crate) fn flags(flags: &Flags) -> Vec<FlagFinding> {
+/// Checks all rules for values that only flags can set.
+pub(crate) fn check_flags(flags: &Flags) -> Vec<FlagViolation> {
     node::check_flags(flags)
 }
 
-/// Collects what is wrong.
-pub(crate) struct Check<'a> {
+/// Collects violations.
+pub(crate) struct Checker<'a> {
     gates: &'a FeatureGates,
     cgroup: CgroupVersion,
-    findings: Vec<Finding>,
+    violations: Vec<Violation>,
 }
 
-impl Check<'_> {
+impl Checker<'_> {
     fn enabled(&self, gate: Gate) -> bool {
         self.gates.enabled(gate)
     }
 
-    /// Notes `reason` about a top-level field (or a dotted path of plain words) unless the rule is kept.
-    fn rule(&mut self, kept: bool, field: &str, reason: impl Into<String>) {
-        self.rule_at(kept, || field.split('.').fold(FieldPath::root(), FieldPath::key), reason);
+    /// Records `reason` for a top-level field, or a dotted path of plain keys, unless `valid`.
+    fn rule(&mut self, valid: bool, field: &str, reason: impl Into<String>) {
+        self.rule_at(valid, || field.split('.').fold(FieldPath::root(), FieldPath::key), reason);
     }
 
-    fn rule_at(&mut self, kept: bool, path: impl FnOnce() -> FieldPath, reason: impl Into<String>) {
-        if !kept {
-            self.findings.push(Finding { path: path(), reason: reason.into() });
+    fn rule_at(&mut self, valid: bool, path: impl FnOnce() -> FieldPath, reason: impl Into<String>) {
+        if !valid {
+            self.violations.push(Violation { path: path(), reason: reason.into() });
         }
     }
 
@@ -105,9 +100,9 @@ impl Check<'_> {
         self.rule(range.contains(&value), field, format!("{value} must be between {low} and {high}"));
     }
 
-    fn needs_gate(&mut self, gate: Gate, used: bool, field: &str) {
-        let kept = !used || self.enabled(gate);
-        self.rule(kept, field, format!("needs feature gate {gate:?} to be on"));
+    fn requires_gate(&mut self, gate: Gate, used: bool, field: &str) {
+        let valid = !used || self.enabled(gate);
+        self.rule(valid, field, format!("requires feature gate {gate:?} to be enabled"));
     }
 }
 

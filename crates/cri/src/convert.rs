@@ -1,14 +1,14 @@
-//! Between `model` values and CRI messages. Total, except where the other side can break its word.
+//! Conversions between `model` values and CRI messages. They only fail if a runtime violates the CRI.
 
 pub(crate) mod container;
-pub(crate) mod figures;
 pub(crate) mod image;
 pub(crate) mod labels;
 pub(crate) mod resources;
 pub(crate) mod sandbox;
 mod security;
 pub(crate) mod service;
+pub(crate) mod stats;
 
-/// Something that an answer must have and did not.
+/// A required field is missing from a response. The text completes "the runtime sent ...".
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Gap(pub(crate) &'static str);
+pub(crate) struct MissingField(pub(crate) &'static str);

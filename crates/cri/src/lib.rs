@@ -1,20 +1,18 @@
 //! The Container Runtime Interface (CRI).
 //!
 //! [`v1`] is the protocol, generated from `proto/runtime/v1/api.proto`: messages, clients and
-//! server traits. [`CriClient`] is the client side of the runtime ports: orders and questions of the
-//! agent come in as `model` values, go out as gRPC over a unix socket or any other channel, and the
-//! answers come back as `model` values.
+//! server traits. [`CriClient`] implements the runtime ports: it converts `model` values to CRI
+//! messages, calls the runtime over gRPC, and converts the responses to `model` values.
 //!
-//! Invariants: every call has a deadline, except those that the contract leaves open (pulls, event
-//! streams); a lost connection is made anew by itself; an answer that breaks the contract becomes
-//! an error, never a guess.
+//! Invariants: every call has a deadline, except image pulls and event streams; the client reconnects
+//! after a lost connection; a response that violates the CRI becomes an error, never a guess.
 //!
-//! Not here: retries of calls, decisions, and any knowledge of which runtime is at the other end.
+//! Out of scope: retries of calls, decisions, and special cases for a particular runtime.
 
-mod brief;
 mod client;
 mod convert;
-mod glance;
+mod list_calls;
+mod list_fingerprint;
 pub mod v1;
 
 pub use client::{CriClient, DEFAULT_REQUEST_TIMEOUT, Endpoint, EndpointError, connect};

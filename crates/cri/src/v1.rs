@@ -1,4 +1,4 @@
-//! CRI v1, generated: package `runtime.v1`.
+//! Generated code of CRI v1 (package `runtime.v1`).
 
 #[allow(
     missing_docs,
@@ -20,7 +20,7 @@ pub use generated::*;
 use std::fmt;
 
 impl fmt::Debug for AuthConfig {
-    /// Names the registry and user, never a secret.
+    /// Shows the registry and user, but no secrets.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("AuthConfig")
             .field("server_address", &self.server_address)
@@ -35,7 +35,7 @@ mod tests {
     use prost::Message;
 
     #[test]
-    fn debug_of_credentials_shows_no_secret() {
+    fn debug_output_of_credentials_contains_no_secret() {
         let auth = AuthConfig {
             username: "ann".into(),
             password: "hunter2".into(),
@@ -44,10 +44,10 @@ mod tests {
             identity_token: "idtok".into(),
             registry_token: "regtok".into(),
         };
-        let shown = format!("{:?}", PullImageRequest { auth: Some(auth), ..Default::default() });
-        assert!(shown.contains("ann") && shown.contains("registry.example"), "{shown}");
+        let output = format!("{:?}", PullImageRequest { auth: Some(auth), ..Default::default() });
+        assert!(output.contains("ann") && output.contains("registry.example"), "{output}");
         for secret in ["hunter2", "YW5uOmh1bnRlcjI=", "idtok", "regtok"] {
-            assert!(!shown.contains(secret), "{shown}");
+            assert!(!output.contains(secret), "{output}");
         }
     }
 
@@ -64,7 +64,7 @@ mod tests {
     }
 
     #[test]
-    fn fields_with_odd_numbers_are_where_peers_expect_them() {
+    fn unusual_field_numbers_match_the_proto() {
         let spec = ImageSpec { image_ref: "x".into(), ..Default::default() };
         // Field 20, wire type 2: (20 << 3) | 2 = 162 = 0xa2 0x01.
         assert_eq!(spec.encode_to_vec(), [0xa2, 0x01, 1, b'x']);

@@ -1,4 +1,4 @@
-//! The client's own promises: deadlines, reconnection, sizes.
+//! Deadlines, reconnection, message sizes and list streaming of the CRI client.
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
@@ -8,7 +8,8 @@ use cri::{CriClient, DEFAULT_REQUEST_TIMEOUT, Endpoint};
 use futures::StreamExt;
 use model::{ContainerSpec, ContainerState, ImageSpec, ListMark, PodLists, RuntimeEventKind, SandboxSpec};
 use ports::runtime::{
-    Containers, Images, Lists, RuntimeError, RuntimeErrorKind, RuntimeFigures, RuntimeService, Sandboxes,
+    Containers, Images, Lists, RuntimeError, RuntimeErrorKind, RuntimeService, RuntimeStatisticsSource,
+    Sandboxes,
 };
 use testkit::fake_runtime::{
     ContainerBehaviour, EventStream, FakeRuntime, Fault, Injection, Rpc, tokio_clock,
@@ -40,7 +41,7 @@ fn image() -> ImageSpec {
     ImageSpec { image: IMAGE.into(), ..Default::default() }
 }
 
-async fn running(client: &CriClient, uid: &str) -> model::ContainerId {
+async fn start_container(client: &CriClient, uid: &str) -> model::ContainerId {
     let sandbox = client.run_sandbox(&pod(uid)).await.unwrap();
     let labels = pod(uid).labels;
     let spec = ContainerSpec { name: "main".into(), image: image(), labels, ..Default::default() };
@@ -49,8 +50,10 @@ async fn running(client: &CriClient, uid: &str) -> model::ContainerId {
     id
 }
 
-/// How long a call waits for a runtime that does not answer.
-async fn gives_up<T: std::fmt::Debug>(call: impl Future<Output = Result<T, RuntimeError>>) -> u64 {
+/// Returns the seconds after which a call fails with a timeout.
+async fn seconds_until_timeout<T: std::fmt::Debug>(
+    call: impl Future<Output = Result<T, RuntimeError>>,
+) -> u64 {
     let before = Instant::now();
     let error = call.await.unwrap_err();
     assert_eq!(error.kind, RuntimeErrorKind::DeadlineExceeded, "{error}");
@@ -58,31 +61,31 @@ async fn gives_up<T: std::fmt::Debug>(call: impl Future<Output = Result<T, Runti
 }
 
 #[tokio::test(start_paused = true)]
-async fn every_call_has_the_deadline_of_its_kind() {
+async fn each_call_has_its_deadline() {
     let (fake, client) = in_memory();
-    let id = running(&client, "a").await;
+    let id = start_container(&client, "a").await;
     for rpc in [Rpc::Version, Rpc::ListContainers, Rpc::RunPodSandbox, Rpc::StopContainer, Rpc::ImageStatus] {
         fake.inject(Injection::new(rpc, Fault::Hang));
     }
-    assert_eq!(gives_up(client.version()).await, 120);
-    assert_eq!(gives_up(client.list_containers(None)).await, 120);
-    assert_eq!(gives_up(client.image_status(&image())).await, 120);
-    assert_eq!(gives_up(client.run_sandbox(&pod("b"))).await, 240);
-    assert_eq!(gives_up(client.stop_container(&id, Duration::from_secs(30))).await, 150);
+    assert_eq!(seconds_until_timeout(client.version()).await, 120);
+    assert_eq!(seconds_until_timeout(client.list_containers(None)).await, 120);
+    assert_eq!(seconds_until_timeout(client.image_status(&image())).await, 120);
+    assert_eq!(seconds_until_timeout(client.run_sandbox(&pod("b"))).await, 240);
+    assert_eq!(seconds_until_timeout(client.stop_container(&id, Duration::from_secs(30))).await, 150);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pull_takes_as_long_as_it_needs() {
+async fn image_pull_has_no_deadline() {
     let (fake, client) = in_memory();
     fake.inject(Injection::new(Rpc::PullImage, Fault::Delay(Duration::from_secs(5 * 3600))));
     client.pull_image(&image(), None, &pod("a")).await.unwrap();
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_stop_waits_for_the_whole_grace() {
+async fn stop_deadline_includes_grace_period() {
     let (fake, client) = in_memory();
     fake.set_behaviour(IMAGE, ContainerBehaviour::runs_forever().ignoring_stop());
-    let id = running(&client, "a").await;
+    let id = start_container(&client, "a").await;
     let before = Instant::now();
     client.stop_container(&id, Duration::from_secs(600)).await.unwrap();
     assert_eq!(before.elapsed().as_secs(), 600);
@@ -90,14 +93,14 @@ async fn a_stop_waits_for_the_whole_grace() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_late_answer_of_the_runtime_and_our_own_deadline_look_the_same() {
+async fn deadline_status_from_runtime_is_deadline_exceeded() {
     let (fake, client) = in_memory();
     fake.inject(Injection::new(Rpc::Version, Fault::Fail(Code::DeadlineExceeded, "slow".into())).times(1));
-    assert_eq!(gives_up(client.version()).await, 0);
+    assert_eq!(seconds_until_timeout(client.version()).await, 0);
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_old_runtime_is_unimplemented_not_broken() {
+async fn missing_calls_of_old_runtime_are_unimplemented() {
     let (fake, client) = in_memory();
     fake.set_cgroup_driver(None);
     fake.set_event_stream(EventStream::Unimplemented);
@@ -108,9 +111,9 @@ async fn an_old_runtime_is_unimplemented_not_broken() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_silent_event_stream_is_open_all_the_same() {
+async fn event_stream_opens_without_response_headers() {
     let (fake, client) = in_memory();
-    // Like a server that sends its headers with the first event only.
+    // Simulates a server that sends its headers only with the first event.
     let hang = fake.inject(Injection::new(Rpc::GetContainerEvents, Fault::Hang));
     let mut events = client.events().await.unwrap();
     hang.release();
@@ -125,7 +128,7 @@ async fn a_silent_event_stream_is_open_all_the_same() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_cut_event_stream_says_so() {
+async fn interrupted_event_stream_ends_with_error() {
     let (fake, client) = in_memory();
     let mut events = client.events().await.unwrap();
     fake.cut_events(Some(&Status::unavailable("restarting")));
@@ -142,7 +145,7 @@ fn on_socket() -> (FakeRuntime, CriClient, tempfile::TempDir) {
 }
 
 #[tokio::test]
-async fn a_restarted_runtime_is_found_again() {
+async fn reconnects_to_restarted_runtime() {
     let (mut fake, client, _folder) = on_socket();
     client.version().await.unwrap();
     fake.stop_serving().await.unwrap();
@@ -151,17 +154,17 @@ async fn a_restarted_runtime_is_found_again() {
         assert_eq!(error.kind, RuntimeErrorKind::Unavailable, "{error}");
     }
     fake.serve_again().unwrap();
-    // The pause after the failures above is 100 ms; the calls until then fail at once.
-    let back = async {
+    // The backoff after the failures above is 100 ms; calls until then fail immediately.
+    let reconnected = async {
         while client.version().await.is_err() {
             tokio::task::yield_now().await;
         }
     };
-    tokio::time::timeout(Duration::from_secs(60), back).await.unwrap();
+    tokio::time::timeout(Duration::from_secs(60), reconnected).await.unwrap();
 }
 
 #[tokio::test]
-async fn calls_in_flight_fail_as_unavailable_when_the_runtime_dies() {
+async fn calls_in_flight_fail_as_unavailable_when_the_runtime_stops() {
     let (mut fake, client, _folder) = on_socket();
     let hang = fake.inject(Injection::new(Rpc::ListPodSandbox, Fault::Hang));
     let mut events = client.events().await.unwrap();
@@ -173,7 +176,7 @@ async fn calls_in_flight_fail_as_unavailable_when_the_runtime_dies() {
 }
 
 #[tokio::test]
-async fn nobody_listening_is_unavailable_and_names_the_socket() {
+async fn missing_socket_is_unavailable_with_path_in_message() {
     let endpoint = "unix:///nowhere/cri.sock".parse::<Endpoint>().unwrap();
     let error = CriClient::new(&endpoint, DEFAULT_REQUEST_TIMEOUT).version().await.unwrap_err();
     assert_eq!((error.operation, error.kind), ("version", RuntimeErrorKind::Unavailable));
@@ -181,7 +184,7 @@ async fn nobody_listening_is_unavailable_and_names_the_socket() {
 }
 
 #[tokio::test]
-async fn lists_of_several_megabytes_arrive() {
+async fn receives_lists_of_several_megabytes() {
     let (_fake, client, _folder) = on_socket();
     for number in 0..100 {
         let mut pod = pod(&format!("uid-{number}"));
@@ -191,12 +194,12 @@ async fn lists_of_several_megabytes_arrive() {
     assert_eq!(client.list_sandboxes(None).await.unwrap().len(), 100);
 }
 
-async fn listed(
+async fn list_changed(
     client: &CriClient,
-    known: Option<ListMark>,
+    previous: Option<ListMark>,
 ) -> (usize, Vec<ContainerState>, Option<ListMark>) {
-    match client.list_pods(known).await.unwrap() {
-        PodLists::Same => panic!("something changed"),
+    match client.list_pods(previous).await.unwrap() {
+        PodLists::Same => panic!("expected a changed list"),
         PodLists::These { sandboxes, containers, mark } => {
             (sandboxes.len(), containers.iter().map(|container| container.state).collect(), mark)
         }
@@ -204,40 +207,40 @@ async fn listed(
 }
 
 #[tokio::test]
-async fn lists_that_say_nothing_new_are_not_read() {
+async fn unchanged_lists_are_not_decoded() {
     let (_fake, client) = in_memory();
-    let (sandboxes, containers, empty) = listed(&client, None).await;
+    let (sandboxes, containers, empty) = list_changed(&client, None).await;
     assert_eq!((sandboxes, containers.len()), (0, 0));
     assert_eq!(client.list_pods(empty).await.unwrap(), PodLists::Same);
 
-    let id = running(&client, "a").await;
-    running(&client, "b").await;
-    let (sandboxes, containers, two) = listed(&client, empty).await;
+    let id = start_container(&client, "a").await;
+    start_container(&client, "b").await;
+    let (sandboxes, containers, two) = list_changed(&client, empty).await;
     assert_eq!((sandboxes, containers), (2, vec![ContainerState::Running; 2]));
     for _ in 0..3 {
         assert_eq!(client.list_pods(two).await.unwrap(), PodLists::Same);
     }
-    // Who knows nothing gets everything.
-    assert_eq!(listed(&client, None).await.0, 2);
+    // Without a previous mark, the complete lists are returned.
+    assert_eq!(list_changed(&client, None).await.0, 2);
 
     client.stop_container(&id, Duration::ZERO).await.unwrap();
-    let (_, containers, stopped) = listed(&client, two).await;
+    let (_, containers, stopped) = list_changed(&client, two).await;
     assert!(containers.contains(&ContainerState::Exited) && containers.contains(&ContainerState::Running));
     client.remove_container(&id).await.unwrap();
-    assert_eq!(listed(&client, stopped).await.1, [ContainerState::Running]);
+    assert_eq!(list_changed(&client, stopped).await.1, [ContainerState::Running]);
 }
 
 #[tokio::test(start_paused = true)]
-async fn lists_come_in_pieces_where_that_is_wanted_and_the_runtime_can() {
+async fn uses_streaming_list_calls_if_supported() {
     let (fake, client) = in_memory();
-    let client = client.with_lists_in_pieces();
+    let client = client.with_list_streaming();
     fake.set_lists_in_pieces(true);
     fake.add_image("other:1");
     for uid in ["a", "b"] {
-        running(&client, uid).await;
+        start_container(&client, uid).await;
     }
     let PodLists::These { sandboxes, containers, mark } = client.list_pods(None).await.unwrap() else {
-        panic!("nothing was listed before");
+        panic!("expected complete lists");
     };
     assert_eq!((sandboxes.len(), containers.len()), (2, 2));
     assert!(matches!(client.list_pods(mark).await.unwrap(), PodLists::Same));
@@ -246,16 +249,16 @@ async fn lists_come_in_pieces_where_that_is_wanted_and_the_runtime_can() {
     assert_eq!(client.list_images().await.unwrap().len(), 2);
     client.writable_layers().await.unwrap();
     assert_eq!(fake.count(Rpc::StreamContainerStats), 1);
-    for whole in [Rpc::ListContainers, Rpc::ListPodSandbox, Rpc::ListImages, Rpc::ListContainerStats] {
-        assert_eq!(fake.count(whole), 0, "{whole}");
+    for unary in [Rpc::ListContainers, Rpc::ListPodSandbox, Rpc::ListImages, Rpc::ListContainerStats] {
+        assert_eq!(fake.count(unary), 0, "{unary}");
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_runtime_without_pieces_is_asked_for_them_once() {
+async fn falls_back_to_unary_list_calls_after_one_attempt() {
     let (fake, client) = in_memory();
-    let client = client.with_lists_in_pieces();
-    running(&client, "a").await;
+    let client = client.with_list_streaming();
+    start_container(&client, "a").await;
     for _ in 0..2 {
         assert_eq!(client.list_containers(None).await.unwrap().len(), 1);
         assert_eq!(client.list_images().await.unwrap().len(), 1);
@@ -265,9 +268,9 @@ async fn a_runtime_without_pieces_is_asked_for_them_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_list_that_breaks_off_is_an_error_and_the_next_comes_in_pieces_again() {
+async fn failed_list_stream_is_an_error_and_does_not_disable_streaming() {
     let (fake, client) = in_memory();
-    let client = client.with_lists_in_pieces();
+    let client = client.with_list_streaming();
     fake.set_lists_in_pieces(true);
     fake.inject(Injection::new(Rpc::StreamContainers, Fault::Fail(Code::Internal, "broken".into())).times(1));
     assert!(client.list_containers(None).await.is_err());

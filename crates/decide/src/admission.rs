@@ -1,7 +1,7 @@
-//! Whether a new pod may run here: checks in upstream's order, the first refusal counts.
+//! Whether a new pod may run on this node: checks in upstream's order, the first rejection counts.
 //!
-//! Resources are compared with what admitted pods hold ([`Occupancy`]). A critical pod is not refused for want of
-//! resources when ending less important pods makes room for it.
+//! Requests are compared with those of all admitted pods ([`Occupancy`]). A critical pod that lacks resources is admitted if
+//! preempting less important pods frees enough of them.
 
 pub(crate) mod affinity;
 mod conditions;
@@ -19,137 +19,129 @@ use std::sync::Arc;
 use k8s_openapi::api::core::v1::Taint;
 use model::{NodeSettings, Observation, ObservedPod, Pod, Rejection, ResourceAmounts};
 
-use crate::node_status::{Pressure, is_extended};
-use crate::quantity::{Amount, ResourceList};
+use crate::node::node_status::{Pressure, is_extended};
+use crate::quantity::{ResourceList, amount_of};
 pub use conditions::Shutdown;
-pub use declared_features::unmet_by_update;
+pub use declared_features::features_missing_for_update;
 pub use occupancy::Occupancy;
-pub use preemption::{end_by, end_within, is_critical};
+pub use preemption::{preemption_timeout, termination_timeout};
 
-/// What the checks look at besides the pod.
+/// Everything besides the pod that admission depends on.
 #[derive(Clone, Copy, Debug)]
-pub struct Node<'a> {
-    /// The node.
+pub struct AdmissionInputs<'a> {
     pub settings: &'a NodeSettings,
-    /// The node's labels, as the API server has them if there is one.
+    /// Labels of the Node object, or those of the settings in standalone mode.
     pub labels: &'a BTreeMap<String, String>,
-    /// The node's taints.
     pub taints: &'a [Taint],
-    /// Resources that somebody announced on the Node object.
-    pub announced: &'a ResourceAmounts,
-    /// What admitted pods hold, the new one left out.
+    /// Extended resources in the allocatable of the Node object.
+    pub extended_resources: &'a ResourceAmounts,
     pub occupancy: &'a Occupancy,
-    /// Whether the runtime honours `supplementalGroupsPolicy`.
     pub strict_groups: StrictGroups,
-    /// What runs short.
     pub pressure: Pressure,
-    /// Whether the machine is going down.
     pub shutdown: Shutdown,
 }
 
-/// Whether the runtime can give containers exactly the groups of their pod.
+/// Whether the runtime supports `supplementalGroupsPolicy: Strict`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StrictGroups {
-    /// It can.
     Supported,
-    /// It always adds the groups of the image.
+    /// The runtime always adds the groups of the image.
     Unsupported,
 }
 
-/// What makes a predicate refuse a pod.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Misfit {
-    /// Too little of a resource.
-    Resource(Shortage),
-    /// Something that no preemption can help.
+enum PredicateFailure {
+    /// Preemption may help.
+    Resource(InsufficientResource),
+    /// Preemption cannot help.
     Predicate { name: &'static str, description: &'static str },
 }
 
-/// Too little of a resource.
+/// A resource of which not enough is free.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Shortage {
+struct InsufficientResource {
     resource: String,
     requested: i64,
     used: i64,
     capacity: i64,
 }
 
-/// How a pod comes to an agent that meets it for the first time.
+/// State of a pod when the agent first receives it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Arrival {
-    /// It asks to be let in.
+pub enum PodArrival {
+    /// The pod must be admitted.
     New,
-    /// An agent before this one let it in, and it runs.
+    /// The pod runs: an earlier agent admitted it.
     Running,
-    /// It is over, or on its way out: nothing of it is started any more.
-    Over,
+    /// The pod has finished or terminates: none of its containers is started again.
+    Finished,
 }
 
-/// How a pod comes to an agent that meets it for the first time.
+/// Classifies a pod that the agent receives for the first time.
 #[must_use]
-pub fn arrival(pod: &Pod, observed: Option<&ObservedPod>) -> Arrival {
-    let over = matches!(pod.status.phase.as_deref(), Some("Succeeded" | "Failed"));
+pub fn classify_arrival(pod: &Pod, observed: Option<&ObservedPod>) -> PodArrival {
+    let has_finished = matches!(pod.status.phase.as_deref(), Some("Succeeded" | "Failed"));
     let alive = observed.is_some_and(|observed| match observed.observation {
         Observation::Listed { runs } => runs,
         Observation::Complete | Observation::Failed(_) => observed.running().next().is_some(),
     });
-    match (over || pod.is_deleted(), alive) {
-        (true, false) => Arrival::Over,
-        // What still runs holds its share until it has stopped.
-        (true | false, true) => Arrival::Running,
-        (false, false) => Arrival::New,
+    match (has_finished || pod.is_deleted(), alive) {
+        (true, false) => PodArrival::Finished,
+        // A running pod keeps its resources until it has stopped.
+        (true | false, true) => PodArrival::Running,
+        (false, false) => PodArrival::New,
     }
 }
 
-/// The resources of a Node object that are not the machine's own, such as devices.
+/// Extended resources of the node, such as devices.
 #[must_use]
-pub fn announced(allocatable: Option<&ResourceList>) -> ResourceAmounts {
+pub fn extended_resources(allocatable: Option<&ResourceList>) -> ResourceAmounts {
     let all = allocatable.into_iter().flatten();
     all.filter(|(name, _)| is_extended(name))
-        .map(|(name, amount)| (name.clone(), Amount::of(amount).units()))
+        .map(|(name, amount)| (name.clone(), amount_of(amount).units()))
         .collect()
 }
 
-/// Checks a pod. On success the pods that must end to make room for it, mostly none.
+/// Checks a pod. Returns the pods that must be preempted for it, usually none.
 ///
 /// # Errors
-/// The first check that refuses says why.
-pub fn admit(pod: &Pod, node: &Node<'_>) -> Result<Vec<Arc<Pod>>, Rejection> {
-    conditions::check_pressure(pod, node.pressure)?;
-    sysctls::check(pod, &node.settings.admission)?;
+/// The rejection of the first check that fails.
+pub fn admit(pod: &Pod, inputs: &AdmissionInputs<'_>) -> Result<Vec<Arc<Pod>>, Rejection> {
+    conditions::check_pressure(pod, inputs.pressure)?;
+    sysctls::check(pod, &inputs.settings.admission)?;
     features::check_operating_system(pod)?;
-    features::check_groups(pod, node.strict_groups)?;
-    let mut misfits = fit::shortages(pod, node);
-    misfits.extend(affinity::check(pod, node));
-    misfits.extend(fit::check_ports(pod, node.occupancy));
-    misfits.extend(taints::check(pod, node.taints));
-    let victims = preemption::resolve(pod, node.occupancy, &misfits)?;
-    features::check_apparmor(pod, &node.settings.admission)?;
-    features::check_pod_level_resources(pod, &node.settings.admission)?;
-    declared_features::check(pod, &node.settings.admission)?;
-    conditions::check_shutdown(node.shutdown)?;
+    features::check_groups(pod, inputs.strict_groups)?;
+    let mut failures = fit::insufficient_resources(pod, inputs);
+    failures.extend(affinity::check(pod, inputs));
+    failures.extend(fit::check_ports(pod, inputs.occupancy));
+    failures.extend(taints::check(pod, inputs.taints));
+    let victims = preemption::resolve(pod, inputs.occupancy, &failures)?;
+    features::check_apparmor(pod, &inputs.settings.admission)?;
+    features::check_pod_level_resources(pod, &inputs.settings.admission)?;
+    declared_features::check(pod, &inputs.settings.admission)?;
+    conditions::check_shutdown(inputs.shutdown)?;
     Ok(victims)
 }
 
-/// Whether a refusal rests on labels alone, which may have changed just before the pod was placed here.
+/// Whether a rejection is due to node labels, which may have changed just before the pod was scheduled here.
 #[must_use]
-pub fn rests_on_labels(rejection: &Rejection) -> bool {
+pub fn depends_on_labels(rejection: &Rejection) -> bool {
     rejection.reason == affinity::NODE_AFFINITY
 }
 
-/// The first resource of which a pod finds too little.
+/// The first resource of which not enough is free for the pod.
 #[must_use]
-pub fn first_shortage(pod: &Pod, node: &Node<'_>) -> Option<String> {
-    fit::shortages(pod, node).into_iter().find_map(|misfit| match misfit {
-        Misfit::Resource(shortage) => Some(shortage.resource),
-        Misfit::Predicate { .. } => None,
+pub fn first_insufficient_resource(pod: &Pod, inputs: &AdmissionInputs<'_>) -> Option<String> {
+    fit::insufficient_resources(pod, inputs).into_iter().find_map(|failure| match failure {
+        PredicateFailure::Resource(insufficient) => Some(insufficient.resource),
+        PredicateFailure::Predicate { .. } => None,
     })
 }
 
-/// The word for a refusal in metrics: words of which there is no end are put together.
+/// The metric label of a rejection reason: reasons with unbounded names share one label.
 #[must_use]
 pub fn rejection_label(reason: &str) -> &str {
-    const KNOWN: [&str; 20] = [
+    const LABELS: [&str; 20] = [
         "AppArmor",
         "Evicted",
         "InitContainerRestartPolicyForbidden",
@@ -171,27 +163,26 @@ pub fn rejection_label(reason: &str) -> &str {
         "UnknownReason",
         "VolumeAttachmentLimitExceeded",
     ];
-    match KNOWN.iter().find(|known| **known == reason) {
-        Some(known) => known,
+    match LABELS.iter().find(|label| **label == reason) {
+        Some(label) => label,
         None if reason.starts_with("OutOf") => "OutOfExtendedResources",
         None => "Other",
     }
 }
 
-impl Misfit {
+impl PredicateFailure {
     fn rejection(&self) -> Rejection {
         match self {
-            Self::Resource(shortage) => Rejection {
-                reason: format!("OutOf{}", shortage.resource),
-                message: format!(
+            Self::Resource(insufficient) => Rejection::at_admission(
+                format!("OutOf{}", insufficient.resource),
+                format!(
                     "Node didn't have enough resource: {}, requested: {}, used: {}, capacity: {}",
-                    shortage.resource, shortage.requested, shortage.used, shortage.capacity
+                    insufficient.resource, insufficient.requested, insufficient.used, insufficient.capacity
                 ),
-            },
-            Self::Predicate { name, description } => Rejection {
-                reason: (*name).to_owned(),
-                message: format!("Predicate {name} failed: {description}"),
-            },
+            ),
+            Self::Predicate { name, description } => {
+                Rejection::at_admission(*name, format!("Predicate {name} failed: {description}"))
+            }
         }
     }
 }

@@ -1,112 +1,108 @@
-//! Which events the API server is told of, and as what: equal ones are counted, floods of similar ones become one,
-//! and an object that has too many is silenced for a while. The rules are client-go's.
+//! Decides which events are written to the API server: equal events are counted, many similar events are aggregated, and
+//! events of an object are rate limited. The rules are those of client-go.
 
-mod recent;
+mod recent_map;
 
 use std::collections::BTreeSet;
 use std::time::Duration;
 
 use model::{EventSubject, RecordedEvent, Timestamp};
 
-pub use recent::Recent;
+pub use recent_map::RecentMap;
 
-/// Different messages of similar events before they are combined.
-const SIMILAR: usize = 10;
-/// Similar events further apart than this are not combined.
-const SIMILAR_WITHIN: Duration = Duration::from_secs(600);
-/// How a message that stands for many begins.
-const COMBINED: &str = "(combined from similar events): ";
-/// Events an object may have at once.
+/// Number of different messages from which similar events are aggregated.
+const AGGREGATION_THRESHOLD: usize = 10;
+/// Similar events further apart than this are not aggregated.
+const AGGREGATION_INTERVAL: Duration = Duration::from_secs(600);
+const AGGREGATED_PREFIX: &str = "(combined from similar events): ";
+/// Token bucket per object: capacity.
 const BURST: f64 = 25.0;
-/// Seconds until it may have one more.
+/// Token bucket per object: seconds per token.
 const REFILL_SECONDS: f64 = 300.0;
-/// Objects, groups and events remembered.
-const REMEMBERED: usize = 2048;
+/// Capacity of each cache.
+const CACHE_CAPACITY: usize = 2048;
 
-/// What makes two events the same.
+/// Events with equal keys are counted as one.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct EventKey {
     object: String,
     field_path: String,
     kind: &'static str,
     reason: String,
-    /// Empty for those that stand for many.
+    /// Empty for aggregated events.
     message: String,
 }
 
-/// An event as the API server is told of it.
+/// An event to write to the API server.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CorrelatedEvent {
-    /// What makes it the same as another.
     pub key: EventKey,
-    /// Name of the API object.
+    /// Name of the Event object.
     pub name: String,
-    /// The event as it happened last.
+    /// The latest occurrence.
     pub event: RecordedEvent,
-    /// When it happened first.
     pub first_at: Timestamp,
-    /// How often.
     pub count: u32,
 }
 
-/// What is remembered of earlier events.
+/// Caches of earlier events.
 #[derive(Debug)]
-pub struct Correlator {
-    groups: Recent<EventKey, Group>,
-    seen: Recent<EventKey, Seen>,
-    allowances: Recent<String, Allowance>,
+pub struct EventCorrelator {
+    groups: RecentMap<EventKey, SimilarEvents>,
+    counts: RecentMap<EventKey, EventCount>,
+    buckets: RecentMap<String, TokenBucket>,
 }
 
 #[derive(Debug)]
-struct Group {
+struct SimilarEvents {
     messages: BTreeSet<String>,
     last_at: Timestamp,
 }
 
 #[derive(Clone, Debug)]
-struct Seen {
+struct EventCount {
     name: String,
     first_at: Timestamp,
     count: u32,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Allowance {
-    left: f64,
+struct TokenBucket {
+    tokens: f64,
     at: Timestamp,
 }
 
-impl Default for Correlator {
+impl Default for EventCorrelator {
     fn default() -> Self {
         Self {
-            groups: Recent::new(REMEMBERED),
-            seen: Recent::new(REMEMBERED),
-            allowances: Recent::new(REMEMBERED),
+            groups: RecentMap::new(CACHE_CAPACITY),
+            counts: RecentMap::new(CACHE_CAPACITY),
+            buckets: RecentMap::new(CACHE_CAPACITY),
         }
     }
 }
 
-impl Correlator {
-    /// Takes an event; `None` when its object has had too many.
+impl EventCorrelator {
+    /// Correlates an event; `None` if its object exceeds the rate limit.
     pub fn observe(&mut self, mut event: RecordedEvent) -> Option<CorrelatedEvent> {
         let object = object_of(&event.subject);
-        let key = self.combine(&object, &mut event);
-        let seen = match self.seen.get(&key) {
-            Some(seen) => Seen { count: seen.count.saturating_add(1), ..seen.clone() },
+        let key = self.aggregate(&object, &mut event);
+        let count = match self.counts.get(&key) {
+            Some(known) => EventCount { count: known.count.saturating_add(1), ..known.clone() },
             None => {
                 let name = format!("{}.{:x}", name_of(&event.subject), event.at.as_nanos());
-                Seen { name, first_at: event.at, count: 1 }
+                EventCount { name, first_at: event.at, count: 1 }
             }
         };
-        self.seen.set(key.clone(), seen.clone());
+        self.counts.set(key.clone(), count.clone());
         if !self.allow(object, event.at) {
             return None;
         }
-        Some(CorrelatedEvent { key, name: seen.name, event, first_at: seen.first_at, count: seen.count })
+        Some(CorrelatedEvent { key, name: count.name, event, first_at: count.first_at, count: count.count })
     }
 
-    /// The key of the event, which may become one that stands for many.
-    fn combine(&mut self, object: &str, event: &mut RecordedEvent) -> EventKey {
+    /// The key of the event. Turns the event into an aggregated one if there are many similar ones.
+    fn aggregate(&mut self, object: &str, event: &mut RecordedEvent) -> EventKey {
         let group_key = EventKey {
             object: object.to_owned(),
             field_path: String::new(),
@@ -115,16 +111,16 @@ impl Correlator {
             message: String::new(),
         };
         let known = self.groups.remove(&group_key);
-        let recent = known.filter(|group| event.at.since(group.last_at) <= SIMILAR_WITHIN);
+        let recent = known.filter(|group| event.at.since(group.last_at) <= AGGREGATION_INTERVAL);
         let mut messages = recent.map(|group| group.messages).unwrap_or_default();
         messages.insert(event.message.clone());
-        let is_flood = messages.len() >= SIMILAR;
+        let is_flood = messages.len() >= AGGREGATION_THRESHOLD;
         if is_flood {
             messages.pop_first();
         }
-        self.groups.set(group_key.clone(), Group { messages, last_at: event.at });
+        self.groups.set(group_key.clone(), SimilarEvents { messages, last_at: event.at });
         if is_flood {
-            event.message = format!("{COMBINED}{}", event.message);
+            event.message = format!("{AGGREGATED_PREFIX}{}", event.message);
             return group_key;
         }
         EventKey {
@@ -135,12 +131,12 @@ impl Correlator {
     }
 
     fn allow(&mut self, object: String, now: Timestamp) -> bool {
-        let known = self.allowances.get(&object).copied().unwrap_or(Allowance { left: BURST, at: now });
+        let known = self.buckets.get(&object).copied().unwrap_or(TokenBucket { tokens: BURST, at: now });
         let refilled = now.since(known.at).as_secs_f64() / REFILL_SECONDS;
-        let left = (known.left + refilled).min(BURST);
-        let is_allowed = left >= 1.0;
-        let left = if is_allowed { left - 1.0 } else { left };
-        self.allowances.set(object, Allowance { left, at: now });
+        let tokens = (known.tokens + refilled).min(BURST);
+        let is_allowed = tokens >= 1.0;
+        let tokens = if is_allowed { tokens - 1.0 } else { tokens };
+        self.buckets.set(object, TokenBucket { tokens, at: now });
         is_allowed
     }
 }

@@ -1,8 +1,9 @@
-//! When the node runs short: what is seen of it, what is reclaimed, and which pods have to go.
+//! Node-pressure eviction: observing signals, reclaiming, and selecting pods to evict.
 //!
-//! One look at the node makes [`Observations`]; [`Watch::step`] holds them to the thresholds and tells what runs short and
-//! what must be acted on. What the node itself can give up comes first ([`reclaims`]), then one pod, the first in the order
-//! of [`rank`]. Limits of local storage ([`broken_limit`]) need no pressure.
+//! The readings of a node become [`SignalObservations`]. [`ThresholdTracker::update`] compares them with the thresholds and
+//! returns the node's pressure and the thresholds to act on. The node first reclaims what no pod uses
+//! ([`reclaim_actions`]), then evicts one pod, the first in the order of [`rank`]. Limits of local storage
+//! ([`exceeded_limit`]) are enforced without pressure too.
 
 mod limits;
 mod message;
@@ -12,60 +13,57 @@ mod reclaim;
 mod signals;
 #[cfg(test)]
 mod tests;
+mod threshold_tracker;
 mod thresholds;
-mod watch;
 
 use std::time::Duration;
 
 use model::{Pod, WorkerPhase, WorkerView};
 
-use crate::resources::is_critical;
-use crate::status_report::is_terminal;
+use crate::pod_resources::critical_pods::is_critical;
+use crate::status::status_report::is_terminal;
 
-pub use limits::{BrokenLimit, LimitReadings, broken_limit, limit_readings};
-pub(crate) use message::NODE_LOW;
+pub use limits::{ExceededLimit, RequiredMeasurements, exceeded_limit, required_measurements};
 pub use message::{EvictionNote, eviction_note};
-pub use observations::{DiskSight, NodeSight, Observations, Observed, observe};
-pub use ranking::{PodUse, rank};
-pub use reclaim::{DiskLayout, Reclaim, layout, reclaims};
-pub use signals::{Signal, Starved};
-pub use thresholds::{Configured, Threshold, Value, thresholds, with_container_disk};
-pub use watch::{MinimumReclaim, Step, Watch, met};
+pub use observations::{DiskReadings, NodeReadings, SignalObservation, SignalObservations, observe_signals};
+pub use ranking::{PodUsage, rank};
+pub use reclaim::{DiskLayout, ReclaimAction, disk_layout, reclaim_actions};
+pub use signals::{Signal, StarvedResource};
+pub use threshold_tracker::{MinimumReclaim, PressureUpdate, ThresholdTracker, met_thresholds};
+pub use thresholds::{Threshold, ThresholdConfig, ThresholdValue, thresholds, with_container_filesystem};
 
-/// The word for a pod that had to go.
+/// Reason in the status and events of an evicted pod.
 pub const EVICTED: &str = "Evicted";
 
-/// Grace of a pod that must go at once.
+/// Grace period for hard thresholds and exceeded limits.
 pub const IMMEDIATE_GRACE_SECONDS: u64 = 1;
 
-/// What is configured.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Settings {
-    /// When the node is short of something.
+pub struct EvictionSettings {
     pub thresholds: Vec<Threshold>,
-    /// How long a condition stays after its cause (`evictionPressureTransitionPeriod`).
+    /// How long a pressure condition stays true after the last met threshold (`evictionPressureTransitionPeriod`).
     pub transition: Duration,
-    /// Longest grace of a pod that goes for a soft threshold (`evictionMaxPodGracePeriod`).
+    /// Upper bound for the grace period at soft thresholds (`evictionMaxPodGracePeriod`).
     pub max_pod_grace_seconds: u64,
     /// Whether limits of local storage are enforced (`localStorageCapacityIsolation`).
     pub local_storage: bool,
-    /// Whether a disk of containers apart from that of images is looked at (`KubeletSeparateDiskGC`).
+    /// Whether a separate filesystem for containers is observed (`KubeletSeparateDiskGC`).
     pub split_disks: bool,
-    /// Whether the kernel is asked to tell when memory runs short (`kernelMemcgNotification`).
+    /// Whether the kernel notifies the agent of low memory (`kernelMemcgNotification`).
     pub kernel_notification: bool,
 }
 
-/// Whether a pod may be chosen: it is not over, and was not told to go already.
+/// Whether a pod may be evicted: it is not critical, has not finished and is not being evicted already.
 #[must_use]
-pub fn may_go(pod: &Pod, worker: Option<&WorkerView>) -> bool {
+pub fn is_evictable(pod: &Pod, worker: Option<&WorkerView>) -> bool {
     let Some(worker) = worker else { return !is_terminal(&pod.status) && !is_critical(pod) };
-    let was_told = worker.rejection.as_ref().is_some_and(|rejection| rejection.reason == EVICTED);
-    worker.phase < WorkerPhase::Terminated && !was_told && !is_critical(pod)
+    let is_evicted = worker.rejection.as_ref().is_some_and(|rejection| rejection.reason == EVICTED);
+    worker.phase < WorkerPhase::Terminated && !is_evicted && !is_critical(pod)
 }
 
-/// How long a pod has to end for a threshold.
+/// The grace period of a pod that is evicted for a threshold.
 #[must_use]
-pub fn grace_seconds(threshold: &Threshold, pod: &Pod, settings: &Settings) -> u64 {
+pub fn grace_seconds(threshold: &Threshold, pod: &Pod, settings: &EvictionSettings) -> u64 {
     if threshold.is_hard() {
         return IMMEDIATE_GRACE_SECONDS;
     }
@@ -73,9 +71,9 @@ pub fn grace_seconds(threshold: &Threshold, pod: &Pod, settings: &Settings) -> u
     settings.max_pod_grace_seconds.min(own.unwrap_or(u64::MAX))
 }
 
-/// The thresholds to act on, the most urgent first: memory can run out within seconds.
+/// Sorts thresholds by urgency: memory first, because it can run out within seconds.
 #[must_use]
-pub fn by_urgency(mut met: Vec<Threshold>) -> Vec<Threshold> {
-    met.sort_by_key(|threshold| threshold.signal.starved() != Starved::Memory);
+pub fn sort_by_urgency(mut met: Vec<Threshold>) -> Vec<Threshold> {
+    met.sort_by_key(|threshold| threshold.signal.starved_resource() != StarvedResource::Memory);
     met
 }

@@ -1,12 +1,10 @@
-//! From what was read to what is shown: `/stats/summary`, `/metrics/resource`, `/metrics/cadvisor`.
-//!
-//! Comes in: what runs (observed pods) and readings of cgroups, networks and disks. Goes out: the summary and metric
-//! families in upstream's shape. Which cgroup belongs to which container is told here, too.
+//! The content of `/stats/summary`, `/metrics/resource` and `/metrics/cadvisor` in upstream's format, from observed pods and readings of
+//! cgroups, networks and disks. Also maps cgroups to containers.
 
 pub mod cadvisor;
 pub mod claims;
 mod families;
-pub mod places;
+pub mod locations;
 pub mod rate;
 pub mod readings;
 pub mod resource;

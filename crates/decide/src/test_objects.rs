@@ -1,8 +1,9 @@
-//! Small objects for the tests of this crate.
+//! Small objects for the unit tests of this crate.
 
 use model::{
     ContainerState, ContainerStatus, Moment, NamespaceMode, Observation, ObservedPod, Pod, PodFullName,
-    PodSource, SandboxState, SandboxStatus, Timestamp, labels,
+    PodSource, SandboxState, SandboxStatus, Timestamp, WorkerPhase, WorkerPodKind, WorkerProgress,
+    WorkerView, labels,
 };
 
 #[expect(clippy::needless_pass_by_value, reason = "tests write the spec in place")]
@@ -13,6 +14,21 @@ pub(crate) fn pod(spec: serde_json::Value) -> Pod {
         "spec": spec,
     });
     Pod::from_object(serde_json::from_value(object).unwrap(), PodSource::File).unwrap()
+}
+
+/// A worker of an API pod that has completed a sync.
+pub(crate) fn worker_view(uid: &str, phase: WorkerPhase) -> WorkerView {
+    WorkerView {
+        uid: uid.into(),
+        full_name: PodFullName { namespace: "default".into(), name: uid.into() },
+        phase,
+        pod_kind: WorkerPodKind::ApiPod,
+        progress: WorkerProgress::SyncedOnce,
+        restart_requested: false,
+        problems: Default::default(),
+        last_error: None,
+        rejection: None,
+    }
 }
 
 pub(crate) fn sandbox(id: &str, attempt: u32, state: SandboxState) -> SandboxStatus {

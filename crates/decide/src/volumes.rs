@@ -1,19 +1,19 @@
-//! How a pod's volumes are made ready.
+//! Plans how the volumes of a pod are set up.
 
 mod claims;
 pub mod csi;
+pub mod csi_driver;
 mod empty_dir;
 mod fc;
 mod flex;
 pub mod growth;
 mod iscsi;
 pub mod labels;
+mod messages;
 mod migration;
 mod mount_points;
 mod persistent;
 mod problem;
-mod telling;
-pub mod terms;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -28,13 +28,13 @@ pub use claims::{
     ClaimedVolume, ClaimedVolumes, bound_volume_name, check_binding, check_node_affinity, claim_name,
     is_for_one_pod, processing, volume_groups,
 };
-pub use problem::VolumeProblem;
-pub use telling::{
+pub use messages::{
     mapped, other_file_system, other_group, retry_after, set_up_failed, slow_ownership, step_failed,
     still_changing, too_many_volumes,
 };
+pub use problem::VolumeProblem;
 
-use crate::pod_paths::PodPaths;
+use crate::runtime_spec::pod_paths::PodPaths;
 
 const EMPTY_DIR_PLUGIN: &str = "kubernetes.io/empty-dir";
 const NO_GIT_REPO: &str = "git-repo volume plugin has been disabled; if necessary, it may be re-enabled by \
@@ -43,12 +43,11 @@ const NO_GIT_REPO: &str = "git-repo volume plugin has been disabled; if necessar
 /// The content of a pod's configMap, secret, downwardAPI and projected volumes, by volume name.
 pub type VolumeFiles = BTreeMap<String, Vec<ProjectedFile>>;
 
-/// Plans the volumes that a pod's containers mount, in the order of its spec; a volume nobody mounts is not made.
-/// `files` has the content of every volume that [`holds_files`], `claimed` what stands behind those with a
-/// [`claim_name`].
+/// Plans the volumes that containers mount, in the order of the spec; unmounted volumes are left out. `files` has the content
+/// of every volume that [`holds_files`], `claimed` the PersistentVolume of every volume with a [`claim_name`].
 ///
 /// # Errors
-/// At the first volume that this agent cannot set up.
+/// The first volume that cannot be set up.
 pub fn plan_volumes(
     pod: &Pod,
     settings: &NodeSettings,
@@ -64,10 +63,10 @@ pub fn plan_volumes(
         .collect()
 }
 
-/// Plans those volumes of a pod that [`holds_files`] and that its containers mount.
+/// Plans only the mounted volumes that [`holds_files`].
 ///
 /// # Errors
-/// At the first volume that this agent cannot set up.
+/// The first volume that cannot be set up.
 pub fn plan_files(
     pod: &Pod,
     settings: &NodeSettings,
@@ -79,9 +78,13 @@ pub fn plan_files(
         .collect()
 }
 
-/// Plans those volumes of a pod that drivers serve or that may grow, for a look from time to time; what cannot be planned is left out.
+/// Plans the volumes of drivers and those that may grow, for the periodic refresh. Volumes that cannot be planned are left out.
 #[must_use]
-pub fn plan_driven(pod: &Pod, settings: &NodeSettings, claimed: &ClaimedVolumes) -> Vec<PlannedVolume> {
+pub fn plan_driver_volumes(
+    pod: &Pod,
+    settings: &NodeSettings,
+    claimed: &ClaimedVolumes,
+) -> Vec<PlannedVolume> {
     used_volumes(pod)
         .filter_map(|volume| {
             let plan = match claimed.get(&volume.name) {
@@ -105,8 +108,7 @@ pub fn plan_driven(pod: &Pod, settings: &NodeSettings, claimed: &ClaimedVolumes)
         .collect()
 }
 
-/// Plans the volumes that a pod's containers use as if their files were empty, for those who only look where they are;
-/// what cannot be planned is left out.
+/// Plans the used volumes with empty files, for callers that only need the paths. Volumes that cannot be planned are left out.
 #[must_use]
 pub fn plan_without_content<'a>(
     pod: &'a Pod,
@@ -127,7 +129,7 @@ pub fn plan_without_content<'a>(
     planned.collect()
 }
 
-/// The volumes that a pod's containers use, in the order of its spec.
+/// The volumes that containers use, in the order of the spec.
 pub fn used_volumes(pod: &Pod) -> impl Iterator<Item = &Volume> {
     let used = mounted_names(pod);
     pod.spec.volumes.iter().flatten().filter(move |volume| used.contains(volume.name.as_str()))
@@ -155,7 +157,7 @@ pub fn holds_files(volume: &Volume) -> bool {
     files_plugin(volume).is_some()
 }
 
-/// Volumes that a container mounts or has as a device.
+/// Names of volumes that a container mounts or uses as a device.
 fn mounted_names(pod: &Pod) -> BTreeSet<&str> {
     pod.all_containers()
         .flat_map(|entry| {
@@ -222,10 +224,10 @@ fn plan(
     empty_dir::plan(pod, volume, path(EMPTY_DIR_PLUGIN), settings)
 }
 
-/// The plan of a disk of another machine, or of a volume of a FlexVolume driver; `path` gives the folder by the plugin.
+/// Plans iSCSI, Fibre Channel and FlexVolume volumes; `path` returns the folder for a plugin name.
 fn served(pod: &Pod, volume: &Volume, path: impl Fn(&str) -> PathBuf) -> Result<Option<VolumePlan>, String> {
     if let Some(source) = &volume.iscsi {
-        let wanted = iscsi::Wanted {
+        let wanted = iscsi::VolumeProperties {
             path: path("kubernetes.io/iscsi"),
             name: &volume.name,
             namespace: pod.namespace(),
@@ -235,7 +237,7 @@ fn served(pod: &Pod, volume: &Volume, path: impl Fn(&str) -> PathBuf) -> Result<
         return iscsi::inline(source, wanted).map(Some);
     }
     if let Some(source) = &volume.fc {
-        let wanted = fc::Wanted {
+        let wanted = fc::VolumeProperties {
             path: path("kubernetes.io/fc"),
             use_as: iscsi::as_files(source.fs_type.as_deref(), Vec::new()),
             read_only: source.read_only == Some(true),
@@ -243,17 +245,17 @@ fn served(pod: &Pod, volume: &Volume, path: impl Fn(&str) -> PathBuf) -> Result<
         return fc::plan(source, wanted).map(Some);
     }
     let Some(source) = &volume.flex_volume else { return Ok(None) };
-    let wanted = flex::Wanted {
+    let wanted = flex::VolumeProperties {
         path: path(&source.driver),
         name: &volume.name,
-        pod: csi::told_of(pod),
+        pod: csi::pod_info(pod),
         read_only: source.read_only == Some(true),
         size: None,
     };
     flex::inline(source, wanted).map(Some)
 }
 
-/// Where files are kept.
+/// Storage of projected files.
 #[derive(Clone, Copy)]
 enum Kept {
     OnDisk,
@@ -271,7 +273,7 @@ fn files_plugin(volume: &Volume) -> Option<(&'static str, Kept)> {
     .find_map(|(is_set, plugin)| is_set.then_some(plugin))
 }
 
-/// The group for the kinds of volumes whose files the agent may give away.
+/// The fsGroup, for volumes whose ownership the agent may change.
 fn fs_group(pod: &Pod, plan: &VolumePlan) -> Option<FsGroup> {
     let gid = pod.spec.security_context.as_ref()?.fs_group?;
     let gid = u32::try_from(gid).ok()?;
@@ -287,7 +289,7 @@ fn fs_group(pod: &Pod, plan: &VolumePlan) -> Option<FsGroup> {
         VolumePlan::Fc(disk) => {
             (!disk.read_only && !plan.is_device()).then(|| FsGroup { gid, change: change_policy(pod) })
         }
-        // Who gives it to the group, if anybody, is settled with the driver.
+        // The CSI driver's policy decides who changes the group.
         VolumePlan::Csi(_) | VolumePlan::Flex(_) => Some(FsGroup { gid, change: change_policy(pod) }),
         VolumePlan::Local { read_only: true, .. }
         | VolumePlan::Device { .. }
@@ -297,7 +299,6 @@ fn fs_group(pod: &Pod, plan: &VolumePlan) -> Option<FsGroup> {
     }
 }
 
-/// How often the pod wants the files of volumes that outlive it gone through.
 fn change_policy(pod: &Pod) -> FsGroupChange {
     let context = pod.spec.security_context.as_ref();
     match context.and_then(|context| context.fs_group_change_policy.as_deref()) {

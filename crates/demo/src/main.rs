@@ -1,15 +1,15 @@
-//! `demo`: the one program inside the test and demo images.
+//! `demo`: the program in the test and demo images.
 //!
-//! It is linked statically and has no configuration, so an image is this file and nothing else.
-//! In comes a command line of steps separated by `--`; each runs after the one before, and the
-//! process ends with the first step that asks for an exit code, or 0 after the last one:
+//! It is statically linked and needs no other files, so an image contains nothing else.
+//! The command line is a list of steps separated by `--`. They run in order, and the process
+//! exits with the code of the first step that sets one, or 0 after the last one:
 //!
 //! ```text
 //! demo env -- cat /etc/hosts -- sleep forever
 //! ```
 //!
-//! `demo --help` lists the steps. It deliberately understands no shell syntax, opens nothing it is
-//! not told to, and as process 1 of a container it handles SIGTERM and reaps its children.
+//! `demo --help` lists the steps. There is deliberately no shell syntax. As process 1 of a
+//! container it handles SIGTERM and reaps its children.
 
 mod grpc;
 mod serve;
@@ -20,9 +20,9 @@ use std::process::ExitCode;
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    // Before any thread exists, so that every thread inherits the mask.
-    if let Err(error) = signals::hold() {
-        eprintln!("demo: hold signals: {error}");
+    // Before the first thread starts, so that all threads inherit the mask.
+    if let Err(error) = signals::block() {
+        eprintln!("demo: block signals: {error}");
         return ExitCode::from(1);
     }
     for step in arguments.split(|argument| argument == "--") {

@@ -1,46 +1,42 @@
-//! A plain HTTP answerer: every request gets the pod's name, host name and the given text.
+//! An HTTP server that responds with a text, the pod name and the host name.
 
 use std::io::{self, BufRead, BufReader, Write};
 use std::net::{TcpListener, TcpStream};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// What is answered.
-pub(crate) struct Answers {
-    /// In every page.
+pub(crate) struct ServeOptions {
     pub(crate) text: String,
-    /// Says how the server is.
-    pub(crate) mood: Mood,
+    pub(crate) status_file: StatusFile,
 }
 
-/// How a server is: a file names an HTTP status, and without a file all is well.
+/// A file that contains the HTTP status to respond with. Without it the status is 200.
 #[derive(Clone, Default)]
-pub(crate) struct Mood(pub(crate) Option<String>);
+pub(crate) struct StatusFile(pub(crate) Option<String>);
 
-impl Mood {
-    /// The status to answer with.
+impl StatusFile {
     pub(crate) fn status(&self) -> u16 {
         let text = self.0.as_ref().and_then(|file| std::fs::read_to_string(file).ok());
         text.and_then(|text| text.trim().parse().ok()).unwrap_or(200)
     }
 }
 
-/// Opens the port and answers on threads of its own; returns once the port is open.
-pub(crate) fn start(port: u16, answers: Answers) -> io::Result<()> {
+/// Returns once the port is open, and serves requests on background threads.
+pub(crate) fn start(port: u16, options: ServeOptions) -> io::Result<()> {
     let listener = TcpListener::bind(("0.0.0.0", port))?;
     println!("serving on port {port}");
-    let answers = Arc::new(answers);
+    let options = Arc::new(options);
     std::thread::spawn(move || {
         for stream in listener.incoming().flatten() {
-            let answers = Arc::clone(&answers);
-            // One bad or slow client must not end the service.
-            std::thread::spawn(move || answer(&stream, &answers));
+            let options = Arc::clone(&options);
+            // A slow or faulty client must not block others.
+            std::thread::spawn(move || respond(&stream, &options));
         }
     });
     Ok(())
 }
 
-fn answer(stream: &TcpStream, answers: &Answers) -> io::Result<()> {
+fn respond(stream: &TcpStream, options: &ServeOptions) -> io::Result<()> {
     stream.set_read_timeout(Some(Duration::from_secs(2)))?;
     let mut request = BufReader::new(stream);
     let mut line = String::new();
@@ -63,13 +59,16 @@ fn answer(stream: &TcpStream, answers: &Answers) -> io::Result<()> {
         "/redirect" => (302, "Location: /healthz\r\n"),
         "/away" => (302, "Location: http://192.0.2.1/\r\n"),
         "/slow" => {
-            #[expect(clippy::disallowed_methods, reason = "a thread of its own, which is meant to be slow")]
+            #[expect(
+                clippy::disallowed_methods,
+                reason = "runs on its own thread, and the delay is intended"
+            )]
             std::thread::sleep(Duration::from_secs(5));
             (200, "")
         }
-        _ => (answers.mood.status(), ""),
+        _ => (options.status_file.status(), ""),
     };
-    let body = body(path, &answers.text);
+    let body = body(path, &options.text);
     let mut stream = stream;
     write!(
         stream,

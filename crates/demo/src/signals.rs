@@ -1,50 +1,48 @@
-//! Signals as values: they are blocked for the whole process and taken one by one.
+//! Synchronous signal handling: signals are blocked in the whole process and received one by one.
 //!
-//! Blocking matters for process 1 of a PID namespace: the kernel drops signals that it neither
-//! blocks nor handles, so an unprepared `sleep` could only be killed.
+//! Process 1 of a PID namespace must block or handle signals: the kernel drops all others, so
+//! that a plain `sleep` could only be killed with SIGKILL.
 #![expect(unsafe_code, reason = "the standard library has no signal API; each call is one libc function")]
 
 use std::io;
 use std::mem::MaybeUninit;
 use std::time::Duration;
 
-/// What arrived, or that the time was over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Arrival {
-    /// SIGTERM or SIGINT: the container is asked to stop.
+pub(crate) enum Event {
+    /// SIGTERM or SIGINT.
     Stop,
-    /// SIGCHLD: at least one child ended and was reaped.
+    /// SIGCHLD: at least one child exited and was reaped.
     Child,
-    /// Nothing arrived within the time given.
     Timeout,
 }
 
 /// Blocks the signals that [`next`] returns.
-pub(crate) fn hold() -> io::Result<()> {
-    let set = held();
-    // SAFETY: `set` is an initialised signal set and the old mask is not asked for.
+pub(crate) fn block() -> io::Result<()> {
+    let set = blocked_signals();
+    // SAFETY: `set` is an initialised signal set, and the pointer for the old mask may be null.
     match unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, &raw const set, std::ptr::null_mut()) } {
         0 => Ok(()),
         code => Err(io::Error::from_raw_os_error(code)),
     }
 }
 
-/// Waits for the next signal, without end when `limit` is `None`.
-pub(crate) fn next(limit: Option<Duration>) -> Arrival {
-    let set = held();
+/// Waits for the next signal, forever if `limit` is `None`.
+pub(crate) fn next(limit: Option<Duration>) -> Event {
+    let set = blocked_signals();
     let limit = limit.unwrap_or(Duration::from_secs(365 * 24 * 3600));
     let time = libc::timespec {
         tv_sec: libc::time_t::try_from(limit.as_secs()).unwrap_or(libc::time_t::MAX),
         tv_nsec: libc::c_long::from(limit.subsec_nanos()),
     };
-    // SAFETY: both pointers are to initialised values that outlive the call; no siginfo is asked for.
+    // SAFETY: both pointers are valid for the call, and the pointer for the siginfo may be null.
     match unsafe { libc::sigtimedwait(&raw const set, std::ptr::null_mut(), &raw const time) } {
         libc::SIGCHLD => {
             reap();
-            Arrival::Child
+            Event::Child
         }
-        libc::SIGTERM | libc::SIGINT => Arrival::Stop,
-        _ => Arrival::Timeout,
+        libc::SIGTERM | libc::SIGINT => Event::Stop,
+        _ => Event::Timeout,
     }
 }
 
@@ -53,7 +51,7 @@ fn reap() {
     while unsafe { libc::waitpid(-1, std::ptr::null_mut(), libc::WNOHANG) } > 0 {}
 }
 
-fn held() -> libc::sigset_t {
+fn blocked_signals() -> libc::sigset_t {
     let mut set = MaybeUninit::uninit();
     // SAFETY: sigemptyset initialises the whole set, sigaddset then only sets bits in it.
     unsafe {

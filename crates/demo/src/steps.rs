@@ -1,4 +1,4 @@
-//! The steps a command line can name.
+//! The steps of a command line.
 
 use std::fs::{self, OpenOptions};
 use std::io::Write;
@@ -6,72 +6,70 @@ use std::time::{Duration, Instant};
 
 use crate::{
     grpc, serve,
-    signals::{self, Arrival},
+    signals::{self, Event},
 };
 
-/// What follows a step.
 pub(crate) enum Outcome {
-    /// The next step, or the end with code 0.
+    /// Run the next step, or exit with 0 after the last one.
     Next,
-    /// The process ends with this code.
     Exit(u8),
 }
 
 const HELP: &str = "usage: demo STEP [-- STEP]...
 
   pause                               reap children, exit 0 on SIGTERM
-  serve [--port 8080] [--text TEXT] [--mood FILE] [--linger SECONDS]
-                                      answer HTTP with the status that FILE names (200 without it) and log requests;
-                                      /redirect, /away and /slow do that; on SIGTERM go on for SECONDS, then exit 0
-  serve-grpc [--port 8080] [--mood FILE]
-                                      answer grpc.health.v1: SERVING when FILE names 200 or is missing
+  serve [--port 8080] [--text TEXT] [--status-file FILE] [--linger SECONDS]
+                                      serve HTTP with the status in FILE (default 200) and log requests; /redirect,
+                                      /away and /slow are special; after SIGTERM, serve for SECONDS, then exit 0
+  serve-grpc [--port 8080] [--status-file FILE]
+                                      serve grpc.health.v1: SERVING if FILE contains 200 or is missing
   sleep SECONDS|forever [--ignore-term] [--exit CODE]
-                                      wait; CODE (143 without it) on SIGTERM
-  exit CODE [--after SECONDS]         end with CODE; 143 on SIGTERM before that
-  crash-until FILE                    end with 1 unless FILE exists
-  write FILE TEXT | append FILE TEXT  write TEXT and a line end
-  cat FILE | ls DIRECTORY             show a file, or names in a folder
-  fill MIB                            take that much memory, and keep it
-  burn PERCENT                        keep one CPU busy for that share of the time, until SIGTERM
-  env | pwd | hostname | mounts | id  show what the process sees
-  print TEXT | warn TEXT              a line on stdout, stderr";
+                                      wait; exit with CODE (default 143) on SIGTERM
+  exit CODE [--after SECONDS]         exit with CODE; with 143 on an earlier SIGTERM
+  crash-until FILE                    exit with 1 unless FILE exists
+  write FILE TEXT | append FILE TEXT  write TEXT and a newline
+  cat FILE | ls DIRECTORY             print a file, or the names in a directory
+  fill MIB                            allocate that much memory and keep it
+  burn PERCENT                        use that share of one CPU until SIGTERM
+  env | pwd | hostname | mounts | id  print the environment of the process
+  print TEXT | warn TEXT              print a line to stdout, or to stderr";
 
-/// Runs one step.
 pub(crate) fn run(step: &[String]) -> Result<Outcome, String> {
-    let words: Vec<&str> = step.iter().map(String::as_str).collect();
-    match words.as_slice() {
+    let arguments: Vec<&str> = step.iter().map(String::as_str).collect();
+    match arguments.as_slice() {
         [] | ["--help"] => println!("{HELP}"),
-        ["pause"] => return Ok(wait(None, &Stop::Exit(0))),
+        ["pause"] => return Ok(wait(None, &OnStop::Exit(0))),
         ["serve", options @ ..] => {
             let port = option(options, "--port").map_or(Ok(8080), number)?;
             let text = option(options, "--text").unwrap_or("hello from podward").to_owned();
             let linger = option(options, "--linger").map_or(Ok(Duration::ZERO), seconds)?;
-            serve::start(port, serve::Answers { text, mood: mood(options) })
+            serve::start(port, serve::ServeOptions { text, status_file: status_file(options) })
                 .map_err(|error| format!("serve on port {port}: {error}"))?;
-            wait(None, &Stop::Exit(0));
+            wait(None, &OnStop::Exit(0));
             println!("asked to stop");
-            return Ok(match wait(Some(linger), &Stop::Ignore) {
+            return Ok(match wait(Some(linger), &OnStop::Ignore) {
                 Outcome::Next | Outcome::Exit(_) => Outcome::Exit(0),
             });
         }
         ["serve-grpc", options @ ..] => {
             let port = option(options, "--port").map_or(Ok(8080), number)?;
-            grpc::start(port, mood(options)).map_err(|error| format!("serve on port {port}: {error}"))?;
-            return Ok(wait(None, &Stop::Exit(0)));
+            grpc::start(port, status_file(options))
+                .map_err(|error| format!("serve on port {port}: {error}"))?;
+            return Ok(wait(None, &OnStop::Exit(0)));
         }
         ["sleep", time, options @ ..] => {
             let limit = if *time == "forever" { None } else { Some(seconds(time)?) };
             let stop = match option(options, "--exit") {
-                Some(code) => Stop::Exit(number(code)?),
-                None if options.contains(&"--ignore-term") => Stop::Ignore,
-                None => Stop::Exit(143),
+                Some(code) => OnStop::Exit(number(code)?),
+                None if options.contains(&"--ignore-term") => OnStop::Ignore,
+                None => OnStop::Exit(143),
             };
             return Ok(wait(limit, &stop));
         }
         ["exit", code, options @ ..] => {
             let code = number(code)?;
             let limit = option(options, "--after").map_or(Ok(Duration::ZERO), seconds)?;
-            return Ok(match wait(Some(limit), &Stop::Exit(143)) {
+            return Ok(match wait(Some(limit), &OnStop::Exit(143)) {
                 Outcome::Next => Outcome::Exit(code),
                 stopped @ Outcome::Exit(_) => stopped,
             });
@@ -101,17 +99,17 @@ pub(crate) fn run(step: &[String]) -> Result<Outcome, String> {
     Ok(Outcome::Next)
 }
 
-/// The host name as the kernel knows it.
+/// Reads the host name from the kernel.
 pub(crate) fn hostname() -> String {
     fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default().trim_end().to_owned()
 }
 
-enum Stop {
+enum OnStop {
     Exit(u8),
     Ignore,
 }
 
-fn wait(limit: Option<Duration>, stop: &Stop) -> Outcome {
+fn wait(limit: Option<Duration>, stop: &OnStop) -> Outcome {
     let start = Instant::now();
     loop {
         let left = limit.map(|limit| limit.saturating_sub(start.elapsed()));
@@ -119,8 +117,8 @@ fn wait(limit: Option<Duration>, stop: &Stop) -> Outcome {
             return Outcome::Next;
         }
         match (signals::next(left), stop) {
-            (Arrival::Stop, Stop::Exit(code)) => return Outcome::Exit(*code),
-            (Arrival::Stop, Stop::Ignore) | (Arrival::Child | Arrival::Timeout, _) => {}
+            (Event::Stop, OnStop::Exit(code)) => return Outcome::Exit(*code),
+            (Event::Stop, OnStop::Ignore) | (Event::Child | Event::Timeout, _) => {}
         }
     }
 }
@@ -138,14 +136,14 @@ fn list(folder: &str) -> Result<(), String> {
     Ok(())
 }
 
-/// Written to, page by page, so that the kernel has to provide it; never freed.
+/// Writes to every page, so that the kernel provides it. The memory is never freed.
 fn fill(mib: usize) {
     for _ in 0..mib {
         std::mem::forget(std::hint::black_box(vec![1u8; 1 << 20]));
     }
 }
 
-/// Works and rests in turns of a tenth of a second together.
+/// Alternates between work and sleep in periods of about 100 ms.
 fn burn(percent: u64) -> Outcome {
     let work = Duration::from_millis(percent.min(100));
     loop {
@@ -153,21 +151,21 @@ fn burn(percent: u64) -> Outcome {
         while start.elapsed() < work {
             std::hint::black_box(start);
         }
-        // A rest of no length still looks for a signal.
+        // At least 1 ms, because this also checks for signals.
         let rest = Duration::from_millis(101).saturating_sub(work);
-        if let Arrival::Stop = signals::next(Some(rest)) {
+        if let Event::Stop = signals::next(Some(rest)) {
             return Outcome::Exit(0);
         }
     }
 }
 
 fn option<'a>(options: &[&'a str], name: &str) -> Option<&'a str> {
-    let at = options.iter().position(|option| *option == name)?;
-    options.get(at + 1).copied()
+    let index = options.iter().position(|option| *option == name)?;
+    options.get(index + 1).copied()
 }
 
-fn mood(options: &[&str]) -> serve::Mood {
-    serve::Mood(option(options, "--mood").map(str::to_owned))
+fn status_file(options: &[&str]) -> serve::StatusFile {
+    serve::StatusFile(option(options, "--status-file").map(str::to_owned))
 }
 
 fn number<T: std::str::FromStr>(text: &str) -> Result<T, String> {
@@ -183,24 +181,24 @@ fn seconds(text: &str) -> Result<Duration, String> {
 mod tests {
     use super::*;
 
-    fn words(text: &str) -> Vec<String> {
+    fn arguments(text: &str) -> Vec<String> {
         text.split_whitespace().map(str::to_owned).collect()
     }
 
     #[test]
-    fn exit_ends_with_its_code() {
-        assert!(matches!(run(&words("exit 7")), Ok(Outcome::Exit(7))));
+    fn exit_step_exits_with_its_code() {
+        assert!(matches!(run(&arguments("exit 7")), Ok(Outcome::Exit(7))));
     }
 
     #[test]
     fn unknown_step_is_an_error() {
-        assert!(run(&words("fly away")).is_err());
-        assert!(run(&words("exit 300")).is_err());
+        assert!(run(&arguments("fly away")).is_err());
+        assert!(run(&arguments("exit 300")).is_err());
     }
 
     #[test]
-    fn crash_until_follows_the_file() {
-        assert!(matches!(run(&words("crash-until /nonexistent/x")), Ok(Outcome::Exit(1))));
-        assert!(matches!(run(&words("crash-until /")), Ok(Outcome::Next)));
+    fn crash_until_step_depends_on_the_file() {
+        assert!(matches!(run(&arguments("crash-until /nonexistent/x")), Ok(Outcome::Exit(1))));
+        assert!(matches!(run(&arguments("crash-until /")), Ok(Outcome::Next)));
     }
 }

@@ -1,4 +1,4 @@
-//! Documents into typed structs, with errors that name field and place.
+//! Decodes documents into typed structs, with errors that name the field and its position.
 
 use serde::de::DeserializeOwned;
 use serde_ignored::Path as IgnoredPath;
@@ -11,30 +11,30 @@ use crate::{
 };
 
 impl Document {
-    /// Decodes the document; fields that `T` does not know are ignored.
+    /// Decodes the document and ignores fields that `T` does not have.
     pub fn decode<T: DeserializeOwned>(&self) -> Result<T, FieldError> {
         self.decode_at(&FieldPath::root())
     }
 
-    /// Decodes the part of the document at a path; fields that `T` does not know are ignored.
-    pub fn decode_at<T: DeserializeOwned>(&self, at: &FieldPath) -> Result<T, FieldError> {
-        let part = self.part(at)?;
-        decode_part(part, &mut |_| {}).map_err(|error| self.decode_error(at, error))
+    /// Decodes the part of the document at a path and ignores fields that `T` does not have.
+    pub fn decode_at<T: DeserializeOwned>(&self, base: &FieldPath) -> Result<T, FieldError> {
+        let part = self.part(base)?;
+        decode_part(part, &mut |_| {}).map_err(|error| self.decode_error(base, error))
     }
 
-    /// Decodes the document; fields that `T` does not know are errors.
+    /// Decodes the document; fields that `T` does not have are errors.
     ///
-    /// All unknown fields are reported at once, in the order of the text; a wrong value ends the search.
+    /// All unknown fields up to the first wrong value are reported together, in the order of the text.
     pub fn decode_strict<T: DeserializeOwned>(&self) -> Result<T, Vec<FieldError>> {
         self.decode_strict_at(&FieldPath::root())
     }
 
-    /// The same for the part of the document at a path.
-    pub fn decode_strict_at<T: DeserializeOwned>(&self, at: &FieldPath) -> Result<T, Vec<FieldError>> {
-        let part = self.part(at).map_err(|error| vec![error])?;
+    /// Like [`Self::decode_strict`], for the part of the document at a path.
+    pub fn decode_strict_at<T: DeserializeOwned>(&self, base: &FieldPath) -> Result<T, Vec<FieldError>> {
+        let part = self.part(base).map_err(|error| vec![error])?;
         let mut unknown = Vec::new();
-        let mut note = |path: IgnoredPath<'_>| unknown.push(at.join(ignored_path(&path)));
-        let decoded = decode_part(part, &mut note);
+        let mut on_unknown = |path: IgnoredPath<'_>| unknown.push(base.join(ignored_path(&path)));
+        let decoded = decode_part(part, &mut on_unknown);
         let mut errors: Vec<FieldError> =
             unknown.into_iter().map(|path| self.field_error(path, "unknown field")).collect();
         errors.sort_by_key(|error| error.position);
@@ -42,29 +42,28 @@ impl Document {
             Ok(value) if errors.is_empty() => Ok(value),
             Ok(_) => Err(errors),
             Err(error) => {
-                errors.push(self.decode_error(at, error));
+                errors.push(self.decode_error(base, error));
                 Err(errors)
             }
         }
     }
 
-    /// An error about a field of this document.
     pub fn field_error(&self, path: FieldPath, reason: impl Into<String>) -> FieldError {
         FieldError { position: self.position(&path), path, reason: reason.into() }
     }
 
-    fn part(&self, at: &FieldPath) -> Result<&serde_json::Value, FieldError> {
-        self.get(at).ok_or_else(|| self.field_error(at.clone(), "required field is missing"))
+    fn part(&self, base: &FieldPath) -> Result<&serde_json::Value, FieldError> {
+        self.get(base).ok_or_else(|| self.field_error(base.clone(), "required field is missing"))
     }
 
     fn decode_error(
         &self,
-        at: &FieldPath,
+        base: &FieldPath,
         error: serde_path_to_error::Error<serde_json::Error>,
     ) -> FieldError {
-        let path = at.join(serde_path(error.path()));
+        let path = base.join(serde_path(error.path()));
         let reason = error.into_inner().to_string();
-        // serde blames the struct; the author looks for the field.
+        // serde reports the struct; the path of the missing field is more useful to the author.
         let missing = reason.strip_prefix("missing field `").and_then(|rest| rest.split_once('`'));
         match missing {
             Some((field, _)) => self.field_error(path.key(field), "required field is missing"),
@@ -73,12 +72,12 @@ impl Document {
     }
 }
 
-/// One way for all forms of decoding: the code for a type as large as a pod is there once.
+/// Shared by all forms of decoding, so that the code for a type as large as a pod is generated only once.
 fn decode_part<T: DeserializeOwned>(
     part: &serde_json::Value,
-    mut note: &mut dyn FnMut(IgnoredPath<'_>),
+    mut on_unknown: &mut dyn FnMut(IgnoredPath<'_>),
 ) -> Result<T, serde_path_to_error::Error<serde_json::Error>> {
-    serde_path_to_error::deserialize(serde_ignored::Deserializer::new(part, &mut note))
+    serde_path_to_error::deserialize(serde_ignored::Deserializer::new(part, &mut on_unknown))
 }
 
 fn serde_path(path: &SerdePath) -> FieldPath {
@@ -86,7 +85,7 @@ fn serde_path(path: &SerdePath) -> FieldPath {
         .filter_map(|segment| match segment {
             SerdeSegment::Seq { index } => Some(Segment::Index(*index)),
             SerdeSegment::Map { key } => Some(Segment::Key(key.clone())),
-            // Not a step of the text: the variant's name is a key that was visited as such.
+            // Not a step in the text: the name of the variant was already visited as a key.
             SerdeSegment::Enum { .. } | SerdeSegment::Unknown => None,
         })
         .collect()

@@ -1,12 +1,12 @@
-//! YAML or JSON text in, JSON values out that remember where each field stood.
+//! Parses YAML and JSON into JSON values that keep the position of every field.
 //!
-//! What comes in: the bytes of a manifest or a configuration file. What goes out: zero or more [`Document`]s, each
-//! a [`serde_json::Value`] with the line and column of every key and item, and decoding into typed structs whose
-//! errors name field and line.
+//! Input: the bytes of a manifest or a configuration file. Output: zero or more [`Document`]s. A document is a
+//! [`serde_json::Value`] with the line and column of every key and item. It decodes into typed structs, and the errors
+//! name the field and the line.
 //!
-//! Scalars mean what Kubernetes users know from `kubectl` and the kubelet (YAML 1.1 habits: `yes` is a boolean,
-//! `0644` is octal, dates stay strings). Stricter than upstream in two places: a key given twice is an error, and
-//! explicit keys always win over merged (`<<`) ones.
+//! Scalars have the same meaning as in `kubectl` and the upstream kubelet (YAML 1.1: `yes` is a boolean, `0644` is
+//! octal, dates stay strings). The crate is stricter than upstream in two cases: a duplicate key is an error, and
+//! explicit keys always take precedence over merged (`<<`) ones.
 //!
 //! Invariants: parsing never panics; nesting, nodes and alias expansion are bounded ([`MAX_DEPTH`], [`MAX_NODES`],
 //! [`MAX_ALIAS_BYTES`]); memory is proportional to the input and those bounds.
@@ -27,8 +27,8 @@ pub use tree::{Document, MAX_ALIAS_BYTES, MAX_DEPTH, MAX_NODES};
 
 /// Parses a text into its documents; empty documents are skipped.
 ///
-/// A text whose first non-blank character is `{` or `[` is read as JSON; when it is not JSON after all (flow
-/// YAML), and for every other text, it is read as a stream of YAML documents.
+/// A text that starts with `{` or `[` after whitespace is parsed as JSON. If that fails (it may be flow YAML), and for
+/// every other text, it is parsed as a stream of YAML documents.
 pub fn parse(text: &[u8]) -> Result<Vec<Document>, SyntaxError> {
     let text = std::str::from_utf8(text).map_err(|error| not_utf8(text, error))?;
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
@@ -37,14 +37,14 @@ pub fn parse(text: &[u8]) -> Result<Vec<Document>, SyntaxError> {
     }
     let json_error = match json::parse(text) {
         Ok(document) => return Ok(vec![document]),
-        Err(json::JsonError::Refused(error)) => return Err(error),
+        Err(json::JsonError::Rejected(error)) => return Err(error),
         Err(json::JsonError::NotJson(error)) => error,
     };
-    yaml::parse(text).map_err(|error| if is_meant_as_json(text) { json_error } else { error })
+    yaml::parse(text).map_err(|error| if looks_like_json(text) { json_error } else { error })
 }
 
-/// Whether the author of a broken text had JSON in mind: the first word is quoted.
-fn is_meant_as_json(text: &str) -> bool {
+/// Whether a malformed text was probably meant as JSON: its first token is quoted.
+fn looks_like_json(text: &str) -> bool {
     text.trim_start_matches(|c: char| c.is_whitespace() || matches!(c, '{' | '[')).starts_with('"')
 }
 

@@ -2,52 +2,48 @@
 
 use std::{fmt, str::FromStr};
 
-/// One step into a document.
+/// One step of a [`FieldPath`].
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Segment {
-    /// A key of a mapping.
     Key(String),
-    /// An item of a list, counted from 0.
+    /// An item of a list, starting at 0.
     Index(usize),
 }
 
-/// The way from the root of a document to a field: `spec.containers[0].image`.
+/// The path from the root of a document to a field: `spec.containers[0].image`.
 ///
-/// Keys that are not plain words are quoted: `metadata.labels["a.b/c"]`. Printing and parsing are inverse.
+/// Keys with characters other than letters, digits, `-` and `_` are quoted: `metadata.labels["a.b/c"]`. Parsing a
+/// printed path gives the same path.
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FieldPath(Vec<Segment>);
 
-/// A text is not a field path.
+/// A text that is not a field path.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("parse field path {text:?}: {reason}")]
 pub struct PathError {
-    /// The text.
     pub text: String,
-    /// What is wrong with it.
     pub reason: &'static str,
 }
 
 impl FieldPath {
-    /// The document itself.
+    /// The path of the document itself.
     pub fn root() -> Self {
         Self::default()
     }
 
-    /// This path with a key appended.
     #[must_use]
     pub fn key(mut self, key: impl Into<String>) -> Self {
         self.0.push(Segment::Key(key.into()));
         self
     }
 
-    /// This path with an index appended.
     #[must_use]
     pub fn index(mut self, index: usize) -> Self {
         self.0.push(Segment::Index(index));
         self
     }
 
-    /// This path followed by the steps of another one.
+    /// This path followed by the segments of another one.
     #[must_use]
     pub fn join(&self, below: Self) -> Self {
         let mut path = self.clone();
@@ -55,17 +51,15 @@ impl FieldPath {
         path
     }
 
-    /// The steps from the root.
     pub fn segments(&self) -> &[Segment] {
         &self.0
     }
 
-    /// Whether this is the document itself.
     pub fn is_root(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// The path of the mapping or list that holds this field; `None` for the root.
+    /// The path of the mapping or list that contains this field; `None` for the root.
     pub fn parent(&self) -> Option<Self> {
         let (_, parents) = self.0.split_last()?;
         Some(Self(parents.to_vec()))
@@ -83,7 +77,7 @@ impl fmt::Display for FieldPath {
         for (depth, segment) in self.0.iter().enumerate() {
             match segment {
                 Segment::Index(index) => write!(f, "[{index}]")?,
-                Segment::Key(key) if !is_word(key) => {
+                Segment::Key(key) if !is_plain_key(key) => {
                     write!(f, "[{}]", serde_json::Value::from(key.as_str()))?;
                 }
                 Segment::Key(key) if depth == 0 => f.write_str(key)?,
@@ -105,17 +99,21 @@ impl FromStr for FieldPath {
             let (segment, after) = if let Some(inner) = rest.strip_prefix('[') {
                 bracketed(inner).map_err(fail)?
             } else {
-                let word = match rest.strip_prefix('.') {
-                    Some(word) if !path.is_root() => word,
+                let key = match rest.strip_prefix('.') {
+                    Some(key) if !path.is_root() => key,
                     None if path.is_root() => rest,
-                    Some(_) | None => return Err(fail("a key starts with one dot, the first key with none")),
+                    Some(_) | None => {
+                        return Err(fail("expected one dot before a key, and none before the first key"));
+                    }
                 };
-                let end = word.find(['.', '[']).unwrap_or(word.len());
-                let (word, after) = word.split_at(end);
-                if !is_word(word) {
-                    return Err(fail("such a key is written [\"key\"]"));
+                let end = key.find(['.', '[']).unwrap_or(key.len());
+                let (key, after) = key.split_at(end);
+                if !is_plain_key(key) {
+                    return Err(fail(
+                        "a key with characters other than letters, digits, - and _ is written as [\"key\"]",
+                    ));
                 }
-                (Segment::Key(word.to_owned()), after)
+                (Segment::Key(key.to_owned()), after)
             };
             path.0.push(segment);
             rest = after;
@@ -124,21 +122,22 @@ impl FromStr for FieldPath {
     }
 }
 
-/// Reads `0]…` or `"key"]…`, returning what follows the bracket.
+/// Parses `0]…` or `"key"]…` and returns the segment and the text after the bracket.
 fn bracketed(inner: &str) -> Result<(Segment, &str), &'static str> {
-    const OPEN: &str = "a bracket is not closed";
+    const UNCLOSED: &str = "missing closing bracket";
     if inner.starts_with('"') {
         let mut keys = serde_json::Deserializer::from_str(inner).into_iter::<String>();
-        let key = keys.next().and_then(Result::ok).ok_or("a quoted key is not a JSON string")?;
-        let after = inner.get(keys.byte_offset()..).and_then(|after| after.strip_prefix(']')).ok_or(OPEN)?;
+        let key = keys.next().and_then(Result::ok).ok_or("a quoted key must be a JSON string")?;
+        let after =
+            inner.get(keys.byte_offset()..).and_then(|after| after.strip_prefix(']')).ok_or(UNCLOSED)?;
         return Ok((Segment::Key(key), after));
     }
-    let (index, after) = inner.split_once(']').ok_or(OPEN)?;
-    let index = index.parse().map_err(|_| "an index is a number")?;
+    let (index, after) = inner.split_once(']').ok_or(UNCLOSED)?;
+    let index = index.parse().map_err(|_| "an index must be a number")?;
     Ok((Segment::Index(index), after))
 }
 
-fn is_word(key: &str) -> bool {
+fn is_plain_key(key: &str) -> bool {
     !key.is_empty() && key.chars().all(|c| c.is_ascii_alphanumeric() || c == '-' || c == '_')
 }
 
@@ -147,7 +146,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn prints_and_parses_back() {
+    fn parses_printed_paths_back() {
         let table = [
             (FieldPath::root(), ""),
             (
@@ -165,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn refuses_what_is_not_a_path() {
+    fn rejects_malformed_paths() {
         for text in [".a", "a..b", "a.", "a[", "a[x]", "a[\"x]", "a b", "a[0]b"] {
             assert!(text.parse::<FieldPath>().is_err(), "{text}");
         }

@@ -1,23 +1,21 @@
-//! Places in a text, and the errors that carry them.
+//! Positions in a text, and the errors that contain them.
 
 use std::fmt;
 
 use crate::path::FieldPath;
 
-/// A place in a text; lines and columns count from 1, columns in characters.
+/// A position in a text; lines and columns start at 1, columns count characters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Position {
-    /// Line, counted from 1.
     pub line: usize,
-    /// Column in characters, counted from 1.
     pub column: usize,
 }
 
 impl Position {
-    /// The first character of a text.
+    /// The position of the first character.
     pub(crate) const START: Self = Self { line: 1, column: 1 };
 
-    /// The place right after `text`.
+    /// The position right after `text`.
     pub(crate) fn at_end_of(text: &str) -> Self {
         let line = text.matches('\n').count() + 1;
         let last = text.rsplit('\n').next().unwrap_or_default();
@@ -31,24 +29,23 @@ impl fmt::Display for Position {
     }
 }
 
-/// The text is not well-formed YAML or JSON, or it exceeds a bound.
+/// The text is not well-formed YAML or JSON, or exceeds a bound.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{position}: {reason}")]
 pub struct SyntaxError {
-    /// Where reading stopped.
+    /// Where parsing stopped.
     pub position: Position,
-    /// Why, in words for the author of the text.
+    /// Addressed to the author of the text.
     pub reason: String,
 }
 
 /// One field of a document is wrong, missing or unknown.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub struct FieldError {
-    /// The field.
     pub path: FieldPath,
-    /// Where it stands; for a missing field, where its nearest parent stands.
+    /// The position of the field, or of its nearest existing parent if the field is missing.
     pub position: Option<Position>,
-    /// Why it is refused, in words for the author of the text.
+    /// Addressed to the author of the text.
     pub reason: String,
 }
 

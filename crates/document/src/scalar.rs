@@ -1,15 +1,15 @@
-//! What a plain YAML scalar means: the rules of `sigs.k8s.io/yaml`, which follows YAML 1.1 more than 1.2.
+//! Resolves plain YAML scalars by the rules of `sigs.k8s.io/yaml`, which are closer to YAML 1.1 than to 1.2.
 
 use serde_json::{Number, Value};
 
-/// Why a scalar has no JSON value.
+/// A scalar that has no JSON value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ScalarError {
-    /// Infinity or not-a-number, which JSON cannot hold.
+    /// Infinity or NaN, which JSON cannot represent.
     NotFinite,
 }
 
-/// The value of an unquoted, untagged scalar.
+/// Resolves an unquoted, untagged scalar.
 pub(crate) fn resolve(text: &str) -> Result<Value, ScalarError> {
     let value = match text {
         "" | "~" | "null" | "Null" | "NULL" => Value::Null,
@@ -26,7 +26,7 @@ pub(crate) fn resolve(text: &str) -> Result<Value, ScalarError> {
     Ok(value)
 }
 
-/// The key text of a scalar key: numbers and booleans print the way Go prints them; null and lists cannot be keys.
+/// The text of a scalar key, with numbers and booleans printed as Go prints them. Null, lists and mappings cannot be keys.
 pub(crate) fn key_text(value: &Value) -> Option<String> {
     match value {
         Value::String(text) => Some(text.clone()),
@@ -37,7 +37,7 @@ pub(crate) fn key_text(value: &Value) -> Option<String> {
     }
 }
 
-/// A float as a key: shortest 32 bit form, exponent from 1e+06 and below 1e-04, as upstream prints it.
+/// Prints a float key as upstream does: the shortest 32-bit form, with an exponent from 1e+06 upwards and below 1e-04.
 #[expect(clippy::cast_possible_truncation, reason = "upstream narrows to 32 bits as well")]
 fn float_key(value: f64) -> String {
     let short = value as f32;
@@ -62,7 +62,7 @@ fn number(text: &str) -> Option<Value> {
     integer(&plain).or_else(|| float(&plain).and_then(go_float))
 }
 
-/// A signed integer with Go's base prefixes: `0x`, `0o`, `0b`, and a leading `0` for octal.
+/// Parses a signed integer with Go's base prefixes: `0x`, `0o`, `0b`, and a leading `0` for octal.
 fn integer(plain: &str) -> Option<Value> {
     let (negative, digits) = match plain.as_bytes().first()? {
         b'-' => (true, plain.get(1..)?),
@@ -84,7 +84,7 @@ fn integer(plain: &str) -> Option<Value> {
     if negative {
         return 0_i64.checked_sub_unsigned(magnitude).map(Value::from);
     }
-    // Upstream reads a plus sign only in front of what fits 63 bits.
+    // Upstream accepts a plus sign only in front of a number that fits into 63 bits.
     if plain.starts_with('+') && i64::try_from(magnitude).is_err() {
         return None;
     }
@@ -105,11 +105,11 @@ fn float(plain: &str) -> Option<f64> {
     plain.parse::<f64>().ok().filter(|value| value.is_finite())
 }
 
-/// Go prints a float without a fraction as an integer, so that `80.0` is fine for an integer field.
+/// Turns a float without a fraction into an integer, as Go does, so that an integer field accepts `80.0`.
 #[expect(clippy::cast_possible_truncation, reason = "guarded by the range check")]
 fn go_float(value: f64) -> Option<Value> {
-    const EXACT: f64 = 9_007_199_254_740_992.0;
-    if value.fract() == 0.0 && value.abs() <= EXACT {
+    const MAX_EXACT_INTEGER: f64 = 9_007_199_254_740_992.0;
+    if value.fract() == 0.0 && value.abs() <= MAX_EXACT_INTEGER {
         return Some(Value::from(value as i64));
     }
     Number::from_f64(value).map(Value::Number)
@@ -122,7 +122,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn plain_scalars_mean_what_upstream_says() {
+    fn resolves_plain_scalars_like_upstream() {
         let table = [
             ("", json!(null)),
             ("~", json!(null)),
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_print_as_go_prints_them() {
+    fn prints_keys_like_go() {
         let table = [
             (json!(true), "true"),
             (json!(8080), "8080"),

@@ -12,13 +12,13 @@ fn error(text: &str) -> String {
     parse(text.as_bytes()).unwrap_err().to_string()
 }
 
-fn place(document: &Document, path: &str) -> (usize, usize) {
+fn line_and_column(document: &Document, path: &str) -> (usize, usize) {
     let position = document.position(&path.parse().unwrap()).unwrap();
     (position.line, position.column)
 }
 
 #[test]
-fn reads_yaml_and_json() {
+fn parses_yaml_and_json() {
     let table = [
         ("", vec![]),
         ("# only a comment\n", vec![]),
@@ -41,7 +41,7 @@ fn reads_yaml_and_json() {
 }
 
 #[test]
-fn aliases_and_merges_expand() {
+fn expands_aliases_and_merge_keys() {
     let table = [
         ("a: &x [1, 2]\nb: *x\n", json!({"a": [1, 2], "b": [1, 2]})),
         (
@@ -61,17 +61,17 @@ fn aliases_and_merges_expand() {
 }
 
 #[test]
-fn errors_say_where_and_why() {
+fn syntax_errors_contain_position_and_reason() {
     let table = [
         ("a: 1\nb: 2\na: 3\n", "line 3, column 1: field \"a\" is already set on line 1"),
         ("{\"a\": 1,\n \"a\": 2}", "line 2, column 2: field \"a\" is already set on line 1"),
         ("1: a\n\"1\": b\n", "line 2, column 1: field \"1\" is already set on line 1"),
-        ("a: .inf\n", "line 1, column 4: infinity and not-a-number are not supported"),
-        ("~: 1\n", "line 1, column 1: a key must be a text, a number or a boolean"),
+        ("a: .inf\n", "line 1, column 4: infinity and NaN are not supported"),
+        ("~: 1\n", "line 1, column 1: a key must be a string, a number or a boolean"),
         ("[a]: 1\n", "line 1, column 1: a mapping or list cannot be a key"),
-        ("a: &x [*x]\n", "line 1, column 8: an alias inside the value it stands for"),
+        ("a: &x [*x]\n", "line 1, column 8: an alias must not refer to a value that contains it"),
         ("<<: 1\n", "line 1, column 1: a merge key (<<) takes a mapping or a list of mappings"),
-        ("a: !!int x\n", "line 1, column 4: \"x\" is not an integer, as its tag says"),
+        ("a: !!int x\n", "line 1, column 4: \"x\" is not an integer, as its tag requires"),
         ("a: 1\nb: \0\n", "line 2, column 4: control characters are not allowed"),
         ("{\"ä\": 1, \"b\" 2}", "line 1, column 14: expected ':' after the field name"),
     ];
@@ -84,7 +84,7 @@ fn errors_say_where_and_why() {
 }
 
 #[test]
-fn bounds_hold() {
+fn rejects_texts_that_exceed_the_bounds() {
     let mut laughs = String::from("a0: &a0 [lol, lol]\n");
     for i in 1..40 {
         laughs += &format!("a{i}: &a{i} [*a{0}, *a{0}]\n", i - 1);
@@ -92,7 +92,7 @@ fn bounds_hold() {
     assert!(error(&laughs).contains("aliases"));
 
     let long = format!("a: &a \"{}\"\nb: [{}]\n", "x".repeat(1 << 20), "*a, ".repeat(100));
-    assert!(error(&long).contains("aliases repeat"));
+    assert!(error(&long).contains("aliases expand"));
 
     let nested =
         format!("a: &a {}1{}\nb: {}*a{}\n", "[".repeat(40), "]".repeat(40), "[".repeat(40), "]".repeat(40));
@@ -109,7 +109,7 @@ fn bounds_hold() {
 }
 
 #[test]
-fn fields_remember_their_places() {
+fn records_the_position_of_every_field() {
     let yaml = "kind: Pod\nspec:\n  containers:\n  - name: a\n    image: b\n  - {name: c}\n";
     let documents = parse(yaml.as_bytes()).unwrap();
     let document = &documents[0];
@@ -123,15 +123,15 @@ fn fields_remember_their_places() {
         ("spec.containers[1].image", (6, 5)),
         ("spec.nothing.here", (2, 1)),
     ] {
-        assert_eq!(place(document, path), expected, "{path}");
+        assert_eq!(line_and_column(document, path), expected, "{path}");
     }
     let json = parse("{\n  \"ä\": {\"b\":\n [1, 2]}}".as_bytes()).unwrap();
-    assert_eq!(place(&json[0], "[\"ä\"].b"), (2, 9));
-    assert_eq!(place(&json[0], "[\"ä\"].b[1]"), (3, 6));
+    assert_eq!(line_and_column(&json[0], "[\"ä\"].b"), (2, 9));
+    assert_eq!(line_and_column(&json[0], "[\"ä\"].b[1]"), (3, 6));
 }
 
 #[test]
-fn fields_can_be_read_and_removed() {
+fn gets_and_removes_fields() {
     let mut document = parse(b"a: {b: null, c: [1, {d: null}]}\ne: null\n").unwrap().remove(0);
     assert_eq!(document.get(&"a.c[0]".parse().unwrap()), Some(&json!(1)));
     assert_eq!(document.get(&"a.x.y".parse().unwrap()), None);
@@ -141,7 +141,7 @@ fn fields_can_be_read_and_removed() {
     assert!(!document.remove(&"a.c".parse().unwrap()));
     assert!(!document.remove(&FieldPath::root()));
     assert_eq!(document.value(), &json!({"a": {}}));
-    assert_eq!(place(&document, "a.c[1]"), (1, 21));
+    assert_eq!(line_and_column(&document, "a.c[1]"), (1, 21));
 }
 
 #[derive(Debug, Deserialize, PartialEq)]
@@ -158,7 +158,7 @@ struct Container {
 }
 
 #[test]
-fn decoding_names_field_and_line() {
+fn decode_errors_name_field_and_line() {
     let decode = |text: &str| parse(text.as_bytes()).unwrap()[0].decode::<Pod>().map_err(|e| e.to_string());
     assert!(decode("name: a\nmore: 1\n").is_ok());
     let table = [
@@ -214,7 +214,7 @@ fn any_json() -> impl Strategy<Value = Value> {
 
 proptest! {
     #[test]
-    fn any_json_reads_back_equal(value in any_json()) {
+    fn parses_any_serialized_json_back(value in any_json()) {
         let value = json!([value]);
         for text in [value.to_string(), format!("{value:#}")] {
             let documents = parse(text.as_bytes()).unwrap();
@@ -224,7 +224,7 @@ proptest! {
     }
 
     #[test]
-    fn never_panics_on_bytes(text in prop::collection::vec(any::<u8>(), 0..200)) {
+    fn never_panics_on_arbitrary_bytes(text in prop::collection::vec(any::<u8>(), 0..200)) {
         let _ = parse(&text);
     }
 

@@ -1,4 +1,4 @@
-//! YAML events into trees: keys, merges, anchors and bounds.
+//! Builds trees from YAML parser events: keys, merge keys, anchors and bounds.
 
 use std::{borrow::Cow, collections::HashMap};
 
@@ -8,17 +8,17 @@ use serde_json::Value;
 use crate::{
     position::{Position, SyntaxError},
     scalar,
-    tree::{Budget, Document, Fields, Inside, Items, Node, Places},
+    tree::{Budget, ChildPositions, Document, ListBuilder, MappingBuilder, Node, PositionTree},
 };
 
-/// How many tabs after a colon are forgiven; each costs one more reading of the text.
-const MAX_TABS_FORGIVEN: usize = 64;
+/// Maximum number of tabs after a colon that are tolerated; each one costs another parse of the whole text.
+const MAX_TABS_AFTER_COLON: usize = 64;
 
-/// Reads every non-empty document of a YAML stream.
+/// Parses all non-empty documents of a YAML stream.
 pub(crate) fn parse(text: &str) -> Result<Vec<Document>, SyntaxError> {
-    refuse_control_characters(text)?;
+    reject_control_characters(text)?;
     let mut text = Cow::Borrowed(text);
-    for _ in 0..MAX_TABS_FORGIVEN {
+    for _ in 0..MAX_TABS_AFTER_COLON {
         match parse_once(&text) {
             Ok(documents) => return Ok(documents),
             Err(ReadError::TabAfterColon(offset)) => text = Cow::Owned(tabs_to_spaces_before(&text, offset)),
@@ -27,13 +27,15 @@ pub(crate) fn parse(text: &str) -> Result<Vec<Document>, SyntaxError> {
     }
     parse_once(&text).map_err(|error| match error {
         ReadError::Syntax(error) => error,
-        ReadError::TabAfterColon(_) => fail(Position::START, "too many tabs after colons; use spaces"),
+        ReadError::TabAfterColon(_) => {
+            syntax_error(Position::START, "too many tabs after colons; use spaces")
+        }
     })
 }
 
 enum ReadError {
     Syntax(SyntaxError),
-    /// The parser refuses `key:<tab>value`, which YAML allows; holds the character offset of the value.
+    /// The parser rejects `key:<tab>value`, which YAML allows. Contains the character offset of the value.
     TabAfterColon(usize),
 }
 
@@ -50,9 +52,9 @@ fn parse_once(text: &str) -> Result<Vec<Document>, ReadError> {
             if error.info().starts_with("':' must be followed by") {
                 return ReadError::TabAfterColon(error.marker().index());
             }
-            ReadError::Syntax(fail(position(*error.marker()), error.info()))
+            ReadError::Syntax(syntax_error(marker_position(*error.marker()), error.info()))
         })?;
-        builder.take(event, span).map_err(ReadError::Syntax)?;
+        builder.handle(event, span).map_err(ReadError::Syntax)?;
     }
     Ok(builder.documents)
 }
@@ -64,69 +66,76 @@ fn tabs_to_spaces_before(text: &str, offset: usize) -> String {
     characters.into_iter().collect()
 }
 
-/// The parser takes NUL for the end of the text, which would hide whatever follows it.
-fn refuse_control_characters(text: &str) -> Result<(), SyntaxError> {
+/// The parser treats NUL as the end of the text and would silently ignore everything after it.
+fn reject_control_characters(text: &str) -> Result<(), SyntaxError> {
     let found = text.find(|c: char| (c < ' ' && !matches!(c, '\t' | '\n' | '\r')) || c == '\u{7f}');
     let Some(offset) = found else { return Ok(()) };
     let position = Position::at_end_of(text.get(..offset).unwrap_or_default());
     Err(SyntaxError { position, reason: "control characters are not allowed".to_owned() })
 }
 
-fn position(marker: Marker) -> Position {
+fn marker_position(marker: Marker) -> Position {
     Position { line: marker.line().max(1), column: marker.col() + 1 }
 }
 
 /// A mapping or list whose end has not been read yet.
-enum Open {
-    Fields { anchor: usize, fields: Fields, key: Key, merges: Vec<Node> },
-    Items { anchor: usize, items: Items },
+enum OpenNode {
+    Fields { anchor: usize, fields: MappingBuilder, key: KeyState, merges: Vec<Node> },
+    Items { anchor: usize, items: ListBuilder },
 }
 
-/// What a mapping waits for.
-enum Key {
-    /// The next key.
+/// The next element that an open mapping expects.
+enum KeyState {
     Expected,
-    /// The value of this key.
+    /// The value of this key, which is at this position.
     Named(String, Position),
-    /// The value of a `<<` key.
+    /// The value of a merge key (`<<`), which is at this position.
     Merge(Position),
 }
 
 struct Builder {
     budget: Budget,
-    open: Vec<Open>,
+    open: Vec<OpenNode>,
     anchors: HashMap<usize, Node>,
     root: Option<Node>,
     documents: Vec<Document>,
 }
 
 impl Builder {
-    fn take(&mut self, event: Event<'_>, span: Span) -> Result<(), SyntaxError> {
-        let at = position(span.start);
+    fn handle(&mut self, event: Event<'_>, span: Span) -> Result<(), SyntaxError> {
+        let position = marker_position(span.start);
         match event {
             Event::Scalar(text, style, anchor, tag) => {
-                self.budget.node(at)?;
+                self.budget.charge_node(position)?;
                 if self.expects_key() && is_merge(&text, style, tag.as_deref()) {
-                    self.expect_merge_value(at);
+                    self.expect_merge_value(position);
                     return Ok(());
                 }
-                let value = scalar_value(&text, style, tag.as_deref(), at)?;
-                self.add(anchor, Node::scalar(value, at))
+                let value = scalar_value(&text, style, tag.as_deref(), position)?;
+                self.add(anchor, Node::scalar(value, position))
             }
             Event::Alias(anchor) => {
                 let Some(node) = self.anchors.get(&anchor) else {
-                    return Err(fail(at, "an alias inside the value it stands for"));
+                    return Err(syntax_error(
+                        position,
+                        "an alias must not refer to a value that contains it",
+                    ));
                 };
-                self.budget.copy(node, at)?;
-                Budget::depth(self.open.len() + node.height, at)?;
+                self.budget.charge_copy(node, position)?;
+                Budget::check_depth(self.open.len() + node.height, position)?;
                 let node = node.clone();
                 self.add(0, node)
             }
             Event::MappingStart(anchor, _) => {
-                let fields = Fields::new(at);
-                self.enter(at, Open::Fields { anchor, fields, key: Key::Expected, merges: Vec::new() })
+                let fields = MappingBuilder::new(position);
+                self.enter(
+                    position,
+                    OpenNode::Fields { anchor, fields, key: KeyState::Expected, merges: Vec::new() },
+                )
             }
-            Event::SequenceStart(anchor, _) => self.enter(at, Open::Items { anchor, items: Items::new(at) }),
+            Event::SequenceStart(anchor, _) => {
+                self.enter(position, OpenNode::Items { anchor, items: ListBuilder::new(position) })
+            }
             Event::MappingEnd | Event::SequenceEnd => self.leave(),
             Event::DocumentEnd => {
                 self.finish_document();
@@ -137,56 +146,59 @@ impl Builder {
     }
 
     fn expects_key(&self) -> bool {
-        matches!(self.open.last(), Some(Open::Fields { key: Key::Expected, .. }))
+        matches!(self.open.last(), Some(OpenNode::Fields { key: KeyState::Expected, .. }))
     }
 
-    fn expect_merge_value(&mut self, at: Position) {
-        if let Some(Open::Fields { key, .. }) = self.open.last_mut() {
-            *key = Key::Merge(at);
+    fn expect_merge_value(&mut self, position: Position) {
+        if let Some(OpenNode::Fields { key, .. }) = self.open.last_mut() {
+            *key = KeyState::Merge(position);
         }
     }
 
-    fn enter(&mut self, at: Position, open: Open) -> Result<(), SyntaxError> {
-        self.budget.node(at)?;
+    fn enter(&mut self, position: Position, open: OpenNode) -> Result<(), SyntaxError> {
+        self.budget.charge_node(position)?;
         if self.expects_key() {
-            return Err(fail(at, "a mapping or list cannot be a key"));
+            return Err(syntax_error(position, "a mapping or list cannot be a key"));
         }
-        Budget::depth(self.open.len() + 1, at)?;
+        Budget::check_depth(self.open.len() + 1, position)?;
         self.open.push(open);
         Ok(())
     }
 
     fn leave(&mut self) -> Result<(), SyntaxError> {
         let (anchor, node) = match self.open.pop() {
-            Some(Open::Fields { anchor, mut fields, merges, .. }) => {
+            Some(OpenNode::Fields { anchor, mut fields, merges, .. }) => {
                 merges.into_iter().for_each(|node| fields.merge(node));
                 (anchor, fields.finish())
             }
-            Some(Open::Items { anchor, items }) => (anchor, items.finish()),
+            Some(OpenNode::Items { anchor, items }) => (anchor, items.finish()),
             None => return Ok(()),
         };
         self.add(anchor, node)
     }
 
-    /// Puts a finished value where it belongs: as a key, a field, an item or the root.
+    /// Adds a finished value to its parent, as a key, a field or an item, or makes it the root.
     fn add(&mut self, anchor: usize, node: Node) -> Result<(), SyntaxError> {
-        let at = node.places.at;
+        let position = node.positions.start;
         if anchor > 0 {
-            self.budget.copy(&node, at)?;
+            self.budget.charge_copy(&node, position)?;
             self.anchors.insert(anchor, node.clone());
         }
         match self.open.last_mut() {
             None => self.root = Some(node),
-            Some(Open::Items { items, .. }) => items.push(node),
-            Some(Open::Fields { fields, key, merges, .. }) => match std::mem::replace(key, Key::Expected) {
-                Key::Expected => {
-                    let text = scalar::key_text(&node.value)
-                        .ok_or_else(|| fail(at, "a key must be a text, a number or a boolean"))?;
-                    *key = Key::Named(text, at);
+            Some(OpenNode::Items { items, .. }) => items.push(node),
+            Some(OpenNode::Fields { fields, key, merges, .. }) => {
+                match std::mem::replace(key, KeyState::Expected) {
+                    KeyState::Expected => {
+                        let text = scalar::key_text(&node.value).ok_or_else(|| {
+                            syntax_error(position, "a key must be a string, a number or a boolean")
+                        })?;
+                        *key = KeyState::Named(text, position);
+                    }
+                    KeyState::Named(text, key_position) => fields.insert(text, key_position, node)?,
+                    KeyState::Merge(key_position) => merges.extend(merge_sources(node, key_position)?),
                 }
-                Key::Named(text, key_at) => fields.insert(text, key_at, node)?,
-                Key::Merge(key_at) => merges.extend(merge_sources(node, key_at)?),
-            },
+            }
         }
         Ok(())
     }
@@ -196,40 +208,40 @@ impl Builder {
         if let Some(root) = self.root.take()
             && !root.value.is_null()
         {
-            self.documents.push(Document::new(root.value, root.places));
+            self.documents.push(Document::new(root.value, root.positions));
         }
     }
 }
 
-/// The mappings a `<<` key names: one, or a list of them in order of precedence.
-fn merge_sources(node: Node, at: Position) -> Result<Vec<Node>, SyntaxError> {
+/// The mappings that a merge key (`<<`) refers to, in order of precedence.
+fn merge_sources(node: Node, position: Position) -> Result<Vec<Node>, SyntaxError> {
     const REASON: &str = "a merge key (<<) takes a mapping or a list of mappings";
     let height = node.height;
-    match (node.value, node.places.inside) {
-        (value @ Value::Object(_), inside) => {
-            let places = Places { at: node.places.at, inside };
+    match (node.value, node.positions.children) {
+        (value @ Value::Object(_), children) => {
+            let positions = PositionTree { start: node.positions.start, children };
             Ok(vec![Node {
                 value,
-                places,
+                positions,
                 nodes: node.nodes,
                 bytes: node.bytes,
                 height: height.saturating_sub(1),
             }])
         }
-        (Value::Array(values), Inside::Items(places)) => {
-            // The list as a whole was paid for; its weight must be counted once, not per mapping.
-            let mut weight = (node.nodes, node.bytes);
+        (Value::Array(values), ChildPositions::Items(positions)) => {
+            // The budget was charged for the whole list, so its size is attributed to the first mapping only.
+            let mut size = (node.nodes, node.bytes);
             let mut sources = Vec::new();
-            for (value, places) in values.into_iter().zip(places) {
+            for (value, positions) in values.into_iter().zip(positions) {
                 if !value.is_object() {
-                    return Err(fail(places.at, REASON));
+                    return Err(syntax_error(positions.start, REASON));
                 }
-                let (nodes, bytes) = std::mem::take(&mut weight);
-                sources.push(Node { value, places, nodes, bytes, height: height.saturating_sub(2) });
+                let (nodes, bytes) = std::mem::take(&mut size);
+                sources.push(Node { value, positions, nodes, bytes, height: height.saturating_sub(2) });
             }
             Ok(sources)
         }
-        _ => Err(fail(at, REASON)),
+        _ => Err(syntax_error(position, REASON)),
     }
 }
 
@@ -242,13 +254,15 @@ fn scalar_value(
     text: &str,
     style: ScalarStyle,
     tag: Option<&Tag>,
-    at: Position,
+    position: Position,
 ) -> Result<Value, SyntaxError> {
-    let plain = || scalar::resolve(text).map_err(|_| fail(at, "infinity and not-a-number are not supported"));
+    let plain =
+        || scalar::resolve(text).map_err(|_| syntax_error(position, "infinity and NaN are not supported"));
     let Some(tag) = tag else {
         return if style == ScalarStyle::Plain { plain() } else { Ok(Value::from(text)) };
     };
-    let mismatch = |kind: &str| fail(at, &format!("{text:?} is not {kind}, as its tag says"));
+    let mismatch =
+        |kind: &str| syntax_error(position, &format!("{text:?} is not {kind}, as its tag requires"));
     match core_tag(Some(tag)) {
         Some("int") => plain()?
             .as_number()
@@ -259,7 +273,10 @@ fn scalar_value(
         Some("float") => plain()?.as_number().cloned().map(Value::Number).ok_or_else(|| mismatch("a number")),
         Some("bool") => plain()?.as_bool().map(Value::Bool).ok_or_else(|| mismatch("a boolean")),
         Some("null") => plain()?.as_null().map(Value::from).ok_or_else(|| mismatch("null")),
-        Some("binary") => Err(fail(at, "the tag !!binary is not supported; write base64 text without it")),
+        Some("binary") => Err(syntax_error(
+            position,
+            "the tag !!binary is not supported; remove the tag and write the base64 text as a string",
+        )),
         Some(_) | None => Ok(Value::from(text)),
     }
 }
@@ -269,6 +286,6 @@ fn core_tag(tag: Option<&Tag>) -> Option<&str> {
     tag.filter(|tag| tag.is_yaml_core_schema()).map(|tag| tag.suffix.as_str())
 }
 
-fn fail(at: Position, reason: &str) -> SyntaxError {
-    SyntaxError { position: at, reason: reason.to_owned() }
+fn syntax_error(position: Position, reason: &str) -> SyntaxError {
+    SyntaxError { position, reason: reason.to_owned() }
 }

@@ -1,32 +1,40 @@
-//! Checkpoint files.
+//! Checkpoint files with a checksum.
+
+use values::fnv::Fnv64a;
+
+mod sealed;
+pub(crate) mod state_files;
 
 use std::ffi::OsStr;
 use std::io;
 use std::path::{Path, PathBuf};
 
 use async_trait::async_trait;
-use ports::checkpoints::Checkpoints;
-use ports::pod_folders::FileError;
+use ports::host::checkpoints::Checkpoints;
+use ports::host::pod_folders::FileError;
 
-use crate::atomic_file::Durability;
-use crate::failure::{OnPath, entry_name};
-use crate::folder::Folder;
-use crate::state_files::{StateFiles, read};
+use crate::errors::{OnPath, entry_name};
+use crate::files::atomic_file::Durability;
+use crate::files::folder::Folder;
+use state_files::read;
+
+pub use sealed::SealedCheckpoints;
+pub use state_files::StateFiles;
 
 const MAGIC: &str = "podward-checkpoint v1";
 
-/// [`Checkpoints`] as one file each in a folder, with a header line that tells a torn or foreign file:
+/// [`Checkpoints`] as one file each in a folder. A header line detects torn and foreign files:
 /// `podward-checkpoint v1 <FNV-1a 64 of the content, hex> <length>`.
 ///
-/// A file that fails this check is an `InvalidData` error once; it is moved to `<name>.corrupt`, and from
-/// then on there is no content under the name.
+/// A file that fails this check is renamed to `<name>.corrupt` and reported once as an `InvalidData` error; later
+/// loads find no checkpoint.
 #[derive(Clone, Debug)]
 pub struct FileCheckpoints {
     files: StateFiles,
 }
 
 impl FileCheckpoints {
-    /// Keeps files in `folder`, which is made (mode 0750) with the first save.
+    /// Keeps files in `folder`, which the first save creates with mode 0750.
     #[must_use]
     pub fn new(folder: impl Into<PathBuf>) -> Self {
         Self { files: StateFiles::new(folder) }
@@ -44,7 +52,7 @@ impl Checkpoints for FileCheckpoints {
     }
 
     async fn load(&self, name: &'static str) -> Result<Option<Vec<u8>>, FileError> {
-        self.files.in_turn(move |path| load(path, entry_name(name)?.as_os_str())).await
+        self.files.in_order(move |path| load(path, entry_name(name)?.as_os_str())).await
     }
 }
 
@@ -54,15 +62,15 @@ fn load(path: &Path, name: &OsStr) -> Result<Option<Vec<u8>>, FileError> {
         if let Some(folder) = Folder::open(path)? {
             set_aside(&folder, name)?;
         }
-        Err(reason).on_path("load checkpoint, now set aside as .corrupt,", path.join(name))
+        Err(reason).on_path("load checkpoint, now set target as .corrupt,", path.join(name))
     })
 }
 
 fn set_aside(folder: &Folder, name: &OsStr) -> Result<(), FileError> {
-    let mut aside = name.to_os_string();
-    aside.push(".corrupt");
-    rustix::fs::renameat(folder, name, folder, &aside)
-        .on_path("set aside corrupt checkpoint", folder.path().join(name))
+    let mut target = name.to_os_string();
+    target.push(".corrupt");
+    rustix::fs::renameat(folder, name, folder, &target)
+        .on_path("set target corrupt checkpoint", folder.path().join(name))
 }
 
 fn encode(content: &[u8]) -> Vec<u8> {
@@ -86,14 +94,7 @@ fn decode(mut bytes: Vec<u8>) -> io::Result<Vec<u8>> {
 }
 
 fn header(content: &[u8]) -> Vec<u8> {
-    format!("{MAGIC} {:016x} {}\n", fnv64(content), content.len()).into_bytes()
-}
-
-/// FNV-1a, 64 bit.
-fn fnv64(bytes: &[u8]) -> u64 {
-    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
-        (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3)
-    })
+    format!("{MAGIC} {:016x} {}\n", Fnv64a::hash(content), content.len()).into_bytes()
 }
 
 #[cfg(test)]
@@ -102,7 +103,7 @@ mod tests {
 
     use super::*;
 
-    const NAME: &str = "probe_verdicts";
+    const NAME: &str = "probe_results";
 
     fn open() -> (tempfile::TempDir, FileCheckpoints) {
         let scratch = tempfile::tempdir().unwrap();
@@ -111,13 +112,13 @@ mod tests {
     }
 
     #[test]
-    fn checksum_is_fnv_1a() {
-        assert_eq!(fnv64(b""), 0xcbf2_9ce4_8422_2325);
-        assert_eq!(fnv64(b"foobar"), 0x8594_4171_f739_67e8);
+    fn header_has_the_fnv_1a_checksum_and_the_length() {
+        assert_eq!(header(b""), b"podward-checkpoint v1 cbf29ce484222325 0\n");
+        assert_eq!(header(b"foobar"), b"podward-checkpoint v1 85944171f73967e8 6\n");
     }
 
     #[tokio::test]
-    async fn returns_what_was_saved_last() {
+    async fn returns_the_last_saved_content() {
         let (scratch, checkpoints) = open();
         assert_eq!(checkpoints.load(NAME).await.unwrap(), None);
         for content in [b"".to_vec(), b"one\n\0two".to_vec(), vec![0xff; 100_000]] {
@@ -130,19 +131,19 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_crash_while_saving_leaves_the_old_content() {
+    async fn crash_while_saving_keeps_the_old_content() {
         let (scratch, checkpoints) = open();
         checkpoints.save(NAME, b"old".to_vec()).await.unwrap();
-        let left_over = scratch.path().join("state").join(format!(".{NAME}.new"));
-        std::fs::write(&left_over, "podward-checkpoint v1 00").unwrap();
+        let leftover = scratch.path().join("state").join(format!(".{NAME}.new"));
+        std::fs::write(&leftover, "podward-checkpoint v1 00").unwrap();
         assert_eq!(checkpoints.load(NAME).await.unwrap(), Some(b"old".to_vec()));
         checkpoints.save(NAME, b"new".to_vec()).await.unwrap();
         assert_eq!(checkpoints.load(NAME).await.unwrap(), Some(b"new".to_vec()));
-        assert!(!left_over.exists());
+        assert!(!leftover.exists());
     }
 
     #[tokio::test]
-    async fn a_corrupt_file_is_reported_once_and_set_aside() {
+    async fn corrupt_file_is_reported_once_and_set_aside() {
         let (scratch, checkpoints) = open();
         let path = scratch.path().join("state").join(NAME);
         checkpoints.save(NAME, b"precious".to_vec()).await.unwrap();
@@ -161,7 +162,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn saves_apply_in_the_order_of_their_calls() {
+    async fn saves_take_effect_in_call_order() {
         let (_scratch, checkpoints) = open();
         for round in 0..20u8 {
             let (first, second) =

@@ -1,42 +1,39 @@
-//! The kernel's table of mounts (`/proc/<pid>/mountinfo`).
+//! The kernel's mount table (`/proc/<pid>/mountinfo`).
 
 use std::ffi::OsString;
 use std::io;
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 
-use ports::pod_folders::FileError;
+use ports::host::pod_folders::FileError;
 
-use crate::failure::OnPath;
+use crate::errors::OnPath;
 
-/// The mounts of this process.
+/// The mount table of this process.
 pub(crate) const OWN: &str = "/proc/self/mountinfo";
 
-/// One mount.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Mount {
     /// `major:minor` of the file system.
     pub(crate) device: String,
-    /// Where it is mounted.
     pub(crate) mount_point: PathBuf,
-    /// Whether mounts made below it show up in peer mounts.
+    /// Whether mounts below it propagate to peer mounts.
     pub(crate) shared: bool,
-    /// Such as `tmpfs`.
     pub(crate) fs_type: String,
-    /// Options of the file system, such as the controllers of a cgroup hierarchy.
+    /// Options of the file system, for example the controllers of a cgroup hierarchy.
     pub(crate) super_options: String,
 }
 
 impl Mount {
-    /// The SELinux label that it was mounted with; without one the files have their own.
+    /// The SELinux label of the mount; without one, files have their own labels.
     pub(crate) fn label(&self) -> Option<&str> {
         label_in(&self.super_options)
     }
 }
 
-/// The SELinux label that options of a mount name.
+/// The SELinux label in mount options.
 pub(crate) fn label_in(options: &str) -> Option<&str> {
-    // A label may have commas, for which it is put into quotes.
+    // A label with commas is quoted.
     let mut is_quoted = false;
     let mut options = options.split(|letter| {
         is_quoted ^= letter == '"';
@@ -45,37 +42,37 @@ pub(crate) fn label_in(options: &str) -> Option<&str> {
     options.find_map(|option| option.strip_prefix("context=")).map(|label| label.trim_matches('"'))
 }
 
-/// Reads a mount table, in the order of mounting.
+/// Reads a mount table, in mount order.
 pub(crate) fn read(file: &Path) -> Result<Vec<Mount>, FileError> {
     let content = std::fs::read(file).on_path("read mount table", file)?;
     parse(&content).on_path("read mount table", file)
 }
 
-/// The mounts of this process, now.
+/// The current mounts of this process.
 pub(crate) fn table() -> Result<Vec<Mount>, FileError> {
     read(Path::new(OWN))
 }
 
-/// What is mounted at `path`, on top of what may be mounted there besides.
+/// The topmost mount at `path`.
 pub(crate) fn mounted_at<'a>(mounts: &'a [Mount], path: &Path) -> Option<&'a Mount> {
     mounts.iter().rfind(|mount| mount.mount_point == path)
 }
 
-/// The mounts whose mount point is `path` or lies below.
+/// The mounts at or below `path`.
 pub(crate) fn at_or_below<'a>(mounts: &'a [Mount], path: &Path) -> Vec<&'a Mount> {
     mounts.iter().filter(|mount| mount.mount_point.starts_with(path)).collect()
 }
 
-/// The mount that holds `path`.
-pub(crate) fn holding<'a>(mounts: &'a [Mount], path: &Path) -> Option<&'a Mount> {
-    // Of mounts stacked on one point the last one is on top, and `max_by_key` returns the last of equals.
+/// The mount that contains `path`.
+pub(crate) fn containing<'a>(mounts: &'a [Mount], path: &Path) -> Option<&'a Mount> {
+    // The last of several mounts on one mount point is on top, and `max_by_key` returns the last maximum.
     mounts
         .iter()
         .filter(|mount| path.starts_with(&mount.mount_point))
         .max_by_key(|mount| mount.mount_point.components().count())
 }
 
-/// Parses a whole table. A line that cannot be read is a failure: a mount that goes unseen costs data.
+/// Fails on a malformed line, because an overlooked mount could lead to data loss.
 fn parse(content: &[u8]) -> Result<Vec<Mount>, io::Error> {
     content
         .split(|byte| *byte == b'\n')
@@ -83,13 +80,13 @@ fn parse(content: &[u8]) -> Result<Vec<Mount>, io::Error> {
         .map(|line| {
             parse_line(line).ok_or_else(|| {
                 let line = String::from_utf8_lossy(line);
-                io::Error::new(io::ErrorKind::InvalidData, format!("unknown form of line {line:?}"))
+                io::Error::new(io::ErrorKind::InvalidData, format!("malformed line {line:?}"))
             })
         })
         .collect()
 }
 
-/// `36 35 98:0 /root /mount/point rw,noatime shared:1 master:2 - ext3 /dev/root rw,errors=continue`
+/// Parses `36 35 98:0 /root /mount/point rw,noatime shared:1 master:2 - ext3 /dev/root rw,errors=continue`.
 fn parse_line(line: &[u8]) -> Option<Mount> {
     let mut fields = line.split(|byte| *byte == b' ');
     let device = fields.nth(2)?;
@@ -104,7 +101,7 @@ fn parse_line(line: &[u8]) -> Option<Mount> {
     }
     let fs_type = fields.next()?;
     let _source = fields.next()?;
-    // Options come last; should a file system put a space there, the rest is of no interest.
+    // Options are last; text after an unexpected space is ignored.
     let super_options = fields.next().unwrap_or_default();
     Some(Mount {
         device: String::from_utf8_lossy(device).into_owned(),
@@ -115,23 +112,23 @@ fn parse_line(line: &[u8]) -> Option<Mount> {
     })
 }
 
-/// Turns `\040` and the like back into bytes.
+/// Decodes octal escapes such as `\040`.
 fn unescape(field: &[u8]) -> Vec<u8> {
-    let mut plain = Vec::with_capacity(field.len());
+    let mut decoded = Vec::with_capacity(field.len());
     let mut rest = field;
     while let Some((first, tail)) = rest.split_first() {
         match tail {
             [a @ b'0'..=b'3', b @ b'0'..=b'7', c @ b'0'..=b'7', after @ ..] if *first == b'\\' => {
-                plain.push(((a - b'0') << 6) | ((b - b'0') << 3) | (c - b'0'));
+                decoded.push(((a - b'0') << 6) | ((b - b'0') << 3) | (c - b'0'));
                 rest = after;
             }
             _ => {
-                plain.push(*first);
+                decoded.push(*first);
                 rest = tail;
             }
         }
     }
-    plain
+    decoded
 }
 
 #[cfg(test)]
@@ -145,7 +142,7 @@ mod tests {
 32 31 0:27 / /a rw - cgroup cgroup rw,cpu,cpuacct\n";
 
     #[test]
-    fn reads_escapes_tags_and_options() {
+    fn parses_escapes_tags_and_options() {
         let mounts = parse(TABLE.as_bytes()).unwrap();
         assert_eq!(
             mounts[1],
@@ -181,19 +178,19 @@ mod tests {
         let mounts = parse(TABLE.as_bytes()).unwrap();
         assert_eq!(at_or_below(&mounts, Path::new("/a")).len(), 2);
         assert_eq!(at_or_below(&mounts, Path::new("/a b")).len(), 1);
-        assert_eq!(holding(&mounts, Path::new("/a/x")).unwrap().device, "0:27");
-        assert_eq!(holding(&mounts, Path::new("/ab")).unwrap().device, "8:1");
+        assert_eq!(containing(&mounts, Path::new("/a/x")).unwrap().device, "0:27");
+        assert_eq!(containing(&mounts, Path::new("/ab")).unwrap().device, "8:1");
     }
 
     #[test]
-    fn a_line_it_cannot_read_is_a_failure() {
+    fn malformed_line_is_an_error() {
         assert!(parse(b"22 1 8:1 / /\n").is_err());
         assert!(parse(b"22 1 8:1 / / rw shared:1\n").is_err());
         assert!(parse(b"").unwrap().is_empty());
     }
 
     #[test]
-    fn reads_the_table_of_this_machine() {
+    fn reads_the_mount_table_of_this_machine() {
         let mounts = read(Path::new(OWN)).unwrap();
         assert!(mounts.iter().any(|mount| mount.mount_point == Path::new("/proc")));
     }

@@ -1,25 +1,25 @@
-//! The packet filter by `iptables` and `ip6tables`.
+//! The packet filter, through `iptables` and `ip6tables`.
 //!
-//! The programs, not netlink: whoever else looks (network plugins, proxies) does so with the flavour that the machine has
-//! set up, and rules of the other flavour would be hidden from them.
+//! Uses the programs instead of netlink: network plugins and proxies use the machine's iptables variant (legacy or nft)
+//! and could not see rules of the other variant.
 
 use std::ffi::{OsStr, OsString};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use model::{FilterChain, FilterPlan, FilterRule, IpFamily, RulePlace};
-use ports::packet_filter::{PacketFilter, PacketFilterError};
+use ports::host::packet_filter::{PacketFilter, PacketFilterError};
 
-use crate::helper::{self, Ended};
+use crate::helper_program::{self, HelperOutcome};
 
-/// One call, with its wait for others.
-const DEADLINE: Duration = Duration::from_secs(15);
-/// Seconds to wait for others that change the filter.
-const PATIENCE: &str = "5";
-/// How the programs say that something is not there.
+/// Timeout of one call, including the wait for the xtables lock.
+const CALL_TIMEOUT: Duration = Duration::from_secs(15);
+/// How long the programs wait for the xtables lock.
+const LOCK_WAIT_SECONDS: &str = "5";
+/// The exit status if a chain or rule does not exist.
 const ABSENT: &str = "exit status 1";
 
-/// Runs the programs of this machine.
+/// [`PacketFilter`] through the iptables programs.
 #[derive(Clone, Debug)]
 pub struct IptablesFilter {
     v4: OsString,
@@ -27,7 +27,7 @@ pub struct IptablesFilter {
 }
 
 impl IptablesFilter {
-    /// With those programs, by name or by path.
+    /// Takes the programs by name or path.
     #[must_use]
     pub fn new(v4: impl Into<OsString>, v6: impl Into<OsString>) -> Self {
         Self { v4: v4.into(), v6: v6.into() }
@@ -72,65 +72,64 @@ fn ensure_chain(program: &OsStr, chain: FilterChain) -> Result<(), PacketFilterE
     if has_chain(program, chain)? {
         return Ok(());
     }
-    Call::new(program, chain.table, &["-N", chain.name]).succeed()
+    Call::new(program, chain.table, &["-N", chain.name]).run()
 }
 
 fn has_chain(program: &OsStr, chain: FilterChain) -> Result<bool, PacketFilterError> {
-    Call::new(program, chain.table, &["-S", chain.name]).ask()
+    Call::new(program, chain.table, &["-S", chain.name]).succeeds()
 }
 
 fn ensure_rule(program: &OsStr, rule: &FilterRule) -> Result<(), PacketFilterError> {
-    let call = |order: &str| {
-        let words: Vec<&str> =
-            [order, rule.chain.name].into_iter().chain(rule.words.iter().copied()).collect();
-        Call::new(program, rule.chain.table, &words)
+    let call = |command: &str| {
+        let arguments: Vec<&str> =
+            [command, rule.chain.name].into_iter().chain(rule.words.iter().copied()).collect();
+        Call::new(program, rule.chain.table, &arguments)
     };
-    if call("-C").ask()? {
+    if call("-C").succeeds()? {
         return Ok(());
     }
-    let order = match rule.place {
+    let command = match rule.place {
         RulePlace::First => "-I",
         RulePlace::Last => "-A",
     };
-    call(order).succeed()
+    call(command).run()
 }
 
-/// One call of a program.
 struct Call<'a> {
     program: &'a OsStr,
     arguments: Vec<OsString>,
 }
 
 impl<'a> Call<'a> {
-    fn new(program: &'a OsStr, table: &str, words: &[&str]) -> Self {
-        let options = ["-w", PATIENCE, "-t", table];
-        Self { program, arguments: options.iter().chain(words).map(OsString::from).collect() }
+    fn new(program: &'a OsStr, table: &str, arguments: &[&str]) -> Self {
+        let options = ["-w", LOCK_WAIT_SECONDS, "-t", table];
+        Self { program, arguments: options.iter().chain(arguments).map(OsString::from).collect() }
     }
 
-    /// Whether what is asked for is there.
-    fn ask(&self) -> Result<bool, PacketFilterError> {
-        let ended = helper::run(self.program, &self.arguments, DEADLINE);
-        match ended.failure.as_deref() {
+    /// Whether the chain or rule exists.
+    fn succeeds(&self) -> Result<bool, PacketFilterError> {
+        let outcome = helper_program::run(self.program, &self.arguments, CALL_TIMEOUT);
+        match outcome.failure.as_deref() {
             None => Ok(true),
             Some(ABSENT) => Ok(false),
-            Some(failure) => Err(self.error(failure, &ended)),
+            Some(failure) => Err(self.error(failure, &outcome)),
         }
     }
 
-    fn succeed(&self) -> Result<(), PacketFilterError> {
-        let ended = helper::run(self.program, &self.arguments, DEADLINE);
-        ended.failure.as_deref().map_or(Ok(()), |failure| Err(self.error(failure, &ended)))
+    fn run(&self) -> Result<(), PacketFilterError> {
+        let outcome = helper_program::run(self.program, &self.arguments, CALL_TIMEOUT);
+        outcome.failure.as_deref().map_or(Ok(()), |failure| Err(self.error(failure, &outcome)))
     }
 
-    fn error(&self, failure: &str, ended: &Ended) -> PacketFilterError {
+    fn error(&self, failure: &str, outcome: &HelperOutcome) -> PacketFilterError {
         let program = self.program.to_string_lossy();
         if failure.ends_with("executable file not found in $PATH") || failure == "exit status 3" {
             return PacketFilterError::Missing(program.into_owned());
         }
-        let words = self.arguments.join(OsStr::new(" "));
+        let arguments = self.arguments.join(OsStr::new(" "));
         PacketFilterError::Failed {
-            command: format!("{program} {}", words.to_string_lossy()),
-            reason: format!("{failure}: {}", ended.output.trim()),
+            command: format!("{program} {}", arguments.to_string_lossy()),
+            reason: format!("{failure}: {}", outcome.output.trim()),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! A temporary folder for tests that may mount things.
+//! A temporary folder for tests that mount file systems.
 
 use std::path::{Path, PathBuf};
 
@@ -6,7 +6,7 @@ use rustix::mount::UnmountFlags;
 
 use crate::mount_table;
 
-/// A folder that is unmounted and removed at the end of a test, also when it fails.
+/// A folder that is unmounted and removed at the end of a test, even if it fails.
 pub(crate) struct Scratch {
     folder: tempfile::TempDir,
     path: PathBuf,
@@ -23,7 +23,7 @@ impl Scratch {
         &self.path
     }
 
-    /// Writes a file below, with the folders it needs.
+    /// Writes a file below the folder, creating parent folders.
     pub(crate) fn write(&self, path: &str, text: &str) {
         let path = self.path.join(path);
         std::fs::create_dir_all(path.parent().unwrap()).unwrap();
@@ -40,7 +40,7 @@ impl Drop for Scratch {
     }
 }
 
-/// Fails where a test could check nothing.
+/// Fails a test that needs root.
 pub(crate) fn require_root() {
     assert!(rustix::process::geteuid().is_root(), "this test mounts or makes cgroups: run it as root");
 }

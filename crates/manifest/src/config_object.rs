@@ -1,6 +1,6 @@
-//! `ConfigMap` and `Secret` documents: decode, default, validate.
+//! Decodes, defaults and validates `ConfigMap` and `Secret` documents.
 //!
-//! What a Secret holds never appears in a problem; the field and its key are enough to find it.
+//! Problems never contain values of a Secret, only the field and its key.
 
 mod secret_types;
 
@@ -13,54 +13,50 @@ use serde_json::Value;
 
 use crate::path::{Path, Segment};
 use crate::problem::Problem;
-use crate::validate::{self, Checker, Findings, formats};
+use crate::validate::{self, Checker, Violations, formats};
 
-/// All values of an object together.
-const LARGEST: usize = 1024 * 1024;
+/// Maximum total size of all values of an object in bytes.
+const MAX_DATA_BYTES: usize = 1024 * 1024;
 
-/// The kinds of objects that pods take values and files from.
+/// The kinds of objects that pods get values and files from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ObjectKind {
-    /// A `ConfigMap`.
     ConfigMap,
-    /// A `Secret`.
     Secret,
 }
 
-/// A ConfigMap or a Secret, decoded and checked.
+/// A valid ConfigMap or Secret.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ConfigObject {
-    /// Which of the two.
     pub kind: ObjectKind,
-    /// Its namespace, `default` unless given.
+    /// `default` if not set.
     pub namespace: String,
-    /// Its name.
     pub name: String,
-    /// `data`; of a Secret decoded, with `stringData` merged in.
+    /// For a Secret: decoded, with `stringData` merged in.
     pub data: BTreeMap<String, Vec<u8>>,
-    /// `binaryData` of a ConfigMap, decoded.
+    /// Decoded `binaryData` of a ConfigMap.
     pub binary_data: BTreeMap<String, Vec<u8>>,
-    /// `type` of a Secret, `Opaque` unless given.
+    /// `type` of a Secret; `Opaque` if not set.
     pub secret_type: String,
-    /// Whether its content may never change.
+    /// Whether the content must not change.
     pub immutable: bool,
-    /// The line of the text on which it starts, from 1.
+    /// The line on which the object starts, from 1.
     pub line: usize,
 }
 
 impl ConfigObject {
-    /// Whether two objects have the same kind, namespace and name.
-    pub(crate) fn is_same(&self, other: &Self) -> bool {
+    /// Whether the kind, namespace and name are the same.
+    pub(crate) fn has_same_identity(&self, other: &Self) -> bool {
         (self.kind, &self.namespace, &self.name) == (other.kind, &other.namespace, &other.name)
     }
 }
 
-type Texts = Option<BTreeMap<String, Option<String>>>;
+type StringMap = Option<BTreeMap<String, Option<String>>>;
 
-/// A ConfigMap as written.
+/// The fields of a ConfigMap manifest.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(crate) struct ConfigMapText {
+pub(crate) struct ConfigMapManifest {
     #[serde(default, rename = "apiVersion")]
     _api_version: Value,
     #[serde(default, rename = "kind")]
@@ -68,17 +64,17 @@ pub(crate) struct ConfigMapText {
     #[serde(default)]
     metadata: ObjectMeta,
     #[serde(default)]
-    data: Texts,
+    data: StringMap,
     #[serde(default)]
-    binary_data: Texts,
+    binary_data: StringMap,
     #[serde(default)]
     immutable: Option<bool>,
 }
 
-/// A Secret as written.
+/// The fields of a Secret manifest.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(crate) struct SecretText {
+pub(crate) struct SecretManifest {
     #[serde(default, rename = "apiVersion")]
     _api_version: Value,
     #[serde(default, rename = "kind")]
@@ -86,31 +82,30 @@ pub(crate) struct SecretText {
     #[serde(default)]
     metadata: ObjectMeta,
     #[serde(default)]
-    data: Texts,
+    data: StringMap,
     #[serde(default)]
-    string_data: Texts,
+    string_data: StringMap,
     #[serde(default, rename = "type")]
     secret_type: Option<String>,
     #[serde(default)]
     immutable: Option<bool>,
 }
 
-/// What is wrong with an object, and its name if it has one.
-type Refusal = (Option<String>, Findings);
+/// The name of an invalid object, if it has one, and its violations.
+type InvalidObject = (Option<String>, Violations);
 
-/// Checks a ConfigMap.
-pub(crate) fn config_map(text: ConfigMapText) -> Result<ConfigObject, Refusal> {
-    let mut check = Checker::default();
-    let (namespace, name) = identity(text.metadata.clone(), &mut check);
-    let data = plain(text.data);
-    let binary_data = decoded(text.binary_data, "binaryData", &mut check);
+pub(crate) fn config_map(manifest: ConfigMapManifest) -> Result<ConfigObject, InvalidObject> {
+    let mut checker = Checker::default();
+    let (namespace, name) = check_identity(manifest.metadata.clone(), &mut checker);
+    let data = plain_values(manifest.data);
+    let binary_data = decode_base64_values(manifest.binary_data, "binaryData", &mut checker);
     for key in data.keys().filter(|key| binary_data.contains_key(*key)) {
-        let at = Path::root().field("data").key(key);
-        check.invalid(&at, key.as_str(), "duplicate of key present in binaryData");
+        let path = Path::root().field("data").key(key);
+        checker.invalid(&path, key.as_str(), "duplicate of key present in binaryData");
     }
-    keys(&data, "data", &mut check);
-    keys(&binary_data, "binaryData", &mut check);
-    size(data.values().chain(binary_data.values()), &Path::root(), &mut check);
+    check_keys(&data, "data", &mut checker);
+    check_keys(&binary_data, "binaryData", &mut checker);
+    check_total_size(data.values().chain(binary_data.values()), &Path::root(), &mut checker);
     let object = ConfigObject {
         kind: ObjectKind::ConfigMap,
         namespace,
@@ -118,25 +113,24 @@ pub(crate) fn config_map(text: ConfigMapText) -> Result<ConfigObject, Refusal> {
         data,
         binary_data,
         secret_type: String::new(),
-        immutable: text.immutable == Some(true),
+        immutable: manifest.immutable == Some(true),
         line: 0,
     };
-    finish(object, check)
+    finish(object, checker)
 }
 
-/// Checks a Secret.
-pub(crate) fn secret(text: SecretText) -> Result<ConfigObject, Refusal> {
-    let mut check = Checker::default();
-    let (namespace, name) = identity(text.metadata.clone(), &mut check);
-    let mut data = decoded(text.data, "data", &mut check);
-    keys(&data, "data", &mut check);
-    let plain = plain(text.string_data);
-    keys(&plain, "stringData", &mut check);
+pub(crate) fn secret(manifest: SecretManifest) -> Result<ConfigObject, InvalidObject> {
+    let mut checker = Checker::default();
+    let (namespace, name) = check_identity(manifest.metadata.clone(), &mut checker);
+    let mut data = decode_base64_values(manifest.data, "data", &mut checker);
+    check_keys(&data, "data", &mut checker);
+    let plain = plain_values(manifest.string_data);
+    check_keys(&plain, "stringData", &mut checker);
     data.extend(plain);
-    size(data.values(), &Path::root().field("data"), &mut check);
-    let given = text.secret_type.filter(|name| !name.is_empty());
-    let secret_type = given.unwrap_or_else(|| "Opaque".to_owned());
-    secret_types::check(&secret_type, &data, &text.metadata, &mut check);
+    check_total_size(data.values(), &Path::root().field("data"), &mut checker);
+    let explicit_type = manifest.secret_type.filter(|name| !name.is_empty());
+    let secret_type = explicit_type.unwrap_or_else(|| "Opaque".to_owned());
+    secret_types::check(&secret_type, &data, &manifest.metadata, &mut checker);
     let object = ConfigObject {
         kind: ObjectKind::Secret,
         namespace,
@@ -144,14 +138,14 @@ pub(crate) fn secret(text: SecretText) -> Result<ConfigObject, Refusal> {
         data,
         binary_data: BTreeMap::new(),
         secret_type,
-        immutable: text.immutable == Some(true),
+        immutable: manifest.immutable == Some(true),
         line: 0,
     };
-    finish(object, check)
+    finish(object, checker)
 }
 
-/// Problems of decoding without the values they speak of, which may be secret.
-pub(crate) fn redacted(mut problems: Vec<Problem>) -> Vec<Problem> {
+/// Removes values, which may be secret, from decoding problems.
+pub(crate) fn redact(mut problems: Vec<Problem>) -> Vec<Problem> {
     for problem in &mut problems {
         let depth = problem.path.segments().iter().position(|segment| {
             matches!(segment, Segment::Field(name) if matches!(name.as_str(), "data" | "stringData" | "binaryData"))
@@ -164,60 +158,60 @@ pub(crate) fn redacted(mut problems: Vec<Problem>) -> Vec<Problem> {
     problems
 }
 
-fn identity(mut metadata: ObjectMeta, check: &mut Checker) -> (String, String) {
+fn check_identity(mut metadata: ObjectMeta, checker: &mut Checker) -> (String, String) {
     let namespace = metadata.namespace.get_or_insert_default();
     if namespace.is_empty() {
         "default".clone_into(namespace);
     }
-    validate::object_metadata(&metadata, check);
+    validate::check_object_metadata(&metadata, checker);
     (metadata.namespace.unwrap_or_default(), metadata.name.unwrap_or_default())
 }
 
-fn plain(texts: Texts) -> BTreeMap<String, Vec<u8>> {
-    let texts = texts.unwrap_or_default().into_iter();
-    texts.map(|(key, text)| (key, text.unwrap_or_default().into_bytes())).collect()
+fn plain_values(values: StringMap) -> BTreeMap<String, Vec<u8>> {
+    let values = values.unwrap_or_default().into_iter();
+    values.map(|(key, value)| (key, value.unwrap_or_default().into_bytes())).collect()
 }
 
-fn decoded(texts: Texts, field: &str, check: &mut Checker) -> BTreeMap<String, Vec<u8>> {
-    let mut values = BTreeMap::new();
-    for (key, text) in texts.unwrap_or_default() {
-        // Line breaks are no part of base64, and block scalars are full of them.
-        let text: String = text.unwrap_or_default().chars().filter(|c| !matches!(c, '\r' | '\n')).collect();
-        match serde_json::from_value::<ByteString>(Value::String(text)) {
+fn decode_base64_values(values: StringMap, field: &str, checker: &mut Checker) -> BTreeMap<String, Vec<u8>> {
+    let mut decoded = BTreeMap::new();
+    for (key, value) in values.unwrap_or_default() {
+        // YAML block scalars contain line breaks, which are not part of base64.
+        let value: String = value.unwrap_or_default().chars().filter(|c| !matches!(c, '\r' | '\n')).collect();
+        match serde_json::from_value::<ByteString>(Value::String(value)) {
             Ok(bytes) => {
-                values.insert(key, bytes.0);
+                decoded.insert(key, bytes.0);
             }
             Err(_) => {
                 let hint = match field {
-                    "data" => "; plain text belongs into stringData",
-                    _ => "; plain text belongs into data",
+                    "data" => "; use stringData for plain text",
+                    _ => "; use data for plain text",
                 };
-                let at = Path::root().field(field).key(&key);
-                check.invalid(&at, "<contents redacted>", &format!("must be base64{hint}"));
+                let path = Path::root().field(field).key(&key);
+                checker.invalid(&path, "<contents redacted>", &format!("must be base64{hint}"));
             }
         }
     }
-    values
+    decoded
 }
 
-fn keys(data: &BTreeMap<String, Vec<u8>>, field: &str, check: &mut Checker) {
+fn check_keys(data: &BTreeMap<String, Vec<u8>>, field: &str, checker: &mut Checker) {
     for key in data.keys() {
-        check.format(&Path::root().field(field).key(key), key, formats::config_key(key));
+        checker.format(&Path::root().field(field).key(key), key, formats::config_key(key));
     }
 }
 
-fn size<'a>(values: impl Iterator<Item = &'a Vec<u8>>, at: &Path, check: &mut Checker) {
-    if values.map(Vec::len).sum::<usize>() > LARGEST {
-        check.too_long(at, LARGEST);
+fn check_total_size<'a>(values: impl Iterator<Item = &'a Vec<u8>>, path: &Path, checker: &mut Checker) {
+    if values.map(Vec::len).sum::<usize>() > MAX_DATA_BYTES {
+        checker.too_long(path, MAX_DATA_BYTES);
     }
 }
 
-fn finish(object: ConfigObject, check: Checker) -> Result<ConfigObject, Refusal> {
-    let findings = check.finish();
-    if findings.is_empty() {
+fn finish(object: ConfigObject, checker: Checker) -> Result<ConfigObject, InvalidObject> {
+    let violations = checker.finish();
+    if violations.is_empty() {
         return Ok(object);
     }
-    Err((Some(object.name).filter(|name| !name.is_empty()), findings))
+    Err((Some(object.name).filter(|name| !name.is_empty()), violations))
 }
 
 #[cfg(test)]

@@ -1,13 +1,13 @@
-//! What makes a pod from a manifest a static pod of this node.
+//! Gives a pod from a manifest the identity of a static pod of this node.
 
 use k8s_openapi::api::core::v1::{Pod, Toleration};
 
 use crate::static_uid::{StaticUidError, static_uid};
-use crate::{Origin, Place, defaults};
+use crate::{ManifestLocation, ManifestSource, defaults};
 
 const CONFIG_HASH: &str = "kubernetes.io/config.hash";
 
-/// Annotations of old releases that carried init containers; the API drops them.
+/// Annotations of old releases that contained init containers; the API server drops them.
 const DROPPED_ANNOTATIONS: [&str; 4] = [
     "pod.beta.kubernetes.io/init-containers",
     "pod.alpha.kubernetes.io/init-containers",
@@ -15,42 +15,40 @@ const DROPPED_ANNOTATIONS: [&str; 4] = [
     "pod.alpha.kubernetes.io/init-container-statuses",
 ];
 
-/// Deriving a static pod's identity failed.
+/// Computing the identity of a static pod failed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum IdentityError {
-    /// The pod has no JSON form.
-    #[error("write the pod as JSON: {0}")]
+    #[error("failed to serialize the pod as JSON: {0}")]
     Encode(#[from] serde_json::Error),
-    /// The pod cannot be hashed.
     #[error(transparent)]
     Hash(#[from] StaticUidError),
 }
 
-/// Gives a defaulted pod its UID, name, namespace, node, hash annotation, toleration and first phase.
-pub(crate) fn apply(pod: &mut Pod, origin: &Origin<'_>) -> Result<(), IdentityError> {
+/// Sets the UID, name, namespace, node, hash annotation, toleration and initial phase of a pod with defaults.
+pub(crate) fn apply(pod: &mut Pod, source: &ManifestSource<'_>) -> Result<(), IdentityError> {
     let uid = match pod.metadata.uid.take().filter(|uid| !uid.is_empty()) {
         Some(uid) => uid,
-        None => static_uid(&serde_json::to_value(&*pod)?, origin)?,
+        None => static_uid(&serde_json::to_value(&*pod)?, source)?,
     };
     normalize(pod);
     let metadata = &mut pod.metadata;
     let name = metadata.name.take().unwrap_or_default();
-    metadata.name = Some(format!("{name}-{}", origin.node.to_lowercase()));
+    metadata.name = Some(format!("{name}-{}", source.node.to_lowercase()));
     if metadata.namespace.as_deref().unwrap_or_default().is_empty() {
         metadata.namespace = Some("default".to_owned());
     }
     metadata.annotations.get_or_insert_default().insert(CONFIG_HASH.to_owned(), uid.clone());
     metadata.uid = Some(uid);
     let spec = pod.spec.get_or_insert_default();
-    spec.node_name = Some(origin.node.to_owned());
-    if let Place::File(_) = origin.place {
+    spec.node_name = Some(source.node.to_owned());
+    if let ManifestLocation::File(_) = source.location {
         tolerate_no_execute(spec.tolerations.get_or_insert_default());
     }
     pod.status.get_or_insert_default().phase = Some("Pending".to_owned());
     Ok(())
 }
 
-/// What the API's conversion between versions does to a pod.
+/// Applies the changes that upstream's conversion between API versions makes to a pod.
 fn normalize(pod: &mut Pod) {
     if let Some(annotations) = pod.metadata.annotations.as_mut() {
         annotations.retain(|key, _| !DROPPED_ANNOTATIONS.contains(&key.as_str()));
@@ -66,27 +64,27 @@ fn normalize(pod: &mut Pod) {
     defaults::ensure_divisors(pod);
 }
 
-/// Static pods from files stay when the node has problems. A matching toleration with a time limit loses the limit.
+/// Makes static pods from files tolerate all `NoExecute` taints. Removes the time limit of an existing toleration.
 fn tolerate_no_execute(tolerations: &mut Vec<Toleration>) {
-    let wanted = Toleration {
+    let desired = Toleration {
         operator: Some("Exists".to_owned()),
         effect: Some("NoExecute".to_owned()),
         ..Toleration::default()
     };
     let text = |field: &Option<String>| field.clone().unwrap_or_default();
-    let is_same = |other: &Toleration| {
+    let matches = |other: &Toleration| {
         text(&other.key).is_empty()
             && text(&other.value).is_empty()
-            && other.operator == wanted.operator
-            && other.effect == wanted.effect
+            && other.operator == desired.operator
+            && other.effect == desired.effect
     };
-    if !tolerations.iter().any(is_same) {
-        // The list is kept with the pod, and gets no longer.
+    if !tolerations.iter().any(matches) {
+        // The list is stored for the lifetime of the pod and does not grow any more.
         tolerations.reserve_exact(1);
-        tolerations.push(wanted);
+        tolerations.push(desired);
         return;
     }
-    for toleration in tolerations.iter_mut().filter(|toleration| is_same(toleration)) {
-        *toleration = wanted.clone();
+    for toleration in tolerations.iter_mut().filter(|toleration| matches(toleration)) {
+        *toleration = desired.clone();
     }
 }

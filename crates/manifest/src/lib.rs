@@ -1,16 +1,16 @@
-//! Manifest text in, validated static pods out.
+//! Turns the text of a manifest into validated static pods.
 //!
-//! What comes in: the bytes of a manifest (YAML or JSON; one or several documents; `Pod`, `PodList` or `List`), where
-//! they came from, and the rules in force. What goes out: pods with every API default filled in and the identity of
-//! a static pod (UID, name, node, hash annotation), and on a node without an API server `ConfigMap`s and `Secret`s;
-//! or all problems of the text, each with field and line.
+//! Input: the bytes of a manifest (YAML or JSON; one or several documents; `Pod`, `PodList` or `List`), its source, and
+//! the rules that apply. Output: pods with all API defaults and the identity of a static pod (UID, name, node, hash
+//! annotation), and on a node without an API server also `ConfigMap`s and `Secret`s; or all problems of the text, each
+//! with field and line.
 //!
-//! Order, as upstream: decode, default, identify, validate. Unknown fields are warnings, not errors.
+//! The order is upstream's: decode, apply defaults, set the identity, validate. Unknown fields are warnings, not errors.
 //!
-//! Invariants: the same text, origin and rules give the same pods, bit for bit; a text with one bad pod gives none
-//! (the caller keeps what it had); no input panics.
+//! Invariants: the same text, source and rules give exactly the same pods; if one pod is invalid, the result contains no
+//! pods, so that the caller keeps its previous ones; no input panics.
 //!
-//! Not here: reading files or URLs, the size limit of a text, merging sources, and admission, which looks at the node.
+//! Not here: reading files or URLs, limiting the size of a text, merging sources, and admission.
 
 mod config_object;
 mod defaults;
@@ -18,7 +18,6 @@ mod identity;
 mod objects;
 mod path;
 mod problem;
-mod quantity;
 mod references;
 mod restart_rules;
 mod static_uid;
@@ -32,116 +31,112 @@ pub use path::{Path, Segment};
 pub use problem::Problem;
 pub use restart_rules::{RestartRules, drop_restart_rules};
 
-/// Which node reads a manifest, and where it came from; both are part of a static pod's identity.
+/// The node that reads a manifest and the manifest's location. Both are part of a static pod's identity.
 #[derive(Debug, Clone, Copy)]
-pub struct Origin<'a> {
-    /// The node's name.
+pub struct ManifestSource<'a> {
     pub node: &'a str,
-    /// The file or URL.
-    pub place: Place<'a>,
+    pub location: ManifestLocation<'a>,
 }
 
-/// Where a manifest came from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Place<'a> {
-    /// A file, by the path it is read from.
+pub enum ManifestLocation<'a> {
+    /// The path of a file.
     File(&'a str),
-    /// A URL, as configured.
+    /// A URL as configured.
     Url(&'a str),
 }
 
-/// The gates that change what a static pod may say.
+/// Rules for the content of manifests, which depend on feature gates and on whether the node has an API server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Rules {
-    /// Refuse pods that refer to objects only an API server has (gate `PreventStaticPodAPIReferences`).
+pub struct ManifestRules {
+    /// Reject pods that reference API objects (gate `PreventStaticPodAPIReferences`).
     pub prevent_api_references: bool,
-    /// Where the ConfigMaps and Secrets of pods come from.
-    pub objects: ObjectPlace,
-    /// How containers may say when they restart.
+    pub objects: ObjectSource,
     pub restarts: RestartRules,
-    /// How strictly single fields are judged.
-    pub strictness: Strictness,
+    pub validation_gates: ValidationGates,
 }
 
-/// The gates of upstream's validation that a kubelet asks for static pods.
+/// Feature gates of upstream's pod validation that apply to static pods.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Strictness {
-    /// Addresses have no leading zeros, and those of IPv4 are not written as IPv6 (`StrictIPCIDRValidation`).
-    pub plain_addresses: bool,
-    /// Pods with users of their own have a network of their own (unless `UserNamespacesHostNetworkSupport`).
-    pub own_users_own_network: bool,
-    /// A key of `matchLabelKeys` in spreading may be in the selector once, where an API server has put it
-    /// (`MatchLabelKeysInPodTopologySpread` and `MatchLabelKeysInPodTopologySpreadSelectorMerge`).
-    pub merged_spread_keys: bool,
-    /// The cost of a pod's deletion is a number (`PodDeletionCost`).
-    pub numeric_deletion_cost: bool,
-    /// Pods may not ask for mounts with SELinux labels (unless `SELinuxMount`).
-    pub no_label_mounts: bool,
+pub struct ValidationGates {
+    /// IP addresses must not have leading zeros or be IPv4-mapped IPv6 addresses (`StrictIPCIDRValidation`).
+    pub strict_ip_addresses: bool,
+    /// Pods with a user namespace must not use the host network (off with `UserNamespacesHostNetworkSupport`).
+    pub forbid_host_network_with_user_namespace: bool,
+    /// A key of `matchLabelKeys` in a spread constraint may occur once in the selector, because the API server adds it
+    /// there (`MatchLabelKeysInPodTopologySpread` and `MatchLabelKeysInPodTopologySpreadSelectorMerge`).
+    pub allow_merged_spread_keys: bool,
+    /// The pod deletion cost must be an integer (`PodDeletionCost`).
+    pub check_deletion_cost: bool,
+    /// `seLinuxChangePolicy` must not be `MountOption` (off with `SELinuxMount`).
+    pub forbid_selinux_mount_option: bool,
 }
 
-impl Strictness {
-    /// As by default.
+impl ValidationGates {
+    /// The default state of the gates.
     pub const DEFAULT: Self = Self {
-        plain_addresses: true,
-        own_users_own_network: true,
-        merged_spread_keys: true,
-        numeric_deletion_cost: true,
-        no_label_mounts: true,
+        strict_ip_addresses: true,
+        forbid_host_network_with_user_namespace: true,
+        allow_merged_spread_keys: true,
+        check_deletion_cost: true,
+        forbid_selinux_mount_option: true,
     };
 }
 
-impl Default for Strictness {
+impl Default for ValidationGates {
     fn default() -> Self {
         Self::DEFAULT
     }
 }
 
-/// Where the ConfigMaps and Secrets that pods refer to come from.
+/// The source of the ConfigMaps and Secrets that pods reference.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum ObjectPlace {
-    /// From an API server: manifests hold none, and static pods may not refer to them.
+pub enum ObjectSource {
+    /// The API server. Manifests must not contain them, and static pods must not reference them.
     #[default]
     ApiServer,
-    /// From the manifests of a node without an API server.
+    /// The manifests of a node without an API server.
     Manifests,
 }
 
-impl Default for Rules {
+impl Default for ManifestRules {
     fn default() -> Self {
         Self {
             prevent_api_references: true,
-            objects: ObjectPlace::ApiServer,
+            objects: ObjectSource::ApiServer,
             restarts: RestartRules::default(),
-            strictness: Strictness::DEFAULT,
+            validation_gates: ValidationGates::DEFAULT,
         }
     }
 }
 
-/// A text that holds nothing but usable pods and objects.
+/// The content of a valid manifest.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Manifest {
-    /// The pods, in the order of the text.
+    /// In the order of the text.
     pub pods: Vec<StaticPod>,
-    /// The ConfigMaps and Secrets, in the order of the text; none unless they come from manifests.
+    /// ConfigMaps and Secrets in the order of the text; empty unless [`ObjectSource::Manifests`] is set.
     pub objects: Vec<ConfigObject>,
-    /// Fields that were ignored because no such object has them.
+    /// Unknown fields, which were ignored.
     pub warnings: Vec<Problem>,
 }
 
-/// A pod that the node should run, as the API would show it.
+/// A static pod that the node should run.
 #[derive(Debug, Clone, PartialEq)]
 pub struct StaticPod {
-    /// The pod, with defaults and identity.
+    /// With defaults and identity.
     pub pod: Pod,
-    /// The line of the text on which its object starts, from 1.
+    /// The line on which the object starts, from 1.
     pub line: usize,
 }
 
-/// Reads a manifest.
-///
-/// Either every pod and object of the text is good, or the result is every problem found.
-pub fn read(text: &[u8], origin: &Origin<'_>, rules: &Rules) -> Result<Manifest, Vec<Problem>> {
-    objects::read(text, origin, rules)
+/// Parses and validates a manifest. Returns either all pods and objects of the text, or all problems.
+pub fn read(
+    text: &[u8],
+    source: &ManifestSource<'_>,
+    rules: &ManifestRules,
+) -> Result<Manifest, Vec<Problem>> {
+    objects::read(text, source, rules)
 }
 
 #[cfg(test)]

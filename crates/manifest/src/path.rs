@@ -1,15 +1,15 @@
-//! Where in an object something stands: `spec.containers[0].resources.limits[cpu]`.
+//! Paths of fields in an object, such as `spec.containers[0].resources.limits[cpu]`.
 
 use std::fmt::{self, Display};
 
-/// One step from a value to a value inside it.
+/// One step of a [`Path`].
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Segment {
-    /// A field of an object, shown as `.name`.
+    /// A field of an object, printed as `.name`.
     Field(String),
-    /// An entry of a free-form map, shown as `[key]`.
+    /// An entry of a map, printed as `[key]`.
     Key(String),
-    /// An item of a list, shown as `[3]`.
+    /// An item of a list, printed as `[3]`.
     Index(usize),
 }
 
@@ -18,46 +18,42 @@ pub enum Segment {
 pub struct Path(Vec<Segment>);
 
 impl Path {
-    /// The object itself.
     pub(crate) fn root() -> Self {
         Self::default()
     }
 
-    /// The field `name` of the value here; dots separate several steps.
+    /// Appends a field, or several fields separated by dots.
     pub(crate) fn field(&self, name: &str) -> Self {
         let mut path = self.clone();
         path.0.extend(name.split('.').map(|step| Segment::Field(step.to_owned())));
         path
     }
 
-    /// The entry `key` of the map here.
     pub(crate) fn key(&self, key: &str) -> Self {
         let mut path = self.clone();
         path.0.push(Segment::Key(key.to_owned()));
         path
     }
 
-    /// The item `index` of the list here.
     pub(crate) fn index(&self, index: usize) -> Self {
         let mut path = self.clone();
         path.0.push(Segment::Index(index));
         path
     }
 
-    /// The list items here, each with its path.
+    /// The items of the list at this path, each with its path.
     pub(crate) fn items<'a, T>(&self, list: &'a [T]) -> impl Iterator<Item = (Self, &'a T)> + use<'a, T> {
         let path = self.clone();
         list.iter().enumerate().map(move |(index, item)| (path.index(index), item))
     }
 
-    /// This path below `prefix`.
+    /// Prepends `prefix`.
     pub(crate) fn below(&self, prefix: &Self) -> Self {
         let mut path = prefix.clone();
         path.0.extend(self.0.iter().cloned());
         path
     }
 
-    /// The steps, outermost first.
     pub fn segments(&self) -> &[Segment] {
         &self.0
     }
@@ -82,7 +78,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn shows_fields_keys_and_indexes() {
+    fn prints_fields_keys_and_indexes() {
         let path =
             Path::root().field("spec.containers").index(2).field("resources.limits").key("example.com/gpu");
         assert_eq!(path.to_string(), "spec.containers[2].resources.limits[example.com/gpu]");

@@ -1,4 +1,4 @@
-//! What is wrong with a manifest, and where.
+//! Problems in a manifest and their positions.
 
 use std::fmt::{self, Display};
 
@@ -6,18 +6,18 @@ use document::{FieldPath, Position};
 
 use crate::path::{Path, Segment};
 
-/// One thing that is wrong (or ignored) in a manifest.
+/// An error or a warning about one field of a manifest.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Problem {
-    /// Which document of the text, from 0.
+    /// Index of the document in the text, from 0.
     pub document: usize,
-    /// The name of the pod, if it has one.
+    /// The name of the object, if it has one.
     pub object: Option<String>,
-    /// The field, from the root of the document.
+    /// Relative to the root of the document.
     pub path: Path,
-    /// Where the field stands, or its nearest parent if it is missing.
+    /// The position of the field, or of its nearest existing parent if it is missing.
     pub position: Option<Position>,
-    /// Why, in words for the author of the manifest.
+    /// Addressed to the author of the manifest.
     pub reason: String,
 }
 
@@ -33,7 +33,7 @@ impl Display for Problem {
     }
 }
 
-/// The path as `document` knows it, to look up positions.
+/// Converts a path for lookups in a [`document::Document`].
 pub(crate) fn field_path(path: &Path) -> FieldPath {
     let segments = path.segments().iter().map(|segment| match segment {
         Segment::Field(name) | Segment::Key(name) => document::Segment::Key(name.clone()),
@@ -42,7 +42,7 @@ pub(crate) fn field_path(path: &Path) -> FieldPath {
     segments.collect()
 }
 
-/// A path that `document` reported.
+/// Converts a path that the crate `document` returned.
 pub(crate) fn from_field_path(path: &FieldPath) -> Path {
     path.segments().iter().fold(Path::root(), |path, segment| match segment {
         document::Segment::Index(index) => path.index(*index),

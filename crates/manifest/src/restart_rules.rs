@@ -1,27 +1,27 @@
-//! The gates of containers that say themselves when they restart.
+//! Feature gates for restart policies and rules of single containers.
 
 use k8s_openapi::api::core::v1::{Container, PodSpec};
 
-/// How containers may say when they restart (gates `ContainerRestartRules`, `RestartAllContainersOnContainerExits`).
+/// Which restart settings containers may have (gates `ContainerRestartRules`, `RestartAllContainersOnContainerExits`).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum RestartRules {
-    /// By a policy and rules of their own.
+    /// A restart policy and restart rules per container.
     #[default]
     All,
-    /// The same, but no rule restarts the whole pod.
+    /// Like `All`, but without the action `RestartAllContainers`.
     WithoutRestartAll,
-    /// Not at all; only sidecars are told by their policy.
+    /// No settings per container, except the policy `Always` that marks a sidecar.
     None,
 }
 
-/// Takes away what the gates do not allow. An API server with its gates on lets such pods through, and they follow the
-/// policy of the pod then.
+/// Removes settings that the gates do not allow. An API server with the gates enabled accepts pods with such settings;
+/// here the restart policy of the pod applies to them.
 pub fn drop_restart_rules(spec: &mut PodSpec, allowed: RestartRules) {
     match allowed {
         RestartRules::All => {}
         RestartRules::WithoutRestartAll => {
             let all = spec.containers.iter_mut().chain(spec.init_containers.iter_mut().flatten());
-            all.for_each(spare_the_others);
+            all.for_each(disable_restart_all);
         }
         RestartRules::None => {
             for container in &mut spec.containers {
@@ -36,8 +36,8 @@ pub fn drop_restart_rules(spec: &mut PodSpec, allowed: RestartRules) {
     }
 }
 
-/// A rule that would restart the pod still ends the search, and leaves the container to its policy.
-fn spare_the_others(container: &mut Container) {
+/// Replaces `RestartAllContainers` by `None`: the rule still matches, and the policy of the container applies.
+fn disable_restart_all(container: &mut Container) {
     for rule in container.restart_policy_rules.iter_mut().flatten() {
         if rule.action == "RestartAllContainers" {
             rule.action = "None".to_owned();
@@ -68,7 +68,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_gates_do_not_allow_goes() {
+    fn drops_restart_settings_that_the_gates_do_not_allow() {
         check(RestartRules::All, &json!([["Always", "Never"], "Never", ["RestartAllContainers", "Restart"]]));
         check(RestartRules::WithoutRestartAll, &json!([["Always", "Never"], "Never", ["None", "Restart"]]));
         check(RestartRules::None, &json!([["Always", null], null, []]));

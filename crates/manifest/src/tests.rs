@@ -1,11 +1,13 @@
-//! The crate from outside: texts in, pods or problems out.
+//! Tests of the public interface.
 
 use super::*;
 
 mod properties;
 
-const FILE: Origin<'_> = Origin { node: "node-a", place: Place::File("/etc/pods/web.yaml") };
-const URL: Origin<'_> = Origin { node: "node-a", place: Place::Url("http://example.com/pods") };
+const FILE: ManifestSource<'_> =
+    ManifestSource { node: "node-a", location: ManifestLocation::File("/etc/pods/web.yaml") };
+const URL: ManifestSource<'_> =
+    ManifestSource { node: "node-a", location: ManifestLocation::Url("http://example.com/pods") };
 const WEB: &str = "apiVersion: v1
 kind: Pod
 metadata:
@@ -16,17 +18,17 @@ spec:
     image: nginx:1.25
 ";
 
-fn pods(text: &str, origin: &Origin<'_>) -> Vec<StaticPod> {
-    read(text.as_bytes(), origin, &Rules::default()).unwrap().pods
+fn pods(text: &str, source: &ManifestSource<'_>) -> Vec<StaticPod> {
+    read(text.as_bytes(), source, &ManifestRules::default()).unwrap().pods
 }
 
 fn problems(text: &str) -> Vec<String> {
-    let problems = read(text.as_bytes(), &FILE, &Rules::default()).unwrap_err();
+    let problems = read(text.as_bytes(), &FILE, &ManifestRules::default()).unwrap_err();
     problems.iter().map(ToString::to_string).collect()
 }
 
 #[test]
-fn a_pod_of_a_file_gets_the_identity_of_a_static_pod() {
+fn pod_from_a_file_gets_the_identity_of_a_static_pod() {
     let [StaticPod { pod, line: 1 }] = &*pods(WEB, &FILE) else { panic!("one pod on line 1") };
     let metadata = &pod.metadata;
     assert_eq!(metadata.name.as_deref(), Some("web-node-a"));
@@ -44,13 +46,13 @@ fn a_pod_of_a_file_gets_the_identity_of_a_static_pod() {
 }
 
 #[test]
-fn a_pod_of_a_url_gets_no_toleration() {
+fn pod_from_a_url_gets_no_toleration() {
     let [StaticPod { pod, .. }] = &*pods(WEB, &URL) else { panic!("one pod") };
     assert_eq!(pod.spec.as_ref().unwrap().tolerations, None);
 }
 
 #[test]
-fn a_given_uid_and_namespace_are_kept() {
+fn keeps_uid_and_namespace_of_the_manifest() {
     let text = WEB.replace("  name: web\nspec", "  name: web\n  uid: my-uid\n  namespace: kube-system\nspec");
     let [StaticPod { pod, .. }] = &*pods(&text, &FILE) else { panic!("one pod") };
     assert_eq!(pod.metadata.uid.as_deref(), Some("my-uid"));
@@ -58,7 +60,7 @@ fn a_given_uid_and_namespace_are_kept() {
 }
 
 #[test]
-fn a_matching_toleration_loses_its_time_limit() {
+fn removes_the_time_limit_of_a_matching_toleration() {
     let text =
         format!("{WEB}  tolerations:\n  - {{operator: Exists, effect: NoExecute, tolerationSeconds: 5}}\n");
     let [StaticPod { pod, .. }] = &*pods(&text, &FILE) else { panic!("one pod") };
@@ -69,7 +71,7 @@ fn a_matching_toleration_loses_its_time_limit() {
 }
 
 #[test]
-fn several_documents_and_lists_are_all_read() {
+fn reads_several_documents_and_lists() {
     let second = WEB.replace("name: web", "name: two");
     let names = |text: &str| -> Vec<_> {
         pods(text, &FILE).into_iter().map(|pod| (pod.pod.metadata.name.unwrap(), pod.line)).collect()
@@ -83,7 +85,7 @@ fn several_documents_and_lists_are_all_read() {
 }
 
 #[test]
-fn json_is_read_too() {
+fn reads_json() {
     let value = r#"{"apiVersion":"v1","kind":"Pod","metadata":{"name":"j"},
         "spec":{"containers":[{"name":"c","image":"i"}]},"status":{}}"#;
     assert_eq!(pods(value, &FILE).len(), 1);
@@ -92,17 +94,17 @@ fn json_is_read_too() {
 #[test]
 fn unknown_fields_are_warnings() {
     let text = WEB.replace("    image: nginx:1.25", "    image: nginx:1.25\n    imagee: x");
-    let manifest = read(text.as_bytes(), &FILE, &Rules::default()).unwrap();
+    let manifest = read(text.as_bytes(), &FILE, &ManifestRules::default()).unwrap();
     let warnings: Vec<_> = manifest.warnings.iter().map(ToString::to_string).collect();
     assert_eq!(warnings, ["line 9: spec.containers[0].imagee: unknown field"]);
     assert_eq!(manifest.pods.len(), 1);
 }
 
 #[test]
-fn refuses_what_is_no_pod() {
+fn rejects_documents_that_are_not_pods() {
     for (text, expected) in [
-        ("", "no object"),
-        ("---\n# nothing\n", "no object"),
+        ("", "the manifest contains no object"),
+        ("---\n# nothing\n", "the manifest contains no object"),
         ("just text", "line 1: not an object"),
         ("kind: Pod\n", "line 1: apiVersion: Required value"),
         ("apiVersion: v1\n", "line 1: kind: Required value"),
@@ -130,7 +132,7 @@ fn reports_the_problems_of_every_document() {
 }
 
 #[test]
-fn quantities_are_published_in_canonical_form() {
+fn converts_quantities_to_canonical_form() {
     let text = format!("{WEB}    resources: {{limits: {{cpu: 1000m, memory: 1024Mi}}}}\n");
     let [StaticPod { pod, .. }] = &*pods(&text, &FILE) else { panic!("one pod") };
     let json = serde_json::to_value(pod).unwrap();
@@ -141,7 +143,7 @@ fn quantities_are_published_in_canonical_form() {
 }
 
 #[test]
-fn a_malformed_quantity_is_named() {
+fn reports_path_of_a_malformed_quantity() {
     let text = format!("{WEB}    resources:\n      limits:\n        cpu: lots\n");
     assert_eq!(problems(&text).len(), 1);
     assert!(
@@ -151,7 +153,7 @@ fn a_malformed_quantity_is_named() {
 }
 
 #[test]
-fn references_to_api_objects_are_refused() {
+fn rejects_references_to_api_objects() {
     let with = |spec: &str| format!("{WEB}{spec}");
     for (spec, expected) in [
         (
@@ -192,33 +194,37 @@ fn references_to_api_objects_are_refused() {
         ),
     ] {
         assert_eq!(problems(&with(spec)), [expected]);
-        let lax = Rules { prevent_api_references: false, ..Rules::default() };
-        let is_allowed = read(with(spec).as_bytes(), &FILE, &lax).is_ok();
+        let without_gate = ManifestRules { prevent_api_references: false, ..ManifestRules::default() };
+        let is_allowed = read(with(spec).as_bytes(), &FILE, &without_gate).is_ok();
         assert_eq!(is_allowed, !spec.contains("resourceClaims"), "{spec}");
     }
 }
 
 #[test]
-fn problems_come_in_the_order_of_the_text() {
+fn reports_problems_in_the_order_of_the_text() {
     let text = "apiVersion: v1\nkind: Pod\nmetadata:\n  name: A\nspec:\n  containers:\n  - image: i\n  volumes:\n  - name: B\n";
     let lines: Vec<_> =
         problems(text).iter().map(|problem| problem.split(':').next().unwrap().to_owned()).collect();
     assert_eq!(lines, ["line 4", "line 7", "line 9"]);
 }
 
-/// The recorded UIDs, through the whole crate: decode, defaults, hash.
+/// Compares UIDs with those recorded from upstream.
 #[test]
-fn uids_are_upstreams() {
-    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("testdata/static_uid");
-    let table = std::fs::read_to_string(folder.join("uids.txt")).unwrap();
+fn static_pod_uids_equal_upstream() {
+    let dir = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("testdata/static_uid");
+    let table = std::fs::read_to_string(dir.join("uids.txt")).unwrap();
     let mut count = 0;
     for line in table.lines().filter(|line| !line.starts_with('#')) {
         let [name, node, source, uid] = *line.split(' ').collect::<Vec<_>>() else { panic!("{line}") };
-        let place = if source.starts_with("http") { Place::Url(source) } else { Place::File(source) };
-        let text = std::fs::read(folder.join(name)).unwrap();
-        let lax = Rules { prevent_api_references: false, ..Rules::default() };
-        // Manifests that upstream hashes but then refuses have no pod to look at.
-        let Ok(manifest) = read(&text, &Origin { node, place }, &lax) else { continue };
+        let location = if source.starts_with("http") {
+            ManifestLocation::Url(source)
+        } else {
+            ManifestLocation::File(source)
+        };
+        let text = std::fs::read(dir.join(name)).unwrap();
+        let without_gate = ManifestRules { prevent_api_references: false, ..ManifestRules::default() };
+        // Upstream hashes some manifests before it rejects them; those produce no pod.
+        let Ok(manifest) = read(&text, &ManifestSource { node, location }, &without_gate) else { continue };
         assert_eq!(manifest.pods[0].pod.metadata.uid.as_deref(), Some(uid), "{line}");
         count += 1;
     }

@@ -1,8 +1,8 @@
-//! Which source a volume has.
+//! The source of a volume.
 
 use k8s_openapi::api::core::v1::Volume;
 
-/// The manifest field names of every source that is set, in a fixed order.
+/// The field names of all sources that are set, in a fixed order.
 pub(crate) fn sources(volume: &Volume) -> Vec<&'static str> {
     let network = [
         ("nfs", volume.nfs.is_some()),

@@ -1,29 +1,25 @@
-//! Who asks the node for something, and what for.
+//! Clients of the node API and their requests.
 
 use std::collections::BTreeMap;
 
-/// Somebody who was recognised.
+/// An authenticated client.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct User {
-    /// Name.
     pub name: String,
-    /// What tells two of the same name apart; often empty.
+    /// Distinguishes users of the same name; often empty.
     pub uid: String,
-    /// Groups.
     pub groups: Vec<String>,
-    /// More that authorizers may look at.
+    /// Additional attributes for authorizers.
     pub extra: BTreeMap<String, Vec<String>>,
 }
 
-/// Whether somebody may do something with a part of this node.
+/// The attributes of a SubjectAccessReview.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct AccessQuestion {
-    /// Who.
     pub user: User,
-    /// What; empty for methods that have no word.
+    /// Empty for HTTP methods without a Kubernetes verb.
     pub verb: String,
-    /// The node.
     pub node: String,
-    /// The part of the node.
+    /// Subresource of the node, such as `proxy`.
     pub subresource: String,
 }

@@ -4,28 +4,25 @@ use k8s_openapi::api::core::v1::ResourceRequirements;
 
 use crate::Timestamp;
 
-/// Resources of a pod: of its containers by name, and of the pod itself.
+/// Resources of a pod at container level and at pod level.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct PodResources {
-    /// Of containers that can be resized.
+    /// Only containers that can be resized.
     pub containers: ContainerResources,
-    /// Pod-level resources.
     pub pod: Option<ResourceRequirements>,
 }
 
-/// Resources of containers, by name. A node holds two of these for each of its pods, what was granted and what is in
-/// force, which are mostly the same: they share it, and a list takes a tenth of a map's memory.
+/// Resources of containers by name. The agent keeps two of these per pod, allocated and actuated, which are mostly equal and
+/// then share their memory. A sorted list takes a tenth of the memory of a map.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ContainerResources(Vec<(String, Arc<ResourceRequirements>)>);
 
 impl ContainerResources {
-    /// Those of one container.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<&Arc<ResourceRequirements>> {
         self.0.iter().find(|(known, _)| known == name).map(|(_, own)| own)
     }
 
-    /// Sets those of one container.
     pub fn insert(&mut self, name: &str, own: Arc<ResourceRequirements>) {
         match self.0.binary_search_by(|(known, _)| known.as_str().cmp(name)) {
             Ok(at) => self.0[at].1 = own,
@@ -36,7 +33,7 @@ impl ContainerResources {
         }
     }
 
-    /// All, in the order of their names.
+    /// All containers, sorted by name.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &Arc<ResourceRequirements>)> {
         self.0.iter().map(|(name, own)| (name.as_str(), own))
     }
@@ -52,26 +49,25 @@ impl<N: AsRef<str>> FromIterator<(N, ResourceRequirements)> for ContainerResourc
     }
 }
 
-/// What the node has granted to a pod, and how far a change of it is.
+/// The resources allocated to a pod, and the state of a resize.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct PodAllocation {
-    /// What the pod may use; its spec may ask for something else.
-    pub granted: PodResources,
-    /// Condition `PodResizePending`: the spec asks for what cannot be granted (yet).
+    /// The allocated resources; the spec may request others.
+    pub resources: PodResources,
+    /// Condition `PodResizePending`: the spec requests resources that cannot be allocated (yet).
     pub pending: Option<ResizeCondition>,
-    /// Condition `PodResizeInProgress`: what was granted is not in force yet.
+    /// Condition `PodResizeInProgress`: the allocated resources are not actuated yet.
     pub in_progress: Option<ResizeCondition>,
 }
 
-/// A condition about a resize, which is true while it exists.
+/// A resize condition; it is true while it exists.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ResizeCondition {
-    /// `Deferred`, `Infeasible`, `Error` or nothing.
+    /// `Deferred`, `Infeasible`, `Error` or empty.
     pub reason: String,
-    /// Why.
     pub message: String,
-    /// When the reason became this one.
+    /// Time of the last change of the reason.
     pub since: Timestamp,
-    /// Generation of the pod that asked.
+    /// Generation of the pod that requested the resize.
     pub generation: i64,
 }

@@ -1,4 +1,4 @@
-/// How the node uses cgroups beyond those of pods, and swap; fixed at start.
+/// Settings of cgroups above the pods, and of swap; fixed at start.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CgroupSettings {
     /// `enforceNodeAllocatable`.
@@ -7,18 +7,16 @@ pub struct CgroupSettings {
     pub system_cgroup: String,
     /// `kubeReservedCgroup`.
     pub kube_cgroup: String,
-    /// The machine's swap in bytes.
+    /// Swap of the machine in bytes.
     pub swap: u64,
-    /// Who may swap.
     pub swap_behavior: SwapBehavior,
-    /// Volumes in memory may come to lie in swap: there is some, and the kernel cannot keep a tmpfs out of it.
+    /// Whether the kernel may swap out a tmpfs: there is swap, and no `noswap` mount option.
     pub memory_may_be_swapped: bool,
 }
 
-/// Who may swap.
+/// Which pods may use swap.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum SwapBehavior {
-    /// Nobody.
     #[default]
     NoSwap,
     /// Burstable pods, in proportion to their memory requests.
@@ -28,14 +26,14 @@ pub enum SwapBehavior {
 /// A reservation that a cgroup enforces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Enforcement {
-    /// What is left for pods.
+    /// The sum of all pods.
     Pods,
-    /// `systemReserved` in whole.
+    /// All resources of `systemReserved`.
     SystemReserved,
-    /// CPU of `systemReserved`.
+    /// Only the CPU of `systemReserved`.
     SystemReservedCompressible,
-    /// `kubeReserved` in whole.
+    /// All resources of `kubeReserved`.
     KubeReserved,
-    /// CPU of `kubeReserved`.
+    /// Only the CPU of `kubeReserved`.
     KubeReservedCompressible,
 }

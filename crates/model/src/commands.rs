@@ -2,21 +2,21 @@ use std::sync::Arc;
 
 use crate::{ObservedPod, Pod, PodFullName, PodUid, Rejection, Timestamp};
 
-/// Why a worker is told something.
+/// Why a worker gets a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum UpdateKind {
-    /// The pod is new to this agent.
+    /// The pod is new.
     Create,
     /// The pod changed.
     Update,
-    /// The runtime changed, or the pod is due.
+    /// The observation changed, or the next sync is due.
     Sync,
     /// The pod must stop.
     Kill,
 }
 
 impl UpdateKind {
-    /// The word used in metrics.
+    /// The label value in metrics.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -28,12 +28,11 @@ impl UpdateKind {
     }
 }
 
-/// What a worker works on.
 #[derive(Clone, Debug)]
 pub enum WorkerTarget {
-    /// A pod that a source wants or wanted.
+    /// A pod of a source.
     Desired(Arc<Pod>),
-    /// A pod that only the runtime knows; it can only be killed.
+    /// A pod that exists only in the runtime; it can only be killed.
     Orphan(Arc<ObservedPod>),
 }
 
@@ -57,24 +56,22 @@ impl WorkerTarget {
     }
 }
 
-/// How a pod is to be killed.
+/// How a pod is killed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct KillOptions {
-    /// Grace in seconds instead of the pod's own.
+    /// Grace period in seconds instead of the pod's.
     pub grace_override: Option<u64>,
-    /// Set when the agent itself ends the pod for good (rejection, eviction).
+    /// Set when the agent ends the pod for good (rejection, eviction).
     pub rejection: Option<Rejection>,
 }
 
-/// An order to the worker of one pod.
+/// A command to the worker of one pod.
 #[derive(Clone, Debug)]
 pub struct WorkerCommand {
-    /// Why.
     pub kind: UpdateKind,
-    /// Which pod.
     pub target: WorkerTarget,
     /// How to kill, with [`UpdateKind::Kill`].
     pub kill: Option<KillOptions>,
-    /// When the cause was seen.
+    /// When the cause was noticed.
     pub seen_at: Timestamp,
 }

@@ -3,18 +3,17 @@ use std::fmt;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
+use values::fnv::Fnv64a;
 
-/// The kinds of objects that pods take values and files from.
+/// ConfigMap or Secret.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum ObjectKind {
-    /// A ConfigMap.
     ConfigMap,
-    /// A Secret.
     Secret,
 }
 
 impl ObjectKind {
-    /// The resource as messages name it.
+    /// The resource name in messages.
     #[must_use]
     pub fn resource(self) -> &'static str {
         match self {
@@ -23,7 +22,7 @@ impl ObjectKind {
         }
     }
 
-    /// The kind as messages name it.
+    /// The kind in messages.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -33,14 +32,10 @@ impl ObjectKind {
     }
 }
 
-/// Which object.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct ObjectKey {
-    /// Its kind.
     pub kind: ObjectKind,
-    /// Its namespace.
     pub namespace: String,
-    /// Its name.
     pub name: String,
 }
 
@@ -53,9 +48,8 @@ impl fmt::Display for ObjectKey {
 /// A ConfigMap or a Secret.
 #[derive(Clone, PartialEq, Eq)]
 pub struct ConfigObject {
-    /// Which.
     pub key: ObjectKey,
-    /// Its UID; empty for those of manifests.
+    /// Empty for objects from manifests.
     pub uid: String,
     /// `data`, decoded.
     pub data: BTreeMap<String, Vec<u8>>,
@@ -68,28 +62,22 @@ pub struct ConfigObject {
 }
 
 impl ConfigObject {
-    /// A number that changes with the content.
+    /// A hash of the content.
     #[must_use]
     pub fn digest(&self) -> u64 {
-        let mut hash: u64 = 0xcbf2_9ce4_8422_2325;
-        let mut take = |bytes: &[u8]| {
-            let length = (bytes.len() as u64).to_le_bytes();
-            for byte in length.iter().chain(bytes) {
-                hash = (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3);
-            }
-        };
+        let mut hash = Fnv64a::new();
         for map in [&self.data, &self.binary_data] {
-            take(&(map.len() as u64).to_le_bytes());
+            hash.write_with_length(&(map.len() as u64).to_le_bytes());
             for (key, value) in map {
-                take(key.as_bytes());
-                take(value);
+                hash.write_with_length(key.as_bytes());
+                hash.write_with_length(value);
             }
         }
-        hash
+        hash.finish()
     }
 }
 
-/// Secrets do not belong into logs, hence keys only.
+/// Prints keys only, because the content may be secret.
 impl fmt::Debug for ConfigObject {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let keys: Vec<_> = self.data.keys().chain(self.binary_data.keys()).collect();
@@ -97,21 +85,20 @@ impl fmt::Debug for ConfigObject {
     }
 }
 
-/// An object that cannot be handed out.
+/// Why an object cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ObjectError {
-    /// There is no such object; it may come later.
+    /// The object does not exist; it may be created later.
     #[error("{} {:?} not found", .0.kind.resource(), .0.name)]
     NotFound(ObjectKey),
-    /// Whether there is one cannot be told now.
+    /// It is not known whether the object exists.
     #[error("{reason}")]
     Unavailable {
-        /// Which object.
         key: ObjectKey,
-        /// Why, as users read it.
+        /// The reason, for users.
         reason: String,
     },
 }
 
-/// Objects as they were read for one purpose.
+/// The results of reading several objects.
 pub type ReadObjects = BTreeMap<ObjectKey, Result<Arc<ConfigObject>, ObjectError>>;

@@ -2,18 +2,15 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
 
-/// A user name and password for a part of a registry.
+/// User name and password for a registry or a path in it.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct RegistryCredential {
-    /// Registry, or registry and path, as it was written: the host may hold wildcards.
+    /// Registry, optionally with a path, as configured; the host may have wildcards.
     pub location: String,
-    /// User name.
     pub username: String,
-    /// Password.
     pub password: String,
-    /// E-mail address; no registry asks for it any more, but it counts when credentials are compared.
+    /// Obsolete, but part of upstream's comparison of credentials.
     pub email: String,
-    /// Where it came from.
     pub origin: CredentialOrigin,
 }
 
@@ -26,106 +23,95 @@ impl fmt::Debug for RegistryCredential {
     }
 }
 
-/// Who may use a credential.
+/// Which pods may use a credential.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum CredentialOrigin {
     /// Every pod of the node.
     Node,
-    /// Pods that name the secret.
+    /// Pods that refer to the secret.
     Secret {
         /// UID of the secret.
         uid: String,
-        /// Its namespace.
         namespace: String,
-        /// Its name.
         name: String,
     },
-    /// Pods with the service account that a provider program gave it to.
+    /// Pods of the service account for which a credential provider returned it.
     Account {
         /// UID of the account.
         uid: String,
-        /// Its namespace.
         namespace: String,
-        /// Its name.
         name: String,
     },
 }
 
-/// A program that knows credentials, as the configuration describes it.
+/// A configured credential provider program.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CredentialProvider {
-    /// Name of the program in the folder of providers.
+    /// File name of the program.
     pub name: String,
-    /// Images it is asked about: hosts with wildcards, and path prefixes.
+    /// Patterns of images: hosts with wildcards and path prefixes.
     pub match_images: Vec<String>,
-    /// How long its answers are good for unless they say otherwise.
+    /// How long a response without a duration is cached.
     pub default_cache_duration: Duration,
     /// Version of the request and the response.
     pub api_version: String,
-    /// Arguments.
     pub args: Vec<String>,
-    /// Environment variables laid over the agent's own.
+    /// Environment variables in addition to the agent's.
     pub env: BTreeMap<String, String>,
-    /// How it is told of a pod's service account; `None` when it is not.
+    /// `None` when the program does not get a service account token.
     pub token: Option<ProviderToken>,
 }
 
-/// How a provider program is told of a pod's service account (`tokenAttributes`).
+/// Settings of the service account token for a provider program (`tokenAttributes`).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProviderToken {
-    /// Who the token is for.
     pub audience: String,
-    /// Pods without a service account get nothing from it.
+    /// Whether pods without a service account are skipped.
     pub requires_account: bool,
-    /// Annotations without which an account gets nothing from it.
+    /// Annotations that an account must have.
     pub required_annotations: Vec<String>,
-    /// Annotations that it is told of if the account has them.
+    /// Annotations that are passed on if the account has them.
     pub optional_annotations: Vec<String>,
-    /// Who else its answer is good for.
-    pub shared: AnswerSharing,
+    pub shared: ResponseSharing,
 }
 
-/// Who else an answer that was given for a token is good for.
+/// Which pods share a cached response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum AnswerSharing {
+pub enum ResponseSharing {
     /// All pods of the account (`cacheType: ServiceAccount`).
     Account,
-    /// Who has the same token (`cacheType: Token`).
+    /// Pods with the same token (`cacheType: Token`).
     Token,
 }
 
-/// A pod's service account, as a provider program is told of it.
+/// A pod's service account as passed to a provider program.
 #[derive(Clone, PartialEq, Eq, Hash)]
-pub struct AccountProof {
-    /// Namespace of account and pod.
+pub struct AccountIdentity {
+    /// Namespace of the account and the pod.
     pub namespace: String,
-    /// Name of the account.
     pub name: String,
     /// Its UID.
     pub uid: String,
-    /// Those of its annotations that the program is told of.
+    /// The annotations that are passed on.
     pub annotations: BTreeMap<String, String>,
     /// A token of the account, bound to the pod.
     pub token: String,
 }
 
-impl fmt::Debug for AccountProof {
+impl fmt::Debug for AccountIdentity {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("AccountProof")
+        f.debug_struct("AccountIdentity")
             .field("namespace", &self.namespace)
             .field("name", &self.name)
             .finish_non_exhaustive()
     }
 }
 
-/// A file that may hold the node's credentials.
+/// A file with credentials of the node.
 #[derive(Clone, PartialEq, Eq)]
 pub struct CredentialFile {
-    /// Its path, for messages.
     pub path: std::path::PathBuf,
-    /// How it is written.
     pub form: CredentialFileForm,
-    /// Its content.
     pub content: Vec<u8>,
 }
 
@@ -135,7 +121,7 @@ impl fmt::Debug for CredentialFile {
     }
 }
 
-/// How credentials are written down.
+/// Format of a credential file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CredentialFileForm {
     /// `config.json`: entries below `auths`.

@@ -6,102 +6,86 @@ use crate::PodUid;
 /// A volume of a CSI driver as one pod uses it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CsiVolume {
-    /// What containers are given: the folder `mount` of the volume, or the link to the device.
+    /// The path that containers mount: the folder `mount` of the volume, or the link to the device.
     pub path: PathBuf,
-    /// The PersistentVolume's name; of an inline volume its name in the pod.
+    /// Name of the PersistentVolume, or of the inline volume in the pod.
     pub spec_name: String,
-    /// The driver's name.
     pub driver: String,
-    /// The driver's name for the volume.
+    /// The driver's ID of the volume.
     pub handle: String,
-    /// Who made the volume.
     pub lifecycle: CsiLifecycle,
-    /// How containers see it.
     pub access: CsiAccess,
     /// Whether it is published read-only.
     pub read_only: bool,
-    /// Such as `ReadWriteOnce`; none for an inline volume.
+    /// Such as `ReadWriteOnce`; empty for an inline volume.
     pub access_modes: Vec<String>,
-    /// What the driver made of the volume, handed through.
+    /// Volume attributes, passed on to the driver.
     pub attributes: BTreeMap<String, String>,
-    /// Secrets for staging.
     pub stage_secret: Option<SecretReference>,
-    /// Secrets for publishing.
     pub publish_secret: Option<SecretReference>,
-    /// Secrets for growing.
     pub expand_secret: Option<SecretReference>,
-    /// The pod that uses it.
     pub pod: CsiPod,
-    /// Sizes, for a volume that a claim names.
+    /// Set for a claimed volume.
     pub size: Option<CsiSize>,
 }
 
-/// Who made a volume.
+/// Lifecycle of a volume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CsiLifecycle {
-    /// It exists without the pod.
+    /// Exists independently of the pod.
     Persistent,
-    /// The driver makes it for the pod.
+    /// Created by the driver for the pod.
     Ephemeral,
 }
 
 /// How containers see a volume.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CsiAccess {
-    /// As files.
     Files {
-        /// Such as `ext4`; empty is the driver's choice.
+        /// Such as `ext4`; empty for the driver's default.
         fs_type: String,
-        /// What `mount -o` is told.
+        /// Mount options.
         options: Vec<String>,
     },
     /// As a block device.
     Block,
 }
 
-/// A secret by its place.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SecretReference {
-    /// Namespace.
     pub namespace: String,
-    /// Name.
     pub name: String,
 }
 
-/// What a driver may be told about a pod.
+/// Pod information for drivers with `podInfoOnMount`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CsiPod {
-    /// Name.
     pub name: String,
-    /// Namespace.
     pub namespace: String,
     /// UID.
     pub uid: PodUid,
-    /// Its service account.
     pub service_account: String,
 }
 
 /// The sizes of a claimed volume.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CsiSize {
-    /// The claim's namespace.
     pub namespace: String,
-    /// The claim's name.
     pub claim: String,
     /// The claim's UID.
     pub uid: String,
-    /// Bytes that the PersistentVolume has.
+    /// Capacity of the PersistentVolume in bytes.
     pub wanted: i64,
-    /// Bytes that the claim knows of.
+    /// Capacity in the status of the claim, in bytes.
     pub known: i64,
-    /// What is written to the claim when the volume has grown.
+    /// The new capacity as text, for the status of the claim.
     pub wanted_text: String,
-    /// Bytes that the claim asks for.
+    /// Requested size of the claim in bytes.
     pub asked: i64,
-    /// What the controller has granted, in bytes and as it is written; none by a controller that does not say.
+    /// `allocatedResources` of the claim, in bytes and as text, if the controller sets it.
     pub granted: Option<(i64, String)>,
-    /// How far the controller is, such as `NodeResizePending`; empty when nothing goes on.
+    /// Resize status of the claim, such as `NodeResizePending`; empty when idle.
     pub state: String,
-    /// Several nodes may write the volume, and each of them has its own view of how large it is.
+    /// Whether several nodes may write the volume; then each node grows its own file system.
     pub grows_on_each_node: bool,
 }

@@ -2,39 +2,34 @@ use std::collections::BTreeMap;
 
 use crate::{ContainerId, Pod, PodFullName, PodUid, Timestamp};
 
-/// What the runtime did to a pod, found by comparing two observations.
+/// A change between two observations of a pod.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum PodEventKind {
-    /// A container or sandbox runs that did not before.
+    /// A container or sandbox started.
     Started(ContainerId),
     /// A container or sandbox ended.
     Died(ContainerId),
-    /// A container or sandbox is gone.
+    /// A container or sandbox was removed.
     Removed(ContainerId),
-    /// Its state became unclear; refreshes the observation, wakes nobody.
+    /// The state became unknown; does not wake the worker.
     Changed(ContainerId),
 }
 
-/// A wake-up for the sync loop. It carries no state: the worker reads the observation itself.
+/// A wake-up for the sync loop. It carries no state: the worker reads the observation.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct PodEvent {
-    /// The pod.
     pub uid: PodUid,
-    /// What was seen.
     pub kind: PodEventKind,
 }
 
 /// Severity of an event shown to users.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EventType {
-    /// Things go as they should.
     Normal,
-    /// Something is wrong.
     Warning,
 }
 
 impl EventType {
-    /// The API's word.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -44,40 +39,30 @@ impl EventType {
     }
 }
 
-/// What an event is about.
+/// The object of an event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum EventSubject {
-    /// A pod, or a part of it named by a field path.
+    /// A pod, or one of its containers by field path.
     Pod {
-        /// UID.
         uid: PodUid,
-        /// Namespace and name.
         full_name: PodFullName,
         /// `spec.containers{name}` or empty.
         field_path: String,
     },
-    /// The node.
     Node(String),
     /// A PersistentVolume.
     Volume {
-        /// Name.
         name: String,
-        /// UID.
         uid: String,
     },
-    /// A claim for a volume.
     Claim {
-        /// Namespace.
         namespace: String,
-        /// Name.
         name: String,
-        /// UID.
         uid: String,
     },
 }
 
 impl EventSubject {
-    /// A pod, or the part of it at a field path.
     #[must_use]
     pub fn pod(pod: &Pod, field_path: String) -> Self {
         Self::Pod { uid: pod.uid.clone(), full_name: pod.full_name.clone(), field_path }
@@ -87,16 +72,10 @@ impl EventSubject {
 /// An event for users.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RecordedEvent {
-    /// What it is about.
     pub subject: EventSubject,
-    /// Severity.
     pub kind: EventType,
-    /// One word.
     pub reason: String,
-    /// One sentence.
     pub message: String,
-    /// When.
     pub at: Timestamp,
-    /// What programs may read from it.
     pub annotations: BTreeMap<String, String>,
 }

@@ -1,25 +1,23 @@
 use crate::ContainerLabels;
 
-/// Which cgroup interface a machine has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CgroupVersion {
-    /// One hierarchy for each controller (or a hybrid set-up, whose unified hierarchy has no controllers).
+    /// One hierarchy per controller, or a hybrid setup whose unified hierarchy has no controllers.
     V1,
-    /// One hierarchy for all.
+    /// The unified hierarchy.
     V2,
 }
 
-/// What the machine's kernel offers to containers; fixed at start.
+/// Features of the kernel that containers use; fixed at start.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HostCapabilities {
-    /// Cgroup interface in use.
     pub cgroup_version: CgroupVersion,
     /// Whether cgroups can limit swap.
     pub swap_controller: bool,
-    /// Sizes of huge pages as runtimes name them (`2MB`), in the kernel's order.
+    /// Huge page sizes as runtimes name them (`2MB`), in the kernel's order.
     pub hugepage_sizes: Vec<String>,
-    /// Folders of CPUs that reveal the host's temperature to containers.
+    /// Thermal folders in sysfs, which are masked in containers.
     pub masked_cpu_paths: Vec<String>,
-    /// The policy's labels, on a machine where SELinux labels matter.
+    /// Default labels of the SELinux policy, if SELinux is enabled.
     pub selinux: Option<ContainerLabels>,
 }

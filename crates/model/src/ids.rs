@@ -11,7 +11,6 @@ macro_rules! id {
         pub struct $name(Arc<str>);
 
         impl $name {
-            /// The id as text.
             #[must_use]
             pub fn as_str(&self) -> &str {
                 &self.0
@@ -51,24 +50,22 @@ macro_rules! id {
 }
 
 id!(
-    /// A pod's UID: the key of everything that belongs to one pod.
+    /// A pod's UID, the key of all state of a pod.
     PodUid
 );
 id!(
-    /// The runtime's id of one container.
+    /// The runtime's ID of a container.
     ContainerId
 );
 id!(
-    /// The runtime's id of one pod sandbox.
+    /// The runtime's ID of a pod sandbox.
     SandboxId
 );
 
-/// A pod's name within its namespace; two pods may carry the same full name one after the other.
+/// Namespace and name. Two pods may have the same full name one after the other.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct PodFullName {
-    /// Namespace.
     pub namespace: String,
-    /// Name.
     pub name: String,
 }
 
@@ -78,7 +75,6 @@ impl fmt::Display for PodFullName {
     }
 }
 
-/// Where a pod came from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum PodSource {
@@ -91,7 +87,7 @@ pub enum PodSource {
 }
 
 impl PodSource {
-    /// The word used in the `kubernetes.io/config.source` annotation.
+    /// The value of the annotation `kubernetes.io/config.source`.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -101,7 +97,6 @@ impl PodSource {
         }
     }
 
-    /// The source named by an annotation value.
     #[must_use]
     pub fn from_annotation(text: &str) -> Option<Self> {
         match text {
@@ -112,7 +107,7 @@ impl PodSource {
         }
     }
 
-    /// Static pods come from files or URLs and have no API object of their own.
+    /// Static pods come from files or URLs, not from the API server.
     #[must_use]
     pub fn is_static(self) -> bool {
         !matches!(self, Self::Api)

@@ -6,7 +6,6 @@ pub const POD_NAME: &str = "io.kubernetes.pod.name";
 pub const POD_NAMESPACE: &str = "io.kubernetes.pod.namespace";
 /// Pod UID, on sandboxes and containers.
 pub const POD_UID: &str = "io.kubernetes.pod.uid";
-/// Container name, on containers.
 pub const CONTAINER_NAME: &str = "io.kubernetes.container.name";
 
 /// Hash over the container's name and image, hexadecimal.

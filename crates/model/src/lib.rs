@@ -24,9 +24,11 @@ mod flex_volume;
 mod host_capabilities;
 mod ids;
 pub mod labels;
+pub mod local_api;
 mod log_folder;
 mod machine_identity;
 pub mod metric_family;
+pub mod metrics_text;
 mod network_disk;
 mod node_resources;
 mod node_settings;
@@ -38,11 +40,13 @@ mod pod_certificate;
 mod pod_lists;
 mod probe;
 mod projected_file;
+mod rejection;
 mod runtime_spec;
 mod runtime_status;
 mod service;
 mod service_account_token;
 pub mod statistics;
+mod status_urgency;
 mod stream_choice;
 mod system_processes;
 mod time;
@@ -64,8 +68,8 @@ pub use changes::{Operation, PodUpdate, Snapshot, SnapshotKind};
 pub use commands::{KillOptions, UpdateKind, WorkerCommand, WorkerTarget};
 pub use config_object::{ConfigObject, ObjectError, ObjectKey, ObjectKind, ReadObjects};
 pub use credentials::{
-    AccountProof, AnswerSharing, CredentialFile, CredentialFileForm, CredentialOrigin, CredentialProvider,
-    ProviderToken, RegistryCredential,
+    AccountIdentity, CredentialFile, CredentialFileForm, CredentialOrigin, CredentialProvider, ProviderToken,
+    RegistryCredential, ResponseSharing,
 };
 pub use csi_volume::{CsiAccess, CsiLifecycle, CsiPod, CsiSize, CsiVolume, SecretReference};
 pub use events::{EventSubject, EventType, PodEvent, PodEventKind, RecordedEvent};
@@ -85,8 +89,9 @@ pub use pod_certificate::{
     CertificateOutcome, CertificateRequest, CertificateWish, PodCertificate, ReadCertificates,
 };
 pub use pod_lists::{ListMark, PodLists};
-pub use probe::{ContainerVerdicts, ProbeKind, ProbeVerdict, ProbeVerdicts};
+pub use probe::{ContainerProbeResults, ProbeKind, ProbeResult, ProbeResults};
 pub use projected_file::ProjectedFile;
+pub use rejection::{Rejection, RejectionKind};
 pub use runtime_spec::{
     Capabilities, ContainerSecurity, ContainerSpec, Device, DnsConfig, HugepageLimit, ImageAuth, ImageSpec,
     LinuxResources, Mount, MountPropagation, NamespaceMode, Namespaces, PortMapping, Protocol,
@@ -98,16 +103,17 @@ pub use runtime_status::{
     RuntimeEventKind, RuntimeHandler, RuntimeVersion, SandboxState, SandboxStatus, SandboxSummary,
 };
 pub use service::{Service, ServicePort};
-pub use service_account_token::{IssuedToken, ReadTokens, TokenRequest, TokenWish};
+pub use service_account_token::{IssuedToken, ReadTokens, TokenRequest, TokenSpec};
+pub use status_urgency::StatusUrgency;
 pub use stream_choice::StreamChoice;
 pub use system_processes::{OwnProcess, PidNamespace, ProcessKind, RootProcess, SystemProcesses};
 pub use time::{Moment, MomentSource, Timestamp};
 pub use timeline::{PodTimeline, StartStep, StepRecord, StepSpan};
 pub use trust_bundle::{ReadTrustBundles, TrustBundle};
 pub use user_namespace::{IdPool, IdRange, UserNamespace};
-pub use volume_label::{ContainerLabels, LabelChange, LabelReach, LabelWish, VolumeLabel, same_label};
+pub use volume_label::{ContainerLabels, LabelChange, LabelReach, LabelRequest, VolumeLabel, same_label};
 pub use volume_plan::{
     ClaimedSize, FileStorage, FsGroup, FsGroupChange, HostPathKind, LocalSource, PlannedVolume, VolumePlan,
     VolumeStep,
 };
-pub use worker_state::{Rejection, WorkerPhase, WorkerView};
+pub use worker_state::{WorkerPhase, WorkerPodKind, WorkerProgress, WorkerView};

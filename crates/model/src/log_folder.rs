@@ -5,7 +5,6 @@ use crate::{PodFullName, PodUid};
 pub struct LogFolder {
     /// Pod UID.
     pub uid: PodUid,
-    /// Pod namespace and name.
     pub full_name: PodFullName,
 }
 

@@ -7,11 +7,8 @@ use crate::Timestamp;
 pub struct MetricFamily {
     /// Name, with `_total` for counters.
     pub name: &'static str,
-    /// What it tells.
     pub help: &'static str,
-    /// How it moves.
     pub kind: MetricKind,
-    /// Its series.
     pub series: Vec<MetricSeries>,
 }
 
@@ -22,15 +19,15 @@ pub enum MetricKind {
     Counter,
     /// Up and down.
     Gauge,
+    /// Counts by size.
+    Histogram,
 }
 
 /// One series with its present value.
 #[derive(Clone, Debug, PartialEq)]
 pub struct MetricSeries {
-    /// Labels, ordered by name.
     pub labels: Vec<(&'static str, String)>,
-    /// The value.
     pub value: f64,
-    /// When it was measured, where that is told.
+    /// Time of the measurement, if it is exported.
     pub time: Option<Timestamp>,
 }

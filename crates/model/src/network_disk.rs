@@ -9,11 +9,10 @@ use crate::SecretReference;
 /// How containers see a disk.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DiskUse {
-    /// As files.
     Files {
         /// File system; a disk without one gets it.
         fs_type: String,
-        /// What `mount -o` is told besides.
+        /// Additional mount options.
         options: Vec<String>,
     },
     /// As a block device.
@@ -29,19 +28,16 @@ pub struct IscsiDisk {
     pub name: String,
     /// Addresses of the target with their ports, the one that names the disk first.
     pub portals: Vec<String>,
-    /// Name of the target.
     pub target: String,
-    /// Number of the disk.
     pub lun: i32,
     /// Interface of the initiator that sessions use, such as `default`.
     pub interface: String,
     /// An initiator of the volume's own.
     pub initiator: Option<OwnInitiator>,
-    /// What is shown to the target.
+    /// CHAP credentials.
     pub chap: Chap,
     /// How the node's status knows it, where a controller says which node may have it.
     pub attachment: String,
-    /// How containers see it.
     pub use_as: DiskUse,
     /// Whether containers may only read it.
     pub read_only: bool,
@@ -52,24 +48,21 @@ pub struct IscsiDisk {
 pub struct FcDisk {
     /// Volume folder; of a device its link in the pod's folder.
     pub path: PathBuf,
-    /// Which disk.
     pub name: FcName,
     /// How the node's status knows it, where a controller says which node may have it.
     pub attachment: String,
-    /// How containers see it.
     pub use_as: DiskUse,
     /// Whether containers may only read it.
     pub read_only: bool,
 }
 
-/// What a disk of a Fibre Channel network is known by.
+/// The identifiers of a Fibre Channel disk.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FcName {
     /// By who offers it.
     Targets {
         /// World wide names of targets that lead to it.
         names: Vec<String>,
-        /// Its number there.
         lun: i32,
     },
     /// By world wide identifiers of the disk, with underscores for spaces.
@@ -103,7 +96,6 @@ impl FcName {
 /// An initiator that a volume brings along: an interface is made for it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OwnInitiator {
-    /// Its name.
     pub name: String,
     /// The interface that has all other settings.
     pub model: String,
@@ -112,11 +104,9 @@ pub struct OwnInitiator {
 /// Where a target wants to know who logs in.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Chap {
-    /// When it is asked what it offers.
+    /// CHAP during discovery.
     pub discovery: bool,
-    /// When a session begins.
     pub session: bool,
-    /// Names and passwords.
     pub secret: VolumeSecret,
 }
 
@@ -127,10 +117,9 @@ pub enum VolumeSecret {
     #[default]
     NotNeeded,
     /// It has not been read.
-    Wanted(SecretReference),
+    Requested(SecretReference),
     /// It cannot be read: why. A volume that is there already does without.
     Missing(String),
-    /// This is it.
     Given(BTreeMap<String, String>),
 }
 
@@ -139,7 +128,7 @@ impl fmt::Debug for VolumeSecret {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::NotNeeded => f.write_str("NotNeeded"),
-            Self::Wanted(reference) => f.debug_tuple("Wanted").field(reference).finish(),
+            Self::Requested(reference) => f.debug_tuple("Wanted").field(reference).finish(),
             Self::Missing(reason) => f.debug_tuple("Missing").field(reason).finish(),
             Self::Given(content) => f.debug_tuple("Given").field(&content.keys()).finish(),
         }

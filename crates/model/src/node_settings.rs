@@ -4,10 +4,9 @@ use std::time::Duration;
 
 use crate::{AdmissionSettings, CgroupDriver, CgroupSettings, HostCapabilities, NodeResources};
 
-/// What the decisions need to know of the node and its configuration; fixed at start.
+/// Settings of the node that decisions use; fixed at start.
 #[derive(Clone, Debug, PartialEq)]
 pub struct NodeSettings {
-    /// Node name.
     pub name: String,
     /// Node addresses, the primary one first.
     pub addresses: Vec<IpAddr>,
@@ -17,15 +16,12 @@ pub struct NodeSettings {
     pub pod_logs_dir: PathBuf,
     /// Installed memory in bytes.
     pub memory_capacity: u64,
-    /// Logical CPUs.
     pub cpu_count: usize,
-    /// What the kernel offers to containers.
     pub capabilities: HostCapabilities,
     /// `cgroupRoot`, `/` by default.
     pub cgroup_root: String,
     /// Cgroups beyond those of pods, and swap.
     pub cgroups: CgroupSettings,
-    /// Cgroup driver in force.
     pub cgroup_driver: CgroupDriver,
     /// `cgroupsPerQOS`.
     pub cgroups_per_qos: bool,
@@ -45,7 +41,6 @@ pub struct NodeSettings {
     pub resolv_conf: String,
     /// `seccompDefault` or `--seccomp-default`.
     pub seccomp_default: bool,
-    /// What there is and what is reserved.
     pub resources: NodeResources,
     /// Which pods may run here.
     pub admission: AdmissionSettings,

@@ -1,19 +1,15 @@
 use crate::{ContainerState, ContainerStatus, Moment, PodFullName, PodUid, SandboxState, SandboxStatus};
 
-/// What the runtime holds of one pod, as of one moment.
+/// The state of one pod in the runtime at one moment.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ObservedPod {
     /// UID.
     pub uid: PodUid,
     /// Namespace and name by the runtime's labels.
     pub full_name: PodFullName,
-    /// Sandboxes, newest first.
     pub sandboxes: Vec<SandboxStatus>,
-    /// Containers, newest first.
     pub containers: Vec<ContainerStatus>,
-    /// When the look began.
     pub moment: Moment,
-    /// Whether it was complete.
     pub observation: Observation,
 }
 

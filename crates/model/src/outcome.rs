@@ -8,24 +8,26 @@ use crate::{Rejection, Timestamp};
 pub struct ContainerProblem {
     /// One word such as `CrashLoopBackOff`.
     pub reason: String,
-    /// One sentence.
     pub message: String,
 }
 
 /// Problems by container name.
 pub type ContainerProblems = BTreeMap<String, ContainerProblem>;
 
-/// What one pass of a worker reached.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct SyncOutcome {
-    /// Containers that could not be started, or wait for their back-off.
-    pub problems: ContainerProblems,
-    /// When the pod should be looked at again at the latest, if earlier than the usual period.
-    pub retry_at: Option<Timestamp>,
-    /// Whether the pod has run to its end.
-    pub finished: bool,
-    /// Why the agent ended the pod, where `finished` is its own doing.
-    pub rejection: Option<Rejection>,
+/// The result of one sync.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SyncOutcome {
+    /// The pod keeps running.
+    Running {
+        /// Containers that could not be started, or wait for their backoff.
+        problems: ContainerProblems,
+        /// When the pod must be synced again at the latest, if earlier than the usual period.
+        retry_at: Option<Timestamp>,
+    },
+    /// All containers have ended and none is restarted.
+    Completed,
+    /// The agent ends the pod.
+    Rejected(Rejection),
 }
 
 /// Why one pass of a worker failed; the kind decides how soon it is tried again.
@@ -49,18 +51,16 @@ pub enum SyncFailure {
     /// A volume could not be set up.
     #[error("{message}")]
     MountFailed {
-        /// Which and why.
         message: String,
         /// When it is tried again.
         wait: Duration,
     },
     /// The node cannot do what the pod needs, as came out only now.
-    #[error("{}", .0.message)]
+    #[error("{}", .0.status_message())]
     Rejected(Rejection),
     /// Something else failed.
     #[error("{message}")]
     Failed {
-        /// What.
         message: String,
         /// Containers that could not be started.
         problems: ContainerProblems,

@@ -14,7 +14,6 @@ pub enum IpFamily {
 pub struct FilterChain {
     /// The table, such as `mangle`.
     pub table: &'static str,
-    /// Its name.
     pub name: &'static str,
 }
 
@@ -30,7 +29,6 @@ pub enum RulePlace {
 /// A rule in the words of `iptables`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FilterRule {
-    /// The chain it is in.
     pub chain: FilterChain,
     /// Where in the chain, when it is new.
     pub place: RulePlace,
@@ -38,12 +36,10 @@ pub struct FilterRule {
     pub words: Vec<&'static str>,
 }
 
-/// What one filter is to have; chains come before the rules that name them.
+/// The chains and rules that must exist; chains come before the rules that refer to them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FilterPlan {
-    /// Chains that must exist.
     pub chains: Vec<FilterChain>,
-    /// Rules that must exist.
     pub rules: Vec<FilterRule>,
     /// Empty chains by whose absence it is noticed that somebody emptied the filter. They are made last: one that is
     /// there means that everything else was made.

@@ -10,29 +10,25 @@ use crate::{PodFullName, PodSource, PodUid, Timestamp, labels};
 pub struct Pod {
     /// UID.
     pub uid: PodUid,
-    /// Namespace and name.
     pub full_name: PodFullName,
-    /// Where it came from.
     pub source: PodSource,
     /// The object's metadata, local annotations included.
     pub metadata: ObjectMeta,
-    /// The defaulted, validated spec.
     pub spec: PodSpec,
     /// The status as the source delivered it.
     pub status: PodStatus,
     /// `spec.ephemeralContainers`, in the form of the other containers.
     pub ephemeral: Vec<EphemeralContainer>,
-    /// Who says that the pod is wanted.
     pub standing: Standing,
 }
 
-/// Who says that a pod is wanted.
+/// Why a pod is desired.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Standing {
     /// Its source, since this agent started.
     #[default]
     Confirmed,
-    /// Our memory of its source, which has not spoken yet.
+    /// Restored from a checkpoint; its source has not delivered yet.
     Remembered,
 }
 
@@ -180,7 +176,6 @@ pub enum ContainerKind {
 /// A container that was added to a pod while it runs.
 #[derive(Clone, Debug, PartialEq)]
 pub struct EphemeralContainer {
-    /// The container.
     pub container: core::Container,
     /// The container whose processes it sees.
     pub target: Option<String>,
@@ -223,9 +218,7 @@ impl EphemeralContainer {
 /// A container of a pod with the list it stands in.
 #[derive(Clone, Copy, Debug)]
 pub struct ContainerRef<'a> {
-    /// The list.
     pub kind: ContainerKind,
-    /// The container.
     pub container: &'a core::Container,
 }
 

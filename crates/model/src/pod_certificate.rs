@@ -6,36 +6,28 @@ use crate::{PodUid, Timestamp};
 /// A certificate that a pod wants for itself, and for whom.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CertificateWish {
-    /// The pod's namespace.
     pub namespace: String,
-    /// Its name.
     pub pod_name: String,
     /// Its UID.
     pub pod_uid: PodUid,
-    /// Its service account.
     pub account: String,
     /// That one's UID.
     pub account_uid: String,
-    /// The node's name.
     pub node: String,
     /// Its UID.
     pub node_uid: String,
-    /// Who signs.
     pub signer: String,
     /// The kind of key, such as `ED25519`.
     pub key_type: String,
-    /// The longest life.
     pub max_expiration_seconds: Option<i32>,
-    /// What the user tells the signer.
+    /// Annotations for the signer.
     pub annotations: BTreeMap<String, String>,
 }
 
 /// A request that was made, with the key that only this agent knows.
 #[derive(Clone, PartialEq, Eq)]
 pub struct CertificateRequest {
-    /// Its name.
     pub name: String,
-    /// When it was made.
     pub created_at: Timestamp,
     /// The private key in PEM form.
     pub key: String,
@@ -54,26 +46,15 @@ pub enum CertificateOutcome {
     /// Nothing yet.
     Pending,
     /// It was denied for good.
-    Denied {
-        /// A word.
-        reason: String,
-        /// A sentence.
-        message: String,
-    },
+    Denied { reason: String, message: String },
     /// It failed for good.
-    Failed {
-        /// A word.
-        reason: String,
-        /// A sentence.
-        message: String,
-    },
+    Failed { reason: String, message: String },
     /// It was signed.
     Issued {
         /// The certificates in PEM form.
         chain: String,
         /// When the next one should be asked for.
         begin_refresh_at: Timestamp,
-        /// When it ends.
         not_after: Timestamp,
     },
 }
@@ -81,9 +62,7 @@ pub enum CertificateOutcome {
 /// A key and its certificates, in PEM form.
 #[derive(Clone, PartialEq, Eq)]
 pub struct PodCertificate {
-    /// The private key.
     pub key: String,
-    /// The certificates.
     pub chain: String,
 }
 

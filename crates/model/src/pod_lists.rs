@@ -12,16 +12,13 @@ impl ListMark {
     }
 }
 
-/// What the runtime holds of all pods.
+/// All sandboxes and containers of the runtime.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PodLists {
     /// The same objects in the same states as when the mark was made that the question named.
     Same,
-    /// These.
     These {
-        /// All sandboxes of pods.
         sandboxes: Vec<SandboxSummary>,
-        /// All containers of pods.
         containers: Vec<ContainerSummary>,
         /// The mark of these lists; `None` when no later answer may be compared with them.
         mark: Option<ListMark>,

@@ -2,48 +2,40 @@ use std::collections::BTreeMap;
 
 use crate::ContainerId;
 
-/// What the probes of a pod's containers say, by container name. A container without an entry, or whose entry names
-/// another container id, has not been judged.
-pub type ProbeVerdicts = BTreeMap<String, ContainerVerdicts>;
+/// Probe results of a pod's containers, by container name. A container without an entry, or whose entry has another
+/// container id, has no result yet.
+pub type ProbeResults = BTreeMap<String, ContainerProbeResults>;
 
-/// What the probes of one container say. `None`: there is no such probe, or it has not judged yet.
+/// Probe results of one container. `None`: the container has no such probe, or the probe has no result yet.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ContainerVerdicts {
-    /// The container they judged.
+pub struct ContainerProbeResults {
     pub id: ContainerId,
-    /// Startup probe.
-    pub startup: Option<ProbeVerdict>,
-    /// Readiness probe.
-    pub readiness: Option<ProbeVerdict>,
-    /// Liveness probe.
-    pub liveness: Option<ProbeVerdict>,
+    pub startup: Option<ProbeResult>,
+    pub readiness: Option<ProbeResult>,
+    pub liveness: Option<ProbeResult>,
 }
 
-/// What a probe says after its thresholds.
+/// The result of a probe after applying its thresholds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum ProbeVerdict {
-    /// Healthy.
+pub enum ProbeResult {
     Success,
-    /// Not healthy.
     Failure,
 }
 
-/// What a probe is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum ProbeKind {
-    /// Liveness: a failure restarts the container.
+    /// A failure restarts the container.
     Liveness,
-    /// Readiness: changes what is reported.
+    /// Sets the `Ready` condition.
     Readiness,
-    /// Startup: a success lets the other probes begin.
+    /// The other probes begin after its success.
     Startup,
 }
 
 impl ProbeKind {
-    /// All kinds.
     pub const ALL: [Self; 3] = [Self::Startup, Self::Readiness, Self::Liveness];
 
-    /// The word in events and metrics.
+    /// The name in events and metrics.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {

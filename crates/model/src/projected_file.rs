@@ -5,10 +5,8 @@ use std::path::PathBuf;
 pub struct ProjectedFile {
     /// Where it stands, relative to the volume.
     pub path: PathBuf,
-    /// What it holds.
     pub content: Vec<u8>,
-    /// Its permission bits.
     pub mode: u32,
-    /// Who owns it; root when unset.
+    /// Owner; root when unset.
     pub owner: Option<u32>,
 }

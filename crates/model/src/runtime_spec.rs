@@ -1,4 +1,4 @@
-//! What the agent asks a runtime to make: neutral forms of the CRI's configuration messages.
+//! Sandboxes and containers to create, independent of the CRI messages.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -8,9 +8,7 @@ use crate::UserNamespace;
 /// A pod sandbox to be created.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct SandboxSpec {
-    /// Pod name.
     pub name: String,
-    /// Pod namespace.
     pub namespace: String,
     /// Pod UID.
     pub uid: String,
@@ -22,13 +20,9 @@ pub struct SandboxSpec {
     pub log_directory: String,
     /// Contents of resolv.conf; `None` leaves the runtime's default.
     pub dns: Option<DnsConfig>,
-    /// Host ports.
     pub port_mappings: Vec<PortMapping>,
-    /// Labels.
     pub labels: BTreeMap<String, String>,
-    /// Annotations.
     pub annotations: BTreeMap<String, String>,
-    /// Parent cgroup.
     pub cgroup_parent: String,
     /// Kernel parameters of the pod's namespaces.
     pub sysctls: BTreeMap<String, String>,
@@ -55,28 +49,22 @@ pub struct SandboxSecurity {
     pub run_as_user: Option<i64>,
     /// Group of the sandbox process.
     pub run_as_group: Option<i64>,
-    /// More groups.
     pub supplemental_groups: Vec<i64>,
     /// How image groups are merged.
     pub supplemental_groups_policy: SupplementalGroupsPolicy,
-    /// SELinux label.
     pub selinux: Option<SeLinuxOptions>,
-    /// Seccomp profile.
     pub seccomp: Option<SecurityProfile>,
 }
 
 /// Namespace sharing of a pod or container.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Namespaces {
-    /// Network.
     pub network: NamespaceMode,
-    /// Processes.
     pub pid: NamespaceMode,
-    /// System V IPC.
     pub ipc: NamespaceMode,
 }
 
-/// Whom a namespace is shared with.
+/// How a namespace is shared.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum NamespaceMode {
     /// All containers of the pod.
@@ -84,7 +72,6 @@ pub enum NamespaceMode {
     Pod,
     /// Nobody.
     Container,
-    /// The node.
     Node,
     /// One other container, by id.
     Target(String),
@@ -114,33 +101,24 @@ pub enum SecurityProfile {
 /// An SELinux label.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SeLinuxOptions {
-    /// User part.
     pub user: String,
-    /// Role part.
     pub role: String,
-    /// Type part.
     pub kind: String,
-    /// Level part.
     pub level: String,
 }
 
 /// Contents of a pod's resolv.conf.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DnsConfig {
-    /// Name servers.
     pub servers: Vec<String>,
-    /// Search domains.
     pub searches: Vec<String>,
-    /// Options.
     pub options: Vec<String>,
 }
 
 /// A port of the host that leads into the pod.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PortMapping {
-    /// Protocol.
     pub protocol: Protocol,
-    /// Port inside.
     pub container_port: i32,
     /// Port on the host; 0 for none.
     pub host_port: i32,
@@ -151,50 +129,35 @@ pub struct PortMapping {
 /// Transport protocol of a port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Protocol {
-    /// TCP.
     Tcp,
-    /// UDP.
     Udp,
-    /// SCTP.
     Sctp,
 }
 
 /// A container to be created in a sandbox.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ContainerSpec {
-    /// Container name.
     pub name: String,
-    /// Restart count.
     pub attempt: u32,
-    /// Image to run.
     pub image: ImageSpec,
     /// Entry point; empty takes the image's.
     pub command: Vec<String>,
-    /// Arguments.
     pub args: Vec<String>,
     /// Working directory; empty takes the image's.
     pub working_dir: String,
-    /// Environment in order.
     pub env: Vec<(String, String)>,
-    /// Mounts in order.
     pub mounts: Vec<Mount>,
-    /// Device nodes.
     pub devices: Vec<Device>,
-    /// Labels.
     pub labels: BTreeMap<String, String>,
-    /// Annotations.
     pub annotations: BTreeMap<String, String>,
     /// Log file relative to the sandbox's log folder.
     pub log_path: String,
-    /// Whether stdin is open.
     pub stdin: bool,
     /// Whether stdin closes after the first attach.
     pub stdin_once: bool,
     /// Whether a terminal is allocated.
     pub tty: bool,
-    /// Resource limits.
     pub resources: LinuxResources,
-    /// Security settings.
     pub security: ContainerSecurity,
     /// Stop signal by name (`SIGTERM`); `None` takes the image's.
     pub stop_signal: Option<String>,
@@ -205,7 +168,6 @@ pub struct ContainerSpec {
 pub struct ImageSpec {
     /// Reference handed to the runtime (the resolved id at container creation).
     pub image: String,
-    /// What the user wrote.
     pub user_specified_image: String,
     /// Runtime handler the image is for.
     pub runtime_handler: String,
@@ -216,17 +178,13 @@ pub struct ImageSpec {
 /// Credentials for a pull.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct ImageAuth {
-    /// User name.
     pub username: String,
-    /// Password.
     pub password: String,
     /// Base64 form of both.
     pub auth: String,
-    /// Registry.
     pub server_address: String,
     /// OAuth2 identity token.
     pub identity_token: String,
-    /// Bearer token.
     pub registry_token: String,
 }
 
@@ -239,17 +197,14 @@ impl std::fmt::Debug for ImageAuth {
 /// A bind mount into a container.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Mount {
-    /// Where it appears.
     pub container_path: String,
-    /// What is mounted.
     pub host_path: String,
     /// Read-only.
     pub readonly: bool,
     /// Read-only including everything below.
     pub recursive_read_only: bool,
-    /// Whether SELinux labels are set anew.
+    /// Whether the runtime relabels the mount for SELinux.
     pub selinux_relabel: bool,
-    /// Propagation.
     pub propagation: MountPropagation,
     /// The image that is mounted instead of a path of the host.
     pub image: Option<ImageSpec>,
@@ -262,13 +217,10 @@ pub struct Mount {
 /// A part of a volume that a container sees on its own.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SubPath {
-    /// Volume name.
     pub volume: String,
-    /// Where the volume is.
     pub volume_path: PathBuf,
     /// The part, relative to the volume.
     pub path: PathBuf,
-    /// Container name.
     pub container: String,
     /// Which of the container's mounts it is.
     pub index: usize,
@@ -280,7 +232,6 @@ pub enum MountPropagation {
     /// Not at all.
     #[default]
     Private,
-    /// From host to container.
     HostToContainer,
     /// Both ways.
     Bidirectional,
@@ -289,9 +240,7 @@ pub enum MountPropagation {
 /// A device node of the host.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Device {
-    /// Path inside.
     pub container_path: String,
-    /// Path on the host.
     pub host_path: String,
     /// Any of `r`, `w`, `m`.
     pub permissions: String,
@@ -304,19 +253,14 @@ pub struct LinuxResources {
     pub cpu_period: i64,
     /// CFS quota in microseconds; 0 none, -1 unlimited.
     pub cpu_quota: i64,
-    /// CPU shares.
     pub cpu_shares: i64,
     /// Memory limit in bytes; 0 none.
     pub memory_limit_bytes: i64,
     /// Memory and swap limit in bytes; 0 none.
     pub memory_swap_limit_bytes: i64,
-    /// OOM score adjustment.
     pub oom_score_adj: i64,
-    /// Allowed CPUs.
     pub cpuset_cpus: String,
-    /// Allowed memory nodes.
     pub cpuset_mems: String,
-    /// Hugepage limits by size.
     pub hugepages: Vec<HugepageLimit>,
     /// Raw cgroup v2 files.
     pub unified: BTreeMap<String, String>,
@@ -327,50 +271,37 @@ pub struct LinuxResources {
 pub struct HugepageLimit {
     /// Page size such as `2MB`.
     pub page_size: String,
-    /// Bytes.
     pub limit: u64,
 }
 
 /// Security settings of a container.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ContainerSecurity {
-    /// Capabilities added and dropped.
     pub capabilities: Capabilities,
-    /// All capabilities and devices.
     pub privileged: bool,
-    /// Namespace sharing.
     pub namespaces: Namespaces,
-    /// SELinux label.
     pub selinux: Option<SeLinuxOptions>,
-    /// Numeric user.
     pub run_as_user: Option<i64>,
-    /// Numeric group.
     pub run_as_group: Option<i64>,
     /// User by name (from the image).
     pub run_as_username: String,
     /// Read-only root file system.
     pub readonly_rootfs: bool,
-    /// More groups.
     pub supplemental_groups: Vec<i64>,
     /// How image groups are merged.
     pub supplemental_groups_policy: SupplementalGroupsPolicy,
     /// No new privileges through execve.
     pub no_new_privs: bool,
-    /// Hidden paths.
     pub masked_paths: Vec<String>,
     /// Read-only paths.
     pub readonly_paths: Vec<String>,
-    /// Seccomp profile.
     pub seccomp: Option<SecurityProfile>,
-    /// AppArmor profile.
     pub apparmor: Option<SecurityProfile>,
 }
 
 /// Capability changes against the runtime's default set.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Capabilities {
-    /// Added.
     pub add: Vec<String>,
-    /// Dropped.
     pub drop: Vec<String>,
 }

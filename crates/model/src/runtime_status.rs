@@ -1,4 +1,4 @@
-//! What a runtime says: neutral forms of the CRI's lists and statuses.
+//! Lists and statuses of the runtime, independent of the CRI messages.
 
 use std::collections::BTreeMap;
 
@@ -29,61 +29,42 @@ pub enum ContainerState {
 /// One sandbox in a list.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SandboxSummary {
-    /// Runtime id.
     pub id: SandboxId,
     /// Pod UID by label.
     pub pod_uid: PodUid,
-    /// Pod name by label.
     pub pod_name: String,
-    /// Pod namespace by label.
     pub pod_namespace: String,
-    /// Attempt.
     pub attempt: u32,
-    /// State.
     pub state: SandboxState,
-    /// Creation time.
     pub created_at: Timestamp,
 }
 
 /// One container in a list.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ContainerSummary {
-    /// Runtime id.
     pub id: ContainerId,
-    /// Its sandbox.
     pub sandbox_id: SandboxId,
     /// Pod UID by label.
     pub pod_uid: PodUid,
-    /// Pod name by label.
     pub pod_name: String,
-    /// Pod namespace by label.
     pub pod_namespace: String,
-    /// Container name by label.
     pub name: String,
-    /// Attempt.
     pub attempt: u32,
-    /// State.
     pub state: ContainerState,
-    /// Creation time.
     pub created_at: Timestamp,
 }
 
 /// Everything about one sandbox.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SandboxStatus {
-    /// Runtime id.
     pub id: SandboxId,
-    /// Attempt.
     pub attempt: u32,
-    /// State.
     pub state: SandboxState,
-    /// Creation time.
     pub created_at: Timestamp,
     /// Addresses, the primary one first; `None` where the runtime tells nothing of the network.
     pub ips: Option<Vec<String>>,
     /// Network namespace mode it was created with.
     pub network: NamespaceMode,
-    /// Runtime handler.
     pub runtime_handler: String,
 }
 
@@ -98,17 +79,13 @@ impl SandboxStatus {
 /// Everything about one container.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ContainerStatus {
-    /// Runtime id.
     pub id: ContainerId,
     /// Its sandbox, where the list said so.
     pub sandbox_id: SandboxId,
-    /// Container name.
     pub name: String,
     /// Attempt in the runtime's metadata.
     pub attempt: u32,
-    /// State.
     pub state: ContainerState,
-    /// Creation time.
     pub created_at: Timestamp,
     /// Start time; zero if never.
     pub started_at: Timestamp,
@@ -118,19 +95,15 @@ pub struct ContainerStatus {
     pub exit_code: i32,
     /// Image name as the runtime shows it.
     pub image: String,
-    /// Image reference (digest).
     pub image_ref: String,
-    /// Image id.
     pub image_id: String,
     /// The runtime handler its image is for, where the runtime says so.
     pub image_handler: String,
     /// Short reason such as `OOMKilled`.
     pub reason: String,
-    /// Longer message.
     pub message: String,
     /// The annotations it was created with.
     pub annotations: BTreeMap<String, String>,
-    /// Log file, absolute.
     pub log_path: String,
     /// Mounts: container path to host path.
     pub mounts: Vec<(String, String)>,
@@ -149,44 +122,33 @@ pub struct ContainerStatus {
 /// User and groups of a container's first process.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ContainerUser {
-    /// User id.
     pub uid: i64,
-    /// Primary group id.
     pub gid: i64,
-    /// Further groups.
     pub supplemental_groups: Vec<i64>,
 }
 
-/// What a command in a container left.
+/// The result of a command in a container.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ExecOutput {
-    /// Its exit code.
     pub exit_code: i32,
-    /// What it printed.
     pub stdout: Vec<u8>,
     /// What it printed to stderr.
     pub stderr: Vec<u8>,
 }
 
-/// What kind of thing happened to a container.
+/// Kinds of runtime events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RuntimeEventKind {
-    /// Created.
     Created,
-    /// Started.
     Started,
-    /// Stopped.
     Stopped,
-    /// Deleted.
     Deleted,
 }
 
 /// One message of the runtime's event stream: only a hint that a pod should be looked at.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RuntimeEvent {
-    /// The container or sandbox.
     pub container_id: ContainerId,
-    /// What happened.
     pub kind: RuntimeEventKind,
     /// When the runtime made the event.
     pub created_at: Timestamp,
@@ -199,16 +161,12 @@ pub struct RuntimeEvent {
 pub struct RuntimeVersion {
     /// Name such as `containerd`.
     pub name: String,
-    /// Version.
     pub version: String,
-    /// CRI version.
     pub api_version: String,
 }
 
-/// One condition of the runtime.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RuntimeCondition {
-    /// Whether it holds.
     pub status: bool,
     /// Reason when it does not.
     pub reason: String,
@@ -227,7 +185,7 @@ pub struct RuntimeConditions {
     pub handlers: Vec<RuntimeHandler>,
     /// Whether it honours `supplementalGroupsPolicy`.
     pub supplemental_groups_policy: bool,
-    /// Whether pods in the node's network can have users of their own.
+    /// Whether host-network pods can have a user namespace.
     pub user_namespaces_host_network: bool,
 }
 
@@ -245,16 +203,14 @@ pub struct RuntimeHandler {
 /// Where images and writable layers lie.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ImageFilesystems {
-    /// Of images.
     pub images: Vec<FilesystemUsage>,
-    /// Of writable layers, where they are on a disk of their own.
+    /// Writable layers, if they are on a separate file system.
     pub containers: Vec<FilesystemUsage>,
 }
 
-/// What a runtime uses of a filesystem.
+/// Use of a file system by the runtime.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FilesystemUsage {
-    /// Where it is mounted.
     pub mount_point: std::path::PathBuf,
     /// Bytes in use by the runtime.
     pub used_bytes: u64,
@@ -274,19 +230,14 @@ pub enum CgroupDriver {
 /// A local image.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ImageStatus {
-    /// Image id.
     pub id: String,
-    /// Tags.
     pub repo_tags: Vec<String>,
-    /// Digests.
     pub repo_digests: Vec<String>,
-    /// Bytes.
     pub size: u64,
     /// Numeric user of the image, where set.
     pub uid: Option<i64>,
     /// User name of the image, where not numeric.
     pub username: String,
-    /// Never garbage collected.
     pub pinned: bool,
     /// The runtime handler it is for, where the runtime says so.
     pub runtime_handler: String,

@@ -7,8 +7,8 @@ use crate::{PodUid, Timestamp};
 
 /// A token as a volume or a credential provider asks for it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-pub struct TokenWish {
-    /// Who shall accept it; empty for the API server.
+pub struct TokenSpec {
+    /// Audiences; empty for the API server.
     pub audiences: Vec<String>,
     /// How long it shall be good for; the server's choice if unset.
     pub expiration_seconds: Option<i64>,
@@ -19,24 +19,19 @@ pub struct TokenWish {
 pub struct TokenRequest {
     /// Namespace of the account and the pod.
     pub namespace: String,
-    /// Name of the account.
     pub account: String,
     /// UID the account must have, if that matters.
     pub account_uid: Option<String>,
-    /// Name of the pod.
     pub pod_name: String,
     /// UID of the pod.
     pub pod_uid: PodUid,
-    /// What the token is for.
-    pub wish: TokenWish,
+    pub wish: TokenSpec,
 }
 
 /// A token as the server issued it.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct IssuedToken {
-    /// The token.
     pub token: String,
-    /// When it ends.
     pub expires_at: Timestamp,
     /// How long the server makes it good for.
     pub expiration_seconds: i64,
@@ -50,4 +45,4 @@ impl fmt::Debug for IssuedToken {
 }
 
 /// Tokens as they were read for one pod, or why there is none.
-pub type ReadTokens = BTreeMap<TokenWish, Result<IssuedToken, String>>;
+pub type ReadTokens = BTreeMap<TokenSpec, Result<IssuedToken, String>>;

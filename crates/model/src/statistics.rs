@@ -8,33 +8,23 @@ use serde::Serialize;
 /// The node and its pods.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Summary {
-    /// The node.
     pub node: NodeStatistics,
-    /// Its pods.
     pub pods: Vec<PodStatistics>,
 }
 
-/// The node.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct NodeStatistics {
-    /// Its name.
     pub node_name: String,
-    /// Cgroups of the system.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub system_containers: Vec<ContainerStatistics>,
-    /// When it was booted.
     pub start_time: Option<Time>,
-    /// CPU.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cpu: Option<CpuStatistics>,
-    /// Memory.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub memory: Option<MemoryStatistics>,
-    /// Stalls of disks.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub io: Option<IoStatistics>,
-    /// Network.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub network: Option<NetworkStatistics>,
     /// The file system of the agent's folder.
@@ -43,10 +33,8 @@ pub struct NodeStatistics {
     /// File systems of the runtime.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub runtime: Option<RuntimeStatistics>,
-    /// Processes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rlimit: Option<RlimitStatistics>,
-    /// Swap.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub swap: Option<SwapStatistics>,
 }
@@ -55,10 +43,8 @@ pub struct NodeStatistics {
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct RuntimeStatistics {
-    /// Of images.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub image_fs: Option<FsStatistics>,
-    /// Of containers' own files.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub container_fs: Option<FsStatistics>,
 }
@@ -66,56 +52,41 @@ pub struct RuntimeStatistics {
 /// Processes.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct RlimitStatistics {
-    /// When they were counted.
     pub time: Option<Time>,
     /// Highest number of a process.
     pub maxpid: i64,
-    /// How many exist.
     pub curproc: i64,
 }
 
-/// A pod.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct PodStatistics {
-    /// Which one.
     pub pod_ref: PodReference,
     /// When its sandbox was made.
     pub start_time: Option<Time>,
-    /// Its containers.
     pub containers: Vec<ContainerStatistics>,
-    /// CPU.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cpu: Option<CpuStatistics>,
-    /// Memory.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub memory: Option<MemoryStatistics>,
-    /// Stalls of disks.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub io: Option<IoStatistics>,
-    /// Network.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub network: Option<NetworkStatistics>,
-    /// Volumes.
     #[serde(rename = "volume", skip_serializing_if = "Vec::is_empty")]
     pub volumes: Vec<VolumeStatistics>,
-    /// What the pod takes of the node's own disk.
+    /// Use of the node's local disk.
     #[serde(rename = "ephemeral-storage", skip_serializing_if = "Option::is_none")]
     pub ephemeral_storage: Option<FsStatistics>,
-    /// Processes.
     #[serde(rename = "process_stats", skip_serializing_if = "Option::is_none")]
     pub processes: Option<ProcessStatistics>,
-    /// Swap.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub swap: Option<SwapStatistics>,
 }
 
-/// Which pod.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct PodReference {
-    /// Name.
     pub name: String,
-    /// Namespace.
     pub namespace: String,
     /// UID.
     pub uid: String,
@@ -124,7 +95,6 @@ pub struct PodReference {
 /// Processes of a pod.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct ProcessStatistics {
-    /// How many.
     pub process_count: u64,
 }
 
@@ -132,35 +102,25 @@ pub struct ProcessStatistics {
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ContainerStatistics {
-    /// Name.
     pub name: String,
-    /// When it was made.
     pub start_time: Option<Time>,
-    /// CPU.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cpu: Option<CpuStatistics>,
-    /// Memory.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub memory: Option<MemoryStatistics>,
-    /// Stalls of disks.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub io: Option<IoStatistics>,
-    /// Its own files.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rootfs: Option<FsStatistics>,
-    /// Its logs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub logs: Option<FsStatistics>,
-    /// Swap.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub swap: Option<SwapStatistics>,
 }
 
-/// CPU.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct CpuStatistics {
-    /// When it was read.
     pub time: Option<Time>,
     /// Billionths of a CPU in use, over the last window.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -168,7 +128,6 @@ pub struct CpuStatistics {
     /// CPU time so far, in nanoseconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub usage_core_nano_seconds: Option<u64>,
-    /// Waits for a CPU.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub psi: Option<PressureStatistics>,
 }
@@ -177,27 +136,22 @@ pub struct CpuStatistics {
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct MemoryStatistics {
-    /// When it was read.
     pub time: Option<Time>,
-    /// What is left below the limit.
+    /// Distance to the limit.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub available_bytes: Option<u64>,
-    /// All of it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub usage_bytes: Option<u64>,
-    /// Without files that nobody read lately.
+    /// Without inactive page cache.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub working_set_bytes: Option<u64>,
-    /// Anonymous memory.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rss_bytes: Option<u64>,
-    /// Page faults.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub page_faults: Option<u64>,
     /// Those that had to read from a disk.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub major_page_faults: Option<u64>,
-    /// Waits for memory.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub psi: Option<PressureStatistics>,
 }
@@ -205,9 +159,7 @@ pub struct MemoryStatistics {
 /// Stalls of disks.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct IoStatistics {
-    /// When they were read.
     pub time: Option<Time>,
-    /// Waits.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub psi: Option<PressureStatistics>,
 }
@@ -216,12 +168,10 @@ pub struct IoStatistics {
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct SwapStatistics {
-    /// When it was read.
     pub time: Option<Time>,
-    /// What is left below the limit.
+    /// Distance to the limit.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub swap_available_bytes: Option<u64>,
-    /// In use.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub swap_usage_bytes: Option<u64>,
 }
@@ -229,9 +179,7 @@ pub struct SwapStatistics {
 /// Stalls of one resource.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct PressureStatistics {
-    /// All tasks waited.
     pub full: StallStatistics,
-    /// Some did.
     pub some: StallStatistics,
 }
 
@@ -248,35 +196,26 @@ pub struct StallStatistics {
     pub avg300: f64,
 }
 
-/// Network.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct NetworkStatistics {
-    /// When it was read.
     pub time: Option<Time>,
     /// The interface that stands for all.
     #[serde(flatten)]
     pub default: InterfaceStatistics,
-    /// All of them.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub interfaces: Vec<InterfaceStatistics>,
 }
 
-/// One interface.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct InterfaceStatistics {
-    /// Name.
     pub name: String,
-    /// Bytes received.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rx_bytes: Option<u64>,
-    /// Errors while receiving.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rx_errors: Option<u64>,
-    /// Bytes sent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tx_bytes: Option<u64>,
-    /// Errors while sending.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tx_errors: Option<u64>,
 }
@@ -285,40 +224,30 @@ pub struct InterfaceStatistics {
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct FsStatistics {
-    /// When it was read.
     pub time: Option<Time>,
-    /// Bytes left.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub available_bytes: Option<u64>,
-    /// Its size.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub capacity_bytes: Option<u64>,
-    /// Bytes used.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub used_bytes: Option<u64>,
-    /// Inodes left.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub inodes_free: Option<u64>,
-    /// All inodes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub inodes: Option<u64>,
-    /// Inodes used.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub inodes_used: Option<u64>,
 }
 
-/// A volume.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct VolumeStatistics {
-    /// Its file system.
     #[serde(flatten)]
     pub fs: FsStatistics,
-    /// Name in the pod.
     pub name: String,
     /// The claim it stands for.
     #[serde(rename = "pvcRef", skip_serializing_if = "Option::is_none")]
     pub claim: Option<ClaimReference>,
-    /// What its driver says of it.
+    /// Condition reported by the driver.
     #[serde(rename = "volumeHealthStats", skip_serializing_if = "Option::is_none")]
     pub health: Option<VolumeHealth>,
 }
@@ -330,11 +259,8 @@ pub struct VolumeHealth {
     pub abnormal: bool,
 }
 
-/// Which claim.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub struct ClaimReference {
-    /// Name.
     pub name: String,
-    /// Namespace.
     pub namespace: String,
 }

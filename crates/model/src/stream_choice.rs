@@ -1,9 +1,7 @@
 /// Which streams of a process a client wants.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StreamChoice {
-    /// Its input.
     pub stdin: bool,
-    /// Its output.
     pub stdout: bool,
     /// Its error output; never with a terminal.
     pub stderr: bool,

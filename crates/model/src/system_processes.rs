@@ -1,9 +1,8 @@
 //! Processes that belong to no pod, and the cgroups they are in.
 
-/// What is to be known before processes are moved between cgroups.
+/// Processes that may be moved between cgroups.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SystemProcesses {
-    /// The agent itself.
     pub own: OwnProcess,
     /// Processes directly in the root cgroup.
     pub in_root: Vec<RootProcess>,
@@ -12,7 +11,6 @@ pub struct SystemProcesses {
 /// The agent's own process.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct OwnProcess {
-    /// Its number.
     pub pid: u32,
     /// Its cgroups, one for each hierarchy that counts.
     pub cgroups: Vec<String>,
@@ -33,9 +31,7 @@ pub enum PidNamespace {
 /// A process in the root cgroup.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RootProcess {
-    /// Its number.
     pub pid: u32,
-    /// Whose it is.
     pub kind: ProcessKind,
 }
 
@@ -44,6 +40,5 @@ pub struct RootProcess {
 pub enum ProcessKind {
     /// A thread of the kernel: it runs no program.
     Kernel,
-    /// Of a program.
     Program,
 }

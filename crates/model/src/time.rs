@@ -57,7 +57,6 @@ impl Timestamp {
         k8s_openapi::apimachinery::pkg::apis::meta::v1::Time(whole.unwrap_or_default())
     }
 
-    /// From an API time.
     #[must_use]
     pub fn from_api_time(time: &k8s_openapi::apimachinery::pkg::apis::meta::v1::Time) -> Self {
         Self(i64::try_from(time.0.as_nanosecond()).unwrap_or_default())

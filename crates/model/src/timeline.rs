@@ -1,7 +1,10 @@
+use serde::{Deserialize, Serialize};
+
 use crate::{PodFullName, PodUid, Timestamp};
 
 /// A step on a pod's way to ready.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub enum StartStep {
     /// Folders, cgroup and volumes.
     Volumes,
@@ -35,7 +38,6 @@ impl StartStep {
 /// From when to when a step was worked on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StepSpan {
-    /// When it began.
     pub started_at: Timestamp,
     /// When it was over; `None` while it is under way.
     pub finished_at: Option<Timestamp>,
@@ -46,11 +48,9 @@ pub struct StepSpan {
 /// A step of a pod, or of one of its containers, with the first time and the last time it was done.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StepRecord {
-    /// Which.
     pub step: StartStep,
     /// Of which container; `None` for steps of the pod.
     pub container: Option<Box<str>>,
-    /// The first time.
     pub first: StepSpan,
     /// The last time, if it was done more than once.
     pub last: Option<StepSpan>,
@@ -59,7 +59,6 @@ pub struct StepRecord {
 }
 
 impl StepRecord {
-    /// The newest span.
     #[must_use]
     pub fn newest(&self) -> StepSpan {
         self.last.unwrap_or(self.first)
@@ -69,9 +68,7 @@ impl StepRecord {
 /// How a pod came to run, since this agent knows it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PodTimeline {
-    /// The pod.
     pub uid: PodUid,
-    /// Namespace and name.
     pub full_name: PodFullName,
     /// When its source showed it first.
     pub seen_at: Timestamp,

@@ -6,13 +6,10 @@ use serde::{Deserialize, Serialize};
 /// A ClusterTrustBundle, cut to what a node needs.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct TrustBundle {
-    /// Its name.
     pub name: String,
-    /// Whose certificates it is about; empty when it is nobody's in particular.
+    /// Signer of the certificates; empty for a bundle without a signer.
     pub signer: String,
-    /// Its labels.
     pub labels: BTreeMap<String, String>,
-    /// Certificates in PEM form.
     pub certificates: String,
 }
 

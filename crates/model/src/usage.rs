@@ -1,23 +1,20 @@
-//! What cgroups, network interfaces and file systems use, as the kernel counts it.
+//! Use of cgroups, network interfaces and file systems, as counted by the kernel.
 
 use crate::Timestamp;
 
 /// Use and limits of one cgroup at one time.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct CgroupUsage {
-    /// When it was read.
     pub time: Timestamp,
     /// When the cgroup was made.
     pub created_at: Timestamp,
-    /// CPU.
     pub cpu: CpuUsage,
-    /// Memory.
     pub memory: MemoryUsage,
     /// Stalls; `None` where the kernel does not count them for cgroups (v1).
     pub pressure: Option<PressureUsage>,
-    /// Processes in the cgroup itself; `None` where nobody asked.
+    /// Processes in the cgroup itself; `None` when not read.
     pub processes: Option<u64>,
-    /// What only a full look reads.
+    /// Read only with full detail.
     pub full: Option<Box<FullUsage>>,
 }
 
@@ -33,17 +30,12 @@ pub struct CpuUsage {
 pub struct MemoryUsage {
     /// All of it, caches included.
     pub usage: u64,
-    /// What cannot easily be given up: the use without files that nobody read lately.
+    /// Use without inactive page cache.
     pub working_set: u64,
-    /// Anonymous memory.
     pub rss: u64,
-    /// Pages of files.
     pub cache: u64,
-    /// Swap in use.
     pub swap: u64,
-    /// Mapped files.
     pub mapped_file: u64,
-    /// Files read lately.
     pub active_file: u64,
     /// Files not read lately.
     pub inactive_file: u64,
@@ -60,11 +52,8 @@ pub struct MemoryUsage {
 /// How long tasks waited for something, by resource.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct PressureUsage {
-    /// For CPU.
     pub cpu: Pressure,
-    /// For memory.
     pub memory: Pressure,
-    /// For disks.
     pub io: Pressure,
 }
 
@@ -99,7 +88,6 @@ pub struct FullUsage {
     pub cpu_system: u64,
     /// Periods in which a CPU limit was in force.
     pub cpu_limit: CpuLimitUsage,
-    /// Most memory ever used.
     pub max_memory: u64,
     /// How often the memory limit was hit.
     pub memory_failures: u64,
@@ -115,20 +103,17 @@ pub struct FullUsage {
     pub cpu_period: u64,
     /// Share of it in microseconds; `None` for no limit.
     pub cpu_quota: Option<u64>,
-    /// Threads with those below.
     pub threads: u64,
     /// Most of them; `None` for no limit.
     pub max_threads: Option<u64>,
     /// Processes in the cgroup itself.
     pub processes: ProcessUsage,
-    /// Disks.
     pub io: Vec<DeviceUsage>,
 }
 
 /// Periods in which a CPU limit was in force.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CpuLimitUsage {
-    /// All of them.
     pub periods: u64,
     /// Those in which the limit was hit.
     pub throttled_periods: u64,
@@ -143,56 +128,41 @@ pub struct CpuLimitUsage {
 /// The processes in a cgroup itself.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ProcessUsage {
-    /// How many.
     pub count: u64,
-    /// Files they have open.
     pub open_files: u64,
-    /// Sockets among them.
     pub sockets: u64,
     /// How many files the first of them may have open; `None` without a process.
     pub open_files_limit: Option<u64>,
 }
 
-/// What was read from and written to one disk.
+/// I/O of one disk.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DeviceUsage {
     /// Its file, such as `/dev/vda`.
     pub device: String,
-    /// Its number.
     pub major: u64,
     /// Its second number.
     pub minor: u64,
-    /// Bytes read.
     pub read_bytes: u64,
-    /// Bytes written.
     pub written_bytes: u64,
-    /// Reads.
     pub reads: u64,
-    /// Writes.
     pub writes: u64,
 }
 
 /// Traffic of one network interface since it was made.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct InterfaceUsage {
-    /// Name.
     pub name: String,
-    /// Received.
     pub received: Traffic,
-    /// Sent.
     pub sent: Traffic,
 }
 
 /// One direction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Traffic {
-    /// Bytes.
     pub bytes: u64,
-    /// Packets.
     pub packets: u64,
-    /// Errors.
     pub errors: u64,
-    /// Packets dropped.
     pub dropped: u64,
 }
 
@@ -203,20 +173,15 @@ pub struct FilesystemRoom {
     pub capacity: u64,
     /// Bytes that processes without privileges may still use.
     pub available: u64,
-    /// Bytes in use.
     pub used: u64,
-    /// All inodes.
     pub inodes: u64,
-    /// Free ones.
     pub inodes_free: u64,
 }
 
-/// What files take of a disk.
+/// Disk use of files.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DiskUse {
-    /// Bytes.
     pub bytes: u64,
-    /// Files, folders and links.
     pub inodes: u64,
 }
 
@@ -236,36 +201,28 @@ impl std::ops::Add for DiskUse {
 pub struct MountedDisk {
     /// Its file, or where it is mounted if it has none.
     pub device: String,
-    /// Its size.
     pub room: FilesystemRoom,
-    /// What the kernel counts of it.
+    /// I/O counters.
     pub activity: DiskActivity,
 }
 
 /// The kernel's counters of a disk (`/proc/diskstats`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DiskActivity {
-    /// Reads completed.
     pub reads: u64,
-    /// Reads merged with others.
     pub reads_merged: u64,
-    /// Sectors read.
     pub sectors_read: u64,
     /// Milliseconds spent reading.
     pub read_millis: u64,
-    /// Writes completed.
     pub writes: u64,
-    /// Writes merged with others.
     pub writes_merged: u64,
-    /// Sectors written.
     pub sectors_written: u64,
     /// Milliseconds spent writing.
     pub write_millis: u64,
-    /// Requests on their way.
     pub in_progress: u64,
     /// Milliseconds in which there were any.
     pub io_millis: u64,
-    /// The same, each request by itself.
+    /// Sum over all requests.
     pub weighted_io_millis: u64,
 }
 
@@ -274,26 +231,20 @@ pub struct DiskActivity {
 pub struct ProcessCount {
     /// Highest number of a process.
     pub max: i64,
-    /// Threads that exist.
     pub current: i64,
 }
 
 /// CPUs and sockets of the machine.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CpuTopology {
-    /// Logical CPUs.
     pub logical: u64,
-    /// Cores.
     pub cores: u64,
-    /// Sockets.
     pub sockets: u64,
 }
 
-/// What a container's own files take, as the runtime tells.
+/// Disk use of a container's writable layer, as reported by the runtime.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct WritableLayer {
-    /// When it was measured.
     pub time: Timestamp,
-    /// How much.
     pub used: DiskUse,
 }

@@ -3,26 +3,22 @@
 pub struct IdRange {
     /// The id that stands for root inside.
     pub first: u32,
-    /// How many.
     pub length: u32,
 }
 
 /// Whose users the users of a pod are.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum UserNamespace {
-    /// The node's.
     #[default]
     Node,
     /// The pod's own, which are these on the node.
     Pod(IdRange),
 }
 
-/// The ids that pods with users of their own may have.
+/// The IDs available to pods with a user namespace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct IdPool {
-    /// The first one.
     pub first: u32,
-    /// How many there are.
     pub total: u32,
     /// How many each pod gets.
     pub per_pod: u32,

@@ -2,7 +2,7 @@ mod level;
 
 use std::collections::BTreeSet;
 
-/// The labels that containers and their files have by the machine's SELinux policy, where nobody asks for others.
+/// Default SELinux labels of containers and their files, by the machine's policy.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ContainerLabels {
     /// Of processes; empty if the policy has none.
@@ -11,15 +11,15 @@ pub struct ContainerLabels {
     pub file: String,
 }
 
-/// What SELinux labels have to do with a volume.
+/// How SELinux labels apply to a volume.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum VolumeLabel {
     /// Nothing: the machine has no SELinux.
     #[default]
     None,
     /// Containers ask for labels; what comes of it is not settled.
-    Wanted(Box<LabelWish>),
-    /// The files have labels of their own.
+    Wanted(Box<LabelRequest>),
+    /// The files keep their own labels.
     OfFiles,
     /// The volume is mounted with one label for all files.
     OfMount(String),
@@ -53,9 +53,9 @@ pub fn same_label(one: &str, other: &str) -> bool {
     one == other || parts(one) == parts(other)
 }
 
-/// What a pod wants of the labels of one volume.
+/// The labels that a pod requests for one volume.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct LabelWish {
+pub struct LabelRequest {
     /// Name of the PersistentVolume, or of a pod's own volume.
     pub volume: String,
     /// The file labels of the containers that mount it, an empty one for a container whose label is not known before it
@@ -74,14 +74,12 @@ pub struct LabelWish {
 pub enum LabelChange {
     /// All at once by the mount, where that can be.
     Mount,
-    /// One by one.
     Recursive,
 }
 
 /// Whether a volume may be mounted with a label.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LabelReach {
-    /// It is.
     Mounted,
     /// It would be if the feature reached it.
     Counted,

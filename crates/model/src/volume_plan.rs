@@ -9,20 +9,15 @@ use crate::{
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum VolumePlan {
     /// An empty folder on disk, mode 0777, at `path`.
-    EmptyDir {
-        /// Volume folder.
-        path: PathBuf,
-    },
+    EmptyDir { path: PathBuf },
     /// An empty folder in memory (tmpfs) at `path`.
     MemoryDir {
-        /// Volume folder.
         path: PathBuf,
         /// Size limit in bytes.
         size_limit: Option<u64>,
     },
     /// An empty folder of huge pages (hugetlbfs) at `path`.
     HugePagesDir {
-        /// Volume folder.
         path: PathBuf,
         /// Size of a page in bytes.
         page_size: u64,
@@ -30,11 +25,9 @@ pub enum VolumePlan {
     /// Files that the agent writes: configMap, secret, downwardAPI and projected volumes. Setting the volume up
     /// again with other files replaces them all at once.
     Files {
-        /// Volume folder.
         path: PathBuf,
         /// Where the files are kept.
         storage: FileStorage,
-        /// The files.
         files: Vec<ProjectedFile>,
         /// Folders below the volume that other volumes of a container are mounted on; containers cannot make
         /// them, since they see the volume read-only.
@@ -42,13 +35,12 @@ pub enum VolumePlan {
     },
     /// A share of an NFS server, mounted at `path`.
     Nfs {
-        /// Volume folder.
         path: PathBuf,
         /// `server:/export`.
         source: String,
         /// Whether it is mounted read-only.
         read_only: bool,
-        /// What `mount -o` is told besides.
+        /// Additional mount options.
         options: Vec<String>,
     },
     /// A disk of an iSCSI target.
@@ -59,20 +51,18 @@ pub enum VolumePlan {
     Flex(Box<FlexVolume>),
     /// A folder or a disk of the host that a PersistentVolume names, bound at `path`.
     Local {
-        /// Volume folder.
         path: PathBuf,
-        /// What is bound there; it must exist.
+        /// Source of the bind mount; it must exist.
         source: LocalSource,
         /// Whether it is mounted read-only.
         read_only: bool,
-        /// What `mount -o` is told besides.
+        /// Additional mount options.
         options: Vec<String>,
     },
     /// A block device of the host, linked at `path`.
     Device {
         /// The link in the pod's folder, which the runtime is given.
         path: PathBuf,
-        /// The device.
         source: PathBuf,
         /// Whether containers may only read it.
         read_only: bool,
@@ -83,12 +73,10 @@ pub enum VolumePlan {
     Image {
         /// The image: as the user wrote it and, once it is there, as the runtime knows it.
         image: ImageSpec,
-        /// When it is pulled.
         pull_policy: Option<String>,
     },
     /// A path of the host, checked or made as its type asks.
     HostPath {
-        /// The host's path.
         path: PathBuf,
         /// The `type` field.
         kind: HostPathKind,
@@ -98,7 +86,7 @@ pub enum VolumePlan {
 }
 
 impl VolumePlan {
-    /// What containers mount, unless the runtime knows that alone.
+    /// The path that containers mount; `None` if only the runtime has it.
     #[must_use]
     pub fn host_path(&self) -> Option<&Path> {
         match self {
@@ -165,18 +153,15 @@ pub struct LocalSource {
     pub path: PathBuf,
     /// File system of a device; one without gets it.
     pub fs_type: String,
-    /// Sizes and who is told of them, for one that a claim names.
+    /// Set for a claimed volume.
     pub claimed: Option<Box<ClaimedSize>>,
 }
 
 /// The sizes of a claimed volume, and the pod that uses it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClaimedSize {
-    /// The PersistentVolume's name.
     pub name: String,
-    /// Sizes.
     pub size: CsiSize,
-    /// The pod.
     pub pod: CsiPod,
 }
 
@@ -200,14 +185,12 @@ pub struct PlannedVolume {
     pub plan: VolumePlan,
     /// The group its files are given to, if the pod asks for that and the kind of volume allows it.
     pub fs_group: Option<FsGroup>,
-    /// What SELinux labels have to do with it.
     pub label: VolumeLabel,
 }
 
 /// A group that may use a volume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FsGroup {
-    /// Group id.
     pub gid: u32,
     /// When the files are gone through.
     pub change: FsGroupChange,

@@ -1,4 +1,4 @@
-use crate::{ContainerProblems, PodFullName, PodUid};
+use crate::{ContainerProblems, PodFullName, PodUid, Rejection};
 
 /// How far a pod's worker has come. It never goes backwards.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -26,51 +26,35 @@ impl WorkerPhase {
     }
 }
 
-/// Why the agent ended a pod by itself.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Rejection {
-    /// One word such as `OutOfpods`.
-    pub reason: String,
-    /// One sentence.
-    pub message: String,
+/// How a worker's pod became known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum WorkerPodKind {
+    ApiPod,
+    StaticPod,
+    /// Only the runtime reports the pod, so its source is unknown.
+    Orphan,
 }
 
-impl Rejection {
-    /// What the message of a refusal begins with.
-    const REFUSED: &str = "Pod was rejected: ";
-
-    /// The rejection of a pod that is not let in at all.
-    #[must_use]
-    pub fn at_admission(self) -> Self {
-        Self { message: format!("{}{}", Self::REFUSED, self.message), ..self }
-    }
-
-    /// Whether the pod was never let in, rather than ended after it had run.
-    #[must_use]
-    pub fn is_at_admission(&self) -> bool {
-        self.message.starts_with(Self::REFUSED)
-    }
+/// How much a worker has done for its pod.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum WorkerProgress {
+    /// No sync has started. A static pod waits here for the end of another pod of the same name.
+    NotStarted,
+    Started,
+    /// At least one sync has ended. Until then the problems of the pod's containers are unknown.
+    SyncedOnce,
 }
 
-/// What others may know of a worker.
+/// Published view of a worker.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WorkerView {
-    /// The pod.
     pub uid: PodUid,
-    /// Namespace and name.
     pub full_name: PodFullName,
-    /// How far it is.
     pub phase: WorkerPhase,
-    /// Whether the pod has been worked on at least once.
-    pub started: bool,
-    /// Whether a pass over the pod has come to its end: until then nothing is known of its problems.
-    pub passed: bool,
-    /// Whether the same UID is wanted again after termination.
+    pub pod_kind: WorkerPodKind,
+    pub progress: WorkerProgress,
+    /// Whether a source desires the same UID again; only after termination began.
     pub restart_requested: bool,
-    /// Whether the pod is known from the runtime alone.
-    pub orphan: bool,
-    /// Whether it is a static pod; one that is known from the runtime alone is not known to be.
-    pub is_static: bool,
     /// Why containers do not run.
     pub problems: ContainerProblems,
     /// Why the last pass failed.

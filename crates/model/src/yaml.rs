@@ -37,7 +37,7 @@ fn write_value(text: &mut String, value: &Value, indent: usize) {
                 match item {
                     Value::Object(fields) if !fields.is_empty() => write_value(text, item, indent + 2),
                     Value::Array(inner) if !inner.is_empty() => {
-                        // A list in a list begins on a line of its own.
+                        // A nested list begins on a new line.
                         text.truncate(text.trim_end_matches(' ').len());
                         text.push('\n');
                         write_value(text, item, indent + 2);
@@ -121,7 +121,7 @@ fn is_plain(text: &str) -> bool {
     let words = ["null", "true", "false", "yes", "no", "on", "off", "y", "n", "~"];
     let first = text.chars().next();
     let is_word = words.contains(&text.to_lowercase().as_str());
-    // What begins like a number may be one: quotes cost nothing.
+    // Quotes everything that may be read as a number.
     let starts = first.is_some_and(|letter| letter.is_ascii_alphabetic() || letter == '/' || letter == '_');
     let hex_time = text.starts_with("0x");
     let safe = |letter: char| letter.is_alphanumeric() || " _-./:=@+()<>$,;~*%!?".contains(letter);

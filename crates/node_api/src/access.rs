@@ -1,13 +1,13 @@
-//! Who asks, and whether they may: in front of every path of the main port.
+//! Authentication and authorization of all requests to the main port.
 //!
-//! Comes in: a request with what its connection showed ([`Peer`]). Goes out: the request with its [`User`], or 401, 403
-//! or 500 in upstream's words.
+//! Comes in: a request with its connection's [`Peer`]. Goes out: the request with its [`User`], or 401, 403 or 500 with
+//! upstream's text.
 //!
-//! Invariant: nothing of a request is read or routed before it passed.
+//! Invariant: a request is neither read nor routed before it has passed.
 
 mod authentication;
 mod authorization;
-mod verdicts;
+mod review_cache;
 
 use std::sync::Arc;
 
@@ -15,50 +15,47 @@ use axum::extract::{Request, State};
 use axum::http::StatusCode;
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
-use decide::request_attributes::{RequestAttributes, StreamingVerb, request_attributes};
+use decide::http::request_attributes::{RequestAttributes, StreamingVerb, request_attributes};
 use model::User;
 
 use crate::peer::Peer;
 pub use authentication::{Authentication, TokenChecks};
 pub use authorization::{AccessChecks, Authorization};
 
-/// The rules of the main port.
 #[derive(Clone)]
 pub struct Access {
-    /// Who asks.
     pub authentication: Arc<Authentication>,
-    /// What they may.
     pub authorization: Arc<Authorization>,
-    /// How streaming requests count.
+    /// The verb that streaming requests are authorized with.
     pub streaming: StreamingVerb,
 }
 
-/// Lets a request through, or answers it.
+/// Passes a request on, or rejects it.
 pub(crate) async fn guard(State(access): State<Access>, mut request: Request, next: Next) -> Response {
     let peer = request.extensions().get::<Peer>().cloned().unwrap_or_default();
     let user = match access.authentication.user(&peer, request.headers_mut()).await {
         Ok(user) => user,
         Err(reason) => {
-            tracing::debug!(%reason, "a request was not authenticated");
+            tracing::debug!(%reason, "failed to authenticate request");
             return (StatusCode::UNAUTHORIZED, "Unauthorized").into_response();
         }
     };
-    peer.recognised();
+    peer.mark_authenticated();
     let attributes = request_attributes(request.method().as_str(), request.uri().path(), access.streaming);
     match access.authorization.allows(&user, attributes).await {
         Ok(true) => {}
         Ok(false) => {
-            let words = words(&user, attributes);
-            tracing::debug!("Forbidden ({words})");
-            return (StatusCode::FORBIDDEN, format!("Forbidden ({words})\n")).into_response();
+            let text = format!("Forbidden ({})", describe(&user, attributes));
+            tracing::debug!("{text}");
+            return (StatusCode::FORBIDDEN, format!("{text}\n")).into_response();
         }
         Err((subresource, error)) => {
-            let words = format!(
+            let description = format!(
                 "user={}, verb={}, resource=nodes, subresource={subresource}",
                 user.name, attributes.verb
             );
-            tracing::warn!(%error, "the API server could not be asked whether a request is allowed ({words})");
-            let text = format!("Authorization error ({words})");
+            tracing::warn!(%error, "failed to authorize request with the API server ({description})");
+            let text = format!("Authorization error ({description})");
             return (StatusCode::INTERNAL_SERVER_ERROR, text).into_response();
         }
     }
@@ -66,7 +63,7 @@ pub(crate) async fn guard(State(access): State<Access>, mut request: Request, ne
     next.run(request).await
 }
 
-fn words(user: &User, attributes: RequestAttributes) -> String {
+fn describe(user: &User, attributes: RequestAttributes) -> String {
     format!(
         "user={}, verb={}, resource=nodes, subresource(s)=[{}]",
         user.name,

@@ -1,31 +1,27 @@
-//! The paths that `enableDebuggingHandlers` switches.
+//! The paths that `enableDebuggingHandlers` switches on and off.
 
 use axum::Router;
 use axum::routing::any;
 
-use crate::answers::{DEBUGGING_DISABLED, disabled};
-use crate::container_logs::{self, LogParts};
-use crate::node_logs::{self, NodeLogParts};
-use crate::streaming::{self, StreamingParts};
+use crate::container_logs::{self, ContainerLogDeps};
+use crate::node_logs::{self, NodeLogDeps};
+use crate::responses::{DEBUGGING_DISABLED, disabled};
+use crate::streaming::{self, StreamingDeps};
 
-/// What they need.
-pub struct DebugParts {
-    /// Logs of containers.
-    pub logs: LogParts,
-    /// Streams to what runs.
-    pub streaming: StreamingParts,
-    /// Logs of the node; `None` when `enableSystemLogHandler` is false.
-    pub node_logs: Option<NodeLogParts>,
+pub struct DebugDeps {
+    pub logs: ContainerLogDeps,
+    pub streaming: StreamingDeps,
+    /// `None` when `enableSystemLogHandler` is false.
+    pub node_logs: Option<NodeLogDeps>,
 }
 
-/// The paths.
-pub(crate) fn routes(parts: DebugParts) -> Router {
+pub(crate) fn routes(deps: DebugDeps) -> Router {
     let off = || node_logs::disabled_routes("logs endpoint is disabled.");
-    let node_logs = parts.node_logs.map_or_else(off, node_logs::routes);
-    container_logs::routes(parts.logs).merge(streaming::routes(parts.streaming)).merge(node_logs)
+    let node_logs = deps.node_logs.map_or_else(off, node_logs::routes);
+    container_logs::routes(deps.logs).merge(streaming::routes(deps.streaming)).merge(node_logs)
 }
 
-/// The same paths, where they are switched off.
+/// The same paths when debugging is switched off.
 pub(crate) fn disabled_routes() -> Router {
     let groups = ["run", "exec", "attach", "portForward", "containerLogs"];
     let off = async || disabled(DEBUGGING_DISABLED);

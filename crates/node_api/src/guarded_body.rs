@@ -1,4 +1,4 @@
-//! The body of an answer that something waits for the end of.
+//! A response body that keeps a guard alive.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -6,7 +6,7 @@ use std::task::{Context, Poll};
 use axum::body::{Body, Bytes};
 use http_body::{Body as HttpBody, Frame, SizeHint};
 
-/// A body whose guard is dropped when it was sent, or given up.
+/// Drops its guard when the body has been sent or is abandoned.
 pub(crate) struct GuardedBody<G> {
     body: Body,
     _guard: G,

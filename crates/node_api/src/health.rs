@@ -1,4 +1,4 @@
-//! `/healthz` and its parts.
+//! `/healthz` and its checks.
 
 use std::collections::BTreeSet;
 
@@ -8,36 +8,42 @@ use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::any;
 
-use crate::answers::not_found;
-use crate::check_record::CheckRecord;
+use crate::health_check_metrics::HealthCheckMetrics;
+use crate::published_state::PublishedState;
 use crate::queries;
-use crate::views::Views;
+use crate::responses::not_found;
 
-/// A check by its name, and what is wrong.
 struct Check {
     name: &'static str,
+    /// `None` when the check passed.
     problem: Option<String>,
 }
 
-/// The local health check: that the agent answers.
-pub(crate) fn ping_routes(views: Views) -> Router {
-    let healthz = async |State(views): State<Views>, RawQuery(query): RawQuery| {
-        answer(&[Check { name: "ping", problem: None }], &views.checks, query.as_deref())
+/// The paths of the loopback health check, which only tests that the agent responds.
+pub(crate) fn ping_routes(published: PublishedState) -> Router {
+    let healthz = async |State(published): State<PublishedState>, RawQuery(query): RawQuery| {
+        respond(&[Check { name: "ping", problem: None }], &published.checks, query.as_deref())
     };
-    Router::new().route("/healthz", any(healthz)).route("/healthz/ping", any(async || "ok")).with_state(views)
+    Router::new()
+        .route("/healthz", any(healthz))
+        .route("/healthz/ping", any(async || "ok"))
+        .with_state(published)
 }
 
-pub(crate) fn routes(views: Views) -> Router {
-    Router::new().route("/healthz", any(healthz)).route("/healthz/{name}", any(one)).with_state(views)
+pub(crate) fn routes(published: PublishedState) -> Router {
+    Router::new()
+        .route("/healthz", any(healthz))
+        .route("/healthz/{name}", any(single_check))
+        .with_state(published)
 }
 
-async fn healthz(State(views): State<Views>, RawQuery(query): RawQuery) -> Response {
-    answer(&checks(&views), &views.checks, query.as_deref())
+async fn healthz(State(published): State<PublishedState>, RawQuery(query): RawQuery) -> Response {
+    respond(&checks(&published), &published.checks, query.as_deref())
 }
 
-/// A single check; those are not counted.
-async fn one(State(views): State<Views>, Path(name): Path<String>) -> Response {
-    let Some(check) = checks(&views).into_iter().find(|check| check.name == name) else {
+/// A single check. Requests for it do not count in `/metrics/slis`.
+async fn single_check(State(published): State<PublishedState>, Path(name): Path<String>) -> Response {
+    let Some(check) = checks(&published).into_iter().find(|check| check.name == name) else {
         return not_found().await;
     };
     match check.problem {
@@ -49,13 +55,13 @@ async fn one(State(views): State<Views>, Path(name): Path<String>) -> Response {
     }
 }
 
-/// All checks in upstream's order. Lines to the log and device plugins have nothing here that could fail alone.
-fn checks(views: &Views) -> [Check; 4] {
-    [("ping", None), ("log", None), ("syncloop", views.loop_problem()), ("device-plugin", None)]
+/// All checks in upstream's order. `log` and `device-plugin` exist only for compatibility and always pass.
+fn checks(published: &PublishedState) -> [Check; 4] {
+    [("ping", None), ("log", None), ("syncloop", published.sync_loop_problem()), ("device-plugin", None)]
         .map(|(name, problem)| Check { name, problem })
 }
 
-fn answer(checks: &[Check], record: &CheckRecord, query: Option<&str>) -> Response {
+fn respond(checks: &[Check], metrics: &HealthCheckMetrics, query: Option<&str>) -> Response {
     let pairs = queries::pairs(query);
     let excluded: Vec<&str> = queries::all(&pairs, "exclude").collect();
     let mut text = String::new();
@@ -65,11 +71,11 @@ fn answer(checks: &[Check], record: &CheckRecord, query: Option<&str>) -> Respon
             text.push_str(&format!("[+]{} excluded: ok\n", check.name));
             continue;
         }
-        record.note(check.name, check.problem.is_none());
+        metrics.record(check.name, check.problem.is_none());
         match &check.problem {
             None => text.push_str(&format!("[+]{} ok\n", check.name)),
             Some(problem) => {
-                // Strangers may read this; the reason is in the log.
+                // Anonymous clients may read this; the log has the reason.
                 text.push_str(&format!("[-]{} failed: reason withheld\n", check.name));
                 failed.push(format!("{}: {problem}", check.name));
             }
@@ -102,27 +108,27 @@ mod tests {
 
     use super::*;
 
-    async fn ask(problem: Option<&str>, query: &str) -> (u16, String) {
+    async fn get(problem: Option<&str>, query: &str) -> (u16, String) {
         let check = |name, problem: Option<&str>| Check { name, problem: problem.map(str::to_owned) };
         let checks = [check("ping", None), check("syncloop", problem)];
-        let answer = answer(&checks, &CheckRecord::default(), Some(query));
-        let status = answer.status().as_u16();
-        let body = answer.into_body().collect().await.unwrap().to_bytes();
+        let response = respond(&checks, &HealthCheckMetrics::default(), Some(query));
+        let status = response.status().as_u16();
+        let body = response.into_body().collect().await.unwrap().to_bytes();
         (status, String::from_utf8(body.to_vec()).unwrap())
     }
 
     #[tokio::test]
-    async fn checks_are_told_as_upstream_does() {
+    async fn formats_checks_as_upstream() {
         let good = |text: &str| (200, text.to_owned());
-        assert_eq!(ask(None, "").await, good("ok"));
-        assert_eq!(ask(None, "verbose").await, good("[+]ping ok\n[+]syncloop ok\nhealthz check passed\n"));
+        assert_eq!(get(None, "").await, good("ok"));
+        assert_eq!(get(None, "verbose").await, good("[+]ping ok\n[+]syncloop ok\nhealthz check passed\n"));
         let stuck = Some("silent");
         let text = "[+]ping ok\n[-]syncloop failed: reason withheld\nhealthz check failed\n".to_owned();
-        assert_eq!(ask(stuck, "").await, (500, text));
-        assert_eq!(ask(stuck, "exclude=syncloop").await, good("ok"));
+        assert_eq!(get(stuck, "").await, (500, text));
+        assert_eq!(get(stuck, "exclude=syncloop").await, good("ok"));
         let verbose = "[+]ping ok\n[+]syncloop excluded: ok\nwarn: some health checks cannot be excluded: no matches for \"a\",\"x\"\nhealthz check passed\n";
         assert_eq!(
-            ask(stuck, "verbose=true&exclude=x&exclude=syncloop&exclude=a&exclude=x").await,
+            get(stuck, "verbose=true&exclude=x&exclude=syncloop&exclude=a&exclude=x").await,
             good(verbose)
         );
     }

@@ -1,4 +1,4 @@
-//! The node's API: what other programs ask the agent over HTTP.
+//! The node's HTTP API.
 //!
 //! ```text
 //!  main port (HTTPS) ─► authenticate ─► authorize ─┐
@@ -6,20 +6,18 @@
 //!  health check (loopback) ────────────────────────┤
 //!  local socket (root only) ───────────────────────┘
 //! ```
-//! Comes in: the agent's published tables ([`Views`]) and ports. Goes out: answers; nothing here changes what the
-//! agent does.
+//! Comes in: the agent's published tables ([`PublishedState`]) and ports. Goes out: responses; no request changes what
+//! the agent does.
 //!
-//! Invariant: each listener has a router of its own, so that nothing appears on one because it was added to another.
+//! Invariant: each listener has its own router, so a path that is added to one listener does not appear on another.
 
-mod about;
 pub mod access;
-mod answers;
-mod check_record;
 mod checkpoint;
 mod container_logs;
 mod debugging;
 mod guarded_body;
 mod health;
+mod health_check_metrics;
 mod listener;
 mod local;
 mod metrics_pages;
@@ -28,27 +26,29 @@ mod peer;
 mod pod_lookup;
 mod pods;
 mod profiling;
+mod published_state;
 mod queries;
 mod request_metrics;
 mod request_spans;
+mod responses;
 mod routers;
 mod running_pods;
 mod statistics;
 mod streaming;
-mod views;
+mod zpages;
 
-pub use about::About;
-pub use check_record::CheckRecord;
-pub use checkpoint::CheckpointParts;
-pub use container_logs::LogParts;
-pub use debugging::DebugParts;
+pub use checkpoint::CheckpointDeps;
+pub use container_logs::ContainerLogDeps;
+pub use debugging::DebugDeps;
+pub use health_check_metrics::HealthCheckMetrics;
 pub use listener::{serve, serve_tls};
-pub use local::{LocalNode, LocalParts, LocalSocket, LocalSocketError, local_router, starting_router};
-pub use node_logs::NodeLogParts;
+pub use local::{LocalApiDeps, LocalNodeDeps, LocalSocket, LocalSocketError, local_router, starting_router};
+pub use node_logs::NodeLogDeps;
 pub use peer::Peer;
 pub use pod_lookup::PodLookup;
-pub use profiling::ProfilingParts;
-pub use routers::{MainParts, health_router, main_router, read_only_router};
-pub use streaming::{Sessions, StreamingParts};
+pub use profiling::ProfilingDeps;
+pub use published_state::PublishedState;
+pub use routers::{MainRouterDeps, health_router, main_router, read_only_router};
+pub use streaming::{StreamSessions, StreamingDeps};
 pub use tokio_rustls::rustls::ServerConfig;
-pub use views::Views;
+pub use zpages::ZPagesDeps;

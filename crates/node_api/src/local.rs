@@ -1,7 +1,8 @@
-//! What upstream has no path for: the local socket of the commands, and the pages that other listeners show of it.
+//! The local socket of the commands, and the pages of it that other listeners serve, too. Upstream has none of these
+//! paths.
 //!
 //! ```text
-//!  podward get, describe, explain … ─► local socket (root only) ─► local_router ─► one module per question
+//!  podward get, describe, explain … ─► local socket (root only) ─► local_router ─► one module per document
 //!  read-only port ─► routes: manifests, events, timelines
 //! ```
 
@@ -9,104 +10,101 @@ mod event_list;
 mod events;
 mod explanation;
 mod node;
-mod pod_changes;
+mod pod_watch;
 mod socket;
-mod source_list;
+mod sources;
 mod timeline;
 
 use std::sync::Arc;
 
-use agent::observation::Observer;
-use agent::published::Reader;
-use agent::runtime_health::RuntimeHealth;
-use agent::source_report::SourceReports;
+use agent::node::runtime_health::RuntimeHealth;
+use agent::pipeline::observation::Observer;
+use agent::pipeline::source_report::SourceReports;
+use agent::pipeline::tables::Reader;
 use axum::Router;
 use axum::extract::State;
 use axum::response::Response;
 use axum::routing::get;
+use model::local_api::{AgentVersion, paths};
 use model::{Pod, Timestamp, WorkerView};
 use ports::clock::Clock;
-use serde_json::json;
 
-use crate::answers::json;
-use crate::container_logs::{self, LogParts};
-use crate::streaming::{self, StreamingParts};
-use crate::views::Views;
+use crate::container_logs::{self, ContainerLogDeps};
+use crate::published_state::PublishedState;
+use crate::responses::json;
+use crate::streaming::{self, StreamingDeps};
 
-pub use node::LocalNode;
+pub use node::LocalNodeDeps;
 pub use socket::{LocalSocket, LocalSocketError, starting_router};
 
-/// What the local socket needs.
 #[derive(Clone)]
-pub struct LocalParts {
-    /// The agent's tables.
-    pub views: Views,
-    /// What the runtime holds.
+pub struct LocalApiDeps {
+    pub published: PublishedState,
     pub observer: Observer,
-    /// How far workers are.
     pub workers: Reader<WorkerView>,
-    /// When workers look at their pods again.
-    pub next_passes: Reader<Timestamp>,
-    /// Whether the runtime is ready.
+    /// When each worker syncs its pod next.
+    pub next_syncs: Reader<Timestamp>,
     pub health: RuntimeHealth,
-    /// How the sources are.
     pub sources: Arc<SourceReports>,
-    /// The node.
-    pub node: LocalNode,
-    /// Logs of containers.
-    pub logs: LogParts,
-    /// Streams to what runs.
-    pub streaming: StreamingParts,
-    /// The time.
+    pub node: LocalNodeDeps,
+    pub logs: ContainerLogDeps,
+    pub streaming: StreamingDeps,
     pub clock: Arc<dyn Clock>,
 }
 
-impl LocalParts {
-    /// The pod of that namespace and name.
-    fn pod(&self, namespace: &str, name: &str) -> Option<Arc<Pod>> {
-        let mut pods = self.views.desired.all().into_iter();
+impl LocalApiDeps {
+    fn find_pod(&self, namespace: &str, name: &str) -> Option<Arc<Pod>> {
+        let mut pods = self.published.desired.all().into_iter();
         pods.find(|pod| pod.namespace() == namespace && pod.name() == name)
     }
 }
 
 /// The router of the local socket.
-pub fn local_router(parts: LocalParts) -> Router {
+pub fn local_router(deps: LocalApiDeps) -> Router {
     let own = Router::new()
-        .route("/pods", get(pod_changes::pods))
-        .route("/podward/events", get(events::events))
-        .route("/podward/sources", get(source_list::sources))
-        .route("/podward/node", get(node::node))
-        .route("/podward/explain/{namespace}/{pod}", get(explanation::explanation))
-        .route("/podward/version", get(version))
-        .with_state(parts.clone());
-    let views = parts.views;
-    let shared = Router::new()
-        .route("/podward/manifests", get(manifests))
-        .route("/podward/timeline", get(timeline::timelines))
-        .route("/podward/timeline/{namespace}/{pod}", get(timeline::timeline))
-        .with_state(views);
-    own.merge(shared).merge(container_logs::routes(parts.logs)).merge(streaming::routes(parts.streaming))
+        .route(paths::PODS, get(pod_watch::pods))
+        .route(paths::EVENTS, get(events::events))
+        .route(paths::SOURCES, get(sources::sources))
+        .route(paths::NODE, get(node::node))
+        .route(&of_pod(paths::EXPLAIN), get(explanation::explanation))
+        .route(paths::VERSION, get(version))
+        .with_state(deps.clone());
+    own.merge(shared_routes(deps.published))
+        .merge(container_logs::routes(deps.logs))
+        .merge(streaming::routes(deps.streaming))
 }
 
-/// What the read-only port shows of it.
-pub(crate) fn routes(views: Views) -> Router {
+/// The pages that the main port and the read-only port serve, too.
+pub(crate) fn routes(published: PublishedState) -> Router {
+    let events = Router::new().route(paths::EVENTS, get(event_page)).with_state(published.clone());
+    shared_routes(published).merge(events)
+}
+
+fn shared_routes(published: PublishedState) -> Router {
     Router::new()
-        .route("/podward/manifests", get(manifests))
-        .route("/podward/events", get(event_page))
-        .route("/podward/timeline", get(timeline::timelines))
-        .route("/podward/timeline/{namespace}/{pod}", get(timeline::timeline))
-        .with_state(views)
+        .route(paths::MANIFESTS, get(manifests))
+        .route(paths::TIMELINE, get(timeline::timelines))
+        .route(&of_pod(paths::TIMELINE), get(timeline::timeline))
+        .with_state(published)
 }
 
-async fn manifests(State(views): State<Views>) -> Response {
-    json(&*views.manifests.borrow())
+fn of_pod(path: &str) -> String {
+    format!("{path}/{{namespace}}/{{pod}}")
 }
 
-async fn event_page(State(views): State<Views>) -> Response {
-    json(&event_list::event_list(&views.events.all()))
+async fn manifests(State(published): State<PublishedState>) -> Response {
+    json(&*published.manifests.borrow())
 }
 
-async fn version(State(parts): State<LocalParts>) -> Response {
-    let profile = &parts.node.profile;
-    json(&json!({"version": env!("CARGO_PKG_VERSION"), "kubelet": profile.version, "node": profile.name}))
+async fn event_page(State(published): State<PublishedState>) -> Response {
+    json(&event_list::event_list(&published.events.all()))
+}
+
+async fn version(State(deps): State<LocalApiDeps>) -> Response {
+    let profile = &deps.node.profile;
+    json(&AgentVersion {
+        kubelet: profile.version.clone(),
+        node: profile.name.clone(),
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+    })
 }

@@ -1,4 +1,4 @@
-//! `/logs/`: the node's own logs, as files and, if `enableSystemLogQuery` allows it, by query.
+//! `/logs/`: the logs of the node itself, as files and, with `enableSystemLogQuery`, by query.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,246 +10,238 @@ use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{Html, IntoResponse, Response};
 use axum::routing::{any, get};
 use bytes::Bytes;
-use decide::node_logs::{NodeLogQuery, Wanted, folder_page, likely_files, split_by_journal};
-use decide::partial_content::{Asked, Part, http_date, part};
+use decide::http::partial_content::{Part, RangeHeaders, http_date, part};
+use decide::logs::node_logs::{LogTarget, NodeLogQuery, folder_page, likely_files, split_by_journal};
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use futures::stream::BoxStream;
 use futures::{Stream, StreamExt, stream};
 use model::Timestamp;
-use ports::log_files::LogFile;
-use ports::node_logs::{NodeLog, NodeLogs};
-use ports::pod_folders::FileError;
+use ports::host::log_files::LogFile;
+use ports::host::node_logs::{NodeLog, NodeLogs};
+use ports::host::pod_folders::FileError;
 
-use crate::answers::disabled;
 use crate::queries;
+use crate::responses::disabled;
 
-/// A query takes no longer.
-const LIMIT: Duration = Duration::from_secs(30);
-const PIECE: usize = 64 * 1024;
-/// The list of units is not longer; more of it is not looked at.
-const LONGEST_LIST: usize = 4 << 20;
+const QUERY_TIMEOUT: Duration = Duration::from_secs(30);
+const CHUNK: usize = 64 * 1024;
+/// In bytes. The rest of a longer list of systemd units is ignored.
+const MAX_UNIT_LIST: usize = 4 << 20;
 
-/// Where the node's logs are.
 #[derive(Clone)]
-pub struct NodeLogParts {
-    /// Files and journal.
+pub struct NodeLogDeps {
     pub logs: Arc<dyn NodeLogs>,
     /// `enableSystemLogQuery`.
-    pub queries: bool,
+    pub queries_enabled: bool,
 }
 
-/// The paths.
-pub(crate) fn routes(parts: NodeLogParts) -> Router {
+pub(crate) fn routes(deps: NodeLogDeps) -> Router {
     Router::new()
-        .route("/logs", get(top))
-        .route("/logs/", get(top))
-        .route("/logs/{*path}", get(below))
-        .with_state(parts)
+        .route("/logs", get(root))
+        .route("/logs/", get(root))
+        .route("/logs/{*path}", get(log))
+        .with_state(deps)
 }
 
-/// The same paths, where they are switched off.
+/// The same paths when they are switched off.
 pub(crate) fn disabled_routes(text: &'static str) -> Router {
     let off = async move || disabled(text);
     Router::new().route("/logs/", any(off)).route("/logs/{*path}", any(off))
 }
 
-async fn top(parts: State<NodeLogParts>, query: RawQuery, headers: HeaderMap) -> Response {
-    answer(&parts, "", query, &headers).await
+async fn root(deps: State<NodeLogDeps>, query: RawQuery, headers: HeaderMap) -> Response {
+    respond(&deps, "", query, &headers).await
 }
 
-async fn below(
-    parts: State<NodeLogParts>,
+async fn log(
+    deps: State<NodeLogDeps>,
     Path(path): Path<String>,
     query: RawQuery,
     headers: HeaderMap,
 ) -> Response {
-    answer(&parts, &path, query, &headers).await
+    respond(&deps, &path, query, &headers).await
 }
 
-async fn answer(
-    parts: &NodeLogParts,
-    path: &str,
-    RawQuery(query): RawQuery,
-    headers: &HeaderMap,
-) -> Response {
-    if !parts.queries {
-        return serve(&*parts.logs, path, headers).await;
+async fn respond(deps: &NodeLogDeps, path: &str, RawQuery(query): RawQuery, headers: &HeaderMap) -> Response {
+    if !deps.queries_enabled {
+        return serve(&*deps.logs, path, headers).await;
     }
     let query = match NodeLogQuery::read(&queries::pairs(query.as_deref())) {
         Ok(Some(query)) => query,
-        Ok(None) => return serve(&*parts.logs, path, headers).await,
+        Ok(None) => return serve(&*deps.logs, path, headers).await,
         Err(problem) => return (StatusCode::BAD_REQUEST, problem + "\n").into_response(),
     };
     if !path.is_empty() {
         return (StatusCode::NOT_ACCEPTABLE, "path not allowed in query mode\n").into_response();
     }
-    match query.wanted() {
-        Ok(Wanted::Services(services)) => {
-            let compressed = headers.get(header::ACCEPT_ENCODING).is_some_and(|value| value == "gzip");
-            show_services(parts.logs.clone(), query, services, compressed)
+    match query.target() {
+        Ok(LogTarget::Services(services)) => {
+            let use_gzip = headers.get(header::ACCEPT_ENCODING).is_some_and(|value| value == "gzip");
+            serve_services(deps.logs.clone(), query, services, use_gzip)
         }
-        Ok(Wanted::File(file)) => match parts.logs.open(&file).await {
+        Ok(LogTarget::File(file)) => match deps.logs.open(&file).await {
             Ok(NodeLog::Missing) => {
                 let text = format!("query: Invalid value: {file:?}: no such file\n");
                 (StatusCode::NOT_ACCEPTABLE, text).into_response()
             }
-            _ => serve(&*parts.logs, &file, headers).await,
+            _ => serve(&*deps.logs, &file, headers).await,
         },
         Err(problem) => (StatusCode::NOT_ACCEPTABLE, problem + "\n").into_response(),
     }
 }
 
-/// A file's content or a folder's list.
+/// The content of a file, or the list of a folder.
 async fn serve(logs: &dyn NodeLogs, path: &str, headers: &HeaderMap) -> Response {
-    let shown = match logs.open(path).await {
-        Ok(NodeLog::File(file, changed_at)) => show(file, changed_at, headers).await,
+    let response = match logs.open(path).await {
+        Ok(NodeLog::File(file, changed_at)) => serve_file(file, changed_at, headers).await,
         Ok(NodeLog::Folder(names)) => Ok(Html(folder_page(&names)).into_response()),
         Ok(NodeLog::Missing) => Ok((StatusCode::NOT_FOUND, "404 page not found\n").into_response()),
         Err(error) => Err(error),
     };
-    shown.unwrap_or_else(|error| {
-        tracing::warn!(%error, source = ?std::error::Error::source(&error), "cannot show a log of the node");
+    response.unwrap_or_else(|error| {
+        tracing::warn!(%error, source = ?std::error::Error::source(&error), "failed to read node log");
         (StatusCode::INTERNAL_SERVER_ERROR, "500 Internal Server Error\n").into_response()
     })
 }
 
-/// A file or the part of it that is asked for.
-async fn show(
+/// A file, or the requested range of it.
+async fn serve_file(
     file: Arc<dyn LogFile>,
     changed_at: Timestamp,
     headers: &HeaderMap,
 ) -> Result<Response, FileError> {
     let text = |name| headers.get(name).and_then(|value: &header::HeaderValue| value.to_str().ok());
-    let asked = Asked {
+    let requested = RangeHeaders {
         range: text(header::RANGE),
         if_range: text(header::IF_RANGE),
         if_modified_since: text(header::IF_MODIFIED_SINCE),
     };
     let size = file.size().await?;
-    let (status, first, count) = match part(&asked, size, changed_at) {
+    let (status, first, count) = match part(&requested, size, changed_at) {
         Part::Whole => (StatusCode::OK, 0, size),
         Part::Bytes { first, count } => (StatusCode::PARTIAL_CONTENT, first, count),
         Part::Unchanged => {
-            return Ok(dated(StatusCode::NOT_MODIFIED.into_response(), changed_at));
+            return Ok(with_last_modified(StatusCode::NOT_MODIFIED.into_response(), changed_at));
         }
         Part::Nowhere(problem) => {
-            let place = [(header::CONTENT_RANGE, format!("bytes */{size}"))];
-            let answer = (StatusCode::RANGE_NOT_SATISFIABLE, place, format!("{problem}\n"));
-            return Ok(answer.into_response());
+            let range = [(header::CONTENT_RANGE, format!("bytes */{size}"))];
+            let response = (StatusCode::RANGE_NOT_SATISFIABLE, range, format!("{problem}\n"));
+            return Ok(response.into_response());
         }
     };
-    let about = [
+    let content_headers = [
         (header::CONTENT_TYPE, "text/plain; charset=utf-8".to_owned()),
         (header::ACCEPT_RANGES, "bytes".to_owned()),
         (header::CONTENT_LENGTH, count.to_string()),
     ];
-    let mut answer = (status, about, Body::from_stream(content(file, first, Some(count)))).into_response();
+    let mut response =
+        (status, content_headers, Body::from_stream(content(file, first, Some(count)))).into_response();
     if status == StatusCode::PARTIAL_CONTENT {
-        let place = format!("bytes {first}-{}/{size}", first + count - 1);
-        answer.headers_mut().extend(place.parse().ok().map(|place| (header::CONTENT_RANGE, place)));
+        let range = format!("bytes {first}-{}/{size}", first + count - 1);
+        response.headers_mut().extend(range.parse().ok().map(|range| (header::CONTENT_RANGE, range)));
     }
-    Ok(dated(answer, changed_at))
+    Ok(with_last_modified(response, changed_at))
 }
 
-fn dated(mut answer: Response, changed_at: Timestamp) -> Response {
+fn with_last_modified(mut response: Response, changed_at: Timestamp) -> Response {
     let date = http_date(changed_at).and_then(|date| date.parse().ok());
-    answer.headers_mut().extend(date.map(|date| (header::LAST_MODIFIED, date)));
-    answer
+    response.headers_mut().extend(date.map(|date| (header::LAST_MODIFIED, date)));
+    response
 }
 
-/// So many bytes of a file from a place on, or all to the end that it has when it is reached.
+/// `count` bytes from `first` on, or everything up to the end of the file.
 fn content(
     file: Arc<dyn LogFile>,
     first: u64,
     count: Option<u64>,
-) -> impl Stream<Item = Result<Bytes, ports::pod_folders::FileError>> + Send {
+) -> impl Stream<Item = Result<Bytes, ports::host::pod_folders::FileError>> + Send {
     let end = count.map_or(u64::MAX, |count| first.saturating_add(count));
     stream::unfold(Some((file, first, end)), async |state| {
-        let (file, place, end) = state?;
-        let most = usize::try_from(end.saturating_sub(place)).unwrap_or(PIECE).min(PIECE);
-        if most == 0 {
+        let (file, position, end) = state?;
+        let max = usize::try_from(end.saturating_sub(position)).unwrap_or(CHUNK).min(CHUNK);
+        if max == 0 {
             return None;
         }
-        match file.read_at(place, most).await {
-            Ok(piece) if piece.is_empty() => None,
-            Ok(piece) => {
-                let next = place + u64::try_from(piece.len()).unwrap_or_default();
-                Some((Ok(piece.into()), Some((file, next, end))))
+        match file.read_at(position, max).await {
+            Ok(chunk) if chunk.is_empty() => None,
+            Ok(chunk) => {
+                let next = position + u64::try_from(chunk.len()).unwrap_or_default();
+                Some((Ok(chunk.into()), Some((file, next, end))))
             }
             Err(error) => Some((Err(error), None)),
         }
     })
 }
 
-type Pieces = BoxStream<'static, Bytes>;
+type Chunks = BoxStream<'static, Bytes>;
 
-fn show_services(
+fn serve_services(
     logs: Arc<dyn NodeLogs>,
     query: NodeLogQuery,
     services: Vec<String>,
-    compressed: bool,
+    use_gzip: bool,
 ) -> Response {
-    let end = tokio::time::Instant::now() + LIMIT;
-    let pieces = stream::once(async move {
+    let deadline = tokio::time::Instant::now() + QUERY_TIMEOUT;
+    let chunks = stream::once(async move {
         let units = units(&*logs).await;
         service_logs(&logs, &query, &services, &units)
     });
-    let pieces = pieces.flatten().take_until(tokio::time::sleep_until(end)).boxed();
-    let mut answer = Response::new(Body::empty());
-    let headers = answer.headers_mut();
+    let chunks = chunks.flatten().take_until(tokio::time::sleep_until(deadline)).boxed();
+    let mut response = Response::new(Body::empty());
+    let headers = response.headers_mut();
     headers.insert(header::CONTENT_TYPE, header::HeaderValue::from_static("text/plain;charset=UTF-8"));
-    let pieces = if compressed {
+    let chunks = if use_gzip {
         headers.insert(header::CONTENT_ENCODING, header::HeaderValue::from_static("gzip"));
-        compress(pieces)
+        compress(chunks)
     } else {
-        pieces
+        chunks
     };
-    *answer.body_mut() = Body::from_stream(pieces.map(Ok::<_, std::convert::Infallible>));
-    answer
+    *response.body_mut() = Body::from_stream(chunks.map(Ok::<_, std::convert::Infallible>));
+    response
 }
 
-/// The units that the journal knows.
+/// The systemd units in the journal, one per line.
 async fn units(logs: &dyn NodeLogs) -> String {
     let mut output = logs.journal(vec!["--field".to_owned(), "_SYSTEMD_UNIT".to_owned()]);
     let mut all = Vec::new();
-    while let Some(Ok(piece)) = output.next().await {
-        all.extend(piece);
-        if all.len() > LONGEST_LIST {
+    while let Some(Ok(chunk)) = output.next().await {
+        all.extend(chunk);
+        if all.len() > MAX_UNIT_LIST {
             break;
         }
     }
     String::from_utf8_lossy(&all).into_owned()
 }
 
-fn service_logs(logs: &Arc<dyn NodeLogs>, query: &NodeLogQuery, services: &[String], units: &str) -> Pieces {
+fn service_logs(logs: &Arc<dyn NodeLogs>, query: &NodeLogQuery, services: &[String], units: &str) -> Chunks {
     let (journal, files) = split_by_journal(services, units);
-    let mut parts: Vec<Pieces> = Vec::new();
+    let mut outputs: Vec<Chunks> = Vec::new();
     if !journal.is_empty() {
         let output = logs.journal(query.journal_arguments(&journal));
-        let told = |piece: std::io::Result<Vec<u8>>| {
-            piece.map_or_else(|_| "\nerror: journal output not available\n".into(), Bytes::from)
+        let or_error = |chunk: std::io::Result<Vec<u8>>| {
+            chunk.map_or_else(|_| "\nerror: journal output not available\n".into(), Bytes::from)
         };
-        parts.push(output.map(told).boxed());
+        outputs.push(output.map(or_error).boxed());
     }
     if !files.is_empty() && query.has_options() {
         let text = format!(
             "\noptions present and query resolved to log files for {files:?}\ntry without specifying options\n"
         );
-        parts.push(stream::iter([Bytes::from(text)]).boxed());
+        outputs.push(stream::iter([Bytes::from(text)]).boxed());
     } else {
-        let each = files.into_iter().map(|service| file_of_service(Arc::clone(logs), service));
-        parts.extend(each);
+        let each = files.into_iter().map(|service| service_file(Arc::clone(logs), service));
+        outputs.extend(each);
     }
-    stream::iter(parts).flatten().boxed()
+    stream::iter(outputs).flatten().boxed()
 }
 
-fn file_of_service(logs: Arc<dyn NodeLogs>, service: String) -> Pieces {
+fn service_file(logs: Arc<dyn NodeLogs>, service: String) -> Chunks {
     stream::once(async move {
         for path in likely_files(&service) {
             match logs.open(&path).await {
                 Ok(NodeLog::File(file, _)) => {
-                    return content(file, 0, None).filter_map(async |piece| piece.ok()).boxed();
+                    return content(file, 0, None).filter_map(async |chunk| chunk.ok()).boxed();
                 }
                 Ok(NodeLog::Folder(_) | NodeLog::Missing) => {}
                 Err(error) => {
@@ -264,18 +256,18 @@ fn file_of_service(logs: Arc<dyn NodeLogs>, service: String) -> Pieces {
     .boxed()
 }
 
-fn compress(pieces: Pieces) -> Pieces {
+fn compress(chunks: Chunks) -> Chunks {
     let encoder = GzEncoder::new(Vec::new(), Compression::fast());
-    stream::unfold(Some((pieces, encoder)), async |state| {
-        let (mut pieces, mut encoder) = state?;
+    stream::unfold(Some((chunks, encoder)), async |state| {
+        let (mut chunks, mut encoder) = state?;
         loop {
-            let Some(piece) = pieces.next().await else {
+            let Some(chunk) = chunks.next().await else {
                 return Some((Bytes::from(encoder.finish().ok()?), None));
             };
-            std::io::Write::write_all(&mut encoder, &piece).ok()?;
-            let packed = std::mem::take(encoder.get_mut());
-            if !packed.is_empty() {
-                return Some((Bytes::from(packed), Some((pieces, encoder))));
+            std::io::Write::write_all(&mut encoder, &chunk).ok()?;
+            let compressed = std::mem::take(encoder.get_mut());
+            if !compressed.is_empty() {
+                return Some((Bytes::from(compressed), Some((chunks, encoder))));
             }
         }
     })

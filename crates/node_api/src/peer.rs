@@ -1,27 +1,33 @@
-//! The other end of a connection.
+//! The remote end of a connection.
 
+use parking_lot::Mutex;
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use tokio_rustls::rustls::pki_types::CertificateDer;
 
-use crate::listener::Stranger;
+use crate::listener::UnauthenticatedConnection;
 
-/// What a connection says of who is at its other end; every request of it carries this.
+/// An extension of every request of a connection.
 #[derive(Clone, Default)]
 pub struct Peer {
     address: Option<SocketAddr>,
     chain: Arc<[CertificateDer<'static>]>,
-    /// The place of a stranger, given back when somebody is recognised.
-    stranger: Arc<Mutex<Option<Stranger>>>,
+    /// `None` as soon as a request was authenticated.
+    unauthenticated: Arc<Mutex<Option<UnauthenticatedConnection>>>,
 }
 
 impl Peer {
-    pub(crate) fn new(address: SocketAddr, chain: &[CertificateDer<'static>], stranger: Stranger) -> Self {
-        Self { address: Some(address), chain: chain.into(), stranger: Arc::new(Mutex::new(Some(stranger))) }
+    pub(crate) fn new(
+        address: SocketAddr,
+        chain: &[CertificateDer<'static>],
+        unauthenticated: UnauthenticatedConnection,
+    ) -> Self {
+        let unauthenticated = Arc::new(Mutex::new(Some(unauthenticated)));
+        Self { address: Some(address), chain: chain.into(), unauthenticated }
     }
 
-    /// Where it is; none for a connection that has no address.
+    /// `None` for requests that did not arrive over TCP.
     #[must_use]
     pub fn address(&self) -> Option<SocketAddr> {
         self.address
@@ -31,17 +37,16 @@ impl Peer {
         !self.chain.is_empty()
     }
 
-    /// The chain it showed, the leaf first.
+    /// The certificate chain, leaf first.
     pub(crate) fn certificates(&self) -> Vec<&[u8]> {
         self.chain.iter().map(AsRef::as_ref).collect()
     }
 
-    /// A request of this connection was authenticated.
-    pub(crate) fn recognised(&self) {
-        self.stranger.lock().unwrap_or_else(PoisonError::into_inner).take();
+    pub(crate) fn mark_authenticated(&self) {
+        self.unauthenticated.lock().take();
     }
 
-    pub(crate) fn is_recognised(&self) -> bool {
-        self.stranger.lock().unwrap_or_else(PoisonError::into_inner).is_none()
+    pub(crate) fn is_authenticated(&self) -> bool {
+        self.unauthenticated.lock().is_none()
     }
 }

@@ -1,34 +1,34 @@
-//! Pods by the names in a path.
+//! Finds pods by the names in a request path.
 
 use std::sync::Arc;
 
-use agent::api_pods::ApiPodsReader;
-use agent::published::Reader;
+use agent::cluster::api_pods::ApiPodsReader;
+use agent::pipeline::tables::Reader;
 use model::{Pod, PodFullName, PodUid};
 
-/// Finds pods that sources want.
+/// Finds desired pods.
 #[derive(Clone)]
 pub struct PodLookup {
     desired: Reader<Pod>,
-    shown: Option<ApiPodsReader>,
+    api_pods: Option<ApiPodsReader>,
 }
 
 impl PodLookup {
-    /// Looks in these tables; the second one knows mirror pods.
+    /// `api_pods` contains the mirror pods.
     #[must_use]
-    pub fn new(desired: Reader<Pod>, shown: Option<ApiPodsReader>) -> Self {
-        Self { desired, shown }
+    pub fn new(desired: Reader<Pod>, api_pods: Option<ApiPodsReader>) -> Self {
+        Self { desired, api_pods }
     }
 
-    /// The pod of that name. While one is on its way out and the next is there already, the next.
+    /// Prefers a pod that is not being deleted, then the newest.
     #[must_use]
     pub fn by_name(&self, namespace: &str, name: &str) -> Option<Arc<Pod>> {
-        let same = |pod: &Arc<Pod>| pod.namespace() == namespace && pod.name() == name;
-        let found = self.desired.all().into_iter().filter(same);
+        let has_name = |pod: &Arc<Pod>| pod.namespace() == namespace && pod.name() == name;
+        let found = self.desired.all().into_iter().filter(has_name);
         found.max_by_key(|pod| (!pod.is_deleted(), pod.created_at()))
     }
 
-    /// Whether a UID that a client names is the pod's: its own, or that of its mirror.
+    /// Whether `uid` is the UID of the pod or of its mirror pod.
     #[must_use]
     pub fn has_uid(&self, pod: &Pod, uid: &str) -> bool {
         pod.uid == PodUid::from(uid)
@@ -36,6 +36,6 @@ impl PodLookup {
     }
 
     fn mirror_uid(&self, full_name: &PodFullName) -> Option<String> {
-        Some(self.shown.as_ref()?.mirror(full_name)?.uid.to_string())
+        Some(self.api_pods.as_ref()?.mirror(full_name)?.uid.to_string())
     }
 }

@@ -1,8 +1,9 @@
-//! `/debug`: the log level, and profiles.
+//! `/debug`: the log level and profiles.
 
 mod encoding;
 mod memory;
 mod pages;
+#[cfg(feature = "profiler")]
 mod processor;
 mod profiles;
 mod threads;
@@ -15,39 +16,37 @@ use axum::http::{Method, StatusCode};
 use axum::response::{IntoResponse, Response};
 use axum::routing::any;
 use ports::clock::Clock;
-use ports::log_level::LogLevel;
-use ports::profiler::Profiler;
+use ports::host::profiler::Profiler;
+use ports::telemetry::log_level::LogLevel;
 
-use crate::answers::{DEBUGGING_DISABLED, disabled};
+use crate::responses::{DEBUGGING_DISABLED, disabled};
 
-/// What may be debugged.
 #[derive(Clone)]
-pub struct ProfilingParts {
-    /// `enableDebugFlagsHandler`: what sets the log level.
+pub struct ProfilingDeps {
+    /// `None` unless `enableDebugFlagsHandler` is set.
     pub log_level: Option<Arc<dyn LogLevel>>,
-    /// `enableProfilingHandler`: who looks at this process.
+    /// `None` unless `enableProfilingHandler` is set.
     pub profiles: Option<Arc<dyn Profiler>>,
-    /// The command line, for profilers.
+    /// The command line of this process.
     pub command: Arc<[String]>,
-    /// Tells when a profile was taken.
     pub clock: Arc<dyn Clock>,
 }
 
-pub(crate) fn routes(parts: ProfilingParts) -> Router {
-    let flags = match parts.log_level {
+pub(crate) fn routes(deps: ProfilingDeps) -> Router {
+    let flags = match deps.log_level {
         Some(level) => Router::new().route("/debug/flags/v", any(verbosity)).with_state(level),
         None => Router::new().route("/debug/flags/v", any(async || disabled("flags endpoint is disabled."))),
     };
-    let profiles = match parts.profiles {
+    let profiles = match deps.profiles {
         Some(profiler) => {
-            profiles::routes(profiles::Profiles { profiler, command: parts.command, clock: parts.clock })
+            profiles::routes(profiles::Profiles { profiler, command: deps.command, clock: deps.clock })
         }
         None => switched_off("profiling endpoint is disabled."),
     };
     flags.merge(profiles)
 }
 
-/// Profiles where nothing of the kind is served.
+/// The paths of profiles when debugging is switched off.
 pub(crate) fn disabled_routes() -> Router {
     switched_off(DEBUGGING_DISABLED)
 }
@@ -61,14 +60,14 @@ async fn verbosity(State(level): State<Arc<dyn LogLevel>>, method: Method, body:
     if method != Method::PUT {
         return (StatusCode::NOT_ACCEPTABLE, "unsupported http method\n").into_response();
     }
-    let Ok(wanted) = body.trim().parse::<u32>() else {
-        let text = format!("{:?} is no level: PUT a number as --v takes it\n", body.trim());
+    let Ok(verbosity) = body.trim().parse::<u32>() else {
+        let text = format!("{:?} is not a log level: PUT a number, as for --v\n", body.trim());
         return (StatusCode::BAD_REQUEST, text).into_response();
     };
-    match level.set(wanted) {
+    match level.set(verbosity) {
         Ok(()) => {
-            tracing::info!(verbosity = wanted, "the log level was changed");
-            format!("successfully set klog.logging.verbosity to {wanted}\n").into_response()
+            tracing::info!(verbosity, "changed log level");
+            format!("successfully set klog.logging.verbosity to {verbosity}\n").into_response()
         }
         Err(error) => (StatusCode::BAD_REQUEST, format!("{error}\n")).into_response(),
     }

@@ -1,16 +1,14 @@
-//! Decoded queries.
+//! Parses query strings.
 
-/// The pairs of a query, in their order.
+/// The decoded pairs, in order.
 pub(crate) fn pairs(query: Option<&str>) -> Vec<(String, String)> {
     form_urlencoded::parse(query.unwrap_or_default().as_bytes()).into_owned().collect()
 }
 
-/// The first value of that name.
 pub(crate) fn first<'a>(pairs: &'a [(String, String)], name: &str) -> Option<&'a str> {
     pairs.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_str())
 }
 
-/// All values of that name.
 pub(crate) fn all<'a>(pairs: &'a [(String, String)], name: &'a str) -> impl Iterator<Item = &'a str> {
     pairs.iter().filter(move |(key, _)| key == name).map(|(_, value)| value.as_str())
 }

@@ -1,4 +1,4 @@
-//! Counts requests before anything else looks at them.
+//! Counts requests, as the outermost layer of a router.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -11,16 +11,14 @@ use axum::response::Response;
 
 use crate::guarded_body::GuardedBody;
 
-/// Which listener.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ServerType {
     /// The main port.
     ReadWrite,
-    /// The read-only port.
     ReadOnly,
 }
 
-/// Paths that both listeners know by a name of their own.
+/// Values of the label `path` on both listeners.
 const PATHS: [&str; 14] = [
     "attach",
     "containerLogs",
@@ -37,43 +35,42 @@ const PATHS: [&str; 14] = [
     "runningpods",
     "stats",
 ];
-/// Those of the main port only.
+/// Additional values on the main port.
 const MAIN_PATHS: [&str; 5] = ["checkpoint", "configz", "debug", "flagz", "statusz"];
-/// Paths whose requests may take long, as upstream counts them.
+/// Paths that upstream labels `long_running`.
 const LONG_RUNNING: [&str; 3] = ["attach", "debug", "exec"];
-/// Methods with a name of their own; upstream has none for PATCH.
+/// Values of the label `method`. Upstream has none for PATCH.
 const METHODS: [&str; 8] = ["CONNECT", "DELETE", "GET", "HEAD", "OPTIONS", "POST", "PUT", "TRACE"];
 const OTHER: &str = "other";
 
-/// Where requests are counted, and for which port.
 #[derive(Clone)]
-pub(crate) struct Counted {
+pub(crate) struct RequestCounter {
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) server: ServerType,
 }
 
-/// Counts a request until its answer was sent, also when the client goes away.
-pub(crate) async fn count(State(counted): State<Counted>, request: Request, next: Next) -> Response {
-    let labels = labels(request.method().as_str(), request.uri().path(), counted.server);
-    counted.metrics.http.came(&labels);
-    let under_way = UnderWay { metrics: counted.metrics, labels, began: Instant::now() };
-    next.run(request).await.map(|body| Body::new(GuardedBody::new(body, under_way)))
+/// Counts a request as in flight until the response is sent or the client disconnects.
+pub(crate) async fn count(State(counter): State<RequestCounter>, request: Request, next: Next) -> Response {
+    let labels = labels(request.method().as_str(), request.uri().path(), counter.server);
+    counter.metrics.http.came(&labels);
+    let in_flight = InFlightRequest { metrics: counter.metrics, labels, started_at: Instant::now() };
+    next.run(request).await.map(|body| Body::new(GuardedBody::new(body, in_flight)))
 }
 
-struct UnderWay {
+struct InFlightRequest {
     metrics: Arc<Metrics>,
     labels: RequestLabels,
-    began: Instant,
+    started_at: Instant,
 }
 
-impl Drop for UnderWay {
+impl Drop for InFlightRequest {
     fn drop(&mut self) {
-        self.metrics.http.ended(&self.labels, self.began.elapsed());
+        self.metrics.http.ended(&self.labels, self.started_at.elapsed());
     }
 }
 
 fn labels(method: &str, path: &str, server: ServerType) -> RequestLabels {
-    let path = path_name(path, server);
+    let path = path_label(path, server);
     RequestLabels {
         long_running: LONG_RUNNING.contains(&path),
         method: METHODS.into_iter().find(|known| *known == method).unwrap_or(OTHER).to_owned(),
@@ -85,7 +82,7 @@ fn labels(method: &str, path: &str, server: ServerType) -> RequestLabels {
     }
 }
 
-fn path_name(path: &str, server: ServerType) -> &'static str {
+fn path_label(path: &str, server: ServerType) -> &'static str {
     let mut parts = path.trim_start_matches('/').splitn(3, '/');
     let (first, second) = (parts.next().unwrap_or_default(), parts.next().unwrap_or_default());
     let name = match (first, second) {
@@ -101,7 +98,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn paths_have_few_names() {
+    fn path_label_is_bounded() {
         let cases = [
             ("/pods", "pods", "pods"),
             ("/pods/", "pods", "pods"),
@@ -117,13 +114,13 @@ mod tests {
             ("/who/knows", "other", "other"),
         ];
         for (path, main, read_only) in cases {
-            assert_eq!(path_name(path, ServerType::ReadWrite), main, "{path}");
-            assert_eq!(path_name(path, ServerType::ReadOnly), read_only, "{path}");
+            assert_eq!(path_label(path, ServerType::ReadWrite), main, "{path}");
+            assert_eq!(path_label(path, ServerType::ReadOnly), read_only, "{path}");
         }
     }
 
     #[test]
-    fn methods_and_lengths_are_bounded_too() {
+    fn method_label_is_bounded_and_long_running_follows_path() {
         let labels = |method, path| {
             let labels = labels(method, path, ServerType::ReadWrite);
             (labels.method, labels.long_running)

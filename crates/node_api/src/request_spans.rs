@@ -1,41 +1,40 @@
-//! A span for each request that was let in, for who collects them.
+//! A trace span for each authorized request.
 
 use axum::extract::{MatchedPath, Request, State};
 use axum::http::{HeaderMap, StatusCode};
 use axum::middleware::Next;
 use axum::response::Response;
-use ports::trace::TARGET;
+use ports::telemetry::trace::TARGET;
 use tracing::field::Empty;
 use tracing::{Instrument as _, Span};
 
-/// Whose trace a request belongs to.
+/// The parent of a request's span.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Traces {
-    /// The caller's, if it names one: it was recognised.
-    Continued,
-    /// One of its own: anybody may ask.
-    Own,
+pub(crate) enum TraceParent {
+    /// The span in the request's `traceparent` header. Only for authenticated clients.
+    FromRequest,
+    None,
 }
 
-/// Wraps a request into its span, until the head of its answer is there.
-pub(crate) async fn trace(State(traces): State<Traces>, request: Request, next: Next) -> Response {
-    let span = span_of(&request, traces);
-    let answer = next.run(request).instrument(span.clone()).await;
-    span.record("http.response.status_code", answer.status().as_u16());
-    if answer.status() >= StatusCode::INTERNAL_SERVER_ERROR {
+/// Runs a request in its span, which ends with the head of the response.
+pub(crate) async fn trace(State(parent): State<TraceParent>, request: Request, next: Next) -> Response {
+    let span = span_of(&request, parent);
+    let response = next.run(request).instrument(span.clone()).await;
+    span.record("http.response.status_code", response.status().as_u16());
+    if response.status() >= StatusCode::INTERNAL_SERVER_ERROR {
         span.record("error", "");
     }
-    answer
+    response
 }
 
-fn span_of(request: &Request, traces: Traces) -> Span {
+fn span_of(request: &Request, parent: TraceParent) -> Span {
     let route = request.extensions().get::<MatchedPath>().map_or("", MatchedPath::as_str);
     let span = tracing::info_span!(
         target: TARGET,
         "request",
         otel.name = route,
         otel.kind = "server",
-        otel.parent = caller(request.headers(), traces),
+        otel.parent = trace_parent(request.headers(), parent),
         http.request.method = request.method().as_str(),
         http.route = route,
         url.path = request.uri().path(),
@@ -45,10 +44,10 @@ fn span_of(request: &Request, traces: Traces) -> Span {
     span
 }
 
-fn caller(headers: &HeaderMap, traces: Traces) -> Option<&str> {
-    match traces {
-        Traces::Continued => headers.get("traceparent")?.to_str().ok(),
-        Traces::Own => None,
+fn trace_parent(headers: &HeaderMap, parent: TraceParent) -> Option<&str> {
+    match parent {
+        TraceParent::FromRequest => headers.get("traceparent")?.to_str().ok(),
+        TraceParent::None => None,
     }
 }
 
@@ -57,11 +56,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_who_is_recognised_continues_a_trace() {
+    fn ignores_traceparent_of_unauthenticated_clients() {
         let mut headers = HeaderMap::new();
-        assert_eq!(caller(&headers, Traces::Continued), None);
+        assert_eq!(trace_parent(&headers, TraceParent::FromRequest), None);
         headers.insert("traceparent", "00-x-y-01".parse().unwrap());
-        assert_eq!(caller(&headers, Traces::Continued), Some("00-x-y-01"));
-        assert_eq!(caller(&headers, Traces::Own), None);
+        assert_eq!(trace_parent(&headers, TraceParent::FromRequest), Some("00-x-y-01"));
+        assert_eq!(trace_parent(&headers, TraceParent::None), None);
     }
 }

@@ -1,6 +1,6 @@
-//! `/runningpods/`: what the runtime runs, wanted or not.
+//! `/runningpods/`: the pods that the runtime runs, desired or not.
 
-use agent::observation::Observer;
+use agent::pipeline::observation::Observer;
 use axum::Router;
 use axum::extract::State;
 use axum::response::Response;
@@ -8,7 +8,7 @@ use axum::routing::{any, get};
 use model::{ObservedPod, SandboxState};
 use serde_json::{Value, json};
 
-use crate::answers::{DEBUGGING_DISABLED, disabled, json};
+use crate::responses::{DEBUGGING_DISABLED, disabled, json};
 
 pub(crate) fn routes(observer: Observer) -> Router {
     Router::new()
@@ -17,7 +17,7 @@ pub(crate) fn routes(observer: Observer) -> Router {
         .with_state(observer)
 }
 
-/// The same where it is switched off.
+/// The same paths when debugging is switched off.
 pub(crate) fn disabled_routes() -> Router {
     let off = async || disabled(DEBUGGING_DISABLED);
     Router::new().route("/runningpods", any(off)).route("/runningpods/", any(off))
@@ -30,12 +30,12 @@ async fn running_pods(State(observer): State<Observer>) -> Response {
     json(&json!({"kind": "PodList", "apiVersion": "v1", "metadata": {}, "items": items}))
 }
 
-/// A pod whose sandbox alone is alive is listed as well: it is not gone.
+/// A pod is listed while a container runs or its sandbox is ready.
 fn is_listed(pod: &ObservedPod) -> bool {
     pod.running().next().is_some() || pod.sandboxes.iter().any(|sandbox| sandbox.state == SandboxState::Ready)
 }
 
-/// The little that a runtime knows of a pod.
+/// The fields that the runtime reports.
 fn item(pod: &ObservedPod) -> Value {
     let containers: Vec<Value> = (pod.running())
         .map(|container| json!({"name": container.name, "image": container.image_id, "resources": {}}))
@@ -58,7 +58,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_pod_is_listed_until_its_sandbox_is_gone() {
+    fn lists_pod_until_sandbox_stops() {
         let full_name = PodFullName { namespace: "default".into(), name: "web".into() };
         let mut pod = ObservedPod::absent("u".into(), full_name, Moment::START);
         assert!(!is_listed(&pod));

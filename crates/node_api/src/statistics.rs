@@ -12,11 +12,11 @@ use axum::response::Response;
 use axum::routing::get;
 use model::metric_family::MetricFamily;
 
-use crate::answers::json;
 use crate::metrics_pages::page;
 use crate::queries;
+use crate::responses::json;
 
-/// The paths; nothing on a listener that has no statistics.
+/// No paths on a node without statistics.
 pub(crate) fn routes(statistics: Option<Arc<Statistics>>) -> Router {
     let Some(statistics) = statistics else { return Router::new() };
     Router::new()
@@ -41,7 +41,7 @@ async fn summary(
     json(&statistics.summary(scope).await)
 }
 
-/// Said once in query and form together, and by no other word.
+/// As upstream: true only if query and form together contain the parameter exactly once, with the value `true`.
 fn only_cpu_and_memory(query: Option<&str>, form: Option<&str>) -> bool {
     let pairs = [queries::pairs(form), queries::pairs(query)].concat();
     queries::all(&pairs, "only_cpu_and_memory").eq(["true"])
@@ -54,14 +54,14 @@ fn is_form(headers: &HeaderMap) -> bool {
 }
 
 async fn resource(State(statistics): State<Arc<Statistics>>, headers: HeaderMap) -> Response {
-    shown(&statistics.resource().await, &headers)
+    metrics_page(&statistics.resource().await, &headers)
 }
 
 async fn cadvisor(State(statistics): State<Arc<Statistics>>, headers: HeaderMap) -> Response {
-    shown(&statistics.cadvisor().await, &headers)
+    metrics_page(&statistics.cadvisor().await, &headers)
 }
 
-fn shown(families: &[MetricFamily], headers: &HeaderMap) -> Response {
+fn metrics_page(families: &[MetricFamily], headers: &HeaderMap) -> Response {
     page(headers, |format| exposition::text(families, format))
 }
 
@@ -70,7 +70,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_short_summary_is_asked_for_by_one_word() {
+    fn only_cpu_and_memory_requires_single_true() {
         let cases = [
             (Some("only_cpu_and_memory=true"), None, true),
             (Some("x=1&only_cpu_and_memory=%74rue"), None, true),
@@ -88,10 +88,11 @@ mod tests {
     }
 
     #[test]
-    fn a_form_is_known_by_its_type() {
-        let of = |kind: &str| is_form(&HeaderMap::from_iter([(header::CONTENT_TYPE, kind.parse().unwrap())]));
-        assert!(of("application/x-www-form-urlencoded; charset=utf-8"));
-        assert!(!of("application/json"));
+    fn recognizes_form_by_content_type() {
+        let has_form_type =
+            |kind: &str| is_form(&HeaderMap::from_iter([(header::CONTENT_TYPE, kind.parse().unwrap())]));
+        assert!(has_form_type("application/x-www-form-urlencoded; charset=utf-8"));
+        assert!(!has_form_type("application/json"));
         assert!(!is_form(&HeaderMap::new()));
     }
 }

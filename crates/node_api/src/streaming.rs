@@ -2,17 +2,17 @@
 //!
 //! ```text
 //!  request ─► pod, container ─► runtime: one-time URL ─► upgrade there ─► upgrade here ─► session
-//!                                                                         ├─ raw: bytes both ways (SPDY, WebSocket ≤ v4)
+//!                                                                         ├─ passthrough: bytes both ways (SPDY, WebSocket ≤ v4)
 //!                                                                         ├─ translator: WebSocket v5 ↔ SPDY v4
 //!                                                                         └─ tunnel: SPDY in a WebSocket ↔ SPDY
 //! ```
-//! The client is told of a success only when the runtime has agreed, so that every failure before has its own code.
-//! A session holds no more than a few pieces of data: a side that does not read makes the other side wait.
+//! The client receives a success only after the runtime has accepted, so every earlier failure has its own status code.
+//! A session buffers only a few chunks of data: if one side does not read, the other side has to wait.
 
 mod backend;
 mod closing;
 mod handshake;
-mod raw;
+mod passthrough;
 mod sessions;
 mod translator;
 mod tunnel;
@@ -21,46 +21,37 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use agent::metrics::Metrics;
-use agent::observation::Observer;
+use agent::pipeline::observation::Observer;
 use axum::Router;
 use axum::extract::{Path, RawQuery, Request, State};
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
-use decide::streaming::{Upgrade, forwarded_ports, wanted_streams};
+use decide::http::streaming::{Upgrade, forwarded_ports, requested_streams};
 use model::{ContainerId, ContainerState, ObservedPod, Pod, SandboxState, StreamChoice};
 use ports::runtime::{Containers, RuntimeError, RuntimeErrorKind, Streaming};
 
 use crate::pod_lookup::PodLookup;
 use crate::queries;
-pub use sessions::Sessions;
+pub use sessions::StreamSessions;
 
-/// How long a client is to wait when the runtime has too many requests open, in seconds: as long as it keeps one.
-const COME_AGAIN: &str = "60";
-/// How long a new look at a pod may take.
-const LOOK: Duration = Duration::from_secs(10);
+/// In seconds: how long the runtime keeps a URL that was not used. Sent when the runtime has too many of them.
+const RETRY_AFTER: &str = "60";
+const OBSERVATION_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// What streams are made from.
 #[derive(Clone)]
-pub struct StreamingParts {
-    /// Pods by name.
+pub struct StreamingDeps {
     pub pods: PodLookup,
-    /// What runs.
     pub observer: Observer,
-    /// The runtime's streams.
     pub streams: Arc<dyn Streaming>,
-    /// The runtime's containers.
     pub containers: Arc<dyn Containers>,
-    /// Open connections.
-    pub sessions: Sessions,
-    /// Counts.
+    pub sessions: StreamSessions,
     pub metrics: Arc<Metrics>,
-    /// The gate `ExtendWebSocketsToKubelet`: whether WebSockets that runtimes do not speak are served here.
+    /// The gate `ExtendWebSocketsToKubelet`: translate WebSocket protocols that the runtime does not support.
     pub translate: bool,
 }
 
-/// The paths.
-pub(crate) fn routes(parts: StreamingParts) -> Router {
+pub(crate) fn routes(deps: StreamingDeps) -> Router {
     Router::new()
         .route("/exec/{namespace}/{pod}/{container}", get(exec).post(exec))
         .route("/exec/{namespace}/{pod}/{uid}/{container}", get(exec_uid).post(exec_uid))
@@ -70,23 +61,22 @@ pub(crate) fn routes(parts: StreamingParts) -> Router {
         .route("/portForward/{namespace}/{pod}/{uid}", get(port_forward_uid).post(port_forward_uid))
         .route("/run/{namespace}/{pod}/{container}", post(run))
         .route("/run/{namespace}/{pod}/{uid}/{container}", post(run_uid))
-        .with_state(parts)
+        .with_state(deps)
 }
 
-/// The answer to a request that comes to nothing.
-pub(super) struct Refusal(StatusCode, String);
+pub(super) struct ErrorResponse(StatusCode, String);
 
-impl IntoResponse for Refusal {
+impl IntoResponse for ErrorResponse {
     fn into_response(self) -> Response {
-        let mut answer = (self.0, self.1).into_response();
+        let mut response = (self.0, self.1).into_response();
         if self.0 == StatusCode::TOO_MANY_REQUESTS {
-            answer.headers_mut().insert(header::RETRY_AFTER, header::HeaderValue::from_static(COME_AGAIN));
+            response.headers_mut().insert(header::RETRY_AFTER, header::HeaderValue::from_static(RETRY_AFTER));
         }
-        answer
+        response
     }
 }
 
-impl From<RuntimeError> for Refusal {
+impl From<RuntimeError> for ErrorResponse {
     fn from(error: RuntimeError) -> Self {
         let code = match error.kind {
             RuntimeErrorKind::NotFound => StatusCode::NOT_FOUND,
@@ -102,144 +92,144 @@ impl From<RuntimeError> for Refusal {
     }
 }
 
-/// Whom a path names.
-struct Asked {
+/// The pod and container in a request path.
+struct StreamTarget {
     namespace: String,
     pod: String,
     uid: Option<String>,
     container: String,
 }
 
-type Place = (String, String, String);
-type PlaceWithUid = (String, String, String, String);
+type TargetPath = (String, String, String);
+type TargetPathWithUid = (String, String, String, String);
 
-impl From<Place> for Asked {
-    fn from((namespace, pod, container): Place) -> Self {
+impl From<TargetPath> for StreamTarget {
+    fn from((namespace, pod, container): TargetPath) -> Self {
         Self { namespace, pod, uid: None, container }
     }
 }
 
-impl From<PlaceWithUid> for Asked {
-    fn from((namespace, pod, uid, container): PlaceWithUid) -> Self {
+impl From<TargetPathWithUid> for StreamTarget {
+    fn from((namespace, pod, uid, container): TargetPathWithUid) -> Self {
         Self { namespace, pod, uid: Some(uid), container }
     }
 }
 
-type Parts = State<StreamingParts>;
+type Deps = State<StreamingDeps>;
 
-async fn exec(parts: Parts, Path(place): Path<Place>, query: RawQuery, request: Request) -> Response {
-    answer(start_exec(&parts, &place.into(), &query, request).await)
+async fn exec(deps: Deps, Path(path): Path<TargetPath>, query: RawQuery, request: Request) -> Response {
+    respond(start_exec(&deps, &path.into(), &query, request).await)
 }
 
 async fn exec_uid(
-    parts: Parts,
-    Path(place): Path<PlaceWithUid>,
+    deps: Deps,
+    Path(path): Path<TargetPathWithUid>,
     query: RawQuery,
     request: Request,
 ) -> Response {
-    answer(start_exec(&parts, &place.into(), &query, request).await)
+    respond(start_exec(&deps, &path.into(), &query, request).await)
 }
 
-async fn attach(parts: Parts, Path(place): Path<Place>, query: RawQuery, request: Request) -> Response {
-    answer(start_attach(&parts, &place.into(), &query, request).await)
+async fn attach(deps: Deps, Path(path): Path<TargetPath>, query: RawQuery, request: Request) -> Response {
+    respond(start_attach(&deps, &path.into(), &query, request).await)
 }
 
 async fn attach_uid(
-    parts: Parts,
-    Path(place): Path<PlaceWithUid>,
+    deps: Deps,
+    Path(path): Path<TargetPathWithUid>,
     query: RawQuery,
     request: Request,
 ) -> Response {
-    answer(start_attach(&parts, &place.into(), &query, request).await)
+    respond(start_attach(&deps, &path.into(), &query, request).await)
 }
 
 async fn port_forward(
-    parts: Parts,
+    deps: Deps,
     Path((namespace, pod)): Path<(String, String)>,
     query: RawQuery,
     request: Request,
 ) -> Response {
-    let asked = Asked { namespace, pod, uid: None, container: String::new() };
-    answer(start_port_forward(&parts, &asked, &query, request).await)
+    let target = StreamTarget { namespace, pod, uid: None, container: String::new() };
+    respond(start_port_forward(&deps, &target, &query, request).await)
 }
 
 async fn port_forward_uid(
-    parts: Parts,
-    Path((namespace, pod, uid)): Path<Place>,
+    deps: Deps,
+    Path((namespace, pod, uid)): Path<TargetPath>,
     query: RawQuery,
     request: Request,
 ) -> Response {
-    let asked = Asked { namespace, pod, uid: Some(uid), container: String::new() };
-    answer(start_port_forward(&parts, &asked, &query, request).await)
+    let target = StreamTarget { namespace, pod, uid: Some(uid), container: String::new() };
+    respond(start_port_forward(&deps, &target, &query, request).await)
 }
 
-async fn run(parts: Parts, Path(place): Path<Place>, query: RawQuery) -> Response {
-    answer(run_command(&parts, &place.into(), &query).await)
+async fn run(deps: Deps, Path(path): Path<TargetPath>, query: RawQuery) -> Response {
+    respond(run_command(&deps, &path.into(), &query).await)
 }
 
-async fn run_uid(parts: Parts, Path(place): Path<PlaceWithUid>, query: RawQuery) -> Response {
-    answer(run_command(&parts, &place.into(), &query).await)
+async fn run_uid(deps: Deps, Path(path): Path<TargetPathWithUid>, query: RawQuery) -> Response {
+    respond(run_command(&deps, &path.into(), &query).await)
 }
 
-fn answer(result: Result<Response, Refusal>) -> Response {
+fn respond(result: Result<Response, ErrorResponse>) -> Response {
     result.unwrap_or_else(IntoResponse::into_response)
 }
 
 async fn start_exec(
-    parts: &StreamingParts,
-    asked: &Asked,
+    deps: &StreamingDeps,
+    target: &StreamTarget,
     RawQuery(query): &RawQuery,
     request: Request,
-) -> Result<Response, Refusal> {
+) -> Result<Response, ErrorResponse> {
     let query = queries::pairs(query.as_deref());
-    let streams = wanted_streams(&query).map_err(bad_request)?;
-    let pod = find_pod(parts, asked)?;
-    let upgrade = wanted_upgrade(request.headers())?;
-    let container = running_container(parts, &pod, &asked.container).await?;
+    let streams = requested_streams(&query).map_err(bad_request)?;
+    let pod = find_pod(deps, target)?;
+    let upgrade = required_upgrade(request.headers())?;
+    let container = running_container(deps, &pod, &target.container).await?;
     let command: Vec<String> = queries::all(&query, "command").map(str::to_owned).collect();
-    let url = parts.streams.exec_url(&container, &command, streams).await?;
-    serve_process(parts, "exec", (upgrade, streams), &url, request).await
+    let url = deps.streams.exec_url(&container, &command, streams).await?;
+    serve_process(deps, "exec", (upgrade, streams), &url, request).await
 }
 
 async fn start_attach(
-    parts: &StreamingParts,
-    asked: &Asked,
+    deps: &StreamingDeps,
+    target: &StreamTarget,
     RawQuery(query): &RawQuery,
     request: Request,
-) -> Result<Response, Refusal> {
-    let streams = wanted_streams(&queries::pairs(query.as_deref())).map_err(bad_request)?;
-    let pod = find_pod(parts, asked)?;
-    let upgrade = wanted_upgrade(request.headers())?;
-    let container = running_container(parts, &pod, &asked.container).await?;
-    // Whether the process has a terminal was settled when it started.
-    let tty = pod.container(&asked.container).is_some_and(|found| found.container.tty == Some(true));
-    let url = parts.streams.attach_url(&container, StreamChoice { tty, ..streams }).await?;
-    serve_process(parts, "attach", (upgrade, streams), &url, request).await
+) -> Result<Response, ErrorResponse> {
+    let streams = requested_streams(&queries::pairs(query.as_deref())).map_err(bad_request)?;
+    let pod = find_pod(deps, target)?;
+    let upgrade = required_upgrade(request.headers())?;
+    let container = running_container(deps, &pod, &target.container).await?;
+    // The container spec decides whether the process has a terminal, not the client.
+    let tty = pod.container(&target.container).is_some_and(|found| found.container.tty == Some(true));
+    let url = deps.streams.attach_url(&container, StreamChoice { tty, ..streams }).await?;
+    serve_process(deps, "attach", (upgrade, streams), &url, request).await
 }
 
 async fn serve_process(
-    parts: &StreamingParts,
+    deps: &StreamingDeps,
     subresource: &'static str,
     (upgrade, streams): (Upgrade, StreamChoice),
     url: &str,
     request: Request,
-) -> Result<Response, Refusal> {
-    if parts.translate && upgrade == Upgrade::StreamClose {
-        parts.metrics.http.websocket(subresource);
-        return translator::start(&parts.sessions, url, streams, request).await;
+) -> Result<Response, ErrorResponse> {
+    if deps.translate && upgrade == Upgrade::StreamClose {
+        deps.metrics.http.websocket(subresource);
+        return translator::start(&deps.sessions, url, streams, request).await;
     }
-    raw::start(&parts.sessions, url, request).await
+    passthrough::start(&deps.sessions, url, request).await
 }
 
 async fn start_port_forward(
-    parts: &StreamingParts,
-    asked: &Asked,
+    deps: &StreamingDeps,
+    target: &StreamTarget,
     RawQuery(query): &RawQuery,
     request: Request,
-) -> Result<Response, Refusal> {
-    let upgrade = Upgrade::of(request.headers());
+) -> Result<Response, ErrorResponse> {
+    let upgrade = Upgrade::from_headers(request.headers());
     let tunnel = match &upgrade {
-        Upgrade::Tunnel(protocols) if parts.translate => Some(protocols.clone()),
+        Upgrade::Tunnel(protocols) if deps.translate => Some(protocols.clone()),
         _ => None,
     };
     let websocket = matches!(upgrade, Upgrade::WebSocket | Upgrade::StreamClose | Upgrade::Tunnel(_));
@@ -248,63 +238,63 @@ async fn start_port_forward(
     } else {
         Vec::new()
     };
-    let pod = find_pod(parts, asked)?;
-    wanted_upgrade(request.headers())?;
+    let pod = find_pod(deps, target)?;
+    required_upgrade(request.headers())?;
     let ready = |pod: &ObservedPod| {
         pod.sandboxes.iter().find(|sandbox| sandbox.state == SandboxState::Ready).map(|s| s.id.clone())
     };
-    let missing = || Refusal(StatusCode::INTERNAL_SERVER_ERROR, format!("pod not found ({:?})", asked.pod));
-    let sandbox = observe(parts, &pod, ready).await.ok_or_else(missing)?;
-    let url = parts.streams.port_forward_url(&sandbox, &ports).await?;
+    let not_found =
+        || ErrorResponse(StatusCode::INTERNAL_SERVER_ERROR, format!("pod not found ({:?})", target.pod));
+    let sandbox = observe(deps, &pod, ready).await.ok_or_else(not_found)?;
+    let url = deps.streams.port_forward_url(&sandbox, &ports).await?;
     match tunnel {
         Some(protocols) => {
-            parts.metrics.http.websocket("portforward");
-            tunnel::start(&parts.sessions, &url, &protocols, request).await
+            deps.metrics.http.websocket("portforward");
+            tunnel::start(&deps.sessions, &url, &protocols, request).await
         }
-        None => raw::start(&parts.sessions, &url, request).await,
+        None => passthrough::start(&deps.sessions, &url, request).await,
     }
 }
 
 async fn run_command(
-    parts: &StreamingParts,
-    asked: &Asked,
+    deps: &StreamingDeps,
+    target: &StreamTarget,
     RawQuery(query): &RawQuery,
-) -> Result<Response, Refusal> {
-    let pod = find_pod(parts, asked)?;
+) -> Result<Response, ErrorResponse> {
+    let pod = find_pod(deps, target)?;
     let query = queries::pairs(query.as_deref());
     let command: Vec<String> =
         queries::first(&query, "cmd").unwrap_or_default().split(' ').map(str::to_owned).collect();
-    let container = running_container(parts, &pod, &asked.container).await?;
-    let output = parts.containers.exec(&container, &command, Duration::ZERO).await;
-    let output = output.map_err(|error| Refusal(StatusCode::INTERNAL_SERVER_ERROR, error.message))?;
+    let container = running_container(deps, &pod, &target.container).await?;
+    let output = deps.containers.exec(&container, &command, Duration::ZERO).await;
+    let output = output.map_err(|error| ErrorResponse(StatusCode::INTERNAL_SERVER_ERROR, error.message))?;
     if output.exit_code != 0 {
         let text = format!("command '{}' exited with {}", command.join(" "), output.exit_code);
-        let said = String::from_utf8_lossy(&output.stderr).into_owned();
-        return Err(Refusal(StatusCode::INTERNAL_SERVER_ERROR, format!("{text}: {said}")));
+        let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+        return Err(ErrorResponse(StatusCode::INTERNAL_SERVER_ERROR, format!("{text}: {stderr}")));
     }
-    // Whatever it is: upstream calls it so.
+    // Upstream uses this type for any output.
     let media = [(header::CONTENT_TYPE, "application/json")];
     Ok((media, [output.stdout, output.stderr].concat()).into_response())
 }
 
-fn bad_request(problem: String) -> Refusal {
-    Refusal(StatusCode::BAD_REQUEST, problem)
+fn bad_request(problem: String) -> ErrorResponse {
+    ErrorResponse(StatusCode::BAD_REQUEST, problem)
 }
 
-fn wanted_upgrade(headers: &HeaderMap) -> Result<Upgrade, Refusal> {
-    match Upgrade::of(headers) {
+fn required_upgrade(headers: &HeaderMap) -> Result<Upgrade, ErrorResponse> {
+    match Upgrade::from_headers(headers) {
         Upgrade::None => Err(bad_request("Upgrade request required".to_owned())),
         upgrade => Ok(upgrade),
     }
 }
 
-/// Reads an upgrade from headers.
-trait OfHeaders {
-    fn of(headers: &HeaderMap) -> Self;
+trait FromHeaders {
+    fn from_headers(headers: &HeaderMap) -> Self;
 }
 
-impl OfHeaders for Upgrade {
-    fn of(headers: &HeaderMap) -> Self {
+impl FromHeaders for Upgrade {
+    fn from_headers(headers: &HeaderMap) -> Self {
         let values = |name: header::HeaderName| -> Vec<&str> {
             headers.get_all(name).iter().filter_map(|value| value.to_str().ok()).collect()
         };
@@ -314,38 +304,39 @@ impl OfHeaders for Upgrade {
     }
 }
 
-fn find_pod(parts: &StreamingParts, asked: &Asked) -> Result<Arc<Pod>, Refusal> {
-    let missing = || Refusal(StatusCode::NOT_FOUND, "pod does not exist".to_owned());
-    let pod = parts.pods.by_name(&asked.namespace, &asked.pod).ok_or_else(missing)?;
-    match &asked.uid {
-        Some(uid) if !parts.pods.has_uid(&pod, uid) => {
-            Err(Refusal(StatusCode::NOT_FOUND, "pod not found".to_owned()))
+fn find_pod(deps: &StreamingDeps, target: &StreamTarget) -> Result<Arc<Pod>, ErrorResponse> {
+    let not_found = || ErrorResponse(StatusCode::NOT_FOUND, "pod does not exist".to_owned());
+    let pod = deps.pods.by_name(&target.namespace, &target.pod).ok_or_else(not_found)?;
+    match &target.uid {
+        Some(uid) if !deps.pods.has_uid(&pod, uid) => {
+            Err(ErrorResponse(StatusCode::NOT_FOUND, "pod not found".to_owned()))
         }
         _ => Ok(pod),
     }
 }
 
-async fn running_container(parts: &StreamingParts, pod: &Pod, name: &str) -> Result<ContainerId, Refusal> {
+async fn running_container(
+    deps: &StreamingDeps,
+    pod: &Pod,
+    name: &str,
+) -> Result<ContainerId, ErrorResponse> {
     let running = |pod: &ObservedPod| {
         let mut all = pod.containers_named(name);
         all.find(|container| container.state == ContainerState::Running).map(|container| container.id.clone())
     };
-    let missing = || Refusal(StatusCode::INTERNAL_SERVER_ERROR, format!("container not found ({name:?})"));
-    observe(parts, pod, running).await.ok_or_else(missing)
+    let not_found =
+        || ErrorResponse(StatusCode::INTERNAL_SERVER_ERROR, format!("container not found ({name:?})"));
+    observe(deps, pod, running).await.ok_or_else(not_found)
 }
 
-/// Finds something in what was last observed of a pod, or in a new look when it is not there.
-async fn observe<T>(
-    parts: &StreamingParts,
-    pod: &Pod,
-    find: impl Fn(&ObservedPod) -> Option<T>,
-) -> Option<T> {
-    if let Some(found) = parts.observer.last(&pod.uid).and_then(|pod| find(&pod)) {
+/// Searches the last observation of a pod, and a new one if the first contains no match.
+async fn observe<T>(deps: &StreamingDeps, pod: &Pod, find: impl Fn(&ObservedPod) -> Option<T>) -> Option<T> {
+    if let Some(found) = deps.observer.last(&pod.uid).and_then(|pod| find(&pod)) {
         return Some(found);
     }
-    let now = parts.observer.moments().next();
-    let look = parts.observer.after(&pod.uid, &pod.full_name, now);
-    find(&*tokio::time::timeout(LOOK, look).await.ok()?)
+    let now = deps.observer.moments().next();
+    let observation = deps.observer.after(&pod.uid, &pod.full_name, now);
+    find(&*tokio::time::timeout(OBSERVATION_TIMEOUT, observation).await.ok()?)
 }
 
 #[cfg(test)]

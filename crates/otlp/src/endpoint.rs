@@ -6,31 +6,29 @@ use tokio::net::UnixStream;
 use tonic::transport::{Channel, Endpoint, Uri};
 use tower::service_fn;
 
-/// An address that is none.
+/// The collector address is invalid.
 #[derive(Debug, thiserror::Error)]
-#[error("the collector's address {address:?} must be host:port, or start with dns:, unix: or unix-abstract:")]
+#[error("collector address {address:?} must be host:port, or start with dns:, unix: or unix-abstract:")]
 pub struct EndpointError {
     address: String,
 }
 
-/// Where the collector listens.
 #[derive(Clone, Debug)]
-pub(crate) enum Collector {
+pub(crate) enum CollectorAddress {
     Network(Box<Endpoint>),
     Socket(PathBuf),
     Abstract(String),
 }
 
-impl Collector {
-    /// Reads an address.
-    pub(crate) fn read(address: &str) -> Result<Self, EndpointError> {
+impl CollectorAddress {
+    pub(crate) fn parse(address: &str) -> Result<Self, EndpointError> {
         if let Some(path) = address.strip_prefix("unix:") {
             return Ok(Self::Socket(path.strip_prefix("//").unwrap_or(path).into()));
         }
         if let Some(name) = address.strip_prefix("unix-abstract:") {
             return Ok(Self::Abstract(name.to_owned()));
         }
-        // `dns:host:port` and `dns://server/host:port`; the system's resolver is asked in any case.
+        // `dns:host:port` or `dns://server/host:port`; the server is ignored in favor of the system resolver.
         let host = match address.strip_prefix("dns:") {
             Some(rest) => rest.rsplit('/').next().unwrap_or(rest),
             None => address,
@@ -41,15 +39,15 @@ impl Collector {
             .map_err(|_| EndpointError { address: address.to_owned() })
     }
 
-    /// A channel that connects on first use. Needs a runtime around it.
+    /// Creates a channel that connects on first use. Must be called within a tokio runtime.
     pub(crate) fn channel(self) -> Channel {
         match self {
             Self::Network(endpoint) => endpoint.connect_lazy(),
-            Self::Socket(path) => over_socket(move || {
+            Self::Socket(path) => socket_channel(move || {
                 let path = path.clone();
                 async move { UnixStream::connect(path).await }
             }),
-            Self::Abstract(name) => over_socket(move || {
+            Self::Abstract(name) => socket_channel(move || {
                 let stream = abstract_stream(&name);
                 async move { stream }
             }),
@@ -64,7 +62,7 @@ fn abstract_stream(name: &str) -> std::io::Result<UnixStream> {
     UnixStream::from_std(stream)
 }
 
-fn over_socket<F>(connect: impl Fn() -> F + Send + Sync + 'static) -> Channel
+fn socket_channel<F>(connect: impl Fn() -> F + Send + Sync + 'static) -> Channel
 where
     F: Future<Output = std::io::Result<UnixStream>> + Send + 'static,
 {
@@ -72,6 +70,6 @@ where
         let stream = connect();
         async move { stream.await.map(TokioIo::new) }
     });
-    // The authority that gRPC names for unix sockets; nobody resolves it.
+    // The authority that gRPC uses for unix sockets; it is not resolved.
     Endpoint::from_static("http://localhost").connect_with_connector_lazy(connector)
 }

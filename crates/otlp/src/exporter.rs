@@ -3,7 +3,7 @@ use std::time::Duration;
 use tokio::sync::mpsc;
 use tonic::transport::Channel;
 
-use crate::endpoint::Collector;
+use crate::endpoint::CollectorAddress;
 use crate::v1::any_value::Value;
 use crate::v1::trace_service_client::TraceServiceClient;
 use crate::v1::{
@@ -11,25 +11,23 @@ use crate::v1::{
     Span,
 };
 
-/// Spans that may wait to be sent.
-pub(crate) const WAITING: usize = 2048;
-/// Spans in one request.
-const BATCH: usize = 512;
-/// How long spans are gathered.
-const GATHER: Duration = Duration::from_secs(5);
-/// How long the collector may take.
-const DEADLINE: Duration = Duration::from_secs(10);
+/// Spans beyond this number of queued ones are dropped.
+pub(crate) const QUEUE_CAPACITY: usize = 2048;
+const MAX_BATCH_SPANS: usize = 512;
+/// How long a batch waits for more spans.
+const BATCH_WINDOW: Duration = Duration::from_secs(5);
+const EXPORT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Sends spans. It wakes up only when there are any.
+/// Exports spans. It is idle while there are none.
 pub struct Exporter {
-    collector: Collector,
+    collector: CollectorAddress,
     spans: mpsc::Receiver<Span>,
     resource: Resource,
 }
 
 impl Exporter {
     pub(crate) fn new(
-        collector: Collector,
+        collector: CollectorAddress,
         spans: mpsc::Receiver<Span>,
         resource: Vec<(String, String)>,
     ) -> Self {
@@ -39,7 +37,7 @@ impl Exporter {
         Self { collector, spans, resource }
     }
 
-    /// Sends until `stop` ends, and then what is left.
+    /// Exports until `stop` completes, then flushes the queue.
     pub async fn run(self, stop: impl Future<Output = ()>) {
         let Self { collector, mut spans, resource } = self;
         let client = TraceServiceClient::new(collector.channel());
@@ -49,11 +47,11 @@ impl Exporter {
             let mut batch = Vec::new();
             tokio::select! {
                 () = &mut stop => break,
-                taken = spans.recv_many(&mut batch, BATCH) => if taken == 0 { return },
+                received = spans.recv_many(&mut batch, MAX_BATCH_SPANS) => if received == 0 { return },
             }
             let stopped = tokio::select! {
                 () = &mut stop => true,
-                () = gather(&mut spans, &mut batch) => false,
+                () = fill_batch(&mut spans, &mut batch) => false,
             };
             sender.send(batch).await;
             if stopped {
@@ -70,12 +68,12 @@ impl Exporter {
     }
 }
 
-/// Waits for more spans, until the batch is full or the time is over.
-async fn gather(spans: &mut mpsc::Receiver<Span>, batch: &mut Vec<Span>) {
-    let end = tokio::time::Instant::now() + GATHER;
-    while batch.len() < BATCH {
-        let room = BATCH - batch.len();
-        match tokio::time::timeout_at(end, spans.recv_many(batch, room)).await {
+/// Adds spans until the batch is full or [`BATCH_WINDOW`] has passed.
+async fn fill_batch(spans: &mut mpsc::Receiver<Span>, batch: &mut Vec<Span>) {
+    let deadline = tokio::time::Instant::now() + BATCH_WINDOW;
+    while batch.len() < MAX_BATCH_SPANS {
+        let remaining = MAX_BATCH_SPANS - batch.len();
+        match tokio::time::timeout_at(deadline, spans.recv_many(batch, remaining)).await {
             Ok(0) | Err(_) => return,
             Ok(_) => {}
         }
@@ -98,20 +96,20 @@ impl Sender {
         let scope_spans = vec![ScopeSpans { scope: Some(scope), spans }];
         let resource_spans = vec![ResourceSpans { resource: Some(self.resource.clone()), scope_spans }];
         let call = self.client.export(ExportTraceServiceRequest { resource_spans });
-        let problem = match tokio::time::timeout(DEADLINE, call).await {
+        let error = match tokio::time::timeout(EXPORT_TIMEOUT, call).await {
             Ok(Ok(_)) => None,
             Ok(Err(status)) => Some(status.message().to_owned()),
-            Err(_) => Some(format!("no answer within {DEADLINE:?}")),
+            Err(_) => Some(format!("no response within {EXPORT_TIMEOUT:?}")),
         };
-        match (problem, self.failing) {
-            (Some(problem), false) => {
+        match (error, self.failing) {
+            (Some(error), false) => {
                 self.failing = true;
-                tracing::warn!(spans = count, %problem, "the collector does not take spans; they are dropped");
+                tracing::warn!(spans = count, %error, "failed to export spans; dropping them until the collector recovers");
             }
-            (Some(problem), true) => tracing::debug!(spans = count, %problem, "spans are dropped"),
+            (Some(error), true) => tracing::debug!(spans = count, %error, "failed to export spans"),
             (None, true) => {
                 self.failing = false;
-                tracing::info!("the collector takes spans again");
+                tracing::info!("collector accepts spans again");
             }
             (None, false) => {}
         }

@@ -11,22 +11,22 @@ use tracing_subscriber::layer::{Context, Filter};
 use tracing_subscriber::registry::LookupSpan;
 
 use crate::TARGET;
-use crate::remote::RemoteParent;
 use crate::sampler::Sampler;
+use crate::trace_parent::TraceParent;
 use crate::v1::any_value::Value;
 use crate::v1::span::SpanKind;
 use crate::v1::status::StatusCode;
 use crate::v1::{AnyValue, KeyValue, Span, Status};
 
-/// Takes spans as they end.
+/// Queues sampled spans for export when they close.
 pub struct SpanLayer {
     sender: mpsc::Sender<Span>,
     sampler: Sampler,
     clock: Arc<dyn Clock>,
 }
 
-/// What is known of a span that has not ended; `None` in a trace that is left out.
-struct Open(Option<Span>);
+/// A span that has not ended; `None` if its trace is not sampled.
+struct OpenSpan(Option<Span>);
 
 impl SpanLayer {
     pub(crate) fn new(sender: mpsc::Sender<Span>, sampler: Sampler, clock: Arc<dyn Clock>) -> Self {
@@ -37,18 +37,18 @@ impl SpanLayer {
         u64::try_from(self.clock.now().as_nanos()).unwrap_or_default()
     }
 
-    /// The ids of a new span: those of its parent's trace, of one far away, or of a trace of its own.
-    fn begin(&self, parent: Option<&Open>, remote: Option<RemoteParent>) -> Option<Span> {
+    /// Starts a span in the trace of its local parent, of its remote parent, or in a new trace.
+    fn begin(&self, parent: Option<&OpenSpan>, remote: Option<TraceParent>) -> Option<Span> {
         let (trace_id, parent_span_id) = match (parent, remote) {
-            (Some(Open(None)), _) => return None,
-            (Some(Open(Some(parent))), _) => (parent.trace_id.clone(), parent.span_id.clone()),
-            (None, Some(remote)) if !remote.is_taken => return None,
-            (None, Some(remote)) => (remote.trace, remote.span),
-            (None, None) => (self.sampler.trace()?.to_vec(), Vec::new()),
+            (Some(OpenSpan(None)), _) => return None,
+            (Some(OpenSpan(Some(parent))), _) => (parent.trace_id.clone(), parent.span_id.clone()),
+            (None, Some(remote)) if !remote.is_sampled => return None,
+            (None, Some(remote)) => (remote.trace_id, remote.span_id),
+            (None, None) => (self.sampler.new_trace_id()?.to_vec(), Vec::new()),
         };
         Some(Span {
             trace_id,
-            span_id: self.sampler.span().to_vec(),
+            span_id: self.sampler.new_span_id().to_vec(),
             parent_span_id,
             kind: SpanKind::Internal.into(),
             start_time_unix_nano: self.now(),
@@ -61,45 +61,45 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for SpanLayer {
     fn on_new_span(&self, attributes: &Attributes<'_>, id: &Id, context: Context<'_, S>) {
         let Some(new) = context.span(id) else { return };
         let mut ancestors = new.scope().skip(1);
-        let parent = ancestors.find(|ancestor| ancestor.extensions().get::<Open>().is_some());
+        let parent = ancestors.find(|ancestor| ancestor.extensions().get::<OpenSpan>().is_some());
         let mut span = match &parent {
-            Some(parent) => self.begin(parent.extensions().get::<Open>(), None),
+            Some(parent) => self.begin(parent.extensions().get::<OpenSpan>(), None),
             None => {
-                let mut remote = Remote(None);
+                let mut remote = RemoteParentVisitor(None);
                 attributes.record(&mut remote);
                 self.begin(None, remote.0)
             }
         };
         if let Some(span) = &mut span {
             span.name = attributes.metadata().name().to_owned();
-            attributes.record(&mut Fields(span));
+            attributes.record(&mut FieldVisitor(span));
         }
-        new.extensions_mut().insert(Open(span));
+        new.extensions_mut().insert(OpenSpan(span));
     }
 
     fn on_record(&self, id: &Id, values: &Record<'_>, context: Context<'_, S>) {
         let Some(open) = context.span(id) else { return };
-        if let Some(Open(Some(span))) = open.extensions_mut().get_mut::<Open>() {
-            values.record(&mut Fields(span));
+        if let Some(OpenSpan(Some(span))) = open.extensions_mut().get_mut::<OpenSpan>() {
+            values.record(&mut FieldVisitor(span));
         }
     }
 
     fn on_close(&self, id: Id, context: Context<'_, S>) {
         let Some(closed) = context.span(&id) else { return };
-        let open = closed.extensions_mut().remove::<Open>();
-        if let Some(Open(Some(mut span))) = open {
+        let open = closed.extensions_mut().remove::<OpenSpan>();
+        if let Some(OpenSpan(Some(mut span))) = open {
             span.end_time_unix_nano = self.now();
-            // A full queue means a collector that is away; the span is dropped.
+            // If the queue is full, the collector is unreachable or slow: drop the span.
             let _ = self.sender.try_send(span);
         }
     }
 }
 
-/// Lets through what is exported.
+/// Filter for the spans that are exported.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Exported;
+pub struct ExportedSpans;
 
-impl<S> Filter<S> for Exported {
+impl<S> Filter<S> for ExportedSpans {
     fn enabled(&self, metadata: &Metadata<'_>, _: &Context<'_, S>) -> bool {
         metadata.is_span() && metadata.target() == TARGET
     }
@@ -113,22 +113,22 @@ impl<S> Filter<S> for Exported {
     }
 }
 
-/// Looks for a parent far away.
-struct Remote(Option<RemoteParent>);
+/// Finds the `otel.parent` field.
+struct RemoteParentVisitor(Option<TraceParent>);
 
-impl Visit for Remote {
+impl Visit for RemoteParentVisitor {
     fn record_str(&mut self, field: &Field, value: &str) {
         if field.name() == "otel.parent" {
-            self.0 = RemoteParent::read(value);
+            self.0 = TraceParent::parse(value);
         }
     }
 
     fn record_debug(&mut self, _: &Field, _: &dyn fmt::Debug) {}
 }
 
-struct Fields<'a>(&'a mut Span);
+struct FieldVisitor<'a>(&'a mut Span);
 
-impl Fields<'_> {
+impl FieldVisitor<'_> {
     fn set(&mut self, field: &Field, value: Value) {
         match (field.name(), value) {
             ("otel.name", Value::StringValue(name)) => self.0.name = name,
@@ -150,7 +150,7 @@ impl Fields<'_> {
     }
 }
 
-impl Visit for Fields<'_> {
+impl Visit for FieldVisitor<'_> {
     fn record_str(&mut self, field: &Field, value: &str) {
         self.set(field, Value::StringValue(value.to_owned()));
     }

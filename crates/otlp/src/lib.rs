@@ -1,21 +1,20 @@
-//! Spans to an OpenTelemetry collector, by OTLP over gRPC.
+//! Exports spans to an OpenTelemetry collector with OTLP over gRPC.
 //!
-//! Comes in: spans of `tracing` whose target is [`TARGET`] ([`SpanLayer`]). Goes out: batches to a collector
-//! ([`Exporter`]).
+//! [`SpanLayer`] collects spans of `tracing` with the target [`TARGET`]; [`Exporter`] sends them in batches.
 //!
-//! Invariants: nothing waits for the collector; when it is away or slow, spans are dropped. A trace is taken or left as
-//! a whole, by its first span. Names: a field `otel.name` names the span, `otel.kind` its kind, `otel.parent` the
-//! `traceparent` of another program that it belongs to, `error` its failure.
+//! Invariants: the agent never waits for the collector; if that is unreachable or slow, spans are dropped. Sampling is
+//! decided once per trace, by its first span. Special fields of a span: `otel.name` sets its name, `otel.kind` its kind,
+//! `otel.parent` its remote parent (a `traceparent` header), `error` its error status.
 //!
-//! Not here: events within spans, metrics, logs.
+//! Out of scope: events within spans, metrics, logs.
 
 mod endpoint;
 mod exporter;
 mod layer;
-mod remote;
 mod sampler;
+mod trace_parent;
 
-/// OTLP for traces, generated.
+/// Generated code of the OTLP trace service.
 #[allow(
     missing_docs,
     unreachable_pub,
@@ -33,31 +32,31 @@ pub mod v1 {
 
 pub use endpoint::EndpointError;
 pub use exporter::Exporter;
-pub use layer::{Exported, SpanLayer};
+pub use layer::{ExportedSpans, SpanLayer};
 
-pub use ports::trace::TARGET;
+pub use ports::telemetry::trace::TARGET;
 
-/// What is exported, where to, and in whose name.
+/// Configuration of the trace export.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Settings {
-    /// The collector: `host:port`, or an address that starts with `dns:`, `unix:` or `unix-abstract:`.
+pub struct ExportSettings {
+    /// `host:port`, or an address that starts with `dns:`, `unix:` or `unix-abstract:`.
     pub endpoint: String,
-    /// Traces of a million that are taken.
+    /// Sampling rate: traces per million.
     pub per_million: u32,
-    /// Attributes of all spans, such as the name of the service and the node.
+    /// Attributes of all spans, such as the service name and the node name.
     pub resource: Vec<(String, String)>,
 }
 
-/// The layer that takes spans and the task that sends them.
+/// Creates the layer that collects spans and the task that exports them.
 ///
 /// # Errors
-/// When the endpoint cannot be read.
-pub fn exporting(
-    settings: Settings,
+/// If the endpoint is invalid.
+pub fn create_exporter(
+    settings: ExportSettings,
     clock: std::sync::Arc<dyn ports::clock::Clock>,
 ) -> Result<(SpanLayer, Exporter), EndpointError> {
-    let collector = endpoint::Collector::read(&settings.endpoint)?;
-    let (sender, spans) = tokio::sync::mpsc::channel(exporter::WAITING);
+    let collector = endpoint::CollectorAddress::parse(&settings.endpoint)?;
+    let (sender, spans) = tokio::sync::mpsc::channel(exporter::QUEUE_CAPACITY);
     let layer = SpanLayer::new(sender, sampler::Sampler::new(settings.per_million), clock);
     Ok((layer, Exporter::new(collector, spans, settings.resource)))
 }

@@ -26,7 +26,7 @@ impl TraceService for Collector {
     }
 }
 
-/// What a collector gets of some work.
+/// Runs `work` and returns the spans that a collector receives.
 async fn collected(per_million: u32, work: impl Future<Output = ()>) -> Vec<Span> {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let endpoint = listener.local_addr().unwrap().to_string();
@@ -36,11 +36,11 @@ async fn collected(per_million: u32, work: impl Future<Output = ()>) -> Vec<Span
         .serve_with_incoming(TcpListenerStream::new(listener));
     let server = tokio::spawn(server);
     let resource = vec![("service.name".to_owned(), "kubelet".to_owned())];
-    let settings = Settings { endpoint, per_million, resource };
-    let (layer, exporter) = exporting(settings, Arc::new(SystemClock)).unwrap();
+    let settings = ExportSettings { endpoint, per_million, resource };
+    let (layer, exporter) = create_exporter(settings, Arc::new(SystemClock)).unwrap();
     let (stop, stopped) = oneshot::channel::<()>();
     let exporter = tokio::spawn(exporter.run(async { drop(stopped.await) }));
-    let subscriber = tracing_subscriber::registry().with(layer.with_filter(Exported));
+    let subscriber = tracing_subscriber::registry().with(layer.with_filter(ExportedSpans));
     {
         let _guard = tracing::subscriber::set_default(subscriber);
         work.await;
@@ -58,7 +58,7 @@ async fn collected(per_million: u32, work: impl Future<Output = ()>) -> Vec<Span
     spans
 }
 
-async fn family() {
+async fn parent_and_child_spans() {
     let parent = tracing::info_span!(target: TARGET, "syncPod", pod = "web");
     async {
         let call = tracing::info_span!(
@@ -68,7 +68,7 @@ async fn family() {
             otel.kind = "client",
             error = tracing::field::Empty
         );
-        let _between = tracing::info_span!("a span of others").entered();
+        let _unexported = tracing::info_span!("not exported").entered();
         call.record("error", "no network");
     }
     .instrument(parent)
@@ -76,8 +76,8 @@ async fn family() {
 }
 
 #[tokio::test]
-async fn a_child_has_its_parents_trace() {
-    let spans = collected(1_000_000, family()).await;
+async fn child_span_is_in_trace_of_parent() {
+    let spans = collected(1_000_000, parent_and_child_spans()).await;
     let [child, parent] = spans.as_slice() else { panic!("{spans:?}") };
     assert_eq!((child.name.as_str(), parent.name.as_str()), ("RunPodSandbox", "syncPod"));
     assert_eq!(child.trace_id, parent.trace_id);
@@ -92,28 +92,28 @@ async fn a_child_has_its_parents_trace() {
 }
 
 #[tokio::test]
-async fn traces_that_are_not_taken_are_left_out_whole() {
-    assert_eq!(collected(0, family()).await, []);
+async fn exports_no_span_of_an_unsampled_trace() {
+    assert_eq!(collected(0, parent_and_child_spans()).await, []);
 }
 
 #[tokio::test]
-async fn addresses_are_read_as_upstream_reads_them() {
-    for good in
+async fn parses_collector_addresses_like_upstream() {
+    for valid in
         ["localhost:4317", "[::1]:4317", "dns:///host:4317", "dns:host:1", "unix:/run/x", "unix-abstract:x"]
     {
-        assert!(endpoint::Collector::read(good).is_ok(), "{good}");
+        assert!(endpoint::CollectorAddress::parse(valid).is_ok(), "{valid}");
     }
-    assert!(endpoint::Collector::read("no host").is_err());
+    assert!(endpoint::CollectorAddress::parse("no host").is_err());
 }
 
 #[tokio::test]
-async fn a_request_belongs_to_the_trace_of_who_asks() {
+async fn request_span_joins_trace_of_the_client() {
     let request = async |flags: &str| {
         let parent = format!("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-{flags}");
         let request = tracing::info_span!(target: TARGET, "request", otel.kind = "server", otel.parent = parent.as_str());
         let _call = tracing::info_span!(target: TARGET, parent: &request, "call");
     };
-    // What the caller decided counts, whatever is configured.
+    // The client's sampling decision overrides the configuration.
     let spans = collected(0, request("01")).await;
     let [child, parent] = spans.as_slice() else { panic!("{spans:?}") };
     assert_eq!((parent.trace_id[0], parent.parent_span_id[0]), (0x0a, 0xb7));

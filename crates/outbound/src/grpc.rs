@@ -1,4 +1,5 @@
-use std::sync::{Arc, Mutex, PoisonError};
+use parking_lot::Mutex;
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::{BufMut, Bytes, BytesMut};
@@ -7,19 +8,22 @@ use http_body_util::{BodyExt, Full, Limited};
 use hyper_util::rt::TokioIo;
 use ports::outbound::{GrpcHealth, OutboundError};
 use prost::Message;
+use timing::{Backoff, BackoffPolicy, random};
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
+use values::duration::GoDuration;
 
 use crate::dial::dial;
-use crate::http_get::alongside;
+use crate::go_format::host_port;
+use crate::http_get::drive_connection;
 use crate::limit::within;
-use crate::words::{duration, host_port};
 
-const LARGEST_ANSWER: usize = 64 * 1024;
-/// Wait before the second try to connect; each further one is longer.
-const FIRST_WAIT: Duration = Duration::from_secs(1);
-/// How long an HTTP/2 connection may take to say goodbye.
-const GOODBYE: Duration = Duration::from_millis(50);
+const MAX_RESPONSE_BYTES: usize = 64 * 1024;
+/// Delay between connection attempts, same as grpc-go.
+const CONNECT_BACKOFF: BackoffPolicy =
+    BackoffPolicy::doubling(Duration::from_secs(1), Duration::from_secs(120)).with_factor(1.6);
+/// Time for an orderly shutdown of an HTTP/2 connection.
+const CLOSE_TIMEOUT: Duration = Duration::from_millis(50);
 
 #[derive(Clone, PartialEq, Message)]
 struct HealthCheckRequest {
@@ -33,37 +37,36 @@ struct HealthCheckResponse {
     status: i32,
 }
 
-/// Asks whether a service is SERVING.
+/// Fails unless the service is SERVING.
 pub(crate) async fn check(check: &GrpcHealth) -> Result<(), OutboundError> {
     let address = host_port(&check.host, check.port);
-    let limit = duration(check.limit);
+    let limit = GoDuration::from(check.limit).truncated_to_millis();
     let mut connected = false;
-    let asked = within(check.limit, async {
-        // A server may open its port while we wait, so a failed try is not the end.
-        let mut wait = FIRST_WAIT;
+    let result = within(check.limit, async {
+        // The server may open its port before the limit, so a failed attempt is repeated.
+        let mut backoff = Backoff::new(CONNECT_BACKOFF);
         loop {
             if let Ok(stream) = dial(&check.host, check.port).await {
                 connected = true;
-                match ask(stream, &address, &check.service).await {
-                    Ok(answer) => return answer,
-                    Err(NotGrpc) => connected = false,
+                match call_health_check(stream, &address, &check.service).await {
+                    Ok(result) => return result,
+                    Err(ConnectionFailed) => connected = false,
                 }
             }
-            tokio::time::sleep(wait).await;
-            wait = wait * 8 / 5;
+            tokio::time::sleep(backoff.next(random())).await;
         }
     })
     .await;
-    let problem = match asked {
+    let message = match result {
         Some(Ok(1)) => return Ok(()),
         Some(Ok(status)) => format!("service unhealthy (responded with {:?})", status_name(status)),
-        Some(Err(Refusal { code: UNIMPLEMENTED, message })) => format!(
+        Some(Err(GrpcStatus { code: UNIMPLEMENTED, message })) => format!(
             "error: this server does not implement the grpc health protocol (grpc.health.v1.Health): {message}"
         ),
-        Some(Err(Refusal { code: DEADLINE_EXCEEDED, .. })) => {
+        Some(Err(GrpcStatus { code: DEADLINE_EXCEEDED, .. })) => {
             format!("timeout: health rpc did not complete within {limit}")
         }
-        Some(Err(Refusal { code, message })) => {
+        Some(Err(GrpcStatus { code, message })) => {
             let name = code_name(code);
             format!("error: health rpc probe failed: rpc error: code = {name} desc = {message}")
         }
@@ -72,40 +75,44 @@ pub(crate) async fn check(check: &GrpcHealth) -> Result<(), OutboundError> {
             "timeout: failed to connect service {address:?} within {limit}: context deadline exceeded"
         ),
     };
-    Err(OutboundError::Failed(problem))
+    Err(OutboundError::Failed(message))
 }
 
-/// The other side does not speak HTTP/2, or hung up before it answered.
-struct NotGrpc;
+/// The server does not support HTTP/2, or closed the connection before it responded.
+struct ConnectionFailed;
 
-/// An answer with a status other than OK.
-struct Refusal {
+/// Code and message of a gRPC response.
+struct GrpcStatus {
     code: u32,
     message: String,
 }
 
-async fn ask(stream: TcpStream, address: &str, service: &str) -> Result<Result<i32, Refusal>, NotGrpc> {
-    let tasks = OwnTasks::default();
+async fn call_health_check(
+    stream: TcpStream,
+    address: &str,
+    service: &str,
+) -> Result<Result<i32, GrpcStatus>, ConnectionFailed> {
+    let tasks = ConnectionTasks::default();
     let handshake = hyper::client::conn::http2::handshake(tasks.clone(), TokioIo::new(stream));
-    let (mut sender, connection) = handshake.await.map_err(|_| NotGrpc)?;
+    let (mut sender, connection) = handshake.await.map_err(|_| ConnectionFailed)?;
     let request = Request::post(format!("http://{address}/grpc.health.v1.Health/Check"))
         .header("content-type", "application/grpc")
         .header("te", "trailers")
         .header("user-agent", "kube-probe/1.36")
-        .body(Full::new(framed(&HealthCheckRequest { service: service.to_owned() })));
-    let request = request.map_err(|_| NotGrpc)?;
+        .body(Full::new(encode_frame(&HealthCheckRequest { service: service.to_owned() })));
+    let request = request.map_err(|_| ConnectionFailed)?;
     let exchange = async {
-        let response = sender.send_request(request).await.map_err(|_| NotGrpc)?;
-        let answer = read(response).await;
+        let response = sender.send_request(request).await.map_err(|_| ConnectionFailed)?;
+        let result = read_response(response).await;
         drop(sender);
-        Ok(answer)
+        Ok(result)
     };
-    let answer = alongside(connection, exchange).await;
+    let result = drive_connection(connection, exchange).await;
     tasks.finish().await;
-    answer
+    result
 }
 
-async fn read(response: http::Response<hyper::body::Incoming>) -> Result<i32, Refusal> {
+async fn read_response(response: http::Response<hyper::body::Incoming>) -> Result<i32, GrpcStatus> {
     let (head, body) = response.into_parts();
     if !head.status.is_success() {
         let message = format!(
@@ -121,29 +128,29 @@ async fn read(response: http::Response<hyper::body::Incoming>) -> Result<i32, Re
             429 | 502..=504 => 14,
             _ => 2,
         };
-        return Err(Refusal { code, message });
+        return Err(GrpcStatus { code, message });
     }
-    let collected = Limited::new(body, LARGEST_ANSWER).collect().await;
-    let collected = collected.map_err(|error| Refusal { code: 14, message: error.to_string() })?;
-    let status = collected.trailers().and_then(status_of).or_else(|| status_of(&head.headers));
+    let collected = Limited::new(body, MAX_RESPONSE_BYTES).collect().await;
+    let collected = collected.map_err(|error| GrpcStatus { code: 14, message: error.to_string() })?;
+    let status = collected.trailers().and_then(grpc_status).or_else(|| grpc_status(&head.headers));
     match status {
-        Some(refusal) if refusal.code != 0 => Err(refusal),
-        Some(_) => unframed(&collected.to_bytes()),
-        None => Err(Refusal {
+        Some(status) if status.code != 0 => Err(status),
+        Some(_) => decode_frame(&collected.to_bytes()),
+        None => Err(GrpcStatus {
             code: INTERNAL,
             message: "server closed the stream without sending trailers".to_owned(),
         }),
     }
 }
 
-fn status_of(headers: &HeaderMap) -> Option<Refusal> {
+fn grpc_status(headers: &HeaderMap) -> Option<GrpcStatus> {
     let code = headers.get("grpc-status")?.to_str().ok()?.parse().ok()?;
     let message = headers.get("grpc-message").and_then(|value| value.to_str().ok()).unwrap_or_default();
-    Some(Refusal { code, message: unescaped(message) })
+    Some(GrpcStatus { code, message: percent_decode(message) })
 }
 
-/// Messages travel percent-encoded.
-fn unescaped(text: &str) -> String {
+/// Decodes percent-encoding, which gRPC uses for status messages.
+fn percent_decode(text: &str) -> String {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text;
     while let Some((before, after)) = rest.split_once('%') {
@@ -163,7 +170,7 @@ fn unescaped(text: &str) -> String {
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
-fn framed(message: &impl Message) -> Bytes {
+fn encode_frame(message: &impl Message) -> Bytes {
     let length = message.encoded_len();
     let mut frame = BytesMut::with_capacity(length + 5);
     frame.put_u8(0);
@@ -173,14 +180,14 @@ fn framed(message: &impl Message) -> Bytes {
     frame.freeze()
 }
 
-fn unframed(frame: &[u8]) -> Result<i32, Refusal> {
-    let broken = |message: &str| Refusal { code: INTERNAL, message: message.to_owned() };
-    let (head, message) = frame.split_at_checked(5).ok_or_else(|| broken("unexpected EOF"))?;
+fn decode_frame(frame: &[u8]) -> Result<i32, GrpcStatus> {
+    let internal = |message: &str| GrpcStatus { code: INTERNAL, message: message.to_owned() };
+    let (head, message) = frame.split_at_checked(5).ok_or_else(|| internal("unexpected EOF"))?;
     if head.first() != Some(&0) {
-        return Err(broken("grpc: compressed flag set with identity or empty encoding"));
+        return Err(internal("grpc: compressed flag set with identity or empty encoding"));
     }
-    let answer = HealthCheckResponse::decode(message);
-    answer.map(|answer| answer.status).map_err(|_| broken("grpc: error unmarshalling request"))
+    let response = HealthCheckResponse::decode(message);
+    response.map(|response| response.status).map_err(|_| internal("grpc: error unmarshalling request"))
 }
 
 const DEADLINE_EXCEEDED: u32 = 4;
@@ -207,7 +214,7 @@ fn code_name(code: u32) -> String {
         "DataLoss",
         "Unauthenticated",
     ];
-    let name = usize::try_from(code).ok().and_then(|at| names.get(at));
+    let name = usize::try_from(code).ok().and_then(|index| names.get(index));
     name.map_or_else(|| format!("Code({code})"), |name| (*name).to_owned())
 }
 
@@ -220,23 +227,23 @@ fn status_name(status: i32) -> String {
     }
 }
 
-/// Runs what an HTTP/2 connection does on its own; it ends with the connection's owner.
+/// Runs the background tasks of an HTTP/2 connection, which end when this is dropped.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct OwnTasks(Arc<Mutex<JoinSet<()>>>);
+pub(crate) struct ConnectionTasks(Arc<Mutex<JoinSet<()>>>);
 
-impl OwnTasks {
-    /// Lets the connection say goodbye.
+impl ConnectionTasks {
+    /// Waits a short time for an orderly shutdown of the connection.
     pub(crate) async fn finish(self) {
-        let mut tasks = std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner));
+        let mut tasks = std::mem::take(&mut *self.0.lock());
         let all = async { while tasks.join_next().await.is_some() {} };
-        // Whoever does not end in time is aborted with the set.
-        let _ = tokio::time::timeout(GOODBYE, all).await;
+        // Dropping the set aborts the remaining tasks.
+        let _ = tokio::time::timeout(CLOSE_TIMEOUT, all).await;
     }
 }
 
-impl<F: Future<Output = ()> + Send + 'static> hyper::rt::Executor<F> for OwnTasks {
+impl<F: Future<Output = ()> + Send + 'static> hyper::rt::Executor<F> for ConnectionTasks {
     fn execute(&self, task: F) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).spawn(task);
+        self.0.lock().spawn(task);
     }
 }
 

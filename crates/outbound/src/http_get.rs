@@ -18,39 +18,39 @@ use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
 use crate::dial::dial;
-use crate::grpc::OwnTasks;
+use crate::go_format::system_error;
+use crate::grpc::ConnectionTasks;
 use crate::limit::within;
 use crate::url::Url;
-use crate::words::system_error;
 
-const LARGEST_BODY: usize = 10 * 1024;
-const MOST_REDIRECTS: usize = 10;
+const MAX_BODY_BYTES: usize = 10 * 1024;
+const MAX_REDIRECTS: usize = 10;
 
-/// A GET request with its redirects.
+/// Sends a GET request and follows redirects.
 pub(crate) async fn run(tls: &Arc<ClientConfig>, request: &HttpGet) -> Result<HttpAnswer, OutboundError> {
-    let first = Url::of_spec(request.scheme, &request.host, request.port, &request.path);
+    let first = Url::from_spec(request.scheme, &request.host, request.port, &request.path);
     let headers =
-        headers(request).map_err(|why| OutboundError::Request(format!("Get \"{first}\": {why}")))?;
+        headers(request).map_err(|reason| OutboundError::Request(format!("Get \"{first}\": {reason}")))?;
     let mut progress = Progress { url: first, phase: Phase::Headers };
-    let walk = walk(tls, headers, &mut progress);
-    let Some(limit) = request.limit else { return walk.await };
-    match within(limit, walk).await {
+    let response = follow_redirects(tls, headers, &mut progress);
+    let Some(limit) = request.limit else { return response.await };
+    match within(limit, response).await {
         Some(result) => result,
         None => Err(match progress.phase {
             Phase::Headers => {
-                let why = "context deadline exceeded (Client.Timeout exceeded while awaiting headers)";
-                OutboundError::Failed(format!("Get \"{}\": {why}", progress.url))
+                let reason = "context deadline exceeded (Client.Timeout exceeded while awaiting headers)";
+                OutboundError::Failed(format!("Get \"{}\": {reason}", progress.url))
             }
             Phase::Body => {
-                let why =
+                let reason =
                     "context deadline exceeded (Client.Timeout or context cancellation while reading body)";
-                OutboundError::Body(why.to_owned())
+                OutboundError::Body(reason.to_owned())
             }
         }),
     }
 }
 
-/// How far a request is, for the error when its time is over.
+/// State of a request, for the timeout error.
 struct Progress {
     url: Url,
     phase: Phase,
@@ -61,7 +61,7 @@ enum Phase {
     Body,
 }
 
-async fn walk(
+async fn follow_redirects(
     tls: &Arc<ClientConfig>,
     mut headers: HeaderMap,
     progress: &mut Progress,
@@ -75,8 +75,8 @@ async fn walk(
         let exchange =
             Exchange { url: &url, host: host.as_ref(), headers: &headers, hop, first_host: &first_host };
         match exchange.run(connection, &mut progress.phase).await? {
-            Next::Answer(answer) => return Ok(answer),
-            Next::Redirect { to, keep_host } => {
+            ExchangeOutcome::Response(response) => return Ok(response),
+            ExchangeOutcome::Redirect { to, keep_host } => {
                 headers.remove(REFERER);
                 let downgrade = url.scheme == Scheme::Https && to.scheme == Scheme::Http;
                 if !downgrade && let Ok(referer) = HeaderValue::from_str(&url.to_string()) {
@@ -92,11 +92,11 @@ async fn walk(
     Err(failed(&progress.url, "stopped"))
 }
 
-enum Next {
-    Answer(HttpAnswer),
+enum ExchangeOutcome {
+    Response(HttpAnswer),
     Redirect {
         to: Url,
-        /// A `Host` of the spec stays for locations without a host.
+        /// Whether the spec's `Host` header also applies to the new location: only if that is relative.
         keep_host: bool,
     },
 }
@@ -107,7 +107,7 @@ enum Connection {
 }
 
 async fn connect(tls: &Arc<ClientConfig>, url: &Url) -> Result<Connection, OutboundError> {
-    let stream = dial(&url.host, url.port()).await.map_err(|problem| failed(url, &problem))?;
+    let stream = dial(&url.host, url.port()).await.map_err(|message| failed(url, &message))?;
     if url.scheme == Scheme::Http {
         return Ok(Connection::Plain(stream));
     }
@@ -118,11 +118,11 @@ async fn connect(tls: &Arc<ClientConfig>, url: &Url) -> Result<Connection, Outbo
         let tls_error = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
         match tls_error {
             Some(rustls::Error::InvalidMessage(rustls::InvalidMessage::InvalidContentType)) => {
-                let why = "http: server gave HTTP response to HTTPS client";
-                OutboundError::PlainAnswer(format!("Get \"{url}\": {why}"))
+                let reason = "http: server gave HTTP response to HTTPS client";
+                OutboundError::PlainAnswer(format!("Get \"{url}\": {reason}"))
             }
             Some(rustls::Error::AlertReceived(alert)) => {
-                failed(url, &format!("remote error: tls: {}", alert_words(*alert)))
+                failed(url, &format!("remote error: tls: {}", alert_text(*alert)))
             }
             Some(other) => failed(url, &format!("tls: {other}")),
             None if error.kind() == std::io::ErrorKind::UnexpectedEof => failed(url, "EOF"),
@@ -132,16 +132,16 @@ async fn connect(tls: &Arc<ClientConfig>, url: &Url) -> Result<Connection, Outbo
     Ok(Connection::Tls(Box::new(stream)))
 }
 
-fn alert_words(alert: rustls::AlertDescription) -> String {
+fn alert_text(alert: rustls::AlertDescription) -> String {
     let name = format!("{alert:?}");
-    let mut words = String::with_capacity(name.len() + 4);
+    let mut text = String::with_capacity(name.len() + 4);
     for letter in name.chars() {
-        if letter.is_uppercase() && !words.is_empty() {
-            words.push(' ');
+        if letter.is_uppercase() && !text.is_empty() {
+            text.push(' ');
         }
-        words.extend(letter.to_lowercase());
+        text.extend(letter.to_lowercase());
     }
-    words
+    text
 }
 
 /// One request on one connection.
@@ -154,13 +154,13 @@ struct Exchange<'a> {
 }
 
 impl Exchange<'_> {
-    async fn run(&self, connection: Connection, phase: &mut Phase) -> Result<Next, OutboundError> {
+    async fn run(&self, connection: Connection, phase: &mut Phase) -> Result<ExchangeOutcome, OutboundError> {
         match connection {
             Connection::Plain(stream) => self.http1(TokioIo::new(stream), phase).await,
             Connection::Tls(stream) => {
-                let two = stream.get_ref().1.alpn_protocol() == Some(b"h2");
+                let is_http2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
                 let stream = TokioIo::new(*stream);
-                if two {
+                if is_http2 {
                     Box::pin(self.http2(stream, phase)).await
                 } else {
                     Box::pin(self.http1(stream, phase)).await
@@ -169,44 +169,46 @@ impl Exchange<'_> {
         }
     }
 
-    async fn http1<I>(&self, io: I, phase: &mut Phase) -> Result<Next, OutboundError>
+    async fn http1<I>(&self, io: I, phase: &mut Phase) -> Result<ExchangeOutcome, OutboundError>
     where
         I: hyper::rt::Read + hyper::rt::Write + Unpin + Send + 'static,
     {
         let handshake = hyper::client::conn::http1::Builder::new().title_case_headers(true).handshake(io);
-        let (mut sender, connection) = handshake.await.map_err(|error| self.broken(&error))?;
+        let (mut sender, connection) = handshake.await.map_err(|error| self.connection_error(&error))?;
         let request = self.request(Version::HTTP_11)?;
         let exchange = async {
-            let response = sender.send_request(request).await.map_err(|error| self.broken(&error))?;
-            self.answer(response, phase).await
+            let response =
+                sender.send_request(request).await.map_err(|error| self.connection_error(&error))?;
+            self.read_response(response, phase).await
         };
-        alongside(connection, exchange).await
+        drive_connection(connection, exchange).await
     }
 
-    async fn http2<I>(&self, io: I, phase: &mut Phase) -> Result<Next, OutboundError>
+    async fn http2<I>(&self, io: I, phase: &mut Phase) -> Result<ExchangeOutcome, OutboundError>
     where
         I: hyper::rt::Read + hyper::rt::Write + Unpin + Send + 'static,
     {
-        let tasks = OwnTasks::default();
+        let tasks = ConnectionTasks::default();
         let handshake = hyper::client::conn::http2::handshake(tasks.clone(), io);
-        let (mut sender, connection) = handshake.await.map_err(|error| self.broken(&error))?;
+        let (mut sender, connection) = handshake.await.map_err(|error| self.connection_error(&error))?;
         let request = self.request(Version::HTTP_2)?;
         let exchange = async {
-            let response = sender.send_request(request).await.map_err(|error| self.broken(&error))?;
-            let answer = self.answer(response, phase).await;
+            let response =
+                sender.send_request(request).await.map_err(|error| self.connection_error(&error))?;
+            let outcome = self.read_response(response, phase).await;
             drop(sender);
-            answer
+            outcome
         };
-        let next = alongside(connection, exchange).await;
+        let outcome = drive_connection(connection, exchange).await;
         tasks.finish().await;
-        next
+        outcome
     }
 
     fn request(&self, version: Version) -> Result<Request<Empty<Bytes>>, OutboundError> {
-        let own_host = HeaderValue::from_str(&self.url.authority());
+        let url_host = HeaderValue::from_str(&self.url.authority());
         let host = match self.host {
             Some(host) => host.clone(),
-            None => own_host.map_err(|_| failed(self.url, "invalid host"))?,
+            None => url_host.map_err(|_| failed(self.url, "invalid host"))?,
         };
         let path = self.url.path_and_query();
         let uri = if version == Version::HTTP_2 {
@@ -226,31 +228,35 @@ impl Exchange<'_> {
         Ok(request)
     }
 
-    async fn answer(&self, response: Response<Incoming>, phase: &mut Phase) -> Result<Next, OutboundError> {
-        if let Some(next) = self.redirect(&response)? {
-            return Ok(next);
+    async fn read_response(
+        &self,
+        response: Response<Incoming>,
+        phase: &mut Phase,
+    ) -> Result<ExchangeOutcome, OutboundError> {
+        if let Some(redirect) = self.redirect(&response)? {
+            return Ok(redirect);
         }
         *phase = Phase::Body;
         let status = response.status().as_u16();
         let mut body = response.into_body();
-        let mut kept = Vec::new();
+        let mut content = Vec::new();
         while let Some(frame) = body.frame().await {
             let frame = frame.map_err(|error| {
-                let why = innermost(&error);
-                OutboundError::Body(if why == "EOF" { "unexpected EOF".to_owned() } else { why })
+                let reason = root_cause(&error);
+                OutboundError::Body(if reason == "EOF" { "unexpected EOF".to_owned() } else { reason })
             })?;
             if let Some(data) = frame.data_ref() {
-                let space = LARGEST_BODY.saturating_sub(kept.len());
-                kept.extend_from_slice(data.get(..space).unwrap_or(data));
+                let remaining = MAX_BODY_BYTES.saturating_sub(content.len());
+                content.extend_from_slice(data.get(..remaining).unwrap_or(data));
             }
-            if kept.len() >= LARGEST_BODY {
+            if content.len() >= MAX_BODY_BYTES {
                 break;
             }
         }
-        Ok(Next::Answer(HttpAnswer { status, body: kept }))
+        Ok(ExchangeOutcome::Response(HttpAnswer { status, body: content }))
     }
 
-    fn redirect(&self, response: &Response<Incoming>) -> Result<Option<Next>, OutboundError> {
+    fn redirect(&self, response: &Response<Incoming>) -> Result<Option<ExchangeOutcome>, OutboundError> {
         if !matches!(response.status().as_u16(), 301 | 302 | 303 | 307 | 308) {
             return Ok(None);
         }
@@ -262,29 +268,29 @@ impl Exchange<'_> {
         if !to.host.eq_ignore_ascii_case(self.first_host) {
             return Ok(None);
         }
-        if self.hop + 1 >= MOST_REDIRECTS {
+        if self.hop + 1 >= MAX_REDIRECTS {
             return Err(OutboundError::Failed(format!(
-                "Get \"{location}\": stopped after {MOST_REDIRECTS} redirects"
+                "Get \"{location}\": stopped after {MAX_REDIRECTS} redirects"
             )));
         }
         let keep_host = !location.contains("//");
-        Ok(Some(Next::Redirect { to, keep_host }))
+        Ok(Some(ExchangeOutcome::Redirect { to, keep_host }))
     }
 
-    fn broken(&self, error: &hyper::Error) -> OutboundError {
+    fn connection_error(&self, error: &hyper::Error) -> OutboundError {
         if error.is_incomplete_message() || error.is_canceled() || error.is_closed() {
             return failed(self.url, "EOF");
         }
         if error.is_parse() {
-            let why = "net/http: HTTP/1.x transport connection broken: malformed HTTP response";
-            return failed(self.url, why);
+            let reason = "net/http: HTTP/1.x transport connection broken: malformed HTTP response";
+            return failed(self.url, reason);
         }
-        failed(self.url, &innermost(error))
+        failed(self.url, &root_cause(error))
     }
 }
 
-/// Drives a connection while something is exchanged on it.
-pub(crate) async fn alongside<T>(connection: impl Future, exchange: impl Future<Output = T>) -> T {
+/// Polls `connection` until `exchange` is complete.
+pub(crate) async fn drive_connection<T>(connection: impl Future, exchange: impl Future<Output = T>) -> T {
     let mut connection = pin!(connection);
     let mut exchange = pin!(exchange);
     let mut open = true;
@@ -294,7 +300,7 @@ pub(crate) async fn alongside<T>(connection: impl Future, exchange: impl Future<
         }
         match exchange.as_mut().poll(context) {
             Poll::Ready(done) => Poll::Ready(done),
-            // What was exchanged may have given the connection something to do.
+            // The exchange may have queued work for the connection.
             Poll::Pending if open && connection.as_mut().poll(context).is_ready() => {
                 open = false;
                 exchange.as_mut().poll(context)
@@ -305,30 +311,30 @@ pub(crate) async fn alongside<T>(connection: impl Future, exchange: impl Future<
     .await
 }
 
-/// The deepest cause, which names what happened on the wire.
-fn innermost(error: &(dyn std::error::Error + 'static)) -> String {
-    let mut deepest = error;
-    while let Some(source) = deepest.source() {
-        deepest = source;
+/// Formats the root cause of an error.
+fn root_cause(error: &(dyn std::error::Error + 'static)) -> String {
+    let mut cause = error;
+    while let Some(source) = cause.source() {
+        cause = source;
     }
-    match deepest.downcast_ref::<std::io::Error>() {
+    match cause.downcast_ref::<std::io::Error>() {
         Some(io) if io.kind() == std::io::ErrorKind::UnexpectedEof => "EOF".to_owned(),
         Some(io) => format!("read: {}", system_error(io)),
-        None => deepest.to_string(),
+        None => cause.to_string(),
     }
 }
 
-fn failed(url: &Url, why: &str) -> OutboundError {
-    OutboundError::Failed(format!("Get \"{url}\": {why}"))
+fn failed(url: &Url, reason: &str) -> OutboundError {
+    OutboundError::Failed(format!("Get \"{url}\": {reason}"))
 }
 
-/// The spec's headers with the defaults; `Host` is among them if the spec names it.
+/// Returns the headers of the spec and the defaults, including `Host` if the spec has it.
 fn headers(request: &HttpGet) -> Result<HeaderMap, String> {
     let mut headers = HeaderMap::new();
     for (name, value) in &request.headers {
         let key: HeaderName =
             name.parse().map_err(|_| format!("net/http: invalid header field name {name:?}"))?;
-        // These are the connection's own business.
+        // The HTTP connection sets these.
         if [CONTENT_LENGTH, TRANSFER_ENCODING, TRAILER, CONNECTION].contains(&key) {
             continue;
         }

@@ -1,23 +1,23 @@
-//! Requests of the agent to what runs in pods: the adapter of `ports::outbound`.
+//! Network requests of probes and lifecycle hooks: implements `ports::outbound`.
 //!
-//! Comes in: what a probe or hook asks for. Goes out: the answer, or an error in upstream's words.
+//! Error messages match those of upstream, because users and tools read them in events.
 //!
-//! Invariants: one connection for each request, driven by the future that asked and gone with it, nothing runs on
-//! its own; no proxies, no certificate checks, no cookies; bodies are cut at 10 KiB; a time limit counts the
-//! request's own time only.
+//! Invariants: one connection per request, which is driven by the request's future and closed with it, without
+//! background tasks; no proxies, no certificate verification, no cookies; bodies are truncated at 10 KiB; time in which
+//! the agent was not scheduled does not count toward a time limit.
 //!
-//! It deliberately sets no `SO_LINGER`: on Linux that changes nothing about a connection that was closed, it only
-//! lets `close` block the thread for up to that time.
+//! There is deliberately no `SO_LINGER`: on Linux it does not speed up the end of a closed connection, but may block the
+//! thread in `close`.
 
 mod dial;
+mod go_format;
 mod grpc;
 mod http_get;
 mod limit;
 mod tls;
 mod url;
-mod words;
 
-pub use dial::LOOKUP_PLACES;
+pub use dial::MAX_LOOKUP_THREADS;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -26,7 +26,7 @@ use async_trait::async_trait;
 use ports::outbound::{GrpcHealth, HttpAnswer, HttpGet, Outbound, OutboundError};
 use rustls::ClientConfig;
 
-/// Asks over the network of the machine.
+/// Sends requests over the network of the node.
 #[derive(Clone, Debug)]
 pub struct NetworkOutbound {
     tls: Arc<ClientConfig>,
@@ -39,10 +39,10 @@ impl Default for NetworkOutbound {
 }
 
 impl NetworkOutbound {
-    /// Ready to ask.
+    /// Builds the TLS configuration.
     #[must_use]
     pub fn new() -> Self {
-        Self { tls: Arc::new(tls::trusting_config()) }
+        Self { tls: Arc::new(tls::unverified_config()) }
     }
 }
 
@@ -53,11 +53,11 @@ impl Outbound for NetworkOutbound {
     }
 
     async fn tcp_connect(&self, host: &str, port: u16, limit: Duration) -> Result<(), OutboundError> {
-        let dialed = limit::within(limit, dial::dial(host, port)).await;
-        let address = words::host_port(host, port);
-        match dialed {
+        let connected = limit::within(limit, dial::dial(host, port)).await;
+        let address = go_format::host_port(host, port);
+        match connected {
             Some(Ok(_stream)) => Ok(()),
-            Some(Err(problem)) => Err(OutboundError::Failed(problem)),
+            Some(Err(message)) => Err(OutboundError::Failed(message)),
             None => Err(OutboundError::Failed(format!("dial tcp {address}: i/o timeout"))),
         }
     }

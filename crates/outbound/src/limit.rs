@@ -3,27 +3,27 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// A timer that fires later than this tells that the agent was not given the processor.
-const LATE: Duration = Duration::from_millis(25);
+/// If a timer fires later than this, the agent was not scheduled in time.
+const STALL_THRESHOLD: Duration = Duration::from_millis(25);
 
-/// Awaits `work` for `limit` of its own time; `None` when that is over.
+/// Awaits `work`; returns `None` after `limit`.
 ///
-/// When the agent comes late to its own timer, the answer may lie unread: the lost time is given back, up to
-/// `limit` in all.
+/// If the timer fires late, the agent was not scheduled and the response may already be in the socket buffer. So the
+/// deadline is extended by the lost time, up to `limit` in total.
 pub(crate) async fn within<T>(limit: Duration, work: impl Future<Output = T>) -> Option<T> {
     let mut work = pin!(work);
     let mut deadline = Instant::now() + limit;
-    let mut lost_before = Duration::ZERO;
+    let mut total_lost = Duration::ZERO;
     loop {
         if let Ok(done) = tokio::time::timeout_at(deadline, work.as_mut()).await {
             return Some(done);
         }
         let now = Instant::now();
-        let lost = now.saturating_duration_since(deadline).min(limit.saturating_sub(lost_before));
-        if lost < LATE {
+        let lost = now.saturating_duration_since(deadline).min(limit.saturating_sub(total_lost));
+        if lost < STALL_THRESHOLD {
             return None;
         }
-        lost_before += lost;
+        total_lost += lost;
         deadline = now + lost;
     }
 }
@@ -33,16 +33,16 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn ends_at_the_limit() {
-        let begun = Instant::now();
+    async fn returns_none_at_the_limit() {
+        let started_at = Instant::now();
         assert_eq!(within(Duration::from_secs(1), std::future::pending::<()>()).await, None);
-        assert!(begun.elapsed() < Duration::from_millis(1010));
+        assert!(started_at.elapsed() < Duration::from_millis(1010));
     }
 
     #[tokio::test(start_paused = true)]
-    async fn gives_back_the_time_in_which_the_agent_stood_still() {
+    async fn extends_deadline_by_time_the_agent_was_stalled() {
         let work = async {
-            // The whole agent stands still, its timers too.
+            // Simulates a stall of the agent and its timers.
             tokio::time::advance(Duration::from_secs(3)).await;
             tokio::time::sleep(Duration::from_millis(500)).await;
             7
@@ -51,7 +51,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn gives_back_no_more_than_the_limit() {
+    async fn extends_deadline_by_at_most_the_limit() {
         let work = async {
             tokio::time::advance(Duration::from_secs(30)).await;
             tokio::time::sleep(Duration::from_millis(1500)).await;

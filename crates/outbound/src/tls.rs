@@ -3,8 +3,8 @@ use rustls::crypto::ring;
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::{ClientConfig, DigitallySignedStruct, Error, SignatureScheme};
 
-/// TLS that accepts every certificate: probes ask whether a server answers, not who it is.
-pub(crate) fn trusting_config() -> ClientConfig {
+/// Accepts every server certificate: a probe checks whether a server responds, not its identity.
+pub(crate) fn unverified_config() -> ClientConfig {
     let provider = std::sync::Arc::new(ring::default_provider());
     #[expect(clippy::expect_used, reason = "the versions are those the provider was built with")]
     let builder = ClientConfig::builder_with_provider(provider)
@@ -12,18 +12,18 @@ pub(crate) fn trusting_config() -> ClientConfig {
         .expect("the provider supports its own TLS versions");
     let mut config = builder
         .dangerous()
-        .with_custom_certificate_verifier(std::sync::Arc::new(Trusting))
+        .with_custom_certificate_verifier(std::sync::Arc::new(AcceptAnyCertificate))
         .with_no_client_auth();
     config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
-    // Connections are not used twice, so there is nothing to resume.
+    // There is one connection per request, so nothing is resumed.
     config.resumption = rustls::client::Resumption::disabled();
     config
 }
 
 #[derive(Debug)]
-struct Trusting;
+struct AcceptAnyCertificate;
 
-impl ServerCertVerifier for Trusting {
+impl ServerCertVerifier for AcceptAnyCertificate {
     fn verify_server_cert(
         &self,
         _end_entity: &CertificateDer<'_>,

@@ -2,34 +2,34 @@ use std::fmt;
 
 use ports::outbound::Scheme;
 
-use crate::words::host_port;
+use crate::go_format::host_port;
 
-/// Where a request goes.
+/// The URL of a request, parsed and escaped like Go's `net/url`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Url {
     pub(crate) scheme: Scheme,
     /// Without brackets.
     pub(crate) host: String,
-    /// `None` when a redirect named none.
+    /// `None` if a redirect has no port.
     pub(crate) port: Option<u16>,
-    /// Path and query, escaped; starts with `/` or `?`, or is empty.
-    pub(crate) rest: String,
+    /// Escaped path and query; starts with `/` or `?`, or is empty.
+    pub(crate) target: String,
 }
 
 impl Url {
-    /// The target of a spec. Scheme and host inside its path never count.
-    pub(crate) fn of_spec(scheme: Scheme, host: &str, port: u16, path: &str) -> Self {
-        let rest = match Parts::of(path) {
-            Some(parts) => parts.rest(),
-            // Not a URL: everything is taken as the path, as it is.
-            None => rooted(&escape(path, Part::Literal)),
+    /// Builds the URL of a probe or hook. Ignores a scheme and host in `path`.
+    pub(crate) fn from_spec(scheme: Scheme, host: &str, port: u16, path: &str) -> Self {
+        let target = match UrlParts::parse(path) {
+            Some(parts) => parts.target(),
+            // Not a valid URL: escape the complete text as a path.
+            None => with_leading_slash(&escape(path, EscapeMode::UnescapedPath)),
         };
-        Self { scheme, host: host.to_owned(), port: Some(port), rest }
+        Self { scheme, host: host.to_owned(), port: Some(port), target }
     }
 
-    /// Where a `Location` header leads from here; `None` if it is no URL or of another scheme than HTTP.
+    /// Resolves a `Location` header; `None` if it is not an HTTP(S) URL.
     pub(crate) fn follow(&self, location: &str) -> Option<Self> {
-        let parts = Parts::of(location)?;
+        let parts = UrlParts::parse(location)?;
         let scheme = match parts.scheme.map(str::to_ascii_lowercase).as_deref() {
             None => self.scheme,
             Some("http") => Scheme::Http,
@@ -38,26 +38,26 @@ impl Url {
         };
         if let Some(authority) = parts.authority {
             let (host, port) = split_authority(authority)?;
-            return Some(Self { scheme, host, port, rest: parts.rest() });
+            return Some(Self { scheme, host, port, target: parts.target() });
         }
         if parts.scheme.is_some() {
             return None;
         }
-        let (own_path, _) = self.rest.split_once('?').unwrap_or((&self.rest, ""));
+        let (base_path, _) = self.target.split_once('?').unwrap_or((&self.target, ""));
         let path = match parts.path {
             "" if parts.query.is_none() => return Some(self.clone()),
-            "" => own_path.to_owned(),
-            absolute if absolute.starts_with('/') => without_dots(absolute),
+            "" => base_path.to_owned(),
+            absolute if absolute.starts_with('/') => resolve_dot_segments(absolute),
             relative => {
-                let folder = own_path.rfind('/').and_then(|at| own_path.get(..=at)).unwrap_or("/");
-                without_dots(&format!("{folder}{relative}"))
+                let folder = base_path.rfind('/').and_then(|slash| base_path.get(..=slash)).unwrap_or("/");
+                resolve_dot_segments(&format!("{folder}{relative}"))
             }
         };
-        let parts = Parts { path: &path, scheme: None, authority: None, query: parts.query };
-        Some(Self { rest: parts.rest(), ..self.clone() })
+        let parts = UrlParts { path: &path, scheme: None, authority: None, query: parts.query };
+        Some(Self { target: parts.target(), ..self.clone() })
     }
 
-    /// The port to connect to.
+    /// Returns the port to connect to.
     pub(crate) fn port(&self) -> u16 {
         self.port.unwrap_or(match self.scheme {
             Scheme::Http => 80,
@@ -65,7 +65,7 @@ impl Url {
         })
     }
 
-    /// For the `Host` header.
+    /// Returns the value of the `Host` header.
     pub(crate) fn authority(&self) -> String {
         match self.port {
             Some(port) => host_port(&self.host, port),
@@ -74,32 +74,32 @@ impl Url {
         }
     }
 
-    /// For the request line.
+    /// Returns the target for the request line.
     pub(crate) fn path_and_query(&self) -> String {
-        rooted(&self.rest)
+        with_leading_slash(&self.target)
     }
 }
 
 impl fmt::Display for Url {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}://{}{}", self.scheme.as_str(), self.authority(), self.rest)
+        write!(f, "{}://{}{}", self.scheme.as_str(), self.authority(), self.target)
     }
 }
 
-fn rooted(rest: &str) -> String {
-    if rest.starts_with('/') { rest.to_owned() } else { format!("/{rest}") }
+fn with_leading_slash(target: &str) -> String {
+    if target.starts_with('/') { target.to_owned() } else { format!("/{target}") }
 }
 
-struct Parts<'a> {
+struct UrlParts<'a> {
     scheme: Option<&'a str>,
     authority: Option<&'a str>,
     path: &'a str,
     query: Option<&'a str>,
 }
 
-impl<'a> Parts<'a> {
-    /// `None` for text that Go refuses to parse.
-    fn of(text: &'a str) -> Option<Self> {
+impl<'a> UrlParts<'a> {
+    /// Returns `None` for text that Go does not parse.
+    fn parse(text: &'a str) -> Option<Self> {
         if text.bytes().any(|byte| byte < 0x20 || byte == 0x7f) {
             return None;
         }
@@ -114,22 +114,22 @@ impl<'a> Parts<'a> {
         };
         let (authority, path) = match text.strip_prefix("//") {
             Some(after) => {
-                let at = after.find('/').unwrap_or(after.len());
-                let (authority, path) = after.split_at(at);
+                let slash = after.find('/').unwrap_or(after.len());
+                let (authority, path) = after.split_at(slash);
                 (Some(authority), path)
             }
             None => (None, text),
         };
-        is_escaped_well(path).then_some(Self { scheme, authority, path, query })
+        has_valid_escapes(path).then_some(Self { scheme, authority, path, query })
     }
 
-    fn rest(&self) -> String {
+    fn target(&self) -> String {
         let path = match self.path {
             "" => String::new(),
-            path => rooted(&escape(path, Part::Path)),
+            path => with_leading_slash(&escape(path, EscapeMode::Path)),
         };
         match self.query {
-            Some(query) => format!("{path}?{}", escape(query, Part::Query)),
+            Some(query) => format!("{path}?{}", escape(query, EscapeMode::Query)),
             None => path,
         }
     }
@@ -140,7 +140,7 @@ fn is_scheme(text: &str) -> bool {
         && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"+-.".contains(&byte))
 }
 
-fn is_escaped_well(text: &str) -> bool {
+fn has_valid_escapes(text: &str) -> bool {
     text.split('%').skip(1).all(|after| {
         let mut digits = after.bytes();
         digits.next().is_some_and(|digit| digit.is_ascii_hexdigit())
@@ -151,8 +151,8 @@ fn is_escaped_well(text: &str) -> bool {
 fn split_authority(text: &str) -> Option<(String, Option<u16>)> {
     let text = text.rsplit_once('@').map_or(text, |(_, after)| after);
     let (host, port) = match text.strip_prefix('[') {
-        Some(six) => {
-            let (host, after) = six.split_once(']')?;
+        Some(ipv6) => {
+            let (host, after) = ipv6.split_once(']')?;
             (host, after.strip_prefix(':'))
         }
         None => match text.split_once(':') {
@@ -167,44 +167,44 @@ fn split_authority(text: &str) -> Option<(String, Option<u16>)> {
     Some((host.to_owned(), port))
 }
 
-/// Resolves `.` and `..` of an absolute path.
-fn without_dots(path: &str) -> String {
-    let mut kept: Vec<&str> = Vec::new();
+/// Resolves `.` and `..` in an absolute path.
+fn resolve_dot_segments(path: &str) -> String {
+    let mut segments: Vec<&str> = Vec::new();
     let mut parts = path.split('/').skip(1).peekable();
     while let Some(part) = parts.next() {
-        let last = parts.peek().is_none();
+        let is_last = parts.peek().is_none();
         match part {
             "." | ".." => {
                 if part == ".." {
-                    kept.pop();
+                    segments.pop();
                 }
-                if last {
-                    kept.push("");
+                if is_last {
+                    segments.push("");
                 }
             }
-            part => kept.push(part),
+            part => segments.push(part),
         }
     }
-    format!("/{}", kept.join("/"))
+    format!("/{}", segments.join("/"))
 }
 
 #[derive(Clone, Copy)]
-enum Part {
+enum EscapeMode {
     Path,
     Query,
-    /// A path of which nothing is escaped yet.
-    Literal,
+    /// A path in which `%` is not an escape.
+    UnescapedPath,
 }
 
-fn escape(text: &str, part: Part) -> String {
-    let plain: &[u8] = match part {
-        Part::Path => b"-_.~$&+,/:;=@!'()*[]%",
-        Part::Query => b"-_.~$&+,/:;=@!'()*[]%?{}|\\^`\"<>",
-        Part::Literal => b"-_.~$&+,/:;=@",
+fn escape(text: &str, mode: EscapeMode) -> String {
+    let unescaped: &[u8] = match mode {
+        EscapeMode::Path => b"-_.~$&+,/:;=@!'()*[]%",
+        EscapeMode::Query => b"-_.~$&+,/:;=@!'()*[]%?{}|\\^`\"<>",
+        EscapeMode::UnescapedPath => b"-_.~$&+,/:;=@",
     };
     let mut escaped = String::with_capacity(text.len());
     for byte in text.bytes() {
-        if byte.is_ascii_alphanumeric() || plain.contains(&byte) {
+        if byte.is_ascii_alphanumeric() || unescaped.contains(&byte) {
             escaped.push(char::from(byte));
         } else {
             escaped.push_str(&format!("%{byte:02X}"));
@@ -217,12 +217,12 @@ fn escape(text: &str, part: Part) -> String {
 mod tests {
     use super::*;
 
-    fn of(path: &str) -> String {
-        Url::of_spec(Scheme::Http, "localhost", 93, path).to_string()
+    fn url(path: &str) -> String {
+        Url::from_spec(Scheme::Http, "localhost", 93, path).to_string()
     }
 
     #[test]
-    fn specs_become_urls_as_upstream_writes_them() {
+    fn builds_urls_from_specs_like_upstream() {
         for (path, expected) in [
             ("", "http://localhost:93"),
             ("/path", "http://localhost:93/path"),
@@ -234,15 +234,15 @@ mod tests {
             ("http://elsewhere:1/x?y", "http://localhost:93/x?y"),
             ("/50%?x", "http://localhost:93/50%25%3Fx"),
         ] {
-            assert_eq!(of(path), expected, "{path}");
+            assert_eq!(url(path), expected, "{path}");
         }
-        assert_eq!(Url::of_spec(Scheme::Http, "h", 1, "?q").path_and_query(), "/?q");
-        assert_eq!(Url::of_spec(Scheme::Https, "fd00::1", 1, "/").to_string(), "https://[fd00::1]:1/");
+        assert_eq!(Url::from_spec(Scheme::Http, "h", 1, "?q").path_and_query(), "/?q");
+        assert_eq!(Url::from_spec(Scheme::Https, "fd00::1", 1, "/").to_string(), "https://[fd00::1]:1/");
     }
 
     #[test]
-    fn locations_are_resolved() {
-        let from = Url::of_spec(Scheme::Http, "10.0.0.7", 8080, "/a/b?c");
+    fn resolves_location_headers() {
+        let from = Url::from_spec(Scheme::Http, "10.0.0.7", 8080, "/a/b?c");
         for (location, expected) in [
             ("/new", Some("http://10.0.0.7:8080/new")),
             ("new", Some("http://10.0.0.7:8080/a/new")),

@@ -1,4 +1,4 @@
-//! The client side of a driver's node service.
+//! Client of the node service of CSI drivers.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -6,23 +6,23 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use model::CsiAccess;
-use ports::csi::{
+use ports::plugins::csi::{
     CsiCapabilities, CsiConnector, CsiError, CsiNode, CsiNodeInfo, CsiUsage, CsiVolumeState, Expand, Publish,
     Stage, VolumeUse,
 };
 use tonic::transport::Channel;
 use tonic::{Code, Request, Status};
 
-use crate::connect::{code, dial, within, words};
+use crate::connect::{dial, go_code_name, go_error_text, within};
 use crate::csi_v1 as proto;
 use proto::node_client::NodeClient;
 use proto::node_service_capability::{self, rpc};
 use proto::volume_capability::{self, AccessMode, BlockVolume, MountVolume, access_mode};
 
-/// The longest that any call of a driver may take.
-const DEADLINE: Duration = Duration::from_secs(120);
+/// Timeout of every call to a driver.
+const CALL_TIMEOUT: Duration = Duration::from_secs(120);
 
-/// [`CsiConnector`] over gRPC.
+/// Implements [`CsiConnector`].
 #[derive(Clone, Copy, Debug, Default)]
 pub struct GrpcCsiConnector;
 
@@ -37,18 +37,18 @@ struct GrpcCsiNode {
 }
 
 impl GrpcCsiNode {
-    async fn call<T, A>(
+    async fn call<Req, Res>(
         &self,
-        message: T,
-        call: impl AsyncFnOnce(NodeClient<Channel>, Request<T>) -> Result<tonic::Response<A>, Status>,
-    ) -> Result<A, CsiError> {
-        let answer = within(DEADLINE, async {
+        message: Req,
+        call: impl AsyncFnOnce(NodeClient<Channel>, Request<Req>) -> Result<tonic::Response<Res>, Status>,
+    ) -> Result<Res, CsiError> {
+        let response = within(CALL_TIMEOUT, async {
             let client = NodeClient::new(dial(&self.endpoint).await?);
             let mut request = Request::new(message);
-            request.set_timeout(DEADLINE);
+            request.set_timeout(CALL_TIMEOUT);
             call(client, request).await
         });
-        answer.await.map(tonic::Response::into_inner).map_err(|status| failure(&status))
+        response.await.map(tonic::Response::into_inner).map_err(|status| csi_error(&status))
     }
 }
 
@@ -60,18 +60,18 @@ impl CsiNode for GrpcCsiNode {
             self.call(message, async |mut client, request| client.node_get_info(request).await).await?;
         Ok(CsiNodeInfo {
             node_id: info.node_id,
-            most_volumes: info.max_volumes_per_node,
+            max_volumes: info.max_volumes_per_node,
             topology: info.accessible_topology.unwrap_or_default().segments.into_iter().collect(),
         })
     }
 
     async fn capabilities(&self) -> Result<CsiCapabilities, CsiError> {
         let message = proto::NodeGetCapabilitiesRequest {};
-        let answer = self
+        let response = self
             .call(message, async |mut client, request| client.node_get_capabilities(request).await)
             .await?;
         let mut found = CsiCapabilities::default();
-        for capability in answer.capabilities {
+        for capability in response.capabilities {
             let Some(node_service_capability::Type::Rpc(rpc)) = capability.r#type else { continue };
             match rpc.r#type() {
                 rpc::Type::StageUnstageVolume => found.stage = true,
@@ -139,9 +139,9 @@ impl CsiNode for GrpcCsiNode {
             volume_capability: Some(capability(&order.use_as)),
             secrets: order.secrets.clone().into_iter().collect(),
         };
-        let answer =
+        let response =
             self.call(message, async |mut client, request| client.node_expand_volume(request).await).await?;
-        Ok(answer.capacity_bytes)
+        Ok(response.capacity_bytes)
     }
 
     async fn usage(&self, handle: &str, path: &Path) -> Result<CsiVolumeState, CsiError> {
@@ -150,17 +150,17 @@ impl CsiNode for GrpcCsiNode {
             volume_path: text(path),
             staging_target_path: String::new(),
         };
-        let answer = self
+        let response = self
             .call(message, async |mut client, request| client.node_get_volume_stats(request).await)
             .await?;
-        let usage = answer.usage.into_iter().map(|usage| CsiUsage {
+        let usage = response.usage.into_iter().map(|usage| CsiUsage {
             is_inodes: usage.unit() == proto::volume_usage::Unit::Inodes,
             available: usage.available,
             total: usage.total,
             used: usage.used,
         });
-        let is_abnormal = answer.volume_condition.as_ref().map(|condition| condition.abnormal);
-        let message = answer.volume_condition.map(|condition| condition.message).unwrap_or_default();
+        let is_abnormal = response.volume_condition.as_ref().map(|condition| condition.abnormal);
+        let message = response.volume_condition.map(|condition| condition.message).unwrap_or_default();
         Ok(CsiVolumeState { usage: usage.collect(), is_abnormal, message })
     }
 }
@@ -181,9 +181,9 @@ fn capability(used: &VolumeUse) -> proto::VolumeCapability {
     }
 }
 
-/// A driver that tells writers on one node apart is told more than one that does not.
-fn mode(mode: &str, tells_apart: bool) -> access_mode::Mode {
-    match (mode, tells_apart) {
+/// Maps an access mode. Only drivers with `SINGLE_NODE_MULTI_WRITER` accept the more specific single-node modes.
+fn mode(mode: &str, single_node_multi_writer: bool) -> access_mode::Mode {
+    match (mode, single_node_multi_writer) {
         ("ReadWriteOnce", true) => access_mode::Mode::SingleNodeMultiWriter,
         ("ReadWriteOncePod", true) => access_mode::Mode::SingleNodeSingleWriter,
         ("ReadWriteOnce" | "ReadWriteOncePod", false) => access_mode::Mode::SingleNodeWriter,
@@ -197,8 +197,8 @@ fn text(path: &Path) -> String {
     path.to_string_lossy().into_owned()
 }
 
-/// Codes after which the driver may still be at work.
-fn failure(status: &Status) -> CsiError {
+/// An error is final unless the driver may still be processing the request.
+fn csi_error(status: &Status) -> CsiError {
     let is_final = !matches!(
         status.code(),
         Code::Cancelled
@@ -207,7 +207,7 @@ fn failure(status: &Status) -> CsiError {
             | Code::ResourceExhausted
             | Code::Aborted
     );
-    CsiError { message: words(status), code: code(status), is_final }
+    CsiError { message: go_error_text(status), code: go_code_name(status), is_final }
 }
 
 #[cfg(test)]
@@ -215,7 +215,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn codes_tell_whether_the_driver_has_stopped() {
+    fn only_final_codes_mark_errors_as_final() {
         for (code, is_final) in [
             (Code::Internal, true),
             (Code::InvalidArgument, true),
@@ -226,14 +226,14 @@ mod tests {
             (Code::ResourceExhausted, false),
             (Code::Cancelled, false),
         ] {
-            assert_eq!(failure(&Status::new(code, "why")).is_final, is_final, "{code:?}");
+            assert_eq!(csi_error(&Status::new(code, "why")).is_final, is_final, "{code:?}");
         }
-        assert_eq!(failure(&Status::cancelled("why")).message, "rpc error: code = Canceled desc = why");
+        assert_eq!(csi_error(&Status::cancelled("why")).message, "rpc error: code = Canceled desc = why");
     }
 
     #[test]
-    fn access_modes_are_told_as_well_as_the_driver_knows_them() {
-        for (word, plain, apart) in [
+    fn maps_access_modes_by_driver_capability() {
+        for (name, without_capability, with_capability) in [
             ("ReadWriteOnce", access_mode::Mode::SingleNodeWriter, access_mode::Mode::SingleNodeMultiWriter),
             (
                 "ReadWriteOncePod",
@@ -248,15 +248,19 @@ mod tests {
             ),
             ("", access_mode::Mode::Unknown, access_mode::Mode::Unknown),
         ] {
-            assert_eq!((mode(word, false), mode(word, true)), (plain, apart), "{word}");
+            assert_eq!(
+                (mode(name, false), mode(name, true)),
+                (without_capability, with_capability),
+                "{name}"
+            );
         }
     }
 
     #[test]
-    fn requests_show_no_secrets() {
+    fn debug_output_of_requests_contains_no_secrets() {
         let secrets = [("key".to_owned(), "hunter2".to_owned())].into();
         let request = proto::NodeStageVolumeRequest { volume_id: "v".into(), secrets, ..Default::default() };
-        let shown = format!("{request:?}");
-        assert!(shown.contains("\"v\"") && !shown.contains("hunter2"), "{shown}");
+        let output = format!("{request:?}");
+        assert!(output.contains("\"v\"") && !output.contains("hunter2"), "{output}");
     }
 }

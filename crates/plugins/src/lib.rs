@@ -1,19 +1,18 @@
-//! gRPC to the plugins of a node (their registration, and the node service of CSI drivers), and the socket where programs
-//! that watch devices ask what pods hold.
+//! gRPC clients for plugins (registration and the CSI node service), and the server of the pod resources API.
 //!
-//! Comes in: a socket that a plugin serves. Goes out: `ports::plugin_registry` and `ports::csi`, as plain values.
+//! Implements `ports::plugins::plugin_registry` and `ports::plugins::csi`.
 //!
-//! Invariants: every call has a deadline; a connection is made for each call and closed after it, since drivers are
-//! replaced under the same path at any time; no `Debug` shows a secret.
+//! Invariants: every call has a deadline; each call uses a new connection, because a driver may be replaced at the same
+//! path at any time; `Debug` output contains no secrets.
 //!
-//! Not here: retries, what is registered, where volumes lie.
+//! Out of scope: retries, the plugin registry, volume paths.
 
 mod connect;
 mod csi_node;
 mod pod_resources;
 mod registration;
 
-/// Protocols, generated.
+/// Generated code of the protocols.
 #[allow(
     missing_docs,
     unreachable_pub,
@@ -30,7 +29,7 @@ mod generated {
     pub mod csi_v1 {
         tonic::include_proto!("csi.v1");
 
-        macro_rules! without_secrets {
+        macro_rules! debug_without_secrets {
             ($($message:ident),*) => {$(
                 impl std::fmt::Debug for $message {
                     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -42,7 +41,7 @@ mod generated {
             )*};
         }
 
-        without_secrets!(NodeStageVolumeRequest, NodePublishVolumeRequest, NodeExpandVolumeRequest);
+        debug_without_secrets!(NodeStageVolumeRequest, NodePublishVolumeRequest, NodeExpandVolumeRequest);
     }
 
     /// Pod resources v1: package `v1`.

@@ -1,19 +1,19 @@
-//! The client side of plugin registration.
+//! Client of the plugin registration service.
 
 use std::path::Path;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use ports::plugin_registry::{PluginError, PluginInfo, PluginRegistration};
+use ports::plugins::plugin_registry::{PluginError, PluginInfo, PluginRegistration};
 
-use crate::connect::{dial, within, words};
+use crate::connect::{dial, go_error_text, within};
 use crate::registration_v1::registration_client::RegistrationClient;
 use crate::registration_v1::{InfoRequest, RegistrationStatus};
 
-const GET_INFO: Duration = Duration::from_secs(1);
-const NOTIFY: Duration = Duration::from_secs(5);
+const GET_INFO_TIMEOUT: Duration = Duration::from_secs(1);
+const NOTIFY_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// [`PluginRegistration`] over gRPC.
+/// Implements [`PluginRegistration`].
 #[derive(Clone, Copy, Debug, Default)]
 pub struct GrpcPluginRegistration;
 
@@ -22,13 +22,13 @@ impl PluginRegistration for GrpcPluginRegistration {
     async fn get_info(&self, socket: &Path) -> Result<PluginInfo, PluginError> {
         let call = async {
             let mut client = RegistrationClient::new(dial(socket).await?);
-            within(GET_INFO, client.get_info(InfoRequest {})).await
+            within(GET_INFO_TIMEOUT, client.get_info(InfoRequest {})).await
         };
-        let info = call.await.map_err(|status| PluginError(words(&status)))?.into_inner();
+        let info = call.await.map_err(|status| PluginError(go_error_text(&status)))?.into_inner();
         Ok(PluginInfo {
             kind: info.r#type,
             name: info.name,
-            // A plugin that serves everything on one socket names none.
+            // Without an endpoint, the plugin serves everything on the registration socket.
             endpoint: if info.endpoint.is_empty() { socket.to_path_buf() } else { info.endpoint.into() },
             versions: info.supported_versions,
         })
@@ -41,8 +41,8 @@ impl PluginRegistration for GrpcPluginRegistration {
         };
         let call = async {
             let mut client = RegistrationClient::new(dial(socket).await?);
-            within(NOTIFY, client.notify_registration_status(status)).await
+            within(NOTIFY_TIMEOUT, client.notify_registration_status(status)).await
         };
-        call.await.map(|_| ()).map_err(|status| PluginError(words(&status)))
+        call.await.map(|_| ()).map_err(|status| PluginError(go_error_text(&status)))
     }
 }

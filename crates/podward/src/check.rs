@@ -1,34 +1,36 @@
-//! `podward check`: says what is wrong with manifests before an agent does.
+//! `podward check`: validates manifests without an agent.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use agent::sources::ManifestReader;
-use agent::sources::file::is_manifest_name;
+use agent::pipeline::sources::ManifestReader;
+use agent::pipeline::sources::file::is_manifest_name;
 use anyhow::{Context, bail};
-use manifest::{ObjectPlace, Place, Rules};
+use manifest::{ManifestLocation, ManifestRules, ObjectSource};
 
-/// Checks the named files and folders.
+/// Checks files and folders.
 ///
 /// # Errors
-/// When nothing was named or a path cannot be read.
+/// When no path is given or a path cannot be read.
 pub fn run(arguments: &[String]) -> anyhow::Result<ExitCode> {
     if arguments.is_empty() {
         bail!("usage: podward check FILE...");
     }
     let node = host::hostname().unwrap_or_else(|_| "node".to_owned());
-    let reader =
-        ManifestReader { node, rules: Rules { objects: ObjectPlace::Manifests, ..Rules::default() } };
-    let mut bad = 0;
+    let reader = ManifestReader {
+        node,
+        rules: ManifestRules { objects: ObjectSource::Manifests, ..ManifestRules::default() },
+    };
+    let mut invalid = 0;
     for argument in arguments {
-        for file in files(Path::new(argument))? {
-            bad += usize::from(!check(&reader, &file)?);
+        for file in manifest_files(Path::new(argument))? {
+            invalid += usize::from(!is_valid(&reader, &file)?);
         }
     }
-    Ok(if bad == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    Ok(if invalid == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-fn files(path: &Path) -> anyhow::Result<Vec<PathBuf>> {
+fn manifest_files(path: &Path) -> anyhow::Result<Vec<PathBuf>> {
     if !path.is_dir() {
         return Ok(vec![path.to_owned()]);
     }
@@ -39,19 +41,20 @@ fn files(path: &Path) -> anyhow::Result<Vec<PathBuf>> {
     Ok(files)
 }
 
-fn check(reader: &ManifestReader, file: &Path) -> anyhow::Result<bool> {
+/// Prints the findings.
+fn is_valid(reader: &ManifestReader, file: &Path) -> anyhow::Result<bool> {
     let text = std::fs::read(file).with_context(|| format!("read {}", file.display()))?;
     let name = file.display().to_string();
-    match reader.read(&text, Place::File(&name)) {
-        Ok(reading) => {
-            for warning in &reading.warnings {
+    match reader.read(&text, ManifestLocation::File(&name)) {
+        Ok(manifest) => {
+            for warning in &manifest.warnings {
                 println!("{name}: warning: {warning}");
             }
-            for pod in &reading.pods {
-                println!("{name}: pod {} is fine", pod.full_name);
+            for pod in &manifest.pods {
+                println!("{name}: pod {} is valid", pod.full_name);
             }
-            for object in &reading.objects {
-                println!("{name}: {} is fine", object.key);
+            for object in &manifest.objects {
+                println!("{name}: {} is valid", object.key);
             }
             Ok(true)
         }

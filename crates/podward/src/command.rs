@@ -1,7 +1,7 @@
-//! The commands of the binary: which was asked for, and what it prints.
+//! The command line of the binary.
 //!
-//! `podward agent`, and the binary under the name `kubelet`, take upstream's flags as they are; everything else is a
-//! command for people, which asks a running agent over its local socket.
+//! `podward agent`, and the binary under the name `kubelet`, accept upstream's flags. The other commands, except `check`,
+//! `completions` and `version`, connect to a running agent through its local socket.
 
 mod arguments;
 mod client;
@@ -10,7 +10,7 @@ mod exec;
 mod explain;
 mod get;
 mod logs;
-mod names;
+mod pod_names;
 mod selector;
 mod table;
 mod terminal;
@@ -24,14 +24,14 @@ use std::process::ExitCode;
 use anyhow::Context;
 use arguments::{Command, CommandLine, Shell};
 use clap::{CommandFactory, Parser};
-use config::CalledAs;
+use config::ProgramName;
 
 use crate::{check, run};
 
-/// Runs the command of a whole command line, the program's name first.
+/// Runs a command. The first argument is the name of the program.
 ///
 /// # Errors
-/// What the user should read.
+/// The message for the user.
 pub fn run(arguments: &[String]) -> anyhow::Result<ExitCode> {
     let (program, rest) = match arguments.split_first() {
         Some((program, rest)) => (program.as_str(), rest),
@@ -39,27 +39,27 @@ pub fn run(arguments: &[String]) -> anyhow::Result<ExitCode> {
     };
     let name = Path::new(program).file_name().map(|name| name.to_string_lossy()).unwrap_or_default();
     if name.starts_with("kubelet") {
-        return run::agent(rest, CalledAs::Kubelet);
+        return run::agent(rest, ProgramName::Kubelet);
     }
-    // Flags of the agent are upstream's business, down to the last dash.
-    if let Some(("agent", flags)) = rest.split_first().map(|(word, rest)| (word.as_str(), rest)) {
-        return run::agent(flags, CalledAs::Podward);
+    // clap must not interpret the flags of the agent, which follow upstream's rules.
+    if let Some(("agent", flags)) = rest.split_first().map(|(command, flags)| (command.as_str(), flags)) {
+        return run::agent(flags, ProgramName::Podward);
     }
     if rest.is_empty() {
         get::print(&CommandLine::command().render_help().to_string())?;
         return Ok(ExitCode::SUCCESS);
     }
-    let words = std::iter::once("podward").chain(rest.iter().map(String::as_str));
-    let parsed = match CommandLine::try_parse_from(words) {
+    let arguments = std::iter::once("podward").chain(rest.iter().map(String::as_str));
+    let parsed = match CommandLine::try_parse_from(arguments) {
         Ok(parsed) => parsed,
         Err(error) => {
-            // Help goes to standard output and is no failure.
-            error.print().context("print the help")?;
+            // clap reports a request for help as an error with exit code 0.
+            error.print().context("print the message")?;
             return Ok(ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(1)));
         }
     };
     match parsed.command {
-        Command::Agent { flags } => run::agent(&flags, CalledAs::Podward),
+        Command::Agent { flags } => run::agent(&flags, ProgramName::Podward),
         Command::Check { files } => check::run(&files),
         Command::Get(arguments) => block_on(get::run(arguments)),
         Command::Events(arguments) => block_on(get::run_events(arguments)),
@@ -86,7 +86,6 @@ pub fn run(arguments: &[String]) -> anyhow::Result<ExitCode> {
     }
 }
 
-/// One thread is enough for a command.
 fn block_on(command: impl Future<Output = anyhow::Result<ExitCode>>) -> anyhow::Result<ExitCode> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let result = runtime.block_on(command);

@@ -1,20 +1,20 @@
-//! Every feature gate either does something, or whoever sets it is told that it does not.
+//! Every feature gate is used, or listed as having no effect.
 
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
-use config::{FeatureGates, GATES_OF_OTHERS, GATES_WITHOUT_EFFECT};
+use config::{FeatureGates, GATES_OF_OTHER_COMPONENTS, GATES_WITHOUT_EFFECT};
 
-/// The gates that sources below a folder name.
-fn named(folder: &Path, skip: &dyn Fn(&Path) -> bool, found: &mut BTreeSet<String>) {
+/// Collects the gates that the sources below a folder mention.
+fn collect_gates(folder: &Path, skip: &dyn Fn(&Path) -> bool, found: &mut BTreeSet<String>) {
     for entry in fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
         if skip(&path) {
             continue;
         }
         if path.is_dir() {
-            named(&path, skip, found);
+            collect_gates(&path, skip, found);
         } else if path.extension().is_some_and(|extension| extension == "rs") {
             let text = fs::read_to_string(&path).unwrap();
             for rest in text.split("Gate::").skip(1) {
@@ -26,15 +26,15 @@ fn named(folder: &Path, skip: &dyn Fn(&Path) -> bool, found: &mut BTreeSet<Strin
 }
 
 #[test]
-fn every_gate_does_something_or_is_told_to_do_nothing() {
+fn every_gate_is_used_or_listed_without_effect() {
     let crates = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
     let lists = |path: &Path| path.starts_with(crates.join("config/src/gates")) || path.ends_with("gates.rs");
     let (mut anywhere, mut outside) = (BTreeSet::new(), BTreeSet::new());
-    named(crates, &lists, &mut anywhere);
-    named(crates, &|path| lists(path) || path.ends_with("config"), &mut outside);
+    collect_gates(crates, &lists, &mut anywhere);
+    collect_gates(crates, &|path| lists(path) || path.ends_with("config"), &mut outside);
     for (gate, name) in FeatureGates::settable() {
         let idle = GATES_WITHOUT_EFFECT.contains(&gate);
-        let others = GATES_OF_OTHERS.contains(&gate);
+        let others = GATES_OF_OTHER_COMPONENTS.contains(&gate);
         let acted_on = anywhere.contains(name);
         assert!(!(idle && outside.contains(name)), "{name} has an effect now: take it off the list");
         let lists = [idle, others, acted_on && !idle].into_iter().filter(|in_it| *in_it).count();

@@ -1,63 +1,60 @@
-//! From `--kubeconfig` to the adapters of the API server.
+//! Joins the cluster of `--kubeconfig` and creates the adapters of its API server.
 
 use std::path::Path;
 use std::sync::Arc;
 
-use agent::memory::Memory;
+use agent::cluster::offline_cache::OfflineCache;
 use anyhow::Context;
-use cluster::identity::{Meters, Upkeep, connect};
+use cluster::identity::{ClientCertificateManager, IdentityMeters, connect};
 use cluster::{
     Clients, CsiNodesAdapter, EventsAdapter, LeasesAdapter, NodesAdapter, ObjectsAdapter,
     PodCertificatesAdapter, PodsAdapter, ReviewsAdapter, RuntimeClassesAdapter, ServiceAccountsAdapter,
     ServicesAdapter, TokensAdapter, TrustBundlesAdapter, VolumesAdapter,
 };
-use config::{Gate, Loaded};
+use config::{Gate, LoadedConfig};
 use host::{HostCsiFolders, HostPluginSockets, SealedCheckpoints};
 use plugins::{GrpcCsiConnector, GrpcPluginRegistration};
 use ports::api::pod_certificates::ApiPodCertificates;
 use ports::api::trust_bundles::ApiTrustBundles;
 use ports::clock::SystemClock;
 
-use crate::identity_plan;
+use crate::plan::identity;
 use crate::wire::{ApiServer, PluginPorts};
 
-/// The folder of what the API server said, below the agent's state.
-const MEMORY: &str = "api";
+/// The folder of the offline cache, below the agent's state folder.
+const OFFLINE_CACHE: &str = "api";
 
-/// A cluster that was joined.
 pub struct Joined {
-    /// The adapters.
     pub api: ApiServer,
-    /// What keeps the node's identity good.
-    pub upkeep: Upkeep,
-    /// The clients below the adapters.
+    /// Renews the client certificate.
+    pub upkeep: ClientCertificateManager,
     pub clients: Clients,
 }
 
-/// The cluster that the agent was told to join, and what keeps its identity good; `None` means a node of its own.
+/// Connects to the cluster of `--kubeconfig`; `None` on a standalone node.
 ///
 /// # Errors
-/// When the kubeconfig or the store of what the API server said cannot be used.
+/// When the kubeconfig or the offline cache cannot be used.
 pub async fn join(
-    loaded: &Loaded,
+    loaded: &LoadedConfig,
     node: &str,
     state: &Path,
-    meters: Meters,
+    meters: IdentityMeters,
 ) -> anyhow::Result<Option<Joined>> {
-    let Some(settings) = identity_plan::identity(loaded, node) else { return Ok(None) };
+    let Some(settings) = identity::identity(loaded, node) else { return Ok(None) };
     let (clients, upkeep) =
-        connect(settings, Arc::new(SystemClock), meters).await.context("joining the cluster")?;
-    let memory = if loaded.flags.offline {
-        let store = SealedCheckpoints::open(state.join(MEMORY), state).map_err(|error| {
+        connect(settings, Arc::new(SystemClock), meters).await.context("failed to join the cluster")?;
+    let offline_cache = if loaded.flags.offline {
+        let store = SealedCheckpoints::open(state.join(OFFLINE_CACHE), state).map_err(|error| {
             anyhow::anyhow!("{error}: {}; --podward-offline=false does without", error.source)
         })?;
-        Memory::new(Arc::new(store))
+        OfflineCache::new(Arc::new(store))
     } else {
-        Memory::off()
+        OfflineCache::disabled()
     };
     let reviews = Arc::new(ReviewsAdapter::new(&clients));
     let api = ApiServer {
-        memory,
+        offline_cache,
         max_age: Some(loaded.flags.offline_max_age.to_std()).filter(|age| !age.is_zero()),
         nodes: Arc::new(NodesAdapter::new(clients.clone(), node.to_owned())),
         leases: Arc::new(LeasesAdapter::new(&clients, node.to_owned())),

@@ -1,4 +1,4 @@
-//! Entry point: maps the command's result to an exit code.
+//! Entry point: maps the result of the command to an exit code.
 
 use std::process::ExitCode;
 

@@ -1,22 +1,22 @@
-//! `podCIDR`, for nodes to which no API server gives a range.
+//! `podCIDR`, for nodes without an API server that assigns a range.
 
 use ports::runtime::RuntimeService;
 
-/// Tells the runtime the configured range of pod addresses, if there is one. A runtime that does not take it is told of,
-/// no more: most have networks that know better.
-pub(crate) async fn tell(runtime: &dyn RuntimeService, cidr: &str) {
+/// Passes the configured address range of pods to the runtime. A runtime that rejects it is only logged, because most use
+/// the range of their CNI configuration.
+pub(crate) async fn set_pod_cidr(runtime: &dyn RuntimeService, cidr: &str) {
     if cidr.is_empty() {
         return;
     }
     match runtime.set_pod_cidr(cidr).await {
-        Ok(()) => tracing::info!(%cidr, "the runtime was told the address range of pods"),
-        Err(error) => tracing::warn!(%error, %cidr, "the runtime did not take the address range of pods"),
+        Ok(()) => tracing::info!(%cidr, "set the pod address range in the runtime"),
+        Err(error) => tracing::warn!(%error, %cidr, "failed to set the pod address range in the runtime"),
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Mutex;
+    use parking_lot::Mutex;
 
     use async_trait::async_trait;
     use model::{CgroupDriver, RuntimeConditions, RuntimeVersion};
@@ -24,44 +24,44 @@ mod tests {
 
     use super::*;
 
-    /// Notes what it is told, and refuses it.
+    /// Records the range, and rejects it.
     #[derive(Default)]
-    struct Told(Mutex<Vec<String>>);
+    struct RejectingRuntime(Mutex<Vec<String>>);
 
-    fn away<T>() -> Result<T, RuntimeError> {
-        let message = "away".to_owned();
+    fn unavailable<T>() -> Result<T, RuntimeError> {
+        let message = "unavailable".to_owned();
         Err(RuntimeError { operation: "none", kind: RuntimeErrorKind::Unavailable, message })
     }
 
     #[async_trait]
-    impl RuntimeService for Told {
+    impl RuntimeService for RejectingRuntime {
         async fn version(&self) -> Result<RuntimeVersion, RuntimeError> {
-            away()
+            unavailable()
         }
 
         async fn conditions(&self) -> Result<RuntimeConditions, RuntimeError> {
-            away()
+            unavailable()
         }
 
         async fn cgroup_driver(&self) -> Result<CgroupDriver, RuntimeError> {
-            away()
+            unavailable()
         }
 
         async fn set_pod_cidr(&self, cidr: &str) -> Result<(), RuntimeError> {
-            self.0.lock().unwrap().push(cidr.to_owned());
-            away()
+            self.0.lock().push(cidr.to_owned());
+            unavailable()
         }
 
         async fn events(&self) -> Result<RuntimeEvents, RuntimeError> {
-            away()
+            unavailable()
         }
     }
 
     #[tokio::test]
-    async fn the_runtime_is_told_the_range_of_a_node_that_has_one() {
-        let runtime = Told::default();
-        tell(&runtime, "").await;
-        tell(&runtime, "10.1.0.0/16").await;
-        assert_eq!(*runtime.0.lock().unwrap(), ["10.1.0.0/16"]);
+    async fn sets_pod_cidr_only_when_configured() {
+        let runtime = RejectingRuntime::default();
+        set_pod_cidr(&runtime, "").await;
+        set_pod_cidr(&runtime, "10.1.0.0/16").await;
+        assert_eq!(*runtime.0.lock(), ["10.1.0.0/16"]);
     }
 }

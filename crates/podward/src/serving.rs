@@ -1,4 +1,4 @@
-//! From certificates and TLS settings to what the main port answers with.
+//! Certificates and TLS settings of the main port.
 
 use std::net::IpAddr;
 use std::path::Path;
@@ -6,28 +6,30 @@ use std::sync::Arc;
 
 use anyhow::Context;
 use cluster::Clients;
-use cluster::identity::{ClientAuthority, Naming, Reload, ServingCertificate, ServingUpkeep, TlsChoices};
+use cluster::identity::{
+    ClientAuthority, Reload, RequiredNames, ServingCertificate, ServingCertificateManager, TlsOptions,
+};
 use config::configuration::TlsVersion;
-use config::{Gate, Loaded};
+use config::{Gate, LoadedConfig};
 use k8s_openapi::api::core::v1::NodeAddress;
-use node_api::{About, ProfilingParts};
-use ports::certificate_meter::CertificateMeter;
-use ports::client_certificates::ClientCertificates;
+use node_api::{ProfilingDeps, ZPagesDeps};
 use ports::clock::{Clock, SystemClock};
+use ports::served::client_certificates::ClientCertificates;
+use ports::telemetry::certificate_meter::CertificateMeter;
 use tokio::sync::watch;
 
 use crate::wire::Serving;
 
-/// Certificates and TLS of the main port, and what keeps a requested certificate good.
+/// The certificate and TLS configuration of the main port, and the task that renews a requested certificate.
 ///
 /// # Errors
-/// When a file cannot be used, or the settings leave nothing to speak.
+/// When a file cannot be used, or when the settings exclude every cipher suite.
 pub fn serving(
-    loaded: &Loaded,
+    loaded: &LoadedConfig,
     clients: Option<(&Clients, Arc<dyn CertificateMeter>)>,
     (node, node_addresses): (&str, &[IpAddr]),
-    (about, profiling): (About, ProfilingParts),
-) -> anyhow::Result<(Serving, Option<ServingUpkeep>)> {
+    (about, profiling): (ZPagesDeps, ProfilingDeps),
+) -> anyhow::Result<(Serving, Option<ServingCertificateManager>)> {
     let server = &loaded.config.server;
     let authority = match loaded.config.access.authentication.x509.client_ca_file.as_str() {
         "" => None,
@@ -39,18 +41,18 @@ pub fn serving(
     let folder = &loaded.flags.cert_dir;
     let named = !server.tls_cert_file.is_empty() && !server.tls_private_key_file.is_empty();
     let files = named.then(|| (Path::new(&server.tls_cert_file), Path::new(&server.tls_private_key_file)));
-    // Without an API server nothing can be asked for; what is in files can be answered with all the same.
+    // Without an API server no certificate can be requested, but files can still be served.
     let bootstrap = server.server_tls_bootstrap && (clients.is_some() || files.is_none());
     let (certificate, addresses, upkeep) = if bootstrap {
         let (clients, meter) = clients.context(
-            "serverTLSBootstrap: there is no API server to ask for a certificate (no --kubeconfig); set it to false",
+            "serverTLSBootstrap: requesting a certificate needs an API server (--kubeconfig); set it to false",
         )?;
         let (addresses, watched) = watch::channel(Vec::<NodeAddress>::new());
         let clock = Arc::new(SystemClock);
         let naming = if loaded.gates.enabled(Gate::AllowDNSOnlyNodeCSR) {
-            Naming::ByAnyName
+            RequiredNames::IpAddressOrDns
         } else {
-            Naming::ByAddress
+            RequiredNames::IpAddress
         };
         let (certificate, upkeep) =
             ServingCertificate::requested(clients, (folder, files), node, (watched, naming), (clock, meter));
@@ -67,21 +69,21 @@ pub fn serving(
         };
         (certificate, None, None)
     };
-    let tls = certificate.server_config(authority.as_ref(), &choices(loaded))?;
+    let tls = certificate.server_config(authority.as_ref(), &tls_options(loaded))?;
     let certificates = authority.map(|authority| Arc::new(authority) as Arc<dyn ClientCertificates>);
     Ok((Serving { tls: Arc::new(tls), certificates, addresses, about, profiling }, upkeep))
 }
 
-fn reload(loaded: &Loaded, gate: Gate) -> Reload {
+fn reload(loaded: &LoadedConfig, gate: Gate) -> Reload {
     if loaded.gates.enabled(gate) { Reload::OnChange } else { Reload::Never }
 }
 
-fn choices(loaded: &Loaded) -> TlsChoices {
+fn tls_options(loaded: &LoadedConfig) -> TlsOptions {
     let server = &loaded.config.server;
     if let Some(old @ (TlsVersion::Tls10 | TlsVersion::Tls11)) = server.tls_min_version {
-        tracing::warn!(tlsMinVersion = ?old, "TLS before 1.2 is not spoken; the oldest version is 1.2");
+        tracing::warn!(tlsMinVersion = ?old, "TLS versions before 1.2 are not supported, using 1.2");
     }
-    TlsChoices {
+    TlsOptions {
         only_tls13: server.tls_min_version == Some(TlsVersion::Tls13),
         cipher_suites: server.tls_cipher_suites.clone(),
         curves: server.tls_curve_preferences.clone(),

@@ -1,31 +1,30 @@
-//! Export of spans, by the configuration's `tracing`.
+//! Export of spans as configured in `tracing`.
 
 use std::sync::Arc;
 
 use anyhow::Context;
 use config::KubeletConfiguration;
-use otlp::{Exporter, Settings, SpanLayer};
+use otlp::{ExportSettings, Exporter, SpanLayer};
 use ports::clock::SystemClock;
 
-/// Where spans go when no collector is named.
 const DEFAULT_ENDPOINT: &str = "localhost:4317";
 
-/// What takes spans and what sends them; `None` when none are wanted.
+/// The layer that records spans and the task that exports them; `None` when the sampling rate is zero.
 ///
 /// # Errors
-/// When the collector's address cannot be read.
+/// When the collector's address is invalid.
 pub(crate) fn trace_export(config: &KubeletConfiguration) -> anyhow::Result<Option<(SpanLayer, Exporter)>> {
     let Some(settings) = settings(config) else { return Ok(None) };
-    otlp::exporting(settings, Arc::new(SystemClock)).map(Some).context("tracing.endpoint")
+    otlp::create_exporter(settings, Arc::new(SystemClock)).map(Some).context("tracing.endpoint")
 }
 
-fn settings(config: &KubeletConfiguration) -> Option<Settings> {
+fn settings(config: &KubeletConfiguration) -> Option<ExportSettings> {
     let tracing = config.api_client.tracing.as_ref()?;
     let per_million = tracing.sampling_rate_per_million.and_then(|rate| u32::try_from(rate).ok());
     let per_million = per_million.filter(|rate| *rate > 0)?;
     let endpoint = tracing.endpoint.clone().filter(|endpoint| !endpoint.is_empty());
     let host = host::hostname().unwrap_or_default();
-    Some(Settings {
+    Some(ExportSettings {
         endpoint: endpoint.unwrap_or_else(|| DEFAULT_ENDPOINT.to_owned()),
         per_million,
         resource: vec![("service.name".to_owned(), "kubelet".to_owned()), ("host.name".to_owned(), host)],
@@ -39,7 +38,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn spans_are_exported_only_where_some_are_taken() {
+    fn exports_spans_only_with_a_sampling_rate() {
         let mut config = KubeletConfiguration::file_defaults();
         assert!(settings(&config).is_none());
         config.api_client.tracing = Some(Tracing::default());

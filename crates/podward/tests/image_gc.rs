@@ -1,47 +1,48 @@
-//! The collector of images on a fake runtime and a disk of any size.
+//! Image garbage collection with a fake runtime and a fake disk.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
+use parking_lot::Mutex;
 use std::path::Path;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
-use agent::event_log::EventLog;
-use agent::image_gc::{Parts, run};
+use agent::cluster::event_log::EventLog;
 use agent::metrics::{Format, Metrics};
-use agent::observation::observations;
-use agent::published::table;
+use agent::pipeline::observation::observations;
+use agent::pipeline::tables::table;
+use agent::upkeep::image_gc::{ImageGcDeps, run};
 use async_trait::async_trait;
 use cri::{CriClient, DEFAULT_REQUEST_TIMEOUT};
-use decide::image_gc::ImageGcPolicy;
+use decide::images::image_gc::ImageGcPolicy;
 use model::Pod;
-use ports::checkpoints::Checkpoints;
 use ports::clock::SystemClock;
-use ports::filesystems::{DiskSpace, Filesystems};
-use ports::pod_folders::FileError;
+use ports::host::checkpoints::Checkpoints;
+use ports::host::filesystems::{DiskSpace, Filesystems};
+use ports::host::pod_folders::FileError;
 use testkit::fake_runtime::{FakeRuntime, Fault, Injection, Rpc, tokio_clock};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use tonic::Code;
 
-/// A disk of a size that the test gives it.
+/// A disk with a configurable size.
 #[derive(Default)]
 struct Disk(Mutex<DiskSpace>);
 
 impl Disk {
     fn set(&self, capacity: u64, available: u64) {
-        *self.0.lock().unwrap() = DiskSpace { capacity, available };
+        *self.0.lock() = DiskSpace { capacity, available };
     }
 }
 
 #[async_trait]
 impl Filesystems for Disk {
     async fn space(&self, _: &Path) -> Result<DiskSpace, FileError> {
-        Ok(*self.0.lock().unwrap())
+        Ok(*self.0.lock())
     }
 }
 
-/// Nothing outlives the agent.
+/// Checkpoints that save nothing.
 struct Forgetful;
 
 #[async_trait]
@@ -65,7 +66,7 @@ struct Collector {
     stages: JoinSet<()>,
 }
 
-/// A collector at work, whose node has two images that nobody uses.
+/// A running collector on a node with two unused images.
 fn collector(max_age: Duration) -> Collector {
     let runtime = FakeRuntime::start_in_memory(tokio_clock(1_000)).unwrap();
     runtime.add_image("one:1");
@@ -73,13 +74,13 @@ fn collector(max_age: Duration) -> Collector {
     let channel = runtime.channel();
     let client = CriClient::from_channels(channel.clone(), channel, DEFAULT_REQUEST_TIMEOUT);
     let (observed, observer) = observations(Vec::new());
-    observed.floor.send_replace(observed.moments.next());
+    observed.last_relist.send_replace(observed.moments.next());
     let (_, desired) = table::<Pod>(Vec::new());
     let (disk, events, metrics) =
         (Arc::<Disk>::default(), Arc::new(EventLog::new(100)), Arc::new(Metrics::new()));
     disk.set(1000, 500);
     let (_, orders) = tokio::sync::mpsc::channel(1);
-    let parts = Parts {
+    let parts = ImageGcDeps {
         orders,
         runtime: Arc::new(client),
         filesystems: disk.clone(),
@@ -101,7 +102,7 @@ fn collector(max_age: Duration) -> Collector {
     };
     let mut stages = JoinSet::new();
     stages.spawn(async move {
-        // The observer asks here; while nobody listens it would wait for ever.
+        // Answers the requests of the observer, which would wait forever otherwise.
         let _observed = observed;
         run(parts, CancellationToken::new()).await;
     });
@@ -109,12 +110,12 @@ fn collector(max_age: Duration) -> Collector {
 }
 
 impl Collector {
-    /// Until after the next looks.
-    async fn looks(&self, times: u32) {
+    /// Waits for the next runs.
+    async fn wait_for_runs(&self, times: u32) {
         tokio::time::sleep(Duration::from_secs(300) * times + Duration::from_secs(1)).await;
     }
 
-    fn told(&self, reason: &str) -> Vec<String> {
+    fn recorded_messages(&self, reason: &str) -> Vec<String> {
         let all = self.events.all();
         let events = all.iter().map(|series| &series.event).filter(|event| event.reason == reason);
         events.map(|event| event.message.clone()).collect()
@@ -122,41 +123,44 @@ impl Collector {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_disk_without_a_size_is_told_of_at_once_and_the_failure_when_it_stays() {
+async fn reports_disk_without_size_and_repeated_failure() {
     let collector = collector(Duration::ZERO);
     collector.disk.set(0, 0);
-    collector.looks(0).await;
-    assert_eq!(collector.told("InvalidDiskCapacity"), ["invalid capacity 0 on image filesystem"]);
-    assert_eq!(collector.told("ImageGCFailed"), Vec::<String>::new());
-    collector.looks(1).await;
-    assert_eq!(collector.told("ImageGCFailed"), ["invalid capacity 0 on image filesystem"]);
+    collector.wait_for_runs(0).await;
+    assert_eq!(
+        collector.recorded_messages("InvalidDiskCapacity"),
+        ["invalid capacity 0 on image filesystem"]
+    );
+    assert_eq!(collector.recorded_messages("ImageGCFailed"), Vec::<String>::new());
+    collector.wait_for_runs(1).await;
+    assert_eq!(collector.recorded_messages("ImageGCFailed"), ["invalid capacity 0 on image filesystem"]);
     assert_eq!(collector.stages.len(), 1);
 }
 
 #[tokio::test(start_paused = true)]
-async fn images_that_do_not_make_enough_room_are_told_of() {
+async fn reports_when_removing_images_is_not_enough() {
     let collector = collector(Duration::ZERO);
-    // The images of the fake are far smaller than what is missing.
+    // The images of the fake are much smaller than the excess.
     collector.disk.set(1_000_000_000_000, 50_000_000_000);
-    collector.looks(0).await;
-    let told = collector.told("FreeDiskSpaceFailed");
+    collector.wait_for_runs(0).await;
+    let told = collector.recorded_messages("FreeDiskSpaceFailed");
     assert!(told.len() == 1 && told[0].contains("(freed 2097152 bytes)"), "{told:?}");
     assert_eq!(collector.runtime.read(|world| world.count(Rpc::RemoveImage)), 2);
     let text = collector.metrics.encode(Format::Text);
     assert!(text.contains("kubelet_image_garbage_collected_total{reason=\"space\"} 2\n"), "{text}");
-    collector.looks(1).await;
-    assert_eq!(collector.told("ImageGCFailed").len(), 1);
+    collector.wait_for_runs(1).await;
+    assert_eq!(collector.recorded_messages("ImageGCFailed").len(), 1);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_runtime_that_cannot_list_its_images_is_told_of_the_second_time() {
+async fn reports_second_failure_to_list_images() {
     let collector = collector(Duration::ZERO);
     let no = Fault::Fail(Code::Unknown, "no list".to_owned());
     let injected = collector.runtime.inject(Injection::new(Rpc::ListImages, no));
-    collector.looks(0).await;
-    assert_eq!(collector.told("ImageGCFailed"), Vec::<String>::new());
-    collector.looks(1).await;
-    let told = collector.told("ImageGCFailed");
+    collector.wait_for_runs(0).await;
+    assert_eq!(collector.recorded_messages("ImageGCFailed"), Vec::<String>::new());
+    collector.wait_for_runs(1).await;
+    let told = collector.recorded_messages("ImageGCFailed");
     assert!(told.len() == 1 && told[0].contains("no list"), "{told:?}");
     drop(injected);
 }

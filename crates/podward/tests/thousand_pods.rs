@@ -1,4 +1,4 @@
-//! A thousand pods on a fake runtime: the real binary makes them run and then costs next to nothing.
+//! A thousand pods on a fake runtime: the binary starts them and is then almost idle.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
@@ -15,10 +15,10 @@ use testkit::{http, process};
 
 const PODS: usize = 1000;
 const FILES: usize = 10;
-/// What an idle agent may use.
+/// Limits of an idle agent.
 const CPU_PERCENT: f64 = 1.0;
 const RESIDENT_KIB: u64 = 60 * 1024;
-/// How long it is watched.
+/// Duration of the measurement.
 const IDLE: Duration = Duration::from_secs(20);
 
 struct Node {
@@ -67,12 +67,12 @@ impl Node {
 
     async fn converge(&self) -> Duration {
         let began = Instant::now();
-        // Asking for a thousand pods is not free: the runtime tells first.
+        // Checks the fake runtime first, because reading a thousand pods from the agent is expensive.
         let all = self.runtime.wait_until(|world| world.running_count() == PODS);
         if tokio::time::timeout(Duration::from_secs(180), all).await.is_err() {
             panic!(
                 "{} containers run; the agent said:\n{}",
-                self.runtime.read(testkit::fake_runtime::World::running_count),
+                self.runtime.read(testkit::fake_runtime::RuntimeState::running_count),
                 self.log()
             );
         }
@@ -93,7 +93,7 @@ impl Node {
         took
     }
 
-    /// Where the memory is, for whoever looks for it.
+    /// Prints the memory map, for debugging.
     fn print_memory(&self, when: &str) {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.agent.id())).unwrap_or_default();
         let lines = status.lines().filter(|line| line.starts_with("Rss") || line.starts_with("VmRSS"));
@@ -113,7 +113,7 @@ impl Drop for Node {
     fn drop(&mut self) {
         let _ = self.agent.kill();
         let _ = self.agent.wait();
-        // The agent may have mounted its root folder onto itself, and it links logs into a fixed folder.
+        // The agent may have bind-mounted its root folder, and it creates log links in a fixed folder.
         let _ = rustix::mount::unmount(self.folder.path().join("root"), rustix::mount::UnmountFlags::DETACH);
         for entry in std::fs::read_dir("/var/log/containers").into_iter().flatten().flatten() {
             if std::fs::read_link(entry.path()).is_ok_and(|target| target.starts_with(self.folder.path())) {
@@ -162,7 +162,7 @@ fn config(folder: &Path, read_only_port: u16) -> Value {
         "healthzPort": free_port(),
         "oomScoreAdj": 0,
         "maxPods": PODS,
-        // How full the disk of the machine is does not count.
+        // Ignores the disk use of the machine.
         "evictionHard": {
             "memory.available": "0%", "nodefs.available": "0%", "nodefs.inodesFree": "0%",
             "imagefs.available": "0%", "imagefs.inodesFree": "0%",
@@ -176,7 +176,7 @@ fn free_port() -> u16 {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_thousand_pods_come_up() {
+async fn a_thousand_pods_start() {
     let node = Node::start(EventStream::Served);
     node.converge().await;
 }
@@ -186,7 +186,7 @@ async fn a_thousand_pods_come_up() {
 async fn measure(stream: EventStream) {
     let node = Node::start(stream);
     let took = node.converge().await;
-    // What the start left to do (pages to give back, requests under way) does not count as idle.
+    // Work that remains from the start does not count as idle.
     tokio::time::sleep(Duration::from_secs(5)).await;
     let pid = node.agent.id();
     let calls = node.runtime.calls().len();
@@ -207,12 +207,12 @@ async fn measure(stream: EventStream) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "measures: run it with a release build on a quiet machine"]
-async fn a_thousand_idle_pods_cost_next_to_nothing_with_events() {
+async fn a_thousand_idle_pods_are_cheap_with_events() {
     measure(EventStream::Served).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "measures: run it with a release build on a quiet machine"]
-async fn a_thousand_idle_pods_cost_next_to_nothing_without_events() {
+async fn a_thousand_idle_pods_are_cheap_without_events() {
     measure(EventStream::Unimplemented).await;
 }

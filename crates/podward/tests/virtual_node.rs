@@ -1,4 +1,4 @@
-//! The real wiring on a fake runtime: pods come, change, fail and go; the runtime misbehaves; the agent is killed.
+//! The real wiring with a fake runtime: the life of pods, failures of the runtime, and kills of the agent.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 

@@ -1,7 +1,7 @@
-//! The API server of the cluster, in small parts: one file per kind of object.
+//! The API server, one file per kind of object.
 //!
-//! A watch never ends: the adapter reconnects, resumes and lists again by itself. Calls are tried once; the caller
-//! decides by [`ApiErrorKind`] whether and when to try again.
+//! A watch never ends: the adapter reconnects, resumes and relists. Calls are tried once; the caller decides by
+//! [`ApiErrorKind`] whether and when to retry.
 
 pub mod access_reviews;
 pub mod csi_nodes;
@@ -23,56 +23,56 @@ use std::time::Duration;
 
 use futures::stream::BoxStream;
 
-/// What a watch tells. Never ends, so there is no end to tell.
+/// An item of a watch.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Feed<T> {
-    /// The whole set, at the start and whenever the watch had to begin anew.
+    /// The complete set, at the start and after every relist.
     Listed(Vec<T>),
     /// An object is new or changed.
     Applied(T),
-    /// An object is gone; its last form.
+    /// An object was deleted; its last state.
     Deleted(T),
-    /// The server could not be asked or refused; the watch goes on after a pause.
+    /// A list or watch failed; the watch retries with backoff.
     Failed(ApiError),
 }
 
-/// A watch under way.
+/// The items of a watch. It never ends.
 pub type FeedStream<T> = BoxStream<'static, Feed<T>>;
 
-/// A request that did not succeed.
+/// A failed request.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct ApiError {
-    /// What it means for the caller.
+    /// How the caller should treat it.
     pub kind: ApiErrorKind,
-    /// The server's words, or what became of the connection.
+    /// The server's message, or the connection error.
     pub message: String,
-    /// How long the server wants to be left alone.
+    /// The server's `Retry-After`.
     pub retry_after: Option<Duration>,
 }
 
-/// How a failed request is to be treated.
+/// Kinds of failure that callers treat differently.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ApiErrorKind {
-    /// There is no such object.
+    /// The object does not exist.
     NotFound,
-    /// It exists already.
+    /// The object already exists.
     AlreadyExists,
-    /// It changed meanwhile, or a precondition does not hold.
+    /// The object changed since it was read, or a precondition does not hold.
     Conflict,
-    /// We are known, but may not.
+    /// The server knows the client, but does not allow the request.
     Forbidden,
-    /// We are not known.
+    /// The server does not know the client.
     Unauthorized,
-    /// The object is refused for what it says; trying again is of no use.
+    /// The server rejects the content of the request; a retry is pointless.
     Invalid,
-    /// What was asked for is too old; list again.
+    /// The requested version is too old; relist.
     Gone,
     /// Too many requests.
     Throttled,
-    /// The server is in trouble.
+    /// The server failed (5xx).
     Server,
-    /// The server was not reached, or the connection broke.
+    /// The server could not be reached, or the connection broke.
     Unreachable,
 }
 

@@ -2,9 +2,9 @@
 
 use model::Timestamp;
 
-/// Tells the time.
+/// Reads the wall clock.
 pub trait Clock: Send + Sync {
-    /// Now.
+    /// The current time.
     fn now(&self) -> Timestamp;
 }
 

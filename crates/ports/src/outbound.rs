@@ -1,33 +1,32 @@
-//! Requests of the agent to what runs in pods: probes and lifecycle hooks.
+//! Requests to containers: probes and lifecycle hooks.
 
 use std::time::Duration;
 
 use async_trait::async_trait;
 
-/// Asks things that listen on the network. Connections are made for one request and closed after it, no proxy is
-/// used, certificates are not checked.
+/// Sends requests to containers. Each uses a new connection, no proxy, and does not verify certificates.
 ///
-/// Time limits are of the request's own time: time in which the agent itself was not given the processor is not
-/// counted. Error texts are upstream's, complete with their subject.
+/// Time in which the agent itself did not get the processor does not count towards the limit of a request. Error texts are
+/// upstream's, with their subject.
 #[async_trait]
 pub trait Outbound: Send + Sync {
-    /// A GET request. Redirects within the same host name are followed, ten at most; the answer that would lead
-    /// to another host is returned as it is. Any status is an answer; a body is cut at 10 KiB.
+    /// Sends a GET request. Follows at most ten redirects within the same host name; a redirect to another host is returned
+    /// as the answer. Any status is an answer; a body is cut at 10 KiB.
     async fn http_get(&self, request: &HttpGet) -> Result<HttpAnswer, OutboundError>;
 
     /// Opens a TCP connection and closes it.
     async fn tcp_connect(&self, host: &str, port: u16, limit: Duration) -> Result<(), OutboundError>;
 
-    /// Asks `grpc.health.v1.Health/Check` without TLS. Anything but SERVING is a failure.
+    /// Calls `grpc.health.v1.Health/Check` without TLS. Anything but SERVING is a failure.
     async fn grpc_health(&self, check: &GrpcHealth) -> Result<(), OutboundError>;
 }
 
 /// A GET request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HttpGet {
-    /// With or without TLS.
+    /// HTTP or HTTPS.
     pub scheme: Scheme,
-    /// Name or address.
+    /// Host name or address.
     pub host: String,
     /// Port.
     pub port: u16,
@@ -36,18 +35,18 @@ pub struct HttpGet {
     /// Headers as in the spec. `Host` replaces the host in the request, an empty `Accept` or `User-Agent` leaves
     /// that header out.
     pub headers: Vec<(String, String)>,
-    /// Who asks.
+    /// Sets the `User-Agent`.
     pub purpose: Purpose,
-    /// The time for all of it, `None` for no limit.
+    /// Time limit for the whole request; `None` for no limit.
     pub limit: Option<Duration>,
 }
 
-/// With or without TLS.
+/// The scheme of a URL.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scheme {
-    /// Without.
+    /// Plain HTTP.
     Http,
-    /// With.
+    /// HTTP over TLS.
     Https,
 }
 
@@ -62,7 +61,7 @@ impl Scheme {
     }
 }
 
-/// Who asks; it shows in the `User-Agent` header.
+/// The purpose of a request; decides the `User-Agent` header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Purpose {
     /// A probe: `kube-probe/1.36`.
@@ -71,7 +70,7 @@ pub enum Purpose {
     Hook,
 }
 
-/// The answer to a GET request.
+/// The response to a GET request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HttpAnswer {
     /// Status code.
@@ -80,32 +79,32 @@ pub struct HttpAnswer {
     pub body: Vec<u8>,
 }
 
-/// A question about the health of a gRPC service.
+/// A health check of a gRPC service.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GrpcHealth {
-    /// Name or address.
+    /// Host name or address.
     pub host: String,
     /// Port.
     pub port: u16,
     /// The service, empty for the whole server.
     pub service: String,
-    /// The time for all of it.
+    /// Time limit for the whole call.
     pub limit: Duration,
 }
 
-/// Why there is no (good) answer.
+/// A failed request.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum OutboundError {
-    /// The other side could not be reached, did not answer in time, or answered badly.
+    /// The container could not be reached, did not answer in time, or sent an invalid answer.
     #[error("{0}")]
     Failed(String),
-    /// TLS was asked for and the other side answered in plain HTTP.
+    /// The container answered an HTTPS request in plain HTTP.
     #[error("{0}")]
     PlainAnswer(String),
-    /// The answer began, but its body could not be read to the end.
+    /// The body of the answer could not be read to its end.
     #[error("{0}")]
     Body(String),
-    /// The request itself cannot be made, such as a header that is none.
+    /// The request is invalid, for instance because of a bad header.
     #[error("{0}")]
     Request(String),
 }

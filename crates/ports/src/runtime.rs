@@ -1,71 +1,70 @@
 //! The container runtime, cut into small traits; the CRI client implements all of them.
 
 mod containers;
-mod figures;
 mod images;
 mod lists;
 mod sandboxes;
 mod service;
+mod statistics;
 mod streaming;
 
 pub use containers::Containers;
-pub use figures::RuntimeFigures;
 pub use images::Images;
 pub use lists::Lists;
 pub use sandboxes::Sandboxes;
 pub use service::{RuntimeEvents, RuntimeService};
+pub use statistics::RuntimeStatisticsSource;
 pub use streaming::Streaming;
 
 /// A runtime call that failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{operation}: {kind}: {message}")]
 pub struct RuntimeError {
-    /// Operation in the words of the `kubelet_runtime_operations_total` metric, such as `run_podsandbox`.
+    /// Operation as named by the `kubelet_runtime_operations_total` metric, such as `run_podsandbox`.
     pub operation: &'static str,
-    /// What kind of failure it is.
+    /// How the caller should treat it.
     pub kind: RuntimeErrorKind,
-    /// The runtime's words.
+    /// The runtime's message.
     pub message: String,
 }
 
 /// Kinds of failure that callers treat differently.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RuntimeErrorKind {
-    /// The object does not exist (any more).
+    /// The object does not exist.
     #[error("not found")]
     NotFound,
-    /// The runtime cannot be reached: retry when it is back.
+    /// The runtime cannot be reached: retry later.
     #[error("runtime unavailable")]
     Unavailable,
     /// The deadline passed; the call may still take effect.
     #[error("deadline exceeded")]
     DeadlineExceeded,
-    /// The runtime does not know the call.
+    /// The runtime does not implement the call.
     #[error("unimplemented")]
     Unimplemented,
     /// An object of that name exists already.
     #[error("already exists")]
     AlreadyExists,
-    /// The runtime is still at work on an earlier call about the same object, such as one that a killed agent
-    /// left behind: retry soon.
+    /// An earlier call for the same object is still running, for instance one of a killed agent: retry soon.
     #[error("busy")]
     Busy,
-    /// The runtime has too much to do: retry later.
+    /// The runtime is overloaded: retry later.
     #[error("exhausted")]
     Exhausted,
-    /// Everything else: retry with back-off.
+    /// Everything else: retry with backoff.
     #[error("failed")]
     Failed,
 }
 
 impl RuntimeError {
-    /// Whether the object is gone.
+    /// Whether the object does not exist.
     #[must_use]
     pub fn is_not_found(&self) -> bool {
         self.kind == RuntimeErrorKind::NotFound
     }
 
-    /// The failure as a gRPC client in Go writes it, for texts that users and programs know so.
+    /// The failure as Go's gRPC client prints it, for messages that must match upstream's.
     #[must_use]
     pub fn grpc_text(&self) -> String {
         let code = match self.kind {
@@ -81,10 +80,10 @@ impl RuntimeError {
     }
 }
 
-/// Turns "not found" into success: removing what is gone already has happened.
+/// Treats "not found" as success, for removals.
 ///
 /// # Errors
-/// Every other failure is passed on.
+/// Every other failure.
 pub fn ignore_not_found(result: Result<(), RuntimeError>) -> Result<(), RuntimeError> {
     match result {
         Err(error) if error.is_not_found() => Ok(()),
@@ -92,10 +91,13 @@ pub fn ignore_not_found(result: Result<(), RuntimeError>) -> Result<(), RuntimeE
     }
 }
 
-/// The whole runtime, for those who need more than one part of it.
+/// All runtime traits together.
 pub trait Runtime:
-    Sandboxes + Containers + Lists + Images + RuntimeService + RuntimeFigures + Streaming
+    Sandboxes + Containers + Lists + Images + RuntimeService + RuntimeStatisticsSource + Streaming
 {
 }
 
-impl<T: Sandboxes + Containers + Lists + Images + RuntimeService + RuntimeFigures + Streaming> Runtime for T {}
+impl<T: Sandboxes + Containers + Lists + Images + RuntimeService + RuntimeStatisticsSource + Streaming>
+    Runtime for T
+{
+}

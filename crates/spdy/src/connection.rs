@@ -1,4 +1,4 @@
-//! Frames on a connection.
+//! Reads and writes frames on a connection.
 
 use bytes::BytesMut;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
@@ -6,60 +6,57 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use crate::SpdyError;
 use crate::frame::{Decoder, Encoder, Frame};
 
-/// What is read at once.
-const PIECE: usize = 32 * 1024;
+const READ_CHUNK: usize = 32 * 1024;
 
-/// The reading half.
 pub struct FrameReader<R> {
-    half: R,
+    reader: R,
     decoder: Decoder,
-    arrived: BytesMut,
+    buffer: BytesMut,
 }
 
 impl<R: AsyncRead + Unpin> FrameReader<R> {
-    /// Reads from a connection that was just upgraded.
-    pub fn new(half: R) -> Self {
-        Self { half, decoder: Decoder::default(), arrived: BytesMut::with_capacity(PIECE) }
+    /// `reader` must be at the first byte after the HTTP upgrade.
+    pub fn new(reader: R) -> Self {
+        Self { reader, decoder: Decoder::default(), buffer: BytesMut::with_capacity(READ_CHUNK) }
     }
 
-    /// The next frame, or piece of one; `None` when the peer has closed the connection. May be dropped while it waits.
+    /// Returns the next frame or chunk of a data frame; `None` when the peer has closed the connection. Cancel safe.
     ///
     /// # Errors
-    /// When the connection fails or the peer breaks the protocol.
+    /// If the connection fails or the peer violates the protocol.
     pub async fn next(&mut self) -> Result<Option<Frame>, SpdyError> {
         loop {
-            if let Some(frame) = self.decoder.decode(&mut self.arrived)? {
+            if let Some(frame) = self.decoder.decode(&mut self.buffer)? {
                 return Ok(Some(frame));
             }
-            self.arrived.reserve(PIECE);
-            if self.half.read_buf(&mut self.arrived).await? == 0 {
+            self.buffer.reserve(READ_CHUNK);
+            if self.reader.read_buf(&mut self.buffer).await? == 0 {
                 return Ok(None);
             }
         }
     }
 }
 
-/// The writing half.
 pub struct FrameWriter<W> {
-    half: W,
+    writer: W,
     encoder: Encoder,
-    waiting: BytesMut,
+    buffer: BytesMut,
 }
 
 impl<W: AsyncWrite + Unpin> FrameWriter<W> {
-    /// Writes to a connection that was just upgraded.
-    pub fn new(half: W) -> Self {
-        Self { half, encoder: Encoder::default(), waiting: BytesMut::new() }
+    /// `writer` must be at the first byte after the HTTP upgrade.
+    pub fn new(writer: W) -> Self {
+        Self { writer, encoder: Encoder::default(), buffer: BytesMut::new() }
     }
 
-    /// Writes a frame out. Not to be dropped while it waits, or the connection is of no use any more.
+    /// Writes and flushes a frame. Not cancel safe: after a cancelled call the connection is unusable.
     ///
     /// # Errors
-    /// When the connection fails.
+    /// If the connection fails.
     pub async fn send(&mut self, frame: &Frame) -> Result<(), SpdyError> {
-        self.encoder.encode(frame, &mut self.waiting)?;
-        self.half.write_all_buf(&mut self.waiting).await?;
-        Ok(self.half.flush().await?)
+        self.encoder.encode(frame, &mut self.buffer)?;
+        self.writer.write_all_buf(&mut self.buffer).await?;
+        Ok(self.writer.flush().await?)
     }
 }
 
@@ -70,7 +67,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn frames_cross_a_connection_in_order() {
+    async fn frames_arrive_in_order() {
         let (ours, theirs) = tokio::io::duplex(16);
         let (mut writer, mut reader) = (FrameWriter::new(ours), FrameReader::new(theirs));
         let frames = [
@@ -95,7 +92,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_large_frame_does_not_become_a_large_buffer() {
+    async fn large_frame_does_not_grow_the_buffer() {
         let (ours, theirs) = tokio::io::duplex(64 * 1024);
         let (mut writer, mut reader) = (FrameWriter::new(ours), FrameReader::new(theirs));
         let frame = Frame::Data { stream: 1, bytes: Bytes::from(vec![7; 4 << 20]), fin: true };
@@ -107,7 +104,7 @@ mod tests {
             let mut total = 0;
             while let Some(Frame::Data { bytes, .. }) = reader.next().await.unwrap() {
                 total += bytes.len();
-                assert!(reader.arrived.capacity() <= 4 * PIECE, "{}", reader.arrived.capacity());
+                assert!(reader.buffer.capacity() <= 4 * READ_CHUNK, "{}", reader.buffer.capacity());
             }
             total
         };

@@ -1,8 +1,8 @@
-//! What both sides know of header blocks before the first one: a constant of the protocol.
+//! The zlib dictionary for header blocks, a constant of SPDY/3.
 
 use std::sync::LazyLock;
 
-/// Words, each with its length before it.
+/// In the dictionary, each of these is preceded by its length.
 const WORDS: &str = "options head post put delete trace accept accept-charset accept-encoding accept-language \
     accept-ranges age allow authorization cache-control connection content-base content-encoding content-language \
     content-length content-location content-md5 content-range content-type date etag expect expires from host \
@@ -11,7 +11,7 @@ const WORDS: &str = "options head post put delete trace accept accept-charset ac
     user-agent vary via warning www-authenticate method get status 200_OK version HTTP/1.1 url public set-cookie \
     keep-alive origin";
 
-/// What follows them, as it is.
+/// Follows the words verbatim.
 const REST: &str = concat!(
     "100101201202205206300302303304305306307402405406407408409410411412413414415416417502504505",
     "203 Non-Authoritative Information204 No Content301 Moved Permanently400 Bad Request401 Unauthorized",
@@ -21,7 +21,6 @@ const REST: &str = concat!(
     "text/javascript,publicprivatemax-age=gzip,deflate,sdchcharset=utf-8charset=iso-8859-1,utf-,*,enq=0."
 );
 
-/// The dictionary.
 pub(crate) static DICTIONARY: LazyLock<Vec<u8>> = LazyLock::new(|| {
     let mut all = Vec::with_capacity(1423);
     for word in WORDS.split(' ') {
@@ -38,9 +37,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_is_the_protocols() {
+    fn dictionary_matches_spdy_3() {
         assert_eq!(DICTIONARY.len(), 1423);
-        // Peers tell which dictionary they mean by its Adler-32 sum; this one is SPDY/3's.
+        // zlib identifies a dictionary by its Adler-32 checksum; this is the one of SPDY/3.
         let (mut low, mut high) = (1u32, 0u32);
         for byte in DICTIONARY.iter() {
             low = (low + u32::from(*byte)) % 65521;

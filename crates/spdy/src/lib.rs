@@ -1,12 +1,12 @@
-//! SPDY/3.1 as the streaming servers of container runtimes speak it.
+//! The part of SPDY/3.1 that the streaming servers of container runtimes use.
 //!
-//! Comes in: the bytes of an upgraded connection. Goes out: frames ([`Frame`]) with their header blocks unpacked, and
-//! the other way round. [`FrameReader`] and [`FrameWriter`] put them on a connection.
+//! [`Decoder`] and [`Encoder`] convert between bytes and [`Frame`]s with decompressed headers. [`FrameReader`] and
+//! [`FrameWriter`] do that on an upgraded connection.
 //!
-//! Invariants: every buffer has a limit (a control frame, an unpacked header block), and the data of a frame is handed
-//! on in the pieces it arrives in, so that memory does not depend on what the peer sends.
+//! Invariants: control frames and decompressed header blocks have a size limit, and the data of a frame is delivered in
+//! chunks as it arrives, so that a peer cannot make the process allocate unbounded memory.
 //!
-//! It deliberately has no flow control: the streaming servers have none, and the connection's own holds both sides.
+//! There is deliberately no SPDY flow control: the streaming servers do not use it, and TCP provides backpressure.
 
 mod connection;
 mod dictionary;
@@ -17,22 +17,17 @@ pub use connection::{FrameReader, FrameWriter};
 pub use frame::{Decoder, Encoder, Frame, StreamId};
 pub use header_block::Headers;
 
-/// What a peer did wrong.
+/// The connection failed or the peer violated the protocol.
 #[derive(Debug, thiserror::Error)]
 pub enum SpdyError {
-    /// The connection failed.
     #[error("SPDY connection")]
     Connection(#[from] std::io::Error),
-    /// A control frame is larger than any that is needed.
-    #[error("SPDY control frame of {0} bytes")]
+    #[error("SPDY control frame of {0} bytes exceeds the limit")]
     FrameTooLarge(usize),
-    /// A control frame of another version.
     #[error("SPDY version {0}, not 3")]
     Version(u16),
-    /// A control frame without the fields of its type.
     #[error("SPDY control frame of type {0} is too short")]
     ShortFrame(u16),
-    /// A header block that cannot be unpacked.
     #[error("SPDY header block: {0}")]
     HeaderBlock(&'static str),
 }

@@ -1,7 +1,7 @@
-//! An agent under test: podward or the upstream kubelet, started the same way on the same folders.
+//! An agent under test: podward or the upstream kubelet, started in the same way with the same folders.
 //!
-//! [`AgentProcess`] owns the node's configuration and one process at a time. [`AgentProcess::become_kind`]
-//! switches which program runs on the node, so that a test can hand a live node from one to the other.
+//! [`AgentProcess`] owns the node's configuration and one process at a time. [`AgentProcess::become_kind`] changes the
+//! program that runs on the node, so a test can hand a running node from one agent to the other.
 
 use std::ffi::OsString;
 use std::fs::{self, File};
@@ -26,12 +26,9 @@ pub use config::{AgentOptions, Ports};
 /// Name of the node in every scenario without a cluster.
 pub const NODE: &str = "node-a";
 
-/// Which program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Agent {
-    /// Ours.
     Podward,
-    /// The upstream kubelet.
     Upstream,
 }
 
@@ -44,20 +41,20 @@ impl Agent {
         }
     }
 
-    /// Whether `PODWARD_AGENTS` (default: both) asks for this one.
+    /// Whether `PODWARD_AGENTS` (default: both) selects this agent.
     pub fn selected(self) -> bool {
-        let wanted = std::env::var("PODWARD_AGENTS").unwrap_or_else(|_| "podward,upstream".to_owned());
-        let names: Vec<&str> = wanted.split(',').map(str::trim).collect();
+        let selection = std::env::var("PODWARD_AGENTS").unwrap_or_else(|_| "podward,upstream".to_owned());
+        let names: Vec<&str> = selection.split(',').map(str::trim).collect();
         let known = [Self::Podward, Self::Upstream].map(Self::name);
-        // A slip must not turn every scenario into one that passes because it did nothing.
+        // A typing error must not make every scenario pass without running.
         assert!(
             names.iter().all(|name| known.contains(name)),
-            "PODWARD_AGENTS={wanted}: name {known:?}, or leave it unset"
+            "PODWARD_AGENTS={selection}: name {known:?}, or leave it unset"
         );
         names.contains(&self.name())
     }
 
-    /// The program's path; a missing one is an error that says how to get it.
+    /// The program's path. The error for a missing program names the command that builds it.
     pub fn program(self) -> Result<PathBuf> {
         let (variable, candidates, hint) = match self {
             Self::Podward => {
@@ -95,7 +92,7 @@ pub struct AgentProcess {
 }
 
 impl AgentProcess {
-    /// Writes the configuration for an agent on `instance`; nothing is started yet.
+    /// Writes the configuration for an agent on `instance`; starts nothing.
     pub fn prepare(kind: Agent, instance: &Instance, options: &AgentOptions) -> Result<Self> {
         let ports = config::write(instance, options)?;
         let folder = instance.folder().to_path_buf();
@@ -105,7 +102,7 @@ impl AgentProcess {
 
     /// Starts the process and returns at once.
     pub fn start(&mut self) -> Result<()> {
-        ensure!(self.child.is_none(), "the agent runs already");
+        ensure!(self.child.is_none(), "the agent is already running");
         let program = self.kind.program()?;
         let log = File::options()
             .create(true)
@@ -139,7 +136,7 @@ impl AgentProcess {
         std::env::join_paths(folders).context("a folder of programs has a colon in its name")
     }
 
-    /// Waits until `/healthz` answers and pods can be listed.
+    /// Waits until `/healthz` succeeds and pods can be listed.
     pub async fn wait_ready(&mut self) -> Result<Duration> {
         let start = Instant::now();
         loop {
@@ -156,22 +153,22 @@ impl AgentProcess {
         }
     }
 
-    /// SIGKILL, and waits for the end of the process.
+    /// Sends SIGKILL and waits for the process to exit.
     pub fn kill9(&mut self) -> Result<()> {
-        let mut running = self.child.take().context("the agent does not run")?;
+        let mut running = self.child.take().context("the agent is not running")?;
         kill(running.0.id(), Signal::KILL)?;
         running.0.wait().context("wait for the agent")?;
         Ok(())
     }
 
-    /// SIGTERM, and waits for the end of the process.
+    /// Sends SIGTERM and waits for the process to exit.
     pub async fn term(&mut self) -> Result<ExitStatus> {
-        let pid = self.pid().context("the agent does not run")?;
+        let pid = self.pid().context("the agent is not running")?;
         kill(pid, Signal::TERM)?;
         let child = &mut self.child;
         let waited = Instant::now();
         loop {
-            let running = child.as_mut().context("the agent does not run")?;
+            let running = child.as_mut().context("the agent is not running")?;
             if let Some(status) = running.0.try_wait().context("wait for the agent")? {
                 *child = None;
                 return Ok(status);
@@ -181,14 +178,13 @@ impl AgentProcess {
         }
     }
 
-    /// Which program runs the node from the next start on; folders and configuration stay.
+    /// Selects the program for the next start; keeps folders and configuration.
     pub fn become_kind(&mut self, kind: Agent) -> Result<()> {
         ensure!(self.child.is_none(), "stop the agent first");
         self.kind = kind;
         Ok(())
     }
 
-    /// Which program this is.
     pub fn kind(&self) -> Agent {
         self.kind
     }
@@ -196,7 +192,7 @@ impl AgentProcess {
     /// All pods as the read-only port shows them.
     pub async fn pods(&self) -> Result<Vec<Pod>> {
         let answer = http::get(self.ports.read_only, "/pods").await?;
-        ensure!(answer.status == 200, "/pods answers {}", answer.status);
+        ensure!(answer.status == 200, "/pods responds with {}", answer.status);
         let list: List<Pod> = serde_json::from_slice(&answer.body).context("parse /pods")?;
         Ok(list.items)
     }
@@ -208,7 +204,6 @@ impl AgentProcess {
         Ok(String::from_utf8_lossy(&answer.body).into_owned())
     }
 
-    /// Waits until the log holds `text`.
     pub async fn wait_log(&self, text: &str, limit: Duration) -> Result<()> {
         let path = self.log_path();
         eventually(&format!("log line with {text:?}"), limit, async || {
@@ -219,22 +214,21 @@ impl AgentProcess {
         .await
     }
 
-    /// Id of the process, while it runs.
+    /// Process ID, `None` unless it runs.
     pub fn pid(&self) -> Option<u32> {
         self.child.as_ref().map(|running| running.0.id())
     }
 
     /// Resident memory of the process in KiB.
     pub fn resident_kib(&self) -> Result<u64> {
-        self.pid().and_then(process::resident_kib).context("the agent does not run")
+        self.pid().and_then(process::resident_kib).context("the agent is not running")
     }
 
     /// Processor time of the process so far.
     pub fn cpu_time(&self) -> Result<Duration> {
-        self.pid().and_then(process::cpu_time).context("the agent does not run")
+        self.pid().and_then(process::cpu_time).context("the agent is not running")
     }
 
-    /// Where static manifests go.
     pub fn manifests(&self) -> PathBuf {
         self.path("manifests")
     }
@@ -254,19 +248,17 @@ impl AgentProcess {
         self.path("logs")
     }
 
-    /// Ports the agent listens on.
     pub fn ports(&self) -> Ports {
         self.ports
     }
 
-    /// The last lines of the agent's log.
     pub fn log_tail(&self, lines: usize) -> String {
         tail(&self.log_path(), lines)
     }
 
     fn exited(&mut self) -> Result<Option<ExitStatus>> {
-        let running = self.child.as_mut().context("the agent does not run")?;
-        running.0.try_wait().context("look after the agent")
+        let running = self.child.as_mut().context("the agent is not running")?;
+        running.0.try_wait().context("check the agent process")
     }
 
     fn log_path(&self) -> PathBuf {

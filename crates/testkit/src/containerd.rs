@@ -1,7 +1,7 @@
 //! A private containerd beside the installed one, if any.
 //!
-//! Own root, state, socket, network and image store under an [`Instance`]; containers live in shims
-//! and survive [`Containerd::kill`] and [`Containerd::terminate`]. Dropping it kills them by id.
+//! It has its own root, state, socket, network and image store under an [`Instance`]. Containers run in shims and
+//! survive [`Containerd::kill`] and [`Containerd::terminate`]; dropping the instance kills them by process ID.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -19,9 +19,8 @@ use crate::{images, process};
 
 mod config;
 
-const READY: Duration = Duration::from_secs(30);
+const READY_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// A containerd process and its folder.
 #[derive(Debug)]
 pub struct Containerd {
     // Before `instance`, so that the process is reaped before the folder is cleaned.
@@ -31,7 +30,7 @@ pub struct Containerd {
 }
 
 impl Containerd {
-    /// Starts Debian's containerd (or the one `PODWARD_CONTAINERD` names) with the test images in it.
+    /// Starts Debian's containerd (or the one in `PODWARD_CONTAINERD`) and imports the test images.
     pub async fn start() -> Result<Self> {
         let binary =
             std::env::var_os("PODWARD_CONTAINERD").map_or("/usr/bin/containerd".into(), PathBuf::from);
@@ -47,7 +46,7 @@ impl Containerd {
         let mut containerd = Self { child: None, binary: binary.to_path_buf(), instance };
         containerd.resume().await?;
         containerd.import(archive)?;
-        eventually("images known to CRI", READY, async || {
+        eventually("images known to CRI", READY_TIMEOUT, async || {
             let known = containerd.cri().images().await?;
             for name in [images::PAUSE, images::DEMO, images::DEMO_2, images::BUSYBOX] {
                 ensure!(known.iter().any(|image| image == name), "{name} missing in {known:?}");
@@ -60,7 +59,7 @@ impl Containerd {
 
     /// Starts the process again after [`Self::kill`] or [`Self::terminate`] and waits until CRI is ready.
     pub async fn resume(&mut self) -> Result<()> {
-        ensure!(self.child.is_none(), "containerd runs already");
+        ensure!(self.child.is_none(), "containerd is already running");
         let log = self.instance.path("containerd.log");
         let log = File::options().create(true).append(true).open(&log).context("open containerd.log")?;
         let near = self.binary.parent().unwrap_or(Path::new("/")).display().to_string();
@@ -76,42 +75,39 @@ impl Containerd {
             .with_context(|| format!("start {}", self.binary.display()))?;
         self.child = Some(Running(child));
         let cri = self.cri();
-        let ready = eventually("containerd ready", READY, async || cri.ready().await).await;
+        let ready = eventually("containerd ready", READY_TIMEOUT, async || cri.ready().await).await;
         ready.with_context(|| format!("containerd.log ends with\n{}", self.log_tail(30)))
     }
 
-    /// SIGKILL; containers go on.
+    /// Sends SIGKILL; containers keep running.
     pub fn kill(&mut self) -> Result<()> {
         self.stop(Signal::KILL)
     }
 
-    /// SIGTERM; containers go on.
+    /// Sends SIGTERM; containers keep running.
     pub fn terminate(&mut self) -> Result<()> {
         self.stop(Signal::TERM)
     }
 
-    /// The folder and names of this node.
     pub fn instance(&self) -> &Instance {
         &self.instance
     }
 
-    /// A new CRI connection; it may be made while containerd is down.
+    /// A new CRI connection, which may be created while containerd is down.
     pub fn cri(&self) -> CriView {
         CriView::connect(&self.instance.socket())
     }
 
-    /// Id of the containerd process, when it runs.
     pub fn pid(&self) -> Option<u32> {
         self.child.as_ref().map(|running| running.0.id())
     }
 
-    /// The last lines of containerd's log.
     pub fn log_tail(&self, lines: usize) -> String {
         tail(&self.instance.path("containerd.log"), lines)
     }
 
     fn stop(&mut self, signal: Signal) -> Result<()> {
-        let mut running = self.child.take().context("containerd does not run")?;
+        let mut running = self.child.take().context("containerd is not running")?;
         kill(running.0.id(), signal)?;
         running.0.wait().context("wait for containerd")?;
         Ok(())
@@ -135,7 +131,7 @@ impl Containerd {
     }
 }
 
-/// Kills its process when dropped, so that a failed test leaves none.
+/// Kills its process on drop, so that a failed test leaves no process behind.
 #[derive(Debug)]
 pub(crate) struct Running(pub(crate) Child);
 
@@ -148,7 +144,6 @@ impl Drop for Running {
     }
 }
 
-/// The last `lines` lines of a file, for error reports.
 pub(crate) fn tail(path: &Path, lines: usize) -> String {
     let text = fs::read(path).map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).unwrap_or_default();
     let all: Vec<&str> = text.lines().collect();
@@ -162,7 +157,7 @@ fn version(binary: &Path) -> Result<String> {
     Ok(word.trim_start_matches('v').to_owned())
 }
 
-/// The test images, written once per test process.
+/// The archive of test images, written once per test process.
 fn test_images() -> Result<&'static Path> {
     static ARCHIVE: OnceLock<Result<PathBuf, String>> = OnceLock::new();
     let folder = images::workspace().join("target/test-images");

@@ -1,15 +1,15 @@
 //! A real Kubernetes control plane on loopback: etcd, kube-apiserver, kube-controller-manager, kube-scheduler.
 //!
-//! Comes in: the programs in `$PODWARD_CACHE/bin` and Debian's etcd. Goes out: kubeconfigs for whoever wants to talk
-//! to it, a `kubectl` runner and the audit log. Node authorizer, RBAC and NodeRestriction are on, as in a real
-//! cluster; certificates are made anew for each.
+//! Runs the programs in `$PODWARD_CACHE/bin` and Debian's etcd. Provides kubeconfigs, a `kubectl` runner and the audit
+//! log. Node authorizer, RBAC and NodeRestriction are enabled, as in a real cluster; each control plane has new
+//! certificates.
 //!
-//! Invariant: what was started is gone after it, also after a panic or when the test itself is killed
-//! ([`reaper`]). Not here: nodes. A node joins with one of the kubeconfigs.
+//! Invariant: all processes are stopped afterwards, even if the test panics or is killed ([`reaper`]). It has no nodes:
+//! a node joins with one of the kubeconfigs.
 
+use parking_lot::{Mutex, MutexGuard};
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::{Context, Result};
@@ -34,16 +34,14 @@ mod reaper;
 
 pub use audit::AuditedRequest;
 pub use certificates::{PodSigner, SignedForPod, unknown_authority};
-pub use faults::{Fault, FaultRule, FaultyDoor, Presented};
+pub use faults::{Fault, FaultProxy, FaultRule, ServerCertificate};
 
-/// What a test changes about the control plane.
+/// Settings that a test changes on the control plane.
 #[derive(Clone, Debug)]
 pub struct ControlPlaneOptions {
-    /// Further arguments of kube-apiserver.
     pub api_server_arguments: Vec<String>,
-    /// Further arguments of kube-controller-manager.
     pub controller_manager_arguments: Vec<String>,
-    /// How long signed certificates last; they are dated back by five minutes.
+    /// Lifetime of signed certificates, which are backdated by five minutes.
     pub signing_duration: Duration,
 }
 
@@ -57,10 +55,10 @@ impl Default for ControlPlaneOptions {
     }
 }
 
-/// A control plane; dropping it ends its processes and removes its folder.
+/// A control plane. Dropping it stops its processes and removes its folder.
 #[derive(Debug)]
 pub struct ControlPlane {
-    // Before the folder, so that the processes are gone when it is removed.
+    // Before the folder, so that the processes have exited when it is removed.
     components: Mutex<Components>,
     authority: Authority,
     url: String,
@@ -70,13 +68,13 @@ pub struct ControlPlane {
 }
 
 impl ControlPlane {
-    /// Starts a control plane and waits until it serves, schedules and has made the default service account.
+    /// Starts a control plane and waits until it serves, schedules and has created the default service account.
     pub async fn start() -> Result<Self> {
         Self::start_with(ControlPlaneOptions::default()).await
     }
 
-    /// The same with changed options. Ports that were free when they were looked for may be taken when they are used: a
-    /// part that ends at once is tried again with others.
+    /// Like [`Self::start`], with changed options. Another process can take a port between the search for a free one
+    /// and its use: if a component exits at once, retries with other ports.
     pub async fn start_with(options: ControlPlaneOptions) -> Result<Self> {
         const TRIES: u32 = 3;
         let mut tries = 1;
@@ -115,29 +113,26 @@ impl ControlPlane {
         Ok(plane)
     }
 
-    /// One control plane for the whole test process, ended with it. Scenarios that share it keep to a namespace and
-    /// a node of their own.
+    /// One control plane for the whole test process, stopped when it exits. Each scenario uses its own namespace and
+    /// node.
     pub async fn shared() -> Result<&'static Self> {
         static SHARED: OnceCell<ControlPlane> = OnceCell::const_new();
         SHARED.get_or_try_init(Self::start).await
     }
 
-    /// How long the start took.
     pub fn start_time(&self) -> Duration {
         self.start_time
     }
 
-    /// Where the API server listens.
     pub fn url(&self) -> &str {
         &self.url
     }
 
-    /// The folder with all files and logs.
     pub fn folder(&self) -> &Path {
         self.instance.folder()
     }
 
-    /// The certificate authority of the cluster, as a PEM file.
+    /// PEM file with the cluster's certificate authority.
     pub fn authority_file(&self) -> PathBuf {
         self.instance.path("pki/ca.crt")
     }
@@ -147,68 +142,66 @@ impl ControlPlane {
         self.instance.path("admin.kubeconfig")
     }
 
-    /// A kubeconfig with a client certificate of `system:node:NAME`.
+    /// A kubeconfig with a client certificate for `system:node:NAME`.
     pub fn node_kubeconfig(&self, node: &str) -> Result<PathBuf> {
         let identity =
             Identity { name: &format!("system:node:{node}"), group: Some("system:nodes"), hosts: &[] };
         self.write_kubeconfig(node, &Credential::Certificate(self.authority.issue(&identity)?))
     }
 
-    /// A kubeconfig with a client certificate of any user.
+    /// A kubeconfig with a client certificate for any user.
     pub fn user_kubeconfig(&self, user: &str, group: Option<&str>) -> Result<PathBuf> {
         let issued = self.authority.issue(&Identity { name: user, group, hosts: &[] })?;
         self.write_kubeconfig(&user.replace(':', "-"), &Credential::Certificate(issued))
     }
 
-    /// A kubeconfig with a bootstrap token, which may ask for a node's certificate and nothing else.
+    /// A kubeconfig with a bootstrap token, which may only request a node certificate.
     pub fn bootstrap_kubeconfig(&self) -> Result<PathBuf> {
         self.write_kubeconfig("bootstrap", &Credential::Token(bootstrap::TOKEN.to_owned()))
     }
 
-    /// Ends the API server at once, as a crash would; everything else goes on.
+    /// Kills the API server, like a crash; the other components keep running.
     pub fn stop_api_server(&self) -> Result<()> {
         self.components().stop_api_server()
     }
 
     /// Starts the API server again, at the same address and with the same data.
     ///
-    /// Scheduler and controllers are started anew, too: their watches come back up to a minute later. Until then pods are
-    /// placed on nodes that are gone, from where the garbage collector of pods deletes them, and new namespaces get no
-    /// accounts.
+    /// Also restarts the scheduler and the controllers, because their watches take up to a minute to resume. Until then
+    /// pods are scheduled to deleted nodes, where the pod garbage collector deletes them, and new namespaces have no
+    /// service accounts.
     pub async fn start_api_server(&self) -> Result<()> {
         self.launch_api_server()?;
         self.wait_api_server().await?;
         self.components().restart_controllers()
     }
 
-    /// When the API server was started, the first time first.
+    /// Times at which the API server was started, oldest first.
     pub fn api_server_starts(&self) -> Vec<SystemTime> {
-        self.api_server_starts.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.api_server_starts.lock().clone()
     }
 
     #[expect(clippy::disallowed_methods, reason = "compared with the times of the audit log")]
     fn launch_api_server(&self) -> Result<()> {
-        self.api_server_starts.lock().unwrap_or_else(PoisonError::into_inner).push(SystemTime::now());
+        self.api_server_starts.lock().push(SystemTime::now());
         self.components().start_api_server()
     }
 
-    /// Starts the API server if an earlier scenario left it stopped.
     pub async fn ensure_api_server(&self) -> Result<()> {
         let stopped = !self.components().api_server_runs();
         if stopped { self.start_api_server().await } else { Ok(()) }
     }
 
-    /// From now on certificates are signed for this long.
+    /// Changes the lifetime of certificates signed from now on.
     pub fn sign_for(&self, duration: Duration) -> Result<()> {
         self.components().sign_for(duration)
     }
 
-    /// Ids of all processes that run for this control plane.
+    /// IDs of all processes of this control plane.
     pub fn processes(&self) -> Vec<u32> {
         self.components().processes()
     }
 
-    /// The last lines of a component's log.
     pub fn log_tail(&self, component: &str, lines: usize) -> String {
         crate::containerd::tail(&self.instance.path(&format!("{component}.log")), lines)
     }
@@ -220,11 +213,11 @@ impl ControlPlane {
     }
 
     fn components(&self) -> MutexGuard<'_, Components> {
-        self.components.lock().unwrap_or_else(PoisonError::into_inner)
+        self.components.lock()
     }
 }
 
-/// Certificates, keys, kubeconfigs of the components and the audit policy.
+/// Writes certificates, keys, the components' kubeconfigs and the audit policy.
 fn write_files(instance: &Instance, authority: &Authority, url: &str) -> Result<()> {
     let pki = instance.path("pki");
     fs::create_dir_all(&pki).context("create the folder of certificates")?;

@@ -1,4 +1,4 @@
-//! What a CRI runtime has, as flat values that a test can compare.
+//! The state of a CRI runtime as flat values that a test can compare.
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
@@ -12,74 +12,52 @@ use hyper_util::rt::TokioIo;
 use tokio::net::UnixStream;
 use tonic::transport::{Channel, Endpoint};
 
-/// A pod sandbox.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SandboxView {
-    /// Runtime id.
     pub id: String,
-    /// Pod name as the agent gave it.
     pub pod: String,
-    /// Pod namespace.
     pub namespace: String,
-    /// Pod UID.
     pub uid: String,
-    /// Attempt number.
     pub attempt: u32,
-    /// Whether it is ready.
     pub ready: bool,
-    /// Creation time in nanoseconds.
+    /// In nanoseconds.
     pub created_at: i64,
-    /// Labels.
     pub labels: BTreeMap<String, String>,
-    /// Annotations.
     pub annotations: BTreeMap<String, String>,
 }
 
-/// A container, whatever its state.
+/// A container in any state.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ContainerView {
-    /// Runtime id.
     pub id: String,
-    /// Runtime id of its sandbox.
+    /// Sandbox ID.
     pub sandbox: String,
-    /// Pod name from its labels.
     pub pod: String,
-    /// Pod UID from its labels.
     pub uid: String,
-    /// Container name.
     pub name: String,
-    /// Attempt number.
     pub attempt: u32,
-    /// State.
     pub state: v1::ContainerState,
-    /// Times in nanoseconds; 0 = not yet.
+    /// Times in nanoseconds; 0 if not yet.
     pub created_at: i64,
-    /// See `created_at`.
     pub started_at: i64,
-    /// See `created_at`.
     pub finished_at: i64,
-    /// Exit code, once exited.
     pub exit_code: i32,
-    /// Image as the agent asked for it.
+    /// Image as the agent requested it.
     pub image: String,
-    /// Full path of the log file.
     pub log_path: String,
-    /// Labels.
     pub labels: BTreeMap<String, String>,
-    /// Annotations.
     pub annotations: BTreeMap<String, String>,
     /// Mounts as (container path, host path, read-only).
     pub mounts: Vec<(String, String, bool)>,
 }
 
 impl ContainerView {
-    /// Whether it runs.
     pub fn running(&self) -> bool {
         self.state == v1::ContainerState::ContainerRunning
     }
 }
 
-/// A connection that looks, and clears the table between two agents' turns.
+/// A connection that reads the runtime's state, and removes all pods between the runs of two agents.
 #[derive(Clone, Debug)]
 pub struct CriView {
     runtime: RuntimeServiceClient<Channel>,
@@ -87,7 +65,7 @@ pub struct CriView {
 }
 
 impl CriView {
-    /// Connects lazily and again after each loss.
+    /// Connects lazily and reconnects after each loss.
     pub fn connect(socket: &Path) -> Self {
         let socket: PathBuf = socket.to_path_buf();
         let connector = tower::service_fn(move |_: tonic::codegen::http::Uri| {
@@ -109,7 +87,6 @@ impl CriView {
         Ok(())
     }
 
-    /// References of all images.
     pub async fn images(&self) -> Result<Vec<String>> {
         let list =
             self.images.clone().list_images(v1::ListImagesRequest::default()).await.context("ListImages")?;
@@ -160,7 +137,7 @@ impl CriView {
         Ok(())
     }
 
-    /// Starts a pod with one container without any agent; the time that the runtime takes for it.
+    /// Starts a pod with one container without an agent and returns how long the runtime took.
     pub async fn start_pod(&self, name: &str, image: &str, arguments: &[&str]) -> Result<Duration> {
         let mut client = self.runtime.clone();
         let metadata = v1::PodSandboxMetadata {
@@ -200,14 +177,14 @@ impl CriView {
         Ok(all.into_iter().filter(|sandbox| sandbox.pod == pod).collect())
     }
 
-    /// Process id of a running container, from the verbose status that containerd gives.
+    /// Process ID of a running container, from containerd's verbose status.
     pub async fn pid(&self, container: &str) -> Result<u32> {
         let info = self.container_info(container).await?;
         let pid = info.get("pid").and_then(serde_json::Value::as_u64).context("pid in the verbose status")?;
         u32::try_from(pid).context("read the pid")
     }
 
-    /// The runtime's own JSON about a container.
+    /// The verbose status of a container.
     pub async fn container_info(&self, container: &str) -> Result<serde_json::Value> {
         let request = v1::ContainerStatusRequest { container_id: container.to_owned(), verbose: true };
         let status = self.runtime.clone().container_status(request).await.context("ContainerStatus")?;
@@ -215,7 +192,7 @@ impl CriView {
         serde_json::from_str(&info).context("parse the verbose status")
     }
 
-    /// The runtime's own JSON about a sandbox.
+    /// The verbose status of a sandbox.
     pub async fn sandbox_info(&self, sandbox: &str) -> Result<serde_json::Value> {
         let request = v1::PodSandboxStatusRequest { pod_sandbox_id: sandbox.to_owned(), verbose: true };
         let status = self.runtime.clone().pod_sandbox_status(request).await.context("PodSandboxStatus")?;

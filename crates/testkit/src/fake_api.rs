@@ -1,52 +1,44 @@
 //! An API server that holds the pods of one node in memory: watches, status patches with the UID as a precondition,
-//! graceful and final deletes. Every write is noted; requests can be made to fail.
+//! graceful and final deletes. Every write is recorded, and requests can be made to fail.
 
 mod merge;
 
+use parking_lot::{Mutex, MutexGuard};
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use async_trait::async_trait;
 use futures::StreamExt;
 use k8s_openapi::api::core::v1 as core;
-use model::{PodFullName, PodUid};
-use ports::api::pods::{ApiPods, Urgency};
+use model::{PodFullName, PodUid, StatusUrgency};
+use ports::api::pods::ApiPods;
 use ports::api::{ApiError, ApiErrorKind, Feed, FeedStream};
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 
-/// A write that was asked for, whether or not it succeeded.
+/// A requested write, whether or not it succeeded.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ApiWrite {
-    /// A pod was made.
     Create {
-        /// The object.
         pod: Box<core::Pod>,
     },
-    /// A status was patched.
     Patch {
-        /// The lane.
-        urgency: Urgency,
-        /// The pod's name.
+        urgency: StatusUrgency,
         name: String,
-        /// The patch.
         patch: Value,
     },
-    /// A pod was deleted.
     Delete {
-        /// The pod's name.
         name: String,
-        /// The UID that it must have.
+        /// UID precondition.
         uid: String,
-        /// The grace.
         grace_seconds: i64,
     },
 }
 
-/// What a request meets: an error, or nothing.
+/// Decides whether a write fails.
 type Fault = Box<dyn FnMut(&ApiWrite) -> Option<ApiError> + Send>;
 
-/// The server. Copies share it.
+/// The fake server; clones share their state.
 #[derive(Clone, Default)]
 pub struct FakeApi {
     state: Arc<Mutex<State>>,
@@ -60,11 +52,10 @@ struct State {
     watches: Vec<mpsc::UnboundedSender<Feed<core::Pod>>>,
     writes: Vec<ApiWrite>,
     fault: Option<Fault>,
-    /// How many patches to come are made without the node hearing of it.
+    /// Number of upcoming patches that succeed but whose response is lost.
     lost_answers: usize,
 }
 
-/// An error of a kind.
 #[must_use]
 pub fn api_error(kind: ApiErrorKind) -> ApiError {
     ApiError { kind, message: format!("{kind:?}"), retry_after: None }
@@ -81,16 +72,14 @@ fn key(value: &Value) -> (String, String) {
 
 impl FakeApi {
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 
-    /// Puts a pod there, as the scheduler would; it must have namespace, name and UID.
+    /// Adds or replaces a pod, like the scheduler; it must have namespace, name and UID.
     pub fn put(&self, pod: Value) {
         self.state().put(pod);
     }
 
-    /// Changes a pod.
-    ///
     /// # Panics
     /// When there is no such pod.
     #[expect(clippy::panic, reason = "the way a test fails")]
@@ -101,7 +90,7 @@ impl FakeApi {
         state.put(pod);
     }
 
-    /// Deletes a pod as a user does: with a grace, which the node brings to its end.
+    /// Deletes a pod gracefully, like a user; the node must finish the deletion.
     pub fn delete_gracefully(&self, name: &str, grace_seconds: i64) {
         self.change(name, |pod| {
             pod["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
@@ -109,39 +98,36 @@ impl FakeApi {
         });
     }
 
-    /// Takes a pod away, as a forced delete does.
+    /// Removes a pod at once, like a forced delete.
     pub fn remove(&self, name: &str) {
         self.state().remove(name);
     }
 
-    /// The pod of that name, in whatever namespace.
+    /// The pod of that name in any namespace.
     #[must_use]
     pub fn pod(&self, name: &str) -> Option<Value> {
         self.state().find(name)
     }
 
-    /// Everything that was asked to be written.
     #[must_use]
     pub fn writes(&self) -> Vec<ApiWrite> {
         self.state().writes.clone()
     }
 
-    /// Forgets what was written.
     pub fn clear_writes(&self) {
         self.state().writes.clear();
     }
 
-    /// Lets every write meet this from now on.
+    /// Passes every write from now on to `fault`.
     pub fn set_fault(&self, fault: impl FnMut(&ApiWrite) -> Option<ApiError> + Send + 'static) {
         self.state().fault = Some(Box::new(fault));
     }
 
-    /// The next patches are made, and their answers get lost.
+    /// The next `count` patches succeed, but their responses are lost.
     pub fn lose_answers(&self, count: usize) {
         self.state().lost_answers = count;
     }
 
-    /// All is well again.
     pub fn clear_fault(&self) {
         self.state().fault = None;
     }
@@ -155,22 +141,22 @@ impl State {
     fn put(&mut self, mut pod: Value) -> core::Pod {
         self.version += 1;
         pod["metadata"]["resourceVersion"] = json!(self.version.to_string());
-        let told = object(&pod);
+        let applied = object(&pod);
         self.pods.insert(key(&pod), pod);
-        self.tell(&Feed::Applied(told.clone()));
-        told
+        self.broadcast(&Feed::Applied(applied.clone()));
+        applied
     }
 
     fn remove(&mut self, name: &str) {
-        let place = self.pods.keys().find(|(_, known)| known == name).cloned();
-        if let Some(pod) = place.and_then(|place| self.pods.remove(&place)) {
+        let pod_key = self.pods.keys().find(|(_, known)| known == name).cloned();
+        if let Some(pod) = pod_key.and_then(|pod_key| self.pods.remove(&pod_key)) {
             self.version += 1;
-            self.tell(&Feed::Deleted(object(&pod)));
+            self.broadcast(&Feed::Deleted(object(&pod)));
         }
     }
 
-    fn tell(&mut self, news: &Feed<core::Pod>) {
-        self.watches.retain(|watch| watch.send(news.clone()).is_ok());
+    fn broadcast(&mut self, update: &Feed<core::Pod>) {
+        self.watches.retain(|watch| watch.send(update.clone()).is_ok());
     }
 
     fn note(&mut self, write: ApiWrite) -> Result<(), ApiError> {
@@ -180,8 +166,8 @@ impl State {
     }
 
     fn with_uid(&self, name: &PodFullName, uid: Option<&str>) -> Result<Value, ApiError> {
-        let place = (name.namespace.clone(), name.name.clone());
-        let pod = self.pods.get(&place).ok_or_else(|| api_error(ApiErrorKind::NotFound))?;
+        let pod_key = (name.namespace.clone(), name.name.clone());
+        let pod = self.pods.get(&pod_key).ok_or_else(|| api_error(ApiErrorKind::NotFound))?;
         match uid {
             Some(uid) if pod["metadata"]["uid"] != uid => Err(api_error(ApiErrorKind::Conflict)),
             Some(_) | None => Ok(pod.clone()),
@@ -194,7 +180,7 @@ impl ApiPods for FakeApi {
     fn watch(&self) -> FeedStream<core::Pod> {
         let (sender, receiver) = mpsc::unbounded_channel();
         let mut state = self.state();
-        // Fails never: the receiver is here.
+        // Cannot fail: the receiver exists.
         let _ = sender.send(Feed::Listed(state.pods.values().map(object).collect()));
         state.watches.push(sender);
         tokio_stream::wrappers::UnboundedReceiverStream::new(receiver).boxed()
@@ -218,7 +204,7 @@ impl ApiPods for FakeApi {
 
     async fn patch_status(
         &self,
-        urgency: Urgency,
+        urgency: StatusUrgency,
         name: &PodFullName,
         patch: &Value,
     ) -> Result<core::Pod, ApiError> {
@@ -239,8 +225,8 @@ impl ApiPods for FakeApi {
         let write = ApiWrite::Delete { name: name.name.clone(), uid: uid.to_string(), grace_seconds };
         state.note(write)?;
         let mut pod = state.with_uid(name, Some(uid.as_str()))?;
-        let kept = pod["metadata"]["finalizers"].as_array().is_some_and(|list| !list.is_empty());
-        if kept {
+        let has_finalizers = pod["metadata"]["finalizers"].as_array().is_some_and(|list| !list.is_empty());
+        if has_finalizers {
             pod["metadata"]["deletionGracePeriodSeconds"] = json!(grace_seconds);
             state.put(pod);
         } else {

@@ -1,55 +1,49 @@
-//! A stand-in for the one who shuts the machine down.
+//! A fake logind.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use parking_lot::Mutex;
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use ports::logind::{InhibitorLock, Logind, LogindError, LogindSession, ShutdownSignal};
+use ports::host::logind::{InhibitorLock, Logind, LogindError, LogindSession, ShutdownSignal};
 use tokio::sync::mpsc;
 
-/// What it does and saw.
 #[derive(Debug, Default)]
-pub struct LogindWorld {
-    /// Whether nobody can reach it.
+pub struct LogindState {
+    /// Whether connections fail.
     pub away: bool,
-    /// Whether it answers nothing.
     pub silent: bool,
-    /// Whether the machine goes down. Locks are refused then.
+    /// Whether a shutdown is in progress. Inhibitor locks are refused then.
     pub preparing: bool,
-    /// The longest delay.
     pub delay: Duration,
-    /// The longest delay that it lets others ask for.
+    /// The longest inhibitor delay that it can be configured to.
     pub highest_delay: Duration,
-    /// Conversations begun.
     pub conversations: usize,
-    /// Delays asked for.
     pub raised: Vec<Duration>,
-    /// Locks taken so far.
     pub locks_taken: usize,
-    /// Locks held now.
     pub locks_held: usize,
     listeners: Vec<mpsc::UnboundedSender<ShutdownSignal>>,
 }
 
-/// The stand-in; clones share it.
+/// Clones share their state.
 #[derive(Clone, Debug, Default)]
-pub struct FakeLogind(Arc<Mutex<LogindWorld>>);
+pub struct FakeLogind(Arc<Mutex<LogindState>>);
 
 impl FakeLogind {
-    /// One that holds up the machine's end for as long as anybody likes.
+    /// A logind that accepts any inhibitor delay.
     #[must_use]
-    pub fn patient() -> Self {
+    pub fn with_unlimited_delay() -> Self {
         let logind = Self::default();
         logind.change(|world| world.delay = Duration::from_secs(3600));
         logind
     }
 
-    /// Changes or reads it.
-    pub fn change<T>(&self, change: impl FnOnce(&mut LogindWorld) -> T) -> T {
-        change(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    /// Reads or changes the state.
+    pub fn change<T>(&self, change: impl FnOnce(&mut LogindState) -> T) -> T {
+        change(&mut self.0.lock())
     }
 
-    /// Begins or cancels the end of the machine, and says so.
+    /// Starts or cancels a shutdown and sends the signal.
     pub fn signal(&self, signal: ShutdownSignal) {
         self.change(|world| {
             world.preparing = signal == ShutdownSignal::Imminent;
@@ -57,15 +51,15 @@ impl FakeLogind {
         });
     }
 
-    /// Ends all conversations.
-    pub fn hang_up(&self) {
+    /// Closes all connections.
+    pub fn disconnect_all(&self) {
         self.change(|world| world.listeners.clear());
     }
 
     async fn answer<T>(
         &self,
         operation: &'static str,
-        answer: impl FnOnce(&mut LogindWorld) -> Result<T, &'static str>,
+        answer: impl FnOnce(&mut LogindState) -> Result<T, &'static str>,
     ) -> Result<T, LogindError> {
         if self.change(|world| world.silent) {
             std::future::pending::<()>().await;
@@ -106,11 +100,11 @@ impl Drop for Held {
 
 #[async_trait]
 impl LogindSession for Session {
-    async fn longest_delay(&mut self) -> Result<Duration, LogindError> {
+    async fn max_delay(&mut self) -> Result<Duration, LogindError> {
         self.logind.answer("read the delay", |world| Ok(world.delay)).await
     }
 
-    async fn raise_longest_delay(&mut self, to: Duration) -> Result<(), LogindError> {
+    async fn raise_max_delay(&mut self, to: Duration) -> Result<(), LogindError> {
         self.logind
             .answer("raise the delay", |world| {
                 world.raised.push(to);

@@ -1,38 +1,39 @@
-//! The network of a virtual node: answers what a test says, at once.
+//! The network of a virtual node: a test's hook answers every request at once.
 
+use parking_lot::Mutex;
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use ports::outbound::{GrpcHealth, HttpAnswer, HttpGet, Outbound, OutboundError};
 
-/// A request that was made.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Asked {
-    /// HTTP.
+pub enum OutboundRequest {
     Http(HttpGet),
-    /// TCP: host and port.
+    /// Host and port.
     Tcp(String, u16),
-    /// gRPC.
     Grpc(GrpcHealth),
 }
 
-type Hook = Box<dyn FnMut(&Asked) -> Result<HttpAnswer, OutboundError> + Send>;
+type Hook = Box<dyn FnMut(&OutboundRequest) -> Result<HttpAnswer, OutboundError> + Send>;
 
-/// Everything answers with status 200 until a hook says otherwise. Clones share the hook.
+/// Every request succeeds with status 200 until a hook is set. Clones share the hook.
 #[derive(Clone, Default)]
 pub struct FakeOutbound(Arc<Mutex<Option<Hook>>>);
 
 impl FakeOutbound {
-    /// Decides over every request from now on; of an answer, TCP and gRPC only count that there is one.
-    pub fn answer(&self, hook: impl FnMut(&Asked) -> Result<HttpAnswer, OutboundError> + Send + 'static) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(Box::new(hook));
+    /// Sets the hook that answers every request. For TCP and gRPC only success or failure matters.
+    pub fn answer(
+        &self,
+        hook: impl FnMut(&OutboundRequest) -> Result<HttpAnswer, OutboundError> + Send + 'static,
+    ) {
+        *self.0.lock() = Some(Box::new(hook));
     }
 
-    fn ask(&self, asked: &Asked) -> Result<HttpAnswer, OutboundError> {
-        match self.0.lock().unwrap_or_else(PoisonError::into_inner).as_mut() {
-            Some(hook) => hook(asked),
+    fn call_hook(&self, request: &OutboundRequest) -> Result<HttpAnswer, OutboundError> {
+        match self.0.lock().as_mut() {
+            Some(hook) => hook(request),
             None => Ok(HttpAnswer { status: 200, body: b"ok".to_vec() }),
         }
     }
@@ -47,14 +48,14 @@ impl fmt::Debug for FakeOutbound {
 #[async_trait]
 impl Outbound for FakeOutbound {
     async fn http_get(&self, request: &HttpGet) -> Result<HttpAnswer, OutboundError> {
-        self.ask(&Asked::Http(request.clone()))
+        self.call_hook(&OutboundRequest::Http(request.clone()))
     }
 
     async fn tcp_connect(&self, host: &str, port: u16, _: Duration) -> Result<(), OutboundError> {
-        self.ask(&Asked::Tcp(host.to_owned(), port)).map(|_| ())
+        self.call_hook(&OutboundRequest::Tcp(host.to_owned(), port)).map(|_| ())
     }
 
     async fn grpc_health(&self, check: &GrpcHealth) -> Result<(), OutboundError> {
-        self.ask(&Asked::Grpc(check.clone())).map(|_| ())
+        self.call_hook(&OutboundRequest::Grpc(check.clone())).map(|_| ())
     }
 }

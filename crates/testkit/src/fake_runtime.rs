@@ -1,13 +1,13 @@
-//! A fake CRI runtime: a real gRPC server, on a unix socket or in memory, with a pretend machine behind it.
+//! A fake CRI runtime: a real gRPC server, on a Unix socket or in memory, with a simulated machine behind it.
 //!
-//! Requests come in through the CRI; the [`Machine`] keeps sandboxes, containers and images as containerd would
-//! (name reservations, states, idempotence, events) but runs nothing. Tests pull its levers: how processes behave,
-//! which calls fail, hang or lose their answer, when the runtime is gone. They read the [`World`], the journal of
-//! calls and the [`Violation`]s: what no correct agent would have asked for.
+//! The [`Machine`] handles CRI requests and keeps sandboxes, containers and images like containerd (name reservations,
+//! states, idempotence, events), but runs nothing. Tests control how processes behave, which calls fail, hang or lose
+//! their response, and when the runtime is down. They read the [`RuntimeState`], the journal of calls and the
+//! [`Violation`]s: operations that a correct agent never requests.
 //!
-//! Invariant: the machine outlives its server and every client, so that either side can be restarted.
+//! Invariant: the machine lives longer than its server and every client, so that either side can be restarted.
 //!
-//! Not here: logs, files, streaming (exec, attach, port forward), real figures.
+//! Not simulated: logs, files, streaming (exec, attach, port forward), real statistics.
 
 mod behaviour;
 mod container;
@@ -20,11 +20,11 @@ mod machine;
 mod record;
 mod rpc;
 mod runtime_service;
+mod runtime_state;
 mod sandbox;
 mod stats;
 mod transport;
 mod violation;
-mod world;
 
 #[cfg(test)]
 mod tests;
@@ -36,13 +36,14 @@ pub use fault::{Fault, Injected, Injection};
 pub use machine::{Machine, NanoClock};
 pub use record::{Container, Exit, Sandbox};
 pub use rpc::{Call, Rpc, Subject};
+pub use runtime_state::RuntimeState;
 pub use violation::Violation;
-pub use world::World;
 
+use parking_lot::Mutex;
 use std::io;
 use std::ops::Deref;
 use std::path::Path;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use cri::v1::image_service_server::ImageServiceServer;
 use cri::v1::runtime_service_server::RuntimeServiceServer;
@@ -56,16 +57,16 @@ use image_service::FakeImageService;
 use runtime_service::FakeRuntimeService;
 use transport::{Address, Breakable, Incoming};
 
-/// The largest message either way, as real runtimes allow.
+/// The largest message in either direction, as in real runtimes.
 const MAX_MESSAGE_BYTES: usize = 16 * 1024 * 1024;
 
-/// A fake runtime that serves. Dropping it ends the serving.
+/// A serving fake runtime. Dropping it stops the server.
 #[derive(Debug)]
 pub struct FakeRuntime {
     machine: Arc<Machine>,
     address: Address,
     serving: Option<Serving>,
-    /// Ends processes when their time has come, whether or not anybody calls.
+    /// Ends processes when they are due, even without a call.
     reaper: JoinHandle<()>,
 }
 
@@ -76,23 +77,23 @@ struct Serving {
 }
 
 impl FakeRuntime {
-    /// Starts a runtime on a unix socket, under the machine's clock.
+    /// Starts a runtime on a Unix socket, with the system clock.
     ///
     /// # Errors
-    /// When the socket cannot be made.
+    /// When the socket cannot be created.
     pub fn start(socket: impl AsRef<Path>) -> io::Result<Self> {
         Self::start_with(system_clock(), socket)
     }
 
-    /// Starts a runtime on a unix socket, under a clock of the test.
+    /// Starts a runtime on a Unix socket, with the test's clock.
     ///
     /// # Errors
-    /// When the socket cannot be made.
+    /// When the socket cannot be created.
     pub fn start_with(clock: NanoClock, socket: impl AsRef<Path>) -> io::Result<Self> {
         Self::serve(clock, Address::Socket(socket.as_ref().to_owned()))
     }
 
-    /// Starts a runtime that is reached by [`Self::channel`] only. No byte leaves the process: safe under paused time.
+    /// Starts a runtime that is reachable only by [`Self::channel`]. It uses no sockets, so it works with paused time.
     ///
     /// # Errors
     /// None at present.
@@ -107,19 +108,19 @@ impl FakeRuntime {
         Ok(Self { machine, address, serving, reaper })
     }
 
-    /// A connection for clients. It connects by itself when used, and again after a restart.
+    /// A client connection. It connects lazily, and again after a restart.
     #[must_use]
     pub fn channel(&self) -> Channel {
         self.address.channel()
     }
 
-    /// The machine, to be shared with other tasks of the test.
+    /// The machine, for use in other tasks of the test.
     #[must_use]
     pub fn machine(&self) -> &Arc<Machine> {
         &self.machine
     }
 
-    /// Takes the runtime down, as if killed: every connection breaks, every call in flight fails. The pods live on.
+    /// Stops the server as if it was killed: every connection breaks and every call in flight fails. The pods stay.
     ///
     /// # Errors
     /// When the socket cannot be removed.
@@ -132,10 +133,10 @@ impl FakeRuntime {
         self.address.close()
     }
 
-    /// Brings the runtime back with the state it has.
+    /// Serves again, with the same state.
     ///
     /// # Errors
-    /// When the socket cannot be made.
+    /// When the socket cannot be created.
     pub fn serve_again(&mut self) -> io::Result<()> {
         if self.serving.is_none() {
             self.serving = Some(start_server(&self.machine, self.address.listen()?));
@@ -143,7 +144,7 @@ impl FakeRuntime {
         Ok(())
     }
 
-    /// Ends the runtime for good.
+    /// Stops the runtime permanently.
     ///
     /// # Errors
     /// When the socket cannot be removed.
@@ -165,19 +166,18 @@ impl Drop for FakeRuntime {
         self.reaper.abort();
         if let Some(serving) = self.serving.take() {
             serving.gone.cancel();
-            // Nobody is left to tell of a socket that stays.
+            // An error of `drop` cannot be reported.
             let _ = self.address.close();
         }
     }
 }
 
-/// The machine's own clock.
 #[must_use]
 pub fn system_clock() -> NanoClock {
     Arc::new(|| SystemClock.now().as_nanos())
 }
 
-/// A clock that starts at `start` and runs with tokio's, so that paused time holds for both.
+/// A clock that starts at `start` and advances with tokio's, so that paused time affects both.
 #[must_use]
 pub fn tokio_clock(start: i64) -> NanoClock {
     let origin = tokio::time::Instant::now();
@@ -195,13 +195,13 @@ fn start_server(machine: &Arc<Machine>, incoming: Incoming) -> Serving {
     let router = Server::builder().add_service(runtime).add_service(images);
     let until = gone.clone().cancelled_owned();
     let server = tokio::spawn(async move {
-        // A transport error means that the test took the socket away: its calls show it.
+        // A transport error means that the test removed the socket; its calls show that.
         let _ = router.serve_with_incoming_shutdown(incoming, until).await;
     });
     Serving { gone, server }
 }
 
-/// Wakes when the next process is due, and looks again whenever something changed.
+/// Wakes when the next process is due, and after every change.
 async fn reap(machine: Arc<Machine>) {
     let mut changes = machine.watch_changes();
     loop {

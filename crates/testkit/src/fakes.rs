@@ -1,4 +1,4 @@
-//! Stand-ins for the ports of the machine that a virtual node does without.
+//! Fakes for the machine ports that a virtual node does not need.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -8,12 +8,12 @@ use model::{
     AdmissionSettings, CgroupDriver, CgroupLimits, CgroupSettings, CgroupVersion, HostCapabilities,
     NodeResources, NodeSettings, PodGates, SystemProcesses,
 };
-use ports::pod_cgroups::PodCgroups;
-use ports::pod_folders::FileError;
-use ports::process_watch::ProcessWatch;
-use ports::system_cgroups::SystemCgroups;
+use ports::host::pod_cgroups::PodCgroups;
+use ports::host::pod_folders::FileError;
+use ports::host::process_watch::ProcessWatch;
+use ports::host::system_cgroups::SystemCgroups;
 
-/// Makes and removes no cgroups, and says that it did.
+/// Creates and removes no cgroups, and reports success.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NoPodCgroups;
 

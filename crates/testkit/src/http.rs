@@ -1,4 +1,4 @@
-//! The least HTTP a test needs: GET from a local port.
+//! A minimal HTTP client for tests: GET from a local port.
 
 use std::time::Duration;
 
@@ -6,25 +6,21 @@ use anyhow::{Context, Result};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-/// An answer.
 #[derive(Clone, Debug)]
 pub struct Answer {
-    /// Status code.
     pub status: u16,
-    /// Content.
     pub body: Vec<u8>,
 }
 
-/// Gets `path` from `port` of this machine.
 pub async fn get(port: u16, path: &str) -> Result<Answer> {
     get_from("127.0.0.1", port, path).await
 }
 
-/// Gets `path` from another address, a pod's for example.
+/// Gets `path` from another address, for example a pod's.
 pub async fn get_from(host: &str, port: u16, path: &str) -> Result<Answer> {
     let exchange = async {
         let mut stream = TcpStream::connect((host, port)).await?;
-        // HTTP/1.0 keeps servers from chunking the answer.
+        // HTTP/1.0, so that servers do not use chunked encoding.
         stream.write_all(format!("GET {path} HTTP/1.0\r\nHost: {host}\r\n\r\n").as_bytes()).await?;
         let mut bytes = Vec::new();
         stream.read_to_end(&mut bytes).await?;
@@ -32,9 +28,9 @@ pub async fn get_from(host: &str, port: u16, path: &str) -> Result<Answer> {
     };
     let bytes = tokio::time::timeout(Duration::from_secs(30), exchange)
         .await
-        .with_context(|| format!("GET {path}: no answer in time"))?
+        .with_context(|| format!("GET {path}: timed out"))?
         .with_context(|| format!("GET {path} from {host}:{port}"))?;
-    parse(&bytes).with_context(|| format!("GET {path}: not an HTTP answer"))
+    parse(&bytes).with_context(|| format!("GET {path}: not an HTTP response"))
 }
 
 fn parse(bytes: &[u8]) -> Option<Answer> {

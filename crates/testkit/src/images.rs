@@ -18,25 +18,21 @@ pub use archive::write_archive;
 
 /// The sandbox image of the private containerd.
 pub const PAUSE: &str = "podward.test/pause:1";
-/// The demo program, version 1.
 pub const DEMO: &str = "podward.test/demo:1";
-/// The demo program again, as another image: what an image change switches to.
+/// The demo program as another image, for tests that change a pod's image.
 pub const DEMO_2: &str = "podward.test/demo:2";
 /// Busybox with `/bin/sh` and a link for each applet.
 pub const BUSYBOX: &str = "podward.test/busybox:1";
 
-/// One image: what its configuration says and the files of its only layer.
+/// An image with one layer.
 #[derive(Clone, Debug, Default)]
 pub struct Image {
     /// Full reference, as in a pod manifest.
     pub name: String,
-    /// Program and leading arguments.
     pub entrypoint: Vec<String>,
     /// `NAME=value` pairs.
     pub env: Vec<String>,
-    /// Image labels.
     pub labels: BTreeMap<String, String>,
-    /// The layer's content, in order.
     pub files: Vec<ImageFile>,
 }
 
@@ -57,7 +53,7 @@ pub enum ImageFile {
 ///
 /// Builds the demo program on the way when it is missing or old.
 pub fn write_test_images(folder: &Path) -> Result<PathBuf> {
-    static PARTS: AtomicU32 = AtomicU32::new(0);
+    static TEMP_FILE_COUNT: AtomicU32 = AtomicU32::new(0);
     let demo = demo_program()?;
     let busybox = Path::new("/bin/busybox");
     ensure!(busybox.exists(), "{} is missing: run tools/setup.sh", busybox.display());
@@ -69,7 +65,7 @@ pub fn write_test_images(folder: &Path) -> Result<PathBuf> {
     ];
     fs::create_dir_all(folder).with_context(|| format!("create {}", folder.display()))?;
     // Renamed into place: several tests and test processes may write, and read, the same archive.
-    let number = PARTS.fetch_add(1, Ordering::Relaxed);
+    let number = TEMP_FILE_COUNT.fetch_add(1, Ordering::Relaxed);
     let part = folder.join(format!("images.{}.{number}.part", std::process::id()));
     write_archive(&images, File::create(&part).with_context(|| format!("create {}", part.display()))?)?;
     let path = folder.join("images.tar");
@@ -77,11 +73,11 @@ pub fn write_test_images(folder: &Path) -> Result<PathBuf> {
     Ok(path)
 }
 
-/// The path of the statically linked demo program, built by cargo when needed.
+/// Path of the statically linked demo program; builds it when needed.
 pub fn demo_program() -> Result<PathBuf> {
     const TARGET: &str = "x86_64-unknown-linux-gnu";
     let workspace = workspace();
-    // A folder of its own: other flags in the shared one would rebuild everybody's dependencies.
+    // A separate target folder: other flags in the shared one would rebuild all dependencies.
     let folder = workspace.join("target/static");
     let status = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
         .current_dir(&workspace)
@@ -95,7 +91,6 @@ pub fn demo_program() -> Result<PathBuf> {
     Ok(folder.join(TARGET).join("release/demo"))
 }
 
-/// The root of the workspace this crate was built in.
 pub fn workspace() -> PathBuf {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
     here.ancestors().nth(2).unwrap_or(here).to_path_buf()

@@ -1,8 +1,8 @@
-//! One private node on this machine: a short temp folder and everything named after it.
+//! One private node on this machine: a short temporary folder and all objects named after it.
 //!
-//! All names (socket, bridge, cgroup root, network) follow from the folder's name, so that whoever
-//! finds a left-over folder can remove all that belongs to it: [`Instance::remove`] runs when the
-//! value is dropped, and [`sweep`] does the same for folders whose owner was killed.
+//! The names of socket, bridge, cgroup root and network derive from the folder's name, so everything that belongs to a
+//! leftover folder can be found and removed. [`Instance::remove`] runs on drop, and [`sweep`] does the same for folders
+//! whose owner was killed.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -19,14 +19,14 @@ use crate::process;
 const PARENT: &str = "/tmp";
 const PREFIX: &str = "pw-";
 
-/// A node's folder; dropping it stops and removes all that was started in it.
+/// A node's folder. Dropping it stops and removes everything that was started in it.
 #[derive(Debug)]
 pub struct Instance {
     folder: PathBuf,
 }
 
 impl Instance {
-    /// Makes a new folder, and removes those of killed test runs.
+    /// Creates a new folder, and removes those of killed test runs.
     pub fn create() -> Result<Self> {
         sweep();
         let folder = tempfile::Builder::new().prefix(PREFIX).rand_bytes(6).tempdir_in(PARENT);
@@ -37,17 +37,14 @@ impl Instance {
         Ok(Self { folder })
     }
 
-    /// The folder that everything lives in.
     pub fn folder(&self) -> &Path {
         &self.folder
     }
 
-    /// A path inside the folder.
     pub fn path(&self, name: &str) -> PathBuf {
         self.folder.join(name)
     }
 
-    /// The containerd socket.
     pub fn socket(&self) -> PathBuf {
         self.path("c.sock")
     }
@@ -58,18 +55,17 @@ impl Instance {
         name.trim_start_matches(PREFIX)
     }
 
-    /// Name of the pod network's bridge.
     pub fn bridge(&self) -> String {
         format!("pw{}", self.id())
     }
 
-    /// The pod network, as the first three octets of a /24.
+    /// First three octets of the pod network's /24.
     pub fn subnet(&self) -> String {
         let sum = self.id().bytes().fold(0u32, |sum, byte| sum.wrapping_mul(131).wrapping_add(byte.into()));
         format!("10.{}.{}", 128 + sum % 100, (sum / 100) % 256)
     }
 
-    /// Cgroup under which the agent puts the pods, relative to each controller's mount.
+    /// Cgroup below which the agent places pods, relative to each controller's mount.
     pub fn cgroup_root(&self) -> String {
         format!("/pw-{}", self.id())
     }
@@ -99,8 +95,8 @@ impl Instance {
         let _ = fs::remove_dir_all(&self.folder);
     }
 
-    /// Processes with the folder in their command line (containerd, shims, agents) and the first
-    /// processes of containers, known by their pid file and their cgroup.
+    /// Processes with the folder in their command line (containerd, shims, agents) and the first processes of
+    /// containers, found by pid file and cgroup.
     fn processes(&self) -> BTreeSet<u32> {
         let mark = format!("{}/", self.folder.display());
         let own = std::process::id();
@@ -129,7 +125,7 @@ impl Instance {
     }
 
     fn remove_network_records(&self) {
-        // The plugins' records name the network namespace, which lies in the folder.
+        // The CNI plugins' records contain the path of the network namespace, which is in the folder.
         let mark = format!("{}/", self.folder.display());
         for entry in fs::read_dir("/var/lib/cni/results").into_iter().flatten().flatten() {
             if fs::read_to_string(entry.path()).is_ok_and(|record| record.contains(&mark)) {
@@ -150,8 +146,8 @@ impl Instance {
         let name = self.cgroup_root();
         let roots =
             process::cgroup_mounts().into_iter().map(|mount| mount.join(name.trim_start_matches('/')));
-        let kept = roots.filter(|root| root.exists()).filter(|root| !remove_cgroup(root));
-        kept.count() == 0
+        let remaining = roots.filter(|root| root.exists()).filter(|root| !remove_cgroup(root));
+        remaining.count() == 0
     }
 }
 
@@ -169,16 +165,15 @@ pub fn sweep() {
         let folder = entry.path();
         let named = entry.file_name().to_string_lossy().starts_with(PREFIX);
         let Ok(owner) = fs::read_to_string(folder.join("owner")) else { continue };
-        let mut words = owner.split_whitespace();
-        let pid = words.next().and_then(|pid| pid.parse().ok()).unwrap_or(0);
-        let started = words.next().and_then(|ticks| ticks.parse().ok());
+        let mut fields = owner.split_whitespace();
+        let pid = fields.next().and_then(|pid| pid.parse().ok()).unwrap_or(0);
+        let started = fields.next().and_then(|ticks| ticks.parse().ok());
         if named && process::start_ticks(pid) != started {
             Instance { folder }.remove();
         }
     }
 }
 
-/// Sends a signal to one process.
 pub fn kill(pid: u32, signal: Signal) -> Result<()> {
     let id =
         i32::try_from(pid).ok().and_then(Pid::from_raw).with_context(|| format!("no such pid: {pid}"))?;

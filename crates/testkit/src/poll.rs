@@ -1,27 +1,25 @@
-//! Waiting for the real world: ask again until the answer is right or the time is over.
+//! Waiting for the real world: retry a check until it succeeds or times out.
 
 use std::future::Future;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 
-/// How long between two questions.
-const STEP: Duration = Duration::from_millis(25);
+const POLL_INTERVAL: Duration = Duration::from_millis(25);
 
-/// What must become true may take this long at least: the machine may be busy with other things, and only a test that
-/// fails anyway waits in vain.
-const PATIENCE: Duration = Duration::from_secs(90);
+/// Minimum timeout of [`eventually`]: the machine may be busy, and only a failing test waits that long.
+const MIN_TIMEOUT: Duration = Duration::from_secs(90);
 
-/// Asks `question` until it answers `Ok`; after `limit`, or a time that a busy machine needs if that is longer, the last
-/// answer's error is returned.
+/// Retries `question` until it returns `Ok`. After `limit`, or 90 s if that is longer, returns its last
+/// error.
 pub async fn eventually<T, F>(what: &str, limit: Duration, question: impl FnMut() -> F) -> Result<T>
 where
     F: Future<Output = Result<T>>,
 {
-    within(what, limit.max(PATIENCE), question).await
+    within(what, limit.max(MIN_TIMEOUT), question).await
 }
 
-/// The same for what may well stay false: exactly `limit` is waited.
+/// Like [`eventually`] for a condition that may stay false: the timeout is exactly `limit`.
 pub async fn within<T, F>(what: &str, limit: Duration, mut question: impl FnMut() -> F) -> Result<T>
 where
     F: Future<Output = Result<T>>,
@@ -33,12 +31,12 @@ where
             Err(error) if start.elapsed() >= limit => {
                 return Err(error).with_context(|| format!("{what}: not within {limit:?}"));
             }
-            Err(_) => tokio::time::sleep(STEP).await,
+            Err(_) => tokio::time::sleep(POLL_INTERVAL).await,
         }
     }
 }
 
-/// Asks `question` again and again for `time`; the first error ends it.
+/// Repeats `question` for `time`; returns its first error.
 pub async fn throughout<F>(what: &str, time: Duration, mut question: impl FnMut() -> F) -> Result<()>
 where
     F: Future<Output = Result<()>>,
@@ -51,7 +49,7 @@ where
     Ok(())
 }
 
-/// Blocks the thread, for clean-up code that runs in `Drop`, outside of any runtime's reach.
+/// Blocks the thread, for cleanup in `Drop`, where no async runtime is available.
 #[expect(clippy::disallowed_methods, reason = "drop code cannot await")]
 pub(crate) fn block(time: Duration) {
     std::thread::sleep(time);

@@ -1,52 +1,50 @@
-//! Readers of /proc: who runs, what it costs, what is mounted.
+//! Readers of /proc: processes, their resource usage and mounts.
 
 use std::fs;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Ids of all processes.
 pub fn all() -> Vec<u32> {
     let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
     entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect()
 }
 
-/// The command line with spaces between the words.
+/// Arguments joined with spaces.
 pub fn command_line(pid: u32) -> Option<String> {
     let bytes = fs::read(format!("/proc/{pid}/cmdline")).ok()?;
     Some(String::from_utf8_lossy(&bytes).replace('\0', " "))
 }
 
-/// When the process was started, in clock ticks since boot: with the id, a process's identity.
+/// Start time of the process in clock ticks since boot. With the process ID it identifies a process.
 pub fn start_ticks(pid: u32) -> Option<u64> {
     stat(pid)?.get(19)?.parse().ok()
 }
 
-/// Whether the process has ended and only waits to be reaped.
+/// Whether the process has exited but has not been reaped.
 pub fn is_zombie(pid: u32) -> bool {
     stat(pid).is_none_or(|fields| matches!(fields.first().map(String::as_str), Some("Z" | "X")))
 }
 
-/// Processor time used so far, in user and kernel mode, by the process's own clock: `/proc` counts in steps of 10 ms.
+/// CPU time used so far in user and kernel mode, from the process's CPU clock: `/proc` counts in steps of 10 ms.
 pub fn cpu_time(pid: u32) -> Option<Duration> {
     let pid = nix::unistd::Pid::from_raw(i32::try_from(pid).ok()?);
     let clock = nix::time::clock_getcpuclockid(pid).ok()?;
     Some(nix::time::clock_gettime(clock).ok()?.into())
 }
 
-/// Resident memory in KiB.
 pub fn resident_kib(pid: u32) -> Option<u64> {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
     line.split_whitespace().next()?.parse().ok()
 }
 
-/// Mount points in the order they were mounted.
+/// Mount points in mount order.
 pub fn mount_points() -> Vec<String> {
     let table = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
     table.lines().filter_map(|line| line.split(' ').nth(4)).map(str::to_owned).collect()
 }
 
-/// Where cgroup hierarchies are mounted (one on v2, one per controller on v1).
+/// Mount points of the cgroup hierarchies (one on v2, one per controller on v1).
 pub fn cgroup_mounts() -> Vec<PathBuf> {
     let table = fs::read_to_string("/proc/self/mounts").unwrap_or_default();
     let rows = table.lines().map(|line| line.split(' ').collect::<Vec<_>>());
@@ -54,7 +52,7 @@ pub fn cgroup_mounts() -> Vec<PathBuf> {
     rows.filter_map(|row| row.get(1).map(PathBuf::from)).collect()
 }
 
-/// Fields of `/proc/PID/stat` after the command name, which may hold spaces: state is field 0.
+/// Fields of `/proc/PID/stat` after the command name, which may contain spaces: state is field 0.
 fn stat(pid: u32) -> Option<Vec<String>> {
     let text = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     let rest = text.rsplit_once(") ")?.1;
@@ -76,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn a_process_that_is_gone_has_nothing() {
+    fn exited_process_has_no_values() {
         assert_eq!(start_ticks(0), None);
         assert!(is_zombie(0));
     }

@@ -1,12 +1,12 @@
-//! An image registry for tests: one image under every name, behind a password if wanted.
+//! An image registry for tests: one image under every name, with an optional password.
 //!
-//! It counts what it is asked and can take its time, so that tests see how many pulls there were and how many at
-//! once.
+//! It counts requests and can delay them, so that tests can check the number of pulls and of concurrent pulls.
 
+use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::Read;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
@@ -19,16 +19,15 @@ use crate::images;
 
 const MANIFEST: &str = "application/vnd.oci.image.manifest.v1+json";
 
-/// What a registry does besides serving.
 #[derive(Clone, Debug, Default)]
 pub struct RegistryOptions {
-    /// `user:password` in base64; none for a registry open to all.
+    /// `user:password` in base64; `None` for anonymous access.
     pub password: Option<String>,
-    /// How long it takes to look up a tag.
+    /// Delay of each tag lookup.
     pub delay: Duration,
 }
 
-/// A registry on a port of this machine; stops when dropped.
+/// A registry on a local port; stops when dropped.
 #[derive(Debug)]
 pub struct Registry {
     port: u16,
@@ -52,7 +51,7 @@ struct Counts {
 }
 
 impl Registry {
-    /// Opens a registry that serves the demo image.
+    /// Starts a registry that serves the demo image.
     pub async fn start(options: RegistryOptions) -> Result<Self> {
         let folder = images::workspace().join("target/test-images");
         let (manifest, blobs) = read_image(&images::write_test_images(&folder)?)?;
@@ -76,17 +75,16 @@ impl Registry {
         format!("127.0.0.1:{}", self.port)
     }
 
-    /// The name of an image in it.
     pub fn image(&self, name: &str) -> String {
         format!("{}/{name}", self.host())
     }
 
-    /// How often an image was looked up by its tag by somebody who was let in.
+    /// Number of authorized lookups of an image by its tag.
     pub fn lookups(&self, name: &str) -> usize {
         self.state.counts().lookups.get(name).copied().unwrap_or_default()
     }
 
-    /// The most lookups that were under way at once.
+    /// Maximum number of concurrent lookups.
     pub fn most_at_once(&self) -> usize {
         self.state.counts().most
     }
@@ -105,8 +103,8 @@ struct Answer<'a> {
 }
 
 impl State {
-    fn counts(&self) -> std::sync::MutexGuard<'_, Counts> {
-        self.counts.lock().unwrap_or_else(PoisonError::into_inner)
+    fn counts(&self) -> parking_lot::MutexGuard<'_, Counts> {
+        self.counts.lock()
     }
 
     async fn serve(&self, mut stream: TcpStream) -> std::io::Result<()> {
@@ -117,8 +115,8 @@ impl State {
             }
         }
         let request = String::from_utf8_lossy(&request).into_owned();
-        let mut words = request.split_whitespace();
-        let (method, path) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
+        let mut arguments = request.split_whitespace();
+        let (method, path) = (arguments.next().unwrap_or_default(), arguments.next().unwrap_or_default());
         let answer = self.answer(method, path, &request).await;
         let head = format!(
             "HTTP/1.1 {}\r\nContent-Length: {}\r\nConnection: close\r\n{}\r\n",

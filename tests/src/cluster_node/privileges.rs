@@ -1,21 +1,22 @@
-//! Least privilege: which refused requests are the agent's fault.
+//! Least privilege: finds rejected requests that are the agent's fault.
 //!
-//! The API server learns what a node may read from the same news as the node, by watches of its own. Two refusals follow
-//! from that and are nobody's fault; every other one is the agent's.
+//! The API server updates a node's permissions from its own watches, in parallel with the node. Two kinds of rejection
+//! result from that and are not a fault; every other one is the agent's.
 //!
-//! 1. The Node authorizer keeps a graph of pods and what they name: a node may have a ConfigMap, Secret, claim, volume,
-//!    attachment or token once the graph has the edge from the pod. The graph is fed by informers of the API server, the
-//!    node by its own watch; the node may be first by some milliseconds. The same question is granted soon after.
-//! 2. After its start the API server answers before its authorizers have read their rules and objects. Whatever is
-//!    asked for then may be refused.
+//! 1. The Node authorizer has a graph of pods and the objects that they reference: a node may read a ConfigMap, Secret,
+//!    claim, volume, attachment or token once the graph has the edge from the pod. The graph is fed by informers of the
+//!    API server, the node by its own watch; the node may be ahead by some milliseconds. The same request is accepted
+//!    soon after.
+//! 2. After its start the API server serves requests before its authorizers have loaded rules and objects. Any request
+//!    may be rejected then.
 
 use std::time::{Duration, SystemTime};
 
 use jiff::Timestamp;
 use testkit::control_plane::AuditedRequest;
 
-/// What a node may have only because a pod names it.
-const NAMED_BY_PODS: [&str; 7] = [
+/// Resources that a node may read only because a pod references them.
+const REFERENCED_BY_PODS: [&str; 7] = [
     "configmaps",
     "secrets",
     "serviceaccounts",
@@ -24,12 +25,12 @@ const NAMED_BY_PODS: [&str; 7] = [
     "volumeattachments",
     "resourceclaims",
 ];
-/// How far the graph may be behind the node's watch.
-const LAG: Duration = Duration::from_secs(10);
-/// How long after its start the API server may refuse what it grants later.
-const START: Duration = Duration::from_secs(20);
+/// Maximum lag of the graph behind the node's watch.
+const MAX_LAG: Duration = Duration::from_secs(10);
+/// How long after its start the API server may reject valid requests.
+const STARTUP_TIME: Duration = Duration::from_secs(20);
 
-/// Requests that were refused and should never have been made.
+/// Rejected requests that the agent should not have sent.
 pub(super) fn forbidden<'a>(
     requests: &'a [AuditedRequest],
     starts: &[SystemTime],
@@ -46,15 +47,15 @@ fn is_lag(refused: &AuditedRequest, all: &[AuditedRequest]) -> bool {
     let Some(at) = time(refused) else { return false };
     let granted = all.iter().filter(|other| other.code < 300 && object(other) == object(refused));
     let soon = |other: &AuditedRequest| {
-        time(other).is_some_and(|then| then > at && then.duration_since(at).unsigned_abs() <= LAG)
+        time(other).is_some_and(|then| then > at && then.duration_since(at).unsigned_abs() <= MAX_LAG)
     };
-    NAMED_BY_PODS.contains(&refused.resource.as_str()) && granted.into_iter().any(soon)
+    REFERENCED_BY_PODS.contains(&refused.resource.as_str()) && granted.into_iter().any(soon)
 }
 
 fn is_start(refused: &AuditedRequest, starts: &[SystemTime]) -> bool {
     let Some(at) = time(refused) else { return false };
     let since = |start: &SystemTime| SystemTime::from(at).duration_since(*start);
-    starts.iter().any(|start| since(start).is_ok_and(|passed| passed <= START))
+    starts.iter().any(|start| since(start).is_ok_and(|passed| passed <= STARTUP_TIME))
 }
 
 fn time(request: &AuditedRequest) -> Option<Timestamp> {
@@ -65,7 +66,7 @@ fn time(request: &AuditedRequest) -> Option<Timestamp> {
 mod tests {
     use super::*;
 
-    fn asked(second: i64, code: u16, resource: &str, name: &str) -> AuditedRequest {
+    fn audited(second: i64, code: u16, resource: &str, name: &str) -> AuditedRequest {
         AuditedRequest {
             code,
             resource: resource.to_owned(),
@@ -84,17 +85,17 @@ mod tests {
     }
 
     #[test]
-    fn only_what_is_granted_soon_to_the_same_question_is_lag() {
-        let refused = asked(0, 403, "secrets", "a");
-        assert_eq!(check(&[refused.clone(), asked(1, 200, "secrets", "a")], &[]), 0);
-        assert_eq!(check(&[refused.clone(), asked(1, 200, "secrets", "b")], &[]), 1);
-        assert_eq!(check(&[refused.clone(), asked(11, 200, "secrets", "a")], &[]), 1);
-        assert_eq!(check(&[asked(-1, 200, "secrets", "a"), refused], &[]), 1);
+    fn rejection_is_lag_only_if_same_request_succeeds_soon() {
+        let refused = audited(0, 403, "secrets", "a");
+        assert_eq!(check(&[refused.clone(), audited(1, 200, "secrets", "a")], &[]), 0);
+        assert_eq!(check(&[refused.clone(), audited(1, 200, "secrets", "b")], &[]), 1);
+        assert_eq!(check(&[refused.clone(), audited(11, 200, "secrets", "a")], &[]), 1);
+        assert_eq!(check(&[audited(-1, 200, "secrets", "a"), refused], &[]), 1);
     }
 
     #[test]
-    fn what_needs_no_pod_is_never_lag() {
-        let requests = [asked(0, 403, "nodes", "n"), asked(1, 200, "nodes", "n")];
+    fn rejection_without_pod_reference_is_never_lag() {
+        let requests = [audited(0, 403, "nodes", "n"), audited(1, 200, "nodes", "n")];
         assert_eq!(check(&requests, &[]), 1);
         // Unless the API server has just been started.
         assert_eq!(check(&requests, &[-5]), 0);

@@ -1,4 +1,4 @@
-//! The proof that a restart of the agent is not seen by anybody.
+//! Checks that a restart of the agent has no visible effect.
 
 use std::time::Duration;
 
@@ -10,12 +10,12 @@ use testkit::poll::throughout;
 
 use super::ClusterNode;
 
-/// How long after a restart nothing may happen; the upstream kubelet looks at all pods within it.
-const WATCHED: Duration = Duration::from_secs(6);
-/// How long without a write of a status before the state is taken down.
-const SETTLED: Duration = Duration::from_secs(3);
+/// How long after a restart nothing may change; the upstream kubelet syncs all pods within that time.
+const OBSERVATION_TIME: Duration = Duration::from_secs(6);
+/// How long no status may be written before the state is recorded.
+const QUIET_TIME: Duration = Duration::from_secs(3);
 
-/// Containers and accepted writes of statuses, as they were.
+/// Recorded containers and accepted status writes.
 #[derive(Debug)]
 pub struct Quiet {
     containers: Vec<ContainerView>,
@@ -23,13 +23,13 @@ pub struct Quiet {
 }
 
 impl Quiet {
-    /// Waits until the agent has written nothing for a while, and takes down the state.
+    /// Waits until the agent has written nothing for a while, and records the state.
     pub async fn settle(node: &ClusterNode) -> Result<Self> {
         let mut writes = node.status_writes()?.len();
         let mut since = std::time::Instant::now();
         let start = since;
-        while since.elapsed() < SETTLED {
-            ensure!(start.elapsed() < Duration::from_secs(60), "statuses are written all the time");
+        while since.elapsed() < QUIET_TIME {
+            ensure!(start.elapsed() < Duration::from_secs(60), "statuses are written continuously");
             tokio::time::sleep(Duration::from_millis(250)).await;
             let now = node.status_writes()?.len();
             if now != writes {
@@ -39,9 +39,9 @@ impl Quiet {
         Ok(Self { containers: node.cri().containers().await?, writes })
     }
 
-    /// Holds the node to that state for some seconds.
+    /// Checks for some seconds that the state does not change.
     pub async fn hold(&self, node: &ClusterNode) -> Result<()> {
-        throughout("nothing changes", WATCHED, async || {
+        throughout("nothing changes", OBSERVATION_TIME, async || {
             let containers = node.cri().containers().await?;
             ensure!(
                 containers == self.containers,
@@ -49,17 +49,18 @@ impl Quiet {
                 self.containers
             );
             let writes = node.status_writes()?;
-            let new = writes.get(self.writes..).context("status writes vanished")?;
-            let told = new.iter().find(|write| node.agent.kind() == Agent::Podward || is_transition(write));
-            ensure!(told.is_none(), "a status was written: {told:?}");
+            let new = writes.get(self.writes..).context("status writes are missing")?;
+            let reported =
+                new.iter().find(|write| node.agent.kind() == Agent::Podward || is_transition(write));
+            ensure!(reported.is_none(), "a status was written: {reported:?}");
             Ok(())
         })
         .await
     }
 }
 
-/// After a restart the upstream kubelet forgets the address of a pod that has ended and, on cgroup v1, reports "no limit"
-/// as a number. These are writes, for which podward has no excuse, but no changes of the pod's state.
+/// After a restart the upstream kubelet loses the address of a finished pod and, on cgroup v1, reports "no limit" as a
+/// number. These writes, which podward must not make, do not change the pod's state.
 fn is_transition(write: &AuditedRequest) -> bool {
     const STATE: [&str; 6] =
         ["phase", "conditions", "containerStatuses", "initContainerStatuses", "reason", "message"];
@@ -68,7 +69,7 @@ fn is_transition(write: &AuditedRequest) -> bool {
 }
 
 impl ClusterNode {
-    /// Kills the agent and starts it again: no container and no status may change by it.
+    /// Kills the agent and starts it again; fails if a container or a status changes.
     pub async fn restart_agent_unseen(&mut self) -> Result<()> {
         let before = Quiet::settle(self).await?;
         self.restart_agent().await?;

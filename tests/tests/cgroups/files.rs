@@ -1,4 +1,4 @@
-//! Files of cgroups on the machine.
+//! Access to cgroup files.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,7 +10,7 @@ use testkit::poll::eventually;
 
 const FOLDER: &str = "/sys/fs/cgroup";
 
-/// A limit: controller and file of v1, file of v2.
+/// A limit: controller and file on v1, file on v2.
 #[derive(Clone, Copy)]
 pub(crate) struct Limit {
     controller: &'static str,
@@ -24,19 +24,19 @@ pub(crate) const MEMORY: Limit =
     Limit { controller: "memory", v1: "memory.limit_in_bytes", v2: "memory.max" };
 pub(crate) const PIDS: Limit = Limit { controller: "pids", v1: "pids.max", v2: "pids.max" };
 
-/// Whether the machine has one hierarchy for all controllers.
+/// Whether the machine uses the unified hierarchy.
 pub(crate) fn is_v2() -> bool {
     Path::new(FOLDER).join("cgroup.controllers").exists()
 }
 
-/// A cgroup of a node in one hierarchy, by its path below the node's root.
+/// Path of a node's cgroup in one hierarchy.
 pub(crate) fn folder(node: &Node, controller: &str, group: &str) -> PathBuf {
     let root = node.containerd.instance().cgroup_root();
     let hierarchy = if is_v2() { PathBuf::from(FOLDER) } else { Path::new(FOLDER).join(controller) };
     hierarchy.join(root.trim_start_matches('/')).join(group)
 }
 
-/// Hierarchies that cgroups of pods are made in.
+/// Hierarchies in which pod cgroups are created.
 pub(crate) fn hierarchies() -> Vec<&'static str> {
     let all = ["cpu", "cpuacct", "cpuset", "memory", "pids", "systemd"];
     if is_v2() {
@@ -52,18 +52,18 @@ pub(crate) fn read(node: &Node, group: &str, limit: Limit) -> Result<String> {
     Ok(text.trim().to_owned())
 }
 
-/// Waits until a limit is as wanted, given for v1 and v2.
+/// Waits until a limit has the expected value, which differs between v1 and v2.
 pub(crate) async fn wait_limit(node: &Node, group: &str, limit: Limit, v1: &str, v2: &str) -> Result<()> {
-    let wanted = if is_v2() { v2 } else { v1 };
+    let expected = if is_v2() { v2 } else { v1 };
     eventually(&format!("{group} {}", limit.v1), Duration::from_secs(60), async || {
         let found = read(node, group, limit)?;
-        ensure!(found == wanted, "{found}, not {wanted}");
+        ensure!(found == expected, "{found}, not {expected}");
         Ok(())
     })
     .await
 }
 
-/// Waits until a cgroup is nowhere.
+/// Waits until a cgroup exists in no hierarchy.
 pub(crate) async fn wait_no_cgroup(node: &Node, group: &str) -> Result<()> {
     eventually(&format!("{group} gone"), Duration::from_secs(60), async || {
         for hierarchy in hierarchies() {

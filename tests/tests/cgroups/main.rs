@@ -1,4 +1,4 @@
-//! Cgroups above pods, of pods, and of what is left of them; pods whose resources change while they run.
+//! Cgroups of pods and their parents, orphan cgroups, and in-place resize.
 
 mod files;
 mod resize;

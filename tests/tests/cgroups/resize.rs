@@ -1,4 +1,4 @@
-//! Pods whose resources change while they run.
+//! In-place resize of running pods.
 
 use std::time::Duration;
 
@@ -10,11 +10,11 @@ use testkit::poll::eventually;
 use crate::files::{MEMORY, QUOTA, SHARES, read, wait_limit};
 
 scenarios!(
-    limits_change_while_the_container_runs,
-    an_init_container_is_resized_while_it_runs,
-    policy_restarts_the_container_that_changes,
-    memory_in_use_is_not_taken_away,
-    resize_is_finished_by_an_agent_started_later,
+    resize_changes_limits_of_running_container,
+    resize_changes_running_init_container,
+    resize_policy_restarts_the_changed_container,
+    resize_does_not_lower_memory_below_usage,
+    restarted_agent_completes_resize,
 );
 
 const UID: &str = "5ca1ab1e-0000-4000-8000-000000000001";
@@ -52,7 +52,7 @@ async fn wait_sizes(node: &Node, groups: [&str; 2], percent: u64, mebibytes: u64
     Ok(())
 }
 
-async fn limits_change_while_the_container_runs(agent: Agent) -> Result<()> {
+async fn resize_changes_limits_of_running_container(agent: Agent) -> Result<()> {
     let node = Node::start(agent).await?;
     node.write("web.json", &one("100m", "64Mi"))?;
     let before = node.wait_running("web").await?;
@@ -63,7 +63,7 @@ async fn limits_change_while_the_container_runs(agent: Agent) -> Result<()> {
         wait_sizes(&node, [&pod, &main], percent, mebibytes).await?;
     }
     wait_limit(&node, &pod, SHARES, "204", "8").await?;
-    // The status follows, and the container is the same.
+    // The status is updated, and the container was not restarted.
     eventually("status", Duration::from_secs(30), async || {
         let api = node.api_pod("web").await?;
         let status = api.status.unwrap_or_default();
@@ -82,7 +82,7 @@ async fn limits_change_while_the_container_runs(agent: Agent) -> Result<()> {
     Ok(())
 }
 
-async fn an_init_container_is_resized_while_it_runs(agent: Agent) -> Result<()> {
+async fn resize_changes_running_init_container(agent: Agent) -> Result<()> {
     let node = Node::start(agent).await?;
     let manifest = |cpu: &str, memory: &str| {
         let init = with(container("init", "sleep forever"), "/resources", sized(cpu, memory));
@@ -103,7 +103,7 @@ async fn an_init_container_is_resized_while_it_runs(agent: Agent) -> Result<()> 
     Ok(())
 }
 
-async fn policy_restarts_the_container_that_changes(agent: Agent) -> Result<()> {
+async fn resize_policy_restarts_the_changed_container(agent: Agent) -> Result<()> {
     let node = Node::start(agent).await?;
     let manifest = |memory: &str| {
         let policy = json!([{"resourceName": "memory", "restartPolicy": "RestartContainer"}]);
@@ -128,7 +128,7 @@ async fn policy_restarts_the_container_that_changes(agent: Agent) -> Result<()> 
     wait_limit(&node, &pod_group(), MEMORY, &memory, &memory).await
 }
 
-async fn memory_in_use_is_not_taken_away(agent: Agent) -> Result<()> {
+async fn resize_does_not_lower_memory_below_usage(agent: Agent) -> Result<()> {
     let node = Node::start(agent).await?;
     let manifest = |memory: &str| {
         web([with(container("main", "fill 60 -- sleep forever"), "/resources", sized("500m", memory))])
@@ -159,7 +159,7 @@ async fn memory_in_use_is_not_taken_away(agent: Agent) -> Result<()> {
     Ok(())
 }
 
-async fn resize_is_finished_by_an_agent_started_later(agent: Agent) -> Result<()> {
+async fn restarted_agent_completes_resize(agent: Agent) -> Result<()> {
     let mut node = Node::start(agent).await?;
     node.write("web.json", &one("100m", "64Mi"))?;
     let before = node.wait_running("web").await?;

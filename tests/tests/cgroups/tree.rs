@@ -1,4 +1,4 @@
-//! The tree of cgroups that pods live in.
+//! The cgroup tree of pods.
 
 use std::fs;
 use std::process::{Child, Command};
@@ -12,18 +12,18 @@ use crate::files::{
 };
 
 scenarios!(
-    classes_weigh_what_their_pods_request,
-    pods_of_each_class_are_limited,
-    all_pods_leave_the_reserved_alone,
+    qos_cgroup_weights_follow_pod_requests,
+    pods_of_each_qos_class_are_limited,
+    pods_cgroup_excludes_reserved_resources,
     orphan_cgroup_is_removed_with_its_processes,
-    pod_that_lost_its_cgroup_is_started_anew,
+    pod_without_cgroup_is_restarted,
 );
 
 fn sleeper(resources: Value) -> Value {
     with(container("main", "sleep forever"), "/resources", resources)
 }
 
-async fn classes_weigh_what_their_pods_request(agent: Agent) -> Result<()> {
+async fn qos_cgroup_weights_follow_pod_requests(agent: Agent) -> Result<()> {
     let node = Node::start(agent).await?;
     wait_limit(&node, "kubepods/besteffort", SHARES, "2", "1").await?;
     let half = sleeper(json!({"requests": {"cpu": "500m"}}));
@@ -39,7 +39,7 @@ async fn classes_weigh_what_their_pods_request(agent: Agent) -> Result<()> {
     wait_limit(&node, "kubepods/besteffort", SHARES, "2", "1").await
 }
 
-async fn pods_of_each_class_are_limited(agent: Agent) -> Result<()> {
+async fn pods_of_each_qos_class_are_limited(agent: Agent) -> Result<()> {
     let options = AgentOptions { overlay: json!({"podPidsLimit": 100}), ..AgentOptions::default() };
     let node = Node::start_with(agent, &options).await?;
     let both = json!({"cpu": "250m", "memory": "64Mi"});
@@ -64,7 +64,7 @@ async fn pods_of_each_class_are_limited(agent: Agent) -> Result<()> {
     Ok(())
 }
 
-async fn all_pods_leave_the_reserved_alone(agent: Agent) -> Result<()> {
+async fn pods_cgroup_excludes_reserved_resources(agent: Agent) -> Result<()> {
     let overlay = json!({
         "enforceNodeAllocatable": ["pods"],
         "systemReserved": {"cpu": "100m", "memory": "64Mi", "pid": "1000"},
@@ -89,7 +89,7 @@ async fn all_pods_leave_the_reserved_alone(agent: Agent) -> Result<()> {
     Ok(())
 }
 
-/// A process that ends with the test.
+/// A process that is killed at the end of the test.
 struct Sleeper(Child);
 
 impl Drop for Sleeper {
@@ -114,15 +114,15 @@ async fn orphan_cgroup_is_removed_with_its_processes(agent: Agent) -> Result<()>
     }
     wait_no_cgroup(&node, group).await?;
     ensure!(process.0.wait()?.code().is_none(), "the process was not killed");
-    // The pod beside it is untouched.
+    // The other pod is not affected.
     let after = node.pod("web").await?;
     ensure!(after.container("main") == web.container("main"), "{after:?}");
     Ok(())
 }
 
-async fn pod_that_lost_its_cgroup_is_started_anew(agent: Agent) -> Result<()> {
+async fn pod_without_cgroup_is_restarted(agent: Agent) -> Result<()> {
     if is_v2() {
-        // Nobody can remove a cgroup in use there.
+        // There, a cgroup in use cannot be removed.
         return Ok(());
     }
     let node = Node::start(agent).await?;
@@ -140,7 +140,7 @@ async fn pod_that_lost_its_cgroup_is_started_anew(agent: Agent) -> Result<()> {
         fs::remove_dir(child.path())?;
     }
     fs::remove_dir(&lost).with_context(|| format!("remove {}", lost.display()))?;
-    // A change makes the agent look; upstream would look each minute otherwise.
+    // A change triggers a sync; upstream would sync only every minute.
     node.write("web.json", &with(manifest, "/metadata/labels", json!({"changed": "yes"})))?;
     let id = before.container("main").id.clone();
     node.wait_pod("web", "runs again", |pod| pod.all_running() && pod.container("main").id != id).await?;

@@ -1,7 +1,7 @@
-//! What the other scenarios stand on: the control plane itself, without a node.
+//! Tests the control plane that other scenarios use, without a node.
 
+use parking_lot::Mutex;
 use std::process::Command;
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
@@ -11,7 +11,7 @@ use testkit::poll::eventually;
 use testkit::process::is_zombie;
 
 #[test]
-fn a_control_plane_starts_serves_and_leaves_nothing() -> Result<()> {
+fn control_plane_starts_serves_and_cleans_up() -> Result<()> {
     run(async {
         let plane = ControlPlane::start().await?;
         println!("started in {:?}", plane.start_time());
@@ -36,7 +36,7 @@ async fn a_node_sees_itself_only(plane: &ControlPlane) -> Result<()> {
     let node: Value = serde_json::from_str(&node)?;
     ensure!(node.pointer("/metadata/name") == Some(&json!("node-one")), "{node}");
     let foreign = plane.kubectl(&["--kubeconfig", &kubeconfig, "get", "node", "node-two"]).await;
-    let error = format!("{:#}", foreign.err().context("a node may not see another")?);
+    let error = format!("{:#}", foreign.err().context("a node can read another node")?);
     ensure!(error.contains("Forbidden"), "{error}");
     Ok(())
 }
@@ -50,7 +50,7 @@ fn the_audit_log_tells(plane: &ControlPlane) -> Result<()> {
 }
 
 #[test]
-fn an_api_server_comes_back_with_its_data() -> Result<()> {
+fn restarted_api_server_keeps_its_data() -> Result<()> {
     run(async {
         let plane = ControlPlane::shared().await?;
         plane.kubectl(&["create", "namespace", "outage"]).await?;
@@ -62,7 +62,7 @@ fn an_api_server_comes_back_with_its_data() -> Result<()> {
 }
 
 #[test]
-fn a_bootstrap_token_may_ask_for_a_certificate_and_nothing_else() -> Result<()> {
+fn bootstrap_token_may_only_request_certificates() -> Result<()> {
     run(async {
         let plane = ControlPlane::shared().await?;
         let kubeconfig = plane.bootstrap_kubeconfig()?.display().to_string();
@@ -74,29 +74,26 @@ fn a_bootstrap_token_may_ask_for_a_certificate_and_nothing_else() -> Result<()> 
     })
 }
 
-/// The child is this test binary, told to start a control plane and to be killed.
+/// The child is this test binary; it starts a control plane and is then killed.
 #[test]
-fn a_killed_test_leaves_nothing() -> Result<()> {
+fn killed_test_leaves_no_processes() -> Result<()> {
     const MARK: &str = "PODWARD_TEST_WAITS_TO_BE_KILLED";
     if std::env::var_os(MARK).is_some() {
         return run(async {
             let plane = ControlPlane::shared().await?;
-            let words: Vec<String> = plane.processes().iter().map(ToString::to_string).collect();
-            std::fs::write(
-                std::env::var(MARK)?,
-                format!("{} {}", plane.folder().display(), words.join(" ")),
-            )?;
+            let pids: Vec<String> = plane.processes().iter().map(ToString::to_string).collect();
+            std::fs::write(std::env::var(MARK)?, format!("{} {}", plane.folder().display(), pids.join(" ")))?;
             std::future::pending().await
         });
     }
-    let told = tempfile::NamedTempFile::new()?;
+    let marker = tempfile::NamedTempFile::new()?;
     let mut child = Command::new(std::env::current_exe()?)
-        .args(["--exact", "launcher::a_killed_test_leaves_nothing"])
-        .env(MARK, told.path())
+        .args(["--exact", "launcher::killed_test_leaves_no_processes"])
+        .env(MARK, marker.path())
         .spawn()?;
     let result = run(async {
         let text = eventually("the child has started", Duration::from_secs(60), async || {
-            let text = std::fs::read_to_string(told.path())?;
+            let text = std::fs::read_to_string(marker.path())?;
             ensure!(text.split_whitespace().count() == 5, "{text:?}");
             Ok(text)
         })
@@ -118,9 +115,9 @@ fn a_killed_test_leaves_nothing() -> Result<()> {
     result
 }
 
-/// One after the other: they share a control plane, and one of them stops its API server.
+/// Runs one test at a time: they share a control plane, and one of them stops its API server.
 fn run(work: impl Future<Output = Result<()>>) -> Result<()> {
     static TURN: Mutex<()> = Mutex::new(());
-    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    let _turn = TURN.lock();
     tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(work)
 }

@@ -1,3 +1,3 @@
-//! A node of a real cluster: the control plane's programs, containerd and one agent.
+//! The control plane of the test cluster.
 
 mod launcher;

@@ -1,17 +1,21 @@
-//! Init containers, sidecars, restarts and readiness, as the API server sees them.
+//! Init containers, sidecars, restarts and readiness, as reported to the API server.
 
 use anyhow::{Result, ensure};
 use scenarios::{Agent, ClusterNode, condition, container, pod, scenarios, with};
 use serde_json::{Value, json};
 use testkit::images::BUSYBOX;
 
-scenarios!(init_containers_and_sidecars, a_crashing_container_is_restarted_and_told, readiness_is_told);
+scenarios!(
+    reports_init_containers_and_sidecars,
+    crashing_container_is_restarted_and_reported,
+    readiness_is_reported
+);
 
 fn sh(name: &str, script: &str) -> Value {
     json!({"name": name, "image": BUSYBOX, "command": ["/bin/sh", "-c", script]})
 }
 
-async fn init_containers_and_sidecars(agent: Agent) -> Result<()> {
+async fn reports_init_containers_and_sidecars(agent: Agent) -> Result<()> {
     let mut node = ClusterNode::start(agent).await?;
     let mut side = container("side", "sleep forever");
     side["restartPolicy"] = json!("Always");
@@ -25,7 +29,7 @@ async fn init_containers_and_sidecars(agent: Agent) -> Result<()> {
     ensure!(statuses[1]["started"] == true && statuses[1]["ready"] == true, "{statuses}");
     ensure!(statuses[2]["state"]["terminated"]["exitCode"] == 0, "{statuses}");
     node.restart_agent_unseen().await?;
-    // A pod whose regular containers have ended does not wait for its sidecar.
+    // A pod whose regular containers have exited does not wait for its sidecar.
     let mut side = container("side", "sleep forever");
     side["restartPolicy"] = json!("Always");
     let job = with(pod("job", [sh("main", "sleep 1")]), "/spec/initContainers", json!([side]));
@@ -34,7 +38,7 @@ async fn init_containers_and_sidecars(agent: Agent) -> Result<()> {
     node.end()
 }
 
-async fn a_crashing_container_is_restarted_and_told(agent: Agent) -> Result<()> {
+async fn crashing_container_is_restarted_and_reported(agent: Agent) -> Result<()> {
     let node = ClusterNode::start(agent).await?;
     node.apply(&pod("web", [container("main", "exit 3 --after 1")])).await?;
     let again = node.wait_pod("web", "was restarted", |pod| pod.container("main").restarts >= 1).await?;
@@ -43,21 +47,21 @@ async fn a_crashing_container_is_restarted_and_told(agent: Agent) -> Result<()> 
     node.end()
 }
 
-async fn readiness_is_told(agent: Agent) -> Result<()> {
+async fn readiness_is_reported(agent: Agent) -> Result<()> {
     let mut node = ClusterNode::start(agent).await?;
-    let folder = node.containerd.instance().path("mood");
+    let folder = node.containerd.instance().path("health");
     std::fs::create_dir_all(&folder)?;
     let mut main = sh("main", "sleep 100000");
-    main["readinessProbe"] = json!({"exec": {"command": ["test", "-e", "/mood/good"]}, "periodSeconds": 1});
-    main["volumeMounts"] = json!([{"name": "mood", "mountPath": "/mood"}]);
-    let volumes = json!([{"name": "mood", "hostPath": {"path": folder}}]);
+    main["readinessProbe"] = json!({"exec": {"command": ["test", "-e", "/health/good"]}, "periodSeconds": 1});
+    main["volumeMounts"] = json!([{"name": "health", "mountPath": "/health"}]);
+    let volumes = json!([{"name": "health", "hostPath": {"path": folder}}]);
     node.apply(&with(pod("web", [main]), "/spec/volumes", volumes)).await?;
     node.wait_running("web").await?;
     ensure!(condition(&node.get(&["pod", "web"]).await?, "Ready") == "False", "ready too early");
     std::fs::write(folder.join("good"), "")?;
     node.kubectl(&["wait", "--for=condition=Ready", "pod/web", "--timeout=60s"]).await?;
     if agent == Agent::Podward {
-        // The upstream kubelet forgets its probes' verdicts and takes the pod out of its services for a moment.
+        // The upstream kubelet loses its probe results and briefly removes the pod from its services.
         node.restart_agent_unseen().await?;
     }
     std::fs::remove_file(folder.join("good"))?;

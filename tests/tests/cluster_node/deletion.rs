@@ -1,4 +1,4 @@
-//! How pods end.
+//! Termination and deletion of pods.
 
 use std::time::{Duration, Instant};
 
@@ -9,15 +9,15 @@ use testkit::images::BUSYBOX;
 use testkit::poll::eventually;
 
 scenarios!(
-    a_graceful_delete_lets_the_container_finish,
-    a_forced_delete_is_at_once,
-    a_finalizer_keeps_the_object,
-    the_eviction_api,
-    deleted_while_the_agent_was_down,
-    deleted_before_the_init_containers_were_done,
+    graceful_delete_waits_for_the_container,
+    forced_delete_removes_pod_immediately,
+    finalizer_keeps_the_pod_object,
+    eviction_api_terminates_pod,
+    pod_deleted_during_agent_downtime_is_removed,
+    pod_deleted_during_init_containers_is_removed,
 );
 
-/// A pod that takes two seconds to stop and ends with 7.
+/// A pod that takes two seconds to stop and exits with 7.
 fn slow_to_stop(name: &str) -> Value {
     let script = "trap 'sleep 2; exit 7' TERM; while :; do sleep 0.1; done";
     let main = json!({"name": "main", "image": BUSYBOX, "command": ["/bin/sh", "-c", script]});
@@ -25,7 +25,7 @@ fn slow_to_stop(name: &str) -> Value {
 }
 
 async fn nothing_runs(node: &ClusterNode, pod: &str) -> Result<()> {
-    eventually("nothing of the pod runs", Duration::from_secs(30), async || {
+    eventually("no container of the pod runs", Duration::from_secs(30), async || {
         ensure!(node.running(pod).await?.is_empty(), "containers run");
         let sandboxes = node.cri().sandboxes_of(pod).await?;
         ensure!(sandboxes.iter().all(|sandbox| !sandbox.ready), "{sandboxes:?}");
@@ -34,18 +34,18 @@ async fn nothing_runs(node: &ClusterNode, pod: &str) -> Result<()> {
     .await
 }
 
-async fn a_graceful_delete_lets_the_container_finish(agent: Agent) -> Result<()> {
+async fn graceful_delete_waits_for_the_container(agent: Agent) -> Result<()> {
     let mut node = ClusterNode::start(agent).await?;
     node.apply(&slow_to_stop("web")).await?;
     node.wait_running("web").await?;
     let start = Instant::now();
     node.kubectl(&["delete", "pod", "web", "--wait=false"]).await?;
-    // The agent goes away in the middle of it.
+    // The agent is restarted during the termination.
     node.restart_agent().await?;
     node.wait_absent(&["pod", "web"]).await?;
     let took = start.elapsed();
-    ensure!(took >= Duration::from_secs(2), "gone after {took:?}");
-    ensure!(took < Duration::from_secs(19), "gone after {took:?}");
+    ensure!(took >= Duration::from_secs(2), "removed after {took:?}");
+    ensure!(took < Duration::from_secs(19), "removed after {took:?}");
     ensure!(node.running("web").await?.is_empty(), "the object went before the containers");
     let writes = node.status_writes()?;
     let codes = writes.iter().filter(|write| write.body.to_string().contains("\"exitCode\":7")).count();
@@ -57,14 +57,14 @@ async fn a_graceful_delete_lets_the_container_finish(agent: Agent) -> Result<()>
     node.end()
 }
 
-async fn a_forced_delete_is_at_once(agent: Agent) -> Result<()> {
+async fn forced_delete_removes_pod_immediately(agent: Agent) -> Result<()> {
     let mut node = ClusterNode::start(agent).await?;
     node.apply(&slow_to_stop("web")).await?;
     let old = node.wait_running("web").await?;
     node.kubectl(&["delete", "pod", "web", "--force", "--grace-period=0"]).await?;
     node.wait_absent(&["pod", "web"]).await?;
     nothing_runs(&node, "web").await?;
-    // The name is free for another pod at once.
+    // Another pod can use the name at once.
     node.apply(&sleeper("web")).await?;
     let new = node.wait_running("web").await?;
     ensure!(new.uid != old.uid && new.container("main").restarts == 0, "{new:?}");
@@ -72,14 +72,14 @@ async fn a_forced_delete_is_at_once(agent: Agent) -> Result<()> {
     node.end()
 }
 
-async fn a_finalizer_keeps_the_object(agent: Agent) -> Result<()> {
+async fn finalizer_keeps_the_pod_object(agent: Agent) -> Result<()> {
     let mut node = ClusterNode::start(agent).await?;
     node.apply(&with(sleeper("web"), "/metadata/finalizers", json!(["podward.test/hold"]))).await?;
     node.wait_running("web").await?;
     node.kubectl(&["delete", "pod", "web", "--wait=false"]).await?;
     node.wait_pod("web", "has ended", |pod| pod.phase == "Succeeded" || pod.phase == "Failed").await?;
     nothing_runs(&node, "web").await?;
-    eventually("nothing of the pod is left in the runtime", Duration::from_secs(120), async || {
+    eventually("the runtime has removed the pod", Duration::from_secs(120), async || {
         let sandboxes = node.cri().sandboxes_of("web").await?;
         ensure!(sandboxes.is_empty(), "{sandboxes:?}");
         Ok(())
@@ -92,7 +92,7 @@ async fn a_finalizer_keeps_the_object(agent: Agent) -> Result<()> {
     node.end()
 }
 
-async fn the_eviction_api(agent: Agent) -> Result<()> {
+async fn eviction_api_terminates_pod(agent: Agent) -> Result<()> {
     let mut node = ClusterNode::start(agent).await?;
     node.apply(&with(sleeper("web"), "/metadata/labels", json!({"app": "web"}))).await?;
     node.apply(&json!({
@@ -116,7 +116,7 @@ async fn the_eviction_api(agent: Agent) -> Result<()> {
     node.end()
 }
 
-async fn deleted_while_the_agent_was_down(agent: Agent) -> Result<()> {
+async fn pod_deleted_during_agent_downtime_is_removed(agent: Agent) -> Result<()> {
     let mut node = ClusterNode::start(agent).await?;
     for name in ["graceful", "forced", "stays"] {
         node.apply(&sleeper(name)).await?;
@@ -140,12 +140,12 @@ async fn deleted_while_the_agent_was_down(agent: Agent) -> Result<()> {
     node.end()
 }
 
-/// A pod whose main container waits for an init container that does not come to an end.
+/// A pod whose main container waits for an init container that never finishes.
 fn held_up(name: &str, init: &Value) -> Value {
     with(sleeper(name), "/spec/initContainers", json!([init]))
 }
 
-async fn deleted_before_the_init_containers_were_done(agent: Agent) -> Result<()> {
+async fn pod_deleted_during_init_containers_is_removed(agent: Agent) -> Result<()> {
     let node = ClusterNode::start(agent).await?;
     let sleeps = json!({"name": "init", "image": BUSYBOX, "command": ["/bin/sleep", "1000"]});
     let crashes = json!({"name": "init", "image": BUSYBOX, "command": ["/bin/false"]});

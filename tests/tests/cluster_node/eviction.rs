@@ -1,13 +1,13 @@
-//! Pods that break a limit of their local storage.
+//! Eviction of pods that exceed a limit of their local storage.
 
 use anyhow::{Result, ensure};
 use scenarios::{Agent, AgentOptions, ClusterNode, Joining, pod, scenarios, with};
 use serde_json::{Value, json};
 use testkit::images::BUSYBOX;
 
-scenarios!(limits_of_local_storage);
+scenarios!(evicts_pods_over_local_storage_limits);
 
-/// A container that writes so many MiB somewhere, and then waits.
+/// A container that writes some MiB to a path and then waits.
 fn writer(name: &str, place: &str, limit: &Value) -> Value {
     let script = format!(
         "dd if=/dev/zero bs=1048576 count=8 2>/dev/null | tr '\\0' 'x' | fold -w 100 > {place}; sleep 100000"
@@ -30,8 +30,8 @@ fn with_volume(pod: Value, empty_dir: &Value) -> Value {
     with(pod, "/spec/volumes", json!([{"name": "v", "emptyDir": empty_dir}]))
 }
 
-async fn limits_of_local_storage(agent: Agent) -> Result<()> {
-    // How often volumes are counted.
+async fn evicts_pods_over_local_storage_limits(agent: Agent) -> Result<()> {
+    // Interval of volume measurements.
     let options = AgentOptions { overlay: json!({"volumeStatsAggPeriod": "5s"}), ..AgentOptions::default() };
     let mut node = ClusterNode::start_with(agent, Joining::WithCertificate, &options).await?;
     let storage = |limit: &str| json!({"ephemeral-storage": limit});

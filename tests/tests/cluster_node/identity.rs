@@ -1,4 +1,4 @@
-//! Where a node's identity comes from and how it stays valid.
+//! Bootstrap and rotation of a node's client certificate.
 
 use std::os::unix::fs::MetadataExt;
 use std::time::Duration;
@@ -7,23 +7,23 @@ use anyhow::{Context, Result, ensure};
 use scenarios::{Agent, AgentOptions, ClusterNode, Joining, scenarios, sleeper};
 use serde_json::json;
 
-scenarios!(bootstrap_from_a_token, certificates_are_rotated);
+scenarios!(bootstraps_with_a_token, rotates_client_certificate);
 
-async fn bootstrap_from_a_token(agent: Agent) -> Result<()> {
+async fn bootstraps_with_a_token(agent: Agent) -> Result<()> {
     let mut node = ClusterNode::start_with(agent, Joining::WithToken, &AgentOptions::default()).await?;
     let kubeconfig = node.containerd.instance().path("joined.kubeconfig");
     let mode = std::fs::metadata(&kubeconfig).context("no kubeconfig was written")?.mode();
     ensure!(mode & 0o777 == 0o600, "mode {mode:o}");
     node.apply(&sleeper("web")).await?;
     node.wait_running("web").await?;
-    let asked = signing_requests(&node).await?;
-    ensure!(asked == 1, "{asked} certificates were asked for");
+    let requested = signing_requests(&node).await?;
+    ensure!(requested == 1, "{requested} certificates were requested");
     node.restart_agent_unseen().await?;
-    ensure!(signing_requests(&node).await? == asked, "another certificate was asked for");
+    ensure!(signing_requests(&node).await? == requested, "another certificate was requested");
     node.end()
 }
 
-/// How many certificates were signed for this node.
+/// Number of certificates signed for this node.
 async fn signing_requests(node: &ClusterNode) -> Result<usize> {
     let list = node.get(&["csr"]).await?;
     let items = list["items"].as_array().cloned().unwrap_or_default();
@@ -37,7 +37,7 @@ async fn signing_requests(node: &ClusterNode) -> Result<usize> {
     Ok(own.count())
 }
 
-/// Whether a request, which is base64 of PEM of base64 of DER, is for the node: names are plain text in DER.
+/// Whether a signing request, base64 of PEM of base64 of DER, is for the node: names are plain text in DER.
 fn mentions(request: &str, name: &str) -> bool {
     let decode = |text: &str| {
         let bits = text.bytes().filter_map(|byte| match byte {
@@ -63,8 +63,8 @@ fn mentions(request: &str, name: &str) -> bool {
     decode(&body).contains(name)
 }
 
-async fn certificates_are_rotated(agent: Agent) -> Result<()> {
-    // Signed five minutes back: at 70 to 90 % of the whole time there is about half a minute left or none.
+async fn rotates_client_certificate(agent: Agent) -> Result<()> {
+    // Certificates are backdated by five minutes: at 70 to 90 % of their lifetime, half a minute or less is left.
     let short = ShortLived::begin(scenarios::control_plane().await?)?;
     let options = AgentOptions { overlay: json!({"rotateCertificates": true}), ..AgentOptions::default() };
     let mut node = ClusterNode::start_with(agent, Joining::WithToken, &options).await?;
@@ -76,7 +76,7 @@ async fn certificates_are_rotated(agent: Agent) -> Result<()> {
         Ok(())
     })
     .await?;
-    // Longer than the first certificate lasts.
+    // Longer than the lifetime of the first certificate.
     tokio::time::sleep(short.lasts).await;
     node.apply(&sleeper("later")).await?;
     node.wait_running("later").await?;
@@ -85,7 +85,7 @@ async fn certificates_are_rotated(agent: Agent) -> Result<()> {
     node.end()
 }
 
-/// Certificates are signed for a minute while this lives.
+/// While this exists, certificates are signed for a minute.
 struct ShortLived {
     plane: &'static testkit::control_plane::ControlPlane,
     lasts: Duration,

@@ -1,4 +1,4 @@
-//! Images that a pod may have because of its service account.
+//! Image pulls with credentials of a service account.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -8,13 +8,13 @@ use scenarios::{Agent, AgentOptions, ClusterNode, Joining, scenarios, sleeper, w
 use serde_json::{Value, json};
 use testkit::registry::{Registry, RegistryOptions};
 
-scenarios!(a_provider_program_is_shown_the_account);
+scenarios!(credential_provider_receives_service_account_token);
 
 const AUDIENCE: &str = "registry.test";
-/// Accounts with it may pull.
+/// Annotation of accounts that may pull.
 const OPT_IN: &str = "registry.test/tenant";
 
-/// A program that writes down what it is asked and opens the registry.
+/// A credential provider that records its input and returns the registry's password.
 fn script(asked: &std::path::Path, host: &str) -> String {
     format!(
         r#"#!/bin/sh
@@ -29,7 +29,7 @@ END
     )
 }
 
-async fn a_provider_program_is_shown_the_account(agent: Agent) -> Result<()> {
+async fn credential_provider_receives_service_account_token(agent: Agent) -> Result<()> {
     let locked =
         RegistryOptions { password: Some("dXNlcjpwYXNzd29yZA==".to_owned()), ..RegistryOptions::default() };
     let registry = Registry::start(locked).await?;
@@ -68,16 +68,16 @@ async fn a_provider_program_is_shown_the_account(agent: Agent) -> Result<()> {
         let pod = with(sleeper(name), "/spec/containers/0/image", json!(registry.image("team/app:1")));
         with(pod, "/spec/serviceAccountName", json!(account))
     };
-    // The default account has not opted in: the program is not asked, and the registry stays shut.
+    // The default account has not opted in: the provider is not called, and the pull is unauthorized.
     node.apply(&user("stranger", "default")).await?;
     node.wait_pod("stranger", "is refused", |pod| {
         ["ErrImagePull", "ImagePullBackOff"].contains(&pod.container("main").reason.as_str())
     })
     .await?;
-    ensure!(!asked.exists(), "the program was asked for an account that has not opted in");
+    ensure!(!asked.exists(), "the provider was called for an account that has not opted in");
     node.apply(&user("web", "puller")).await?;
     node.wait_running("web").await?;
-    let text = fs::read_to_string(&asked).context("read what the program was asked")?;
+    let text = fs::read_to_string(&asked).context("read the provider's input")?;
     let request: Value = serde_json::from_str(text.trim()).with_context(|| text.clone())?;
     ensure!(request["image"] == registry.image("team/app"), "{text}");
     ensure!(request["serviceAccountAnnotations"] == json!({OPT_IN: "seven"}), "{text}");
@@ -96,7 +96,7 @@ async fn a_provider_program_is_shown_the_account(agent: Agent) -> Result<()> {
     node.end()
 }
 
-/// Nodes may ask for tokens for an audience that no volume names only where that is granted.
+/// Nodes may request tokens for an audience that no volume uses only if RBAC allows it.
 async fn allow_audience(node: &ClusterNode) -> Result<()> {
     let name = format!("audience-{}", node.name);
     node.apply(&json!({

@@ -4,9 +4,9 @@ use anyhow::{Context, Result, ensure};
 use scenarios::{Agent, ClusterNode, condition, scenarios};
 use serde_json::{Value, json};
 
-scenarios!(a_node_registers_and_becomes_ready, the_lease_is_renewed, a_restart_does_not_shake_the_node);
+scenarios!(node_registers_and_becomes_ready, node_lease_is_renewed, agent_restart_keeps_node_conditions);
 
-async fn a_node_registers_and_becomes_ready(agent: Agent) -> Result<()> {
+async fn node_registers_and_becomes_ready(agent: Agent) -> Result<()> {
     let node = ClusterNode::start(agent).await?;
     let object = node.wait_field(&["node", &node.name], "/spec/podCIDR", &pod_range(&node).await?).await?;
     for kind in ["MemoryPressure", "DiskPressure", "PIDPressure"] {
@@ -40,15 +40,13 @@ async fn a_node_registers_and_becomes_ready(agent: Agent) -> Result<()> {
     node.end()
 }
 
-/// Whatever the controllers gave the node.
+/// The pod CIDR that the controllers assigned.
 async fn pod_range(node: &ClusterNode) -> Result<Value> {
-    node.wait("a range of addresses for pods", async || {
-        node.node().await?.pointer("/spec/podCIDR").cloned().context("none yet")
-    })
-    .await
+    node.wait("pod CIDR", async || node.node().await?.pointer("/spec/podCIDR").cloned().context("none yet"))
+        .await
 }
 
-async fn the_lease_is_renewed(agent: Agent) -> Result<()> {
+async fn node_lease_is_renewed(agent: Agent) -> Result<()> {
     let node = ClusterNode::start(agent).await?;
     let lease = async || node.get(&["lease", &node.name, "--namespace", "kube-node-lease"]).await;
     let first = node.wait("there is a lease", &lease).await?;
@@ -64,7 +62,7 @@ async fn the_lease_is_renewed(agent: Agent) -> Result<()> {
     node.end()
 }
 
-async fn a_restart_does_not_shake_the_node(agent: Agent) -> Result<()> {
+async fn agent_restart_keeps_node_conditions(agent: Agent) -> Result<()> {
     let mut node = ClusterNode::start(agent).await?;
     let since = |object: &Value| {
         let conditions = object["status"]["conditions"].as_array().cloned().unwrap_or_default();
@@ -72,7 +70,7 @@ async fn a_restart_does_not_shake_the_node(agent: Agent) -> Result<()> {
     };
     let before = node.node().await?;
     node.restart_agent().await?;
-    node.wait("the agent speaks again", async || {
+    node.wait("the agent serves again", async || {
         let patches = node.requests()?;
         ensure!(patches.iter().filter(|request| request.resource == "leases").count() > 2, "no lease yet");
         Ok(())

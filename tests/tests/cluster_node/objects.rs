@@ -8,10 +8,10 @@ use serde_json::{Value, json};
 use testkit::images::BUSYBOX;
 
 scenarios!(
-    objects_as_environment_and_files,
-    changes_reach_the_files,
-    a_token_that_the_cluster_accepts,
-    services
+    pod_waits_for_objects_and_reads_them,
+    object_changes_update_projected_files,
+    projected_token_is_accepted_by_the_cluster,
+    pod_has_service_environment_variables
 );
 
 fn config_map(name: &str, data: &Value) -> Value {
@@ -41,9 +41,9 @@ fn reader(name: &str) -> Value {
     with(pod(name, [main]), "/spec/volumes", volumes)
 }
 
-async fn objects_as_environment_and_files(agent: Agent) -> Result<()> {
+async fn pod_waits_for_objects_and_reads_them(agent: Agent) -> Result<()> {
     let mut node = ClusterNode::start(agent).await?;
-    // The pod comes first: it waits for what it needs.
+    // The pod is created first and waits for the objects.
     node.apply(&reader("web")).await?;
     node.apply(&config_map("settings", &json!({"colour": "red"}))).await?;
     node.apply(&secret("keys", &json!({"word": "open"}))).await?;
@@ -58,8 +58,8 @@ async fn objects_as_environment_and_files(agent: Agent) -> Result<()> {
     node.end()
 }
 
-async fn changes_reach_the_files(agent: Agent) -> Result<()> {
-    // The upstream kubelet looks at volumes when it looks at the pod.
+async fn object_changes_update_projected_files(agent: Agent) -> Result<()> {
+    // The upstream kubelet updates volumes only when it syncs the pod.
     let options = AgentOptions { overlay: json!({"syncFrequency": "5s"}), ..AgentOptions::default() };
     let mut node = ClusterNode::start_with(agent, Joining::WithCertificate, &options).await?;
     node.apply(&config_map("settings", &json!({"colour": "red"}))).await?;
@@ -87,7 +87,7 @@ async fn changes_reach_the_files(agent: Agent) -> Result<()> {
     node.end()
 }
 
-async fn a_token_that_the_cluster_accepts(agent: Agent) -> Result<()> {
+async fn projected_token_is_accepted_by_the_cluster(agent: Agent) -> Result<()> {
     let mut node = ClusterNode::start(agent).await?;
     let audience = json!([{"name": "token", "projected": {"sources": [
         {"serviceAccountToken": {"path": "vault", "audience": "vault", "expirationSeconds": 600}},
@@ -133,7 +133,7 @@ async fn review(node: &ClusterNode, token: &Path, audiences: &Value) -> Result<V
     serde_json::from_str(&answer).context("read a TokenReview")
 }
 
-async fn services(agent: Agent) -> Result<()> {
+async fn pod_has_service_environment_variables(agent: Agent) -> Result<()> {
     let node = ClusterNode::start(agent).await?;
     let service = json!({
         "apiVersion": "v1", "kind": "Service", "metadata": {"name": "data-base"},
@@ -142,7 +142,7 @@ async fn services(agent: Agent) -> Result<()> {
     node.apply(&service).await?;
     let address = node.get(&["service", "data-base"]).await?["spec"]["clusterIP"].clone();
     let address = address.as_str().context("no cluster address")?;
-    let wanted = [
+    let expected = [
         format!("DATA_BASE_SERVICE_HOST={address}"),
         "DATA_BASE_SERVICE_PORT=5432".to_owned(),
         "DATA_BASE_SERVICE_PORT_SQL=5432".to_owned(),
@@ -150,8 +150,8 @@ async fn services(agent: Agent) -> Result<()> {
         "KUBERNETES_SERVICE_HOST=10.96.0.1".to_owned(),
         "KUBERNETES_SERVICE_PORT=443".to_owned(),
     ];
-    // The agent hears of the service in its own time: a pod that came too early is made again.
-    node.wait("a pod knows the service", async || {
+    // The agent receives the service asynchronously: a pod that was created too early is recreated.
+    node.wait("a pod has the service variables", async || {
         node.kubectl(&["delete", "pod", "web", "--ignore-not-found", "--grace-period=1"]).await?;
         node.apply(&pod("web", [container("main", "env -- sleep forever")])).await?;
         node.wait_running("web").await?;
@@ -161,7 +161,7 @@ async fn services(agent: Agent) -> Result<()> {
             Ok(log)
         });
         let log = log.await?;
-        for line in &wanted {
+        for line in &expected {
             ensure!(log.lines().any(|found| found == line), "no {line} in {log}");
         }
         Ok(())

@@ -1,4 +1,4 @@
-//! A start without a control plane, with nothing left but the disk: as after a power cut with the uplink down.
+//! Start without a control plane, as after a power failure without network.
 
 use std::fs;
 use std::path::Path;
@@ -10,9 +10,9 @@ use scenarios::{Agent, ClusterNode, container, pod, podward_only, with};
 use serde_json::json;
 use testkit::poll::{eventually, throughout};
 
-podward_only!(pods_come_back_without_a_control_plane);
+podward_only!(pods_start_after_reboot_without_control_plane);
 
-async fn pods_come_back_without_a_control_plane(agent: Agent) -> Result<()> {
+async fn pods_start_after_reboot_without_control_plane(agent: Agent) -> Result<()> {
     let mut node = ClusterNode::start(agent).await?;
     let settings = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "settings"}, "data": {"colour": "blue"}});
     node.apply(&settings).await?;
@@ -24,7 +24,7 @@ async fn pods_come_back_without_a_control_plane(agent: Agent) -> Result<()> {
     node.wait_running("web").await?;
     let before = node.running("web").await?;
     let memory = node.agent.root().join("podward/api");
-    eventually("everything is remembered", Duration::from_secs(30), async || {
+    eventually("everything is cached", Duration::from_secs(30), async || {
         for name in ["pods", "objects", "tokens", "services"] {
             let age =
                 fs::metadata(memory.join(name)).and_then(|file| file.modified()).context(name)?.elapsed()?;
@@ -57,7 +57,7 @@ async fn pods_come_back_without_a_control_plane(agent: Agent) -> Result<()> {
     node.agent.wait_ready().await?;
     node.wait_schedulable().await?;
     node.wait_running("web").await?;
-    throughout("the return of the control plane changes nothing", Duration::from_secs(10), async || {
+    throughout("nothing changes when the control plane returns", Duration::from_secs(10), async || {
         ensure!(node.running("web").await? == again, "restarted");
         Ok(())
     })
@@ -65,7 +65,7 @@ async fn pods_come_back_without_a_control_plane(agent: Agent) -> Result<()> {
     node.end()
 }
 
-/// What a reboot does to mounts.
+/// Removes mounts, like a reboot.
 fn unmount_below(folder: &Path) -> Result<()> {
     let table = fs::read_to_string("/proc/self/mounts").context("read the mount table")?;
     let below = table

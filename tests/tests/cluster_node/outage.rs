@@ -1,4 +1,4 @@
-//! The API server goes away and comes back.
+//! API server outages.
 
 use std::time::Duration;
 
@@ -8,12 +8,12 @@ use serde_json::json;
 use testkit::poll::{eventually, throughout};
 
 scenarios!(
-    pods_go_on_without_an_api_server,
-    an_outage_is_not_seen_afterwards,
-    what_happened_during_an_outage_is_told,
+    pods_keep_running_without_api_server,
+    api_server_outage_leaves_no_trace,
+    reports_changes_made_during_api_server_outage,
 );
 
-async fn pods_go_on_without_an_api_server(agent: Agent) -> Result<()> {
+async fn pods_keep_running_without_api_server(agent: Agent) -> Result<()> {
     let node = ClusterNode::start(agent).await?;
     node.apply(&sleeper("steady")).await?;
     node.apply(&sleeper("killed")).await?;
@@ -37,9 +37,9 @@ async fn pods_go_on_without_an_api_server(agent: Agent) -> Result<()> {
     })
     .await?;
     node.plane.start_api_server().await?;
-    let told =
-        node.wait_pod("killed", "is told", |pod| pod.container("main").restarts == 1 && pod.all_running());
-    ensure!(told.await?.container("main").exit_code == Some(137), "exit code");
+    let reported = node
+        .wait_pod("killed", "is reported", |pod| pod.container("main").restarts == 1 && pod.all_running());
+    ensure!(reported.await?.container("main").exit_code == Some(137), "exit code");
     ensure!(node.running("steady").await? == steady, "the return touched a bystander");
     node.wait_schedulable().await?;
     node.apply(&sleeper("new")).await?;
@@ -47,7 +47,7 @@ async fn pods_go_on_without_an_api_server(agent: Agent) -> Result<()> {
     node.end()
 }
 
-async fn an_outage_is_not_seen_afterwards(agent: Agent) -> Result<()> {
+async fn api_server_outage_leaves_no_trace(agent: Agent) -> Result<()> {
     let mut node = ClusterNode::start(agent).await?;
     node.apply(&sleeper("web")).await?;
     node.wait_running("web").await?;
@@ -56,11 +56,11 @@ async fn an_outage_is_not_seen_afterwards(agent: Agent) -> Result<()> {
     tokio::time::sleep(Duration::from_secs(15)).await;
     node.plane.start_api_server().await?;
     before.hold(&node).await?;
-    // And the agent away for a while, too: it starts while the API server is gone.
+    // The agent restarts while the API server is still down.
     node.agent.kill9()?;
     node.plane.stop_api_server()?;
     node.agent.start()?;
-    throughout("the pod runs on", Duration::from_secs(5), async || {
+    throughout("the pod keeps running", Duration::from_secs(5), async || {
         ensure!(node.running("web").await?.len() == 1, "it does not run");
         Ok(())
     })
@@ -71,7 +71,7 @@ async fn an_outage_is_not_seen_afterwards(agent: Agent) -> Result<()> {
     node.end()
 }
 
-async fn what_happened_during_an_outage_is_told(agent: Agent) -> Result<()> {
+async fn reports_changes_made_during_api_server_outage(agent: Agent) -> Result<()> {
     let node = ClusterNode::start(agent).await?;
     let once = pod("once", [container("main", "exit 4 --after 8")]);
     node.apply(&with(once, "/spec/restartPolicy", json!("Never"))).await?;

@@ -5,12 +5,12 @@ use scenarios::{Agent, AgentOptions, ClusterNode, Joining, container, scenarios,
 use serde_json::json;
 
 scenarios!(
-    a_taint_with_no_execute_drives_pods_away,
-    cordon_and_drain,
-    a_pod_that_needs_what_the_node_does_not_declare,
+    no_execute_taint_evicts_pods,
+    cordon_survives_restart_and_drain_evicts_pods,
+    rejects_pod_that_requires_undeclared_node_feature,
 );
 
-async fn a_taint_with_no_execute_drives_pods_away(agent: Agent) -> Result<()> {
+async fn no_execute_taint_evicts_pods(agent: Agent) -> Result<()> {
     let mut node = ClusterNode::start(agent).await?;
     let tolerant = json!([{"key": "gone", "operator": "Exists"}]);
     node.apply(&sleeper("weak")).await?;
@@ -25,7 +25,7 @@ async fn a_taint_with_no_execute_drives_pods_away(agent: Agent) -> Result<()> {
     node.end()
 }
 
-async fn a_pod_that_needs_what_the_node_does_not_declare(agent: Agent) -> Result<()> {
+async fn rejects_pod_that_requires_undeclared_node_feature(agent: Agent) -> Result<()> {
     const FEATURE: &str = "RestartAllContainersOnContainerExits";
     let overlay = json!({"featureGates": {FEATURE: false}});
     let options = AgentOptions { overlay, ..AgentOptions::default() };
@@ -38,7 +38,7 @@ async fn a_pod_that_needs_what_the_node_does_not_declare(agent: Agent) -> Result
     let rules = json!([{"action": "RestartAllContainers", "exitCodes": {"operator": "In", "values": [42]}}]);
     let web = with(sleeper("web"), "/spec/containers/0/restartPolicy", json!("Never"));
     let web = with(web, "/spec/containers/0/restartPolicyRules", rules);
-    // The scheduler would not place it here.
+    // The scheduler would not place it here, so `nodeName` is set.
     node.apply(&with(web, "/spec/nodeName", json!(node.name))).await?;
     node.wait_pod("web", "is rejected", |pod| pod.phase == "Failed").await?;
     let status = node.get(&["pod", "web"]).await?["status"].clone();
@@ -49,7 +49,7 @@ async fn a_pod_that_needs_what_the_node_does_not_declare(agent: Agent) -> Result
     node.end()
 }
 
-async fn cordon_and_drain(agent: Agent) -> Result<()> {
+async fn cordon_survives_restart_and_drain_evicts_pods(agent: Agent) -> Result<()> {
     let mut node = ClusterNode::start(agent).await?;
     let template = json!({
         "metadata": {"labels": {"app": "web"}},
@@ -62,7 +62,7 @@ async fn cordon_and_drain(agent: Agent) -> Result<()> {
     .await?;
     node.kubectl(&["rollout", "status", "deployment/web", "--timeout=90s"]).await?;
     node.kubectl(&["cordon", &node.name]).await?;
-    // A cordon is the administrator's: an agent that starts again leaves it alone.
+    // The cordon belongs to the administrator: a restarted agent does not change it.
     node.restart_agent_unseen().await?;
     ensure!(node.node().await?["spec"]["unschedulable"] == true, "the cordon is gone");
     node.kubectl(&["drain", &node.name, "--ignore-daemonsets", "--timeout=90s"]).await?;

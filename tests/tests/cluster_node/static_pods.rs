@@ -1,4 +1,4 @@
-//! Static pods and their mirrors.
+//! Static pods and their mirror pods.
 
 use std::time::{Duration, Instant};
 
@@ -8,15 +8,15 @@ use serde_json::{Value, json};
 use testkit::images::DEMO_2;
 
 scenarios!(
-    a_static_pod_has_a_mirror,
-    a_changed_file_changes_the_mirror,
-    a_mirror_stays_for_the_grace_of_the_version_before,
+    static_pod_has_a_mirror_pod,
+    manifest_change_updates_the_mirror_pod,
+    mirror_pod_stays_during_grace_of_old_version,
 );
 
 const HASH: &str = "/metadata/annotations/kubernetes.io~1config.hash";
 const MIRROR: &str = "/metadata/annotations/kubernetes.io~1config.mirror";
 
-/// The upstream kubelet looks after mirrors when it looks at the pod.
+/// With frequent syncs: the upstream kubelet updates mirror pods only when it syncs the pod.
 async fn start(agent: Agent) -> Result<ClusterNode> {
     let options = AgentOptions { overlay: json!({"syncFrequency": "5s"}), ..AgentOptions::default() };
     ClusterNode::start_with(agent, Joining::WithCertificate, &options).await
@@ -29,7 +29,7 @@ fn write(node: &ClusterNode, manifest: &Value) -> Result<()> {
     std::fs::rename(folder.join(".web.new"), folder.join("web.json")).context("write the manifest")
 }
 
-async fn a_static_pod_has_a_mirror(agent: Agent) -> Result<()> {
+async fn static_pod_has_a_mirror_pod(agent: Agent) -> Result<()> {
     let mut node = start(agent).await?;
     let name = format!("web-{}", node.name);
     write(&node, &sleeper("web"))?;
@@ -54,7 +54,7 @@ async fn a_static_pod_has_a_mirror(agent: Agent) -> Result<()> {
     node.end()
 }
 
-async fn a_changed_file_changes_the_mirror(agent: Agent) -> Result<()> {
+async fn manifest_change_updates_the_mirror_pod(agent: Agent) -> Result<()> {
     let node = start(agent).await?;
     let name = format!("web-{}", node.name);
     write(&node, &sleeper("web"))?;
@@ -68,7 +68,7 @@ async fn a_changed_file_changes_the_mirror(agent: Agent) -> Result<()> {
     node.end()
 }
 
-async fn a_mirror_stays_for_the_grace_of_the_version_before(agent: Agent) -> Result<()> {
+async fn mirror_pod_stays_during_grace_of_old_version(agent: Agent) -> Result<()> {
     let node = start(agent).await?;
     let name = format!("web-{}", node.name);
     let deaf = pod("web", [container("main", "sleep forever --ignore-term")]);

@@ -1,4 +1,4 @@
-//! Claims, persistent volumes and a real CSI driver, with the control plane's own binding and attaching.
+//! Claims, persistent volumes and a real CSI driver, with the control plane's binder and attach controller.
 
 use std::fs;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
@@ -13,15 +13,15 @@ use testkit::csi_driver::{Ability, CsiDriver};
 use testkit::poll::eventually;
 
 scenarios!(
-    claims_of_local_and_host_path_volumes,
-    a_csi_volume_is_attached_staged_grown_and_let_go,
-    an_inline_csi_volume_lives_with_its_pod,
-    a_csi_volume_as_a_block_device,
-    how_many_volumes_a_driver_takes_is_told_anew,
-    a_csi_driver_tells_what_its_volumes_hold,
+    mounts_claims_of_local_and_host_path_volumes,
+    csi_volume_is_attached_staged_expanded_and_detached,
+    inline_csi_volume_is_removed_with_its_pod,
+    csi_volume_is_mapped_as_block_device,
+    csi_volume_limit_changes_are_reported,
+    csi_volume_stats_come_from_the_driver,
 );
 
-/// A pod that only holds the volumes.
+/// A pod that only mounts the volumes.
 fn holder(name: &str, volumes: &[(&str, Value)]) -> Value {
     let mounts: Vec<Value> =
         volumes.iter().map(|(name, _)| json!({"name": name, "mountPath": format!("/{name}")})).collect();
@@ -35,7 +35,7 @@ fn claimed(claim: &str) -> Value {
     json!({"persistentVolumeClaim": {"claimName": claim}})
 }
 
-/// A persistent volume and the claim that is for it.
+/// Creates a persistent volume and a claim bound to it.
 async fn provide(node: &ClusterNode, name: &str, class: &str, source: Value) -> Result<String> {
     provide_as(node, name, class, "Filesystem", source).await
 }
@@ -74,7 +74,7 @@ async fn provide_as(
     Ok(volume)
 }
 
-async fn claims_of_local_and_host_path_volumes(agent: Agent) -> Result<()> {
+async fn mounts_claims_of_local_and_host_path_volumes(agent: Agent) -> Result<()> {
     let mut node = ClusterNode::start(agent).await?;
     let folder = |name: &str| -> Result<PathBuf> {
         let path = node.containerd.instance().path(name);
@@ -119,7 +119,7 @@ async fn no_mounts_below(folder: &std::path::Path) -> Result<()> {
     .await
 }
 
-/// A driver of the node, known to the cluster.
+/// Starts a driver on the node and registers it with the cluster.
 async fn driver(node: &ClusterNode, spec: Value) -> Result<CsiDriver> {
     able_driver(node, spec, &[Ability::StageUnstageVolume, Ability::ExpandVolume]).await
 }
@@ -132,10 +132,10 @@ async fn able_driver(node: &ClusterNode, spec: Value, abilities: &[Ability]) -> 
     .await?;
     let folder = node.containerd.instance().path("driver");
     let mut driver = CsiDriver::start(&name, &folder, abilities)?;
-    driver.announce(&node.agent.root().join("plugins_registry"))?;
+    driver.register(&node.agent.root().join("plugins_registry"))?;
     let registered = tokio::time::timeout(Duration::from_secs(60), driver.registered()).await;
-    registered.context("nobody answered the driver")?.map_err(anyhow::Error::msg)?;
-    node.wait("the CSINode names the driver", async || {
+    registered.context("the agent did not report a registration result")?.map_err(anyhow::Error::msg)?;
+    node.wait("the CSINode lists the driver", async || {
         let object = node.get(&["csinode", &node.name]).await?;
         let found = object["spec"]["drivers"].as_array().cloned().unwrap_or_default();
         ensure!(
@@ -148,7 +148,7 @@ async fn able_driver(node: &ClusterNode, spec: Value, abilities: &[Ability]) -> 
     Ok(driver)
 }
 
-async fn a_csi_volume_is_attached_staged_grown_and_let_go(agent: Agent) -> Result<()> {
+async fn csi_volume_is_attached_staged_expanded_and_detached(agent: Agent) -> Result<()> {
     let mut node = ClusterNode::start(agent).await?;
     let driver = driver(&node, json!({"attachRequired": true, "podInfoOnMount": true})).await?;
     let name = format!("{}.csi.test", node.name);
@@ -163,7 +163,7 @@ async fn a_csi_volume_is_attached_staged_grown_and_let_go(agent: Agent) -> Resul
     let volume = provide(&node, "data", &class, source).await?;
     node.apply(&holder("web", &[("data", claimed("data"))])).await?;
 
-    // The test is the attacher: nothing may be staged before it has said that the volume is here.
+    // The test acts as the attacher: nothing may be staged before it reports the volume as attached.
     let attachment = attachment(&node, &volume).await?;
     ensure!(driver.calls().is_empty(), "{:?}", driver.call_names());
     let attached = json!({"status": {"attached": true, "attachmentMetadata": {"device": "sdx"}}}).to_string();
@@ -193,7 +193,7 @@ async fn a_csi_volume_is_attached_staged_grown_and_let_go(agent: Agent) -> Resul
         Ok(())
     })
     .await?;
-    // The controller detaches only what the node no longer says to use.
+    // The controller detaches only volumes that the node no longer reports in use.
     node.wait_absent(&["volumeattachment", &attachment]).await?;
     node.kubectl(&["delete", "pv", &volume, "--wait=false"]).await?;
     node.kubectl(&["delete", "csidriver", &name]).await?;
@@ -201,9 +201,9 @@ async fn a_csi_volume_is_attached_staged_grown_and_let_go(agent: Agent) -> Resul
     node.end()
 }
 
-/// The attachment that the controller made for a volume.
+/// The attachment that the controller created for a volume.
 async fn attachment(node: &ClusterNode, volume: &str) -> Result<String> {
-    node.wait("the controller asks for an attachment", async || {
+    node.wait("the controller creates an attachment", async || {
         let list = node.get(&["volumeattachments"]).await?;
         let items = list["items"].as_array().cloned().unwrap_or_default();
         let own = items.iter().find(|one| one["spec"]["source"]["persistentVolumeName"] == volume);
@@ -214,10 +214,10 @@ async fn attachment(node: &ClusterNode, volume: &str) -> Result<String> {
     .await
 }
 
-/// The test is the resizer: the volume has grown, the file system in it has not.
+/// The test acts as the resizer: the volume has grown, its file system has not.
 async fn grow(node: &ClusterNode, volume: &str, driver: &CsiDriver) -> Result<()> {
-    let wanted = json!({"spec": {"resources": {"requests": {"storage": "2Gi"}}}}).to_string();
-    node.kubectl(&["patch", "pvc", "data", "--type=merge", "--patch", &wanted]).await?;
+    let larger = json!({"spec": {"resources": {"requests": {"storage": "2Gi"}}}}).to_string();
+    node.kubectl(&["patch", "pvc", "data", "--type=merge", "--patch", &larger]).await?;
     let grown = json!({"spec": {"capacity": {"storage": "2Gi"}}}).to_string();
     node.kubectl(&["patch", "pv", volume, "--type=merge", "--patch", &grown]).await?;
     let pending = json!({"status": {"conditions": [{
@@ -229,16 +229,16 @@ async fn grow(node: &ClusterNode, volume: &str, driver: &CsiDriver) -> Result<()
     let claim = node.wait_field(&["pvc", "data"], "/status/capacity/storage", &json!("2Gi")).await?;
     let left = claim["status"]["conditions"].as_array().is_some_and(|all| !all.is_empty());
     ensure!(!left, "{}", claim["status"]);
-    let expanded = driver.last("NodeExpandVolume").context("the driver was not asked")?;
+    let expanded = driver.last("NodeExpandVolume").context("the driver was not called")?;
     ensure!(expanded.bytes == 2 << 30, "{expanded:?}");
-    let told = format!("MountVolume.NodeExpandVolume succeeded for volume \"{volume}\" {}", node.name);
+    let reported = format!("MountVolume.NodeExpandVolume succeeded for volume \"{volume}\" {}", node.name);
     for object in ["Pod", "PersistentVolumeClaim"] {
         let selector = format!("reason=FileSystemResizeSuccessful,involvedObject.kind={object}");
         node.wait(&format!("an event of the {object}"), async || {
             let events = node.get(&["events", "--field-selector", &selector]).await?;
             let first = events["items"].as_array().and_then(|items| items.first()).cloned();
             let first = first.context("no event")?;
-            ensure!(first["message"].as_str().map(str::trim) == Some(told.as_str()), "{first}");
+            ensure!(first["message"].as_str().map(str::trim) == Some(reported.as_str()), "{first}");
             Ok(())
         })
         .await?;
@@ -246,7 +246,7 @@ async fn grow(node: &ClusterNode, volume: &str, driver: &CsiDriver) -> Result<()
     Ok(())
 }
 
-async fn an_inline_csi_volume_lives_with_its_pod(agent: Agent) -> Result<()> {
+async fn inline_csi_volume_is_removed_with_its_pod(agent: Agent) -> Result<()> {
     let node = ClusterNode::start(agent).await?;
     let spec = json!({
         "attachRequired": false, "podInfoOnMount": true, "volumeLifecycleModes": ["Ephemeral"],
@@ -274,7 +274,7 @@ async fn an_inline_csi_volume_lives_with_its_pod(agent: Agent) -> Result<()> {
     node.end()
 }
 
-/// A device that holds what is in a file; let go when dropped.
+/// A loop device backed by a file; detached on drop.
 struct LoopDevice {
     path: PathBuf,
 }
@@ -294,7 +294,7 @@ impl Drop for LoopDevice {
     }
 }
 
-async fn a_csi_volume_as_a_block_device(agent: Agent) -> Result<()> {
+async fn csi_volume_is_mapped_as_block_device(agent: Agent) -> Result<()> {
     let mut node = ClusterNode::start(agent).await?;
     let driver = driver(&node, json!({"attachRequired": false})).await?;
     let name = format!("{}.csi.test", node.name);
@@ -332,21 +332,21 @@ async fn a_csi_volume_as_a_block_device(agent: Agent) -> Result<()> {
     node.end()
 }
 
-async fn how_many_volumes_a_driver_takes_is_told_anew(agent: Agent) -> Result<()> {
+async fn csi_volume_limit_changes_are_reported(agent: Agent) -> Result<()> {
     let node = ClusterNode::start(agent).await?;
     let spec = json!({"attachRequired": false, "nodeAllocatableUpdatePeriodSeconds": 10});
     let driver = driver(&node, spec).await?;
     let name = format!("{}.csi.test", node.name);
     let count = json!(16);
     node.wait_field(&["csinode", &node.name], "/spec/drivers/0/allocatable/count", &count).await?;
-    driver.take_at_most(7);
+    driver.set_volume_limit(7);
     let count = json!(7);
     node.wait_field(&["csinode", &node.name], "/spec/drivers/0/allocatable/count", &count).await?;
     node.kubectl(&["delete", "csidriver", &name]).await?;
     node.end()
 }
 
-async fn a_csi_driver_tells_what_its_volumes_hold(agent: Agent) -> Result<()> {
+async fn csi_volume_stats_come_from_the_driver(agent: Agent) -> Result<()> {
     let options = AgentOptions { overlay: json!({"volumeStatsAggPeriod": "5s"}), ..AgentOptions::default() };
     let node = ClusterNode::start_with(agent, Joining::WithCertificate, &options).await?;
     let spec = json!({"attachRequired": false, "volumeLifecycleModes": ["Ephemeral"]});
@@ -355,7 +355,7 @@ async fn a_csi_driver_tells_what_its_volumes_hold(agent: Agent) -> Result<()> {
     node.apply(&holder("web", &[("data", json!({"csi": {"driver": name}}))])).await?;
     node.wait_running("web").await?;
     let path = |page: &str| format!("/api/v1/nodes/{}/proxy{page}", node.name);
-    node.wait("the driver was asked", async || {
+    node.wait("the driver was called", async || {
         let summary: Value =
             serde_json::from_str(&node.kubectl(&["get", "--raw", &path("/stats/summary")]).await?)?;
         let pods = summary["pods"].as_array().cloned().unwrap_or_default();
@@ -363,13 +363,13 @@ async fn a_csi_driver_tells_what_its_volumes_hold(agent: Agent) -> Result<()> {
         let volumes = web["volume"].as_array().cloned().unwrap_or_default();
         let data = volumes.iter().find(|volume| volume["name"] == "data").context("the volume")?;
         ensure!(data["capacityBytes"].as_u64().is_some_and(|bytes| bytes > 0), "{data}");
-        // It tells of no inodes; the file system would.
+        // It reports no inodes; the file system would.
         ensure!(data["inodes"].as_u64().is_none_or(|inodes| inodes == 0), "{data}");
         Ok(())
     })
     .await?;
-    let asked = driver.last("NodeGetVolumeStats").context("nobody asked the driver")?;
-    ensure!(asked.path.ends_with("/volumes/kubernetes.io~csi/data/mount"), "{asked:?}");
+    let requested = driver.last("NodeGetVolumeStats").context("the agent sent no request to the driver")?;
+    ensure!(requested.path.ends_with("/volumes/kubernetes.io~csi/data/mount"), "{requested:?}");
     let metrics = node.kubectl(&["get", "--raw", &path("/metrics")]).await?;
     let method = "method_name=\"/csi.v1.Node/NodeGetVolumeStats\"";
     let counted = |line: &str| line.starts_with("csi_operations_seconds_count") && line.contains(method);

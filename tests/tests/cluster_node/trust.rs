@@ -1,4 +1,4 @@
-//! Trust bundles of the cluster, and certificates of pods, as files.
+//! Cluster trust bundles and pod certificates as projected files.
 
 use std::collections::BTreeSet;
 
@@ -8,7 +8,7 @@ use scenarios::{Agent, AgentOptions, ClusterNode, Joining, container, pod, scena
 use serde_json::{Value, json};
 use testkit::control_plane::{PodSigner, unknown_authority};
 
-scenarios!(trust_bundles_are_files, a_pod_has_a_certificate_of_its_own);
+scenarios!(trust_bundles_are_projected_as_files, projects_and_renews_pod_certificate);
 
 fn bundle(name: &str, signer: Option<&str>, zone: &str, certificates: &[&str]) -> Value {
     let mut spec = json!({"trustBundle": certificates.concat()});
@@ -21,14 +21,14 @@ fn bundle(name: &str, signer: Option<&str>, zone: &str, certificates: &[&str]) -
     })
 }
 
-/// What lies between the marks of a file's certificates.
+/// The base64 content of a file's PEM certificates.
 fn anchors(text: &str) -> BTreeSet<String> {
     let parts =
         text.split("-----END CERTIFICATE-----").filter_map(|part| part.split_once("CERTIFICATE-----"));
     parts.map(|(_, body)| body.split_whitespace().collect()).collect()
 }
 
-async fn trust_bundles_are_files(agent: Agent) -> Result<()> {
+async fn trust_bundles_are_projected_as_files(agent: Agent) -> Result<()> {
     let gates = json!({"featureGates": {"ClusterTrustBundle": true, "ClusterTrustBundleProjection": true}});
     let options = AgentOptions { overlay: gates, ..AgentOptions::default() };
     let mut node = ClusterNode::start_with(agent, Joining::WithCertificate, &options).await?;
@@ -67,7 +67,7 @@ async fn trust_bundles_are_files(agent: Agent) -> Result<()> {
     node.end()
 }
 
-async fn a_pod_has_a_certificate_of_its_own(agent: Agent) -> Result<()> {
+async fn projects_and_renews_pod_certificate(agent: Agent) -> Result<()> {
     let gates = json!({"featureGates": {"PodCertificateRequest": true}});
     let options = AgentOptions { overlay: gates, ..AgentOptions::default() };
     let mut node = ClusterNode::start_with(agent, Joining::WithCertificate, &options).await?;
@@ -78,32 +78,33 @@ async fn a_pod_has_a_certificate_of_its_own(agent: Agent) -> Result<()> {
     main["volumeMounts"] = json!([{"name": "own", "mountPath": "/own"}]);
     node.apply(&with(pod("web", [main]), "/spec/volumes", volumes)).await?;
     let request = node
-        .wait("the certificate is asked for", async || {
+        .wait("the certificate is requested", async || {
             let all = node.get(&["podcertificaterequests"]).await?;
-            all["items"].get(0).cloned().context("nobody asks")
+            all["items"].get(0).cloned().context("no certificate request")
         })
         .await?;
-    let asked = &request["spec"];
-    ensure!(asked["signerName"] == signer.as_str() && asked["podName"] == "web", "{asked}");
-    ensure!(asked["nodeName"] == node.name.as_str(), "{asked}");
+    let requested = &request["spec"];
+    ensure!(requested["signerName"] == signer.as_str() && requested["podName"] == "web", "{requested}");
+    ensure!(requested["nodeName"] == node.name.as_str(), "{requested}");
     ensure!(node.running("web").await?.is_empty(), "it runs without its certificate");
     let name = request["metadata"]["name"].as_str().context("a name")?;
-    let certificate = issue(&node, name, asked).await?;
+    let certificate = issue(&node, name, requested).await?;
 
     let web = node.wait_running("web").await?;
     let bundle = std::fs::read_to_string(node.volume(&web.uid, "projected", "own").join("own.pem"))?;
     ensure!(anchors(&bundle) == anchors(&certificate), "{bundle}");
     ensure!(bundle.contains("PRIVATE KEY-----"), "no key");
-    // The next agent asks anew; until it has an answer, what was there stays.
+    // The restarted agent requests a new certificate and keeps the old one until it is issued.
     node.restart_agent_unseen().await?;
     let after = std::fs::read_to_string(node.volume(&web.uid, "projected", "own").join("own.pem"))?;
     ensure!(after == bundle, "{after}");
     node.end()
 }
 
-/// Does the work of a signer; gives the certificate.
-async fn issue(node: &ClusterNode, name: &str, asked: &Value) -> Result<String> {
-    let proof = BASE64_STANDARD.decode(asked["stubPKCS10Request"].as_str().context("a proof of the key")?)?;
+/// Acts as the signer; returns the certificate.
+async fn issue(node: &ClusterNode, name: &str, requested: &Value) -> Result<String> {
+    let proof =
+        BASE64_STANDARD.decode(requested["stubPKCS10Request"].as_str().context("a proof of the key")?)?;
     let signed = PodSigner::create()?.sign(&proof)?;
     let time = |seconds: i64| jiff::Timestamp::from_second(seconds).map(|time| time.to_string());
     let issued = json!({

@@ -1,4 +1,4 @@
-//! What users run: each kind of workload reaches its state, and a restart of the agent is not seen.
+//! Typical workloads: each kind reaches its state, and a restart of the agent does not disturb it.
 
 use anyhow::{Context, Result, ensure};
 use scenarios::{Agent, ClusterNode, PodView, container, scenarios};
@@ -6,14 +6,14 @@ use serde_json::{Value, json};
 use testkit::images::{BUSYBOX, DEMO, DEMO_2};
 
 scenarios!(
-    kubectl_run,
-    a_deployment_rolls_over,
-    a_daemon_set,
-    a_job_completes,
-    a_stateful_set_keeps_its_order
+    kubectl_run_starts_a_pod,
+    deployment_rolls_out_new_version,
+    daemon_set_runs_one_pod_on_the_node,
+    job_runs_to_completion,
+    stateful_set_starts_pods_in_order
 );
 
-async fn kubectl_run(agent: Agent) -> Result<()> {
+async fn kubectl_run_starts_a_pod(agent: Agent) -> Result<()> {
     let mut node = ClusterNode::start(agent).await?;
     node.kubectl(&["run", "web", "--image", DEMO, "--", "sleep", "forever"]).await?;
     node.kubectl(&["wait", "--for=condition=Ready", "pod/web", "--timeout=60s"]).await?;
@@ -50,7 +50,7 @@ fn without(mut object: Value, field: &str) -> Value {
     object
 }
 
-async fn a_deployment_rolls_over(agent: Agent) -> Result<()> {
+async fn deployment_rolls_out_new_version(agent: Agent) -> Result<()> {
     let mut node = ClusterNode::start(agent).await?;
     let object = |image: &str| {
         without(set("Deployment", "web", 3, &template("web", image, "sleep forever")), "serviceName")
@@ -79,7 +79,7 @@ async fn a_deployment_rolls_over(agent: Agent) -> Result<()> {
     node.end()
 }
 
-async fn a_daemon_set(agent: Agent) -> Result<()> {
+async fn daemon_set_runs_one_pod_on_the_node(agent: Agent) -> Result<()> {
     let mut node = ClusterNode::start(agent).await?;
     let object = set("DaemonSet", "agent", 0, &template("agent", DEMO, "sleep forever"));
     node.apply(&without(without(object, "replicas"), "serviceName")).await?;
@@ -90,7 +90,7 @@ async fn a_daemon_set(agent: Agent) -> Result<()> {
     node.end()
 }
 
-async fn a_job_completes(agent: Agent) -> Result<()> {
+async fn job_runs_to_completion(agent: Agent) -> Result<()> {
     let mut node = ClusterNode::start(agent).await?;
     let main = json!({"name": "main", "image": BUSYBOX, "command": ["/bin/sh", "-c", "sleep 1; echo done"]});
     node.apply(&json!({
@@ -109,7 +109,7 @@ async fn a_job_completes(agent: Agent) -> Result<()> {
     node.end()
 }
 
-async fn a_stateful_set_keeps_its_order(agent: Agent) -> Result<()> {
+async fn stateful_set_starts_pods_in_order(agent: Agent) -> Result<()> {
     let mut node = ClusterNode::start(agent).await?;
     node.apply(&set("StatefulSet", "db", 2, &template("db", DEMO, "sleep forever"))).await?;
     node.wait_field(&["statefulset", "db"], "/status/readyReplicas", &json!(2)).await?;

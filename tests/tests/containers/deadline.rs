@@ -7,10 +7,10 @@ use testkit::poll::throughout;
 
 use crate::diary::{Diary, writer};
 
-scenarios!(a_pod_is_ended_at_its_deadline);
-podward_only!(a_deadline_outlives_the_agent);
+scenarios!(pod_fails_at_its_active_deadline);
+podward_only!(active_deadline_survives_agent_restart);
 
-async fn a_pod_is_ended_at_its_deadline(agent: Agent) -> Result<()> {
+async fn pod_fails_at_its_active_deadline(agent: Agent) -> Result<()> {
     let node = Node::start(agent).await?;
     let diary = Diary::new(&node, "job")?;
     let manifest = diary.pod("job", [], [writer("main")]);
@@ -19,8 +19,8 @@ async fn a_pod_is_ended_at_its_deadline(agent: Agent) -> Result<()> {
     expect_ended(&node, &diary).await
 }
 
-/// Upstream begins to count anew when it is restarted without an API server.
-async fn a_deadline_outlives_the_agent(agent: Agent) -> Result<()> {
+/// Upstream restarts the count when it is restarted without an API server.
+async fn active_deadline_survives_agent_restart(agent: Agent) -> Result<()> {
     let mut node = Node::start(agent).await?;
     let diary = Diary::new(&node, "job")?;
     let manifest = diary.pod("job", [], [writer("main")]);

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use testkit::images::BUSYBOX;
 use testkit::poll::eventually;
 
-/// A file in which the containers of a pod write down what they do, one line for each thing.
+/// A file in which the containers of a pod record their actions, one per line.
 pub(crate) struct Diary {
     folder: PathBuf,
 }
@@ -19,7 +19,7 @@ impl Diary {
         Ok(Self { folder })
     }
 
-    /// A pod whose containers all see the diary as `/d/diary`; stops within 3 seconds.
+    /// A pod whose containers mount the diary as `/d/diary`; its grace period is 3 seconds.
     pub(crate) fn pod(
         &self,
         name: &str,
@@ -51,21 +51,21 @@ impl Diary {
         text.lines().map(str::to_owned).collect()
     }
 
-    /// Waits until the diary is as wanted.
-    pub(crate) async fn wait(&self, wanted: &[&str]) -> Result<()> {
-        eventually(&format!("the diary says {wanted:?}"), Duration::from_secs(60), async || {
+    /// Waits until the diary has exactly these lines.
+    pub(crate) async fn wait(&self, expected: &[&str]) -> Result<()> {
+        eventually(&format!("the diary has {expected:?}"), Duration::from_secs(60), async || {
             let lines = self.lines();
-            ensure!(lines == wanted, "it says {lines:?}");
+            ensure!(lines == expected, "it has {lines:?}");
             Ok(())
         })
         .await
     }
 
-    /// Waits until somebody has written: a container runs before its program has said anything.
+    /// Waits for a line: a container is running before its program has written anything.
     pub(crate) async fn wait_for(&self, line: &str) -> Result<()> {
         eventually(&format!("the diary has {line:?}"), Duration::from_secs(60), async || {
             let lines = self.lines();
-            ensure!(lines.iter().any(|own| own == line), "it says {lines:?}");
+            ensure!(lines.iter().any(|own| own == line), "it has {lines:?}");
             Ok(())
         })
         .await
@@ -77,7 +77,7 @@ pub(crate) fn sh(name: &str, script: &str) -> Value {
     json!({"name": name, "image": BUSYBOX, "command": ["sh", "-c", script]})
 }
 
-/// A container that writes its name, and `NAME-end` when it is asked to stop.
+/// A container that writes its name, and `NAME-end` on the stop signal.
 pub(crate) fn writer(name: &str) -> Value {
     let script = format!(
         "trap 'echo {name}-end >> /d/diary; exit 0' TERM; echo {name} >> /d/diary; sleep 1000 & wait"
@@ -85,7 +85,6 @@ pub(crate) fn writer(name: &str) -> Value {
     sh(name, &script)
 }
 
-/// The container with more fields.
 pub(crate) fn plus(mut container: Value, fields: &Value) -> Value {
     if let (Some(container), Some(fields)) = (container.as_object_mut(), fields.as_object()) {
         container.extend(fields.clone());
@@ -93,12 +92,11 @@ pub(crate) fn plus(mut container: Value, fields: &Value) -> Value {
     container
 }
 
-/// The same container as one that runs beside the regular ones.
+/// The container as a sidecar.
 pub(crate) fn sidecar(container: Value) -> Value {
     plus(container, &json!({"restartPolicy": "Always"}))
 }
 
-/// The statuses of a pod's init containers.
 pub(crate) async fn init_status(
     node: &Node,
     pod: &str,

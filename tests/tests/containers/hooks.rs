@@ -8,18 +8,18 @@ use testkit::poll::eventually;
 use crate::diary::{Diary, plus, sh, writer};
 
 scenarios!(
-    the_next_container_waits_for_a_post_start_hook,
-    a_failed_post_start_hook_stops_its_container,
-    hooks_ask_over_http,
-    pre_stop_hooks_run_before_the_signal,
-    a_pre_stop_hook_ends_with_the_grace,
+    next_container_waits_for_post_start_hook,
+    failed_post_start_hook_stops_its_container,
+    http_hooks_send_requests,
+    pre_stop_hooks_run_before_the_stop_signal,
+    pre_stop_hook_is_limited_by_the_grace_period,
 );
 
 fn exec(script: &str) -> Value {
     json!({"exec": {"command": ["sh", "-c", script]}})
 }
 
-async fn the_next_container_waits_for_a_post_start_hook(agent: Agent) -> Result<()> {
+async fn next_container_waits_for_post_start_hook(agent: Agent) -> Result<()> {
     let node = Node::start(agent).await?;
     let diary = Diary::new(&node, "web")?;
     let first = plus(
@@ -30,7 +30,7 @@ async fn the_next_container_waits_for_a_post_start_hook(agent: Agent) -> Result<
     let third = plus(writer("third"), &json!({"lifecycle": {"postStart": {"sleep": {"seconds": 0}}}}));
     node.write("web.json", &diary.pod("web", [], [first, second, third]))?;
     if agent == Agent::Podward {
-        // Upstream shows it as running only after the hook.
+        // Upstream reports it as running only after the hook.
         node.wait_pod("web", "runs its first container only", |pod| {
             pod.container("first").state == "running" && pod.container("second").state == "waiting"
         })
@@ -50,7 +50,7 @@ async fn the_next_container_waits_for_a_post_start_hook(agent: Agent) -> Result<
     Ok(())
 }
 
-async fn a_failed_post_start_hook_stops_its_container(agent: Agent) -> Result<()> {
+async fn failed_post_start_hook_stops_its_container(agent: Agent) -> Result<()> {
     let node = Node::start(agent).await?;
     let hooks = [
         (
@@ -90,7 +90,7 @@ async fn a_failed_post_start_hook_stops_its_container(agent: Agent) -> Result<()
     Ok(())
 }
 
-async fn hooks_ask_over_http(agent: Agent) -> Result<()> {
+async fn http_hooks_send_requests(agent: Agent) -> Result<()> {
     let node = Node::start(agent).await?;
     let diary = Diary::new(&node, "web")?;
     let server = plus(
@@ -103,12 +103,12 @@ async fn hooks_ask_over_http(agent: Agent) -> Result<()> {
             "ports": [{"name": "other", "containerPort": 8080}],
             "lifecycle": {
                 "postStart": {"httpGet": {"path": "/hello", "port": "other"}},
-                // The server does not speak TLS and is asked again without it. It has no such file, which is no failure.
+                // The server does not support TLS, so the agent retries without it. The 404 response is not a failure.
                 "preStop": {"httpGet": {"path": "/bye", "port": 8080, "scheme": "HTTPS"}},
             },
         }),
     );
-    // The server is stopped after the one that asks.
+    // The server is stopped after the container whose hook calls it.
     let server = plus(server, &json!({"restartPolicy": "Always"}));
     let manifest = diary.pod("web", [server], [asks]);
     node.write("web.json", &with(manifest, "/spec/terminationGracePeriodSeconds", json!(20)))?;
@@ -118,16 +118,16 @@ async fn hooks_ask_over_http(agent: Agent) -> Result<()> {
     ensure!(log.contains("/hello"), "the server saw {log:?}");
     let all = node.cri().containers_of("web-node-a").await?;
     let path = all.iter().find(|view| view.name == "server").map(|view| view.log_path.clone());
-    // Held open: the log goes with its container.
-    let kept = std::fs::File::open(path.context("no log")?)?;
+    // Opened now, because the log is removed with its container.
+    let saved = std::fs::File::open(path.context("no log")?)?;
     node.remove("web.json")?;
     node.wait_gone("web").await?;
-    let log = std::io::read_to_string(kept)?;
+    let log = std::io::read_to_string(saved)?;
     ensure!(log.contains("/bye"), "the server saw {log:?}");
     Ok(())
 }
 
-async fn pre_stop_hooks_run_before_the_signal(agent: Agent) -> Result<()> {
+async fn pre_stop_hooks_run_before_the_stop_signal(agent: Agent) -> Result<()> {
     let node = Node::start(agent).await?;
     let diary = Diary::new(&node, "web")?;
     let one = plus(writer("one"), &json!({"lifecycle": {"preStop": exec("echo bye >> /d/diary")}}));
@@ -149,15 +149,15 @@ async fn pre_stop_hooks_run_before_the_signal(agent: Agent) -> Result<()> {
     }
     node.wait_gone("web").await?;
     diary.wait(&["one", "bye", "one-end"]).await?;
-    // A hook that failed changes nothing.
+    // A failed hook has no effect on the termination.
     node.wait_gone("fails").await?;
     last.wait(&["fails", "fails-end"]).await?;
     node.wait_gone("sleeps").await?;
-    ensure!(start.elapsed() >= Duration::from_secs(2), "gone after {:?}", start.elapsed());
+    ensure!(start.elapsed() >= Duration::from_secs(2), "removed after {:?}", start.elapsed());
     Ok(())
 }
 
-async fn a_pre_stop_hook_ends_with_the_grace(agent: Agent) -> Result<()> {
+async fn pre_stop_hook_is_limited_by_the_grace_period(agent: Agent) -> Result<()> {
     let node = Node::start(agent).await?;
     let diary = Diary::new(&node, "web")?;
     let main = plus(writer("main"), &json!({"lifecycle": {"preStop": exec("sleep 1000")}}));
@@ -167,7 +167,7 @@ async fn a_pre_stop_hook_ends_with_the_grace(agent: Agent) -> Result<()> {
     let start = Instant::now();
     node.remove("web.json")?;
     node.wait_gone("web").await?;
-    ensure!(start.elapsed() >= Duration::from_secs(3), "gone after {:?}", start.elapsed());
-    // The process still got its signal, and time to follow it.
+    ensure!(start.elapsed() >= Duration::from_secs(3), "removed after {:?}", start.elapsed());
+    // The process still received its signal, and time to react.
     diary.wait(&["main", "main-end"]).await
 }

@@ -8,12 +8,12 @@ use testkit::poll::{eventually, throughout};
 use crate::diary::{Diary, init_status, sh, writer};
 
 scenarios!(
-    init_containers_run_in_order_and_never_again,
-    a_failed_init_container_is_retried_until_it_succeeds,
-    a_failed_init_container_ends_a_pod_that_must_not_restart,
+    init_containers_run_once_in_order,
+    failed_init_container_is_retried_until_it_succeeds,
+    failed_init_container_fails_pod_with_policy_never,
 );
 
-async fn init_containers_run_in_order_and_never_again(agent: Agent) -> Result<()> {
+async fn init_containers_run_once_in_order(agent: Agent) -> Result<()> {
     let node = Node::start(agent).await?;
     let diary = Diary::new(&node, "web")?;
     let init = [
@@ -39,7 +39,7 @@ async fn init_containers_run_in_order_and_never_again(agent: Agent) -> Result<()
     Ok(())
 }
 
-async fn a_failed_init_container_is_retried_until_it_succeeds(agent: Agent) -> Result<()> {
+async fn failed_init_container_is_retried_until_it_succeeds(agent: Agent) -> Result<()> {
     let node = Node::start(agent).await?;
     let mut diaries = Vec::new();
     for policy in ["Always", "OnFailure"] {
@@ -69,7 +69,7 @@ async fn a_failed_init_container_is_retried_until_it_succeeds(agent: Agent) -> R
     Ok(())
 }
 
-async fn a_failed_init_container_ends_a_pod_that_must_not_restart(agent: Agent) -> Result<()> {
+async fn failed_init_container_fails_pod_with_policy_never(agent: Agent) -> Result<()> {
     let node = Node::start(agent).await?;
     let diary = Diary::new(&node, "job")?;
     let init = [sh("init", "echo try >> /d/diary; exit 3"), sh("next", "echo next >> /d/diary")];

@@ -1,4 +1,4 @@
-//! The agent is killed while init containers and hooks run. `PODWARD_SWEEP` sets how many points are tried.
+//! The agent is killed while init containers and hooks run. `PODWARD_SWEEP` sets the number of points in time.
 
 use std::time::{Duration, Instant};
 
@@ -8,8 +8,8 @@ use serde_json::{Value, json};
 
 use crate::diary::{Diary, plus, sh, sidecar, writer};
 
-scenarios!(during_init_containers_and_hooks);
-podward_only!(during_the_end_of_a_pod_with_hooks);
+scenarios!(agent_killed_during_init_containers_and_hooks);
+podward_only!(agent_killed_during_termination_with_hooks);
 
 fn points() -> u32 {
     std::env::var("PODWARD_SWEEP").ok().and_then(|count| count.parse().ok()).unwrap_or(6)
@@ -31,8 +31,8 @@ fn manifest(diary: &Diary, name: &str) -> Value {
     diary.pod(name, init, [plus(writer("main"), &hooks), writer("last")])
 }
 
-/// The pod comes up in order, and what was done is not done again, however the agent was killed.
-async fn during_init_containers_and_hooks(agent: Agent) -> Result<()> {
+/// The pod starts in order, and completed steps are not repeated, whenever the agent is killed.
+async fn agent_killed_during_init_containers_and_hooks(agent: Agent) -> Result<()> {
     let mut node = Node::start(agent).await?;
     let first = Diary::new(&node, "first")?;
     let start = Instant::now();
@@ -57,9 +57,9 @@ async fn during_init_containers_and_hooks(agent: Agent) -> Result<()> {
     Ok(())
 }
 
-/// The pod ends, with its hook. Upstream, killed before it saw the manifest go, forgets the pod and kills its processes
-/// at once.
-async fn during_the_end_of_a_pod_with_hooks(agent: Agent) -> Result<()> {
+/// The pod terminates and runs its hook. Upstream, killed before it observed the removal of the manifest, loses the pod
+/// and kills its processes at once.
+async fn agent_killed_during_termination_with_hooks(agent: Agent) -> Result<()> {
     let mut node = Node::start(agent).await?;
     for point in 0..points() {
         let name = format!("pod-{point}");

@@ -1,4 +1,4 @@
-//! Init containers, sidecars, restart rules, hooks, deadlines and the order of the end, on real containerd.
+//! Init containers, sidecars, restart rules, hooks, deadlines and termination order, on real containerd.
 
 mod deadline;
 mod diary;

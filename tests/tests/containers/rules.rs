@@ -6,14 +6,14 @@ use serde_json::{Value, json};
 
 use crate::diary::{Diary, init_status, plus, sh, writer};
 
-scenarios!(a_rule_restarts_a_container_by_its_exit_code, restart_all_begins_the_pod_again_in_its_sandbox);
+scenarios!(restart_rule_matches_exit_code, restart_all_restarts_the_pod_in_the_same_sandbox);
 
 fn rule(action: &str, operator: &str, code: i32) -> Value {
     json!({"restartPolicy": "Never", "restartPolicyRules": [
         {"action": action, "exitCodes": {"operator": operator, "values": [code]}}]})
 }
 
-async fn a_rule_restarts_a_container_by_its_exit_code(agent: Agent) -> Result<()> {
+async fn restart_rule_matches_exit_code(agent: Agent) -> Result<()> {
     let node = Node::start(agent).await?;
     let diary = Diary::new(&node, "job")?;
     let main = sh("main", "echo try >> /d/diary; if mkdir /d/once; then exit 42; fi; exit 5");
@@ -25,7 +25,7 @@ async fn a_rule_restarts_a_container_by_its_exit_code(agent: Agent) -> Result<()
     diary.wait(&["try", "try"]).await
 }
 
-async fn restart_all_begins_the_pod_again_in_its_sandbox(agent: Agent) -> Result<()> {
+async fn restart_all_restarts_the_pod_in_the_same_sandbox(agent: Agent) -> Result<()> {
     let node = Node::start(agent).await?;
     let diary = Diary::new(&node, "web")?;
     let init = [sh("init", "echo init >> /d/diary")];

@@ -8,19 +8,19 @@ use testkit::poll::eventually;
 use crate::diary::{Diary, init_status, plus, sh, sidecar, writer};
 
 scenarios!(
-    sidecars_start_in_order_and_end_last_in_reverse,
-    a_sidecar_is_restarted_beside_the_regular_containers,
-    a_sidecar_does_not_keep_a_pod_from_its_end,
-    a_sidecar_waits_for_the_regular_ones_within_the_grace,
+    sidecars_start_in_order_and_stop_last_in_reverse,
+    sidecar_restarts_while_regular_containers_run,
+    sidecar_does_not_block_pod_completion,
+    sidecar_stops_after_regular_containers_within_grace,
 );
 
-async fn sidecars_start_in_order_and_end_last_in_reverse(agent: Agent) -> Result<()> {
+async fn sidecars_start_in_order_and_stop_last_in_reverse(agent: Agent) -> Result<()> {
     let node = Node::start(agent).await?;
     let diary = Diary::new(&node, "web")?;
     let init = [
         sidecar(writer("first")),
         sh("plain", "echo plain >> /d/diary"),
-        // It takes a moment to get going; what follows waits for its hook.
+        // It takes a moment to start; later containers wait for its hook.
         plus(
             sidecar(writer("second")),
             &json!({"lifecycle": {
@@ -43,7 +43,7 @@ async fn sidecars_start_in_order_and_end_last_in_reverse(agent: Agent) -> Result
     Ok(())
 }
 
-async fn a_sidecar_is_restarted_beside_the_regular_containers(agent: Agent) -> Result<()> {
+async fn sidecar_restarts_while_regular_containers_run(agent: Agent) -> Result<()> {
     let node = Node::start(agent).await?;
     let diary = Diary::new(&node, "web")?;
     let manifest = diary.pod("web", [sidecar(writer("side"))], [writer("main")]);
@@ -66,7 +66,7 @@ async fn a_sidecar_is_restarted_beside_the_regular_containers(agent: Agent) -> R
     Ok(())
 }
 
-async fn a_sidecar_does_not_keep_a_pod_from_its_end(agent: Agent) -> Result<()> {
+async fn sidecar_does_not_block_pod_completion(agent: Agent) -> Result<()> {
     let node = Node::start(agent).await?;
     let diary = Diary::new(&node, "job")?;
     let main = sh("main", "sleep 1; echo main >> /d/diary");
@@ -82,12 +82,12 @@ async fn a_sidecar_does_not_keep_a_pod_from_its_end(agent: Agent) -> Result<()> 
     .await
 }
 
-/// A regular container that does not stop uses up the grace; the sidecar is then stopped all the same.
-async fn a_sidecar_waits_for_the_regular_ones_within_the_grace(agent: Agent) -> Result<()> {
+/// A regular container that ignores the stop signal uses up the grace period; the sidecar is stopped nevertheless.
+async fn sidecar_stops_after_regular_containers_within_grace(agent: Agent) -> Result<()> {
     let node = Node::start(agent).await?;
     let diary = Diary::new(&node, "web")?;
     let deaf = |name: &str| sh(name, "trap '' TERM; while :; do sleep 1; done");
-    // Many of them: they are stopped side by side.
+    // There are several: they are stopped in parallel.
     let regular: Vec<_> = (0..6).map(|number| deaf(&format!("deaf-{number}"))).collect();
     let manifest = diary.pod("web", [sidecar(writer("side"))], regular);
     node.write("web.json", &with(manifest, "/spec/terminationGracePeriodSeconds", json!(6)))?;
@@ -96,7 +96,7 @@ async fn a_sidecar_waits_for_the_regular_ones_within_the_grace(agent: Agent) -> 
     node.remove("web.json")?;
     node.wait_gone("web").await?;
     let took = start.elapsed();
-    ensure!(took >= Duration::from_secs(6), "gone after {took:?}");
+    ensure!(took >= Duration::from_secs(6), "removed after {took:?}");
     ensure!(took < Duration::from_secs(36), "six containers stopped one after the other: {took:?}");
     ensure!(diary.lines() == ["side", "side-end"], "{:?}", diary.lines());
     Ok(())

@@ -1,4 +1,4 @@
-//! Images that are there, and who may use them.
+//! Access to images that are already present.
 
 use std::fs;
 
@@ -8,10 +8,10 @@ use serde_json::{Value, json};
 use testkit::images::DEMO;
 use testkit::registry::{Registry, RegistryOptions};
 
-scenarios!(pulls_are_written_down, images_that_were_always_there_can_need_credentials);
+scenarios!(pulls_are_recorded_on_disk, preloaded_images_can_require_credentials);
 
-// Upstream's static pods have no pull secrets.
-podward_only!(a_private_image_stays_private_also_after_a_kill);
+// Upstream's static pods cannot use pull secrets.
+podward_only!(private_image_stays_private_after_agent_kill);
 
 /// `user:password`.
 const RIGHT: &str = "dXNlcjpwYXNzd29yZA==";
@@ -26,7 +26,7 @@ async fn wait_reason(node: &Node, pod: &str, reasons: &[&str]) -> Result<()> {
     Ok(())
 }
 
-/// What is written down of images that were pulled.
+/// The agent's records of pulled images.
 fn records(node: &Node) -> Result<Vec<Value>> {
     let folder = node.agent.root().join("image_manager/pulled");
     let mut records = Vec::new();
@@ -36,7 +36,7 @@ fn records(node: &Node) -> Result<Vec<Value>> {
     Ok(records)
 }
 
-async fn pulls_are_written_down(agent: Agent) -> Result<()> {
+async fn pulls_are_recorded_on_disk(agent: Agent) -> Result<()> {
     let registry = Registry::start(RegistryOptions::default()).await?;
     let node = Node::start(agent).await?;
     node.write("web.json", &user_of("web", &registry.image("app:1"), "IfNotPresent"))?;
@@ -54,7 +54,7 @@ async fn pulls_are_written_down(agent: Agent) -> Result<()> {
     Ok(())
 }
 
-async fn images_that_were_always_there_can_need_credentials(agent: Agent) -> Result<()> {
+async fn preloaded_images_can_require_credentials(agent: Agent) -> Result<()> {
     let overlay = json!({
         "imagePullCredentialsVerificationPolicy": "NeverVerifyAllowlistedImages",
         "preloadedImagesVerificationAllowlist": ["example.com/trusted/*"],
@@ -69,7 +69,7 @@ async fn images_that_were_always_there_can_need_credentials(agent: Agent) -> Res
     Ok(())
 }
 
-async fn a_private_image_stays_private_also_after_a_kill(agent: Agent) -> Result<()> {
+async fn private_image_stays_private_after_agent_kill(agent: Agent) -> Result<()> {
     let options = RegistryOptions { password: Some(RIGHT.to_owned()), ..RegistryOptions::default() };
     let registry = Registry::start(options).await?;
     let mut node = Node::start(agent).await?;
@@ -89,7 +89,7 @@ async fn a_private_image_stays_private_also_after_a_kill(agent: Agent) -> Result
     node.write("silent.json", &user_of("silent", &image, "Never"))?;
     wait_reason(&node, "stranger", &["ErrImagePull", "ImagePullBackOff"]).await?;
     wait_reason(&node, "silent", &["ErrImageNeverPull"]).await?;
-    let asked = registry.lookups("app:1");
+    let requested = registry.lookups("app:1");
     node.agent.kill9()?;
     node.agent.start()?;
     node.agent.wait_ready().await?;
@@ -97,9 +97,9 @@ async fn a_private_image_stays_private_also_after_a_kill(agent: Agent) -> Result
     node.wait_running("friend").await?;
     wait_reason(&node, "stranger", &["ErrImagePull", "ImagePullBackOff"]).await?;
     ensure!(
-        registry.lookups("app:1") == asked,
+        registry.lookups("app:1") == requested,
         "the registry was asked for what the secret had opened before"
     );
-    ensure!(node.pod("owner").await?.all_running(), "the owner goes on running");
+    ensure!(node.pod("owner").await?.all_running(), "the owner is not running");
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! Registries behind a password.
+//! Registries that require a password.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -8,9 +8,9 @@ use scenarios::{Agent, AgentOptions, Node, podward_only, scenarios, sleeper, wit
 use serde_json::{Value, json};
 use testkit::registry::{Registry, RegistryOptions};
 
-scenarios!(the_nodes_credentials_open_a_registry, a_provider_program_opens_a_registry);
+scenarios!(pulls_with_node_credentials, pulls_with_a_credential_provider);
 
-podward_only!(a_pull_secret_opens_a_registry);
+podward_only!(pulls_with_a_pull_secret);
 
 /// `user:password`.
 const RIGHT: &str = "dXNlcjpwYXNzd29yZA==";
@@ -25,12 +25,12 @@ fn user_of(name: &str, image: &str) -> Value {
     with(sleeper(name), "/spec/containers/0/image", json!(image))
 }
 
-async fn the_nodes_credentials_open_a_registry(agent: Agent) -> Result<()> {
+async fn pulls_with_node_credentials(agent: Agent) -> Result<()> {
     let (first, second) = (Registry::start(locked()).await?, Registry::start(locked()).await?);
     let mut node = Node::prepare(agent, &AgentOptions::default()).await?;
     let auths = json!({"auths": {
         (first.host()): {"auth": RIGHT},
-        // The narrower entry is tried first, and the other one after it.
+        // The more specific entry is tried first, then the other one.
         (first.image("both")): {"auth": WRONG},
         (second.host()): {"username": "user", "password": "wrong"},
     }});
@@ -57,7 +57,7 @@ async fn the_nodes_credentials_open_a_registry(agent: Agent) -> Result<()> {
     Ok(())
 }
 
-async fn a_pull_secret_opens_a_registry(agent: Agent) -> Result<()> {
+async fn pulls_with_a_pull_secret(agent: Agent) -> Result<()> {
     let registry = Registry::start(locked()).await?;
     let node = Node::start(agent).await?;
     let pod = user_of("opened", &registry.image("app:1"));
@@ -83,7 +83,7 @@ async fn a_pull_secret_opens_a_registry(agent: Agent) -> Result<()> {
     Ok(())
 }
 
-async fn a_provider_program_opens_a_registry(agent: Agent) -> Result<()> {
+async fn pulls_with_a_credential_provider(agent: Agent) -> Result<()> {
     let registry = Registry::start(locked()).await?;
     let mut node = Node::prepare(agent, &AgentOptions::default()).await?;
     let folder = node.containerd.instance().path("providers");
@@ -128,7 +128,7 @@ END
     node.wait_running("a").await?;
     node.write("b.json", &user_of("b", &registry.image("team/b:1")))?;
     node.wait_running("b").await?;
-    let text = fs::read_to_string(&asked).context("read what the provider was asked")?;
+    let text = fs::read_to_string(&asked).context("read the provider's input")?;
     let (request, words) = text.rsplit_once("\n|").or(text.split_once('|')).context("one question")?;
     ensure!(words.trim() == "now; please|value", "{text}");
     let request: Value = serde_json::from_str(request.trim()).with_context(|| text.clone())?;

@@ -1,4 +1,4 @@
-//! Images: credentials, pulls side by side, collection by age; and the rotation of container logs.
+//! Images: credentials, parallel pulls, collection by age; and the rotation of container logs.
 
 mod access;
 mod collection;

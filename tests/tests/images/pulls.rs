@@ -1,4 +1,4 @@
-//! Pulls side by side.
+//! Parallel pulls.
 
 use std::time::Duration;
 
@@ -7,14 +7,14 @@ use scenarios::{Agent, AgentOptions, Node, podward_only, scenarios, sleeper, wit
 use serde_json::json;
 use testkit::registry::{Registry, RegistryOptions};
 
-scenarios!(pulls_are_made_side_by_side_up_to_the_bound);
-podward_only!(pods_that_want_the_same_image_share_one_pull);
+scenarios!(pulls_run_in_parallel_up_to_the_limit);
+podward_only!(pods_with_the_same_image_share_one_pull);
 
 fn slow() -> RegistryOptions {
     RegistryOptions { delay: Duration::from_secs(1), ..RegistryOptions::default() }
 }
 
-async fn pulls_are_made_side_by_side_up_to_the_bound(agent: Agent) -> Result<()> {
+async fn pulls_run_in_parallel_up_to_the_limit(agent: Agent) -> Result<()> {
     let registry = Registry::start(slow()).await?;
     let overlay = json!({"serializeImagePulls": false, "maxParallelImagePulls": 2});
     let node = Node::start_with(agent, &AgentOptions { overlay, ..AgentOptions::default() }).await?;
@@ -31,7 +31,7 @@ async fn pulls_are_made_side_by_side_up_to_the_bound(agent: Agent) -> Result<()>
     Ok(())
 }
 
-async fn pods_that_want_the_same_image_share_one_pull(agent: Agent) -> Result<()> {
+async fn pods_with_the_same_image_share_one_pull(agent: Agent) -> Result<()> {
     let registry = Registry::start(RegistryOptions { delay: Duration::from_secs(4), ..slow() }).await?;
     let overlay = json!({"serializeImagePulls": false});
     let node = Node::start_with(agent, &AgentOptions { overlay, ..AgentOptions::default() }).await?;

@@ -13,9 +13,9 @@ use serde_json::{Value, json};
 use testkit::images::BUSYBOX;
 use testkit::poll::eventually;
 
-scenarios!(a_follower_keeps_its_log_and_old_ones_are_compressed, a_killed_agent_loses_no_line);
+scenarios!(rotation_keeps_followed_log_and_compresses_old_ones, agent_killed_during_rotation_loses_no_line);
 
-const LIMIT: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 fn options(max_files: u32) -> AgentOptions {
     let overlay = json!({
@@ -24,7 +24,7 @@ fn options(max_files: u32) -> AgentOptions {
     AgentOptions { overlay, ..AgentOptions::default() }
 }
 
-/// Counts aloud, some hundred lines a second.
+/// Prints some hundred numbered lines per second.
 fn counter() -> Value {
     let script = "i=0; trap 'exit 0' TERM; while true; do echo line $i; i=$((i+1)); usleep 5000; done";
     pod("count", [json!({"name": "main", "image": BUSYBOX, "command": ["sh", "-c", script]})])
@@ -62,7 +62,7 @@ fn text_of(path: &Path) -> Result<String> {
     String::from_utf8(output.stdout).context("read a compressed log")
 }
 
-/// The numbers that were counted, over all files; what a cut-off compression left counts once.
+/// The numbers in all files; those in the remains of an interrupted compression count once.
 fn counted(log: &Path) -> Result<Vec<u64>> {
     let all = rotated(log)?;
     let packed = |path: &PathBuf| all.contains(&PathBuf::from(format!("{}.gz", path.display())));
@@ -73,20 +73,20 @@ fn counted(log: &Path) -> Result<Vec<u64>> {
     let mut numbers = Vec::new();
     for file in files {
         for line in text_of(&file)?.lines() {
-            // The last line may be half written.
+            // The last line may be incomplete.
             numbers.extend(line.rsplit_once(" line ").and_then(|(_, number)| number.parse::<u64>().ok()));
         }
     }
     Ok(numbers)
 }
 
-async fn a_follower_keeps_its_log_and_old_ones_are_compressed(agent: Agent) -> Result<()> {
+async fn rotation_keeps_followed_log_and_compresses_old_ones(agent: Agent) -> Result<()> {
     let node = Node::start_with(agent, &options(3)).await?;
     node.write("count.json", &counter())?;
     node.wait_running("count").await?;
     let log = log_of(&node).await?;
     let mut follower = File::open(&log).context("follow the log")?;
-    eventually("the log is rotated", LIMIT, async || {
+    eventually("the log is rotated", TIMEOUT, async || {
         ensure!(!rotated(&log)?.is_empty(), "not yet");
         Ok(())
     })
@@ -96,7 +96,7 @@ async fn a_follower_keeps_its_log_and_old_ones_are_compressed(agent: Agent) -> R
         let (followed, moved) = (follower.metadata()?.ino(), fs::metadata(&plain)?.ino());
         ensure!(followed == moved, "the file that is followed was replaced");
     }
-    eventually("an older one is compressed, and the last is not", LIMIT, async || {
+    eventually("an older one is compressed, and the last is not", TIMEOUT, async || {
         let files = rotated(&log)?;
         ensure!(files.iter().any(|path| is_packed(path)), "{files:?}");
         ensure!(files.iter().any(|path| !is_packed(path)), "{files:?}");
@@ -105,34 +105,34 @@ async fn a_follower_keeps_its_log_and_old_ones_are_compressed(agent: Agent) -> R
     })
     .await?;
     let mut text = String::new();
-    follower.read_to_string(&mut text).context("read what was followed")?;
+    follower.read_to_string(&mut text).context("read the followed log")?;
     ensure!(text.starts_with("20") && text.contains("line 0\n"), "the follower lost its file");
     let link = fs::read_dir("/var/log/containers")
         .context("list links")?
         .flatten()
         .find(|entry| fs::read_link(entry.path()).is_ok_and(|target| target == log));
-    ensure!(link.is_some(), "the link to the log is gone");
+    ensure!(link.is_some(), "the link to the log is removed");
     Ok(())
 }
 
-async fn a_killed_agent_loses_no_line(agent: Agent) -> Result<()> {
+async fn agent_killed_during_rotation_loses_no_line(agent: Agent) -> Result<()> {
     let mut node = Node::start_with(agent, &options(100)).await?;
     node.write("count.json", &counter())?;
     node.wait_running("count").await?;
     let log = log_of(&node).await?;
     for round in 0..4 {
-        // Somewhere in the walk that follows the start, or the one after.
+        // At some point of the rotation after the start, or of the next one.
         tokio::time::sleep(Duration::from_millis(700 * round + 150)).await;
         node.restart_agent().await?;
     }
-    eventually("it rotates again", LIMIT, async || {
+    eventually("it rotates again", TIMEOUT, async || {
         let files = rotated(&log)?;
         ensure!(files.len() >= 2 && files.iter().any(|path| is_packed(path)), "{files:?}");
         ensure!(log.exists(), "no log to write to");
         Ok(())
     })
     .await?;
-    // Nobody rotates while the files are read.
+    // No rotation happens while the files are read.
     node.agent.kill9()?;
     let numbers = counted(&log)?;
     let expected: Vec<u64> = (0..numbers.len() as u64).collect();

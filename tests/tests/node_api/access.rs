@@ -1,4 +1,4 @@
-//! Every path × who asks × method, with a real API server that knows tokens and rights.
+//! Every path, client and method, with a real API server that authenticates tokens and authorizes requests.
 
 use std::collections::BTreeMap;
 
@@ -7,15 +7,15 @@ use scenarios::{Agent, AgentOptions, ClusterNode, Joining, NodeClient, podward_o
 use serde_json::{Value, json};
 
 scenarios!(
-    only_those_with_the_right_pass,
-    certificates_are_believed,
-    nobody_is_let_in_if_configured,
-    upstreams_rule_for_streams,
-    pods_of_all_sources_are_shown
+    requests_require_permission,
+    accepts_client_certificates,
+    rejects_anonymous_clients_if_configured,
+    streams_can_use_upstream_permission_rule,
+    pods_page_lists_all_sources
 );
-podward_only!(a_right_to_read_is_no_right_to_run, the_documented_defaults_pass_the_benchmark);
+podward_only!(read_permission_does_not_allow_exec, documented_defaults_pass_kube_bench);
 
-/// Paths, a method each is served with, and the parts of the node that open it.
+/// Paths with a method that is served, and the node subresources that grant access.
 const PATHS: &[(&str, &str, &[&str])] = &[
     ("GET", "/healthz", &["healthz", "proxy"]),
     ("GET", "/healthz/ping", &["healthz", "proxy"]),
@@ -39,11 +39,12 @@ const PATHS: &[(&str, &str, &[&str])] = &[
     ("POST", "/run/none/none/none", &["proxy"]),
 ];
 
-/// Upstream says to anybody that a path does not exist.
+/// Upstream reports an unknown path to any client.
 const UNKNOWN_PATH: (&str, &str, &[&str]) = ("GET", "/no/such/path", &["proxy"]);
 
-/// Parts of the node that somebody has a right to.
-const PARTS: &[&str] = &["healthz", "pods", "configz", "statusz", "metrics", "checkpoint", "proxy", "log"];
+/// Node subresources that can be granted.
+const SUBRESOURCES: &[&str] =
+    &["healthz", "pods", "configz", "statusz", "metrics", "checkpoint", "proxy", "log"];
 
 async fn start(agent: Agent, overlay: Value, arguments: &[&str]) -> Result<ClusterNode> {
     let plane = scenarios::control_plane().await?;
@@ -65,7 +66,7 @@ async fn start(agent: Agent, overlay: Value, arguments: &[&str]) -> Result<Clust
     Ok(node)
 }
 
-/// A service account with all rights to one part of nodes, and its token.
+/// Creates a service account with all permissions for one node subresource; returns its token.
 async fn account(node: &ClusterNode, name: &str, part: Option<&str>, verbs: &str) -> Result<String> {
     node.kubectl(&["create", "serviceaccount", name]).await?;
     if let Some(part) = part {
@@ -79,11 +80,11 @@ async fn account(node: &ClusterNode, name: &str, part: Option<&str>, verbs: &str
     Ok(node.kubectl(&["create", "token", name]).await?.trim().to_owned())
 }
 
-async fn only_those_with_the_right_pass(agent: Agent) -> Result<()> {
+async fn requests_require_permission(agent: Agent) -> Result<()> {
     let node = start(agent, json!({}), &[]).await?;
     let port = node.agent.ports().api;
     let mut holders = BTreeMap::new();
-    for part in PARTS {
+    for part in SUBRESOURCES {
         let token = account(&node, &format!("has-{part}"), Some(part), "*").await?;
         holders.insert(*part, NodeClient::with_token(port, &token)?);
     }
@@ -118,17 +119,17 @@ async fn only_those_with_the_right_pass(agent: Agent) -> Result<()> {
             ensure!(passed == parts.contains(part), "{method} {path} with nodes/{part}: {answer:?}");
         }
     }
-    // The same paths with other methods count as other verbs.
+    // The same paths with other methods map to other verbs.
     let reader = NodeClient::with_token(port, &account(&node, "reads", Some("pods"), "get").await?)?;
     ensure!(reader.get("/pods").await?.status == 200, "a reader does not read");
     let posted = reader.ask("POST", "/pods", &[], "").await?;
     ensure!(posted.status == 403 && posted.body.contains("verb=create"), "{posted:?}");
     let head = reader.ask("HEAD", "/pods", &[], "").await?;
-    ensure!(head.status == 403, "a method without a word is allowed: {head:?}");
+    ensure!(head.status == 403, "a method without a verb is allowed: {head:?}");
     node.end()
 }
 
-async fn certificates_are_believed(agent: Agent) -> Result<()> {
+async fn accepts_client_certificates(agent: Agent) -> Result<()> {
     let node = start(agent, json!({}), &[]).await?;
     let port = node.agent.ports().api;
     let admin = NodeClient::with_kubeconfig(port, &node.plane.admin_kubeconfig())?;
@@ -137,17 +138,17 @@ async fn certificates_are_believed(agent: Agent) -> Result<()> {
     let jane = NodeClient::with_kubeconfig(port, &node.plane.user_kubeconfig("jane", Some("readers"))?)?;
     let refused = jane.get("/metrics").await?;
     ensure!(refused.status == 403 && refused.body.contains("user=jane, verb=get"), "{refused:?}");
-    // The node itself has no right to its own API.
+    // The node has no permission for its own API.
     let own = NodeClient::with_kubeconfig(port, &node.plane.node_kubeconfig(&node.name)?)?;
     ensure!(own.get("/pods").await?.status == 403, "a node may ask itself");
-    // The Node object names the port.
+    // The Node object contains the port.
     let object = node.node().await?;
     let named = object.pointer("/status/daemonEndpoints/kubeletEndpoint/Port").and_then(Value::as_u64);
-    ensure!(named == Some(u64::from(port)), "the Node object says {named:?}, not {port}");
+    ensure!(named == Some(u64::from(port)), "the Node object has port {named:?}, not {port}");
     node.end()
 }
 
-async fn nobody_is_let_in_if_configured(agent: Agent) -> Result<()> {
+async fn rejects_anonymous_clients_if_configured(agent: Agent) -> Result<()> {
     let authentication = json!({"anonymous": {"enabled": true}, "webhook": {"enabled": true}});
     let node = start(agent, json!({"authentication": authentication}), &[]).await?;
     let port = node.agent.ports().api;
@@ -156,7 +157,7 @@ async fn nobody_is_let_in_if_configured(agent: Agent) -> Result<()> {
         "Forbidden (user=system:anonymous, verb=get, resource=nodes, subresource(s)=[pods proxy])\n";
     ensure!(refused.status == 403 && refused.body == expected, "{refused:?}");
     let liar = NodeClient::with_token(port, "made-up")?.get("/pods").await?;
-    ensure!(liar.status == 401, "a bad token counts as none: {liar:?}");
+    ensure!(liar.status == 401, "an invalid token counts as anonymous: {liar:?}");
     node.end()
 }
 
@@ -169,7 +170,7 @@ const WEB_SOCKET: [(&str, &str); 5] = [
 ];
 const RUN: &str = "/exec/n/p/c?command=id&output=1";
 
-async fn a_right_to_read_is_no_right_to_run(agent: Agent) -> Result<()> {
+async fn read_permission_does_not_allow_exec(agent: Agent) -> Result<()> {
     let node = start(agent, json!({}), &[]).await?;
     let token = account(&node, "reader", Some("proxy"), "get").await?;
     let reader = NodeClient::with_token(node.agent.ports().api, &token)?;
@@ -181,7 +182,7 @@ async fn a_right_to_read_is_no_right_to_run(agent: Agent) -> Result<()> {
     node.end()
 }
 
-async fn upstreams_rule_for_streams(agent: Agent) -> Result<()> {
+async fn streams_can_use_upstream_permission_rule(agent: Agent) -> Result<()> {
     let own: &[&str] = if agent == Agent::Podward { &["--podward-streaming-get"] } else { &[] };
     let node = start(agent, json!({}), own).await?;
     let token = account(&node, "reader", Some("proxy"), "get").await?;
@@ -191,7 +192,7 @@ async fn upstreams_rule_for_streams(agent: Agent) -> Result<()> {
     node.end()
 }
 
-async fn pods_of_all_sources_are_shown(agent: Agent) -> Result<()> {
+async fn pods_page_lists_all_sources(agent: Agent) -> Result<()> {
     let node = start(agent, json!({}), &[]).await?;
     let manifest = node.agent.manifests().join("still.json");
     let mut still = sleeper("still");
@@ -222,8 +223,8 @@ async fn pods_of_all_sources_are_shown(agent: Agent) -> Result<()> {
 
 type Holds = fn(&Value) -> bool;
 
-/// kube-bench's rows about the kubelet, on the configuration that the README shows.
-async fn the_documented_defaults_pass_the_benchmark(agent: Agent) -> Result<()> {
+/// The kubelet checks of kube-bench, with the configuration in the README.
+async fn documented_defaults_pass_kube_bench(agent: Agent) -> Result<()> {
     let plane = scenarios::control_plane().await?;
     let documented = json!({
         "authentication": {"x509": {"clientCAFile": plane.authority_file()}},
@@ -266,7 +267,7 @@ async fn the_documented_defaults_pass_the_benchmark(agent: Agent) -> Result<()> 
     ensure!(config.pointer("/featureGates/RotateKubeletServerCertificate").is_none(), "4.2.11");
     let suites = config.pointer("/tlsCipherSuites").and_then(Value::as_array).context("4.2.12")?;
     ensure!(suites.iter().all(|suite| suite.as_str().is_some_and(|name| name.contains("_GCM_"))), "4.2.12");
-    // 4.1.9: what the agent writes is for its owner alone; keys above all.
+    // 4.1.9: files written by the agent, above all keys, are accessible to their owner only.
     let mode = |path: &str| -> Result<u32> {
         use std::os::unix::fs::PermissionsExt;
         let path = config.pointer(path).and_then(Value::as_str).context("no path")?;

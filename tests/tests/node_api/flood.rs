@@ -1,4 +1,4 @@
-//! Many connections, and slow ones, cost a bounded amount of memory and do not lock others out.
+//! Many connections, and slow ones, use a bounded amount of memory and do not lock out other clients.
 
 use std::time::{Duration, Instant};
 
@@ -7,14 +7,13 @@ use scenarios::{Agent, Node, NodeClient, podward_only};
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 
-podward_only!(a_flood_leaves_memory_flat);
+podward_only!(connection_flood_uses_bounded_memory);
 
-/// Connections of the flood.
 const CONNECTIONS: usize = 1500;
-/// What the flood may cost, in KiB.
-const MAY_COST: u64 = 24 * 1024;
+/// In KiB.
+const MAX_MEMORY_KIB: u64 = 24 * 1024;
 
-async fn a_flood_leaves_memory_flat(agent: Agent) -> Result<()> {
+async fn connection_flood_uses_bounded_memory(agent: Agent) -> Result<()> {
     let node = Node::start(agent).await?;
     let port = node.agent.ports().api;
     let client = NodeClient::anonymous(port)?;
@@ -22,7 +21,7 @@ async fn a_flood_leaves_memory_flat(agent: Agent) -> Result<()> {
         ensure!(client.get("/pods").await?.status == 200, "no answer before the flood");
     }
     let before = node.agent.resident_kib()?;
-    // None of them ever ends its handshake.
+    // None of them ever completes its handshake.
     let mut flood = Vec::new();
     for _ in 0..CONNECTIONS {
         if let Ok(Ok(stream)) =
@@ -35,14 +34,18 @@ async fn a_flood_leaves_memory_flat(agent: Agent) -> Result<()> {
         let _ = stream.write_all(&[22, 3, 1]).await;
     }
     let during = node.agent.resident_kib()?;
-    ensure!(during < before + MAY_COST, "{before} KiB before, {during} KiB with {} strangers", flood.len());
-    // Who means well is let in all the same.
+    ensure!(
+        during < before + MAX_MEMORY_KIB,
+        "{before} KiB before, {during} KiB with {} strangers",
+        flood.len()
+    );
+    // A well-behaved client is still served.
     let start = Instant::now();
     ensure!(client.get("/pods").await?.status == 200, "locked out");
-    ensure!(start.elapsed() < Duration::from_secs(5), "let in after {:?} only", start.elapsed());
+    ensure!(start.elapsed() < Duration::from_secs(5), "served only after {:?}", start.elapsed());
     drop(flood);
     ensure!(client.get("/pods").await?.status == 200, "locked out for good");
     let after = node.agent.resident_kib()?;
-    ensure!(after < before + MAY_COST, "{before} KiB before, {after} KiB after");
+    ensure!(after < before + MAX_MEMORY_KIB, "{before} KiB before, {after} KiB after");
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! A very large log, followed by somebody who reads slowly, costs the agent next to nothing.
+//! A slow reader that follows a very large log costs the agent almost no memory.
 
 use std::io::Write;
 use std::path::Path;
@@ -9,18 +9,18 @@ use scenarios::{Agent, AgentOptions, Node, NodeClient, podward_only, sleeper};
 use serde_json::json;
 use tokio::io::AsyncReadExt;
 
-podward_only!(a_large_log_leaves_memory_flat);
+podward_only!(following_a_large_log_uses_bounded_memory);
 
-/// Bytes of the log.
-const LOG: u64 = 500 * 1024 * 1024;
-/// Bytes that are read at once, with a pause after each of the first.
-const PORTION: usize = 256 * 1024;
+/// In bytes.
+const LOG_BYTES: u64 = 500 * 1024 * 1024;
+/// Bytes per read, with a pause after each of the first reads.
+const READ_BYTES: usize = 256 * 1024;
 const SLOW_PORTIONS: usize = 20;
-/// What following may cost, in KiB.
-const MAY_COST: u64 = 16 * 1024;
+/// In KiB.
+const MAX_MEMORY_KIB: u64 = 16 * 1024;
 
-async fn a_large_log_leaves_memory_flat(agent: Agent) -> Result<()> {
-    // No rotation takes the log away while it is read.
+async fn following_a_large_log_uses_bounded_memory(agent: Agent) -> Result<()> {
+    // Prevents rotation of the log while it is read.
     let options = AgentOptions { overlay: json!({"containerLogMaxSize": "2Gi"}), ..AgentOptions::default() };
     let node = Node::start_with(agent, &options).await?;
     node.write("web.json", &sleeper("web"))?;
@@ -36,9 +36,9 @@ async fn a_large_log_leaves_memory_flat(agent: Agent) -> Result<()> {
     let mut highest = before;
     let mut stream =
         client.open("GET", "/containerLogs/default/web-node-a/main?follow=true", &[], "").await?;
-    let mut portion = vec![0; PORTION];
+    let mut portion = vec![0; READ_BYTES];
     let (mut newlines, mut portions) = (0, 0);
-    // Every line of the log, and at most as many in the head of the answer.
+    // Every line of the log, and at most as many in the response header.
     while newlines < lines {
         let read = tokio::time::timeout(Duration::from_secs(60), stream.read(&mut portion));
         let read = read.await.context("the log stopped")??;
@@ -51,17 +51,17 @@ async fn a_large_log_leaves_memory_flat(agent: Agent) -> Result<()> {
         }
     }
     println!("{before} KiB before, at most {highest} KiB with {lines} lines");
-    ensure!(highest < before + MAY_COST, "{before} KiB before, {highest} KiB while the log was read");
+    ensure!(highest < before + MAX_MEMORY_KIB, "{before} KiB before, {highest} KiB while the log was read");
     Ok(())
 }
 
-/// Makes the log long, as the runtime writes it. The number of its lines.
+/// Fills the log in the runtime's format; returns the number of lines.
 fn fill(log: &Path) -> Result<usize> {
     let file = std::fs::OpenOptions::new().append(true).open(log);
     let mut file = std::io::BufWriter::new(file.with_context(|| format!("open {}", log.display()))?);
     let text = "x".repeat(200);
     let (mut bytes, mut lines) = (0, 0);
-    while bytes < LOG {
+    while bytes < LOG_BYTES {
         let line = format!("2026-11-16T08:00:00.000000000Z stdout F {lines} {text}\n");
         file.write_all(line.as_bytes())?;
         bytes += u64::try_from(line.len())?;

@@ -1,4 +1,4 @@
-//! The node's API: who may ask, and what is answered.
+//! The node's API: access control and content.
 
 mod access;
 mod flood;

@@ -1,4 +1,4 @@
-//! What the node says of itself.
+//! The pages of the node's API.
 
 use std::collections::BTreeSet;
 
@@ -8,18 +8,18 @@ use serde_json::{Value, json};
 use testkit::http;
 
 scenarios!(
-    pages_have_their_form,
-    the_configuration_can_be_written_back,
-    the_read_only_port_is_small,
-    handlers_can_be_switched_off
+    pages_have_expected_formats,
+    configz_output_is_valid_configuration,
+    read_only_port_serves_few_paths,
+    debugging_handlers_can_be_disabled
 );
-podward_only!(requests_are_counted);
+podward_only!(requests_are_counted_in_metrics);
 
 async fn client(node: &Node) -> Result<NodeClient> {
     NodeClient::anonymous(node.agent.ports().api)?.answering().await
 }
 
-async fn pages_have_their_form(agent: Agent) -> Result<()> {
+async fn pages_have_expected_formats(agent: Agent) -> Result<()> {
     let node = Node::start(agent).await?;
     node.write("web.json", &sleeper("web"))?;
     let running = node.wait_running("web").await?;
@@ -65,8 +65,8 @@ async fn pages_have_their_form(agent: Agent) -> Result<()> {
     }
     ensure!(client.ask("PUT", "/debug/flags/v", &[], "x").await?.status == 400, "x is a level");
     let frozen = client.ask("POST", "/checkpoint/default/web-node-a/main", &[], "").await?;
-    let words = "checkpointing of default/web-node-a/main failed (";
-    ensure!(frozen.status == 200 || frozen.body.starts_with(words), "{frozen:?}");
+    let prefix = "checkpointing of default/web-node-a/main failed (";
+    ensure!(frozen.status == 200 || frozen.body.starts_with(prefix), "{frozen:?}");
 
     let pods = client.get("/runningpods/").await?.json()?;
     let only = &pods["items"][0];
@@ -110,7 +110,7 @@ async fn pages_have_their_form(agent: Agent) -> Result<()> {
     Ok(())
 }
 
-/// All that upstream shows in `/configz` for this node, whether podward acts on it or not.
+/// All fields of upstream's `/configz` for this node, whether or not podward uses them.
 const FIELDS: &[&str] = &[
     "address",
     "apiVersion",
@@ -200,8 +200,8 @@ const FIELDS: &[&str] = &[
     "volumeStatsAggPeriod",
 ];
 
-/// What test suites do: read the configuration, change it, write it back, start again.
-async fn the_configuration_can_be_written_back(agent: Agent) -> Result<()> {
+/// Test suites do this: read the configuration, change it, write it back, restart the agent.
+async fn configz_output_is_valid_configuration(agent: Agent) -> Result<()> {
     let mut node = Node::start(agent).await?;
     let first = client(&node).await?.get("/configz").await?.json()?;
     let config = first.get("kubeletconfig").context("no kubeletconfig")?;
@@ -209,7 +209,7 @@ async fn the_configuration_can_be_written_back(agent: Agent) -> Result<()> {
         config.as_object().into_iter().flat_map(|fields| fields.keys().map(String::as_str)).collect();
     let missing: Vec<_> = FIELDS.iter().filter(|name| !names.contains(**name)).collect();
     ensure!(missing.is_empty(), "not in /configz: {missing:?}\n{config}");
-    // Upstream leaves an empty list out, which then means its default when it is written back.
+    // Upstream omits an empty list, which means its default when it is written back.
     let more: Vec<_> =
         (names.iter()).filter(|name| !FIELDS.contains(name) && **name != "enforceNodeAllocatable").collect();
     ensure!(more.is_empty(), "in /configz beyond upstream: {more:?}\n{config}");
@@ -235,14 +235,14 @@ async fn the_configuration_can_be_written_back(agent: Agent) -> Result<()> {
     node.agent.wait_ready().await?;
     let mut second = client(&node).await?.get("/configz").await?.json()?;
     if let (Agent::Upstream, Some(shown)) = (agent, second["kubeletconfig"].as_object_mut()) {
-        // The empty list that it left out means its default now.
+        // The omitted empty list means its default now.
         shown.remove("enforceNodeAllocatable");
     }
     ensure!(second["kubeletconfig"] == changed, "what was written is not what is shown: {second}");
     Ok(())
 }
 
-async fn the_read_only_port_is_small(agent: Agent) -> Result<()> {
+async fn read_only_port_serves_few_paths(agent: Agent) -> Result<()> {
     let node = Node::start(agent).await?;
     let port = node.agent.ports().read_only;
     for path in ["/healthz", "/healthz/syncloop", "/pods", "/metrics", "/metrics/probes", "/metrics/slis"] {
@@ -261,7 +261,7 @@ async fn the_read_only_port_is_small(agent: Agent) -> Result<()> {
     Ok(())
 }
 
-async fn handlers_can_be_switched_off(agent: Agent) -> Result<()> {
+async fn debugging_handlers_can_be_disabled(agent: Agent) -> Result<()> {
     let overlay = json!({"enableDebuggingHandlers": false});
     let node = Node::start_with(agent, &AgentOptions { overlay, ..AgentOptions::default() }).await?;
     let client = client(&node).await?;
@@ -303,7 +303,7 @@ async fn handlers_can_be_switched_off(agent: Agent) -> Result<()> {
     Ok(())
 }
 
-async fn requests_are_counted(agent: Agent) -> Result<()> {
+async fn requests_are_counted_in_metrics(agent: Agent) -> Result<()> {
     let node = Node::start(agent).await?;
     let client = client(&node).await?;
     for path in ["/pods", "/pods", "/who/knows/what", "/who/else"] {

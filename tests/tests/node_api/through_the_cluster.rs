@@ -1,16 +1,16 @@
-//! What is asked of the node through the API server: logs of the machine, and a serving certificate from the cluster.
+//! Requests to the node through the API server: machine logs, and a serving certificate signed by the cluster.
 
 use anyhow::{Context, Result, ensure};
 use scenarios::{Agent, AgentOptions, ClusterNode, Joining, scenarios};
 use serde_json::{Value, json};
 
-scenarios!(the_machines_logs_are_read, a_serving_certificate_comes_from_the_cluster);
+scenarios!(machine_logs_are_served, serving_certificate_is_signed_by_the_cluster);
 
 async fn raw(node: &ClusterNode, path: &str) -> Result<String> {
     node.kubectl(&["get", "--raw", &format!("/api/v1/nodes/{}/proxy{path}", node.name)]).await
 }
 
-/// A folder that goes with the scenario.
+/// A folder that is removed after the scenario.
 struct LogFolder(std::path::PathBuf);
 
 impl Drop for LogFolder {
@@ -19,11 +19,11 @@ impl Drop for LogFolder {
     }
 }
 
-async fn the_machines_logs_are_read(agent: Agent) -> Result<()> {
+async fn machine_logs_are_served(agent: Agent) -> Result<()> {
     let overlay = json!({"enableSystemLogHandler": true, "enableSystemLogQuery": true});
     let options = AgentOptions { overlay, ..AgentOptions::default() };
     let node = ClusterNode::start_with(agent, Joining::WithCertificate, &options).await?;
-    // What names no folder is taken for a service, and what begins with a slash leads out of the logs.
+    // A name that is not a file is taken for a service, and a leading slash leads out of the log folder.
     let (folder, name) = (node.name.as_str(), format!("{}.log", node.name));
     let logs = LogFolder(std::path::Path::new("/var/log").join(folder));
     std::fs::create_dir(&logs.0)?;
@@ -32,7 +32,7 @@ async fn the_machines_logs_are_read(agent: Agent) -> Result<()> {
     ensure!(listed.contains(&format!("<a href=\"{name}\">{name}</a>")), "{listed}");
     ensure!(raw(&node, &format!("/logs/{folder}/{name}")).await? == "first\nsecond word\nthird\n");
     ensure!(raw(&node, "/logs/../passwd").await.is_err(), "a way out of the folder");
-    // The same through the query: a file as a whole.
+    // The same with a query: a complete file.
     let query = async |query: &str| raw(&node, &format!("/logs/?query={query}")).await;
     ensure!(query(&format!("{folder}/{name}")).await?.contains("second word"));
     ensure!(query(&format!("{folder}/{name}&tailLines=1")).await.is_err(), "a part of a file");
@@ -40,11 +40,11 @@ async fn the_machines_logs_are_read(agent: Agent) -> Result<()> {
     node.end()
 }
 
-async fn a_serving_certificate_comes_from_the_cluster(agent: Agent) -> Result<()> {
+async fn serving_certificate_is_signed_by_the_cluster(agent: Agent) -> Result<()> {
     let options = AgentOptions { overlay: json!({"serverTLSBootstrap": true}), ..AgentOptions::default() };
     let node = ClusterNode::start_with(agent, Joining::WithCertificate, &options).await?;
     ensure!(raw(&node, "/healthz").await.is_err(), "answered without a certificate");
-    // Nobody approves these by himself: who asks for the node's name must be the node.
+    // No controller approves these; a client that requests a certificate for the node's name must be the node.
     let request = node
         .wait("a request for a certificate", async || {
             let all = node.get(&["certificatesigningrequests"]).await?;
@@ -58,7 +58,7 @@ async fn a_serving_certificate_comes_from_the_cluster(agent: Agent) -> Result<()
         })
         .await?;
     node.kubectl(&["certificate", "approve", &request]).await?;
-    node.wait("the node answers", async || {
+    node.wait("the node responds", async || {
         let answer = raw(&node, "/healthz").await?;
         ensure!(answer == "ok", "{answer}");
         Ok(())
@@ -71,7 +71,7 @@ async fn a_serving_certificate_comes_from_the_cluster(agent: Agent) -> Result<()
     };
     ensure!(value("kubelet_certificate_manager_server_ttl_seconds")? > 60.0);
     ensure!(value("kubelet_server_expiration_renew_errors")? == 0.0);
-    // The node was new: its way to ready was measured.
+    // The node is new, so its startup duration was measured.
     ensure!(value("kubelet_node_startup_duration_seconds")? > 0.0);
     ensure!(value("kubelet_node_startup_registration_duration_seconds")? > 0.0);
     ensure!(metrics.contains("rest_client_requests_total{code=\"201\",host="), "{metrics}");

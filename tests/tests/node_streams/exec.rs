@@ -13,62 +13,65 @@ use scenarios::{Agent, ClusterNode, pod, scenarios};
 use serde_json::json;
 use testkit::images::BUSYBOX;
 
-use crate::support::{Speech, pump, random_file, run, same, sh, start, start_waiting};
+use crate::support::{StreamProtocol, pump, random_file, run, same, sh, start, start_waiting};
 
 scenarios!(
-    commands_run_and_their_ends_are_told,
-    a_client_that_speaks_only_spdy,
-    a_terminal_follows_its_window,
-    a_hundred_megabytes_both_ways,
-    attaching_reaches_the_first_process,
-    files_are_copied_both_ways,
-    a_debug_container_joins_a_pod,
+    exec_runs_commands_and_returns_exit_codes,
+    exec_works_with_spdy_only_client,
+    terminal_follows_window_size,
+    exec_transfers_100_mb_in_both_directions,
+    attach_connects_to_the_main_process,
+    cp_copies_files_in_both_directions,
+    debug_adds_ephemeral_container,
 );
 
-async fn commands_run_and_their_ends_are_told(agent: Agent) -> Result<()> {
+async fn exec_runs_commands_and_returns_exit_codes(agent: Agent) -> Result<()> {
     let node = ClusterNode::start(agent).await?;
     start_waiting(&node, "web").await?;
-    commands(&node, Speech::WebSocket).await?;
-    let answer = run(&node, Speech::WebSocket, &["exec", "web", "-c", "nope", "--", "true"], "").await?;
+    commands(&node, StreamProtocol::WebSocket).await?;
+    let answer =
+        run(&node, StreamProtocol::WebSocket, &["exec", "web", "-c", "nope", "--", "true"], "").await?;
     ensure!(!answer.status.success(), "{answer:?}");
-    let answer = run(&node, Speech::WebSocket, &["exec", "web", "--", "/no/such/program"], "").await?;
+    let answer =
+        run(&node, StreamProtocol::WebSocket, &["exec", "web", "--", "/no/such/program"], "").await?;
     ensure!(!answer.status.success() && answer.stderr.contains("no such file"), "{answer:?}");
-    // The node's own path for a command without streams.
+    // The node's path for a command without streams.
     let path =
         format!("/api/v1/nodes/{}/proxy/run/{}/web/main?cmd=echo%20hi%20there", node.name, node.namespace);
-    let answer = run(&node, Speech::WebSocket, &["create", "--raw", &path, "-f", "-"], "").await?;
+    let answer = run(&node, StreamProtocol::WebSocket, &["create", "--raw", &path, "-f", "-"], "").await?;
     ensure!(answer.stdout == "hi there\n", "{answer:?}");
     for (pod, command, reason) in [("web", "false", "InternalError"), ("none", "true", "NotFound")] {
         let path =
             format!("/api/v1/nodes/{}/proxy/run/{}/{pod}/main?cmd={command}", node.name, node.namespace);
-        let answer = run(&node, Speech::WebSocket, &["create", "--raw", &path, "-f", "-"], "").await?;
+        let answer =
+            run(&node, StreamProtocol::WebSocket, &["create", "--raw", &path, "-f", "-"], "").await?;
         ensure!(!answer.status.success() && answer.stderr.contains(reason), "{command} in {pod}: {answer:?}");
     }
     node.end()
 }
 
-async fn a_client_that_speaks_only_spdy(agent: Agent) -> Result<()> {
+async fn exec_works_with_spdy_only_client(agent: Agent) -> Result<()> {
     let node = ClusterNode::start(agent).await?;
     start_waiting(&node, "web").await?;
-    commands(&node, Speech::Spdy).await?;
-    echo(&node, Speech::Spdy, 8 << 20).await?;
+    commands(&node, StreamProtocol::Spdy).await?;
+    echo(&node, StreamProtocol::Spdy, 8 << 20).await?;
     node.end()
 }
 
-async fn commands(node: &ClusterNode, speech: Speech) -> Result<()> {
+async fn commands(node: &ClusterNode, protocol: StreamProtocol) -> Result<()> {
     let script = "echo out; echo err >&2; exit 7";
-    let answer = run(node, speech, &["exec", "web", "--", "sh", "-c", script], "").await?;
+    let answer = run(node, protocol, &["exec", "web", "--", "sh", "-c", script], "").await?;
     ensure!(answer.status.code() == Some(7), "{answer:?}");
     ensure!(answer.stdout == "out\n" && answer.stderr.starts_with("err\n"), "{answer:?}");
     let answer =
-        run(node, speech, &["exec", "-i", "web", "--", "sh", "-c", "wc -c; echo done"], "hello").await?;
+        run(node, protocol, &["exec", "-i", "web", "--", "sh", "-c", "wc -c; echo done"], "hello").await?;
     ensure!(answer.stdout == "5\ndone\n", "the end of the input did not arrive: {answer:?}");
-    let answer = run(node, speech, &["exec", "web", "--", "true"], "").await?;
+    let answer = run(node, protocol, &["exec", "web", "--", "true"], "").await?;
     ensure!(answer.status.success() && answer.stdout.is_empty(), "{answer:?}");
     Ok(())
 }
 
-async fn a_terminal_follows_its_window(agent: Agent) -> Result<()> {
+async fn terminal_follows_window_size(agent: Agent) -> Result<()> {
     let node = ClusterNode::start(agent).await?;
     start_waiting(&node, "web").await?;
     let terminal = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).context("open a terminal")?;
@@ -79,7 +82,7 @@ async fn a_terminal_follows_its_window(agent: Agent) -> Result<()> {
     let side = File::options().read(true).write(true).open(&name).context("open the terminal's side")?;
     let bare = node.plane.kubectl_command();
     let mut command = Command::new("setsid");
-    // Its own session, so that the terminal tells it of new sizes.
+    // A separate session, so that it receives window size changes.
     command.args(["--ctty", "--wait"]).arg(bare.get_program()).args(bare.get_args());
     command.args(["--namespace", &node.namespace, "exec", "-it", "web", "--", "sh"]);
     let mut child = command
@@ -122,7 +125,7 @@ fn resize(terminal: &OwnedFd, rows: u16, columns: u16) -> Result<()> {
     tcsetwinsize(terminal, size).context("resize the terminal")
 }
 
-/// What a terminal shows.
+/// The output of a terminal.
 struct Screen {
     file: File,
     text: String,
@@ -134,15 +137,15 @@ impl Screen {
         self.file.write_all(keys.as_bytes()).context("type")
     }
 
-    fn wait(&mut self, wanted: &str) -> Result<()> {
-        self.wait_for(wanted, Duration::from_secs(60))
+    fn wait(&mut self, expected: &str) -> Result<()> {
+        self.wait_for(expected, Duration::from_secs(60))
     }
 
-    fn wait_for(&mut self, wanted: &str, limit: Duration) -> Result<()> {
+    fn wait_for(&mut self, expected: &str, limit: Duration) -> Result<()> {
         let start = Instant::now();
-        while !self.text.contains(wanted) {
+        while !self.text.contains(expected) {
             if start.elapsed() > limit {
-                bail!("{wanted:?} does not appear in {:?}", self.text);
+                bail!("{expected:?} does not appear in {:?}", self.text);
             }
             let mut wait = [rustix::event::PollFd::new(&self.file, rustix::event::PollFlags::IN)];
             let step = rustix::event::Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
@@ -157,34 +160,34 @@ impl Screen {
     }
 }
 
-async fn a_hundred_megabytes_both_ways(agent: Agent) -> Result<()> {
+async fn exec_transfers_100_mb_in_both_directions(agent: Agent) -> Result<()> {
     let node = ClusterNode::start(agent).await?;
     start_waiting(&node, "web").await?;
-    echo(&node, Speech::WebSocket, 100 << 20).await?;
+    echo(&node, StreamProtocol::WebSocket, 100 << 20).await?;
     node.end()
 }
 
-/// Sends that many bytes through a command that sends them back.
-async fn echo(node: &ClusterNode, speech: Speech, bytes: u64) -> Result<()> {
+/// Sends this many bytes through a command that echoes them.
+async fn echo(node: &ClusterNode, protocol: StreamProtocol, bytes: u64) -> Result<()> {
     let folder = tempfile::tempdir()?;
     let (there, back) = (folder.path().join("there"), folder.path().join("back"));
     random_file(&there, bytes)?;
-    pump(node, speech, &["exec", "-i", "web", "--", "cat"], &there, &back).await?;
+    pump(node, protocol, &["exec", "-i", "web", "--", "cat"], &there, &back).await?;
     same(&there, &back)
 }
 
-async fn attaching_reaches_the_first_process(agent: Agent) -> Result<()> {
+async fn attach_connects_to_the_main_process(agent: Agent) -> Result<()> {
     let node = ClusterNode::start(agent).await?;
     let mut main = sh("main", "while read line; do echo got $line; done");
     main["stdin"] = json!(true);
     node.apply(&pod("web", [main])).await?;
     node.wait_running("web").await?;
-    for speech in [Speech::WebSocket, Speech::Spdy] {
-        let mut child = start(&node, speech, &["attach", "-i", "web"])?;
+    for protocol in [StreamProtocol::WebSocket, StreamProtocol::Spdy] {
+        let mut child = start(&node, protocol, &["attach", "-i", "web"])?;
         let mut input = child.stdin.take().context("its input")?;
         let mut output = child.stdout.take().context("its output")?;
         let talk = async {
-            // The process may have read nothing yet when the client is connected.
+            // The process may not have read anything when the client is connected.
             let mut text = String::new();
             let mut bytes = [0; 1024];
             while !text.contains("got hello") {
@@ -202,27 +205,31 @@ async fn attaching_reaches_the_first_process(agent: Agent) -> Result<()> {
     node.end()
 }
 
-async fn files_are_copied_both_ways(agent: Agent) -> Result<()> {
+async fn cp_copies_files_in_both_directions(agent: Agent) -> Result<()> {
     let node = ClusterNode::start(agent).await?;
     start_waiting(&node, "web").await?;
     let folder = tempfile::tempdir()?;
     let (there, back) = (folder.path().join("there"), folder.path().join("back"));
     random_file(&there, 3 << 20)?;
     let place = format!("{}/web:/there", node.namespace);
-    run(&node, Speech::WebSocket, &["cp", &there.display().to_string(), &place], "").await?.good()?;
-    run(&node, Speech::WebSocket, &["cp", &place, &back.display().to_string()], "").await?.good()?;
+    run(&node, StreamProtocol::WebSocket, &["cp", &there.display().to_string(), &place], "")
+        .await?
+        .success()?;
+    run(&node, StreamProtocol::WebSocket, &["cp", &place, &back.display().to_string()], "")
+        .await?
+        .success()?;
     same(&there, &back)?;
     node.end()
 }
 
-async fn a_debug_container_joins_a_pod(agent: Agent) -> Result<()> {
+async fn debug_adds_ephemeral_container(agent: Agent) -> Result<()> {
     let node = ClusterNode::start(agent).await?;
     start_waiting(&node, "web").await?;
     let image = format!("--image={BUSYBOX}");
     let debug =
         ["debug", "web", "-i", "-c", "look", &image, "--image-pull-policy=IfNotPresent", "--target=main"];
     let script = ["--", "sh", "-c", "ps; echo seen; sleep 1"];
-    let answer = run(&node, Speech::WebSocket, &[&debug[..], &script[..]].concat(), "").await?;
+    let answer = run(&node, StreamProtocol::WebSocket, &[&debug[..], &script[..]].concat(), "").await?;
     ensure!(answer.status.success(), "{answer:?}");
     node.wait("the debug container has ended", async || {
         let pod = node.get(&["pod", "web"]).await?;
@@ -231,7 +238,7 @@ async fn a_debug_container_joins_a_pod(agent: Agent) -> Result<()> {
         Ok(())
     })
     .await?;
-    let text = run(&node, Speech::WebSocket, &["logs", "web", "-c", "look"], "").await?.good()?;
+    let text = run(&node, StreamProtocol::WebSocket, &["logs", "web", "-c", "look"], "").await?.success()?;
     ensure!(text.contains("while true") && text.ends_with("seen\n"), "it does not see the target: {text}");
     node.end()
 }

@@ -8,30 +8,30 @@ use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::TcpStream;
 use tokio::process::Child;
 
-use crate::support::{Speech, sh, start};
+use crate::support::{StreamProtocol, sh, start};
 
-scenarios!(ports_are_forwarded, ports_are_forwarded_over_spdy_alone);
+scenarios!(port_forward_forwards_ports, port_forward_works_over_spdy);
 
 const SOON: Duration = Duration::from_secs(60);
 
-async fn ports_are_forwarded(agent: Agent) -> Result<()> {
-    forwarding(agent, Speech::WebSocket).await
+async fn port_forward_forwards_ports(agent: Agent) -> Result<()> {
+    forwarding(agent, StreamProtocol::WebSocket).await
 }
 
-async fn ports_are_forwarded_over_spdy_alone(agent: Agent) -> Result<()> {
-    forwarding(agent, Speech::Spdy).await
+async fn port_forward_works_over_spdy(agent: Agent) -> Result<()> {
+    forwarding(agent, StreamProtocol::Spdy).await
 }
 
-/// One port echoes, the other answers a line after a while.
+/// One port echoes, the other answers a line after a delay.
 const SERVERS: &str = "nc -ll -p 7000 -e cat & \
     nc -ll -p 7001 -e sh -c 'read line; sleep 0.3; echo got $line' & \
     trap 'exit 0' TERM; while true; do sleep 1; done";
 
-async fn forwarding(agent: Agent, speech: Speech) -> Result<()> {
+async fn forwarding(agent: Agent, protocol: StreamProtocol) -> Result<()> {
     let node = ClusterNode::start(agent).await?;
     node.apply(&pod("web", [sh("main", SERVERS)])).await?;
     node.wait_running("web").await?;
-    let mut kubectl = start(&node, speech, &["port-forward", "pod/web", ":7000", ":7001"])?;
+    let mut kubectl = start(&node, protocol, &["port-forward", "pod/web", ":7000", ":7001"])?;
     let ports = local_ports(&mut kubectl, 2).await?;
     let (echo, slow) = (ports[0], ports[1]);
     node.wait("the pod listens", async || talk(echo, b"hello").await.map(drop)).await?;
@@ -40,7 +40,7 @@ async fn forwarding(agent: Agent, speech: Speech) -> Result<()> {
         async move {
             let answer =
                 tokio::time::timeout(SOON, talk(echo, text.as_bytes())).await.context("it hangs")??;
-            ensure!(answer == text.as_bytes(), "connection {number} got {} bytes back", answer.len());
+            ensure!(answer == text.as_bytes(), "connection {number} received {} bytes", answer.len());
             anyhow::Ok(())
         }
     });
@@ -51,8 +51,8 @@ async fn forwarding(agent: Agent, speech: Speech) -> Result<()> {
     while let Some(done) = all.join_next().await {
         done??;
     }
-    // The answer comes after the client has closed its side. (What waits for that close itself is in the runtime's
-    // hands: containerd does not pass it on.)
+    // The response arrives after the client has closed its side. (A server that waits for this close depends on the
+    // runtime: containerd does not forward it.)
     let answer = tokio::time::timeout(SOON, half_closed(slow, b"hello\n")).await.context("it hangs")??;
     ensure!(answer == "got hello\n", "{answer:?}");
     node.end()
@@ -83,7 +83,7 @@ async fn half_closed(port: u16, bytes: &[u8]) -> Result<String> {
     Ok(answer)
 }
 
-/// The ports that kubectl says it listens on, IPv4.
+/// The IPv4 ports that kubectl reports to listen on.
 async fn local_ports(kubectl: &mut Child, count: usize) -> Result<Vec<u16>> {
     let mut lines = BufReader::new(kubectl.stdout.take().context("its output")?).lines();
     let read = async {
@@ -98,7 +98,7 @@ async fn local_ports(kubectl: &mut Child, count: usize) -> Result<Vec<u16>> {
         anyhow::Ok(ports)
     };
     let ports = tokio::time::timeout(SOON, read).await.context("kubectl does not listen")??;
-    // It goes on to tell of every connection.
+    // It continues to print a line for each connection.
     tokio::spawn(async move { while let Ok(Some(_)) = lines.next_line().await {} });
     Ok(ports)
 }

@@ -7,25 +7,25 @@ use scenarios::{Agent, AgentOptions, ClusterNode, Joining, pod, scenarios, with}
 use serde_json::json;
 use tokio::io::{AsyncBufReadExt, BufReader};
 
-use crate::support::{LIMIT, Speech, run, sh, start};
+use crate::support::{StreamProtocol, TIMEOUT, run, sh, start};
 
 scenarios!(
-    logs_with_all_options,
-    a_follower_misses_nothing_through_rotations,
-    the_end_of_a_container_ends_its_followers
+    kubectl_logs_supports_all_options,
+    log_follower_misses_no_line_across_rotations,
+    container_exit_ends_log_followers
 );
 
 async fn logs(node: &ClusterNode, arguments: &[&str]) -> Result<String> {
-    run(node, Speech::WebSocket, &[&["logs"], arguments].concat(), "").await?.good()
+    run(node, StreamProtocol::WebSocket, &[&["logs"], arguments].concat(), "").await?.success()
 }
 
-async fn logs_with_all_options(agent: Agent) -> Result<()> {
+async fn kubectl_logs_supports_all_options(agent: Agent) -> Result<()> {
     let node = ClusterNode::start(agent).await?;
     let script = "echo one; sleep 0.3; echo two >&2; sleep 0.3; echo three; trap 'exit 0' TERM; while true; do sleep 1; done";
     let again = "echo run of $$; sleep 2; exit 1";
     node.apply(&pod("web", [sh("main", script), sh("again", again)])).await?;
     node.wait_pod("web", "was restarted", |pod| pod.container("again").restarts >= 1).await?;
-    node.wait("all is written", async || {
+    node.wait("everything is written", async || {
         let text = logs(&node, &["web", "-c", "main"]).await?;
         ensure!(text == "one\ntwo\nthree\n", "{text:?}");
         Ok(())
@@ -47,15 +47,17 @@ async fn logs_with_all_options(agent: Agent) -> Result<()> {
     ensure!(main(&format!("--since-time={third}")).await?.ends_with("three\n"));
     let previous = logs(&node, &["web", "-c", "again", "--previous"]).await?;
     ensure!(previous.starts_with("run of "), "{previous:?}");
-    let none = run(&node, Speech::WebSocket, &["logs", "web", "-c", "main", "--previous"], "").await?;
+    let none =
+        run(&node, StreamProtocol::WebSocket, &["logs", "web", "-c", "main", "--previous"], "").await?;
     ensure!(!none.status.success() && none.stderr.contains("previous terminated container"), "{none:?}");
     ensure!(logs(&node, &["web", "--all-containers", "--prefix"]).await?.contains("[pod/web/main] one"));
-    // What kubectl never sends.
+    // Queries that kubectl never sends.
     let path = |query: &str| {
         format!("/api/v1/nodes/{}/proxy/containerLogs/{}/web/main{query}", node.name, node.namespace)
     };
-    let raw = async |query: &str| run(&node, Speech::WebSocket, &["get", "--raw", &path(query)], "").await;
-    ensure!(raw("?tail=1").await?.good()? == "three\n");
+    let raw =
+        async |query: &str| run(&node, StreamProtocol::WebSocket, &["get", "--raw", &path(query)], "").await;
+    ensure!(raw("?tail=1").await?.success()? == "three\n");
     for query in ["?tailLines=x", "?tailLines=-1", "?limitBytes=0", "?sinceSeconds=0"] {
         let answer = raw(query).await?;
         ensure!(!answer.status.success(), "{query}: {answer:?}");
@@ -63,7 +65,7 @@ async fn logs_with_all_options(agent: Agent) -> Result<()> {
     node.end()
 }
 
-async fn a_follower_misses_nothing_through_rotations(agent: Agent) -> Result<()> {
+async fn log_follower_misses_no_line_across_rotations(agent: Agent) -> Result<()> {
     let overlay =
         json!({"containerLogMaxSize": "4Ki", "containerLogMaxFiles": 3, "containerLogMonitorInterval": "3s"});
     let options = AgentOptions { overlay, ..AgentOptions::default() };
@@ -71,7 +73,7 @@ async fn a_follower_misses_nothing_through_rotations(agent: Agent) -> Result<()>
     let script = "i=0; trap 'exit 0' TERM; while true; do echo line $i; i=$((i+1)); usleep 10000; done";
     node.apply(&pod("count", [sh("main", script)])).await?;
     node.wait_running("count").await?;
-    let mut follower = start(&node, Speech::WebSocket, &["logs", "-f", "--tail=1", "count"])?;
+    let mut follower = start(&node, StreamProtocol::WebSocket, &["logs", "-f", "--tail=1", "count"])?;
     let mut lines = BufReader::new(follower.stdout.take().context("its output")?).lines();
     let folder = {
         let all = node.running("count").await?;
@@ -92,11 +94,11 @@ async fn a_follower_misses_nothing_through_rotations(agent: Agent) -> Result<()>
         }
         anyhow::Ok(())
     };
-    tokio::time::timeout(LIMIT, read).await.context("the follower went silent")??;
+    tokio::time::timeout(TIMEOUT, read).await.context("the follower receives no lines")??;
     node.end()
 }
 
-async fn the_end_of_a_container_ends_its_followers(agent: Agent) -> Result<()> {
+async fn container_exit_ends_log_followers(agent: Agent) -> Result<()> {
     let node = ClusterNode::start(agent).await?;
     let job = pod("job", [sh("main", "echo begin; sleep 3; echo end")]);
     node.apply(&with(job, "/spec/restartPolicy", json!("Never"))).await?;

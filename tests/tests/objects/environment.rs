@@ -1,4 +1,4 @@
-//! Environment of containers, the same on both agents.
+//! Environment variables of containers, the same on both agents.
 
 use anyhow::{Result, ensure};
 use scenarios::{Agent, NODE, Node, container, pod, scenarios, with};
@@ -7,11 +7,11 @@ use serde_json::{Value, json};
 use crate::support::{lines, wait_waiting};
 
 scenarios!(
-    references_between_variables,
-    fields_and_resources,
-    limits_default_to_what_the_node_has,
-    variables_from_a_file,
-    a_bad_variable_file_keeps_the_container_waiting
+    variables_can_reference_each_other,
+    variables_from_fields_and_resources,
+    resource_references_default_to_node_allocatable,
+    variables_can_come_from_a_file,
+    invalid_variable_file_keeps_container_waiting
 );
 
 fn with_env(name: &str, env: &Value) -> Value {
@@ -25,7 +25,7 @@ fn with_env(name: &str, env: &Value) -> Value {
     )
 }
 
-async fn references_between_variables(agent: Agent) -> Result<()> {
+async fn variables_can_reference_each_other(agent: Agent) -> Result<()> {
     let node = Node::start(agent).await?;
     let env = json!([
         {"name": "V_EARLY", "value": "$(V_A)"},
@@ -46,7 +46,7 @@ async fn references_between_variables(agent: Agent) -> Result<()> {
     Ok(())
 }
 
-async fn fields_and_resources(agent: Agent) -> Result<()> {
+async fn variables_from_fields_and_resources(agent: Agent) -> Result<()> {
     let node = Node::start(agent).await?;
     let field =
         |name: &str, path: &str| json!({"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}});
@@ -95,8 +95,8 @@ async fn fields_and_resources(agent: Agent) -> Result<()> {
     Ok(())
 }
 
-/// What the node can give is the same on both agents, so the files say it to each other.
-async fn limits_default_to_what_the_node_has(agent: Agent) -> Result<()> {
+/// The node's capacity is the same for both agents, so the files are compared with each other.
+async fn resource_references_default_to_node_allocatable(agent: Agent) -> Result<()> {
     let node = Node::start(agent).await?;
     let resource = |name: &str, resource: &str, divisor: &str| json!({"name": name, "valueFrom": {"resourceFieldRef": {"resource": resource, "divisor": divisor}}});
     let env = json!([
@@ -143,7 +143,7 @@ fn from_file(name: &str, line: &str, optional: bool) -> Value {
     with(manifest, "/spec/volumes", json!([{"name": "shared", "emptyDir": {}}]))
 }
 
-async fn variables_from_a_file(agent: Agent) -> Result<()> {
+async fn variables_can_come_from_a_file(agent: Agent) -> Result<()> {
     let node = Node::start(agent).await?;
     node.write("web.json", &from_file("web", "# first\n A='one # $(x)' # why\nB='two'", false))?;
     node.wait_running("web").await?;
@@ -152,7 +152,7 @@ async fn variables_from_a_file(agent: Agent) -> Result<()> {
     Ok(())
 }
 
-async fn a_bad_variable_file_keeps_the_container_waiting(agent: Agent) -> Result<()> {
+async fn invalid_variable_file_keeps_container_waiting(agent: Agent) -> Result<()> {
     let node = Node::start(agent).await?;
     node.write("bad.json", &from_file("bad", "A=unquoted", true))?;
     node.write("none.json", &from_file("none", "B='two'", false))?;

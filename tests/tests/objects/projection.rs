@@ -1,4 +1,4 @@
-//! ConfigMaps and Secrets as files; podward only, as upstream has none without an API server.
+//! ConfigMaps and Secrets as files; podward only, as upstream does not support them without an API server.
 
 use std::time::{Duration, Instant};
 
@@ -9,20 +9,23 @@ use testkit::poll::eventually;
 
 use crate::support::{config_map, lines, secret, volume, wait_file, wait_waiting};
 
-scenarios!(the_downward_api_is_a_volume, labels_that_change_in_place_reach_the_volume);
+scenarios!(downward_api_volume_has_expected_files, label_change_updates_downward_api_volume);
 
 podward_only!(
-    objects_are_volumes_and_environment,
-    a_change_is_projected_without_a_restart,
-    a_pod_starts_when_its_object_comes,
-    removed_and_bad_objects_change_nothing,
-    a_kill_during_projection_leaves_the_old_or_the_new
+    objects_are_projected_as_files_and_environment,
+    object_change_updates_files_without_restart,
+    pod_starts_when_its_object_is_created,
+    removed_and_invalid_objects_keep_projected_files,
+    agent_killed_during_projection_leaves_consistent_files
 );
 
 #[expect(clippy::needless_pass_by_value, reason = "json literals are passed as they are written")]
-fn with_files(name: &str, words: &str, source: Value) -> Value {
-    let main =
-        with(container("main", words), "/volumeMounts", json!([{"name": "files", "mountPath": "/files"}]));
+fn with_files(name: &str, arguments: &str, source: Value) -> Value {
+    let main = with(
+        container("main", arguments),
+        "/volumeMounts",
+        json!([{"name": "files", "mountPath": "/files"}]),
+    );
     let mut volume = json!({"name": "files"});
     if let (Some(volume), Some(source)) = (volume.as_object_mut(), source.as_object()) {
         volume.extend(source.clone());
@@ -30,7 +33,7 @@ fn with_files(name: &str, words: &str, source: Value) -> Value {
     with(pod(name, [main]), "/spec/volumes", json!([volume]))
 }
 
-async fn objects_are_volumes_and_environment(agent: Agent) -> Result<()> {
+async fn objects_are_projected_as_files_and_environment(agent: Agent) -> Result<()> {
     let node = Node::start(agent).await?;
     let mut web = with_files(
         "web",
@@ -73,7 +76,7 @@ async fn objects_are_volumes_and_environment(agent: Agent) -> Result<()> {
     node.wait_gone("web").await
 }
 
-async fn a_change_is_projected_without_a_restart(agent: Agent) -> Result<()> {
+async fn object_change_updates_files_without_restart(agent: Agent) -> Result<()> {
     let node = Node::start(agent).await?;
     node.write("map.json", &config_map("settings", &json!({"a": "one", "b": "x"})))?;
     node.write("web.json", &with_files("web", "sleep forever", json!({"configMap": {"name": "settings"}})))?;
@@ -90,7 +93,7 @@ async fn a_change_is_projected_without_a_restart(agent: Agent) -> Result<()> {
     Ok(())
 }
 
-async fn a_pod_starts_when_its_object_comes(agent: Agent) -> Result<()> {
+async fn pod_starts_when_its_object_is_created(agent: Agent) -> Result<()> {
     let node = Node::start(agent).await?;
     node.write(
         "files.json",
@@ -112,12 +115,12 @@ async fn a_pod_starts_when_its_object_comes(agent: Agent) -> Result<()> {
     Ok(())
 }
 
-async fn removed_and_bad_objects_change_nothing(agent: Agent) -> Result<()> {
+async fn removed_and_invalid_objects_keep_projected_files(agent: Agent) -> Result<()> {
     let mut node = Node::start(agent).await?;
     node.write("map.json", &config_map("settings", &json!({"a": "one\n"})))?;
-    // The container ends each time a file asks it to, and finds its volume as it was.
-    let words = "cat /files/a -- exit 1 --after 4";
-    node.write("web.json", &with_files("web", words, json!({"configMap": {"name": "settings"}})))?;
+    // The container exits each time a file requests it, and finds its volume unchanged.
+    let arguments = "cat /files/a -- exit 1 --after 4";
+    node.write("web.json", &with_files("web", arguments, json!({"configMap": {"name": "settings"}})))?;
     node.wait_running("web").await?;
     let files = volume(&node, "web", "configmap", "files").await?;
     node.write_text(
@@ -134,7 +137,7 @@ async fn removed_and_bad_objects_change_nothing(agent: Agent) -> Result<()> {
     node.wait_gone("web").await
 }
 
-async fn a_kill_during_projection_leaves_the_old_or_the_new(agent: Agent) -> Result<()> {
+async fn agent_killed_during_projection_leaves_consistent_files(agent: Agent) -> Result<()> {
     let mut node = Node::start(agent).await?;
     let text = |version: usize| version.to_string().repeat(200_000);
     let map = |version: usize| config_map("settings", &json!({"a": text(version), "b": text(version)}));
@@ -179,12 +182,12 @@ fn downward(labels: &Value) -> Value {
     with(web, "/metadata/labels", labels.clone())
 }
 
-async fn the_downward_api_is_a_volume(agent: Agent) -> Result<()> {
+async fn downward_api_volume_has_expected_files(agent: Agent) -> Result<()> {
     let node = Node::start(agent).await?;
     node.write("web.json", &downward(&json!({"b": "2", "a": "1"})))?;
     node.wait_running("web").await?;
     let name = format!("web-{}", scenarios::NODE);
-    eventually("the files are told", Duration::from_secs(10), async || {
+    eventually("the files are reported", Duration::from_secs(10), async || {
         let log = node.log("web", "main").await?;
         ensure!(log == format!("a=\"1\"\nb=\"2\".\n{name}.\n150.\n64.\n"), "{log:?}");
         Ok(())
@@ -192,7 +195,7 @@ async fn the_downward_api_is_a_volume(agent: Agent) -> Result<()> {
     .await
 }
 
-async fn labels_that_change_in_place_reach_the_volume(agent: Agent) -> Result<()> {
+async fn label_change_updates_downward_api_volume(agent: Agent) -> Result<()> {
     let node = Node::start(agent).await?;
     node.write("web.json", &downward(&json!({"a": "1"})))?;
     let before = node.wait_running("web").await?;

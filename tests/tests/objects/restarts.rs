@@ -6,7 +6,10 @@ use serde_json::{Value, json};
 
 use crate::support::{config_map, lines};
 
-podward_only!(a_change_restarts_pods_that_ask_for_it, a_change_while_the_agent_is_down_restarts_too);
+podward_only!(
+    object_change_restarts_pods_with_the_annotation,
+    object_change_during_agent_downtime_restarts_pods
+);
 
 fn asking(name: &str, asks: bool) -> Value {
     let bulk = json!([{"configMapRef": {"name": "settings"}}]);
@@ -29,7 +32,7 @@ async fn restarted(node: &Node, name: &str, value: &str) -> Result<()> {
     Ok(())
 }
 
-async fn a_change_restarts_pods_that_ask_for_it(agent: Agent) -> Result<()> {
+async fn object_change_restarts_pods_with_the_annotation(agent: Agent) -> Result<()> {
     let node = Node::start(agent).await?;
     node.write("map.json", &config_map("settings", &json!({"LEVEL": "1"})))?;
     node.write("asking.json", &asking("asking", true))?;
@@ -42,7 +45,7 @@ async fn a_change_restarts_pods_that_ask_for_it(agent: Agent) -> Result<()> {
     Ok(())
 }
 
-async fn a_change_while_the_agent_is_down_restarts_too(agent: Agent) -> Result<()> {
+async fn object_change_during_agent_downtime_restarts_pods(agent: Agent) -> Result<()> {
     let mut node = Node::start(agent).await?;
     node.write("map.json", &config_map("settings", &json!({"LEVEL": "1"})))?;
     node.write("asking.json", &asking("asking", true))?;

@@ -1,4 +1,4 @@
-//! Manifests and looks that several scenarios share.
+//! Manifests and helpers that several scenarios share.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use testkit::poll::eventually;
 
 /// Long enough for a loaded machine.
-pub(crate) const LIMIT: Duration = Duration::from_secs(60);
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(60);
 
 pub(crate) fn config_map(name: &str, data: &Value) -> Value {
     json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": data})
@@ -19,7 +19,7 @@ pub(crate) fn secret(name: &str, data: &Value) -> Value {
     json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": name}, "stringData": data})
 }
 
-/// A pod's volume on the host.
+/// Path of a pod's volume on the host.
 pub(crate) async fn volume(node: &Node, pod: &str, plugin: &str, name: &str) -> Result<PathBuf> {
     let uid = node.pod(pod).await?.uid;
     Ok(node
@@ -34,7 +34,7 @@ pub(crate) async fn volume(node: &Node, pod: &str, plugin: &str, name: &str) -> 
 
 /// Waits until a file has the text.
 pub(crate) async fn wait_file(path: PathBuf, expected: &str) -> Result<()> {
-    eventually(&format!("{} says {expected:?}", path.display()), LIMIT, async || {
+    eventually(&format!("{} says {expected:?}", path.display()), TIMEOUT, async || {
         let text = std::fs::read_to_string(&path).with_context(|| format!("read {}", path.display()))?;
         ensure!(text == expected, "{text:?}");
         Ok(())
@@ -42,7 +42,7 @@ pub(crate) async fn wait_file(path: PathBuf, expected: &str) -> Result<()> {
     .await
 }
 
-/// The lines of a container's log that begin with one of the prefixes, sorted.
+/// The lines of a container's log that start with one of the prefixes, sorted.
 pub(crate) async fn lines(node: &Node, pod: &str, container: &str, prefix: &str) -> Result<Vec<String>> {
     let log = node.log(pod, container).await?;
     let mut lines: Vec<String> =
@@ -51,9 +51,9 @@ pub(crate) async fn lines(node: &Node, pod: &str, container: &str, prefix: &str)
     Ok(lines)
 }
 
-/// Waits until a container waits for a reason whose message has the text.
+/// Waits until a container is waiting with this reason and a message that contains the text.
 pub(crate) async fn wait_waiting(node: &Node, pod: &str, reason: &str, text: &str) -> Result<()> {
-    eventually(&format!("pod {pod} waits: {reason}"), LIMIT, async || {
+    eventually(&format!("pod {pod} waits: {reason}"), TIMEOUT, async || {
         let status = node.api_pod(pod).await?.status.context("status")?;
         let states = status.container_statuses.unwrap_or_default();
         let waiting =

@@ -1,4 +1,4 @@
-//! What a container sees and what its logs look like.
+//! The environment of a container and its logs.
 
 use std::time::Duration;
 
@@ -7,9 +7,14 @@ use scenarios::{Agent, Node, container, pod, scenarios, with};
 use serde_json::json;
 use testkit::poll::eventually;
 
-scenarios!(environment_and_working_folder, hosts_file_and_host_name, resolver_file, log_files_and_links,);
+scenarios!(
+    sets_environment_and_working_directory,
+    sets_hosts_file_and_host_name,
+    writes_resolv_conf,
+    creates_log_files_and_links,
+);
 
-async fn environment_and_working_folder(agent: Agent) -> Result<()> {
+async fn sets_environment_and_working_directory(agent: Agent) -> Result<()> {
     let node = Node::start(agent).await?;
     let manifest = pod(
         "web",
@@ -51,7 +56,7 @@ async fn environment_and_working_folder(agent: Agent) -> Result<()> {
     Ok(())
 }
 
-async fn hosts_file_and_host_name(agent: Agent) -> Result<()> {
+async fn sets_hosts_file_and_host_name(agent: Agent) -> Result<()> {
     let node = Node::start(agent).await?;
     let plain = pod("plain", [container("main", "hostname -- cat /etc/hosts -- sleep forever")]);
     let named = pod("named", [container("main", "hostname -- cat /etc/hosts -- sleep forever")]);
@@ -70,7 +75,7 @@ async fn hosts_file_and_host_name(agent: Agent) -> Result<()> {
     expect_log(&node, "named", &format!("box\n{head}{ip}\t{domain}\tbox\n{tail}")).await
 }
 
-async fn resolver_file(agent: Agent) -> Result<()> {
+async fn writes_resolv_conf(agent: Agent) -> Result<()> {
     let node = Node::start(agent).await?;
     let cluster = pod("cluster", [container("main", "cat /etc/resolv.conf -- sleep forever")]);
     let machine = pod("machine", [container("main", "cat /etc/resolv.conf -- sleep forever")]);
@@ -87,14 +92,14 @@ async fn resolver_file(agent: Agent) -> Result<()> {
     expect_log(&node, "own", "search a.test\nnameserver 192.0.2.1\noptions ndots:2\n").await
 }
 
-async fn log_files_and_links(agent: Agent) -> Result<()> {
+async fn creates_log_files_and_links(agent: Agent) -> Result<()> {
     let node = Node::start(agent).await?;
-    let words = "print out -- warn err -- exit 1 --after 0.5";
-    node.write("web.json", &pod("web", [container("main", words)]))?;
+    let arguments = "print out -- warn err -- exit 1 --after 0.5";
+    node.write("web.json", &pod("web", [container("main", arguments)]))?;
     node.wait_pod("web", "was restarted", |pod| pod.container("main").restarts >= 1).await?;
     let uid = node.pod("web").await?.uid;
     let folder = node.agent.pod_logs().join(format!("default_web-node-a_{uid}")).join("main");
-    // Asked as a whole until all of it is true: the next attempt may begin at any moment.
+    // All conditions are checked together: the next attempt may start at any moment.
     eventually("log and link of the last container that ended", Duration::from_secs(60), async || {
         let all = node.cri().containers_of("web-node-a").await?;
         let ended = all.iter().rev().find(|view| view.attempt > 0 && view.finished_at > 0);
@@ -107,7 +112,7 @@ async fn log_files_and_links(agent: Agent) -> Result<()> {
         let link = format!("/var/log/containers/web-node-a_default_main-{}.log", ended.id);
         let target = std::fs::read_link(&link).with_context(|| format!("read the link {link}"))?;
         ensure!(target == path, "{link} points to {}", target.display());
-        // One dead container is kept per name; the log of the first went with it.
+        // One dead container is kept per name; the log of the first was removed with it.
         ensure!(!folder.join("0.log").exists(), "0.log is still there");
         Ok(())
     })
@@ -120,7 +125,7 @@ async fn log_files_and_links(agent: Agent) -> Result<()> {
 async fn expect_log(node: &Node, name: &str, text: &str) -> Result<()> {
     eventually(&format!("log of {name}"), Duration::from_secs(20), async || {
         let log = node.log(name, "main").await?;
-        ensure!(log == text, "wanted\n{text}\nfound\n{log}");
+        ensure!(log == text, "expected\n{text}\nfound\n{log}");
         Ok(())
     })
     .await

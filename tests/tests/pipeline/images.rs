@@ -8,12 +8,16 @@ use serde_json::json;
 use testkit::images::DEMO_2;
 use testkit::poll::throughout;
 
-scenarios!(missing_image_backs_off_and_holds_up_nobody, never_pull_needs_the_image, bad_image_name_is_told);
+scenarios!(
+    missing_image_backs_off_without_blocking_other_pods,
+    pull_policy_never_requires_the_image,
+    invalid_image_name_is_reported
+);
 
 /// A registry that refuses connections at once.
 const UNREACHABLE: &str = "127.0.0.1:1/missing:1";
 
-async fn missing_image_backs_off_and_holds_up_nobody(agent: Agent) -> Result<()> {
+async fn missing_image_backs_off_without_blocking_other_pods(agent: Agent) -> Result<()> {
     let node = Node::start(agent).await?;
     let manifest = pod("web", [container("good", "sleep forever"), container("bad", "sleep forever")]);
     let manifest = with(manifest, "/metadata/uid", json!("22222222-2222-3333-4444-555555555555"));
@@ -37,7 +41,7 @@ async fn missing_image_backs_off_and_holds_up_nobody(agent: Agent) -> Result<()>
     Ok(())
 }
 
-async fn never_pull_needs_the_image(agent: Agent) -> Result<()> {
+async fn pull_policy_never_requires_the_image(agent: Agent) -> Result<()> {
     let node = Node::start(agent).await?;
     let never = |name: &str, image: &str| {
         let manifest = with(sleeper(name), "/spec/containers/0/imagePullPolicy", json!("Never"));
@@ -55,7 +59,7 @@ async fn never_pull_needs_the_image(agent: Agent) -> Result<()> {
     .await
 }
 
-async fn bad_image_name_is_told(agent: Agent) -> Result<()> {
+async fn invalid_image_name_is_reported(agent: Agent) -> Result<()> {
     let node = Node::start(agent).await?;
     node.write("web.json", &with(sleeper("web"), "/spec/containers/0/image", json!("Not/A/Name")))?;
     node.wait_pod("web", "says why", |pod| pod.container("main").reason == "InvalidImageName").await?;

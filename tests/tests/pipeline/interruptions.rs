@@ -1,4 +1,4 @@
-//! The runtime or the agent goes away and comes back.
+//! Restarts of the runtime and of the agent.
 
 use std::time::Duration;
 
@@ -8,13 +8,13 @@ use serde_json::json;
 use testkit::poll::throughout;
 
 scenarios!(
-    runtime_stopped_and_started,
-    agent_killed_restarts_nothing,
-    agent_terminated_leaves_the_pods,
-    what_happened_while_the_agent_was_down,
+    runtime_restart_keeps_pods_running,
+    agent_kill_restarts_no_container,
+    terminated_agent_leaves_pods_running,
+    applies_changes_made_during_agent_downtime,
 );
 
-async fn runtime_stopped_and_started(agent: Agent) -> Result<()> {
+async fn runtime_restart_keeps_pods_running(agent: Agent) -> Result<()> {
     let mut node = Node::start(agent).await?;
     node.write("old.json", &sleeper("old"))?;
     node.wait_running("old").await?;
@@ -33,7 +33,7 @@ async fn runtime_stopped_and_started(agent: Agent) -> Result<()> {
     Ok(())
 }
 
-async fn agent_killed_restarts_nothing(agent: Agent) -> Result<()> {
+async fn agent_kill_restarts_no_container(agent: Agent) -> Result<()> {
     let mut node = Node::start(agent).await?;
     for number in 0..4 {
         node.write(&format!("{number}.json"), &sleeper(&format!("pod-{number}")))?;
@@ -58,7 +58,7 @@ async fn agent_killed_restarts_nothing(agent: Agent) -> Result<()> {
     Ok(())
 }
 
-async fn agent_terminated_leaves_the_pods(agent: Agent) -> Result<()> {
+async fn terminated_agent_leaves_pods_running(agent: Agent) -> Result<()> {
     let mut node = Node::start(agent).await?;
     node.write("web.json", &sleeper("web"))?;
     node.wait_running("web").await?;
@@ -72,7 +72,7 @@ async fn agent_terminated_leaves_the_pods(agent: Agent) -> Result<()> {
     Ok(())
 }
 
-async fn what_happened_while_the_agent_was_down(agent: Agent) -> Result<()> {
+async fn applies_changes_made_during_agent_downtime(agent: Agent) -> Result<()> {
     let mut node = Node::start(agent).await?;
     for name in ["stays", "removed", "dies"] {
         node.write(&format!("{name}.json"), &sleeper(name))?;

@@ -9,20 +9,20 @@ use testkit::images::DEMO_2;
 use testkit::poll::eventually;
 
 scenarios!(
-    add_pod_runs,
-    removed_pod_is_stopped_and_its_folder_goes,
-    image_change_under_a_fixed_uid_restarts_only_that_container,
-    other_edit_under_a_fixed_uid_restarts_nothing,
+    added_pod_runs,
+    removed_pod_is_stopped_and_its_folder_deleted,
+    image_change_with_fixed_uid_restarts_only_that_container,
+    other_edit_with_fixed_uid_restarts_nothing,
     edit_without_uid_replaces_the_pod,
-    same_name_and_uid_again_after_removal,
-    same_name_and_uid_again_during_termination,
-    thirty_pods_at_once,
-    termination_takes_the_grace_period_only_when_needed,
+    recreated_pod_with_same_uid_runs_after_removal,
+    recreated_pod_with_same_uid_runs_after_termination,
+    starts_thirty_pods_at_once,
+    termination_uses_the_grace_period_only_when_needed,
 );
 
 const UID: &str = "11111111-2222-3333-4444-555555555555";
 
-async fn add_pod_runs(agent: Agent) -> Result<()> {
+async fn added_pod_runs(agent: Agent) -> Result<()> {
     let node = Node::start(agent).await?;
     node.write("web.json", &pod("web", [container("main", "serve --text hello")]))?;
     let pod = node.wait_running("web").await?;
@@ -36,7 +36,7 @@ async fn add_pod_runs(agent: Agent) -> Result<()> {
     Ok(())
 }
 
-async fn removed_pod_is_stopped_and_its_folder_goes(agent: Agent) -> Result<()> {
+async fn removed_pod_is_stopped_and_its_folder_deleted(agent: Agent) -> Result<()> {
     let node = Node::start(agent).await?;
     node.write("web.json", &sleeper("web"))?;
     node.write("other.json", &sleeper("other"))?;
@@ -55,7 +55,7 @@ async fn removed_pod_is_stopped_and_its_folder_goes(agent: Agent) -> Result<()> 
     Ok(())
 }
 
-async fn image_change_under_a_fixed_uid_restarts_only_that_container(agent: Agent) -> Result<()> {
+async fn image_change_with_fixed_uid_restarts_only_that_container(agent: Agent) -> Result<()> {
     let node = Node::start(agent).await?;
     let first = pod("web", [container("a", "sleep forever"), container("b", "sleep forever")]);
     let first = with(first, "/metadata/uid", json!(UID));
@@ -75,20 +75,20 @@ async fn image_change_under_a_fixed_uid_restarts_only_that_container(agent: Agen
     Ok(())
 }
 
-async fn other_edit_under_a_fixed_uid_restarts_nothing(agent: Agent) -> Result<()> {
+async fn other_edit_with_fixed_uid_restarts_nothing(agent: Agent) -> Result<()> {
     let node = Node::start(agent).await?;
     let first = with(sleeper("web"), "/metadata/uid", json!(UID));
     node.write("web.json", &first)?;
     let before = node.wait_running("web").await?;
     let labelled = with(first, "/metadata/labels", json!({"tier": "front"}));
     node.write("web.json", &labelled)?;
-    eventually("new label is known", Duration::from_secs(30), async || {
+    eventually("new label is visible", Duration::from_secs(30), async || {
         let labels = node.api_pod("web").await?.metadata.labels.unwrap_or_default();
         ensure!(labels.get("tier").is_some_and(|tier| tier == "front"), "{labels:?}");
         Ok(())
     })
     .await?;
-    // Name and image are all that counts for a restart; arguments are not part of the hash.
+    // Only name and image determine a restart; arguments are not part of the hash.
     node.write("web.json", &with(labelled, "/spec/containers/0/args", json!(["sleep", "1000"])))?;
     testkit::poll::throughout("same container", Duration::from_secs(4), async || {
         let now = node.pod("web").await?;
@@ -100,7 +100,7 @@ async fn other_edit_under_a_fixed_uid_restarts_nothing(agent: Agent) -> Result<(
 
 async fn edit_without_uid_replaces_the_pod(agent: Agent) -> Result<()> {
     let node = Node::start(agent).await?;
-    // Takes a second to stop, so that an overlap of old and new would show.
+    // Takes a second to stop, so that an overlap of old and new would be visible.
     let manifest = pod("web", [container("main", "sleep forever --ignore-term")]);
     let manifest = with(manifest, "/spec/terminationGracePeriodSeconds", json!(2));
     node.write("web.json", &manifest)?;
@@ -118,7 +118,7 @@ async fn edit_without_uid_replaces_the_pod(agent: Agent) -> Result<()> {
     Ok(())
 }
 
-async fn same_name_and_uid_again_after_removal(agent: Agent) -> Result<()> {
+async fn recreated_pod_with_same_uid_runs_after_removal(agent: Agent) -> Result<()> {
     let node = Node::start(agent).await?;
     let manifest = with(sleeper("web"), "/metadata/uid", json!(UID));
     node.write("web.json", &manifest)?;
@@ -127,7 +127,7 @@ async fn same_name_and_uid_again_after_removal(agent: Agent) -> Result<()> {
     node.remove("web.json")?;
     node.wait_gone("web").await?;
     node.write("web.json", &manifest)?;
-    // The status of the first life may be shown until the new one is observed.
+    // The old status may be shown until the new pod is observed.
     eventually("a new container runs", Duration::from_secs(60), async || {
         ensure!(node.only_running("web").await?.id != old.id, "still the old one");
         Ok(())
@@ -138,7 +138,7 @@ async fn same_name_and_uid_again_after_removal(agent: Agent) -> Result<()> {
     Ok(())
 }
 
-async fn same_name_and_uid_again_during_termination(agent: Agent) -> Result<()> {
+async fn recreated_pod_with_same_uid_runs_after_termination(agent: Agent) -> Result<()> {
     let node = Node::start(agent).await?;
     let manifest = pod("web", [container("main", "sleep forever --ignore-term")]);
     let manifest = with(manifest, "/metadata/uid", json!(UID));
@@ -146,7 +146,7 @@ async fn same_name_and_uid_again_during_termination(agent: Agent) -> Result<()> 
     node.wait_running("web").await?;
     let old = node.only_running("web").await?;
     node.remove("web.json")?;
-    eventually("removal is noticed", Duration::from_secs(10), async || {
+    eventually("removal is detected", Duration::from_secs(10), async || {
         ensure!(node.pod("web").await.is_err(), "still listed");
         Ok(())
     })
@@ -163,7 +163,7 @@ async fn same_name_and_uid_again_during_termination(agent: Agent) -> Result<()> 
     Ok(())
 }
 
-async fn thirty_pods_at_once(agent: Agent) -> Result<()> {
+async fn starts_thirty_pods_at_once(agent: Agent) -> Result<()> {
     let node = Node::start(agent).await?;
     let names: Vec<String> = (0..30).map(|number| format!("pod-{number:02}")).collect();
     for name in &names {
@@ -193,7 +193,7 @@ async fn thirty_pods_at_once(agent: Agent) -> Result<()> {
     Ok(())
 }
 
-async fn termination_takes_the_grace_period_only_when_needed(agent: Agent) -> Result<()> {
+async fn termination_uses_the_grace_period_only_when_needed(agent: Agent) -> Result<()> {
     let node = Node::start(agent).await?;
     let polite = pod("polite", [container("main", "sleep forever --exit 5")]);
     let deaf = pod("deaf", [container("main", "sleep forever --ignore-term")]);
@@ -202,7 +202,7 @@ async fn termination_takes_the_grace_period_only_when_needed(agent: Agent) -> Re
     node.wait_running("polite").await?;
     node.wait_running("deaf").await?;
     node.remove("polite.json")?;
-    // `wait_gone` gives up long before 300 s.
+    // The timeout of `wait_gone` is much shorter than 300 s.
     node.wait_gone("polite").await?;
     let removed = std::time::Instant::now();
     node.remove("deaf.json")?;

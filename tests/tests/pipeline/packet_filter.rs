@@ -1,4 +1,4 @@
-//! The node's chains in the packet filter, in a network namespace that stands in for the machine's.
+//! The node's iptables chains, in a network namespace that replaces the machine's.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -12,9 +12,9 @@ use serde_json::json;
 use testkit::agent_process::AgentOptions;
 use testkit::poll::eventually;
 
-scenarios!(chains_are_made_and_come_back,);
+scenarios!(iptables_chains_are_created_and_restored,);
 
-/// The drop of packets that claim to be from this machine; programs print it in an order of their own.
+/// The rule that drops martian packets from loopback addresses; programs print its parts in different orders.
 const DROP: [&str; 6] = [
     "-A KUBE-FIREWALL",
     "! -s 127.0.0.0/8",
@@ -24,7 +24,7 @@ const DROP: [&str; 6] = [
     "-j DROP",
 ];
 
-async fn chains_are_made_and_come_back(agent: Agent) -> Result<()> {
+async fn iptables_chains_are_created_and_restored(agent: Agent) -> Result<()> {
     let network = Network::new(agent)?;
     let options = AgentOptions {
         overlay: json!({"makeIPTablesUtilChains": true}),
@@ -34,7 +34,7 @@ async fn chains_are_made_and_come_back(agent: Agent) -> Result<()> {
     let node = Node::start_with(agent, &options).await?;
     network.wait_for_chains(Duration::from_secs(60)).await?;
 
-    // A firewall that is reloaded empties everything; the look for it comes each minute.
+    // A firewall reload flushes everything; the agent checks every minute.
     for program in ["iptables", "ip6tables"] {
         for table in ["mangle", "nat", "filter"] {
             network.run(program, &["-t", table, "-F"])?;
@@ -46,7 +46,7 @@ async fn chains_are_made_and_come_back(agent: Agent) -> Result<()> {
     Ok(())
 }
 
-/// A namespace, and programs of the packet filter that look there.
+/// A network namespace, and iptables wrappers that run in it.
 struct Network {
     name: String,
     programs: tempfile::TempDir,

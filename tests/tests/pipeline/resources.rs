@@ -1,4 +1,4 @@
-//! Limits reach the kernel, and breaking them shows.
+//! Resource limits are applied in the kernel, and exceeding them is reported.
 
 use std::path::PathBuf;
 
@@ -6,9 +6,9 @@ use anyhow::{Context, Result, ensure};
 use scenarios::{Agent, Node, container, pod, scenarios, with};
 use serde_json::json;
 
-scenarios!(limits_are_set_on_pod_and_container, out_of_memory_is_named, metrics_and_health_are_served);
+scenarios!(limits_are_set_on_pod_and_container, oom_kill_is_reported, metrics_and_health_are_served);
 
-/// The value of a cgroup file, given by controller and name for v1, by name for v2.
+/// The value of a cgroup file: controller and name on v1, name on v2.
 fn read(node: &Node, group: &str, v1: (&str, &str), v2: &str) -> Result<String> {
     let root = node.containerd.instance().cgroup_root();
     let folder = PathBuf::from("/sys/fs/cgroup");
@@ -48,7 +48,7 @@ async fn limits_are_set_on_pod_and_container(agent: Agent) -> Result<()> {
     .await
 }
 
-async fn out_of_memory_is_named(agent: Agent) -> Result<()> {
+async fn oom_kill_is_reported(agent: Agent) -> Result<()> {
     let node = Node::start(agent).await?;
     let greedy = with(
         container("main", "fill 200 -- sleep forever"),

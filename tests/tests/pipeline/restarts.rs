@@ -1,4 +1,4 @@
-//! Restart policy and crash back-off.
+//! Restart policy and crash backoff.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -11,10 +11,10 @@ use testkit::poll::throughout;
 
 scenarios!(
     crash_loop_backs_off,
-    crash_ends_when_the_cause_is_gone,
-    never_leaves_a_failed_container_alone,
-    on_failure_restarts_until_success,
-    two_containers_of_which_one_exits,
+    crash_loop_ends_when_the_cause_is_fixed,
+    policy_never_does_not_restart_failed_container,
+    policy_on_failure_restarts_until_success,
+    exited_container_restarts_without_its_neighbour,
     killed_container_is_restarted_at_once,
 );
 
@@ -56,7 +56,7 @@ async fn crash_loop_backs_off(agent: Agent) -> Result<()> {
     Ok(())
 }
 
-async fn crash_ends_when_the_cause_is_gone(agent: Agent) -> Result<()> {
+async fn crash_loop_ends_when_the_cause_is_fixed(agent: Agent) -> Result<()> {
     let node = Node::start(agent).await?;
     let folder = node.containerd.instance().path("shared");
     std::fs::create_dir_all(&folder)?;
@@ -74,8 +74,8 @@ async fn crash_ends_when_the_cause_is_gone(agent: Agent) -> Result<()> {
     Ok(())
 }
 
-/// The cause is mended as soon as the first back-off is shown, so that the second restart is good. Upstream shows the
-/// back-off with its next pass only, which may be the one that makes the second restart.
+/// The cause is fixed as soon as the first backoff is shown, so the second restart succeeds. Upstream shows the backoff
+/// only in its next sync, which may be the one of the second restart.
 fn restarts_fit(agent: Agent, restarts: i32) -> bool {
     match agent {
         Agent::Podward => restarts == 2,
@@ -83,10 +83,10 @@ fn restarts_fit(agent: Agent, restarts: i32) -> bool {
     }
 }
 
-async fn never_leaves_a_failed_container_alone(agent: Agent) -> Result<()> {
+async fn policy_never_does_not_restart_failed_container(agent: Agent) -> Result<()> {
     let node = Node::start(agent).await?;
-    let never = |name: &str, words: &str| {
-        with(pod(name, [container("main", words)]), "/spec/restartPolicy", json!("Never"))
+    let never = |name: &str, arguments: &str| {
+        with(pod(name, [container("main", arguments)]), "/spec/restartPolicy", json!("Never"))
     };
     node.write("failed.json", &never("failed", "exit 3"))?;
     node.write("done.json", &never("done", "print hello"))?;
@@ -116,7 +116,7 @@ async fn never_leaves_a_failed_container_alone(agent: Agent) -> Result<()> {
     .await
 }
 
-async fn on_failure_restarts_until_success(agent: Agent) -> Result<()> {
+async fn policy_on_failure_restarts_until_success(agent: Agent) -> Result<()> {
     let node = Node::start(agent).await?;
     let folder = node.containerd.instance().path("shared");
     std::fs::create_dir_all(&folder)?;
@@ -138,7 +138,7 @@ async fn on_failure_restarts_until_success(agent: Agent) -> Result<()> {
     .await
 }
 
-async fn two_containers_of_which_one_exits(agent: Agent) -> Result<()> {
+async fn exited_container_restarts_without_its_neighbour(agent: Agent) -> Result<()> {
     let node = Node::start(agent).await?;
     let two =
         |name: &str| pod(name, [container("stays", "sleep forever"), container("goes", "exit 4 --after 1")]);
@@ -148,8 +148,9 @@ async fn two_containers_of_which_one_exits(agent: Agent) -> Result<()> {
     let after = node.wait_pod("always", "restarts `goes`", |pod| pod.container("goes").restarts >= 1).await?;
     ensure!(after.container("stays") == before.container("stays"), "{before:?}\n{after:?}");
     ensure!(after.container("goes").exit_code == Some(4), "{after:?}");
-    let never =
-        node.wait_pod("never", "has one ended", |pod| pod.container("goes").state == "terminated").await?;
+    let never = node
+        .wait_pod("never", "has one terminated container", |pod| pod.container("goes").state == "terminated")
+        .await?;
     ensure!(never.phase == "Running" && never.container("stays").state == "running", "{never:?}");
     ensure!(
         never.container("goes").exit_code == Some(4) && never.container("goes").restarts == 0,
@@ -173,6 +174,6 @@ async fn killed_container_is_restarted_at_once(agent: Agent) -> Result<()> {
     let views = node.cri().containers_of("web-node-a").await?;
     let ended = views.iter().find(|view| view.id == old.id).context("the dead container is kept")?;
     let pause = Duration::from_nanos(u64::try_from(new.created_at - ended.finished_at)?);
-    ensure!(pause < Duration::from_secs(10), "it was held back: {pause:?}");
+    ensure!(pause < Duration::from_secs(10), "it was delayed: {pause:?}");
     Ok(())
 }

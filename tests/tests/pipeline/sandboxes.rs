@@ -1,4 +1,4 @@
-//! When a pod's sandbox is made anew, and what it shares with the host.
+//! Recreation of a pod's sandbox, and the namespaces that it shares with the host.
 
 use anyhow::{Context, Result, ensure};
 use rustix::process::Signal;
@@ -6,13 +6,13 @@ use scenarios::{Agent, Node, container, pod, scenarios, sleeper, with};
 use serde_json::json;
 
 scenarios!(
-    killed_sandbox_is_made_anew,
-    ended_pod_loses_its_sandbox,
-    host_network_uses_the_hosts_names,
-    container_that_cannot_start
+    killed_sandbox_is_recreated,
+    finished_pod_has_its_sandbox_stopped,
+    host_network_pod_uses_host_names,
+    failed_container_start_is_reported
 );
 
-async fn killed_sandbox_is_made_anew(agent: Agent) -> Result<()> {
+async fn killed_sandbox_is_recreated(agent: Agent) -> Result<()> {
     let node = Node::start(agent).await?;
     node.write("web.json", &sleeper("web"))?;
     node.write("other.json", &sleeper("other"))?;
@@ -36,7 +36,7 @@ async fn killed_sandbox_is_made_anew(agent: Agent) -> Result<()> {
     Ok(())
 }
 
-async fn ended_pod_loses_its_sandbox(agent: Agent) -> Result<()> {
+async fn finished_pod_has_its_sandbox_stopped(agent: Agent) -> Result<()> {
     let node = Node::start(agent).await?;
     let manifest = pod("job", [container("main", "print done")]);
     node.write("job.json", &with(manifest, "/spec/restartPolicy", json!("Never")))?;
@@ -51,7 +51,7 @@ async fn ended_pod_loses_its_sandbox(agent: Agent) -> Result<()> {
     Ok(())
 }
 
-async fn host_network_uses_the_hosts_names(agent: Agent) -> Result<()> {
+async fn host_network_pod_uses_host_names(agent: Agent) -> Result<()> {
     let node = Node::start(agent).await?;
     let manifest = pod("web", [container("main", "hostname -- sleep forever")]);
     node.write("web.json", &with(manifest, "/spec/hostNetwork", json!(true)))?;
@@ -62,7 +62,7 @@ async fn host_network_uses_the_hosts_names(agent: Agent) -> Result<()> {
     Ok(())
 }
 
-async fn container_that_cannot_start(agent: Agent) -> Result<()> {
+async fn failed_container_start_is_reported(agent: Agent) -> Result<()> {
     let node = Node::start(agent).await?;
     let broken = with(container("bad", ""), "/command", json!(["/no/such/program"]));
     node.write("web.json", &pod("web", [container("good", "sleep forever"), broken]))?;

@@ -1,4 +1,4 @@
-//! Where manifests come from and how they change.
+//! Manifest sources and changes of manifests.
 
 use std::os::unix::fs::symlink;
 use std::time::Duration;
@@ -11,28 +11,28 @@ use serde_json::{Value, json};
 use testkit::poll::{eventually, throughout};
 
 scenarios!(
-    bad_file_among_good_ones,
-    http_source_switches_lists,
-    file_and_http_sources_together,
-    symlink_is_pointed_elsewhere,
-    data_folder_is_swapped,
-    relist_finds_what_no_event_told,
-    yaml_is_read,
-    one_file_instead_of_a_folder,
-    folder_appears_later,
+    invalid_manifest_does_not_affect_valid_ones,
+    http_source_applies_new_pod_lists,
+    file_and_http_sources_work_together,
+    retargeted_symlink_updates_the_pod,
+    swapped_data_folder_updates_the_pods,
+    relist_finds_changes_without_events,
+    reads_yaml_manifests,
+    reads_a_single_manifest_file,
+    manifest_folder_can_appear_later,
 );
 
 podward_only!(
-    hidden_files_and_leftovers_are_skipped,
-    several_documents_in_one_file,
-    last_good_version_keeps_running,
+    ignores_hidden_and_temporary_files,
+    reads_several_documents_from_one_file,
+    last_valid_manifest_keeps_running,
 );
 
 fn overlay(value: Value) -> AgentOptions {
     AgentOptions { overlay: value, ..AgentOptions::default() }
 }
 
-async fn bad_file_among_good_ones(agent: Agent) -> Result<()> {
+async fn invalid_manifest_does_not_affect_valid_ones(agent: Agent) -> Result<()> {
     let node = Node::start(agent).await?;
     node.write_text("bad.yaml", "apiVersion: v1\nkind: Pod\nmetadata: {name: [\n")?;
     node.write_text("worse.json", "{}")?;
@@ -42,13 +42,13 @@ async fn bad_file_among_good_ones(agent: Agent) -> Result<()> {
     node.write("fine.json", &sleeper("fine"))?;
     node.wait_running("good").await?;
     node.wait_running("fine").await?;
-    ensure!(node.agent.pods().await?.len() == 2, "a bad file made a pod");
+    ensure!(node.agent.pods().await?.len() == 2, "an invalid file created a pod");
     node.write("bad.yaml", &sleeper("mended"))?;
     node.wait_running("mended").await?;
     Ok(())
 }
 
-async fn http_source_switches_lists(agent: Agent) -> Result<()> {
+async fn http_source_applies_new_pod_lists(agent: Agent) -> Result<()> {
     let server = ManifestServer::start().await?;
     server.serve(&sleeper("alone"));
     let options =
@@ -74,7 +74,7 @@ async fn http_source_switches_lists(agent: Agent) -> Result<()> {
     node.wait_gone("three").await
 }
 
-async fn file_and_http_sources_together(agent: Agent) -> Result<()> {
+async fn file_and_http_sources_work_together(agent: Agent) -> Result<()> {
     let server = ManifestServer::start().await?;
     server.serve(&list(&["remote"]));
     let options = overlay(json!({"staticPodURL": server.url(), "httpCheckFrequency": "1s"}));
@@ -94,7 +94,7 @@ async fn file_and_http_sources_together(agent: Agent) -> Result<()> {
     Ok(())
 }
 
-async fn symlink_is_pointed_elsewhere(agent: Agent) -> Result<()> {
+async fn retargeted_symlink_updates_the_pod(agent: Agent) -> Result<()> {
     let node = Node::start(agent).await?;
     let store = node.containerd.instance().path("store");
     std::fs::create_dir_all(&store)?;
@@ -111,7 +111,7 @@ async fn symlink_is_pointed_elsewhere(agent: Agent) -> Result<()> {
     Ok(())
 }
 
-async fn data_folder_is_swapped(agent: Agent) -> Result<()> {
+async fn swapped_data_folder_updates_the_pods(agent: Agent) -> Result<()> {
     // Upstream sees a `..data` swap only at its next relist.
     let node = Node::start_with(agent, &overlay(json!({"fileCheckFrequency": "2s"}))).await?;
     let swap = |version: &str, names: &[&str]| -> Result<()> {
@@ -138,8 +138,8 @@ async fn data_folder_is_swapped(agent: Agent) -> Result<()> {
     Ok(())
 }
 
-async fn relist_finds_what_no_event_told(agent: Agent) -> Result<()> {
-    // The target of a link lies outside of the watched folder.
+async fn relist_finds_changes_without_events(agent: Agent) -> Result<()> {
+    // The target of the link is outside the watched folder.
     let node = Node::start_with(agent, &overlay(json!({"fileCheckFrequency": "2s"}))).await?;
     let store = node.containerd.instance().path("store");
     std::fs::create_dir_all(&store)?;
@@ -152,7 +152,7 @@ async fn relist_finds_what_no_event_told(agent: Agent) -> Result<()> {
     Ok(())
 }
 
-async fn yaml_is_read(agent: Agent) -> Result<()> {
+async fn reads_yaml_manifests(agent: Agent) -> Result<()> {
     let node = Node::start(agent).await?;
     node.write_text(
         "web.yaml",
@@ -165,7 +165,7 @@ async fn yaml_is_read(agent: Agent) -> Result<()> {
     Ok(())
 }
 
-async fn one_file_instead_of_a_folder(agent: Agent) -> Result<()> {
+async fn reads_a_single_manifest_file(agent: Agent) -> Result<()> {
     let mut node = Node::prepare(agent, &AgentOptions::default()).await?;
     let file = node.manifest("only.json");
     node.write("only.json", &sleeper("web"))?;
@@ -181,7 +181,7 @@ async fn one_file_instead_of_a_folder(agent: Agent) -> Result<()> {
     Ok(())
 }
 
-async fn folder_appears_later(agent: Agent) -> Result<()> {
+async fn manifest_folder_can_appear_later(agent: Agent) -> Result<()> {
     let mut node = Node::prepare(agent, &AgentOptions::default()).await?;
     let folder = node.containerd.instance().path("later");
     node.configure(agent, &overlay(json!({"staticPodPath": folder, "fileCheckFrequency": "2s"})))?;
@@ -195,7 +195,7 @@ async fn folder_appears_later(agent: Agent) -> Result<()> {
     node.wait_gone("web").await
 }
 
-async fn hidden_files_and_leftovers_are_skipped(agent: Agent) -> Result<()> {
+async fn ignores_hidden_and_temporary_files(agent: Agent) -> Result<()> {
     let node = Node::start(agent).await?;
     let text = sleeper("wrong").to_string();
     for name in [".web.json", "web.json~", "web.json.bak", "web.json.swp", "web.json.tmp", "web.json.orig"] {
@@ -207,7 +207,7 @@ async fn hidden_files_and_leftovers_are_skipped(agent: Agent) -> Result<()> {
     Ok(())
 }
 
-async fn several_documents_in_one_file(agent: Agent) -> Result<()> {
+async fn reads_several_documents_from_one_file(agent: Agent) -> Result<()> {
     let node = Node::start(agent).await?;
     let text = format!("---\n{}\n---\n# nothing\n---\n{}\n", sleeper("one"), list(&["two", "three"]));
     node.write_text("all.yaml", &text)?;
@@ -217,7 +217,7 @@ async fn several_documents_in_one_file(agent: Agent) -> Result<()> {
     Ok(())
 }
 
-async fn last_good_version_keeps_running(agent: Agent) -> Result<()> {
+async fn last_valid_manifest_keeps_running(agent: Agent) -> Result<()> {
     let node = Node::start_with(agent, &overlay(json!({"fileCheckFrequency": "1s"}))).await?;
     node.write("web.json", &pod("web", [container("main", "sleep forever")]))?;
     node.wait_running("web").await?;

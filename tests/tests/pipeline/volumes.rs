@@ -9,12 +9,12 @@ use testkit::poll::eventually;
 
 scenarios!(
     host_path_is_read_and_written,
-    empty_dir_is_shared_and_outlives_a_restart,
+    empty_dir_is_shared_and_survives_container_restart,
     memory_empty_dir_is_a_tmpfs
 );
 
-fn mounted(words: &str, name: &str, path: &str) -> Value {
-    with(container("main", words), "/volumeMounts", json!([{"name": name, "mountPath": path}]))
+fn mounted(arguments: &str, name: &str, path: &str) -> Value {
+    with(container("main", arguments), "/volumeMounts", json!([{"name": name, "mountPath": path}]))
 }
 
 async fn host_path_is_read_and_written(agent: Agent) -> Result<()> {
@@ -40,7 +40,7 @@ async fn host_path_is_read_and_written(agent: Agent) -> Result<()> {
     Ok(())
 }
 
-async fn empty_dir_is_shared_and_outlives_a_restart(agent: Agent) -> Result<()> {
+async fn empty_dir_is_shared_and_survives_container_restart(agent: Agent) -> Result<()> {
     let node = Node::start(agent).await?;
     let mount = json!([{"name": "scratch", "mountPath": "/scratch"}]);
     let writer = with(

@@ -5,26 +5,26 @@ use scenarios::{Agent, Node, podward_only, scenarios};
 use serde_json::{Value, json};
 use testkit::poll::throughout;
 
-use crate::mood::{Mood, file, page, probe, started};
+use crate::server_health::{ServerHealth, file, page, probe, started};
 
 scenarios!(
-    every_kind_asks_by_every_mechanism,
-    readiness_follows_the_server,
-    failed_liveness_kills_with_the_probes_own_grace,
-    the_startup_probe_holds_the_others_back,
-    a_failed_startup_probe_kills,
+    every_probe_type_works_with_every_handler,
+    readiness_follows_the_probe,
+    failed_liveness_probe_kills_with_probe_grace_period,
+    startup_probe_delays_other_probes,
+    failed_startup_probe_kills_the_container,
 );
-podward_only!(agent_killed_leaves_ready_pods_ready, events_and_metrics_tell_of_probes);
+podward_only!(ready_pods_stay_ready_after_agent_kill, probes_are_reported_in_events_and_metrics);
 
-/// Three probes of the same question.
-fn all_kinds(asks: &Value) -> Vec<(&'static str, Value)> {
-    let asked = probe(asks, &json!({}));
-    ["startupProbe", "readinessProbe", "livenessProbe"].map(|kind| (kind, asked.clone())).to_vec()
+/// All three probes with the same handler.
+fn all_kinds(handler: &Value) -> Vec<(&'static str, Value)> {
+    let probe = probe(handler, &json!({}));
+    ["startupProbe", "readinessProbe", "livenessProbe"].map(|kind| (kind, probe.clone())).to_vec()
 }
 
-async fn every_kind_asks_by_every_mechanism(agent: Agent) -> Result<()> {
+async fn every_probe_type_works_with_every_handler(agent: Agent) -> Result<()> {
     let node = Node::start(agent).await?;
-    let mood = Mood::new(&node, "all")?;
+    let server_health = ServerHealth::new(&node, "all")?;
     let pods = [
         ("http", "serve", page("/healthz")),
         ("redirect", "serve", page("/redirect")),
@@ -32,8 +32,8 @@ async fn every_kind_asks_by_every_mechanism(agent: Agent) -> Result<()> {
         ("grpc", "serve-grpc", json!({"grpc": {"port": 8080}})),
         ("exec", "sleep forever", json!({"exec": {"command": ["/demo", "print", "well"]}})),
     ];
-    for (name, words, asks) in &pods {
-        node.write(&format!("{name}.json"), &mood.pod(name, words, &all_kinds(asks)))?;
+    for (name, arguments, handler) in &pods {
+        node.write(&format!("{name}.json"), &server_health.pod(name, arguments, &all_kinds(handler)))?;
     }
     for (name, ..) in &pods {
         node.wait_pod(name, "is ready", |pod| pod.container("main").ready).await?;
@@ -49,24 +49,24 @@ async fn every_kind_asks_by_every_mechanism(agent: Agent) -> Result<()> {
     .await
 }
 
-async fn readiness_follows_the_server(agent: Agent) -> Result<()> {
+async fn readiness_follows_the_probe(agent: Agent) -> Result<()> {
     let node = Node::start(agent).await?;
-    let mood = Mood::new(&node, "web")?;
+    let server_health = ServerHealth::new(&node, "web")?;
     let patient = json!({"failureThreshold": 3});
-    let asks = [
-        ("web", "serve --mood /mood/status", page("/")),
-        ("grpc", "serve-grpc --mood /mood/status", json!({"grpc": {"port": 8080}})),
+    let servers = [
+        ("web", "serve --status-file /health/status", page("/")),
+        ("grpc", "serve-grpc --status-file /health/status", json!({"grpc": {"port": 8080}})),
     ];
-    for (name, words, asks) in &asks {
-        let readiness = ("readinessProbe", probe(asks, &patient));
-        node.write(&format!("{name}.json"), &mood.pod(name, words, &[readiness]))?;
+    for (name, arguments, handler) in &servers {
+        let readiness = ("readinessProbe", probe(handler, &patient));
+        node.write(&format!("{name}.json"), &server_health.pod(name, arguments, &[readiness]))?;
     }
-    for (name, ..) in &asks {
+    for (name, ..) in &servers {
         node.wait_pod(name, "is ready", |pod| pod.container("main").ready).await?;
     }
-    mood.is(503)?;
+    server_health.set_status(503)?;
     let begun = Instant::now();
-    for (name, ..) in &asks {
+    for (name, ..) in &servers {
         let pod = node.wait_pod(name, "is not ready", |pod| !pod.container("main").ready).await?;
         ensure!(begun.elapsed() > Duration::from_millis(1500), "not ready after {:?}", begun.elapsed());
         ensure!(pod.phase == "Running" && pod.container("main").state == "running", "{pod:?}");
@@ -77,25 +77,25 @@ async fn readiness_follows_the_server(agent: Agent) -> Result<()> {
     let ready = ready.map(|ready| (ready.status.as_str(), ready.reason.as_deref(), ready.message.as_deref()));
     let expected = ("False", Some("ContainersNotReady"), Some("containers with unready status: [main]"));
     ensure!(ready == Some(expected), "{ready:?}");
-    mood.is(200)?;
-    for (name, ..) in &asks {
+    server_health.set_status(200)?;
+    for (name, ..) in &servers {
         let pod = node.wait_pod(name, "is ready again", |pod| pod.container("main").ready).await?;
         ensure!(pod.container("main").restarts == 0, "{pod:?}");
     }
     Ok(())
 }
 
-async fn failed_liveness_kills_with_the_probes_own_grace(agent: Agent) -> Result<()> {
+async fn failed_liveness_probe_kills_with_probe_grace_period(agent: Agent) -> Result<()> {
     let node = Node::start(agent).await?;
-    let mood = Mood::new(&node, "web")?;
-    // The pod's own grace would outlast the test by far.
+    let server_health = ServerHealth::new(&node, "web")?;
+    // The pod's grace period is much longer than the test.
     let own_grace = json!({"terminationGracePeriodSeconds": 1});
-    let liveness = ("livenessProbe", probe(&file("/mood/status"), &own_grace));
-    let mut manifest = mood.pod("web", "sleep forever --ignore-term", &[liveness]);
+    let liveness = ("livenessProbe", probe(&file("/health/status"), &own_grace));
+    let mut manifest = server_health.pod("web", "sleep forever --ignore-term", &[liveness]);
     if let Some(grace) = manifest.pointer_mut("/spec/terminationGracePeriodSeconds") {
         *grace = json!(600);
     }
-    mood.is(200)?;
+    server_health.set_status(200)?;
     node.write("web.json", &manifest)?;
     let first = node.wait_running("web").await?.container("main");
     throughout("lives", Duration::from_secs(3), || async {
@@ -104,26 +104,26 @@ async fn failed_liveness_kills_with_the_probes_own_grace(agent: Agent) -> Result
         Ok(())
     })
     .await?;
-    std::fs::remove_file(node.containerd.instance().path("mood-web").join("status"))?;
+    std::fs::remove_file(node.containerd.instance().path("health-web").join("status"))?;
     let pod = node.wait_pod("web", "was restarted", |pod| pod.container("main").restarts >= 1).await?;
     ensure!(pod.container("main").exit_code == Some(137), "{pod:?}");
-    // Stops as fast as it starts: leaves nothing behind that ignores signals for ten minutes.
+    // Ends as fast as it starts: leaves no process behind that ignores signals for ten minutes.
     for view in node.running("web").await? {
         testkit::instance::kill(node.cri().pid(&view.id).await?, rustix::process::Signal::KILL)?;
     }
     Ok(())
 }
 
-async fn the_startup_probe_holds_the_others_back(agent: Agent) -> Result<()> {
+async fn startup_probe_delays_other_probes(agent: Agent) -> Result<()> {
     let node = Node::start(agent).await?;
-    let mood = Mood::new(&node, "web")?;
+    let server_health = ServerHealth::new(&node, "web")?;
     let probes = [
-        ("startupProbe", probe(&file("/mood/status"), &json!({"failureThreshold": 100}))),
+        ("startupProbe", probe(&file("/health/status"), &json!({"failureThreshold": 100}))),
         ("readinessProbe", probe(&page("/"), &json!({}))),
-        // Nothing listens there, so the container is killed as soon as this one is asked.
+        // Nothing listens on this port, so the container is killed as soon as this probe runs.
         ("livenessProbe", probe(&json!({"tcpSocket": {"port": 81}}), &json!({}))),
     ];
-    node.write("web.json", &mood.pod("web", "serve", &probes))?;
+    node.write("web.json", &server_health.pod("web", "serve", &probes))?;
     node.wait_running("web").await?;
     throughout("is not started", Duration::from_secs(4), || async {
         let main = node.pod("web").await?.container("main");
@@ -131,17 +131,20 @@ async fn the_startup_probe_holds_the_others_back(agent: Agent) -> Result<()> {
         Ok(())
     })
     .await?;
-    mood.is(200)?;
-    node.wait_pod("web", "is asked whether it lives", |pod| pod.container("main").restarts >= 1).await?;
+    server_health.set_status(200)?;
+    node.wait_pod("web", "has its liveness probe called", |pod| pod.container("main").restarts >= 1).await?;
     Ok(())
 }
 
-async fn a_failed_startup_probe_kills(agent: Agent) -> Result<()> {
+async fn failed_startup_probe_kills_the_container(agent: Agent) -> Result<()> {
     let node = Node::start(agent).await?;
-    let mood = Mood::new(&node, "web")?;
+    let server_health = ServerHealth::new(&node, "web")?;
     let startup = probe(&page("/"), &json!({"failureThreshold": 2, "initialDelaySeconds": 2}));
-    mood.is(500)?;
-    node.write("web.json", &mood.pod("web", "serve --mood /mood/status", &[("startupProbe", startup)]))?;
+    server_health.set_status(500)?;
+    node.write(
+        "web.json",
+        &server_health.pod("web", "serve --status-file /health/status", &[("startupProbe", startup)]),
+    )?;
     let pod = node.wait_pod("web", "was restarted", |pod| pod.container("main").restarts >= 1).await?;
     ensure!(pod.container("main").exit_code == Some(0), "{pod:?}");
     let views = node.cri().containers_of("web-node-a").await?;
@@ -153,16 +156,16 @@ async fn a_failed_startup_probe_kills(agent: Agent) -> Result<()> {
     Ok(())
 }
 
-/// Upstream forgets verdicts of static pods and shows them as not ready after each restart.
-async fn agent_killed_leaves_ready_pods_ready(agent: Agent) -> Result<()> {
+/// Upstream loses probe results of static pods and shows them as not ready after each restart.
+async fn ready_pods_stay_ready_after_agent_kill(agent: Agent) -> Result<()> {
     let mut node = Node::start(agent).await?;
-    let mood = Mood::new(&node, "web")?;
+    let server_health = ServerHealth::new(&node, "web")?;
     let rare = json!({"periodSeconds": 300});
     let probes = [("startupProbe", probe(&page("/"), &rare)), ("readinessProbe", probe(&page("/"), &rare))];
-    node.write("web.json", &mood.pod("web", "serve --mood /mood/status", &probes))?;
+    node.write("web.json", &server_health.pod("web", "serve --status-file /health/status", &probes))?;
     node.wait_pod("web", "is ready", |pod| pod.container("main").ready).await?;
-    // Asked anew it would not be ready, and without its verdict neither.
-    mood.is(500)?;
+    // Neither a new probe nor a missing probe result would make it ready.
+    server_health.set_status(500)?;
     tokio::time::sleep(Duration::from_secs(1)).await;
     node.restart_agent().await?;
     node.wait_pod("web", "is known", |pod| pod.container("main").state == "running").await?;
@@ -174,14 +177,14 @@ async fn agent_killed_leaves_ready_pods_ready(agent: Agent) -> Result<()> {
     .await
 }
 
-async fn events_and_metrics_tell_of_probes(agent: Agent) -> Result<()> {
+async fn probes_are_reported_in_events_and_metrics(agent: Agent) -> Result<()> {
     let node = Node::start(agent).await?;
-    let mood = Mood::new(&node, "web")?;
+    let server_health = ServerHealth::new(&node, "web")?;
     let probes = [
         ("readinessProbe", probe(&page("/slow"), &json!({"timeoutSeconds": 1}))),
         ("livenessProbe", probe(&page("/away"), &json!({}))),
     ];
-    node.write("web.json", &mood.pod("web", "serve", &probes))?;
+    node.write("web.json", &server_health.pod("web", "serve", &probes))?;
     let expected = [
         "Readiness probe failed: Get \\\"http://10.",
         ":8080/slow\\\": context deadline exceeded (Client.Timeout exceeded while awaiting headers)",
@@ -189,7 +192,7 @@ async fn events_and_metrics_tell_of_probes(agent: Agent) -> Result<()> {
         "ProbeWarning",
         "Unhealthy",
     ];
-    testkit::poll::eventually("events tell of it", Duration::from_secs(60), async || {
+    testkit::poll::eventually("events report it", Duration::from_secs(60), async || {
         let page = node.agent.page("/podward/events").await?;
         let missing: Vec<&&str> = expected.iter().filter(|text| !page.contains(**text)).collect();
         ensure!(missing.is_empty(), "missing: {missing:?} in {page}");

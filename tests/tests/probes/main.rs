@@ -2,4 +2,4 @@
 
 mod health;
 mod life;
-mod mood;
+mod server_health;

@@ -1,4 +1,4 @@
-//! Pods that are not let in, and pods that make room.
+//! Rejected pods, and preemption.
 
 use std::time::Duration;
 
@@ -10,19 +10,19 @@ use testkit::poll::{eventually, throughout};
 use crate::{refused, verdict};
 
 scenarios!(
-    sysctls_are_safe_or_allowed_or_refused,
-    a_host_port_belongs_to_one_pod_until_it_is_gone,
-    more_pods_than_the_node_takes_are_refused,
-    more_than_the_machine_has_is_refused,
-    the_node_must_match_the_selector,
-    a_pod_makes_room_for_a_more_important_one,
+    unsafe_sysctls_are_rejected_unless_allowed,
+    host_port_belongs_to_one_pod_until_removal,
+    rejects_pods_over_max_pods,
+    rejects_pods_over_node_resources,
+    rejects_pods_whose_node_selector_does_not_match,
+    critical_pod_preempts_less_important_one,
 );
 
 async fn start(agent: Agent, overlay: Value) -> Result<Node> {
     Node::start_with(agent, &AgentOptions { overlay, ..AgentOptions::default() }).await
 }
 
-async fn sysctls_are_safe_or_allowed_or_refused(agent: Agent) -> Result<()> {
+async fn unsafe_sysctls_are_rejected_unless_allowed(agent: Agent) -> Result<()> {
     let node = start(agent, json!({"allowedUnsafeSysctls": ["net.core.somax*"]})).await?;
     let sysctl = |name: &str, value: &str| json!({"name": name, "value": value});
     let bad =
@@ -52,7 +52,7 @@ fn on_port(name: &str, label: &str) -> Value {
     with(pod(name, [main]), "/metadata/labels", json!({"try": label}))
 }
 
-async fn a_host_port_belongs_to_one_pod_until_it_is_gone(agent: Agent) -> Result<()> {
+async fn host_port_belongs_to_one_pod_until_removal(agent: Agent) -> Result<()> {
     let mut node = Node::start(agent).await?;
     node.write("first.json", &on_port("first", "1"))?;
     let first = node.wait_running("first").await?;
@@ -61,12 +61,12 @@ async fn a_host_port_belongs_to_one_pod_until_it_is_gone(agent: Agent) -> Result
     let expected = "Pod was rejected: Predicate NodePorts failed: node(s) didn't have free ports for the requested pod ports";
     ensure!((reason.as_str(), message.as_str()) == ("NodePorts", expected), "{reason}: {message}");
 
-    // A change of the first one takes the port over from itself.
+    // A new version of the first pod reuses its own port.
     node.write("first.json", &on_port("first", "2"))?;
     node.wait_pod("first", "is replaced", |pod| pod.uid != first.uid && pod.all_running()).await?;
     node.remove("first.json")?;
     node.wait_gone("first").await?;
-    throughout("refused stays refused", Duration::from_secs(3), async || {
+    throughout("a rejected pod stays rejected", Duration::from_secs(3), async || {
         let (phase, _, _) = verdict(&node, "second").await?;
         ensure!(phase == "Failed", "{phase}");
         Ok(())
@@ -81,10 +81,10 @@ async fn a_host_port_belongs_to_one_pod_until_it_is_gone(agent: Agent) -> Result
     Ok(())
 }
 
-/// Static pods are critical: for want of room they are refused only after the search for a pod that may end.
+/// Static pods are critical: when resources are short, they are rejected only after the search for a victim.
 const NO_VICTIM: &str = "Pod was rejected: Unexpected error while attempting to recover from admission failure: preemption: error finding a set of pods to preempt: no set of running pods found to reclaim resources:";
 
-async fn more_pods_than_the_node_takes_are_refused(agent: Agent) -> Result<()> {
+async fn rejects_pods_over_max_pods(agent: Agent) -> Result<()> {
     let node = start(agent, json!({"maxPods": 1})).await?;
     node.write("first.json", &sleeper("first"))?;
     node.wait_running("first").await?;
@@ -96,7 +96,7 @@ async fn more_pods_than_the_node_takes_are_refused(agent: Agent) -> Result<()> {
     Ok(())
 }
 
-async fn more_than_the_machine_has_is_refused(agent: Agent) -> Result<()> {
+async fn rejects_pods_over_node_resources(agent: Agent) -> Result<()> {
     let node = start(agent, json!({"kubeReserved": {"cpu": "100m"}})).await?;
     let asking = |name: &str, amounts: Value| {
         let main = with(container("main", "sleep forever"), "/resources", json!({"requests": amounts}));
@@ -115,7 +115,7 @@ async fn more_than_the_machine_has_is_refused(agent: Agent) -> Result<()> {
     Ok(())
 }
 
-async fn the_node_must_match_the_selector(agent: Agent) -> Result<()> {
+async fn rejects_pods_whose_node_selector_does_not_match(agent: Agent) -> Result<()> {
     let node = Node::start(agent).await?;
     let selecting =
         |name: &str, key: &str, value: &str| with(sleeper(name), "/spec/nodeSelector", json!({key: value}));
@@ -129,10 +129,10 @@ async fn the_node_must_match_the_selector(agent: Agent) -> Result<()> {
     Ok(())
 }
 
-async fn a_pod_makes_room_for_a_more_important_one(agent: Agent) -> Result<()> {
+async fn critical_pod_preempts_less_important_one(agent: Agent) -> Result<()> {
     let node = start(agent, json!({"maxPods": 1})).await?;
-    let ranked = |name: &str, words: &str, priority: i32| {
-        let pod = with(pod(name, [container("main", words)]), "/spec/priority", json!(priority));
+    let ranked = |name: &str, arguments: &str, priority: i32| {
+        let pod = with(pod(name, [container("main", arguments)]), "/spec/priority", json!(priority));
         with(pod, "/spec/terminationGracePeriodSeconds", json!(2))
     };
     node.write("low.json", &ranked("low", "sleep forever --ignore-term", 1))?;
@@ -145,13 +145,13 @@ async fn a_pod_makes_room_for_a_more_important_one(agent: Agent) -> Result<()> {
         reason == "Preempting" && message == "Preempted in order to admit critical pod",
         "{reason}: {message}"
     );
-    // The room has to be there first: the low one used up its grace of two seconds before the high one was begun.
-    let (status, ended) = eventually("the end of low is told", Duration::from_secs(30), async || {
+    // The resources must be free first: the low pod used its grace period of two seconds before the high one started.
+    let (status, ended) = eventually("the end of low is reported", Duration::from_secs(30), async || {
         ensure!(node.running("low").await?.is_empty(), "it still runs");
         let status = node.api_pod("low").await?.status.unwrap_or_default();
         let states = status.container_statuses.iter().flatten().filter_map(|one| one.state.as_ref());
         let end = states.filter_map(|state| state.terminated.as_ref()?.finished_at.as_ref()).next();
-        let end = end.context("it has no end")?.0.as_nanosecond();
+        let end = end.context("it does not terminate")?.0.as_nanosecond();
         Ok((status, end))
     })
     .await?;
@@ -166,7 +166,7 @@ async fn a_pod_makes_room_for_a_more_important_one(agent: Agent) -> Result<()> {
     let reason = disrupted.and_then(|condition| condition.reason);
     ensure!(reason.as_deref() == Some("TerminationByKubelet"), "{reason:?}");
 
-    // One that ends well when it is asked to has succeeded, though it had to go.
+    // A preempted pod that exits with 0 has succeeded.
     node.remove("low.json")?;
     node.remove("high.json")?;
     node.wait_gone("high").await?;
@@ -179,6 +179,6 @@ async fn a_pod_makes_room_for_a_more_important_one(agent: Agent) -> Result<()> {
     let status = node.api_pod("willing").await?.status.unwrap_or_default();
     ensure!(status.reason.is_none(), "{:?}", status.reason);
     let disrupted = status.conditions.iter().flatten().any(|entry| entry.type_ == "DisruptionTarget");
-    ensure!(disrupted, "its disruption is not told: {:?}", status.conditions);
+    ensure!(disrupted, "its disruption is not reported: {:?}", status.conditions);
     Ok(())
 }

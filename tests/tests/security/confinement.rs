@@ -1,4 +1,4 @@
-//! What a process may reach: its root, the kernel's files, system calls.
+//! Confinement of processes: root file system, kernel files, system calls.
 
 use std::fs;
 
@@ -9,9 +9,9 @@ use serde_json::{Value, json};
 use crate::{line, waiting};
 
 scenarios!(
-    mounts_of_the_kernel_are_masked_unless_privileged,
-    seccomp_profiles_come_from_container_pod_and_node,
-    a_missing_seccomp_profile_holds_up_its_container_alone,
+    kernel_mounts_are_masked_unless_privileged,
+    seccomp_profile_comes_from_container_pod_or_node,
+    missing_seccomp_profile_blocks_only_its_container,
 );
 
 fn in_context(name: &str, steps: &str, context: Value) -> Value {
@@ -31,13 +31,13 @@ fn is_read_only(log: &str, path: &str) -> bool {
     options(log, path).is_some_and(|options| options.split(',').any(|option| option == "ro"))
 }
 
-/// Kernels differ in which of these they have; those they have are covered.
+/// Kernels differ in which of these files exist; the existing ones are masked.
 fn is_masked(log: &str) -> bool {
     let hidden = ["/proc/acpi", "/proc/kcore", "/proc/keys", "/proc/timer_list", "/sys/firmware"];
     hidden.iter().any(|path| options(log, path).is_some())
 }
 
-async fn mounts_of_the_kernel_are_masked_unless_privileged(agent: Agent) -> Result<()> {
+async fn kernel_mounts_are_masked_unless_privileged(agent: Agent) -> Result<()> {
     let node = Node::start(agent).await?;
     let steps = "mounts -- sleep forever";
     let manifest = pod(
@@ -60,7 +60,7 @@ async fn mounts_of_the_kernel_are_masked_unless_privileged(agent: Agent) -> Resu
     Ok(())
 }
 
-async fn seccomp_profiles_come_from_container_pod_and_node(agent: Agent) -> Result<()> {
+async fn seccomp_profile_comes_from_container_pod_or_node(agent: Agent) -> Result<()> {
     let options = AgentOptions { overlay: json!({"seccompDefault": true}), ..AgentOptions::default() };
     let node = Node::start_with(agent, &options).await?;
     let profiles = node.agent.root().join("seccomp");
@@ -90,7 +90,7 @@ async fn seccomp_profiles_come_from_container_pod_and_node(agent: Agent) -> Resu
     Ok(())
 }
 
-async fn a_missing_seccomp_profile_holds_up_its_container_alone(agent: Agent) -> Result<()> {
+async fn missing_seccomp_profile_blocks_only_its_container(agent: Agent) -> Result<()> {
     let node = Node::start(agent).await?;
     let local = json!({"seccompProfile": {"type": "Localhost", "localhostProfile": "missing.json"}});
     let manifest =

@@ -1,4 +1,4 @@
-//! A container that reaches its own pod folder cannot make the agent write elsewhere.
+//! A container with access to its own pod folder cannot make the agent write elsewhere.
 
 use std::fs;
 use std::time::Duration;
@@ -10,9 +10,9 @@ use testkit::images::BUSYBOX;
 use testkit::poll::throughout;
 
 // Upstream writes the hosts file through the planted link.
-podward_only!(planted_links_lead_nowhere);
+podward_only!(planted_links_do_not_redirect_writes);
 
-async fn planted_links_lead_nowhere(agent: Agent) -> Result<()> {
+async fn planted_links_do_not_redirect_writes(agent: Agent) -> Result<()> {
     const UID: &str = "11111111-2222-3333-4444-555555555555";
     let node = Node::start(agent).await?;
     let outside = node.containerd.instance().path("outside");

@@ -7,12 +7,12 @@ use serde_json::json;
 use crate::{line, waiting};
 
 scenarios!(
-    users_and_groups_are_those_of_the_pod,
+    processes_have_users_and_groups_of_the_pod,
     capabilities_are_added_and_dropped,
-    root_is_refused_where_asked
+    run_as_non_root_rejects_root
 );
 
-async fn users_and_groups_are_those_of_the_pod(agent: Agent) -> Result<()> {
+async fn processes_have_users_and_groups_of_the_pod(agent: Agent) -> Result<()> {
     let node = Node::start(agent).await?;
     let own = with(
         container("own", "id -- sleep forever"),
@@ -63,7 +63,7 @@ async fn capabilities_are_added_and_dropped(agent: Agent) -> Result<()> {
     Ok(())
 }
 
-async fn root_is_refused_where_asked(agent: Agent) -> Result<()> {
+async fn run_as_non_root_rejects_root(agent: Agent) -> Result<()> {
     let node = Node::start(agent).await?;
     let with_context =
         |name: &str, context| with(container(name, "sleep forever"), "/securityContext", context);

@@ -1,4 +1,4 @@
-//! Who may run, as whom, and how confined; on Debian's containerd unless said otherwise.
+//! Admission, identity and confinement of pods; on Debian's containerd unless noted otherwise.
 
 mod admission;
 mod confinement;
@@ -10,13 +10,12 @@ mod refusals;
 use anyhow::{Context, Result};
 use scenarios::Node;
 
-/// The value of a line such as `Uid: 1000 ...` of what `demo id` printed.
+/// The value of a line such as `Uid: 1000 ...` in the output of `demo id`.
 fn line<'a>(log: &'a str, name: &str) -> Result<&'a str> {
     let found = log.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
     found.map(str::trim).with_context(|| format!("no {name} in:\n{log}"))
 }
 
-/// Phase, reason and message of a pod.
 async fn verdict(node: &Node, name: &str) -> Result<(String, String, String)> {
     let status = node.api_pod(name).await?.status.unwrap_or_default();
     Ok((
@@ -26,14 +25,14 @@ async fn verdict(node: &Node, name: &str) -> Result<(String, String, String)> {
     ))
 }
 
-/// Waits until a pod was refused, and says why.
+/// Waits until a pod is rejected; returns reason and message.
 async fn refused(node: &Node, name: &str) -> Result<(String, String)> {
     node.wait_pod(name, "is refused", |pod| pod.phase == "Failed").await?;
     let (_, reason, message) = verdict(node, name).await?;
     Ok((reason, message))
 }
 
-/// The message of a container that waits.
+/// Reason and message of a waiting container.
 async fn waiting(node: &Node, name: &str, container: &str) -> Result<(String, String)> {
     let status = node.api_pod(name).await?.status.unwrap_or_default();
     let statuses = status.container_statuses.unwrap_or_default();

@@ -1,4 +1,4 @@
-//! Which namespaces a pod shares with the host, and its containers with each other.
+//! Namespaces that a pod shares with the host, and its containers with each other.
 
 use std::fs;
 use std::time::Duration;
@@ -8,9 +8,13 @@ use scenarios::{Agent, Node, container, pod, scenarios, sleeper, with};
 use serde_json::json;
 use testkit::poll::throughout;
 
-scenarios!(namespaces_are_shared_as_asked, containers_share_their_processes, users_of_their_own_or_nothing);
+scenarios!(
+    namespaces_are_shared_as_specified,
+    containers_can_share_process_namespace,
+    user_namespace_is_created_or_pod_fails
+);
 
-async fn namespaces_are_shared_as_asked(agent: Agent) -> Result<()> {
+async fn namespaces_are_shared_as_specified(agent: Agent) -> Result<()> {
     let node = Node::start(agent).await?;
     node.write("own.json", &sleeper("own"))?;
     let shared = with(sleeper("shared"), "/spec/hostPID", json!(true));
@@ -28,7 +32,7 @@ async fn namespaces_are_shared_as_asked(agent: Agent) -> Result<()> {
     Ok(())
 }
 
-async fn containers_share_their_processes(agent: Agent) -> Result<()> {
+async fn containers_can_share_process_namespace(agent: Agent) -> Result<()> {
     let node = Node::start(agent).await?;
     let containers =
         || ["one", "two"].map(|name| container(name, "cat /proc/1/cmdline -- print . -- sleep forever"));
@@ -49,8 +53,8 @@ async fn containers_share_their_processes(agent: Agent) -> Result<()> {
     Ok(())
 }
 
-/// Whether the runtime can do it depends on the machine; a pod must never run as the host's users instead.
-async fn users_of_their_own_or_nothing(agent: Agent) -> Result<()> {
+/// Support by the runtime depends on the machine; a pod must never fall back to the host's users.
+async fn user_namespace_is_created_or_pod_fails(agent: Agent) -> Result<()> {
     let node = Node::start_on_containerd_2(agent).await?;
     let isolated = pod("isolated", [container("main", "cat /proc/self/uid_map -- sleep forever")]);
     node.write("isolated.json", &with(isolated, "/spec/hostUsers", json!(false)))?;
@@ -70,7 +74,7 @@ async fn users_of_their_own_or_nothing(agent: Agent) -> Result<()> {
         let text = fs::read_to_string(&record)?;
         ensure!(text.contains(&format!("\"hostId\":{first},")), "{text}");
     } else {
-        throughout("nothing of it runs", Duration::from_secs(2), async || {
+        throughout("none of its containers run", Duration::from_secs(2), async || {
             let sandboxes = node.cri().sandboxes_of("isolated-node-a").await?;
             ensure!(sandboxes.is_empty(), "a sandbox was made");
             let pod = node.pod("isolated").await?;

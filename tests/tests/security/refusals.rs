@@ -1,24 +1,24 @@
-//! Bad input in one pod: told where it belongs, and nobody else's trouble.
+//! Invalid input in one pod: reported on that pod, without effect on others.
 
 use anyhow::{Result, ensure};
 use scenarios::{Agent, Node, podward_only, sleeper, with};
 use serde_json::{Value, json};
 use testkit::poll::eventually;
 
-podward_only!(each_refusal_is_an_event_that_names_the_cause, a_class_without_handler_is_told_and_tried_again);
+podward_only!(rejections_create_events_with_the_cause, missing_runtime_handler_is_reported_and_retried);
 
 async fn events(node: &Node) -> Result<String> {
     node.agent.page("/podward/events").await
 }
 
-async fn tells(node: &Node, words: &[&str]) -> Result<()> {
-    eventually(&format!("an event tells {words:?}"), std::time::Duration::from_secs(30), async || {
+async fn tells(node: &Node, arguments: &[&str]) -> Result<()> {
+    eventually(&format!("an event tells {arguments:?}"), std::time::Duration::from_secs(30), async || {
         let all = events(node).await?;
         let list: Value = serde_json::from_str(&all)?;
         let items = list.as_array().or_else(|| list["items"].as_array()).cloned().unwrap_or_default();
         let found = items.iter().any(|event| {
             let text = event.to_string();
-            words.iter().all(|word| text.contains(&word.replace('"', "\\\"")))
+            arguments.iter().all(|word| text.contains(&word.replace('"', "\\\"")))
         });
         ensure!(found, "not among {all}");
         Ok(())
@@ -26,7 +26,7 @@ async fn tells(node: &Node, words: &[&str]) -> Result<()> {
     .await
 }
 
-async fn each_refusal_is_an_event_that_names_the_cause(agent: Agent) -> Result<()> {
+async fn rejections_create_events_with_the_cause(agent: Agent) -> Result<()> {
     let node = Node::start(agent).await?;
     node.write("good.json", &sleeper("good"))?;
     let context = |name: &str, value: Value| with(sleeper(name), "/spec/securityContext", value);
@@ -60,15 +60,15 @@ async fn each_refusal_is_an_event_that_names_the_cause(agent: Agent) -> Result<(
     for (index, (manifest, _)) in cases.iter().enumerate() {
         node.write(&format!("bad-{index}.json"), manifest)?;
     }
-    for (_, words) in &cases {
-        tells(&node, words).await?;
+    for (_, arguments) in &cases {
+        tells(&node, arguments).await?;
     }
     let good = node.wait_running("good").await?;
     ensure!(good.container("main").restarts == 0, "{good:?}");
     Ok(())
 }
 
-async fn a_class_without_handler_is_told_and_tried_again(agent: Agent) -> Result<()> {
+async fn missing_runtime_handler_is_reported_and_retried(agent: Agent) -> Result<()> {
     let node = Node::start(agent).await?;
     node.write("kata.json", &with(sleeper("kata"), "/spec/runtimeClassName", json!("kata")))?;
     node.write("good.json", &sleeper("good"))?;

@@ -1,4 +1,4 @@
-//! On a containerd that can mount images (2.x).
+//! Image volumes, on containerd 2.x.
 
 use anyhow::{Result, ensure};
 use scenarios::{Agent, Node, podward_only, scenarios};
@@ -7,12 +7,12 @@ use testkit::images::DEMO;
 
 use super::{log_with, pod_with, remove, waiting_message};
 
-scenarios!(an_image_is_a_volume);
+scenarios!(mounts_image_as_volume);
 
-// Without an API server upstream asks no handler what it can do, and refuses.
-podward_only!(recursive_read_only_reaches_below);
+// Without an API server upstream does not query the features of the runtime handlers, and rejects the pod.
+podward_only!(recursive_read_only_applies_to_submounts);
 
-async fn an_image_is_a_volume(agent: Agent) -> Result<()> {
+async fn mounts_image_as_volume(agent: Agent) -> Result<()> {
     let node = Node::start_on_containerd_2(agent).await?;
     let mounts = json!([{"name": "image", "mountPath": "/image"}]);
     let volume = |reference: &str| json!([{"name": "image", "image": {"reference": reference, "pullPolicy": "IfNotPresent"}}]);
@@ -27,7 +27,7 @@ async fn an_image_is_a_volume(agent: Agent) -> Result<()> {
     remove(&node, "web").await
 }
 
-async fn recursive_read_only_reaches_below(agent: Agent) -> Result<()> {
+async fn recursive_read_only_applies_to_submounts(agent: Agent) -> Result<()> {
     let node = Node::start_on_containerd_2(agent).await?;
     let mounts = json!([{"name": "v", "mountPath": "/r", "readOnly": true, "recursiveReadOnly": "Enabled"}]);
     let script = "touch /r/x; grep ' /r ' /proc/self/mounts; echo done";

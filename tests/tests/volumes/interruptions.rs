@@ -1,4 +1,4 @@
-//! The agent killed while it sets volumes up or takes them down.
+//! The agent is killed while it sets up or tears down volumes.
 
 use std::time::Duration;
 
@@ -8,9 +8,9 @@ use serde_json::json;
 
 use super::{folder, log_with, pod_with, remove};
 
-podward_only!(a_killed_agent_leaves_nothing_behind);
+podward_only!(killed_agent_leaves_no_mounts_behind);
 
-async fn a_killed_agent_leaves_nothing_behind(agent: Agent) -> Result<()> {
+async fn killed_agent_leaves_no_mounts_behind(agent: Agent) -> Result<()> {
     let mut node = Node::start(agent).await?;
     for round in 0..4_u64 {
         let name = format!("web-{round}");
@@ -30,7 +30,7 @@ async fn a_killed_agent_leaves_nothing_behind(agent: Agent) -> Result<()> {
         node.restart_agent().await?;
         log_with(&node, &name, "up").await?;
         folder(&node, &name).await?;
-        // And once more on the way down.
+        // Kills it during the teardown as well.
         if round % 2 == 1 {
             node.remove(&format!("{name}.json"))?;
             tokio::time::sleep(Duration::from_millis(200 * round)).await;

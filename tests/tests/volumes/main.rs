@@ -1,4 +1,4 @@
-//! What a pod's containers see of its volumes, and what is left on the host.
+//! Volumes as seen by containers, and their remains on the host.
 
 mod images;
 mod interruptions;
@@ -15,15 +15,15 @@ use testkit::images::BUSYBOX;
 use testkit::poll::eventually;
 
 scenarios!(
-    fs_group_owns_the_pods_own_volumes,
-    a_wrong_host_path_is_told_and_healed,
-    unused_volumes_are_not_set_up,
-    mounts_propagate_as_asked,
+    fs_group_owns_pod_volumes,
+    wrong_host_path_is_reported_and_recovers,
+    unmounted_volumes_are_not_set_up,
+    mount_propagation_follows_the_spec,
     read_only_mounts_cannot_be_written,
-    recursive_read_only_needs_a_runtime_that_can,
+    recursive_read_only_requires_runtime_support,
 );
 
-const LIMIT: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A container that runs a shell script and then waits.
 #[expect(clippy::needless_pass_by_value, reason = "json literals are passed as they are written")]
@@ -37,9 +37,9 @@ pub(crate) fn pod_with(name: &str, script: &str, mounts: Value, volumes: Value) 
     with(pod(name, [shell("main", script, mounts)]), "/spec/volumes", volumes)
 }
 
-/// What `main` wrote, once the text shows up in it.
+/// The log of `main`, once it contains the text.
 pub(crate) async fn log_with(node: &Node, name: &str, text: &str) -> Result<String> {
-    eventually(&format!("{text:?} in the log of {name}"), LIMIT, async || {
+    eventually(&format!("{text:?} in the log of {name}"), TIMEOUT, async || {
         let log = node.log(name, "main").await?;
         ensure!(log.contains(text), "{log}");
         Ok(log)
@@ -47,9 +47,9 @@ pub(crate) async fn log_with(node: &Node, name: &str, text: &str) -> Result<Stri
     .await
 }
 
-/// Waits until `main` waits for a reason, and returns its message.
+/// Waits until `main` is waiting with this reason; returns the message.
 pub(crate) async fn waiting_message(node: &Node, name: &str, reason: &str) -> Result<String> {
-    eventually(&format!("{name} waits for {reason}"), LIMIT, async || {
+    eventually(&format!("{name} waits for {reason}"), TIMEOUT, async || {
         let pod = node.api_pod(name).await?;
         let statuses = pod.status.unwrap_or_default().container_statuses.unwrap_or_default();
         let waiting =
@@ -65,13 +65,13 @@ pub(crate) async fn folder(node: &Node, name: &str) -> Result<PathBuf> {
     Ok(node.agent.root().join("pods").join(node.pod(name).await?.uid))
 }
 
-/// Removes a pod and waits until its folder and all mounts in it are gone.
+/// Removes a pod and waits until its folder and all mounts in it are removed.
 pub(crate) async fn remove(node: &Node, name: &str) -> Result<()> {
     let folder = folder(node, name).await?;
     node.remove(&format!("{name}.json"))?;
     node.wait_gone(name).await?;
     let text = folder.display().to_string();
-    eventually("the pod's folder is gone", LIMIT, async || {
+    eventually("the pod's folder is removed", TIMEOUT, async || {
         let left: Vec<_> =
             testkit::process::mount_points().into_iter().filter(|point| point.starts_with(&text)).collect();
         ensure!(left.is_empty(), "still mounted: {left:?}");
@@ -81,7 +81,7 @@ pub(crate) async fn remove(node: &Node, name: &str) -> Result<()> {
     .await
 }
 
-async fn fs_group_owns_the_pods_own_volumes(agent: Agent) -> Result<()> {
+async fn fs_group_owns_pod_volumes(agent: Agent) -> Result<()> {
     let node = Node::start(agent).await?;
     let host = node.containerd.instance().path("host");
     std::fs::create_dir_all(&host)?;
@@ -104,16 +104,16 @@ async fn fs_group_owns_the_pods_own_volumes(agent: Agent) -> Result<()> {
     for (path, mode) in [("/disk", "drwxrwsrwx"), ("/memory", "drwxrwsrwt")] {
         let line = log.lines().find(|line| line.ends_with(path)).with_context(|| log.clone())?;
         ensure!(line.starts_with(mode) && line.contains(" 0        4321"), "{line}");
-        // The group is inherited, so that the files of all containers belong to it.
+        // The group is inherited, so that it owns the files of all containers.
         let file = format!("{path}/file");
         let line = log.lines().find(|line| line.ends_with(&file)).with_context(|| log.clone())?;
         ensure!(line.contains(" 1000     4321"), "{line}");
     }
-    ensure!(std::fs::metadata(&host)?.gid() == 0, "the host's folder was given away");
+    ensure!(std::fs::metadata(&host)?.gid() == 0, "the host's folder changed its owner");
     remove(&node, "web").await
 }
 
-async fn a_wrong_host_path_is_told_and_healed(agent: Agent) -> Result<()> {
+async fn wrong_host_path_is_reported_and_recovers(agent: Agent) -> Result<()> {
     let node = Node::start(agent).await?;
     let path = node.containerd.instance().path("wanted");
     std::fs::write(&path, "a file")?;
@@ -123,7 +123,7 @@ async fn a_wrong_host_path_is_told_and_healed(agent: Agent) -> Result<()> {
         &pod_with("web", "echo up", json!([{"name": "host", "mountPath": "/host"}]), volumes),
     )?;
     let text = format!("hostPath type check failed: {} is not a directory", path.display());
-    node.agent.wait_log(&text, LIMIT).await?;
+    node.agent.wait_log(&text, TIMEOUT).await?;
     waiting_message(&node, "web", "ContainerCreating").await?;
     std::fs::remove_file(&path)?;
     std::fs::create_dir(&path)?;
@@ -131,7 +131,7 @@ async fn a_wrong_host_path_is_told_and_healed(agent: Agent) -> Result<()> {
     remove(&node, "web").await
 }
 
-async fn unused_volumes_are_not_set_up(agent: Agent) -> Result<()> {
+async fn unmounted_volumes_are_not_set_up(agent: Agent) -> Result<()> {
     let node = Node::start(agent).await?;
     let missing = node.containerd.instance().path("missing");
     let volumes = json!([
@@ -149,7 +149,7 @@ async fn unused_volumes_are_not_set_up(agent: Agent) -> Result<()> {
     remove(&node, "web").await
 }
 
-async fn mounts_propagate_as_asked(agent: Agent) -> Result<()> {
+async fn mount_propagation_follows_the_spec(agent: Agent) -> Result<()> {
     let node = Node::start(agent).await?;
     let mounts = json!([
         {"name": "v", "mountPath": "/none"},
@@ -189,7 +189,7 @@ async fn read_only_mounts_cannot_be_written(agent: Agent) -> Result<()> {
     remove(&node, "web").await
 }
 
-async fn recursive_read_only_needs_a_runtime_that_can(agent: Agent) -> Result<()> {
+async fn recursive_read_only_requires_runtime_support(agent: Agent) -> Result<()> {
     let node = Node::start(agent).await?;
     let mounts =
         |mode: &str| json!([{"name": "v", "mountPath": "/r", "readOnly": true, "recursiveReadOnly": mode}]);

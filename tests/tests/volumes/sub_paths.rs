@@ -1,4 +1,4 @@
-//! Parts of volumes.
+//! Subpaths of volumes.
 
 use std::os::unix::fs::symlink;
 
@@ -8,9 +8,13 @@ use serde_json::json;
 
 use super::{folder, log_with, pod_with, remove, waiting_message};
 
-scenarios!(parts_of_volumes_are_mounted, a_missing_variable_is_told, a_part_outside_its_volume_is_refused);
+scenarios!(
+    mounts_subpaths_of_volumes,
+    reports_missing_variable_in_subpath,
+    rejects_subpath_outside_its_volume
+);
 
-async fn parts_of_volumes_are_mounted(agent: Agent) -> Result<()> {
+async fn mounts_subpaths_of_volumes(agent: Agent) -> Result<()> {
     let mut node = Node::start(agent).await?;
     let host = node.containerd.instance().path("host");
     std::fs::create_dir_all(&host)?;
@@ -38,7 +42,7 @@ async fn parts_of_volumes_are_mounted(agent: Agent) -> Result<()> {
     for place in ["scratch/main/1", "scratch/main/2", "host/main/3"] {
         ensure!(points.contains(&parts.join(place).display().to_string()), "{place} is not mounted");
     }
-    // Another agent finds what the first one mounted, and mounts nothing twice.
+    // A restarted agent finds the existing mounts and adds no second ones.
     node.restart_agent().await?;
     node.wait_running("web").await?;
     let again = testkit::process::mount_points();
@@ -49,7 +53,7 @@ async fn parts_of_volumes_are_mounted(agent: Agent) -> Result<()> {
     Ok(())
 }
 
-async fn a_missing_variable_is_told(agent: Agent) -> Result<()> {
+async fn reports_missing_variable_in_subpath(agent: Agent) -> Result<()> {
     let node = Node::start(agent).await?;
     let mounts = json!([{"name": "v", "mountPath": "/own", "subPathExpr": "$(ABSENT)/x"}]);
     node.write("web.json", &pod_with("web", "echo up", mounts, json!([{"name": "v", "emptyDir": {}}])))?;
@@ -58,7 +62,7 @@ async fn a_missing_variable_is_told(agent: Agent) -> Result<()> {
     remove(&node, "web").await
 }
 
-async fn a_part_outside_its_volume_is_refused(agent: Agent) -> Result<()> {
+async fn rejects_subpath_outside_its_volume(agent: Agent) -> Result<()> {
     let node = Node::start(agent).await?;
     let host = node.containerd.instance().path("host");
     let outside = node.containerd.instance().path("outside");
@@ -76,7 +80,7 @@ async fn a_part_outside_its_volume_is_refused(agent: Agent) -> Result<()> {
         ensure!(refused.contains(&message), "{name}: {message}");
     }
     let made = std::fs::read_dir(&outside)?.next();
-    ensure!(made.is_none(), "something was made outside");
+    ensure!(made.is_none(), "a file was created outside");
     node.pod("link").await.context("still known")?;
     Ok(())
 }

@@ -1,9 +1,11 @@
+//! One image pull, with all matching credentials.
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use decide::credentials::image_auth;
-use decide::image_pull::join_failures;
+use decide::images::credentials::image_auth;
+use decide::images::image_pull::join_failures;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use model::{ImageSpec, ImageStatus, RegistryCredential, SandboxSpec};
@@ -11,39 +13,37 @@ use tokio::time::Instant;
 
 use super::Inner;
 
-/// Annotations by which runtimes choose where an image goes begin with one of these. Others, of which most pods have
-/// some of their own, do not keep pulls apart.
-const PLACES: [&str; 2] = ["io.containerd.", "io.kubernetes.cri-o."];
+/// Prefixes of the annotations by which runtimes choose the storage of an image. Other annotations do not prevent sharing a
+/// pull.
+const STORAGE_PREFIXES: [&str; 2] = ["io.containerd.", "io.kubernetes.cri-o."];
 
-/// Pulls that are one: the same image with the same credentials to the same place. Runtimes may check what they pull by
-/// rules of the namespace.
+/// Requests with the same key share one pull. The namespace is part of it, because runtimes may apply policies per
+/// namespace.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub(super) struct PullKey {
     pub(super) image: String,
     pub(super) handler: String,
     pub(super) namespace: String,
     pub(super) credentials: Vec<RegistryCredential>,
-    pub(super) place: Vec<(String, String)>,
+    pub(super) storage_annotations: Vec<(String, String)>,
 }
 
-/// Those of a pod's annotations that say where its images go.
-pub(super) fn place(annotations: &BTreeMap<String, String>) -> Vec<(String, String)> {
-    let chosen = annotations.iter().filter(|(key, _)| PLACES.iter().any(|prefix| key.starts_with(prefix)));
+pub(super) fn storage_annotations(annotations: &BTreeMap<String, String>) -> Vec<(String, String)> {
+    let chosen =
+        annotations.iter().filter(|(key, _)| STORAGE_PREFIXES.iter().any(|prefix| key.starts_with(prefix)));
     chosen.map(|(key, value)| (key.clone(), value.clone())).collect()
 }
 
-/// What a pull brought.
 #[derive(Clone, Debug)]
 pub(super) struct Pulled {
     pub(super) reference: String,
     pub(super) status: ImageStatus,
-    /// What opened the registry; `None` if nothing was needed.
+    /// `None` for an anonymous pull.
     pub(super) used: Option<RegistryCredential>,
-    /// Without the wait for a free slot.
+    /// Excludes the wait for a free slot.
     pub(super) took: Duration,
 }
 
-/// One pull, shared by all who wait for it.
 pub(super) fn pull(
     inner: Arc<Inner>,
     spec: ImageSpec,
@@ -55,11 +55,11 @@ pub(super) fn pull(
             Some(slots) => slots.acquire().await.ok(),
             None => None,
         };
-        if !inner.limiter.take() {
+        if !inner.limiter.try_acquire() {
             return Err("pull QPS exceeded".to_owned());
         }
         let started = Instant::now();
-        let (reference, used) = try_each(&inner, &spec, &key.credentials, &sandbox).await?;
+        let (reference, used) = try_credentials(&inner, &spec, &key.credentials, &sandbox).await?;
         let by_reference = ImageSpec { image: reference.clone(), ..spec };
         let status = inner.runtime.image_status(&by_reference).await.ok().flatten().unwrap_or_default();
         Ok(Pulled { reference, status, used, took: started.elapsed() })
@@ -67,8 +67,8 @@ pub(super) fn pull(
     .boxed()
 }
 
-/// Tries every credential in turn; without any, as anybody.
-async fn try_each(
+/// Tries the credentials in order; without any, pulls anonymously.
+async fn try_credentials(
     inner: &Inner,
     spec: &ImageSpec,
     credentials: &[RegistryCredential],

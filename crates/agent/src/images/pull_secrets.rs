@@ -1,19 +1,18 @@
-//! Credentials that a pod brings along: its `imagePullSecrets`.
+//! Credentials from a pod's `imagePullSecrets`.
 
-use decide::credentials::read_secret;
+use decide::images::credentials::read_secret;
 use model::{ObjectKey, ObjectKind, Pod, RegistryCredential};
-use ports::objects::Objects;
+use ports::served::objects::Objects;
 
-/// What a pod's pull secrets hold.
 #[derive(Debug, Default)]
 pub(super) struct PullSecrets {
-    /// Their entries, in the order the pod names the secrets.
+    /// In the order of the secrets in the pod.
     pub(super) entries: Vec<RegistryCredential>,
-    /// Names of secrets that are missing or hold no credentials.
+    /// Names of secrets that are missing or contain no credentials.
     pub(super) unusable: Vec<String>,
 }
 
-/// Reads the pull secrets of a pod. One that cannot be used is no failure: the pull is tried without it.
+/// Reads the pull secrets of a pod. An unusable secret is not an error: the pull is tried without it.
 pub(super) async fn pull_secrets(objects: &dyn Objects, pod: &Pod) -> PullSecrets {
     let mut found = PullSecrets::default();
     for name in pod.spec.image_pull_secrets.iter().flatten().map(|reference| reference.name.as_str()) {

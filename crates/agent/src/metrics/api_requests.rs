@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use ports::request_meter::{RequestMeter, SentRequest};
+use ports::telemetry::request_meter::{RequestMeter, SentRequest};
 
 use super::series::{Counter, Family, Histogram};
 
@@ -23,7 +23,6 @@ const BYTES: &[f64] = &[
 ];
 
 metrics_group! {
-    /// Requests to the API server, with the names of the Go client.
     ApiMetrics {
         requests: Family<Counter, 3> = Family::new(["code", "host", "method"]),
             "rest_client_requests_total", "Answers of the API server by code; <error> for none";

@@ -1,13 +1,12 @@
-//! Certificates that the agent renews: how long they are good, and how renewing went.
-//!
-//! Only of those that are renewed: a certificate in files is somebody else's.
+//! Lifetimes and renewals of certificates that the agent requests. Certificates from files are not counted.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use parking_lot::Mutex;
+use std::sync::Arc;
 use std::time::Duration;
 
 use model::Timestamp;
-use ports::certificate_meter::{CertificateMeter, CertificateUse};
 use ports::clock::Clock;
+use ports::telemetry::certificate_meter::{CertificateMeter, CertificateUse};
 
 use super::series::{Counter, Histogram};
 use super::{Collect, Page};
@@ -16,15 +15,13 @@ use super::{Collect, Page};
 const LIVES: &[f64] =
     &[60.0, 3600.0, 14_400.0, 86_400.0, 604_800.0, 2_592_000.0, 7.776e6, 1.5552e7, 3.1104e7, 1.244_16e8];
 
-/// One certificate.
 #[derive(Debug, Default)]
 struct Renewed {
-    /// The outer `None`: it is not renewed at all.
+    /// The outer `None`: the certificate is not renewed by the agent.
     until: Mutex<Option<Option<Timestamp>>>,
     errors: Counter,
 }
 
-/// What is told of certificates.
 pub struct CertificateMetrics {
     clock: Arc<dyn Clock>,
     client: Renewed,
@@ -33,7 +30,6 @@ pub struct CertificateMetrics {
 }
 
 impl CertificateMetrics {
-    /// Nothing is renewed yet.
     #[must_use]
     pub fn new(clock: Arc<dyn Clock>) -> Self {
         Self {
@@ -51,9 +47,9 @@ impl CertificateMetrics {
         }
     }
 
-    /// Seconds that a certificate is still good, less than nothing for one that has expired; `None` if it is not renewed.
+    /// Remaining lifetime in seconds, negative after the expiry; `None` if it is not renewed.
     fn remaining(&self, of: CertificateUse) -> Option<f64> {
-        let until = (*self.of(of).until.lock().unwrap_or_else(PoisonError::into_inner))?;
+        let until = (*self.of(of).until.lock())?;
         let nanos = |time: Timestamp| time.as_nanos() as f64;
         Some(until.map_or(f64::INFINITY, |until| (nanos(until) - nanos(self.clock.now())) / 1e9))
     }
@@ -61,7 +57,7 @@ impl CertificateMetrics {
 
 impl CertificateMeter for CertificateMetrics {
     fn in_use(&self, of: CertificateUse, until: Option<Timestamp>) {
-        *self.of(of).until.lock().unwrap_or_else(PoisonError::into_inner) = Some(until);
+        *self.of(of).until.lock() = Some(until);
     }
 
     fn replaced(&self, of: CertificateUse, lived: Duration) {
@@ -82,7 +78,7 @@ impl Collect for CertificateMetrics {
             page.gauge("kubelet_certificate_manager_client_ttl_seconds", help, seconds);
             page.add(
                 "kubelet_certificate_manager_client_expiration_renew_errors",
-                "Attempts to get a new client certificate that failed",
+                "Failed renewals of the client certificate",
                 &self.client.errors,
             );
         }
@@ -91,12 +87,12 @@ impl Collect for CertificateMetrics {
             page.gauge("kubelet_certificate_manager_server_ttl_seconds", help, seconds);
             page.add(
                 "kubelet_certificate_manager_server_rotation_seconds",
-                "Life of serving certificates that were changed for new ones",
+                "Age of replaced serving certificates",
                 &self.serving_lives,
             );
             page.add(
                 "kubelet_server_expiration_renew_errors",
-                "Attempts to get a new serving certificate that failed",
+                "Failed renewals of the serving certificate",
                 &self.serving.errors,
             );
         }
@@ -105,16 +101,10 @@ impl Collect for CertificateMetrics {
 
 #[cfg(test)]
 mod tests {
+    use testkit::fake_clock::FakeClock;
+
     use super::*;
     use crate::metrics::Format;
-
-    struct At(i64);
-
-    impl Clock for At {
-        fn now(&self) -> Timestamp {
-            Timestamp::from_secs(self.0)
-        }
-    }
 
     fn page(metrics: &CertificateMetrics) -> String {
         let mut page = Page::new(Format::Text);
@@ -123,8 +113,8 @@ mod tests {
     }
 
     #[test]
-    fn only_what_is_renewed_is_told() {
-        let metrics = CertificateMetrics::new(Arc::new(At(100)));
+    fn exposes_only_renewed_certificates() {
+        let metrics = CertificateMetrics::new(Arc::new(FakeClock::fixed(100)));
         assert_eq!(page(&metrics), "");
         metrics.in_use(CertificateUse::Client, None);
         let text = page(&metrics);

@@ -1,4 +1,4 @@
-/// A group of metrics: for each field its instrument at the start, the name of the family, and its help.
+/// A group of metrics: each field with its initial value, the name of its family, and its help text.
 macro_rules! metrics_group {
     (
         $(#[$about:meta])*

@@ -1,25 +1,24 @@
-//! How long it took until the node was ready: once, for a node that this agent registered.
+//! Durations until the node was ready, for a node that this agent registered.
 
-use std::sync::{Mutex, PoisonError};
+use parking_lot::Mutex;
 
 use model::Timestamp;
 
 use super::series::Gauge;
 
 metrics_group! {
-    /// The parts of the way, in seconds; 0 until they are known.
     StartGauges {
         before_agent: Gauge = Gauge::default(),
-            "kubelet_node_startup_pre_kubelet_duration_seconds", "Boot of the machine to the start of the agent";
+            "kubelet_node_startup_pre_kubelet_duration_seconds", "Time from the boot of the machine to the start of the agent";
         before_registration: Gauge = Gauge::default(),
             "kubelet_node_startup_pre_registration_duration_seconds",
             "Start of the agent to its first attempt to register the node";
         registration: Gauge = Gauge::default(),
-            "kubelet_node_startup_registration_duration_seconds", "First attempt to register the node to its success";
+            "kubelet_node_startup_registration_duration_seconds", "Time from the first attempt to register the node to its success";
         after_registration: Gauge = Gauge::default(),
-            "kubelet_node_startup_post_registration_duration_seconds", "Registration of the node to its being ready";
+            "kubelet_node_startup_post_registration_duration_seconds", "Time from the registration of the node until it is ready";
         whole: Gauge = Gauge::default(),
-            "kubelet_node_startup_duration_seconds", "Boot of the machine to the node being ready";
+            "kubelet_node_startup_duration_seconds", "Time from the boot of the machine until the node is ready";
     }
 }
 
@@ -32,7 +31,7 @@ struct Times {
     ready: Option<Timestamp>,
 }
 
-/// The way of a node from boot to ready. Each step counts when it is taken first, and after the one before it.
+/// Each step counts only once, and only after the step before it.
 #[derive(Debug, Default)]
 pub struct NodeStart {
     gauges: StartGauges,
@@ -40,17 +39,15 @@ pub struct NodeStart {
 }
 
 impl NodeStart {
-    /// The agent started, on a machine that booted then.
     pub fn agent_started(&self, at: Timestamp, booted: Option<Timestamp>) {
         self.change(|times, _| (times.started, times.booted) = (Some(at), booted));
     }
 
-    /// The agent tries to register the node.
     pub fn attempted(&self, at: Timestamp) {
         self.change(|times, _| times.attempted = times.attempted.or(Some(at)));
     }
 
-    /// The API server made the node. One that was there before does not count.
+    /// The API server created the node. An existing node does not count.
     pub fn registered(&self, at: Timestamp) {
         self.change(|times, gauges| {
             let (Some(attempted), None) = (times.attempted, times.registered) else { return };
@@ -61,7 +58,7 @@ impl NodeStart {
         });
     }
 
-    /// The API server knows that the node is ready.
+    /// The API server has the Ready condition.
     pub fn ready(&self, at: Timestamp) {
         self.change(|times, gauges| {
             let (Some(registered), None) = (times.registered, times.ready) else { return };
@@ -76,7 +73,7 @@ impl NodeStart {
     }
 
     fn change(&self, work: impl FnOnce(&mut Times, &StartGauges)) {
-        work(&mut self.times.lock().unwrap_or_else(PoisonError::into_inner), &self.gauges);
+        work(&mut self.times.lock(), &self.gauges);
     }
 }
 

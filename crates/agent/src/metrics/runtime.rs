@@ -7,27 +7,25 @@ use super::series::{Counter, DEFAULT_BUCKETS, Family, Gauge, Histogram, exponent
 const CALLS: [f64; 14] = exponential(0.005, 2.5);
 
 metrics_group! {
-    /// Calls to the runtime, and cgroups.
     RuntimeMetrics {
         operations: Family<Counter, 1> = Family::new(["operation_type"]),
-            "kubelet_runtime_operations_total", "Calls to the runtime that ended";
+            "kubelet_runtime_operations_total", "Finished calls to the runtime";
         errors: Family<Counter, 1> = Family::new(["operation_type"]),
-            "kubelet_runtime_operations_errors_total", "Calls to the runtime that failed";
+            "kubelet_runtime_operations_errors_total", "Failed calls to the runtime";
         duration: Family<Histogram, 1> = Family::histograms(["operation_type"], &CALLS),
-            "kubelet_runtime_operations_duration_seconds", "Time of calls to the runtime";
+            "kubelet_runtime_operations_duration_seconds", "Duration of calls to the runtime";
         sandbox_duration: Family<Histogram, 1> = Family::histograms(["runtime_handler"], DEFAULT_BUCKETS),
-            "kubelet_run_podsandbox_duration_seconds", "Time to make a sandbox, by runtime handler";
+            "kubelet_run_podsandbox_duration_seconds", "Duration of sandbox creation, by runtime handler";
         sandbox_errors: Family<Counter, 1> = Family::new(["runtime_handler"]),
-            "kubelet_run_podsandbox_errors_total", "Sandboxes that the runtime could not make, by runtime handler";
+            "kubelet_run_podsandbox_errors_total", "Failed sandbox creations, by runtime handler";
         cgroup_duration: Family<Histogram, 1> = Family::histograms(["operation_type"], DEFAULT_BUCKETS),
-            "kubelet_cgroup_manager_duration_seconds", "Time to create, update or destroy a cgroup";
+            "kubelet_cgroup_manager_duration_seconds", "Duration of creating, updating or destroying a cgroup";
         losing_support: Family<Gauge, 1> = Family::new(["version"]),
-            "kubelet_cri_losing_support", "Whether the runtime lacks what Kubernetes needs from a version on";
+            "kubelet_cri_losing_support", "Kubernetes version from which on the runtime is not supported";
     }
 }
 
 impl RuntimeMetrics {
-    /// One call ended.
     pub(super) fn call_ended(&self, operation: &str, took: Duration, failed: bool) {
         self.operations.get([operation]).inc();
         self.duration.get([operation]).observe(took.as_secs_f64());
@@ -36,12 +34,11 @@ impl RuntimeMetrics {
         }
     }
 
-    /// The runtime cannot tell its cgroup driver, which Kubernetes needs from 1.37 on.
+    /// The runtime does not report its cgroup driver, which Kubernetes requires from 1.37 on.
     pub fn lacks_config(&self) {
         self.losing_support.get(["1.37.0"]).set(1.0);
     }
 
-    /// A sandbox was made, or not.
     pub fn sandbox_run(&self, handler: &str, took: Duration, failed: bool) {
         self.sandbox_duration.get([handler]).observe(took.as_secs_f64());
         if failed {
@@ -49,7 +46,7 @@ impl RuntimeMetrics {
         }
     }
 
-    /// Something was done to a cgroup: `create`, `update` or `destroy`.
+    /// `operation` is `create`, `update` or `destroy`.
     pub fn cgroup_changed(&self, operation: &str, took: Duration) {
         self.cgroup_duration.get([operation]).observe(took.as_secs_f64());
     }

@@ -1,4 +1,4 @@
-//! The last end of the machine, also across a restart of the agent.
+//! Times of the last graceful shutdown.
 
 use model::Timestamp;
 
@@ -6,7 +6,6 @@ use super::series::Gauge;
 use super::{Collect, Page};
 
 metrics_group! {
-    /// When the last end of the machine began and was through, in seconds since the epoch; 0 is never.
     ShutdownMetrics {
         start: Gauge = Gauge::default(),
             "kubelet_graceful_shutdown_start_time_seconds",
@@ -18,7 +17,6 @@ metrics_group! {
 }
 
 impl ShutdownMetrics {
-    /// Shows when it began and was through.
     pub fn set(&self, started: Option<Timestamp>, ended: Option<Timestamp>) {
         for (gauge, time) in [(&self.start, started), (&self.end, ended)] {
             let seconds = time.map_or(0, |time| time.as_nanos().div_euclid(1_000_000_000));

@@ -3,14 +3,11 @@
 use super::series::{Counter, Family, Gauge};
 
 metrics_group! {
-    /// Sources of pods, and logs.
     SourceMetrics {
         manifest_files: Family<Gauge, 1> = Family::new(["state"]),
             "podward_manifest_files", "Manifest files by state";
-        /// Manifest files that could not be used, each time one is read.
         pub manifest_errors: Counter = Counter::default(),
             "podward_manifest_errors_total", "Manifests that could not be used";
-        /// Container logs that were rotated.
         pub logs_rotated: Counter = Counter::default(),
             "podward_logs_rotated_total", "Container logs that were rotated";
     }

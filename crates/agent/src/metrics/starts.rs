@@ -1,8 +1,8 @@
-//! How long starts of pods take, with and without what the agent cannot help.
+//! Start durations of pods, with and without image pulls and init containers.
 
+use parking_lot::Mutex;
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::{PodSpec, PodStatus};
@@ -10,49 +10,46 @@ use model::{Pod, PodUid, Timestamp};
 
 use super::PodMetrics;
 
-/// Times of begin and end.
+/// Start and end times.
 type Spans = Vec<(Timestamp, Timestamp)>;
 
-/// Pulls that are kept of one pod: one that cannot start may pull for ever.
-const MOST_PULLS: usize = 64;
+/// Maximum number of tracked pulls per pod, because a pod that cannot start may pull forever.
+const MAX_PULLS: usize = 64;
 
-/// When the images of pods that start were pulled.
+/// Image pulls of starting pods.
 #[derive(Debug, Default)]
 pub struct PodStarts {
-    /// `None` for a pod that has run: what it pulls later is no part of its start.
+    /// `None` for a pod that has run: later pulls are not part of its start.
     pulls: Mutex<HashMap<PodUid, Option<Spans>>>,
-    /// Pods whose way to running is not measured.
+    /// Pods whose start is not measured.
     left_out: Mutex<HashSet<PodUid>>,
     network_seen: AtomicBool,
 }
 
 impl PodStarts {
-    /// An image of a pod was pulled.
     pub fn pulled(&self, uid: &PodUid, began: Timestamp, ended: Timestamp) {
         if self.is_left_out(uid) {
             return;
         }
-        let mut pulls = self.pulls.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut pulls = self.pulls.lock();
         let own = pulls.entry(uid.clone()).or_insert_with(|| Some(Vec::new()));
-        if let Some(own) = own.as_mut().filter(|own| own.len() < MOST_PULLS) {
+        if let Some(own) = own.as_mut().filter(|own| own.len() < MAX_PULLS) {
             own.push((began, ended));
         }
     }
 
-    /// A pod is there, with what the API server says of it. One that was begun before says nothing of this agent, and
-    /// one that waited for a node says nothing of any.
+    /// A pod was added. Excludes pods that started before this agent, and pods that waited for the scheduler.
     pub fn seen(&self, uid: &PodUid, status: &PodStatus) {
         if status.start_time.is_some() || is_unscheduled(status) {
-            self.left_out.lock().unwrap_or_else(PoisonError::into_inner).insert(uid.clone());
+            self.left_out.lock().insert(uid.clone());
         }
     }
 
-    /// A pod runs for the first time.
     pub fn running(&self, metrics: &PodMetrics, pod: &Pod, status: &PodStatus, now: Timestamp) {
         metrics.start_duration.observe(now.since(pod.first_seen()).as_secs_f64());
-        let pulls = self.pulls.lock().unwrap_or_else(PoisonError::into_inner).insert(pod.uid.clone(), None);
+        let pulls = self.pulls.lock().insert(pod.uid.clone(), None);
         let left_out = self.is_left_out(&pod.uid);
-        // The node made static pods up itself; their creation says nothing.
+        // Static pods have no meaningful creation time.
         if pod.is_static() || left_out || is_unscheduled(&pod.status) {
             return;
         }
@@ -70,17 +67,16 @@ impl PodStarts {
     }
 
     fn is_left_out(&self, uid: &PodUid) -> bool {
-        self.left_out.lock().unwrap_or_else(PoisonError::into_inner).contains(uid)
+        self.left_out.lock().contains(uid)
     }
 
-    /// A pod is over.
     pub fn forget(&self, uid: &PodUid) {
-        self.pulls.lock().unwrap_or_else(PoisonError::into_inner).remove(uid);
-        self.left_out.lock().unwrap_or_else(PoisonError::into_inner).remove(uid);
+        self.pulls.lock().remove(uid);
+        self.left_out.lock().remove(uid);
     }
 }
 
-/// The time that at least one of these spans covers.
+/// The time that is covered by at least one span.
 fn covered(mut spans: Spans) -> Duration {
     spans.sort();
     let mut reached = Timestamp::ZERO;
@@ -92,7 +88,7 @@ fn covered(mut spans: Spans) -> Duration {
     sum
 }
 
-/// Whether a pod has a volume that may outlive it.
+/// Whether a pod has a persistent volume.
 fn is_stateful(spec: &PodSpec) -> bool {
     spec.volumes.iter().flatten().any(|volume| {
         volume.secret.is_none()
@@ -141,8 +137,8 @@ mod tests {
         Pod::from_object(object, PodSource::Api).unwrap()
     }
 
-    /// What is told of a pod that runs after 20 seconds.
-    fn told(starts: &PodStarts, pod: &Pod) -> String {
+    /// The metrics of a pod that runs after 20 seconds.
+    fn metrics_of(starts: &PodStarts, pod: &Pod) -> String {
         let metrics = PodMetrics::default();
         let now = pod.created_at().after(Duration::from_secs(20));
         starts.running(&metrics, pod, &pod.status, now);
@@ -159,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn pulls_and_init_containers_are_not_the_agents_time() {
+    fn start_sli_excludes_pulls_and_init_containers() {
         let pod = pod(&json!({"name": "v", "emptyDir": {}}));
         let at = |seconds| pod.created_at().after(Duration::from_secs(seconds));
         let starts = PodStarts::default();
@@ -168,7 +164,7 @@ mod tests {
         for (began, ended) in [(1, 5), (3, 4), (13, 15)] {
             starts.pulled(&pod.uid, at(began), at(ended));
         }
-        let text = told(&starts, &pod);
+        let text = metrics_of(&starts, &pod);
         for line in [
             "kubelet_pod_start_total_duration_seconds_sum 20\n",
             "kubelet_pod_start_sli_duration_seconds_sum 12\n",
@@ -177,29 +173,29 @@ mod tests {
             assert!(text.contains(line), "{line} in {text}");
         }
         starts.pulled(&pod.uid, at(30), at(40));
-        assert_eq!(starts.pulls.lock().unwrap()[&pod.uid], None, "what comes later is not kept");
+        assert_eq!(starts.pulls.lock()[&pod.uid], None, "what comes later is not kept");
         starts.forget(&pod.uid);
-        assert!(starts.pulls.lock().unwrap().is_empty());
+        assert!(starts.pulls.lock().is_empty());
     }
 
     #[test]
-    fn a_pod_that_pulls_for_ever_is_not_remembered_for_ever() {
+    fn tracks_a_limited_number_of_pulls() {
         let starts = PodStarts::default();
         let uid = PodUid::from("u");
         for second in 0..1000 {
             starts.pulled(&uid, Timestamp::from_secs(second), Timestamp::from_secs(second + 1));
         }
-        assert_eq!(starts.pulls.lock().unwrap()[&uid].as_ref().unwrap().len(), MOST_PULLS);
+        assert_eq!(starts.pulls.lock()[&uid].as_ref().unwrap().len(), MAX_PULLS);
     }
 
     #[test]
-    fn pods_with_lasting_volumes_are_told_in_total_alone() {
-        let text = told(&PodStarts::default(), &pod(&json!({"name": "v", "hostPath": {"path": "/"}})));
+    fn pods_with_persistent_volumes_count_only_in_total() {
+        let text = metrics_of(&PodStarts::default(), &pod(&json!({"name": "v", "hostPath": {"path": "/"}})));
         counts(&text, 1, 0);
     }
 
     #[test]
-    fn pods_that_waited_for_a_node_or_were_begun_before_are_left_out() {
+    fn excludes_unscheduled_and_earlier_pods() {
         let mut waited = pod(&json!({"name": "v", "emptyDir": {}}));
         let mut begun = waited.clone();
         begun.status.start_time = Some(begun.created_at().to_api_time());
@@ -213,9 +209,9 @@ mod tests {
             let starts = PodStarts::default();
             starts.seen(&pod.uid, &pod.status);
             pod.status = PodStatus::default();
-            counts(&told(&starts, &pod), 0, 0);
+            counts(&metrics_of(&starts, &pod), 0, 0);
             starts.forget(&pod.uid);
-            counts(&told(&starts, &pod), 1, 1);
+            counts(&metrics_of(&starts, &pod), 1, 1);
         }
     }
 }

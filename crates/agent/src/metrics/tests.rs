@@ -1,6 +1,6 @@
 use super::*;
 
-/// The families of which upstream's name does not end as OpenMetrics would have it.
+/// Upstream's counters without the suffix that OpenMetrics requires.
 #[test]
 fn counters_without_total_keep_upstreams_names() {
     let metrics = Metrics::new();
@@ -23,9 +23,9 @@ fn counters_without_total_keep_upstreams_names() {
 }
 
 #[test]
-fn calls_are_counted_by_operation() {
+fn counts_calls_by_operation() {
     let metrics = Metrics::new();
-    let meter: &dyn ports::call_meter::CallMeter = &metrics;
+    let meter: &dyn ports::telemetry::call_meter::CallMeter = &metrics;
     meter.call_ended("list_containers", Duration::from_millis(6), false);
     meter.call_ended("list_containers", Duration::from_millis(6), true);
     let text = metrics.encode(Format::Text);
@@ -41,7 +41,7 @@ fn calls_are_counted_by_operation() {
 }
 
 #[test]
-fn requests_in_flight_go_down_again() {
+fn in_flight_requests_decrease() {
     let metrics = Metrics::new();
     let labels = RequestLabels {
         long_running: false,
@@ -59,7 +59,7 @@ fn requests_in_flight_go_down_again() {
 }
 
 #[test]
-fn what_others_know_is_asked_for_at_each_page() {
+fn collects_added_sources_for_each_page() {
     struct Clock(std::sync::atomic::AtomicU32);
     impl Collect for Clock {
         fn collect(&self, page: &mut Page) {

@@ -1,4 +1,4 @@
-//! Follows the own Node object and publishes it.
+//! Watches the node's own Node object and publishes it.
 
 use std::sync::Arc;
 
@@ -8,17 +8,17 @@ use ports::api::nodes::ApiNodes;
 use tokio::sync::watch::Sender;
 use tokio_util::sync::CancellationToken;
 
-use crate::node_view::NodeView;
+use crate::node::node_view::NodeView;
 
-/// Publishes the node whenever the API server shows a new form of it, until cancelled.
+/// Publishes every version of the node until cancelled.
 pub async fn run(nodes: Arc<dyn ApiNodes>, publish: Sender<NodeView>, cancel: CancellationToken) {
     let mut feed = nodes.watch();
     loop {
-        let news = tokio::select! {
+        let item = tokio::select! {
             () = cancel.cancelled() => return,
-            news = feed.next() => news,
+            item = feed.next() => item,
         };
-        match news {
+        match item {
             Some(Feed::Listed(found)) => {
                 if let Some(node) = found.into_iter().next() {
                     publish.send_replace(NodeView::of(Arc::new(node)));
@@ -29,10 +29,10 @@ pub async fn run(nodes: Arc<dyn ApiNodes>, publish: Sender<NodeView>, cancel: Ca
             }
             Some(Feed::Deleted(_)) => {
                 tracing::error!(
-                    "the Node object was deleted; it is made again when the agent is started anew"
+                    "Node object was deleted; it is created again at the next start of the agent"
                 );
             }
-            Some(Feed::Failed(error)) => tracing::warn!(%error, "watch of the Node object"),
+            Some(Feed::Failed(error)) => tracing::warn!(%error, "watch of the Node object failed, retrying"),
             None => return cancel.cancelled().await,
         }
     }

@@ -1,58 +1,56 @@
-//! What CSI drivers say of volumes.
+//! Volume statistics from CSI drivers.
 
 use std::path::Path;
 
 use model::usage::{DiskUse, FilesystemRoom};
-use ports::csi::{CsiNode, CsiVolumeState};
+use ports::plugins::csi::{CsiNode, CsiVolumeState};
 
-/// What a driver says of a volume.
+/// Use and condition of a volume.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct DriverFigures {
+pub(super) struct DriverStatistics {
     pub(super) room: FilesystemRoom,
     pub(super) used: DiskUse,
-    /// Whether something is wrong with the volume, from a driver that knows.
+    /// Whether the volume is abnormal, if the driver reports conditions.
     pub(super) is_abnormal: Option<bool>,
-    /// What is wrong, in the driver's words.
+    /// The driver's description of the condition.
     pub(super) message: String,
 }
 
-/// What became of a question.
+/// The result of a call.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum Told {
-    /// The driver counts.
-    Figures(DriverFigures),
-    /// It does not count what volumes hold.
+pub(super) enum DriverAnswer {
+    Figures(DriverStatistics),
+    /// The driver does not report volume statistics.
     NotCounting,
-    /// It did not answer well; what was known before stands.
+    /// The call failed; the last values are kept.
     Nothing,
 }
 
-/// Asks a driver.
-pub(super) async fn ask(driver: &dyn CsiNode, handle: &str, path: &Path) -> Told {
+pub(super) async fn read_from_driver(driver: &dyn CsiNode, handle: &str, path: &Path) -> DriverAnswer {
     let abilities = match driver.capabilities().await {
         Ok(abilities) => abilities,
         Err(error) => {
-            tracing::debug!(%error, handle, "the driver does not say whether it counts what volumes hold");
-            return Told::Nothing;
+            tracing::debug!(%error, handle, "failed to read the capabilities of the driver");
+            return DriverAnswer::Nothing;
         }
     };
     if !abilities.stats {
-        return Told::NotCounting;
+        return DriverAnswer::NotCounting;
     }
     match driver.usage(handle, path).await {
         Ok(mut state) => {
             state.is_abnormal = state.is_abnormal.filter(|_| abilities.condition);
-            Told::Figures(figures(&state))
+            DriverAnswer::Figures(statistics(&state))
         }
         Err(error) => {
-            tracing::debug!(%error, handle, "the driver does not say what the volume holds");
-            Told::Nothing
+            tracing::debug!(%error, handle, "failed to read volume statistics from the driver");
+            DriverAnswer::Nothing
         }
     }
 }
 
-fn figures(state: &CsiVolumeState) -> DriverFigures {
-    let mut found = DriverFigures {
+fn statistics(state: &CsiVolumeState) -> DriverStatistics {
+    let mut found = DriverStatistics {
         room: FilesystemRoom::default(),
         used: DiskUse::default(),
         is_abnormal: state.is_abnormal,
@@ -73,26 +71,26 @@ fn figures(state: &CsiVolumeState) -> DriverFigures {
 
 #[cfg(test)]
 mod tests {
-    use ports::csi::CsiUsage;
+    use ports::plugins::csi::CsiUsage;
 
     use super::*;
 
     #[test]
-    fn bytes_and_inodes_are_told_apart() {
+    fn distinguishes_bytes_and_inodes() {
         let usage = |is_inodes, total| CsiUsage { is_inodes, available: total - 3, total, used: 2 };
         let state = CsiVolumeState {
             usage: vec![usage(false, 100), usage(true, 10)],
             is_abnormal: Some(true),
             message: "cracked".into(),
         };
-        let found = figures(&state);
+        let found = statistics(&state);
         assert_eq!((found.room.capacity, found.room.available, found.room.used), (100, 97, 2));
         assert_eq!((found.room.inodes, found.room.inodes_free), (10, 7));
         assert_eq!(found.message, "cracked");
         assert_eq!((found.used, found.is_abnormal), (DiskUse { bytes: 2, inodes: 2 }, Some(true)));
         let broken = CsiUsage { is_inodes: false, available: -1, total: -1, used: -1 };
         assert_eq!(
-            figures(&CsiVolumeState { usage: vec![broken], ..CsiVolumeState::default() }).room,
+            statistics(&CsiVolumeState { usage: vec![broken], ..CsiVolumeState::default() }).room,
             FilesystemRoom::default()
         );
     }

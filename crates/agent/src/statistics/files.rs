@@ -1,32 +1,32 @@
-//! What logs and volumes of pods take.
+//! Disk use of logs and volumes of pods.
 //!
-//! Logs are few files and looked at each time. Volumes are gone through once in a period, within bounds: one that takes
-//! too long keeps its last figures, and one that hangs is left alone for a while.
+//! Logs are few files and measured each time. Volumes are measured once per period, with limits: one that takes too long keeps its
+//! last values, and one that hangs is skipped for some time.
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use decide::statistics::places::{Measure, VolumePlace, pod_files, volume_places};
+use decide::statistics::locations::{Measure, VolumeLocation, pod_files, volume_locations};
 use decide::statistics::readings::RunningPod;
 use decide::statistics::summary::{PodFilesReading, VolumeReading};
 use model::usage::{DiskUse, FilesystemRoom};
 use model::{EventSubject, EventType, PodUid, RecordedEvent, Timestamp};
 use tokio::time::Instant;
 
-use super::Parts;
-use super::driver_side::{Told, ask};
+use super::StatisticsDeps;
+use super::driver_side::{DriverAnswer, read_from_driver};
 
-/// Longest way through one volume.
-const VOLUME_LIMIT: Duration = Duration::from_secs(2);
-/// Longest wait for a driver, which may have to ask somebody far away.
-const DRIVER_LIMIT: Duration = Duration::from_secs(4);
-/// Longest time that one answer waits for volumes.
-const ANSWER_LIMIT: Duration = Duration::from_secs(5);
-/// How long a volume that hangs is left alone.
-const LEFT_ALONE: Duration = Duration::from_secs(600);
+/// Time limit for one volume.
+const VOLUME_TIMEOUT: Duration = Duration::from_secs(2);
+/// Timeout of a driver, which may call a remote service.
+const DRIVER_TIMEOUT: Duration = Duration::from_secs(4);
+/// Time limit for all volumes of one request.
+const TOTAL_TIMEOUT: Duration = Duration::from_secs(5);
+/// How long a volume that hangs is skipped.
+const SKIP_AFTER_HANG: Duration = Duration::from_secs(600);
 
-/// What is known of pods' files.
+/// Cached disk use of pods.
 #[derive(Debug, Default)]
 pub(super) struct Files {
     volumes: HashMap<PodUid, (Instant, Vec<VolumeReading>)>,
@@ -34,21 +34,21 @@ pub(super) struct Files {
 }
 
 impl Files {
-    /// Files of these pods.
+    /// The disk use of these pods.
     pub(super) async fn of(
         &mut self,
-        parts: &Parts,
+        deps: &StatisticsDeps,
         pods: &[RunningPod],
     ) -> BTreeMap<PodUid, PodFilesReading> {
-        self.volumes.retain(|uid, _| parts.observer.last(uid).is_some());
-        self.stuck.retain(|_, since| since.elapsed() < LEFT_ALONE);
-        let mut files = logs(parts, pods).await;
-        if let Some(period) = parts.settings.volume_period {
-            let until = Instant::now() + ANSWER_LIMIT;
+        self.volumes.retain(|uid, _| deps.observer.last(uid).is_some());
+        self.stuck.retain(|_, since| since.elapsed() < SKIP_AFTER_HANG);
+        let mut files = logs(deps, pods).await;
+        if let Some(period) = deps.settings.volume_period {
+            let until = Instant::now() + TOTAL_TIMEOUT;
             for pod in pods {
                 let old = self.volumes.get(&pod.uid).is_none_or(|(at, _)| at.elapsed() >= period);
                 if old && Instant::now() < until {
-                    let found = self.measure(parts, pod).await;
+                    let found = self.measure(deps, pod).await;
                     self.volumes.insert(pod.uid.clone(), (Instant::now(), found));
                 }
             }
@@ -59,15 +59,15 @@ impl Files {
         files
     }
 
-    async fn measure(&mut self, parts: &Parts, pod: &RunningPod) -> Vec<VolumeReading> {
-        let Some(wanted) = parts.desired.get(&pod.uid) else { return Vec::new() };
-        let claimed = parts.claims.as_ref().map(|claims| claims.known(&pod.uid)).unwrap_or_default();
+    async fn measure(&mut self, deps: &StatisticsDeps, pod: &RunningPod) -> Vec<VolumeReading> {
+        let Some(wanted) = deps.desired.get(&pod.uid) else { return Vec::new() };
+        let claimed = deps.claims.as_ref().map(|claims| claims.cached(&pod.uid)).unwrap_or_default();
         let mut found = Vec::new();
-        for place in volume_places(&wanted, &parts.node, &claimed) {
+        for place in volume_locations(&wanted, &deps.node, &claimed) {
             let name = place.name.clone();
-            match self.measure_one(parts, pod, place).await {
+            match self.measure_one(deps, pod, place).await {
                 Some(reading) => found.push(reading),
-                // What was known before is better than nothing.
+                // The last values are better than none.
                 None => found.extend(self.before(&pod.uid, &name)),
             }
         }
@@ -76,9 +76,9 @@ impl Files {
 
     async fn measure_one(
         &mut self,
-        parts: &Parts,
+        deps: &StatisticsDeps,
         pod: &RunningPod,
-        place: VolumePlace,
+        place: VolumeLocation,
     ) -> Option<VolumeReading> {
         if self.stuck.contains_key(&place.path) {
             return None;
@@ -90,80 +90,80 @@ impl Files {
             Measure::Device => "block",
             Measure::Driver { driver, .. } | Measure::DrivenDevice { driver, .. } => driver.as_str(),
         };
-        let reading = match self.told_by_driver(parts, pod, &place).await {
+        let reading = match self.driver_statistics(deps, pod, &place).await {
             Some(told) => told,
-            None => self.look(parts, &place).await,
+            None => self.look(deps, &place).await,
         };
-        parts.metrics.storage.measured(source, begun.elapsed());
+        deps.metrics.storage.measured(source, begun.elapsed());
         reading
     }
 
-    /// What the driver of a volume says; the outer `None` means that nobody but the kernel can be asked.
-    async fn told_by_driver(
+    /// Statistics from the driver of a volume; the outer `None` means that only the kernel can be used.
+    async fn driver_statistics(
         &mut self,
-        parts: &Parts,
+        deps: &StatisticsDeps,
         pod: &RunningPod,
-        place: &VolumePlace,
+        place: &VolumeLocation,
     ) -> Option<Option<VolumeReading>> {
         let (driver, handle) = match &place.measure {
             Measure::Driver { driver, handle } | Measure::DrivenDevice { driver, handle } => (driver, handle),
             Measure::Files | Measure::Filesystem | Measure::Device => return None,
         };
-        let drivers = parts.drivers.as_ref()?;
+        let drivers = deps.drivers.as_ref()?;
         let Ok(driver) = drivers.get(driver) else { return Some(None) };
-        let asked = ask(&*driver, handle, &place.path);
-        match tokio::time::timeout(DRIVER_LIMIT, asked).await {
-            Ok(Told::Figures(told)) => {
-                let is_abnormal = told.is_abnormal.filter(|_| parts.settings.volume_health);
+        let asked = read_from_driver(&*driver, handle, &place.path);
+        match tokio::time::timeout(DRIVER_TIMEOUT, asked).await {
+            Ok(DriverAnswer::Figures(told)) => {
+                let is_abnormal = told.is_abnormal.filter(|_| deps.settings.volume_health);
                 if is_abnormal == Some(true) {
-                    let at = parts.clock.now();
-                    parts.events.record(abnormal_volume(pod, &place.name, &told.message, at));
+                    let at = deps.clock.now();
+                    deps.events.record(abnormal_volume(pod, &place.name, &told.message, at));
                 }
                 Some(Some(VolumeReading {
                     name: place.name.clone(),
                     claim: place.claim.clone(),
-                    time: parts.clock.now(),
+                    time: deps.clock.now(),
                     room: told.room,
                     used: Some(told.used),
                     is_abnormal,
                     is_local: place.is_local,
                 }))
             }
-            Ok(Told::NotCounting) => None,
-            Ok(Told::Nothing) => Some(None),
+            Ok(DriverAnswer::NotCounting) => None,
+            Ok(DriverAnswer::Nothing) => Some(None),
             Err(_) => {
-                self.leave_alone(place);
+                self.skip_for_some_time(place);
                 Some(None)
             }
         }
     }
 
-    fn leave_alone(&mut self, place: &VolumePlace) {
-        tracing::warn!(path = %place.path.display(), "the volume does not answer; left alone for a while");
+    fn skip_for_some_time(&mut self, place: &VolumeLocation) {
+        tracing::warn!(path = %place.path.display(), "volume does not respond, skipping it for some time");
         self.stuck.insert(place.path.clone(), Instant::now());
     }
 
-    async fn look(&mut self, parts: &Parts, place: &VolumePlace) -> Option<VolumeReading> {
+    async fn look(&mut self, deps: &StatisticsDeps, place: &VolumeLocation) -> Option<VolumeReading> {
         let room = async {
             match place.measure {
                 Measure::Files | Measure::Filesystem | Measure::Driver { .. } => {
-                    parts.disks.rooms(vec![place.path.clone()]).await.into_iter().next()?
+                    deps.disks.rooms(vec![place.path.clone()]).await.into_iter().next()?
                 }
                 Measure::Device => {
-                    let capacity = parts.disks.device_size(&place.path).await?;
+                    let capacity = deps.disks.device_size(&place.path).await?;
                     Some(FilesystemRoom { capacity, ..FilesystemRoom::default() })
                 }
-                // Its driver alone could know.
+                // Only its driver has the values.
                 Measure::DrivenDevice { .. } => None,
             }
         };
-        let Ok(room) = tokio::time::timeout(VOLUME_LIMIT, room).await else {
-            self.leave_alone(place);
+        let Ok(room) = tokio::time::timeout(VOLUME_TIMEOUT, room).await else {
+            self.skip_for_some_time(place);
             return None;
         };
         let room = room?;
         let used = match place.measure {
-            Measure::Files => Some(parts.disks.tree(&place.path, VOLUME_LIMIT).await?),
+            Measure::Files => Some(deps.disks.tree(&place.path, VOLUME_TIMEOUT).await?),
             Measure::Filesystem | Measure::Driver { .. } | Measure::Device | Measure::DrivenDevice { .. } => {
                 None
             }
@@ -171,7 +171,7 @@ impl Files {
         Some(VolumeReading {
             name: place.name.clone(),
             claim: place.claim.clone(),
-            time: parts.clock.now(),
+            time: deps.clock.now(),
             room,
             used,
             is_abnormal: None,
@@ -185,7 +185,7 @@ impl Files {
     }
 }
 
-/// Upstream's event for a volume that its driver finds not well.
+/// Upstream's event for an abnormal volume.
 fn abnormal_volume(pod: &RunningPod, volume: &str, message: &str, at: Timestamp) -> RecordedEvent {
     RecordedEvent {
         annotations: Default::default(),
@@ -201,15 +201,15 @@ fn abnormal_volume(pod: &RunningPod, volume: &str, message: &str, at: Timestamp)
     }
 }
 
-/// Logs of containers, and the few files of a pod besides them.
-async fn logs(parts: &Parts, pods: &[RunningPod]) -> BTreeMap<PodUid, PodFilesReading> {
+/// Measures container logs and the other files of a pod.
+async fn logs(deps: &StatisticsDeps, pods: &[RunningPod]) -> BTreeMap<PodUid, PodFilesReading> {
     let mut paths = Vec::new();
     for pod in pods {
-        let places = pod_files(&pod.uid, &pod.full_name, &parts.node);
+        let places = pod_files(&pod.uid, &pod.full_name, &deps.node);
         paths.extend(pod.containers.iter().map(|container| places.logs.join(&container.name)));
         paths.extend([places.logs, places.hosts]);
     }
-    let mut found = parts.disks.files_in(paths).await.into_iter();
+    let mut found = deps.disks.files_in(paths).await.into_iter();
     let mut files = BTreeMap::new();
     for pod in pods {
         let mut next = || found.next().flatten();

@@ -1,28 +1,28 @@
-//! Readings of cgroups, shared by those who ask at the same time.
+//! Readings of cgroups, shared by concurrent requests.
 
 use std::collections::HashMap;
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
-use decide::pod_paths::{pod_cgroup, possible_pod_cgroups};
-use decide::qos_cgroups::QosCgroups;
+use decide::cgroups::qos_cgroups::QosCgroups;
+use decide::runtime_spec::pod_paths::{pod_cgroup, possible_pod_cgroups};
 use decide::statistics::rate::CpuRate;
 use decide::statistics::readings::{PodReading, Reading, RunningPod, arrange, present_pods, running_pods};
 use decide::statistics::summary::{AGENT, NodeReading};
 use model::usage::CgroupUsage;
-use ports::usage::{CgroupWithChildren, Detail, PodCgroup};
+use ports::host::usage::{CgroupWithChildren, Detail, PodCgroup};
 use tokio::sync::Mutex;
 use tokio::time::Instant;
 
 use super::Statistics;
 
-/// How long a reading answers further questions.
+/// How long a reading is reused.
 const FRESH: Duration = Duration::from_secs(1);
 
 /// CPU rates by cgroup.
 pub(super) type Rates = HashMap<String, CpuRate>;
 
-/// A reading that those who ask at the same time, or right after, share.
+/// A reading that concurrent and following requests share.
 pub(super) struct Shared<T> {
     kept: Mutex<Option<Kept<T>>>,
 }
@@ -40,13 +40,13 @@ impl<T> Default for Shared<T> {
 }
 
 impl<T> Shared<T> {
-    /// What was read lately with at least that detail, or else what is read now.
+    /// A fresh reading with at least this detail, or else a new one.
     pub(super) async fn get<F: Future<Output = T>>(
         &self,
         detail: Detail,
         read: impl FnOnce() -> F,
     ) -> Arc<T> {
-        // Who comes second waits here, and then finds what the first one read.
+        // A second caller waits here and then uses the reading of the first.
         let mut kept = self.kept.lock().await;
         if let Some(kept) = &*kept
             && kept.detail >= detail
@@ -60,7 +60,6 @@ impl<T> Shared<T> {
     }
 }
 
-/// What was read at once.
 pub(super) struct Readings {
     pub(super) node: NodeReading,
     pub(super) classes: Vec<Reading>,
@@ -75,13 +74,13 @@ impl Statistics {
 
     /// The pods that have statistics now.
     pub(super) fn running(&self) -> Vec<RunningPod> {
-        running_pods(self.parts.observer.all().iter().map(|pod| &**pod))
+        running_pods(self.deps.observer.all().iter().map(|pod| &**pod))
     }
 
     async fn read(&self, detail: Detail) -> Readings {
         let pods = match detail {
             Detail::Basic | Detail::Summary => self.running(),
-            Detail::Full => present_pods(self.parts.observer.all().iter().map(|pod| &**pod)),
+            Detail::Full => present_pods(self.deps.observer.all().iter().map(|pod| &**pod)),
         };
         let paths: Vec<(usize, String)> =
             pods.iter().enumerate().flat_map(|(at, pod)| self.paths(at, pod)).collect();
@@ -89,10 +88,9 @@ impl Statistics {
             Some(PodCgroup { path: path.clone(), sandbox: pods.get(*at)?.sandbox.to_string() })
         });
         let wanted = wanted.collect();
-        let (node, found) =
-            tokio::join!(self.read_node(detail), self.parts.usage.pod_cgroups(wanted, detail));
+        let (node, found) = tokio::join!(self.read_node(detail), self.deps.usage.pod_cgroups(wanted, detail));
         let (node, classes) = node;
-        // In the order of the pods, of which each has one path or several.
+        // In the order of the pods; a pod may have several paths.
         let mut found = paths.into_iter().zip(found).peekable();
         let mut readings: Vec<PodReading> = Vec::with_capacity(pods.len());
         for (at, pod) in pods.into_iter().enumerate() {
@@ -109,14 +107,14 @@ impl Statistics {
         if detail > Detail::Basic {
             self.read_networks(&mut readings).await;
         }
-        self.forget_old_rates();
+        self.drop_stale_rates();
         Readings { node, classes, pods: readings }
     }
 
-    /// Where the cgroup of a pod is; one that nobody wants any more may be in any class.
+    /// The possible cgroups of a pod; the QoS class of an orphan is unknown.
     fn paths(&self, at: usize, pod: &RunningPod) -> Vec<(usize, String)> {
-        let settings = &self.parts.node;
-        let paths = match self.parts.desired.get(&pod.uid) {
+        let settings = &self.deps.node;
+        let paths = match self.deps.desired.get(&pod.uid) {
             Some(wanted) => vec![pod_cgroup(&wanted, settings)],
             None => possible_pod_cgroups(&pod.uid, settings),
         };
@@ -124,8 +122,8 @@ impl Statistics {
     }
 
     async fn read_node(&self, detail: Detail) -> (NodeReading, Vec<Reading>) {
-        let (settings, node) = (&self.parts.settings, &self.parts.node);
-        let usage = &self.parts.usage;
+        let (settings, node) = (&self.deps.settings, &self.deps.node);
+        let usage = &self.deps.usage;
         let own = self.own_cgroup.get_or_init(|| usage.own_cgroup()).await;
         let classes = QosCgroups::of(node);
         let system = [
@@ -136,7 +134,7 @@ impl Statistics {
         let system: Vec<(&'static str, String)> =
             system.into_iter().filter_map(|(name, path)| Some((name, path?))).collect();
         let mut paths = vec!["/".to_owned()];
-        paths.extend(classes.each().map(str::to_owned));
+        paths.extend(classes.paths().map(str::to_owned));
         paths.extend(system.iter().map(|(_, path)| path.clone()));
         let (found, booted_at) = tokio::join!(usage.cgroups(paths.clone(), detail), usage.booted_at());
         let mut found = paths.into_iter().zip(found).map(|(path, usage)| Some(self.reading(path, usage?)));
@@ -158,12 +156,12 @@ impl Statistics {
         (reading, classes)
     }
 
-    /// A pod's network is that of its sandbox.
+    /// Reads the network of each sandbox.
     async fn read_networks(&self, pods: &mut [PodReading]) {
         let sandbox = |pod: &PodReading| pod.sandbox.as_ref().map(|sandbox| sandbox.path.clone());
-        // A pod whose sandbox has no cgroup keeps its place in the list.
+        // A pod whose sandbox has no cgroup keeps its index.
         let paths = pods.iter().map(|pod| sandbox(pod).unwrap_or_else(|| "/".to_owned())).collect();
-        let networks = self.parts.usage.networks(paths).await;
+        let networks = self.deps.usage.networks(paths).await;
         for (pod, network) in pods.iter_mut().zip(networks) {
             pod.network = network.filter(|_| pod.sandbox.is_some());
         }
@@ -177,7 +175,7 @@ impl Statistics {
 
     fn reading(&self, path: String, usage: CgroupUsage) -> Reading {
         let (time, total) = (usage.time, usage.cpu.total);
-        let mut rates = self.rates.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut rates = self.rates.lock();
         let rate = match rates.get(&path) {
             Some(known) => known.next(time, total),
             None => CpuRate::first(time, total),
@@ -186,9 +184,9 @@ impl Statistics {
         Reading { path, usage, nano_cores: rate.nano_cores() }
     }
 
-    fn forget_old_rates(&self) {
-        let now = self.parts.clock.now();
-        let mut rates = self.rates.lock().unwrap_or_else(PoisonError::into_inner);
+    fn drop_stale_rates(&self) {
+        let now = self.deps.clock.now();
+        let mut rates = self.rates.lock();
         rates.retain(|_, rate| !rate.is_stale(now));
     }
 }

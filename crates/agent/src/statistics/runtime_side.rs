@@ -1,4 +1,4 @@
-//! What the runtime is asked for: file systems of images, files of containers, images of sandboxes.
+//! Statistics from the runtime: image file systems, writable layers, images of sandboxes.
 
 use std::collections::{BTreeMap, HashSet};
 use std::future::Future;
@@ -8,21 +8,20 @@ use async_trait::async_trait;
 use futures::{StreamExt, stream};
 use model::usage::{DiskUse, FilesystemRoom, WritableLayer};
 use model::{ContainerId, FilesystemUsage, ImageFilesystems, SandboxId};
+use ports::host::usage::DiskUsage;
 use ports::runtime::{Runtime, RuntimeError};
-use ports::usage::DiskUsage;
 use tokio::time::Instant;
 
-/// How long an answer stands; also how long a runtime that did not answer is left alone.
-const FRESH: Duration = Duration::from_secs(10);
-/// Longest wait for the runtime.
-const LIMIT: Duration = Duration::from_secs(5);
-/// Sandboxes asked for at once.
-const AT_ONCE: usize = 8;
+/// How long values are cached, and how long a runtime that did not answer is not called again.
+const CACHE_TTL: Duration = Duration::from_secs(10);
+const CALL_TIMEOUT: Duration = Duration::from_secs(5);
+/// Concurrent sandbox status calls.
+const MAX_CONCURRENT_CALLS: usize = 8;
 
-/// A file system and what images or containers take of it.
+/// A file system with the use of images or containers.
 type Part = (FilesystemRoom, DiskUse);
 
-/// The part of the runtime that is asked here.
+/// The runtime calls that are used here.
 #[async_trait]
 pub(super) trait Figured: Send + Sync {
     async fn layers(&self) -> Result<Vec<(ContainerId, WritableLayer)>, RuntimeError>;
@@ -45,7 +44,7 @@ impl Figured for dyn Runtime {
     }
 }
 
-/// Figures of the runtime.
+/// Statistics of the runtime.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Figures {
     pub(super) image_fs: Option<Part>,
@@ -53,7 +52,7 @@ pub(super) struct Figures {
     pub(super) layers: BTreeMap<ContainerId, WritableLayer>,
 }
 
-/// What is known of the runtime.
+/// Cached statistics of the runtime.
 #[derive(Debug, Default)]
 pub(super) struct RuntimeSide {
     asked_at: Option<Instant>,
@@ -63,7 +62,7 @@ pub(super) struct RuntimeSide {
 }
 
 impl RuntimeSide {
-    /// Figures of the last seconds. Where the runtime does not answer, the last ones stand.
+    /// Cached or new values. The last values are kept when the runtime does not answer.
     pub(super) async fn figures<R: Figured + ?Sized>(
         &mut self,
         runtime: &R,
@@ -79,14 +78,14 @@ impl RuntimeSide {
         if let Some(systems) = systems {
             let image = part(systems.images.first(), disks).await;
             self.figures.image_fs = image;
-            // Runtimes whose containers have no disk of their own name none.
+            // Runtimes without a separate container file system report none.
             self.figures.container_fs = part(systems.containers.first(), disks).await.or(image);
         }
         self.asked_at = Some(Instant::now());
         self.figures.clone()
     }
 
-    /// Images of these sandboxes, as far as they can be found out in time. A sandbox never changes its image.
+    /// Images of these sandboxes, as far as the runtime answers in time. The image of a sandbox never changes.
     pub(super) async fn images<R: Figured + ?Sized>(
         &mut self,
         runtime: &R,
@@ -102,7 +101,7 @@ impl RuntimeSide {
                 (id, image)
             });
             let images = &mut self.images;
-            let mut asked = asked.buffer_unordered(AT_ONCE);
+            let mut asked = asked.buffer_unordered(MAX_CONCURRENT_CALLS);
             let all = async {
                 let mut failed = false;
                 while let Some((id, image)) = asked.next().await {
@@ -111,34 +110,35 @@ impl RuntimeSide {
                 }
                 failed
             };
-            let failed = tokio::time::timeout(LIMIT, all).await.unwrap_or(true);
+            let failed = tokio::time::timeout(CALL_TIMEOUT, all).await.unwrap_or(true);
             self.images_asked_at = failed.then(Instant::now);
         }
         self.images.clone()
     }
 }
 
-async fn part(told: Option<&FilesystemUsage>, disks: &dyn DiskUsage) -> Option<Part> {
-    let told = told?;
-    let rooms = tokio::time::timeout(LIMIT, disks.rooms(vec![told.mount_point.clone()])).await.ok()?;
+async fn part(usage: Option<&FilesystemUsage>, disks: &dyn DiskUsage) -> Option<Part> {
+    let usage = usage?;
+    let rooms =
+        tokio::time::timeout(CALL_TIMEOUT, disks.rooms(vec![usage.mount_point.clone()])).await.ok()?;
     let room = rooms.into_iter().next()??;
-    Some((room, DiskUse { bytes: told.used_bytes, inodes: told.inodes_used }))
+    Some((room, DiskUse { bytes: usage.used_bytes, inodes: usage.inodes_used }))
 }
 
 async fn within<T>(call: impl Future<Output = Result<T, RuntimeError>>) -> Option<T> {
-    match tokio::time::timeout(LIMIT, call).await {
+    match tokio::time::timeout(CALL_TIMEOUT, call).await {
         Ok(Ok(found)) => Some(found),
         Ok(Err(error)) => {
-            tracing::debug!(%error, "the runtime tells no figures");
+            tracing::debug!(%error, "failed to read statistics from the runtime");
             None
         }
         Err(_) => {
-            tracing::debug!("the runtime tells no figures in time");
+            tracing::debug!("runtime did not return statistics in time");
             None
         }
     }
 }
 
 fn is_fresh(asked_at: Option<Instant>) -> bool {
-    asked_at.is_some_and(|at| at.elapsed() < FRESH)
+    asked_at.is_some_and(|at| at.elapsed() < CACHE_TTL)
 }

@@ -7,13 +7,13 @@ use model::usage::{
     WritableLayer,
 };
 use model::{ContainerId, FilesystemUsage, ImageFilesystems, SandboxId, Timestamp};
+use ports::host::usage::{CgroupWithChildren, PodCgroup};
 use ports::runtime::RuntimeError;
-use ports::usage::{CgroupWithChildren, PodCgroup};
 
 use super::runtime_side::RuntimeSide;
 use super::*;
 
-/// Counts questions; every folder and file system is the same.
+/// Counts calls; every folder and file system is the same.
 #[derive(Default)]
 struct FakeDisks {
     asked: AtomicUsize,
@@ -51,7 +51,7 @@ impl DiskUsage for FakeDisks {
     }
 }
 
-/// A runtime that tells figures, or hangs.
+/// A runtime that returns statistics, or hangs.
 #[derive(Default)]
 struct FakeRuntime {
     hangs: bool,
@@ -88,13 +88,13 @@ impl super::runtime_side::Figured for FakeRuntime {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_runtime_is_asked_once_in_a_while() {
+async fn runtime_statistics_are_cached() {
     let (runtime, disks) = (FakeRuntime::default(), FakeDisks::default());
     let mut side = RuntimeSide::default();
     for _ in 0..3 {
         let figures = side.figures(&runtime, &disks).await;
         assert_eq!(figures.layers.get("c1").unwrap().used.bytes, 9);
-        // Containers have no disk of their own.
+        // There is no separate container file system.
         assert_eq!(figures.container_fs, figures.image_fs);
         assert_eq!(figures.image_fs.unwrap().1, DiskUse { bytes: 30, inodes: 3 });
     }
@@ -105,7 +105,7 @@ async fn the_runtime_is_asked_once_in_a_while() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_runtime_that_hangs_costs_its_figures_and_is_left_alone() {
+async fn hanging_runtime_is_not_called_again() {
     let (runtime, disks) = (FakeRuntime { hangs: true, ..FakeRuntime::default() }, FakeDisks::default());
     let mut side = RuntimeSide::default();
     let start = tokio::time::Instant::now();
@@ -119,7 +119,7 @@ async fn a_runtime_that_hangs_costs_its_figures_and_is_left_alone() {
 }
 
 #[tokio::test]
-async fn images_of_sandboxes_are_remembered_while_they_exist() {
+async fn caches_images_of_existing_sandboxes() {
     let runtime = FakeRuntime::default();
     let mut side = RuntimeSide::default();
     for _ in 0..2 {
@@ -130,7 +130,7 @@ async fn images_of_sandboxes_are_remembered_while_they_exist() {
     assert_eq!(side.images(&runtime, vec!["s2".into()]).await.len(), 1);
 }
 
-/// A machine whose CPU time is the number of questions so far, in seconds.
+/// A machine whose CPU time is the number of calls so far, in seconds.
 #[derive(Default)]
 struct FakeUsage {
     asked: AtomicUsize,
@@ -186,7 +186,7 @@ impl Usage for FakeUsage {
 }
 
 #[tokio::test(start_paused = true)]
-async fn questions_at_once_share_one_reading() {
+async fn concurrent_requests_share_one_reading() {
     let usage = Arc::new(FakeUsage::default());
     let readings = gather::Shared::default();
     let read = |usage: Arc<FakeUsage>| async move { usage.cgroups(vec!["/".into()], Detail::Basic).await };
@@ -196,7 +196,7 @@ async fn questions_at_once_share_one_reading() {
     );
     assert_eq!(a, b);
     assert_eq!(usage.asked.load(Ordering::SeqCst), 1);
-    // More detail needs a reading of its own, less does not.
+    // More detail needs a new reading, less does not.
     readings.get(Detail::Full, || read(usage.clone())).await;
     readings.get(Detail::Summary, || read(usage.clone())).await;
     assert_eq!(usage.asked.load(Ordering::SeqCst), 2);

@@ -1,6 +1,6 @@
-//! Certificates on disk in upstream's layout, so that a kubelet can take over and back.
+//! Certificates on disk in upstream's layout, so that a node can switch between the kubelet and Podward.
 //!
-//! `<prefix>-<time>.pem` holds a certificate and its key; `<prefix>-current.pem` is a link to the one in use.
+//! `<prefix>-<time>.pem` holds a certificate and its key; `<prefix>-current.pem` is a symlink to the current one.
 
 use std::fs;
 use std::io;
@@ -12,21 +12,17 @@ use model::Timestamp;
 use super::credential::{Credential, CredentialError};
 use super::files::{WriteError, replace};
 
-/// Why a certificate was not stored.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum StoreError {
-    /// It is of no use.
     #[error(transparent)]
     Credential(#[from] CredentialError),
-    /// The files cannot be written.
     #[error(transparent)]
     Write(#[from] WriteError),
-    /// Somebody put something else where the link belongs.
-    #[error("{} is no link, so it is not replaced", .0.display())]
-    NoLink(PathBuf),
+    #[error("{} is not a symlink, refusing to replace it", .0.display())]
+    NotASymlink(PathBuf),
 }
 
-/// The certificates of one purpose.
+/// The certificates with one file name prefix.
 #[derive(Clone, Debug)]
 pub(crate) struct CertificateStore {
     folder: PathBuf,
@@ -38,14 +34,14 @@ impl CertificateStore {
         Self { folder: folder.to_owned(), prefix }
     }
 
-    /// The link to the one in use.
+    /// Path of the symlink to the current certificate.
     pub(crate) fn current_path(&self) -> PathBuf {
         self.folder.join(format!("{}-current.pem", self.prefix))
     }
 
-    /// The one in use, if there is one.
+    /// Loads the current certificate.
     pub(crate) fn current(&self) -> Result<Option<Credential>, CredentialError> {
-        // An agent before this one may have been killed between two steps of a change, as upstream makes it.
+        // Falls back to the `-updated` link: the kubelet may have been killed between the two steps of its update.
         for path in [self.current_path(), self.updated_path()] {
             match Credential::from_files(&path, &path) {
                 Err(CredentialError::Read { source, .. }) if source.kind() == io::ErrorKind::NotFound => {}
@@ -55,7 +51,7 @@ impl CertificateStore {
         Ok(None)
     }
 
-    /// Stores a certificate with its key and makes it the one in use.
+    /// Stores a certificate with its key and makes it the current one.
     pub(crate) fn update(
         &self,
         certificate: &[u8],
@@ -78,7 +74,7 @@ impl CertificateStore {
         let (current, updated) = (self.current_path(), self.updated_path());
         for link in [&current, &updated] {
             if fs::symlink_metadata(link).is_ok_and(|found| !found.is_symlink()) {
-                return Err(StoreError::NoLink(link.clone()));
+                return Err(StoreError::NotASymlink(link.clone()));
             }
         }
         let change = || {
@@ -88,7 +84,7 @@ impl CertificateStore {
             }
             symlink(std::path::absolute(target)?, &updated)?;
             fs::rename(&updated, &current)?;
-            super::files::flush_folder(&current)
+            super::files::sync_parent_folder(&current)
         };
         change().map_err(WriteError::at(&current)).map_err(StoreError::from)
     }
@@ -98,7 +94,7 @@ impl CertificateStore {
     }
 }
 
-/// `2006-01-02-15-04-05`, as upstream names them.
+/// Formats a time as `2006-01-02-15-04-05`, same as upstream.
 fn file_time(now: Timestamp) -> String {
     let text = now.to_rfc3339();
     text.chars().take(19).map(|c| if matches!(c, 'T' | ':') { '-' } else { c }).collect()
@@ -110,7 +106,7 @@ mod tests {
     use crate::identity::test_certificates::{Authority, issued};
 
     #[test]
-    fn keeps_upstreams_layout() {
+    fn stores_certificates_in_upstreams_layout() {
         let folder = tempfile::TempDir::new().unwrap();
         let store = CertificateStore::new(&folder.path().join("pki"), "kubelet-client");
         assert!(store.current().unwrap().is_none());
@@ -127,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn a_change_cut_short_is_completed() {
+    fn loads_certificate_after_interrupted_update() {
         let folder = tempfile::TempDir::new().unwrap();
         let store = CertificateStore::new(folder.path(), "kubelet-client");
         let (certificate, key) = issued(&Authority::new(), "node", &[], 0, 1);
@@ -137,13 +133,13 @@ mod tests {
     }
 
     #[test]
-    fn never_replaces_a_file_by_a_link() {
+    fn refuses_to_replace_a_regular_file_by_a_symlink() {
         let folder = tempfile::TempDir::new().unwrap();
         let store = CertificateStore::new(folder.path(), "kubelet-client");
-        fs::write(store.current_path(), "somebody's").unwrap();
+        fs::write(store.current_path(), "not ours").unwrap();
         let (certificate, key) = issued(&Authority::new(), "node", &[], 0, 1);
         let stored = store.update(certificate.as_bytes(), key.as_bytes(), Timestamp::from_secs(1));
-        assert!(matches!(stored, Err(StoreError::NoLink(_))));
-        assert_eq!(fs::read_to_string(store.current_path()).unwrap(), "somebody's");
+        assert!(matches!(stored, Err(StoreError::NotASymlink(_))));
+        assert_eq!(fs::read_to_string(store.current_path()).unwrap(), "not ours");
     }
 }

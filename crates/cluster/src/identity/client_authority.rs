@@ -1,10 +1,10 @@
-//! Whose client certificates are believed.
+//! Verifies client certificates against `clientCAFile`.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use model::User;
-use ports::client_certificates::{ClientCertificates, NotBelieved};
+use ports::served::client_certificates::{ClientCertificates, UntrustedCertificate};
 use rustls::client::danger::HandshakeSignatureValid;
 use rustls::crypto::{WebPkiSupportedAlgorithms, verify_tls12_signature, verify_tls13_signature};
 use rustls::pki_types::pem::PemObject;
@@ -14,18 +14,17 @@ use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
 use rustls::{DigitallySignedStruct, DistinguishedName, RootCertStore, SignatureScheme};
 use sha2::{Digest, Sha256};
 
-use super::credential::{Credential, CredentialError, Names, provider, read};
+use super::credential::{CertificateNames, Credential, CredentialError, provider, read};
 use super::watched_files::{Reload, WatchedFiles};
 
-/// Which credential somebody came with, for authorizers and audits.
+/// Key in a user's `extra` that identifies the credential, for authorizers and audit logs.
 const CREDENTIAL_ID: &str = "authentication.kubernetes.io/credential-id";
 
-/// A certificate that is not believed.
 #[derive(Debug, thiserror::Error)]
 #[error("client certificate: {0}")]
-pub struct Unauthenticated(String);
+pub struct ClientCertificateError(String);
 
-/// `clientCAFile`, read again when it changes.
+/// The certificate authorities in `clientCAFile`, reloaded when the file changes.
 #[derive(Clone, Debug)]
 pub struct ClientAuthority {
     files: Arc<WatchedFiles<Arc<dyn ClientCertVerifier>, CredentialError>>,
@@ -33,51 +32,51 @@ pub struct ClientAuthority {
 
 impl ClientAuthority {
     /// # Errors
-    /// When the file cannot be used now.
+    /// If the file cannot be read or has an invalid certificate.
     pub fn from_file(path: &Path, reload: Reload) -> Result<Self, CredentialError> {
         let files = WatchedFiles::new(vec![path.to_owned()], load)?.with_reload(reload);
         Ok(Self { files: Arc::new(files) })
     }
 
-    /// Who the owner of a certificate chain is, the leaf first: common name is the user, organizations the groups.
+    /// Verifies a certificate chain, leaf first. The common name is the user, the organizations are the groups.
     ///
     /// # Errors
-    /// When the chain does not end at one of our authorities, or is not valid now.
+    /// If the chain does not lead to one of the authorities, or is not valid at `now`.
     pub fn authenticate(
         &self,
         chain: &[CertificateDer<'_>],
         now: UnixTime,
-    ) -> Result<Names, Unauthenticated> {
+    ) -> Result<CertificateNames, ClientCertificateError> {
         let Some((leaf, others)) = chain.split_first() else {
-            return Err(Unauthenticated("there is none".to_owned()));
+            return Err(ClientCertificateError("not presented".to_owned()));
         };
         let verified = self.files.current().verify_client_cert(leaf, others, now);
-        verified.map_err(|error| Unauthenticated(error.to_string()))?;
-        Credential::names_of(leaf).map_err(|error| Unauthenticated(error.to_string()))
+        verified.map_err(|error| ClientCertificateError(error.to_string()))?;
+        Credential::names_of(leaf).map_err(|error| ClientCertificateError(error.to_string()))
     }
 
-    /// Asks clients for certificates and checks that they have the key, no more: who does not convince by certificate
-    /// may do so by token, as with upstream.
-    pub(super) fn asking_verifier() -> Arc<dyn ClientCertVerifier> {
-        Arc::new(AskOnly { algorithms: provider().signature_verification_algorithms })
+    /// Requests client certificates in the TLS handshake and only checks possession of the key: a client whose
+    /// certificate is not trusted may still authenticate with a token, same as upstream.
+    pub(super) fn key_possession_verifier() -> Arc<dyn ClientCertVerifier> {
+        Arc::new(KeyPossessionVerifier { algorithms: provider().signature_verification_algorithms })
     }
 }
 
 impl ClientCertificates for ClientAuthority {
-    fn owner(&self, chain: &[&[u8]]) -> Result<User, NotBelieved> {
+    fn owner(&self, chain: &[&[u8]]) -> Result<User, UntrustedCertificate> {
         let ders: Vec<CertificateDer<'_>> = chain.iter().map(|der| CertificateDer::from(*der)).collect();
         let names = self.authenticate(&ders, UnixTime::now());
-        let names = names.map_err(|error| NotBelieved(error.to_string()))?;
+        let names = names.map_err(|error| UntrustedCertificate(error.to_string()))?;
         if names.common_name.is_empty() {
-            return Err(NotBelieved("client certificate: it names nobody".to_owned()));
+            return Err(UntrustedCertificate("client certificate: the common name is empty".to_owned()));
         }
-        let id = chain.first().map(|leaf| format!("X509SHA256={}", hexadecimal(&Sha256::digest(leaf))));
+        let id = chain.first().map(|leaf| format!("X509SHA256={}", to_hex(&Sha256::digest(leaf))));
         let extra = id.map(|id| (CREDENTIAL_ID.to_owned(), vec![id])).into_iter().collect();
         Ok(User { name: names.common_name, groups: names.organizations, extra, ..User::default() })
     }
 }
 
-fn hexadecimal(bytes: &[u8]) -> String {
+fn to_hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
@@ -85,24 +84,24 @@ fn load(paths: &[PathBuf]) -> Result<Arc<dyn ClientCertVerifier>, CredentialErro
     let mut roots = RootCertStore::empty();
     for path in paths {
         for certificate in CertificateDer::pem_slice_iter(&read(path)?) {
-            let certificate = certificate.map_err(|error| bad(&error))?;
-            roots.add(certificate).map_err(|error| bad(&error))?;
+            let certificate = certificate.map_err(|error| invalid_certificate(&error))?;
+            roots.add(certificate).map_err(|error| invalid_certificate(&error))?;
         }
     }
     let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider());
-    verifier.build().map_err(|error| bad(&error))
+    verifier.build().map_err(|error| invalid_certificate(&error))
 }
 
-fn bad(error: &dyn std::error::Error) -> CredentialError {
+fn invalid_certificate(error: &dyn std::error::Error) -> CredentialError {
     CredentialError::Certificate(error.to_string())
 }
 
 #[derive(Debug)]
-struct AskOnly {
+struct KeyPossessionVerifier {
     algorithms: WebPkiSupportedAlgorithms,
 }
 
-impl ClientCertVerifier for AskOnly {
+impl ClientCertVerifier for KeyPossessionVerifier {
     fn client_auth_mandatory(&self) -> bool {
         false
     }

@@ -1,4 +1,4 @@
-//! A certificate and its key.
+//! Parses a certificate chain with its private key.
 
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
@@ -12,64 +12,45 @@ use rustls::sign::CertifiedKey;
 use x509_parser::extensions::GeneralName;
 use x509_parser::prelude::{FromDer, X509Certificate};
 
-/// Why a certificate and a key are of no use.
 #[derive(Debug, thiserror::Error)]
 pub enum CredentialError {
-    /// A file cannot be read.
     #[error("read {}", path.display())]
-    Read {
-        /// The file.
-        path: PathBuf,
-        /// Why.
-        source: std::io::Error,
-    },
-    /// Not PEM.
+    Read { path: PathBuf, source: std::io::Error },
     #[error("{part}: {reason}")]
     Pem {
-        /// Certificate or key.
+        /// `certificate`, `private key` or the kubeconfig field.
         part: &'static str,
-        /// What is wrong.
         reason: String,
     },
-    /// A certificate that cannot be understood.
     #[error("certificate: {0}")]
     Certificate(String),
-    /// A key that cannot be used, or that belongs to another certificate.
+    /// The key is invalid or does not match the certificate.
     #[error("private key")]
     Key(#[source] rustls::Error),
 }
 
-/// A certificate chain with its private key, checked to belong together.
+/// A certificate chain with its private key. The key matches the leaf certificate.
 #[derive(Debug)]
 pub struct Credential {
-    /// As rustls takes it.
     pub key: Arc<CertifiedKey>,
-    /// When it begins to be valid.
     pub not_before: Timestamp,
-    /// When it ends to be valid.
     pub not_after: Timestamp,
-    /// Whose it is.
-    pub names: Names,
+    pub names: CertificateNames,
 }
 
-/// What a certificate says about its owner.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Names {
-    /// CN.
+pub struct CertificateNames {
     pub common_name: String,
-    /// O.
     pub organizations: Vec<String>,
-    /// DNS names.
     pub dns: Vec<String>,
-    /// Addresses.
     pub addresses: Vec<IpAddr>,
 }
 
 impl Credential {
-    /// From PEM texts; both may be the same text with both in it.
+    /// Parses PEM. Both arguments may be the same text if it contains certificate and key.
     ///
     /// # Errors
-    /// When they cannot be used together.
+    /// If the certificate or key is invalid, or they do not match.
     pub fn from_pem(certificate: &[u8], key: &[u8]) -> Result<Self, CredentialError> {
         let pem = |part| {
             move |error: rustls::pki_types::pem::Error| CredentialError::Pem {
@@ -80,16 +61,19 @@ impl Credential {
         let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(certificate).collect();
         let chain = chain.map_err(pem("certificate"))?;
         if chain.is_empty() {
-            return Err(CredentialError::Pem { part: "certificate", reason: "there is none".to_owned() });
+            return Err(CredentialError::Pem {
+                part: "certificate",
+                reason: "no certificate found".to_owned(),
+            });
         }
         let key = PrivateKeyDer::from_pem_slice(key).map_err(pem("private key"))?;
         Self::from_der(chain, key)
     }
 
-    /// From two files, or one with both.
+    /// Reads PEM files. Both paths may be the same file.
     ///
     /// # Errors
-    /// When they cannot be read or used together.
+    /// If a file cannot be read, or as for [`Self::from_pem`].
     pub fn from_files(certificate: &Path, key: &Path) -> Result<Self, CredentialError> {
         Self::from_pem(&read(certificate)?, &read(key)?)
     }
@@ -99,7 +83,10 @@ impl Credential {
         key: PrivateKeyDer<'static>,
     ) -> Result<Self, CredentialError> {
         let Some(leaf) = chain.first() else {
-            return Err(CredentialError::Pem { part: "certificate", reason: "there is none".to_owned() });
+            return Err(CredentialError::Pem {
+                part: "certificate",
+                reason: "no certificate found".to_owned(),
+            });
         };
         let (_, parsed) = X509Certificate::from_der(leaf)
             .map_err(|error| CredentialError::Certificate(error.to_string()))?;
@@ -110,25 +97,24 @@ impl Credential {
         Ok(Self { key: Arc::new(key), not_before, not_after, names })
     }
 
-    /// What a certificate says about its owner.
+    /// Returns the subject and subject alternative names of a certificate.
     ///
     /// # Errors
-    /// When it cannot be understood.
-    pub fn names_of(certificate: &CertificateDer<'_>) -> Result<Names, CredentialError> {
+    /// If the certificate cannot be parsed.
+    pub fn names_of(certificate: &CertificateDer<'_>) -> Result<CertificateNames, CredentialError> {
         let parsed = X509Certificate::from_der(certificate);
         parsed
             .map(|(_, parsed)| names(&parsed))
             .map_err(|error| CredentialError::Certificate(error.to_string()))
     }
 
-    /// Whether it is of no use any more.
     #[must_use]
     pub fn is_expired(&self, now: Timestamp) -> bool {
         now > self.not_after
     }
 }
 
-/// The cryptography of the whole agent.
+/// The process-wide rustls provider, or ring if none is installed.
 pub(crate) fn provider() -> Arc<CryptoProvider> {
     match CryptoProvider::get_default() {
         Some(provider) => provider.clone(),
@@ -140,15 +126,15 @@ pub(crate) fn read(path: &Path) -> Result<Vec<u8>, CredentialError> {
     std::fs::read(path).map_err(|source| CredentialError::Read { path: path.to_owned(), source })
 }
 
-fn names(certificate: &X509Certificate<'_>) -> Names {
+fn names(certificate: &X509Certificate<'_>) -> CertificateNames {
     let text = |attribute: &x509_parser::x509::AttributeTypeAndValue<'_>| {
         attribute.as_str().map(str::to_owned).unwrap_or_default()
     };
     let subject = certificate.subject();
-    let mut names = Names {
+    let mut names = CertificateNames {
         common_name: subject.iter_common_name().next().map(text).unwrap_or_default(),
         organizations: subject.iter_organization().map(text).collect(),
-        ..Names::default()
+        ..CertificateNames::default()
     };
     let alternatives = certificate.subject_alternative_name().ok().flatten();
     for name in alternatives.iter().flat_map(|extension| &extension.value.general_names) {
@@ -174,13 +160,13 @@ mod tests {
     use crate::identity::test_certificates::{Authority, issued};
 
     #[test]
-    fn reads_names_and_times() {
+    fn parses_names_and_validity() {
         let authority = Authority::new();
         let (certificate, key) =
             issued(&authority, "system:node:a", &["a.example", "10.0.0.7", "fd00::7"], 100, 200);
         let both = format!("{certificate}{key}");
         let credential = Credential::from_pem(both.as_bytes(), both.as_bytes()).unwrap();
-        let expected = Names {
+        let expected = CertificateNames {
             common_name: "system:node:a".to_owned(),
             organizations: vec!["system:nodes".to_owned()],
             dns: vec!["a.example".to_owned()],
@@ -196,13 +182,13 @@ mod tests {
     }
 
     #[test]
-    fn refuses_what_does_not_belong_together() {
+    fn rejects_missing_or_mismatched_certificate_and_key() {
         let authority = Authority::new();
         let (certificate, key) = issued(&authority, "a", &[], 0, 1);
         let (other, _) = issued(&authority, "b", &[], 0, 1);
         let cases: [(&str, &str, &str); 4] = [
             (&other, &key, "private key"),
-            ("", &key, "certificate: there is none"),
+            ("", &key, "certificate: no certificate found"),
             (&certificate, "", "private key: no items found"),
             ("-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n", &key, "certificate: "),
         ];

@@ -1,6 +1,7 @@
-//! The certificate in use.
+//! The certificate that new connections use.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use parking_lot::Mutex;
+use std::sync::Arc;
 
 use rustls::SignatureScheme;
 use rustls::client::ResolvesClientCert;
@@ -10,12 +11,12 @@ use tokio::sync::watch;
 
 use super::credential::Credential;
 
-/// There is no certificate to ask the API server with.
+/// The client has no certificate to authenticate with.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("no client certificate yet: {0}")]
 pub(crate) struct MissingCertificate(String);
 
-/// The certificate that new connections use. Clones share it.
+/// A replaceable certificate for TLS handshakes. Clones share it.
 #[derive(Clone, Debug)]
 pub(crate) struct CurrentCertificate {
     slot: Arc<Slot>,
@@ -30,7 +31,7 @@ struct Slot {
 impl CurrentCertificate {
     pub(crate) fn new(credential: Option<Credential>) -> Self {
         let current = watch::Sender::new(credential.map(Arc::new));
-        let waiting_for = Mutex::new("it was not requested".to_owned());
+        let waiting_for = Mutex::new("not requested".to_owned());
         Self { slot: Arc::new(Slot { current, waiting_for }) }
     }
 
@@ -38,25 +39,25 @@ impl CurrentCertificate {
         self.slot.current.borrow().clone()
     }
 
-    /// For connections from now on.
+    /// Sets the certificate for new connections.
     pub(crate) fn set(&self, credential: Credential) {
         self.slot.current.send_replace(Some(Arc::new(credential)));
     }
 
-    /// Returns once there is one.
+    /// Waits until there is a certificate.
     pub(crate) async fn ready(&self) {
         let mut changes = self.slot.current.subscribe();
-        // The sender lives as long as this.
+        // Cannot fail: `self` owns the sender.
         let _ = changes.wait_for(Option::is_some).await;
     }
 
-    /// Says what the first certificate waits for, for the errors of those who wait.
-    pub(crate) fn waits_for(&self, what: String) {
-        *self.slot.waiting_for.lock().unwrap_or_else(PoisonError::into_inner) = what;
+    /// Sets the reason why there is no certificate yet, for [`Self::missing`].
+    pub(crate) fn set_waiting_for(&self, reason: String) {
+        *self.slot.waiting_for.lock() = reason;
     }
 
     pub(crate) fn missing(&self) -> MissingCertificate {
-        MissingCertificate(self.slot.waiting_for.lock().unwrap_or_else(PoisonError::into_inner).clone())
+        MissingCertificate(self.slot.waiting_for.lock().clone())
     }
 }
 

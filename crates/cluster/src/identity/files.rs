@@ -1,14 +1,13 @@
-//! Files that hold secrets.
+//! Atomic, durable replacement of files that contain secrets.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-/// Folders for certificates may be looked at by all, as upstream's.
+/// Mode of certificate folders, same as upstream.
 const FOLDER_MODE: u32 = 0o755;
 
-/// A file or folder that cannot be written.
 #[derive(Debug, thiserror::Error)]
 #[error("write {}", path.display())]
 pub struct WriteError {
@@ -22,12 +21,12 @@ impl WriteError {
     }
 }
 
-/// Gives a file the content in one step, on disk when this returns. Makes the folder if need be.
+/// Atomically replaces the content of a file and syncs it to disk. Creates missing parent folders.
 pub(super) fn replace(path: &Path, content: &[u8], mode: u32) -> Result<(), WriteError> {
     let temporary = with_suffix(path, ".podward-new");
     let write = || {
         if let Some(folder) = path.parent() {
-            make_folder(folder)?;
+            create_folder(folder)?;
         }
         match fs::remove_file(&temporary) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
@@ -35,22 +34,22 @@ pub(super) fn replace(path: &Path, content: &[u8], mode: u32) -> Result<(), Writ
         }
         let mut file = OpenOptions::new().write(true).create_new(true).mode(mode).open(&temporary)?;
         file.write_all(content)?;
-        // The process may have a mask.
+        // Overrides the umask of the process.
         file.set_permissions(fs::Permissions::from_mode(mode))?;
         file.sync_all()?;
         fs::rename(&temporary, path)?;
-        flush_folder(path)
+        sync_parent_folder(path)
     };
     write().map_err(WriteError::at(path))
 }
 
-pub(super) fn make_folder(folder: &Path) -> io::Result<()> {
+pub(super) fn create_folder(folder: &Path) -> io::Result<()> {
     use std::os::unix::fs::DirBuilderExt;
     fs::DirBuilder::new().recursive(true).mode(FOLDER_MODE).create(folder)
 }
 
-/// Puts the name of a file on disk.
-pub(super) fn flush_folder(path: &Path) -> io::Result<()> {
+/// Syncs the parent folder of `path`, so that a rename survives a crash.
+pub(super) fn sync_parent_folder(path: &Path) -> io::Result<()> {
     path.parent().map_or(Ok(()), |folder| File::open(folder)?.sync_all())
 }
 
@@ -65,7 +64,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn replaces_content_and_mode_at_once() {
+    fn replaces_content_and_mode() {
         let folder = tempfile::TempDir::new().unwrap();
         let path = folder.path().join("a/b/file");
         for content in ["one", "two, longer"] {

@@ -1,4 +1,4 @@
-//! Reading a kubeconfig.
+//! Reads a kubeconfig.
 
 use std::path::{Path, PathBuf};
 
@@ -12,48 +12,40 @@ use secrecy::ExposeSecret;
 use super::credential::{Credential, CredentialError, read};
 use crate::clients::ConnectError;
 
-/// How to reach the API server, and as whom.
-pub(crate) struct Access {
-    /// Everything but the client certificate, which is not kube's to keep: it changes.
+/// How to reach the API server, and with which credentials.
+pub(crate) struct ServerAccess {
+    /// Without the client certificate, which may change and is therefore not managed by `kube`.
     pub(crate) config: Config,
-    /// The client certificate.
     pub(crate) certificate: CertificateSource,
-    /// The proxy that the file names.
+    /// `proxy-url` of the kubeconfig.
     pub(crate) proxy: Option<Uri>,
-    /// The server as the file has it.
-    pub(crate) server: ServerStanza,
+    pub(crate) server: ClusterEntry,
 }
 
-/// What a kubeconfig says about the server.
+/// A `cluster` entry of a kubeconfig.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct ServerStanza {
-    /// The object below `cluster`, with absolute paths.
+pub(crate) struct ClusterEntry {
+    /// File paths in it are absolute.
     pub(crate) cluster: serde_json::Value,
 }
 
-/// Where the client certificate comes from.
+/// Source of the client certificate.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum CertificateSource {
-    /// There is none: a token, a program, or nothing.
+    /// The kubeconfig has a token, a credential plugin, or no credentials.
     None,
-    /// Written in the kubeconfig.
     Inline {
-        /// PEM.
         certificate: Vec<u8>,
-        /// PEM.
         key: Vec<u8>,
     },
-    /// In files, which may change.
+    /// PEM files, which another program may replace. They may be the same file.
     Files {
-        /// PEM, the key may be in it.
         certificate: PathBuf,
-        /// PEM.
         key: PathBuf,
     },
 }
 
 impl CertificateSource {
-    /// Reads it.
     pub(crate) fn load(&self) -> Result<Option<Credential>, CredentialError> {
         match self {
             Self::None => Ok(None),
@@ -63,21 +55,25 @@ impl CertificateSource {
     }
 }
 
-impl Access {
-    /// Reads a kubeconfig; relative paths in it are taken from where it lies.
+impl ServerAccess {
+    /// Reads a kubeconfig. Relative paths in it are relative to its folder.
     pub(crate) async fn read(path: &Path) -> Result<Self, ConnectError> {
-        let named = |source| ConnectError::Kubeconfig { path: path.to_owned(), source };
-        let file = Kubeconfig::read_from(path).map_err(named)?;
+        let kubeconfig_error = |source| ConnectError::Kubeconfig { path: path.to_owned(), source };
+        let file = Kubeconfig::read_from(path).map_err(kubeconfig_error)?;
         let cluster = current_cluster(&file).unwrap_or_default();
-        let server = ServerStanza::of(&cluster);
+        let server = ClusterEntry::from_cluster(&cluster);
         let inline_authority =
             cluster.certificate_authority_data.as_ref().is_some_and(|data| !data.is_empty());
         let authority = cluster.certificate_authority.filter(|file| !file.is_empty() && !inline_authority);
         let proxy = cluster.proxy_url.filter(|proxy| !proxy.is_empty()).map(|proxy| proxy.parse());
-        let proxy = proxy.transpose().map_err(kube::config::KubeconfigError::ParseProxyUrl).map_err(named)?;
-        let mut config =
-            Config::from_custom_kubeconfig(file, &KubeConfigOptions::default()).await.map_err(named)?;
-        // Read again now and then, so that a new authority needs no restart.
+        let proxy = proxy
+            .transpose()
+            .map_err(kube::config::KubeconfigError::ParseProxyUrl)
+            .map_err(kubeconfig_error)?;
+        let mut config = Config::from_custom_kubeconfig(file, &KubeConfigOptions::default())
+            .await
+            .map_err(kubeconfig_error)?;
+        // kube rereads this file periodically, so a new authority needs no restart.
         config.root_cert_file = authority.map(PathBuf::from);
         config.headers.extend(user_agent().map(|value| (header::USER_AGENT, value)));
         let certificate = certificate_source(&mut config.auth_info)
@@ -85,16 +81,16 @@ impl Access {
         Ok(Self { config, certificate, proxy, server })
     }
 
-    /// The same server without anybody's credentials.
-    pub(crate) fn anonymous(mut self) -> Self {
+    /// Removes all credentials.
+    pub(crate) fn without_credentials(mut self) -> Self {
         self.config.auth_info = AuthInfo::default();
         self.certificate = CertificateSource::None;
         self
     }
 }
 
-impl ServerStanza {
-    fn of(cluster: &Cluster) -> Self {
+impl ClusterEntry {
+    fn from_cluster(cluster: &Cluster) -> Self {
         let mut cluster = serde_json::to_value(cluster).unwrap_or_default();
         if let Some(fields) = cluster.as_object_mut() {
             fields.retain(|name, value| !value.is_null() && name != "extensions");
@@ -103,7 +99,7 @@ impl ServerStanza {
     }
 }
 
-/// The kubelet of the release we stand in for, and who that really is.
+/// Returns the `User-Agent`: the kubelet release that Podward is compatible with, then Podward itself.
 fn user_agent() -> Option<HeaderValue> {
     let architecture = match std::env::consts::ARCH {
         "x86_64" => "amd64",
@@ -121,7 +117,7 @@ fn current_cluster(file: &Kubeconfig) -> Option<Cluster> {
     file.clusters.iter().find(|cluster| &cluster.name == name)?.cluster.clone()
 }
 
-/// Takes the certificate out. Data in the file goes before file names, as with upstream.
+/// Moves the certificate out of `user`. Inline data takes precedence over files, same as upstream.
 fn certificate_source(user: &mut AuthInfo) -> Result<CertificateSource, CredentialError> {
     let certificate_data = user.client_certificate_data.take().filter(|data| !data.is_empty());
     let key_data = user.client_key_data.take().map(|data| data.expose_secret().to_owned());
@@ -131,14 +127,14 @@ fn certificate_source(user: &mut AuthInfo) -> Result<CertificateSource, Credenti
     if let (None, None, Some(certificate), Some(key)) = (&certificate_data, &key_data, &certificate, &key) {
         return Ok(CertificateSource::Files { certificate: certificate.clone(), key: key.clone() });
     }
-    let certificate = content("client-certificate-data", certificate_data, certificate)?;
-    match (certificate, content("client-key-data", key_data, key)?) {
+    let certificate = inline_or_file("client-certificate-data", certificate_data, certificate)?;
+    match (certificate, inline_or_file("client-key-data", key_data, key)?) {
         (Some(certificate), Some(key)) => Ok(CertificateSource::Inline { certificate, key }),
         _ => Ok(CertificateSource::None),
     }
 }
 
-fn content(
+fn inline_or_file(
     part: &'static str,
     data: Option<String>,
     file: Option<PathBuf>,

@@ -1,4 +1,4 @@
-//! A client certificate in files that somebody else renews.
+//! Reloads a client certificate from files that another program renews.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -7,42 +7,42 @@ use tokio_util::sync::CancellationToken;
 
 use super::credential::Credential;
 use super::current_certificate::CurrentCertificate;
-use crate::clients::Links;
+use crate::clients::ClientConnections;
 
-/// Between two looks. Whoever renews does so long before the old certificate ends.
-const PERIOD: Duration = Duration::from_secs(60);
+/// Certificates are usually renewed long before they expire, so this need not be short.
+const RELOAD_INTERVAL: Duration = Duration::from_secs(60);
 
-/// The files, and the connections that use them.
-pub(super) struct ReloadedFiles {
+/// The files, and the connections that use their certificate.
+pub(super) struct CertificateFileReloader {
     pub(super) certificate: PathBuf,
     pub(super) key: PathBuf,
     pub(super) current: CurrentCertificate,
-    pub(super) links: Links,
+    pub(super) connections: ClientConnections,
 }
 
-impl ReloadedFiles {
+impl CertificateFileReloader {
     pub(super) async fn run(self, cancel: CancellationToken) {
         loop {
             tokio::select! {
                 () = cancel.cancelled() => return,
-                () = tokio::time::sleep(PERIOD) => self.look(),
+                () = tokio::time::sleep(RELOAD_INTERVAL) => self.reload_if_changed(),
             }
         }
     }
 
-    /// Takes up what is in the files now. Half-written or missing files are looked at again the next time.
-    fn look(&self) {
+    /// Missing or half-written files are read again after the next interval.
+    fn reload_if_changed(&self) {
         match Credential::from_files(&self.certificate, &self.key) {
             Ok(found) if self.is_new(&found) => {
                 tracing::info!(file = %self.certificate.display(), until = %found.not_after,
-                    "a new client certificate; connecting anew");
+                    "client certificate changed; reconnecting");
                 self.current.set(found);
-                self.links.renew();
+                self.connections.renew();
             }
             Ok(_) => {}
             Err(error) => {
                 tracing::warn!(file = %self.certificate.display(), %error,
-                    "the client certificate cannot be read again; the one in use stays");
+                    "failed to reload client certificate; keeping the current one");
             }
         }
     }

@@ -1,6 +1,5 @@
-//! Asking for certificates when they are due, and taking them up.
+//! Requests certificates when they are due, stores them and puts them in use.
 
-use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -8,28 +7,28 @@ use std::time::Duration;
 use kube::Client;
 use model::Timestamp;
 use ports::api::ApiErrorKind;
-use ports::certificate_meter::{CertificateMeter, CertificateUse};
 use ports::clock::Clock;
+use ports::telemetry::certificate_meter::{CertificateMeter, CertificateUse};
 use rcgen::KeyPair;
+use timing::random;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use super::bootstrap::{self, Bootstrap};
 use super::certificate_store::{CertificateStore, StoreError};
-use super::credential::Names;
+use super::credential::CertificateNames;
 use super::current_certificate::CurrentCertificate;
-use super::rotation::{ServerHealth, due_at, gives_up, satisfies, wait_after};
-use super::signing::{Naming, Purpose, SigningError, submit};
-use crate::clients::{ConnectError, Links};
+use super::rotation::{ServerHealth, backoff_after, due_at, satisfies, should_give_up};
+use super::signing::{CsrNaming, Purpose, SigningError, submit};
+use crate::clients::{ClientConnections, ConnectError};
 
-/// How long one request may wait for approval before another is made.
-const APPROVAL: Duration = Duration::from_secs(15 * 60);
-/// The first certificate of a node may wait for somebody to wake up.
-const FIRST_APPROVAL: Duration = Duration::from_secs(3600);
-/// Between two looks at the clock, which may have been set meanwhile.
-const LOOK: Duration = Duration::from_secs(10);
+/// After this time without approval the agent submits a new request.
+const APPROVAL_TIMEOUT: Duration = Duration::from_secs(15 * 60);
+/// Longer for the first certificate, which may need manual approval.
+const FIRST_APPROVAL_TIMEOUT: Duration = Duration::from_secs(3600);
+/// Limits sleeps, because the system clock may be set in the meantime.
+const CLOCK_CHECK_INTERVAL: Duration = Duration::from_secs(10);
 
-/// Why an attempt failed.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum RenewalError {
     #[error(transparent)]
@@ -44,122 +43,127 @@ pub(super) enum RenewalError {
     Connect(#[from] ConnectError),
 }
 
-/// Keeps one certificate good.
-pub(super) struct Renewal {
+/// Renews one certificate before it expires or when its names change.
+pub(super) struct CertificateRenewer {
     pub(super) purpose: Purpose,
-    /// What the certificate is to say; none means that it is not known yet.
-    pub(super) wanted: watch::Receiver<Option<Names>>,
+    /// `None` while the node's addresses are not known yet.
+    pub(super) desired_names: watch::Receiver<Option<CertificateNames>>,
     pub(super) store: CertificateStore,
     pub(super) current: CurrentCertificate,
-    /// Asks with the certificate in use.
+    /// Authenticates with the current certificate.
     pub(super) client: Client,
-    /// How to ask without one.
+    /// Credentials for requests without a valid certificate.
     pub(super) bootstrap: Option<Bootstrap>,
-    /// Connections that use it.
-    pub(super) links: Option<Links>,
+    /// Connections to reopen after a renewal.
+    pub(super) connections: Option<ClientConnections>,
     pub(super) clock: Arc<dyn Clock>,
-    /// Who is told how it goes.
     pub(super) meter: Arc<dyn CertificateMeter>,
-    pub(super) server_refuses: AtomicBool,
+    pub(super) server_rejects: AtomicBool,
 }
 
-impl Renewal {
-    /// Renews for ever. Ends when the node has had no certificate for too long though the server answers; says why.
+impl CertificateRenewer {
+    /// Runs until `cancel`. Returns earlier, after logging the reason, if the API server keeps rejecting the node.
     pub(super) async fn run(self, renew_now: bool, cancel: CancellationToken) {
-        self.tell();
+        self.report_current();
         tokio::select! {
             () = cancel.cancelled() => {}
-            () = self.renew_for_ever(renew_now) => {}
-            () = self.watch_over() => {}
+            () = self.renew_when_due(renew_now) => {}
+            () = self.monitor_expiry() => {}
         }
     }
 
-    /// Gets the first certificate, and no more. Says whether there is one now.
-    pub(super) async fn first(&self, cancel: &CancellationToken) -> bool {
+    /// Obtains the first certificate. Returns whether it succeeded.
+    pub(super) async fn obtain_first(&self, cancel: &CancellationToken) -> bool {
         tokio::select! {
             () = cancel.cancelled() => false,
-            () = self.attempt_until_done() => true,
-            () = self.watch_over() => false,
+            () = self.retry_until_renewed() => true,
+            () = self.monitor_expiry() => false,
         }
     }
 
-    async fn renew_for_ever(&self, mut renew_now: bool) {
-        let mut at_once = 0;
+    async fn renew_when_due(&self, mut renew_now: bool) {
+        let mut immediately_due = 0;
         loop {
             if !renew_now {
-                self.until_due().await;
+                self.wait_until_due().await;
             }
             renew_now = false;
-            self.attempt_until_done().await;
-            // With a clock far ahead every new certificate is due at once; the server must not suffer from it.
-            at_once = if self.remaining(self.clock.now(), 0.0).is_none() { at_once + 1 } else { 0 };
-            tokio::time::sleep(wait_after(at_once, spread())).await;
+            self.retry_until_renewed().await;
+            // If the clock is far ahead, every new certificate is due immediately: back off to protect the server.
+            immediately_due =
+                if self.remaining(self.clock.now(), 0.0).is_none() { immediately_due + 1 } else { 0 };
+            tokio::time::sleep(backoff_after(immediately_due, random())).await;
         }
     }
 
-    async fn until_due(&self) {
-        let mut wanted = self.wanted.clone();
-        let spread = spread();
+    async fn wait_until_due(&self) {
+        let mut desired_names = self.desired_names.clone();
+        let random = random();
         loop {
-            wanted.mark_unchanged();
+            desired_names.mark_unchanged();
             let now = self.clock.now();
-            let Some(remaining) = self.remaining(now, spread) else { return };
+            let Some(remaining) = self.remaining(now, random) else { return };
             tokio::select! {
-                () = tokio::time::sleep(remaining.min(LOOK)) => {}
-                Ok(()) = wanted.changed() => {}
+                () = tokio::time::sleep(remaining.min(CLOCK_CHECK_INTERVAL)) => {}
+                Ok(()) = desired_names.changed() => {}
             }
         }
     }
 
-    /// Time until a certificate is to be asked for; none means now.
-    fn remaining(&self, now: Timestamp, spread: f64) -> Option<Duration> {
-        let Some(wanted) = self.wanted.borrow().clone() else { return Some(LOOK) };
+    /// Returns the time until the next request is due; `None` means now.
+    fn remaining(&self, now: Timestamp, random: f64) -> Option<Duration> {
+        let Some(desired_names) = self.desired_names.borrow().clone() else {
+            return Some(CLOCK_CHECK_INTERVAL);
+        };
         let current = self.current.current()?;
-        if !satisfies(&current, &wanted) {
+        if !satisfies(&current, &desired_names) {
             return None;
         }
-        let due = due_at(current.not_before, current.not_after, spread);
+        let due = due_at(current.not_before, current.not_after, random);
         (due > now).then(|| due.since(now))
     }
 
-    async fn attempt_until_done(&self) {
+    async fn retry_until_renewed(&self) {
         let mut failures = 0;
-        let mut wanted = self.wanted.clone();
+        let mut desired_names = self.desired_names.clone();
         loop {
-            wanted.mark_unchanged();
-            let asked = wanted.borrow().clone();
-            if let Some(names) = asked {
+            desired_names.mark_unchanged();
+            let requested = desired_names.borrow().clone();
+            if let Some(names) = requested {
                 tokio::select! {
                     outcome = self.attempt(&names) => match outcome {
                         Ok(()) => return,
                         Err(error) => {
                             failures += 1;
                             self.meter.not_renewed(self.usage());
-                            self.server_refuses.store(refuses(&error), Ordering::Relaxed);
-                            tracing::warn!(purpose = ?self.purpose, error = %error, "no new certificate");
+                            self.server_rejects.store(is_rejection(&error), Ordering::Relaxed);
+                            tracing::warn!(purpose = ?self.purpose, error = %error, "failed to obtain certificate; will retry");
                         }
                     },
-                    // What is asked for is not wanted any more.
-                    Ok(()) = wanted.changed() => continue,
+                    // The request is obsolete: other names are desired now.
+                    Ok(()) = desired_names.changed() => continue,
                 }
             }
             tokio::select! {
-                () = tokio::time::sleep(wait_after(failures.max(1), spread())) => {}
-                Ok(()) = wanted.changed() => {}
+                () = tokio::time::sleep(backoff_after(failures.max(1), random())) => {}
+                Ok(()) = desired_names.changed() => {}
             }
         }
     }
 
-    async fn attempt(&self, names: &Names) -> Result<(), RenewalError> {
+    async fn attempt(&self, names: &CertificateNames) -> Result<(), RenewalError> {
         let valid = self.current.current().is_some_and(|current| !current.is_expired(self.clock.now()));
         let first = self.bootstrap.as_ref().filter(|_| !valid);
-        let (client, key, naming, patience) = match first {
-            Some(bootstrap) => {
-                (bootstrap.client().await?, bootstrap.key()?, Naming::ByContent, FIRST_APPROVAL)
-            }
+        let (client, key, naming, timeout) = match first {
+            Some(bootstrap) => (
+                bootstrap.client().await?,
+                bootstrap.load_or_generate_key()?,
+                CsrNaming::FromContent,
+                FIRST_APPROVAL_TIMEOUT,
+            ),
             None => {
-                let key = KeyPair::generate().map_err(SigningError::Make)?;
-                (self.client.clone(), key, Naming::ByServer, APPROVAL)
+                let key = KeyPair::generate().map_err(SigningError::CreateRequest)?;
+                (self.client.clone(), key, CsrNaming::GeneratedByServer, APPROVAL_TIMEOUT)
             }
         };
         let submitted = submit(client, self.purpose, naming, names, &key).await?;
@@ -167,34 +171,35 @@ impl Renewal {
         tracing::info!(
             "waiting for approval of certificate request {name}: kubectl certificate approve {name}"
         );
-        self.current.waits_for(format!("waiting for approval of certificate request {name}"));
-        let issued = tokio::time::timeout(patience, submitted.issued()).await;
+        self.current.set_waiting_for(format!("waiting for approval of certificate request {name}"));
+        let issued = tokio::time::timeout(timeout, submitted.wait_until_issued()).await;
         let certificate = issued.map_err(|_| RenewalError::NotApproved(name))??;
-        self.take_up(&certificate, &key)
+        self.install(&certificate, &key)
     }
 
-    fn take_up(&self, certificate: &[u8], key: &KeyPair) -> Result<(), RenewalError> {
+    fn install(&self, certificate: &[u8], key: &KeyPair) -> Result<(), RenewalError> {
         let now = self.clock.now();
         let credential = self.store.update(certificate, key.serialize_pem().as_bytes(), now)?;
-        tracing::info!(purpose = ?self.purpose, until = %credential.not_after, "a new certificate");
-        // Before it is used: whoever sees the node work finds the kubeconfig written.
-        if let Some(Err(error)) = self.bootstrap.as_ref().map(|way| way.finish(&self.store.current_path())) {
-            tracing::error!(%error, "the kubeconfig was not written; the next start will bootstrap again");
+        tracing::info!(purpose = ?self.purpose, until = %credential.not_after, "installed new certificate");
+        // Before the certificate is used: once the node is online, its kubeconfig must exist.
+        if let Some(Err(error)) =
+            self.bootstrap.as_ref().map(|bootstrap| bootstrap.finish(&self.store.current_path()))
+        {
+            tracing::error!(%error, "failed to write kubeconfig; the node will bootstrap again after a restart");
         }
         if let Some(old) = self.current.current() {
             self.meter.replaced(self.usage(), now.since(old.not_before));
         }
         self.current.set(credential);
-        self.tell();
-        self.server_refuses.store(false, Ordering::Relaxed);
-        if let Some(links) = &self.links {
-            links.renew();
+        self.report_current();
+        self.server_rejects.store(false, Ordering::Relaxed);
+        if let Some(connections) = &self.connections {
+            connections.renew();
         }
         Ok(())
     }
 
-    /// Tells which certificate is in use.
-    fn tell(&self) {
+    fn report_current(&self) {
         self.meter.in_use(self.usage(), self.current.current().map(|current| current.not_after));
     }
 
@@ -205,50 +210,44 @@ impl Renewal {
         }
     }
 
-    async fn watch_over(&self) {
+    async fn monitor_expiry(&self) {
         let mut last_valid = self.clock.now();
-        let mut told = false;
+        let mut logged = false;
         loop {
             let now = self.clock.now();
             match self.current.current() {
                 Some(current) if !current.is_expired(now) => {
                     last_valid = now;
-                    told = false;
+                    logged = false;
                 }
-                Some(current) if !told => {
+                Some(current) if !logged => {
                     tracing::error!(expired = %current.not_after,
-                        "the client certificate has expired; the API server will not know this node");
-                    told = true;
+                        "client certificate has expired; the API server will reject this node");
+                    logged = true;
                 }
                 _ => {}
             }
-            let health = if self.server_refuses.load(Ordering::Relaxed) {
-                ServerHealth::RefusesUs
+            let health = if self.server_rejects.load(Ordering::Relaxed) {
+                ServerHealth::RejectsNode
             } else {
                 ServerHealth::Unknown
             };
-            if self.purpose == Purpose::Client && gives_up(now, last_valid, health) {
+            if self.purpose == Purpose::Client && should_give_up(now, last_valid, health) {
                 tracing::error!(
-                    "no valid client certificate since {last_valid}, and the API server refuses to give one; \
-                     check --bootstrap-kubeconfig and the clock, then start again"
+                    "no valid client certificate since {last_valid}, and the API server rejects requests for one; \
+                     check --bootstrap-kubeconfig and the clock, then restart"
                 );
                 return;
             }
-            tokio::time::sleep(LOOK).await;
+            tokio::time::sleep(CLOCK_CHECK_INTERVAL).await;
         }
     }
 }
 
-/// Whether the server works but does not want us.
-fn refuses(error: &RenewalError) -> bool {
+/// Whether the server is healthy but rejects the node's credentials.
+fn is_rejection(error: &RenewalError) -> bool {
     let RenewalError::Signing(SigningError::Api(error)) = error else { return false };
     matches!(error.kind, ApiErrorKind::Unauthorized | ApiErrorKind::Forbidden | ApiErrorKind::NotFound)
-}
-
-/// Anything between 0 and 1.
-fn spread() -> f64 {
-    let bits = u32::try_from(RandomState::new().hash_one(0) >> 32).unwrap_or_default();
-    f64::from(bits) / f64::from(u32::MAX)
 }
 
 #[cfg(test)]
@@ -258,6 +257,7 @@ mod tests {
     use http::{Request, Response};
     use kube::client::Body;
     use tempfile::TempDir;
+    use testkit::fake_clock::FakeClock;
     use tokio::time::Instant;
 
     use super::*;
@@ -265,69 +265,60 @@ mod tests {
     use crate::identity::signing::node_names;
     use crate::identity::test_certificates::{Authority, issued};
 
-    /// A clock that goes with tokio's, from zero.
-    struct TokioClock(Instant);
-
-    impl Clock for TokioClock {
-        fn now(&self) -> Timestamp {
-            Timestamp::from_secs(0).after(self.0.elapsed())
-        }
-    }
-
-    /// A renewal of a certificate valid until `not_after`, and the number of requests that it made in vain.
-    fn renewal(folder: &TempDir, not_after: i64, answer: u16) -> (Renewal, Arc<AtomicUsize>) {
-        let asked = Arc::new(AtomicUsize::new(0));
-        let counter = asked.clone();
+    /// Creates a renewer whose certificate is valid until `not_after` and whose server always fails with `code`, and the
+    /// number of requests that it received.
+    fn renewer(folder: &TempDir, not_after: i64, code: u16) -> (CertificateRenewer, Arc<AtomicUsize>) {
+        let requests = Arc::new(AtomicUsize::new(0));
+        let counter = requests.clone();
         let service = tower::service_fn(move |_: Request<Body>| {
             counter.fetch_add(1, Ordering::Relaxed);
             let status = serde_json::json!({"kind": "Status", "apiVersion": "v1", "status": "Failure",
-                "code": answer, "message": "no", "reason": "No"});
-            let response =
-                Response::builder().status(answer).body(Body::from(status.to_string().into_bytes()));
+                "code": code, "message": "no", "reason": "No"});
+            let response = Response::builder().status(code).body(Body::from(status.to_string().into_bytes()));
             std::future::ready(response)
         });
         let (certificate, key) = issued(&Authority::new(), "system:node:n", &[], 0, not_after);
         let credential = Credential::from_pem(certificate.as_bytes(), key.as_bytes()).unwrap();
-        let renewal = Renewal {
+        let renewer = CertificateRenewer {
             purpose: Purpose::Client,
-            wanted: watch::channel(Some(node_names("n"))).1,
+            desired_names: watch::channel(Some(node_names("n"))).1,
             store: CertificateStore::new(folder.path(), "kubelet-client"),
             current: CurrentCertificate::new(Some(credential)),
             client: Client::new(service, "default"),
             bootstrap: None,
-            links: None,
-            clock: Arc::new(TokioClock(Instant::now())),
+            connections: None,
+            clock: Arc::new(FakeClock::following_tokio(0)),
             meter: Arc::new(()),
-            server_refuses: AtomicBool::new(false),
+            server_rejects: AtomicBool::new(false),
         };
-        (renewal, asked)
+        (renewer, requests)
     }
 
     #[tokio::test(start_paused = true)]
-    async fn asks_when_due_and_ends_when_refused_for_too_long() {
+    async fn requests_when_due_and_ends_after_persistent_rejection() {
         let folder = TempDir::new().unwrap();
-        let (renewal, asked) = renewal(&folder, 1000, 401);
-        let running = renewal.run(false, CancellationToken::new());
+        let (renewer, requests) = renewer(&folder, 1000, 401);
+        let running = renewer.run(false, CancellationToken::new());
         tokio::pin!(running);
         let start = Instant::now();
         assert!(tokio::time::timeout(Duration::from_secs(699), &mut running).await.is_err());
-        assert_eq!(asked.load(Ordering::Relaxed), 0, "asked before it was due");
+        assert_eq!(requests.load(Ordering::Relaxed), 0, "sent a request before it was due");
         running.await;
-        // Five minutes after the end of the certificate, at the next look.
+        // Five minutes after the certificate expires, at the next check.
         let ended = start.elapsed().as_secs();
         assert!((1300..=1320).contains(&ended), "{ended}");
-        // In 400 to 620 seconds with waits up to 35: neither too few nor too many.
-        let asked = asked.load(Ordering::Relaxed);
-        assert!((12..=26).contains(&asked), "{asked}");
+        // 400 to 620 seconds with delays of up to 35 seconds.
+        let requests = requests.load(Ordering::Relaxed);
+        assert!((12..=26).contains(&requests), "{requests}");
     }
 
     #[tokio::test(start_paused = true)]
-    async fn goes_on_while_the_server_is_in_trouble() {
+    async fn keeps_retrying_while_the_server_fails() {
         let folder = TempDir::new().unwrap();
-        let (renewal, asked) = renewal(&folder, 1000, 500);
+        let (renewer, requests) = renewer(&folder, 1000, 500);
         let a_day = Duration::from_secs(24 * 3600);
-        let ended = tokio::time::timeout(a_day, renewal.run(false, CancellationToken::new())).await;
+        let ended = tokio::time::timeout(a_day, renewer.run(false, CancellationToken::new())).await;
         assert!(ended.is_err());
-        assert!(asked.load(Ordering::Relaxed) > 2000);
+        assert!(requests.load(Ordering::Relaxed) > 2000);
     }
 }

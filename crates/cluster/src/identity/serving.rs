@@ -1,4 +1,4 @@
-//! The certificate with which the node answers: from files, asked for, or made by itself.
+//! The node's serving certificate: from files, requested from the cluster, or self-signed.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use k8s_openapi::api::core::v1::NodeAddress;
 use model::Timestamp;
-use ports::certificate_meter::CertificateMeter;
 use ports::clock::Clock;
+use ports::telemetry::certificate_meter::CertificateMeter;
 use rcgen::{ExtendedKeyUsagePurpose, KeyPair, KeyUsagePurpose};
 use rustls::ServerConfig;
 use rustls::server::{ClientHello, ResolvesServerCert};
@@ -21,41 +21,35 @@ use x509_parser::time::ASN1Time;
 
 use super::certificate_store::CertificateStore;
 use super::client_authority::ClientAuthority;
-use super::credential::{Credential, CredentialError, Names};
+use super::credential::{CertificateNames, Credential, CredentialError};
 use super::current_certificate::CurrentCertificate;
 use super::files::{WriteError, replace};
-use super::renewal::Renewal;
+use super::renewal::CertificateRenewer;
 use super::signing::{Purpose, node_names, params};
-use super::tls_choices::{TlsChoiceError, TlsChoices};
+use super::tls_options::{TlsOptions, TlsOptionsError};
 use super::watched_files::{Reload, WatchedFiles};
 use crate::Clients;
 
-/// A certificate of our own making is good for a year, as upstream's.
-const OWN_LIFE: Duration = Duration::from_secs(365 * 24 * 3600);
-/// Clocks of those who ask may be behind.
-const OWN_BACKDATE: Duration = Duration::from_secs(3600);
+/// Validity of a self-signed certificate, same as upstream.
+const SELF_SIGNED_VALIDITY: Duration = Duration::from_secs(365 * 24 * 3600);
+/// Tolerates clients whose clock is behind.
+const SELF_SIGNED_BACKDATE: Duration = Duration::from_secs(3600);
 
-/// Why there is no serving certificate.
 #[derive(Debug, thiserror::Error)]
 pub enum ServingError {
-    /// It cannot be used.
     #[error("serving certificate")]
     Credential(#[from] CredentialError),
-    /// It cannot be made.
-    #[error("make a serving certificate")]
-    Make(#[from] rcgen::Error),
-    /// It cannot be kept.
-    #[error("keep the serving certificate")]
+    #[error("generate serving certificate")]
+    Generate(#[from] rcgen::Error),
+    #[error("store serving certificate")]
     Write(#[from] WriteError),
-    /// Nobody could connect.
     #[error(transparent)]
-    Choice(#[from] TlsChoiceError),
-    /// TLS cannot be set up with it.
-    #[error("set up TLS")]
+    Options(#[from] TlsOptionsError),
+    #[error("configure TLS")]
     Tls(#[from] rustls::Error),
 }
 
-/// The certificate to answer with, which may change under way. New connections get the new one.
+/// The node's serving certificate. It may change at runtime; new connections use the new one.
 #[derive(Clone, Debug)]
 pub struct ServingCertificate {
     resolver: Arc<dyn ResolvesServerCert>,
@@ -65,7 +59,7 @@ impl ServingCertificate {
     /// `tlsCertFile` and `tlsPrivateKeyFile`.
     ///
     /// # Errors
-    /// When they cannot be used now.
+    /// If a file cannot be read, or the certificate and key are invalid.
     pub fn from_files(certificate: &Path, key: &Path, reload: Reload) -> Result<Self, ServingError> {
         let paths = vec![certificate.to_owned(), key.to_owned()];
         let files = WatchedFiles::new(paths, |paths| match paths {
@@ -76,10 +70,10 @@ impl ServingCertificate {
         Ok(Self { resolver: Arc::new(FromFiles(files)) })
     }
 
-    /// `kubelet.crt` and `kubelet.key` in the folder; made if they are not there, broken or expired.
+    /// `kubelet.crt` and `kubelet.key` in the folder; generated if missing, invalid or expired.
     ///
     /// # Errors
-    /// When they cannot be written.
+    /// If they cannot be written.
     pub fn self_signed(
         folder: &Path,
         node: &str,
@@ -89,43 +83,44 @@ impl ServingCertificate {
         let paths = (folder.join("kubelet.crt"), folder.join("kubelet.key"));
         let credential = match Credential::from_files(&paths.0, &paths.1) {
             Ok(found) if !found.is_expired(now) => found,
-            Ok(_) | Err(_) => make_own(&paths, node, addresses, now)?,
+            Ok(_) | Err(_) => generate_self_signed(&paths, node, addresses, now)?,
         };
         Ok(Self { resolver: Arc::new(CurrentCertificate::new(Some(credential))) })
     }
 
-    /// `serverTLSBootstrap`: asked for from the cluster, again before it ends and whenever the node's addresses become
-    /// others. Until the first is approved nobody is answered, unless an earlier one or the one in `files`, a certificate
-    /// and its key, is still good.
+    /// `serverTLSBootstrap`: requested from the cluster, and again before it expires or when the node's addresses change.
+    /// Until the first one is approved, TLS handshakes fail, unless an earlier certificate or the one in `files`
+    /// (certificate and key) is still valid.
     pub fn requested(
         clients: &Clients,
         (folder, files): (&Path, Option<(&Path, &Path)>),
         node: &str,
-        (addresses, naming): (watch::Receiver<Vec<NodeAddress>>, Naming),
+        (addresses, required): (watch::Receiver<Vec<NodeAddress>>, RequiredNames),
         (clock, meter): (Arc<dyn Clock>, Arc<dyn CertificateMeter>),
-    ) -> (Self, ServingUpkeep) {
+    ) -> (Self, ServingCertificateManager) {
         let store = CertificateStore::new(folder, "kubelet-server");
         let stored = store.current().unwrap_or_else(|error| {
-            tracing::warn!(file = %store.current_path().display(), %error, "the stored certificate is of no use");
+            tracing::warn!(file = %store.current_path().display(), %error, "ignoring unusable stored serving certificate");
             None
         });
         let stored = stored.filter(|stored| !stored.is_expired(clock.now()));
-        let current = CurrentCertificate::new(stored.or_else(|| initial(files, clock.now())));
-        let (names, wanted) = watch::channel(serving_names(node, &addresses.borrow(), naming));
-        let renewal = Renewal {
+        let current = CurrentCertificate::new(stored.or_else(|| load_initial(files, clock.now())));
+        let (names, desired_names) = watch::channel(serving_names(node, &addresses.borrow(), required));
+        let renewer = CertificateRenewer {
             purpose: Purpose::Serving,
-            wanted,
+            desired_names,
             store,
             current: current.clone(),
             client: clients.main.clone(),
             bootstrap: None,
-            links: None,
+            connections: None,
             clock,
             meter,
-            server_refuses: AtomicBool::new(false),
+            server_rejects: AtomicBool::new(false),
         };
-        let upkeep = ServingUpkeep { renewal, names, addresses, naming, node: node.to_owned() };
-        (Self { resolver: Arc::new(current) }, upkeep)
+        let manager =
+            ServingCertificateManager { renewer, names, addresses, required, node: node.to_owned() };
+        (Self { resolver: Arc::new(current) }, manager)
     }
 
     /// For [`rustls::ConfigBuilder::with_cert_resolver`].
@@ -134,20 +129,21 @@ impl ServingCertificate {
         self.resolver.clone()
     }
 
-    /// A server that answers with this certificate and, with an authority, asks clients for theirs. Whether a client's
-    /// certificate is good is told by [`ClientAuthority::authenticate`]: a bad one may still come with a good token.
+    /// Creates a server configuration that, with an authority, requests client certificates. It does not verify them,
+    /// because a client with an untrusted certificate may still have a valid token; see
+    /// [`ClientAuthority::authenticate`].
     ///
     /// # Errors
-    /// When the cryptography does not do, or the choices leave nothing to speak.
+    /// If `options` leave no supported cipher suite or key exchange.
     pub fn server_config(
         &self,
         authority: Option<&ClientAuthority>,
-        choices: &TlsChoices,
+        options: &TlsOptions,
     ) -> Result<ServerConfig, ServingError> {
-        let builder = ServerConfig::builder_with_provider(choices.provider()?)
-            .with_protocol_versions(choices.versions())?;
+        let builder = ServerConfig::builder_with_provider(options.provider()?)
+            .with_protocol_versions(options.versions())?;
         let builder = match authority {
-            Some(_) => builder.with_client_cert_verifier(ClientAuthority::asking_verifier()),
+            Some(_) => builder.with_client_cert_verifier(ClientAuthority::key_possession_verifier()),
             None => builder.with_no_client_auth(),
         };
         let mut config = builder.with_cert_resolver(self.resolver());
@@ -156,49 +152,49 @@ impl ServingCertificate {
     }
 }
 
-/// Keeps a requested serving certificate good.
-pub struct ServingUpkeep {
-    renewal: Renewal,
-    names: watch::Sender<Option<Names>>,
+/// Renews a serving certificate that was requested from the cluster.
+pub struct ServingCertificateManager {
+    renewer: CertificateRenewer,
+    names: watch::Sender<Option<CertificateNames>>,
     addresses: watch::Receiver<Vec<NodeAddress>>,
-    naming: Naming,
+    required: RequiredNames,
     node: String,
 }
 
-impl ServingUpkeep {
-    /// Until `cancel`.
+impl ServingCertificateManager {
+    /// Runs until `cancel`.
     pub async fn run(self, cancel: CancellationToken) {
-        let Self { renewal, names, mut addresses, naming, node } = self;
-        let follow = async {
+        let Self { renewer, names, mut addresses, required, node } = self;
+        let follow_addresses = async {
             while addresses.changed().await.is_ok() {
-                let now = serving_names(&node, &addresses.borrow_and_update(), naming);
-                names.send_if_modified(|wanted| {
-                    let changed = *wanted != now;
-                    *wanted = now;
+                let now = serving_names(&node, &addresses.borrow_and_update(), required);
+                names.send_if_modified(|desired| {
+                    let changed = *desired != now;
+                    *desired = now;
                     changed
                 });
             }
-            // Nobody will tell of others; what is known stays.
+            // The sender was dropped: keep the last addresses.
             std::future::pending::<()>().await;
         };
         tokio::select! {
-            () = follow => {}
-            () = renewal.run(false, cancel.clone()) => {}
+            () = follow_addresses => {}
+            () = renewer.run(false, cancel.clone()) => {}
         }
     }
 }
 
-/// What a node must have before a certificate is asked for.
+/// Names that a node must have before it requests a serving certificate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Naming {
-    /// An IP address: nobody would sign without one.
-    ByAddress,
-    /// `AllowDNSOnlyNodeCSR`: a DNS name does.
-    ByAnyName,
+pub enum RequiredNames {
+    /// Signers usually reject requests without an IP address.
+    IpAddress,
+    /// `AllowDNSOnlyNodeCSR`: a DNS name is sufficient.
+    IpAddressOrDns,
 }
 
-/// What a serving certificate of the node says; none while what it must have is missing.
-fn serving_names(node: &str, addresses: &[NodeAddress], naming: Naming) -> Option<Names> {
+/// Returns the names of the node's serving certificate, or `None` while a required name is missing.
+fn serving_names(node: &str, addresses: &[NodeAddress], required: RequiredNames) -> Option<CertificateNames> {
     let mut names = node_names(node);
     for address in addresses.iter().filter(|address| !address.address.is_empty()) {
         let text = &address.address;
@@ -212,40 +208,40 @@ fn serving_names(node: &str, addresses: &[NodeAddress], naming: Naming) -> Optio
     names.dns.dedup();
     names.addresses.sort_by_key(ToString::to_string);
     names.addresses.dedup();
-    let is_named = naming == Naming::ByAnyName && !names.dns.is_empty();
-    (is_named || !names.addresses.is_empty()).then_some(names)
+    let has_dns_name = required == RequiredNames::IpAddressOrDns && !names.dns.is_empty();
+    (has_dns_name || !names.addresses.is_empty()).then_some(names)
 }
 
-/// What whoever set the node up left there for the time until a certificate is signed. Files that are not there yet are
-/// as good as none.
-fn initial(files: Option<(&Path, &Path)>, now: Timestamp) -> Option<Credential> {
+/// Loads the certificate that the installer provided for the time until one is signed. Missing files are not an error.
+fn load_initial(files: Option<(&Path, &Path)>, now: Timestamp) -> Option<Credential> {
     let (certificate, key) = files?;
     match Credential::from_files(certificate, key) {
         Ok(found) if !found.is_expired(now) => Some(found),
         Ok(_) => {
-            tracing::warn!(file = %certificate.display(), "the certificate of tlsCertFile has expired");
+            tracing::warn!(file = %certificate.display(), "certificate in tlsCertFile has expired");
             None
         }
         Err(error) => {
-            tracing::warn!(file = %certificate.display(), %error, "tlsCertFile and tlsPrivateKeyFile are of no use");
+            tracing::warn!(file = %certificate.display(), %error, "failed to load tlsCertFile and tlsPrivateKeyFile");
             None
         }
     }
 }
 
-fn make_own(
+fn generate_self_signed(
     (certificate, key): &(PathBuf, PathBuf),
     node: &str,
     addresses: &[IpAddr],
     now: Timestamp,
 ) -> Result<Credential, ServingError> {
     let seconds = now.as_nanos().div_euclid(1_000_000_000);
-    let (life, back) = (OWN_LIFE.as_secs().cast_signed(), OWN_BACKDATE.as_secs().cast_signed());
-    let names = Names {
+    let (life, back) =
+        (SELF_SIGNED_VALIDITY.as_secs().cast_signed(), SELF_SIGNED_BACKDATE.as_secs().cast_signed());
+    let names = CertificateNames {
         common_name: format!("{node}@{seconds}"),
         dns: vec![node.to_owned()],
         addresses: addresses.to_vec(),
-        ..Names::default()
+        ..CertificateNames::default()
     };
     let mut params = params(&names)?;
     params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
@@ -255,15 +251,14 @@ fn make_own(
         (params.not_before, params.not_after) = (from, to);
     }
     let pair = KeyPair::generate()?;
-    let made = params.self_signed(&pair)?;
-    // The key first: a certificate without its key would look whole.
+    let generated = params.self_signed(&pair)?;
+    // The key first: an interruption must not leave a new certificate with an old key.
     replace(key, pair.serialize_pem().as_bytes(), 0o600)?;
-    replace(certificate, made.pem().as_bytes(), 0o644)?;
-    tracing::info!(file = %certificate.display(), "made a serving certificate, signed by itself");
+    replace(certificate, generated.pem().as_bytes(), 0o644)?;
+    tracing::info!(file = %certificate.display(), "generated self-signed serving certificate");
     Ok(Credential::from_files(certificate, key)?)
 }
 
-/// A certificate in files.
 struct FromFiles(WatchedFiles<Credential, CredentialError>);
 
 impl ResolvesServerCert for FromFiles {

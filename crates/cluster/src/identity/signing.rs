@@ -1,4 +1,4 @@
-//! Certificate signing requests: making one, and waiting for what becomes of it.
+//! Submits CertificateSigningRequests and waits until they are signed or rejected.
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -13,42 +13,33 @@ use rcgen::{CertificateParams, DistinguishedName, DnType, KeyPair, PublicKeyData
 use sha2::{Digest, Sha512_256};
 use x509_parser::prelude::{FromDer, X509CertificationRequest};
 
-use super::credential::Names;
+use super::credential::CertificateNames;
 use crate::errors::api_error;
 
-/// Why there is no certificate.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum SigningError {
-    /// The request cannot be made.
-    #[error("make a certificate request: {0}")]
-    Make(#[from] rcgen::Error),
-    /// The API server refused or was not reached.
+    #[error("create certificate request: {0}")]
+    CreateRequest(#[from] rcgen::Error),
     #[error("certificate request: {0}")]
     Api(ApiError),
-    /// Somebody said no.
-    #[error("certificate request {name} was {verdict}: {message}")]
-    Refused {
-        /// Of the request.
+    #[error("certificate request {name} was {outcome}: {message}")]
+    Rejected {
         name: String,
-        /// Denied or failed.
-        verdict: &'static str,
-        /// Why.
+        /// `denied` or `not signed`.
+        outcome: &'static str,
         message: String,
     },
-    /// There is another request of that name.
-    #[error("there is a certificate request {0} already, which is not ours")]
+    #[error("certificate request {0} already exists and belongs to another key or signer")]
     NotOurs(String),
-    /// It was deleted while we waited.
     #[error("certificate request {0} was deleted")]
     Deleted(String),
 }
 
-/// For what a certificate is wanted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Purpose {
-    /// To ask the API server.
+    /// Authenticates the node to the API server.
     Client,
-    /// To be asked.
+    /// Authenticates the node's own server to its clients.
     Serving,
 }
 
@@ -60,7 +51,7 @@ impl Purpose {
         }
     }
 
-    /// Upstream's for keys that cannot encrypt.
+    /// Same as upstream for keys that cannot encrypt.
     fn usages(self) -> [&'static str; 2] {
         match self {
             Self::Client => ["digital signature", "client auth"],
@@ -69,39 +60,37 @@ impl Purpose {
     }
 }
 
-/// How a request is named.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Naming {
-    /// By what is asked for: the same again finds the same request.
-    ByContent,
-    /// By the server.
-    ByServer,
+pub(crate) enum CsrNaming {
+    /// A hash of the content, so that a restarted agent finds its earlier request.
+    FromContent,
+    GeneratedByServer,
 }
 
-/// The names of a node's client certificate.
-pub(crate) fn node_names(node: &str) -> Names {
-    Names {
+/// Returns the subject of a node's certificates.
+pub(crate) fn node_names(node: &str) -> CertificateNames {
+    CertificateNames {
         common_name: format!("system:node:{node}"),
         organizations: vec!["system:nodes".to_owned()],
-        ..Names::default()
+        ..CertificateNames::default()
     }
 }
 
-/// A request in the API server's hands.
-pub(crate) struct Submitted {
+/// A request that exists in the API server.
+pub(crate) struct SubmittedRequest {
     name: String,
     uid: String,
     api: Api<CertificateSigningRequest>,
 }
 
-/// Sends a request for a certificate on `key`.
+/// Creates the request for a certificate on `key`, or finds the existing one.
 pub(crate) async fn submit(
     client: Client,
     purpose: Purpose,
-    naming: Naming,
-    names: &Names,
+    naming: CsrNaming,
+    names: &CertificateNames,
     key: &KeyPair,
-) -> Result<Submitted, SigningError> {
+) -> Result<SubmittedRequest, SigningError> {
     let api: Api<CertificateSigningRequest> = Api::all(client);
     let request = request(purpose, naming, names, key)?;
     let found = match api.create(&PostParams::default(), &request).await {
@@ -120,18 +109,18 @@ pub(crate) async fn submit(
         }
     };
     let name = found.metadata.name.unwrap_or_default();
-    Ok(Submitted { name, uid: found.metadata.uid.unwrap_or_default(), api })
+    Ok(SubmittedRequest { name, uid: found.metadata.uid.unwrap_or_default(), api })
 }
 
-impl Submitted {
+impl SubmittedRequest {
     pub(crate) fn name(&self) -> &str {
         &self.name
     }
 
-    /// The certificate in PEM, once there is one. How long to wait is the caller's choice.
-    pub(crate) async fn issued(self) -> Result<Vec<u8>, SigningError> {
-        let only = watcher::Config::default().fields(&format!("metadata.name={}", self.name));
-        let mut events = watcher::watcher(self.api.clone(), only).default_backoff().boxed();
+    /// Waits until the certificate is issued and returns it as PEM. The caller sets a timeout.
+    pub(crate) async fn wait_until_issued(self) -> Result<Vec<u8>, SigningError> {
+        let config = watcher::Config::default().fields(&format!("metadata.name={}", self.name));
+        let mut events = watcher::watcher(self.api.clone(), config).default_backoff().boxed();
         let mut listed = false;
         while let Some(event) = events.next().await {
             let found = match event {
@@ -146,17 +135,17 @@ impl Submitted {
                 Ok(watcher::Event::InitDone) if listed => continue,
                 Ok(watcher::Event::InitDone | watcher::Event::Delete(_)) => break,
                 Err(error) => {
-                    tracing::debug!(request = self.name, %error, "watch of a certificate request");
+                    tracing::debug!(request = self.name, %error, "watch of certificate request failed");
                     continue;
                 }
             };
-            match verdict(&found, &self.uid) {
-                Verdict::Waiting => {}
-                Verdict::Issued(certificate) => return Ok(certificate),
-                Verdict::Refused { verdict, message } => {
-                    return Err(SigningError::Refused { name: self.name, verdict, message });
+            match outcome(&found, &self.uid) {
+                CsrOutcome::Pending => {}
+                CsrOutcome::Issued(certificate) => return Ok(certificate),
+                CsrOutcome::Rejected { outcome, message } => {
+                    return Err(SigningError::Rejected { name: self.name, outcome, message });
                 }
-                Verdict::Replaced => break,
+                CsrOutcome::Replaced => break,
             }
         }
         Err(SigningError::Deleted(self.name))
@@ -164,49 +153,53 @@ impl Submitted {
 }
 
 #[derive(Debug, PartialEq, Eq)]
-enum Verdict {
-    Waiting,
+enum CsrOutcome {
+    Pending,
     Issued(Vec<u8>),
-    Refused { verdict: &'static str, message: String },
+    Rejected { outcome: &'static str, message: String },
     Replaced,
 }
 
-fn verdict(request: &CertificateSigningRequest, uid: &str) -> Verdict {
+fn outcome(request: &CertificateSigningRequest, uid: &str) -> CsrOutcome {
     if request.metadata.uid.as_deref() != Some(uid) {
-        return Verdict::Replaced;
+        return CsrOutcome::Replaced;
     }
-    let Some(status) = &request.status else { return Verdict::Waiting };
+    let Some(status) = &request.status else { return CsrOutcome::Pending };
     let mut approved = false;
     for condition in status.conditions.iter().flatten() {
-        let refused = |verdict| {
+        let rejected = |outcome| {
             let reason = condition.reason.as_deref().unwrap_or_default();
             let message = format!("{reason} {}", condition.message.as_deref().unwrap_or_default());
-            Verdict::Refused { verdict, message: message.trim().to_owned() }
+            CsrOutcome::Rejected { outcome, message: message.trim().to_owned() }
         };
         match condition.type_.as_str() {
-            "Denied" => return refused("denied"),
-            "Failed" => return refused("not signed"),
+            "Denied" => return rejected("denied"),
+            "Failed" => return rejected("not signed"),
             "Approved" => approved = true,
             _ => {}
         }
     }
     match &status.certificate {
-        Some(certificate) if approved && !certificate.0.is_empty() => Verdict::Issued(certificate.0.clone()),
-        _ => Verdict::Waiting,
+        Some(certificate) if approved && !certificate.0.is_empty() => {
+            CsrOutcome::Issued(certificate.0.clone())
+        }
+        _ => CsrOutcome::Pending,
     }
 }
 
 fn request(
     purpose: Purpose,
-    naming: Naming,
-    names: &Names,
+    naming: CsrNaming,
+    names: &CertificateNames,
     key: &KeyPair,
 ) -> Result<CertificateSigningRequest, SigningError> {
     let metadata = match naming {
-        Naming::ByContent => {
+        CsrNaming::FromContent => {
             ObjectMeta { name: Some(content_name(purpose, names, key)), ..ObjectMeta::default() }
         }
-        Naming::ByServer => ObjectMeta { generate_name: Some("csr-".to_owned()), ..ObjectMeta::default() },
+        CsrNaming::GeneratedByServer => {
+            ObjectMeta { generate_name: Some("csr-".to_owned()), ..ObjectMeta::default() }
+        }
     };
     let spec = CertificateSigningRequestSpec {
         request: ByteString(params(names)?.serialize_request(key)?.pem()?.into_bytes()),
@@ -217,8 +210,8 @@ fn request(
     Ok(CertificateSigningRequest { metadata, spec, status: None })
 }
 
-/// What a certificate of these names is made of.
-pub(super) fn params(names: &Names) -> Result<CertificateParams, rcgen::Error> {
+/// Returns certificate parameters with these names.
+pub(super) fn params(names: &CertificateNames) -> Result<CertificateParams, rcgen::Error> {
     let addresses = names.addresses.iter().map(ToString::to_string);
     let alternatives: Vec<String> = names.dns.iter().cloned().chain(addresses).collect();
     let mut params = CertificateParams::new(alternatives)?;
@@ -230,8 +223,8 @@ pub(super) fn params(names: &Names) -> Result<CertificateParams, rcgen::Error> {
     Ok(params)
 }
 
-/// Upstream's name for the request of a node that has no certificate yet.
-fn content_name(purpose: Purpose, names: &Names, key: &KeyPair) -> String {
+/// Returns upstream's name for a bootstrap request.
+fn content_name(purpose: Purpose, names: &CertificateNames, key: &KeyPair) -> String {
     let mut hash = Sha512_256::new();
     let public_key = key.subject_public_key_info();
     let subject = std::iter::once(&names.common_name).chain(&names.organizations).map(String::as_bytes);
@@ -244,7 +237,7 @@ fn content_name(purpose: Purpose, names: &Names, key: &KeyPair) -> String {
     format!("node-csr-{}", URL_SAFE_NO_PAD.encode(hash.finalize()))
 }
 
-/// Whether a request that was found was made with the same key for the same purpose.
+/// Whether an existing request has the same key and purpose.
 fn is_ours(found: &CertificateSigningRequest, purpose: Purpose, key: &KeyPair) -> bool {
     use rustls::pki_types::CertificateSigningRequestDer;
     use rustls::pki_types::pem::PemObject;
@@ -280,38 +273,38 @@ mod tests {
     }
 
     #[test]
-    fn verdicts_by_conditions() {
-        let refused = |verdict| Verdict::Refused { verdict, message: "Because of this".to_owned() };
+    fn derives_outcome_from_conditions() {
+        let rejected = |outcome| CsrOutcome::Rejected { outcome, message: "Because of this".to_owned() };
         for (conditions, certificate, expected) in [
-            (&[][..], "", Verdict::Waiting),
-            (&["Approved"], "", Verdict::Waiting),
-            (&["Approved"], "pem", Verdict::Issued(b"pem".to_vec())),
-            (&[], "pem", Verdict::Waiting),
-            (&["Denied"], "", refused("denied")),
-            (&["Approved", "Failed"], "pem", refused("not signed")),
+            (&[][..], "", CsrOutcome::Pending),
+            (&["Approved"], "", CsrOutcome::Pending),
+            (&["Approved"], "pem", CsrOutcome::Issued(b"pem".to_vec())),
+            (&[], "pem", CsrOutcome::Pending),
+            (&["Denied"], "", rejected("denied")),
+            (&["Approved", "Failed"], "pem", rejected("not signed")),
         ] {
-            assert_eq!(verdict(&found(conditions, certificate), "u"), expected, "{conditions:?}");
+            assert_eq!(outcome(&found(conditions, certificate), "u"), expected, "{conditions:?}");
         }
-        assert_eq!(verdict(&found(&["Approved"], "pem"), "another"), Verdict::Replaced);
+        assert_eq!(outcome(&found(&["Approved"], "pem"), "another"), CsrOutcome::Replaced);
     }
 
     #[test]
-    fn a_request_is_known_by_its_key() {
+    fn recognizes_own_request_by_key() {
         let (key, other) = (KeyPair::generate().unwrap(), KeyPair::generate().unwrap());
         let names = node_names("n");
-        let made = request(Purpose::Client, Naming::ByContent, &names, &key).unwrap();
-        assert!(is_ours(&made, Purpose::Client, &key));
-        assert!(!is_ours(&made, Purpose::Client, &other));
-        assert!(!is_ours(&made, Purpose::Serving, &key));
-        let again = request(Purpose::Client, Naming::ByContent, &names, &key).unwrap();
-        assert_eq!(made.metadata.name, again.metadata.name);
-        let elsewhere = request(Purpose::Client, Naming::ByContent, &node_names("m"), &key).unwrap();
-        assert_ne!(made.metadata.name, elsewhere.metadata.name);
+        let created = request(Purpose::Client, CsrNaming::FromContent, &names, &key).unwrap();
+        assert!(is_ours(&created, Purpose::Client, &key));
+        assert!(!is_ours(&created, Purpose::Client, &other));
+        assert!(!is_ours(&created, Purpose::Serving, &key));
+        let repeated = request(Purpose::Client, CsrNaming::FromContent, &names, &key).unwrap();
+        assert_eq!(created.metadata.name, repeated.metadata.name);
+        let other_node = request(Purpose::Client, CsrNaming::FromContent, &node_names("m"), &key).unwrap();
+        assert_ne!(created.metadata.name, other_node.metadata.name);
     }
 
-    /// The name was computed with Go's library, as upstream does.
+    /// The expected name was computed with upstream's Go code.
     #[test]
-    fn names_by_content_are_upstreams() {
+    fn content_name_matches_upstream() {
         let key = KeyPair::from_pem(KEY).unwrap();
         let name = content_name(Purpose::Client, &node_names("node-1"), &key);
         assert_eq!(name, "node-csr-V08mEOhFw4CBiqTrxDbp8QiMzGYm1xliS22wPXk5M9Q");

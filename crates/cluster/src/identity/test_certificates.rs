@@ -5,7 +5,6 @@ use rcgen::{
     KeyUsagePurpose,
 };
 
-/// A certificate authority.
 pub(crate) struct Authority {
     pub(crate) certificate: Certificate,
     issuer: Issuer<'static, KeyPair>,
@@ -27,7 +26,7 @@ impl Authority {
     }
 }
 
-/// A certificate and its key in PEM, valid between two times in seconds since the epoch.
+/// Issues a certificate and returns it with its key as PEM. Times are in seconds since the epoch.
 pub(crate) fn issued(
     authority: &Authority,
     common_name: &str,

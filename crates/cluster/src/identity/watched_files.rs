@@ -1,27 +1,25 @@
-//! Files that are read again when they have changed, at the time they are needed: an idle node has nothing to do.
+//! Values loaded from files and reloaded on use if the files have changed, so that an idle node does no work.
 
+use parking_lot::Mutex;
 use std::fmt;
 use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Between two looks at the files.
-const PERIOD: Duration = Duration::from_secs(1);
+/// Minimum time between two checks for changes.
+const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
-/// What identifies the content of a file without reading it.
-type Stamp = Option<(u64, u64, u64, i64, i64)>;
+/// Device, inode, size and modification time: detects a change without reading the file.
+type FileStamp = Option<(u64, u64, u64, i64, i64)>;
 
-/// Whether files are read again when they have changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reload {
-    /// They are.
     OnChange,
-    /// They are read once, at the start.
     Never,
 }
 
-/// A value made from files, kept in line with them. A bad change leaves the last good value in force.
+/// A value loaded from files. If a changed file is invalid, the last valid value stays in force.
 pub(super) struct WatchedFiles<T, E> {
     paths: Vec<PathBuf>,
     reload: Reload,
@@ -33,48 +31,49 @@ type Load<T, E> = Box<dyn Fn(&[PathBuf]) -> Result<T, E> + Send + Sync>;
 
 struct State<T> {
     value: Arc<T>,
-    stamps: Vec<Stamp>,
-    looked_at: Instant,
+    stamps: Vec<FileStamp>,
+    checked_at: Instant,
 }
 
 impl<T, E: fmt::Display> WatchedFiles<T, E> {
     /// # Errors
-    /// When the files cannot be used at the start.
+    /// If the first load fails.
     pub(super) fn new(
         paths: Vec<PathBuf>,
         load: impl Fn(&[PathBuf]) -> Result<T, E> + Send + Sync + 'static,
     ) -> Result<Self, E> {
         let stamps = stamps(&paths);
         let value = Arc::new(load(&paths)?);
-        let state = Mutex::new(State { value, stamps, looked_at: Instant::now() });
+        let state = Mutex::new(State { value, stamps, checked_at: Instant::now() });
         Ok(Self { paths, reload: Reload::OnChange, load: Box::new(load), state })
     }
 
-    /// The same, read again or not.
     pub(super) fn with_reload(self, reload: Reload) -> Self {
         Self { reload, ..self }
     }
 
-    /// The value as of at most a second ago.
+    /// Returns a value that is at most one second old.
     pub(super) fn current(&self) -> Arc<T> {
         self.as_of(Instant::now())
     }
 
     fn as_of(&self, now: Instant) -> Arc<T> {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        if self.reload == Reload::Never || now.saturating_duration_since(state.looked_at) < PERIOD {
+        let mut state = self.state.lock();
+        if self.reload == Reload::Never || now.saturating_duration_since(state.checked_at) < CHECK_INTERVAL {
             return state.value.clone();
         }
-        state.looked_at = now;
+        state.checked_at = now;
         let found = stamps(&self.paths);
         if found != state.stamps {
             state.stamps = found;
             match (self.load)(&self.paths) {
                 Ok(value) => {
-                    tracing::info!(files = ?self.paths, "read again");
+                    tracing::info!(files = ?self.paths, "reloaded changed files");
                     state.value = Arc::new(value);
                 }
-                Err(error) => tracing::warn!(files = ?self.paths, %error, "changed, but cannot be used"),
+                Err(error) => {
+                    tracing::warn!(files = ?self.paths, %error, "failed to reload changed files; keeping the previous value");
+                }
             }
         }
         state.value.clone()
@@ -87,7 +86,7 @@ impl<T, E> fmt::Debug for WatchedFiles<T, E> {
     }
 }
 
-fn stamps(paths: &[PathBuf]) -> Vec<Stamp> {
+fn stamps(paths: &[PathBuf]) -> Vec<FileStamp> {
     let stamp = |path: &PathBuf| {
         let found = std::fs::metadata(path).ok()?;
         Some((found.dev(), found.ino(), found.size(), found.mtime(), found.mtime_nsec()))
@@ -100,7 +99,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_good_change_is_taken_up_and_a_bad_one_not() {
+    fn reloads_valid_changes_and_ignores_invalid_ones() {
         let folder = tempfile::TempDir::new().unwrap();
         let path = folder.path().join("number");
         let start = Instant::now();
@@ -112,15 +111,15 @@ mod tests {
                 .map_err(|error| error.to_string())
         })
         .unwrap();
-        let at = |seconds| *files.as_of(start + Duration::from_secs(seconds));
+        let value_at = |seconds| *files.as_of(start + Duration::from_secs(seconds));
         std::fs::write(&path, "22").unwrap();
-        assert_eq!(at(0), 1, "within the period");
-        assert_eq!(at(2), 22);
-        std::fs::write(&path, "no number").unwrap();
-        assert_eq!(at(4), 22);
+        assert_eq!(value_at(0), 1, "within the period");
+        assert_eq!(value_at(2), 22);
+        std::fs::write(&path, "not a number").unwrap();
+        assert_eq!(value_at(4), 22);
         std::fs::remove_file(&path).unwrap();
-        assert_eq!(at(6), 22);
+        assert_eq!(value_at(6), 22);
         std::fs::write(&path, "333").unwrap();
-        assert_eq!(at(8), 333);
+        assert_eq!(value_at(8), 333);
     }
 }

@@ -1,4 +1,4 @@
-//! Keys of pods' certificates, each with a request that proves that we have it.
+//! Generates private keys of pod certificates, each with a PKCS #10 request that proves possession.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -9,94 +9,93 @@ use rsa::RsaPrivateKey;
 use rsa::rand_core::OsRng;
 use rustls::pki_types::PrivatePkcs8KeyDer;
 
-/// ecdsa-with-SHA512, as an `AlgorithmIdentifier`.
+/// DER of the `AlgorithmIdentifier` of ecdsa-with-SHA512.
 const ECDSA_WITH_SHA512: &[u8] = &[0x30, 0x0a, 0x06, 0x08, 0x2a, 0x86, 0x48, 0xce, 0x3d, 0x04, 0x03, 0x04];
 const SEQUENCE: u8 = 0x30;
 const BIT_STRING: u8 = 0x03;
-/// Version 0, and no subject.
+/// DER of version 0 and an empty subject.
 const VERSION_AND_SUBJECT: &[u8] = &[0x02, 0x01, 0x00, 0x30, 0x00];
-/// No attributes.
+/// DER of an empty attribute set.
 const ATTRIBUTES: &[u8] = &[0xa0, 0x00];
-const LINE: usize = 64;
+const PEM_LINE_LENGTH: usize = 64;
 
-/// A new key.
-pub(super) struct Made {
+pub(super) struct GeneratedKey {
     /// PKCS #8 in PEM form.
     pub(super) key: String,
-    /// A PKCS #10 request without names, signed with it.
-    pub(super) proof: Vec<u8>,
+    /// PKCS #10 request without names, signed with the key.
+    pub(super) request: Vec<u8>,
 }
 
-/// Makes a key of an API type; large ones take seconds.
+/// Generates a key of a `keyType` of the API. RSA keys take seconds.
 ///
 /// # Errors
-/// What went wrong, or that there is no such type.
-pub(super) fn make(key_type: &str) -> Result<Made, String> {
-    let made = match key_type {
-        "ECDSAP256" => generated(&rcgen::PKCS_ECDSA_P256_SHA256),
-        "ECDSAP384" => generated(&rcgen::PKCS_ECDSA_P384_SHA384),
+/// A message if the type is unknown or generation fails.
+pub(super) fn generate(key_type: &str) -> Result<GeneratedKey, String> {
+    let generated = match key_type {
+        "ECDSAP256" => generate_with_ring(&rcgen::PKCS_ECDSA_P256_SHA256),
+        "ECDSAP384" => generate_with_ring(&rcgen::PKCS_ECDSA_P384_SHA384),
         "ECDSAP521" => p521_key(),
-        "ED25519" => generated(&rcgen::PKCS_ED25519),
+        "ED25519" => generate_with_ring(&rcgen::PKCS_ED25519),
         "RSA3072" => rsa_key(3072),
         "RSA4096" => rsa_key(4096),
         other => return Err(format!("unknown key type {other:?}")),
     };
-    made.map_err(|error| format!("while generating keypair: {error}"))
+    generated.map_err(|error| format!("while generating keypair: {error}"))
 }
 
-/// Whether a key of a type takes seconds: only for those are large primes looked for.
-pub(super) fn takes_long(key_type: &str) -> bool {
+/// Whether generation takes seconds. True for RSA, which searches for large primes.
+pub(super) fn is_slow(key_type: &str) -> bool {
     key_type.starts_with("RSA")
 }
 
-fn generated(kind: &'static SignatureAlgorithm) -> Result<Made, String> {
-    proven(&KeyPair::generate_for(kind).map_err(text)?)
+fn generate_with_ring(kind: &'static SignatureAlgorithm) -> Result<GeneratedKey, String> {
+    with_request(&KeyPair::generate_for(kind).map_err(text)?)
 }
 
-fn proven(key: &KeyPair) -> Result<Made, String> {
+fn with_request(key: &KeyPair) -> Result<GeneratedKey, String> {
     let mut params = CertificateParams::default();
     params.distinguished_name = DistinguishedName::new();
     let request = params.serialize_request(key).map_err(text)?;
-    Ok(Made { key: key.serialize_pem(), proof: request.der().to_vec() })
+    Ok(GeneratedKey { key: key.serialize_pem(), request: request.der().to_vec() })
 }
 
-/// ring signs with RSA keys, but makes none.
-fn rsa_key(bits: usize) -> Result<Made, String> {
+/// ring can sign with RSA keys but cannot generate them.
+fn rsa_key(bits: usize) -> Result<GeneratedKey, String> {
     let key = RsaPrivateKey::new(&mut OsRng, bits).map_err(text)?;
     let der = rsa::pkcs8::EncodePrivateKey::to_pkcs8_der(&key).map_err(text)?;
     let der = PrivatePkcs8KeyDer::from(der.as_bytes());
-    proven(&KeyPair::from_pkcs8_der_and_sign_algo(&der, &rcgen::PKCS_RSA_SHA256).map_err(text)?)
+    with_request(&KeyPair::from_pkcs8_der_and_sign_algo(&der, &rcgen::PKCS_RSA_SHA256).map_err(text)?)
 }
 
-/// ring does not know this curve, so the request is put together here.
-fn p521_key() -> Result<Made, String> {
+/// ring does not support this curve, so the request is encoded here.
+fn p521_key() -> Result<GeneratedKey, String> {
     let secret = p521::SecretKey::random(&mut OsRng);
     let public = secret.public_key().to_public_key_der().map_err(text)?;
-    let named = element(SEQUENCE, &[VERSION_AND_SUBJECT, public.as_bytes(), ATTRIBUTES]);
+    let info = element(SEQUENCE, &[VERSION_AND_SUBJECT, public.as_bytes(), ATTRIBUTES]);
     let signing = p521::ecdsa::SigningKey::from_bytes(&secret.to_bytes()).map_err(text)?;
-    let signature: p521::ecdsa::Signature = signing.try_sign_with_rng(&mut OsRng, &named).map_err(text)?;
+    let signature: p521::ecdsa::Signature = signing.try_sign_with_rng(&mut OsRng, &info).map_err(text)?;
     let signature = element(BIT_STRING, &[&[0], signature.to_der().as_bytes()]);
-    let proof = element(SEQUENCE, &[&named, ECDSA_WITH_SHA512, &signature]);
+    let request = element(SEQUENCE, &[&info, ECDSA_WITH_SHA512, &signature]);
     let der = secret.to_pkcs8_der().map_err(text)?;
-    Ok(Made { key: pem(der.as_bytes()), proof })
+    Ok(GeneratedKey { key: pem(der.as_bytes()), request })
 }
 
-/// An element of DER.
+/// Encodes a DER element.
 fn element(tag: u8, parts: &[&[u8]]) -> Vec<u8> {
     let length: usize = parts.iter().map(|part| part.len()).sum();
     let bytes = length.to_be_bytes();
     let bytes: Vec<u8> = bytes.into_iter().skip_while(|byte| *byte == 0).collect();
-    let mut made = vec![tag];
+    let mut encoded = vec![tag];
     match bytes.as_slice() {
-        [] => made.push(0),
-        [short @ ..0x80] => made.push(*short),
-        // Of eight bytes at most.
-        long => made.extend(
+        [] => encoded.push(0),
+        [short @ ..0x80] => encoded.push(*short),
+        // At most eight bytes.
+        long => encoded.extend(
             std::iter::once(0x80 | u8::try_from(long.len()).unwrap_or(8)).chain(long.iter().copied()),
         ),
     }
-    parts.iter().for_each(|part| made.extend_from_slice(part));
-    made
+    parts.iter().for_each(|part| encoded.extend_from_slice(part));
+    encoded
 }
 
 fn pem(der: &[u8]) -> String {
@@ -104,7 +103,7 @@ fn pem(der: &[u8]) -> String {
     let mut pem = String::from("-----BEGIN PRIVATE KEY-----\n");
     let mut rest = text.as_str();
     while !rest.is_empty() {
-        let (line, next) = rest.split_at(rest.len().min(LINE));
+        let (line, next) = rest.split_at(rest.len().min(PEM_LINE_LENGTH));
         pem.push_str(line);
         pem.push('\n');
         rest = next;
@@ -135,29 +134,29 @@ mod tests {
         STANDARD.decode(body).unwrap()
     }
 
-    /// Makes a key, and checks that its request names nobody and is signed in this way.
-    fn check(key_type: &str, oid: &str, verify: impl Fn(&[u8], &[u8], &[u8])) -> (Made, Vec<u8>) {
-        let made = make(key_type).unwrap();
-        assert!(made.key.starts_with("-----BEGIN PRIVATE KEY-----\n"), "{key_type}");
-        assert!(made.key.trim_end().ends_with("-----END PRIVATE KEY-----"), "{key_type}");
-        let (rest, request) = X509CertificationRequest::from_der(&made.proof).unwrap();
+    /// Generates a key, and checks that its request has no names and the expected signature.
+    fn check(key_type: &str, oid: &str, verify: impl Fn(&[u8], &[u8], &[u8])) -> (GeneratedKey, Vec<u8>) {
+        let generated = generate(key_type).unwrap();
+        assert!(generated.key.starts_with("-----BEGIN PRIVATE KEY-----\n"), "{key_type}");
+        assert!(generated.key.trim_end().ends_with("-----END PRIVATE KEY-----"), "{key_type}");
+        let (rest, request) = X509CertificationRequest::from_der(&generated.request).unwrap();
         assert!(rest.is_empty());
         let info = &request.certification_request_info;
         assert_eq!((info.subject.iter().count(), info.iter_attributes().count()), (0, 0), "{key_type}");
         assert_eq!(request.signature_algorithm.algorithm.to_id_string(), oid, "{key_type}");
         verify(&info.subject_pki.subject_public_key.data, info.raw, &request.signature_value.data);
         let public = info.subject_pki.raw.to_vec();
-        (made, public)
+        (generated, public)
     }
 
-    fn by_ring(algorithm: &'static dyn VerificationAlgorithm) -> impl Fn(&[u8], &[u8], &[u8]) {
+    fn verify_with_ring(algorithm: &'static dyn VerificationAlgorithm) -> impl Fn(&[u8], &[u8], &[u8]) {
         move |key, message, signature| {
             UnparsedPublicKey::new(algorithm, key).verify(message, signature).unwrap();
         }
     }
 
     #[test]
-    fn keys_of_all_types_are_read_again_and_prove_themselves_in_upstreams_way() {
+    fn generates_valid_keys_and_requests_of_each_type() {
         let kinds: [(&str, &str, &'static dyn VerificationAlgorithm); 5] = [
             ("ECDSAP256", "1.2.840.10045.4.3.2", &ECDSA_P256_SHA256_ASN1),
             ("ECDSAP384", "1.2.840.10045.4.3.3", &ECDSA_P384_SHA384_ASN1),
@@ -166,11 +165,11 @@ mod tests {
             ("RSA4096", "1.2.840.113549.1.1.11", &RSA_PKCS1_2048_8192_SHA256),
         ];
         for (kind, oid, algorithm) in kinds {
-            let (made, public) = check(kind, oid, by_ring(algorithm));
-            let own = KeyPair::from_pem(&made.key).unwrap();
-            assert_eq!(rcgen::PublicKeyData::subject_public_key_info(&own), public, "{kind}");
+            let (generated, public) = check(kind, oid, verify_with_ring(algorithm));
+            let parsed = KeyPair::from_pem(&generated.key).unwrap();
+            assert_eq!(rcgen::PublicKeyData::subject_public_key_info(&parsed), public, "{kind}");
             if let Some(bits) = kind.strip_prefix("RSA") {
-                let der = der_of(&made.key);
+                let der = der_of(&generated.key);
                 let key = <RsaPrivateKey as rsa::pkcs8::DecodePrivateKey>::from_pkcs8_der(&der).unwrap();
                 assert_eq!(rsa::traits::PublicKeyParts::n(&key).bits().to_string(), bits);
                 key.validate().unwrap();
@@ -179,25 +178,25 @@ mod tests {
     }
 
     #[test]
-    fn a_key_of_the_largest_curve_is_read_again_and_proves_itself() {
-        let (made, public) = check("ECDSAP521", "1.2.840.10045.4.3.4", |key, message, signature| {
+    fn generates_valid_p521_key_and_request() {
+        let (generated, public) = check("ECDSAP521", "1.2.840.10045.4.3.4", |key, message, signature| {
             let key = p521::ecdsa::VerifyingKey::from_sec1_bytes(key).unwrap();
             let signature = p521::ecdsa::Signature::from_der(signature).unwrap();
             key.verify(message, &signature).unwrap();
         });
-        let own = p521::SecretKey::from_pkcs8_der(&der_of(&made.key)).unwrap();
-        assert_eq!(own.public_key().to_public_key_der().unwrap().as_bytes(), public);
+        let parsed = p521::SecretKey::from_pkcs8_der(&der_of(&generated.key)).unwrap();
+        assert_eq!(parsed.public_key().to_public_key_der().unwrap().as_bytes(), public);
     }
 
     #[test]
-    fn there_are_no_other_types() {
+    fn rejects_unknown_key_types() {
         for kind in ["RSA2048", "X", ""] {
-            assert!(make(kind).is_err_and(|message| message.contains(&format!("{kind:?}"))), "{kind}");
+            assert!(generate(kind).is_err_and(|message| message.contains(&format!("{kind:?}"))), "{kind}");
         }
     }
 
     #[test]
-    fn lengths_of_elements_are_der() {
+    fn encodes_der_lengths() {
         for (length, expected) in [
             (0, vec![0]),
             (1, vec![1]),
@@ -208,8 +207,8 @@ mod tests {
             (0x1234, vec![0x82, 0x12, 0x34]),
         ] {
             let content = vec![7; length];
-            let made = element(SEQUENCE, &[&content]);
-            assert_eq!(made, [vec![SEQUENCE], expected, content].concat(), "{length}");
+            let encoded = element(SEQUENCE, &[&content]);
+            assert_eq!(encoded, [vec![SEQUENCE], expected, content].concat(), "{length}");
         }
     }
 }

@@ -4,59 +4,57 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::{empty_is_default, is_zero, unless_set};
+use super::{default_if_zero, empty_is_default, is_zero};
 
-/// How the agent talks to the API server.
+/// Rate limits, content type and change detection of the API client.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ApiClient {
-    /// Content type of requests.
     pub content_type: String,
-    /// Requests per second; 0 for the default.
+    /// Maximum requests per second; 0 for the default.
     #[serde(rename = "kubeAPIQPS")]
     pub kube_api_qps: i32,
-    /// Requests in one burst.
+    /// Maximum requests in a burst.
     #[serde(rename = "kubeAPIBurst")]
     pub kube_api_burst: i32,
-    /// Events per second; 0 for no limit.
+    /// Maximum events per second; 0 for no limit.
     #[serde(rename = "eventRecordQPS")]
     pub event_record_qps: i32,
-    /// Events in one burst.
+    /// Maximum events in a burst.
     pub event_burst: i32,
-    /// How changes of ConfigMaps and Secrets are noticed.
     #[serde(deserialize_with = "empty_is_default", rename = "configMapAndSecretChangeDetectionStrategy")]
     pub change_detection: ChangeDetection,
-    /// Feature gates set by the user, by name.
+    /// As set by the user, by name.
     #[serde(skip_serializing_if = "is_zero")]
     pub feature_gates: BTreeMap<String, bool>,
-    /// Shows metrics hidden since this minor version (`1.35`); empty for none.
+    /// Shows metrics that are hidden since this minor version, such as `1.35`; empty for none.
     #[serde(skip_serializing_if = "is_zero")]
     pub show_hidden_metrics_for_version: String,
-    /// Where spans go; none without it.
+    /// Without it, no spans are exported.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tracing: Option<Tracing>,
 }
 
-/// How changes of ConfigMaps and Secrets are noticed.
+/// How changes of ConfigMaps and Secrets are detected.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ChangeDetection {
-    /// Each use asks the API server.
+    /// Every use gets the object from the API server.
     Get,
-    /// Answers are kept for a while.
+    /// Objects are cached for some time.
     Cache,
-    /// The objects in use are watched.
+    /// Objects in use are watched.
     #[default]
     Watch,
 }
 
-/// Where spans go.
+/// Export of OpenTelemetry spans.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Tracing {
-    /// OTLP collector; `localhost:4317` without it.
+    /// OTLP collector; `localhost:4317` if not set.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub endpoint: Option<String>,
-    /// Spans kept out of a million; 0 without it.
+    /// Number of spans exported out of a million; 0 if not set.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sampling_rate_per_million: Option<i32>,
 }
@@ -78,10 +76,10 @@ impl Default for ApiClient {
 }
 
 impl ApiClient {
-    pub(super) fn complete(&mut self) {
+    pub(super) fn apply_defaults(&mut self) {
         let default = Self::default();
-        unless_set(&mut self.content_type, default.content_type);
-        unless_set(&mut self.kube_api_burst, default.kube_api_burst);
-        unless_set(&mut self.event_burst, default.event_burst);
+        default_if_zero(&mut self.content_type, default.content_type);
+        default_if_zero(&mut self.kube_api_burst, default.kube_api_burst);
+        default_if_zero(&mut self.event_burst, default.event_burst);
     }
 }

@@ -1,89 +1,78 @@
-//! Who may use the server, and for what.
+//! Authentication and authorization of the server's clients.
 
 use serde::{Deserialize, Serialize};
+use values::duration::GoDuration;
 
-use super::{empty_is_default, is_zero, unless_set};
-use crate::duration::GoDuration;
+use super::{default_if_zero, empty_is_default, is_zero};
 
 /// Authentication and authorization of the server's clients.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Access {
-    /// How clients prove who they are.
     pub authentication: Authentication,
-    /// What they may do.
     pub authorization: Authorization,
 }
 
-/// How clients prove who they are.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Authentication {
-    /// Client certificates.
     pub x509: X509,
-    /// Bearer tokens, checked with the API server.
+    /// Bearer tokens.
     pub webhook: WebhookAuthentication,
-    /// Clients without credentials.
+    /// Requests without credentials.
     pub anonymous: Anonymous,
 }
 
-/// Client certificates.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct X509 {
-    /// Authorities whose certificates are accepted; empty for none.
+    /// File with the accepted certificate authorities; empty to reject client certificates.
     #[serde(rename = "clientCAFile", skip_serializing_if = "is_zero")]
     pub client_ca_file: String,
 }
 
-/// Bearer tokens, checked with TokenReview.
+/// Authentication of bearer tokens with the TokenReview API.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct WebhookAuthentication {
-    /// Whether tokens are accepted.
     pub enabled: bool,
-    /// How long a verdict is remembered.
+    /// How long responses are cached.
     #[serde(rename = "cacheTTL")]
     pub cache_ttl: GoDuration,
 }
 
-/// Clients without credentials.
+/// Requests without credentials.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Anonymous {
-    /// Whether they are let in as `system:anonymous`.
+    /// Whether such requests are accepted as user `system:anonymous`.
     pub enabled: bool,
 }
 
-/// What clients may do.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Authorization {
-    /// Who decides.
     #[serde(deserialize_with = "empty_is_default")]
     pub mode: AuthorizationMode,
-    /// Settings for asking the API server.
     pub webhook: WebhookAuthorization,
 }
 
-/// Who decides what a client may do.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum AuthorizationMode {
-    /// Everyone who is authenticated may do everything.
+    /// Authenticated clients may do everything.
     AlwaysAllow,
-    /// The API server is asked with SubjectAccessReview.
+    /// The API server decides (SubjectAccessReview).
     #[default]
     Webhook,
 }
 
-/// Settings for asking the API server.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct WebhookAuthorization {
-    /// How long a yes is remembered.
+    /// How long "authorized" responses are cached.
     #[serde(rename = "cacheAuthorizedTTL")]
     pub cache_authorized_ttl: GoDuration,
-    /// How long a no is remembered.
+    /// How long "unauthorized" responses are cached.
     #[serde(rename = "cacheUnauthorizedTTL")]
     pub cache_unauthorized_ttl: GoDuration,
 }
@@ -104,11 +93,11 @@ impl Default for WebhookAuthorization {
 }
 
 impl Access {
-    pub(super) fn complete(&mut self) {
+    pub(super) fn apply_defaults(&mut self) {
         let default = Self::default();
-        unless_set(&mut self.authentication.webhook.cache_ttl, default.authentication.webhook.cache_ttl);
-        let (mine, default) = (&mut self.authorization.webhook, default.authorization.webhook);
-        unless_set(&mut mine.cache_authorized_ttl, default.cache_authorized_ttl);
-        unless_set(&mut mine.cache_unauthorized_ttl, default.cache_unauthorized_ttl);
+        default_if_zero(&mut self.authentication.webhook.cache_ttl, default.authentication.webhook.cache_ttl);
+        let (webhook, default) = (&mut self.authorization.webhook, default.authorization.webhook);
+        default_if_zero(&mut webhook.cache_authorized_ttl, default.cache_authorized_ttl);
+        default_if_zero(&mut webhook.cache_unauthorized_ttl, default.cache_unauthorized_ttl);
     }
 }

@@ -1,57 +1,55 @@
-//! Cgroups, CPU limits and the agent's own process.
+//! Cgroups, CPU limits and the agent's process.
 
 use serde::{Deserialize, Serialize};
+use values::duration::GoDuration;
 
-use super::{empty_is_default, is_zero, unless_set};
-use crate::duration::GoDuration;
+use super::{default_if_zero, empty_is_default, is_zero};
 
-/// Cgroups, CPU limits and the agent's own process.
+/// Cgroups, CPU limits and the agent's process.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Cgroups {
-    /// Parent cgroup of all pods; empty for the root.
+    /// Parent cgroup of all pods; empty for the root cgroup.
     #[serde(skip_serializing_if = "is_zero")]
     pub cgroup_root: String,
-    /// Whether pods are grouped by quality of service.
+    /// Whether QoS classes and pods have their own cgroups.
     #[serde(rename = "cgroupsPerQOS")]
     pub cgroups_per_qos: bool,
-    /// Who creates cgroups; the runtime's answer wins.
+    /// The driver that the container runtime reports takes precedence.
     #[serde(deserialize_with = "empty_is_default")]
     pub cgroup_driver: CgroupDriver,
-    /// Cgroup of the agent; empty for the one it started in.
+    /// Cgroup of the agent; empty for the one it was started in.
     #[serde(skip_serializing_if = "is_zero")]
     pub kubelet_cgroups: String,
-    /// Cgroup for processes that are in none; empty to leave them.
+    /// Cgroup to move processes of the root cgroup into; empty to leave them there.
     #[serde(skip_serializing_if = "is_zero")]
     pub system_cgroups: String,
-    /// Whether CPU limits are enforced.
+    /// Whether the CPU limits of containers are enforced.
     #[serde(rename = "cpuCFSQuota")]
     pub cpu_cfs_quota: bool,
-    /// Period of the CPU quota.
     #[serde(rename = "cpuCFSQuotaPeriod")]
     pub cpu_cfs_quota_period: GoDuration,
-    /// Whether an out-of-memory kill ends one process instead of the container; not set means: on cgroup v1 only.
+    /// Whether the OOM killer kills a single process instead of the whole container. If not set, only on cgroup v1.
     #[serde(rename = "singleProcessOOMKill", skip_serializing_if = "Option::is_none")]
     pub single_process_oom_kill: Option<bool>,
     /// Whether the agent refuses to start on cgroup v1.
     pub fail_cgroup_v1: bool,
-    /// Out-of-memory score of the agent.
+    /// The `oom_score_adj` of the agent.
     pub oom_score_adj: i32,
-    /// File descriptors the agent may open.
+    /// Maximum number of files that the agent can open.
     pub max_open_files: i64,
-    /// Whether wrong kernel settings are an error instead of being set.
+    /// Whether wrong kernel settings are an error instead of being corrected.
     #[serde(skip_serializing_if = "is_zero")]
     pub protect_kernel_defaults: bool,
 }
 
-/// Who creates cgroups.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum CgroupDriver {
-    /// The agent and the runtime, in the file system.
+    /// The agent and the runtime create cgroups in the file system.
     #[default]
     Cgroupfs,
-    /// systemd, as slices and scopes.
+    /// systemd creates cgroups as slices and scopes.
     Systemd,
 }
 
@@ -75,7 +73,7 @@ impl Default for Cgroups {
 }
 
 impl Cgroups {
-    pub(super) fn complete(&mut self) {
-        unless_set(&mut self.max_open_files, Self::default().max_open_files);
+    pub(super) fn apply_defaults(&mut self) {
+        default_if_zero(&mut self.max_open_files, Self::default().max_open_files);
     }
 }

@@ -1,69 +1,66 @@
 //! The container runtime, image pulls and image garbage collection.
 
 use serde::{Deserialize, Serialize};
+use values::duration::GoDuration;
 
-use super::{empty_is_none, is_zero, unless_set};
-use crate::{
-    duration::GoDuration,
-    gates::{FeatureGates, Gate},
-};
+use super::{default_if_zero, empty_is_none, is_zero};
+use crate::gates::{FeatureGates, Gate};
 
-/// The container runtime and its images.
+/// The container runtime, image pulls and image garbage collection.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Images {
-    /// Socket of the container runtime.
+    /// Endpoint of the container runtime.
     pub container_runtime_endpoint: String,
-    /// Socket of the image service; empty for the runtime's.
+    /// Endpoint of the image service; empty for the endpoint of the runtime.
     #[serde(skip_serializing_if = "is_zero")]
     pub image_service_endpoint: String,
-    /// Deadline of a runtime call that does not stream.
+    /// Timeout of runtime requests, except streaming requests.
     pub runtime_request_timeout: GoDuration,
-    /// Image pulls per second; 0 for no limit.
+    /// Maximum image pulls per second; 0 for no limit.
     #[serde(rename = "registryPullQPS")]
     pub registry_pull_qps: i32,
-    /// Image pulls in one burst.
+    /// Maximum image pulls in a burst.
     pub registry_burst: i32,
-    /// Whether images are pulled one at a time; not set means: unless several may be pulled at once.
+    /// Whether images are pulled one at a time. If not set, true unless `maxParallelImagePulls` is greater than 1.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub serialize_image_pulls: Option<bool>,
-    /// How many images may be pulled at once; not set for no limit.
+    /// Maximum number of concurrent image pulls; not set for no limit.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_parallel_image_pulls: Option<i32>,
-    /// Which images already on the node need credentials to be used.
     #[serde(
         deserialize_with = "empty_is_none",
         rename = "imagePullCredentialsVerificationPolicy",
         skip_serializing_if = "Option::is_none"
     )]
     pub credentials_verification: Option<CredentialsVerification>,
-    /// Images that need none, under [`CredentialsVerification::NeverVerifyAllowlistedImages`].
+    /// Images that need no credentials under [`CredentialsVerification::NeverVerifyAllowlistedImages`].
     #[serde(skip_serializing_if = "is_zero")]
     pub preloaded_images_verification_allowlist: Vec<String>,
-    /// Youngest unused image that may be removed.
+    /// Minimum age of an unused image before it may be removed.
     #[serde(rename = "imageMinimumGCAge")]
     pub image_minimum_gc_age: GoDuration,
-    /// Oldest unused image that is kept; zero for no limit.
+    /// Age at which an unused image is removed; zero for no limit.
     #[serde(rename = "imageMaximumGCAge")]
     pub image_maximum_gc_age: GoDuration,
-    /// Disk usage at which images are removed; 100 for never.
+    /// Disk usage at which image garbage collection starts; 100 disables it.
     #[serde(rename = "imageGCHighThresholdPercent")]
     pub image_gc_high_threshold_percent: i32,
-    /// Disk usage down to which images are removed.
+    /// Disk usage at which image garbage collection stops.
     #[serde(rename = "imageGCLowThresholdPercent")]
     pub image_gc_low_threshold_percent: i32,
 }
 
-/// Which images already on the node need credentials to be used.
+/// For which images that are already on the node the pull credentials of a pod are verified.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum CredentialsVerification {
-    /// None.
+    /// For no image.
     NeverVerify,
-    /// Those the agent pulled itself.
+    /// For images that the agent pulled.
     NeverVerifyPreloadedImages,
-    /// All but those on the allow list.
+    /// For all images that are not on the allowlist.
     NeverVerifyAllowlistedImages,
-    /// All.
+    /// For all images.
     AlwaysVerify,
 }
 
@@ -88,22 +85,21 @@ impl Default for Images {
 }
 
 impl Images {
-    /// Whether images are pulled one at a time.
     pub fn pulls_one_at_a_time(&self) -> bool {
         self.serialize_image_pulls
             .unwrap_or_else(|| self.max_parallel_image_pulls.is_none_or(|limit| limit < 2))
     }
 
-    pub(super) fn complete(&mut self) {
+    pub(super) fn apply_defaults(&mut self) {
         let default = Self::default();
-        unless_set(&mut self.container_runtime_endpoint, default.container_runtime_endpoint);
-        unless_set(&mut self.runtime_request_timeout, default.runtime_request_timeout);
-        unless_set(&mut self.registry_burst, default.registry_burst);
-        unless_set(&mut self.image_minimum_gc_age, default.image_minimum_gc_age);
+        default_if_zero(&mut self.container_runtime_endpoint, default.container_runtime_endpoint);
+        default_if_zero(&mut self.runtime_request_timeout, default.runtime_request_timeout);
+        default_if_zero(&mut self.registry_burst, default.registry_burst);
+        default_if_zero(&mut self.image_minimum_gc_age, default.image_minimum_gc_age);
         self.serialize_image_pulls = Some(self.pulls_one_at_a_time());
     }
 
-    pub(super) fn complete_gated(&mut self, gates: &FeatureGates) {
+    pub(super) fn apply_gated_defaults(&mut self, gates: &FeatureGates) {
         if gates.enabled(Gate::KubeletEnsureSecretPulledImages) {
             self.credentials_verification.get_or_insert(CredentialsVerification::NeverVerifyPreloadedImages);
         }

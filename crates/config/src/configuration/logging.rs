@@ -1,17 +1,17 @@
-//! Logging.
+//! Settings of the agent's log.
 
 use std::fmt;
 
 use serde::{Deserialize, Deserializer, Serialize, de};
+use values::duration::GoDuration;
+use values::quantity::WrittenQuantity;
 
-use super::{empty_is_default, is_zero, unless_set};
-use crate::{duration::GoDuration, quantity::Quantity};
+use super::{default_if_zero, empty_is_default, is_zero};
 
-/// The section that holds the one field `logging`.
+/// The section with the single field `logging`.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Logging {
-    /// Format, verbosity and routing of the agent's log.
     pub logging: LoggingConfiguration,
 }
 
@@ -19,61 +19,56 @@ pub struct Logging {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct LoggingConfiguration {
-    /// Text or JSON lines.
     #[serde(deserialize_with = "empty_is_default")]
     pub format: LogFormat,
-    /// Longest time a line may wait in a buffer.
+    /// Maximum time that a log line stays in a buffer.
     #[serde(deserialize_with = "duration_or_nanoseconds")]
     pub flush_frequency: GoDuration,
-    /// Verbosity level, 0 for the least.
+    /// 0 logs the least.
     pub verbosity: u32,
-    /// Verbosity by source file pattern, text format only.
+    /// Verbosity by source file; for the text format only.
     #[serde(skip_serializing_if = "is_zero")]
     pub vmodule: Vec<VmoduleItem>,
-    /// Routing per format.
     pub options: FormatOptions,
 }
 
-/// The shape of a log line.
+/// The format of a log line.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum LogFormat {
-    /// One readable line per message.
+    /// One line of text per message.
     #[default]
     Text,
     /// One JSON object per message.
     Json,
 }
 
-/// Verbosity of the source files that match a pattern.
+/// Verbosity of the source files whose names match a pattern.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct VmoduleItem {
-    /// File name without extension, with `*` and `?`.
+    /// File name without extension; may contain `*` and `?`.
     pub file_pattern: String,
-    /// Verbosity level for those files.
     pub verbosity: u32,
 }
 
-/// Routing per format.
+/// Output options per log format.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct FormatOptions {
-    /// For the text format.
     pub text: OutputRouting,
-    /// For the JSON format.
     pub json: OutputRouting,
 }
 
-/// Where messages go and how they are buffered (alpha).
+/// Output streams and buffering (alpha).
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct OutputRouting {
-    /// Errors to standard error, the rest to standard output.
+    /// Write errors to standard error and everything else to standard output.
     #[serde(skip_serializing_if = "is_zero")]
     pub split_stream: bool,
-    /// Buffer for the rest; zero for none.
-    pub info_buffer_size: Quantity,
+    /// Buffer size for everything but errors; zero for no buffer.
+    pub info_buffer_size: WrittenQuantity,
 }
 
 impl Default for LoggingConfiguration {
@@ -90,17 +85,17 @@ impl Default for LoggingConfiguration {
 
 impl Default for OutputRouting {
     fn default() -> Self {
-        Self { split_stream: false, info_buffer_size: Quantity::zero() }
+        Self { split_stream: false, info_buffer_size: WrittenQuantity::zero() }
     }
 }
 
 impl Logging {
-    pub(super) fn complete(&mut self) {
-        unless_set(&mut self.logging.flush_frequency, LoggingConfiguration::default().flush_frequency);
+    pub(super) fn apply_defaults(&mut self) {
+        default_if_zero(&mut self.logging.flush_frequency, LoggingConfiguration::default().flush_frequency);
     }
 }
 
-/// This one duration may be a number of nanoseconds, which is how it was once written.
+/// Accepts a duration or, for compatibility with older configuration files, a number of nanoseconds.
 fn duration_or_nanoseconds<'de, D: Deserializer<'de>>(deserializer: D) -> Result<GoDuration, D::Error> {
     struct Visitor;
     impl de::Visitor<'_> for Visitor {
@@ -119,7 +114,9 @@ fn duration_or_nanoseconds<'de, D: Deserializer<'de>>(deserializer: D) -> Result
         }
 
         fn visit_u64<E: de::Error>(self, nanos: u64) -> Result<GoDuration, E> {
-            i64::try_from(nanos).map(GoDuration::from_nanos).map_err(|_| E::custom("too long a duration"))
+            i64::try_from(nanos)
+                .map(GoDuration::from_nanos)
+                .map_err(|_| E::custom("the duration is too long"))
         }
     }
     deserializer.deserialize_any(Visitor)

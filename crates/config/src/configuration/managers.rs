@@ -1,111 +1,92 @@
-//! Placement of containers on CPUs, memory and NUMA nodes.
+//! CPU, memory and topology managers.
 
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
+use values::duration::GoDuration;
+use values::quantity::WrittenQuantity;
 
-use super::{empty_is_default, is_zero, unless_set};
-use crate::{duration::GoDuration, quantity::Quantity};
+use super::{default_if_zero, empty_is_default, is_zero};
 
-/// Placement of containers on CPUs, memory and NUMA nodes.
+/// Settings of the CPU, memory and topology managers.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Managers {
-    /// Whether containers get CPUs of their own.
     #[serde(deserialize_with = "empty_is_default")]
     pub cpu_manager_policy: CpuManagerPolicy,
-    /// Fine tuning of the CPU policy.
     #[serde(skip_serializing_if = "is_zero")]
     pub cpu_manager_policy_options: BTreeMap<String, String>,
-    /// How often CPU assignments are checked.
     pub cpu_manager_reconcile_period: GoDuration,
-    /// Whether containers get memory of chosen NUMA nodes.
     #[serde(deserialize_with = "empty_is_default")]
     pub memory_manager_policy: MemoryManagerPolicy,
-    /// Memory kept from pods, by NUMA node.
+    /// Memory that pods cannot use, per NUMA node.
     #[serde(skip_serializing_if = "is_zero")]
     pub reserved_memory: Vec<MemoryReservation>,
-    /// How strictly resources must come from near each other.
     #[serde(deserialize_with = "empty_is_default")]
     pub topology_manager_policy: TopologyPolicy,
-    /// What is placed as one.
     #[serde(deserialize_with = "empty_is_default")]
     pub topology_manager_scope: TopologyScope,
-    /// Fine tuning of the topology policy.
     #[serde(skip_serializing_if = "is_zero")]
     pub topology_manager_policy_options: BTreeMap<String, String>,
-    /// Share of the memory limit at which allocations slow down (alpha).
+    /// Factor of the memory limit at which memory allocations are throttled (alpha).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub memory_throttling_factor: Option<f64>,
-    /// Whether memory requests are protected (alpha).
     #[serde(deserialize_with = "empty_is_default")]
     pub memory_reservation_policy: MemoryReservationPolicy,
 }
 
-/// Whether containers get CPUs of their own.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum CpuManagerPolicy {
-    /// No.
     #[default]
     None,
-    /// Guaranteed containers with whole CPUs do.
+    /// Guaranteed containers that request whole CPUs get exclusive ones.
     Static,
 }
 
-/// Whether containers get memory of chosen NUMA nodes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum MemoryManagerPolicy {
-    /// No.
     #[default]
     None,
-    /// Guaranteed pods do.
+    /// Guaranteed pods get memory from selected NUMA nodes.
     Static,
 }
 
-/// Memory kept from pods on one NUMA node.
+/// Memory that pods cannot use on one NUMA node.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct MemoryReservation {
-    /// The NUMA node.
     pub numa_node: i32,
-    /// How much, by kind (`memory`, `hugepages-2Mi`).
-    pub limits: BTreeMap<String, Quantity>,
+    /// By kind: `memory`, `hugepages-2Mi`.
+    pub limits: BTreeMap<String, WrittenQuantity>,
 }
 
-/// How strictly resources must come from near each other.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum TopologyPolicy {
-    /// Not at all.
     #[default]
     None,
-    /// If possible.
+    /// Prefers aligned resources.
     BestEffort,
-    /// Or the pod is refused.
+    /// Rejects pods whose resources cannot be aligned.
     Restricted,
-    /// From one NUMA node, or the pod is refused.
+    /// Rejects pods whose resources do not fit on one NUMA node.
     SingleNumaNode,
 }
 
-/// What is placed as one.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum TopologyScope {
-    /// Each container.
     #[default]
     Container,
-    /// Each pod.
     Pod,
 }
 
-/// Whether memory requests are protected.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum MemoryReservationPolicy {
-    /// No.
     #[default]
     None,
-    /// By quality of service.
+    /// Memory requests are protected according to the QoS class.
     TieredReservation,
 }
 
@@ -127,9 +108,9 @@ impl Default for Managers {
 }
 
 impl Managers {
-    pub(super) fn complete(&mut self) {
+    pub(super) fn apply_defaults(&mut self) {
         let default = Self::default();
-        unless_set(&mut self.cpu_manager_reconcile_period, default.cpu_manager_reconcile_period);
+        default_if_zero(&mut self.cpu_manager_reconcile_period, default.cpu_manager_reconcile_period);
         self.memory_throttling_factor = self.memory_throttling_factor.or(default.memory_throttling_factor);
     }
 }

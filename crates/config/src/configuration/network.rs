@@ -1,25 +1,25 @@
-//! DNS and packet filter settings.
+//! DNS and iptables settings.
 
 use serde::{Deserialize, Serialize};
 
 use super::{empty_is_default, is_zero};
 
-/// DNS and packet filter settings.
+/// DNS and iptables settings.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Network {
-    /// Domain added to the search list of pods; empty for none.
+    /// Added to the DNS search list of pods; empty for none.
     #[serde(skip_serializing_if = "is_zero")]
     pub cluster_domain: String,
-    /// Name servers of pods that use the cluster's DNS.
+    /// DNS servers of pods that use the cluster DNS.
     #[serde(rename = "clusterDNS", skip_serializing_if = "is_zero")]
     pub cluster_dns: Vec<String>,
-    /// Resolver configuration of pods that use the host's DNS; empty for none.
+    /// Resolver configuration file of pods that use the DNS settings of the node; empty for none.
     pub resolv_conf: String,
     /// Has no effect.
     #[serde(deserialize_with = "empty_is_default")]
     pub hairpin_mode: HairpinMode,
-    /// Whether the utility chains of the packet filter are set up.
+    /// Whether the agent creates the iptables utility chains.
     #[serde(rename = "makeIPTablesUtilChains")]
     pub make_iptables_util_chains: bool,
     /// Has no effect.
@@ -28,16 +28,13 @@ pub struct Network {
     pub iptables_drop_bit: i32,
 }
 
-/// How a pod reached itself through a service; without effect today.
+/// How pods reach themselves through a Service. Has no effect, neither here nor upstream.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum HairpinMode {
-    /// The bridge was set promiscuous.
     #[default]
     PromiscuousBridge,
-    /// The pod's port of the bridge reflected packets.
     HairpinVeth,
-    /// Not at all.
     None,
 }
 
@@ -56,6 +53,6 @@ impl Default for Network {
 }
 
 impl Network {
-    #[expect(clippy::unused_self, reason = "every section is completed the same way")]
-    pub(super) fn complete(&mut self) {}
+    #[expect(clippy::unused_self, reason = "every section has this method")]
+    pub(super) fn apply_defaults(&mut self) {}
 }

@@ -1,62 +1,55 @@
 //! The Node object: registration, status and lease.
 
 use serde::{Deserialize, Serialize};
+use values::duration::GoDuration;
 
-use super::{empty_is_none, is_zero, unless_set};
-use crate::duration::GoDuration;
+use super::{default_if_zero, empty_is_none, is_zero};
 
-/// What the agent tells the API server about its node.
+/// Registration, status and lease of the node.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Node {
-    /// Whether the agent creates its Node object.
+    /// Whether the agent creates the Node object.
     pub register_node: bool,
-    /// Taints set when the Node object is first created.
+    /// Set when the Node object is created.
     #[serde(skip_serializing_if = "is_zero")]
     pub register_with_taints: Vec<Taint>,
-    /// How often the node status is computed.
     #[serde(default)]
     pub node_status_update_frequency: GoDuration,
-    /// How often the node status is sent when nothing changed.
+    /// How often the node status is sent if it did not change.
     #[serde(default)]
     pub node_status_report_frequency: GoDuration,
-    /// Length of the node lease.
     pub node_lease_duration_seconds: i32,
-    /// How many images the node status lists; -1 for all.
+    /// Maximum number of images in the node status; -1 for no limit.
     pub node_status_max_images: i32,
-    /// Identity of the machine at its provider.
+    /// Identifier of the machine at its cloud provider.
     #[serde(rename = "providerID", skip_serializing_if = "is_zero")]
     pub provider_id: String,
-    /// Pod address range, without an API server only.
+    /// CIDR for pod IP addresses; used in standalone mode only.
     #[serde(rename = "podCIDR", skip_serializing_if = "is_zero")]
     pub pod_cidr: String,
 }
 
-/// A taint of the node.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Taint {
-    /// Key, a qualified name.
+    /// A qualified name.
     pub key: String,
-    /// Value, a label value.
+    /// A label value.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub value: String,
-    /// What it does to pods that do not tolerate it.
     #[serde(deserialize_with = "empty_is_none", default, skip_serializing_if = "Option::is_none")]
     pub effect: Option<TaintEffect>,
-    /// Must not be set here; the API server sets it.
+    /// Must not be set; the API server sets it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub time_added: Option<String>,
 }
 
-/// What a taint does to pods that do not tolerate it.
+/// The effect of a taint on pods that do not tolerate it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum TaintEffect {
-    /// New pods are not scheduled here.
     NoSchedule,
-    /// New pods are scheduled elsewhere if possible.
     PreferNoSchedule,
-    /// Running pods are evicted too.
     NoExecute,
 }
 
@@ -76,15 +69,15 @@ impl Default for Node {
 }
 
 impl Node {
-    pub(super) fn complete(&mut self) {
+    pub(super) fn apply_defaults(&mut self) {
         let default = Self::default();
-        // Whoever chose a status cadence before the two were split meant it for reports too.
+        // Older configurations have only the update frequency, so it is also the default of the report frequency.
         let report = match self.node_status_update_frequency.is_zero() {
             true => default.node_status_report_frequency,
             false => self.node_status_update_frequency,
         };
-        unless_set(&mut self.node_status_report_frequency, report);
-        unless_set(&mut self.node_status_update_frequency, default.node_status_update_frequency);
-        unless_set(&mut self.node_lease_duration_seconds, default.node_lease_duration_seconds);
+        default_if_zero(&mut self.node_status_report_frequency, report);
+        default_if_zero(&mut self.node_status_update_frequency, default.node_status_update_frequency);
+        default_if_zero(&mut self.node_lease_duration_seconds, default.node_lease_duration_seconds);
     }
 }

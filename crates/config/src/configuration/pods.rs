@@ -1,95 +1,84 @@
-//! Limits and habits of pods: how many, how they restart, how they end.
+//! Pod limits, restarts and shutdown.
 
 use serde::{Deserialize, Serialize};
+use values::duration::GoDuration;
 
-use super::{empty_is_none, is_zero, unless_set};
-use crate::{
-    duration::GoDuration,
-    gates::{FeatureGates, Gate},
-};
+use super::{default_if_zero, empty_is_none, is_zero};
+use crate::gates::{FeatureGates, Gate};
 
-/// Limits and habits of pods.
+/// Pod limits, restarts and shutdown.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Pods {
-    /// How many pods the node takes.
     pub max_pods: i32,
-    /// How many pods the node takes per core; 0 for no such limit.
+    /// 0 for no limit per core.
     #[serde(skip_serializing_if = "is_zero")]
     pub pods_per_core: i32,
-    /// Processes per pod; -1 for no limit.
+    /// Maximum number of processes per pod; -1 for no limit.
     pub pod_pids_limit: i64,
-    /// Whether the agent refuses to start while swap is on.
+    /// Whether the agent refuses to start if swap is enabled.
     pub fail_swap_on: bool,
-    /// How pods may use swap.
     pub memory_swap: MemorySwap,
-    /// Sysctls pods may set at their own risk, by name or prefix with `*`.
+    /// Unsafe sysctls that pods may set, by name or as a prefix with `*`.
     #[serde(skip_serializing_if = "is_zero")]
     pub allowed_unsafe_sysctls: Vec<String>,
-    /// Whether containers without a seccomp profile get the runtime's.
+    /// Whether containers without a seccomp profile use `RuntimeDefault`.
     pub seccomp_default: bool,
-    /// Ids of pods with a user namespace.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub user_namespaces: Option<UserNamespaces>,
-    /// How long crashing containers wait.
     pub crash_loop_back_off: CrashLoopBackOff,
-    /// Time pods have to end when the node shuts down.
+    /// Total time for terminating pods when the node shuts down.
     pub shutdown_grace_period: GoDuration,
-    /// The part of it kept for critical pods.
+    /// The part of `shutdown_grace_period` reserved for critical pods.
     pub shutdown_grace_period_critical_pods: GoDuration,
-    /// The same by pod priority.
+    /// Replaces the two settings above by periods per pod priority.
     #[serde(skip_serializing_if = "is_zero")]
     pub shutdown_grace_period_by_pod_priority: Vec<GracePeriodByPriority>,
-    /// Removed upstream; true is refused.
+    /// Removed upstream; `true` is rejected.
     #[serde(skip_serializing_if = "is_zero")]
     pub run_once: bool,
-    /// Whether local ephemeral storage is counted and limited.
+    /// Whether the use of local ephemeral storage is tracked and limited.
     pub local_storage_capacity_isolation: bool,
 }
 
-/// How pods may use swap.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct MemorySwap {
-    /// Who may swap; not set means nobody.
+    /// Not set means the same as [`SwapBehavior::NoSwap`].
     #[serde(deserialize_with = "empty_is_none", skip_serializing_if = "Option::is_none")]
     pub swap_behavior: Option<SwapBehavior>,
 }
 
-/// Who may swap.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum SwapBehavior {
-    /// Nobody.
+    /// No pod may use swap.
     NoSwap,
-    /// Burstable pods, in proportion to their memory requests.
+    /// Burstable pods may use swap in proportion to their memory requests.
     LimitedSwap,
 }
 
-/// Ids of pods with a user namespace.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct UserNamespaces {
-    /// How many ids each pod gets; 65536 without it.
+    /// Number of user and group ids per pod; 65536 if not set.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ids_per_pod: Option<i64>,
 }
 
-/// How long crashing containers wait.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct CrashLoopBackOff {
-    /// Longest wait before a restart; not set only when its gate is off.
+    /// Maximum backoff before a restart; not set only if the feature gate is disabled.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_container_restart_period: Option<GoDuration>,
 }
 
-/// Time pods of a priority and above have to end when the node shuts down.
+/// Time for terminating pods of this and higher priorities when the node shuts down.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct GracePeriodByPriority {
-    /// Lowest priority it is for.
+    /// The lowest priority that the period applies to.
     pub priority: i32,
-    /// The time.
     pub shutdown_grace_period_seconds: i64,
 }
 
@@ -115,12 +104,12 @@ impl Default for Pods {
 }
 
 impl Pods {
-    pub(super) fn complete(&mut self) {
-        unless_set(&mut self.max_pods, Self::default().max_pods);
+    pub(super) fn apply_defaults(&mut self) {
+        default_if_zero(&mut self.max_pods, Self::default().max_pods);
         self.pod_pids_limit = self.pod_pids_limit.max(-1);
     }
 
-    pub(super) fn complete_gated(&mut self, gates: &FeatureGates) {
+    pub(super) fn apply_gated_defaults(&mut self, gates: &FeatureGates) {
         if gates.enabled(Gate::KubeletCrashLoopBackOffMax) {
             let period = &mut self.crash_loop_back_off.max_container_restart_period;
             period.get_or_insert(GoDuration::from_secs(300));

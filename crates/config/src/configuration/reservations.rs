@@ -1,75 +1,72 @@
-//! Resources kept from pods, and eviction when the node runs short.
+//! Reserved resources and eviction.
 
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
+use values::duration::GoDuration;
 
-use super::{is_zero, unless_set};
-use crate::duration::GoDuration;
+use super::{default_if_zero, is_zero};
 
-/// Resources kept from pods, and eviction when the node runs short.
+/// Reserved resources and eviction.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Reservations {
-    /// Resources for the system, by name (`cpu`, `memory`, `ephemeral-storage`, `pid`).
+    /// Resources for the operating system, by name (`cpu`, `memory`, `ephemeral-storage`, `pid`).
     #[serde(skip_serializing_if = "is_zero")]
     pub system_reserved: BTreeMap<String, String>,
-    /// Resources for Kubernetes itself, by the same names.
+    /// Resources for Kubernetes components, by the same names.
     #[serde(skip_serializing_if = "is_zero")]
     pub kube_reserved: BTreeMap<String, String>,
-    /// CPUs for both (`0-1,4`); empty for none.
+    /// CPUs for the operating system and Kubernetes components (`0-1,4`); empty for none.
     #[serde(rename = "reservedSystemCPUs", skip_serializing_if = "is_zero")]
     pub reserved_system_cpus: String,
-    /// Cgroup the system reservation is enforced on.
+    /// Cgroup in which `system_reserved` is enforced.
     #[serde(skip_serializing_if = "is_zero")]
     pub system_reserved_cgroup: String,
-    /// Cgroup the Kubernetes reservation is enforced on.
+    /// Cgroup in which `kube_reserved` is enforced.
     #[serde(skip_serializing_if = "is_zero")]
     pub kube_reserved_cgroup: String,
-    /// Which reservations are enforced.
     pub enforce_node_allocatable: Vec<Enforcement>,
-    /// Share of memory requests kept from lower classes (alpha).
+    /// Share of memory requests that lower QoS classes cannot use (alpha).
     #[serde(skip_serializing_if = "is_zero")]
     pub qos_reserved: BTreeMap<String, String>,
-    /// Thresholds at which pods are evicted at once; not set and empty are different.
+    /// Thresholds at which pods are evicted immediately. `None` gets defaults, an empty map disables them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub eviction_hard: Option<BTreeMap<String, String>>,
     /// Thresholds at which pods are evicted after a grace period.
     #[serde(skip_serializing_if = "is_zero")]
     pub eviction_soft: BTreeMap<String, String>,
-    /// Those grace periods, by signal.
+    /// Grace periods of the soft thresholds, by signal.
     #[serde(skip_serializing_if = "is_zero")]
     pub eviction_soft_grace_period: BTreeMap<String, String>,
-    /// How much more than needed is reclaimed, by signal.
+    /// Minimum amount to reclaim, by signal.
     #[serde(skip_serializing_if = "is_zero")]
     pub eviction_minimum_reclaim: BTreeMap<String, String>,
-    /// How long a pressure condition outlives its cause.
+    /// How long a pressure condition remains set after the pressure ends.
     pub eviction_pressure_transition_period: GoDuration,
-    /// Longest grace of a pod evicted by a soft threshold, in seconds.
+    /// Maximum termination grace period of a pod that is evicted because of a soft threshold, in seconds.
     #[serde(skip_serializing_if = "is_zero")]
     pub eviction_max_pod_grace_period: i32,
-    /// Whether hard thresholds that are not given keep their defaults.
+    /// Whether hard thresholds that are not set keep their defaults.
     pub merge_default_eviction_settings: bool,
-    /// Whether the kernel tells when memory runs short.
+    /// Whether kernel notifications are used for memory thresholds.
     #[serde(skip_serializing_if = "is_zero")]
     pub kernel_memcg_notification: bool,
 }
 
-/// Which reservation is enforced.
+/// A reservation that is enforced with cgroups.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Enforcement {
-    /// None; stands alone.
+    /// No enforcement; must be the only item.
     None,
-    /// What is left for pods.
+    /// The allocatable resources of the node limit all pods together.
     Pods,
-    /// The system's.
     SystemReserved,
-    /// The system's CPU only.
+    /// Only the CPU of the system reservation.
     SystemReservedCompressible,
-    /// The one for Kubernetes.
     KubeReserved,
-    /// The one for Kubernetes, CPU only.
+    /// Only the CPU of the Kubernetes reservation.
     KubeReservedCompressible,
 }
 
@@ -95,7 +92,7 @@ impl Default for Reservations {
     }
 }
 
-/// The hard thresholds of a configuration file that gives none.
+/// The hard thresholds if the configuration file sets none.
 pub fn default_eviction_hard() -> BTreeMap<String, String> {
     [
         ("memory.available", "100Mi"),
@@ -110,15 +107,15 @@ pub fn default_eviction_hard() -> BTreeMap<String, String> {
 }
 
 impl Reservations {
-    pub(super) fn complete(&mut self) {
-        unless_set(
+    pub(super) fn apply_defaults(&mut self) {
+        default_if_zero(
             &mut self.eviction_pressure_transition_period,
             Self::default().eviction_pressure_transition_period,
         );
     }
 
-    /// Adds the default hard thresholds; only a configuration file gets them, the flag-only path does not.
-    pub(crate) fn inject_default_thresholds(&mut self) {
+    /// Adds the default hard thresholds. Like upstream, they apply only if there is a configuration file.
+    pub(crate) fn apply_default_thresholds(&mut self) {
         match &mut self.eviction_hard {
             None => self.eviction_hard = Some(default_eviction_hard()),
             Some(thresholds) if self.merge_default_eviction_settings => {

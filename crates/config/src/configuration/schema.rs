@@ -1,4 +1,4 @@
-//! Strict reading of a flat document into sections: which fields exist, and every error in one pass.
+//! Decodes a flat document strictly into sections and collects all errors.
 
 use std::fmt;
 
@@ -13,22 +13,22 @@ use super::KubeletConfiguration;
 use crate::suggestion;
 
 const UNKNOWN: &str = "unknown field";
-/// Fields of every Kubernetes object that belong to no section.
+/// Fields of every Kubernetes object that are not part of a section.
 const TYPE_META: [&str; 2] = ["apiVersion", "kind"];
 
-/// Reads all sections, taking wrong top-level fields out one by one so that all of them are reported.
+/// Decodes all sections. Wrong top-level fields are removed and decoding is repeated, so that all of them are reported.
 ///
-/// The configuration holds what could be read; wrong fields have their defaults.
-pub(super) fn read(document: &Document) -> (KubeletConfiguration, Vec<FieldError>) {
+/// Wrong fields have their defaults in the returned configuration.
+pub(super) fn decode(document: &Document) -> (KubeletConfiguration, Vec<FieldError>) {
     let mut errors = unknown_fields(document);
     let mut document = document.clone();
     document.drop_nulls();
     if !document.value().is_object() {
-        let error = document.field_error(FieldPath::root(), "a KubeletConfiguration is a mapping");
+        let error = document.field_error(FieldPath::root(), "a KubeletConfiguration must be a mapping");
         return (KubeletConfiguration::default(), vec![error]);
     }
     loop {
-        let (config, found) = KubeletConfiguration::read_sections(&document);
+        let (config, found) = KubeletConfiguration::decode_sections(&document);
         let removed = found.iter().filter(|error| remove_top_level(&mut document, error)).count();
         errors.extend(found);
         if removed == 0 {
@@ -55,8 +55,8 @@ fn remove_top_level(document: &mut Document, error: &FieldError) -> bool {
     document.remove(&top)
 }
 
-/// Reads one section; top-level fields it does not know are none of its business.
-pub(super) fn read_section<T: DeserializeOwned>(document: &Document) -> Result<T, Vec<FieldError>> {
+/// Decodes one section and ignores the top-level fields of other sections.
+pub(super) fn decode_section<T: DeserializeOwned>(document: &Document) -> Result<T, Vec<FieldError>> {
     let mut errors = match document.decode_strict::<T>() {
         Ok(section) => return Ok(section),
         Err(errors) => errors,
@@ -68,39 +68,39 @@ pub(super) fn read_section<T: DeserializeOwned>(document: &Document) -> Result<T
     document.decode().map_err(|error| vec![error])
 }
 
-/// The field names a derived struct asks its deserializer for.
+/// The field names that a derived `Deserialize` passes to its deserializer.
 pub(super) fn field_names<T: DeserializeOwned>() -> &'static [&'static str] {
-    match T::deserialize(Probe) {
-        Err(Asked(names)) => names,
+    match T::deserialize(FieldNameProbe) {
+        Err(FieldNames(names)) => names,
         Ok(_) => &[],
     }
 }
 
-/// A deserializer that answers nothing and only notes the names it is asked for.
-struct Probe;
+/// A deserializer that fails with the field names it receives.
+struct FieldNameProbe;
 
 #[derive(Debug)]
-struct Asked(&'static [&'static str]);
+struct FieldNames(&'static [&'static str]);
 
-impl fmt::Display for Asked {
+impl fmt::Display for FieldNames {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:?}", self.0)
     }
 }
 
-impl std::error::Error for Asked {}
+impl std::error::Error for FieldNames {}
 
-impl de::Error for Asked {
+impl de::Error for FieldNames {
     fn custom<T: fmt::Display>(_: T) -> Self {
         Self(&[])
     }
 }
 
-impl<'de> Deserializer<'de> for Probe {
-    type Error = Asked;
+impl<'de> Deserializer<'de> for FieldNameProbe {
+    type Error = FieldNames;
 
-    fn deserialize_any<V: Visitor<'de>>(self, _: V) -> Result<V::Value, Asked> {
-        Err(Asked(&[]))
+    fn deserialize_any<V: Visitor<'de>>(self, _: V) -> Result<V::Value, FieldNames> {
+        Err(FieldNames(&[]))
     }
 
     fn deserialize_struct<V: Visitor<'de>>(
@@ -108,8 +108,8 @@ impl<'de> Deserializer<'de> for Probe {
         _: &'static str,
         fields: &'static [&'static str],
         _: V,
-    ) -> Result<V::Value, Asked> {
-        Err(Asked(fields))
+    ) -> Result<V::Value, FieldNames> {
+        Err(FieldNames(fields))
     }
 
     forward_to_deserialize_any! {

@@ -1,97 +1,87 @@
-//! Where pods come from, how often they are looked at, and the server that answers for them.
+//! Pod sources, sync frequencies and the HTTPS server.
 
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
+use values::duration::GoDuration;
 
-use super::{empty_is_none, is_zero, unless_set};
-use crate::duration::GoDuration;
+use super::{default_if_zero, empty_is_none, is_zero};
 
-/// Pod sources, sync cadence and the HTTPS server.
+/// Pod sources, sync frequencies and the HTTPS server.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct SourcesAndServer {
-    /// Whether the server runs.
     pub enable_server: bool,
-    /// Directory of static pod files, or one such file; empty for none.
+    /// Directory of static pod manifests, or a single manifest file; empty for none.
     #[serde(skip_serializing_if = "is_zero")]
     pub static_pod_path: String,
-    /// Root of the container log tree.
+    /// Root directory of the container logs.
     pub pod_logs_dir: String,
-    /// Longest time between two syncs of a pod that did not change.
+    /// Maximum time between two syncs of a pod that did not change.
     pub sync_frequency: GoDuration,
-    /// How often static pod files are looked at.
+    /// How often the static pod manifests are checked for changes.
     pub file_check_frequency: GoDuration,
-    /// How often the static pod URL is looked at.
+    /// How often the static pod URL is checked for changes.
     pub http_check_frequency: GoDuration,
     /// URL that serves a Pod or PodList; empty for none.
     #[serde(rename = "staticPodURL", skip_serializing_if = "is_zero")]
     pub static_pod_url: String,
-    /// HTTP headers for the static pod URL; secret, never logged.
+    /// HTTP headers for the static pod URL. May contain secrets; never logged.
     #[serde(rename = "staticPodURLHeader", skip_serializing_if = "is_zero")]
     pub static_pod_url_header: BTreeMap<String, Vec<String>>,
-    /// Address the server listens on.
     pub address: String,
     /// Port of the HTTPS server.
     pub port: i32,
-    /// Port of the plain HTTP server without authentication; 0 for none.
+    /// Port of the HTTP server without authentication; 0 disables it.
     #[serde(skip_serializing_if = "is_zero")]
     pub read_only_port: i32,
-    /// Serving certificate; empty for a self-signed one.
+    /// File with the serving certificate; empty for a self-signed one.
     #[serde(skip_serializing_if = "is_zero")]
     pub tls_cert_file: String,
-    /// Key of the serving certificate.
     #[serde(skip_serializing_if = "is_zero")]
     pub tls_private_key_file: String,
-    /// Cipher suites up to TLS 1.2, by their Go names; empty for the default set.
+    /// Cipher suites for TLS 1.2 and older, by their Go names; empty for the default set.
     #[serde(skip_serializing_if = "is_zero")]
     pub tls_cipher_suites: Vec<String>,
     /// Key exchange groups, by their TLS numbers; empty for the default set.
     #[serde(skip_serializing_if = "is_zero")]
     pub tls_curve_preferences: Vec<i32>,
-    /// Oldest TLS version accepted.
     #[serde(deserialize_with = "empty_is_none", skip_serializing_if = "Option::is_none")]
     pub tls_min_version: Option<TlsVersion>,
-    /// Whether the client certificate is renewed through the API.
+    /// Whether the client certificate is renewed with the CertificateSigningRequest API.
     #[serde(skip_serializing_if = "is_zero")]
     pub rotate_certificates: bool,
-    /// Whether the serving certificate is requested through the API.
+    /// Whether the serving certificate is requested with the CertificateSigningRequest API.
     #[serde(rename = "serverTLSBootstrap", skip_serializing_if = "is_zero")]
     pub server_tls_bootstrap: bool,
-    /// Whether exec, attach, port-forward, logs and profiling are served.
+    /// Serves exec, attach, port-forward, container logs and profiling.
     pub enable_debugging_handlers: bool,
-    /// Whether block profiling is on.
     #[serde(skip_serializing_if = "is_zero")]
     pub enable_contention_profiling: bool,
-    /// Whether `/debug/pprof` is served.
+    /// Serves `/debug/pprof`.
     pub enable_profiling_handler: bool,
-    /// Whether `/debug/flags/v` is served.
+    /// Serves `/debug/flags/v`.
     pub enable_debug_flags_handler: bool,
-    /// Whether `/logs/` is served.
+    /// Serves `/logs/`.
     pub enable_system_log_handler: bool,
-    /// Whether `/logs/` answers journal queries.
+    /// Accepts journal queries on `/logs/`.
     pub enable_system_log_query: bool,
-    /// Port of the local health check; 0 for none.
+    /// Port of the local health check server; 0 disables it.
     pub healthz_port: i32,
-    /// Address of the local health check.
     pub healthz_bind_address: String,
-    /// Has no effect; the runtime decides when an idle stream ends.
+    /// Has no effect; the container runtime closes idle streams.
     pub streaming_connection_idle_timeout: GoDuration,
 }
 
-/// A TLS version by its Go name.
+/// A TLS version; serialized as its Go name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum TlsVersion {
-    /// TLS 1.0.
     #[serde(rename = "VersionTLS10")]
     Tls10,
-    /// TLS 1.1.
     #[serde(rename = "VersionTLS11")]
     Tls11,
-    /// TLS 1.2.
     #[serde(rename = "VersionTLS12")]
     Tls12,
-    /// TLS 1.3.
     #[serde(rename = "VersionTLS13")]
     Tls13,
 }
@@ -131,15 +121,18 @@ impl Default for SourcesAndServer {
 }
 
 impl SourcesAndServer {
-    pub(super) fn complete(&mut self) {
+    pub(super) fn apply_defaults(&mut self) {
         let default = Self::default();
-        unless_set(&mut self.pod_logs_dir, default.pod_logs_dir);
-        unless_set(&mut self.sync_frequency, default.sync_frequency);
-        unless_set(&mut self.file_check_frequency, default.file_check_frequency);
-        unless_set(&mut self.http_check_frequency, default.http_check_frequency);
-        unless_set(&mut self.address, default.address);
-        unless_set(&mut self.port, default.port);
-        unless_set(&mut self.healthz_bind_address, default.healthz_bind_address);
-        unless_set(&mut self.streaming_connection_idle_timeout, default.streaming_connection_idle_timeout);
+        default_if_zero(&mut self.pod_logs_dir, default.pod_logs_dir);
+        default_if_zero(&mut self.sync_frequency, default.sync_frequency);
+        default_if_zero(&mut self.file_check_frequency, default.file_check_frequency);
+        default_if_zero(&mut self.http_check_frequency, default.http_check_frequency);
+        default_if_zero(&mut self.address, default.address);
+        default_if_zero(&mut self.port, default.port);
+        default_if_zero(&mut self.healthz_bind_address, default.healthz_bind_address);
+        default_if_zero(
+            &mut self.streaming_connection_idle_timeout,
+            default.streaming_connection_idle_timeout,
+        );
     }
 }

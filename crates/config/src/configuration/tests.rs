@@ -1,19 +1,19 @@
 use super::*;
 
-fn read(text: &str) -> Result<KubeletConfiguration, Vec<String>> {
+fn decode(text: &str) -> Result<KubeletConfiguration, Vec<String>> {
     let documents = document::parse(text.as_bytes()).unwrap();
-    let (config, errors) = KubeletConfiguration::read(&documents[0]);
+    let (config, errors) = KubeletConfiguration::decode(&documents[0]);
     if errors.is_empty() { Ok(config) } else { Err(errors.iter().map(ToString::to_string).collect()) }
 }
 
 #[test]
-fn serialises_the_defaults_as_upstream_does() {
+fn serializes_the_defaults_like_upstream() {
     let expected: Value = serde_json::from_str(include_str!("testdata/upstream_defaults.json")).unwrap();
     assert_eq!(KubeletConfiguration::legacy_defaults().to_json(), expected);
 }
 
 #[test]
-fn every_field_is_known_once() {
+fn every_field_belongs_to_one_section() {
     let mut names = KubeletConfiguration::field_names();
     assert_eq!(names.len(), 125);
     names.sort_unstable();
@@ -36,7 +36,7 @@ authentication:
   anonymous: {enabled: 'no'}
 ";
     assert_eq!(
-        read(text).unwrap_err(),
+        decode(text).unwrap_err(),
         [
             "line 4: maxPod: unknown field; did you mean \"maxPods\"?",
             "line 5: port: invalid type: string \"many\", expected i32",
@@ -51,14 +51,14 @@ authentication:
 }
 
 #[test]
-fn zero_and_null_mean_not_set_where_zero_is_no_choice() {
+fn zero_and_null_mean_not_set_for_fields_without_a_zero_value() {
     let text = "{port: 0, address: '', syncFrequency: 0s, maxPods: null, healthzPort: 0, registryPullQPS: 0,
         registryBurst: 0, podPidsLimit: -5, resolvConf: '', tlsMinVersion: '', hairpinMode: '',
         imagePullCredentialsVerificationPolicy: '', memorySwap: {swapBehavior: ''}, logging: {flushFrequency: 0}}";
-    let mut config = read(text).unwrap();
-    config.complete(&FeatureGates::default());
+    let mut config = decode(text).unwrap();
+    config.apply_defaults(&FeatureGates::default());
     let mut expected = KubeletConfiguration::default();
-    expected.complete(&FeatureGates::default());
+    expected.apply_defaults(&FeatureGates::default());
     expected.server.healthz_port = 0;
     expected.images.registry_pull_qps = 0;
     expected.network.resolv_conf = String::new();
@@ -66,8 +66,8 @@ fn zero_and_null_mean_not_set_where_zero_is_no_choice() {
 }
 
 #[test]
-fn items_of_lists_may_leave_fields_out() {
-    let config = read(
+fn list_items_may_omit_fields() {
+    let config = decode(
         "{reservedMemory: [{limits: {memory: 1Gi}}, {numaNode: 1}], shutdownGracePeriodByPodPriority:
         [{shutdownGracePeriodSeconds: 60}, {priority: 5}], logging: {vmodule: [{filePattern: a}, {verbosity: 1}]}}",
     )
@@ -75,25 +75,25 @@ fn items_of_lists_may_leave_fields_out() {
     let reserved = &config.managers.reserved_memory;
     assert_eq!((reserved[0].numa_node, reserved[1].numa_node, reserved[1].limits.len()), (0, 1, 0));
     let periods = config.pods.shutdown_grace_period_by_pod_priority.iter();
-    let periods: Vec<_> = periods.map(|one| (one.priority, one.shutdown_grace_period_seconds)).collect();
+    let periods: Vec<_> = periods.map(|item| (item.priority, item.shutdown_grace_period_seconds)).collect();
     assert_eq!(periods, [(0, 60), (5, 0)]);
     let levels = config.logs.logging.vmodule.iter();
-    let levels: Vec<_> = levels.map(|one| (one.file_pattern.as_str(), one.verbosity)).collect();
+    let levels: Vec<_> = levels.map(|item| (item.file_pattern.as_str(), item.verbosity)).collect();
     assert_eq!(levels, [("a", 0), ("", 1)]);
 }
 
 #[test]
-fn defaults_follow_other_fields() {
-    let completed = |text: &str| {
-        let mut config = read(text).unwrap();
-        config.complete(&FeatureGates::default());
+fn some_defaults_depend_on_other_fields() {
+    let with_defaults = |text: &str| {
+        let mut config = decode(text).unwrap();
+        config.apply_defaults(&FeatureGates::default());
         config
     };
-    let report = |text: &str| completed(text).node.node_status_report_frequency.to_string();
+    let report = |text: &str| with_defaults(text).node.node_status_report_frequency.to_string();
     assert_eq!(report("{}"), "5m0s");
     assert_eq!(report("{nodeStatusUpdateFrequency: 7s}"), "7s");
     assert_eq!(report("{nodeStatusUpdateFrequency: 7s, nodeStatusReportFrequency: 9s}"), "9s");
-    let serial = |text: &str| completed(text).images.serialize_image_pulls;
+    let serial = |text: &str| with_defaults(text).images.serialize_image_pulls;
     assert_eq!(serial("{}"), Some(true));
     assert_eq!(serial("{maxParallelImagePulls: 1}"), Some(true));
     assert_eq!(serial("{maxParallelImagePulls: 2}"), Some(false));
@@ -101,9 +101,9 @@ fn defaults_follow_other_fields() {
 }
 
 #[test]
-fn good_fields_survive_wrong_ones() {
+fn decodes_valid_fields_next_to_invalid_ones() {
     let documents = document::parse(b"{maxPods: 7, port: x, staticPodURLHeader: {a: [secret]}}").unwrap();
-    let (config, errors) = KubeletConfiguration::read(&documents[0]);
+    let (config, errors) = KubeletConfiguration::decode(&documents[0]);
     assert_eq!(errors.len(), 1);
     assert_eq!((config.pods.max_pods, config.server.port), (7, 10250));
     assert!(!config.to_json_for_log().to_string().contains("secret"));

@@ -1,27 +1,27 @@
-//! Volumes and container logs.
+//! Volumes and container log rotation.
 
 use serde::{Deserialize, Serialize};
+use values::duration::GoDuration;
 
-use super::unless_set;
-use crate::duration::GoDuration;
+use super::default_if_zero;
 
-/// Volumes and container logs.
+/// Volumes and container log rotation.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct VolumesAndLogs {
-    /// Whether a controller attaches volumes to the node.
+    /// Whether the attach/detach controller attaches volumes to the node.
     pub enable_controller_attach_detach: bool,
-    /// Where FlexVolume drivers are looked for.
+    /// Directory of FlexVolume drivers.
     pub volume_plugin_dir: String,
-    /// How often volume usage is measured; negative for never.
+    /// How often the disk usage of volumes is measured; negative for never.
     pub volume_stats_agg_period: GoDuration,
     /// Size at which a container log is rotated; negative for never.
     pub container_log_max_size: String,
-    /// Log files kept per container.
+    /// Maximum number of log files per container.
     pub container_log_max_files: i32,
-    /// Logs rotated at once.
+    /// Maximum number of logs that are rotated concurrently.
     pub container_log_max_workers: i32,
-    /// How often log sizes are checked.
+    /// How often log sizes are checked for rotation.
     pub container_log_monitor_interval: GoDuration,
 }
 
@@ -40,10 +40,10 @@ impl Default for VolumesAndLogs {
 }
 
 impl VolumesAndLogs {
-    pub(super) fn complete(&mut self) {
+    pub(super) fn apply_defaults(&mut self) {
         let default = Self::default();
-        unless_set(&mut self.volume_plugin_dir, default.volume_plugin_dir);
-        unless_set(&mut self.volume_stats_agg_period, default.volume_stats_agg_period);
-        unless_set(&mut self.container_log_max_size, default.container_log_max_size);
+        default_if_zero(&mut self.volume_plugin_dir, default.volume_plugin_dir);
+        default_if_zero(&mut self.volume_stats_agg_period, default.volume_stats_agg_period);
+        default_if_zero(&mut self.container_log_max_size, default.container_log_max_size);
     }
 }

@@ -1,4 +1,4 @@
-//! `--help` and `--version`.
+//! The output of `--help` and `--version`.
 
 use std::fmt::Write;
 
@@ -10,12 +10,12 @@ use super::{
 };
 use crate::{KUBERNETES_VERSION, KubeletConfiguration};
 
-/// Under which name the program was started.
+/// The name under which the program was started.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum CalledAs {
-    /// `kubelet`: programs parse what we print.
+pub enum ProgramName {
+    /// `kubelet`: other programs parse the output.
     Kubelet,
-    /// `podward agent`: people read it.
+    /// `podward agent`: people read the output.
     Podward,
 }
 
@@ -23,23 +23,23 @@ const INDENT: usize = 6;
 const COLUMN: usize = 48;
 const WIDTH: usize = 110;
 
-/// The answer to `--version`.
-pub fn version_text(called_as: CalledAs) -> String {
+/// The output of `--version`.
+pub fn version_text(program: ProgramName) -> String {
     let kubernetes = format!("Kubernetes {KUBERNETES_VERSION}");
-    match called_as {
-        CalledAs::Kubelet => kubernetes,
-        CalledAs::Podward => format!("{kubernetes}\npodward {}", env!("CARGO_PKG_VERSION")),
+    match program {
+        ProgramName::Kubelet => kubernetes,
+        ProgramName::Podward => format!("{kubernetes}\npodward {}", env!("CARGO_PKG_VERSION")),
     }
 }
 
-/// The answer to `--help`.
-pub fn help_text(called_as: CalledAs) -> String {
-    let program = match called_as {
-        CalledAs::Kubelet => "kubelet",
-        CalledAs::Podward => "podward agent",
+/// The output of `--help`.
+pub fn help_text(program: ProgramName) -> String {
+    let program = match program {
+        ProgramName::Kubelet => "kubelet",
+        ProgramName::Podward => "podward agent",
     };
     let mut text = format!(
-        "Runs the pods of this node: from manifest files, a URL or an API server, through a container runtime.\n\n\
+        "Runs the pods of this node. Pods come from the API server, from manifest files or from a URL.\n\n\
          Usage:\n  {program} [flags]\n"
     );
     let defaults = KubeletConfiguration::legacy_defaults().to_json();
@@ -47,19 +47,21 @@ pub fn help_text(called_as: CalledAs) -> String {
         // Writing to a String cannot fail.
         let _ = write!(text, "\n{}:\n", group.title);
         for flag in group.flags {
-            line(&mut text, flag, &defaults);
+            push_flag(&mut text, flag, &defaults);
         }
     }
     text
 }
 
-fn line(text: &mut String, flag: &FlagSpec, defaults: &Value) {
+fn push_flag(text: &mut String, flag: &FlagSpec, defaults: &Value) {
     let short = flag.short.map(|short| format!("-{short}, ")).unwrap_or_default();
     let head = format!("{short:>INDENT$}--{} {}", flag.name, flag.kind.placeholder());
     let head = head.trim_end();
-    let default =
-        default_text(flag, defaults).map(|default| format!(" (default {default})")).unwrap_or_default();
-    let help = format!("{}{default}", flag.help);
+    let default = default_text(flag, defaults).map(|default| format!("default {default}"));
+    let no_effect = (!flag.has_effect()).then(|| "no effect".to_owned());
+    let notes: Vec<String> = default.into_iter().chain(no_effect).collect();
+    let notes = if notes.is_empty() { String::new() } else { format!(" ({})", notes.join(", ")) };
+    let help = format!("{}{notes}", flag.help);
     let mut column = head.len();
     text.push_str(head);
     if column + 2 > COLUMN {
@@ -84,12 +86,12 @@ fn line(text: &mut String, flag: &FlagSpec, defaults: &Value) {
     text.push('\n');
 }
 
-/// The default worth showing: not empty, zero or false.
+/// The default, unless it is empty, zero or false.
 fn default_text(flag: &FlagSpec, defaults: &Value) -> Option<String> {
     let text = match flag.target {
-        Target::Own(default) | Target::Nothing(default) => default.to_owned(),
+        Target::FlagOnly(default) | Target::Ignored(default) => default.to_owned(),
         Target::Field(path) => {
-            match path.split('.').try_fold(defaults, |here, key| here.as_object()?.get(key))? {
+            match path.split('.').try_fold(defaults, |current, key| current.as_object()?.get(key))? {
                 Value::String(text) => text.clone(),
                 Value::Array(items) => items.iter().filter_map(Value::as_str).collect::<Vec<_>>().join(","),
                 other => other.to_string(),

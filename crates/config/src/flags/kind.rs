@@ -1,55 +1,53 @@
-//! What flag values look like, and what they become.
+//! The syntax of flag values, and their conversion to JSON.
 
 use serde_json::{Map, Value, json};
+use values::duration::GoDuration;
+use values::quantity::WrittenQuantity;
 
-use crate::{address::parse_ip, configuration::TaintEffect, duration::GoDuration, quantity::Quantity};
+use crate::{address::parse_ip, configuration::TaintEffect};
 
-/// What the value of a flag looks like.
+/// The syntax of a flag's value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum FlagKind {
-    /// `true` or `false`; nothing means true.
+    /// `true` or `false`; a flag without a value means true.
     Bool,
-    /// Any text.
     Text,
-    /// A 32 bit integer.
     Int32,
-    /// A 64 bit integer.
     Int64,
-    /// A duration with its unit.
+    /// A Go duration such as `1m30s`.
     Duration,
-    /// An IP address; empty leaves the value as it is.
+    /// An IP address; an empty value changes nothing.
     Ip,
-    /// Texts separated by commas, in quotes or not; repeated flags add up.
+    /// Comma-separated values, optionally quoted; repeated flags are concatenated.
     List,
-    /// `key=value` pairs separated by commas; repeated flags add up.
+    /// Comma-separated `key=value` pairs; repeated flags are merged.
     Map,
-    /// One `key=value` pair, the value may hold commas; repeated flags add up.
+    /// One `key=value` pair whose value may contain commas; repeated flags are merged.
     OneEntryMap,
-    /// `signal<value` pairs separated by commas; repeated flags add up.
+    /// Comma-separated `signal<value` pairs; repeated flags are merged.
     Thresholds,
-    /// `Name=true` pairs separated by commas; repeated flags add up.
+    /// Comma-separated `Name=bool` pairs; repeated flags are merged.
     Gates,
-    /// `name:value` pairs separated by commas; repeated names and flags add up.
+    /// Comma-separated `name:value` pairs; the values of a repeated name are concatenated.
     Headers,
-    /// `key=value` or bare keys, separated by commas; repeated flags add up.
+    /// Comma-separated `key=value` pairs or plain keys; repeated flags are merged.
     Labels,
-    /// `key=value:effect` separated by commas; the last flag counts.
+    /// Comma-separated `key=value:effect`; the last flag replaces earlier ones.
     Taints,
-    /// `node:kind=quantity,…` separated by semicolons; repeated flags add up.
+    /// `node:kind=quantity,…` separated by semicolons; repeated flags are concatenated.
     ReservedMemory,
-    /// A resource quantity.
     Quantity,
-    /// A number from 0.
+    /// An integer of at least 0.
     Verbosity,
-    /// `pattern=N` separated by commas; adds to the file's list.
+    /// Comma-separated `pattern=N`; appended to the list of the configuration file.
     Vmodule,
-    /// `true`, `false`, `raw` or our own version.
+    /// `true`, `false`, `raw`, or a text that starts with our Kubernetes version.
     Version,
 }
 
 impl FlagKind {
-    /// The value taken when the flag stands without one; `None` when it needs one.
-    pub(super) fn value_if_bare(self) -> Option<&'static str> {
+    /// The value of a flag that is given without one; `None` if the flag requires a value.
+    pub(super) fn value_if_omitted(self) -> Option<&'static str> {
         match self {
             Self::Bool | Self::Version => Some("true"),
             Self::Text
@@ -72,7 +70,7 @@ impl FlagKind {
         }
     }
 
-    /// The word for the value in `--help`.
+    /// The placeholder for the value in `--help`.
     pub(super) fn placeholder(self) -> &'static str {
         match self {
             Self::Bool | Self::Version => "",
@@ -92,51 +90,51 @@ impl FlagKind {
         }
     }
 
-    /// All values given for one flag as one JSON value; `None` when they change nothing.
+    /// Combines all values of one flag into one JSON value; `None` if they change nothing.
     pub(super) fn to_json(self, values: &[String]) -> Result<Option<Value>, String> {
-        values.iter().try_fold(None, |before, value| self.add(before, value))
+        values.iter().try_fold(None, |previous, value| self.add(previous, value))
     }
 
-    fn add(self, before: Option<Value>, text: &str) -> Result<Option<Value>, String> {
+    fn add(self, previous: Option<Value>, text: &str) -> Result<Option<Value>, String> {
         let value = match self {
-            Self::Bool => Value::from(boolean(text)?),
+            Self::Bool => Value::from(parse_boolean(text)?),
             Self::Text => Value::from(text),
-            Self::Int32 => Value::from(i32::try_from(integer(text)?).map_err(|_| out_of_range(text))?),
-            Self::Int64 => Value::from(integer(text)?),
+            Self::Int32 => Value::from(i32::try_from(parse_integer(text)?).map_err(|_| out_of_range(text))?),
+            Self::Int64 => Value::from(parse_integer(text)?),
             Self::Duration => json!(text.parse::<GoDuration>().map_err(|error| error.to_string())?),
-            Self::Ip if text.is_empty() => return Ok(before),
+            Self::Ip if text.is_empty() => return Ok(previous),
             Self::Ip => {
                 parse_ip(text).ok_or_else(|| format!("{text:?} is not an IP address"))?;
                 Value::from(text)
             }
-            Self::Quantity => json!(text.parse::<Quantity>().map_err(|error| error.to_string())?),
-            Self::Verbosity => Value::from(verbosity(text)?),
-            Self::List => extend(before, comma_separated(text)?.into_iter().map(Value::from)),
-            Self::Map => merge(before, pairs(text, '=')?.map(text_value)),
-            Self::Thresholds => merge(before, pairs(text, '<')?.map(text_value)),
-            Self::OneEntryMap => merge(before, std::iter::once(pair(text, '=')?).map(text_value)),
-            Self::Labels => merge(before, labels(text).map(text_value)),
-            Self::Gates => gates(before, text)?,
-            Self::Headers => headers(before, text)?,
-            Self::Taints => taints(text)?,
-            Self::ReservedMemory => reserved_memory(before, text)?,
-            Self::Vmodule => vmodule(before, text)?,
-            Self::Version => version(text)?,
+            Self::Quantity => json!(text.parse::<WrittenQuantity>().map_err(|error| error.to_string())?),
+            Self::Verbosity => Value::from(parse_verbosity(text)?),
+            Self::List => extend(previous, parse_csv_record(text)?.into_iter().map(Value::from)),
+            Self::Map => merge(previous, parse_pairs(text, '=')?.map(text_value)),
+            Self::Thresholds => merge(previous, parse_pairs(text, '<')?.map(text_value)),
+            Self::OneEntryMap => merge(previous, std::iter::once(parse_pair(text, '=')?).map(text_value)),
+            Self::Labels => merge(previous, parse_labels(text).map(text_value)),
+            Self::Gates => parse_gates(previous, text)?,
+            Self::Headers => parse_headers(previous, text)?,
+            Self::Taints => parse_taints(text)?,
+            Self::ReservedMemory => parse_reserved_memory(previous, text)?,
+            Self::Vmodule => parse_vmodule(previous, text)?,
+            Self::Version => parse_version(text)?,
         };
         Ok(Some(value))
     }
 }
 
-fn boolean(text: &str) -> Result<bool, String> {
+fn parse_boolean(text: &str) -> Result<bool, String> {
     match text {
         "1" | "t" | "T" | "true" | "TRUE" | "True" => Ok(true),
         "0" | "f" | "F" | "false" | "FALSE" | "False" => Ok(false),
-        _ => Err(format!("{text:?} is neither true nor false")),
+        _ => Err(format!("{text:?} must be true or false")),
     }
 }
 
-/// An integer with Go's prefixes for other bases.
-fn integer(text: &str) -> Result<i64, String> {
+/// Parses an integer with Go's base prefixes.
+fn parse_integer(text: &str) -> Result<i64, String> {
     let (sign, digits) = match text.strip_prefix('-') {
         Some(digits) => ("-", digits),
         None => ("", text.strip_prefix('+').unwrap_or(text)),
@@ -157,14 +155,14 @@ fn out_of_range(text: &str) -> String {
     format!("{text:?} is out of range")
 }
 
-fn verbosity(text: &str) -> Result<u32, String> {
-    let level = text.parse::<u32>().map_err(|_| format!("{text:?} is not a number from 0"))?;
+fn parse_verbosity(text: &str) -> Result<u32, String> {
+    let level = text.parse::<u32>().map_err(|_| format!("{text:?} is not an integer of at least 0"))?;
     i32::try_from(level).map(|_| level).map_err(|_| out_of_range(text))
 }
 
-/// One record of comma-separated values: a text that begins with a quote ends with one, and holds quotes doubled.
-fn comma_separated(text: &str) -> Result<Vec<String>, String> {
-    let wrong = || format!("{text:?} has a quote where none belongs");
+/// Parses one CSV record. A quoted value starts and ends with a quote; quotes inside it are doubled.
+fn parse_csv_record(text: &str) -> Result<Vec<String>, String> {
+    let misquoted = || format!("{text:?} has a misplaced or missing quote");
     let mut fields = Vec::new();
     let mut rest = Some(text).filter(|text| !text.is_empty());
     while let Some(field) = rest {
@@ -172,7 +170,7 @@ fn comma_separated(text: &str) -> Result<Vec<String>, String> {
             let (value, after) =
                 field.split_once(',').map_or((field, None), |(value, after)| (value, Some(after)));
             if value.contains('"') {
-                return Err(wrong());
+                return Err(misquoted());
             }
             fields.push(value.to_owned());
             rest = after;
@@ -180,7 +178,7 @@ fn comma_separated(text: &str) -> Result<Vec<String>, String> {
         };
         let mut value = String::new();
         rest = loop {
-            let (part, after) = quoted.split_once('"').ok_or_else(wrong)?;
+            let (part, after) = quoted.split_once('"').ok_or_else(misquoted)?;
             value.push_str(part);
             match after.strip_prefix('"') {
                 Some(more) => {
@@ -188,7 +186,7 @@ fn comma_separated(text: &str) -> Result<Vec<String>, String> {
                     quoted = more;
                 }
                 None if after.is_empty() => break None,
-                None => break Some(after.strip_prefix(',').ok_or_else(wrong)?),
+                None => break Some(after.strip_prefix(',').ok_or_else(misquoted)?),
             }
         };
         fields.push(value);
@@ -196,20 +194,20 @@ fn comma_separated(text: &str) -> Result<Vec<String>, String> {
     Ok(fields)
 }
 
-fn pair(text: &str, separator: char) -> Result<(String, String), String> {
+fn parse_pair(text: &str, separator: char) -> Result<(String, String), String> {
     let (key, value) = text
         .split_once(separator)
         .ok_or_else(|| format!("{text:?} is not of the form key{separator}value"))?;
     Ok((key.trim().to_owned(), value.trim().to_owned()))
 }
 
-fn pairs(text: &str, separator: char) -> Result<impl Iterator<Item = (String, String)>, String> {
+fn parse_pairs(text: &str, separator: char) -> Result<impl Iterator<Item = (String, String)>, String> {
     let parts = text.split(',').filter(|part| !part.is_empty());
-    let pairs: Vec<_> = parts.map(|part| pair(part, separator)).collect::<Result<_, _>>()?;
+    let pairs: Vec<_> = parts.map(|part| parse_pair(part, separator)).collect::<Result<_, _>>()?;
     Ok(pairs.into_iter())
 }
 
-fn labels(text: &str) -> impl Iterator<Item = (String, String)> {
+fn parse_labels(text: &str) -> impl Iterator<Item = (String, String)> {
     text.split(',').filter(|part| !part.is_empty()).map(|part| {
         let (key, value) = part.split_once('=').unwrap_or((part, ""));
         (key.trim().to_owned(), value.trim().to_owned())
@@ -220,8 +218,8 @@ fn text_value((key, value): (String, String)) -> (String, Value) {
     (key, Value::from(value))
 }
 
-fn merge(before: Option<Value>, entries: impl Iterator<Item = (String, Value)>) -> Value {
-    let mut map = match before {
+fn merge(previous: Option<Value>, entries: impl Iterator<Item = (String, Value)>) -> Value {
+    let mut map = match previous {
         Some(Value::Object(map)) => map,
         _ => Map::new(),
     };
@@ -229,8 +227,8 @@ fn merge(before: Option<Value>, entries: impl Iterator<Item = (String, Value)>) 
     Value::Object(map)
 }
 
-fn extend(before: Option<Value>, items: impl Iterator<Item = Value>) -> Value {
-    let mut list = match before {
+fn extend(previous: Option<Value>, items: impl Iterator<Item = Value>) -> Value {
+    let mut list = match previous {
         Some(Value::Array(list)) => list,
         _ => Vec::new(),
     };
@@ -238,37 +236,37 @@ fn extend(before: Option<Value>, items: impl Iterator<Item = Value>) -> Value {
     Value::Array(list)
 }
 
-fn gates(before: Option<Value>, text: &str) -> Result<Value, String> {
-    let entries: Vec<(String, Value)> = pairs(text, '=')?
-        .map(|(name, value)| match boolean(&value) {
+fn parse_gates(previous: Option<Value>, text: &str) -> Result<Value, String> {
+    let entries: Vec<(String, Value)> = parse_pairs(text, '=')?
+        .map(|(name, value)| match parse_boolean(&value) {
             Ok(on) => Ok((name, Value::from(on))),
             Err(reason) => Err(format!("{name}: {reason}")),
         })
         .collect::<Result<_, _>>()?;
-    Ok(merge(before, entries.into_iter()))
+    Ok(merge(previous, entries.into_iter()))
 }
 
-fn headers(before: Option<Value>, text: &str) -> Result<Value, String> {
-    let mut map = match before {
+fn parse_headers(previous: Option<Value>, text: &str) -> Result<Value, String> {
+    let mut map = match previous {
         Some(Value::Object(map)) => map,
         _ => Map::new(),
     };
-    for (name, value) in pairs(text, ':')? {
+    for (name, value) in parse_pairs(text, ':')? {
         let values = map.remove(&name);
         map.insert(name, extend(values, std::iter::once(Value::from(value))));
     }
     Ok(Value::Object(map))
 }
 
-fn taints(text: &str) -> Result<Value, String> {
+fn parse_taints(text: &str) -> Result<Value, String> {
     let mut taints: Vec<Value> = Vec::new();
-    // A trailing minus removes a taint where taints are edited; there is nothing to remove here.
+    // In `kubectl taint`, a trailing minus removes a taint. Here there is nothing to remove.
     for part in text.split(',').filter(|part| !part.is_empty() && !part.ends_with('-')) {
         let malformed = || format!("{part:?} is not of the form key=value:effect");
         let (taint, effect) = part.split_once(':').ok_or_else(malformed)?;
         let (key, value) = taint.split_once('=').unwrap_or((taint, ""));
         serde_json::from_value::<TaintEffect>(Value::from(effect))
-            .map_err(|_| format!("{part:?}: the effect is NoSchedule, PreferNoSchedule or NoExecute"))?;
+            .map_err(|_| format!("{part:?}: the effect must be NoSchedule, PreferNoSchedule or NoExecute"))?;
         if key.is_empty() || value.contains('=') {
             return Err(malformed());
         }
@@ -276,33 +274,33 @@ fn taints(text: &str) -> Result<Value, String> {
             taint.get("key").is_some_and(|k| k == key) && taint.get("effect").is_some_and(|e| e == effect)
         };
         if taints.iter().any(same) {
-            return Err(format!("{part:?}: a taint with this key and effect is already there"));
+            return Err(format!("{part:?}: another taint has the same key and effect"));
         }
         taints.push(json!({"key": key, "value": value, "effect": effect}));
     }
     Ok(Value::Array(taints))
 }
 
-fn reserved_memory(before: Option<Value>, text: &str) -> Result<Value, String> {
+fn parse_reserved_memory(previous: Option<Value>, text: &str) -> Result<Value, String> {
     let mut reservations = Vec::new();
     for part in text.split(';').filter(|part| !part.is_empty()) {
         let malformed = || format!("{part:?} is not of the form node:kind=quantity[,kind=quantity…]");
         let (node, limits) = part.split_once(':').ok_or_else(malformed)?;
         let node: i32 = node.parse().map_err(|_| malformed())?;
         let mut map = Map::new();
-        for (kind, size) in pairs(limits, '=')? {
+        for (kind, size) in parse_pairs(limits, '=')? {
             if kind != "memory" && !kind.starts_with("hugepages-") {
-                return Err(format!("{part:?}: memory is of the kind memory or hugepages-<size>"));
+                return Err(format!("{part:?}: the kind must be memory or hugepages-<size>"));
             }
-            size.parse::<Quantity>().map_err(|error| error.to_string())?;
+            size.parse::<WrittenQuantity>().map_err(|error| error.to_string())?;
             map.insert(kind, Value::from(size));
         }
         reservations.push(json!({"numaNode": node, "limits": map}));
     }
-    Ok(extend(before, reservations.into_iter()))
+    Ok(extend(previous, reservations.into_iter()))
 }
 
-fn vmodule(before: Option<Value>, text: &str) -> Result<Value, String> {
+fn parse_vmodule(previous: Option<Value>, text: &str) -> Result<Value, String> {
     let items: Vec<Value> = text
         .split(',')
         .filter(|part| !part.is_empty())
@@ -311,15 +309,15 @@ fn vmodule(before: Option<Value>, text: &str) -> Result<Value, String> {
                 .split_once('=')
                 .filter(|(pattern, level)| !pattern.is_empty() && !level.contains('='))
                 .ok_or_else(|| format!("{part:?} is not of the form pattern=N"))?;
-            Ok(json!({"filePattern": pattern, "verbosity": verbosity(level)?}))
+            Ok(json!({"filePattern": pattern, "verbosity": parse_verbosity(level)?}))
         })
         .collect::<Result<_, String>>()?;
-    Ok(extend(before, items.into_iter()))
+    Ok(extend(previous, items.into_iter()))
 }
 
-fn version(text: &str) -> Result<Value, String> {
+fn parse_version(text: &str) -> Result<Value, String> {
     if text == "raw" || text.starts_with(crate::KUBERNETES_VERSION) {
         return Ok(Value::from(text));
     }
-    boolean(text).map(|on| Value::from(on.to_string()))
+    parse_boolean(text).map(|on| Value::from(on.to_string()))
 }

@@ -1,101 +1,124 @@
-//! Every flag the upstream kubelet v1.36 accepts, and our own, as data.
+//! The table of flags: all flags of the upstream kubelet v1.36, and Podward's own.
 
 mod cadvisor;
+mod flag_only;
 mod logging_and_server;
 mod node_and_images;
-mod own;
 mod pods;
 
 use super::FlagKind;
+use crate::support;
 
-/// One flag.
 #[derive(Debug)]
 pub(crate) struct FlagSpec {
-    /// Name without dashes; underscores on the command line count as dashes.
+    /// Name without leading dashes. On the command line, underscores are accepted in place of dashes.
     pub(crate) name: &'static str,
-    /// One-letter form.
     pub(crate) short: Option<char>,
-    /// What its value looks like.
     pub(crate) kind: FlagKind,
-    /// What it sets.
     pub(crate) target: Target,
-    /// Whether using it leaves a notice.
     pub(crate) status: Status,
-    /// One sentence for `--help`.
+    /// Description for `--help` and for the reference in `docs/reference/flags.md`.
     pub(crate) help: &'static str,
 }
 
-/// What a flag sets.
+impl FlagSpec {
+    /// Whether the flag changes anything in Podward.
+    pub(crate) fn has_effect(&self) -> bool {
+        match self.target {
+            Target::Field(path) => support::has_effect(path),
+            Target::FlagOnly(_) => true,
+            Target::Ignored(_) => false,
+        }
+    }
+}
+
+/// The setting that a flag changes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Target {
-    /// A field of the configuration; flags win over files.
+    /// A field of the configuration. The flag takes precedence over the configuration file.
     Field(&'static str),
-    /// A value of its own, with this default.
-    Own(&'static str),
-    /// Nothing: accepted for old command lines, with this default upstream.
-    Nothing(&'static str),
+    /// A value that no configuration file can set, with this default.
+    FlagOnly(&'static str),
+    /// Nothing. Accepted for compatibility; the text is upstream's default.
+    Ignored(&'static str),
 }
 
-/// Whether using a flag leaves a notice.
+/// Which notice the agent logs when a flag is used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Status {
-    /// Here to stay.
+    /// No notice.
     Current,
-    /// The configuration file is the place for it.
+    /// Deprecated upstream in favour of the configuration file.
     PreferFile,
-    /// On its way out, for this reason.
+    /// Deprecated, with the text that explains what to do.
     Deprecated(&'static str),
-    /// Of no effect here, for this reason.
-    Idle(&'static str),
+    /// Not deprecated upstream, but without effect in Podward, with the reason.
+    NoEffect(&'static str),
 }
 
-/// Flags that belong together in `--help`.
+/// A section of `--help`.
 pub(super) struct Group {
     pub(super) title: &'static str,
     pub(super) flags: &'static [FlagSpec],
 }
 
-/// All flags, in the order of `--help`.
+/// All flags in the order of `--help`.
 pub(super) static GROUPS: &[Group] = &[
-    Group { title: "Start", flags: own::START },
-    Group { title: "Node and API server", flags: own::NODE },
-    Group { title: "Beyond upstream", flags: own::PODWARD },
-    Group { title: "Container runtime", flags: own::RUNTIME },
+    Group { title: "Startup and files", flags: flag_only::START },
+    Group { title: "Node and API server", flags: flag_only::NODE },
+    Group { title: "Podward extensions", flags: flag_only::PODWARD },
+    Group { title: "Container runtime", flags: flag_only::RUNTIME },
     Group { title: "Logging", flags: logging_and_server::LOGGING },
-    Group { title: "Pods and server (better set in the file)", flags: logging_and_server::SERVER },
-    Group { title: "API client and node status (better set in the file)", flags: node_and_images::NODE },
-    Group { title: "Runtime and images (better set in the file)", flags: node_and_images::IMAGES },
-    Group { title: "Pods and resources (better set in the file)", flags: pods::PODS },
-    Group { title: "Old container clean-up", flags: own::OLD },
-    Group { title: "Accepted and ignored", flags: cadvisor::IGNORED },
+    Group { title: "Pods and server (prefer the configuration file)", flags: logging_and_server::SERVER },
+    Group {
+        title: "API client and node status (prefer the configuration file)",
+        flags: node_and_images::NODE,
+    },
+    Group { title: "Runtime and images (prefer the configuration file)", flags: node_and_images::IMAGES },
+    Group { title: "Pods and resources (prefer the configuration file)", flags: pods::PODS },
+    Group { title: "Container garbage collection (deprecated)", flags: flag_only::CONTAINER_GC },
+    Group { title: "cAdvisor (accepted without effect)", flags: cadvisor::IGNORED },
 ];
 
-/// Every flag, group by group.
 pub(super) fn all() -> impl Iterator<Item = &'static FlagSpec> {
     GROUPS.iter().flat_map(|group| group.flags)
 }
 
-/// The flag of this name.
 pub(super) fn find(name: &str) -> Option<&'static FlagSpec> {
     all().find(|flag| flag.name == name)
 }
 
-/// The names of all flags, without dashes.
+/// The names of all flags, without leading dashes.
 pub fn flag_names() -> impl Iterator<Item = &'static str> {
     all().map(|flag| flag.name)
 }
 
-/// A flag with a value of its own.
-const fn own(name: &'static str, kind: FlagKind, default: &'static str, help: &'static str) -> FlagSpec {
-    FlagSpec { name, short: None, kind, target: Target::Own(default), status: Status::Current, help }
+/// A flag whose value no configuration file can set.
+const fn flag_only(
+    name: &'static str,
+    kind: FlagKind,
+    default: &'static str,
+    help: &'static str,
+) -> FlagSpec {
+    FlagSpec { name, short: None, kind, target: Target::FlagOnly(default), status: Status::Current, help }
 }
 
-/// A flag for a field that is better set in the file.
-const fn field(name: &'static str, kind: FlagKind, field: &'static str, help: &'static str) -> FlagSpec {
+/// A flag for a configuration field that is deprecated in favour of the configuration file.
+const fn prefer_file(
+    name: &'static str,
+    kind: FlagKind,
+    field: &'static str,
+    help: &'static str,
+) -> FlagSpec {
     FlagSpec { name, short: None, kind, target: Target::Field(field), status: Status::PreferFile, help }
 }
 
-/// A flag for a field that may as well stay on the command line.
-const fn kept(name: &'static str, kind: FlagKind, field: &'static str, help: &'static str) -> FlagSpec {
+/// A flag for a configuration field that is not deprecated.
+const fn flag_or_file(
+    name: &'static str,
+    kind: FlagKind,
+    field: &'static str,
+    help: &'static str,
+) -> FlagSpec {
     FlagSpec { name, short: None, kind, target: Target::Field(field), status: Status::Current, help }
 }

@@ -14,23 +14,24 @@ fn value(args: &[&str], name: &str) -> Value {
 }
 
 #[test]
-fn knows_every_flag_of_upstream_and_no_other_but_our_own() {
-    let (own, mut ours): (Vec<&str>, Vec<&str>) = flag_names().partition(|name| name.starts_with("podward-"));
-    assert_eq!(own, ["podward-offline", "podward-offline-max-age", "podward-streaming-get"]);
-    ours.sort_unstable();
+fn accepts_exactly_the_upstream_flags_and_our_own() {
+    let (podward, mut others): (Vec<&str>, Vec<&str>) =
+        flag_names().partition(|name| name.starts_with("podward-"));
+    assert_eq!(podward, ["podward-offline", "podward-offline-max-age", "podward-streaming-get"]);
+    others.sort_unstable();
     let upstream: Vec<&str> = include_str!("testdata/upstream_flags.txt").lines().collect();
-    assert_eq!(ours, upstream);
+    assert_eq!(others, upstream);
 }
 
 #[test]
-fn flags_name_fields_that_exist() {
+fn flags_refer_to_existing_configuration_fields() {
     let mut config = KubeletConfiguration::file_defaults().to_json();
     for flag in table::all() {
         let Target::Field(path) = flag.target else { continue };
         let top = path.split('.').next().unwrap();
         assert!(KubeletConfiguration::field_names().contains(&top), "{path}");
         if let Some((parent, last)) = path.rsplit_once('.') {
-            let parent = parent.split('.').fold(&mut config, |here, key| &mut here[key]);
+            let parent = parent.split('.').fold(&mut config, |current, key| &mut current[key]);
             assert!(parent.is_object(), "{path}");
             assert!(!last.is_empty());
         }
@@ -38,7 +39,7 @@ fn flags_name_fields_that_exist() {
 }
 
 #[test]
-fn values_follow_in_every_upstream_form() {
+fn parses_values_in_every_upstream_form() {
     let table: &[(&[&str], &str, Value)] = &[
         (&["--config", "a.yaml"], "config", json!("a.yaml")),
         (&["--config=a=b"], "config", json!("a=b")),
@@ -106,17 +107,17 @@ fn values_follow_in_every_upstream_form() {
 }
 
 #[test]
-fn wrong_command_lines_say_what_is_wrong() {
+fn reports_what_is_wrong_with_a_command_line() {
     let table: &[(&[&str], &str)] = &[
         (&["--max-pod=5"], "unknown flag --max-pod; did you mean --max-pods?"),
         (&["-config", "x"], "unknown flag -config; did you mean --config?"),
         (&["--pod-infra-container-image=x"], "unknown flag --pod-infra-container-image"),
-        (&["--config"], "flag --config needs a value"),
-        (&["-v"], "flag -v needs a value"),
-        (&["run"], "unknown command \"run\""),
-        (&["--fail-swap-on", "false"], "unknown command \"false\""),
-        (&["--", "--config"], "unknown command \"--config\""),
-        (&["--fail-swap-on=maybe"], "flag --fail-swap-on: \"maybe\" is neither true nor false"),
+        (&["--config"], "flag --config requires a value"),
+        (&["-v"], "flag -v requires a value"),
+        (&["run"], "unexpected argument \"run\"; all settings are given as flags"),
+        (&["--fail-swap-on", "false"], "unexpected argument \"false\"; all settings are given as flags"),
+        (&["--", "--config"], "unexpected argument \"--config\"; all settings are given as flags"),
+        (&["--fail-swap-on=maybe"], "flag --fail-swap-on: \"maybe\" must be true or false"),
         (&["--max-pods=many"], "flag --max-pods: \"many\" is not an integer"),
         (&["--max-pods=4294967296"], "flag --max-pods: \"4294967296\" is out of range"),
         (
@@ -124,17 +125,17 @@ fn wrong_command_lines_say_what_is_wrong() {
             "flag --sync-frequency: \"10\" is a duration without a unit; write \"10s\" for seconds",
         ),
         (&["--address=localhost"], "flag --address: \"localhost\" is not an IP address"),
-        (&["--cluster-dns=a\"b"], "flag --cluster-dns: \"a\\\"b\" has a quote where none belongs"),
-        (&["--cluster-dns=\"a"], "flag --cluster-dns: \"\\\"a\" has a quote where none belongs"),
-        (&["--cluster-dns=\"a\"b"], "flag --cluster-dns: \"\\\"a\\\"b\" has a quote where none belongs"),
+        (&["--cluster-dns=a\"b"], "flag --cluster-dns: \"a\\\"b\" has a misplaced or missing quote"),
+        (&["--cluster-dns=\"a"], "flag --cluster-dns: \"\\\"a\" has a misplaced or missing quote"),
+        (&["--cluster-dns=\"a\"b"], "flag --cluster-dns: \"\\\"a\\\"b\" has a misplaced or missing quote"),
         (&["--kube-reserved=cpu"], "flag --kube-reserved: \"cpu\" is not of the form key=value"),
-        (&["--feature-gates=A=x"], "flag --feature-gates: A: \"x\" is neither true nor false"),
+        (&["--feature-gates=A=x"], "flag --feature-gates: A: \"x\" must be true or false"),
         (
             &["--register-with-taints=a=b"],
             "flag --register-with-taints: \"a=b\" is not of the form key=value:effect",
         ),
-        (&["-v=-1"], "flag --v: \"-1\" is not a number from 0"),
-        (&["--version=v1.2.3"], "flag --version: \"v1.2.3\" is neither true nor false"),
+        (&["-v=-1"], "flag --v: \"-1\" is not an integer of at least 0"),
+        (&["--version=v1.2.3"], "flag --version: \"v1.2.3\" must be true or false"),
     ];
     for (args, expected) in table {
         assert_eq!(parse(args).unwrap_err(), *expected, "{args:?}");
@@ -142,7 +143,7 @@ fn wrong_command_lines_say_what_is_wrong() {
 }
 
 #[test]
-fn deprecated_flags_leave_a_notice_once() {
+fn deprecated_flags_produce_one_notice_each() {
     let line = parse(&[
         "--max-pods=1",
         "--max-pods=2",
@@ -156,17 +157,17 @@ fn deprecated_flags_leave_a_notice_once() {
     assert_eq!(
         line.notices(),
         [
-            "flag --max-pods is deprecated: set maxPods in the file given with --config",
+            "flag --max-pods is deprecated: set maxPods in the configuration file (--config) instead",
             "flag --containerd is deprecated: it belongs to cAdvisor and has no effect here",
-            "flag --housekeeping-interval has no effect: statistics are read when they are asked for",
-            "flag --experimental-mounter-path is deprecated: volumes are mounted by the agent itself, so it has no effect here",
+            "flag --housekeeping-interval has no effect: statistics are collected on request",
+            "flag --experimental-mounter-path is deprecated: the agent mounts volumes itself, so it has no effect here",
         ]
     );
 }
 
 #[test]
-fn own_values_have_upstream_defaults() {
-    let flags = Flags::from_line(&parse(&[]).unwrap());
+fn flag_only_values_have_upstream_defaults() {
+    let flags = Flags::from_command_line(&parse(&[]).unwrap());
     assert_eq!(flags.root_dir.to_str(), Some("/var/lib/kubelet"));
     assert_eq!(flags.cert_dir.to_str(), Some("/var/lib/kubelet/pki"));
     assert_eq!((flags.maximum_dead_containers_per_container, flags.maximum_dead_containers), (1, -1));
@@ -174,34 +175,34 @@ fn own_values_have_upstream_defaults() {
 }
 
 #[test]
-fn help_is_aligned_and_mentions_every_flag() {
-    let help = help_text(CalledAs::Kubelet);
+fn help_is_aligned_and_lists_every_flag() {
+    let help = help_text(ProgramName::Kubelet);
     for name in flag_names() {
         assert!(help.contains(&format!("--{name}")), "{name}");
     }
     assert!(help.lines().all(|line| line.chars().count() <= 112), "{help}");
     assert!(
         help.contains(
-            "--max-pods N                              How many pods the node takes. (default 110)"
+            "--max-pods N                              Maximum number of pods on the node. (default 110)"
         ),
         "{help}"
     );
 }
 
 #[test]
-fn version_is_what_programs_parse() {
-    assert_eq!(version_text(CalledAs::Kubelet), "Kubernetes v1.36.4");
-    assert!(version_text(CalledAs::Podward).starts_with("Kubernetes v1.36.4\npodward "));
+fn version_text_has_upstream_format() {
+    assert_eq!(version_text(ProgramName::Kubelet), "Kubernetes v1.36.4");
+    assert!(version_text(ProgramName::Podward).starts_with("Kubernetes v1.36.4\npodward "));
 }
 
 proptest! {
     #[test]
-    fn never_panics(args in prop::collection::vec("(--?)?[-a-z_]{0,20}(=[-a-z0-9,:;=<%]{0,20})?|-v.{0,5}|[0-9a-z=:,]{0,10}", 0..6)) {
+    fn parsing_arbitrary_arguments_never_panics(args in prop::collection::vec("(--?)?[-a-z_]{0,20}(=[-a-z0-9,:;=<%]{0,20})?|-v.{0,5}|[0-9a-z=:,]{0,10}", 0..6)) {
         let _ = CommandLine::parse(&args);
     }
 
     #[test]
-    fn any_value_is_judged(index in 0..149_usize, value in ".{0,30}") {
+    fn parsing_arbitrary_flag_values_never_panics(index in 0..149_usize, value in ".{0,30}") {
         let name = flag_names().nth(index).unwrap();
         let _ = CommandLine::parse(&[format!("--{name}={value}")]);
     }

@@ -1,4 +1,4 @@
-//! Every flag with its value, for people who look.
+//! The value of every flag, for diagnostics.
 
 use std::collections::BTreeMap;
 
@@ -7,32 +7,32 @@ use serde_json::Value;
 use super::{CommandLine, Target, table};
 use crate::KubeletConfiguration;
 
-/// Flags whose values are nobody's business.
-const SECRET: [&str; 1] = ["manifest-url-header"];
+/// Flags whose values must not be shown.
+const SECRET_FLAGS: [&str; 1] = ["manifest-url-header"];
 
-/// The value of every flag: as it was written, or its default. What a file says is not in it.
+/// The value of every flag as given on the command line, or its default. Configuration files are not considered.
 pub(crate) fn flag_values(line: &CommandLine) -> BTreeMap<String, String> {
     let defaults = KubeletConfiguration::legacy_defaults().to_json();
-    let value = |flag: &table::FlagSpec| match (line.texts(flag.name), flag.target) {
-        (Some(_), _) if SECRET.contains(&flag.name) => "<masked>".to_owned(),
-        (Some(texts), _) => texts.join(","),
-        (None, Target::Own(default) | Target::Nothing(default)) => default.to_owned(),
+    let value = |flag: &table::FlagSpec| match (line.raw_values(flag.name), flag.target) {
+        (Some(_), _) if SECRET_FLAGS.contains(&flag.name) => "<masked>".to_owned(),
+        (Some(values), _) => values.join(","),
+        (None, Target::FlagOnly(default) | Target::Ignored(default)) => default.to_owned(),
         (None, Target::Field(field)) => {
             let path = format!("/{}", field.replace('.', "/"));
-            defaults.pointer(&path).map(text).unwrap_or_default()
+            defaults.pointer(&path).map(format_value).unwrap_or_default()
         }
     };
     table::all().map(|flag| (flag.name.to_owned(), value(flag))).collect()
 }
 
-/// A default as the command line would show it.
-fn text(value: &Value) -> String {
+/// Formats a default value like a command line argument.
+fn format_value(value: &Value) -> String {
     match value {
         Value::Null => String::new(),
         Value::String(text) => text.clone(),
-        Value::Array(items) => format!("[{}]", items.iter().map(text).collect::<Vec<_>>().join(",")),
+        Value::Array(items) => format!("[{}]", items.iter().map(format_value).collect::<Vec<_>>().join(",")),
         Value::Object(fields) => {
-            let pairs = fields.iter().map(|(name, value)| format!("{name}={}", text(value)));
+            let pairs = fields.iter().map(|(name, value)| format!("{name}={}", format_value(value)));
             pairs.collect::<Vec<_>>().join(",")
         }
         Value::Bool(_) | Value::Number(_) => value.to_string(),
@@ -44,7 +44,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn flags_are_shown_as_written_or_by_default() {
+    fn shows_given_values_and_defaults_and_masks_secrets() {
         let arguments = ["--v=4", "--hostname-override=n", "--manifest-url-header=a:secret"];
         let line = CommandLine::parse(&arguments.map(str::to_owned)).unwrap();
         let values = flag_values(&line);

@@ -1,11 +1,11 @@
-//! Which gates change what podward does, so that nobody sets one in vain without being told.
+//! Feature gates without effect in Podward, so that setting one produces a notice.
 //!
-//! A gate that can be set is in one of the two lists below, or its name stands where something is decided by it; a test
-//! of the crate `podward` holds the lists to the sources.
+//! Every gate that can be set is either in one of the two lists or used by the code. A test in the crate `podward`
+//! compares the lists with the source code.
 
 use super::Gate;
 
-/// Gates of a kubelet that change nothing here yet: the feature is always there, or not at all.
+/// Kubelet gates without effect: Podward always has the feature, or does not implement it.
 pub static WITHOUT_EFFECT: &[Gate] = &[
     Gate::DRAExtendedResource,
     Gate::DRAWorkloadResourceClaims,
@@ -27,9 +27,9 @@ pub static WITHOUT_EFFECT: &[Gate] = &[
     Gate::TopologyManagerPolicyBetaOptions,
 ];
 
-/// Gates that change nothing by their nature: those of other programs, of Windows and of upstream's client library, and
-/// `EventedPLEG`, whose event stream is used wherever the runtime has one.
-pub static OTHERS: &[Gate] = &[
+/// Gates that do not apply to Podward: gates of other components, of Windows and of upstream's client library, and
+/// `EventedPLEG`, because Podward always uses the event stream if the runtime offers one.
+pub static OF_OTHER_COMPONENTS: &[Gate] = &[
     Gate::APIResponseCompression,
     Gate::APIServerIdentity,
     Gate::APIServingWithRoutine,

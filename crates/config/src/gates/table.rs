@@ -1,17 +1,16 @@
-//! The feature gates a kubelet of v1.36.4 knows: maturity, default and whether the default is locked.
+//! The feature gates of the upstream kubelet v1.36.4: stage, default, and whether the default is locked.
 
 use super::{Initial::*, Lock::*, Spec, Stage::*};
 
 macro_rules! gates {
     ($($name:ident: $stage:ident, $initial:ident, $lock:ident;)*) => {
-        /// A known feature gate.
         #[allow(missing_docs, reason = "the names are the contract; upstream's feature list explains them")]
         #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
         pub enum Gate {
             $($name,)*
         }
 
-        /// All known gates, in the order of [`Gate`].
+        /// All gates in the order of [`Gate`].
         pub(super) static TABLE: &[Spec] = &[
             $(Spec { gate: Gate::$name, name: stringify!($name), stage: $stage, initial: $initial, lock: $lock },)*
         ];
@@ -263,7 +262,7 @@ gates! {
     WorkloadWithJob: Alpha, Off, Free;
 }
 
-/// Gates that may only be on while others are.
+/// Gates that require other gates to be enabled.
 pub(super) static DEPENDENCIES: &[(Gate, &[Gate])] = &[
     (Gate::AuthorizeNodeWithSelectors, &[Gate::AuthorizeWithSelectors]),
     (Gate::ClusterTrustBundleProjection, &[Gate::ClusterTrustBundle]),

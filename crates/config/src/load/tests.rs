@@ -8,18 +8,18 @@ use super::*;
 
 const HEAD: &str = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n";
 
-/// A directory with files, in which command lines are loaded.
-struct Host(TempDir);
+/// A temporary directory with configuration files, used as the working directory.
+struct TestDir(TempDir);
 
-impl Host {
+impl TestDir {
     fn with(files: &[(&str, &str)]) -> Self {
-        let host = Self(tempfile::tempdir().unwrap());
+        let dir = Self(tempfile::tempdir().unwrap());
         for (name, text) in files {
-            let path = host.0.path().join(name);
+            let path = dir.0.path().join(name);
             fs::create_dir_all(path.parent().unwrap()).unwrap();
             fs::write(path, format!("{HEAD}{text}")).unwrap();
         }
-        host
+        dir
     }
 
     fn try_load(&self, args: &[&str]) -> Result<Invocation, LoadError> {
@@ -29,7 +29,7 @@ impl Host {
         load(&args, &environment)
     }
 
-    fn load(&self, args: &[&str]) -> Loaded {
+    fn load(&self, args: &[&str]) -> LoadedConfig {
         match self.try_load(args) {
             Ok(Invocation::Run(loaded)) => *loaded,
             Ok(other) => panic!("{args:?}: {other:?}"),
@@ -39,36 +39,36 @@ impl Host {
 
     /// The problems, one per line, with this directory written as `DIR`.
     fn problems(&self, args: &[&str]) -> Vec<String> {
-        let error = self.try_load(args).expect_err("must be refused").to_string();
+        let error = self.try_load(args).expect_err("must be rejected").to_string();
         error.replace(&self.0.path().display().to_string(), "DIR").lines().map(str::to_owned).collect()
     }
 }
 
-fn field(loaded: &Loaded, path: &str) -> Value {
-    path.split('.').fold(loaded.config.to_json(), |here, key| here[key].clone())
+fn field(loaded: &LoadedConfig, path: &str) -> Value {
+    path.split('.').fold(loaded.config.to_json(), |current, key| current[key].clone())
 }
 
 #[test]
-fn without_a_file_the_legacy_defaults_hold() {
-    let loaded = Host::with(&[]).load(&[]);
+fn uses_legacy_defaults_without_a_configuration_file() {
+    let loaded = TestDir::with(&[]).load(&[]);
     assert_eq!(loaded.config, KubeletConfiguration::legacy_defaults());
     assert_eq!(loaded.config.reservations.eviction_hard, None);
     assert!(loaded.notices.is_empty() && loaded.set_fields.is_empty());
 }
 
 #[test]
-fn a_file_brings_its_own_defaults() {
-    let loaded = Host::with(&[("c.yaml", "")]).load(&["--config", "c.yaml"]);
+fn uses_file_defaults_with_a_configuration_file() {
+    let loaded = TestDir::with(&[("c.yaml", "")]).load(&["--config", "c.yaml"]);
     assert_eq!(loaded.config, KubeletConfiguration::file_defaults());
     assert_eq!(loaded.config.server.read_only_port, 0);
     assert!(!loaded.config.access.authentication.anonymous.enabled);
 }
 
 #[test]
-fn hard_eviction_defaults_follow_the_file() {
+fn default_eviction_thresholds_depend_on_the_file() {
     let hard = |text: &str, args: &[&str]| {
         let args = [&["--config=c.yaml"], args].concat();
-        field(&Host::with(&[("c.yaml", text)]).load(&args), "evictionHard")
+        field(&TestDir::with(&[("c.yaml", text)]).load(&args), "evictionHard")
     };
     let all = json!({"imagefs.available": "15%", "imagefs.inodesFree": "5%", "memory.available": "100Mi", "nodefs.available": "10%", "nodefs.inodesFree": "5%"});
     assert_eq!(hard("", &[]), all);
@@ -84,13 +84,13 @@ fn hard_eviction_defaults_follow_the_file() {
 }
 
 #[test]
-fn relative_paths_start_at_the_directory_of_the_file() {
-    let host = Host::with(&[(
+fn resolves_relative_paths_against_the_directory_of_the_file() {
+    let dir = TestDir::with(&[(
         "etc/c.yaml",
         "staticPodPath: manifests\nresolvConf: ''\ntlsCertFile: ../pki/a.crt\npodLogsDir: /var/log/pods\n",
     )]);
-    let loaded = host.load(&["--config=etc/c.yaml", "--tls-private-key-file=rel.key"]);
-    let root = host.0.path();
+    let loaded = dir.load(&["--config=etc/c.yaml", "--tls-private-key-file=rel.key"]);
+    let root = dir.0.path();
     assert_eq!(loaded.config.server.static_pod_path, root.join("etc/manifests").to_str().unwrap());
     assert_eq!(loaded.config.server.tls_cert_file, root.join("pki/a.crt").to_str().unwrap());
     assert_eq!(loaded.config.server.tls_private_key_file, "rel.key");
@@ -98,7 +98,7 @@ fn relative_paths_start_at_the_directory_of_the_file() {
 }
 
 #[test]
-fn drop_ins_are_merged_in_order() {
+fn merges_drop_ins_in_order() {
     type Files = &'static [(&'static str, &'static str)];
     const NULL_IN_A_LIST: Files = &[
         ("d/1.conf", "registerWithTaints: [{key: a, value: , effect: NoSchedule}]\nmaxPods: 9"),
@@ -135,32 +135,32 @@ fn drop_ins_are_merged_in_order() {
         ("", NULL_IN_A_LIST, "reservedMemory", json!([{"numaNode": 0, "limits": {"memory": "1Gi"}}])),
     ];
     for (main, drop_ins, path, expected) in table {
-        let host = Host::with(&[&[("c.yaml", *main)], *drop_ins].concat());
-        let loaded = host.load(&["--config=c.yaml", "--config-dir=d"]);
+        let dir = TestDir::with(&[&[("c.yaml", *main)], *drop_ins].concat());
+        let loaded = dir.load(&["--config=c.yaml", "--config-dir=d"]);
         assert_eq!(field(&loaded, path), *expected, "{main} {drop_ins:?}");
     }
 }
 
 #[test]
-fn drop_ins_work_without_a_file_and_other_files_are_skipped() {
-    let host = Host::with(&[("d/a.conf", "maxPods: 5"), ("d/b.yaml", "maxPods: 6")]);
-    let loaded = host.load(&["--config-dir", "d"]);
+fn loads_drop_ins_without_a_file_and_ignores_other_files() {
+    let dir = TestDir::with(&[("d/a.conf", "maxPods: 5"), ("d/b.yaml", "maxPods: 6")]);
+    let loaded = dir.load(&["--config-dir", "d"]);
     assert_eq!((loaded.config.pods.max_pods, loaded.config.server.read_only_port), (5, 10255));
     assert!(
-        loaded.notices[0].ends_with("b.yaml: skipped, drop-in files end in .conf"),
+        loaded.notices[0].ends_with("b.yaml: ignored, because its name does not end in .conf"),
         "{:?}",
         loaded.notices
     );
 }
 
 #[test]
-fn flags_win_over_files_and_gates_merge_one_by_one() {
-    let host = Host::with(&[(
+fn flags_take_precedence_over_files_and_gates_are_merged() {
+    let dir = TestDir::with(&[(
         "c.yaml",
         "maxPods: 5\nclusterDNS: [a]\nkubeReserved: {cpu: '1'}\nlogging: {vmodule: [{filePattern: a, verbosity: 1}]}\n\
          featureGates: {MemoryQoS: true, QOSReserved: true}\n",
     )]);
-    let loaded = host.load(&[
+    let loaded = dir.load(&[
         "--max-pods=7",
         "--config=c.yaml",
         "--cluster-dns=b,c",
@@ -190,8 +190,8 @@ fn flags_win_over_files_and_gates_merge_one_by_one() {
 }
 
 #[test]
-fn every_problem_is_reported_with_its_place() {
-    let host = Host::with(&[
+fn reports_every_problem_with_its_position() {
+    let dir = TestDir::with(&[
         ("c.yaml", "maxPods: -1\nportt: 1\nhealthzPort: x\nfeatureGates:\n  Nope: true\n  NodeSwap: false\n"),
         ("d/1.conf", "oomScoreAdj: 5000\n"),
         ("d/2.conf", "containerLogMaxFiles: 1\nsyncFrequency: 5\n"),
@@ -206,10 +206,10 @@ fn every_problem_is_reported_with_its_place() {
         "--feature-gates=AllBetta=true",
     ];
     assert_eq!(
-        host.problems(&args),
+        dir.problems(&args),
         [
             "flag --cloud-provider: \"aws\" must be empty or \"external\"",
-            "flag --exit-on-lock-contention: needs --lock-file",
+            "flag --exit-on-lock-contention: requires --lock-file",
             "DIR/c.yaml: line 4: portt: unknown field; did you mean \"port\"?",
             "DIR/c.yaml: line 5: healthzPort: invalid type: string \"x\", expected i32",
             "DIR/d/2.conf: line 4: syncFrequency: invalid type: integer `5`, expected a duration with its unit, such as \"1m30s\"",
@@ -225,7 +225,7 @@ fn every_problem_is_reported_with_its_place() {
 }
 
 #[test]
-fn files_that_are_no_configuration_are_refused() {
+fn rejects_files_that_are_not_a_configuration() {
     let table = [
         ("", "DIR/c: the file is empty"),
         ("a: [\n", "DIR/c: line 2: while parsing a node, did not find expected node content"),
@@ -240,25 +240,25 @@ fn files_that_are_no_configuration_are_refused() {
         ("kind: A\nkind: B\n", "DIR/c: line 2: field \"kind\" is already set on line 1"),
     ];
     for (text, expected) in table {
-        let host = Host::with(&[]);
-        fs::write(host.0.path().join("c"), text).unwrap();
-        assert_eq!(host.problems(&["--config=c"]), [expected], "{text:?}");
+        let dir = TestDir::with(&[]);
+        fs::write(dir.0.path().join("c"), text).unwrap();
+        assert_eq!(dir.problems(&["--config=c"]), [expected], "{text:?}");
     }
-    let host = Host::with(&[("c", "---\na: 1")]);
-    assert_eq!(host.problems(&["--config=c"]), ["DIR/c: line 4: the file must hold one document"]);
-    assert_eq!(host.problems(&["--config=none"]), ["read configuration DIR/none"]);
-    assert_eq!(host.problems(&["--config-dir=none"]), ["read configuration DIR/none"]);
-    let host = Host::with(&[]);
-    fs::create_dir(host.0.path().join("d")).unwrap();
-    fs::write(host.0.path().join("d/x.conf"), "maxPods: 5").unwrap();
-    assert_eq!(host.problems(&["--config-dir=d"]).len(), 2);
+    let dir = TestDir::with(&[("c", "---\na: 1")]);
+    assert_eq!(dir.problems(&["--config=c"]), ["DIR/c: line 4: the file must contain exactly one document"]);
+    assert_eq!(dir.problems(&["--config=none"]), ["failed to read configuration DIR/none"]);
+    assert_eq!(dir.problems(&["--config-dir=none"]), ["failed to read configuration DIR/none"]);
+    let dir = TestDir::with(&[]);
+    fs::create_dir(dir.0.path().join("d")).unwrap();
+    fs::write(dir.0.path().join("d/x.conf"), "maxPods: 5").unwrap();
+    assert_eq!(dir.problems(&["--config-dir=d"]).len(), 2);
 }
 
 #[test]
-fn help_and_version_come_before_everything_else() {
-    let host = Host::with(&[]);
-    assert!(matches!(host.try_load(&["--config=none", "-h"]), Ok(Invocation::Help)));
-    let version = |arg| match host.try_load(&[arg]) {
+fn help_and_version_take_precedence_over_errors() {
+    let dir = TestDir::with(&[]);
+    assert!(matches!(dir.try_load(&["--config=none", "-h"]), Ok(Invocation::Help)));
+    let version = |arg| match dir.try_load(&[arg]) {
         Ok(Invocation::Version(format)) => Some(format),
         _ => None,
     };
@@ -268,10 +268,10 @@ fn help_and_version_come_before_everything_else() {
 }
 
 #[test]
-fn a_kubeadm_node_starts_as_with_upstream() {
-    let host = Host::with(&[]);
-    fs::write(host.0.path().join("config.yaml"), include_str!("testdata/kubeadm.yaml")).unwrap();
-    let loaded = host.load(&[
+fn loads_a_kubeadm_node_like_upstream() {
+    let dir = TestDir::with(&[]);
+    fs::write(dir.0.path().join("config.yaml"), include_str!("testdata/kubeadm.yaml")).unwrap();
+    let loaded = dir.load(&[
         "--bootstrap-kubeconfig=/etc/kubernetes/bootstrap-kubelet.conf",
         "--kubeconfig=/etc/kubernetes/kubelet.conf",
         "--config=config.yaml",
@@ -291,9 +291,9 @@ fn a_kubeadm_node_starts_as_with_upstream() {
 }
 
 #[test]
-fn the_flags_of_kind_and_the_node_tests_are_accepted() {
-    let host = Host::with(&[("c.yaml", "")]);
-    let loaded = host.load(&[
+fn accepts_the_flags_of_kind_and_of_the_node_e2e_tests() {
+    let dir = TestDir::with(&[("c.yaml", "")]);
+    let loaded = dir.load(&[
         "--config=c.yaml",
         "--cgroup-root=/kubelet",
         "--fail-swap-on=false",
@@ -312,33 +312,33 @@ fn the_flags_of_kind_and_the_node_tests_are_accepted() {
     assert!(!loaded.config.pods.fail_swap_on && loaded.seccomp_default());
     assert_eq!(loaded.flag_values.get("housekeeping-interval").map(String::as_str), Some("5s"));
     assert!(matches!(
-        host.try_load(&["--pod-infra-container-image=registry.k8s.io/pause:3.10"]),
+        dir.try_load(&["--pod-infra-container-image=registry.k8s.io/pause:3.10"]),
         Err(LoadError::CommandLine(_))
     ));
 }
 
 #[test]
-fn node_flags_are_checked() {
-    let host = Host::with(&[]);
+fn validates_node_flags() {
+    let dir = TestDir::with(&[]);
     let table = [
         ("--node-labels=kubernetes.io/foo=1", "a node may not set this label on itself"),
         ("--node-labels=a b=1", "is not a label key"),
         ("--node-labels=a=b c", "is not a label value"),
-        ("--node-ip=1.2.3.4,5.6.7.8", "one of each family"),
-        ("--node-ip=::,0.0.0.0", "one of each family"),
+        ("--node-ip=1.2.3.4,5.6.7.8", "one IPv4 and one IPv6 address"),
+        ("--node-ip=::,0.0.0.0", "one IPv4 and one IPv6 address"),
         ("--node-ip=1.2.3.4,::1,x,1.2.3.5", "must be one IP address"),
     ];
     for (arg, expected) in table {
-        let problems = host.problems(&[arg]);
+        let problems = dir.problems(&[arg]);
         assert!(problems.iter().any(|problem| problem.contains(expected)), "{arg}: {problems:?}");
     }
     for fine in ["--node-ip=here", "--node-ip=10.0.0.5,", "--node-ip=::", "--node-ip=010.0.0.5, ::1"] {
-        host.load(&[fine]);
+        dir.load(&[fine]);
     }
-    host.load(&["--node-labels=kubernetes.io/os=linux,x.node.kubernetes.io/y=z,a=b"]);
+    dir.load(&["--node-labels=kubernetes.io/os=linux,x.node.kubernetes.io/y=z,a=b"]);
 }
 
-/// Changes that keep every rule, applied to the defaults.
+/// Random valid configurations.
 fn any_config() -> impl Strategy<Value = KubeletConfiguration> {
     let text = || "[a-z]{1,8}";
     let map = || prop::collection::btree_map("[a-z]{1,5}", text(), 0..3);
@@ -355,17 +355,17 @@ fn any_config() -> impl Strategy<Value = KubeletConfiguration> {
             let mut config = KubeletConfiguration::file_defaults();
             config.server.port = server.0;
             config.server.healthz_port = server.1;
-            config.server.sync_frequency = crate::GoDuration::from_millis(server.2);
+            config.server.sync_frequency = values::duration::GoDuration::from_millis(server.2);
             config.server.enable_server = server.3;
             config.network.cluster_dns = server.4;
             config.pods.max_pods = pods.0;
             config.pods.pod_pids_limit = pods.1;
             config.pods.crash_loop_back_off.max_container_restart_period =
-                Some(crate::GoDuration::from_secs(pods.2));
+                Some(values::duration::GoDuration::from_secs(pods.2));
             config.node.register_node = pods.3;
             config.images.max_parallel_image_pulls = pods.4;
             config.server.static_pod_url_header = headers.0;
-            config.images.runtime_request_timeout = crate::GoDuration::from_nanos(headers.1);
+            config.images.runtime_request_timeout = values::duration::GoDuration::from_nanos(headers.1);
             config.logs.logging.verbosity = rest.0;
             config.reservations.eviction_hard = rest.1.or_else(|| config.reservations.eviction_hard.take());
             config.managers.memory_throttling_factor = Some(rest.2);
@@ -376,7 +376,7 @@ fn any_config() -> impl Strategy<Value = KubeletConfiguration> {
 
 proptest! {
     #[test]
-    fn any_config_reads_back_equal(config in any_config()) {
+    fn parses_any_serialized_config_back(config in any_config()) {
         let mut json = config.to_json();
         json["apiVersion"] = json!(crate::configuration::API_VERSION);
         json["kind"] = json!(crate::configuration::KIND);
@@ -384,7 +384,7 @@ proptest! {
     }
 
     #[test]
-    fn parsing_never_panics(text in "[a-zA-Z0-9:{}\\[\\], \n\"'.-]{0,200}") {
+    fn parsing_arbitrary_config_never_panics(text in "[a-zA-Z0-9:{}\\[\\], \n\"'.-]{0,200}") {
         let _ = parse_config(format!("{HEAD}{text}").as_bytes());
     }
 }

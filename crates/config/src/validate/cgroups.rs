@@ -1,36 +1,38 @@
-//! Rules about cgroups and the agent's own process.
+//! Rules for cgroups and the agent's own process.
 
-use super::{CgroupVersion, Check};
-use crate::{configuration::Cgroups, duration::GoDuration, gates::Gate};
+use values::duration::GoDuration;
 
-pub(super) fn check(check: &mut Check<'_>, cgroups: &Cgroups) {
-    let on_v1 = check.cgroup == CgroupVersion::V1;
-    check.rule(
+use super::{CgroupVersion, Checker};
+use crate::{configuration::Cgroups, gates::Gate};
+
+pub(super) fn check(checker: &mut Checker<'_>, cgroups: &Cgroups) {
+    let on_v1 = checker.cgroup == CgroupVersion::V1;
+    checker.rule(
         !(on_v1 && cgroups.fail_cgroup_v1),
         "failCgroupV1",
-        "this host uses cgroup v1, which is on its way out; set it to false to run here anyway",
+        "this host uses cgroup v1, which is deprecated; set failCgroupV1 to false to start anyway",
     );
-    check.rule(
+    checker.rule(
         !(on_v1 && cgroups.single_process_oom_kill == Some(false)),
         "singleProcessOOMKill",
         "cannot be false on cgroup v1",
     );
     let system = cgroups.system_cgroups.as_str();
-    check.rule(
+    checker.rule(
         system.is_empty() || !cgroups.cgroup_root.is_empty(),
         "systemCgroups",
-        "needs cgroupRoot to be set",
+        "requires cgroupRoot to be set",
     );
-    check.rule(system != "/", "systemCgroups", "cannot be the root cgroup");
-    cpu_quota(check, cgroups.cpu_cfs_quota_period);
-    check.in_range(cgroups.oom_score_adj, -1000..=1000, "oomScoreAdj");
-    check.not_negative(cgroups.max_open_files, "maxOpenFiles");
+    checker.rule(system != "/", "systemCgroups", "cannot be the root cgroup");
+    check_cpu_quota(checker, cgroups.cpu_cfs_quota_period);
+    checker.in_range(cgroups.oom_score_adj, -1000..=1000, "oomScoreAdj");
+    checker.not_negative(cgroups.max_open_files, "maxOpenFiles");
 }
 
-fn cpu_quota(check: &mut Check<'_>, period: GoDuration) {
+fn check_cpu_quota(checker: &mut Checker<'_>, period: GoDuration) {
     const FIELD: &str = "cpuCFSQuotaPeriod";
     let default = Cgroups::default().cpu_cfs_quota_period;
-    check.needs_gate(Gate::CustomCPUCFSQuotaPeriod, period != default, FIELD);
+    checker.requires_gate(Gate::CustomCPUCFSQuotaPeriod, period != default, FIELD);
     let range = GoDuration::from_millis(1)..=GoDuration::from_secs(1);
-    check.rule(range.contains(&period), FIELD, format!("{period} must be between 1ms and 1s"));
+    checker.rule(range.contains(&period), FIELD, format!("{period} must be between 1ms and 1s"));
 }

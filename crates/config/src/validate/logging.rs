@@ -1,39 +1,47 @@
-//! Rules about logging.
+//! Rules for logging.
 
-use super::{Check, field};
+use super::{Checker, field};
 use crate::{
     configuration::{LogFormat, LoggingConfiguration},
     gates::Gate,
 };
 
-/// The largest verbosity that fits where it is used.
+/// Upstream stores the verbosity in a signed 32-bit integer.
 const MAX_VERBOSITY: u32 = i32::MAX.unsigned_abs();
 
-pub(super) fn check(check: &mut Check<'_>, logging: &LoggingConfiguration) {
+pub(super) fn check(checker: &mut Checker<'_>, logging: &LoggingConfiguration) {
     let positive = !logging.flush_frequency.is_zero() && !logging.flush_frequency.is_negative();
-    check.rule(positive, "logging.flushFrequency", "must be longer than zero");
-    check.in_range(logging.verbosity, 0..=MAX_VERBOSITY.into(), "logging.verbosity");
-    check.needs_gate(Gate::LoggingBetaOptions, logging.format == LogFormat::Json, "logging.format");
-    check.rule(
+    checker.rule(positive, "logging.flushFrequency", "must be greater than zero");
+    checker.in_range(logging.verbosity, 0..=MAX_VERBOSITY.into(), "logging.verbosity");
+    checker.requires_gate(Gate::LoggingBetaOptions, logging.format == LogFormat::Json, "logging.format");
+    checker.rule(
         logging.vmodule.is_empty() || logging.format == LogFormat::Text,
         "logging.vmodule",
-        "works with the text format only",
+        "requires logging.format to be text",
     );
     for (index, item) in logging.vmodule.iter().enumerate() {
-        let at = || field("logging").key("vmodule").index(index);
+        let path = || field("logging").key("vmodule").index(index);
         let pattern = &item.file_pattern;
-        check.rule_at(!pattern.is_empty(), || at().key("filePattern"), "must not be empty");
-        check.rule_at(
+        checker.rule_at(!pattern.is_empty(), || path().key("filePattern"), "must not be empty");
+        checker.rule_at(
             !pattern.contains(['=', ',']),
-            || at().key("filePattern"),
+            || path().key("filePattern"),
             "must not contain '=' or ','",
         );
-        check.rule_at(item.verbosity <= MAX_VERBOSITY, || at().key("verbosity"), "is too large");
+        checker.rule_at(
+            item.verbosity <= MAX_VERBOSITY,
+            || path().key("verbosity"),
+            "must not be greater than 2147483647",
+        );
     }
     for (name, options) in [("text", &logging.options.text), ("json", &logging.options.json)] {
-        let at = format!("logging.options.{name}");
-        check.needs_gate(Gate::LoggingAlphaOptions, options.split_stream, &format!("{at}.splitStream"));
+        let path = format!("logging.options.{name}");
+        checker.requires_gate(
+            Gate::LoggingAlphaOptions,
+            options.split_stream,
+            &format!("{path}.splitStream"),
+        );
         let buffered = !options.info_buffer_size.is_zero();
-        check.needs_gate(Gate::LoggingAlphaOptions, buffered, &format!("{at}.infoBufferSize"));
+        checker.requires_gate(Gate::LoggingAlphaOptions, buffered, &format!("{path}.infoBufferSize"));
     }
 }

@@ -1,40 +1,40 @@
-//! Rules about pod sources and the server.
+//! Rules for pod sources and the server.
 
 use std::collections::BTreeSet;
 
-use super::{Check, field};
+use super::{Checker, field};
 use crate::{configuration::SourcesAndServer, gates::Gate};
 
-pub(super) fn check(check: &mut Check<'_>, server: &SourcesAndServer) {
+pub(super) fn check(checker: &mut Checker<'_>, server: &SourcesAndServer) {
     let positive = !server.sync_frequency.is_zero() && !server.sync_frequency.is_negative();
-    check.rule(positive, "syncFrequency", "must be longer than zero");
-    check.in_range(server.port, 1..=65535, "port");
-    check.in_range(server.read_only_port, 0..=65535, "readOnlyPort");
-    check.in_range(server.healthz_port, 0..=65535, "healthzPort");
-    pod_logs_dir(check, &server.pod_logs_dir);
-    tls(check, server);
-    check.needs_gate(Gate::RotateKubeletServerCertificate, server.server_tls_bootstrap, "serverTLSBootstrap");
-    check.needs_gate(Gate::NodeLogQuery, server.enable_system_log_query, "enableSystemLogQuery");
-    check.rule(
+    checker.rule(positive, "syncFrequency", "must be greater than zero");
+    checker.in_range(server.port, 1..=65535, "port");
+    checker.in_range(server.read_only_port, 0..=65535, "readOnlyPort");
+    checker.in_range(server.healthz_port, 0..=65535, "healthzPort");
+    check_pod_logs_dir(checker, &server.pod_logs_dir);
+    check_tls(checker, server);
+    checker.requires_gate(
+        Gate::RotateKubeletServerCertificate,
+        server.server_tls_bootstrap,
+        "serverTLSBootstrap",
+    );
+    checker.requires_gate(Gate::NodeLogQuery, server.enable_system_log_query, "enableSystemLogQuery");
+    checker.rule(
         !server.enable_system_log_query || server.enable_system_log_handler,
         "enableSystemLogQuery",
-        "needs enableSystemLogHandler to be true",
+        "requires enableSystemLogHandler to be true",
     );
 }
 
-fn pod_logs_dir(check: &mut Check<'_>, dir: &str) {
+fn check_pod_logs_dir(checker: &mut Checker<'_>, dir: &str) {
     const FIELD: &str = "podLogsDir";
     if dir.is_empty() {
-        return check.rule(false, FIELD, "must not be empty");
+        return checker.rule(false, FIELD, "must not be empty");
     }
-    check.rule(dir.starts_with('/'), FIELD, format!("{dir:?} must be an absolute path"));
-    check.rule(
-        is_clean(dir),
-        FIELD,
-        format!("{dir:?} must be written without \".\", \"..\" and extra slashes"),
-    );
-    // The path ends up in metrics.
-    check.rule(dir.is_ascii(), FIELD, format!("{dir:?} must be ASCII"));
+    checker.rule(dir.starts_with('/'), FIELD, format!("{dir:?} must be an absolute path"));
+    checker.rule(is_clean(dir), FIELD, format!("{dir:?} must not contain \".\", \"..\" or extra slashes"));
+    // The path is used in metrics.
+    checker.rule(dir.is_ascii(), FIELD, format!("{dir:?} must contain only ASCII characters"));
 }
 
 fn is_clean(path: &str) -> bool {
@@ -42,24 +42,24 @@ fn is_clean(path: &str) -> bool {
     path == "/" || parts.split('/').all(|part| !matches!(part, "" | "." | ".."))
 }
 
-fn tls(check: &mut Check<'_>, server: &SourcesAndServer) {
+fn check_tls(checker: &mut Checker<'_>, server: &SourcesAndServer) {
     for (index, suite) in server.tls_cipher_suites.iter().enumerate() {
         let known = CIPHER_SUITES.contains(&suite.as_str());
         let reason = format!("{suite:?} is not a known cipher suite");
-        check.rule_at(known, || field("tlsCipherSuites").index(index), reason);
+        checker.rule_at(known, || field("tlsCipherSuites").index(index), reason);
     }
     let mut seen = BTreeSet::new();
     for (index, curve) in server.tls_curve_preferences.iter().enumerate() {
-        let at = || field("tlsCurvePreferences").index(index);
-        check.rule_at(CURVES.contains(curve), at, format!("{curve} is not a known key exchange"));
-        check.rule_at(seen.insert(*curve), at, format!("{curve} is given twice"));
+        let path = || field("tlsCurvePreferences").index(index);
+        checker.rule_at(CURVES.contains(curve), path, format!("{curve} is not a known key exchange group"));
+        checker.rule_at(seen.insert(*curve), path, format!("{curve} is listed twice"));
     }
 }
 
-/// Key exchanges by their TLS numbers: P-256, P-384, P-521, X25519, and the hybrids with ML-KEM.
+/// Key exchange groups by their TLS numbers: P-256, P-384, P-521, X25519, and the hybrids with ML-KEM.
 const CURVES: [i32; 7] = [23, 24, 25, 29, 4587, 4588, 4589];
 
-/// Cipher suites by their Go names, the insecure ones included.
+/// Cipher suites by their Go names, including the insecure ones.
 const CIPHER_SUITES: [&str; 27] = [
     "TLS_AES_128_GCM_SHA256",
     "TLS_AES_256_GCM_SHA384",

@@ -2,65 +2,65 @@ use document::parse;
 
 use super::*;
 
-fn findings_on(cgroup: CgroupVersion, text: &str) -> Vec<String> {
+fn violations_on(cgroup: CgroupVersion, text: &str) -> Vec<String> {
     let documents = parse(text.as_bytes()).unwrap();
-    let (mut config, errors) = KubeletConfiguration::read(&documents[0]);
+    let (mut config, errors) = KubeletConfiguration::decode(&documents[0]);
     assert_eq!(errors, [], "{text}");
     let resolved = FeatureGates::resolve(&config.api_client.feature_gates);
     assert_eq!(resolved.errors, [], "{text}");
-    config.complete(&resolved.gates);
-    let findings = configuration(&config, &resolved.gates, cgroup);
-    findings.into_iter().map(|finding| format!("{}: {}", finding.path, finding.reason)).collect()
+    config.apply_defaults(&resolved.gates);
+    let violations = check_configuration(&config, &resolved.gates, cgroup);
+    violations.into_iter().map(|violation| format!("{}: {}", violation.path, violation.reason)).collect()
 }
 
 fn check(table: &[(&str, &str)]) {
     for (text, expected) in table {
-        let found = findings_on(CgroupVersion::V2, text);
+        let found = violations_on(CgroupVersion::V2, text);
         assert_eq!(found, [*expected], "{text}");
     }
 }
 
 #[test]
-fn defaults_keep_every_rule() {
+fn defaults_satisfy_all_rules() {
     let none: [String; 0] = [];
-    assert_eq!(findings_on(CgroupVersion::V2, "{}"), none);
+    assert_eq!(violations_on(CgroupVersion::V2, "{}"), none);
     for config in [KubeletConfiguration::file_defaults(), KubeletConfiguration::legacy_defaults()] {
-        assert_eq!(configuration(&config, &FeatureGates::default(), CgroupVersion::Unknown), []);
+        assert_eq!(check_configuration(&config, &FeatureGates::default(), CgroupVersion::Unknown), []);
     }
 }
 
 #[test]
-fn server_rules() {
+fn rejects_invalid_server_settings() {
     check(&[
-        ("{syncFrequency: -1s}", "syncFrequency: must be longer than zero"),
+        ("{syncFrequency: -1s}", "syncFrequency: must be greater than zero"),
         ("{port: 70000}", "port: 70000 must be between 1 and 65535"),
         ("{readOnlyPort: -1}", "readOnlyPort: -1 must be between 0 and 65535"),
         ("{healthzPort: 65536}", "healthzPort: 65536 must be between 0 and 65535"),
         ("{podLogsDir: logs}", "podLogsDir: \"logs\" must be an absolute path"),
         (
             "{podLogsDir: /var//log}",
-            "podLogsDir: \"/var//log\" must be written without \".\", \"..\" and extra slashes",
+            "podLogsDir: \"/var//log\" must not contain \".\", \"..\" or extra slashes",
         ),
-        ("{podLogsDir: /lög}", "podLogsDir: \"/lög\" must be ASCII"),
+        ("{podLogsDir: /lög}", "podLogsDir: \"/lög\" must contain only ASCII characters"),
         (
             "{tlsCipherSuites: [TLS_AES_128_GCM_SHA256, TLS_NULL]}",
             "tlsCipherSuites[1]: \"TLS_NULL\" is not a known cipher suite",
         ),
-        ("{tlsCurvePreferences: [29, 7]}", "tlsCurvePreferences[1]: 7 is not a known key exchange"),
-        ("{tlsCurvePreferences: [29, 29]}", "tlsCurvePreferences[1]: 29 is given twice"),
+        ("{tlsCurvePreferences: [29, 7]}", "tlsCurvePreferences[1]: 7 is not a known key exchange group"),
+        ("{tlsCurvePreferences: [29, 29]}", "tlsCurvePreferences[1]: 29 is listed twice"),
         (
             "{serverTLSBootstrap: true, featureGates: {RotateKubeletServerCertificate: false}}",
-            "serverTLSBootstrap: needs feature gate RotateKubeletServerCertificate to be on",
+            "serverTLSBootstrap: requires feature gate RotateKubeletServerCertificate to be enabled",
         ),
         (
             "{enableSystemLogQuery: true, enableSystemLogHandler: false}",
-            "enableSystemLogQuery: needs enableSystemLogHandler to be true",
+            "enableSystemLogQuery: requires enableSystemLogHandler to be true",
         ),
     ]);
 }
 
 #[test]
-fn node_and_client_rules() {
+fn rejects_invalid_node_and_api_client_settings() {
     check(&[
         ("{nodeLeaseDurationSeconds: -1}", "nodeLeaseDurationSeconds: must be greater than 0"),
         ("{nodeStatusMaxImages: -2}", "nodeStatusMaxImages: -2 must be -1 or more"),
@@ -90,26 +90,26 @@ fn node_and_client_rules() {
         ),
         (
             "{tracing: {endpoint: 'http://x:1'}}",
-            "tracing.endpoint: \"http://x:1\" must be host:port, or an address that starts with dns, unix or unix-abstract",
+            "tracing.endpoint: \"http://x:1\" must be host:port, or an address with the scheme dns, unix or unix-abstract",
         ),
     ]);
 }
 
 #[test]
-fn logging_rules() {
+fn rejects_invalid_logging_settings() {
     check(&[
-        ("{logging: {flushFrequency: -5s}}", "logging.flushFrequency: must be longer than zero"),
+        ("{logging: {flushFrequency: -5s}}", "logging.flushFrequency: must be greater than zero"),
         (
             "{logging: {verbosity: 4294967295}}",
             "logging.verbosity: 4294967295 must be between 0 and 2147483647",
         ),
         (
             "{logging: {format: json, vmodule: [{filePattern: a, verbosity: 1}]}}",
-            "logging.vmodule: works with the text format only",
+            "logging.vmodule: requires logging.format to be text",
         ),
         (
             "{logging: {format: json}, featureGates: {LoggingBetaOptions: false}}",
-            "logging.format: needs feature gate LoggingBetaOptions to be on",
+            "logging.format: requires feature gate LoggingBetaOptions to be enabled",
         ),
         ("{logging: {vmodule: [{verbosity: 1}]}}", "logging.vmodule[0].filePattern: must not be empty"),
         (
@@ -118,24 +118,24 @@ fn logging_rules() {
         ),
         (
             "{logging: {options: {json: {splitStream: true}}}}",
-            "logging.options.json.splitStream: needs feature gate LoggingAlphaOptions to be on",
+            "logging.options.json.splitStream: requires feature gate LoggingAlphaOptions to be enabled",
         ),
         (
             "{logging: {options: {text: {infoBufferSize: 1Ki}}}}",
-            "logging.options.text.infoBufferSize: needs feature gate LoggingAlphaOptions to be on",
+            "logging.options.text.infoBufferSize: requires feature gate LoggingAlphaOptions to be enabled",
         ),
     ]);
 }
 
 #[test]
-fn image_rules() {
+fn rejects_invalid_image_settings() {
     check(&[
         ("{registryPullQPS: -1}", "registryPullQPS: -1 must not be negative"),
         ("{registryBurst: -1}", "registryBurst: -1 must not be negative"),
         ("{maxParallelImagePulls: 0}", "maxParallelImagePulls: 0 must be 1 or more"),
         (
             "{maxParallelImagePulls: 2, serializeImagePulls: true}",
-            "maxParallelImagePulls: 2 needs serializeImagePulls to be false",
+            "maxParallelImagePulls: 2 requires serializeImagePulls to be false",
         ),
         ("{imageGCHighThresholdPercent: 101}", "imageGCHighThresholdPercent: 101 must be between 0 and 100"),
         (
@@ -146,11 +146,11 @@ fn image_rules() {
         ("{imageMaximumGCAge: -1s}", "imageMaximumGCAge: -1s must not be negative"),
         (
             "{imageMaximumGCAge: 2m}",
-            "imageMaximumGCAge: 2m0s must be longer than imageMinimumGCAge, which is 2m0s",
+            "imageMaximumGCAge: 2m0s must be greater than imageMinimumGCAge, which is 2m0s",
         ),
         (
             "{preloadedImagesVerificationAllowlist: [a/b]}",
-            "preloadedImagesVerificationAllowlist: needs imagePullCredentialsVerificationPolicy to be NeverVerifyAllowlistedImages",
+            "preloadedImagesVerificationAllowlist: requires imagePullCredentialsVerificationPolicy to be NeverVerifyAllowlistedImages",
         ),
         (
             "{imagePullCredentialsVerificationPolicy: NeverVerifyAllowlistedImages, preloadedImagesVerificationAllowlist: [r.io/*, 'a/b:1']}",
@@ -158,30 +158,30 @@ fn image_rules() {
         ),
         (
             "{imagePullCredentialsVerificationPolicy: NeverVerifyAllowlistedImages, preloadedImagesVerificationAllowlist: ['a/*/b']}",
-            "preloadedImagesVerificationAllowlist[0]: \"a/*/b\" may have a wildcard only as \"/*\" at its end",
+            "preloadedImagesVerificationAllowlist[0]: \"a/*/b\" may contain a wildcard only as \"/*\" at its end",
         ),
         (
             "{imagePullCredentialsVerificationPolicy: NeverVerify, featureGates: {KubeletEnsureSecretPulledImages: false}}",
-            "imagePullCredentialsVerificationPolicy: needs feature gate KubeletEnsureSecretPulledImages to be on",
+            "imagePullCredentialsVerificationPolicy: requires feature gate KubeletEnsureSecretPulledImages to be enabled",
         ),
     ]);
 }
 
 #[test]
-fn pod_rules() {
+fn rejects_invalid_pod_settings() {
     check(&[
         ("{maxPods: -1}", "maxPods: -1 must not be negative"),
         ("{podsPerCore: -1}", "podsPerCore: -1 must not be negative"),
-        ("{runOnce: true}", "runOnce: this mode no longer exists; remove the field"),
+        ("{runOnce: true}", "runOnce: run-once mode was removed from Kubernetes; remove this setting"),
         ("{iptablesDropBit: 32}", "iptablesDropBit: 32 must be between 0 and 31"),
         ("{iptablesMasqueradeBit: -1}", "iptablesMasqueradeBit: -1 must be between 0 and 31"),
         (
             "{allowedUnsafeSysctls: [net.*, vm.swappiness]}",
-            "allowedUnsafeSysctls[1]: \"vm.swappiness\" is not known to be namespaced",
+            "allowedUnsafeSysctls[1]: \"vm.swappiness\" is not a namespaced sysctl",
         ),
         (
             "{allowedUnsafeSysctls: ['Net']}",
-            "allowedUnsafeSysctls[0]: \"Net\" is not a sysctl name or prefix",
+            "allowedUnsafeSysctls[0]: \"Net\" is not a sysctl name or a prefix ending in *",
         ),
         (
             "{userNamespaces: {idsPerPod: 0}}",
@@ -197,12 +197,12 @@ fn pod_rules() {
         ),
         (
             "{crashLoopBackOff: {maxContainerRestartPeriod: 9s}, featureGates: {KubeletCrashLoopBackOffMax: false}}",
-            "crashLoopBackOff.maxContainerRestartPeriod: needs feature gate KubeletCrashLoopBackOffMax to be on",
+            "crashLoopBackOff.maxContainerRestartPeriod: requires feature gate KubeletCrashLoopBackOffMax to be enabled",
         ),
         ("{shutdownGracePeriod: 500ms}", "shutdownGracePeriod: 500ms must be zero or at least 1s"),
         (
             "{shutdownGracePeriodCriticalPods: 5s}",
-            "shutdownGracePeriodCriticalPods: 5s must not be longer than shutdownGracePeriod, which is 0s",
+            "shutdownGracePeriodCriticalPods: 5s must not be greater than shutdownGracePeriod, which is 0s",
         ),
         (
             "{shutdownGracePeriod: 5s, shutdownGracePeriodByPodPriority: [{priority: 1, shutdownGracePeriodSeconds: 2}]}",
@@ -212,15 +212,15 @@ fn pod_rules() {
 }
 
 #[test]
-fn cgroup_rules() {
+fn rejects_invalid_cgroup_settings() {
     check(&[
-        ("{systemCgroups: /s}", "systemCgroups: needs cgroupRoot to be set"),
+        ("{systemCgroups: /s}", "systemCgroups: requires cgroupRoot to be set"),
         ("{systemCgroups: /, cgroupRoot: /}", "systemCgroups: cannot be the root cgroup"),
         ("{cpuCFSQuotaPeriod: 2s}", "cpuCFSQuotaPeriod: 2s must be between 1ms and 1s"),
         ("{oomScoreAdj: 1001}", "oomScoreAdj: 1001 must be between -1000 and 1000"),
         ("{maxOpenFiles: -1}", "maxOpenFiles: -1 must not be negative"),
     ]);
-    let on_v1 = |text: &str| findings_on(CgroupVersion::V1, text).len();
+    let on_v1 = |text: &str| violations_on(CgroupVersion::V1, text).len();
     assert_eq!(on_v1("{}"), 1);
     assert_eq!(on_v1("{failCgroupV1: false}"), 0);
     assert_eq!(on_v1("{failCgroupV1: false, singleProcessOOMKill: false}"), 1);
@@ -229,7 +229,7 @@ fn cgroup_rules() {
 }
 
 #[test]
-fn reservation_rules() {
+fn rejects_invalid_reservations() {
     check(&[
         (
             "{systemReserved: {gpu: '1'}}",
@@ -245,34 +245,37 @@ fn reservation_rules() {
             "{reservedSystemCPUs: '1', kubeReservedCgroup: /k}",
             "reservedSystemCPUs: cannot be used together with systemReservedCgroup or kubeReservedCgroup",
         ),
-        ("{enforceNodeAllocatable: [pods, pods]}", "enforceNodeAllocatable[1]: is given twice"),
-        ("{enforceNodeAllocatable: [none, pods]}", "enforceNodeAllocatable[0]: \"none\" must stand alone"),
+        ("{enforceNodeAllocatable: [pods, pods]}", "enforceNodeAllocatable[1]: is listed twice"),
+        (
+            "{enforceNodeAllocatable: [none, pods]}",
+            "enforceNodeAllocatable[0]: \"none\" must be the only item",
+        ),
         (
             "{enforceNodeAllocatable: [system-reserved]}",
-            "enforceNodeAllocatable[0]: needs systemReservedCgroup to be set",
+            "enforceNodeAllocatable[0]: requires systemReservedCgroup to be set",
         ),
         (
             "{enforceNodeAllocatable: [kube-reserved-compressible]}",
-            "enforceNodeAllocatable[0]: needs kubeReservedCgroup to be set",
+            "enforceNodeAllocatable[0]: requires kubeReservedCgroup to be set",
         ),
         (
             "{enforceNodeAllocatable: [kube-reserved, kube-reserved-compressible], kubeReservedCgroup: /k}",
-            "enforceNodeAllocatable: a reservation is enforced either in whole or as -compressible, not both",
+            "enforceNodeAllocatable: a reservation and its -compressible variant cannot both be enforced",
         ),
-        ("{cgroupsPerQOS: false}", "enforceNodeAllocatable[0]: needs cgroupsPerQOS to be true"),
-        ("{qosReserved: {memory: 50%}}", "qosReserved: needs feature gate QOSReserved to be on"),
+        ("{cgroupsPerQOS: false}", "enforceNodeAllocatable[0]: requires cgroupsPerQOS to be true"),
+        ("{qosReserved: {memory: 50%}}", "qosReserved: requires feature gate QOSReserved to be enabled"),
         (
             "{qosReserved: {memory: '50'}, featureGates: {QOSReserved: true}}",
             "qosReserved.memory: \"50\" must be a percentage from 0% to 100%",
         ),
     ]);
     assert!(
-        findings_on(CgroupVersion::V2, "{cgroupsPerQOS: false, enforceNodeAllocatable: [none]}").is_empty()
+        violations_on(CgroupVersion::V2, "{cgroupsPerQOS: false, enforceNodeAllocatable: [none]}").is_empty()
     );
 }
 
 #[test]
-fn eviction_rules() {
+fn rejects_invalid_eviction_settings() {
     check(&[
         (
             "{evictionHard: {memory.available: '0'}}",
@@ -288,7 +291,7 @@ fn eviction_rules() {
         ),
         (
             "{evictionSoft: {memory.available: 1Gi}}",
-            "evictionSoft[\"memory.available\"]: needs a grace period in evictionSoftGracePeriod",
+            "evictionSoft[\"memory.available\"]: requires a grace period in evictionSoftGracePeriod",
         ),
         (
             "{evictionSoftGracePeriod: {memory.available: -1s}}",
@@ -304,38 +307,40 @@ fn eviction_rules() {
         ),
     ]);
     assert!(
-        findings_on(CgroupVersion::V2, "{evictionHard: {memory.available: 0%, nodefs.available: 100%}}")
+        violations_on(CgroupVersion::V2, "{evictionHard: {memory.available: 0%, nodefs.available: 100%}}")
             .is_empty()
     );
-    let found = findings_on(CgroupVersion::V2, "{evictionHard: {disk.free: 1Gi}}");
+    let found = violations_on(CgroupVersion::V2, "{evictionHard: {disk.free: 1Gi}}");
     assert!(
-        found[0].starts_with("evictionHard[\"disk.free\"]: unknown signal; known are memory.available"),
+        found[0].starts_with(
+            "evictionHard[\"disk.free\"]: unknown eviction signal; must be one of memory.available"
+        ),
         "{found:?}"
     );
 }
 
 #[test]
-fn manager_and_log_rules() {
+fn rejects_invalid_manager_and_container_log_settings() {
     check(&[
         (
             "{cpuManagerPolicyOptions: {fast: 'true'}}",
-            "cpuManagerPolicyOptions.fast: unknown option of the CPU policy",
+            "cpuManagerPolicyOptions.fast: unknown CPU manager policy option",
         ),
         (
             "{cpuManagerPolicyOptions: {full-pcpus-only: maybe}}",
-            "cpuManagerPolicyOptions.full-pcpus-only: \"maybe\" is neither true nor false",
+            "cpuManagerPolicyOptions.full-pcpus-only: \"maybe\" must be true or false",
         ),
         (
             "{cpuManagerPolicyOptions: {align-by-socket: 'true'}}",
-            "cpuManagerPolicyOptions.align-by-socket: needs feature gate CPUManagerPolicyAlphaOptions to be on",
+            "cpuManagerPolicyOptions.align-by-socket: requires feature gate CPUManagerPolicyAlphaOptions to be enabled",
         ),
         (
             "{topologyManagerPolicyOptions: {max-allowable-numa-nodes: '7'}}",
-            "topologyManagerPolicyOptions.max-allowable-numa-nodes: \"7\" must be a number from 8",
+            "topologyManagerPolicyOptions.max-allowable-numa-nodes: \"7\" must be an integer of at least 8",
         ),
         (
             "{topologyManagerPolicyOptions: {x: '7'}}",
-            "topologyManagerPolicyOptions.x: unknown option of the topology policy",
+            "topologyManagerPolicyOptions.x: unknown topology manager policy option",
         ),
         (
             "{reservedMemory: [{numaNode: 0, limits: {cpu: 1}}]}",
@@ -347,12 +352,12 @@ fn manager_and_log_rules() {
         ),
         (
             "{reservedMemory: [{numaNode: 0, limits: {memory: 1}}, {numaNode: 0, limits: {memory: 1}}]}",
-            "reservedMemory[1].limits.memory: is given twice for NUMA node 0",
+            "reservedMemory[1].limits.memory: is listed twice for NUMA node 0",
         ),
         ("{memoryThrottlingFactor: 0}", "memoryThrottlingFactor: 0 must be greater than 0 and at most 1"),
         (
             "{memoryReservationPolicy: TieredReservation}",
-            "memoryReservationPolicy: needs feature gate MemoryQoS to be on",
+            "memoryReservationPolicy: requires feature gate MemoryQoS to be enabled",
         ),
         ("{containerLogMaxFiles: 1}", "containerLogMaxFiles: must be 2 or more"),
         ("{containerLogMaxWorkers: 0}", "containerLogMaxWorkers: must be 1 or more"),
@@ -365,7 +370,7 @@ fn manager_and_log_rules() {
 }
 
 #[test]
-fn all_breaches_are_reported_at_once() {
-    let found = findings_on(CgroupVersion::V2, "{port: -1, maxPods: -1, oomScoreAdj: 9999, runOnce: true}");
+fn reports_all_violations_together() {
+    let found = violations_on(CgroupVersion::V2, "{port: -1, maxPods: -1, oomScoreAdj: 9999, runOnce: true}");
     assert_eq!(found.len(), 4, "{found:?}");
 }

@@ -4,29 +4,25 @@ use std::time::Duration;
 use ports::runtime::{RuntimeError, RuntimeErrorKind};
 use tonic::{Code, Request, Response, Status, TimeoutExpired};
 
-/// How long a call may take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Deadline {
-    /// This long.
     In(Duration),
-    /// As long as it needs.
     None,
 }
 
-/// The longest deadline that is told: gRPC cannot write every number of seconds.
-const LONGEST_TOLD: Duration = Duration::from_secs(365 * 24 * 3600);
+/// Limit for the `grpc-timeout` header, which has at most eight digits.
+const MAX_GRPC_TIMEOUT: Duration = Duration::from_secs(365 * 24 * 3600);
 
-/// A request that tells the runtime its deadline, so that it does not work for nobody.
+/// Creates a request that contains its deadline, so that the runtime can abort work whose client has given up.
 pub(super) fn request<T>(message: T, deadline: Deadline) -> Request<T> {
     let mut request = Request::new(message);
     if let Deadline::In(limit) = deadline {
-        request.set_timeout(limit.min(LONGEST_TOLD));
+        request.set_timeout(limit.min(MAX_GRPC_TIMEOUT));
     }
     request
 }
 
-/// Awaits an answer under its deadline.
-pub(super) async fn answer<T>(
+pub(super) async fn with_deadline<T>(
     operation: &'static str,
     deadline: Deadline,
     call: impl Future<Output = Result<Response<T>, Status>>,
@@ -35,34 +31,34 @@ pub(super) async fn answer<T>(
         Deadline::None => call.await,
         Deadline::In(limit) => match tokio::time::timeout(limit, call).await {
             Ok(result) => result,
-            Err(_) => return Err(too_late(operation, limit)),
+            Err(_) => return Err(timed_out(operation, limit)),
         },
     };
     result.map(Response::into_inner).map_err(|status| match operation {
-        "pull_image" | "image_status" => image_failure(operation, &status),
-        _ => failure(operation, &status),
+        "pull_image" | "image_status" => image_error(operation, &status),
+        _ => runtime_error(operation, &status),
     })
 }
 
-/// An answer that the contract does not allow.
-pub(super) fn broken(operation: &'static str, what: &str) -> RuntimeError {
+/// Creates the error for a response that violates the CRI. `what` completes "the runtime sent ...".
+pub(super) fn protocol_violation(operation: &'static str, what: &str) -> RuntimeError {
     RuntimeError { operation, kind: RuntimeErrorKind::Failed, message: format!("the runtime sent {what}") }
 }
 
-fn too_late(operation: &'static str, limit: Duration) -> RuntimeError {
-    let message = format!("no answer in {limit:?}");
+fn timed_out(operation: &'static str, limit: Duration) -> RuntimeError {
+    let message = format!("no response within {limit:?}");
     RuntimeError { operation, kind: RuntimeErrorKind::DeadlineExceeded, message }
 }
 
-/// The port's view of a gRPC failure.
-pub(super) fn failure(operation: &'static str, status: &Status) -> RuntimeError {
+/// Converts a gRPC status.
+pub(super) fn runtime_error(operation: &'static str, status: &Status) -> RuntimeError {
     RuntimeError { operation, kind: kind(status), message: status.message().to_owned() }
 }
 
-/// The same in the words that upstream shows for image calls: with the code, but for a pull whose failure has none.
-fn image_failure(operation: &'static str, status: &Status) -> RuntimeError {
+/// Formats the message of image calls like upstream: with the gRPC code, except for a pull that failed with `Unknown`.
+fn image_error(operation: &'static str, status: &Status) -> RuntimeError {
     let message = match status.code() {
-        Code::Unknown if operation == "pull_image" => return failure(operation, status),
+        Code::Unknown if operation == "pull_image" => return runtime_error(operation, status),
         Code::Cancelled => format!("rpc error: code = Canceled desc = {}", status.message()),
         code => format!("rpc error: code = {code:?} desc = {}", status.message()),
     };
@@ -70,7 +66,7 @@ fn image_failure(operation: &'static str, status: &Status) -> RuntimeError {
 }
 
 fn kind(status: &Status) -> RuntimeErrorKind {
-    // Only failures of our side of the connection have a source; tonic gives them codes of all sorts.
+    // Only errors of the local transport have a source; tonic assigns various codes to them.
     if let Some(source) = status.source() {
         return if has_expired(source) {
             RuntimeErrorKind::DeadlineExceeded
@@ -90,8 +86,8 @@ fn kind(status: &Status) -> RuntimeErrorKind {
     }
 }
 
-/// Runtimes have no code for this: containerd holds names while a call that was cut off is rolled back, and
-/// refuses to touch containers that are being started or removed.
+/// There is no gRPC code for this: containerd reserves a name until an interrupted call is rolled back, and rejects calls
+/// for containers that are being started or removed.
 fn is_busy(message: &str) -> bool {
     [
         "is reserved for",
@@ -113,7 +109,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn codes_become_the_kinds_that_callers_tell_apart() {
+    fn maps_grpc_codes_to_error_kinds() {
         for (code, expected) in [
             (Code::NotFound, RuntimeErrorKind::NotFound),
             (Code::Unavailable, RuntimeErrorKind::Unavailable),
@@ -124,43 +120,43 @@ mod tests {
             (Code::Unknown, RuntimeErrorKind::Failed),
             (Code::Cancelled, RuntimeErrorKind::Failed),
         ] {
-            let error = failure("start_container", &Status::new(code, "why"));
+            let error = runtime_error("start_container", &Status::new(code, "why"));
             assert_eq!((error.kind, error.message.as_str()), (expected, "why"));
         }
     }
 
     #[test]
-    fn every_deadline_can_be_told() {
+    fn every_deadline_fits_into_the_grpc_timeout_header() {
         for limit in [Duration::from_nanos(1), Duration::from_secs(u64::MAX)] {
             assert!(request((), Deadline::In(limit)).metadata().contains_key("grpc-timeout"));
         }
     }
 
     #[test]
-    fn failed_image_calls_name_their_code_as_upstream_does() {
+    fn image_errors_include_grpc_code_like_upstream() {
         for (operation, code, expected) in [
             ("pull_image", Code::Unknown, "why"),
             ("pull_image", Code::NotFound, "rpc error: code = NotFound desc = why"),
             ("pull_image", Code::Cancelled, "rpc error: code = Canceled desc = why"),
             ("image_status", Code::Unknown, "rpc error: code = Unknown desc = why"),
         ] {
-            assert_eq!(image_failure(operation, &Status::new(code, "why")).message, expected);
+            assert_eq!(image_error(operation, &Status::new(code, "why")).message, expected);
         }
     }
 
     #[test]
-    fn failures_can_be_told_as_a_client_in_go_does() {
+    fn grpc_text_matches_go_client() {
         for (code, expected) in [
             (Code::Unknown, "rpc error: code = Unknown desc = why"),
             (Code::DeadlineExceeded, "rpc error: code = DeadlineExceeded desc = why"),
             (Code::ResourceExhausted, "rpc error: code = ResourceExhausted desc = why"),
         ] {
-            assert_eq!(failure("run_podsandbox", &Status::new(code, "why")).grpc_text(), expected);
+            assert_eq!(runtime_error("run_podsandbox", &Status::new(code, "why")).grpc_text(), expected);
         }
     }
 
     #[test]
-    fn what_an_earlier_call_still_holds_is_busy() {
+    fn reserved_names_and_transitional_states_are_busy() {
         for message in [
             "failed to reserve sandbox name \"a_default_u_0\": name \"a_default_u_0\" is reserved for \"1f\"",
             "failed to set removing state for container \"1f\": container is in starting state, can't be removed",
@@ -171,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failed_connection_is_unavailable_whatever_its_code() {
+    fn transport_error_is_unavailable_regardless_of_code() {
         let broken = Status::from_error(std::io::Error::other("broken pipe").into());
         assert_eq!(kind(&broken), RuntimeErrorKind::Unavailable);
         let expired = Status::from_error(TimeoutExpired(()).into());

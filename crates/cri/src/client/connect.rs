@@ -1,8 +1,10 @@
+use parking_lot::Mutex;
 use std::io;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use hyper_util::rt::TokioIo;
+use timing::BackoffPolicy;
 use tokio::net::UnixStream;
 use tokio::time::{Instant, timeout};
 use tonic::transport::{Channel, Endpoint as Target, Uri};
@@ -10,44 +12,41 @@ use tower::service_fn;
 
 use super::Endpoint;
 
-/// How long a runtime may take to accept a connection.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
-/// The pause after the first failure.
-const BASE_DELAY: Duration = Duration::from_millis(100);
-/// The longest pause.
-const MAX_DELAY: Duration = Duration::from_secs(3);
+/// Without jitter, because the agent is the only client.
+const BACKOFF: BackoffPolicy = BackoffPolicy::doubling(Duration::from_millis(100), Duration::from_secs(3));
 
-/// A channel that connects on first use, and anew after every loss. While the runtime is away calls fail at once,
-/// and only every so often does one of them try the socket.
+/// Returns a channel that connects on first use and reconnects after a loss. While the runtime is unreachable, calls fail
+/// immediately, and connection attempts back off.
 #[must_use]
 pub fn connect(endpoint: &Endpoint) -> Channel {
     let path: Arc<std::path::Path> = endpoint.path().into();
-    let pause = Arc::new(Mutex::new(Pause::default()));
-    // The authority that gRPC names for unix sockets; nobody resolves it.
+    let backoff = Arc::new(Mutex::new(ConnectBackoff::default()));
+    // The authority that gRPC uses for unix sockets; it is not resolved.
     Target::from_static("http://localhost").connect_with_connector_lazy(service_fn(move |_: Uri| {
-        let (path, pause) = (path.clone(), pause.clone());
+        let (path, backoff) = (path.clone(), backoff.clone());
         async move {
-            lock(&pause).check(Instant::now())?;
+            lock(&backoff).check(Instant::now())?;
             let attempt = timeout(CONNECT_TIMEOUT, UnixStream::connect(&path)).await;
             let result = attempt.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()));
             let result = result.map_err(|error| {
                 io::Error::new(error.kind(), format!("connect to {}: {error}", path.display()))
             });
-            lock(&pause).note(&result, Instant::now());
+            lock(&backoff).record(&result, Instant::now());
             result.map(TokioIo::new)
         }
     }))
 }
 
-fn lock(pause: &Mutex<Pause>) -> std::sync::MutexGuard<'_, Pause> {
-    pause.lock().unwrap_or_else(PoisonError::into_inner)
+fn lock(backoff: &Mutex<ConnectBackoff>) -> parking_lot::MutexGuard<'_, ConnectBackoff> {
+    backoff.lock()
 }
 
-/// Between failed attempts. Without jitter: nobody else connects in step with us.
+/// Backoff between connection attempts.
 #[derive(Debug, Default)]
-enum Pause {
+enum ConnectBackoff {
     #[default]
-    Over,
+    Inactive,
     Until {
         at: Instant,
         delay: Duration,
@@ -56,23 +55,23 @@ enum Pause {
     },
 }
 
-impl Pause {
-    /// Fails with the last error while the pause lasts.
+impl ConnectBackoff {
+    /// Fails with the last error during the backoff.
     fn check(&self, now: Instant) -> io::Result<()> {
         match self {
             Self::Until { at, kind, message, .. } if now < *at => Err(io::Error::new(*kind, message.clone())),
-            Self::Until { .. } | Self::Over => Ok(()),
+            Self::Until { .. } | Self::Inactive => Ok(()),
         }
     }
 
-    fn note<T>(&mut self, result: &io::Result<T>, now: Instant) {
+    fn record<T>(&mut self, result: &io::Result<T>, now: Instant) {
         let Err(error) = result else {
-            *self = Self::Over;
+            *self = Self::Inactive;
             return;
         };
         let delay = match self {
-            Self::Over => BASE_DELAY,
-            Self::Until { delay, .. } => delay.saturating_mul(2).min(MAX_DELAY),
+            Self::Inactive => BACKOFF.initial,
+            Self::Until { delay, .. } => BACKOFF.grow(*delay),
         };
         *self = Self::Until { at: now + delay, delay, kind: error.kind(), message: error.to_string() };
     }
@@ -83,21 +82,21 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn pauses_grow_to_three_seconds_and_end_with_success() {
-        let mut pause = Pause::default();
+    async fn backoff_doubles_to_three_seconds_and_resets_on_success() {
+        let mut backoff = ConnectBackoff::default();
         let refused = || Err::<(), _>(io::Error::from(io::ErrorKind::ConnectionRefused));
         for expected in [100, 200, 400, 800, 1600, 3000, 3000] {
             let now = Instant::now();
-            assert!(pause.check(now).is_ok());
-            pause.note(&refused(), now);
+            assert!(backoff.check(now).is_ok());
+            backoff.record(&refused(), now);
             let wait = Duration::from_millis(expected);
-            let error = pause.check(now + wait - Duration::from_millis(1)).unwrap_err();
+            let error = backoff.check(now + wait - Duration::from_millis(1)).unwrap_err();
             assert_eq!(error.kind(), io::ErrorKind::ConnectionRefused);
             tokio::time::advance(wait).await;
         }
-        pause.note(&Ok(()), Instant::now());
-        assert!(pause.check(Instant::now()).is_ok());
-        pause.note(&refused(), Instant::now());
-        assert!(pause.check(Instant::now() + BASE_DELAY).is_ok());
+        backoff.record(&Ok(()), Instant::now());
+        assert!(backoff.check(Instant::now()).is_ok());
+        backoff.record(&refused(), Instant::now());
+        assert!(backoff.check(Instant::now() + BACKOFF.initial).is_ok());
     }
 }

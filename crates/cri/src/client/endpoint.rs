@@ -1,23 +1,19 @@
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
-/// Where a runtime listens: a unix socket.
+/// The unix socket of a runtime.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Endpoint(PathBuf);
 
-/// Why a text names no endpoint.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum EndpointError {
-    /// The scheme is not `unix`.
-    #[error("runtime endpoint {0:?}: only unix sockets are supported, as unix:///path")]
+    #[error("runtime endpoint {0:?}: only unix sockets are supported, such as unix:///path")]
     Scheme(String),
-    /// The path is missing or relative.
-    #[error("runtime endpoint {0:?}: the path of the socket must be absolute")]
+    #[error("runtime endpoint {0:?}: the socket path must be absolute")]
     Path(String),
 }
 
 impl Endpoint {
-    /// The socket.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.0
@@ -27,7 +23,7 @@ impl Endpoint {
 impl FromStr for Endpoint {
     type Err = EndpointError;
 
-    /// Reads `unix:///path`, `unix:/path` or `/path`.
+    /// Parses `unix:///path`, `unix:/path` or `/path`.
     fn from_str(text: &str) -> Result<Self, EndpointError> {
         let path = match text.split_once(':') {
             Some(("unix", rest)) => rest.strip_prefix("//").unwrap_or(rest),
@@ -46,7 +42,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn reads_the_forms_that_kubelet_reads() {
+    fn parses_the_forms_that_the_kubelet_accepts() {
         for text in ["unix:///run/c.sock", "unix:/run/c.sock", "/run/c.sock"] {
             assert_eq!(text.parse::<Endpoint>().unwrap().path(), Path::new("/run/c.sock"), "{text}");
         }
@@ -54,7 +50,7 @@ mod tests {
     }
 
     #[test]
-    fn refuses_what_it_cannot_reach() {
+    fn rejects_other_schemes_and_relative_paths() {
         for text in ["tcp://127.0.0.1:1", "npipe:////./pipe/c"] {
             assert_eq!(text.parse::<Endpoint>(), Err(EndpointError::Scheme(text.into())));
         }

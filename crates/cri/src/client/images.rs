@@ -3,9 +3,9 @@ use model::{ImageAuth, ImageFilesystems, ImageSpec, ImageStatus, SandboxSpec};
 use ports::runtime::{Images, RuntimeError, ignore_not_found};
 
 use super::CriClient;
-use super::call::{Deadline, broken, request};
-use crate::brief;
+use super::call::{Deadline, protocol_violation, request};
 use crate::convert::{image, sandbox};
+use crate::list_calls;
 use crate::v1::{
     ImageFsInfoRequest, ImageStatusRequest, ListImagesRequest, ListImagesResponse, PullImageRequest,
     RemoveImageRequest,
@@ -18,8 +18,10 @@ impl Images for CriClient {
         let deadline = Deadline::In(self.request_timeout);
         let message = ImageStatusRequest { image: Some(image::spec(spec)), verbose: false };
         let call = async { self.images().image_status(request(message, deadline)).await };
-        match self.answer(OPERATION, deadline, call).await?.image.map(image::status) {
-            Some(status) if status.id.is_empty() => Err(broken(OPERATION, "an image without an id")),
+        match self.execute(OPERATION, deadline, call).await?.image.map(image::status) {
+            Some(status) if status.id.is_empty() => {
+                Err(protocol_violation(OPERATION, "an image without an id"))
+            }
             status => Ok(status),
         }
     }
@@ -37,17 +39,17 @@ impl Images for CriClient {
             sandbox_config: Some(sandbox::config(pod)),
         };
         let call = async { self.images().pull_image(request(message, Deadline::None)).await };
-        let reference = self.answer(OPERATION, Deadline::None, Box::pin(call)).await?.image_ref;
+        let reference = self.execute(OPERATION, Deadline::None, Box::pin(call)).await?.image_ref;
         if reference.is_empty() {
-            return Err(broken(OPERATION, "no image reference"));
+            return Err(protocol_violation(OPERATION, "no image reference"));
         }
         Ok(reference)
     }
 
     async fn list_images(&self) -> Result<Vec<ImageStatus>, RuntimeError> {
-        let question = ListImagesRequest::default();
+        let message = ListImagesRequest::default();
         let found: ListImagesResponse =
-            self.list("list_images", brief::IMAGES, &self.image_listing, question).await?;
+            self.list("list_images", list_calls::IMAGES, &self.image_list_channel, message).await?;
         Ok(found.images.into_iter().map(image::status).collect())
     }
 
@@ -55,12 +57,12 @@ impl Images for CriClient {
         let deadline = Deadline::In(self.request_timeout);
         let message = RemoveImageRequest { image: Some(image::spec(spec)) };
         let call = async { self.images().remove_image(request(message, deadline)).await };
-        ignore_not_found(self.answer("remove_image", deadline, call).await.map(|_| ()))
+        ignore_not_found(self.execute("remove_image", deadline, call).await.map(|_| ()))
     }
 
     async fn image_filesystems(&self) -> Result<ImageFilesystems, RuntimeError> {
         let deadline = Deadline::In(self.request_timeout);
         let call = async { self.images().image_fs_info(request(ImageFsInfoRequest {}, deadline)).await };
-        Ok(image::filesystems(self.answer("image_fs_info", deadline, call).await?))
+        Ok(image::filesystems(self.execute("image_fs_info", deadline, call).await?))
     }
 }

@@ -9,47 +9,46 @@ use prost::bytes::Bytes;
 use tonic::Code;
 use tonic::transport::Channel;
 
-use super::call::{Deadline, broken, request};
+use super::call::{Deadline, protocol_violation, request};
 use super::{CriClient, MAX_MESSAGE_BYTES};
-use crate::brief::{self, ContainerList, ListCall, SandboxList};
 use crate::convert::{container, sandbox};
+use crate::list_calls::{self, ContainerList, ListCall, SandboxList};
 use crate::v1::{ListContainersRequest, ListPodSandboxRequest};
 
 pub(super) const SANDBOXES: &str = "list_podsandbox";
 pub(super) const CONTAINERS: &str = "list_containers";
 
-/// A connection, and whether lists are asked for in pieces on it. A runtime that says once that it has no such calls is
-/// not asked for pieces again.
+/// A channel for list calls. Streaming is switched off when the runtime responds that it is not implemented.
 #[derive(Debug)]
-pub(super) struct Listing {
+pub(super) struct ListChannel {
     channel: Channel,
-    in_pieces: AtomicBool,
+    streaming: AtomicBool,
 }
 
-impl Listing {
+impl ListChannel {
     pub(super) fn new(channel: Channel) -> Self {
-        Self { channel, in_pieces: AtomicBool::new(false) }
+        Self { channel, streaming: AtomicBool::new(false) }
     }
 
-    pub(super) fn ask_in_pieces(&self) {
-        self.in_pieces.store(true, Ordering::Relaxed);
+    pub(super) fn enable_streaming(&self) {
+        self.streaming.store(true, Ordering::Relaxed);
     }
 }
 
 #[async_trait]
 impl Lists for CriClient {
-    async fn list_pods(&self, known: Option<ListMark>) -> Result<PodLists, RuntimeError> {
-        let question = ListPodSandboxRequest { filter: None };
-        let sandboxes = self.unread(SANDBOXES, brief::SANDBOXES, &self.listing, question);
-        let question = ListContainersRequest { filter: None };
-        let containers = self.unread(CONTAINERS, brief::CONTAINERS, &self.listing, question);
+    async fn list_pods(&self, previous: Option<ListMark>) -> Result<PodLists, RuntimeError> {
+        let message = ListPodSandboxRequest { filter: None };
+        let sandboxes = self.list_raw(SANDBOXES, list_calls::SANDBOXES, &self.list_channel, message);
+        let message = ListContainersRequest { filter: None };
+        let containers = self.list_raw(CONTAINERS, list_calls::CONTAINERS, &self.list_channel, message);
         let (sandboxes, containers) = try_join(sandboxes, containers).await?;
-        let mark = self.marks.of(&sandboxes, &containers);
-        if mark.is_some() && mark == known {
+        let mark = self.fingerprinter.fingerprint(&sandboxes, &containers);
+        if mark.is_some() && mark == previous {
             return Ok(PodLists::Same);
         }
-        let sandboxes: SandboxList = read(SANDBOXES, sandboxes)?;
-        let containers: ContainerList = read(CONTAINERS, containers)?;
+        let sandboxes: SandboxList = decode(SANDBOXES, sandboxes)?;
+        let containers: ContainerList = decode(CONTAINERS, containers)?;
         Ok(PodLists::These {
             sandboxes: sandboxes.items.iter().filter_map(sandbox::summary).collect(),
             containers: containers.containers.iter().filter_map(container::summary).collect(),
@@ -59,49 +58,47 @@ impl Lists for CriClient {
 }
 
 impl CriClient {
-    /// The answer of a list call.
-    pub(super) async fn list<Answer: Message + Default>(
+    pub(super) async fn list<Res: Message + Default>(
         &self,
         operation: &'static str,
         call: ListCall,
-        listing: &Listing,
-        question: impl Message + Clone + 'static,
-    ) -> Result<Answer, RuntimeError> {
-        read(operation, self.unread(operation, call, listing, question).await?)
+        lists: &ListChannel,
+        message: impl Message + Clone + 'static,
+    ) -> Result<Res, RuntimeError> {
+        decode(operation, self.list_raw(operation, call, lists, message).await?)
     }
 
-    /// The same as it came.
-    async fn unread<Question: Message + Clone + 'static>(
+    async fn list_raw<Req: Message + Clone + 'static>(
         &self,
         operation: &'static str,
         call: ListCall,
-        listing: &Listing,
-        question: Question,
+        lists: &ListChannel,
+        message: Req,
     ) -> Result<Bytes, RuntimeError> {
         let deadline = Deadline::In(self.request_timeout);
-        let asked = async {
-            if listing.in_pieces.load(Ordering::Relaxed) {
-                let question = request(question.clone(), deadline);
-                let pieces =
-                    brief::in_pieces(listing.channel.clone(), MAX_MESSAGE_BYTES, call, question).await;
-                match pieces {
+        let responses = async {
+            if lists.streaming.load(Ordering::Relaxed) {
+                let message = request(message.clone(), deadline);
+                let streamed =
+                    list_calls::streamed(lists.channel.clone(), MAX_MESSAGE_BYTES, call, message).await;
+                match streamed {
                     Err(status) if status.code() == Code::Unimplemented => {
                         tracing::info!(
                             operation,
-                            "the runtime sends no lists in pieces; they are asked for whole"
+                            "runtime does not support streaming list calls; falling back to unary calls"
                         );
-                        listing.in_pieces.store(false, Ordering::Relaxed);
+                        lists.streaming.store(false, Ordering::Relaxed);
                     }
-                    answered => return answered,
+                    result => return result,
                 }
             }
-            let question = request(question, deadline);
-            brief::whole(listing.channel.clone(), MAX_MESSAGE_BYTES, call, question).await
+            let message = request(message, deadline);
+            list_calls::unary(lists.channel.clone(), MAX_MESSAGE_BYTES, call, message).await
         };
-        self.answer(operation, deadline, asked).await
+        self.execute(operation, deadline, responses).await
     }
 }
 
-fn read<T: Message + Default>(operation: &'static str, answer: Bytes) -> Result<T, RuntimeError> {
-    T::decode(answer).map_err(|error| broken(operation, &format!("a list that cannot be read: {error}")))
+fn decode<T: Message + Default>(operation: &'static str, response: Bytes) -> Result<T, RuntimeError> {
+    T::decode(response).map_err(|error| protocol_violation(operation, &format!("an invalid list: {error}")))
 }

@@ -8,18 +8,18 @@ use ports::runtime::{RuntimeError, RuntimeErrorKind, RuntimeEvents, RuntimeServi
 use tonic::{Response, Status, Streaming};
 
 use super::CriClient;
-use super::call::{Deadline, broken, failure, request};
+use super::call::{Deadline, protocol_violation, request, runtime_error};
 use crate::convert::service;
 use crate::v1::{
     ContainerEventResponse, GetEventsRequest, NetworkConfig, RuntimeConfig, RuntimeConfigRequest,
     StatusRequest, UpdateRuntimeConfigRequest, VersionRequest,
 };
 
-/// The version of the agent's side of the CRI, which the runtime must echo.
+/// CRI version of the kubelet, which the runtime must return.
 const API_VERSION: &str = "0.1.0";
 
-/// How long the event stream may take to say no.
-const REFUSAL_WAIT: Duration = Duration::from_millis(500);
+/// How long to wait for an immediate error when opening the event stream.
+const OPEN_TIMEOUT: Duration = Duration::from_millis(500);
 
 const EVENTS: &str = "get_container_events";
 
@@ -30,14 +30,14 @@ impl RuntimeService for CriClient {
         let deadline = Deadline::In(self.request_timeout);
         let message = VersionRequest { version: API_VERSION.into() };
         let call = async { self.runtime().version(request(message, deadline)).await };
-        let found = self.answer(OPERATION, deadline, call).await?;
+        let found = self.execute(OPERATION, deadline, call).await?;
         if found.version != API_VERSION {
             let what = format!("API version {:?}, not {API_VERSION}", found.version);
-            return Err(broken(OPERATION, &what));
+            return Err(protocol_violation(OPERATION, &what));
         }
         if [&found.runtime_name, &found.runtime_version, &found.runtime_api_version].contains(&&String::new())
         {
-            return Err(broken(OPERATION, "a version with empty fields"));
+            return Err(protocol_violation(OPERATION, "a version with empty fields"));
         }
         Ok(service::version(found))
     }
@@ -46,19 +46,19 @@ impl RuntimeService for CriClient {
         const OPERATION: &str = "status";
         let deadline = Deadline::In(self.request_timeout);
         let call = async { self.runtime().status(request(StatusRequest { verbose: false }, deadline)).await };
-        let status = self.answer(OPERATION, deadline, call).await?;
-        service::conditions(status).ok_or_else(|| broken(OPERATION, "no status"))
+        let status = self.execute(OPERATION, deadline, call).await?;
+        service::conditions(status).ok_or_else(|| protocol_violation(OPERATION, "no status"))
     }
 
     async fn cgroup_driver(&self) -> Result<CgroupDriver, RuntimeError> {
         const OPERATION: &str = "runtime_config";
         let deadline = Deadline::In(self.request_timeout);
         let call = async { self.runtime().runtime_config(request(RuntimeConfigRequest {}, deadline)).await };
-        let linux = self.answer(OPERATION, deadline, call).await?.linux;
+        let linux = self.execute(OPERATION, deadline, call).await?.linux;
         linux.and_then(|linux| service::cgroup_driver(&linux)).ok_or_else(|| RuntimeError {
             operation: OPERATION,
             kind: RuntimeErrorKind::Unimplemented,
-            message: "the runtime does not name its cgroup driver".into(),
+            message: "the runtime does not report its cgroup driver".into(),
         })
     }
 
@@ -69,36 +69,36 @@ impl RuntimeService for CriClient {
         let config = RuntimeConfig { network_config: Some(network) };
         let message = UpdateRuntimeConfigRequest { runtime_config: Some(config) };
         let call = async { self.runtime().update_runtime_config(request(message, deadline)).await };
-        self.answer(OPERATION, deadline, call).await.map(|_| ())
+        self.execute(OPERATION, deadline, call).await.map(|_| ())
     }
 
     async fn events(&self) -> Result<RuntimeEvents, RuntimeError> {
         let mut runtime = self.runtime();
         let opening = async move { runtime.get_container_events(GetEventsRequest {}).await };
         let mut opening = opening.boxed();
-        // Many runtimes answer nothing, not even headers, before the first event: only a refusal comes at once.
-        match tokio::time::timeout(REFUSAL_WAIT, &mut opening).await {
-            Ok(opened) => Ok(events_of(opened.map_err(|status| failure(EVENTS, &status))?)),
-            Err(_) => Ok(stream::once(opening).flat_map(opened_later).boxed()),
+        // Many runtimes do not even send headers before the first event; only errors arrive immediately.
+        match tokio::time::timeout(OPEN_TIMEOUT, &mut opening).await {
+            Ok(opened) => Ok(event_stream(opened.map_err(|status| runtime_error(EVENTS, &status))?)),
+            Err(_) => Ok(stream::once(opening).flat_map(events_or_error).boxed()),
         }
     }
 }
 
-fn opened_later(
+fn events_or_error(
     opened: Result<Response<Streaming<ContainerEventResponse>>, Status>,
 ) -> impl stream::Stream<Item = Result<model::RuntimeEvent, RuntimeError>> {
     match opened {
-        Ok(response) => Either::Left(events_of(response)),
-        Err(status) => Either::Right(stream::iter([Err(failure(EVENTS, &status))])),
+        Ok(response) => Either::Left(event_stream(response)),
+        Err(status) => Either::Right(stream::iter([Err(runtime_error(EVENTS, &status))])),
     }
 }
 
-fn events_of(response: Response<Streaming<ContainerEventResponse>>) -> RuntimeEvents {
+fn event_stream(response: Response<Streaming<ContainerEventResponse>>) -> RuntimeEvents {
     let events = response.into_inner();
     events
         .filter_map(async |event| match event {
             Ok(event) => service::event(event).map(Ok),
-            Err(status) => Some(Err(failure(EVENTS, &status))),
+            Err(status) => Some(Err(runtime_error(EVENTS, &status))),
         })
         .boxed()
 }

@@ -1,11 +1,11 @@
-//! A span for each call, for who collects them.
+//! Trace spans of CRI calls.
 
 use ports::runtime::RuntimeError;
-use ports::trace::TARGET;
+use ports::telemetry::trace::TARGET;
 use tracing::Span;
 
-/// The span of a call, named after its method.
-pub(super) fn span_of(operation: &'static str) -> Span {
+/// Creates the span of a call, with the name of its gRPC method.
+pub(super) fn call_span(operation: &'static str) -> Span {
     tracing::info_span!(
         target: TARGET,
         "runtime call",
@@ -16,14 +16,13 @@ pub(super) fn span_of(operation: &'static str) -> Span {
     )
 }
 
-/// Notes how the call ended.
-pub(super) fn note<T>(span: &Span, result: &Result<T, RuntimeError>) {
+pub(super) fn record_error<T>(span: &Span, result: &Result<T, RuntimeError>) {
     if let Err(error) = result {
         span.record("error", error.message.as_str());
     }
 }
 
-/// The full name of the method that an operation calls.
+/// Returns the full gRPC method name of an operation.
 fn method(operation: &'static str) -> &'static str {
     match operation {
         "version" => "runtime.v1.RuntimeService/Version",

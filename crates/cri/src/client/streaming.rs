@@ -3,7 +3,7 @@ use model::{ContainerId, SandboxId, StreamChoice};
 use ports::runtime::{RuntimeError, Streaming};
 
 use super::CriClient;
-use super::call::{Deadline, broken, request};
+use super::call::{Deadline, protocol_violation, request};
 use crate::v1::{AttachRequest, ExecRequest, PortForwardRequest};
 
 #[async_trait]
@@ -24,7 +24,7 @@ impl Streaming for CriClient {
             stderr: streams.stderr,
         };
         let call = async { self.runtime().exec(request(message, deadline)).await };
-        url("exec", self.answer("exec", deadline, call).await?.url)
+        url("exec", self.execute("exec", deadline, call).await?.url)
     }
 
     async fn attach_url(&self, id: &ContainerId, streams: StreamChoice) -> Result<String, RuntimeError> {
@@ -37,7 +37,7 @@ impl Streaming for CriClient {
             stderr: streams.stderr,
         };
         let call = async { self.runtime().attach(request(message, deadline)).await };
-        url("attach", self.answer("attach", deadline, call).await?.url)
+        url("attach", self.execute("attach", deadline, call).await?.url)
     }
 
     async fn port_forward_url(&self, id: &SandboxId, ports: &[u16]) -> Result<String, RuntimeError> {
@@ -45,10 +45,10 @@ impl Streaming for CriClient {
         let port = ports.iter().copied().map(i32::from).collect();
         let message = PortForwardRequest { pod_sandbox_id: id.to_string(), port };
         let call = async { self.runtime().port_forward(request(message, deadline)).await };
-        url("port_forward", self.answer("port_forward", deadline, call).await?.url)
+        url("port_forward", self.execute("port_forward", deadline, call).await?.url)
     }
 }
 
 fn url(operation: &'static str, url: String) -> Result<String, RuntimeError> {
-    if url.is_empty() { Err(broken(operation, "no URL")) } else { Ok(url) }
+    if url.is_empty() { Err(protocol_violation(operation, "no URL")) } else { Ok(url) }
 }

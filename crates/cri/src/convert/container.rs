@@ -6,16 +6,15 @@ use model::{
 };
 use serde::Deserialize;
 
-use super::labels::{self, unordered};
-use super::{Gap, image, resources, security};
-use crate::{brief, v1};
+use super::labels::{self, to_hash_map};
+use super::{MissingField, image, resources, security};
+use crate::{list_calls, v1};
 
-/// Why a specification cannot be sent.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("stop signal {0:?} is unknown")]
+#[error("unknown stop signal {0:?}")]
 pub(crate) struct UnknownSignal(String);
 
-/// A container has the users of its sandbox, and so have the files it is given.
+/// `user_namespace` is that of the sandbox; it applies to the container and its mounts.
 pub(crate) fn config(
     spec: &ContainerSpec,
     user_namespace: UserNamespace,
@@ -31,15 +30,15 @@ pub(crate) fn config(
         envs: spec.env.iter().map(env).collect(),
         mounts: spec.mounts.iter().map(|entry| mount(entry, user_namespace)).collect(),
         devices: spec.devices.iter().map(device).collect(),
-        labels: unordered(&spec.labels),
-        annotations: unordered(&spec.annotations),
+        labels: to_hash_map(&spec.labels),
+        annotations: to_hash_map(&spec.annotations),
         log_path: spec.log_path.clone(),
         stdin: spec.stdin,
         stdin_once: spec.stdin_once,
         tty: spec.tty,
         linux: Some(v1::LinuxContainerConfig {
-            resources: Some(resources::limits(&spec.resources)),
-            security_context: Some(security::of_container(&spec.security, user_namespace)),
+            resources: Some(resources::to_cri(&spec.resources)),
+            security_context: Some(security::container_context(&spec.security, user_namespace)),
         }),
         windows: None,
         cdi_devices: Vec::new(),
@@ -47,9 +46,9 @@ pub(crate) fn config(
     })
 }
 
-/// `None`: a container that Kubernetes does not know.
-pub(crate) fn summary(item: &brief::Container) -> Option<ContainerSummary> {
-    let (pod_uid, pod_name, pod_namespace) = labels::pod(&item.labels)?;
+/// Returns `None` for a container that does not belong to a pod.
+pub(crate) fn summary(item: &list_calls::Container) -> Option<ContainerSummary> {
+    let (pod_uid, pod_name, pod_namespace) = labels::pod_identity(&item.labels)?;
     let metadata = item.metadata.as_ref();
     let name = labels::value(&item.labels, model::labels::CONTAINER_NAME)
         .or_else(|| metadata.map(|metadata| labels::text(&metadata.name)));
@@ -69,18 +68,18 @@ pub(crate) fn summary(item: &brief::Container) -> Option<ContainerSummary> {
 pub(crate) fn status(
     mut status: v1::ContainerStatus,
     info: &HashMap<String, String>,
-) -> Result<ContainerStatus, Gap> {
+) -> Result<ContainerStatus, MissingField> {
     if status.id.is_empty() {
-        return Err(Gap("a container status without an id"));
+        return Err(MissingField("a container status without an id"));
     }
     let state = state(status.state());
     let stop_signal = signal_name(status.stop_signal());
-    let metadata = status.metadata.ok_or(Gap("a container status without metadata"))?;
+    let metadata = status.metadata.ok_or(MissingField("a container status without metadata"))?;
     let image = status.image.unwrap_or_default();
     let image_mounts = image_mounts(&status.mounts);
     let mut mounts: Vec<_> =
         status.mounts.into_iter().map(|mount| (mount.container_path, mount.host_path)).collect();
-    // The list stays as long as the container, and lies where the much larger messages lay.
+    // The conversion reuses the allocation of the much larger messages; free the rest, because statuses are cached.
     mounts.shrink_to_fit();
     Ok(ContainerStatus {
         id: status.id.into(),
@@ -102,25 +101,25 @@ pub(crate) fn status(
         log_path: status.log_path,
         mounts,
         image_mounts,
-        resources: status.resources.and_then(|told| told.linux).map(resources::in_force),
+        resources: status.resources.and_then(|wrapper| wrapper.linux).map(resources::from_cri),
         pid: info.get("info").and_then(|text| pid(text)),
-        user: status.user.and_then(|told| told.linux).map(|told| ContainerUser {
-            uid: told.uid,
-            gid: told.gid,
-            supplemental_groups: told.supplemental_groups,
+        user: status.user.and_then(|wrapper| wrapper.linux).map(|user| ContainerUser {
+            uid: user.uid,
+            gid: user.gid,
+            supplemental_groups: user.supplemental_groups,
         }),
         stop_signal,
     })
 }
 
-/// Which images are mounted, and where.
+/// Returns the container path and image of each image mount.
 fn image_mounts(mounts: &[v1::Mount]) -> Vec<(String, String)> {
-    let named = mounts.iter().filter_map(|mount| Some((mount, mount.image.as_ref()?)));
-    let named = named.filter(|(_, image)| !image.image.is_empty());
-    named.map(|(mount, image)| (mount.container_path.clone(), image.image.clone())).collect()
+    let image_mounts = mounts.iter().filter_map(|mount| Some((mount, mount.image.as_ref()?)));
+    let image_mounts = image_mounts.filter(|(_, image)| !image.image.is_empty());
+    image_mounts.map(|(mount, image)| (mount.container_path.clone(), image.image.clone())).collect()
 }
 
-/// The process id in the verbose details, which containerd and CRI-O both write as JSON. 0 stands for none.
+/// Extracts the process id from the verbose JSON of containerd and CRI-O. 0 means no process.
 fn pid(text: &str) -> Option<u32> {
     #[derive(Deserialize)]
     struct Details {
@@ -138,14 +137,14 @@ fn state(state: v1::ContainerState) -> ContainerState {
     }
 }
 
-/// `SIGRTMIN+1` of the API is `SIGRTMINPLUS1` here.
+/// Converts an API signal name; `SIGRTMIN+1` of the API is `SIGRTMINPLUS1` in the CRI.
 fn stop_signal(name: Option<&str>) -> Result<v1::Signal, UnknownSignal> {
     let Some(name) = name else { return Ok(v1::Signal::RuntimeDefault) };
-    let spelled = name.replace('+', "PLUS").replace('-', "MINUS");
-    v1::Signal::from_str_name(&spelled).ok_or_else(|| UnknownSignal(name.to_owned()))
+    let cri_name = name.replace('+', "PLUS").replace('-', "MINUS");
+    v1::Signal::from_str_name(&cri_name).ok_or_else(|| UnknownSignal(name.to_owned()))
 }
 
-/// The signal in the API's words; `None` when the runtime does not say.
+/// Returns the API name of a signal; `None` for the runtime default.
 fn signal_name(signal: v1::Signal) -> Option<String> {
     (signal != v1::Signal::RuntimeDefault)
         .then(|| signal.as_str_name().replace("PLUS", "+").replace("MINUS", "-"))

@@ -37,10 +37,10 @@ pub(crate) fn status(image: v1::Image) -> ImageStatus {
 }
 
 pub(crate) fn filesystems(info: v1::ImageFsInfoResponse) -> ImageFilesystems {
-    let usage = |told: v1::FilesystemUsage| FilesystemUsage {
-        mount_point: told.fs_id.unwrap_or_default().mountpoint.into(),
-        used_bytes: told.used_bytes.map_or(0, |bytes| bytes.value),
-        inodes_used: told.inodes_used.map_or(0, |inodes| inodes.value),
+    let usage = |reported: v1::FilesystemUsage| FilesystemUsage {
+        mount_point: reported.fs_id.unwrap_or_default().mountpoint.into(),
+        used_bytes: reported.used_bytes.map_or(0, |bytes| bytes.value),
+        inodes_used: reported.inodes_used.map_or(0, |inodes| inodes.value),
     };
     ImageFilesystems {
         images: info.image_filesystems.into_iter().map(usage).collect(),
@@ -53,7 +53,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn credentials_keep_their_places() {
+    fn converts_all_credential_fields() {
         let sent = auth(&ImageAuth {
             username: "u".into(),
             password: "p".into(),
@@ -68,10 +68,10 @@ mod tests {
     }
 
     #[test]
-    fn root_is_told_apart_from_no_user() {
-        let mut told = v1::Image { id: "x".into(), username: "web".into(), ..Default::default() };
-        assert_eq!(status(told.clone()).uid, None);
-        told.uid = Some(v1::Int64Value { value: 0 });
-        assert_eq!(status(told).uid, Some(0));
+    fn distinguishes_root_from_unset_user() {
+        let mut reported = v1::Image { id: "x".into(), username: "web".into(), ..Default::default() };
+        assert_eq!(status(reported.clone()).uid, None);
+        reported.uid = Some(v1::Int64Value { value: 0 });
+        assert_eq!(status(reported).uid, Some(0));
     }
 }

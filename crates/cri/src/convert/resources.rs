@@ -1,9 +1,9 @@
 use model::{HugepageLimit, LinuxResources};
 
-use super::labels::unordered;
+use super::labels::to_hash_map;
 use crate::v1;
 
-pub(crate) fn limits(resources: &LinuxResources) -> v1::LinuxContainerResources {
+pub(crate) fn to_cri(resources: &LinuxResources) -> v1::LinuxContainerResources {
     let pages =
         |page: &HugepageLimit| v1::HugepageLimit { page_size: page.page_size.clone(), limit: page.limit };
     v1::LinuxContainerResources {
@@ -15,12 +15,12 @@ pub(crate) fn limits(resources: &LinuxResources) -> v1::LinuxContainerResources 
         cpuset_cpus: resources.cpuset_cpus.clone(),
         cpuset_mems: resources.cpuset_mems.clone(),
         hugepage_limits: resources.hugepages.iter().map(pages).collect(),
-        unified: unordered(&resources.unified),
+        unified: to_hash_map(&resources.unified),
         memory_swap_limit_in_bytes: resources.memory_swap_limit_bytes,
     }
 }
 
-pub(super) fn in_force(limits: v1::LinuxContainerResources) -> LinuxResources {
+pub(super) fn from_cri(limits: v1::LinuxContainerResources) -> LinuxResources {
     let pages = |page: v1::HugepageLimit| HugepageLimit { page_size: page.page_size, limit: page.limit };
     LinuxResources {
         cpu_period: limits.cpu_period,
@@ -41,7 +41,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_limit_is_lost_or_swapped_on_the_way() {
+    fn resources_round_trip() {
         let resources = LinuxResources {
             cpu_period: 1,
             cpu_quota: 2,
@@ -54,8 +54,8 @@ mod tests {
             hugepages: vec![HugepageLimit { page_size: "2MB".into(), limit: 9 }],
             unified: [("memory.high".to_owned(), "10".to_owned())].into(),
         };
-        let sent = limits(&resources);
+        let sent = to_cri(&resources);
         assert_eq!((sent.memory_limit_in_bytes, sent.memory_swap_limit_in_bytes), (4, 5));
-        assert_eq!(in_force(sent), resources);
+        assert_eq!(from_cri(sent), resources);
     }
 }

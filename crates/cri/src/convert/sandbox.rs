@@ -2,9 +2,9 @@ use model::{
     NamespaceMode, PortMapping, Protocol, SandboxSpec, SandboxState, SandboxStatus, SandboxSummary, Timestamp,
 };
 
-use super::labels::{self, unordered};
-use super::{Gap, resources, security};
-use crate::{brief, v1};
+use super::labels::{self, to_hash_map};
+use super::{MissingField, resources, security};
+use crate::{list_calls, v1};
 
 pub(crate) fn config(spec: &SandboxSpec) -> v1::PodSandboxConfig {
     v1::PodSandboxConfig {
@@ -22,22 +22,22 @@ pub(crate) fn config(spec: &SandboxSpec) -> v1::PodSandboxConfig {
             options: dns.options.clone(),
         }),
         port_mappings: spec.port_mappings.iter().map(port_mapping).collect(),
-        labels: unordered(&spec.labels),
-        annotations: unordered(&spec.annotations),
+        labels: to_hash_map(&spec.labels),
+        annotations: to_hash_map(&spec.annotations),
         linux: Some(v1::LinuxPodSandboxConfig {
             cgroup_parent: spec.cgroup_parent.clone(),
-            security_context: Some(security::of_sandbox(&spec.security)),
-            sysctls: unordered(&spec.sysctls),
-            overhead: spec.overhead.as_ref().map(resources::limits),
-            resources: spec.resources.as_ref().map(resources::limits),
+            security_context: Some(security::sandbox_context(&spec.security)),
+            sysctls: to_hash_map(&spec.sysctls),
+            overhead: spec.overhead.as_ref().map(resources::to_cri),
+            resources: spec.resources.as_ref().map(resources::to_cri),
         }),
         windows: None,
     }
 }
 
-/// `None`: a sandbox that Kubernetes does not know.
-pub(crate) fn summary(item: &brief::Sandbox) -> Option<SandboxSummary> {
-    let (pod_uid, pod_name, pod_namespace) = labels::pod(&item.labels)?;
+/// Returns `None` for a sandbox that does not belong to a pod.
+pub(crate) fn summary(item: &list_calls::Sandbox) -> Option<SandboxSummary> {
+    let (pod_uid, pod_name, pod_namespace) = labels::pod_identity(&item.labels)?;
     Some(SandboxSummary {
         id: labels::text(&item.id).as_ref().into(),
         pod_uid,
@@ -49,15 +49,15 @@ pub(crate) fn summary(item: &brief::Sandbox) -> Option<SandboxSummary> {
     })
 }
 
-pub(crate) fn status(status: v1::PodSandboxStatus) -> Result<SandboxStatus, Gap> {
+pub(crate) fn status(status: v1::PodSandboxStatus) -> Result<SandboxStatus, MissingField> {
     if status.id.is_empty() {
-        return Err(Gap("a sandbox status without an id"));
+        return Err(MissingField("a sandbox status without an id"));
     }
     let state = state(status.state());
-    let metadata = status.metadata.ok_or(Gap("a sandbox status without metadata"))?;
+    let metadata = status.metadata.ok_or(MissingField("a sandbox status without metadata"))?;
     let addresses = |network: v1::PodSandboxNetworkStatus| {
-        let further = network.additional_ips.into_iter().map(|pod_ip| pod_ip.ip);
-        [network.ip].into_iter().chain(further).filter(|ip| !ip.is_empty()).collect()
+        let additional = network.additional_ips.into_iter().map(|pod_ip| pod_ip.ip);
+        [network.ip].into_iter().chain(additional).filter(|ip| !ip.is_empty()).collect()
     };
     let namespaces =
         status.linux.and_then(|linux| linux.namespaces).and_then(|namespaces| namespaces.options);
@@ -102,7 +102,7 @@ mod tests {
     use model::{DnsConfig, LinuxResources};
 
     #[test]
-    fn a_specification_keeps_its_identity_and_surroundings() {
+    fn converts_sandbox_spec() {
         let sent = config(&SandboxSpec {
             name: "web".into(),
             namespace: "shop".into(),
@@ -136,13 +136,15 @@ mod tests {
     }
 
     #[test]
-    fn foreign_sandboxes_are_left_out_of_lists() {
-        assert_eq!(summary(&brief::Sandbox { id: "x".into(), ..Default::default() }), None);
+    fn lists_omit_sandboxes_without_pod_labels() {
+        assert_eq!(summary(&list_calls::Sandbox { id: "x".into(), ..Default::default() }), None);
         let labels = [(POD_UID, "u"), (POD_NAME, "web"), (POD_NAMESPACE, "shop")];
-        let ours = summary(&brief::Sandbox {
+        let ours = summary(&list_calls::Sandbox {
             id: "x".into(),
             state: 1,
-            labels: labels.map(|(key, value)| brief::Label { key: key.into(), value: value.into() }).to_vec(),
+            labels: labels
+                .map(|(key, value)| list_calls::Label { key: key.into(), value: value.into() })
+                .to_vec(),
             created_at: 7,
             ..Default::default()
         });
@@ -155,8 +157,8 @@ mod tests {
     }
 
     #[test]
-    fn addresses_come_primary_first_and_none_when_there_are_none() {
-        let mut told = v1::PodSandboxStatus {
+    fn converts_addresses_primary_first() {
+        let mut reported = v1::PodSandboxStatus {
             id: "x".into(),
             metadata: Some(v1::PodSandboxMetadata::default()),
             network: Some(v1::PodSandboxNetworkStatus {
@@ -165,15 +167,15 @@ mod tests {
             }),
             ..Default::default()
         };
-        assert_eq!(status(told.clone()).unwrap().ips.unwrap(), ["10.0.0.1", "fd00::1"]);
-        told.network = Some(v1::PodSandboxNetworkStatus::default());
-        assert!(status(told.clone()).unwrap().lacks_address());
-        told.network = None;
-        assert_eq!(status(told).unwrap().ips, None);
+        assert_eq!(status(reported.clone()).unwrap().ips.unwrap(), ["10.0.0.1", "fd00::1"]);
+        reported.network = Some(v1::PodSandboxNetworkStatus::default());
+        assert!(status(reported.clone()).unwrap().lacks_address());
+        reported.network = None;
+        assert_eq!(status(reported).unwrap().ips, None);
     }
 
     #[test]
-    fn a_status_without_identity_is_refused() {
+    fn rejects_status_without_id_or_metadata() {
         assert!(status(v1::PodSandboxStatus::default()).is_err());
         assert!(status(v1::PodSandboxStatus { id: "x".into(), ..Default::default() }).is_err());
     }

@@ -6,12 +6,12 @@ use model::{
 use crate::v1;
 use crate::v1::security_profile::ProfileType;
 
-pub(super) fn of_sandbox(security: &SandboxSecurity) -> v1::LinuxSandboxSecurityContext {
+pub(super) fn sandbox_context(security: &SandboxSecurity) -> v1::LinuxSandboxSecurityContext {
     v1::LinuxSandboxSecurityContext {
         namespace_options: Some(namespaces(&security.namespaces, security.user_namespace)),
         selinux_options: security.selinux.as_ref().map(selinux),
-        run_as_user: security.run_as_user.map(number),
-        run_as_group: security.run_as_group.map(number),
+        run_as_user: security.run_as_user.map(int64),
+        run_as_group: security.run_as_group.map(int64),
         supplemental_groups: security.supplemental_groups.clone(),
         supplemental_groups_policy: policy(security.supplemental_groups_policy).into(),
         privileged: security.privileged,
@@ -20,13 +20,13 @@ pub(super) fn of_sandbox(security: &SandboxSecurity) -> v1::LinuxSandboxSecurity
     }
 }
 
-pub(super) fn of_container(
+pub(super) fn container_context(
     security: &ContainerSecurity,
     user_namespace: UserNamespace,
 ) -> v1::LinuxContainerSecurityContext {
     let capabilities = &security.capabilities;
     v1::LinuxContainerSecurityContext {
-        // As upstream: what asks for nothing is left out.
+        // Unset if there is nothing to add or drop, same as upstream.
         capabilities: (*capabilities != Capabilities::default()).then(|| v1::Capability {
             add_capabilities: capabilities.add.clone(),
             drop_capabilities: capabilities.drop.clone(),
@@ -35,8 +35,8 @@ pub(super) fn of_container(
         privileged: security.privileged,
         namespace_options: Some(namespaces(&security.namespaces, user_namespace)),
         selinux_options: security.selinux.as_ref().map(selinux),
-        run_as_user: security.run_as_user.map(number),
-        run_as_group: security.run_as_group.map(number),
+        run_as_user: security.run_as_user.map(int64),
+        run_as_group: security.run_as_group.map(int64),
         run_as_username: security.run_as_username.clone(),
         readonly_rootfs: security.readonly_rootfs,
         supplemental_groups: security.supplemental_groups.clone(),
@@ -51,7 +51,7 @@ pub(super) fn of_container(
     }
 }
 
-/// The mode that an option's number stands for, with the target where it needs one.
+/// Converts a namespace mode. `target` is only used for [`NamespaceMode::Target`].
 pub(super) fn namespace_mode(mode: v1::NamespaceMode, target: &str) -> NamespaceMode {
     match mode {
         v1::NamespaceMode::Pod => NamespaceMode::Pod,
@@ -61,7 +61,7 @@ pub(super) fn namespace_mode(mode: v1::NamespaceMode, target: &str) -> Namespace
     }
 }
 
-/// Both lists of ids are the same: users and groups are mapped alike.
+/// Returns the mappings for both users and groups, which are identical.
 pub(super) fn id_mappings(user_namespace: UserNamespace) -> Vec<v1::IdMapping> {
     match user_namespace {
         UserNamespace::Node => Vec::new(),
@@ -85,7 +85,7 @@ fn namespaces(namespaces: &Namespaces, user_namespace: UserNamespace) -> v1::Nam
         network: mode(network).into(),
         pid: mode(pid).into(),
         ipc: mode(ipc).into(),
-        // There is room for one target; only the pid namespace ever has one.
+        // The message has one target; only the PID namespace can have one.
         target_id: [pid, network, ipc].into_iter().find_map(target).unwrap_or_default().to_owned(),
         userns_options: Some(v1::UserNamespace {
             mode: match user_namespace {
@@ -114,7 +114,7 @@ fn target(mode: &NamespaceMode) -> Option<&str> {
     }
 }
 
-fn number(value: i64) -> v1::Int64Value {
+fn int64(value: i64) -> v1::Int64Value {
     v1::Int64Value { value }
 }
 
@@ -148,12 +148,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_target_container_is_named_beside_the_mode() {
+    fn target_namespace_mode_has_target_id() {
         let security = ContainerSecurity {
             namespaces: Namespaces { pid: NamespaceMode::Target("abc".into()), ..Default::default() },
             ..Default::default()
         };
-        let options = of_container(&security, UserNamespace::Node).namespace_options.unwrap();
+        let options = container_context(&security, UserNamespace::Node).namespace_options.unwrap();
         assert_eq!((options.pid(), options.target_id.as_str()), (v1::NamespaceMode::Target, "abc"));
         assert_eq!(options.network(), v1::NamespaceMode::Pod);
         assert_eq!(options.userns_options.as_ref().unwrap().mode(), v1::NamespaceMode::Node);
@@ -161,10 +161,10 @@ mod tests {
     }
 
     #[test]
-    fn unset_stays_unset_and_root_stays_root() {
-        let sent = of_container(&ContainerSecurity::default(), UserNamespace::Node);
+    fn distinguishes_unset_user_from_root() {
+        let sent = container_context(&ContainerSecurity::default(), UserNamespace::Node);
         assert_eq!((sent.run_as_user, sent.seccomp, sent.apparmor), (None, None, None));
-        let sent = of_container(
+        let sent = container_context(
             &ContainerSecurity { run_as_user: Some(0), ..Default::default() },
             UserNamespace::Node,
         );
@@ -172,8 +172,8 @@ mod tests {
     }
 
     #[test]
-    fn container_settings_arrive_where_they_belong() {
-        let sent = of_container(
+    fn converts_container_security_settings() {
+        let sent = container_context(
             &ContainerSecurity {
                 capabilities: Capabilities { add: vec!["NET_ADMIN".into()], drop: vec!["ALL".into()] },
                 run_as_group: Some(5),
@@ -185,7 +185,7 @@ mod tests {
             },
             UserNamespace::Pod(model::IdRange { first: 131_072, length: 65_536 }),
         );
-        assert_eq!(sent.apparmor_profile, "unconfined", "runtimes of old read the name only");
+        assert_eq!(sent.apparmor_profile, "unconfined", "old runtimes only read the profile name");
         let users = sent.namespace_options.clone().unwrap().userns_options.unwrap();
         assert_eq!(users.mode(), v1::NamespaceMode::Pod);
         assert_eq!((users.uids.len(), users.uids[0].host_id, users.uids[0].container_id), (1, 131_072, 0));
@@ -207,8 +207,8 @@ mod tests {
     }
 
     #[test]
-    fn sandbox_settings_arrive_where_they_belong() {
-        let sent = of_sandbox(&SandboxSecurity {
+    fn converts_sandbox_security_settings() {
+        let sent = sandbox_context(&SandboxSecurity {
             namespaces: Namespaces {
                 network: NamespaceMode::Node,
                 pid: NamespaceMode::Container,

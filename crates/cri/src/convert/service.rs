@@ -13,35 +13,36 @@ pub(crate) fn version(version: v1::VersionResponse) -> RuntimeVersion {
     }
 }
 
-pub(crate) fn conditions(answer: v1::StatusResponse) -> Option<RuntimeConditions> {
-    let handler = |told: v1::RuntimeHandler| {
-        let features = told.features.unwrap_or_default();
+pub(crate) fn conditions(response: v1::StatusResponse) -> Option<RuntimeConditions> {
+    let handler = |handler: v1::RuntimeHandler| {
+        let features = handler.features.unwrap_or_default();
         RuntimeHandler {
-            name: told.name,
+            name: handler.name,
             recursive_read_only_mounts: features.recursive_read_only_mounts,
             user_namespaces: features.user_namespaces,
         }
     };
-    let features = answer.features.unwrap_or_default();
+    let features = response.features.unwrap_or_default();
     let mut conditions = RuntimeConditions {
-        handlers: answer.runtime_handlers.into_iter().map(handler).collect(),
+        handlers: response.runtime_handlers.into_iter().map(handler).collect(),
         supplemental_groups_policy: features.supplemental_groups_policy,
         user_namespaces_host_network: features.user_namespaces_host_network,
         ..RuntimeConditions::default()
     };
-    for told in answer.status?.conditions {
-        let condition = RuntimeCondition { status: told.status, reason: told.reason, message: told.message };
-        match told.r#type.as_str() {
+    for reported in response.status?.conditions {
+        let condition =
+            RuntimeCondition { status: reported.status, reason: reported.reason, message: reported.message };
+        match reported.r#type.as_str() {
             "RuntimeReady" => conditions.runtime = Some(condition),
             "NetworkReady" => conditions.network = Some(condition),
-            // Runtimes may add their own.
+            // Runtimes may add other conditions.
             _ => {}
         }
     }
     Some(conditions)
 }
 
-/// `None`: a driver of the future.
+/// Returns `None` for an unknown driver.
 pub(crate) fn cgroup_driver(linux: &v1::LinuxRuntimeConfiguration) -> Option<CgroupDriver> {
     match v1::CgroupDriver::try_from(linux.cgroup_driver).ok()? {
         v1::CgroupDriver::Systemd => Some(CgroupDriver::Systemd),
@@ -49,7 +50,7 @@ pub(crate) fn cgroup_driver(linux: &v1::LinuxRuntimeConfiguration) -> Option<Cgr
     }
 }
 
-/// `None`: an event of the future.
+/// Returns `None` for an unknown event type.
 pub(crate) fn event(event: v1::ContainerEventResponse) -> Option<RuntimeEvent> {
     let kind = match v1::ContainerEventType::try_from(event.container_event_type).ok()? {
         v1::ContainerEventType::ContainerCreatedEvent => RuntimeEventKind::Created,
@@ -71,30 +72,31 @@ mod tests {
     use super::*;
 
     #[test]
-    fn conditions_are_found_by_name_and_may_be_missing() {
+    fn finds_conditions_by_type() {
         let ready =
             |name: &str, status| v1::RuntimeCondition { r#type: name.into(), status, ..Default::default() };
-        let told = v1::RuntimeStatus { conditions: vec![ready("Other", true), ready("NetworkReady", false)] };
-        let told = v1::StatusResponse { status: Some(told), ..Default::default() };
-        let found = conditions(told).unwrap();
+        let reported =
+            v1::RuntimeStatus { conditions: vec![ready("Other", true), ready("NetworkReady", false)] };
+        let reported = v1::StatusResponse { status: Some(reported), ..Default::default() };
+        let found = conditions(reported).unwrap();
         assert_eq!(found.runtime, None);
         assert!(!found.network.unwrap().status);
     }
 
     #[test]
-    fn features_are_those_that_the_runtime_names() {
-        let told = |features| {
+    fn converts_reported_features() {
+        let reported = |features| {
             let status = Some(v1::RuntimeStatus::default());
             let found = conditions(v1::StatusResponse { status, features, ..Default::default() }).unwrap();
             (found.supplemental_groups_policy, found.user_namespaces_host_network)
         };
-        assert_eq!(told(None), (false, false));
+        assert_eq!(reported(None), (false, false));
         let users = v1::RuntimeFeatures { user_namespaces_host_network: true, ..Default::default() };
-        assert_eq!(told(Some(users)), (false, true));
+        assert_eq!(reported(Some(users)), (false, true));
     }
 
     #[test]
-    fn unknown_numbers_are_no_driver_and_no_event() {
+    fn ignores_unknown_driver_and_event_numbers() {
         let driver = |cgroup_driver| super::cgroup_driver(&v1::LinuxRuntimeConfiguration { cgroup_driver });
         assert_eq!(driver(0), Some(CgroupDriver::Systemd));
         assert_eq!(driver(1), Some(CgroupDriver::Cgroupfs));
@@ -103,19 +105,19 @@ mod tests {
     }
 
     #[test]
-    fn an_event_names_its_pod_when_the_runtime_still_knows_it() {
-        let mut told = v1::ContainerEventResponse {
+    fn event_has_pod_uid_if_reported() {
+        let mut reported = v1::ContainerEventResponse {
             container_id: "c".into(),
             container_event_type: 2,
             created_at: 5,
             ..Default::default()
         };
-        assert_eq!(event(told.clone()).unwrap().pod_uid, None);
-        told.pod_sandbox_status = Some(v1::PodSandboxStatus {
+        assert_eq!(event(reported.clone()).unwrap().pod_uid, None);
+        reported.pod_sandbox_status = Some(v1::PodSandboxStatus {
             metadata: Some(v1::PodSandboxMetadata { uid: "u".into(), ..Default::default() }),
             ..Default::default()
         });
-        let found = event(told).unwrap();
+        let found = event(reported).unwrap();
         assert_eq!((found.kind, found.pod_uid.unwrap().as_str()), (RuntimeEventKind::Stopped, "u"));
     }
 }

@@ -1,4 +1,4 @@
-//! One check per promise. Each makes pods of its own and removes them.
+//! One check per promise of the runtime ports. Each check creates its own pods and removes them.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -13,22 +13,22 @@ use model::{
 use ports::runtime::{Runtime, RuntimeErrorKind};
 use tempfile::TempDir;
 
-/// How long a real runtime may take for what the fake does at once.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// Generous, for real runtimes.
+const TIMEOUT: Duration = Duration::from_secs(60);
 
-/// A runtime, an image with `sh` that is on its disk, and a folder for logs.
-pub(crate) struct Stage {
+/// A runtime, a local image that contains `sh`, and a folder for logs.
+pub(crate) struct RuntimeFixture {
     runtime: Arc<dyn Runtime>,
     image: String,
     folder: TempDir,
 }
 
-impl Stage {
+impl RuntimeFixture {
     pub(crate) fn new(runtime: Arc<dyn Runtime>, image: &str, folder: TempDir) -> Self {
         Self { runtime, image: image.to_owned(), folder }
     }
 
-    /// A pod that nobody had before.
+    /// Returns a pod with a unique UID.
     fn pod(&self) -> SandboxSpec {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let uid = format!("contract-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::SeqCst));
@@ -66,8 +66,8 @@ impl Stage {
         }
     }
 
-    /// A pod with one container that was started.
-    async fn started(&self, script: &str) -> (SandboxSpec, SandboxId, ContainerId) {
+    /// Creates a pod and starts its container.
+    async fn start(&self, script: &str) -> (SandboxSpec, SandboxId, ContainerId) {
         let pod = self.pod();
         std::fs::create_dir_all(format!("{}/main", pod.log_directory)).unwrap();
         let sandbox = self.runtime.run_sandbox(&pod).await.unwrap();
@@ -82,9 +82,9 @@ impl Stage {
         self.runtime.remove_sandbox(sandbox).await.unwrap();
     }
 
-    /// Waits for the end of a container that ends by itself.
-    async fn exited(&self, id: &ContainerId) -> ContainerStatus {
-        let ending = async {
+    /// Waits until the container has exited.
+    async fn wait_until_exited(&self, id: &ContainerId) -> ContainerStatus {
+        let exited = async {
             loop {
                 let status = self.runtime.container_status(id).await.unwrap();
                 if status.state == ContainerState::Exited {
@@ -93,7 +93,7 @@ impl Stage {
                 tokio::task::yield_now().await;
             }
         };
-        tokio::time::timeout(PATIENCE, ending).await.unwrap()
+        tokio::time::timeout(TIMEOUT, exited).await.unwrap()
     }
 }
 
@@ -101,21 +101,21 @@ fn uid(pod: &SandboxSpec) -> PodUid {
     pod.uid.as_str().into()
 }
 
-pub(crate) async fn tells_who_it_is_and_whether_it_is_ready(stage: &Stage) {
-    let version = stage.runtime.version().await.unwrap();
+pub(crate) async fn reports_version_and_conditions(fixture: &RuntimeFixture) {
+    let version = fixture.runtime.version().await.unwrap();
     assert!(!version.name.is_empty() && !version.version.is_empty());
     assert_eq!(version.api_version, "v1");
-    let conditions = stage.runtime.conditions().await.unwrap();
+    let conditions = fixture.runtime.conditions().await.unwrap();
     assert!(conditions.runtime.unwrap().status);
     assert!(conditions.network.is_some());
-    if let Err(error) = stage.runtime.cgroup_driver().await {
+    if let Err(error) = fixture.runtime.cgroup_driver().await {
         assert_eq!(error.kind, RuntimeErrorKind::Unimplemented, "{error}");
     }
 }
 
-pub(crate) async fn a_pod_lives_and_dies(stage: &Stage) {
-    let runtime = &stage.runtime;
-    let mut pod = stage.pod();
+pub(crate) async fn runs_complete_pod_lifecycle(fixture: &RuntimeFixture) {
+    let runtime = &fixture.runtime;
+    let mut pod = fixture.pod();
     pod.attempt = 3;
     std::fs::create_dir_all(format!("{}/main", pod.log_directory)).unwrap();
     let sandbox = runtime.run_sandbox(&pod).await.unwrap();
@@ -123,11 +123,11 @@ pub(crate) async fn a_pod_lives_and_dies(stage: &Stage) {
     assert_eq!((status.state, status.attempt), (SandboxState::Ready, 3));
     assert!(status.ips.is_some_and(|ips| !ips.is_empty()));
 
-    let mut spec = stage.container(&pod, "sleep 1000");
+    let mut spec = fixture.container(&pod, "sleep 1000");
     spec.attempt = 2;
     spec.mounts = vec![Mount {
         container_path: "/contract".into(),
-        host_path: stage.folder.path().to_string_lossy().into_owned(),
+        host_path: fixture.folder.path().to_string_lossy().into_owned(),
         ..Default::default()
     }];
     let id = runtime.create_container(&sandbox, &spec, &pod).await.unwrap();
@@ -144,7 +144,7 @@ pub(crate) async fn a_pod_lives_and_dies(stage: &Stage) {
     assert_eq!(running.state, ContainerState::Running);
     assert!(running.started_at >= created.created_at && running.created_at > Timestamp::ZERO);
     assert!(!running.image_ref.is_empty());
-    assert!(runtime.start_container(&id).await.is_err(), "it runs already");
+    assert!(runtime.start_container(&id).await.is_err(), "it is already running");
 
     for _ in 0..2 {
         runtime.stop_container(&id, Duration::from_secs(1)).await.unwrap();
@@ -166,17 +166,17 @@ pub(crate) async fn a_pod_lives_and_dies(stage: &Stage) {
     assert!(runtime.sandbox_status(&sandbox).await.unwrap_err().is_not_found());
 }
 
-pub(crate) async fn exit_codes_are_kept(stage: &Stage) {
+pub(crate) async fn reports_exit_codes(fixture: &RuntimeFixture) {
     for (script, code, reason) in [("exit 0", 0, "Completed"), ("exit 7", 7, "Error")] {
-        let (_, sandbox, id) = stage.started(script).await;
-        let status = stage.exited(&id).await;
+        let (_, sandbox, id) = fixture.start(script).await;
+        let status = fixture.wait_until_exited(&id).await;
         assert_eq!((status.exit_code, status.reason.as_str()), (code, reason));
-        stage.remove(&sandbox).await;
+        fixture.remove(&sandbox).await;
     }
 }
 
-pub(crate) async fn what_is_unknown_is_not_found_but_may_be_ended(stage: &Stage) {
-    let runtime = &stage.runtime;
+pub(crate) async fn unknown_ids_are_not_found_but_stop_and_remove_succeed(fixture: &RuntimeFixture) {
+    let runtime = &fixture.runtime;
     let (sandbox, container) = (SandboxId::from("no-such-sandbox"), ContainerId::from("no-such-container"));
     runtime.stop_sandbox(&sandbox).await.unwrap();
     runtime.remove_sandbox(&sandbox).await.unwrap();
@@ -190,25 +190,25 @@ pub(crate) async fn what_is_unknown_is_not_found_but_may_be_ended(stage: &Stage)
     assert!(runtime.list_containers(Some(&"no-such-pod".into())).await.unwrap().is_empty());
 }
 
-pub(crate) async fn an_attempt_is_made_once(stage: &Stage) {
-    let runtime = &stage.runtime;
-    let (pod, sandbox, id) = stage.started("sleep 1000").await;
+pub(crate) async fn rejects_duplicate_attempts(fixture: &RuntimeFixture) {
+    let runtime = &fixture.runtime;
+    let (pod, sandbox, id) = fixture.start("sleep 1000").await;
     assert!(runtime.run_sandbox(&pod).await.is_err());
-    let again = runtime.create_container(&sandbox, &stage.container(&pod, "sleep 1000"), &pod).await;
-    assert!(again.is_err());
+    let duplicate = runtime.create_container(&sandbox, &fixture.container(&pod, "sleep 1000"), &pod).await;
+    assert!(duplicate.is_err());
     let listed = runtime.list_sandboxes(Some(&uid(&pod))).await.unwrap();
     assert_eq!(listed.iter().map(|one| &one.id).collect::<Vec<_>>(), [&sandbox]);
     let listed = runtime.list_containers(Some(&uid(&pod))).await.unwrap();
     assert_eq!(listed.iter().map(|one| &one.id).collect::<Vec<_>>(), [&id]);
-    stage.remove(&sandbox).await;
+    fixture.remove(&sandbox).await;
 }
 
-pub(crate) async fn lists_hold_one_pod_or_all_of_kubernetes(stage: &Stage) {
-    let runtime = &stage.runtime;
-    let (one, one_sandbox, one_container) = stage.started("sleep 1000").await;
-    let (_, other_sandbox, other_container) = stage.started("sleep 1000").await;
+pub(crate) async fn lists_one_pod_or_all_pods(fixture: &RuntimeFixture) {
+    let runtime = &fixture.runtime;
+    let (one, one_sandbox, one_container) = fixture.start("sleep 1000").await;
+    let (_, other_sandbox, other_container) = fixture.start("sleep 1000").await;
     let foreign =
-        runtime.run_sandbox(&SandboxSpec { labels: Default::default(), ..stage.pod() }).await.unwrap();
+        runtime.run_sandbox(&SandboxSpec { labels: Default::default(), ..fixture.pod() }).await.unwrap();
 
     let sandboxes = runtime.list_sandboxes(None).await.unwrap();
     let ids = sandboxes.iter().map(|sandbox| &sandbox.id).collect::<Vec<_>>();
@@ -226,13 +226,13 @@ pub(crate) async fn lists_hold_one_pod_or_all_of_kubernetes(stage: &Stage) {
     assert_eq!((&summary.id, &summary.sandbox_id), (&one_container, &one_sandbox));
     assert_eq!((summary.name.as_str(), summary.state), ("main", ContainerState::Running));
     for sandbox in [one_sandbox, other_sandbox, foreign] {
-        stage.remove(&sandbox).await;
+        fixture.remove(&sandbox).await;
     }
 }
 
-pub(crate) async fn images_are_found_by_name_and_id(stage: &Stage) {
-    let runtime = &stage.runtime;
-    let found = runtime.image_status(&stage.image()).await.unwrap().unwrap();
+pub(crate) async fn finds_images_by_name_and_id(fixture: &RuntimeFixture) {
+    let runtime = &fixture.runtime;
+    let found = runtime.image_status(&fixture.image()).await.unwrap().unwrap();
     assert!(!found.id.is_empty() && found.size > 0);
     let by_id = ImageSpec { image: found.id.clone(), ..Default::default() };
     assert_eq!(runtime.image_status(&by_id).await.unwrap().unwrap().id, found.id);
@@ -242,15 +242,15 @@ pub(crate) async fn images_are_found_by_name_and_id(stage: &Stage) {
     runtime.remove_image(&absent).await.unwrap();
 }
 
-pub(crate) async fn events_name_the_pod(stage: &Stage) {
-    let mut events = match stage.runtime.events().await {
+pub(crate) async fn events_contain_pod_uid(fixture: &RuntimeFixture) {
+    let mut events = match fixture.runtime.events().await {
         Ok(events) => events,
         Err(error) => {
             assert_eq!(error.kind, RuntimeErrorKind::Unimplemented, "{error}");
             return;
         }
     };
-    let (pod, sandbox, id) = stage.started("sleep 1000").await;
+    let (pod, sandbox, id) = fixture.start("sleep 1000").await;
     let seen = async {
         while let Some(event) = events.next().await {
             let event = match event {
@@ -264,14 +264,14 @@ pub(crate) async fn events_name_the_pod(stage: &Stage) {
         }
         panic!("the stream ended without the event");
     };
-    tokio::time::timeout(PATIENCE, seen).await.unwrap();
-    stage.remove(&sandbox).await;
+    tokio::time::timeout(TIMEOUT, seen).await.unwrap();
+    fixture.remove(&sandbox).await;
 }
 
-pub(crate) async fn logs_of_living_containers_reopen(stage: &Stage) {
-    let (_, sandbox, id) = stage.started("sleep 1000").await;
-    stage.runtime.reopen_container_log(&id).await.unwrap();
-    stage.runtime.stop_container(&id, Duration::ZERO).await.unwrap();
-    assert!(stage.runtime.reopen_container_log(&id).await.is_err());
-    stage.remove(&sandbox).await;
+pub(crate) async fn reopens_logs_of_running_containers_only(fixture: &RuntimeFixture) {
+    let (_, sandbox, id) = fixture.start("sleep 1000").await;
+    fixture.runtime.reopen_container_log(&id).await.unwrap();
+    fixture.runtime.stop_container(&id, Duration::ZERO).await.unwrap();
+    assert!(fixture.runtime.reopen_container_log(&id).await.is_err());
+    fixture.remove(&sandbox).await;
 }

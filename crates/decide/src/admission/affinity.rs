@@ -3,32 +3,31 @@ use std::collections::BTreeMap;
 use k8s_openapi::api::core::v1::{NodeSelector, NodeSelectorRequirement, NodeSelectorTerm};
 use model::Pod;
 
-use super::{Misfit, Node};
+use super::{AdmissionInputs, PredicateFailure};
 
-/// Reason of a refusal by the labels of the node.
 pub(super) const NODE_AFFINITY: &str = "NodeAffinity";
 
-/// Whether the pod wants a node with this name and these labels.
-pub(super) fn check(pod: &Pod, node: &Node<'_>) -> Vec<Misfit> {
-    let mut misfits = Vec::new();
-    if !matches_node(pod, node) {
-        misfits.push(Misfit::Predicate {
+/// Checks node selector, node affinity and node name of the pod.
+pub(super) fn check(pod: &Pod, inputs: &AdmissionInputs<'_>) -> Vec<PredicateFailure> {
+    let mut failures = Vec::new();
+    if !matches_node(pod, inputs) {
+        failures.push(PredicateFailure::Predicate {
             name: NODE_AFFINITY,
             description: "node(s) didn't match Pod's node affinity/selector",
         });
     }
     let name = pod.spec.node_name.as_deref().unwrap_or_default();
-    if !name.is_empty() && name != node.settings.name {
-        misfits.push(Misfit::Predicate {
+    if !name.is_empty() && name != inputs.settings.name {
+        failures.push(PredicateFailure::Predicate {
             name: "NodeName",
             description: "node(s) didn't match the requested node name",
         });
     }
-    misfits
+    failures
 }
 
-fn matches_node(pod: &Pod, node: &Node<'_>) -> bool {
-    let labels = node.labels;
+fn matches_node(pod: &Pod, inputs: &AdmissionInputs<'_>) -> bool {
+    let labels = inputs.labels;
     let mut selector = pod.spec.node_selector.iter().flatten();
     if !selector.all(|(key, value)| labels.get(key) == Some(value)) {
         return false;
@@ -36,7 +35,7 @@ fn matches_node(pod: &Pod, node: &Node<'_>) -> bool {
     let affinity = pod.spec.affinity.as_ref().and_then(|affinity| affinity.node_affinity.as_ref());
     let required =
         affinity.and_then(|affinity| affinity.required_during_scheduling_ignored_during_execution.as_ref());
-    required.is_none_or(|required| selects(required, labels, &node.settings.name))
+    required.is_none_or(|required| selects(required, labels, &inputs.settings.name))
 }
 
 /// Whether a selector selects a node with these labels and this name.
@@ -55,27 +54,27 @@ fn term_matches(term: &NodeSelectorTerm, labels: &BTreeMap<String, String>, name
         && fields.iter().all(|field| field_matches(field, name))
 }
 
-fn label_matches(wanted: &NodeSelectorRequirement, labels: &BTreeMap<String, String>) -> bool {
-    let values = wanted.values.as_deref().unwrap_or_default();
-    let label = labels.get(&wanted.key);
+fn label_matches(requirement: &NodeSelectorRequirement, labels: &BTreeMap<String, String>) -> bool {
+    let values = requirement.values.as_deref().unwrap_or_default();
+    let label = labels.get(&requirement.key);
     let number = || Some((label?.parse::<i64>().ok()?, values.first()?.parse::<i64>().ok()?));
-    match wanted.operator.as_str() {
+    match requirement.operator.as_str() {
         "In" => label.is_some_and(|label| values.contains(label)),
         "NotIn" => label.is_none_or(|label| !values.contains(label)),
         "Exists" => label.is_some(),
         "DoesNotExist" => label.is_none(),
         "Gt" => number().is_some_and(|(label, bound)| label > bound),
         "Lt" => number().is_some_and(|(label, bound)| label < bound),
-        // Validation lets no other operator through.
+        // Validation rejects all other operators.
         _ => false,
     }
 }
 
 /// The name is the only field of a node that can be selected.
-fn field_matches(wanted: &NodeSelectorRequirement, name: &str) -> bool {
-    let [value] = wanted.values.as_deref().unwrap_or_default() else { return false };
-    let is_name = wanted.key == "metadata.name" && value == name;
-    match wanted.operator.as_str() {
+fn field_matches(requirement: &NodeSelectorRequirement, name: &str) -> bool {
+    let [value] = requirement.values.as_deref().unwrap_or_default() else { return false };
+    let is_name = requirement.key == "metadata.name" && value == name;
+    match requirement.operator.as_str() {
         "In" => is_name,
         "NotIn" => !is_name,
         _ => false,

@@ -1,25 +1,24 @@
-//! Pods that a node in trouble does not take.
+//! Rejects pods while the node is under pressure or shuts down.
 
 use k8s_openapi::api::core::v1::Taint;
 use model::{Pod, Rejection};
 
-use super::preemption::is_critical;
 use super::taints::tolerates;
-use crate::node_status::Pressure;
-use crate::qos::{QosClass, pod_qos_class};
+use crate::eviction::EVICTED;
+use crate::node::node_status::Pressure;
+use crate::pod_resources::critical_pods::is_critical;
+use crate::pod_resources::qos::{QosClass, pod_qos_class};
 
-/// Whether the machine is going down.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Shutdown {
-    /// It stays.
     #[default]
     None,
-    /// It goes down; pods that come now would only be killed.
+    /// The node shuts down; a pod admitted now would be killed.
     Imminent,
 }
 
-/// A node under pressure takes critical pods, and those that cannot make it worse: while only memory is short, pods with
-/// requests and pods that tolerate it.
+/// A node under pressure admits critical pods. Under memory pressure alone it also admits pods with requests and pods that
+/// tolerate the pressure.
 pub(super) fn check_pressure(pod: &Pod, pressure: Pressure) -> Result<(), Rejection> {
     if pressure == Pressure::default() || is_critical(pod) {
         return Ok(());
@@ -30,11 +29,9 @@ pub(super) fn check_pressure(pod: &Pod, pressure: Pressure) -> Result<(), Reject
     }
     let conditions =
         [(pressure.memory, "MemoryPressure"), (pressure.disk, "DiskPressure"), (pressure.pid, "PIDPressure")];
-    let names: Vec<&str> = conditions.into_iter().filter_map(|(holds, name)| holds.then_some(name)).collect();
-    Err(Rejection {
-        reason: "Evicted".to_owned(),
-        message: format!("The node had condition: [{}]. ", names.join(" ")),
-    })
+    let names: Vec<&str> =
+        conditions.into_iter().filter_map(|(is_true, name)| is_true.then_some(name)).collect();
+    Err(Rejection::at_admission(EVICTED, format!("The node had condition: [{}]. ", names.join(" "))))
 }
 
 fn tolerates_memory_pressure(pod: &Pod) -> bool {
@@ -49,9 +46,8 @@ fn tolerates_memory_pressure(pod: &Pod) -> bool {
 pub(super) fn check_shutdown(shutdown: Shutdown) -> Result<(), Rejection> {
     match shutdown {
         Shutdown::None => Ok(()),
-        Shutdown::Imminent => Err(Rejection {
-            reason: "NodeShutdown".to_owned(),
-            message: "Pod was rejected as the node is shutting down.".to_owned(),
-        }),
+        Shutdown::Imminent => {
+            Err(Rejection::at_admission("NodeShutdown", "Pod was rejected as the node is shutting down."))
+        }
     }
 }

@@ -1,5 +1,4 @@
-//! Pods that need a feature which not every node of a cluster has: those that this node declares are known to the
-//! scheduler, and the node holds pods to them itself.
+//! Rejects pods that need a feature that this node does not declare. The scheduler checks the declared features as well.
 
 use k8s_openapi::api::core::v1::Container;
 use model::{AdmissionSettings, Pod, Rejection};
@@ -9,20 +8,20 @@ const HOST_NETWORK_USERS: &str = "UserNamespacesHostNetworkSupport";
 const RESIZE_OF_INIT: &str = "InPlacePodVerticalScalingInitContainers";
 const RESIZE_OF_POD: &str = "InPlacePodLevelResourcesVerticalScaling";
 
-/// Refuses a pod that needs what the node does not declare.
+/// Rejects a pod that needs an undeclared feature.
 pub(super) fn check(pod: &Pod, settings: &AdmissionSettings) -> Result<(), Rejection> {
-    match unmet(&needed(pod), settings) {
+    match missing_features_message(&required_features(pod), settings) {
         None => Ok(()),
-        Some(message) => Err(Rejection { reason: "PodFeatureUnsupported".to_owned(), message }),
+        Some(message) => Err(Rejection::at_admission("PodFeatureUnsupported", message)),
     }
 }
 
-/// What a change of a running pod needs and the node does not declare, as users are told.
+/// The event message if an update of a running pod needs undeclared features.
 #[must_use]
-pub fn unmet_by_update(old: &Pod, new: &Pod, settings: &AdmissionSettings) -> Option<String> {
-    let mut needed = Vec::new();
+pub fn features_missing_for_update(old: &Pod, new: &Pod, settings: &AdmissionSettings) -> Option<String> {
+    let mut required = Vec::new();
     if old.spec.resources != new.spec.resources {
-        needed.push(RESIZE_OF_POD);
+        required.push(RESIZE_OF_POD);
     }
     let resources = |pod: &Pod| {
         let init = pod.spec.init_containers.iter().flatten();
@@ -30,30 +29,30 @@ pub fn unmet_by_update(old: &Pod, new: &Pod, settings: &AdmissionSettings) -> Op
         plain.map(|container| container.resources.clone()).collect::<Vec<_>>()
     };
     if resources(old) != resources(new) {
-        needed.push(RESIZE_OF_INIT);
+        required.push(RESIZE_OF_INIT);
     }
-    unmet(&needed, settings)
+    missing_features_message(&required, settings)
 }
 
-fn needed(pod: &Pod) -> Vec<&'static str> {
-    let mut needed = Vec::new();
+fn required_features(pod: &Pod) -> Vec<&'static str> {
+    let mut required = Vec::new();
     let restarts_all = |container: &Container| {
         let mut rules = container.restart_policy_rules.iter().flatten();
-        // The other action; a source that must not let it happen has written something else there.
+        // Any other action counts as `RestartAllContainers`, also a value that a source has substituted to disable it.
         rules.any(|rule| rule.action != "Restart")
     };
     if pod.containers().any(|entry| restarts_all(entry.container)) {
-        needed.push(RESTART_ALL);
+        required.push(RESTART_ALL);
     }
     if pod.is_host_network() && pod.spec.host_users == Some(false) {
-        needed.push(HOST_NETWORK_USERS);
+        required.push(HOST_NETWORK_USERS);
     }
-    needed
+    required
 }
 
-fn unmet(needed: &[&str], settings: &AdmissionSettings) -> Option<String> {
+fn missing_features_message(required: &[&str], settings: &AdmissionSettings) -> Option<String> {
     let declared = settings.declared_features.as_ref()?;
-    let missing = needed.iter().filter(|feature| !declared.iter().any(|declared| declared == *feature));
+    let missing = required.iter().filter(|feature| !declared.iter().any(|declared| declared == *feature));
     let missing: Vec<&str> = missing.copied().collect();
     (!missing.is_empty())
         .then(|| format!("Pod requires node features that are not available: {}", missing.join(", ")))
@@ -82,14 +81,14 @@ mod tests {
     }
 
     #[test]
-    fn a_pod_needs_what_it_uses() {
+    fn rejects_pods_that_use_undeclared_features() {
         let users = json!({"containers": [], "hostNetwork": true, "hostUsers": false});
-        let mut spared = restarting("containers");
-        spared["containers"][0]["restartPolicyRules"][0]["action"] = json!("None");
+        let mut replaced = restarting("containers");
+        replaced["containers"][0]["restartPolicyRules"][0]["action"] = json!("None");
         let mut own = restarting("containers");
         own["containers"][0]["restartPolicyRules"][0]["action"] = json!("Restart");
         let cases = [
-            (spared, Some(RESTART_ALL)),
+            (replaced, Some(RESTART_ALL)),
             (own, None),
             (json!({"containers": []}), None),
             (json!({"containers": [], "hostUsers": false}), None),
@@ -99,19 +98,19 @@ mod tests {
         ];
         for (spec, needs) in cases {
             let pod = pod(spec.clone());
-            let refused = check(&pod, &settings(&[])).err();
-            let expected = needs.map(|feature| Rejection {
-                reason: "PodFeatureUnsupported".to_owned(),
-                message: format!("Pod requires node features that are not available: {feature}"),
+            let rejection = check(&pod, &settings(&[])).err();
+            let expected = needs.map(|feature| {
+                let message = format!("Pod requires node features that are not available: {feature}");
+                Rejection::at_admission("PodFeatureUnsupported", message)
             });
-            assert_eq!(refused, expected, "{spec}");
+            assert_eq!(rejection, expected, "{spec}");
             assert_eq!(check(&pod, &settings(&[RESTART_ALL, HOST_NETWORK_USERS])), Ok(()), "{spec}");
             assert_eq!(check(&pod, &AdmissionSettings::default()), Ok(()), "without the gate: {spec}");
         }
     }
 
     #[test]
-    fn several_that_are_missing_are_named_together() {
+    fn lists_all_missing_features() {
         let mut spec = restarting("containers");
         spec["hostNetwork"] = json!(true);
         spec["hostUsers"] = json!(false);
@@ -122,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn only_changes_that_need_a_feature_are_told() {
+    fn warns_only_about_updates_that_need_undeclared_features() {
         let spec = |of_pod: &str, init: &str, sidecar: &str| {
             let requests = |cpu: &str| json!({"requests": {"cpu": cpu}});
             pod(json!({
@@ -135,11 +134,12 @@ mod tests {
             }))
         };
         let old = spec("1", "1", "1");
-        let told = |new: &Pod, declared: &[&str]| unmet_by_update(&old, new, &settings(declared));
-        assert_eq!(told(&old, &[]), None);
-        assert_eq!(told(&spec("1", "1", "2"), &[]), None);
-        assert!(told(&spec("2", "1", "1"), &[RESIZE_OF_INIT]).unwrap().ends_with(RESIZE_OF_POD));
-        assert!(told(&spec("1", "2", "1"), &[RESIZE_OF_POD]).unwrap().ends_with(RESIZE_OF_INIT));
-        assert_eq!(told(&spec("2", "2", "1"), &[RESIZE_OF_INIT, RESIZE_OF_POD]), None);
+        let message_for =
+            |new: &Pod, declared: &[&str]| features_missing_for_update(&old, new, &settings(declared));
+        assert_eq!(message_for(&old, &[]), None);
+        assert_eq!(message_for(&spec("1", "1", "2"), &[]), None);
+        assert!(message_for(&spec("2", "1", "1"), &[RESIZE_OF_INIT]).unwrap().ends_with(RESIZE_OF_POD));
+        assert!(message_for(&spec("1", "2", "1"), &[RESIZE_OF_POD]).unwrap().ends_with(RESIZE_OF_INIT));
+        assert_eq!(message_for(&spec("2", "2", "1"), &[RESIZE_OF_INIT, RESIZE_OF_POD]), None);
     }
 }

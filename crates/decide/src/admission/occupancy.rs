@@ -3,27 +3,26 @@ use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::{Container, ContainerPort};
 use model::{Pod, PodUid, ResourceAmounts};
+use values::quantity::Amount;
 
-use crate::quantity::Amount;
-use crate::resources::pod_requests;
+use crate::pod_resources::resources::pod_requests;
+use crate::quantity::amount_of;
 
-/// What the admitted pods hold of the node; kept up to date pod by pod, so that a thousand pods cost a thousand
-/// steps.
+/// Requests and host ports of all admitted pods. The totals are updated pod by pod, so that admitting many pods takes linear
+/// time.
 #[derive(Clone, Debug, Default)]
 pub struct Occupancy {
-    pods: HashMap<PodUid, Usage>,
+    pods: HashMap<PodUid, AdmittedPod>,
     requested: ResourceAmounts,
 }
 
-/// What one pod holds.
 #[derive(Clone, Debug)]
-pub(super) struct Usage {
+pub(super) struct AdmittedPod {
     pub(super) pod: Arc<Pod>,
     pub(super) requests: ResourceAmounts,
     pub(super) ports: Vec<HostPort>,
 }
 
-/// A port of the host.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct HostPort {
     address: String,
@@ -32,10 +31,10 @@ pub(super) struct HostPort {
 }
 
 impl Occupancy {
-    /// Counts a pod in, with its latest spec.
+    /// Adds a pod, or updates it to its latest spec.
     pub fn insert(&mut self, pod: &Arc<Pod>) {
         self.remove(&pod.uid);
-        let usage = Usage { pod: Arc::clone(pod), requests: requests(pod), ports: host_ports(pod) };
+        let usage = AdmittedPod { pod: Arc::clone(pod), requests: requests(pod), ports: host_ports(pod) };
         for (name, amount) in &usage.requests {
             let sum = self.requested.entry(name.clone()).or_default();
             *sum = sum.saturating_add(*amount);
@@ -43,7 +42,6 @@ impl Occupancy {
         self.pods.insert(pod.uid.clone(), usage);
     }
 
-    /// Counts a pod out.
     pub fn remove(&mut self, uid: &PodUid) {
         let Some(usage) = self.pods.remove(uid) else { return };
         for (name, amount) in &usage.requests {
@@ -53,43 +51,42 @@ impl Occupancy {
         }
     }
 
-    /// Counts out every pod that does not pass.
     pub fn retain(&mut self, mut keep: impl FnMut(&PodUid) -> bool) {
-        let gone: Vec<PodUid> = self.pods.keys().filter(|uid| !keep(uid)).cloned().collect();
-        for uid in gone {
+        let removed: Vec<PodUid> = self.pods.keys().filter(|uid| !keep(uid)).cloned().collect();
+        for uid in removed {
             self.remove(&uid);
         }
     }
 
-    /// Whether a pod is counted.
     #[must_use]
     pub fn contains(&self, uid: &PodUid) -> bool {
         self.pods.contains_key(uid)
     }
 
-    /// How many pods, the given one left out.
+    /// Number of pods other than `uid`.
     pub(super) fn count_without(&self, uid: &PodUid) -> i64 {
         let others = self.pods.len() - usize::from(self.pods.contains_key(uid));
         i64::try_from(others).unwrap_or(i64::MAX)
     }
 
-    /// What all pods request of a resource, the given one left out.
+    /// Requests of all pods other than `uid`.
     pub(super) fn requested_without(&self, uid: &PodUid, name: &str) -> i64 {
         let own = self.pods.get(uid).and_then(|usage| usage.requests.get(name)).copied().unwrap_or_default();
         self.requested.get(name).copied().unwrap_or_default().saturating_sub(own)
     }
 
-    /// All pods but the given one, in the order of their UIDs.
-    pub(super) fn others(&self, uid: &PodUid) -> Vec<&Usage> {
-        let sorted: BTreeMap<&PodUid, &Usage> = self.pods.iter().filter(|(other, _)| *other != uid).collect();
+    /// All pods other than `uid`, ordered by UID.
+    pub(super) fn others(&self, uid: &PodUid) -> Vec<&AdmittedPod> {
+        let sorted: BTreeMap<&PodUid, &AdmittedPod> =
+            self.pods.iter().filter(|(other, _)| *other != uid).collect();
         sorted.into_values().collect()
     }
 
-    pub(super) fn uses_port(&self, uid: &PodUid, wanted: &HostPort) -> bool {
+    pub(super) fn uses_port(&self, uid: &PodUid, port: &HostPort) -> bool {
         self.pods
             .iter()
             .filter(|(other, _)| *other != uid)
-            .any(|(_, usage)| usage.ports.iter().any(|used| used.conflicts_with(wanted)))
+            .any(|(_, usage)| usage.ports.iter().any(|used| used.conflicts_with(port)))
     }
 }
 
@@ -115,20 +112,20 @@ impl HostPort {
 
 const ANY_ADDRESS: &str = "0.0.0.0";
 
-/// Host ports of containers that run as long as the pod.
+/// Host ports of regular containers and sidecars.
 pub(super) fn host_ports(pod: &Pod) -> Vec<HostPort> {
-    let lasting = |container: &&Container| container.restart_policy.as_deref() == Some("Always");
-    let sidecars = pod.spec.init_containers.iter().flatten().filter(lasting);
+    let is_sidecar = |container: &&Container| container.restart_policy.as_deref() == Some("Always");
+    let sidecars = pod.spec.init_containers.iter().flatten().filter(is_sidecar);
     let all = sidecars.chain(&pod.spec.containers);
     all.flat_map(|container| container.ports.iter().flatten()).filter_map(HostPort::of).collect()
 }
 
-/// What a pod requests with its overhead.
+/// Requests of a pod including overhead.
 pub(super) fn requests(pod: &Pod) -> ResourceAmounts {
     let mut totals = pod_requests(pod);
     for (name, quantity) in pod.spec.overhead.iter().flatten() {
         let total = totals.entry(name.clone()).or_default();
-        *total = *total + Amount::of(quantity);
+        *total = *total + amount_of(quantity);
     }
     let amount = |name: &str, total: Amount| if name == "cpu" { total.milli() } else { total.units() };
     totals.into_iter().map(|(name, total)| (name.clone(), amount(&name, total))).collect()

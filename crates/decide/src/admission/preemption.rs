@@ -3,90 +3,88 @@ use std::time::Duration;
 
 use model::{Pod, Rejection, ResourceAmounts};
 
-use super::occupancy::{Occupancy, Usage};
-use super::{Misfit, Shortage};
-use crate::grace::LONGEST_GRACE_SECONDS;
-use crate::qos::{QosClass, pod_qos_class};
+use super::occupancy::{AdmittedPod, Occupancy};
+use super::{InsufficientResource, PredicateFailure};
+use crate::pipeline::grace::MAX_GRACE_SECONDS;
+use crate::pod_resources::critical_pods::is_critical;
+use crate::pod_resources::qos::{QosClass, pod_qos_class};
 
-/// Pods of this priority and above keep the node or the cluster alive.
-const SYSTEM_CRITICAL: i32 = 2_000_000_000;
-/// Time that the end of any pod may take.
-const SHORTEST_WAIT: Duration = Duration::from_secs(10);
+const MIN_TERMINATION_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Whether the node makes room for a pod at the expense of others.
+/// How long a critical pod waits until a preempted pod has stopped.
 #[must_use]
-pub fn is_critical(pod: &Pod) -> bool {
-    pod.is_static() || pod.spec.priority.is_some_and(|priority| priority >= SYSTEM_CRITICAL)
-}
-
-/// How long a critical pod waits for the end of one that makes room for it.
-#[must_use]
-pub fn end_by(pod: &Pod) -> Duration {
+pub fn preemption_timeout(pod: &Pod) -> Duration {
     let grace = pod.spec.termination_grace_period_seconds.and_then(|seconds| u64::try_from(seconds).ok());
-    end_within(grace.unwrap_or_default())
+    termination_timeout(grace.unwrap_or_default())
 }
 
-/// How long the end of a pod that has so much grace is waited for.
+/// How long to wait until a pod with this grace period has stopped.
 #[must_use]
-pub fn end_within(grace_seconds: u64) -> Duration {
-    let grace = grace_seconds.min(LONGEST_GRACE_SECONDS);
-    Duration::from_secs(grace + grace / 2).max(SHORTEST_WAIT)
+pub fn termination_timeout(grace_seconds: u64) -> Duration {
+    let grace = grace_seconds.min(MAX_GRACE_SECONDS);
+    Duration::from_secs(grace + grace / 2).max(MIN_TERMINATION_TIMEOUT)
 }
 
-/// What the misfits come to: a refusal, or the pods to end first.
+/// Turns predicate failures into a rejection, or into the pods to preempt.
 pub(super) fn resolve(
     pod: &Pod,
     occupancy: &Occupancy,
-    misfits: &[Misfit],
+    failures: &[PredicateFailure],
 ) -> Result<Vec<Arc<Pod>>, Rejection> {
-    let Some(first) = misfits.first() else { return Ok(Vec::new()) };
+    let Some(first) = failures.first() else { return Ok(Vec::new()) };
     if !is_critical(pod) {
         return Err(first.rejection());
     }
-    let mut needs = ResourceAmounts::new();
+    let mut amounts = ResourceAmounts::new();
     let mut names = Vec::new();
-    for misfit in misfits {
-        match misfit {
-            Misfit::Predicate { .. } => return Err(misfit.rejection()),
-            Misfit::Resource(Shortage { resource, requested, used, capacity }) => {
-                let missing = requested.saturating_sub(capacity.saturating_sub(*used));
-                needs.insert(resource.clone(), missing);
+    for failure in failures {
+        match failure {
+            PredicateFailure::Predicate { .. } => return Err(failure.rejection()),
+            PredicateFailure::Resource(InsufficientResource { resource, requested, used, capacity }) => {
+                let amount = requested.saturating_sub(capacity.saturating_sub(*used));
+                amounts.insert(resource.clone(), amount);
                 names.push(resource.clone());
             }
         }
     }
-    let needs = Needs { names, amounts: needs };
-    victims(pod, occupancy, &needs).map_err(|unmet| Rejection {
-        reason: "UnexpectedAdmissionError".to_owned(),
-        message: format!(
+    let missing = MissingResources { names, amounts };
+    select_victims(pod, occupancy, &missing).map_err(|unavailable| {
+        let message = format!(
             "Unexpected error while attempting to recover from admission failure: preemption: error finding a set of pods to preempt: no set of running pods found to reclaim resources: {}",
-            unmet.text()
-        ),
+            unavailable.text()
+        );
+        Rejection::at_admission("UnexpectedAdmissionError", message)
     })
 }
 
-/// The pods whose end frees what is needed, with as little harm as possible: first the least important class of
-/// pods gives, then as few pods as possible, then the smaller ones.
-fn victims(pod: &Pod, occupancy: &Occupancy, needs: &Needs) -> Result<Vec<Arc<Pod>>, Needs> {
+/// Selects the pods to preempt: the least important QoS class first, then as few pods as possible, then the smaller ones.
+fn select_victims(
+    pod: &Pod,
+    occupancy: &Occupancy,
+    missing: &MissingResources,
+) -> Result<Vec<Arc<Pod>>, MissingResources> {
     let others = occupancy.others(&pod.uid);
-    let of_class = |class: QosClass| -> Vec<&Usage> {
-        let class_matches = |usage: &&&Usage| pod_qos_class(&usage.pod) == class;
-        let may_end = |usage: &&&Usage| is_preemptable(pod, &usage.pod);
-        others.iter().filter(may_end).filter(class_matches).copied().collect()
+    let candidates = |class: QosClass| -> Vec<&AdmittedPod> {
+        let class_matches = |candidate: &&&AdmittedPod| pod_qos_class(&candidate.pod) == class;
+        let preemptable = |candidate: &&&AdmittedPod| is_preemptable(pod, &candidate.pod);
+        others.iter().filter(preemptable).filter(class_matches).copied().collect()
     };
-    let best_effort = of_class(QosClass::BestEffort);
-    let burstable = of_class(QosClass::Burstable);
-    let guaranteed = of_class(QosClass::Guaranteed);
+    let best_effort = candidates(QosClass::BestEffort);
+    let burstable = candidates(QosClass::Burstable);
+    let guaranteed = candidates(QosClass::Guaranteed);
 
-    let unmet = needs.less(best_effort.iter().chain(&burstable).chain(&guaranteed));
-    if !unmet.names.is_empty() {
-        return Err(unmet);
+    let unavailable = missing.after_preempting(best_effort.iter().chain(&burstable).chain(&guaranteed));
+    if !unavailable.names.is_empty() {
+        return Err(unavailable);
     }
-    let of_guaranteed = closest(&guaranteed, needs.less(best_effort.iter().chain(&burstable)))?;
-    let of_burstable = closest(&burstable, needs.less(best_effort.iter().chain(&of_guaranteed)))?;
-    let of_best_effort = closest(&best_effort, needs.less(of_burstable.iter().chain(&of_guaranteed)))?;
+    let of_guaranteed =
+        pick_pods(&guaranteed, missing.after_preempting(best_effort.iter().chain(&burstable)))?;
+    let of_burstable =
+        pick_pods(&burstable, missing.after_preempting(best_effort.iter().chain(&of_guaranteed)))?;
+    let of_best_effort =
+        pick_pods(&best_effort, missing.after_preempting(of_burstable.iter().chain(&of_guaranteed)))?;
     let all = of_best_effort.into_iter().chain(of_burstable).chain(of_guaranteed);
-    Ok(all.map(|usage| Arc::clone(&usage.pod)).collect())
+    Ok(all.map(|candidate| Arc::clone(&candidate.pod)).collect())
 }
 
 fn is_preemptable(by: &Pod, pod: &Pod) -> bool {
@@ -96,49 +94,54 @@ fn is_preemptable(by: &Pod, pod: &Pod) -> bool {
     matches!((by.spec.priority, pod.spec.priority), (Some(by), Some(own)) if by > own)
 }
 
-/// Takes the pod that covers most of what is left, again and again.
-fn closest<'a>(pods: &[&'a Usage], mut needs: Needs) -> Result<Vec<&'a Usage>, Needs> {
+/// Repeatedly picks the pod that covers most of the missing resources.
+fn pick_pods<'a>(
+    pods: &[&'a AdmittedPod],
+    mut missing: MissingResources,
+) -> Result<Vec<&'a AdmittedPod>, MissingResources> {
     let mut left = pods.to_vec();
     let mut chosen = Vec::new();
-    while !needs.names.is_empty() {
+    while !missing.names.is_empty() {
         let best = left.iter().enumerate().min_by(|(_, one), (_, other)| {
-            let by_distance = needs.distance(one).total_cmp(&needs.distance(other));
+            let by_distance = missing.distance(one).total_cmp(&missing.distance(other));
             by_distance.then_with(|| size(one).cmp(&size(other)))
         });
-        let Some((index, usage)) = best.map(|(index, usage)| (index, *usage)) else { return Err(needs) };
-        needs = needs.less([&usage]);
-        chosen.push(usage);
+        let Some((index, candidate)) = best.map(|(index, candidate)| (index, *candidate)) else {
+            return Err(missing);
+        };
+        missing = missing.after_preempting([&candidate]);
+        chosen.push(candidate);
         left.swap_remove(index);
     }
     Ok(chosen)
 }
 
-fn size(usage: &Usage) -> (i64, i64) {
-    (amount(usage, "memory"), amount(usage, "cpu"))
+fn size(candidate: &AdmittedPod) -> (i64, i64) {
+    (amount(candidate, "memory"), amount(candidate, "cpu"))
 }
 
-fn amount(usage: &Usage, name: &str) -> i64 {
-    if name == "pods" { 1 } else { usage.requests.get(name).copied().unwrap_or_default() }
+fn amount(candidate: &AdmittedPod, name: &str) -> i64 {
+    if name == "pods" { 1 } else { candidate.requests.get(name).copied().unwrap_or_default() }
 }
 
-/// What is still missing, in the order it was found missing.
+/// Missing amounts, with the resource names in the order in which they were found.
 #[derive(Clone, Debug, Default)]
-struct Needs {
+struct MissingResources {
     names: Vec<String>,
     amounts: ResourceAmounts,
 }
 
-impl Needs {
+impl MissingResources {
     fn of(&self, name: &str) -> i64 {
         self.amounts.get(name).copied().unwrap_or_default()
     }
 
-    /// What is missing once these pods are gone.
-    fn less<'a, 'b: 'a>(&self, pods: impl IntoIterator<Item = &'a &'b Usage>) -> Self {
+    /// The missing amounts after these pods are preempted.
+    fn after_preempting<'a, 'b: 'a>(&self, pods: impl IntoIterator<Item = &'a &'b AdmittedPod>) -> Self {
         let mut left = self.clone();
-        for usage in pods {
+        for candidate in pods {
             for (name, missing) in &mut left.amounts {
-                *missing = missing.saturating_sub(amount(usage, name));
+                *missing = missing.saturating_sub(amount(candidate, name));
             }
         }
         left.amounts.retain(|_, missing| *missing > 0);
@@ -147,12 +150,12 @@ impl Needs {
         left
     }
 
-    /// How much a pod leaves uncovered; each resource counts the same.
+    /// How much a pod leaves uncovered; all resources have equal weight.
     #[expect(clippy::cast_precision_loss, reason = "only compared")]
-    fn distance(&self, usage: &Usage) -> f64 {
+    fn distance(&self, candidate: &AdmittedPod) -> f64 {
         let uncovered = |name: &String| {
             let needed = self.of(name);
-            let left = needed.saturating_sub(amount(usage, name)).max(0);
+            let left = needed.saturating_sub(amount(candidate, name)).max(0);
             (left as f64 / needed as f64).powi(2)
         };
         self.names.iter().map(uncovered).sum()

@@ -1,7 +1,7 @@
 use model::{AdmissionSettings, KernelVersion, Pod, Rejection};
 
-/// Sysctls that every pod may set for itself: they exist once per namespace and disturb no other pod. The version
-/// is the first kernel that keeps them per namespace.
+/// Sysctls that every pod may set: they are namespaced and do not affect other pods. The version is the first kernel that
+/// namespaces them.
 const SAFE: [(&str, KernelVersion); 12] = [
     ("kernel.shm_rmid_forced", since(0, 0)),
     ("net.ipv4.ip_local_port_range", since(0, 0)),
@@ -21,19 +21,18 @@ const fn since(major: u32, minor: u32) -> KernelVersion {
     KernelVersion { major, minor }
 }
 
-/// The namespace a sysctl lives in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Namespace {
     Ipc,
     Net,
-    /// Outside of those that pods may have for themselves.
+    /// Not namespaced.
     Unknown,
 }
 
-/// Every sysctl of the pod must be safe or allowed by the administrator, and its namespace the pod's own.
+/// Every sysctl must be safe or allowed by the administrator, and must not be set in a namespace of the host.
 pub(super) fn check(pod: &Pod, settings: &AdmissionSettings) -> Result<(), Rejection> {
-    let wanted = pod.spec.security_context.as_ref().and_then(|context| context.sysctls.as_ref());
-    for sysctl in wanted.into_iter().flatten() {
+    let sysctls = pod.spec.security_context.as_ref().and_then(|context| context.sysctls.as_ref());
+    for sysctl in sysctls.into_iter().flatten() {
         let name = normalized(&sysctl.name);
         let shared_with_host = match namespace(&name) {
             Namespace::Ipc if pod.spec.host_ipc == Some(true) => Some("IPC"),
@@ -45,10 +44,7 @@ pub(super) fn check(pod: &Pod, settings: &AdmissionSettings) -> Result<(), Rejec
             Some(namespace) => format!("{name:?} not allowed with host {namespace} enabled"),
             None => continue,
         };
-        return Err(Rejection {
-            reason: "SysctlForbidden".to_owned(),
-            message: format!("forbidden sysctl: {problem}"),
-        });
+        return Err(Rejection::at_admission("SysctlForbidden", format!("forbidden sysctl: {problem}")));
     }
     Ok(())
 }
@@ -84,7 +80,7 @@ fn namespace(name: &str) -> Namespace {
     }
 }
 
-/// `net/ipv4/conf/eno2.100/rp_filter` is `net.ipv4.conf.eno2/100.rp_filter`: whichever separator comes first counts.
+/// `net/ipv4/conf/eno2.100/rp_filter` is `net.ipv4.conf.eno2/100.rp_filter`: the first separator decides.
 pub(crate) fn normalized(name: &str) -> String {
     match name.find(['.', '/']) {
         Some(first) if name.get(first..).is_some_and(|rest| rest.starts_with('/')) => name

@@ -1,22 +1,21 @@
 use k8s_openapi::api::core::v1::{Taint, Toleration};
 use model::Pod;
 
-use super::Misfit;
+use super::PredicateFailure;
 
-/// Whether a taint of the node drives the pod out. Static pods are the node's own and stay.
-pub(super) fn check(pod: &Pod, taints: &[Taint]) -> Option<Misfit> {
+/// Rejects pods that do not tolerate a `NoExecute` taint. Static pods are exempt.
+pub(super) fn check(pod: &Pod, taints: &[Taint]) -> Option<PredicateFailure> {
     let tolerations = pod.spec.tolerations.as_deref().unwrap_or_default();
-    let drives_out = |taint: &Taint| {
+    let is_untolerated = |taint: &Taint| {
         taint.effect == "NoExecute" && !tolerations.iter().any(|toleration| tolerates(toleration, taint))
     };
-    let untolerated = !pod.is_static() && taints.iter().any(drives_out);
-    untolerated.then_some(Misfit::Predicate {
+    let untolerated = !pod.is_static() && taints.iter().any(is_untolerated);
+    untolerated.then_some(PredicateFailure::Predicate {
         name: "TaintToleration",
         description: "node(s) had taints that the pod didn't tolerate",
     })
 }
 
-/// Whether a toleration is for the taint.
 pub(super) fn tolerates(toleration: &Toleration, taint: &Taint) -> bool {
     let text = |text: &Option<String>| text.clone().unwrap_or_default();
     let (effect, key) = (text(&toleration.effect), text(&toleration.key));

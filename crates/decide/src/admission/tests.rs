@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use super::*;
 use crate::test_objects::{container, observed};
 
-/// A node that allows what most do.
+/// Settings of a typical node.
 pub(crate) fn settings() -> AdmissionSettings {
     AdmissionSettings {
         labels: [("kubernetes.io/os", "linux"), ("disk", "ssd"), ("rank", "7")]
@@ -18,51 +18,51 @@ pub(crate) fn settings() -> AdmissionSettings {
     }
 }
 
-struct Given {
+struct TestNode {
     settings: NodeSettings,
     occupancy: Occupancy,
     strict_groups: StrictGroups,
     taints: Vec<Taint>,
-    announced: ResourceAmounts,
+    extended_resources: ResourceAmounts,
     pressure: Pressure,
     shutdown: Shutdown,
 }
 
-impl Given {
+impl TestNode {
     fn new() -> Self {
         Self {
-            settings: crate::pod_paths::tests::settings(),
+            settings: crate::runtime_spec::pod_paths::tests::settings(),
             occupancy: Occupancy::default(),
             strict_groups: StrictGroups::Supported,
             taints: Vec::new(),
-            announced: ResourceAmounts::new(),
+            extended_resources: ResourceAmounts::new(),
             pressure: Pressure::default(),
             shutdown: Shutdown::None,
         }
     }
 
     fn with(others: &[Arc<Pod>]) -> Self {
-        let mut given = Self::new();
+        let mut node = Self::new();
         for pod in others {
-            given.occupancy.insert(pod);
+            node.occupancy.insert(pod);
         }
-        given
+        node
     }
 
     fn admit(&self, pod: &Pod) -> Result<Vec<String>, (String, String)> {
         let Self { settings, occupancy, strict_groups, .. } = self;
-        let node = Node {
+        let inputs = AdmissionInputs {
             settings,
             labels: &settings.admission.labels,
             taints: &self.taints,
-            announced: &self.announced,
+            extended_resources: &self.extended_resources,
             occupancy,
             strict_groups: *strict_groups,
             pressure: self.pressure,
             shutdown: self.shutdown,
         };
-        let verdict = admit(pod, &node);
-        verdict
+        let result = admit(pod, &inputs);
+        result
             .map(|victims| victims.iter().map(|pod| pod.name().to_owned()).collect())
             .map_err(|rejection| (rejection.reason, rejection.message))
     }
@@ -85,7 +85,7 @@ fn api(name: &str, spec: Value) -> Arc<Pod> {
     pod(PodSource::Api, name, spec)
 }
 
-fn fixed(name: &str, spec: Value) -> Arc<Pod> {
+fn static_pod(name: &str, spec: Value) -> Arc<Pod> {
     pod(PodSource::File, name, spec)
 }
 
@@ -93,27 +93,27 @@ fn requesting(cpu: &str) -> Value {
     json!({"containers": [{"name": "a", "image": "i", "resources": {"requests": {"cpu": cpu}}}]})
 }
 
-fn refused(given: &Given, pod: &Pod) -> String {
-    given.admit(pod).unwrap_err().0
+fn rejection_reason(node: &TestNode, pod: &Pod) -> String {
+    node.admit(pod).unwrap_err().0
 }
 
 #[test]
-fn a_plain_pod_is_admitted() {
-    assert_eq!(Given::new().admit(&fixed("p", json!({}))), Ok(Vec::new()));
+fn admits_plain_pod() {
+    assert_eq!(TestNode::new().admit(&static_pod("p", json!({}))), Ok(Vec::new()));
 }
 
 #[test]
-fn what_pods_hold_is_told_with_what_there_is() {
+fn rejection_names_requested_used_and_capacity() {
     // 4 CPUs, one of them reserved.
-    let given = Given::with(&[api("old", requesting("2500m"))]);
-    assert_eq!(given.admit(&api("new", requesting("500m"))), Ok(Vec::new()));
-    let (reason, message) = given.admit(&api("new", requesting("501m"))).unwrap_err();
+    let node = TestNode::with(&[api("old", requesting("2500m"))]);
+    assert_eq!(node.admit(&api("new", requesting("500m"))), Ok(Vec::new()));
+    let (reason, message) = node.admit(&api("new", requesting("501m"))).unwrap_err();
     assert_eq!(reason, "OutOfcpu");
     assert_eq!(message, "Node didn't have enough resource: cpu, requested: 501, used: 2500, capacity: 3000");
 }
 
 #[test]
-fn each_resource_has_its_reason_and_unknown_ones_belong_to_the_cluster() {
+fn each_resource_has_its_reason_and_unknown_resources_are_ignored() {
     for (resource, amount, reason) in [
         ("memory", "1Ti", Some("OutOfmemory")),
         ("ephemeral-storage", "1Ti", Some("OutOfephemeral-storage")),
@@ -124,13 +124,13 @@ fn each_resource_has_its_reason_and_unknown_ones_belong_to_the_cluster() {
         let spec = json!({"containers": [
             {"name": "a", "image": "i", "resources": {"requests": {resource: amount}}}
         ]});
-        let verdict = Given::new().admit(&api("p", spec)).map_err(|(reason, _)| reason);
-        assert_eq!(verdict.err().as_deref(), reason, "{resource}");
+        let result = TestNode::new().admit(&api("p", spec)).map_err(|(reason, _)| reason);
+        assert_eq!(result.err().as_deref(), reason, "{resource}");
     }
 }
 
 #[test]
-fn resources_announced_on_the_node_count() {
+fn extended_resources_of_node_are_checked() {
     let of = |name: &str, count: &str| {
         let resources = json!({"requests": {"example.com/gpu": count}, "limits": {"example.com/gpu": count}});
         api(name, json!({"containers": [{"name": "a", "image": "i", "resources": resources}]}))
@@ -140,45 +140,45 @@ fn resources_announced_on_the_node_count() {
         json!({"cpu": "64", "kubernetes.io/own": "1", "example.com/gpu": "3", "example.com/gone": "0"}),
     )
     .unwrap();
-    let mut given = Given::with(&[of("old", "1")]);
-    given.announced = announced(Some(&list));
-    assert_eq!(given.announced.keys().collect::<Vec<_>>(), ["example.com/gone", "example.com/gpu"]);
-    assert_eq!(given.admit(&gpus("2")), Ok(Vec::new()));
-    let (reason, message) = given.admit(&gpus("3")).unwrap_err();
+    let mut node = TestNode::with(&[of("old", "1")]);
+    node.extended_resources = extended_resources(Some(&list));
+    assert_eq!(node.extended_resources.keys().collect::<Vec<_>>(), ["example.com/gone", "example.com/gpu"]);
+    assert_eq!(node.admit(&gpus("2")), Ok(Vec::new()));
+    let (reason, message) = node.admit(&gpus("3")).unwrap_err();
     assert_eq!(reason, "OutOfexample.com/gpu");
     assert_eq!(
         message,
         "Node didn't have enough resource: example.com/gpu, requested: 3, used: 1, capacity: 3"
     );
-    assert_eq!(Given::new().admit(&gpus("3")), Ok(Vec::new()), "nobody announced it");
+    assert_eq!(TestNode::new().admit(&gpus("3")), Ok(Vec::new()), "not on the Node object");
 }
 
 #[test]
-fn overhead_and_init_containers_count() {
+fn requests_include_overhead_and_init_containers() {
     let spec = json!({
         "overhead": {"cpu": "1"},
         "initContainers": [{"name": "i", "image": "i", "resources": {"requests": {"cpu": "2500m"}}}],
         "containers": [{"name": "a", "image": "i"}],
     });
-    let (_, message) = Given::new().admit(&api("p", spec)).unwrap_err();
+    let (_, message) = TestNode::new().admit(&api("p", spec)).unwrap_err();
     assert!(message.contains("requested: 3500"), "{message}");
 }
 
 #[test]
-fn pods_are_counted_and_a_pod_does_not_count_against_itself() {
-    let mut given = Given::with(&[api("a", json!({})), api("b", json!({}))]);
-    given.settings.resources.capacity.insert("pods".into(), 2);
-    assert_eq!(refused(&given, &api("c", json!({}))), "OutOfpods");
-    assert_eq!(given.admit(&api("b", json!({}))), Ok(Vec::new()));
-    given.occupancy.retain(|uid| uid.as_str() != "a");
-    assert_eq!(given.admit(&api("c", json!({}))), Ok(Vec::new()));
+fn pod_limit_does_not_count_the_pod_itself() {
+    let mut node = TestNode::with(&[api("a", json!({})), api("b", json!({}))]);
+    node.settings.resources.capacity.insert("pods".into(), 2);
+    assert_eq!(rejection_reason(&node, &api("c", json!({}))), "OutOfpods");
+    assert_eq!(node.admit(&api("b", json!({}))), Ok(Vec::new()));
+    node.occupancy.retain(|uid| uid.as_str() != "a");
+    assert_eq!(node.admit(&api("c", json!({}))), Ok(Vec::new()));
 }
 
 #[test]
-fn a_static_pod_that_cannot_displace_others_is_refused_with_upstreams_words() {
-    let mut given = Given::with(&[fixed("a", json!({}))]);
-    given.settings.resources.capacity.insert("pods".into(), 1);
-    let (reason, message) = given.admit(&fixed("b", json!({}))).unwrap_err();
+fn static_pod_that_cannot_preempt_is_rejected_with_upstream_message() {
+    let mut node = TestNode::with(&[static_pod("a", json!({}))]);
+    node.settings.resources.capacity.insert("pods".into(), 1);
+    let (reason, message) = node.admit(&static_pod("b", json!({}))).unwrap_err();
     assert_eq!(reason, "UnexpectedAdmissionError");
     assert_eq!(
         message,
@@ -187,7 +187,7 @@ fn a_static_pod_that_cannot_displace_others_is_refused_with_upstreams_words() {
 }
 
 #[test]
-fn a_static_pod_displaces_the_least_important_pods_that_make_room() {
+fn static_pod_preempts_least_important_pods() {
     let limited = |cpu: &str| {
         json!({"containers": [{"name": "a", "image": "i", "resources": {
             "requests": {"cpu": cpu, "memory": "1Mi"}, "limits": {"cpu": cpu, "memory": "1Mi"}
@@ -199,39 +199,39 @@ fn a_static_pod_displaces_the_least_important_pods_that_make_room() {
         api("large", requesting("1")),
         api("guaranteed", limited("1500m")),
     ];
-    let given = Given::with(&others);
-    // Nothing is left. Best-effort pods have no CPU to give; one burstable pod is enough for each.
-    assert_eq!(given.admit(&fixed("new", requesting("400m"))), Ok(vec!["small".into()]));
-    assert_eq!(given.admit(&fixed("new", requesting("900m"))), Ok(vec!["large".into()]));
-    assert_eq!(given.admit(&fixed("new", requesting("1500m"))), Ok(vec!["large".into(), "small".into()]));
-    let with_guaranteed = given.admit(&fixed("new", requesting("3"))).unwrap();
+    let node = TestNode::with(&others);
+    // All CPU is requested. Best-effort pods free none; one burstable pod is enough for each of the first two.
+    assert_eq!(node.admit(&static_pod("new", requesting("400m"))), Ok(vec!["small".into()]));
+    assert_eq!(node.admit(&static_pod("new", requesting("900m"))), Ok(vec!["large".into()]));
+    assert_eq!(node.admit(&static_pod("new", requesting("1500m"))), Ok(vec!["large".into(), "small".into()]));
+    let with_guaranteed = node.admit(&static_pod("new", requesting("3"))).unwrap();
     assert_eq!(with_guaranteed, ["large", "small", "guaranteed"]);
-    assert_eq!(refused(&given, &fixed("new", requesting("3001m"))), "UnexpectedAdmissionError");
-    assert_eq!(refused(&given, &api("new", requesting("400m"))), "OutOfcpu");
+    assert_eq!(rejection_reason(&node, &static_pod("new", requesting("3001m"))), "UnexpectedAdmissionError");
+    assert_eq!(rejection_reason(&node, &api("new", requesting("400m"))), "OutOfcpu");
 }
 
 #[test]
-fn static_pods_give_way_only_to_a_higher_priority() {
+fn static_pods_are_preempted_only_by_higher_priority() {
     let with_priority = |priority: i32| json!({"priority": priority});
-    let mut given = Given::with(&[fixed("low", with_priority(1))]);
-    given.settings.resources.capacity.insert("pods".into(), 1);
-    assert_eq!(given.admit(&fixed("high", with_priority(2))), Ok(vec!["low".into()]));
-    assert_eq!(refused(&given, &fixed("equal", with_priority(1))), "UnexpectedAdmissionError");
-    assert_eq!(given.admit(&api("critical", with_priority(2_000_000_000))), Ok(vec!["low".into()]));
+    let mut node = TestNode::with(&[static_pod("low", with_priority(1))]);
+    node.settings.resources.capacity.insert("pods".into(), 1);
+    assert_eq!(node.admit(&static_pod("high", with_priority(2))), Ok(vec!["low".into()]));
+    assert_eq!(rejection_reason(&node, &static_pod("equal", with_priority(1))), "UnexpectedAdmissionError");
+    assert_eq!(node.admit(&api("critical", with_priority(2_000_000_000))), Ok(vec!["low".into()]));
 }
 
 #[test]
-fn what_preemption_cannot_help_is_told_first() {
-    let given = Given::with(&[api("old", requesting("3"))]);
+fn failures_without_preemption_are_reported_first() {
+    let node = TestNode::with(&[api("old", requesting("3"))]);
     let mut spec = requesting("1");
     spec["nodeSelector"] = json!({"disk": "tape"});
-    let (reason, message) = given.admit(&fixed("new", spec)).unwrap_err();
+    let (reason, message) = node.admit(&static_pod("new", spec)).unwrap_err();
     assert_eq!(reason, "NodeAffinity");
     assert_eq!(message, "Predicate NodeAffinity failed: node(s) didn't match Pod's node affinity/selector");
 }
 
 #[test]
-fn the_node_must_match_the_pods_selectors() {
+fn node_must_match_selectors_of_pod() {
     let terms = |terms: Value| {
         json!({"affinity": {"nodeAffinity": {
             "requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}
@@ -266,20 +266,23 @@ fn the_node_must_match_the_pods_selectors() {
         ),
         (json!({"nodeName": "node-1"}), true),
     ] {
-        let verdict = Given::new().admit(&fixed("p", spec.clone()));
-        assert_eq!(verdict.is_ok(), admitted, "{spec}: {verdict:?}");
+        let result = TestNode::new().admit(&static_pod("p", spec.clone()));
+        assert_eq!(result.is_ok(), admitted, "{spec}: {result:?}");
     }
-    assert_eq!(refused(&Given::new(), &fixed("p", json!({"nodeName": "other"}))), "NodeName");
+    assert_eq!(
+        rejection_reason(&TestNode::new(), &static_pod("p", json!({"nodeName": "other"}))),
+        "NodeName"
+    );
 }
 
 #[test]
-fn a_host_port_belongs_to_one_pod() {
+fn rejects_conflicting_host_ports() {
     let port = |port: i32, address: &str, protocol: &str| {
         json!({"containers": [{"name": "a", "image": "i", "ports": [
             {"containerPort": 80, "hostPort": port, "hostIP": address, "protocol": protocol}
         ]}]})
     };
-    let given = Given::with(&[fixed("old", port(8080, "192.0.2.1", "TCP"))]);
+    let node = TestNode::with(&[static_pod("old", port(8080, "192.0.2.1", "TCP"))]);
     for (spec, admitted) in [
         (port(8080, "", "TCP"), false),
         (port(8080, "192.0.2.1", "TCP"), false),
@@ -288,9 +291,9 @@ fn a_host_port_belongs_to_one_pod() {
         (port(8081, "", "TCP"), true),
         (port(0, "", "TCP"), true),
     ] {
-        let verdict = given.admit(&fixed("new", spec.clone()));
-        assert_eq!(verdict.is_ok(), admitted, "{spec}");
-        if let Err((reason, message)) = verdict {
+        let result = node.admit(&static_pod("new", spec.clone()));
+        assert_eq!(result.is_ok(), admitted, "{spec}");
+        if let Err((reason, message)) = result {
             assert_eq!(reason, "NodePorts");
             assert_eq!(
                 message,
@@ -303,18 +306,18 @@ fn a_host_port_belongs_to_one_pod() {
             "ports": [{"containerPort": 80, "hostPort": 8080}]}],
         "containers": [{"name": "a", "image": "i"}],
     });
-    assert_eq!(refused(&given, &fixed("new", sidecar)), "NodePorts");
+    assert_eq!(rejection_reason(&node, &static_pod("new", sidecar)), "NodePorts");
 }
 
 #[test]
-fn sysctls_are_safe_or_allowed_and_of_the_pods_own_namespaces() {
+fn sysctls_must_be_allowed_and_not_in_host_namespaces() {
     let check = |name: &str, more: Value, message: Option<&str>| {
         let mut spec = more;
         spec["securityContext"] = json!({"sysctls": [{"name": name, "value": "1"}]});
-        let verdict = Given::new().admit(&fixed("p", spec));
+        let result = TestNode::new().admit(&static_pod("p", spec));
         let expected =
             message.map(|text| ("SysctlForbidden".to_owned(), format!("forbidden sysctl: {text}")));
-        assert_eq!(verdict.err(), expected, "{name}");
+        assert_eq!(result.err(), expected, "{name}");
     };
     check("net.ipv4.tcp_syncookies", json!({}), None);
     check("net/ipv4/tcp_syncookies", json!({}), None);
@@ -338,85 +341,92 @@ fn sysctls_are_safe_or_allowed_and_of_the_pods_own_namespaces() {
 }
 
 #[test]
-fn an_old_kernel_has_fewer_safe_sysctls() {
-    let mut given = Given::new();
-    given.settings.admission.kernel = KernelVersion { major: 4, minor: 14 };
+fn old_kernel_has_fewer_safe_sysctls() {
+    let mut node = TestNode::new();
+    node.settings.admission.kernel = KernelVersion { major: 4, minor: 14 };
     let with =
-        |name: &str| fixed("p", json!({"securityContext": {"sysctls": [{"name": name, "value": "1"}]}}));
-    assert!(given.admit(&with("net.ipv4.tcp_fin_timeout")).is_ok());
-    assert_eq!(refused(&given, &with("net.ipv4.tcp_rmem")), "SysctlForbidden");
+        |name: &str| static_pod("p", json!({"securityContext": {"sysctls": [{"name": name, "value": "1"}]}}));
+    assert!(node.admit(&with("net.ipv4.tcp_fin_timeout")).is_ok());
+    assert_eq!(rejection_reason(&node, &with("net.ipv4.tcp_rmem")), "SysctlForbidden");
 }
 
 #[test]
-fn pods_for_another_system_are_refused() {
-    assert_eq!(refused(&Given::new(), &fixed("p", json!({"os": {"name": "windows"}}))), "PodOSNotSupported");
-    assert!(Given::new().admit(&fixed("p", json!({"os": {"name": "linux"}}))).is_ok());
-    let mut labelled = Pod::clone(&fixed("p", json!({})));
+fn rejects_pods_for_other_operating_systems() {
+    assert_eq!(
+        rejection_reason(&TestNode::new(), &static_pod("p", json!({"os": {"name": "windows"}}))),
+        "PodOSNotSupported"
+    );
+    assert!(TestNode::new().admit(&static_pod("p", json!({"os": {"name": "linux"}}))).is_ok());
+    let mut labelled = Pod::clone(&static_pod("p", json!({})));
     labelled.metadata.labels = Some([("kubernetes.io/os".to_owned(), "windows".to_owned())].into());
-    assert_eq!(refused(&Given::new(), &labelled), "PodOSSelectorNodeLabelDoesNotMatch");
+    assert_eq!(rejection_reason(&TestNode::new(), &labelled), "PodOSSelectorNodeLabelDoesNotMatch");
 }
 
 #[test]
-fn strict_groups_need_a_runtime_that_keeps_them() {
-    let strict = fixed("p", json!({"securityContext": {"supplementalGroupsPolicy": "Strict"}}));
-    let mut given = Given::new();
-    assert!(given.admit(&strict).is_ok());
-    given.strict_groups = StrictGroups::Unsupported;
-    let (reason, message) = given.admit(&strict).unwrap_err();
+fn strict_groups_need_runtime_support() {
+    let strict = static_pod("p", json!({"securityContext": {"supplementalGroupsPolicy": "Strict"}}));
+    let mut node = TestNode::new();
+    assert!(node.admit(&strict).is_ok());
+    node.strict_groups = StrictGroups::Unsupported;
+    let (reason, message) = node.admit(&strict).unwrap_err();
     assert_eq!(reason, "SupplementalGroupsPolicyNotSupported");
     assert_eq!(message, "SupplementalGroupsPolicy=Strict is not supported in this node");
-    let merge = fixed("p", json!({"securityContext": {"supplementalGroupsPolicy": "Merge"}}));
-    assert!(given.admit(&merge).is_ok());
+    let merge = static_pod("p", json!({"securityContext": {"supplementalGroupsPolicy": "Merge"}}));
+    assert!(node.admit(&merge).is_ok());
 }
 
 #[test]
-fn apparmor_needs_a_kernel_with_it_unless_unconfined() {
-    let of_pod = |kind: &str| fixed("p", json!({"securityContext": {"appArmorProfile": {"type": kind}}}));
-    let mut given = Given::new();
-    let (reason, message) = given.admit(&of_pod("RuntimeDefault")).unwrap_err();
+fn apparmor_needs_kernel_support_unless_unconfined() {
+    let of_pod =
+        |kind: &str| static_pod("p", json!({"securityContext": {"appArmorProfile": {"type": kind}}}));
+    let mut node = TestNode::new();
+    let (reason, message) = node.admit(&of_pod("RuntimeDefault")).unwrap_err();
     assert_eq!(reason, "AppArmor");
     assert_eq!(message, "Cannot enforce AppArmor: AppArmor is not enabled on the host");
-    assert!(given.admit(&of_pod("Unconfined")).is_ok());
-    let mut annotated = Pod::clone(&fixed("p", json!({})));
+    assert!(node.admit(&of_pod("Unconfined")).is_ok());
+    let mut annotated = Pod::clone(&static_pod("p", json!({})));
     let key = "container.apparmor.security.beta.kubernetes.io/a".to_owned();
     annotated.metadata.annotations = Some([(key, "localhost/mine".to_owned())].into());
-    assert_eq!(refused(&given, &annotated), "AppArmor");
-    let of_container = fixed(
+    assert_eq!(rejection_reason(&node, &annotated), "AppArmor");
+    let of_container = static_pod(
         "p",
         json!({"containers": [{"name": "a", "image": "i",
         "securityContext": {"appArmorProfile": {"type": "Localhost", "localhostProfile": " "}}}]}),
     );
-    assert_eq!(refused(&given, &of_container), "AppArmor");
-    given.settings.admission.apparmor = AppArmor::Enabled;
-    assert!(given.admit(&of_pod("RuntimeDefault")).is_ok());
-    assert!(given.admit(&annotated).is_ok());
-    assert_eq!(refused(&given, &of_container), "AppArmor");
+    assert_eq!(rejection_reason(&node, &of_container), "AppArmor");
+    node.settings.admission.apparmor = AppArmor::Enabled;
+    assert!(node.admit(&of_pod("RuntimeDefault")).is_ok());
+    assert!(node.admit(&annotated).is_ok());
+    assert_eq!(rejection_reason(&node, &of_container), "AppArmor");
 }
 
 #[test]
-fn pod_level_resources_need_their_gate() {
+fn pod_level_resources_need_feature_gate() {
     let spec = json!({"resources": {"requests": {"cpu": "1"}}});
-    let mut given = Given::new();
-    assert!(given.admit(&fixed("p", spec.clone())).is_ok());
-    given.settings.admission.pod_level_resources = PodLevelResources::Refused;
-    assert_eq!(refused(&given, &fixed("p", spec)), "PodLevelResourcesNotSupported");
-    assert!(given.admit(&fixed("p", json!({}))).is_ok());
+    let mut node = TestNode::new();
+    assert!(node.admit(&static_pod("p", spec.clone())).is_ok());
+    node.settings.admission.pod_level_resources = PodLevelResources::Refused;
+    assert_eq!(rejection_reason(&node, &static_pod("p", spec)), "PodLevelResourcesNotSupported");
+    assert!(node.admit(&static_pod("p", json!({}))).is_ok());
 }
 
 #[test]
-fn occupancy_follows_changes_of_a_pod() {
+fn occupancy_follows_updates_of_a_pod() {
     let mut occupancy = Occupancy::default();
     occupancy.insert(&api("a", requesting("1")));
     occupancy.insert(&api("a", requesting("2")));
-    let nobody = model::PodUid::from("x");
-    assert_eq!((occupancy.requested_without(&nobody, "cpu"), occupancy.count_without(&nobody)), (2000, 1));
+    let other_uid = model::PodUid::from("x");
+    assert_eq!(
+        (occupancy.requested_without(&other_uid, "cpu"), occupancy.count_without(&other_uid)),
+        (2000, 1)
+    );
     assert_eq!(occupancy.requested_without(&"a".into(), "cpu"), 0);
     occupancy.remove(&"a".into());
-    assert_eq!((occupancy.requested_without(&nobody, "cpu"), occupancy.contains(&"a".into())), (0, false));
+    assert_eq!((occupancy.requested_without(&other_uid, "cpu"), occupancy.contains(&"a".into())), (0, false));
 }
 
 #[test]
-fn only_taints_that_drive_pods_out_count_and_static_pods_stay() {
+fn rejects_untolerated_no_execute_taints_except_for_static_pods() {
     let taint = |effect: &str| Taint {
         key: "k".into(),
         value: Some("v".into()),
@@ -426,15 +436,15 @@ fn only_taints_that_drive_pods_out_count_and_static_pods_stay() {
     let of = |source: PodSource, tolerations: serde_json::Value| {
         pod(source, "p", json!({"containers": [], "tolerations": tolerations}))
     };
-    let refused = |effect: &str, pod: &Pod| {
-        let mut given = Given::new();
-        given.taints = vec![taint(effect)];
-        given.admit(pod).err().map(|(reason, _)| reason)
+    let rejection_reason = |effect: &str, pod: &Pod| {
+        let mut node = TestNode::new();
+        node.taints = vec![taint(effect)];
+        node.admit(pod).err().map(|(reason, _)| reason)
     };
     let plain = of(PodSource::Api, json!([]));
-    assert_eq!(refused("NoExecute", &plain).as_deref(), Some("TaintToleration"));
-    assert_eq!(refused("NoSchedule", &plain), None);
-    assert_eq!(refused("NoExecute", &of(PodSource::File, json!([]))), None);
+    assert_eq!(rejection_reason("NoExecute", &plain).as_deref(), Some("TaintToleration"));
+    assert_eq!(rejection_reason("NoSchedule", &plain), None);
+    assert_eq!(rejection_reason("NoExecute", &of(PodSource::File, json!([]))), None);
     for (toleration, tolerated) in [
         (json!({"operator": "Exists"}), true),
         (json!({"key": "k", "operator": "Exists", "effect": "NoExecute"}), true),
@@ -444,41 +454,41 @@ fn only_taints_that_drive_pods_out_count_and_static_pods_stay() {
         (json!({"key": "k", "operator": "Exists", "effect": "NoSchedule"}), false),
     ] {
         let pod = of(PodSource::Api, json!([toleration]));
-        assert_eq!(refused("NoExecute", &pod).is_none(), tolerated, "{toleration}");
+        assert_eq!(rejection_reason("NoExecute", &pod).is_none(), tolerated, "{toleration}");
     }
 }
 
 #[test]
-fn what_runs_is_not_asked_again() {
+fn running_pods_are_not_admitted_again() {
     let mut api = Pod::clone(&pod(PodSource::Api, "p", json!({"containers": [{"name": "a"}]})));
     let running = observed(vec![], vec![container("c", "a", 0, ContainerState::Running)]);
-    let ended = observed(vec![], vec![container("c", "a", 0, ContainerState::Exited)]);
-    assert_eq!(arrival(&api, None), Arrival::New);
-    assert_eq!(arrival(&api, Some(&ended)), Arrival::New);
-    assert_eq!(arrival(&api, Some(&running)), Arrival::Running);
-    // An agent that has just started has listed the runtime's containers, and looked at none.
-    for (runs, expected) in [(true, Arrival::Running), (false, Arrival::New)] {
+    let exited = observed(vec![], vec![container("c", "a", 0, ContainerState::Exited)]);
+    assert_eq!(classify_arrival(&api, None), PodArrival::New);
+    assert_eq!(classify_arrival(&api, Some(&exited)), PodArrival::New);
+    assert_eq!(classify_arrival(&api, Some(&running)), PodArrival::Running);
+    // An agent that has just started has listed the containers but not yet observed them.
+    for (runs, expected) in [(true, PodArrival::Running), (false, PodArrival::New)] {
         let mut listed = observed(vec![], vec![]);
         listed.observation = model::Observation::Listed { runs };
-        assert_eq!(arrival(&api, Some(&listed)), expected);
+        assert_eq!(classify_arrival(&api, Some(&listed)), expected);
     }
     api.status.phase = Some("Failed".into());
-    assert_eq!(arrival(&api, Some(&ended)), Arrival::Over);
-    assert_eq!(arrival(&api, Some(&running)), Arrival::Running);
+    assert_eq!(classify_arrival(&api, Some(&exited)), PodArrival::Finished);
+    assert_eq!(classify_arrival(&api, Some(&running)), PodArrival::Running);
     api.status.phase = None;
     api.metadata.deletion_timestamp = Some(model::Timestamp::ZERO.to_api_time());
-    assert_eq!(arrival(&api, None), Arrival::Over);
+    assert_eq!(classify_arrival(&api, None), PodArrival::Finished);
 }
 
 #[test]
-fn refusals_are_counted_under_words_that_have_an_end() {
+fn rejection_labels_are_bounded() {
     for (reason, label) in [
         ("OutOfcpu", "OutOfcpu"),
         ("OutOfpods", "OutOfpods"),
         ("OutOfexample.com/gpu", "OutOfExtendedResources"),
         ("NodeShutdown", "NodeShutdown"),
         ("VolumeAttachmentLimitExceeded", "VolumeAttachmentLimitExceeded"),
-        // Upstream's words have no place for these.
+        // Upstream has no label for these.
         ("NodeAffinity", "Other"),
         ("TaintToleration", "Other"),
         ("Whatever", "Other"),
@@ -488,33 +498,34 @@ fn refusals_are_counted_under_words_that_have_an_end() {
 }
 
 #[test]
-fn a_node_under_pressure_takes_only_what_cannot_make_it_worse() {
-    let mut given = Given::new();
+fn node_under_pressure_admits_only_exempt_pods() {
+    let mut node = TestNode::new();
     let greedy = json!([{"name": "a", "image": "i", "resources": {"requests": {"memory": "1Mi"}}}]);
     let tolerant = json!([{"key": "node.kubernetes.io/memory-pressure", "operator": "Exists"}]);
     let plain = api("plain", json!({}));
     let with_requests = api("requests", json!({"containers": greedy}));
     let with_toleration = api("tolerates", json!({"tolerations": tolerant}));
     let critical = api("critical", json!({"priority": 2_000_000_000}));
-    let refused = |names: &str| Err(("Evicted".to_owned(), format!("The node had condition: [{names}]. ")));
-    given.pressure = Pressure { memory: true, ..Pressure::default() };
-    assert_eq!(given.admit(&plain), refused("MemoryPressure"));
+    let rejection_reason =
+        |names: &str| Err(("Evicted".to_owned(), format!("The node had condition: [{names}]. ")));
+    node.pressure = Pressure { memory: true, ..Pressure::default() };
+    assert_eq!(node.admit(&plain), rejection_reason("MemoryPressure"));
     for pod in [&with_requests, &with_toleration, &critical] {
-        assert_eq!(given.admit(pod), Ok(vec![]), "{}", pod.name());
+        assert_eq!(node.admit(pod), Ok(vec![]), "{}", pod.name());
     }
-    given.pressure.disk = true;
+    node.pressure.disk = true;
     for pod in [&plain, &with_requests, &with_toleration] {
-        assert_eq!(given.admit(pod), refused("MemoryPressure DiskPressure"), "{}", pod.name());
+        assert_eq!(node.admit(pod), rejection_reason("MemoryPressure DiskPressure"), "{}", pod.name());
     }
-    assert_eq!(given.admit(&critical), Ok(vec![]));
+    assert_eq!(node.admit(&critical), Ok(vec![]));
 }
 
 #[test]
-fn a_machine_that_goes_down_takes_nothing() {
-    let mut given = Given::new();
-    given.shutdown = Shutdown::Imminent;
-    let words = "Pod was rejected as the node is shutting down.".to_owned();
+fn rejects_all_pods_during_shutdown() {
+    let mut node = TestNode::new();
+    node.shutdown = Shutdown::Imminent;
+    let message = "Pod was rejected as the node is shutting down.".to_owned();
     for pod in [api("plain", json!({})), api("critical", json!({"priority": 2_000_000_000}))] {
-        assert_eq!(given.admit(&pod), Err(("NodeShutdown".to_owned(), words.clone())));
+        assert_eq!(node.admit(&pod), Err(("NodeShutdown".to_owned(), message.clone())));
     }
 }

@@ -18,8 +18,8 @@ fn event(pod: &str, reason: &str, message: &str, at: i64) -> RecordedEvent {
 }
 
 #[test]
-fn equal_events_are_one_that_is_counted() {
-    let mut correlator = Correlator::default();
+fn equal_events_are_counted() {
+    let mut correlator = EventCorrelator::default();
     let first = correlator.observe(event("p", "BackOff", "m", 16)).unwrap();
     let other = correlator.observe(event("p", "BackOff", "n", 17)).unwrap();
     let again = correlator.observe(event("p", "BackOff", "m", 20)).unwrap();
@@ -31,31 +31,34 @@ fn equal_events_are_one_that_is_counted() {
 }
 
 #[test]
-fn the_tenth_different_message_is_combined_with_those_after_it() {
-    let mut correlator = Correlator::default();
-    let mut told = Vec::new();
+fn aggregates_from_tenth_different_message() {
+    let mut correlator = EventCorrelator::default();
+    let mut written = Vec::new();
     for at in 0..12 {
-        told.push(correlator.observe(event("p", "Failed", &format!("try {at}"), at)).unwrap());
+        written.push(correlator.observe(event("p", "Failed", &format!("try {at}"), at)).unwrap());
     }
-    assert_eq!(told[8].event.message, "try 8");
-    assert_eq!((told[9].event.message.as_str(), told[9].count), ("(combined from similar events): try 9", 1));
+    assert_eq!(written[8].event.message, "try 8");
     assert_eq!(
-        (told[11].event.message.as_str(), told[11].count),
+        (written[9].event.message.as_str(), written[9].count),
+        ("(combined from similar events): try 9", 1)
+    );
+    assert_eq!(
+        (written[11].event.message.as_str(), written[11].count),
         ("(combined from similar events): try 11", 3)
     );
-    assert_eq!(told[11].name, told[9].name);
-    // Ten minutes of silence end it; other reasons and objects are no part of it.
+    assert_eq!(written[11].name, written[9].name);
+    // Aggregation ends after ten minutes without events; other reasons and objects are not affected.
     assert_eq!(correlator.observe(event("p", "Failed", "new", 612)).unwrap().event.message, "new");
     assert_eq!(correlator.observe(event("p", "Other", "try 1", 12)).unwrap().event.message, "try 1");
     assert_eq!(correlator.observe(event("q", "Failed", "try 1", 12)).unwrap().event.message, "try 1");
 }
 
 #[test]
-fn an_object_with_too_many_events_is_silenced_but_counted() {
-    let mut correlator = Correlator::default();
-    let told = (0..40).filter(|_| correlator.observe(event("p", "BackOff", "m", 0)).is_some()).count();
-    assert_eq!(told, 25);
-    assert!(correlator.observe(event("q", "BackOff", "m", 0)).is_some(), "another object is not silenced");
+fn rate_limited_events_are_still_counted() {
+    let mut correlator = EventCorrelator::default();
+    let written = (0..40).filter(|_| correlator.observe(event("p", "BackOff", "m", 0)).is_some()).count();
+    assert_eq!(written, 25);
+    assert!(correlator.observe(event("q", "BackOff", "m", 0)).is_some(), "another object is not limited");
     assert!(correlator.observe(event("p", "BackOff", "m", 299)).is_none());
     let next = correlator.observe(event("p", "BackOff", "m", 301)).unwrap();
     assert_eq!(next.count, 42);

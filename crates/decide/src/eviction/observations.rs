@@ -1,80 +1,71 @@
-//! What is seen of the node.
+//! Turns readings of the node into eviction signals.
 
 use std::collections::BTreeMap;
 
 use model::Timestamp;
 use model::usage::{CgroupUsage, FilesystemRoom, ProcessCount};
+use values::quantity::{binary_si, decimal_si};
 
-use super::signals::{Signal, Starved};
-use crate::quantity::text::{binary, decimal};
+use super::signals::{Signal, StarvedResource};
 
-/// One signal at one time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Observed {
-    /// What is left.
+pub struct SignalObservation {
     pub available: i64,
-    /// What there is.
     pub capacity: i64,
-    /// When.
     pub at: Timestamp,
 }
 
-/// What could be measured.
-pub type Observations = BTreeMap<Signal, Observed>;
+/// Signals without a reading are missing.
+pub type SignalObservations = BTreeMap<Signal, SignalObservation>;
 
-/// The node as it was read; what is missing was not asked for or did not answer.
+/// Readings of the node; a value is `None` if it is not needed or could not be read.
 #[derive(Clone, Debug, Default)]
-pub struct NodeSight {
-    /// When.
+pub struct NodeReadings {
     pub at: Timestamp,
-    /// Installed memory in bytes.
+    /// Memory capacity in bytes.
     pub memory: u64,
-    /// The whole machine.
     pub root: Option<CgroupUsage>,
-    /// The cgroup of all pods.
     pub pods: Option<CgroupUsage>,
-    /// Disks.
-    pub disks: DiskSight,
-    /// Processes.
+    pub disks: DiskReadings,
     pub processes: Option<ProcessCount>,
 }
 
-/// The disks of a node.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct DiskSight {
-    /// Of the agent's folder.
+pub struct DiskReadings {
+    /// Filesystem of the agent's root directory.
     pub node: Option<FilesystemRoom>,
-    /// Of images.
     pub images: Option<FilesystemRoom>,
-    /// Of containers' own files.
     pub containers: Option<FilesystemRoom>,
 }
 
-impl Observed {
-    /// What is left, as messages write it.
-    pub(super) fn text(&self, starved: Starved) -> String {
+impl SignalObservation {
+    /// The available amount as a Kubernetes quantity.
+    pub(super) fn text(&self, starved: StarvedResource) -> String {
         match starved {
-            Starved::Memory | Starved::EphemeralStorage => binary(self.available),
-            Starved::Inodes | Starved::Pids => decimal(self.available),
+            StarvedResource::Memory | StarvedResource::EphemeralStorage => binary_si(self.available),
+            StarvedResource::Inodes | StarvedResource::Pids => decimal_si(self.available),
         }
     }
 }
 
-/// The signals of a node.
+/// Computes the signals from the readings.
 #[must_use]
-pub fn observe(sight: &NodeSight) -> Observations {
-    let mut found = Observations::new();
+pub fn observe_signals(readings: &NodeReadings) -> SignalObservations {
+    let mut found = SignalObservations::new();
     let mut put = |signal, available: u64, capacity: u64, at| {
         let amount = |number| i64::try_from(number).unwrap_or(i64::MAX);
-        found.insert(signal, Observed { available: amount(available), capacity: amount(capacity), at });
+        found.insert(
+            signal,
+            SignalObservation { available: amount(available), capacity: amount(capacity), at },
+        );
     };
-    if let Some(root) = &sight.root {
+    if let Some(root) = &readings.root {
         let used = root.memory.working_set;
-        let left = sight.memory.saturating_sub(used);
+        let left = readings.memory.saturating_sub(used);
         put(Signal::MemoryAvailable, left, left.saturating_add(used), root.time);
     }
-    // Without a limit nobody can say what is left below it.
-    if let Some(pods) = &sight.pods
+    // Without a limit there is no remaining amount.
+    if let Some(pods) = &readings.pods
         && let Some(limit) = pods.memory.limit
     {
         let used = pods.memory.working_set;
@@ -82,18 +73,18 @@ pub fn observe(sight: &NodeSight) -> Observations {
         put(Signal::AllocatableMemoryAvailable, left, left.saturating_add(used), pods.time);
     }
     let disks = [
-        (sight.disks.node, Signal::NodeFsAvailable, Signal::NodeFsInodesFree),
-        (sight.disks.images, Signal::ImageFsAvailable, Signal::ImageFsInodesFree),
-        (sight.disks.containers, Signal::ContainerFsAvailable, Signal::ContainerFsInodesFree),
+        (readings.disks.node, Signal::NodeFsAvailable, Signal::NodeFsInodesFree),
+        (readings.disks.images, Signal::ImageFsAvailable, Signal::ImageFsInodesFree),
+        (readings.disks.containers, Signal::ContainerFsAvailable, Signal::ContainerFsInodesFree),
     ];
     for (room, space, inodes) in disks {
         let Some(room) = room else { continue };
-        put(space, room.available, room.capacity, sight.at);
-        put(inodes, room.inodes_free, room.inodes, sight.at);
+        put(space, room.available, room.capacity, readings.at);
+        put(inodes, room.inodes_free, room.inodes, readings.at);
     }
-    if let Some(count) = sight.processes {
+    if let Some(count) = readings.processes {
         let available = count.max.saturating_sub(count.current);
-        let observed = Observed { available, capacity: count.max, at: sight.at };
+        let observed = SignalObservation { available, capacity: count.max, at: readings.at };
         found.insert(Signal::PidAvailable, observed);
     }
     found

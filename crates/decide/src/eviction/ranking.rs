@@ -1,4 +1,4 @@
-//! In which order pods have to go.
+//! The order in which pods are evicted.
 
 use std::cmp::Ordering;
 use std::sync::Arc;
@@ -7,57 +7,56 @@ use model::Pod;
 use model::statistics::{ContainerStatistics, FsStatistics, PodStatistics};
 
 use super::reclaim::DiskLayout;
-use super::signals::{Signal, Starved};
-use crate::quantity::Amount;
-use crate::resources::pod_requests;
+use super::signals::{Signal, StarvedResource};
+use crate::pod_resources::resources::pod_requests;
+use crate::quantity::amount_in;
 
-/// A pod and what it uses, if anybody knows.
+/// A pod and its usage; `None` if there are no statistics.
 #[derive(Clone, Debug)]
-pub struct PodUse {
-    /// The pod, as it was granted.
+pub struct PodUsage {
+    /// With allocated resources.
     pub pod: Arc<Pod>,
-    /// What it uses.
     pub used: Option<PodStatistics>,
 }
 
-/// A part of what a pod takes of disks.
+/// A part of the disk usage of a pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Part {
-    /// Containers' own files.
+enum DiskPart {
+    /// Writable container layers.
     Rootfs,
-    /// Their logs.
     Logs,
-    /// Volumes on the node's own disk.
+    /// Volumes on a local filesystem.
     Volumes,
 }
 
-/// A pod as it is compared.
+/// A pod with its sort keys.
 struct Candidate {
     priority: i32,
-    measured: Option<Measured>,
-    subject: PodUse,
+    measured: Option<MeasuredUsage>,
+    subject: PodUsage,
 }
 
 #[derive(Clone, Copy)]
-struct Measured {
+struct MeasuredUsage {
     exceeds_request: bool,
     above_request: i128,
 }
 
-/// Orders pods: who has to go first comes first.
+/// Sorts pods; the first one is evicted first.
 #[must_use]
-pub fn rank(pods: Vec<PodUse>, signal: Signal, layout: DiskLayout) -> Vec<PodUse> {
-    let candidate = |subject: PodUse| Candidate {
+pub fn rank(pods: Vec<PodUsage>, signal: Signal, layout: DiskLayout) -> Vec<PodUsage> {
+    let candidate = |subject: PodUsage| Candidate {
         priority: subject.pod.spec.priority.unwrap_or(0),
         measured: subject.used.as_ref().map(|used| measure(&subject.pod, used, signal, layout)),
         subject,
     };
     let mut candidates: Vec<Candidate> = pods.into_iter().map(candidate).collect();
-    match signal.starved() {
-        Starved::Memory | Starved::EphemeralStorage | Starved::Inodes => candidates.sort_by(|one, other| {
-            by_excess(one, other).then(by_priority(one, other)).then(by_use(one, other))
-        }),
-        Starved::Pids => {
+    match signal.starved_resource() {
+        StarvedResource::Memory | StarvedResource::EphemeralStorage | StarvedResource::Inodes => candidates
+            .sort_by(|one, other| {
+                by_excess(one, other).then(by_priority(one, other)).then(by_use(one, other))
+            }),
+        StarvedResource::Pids => {
             candidates.sort_by(|one, other| by_priority(one, other).then(by_use(one, other)));
         }
     }
@@ -68,7 +67,7 @@ fn by_priority(one: &Candidate, other: &Candidate) -> Ordering {
     one.priority.cmp(&other.priority)
 }
 
-/// Pods that use more than they requested come first, and before them those of which nothing is known.
+/// Pods without statistics come first, then those that use more than they request.
 fn by_excess(one: &Candidate, other: &Candidate) -> Ordering {
     match (one.measured, other.measured) {
         (Some(one), Some(other)) => other.exceeds_request.cmp(&one.exceeds_request),
@@ -76,7 +75,7 @@ fn by_excess(one: &Candidate, other: &Candidate) -> Ordering {
     }
 }
 
-/// Pods that use most above their request come first, and before them those of which nothing is known.
+/// Pods without statistics come first, then those that exceed their request most.
 fn by_use(one: &Candidate, other: &Candidate) -> Ordering {
     match (one.measured, other.measured) {
         (Some(one), Some(other)) => other.above_request.cmp(&one.above_request),
@@ -84,50 +83,57 @@ fn by_use(one: &Candidate, other: &Candidate) -> Ordering {
     }
 }
 
-fn measure(pod: &Pod, used: &PodStatistics, signal: Signal, layout: DiskLayout) -> Measured {
+fn measure(pod: &Pod, used: &PodStatistics, signal: Signal, layout: DiskLayout) -> MeasuredUsage {
     let of_disks = |of: fn(&FsStatistics) -> Option<u64>| disk_use(pod, used, parts(signal, layout), of);
-    let (used, request, subtracted) = match signal.starved() {
-        Starved::Memory => {
+    let (used, request, subtracted) = match signal.starved_resource() {
+        StarvedResource::Memory => {
             let memory = used.memory.as_ref().and_then(|memory| memory.working_set_bytes);
             let request = request(pod, "memory");
             (u128::from(memory.unwrap_or(0)), request, request)
         }
-        Starved::EphemeralStorage => {
+        StarvedResource::EphemeralStorage => {
             let request = request(pod, "ephemeral-storage");
             (of_disks(|fs| fs.used_bytes), request, request)
         }
-        // Nobody requests inodes; what upstream subtracts from them is the request of bytes.
-        Starved::Inodes => (of_disks(|fs| fs.inodes_used), 0, request(pod, "ephemeral-storage")),
-        Starved::Pids => {
+        // There are no requests for inodes; upstream subtracts the request of bytes.
+        StarvedResource::Inodes => (of_disks(|fs| fs.inodes_used), 0, request(pod, "ephemeral-storage")),
+        StarvedResource::Pids => {
             let count = used.processes.map_or(0, |processes| processes.process_count);
             (u128::from(count), 0, 0)
         }
     };
     let used = i128::try_from(used).unwrap_or(i128::MAX);
-    Measured { exceeds_request: used > request, above_request: used - subtracted }
+    MeasuredUsage { exceeds_request: used > request, above_request: used - subtracted }
 }
 
-/// What a pod requests, with its overhead if it requests any.
+/// The request of a pod, including overhead if the request is not zero.
 fn request(pod: &Pod, resource: &str) -> i128 {
     let own = pod_requests(pod).get(resource).copied().unwrap_or_default();
-    let overhead = Amount::in_list(pod.spec.overhead.as_ref(), resource);
+    let overhead = amount_in(pod.spec.overhead.as_ref(), resource);
     let total = if own.is_zero() { own } else { own + overhead };
     i128::from(total.units())
 }
 
-/// The parts of a pod that lie on the disk of a signal.
-fn parts(signal: Signal, layout: DiskLayout) -> &'static [Part] {
+/// The parts of a pod that are on the filesystem of a signal.
+fn parts(signal: Signal, layout: DiskLayout) -> &'static [DiskPart] {
     let is_node = matches!(signal, Signal::NodeFsAvailable | Signal::NodeFsInodesFree);
     let is_image = matches!(signal, Signal::ImageFsAvailable | Signal::ImageFsInodesFree);
     match layout {
-        DiskLayout::ImagesApart if is_node => &[Part::Logs, Part::Volumes],
-        DiskLayout::ImagesApart => &[Part::Rootfs],
-        DiskLayout::ImagesAndContainersApart if is_image => &[],
-        DiskLayout::One | DiskLayout::ImagesAndContainersApart => &[Part::Rootfs, Part::Logs, Part::Volumes],
+        DiskLayout::DedicatedImageFs if is_node => &[DiskPart::Logs, DiskPart::Volumes],
+        DiskLayout::DedicatedImageFs => &[DiskPart::Rootfs],
+        DiskLayout::SplitImageFs if is_image => &[],
+        DiskLayout::Single | DiskLayout::SplitImageFs => {
+            &[DiskPart::Rootfs, DiskPart::Logs, DiskPart::Volumes]
+        }
     }
 }
 
-fn disk_use(pod: &Pod, used: &PodStatistics, parts: &[Part], of: fn(&FsStatistics) -> Option<u64>) -> u128 {
+fn disk_use(
+    pod: &Pod,
+    used: &PodStatistics,
+    parts: &[DiskPart],
+    of: fn(&FsStatistics) -> Option<u64>,
+) -> u128 {
     let amount = |fs: Option<&FsStatistics>| u128::from(fs.and_then(of).unwrap_or(0));
     let containers = |part: fn(&ContainerStatistics) -> Option<&FsStatistics>| {
         used.containers.iter().map(|own| amount(part(own))).sum::<u128>()
@@ -137,15 +143,15 @@ fn disk_use(pod: &Pod, used: &PodStatistics, parts: &[Part], of: fn(&FsStatistic
         let found = local.filter_map(|volume| used.volumes.iter().find(|found| found.name == volume.name));
         found.map(|found| amount(Some(&found.fs))).sum::<u128>()
     };
-    let part = |part: &Part| match part {
-        Part::Rootfs => containers(|own| own.rootfs.as_ref()),
-        Part::Logs => containers(|own| own.logs.as_ref()),
-        Part::Volumes => volumes(),
+    let part = |part: &DiskPart| match part {
+        DiskPart::Rootfs => containers(|own| own.rootfs.as_ref()),
+        DiskPart::Logs => containers(|own| own.logs.as_ref()),
+        DiskPart::Volumes => volumes(),
     };
     parts.iter().map(part).sum()
 }
 
-/// Whether a volume lies on the node's own disk, as upstream counts it here.
+/// Whether upstream counts the volume as local.
 fn is_local(volume: &k8s_openapi::api::core::v1::Volume) -> bool {
     let on_disk = |medium: Option<&str>| medium.is_none_or(str::is_empty);
     volume.host_path.is_some()

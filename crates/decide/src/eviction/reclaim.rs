@@ -1,63 +1,62 @@
-//! What the node can give up before a pod has to go.
+//! Actions that reclaim disk space before a pod is evicted.
 
 use super::signals::Signal;
 
-/// On which disks the node keeps what.
+/// Which filesystems hold pods, images and containers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum DiskLayout {
-    /// Everything on one.
+    /// One filesystem for everything.
     #[default]
-    One,
-    /// Images and containers together on one of their own.
-    ImagesApart,
-    /// Images and containers on different ones.
-    ImagesAndContainersApart,
+    Single,
+    /// Images and containers share a filesystem, separate from that of the pods directory.
+    DedicatedImageFs,
+    /// Images and containers are on different filesystems.
+    SplitImageFs,
 }
 
-/// Something that nobody needs.
+/// Something that can be removed without affecting pods.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Reclaim {
-    /// Containers of pods that are over, and those beyond what is kept.
+pub enum ReclaimAction {
+    /// All containers of finished pods, and surplus dead containers of others.
     DeadContainers,
-    /// Images that no container uses.
     UnusedImages,
 }
 
-/// The layout, by the devices of the node's folder, of images and of containers.
+/// The layout, from the devices of the agent's root directory, the images and the containers.
 #[must_use]
-pub fn layout<D: PartialEq>(node: &D, images: &D, containers: &D) -> DiskLayout {
+pub fn disk_layout<D: PartialEq>(node: &D, images: &D, containers: &D) -> DiskLayout {
     if images != containers {
-        DiskLayout::ImagesAndContainersApart
+        DiskLayout::SplitImageFs
     } else if images != node {
-        DiskLayout::ImagesApart
+        DiskLayout::DedicatedImageFs
     } else {
-        DiskLayout::One
+        DiskLayout::Single
     }
 }
 
-/// What is given up for a signal, in this order. Memory and process ids have nothing to give up.
+/// The reclaim actions for a signal, in order. There are none for memory and process IDs.
 #[must_use]
-pub fn reclaims(signal: Signal, layout: DiskLayout) -> &'static [Reclaim] {
-    use DiskLayout::{ImagesAndContainersApart, ImagesApart, One};
-    use Reclaim::{DeadContainers, UnusedImages};
+pub fn reclaim_actions(signal: Signal, layout: DiskLayout) -> &'static [ReclaimAction] {
+    use DiskLayout::{DedicatedImageFs, Single, SplitImageFs};
+    use ReclaimAction::{DeadContainers, UnusedImages};
     match (signal, layout) {
         (Signal::MemoryAvailable | Signal::AllocatableMemoryAvailable | Signal::PidAvailable, _)
-        | (Signal::NodeFsAvailable | Signal::NodeFsInodesFree, ImagesApart) => &[],
-        (Signal::ImageFsAvailable | Signal::ImageFsInodesFree, ImagesAndContainersApart) => &[UnusedImages],
+        | (Signal::NodeFsAvailable | Signal::NodeFsInodesFree, DedicatedImageFs) => &[],
+        (Signal::ImageFsAvailable | Signal::ImageFsInodesFree, SplitImageFs) => &[UnusedImages],
         (
             Signal::NodeFsAvailable
             | Signal::NodeFsInodesFree
             | Signal::ContainerFsAvailable
             | Signal::ContainerFsInodesFree,
-            ImagesAndContainersApart,
+            SplitImageFs,
         ) => &[DeadContainers],
         (
             Signal::ImageFsAvailable
             | Signal::ImageFsInodesFree
             | Signal::ContainerFsAvailable
             | Signal::ContainerFsInodesFree,
-            One | ImagesApart,
+            Single | DedicatedImageFs,
         )
-        | (Signal::NodeFsAvailable | Signal::NodeFsInodesFree, One) => &[DeadContainers, UnusedImages],
+        | (Signal::NodeFsAvailable | Signal::NodeFsInodesFree, Single) => &[DeadContainers, UnusedImages],
     }
 }

@@ -1,49 +1,37 @@
-/// Something that is measured of the node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Signal {
-    /// Memory of the machine.
     MemoryAvailable,
-    /// Memory of the cgroup of all pods.
+    /// Memory left in the cgroup of all pods.
     AllocatableMemoryAvailable,
-    /// Space where the agent has its folder.
+    /// Filesystem of the agent's root directory.
     NodeFsAvailable,
-    /// Inodes there.
     NodeFsInodesFree,
-    /// Space where images are.
     ImageFsAvailable,
-    /// Inodes there.
     ImageFsInodesFree,
-    /// Space where containers' own files are.
+    /// Filesystem of the writable container layers.
     ContainerFsAvailable,
-    /// Inodes there.
     ContainerFsInodesFree,
-    /// Process ids.
     PidAvailable,
 }
 
-/// What a signal is about.
+/// The resource that a signal measures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Starved {
-    /// Memory.
+pub enum StarvedResource {
     Memory,
-    /// Space on disks.
     EphemeralStorage,
-    /// Inodes.
     Inodes,
-    /// Process ids.
     Pids,
 }
 
-/// The node's condition that a signal makes true.
+/// The node condition that a signal sets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Shortage {
+pub(super) enum PressureKind {
     Memory,
     Disk,
     Pid,
 }
 
 impl Signal {
-    /// All of them.
     pub const ALL: [Self; 9] = [
         Self::MemoryAvailable,
         Self::AllocatableMemoryAvailable,
@@ -56,7 +44,7 @@ impl Signal {
         Self::PidAvailable,
     ];
 
-    /// The word of configuration and metrics.
+    /// The name in configuration and metrics.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -72,36 +60,36 @@ impl Signal {
         }
     }
 
-    /// The signal of a word.
     #[must_use]
-    pub fn named(word: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|signal| signal.as_str() == word)
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|signal| signal.as_str() == name)
     }
 
-    /// What it is about.
     #[must_use]
-    pub fn starved(self) -> Starved {
+    pub fn starved_resource(self) -> StarvedResource {
         match self {
-            Self::MemoryAvailable | Self::AllocatableMemoryAvailable => Starved::Memory,
+            Self::MemoryAvailable | Self::AllocatableMemoryAvailable => StarvedResource::Memory,
             Self::NodeFsAvailable | Self::ImageFsAvailable | Self::ContainerFsAvailable => {
-                Starved::EphemeralStorage
+                StarvedResource::EphemeralStorage
             }
-            Self::NodeFsInodesFree | Self::ImageFsInodesFree | Self::ContainerFsInodesFree => Starved::Inodes,
-            Self::PidAvailable => Starved::Pids,
+            Self::NodeFsInodesFree | Self::ImageFsInodesFree | Self::ContainerFsInodesFree => {
+                StarvedResource::Inodes
+            }
+            Self::PidAvailable => StarvedResource::Pids,
         }
     }
 
-    pub(super) fn shortage(self) -> Shortage {
-        match self.starved() {
-            Starved::Memory => Shortage::Memory,
-            Starved::EphemeralStorage | Starved::Inodes => Shortage::Disk,
-            Starved::Pids => Shortage::Pid,
+    pub(super) fn pressure_kind(self) -> PressureKind {
+        match self.starved_resource() {
+            StarvedResource::Memory => PressureKind::Memory,
+            StarvedResource::EphemeralStorage | StarvedResource::Inodes => PressureKind::Disk,
+            StarvedResource::Pids => PressureKind::Pid,
         }
     }
 }
 
-impl Starved {
-    /// The word of messages.
+impl StarvedResource {
+    /// The name in messages.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {

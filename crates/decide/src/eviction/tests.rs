@@ -12,7 +12,7 @@ use proptest::prelude::*;
 use serde_json::{Value as Json, json};
 
 use super::*;
-use crate::node_status::Pressure;
+use crate::node::node_status::Pressure;
 
 const TRANSITION: Duration = Duration::from_secs(300);
 
@@ -20,16 +20,21 @@ fn at(seconds: i64) -> Timestamp {
     Timestamp::from_secs(1_000_000 + seconds)
 }
 
-fn words(list: &[(&str, &str)]) -> BTreeMap<String, String> {
+fn map(list: &[(&str, &str)]) -> BTreeMap<String, String> {
     list.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect()
 }
 
 fn threshold(signal: Signal, value: &str) -> Threshold {
-    Threshold { signal, value: Value::parse(value).unwrap(), grace: Duration::ZERO, min_reclaim: None }
+    Threshold {
+        signal,
+        value: ThresholdValue::parse(value).unwrap(),
+        grace: Duration::ZERO,
+        min_reclaim: None,
+    }
 }
 
-fn seen(signal: Signal, available: i64, capacity: i64, time: i64) -> Observations {
-    [(signal, Observed { available, capacity, at: at(time) })].into()
+fn observations(signal: Signal, available: i64, capacity: i64, time: i64) -> SignalObservations {
+    [(signal, SignalObservation { available, capacity, at: at(time) })].into()
 }
 
 #[expect(clippy::needless_pass_by_value, reason = "tests write the spec in place")]
@@ -47,17 +52,17 @@ fn memory(bytes: u64) -> Option<MemoryStatistics> {
 }
 
 #[test]
-fn words_become_thresholds() {
-    let hard = words(&[
+fn parses_thresholds_from_configuration() {
+    let hard = map(&[
         ("memory.available", "100Mi"),
         ("nodefs.available", "10%"),
         ("pid.available", "1k"),
         ("imagefs.available", "0%"),
         ("imagefs.inodesFree", "100%"),
     ]);
-    let reclaim = words(&[("memory.available", "1Gi")]);
+    let reclaim = map(&[("memory.available", "1Gi")]);
     let minute = Duration::from_secs(60);
-    let mut configured = Configured {
+    let mut configured = ThresholdConfig {
         hard: Some(&hard),
         soft: vec![("memory.available", "200Mi", minute)],
         min_reclaim: Some(&reclaim),
@@ -65,34 +70,34 @@ fn words_become_thresholds() {
     };
     let found = thresholds(&configured);
     let shown: Vec<_> = found.iter().map(|own| (own.signal.as_str(), own.value, own.grace)).collect();
-    let hundred = Value::Binary(100 << 20);
+    let hundred = ThresholdValue::Binary(100 << 20);
     assert_eq!(
         shown,
         [
             ("memory.available", hundred, Duration::ZERO),
-            ("nodefs.available", Value::Share(0.1), Duration::ZERO),
-            ("pid.available", Value::Decimal(1000), Duration::ZERO),
-            ("memory.available", Value::Binary(200 << 20), minute),
+            ("nodefs.available", ThresholdValue::Fraction(0.1), Duration::ZERO),
+            ("pid.available", ThresholdValue::Decimal(1000), Duration::ZERO),
+            ("memory.available", ThresholdValue::Binary(200 << 20), minute),
             ("allocatableMemory.available", hundred, Duration::ZERO),
         ]
     );
-    let with_reclaim = found.iter().filter(|own| own.min_reclaim == Some(Value::Binary(1 << 30)));
+    let with_reclaim = found.iter().filter(|own| own.min_reclaim == Some(ThresholdValue::Binary(1 << 30)));
     assert_eq!(with_reclaim.count(), 3);
     configured.limits_pods = false;
     assert!(thresholds(&configured).iter().all(|own| own.signal != Signal::AllocatableMemoryAvailable));
-    assert_eq!(thresholds(&Configured::default()), []);
+    assert_eq!(thresholds(&ThresholdConfig::default()), []);
 }
 
 #[test]
-fn every_signal_has_its_word() {
+fn signal_names_round_trip() {
     for signal in Signal::ALL {
-        assert_eq!(Signal::named(signal.as_str()), Some(signal));
+        assert_eq!(Signal::from_name(signal.as_str()), Some(signal));
     }
-    assert_eq!(Signal::named("disk.free"), None);
+    assert_eq!(Signal::from_name("disk.free"), None);
 }
 
 #[test]
-fn containers_have_the_thresholds_of_their_disk() {
+fn container_filesystem_inherits_thresholds_of_its_disk() {
     let configured = vec![
         threshold(Signal::NodeFsAvailable, "10%"),
         Threshold { grace: Duration::from_secs(9), ..threshold(Signal::NodeFsInodesFree, "5%") },
@@ -101,40 +106,39 @@ fn containers_have_the_thresholds_of_their_disk() {
         threshold(Signal::ContainerFsInodesFree, "7"),
     ];
     let of_containers = |layout| {
-        let all = with_container_disk(configured.clone(), layout);
+        let all = with_container_filesystem(configured.clone(), layout);
         let is_own = |own: &&Threshold| own.signal.as_str().starts_with("containerfs");
         all.iter().filter(is_own).map(|own| (own.signal, own.value, own.grace.as_secs())).collect::<Vec<_>>()
     };
     let of_node = [
-        (Signal::ContainerFsAvailable, Value::Share(0.1), 0),
-        (Signal::ContainerFsInodesFree, Value::Share(0.05), 9),
+        (Signal::ContainerFsAvailable, ThresholdValue::Fraction(0.1), 0),
+        (Signal::ContainerFsInodesFree, ThresholdValue::Fraction(0.05), 9),
     ];
-    assert_eq!(of_containers(DiskLayout::One), of_node);
-    assert_eq!(of_containers(DiskLayout::ImagesAndContainersApart), of_node);
-    let of_images = [(Signal::ContainerFsAvailable, Value::Share(0.15), 0)];
-    assert_eq!(of_containers(DiskLayout::ImagesApart), of_images);
+    assert_eq!(of_containers(DiskLayout::Single), of_node);
+    assert_eq!(of_containers(DiskLayout::SplitImageFs), of_node);
+    let of_images = [(Signal::ContainerFsAvailable, ThresholdValue::Fraction(0.15), 0)];
+    assert_eq!(of_containers(DiskLayout::DedicatedImageFs), of_images);
 }
 
 #[test]
-fn disks_are_told_apart_by_their_devices() {
+fn disk_layout_follows_devices() {
     for (devices, expected) in [
-        ((1, 1, 1), DiskLayout::One),
-        ((1, 2, 2), DiskLayout::ImagesApart),
-        ((1, 2, 1), DiskLayout::ImagesAndContainersApart),
-        ((1, 1, 2), DiskLayout::ImagesAndContainersApart),
-        ((1, 2, 3), DiskLayout::ImagesAndContainersApart),
+        ((1, 1, 1), DiskLayout::Single),
+        ((1, 2, 2), DiskLayout::DedicatedImageFs),
+        ((1, 2, 1), DiskLayout::SplitImageFs),
+        ((1, 1, 2), DiskLayout::SplitImageFs),
+        ((1, 2, 3), DiskLayout::SplitImageFs),
     ] {
-        assert_eq!(layout(&devices.0, &devices.1, &devices.2), expected, "{devices:?}");
+        assert_eq!(disk_layout(&devices.0, &devices.1, &devices.2), expected, "{devices:?}");
     }
 }
 
 #[test]
-fn what_can_be_given_up_depends_on_the_disks() {
-    use Reclaim::{DeadContainers, UnusedImages};
-    let [one, apart, split] =
-        [DiskLayout::One, DiskLayout::ImagesApart, DiskLayout::ImagesAndContainersApart];
-    let both: &[Reclaim] = &[DeadContainers, UnusedImages];
-    let table: [(Signal, [&[Reclaim]; 3]); 5] = [
+fn reclaim_actions_depend_on_disk_layout() {
+    use ReclaimAction::{DeadContainers, UnusedImages};
+    let [one, apart, split] = [DiskLayout::Single, DiskLayout::DedicatedImageFs, DiskLayout::SplitImageFs];
+    let both: &[ReclaimAction] = &[DeadContainers, UnusedImages];
+    let table: [(Signal, [&[ReclaimAction]; 3]); 5] = [
         (Signal::MemoryAvailable, [&[], &[], &[]]),
         (Signal::PidAvailable, [&[], &[], &[]]),
         (Signal::NodeFsAvailable, [both, &[], &[DeadContainers]]),
@@ -142,31 +146,31 @@ fn what_can_be_given_up_depends_on_the_disks() {
         (Signal::ContainerFsAvailable, [both, both, &[DeadContainers]]),
     ];
     for (signal, expected) in table {
-        assert_eq!([one, apart, split].map(|layout| reclaims(signal, layout)), expected, "{signal:?}");
+        assert_eq!([one, apart, split].map(|layout| reclaim_actions(signal, layout)), expected, "{signal:?}");
     }
 }
 
 #[test]
-fn signals_are_read_as_upstream_reads_them() {
+fn signals_match_upstream() {
     let cgroup = |usage, working_set, limit| CgroupUsage {
         time: at(1),
         memory: MemoryUsage { usage, working_set, limit, ..MemoryUsage::default() },
         ..CgroupUsage::default()
     };
     let room = FilesystemRoom { capacity: 100, available: 40, used: 50, inodes: 10, inodes_free: 4 };
-    let mut sight = NodeSight {
+    let mut readings = NodeReadings {
         at: at(2),
         memory: 1000,
         root: Some(cgroup(900, 300, None)),
         pods: Some(cgroup(200, 150, Some(400))),
-        disks: DiskSight { node: Some(room), images: Some(room), containers: None },
+        disks: DiskReadings { node: Some(room), images: Some(room), containers: None },
         processes: Some(ProcessCount { max: 100, current: 99 }),
     };
-    let shown = |found: &Observations| -> Vec<_> {
+    let shown = |found: &SignalObservations| -> Vec<_> {
         found.iter().map(|(signal, own)| (signal.as_str(), own.available, own.capacity)).collect()
     };
     assert_eq!(
-        shown(&observe(&sight)),
+        shown(&observe_signals(&readings)),
         [
             ("memory.available", 700, 1000),
             ("allocatableMemory.available", 250, 400),
@@ -177,95 +181,103 @@ fn signals_are_read_as_upstream_reads_them() {
             ("pid.available", 1, 100),
         ]
     );
-    sight = NodeSight { pods: Some(cgroup(1, 1, None)), processes: None, root: None, ..sight };
-    sight.disks = DiskSight::default();
-    assert_eq!(shown(&observe(&sight)), []);
-    // More in use than there is leaves nothing.
-    sight.root = Some(cgroup(2000, 1500, None));
-    assert_eq!(shown(&observe(&sight)), [("memory.available", 0, 1500)]);
+    readings = NodeReadings { pods: Some(cgroup(1, 1, None)), processes: None, root: None, ..readings };
+    readings.disks = DiskReadings::default();
+    assert_eq!(shown(&observe_signals(&readings)), []);
+    // Usage above the capacity leaves nothing available.
+    readings.root = Some(cgroup(2000, 1500, None));
+    assert_eq!(shown(&observe_signals(&readings)), [("memory.available", 0, 1500)]);
 }
 
 #[test]
-fn a_threshold_is_met_below_it() {
+fn threshold_is_met_below_its_value() {
     let signal = Signal::NodeFsAvailable;
     for (value, available, is_met) in
         [("10%", 10, false), ("10%", 9, true), ("50", 50, false), ("50", 49, true), ("50", 0, true)]
     {
-        let found =
-            met(&[threshold(signal, value)], &seen(signal, available, 100, 0), MinimumReclaim::Ignored);
+        let found = met_thresholds(
+            &[threshold(signal, value)],
+            &observations(signal, available, 100, 0),
+            MinimumReclaim::Ignored,
+        );
         assert_eq!(!found.is_empty(), is_met, "{value} of {available}");
     }
-    let other = seen(Signal::PidAvailable, 0, 100, 0);
-    assert_eq!(met(&[threshold(signal, "50")], &other, MinimumReclaim::Ignored), []);
+    let other = observations(Signal::PidAvailable, 0, 100, 0);
+    assert_eq!(met_thresholds(&[threshold(signal, "50")], &other, MinimumReclaim::Ignored), []);
 }
 
 #[test]
-fn a_soft_threshold_counts_after_its_grace_and_its_condition_at_once() {
+fn soft_threshold_acts_after_grace_but_sets_condition_immediately() {
     let signal = Signal::MemoryAvailable;
     let soft = [Threshold { grace: Duration::from_secs(60), ..threshold(signal, "50") }];
-    let mut watch = Watch::default();
-    let mut look = |available, now| watch.step(&soft, seen(signal, available, 100, now), TRANSITION, at(now));
-    let first = look(40, 0);
-    assert!(first.pressure.memory && first.act_on.is_empty());
-    assert!(look(40, 59).act_on.is_empty());
-    assert_eq!(look(40, 60).act_on, soft);
-    // Once there is enough, the time begins anew.
-    assert!(look(60, 70).act_on.is_empty());
-    assert!(look(40, 80).act_on.is_empty());
-    assert_eq!(look(40, 140).act_on, soft);
-}
-
-#[test]
-fn a_threshold_is_resolved_when_the_minimum_is_reclaimed() {
-    let signal = Signal::NodeFsAvailable;
-    let own = [Threshold { min_reclaim: Value::parse("10%"), ..threshold(signal, "50") }];
-    let mut watch = Watch::default();
-    let mut look = |available, now| {
-        let step = watch.step(&own, seen(signal, available, 100, now), Duration::from_secs(1), at(now));
-        (step.act_on.len(), step.pressure.disk)
+    let mut tracker = ThresholdTracker::default();
+    let mut update = |available, now| {
+        tracker.update(&soft, observations(signal, available, 100, now), TRANSITION, at(now))
     };
-    assert_eq!(look(55, 0), (0, false));
-    assert_eq!(look(49, 10), (1, true));
-    assert_eq!(look(59, 20), (1, true));
-    assert_eq!(look(60, 30), (0, false));
-    assert_eq!(look(55, 40), (0, false));
+    let first = update(40, 0);
+    assert!(first.pressure.memory && first.act_on.is_empty());
+    assert!(update(40, 59).act_on.is_empty());
+    assert_eq!(update(40, 60).act_on, soft);
+    // The grace period starts again after the threshold was no longer met.
+    assert!(update(60, 70).act_on.is_empty());
+    assert!(update(40, 80).act_on.is_empty());
+    assert_eq!(update(40, 140).act_on, soft);
 }
 
 #[test]
-fn a_condition_outlives_its_cause_by_the_transition_period() {
+fn threshold_is_resolved_after_minimum_reclaim() {
+    let signal = Signal::NodeFsAvailable;
+    let own = [Threshold { min_reclaim: ThresholdValue::parse("10%"), ..threshold(signal, "50") }];
+    let mut tracker = ThresholdTracker::default();
+    let mut update = |available, now| {
+        let updated =
+            tracker.update(&own, observations(signal, available, 100, now), Duration::from_secs(1), at(now));
+        (updated.act_on.len(), updated.pressure.disk)
+    };
+    assert_eq!(update(55, 0), (0, false));
+    assert_eq!(update(49, 10), (1, true));
+    assert_eq!(update(59, 20), (1, true));
+    assert_eq!(update(60, 30), (0, false));
+    assert_eq!(update(55, 40), (0, false));
+}
+
+#[test]
+fn condition_stays_for_the_transition_period() {
     let signal = Signal::PidAvailable;
     let own = [threshold(signal, "50")];
-    let mut watch = Watch::default();
-    let mut look =
-        |available, now| watch.step(&own, seen(signal, available, 100, now), TRANSITION, at(now)).pressure;
+    let mut tracker = ThresholdTracker::default();
+    let mut update = |available, now| {
+        tracker.update(&own, observations(signal, available, 100, now), TRANSITION, at(now)).pressure
+    };
     let short = Pressure { pid: true, ..Pressure::default() };
-    assert_eq!(look(10, 0), short);
-    assert_eq!(look(90, 1), short);
-    assert_eq!(look(90, 299), short);
-    assert_eq!(look(90, 300), Pressure::default());
+    assert_eq!(update(10, 0), short);
+    assert_eq!(update(90, 1), short);
+    assert_eq!(update(90, 299), short);
+    assert_eq!(update(90, 300), Pressure::default());
 }
 
 #[test]
-fn nobody_acts_twice_on_one_measurement() {
+fn does_not_act_twice_on_one_observation() {
     let signal = Signal::MemoryAvailable;
     let own = [threshold(signal, "50")];
-    let mut watch = Watch::default();
-    let mut look =
-        |time, now| watch.step(&own, seen(signal, 10, 100, time), TRANSITION, at(now)).act_on.len();
-    assert_eq!([look(0, 0), look(0, 1), look(2, 2)], [1, 0, 1]);
+    let mut tracker = ThresholdTracker::default();
+    let mut update = |time, now| {
+        tracker.update(&own, observations(signal, 10, 100, time), TRANSITION, at(now)).act_on.len()
+    };
+    assert_eq!([update(0, 0), update(0, 1), update(2, 2)], [1, 0, 1]);
 }
 
 #[test]
-fn memory_is_the_most_urgent() {
+fn memory_is_most_urgent() {
     let met = [Signal::NodeFsAvailable, Signal::PidAvailable, Signal::AllocatableMemoryAvailable];
-    let ordered = by_urgency(met.map(|signal| threshold(signal, "1")).into());
+    let ordered = sort_by_urgency(met.map(|signal| threshold(signal, "1")).into());
     let ordered: Vec<Signal> = ordered.iter().map(|own| own.signal).collect();
     assert_eq!(ordered, [met[2], met[0], met[1]]);
 }
 
 #[test]
-fn soft_evictions_leave_the_shorter_grace() {
-    let settings = Settings { max_pod_grace_seconds: 20, ..Settings::default() };
+fn soft_eviction_uses_the_shorter_grace_period() {
+    let settings = EvictionSettings { max_pod_grace_seconds: 20, ..EvictionSettings::default() };
     let hard = threshold(Signal::MemoryAvailable, "1");
     let soft = Threshold { grace: Duration::from_secs(5), ..hard.clone() };
     for (own, grace, expected) in
@@ -277,36 +289,36 @@ fn soft_evictions_leave_the_shorter_grace() {
 }
 
 proptest! {
-    /// Whatever is seen: what is acted on is met with its grace over, and has its condition.
+    /// A threshold is acted on only after its grace period, and only while its condition is true.
     #[test]
-    fn nothing_is_acted_on_without_pressure(
-        looks in proptest::collection::vec((0_i64..100, 1_i64..40), 1..30),
+    fn acts_only_under_pressure(
+        updates in proptest::collection::vec((0_i64..100, 1_i64..40), 1..30),
         grace in 0_u64..60,
         reclaim in 0_i64..30,
     ) {
         let signal = Signal::NodeFsAvailable;
         let own = Threshold {
             grace: Duration::from_secs(grace),
-            min_reclaim: Some(Value::Decimal(reclaim)),
+            min_reclaim: Some(ThresholdValue::Decimal(reclaim)),
             ..threshold(signal, "50")
         };
-        let (mut watch, mut now, mut since) = (Watch::default(), 0, None);
-        for (available, passed) in looks {
+        let (mut tracker, mut now, mut since) = (ThresholdTracker::default(), 0, None);
+        for (available, passed) in updates {
             now += passed;
-            let step = watch.step(std::slice::from_ref(&own), seen(signal, available, 100, now), TRANSITION, at(now));
+            let updated = tracker.update(std::slice::from_ref(&own), observations(signal, available, 100, now), TRANSITION, at(now));
             if available >= 50 + reclaim {
                 since = None;
             } else if available < 50 && since.is_none() {
                 since = Some(now);
             }
             if available < 50 {
-                prop_assert!(step.pressure.disk);
+                prop_assert!(updated.pressure.disk);
             }
-            if !step.act_on.is_empty() {
-                prop_assert!(step.pressure.disk);
+            if !updated.act_on.is_empty() {
+                prop_assert!(updated.pressure.disk);
                 prop_assert!(since.is_some_and(|since| now - since >= i64::try_from(grace).unwrap()));
             }
-            prop_assert!(!step.pressure.memory && !step.pressure.pid);
+            prop_assert!(!updated.pressure.memory && !updated.pressure.pid);
         }
     }
 }

@@ -1,43 +1,40 @@
-//! Thresholds, from the words of the configuration.
+//! Eviction thresholds, parsed from the configuration.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use values::quantity::{Amount, binary_si, decimal_si};
+
 use super::reclaim::DiskLayout;
 use super::signals::Signal;
-use crate::quantity::Amount;
-use crate::quantity::text::{binary, decimal};
 
-/// How much of something.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Value {
+pub enum ThresholdValue {
     /// A fixed amount, written in powers of 1024.
     Binary(i64),
     /// A fixed amount, written in powers of 1000.
     Decimal(i64),
-    /// A share of what there is.
-    Share(f32),
+    /// A fraction of the capacity.
+    Fraction(f32),
 }
 
-/// When a signal means that the node is short of something.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Threshold {
-    /// What is measured.
     pub signal: Signal,
-    /// Less than this is too little.
-    pub value: Value,
-    /// How long it may be too little; a hard threshold has none.
+    /// The threshold is met when less than this is available.
+    pub value: ThresholdValue,
+    /// How long the threshold must be met before pods are evicted; zero for a hard threshold.
     pub grace: Duration,
-    /// How much more must be there before it is enough again.
-    pub min_reclaim: Option<Value>,
+    /// How much more than `value` must be available before the threshold is resolved.
+    pub min_reclaim: Option<ThresholdValue>,
 }
 
-/// The words of the configuration. Validation has seen them.
+/// Thresholds as configured, after validation.
 #[derive(Clone, Debug, Default)]
-pub struct Configured<'a> {
+pub struct ThresholdConfig<'a> {
     /// `evictionHard`.
     pub hard: Option<&'a BTreeMap<String, String>>,
-    /// `evictionSoft`, with the grace of each.
+    /// `evictionSoft` with the grace period of each: signal, value, grace.
     pub soft: Vec<(&'a str, &'a str, Duration)>,
     /// `evictionMinimumReclaim`.
     pub min_reclaim: Option<&'a BTreeMap<String, String>>,
@@ -45,18 +42,18 @@ pub struct Configured<'a> {
     pub limits_pods: bool,
 }
 
-impl Value {
-    /// Reads `100Mi` or `10%`.
+impl ThresholdValue {
+    /// Parses `100Mi` or `10%`.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         if let Some(number) = text.strip_suffix('%') {
-            return Some(Self::Share(number.parse::<f32>().ok()? / 100.0));
+            return Some(Self::Fraction(number.parse::<f32>().ok()? / 100.0));
         }
         let units = Amount::parse(text)?.units();
         Some(if text.ends_with('i') { Self::Binary(units) } else { Self::Decimal(units) })
     }
 
-    /// How much that is of a capacity.
+    /// The amount for a given capacity.
     #[must_use]
     pub fn of(self, capacity: i64) -> i64 {
         match self {
@@ -66,21 +63,21 @@ impl Value {
                 clippy::cast_precision_loss,
                 reason = "upstream's arithmetic, digit by digit"
             )]
-            Self::Share(share) => (capacity as f64 * f64::from(share)) as i64,
+            Self::Fraction(fraction) => (capacity as f64 * f64::from(fraction)) as i64,
         }
     }
 
-    /// The same as the API writes it.
+    /// The amount as a Kubernetes quantity.
     pub(super) fn text(self, capacity: i64) -> String {
         match self {
-            Self::Decimal(units) => decimal(units),
-            Self::Binary(_) | Self::Share(_) => binary(self.of(capacity)),
+            Self::Decimal(units) => decimal_si(units),
+            Self::Binary(_) | Self::Fraction(_) => binary_si(self.of(capacity)),
         }
     }
 }
 
 impl Threshold {
-    /// Whether pods go at once.
+    /// Whether pods are evicted without a grace period.
     #[must_use]
     pub fn is_hard(&self) -> bool {
         self.grace.is_zero()
@@ -91,20 +88,25 @@ impl Threshold {
     }
 }
 
-/// All thresholds. What hard thresholds say of memory counts for the cgroup of all pods, too, if that is limited.
+/// All thresholds. Hard memory thresholds also apply to the cgroup of all pods, if that is limited.
 #[must_use]
-pub fn thresholds(configured: &Configured<'_>) -> Vec<Threshold> {
-    let min_reclaim = |signal: Signal| Value::parse(configured.min_reclaim?.get(signal.as_str())?);
-    let threshold = |(word, text, grace): (&str, &str, Duration)| {
-        // Both turn the threshold off.
+pub fn thresholds(configured: &ThresholdConfig<'_>) -> Vec<Threshold> {
+    let min_reclaim = |signal: Signal| ThresholdValue::parse(configured.min_reclaim?.get(signal.as_str())?);
+    let threshold = |(name, text, grace): (&str, &str, Duration)| {
+        // Both disable the threshold.
         if matches!(text, "0%" | "100%") {
             return None;
         }
-        let signal = Signal::named(word)?;
-        Some(Threshold { signal, value: Value::parse(text)?, grace, min_reclaim: min_reclaim(signal) })
+        let signal = Signal::from_name(name)?;
+        Some(Threshold {
+            signal,
+            value: ThresholdValue::parse(text)?,
+            grace,
+            min_reclaim: min_reclaim(signal),
+        })
     };
     let hard = configured.hard.into_iter().flatten();
-    let hard = hard.map(|(word, text)| (word.as_str(), text.as_str(), Duration::ZERO));
+    let hard = hard.map(|(name, text)| (name.as_str(), text.as_str(), Duration::ZERO));
     let mut all: Vec<Threshold> = hard.chain(configured.soft.iter().copied()).filter_map(threshold).collect();
     if configured.limits_pods {
         let of_memory = all.iter().filter(|own| own.signal == Signal::MemoryAvailable && own.is_hard());
@@ -116,14 +118,12 @@ pub fn thresholds(configured: &Configured<'_>) -> Vec<Threshold> {
     all
 }
 
-/// The same, with thresholds for the disk of containers: those of the disk that it is on. Its own are ignored.
+/// Replaces the thresholds of the container filesystem by those of the filesystem that it is on.
 #[must_use]
-pub fn with_container_disk(thresholds: Vec<Threshold>, layout: DiskLayout) -> Vec<Threshold> {
+pub fn with_container_filesystem(thresholds: Vec<Threshold>, layout: DiskLayout) -> Vec<Threshold> {
     let (space, inodes) = match layout {
-        DiskLayout::One | DiskLayout::ImagesAndContainersApart => {
-            (Signal::NodeFsAvailable, Signal::NodeFsInodesFree)
-        }
-        DiskLayout::ImagesApart => (Signal::ImageFsAvailable, Signal::ImageFsInodesFree),
+        DiskLayout::Single | DiskLayout::SplitImageFs => (Signal::NodeFsAvailable, Signal::NodeFsInodesFree),
+        DiskLayout::DedicatedImageFs => (Signal::ImageFsAvailable, Signal::ImageFsInodesFree),
     };
     let copied = |signal: Signal| {
         let of_space = (signal == space).then_some(Signal::ContainerFsAvailable);

@@ -1,4 +1,4 @@
-//! `/metrics/cadvisor`: every cgroup with its names, and the machine.
+//! `/metrics/cadvisor`: all cgroups and the machine.
 
 mod cgroups;
 mod disks;
@@ -15,42 +15,34 @@ use super::families::{Labels, gauge, in_order, plain};
 use super::readings::{PodReading, Reading};
 use super::summary::NodeReading;
 
-/// What is shown besides the node and its pods.
+/// Additional readings for `/metrics/cadvisor`.
 #[derive(Clone, Debug, Default)]
-pub struct Around {
-    /// The time.
+pub struct CadvisorReadings {
     pub now: Timestamp,
-    /// Cgroups above those of pods.
+    /// Cgroups above the pods.
     pub classes: Vec<Reading>,
-    /// Images of sandboxes, as far as known.
+    /// Images of sandboxes, where known.
     pub sandbox_images: BTreeMap<SandboxId, String>,
-    /// The node's network.
     pub network: Vec<InterfaceUsage>,
-    /// Disks.
     pub disks: Vec<MountedDisk>,
-    /// CPUs.
     pub topology: CpuTopology,
-    /// Who the machine is.
     pub identity: MachineIdentity,
 }
 
-/// A cgroup with its names.
+/// A cgroup with its labels.
 struct Row<'a> {
-    /// Path and whose it is.
     names: Names,
-    /// What it uses.
     reading: &'a Reading,
-    /// When it was made.
     created_at: Timestamp,
-    /// Most memory it may use, 0 for no limit.
+    /// Memory limit; 0 for no limit.
     memory_limit: u64,
-    /// Most swap it may use, 0 for no limit.
+    /// Swap limit; 0 for no limit.
     swap_limit: u64,
-    /// Its network, where it stands for one.
+    /// Set for sandboxes.
     network: &'a [InterfaceUsage],
 }
 
-/// Labels that every series of a cgroup has.
+/// Labels of every series of a cgroup.
 #[derive(Clone, Default)]
 struct Names {
     id: String,
@@ -62,7 +54,7 @@ struct Names {
 }
 
 impl Names {
-    /// With further labels, ordered by name.
+    /// Adds labels, sorted by name.
     fn with(&self, more: &[(&'static str, &str)]) -> Labels {
         let mut labels = vec![
             ("container", self.container.clone()),
@@ -80,14 +72,17 @@ impl Names {
     }
 }
 
-/// All families.
 #[must_use]
-pub fn cadvisor_families(node: &NodeReading, pods: &[PodReading], around: &Around) -> Vec<MetricFamily> {
-    let rows = rows(node, pods, around);
-    let mut families = cgroups::families(&rows, around.now);
+pub fn cadvisor_families(
+    node: &NodeReading,
+    pods: &[PodReading],
+    readings: &CadvisorReadings,
+) -> Vec<MetricFamily> {
+    let rows = rows(node, pods, readings);
+    let mut families = cgroups::families(&rows, readings.now);
     families.extend(networks::families(&rows));
-    families.extend(disks::families(&rows, node.root.as_ref(), &around.disks));
-    families.extend(machine::families(node, around));
+    families.extend(disks::families(&rows, node.root.as_ref(), &readings.disks));
+    families.extend(machine::families(node, readings));
     let failed = if node.root.is_some() { 0.0 } else { 1.0 };
     families.push(gauge(
         "container_scrape_error",
@@ -97,7 +92,7 @@ pub fn cadvisor_families(node: &NodeReading, pods: &[PodReading], around: &Aroun
     in_order(families)
 }
 
-fn rows<'a>(node: &'a NodeReading, pods: &'a [PodReading], around: &'a Around) -> Vec<Row<'a>> {
+fn rows<'a>(node: &'a NodeReading, pods: &'a [PodReading], readings: &'a CadvisorReadings) -> Vec<Row<'a>> {
     let mut rows = Vec::new();
     if let Some(root) = &node.root {
         rows.push(Row {
@@ -106,20 +101,20 @@ fn rows<'a>(node: &'a NodeReading, pods: &'a [PodReading], around: &'a Around) -
             created_at: node.booted_at.unwrap_or_default(),
             memory_limit: node.memory,
             swap_limit: node.swap,
-            network: &around.network,
+            network: &readings.network,
         });
     }
     let others = node.system.iter().filter(|(name, _)| *name != "pods").map(|(_, reading)| reading);
-    for reading in around.classes.iter().chain(others) {
+    for reading in readings.classes.iter().chain(others) {
         rows.push(row(Names { id: reading.path.clone(), ..Names::default() }, reading, None, &[]));
     }
     for pod in pods {
-        rows.extend(pod_rows(pod, around));
+        rows.extend(pod_rows(pod, readings));
     }
     rows
 }
 
-fn pod_rows<'a>(pod: &'a PodReading, around: &Around) -> Vec<Row<'a>> {
+fn pod_rows<'a>(pod: &'a PodReading, readings: &CadvisorReadings) -> Vec<Row<'a>> {
     let names = |reading: &Reading| Names {
         id: reading.path.clone(),
         namespace: pod.pod.full_name.namespace.clone(),
@@ -133,7 +128,7 @@ fn pod_rows<'a>(pod: &'a PodReading, around: &Around) -> Vec<Row<'a>> {
     if let Some(reading) = &pod.sandbox {
         let own = Names {
             name: pod.pod.sandbox.to_string(),
-            image: around.sandbox_images.get(&pod.pod.sandbox).cloned().unwrap_or_default(),
+            image: readings.sandbox_images.get(&pod.pod.sandbox).cloned().unwrap_or_default(),
             ..names(reading)
         };
         let network = pod.network.as_deref().unwrap_or_default();

@@ -1,4 +1,4 @@
-//! Families of `/metrics` that come from the files of pods: volumes of claims, and logs of containers.
+//! Metric families of claimed volumes and container logs.
 
 use std::collections::BTreeSet;
 
@@ -8,7 +8,7 @@ use super::families::{Labels, count, gauge, in_order, plain};
 use super::readings::RunningPod;
 use super::summary::{PodFilesReading, VolumeReading};
 
-/// The families of volumes that stand for claims; a claim that several pods use is told once.
+/// The families of claimed volumes; a claim that several pods use appears once.
 #[must_use]
 pub fn claim_families<'a>(files: impl Iterator<Item = &'a PodFilesReading>) -> Vec<MetricFamily> {
     let mut seen = BTreeSet::new();
@@ -46,7 +46,7 @@ pub fn claim_families<'a>(files: impl Iterator<Item = &'a PodFilesReading>) -> V
     ])
 }
 
-/// What the logs of containers take.
+/// Disk use of container logs.
 #[must_use]
 pub fn log_family<'a>(
     pods: impl Iterator<Item = (&'a RunningPod, &'a PodFilesReading)>,

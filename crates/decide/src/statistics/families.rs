@@ -1,4 +1,4 @@
-//! Small steps of making metric families.
+//! Helpers to build metric families.
 
 use model::Timestamp;
 use model::metric_family::{MetricFamily, MetricKind, MetricSeries};
@@ -6,7 +6,6 @@ use model::metric_family::{MetricFamily, MetricKind, MetricSeries};
 /// Labels of a series.
 pub(super) type Labels = Vec<(&'static str, String)>;
 
-/// A counter.
 pub(super) fn counter(
     name: &'static str,
     help: &'static str,
@@ -15,7 +14,6 @@ pub(super) fn counter(
     MetricFamily { name, help, kind: MetricKind::Counter, series: series.into_iter().collect() }
 }
 
-/// A gauge.
 pub(super) fn gauge(
     name: &'static str,
     help: &'static str,
@@ -24,17 +22,17 @@ pub(super) fn gauge(
     MetricFamily { name, help, kind: MetricKind::Gauge, series: series.into_iter().collect() }
 }
 
-/// A series with the time of its reading.
+/// A series with a timestamp.
 pub(super) fn timed(labels: Labels, value: f64, time: Timestamp) -> MetricSeries {
     MetricSeries { labels, value, time: Some(time) }
 }
 
-/// A series without a time.
+/// A series without a timestamp.
 pub(super) fn plain(labels: Labels, value: f64) -> MetricSeries {
     MetricSeries { labels, value, time: None }
 }
 
-/// A count as the format has it; what is beyond 2^53 is rounded.
+/// A count as a float; values above 2^53 are rounded.
 #[expect(clippy::cast_precision_loss, reason = "metrics are floating point numbers")]
 pub(super) fn count(value: u64) -> f64 {
     value as f64
@@ -51,7 +49,7 @@ pub(super) fn since_epoch(time: Timestamp) -> f64 {
     time.as_nanos() as f64 / 1e9
 }
 
-/// Families in the order of their names, series in that of their labels; a family without series is left out.
+/// Sorts families by name and series by labels, and drops families without series.
 pub(super) fn in_order(families: Vec<MetricFamily>) -> Vec<MetricFamily> {
     let mut families: Vec<MetricFamily> =
         families.into_iter().filter(|family| !family.series.is_empty()).collect();

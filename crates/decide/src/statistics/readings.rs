@@ -1,73 +1,60 @@
-//! Which pods and containers have statistics, and which cgroup is whose.
+//! Maps cgroups to the pods and containers that have statistics.
 
 use model::usage::{CgroupUsage, InterfaceUsage};
 use model::{
     ContainerId, ContainerState, ObservedPod, PodFullName, PodUid, SandboxId, SandboxState, Timestamp,
 };
 
-/// A pod that runs, or whose sandbox waits for its containers.
+/// A pod with a running container or a ready sandbox.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RunningPod {
-    /// UID; of a static pod the hash of its manifest, as everywhere on the node.
+    /// For a static pod the hash of its manifest.
     pub uid: PodUid,
-    /// Namespace and name.
     pub full_name: PodFullName,
-    /// Its sandbox.
     pub sandbox: SandboxId,
-    /// When that was made.
     pub started_at: Timestamp,
-    /// Its containers that run.
     pub containers: Vec<RunningContainer>,
 }
 
-/// A container that runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RunningContainer {
-    /// Name.
     pub name: String,
-    /// Runtime id.
     pub id: ContainerId,
-    /// When it was made.
     pub created_at: Timestamp,
-    /// Its image, as the runtime shows it.
+    /// As reported by the runtime.
     pub image: String,
 }
 
-/// A cgroup as it was read.
+/// Reading of a cgroup.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Reading {
-    /// Path, such as `/kubepods`.
+    /// Such as `/kubepods`.
     pub path: String,
-    /// What it uses.
     pub usage: CgroupUsage,
-    /// Billionths of a CPU in use now; `None` before the second reading.
+    /// Current CPU use in nanocores; `None` before the second reading.
     pub nano_cores: Option<u64>,
 }
 
-/// A pod that runs, with what it uses.
+/// Readings of a pod.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PodReading {
-    /// The pod.
     pub pod: RunningPod,
-    /// Its cgroup.
     pub cgroup: Option<Reading>,
-    /// The cgroup of its sandbox.
     pub sandbox: Option<Reading>,
-    /// Those of its containers, in their order.
+    /// In the order of the containers.
     pub containers: Vec<Option<Reading>>,
-    /// Its network interfaces.
     pub network: Option<Vec<InterfaceUsage>>,
 }
 
 impl RunningPod {
-    /// Whether a container runs; the summary tells of no other pods.
+    /// Whether a container runs. The summary leaves out other pods.
     #[must_use]
     pub fn has_containers(&self) -> bool {
         !self.containers.is_empty()
     }
 }
 
-/// The pods that have statistics: those of which a container runs.
+/// The pods with a running container.
 #[must_use]
 pub fn running_pods<'a>(observed: impl Iterator<Item = &'a ObservedPod>) -> Vec<RunningPod> {
     let mut pods = present_pods(observed);
@@ -75,7 +62,7 @@ pub fn running_pods<'a>(observed: impl Iterator<Item = &'a ObservedPod>) -> Vec<
     pods
 }
 
-/// The pods that have cgroups: those with a sandbox, also while no container runs.
+/// The pods with a sandbox, even without a running container.
 #[must_use]
 pub fn present_pods<'a>(observed: impl Iterator<Item = &'a ObservedPod>) -> Vec<RunningPod> {
     let mut pods: Vec<RunningPod> = observed.filter_map(present_pod).collect();
@@ -93,7 +80,7 @@ fn present_pod(observed: &ObservedPod) -> Option<RunningPod> {
     let sandbox = observed.sandboxes.iter().find(|sandbox| sandbox.state == SandboxState::Ready)?;
     let mut containers: Vec<RunningContainer> = Vec::new();
     for status in observed.containers.iter().filter(|status| status.state == ContainerState::Running) {
-        // Newest first: an older one of the same name is about to go.
+        // Newest first: an older container of the same name is being removed.
         if containers.iter().all(|known| known.name != status.name) {
             containers.push(RunningContainer {
                 name: status.name.clone(),
@@ -113,17 +100,16 @@ fn present_pod(observed: &ObservedPod) -> Option<RunningPod> {
     })
 }
 
-/// The runtime's id in the name of a cgroup, such as `<id>` or `cri-containerd-<id>.scope`; `None` when it is not a
-/// container's.
+/// The container ID in the name of a cgroup, such as `<id>` or `cri-containerd-<id>.scope`.
 #[must_use]
 pub fn id_in_cgroup_name(name: &str) -> Option<&str> {
     let plain = name.strip_suffix(".scope").unwrap_or(name);
-    // CRI-O's monitor of a container has a cgroup of its own.
+    // CRI-O's container monitor has a separate cgroup.
     let (prefix, id) = plain.rsplit_once('-').unwrap_or(("", plain));
     (!prefix.contains("conmon") && !id.is_empty()).then_some(id)
 }
 
-/// Gives each cgroup below a pod's to its container.
+/// Assigns each child cgroup of a pod to its container.
 #[must_use]
 pub fn arrange(pod: RunningPod, cgroup: Option<Reading>, children: Vec<Reading>) -> PodReading {
     let mut sandbox = None;

@@ -1,4 +1,4 @@
-//! `/metrics/resource`: what metrics-server reads.
+//! `/metrics/resource`, which metrics-server reads.
 
 use model::metric_family::{MetricFamily, MetricSeries};
 
@@ -6,7 +6,7 @@ use super::families::{Labels, count, counter, gauge, in_order, plain, seconds, s
 use super::readings::{PodReading, Reading, RunningContainer};
 use super::summary::NodeReading;
 
-/// The families. The scrape counts as failed when the machine itself could not be read.
+/// The scrape counts as failed when the machine itself could not be read.
 #[must_use]
 pub fn resource_families(node: &NodeReading, pods: &[PodReading]) -> Vec<MetricFamily> {
     let root = node.root.as_ref();
@@ -61,7 +61,7 @@ pub fn resource_families(node: &NodeReading, pods: &[PodReading]) -> Vec<MetricF
     ])
 }
 
-/// Every container with its pod and what it uses.
+/// Every container with its pod and reading.
 fn containers(
     pods: &[PodReading],
 ) -> impl Iterator<Item = (&PodReading, &RunningContainer, Option<&Reading>)> {

@@ -14,24 +14,20 @@ use model::{ContainerId, PodUid, Timestamp};
 
 use super::readings::{PodReading, Reading};
 
-/// The interface that stands for all.
+/// The interface whose values are also shown at the top level.
 const DEFAULT_INTERFACE: &str = "eth0";
 
-/// The agent's own name among the cgroups of the system.
+/// The agent's name among the system containers.
 pub const AGENT: &str = "kubelet";
 
-/// The node as it was read.
+/// Readings of the node.
 #[derive(Clone, Debug, Default)]
 pub struct NodeReading {
-    /// Its name.
     pub name: String,
-    /// The whole machine.
     pub root: Option<Reading>,
-    /// Cgroups of the system by their names: `kubelet`, `runtime`, `misc`, `pods`.
+    /// System cgroups by name: `kubelet`, `runtime`, `misc`, `pods`.
     pub system: Vec<(&'static str, Reading)>,
-    /// When the agent was started.
     pub agent_started_at: Timestamp,
-    /// When it was booted.
     pub booted_at: Option<Timestamp>,
     /// Installed memory in bytes.
     pub memory: u64,
@@ -39,69 +35,59 @@ pub struct NodeReading {
     pub swap: u64,
 }
 
-/// Files, networks and processes as they were read; what is missing was not asked for or did not answer.
+/// Readings of files, networks and processes; a missing value was not requested or could not be read.
 #[derive(Clone, Debug, Default)]
-pub struct Surroundings {
-    /// When.
+pub struct EnvironmentReading {
     pub time: Timestamp,
-    /// The node's network.
     pub network: Vec<InterfaceUsage>,
-    /// The file system of the agent's folder.
+    /// The file system of the root folder.
     pub node_fs: Option<FilesystemRoom>,
-    /// That of images, and what they take of it.
+    /// The file system of images, and their use of it.
     pub image_fs: Option<(FilesystemRoom, DiskUse)>,
-    /// That of containers' own files, and what they take of it.
+    /// The file system of writable layers, and their use of it.
     pub container_fs: Option<(FilesystemRoom, DiskUse)>,
-    /// Processes.
     pub processes: Option<ProcessCount>,
-    /// What containers' own files take.
+    /// Use of each writable layer.
     pub layers: BTreeMap<ContainerId, WritableLayer>,
-    /// Files of pods.
     pub files: BTreeMap<PodUid, PodFilesReading>,
 }
 
-/// Files of a pod as they were counted.
+/// Disk use of a pod.
 #[derive(Clone, Debug, Default)]
 pub struct PodFilesReading {
-    /// Logs by container.
     pub logs: BTreeMap<String, DiskUse>,
-    /// The pod's hosts file, and logs that belong to no container.
+    /// The hosts file, and logs without a container.
     pub others: DiskUse,
-    /// Its volumes.
     pub volumes: Vec<VolumeReading>,
 }
 
-/// A volume as it was measured.
+/// Reading of a volume.
 #[derive(Clone, Debug, PartialEq)]
 pub struct VolumeReading {
-    /// Name in the pod.
     pub name: String,
-    /// The claim it stands for.
     pub claim: Option<ClaimReference>,
-    /// When.
     pub time: Timestamp,
-    /// Its file system.
     pub room: FilesystemRoom,
-    /// What it takes of it; the whole file system is its own without this.
+    /// Use of the volume; `None` if it has a file system for itself.
     pub used: Option<DiskUse>,
-    /// Whether something is wrong with it, from a driver that knows.
+    /// Whether the volume is abnormal, if the driver reports conditions.
     pub is_abnormal: Option<bool>,
-    /// Whether it lies on the node's own disk and goes with the pod.
+    /// Whether it counts as ephemeral storage of the pod.
     pub is_local: bool,
 }
 
-/// CPU and memory only, or with everything around.
+/// The summary; without `environment` it has only CPU and memory.
 #[must_use]
-pub fn summary(node: &NodeReading, pods: &[PodReading], around: Option<&Surroundings>) -> Summary {
+pub fn summary(node: &NodeReading, pods: &[PodReading], environment: Option<&EnvironmentReading>) -> Summary {
     Summary {
-        node: node_statistics(node, around),
+        node: node_statistics(node, environment),
         pods: (pods.iter().filter(|pod| pod.pod.has_containers()))
-            .map(|pod| pod_statistics(pod, around))
+            .map(|pod| pod_statistics(pod, environment))
             .collect(),
     }
 }
 
-fn node_statistics(node: &NodeReading, around: Option<&Surroundings>) -> NodeStatistics {
+fn node_statistics(node: &NodeReading, environment: Option<&EnvironmentReading>) -> NodeStatistics {
     let root = node.root.as_ref();
     let memory = root.map(|reading| {
         let left = node.memory.saturating_sub(reading.usage.memory.working_set);
@@ -117,47 +103,48 @@ fn node_statistics(node: &NodeReading, around: Option<&Surroundings>) -> NodeSta
             .system
             .iter()
             .map(|(name, reading)| {
-                // A cgroup may be older than the agent in it.
+                // The cgroup may be older than the agent.
                 let started_at = match *name {
                     AGENT => node.agent_started_at,
                     _ => reading.usage.created_at,
                 };
-                container_of(name, started_at, Some(reading), around.is_some())
+                container_of(name, started_at, Some(reading), environment.is_some())
             })
             .collect(),
         start_time: node.booted_at.map(Timestamp::to_api_time),
         cpu: root.map(cpu),
         memory,
-        io: root.filter(|_| around.is_some()).map(io),
-        network: around.and_then(|around| network(&around.network, around.time)),
-        fs: around.and_then(|around| around.node_fs.map(|room| whole(room, around.time))),
-        runtime: around.map(|around| RuntimeStatistics {
-            image_fs: around.image_fs.map(|(room, used)| part(room, used, around.time)),
-            container_fs: around.container_fs.map(|(room, used)| part(room, used, around.time)),
+        io: root.filter(|_| environment.is_some()).map(io),
+        network: environment.and_then(|environment| network(&environment.network, environment.time)),
+        fs: environment.and_then(|environment| environment.node_fs.map(|room| whole(room, environment.time))),
+        runtime: environment.map(|environment| RuntimeStatistics {
+            image_fs: environment.image_fs.map(|(room, used)| part(room, used, environment.time)),
+            container_fs: environment.container_fs.map(|(room, used)| part(room, used, environment.time)),
         }),
-        rlimit: around.and_then(|around| {
-            let count = around.processes?;
-            Some(RlimitStatistics { time: time(around.time), maxpid: count.max, curproc: count.current })
+        rlimit: environment.and_then(|environment| {
+            let count = environment.processes?;
+            Some(RlimitStatistics { time: time(environment.time), maxpid: count.max, curproc: count.current })
         }),
         swap,
     }
 }
 
-fn pod_statistics(pod: &PodReading, around: Option<&Surroundings>) -> PodStatistics {
+fn pod_statistics(pod: &PodReading, environment: Option<&EnvironmentReading>) -> PodStatistics {
     let cgroup = pod.cgroup.as_ref();
-    let files = around.and_then(|around| around.files.get(&pod.pod.uid));
+    let files = environment.and_then(|environment| environment.files.get(&pod.pod.uid));
     let containers = pod.pod.containers.iter().zip(&pod.containers).map(|(container, reading)| {
-        let shown = container_of(&container.name, container.created_at, reading.as_ref(), around.is_some());
-        let Some(around) = around else { return shown };
-        let layer = around.layers.get(&container.id);
-        let room = around.container_fs.or(around.image_fs).map(|(room, _)| room);
+        let shown =
+            container_of(&container.name, container.created_at, reading.as_ref(), environment.is_some());
+        let Some(environment) = environment else { return shown };
+        let layer = environment.layers.get(&container.id);
+        let room = environment.container_fs.or(environment.image_fs).map(|(room, _)| room);
         let logs = files.and_then(|files| files.logs.get(&container.name)).copied();
         ContainerStatistics {
             rootfs: room.map(|room| match layer {
                 Some(layer) => part(room, layer.used, layer.time),
-                None => FsStatistics { used_bytes: None, inodes_used: None, ..whole(room, around.time) },
+                None => FsStatistics { used_bytes: None, inodes_used: None, ..whole(room, environment.time) },
             }),
-            logs: around.node_fs.zip(logs).map(|(room, used)| part(room, used, around.time)),
+            logs: environment.node_fs.zip(logs).map(|(room, used)| part(room, used, environment.time)),
             ..shown
         }
     });
@@ -172,26 +159,26 @@ fn pod_statistics(pod: &PodReading, around: Option<&Surroundings>) -> PodStatist
         start_time: time(pod.pod.started_at),
         cpu: cgroup.map(cpu),
         memory: cgroup.map(memory),
-        io: cgroup.filter(|_| around.is_some()).map(io),
-        network: around.and_then(|around| {
-            let time = pod.sandbox.as_ref().map_or(around.time, |reading| reading.usage.time);
+        io: cgroup.filter(|_| environment.is_some()).map(io),
+        network: environment.and_then(|environment| {
+            let time = pod.sandbox.as_ref().map_or(environment.time, |reading| reading.usage.time);
             network(pod.network.as_ref()?, time)
         }),
         volumes: files.iter().flat_map(|files| &files.volumes).map(volume).collect(),
-        ephemeral_storage: around.and_then(|around| ephemeral(&containers, files?, around)),
-        processes: around.map(|_| ProcessStatistics { process_count: count }),
+        ephemeral_storage: environment.and_then(|environment| ephemeral(&containers, files?, environment)),
+        processes: environment.map(|_| ProcessStatistics { process_count: count }),
         swap: cgroup.map(swap),
         containers,
     }
 }
 
-/// What a pod takes of the node's own disk: containers' own files, logs, volumes on the disk, the hosts file.
+/// Ephemeral storage of a pod: writable layers, logs, local volumes and the hosts file.
 fn ephemeral(
     containers: &[ContainerStatistics],
     files: &PodFilesReading,
-    around: &Surroundings,
+    environment: &EnvironmentReading,
 ) -> Option<FsStatistics> {
-    let room = around.node_fs?;
+    let room = environment.node_fs?;
     let of = |fs: Option<&FsStatistics>| DiskUse {
         bytes: fs.and_then(|fs| fs.used_bytes).unwrap_or_default(),
         inodes: fs.and_then(|fs| fs.inodes_used).unwrap_or_default(),
@@ -199,7 +186,7 @@ fn ephemeral(
     let own = containers.iter().map(|one| of(one.rootfs.as_ref()) + of(one.logs.as_ref()));
     let volumes = files.volumes.iter().filter(|volume| volume.is_local).filter_map(|volume| volume.used);
     let used = own.chain(volumes).fold(files.others, |sum, one| sum + one);
-    Some(part(room, used, around.time))
+    Some(part(room, used, environment.time))
 }
 
 fn volume(reading: &VolumeReading) -> VolumeStatistics {
@@ -292,13 +279,13 @@ fn network(interfaces: &[InterfaceUsage], at: Timestamp) -> Option<NetworkStatis
     (!shown.is_empty()).then(|| NetworkStatistics { time: time(at), default, interfaces: shown })
 }
 
-/// A file system of which everything that is used counts.
+/// The use of a whole file system.
 fn whole(room: FilesystemRoom, at: Timestamp) -> FsStatistics {
     let used = DiskUse { bytes: room.used, inodes: room.inodes.saturating_sub(room.inodes_free) };
     part(room, used, at)
 }
 
-/// A file system of which somebody uses a part.
+/// A file system with a partial use.
 fn part(room: FilesystemRoom, used: DiskUse, at: Timestamp) -> FsStatistics {
     FsStatistics {
         time: time(at),

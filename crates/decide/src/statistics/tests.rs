@@ -7,13 +7,13 @@ use model::usage::{
 use model::{ContainerState, ObservedPod, PodFullName, SandboxState, Timestamp};
 use serde_json::{Value, json};
 
-use super::cadvisor::{Around, cadvisor_families};
+use super::cadvisor::{CadvisorReadings, cadvisor_families};
 use super::claims::claim_families;
-use super::places::{Measure, volume_places};
+use super::locations::{Measure, volume_locations};
 use super::readings::{PodReading, Reading, RunningContainer, RunningPod, arrange, id_in_cgroup_name};
 use super::resource::resource_families;
-use super::summary::{NodeReading, PodFilesReading, Surroundings, VolumeReading, summary};
-use crate::pod_paths::tests::settings;
+use super::summary::{EnvironmentReading, NodeReading, PodFilesReading, VolumeReading, summary};
+use crate::runtime_spec::pod_paths::tests::settings;
 use crate::test_objects::{container, observed, pod, sandbox};
 use crate::volumes::ClaimedVolume;
 
@@ -87,7 +87,7 @@ fn lines(families: &[MetricFamily], name: &str) -> Vec<String> {
 }
 
 #[test]
-fn cgroups_are_known_by_the_ids_in_their_names() {
+fn finds_container_id_in_cgroup_name() {
     for (name, id) in [
         ("c1", Some("c1")),
         ("cri-containerd-c1.scope", Some("c1")),
@@ -108,7 +108,7 @@ fn seen(state: ContainerState, sandbox_state: SandboxState) -> ObservedPod {
 }
 
 #[test]
-fn pods_have_statistics_while_a_container_runs() {
+fn pods_with_a_running_container_have_statistics() {
     let found = |container, sandbox| super::readings::running_pods([seen(container, sandbox)].iter()).len();
     assert_eq!(found(ContainerState::Running, SandboxState::Ready), 1);
     assert_eq!(found(ContainerState::Exited, SandboxState::Ready), 0);
@@ -119,7 +119,7 @@ fn pods_have_statistics_while_a_container_runs() {
 }
 
 #[test]
-fn pods_without_a_running_container_have_cgroups_and_no_statistics() {
+fn pods_without_running_container_have_only_cgroups() {
     let found = |container, sandbox| super::readings::present_pods([seen(container, sandbox)].iter()).len();
     assert_eq!(found(ContainerState::Exited, SandboxState::Ready), 1);
     assert_eq!(found(ContainerState::Running, SandboxState::NotReady), 0);
@@ -129,7 +129,7 @@ fn pods_without_a_running_container_have_cgroups_and_no_statistics() {
     let waiting = [waiting];
     assert!(summary(&node(), &waiting, None).pods.is_empty());
     assert_eq!(lines(&resource_families(&node(), &waiting), "pod_cpu_usage_seconds_total").len(), 0);
-    let families = cadvisor_families(&node(), &waiting, &Around::default());
+    let families = cadvisor_families(&node(), &waiting, &CadvisorReadings::default());
     let cpu = lines(&families, "container_cpu_usage_seconds_total");
     let of_pod = cpu.iter().filter(|line| line.contains("pod=web"));
     assert_eq!(of_pod.count(), 2, "{cpu:?}");
@@ -138,7 +138,7 @@ fn pods_without_a_running_container_have_cgroups_and_no_statistics() {
 }
 
 #[test]
-fn resource_metrics_carry_the_times_of_their_readings() {
+fn resource_metrics_have_reading_timestamps() {
     let families = resource_families(&node(), &[pod_reading()]);
     let names: Vec<&str> = families.iter().map(|family| family.name).collect();
     assert_eq!(
@@ -166,7 +166,7 @@ fn resource_metrics_carry_the_times_of_their_readings() {
     assert_eq!(lines(&without, "resource_scrape_error"), [" 1"]);
 }
 
-fn surroundings() -> Surroundings {
+fn environment_reading() -> EnvironmentReading {
     let room = FilesystemRoom { capacity: 1000, available: 400, used: 500, inodes: 100, inodes_free: 60 };
     let volume = |name: &str, is_local, bytes| VolumeReading {
         name: name.into(),
@@ -183,24 +183,24 @@ fn surroundings() -> Surroundings {
         volumes: vec![volume("data", true, 16), volume("memory", false, 32)],
     };
     let layer = WritableLayer { time: Timestamp::from_secs(SECOND), used: DiskUse { bytes: 64, inodes: 8 } };
-    Surroundings {
+    EnvironmentReading {
         time: Timestamp::from_secs(SECOND),
         node_fs: Some(room),
         image_fs: Some((room, DiskUse { bytes: 90, inodes: 9 })),
         container_fs: Some((room, DiskUse { bytes: 90, inodes: 9 })),
         layers: [("c1".into(), layer)].into(),
         files: [("u-1".into(), files)].into(),
-        ..Surroundings::default()
+        ..EnvironmentReading::default()
     }
 }
 
-fn shown(around: Option<&Surroundings>) -> Value {
-    serde_json::to_value(summary(&node(), &[pod_reading()], around)).unwrap()
+fn shown(environment: Option<&EnvironmentReading>) -> Value {
+    serde_json::to_value(summary(&node(), &[pod_reading()], environment)).unwrap()
 }
 
 #[test]
-fn the_summary_has_upstreams_fields() {
-    let shown = shown(Some(&surroundings()));
+fn summary_has_upstreams_fields() {
+    let shown = shown(Some(&environment_reading()));
     let keys = |pointer: &str| -> Vec<String> {
         shown.pointer(pointer).unwrap().as_object().unwrap().keys().cloned().collect()
     };
@@ -244,8 +244,8 @@ fn the_summary_has_upstreams_fields() {
 }
 
 #[test]
-fn ephemeral_storage_is_layers_logs_hosts_file_and_volumes_on_the_disk() {
-    let shown = shown(Some(&surroundings()));
+fn ephemeral_storage_sums_layers_logs_hosts_file_and_local_volumes() {
+    let shown = shown(Some(&environment_reading()));
     let storage = shown.pointer("/pods/0/ephemeral-storage").unwrap();
     assert_eq!(storage["usedBytes"], json!(64 + 4 + 8 + 16));
     assert_eq!(storage["inodesUsed"], json!(8 + 1 + 1 + 2));
@@ -253,7 +253,7 @@ fn ephemeral_storage_is_layers_logs_hosts_file_and_volumes_on_the_disk() {
 }
 
 #[test]
-fn only_cpu_and_memory_leaves_the_rest_out() {
+fn basic_summary_has_only_cpu_and_memory() {
     let shown = shown(None);
     let pod = shown.pointer("/pods/0").unwrap().as_object().unwrap();
     let keys: Vec<&str> = pod.keys().map(String::as_str).collect();
@@ -261,18 +261,18 @@ fn only_cpu_and_memory_leaves_the_rest_out() {
 }
 
 #[test]
-fn cadvisor_series_are_named_by_cgroup_pod_and_container() {
+fn cadvisor_series_have_cgroup_pod_and_container_labels() {
     let mut pod = pod_reading();
     if let Some(Some(container)) = pod.containers.first_mut() {
         container.usage.full = Some(Box::new(FullUsage { cpu_quota: Some(40_000), ..FullUsage::default() }));
     }
-    let around = Around {
+    let environment = CadvisorReadings {
         sandbox_images: [("s1".into(), "pause:1".to_owned())].into(),
         classes: vec![reading("/kubepods", 4)],
         now: Timestamp::from_secs(SECOND + 1),
-        ..Around::default()
+        ..CadvisorReadings::default()
     };
-    let families = cadvisor_families(&node(), &[pod], &around);
+    let families = cadvisor_families(&node(), &[pod], &environment);
     let cpu = lines(&families, "container_cpu_usage_seconds_total");
     assert_eq!(cpu.len(), 6, "{cpu:?}");
     let main = "container=main,cpu=total,id=/kubepods/podu-1/cri-containerd-c1.scope,image=demo:1,name=c1,\
@@ -291,7 +291,7 @@ fn cadvisor_series_are_named_by_cgroup_pod_and_container() {
 }
 
 #[test]
-fn volumes_are_placed_by_their_kinds() {
+fn locates_volumes_by_kind() {
     let object = pod(json!({
         "containers": [{"name": "main", "image": "x", "volumeMounts": [
             {"name": "data", "mountPath": "/a"}, {"name": "memory", "mountPath": "/b"},
@@ -305,7 +305,7 @@ fn volumes_are_placed_by_their_kinds() {
             {"name": "unused", "emptyDir": {}},
         ],
     }));
-    let places = volume_places(&object, &settings(), &Default::default());
+    let places = volume_locations(&object, &settings(), &Default::default());
     let found: Vec<(&str, Measure, bool)> =
         places.iter().map(|place| (place.name.as_str(), place.measure.clone(), place.is_local)).collect();
     let expected = [
@@ -335,14 +335,14 @@ fn device_place(source: &Value) -> (String, Measure) {
         claim: serde_json::from_value(claim).unwrap(),
         volume: serde_json::from_value(volume).unwrap(),
     };
-    let mut places = volume_places(&object, &settings(), &[("disk".to_owned(), claimed)].into());
+    let mut places = volume_locations(&object, &settings(), &[("disk".to_owned(), claimed)].into());
     let place = places.remove(0);
     assert_eq!(place.claim.unwrap().name, "c");
     (place.path.display().to_string(), place.measure)
 }
 
 #[test]
-fn block_devices_have_statistics_too() {
+fn block_devices_have_statistics() {
     let local = device_place(&json!({"local": {"path": "/dev/sdx"}}));
     assert_eq!(local, ("/dev/sdx".to_owned(), Measure::Device));
     let driven = device_place(&json!({"csi": {"driver": "d", "volumeHandle": "h"}}));
@@ -352,7 +352,7 @@ fn block_devices_have_statistics_too() {
 }
 
 #[test]
-fn a_claim_of_several_pods_is_told_once() {
+fn claim_of_several_pods_appears_once() {
     let volume = VolumeReading {
         name: "data".into(),
         claim: Some(ClaimReference { name: "claim".into(), namespace: "default".into() }),

@@ -1,4 +1,4 @@
-//! From a volume that names a claim to the PersistentVolume behind it.
+//! Claims and their PersistentVolumes.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,24 +8,22 @@ use model::Pod;
 use super::{VolumeProblem, migration};
 use crate::admission::affinity::selects;
 
-const PROTECTION: &str = "kubernetes.io/pvc-protection";
+const PROTECTION_FINALIZER: &str = "kubernetes.io/pvc-protection";
 const ONE_POD: &str = "ReadWriteOncePod";
-/// The annotation of a PersistentVolume that names the group of its files.
-const GROUP: &str = "pv.beta.kubernetes.io/gid";
+/// PersistentVolume annotation with the group of its files.
+const GROUP_ANNOTATION: &str = "pv.beta.kubernetes.io/gid";
 
-/// What stands behind the volumes of a pod that name a claim, by volume name.
+/// Claimed volumes of a pod, by volume name.
 pub type ClaimedVolumes = BTreeMap<String, ClaimedVolume>;
 
-/// A claim and the volume that is bound to it.
+/// A claim and its PersistentVolume.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ClaimedVolume {
-    /// The claim.
     pub claim: PersistentVolumeClaim,
-    /// Its volume.
     pub volume: PersistentVolume,
 }
 
-/// The name of the claim that a volume of a pod stands for.
+/// The name of the claim of a volume.
 #[must_use]
 pub fn claim_name(pod: &Pod, volume: &Volume) -> Option<String> {
     match (&volume.persistent_volume_claim, &volume.ephemeral) {
@@ -38,14 +36,14 @@ pub fn claim_name(pod: &Pod, volume: &Volume) -> Option<String> {
 /// The name of the PersistentVolume that a claim is bound to, if the pod may use the claim.
 ///
 /// # Errors
-/// When it is not bound, about to go, or made for another pod.
+/// When the claim is unbound, being deleted, or owned by another pod.
 pub fn bound_volume_name<'a>(
     pod: &Pod,
     volume: &Volume,
     claim: &'a PersistentVolumeClaim,
 ) -> Result<&'a str, VolumeProblem> {
     let failed = |reason: &str| processing(pod, volume, reason);
-    let protected = claim.metadata.finalizers.iter().flatten().any(|name| name == PROTECTION);
+    let protected = claim.metadata.finalizers.iter().flatten().any(|name| name == PROTECTION_FINALIZER);
     if claim.metadata.deletion_timestamp.is_some() && !protected {
         return Err(failed("PVC is being deleted"));
     }
@@ -57,7 +55,7 @@ pub fn bound_volume_name<'a>(
     if name.is_empty() {
         return Err(failed("PVC has empty pvc.Spec.VolumeName"));
     }
-    if volume.persistent_volume_claim.is_none() && !is_made_for(pod, claim) {
+    if volume.persistent_volume_claim.is_none() && !is_owned_by(pod, claim) {
         let reason = format!(
             "PVC {}/{} was not created for pod {}/{} (pod is not owner)",
             claim.metadata.namespace.as_deref().unwrap_or_default(),
@@ -70,10 +68,10 @@ pub fn bound_volume_name<'a>(
     Ok(name)
 }
 
-/// Checks that a PersistentVolume belongs to the claim and can be used as the pod's containers want it.
+/// Checks that a PersistentVolume is bound to the claim and that its volume mode fits the containers.
 ///
 /// # Errors
-/// When it does not.
+/// When a check fails.
 pub fn check_binding(pod: &Pod, volume: &Volume, claimed: &ClaimedVolume) -> Result<(), VolumeProblem> {
     let ClaimedVolume { claim, volume: found } = claimed;
     let name = found.metadata.name.as_deref().unwrap_or_default();
@@ -106,10 +104,10 @@ pub fn check_binding(pod: &Pod, volume: &Volume, claimed: &ClaimedVolume) -> Res
     problem.map_or(Ok(()), Err)
 }
 
-/// Checks that volumes may be used on a node with these labels.
+/// Checks the node affinity of volumes.
 ///
 /// # Errors
-/// At the first one that may not.
+/// The first volume that excludes the node.
 pub fn check_node_affinity(
     claimed: &ClaimedVolumes,
     labels: &BTreeMap<String, String>,
@@ -119,7 +117,7 @@ pub fn check_node_affinity(
         let found = translated.as_ref().unwrap_or(found);
         let affinity = found.spec.as_ref().and_then(|spec| spec.node_affinity.as_ref());
         let Some(required) = affinity.and_then(|affinity| affinity.required.as_ref()) else { continue };
-        // Upstream compares with a node that has labels only.
+        // Upstream compares only the labels of the node.
         if !selects(required, labels, "") {
             let volume = found.metadata.name.clone().unwrap_or_default();
             return Err(VolumeProblem::OfAnotherNode { volume, is_device: mode(found) == "Block" });
@@ -128,26 +126,26 @@ pub fn check_node_affinity(
     Ok(())
 }
 
-/// The groups that the annotations of volumes give to a pod's containers, besides those that it names itself.
+/// The supplemental groups from annotations of volumes.
 #[must_use]
 pub fn volume_groups(pod: &Pod, claimed: &ClaimedVolumes) -> Vec<i64> {
     let context = pod.spec.security_context.as_ref();
     let own = context.and_then(|context| context.supplemental_groups.as_deref()).unwrap_or_default();
     let annotated = claimed.values().filter_map(|claimed| {
-        let text = claimed.volume.metadata.annotations.as_ref()?.get(GROUP)?;
+        let text = claimed.volume.metadata.annotations.as_ref()?.get(GROUP_ANNOTATION)?;
         text.parse::<i64>().ok()
     });
     annotated.filter(|group| !own.contains(group)).collect::<BTreeSet<i64>>().into_iter().collect()
 }
 
-/// Whether only one pod of the cluster may use the volume.
+/// Whether the access mode is `ReadWriteOncePod`.
 #[must_use]
 pub fn is_for_one_pod(volume: &PersistentVolume) -> bool {
     let modes = volume.spec.as_ref().and_then(|spec| spec.access_modes.as_deref()).unwrap_or_default();
     matches!(modes, [only] if only == ONE_POD)
 }
 
-/// A claim or volume that cannot be read or used.
+/// Upstream's error for a claim that cannot be processed.
 #[must_use]
 pub fn processing(pod: &Pod, volume: &Volume, reason: &str) -> VolumeProblem {
     let claim = claim_name(pod, volume).unwrap_or_default();
@@ -159,8 +157,7 @@ pub(super) fn mode(volume: &PersistentVolume) -> &str {
     volume.spec.as_ref().and_then(|spec| spec.volume_mode.as_deref()).unwrap_or("Filesystem")
 }
 
-/// Whether the pod controls the claim.
-fn is_made_for(pod: &Pod, claim: &PersistentVolumeClaim) -> bool {
+fn is_owned_by(pod: &Pod, claim: &PersistentVolumeClaim) -> bool {
     let mut owners = claim.metadata.owner_references.iter().flatten();
     let own_namespace = claim.metadata.namespace.as_deref() == Some(pod.namespace());
     own_namespace && owners.any(|owner| owner.controller == Some(true) && owner.uid == pod.uid.as_str())

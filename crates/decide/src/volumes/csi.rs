@@ -12,16 +12,16 @@ use model::{
 use sha2::{Digest, Sha256};
 
 use super::claims::{ClaimedVolume, mode};
-use crate::pod_paths::PodPaths;
 use crate::quantity::bytes;
+use crate::runtime_spec::pod_paths::PodPaths;
 
 const PLUGIN: &str = "kubernetes.io/csi";
-/// The annotation of a claim whose volume grows without its nodes.
-const NOT_ON_NODES: &str = "volume.kubernetes.io/node-expansion-not-required";
-/// gRPC's code.
+/// Claim annotation: the volume is expanded without its nodes.
+const NODE_EXPANSION_NOT_REQUIRED: &str = "volume.kubernetes.io/node-expansion-not-required";
+/// gRPC code.
 const RESOURCE_EXHAUSTED: i32 = 8;
 
-/// A volume that a claim names.
+/// A claimed volume.
 pub(super) struct Claimed<'a> {
     pub(super) pod: &'a Pod,
     pub(super) claimed: &'a ClaimedVolume,
@@ -30,7 +30,7 @@ pub(super) struct Claimed<'a> {
     pub(super) read_only: bool,
 }
 
-/// The plan of a PersistentVolume of a driver.
+/// Plans a PersistentVolume.
 pub(super) fn claimed(given: &Claimed<'_>, settings: &NodeSettings) -> VolumePlan {
     let Claimed { pod, claimed, spec, source, read_only } = given;
     let name = claimed.volume.metadata.name.clone().unwrap_or_default();
@@ -40,7 +40,7 @@ pub(super) fn claimed(given: &Claimed<'_>, settings: &NodeSettings) -> VolumePla
     } else {
         let fs_type = source.fs_type.clone().unwrap_or_default();
         let path = paths.volume_dir(&pod.uid, PLUGIN, &name).join("mount");
-        // The annotation that other volumes have them by was never meant for drivers.
+        // The mount options annotation does not apply to CSI volumes.
         (path, CsiAccess::Files { fs_type, options: spec.mount_options.clone().unwrap_or_default() })
     };
     VolumePlan::Csi(Box::new(CsiVolume {
@@ -56,12 +56,12 @@ pub(super) fn claimed(given: &Claimed<'_>, settings: &NodeSettings) -> VolumePla
         stage_secret: source.node_stage_secret_ref.as_ref().map(secret),
         publish_secret: source.node_publish_secret_ref.as_ref().map(secret),
         expand_secret: source.node_expand_secret_ref.as_ref().map(secret),
-        pod: told_of(pod),
+        pod: pod_info(pod),
         size: size(claimed),
     }))
 }
 
-/// The plan of a volume that the driver makes for the pod.
+/// Plans an inline volume.
 pub(super) fn inline(
     pod: &Pod,
     volume: &str,
@@ -84,16 +84,16 @@ pub(super) fn inline(
         publish_secret: secret_name
             .map(|name| SecretReference { namespace: pod.namespace().to_owned(), name }),
         expand_secret: None,
-        pod: told_of(pod),
+        pod: pod_info(pod),
         size: None,
     }))
 }
 
-/// What is told of a volume whose driver is not there: the step that fails, which is the first that needs the driver, and
-/// its words. `is_there` says that the pod has the volume already.
+/// The failed step and message for a volume whose driver is not registered. The first step that needs the driver fails;
+/// `is_published` means that the volume is already published.
 #[must_use]
-pub fn driver_is_missing(volume: &CsiVolume, is_there: bool, reason: &str) -> (VolumeStep, String) {
-    let is_first = volume.lifecycle == CsiLifecycle::Persistent && !is_there;
+pub fn missing_driver_error(volume: &CsiVolume, is_published: bool, reason: &str) -> (VolumeStep, String) {
+    let is_first = volume.lifecycle == CsiLifecycle::Persistent && !is_published;
     let (step, words) = match (&volume.access, is_first) {
         (CsiAccess::Files { .. }, true) => {
             (VolumeStep::MountDevice, "attacher.MountDevice failed to create newCsiDriverClient")
@@ -107,16 +107,16 @@ pub fn driver_is_missing(volume: &CsiVolume, is_there: bool, reason: &str) -> (V
     (step, format!("{PLUGIN}: {words}: {reason}"))
 }
 
-/// The name of the object by which a volume is attached to a node.
+/// The name of the VolumeAttachment.
 #[must_use]
 pub fn attachment_name(handle: &str, driver: &str, node: &str) -> String {
     named(&[handle, driver, node])
 }
 
-/// What an attachment says to the driver, `None` while the volume is not attached.
+/// The publish context of an attachment; `None` while the volume is not attached.
 ///
 /// # Errors
-/// When it will not be.
+/// When the attachment failed.
 pub fn attached(attachment: &VolumeAttachment) -> Result<Option<BTreeMap<String, String>>, String> {
     if attachment.metadata.deletion_timestamp.is_some() {
         return Err("volume attachment is being deleted".to_owned());
@@ -131,20 +131,20 @@ pub fn attached(attachment: &VolumeAttachment) -> Result<Option<BTreeMap<String,
     }
 }
 
-/// Whether a volume is not attached because the node can have no more of its kind.
+/// Whether the attachment failed because the node has reached its limit.
 #[must_use]
 pub fn is_exhausted(attachment: &VolumeAttachment) -> bool {
     let error = attachment.status.as_ref().and_then(|status| status.attach_error.as_ref());
     error.and_then(|error| error.error_code) == Some(RESOURCE_EXHAUSTED)
 }
 
-/// The name of an attachable volume in the node's status.
+/// The name in the node's `volumesInUse`.
 #[must_use]
 pub fn volume_in_use(driver: &str, handle: &str) -> String {
     format!("{PLUGIN}/{driver}^{handle}")
 }
 
-/// What a driver that asks for it is told about the pod.
+/// The volume attributes of `podInfoOnMount`.
 #[must_use]
 pub fn pod_information(pod: &CsiPod, lifecycle: CsiLifecycle) -> BTreeMap<String, String> {
     let ephemeral = lifecycle == CsiLifecycle::Ephemeral;
@@ -183,7 +183,7 @@ fn secret(reference: &core::SecretReference) -> SecretReference {
     }
 }
 
-pub(super) fn told_of(pod: &Pod) -> CsiPod {
+pub(super) fn pod_info(pod: &Pod) -> CsiPod {
     CsiPod {
         name: pod.name().to_owned(),
         namespace: pod.namespace().to_owned(),
@@ -204,7 +204,7 @@ pub(super) fn size(claimed: &ClaimedVolume) -> Option<CsiSize> {
     let modes = spec.and_then(|spec| spec.access_modes.as_deref()).unwrap_or_default();
     let is_shared = modes.iter().any(|mode| mode == "ReadWriteMany");
     let annotations = claimed.claim.metadata.annotations.as_ref();
-    let is_exempt = annotations.is_some_and(|list| list.contains_key(NOT_ON_NODES));
+    let is_exempt = annotations.is_some_and(|list| list.contains_key(NODE_EXPANSION_NOT_REQUIRED));
     Some(CsiSize {
         namespace: claimed.claim.metadata.namespace.clone()?,
         claim: claimed.claim.metadata.name.clone()?,

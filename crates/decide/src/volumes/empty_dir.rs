@@ -2,17 +2,18 @@ use std::path::PathBuf;
 
 use k8s_openapi::api::core::v1::Volume;
 use model::{NodeSettings, Pod, VolumePlan};
+use values::quantity::Amount;
 
 use super::VolumeProblem;
-use crate::allocatable::allocatable;
-use crate::quantity::Amount;
-use crate::resources::pod_memory_limit;
+use crate::cgroups::allocatable::allocatable;
+use crate::pod_resources::resources::pod_memory_limit;
+use crate::quantity::amount_of;
 
 const HUGE_PAGES: &str = "HugePages";
 const HUGE_PAGES_OF: &str = "HugePages-";
 const HUGE_PAGES_RESOURCE: &str = "hugepages-";
 
-/// The plan of an emptyDir by its medium. A volume without any source is one too.
+/// Plans an emptyDir by its medium. A volume without a source is an emptyDir.
 pub(super) fn plan(
     pod: &Pod,
     volume: &Volume,
@@ -24,7 +25,7 @@ pub(super) fn plan(
     match medium {
         "" => Ok(VolumePlan::EmptyDir { path }),
         "Memory" => {
-            let limit = source.size_limit.as_ref().map(|limit| Amount::of(limit).units());
+            let limit = source.size_limit.as_ref().map(|limit| amount_of(limit).units());
             Ok(VolumePlan::MemoryDir { path, size_limit: memory_size(pod, limit, settings) })
         }
         HUGE_PAGES => {
@@ -39,8 +40,7 @@ pub(super) fn plan(
     .map_err(|reason| VolumeProblem::Invalid { volume: volume.name.clone(), reason })
 }
 
-/// The least of the volume's limit, the pod's memory limit and the memory that the node has for pods, where they are
-/// above zero.
+/// The smallest positive value of the volume's limit, the pod's memory limit and the node's allocatable memory.
 pub(super) fn memory_size(pod: &Pod, of_volume: Option<i64>, settings: &NodeSettings) -> Option<u64> {
     let of_node = allocatable(&settings.resources).get("memory").copied();
     let asked = [of_volume, pod_memory_limit(pod), of_node].into_iter().flatten();
@@ -51,7 +51,7 @@ pub(super) fn memory_size(pod: &Pod, of_volume: Option<i64>, settings: &NodeSett
         .min()
 }
 
-/// The size of the pages that the pod's containers request; pages nobody requests cannot be used.
+/// The huge page size that containers request; other sizes cannot be used.
 fn page_size(pod: &Pod, medium: &str, wanted: Option<u64>) -> Result<u64, String> {
     let of_pod = pod.spec.resources.as_ref().and_then(|resources| resources.requests.as_ref());
     let of_containers = pod.containers().filter_map(|entry| entry.container.resources.as_ref());
@@ -78,6 +78,5 @@ fn page_size(pod: &Pod, medium: &str, wanted: Option<u64>) -> Result<u64, String
 }
 
 fn bytes(text: &str) -> Option<u64> {
-    let quantity = k8s_openapi::apimachinery::pkg::api::resource::Quantity(text.to_owned());
-    u64::try_from(Amount::of(&quantity).units()).ok().filter(|bytes| *bytes > 0)
+    u64::try_from(Amount::parse(text)?.units()).ok().filter(|bytes| *bytes > 0)
 }

@@ -1,24 +1,24 @@
-//! Disks of a Fibre Channel network.
+//! Fibre Channel volumes.
 
 use k8s_openapi::api::core::v1::FCVolumeSource;
 use model::{DiskUse, FcDisk, FcName, VolumePlan};
 use std::path::PathBuf;
 
-/// What the pod and its volume say besides.
-pub(super) struct Wanted {
+/// Properties from the pod and its volume.
+pub(super) struct VolumeProperties {
     pub(super) path: PathBuf,
     pub(super) use_as: DiskUse,
     pub(super) read_only: bool,
 }
 
-/// The plan of a volume of a pod or of a PersistentVolume.
+/// Plans an inline volume or a PersistentVolume.
 ///
 /// # Errors
-/// When the source names no disk.
-pub(super) fn plan(source: &FCVolumeSource, wanted: Wanted) -> Result<VolumePlan, String> {
+/// When the source does not identify a disk.
+pub(super) fn plan(source: &FCVolumeSource, properties: VolumeProperties) -> Result<VolumePlan, String> {
     let targets = source.target_wwns.clone().unwrap_or_default();
     let ids = source.wwids.iter().flatten();
-    // As udev writes them.
+    // In the form of udev.
     let ids: Vec<String> = ids.map(|id| id.replace(' ', "_")).collect();
     let (name, attachment) = match source.lun {
         Some(lun) if !targets.is_empty() => {
@@ -34,16 +34,16 @@ pub(super) fn plan(source: &FCVolumeSource, wanted: Wanted) -> Result<VolumePlan
         }
     };
     let (FcName::Targets { names: words, .. } | FcName::Ids(words)) = &name;
-    // They become the name of a folder.
-    if let Some(word) = words.iter().find(|word| is_no_name(word)) {
+    // They are used as a folder name.
+    if let Some(word) = words.iter().find(|word| is_invalid_name(word)) {
         return Err(format!("fc: {word:?} is no name of a target or a disk"));
     }
-    let Wanted { path, use_as, read_only } = wanted;
+    let VolumeProperties { path, use_as, read_only } = properties;
     let attachment = format!("kubernetes.io/fc/{attachment}");
     Ok(VolumePlan::Fc(Box::new(FcDisk { path, name, attachment, use_as, read_only })))
 }
 
-fn is_no_name(word: &str) -> bool {
+fn is_invalid_name(word: &str) -> bool {
     word.is_empty() || word.starts_with('.') || word.contains(['/', '\0'])
 }
 
@@ -54,8 +54,8 @@ mod tests {
     use super::*;
 
     fn disk(source: &Value) -> Result<FcDisk, String> {
-        let wanted = Wanted { path: "/v".into(), use_as: DiskUse::Device, read_only: false };
-        match plan(&serde_json::from_value(source.clone()).unwrap(), wanted)? {
+        let properties = VolumeProperties { path: "/v".into(), use_as: DiskUse::Device, read_only: false };
+        match plan(&serde_json::from_value(source.clone()).unwrap(), properties)? {
             VolumePlan::Fc(disk) => Ok(*disk),
             other => panic!("{other:?}"),
         }
@@ -66,7 +66,7 @@ mod tests {
     }
 
     #[test]
-    fn the_nodes_status_has_upstreams_names() {
+    fn fc_volume_names_match_upstream() {
         for (source, expected) in [
             (json!({"targetWWNs": ["5006", "5007"], "lun": 2}), "kubernetes.io/fc/[5006 5007]:2"),
             (json!({"wwids": ["3600", "ACME DISK 1"]}), "kubernetes.io/fc/[3600 ACME DISK 1]"),
@@ -76,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn a_disk_is_named_by_its_targets_or_by_itself() {
+    fn fc_disk_is_identified_by_targets_or_wwid() {
         let targets = FcName::Targets { names: vec!["5006".into(), "5007".into()], lun: 2 };
         let ids = FcName::Ids(vec!["3600".into(), "ACME_DISK_1".into()]);
         for (source, expected) in [
@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_says_which_disk_it_is_of() {
+    fn fc_disk_is_parsed_from_its_folder() {
         for (name, folder) in [
             (FcName::Targets { names: vec!["5006".into(), "5007".into()], lun: 2 }, "5006-5007-lun-2"),
             (FcName::Ids(vec!["3600".into()]), "3600"),

@@ -1,12 +1,12 @@
-//! Volumes of FlexVolume drivers.
+//! FlexVolume volumes.
 
 use std::path::PathBuf;
 
 use k8s_openapi::api::core::v1::{FlexPersistentVolumeSource, FlexVolumeSource};
 use model::{CsiPod, CsiSize, FlexVolume, SecretReference, VolumePlan, VolumeSecret};
 
-/// What the pod and its volume say besides.
-pub(super) struct Wanted<'a> {
+/// Properties from the pod and its volume.
+pub(super) struct VolumeProperties<'a> {
     pub(super) path: PathBuf,
     pub(super) name: &'a str,
     pub(super) pod: CsiPod,
@@ -14,16 +14,19 @@ pub(super) struct Wanted<'a> {
     pub(super) size: Option<CsiSize>,
 }
 
-/// The plan of a volume in a pod's spec.
+/// Plans an inline volume.
 ///
 /// # Errors
-/// When the driver cannot be one.
-pub(super) fn inline(source: &FlexVolumeSource, wanted: Wanted<'_>) -> Result<VolumePlan, String> {
+/// When the driver name is invalid.
+pub(super) fn inline(
+    source: &FlexVolumeSource,
+    properties: VolumeProperties<'_>,
+) -> Result<VolumePlan, String> {
     let secret = source.secret_ref.as_ref().map(|reference| (None, reference.name.as_str()));
     plan(
         &source.driver,
-        wanted,
-        FlexParts {
+        properties,
+        FlexSource {
             fs_type: source.fs_type.clone(),
             options: source.options.clone().unwrap_or_default().into_iter().collect(),
             secret,
@@ -31,21 +34,21 @@ pub(super) fn inline(source: &FlexVolumeSource, wanted: Wanted<'_>) -> Result<Vo
     )
 }
 
-/// The plan of a PersistentVolume.
+/// Plans a PersistentVolume.
 ///
 /// # Errors
-/// When the driver cannot be one.
+/// When the driver name is invalid.
 pub(super) fn persistent(
     source: &FlexPersistentVolumeSource,
-    wanted: Wanted<'_>,
+    properties: VolumeProperties<'_>,
 ) -> Result<VolumePlan, String> {
     let secret = source.secret_ref.as_ref();
     let secret = secret
         .map(|reference| (reference.namespace.as_deref(), reference.name.as_deref().unwrap_or_default()));
     plan(
         &source.driver,
-        wanted,
-        FlexParts {
+        properties,
+        FlexSource {
             fs_type: source.fs_type.clone(),
             options: source.options.clone().unwrap_or_default().into_iter().collect(),
             secret,
@@ -53,35 +56,35 @@ pub(super) fn persistent(
     )
 }
 
-/// What both sources have in common.
-struct FlexParts<'a> {
+/// The fields that inline and persistent sources have in common.
+struct FlexSource<'a> {
     fs_type: Option<String>,
     options: std::collections::BTreeMap<String, String>,
     secret: Option<(Option<&'a str>, &'a str)>,
 }
 
-fn plan(driver: &str, wanted: Wanted<'_>, parts: FlexParts<'_>) -> Result<VolumePlan, String> {
-    // It becomes the name of folders and of a program.
+fn plan(driver: &str, properties: VolumeProperties<'_>, parts: FlexSource<'_>) -> Result<VolumePlan, String> {
+    // It is used as a folder name and a program path.
     let is_name = |word: &str| !word.is_empty() && !word.starts_with('.') && !word.contains(['\0', '~']);
     if !driver.split('/').all(is_name) || driver.split('/').count() > 2 {
         return Err(format!("flexVolume: {driver:?} is no name of a driver"));
     }
     let secret = parts.secret.filter(|(_, name)| !name.is_empty());
     let secret = secret.map_or(VolumeSecret::NotNeeded, |(namespace, name)| {
-        let namespace = namespace.filter(|text| !text.is_empty()).unwrap_or(&wanted.pod.namespace);
-        VolumeSecret::Wanted(SecretReference { namespace: namespace.to_owned(), name: name.to_owned() })
+        let namespace = namespace.filter(|text| !text.is_empty()).unwrap_or(&properties.pod.namespace);
+        VolumeSecret::Requested(SecretReference { namespace: namespace.to_owned(), name: name.to_owned() })
     });
     Ok(VolumePlan::Flex(Box::new(FlexVolume {
-        path: wanted.path,
-        name: wanted.name.to_owned(),
+        path: properties.path,
+        name: properties.name.to_owned(),
         driver: driver.to_owned(),
         fs_type: parts.fs_type.unwrap_or_default(),
-        read_only: wanted.read_only,
+        read_only: properties.read_only,
         options: parts.options,
         secret,
-        pod: wanted.pod,
+        pod: properties.pod,
         device: None,
-        size: wanted.size,
+        size: properties.size,
     })))
 }
 
@@ -98,26 +101,27 @@ mod tests {
             uid: "u".into(),
             service_account: "s".into(),
         };
-        let wanted = Wanted { path: "/v".into(), name: "pv", pod, read_only: false, size: None };
-        match persistent(&serde_json::from_value(source.clone()).unwrap(), wanted)? {
+        let properties =
+            VolumeProperties { path: "/v".into(), name: "pv", pod, read_only: false, size: None };
+        match persistent(&serde_json::from_value(source.clone()).unwrap(), properties)? {
             VolumePlan::Flex(volume) => Ok(*volume),
             other => panic!("{other:?}"),
         }
     }
 
     #[test]
-    fn a_driver_is_told_what_the_volume_says() {
+    fn flex_plan_has_options_and_secrets() {
         let volume = planned(&json!({"driver": "acme/disk", "fsType": "xfs", "options": {"a": "b"},
             "secretRef": {"name": "login"}}))
         .unwrap();
         assert_eq!((volume.driver.as_str(), volume.fs_type.as_str()), ("acme/disk", "xfs"));
         assert_eq!(volume.options, [("a".to_owned(), "b".to_owned())].into());
         let secret = SecretReference { namespace: "own".into(), name: "login".into() };
-        assert_eq!(volume.secret, VolumeSecret::Wanted(secret));
+        assert_eq!(volume.secret, VolumeSecret::Requested(secret));
     }
 
     #[test]
-    fn a_driver_that_is_elsewhere_is_refused() {
+    fn rejects_driver_name_with_path() {
         for driver in ["", "../x", "a/b/c", "a/../b", "a~b", "/x"] {
             assert!(planned(&json!({"driver": driver})).unwrap_err().contains("is no name"), "{driver}");
         }

@@ -1,40 +1,39 @@
-//! Whether and how a volume of a driver grows on this node, and what its claim is told.
+//! Expansion of volumes on this node, and the status of their claims.
 
 use model::{CsiSize, Timestamp};
 use serde_json::{Value, json};
 
-/// Conditions of a claim that tell of growing. Others are not ours.
+/// Claim conditions about expansion; other conditions are not changed.
 const CONDITIONS: [&str; 4] =
     ["FileSystemResizePending", "Resizing", "ControllerResizeError", "NodeResizeError"];
 
-/// What is to be done about the size of a volume.
+/// The decision about the size of a volume.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Growth {
-    /// Nothing, and perhaps later.
+    /// No expansion now; check again later.
     Nothing,
-    /// Nothing: the volume has its size.
+    /// The volume has its size.
     Done,
-    /// Users are told that what is mounted read-only does not grow.
+    /// Report that a read-only volume is not expanded.
     ReadOnly,
-    /// The driver is asked.
+    /// Call the driver.
     Expand(Expansion),
 }
 
-/// What a driver is asked for.
+/// A request to expand a volume.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Expansion {
-    /// Bytes that the volume is to have.
+    /// Requested size in bytes.
     pub bytes: i64,
-    /// The same as the claim is told.
+    /// Requested size as text, for the claim.
     pub text: String,
-    /// The controller follows how far this is.
+    /// Whether the controller tracks the progress in the claim.
     pub is_followed: bool,
-    /// The claim does not know of the new size.
+    /// Whether the claim does not show the new size yet.
     pub claim_waits: bool,
 }
 
-/// Decides. `here` is the size that the volume is known to have on this node; that of the claim counts for one that was
-/// not seen before.
+/// `here` is the known size of the volume on this node; without it, the size of the claim is used.
 #[must_use]
 pub fn growth(size: &CsiSize, read_only: bool, here: Option<i64>) -> Growth {
     if size.wanted <= here.unwrap_or(size.known) {
@@ -44,7 +43,7 @@ pub fn growth(size: &CsiSize, read_only: bool, here: Option<i64>) -> Growth {
         return Growth::ReadOnly;
     }
     if size.state.is_empty() && size.granted.is_none() {
-        // A controller that does not say how far it is.
+        // The controller does not report its progress.
         return Growth::Expand(Expansion {
             bytes: size.wanted,
             text: size.wanted_text.clone(),
@@ -61,21 +60,21 @@ pub fn growth(size: &CsiSize, read_only: bool, here: Option<i64>) -> Growth {
     if claim_knows { Growth::Done } else { Growth::Nothing }
 }
 
-/// What a failure to grow means.
+/// Kinds of failed expansions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Refusal {
-    /// It is tried again.
+pub enum ExpansionFailure {
+    /// Retried.
     Passing,
-    /// It is not tried again on this node, and keeps no pod from starting.
+    /// Not retried on this node; does not block pods.
     InUse,
-    /// The size will never do.
+    /// The size can never be reached.
     Infeasible,
-    /// The driver does not grow volumes on nodes.
+    /// The driver does not expand volumes on nodes.
     Unsupported,
 }
 
-impl Refusal {
-    /// By gRPC's word for the code.
+impl ExpansionFailure {
+    /// By the name of the gRPC code.
     #[must_use]
     pub fn of(code: &str) -> Self {
         match code {
@@ -86,7 +85,7 @@ impl Refusal {
         }
     }
 
-    /// The message, with the driver's words.
+    /// The message, including the driver's.
     #[must_use]
     pub fn message(self, words: &str) -> String {
         let colon = if self == Self::Infeasible { "" } else { ": " };
@@ -94,13 +93,13 @@ impl Refusal {
     }
 }
 
-/// Tells the claim that its volume is being grown.
+/// Claim status patch: expansion in progress.
 #[must_use]
 pub fn begun() -> Value {
     json!({"status": {"allocatedResourceStatuses": {"storage": "NodeResizeInProgress"}}})
 }
 
-/// Tells the claim that its volume has grown.
+/// Claim status patch: expansion finished.
 #[must_use]
 pub fn grown(text: &str) -> Value {
     let gone: Vec<Value> =
@@ -112,10 +111,10 @@ pub fn grown(text: &str) -> Value {
     }})
 }
 
-/// Tells the claim that its volume has not grown. A size that failed for good, or one that nobody asks for any more after
-/// a failure, is given back to the controller.
+/// Claim status patch: expansion failed. A size that failed for good, or that is no longer requested, is returned to the
+/// controller.
 #[must_use]
-pub fn not_grown(refusal: Refusal, is_stale: bool, message: &str, now: Timestamp) -> Value {
+pub fn not_grown(refusal: ExpansionFailure, is_stale: bool, message: &str, now: Timestamp) -> Value {
     let condition = json!({
         "type": "NodeResizeError",
         "status": "True",
@@ -123,7 +122,7 @@ pub fn not_grown(refusal: Refusal, is_stale: bool, message: &str, now: Timestamp
         "message": format!("failed to expand pvc with {message}"),
     });
     let mut status = json!({"conditions": [condition]});
-    if refusal == Refusal::Infeasible || is_stale {
+    if refusal == ExpansionFailure::Infeasible || is_stale {
         status["allocatedResourceStatuses"] = json!({"storage": "NodeResizeInfeasible"});
     }
     json!({"status": status})
@@ -156,14 +155,14 @@ mod tests {
     }
 
     #[test]
-    fn a_volume_grows_as_its_controller_says() {
+    fn expands_volume_as_the_controller_requests() {
         let pending = "NodeResizePending";
         for (size, here, expected) in [
             (size(3, None, ""), None, Growth::Nothing),
             (size(1, None, ""), None, expand(3, false, true)),
             (size(1, None, ""), Some(3), Growth::Nothing),
             (size(3, None, ""), Some(1), expand(3, false, false)),
-            // The claim was changed meanwhile: what was granted counts.
+            // The claim was changed meanwhile: the allocated size counts.
             (size(1, Some(2), pending), None, expand(2, true, true)),
             (size(1, Some(3), "NodeResizeInProgress"), None, expand(3, true, true)),
             (size(1, Some(3), "NodeResizeInfeasible"), None, Growth::Nothing),
@@ -178,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn a_shared_volume_grows_on_each_node_though_the_claim_knows_already() {
+    fn shared_volume_is_expanded_on_each_node() {
         let shared = CsiSize { grows_on_each_node: true, ..size(3, Some(3), "") };
         assert_eq!(growth(&shared, false, Some(GIB)), expand(3, true, false));
         assert_eq!(growth(&shared, false, Some(3 * GIB)), Growth::Nothing);
@@ -186,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn a_claim_keeps_conditions_that_tell_of_other_things() {
+    fn claim_patch_keeps_other_conditions() {
         let patch = grown("3Gi");
         assert_eq!(patch["status"]["capacity"]["storage"], "3Gi");
         let gone = patch["status"]["conditions"].as_array().unwrap();
@@ -195,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn a_claim_is_told_of_a_failure() {
+    fn claim_patch_reports_expansion_failure() {
         let now = Timestamp::from_secs(1);
         for (code, is_stale, state) in [
             ("Internal", false, None),
@@ -203,7 +202,7 @@ mod tests {
             ("InvalidArgument", false, Some("NodeResizeInfeasible")),
             ("FailedPrecondition", false, None),
         ] {
-            let refusal = Refusal::of(code);
+            let refusal = ExpansionFailure::of(code);
             let patch = not_grown(refusal, is_stale, &refusal.message("no"), now);
             let condition = &patch["status"]["conditions"][0];
             assert_eq!(condition["type"], "NodeResizeError");

@@ -1,4 +1,4 @@
-//! Disks of iSCSI targets.
+//! iSCSI volumes.
 
 use std::path::PathBuf;
 
@@ -9,7 +9,7 @@ const PORT: &str = "3260";
 const INTERFACE: &str = "default";
 const FILE_SYSTEM: &str = "ext4";
 
-/// What both sources have in common.
+/// The fields that inline and persistent sources have in common.
 struct Source<'a> {
     portals: Vec<&'a str>,
     target: &'a str,
@@ -19,21 +19,24 @@ struct Source<'a> {
     chap: Chap,
 }
 
-/// What the pod and its volume say besides.
-pub(super) struct Wanted<'a> {
+/// Properties from the pod and its volume.
+pub(super) struct VolumeProperties<'a> {
     pub(super) path: PathBuf,
     pub(super) name: &'a str,
-    /// Where secrets are, unless it is said.
+    /// Default namespace of secrets.
     pub(super) namespace: &'a str,
     pub(super) use_as: DiskUse,
     pub(super) read_only: bool,
 }
 
-/// The plan of a volume in a pod's spec.
+/// Plans an inline volume.
 ///
 /// # Errors
-/// When the source cannot be what it says.
-pub(super) fn inline(source: &ISCSIVolumeSource, wanted: Wanted<'_>) -> Result<VolumePlan, String> {
+/// When the source is invalid.
+pub(super) fn inline(
+    source: &ISCSIVolumeSource,
+    properties: VolumeProperties<'_>,
+) -> Result<VolumePlan, String> {
     let secret = source.secret_ref.as_ref().map(|reference| (None, reference.name.as_str()));
     let common = Source {
         portals: portals(&source.target_portal, source.portals.as_deref()),
@@ -41,19 +44,19 @@ pub(super) fn inline(source: &ISCSIVolumeSource, wanted: Wanted<'_>) -> Result<V
         lun: source.lun,
         interface: source.iscsi_interface.as_deref(),
         initiator: source.initiator_name.as_deref(),
-        chap: chap(source.chap_auth_discovery, source.chap_auth_session, secret, wanted.namespace),
+        chap: chap(source.chap_auth_discovery, source.chap_auth_session, secret, properties.namespace),
     };
     let read_only = source.read_only == Some(true);
-    plan(&common, Wanted { read_only, ..wanted })
+    plan(&common, VolumeProperties { read_only, ..properties })
 }
 
-/// The plan of a PersistentVolume.
+/// Plans a PersistentVolume.
 ///
 /// # Errors
-/// When the source cannot be what it says.
+/// When the source is invalid.
 pub(super) fn persistent(
     source: &ISCSIPersistentVolumeSource,
-    wanted: Wanted<'_>,
+    properties: VolumeProperties<'_>,
 ) -> Result<VolumePlan, String> {
     let secret = source.secret_ref.as_ref();
     let secret = secret
@@ -64,13 +67,12 @@ pub(super) fn persistent(
         lun: source.lun,
         interface: source.iscsi_interface.as_deref(),
         initiator: source.initiator_name.as_deref(),
-        chap: chap(source.chap_auth_discovery, source.chap_auth_session, secret, wanted.namespace),
+        chap: chap(source.chap_auth_discovery, source.chap_auth_session, secret, properties.namespace),
     };
-    let read_only = wanted.read_only || source.read_only == Some(true);
-    plan(&common, Wanted { read_only, ..wanted })
+    let read_only = properties.read_only || source.read_only == Some(true);
+    plan(&common, VolumeProperties { read_only, ..properties })
 }
 
-/// How files of a disk are mounted.
 pub(super) fn as_files(fs_type: Option<&str>, options: Vec<String>) -> DiskUse {
     DiskUse::Files { fs_type: given(fs_type, FILE_SYSTEM), options }
 }
@@ -84,7 +86,7 @@ fn chap(
     let (discovery, session) = (discovery == Some(true), session == Some(true));
     let named = secret.filter(|(_, name)| (discovery || session) && !name.is_empty());
     let secret = named.map_or(VolumeSecret::NotNeeded, |(own, name)| {
-        VolumeSecret::Wanted(SecretReference { namespace: given(own, namespace), name: name.to_owned() })
+        VolumeSecret::Requested(SecretReference { namespace: given(own, namespace), name: name.to_owned() })
     });
     Chap { discovery, session, secret }
 }
@@ -93,11 +95,11 @@ fn given(text: Option<&str>, default: &str) -> String {
     text.filter(|text| !text.is_empty()).unwrap_or(default).to_owned()
 }
 
-fn plan(source: &Source<'_>, wanted: Wanted<'_>) -> Result<VolumePlan, String> {
+fn plan(source: &Source<'_>, properties: VolumeProperties<'_>) -> Result<VolumePlan, String> {
     let base = given(source.interface, INTERFACE);
     let portals: Vec<String> = source.portals.iter().map(|portal| with_port(portal)).collect();
     let initiator = source.initiator.filter(|name| !name.is_empty());
-    // They become names of folders and arguments of programs.
+    // They are used as folder names and program arguments.
     let words = portals.iter().map(String::as_str).chain([source.target, base.as_str()]).chain(initiator);
     for word in words {
         if word.is_empty() || word.starts_with(['-', '.']) || word.contains(['/', '\0']) {
@@ -106,14 +108,15 @@ fn plan(source: &Source<'_>, wanted: Wanted<'_>) -> Result<VolumePlan, String> {
     }
     let first = portals.first().map_or("", String::as_str);
     let (interface, initiator) = match initiator {
-        Some(name) => {
-            (format!("{first}:{}", wanted.name), Some(OwnInitiator { name: name.to_owned(), model: base }))
-        }
+        Some(name) => (
+            format!("{first}:{}", properties.name),
+            Some(OwnInitiator { name: name.to_owned(), model: base }),
+        ),
         None => (base, None),
     };
     Ok(VolumePlan::Iscsi(Box::new(IscsiDisk {
-        path: wanted.path,
-        name: wanted.name.to_owned(),
+        path: properties.path,
+        name: properties.name.to_owned(),
         portals,
         target: source.target.to_owned(),
         lun: source.lun,
@@ -126,8 +129,8 @@ fn plan(source: &Source<'_>, wanted: Wanted<'_>) -> Result<VolumePlan, String> {
             source.target,
             source.lun
         ),
-        use_as: wanted.use_as,
-        read_only: wanted.read_only,
+        use_as: properties.use_as,
+        read_only: properties.read_only,
     })))
 }
 
@@ -135,7 +138,7 @@ fn portals<'a>(first: &'a str, others: Option<&'a [String]>) -> Vec<&'a str> {
     std::iter::once(first).chain(others.unwrap_or_default().iter().map(String::as_str)).collect()
 }
 
-/// As upstream: a portal without any colon gets the port.
+/// Like upstream: only a portal without a colon gets the default port.
 fn with_port(portal: &str) -> String {
     if portal.contains(':') { portal.to_owned() } else { format!("{portal}:{PORT}") }
 }
@@ -148,9 +151,9 @@ mod tests {
 
     const TARGET: &str = "iqn.2001-04.com.example:disk";
 
-    fn wanted() -> Wanted<'static> {
+    fn properties() -> VolumeProperties<'static> {
         let use_as = as_files(None, vec![]);
-        Wanted { path: "/v".into(), name: "data", namespace: "own", use_as, read_only: false }
+        VolumeProperties { path: "/v".into(), name: "data", namespace: "own", use_as, read_only: false }
     }
 
     fn source(extra: &Value) -> Value {
@@ -169,11 +172,11 @@ mod tests {
     }
 
     fn planned(extra: &Value) -> Result<IscsiDisk, String> {
-        disk(inline(&serde_json::from_value(source(extra)).unwrap(), wanted()))
+        disk(inline(&serde_json::from_value(source(extra)).unwrap(), properties()))
     }
 
     #[test]
-    fn what_is_not_said_has_upstreams_defaults() {
+    fn iscsi_defaults_match_upstream() {
         let disk = planned(&json!({"portals": ["10.0.0.2:99"]})).unwrap();
         assert_eq!(disk.portals, ["10.0.0.1:3260", "10.0.0.2:99"]);
         assert_eq!((disk.lun, disk.interface.as_str(), disk.initiator), (2, "default", None));
@@ -185,16 +188,16 @@ mod tests {
     }
 
     #[test]
-    fn an_initiator_of_its_own_has_an_interface_of_its_own() {
+    fn custom_initiator_gets_a_separate_interface() {
         let disk = planned(&json!({"iscsiInterface": "iser", "initiatorName": "iqn.x"})).unwrap();
         assert_eq!(disk.interface, "10.0.0.1:3260:data");
         assert_eq!(disk.initiator, Some(OwnInitiator { name: "iqn.x".into(), model: "iser".into() }));
     }
 
     #[test]
-    fn secrets_are_read_where_the_target_asks_for_them() {
+    fn reads_chap_secrets_only_when_enabled() {
         let reference = |namespace: &str| {
-            VolumeSecret::Wanted(SecretReference { namespace: namespace.into(), name: "chap".into() })
+            VolumeSecret::Requested(SecretReference { namespace: namespace.into(), name: "chap".into() })
         };
         for (extra, discovery, session, secret) in [
             (json!({"secretRef": {"name": "chap"}}), false, false, VolumeSecret::NotNeeded),
@@ -210,12 +213,12 @@ mod tests {
             assert_eq!(planned(&extra).unwrap().chap, Chap { discovery, session, secret }, "{extra}");
         }
         let extra = json!({"chapAuthSession": true, "secretRef": {"name": "chap", "namespace": "other"}});
-        let found = disk(persistent(&serde_json::from_value(source(&extra)).unwrap(), wanted())).unwrap();
+        let found = disk(persistent(&serde_json::from_value(source(&extra)).unwrap(), properties())).unwrap();
         assert_eq!(found.chap.secret, reference("other"));
     }
 
     #[test]
-    fn words_that_are_no_names_are_refused() {
+    fn rejects_invalid_iscsi_names() {
         for (extra, part) in [
             (json!({"initiatorName": "-x"}), "is no portal"),
             (json!({"targetPortal": "../../etc"}), "is no portal"),

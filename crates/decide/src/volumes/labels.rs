@@ -1,11 +1,11 @@
-//! With which SELinux label a volume is mounted, so that a runtime need not go through its files.
+//! The SELinux label that a volume is mounted with, so that the runtime need not relabel its files.
 //!
-//! What containers ask for becomes a label of files ([`file_label`]), the labels of all containers of a pod a wish
-//! ([`wish`]), the wish and what the plugin can do a label to mount with ([`settle`]), and that label is held against the
-//! one by which other pods of the node have the volume ([`join`]), and against what is mounted ([`way`]).
+//! SELinux options of containers become a file label ([`file_label`]); the labels of all containers of a pod become a request
+//! ([`wish`]); with the capabilities of the plugin, the request becomes a mount label ([`settle`]), which must be equal for all pods of
+//! the node that use the volume ([`join`]) and fit the existing mounts ([`way`]).
 //!
-//! A label keeps the spelling of its pod: upstream, which a node may be switched back to, writes it down like that and
-//! compares letters. Here one label in two spellings is one ([`same_label`]).
+//! A label keeps the spelling of its pod, because upstream compares recorded labels as text. Within podward, different spellings
+//! of one label are equal ([`same_label`]).
 
 #[cfg(test)]
 mod tests;
@@ -14,22 +14,21 @@ use std::collections::BTreeSet;
 
 use k8s_openapi::api::core::v1::SELinuxOptions;
 use model::{
-    ContainerLabels, CsiLifecycle, LabelChange, LabelReach, LabelWish, NodeSettings, Pod, VolumeLabel,
+    ContainerLabels, CsiLifecycle, LabelChange, LabelReach, LabelRequest, NodeSettings, Pod, VolumeLabel,
     VolumePlan, same_label,
 };
 
 use super::ClaimedVolume;
 use super::csi::volume_in_use;
 
-/// The file label for a container with these options; empty if it is not known before the container runs, because the
-/// level is left to the runtime, or nothing is asked for.
+/// The file label of a container with these options. Empty if no options are set, or if the runtime chooses the level.
 ///
 /// # Errors
-/// When the policy or the options have what cannot be part of a label.
+/// When the policy or the options are invalid.
 pub fn file_label(policy: &ContainerLabels, options: &SELinuxOptions) -> Result<String, String> {
     let given = |field: &Option<String>| field.clone().filter(|text| !text.is_empty());
     let (user, level) = (given(&options.user), given(&options.level));
-    // Role and type are those of the process; its files have the policy's.
+    // Role and type apply to the process; files use those of the policy.
     let asks = [&options.role, &options.type_].into_iter().any(|field| given(field).is_some());
     if user.is_none() && level.is_none() && !asks {
         return Ok(String::new());
@@ -41,13 +40,13 @@ pub fn file_label(policy: &ContainerLabels, options: &SELinuxOptions) -> Result<
     let file = Parts::of(&policy.file)?;
     let level = match (level, process.level, file.level) {
         (Some(level), _, _) => Some(level),
-        // Upstream mounts with a level drawn by lot, which the container, whose runtime draws another, may not read.
+        // Upstream mounts with a random level, which differs from the random level that the runtime chooses.
         (None, Some(_), _) => return Ok(String::new()),
         (None, None, level) => level.map(str::to_owned),
     };
     let user = user.unwrap_or_else(|| file.user.to_owned());
     for part in [Some(user.as_str()), level.as_deref()].into_iter().flatten() {
-        // It stands between quotes in a list of mount options.
+        // It is quoted in a list of mount options.
         let is_odd =
             |letter: char| matches!(letter, '"' | '\\') || letter.is_whitespace() || letter.is_control();
         if part.contains(is_odd) {
@@ -78,7 +77,7 @@ impl<'a> Parts<'a> {
     }
 }
 
-/// What a pod wants of the labels of a volume; `claimed` is what stands behind a claim.
+/// The labels that a pod requests for a volume.
 #[must_use]
 pub fn wish(
     pod: &Pod,
@@ -95,7 +94,7 @@ pub fn wish(
         Some("Recursive") => LabelChange::Recursive,
         Some(_) | None => LabelChange::Mount,
     };
-    VolumeLabel::Wanted(Box::new(LabelWish {
+    VolumeLabel::Wanted(Box::new(LabelRequest {
         volume: name.unwrap_or(volume).to_owned(),
         labels: container_labels(pod, volume, policy),
         change,
@@ -104,8 +103,8 @@ pub fn wish(
     }))
 }
 
-/// The file labels of all containers that mount a volume and ask for a label, privileged ones too; each once, in the
-/// spelling of the first that has it.
+/// The distinct file labels of all containers that mount a volume and set SELinux options, in the spelling of the first one.
+/// Privileged containers count as well.
 fn container_labels(pod: &Pod, volume: &str, policy: &ContainerLabels) -> Result<BTreeSet<String>, String> {
     let of_pod = pod.spec.security_context.as_ref().and_then(|context| context.se_linux_options.as_ref());
     let mut labels: BTreeSet<String> = BTreeSet::new();
@@ -130,10 +129,10 @@ fn shown(options: &SELinuxOptions) -> String {
     parts.map(|part| part.as_deref().unwrap_or_default()).join(":")
 }
 
-/// The access modes of a PersistentVolume; none for a pod's own volume.
+/// The access modes of a PersistentVolume; `None` for an inline volume.
 fn access_modes<'a>(plan: &'a VolumePlan, claimed: Option<&'a ClaimedVolume>) -> Option<&'a [String]> {
     match (plan, claimed) {
-        // A pod's own volume of a kind that became a driver's stands for a PersistentVolume.
+        // A translated inline volume counts as a PersistentVolume.
         (VolumePlan::Csi(volume), _) if volume.lifecycle == CsiLifecycle::Persistent => {
             Some(&volume.access_modes)
         }
@@ -154,7 +153,7 @@ fn reach(modes: Option<&[String]>, settings: &NodeSettings) -> LabelReach {
     if is_reached { LabelReach::Mounted } else { LabelReach::Counted }
 }
 
-/// How metrics call the widest of these access modes.
+/// The metric label of the widest access mode.
 fn access_mode(modes: Option<&[String]>) -> &'static str {
     let Some(modes) = modes else { return "inline" };
     [
@@ -171,58 +170,55 @@ fn access_mode(modes: Option<&[String]>) -> &'static str {
 /// Whether a plugin can mount with a label.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Plugin {
-    /// It passes `context` on to the mount.
+    /// It supports the mount option `context`.
     Supports,
-    /// It cannot.
     Ignores,
 }
 
-/// A label that does not go together with others.
+/// A label conflict.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Complaint {
-    /// What is wrong.
-    pub class: ComplaintClass,
-    /// In words.
+pub struct LabelConflict {
+    pub class: LabelConflictKind,
     pub message: String,
 }
 
-/// What is wrong with a label.
+/// Kinds of label conflicts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ComplaintClass {
-    /// That of one container cannot be told.
+pub enum LabelConflictKind {
+    /// The label of a container cannot be determined.
     Container,
-    /// Containers of the pod differ.
+    /// Containers of the pod have different labels.
     Pod,
-    /// Pods differ.
+    /// Pods have different labels.
     Volume,
 }
 
-/// What comes of a wish.
+/// The mount label of a volume for a pod.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settled {
-    /// The label, for comparing; empty for none.
+    /// The label for comparisons; empty for none.
     pub label: String,
-    /// What the volume is mounted with.
+    /// The label of the mount.
     pub mount: Option<String>,
-    /// Whether it is held against other pods'.
+    /// Whether it must equal the label of other pods.
     pub is_compared: bool,
-    /// What would be refused if the feature reached the volume.
-    pub warning: Option<Complaint>,
+    /// A conflict that is only counted, because the feature does not apply to this volume.
+    pub warning: Option<LabelConflict>,
 }
 
 /// The label that a volume is mounted with for a pod.
 ///
 /// # Errors
-/// When its containers ask for what cannot be; the pod waits.
-pub fn settle(wish: &LabelWish, plugin: Plugin) -> Result<Settled, Complaint> {
+/// A conflict that blocks the pod.
+pub fn settle(wish: &LabelRequest, plugin: Plugin) -> Result<Settled, LabelConflict> {
     let can = plugin == Plugin::Supports;
-    let complaint = |class, message| Complaint { class, message };
+    let complaint = |class, message| LabelConflict { class, message };
     let (label, warning, is_compared) = match &wish.labels {
-        Err(reason) => (String::new(), Some(complaint(ComplaintClass::Container, reason.clone())), can),
+        Err(reason) => (String::new(), Some(complaint(LabelConflictKind::Container, reason.clone())), can),
         Ok(labels) if labels.len() > 1 => {
             let all: Vec<&str> = labels.iter().map(String::as_str).collect();
             let message = format!("multiple SELinux labels found: {}", all.join(","));
-            (String::new(), Some(complaint(ComplaintClass::Pod, message)), false)
+            (String::new(), Some(complaint(LabelConflictKind::Pod, message)), false)
         }
         Ok(labels) => {
             let is_mounted = can && wish.change == LabelChange::Mount;
@@ -240,58 +236,57 @@ pub fn settle(wish: &LabelWish, plugin: Plugin) -> Result<Settled, Complaint> {
     }
 }
 
-/// Holds the label of a pod that is new to a volume against that of the first one; what comes back would be refused if
-/// the feature reached the volume.
+/// Compares the label of a new pod with that of the first pod. Returns a conflict that is only counted, because the feature
+/// does not apply to this volume.
 ///
 /// # Errors
-/// When they differ; the pod waits.
-pub fn join(wish: &LabelWish, settled: &Settled, first: &str) -> Result<Option<Complaint>, Complaint> {
+/// A conflict that blocks the pod.
+pub fn join(
+    wish: &LabelRequest,
+    settled: &Settled,
+    first: &str,
+) -> Result<Option<LabelConflict>, LabelConflict> {
     if !settled.is_compared || same_label(&settled.label, first) {
         return Ok(None);
     }
     let message =
         format!("conflicting SELinux labels of volume {}: {first:?} and {:?}", wish.volume, settled.label);
-    let differs = Complaint { class: ComplaintClass::Volume, message };
+    let differs = LabelConflict { class: LabelConflictKind::Volume, message };
     match wish.reach {
         LabelReach::Mounted => Err(differs),
         LabelReach::Counted => Ok(Some(differs)),
     }
 }
 
-/// What is known of a volume that a pod wants and does not have.
+/// Existing uses of a volume.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Holding<'a> {
-    /// The labels that it is mounted with for other pods, an empty one for none.
+    /// Mount labels for other pods; empty for none.
     pub others: Vec<&'a str>,
-    /// Whether another pod has it, or may have it without anybody knowing its label.
+    /// Whether another pod uses it, or may use it with an unknown label.
     pub is_used: bool,
-    /// How it is staged.
     pub staged: StagedLabel<'a>,
 }
 
-/// With which label a volume is staged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StagedLabel<'a> {
-    /// It is not staged.
     NotStaged,
-    /// With this one, empty for none.
+    /// Empty for none.
     Known(&'a str),
-    /// Nobody knows.
     Unknown,
 }
 
-/// What stands between a pod and its volume.
+/// Whether a volume can be mounted now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Way {
-    /// Nothing.
     Free,
-    /// It is staged with another label, and nobody uses it.
+    /// It is staged with another label and unused: unstage it first.
     Unstage,
-    /// Another pod has it with another label.
+    /// Another pod uses it with another label: wait.
     Held,
 }
 
-/// Whether a volume can be mounted with a label, an empty one for none.
+/// Whether a volume can be mounted with a label; empty for none.
 #[must_use]
 pub fn way(label: &str, found: &Holding<'_>) -> Way {
     let is_other = |other: &str| !same_label(label, other);
@@ -301,15 +296,14 @@ pub fn way(label: &str, found: &Holding<'_>) -> Way {
     match found.staged {
         StagedLabel::Known(staged) if !is_other(staged) => Way::Free,
         StagedLabel::Known(_) | StagedLabel::Unknown if !found.is_used => Way::Unstage,
-        // Whoever has it has it as it is staged.
+        // Other pods use it with the staged label.
         StagedLabel::Known(_) if found.others.is_empty() => Way::Held,
-        // Pods that know nothing of each other must not wait for each other for ever.
+        // Two pods with unknown labels must not wait for each other.
         StagedLabel::NotStaged | StagedLabel::Known(_) | StagedLabel::Unknown => Way::Free,
     }
 }
 
-/// The name that all pods of the node know a volume by, and its plugin as metrics call it; `None` for volumes that no
-/// plugin mounts with a label.
+/// The node-wide name of a volume, and its plugin as a metric label; `None` for volumes that cannot be mounted with a label.
 #[must_use]
 pub fn shared_name(plan: &VolumePlan) -> Option<(String, String)> {
     match plan {

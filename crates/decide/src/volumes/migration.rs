@@ -1,4 +1,4 @@
-//! Volumes of clouds that were built in once: their drivers serve them now, under names that upstream's translation made.
+//! Translates volumes of former in-tree cloud plugins to their CSI drivers, with upstream's names.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -25,7 +25,7 @@ const PORTWORX_SECRET: [&str; 2] =
 
 type Attributes = BTreeMap<String, String>;
 
-/// A PersistentVolume as its driver knows it; `None` for one that needs no translation.
+/// Translates a PersistentVolume; `None` if it needs no translation.
 ///
 /// # Errors
 /// When its fields cannot be translated.
@@ -83,7 +83,7 @@ pub(super) fn persistent(volume: &PersistentVolume) -> Result<Option<PersistentV
     Ok(Some(found))
 }
 
-/// A volume of a pod as if a PersistentVolume stood for it; `None` for one that needs no translation.
+/// Translates an inline volume to a PersistentVolume; `None` if it needs no translation.
 ///
 /// # Errors
 /// When its fields cannot be translated.
@@ -120,7 +120,7 @@ pub(super) fn inline(volume: &Volume, namespace: &str) -> Result<Option<Persiste
         return Ok(None);
     };
     let mut found = PersistentVolume::default();
-    // Its name is a folder's, too.
+    // The name is also a folder name.
     found.metadata.name = Some(name.replace('/', "~"));
     found.spec = Some(PersistentVolumeSpec {
         csi: Some(source),
@@ -165,7 +165,7 @@ fn ebs(
     Ok(with_attribute(source, "partition", &partition.unwrap_or_default().to_string()))
 }
 
-/// `aws://zone/vol-1` and `vol-1` are the same.
+/// `aws://zone/vol-1` and `vol-1` are equivalent.
 fn ebs_handle(id: &str) -> Result<String, String> {
     let Some(rest) = id.strip_prefix("aws://") else { return Ok(id.to_owned()) };
     let handle = rest.split_once('/').map_or("", |(_, path)| path.trim_matches('/'));
@@ -189,7 +189,7 @@ fn zonal_handle(zone: &str, name: &str) -> String {
     format!("projects/UNSPECIFIED/zones/{zone}/disks/{name}")
 }
 
-/// The disk's name with its zone or region, by the labels of the volume.
+/// The disk's handle with its zone or region, from the labels of the volume.
 fn disk_handle(volume: &PersistentVolume, name: &str) -> Result<String, String> {
     let label = |key: &str| volume.metadata.labels.as_ref().and_then(|labels| labels.get(key));
     let zones = label(OLD_ZONE).filter(|zone| !zone.is_empty()).or_else(|| label(ZONE));
@@ -222,7 +222,7 @@ fn region(zones: &[&str]) -> Result<String, String> {
     }
 }
 
-/// What was never checked and meant one writer all the same.
+/// In-tree plugins did not check access modes; a single writer is assumed.
 fn single_mode(modes: &[String]) -> Vec<String> {
     let only_reads = !modes.is_empty() && modes.iter().all(|mode| mode == "ReadOnlyMany");
     vec![if only_reads { "ReadOnlyMany" } else { "ReadWriteOnce" }.to_owned()]
@@ -284,7 +284,7 @@ fn annotation<'a>(volume: &'a PersistentVolume, key: &str) -> Option<&'a str> {
     volume.metadata.annotations.as_ref()?.get(key).map(String::as_str)
 }
 
-/// Nodes are known to drivers by labels of the drivers' own.
+/// CSI drivers use their own topology labels.
 fn rename_zones(spec: &mut PersistentVolumeSpec, zone: Option<&str>) {
     let required = spec.node_affinity.as_mut().and_then(|affinity| affinity.required.as_mut());
     let terms = required.into_iter().flat_map(|required| required.node_selector_terms.iter_mut());

@@ -3,11 +3,11 @@ use std::path::{Component, Path, PathBuf};
 use k8s_openapi::api::core::v1::Container;
 use model::Pod;
 
-/// The folders below a volume that other volumes are mounted on, in any container of the pod. A container sees
-/// the volume read-only, so that its runtime could not make them.
+/// The folders inside a volume on which any container of the pod mounts other volumes. The runtime cannot create them, because
+/// the volume is read-only in the container.
 ///
 /// # Errors
-/// When a mount path climbs out of the container.
+/// When a mount path leaves the root of the container.
 pub(super) fn nested(pod: &Pod, volume: &str) -> Result<Vec<PathBuf>, String> {
     let mut found = Vec::new();
     for entry in pod.containers() {
@@ -29,7 +29,7 @@ fn nested_in(container: &Container, volume: &str, found: &mut Vec<PathBuf>) -> R
         let mut outer: Vec<&Path> = Vec::new();
         for path in &all {
             let Ok(relative) = path.strip_prefix(&own) else { continue };
-            // What lies below another mount is that mount's affair.
+            // Mount points inside another mount are not in this volume.
             if relative.as_os_str().is_empty() || outer.iter().any(|above| path.starts_with(above)) {
                 continue;
             }
@@ -40,7 +40,7 @@ fn nested_in(container: &Container, volume: &str, found: &mut Vec<PathBuf>) -> R
     Ok(())
 }
 
-/// The path without `.` and, as far as they cancel out, `..`.
+/// Removes `.` and resolves `..` lexically.
 fn clean(path: &str) -> PathBuf {
     let mut clean = PathBuf::new();
     for part in Path::new(path).components() {

@@ -1,4 +1,4 @@
-//! Volumes that exist without their pod.
+//! PersistentVolumes.
 
 use std::path::PathBuf;
 
@@ -10,15 +10,15 @@ use model::{ClaimedSize, DiskUse, LocalSource, NodeSettings, Pod, VolumePlan};
 
 use super::claims::{ClaimedVolume, mode};
 use super::{VolumeProblem, climbs, csi, fc, flex, host_path, iscsi, migration};
-use crate::pod_paths::PodPaths;
+use crate::runtime_spec::pod_paths::PodPaths;
 
 const LOCAL: &str = "kubernetes.io/local-volume";
 const FC: &str = "kubernetes.io/fc";
 const ISCSI: &str = "kubernetes.io/iscsi";
 const NFS: &str = "kubernetes.io/nfs";
-const OPTIONS: &str = "volume.beta.kubernetes.io/mount-options";
+const MOUNT_OPTIONS_ANNOTATION: &str = "volume.beta.kubernetes.io/mount-options";
 
-/// The plan of a volume that names a claim. Paths and messages have the PersistentVolume's name.
+/// Plans a claimed volume. Paths and messages use the PersistentVolume's name.
 pub(super) fn plan(
     pod: &Pod,
     volume: &Volume,
@@ -47,7 +47,7 @@ pub(super) fn plan(
     Ok(csi::claimed(&csi::Claimed { pod, claimed, spec, source, read_only }, settings))
 }
 
-/// The volume as its driver knows it, where it is of a kind that was built in once.
+/// Translates a volume of a former in-tree plugin to its CSI driver.
 fn translated(claimed: &ClaimedVolume) -> Result<Option<ClaimedVolume>, VolumeProblem> {
     let name = claimed.volume.metadata.name.as_deref().unwrap_or_default();
     let translated = migration::persistent(&claimed.volume)
@@ -55,7 +55,7 @@ fn translated(claimed: &ClaimedVolume) -> Result<Option<ClaimedVolume>, VolumePr
     Ok(translated.map(|volume| ClaimedVolume { claim: claimed.claim.clone(), volume }))
 }
 
-/// What is wanted of a PersistentVolume, and where.
+/// A PersistentVolume and its use in the pod.
 struct Wanted<'a> {
     pod: &'a Pod,
     claimed: &'a ClaimedVolume,
@@ -67,7 +67,7 @@ struct Wanted<'a> {
 }
 
 impl Wanted<'_> {
-    /// The plan of a kind that needs no driver of its own program; `None` where it is none of them.
+    /// Plans the kinds that need no CSI driver; `None` for other kinds.
     fn built_in(&self, spec: &PersistentVolumeSpec) -> Option<Result<VolumePlan, VolumeProblem>> {
         if let Some(source) = &spec.local {
             return Some(self.local(source));
@@ -98,14 +98,13 @@ impl Wanted<'_> {
         if self.is_block {
             return Ok(VolumePlan::Device { path: place, source: path, read_only });
         }
-        let (name, pod) = (self.name.to_owned(), csi::told_of(self.pod));
+        let (name, pod) = (self.name.to_owned(), csi::pod_info(self.pod));
         let claimed = csi::size(self.claimed).map(|size| Box::new(ClaimedSize { name, size, pod }));
         let fs_type = source.fs_type.clone().unwrap_or_else(|| "ext4".to_owned());
         let source = LocalSource { path, fs_type, claimed };
         Ok(VolumePlan::Local { path: place, source, read_only, options: self.options.clone() })
     }
 
-    /// A path of the host.
     fn host_path(&self, source: &HostPathVolumeSource) -> Result<VolumePlan, VolumeProblem> {
         self.no_options()?;
         match host_path(source).map_err(|reason| self.invalid(reason))? {
@@ -117,7 +116,7 @@ impl Wanted<'_> {
     }
 
     fn iscsi(&self, source: &ISCSIPersistentVolumeSource) -> Result<VolumePlan, VolumeProblem> {
-        let wanted = iscsi::Wanted {
+        let wanted = iscsi::VolumeProperties {
             path: self.place(ISCSI),
             name: self.name,
             namespace: self.pod.namespace(),
@@ -129,23 +128,23 @@ impl Wanted<'_> {
 
     fn fc(&self, source: &FCVolumeSource) -> Result<VolumePlan, VolumeProblem> {
         let (path, use_as) = (self.place(FC), self.use_as(source.fs_type.as_deref()));
-        let wanted = fc::Wanted { path, use_as, read_only: self.read_only };
+        let wanted = fc::VolumeProperties { path, use_as, read_only: self.read_only };
         fc::plan(source, wanted).map_err(|reason| self.invalid(reason))
     }
 
     fn flex(&self, source: &FlexPersistentVolumeSource) -> Result<VolumePlan, VolumeProblem> {
         self.no_options()?;
-        let wanted = flex::Wanted {
+        let wanted = flex::VolumeProperties {
             path: self.paths.volume_dir(&self.pod.uid, &source.driver, self.name),
             name: self.name,
-            pod: csi::told_of(self.pod),
+            pod: csi::pod_info(self.pod),
             read_only: self.read_only,
             size: csi::size(self.claimed),
         };
         flex::persistent(source, wanted).map_err(|reason| self.invalid(reason))
     }
 
-    /// Where it appears: a folder, or a link to a device.
+    /// The path of its folder, or of the link to its device.
     fn place(&self, plugin: &str) -> PathBuf {
         match self.is_block {
             true => self.paths.device_link(&self.pod.uid, plugin, self.name),
@@ -153,7 +152,6 @@ impl Wanted<'_> {
         }
     }
 
-    /// What becomes of its disk.
     fn use_as(&self, fs_type: Option<&str>) -> DiskUse {
         match self.is_block {
             true => DiskUse::Device,
@@ -188,7 +186,11 @@ pub(super) fn nfs(
 }
 
 fn mount_options(volume: &PersistentVolume, spec: &PersistentVolumeSpec) -> Vec<String> {
-    let annotation = volume.metadata.annotations.as_ref().and_then(|annotations| annotations.get(OPTIONS));
+    let annotation = volume
+        .metadata
+        .annotations
+        .as_ref()
+        .and_then(|annotations| annotations.get(MOUNT_OPTIONS_ANNOTATION));
     match annotation {
         Some(text) => text.split(',').map(str::to_owned).collect(),
         None => spec.mount_options.clone().unwrap_or_default(),

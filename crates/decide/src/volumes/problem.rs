@@ -2,49 +2,37 @@ use std::fmt;
 
 use super::set_up_failed;
 
-/// A volume that cannot be planned; the text is the whole message of the event.
+/// A volume that cannot be planned. The text is the message of the event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum VolumeProblem {
-    /// The kind is one this agent cannot set up.
+    /// The kind is not supported.
     UnsupportedKind {
-        /// Volume name.
         volume: String,
         /// The field of the volume, such as `nfs`.
         kind: &'static str,
     },
-    /// What the volume stands for cannot be found or used.
+    /// The claim or its PersistentVolume cannot be read or used.
     Unprocessed {
         /// Volume name in the pod.
         volume: String,
-        /// Why.
         reason: String,
     },
-    /// Another pod has the volume in a way that this one cannot have it.
+    /// Another pod uses the volume in a conflicting way.
     HeldByAnother {
         /// Volume name in the pod.
         volume: String,
-        /// Why.
         reason: String,
     },
-    /// A PersistentVolume of a kind that is not mounted has options for it.
-    NoMountOptions {
-        /// Name of the PersistentVolume.
-        volume: String,
-    },
-    /// A PersistentVolume that cannot be reached from this node.
+    /// Mount options are set for a kind that is not mounted.
+    NoMountOptions { volume: String },
+    /// The node affinity of the PersistentVolume excludes this node.
     OfAnotherNode {
-        /// Name of the PersistentVolume.
         volume: String,
-        /// Whether it is used as a device.
+        /// Whether it is used as a block device.
         is_device: bool,
     },
-    /// The volume's fields do not allow a set-up.
-    Invalid {
-        /// Volume name.
-        volume: String,
-        /// Why.
-        reason: String,
-    },
+    /// The fields of the volume are invalid.
+    Invalid { volume: String, reason: String },
 }
 
 impl fmt::Display for VolumeProblem {

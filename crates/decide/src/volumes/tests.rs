@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::*;
-use crate::pod_paths::tests::settings;
+use crate::runtime_spec::pod_paths::tests::settings;
 use crate::test_objects::pod;
 
 /// A pod of one container that mounts every volume.
@@ -36,16 +36,16 @@ fn path() -> PathBuf {
 }
 
 #[test]
-fn empty_dirs_live_below_the_pod() {
+fn empty_dir_is_in_the_pod_folder() {
     for volume in [json!({"name": "v"}), json!({"name": "v", "emptyDir": {}})] {
         assert_eq!(planned(volume), Ok(VolumePlan::EmptyDir { path: path() }));
     }
 }
 
 #[test]
-fn memory_dirs_take_the_least_limit() {
+fn memory_dir_uses_the_smallest_limit() {
     let limited = json!({"limits": {"memory": "1Gi"}, "requests": {"memory": "1Gi"}});
-    // What reservations, thresholds and huge pages leave of 8 GiB.
+    // 8 GiB minus reservations, thresholds and huge pages.
     let allocatable = (6 << 30) - (100 << 20);
     for (size_limit, resources, expected) in [
         (json!(null), json!({}), allocatable),
@@ -63,7 +63,7 @@ fn memory_dirs_take_the_least_limit() {
 }
 
 #[test]
-fn volumes_of_ephemeral_containers_are_made() {
+fn plans_volumes_of_ephemeral_containers() {
     let object = json!({
         "apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p", "namespace": "default", "uid": "u"},
         "spec": {
@@ -99,7 +99,7 @@ fn host_paths_keep_their_type() {
 }
 
 #[test]
-fn huge_pages_are_of_the_size_that_is_requested() {
+fn huge_page_volume_uses_requested_size() {
     let of = |sizes: &[&str]| {
         let requests: serde_json::Map<_, _> =
             sizes.iter().map(|size| (format!("hugepages-{size}"), json!("4Mi"))).collect();
@@ -153,7 +153,7 @@ fn problems_name_the_volume_and_the_reason() {
 }
 
 #[test]
-fn images_are_mounted_with_the_annotations_they_are_pulled_with() {
+fn image_volume_has_pull_annotations() {
     let mut pod = mounting(json!({}), json!([{"name": "v", "image": {"reference": "web:1"}}]));
     let annotations = std::collections::BTreeMap::from([("io.containerd.x".to_owned(), "y".to_owned())]);
     pod.metadata.annotations = Some(annotations.clone());
@@ -164,7 +164,7 @@ fn images_are_mounted_with_the_annotations_they_are_pulled_with() {
 }
 
 #[test]
-fn shares_name_their_server_and_path() {
+fn nfs_plan_has_server_and_path() {
     for (server, read_only, source) in
         [("nas.example", json!(null), "nas.example:/export"), ("fd00::1", json!(true), "[fd00::1]:/export")]
     {
@@ -180,7 +180,7 @@ fn shares_name_their_server_and_path() {
 }
 
 #[test]
-fn volumes_keep_their_order_and_unmounted_ones_are_left_out() {
+fn plans_mounted_volumes_in_order() {
     let mut pod = mounting(json!({}), json!([{"name": "b"}, {"name": "a"}]));
     let unused = serde_json::from_value(json!({"name": "unused", "flocker": {}})).unwrap();
     pod.spec.volumes.get_or_insert_default().push(unused);
@@ -193,8 +193,8 @@ fn volumes_keep_their_order_and_unmounted_ones_are_left_out() {
 }
 
 #[test]
-fn files_are_planned_where_upstream_keeps_them() {
-    // What the node has for pods.
+fn projected_files_use_upstreams_paths() {
+    // Allocatable memory of the node.
     let memory = FileStorage::Memory { size_limit: Some((6 << 30) - (100 << 20)) };
     for (source, plugin, storage) in [
         (json!({"configMap": {"name": "x"}}), "configmap", FileStorage::Disk),
@@ -219,7 +219,7 @@ fn files_are_planned_where_upstream_keeps_them() {
 }
 
 #[test]
-fn folders_for_mounts_below_a_volume_of_files_are_planned() {
+fn plans_mount_points_inside_projected_volumes() {
     let mounts = |paths: &[(&str, &str)]| -> Value {
         paths.iter().map(|(name, path)| json!({"name": name, "mountPath": path})).collect()
     };
@@ -234,7 +234,7 @@ fn folders_for_mounts_below_a_volume_of_files_are_planned() {
 }
 
 #[test]
-fn only_volumes_of_the_pod_itself_go_to_its_group() {
+fn fs_group_applies_to_own_volumes_only() {
     for (volume, expected) in [
         (json!({"name": "v", "emptyDir": {}}), Some(FsGroup { gid: 7, change: FsGroupChange::Always })),
         (json!({"name": "v", "hostPath": {"path": "/srv"}}), None),

@@ -8,7 +8,7 @@ const HINT: FilterChain = FilterChain { table: "mangle", name: "PW-HINT" };
 const DROPS: FilterChain = FilterChain { table: "filter", name: "PW-DROPS" };
 const CANARY: FilterChain = FilterChain { table: "filter", name: "PW-CANARY" };
 
-/// A network namespace with nothing in its filter, and programs that look there.
+/// A network namespace with an empty filter, and programs that run in it.
 struct Namespace {
     name: String,
     folder: tempfile::TempDir,
@@ -36,7 +36,7 @@ impl Namespace {
         IptablesFilter::new(self.program("iptables"), self.program("ip6tables"))
     }
 
-    /// What the program shows of a table.
+    /// The rules of a table.
     fn rules(&self, program: &str, table: &str) -> Vec<String> {
         let path = self.program(program);
         let output = Command::new(path).args(["-t", table, "-S"]).output().unwrap();
@@ -69,11 +69,12 @@ fn plan() -> FilterPlan {
 }
 
 #[tokio::test]
-async fn what_is_missing_is_made_once_and_others_rules_stay() {
+#[ignore = "needs root"]
+async fn creates_missing_rules_once_and_keeps_foreign_rules() {
     let namespace = Namespace::new("ensure");
     let filter = namespace.filter();
-    let theirs = namespace.program("iptables").display().to_string();
-    run(&theirs, &["-A", "INPUT", "-s", "192.0.2.7/32", "-j", "ACCEPT"]);
+    let program = namespace.program("iptables").display().to_string();
+    run(&program, &["-A", "INPUT", "-s", "192.0.2.7/32", "-j", "ACCEPT"]);
     assert_eq!(filter.has(IpFamily::V4, CANARY).await, Ok(false));
     for _ in 0..2 {
         filter.ensure(IpFamily::V4, &plan()).await.unwrap();
@@ -88,15 +89,16 @@ async fn what_is_missing_is_made_once_and_others_rules_stay() {
             "-A INPUT -s 192.0.2.7/32 -j ACCEPT",
             "-A PW-DROPS -p tcp -j DROP",
         ];
-        assert_eq!(rules, expected, "nothing is made twice");
+        assert_eq!(rules, expected, "nothing is created twice");
         assert!(namespace.rules("iptables", "mangle").contains(&"-N PW-HINT".to_owned()));
     }
     assert_eq!(filter.has(IpFamily::V4, CANARY).await, Ok(true));
-    assert_eq!(filter.has(IpFamily::V6, CANARY).await, Ok(false), "the other family has its own filter");
+    assert_eq!(filter.has(IpFamily::V6, CANARY).await, Ok(false), "each family has its own filter");
 }
 
 #[tokio::test]
-async fn what_was_flushed_comes_back() {
+#[ignore = "needs root"]
+async fn restores_flushed_rules() {
     let namespace = Namespace::new("flush");
     let filter = namespace.filter();
     filter.ensure(IpFamily::V6, &plan()).await.unwrap();
@@ -109,7 +111,8 @@ async fn what_was_flushed_comes_back() {
 }
 
 #[tokio::test]
-async fn problems_name_the_program_and_what_was_tried() {
+#[ignore = "needs root"]
+async fn errors_name_the_program_and_its_arguments() {
     let missing = IptablesFilter::new("no-such-iptables", "no-such-ip6tables");
     let error = missing.ensure(IpFamily::V4, &plan()).await.unwrap_err();
     assert_eq!(error, PacketFilterError::Missing("no-such-iptables".to_owned()));
@@ -119,5 +122,5 @@ async fn problems_name_the_program_and_what_was_tried() {
     let plan = FilterPlan { rules: vec![rule], ..plan() };
     let error = namespace.filter().ensure(IpFamily::V4, &plan).await.unwrap_err().to_string();
     assert!(error.contains("-w 5 -t filter -C PW-DROPS --no-such-option: exit status 2: "), "{error}");
-    assert_eq!(namespace.filter().has(IpFamily::V4, CANARY).await, Ok(false), "the canary comes last");
+    assert_eq!(namespace.filter().has(IpFamily::V4, CANARY).await, Ok(false), "the canary is created last");
 }

@@ -1,22 +1,23 @@
 //! The threads of this process, from `/proc/self/task`.
 
+#[cfg(feature = "profiler")]
 use std::collections::BTreeMap;
 use std::io;
 use std::path::Path;
 use std::time::Duration;
 
-use ports::profiler::ThreadFacts;
+use ports::host::profiler::ThreadFacts;
 
 const TASKS: &str = "/proc/self/task";
 
-/// All threads with what they did so far, by number.
+/// All threads with their processor time, ordered by ID.
 pub(super) fn read() -> io::Result<Vec<ThreadFacts>> {
     let facts =
         |id: u32| thread(id, &std::fs::read_to_string(Path::new(TASKS).join(format!("{id}/stat"))).ok()?);
     Ok(ids()?.into_iter().filter_map(facts).collect())
 }
 
-/// The names of all threads.
+#[cfg(feature = "profiler")]
 pub(super) fn names() -> io::Result<BTreeMap<u32, String>> {
     let name = |id: u32| {
         let name = std::fs::read_to_string(Path::new(TASKS).join(format!("{id}/comm"))).ok()?;
@@ -34,9 +35,9 @@ fn ids() -> io::Result<Vec<u32>> {
     Ok(ids)
 }
 
-/// The line of a thread's `stat`.
+/// Parses a thread's `stat` file.
 fn thread(id: u32, stat: &str) -> Option<ThreadFacts> {
-    // The name may hold spaces and parentheses.
+    // The name may contain spaces and parentheses.
     let (front, rest) = stat.rsplit_once(')')?;
     let (_, name) = front.split_once('(')?;
     let fields: Vec<&str> = rest.split_ascii_whitespace().collect();
@@ -55,7 +56,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_line_of_stat_is_read_whatever_the_name() {
+    fn parses_stat_with_any_thread_name() {
         let line = "7 (a) (b c) S 1 2 3 4 5 6 7 8 9 10 150 25 0 0 20 0";
         let expected = ThreadFacts {
             id: 7,
@@ -70,11 +71,11 @@ mod tests {
     }
 
     #[test]
-    fn this_thread_is_among_them() {
-        let seen = std::thread::Builder::new().name("seen-thread".to_owned()).spawn(read).unwrap();
-        let threads = seen.join().unwrap().unwrap();
+    fn lists_a_running_thread() {
+        let thread_handle = std::thread::Builder::new().name("own-thread".to_owned()).spawn(read).unwrap();
+        let threads = thread_handle.join().unwrap().unwrap();
         assert!(
-            threads.iter().any(|thread| thread.name == "seen-thread" && thread.state == 'R'),
+            threads.iter().any(|thread| thread.name == "own-thread" && thread.state == 'R'),
             "{threads:?}"
         );
     }

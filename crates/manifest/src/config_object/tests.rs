@@ -1,11 +1,12 @@
-use crate::{ConfigObject, ObjectKind, ObjectPlace, Origin, Place, Rules, read};
+use crate::{ConfigObject, ManifestLocation, ManifestRules, ManifestSource, ObjectKind, ObjectSource, read};
 
-const FILE: Origin<'_> = Origin { node: "node-a", place: Place::File("/etc/pods/web.yaml") };
-const LOCAL: Rules = Rules {
+const FILE: ManifestSource<'_> =
+    ManifestSource { node: "node-a", location: ManifestLocation::File("/etc/pods/web.yaml") };
+const LOCAL: ManifestRules = ManifestRules {
     prevent_api_references: true,
-    objects: ObjectPlace::Manifests,
+    objects: ObjectSource::Manifests,
     restarts: crate::RestartRules::All,
-    strictness: crate::Strictness::DEFAULT,
+    validation_gates: crate::ValidationGates::DEFAULT,
 };
 const POD: &str =
     "apiVersion: v1\nkind: Pod\nmetadata:\n  name: web\nspec:\n  containers:\n  - name: web\n    image: i\n";
@@ -27,7 +28,7 @@ fn secret(rest: &str) -> String {
 }
 
 #[test]
-fn a_config_map_has_text_and_decoded_binary_data() {
+fn reads_config_map_with_text_and_binary_data() {
     let text = config_map("data: {a: x, empty: null}\nbinaryData: {b: AAE=}\nimmutable: true\n");
     let [object] = &*objects(&text) else { panic!("one object") };
     assert_eq!(
@@ -41,7 +42,7 @@ fn a_config_map_has_text_and_decoded_binary_data() {
 }
 
 #[test]
-fn string_data_of_a_secret_wins_over_data() {
+fn string_data_takes_precedence_over_data_of_a_secret() {
     let text = secret("data:\n  a: eA==\n  b: |\n    e\n    Q==\nstringData: {a: plain}\n");
     let [object] = &*objects(&text) else { panic!("one object") };
     assert_eq!(object.data["a"], b"plain");
@@ -50,11 +51,14 @@ fn string_data_of_a_secret_wins_over_data() {
 }
 
 #[test]
-fn objects_stand_beside_pods_in_documents_and_lists() {
+fn reads_objects_next_to_pods_in_documents_and_lists() {
     let text = format!("{}---\n{POD}---\n{}", config_map(""), secret(""));
     let manifest = read(text.as_bytes(), &FILE, &LOCAL).unwrap();
     let alone = read(POD.as_bytes(), &FILE, &LOCAL).unwrap();
-    assert_eq!(manifest.pods[0].pod, alone.pods[0].pod, "the pod is what it is without objects beside it");
+    assert_eq!(
+        manifest.pods[0].pod, alone.pods[0].pod,
+        "objects in the same manifest must not change the pod"
+    );
     let lines: Vec<_> = manifest.objects.iter().map(|object| (object.kind, object.line)).collect();
     assert_eq!(lines, [(ObjectKind::ConfigMap, 1), (ObjectKind::Secret, 14)]);
 
@@ -80,7 +84,7 @@ fn unknown_fields_are_warnings() {
 }
 
 #[test]
-fn bad_objects_are_refused_with_line_and_field() {
+fn rejects_invalid_objects_with_line_and_field() {
     let large = "x".repeat(600 * 1024);
     for (text, expected) in [
         (config_map("data: {a b: x}\n"), "line 4: data[a b]: Invalid value: \"a b\": "),
@@ -93,7 +97,7 @@ fn bad_objects_are_refused_with_line_and_field() {
         ),
         (
             config_map("binaryData: {a: 'no base64!'}\n"),
-            "line 4: binaryData[a]: Invalid value: \"<contents redacted>\": must be base64; plain text belongs into data",
+            "line 4: binaryData[a]: Invalid value: \"<contents redacted>\": must be base64; use data for plain text",
         ),
         (
             config_map(&format!("data: {{a: {large}, b: {large}}}\n")),
@@ -130,7 +134,7 @@ fn bad_objects_are_refused_with_line_and_field() {
 }
 
 #[test]
-fn problems_never_show_what_a_secret_holds() {
+fn problems_never_contain_secret_values() {
     for rest in [
         "data: {a: hunter2!}\n",
         "data: {a: 4711}\n",
@@ -145,8 +149,8 @@ fn problems_never_show_what_a_secret_holds() {
 }
 
 #[test]
-fn with_an_api_server_manifests_hold_no_objects() {
-    let found = read(config_map("").as_bytes(), &FILE, &Rules::default()).unwrap_err();
+fn rejects_config_objects_on_a_node_with_an_api_server() {
+    let found = read(config_map("").as_bytes(), &FILE, &ManifestRules::default()).unwrap_err();
     assert_eq!(
         found[0].to_string(),
         "line 2: kind: Unsupported value: \"ConfigMap\": supported values: \"Pod\", \"PodList\", \"List\""
@@ -154,7 +158,7 @@ fn with_an_api_server_manifests_hold_no_objects() {
 }
 
 #[test]
-fn local_objects_may_be_referred_to_and_nothing_else() {
+fn allows_references_to_local_objects_only() {
     for (spec, is_allowed) in [
         ("    envFrom: [{configMapRef: {name: x}}, {secretRef: {name: z}}]\n", true),
         ("    env: [{name: A, valueFrom: {configMapKeyRef: {name: x, key: k}}}]\n", true),

@@ -1,17 +1,17 @@
-//! Defaults of one container.
+//! Defaults of a container.
 
 use k8s_openapi::api::core::v1::{
     Container, ContainerPort, EnvVar, EphemeralContainer, HTTPGetAction, Lifecycle, Probe,
 };
 
-use super::{fill, fill_number, image_tag};
+use super::{default_number, default_string, image_tag};
 
-/// Defaults of an init or regular container.
+/// Sets the defaults of an init or regular container.
 pub(super) fn apply(container: &mut Container) {
     let image = container.image.as_deref().unwrap_or_default();
-    fill(&mut container.image_pull_policy, image_tag::pull_policy(image));
-    fill(&mut container.termination_message_path, "/dev/termination-log");
-    fill(&mut container.termination_message_policy, "File");
+    default_string(&mut container.image_pull_policy, image_tag::pull_policy(image));
+    default_string(&mut container.termination_message_path, "/dev/termination-log");
+    default_string(&mut container.termination_message_policy, "File");
     container.ports.iter_mut().flatten().for_each(default_port);
     container.env.iter_mut().flatten().for_each(default_env);
     let probes =
@@ -20,12 +20,12 @@ pub(super) fn apply(container: &mut Container) {
     container.lifecycle.iter_mut().for_each(default_lifecycle);
 }
 
-/// The same defaults for an ephemeral container.
+/// Sets the same defaults in an ephemeral container.
 pub(super) fn apply_ephemeral(container: &mut EphemeralContainer) {
     let image = container.image.as_deref().unwrap_or_default();
-    fill(&mut container.image_pull_policy, image_tag::pull_policy(image));
-    fill(&mut container.termination_message_path, "/dev/termination-log");
-    fill(&mut container.termination_message_policy, "File");
+    default_string(&mut container.image_pull_policy, image_tag::pull_policy(image));
+    default_string(&mut container.termination_message_path, "/dev/termination-log");
+    default_string(&mut container.termination_message_policy, "File");
     container.ports.iter_mut().flatten().for_each(default_port);
     container.env.iter_mut().flatten().for_each(default_env);
     let probes =
@@ -34,21 +34,21 @@ pub(super) fn apply_ephemeral(container: &mut EphemeralContainer) {
     container.lifecycle.iter_mut().for_each(default_lifecycle);
 }
 
-/// With the host's network every port is a host port.
+/// With the host network, every container port is a host port.
 pub(super) fn bind_ports_on_host(container: &mut Container) {
     for port in container.ports.iter_mut().flatten() {
-        fill_number(&mut port.host_port, port.container_port);
+        default_number(&mut port.host_port, port.container_port);
     }
 }
 
 fn default_port(port: &mut ContainerPort) {
-    fill(&mut port.protocol, "TCP");
+    default_string(&mut port.protocol, "TCP");
 }
 
 fn default_env(variable: &mut EnvVar) {
     let Some(source) = variable.value_from.as_mut() else { return };
     if let Some(field) = source.field_ref.as_mut() {
-        fill(&mut field.api_version, "v1");
+        default_string(&mut field.api_version, "v1");
     }
     if let Some(file) = source.file_key_ref.as_mut() {
         file.optional.get_or_insert(false);
@@ -56,10 +56,10 @@ fn default_env(variable: &mut EnvVar) {
 }
 
 fn default_probe(probe: &mut Probe) {
-    fill_number(&mut probe.timeout_seconds, 1);
-    fill_number(&mut probe.period_seconds, 10);
-    fill_number(&mut probe.success_threshold, 1);
-    fill_number(&mut probe.failure_threshold, 3);
+    default_number(&mut probe.timeout_seconds, 1);
+    default_number(&mut probe.period_seconds, 10);
+    default_number(&mut probe.success_threshold, 1);
+    default_number(&mut probe.failure_threshold, 3);
     probe.http_get.iter_mut().for_each(default_http_get);
     if let Some(grpc) = probe.grpc.as_mut() {
         grpc.service.get_or_insert_default();
@@ -73,6 +73,6 @@ fn default_lifecycle(lifecycle: &mut Lifecycle) {
 }
 
 fn default_http_get(action: &mut HTTPGetAction) {
-    fill(&mut action.path, "/");
-    fill(&mut action.scheme, "HTTP");
+    default_string(&mut action.path, "/");
+    default_string(&mut action.scheme, "HTTP");
 }

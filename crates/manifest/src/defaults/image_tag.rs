@@ -1,16 +1,17 @@
-//! The pull policy an image reference implies.
+//! The default pull policy of an image reference.
 //!
-//! Upstream reads the reference with the distribution grammar; a reference it cannot read counts as "not latest".
+//! Upstream parses the reference with the grammar of distribution. A reference that it cannot parse counts as "not
+//! latest".
 
-/// The longest repository name.
-const NAME_LENGTH: usize = 255;
+/// Maximum length of a repository name.
+const MAX_NAME_LENGTH: usize = 255;
 
-/// `Always` for the tag `latest` (also when implied), `IfNotPresent` otherwise.
+/// `Always` for the tag `latest`, explicit or implied; `IfNotPresent` otherwise.
 pub(super) fn pull_policy(image: &str) -> &'static str {
     if tag(image) == Some("latest") { "Always" } else { "IfNotPresent" }
 }
 
-/// The reference's tag; `latest` when there is neither tag nor digest, `None` when there is only a digest or the
+/// The tag of a reference. `latest` if there is neither tag nor digest; `None` if there is only a digest or the
 /// reference is malformed.
 fn tag(image: &str) -> Option<&str> {
     if image.len() == 64 && image.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f')) {
@@ -25,11 +26,11 @@ fn tag(image: &str) -> Option<&str> {
         Some((path, tag)) => (path, Some(tag)),
         None => (remainder, None),
     };
-    // The short names of the default registry stand for names below `library/`.
+    // Short names of the default registry are expanded with the prefix `library/`.
     let is_short = matches!(domain, None | Some("docker.io" | "index.docker.io")) && !path.contains('/');
     let length = path.len() + if is_short { "library/".len() } else { 0 };
     let is_valid = domain.is_none_or(is_domain)
-        && length <= NAME_LENGTH
+        && length <= MAX_NAME_LENGTH
         && path.split('/').all(is_path_component)
         && tag.is_none_or(is_tag)
         && digest.is_none_or(is_digest);
@@ -40,7 +41,7 @@ fn tag(image: &str) -> Option<&str> {
     }
 }
 
-/// The first component is a registry only if it looks like a host: a dot, a port, `localhost` or upper case.
+/// The first component is a registry only if it has a dot, a port or an upper case letter, or is `localhost`.
 fn split_domain(reference: &str) -> (Option<&str>, &str) {
     match reference.split_once('/') {
         Some((first, rest))
@@ -74,12 +75,12 @@ fn is_domain(domain: &str) -> bool {
     is_host && port.is_none_or(is_port)
 }
 
-/// Lower-case alphanumerics, joined by `.`, `_`, `__` or any number of `-`.
+/// Accepts lower-case alphanumerics, joined by `.`, `_`, `__` or any number of `-`.
 fn is_path_component(component: &str) -> bool {
     let is_alphanumeric = |c: char| c.is_ascii_digit() || c.is_ascii_lowercase();
-    let ends_well = component.starts_with(is_alphanumeric) && component.ends_with(is_alphanumeric);
+    let has_valid_ends = component.starts_with(is_alphanumeric) && component.ends_with(is_alphanumeric);
     let separators = component.split(is_alphanumeric).filter(|separator| !separator.is_empty());
-    ends_well
+    has_valid_ends
         && separators.into_iter().all(|separator| {
             matches!(separator, "." | "_" | "__") || separator.bytes().all(|byte| byte == b'-')
         })
@@ -106,7 +107,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_latest_is_always_pulled() {
+    fn pull_policy_is_always_only_for_latest() {
         let digest = format!("@sha256:{}", "a".repeat(64));
         for (image, policy) in [
             ("nginx", "Always"),

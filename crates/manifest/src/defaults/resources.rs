@@ -1,16 +1,17 @@
-//! Requests that follow from limits, per container and for the whole pod.
+//! Default requests of containers and of the whole pod.
 
 use std::collections::BTreeMap;
 
 use k8s_openapi::api::core::v1::{Container, PodSpec, ResourceRequirements};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity as QuantityText;
+use values::quantity::Quantity;
 
-use crate::quantity::Quantity;
+use crate::static_uid::text_of_sum;
 
 type ResourceList = BTreeMap<String, QuantityText>;
 
-/// A resource with a limit but no request requests its limit.
-pub(super) fn request_what_is_limited(container: &mut Container) {
+/// Sets missing requests to the limit.
+pub(super) fn default_requests_to_limits(container: &mut Container) {
     let Some(resources) = container.resources.as_mut() else { return };
     let Some(limits) = resources.limits.as_ref() else { return };
     let requests = resources.requests.get_or_insert_default();
@@ -19,15 +20,15 @@ pub(super) fn request_what_is_limited(container: &mut Container) {
     }
 }
 
-/// Fills in the pod-level requests and huge page limits, if pod-level resources are given at all.
-pub(super) fn default_pod_level(spec: &mut PodSpec) {
+/// Sets the pod-level requests and huge page limits if the pod has pod-level resources.
+pub(super) fn default_pod_level_resources(spec: &mut PodSpec) {
     let Some(mut pod_level) = spec.resources.take() else { return };
-    limit_huge_pages(&mut pod_level, spec);
-    request_what_containers_need(&mut pod_level, spec);
+    default_huge_page_limits(&mut pod_level, spec);
+    default_pod_requests(&mut pod_level, spec);
     spec.resources = Some(pod_level);
 }
 
-fn limit_huge_pages(pod_level: &mut ResourceRequirements, spec: &PodSpec) {
+fn default_huge_page_limits(pod_level: &mut ResourceRequirements, spec: &PodSpec) {
     let is_empty = |list: &Option<ResourceList>| list.as_ref().is_none_or(BTreeMap::is_empty);
     if is_empty(&pod_level.limits) && is_empty(&pod_level.requests) {
         return;
@@ -42,7 +43,7 @@ fn limit_huge_pages(pod_level: &mut ResourceRequirements, spec: &PodSpec) {
     }
 }
 
-fn request_what_containers_need(pod_level: &mut ResourceRequirements, spec: &PodSpec) {
+fn default_pod_requests(pod_level: &mut ResourceRequirements, spec: &PodSpec) {
     let Some(limits) = pod_level.limits.clone().filter(|limits| !limits.is_empty()) else { return };
     let mut requests = pod_level.requests.clone().unwrap_or_default();
     for (name, quantity) in aggregate(spec, |resources| resources.requests.as_ref()) {
@@ -60,32 +61,32 @@ fn request_what_containers_need(pod_level: &mut ResourceRequirements, spec: &Pod
     }
 }
 
-/// A quantity with the text that stands for it.
+/// A quantity together with its text.
 #[derive(Clone)]
 pub(crate) struct Amount {
-    /// The number.
+    /// The parsed value.
     pub(crate) quantity: Quantity,
-    /// The manifest's text, or one for a sum.
+    /// The text of the manifest, or a computed text for a sum.
     pub(crate) text: QuantityText,
 }
 
 type Amounts = BTreeMap<String, Amount>;
 
-/// What the containers need together: the running set, or the largest moment during init, whichever is more.
-/// Sidecars count for the running set and for every init container after them.
+/// The resources that all containers need together: the maximum of the regular containers with all sidecars, and of each
+/// init container with the sidecars before it.
 pub(crate) fn aggregate(
     spec: &PodSpec,
     list: impl Fn(&ResourceRequirements) -> Option<&ResourceList>,
 ) -> Amounts {
-    let of = |container: &Container| amounts(container.resources.as_ref().and_then(&list));
+    let amounts_of = |container: &Container| amounts(container.resources.as_ref().and_then(&list));
     let mut running = BTreeMap::new();
     for container in &spec.containers {
-        add(&mut running, &of(container));
+        add(&mut running, &amounts_of(container));
     }
     let mut sidecars = BTreeMap::new();
     let mut peak = BTreeMap::new();
     for container in spec.init_containers.iter().flatten() {
-        let mut needed = of(container);
+        let mut needed = amounts_of(container);
         if container.restart_policy.as_deref() == Some("Always") {
             add(&mut running, &needed);
             add(&mut sidecars, &needed);
@@ -93,15 +94,15 @@ pub(crate) fn aggregate(
         } else {
             add(&mut needed, &sidecars);
         }
-        raise(&mut peak, &needed);
+        raise_to(&mut peak, &needed);
     }
-    raise(&mut running, &peak);
+    raise_to(&mut running, &peak);
     running
 }
 
 fn amounts(list: Option<&ResourceList>) -> Amounts {
     let parsed = list.into_iter().flatten().filter_map(|(name, text)| {
-        let quantity = Quantity::parse(&text.0).ok()?;
+        let quantity = Quantity::parse_trimmed(&text.0).ok()?;
         Some((name.clone(), Amount { quantity, text: text.clone() }))
     });
     parsed.collect()
@@ -112,18 +113,18 @@ fn add(total: &mut Amounts, more: &Amounts) {
         let sum = match total.get(name) {
             None => amount.clone(),
             Some(value) => {
-                let quantity = value.quantity.plus(amount.quantity);
-                Amount { quantity, text: QuantityText(quantity.as_computed()) }
+                let quantity = &value.quantity + &amount.quantity;
+                Amount { text: QuantityText(text_of_sum(&quantity)), quantity }
             }
         };
         total.insert(name.clone(), sum);
     }
 }
 
-fn raise(floor: &mut Amounts, to: &Amounts) {
-    for (name, amount) in to {
-        if floor.get(name).is_none_or(|value| amount.quantity > value.quantity) {
-            floor.insert(name.clone(), amount.clone());
+fn raise_to(maximum: &mut Amounts, other: &Amounts) {
+    for (name, amount) in other {
+        if maximum.get(name).is_none_or(|value| amount.quantity > value.quantity) {
+            maximum.insert(name.clone(), amount.clone());
         }
     }
 }

@@ -1,7 +1,7 @@
 use k8s_openapi::api::core::v1::Pod;
 use serde_json::{Value, json};
 
-/// Defaults `spec` and returns the value at `pointer` inside it.
+/// Applies the defaults to `spec` and returns the value at `pointer`.
 fn defaulted(spec: &Value, pointer: &str) -> Value {
     let mut pod: Pod = serde_json::from_value(json!({ "spec": spec })).unwrap();
     super::apply(&mut pod);
@@ -16,7 +16,7 @@ fn check(spec: &Value, pointer: &str, expected: &Value) {
 }
 
 #[test]
-fn fills_in_the_pod() {
+fn sets_pod_defaults() {
     let spec = json!({ "containers": [{ "name": "c", "image": "i" }] });
     for (pointer, expected) in [
         ("/restartPolicy", json!("Always")),
@@ -32,7 +32,7 @@ fn fills_in_the_pod() {
 }
 
 #[test]
-fn keeps_what_the_manifest_says() {
+fn keeps_values_of_the_manifest() {
     let spec = json!({
         "restartPolicy": "Never", "enableServiceLinks": false, "terminationGracePeriodSeconds": 0,
         "containers": [{ "name": "c", "image": "i", "imagePullPolicy": "Never" }],
@@ -44,7 +44,7 @@ fn keeps_what_the_manifest_says() {
 }
 
 #[test]
-fn fills_in_containers() {
+fn sets_container_defaults() {
     let container = json!({
         "name": "c", "image": "i:1", "ports": [{ "containerPort": 80 }],
         "env": [{ "name": "N", "valueFrom": { "fieldRef": { "fieldPath": "metadata.name" } } }],
@@ -73,7 +73,7 @@ fn fills_in_containers() {
 }
 
 #[test]
-fn host_network_binds_every_port_on_the_host() {
+fn host_network_sets_the_host_port_of_every_port() {
     let spec = json!({
         "hostNetwork": true,
         "containers": [{ "name": "c", "ports": [{ "containerPort": 80 }, { "containerPort": 81, "hostPort": 82 }] }],
@@ -83,7 +83,7 @@ fn host_network_binds_every_port_on_the_host() {
 }
 
 #[test]
-fn fills_in_volumes() {
+fn sets_volume_defaults() {
     let volumes = json!([
         { "name": "none" },
         { "name": "host", "hostPath": { "path": "/x" } },
@@ -114,7 +114,7 @@ fn fills_in_volumes() {
 }
 
 #[test]
-fn requests_follow_limits_and_are_rounded_up() {
+fn requests_default_to_limits_and_are_rounded_up() {
     let spec = json!({ "containers": [{ "name": "c", "resources": {
         "limits": { "cpu": "1.0005", "memory": "1Gi" }, "requests": { "memory": "1Mi" },
     } }] });
@@ -123,7 +123,7 @@ fn requests_follow_limits_and_are_rounded_up() {
 }
 
 #[test]
-fn pod_level_requests_follow_the_containers_then_the_limits() {
+fn pod_level_requests_default_to_container_requests_then_to_limits() {
     let spec = json!({
         "resources": { "limits": { "cpu": "4", "memory": "1Gi", "hugepages-2Mi": "4Mi" } },
         "initContainers": [
@@ -137,7 +137,7 @@ fn pod_level_requests_follow_the_containers_then_the_limits() {
 }
 
 #[test]
-fn pod_level_huge_page_limits_follow_the_containers() {
+fn pod_level_huge_page_limits_default_to_container_limits() {
     let spec = json!({
         "resources": { "requests": { "cpu": "1" } },
         "containers": [{ "name": "c", "resources": { "limits": { "hugepages-2Mi": "4Mi", "memory": "1Gi" } } }],
@@ -145,30 +145,30 @@ fn pod_level_huge_page_limits_follow_the_containers() {
     check(&spec, "/resources/limits", &json!({ "hugepages-2Mi": "4Mi" }));
 }
 
-/// Every manifest of the static UID corpus, defaulted by upstream and by us.
+/// Compares our defaults with upstream's for every manifest in the static UID corpus.
 #[test]
-fn defaults_like_upstream() {
-    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("testdata/static_uid");
+fn sets_the_same_defaults_as_upstream() {
+    let dir = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("testdata/static_uid");
     let mut differences = Vec::new();
     let mut count = 0;
-    for entry in std::fs::read_dir(&folder).unwrap() {
+    for entry in std::fs::read_dir(&dir).unwrap() {
         let path = entry.unwrap().path();
         let name = path.file_name().unwrap().to_string_lossy().into_owned();
         let Some(stem) = name.strip_suffix(".defaulted.json") else { continue };
-        let manifest = ["yaml", "json"].map(|end| folder.join(format!("{stem}.{end}")));
+        let manifest = ["yaml", "json"].map(|end| dir.join(format!("{stem}.{end}")));
         let text = manifest.iter().find_map(|path| std::fs::read(path).ok()).unwrap();
-        let golden: Value = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
+        let upstream: Value = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
         let mut pod: Pod = document::parse(&text).unwrap()[0].decode().unwrap();
         super::apply(&mut pod);
         let ours = serde_json::to_value(&pod).unwrap();
-        difference(stem, &without_empty(&ours), &without_empty(&golden), &mut differences);
+        difference(stem, &without_empty(&ours), &without_empty(&upstream), &mut differences);
         count += 1;
     }
-    assert!(count > 20, "{count} golden files");
+    assert!(count > 20, "{count} upstream files");
     assert!(differences.is_empty(), "{}", differences.join("\n"));
 }
 
-/// Null, empty and zero are the same as unset: Go's JSON cannot tell them apart either.
+/// Removes null, empty and zero values, because Go's JSON does not distinguish them from unset ones.
 fn without_empty(value: &Value) -> Value {
     match value {
         Value::Object(fields) => {
@@ -191,8 +191,8 @@ fn is_empty(value: &Value) -> bool {
     }
 }
 
-fn difference(path: &str, ours: &Value, golden: &Value, found: &mut Vec<String>) {
-    match (ours, golden) {
+fn difference(path: &str, ours: &Value, upstream: &Value, found: &mut Vec<String>) {
+    match (ours, upstream) {
         (Value::Object(a), Value::Object(b)) => {
             for key in a.keys().chain(b.keys().filter(|key| !a.contains_key(*key))) {
                 let side =
@@ -205,7 +205,7 @@ fn difference(path: &str, ours: &Value, golden: &Value, found: &mut Vec<String>)
                 difference(&format!("{path}[{index}]"), a, b, found);
             }
         }
-        _ if ours == golden => {}
-        _ => found.push(format!("{path}: ours {ours}, upstream {golden}")),
+        _ if ours == upstream => {}
+        _ => found.push(format!("{path}: ours {ours}, upstream {upstream}")),
     }
 }

@@ -1,23 +1,23 @@
-//! Defaults of one volume, by its source.
+//! Defaults of a volume.
 
 use k8s_openapi::api::core::v1::{
     AzureDiskVolumeSource, DownwardAPIVolumeFile, EmptyDirVolumeSource, ProjectedVolumeSource, Volume,
 };
 
-use super::{fill, image_tag};
+use super::{default_string, image_tag};
 
-/// Files of API objects are world readable unless the manifest says otherwise.
+/// Mode of files from API objects.
 const DEFAULT_FILE_MODE: i32 = 0o644;
-const DEFAULT_TOKEN_SECONDS: i64 = 60 * 60;
+const DEFAULT_TOKEN_EXPIRATION_SECONDS: i64 = 60 * 60;
 
-/// Fills in the defaults of the volume's source; a volume without one is an empty directory.
+/// Sets the defaults of the volume's source. A volume without a source is an `emptyDir`.
 pub(super) fn apply(volume: &mut Volume) {
     if crate::volume::sources(volume).is_empty() {
         volume.empty_dir = Some(EmptyDirVolumeSource::default());
     }
     if let Some(image) = volume.image.as_mut() {
         let reference = image.reference.as_deref().unwrap_or_default();
-        fill(&mut image.pull_policy, image_tag::pull_policy(reference));
+        default_string(&mut image.pull_policy, image_tag::pull_policy(reference));
     }
     if let Some(host_path) = volume.host_path.as_mut() {
         host_path.type_.get_or_insert_default();
@@ -41,16 +41,16 @@ pub(super) fn apply(volume: &mut Volume) {
 
 fn default_storage(volume: &mut Volume) {
     if let Some(iscsi) = volume.iscsi.as_mut() {
-        fill(&mut iscsi.iscsi_interface, "default");
+        default_string(&mut iscsi.iscsi_interface, "default");
     }
     if let Some(rbd) = volume.rbd.as_mut() {
-        fill(&mut rbd.pool, "rbd");
-        fill(&mut rbd.user, "admin");
-        fill(&mut rbd.keyring, "/etc/ceph/keyring");
+        default_string(&mut rbd.pool, "rbd");
+        default_string(&mut rbd.user, "admin");
+        default_string(&mut rbd.keyring, "/etc/ceph/keyring");
     }
     if let Some(scale_io) = volume.scale_io.as_mut() {
-        fill(&mut scale_io.storage_mode, "ThinProvisioned");
-        fill(&mut scale_io.fs_type, "xfs");
+        default_string(&mut scale_io.storage_mode, "ThinProvisioned");
+        default_string(&mut scale_io.fs_type, "xfs");
     }
     volume.azure_disk.iter_mut().for_each(default_azure_disk);
 }
@@ -69,13 +69,13 @@ fn default_projected(projected: &mut ProjectedVolumeSource) {
             downward.items.iter_mut().flatten().for_each(default_downward_file);
         }
         if let Some(token) = source.service_account_token.as_mut() {
-            token.expiration_seconds.get_or_insert(DEFAULT_TOKEN_SECONDS);
+            token.expiration_seconds.get_or_insert(DEFAULT_TOKEN_EXPIRATION_SECONDS);
         }
     }
 }
 
 fn default_downward_file(file: &mut DownwardAPIVolumeFile) {
     if let Some(field) = file.field_ref.as_mut() {
-        fill(&mut field.api_version, "v1");
+        default_string(&mut field.api_version, "v1");
     }
 }

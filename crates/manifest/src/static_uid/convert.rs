@@ -1,21 +1,21 @@
-//! From the v1 pod to upstream's internal one, as JSON.
+//! Conversion of the v1 pod to upstream's internal pod, as JSON.
 //!
-//! The two differ only where upstream converts by hand; everything else is found through the schema.
+//! Covers only the fields that upstream converts by hand; the schema maps all others.
 
 use serde_json::{Map, Value, json};
 
-/// Annotations of old releases that carried init containers.
+/// Old releases stored init containers in these annotations.
 const DROPPED_ANNOTATIONS: [&str; 4] = [
     "pod.beta.kubernetes.io/init-containers",
     "pod.alpha.kubernetes.io/init-containers",
     "pod.beta.kubernetes.io/init-container-statuses",
     "pod.alpha.kubernetes.io/init-container-statuses",
 ];
-/// Fields of the v1 spec that the internal pod has in its security context.
+/// The internal pod has these fields of the v1 spec in its security context.
 const IN_SECURITY_CONTEXT: [&str; 5] =
     ["hostNetwork", "hostPID", "hostIPC", "shareProcessNamespace", "hostUsers"];
 
-/// The internal pod; its fields have their v1 JSON names.
+/// Returns the internal pod; its fields keep their v1 JSON names.
 pub(super) fn to_internal(pod: &Value) -> Value {
     let mut pod = pod.clone();
     if let Some(root) = pod.as_object_mut() {
@@ -56,7 +56,7 @@ fn convert_spec(spec: &mut Value) {
     }
 }
 
-/// The single address wins over the list where they disagree.
+/// `podIP` takes precedence over `podIPs` if they differ.
 fn convert_status(status: &mut Map<String, Value>) {
     let single = text(status, "podIP").to_owned();
     let first = status.get("podIPs").and_then(|list| list.get(0)).and_then(|entry| entry.get("ip"));

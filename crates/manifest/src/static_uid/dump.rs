@@ -1,4 +1,4 @@
-//! The text that Go's debug printer makes of the internal pod.
+//! The output of Go's debug printer for the internal pod.
 
 use std::fmt::Write;
 
@@ -6,19 +6,18 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use serde_json::Value;
 
 use super::StaticUidError;
-use super::amount::Amount;
+use super::quantity::{InternalQuantity, write_unset};
 use super::schema::{Declared, Json, Schema, map_value};
 
 const SECONDS_FROM_YEAR_ONE: i64 = 62_135_596_800;
-/// A time is printed with its zone. This is the zone of a node that keeps UTC; of any other, upstream prints tables that
-/// change with the seasons, so that its UID for such a (rare) manifest is not even stable by itself.
+/// The printer shows a time with its zone. This is the zone of a node that runs in UTC. For other zones upstream prints
+/// tables that change with the seasons, so its UID of such a manifest is not stable either.
 const UTC_ZONE: &str = "(*time.Location){name:(string)Local \
     zone:([]time.zone)[{name:(string)UTC offset:(int)0 isDST:(bool)false}] \
     tx:([]time.zoneTrans)[{when:(int64)-9223372036854775808 index:(uint8)0 isstd:(bool)false isutc:(bool)false}] \
     extend:(string)UTC0 cacheStart:(int64)-9223372036854775808 cacheEnd:(int64)9223372036854775807 \
     cacheZone:(*time.zone){name:(string)UTC offset:(int)0 isDST:(bool)false}}";
 
-/// Writes the text of an internal pod.
 pub(super) fn write_pod(pod: &Value, out: &mut impl Write) -> Result<(), StaticUidError> {
     let mut dump = Dump { schema: Schema::of_upstream(), out, field: "Pod" };
     dump.typed("*core.Pod", Some(pod))
@@ -27,15 +26,15 @@ pub(super) fn write_pod(pod: &Value, out: &mut impl Write) -> Result<(), StaticU
 struct Dump<'a, W> {
     schema: &'static Schema,
     out: &'a mut W,
-    /// The field that is being written, for errors.
+    /// The current field, for errors.
     field: &'static str,
 }
 
-/// Absent and `null` are the same.
-type Given<'v> = Option<&'v Value>;
+/// An absent value and `null` are the same.
+type JsonValue<'v> = Option<&'v Value>;
 
 impl<W: Write> Dump<'_, W> {
-    fn typed(&mut self, type_name: &'static str, value: Given<'_>) -> Result<(), StaticUidError> {
+    fn typed(&mut self, type_name: &'static str, value: JsonValue<'_>) -> Result<(), StaticUidError> {
         let value = value.filter(|value| !value.is_null());
         write!(self.out, "({type_name})")?;
         match (type_name.strip_prefix('*'), value) {
@@ -45,7 +44,7 @@ impl<W: Write> Dump<'_, W> {
         }
     }
 
-    fn untyped(&mut self, type_name: &'static str, value: Given<'_>) -> Result<(), StaticUidError> {
+    fn untyped(&mut self, type_name: &'static str, value: JsonValue<'_>) -> Result<(), StaticUidError> {
         let value = value.filter(|value| !value.is_null());
         if let Some(element) = type_name.strip_prefix("[]") {
             return self.list(type_name, element, value);
@@ -67,7 +66,7 @@ impl<W: Write> Dump<'_, W> {
         }
     }
 
-    fn declared(&mut self, type_name: &'static str, value: Given<'_>) -> Result<(), StaticUidError> {
+    fn declared(&mut self, type_name: &'static str, value: JsonValue<'_>) -> Result<(), StaticUidError> {
         let schema = self.schema;
         match schema.get(type_name).ok_or(StaticUidError::Undeclared(type_name))? {
             Declared::Text => self.string(type_name, value),
@@ -100,7 +99,7 @@ impl<W: Write> Dump<'_, W> {
         &mut self,
         type_name: &'static str,
         element: &'static str,
-        value: Given<'_>,
+        value: JsonValue<'_>,
     ) -> Result<(), StaticUidError> {
         let Some(value) = value else { return self.text("<nil>") };
         let entries = value.as_array().ok_or_else(|| self.shape(type_name))?;
@@ -116,7 +115,7 @@ impl<W: Write> Dump<'_, W> {
         &mut self,
         type_name: &'static str,
         element: &'static str,
-        value: Given<'_>,
+        value: JsonValue<'_>,
     ) -> Result<(), StaticUidError> {
         let Some(value) = value else { return self.text("<nil>") };
         let mut entries: Vec<_> = value.as_object().ok_or_else(|| self.shape(type_name))?.iter().collect();
@@ -126,7 +125,7 @@ impl<W: Write> Dump<'_, W> {
             self.separate(index)?;
             write!(self.out, "{key}:")?;
             match self.schema.get(element) {
-                // Every map of quantities is a resource list; defaulting keeps those in thousandths.
+                // Every map of quantities is a resource list, which defaulting rounds up to thousandths.
                 Some(Declared::Quantity) => self.quantity(Some(entry), Rounding::UpToMilli)?,
                 _ => self.untyped(element, Some(entry))?,
             }
@@ -134,27 +133,27 @@ impl<W: Write> Dump<'_, W> {
         self.text("]")
     }
 
-    fn string(&mut self, type_name: &'static str, value: Given<'_>) -> Result<(), StaticUidError> {
+    fn string(&mut self, type_name: &'static str, value: JsonValue<'_>) -> Result<(), StaticUidError> {
         self.display(type_name, value.map_or(Some(""), Value::as_str))
     }
 
-    fn quantity(&mut self, value: Given<'_>, rounding: Rounding) -> Result<(), StaticUidError> {
+    fn quantity(&mut self, value: JsonValue<'_>, rounding: Rounding) -> Result<(), StaticUidError> {
         let text = match value {
-            None | Some(Value::Null) => return Ok(Amount::UNSET.write(self.out)?),
+            None | Some(Value::Null) => return Ok(write_unset(self.out)?),
             Some(Value::String(text)) => text.clone(),
             Some(other) => other.to_string(),
         };
-        let Some(amount) = Amount::parse(text.trim()) else {
+        let Some(quantity) = InternalQuantity::parse(text.trim()) else {
             return Err(StaticUidError::Quantity { field: self.field, text });
         };
-        let amount = match rounding {
-            Rounding::None => amount,
-            Rounding::UpToMilli => amount.rounded_up_to_milli(),
+        let quantity = match rounding {
+            Rounding::None => quantity,
+            Rounding::UpToMilli => quantity.rounded_up_to_milli(),
         };
-        Ok(amount.write(self.out)?)
+        Ok(quantity.write(self.out)?)
     }
 
-    fn time(&mut self, type_name: &'static str, value: Given<'_>) -> Result<(), StaticUidError> {
+    fn time(&mut self, type_name: &'static str, value: JsonValue<'_>) -> Result<(), StaticUidError> {
         let Some(value) = value else {
             return self.text("{Time:(time.Time){wall:(uint64)0 ext:(int64)0 loc:(*time.Location)<nil>}}");
         };
@@ -164,7 +163,7 @@ impl<W: Write> Dump<'_, W> {
         Ok(())
     }
 
-    fn raw_json(&mut self, value: Given<'_>) -> Result<(), StaticUidError> {
+    fn raw_json(&mut self, value: JsonValue<'_>) -> Result<(), StaticUidError> {
         self.text("{Raw:([]uint8)")?;
         let Some(value) = value else { return self.text("<nil>}") };
         self.text("[")?;
@@ -175,7 +174,7 @@ impl<W: Write> Dump<'_, W> {
         self.text("]}")
     }
 
-    fn int_or_string(&mut self, type_name: &'static str, value: Given<'_>) -> Result<(), StaticUidError> {
+    fn int_or_string(&mut self, type_name: &'static str, value: JsonValue<'_>) -> Result<(), StaticUidError> {
         let (kind, number, text) = match value {
             None => (0, 0, ""),
             Some(Value::String(text)) => (1, 0, text.as_str()),
@@ -202,8 +201,8 @@ impl<W: Write> Dump<'_, W> {
         Ok(write!(self.out, "{value}")?)
     }
 
-    fn shape(&self, wanted: &'static str) -> StaticUidError {
-        StaticUidError::Shape { field: self.field, wanted }
+    fn shape(&self, expected: &'static str) -> StaticUidError {
+        StaticUidError::Shape { field: self.field, expected }
     }
 }
 

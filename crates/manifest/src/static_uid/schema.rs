@@ -3,76 +3,67 @@
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
-static SCHEMA: LazyLock<Schema> = LazyLock::new(|| Schema::read(include_str!("schema.txt")));
+static SCHEMA: LazyLock<Schema> = LazyLock::new(|| Schema::parse(include_str!("schema.txt")));
 
-/// Declared types by their name in Go.
+/// Declared types by their Go name.
 #[derive(Debug, Default)]
 pub(super) struct Schema(BTreeMap<&'static str, Declared>);
 
-/// What a named type is.
 #[derive(Debug)]
 pub(super) enum Declared {
-    /// Fields, in order.
     Struct(Vec<Field>),
-    /// A kind of text.
+    /// A named string type.
     Text,
-    /// A map; holds the type of its values.
+    /// A map with values of this type.
     Map(&'static str),
-    /// A quantity of a resource.
     Quantity,
-    /// A point in time.
     Time,
-    /// A JSON text that is kept as bytes.
+    /// JSON that upstream keeps as bytes.
     RawJson,
-    /// A number or a text, mostly a port.
     IntOrString,
 }
 
-/// One field of a struct.
 #[derive(Debug)]
 pub(super) struct Field {
-    /// Its name in Go.
+    /// Go name.
     pub(super) name: &'static str,
-    /// Its type in Go.
+    /// Go type.
     pub(super) type_name: &'static str,
-    /// Where its value is in the JSON of the struct.
     pub(super) json: Json,
 }
 
-/// Where the value of a field is.
+/// Location of a field's value in the JSON of its struct.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Json {
-    /// Under this key.
     Key(&'static str),
-    /// The struct's fields are beside the others of the outer object.
+    /// The fields of an embedded struct are in the outer object.
     Inline,
 }
 
 impl Schema {
-    /// The schema of the upstream release that we match.
+    /// The schema of the supported upstream release.
     pub(super) fn of_upstream() -> &'static Self {
         &SCHEMA
     }
 
-    /// The declaration of a type.
     pub(super) fn get(&self, type_name: &str) -> Option<&Declared> {
         self.0.get(type_name)
     }
 
-    /// The text is generated, so lines of another form are ignored; tests show that there are none.
-    fn read(text: &'static str) -> Self {
+    /// Ignores malformed lines; a test checks that the generated text has none.
+    fn parse(text: &'static str) -> Self {
         let mut schema = Self::default();
         let mut current = None;
         for line in text.lines().filter(|line| !line.starts_with('#')) {
-            let mut words = line.split_whitespace();
-            let (Some(first), Some(second)) = (words.next(), words.next()) else { continue };
+            let mut columns = line.split_whitespace();
+            let (Some(first), Some(second)) = (columns.next(), columns.next()) else { continue };
             if line.starts_with('\t') {
                 let owner = current.and_then(|name| schema.0.get_mut(name));
-                if let (Some(Declared::Struct(fields)), Some(json)) = (owner, words.next()) {
+                if let (Some(Declared::Struct(fields)), Some(json)) = (owner, columns.next()) {
                     let json = if json == "." { Json::Inline } else { Json::Key(json) };
                     fields.push(Field { name: first, type_name: second, json });
                 }
-            } else if let Some(declared) = declaration(first, words.next()) {
+            } else if let Some(declared) = declaration(first, columns.next()) {
                 schema.0.insert(second, declared);
                 current = Some(second);
             }
@@ -94,7 +85,7 @@ fn declaration(kind: &str, detail: Option<&'static str>) -> Option<Declared> {
     })
 }
 
-/// The type of the values of a map type; `None` if it is none.
+/// The value type of a map type; `None` for other types.
 pub(super) fn map_value(type_name: &'static str) -> Option<&'static str> {
     type_name.strip_prefix("map[")?.split_once(']').map(|(_, value)| value)
 }
@@ -104,7 +95,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn reads_every_line() {
+    fn parses_every_line() {
         let lines = include_str!("schema.txt").lines().filter(|line| !line.starts_with('#')).count();
         let schema = Schema::of_upstream();
         let fields = schema.0.values().map(|declared| match declared {
@@ -130,7 +121,7 @@ mod tests {
 
     #[test]
     fn has_no_pointer_inside_a_list_or_map() {
-        // Go's printer shows those without their type, which `dump` does not know how to do.
+        // Go's printer omits the type of those, which `dump` does not support.
         let text = include_str!("schema.txt");
         assert!(!text.contains("]*"));
     }

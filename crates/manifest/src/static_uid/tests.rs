@@ -13,7 +13,8 @@ fn defaulted(manifest: &str) -> Value {
 }
 
 fn uid(pod: &Value) -> String {
-    static_uid(pod, &Origin { node: "node-1", place: Place::File("/pods/a.yaml") }).unwrap()
+    static_uid(pod, &ManifestSource { node: "node-1", location: ManifestLocation::File("/pods/a.yaml") })
+        .unwrap()
 }
 
 fn pod(spec: &Value) -> Value {
@@ -21,14 +22,18 @@ fn pod(spec: &Value) -> Value {
 }
 
 #[test]
-fn gives_every_manifest_the_uid_that_upstream_gives() {
+fn matches_upstream_uids_of_all_golden_manifests() {
     let table = std::fs::read_to_string(Path::new(MANIFESTS).join("uids.txt")).unwrap();
     let mut wrong = Vec::new();
     let mut checked = 0;
     for line in table.lines().filter(|line| !line.starts_with('#')) {
         let [manifest, node, source, expected] = line.split(' ').collect::<Vec<_>>().try_into().unwrap();
-        let place = if source.starts_with("https:") { Place::Url(source) } else { Place::File(source) };
-        if static_uid(&defaulted(manifest), &Origin { node, place }).unwrap() != expected {
+        let location = if source.starts_with("https:") {
+            ManifestLocation::Url(source)
+        } else {
+            ManifestLocation::File(source)
+        };
+        if static_uid(&defaulted(manifest), &ManifestSource { node, location }).unwrap() != expected {
             wrong.push(format!("{manifest} from {source}"));
         }
         checked += 1;
@@ -38,7 +43,7 @@ fn gives_every_manifest_the_uid_that_upstream_gives() {
 }
 
 #[test]
-fn tells_an_empty_list_from_an_absent_one() {
+fn distinguishes_empty_lists_from_absent_lists() {
     let with = uid(&pod(&json!({ "containers": [{ "name": "a", "args": [] }] })));
     let without = uid(&pod(&json!({ "containers": [{ "name": "a" }] })));
     let null = uid(&pod(&json!({ "containers": [{ "name": "a", "args": null }] })));
@@ -47,39 +52,39 @@ fn tells_an_empty_list_from_an_absent_one() {
 }
 
 #[test]
-fn ignores_the_node_for_a_url() {
+fn ignores_node_name_for_url_source() {
     let pod = pod(&json!({}));
-    let place = Place::Url("https://example.com/pods");
-    let [a, b] = ["a", "b"].map(|node| static_uid(&pod, &Origin { node, place }).unwrap());
+    let location = ManifestLocation::Url("https://example.com/pods");
+    let [a, b] = ["a", "b"].map(|node| static_uid(&pod, &ManifestSource { node, location }).unwrap());
     assert_eq!(a, b);
 }
 
 #[test]
-fn takes_the_old_name_of_the_service_account() {
+fn falls_back_to_deprecated_service_account_field() {
     let old = uid(&pod(&json!({ "serviceAccount": "x" })));
     let new = uid(&pod(&json!({ "serviceAccountName": "x", "serviceAccount": "y" })));
     assert_eq!(old, new);
 }
 
 #[test]
-fn names_the_field_that_has_the_wrong_shape() {
+fn error_names_the_malformed_field() {
     let bad = pod(&json!({ "containers": [{ "name": 1 }] }));
-    let origin = Origin { node: "a", place: Place::File("/a") };
-    let expected = StaticUidError::Shape { field: "Name", wanted: "string" };
-    assert_eq!(static_uid(&bad, &origin), Err(expected));
+    let source = ManifestSource { node: "a", location: ManifestLocation::File("/a") };
+    let expected = StaticUidError::Shape { field: "Name", expected: "string" };
+    assert_eq!(static_uid(&bad, &source), Err(expected));
     let bad = pod(&json!({ "overhead": { "cpu": "much" } }));
     let expected = StaticUidError::Quantity { field: "Overhead", text: "much".to_owned() };
-    assert_eq!(static_uid(&bad, &origin), Err(expected));
+    assert_eq!(static_uid(&bad, &source), Err(expected));
 }
 
 #[test]
-fn gives_pods_filled_at_random_the_uid_that_upstream_gives() {
+fn matches_upstream_uids_of_random_pods() {
     let table = std::fs::read_to_string(Path::new(MANIFESTS).join("random.txt")).unwrap();
-    let place = Place::File("/etc/kubernetes/manifests/random.yaml");
+    let location = ManifestLocation::File("/etc/kubernetes/manifests/random.yaml");
     for (index, line) in table.lines().enumerate() {
         let (expected, pod) = line.split_once('\t').unwrap();
         let pod = serde_json::from_str(pod).unwrap();
-        let uid = static_uid(&pod, &Origin { node: "node-1.example.com", place }).unwrap();
+        let uid = static_uid(&pod, &ManifestSource { node: "node-1.example.com", location }).unwrap();
         assert_eq!(uid, expected, "line {}", index + 1);
     }
 }

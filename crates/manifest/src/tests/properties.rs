@@ -1,4 +1,4 @@
-//! No input panics, and what is accepted stays accepted.
+//! Property tests: no input panics, and published pods are accepted again.
 
 use std::path::PathBuf;
 
@@ -6,12 +6,12 @@ use proptest::prelude::*;
 use serde_json::Value;
 
 use super::{FILE, WEB};
-use crate::{Rules, read};
+use crate::{ManifestRules, read};
 
-/// The manifests of the static UID corpus.
+/// The manifests in the static UID corpus.
 fn corpus() -> Vec<String> {
-    let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("testdata/static_uid");
-    let paths = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    let dir = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("testdata/static_uid");
+    let paths = std::fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path());
     let is_manifest = |path: &PathBuf| {
         let name = path.file_name().unwrap().to_string_lossy();
         name.ends_with(".yaml") || (name.ends_with(".json") && !name.ends_with(".defaulted.json"))
@@ -22,8 +22,8 @@ fn corpus() -> Vec<String> {
     texts
 }
 
-/// A value that a field may not expect.
-fn odd_value() -> impl Strategy<Value = Value> {
+/// A value that a field probably does not accept.
+fn unexpected_value() -> impl Strategy<Value = Value> {
     prop_oneof![
         Just(Value::Null),
         any::<bool>().prop_map(Value::from),
@@ -37,7 +37,7 @@ fn odd_value() -> impl Strategy<Value = Value> {
     ]
 }
 
-/// Replaces the value that stands `steps` leaves into `value`.
+/// Replaces the value that is reached after `steps` steps of a depth-first walk.
 fn replace(value: &mut Value, steps: &mut usize, with: &Value) -> bool {
     if *steps == 0 {
         *value = with.clone();
@@ -53,26 +53,26 @@ fn replace(value: &mut Value, steps: &mut usize, with: &Value) -> bool {
 
 proptest! {
     #[test]
-    fn bytes_never_panic(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
-        let _ = read(&bytes, &FILE, &Rules::default());
+    fn arbitrary_bytes_never_panic(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+        let _ = read(&bytes, &FILE, &ManifestRules::default());
     }
 
     #[test]
-    fn text_after_a_good_start_never_panics(text in "\\PC{0,60}", cut in 0..WEB.len()) {
-        let _ = read(format!("{}{text}", &WEB[..cut]).as_bytes(), &FILE, &Rules::default());
+    fn text_after_a_valid_prefix_never_panics(text in "\\PC{0,60}", cut in 0..WEB.len()) {
+        let _ = read(format!("{}{text}", &WEB[..cut]).as_bytes(), &FILE, &ManifestRules::default());
     }
 
     #[test]
     fn mutated_manifests_never_panic(
         pick in any::<prop::sample::Index>(),
-        changes in prop::collection::vec((0_usize..200, odd_value()), 1..4),
+        changes in prop::collection::vec((0_usize..200, unexpected_value()), 1..4),
     ) {
         let texts = corpus();
         let mut value = document::parse(pick.get(&texts).as_bytes()).unwrap().remove(0).into_value();
         for (mut steps, with) in changes {
             replace(&mut value, &mut steps, &with);
         }
-        let rules = Rules { prevent_api_references: false, ..Rules::default() };
+        let rules = ManifestRules { prevent_api_references: false, ..ManifestRules::default() };
         if let Err(problems) = read(value.to_string().as_bytes(), &FILE, &rules) {
             prop_assert!(!problems.is_empty());
             prop_assert!(problems.iter().all(|problem| !problem.reason.is_empty()));
@@ -81,8 +81,8 @@ proptest! {
 }
 
 #[test]
-fn reading_a_published_pod_again_changes_nothing_but_its_name() {
-    let rules = Rules { prevent_api_references: false, ..Rules::default() };
+fn reading_a_published_pod_again_only_changes_its_name() {
+    let rules = ManifestRules { prevent_api_references: false, ..ManifestRules::default() };
     for text in corpus() {
         let Ok(first) = read(text.as_bytes(), &FILE, &rules) else { continue };
         let published = serde_json::to_string(&first.pods[0].pod).unwrap();

@@ -1,4 +1,4 @@
-//! Annotations that mean something: old ways to say what fields say now.
+//! Rules for annotations with a meaning, most of which are predecessors of fields.
 
 use std::collections::BTreeMap;
 
@@ -15,124 +15,131 @@ const SECCOMP_CONTAINER: &str = "container.seccomp.security.alpha.kubernetes.io/
 const APPARMOR_CONTAINER: &str = "container.apparmor.security.beta.kubernetes.io/";
 const LOCALHOST: &str = "localhost/";
 
-/// Checks the annotations a pod gives meaning to, alone and against the fields that replaced them.
+/// Checks the annotations and compares them with the fields that replaced them.
 pub(super) fn check(
     annotations: Option<&BTreeMap<String, String>>,
     context: &Context<'_>,
-    check: &mut Checker,
+    checker: &mut Checker,
 ) {
     let Some(annotations) = annotations else { return };
-    let at = Path::root().field("metadata.annotations");
+    let path = Path::root().field("metadata.annotations");
     if let Some(cost) = annotations.get(DELETION_COST)
-        && context.strictness.numeric_deletion_cost
+        && context.validation_gates.check_deletion_cost
         && (cost.parse::<i32>().is_err() || cost.starts_with('+') || cost.starts_with('0') && cost.len() > 1)
     {
-        check.invalid(&at.key(DELETION_COST), cost.as_str(), "must be a 32bit integer");
+        checker.invalid(&path.key(DELETION_COST), cost.as_str(), "must be a 32bit integer");
     }
     if let Some(text) = annotations.get(TOLERATIONS).filter(|text| !text.is_empty()) {
         match serde_json::from_str::<Vec<Toleration>>(text) {
-            Ok(tolerations) => scheduling::tolerations(&tolerations, &at.key(TOLERATIONS), check),
-            Err(error) => check.invalid(&at.key(TOLERATIONS), text.as_str(), &error.to_string()),
+            Ok(tolerations) => scheduling::check_tolerations(&tolerations, &path.key(TOLERATIONS), checker),
+            Err(error) => checker.invalid(&path.key(TOLERATIONS), text.as_str(), &error.to_string()),
         }
     }
     for (key, value) in annotations {
-        let at = at.key(key);
+        let path = path.key(key);
         if key == SECCOMP_POD || key.starts_with(SECCOMP_CONTAINER) {
-            seccomp_format(value, &at, check);
+            check_seccomp_format(value, &path, checker);
         }
         if let Some(container) = key.strip_prefix(APPARMOR_CONTAINER) {
             if !context.containers().any(|(_, other)| other.name == container) {
-                check.invalid(&at, container, "container not found");
+                checker.invalid(&path, container, "container not found");
             }
             if !matches!(value.as_str(), "" | "runtime/default" | "unconfined")
                 && !value.starts_with(LOCALHOST)
             {
-                check.invalid(&at, value.as_str(), "invalid AppArmor profile name");
+                checker.invalid(&path, value.as_str(), "invalid AppArmor profile name");
             }
         }
     }
-    fields_match(annotations, context, check);
+    check_annotations_match_fields(annotations, context, checker);
 }
 
-fn seccomp_format(value: &str, at: &Path, check: &mut Checker) {
+fn check_seccomp_format(value: &str, path: &Path, checker: &mut Checker) {
     match value.strip_prefix(LOCALHOST) {
-        Some(path) => check.format(at, path, formats::descending_path(path)),
+        Some(profile) => checker.format(path, profile, formats::local_path(profile)),
         None if matches!(value, "runtime/default" | "docker/default" | "unconfined") => {}
-        None => check.invalid(at, value, "must be a valid seccomp profile"),
+        None => checker.invalid(path, value, "must be a valid seccomp profile"),
     }
 }
 
-fn fields_match(annotations: &BTreeMap<String, String>, context: &Context<'_>, check: &mut Checker) {
+fn check_annotations_match_fields(
+    annotations: &BTreeMap<String, String>,
+    context: &Context<'_>,
+    checker: &mut Checker,
+) {
     let pod = context.spec.security_context.as_ref();
-    let at = Path::root().field("spec.securityContext.seccompProfile");
-    seccomp_matches(
+    let path = Path::root().field("spec.securityContext.seccompProfile");
+    check_seccomp_matches(
         annotations.get(SECCOMP_POD),
         pod.and_then(|pod| pod.seccomp_profile.as_ref()),
-        &at,
-        check,
+        &path,
+        checker,
     );
-    for (at, container) in context.containers() {
-        let at = at.field("securityContext");
-        let own = container.security_context.as_ref();
+    for (path, container) in context.containers() {
+        let path = path.field("securityContext");
+        let container_context = container.security_context.as_ref();
         let annotation = annotations.get(&format!("{SECCOMP_CONTAINER}{}", container.name));
-        let profile = own.and_then(|own| own.seccomp_profile.as_ref());
-        seccomp_matches(annotation, profile, &at.field("seccompProfile"), check);
+        let profile =
+            container_context.and_then(|container_context| container_context.seccomp_profile.as_ref());
+        check_seccomp_matches(annotation, profile, &path.field("seccompProfile"), checker);
         let annotation = annotations.get(&format!("{APPARMOR_CONTAINER}{}", container.name));
         let inherited = pod.and_then(|pod| pod.app_armor_profile.as_ref());
-        let profile = own.and_then(|own| own.app_armor_profile.as_ref()).or(inherited);
+        let profile = container_context
+            .and_then(|container_context| container_context.app_armor_profile.as_ref())
+            .or(inherited);
         if context.os() != Some("windows") {
-            apparmor_matches(annotation, profile, &at.field("appArmorProfile"), check);
+            check_apparmor_matches(annotation, profile, &path.field("appArmorProfile"), checker);
         }
     }
 }
 
-fn seccomp_matches(
+fn check_seccomp_matches(
     annotation: Option<&String>,
     profile: Option<&SeccompProfile>,
-    at: &Path,
-    check: &mut Checker,
+    path: &Path,
+    checker: &mut Checker,
 ) {
     let (Some(annotation), Some(profile)) = (annotation, profile) else { return };
-    let path = profile.localhost_profile.as_deref();
+    let localhost_profile = profile.localhost_profile.as_deref();
     let defaults = ["runtime/default", "docker/default"];
-    matches(annotation, &profile.type_, path, &defaults, at, check);
+    check_profile_matches(annotation, &profile.type_, localhost_profile, &defaults, path, checker);
 }
 
-fn apparmor_matches(
+fn check_apparmor_matches(
     annotation: Option<&String>,
     profile: Option<&AppArmorProfile>,
-    at: &Path,
-    check: &mut Checker,
+    path: &Path,
+    checker: &mut Checker,
 ) {
     let (Some(annotation), Some(profile)) = (annotation, profile) else { return };
-    matches(
+    check_profile_matches(
         annotation,
         &profile.type_,
         profile.localhost_profile.as_deref(),
         &["runtime/default"],
-        at,
-        check,
+        path,
+        checker,
     );
 }
 
-fn matches(
+fn check_profile_matches(
     annotation: &str,
     kind: &str,
-    path: Option<&str>,
+    localhost_profile: Option<&str>,
     defaults: &[&str],
-    at: &Path,
-    check: &mut Checker,
+    path: &Path,
+    checker: &mut Checker,
 ) {
-    let local = annotation.strip_prefix(LOCALHOST);
+    let annotated_profile = annotation.strip_prefix(LOCALHOST);
     let is_same_kind = match kind {
         "Unconfined" => annotation == "unconfined",
         "RuntimeDefault" => defaults.contains(&annotation),
-        "Localhost" => local.is_some(),
+        "Localhost" => annotated_profile.is_some(),
         _ => true,
     };
     if !is_same_kind {
-        check.forbidden(&at.field("type"), "the annotation and the field must match");
-    } else if kind == "Localhost" && local != path {
-        check.forbidden(&at.field("localhostProfile"), "the annotation and the field must match");
+        checker.forbidden(&path.field("type"), "the annotation and the field must match");
+    } else if kind == "Localhost" && annotated_profile != localhost_profile {
+        checker.forbidden(&path.field("localhostProfile"), "the annotation and the field must match");
     }
 }

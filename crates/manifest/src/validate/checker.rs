@@ -1,111 +1,100 @@
-//! The list of what was found wrong, in the short forms that users of the API know.
+//! Collects violations and formats them like the API server does.
 
 use serde_json::Value;
 
 use crate::path::Path;
 
-/// Problems of one pod: where, and why.
-pub(crate) type Findings = Vec<(Path, String)>;
+/// The violations of one object: path and reason.
+pub(crate) type Violations = Vec<(Path, String)>;
 
-/// Collects problems.
 #[derive(Debug, Default)]
 pub(crate) struct Checker {
-    findings: Findings,
+    violations: Violations,
 }
 
 impl Checker {
-    /// What was found, in the order of finding.
-    pub(crate) fn finish(self) -> Findings {
-        self.findings
+    /// The violations in the order in which they were found.
+    pub(crate) fn finish(self) -> Violations {
+        self.violations
     }
 
-    /// A value must be there; `detail` may be empty.
-    pub(crate) fn required(&mut self, at: &Path, detail: &str) {
+    /// A required value is missing; `detail` may be empty.
+    pub(crate) fn required(&mut self, path: &Path, detail: &str) {
         let separator = if detail.is_empty() { "" } else { ": " };
-        self.push(at, format!("Required value{separator}{detail}"));
+        self.push(path, format!("Required value{separator}{detail}"));
     }
 
-    /// A text must be there; tells whether it is.
-    pub(crate) fn require_text(&mut self, at: &Path, value: &str) -> bool {
+    /// Reports an empty string; returns whether it is not empty.
+    pub(crate) fn require_text(&mut self, path: &Path, value: &str) -> bool {
         if value.is_empty() {
-            self.required(at, "");
+            self.required(path, "");
         }
         !value.is_empty()
     }
 
-    /// A value is not allowed.
-    pub(crate) fn invalid(&mut self, at: &Path, value: impl Into<Value>, detail: &str) {
+    pub(crate) fn invalid(&mut self, path: &Path, value: impl Into<Value>, detail: &str) {
         let value: Value = value.into();
-        self.push(at, format!("Invalid value: {value}: {detail}"));
+        self.push(path, format!("Invalid value: {value}: {detail}"));
     }
 
-    /// A text does not have its format; `complaint` is what the format says, if anything.
-    pub(crate) fn format(&mut self, at: &Path, value: &str, complaint: Option<String>) {
-        if let Some(complaint) = complaint {
-            self.invalid(at, value, &complaint);
+    /// Reports the message of a format function from [`super::formats`], if there is one.
+    pub(crate) fn format(&mut self, path: &Path, value: &str, message: Option<String>) {
+        if let Some(message) = message {
+            self.invalid(path, value, &message);
         }
     }
 
-    /// A value is none of a fixed set.
-    pub(crate) fn unsupported(&mut self, at: &Path, value: &str, supported: &[&str]) {
+    pub(crate) fn unsupported(&mut self, path: &Path, value: &str, supported: &[&str]) {
         let supported: Vec<_> = supported.iter().map(|value| format!("{value:?}")).collect();
-        self.push(at, format!("Unsupported value: {value:?}: supported values: {}", supported.join(", ")));
+        self.push(path, format!("Unsupported value: {value:?}: supported values: {}", supported.join(", ")));
     }
 
-    /// A text must be one of a fixed set.
-    pub(crate) fn one_of(&mut self, at: &Path, value: &str, supported: &[&str]) {
+    /// Reports a value that is not in the list.
+    pub(crate) fn one_of(&mut self, path: &Path, value: &str, supported: &[&str]) {
         if !supported.contains(&value) {
-            self.unsupported(at, value, supported);
+            self.unsupported(path, value, supported);
         }
     }
 
-    /// A value that must be unique is given twice.
-    pub(crate) fn duplicate(&mut self, at: &Path, value: &str) {
-        self.push(at, format!("Duplicate value: {value:?}"));
+    pub(crate) fn duplicate(&mut self, path: &Path, value: &str) {
+        self.push(path, format!("Duplicate value: {value:?}"));
     }
 
-    /// Something may not be said here.
-    pub(crate) fn forbidden(&mut self, at: &Path, detail: &str) {
-        self.push(at, format!("Forbidden: {detail}"));
+    pub(crate) fn forbidden(&mut self, path: &Path, detail: &str) {
+        self.push(path, format!("Forbidden: {detail}"));
     }
 
-    /// A name refers to nothing.
-    pub(crate) fn not_found(&mut self, at: &Path, value: &str) {
-        self.push(at, format!("Not found: {value:?}"));
+    pub(crate) fn not_found(&mut self, path: &Path, value: &str) {
+        self.push(path, format!("Not found: {value:?}"));
     }
 
-    /// A text is too long.
-    pub(crate) fn too_long(&mut self, at: &Path, limit: usize) {
-        self.push(at, format!("Too long: may not be more than {limit} bytes"));
+    pub(crate) fn too_long(&mut self, path: &Path, limit: usize) {
+        self.push(path, format!("Too long: may not be more than {limit} bytes"));
     }
 
-    /// A list has too many items.
-    pub(crate) fn too_many(&mut self, at: &Path, count: usize, limit: usize) {
-        self.push(at, format!("Too many: {count}: must have at most {limit} items"));
+    pub(crate) fn too_many(&mut self, path: &Path, count: usize, limit: usize) {
+        self.push(path, format!("Too many: {count}: must have at most {limit} items"));
     }
 
-    /// A number must lie in a range.
-    pub(crate) fn in_range(&mut self, at: &Path, value: i64, lowest: i64, highest: i64) {
-        if value < lowest || value > highest {
-            self.invalid(at, value, &format!("must be between {lowest} and {highest}, inclusive"));
+    pub(crate) fn in_range(&mut self, path: &Path, value: i64, min: i64, max: i64) {
+        if value < min || value > max {
+            self.invalid(path, value, &format!("must be between {min} and {max}, inclusive"));
         }
     }
 
-    /// A number may not be below zero.
-    pub(crate) fn not_negative(&mut self, at: &Path, value: i64) {
+    pub(crate) fn not_negative(&mut self, path: &Path, value: i64) {
         if value < 0 {
-            self.invalid(at, value, "must be greater than or equal to 0");
+            self.invalid(path, value, "must be greater than or equal to 0");
         }
     }
 
-    /// A number must be above zero.
-    pub(crate) fn positive(&mut self, at: &Path, value: i64) {
+    pub(crate) fn positive(&mut self, path: &Path, value: i64) {
         if value <= 0 {
-            self.invalid(at, value, "must be greater than 0");
+            self.invalid(path, value, "must be greater than 0");
         }
     }
 
-    fn push(&mut self, at: &Path, reason: String) {
-        self.findings.push((at.clone(), reason));
+    fn push(&mut self, path: &Path, reason: String) {
+        self.violations.push((path.clone(), reason));
     }
 }

@@ -1,4 +1,4 @@
-//! Lists of containers, and what all containers have in common.
+//! Rules for the lists of containers and for the common fields of all containers.
 
 use std::collections::BTreeSet;
 
@@ -10,79 +10,77 @@ use crate::path::Path;
 
 const PULL_POLICIES: [&str; 3] = ["Always", "IfNotPresent", "Never"];
 
-/// Checks init and regular containers.
-pub(super) fn check(context: &Context<'_>, check: &mut Checker) {
+pub(super) fn check(context: &Context<'_>, checker: &mut Checker) {
     let spec = context.spec;
-    let at = Path::root().field("spec");
-    let regular = at.field("containers");
+    let path = Path::root().field("spec");
+    let regular = path.field("containers");
     if spec.containers.is_empty() {
-        check.required(&regular, "");
+        checker.required(&regular, "");
     }
     let mut names = BTreeSet::new();
-    for (at, container) in regular.items(&spec.containers) {
-        common(container, context, &at, check);
-        unique_name(&container.name, &mut names, &at, check);
-        run_time(container, context, &at, check);
-        restarts::regular_policy(container, context.restarts, &at, check);
+    for (path, container) in regular.items(&spec.containers) {
+        check_common_fields(container, context, &path, checker);
+        check_unique_name(&container.name, &mut names, &path, checker);
+        check_probes_and_hooks(container, context, &path, checker);
+        restarts::check_regular_policy(container, context.restarts, &path, checker);
     }
-    ports::host_ports_do_not_conflict(regular.items(&spec.containers), check);
-    let init = at.field("initContainers");
-    for (at, container) in init.items(spec.init_containers.as_deref().unwrap_or_default()) {
-        common(container, context, &at, check);
-        unique_name(&container.name, &mut names, &at, check);
-        restarts::init_policy(container, context.restarts, &at, check);
-        // Init containers run one by one, so only their own ports can conflict.
-        ports::host_ports_do_not_conflict(std::iter::once((at.clone(), container)), check);
+    ports::check_host_port_conflicts(regular.items(&spec.containers), checker);
+    let init = path.field("initContainers");
+    for (path, container) in init.items(spec.init_containers.as_deref().unwrap_or_default()) {
+        check_common_fields(container, context, &path, checker);
+        check_unique_name(&container.name, &mut names, &path, checker);
+        restarts::check_init_policy(container, context.restarts, &path, checker);
+        // Init containers run one after the other, so only ports of the same container can conflict.
+        ports::check_host_port_conflicts(std::iter::once((path.clone(), container)), checker);
         if container.restart_policy.as_deref() == Some("Always") {
-            run_time(container, context, &at, check);
+            check_probes_and_hooks(container, context, &path, checker);
         } else {
-            no_run_time(container, &at, check);
+            check_no_probes_and_hooks(container, &path, checker);
         }
     }
 }
 
-/// A pull policy must be one of the three.
-pub(super) fn pull_policy(policy: Option<&str>, at: &Path, check: &mut Checker) {
-    check.one_of(at, policy.unwrap_or_default(), &PULL_POLICIES);
+pub(super) fn check_pull_policy(policy: Option<&str>, path: &Path, checker: &mut Checker) {
+    checker.one_of(path, policy.unwrap_or_default(), &PULL_POLICIES);
 }
 
-fn common(container: &Container, context: &Context<'_>, at: &Path, check: &mut Checker) {
-    let name = at.field("name");
-    if check.require_text(&name, &container.name) {
-        check.format(&name, &container.name, formats::dns_label(&container.name));
+fn check_common_fields(container: &Container, context: &Context<'_>, path: &Path, checker: &mut Checker) {
+    let name = path.field("name");
+    if checker.require_text(&name, &container.name) {
+        checker.format(&name, &container.name, formats::dns_label(&container.name));
     }
     let image = container.image.as_deref().unwrap_or_default();
-    if check.require_text(&at.field("image"), image) && image.trim() != image {
-        check.invalid(&at.field("image"), image, "must not have leading or trailing whitespace");
+    if checker.require_text(&path.field("image"), image) && image.trim() != image {
+        checker.invalid(&path.field("image"), image, "must not have leading or trailing whitespace");
     }
     let policy = container.termination_message_policy.as_deref().unwrap_or_default();
-    check.one_of(&at.field("terminationMessagePolicy"), policy, &["File", "FallbackToLogsOnError"]);
-    ports::check(container.ports.as_deref().unwrap_or_default(), context, &at.field("ports"), check);
-    env::check(container, context, at, check);
-    mounts::check(container, context, at, check);
-    pull_policy(container.image_pull_policy.as_deref(), &at.field("imagePullPolicy"), check);
-    resources::check_container(container.resources.as_ref(), context, &at.field("resources"), check);
-    restarts::resize_policy(container, context, &at.field("resizePolicy"), check);
-    security::check_container(container, context, &at.field("securityContext"), check);
+    checker.one_of(&path.field("terminationMessagePolicy"), policy, &["File", "FallbackToLogsOnError"]);
+    ports::check(container.ports.as_deref().unwrap_or_default(), context, &path.field("ports"), checker);
+    env::check(container, context, path, checker);
+    mounts::check(container, context, path, checker);
+    check_pull_policy(container.image_pull_policy.as_deref(), &path.field("imagePullPolicy"), checker);
+    resources::check_container(container.resources.as_ref(), context, &path.field("resources"), checker);
+    restarts::check_resize_policy(container, context, &path.field("resizePolicy"), checker);
+    security::check_container(container, context, &path.field("securityContext"), checker);
 }
 
-fn unique_name<'a>(name: &'a str, names: &mut BTreeSet<&'a str>, at: &Path, check: &mut Checker) {
+fn check_unique_name<'a>(name: &'a str, names: &mut BTreeSet<&'a str>, path: &Path, checker: &mut Checker) {
     if !name.is_empty() && !names.insert(name) {
-        check.duplicate(&at.field("name"), name);
+        checker.duplicate(&path.field("name"), name);
     }
 }
 
-/// What only containers that keep running may have.
-fn run_time(container: &Container, context: &Context<'_>, at: &Path, check: &mut Checker) {
+/// Checks fields that only regular containers and sidecars may have.
+fn check_probes_and_hooks(container: &Container, context: &Context<'_>, path: &Path, checker: &mut Checker) {
     if let Some(lifecycle) = &container.lifecycle {
-        probes::lifecycle(lifecycle, context, &at.field("lifecycle"), check);
+        probes::check_lifecycle(lifecycle, context, &path.field("lifecycle"), checker);
     }
-    probes::liveness(container.liveness_probe.as_ref(), &at.field("livenessProbe"), check);
-    probes::readiness(container.readiness_probe.as_ref(), &at.field("readinessProbe"), check);
-    probes::startup(container.startup_probe.as_ref(), &at.field("startupProbe"), check);
+    probes::check_liveness(container.liveness_probe.as_ref(), &path.field("livenessProbe"), checker);
+    probes::check_readiness(container.readiness_probe.as_ref(), &path.field("readinessProbe"), checker);
+    probes::check_startup(container.startup_probe.as_ref(), &path.field("startupProbe"), checker);
 }
 
-fn no_run_time(container: &Container, at: &Path, check: &mut Checker) {
+fn check_no_probes_and_hooks(container: &Container, path: &Path, checker: &mut Checker) {
     for (field, is_set) in [
         ("lifecycle", container.lifecycle.is_some()),
         ("livenessProbe", container.liveness_probe.is_some()),
@@ -91,7 +89,7 @@ fn no_run_time(container: &Container, at: &Path, check: &mut Checker) {
     ] {
         if is_set {
             let detail = "may not be set for init containers without restartPolicy=Always";
-            check.forbidden(&at.field(field), detail);
+            checker.forbidden(&path.field(field), detail);
         }
     }
 }

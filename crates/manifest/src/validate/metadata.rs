@@ -1,4 +1,4 @@
-//! Names, labels, annotations and owners.
+//! Rules for names, labels, annotations and owners.
 
 use std::collections::BTreeMap;
 
@@ -8,35 +8,38 @@ use super::checker::Checker;
 use super::formats;
 use crate::path::Path;
 
-/// The total of all annotation keys and values.
-const ANNOTATIONS_LIMIT: usize = 256 * 1024;
+/// Maximum total size of all annotation keys and values in bytes.
+const MAX_ANNOTATIONS_BYTES: usize = 256 * 1024;
 const STANDARD_FINALIZERS: [&str; 3] = ["kubernetes", "orphan", "foregroundDeletion"];
 
-/// Checks an object's metadata.
-pub(super) fn check(metadata: &ObjectMeta, check: &mut Checker) {
-    let at = Path::root().field("metadata");
+pub(super) fn check(metadata: &ObjectMeta, checker: &mut Checker) {
+    let path = Path::root().field("metadata");
     let name = metadata.name.as_deref().unwrap_or_default();
-    if check.require_text(&at.field("name"), name) {
-        check.format(&at.field("name"), name, formats::dns_subdomain(name));
+    if checker.require_text(&path.field("name"), name) {
+        checker.format(&path.field("name"), name, formats::dns_subdomain(name));
     }
     if let Some(prefix) = metadata.generate_name.as_deref().filter(|prefix| !prefix.is_empty()) {
         let stem = prefix.strip_suffix('-').unwrap_or(prefix);
-        check.format(&at.field("generateName"), prefix, formats::dns_subdomain(stem));
+        checker.format(&path.field("generateName"), prefix, formats::dns_subdomain(stem));
     }
     let namespace = metadata.namespace.as_deref().unwrap_or_default();
-    if check.require_text(&at.field("namespace"), namespace) {
-        check.format(&at.field("namespace"), namespace, formats::dns_label(namespace));
+    if checker.require_text(&path.field("namespace"), namespace) {
+        checker.format(&path.field("namespace"), namespace, formats::dns_label(namespace));
     }
-    check.not_negative(&at.field("generation"), metadata.generation.unwrap_or_default());
-    labels(metadata.labels.as_ref(), &at.field("labels"), check);
-    annotations(metadata.annotations.as_ref(), &at.field("annotations"), check);
-    owners(metadata.owner_references.as_deref().unwrap_or_default(), &at.field("ownerReferences"), check);
+    checker.not_negative(&path.field("generation"), metadata.generation.unwrap_or_default());
+    check_labels(metadata.labels.as_ref(), &path.field("labels"), checker);
+    check_annotations(metadata.annotations.as_ref(), &path.field("annotations"), checker);
+    check_owners(
+        metadata.owner_references.as_deref().unwrap_or_default(),
+        &path.field("ownerReferences"),
+        checker,
+    );
     let finalizers = metadata.finalizers.as_deref().unwrap_or_default();
-    for (at, name) in at.field("finalizers").items(finalizers) {
-        check.format(&at, name, formats::qualified_name(name));
+    for (path, name) in path.field("finalizers").items(finalizers) {
+        checker.format(&path, name, formats::qualified_name(name));
         if !name.contains('/') && !STANDARD_FINALIZERS.contains(&name.as_str()) {
-            check.invalid(
-                &at,
+            checker.invalid(
+                &path,
                 name.as_str(),
                 "name is neither a standard finalizer name nor fully qualified",
             );
@@ -44,27 +47,26 @@ pub(super) fn check(metadata: &ObjectMeta, check: &mut Checker) {
     }
 }
 
-/// Checks a map of labels.
-pub(super) fn labels(labels: Option<&BTreeMap<String, String>>, at: &Path, check: &mut Checker) {
+pub(super) fn check_labels(labels: Option<&BTreeMap<String, String>>, path: &Path, checker: &mut Checker) {
     for (key, value) in labels.into_iter().flatten() {
-        check.format(&at.key(key), key, formats::qualified_name(key));
-        check.format(&at.key(key), value, formats::label_value(value));
+        checker.format(&path.key(key), key, formats::qualified_name(key));
+        checker.format(&path.key(key), value, formats::label_value(value));
     }
 }
 
-fn annotations(annotations: Option<&BTreeMap<String, String>>, at: &Path, check: &mut Checker) {
+fn check_annotations(annotations: Option<&BTreeMap<String, String>>, path: &Path, checker: &mut Checker) {
     let mut size = 0;
     for (key, value) in annotations.into_iter().flatten() {
-        check.format(&at.key(key), key, formats::qualified_name(&key.to_lowercase()));
+        checker.format(&path.key(key), key, formats::qualified_name(&key.to_lowercase()));
         size += key.len() + value.len();
     }
-    if size > ANNOTATIONS_LIMIT {
-        check.too_long(at, ANNOTATIONS_LIMIT);
+    if size > MAX_ANNOTATIONS_BYTES {
+        checker.too_long(path, MAX_ANNOTATIONS_BYTES);
     }
 }
 
-fn owners(owners: &[OwnerReference], at: &Path, check: &mut Checker) {
-    for (at, owner) in at.items(owners) {
+fn check_owners(owners: &[OwnerReference], path: &Path, checker: &mut Checker) {
+    for (path, owner) in path.items(owners) {
         for (field, value) in [
             ("apiVersion", &owner.api_version),
             ("kind", &owner.kind),
@@ -72,11 +74,11 @@ fn owners(owners: &[OwnerReference], at: &Path, check: &mut Checker) {
             ("uid", &owner.uid),
         ] {
             if value.is_empty() {
-                check.invalid(&at.field(field), "", "must not be empty");
+                checker.invalid(&path.field(field), "", "must not be empty");
             }
         }
     }
     if owners.iter().filter(|owner| owner.controller == Some(true)).count() > 1 {
-        check.invalid(at, owners.len(), "only one reference can have controller set to true");
+        checker.invalid(path, owners.len(), "only one reference can have controller set to true");
     }
 }

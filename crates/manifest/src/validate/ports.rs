@@ -1,4 +1,4 @@
-//! Container ports.
+//! Rules for container ports.
 
 use std::collections::BTreeSet;
 
@@ -8,59 +8,58 @@ use super::checker::Checker;
 use super::{Context, formats};
 use crate::path::Path;
 
-/// Checks one container's ports.
-pub(super) fn check(ports: &[ContainerPort], context: &Context<'_>, at: &Path, check: &mut Checker) {
+pub(super) fn check(ports: &[ContainerPort], context: &Context<'_>, path: &Path, checker: &mut Checker) {
     let mut names = BTreeSet::new();
-    for (at, port) in at.items(ports) {
+    for (path, port) in path.items(ports) {
         if let Some(name) = port.name.as_deref().filter(|name| !name.is_empty()) {
             match formats::port_name(name) {
-                Some(complaint) => check.invalid(&at.field("name"), name, &complaint),
+                Some(message) => checker.invalid(&path.field("name"), name, &message),
                 None if names.insert(name) => {}
-                None => check.duplicate(&at.field("name"), name),
+                None => checker.duplicate(&path.field("name"), name),
             }
         }
         let number = i64::from(port.container_port);
         if number == 0 {
-            check.required(&at.field("containerPort"), "");
+            checker.required(&path.field("containerPort"), "");
         } else {
-            port_number(number, &at.field("containerPort"), check);
+            check_port_number(number, &path.field("containerPort"), checker);
         }
         let host_port = i64::from(port.host_port.unwrap_or_default());
         if host_port != 0 {
-            port_number(host_port, &at.field("hostPort"), check);
+            check_port_number(host_port, &path.field("hostPort"), checker);
             if context.host_network() && host_port != number {
                 let detail = "must match `containerPort` when `hostNetwork` is true";
-                check.invalid(&at.field("hostPort"), host_port, detail);
+                checker.invalid(&path.field("hostPort"), host_port, detail);
             }
         }
-        check.one_of(
-            &at.field("protocol"),
+        checker.one_of(
+            &path.field("protocol"),
             port.protocol.as_deref().unwrap_or_default(),
             &["SCTP", "TCP", "UDP"],
         );
     }
 }
 
-/// A port's number must be a port number.
-pub(super) fn port_number(number: i64, at: &Path, check: &mut Checker) {
-    if let Some(complaint) = formats::port_number(number) {
-        check.invalid(at, number, &complaint);
+pub(super) fn check_port_number(number: i64, path: &Path, checker: &mut Checker) {
+    if let Some(message) = formats::port_number(number) {
+        checker.invalid(path, number, &message);
     }
 }
 
-/// Two containers cannot have the same port of the same host address.
-pub(super) fn host_ports_do_not_conflict<'a>(
+/// Checks that no two containers use the same port of the same host address.
+pub(super) fn check_host_port_conflicts<'a>(
     containers: impl Iterator<Item = (Path, &'a Container)>,
-    check: &mut Checker,
+    checker: &mut Checker,
 ) {
-    let mut taken = BTreeSet::new();
-    for (at, container) in containers {
-        for (at, port) in at.field("ports").items(container.ports.as_deref().unwrap_or_default()) {
+    let mut used = BTreeSet::new();
+    for (path, container) in containers {
+        for (path, port) in path.field("ports").items(container.ports.as_deref().unwrap_or_default()) {
             let host_port = port.host_port.unwrap_or_default();
             let protocol = port.protocol.as_deref().unwrap_or_default();
-            let place = format!("{protocol}/{}/{host_port}", port.host_ip.as_deref().unwrap_or_default());
-            if host_port != 0 && !taken.insert(place.clone()) {
-                check.duplicate(&at.field("hostPort"), &place);
+            let host_address =
+                format!("{protocol}/{}/{host_port}", port.host_ip.as_deref().unwrap_or_default());
+            if host_port != 0 && !used.insert(host_address.clone()) {
+                checker.duplicate(&path.field("hostPort"), &host_address);
             }
         }
     }

@@ -1,4 +1,4 @@
-//! Seccomp and AppArmor profiles.
+//! Rules for seccomp and AppArmor profiles.
 
 use k8s_openapi::api::core::v1::{AppArmorProfile, SeccompProfile};
 
@@ -7,46 +7,56 @@ use super::formats;
 use crate::path::Path;
 
 const TYPES: [&str; 3] = ["Localhost", "RuntimeDefault", "Unconfined"];
-/// The longest path Linux takes, without its terminator.
-const PATH_LIMIT: usize = 4095;
+/// Maximum path length on Linux, without the terminating NUL.
+const MAX_PATH_LENGTH: usize = 4095;
 
-/// Checks a seccomp profile.
-pub(super) fn seccomp(profile: Option<&SeccompProfile>, at: &Path, check: &mut Checker) {
+pub(super) fn check_seccomp(profile: Option<&SeccompProfile>, path: &Path, checker: &mut Checker) {
     let Some(profile) = profile else { return };
-    let path = profile.localhost_profile.as_deref();
-    type_and_path("seccompProfile", &profile.type_, path, at, check);
-    if let (Some(path), "Localhost") = (path, profile.type_.as_str()) {
-        check.format(&at.field("localhostProfile"), path, formats::descending_path(path));
+    let localhost_profile = profile.localhost_profile.as_deref();
+    check_type_and_path("seccompProfile", &profile.type_, localhost_profile, path, checker);
+    if let (Some(localhost_profile), "Localhost") = (localhost_profile, profile.type_.as_str()) {
+        checker.format(
+            &path.field("localhostProfile"),
+            localhost_profile,
+            formats::local_path(localhost_profile),
+        );
     }
 }
 
-/// Checks an AppArmor profile.
-pub(super) fn apparmor(profile: Option<&AppArmorProfile>, at: &Path, check: &mut Checker) {
+pub(super) fn check_apparmor(profile: Option<&AppArmorProfile>, path: &Path, checker: &mut Checker) {
     let Some(profile) = profile else { return };
-    let path = profile.localhost_profile.as_deref();
-    type_and_path("appArmorProfile", &profile.type_, path, at, check);
-    let (Some(path), "Localhost") = (path, profile.type_.as_str()) else { return };
-    let at = at.field("localhostProfile");
-    if path.is_empty() {
-        check.required(&at, "must be set when the type is Localhost");
-    } else if path.trim() != path {
-        check.invalid(&at, path, "must not be padded with whitespace");
+    let localhost_profile = profile.localhost_profile.as_deref();
+    check_type_and_path("appArmorProfile", &profile.type_, localhost_profile, path, checker);
+    let (Some(localhost_profile), "Localhost") = (localhost_profile, profile.type_.as_str()) else { return };
+    let path = path.field("localhostProfile");
+    if localhost_profile.is_empty() {
+        checker.required(&path, "must be set when the type is Localhost");
+    } else if localhost_profile.trim() != localhost_profile {
+        checker.invalid(&path, localhost_profile, "must not be padded with whitespace");
     }
-    if path.len() > PATH_LIMIT {
-        check.too_long(&at, PATH_LIMIT);
+    if localhost_profile.len() > MAX_PATH_LENGTH {
+        checker.too_long(&path, MAX_PATH_LENGTH);
     }
 }
 
-fn type_and_path(field: &str, kind: &str, path: Option<&str>, at: &Path, check: &mut Checker) {
+fn check_type_and_path(
+    field: &str,
+    kind: &str,
+    localhost_profile: Option<&str>,
+    path: &Path,
+    checker: &mut Checker,
+) {
     if kind.is_empty() {
-        check.required(&at.field("type"), &format!("type is required when {field} is set"));
+        checker.required(&path.field("type"), &format!("type is required when {field} is set"));
     } else {
-        check.one_of(&at.field("type"), kind, &TYPES);
+        checker.one_of(&path.field("type"), kind, &TYPES);
     }
-    let at = at.field("localhostProfile");
-    match (kind, path) {
-        ("Localhost", None) => check.required(&at, "must be set when the type is Localhost"),
+    let path = path.field("localhostProfile");
+    match (kind, localhost_profile) {
+        ("Localhost", None) => checker.required(&path, "must be set when the type is Localhost"),
         ("Localhost", Some(_)) | (_, None) => {}
-        (_, Some(path)) => check.invalid(&at, path, "can only be set when the type is Localhost"),
+        (_, Some(localhost_profile)) => {
+            checker.invalid(&path, localhost_profile, "can only be set when the type is Localhost");
+        }
     }
 }

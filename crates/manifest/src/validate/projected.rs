@@ -1,4 +1,4 @@
-//! Projected volumes: several sources in one directory.
+//! Rules for projected volumes.
 
 use std::collections::BTreeSet;
 
@@ -12,26 +12,25 @@ use super::{affinity, formats, volumes};
 use crate::path::Path;
 
 const KEY_TYPES: [&str; 6] = ["ECDSAP256", "ECDSAP384", "ECDSAP521", "ED25519", "RSA3072", "RSA4096"];
-const SHORTEST_TOKEN: i64 = 10 * 60;
-const LONGEST_TOKEN: i64 = 1 << 32;
-const SHORTEST_CERTIFICATE: i64 = 60 * 60;
-const LONGEST_CERTIFICATE: i64 = 91 * 24 * 60 * 60;
-const LONGEST_KUBERNETES_CERTIFICATE: i64 = 24 * 60 * 60;
+const MIN_TOKEN_SECONDS: i64 = 10 * 60;
+const MAX_TOKEN_SECONDS: i64 = 1 << 32;
+const MIN_CERTIFICATE_SECONDS: i64 = 60 * 60;
+const MAX_CERTIFICATE_SECONDS: i64 = 91 * 24 * 60 * 60;
+const MAX_KUBERNETES_CERTIFICATE_SECONDS: i64 = 24 * 60 * 60;
 
-/// Checks a projected volume.
-pub(super) fn check(projected: &ProjectedVolumeSource, at: &Path, check: &mut Checker) {
-    volumes::file_mode(projected.default_mode, &at.field("defaultMode"), check);
-    let mut files = Files::default();
-    for (at, source) in at.field("sources").items(projected.sources.as_deref().unwrap_or_default()) {
-        api_objects(source, &mut files, &at, check);
+pub(super) fn check(projected: &ProjectedVolumeSource, path: &Path, checker: &mut Checker) {
+    volumes::check_file_mode(projected.default_mode, &path.field("defaultMode"), checker);
+    let mut files = ProjectedFiles::default();
+    for (path, source) in path.field("sources").items(projected.sources.as_deref().unwrap_or_default()) {
+        check_api_objects(source, &mut files, &path, checker);
         if let Some(token) = &source.service_account_token {
-            service_account_token(token, &at.field("serviceAccountToken"), check);
+            check_service_account_token(token, &path.field("serviceAccountToken"), checker);
         }
         if let Some(bundle) = &source.cluster_trust_bundle {
-            trust_bundle(bundle, &mut files, &at.field("clusterTrustBundle"), check);
+            check_cluster_trust_bundle(bundle, &mut files, &path.field("clusterTrustBundle"), checker);
         }
         if let Some(certificate) = &source.pod_certificate {
-            pod_certificate(certificate, &mut files, &at.field("podCertificate"), check);
+            check_pod_certificate(certificate, &mut files, &path.field("podCertificate"), checker);
         }
         let count = [
             source.secret.is_some(),
@@ -42,85 +41,104 @@ pub(super) fn check(projected: &ProjectedVolumeSource, at: &Path, check: &mut Ch
             source.pod_certificate.is_some(),
         ];
         match count.into_iter().filter(|is_set| *is_set).count() {
-            0 => check.required(&at, "must specify a volume source"),
+            0 => checker.required(&path, "must specify a volume source"),
             1 => {}
-            _ => check.forbidden(&at, "may not specify more than 1 volume type per source"),
+            _ => checker.forbidden(&path, "may not specify more than 1 volume type per source"),
         }
     }
 }
 
-/// The files that earlier sources put into the directory.
+/// The files of earlier sources in the same volume.
 #[derive(Default)]
-struct Files(BTreeSet<String>);
+struct ProjectedFiles(BTreeSet<String>);
 
-impl Files {
-    fn add(&mut self, file: &str, at: &Path, check: &mut Checker) {
+impl ProjectedFiles {
+    fn add(&mut self, file: &str, path: &Path, checker: &mut Checker) {
         if !file.is_empty() && !self.0.insert(file.to_owned()) {
-            check.invalid(at, file, "conflicting duplicate paths");
+            checker.invalid(path, file, "conflicting duplicate paths");
         }
     }
 }
 
-fn api_objects(source: &VolumeProjection, files: &mut Files, at: &Path, check: &mut Checker) {
+fn check_api_objects(
+    source: &VolumeProjection,
+    files: &mut ProjectedFiles,
+    path: &Path,
+    checker: &mut Checker,
+) {
     let secret = source.secret.as_ref().map(|source| ("secret", &source.name, &source.items));
     let config_map = source.config_map.as_ref().map(|source| ("configMap", &source.name, &source.items));
     for (field, name, items) in [secret, config_map].into_iter().flatten() {
-        let at = at.field(field);
-        check.require_text(&at.field("name"), name);
-        for (at, item) in at.field("items").items(items.as_deref().unwrap_or_default()) {
-            volumes::key_to_path(item, &at, check);
-            files.add(&item.path, &at.field("path"), check);
+        let path = path.field(field);
+        checker.require_text(&path.field("name"), name);
+        for (path, item) in path.field("items").items(items.as_deref().unwrap_or_default()) {
+            volumes::check_key_to_path(item, &path, checker);
+            files.add(&item.path, &path.field("path"), checker);
         }
     }
     let items = source.downward_api.as_ref().and_then(|source| source.items.as_deref()).unwrap_or_default();
-    for (at, file) in at.field("downwardAPI.items").items(items) {
-        volumes::downward_file(file, &at, check);
-        files.add(&file.path, &at.field("path"), check);
+    for (path, file) in path.field("downwardAPI.items").items(items) {
+        volumes::check_downward_file(file, &path, checker);
+        files.add(&file.path, &path.field("path"), checker);
     }
 }
 
-fn service_account_token(token: &ServiceAccountTokenProjection, at: &Path, check: &mut Checker) {
+fn check_service_account_token(token: &ServiceAccountTokenProjection, path: &Path, checker: &mut Checker) {
     let seconds = token.expiration_seconds.unwrap_or_default();
-    check.in_range(&at.field("expirationSeconds"), seconds, SHORTEST_TOKEN, LONGEST_TOKEN);
-    if check.require_text(&at.field("path"), &token.path) {
-        check.format(&at.field("path"), &token.path, formats::unreserved_path(&token.path));
+    checker.in_range(&path.field("expirationSeconds"), seconds, MIN_TOKEN_SECONDS, MAX_TOKEN_SECONDS);
+    if checker.require_text(&path.field("path"), &token.path) {
+        checker.format(&path.field("path"), &token.path, formats::unreserved_path(&token.path));
     }
 }
 
-fn trust_bundle(bundle: &ClusterTrustBundleProjection, files: &mut Files, at: &Path, check: &mut Checker) {
+fn check_cluster_trust_bundle(
+    bundle: &ClusterTrustBundleProjection,
+    files: &mut ProjectedFiles,
+    path: &Path,
+    checker: &mut Checker,
+) {
     match (&bundle.name, &bundle.signer_name) {
-        (Some(_), Some(_)) => check.invalid(at, "", "only one of name and signerName may be used"),
-        (None, None) => check.required(at, "either name or signerName must be specified"),
+        (Some(_), Some(_)) => checker.invalid(path, "", "only one of name and signerName may be used"),
+        (None, None) => checker.required(path, "either name or signerName must be specified"),
         (Some(name), None) => {
-            check.require_text(&at.field("name"), name);
+            checker.require_text(&path.field("name"), name);
             if bundle.label_selector.is_some() {
-                check.invalid(&at.field("labelSelector"), "", "must be unset if name is specified");
+                checker.invalid(&path.field("labelSelector"), "", "must be unset if name is specified");
             }
         }
         (None, Some(signer)) => {
-            signer_name(signer, &at.field("signerName"), check);
-            affinity::label_selector(bundle.label_selector.as_ref(), &at.field("labelSelector"), check);
+            check_signer_name(signer, &path.field("signerName"), checker);
+            affinity::check_label_selector(
+                bundle.label_selector.as_ref(),
+                &path.field("labelSelector"),
+                checker,
+            );
         }
     }
-    if check.require_text(&at.field("path"), &bundle.path) {
-        check.format(&at.field("path"), &bundle.path, formats::unreserved_path(&bundle.path));
+    if checker.require_text(&path.field("path"), &bundle.path) {
+        checker.format(&path.field("path"), &bundle.path, formats::unreserved_path(&bundle.path));
     }
-    files.add(&bundle.path, &at.field("path"), check);
+    files.add(&bundle.path, &path.field("path"), checker);
 }
 
-fn pod_certificate(
+fn check_pod_certificate(
     certificate: &PodCertificateProjection,
-    files: &mut Files,
-    at: &Path,
-    check: &mut Checker,
+    files: &mut ProjectedFiles,
+    path: &Path,
+    checker: &mut Checker,
 ) {
-    signer_name(&certificate.signer_name, &at.field("signerName"), check);
-    check.one_of(&at.field("keyType"), &certificate.key_type, &KEY_TYPES);
+    check_signer_name(&certificate.signer_name, &path.field("signerName"), checker);
+    checker.one_of(&path.field("keyType"), &certificate.key_type, &KEY_TYPES);
     if let Some(seconds) = certificate.max_expiration_seconds {
         let host = certificate.signer_name.split('/').next().unwrap_or_default();
-        let is_ours = host == "kubernetes.io" || host.ends_with(".kubernetes.io");
-        let longest = if is_ours { LONGEST_KUBERNETES_CERTIFICATE } else { LONGEST_CERTIFICATE };
-        check.in_range(&at.field("maxExpirationSeconds"), i64::from(seconds), SHORTEST_CERTIFICATE, longest);
+        let is_kubernetes = host == "kubernetes.io" || host.ends_with(".kubernetes.io");
+        let max = if is_kubernetes { MAX_KUBERNETES_CERTIFICATE_SECONDS } else { MAX_CERTIFICATE_SECONDS };
+        checker.in_range(
+            &path.field("maxExpirationSeconds"),
+            i64::from(seconds),
+            MIN_CERTIFICATE_SECONDS,
+            max,
+        );
     }
     let paths = [
         ("credentialBundlePath", &certificate.credential_bundle_path),
@@ -128,30 +146,33 @@ fn pod_certificate(
         ("certificateChainPath", &certificate.certificate_chain_path),
     ];
     let mut count = 0;
-    for (field, path) in paths {
-        let Some(path) = path.as_deref().filter(|path| !path.is_empty()) else { continue };
+    for (field, file) in paths {
+        let Some(file) = file.as_deref().filter(|file| !file.is_empty()) else { continue };
         count += 1;
-        check.format(&at.field(field), path, formats::unreserved_path(path));
-        files.add(path, &at.field(field), check);
+        checker.format(&path.field(field), file, formats::unreserved_path(file));
+        files.add(file, &path.field(field), checker);
     }
     if count == 0 {
-        check.required(at, "specify at least one of credentialBundlePath, keyPath, and certificateChainPath");
+        checker.required(
+            path,
+            "specify at least one of credentialBundlePath, keyPath, and certificateChainPath",
+        );
     }
 }
 
-/// `example.com/signer-name`.
-fn signer_name(name: &str, at: &Path, check: &mut Checker) {
-    if !check.require_text(at, name) {
+/// Checks a name such as `example.com/signer-name`.
+fn check_signer_name(name: &str, path: &Path, checker: &mut Checker) {
+    if !checker.require_text(path, name) {
         return;
     }
-    let is_fine = name.split_once('/').is_some_and(|(domain, path)| {
+    let is_valid = name.split_once('/').is_some_and(|(domain, signer)| {
         domain.contains('.')
             && domain.split('.').all(|label| formats::dns_label(label).is_none())
-            && formats::dns_subdomain(path).is_none()
+            && formats::dns_subdomain(signer).is_none()
     });
-    if !is_fine {
-        check.invalid(
-            at,
+    if !is_valid {
+        checker.invalid(
+            path,
             name,
             "must be a fully qualified domain and path of the form 'example.com/signer-name'",
         );

@@ -1,4 +1,4 @@
-//! When a container restarts, and whether resizing restarts it.
+//! Rules for restart policies and resize policies of containers.
 
 use std::collections::BTreeSet;
 
@@ -12,84 +12,107 @@ use crate::restart_rules::RestartRules;
 const MAX_RULES: usize = 20;
 const MAX_EXIT_CODES: usize = 255;
 
-/// Checks the own restart policy of a regular container and its rules.
-pub(super) fn regular_policy(container: &Container, allowed: RestartRules, at: &Path, check: &mut Checker) {
+/// Checks the restart policy and restart rules of a regular container.
+pub(super) fn check_regular_policy(
+    container: &Container,
+    allowed: RestartRules,
+    path: &Path,
+    checker: &mut Checker,
+) {
     match allowed {
-        RestartRules::All | RestartRules::WithoutRestartAll => own_policy(container, allowed, at, check),
+        RestartRules::All | RestartRules::WithoutRestartAll => {
+            check_container_policy(container, allowed, path, checker);
+        }
         RestartRules::None if container.restart_policy.is_some() => {
-            check.forbidden(&at.field("restartPolicy"), "may not be set for non-init containers");
+            checker.forbidden(&path.field("restartPolicy"), "may not be set for non-init containers");
         }
         RestartRules::None => {}
     }
 }
 
-/// Checks the own restart policy of an init container and its rules.
-pub(super) fn init_policy(container: &Container, allowed: RestartRules, at: &Path, check: &mut Checker) {
+/// Checks the restart policy and restart rules of an init container.
+pub(super) fn check_init_policy(
+    container: &Container,
+    allowed: RestartRules,
+    path: &Path,
+    checker: &mut Checker,
+) {
     let rules = container.restart_policy_rules.as_deref().unwrap_or_default();
     match (allowed, container.restart_policy.as_deref()) {
         (RestartRules::None, Some(policy)) => {
-            check.one_of(&at.field("restartPolicy"), policy, &["Always"]);
+            checker.one_of(&path.field("restartPolicy"), policy, &["Always"]);
         }
         (RestartRules::WithoutRestartAll, Some("Always")) if !rules.is_empty() => {
             let detail = "restartPolicyRules are not allowed for init containers with restart policy Always";
-            check.forbidden(&at.field("restartPolicyRules"), detail);
+            checker.forbidden(&path.field("restartPolicyRules"), detail);
         }
-        _ => own_policy(container, allowed, at, check),
+        _ => check_container_policy(container, allowed, path, checker),
     }
 }
 
-fn own_policy(container: &Container, allowed: RestartRules, at: &Path, check: &mut Checker) {
+fn check_container_policy(container: &Container, allowed: RestartRules, path: &Path, checker: &mut Checker) {
     let rules = container.restart_policy_rules.as_deref().unwrap_or_default();
     match container.restart_policy.as_deref() {
-        Some(policy) => check.one_of(&at.field("restartPolicy"), policy, &["Always", "Never", "OnFailure"]),
+        Some(policy) => {
+            checker.one_of(&path.field("restartPolicy"), policy, &["Always", "Never", "OnFailure"]);
+        }
         None if rules.is_empty() => {}
-        None => check.required(&at.field("restartPolicy"), "must be set when restart rules are used"),
+        None => checker.required(&path.field("restartPolicy"), "must be set when restart rules are used"),
     }
-    let at = at.field("restartPolicyRules");
+    let path = path.field("restartPolicyRules");
     if rules.len() > MAX_RULES {
-        check.too_many(&at, rules.len(), MAX_RULES);
+        checker.too_many(&path, rules.len(), MAX_RULES);
     }
-    at.items(rules).for_each(|(at, rule)| restart_rule(rule, allowed, &at, check));
+    path.items(rules).for_each(|(path, rule)| check_restart_rule(rule, allowed, &path, checker));
 }
 
-fn restart_rule(rule: &ContainerRestartRule, allowed: RestartRules, at: &Path, check: &mut Checker) {
+fn check_restart_rule(
+    rule: &ContainerRestartRule,
+    allowed: RestartRules,
+    path: &Path,
+    checker: &mut Checker,
+) {
     let actions: &[&str] = match allowed {
         RestartRules::All => &["Restart", "RestartAllContainers"],
         RestartRules::WithoutRestartAll | RestartRules::None => &["Restart"],
     };
-    check.one_of(&at.field("action"), &rule.action, actions);
-    let at = at.field("exitCodes");
-    let Some(codes) = &rule.exit_codes else { return check.required(&at, "must be specified") };
-    check.one_of(&at.field("operator"), &codes.operator, &["In", "NotIn"]);
+    checker.one_of(&path.field("action"), &rule.action, actions);
+    let path = path.field("exitCodes");
+    let Some(codes) = &rule.exit_codes else { return checker.required(&path, "must be specified") };
+    checker.one_of(&path.field("operator"), &codes.operator, &["In", "NotIn"]);
     let count = codes.values.as_deref().unwrap_or_default().len();
     if count > MAX_EXIT_CODES {
-        check.too_many(&at.field("values"), count, MAX_EXIT_CODES);
+        checker.too_many(&path.field("values"), count, MAX_EXIT_CODES);
     }
 }
 
-/// Checks what happens to a container when its resources change.
-pub(super) fn resize_policy(container: &Container, context: &Context<'_>, at: &Path, check: &mut Checker) {
+pub(super) fn check_resize_policy(
+    container: &Container,
+    context: &Context<'_>,
+    path: &Path,
+    checker: &mut Checker,
+) {
     let never_restarts = context.spec.restart_policy.as_deref() == Some("Never");
     let is_plain_init =
         context.spec.init_containers.iter().flatten().any(|init| std::ptr::eq(init, container))
             && container.restart_policy.as_deref() != Some("Always");
     let mut seen = BTreeSet::new();
-    for (at, policy) in at.items(container.resize_policy.as_deref().unwrap_or_default()) {
+    for (path, policy) in path.items(container.resize_policy.as_deref().unwrap_or_default()) {
         if !seen.insert(&policy.resource_name) {
-            check.duplicate(&at, &policy.resource_name);
+            checker.duplicate(&path, &policy.resource_name);
         }
-        check.one_of(&at.field("resourceName"), &policy.resource_name, &["cpu", "memory"]);
-        let at = at.field("restartPolicy");
+        checker.one_of(&path.field("resourceName"), &policy.resource_name, &["cpu", "memory"]);
+        let path = path.field("restartPolicy");
         let restart = policy.restart_policy.as_str();
-        check.one_of(&at, restart, &["NotRequired", "RestartContainer"]);
+        checker.one_of(&path, restart, &["NotRequired", "RestartContainer"]);
         if never_restarts && restart != "NotRequired" {
-            check.invalid(&at, restart, "must be 'NotRequired' when pod `restartPolicy` is 'Never'");
+            checker.invalid(&path, restart, "must be 'NotRequired' when pod `restartPolicy` is 'Never'");
         }
         if is_plain_init && restart == "RestartContainer" {
-            check.invalid(
-                &at,
+            checker.invalid(
+                &path,
                 restart,
-                "must not be 'RestartContainer' for init containers that are no sidecars",
+                "must not be 'RestartContainer' for init containers that are not sidecars",
             );
         }
     }

@@ -1,4 +1,4 @@
-//! One valid pod per topic, and each rule broken once.
+//! For each topic, one valid pod, and one pod per rule that violates it.
 
 use k8s_openapi::api::core::v1::Pod;
 use serde_json::{Value, json};
@@ -10,18 +10,18 @@ mod pods;
 mod restarts;
 mod volumes;
 
-/// Every problem of a pod, as `path: reason`.
+/// All problems of a pod as `path: reason`.
 fn problems(pod: &Value) -> Vec<String> {
     let mut pod: Pod = serde_json::from_value(pod.clone()).unwrap();
-    let malformed = validate::quantities(&mut pod);
-    let findings = if malformed.is_empty() {
+    let malformed = validate::find_malformed_quantities(&mut pod);
+    let violations = if malformed.is_empty() {
         defaults::apply(&mut pod);
         defaults::publish_quantities(&mut pod);
-        validate::pod(&pod, crate::Rules::default())
+        validate::check_pod(&pod, crate::ManifestRules::default())
     } else {
         malformed
     };
-    findings.into_iter().map(|(path, reason)| format!("{path}: {reason}")).collect()
+    violations.into_iter().map(|(path, reason)| format!("{path}: {reason}")).collect()
 }
 
 fn valid_pod() -> Value {
@@ -31,7 +31,7 @@ fn valid_pod() -> Value {
     })
 }
 
-/// Puts `patch` over `base`, object by object; lists and scalars are replaced, null removes.
+/// Merges `patch` into `base`. Lists and scalars are replaced, null removes a field.
 fn merge(base: &mut Value, patch: &Value) {
     match (base, patch) {
         (Value::Object(base), Value::Object(patch)) => {
@@ -47,14 +47,14 @@ fn merge(base: &mut Value, patch: &Value) {
     }
 }
 
-/// A valid pod with `patch` over its spec.
+/// A valid pod with `patch` merged into its spec.
 fn with_spec(patch: &Value) -> Value {
     let mut pod = valid_pod();
     merge(&mut pod, &json!({ "spec": patch }));
     pod
 }
 
-/// A valid pod with `patch` over its only container.
+/// A valid pod with `patch` merged into its only container.
 fn with_container(patch: &Value) -> Value {
     let mut container = json!({ "name": "web", "image": "nginx:1" });
     merge(&mut container, patch);
@@ -66,9 +66,9 @@ fn accepts(pod: &Value) {
     assert_eq!(problems(pod), Vec::<String>::new(), "{pod}");
 }
 
-/// The pod has exactly this problem; `expected` is how it starts.
+/// Asserts that the pod has exactly one problem, which starts with `expected`.
 #[track_caller]
-fn refuses(pod: &Value, expected: &str) {
+fn rejects(pod: &Value, expected: &str) {
     let found = problems(pod);
     assert!(
         matches!(&*found, [problem] if problem.starts_with(expected)),
@@ -77,6 +77,6 @@ fn refuses(pod: &Value, expected: &str) {
 }
 
 #[test]
-fn a_minimal_pod_is_valid() {
+fn accepts_a_minimal_pod() {
     accepts(&valid_pod());
 }

@@ -1,4 +1,4 @@
-//! Who asks: by certificate, by token, or nobody in particular.
+//! Authenticates requests by client certificate or bearer token, or as the anonymous user.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,42 +10,41 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use model::User;
 use ports::api::ApiError;
 use ports::api::token_reviews::ApiTokenReviews;
-use ports::client_certificates::ClientCertificates;
+use ports::served::client_certificates::ClientCertificates;
 use sha2::{Digest, Sha256};
 
-use super::verdicts::Verdicts;
+use super::review_cache::ReviewCache;
 use crate::peer::Peer;
 
-/// Verdicts on tokens that are remembered.
-const REMEMBERED: usize = 4096;
-/// A token that nobody knows may become known, and is soon asked for again.
+const MAX_CACHED_TOKENS: usize = 4096;
+/// How long an unknown token is cached. It is short because the token may become valid.
 const UNKNOWN_TTL: Duration = Duration::from_secs(10);
-/// Browsers cannot send other headers with a WebSocket.
+/// A WebSocket protocol that carries a token, because browsers cannot set other headers on a WebSocket.
 const TOKEN_PROTOCOL: &str = "base64url.bearer.authorization.k8s.io.";
 const BEARER: &str = "bearer ";
 const ANONYMOUS: &str = "system:anonymous";
 const UNAUTHENTICATED: &str = "system:unauthenticated";
 const AUTHENTICATED: &str = "system:authenticated";
 
-/// Bearer tokens, checked with the API server.
+/// Checks bearer tokens with the API server.
 pub struct TokenChecks {
     reviews: Arc<dyn ApiTokenReviews>,
     known_ttl: Duration,
-    /// By digest: tokens themselves are not kept.
-    verdicts: Verdicts<[u8; 32], Option<User>>,
+    /// By digest, so that tokens do not stay in memory.
+    cache: ReviewCache<[u8; 32], Option<User>>,
 }
 
 impl TokenChecks {
-    /// Remembers a verdict as long as `authentication.webhook.cacheTTL` says.
+    /// `ttl` is `authentication.webhook.cacheTTL`.
     #[must_use]
     pub fn new(reviews: Arc<dyn ApiTokenReviews>, ttl: Duration) -> Self {
-        Self { reviews, known_ttl: ttl, verdicts: Verdicts::new(REMEMBERED) }
+        Self { reviews, known_ttl: ttl, cache: ReviewCache::new(MAX_CACHED_TOKENS) }
     }
 
     async fn owner(&self, token: &str) -> Result<Option<User>, ApiError> {
         let key: [u8; 32] = Sha256::digest(token).into();
         let (reviews, token) = (self.reviews.clone(), token.to_owned());
-        let ask = move || {
+        let review = move || {
             let (reviews, token) = (reviews.clone(), token.clone());
             async move { reviews.owner(&token).await }
         };
@@ -53,11 +52,11 @@ impl TokenChecks {
             Some(_) => self.known_ttl,
             None => self.known_ttl.min(UNKNOWN_TTL),
         };
-        self.verdicts.get(key, ask, ttl).await
+        self.cache.get(key, review, ttl).await
     }
 }
 
-/// How clients prove who they are.
+/// The authentication methods that are enabled.
 #[derive(Default)]
 pub struct Authentication {
     /// Client certificates, with `authentication.x509.clientCAFile`.
@@ -69,60 +68,60 @@ pub struct Authentication {
 }
 
 impl Authentication {
-    /// Who asks. A credential that is wrong is never taken for none.
+    /// A request with invalid credentials is rejected, also where anonymous requests are allowed.
     pub(super) async fn user(&self, peer: &Peer, headers: &mut HeaderMap) -> Result<User, String> {
-        let mut wrong = Vec::new();
+        let mut failures = Vec::new();
         if let Some(authorities) = self.certificates.as_ref().filter(|_| peer.has_certificate()) {
             match authorities.owner(&peer.certificates()) {
-                Ok(user) => return Ok(known(user)),
-                Err(error) => wrong.push(error.to_string()),
+                Ok(user) => return Ok(authenticated(user)),
+                Err(error) => failures.push(error.to_string()),
             }
         }
         if let (Some(tokens), Some(token)) = (&self.tokens, take_token(headers)) {
             match tokens.owner(&token).await {
-                Ok(Some(user)) => return Ok(known(user)),
-                Ok(None) => wrong.push("invalid bearer token".to_owned()),
+                Ok(Some(user)) => return Ok(authenticated(user)),
+                Ok(None) => failures.push("invalid bearer token".to_owned()),
                 Err(error) => {
-                    tracing::warn!(%error, "the API server could not be asked about a token");
-                    wrong.push(error.to_string());
+                    tracing::warn!(%error, "failed to review token with the API server");
+                    failures.push(error.to_string());
                 }
             }
         }
-        match wrong.as_slice() {
-            [] if self.anonymous => Ok(nobody()),
+        match failures.as_slice() {
+            [] if self.anonymous => Ok(anonymous()),
             [] => Err("no credentials".to_owned()),
-            _ => Err(wrong.join(", ")),
+            _ => Err(failures.join(", ")),
         }
     }
 }
 
-fn known(mut user: User) -> User {
+fn authenticated(mut user: User) -> User {
     if !user.groups.iter().any(|group| group == AUTHENTICATED || group == UNAUTHENTICATED) {
         user.groups.push(AUTHENTICATED.to_owned());
     }
     user
 }
 
-fn nobody() -> User {
+fn anonymous() -> User {
     User { name: ANONYMOUS.to_owned(), groups: vec![UNAUTHENTICATED.to_owned()], ..User::default() }
 }
 
-/// The token of a request. One that came as a WebSocket protocol is taken out: nobody further on may see it.
+/// The bearer token of a request. A token in the WebSocket protocol header is removed, so that no handler sees it.
 fn take_token(headers: &mut HeaderMap) -> Option<String> {
     if let Some(value) = headers.get(AUTHORIZATION).and_then(|value| value.to_str().ok()) {
         let start = value.get(..BEARER.len())?;
         let token = value.get(BEARER.len()..)?.trim();
         return (start.eq_ignore_ascii_case(BEARER) && !token.is_empty()).then(|| token.to_owned());
     }
-    let offered = headers.get_all(SEC_WEBSOCKET_PROTOCOL).iter().filter_map(|value| value.to_str().ok());
-    let offered: Vec<String> =
-        offered.flat_map(|value| value.split(',')).map(|part| part.trim().to_owned()).collect();
-    let encoded = offered.iter().find_map(|protocol| protocol.strip_prefix(TOKEN_PROTOCOL))?;
+    let protocols = headers.get_all(SEC_WEBSOCKET_PROTOCOL).iter().filter_map(|value| value.to_str().ok());
+    let protocols: Vec<String> =
+        protocols.flat_map(|value| value.split(',')).map(|part| part.trim().to_owned()).collect();
+    let encoded = protocols.iter().find_map(|protocol| protocol.strip_prefix(TOKEN_PROTOCOL))?;
     let token = String::from_utf8(URL_SAFE_NO_PAD.decode(encoded).ok()?).ok()?;
-    let others: Vec<&str> = (offered.iter().map(String::as_str))
+    let others: Vec<&str> = (protocols.iter().map(String::as_str))
         .filter(|protocol| !protocol.starts_with(TOKEN_PROTOCOL))
         .collect();
-    // A server must choose one of those offered, and may not choose the token.
+    // A server must choose one of the offered protocols, and may not choose the token.
     let others = HeaderValue::from_str(&others.join(",")).ok().filter(|_| !others.is_empty())?;
     headers.insert(SEC_WEBSOCKET_PROTOCOL, others);
     Some(token).filter(|token| !token.is_empty())
@@ -140,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn tokens_come_in_two_headers() {
+    fn reads_token_from_authorization_or_websocket_protocol() {
         fn token(pairs: &[(&'static str, &str)]) -> Option<String> {
             take_token(&mut headers(pairs))
         }

@@ -1,41 +1,37 @@
-//! What a user may do.
+//! Authorizes users for subresources of this node.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use decide::request_attributes::RequestAttributes;
+use decide::http::request_attributes::RequestAttributes;
 use model::{AccessQuestion, User};
 use ports::api::ApiError;
 use ports::api::access_reviews::ApiAccessReviews;
 
-use super::verdicts::Verdicts;
+use super::review_cache::ReviewCache;
 
-/// Verdicts that are remembered.
-const REMEMBERED: usize = 8192;
-/// Users whose names and groups are longer are asked for each time, so that nobody fills the memory.
-const LONGEST_REMEMBERED: usize = 10_000;
+const MAX_CACHED_REVIEWS: usize = 8192;
+/// In bytes. Reviews of larger users are not cached, so that clients cannot fill the memory.
+const MAX_CACHED_USER: usize = 10_000;
 
-/// Who decides.
 pub enum Authorization {
-    /// Nobody may do anything.
-    Nobody,
-    /// Whoever is authenticated may do everything.
+    DenyAll,
+    /// Allows every authenticated user everything.
     AlwaysAllow,
-    /// The API server.
+    /// Asks the API server.
     Webhook(AccessChecks),
 }
 
-/// Questions to the API server.
 pub struct AccessChecks {
     reviews: Arc<dyn ApiAccessReviews>,
     node: String,
     allowed_ttl: Duration,
     denied_ttl: Duration,
-    verdicts: Verdicts<AccessQuestion, bool>,
+    cache: ReviewCache<AccessQuestion, bool>,
 }
 
 impl AccessChecks {
-    /// Asks about parts of this node; remembers a yes and a no as long as `authorization.webhook` says.
+    /// The TTLs are those of `authorization.webhook`.
     #[must_use]
     pub fn new(
         reviews: Arc<dyn ApiAccessReviews>,
@@ -43,32 +39,32 @@ impl AccessChecks {
         allowed_ttl: Duration,
         denied_ttl: Duration,
     ) -> Self {
-        Self { reviews, node, allowed_ttl, denied_ttl, verdicts: Verdicts::new(REMEMBERED) }
+        Self { reviews, node, allowed_ttl, denied_ttl, cache: ReviewCache::new(MAX_CACHED_REVIEWS) }
     }
 
     async fn allows(&self, question: AccessQuestion) -> Result<bool, ApiError> {
-        if size(&question.user) > LONGEST_REMEMBERED {
+        if size(&question.user) > MAX_CACHED_USER {
             return self.reviews.allowed(&question).await;
         }
-        let (reviews, asked) = (self.reviews.clone(), Arc::new(question.clone()));
-        let ask = move || {
-            let (reviews, asked) = (reviews.clone(), asked.clone());
-            async move { reviews.allowed(&asked).await }
+        let (reviews, shared) = (self.reviews.clone(), Arc::new(question.clone()));
+        let review = move || {
+            let (reviews, question) = (reviews.clone(), shared.clone());
+            async move { reviews.allowed(&question).await }
         };
         let ttl = |allowed: &bool| if *allowed { self.allowed_ttl } else { self.denied_ttl };
-        self.verdicts.get(question, ask, ttl).await
+        self.cache.get(question, review, ttl).await
     }
 }
 
 impl Authorization {
-    /// Whether one of the parts of the node is open to the user; an error names the part that was asked for.
+    /// Whether the user may access one of the subresources. An error contains the subresource of the failed review.
     pub(super) async fn allows(
         &self,
         user: &User,
         attributes: RequestAttributes,
     ) -> Result<bool, (&'static str, ApiError)> {
         let checks = match self {
-            Self::Nobody => return Ok(false),
+            Self::DenyAll => return Ok(false),
             Self::AlwaysAllow => return Ok(true),
             Self::Webhook(checks) => checks,
         };

@@ -1,5 +1,5 @@
+use parking_lot::Mutex;
 use std::collections::BTreeMap;
-use std::sync::Mutex;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -19,26 +19,26 @@ use super::*;
 
 const TTL: Duration = Duration::from_secs(60);
 
-/// An API server that knows tokens, and what their owners may do.
+/// A fake API server with tokens and the permissions of their owners.
 #[derive(Default)]
 struct Cluster {
     tokens: BTreeMap<&'static str, &'static str>,
     allowed: Vec<(&'static str, &'static str, &'static str)>,
-    broken: bool,
+    is_broken: bool,
     questions: Mutex<Vec<String>>,
 }
 
 impl Cluster {
-    fn broken(&self) -> Result<(), ApiError> {
+    fn check_broken(&self) -> Result<(), ApiError> {
         let error = ApiError { kind: ApiErrorKind::Forbidden, message: "no".to_owned(), retry_after: None };
-        if self.broken { Err(error) } else { Ok(()) }
+        if self.is_broken { Err(error) } else { Ok(()) }
     }
 }
 
 #[async_trait]
 impl ApiTokenReviews for Cluster {
     async fn owner(&self, token: &str) -> Result<Option<User>, ApiError> {
-        self.broken()?;
+        self.check_broken()?;
         let user = |name: &&str| User { name: (*name).to_owned(), ..User::default() };
         Ok(self.tokens.get(token).map(user))
     }
@@ -47,11 +47,11 @@ impl ApiTokenReviews for Cluster {
 #[async_trait]
 impl ApiAccessReviews for Cluster {
     async fn allowed(&self, question: &AccessQuestion) -> Result<bool, ApiError> {
-        self.broken()?;
-        let asked = (question.user.name.as_str(), question.verb.as_str(), question.subresource.as_str());
-        let text = format!("{} {} {} {}", asked.0, asked.1, asked.2, question.node);
-        self.questions.lock().unwrap().push(text);
-        Ok(self.allowed.contains(&asked))
+        self.check_broken()?;
+        let request = (question.user.name.as_str(), question.verb.as_str(), question.subresource.as_str());
+        let text = format!("{} {} {} {}", request.0, request.1, request.2, question.node);
+        self.questions.lock().push(text);
+        Ok(self.allowed.contains(&request))
     }
 }
 
@@ -75,15 +75,15 @@ fn router(cluster: &Arc<Cluster>, anonymous: bool, streaming: StreamingVerb) -> 
         .layer(from_fn_with_state(access, guard))
 }
 
-async fn ask(router: &Router, method: &str, path: &str, token: Option<&str>) -> (u16, String) {
+async fn send(router: &Router, method: &str, path: &str, token: Option<&str>) -> (u16, String) {
     let mut request = Request::builder().method(method).uri(path).body(Body::empty()).unwrap();
     if let Some(token) = token {
         let value = HeaderValue::from_str(&format!("Bearer {token}")).unwrap();
         request.headers_mut().insert("authorization", value);
     }
-    let answer = router.clone().oneshot(request).await.unwrap();
-    let status = answer.status().as_u16();
-    let body = answer.into_body().collect().await.unwrap().to_bytes();
+    let response = router.clone().oneshot(request).await.unwrap();
+    let status = response.status().as_u16();
+    let body = response.into_body().collect().await.unwrap().to_bytes();
     (status, String::from_utf8(body.to_vec()).unwrap())
 }
 
@@ -101,10 +101,10 @@ fn cluster() -> Arc<Cluster> {
 }
 
 #[tokio::test]
-async fn only_the_known_and_allowed_pass() {
+async fn rejects_unauthenticated_and_unauthorized_requests() {
     let cluster = cluster();
     let router = router(&cluster, false, StreamingVerb::Create);
-    let forbidden = |words: &str| (403, format!("Forbidden ({words})\n"));
+    let forbidden = |text: &str| (403, format!("Forbidden ({text})\n"));
     let unauthorized = || (401, "Unauthorized".to_owned());
     let cases = [
         ("GET", "/pods", None, unauthorized()),
@@ -141,49 +141,49 @@ async fn only_the_known_and_allowed_pass() {
         ("POST", "/run/n/p/c", Some("proxy"), (200, "run".to_owned())),
     ];
     for (method, path, token, expected) in cases {
-        assert_eq!(ask(&router, method, path, token).await, expected, "{method} {path} {token:?}");
+        assert_eq!(send(&router, method, path, token).await, expected, "{method} {path} {token:?}");
     }
-    let asked = cluster.questions.lock().unwrap();
-    assert!(asked.iter().all(|question| question.ends_with(" node-1")), "{asked:?}");
+    let questions = cluster.questions.lock();
+    assert!(questions.iter().all(|question| question.ends_with(" node-1")), "{questions:?}");
 }
 
 #[tokio::test]
-async fn upstreams_rule_for_streams_can_be_had() {
+async fn streaming_verb_by_method_allows_get_with_get_permission() {
     let router = router(&cluster(), false, StreamingVerb::ByMethod);
-    assert_eq!(ask(&router, "GET", "/exec/n/p/c", Some("reader")).await.0, 200);
-    assert_eq!(ask(&router, "POST", "/exec/n/p/c", Some("reader")).await.0, 403);
+    assert_eq!(send(&router, "GET", "/exec/n/p/c", Some("reader")).await.0, 200);
+    assert_eq!(send(&router, "POST", "/exec/n/p/c", Some("reader")).await.0, 403);
 }
 
 #[tokio::test]
-async fn nobody_is_let_in_only_if_configured_and_never_with_a_bad_token() {
+async fn anonymous_user_needs_configuration_and_no_bad_token() {
     let mut allowing = Arc::into_inner(cluster()).unwrap();
     allowing.allowed.push(("system:anonymous", "get", "metrics"));
     let router = router(&Arc::new(allowing), true, StreamingVerb::Create);
-    assert_eq!(ask(&router, "GET", "/metrics", None).await.0, 200);
-    assert_eq!(ask(&router, "GET", "/metrics", Some("bad")).await.0, 401);
-    let refused = ask(&router, "GET", "/pods", None).await;
-    assert_eq!(refused.0, 403);
-    assert!(refused.1.starts_with("Forbidden (user=system:anonymous, "), "{}", refused.1);
+    assert_eq!(send(&router, "GET", "/metrics", None).await.0, 200);
+    assert_eq!(send(&router, "GET", "/metrics", Some("bad")).await.0, 401);
+    let rejected = send(&router, "GET", "/pods", None).await;
+    assert_eq!(rejected.0, 403);
+    assert!(rejected.1.starts_with("Forbidden (user=system:anonymous, "), "{}", rejected.1);
 }
 
 #[tokio::test]
-async fn verdicts_are_remembered() {
+async fn caches_reviews() {
     let cluster = cluster();
     let router = router(&cluster, false, StreamingVerb::Create);
     for _ in 0..3 {
-        ask(&router, "GET", "/pods", Some("good")).await;
-        ask(&router, "GET", "/pods", Some("proxy")).await;
+        send(&router, "GET", "/pods", Some("good")).await;
+        send(&router, "GET", "/pods", Some("proxy")).await;
     }
     let expected =
         ["jane get pods node-1", "admin get pods node-1", "admin get proxy node-1"].map(str::to_owned);
-    assert_eq!(*cluster.questions.lock().unwrap(), expected);
+    assert_eq!(*cluster.questions.lock(), expected);
 }
 
 #[tokio::test]
-async fn a_server_that_cannot_be_asked_lets_nobody_in() {
-    let broken = Arc::new(Cluster { broken: true, ..Cluster::default() });
+async fn rejects_requests_when_api_server_fails() {
+    let broken = Arc::new(Cluster { is_broken: true, ..Cluster::default() });
     let open = router(&broken, true, StreamingVerb::Create);
-    assert_eq!(ask(&open, "GET", "/pods", Some("good")).await.0, 401);
-    let words = "user=system:anonymous, verb=get, resource=nodes, subresource=pods";
-    assert_eq!(ask(&open, "GET", "/pods", None).await, (500, format!("Authorization error ({words})")));
+    assert_eq!(send(&open, "GET", "/pods", Some("good")).await.0, 401);
+    let text = "user=system:anonymous, verb=get, resource=nodes, subresource=pods";
+    assert_eq!(send(&open, "GET", "/pods", None).await, (500, format!("Authorization error ({text})")));
 }

@@ -1,55 +1,51 @@
-//! Reads one log as a stream of pieces.
+//! Reads one log as a stream of chunks.
 
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use decide::container_logs::{Flow, LogOptions, Transcript};
+use decide::logs::container_logs::{Flow, LogOptions, Transcript};
 use futures::{Stream, StreamExt, stream};
-use ports::folder_watch::ChangeHints;
-use ports::log_files::{LogFile, LogFiles};
-use ports::pod_folders::FileError;
+use ports::host::folder_watch::ChangeHints;
+use ports::host::log_files::{LogFile, LogFiles};
+use ports::host::pod_folders::FileError;
 
-use super::{Watched, tail};
+use super::{ObservedContainer, tail};
 
-/// What is read at once.
-const PIECE: usize = 64 * 1024;
-/// A follower looks again after this time, hint or none.
-const LOOK_AGAIN: Duration = Duration::from_secs(1);
+const CHUNK: usize = 64 * 1024;
+/// A follower reads again after this time, also without a hint.
+const POLL_INTERVAL: Duration = Duration::from_secs(1);
 
-/// An open log and the place in it.
 pub(super) struct LogReader {
     files: Arc<dyn LogFiles>,
     log: PathBuf,
     file: Arc<dyn LogFile>,
-    place: u64,
+    position: u64,
     transcript: Transcript,
     end: End,
 }
 
-/// What the end of the file means.
+/// The action at the end of the file.
 enum End {
-    /// The end.
     Stop,
-    /// More may come.
-    Wait(Follower),
+    Follow(Follower),
 }
 
 struct Follower {
-    container: Watched,
+    container: ObservedContainer,
     hints: Option<ChangeHints>,
-    /// The file to go on with once this one is read to its end.
+    /// The file to continue with at the end of this one, after a rotation.
     next: Option<Arc<dyn LogFile>>,
-    /// The container has ended: what is there by now is all.
-    ending: bool,
+    /// The container has exited, so the file no longer grows.
+    has_exited: bool,
 }
 
 impl LogReader {
     pub(super) async fn open(
         files: &Arc<dyn LogFiles>,
         log: PathBuf,
-        container: Watched,
+        container: ObservedContainer,
         options: &LogOptions,
     ) -> Result<Self, FileError> {
         let missing = || FileError {
@@ -58,27 +54,27 @@ impl LogReader {
             source: std::io::ErrorKind::NotFound.into(),
         };
         let file = files.open(&log).await?.ok_or_else(missing)?;
-        let place = match options.tail_lines {
+        let position = match options.tail_lines {
             Some(lines) => tail::start(&*file, lines).await?,
             None => 0,
         };
-        let follower = Follower { container, hints: None, next: None, ending: false };
+        let follower = Follower { container, hints: None, next: None, has_exited: false };
         Ok(Self {
             files: Arc::clone(files),
             log,
             file,
-            place,
+            position,
             transcript: Transcript::new(options),
-            end: if options.follow { End::Wait(follower) } else { End::Stop },
+            end: if options.follow { End::Follow(follower) } else { End::Stop },
         })
     }
 
-    /// The pieces. Nothing is read before the piece is asked for; a failure ends the stream.
+    /// Each chunk is read when the client polls for it. An error ends the stream.
     pub(super) fn into_stream(self) -> impl Stream<Item = Result<Bytes, FileError>> + Send {
         stream::unfold(Some(self), async |reader| {
             let mut reader = reader?;
             match reader.next().await {
-                Ok(Some(piece)) => Some((Ok(piece), Some(reader))),
+                Ok(Some(chunk)) => Some((Ok(chunk), Some(reader))),
                 Ok(None) => None,
                 Err(error) => Some((Err(error), None)),
             }
@@ -86,34 +82,34 @@ impl LogReader {
     }
 
     async fn next(&mut self) -> Result<Option<Bytes>, FileError> {
-        let mut shown = Vec::new();
-        // An empty log tells at once whether anything is wanted at all.
-        let mut flow = self.transcript.feed(&[], &mut shown);
+        let mut output = Vec::new();
+        // Feeding nothing returns `Done` if the options already exclude everything.
+        let mut flow = self.transcript.feed(&[], &mut output);
         while flow == Flow::More {
-            let bytes = self.file.read_at(self.place, PIECE).await?;
-            self.place += u64::try_from(bytes.len()).unwrap_or_default();
-            flow = self.transcript.feed(&bytes, &mut shown);
-            if !shown.is_empty() {
-                return Ok(Some(shown.into()));
+            let bytes = self.file.read_at(self.position, CHUNK).await?;
+            self.position += u64::try_from(bytes.len()).unwrap_or_default();
+            flow = self.transcript.feed(&bytes, &mut output);
+            if !output.is_empty() {
+                return Ok(Some(output.into()));
             }
-            if bytes.is_empty() && !self.go_on().await? {
+            if bytes.is_empty() && !self.wait_for_more().await? {
                 return Ok(None);
             }
         }
         Ok(None)
     }
 
-    /// At the end of the file: waits until there may be more. `false` when there is none.
-    async fn go_on(&mut self) -> Result<bool, FileError> {
-        let End::Wait(follower) = &mut self.end else { return Ok(false) };
+    /// Called at the end of the file. Waits until there may be more; `false` if there will be none.
+    async fn wait_for_more(&mut self) -> Result<bool, FileError> {
+        let End::Follow(follower) = &mut self.end else { return Ok(false) };
         if let Some(next) = follower.next.take() {
             self.transcript.end_of_file();
-            (self.file, self.place) = (next, 0);
+            (self.file, self.position) = (next, 0);
             return Ok(true);
         }
         let hints = match &mut follower.hints {
             Some(hints) => hints,
-            // What was written before the watch stood is read first.
+            // Lines that were written before the watch started are read first.
             none => {
                 *none = Some(self.files.changes(&self.log));
                 return Ok(true);
@@ -123,22 +119,21 @@ impl LogReader {
         if follower.next.is_some() {
             return Ok(true);
         }
-        if follower.ending {
+        if follower.has_exited {
             return Ok(false);
         }
         if !follower.container.is_running() {
-            follower.ending = true;
+            follower.has_exited = true;
             return Ok(true);
         }
         let hint = async {
             match hints.next().await {
                 Some(Ok(())) => {}
-                // No watch: the clock alone must do.
+                // Without a watch, polling has to suffice.
                 Some(Err(_)) | None => std::future::pending().await,
             }
         };
-        // A look again, whichever comes first.
-        let _ = tokio::time::timeout(LOOK_AGAIN, hint).await;
+        let _ = tokio::time::timeout(POLL_INTERVAL, hint).await;
         Ok(true)
     }
 }

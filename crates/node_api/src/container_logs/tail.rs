@@ -1,14 +1,14 @@
-//! Where the last lines of a log begin.
+//! Finds the beginning of the last lines of a log.
 
-use ports::log_files::LogFile;
-use ports::pod_folders::FileError;
+use ports::host::log_files::LogFile;
+use ports::host::pod_folders::FileError;
 
 const BLOCK: u64 = 16 * 1024;
 
-/// The place from which that many complete lines, and an incomplete one if the log ends with it, are left.
+/// The position that is followed by that many complete lines, and by the incomplete last line if there is one.
 pub(super) async fn start(file: &dyn LogFile, lines: u64) -> Result<u64, FileError> {
     let mut right = file.size().await?;
-    let mut left_to_find = lines;
+    let mut remaining = lines;
     while right > 0 {
         let left = right.saturating_sub(BLOCK);
         let bytes = file.read_at(left, usize::try_from(right - left).unwrap_or_default()).await?;
@@ -16,10 +16,10 @@ pub(super) async fn start(file: &dyn LogFile, lines: u64) -> Result<u64, FileErr
             if *byte != b'\n' {
                 continue;
             }
-            if left_to_find == 0 {
+            if remaining == 0 {
                 return Ok(left + u64::try_from(index).unwrap_or_default() + 1);
             }
-            left_to_find -= 1;
+            remaining -= 1;
         }
         right = left;
     }
@@ -29,15 +29,15 @@ pub(super) async fn start(file: &dyn LogFile, lines: u64) -> Result<u64, FileErr
 #[cfg(test)]
 mod tests {
     use async_trait::async_trait;
-    use ports::log_files::FileIdentity;
+    use ports::host::log_files::FileIdentity;
     use proptest::prelude::*;
 
     use super::*;
 
-    struct Text(Vec<u8>);
+    struct FakeFile(Vec<u8>);
 
     #[async_trait]
-    impl LogFile for Text {
+    impl LogFile for FakeFile {
         fn identity(&self) -> FileIdentity {
             FileIdentity { device: 0, number: 0 }
         }
@@ -46,20 +46,20 @@ mod tests {
             Ok(self.0.len() as u64)
         }
 
-        async fn read_at(&self, place: u64, most: usize) -> Result<Vec<u8>, FileError> {
-            let from = usize::try_from(place).unwrap();
-            Ok(self.0[from..(from + most).min(self.0.len())].to_vec())
+        async fn read_at(&self, position: u64, max: usize) -> Result<Vec<u8>, FileError> {
+            let from = usize::try_from(position).unwrap();
+            Ok(self.0[from..(from + max).min(self.0.len())].to_vec())
         }
     }
 
     fn tail(text: &[u8], lines: u64) -> Vec<u8> {
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-        let place = runtime.block_on(start(&Text(text.to_vec()), lines)).unwrap();
-        text[usize::try_from(place).unwrap()..].to_vec()
+        let position = runtime.block_on(start(&FakeFile(text.to_vec()), lines)).unwrap();
+        text[usize::try_from(position).unwrap()..].to_vec()
     }
 
     #[test]
-    fn the_last_lines_begin_after_a_line_end() {
+    fn tail_starts_after_line_end() {
         for (text, lines, expected) in [
             ("", 3, ""),
             ("a\nb\n", 0, ""),
@@ -75,7 +75,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn as_many_lines_as_asked_for(lengths in prop::collection::vec(0usize..9000, 0..12), lines in 0u64..14) {
+        fn tail_has_requested_number_of_lines(lengths in prop::collection::vec(0usize..9000, 0..12), lines in 0u64..14) {
             let text: Vec<u8> = lengths.iter().flat_map(|length| [vec![b'x'; *length], vec![b'\n']].concat()).collect();
             let found = tail(&text, lines);
             let count = found.iter().filter(|byte| **byte == b'\n').count() as u64;

@@ -3,31 +3,25 @@ mod fake_files;
 use std::sync::Arc;
 use std::time::Duration;
 
-use agent::kept_status::KeptStatus;
-use agent::observation::{Observations, observations};
-use agent::published::{Writer, table};
+use agent::pipeline::cached_status::CachedStatus;
+use agent::pipeline::observation::{Observations, observations};
+use agent::pipeline::tables::{Writer, table};
 use axum::http::Request;
 use http_body_util::BodyExt;
 use model::{ContainerStatus, Moment, Observation, ObservedPod, Pod, PodSource, Timestamp};
 use serde_json::{Value, json};
+use testkit::builders::parse_pod;
+use testkit::fake_clock::FakeClock;
 use tower::util::ServiceExt;
 
 use super::*;
 use fake_files::FakeFiles;
 
-struct FixedClock;
-
-impl Clock for FixedClock {
-    fn now(&self) -> Timestamp {
-        Timestamp::from_secs(1_800_000_000)
-    }
-}
-
 struct Node {
     files: FakeFiles,
     router: Router,
     desired: Writer<Pod>,
-    statuses: Writer<KeptStatus>,
+    statuses: Writer<CachedStatus>,
     observed: Observations,
 }
 
@@ -36,32 +30,32 @@ fn node() -> Node {
     let (desired, desired_reader) = table(Vec::new());
     let (statuses, status_reader) = table(Vec::new());
     let (observed, observer) = observations(Vec::new());
-    let parts = LogParts {
+    let deps = ContainerLogDeps {
         pods: PodLookup::new(desired_reader, None),
         statuses: status_reader,
         observer,
         files: Arc::new(files.clone()),
-        clock: Arc::new(FixedClock),
+        clock: Arc::new(FakeClock::fixed(1_800_000_000)),
         split_streams: false,
     };
-    Node { router: routes(parts), files, desired, statuses, observed }
+    Node { router: routes(deps), files, desired, statuses, observed }
 }
 
 impl Node {
-    /// A pod whose container `main` is in that state.
+    /// Adds a pod whose container `main` is in that state.
     fn pod(&self, state: ContainerState) {
         let object = json!({"metadata": {"name": "web", "namespace": "ns", "uid": "u1"},
                             "spec": {"containers": [{"name": "main"}, {"name": "other"}]}});
-        let pod = Pod::from_object(serde_json::from_value(object).unwrap(), PodSource::Api).unwrap();
+        let pod = parse_pod(object, PodSource::Api);
         self.desired.set(&"u1".into(), Arc::new(pod));
-        let shown = match state {
+        let state_json = match state {
             ContainerState::Running => json!({"running": {}}),
             _ => json!({"terminated": {"exitCode": 0, "containerID": "x://c1"}}),
         };
         let main = json!({"name": "main", "image": "", "imageID": "", "ready": true, "restartCount": 0,
-                          "containerID": "x://c1", "state": shown});
+                          "containerID": "x://c1", "state": state_json});
         let status: Value = json!({"containerStatuses": [main]});
-        self.statuses.set(&"u1".into(), Arc::new(KeptStatus::of(&serde_json::from_value(status).unwrap())));
+        self.statuses.set(&"u1".into(), Arc::new(CachedStatus::of(&serde_json::from_value(status).unwrap())));
         self.observe(state);
     }
 
@@ -90,9 +84,9 @@ impl Node {
     }
 
     async fn check(&self, path: &str, code: u16, text: &str) {
-        let answer = self.get(path).await;
-        assert_eq!(answer.status(), code, "{path}");
-        let body = answer.into_body().collect().await.unwrap().to_bytes();
+        let response = self.get(path).await;
+        assert_eq!(response.status(), code, "{path}");
+        let body = response.into_body().collect().await.unwrap().to_bytes();
         assert_eq!(String::from_utf8_lossy(&body), text, "{path}");
     }
 }
@@ -126,12 +120,12 @@ fn status(state: ContainerState) -> ContainerStatus {
 }
 
 async fn frame(body: &mut Body) -> String {
-    let frame = tokio::time::timeout(Duration::from_secs(20), body.frame()).await.expect("no piece came");
+    let frame = tokio::time::timeout(Duration::from_secs(20), body.frame()).await.expect("no data arrived");
     String::from_utf8(frame.unwrap().unwrap().into_data().unwrap().to_vec()).unwrap()
 }
 
 #[tokio::test(start_paused = true)]
-async fn shows_what_the_query_asks_for() {
+async fn applies_query_options_to_log() {
     let node = node();
     node.pod(ContainerState::Running);
     node.write(&["one", "two", "three"]);
@@ -148,7 +142,7 @@ async fn shows_what_the_query_asks_for() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn refusals_have_upstreams_codes() {
+async fn rejects_with_upstream_status_codes() {
     let node = node();
     node.pod(ContainerState::Running);
     let missing = "pod \"gone\" does not exist";
@@ -163,26 +157,26 @@ async fn refusals_have_upstreams_codes() {
         ("stream=Stdout", 400),
         ("previous=true", 400),
     ] {
-        let answer = node.get(&format!("/containerLogs/ns/web/main?{query}")).await;
-        assert_eq!(answer.status(), code, "{query}");
+        let response = node.get(&format!("/containerLogs/ns/web/main?{query}")).await;
+        assert_eq!(response.status(), code, "{query}");
     }
-    let waiting = "container \"other\" in pod \"web\" is not available";
-    node.check("/containerLogs/ns/web/other", 400, waiting).await;
-    let answer = node.get("/containerLogs/ns/web/main").await;
-    assert_eq!(answer.status(), 400, "there is no log file");
+    let unavailable = "container \"other\" in pod \"web\" is not available";
+    node.check("/containerLogs/ns/web/other", 400, unavailable).await;
+    let response = node.get("/containerLogs/ns/web/main").await;
+    assert_eq!(response.status(), 400, "there is no log file");
 }
 
 #[tokio::test(start_paused = true)]
-async fn follows_through_rotations_to_the_containers_end() {
+async fn follows_log_across_rotations_until_container_exits() {
     let node = node();
     node.pod(ContainerState::Running);
     node.write(&["one", "two"]);
-    let answer = node.get("/containerLogs/ns/web/main?follow=true&tailLines=1").await;
-    let mut body = answer.into_body();
+    let response = node.get("/containerLogs/ns/web/main?follow=true&tailLines=1").await;
+    let mut body = response.into_body();
     assert_eq!(frame(&mut body).await, "two\n");
     node.write(&["three"]);
     assert_eq!(frame(&mut body).await, "three\n");
-    // Two rotations while nobody reads: what was written in between is not lost.
+    // Two rotations while the client does not read: no line is lost.
     for stamp in ["20260101-000000", "20260101-000001"] {
         node.write(&[stamp]);
         node.files.rotate();
@@ -198,7 +192,7 @@ async fn follows_through_rotations_to_the_containers_end() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn following_what_has_ended_ends() {
+async fn follow_ends_for_exited_container() {
     let node = node();
     node.pod(ContainerState::Exited);
     node.write(&["one"]);
@@ -206,18 +200,18 @@ async fn following_what_has_ended_ends() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_reader_that_takes_nothing_costs_one_piece() {
+async fn buffers_at_most_one_chunk_for_slow_reader() {
     let node = node();
     node.pod(ContainerState::Running);
     let line = "x".repeat(1000);
     node.write(&vec![line.as_str(); 20_000]);
     let mut body = node.get("/containerLogs/ns/web/main").await.into_body();
-    // Pieces are made when they are asked for, and none is larger than what is read at once.
+    // Each chunk is created on demand and bounded in size.
     let mut total = 0;
-    while let Some(piece) = body.frame().await {
-        let piece = piece.unwrap().into_data().unwrap();
-        assert!(piece.len() <= 64 * 1024, "{}", piece.len());
-        total += piece.len();
+    while let Some(frame) = body.frame().await {
+        let chunk = frame.unwrap().into_data().unwrap();
+        assert!(chunk.len() <= 64 * 1024, "{}", chunk.len());
+        total += chunk.len();
     }
     assert_eq!(total, 20_000 * 1001);
 }

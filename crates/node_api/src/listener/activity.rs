@@ -1,48 +1,48 @@
-//! Whether a connection is used.
+//! Tracks the requests in flight on a connection.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use parking_lot::Mutex;
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// Requests under way on one connection.
 #[derive(Clone)]
-pub(super) struct Activity(Arc<Mutex<State>>);
+pub(super) struct ConnectionActivity(Arc<Mutex<State>>);
 
 struct State {
-    under_way: usize,
-    since: Instant,
+    in_flight: usize,
+    /// When the last request ended.
+    idle_since: Instant,
 }
 
-impl Activity {
+impl ConnectionActivity {
     pub(super) fn new() -> Self {
-        Self(Arc::new(Mutex::new(State { under_way: 0, since: Instant::now() })))
+        Self(Arc::new(Mutex::new(State { in_flight: 0, idle_since: Instant::now() })))
     }
 
-    /// A request begins; it ends when the result is dropped.
-    pub(super) fn begin(&self) -> UnderWay {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).under_way += 1;
-        UnderWay(self.clone())
+    /// Starts a request, which ends when the result is dropped.
+    pub(super) fn start_request(&self) -> ActiveRequest {
+        self.0.lock().in_flight += 1;
+        ActiveRequest(self.clone())
     }
 
-    /// How long nothing was under way.
-    pub(super) fn idle(&self) -> Duration {
-        let state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if state.under_way > 0 { Duration::ZERO } else { state.since.elapsed() }
+    /// How long there has been no request.
+    pub(super) fn idle_time(&self) -> Duration {
+        let state = self.0.lock();
+        if state.in_flight > 0 { Duration::ZERO } else { state.idle_since.elapsed() }
     }
 
     pub(super) fn is_busy(&self) -> bool {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).under_way > 0
+        self.0.lock().in_flight > 0
     }
 }
 
-/// A request under way.
-pub(super) struct UnderWay(Activity);
+pub(super) struct ActiveRequest(ConnectionActivity);
 
-impl Drop for UnderWay {
+impl Drop for ActiveRequest {
     fn drop(&mut self) {
-        let mut state = self.0.0.lock().unwrap_or_else(PoisonError::into_inner);
-        state.under_way -= 1;
-        state.since = Instant::now();
+        let mut state = self.0.0.lock();
+        state.in_flight -= 1;
+        state.idle_since = Instant::now();
     }
 }

@@ -1,4 +1,4 @@
-//! One connection from its first byte to its last.
+//! Serves one connection.
 
 use std::convert::Infallible;
 use std::io;
@@ -21,85 +21,83 @@ use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 use tower::ServiceExt;
 
-use super::activity::Activity;
-use super::strangers::Stranger;
+use super::activity::ConnectionActivity;
+use super::unauthenticated_connections::UnauthenticatedConnection;
 use crate::guarded_body::GuardedBody;
 use crate::peer::Peer;
 
-/// A handshake takes no longer.
-const HANDSHAKE: Duration = Duration::from_secs(10);
-/// By then somebody must have been recognised.
-const RECOGNITION: Duration = Duration::from_secs(15);
-/// A connection that is not used ends after this, as upstream's.
-const IDLE: Duration = Duration::from_secs(90);
-/// Longest header of a request, as upstream's.
+const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
+/// A connection without an authenticated request is closed after this time.
+const AUTHENTICATION_TIMEOUT: Duration = Duration::from_secs(15);
+/// As upstream.
+const IDLE_TIMEOUT: Duration = Duration::from_secs(90);
+/// In bytes, as upstream.
 const MAX_HEADER: u32 = 1024 * 1024;
-/// Requests at once on one HTTP/2 connection, as upstream's.
-const STREAMS: u32 = 250;
-/// Signs of life on HTTP/2.
+/// Concurrent requests of one HTTP/2 connection, as upstream.
+const MAX_STREAMS: u32 = 250;
+/// Interval and timeout of HTTP/2 pings.
 const PING: Duration = Duration::from_secs(30);
-/// A connection that is quiet for so long is asked for a sign of life, so often, before it counts as lost.
-const QUIET: Duration = Duration::from_secs(30);
-const ASK_AGAIN: Duration = Duration::from_secs(15);
-const ASKED: u32 = 3;
+const TCP_KEEPALIVE_IDLE: Duration = Duration::from_secs(30);
+const TCP_KEEPALIVE_INTERVAL: Duration = Duration::from_secs(15);
+const TCP_KEEPALIVE_COUNT: u32 = 3;
 
-/// A connection that was let in, with the places it takes.
-pub(super) struct Admitted {
+pub(super) struct AcceptedConnection {
     pub(super) stream: TcpStream,
     pub(super) address: SocketAddr,
-    pub(super) place: OwnedSemaphorePermit,
-    pub(super) stranger: Stranger,
+    pub(super) permit: OwnedSemaphorePermit,
+    pub(super) unauthenticated: UnauthenticatedConnection,
 }
 
 pub(super) async fn serve_connection(
-    admitted: Admitted,
+    accepted: AcceptedConnection,
     tls: Option<TlsAcceptor>,
     router: Router,
     cancel: CancellationToken,
 ) {
-    let Admitted { stream, address, place, stranger } = admitted;
-    // Small answers must not wait for more to be sent with them.
+    let AcceptedConnection { stream, address, permit, unauthenticated } = accepted;
+    // Small responses must not wait for more data.
     let _ = stream.set_nodelay(true);
-    if let Err(error) = keep_alive(&stream) {
-        tracing::debug!(%address, %error, "a lost connection will not be noticed");
+    if let Err(error) = set_keepalive(&stream) {
+        tracing::debug!(%address, %error, "failed to set TCP keepalive, a lost client will not be detected");
     }
     let Some(acceptor) = tls else {
-        let peer = Peer::new(address, &[], stranger);
-        // Nobody has to say who they are on a plain port.
-        peer.recognised();
-        return serve_http(Placed { stream, _place: place }, peer, router, cancel).await;
+        let peer = Peer::new(address, &[], unauthenticated);
+        // A plain port has no authentication.
+        peer.mark_authenticated();
+        return serve_http(PermitStream { stream, _permit: permit }, peer, router, cancel).await;
     };
-    let sent_away = stranger.sent_away();
-    let handshake = tokio::time::timeout(HANDSHAKE, acceptor.accept(stream));
-    let shaken = tokio::select! {
-        shaken = handshake => shaken,
-        () = sent_away.cancelled() => return,
+    let displaced = unauthenticated.closed();
+    let handshake = tokio::time::timeout(HANDSHAKE_TIMEOUT, acceptor.accept(stream));
+    let result = tokio::select! {
+        result = handshake => result,
+        () = displaced.cancelled() => return,
         () = cancel.cancelled() => return,
     };
-    let stream = match shaken {
+    let stream = match result {
         Ok(Ok(stream)) => stream,
         Ok(Err(error)) => {
             tracing::debug!(%address, %error, "TLS handshake failed");
             return;
         }
         Err(_) => {
-            tracing::debug!(%address, "no TLS handshake in {HANDSHAKE:?}");
+            tracing::debug!(%address, "TLS handshake timed out after {HANDSHAKE_TIMEOUT:?}");
             return;
         }
     };
     let chain = stream.get_ref().1.peer_certificates().unwrap_or_default();
-    let peer = Peer::new(address, chain, stranger);
+    let peer = Peer::new(address, chain, unauthenticated);
     tokio::select! {
-        () = sent_away.cancelled() => {}
-        () = serve_http(Placed { stream, _place: place }, peer, router, cancel) => {}
+        () = displaced.cancelled() => {}
+        () = serve_http(PermitStream { stream, _permit: permit }, peer, router, cancel) => {}
     }
 }
 
-/// Makes the kernel notice a client that vanished: who only listens, as to a log, would never be missed.
-fn keep_alive(stream: &TcpStream) -> io::Result<()> {
-    sockopt::set_tcp_keepidle(stream, QUIET)?;
-    sockopt::set_tcp_keepintvl(stream, ASK_AGAIN)?;
-    sockopt::set_tcp_keepcnt(stream, ASKED)?;
+/// Lets the kernel detect clients that vanished. Without this, a client that only reads, such as one that follows a log,
+/// would keep its connection forever.
+fn set_keepalive(stream: &TcpStream) -> io::Result<()> {
+    sockopt::set_tcp_keepidle(stream, TCP_KEEPALIVE_IDLE)?;
+    sockopt::set_tcp_keepintvl(stream, TCP_KEEPALIVE_INTERVAL)?;
+    sockopt::set_tcp_keepcnt(stream, TCP_KEEPALIVE_COUNT)?;
     sockopt::set_socket_keepalive(stream, true)?;
     Ok(())
 }
@@ -108,55 +106,55 @@ async fn serve_http<S>(stream: S, peer: Peer, router: Router, cancel: Cancellati
 where
     S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
 {
-    let activity = Activity::new();
+    let activity = ConnectionActivity::new();
     let service = hyper::service::service_fn({
         let (activity, peer) = (activity.clone(), peer.clone());
         move |mut request: Request<Incoming>| {
-            let under_way = activity.begin();
+            let active_request = activity.start_request();
             request.extensions_mut().insert(peer.clone());
-            let answer = router.clone().oneshot(request.map(Body::new));
+            let response = router.clone().oneshot(request.map(Body::new));
             async move {
-                let answer: Response<Body> = answer.await?;
-                Ok::<_, Infallible>(answer.map(|body| GuardedBody::new(body, under_way)))
+                let response: Response<Body> = response.await?;
+                Ok::<_, Infallible>(response.map(|body| GuardedBody::new(body, active_request)))
             }
         }
     });
     let builder = builder();
     let mut connection = pin!(builder.serve_connection_with_upgrades(TokioIo::new(stream), service));
-    let mut quiet = pin!(until_of_no_use(&activity, &peer));
-    let ending = tokio::select! {
-        result = connection.as_mut() => return told(&peer, result),
+    let mut unused = pin!(wait_until_unused(&activity, &peer));
+    let is_graceful = tokio::select! {
+        result = connection.as_mut() => return log_result(&peer, result),
         () = cancel.cancelled() => true,
-        () = quiet.as_mut() => peer.is_recognised(),
+        () = unused.as_mut() => peer.is_authenticated(),
     };
-    // A stranger gets no time to end well.
-    if ending {
+    // An unauthenticated connection is closed without grace.
+    if is_graceful {
         connection.as_mut().graceful_shutdown();
-        let _ = tokio::time::timeout(IDLE, connection).await;
+        let _ = tokio::time::timeout(IDLE_TIMEOUT, connection).await;
     }
 }
 
-fn told(peer: &Peer, result: Result<(), Box<dyn std::error::Error + Send + Sync>>) {
+fn log_result(peer: &Peer, result: Result<(), Box<dyn std::error::Error + Send + Sync>>) {
     if let Err(error) = result {
-        tracing::debug!(peer = ?peer.address(), %error, "a connection broke");
+        tracing::debug!(peer = ?peer.address(), %error, "connection failed");
     }
 }
 
-/// Ends when nobody was recognised in time, or when the connection was idle for long.
-async fn until_of_no_use(activity: &Activity, peer: &Peer) {
-    tokio::time::sleep(RECOGNITION).await;
-    while !peer.is_recognised() && activity.is_busy() {
+/// Returns when no request was authenticated in time, or when the connection has been idle for too long.
+async fn wait_until_unused(activity: &ConnectionActivity, peer: &Peer) {
+    tokio::time::sleep(AUTHENTICATION_TIMEOUT).await;
+    while !peer.is_authenticated() && activity.is_busy() {
         tokio::time::sleep(Duration::from_secs(1)).await;
     }
-    if !peer.is_recognised() {
+    if !peer.is_authenticated() {
         return;
     }
     loop {
-        let idle = activity.idle();
-        if idle >= IDLE {
+        let idle = activity.idle_time();
+        if idle >= IDLE_TIMEOUT {
             return;
         }
-        tokio::time::sleep(IDLE - idle).await;
+        tokio::time::sleep(IDLE_TIMEOUT - idle).await;
     }
 }
 
@@ -165,25 +163,25 @@ fn builder() -> Builder<TokioExecutor> {
     builder
         .http1()
         .timer(TokioTimer::new())
-        .header_read_timeout(IDLE)
+        .header_read_timeout(IDLE_TIMEOUT)
         .max_buf_size(MAX_HEADER as usize)
         .keep_alive(true)
         .http2()
         .timer(TokioTimer::new())
         .max_header_list_size(MAX_HEADER)
-        .max_concurrent_streams(STREAMS)
+        .max_concurrent_streams(MAX_STREAMS)
         .keep_alive_interval(PING)
         .keep_alive_timeout(PING);
     builder
 }
 
-/// A stream that takes a place until it is closed, also when it was upgraded and handed on.
-struct Placed<S> {
+/// A stream that holds a connection permit until it is closed, also after an upgrade.
+struct PermitStream<S> {
     stream: S,
-    _place: OwnedSemaphorePermit,
+    _permit: OwnedSemaphorePermit,
 }
 
-impl<S: AsyncRead + Unpin> AsyncRead for Placed<S> {
+impl<S: AsyncRead + Unpin> AsyncRead for PermitStream<S> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -193,7 +191,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Placed<S> {
     }
 }
 
-impl<S: AsyncWrite + Unpin> AsyncWrite for Placed<S> {
+impl<S: AsyncWrite + Unpin> AsyncWrite for PermitStream<S> {
     fn poll_write(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -230,15 +228,18 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_client_that_vanished_is_noticed() {
+    async fn sets_tcp_keepalive_on_connections() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let _client = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
         let (stream, _) = listener.accept().await.unwrap();
-        keep_alive(&stream).unwrap();
+        set_keepalive(&stream).unwrap();
         assert!(sockopt::socket_keepalive(&stream).unwrap());
-        let quiet = sockopt::tcp_keepidle(&stream).unwrap();
-        let (again, asked) =
+        let idle = sockopt::tcp_keepidle(&stream).unwrap();
+        let (interval, count) =
             (sockopt::tcp_keepintvl(&stream).unwrap(), sockopt::tcp_keepcnt(&stream).unwrap());
-        assert_eq!((quiet, again, asked), (QUIET, ASK_AGAIN, ASKED));
+        assert_eq!(
+            (idle, interval, count),
+            (TCP_KEEPALIVE_IDLE, TCP_KEEPALIVE_INTERVAL, TCP_KEEPALIVE_COUNT)
+        );
     }
 }

@@ -1,16 +1,13 @@
-//! The stored events as the API writes them.
+//! Recorded events as API objects.
 
+use agent::cluster::event_log::EventSeries;
 use k8s_openapi::api::core::v1::{Event, EventSource, ObjectReference};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use model::EventSubject;
-use serde_json::{Value, json};
+use model::local_api::EventList;
 
-use agent::event_log::EventSeries;
-
-/// An `EventList`, the event that happened last at the end.
-pub(super) fn event_list(events: &[EventSeries]) -> Value {
-    let items: Vec<Event> = events.iter().map(item).collect();
-    json!({"kind": "EventList", "apiVersion": "v1", "metadata": {}, "items": items})
+pub(super) fn event_list(events: &[EventSeries]) -> EventList {
+    EventList { items: events.iter().map(item).collect(), ..EventList::default() }
 }
 
 pub(super) fn item(series: &EventSeries) -> Event {
@@ -47,7 +44,7 @@ pub(super) fn item(series: &EventSeries) -> Event {
             ..ObjectReference::default()
         },
     };
-    // Events of nodes stand in the namespace `default`, as upstream's do.
+    // Upstream, too, puts the events of nodes into the namespace `default`.
     let namespace = involved_object.namespace.clone().unwrap_or_else(|| "default".to_owned());
     let name = involved_object.name.clone().unwrap_or_default();
     Event {

@@ -1,47 +1,43 @@
-//! The node as its agent sees it, also where no API server knows it.
+//! The Node object, also for a node that is not registered with an API server.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use agent::node_view::NodeView;
-use agent::runtime_health::RuntimeHealth;
+use agent::node::node_view::NodeView;
+use agent::node::runtime_health::RuntimeHealth;
 use axum::extract::State;
 use axum::response::Response;
-use decide::node_status::{AddressSight, NodeProfile, NodeSight, initial_node};
+use decide::node::node_status::{NodeAddressInputs, NodeProfile, NodeStatusInputs, initial_node};
 use model::Timestamp;
-use ports::host_facts::HostFacts;
+use ports::host::host_facts::HostFacts;
 use ports::runtime::RuntimeService;
 use tokio::sync::watch;
 
-use super::LocalParts;
-use crate::answers::json;
+use super::LocalApiDeps;
+use crate::responses::json;
 
-/// How long the runtime may take to name its version.
-const DEADLINE: Duration = Duration::from_secs(2);
+const VERSION_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// What is known of the node.
 #[derive(Clone)]
-pub struct LocalNode {
-    /// What is told of it and fixed at start.
+pub struct LocalNodeDeps {
+    /// The part of the Node object that is fixed at start.
     pub profile: Arc<NodeProfile>,
-    /// The node as the API server shows it, if there is one.
+    /// The Node object of the API server; `None` without an API server.
     pub view: Option<watch::Receiver<NodeView>>,
-    /// Facts of the machine.
     pub host: Arc<dyn HostFacts>,
-    /// The container runtime.
     pub runtime: Arc<dyn RuntimeService>,
     /// When the agent started.
     pub started_at: Timestamp,
 }
 
-pub(super) async fn node(State(parts): State<LocalParts>) -> Response {
-    let shown = parts.node.view.as_ref().and_then(|view| view.borrow().node().cloned());
-    let mut node = match shown {
+pub(super) async fn node(State(deps): State<LocalApiDeps>) -> Response {
+    let registered = deps.node.view.as_ref().and_then(|view| view.borrow().node().cloned());
+    let mut node = match registered {
         Some(node) => (*node).clone(),
         None => {
-            let sight = look(&parts.node, &parts.health).await;
-            let mut node = initial_node(&parts.node.profile, &sight, parts.clock.now()).node;
-            node.metadata.creation_timestamp = Some(parts.node.started_at.to_api_time());
+            let inputs = observe_node(&deps.node, &deps.health).await;
+            let mut node = initial_node(&deps.node.profile, &inputs, deps.clock.now()).node;
+            node.metadata.creation_timestamp = Some(deps.node.started_at.to_api_time());
             node
         }
     };
@@ -49,27 +45,27 @@ pub(super) async fn node(State(parts): State<LocalParts>) -> Response {
     json(&node)
 }
 
-async fn look(node: &LocalNode, health: &RuntimeHealth) -> NodeSight {
+async fn observe_node(node: &LocalNodeDeps, health: &RuntimeHealth) -> NodeStatusInputs {
     let health = health.now();
     let host = Arc::clone(&node.host);
-    let seen = tokio::task::spawn_blocking(move || {
-        let addresses = AddressSight {
+    let host_facts = tokio::task::spawn_blocking(move || {
+        let addresses = NodeAddressInputs {
             interfaces: host.interface_addresses(),
             by_name: Vec::new(),
             default_routes: host.addresses(),
         };
         (host.identity(), addresses)
     });
-    let (machine, addresses) = seen.await.unwrap_or_default();
-    let version = tokio::time::timeout(DEADLINE, node.runtime.version()).await;
+    let (machine, addresses) = host_facts.await.unwrap_or_default();
+    let version = tokio::time::timeout(VERSION_TIMEOUT, node.runtime.version()).await;
     let problems = [&health.runtime_problem, &health.network_problem];
-    NodeSight {
+    NodeStatusInputs {
         machine,
         addresses,
         runtime: version.ok().and_then(Result::ok),
-        handlers: health.abilities.handlers.clone(),
-        supplemental_groups_policy: Some(health.abilities.supplemental_groups_policy),
+        handlers: health.features.handlers.clone(),
+        supplemental_groups_policy: Some(health.features.supplemental_groups_policy),
         problems: problems.into_iter().flatten().cloned().collect(),
-        ..NodeSight::default()
+        ..NodeStatusInputs::default()
     }
 }

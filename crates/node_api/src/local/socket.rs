@@ -1,4 +1,4 @@
-//! The socket that the commands ask: HTTP for root and the agent's own user, below the root folder.
+//! The local socket of the commands: HTTP for root and the agent's own user.
 
 use std::io;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
@@ -15,49 +15,39 @@ use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::watch;
 use tower::ServiceExt;
 
-/// The longest path of a socket that Linux takes.
-const LONGEST_PATH: usize = 107;
-/// Wait after an accept that failed, mostly for want of descriptors.
-const ACCEPT_AGAIN: Duration = Duration::from_millis(500);
+/// In bytes; the limit of Linux.
+const MAX_SOCKET_PATH: usize = 107;
+/// How long to wait after a failed accept, mostly because of too many open files.
+const ACCEPT_RETRY: Duration = Duration::from_millis(500);
 
-/// Why there is no local socket.
 #[derive(Debug, thiserror::Error)]
 pub enum LocalSocketError {
-    /// Somebody listens on it.
     #[error("another agent listens on {}; stop it first, or choose another --root-dir", .0.display())]
     InUse(PathBuf),
-    /// Linux takes no such path.
-    #[error("the path {} is longer than the {LONGEST_PATH} bytes a socket may have; choose a shorter --root-dir", .0.display())]
+    #[error("the socket path {} is longer than {MAX_SOCKET_PATH} bytes; choose a shorter --root-dir", .0.display())]
     TooLong(PathBuf),
-    /// Something else lies there.
     #[error("{} is not a socket; move it away", .0.display())]
     NotASocket(PathBuf),
-    /// It cannot be made.
     #[error("cannot listen on {}: {source}", path.display())]
-    Listen {
-        /// Where.
-        path: PathBuf,
-        /// Why.
-        source: io::Error,
-    },
+    Listen { path: PathBuf, source: io::Error },
 }
 
-/// A socket that is bound, and removed when it is dropped.
+/// A bound socket. Dropping it removes the file.
 #[derive(Debug)]
 pub struct LocalSocket {
-    listener: OwnPeers,
+    listener: TrustedPeerListener,
     _file: SocketFile,
 }
 
 impl LocalSocket {
-    /// Binds the socket, for its owner alone, in a folder for its owner alone. A socket that nobody listens on any more
-    /// is replaced.
+    /// Binds the socket. Only its owner may access the socket and its folder. Replaces a stale socket on which no process
+    /// listens.
     ///
     /// # Errors
-    /// When another agent has it, or it cannot be made.
+    /// When another agent listens on the socket, or it cannot be created.
     pub async fn bind(path: &Path) -> Result<Self, LocalSocketError> {
         let failed = |source| LocalSocketError::Listen { path: path.to_owned(), source };
-        if path.as_os_str().len() > LONGEST_PATH {
+        if path.as_os_str().len() > MAX_SOCKET_PATH {
             return Err(LocalSocketError::TooLong(path.to_owned()));
         }
         if let Some(folder) = path.parent() {
@@ -80,31 +70,31 @@ impl LocalSocket {
         let file = SocketFile(path.to_owned());
         std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600)).map_err(failed)?;
         let owner = std::fs::symlink_metadata(path).map_err(failed)?.uid();
-        Ok(Self { listener: OwnPeers { listener, owner }, _file: file })
+        Ok(Self { listener: TrustedPeerListener { listener, owner }, _file: file })
     }
 
-    /// Serves whatever router is the current one; never ends.
+    /// Serves each request with the current router. Never returns.
     pub async fn serve(self, current: watch::Receiver<Router>) {
         let router = Router::new().fallback(async move |request: Request| {
             let router = current.borrow().clone();
             match router.oneshot(request).await {
-                Ok(answer) => answer,
+                Ok(response) => response,
                 Err(never) => match never {},
             }
         });
         if let Err(error) = axum::serve(self.listener, router).await {
-            tracing::error!(%error, "the local socket failed");
+            tracing::error!(%error, "failed to serve the local socket");
         }
         std::future::pending::<()>().await;
     }
 }
 
-/// The router while the agent is not ready to answer; `why` is told.
-pub fn starting_router(why: String) -> Router {
-    Router::new().fallback(async move || (StatusCode::SERVICE_UNAVAILABLE, why).into_response())
+/// The router while the agent starts: it answers every request with 503 and `reason`.
+pub fn starting_router(reason: String) -> Router {
+    Router::new().fallback(async move || (StatusCode::SERVICE_UNAVAILABLE, reason).into_response())
 }
 
-/// Removes the file of a socket at last.
+/// Removes the file of the socket when dropped.
 #[derive(Debug)]
 struct SocketFile(PathBuf);
 
@@ -114,14 +104,14 @@ impl Drop for SocketFile {
     }
 }
 
-/// Connections of root and of the socket's owner; others are closed at once, whatever the file's mode says.
+/// Accepts connections of root and of the socket's owner, and closes others, whatever the mode of the file is.
 #[derive(Debug)]
-struct OwnPeers {
+struct TrustedPeerListener {
     listener: UnixListener,
     owner: u32,
 }
 
-impl Listener for OwnPeers {
+impl Listener for TrustedPeerListener {
     type Io = UnixStream;
     type Addr = SocketAddr;
 
@@ -130,12 +120,17 @@ impl Listener for OwnPeers {
             match self.listener.accept().await {
                 Ok((stream, address)) => match stream.peer_cred() {
                     Ok(peer) if is_allowed(peer.uid(), self.owner) => return (stream, address),
-                    Ok(peer) => tracing::warn!(uid = peer.uid(), "the local socket is for root alone"),
-                    Err(error) => tracing::warn!(%error, "who connects to the local socket is not known"),
+                    Ok(peer) => tracing::warn!(
+                        uid = peer.uid(),
+                        "rejected connection to the local socket, only root may use it"
+                    ),
+                    Err(error) => {
+                        tracing::warn!(%error, "failed to read peer credentials of the local socket, closing connection");
+                    }
                 },
                 Err(error) => {
-                    tracing::warn!(%error, "a connection to the local socket was lost");
-                    tokio::time::sleep(ACCEPT_AGAIN).await;
+                    tracing::warn!(%error, "failed to accept connection to the local socket");
+                    tokio::time::sleep(ACCEPT_RETRY).await;
                 }
             }
         }

@@ -1,15 +1,17 @@
-use agent::metrics::Format;
+//! Content negotiation by `Accept` and `Accept-Encoding`.
 
-/// The format that an `Accept` header prefers; text for one that leaves it open.
+use model::metrics_text::Format;
+
+/// The preferred format of an `Accept` header; Prometheus text if it expresses no preference.
 pub(super) fn format(accept: &str) -> Format {
-    let weight = |matches: fn(&Choice<'_>) -> bool| {
-        choices(accept).filter(matches).map(|choice| choice.weight).reduce(f64::max)
+    let weight = |matches: fn(&MediaRange<'_>) -> bool| {
+        media_ranges(accept).filter(matches).map(|range| range.weight).reduce(f64::max)
     };
-    let open = weight(|choice| {
-        choice.name == "application/openmetrics-text"
-            && matches!(choice.version, None | Some("1.0.0" | "0.0.1"))
+    let open = weight(|range| {
+        range.name == "application/openmetrics-text"
+            && matches!(range.version, None | Some("1.0.0" | "0.0.1"))
     });
-    let text = weight(|choice| matches!(choice.name, "text/plain" | "text/*"));
+    let text = weight(|range| matches!(range.name, "text/plain" | "text/*"));
     match (open, text) {
         (Some(open), Some(text)) if open > 0.0 && open >= text => Format::OpenMetrics,
         (Some(open), None) if open > 0.0 => Format::OpenMetrics,
@@ -19,27 +21,27 @@ pub(super) fn format(accept: &str) -> Format {
 
 /// Whether an `Accept-Encoding` header names gzip.
 pub(super) fn accepts_gzip(accept: &str) -> bool {
-    choices(accept).any(|choice| choice.name == "gzip" && choice.weight > 0.0)
+    media_ranges(accept).any(|range| range.name == "gzip" && range.weight > 0.0)
 }
 
-struct Choice<'a> {
+struct MediaRange<'a> {
     name: &'a str,
     version: Option<&'a str>,
     weight: f64,
 }
 
-fn choices(header: &str) -> impl Iterator<Item = Choice<'_>> {
-    header.split(',').map(|choice| {
-        let mut parts = choice.split(';').map(str::trim);
-        let mut read = Choice { name: parts.next().unwrap_or_default(), version: None, weight: 1.0 };
+fn media_ranges(header: &str) -> impl Iterator<Item = MediaRange<'_>> {
+    header.split(',').map(|range| {
+        let mut parts = range.split(';').map(str::trim);
+        let mut range = MediaRange { name: parts.next().unwrap_or_default(), version: None, weight: 1.0 };
         for (name, value) in parts.filter_map(|part| part.split_once('=')) {
             match name.trim() {
-                "q" => read.weight = value.trim().parse().unwrap_or(0.0),
-                "version" => read.version = Some(value.trim().trim_matches('"')),
+                "q" => range.weight = value.trim().parse().unwrap_or(0.0),
+                "version" => range.version = Some(value.trim().trim_matches('"')),
                 _ => {}
             }
         }
-        read
+        range
     })
 }
 
@@ -48,7 +50,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn text_is_the_default_and_open_metrics_is_for_who_prefers_it() {
+    fn chooses_open_metrics_only_when_preferred() {
         for (accept, expected) in [
             ("", Format::Text),
             ("*/*", Format::Text),
@@ -69,7 +71,7 @@ mod tests {
     }
 
     #[test]
-    fn gzip_is_used_only_if_it_is_asked_for() {
+    fn uses_gzip_only_when_accepted() {
         for (accept, expected) in
             [("", false), ("gzip", true), ("deflate, gzip;q=0.5", true), ("gzip;q=0", false), ("br", false)]
         {

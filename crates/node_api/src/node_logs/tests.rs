@@ -5,19 +5,19 @@ use async_trait::async_trait;
 use axum::http::Request;
 use http_body_util::BodyExt;
 use model::Timestamp;
-use ports::log_files::FileIdentity;
-use ports::node_logs::Output;
-use ports::pod_folders::FileError;
+use ports::host::log_files::FileIdentity;
+use ports::host::node_logs::Output;
+use ports::host::pod_folders::FileError;
 use tower::util::ServiceExt;
 
 use super::*;
 
 struct FakeLogs(BTreeMap<&'static str, &'static str>);
 
-struct Text(&'static str);
+struct FakeFile(&'static str);
 
 #[async_trait]
-impl LogFile for Text {
+impl LogFile for FakeFile {
     fn identity(&self) -> FileIdentity {
         FileIdentity { device: 0, number: 0 }
     }
@@ -26,9 +26,9 @@ impl LogFile for Text {
         Ok(self.0.len() as u64)
     }
 
-    async fn read_at(&self, place: u64, most: usize) -> Result<Vec<u8>, FileError> {
-        let from = usize::try_from(place).unwrap().min(self.0.len());
-        Ok(self.0.as_bytes()[from..].iter().copied().take(most).collect())
+    async fn read_at(&self, position: u64, max: usize) -> Result<Vec<u8>, FileError> {
+        let from = usize::try_from(position).unwrap().min(self.0.len());
+        Ok(self.0.as_bytes()[from..].iter().copied().take(max).collect())
     }
 }
 
@@ -37,7 +37,7 @@ impl NodeLogs for FakeLogs {
     async fn open(&self, path: &str) -> Result<NodeLog, FileError> {
         let path = path.trim_start_matches('/');
         Ok(match self.0.get(path) {
-            Some(text) => NodeLog::File(Arc::new(Text(text)), Timestamp::from_secs(784_111_777)),
+            Some(text) => NodeLog::File(Arc::new(FakeFile(text)), Timestamp::from_secs(784_111_777)),
             None if path.is_empty() => NodeLog::Folder(self.0.keys().map(ToString::to_string).collect()),
             None => NodeLog::Missing,
         })
@@ -52,25 +52,25 @@ impl NodeLogs for FakeLogs {
     }
 }
 
-async fn get(queries: bool, path: &str) -> (u16, HeaderMap, Vec<u8>) {
+async fn get(queries_enabled: bool, path: &str) -> (u16, HeaderMap, Vec<u8>) {
     let files = BTreeMap::from([("sys.log", "words"), ("nginx.log", "hits")]);
-    let router = routes(NodeLogParts { logs: Arc::new(FakeLogs(files)), queries });
+    let router = routes(NodeLogDeps { logs: Arc::new(FakeLogs(files)), queries_enabled });
     let request = Request::get(path).header("accept-encoding", if path.contains("gz") { "gzip" } else { "" });
-    let answer = router.oneshot(request.body(Body::empty()).unwrap()).await.unwrap();
-    let (head, body) = answer.into_parts();
+    let response = router.oneshot(request.body(Body::empty()).unwrap()).await.unwrap();
+    let (head, body) = response.into_parts();
     let body = body.collect().await.unwrap().to_bytes().to_vec();
     (head.status.as_u16(), head.headers, body)
 }
 
-async fn check(queries: bool, path: &str, code: u16, text: &str) {
-    let (found, _, body) = get(queries, path).await;
+async fn check(queries_enabled: bool, path: &str, code: u16, text: &str) {
+    let (found, _, body) = get(queries_enabled, path).await;
     let body = String::from_utf8_lossy(&body).into_owned();
     assert_eq!(found, code, "{path}: {body}");
     assert!(body.contains(text), "{path}: {body}");
 }
 
 #[tokio::test]
-async fn files_and_folders_are_shown() {
+async fn serves_files_and_folders() {
     check(false, "/logs/", 200, "<a href=\"sys.log\">sys.log</a>\n").await;
     check(false, "/logs/sys.log", 200, "words").await;
     check(false, "/logs/gone", 404, "").await;
@@ -78,9 +78,9 @@ async fn files_and_folders_are_shown() {
 }
 
 async fn with_header(name: &str, value: &str) -> (u16, HeaderMap, Vec<u8>) {
-    let router = routes(NodeLogParts {
+    let router = routes(NodeLogDeps {
         logs: Arc::new(FakeLogs(BTreeMap::from([("sys.log", "words")]))),
-        queries: false,
+        queries_enabled: false,
     });
     let request = Request::get("/logs/sys.log").header(name, value).body(Body::empty()).unwrap();
     let (head, body) = router.oneshot(request).await.unwrap().into_parts();
@@ -88,7 +88,7 @@ async fn with_header(name: &str, value: &str) -> (u16, HeaderMap, Vec<u8>) {
 }
 
 #[tokio::test]
-async fn a_part_of_a_file_can_be_had() {
+async fn serves_byte_ranges() {
     let (code, headers, body) = with_header("range", "bytes=-4").await;
     assert_eq!((code, body.as_slice()), (206, b"ords".as_slice()));
     assert_eq!(headers["content-range"], "bytes 1-4/5");
@@ -103,14 +103,14 @@ async fn a_part_of_a_file_can_be_had() {
 }
 
 #[tokio::test]
-async fn a_file_is_not_sent_to_who_has_it() {
+async fn returns_not_modified_for_current_copy() {
     let (code, headers, body) = with_header("if-modified-since", "Sun, 06 Nov 1994 08:49:37 GMT").await;
     assert_eq!((code, body.len()), (304, 0));
     assert_eq!(headers["last-modified"], "Sun, 06 Nov 1994 08:49:37 GMT");
 }
 
 #[tokio::test]
-async fn queries_go_to_the_journal_or_to_files() {
+async fn queries_read_journal_or_files() {
     let ssh = "--utc --no-pager --output=short-precise --pager-end --lines=3 --unit=ssh\n";
     check(true, "/logs/?query=ssh&tailLines=3", 200, ssh).await;
     check(true, "/logs/?query=nginx", 200, "hits").await;
@@ -121,7 +121,7 @@ async fn queries_go_to_the_journal_or_to_files() {
 }
 
 #[tokio::test]
-async fn bad_queries_have_upstreams_codes() {
+async fn rejects_bad_queries_with_upstream_status_codes() {
     check(true, "/logs/?query=%20", 400, "may not be empty").await;
     check(true, "/logs/?query=ssh&sinceTime=x", 400, "sinceTime").await;
     check(true, "/logs/?query=ssh&boot=1", 406, "boot").await;
@@ -131,7 +131,7 @@ async fn bad_queries_have_upstreams_codes() {
 }
 
 #[tokio::test]
-async fn an_answer_is_compressed_for_who_asks() {
+async fn compresses_query_response_when_accepted() {
     let (code, headers, body) = get(true, "/logs/?query=ssh&pattern=gz").await;
     assert_eq!((code, headers["content-encoding"].to_str().unwrap()), (200, "gzip"));
     let mut text = String::new();

@@ -1,4 +1,4 @@
-//! The form of profiles that pprof reads: protobuf, compressed.
+//! The file format of pprof: gzipped protobuf.
 
 use std::collections::HashMap;
 use std::io::{self, Write};
@@ -13,7 +13,7 @@ pub(super) mod proto {
     include!(concat!(env!("OUT_DIR"), "/perftools.profiles.rs"));
 }
 
-/// The texts of a profile, each once.
+/// The string table of a profile.
 pub(super) struct Texts {
     all: Vec<String>,
     known: HashMap<String, i64>,
@@ -24,7 +24,7 @@ impl Texts {
         Self { all: vec![String::new()], known: HashMap::from([(String::new(), 0)]) }
     }
 
-    /// The index of a text.
+    /// The index of a string, which is added if it is new.
     pub(super) fn index(&mut self, text: &str) -> i64 {
         if let Some(index) = self.known.get(text) {
             return *index;
@@ -35,25 +35,17 @@ impl Texts {
         index
     }
 
-    /// What is counted, in which unit.
     pub(super) fn value_type(&mut self, kind: &str, unit: &str) -> proto::ValueType {
         proto::ValueType { r#type: self.index(kind), unit: self.index(unit) }
     }
 
-    /// All of them, as a profile holds them.
     pub(super) fn into_table(self) -> Vec<String> {
         self.all
     }
 }
 
-/// The bytes of a profile.
 pub(super) fn encode(profile: &proto::Profile) -> io::Result<Vec<u8>> {
     let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
     encoder.write_all(&profile.encode_to_vec())?;
     encoder.finish()
-}
-
-/// A length of time as profiles have it.
-pub(super) fn nanoseconds(duration: std::time::Duration) -> i64 {
-    i64::try_from(duration.as_nanos()).unwrap_or(i64::MAX)
 }

@@ -1,14 +1,13 @@
-//! `heap` and `allocs`: what kernel and allocator know of the memory.
+//! `heap` and `allocs`: memory statistics of the kernel and of the allocator.
 
 use std::fmt::Write;
 
-use ports::profiler::MemoryFacts;
+use ports::host::profiler::MemoryFacts;
 
-/// Why there are only sums.
+/// Why there is no profile by caller.
 pub(super) const NO_PROFILE: &str =
-    "allocations are not sampled by their callers, because every one of them would pay for it";
+    "allocations are not sampled by caller, because that would slow down every allocation";
 
-/// The memory as text.
 pub(super) fn text(name: &str, facts: &MemoryFacts) -> String {
     let mut text = format!("{name} profile: {NO_PROFILE}\n\n# the kernel's view, in bytes\n");
     for (name, bytes) in &facts.mapped {

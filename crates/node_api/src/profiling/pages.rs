@@ -1,29 +1,33 @@
-//! What there is below `/debug/pprof/`.
+//! The pages below `/debug/pprof/`.
 
 use super::memory;
 
-/// A page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Page {
-    /// Processor time.
+    #[cfg(feature = "profiler")]
     Processor,
-    /// The threads, by this name.
+    /// A page about threads, with its name.
     Threads(&'static str),
-    /// The memory, by this name.
+    /// A page about memory, with its name.
     Memory(&'static str),
-    /// Something of Go that this program has not.
+    /// A profile that exists only in Go: its name, and why it is missing.
     Missing(&'static str, &'static str),
 }
 
-const WAITING: &str = "a wait in this program is a task of tokio that is not run, which nothing samples; \
+const WAITING: &str = "a waiting tokio task occupies no thread, so waits are not sampled; \
     use goroutine?debug=1 for the tasks, or `perf trace -s -p PID` for waits of threads";
 const TRACE: &str = "the program has no execution tracer; use `perf sched record -p PID`, or the setting `tracing` \
     for spans of requests";
+#[cfg(not(feature = "profiler"))]
+const NO_PROFILER: &str = "this program was built without the cargo feature profiler; \
+    use `perf record -g -p PID`, or a build with that feature";
 
-/// The page of that name.
 pub(super) fn page(name: &str) -> Option<Page> {
     let page = match name {
+        #[cfg(feature = "profiler")]
         "profile" => Page::Processor,
+        #[cfg(not(feature = "profiler"))]
+        "profile" => Page::Missing("profile", NO_PROFILER),
         "goroutine" => Page::Threads("goroutine"),
         "threadcreate" => Page::Threads("threadcreate"),
         "heap" => Page::Memory("heap"),
@@ -36,11 +40,14 @@ pub(super) fn page(name: &str) -> Option<Page> {
     Some(page)
 }
 
-/// The page that lists them.
+/// The HTML page that lists the others.
 pub(super) fn index(threads: usize, tasks: usize) -> String {
     let rows = [
         row("", "cmdline", "the command line"),
+        #[cfg(feature = "profiler")]
         row("", "profile", "processor time for ?seconds= (30), for `go tool pprof`"),
+        #[cfg(not(feature = "profiler"))]
+        missing("profile", NO_PROFILER),
         row(
             &threads.to_string(),
             "goroutine?debug=1",

@@ -1,32 +1,61 @@
-//! Processor time as pprof reads it.
+//! `profile`: CPU time by function, in the format of pprof.
 
 use std::collections::HashMap;
+use std::time::Duration;
 
+use axum::http::StatusCode;
+use axum::response::Response;
 use model::Timestamp;
-use ports::profiler::{Frame, Function, ModuleFacts, ProcessorProfile, Stack};
+use ports::host::profiler::{Frame, Function, ModuleFacts, ProcessorProfile, ProfilerError, Stack};
 
-use super::encoding::{Texts, nanoseconds, proto};
+use super::encoding::{Texts, proto};
+use super::profiles::{Profiles, error_response, protobuf};
 
-/// The profile that began then.
-pub(super) fn profile(taken: &ProcessorProfile, began: Timestamp) -> proto::Profile {
+const DEFAULT_SECONDS: i64 = 30;
+
+/// Upstream's server times a response out after four hours.
+const LIMIT_SECONDS: i64 = 4 * 60 * 60;
+
+pub(super) async fn page(profiles: Profiles, seconds: Option<&str>) -> Response {
+    let requested = seconds.and_then(|seconds| seconds.parse().ok()).filter(|seconds| *seconds > 0);
+    let seconds = requested.unwrap_or(DEFAULT_SECONDS);
+    let Some(length) =
+        u64::try_from(seconds).ok().filter(|_| seconds < LIMIT_SECONDS).map(Duration::from_secs)
+    else {
+        return error_response(StatusCode::BAD_REQUEST, "profile duration exceeds server's WriteTimeout");
+    };
+    let start = profiles.clock.now();
+    match profiles.profiler.processor_time(length).await {
+        Ok(sampled) => protobuf("profile", move || profile(&sampled, start)).await,
+        Err(error) => not_enabled(&error),
+    }
+}
+
+fn not_enabled(error: &ProfilerError) -> Response {
+    let cause = std::error::Error::source(error).map(|cause| format!(" ({cause})")).unwrap_or_default();
+    let text = format!("Could not enable CPU profiling: {error}{cause}");
+    error_response(StatusCode::INTERNAL_SERVER_ERROR, &text)
+}
+
+fn profile(sampled: &ProcessorProfile, start: Timestamp) -> proto::Profile {
     let mut texts = Texts::new();
     let sample_type = vec![texts.value_type("samples", "count"), texts.value_type("cpu", "nanoseconds")];
     let period_type = Some(texts.value_type("cpu", "nanoseconds"));
-    let period = nanoseconds(taken.period);
-    let sample = taken.stacks.iter().map(|stack| sample(stack, period, &mut texts)).collect();
-    let mapping = (1..).zip(&taken.modules).map(|(id, module)| mapping(id, module, &mut texts)).collect();
+    let period = nanoseconds(sampled.period);
+    let sample = sampled.stacks.iter().map(|stack| sample(stack, period, &mut texts)).collect();
+    let mapping = (1..).zip(&sampled.modules).map(|(id, module)| mapping(id, module, &mut texts)).collect();
     let mut functions = Functions::default();
-    let locations = (1..).zip(&taken.frames);
+    let locations = (1..).zip(&sampled.frames);
     let location = locations.map(|(id, frame)| location(id, frame, &mut functions, &mut texts)).collect();
-    let comment = comments(taken).iter().map(|text| texts.index(text)).collect();
+    let comment = comments(sampled).iter().map(|text| texts.index(text)).collect();
     proto::Profile {
         sample_type,
         sample,
         mapping,
         location,
         function: functions.all,
-        time_nanos: began.as_nanos(),
-        duration_nanos: nanoseconds(taken.sampled),
+        time_nanos: start.as_nanos(),
+        duration_nanos: nanoseconds(sampled.sampled),
         period_type,
         period,
         comment,
@@ -49,7 +78,7 @@ fn sample(stack: &Stack, period: i64, texts: &mut Texts) -> proto::Sample {
     }
 }
 
-/// Where names were not to be had, file and build id let the reader look for them.
+/// File and build id let the reader look up names that the profile lacks.
 fn mapping(id: u64, module: &ModuleFacts, texts: &mut Texts) -> proto::Mapping {
     proto::Mapping {
         id,
@@ -74,7 +103,7 @@ fn location(id: u64, frame: &Frame, functions: &mut Functions, texts: &mut Texts
     }
 }
 
-/// Each function once.
+/// The function table: each function once.
 #[derive(Default)]
 struct Functions {
     all: Vec<proto::Function>,
@@ -92,14 +121,18 @@ impl Functions {
     }
 }
 
-/// What the reader should know of what is not in the profile.
-fn comments(taken: &ProcessorProfile) -> Vec<String> {
-    let lost = (taken.lost > 0).then(|| format!("{} samples were lost", taken.lost));
-    let unseen = (taken.unseen_threads > 0).then(|| {
+/// Notes for the reader on what the profile lacks.
+fn comments(sampled: &ProcessorProfile) -> Vec<String> {
+    let lost = (sampled.lost > 0).then(|| format!("{} samples were lost", sampled.lost));
+    let unseen = (sampled.unseen_threads > 0).then(|| {
         format!(
-            "{} threads were not sampled: there were too many, or the kernel refused",
-            taken.unseen_threads
+            "{} threads were not sampled: there were too many, or the kernel error_response",
+            sampled.unseen_threads
         )
     });
     lost.into_iter().chain(unseen).collect()
+}
+
+fn nanoseconds(duration: Duration) -> i64 {
+    i64::try_from(duration.as_nanos()).unwrap_or(i64::MAX)
 }

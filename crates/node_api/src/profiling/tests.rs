@@ -7,24 +7,16 @@ use async_trait::async_trait;
 use axum::body::Body;
 use axum::http::Request;
 use http_body_util::BodyExt;
-use model::Timestamp;
-use ports::profiler::{
+use ports::host::profiler::{
     Frame, Function, MemoryFacts, ModuleFacts, ProcessorProfile, ProfilerError, Stack, ThreadFacts,
 };
 use prost::Message;
+use testkit::fake_clock::FakeClock;
 use tower::ServiceExt;
 
 use super::encoding::proto;
 
-struct Noon;
-
-impl Clock for Noon {
-    fn now(&self) -> Timestamp {
-        Timestamp::from_secs(43_200)
-    }
-}
-
-/// Answers at once, or by this failure.
+/// Returns a fixed profile, or this error.
 #[derive(Default)]
 struct FakeProfiler(Option<fn() -> ProfilerError>);
 
@@ -33,7 +25,7 @@ impl Profiler for FakeProfiler {
     async fn processor_time(&self, length: Duration) -> Result<ProcessorProfile, ProfilerError> {
         match self.0 {
             Some(failure) => Err(failure()),
-            None => Ok(taken(length)),
+            None => Ok(profile_of(length)),
         }
     }
 
@@ -53,8 +45,8 @@ impl Profiler for FakeProfiler {
     }
 }
 
-/// One stack of two functions, seen once for each second.
-fn taken(length: Duration) -> ProcessorProfile {
+/// One stack of two functions, with one sample per second.
+fn profile_of(length: Duration) -> ProcessorProfile {
     let function = |name: &str| Some(Function { name: name.to_owned(), symbol: format!("_{name}") });
     let frame = |address, function| Frame { address, module: Some(0), function };
     ProcessorProfile {
@@ -75,28 +67,28 @@ fn taken(length: Duration) -> ProcessorProfile {
     }
 }
 
-async fn ask(profiler: Option<FakeProfiler>, method: &str, path: &str) -> (u16, String, Vec<u8>) {
-    let parts = ProfilingParts {
+async fn send(profiler: Option<FakeProfiler>, method: &str, path: &str) -> (u16, String, Vec<u8>) {
+    let deps = ProfilingDeps {
         log_level: None,
         profiles: profiler.map(|profiler| Arc::new(profiler) as Arc<dyn Profiler>),
         command: Arc::new(["podward".to_owned(), "agent".to_owned()]),
-        clock: Arc::new(Noon),
+        clock: Arc::new(FakeClock::fixed(43_200)),
     };
     let request = Request::builder().method(method).uri(path).body(Body::empty()).unwrap();
-    let answer = routes(parts).oneshot(request).await.unwrap();
-    let media = answer.headers().get("content-type").map(|media| media.to_str().unwrap().to_owned());
-    let status = answer.status().as_u16();
-    let body = answer.into_body().collect().await.unwrap().to_bytes().to_vec();
+    let response = routes(deps).oneshot(request).await.unwrap();
+    let media = response.headers().get("content-type").map(|media| media.to_str().unwrap().to_owned());
+    let status = response.status().as_u16();
+    let body = response.into_body().collect().await.unwrap().to_bytes().to_vec();
     (status, media.unwrap_or_default(), body)
 }
 
-async fn words(path: &str) -> (u16, String) {
-    let (status, _, body) = ask(Some(FakeProfiler::default()), "GET", path).await;
+async fn get_text(path: &str) -> (u16, String) {
+    let (status, _, body) = send(Some(FakeProfiler::default()), "GET", path).await;
     (status, String::from_utf8(body).unwrap())
 }
 
 async fn decoded(path: &str) -> proto::Profile {
-    let (status, media, body) = ask(Some(FakeProfiler::default()), "GET", path).await;
+    let (status, media, body) = send(Some(FakeProfiler::default()), "GET", path).await;
     assert_eq!((status, media.as_str()), (200, "application/octet-stream"), "{path}");
     let mut bytes = Vec::new();
     flate2::read::GzDecoder::new(body.as_slice()).read_to_end(&mut bytes).unwrap();
@@ -107,8 +99,9 @@ fn text_at(profile: &proto::Profile, index: i64) -> &str {
     &profile.string_table[usize::try_from(index).unwrap()]
 }
 
+#[cfg(feature = "profiler")]
 #[tokio::test]
-async fn processor_time_is_a_profile_that_pprof_reads() {
+async fn cpu_profile_is_valid_pprof() {
     for (path, samples) in [
         ("/debug/pprof/profile?seconds=5", 5),
         ("/debug/pprof/profile", 30),
@@ -148,9 +141,10 @@ async fn processor_time_is_a_profile_that_pprof_reads() {
     assert_eq!(text_at(&profile, profile.comment[0]), "4 samples were lost");
 }
 
+#[cfg(feature = "profiler")]
 #[tokio::test]
-async fn what_keeps_a_profile_from_being_taken_is_told() {
-    let (status, text) = words("/debug/pprof/profile?seconds=14400").await;
+async fn reports_why_no_profile_was_taken() {
+    let (status, text) = get_text("/debug/pprof/profile?seconds=14400").await;
     assert_eq!((status, text.as_str()), (400, "profile duration exceeds server's WriteTimeout\n"));
     let refused =
         || ProfilerError::Refused { what: "it refused", remedy: "do so", source: io::Error::other("no") };
@@ -159,15 +153,23 @@ async fn what_keeps_a_profile_from_being_taken_is_told() {
         (refused, "it refused; do so (no)\n"),
     ] {
         let (status, media, body) =
-            ask(Some(FakeProfiler(Some(failure))), "GET", "/debug/pprof/profile").await;
+            send(Some(FakeProfiler(Some(failure))), "GET", "/debug/pprof/profile").await;
         let text = String::from_utf8(body).unwrap();
         assert_eq!((status, media.as_str()), (500, "text/plain; charset=utf-8"));
         assert_eq!(text, format!("Could not enable CPU profiling: {expected}"));
     }
 }
 
+#[cfg(not(feature = "profiler"))]
 #[tokio::test]
-async fn threads_stand_in_for_goroutines() {
+async fn profile_answers_501_without_the_profiler_feature() {
+    let (status, text) = get_text("/debug/pprof/profile").await;
+    assert_eq!(status, 501, "{text}");
+    assert!(text.starts_with("podward has no profile profile: this program was built without"), "{text}");
+}
+
+#[tokio::test]
+async fn goroutine_profile_lists_threads() {
     for name in ["goroutine", "threadcreate"] {
         let profile = decoded(&format!("/debug/pprof/{name}")).await;
         assert_eq!(text_at(&profile, profile.sample_type[0].r#type), name);
@@ -180,48 +182,48 @@ async fn threads_stand_in_for_goroutines() {
         assert_eq!(samples, [("podward", 1), ("worker", 2)]);
         assert!(text_at(&profile, profile.comment[0]).starts_with("tokio: 1 workers, "));
 
-        let (_, grouped) = words(&format!("/debug/pprof/{name}?debug=1")).await;
+        let (_, grouped) = get_text(&format!("/debug/pprof/{name}?debug=1")).await;
         assert!(grouped.starts_with(&format!("{name} profile: total 3\n")), "{grouped}");
         assert!(grouped.contains("\n2 @ worker [1 R, 1 S]: 3.00s user, 0.04s system\n"), "{grouped}");
-        let (_, each) = words(&format!("/debug/pprof/{name}?debug=2")).await;
+        let (_, each) = get_text(&format!("/debug/pprof/{name}?debug=2")).await;
         assert!(each.contains("\nthread 9 \"worker\" [S]: 1.50s user, 0.02s system\n"), "{each}");
         assert!(each.contains(" tasks in the global queue\n"), "{each}");
     }
 }
 
 #[tokio::test]
-async fn what_there_is_not_says_why() {
+async fn missing_profiles_answer_501_with_a_reason() {
     for name in ["heap", "allocs", "block", "mutex", "trace"] {
-        let (status, text) = words(&format!("/debug/pprof/{name}")).await;
+        let (status, text) = get_text(&format!("/debug/pprof/{name}")).await;
         assert_eq!(status, 501, "{text}");
         assert!(text.starts_with(&format!("podward has no {name} profile: ")), "{text}");
         assert!(text.contains("; use "), "{text}");
     }
-    let (status, text) = words("/debug/pprof/heap?debug=1").await;
+    let (status, text) = get_text("/debug/pprof/heap?debug=1").await;
     assert_eq!(status, 200);
     assert!(text.contains("\nRss = 4096\n") && text.contains("\nin use = 100\n"), "{text}");
-    assert_eq!(words("/debug/pprof/none").await, (404, "Unknown profile\n".to_owned()));
-    assert_eq!(words("/debug/pprof/a/none").await, (404, "Unknown profile\n".to_owned()));
+    assert_eq!(get_text("/debug/pprof/none").await, (404, "Unknown profile\n".to_owned()));
+    assert_eq!(get_text("/debug/pprof/a/none").await, (404, "Unknown profile\n".to_owned()));
 }
 
 #[tokio::test]
-async fn the_index_counts_and_links() {
-    let (status, media, body) = ask(Some(FakeProfiler::default()), "GET", "/debug/pprof/").await;
+async fn index_lists_profiles_with_counts() {
+    let (status, media, body) = send(Some(FakeProfiler::default()), "GET", "/debug/pprof/").await;
     assert_eq!((status, media.as_str()), (200, "text/html; charset=utf-8"));
     let text = String::from_utf8(body).unwrap();
     assert!(text.contains("<td>3</td><td><a href=\"goroutine?debug=1\">goroutine</a>"), "{text}");
     for name in ["allocs", "block", "cmdline", "heap", "mutex", "profile", "threadcreate", "trace"] {
         assert!(text.contains(name), "{name}: {text}");
     }
-    assert_eq!(words("/debug/pprof/cmdline").await, (200, "podward\0agent".to_owned()));
-    assert_eq!(words("/debug/pprof/symbol").await, (200, "num_symbols: 0\n".to_owned()));
+    assert_eq!(get_text("/debug/pprof/cmdline").await, (200, "podward\0agent".to_owned()));
+    assert_eq!(get_text("/debug/pprof/symbol").await, (200, "num_symbols: 0\n".to_owned()));
 }
 
 #[tokio::test]
-async fn nothing_is_served_when_it_is_switched_off() {
+async fn disabled_profiling_returns_405() {
     for path in ["/debug/pprof/", "/debug/pprof/profile", "/debug/pprof/cmdline"] {
-        let (status, _, body) = ask(None, "GET", path).await;
+        let (status, _, body) = send(None, "GET", path).await;
         assert_eq!((status, body.as_slice()), (405, &b"profiling endpoint is disabled.\n"[..]), "{path}");
     }
-    assert_eq!(ask(Some(FakeProfiler::default()), "PUT", "/debug/pprof/profile").await.0, 405);
+    assert_eq!(send(Some(FakeProfiler::default()), "PUT", "/debug/pprof/profile").await.0, 405);
 }

@@ -1,15 +1,15 @@
-//! `goroutine` and `threadcreate`: the threads of this process, and what its runtime has to do.
+//! `goroutine` and `threadcreate`: the threads of this process and the load of its runtime.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use model::Timestamp;
-use ports::profiler::ThreadFacts;
+use ports::host::profiler::ThreadFacts;
 use tokio::runtime::RuntimeMetrics;
 
 use super::encoding::{Texts, proto};
 
-/// What the runtime says of itself.
+/// The load of the tokio runtime.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct RuntimeFacts {
     workers: usize,
@@ -32,16 +32,15 @@ impl RuntimeFacts {
     }
 }
 
-/// How much a text tells.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Detail {
-    /// Threads of one name together.
+    /// One line per thread name.
     Grouped,
-    /// Each thread.
+    /// One line per thread.
     Each,
 }
 
-/// Threads of one name.
+/// The threads with one name.
 #[derive(Default)]
 struct Group {
     count: usize,
@@ -61,10 +60,9 @@ fn groups(threads: &[ThreadFacts]) -> BTreeMap<&str, Group> {
     })
 }
 
-/// As text: there are no goroutines, so what stands in for them comes first.
 pub(super) fn text(name: &str, detail: Detail, threads: &[ThreadFacts], runtime: RuntimeFacts) -> String {
     let mut text = format!("{name} profile: total {}\n", threads.len());
-    text.push_str("This program has threads and tasks of tokio, no goroutines.\n");
+    text.push_str("This program has threads and tokio tasks instead of goroutines.\n");
     text.push_str(&runtime.text());
     text.push('\n');
     match detail {
@@ -89,7 +87,7 @@ fn times(user: Duration, system: Duration) -> String {
     format!("{:.2}s user, {:.2}s system", user.as_secs_f64(), system.as_secs_f64())
 }
 
-/// As a profile whose samples are threads by name.
+/// A profile with one sample per thread name.
 pub(super) fn profile(
     name: &str,
     now: Timestamp,

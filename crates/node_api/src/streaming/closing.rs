@@ -1,14 +1,14 @@
-//! The end of a connection whose peer may still be sending.
+//! Closes a connection whose peer may still be sending.
 
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
-/// How long a peer may take to see that it is over.
-pub(super) const GRACE: Duration = Duration::from_secs(5);
+/// How long the peer may take to close its side.
+pub(super) const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Says that nothing more comes, and takes what still arrives: a socket that is closed with unread bytes drops what it
-/// sent last.
+/// Shuts down the sending side and discards incoming data until the peer closes: closing a socket with unread bytes
+/// drops the data that was sent last.
 pub(super) async fn close(mut connection: impl AsyncRead + AsyncWrite + Unpin) {
     let drained = async {
         connection.shutdown().await?;
@@ -16,6 +16,6 @@ pub(super) async fn close(mut connection: impl AsyncRead + AsyncWrite + Unpin) {
         while connection.read(&mut unread).await? > 0 {}
         std::io::Result::Ok(())
     };
-    // Over either way.
-    let _ = tokio::time::timeout(GRACE, drained).await;
+    // An error or a timeout closes the connection, too.
+    let _ = tokio::time::timeout(CLOSE_TIMEOUT, drained).await;
 }

@@ -1,4 +1,4 @@
-//! The server's side of a WebSocket's beginning.
+//! The server side of a WebSocket handshake.
 
 use axum::extract::Request;
 use axum::http::{HeaderMap, HeaderValue, Method, header};
@@ -8,25 +8,24 @@ use ring::digest;
 use tokio_websockets::{Limits, ServerBuilder, WebSocketStream};
 
 use super::backend::Connection;
-use super::{Refusal, bad_request};
+use super::{ErrorResponse, bad_request};
 
-/// The largest message, as upstream's server has it.
-const LARGEST_MESSAGE: usize = 32 << 20;
-/// A constant of the protocol.
-const SALT: &str = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
+/// In bytes, as upstream.
+const MAX_MESSAGE: usize = 32 << 20;
+/// Defined in RFC 6455.
+const WEBSOCKET_GUID: &str = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
 
-/// A WebSocket of a client.
 pub(super) type WebSocket = WebSocketStream<Connection>;
 
-/// A client's WebSocket that was not answered yet.
+/// A handshake that the server has not answered yet.
 pub(super) struct Handshake {
     accept: HeaderValue,
     upgrade: OnUpgrade,
 }
 
 impl Handshake {
-    /// Checks what the client has sent.
-    pub(super) fn read(request: &mut Request) -> Result<Self, Refusal> {
+    /// Validates the client's request.
+    pub(super) fn read(request: &mut Request) -> Result<Self, ErrorResponse> {
         let text = |name| request.headers().get(name).and_then(|value: &HeaderValue| value.to_str().ok());
         if *request.method() != Method::GET || text(header::SEC_WEBSOCKET_VERSION) != Some("13") {
             return Err(bad_request("a WebSocket begins with GET and has version 13".to_owned()));
@@ -37,8 +36,8 @@ impl Handshake {
         Ok(Self { accept, upgrade: hyper::upgrade::on(request) })
     }
 
-    /// The headers of the answer and the socket to come.
-    pub(super) fn answer(self, protocol: Option<&str>) -> (HeaderMap, OnUpgrade) {
+    /// The headers of the response, and the future connection.
+    pub(super) fn respond(self, protocol: Option<&str>) -> (HeaderMap, OnUpgrade) {
         let mut headers = HeaderMap::new();
         headers.insert(header::CONNECTION, HeaderValue::from_static("Upgrade"));
         headers.insert(header::UPGRADE, HeaderValue::from_static("websocket"));
@@ -50,15 +49,15 @@ impl Handshake {
     }
 }
 
-/// The socket, once the answer is on its way.
+/// Waits until the response was sent. `None` if the client disconnected before that.
 pub(super) async fn socket(upgrade: OnUpgrade) -> Option<WebSocket> {
     match upgrade.await {
         Ok(upgraded) => {
-            let limits = Limits::default().max_payload_len(Some(LARGEST_MESSAGE));
+            let limits = Limits::default().max_payload_len(Some(MAX_MESSAGE));
             Some(ServerBuilder::new().limits(limits).serve(TokioIo::new(upgraded)))
         }
         Err(error) => {
-            tracing::debug!(%error, "a client left before its stream began");
+            tracing::debug!(%error, "client disconnected before its stream started");
             None
         }
     }
@@ -66,16 +65,16 @@ pub(super) async fn socket(upgrade: OnUpgrade) -> Option<WebSocket> {
 
 fn accept(key: &str) -> Option<HeaderValue> {
     use base64::Engine;
-    let salted = format!("{key}{SALT}");
-    // The protocol's choice; nothing is kept secret by it.
-    let digest = digest::digest(&digest::SHA1_FOR_LEGACY_USE_ONLY, salted.as_bytes());
+    let input = format!("{key}{WEBSOCKET_GUID}");
+    // The protocol requires SHA-1; it protects nothing here.
+    let digest = digest::digest(&digest::SHA1_FOR_LEGACY_USE_ONLY, input.as_bytes());
     HeaderValue::from_str(&base64::engine::general_purpose::STANDARD.encode(digest)).ok()
 }
 
 #[cfg(test)]
 mod tests {
     #[test]
-    fn the_answer_proves_that_the_key_was_read() {
+    fn computes_accept_header_of_rfc_6455() {
         let accept = super::accept("dGhlIHNhbXBsZSBub25jZQ==").unwrap();
         assert_eq!(accept, "s3pPLMBiTxaQ9kYGzzhZRbK+xOo=");
     }

@@ -1,35 +1,36 @@
+//! The open streaming connections.
+
 use std::future::Future;
 
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-/// The open connections, which live longer than the requests that opened them.
+/// The connections stay open after the requests that opened them have ended.
 #[derive(Clone, Debug, Default)]
-pub struct Sessions {
+pub struct StreamSessions {
     tasks: TaskTracker,
-    end: CancellationToken,
+    stop: CancellationToken,
 }
 
-impl Sessions {
-    /// Keeps the connections until cancelled; then ends and joins them all.
+impl StreamSessions {
+    /// Waits for the cancellation, then stops and joins all connections.
     pub async fn run(self, cancel: CancellationToken) {
         cancel.cancelled().await;
-        self.end.cancel();
+        self.stop.cancel();
         self.tasks.close();
         self.tasks.wait().await;
     }
 
-    /// How many there are.
     #[must_use]
     pub fn count(&self) -> usize {
         self.tasks.len()
     }
 
     pub(super) fn start(&self, session: impl Future<Output = ()> + Send + 'static) {
-        let end = self.end.clone();
+        let stop = self.stop.clone();
         self.tasks.spawn(async move {
             tokio::select! {
-                () = end.cancelled() => {}
+                () = stop.cancelled() => {}
                 () = session => {}
             }
         });

@@ -18,28 +18,29 @@ fn binary(message: Message) -> Vec<u8> {
     bytes::Bytes::from(message.into_payload()).to_vec()
 }
 
-/// Within a time that only a hanging session needs.
+/// Fails instead of hanging.
 async fn soon<T>(work: impl Future<Output = T>) -> T {
     tokio::time::timeout(Duration::from_secs(20), work).await.expect("it hangs")
 }
 
-/// A process whose client has a WebSocket: the client hears of it only when the runtime has accepted its streams.
-async fn started(node: &Node, server: &SpdyServer, path: &str, protocol: &str) -> (Socket, Process) {
+/// Starts a process with a WebSocket client. Both sides run concurrently because the client gets its response only after
+/// the runtime has accepted the streams.
+async fn start_process(node: &Node, server: &SpdyServer, path: &str, protocol: &str) -> (Socket, Process) {
     let (socket, process) =
         soon(async { tokio::join!(node.websocket(path, protocol), server.accept()) }).await;
     (socket.unwrap(), process)
 }
 
 #[tokio::test]
-async fn a_process_is_reached_through_a_websocket() {
+async fn websocket_client_talks_to_process() {
     let server = SpdyServer::start("v4.channel.k8s.io").await;
     let node = Node::start(&server.url()).await;
     let path = "/exec/ns/web/main?command=cat&command=-n&input=1&output=1&error=1";
-    let (mut socket, mut process) = started(&node, &server, path, V5).await;
+    let (mut socket, mut process) = start_process(&node, &server, path, V5).await;
     assert_eq!(process.streams(), ["error", "stdin", "stdout", "stderr"]);
-    assert_eq!(node.asked(), "exec c1 [\"cat\", \"-n\"] in out err");
+    assert_eq!(node.last_call(), "exec c1 [\"cat\", \"-n\"] in out err");
     let first = soon(socket.next()).await.unwrap().unwrap();
-    assert_eq!(binary(first), [1], "the connection stands");
+    assert_eq!(binary(first), [1], "the connection is established");
 
     socket.send(Message::binary(&b"\x00hello"[..])).await.unwrap();
     assert_eq!(soon(process.read("stdin", 5)).await, b"hello");
@@ -49,7 +50,7 @@ async fn a_process_is_reached_through_a_websocket() {
     assert_eq!(binary(soon(socket.next()).await.unwrap().unwrap()), b"\x02err");
     socket.send(Message::binary(&b"\xff\x00"[..])).await.unwrap();
     soon(process.read_end("stdin")).await;
-    // Output goes on after the input has ended.
+    // Output continues after the end of the input.
     process.write("stdout", b"bye", true).await;
     assert_eq!(binary(soon(socket.next()).await.unwrap().unwrap()), b"\x01bye");
     process.write("stderr", b"", true).await;
@@ -67,22 +68,22 @@ async fn a_process_is_reached_through_a_websocket() {
 }
 
 #[tokio::test]
-async fn a_terminal_has_sizes_and_no_error_output() {
+async fn tty_has_resize_stream_and_no_stderr() {
     let server = SpdyServer::start("v4.channel.k8s.io").await;
     let node = Node::start(&server.url()).await;
     let path = "/exec/ns/web/main?command=sh&input=1&output=1&error=1&tty=1";
-    let (mut socket, mut process) = started(&node, &server, path, V5).await;
+    let (mut socket, mut process) = start_process(&node, &server, path, V5).await;
     assert_eq!(process.streams(), ["error", "stdin", "stdout", "resize"]);
     socket.send(Message::binary(&b"\x04{\"Width\":80,\"Height\":24}"[..])).await.unwrap();
     assert_eq!(soon(process.read("resize", 24)).await, b"{\"Width\":80,\"Height\":24}");
 }
 
 #[tokio::test]
-async fn when_the_runtime_dies_the_client_is_told() {
+async fn client_gets_error_status_when_runtime_connection_is_lost() {
     let server = SpdyServer::start("v4.channel.k8s.io").await;
     let node = Node::start(&server.url()).await;
-    let (mut socket, process) = started(&node, &server, "/attach/ns/web/main?output=1", V5).await;
-    assert_eq!(node.asked(), "attach c1 out tty");
+    let (mut socket, process) = start_process(&node, &server, "/attach/ns/web/main?output=1", V5).await;
+    assert_eq!(node.last_call(), "attach c1 out tty");
     drop(process);
     let mut last = Vec::new();
     while let Some(Ok(message)) = soon(socket.next()).await {
@@ -96,46 +97,47 @@ async fn when_the_runtime_dies_the_client_is_told() {
 }
 
 #[tokio::test]
-async fn when_the_client_dies_the_runtime_is_told() {
+async fn closes_runtime_connection_when_client_disconnects() {
     let server = SpdyServer::start("v4.channel.k8s.io").await;
     let node = Node::start(&server.url()).await;
-    let (socket, mut process) = started(&node, &server, "/exec/ns/web/main?output=1&input=1", V5).await;
+    let (socket, mut process) = start_process(&node, &server, "/exec/ns/web/main?output=1&input=1", V5).await;
     drop(socket);
-    soon(process.gone()).await;
+    soon(process.wait_until_closed()).await;
     soon(node.no_sessions()).await;
 }
 
 #[tokio::test]
-async fn a_session_on_which_nothing_is_said_ends_though_the_runtime_answers_pings() {
+async fn idle_session_ends_despite_ping_replies() {
     let server = SpdyServer::start("v4.channel.k8s.io").await;
     let node = Node::start(&server.url()).await;
-    let (_socket, mut process) = started(&node, &server, "/exec/ns/web/main?output=1&input=1", V5).await;
+    let (_socket, mut process) =
+        start_process(&node, &server, "/exec/ns/web/main?output=1&input=1", V5).await;
     tokio::time::pause();
     let five_hours = Duration::from_secs(5 * 60 * 60);
-    tokio::time::timeout(five_hours, process.gone()).await.expect("ends");
+    tokio::time::timeout(five_hours, process.wait_until_closed()).await.expect("ends");
 }
 
 #[tokio::test]
-async fn a_client_that_reads_nothing_stops_the_runtime() {
+async fn slow_client_applies_backpressure_to_runtime() {
     let server = SpdyServer::start("v4.channel.k8s.io").await;
     let node = Node::start(&server.url()).await;
-    let (socket, mut process) = started(&node, &server, "/exec/ns/web/main?output=1", V5).await;
-    let piece = vec![b'x'; 64 * 1024];
+    let (socket, mut process) = start_process(&node, &server, "/exec/ns/web/main?output=1", V5).await;
+    let chunk = vec![b'x'; 64 * 1024];
     let mut sent = 0;
-    // What fits into the buffers of the sockets is taken; then nothing more.
+    // The runtime can write only as much as the socket buffers hold.
     while sent < 1024
-        && tokio::time::timeout(Duration::from_millis(500), process.write("stdout", &piece, false))
+        && tokio::time::timeout(Duration::from_millis(500), process.write("stdout", &chunk, false))
             .await
             .is_ok()
     {
         sent += 1;
     }
-    assert!(sent < 512, "{sent} pieces of 64 KiB were taken from a runtime whose client reads nothing");
+    assert!(sent < 512, "accepted {sent} chunks of 64 KiB although the client does not read");
     drop(socket);
 }
 
 #[tokio::test]
-async fn bytes_of_other_protocols_are_passed_on_untouched() {
+async fn passes_spdy_bytes_through_unchanged() {
     let server = SpdyServer::start("v4.channel.k8s.io").await;
     let node = Node::start(&server.url()).await;
     let (head, mut client) = node
@@ -148,7 +150,7 @@ async fn bytes_of_other_protocols_are_passed_on_untouched() {
         .await;
     assert!(head.starts_with("HTTP/1.1 101 "), "{head}");
     assert!(head.to_lowercase().contains("upgrade: spdy/3.1"), "{head}");
-    assert_eq!(node.asked(), "port-forward s1 []");
+    assert_eq!(node.last_call(), "port-forward s1 []");
     let mut raw = soon(server.accept_raw()).await;
     client.write_all(b"to the runtime").await.unwrap();
     let mut read = [0; 14];
@@ -165,7 +167,7 @@ async fn bytes_of_other_protocols_are_passed_on_untouched() {
 }
 
 #[tokio::test]
-async fn spdy_in_a_websocket_is_unwrapped() {
+async fn unwraps_spdy_from_websocket_tunnel() {
     let server = SpdyServer::start("portforward.k8s.io").await;
     let node = Node::start(&server.url()).await;
     let mut socket = node.websocket("/portForward/ns/web", "SPDY/3.1+portforward.k8s.io").await.unwrap();
@@ -186,7 +188,7 @@ async fn spdy_in_a_websocket_is_unwrapped() {
 }
 
 #[tokio::test]
-async fn what_comes_to_nothing_has_its_code() {
+async fn failures_have_specific_status_codes() {
     let server = SpdyServer::start("v4.channel.k8s.io").await;
     let node = Node::start(&server.url()).await;
     let spdy = async |path: &str| node.upgrade("POST", path, "SPDY/3.1", &[]).await.0;
@@ -198,9 +200,9 @@ async fn what_comes_to_nothing_has_its_code() {
         ("/portForward/ns/gone", 404, "pod does not exist"),
         ("/portForward/ns/web/u9", 404, "pod not found"),
     ] {
-        let answer = spdy(path).await;
-        assert!(answer.starts_with(&format!("HTTP/1.1 {code} ")), "{path}: {answer}");
-        assert!(answer.contains(text), "{path}: {answer}");
+        let response = spdy(path).await;
+        assert!(response.starts_with(&format!("HTTP/1.1 {code} ")), "{path}: {response}");
+        assert!(response.contains(text), "{path}: {response}");
     }
     let plain = request(&node, "POST", "/exec/ns/web/main?output=1").await;
     assert!(plain.starts_with("HTTP/1.1 400 ") && plain.contains("Upgrade request required"), "{plain}");
@@ -213,20 +215,20 @@ async fn what_comes_to_nothing_has_its_code() {
         (ports::runtime::RuntimeErrorKind::Failed, "500"),
     ] {
         node.fail_with(kind);
-        let answer = spdy("/exec/ns/web/main?output=1").await;
-        assert!(answer.starts_with(&format!("HTTP/1.1 {code} ")), "{answer}");
-        assert_eq!(answer.to_lowercase().contains("retry-after: 60"), code == "429", "{answer}");
+        let response = spdy("/exec/ns/web/main?output=1").await;
+        assert!(response.starts_with(&format!("HTTP/1.1 {code} ")), "{response}");
+        assert_eq!(response.to_lowercase().contains("retry-after: 60"), code == "429", "{response}");
     }
 }
 
 #[tokio::test]
-async fn the_runtimes_refusals_reach_the_client_and_redirects_do_not() {
-    for (answer, code) in [
+async fn forwards_runtime_errors_but_not_redirects() {
+    for (response, code) in [
         ("HTTP/1.1 404 Not Found\r\ncontent-length: 4\r\n\r\ngone", "404"),
         ("HTTP/1.1 302 Found\r\nlocation: http://192.0.2.1/\r\ncontent-length: 0\r\n\r\n", "500"),
         ("HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n", "500"),
     ] {
-        let server = SpdyServer::answering(answer).await;
+        let server = SpdyServer::with_response(response).await;
         let node = Node::start(&server.url()).await;
         let (found, _) = node.upgrade("POST", "/exec/ns/web/main?output=1", "SPDY/3.1", &[]).await;
         assert!(found.starts_with(&format!("HTTP/1.1 {code} ")), "{found}");
@@ -240,7 +242,7 @@ async fn the_runtimes_refusals_reach_the_client_and_redirects_do_not() {
 }
 
 #[tokio::test]
-async fn secrets_of_the_client_do_not_reach_the_runtime() {
+async fn strips_client_credentials_from_runtime_request() {
     let server = SpdyServer::start("v4.channel.k8s.io").await;
     let node = Node::start(&server.url()).await;
     let secret = [("Authorization", "Bearer secret")];
@@ -251,10 +253,10 @@ async fn secrets_of_the_client_do_not_reach_the_runtime() {
 }
 
 #[tokio::test]
-async fn a_stop_ends_every_session() {
+async fn stop_ends_all_sessions() {
     let server = SpdyServer::start("v4.channel.k8s.io").await;
     let node = Arc::new(Node::start(&server.url()).await);
-    let (_socket, _process) = started(&node, &server, "/exec/ns/web/main?output=1", V5).await;
+    let (_socket, _process) = start_process(&node, &server, "/exec/ns/web/main?output=1", V5).await;
     node.stop();
     soon(node.no_sessions()).await;
 }

@@ -5,7 +5,7 @@ use tokio::net::TcpListener;
 
 use super::*;
 
-/// A gRPC server that gives one answer to every call.
+/// Starts a gRPC server with the same response to every call.
 async fn server(code: &'static str, message: &'static str, status: Option<i32>) -> (u16, JoinSet<()>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = listener.local_addr().unwrap().port();
@@ -16,67 +16,70 @@ async fn server(code: &'static str, message: &'static str, status: Option<i32>) 
             assert_eq!(request.uri().path(), "/grpc.health.v1.Health/Check");
             assert_eq!(request.headers().get("te"), Some(&HeaderValue::from_static("trailers")));
             let sent = request.into_body().collect().await.unwrap().to_bytes();
-            let asked = HealthCheckRequest::decode(&sent[5..]).unwrap();
-            assert_eq!(asked.service, "db");
+            let decoded = HealthCheckRequest::decode(&sent[5..]).unwrap();
+            assert_eq!(decoded.service, "db");
             let mut trailers = HeaderMap::new();
             trailers.insert("grpc-status", HeaderValue::from_static(code));
             trailers.insert("grpc-message", HeaderValue::from_static(message));
-            let data = status.map(|status| Frame::data(framed(&HealthCheckResponse { status })));
+            let data = status.map(|status| Frame::data(encode_frame(&HealthCheckResponse { status })));
             let frames = data.into_iter().chain([Frame::trailers(trailers)]);
             let frames: Vec<_> = frames.map(Ok::<_, std::convert::Infallible>).collect();
             let body = StreamBody::new(iter(frames));
             Ok::<_, std::convert::Infallible>(Response::new(body))
         });
-        let server = hyper::server::conn::http2::Builder::new(OwnTasks::default());
+        let server = hyper::server::conn::http2::Builder::new(ConnectionTasks::default());
         let _ = server.serve_connection(TokioIo::new(stream), service).await;
     });
     (port, tasks)
 }
 
-/// A stream of values that are there already.
 fn iter<T>(values: Vec<T>) -> futures::stream::Iter<std::vec::IntoIter<T>> {
     futures::stream::iter(values)
 }
 
 async fn outcome(port: u16, millis: u64) -> Result<(), String> {
     let limit = Duration::from_millis(millis);
-    let asked = GrpcHealth { host: "127.0.0.1".into(), port, service: "db".into(), limit };
-    check(&asked).await.map_err(|error| error.to_string())
+    let health = GrpcHealth { host: "127.0.0.1".into(), port, service: "db".into(), limit };
+    check(&health).await.map_err(|error| error.to_string())
 }
 
-async fn answered(code: &'static str, message: &'static str, status: Option<i32>) -> Result<(), String> {
+async fn outcome_of_response(
+    code: &'static str,
+    message: &'static str,
+    status: Option<i32>,
+) -> Result<(), String> {
     let (port, _tasks) = server(code, message, status).await;
     outcome(port, 20_000).await
 }
 
 #[tokio::test]
 async fn only_serving_is_healthy() {
-    assert_eq!(answered("0", "", Some(1)).await, Ok(()));
+    assert_eq!(outcome_of_response("0", "", Some(1)).await, Ok(()));
     assert_eq!(
-        answered("0", "", Some(2)).await,
+        outcome_of_response("0", "", Some(2)).await,
         Err("service unhealthy (responded with \"NOT_SERVING\")".into())
     );
     assert_eq!(
-        answered("0", "", Some(0)).await,
+        outcome_of_response("0", "", Some(0)).await,
         Err("service unhealthy (responded with \"UNKNOWN\")".into())
     );
 }
 
 #[tokio::test]
-async fn refusals_read_like_upstreams() {
+async fn error_messages_match_upstream() {
     assert_eq!(
-        answered("5", "unknown%20service", None).await,
+        outcome_of_response("5", "unknown%20service", None).await,
         Err("error: health rpc probe failed: rpc error: code = NotFound desc = unknown service".into())
     );
     assert_eq!(
-        answered("12", "no", None).await,
+        outcome_of_response("12", "no", None).await,
         Err("error: this server does not implement the grpc health protocol (grpc.health.v1.Health): no"
             .into())
     );
 }
 
 #[tokio::test]
-async fn a_closed_port_runs_into_the_limit() {
+async fn closed_port_times_out() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = listener.local_addr().unwrap().port();
     drop(listener);
@@ -89,7 +92,7 @@ async fn a_closed_port_runs_into_the_limit() {
 }
 
 #[tokio::test]
-async fn a_silent_server_runs_into_the_limit() {
+async fn unresponsive_grpc_server_times_out() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = listener.local_addr().unwrap().port();
     assert_eq!(outcome(port, 40).await, Err("timeout: health rpc did not complete within 40ms".into()));

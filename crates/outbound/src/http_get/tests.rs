@@ -1,4 +1,4 @@
-use std::sync::{Mutex, PoisonError};
+use parking_lot::Mutex;
 use std::time::Duration;
 
 use ports::outbound::Outbound;
@@ -12,7 +12,7 @@ use tokio_rustls::TlsAcceptor;
 use super::*;
 use crate::NetworkOutbound;
 
-/// Answers each request by a function of its text; keeps the requests.
+/// Responds to each request with the result of a function, and records the requests.
 struct Server {
     port: u16,
     requests: Arc<Mutex<Vec<String>>>,
@@ -20,24 +20,27 @@ struct Server {
 }
 
 impl Server {
-    async fn start(answer: impl Fn(&str) -> String + Send + Sync + 'static) -> Self {
-        Self::with(None, answer).await
+    async fn start(handler: impl Fn(&str) -> String + Send + Sync + 'static) -> Self {
+        Self::with(None, handler).await
     }
 
-    async fn with(tls: Option<TlsAcceptor>, answer: impl Fn(&str) -> String + Send + Sync + 'static) -> Self {
+    async fn with(
+        tls: Option<TlsAcceptor>,
+        handler: impl Fn(&str) -> String + Send + Sync + 'static,
+    ) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = listener.local_addr().unwrap().port();
         let requests = Arc::new(Mutex::new(Vec::new()));
-        let kept = Arc::clone(&requests);
+        let recorded = Arc::clone(&requests);
         let mut tasks = JoinSet::new();
         tasks.spawn(async move {
             loop {
                 let (stream, _) = listener.accept().await.unwrap();
                 match &tls {
-                    None => respond(stream, &kept, &answer).await,
+                    None => respond(stream, &recorded, &handler).await,
                     Some(acceptor) => {
                         if let Ok(stream) = acceptor.accept(stream).await {
-                            respond(stream, &kept, &answer).await;
+                            respond(stream, &recorded, &handler).await;
                         }
                     }
                 }
@@ -59,14 +62,14 @@ impl Server {
     }
 
     fn requests(&self) -> Vec<String> {
-        self.requests.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.requests.lock().clone()
     }
 }
 
 async fn respond(
     mut stream: impl AsyncRead + AsyncWrite + Unpin,
-    kept: &Mutex<Vec<String>>,
-    answer: &(impl Fn(&str) -> String + Sync),
+    recorded: &Mutex<Vec<String>>,
+    handler: &(impl Fn(&str) -> String + Sync),
 ) {
     let mut request = Vec::new();
     while !request.ends_with(b"\r\n\r\n") {
@@ -75,8 +78,8 @@ async fn respond(
         }
     }
     let request = String::from_utf8(request).unwrap();
-    let text = answer(&request);
-    kept.lock().unwrap_or_else(PoisonError::into_inner).push(request);
+    let text = handler(&request);
+    recorded.lock().push(request);
     let _ = stream.write_all(text.as_bytes()).await;
     let _ = stream.shutdown().await;
 }
@@ -103,14 +106,14 @@ fn acceptor(protocols: &[&[u8]]) -> TlsAcceptor {
     TlsAcceptor::from(Arc::new(config))
 }
 
-async fn ask(request: &HttpGet) -> Result<HttpAnswer, OutboundError> {
+async fn get(request: &HttpGet) -> Result<HttpAnswer, OutboundError> {
     NetworkOutbound::new().http_get(request).await
 }
 
 #[tokio::test]
-async fn any_status_is_an_answer() {
+async fn returns_any_status_as_response() {
     let server = Server::start(|_| response(503, "busy")).await;
-    let answer = ask(&server.get("/healthz?deep=1")).await.unwrap();
+    let answer = get(&server.get("/healthz?deep=1")).await.unwrap();
     assert_eq!(answer, HttpAnswer { status: 503, body: b"busy".to_vec() });
     let host = format!("Host: 127.0.0.1:{}\r\n", server.port);
     let request = server.requests().remove(0);
@@ -122,27 +125,27 @@ async fn any_status_is_an_answer() {
 }
 
 #[tokio::test]
-async fn headers_of_the_spec_replace_the_defaults() {
+async fn spec_headers_replace_defaults() {
     let server = Server::start(|_| response(200, "")).await;
     let mut request = server.get("/");
     let pairs =
         [("host", "example.com"), ("User-Agent", ""), ("accept", "text/html"), ("X-A", "1"), ("x-a", "2")];
     request.headers = pairs.map(|(name, value)| (name.to_owned(), value.to_owned())).to_vec();
     request.purpose = Purpose::Hook;
-    ask(&request).await.unwrap();
+    get(&request).await.unwrap();
     let sent = server.requests().remove(0);
     for line in ["Host: example.com\r\n", "Accept: text/html\r\n", "X-A: 1\r\n", "X-A: 2\r\n"] {
         assert!(sent.contains(line), "{line} in {sent}");
     }
     assert!(!sent.contains("User-Agent") && !sent.contains("*/*"), "{sent}");
     request.headers = vec![("Accept".into(), String::new())];
-    ask(&request).await.unwrap();
+    get(&request).await.unwrap();
     let sent = server.requests().remove(1);
     assert!(sent.contains("User-Agent: kube-lifecycle/1.36\r\n") && !sent.contains("Accept"), "{sent}");
 }
 
 #[tokio::test]
-async fn follows_redirects_of_the_same_host_only() {
+async fn follows_redirects_to_the_same_host_only() {
     let server = Server::start(|request| match request.split(' ').nth(1) {
         Some("/") => redirect(302, "/new"),
         Some("/away") => redirect(301, "http://10.255.255.1/"),
@@ -151,34 +154,34 @@ async fn follows_redirects_of_the_same_host_only() {
         _ => response(200, "arrived"),
     })
     .await;
-    assert_eq!(ask(&server.get("/")).await.unwrap().body, b"arrived");
-    assert_eq!(ask(&server.get("/away")).await.unwrap(), HttpAnswer { status: 301, body: b"to".to_vec() });
-    assert_eq!(ask(&server.get("/nowhere")).await.unwrap().status, 302);
+    assert_eq!(get(&server.get("/")).await.unwrap().body, b"arrived");
+    assert_eq!(get(&server.get("/away")).await.unwrap(), HttpAnswer { status: 301, body: b"to".to_vec() });
+    assert_eq!(get(&server.get("/nowhere")).await.unwrap().status, 302);
     let before = server.requests().len();
-    let error = ask(&server.get("/loop")).await.unwrap_err();
+    let error = get(&server.get("/loop")).await.unwrap_err();
     assert_eq!(error.to_string(), "Get \"/loop\": stopped after 10 redirects");
     assert_eq!(server.requests().len() - before, 10);
 }
 
 #[tokio::test]
-async fn keeps_ten_kilobytes_of_a_body() {
+async fn truncates_body_at_ten_kilobytes() {
     let server = Server::start(|_| response(200, &"x".repeat(50_000))).await;
-    assert_eq!(ask(&server.get("/")).await.unwrap().body.len(), 10 * 1024);
+    assert_eq!(get(&server.get("/")).await.unwrap().body.len(), 10 * 1024);
 }
 
 #[tokio::test]
-async fn failures_read_like_upstreams() {
+async fn failure_messages_match_upstream() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = listener.local_addr().unwrap().port();
     drop(listener);
     let server = Server::start(|_| String::new()).await;
     let closed = HttpGet { port, ..server.get("/x") };
     assert_eq!(
-        ask(&closed).await.unwrap_err().to_string(),
+        get(&closed).await.unwrap_err().to_string(),
         format!("Get \"http://127.0.0.1:{port}/x\": dial tcp 127.0.0.1:{port}: connect: connection refused")
     );
     assert_eq!(
-        ask(&server.get("/x")).await.unwrap_err().to_string(),
+        get(&server.get("/x")).await.unwrap_err().to_string(),
         format!("Get \"http://127.0.0.1:{}/x\": EOF", server.port)
     );
     let tcp = NetworkOutbound::new().tcp_connect("127.0.0.1", port, Duration::from_secs(5)).await;
@@ -189,14 +192,14 @@ async fn failures_read_like_upstreams() {
 }
 
 #[tokio::test]
-async fn a_silent_server_runs_into_the_limit() {
+async fn unresponsive_http_server_times_out() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = listener.local_addr().unwrap().port();
     let server = Server::start(|_| String::new()).await;
     let limit = Some(Duration::from_millis(50));
     let silent = HttpGet { port, limit, ..server.get("/") };
     assert_eq!(
-        ask(&silent).await.unwrap_err(),
+        get(&silent).await.unwrap_err(),
         OutboundError::Failed(format!(
             "Get \"http://127.0.0.1:{port}/\": context deadline exceeded (Client.Timeout exceeded while awaiting headers)"
         ))
@@ -204,20 +207,20 @@ async fn a_silent_server_runs_into_the_limit() {
 }
 
 #[tokio::test]
-async fn a_body_that_breaks_off_is_another_kind_of_error() {
+async fn incomplete_body_is_a_body_error() {
     let server = Server::start(|_| "HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhalf".to_owned()).await;
-    assert_eq!(ask(&server.get("/")).await.unwrap_err(), OutboundError::Body("unexpected EOF".into()));
+    assert_eq!(get(&server.get("/")).await.unwrap_err(), OutboundError::Body("unexpected EOF".into()));
 }
 
 #[tokio::test]
-async fn takes_any_certificate() {
+async fn accepts_any_certificate() {
     let server = Server::with(Some(acceptor(&[b"http/1.1"])), |_| response(200, "safe")).await;
     let request = HttpGet { scheme: Scheme::Https, ..server.get("/") };
-    assert_eq!(ask(&request).await.unwrap().body, b"safe");
+    assert_eq!(get(&request).await.unwrap().body, b"safe");
 }
 
 #[tokio::test]
-async fn a_plain_answer_to_tls_is_told_apart() {
+async fn detects_plain_http_response_to_tls() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = listener.local_addr().unwrap().port();
     let mut tasks = JoinSet::new();
@@ -230,7 +233,7 @@ async fn a_plain_answer_to_tls_is_told_apart() {
     });
     let server = Server::start(|_| String::new()).await;
     let request = HttpGet { scheme: Scheme::Https, port, ..server.get("/") };
-    let error = ask(&request).await.unwrap_err();
+    let error = get(&request).await.unwrap_err();
     assert_eq!(
         error,
         OutboundError::PlainAnswer(format!(
@@ -240,7 +243,7 @@ async fn a_plain_answer_to_tls_is_told_apart() {
 }
 
 #[tokio::test]
-async fn speaks_http_2_over_tls() {
+async fn uses_http2_over_tls_if_negotiated() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = listener.local_addr().unwrap().port();
     let mut tasks = JoinSet::new();
@@ -251,18 +254,18 @@ async fn speaks_http_2_over_tls() {
             let text = format!("{:?} {}", request.version(), request.uri());
             Ok::<_, std::convert::Infallible>(Response::new(http_body_util::Full::new(Bytes::from(text))))
         });
-        let server = hyper::server::conn::http2::Builder::new(OwnTasks::default());
+        let server = hyper::server::conn::http2::Builder::new(ConnectionTasks::default());
         let _ = server.serve_connection(TokioIo::new(stream), service).await;
     });
     let server = Server::start(|_| String::new()).await;
     let request = HttpGet { scheme: Scheme::Https, port, ..server.get("/x") };
-    let answer = ask(&request).await.unwrap();
+    let answer = get(&request).await.unwrap();
     assert_eq!(String::from_utf8(answer.body).unwrap(), format!("HTTP/2.0 https://127.0.0.1:{port}/x"));
 }
 
 #[tokio::test]
-async fn a_header_that_is_none_fails_the_request() {
+async fn invalid_header_name_fails_the_request() {
     let server = Server::start(|_| response(200, "")).await;
     let request = HttpGet { headers: vec![("a b".into(), "x".into())], ..server.get("/") };
-    assert!(matches!(ask(&request).await.unwrap_err(), OutboundError::Request(_)));
+    assert!(matches!(get(&request).await.unwrap_err(), OutboundError::Request(_)));
 }

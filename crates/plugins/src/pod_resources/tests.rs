@@ -6,36 +6,36 @@ use tokio::sync::oneshot;
 use super::*;
 use crate::connect::dial;
 
-struct Fixed;
+struct FixedPodResources;
 
-impl PodResources for Fixed {
-    fn list(&self, _: ContractVersion) -> Vec<PodHoldings> {
+impl PodResources for FixedPodResources {
+    fn list(&self, _: ContractVersion) -> Vec<AllocatedPod> {
         vec![web()]
     }
 
-    fn get(&self, namespace: &str, name: &str) -> Option<PodHoldings> {
+    fn get(&self, namespace: &str, name: &str) -> Option<AllocatedPod> {
         Some(web()).filter(|pod| pod.namespace == namespace && pod.name == name)
     }
 
-    fn asked_for_allocatable(&self) {}
+    fn count_allocatable_request(&self) {}
 }
 
-fn web() -> PodHoldings {
+fn web() -> AllocatedPod {
     let containers = vec!["sidecar".to_owned(), "main".to_owned()];
-    PodHoldings { name: "web".to_owned(), namespace: "default".to_owned(), containers }
+    AllocatedPod { name: "web".to_owned(), namespace: "default".to_owned(), containers }
 }
 
 #[tokio::test]
-async fn both_versions_answer_on_one_socket() {
+async fn serves_both_api_versions_on_one_socket() {
     let folder = tempfile::tempdir().unwrap();
     let socket = folder.path().join("pod-resources/kubelet.sock");
-    // What an agent that was killed left behind is no hindrance.
+    // A stale socket of a killed agent is replaced.
     std::fs::create_dir(folder.path().join("pod-resources")).unwrap();
     std::fs::write(&socket, "").unwrap();
     let (stop, stopped) = oneshot::channel::<()>();
     let path = socket.clone();
     let server = tokio::spawn(async move {
-        serve_pod_resources(&path, Arc::new(Fixed), async { drop(stopped.await) }).await
+        serve_pod_resources(&path, Arc::new(FixedPodResources), async { drop(stopped.await) }).await
     });
     let channel = loop {
         match dial(&socket).await {
@@ -45,19 +45,20 @@ async fn both_versions_answer_on_one_socket() {
     };
     let mut client = v1::pod_resources_lister_client::PodResourcesListerClient::new(channel.clone());
     let listed = client.list(v1::ListPodResourcesRequest {}).await.unwrap().into_inner();
-    let names: Vec<&str> = listed.pod_resources[0].containers.iter().map(|own| own.name.as_str()).collect();
+    let names: Vec<&str> =
+        listed.pod_resources[0].containers.iter().map(|container| container.name.as_str()).collect();
     assert_eq!(names, ["sidecar", "main"]);
-    let ask = |name: &str| v1::GetPodResourcesRequest {
+    let request = |name: &str| v1::GetPodResourcesRequest {
         pod_name: name.to_owned(),
         pod_namespace: "default".to_owned(),
     };
-    let got = client.get(ask("web")).await.unwrap().into_inner();
+    let got = client.get(request("web")).await.unwrap().into_inner();
     assert_eq!(got.pod_resources.unwrap().name, "web");
-    let missing = client.get(ask("other")).await.unwrap_err();
+    let missing = client.get(request("other")).await.unwrap_err();
     assert_eq!(missing.code(), Code::Unknown);
     assert_eq!(missing.message(), "pod other in namespace default not found");
-    let whole = client.get_allocatable_resources(v1::AllocatableResourcesRequest {}).await.unwrap();
-    assert_eq!(whole.into_inner(), v1::AllocatableResourcesResponse::default());
+    let allocatable = client.get_allocatable_resources(v1::AllocatableResourcesRequest {}).await.unwrap();
+    assert_eq!(allocatable.into_inner(), v1::AllocatableResourcesResponse::default());
     let mut old = v1alpha1::pod_resources_lister_client::PodResourcesListerClient::new(channel);
     let listed = old.list(v1alpha1::ListPodResourcesRequest {}).await.unwrap().into_inner();
     assert_eq!(listed.pod_resources[0].namespace, "default");
@@ -67,7 +68,7 @@ async fn both_versions_answer_on_one_socket() {
 }
 
 #[tokio::test]
-async fn a_new_folder_is_for_its_owner_and_group() {
+async fn creates_folder_with_mode_0750() {
     let folder = tempfile::tempdir().unwrap();
     let socket = folder.path().join("pod-resources/kubelet.sock");
     let _listener = listen(&socket).unwrap();
@@ -77,9 +78,9 @@ async fn a_new_folder_is_for_its_owner_and_group() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn calls_beyond_the_rate_are_refused() {
-    let rate = Rate::new(PER_SECOND, BURST);
-    assert_eq!((0..50).filter(|_| rate.take()).count(), 10);
+async fn limits_rate_of_calls() {
+    let rate_limiter = RateLimiter::new(CALLS_PER_SECOND, BURST);
+    assert_eq!((0..50).filter(|_| rate_limiter.try_acquire()).count(), 10);
     tokio::time::advance(Duration::from_millis(50)).await;
-    assert_eq!((0..50).filter(|_| rate.take()).count(), 5);
+    assert_eq!((0..50).filter(|_| rate_limiter.try_acquire()).count(), 5);
 }

@@ -1,17 +1,17 @@
-//! The words and flags of the commands, as kubectl's users know them.
+//! The commands and their flags, named as in kubectl.
 
 use std::path::PathBuf;
 
 use clap::builder::{PossibleValue, StringValueParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use values::duration::GoDuration;
 
-/// What the first word of `podward` may be.
 #[derive(Debug, Parser)]
 #[command(
     name = "podward",
-    about = "Podward makes one Linux machine run exactly the pods it is given.",
-    after_help = "`podward agent --help` lists the agent's flags. The other commands ask the agent of this machine over\n\
-                  its local socket, as root; no API server is needed.",
+    about = "Podward runs pods on one Linux machine.",
+    after_help = "`podward agent --help` lists the flags of the agent. The other commands connect to the agent of this\n\
+                  machine through its local socket, which needs root but no API server.",
     version = version()
 )]
 pub(super) struct CommandLine {
@@ -25,7 +25,7 @@ fn version() -> &'static str {
 
 #[derive(Debug, Subcommand)]
 pub(super) enum Command {
-    /// Run the node agent (the same as calling this binary `kubelet`); flags as upstream's kubelet
+    /// Run the node agent, with the flags of the kubelet (the same as running this binary under the name `kubelet`)
     #[command(disable_help_flag = true)]
     Agent {
         /// Flags of the kubelet
@@ -37,43 +37,43 @@ pub(super) enum Command {
 Examples:
   podward get pods                       all pods of the node
   podward get pods -n kube-system -o wide
-  podward get pod web -o yaml            one pod, by its name with or without the node's
-  podward get pods --watch               and every change from now on
+  podward get pod web -o yaml            one pod; the name of the node can be omitted
+  podward get pods --watch               all pods, then every change
   podward get events
-  podward get sources                    what became of each manifest file, URL and API server
+  podward get sources                    the state of each manifest file, URL and API server
   podward get node -o yaml")]
     Get(GetArguments),
-    /// Show everything about a pod
+    /// Show the details of a pod
     #[command(after_help = "\
 Examples:
   podward describe pod web
   podward describe pod kube-system/dns")]
     Describe(DescribeArguments),
-    /// Say in one sentence why a pod is pending, not ready or restarting, with the causes and the next try
+    /// Explain why a pod is pending, not ready or restarting: one sentence, the causes and the next try
     #[command(after_help = "\
 Examples:
   podward explain web
   podward explain web -o json")]
     Explain(PodArguments),
-    /// Show where the time of a pod's start went
+    /// Show how long each step of a pod's start took
     #[command(after_help = "\
 Examples:
   podward timeline web
   podward timeline web -o json")]
     Timeline(PodArguments),
-    /// Show events, of one pod if named
+    /// Show events, of all pods or of one
     #[command(after_help = "\
 Examples:
   podward events
   podward events web
   podward events --types Warning --watch")]
     Events(EventArguments),
-    /// Print what a container wrote
+    /// Print the output of a container
     #[command(after_help = "\
 Examples:
-  podward logs web                       the only container of the pod
-  podward logs web -c main -f            and what it writes from now on
-  podward logs web -p                    of the run before the last restart
+  podward logs web                       the default container of the pod
+  podward logs web -c main -f            follow the output
+  podward logs web -p                    the output before the last restart
   podward logs web --tail 20 --since 5m --timestamps")]
     Logs(LogArguments),
     /// Run a command in a container
@@ -83,31 +83,27 @@ Examples:
   podward exec -it web -c main -- sh     with a terminal
   tar c . | podward exec -i web -- tar x -C /data")]
     Exec(ExecArguments),
-    /// Check manifests (files or folders) and say what is wrong with them, by line and field
+    /// Check manifest files or folders and print errors with line and field
     #[command(after_help = "\
 Examples:
   podward check /etc/kubernetes/manifests
   podward check web.yaml && cp web.yaml /etc/kubernetes/manifests/")]
     Check {
-        /// Files or folders
+        /// Manifest files or folders
         #[arg(required = true, value_name = "FILE")]
         files: Vec<String>,
     },
-    /// Print the completions of a shell
+    /// Print a completion script for a shell
     #[command(after_help = "\
 Examples:
   source <(podward completions bash)
   podward completions zsh > \"${fpath[1]}/_podward\"
   podward completions fish > ~/.config/fish/completions/podward.fish")]
-    Completions {
-        /// The shell
-        shell: Shell,
-    },
+    Completions { shell: Shell },
     /// Show the version
     Version,
 }
 
-/// Shells that completions can be made for.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub(super) enum Shell {
     Bash,
@@ -115,29 +111,27 @@ pub(super) enum Shell {
     Fish,
 }
 
-/// Which agent is asked.
 #[derive(Clone, Debug, Default, Args)]
-#[command(next_help_heading = "Which agent")]
+#[command(next_help_heading = "Agent")]
 pub(super) struct Connection {
-    /// The agent's root folder (its --root-dir)
+    /// The root folder of the agent (its --root-dir)
     #[arg(long, value_name = "DIR")]
     pub(super) root_dir: Option<PathBuf>,
-    /// The agent's local socket [default: $PODWARD_SOCKET, or podward/agent.sock below the root folder]
+    /// The local socket of the agent [default: $PODWARD_SOCKET, or podward/agent.sock below the root folder]
     #[arg(long, value_name = "PATH")]
     pub(super) socket: Option<PathBuf>,
-    /// Ask a read-only port instead, which knows pods, events and manifests
+    /// Use a read-only port instead of the socket; it serves pods, events and manifests
     #[arg(long, value_name = "HOST:PORT", conflicts_with_all = ["root_dir", "socket"])]
     pub(super) server: Option<String>,
 }
 
-/// How something is printed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub(super) enum Output {
-    /// Columns for people
+    /// A table
     #[default]
     #[value(hide = true)]
     Table,
-    /// More columns
+    /// A table with more columns
     Wide,
     /// JSON
     Json,
@@ -147,28 +141,27 @@ pub(super) enum Output {
     Name,
 }
 
-/// Which objects.
 #[derive(Clone, Debug, Default, Args)]
 pub(super) struct Scope {
-    /// Only of this namespace
+    /// Show only this namespace
     #[arg(short, long, value_name = "NAMESPACE", conflicts_with = "all_namespaces")]
     pub(super) namespace: Option<String>,
-    /// Of all namespaces, which is what is shown without -n, too
+    /// Show all namespaces (the default)
     #[arg(short = 'A', long)]
     pub(super) all_namespaces: bool,
 }
 
 #[derive(Debug, Args)]
 pub(super) struct GetArguments {
-    /// What: pods, events, sources or node
-    #[arg(value_name = "WHAT", value_parser = KindParser, hide_possible_values = true)]
-    pub(super) what: String,
-    /// Only these
+    /// pods, events, sources or node
+    #[arg(value_name = "KIND", value_parser = KindParser, hide_possible_values = true)]
+    pub(super) kind: String,
+    /// Show only these objects
     #[arg(value_name = "NAME")]
     pub(super) names: Vec<String>,
     #[command(flatten)]
     pub(super) scope: Scope,
-    /// How it is printed: wide, json, yaml or name
+    /// Output format: wide, json, yaml or name
     #[arg(
         short,
         long,
@@ -182,10 +175,10 @@ pub(super) struct GetArguments {
     /// Show changes as they happen
     #[arg(short, long)]
     pub(super) watch: bool,
-    /// Only pods with these labels: `app=web,tier!=db,debug`
+    /// Show only pods with these labels: `app=web,tier!=db,debug`
     #[arg(short = 'l', long, value_name = "LABELS")]
     pub(super) selector: Option<String>,
-    /// Leave the line of headings out
+    /// Print no headings
     #[arg(long)]
     pub(super) no_headers: bool,
     #[command(flatten)]
@@ -194,10 +187,10 @@ pub(super) struct GetArguments {
 
 #[derive(Debug, Args)]
 pub(super) struct DescribeArguments {
-    /// `pod`, or the pod's name itself
+    /// `pod`, or the name of the pod
     #[arg(value_name = "pod")]
-    pub(super) what: String,
-    /// The pod's name
+    pub(super) kind_or_name: String,
+    /// The name of the pod
     #[arg(value_name = "NAME")]
     pub(super) name: Option<String>,
     #[command(flatten)]
@@ -208,12 +201,12 @@ pub(super) struct DescribeArguments {
 
 #[derive(Debug, Args)]
 pub(super) struct PodArguments {
-    /// The pod
+    /// The name of the pod
     #[arg(value_name = "POD")]
     pub(super) pod: String,
     #[command(flatten)]
     pub(super) scope: Scope,
-    /// How it is printed: wide, json, yaml or name
+    /// Output format: wide, json, yaml or name
     #[arg(
         short,
         long,
@@ -230,12 +223,12 @@ pub(super) struct PodArguments {
 
 #[derive(Debug, Args)]
 pub(super) struct EventArguments {
-    /// Only of this pod
+    /// Show only events of this pod
     #[arg(value_name = "POD")]
     pub(super) pod: Option<String>,
     #[command(flatten)]
     pub(super) scope: Scope,
-    /// How it is printed: wide, json, yaml or name
+    /// Output format: wide, json, yaml or name
     #[arg(
         short,
         long,
@@ -249,10 +242,10 @@ pub(super) struct EventArguments {
     /// Show events as they happen
     #[arg(short, long)]
     pub(super) watch: bool,
-    /// Only these types: Normal or Warning
+    /// Show only these types: Normal, Warning
     #[arg(long, value_name = "TYPES", value_delimiter = ',')]
     pub(super) types: Vec<String>,
-    /// Leave the line of headings out
+    /// Print no headings
     #[arg(long)]
     pub(super) no_headers: bool,
     #[command(flatten)]
@@ -261,28 +254,28 @@ pub(super) struct EventArguments {
 
 #[derive(Debug, Args)]
 pub(super) struct LogArguments {
-    /// The pod
+    /// The name of the pod
     #[arg(value_name = "POD")]
     pub(super) pod: String,
-    /// The container, where the pod has several
+    /// The container, if the pod has several
     #[arg(value_name = "CONTAINER")]
     pub(super) container: Option<String>,
-    /// The container, where the pod has several
+    /// The container, if the pod has several
     #[arg(short = 'c', long = "container", value_name = "CONTAINER", conflicts_with = "container")]
-    pub(super) named: Option<String>,
-    /// Go on with what is written from now on
+    pub(super) container_flag: Option<String>,
+    /// Follow the output
     #[arg(short, long)]
     pub(super) follow: bool,
-    /// Only the last lines
+    /// Print only the last lines; -1 prints all
     #[arg(long, value_name = "LINES", allow_negative_numbers = true)]
     pub(super) tail: Option<i64>,
-    /// Only what is newer than this: 30s, 5m, 2h
+    /// Print only output that is newer than this: 30s, 5m, 2h
     #[arg(long, value_name = "DURATION", value_parser = duration)]
     pub(super) since: Option<u64>,
-    /// Of the container before the last restart
+    /// Print the output of the container before its last restart
     #[arg(short, long)]
     pub(super) previous: bool,
-    /// Begin each line with its time
+    /// Print a timestamp before each line
     #[arg(long)]
     pub(super) timestamps: bool,
     #[command(flatten)]
@@ -293,16 +286,16 @@ pub(super) struct LogArguments {
 
 #[derive(Debug, Args)]
 pub(super) struct ExecArguments {
-    /// The pod
+    /// The name of the pod
     #[arg(value_name = "POD")]
     pub(super) pod: String,
-    /// The container, where the pod has several
+    /// The container, if the pod has several
     #[arg(short, long, value_name = "CONTAINER")]
     pub(super) container: Option<String>,
-    /// Give it what is typed or piped in
+    /// Send standard input to the command
     #[arg(short = 'i', long)]
     pub(super) stdin: bool,
-    /// Give it a terminal
+    /// Run the command on a terminal
     #[arg(short, long)]
     pub(super) tty: bool,
     /// The command, after `--`
@@ -314,7 +307,7 @@ pub(super) struct ExecArguments {
     pub(super) connection: Connection,
 }
 
-/// Takes any word, so that `pod/NAME` works, and tells shells the plain ones.
+/// Accepts any text, so that `pod/NAME` works, and offers the kinds to shell completion.
 #[derive(Clone)]
 struct KindParser;
 
@@ -335,26 +328,19 @@ impl TypedValueParser for KindParser {
     }
 }
 
-/// Seconds of a duration such as `90s`, `5m`, `2h` or `1h30m`.
+/// Seconds of a duration such as `90s`, `5m`, `2h` or `1h30m`. Days (`2d12h`) extend Go's format.
 fn duration(text: &str) -> Result<u64, String> {
-    let wrong = || format!("{text:?} is no duration such as 30s, 5m or 2h");
-    let (mut total, mut number) = (0_u64, String::new());
-    for letter in text.chars() {
-        let unit = match letter {
-            '0'..='9' => {
-                number.push(letter);
-                continue;
-            }
-            's' => 1,
-            'm' => 60,
-            'h' => 3600,
-            'd' => 86_400,
-            _ => return Err(wrong()),
-        };
-        let count: u64 = std::mem::take(&mut number).parse().map_err(|_| wrong())?;
-        total = count.checked_mul(unit).and_then(|part| total.checked_add(part)).ok_or_else(wrong)?;
-    }
-    if number.is_empty() && total > 0 { Ok(total) } else { Err(wrong()) }
+    let (days, rest) = match text.split_once('d') {
+        Some((days, "")) => (days, "0"),
+        Some((days, rest)) => (days, rest),
+        None => ("0", text),
+    };
+    let days = days.parse::<u64>().ok().and_then(|days| days.checked_mul(86_400));
+    let rest = rest.parse::<GoDuration>().ok().filter(|rest| !rest.is_negative());
+    let seconds = days.zip(rest).and_then(|(days, rest)| days.checked_add(rest.to_std().as_secs()));
+    seconds
+        .filter(|seconds| *seconds > 0)
+        .ok_or_else(|| format!("{text:?} is not a duration such as 30s, 5m or 2h"))
 }
 
 #[cfg(test)]
@@ -364,25 +350,27 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_commands_are_well_formed() {
+    fn command_definition_is_valid() {
         CommandLine::command().debug_assert();
     }
 
     #[test]
-    fn durations_are_kubectls() {
+    fn parses_durations_as_kubectl() {
         assert_eq!(duration("30s"), Ok(30));
         assert_eq!(duration("1h30m"), Ok(5400));
-        for bad in ["", "5", "m", "5x", "-5s", "99999999999999999999s"] {
+        assert_eq!(duration("2d"), Ok(172_800));
+        assert_eq!(duration("1d12h"), Ok(129_600));
+        for bad in ["", "5", "m", "5x", "-5s", "0s", "d", "1d5", "-1d", "1h1d", "99999999999999999999s"] {
             assert!(duration(bad).is_err(), "{bad}");
         }
     }
 
     #[test]
-    fn flags_are_kubectls() {
+    fn accepts_kubectl_flags() {
         let parsed =
             CommandLine::try_parse_from("podward get po -n a -owide -l app=web -w".split(' ')).unwrap();
         let Command::Get(get) = parsed.command else { panic!() };
-        assert_eq!((get.what.as_str(), get.output, get.watch), ("po", Output::Wide, true));
+        assert_eq!((get.kind.as_str(), get.output, get.watch), ("po", Output::Wide, true));
         let parsed = CommandLine::try_parse_from("podward exec -it web -c a -- sh -c ls".split(' ')).unwrap();
         let Command::Exec(exec) = parsed.command else { panic!() };
         assert_eq!(exec.command, ["sh", "-c", "ls"]);

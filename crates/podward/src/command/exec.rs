@@ -1,14 +1,14 @@
-//! `podward exec`: a command in a container, its streams here, its exit code ours.
+//! `podward exec`: runs a command in a container, with the streams and the exit code of this process.
 //!
 //! ```text
 //!  standard input ─► channel 0 ─┐              ┌─► channel 1 ─► standard output
-//!  terminal's size ─► channel 4 ┼─► WebSocket ─┼─► channel 2 ─► standard error
-//!  end of input ─► channel 255 ─┘              └─► channel 3 ─► how it ended
+//!  terminal size ─► channel 4 ──┼─► WebSocket ─┼─► channel 2 ─► standard error
+//!  end of input ─► channel 255 ─┘              └─► channel 3 ─► exit status
 //! ```
 
-mod ending;
-mod input;
+mod exit_status;
 mod raw_mode;
+mod stdin;
 
 use std::io::{IsTerminal, Write};
 use std::process::ExitCode;
@@ -25,13 +25,13 @@ use tokio_websockets::{ClientBuilder, Limits, Message, WebSocketStream};
 
 use super::arguments::ExecArguments;
 use super::client::Client;
-use super::names::{container, find, name_of};
-use input::Input;
+use super::pod_names::{container, find, name_of};
 use raw_mode::RawMode;
+use stdin::Stdin;
 
-/// The protocol whose streams can be closed one by one.
+/// The protocol that can close a single stream.
 const PROTOCOL: &str = "v5.channel.k8s.io";
-/// A key as the handshake wants it; over a local socket it proves nothing.
+/// The handshake requires a key. A constant suffices because there is no proxy on a local socket.
 const KEY: &str = "cG9kd2FyZCBleGVjIGtleQ==";
 const STDIN: u8 = 0;
 const STDOUT: u8 = 1;
@@ -42,9 +42,8 @@ const CLOSE: u8 = 255;
 
 type Socket = WebSocketStream<TokioIo<hyper::upgrade::Upgraded>>;
 
-/// Runs the command.
 pub(super) async fn run(arguments: ExecArguments) -> anyhow::Result<ExitCode> {
-    let client = Client::of(&arguments.connection);
+    let client = Client::from_flags(&arguments.connection);
     let pod = find(&client, &arguments.pod, arguments.scope.namespace.as_deref()).await?;
     let container = container(&pod, arguments.container.as_deref())?;
     let (namespace, name) = name_of(&pod);
@@ -55,27 +54,26 @@ pub(super) async fn run(arguments: ExecArguments) -> anyhow::Result<ExitCode> {
     let tty = arguments.tty && arguments.stdin && is_terminal;
     let path = format!("/exec/{namespace}/{name}/{container}?{}", query(&arguments, tty));
     let socket = open(&client, &path).await?;
-    // Restored when it is dropped, also when something fails.
-    let _raw = tty.then(RawMode::enter).transpose().context("set the terminal up")?;
-    let input = if arguments.stdin { Input::start()? } else { Input::none() };
-    converse(socket, input, tty).await
+    // Restores the terminal when dropped, also after an error.
+    let _raw = tty.then(RawMode::enter).transpose().context("switch the terminal to raw mode")?;
+    let stdin = if arguments.stdin { Stdin::start()? } else { Stdin::none() };
+    copy_streams(socket, stdin, tty).await
 }
 
 fn query(arguments: &ExecArguments, tty: bool) -> String {
     let mut pairs = vec!["output=1".to_owned()];
-    // A terminal has one output.
+    // A terminal merges both outputs into one.
     pairs.push(if tty { "tty=1" } else { "error=1" }.to_owned());
     if arguments.stdin {
         pairs.push("input=1".to_owned());
     }
-    pairs.extend(arguments.command.iter().map(|word| format!("command={}", escaped(word))));
+    pairs.extend(arguments.command.iter().map(|argument| format!("command={}", percent_encode(argument))));
     pairs.join("&")
 }
 
-/// A word as a query takes it.
-fn escaped(word: &str) -> String {
+fn percent_encode(argument: &str) -> String {
     let mut text = String::new();
-    for byte in word.bytes() {
+    for byte in argument.bytes() {
         match byte {
             b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' | b'.' | b'~' => {
                 text.push(char::from(byte));
@@ -86,12 +84,12 @@ fn escaped(word: &str) -> String {
     text
 }
 
-/// Opens the WebSocket; an agent that refuses says why.
+/// Opens the WebSocket. An error contains the agent's explanation.
 async fn open(client: &Client, path: &str) -> anyhow::Result<Socket> {
     let stream = client.connect().await?;
     let (mut sender, connection) =
-        http1::handshake(TokioIo::new(stream)).await.context("talk to the agent")?;
-    let request = Request::get(path)
+        http1::handshake(TokioIo::new(stream)).await.context("connect to the agent")?;
+    let upgrade_request = Request::get(path)
         .header(header::HOST, "podward")
         .header(header::CONNECTION, "Upgrade")
         .header(header::UPGRADE, "websocket")
@@ -99,84 +97,84 @@ async fn open(client: &Client, path: &str) -> anyhow::Result<Socket> {
         .header(header::SEC_WEBSOCKET_KEY, KEY)
         .header(header::SEC_WEBSOCKET_PROTOCOL, PROTOCOL)
         .body(Empty::<Bytes>::new())
-        .context("ask the agent")?;
-    let asked = async {
-        let answer = sender.send_request(request).await.context("ask the agent")?;
-        if answer.status() != StatusCode::SWITCHING_PROTOCOLS {
-            let status = answer.status();
-            let body = answer.into_body().collect().await.map(http_body_util::Collected::to_bytes);
+        .context("send the request to the agent")?;
+    let request = async {
+        let response = sender.send_request(upgrade_request).await.context("send the request to the agent")?;
+        if response.status() != StatusCode::SWITCHING_PROTOCOLS {
+            let status = response.status();
+            let body = response.into_body().collect().await.map(http_body_util::Collected::to_bytes);
             let text = String::from_utf8_lossy(&body.unwrap_or_default()).trim().to_owned();
             bail!("{}", if text.is_empty() { format!("the agent answered {status}") } else { text });
         }
-        hyper::upgrade::on(answer).await.context("take the connection over")
+        hyper::upgrade::on(response).await.context("upgrade the connection")
     };
     let mut connection = std::pin::pin!(connection.with_upgrades());
-    let mut asked = std::pin::pin!(asked);
+    let mut request = std::pin::pin!(request);
     let upgraded = tokio::select! {
-        upgraded = &mut asked => upgraded?,
+        upgraded = &mut request => upgraded?,
         ended = &mut connection => {
-            ended.context("talk to the agent")?;
-            // The connection was handed over, so what was asked is there.
-            asked.await?
+            ended.context("connect to the agent")?;
+            // The connection was upgraded, so the response is complete.
+            request.await?
         }
     };
     let limits = Limits::default().max_payload_len(Some(64 * 1024 * 1024));
     Ok(ClientBuilder::new().limits(limits).take_over(TokioIo::new(upgraded)))
 }
 
-/// Carries the streams until the command has ended.
-async fn converse(socket: Socket, mut input: Input, tty: bool) -> anyhow::Result<ExitCode> {
+/// Copies the streams until the command ends.
+async fn copy_streams(socket: Socket, mut stdin: Stdin, tty: bool) -> anyhow::Result<ExitCode> {
     let (mut sink, mut source) = socket.split();
-    let mut resizes = signal(SignalKind::window_change()).context("listen for the terminal's size")?;
+    let mut resizes = signal(SignalKind::window_change()).context("watch the size of the terminal")?;
     if let Some(size) = raw_mode::size().filter(|_| tty) {
-        sink.send(message(RESIZE, size.as_bytes())).await.context("tell the terminal's size")?;
+        sink.send(encode(RESIZE, size.as_bytes())).await.context("send the size of the terminal")?;
     }
-    let ending = loop {
+    let status = loop {
         tokio::select! {
-            news = source.next() => match news {
+            message = source.next() => match message {
                 None => bail!("the connection to the agent ended before the command did"),
-                Some(news) => {
-                    let news = news.context("the connection to the agent broke off")?;
-                    if news.is_close() {
+                Some(message) => {
+                    let message = message.context("lost the connection to the agent")?;
+                    if message.is_close() {
                         bail!("the connection to the agent ended before the command did");
                     }
-                    if let Some(ending) = take(&news.into_payload())? {
-                        break ending;
+                    if let Some(status) = process_message(&message.into_payload())? {
+                        break status;
                     }
                 }
             },
-            piece = input.next() => match piece? {
-                Some(piece) => sink.send(message(STDIN, &piece)).await.context("hand the input on")?,
-                None => sink.send(message(CLOSE, &[STDIN])).await.context("end the input")?,
+            chunk = stdin.next() => match chunk? {
+                Some(chunk) => sink.send(encode(STDIN, &chunk)).await.context("send standard input")?,
+                None => sink.send(encode(CLOSE, &[STDIN])).await.context("close standard input")?,
             },
             _ = resizes.recv(), if tty => if let Some(size) = raw_mode::size() {
-                sink.send(message(RESIZE, size.as_bytes())).await.context("tell the terminal's size")?;
+                sink.send(encode(RESIZE, size.as_bytes())).await.context("send the size of the terminal")?;
             },
         }
     };
-    // How it ended is known; whether the other side hears the good-bye does not matter.
+    // The exit status is known, so an error of the close does not matter.
     let _ = sink.close().await;
-    ending::exit_code(&ending)
+    exit_status::exit_code(&status)
 }
 
-fn message(channel: u8, data: &[u8]) -> Message {
+fn encode(channel: u8, data: &[u8]) -> Message {
     let mut payload = BytesMut::with_capacity(data.len() + 1);
     payload.put_u8(channel);
     payload.put_slice(data);
     Message::binary(payload)
 }
 
-/// Shows what came; `Some` when the command has ended.
-fn take(payload: &[u8]) -> anyhow::Result<Option<Vec<u8>>> {
+/// Prints output. Returns the status when the command has ended.
+fn process_message(payload: &[u8]) -> anyhow::Result<Option<Vec<u8>>> {
     let Some((channel, data)) = payload.split_first() else { return Ok(None) };
     match *channel {
         STDOUT => {
             let mut out = std::io::stdout().lock();
-            out.write_all(data).and_then(|()| out.flush()).context("write what the command wrote")?;
+            out.write_all(data).and_then(|()| out.flush()).context("write the output of the command")?;
         }
-        STDERR => std::io::stderr().lock().write_all(data).context("write what the command wrote")?,
+        STDERR => std::io::stderr().lock().write_all(data).context("write the output of the command")?,
         STATUS => return Ok(Some(data.to_vec())),
-        // Streams that ended; the status follows.
+        // Closed streams; the status follows.
         _ => {}
     }
     Ok(None)
@@ -190,9 +188,9 @@ mod tests {
     use crate::command::arguments::{Command, CommandLine};
 
     #[test]
-    fn the_command_is_handed_on_word_by_word() {
-        let words = ["podward", "exec", "-i", "web", "--", "sh", "-c", "echo a&b=c ü"];
-        let Command::Exec(exec) = CommandLine::try_parse_from(words).unwrap().command else { panic!() };
+    fn query_encodes_each_argument() {
+        let arguments = ["podward", "exec", "-i", "web", "--", "sh", "-c", "echo a&b=c ü"];
+        let Command::Exec(exec) = CommandLine::try_parse_from(arguments).unwrap().command else { panic!() };
         assert_eq!(
             query(&exec, false),
             "output=1&error=1&input=1&command=sh&command=-c&command=echo%20a%26b%3Dc%20%C3%BC"
@@ -201,10 +199,10 @@ mod tests {
     }
 
     #[test]
-    fn the_status_ends_it() {
-        assert_eq!(take(&[]).unwrap(), None);
-        assert_eq!(take(&[STDERR]).unwrap(), None);
-        assert_eq!(take(&[CLOSE, STDOUT]).unwrap(), None);
-        assert_eq!(take(&[STATUS, b'{', b'}']).unwrap(), Some(b"{}".to_vec()));
+    fn status_message_ends_command() {
+        assert_eq!(process_message(&[]).unwrap(), None);
+        assert_eq!(process_message(&[STDERR]).unwrap(), None);
+        assert_eq!(process_message(&[CLOSE, STDOUT]).unwrap(), None);
+        assert_eq!(process_message(&[STATUS, b'{', b'}']).unwrap(), Some(b"{}".to_vec()));
     }
 }

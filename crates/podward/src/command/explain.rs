@@ -2,67 +2,57 @@
 
 use std::process::ExitCode;
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-use model::Timestamp;
-use serde_json::Value;
+use model::local_api::{PodExplanation, paths};
 
 use super::arguments::{Output, PodArguments};
 use super::client::Client;
-use super::get::print;
-use super::names::{find, name_of};
+use super::get::{print, print_document};
+use super::pod_names::{find, name_of};
 use super::table::{age, long_time};
 use super::terminal;
-use model::yaml::to_yaml;
 
-/// The longest line where the terminal does not say.
-const USUAL_WIDTH: usize = 120;
+/// For output that does not go to a terminal.
+const DEFAULT_WIDTH: usize = 120;
 
-/// Runs the command.
 pub(super) async fn run(arguments: PodArguments) -> anyhow::Result<ExitCode> {
-    let client = Client::of(&arguments.connection);
+    let client = Client::from_flags(&arguments.connection);
     let pod = find(&client, &arguments.pod, arguments.scope.namespace.as_deref()).await?;
     let (namespace, name) = name_of(&pod);
-    let answer = client.json(&format!("/podward/explain/{namespace}/{name}")).await?;
+    let explanation: PodExplanation = client.get(&format!("{}/{namespace}/{name}", paths::EXPLAIN)).await?;
     match arguments.output {
-        Output::Json => print(&(serde_json::to_string_pretty(&answer)? + "\n"))?,
-        Output::Yaml => print(&to_yaml(&answer))?,
+        Output::Json | Output::Yaml => print_document(arguments.output, &explanation)?,
         Output::Table | Output::Wide | Output::Name => {
-            print(&text(&answer, terminal::width().unwrap_or(USUAL_WIDTH)))?;
+            print(&text(&explanation, terminal::width().unwrap_or(DEFAULT_WIDTH)))?;
         }
     }
     Ok(ExitCode::SUCCESS)
 }
 
-fn text(answer: &Value, width: usize) -> String {
-    let mut text = wrapped(answer["sentence"].as_str().unwrap_or_default(), width, "", "");
-    let causes: Vec<&str> =
-        answer["causes"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
-    if !causes.is_empty() {
+fn text(explanation: &PodExplanation, width: usize) -> String {
+    let mut text = wrap(&explanation.sentence, width, "", "");
+    if !explanation.causes.is_empty() {
         text.push_str("\nCauses:\n");
-        for cause in causes {
-            text.push_str(&wrapped(cause, width, "  - ", "    "));
+        for cause in &explanation.causes {
+            text.push_str(&wrap(cause, width, "  - ", "    "));
         }
     }
-    let time = |field: &str| {
-        let time: Time = serde_json::from_value(answer[field].clone()).ok()?;
-        Some(Timestamp::from_api_time(&time))
-    };
-    if let (Some(next), Some(now)) = (time("nextTry"), time("now")) {
-        text.push_str(&format!("\nNext try: in {}, at {}.\n", age(next.since(now)), long_time(next)));
+    if let Some(next_try) = explanation.next_try {
+        let delay = age(next_try.since(explanation.now));
+        text.push_str(&format!("\nNext try: in {delay}, at {}.\n", long_time(next_try)));
     }
     text
 }
 
-/// Lines of at most that many columns; words are not cut.
-fn wrapped(text: &str, width: usize, first: &str, others: &str) -> String {
+/// Breaks text into lines of at most `width` columns. A longer word gets its own line.
+fn wrap(text: &str, width: usize, first_indent: &str, indent: &str) -> String {
     let mut lines = String::new();
-    let mut line = first.to_owned();
+    let mut line = first_indent.to_owned();
     let mut is_empty = true;
     for word in text.split_whitespace() {
         if !is_empty && line.chars().count() + 1 + word.chars().count() > width {
             lines.push_str(&line);
             lines.push('\n');
-            line = others.to_owned();
+            line = indent.to_owned();
             is_empty = true;
         }
         if !is_empty {
@@ -78,17 +68,34 @@ fn wrapped(text: &str, width: usize, first: &str, others: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
+    use model::Timestamp;
 
     use super::*;
 
+    const NOW: Timestamp = Timestamp::from_nanos(1_767_225_600_500_000_000);
+
+    fn explanation(sentence: &str) -> PodExplanation {
+        PodExplanation {
+            causes: Vec::new(),
+            namespace: "default".to_owned(),
+            next_try: None,
+            now: NOW,
+            pod: "web".to_owned(),
+            sentence: sentence.to_owned(),
+            uid: "u".to_owned(),
+            verdict: "Blocked".to_owned(),
+        }
+    }
+
     #[test]
-    fn the_sentence_comes_first_then_the_causes_and_the_next_try() {
-        let answer = json!({
-            "sentence": "Pod default/web is not ready: the image \"app:1\" of container main cannot be pulled.",
-            "causes": ["app:1: not found", "check the name and the tag of the image"],
-            "nextTry": "2026-01-01T00:00:12Z", "now": "2026-01-01T00:00:00.5Z",
-        });
+    fn prints_sentence_then_causes_then_next_try() {
+        let blocked = PodExplanation {
+            causes: ["app:1: not found", "check the name and the tag of the image"].map(str::to_owned).into(),
+            next_try: Some(Timestamp::from_secs(1_767_225_612)),
+            ..explanation(
+                "Pod default/web is not ready: the image \"app:1\" of container main cannot be pulled.",
+            )
+        };
         let expected = "\
 Pod default/web is not ready: the image \"app:1\" of
 container main cannot be pulled.
@@ -99,9 +106,8 @@ Causes:
 
 Next try: in 11s, at 2026-01-01T00:00:12Z.
 ";
-        assert_eq!(text(&answer, 50), expected);
-        let fine =
-            json!({"sentence": "Pod default/web is running and ready.", "causes": [], "nextTry": null});
+        assert_eq!(text(&blocked, 50), expected);
+        let fine = explanation("Pod default/web is running and ready.");
         assert_eq!(text(&fine, 50), "Pod default/web is running and ready.\n");
     }
 }

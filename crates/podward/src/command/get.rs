@@ -9,96 +9,131 @@ use std::io::Write;
 use std::process::ExitCode;
 
 use anyhow::bail;
+use model::yaml::to_yaml;
+use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::arguments::{EventArguments, GetArguments, Output};
 use super::client::Client;
-use super::names::distance;
+use super::pod_names::distance;
 use super::table::Table;
-use model::yaml::to_yaml;
 
 pub(super) use events::event_table;
-pub(super) use pods::pod_state;
+pub(super) use pods::pod_summary;
 
-/// What can be shown, with the words for it.
-const KINDS: [(&str, &[&str]); 4] = [
-    ("pods", &["pods", "pod", "po"]),
-    ("events", &["events", "event", "ev"]),
-    ("sources", &["sources", "source", "manifests", "manifest"]),
-    ("node", &["node", "nodes", "no"]),
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Pods,
+    Events,
+    Sources,
+    Node,
+}
+
+/// The names of each kind on the command line.
+const KIND_NAMES: [(Kind, &[&str]); 4] = [
+    (Kind::Pods, &["pods", "pod", "po"]),
+    (Kind::Events, &["events", "event", "ev"]),
+    (Kind::Sources, &["sources", "source", "manifests", "manifest"]),
+    (Kind::Node, &["node", "nodes", "no"]),
 ];
 
-/// Runs `podward get`.
 pub(super) async fn run(mut arguments: GetArguments) -> anyhow::Result<ExitCode> {
-    let client = Client::of(&arguments.connection);
-    let (what, name) = match arguments.what.split_once('/') {
-        Some((what, name)) => (what.to_owned(), Some(name.to_owned())),
-        None => (arguments.what.clone(), None),
+    let client = Client::from_flags(&arguments.connection);
+    let (kind, name) = match arguments.kind.split_once('/') {
+        Some((kind, name)) => (kind.to_owned(), Some(name.to_owned())),
+        None => (arguments.kind.clone(), None),
     };
     arguments.names.splice(0..0, name);
-    let kind = kind(&what)?;
-    if arguments.selector.is_some() && kind != "pods" {
-        bail!("-l is for pods");
+    let kind = parse_kind(&kind)?;
+    if arguments.selector.is_some() && kind != Kind::Pods {
+        bail!("-l works with pods only");
     }
     match kind {
-        "pods" => pods::run(&client, &arguments).await,
-        "events" => events::run(&client, &events::Question::of_get(&arguments)?).await,
-        "sources" => sources::run(&client, &arguments).await,
-        _ => nodes::run(&client, &arguments).await,
+        Kind::Pods => pods::run(&client, &arguments).await,
+        Kind::Events => events::run(&client, &events::EventQuery::from_get(&arguments)?).await,
+        Kind::Sources => sources::run(&client, &arguments).await,
+        Kind::Node => nodes::run(&client, &arguments).await,
     }?;
     Ok(ExitCode::SUCCESS)
 }
 
-/// Runs `podward events`.
 pub(super) async fn run_events(arguments: EventArguments) -> anyhow::Result<ExitCode> {
-    let client = Client::of(&arguments.connection);
-    events::run(&client, &events::Question::of_events(arguments)).await?;
+    let client = Client::from_flags(&arguments.connection);
+    events::run(&client, &events::EventQuery::from_events(arguments)).await?;
     Ok(ExitCode::SUCCESS)
 }
 
-fn kind(word: &str) -> anyhow::Result<&'static str> {
-    let lower = word.to_lowercase();
-    if let Some((kind, _)) = KINDS.iter().find(|(_, words)| words.contains(&lower.as_str())) {
-        return Ok(kind);
+fn parse_kind(text: &str) -> anyhow::Result<Kind> {
+    let lower = text.to_lowercase();
+    if let Some((kind, _)) = KIND_NAMES.iter().find(|(_, names)| names.contains(&lower.as_str())) {
+        return Ok(*kind);
     }
-    let words = KINDS.iter().flat_map(|(_, words)| words.iter());
-    let near = words.filter_map(|known| Some((distance(known, &lower)?, known))).min();
-    let hint = near.map(|(_, known)| format!(" Did you mean {known}?")).unwrap_or_default();
-    bail!("cannot get {word:?}; a node has pods, events, sources and itself (node).{hint}")
+    let names = KIND_NAMES.iter().flat_map(|(_, names)| names.iter());
+    let nearest = names.filter_map(|name| Some((distance(name, &lower)?, name))).min();
+    let hint = nearest.map(|(_, name)| format!(" Did you mean {name}?")).unwrap_or_default();
+    bail!("unknown kind {text:?}; use pods, events, sources or node.{hint}")
 }
 
-/// Prints a list of objects in a form for programs; false when a table is wanted.
-fn print_objects(output: Output, items: &[Value], single: bool) -> anyhow::Result<bool> {
-    let whole = || match items {
-        [only] if single => only.clone(),
-        items => json!({"apiVersion": "v1", "kind": "List", "items": items, "metadata": {}}),
+/// An object for the output formats other than tables.
+struct PrintableObject {
+    kind: &'static str,
+    name: String,
+    document: Value,
+}
+
+impl PrintableObject {
+    /// Adds `apiVersion` and `kind`, which the items of a list do not need to have.
+    fn new(kind: &'static str, name: &str, mut document: Value) -> Self {
+        if let Some(fields) = document.as_object_mut() {
+            fields.insert("apiVersion".to_owned(), json!("v1"));
+            fields.insert("kind".to_owned(), json!(kind));
+        }
+        Self { kind, name: name.to_owned(), document }
+    }
+}
+
+/// Prints objects as JSON, YAML or names. Returns false if the output format is a table.
+fn print_objects(output: Output, objects: &[PrintableObject], is_single: bool) -> anyhow::Result<bool> {
+    let document = || match objects {
+        [only] if is_single => only.document.clone(),
+        objects => {
+            let items: Vec<&Value> = objects.iter().map(|object| &object.document).collect();
+            json!({"apiVersion": "v1", "kind": "List", "items": items, "metadata": {}})
+        }
     };
     match output {
         Output::Table | Output::Wide => return Ok(false),
-        Output::Json => print(&(serde_json::to_string_pretty(&whole())? + "\n"))?,
-        Output::Yaml => print(&to_yaml(&whole()))?,
-        Output::Name => {
-            for item in items {
-                let kind = item["kind"].as_str().unwrap_or_default().to_lowercase();
-                print(&format!("{kind}/{}\n", item["metadata"]["name"].as_str().unwrap_or_default()))?;
-            }
-        }
+        Output::Json | Output::Yaml => print_document(output, &document())?,
+        Output::Name => objects.iter().try_for_each(print_name)?,
     }
     Ok(true)
 }
 
-/// Prints one object of a stream in a form for programs.
-fn print_change(output: Output, object: &Value) -> anyhow::Result<()> {
+/// Prints one object of a watch as JSON, YAML or a name.
+fn print_change(output: Output, object: &PrintableObject) -> anyhow::Result<()> {
     match output {
-        Output::Yaml => print(&format!("---\n{}", to_yaml(object))),
-        Output::Json => print(&(serde_json::to_string_pretty(object)? + "\n")),
-        Output::Table | Output::Wide | Output::Name => {
-            print_objects(Output::Name, std::slice::from_ref(object), true).map(drop)
+        Output::Yaml => print(&format!("---\n{}", to_yaml(&object.document))),
+        Output::Json => print_document(output, &object.document),
+        Output::Table | Output::Wide | Output::Name => print_name(object),
+    }
+}
+
+fn print_name(object: &PrintableObject) -> anyhow::Result<()> {
+    print(&format!("{}/{}\n", object.kind.to_lowercase(), object.name))
+}
+
+/// Prints a document as YAML if that is the output format, otherwise as JSON. The keys are sorted.
+pub(super) fn print_document(output: Output, document: &impl Serialize) -> anyhow::Result<()> {
+    let document = serde_json::to_value(document)?;
+    match output {
+        Output::Yaml => print(&to_yaml(&document)),
+        Output::Json | Output::Table | Output::Wide | Output::Name => {
+            print(&(serde_json::to_string_pretty(&document)? + "\n"))
         }
     }
 }
 
-/// Prints at once; a reader that went away is no error worth words.
+/// Prints and flushes. Ends the program without an error when the reader has closed the pipe.
 pub(super) fn print(text: &str) -> anyhow::Result<()> {
     let mut out = std::io::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
@@ -107,18 +142,8 @@ pub(super) fn print(text: &str) -> anyhow::Result<()> {
     }
 }
 
-/// A table with or without its headings.
-fn headed<const N: usize>(headings: [&str; N], no_headers: bool) -> Table {
-    if no_headers { Table::bare() } else { Table::new(headings) }
-}
-
-/// Gives an item of a list what it has on its own.
-fn with_kind(mut item: Value, kind: &str) -> Value {
-    if let Some(fields) = item.as_object_mut() {
-        fields.insert("apiVersion".to_owned(), json!("v1"));
-        fields.insert("kind".to_owned(), json!(kind));
-    }
-    item
+fn table_with_headings<const N: usize>(headings: [&str; N], no_headers: bool) -> Table {
+    if no_headers { Table::without_headings() } else { Table::new(headings) }
 }
 
 #[cfg(test)]
@@ -126,14 +151,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn kinds_have_kubectls_words() {
-        for (word, known) in
-            [("po", "pods"), ("Pod", "pods"), ("ev", "events"), ("manifests", "sources"), ("no", "node")]
-        {
-            assert_eq!(kind(word).unwrap(), known);
+    fn accepts_kubectl_names_of_kinds() {
+        for (text, kind) in [
+            ("po", Kind::Pods),
+            ("Pod", Kind::Pods),
+            ("ev", Kind::Events),
+            ("manifests", Kind::Sources),
+            ("no", Kind::Node),
+        ] {
+            assert_eq!(parse_kind(text).unwrap(), kind);
         }
-        let error = kind("podds").unwrap_err().to_string();
+        let error = parse_kind("podds").unwrap_err().to_string();
         assert!(error.contains("Did you mean pods?"), "{error}");
-        assert!(!kind("deployments").unwrap_err().to_string().contains("Did you mean"));
+        assert!(!parse_kind("deployments").unwrap_err().to_string().contains("Did you mean"));
     }
 }

@@ -1,26 +1,25 @@
-//! `podward logs`: what a container wrote.
+//! `podward logs`: the output of a container.
 
 use std::io::Write;
 use std::process::ExitCode;
 
 use super::arguments::LogArguments;
 use super::client::Client;
-use super::names::{container, find, name_of};
+use super::pod_names::{container, find, name_of};
 
-/// Runs the command.
 pub(super) async fn run(arguments: LogArguments) -> anyhow::Result<ExitCode> {
-    let client = Client::of(&arguments.connection);
+    let client = Client::from_flags(&arguments.connection);
     let pod = find(&client, &arguments.pod, arguments.scope.namespace.as_deref()).await?;
-    let wanted = arguments.named.as_deref().or(arguments.container.as_deref());
-    let container = container(&pod, wanted)?;
+    let requested = arguments.container_flag.as_deref().or(arguments.container.as_deref());
+    let container = container(&pod, requested)?;
     let (namespace, name) = name_of(&pod);
     let path = format!("/containerLogs/{namespace}/{name}/{container}{}", query(&arguments));
-    let mut answer = client.open(&path).await?;
+    let mut log = client.open(&path).await?;
     let mut out = std::io::stdout().lock();
-    while let Some(piece) = answer.next().await? {
-        let written = out.write_all(&piece).and_then(|()| out.flush());
+    while let Some(chunk) = log.next().await? {
+        let written = out.write_all(&chunk).and_then(|()| out.flush());
         match written {
-            // Whoever read has seen enough.
+            // The reader, such as `head`, has closed the pipe.
             Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => break,
             other => other?,
         }
@@ -28,7 +27,7 @@ pub(super) async fn run(arguments: LogArguments) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The question in the words of the kubelet's API.
+/// The query of the kubelet's API.
 fn query(arguments: &LogArguments) -> String {
     let mut pairs = Vec::new();
     for (is_set, name) in
@@ -38,7 +37,7 @@ fn query(arguments: &LogArguments) -> String {
             pairs.push(format!("{name}=true"));
         }
     }
-    // kubectl's -1 means all lines.
+    // As in kubectl, -1 means all lines.
     pairs.extend(arguments.tail.filter(|lines| *lines >= 0).map(|lines| format!("tailLines={lines}")));
     pairs.extend(arguments.since.map(|seconds| format!("sinceSeconds={seconds}")));
     if pairs.is_empty() { String::new() } else { format!("?{}", pairs.join("&")) }
@@ -52,15 +51,15 @@ mod tests {
     use crate::command::arguments::{Command, CommandLine};
 
     #[test]
-    fn flags_become_the_kubelets_query() {
-        let asked = |line: &str| match CommandLine::try_parse_from(line.split(' ')).unwrap().command {
+    fn flags_map_to_kubelet_query() {
+        let query_of = |line: &str| match CommandLine::try_parse_from(line.split(' ')).unwrap().command {
             Command::Logs(logs) => query(&logs),
             _ => panic!(),
         };
-        assert_eq!(asked("podward logs web"), "");
-        assert_eq!(asked("podward logs web --tail=-1"), "");
+        assert_eq!(query_of("podward logs web"), "");
+        assert_eq!(query_of("podward logs web --tail=-1"), "");
         assert_eq!(
-            asked("podward logs web -c main -f -p --timestamps --tail 20 --since 5m"),
+            query_of("podward logs web -c main -f -p --timestamps --tail 20 --since 5m"),
             "?follow=true&previous=true&timestamps=true&tailLines=20&sinceSeconds=300"
         );
     }

@@ -4,14 +4,14 @@ use std::collections::BTreeMap;
 
 use anyhow::bail;
 
-/// What labels must be.
+/// The requirements that the labels of an object must meet.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Selector {
-    terms: Vec<Term>,
+    requirements: Vec<Requirement>,
 }
 
 #[derive(Debug, PartialEq, Eq)]
-enum Term {
+enum Requirement {
     In(String, Vec<String>),
     NotIn(String, Vec<String>),
     Exists(String),
@@ -19,33 +19,32 @@ enum Term {
 }
 
 impl Selector {
-    /// Reads a selector; an empty one takes everything.
+    /// An empty selector matches everything.
     pub(super) fn parse(text: &str) -> anyhow::Result<Self> {
-        let mut terms = Vec::new();
-        for part in parts(text) {
+        let mut requirements = Vec::new();
+        for part in split_requirements(text) {
             let part = part.trim();
             if part.is_empty() {
                 continue;
             }
-            terms.push(term(part)?);
+            requirements.push(requirement(part)?);
         }
-        Ok(Self { terms })
+        Ok(Self { requirements })
     }
 
-    /// Whether labels are as wanted.
     pub(super) fn matches(&self, labels: Option<&BTreeMap<String, String>>) -> bool {
         let value = |key: &str| labels.and_then(|labels| labels.get(key));
-        self.terms.iter().all(|term| match term {
-            Term::In(key, values) => value(key).is_some_and(|value| values.contains(value)),
-            Term::NotIn(key, values) => value(key).is_none_or(|value| !values.contains(value)),
-            Term::Exists(key) => value(key).is_some(),
-            Term::Missing(key) => value(key).is_none(),
+        self.requirements.iter().all(|requirement| match requirement {
+            Requirement::In(key, values) => value(key).is_some_and(|value| values.contains(value)),
+            Requirement::NotIn(key, values) => value(key).is_none_or(|value| !values.contains(value)),
+            Requirement::Exists(key) => value(key).is_some(),
+            Requirement::Missing(key) => value(key).is_none(),
         })
     }
 }
 
-/// The terms between commas that stand in no brackets.
-fn parts(text: &str) -> Vec<String> {
+/// Splits at commas outside of parentheses.
+fn split_requirements(text: &str) -> Vec<String> {
     let mut depth = 0_i32;
     let mut parts = vec![String::new()];
     for letter in text.chars() {
@@ -65,33 +64,35 @@ fn parts(text: &str) -> Vec<String> {
     parts
 }
 
-fn term(text: &str) -> anyhow::Result<Term> {
-    for (word, is_in) in [(" notin ", false), (" in ", true)] {
-        if let Some((key, list)) = text.split_once(word) {
+fn requirement(text: &str) -> anyhow::Result<Requirement> {
+    for (operator, is_in) in [(" notin ", false), (" in ", true)] {
+        if let Some((key, list)) = text.split_once(operator) {
             let inner = list.trim().strip_prefix('(').and_then(|rest| rest.strip_suffix(')'));
-            let Some(inner) = inner else { bail!("-l {text:?}: values stand in brackets: {key} in (a,b)") };
+            let Some(inner) = inner else {
+                bail!("-l {text:?}: put the values in parentheses: {key} in (a,b)")
+            };
             let values = inner.split(',').map(|value| value.trim().to_owned()).collect();
-            let key = key_of(key)?;
-            return Ok(if is_in { Term::In(key, values) } else { Term::NotIn(key, values) });
+            let key = parse_key(key)?;
+            return Ok(if is_in { Requirement::In(key, values) } else { Requirement::NotIn(key, values) });
         }
     }
     if let Some((key, value)) = text.split_once("!=") {
-        return Ok(Term::NotIn(key_of(key)?, vec![value.trim().to_owned()]));
+        return Ok(Requirement::NotIn(parse_key(key)?, vec![value.trim().to_owned()]));
     }
     if let Some((key, value)) = text.split_once("==").or_else(|| text.split_once('=')) {
-        return Ok(Term::In(key_of(key)?, vec![value.trim().to_owned()]));
+        return Ok(Requirement::In(parse_key(key)?, vec![value.trim().to_owned()]));
     }
     match text.strip_prefix('!') {
-        Some(key) => Ok(Term::Missing(key_of(key)?)),
-        None => Ok(Term::Exists(key_of(text)?)),
+        Some(key) => Ok(Requirement::Missing(parse_key(key)?)),
+        None => Ok(Requirement::Exists(parse_key(text)?)),
     }
 }
 
-fn key_of(text: &str) -> anyhow::Result<String> {
+fn parse_key(text: &str) -> anyhow::Result<String> {
     let key = text.trim();
-    let safe = |letter: char| letter.is_ascii_alphanumeric() || "-_./".contains(letter);
-    if key.is_empty() || !key.chars().all(safe) {
-        bail!("-l: {key:?} is no label; write label=value, label!=value, label or !label");
+    let is_allowed = |letter: char| letter.is_ascii_alphanumeric() || "-_./".contains(letter);
+    if key.is_empty() || !key.chars().all(is_allowed) {
+        bail!("-l: {key:?} is not a label; use label=value, label!=value, label or !label");
     }
     Ok(key.to_owned())
 }
@@ -101,7 +102,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn labels_are_selected_as_kubectl_does() {
+    fn matches_labels_as_kubectl() {
         let labels =
             BTreeMap::from([("app", "web"), ("tier", "front")].map(|(k, v)| (k.to_owned(), v.to_owned())));
         let matches = |text: &str| Selector::parse(text).unwrap().matches(Some(&labels));

@@ -4,38 +4,34 @@ use std::time::Duration;
 
 use model::Timestamp;
 
-/// Rows under a line of headings; columns are as wide as their widest cell.
+/// Rows with aligned columns, which are as wide as their widest cell.
 #[derive(Debug, Default)]
 pub(super) struct Table {
     rows: Vec<Vec<String>>,
-    /// Widths that were printed before, so that a watch keeps its columns.
+    /// Kept for the rows of later calls, so that the columns of a watch stay aligned.
     widths: Vec<usize>,
 }
 
 impl Table {
-    /// A table with these headings.
     pub(super) fn new<const N: usize>(headings: [&str; N]) -> Self {
         let mut table = Self::default();
         table.add(headings);
         table
     }
 
-    /// A table without headings.
-    pub(super) fn bare() -> Self {
+    pub(super) fn without_headings() -> Self {
         Self::default()
     }
 
-    /// Adds a row.
     pub(super) fn add<const N: usize>(&mut self, cells: [&str; N]) {
         self.add_row(cells.iter().map(|cell| (*cell).to_owned()).collect());
     }
 
-    /// Adds a row.
     pub(super) fn add_row(&mut self, cells: Vec<String>) {
         self.rows.push(cells);
     }
 
-    /// The rows since the last call as text, three blanks between columns.
+    /// The rows since the last call, with three spaces between columns.
     pub(super) fn take_text(&mut self) -> String {
         let rows = std::mem::take(&mut self.rows);
         for row in &rows {
@@ -60,35 +56,34 @@ impl Table {
     }
 }
 
-/// A duration in kubectl's short form: two units where one would be coarse.
+/// A duration in the form of kubectl: a second unit is shown while the first one is small.
 pub(super) fn age(duration: Duration) -> String {
     let seconds = duration.as_secs();
     let (minutes, hours, days) = (seconds / 60, seconds / 3600, seconds / 86_400);
-    let both = |big: u64, unit: &str, small: u64, part: &str| match small {
+    let two_units = |big: u64, unit: &str, small: u64, small_unit: &str| match small {
         0 => format!("{big}{unit}"),
-        small => format!("{big}{unit}{small}{part}"),
+        small => format!("{big}{unit}{small}{small_unit}"),
     };
     match seconds {
         0..120 => format!("{seconds}s"),
-        120..600 => both(minutes, "m", seconds % 60, "s"),
+        120..600 => two_units(minutes, "m", seconds % 60, "s"),
         600..10_800 => format!("{minutes}m"),
-        10_800..28_800 => both(hours, "h", minutes % 60, "m"),
+        10_800..28_800 => two_units(hours, "h", minutes % 60, "m"),
         28_800..172_800 => format!("{hours}h"),
-        172_800..691_200 => both(days, "d", hours % 24, "h"),
+        172_800..691_200 => two_units(days, "d", hours % 24, "h"),
         691_200..63_072_000 => format!("{days}d"),
-        _ => both(days / 365, "y", days % 365, "d"),
+        _ => two_units(days / 365, "y", days % 365, "d"),
     }
 }
 
-/// How long ago a time was, or `<unknown>`.
+/// The time since `time`, or `<unknown>`.
 pub(super) fn age_of(time: Option<Timestamp>, now: Timestamp) -> String {
     time.filter(|time| !time.is_zero()).map_or("<unknown>".to_owned(), |time| age(now.since(time)))
 }
 
-/// A time for people: kubectl's form, in UTC.
+/// A time in whole seconds and UTC.
 pub(super) fn long_time(time: Timestamp) -> String {
-    let whole = Timestamp::from_secs(time.as_nanos().div_euclid(1_000_000_000));
-    whole.to_rfc3339()
+    Timestamp::from_secs(time.as_nanos().div_euclid(1_000_000_000)).to_rfc3339()
 }
 
 #[cfg(test)]
@@ -96,7 +91,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ages_are_kubectls() {
+    fn formats_ages_as_kubectl() {
         let cases = [
             (5, "5s"),
             (119, "119s"),
@@ -115,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn columns_stay_where_they_are_while_rows_follow() {
+    fn later_rows_keep_column_widths() {
         let mut table = Table::new(["NAME", "STATUS"]);
         table.add(["a-long-name", "Running"]);
         assert_eq!(table.take_text(), "NAME          STATUS\na-long-name   Running\n");

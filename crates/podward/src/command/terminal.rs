@@ -1,17 +1,17 @@
-//! What is known of the terminal that is written to.
+//! The terminal on standard output.
 
 use std::io::IsTerminal;
 
-/// The width of a terminal that does not tell.
-const USUAL_WIDTH: usize = 80;
+/// For a terminal that does not report its size.
+const DEFAULT_WIDTH: usize = 80;
 
-/// The columns of the terminal on standard output; `None` if it is none.
+/// In columns; `None` if standard output is not a terminal.
 pub(super) fn width() -> Option<usize> {
     let out = std::io::stdout();
     if !out.is_terminal() {
         return None;
     }
-    let told = rustix::termios::tcgetwinsize(&out).ok().map(|size| usize::from(size.ws_col));
-    let named = || std::env::var("COLUMNS").ok().and_then(|text| text.parse().ok());
-    told.filter(|width| *width > 0).or_else(named).or(Some(USUAL_WIDTH))
+    let reported = rustix::termios::tcgetwinsize(&out).ok().map(|size| usize::from(size.ws_col));
+    let from_environment = || std::env::var("COLUMNS").ok().and_then(|text| text.parse().ok());
+    reported.filter(|width| *width > 0).or_else(from_environment).or(Some(DEFAULT_WIDTH))
 }

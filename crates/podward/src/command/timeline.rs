@@ -1,116 +1,123 @@
-//! `podward timeline`: where the time of a pod's start went.
+//! `podward timeline`: how long each step of a pod's start took.
 
 use std::process::ExitCode;
 use std::time::Duration;
 
-use k8s_openapi::api::core::v1::Pod;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-use model::Timestamp;
-use serde_json::Value;
+use model::local_api::{Timeline, TimelineStep, paths};
+use model::{StartStep, Timestamp};
 
 use super::arguments::{Output, PodArguments};
 use super::client::Client;
-use super::get::print;
-use super::names::{find, name_of};
+use super::get::{print, print_document};
+use super::pod_names::{find, name_of};
 use super::table::{Table, long_time};
 use super::terminal;
-use model::yaml::to_yaml;
 
-/// The narrowest and the widest bars.
-const NARROW: usize = 10;
-const WIDE: usize = 60;
-/// Parts of a column, from an eighth to a whole.
+const MIN_BAR_WIDTH: usize = 10;
+const MAX_BAR_WIDTH: usize = 60;
+/// Blocks that fill zero to eight eighths of a column.
 const EIGHTHS: [&str; 9] = [" ", "▏", "▎", "▍", "▌", "▋", "▊", "▉", "█"];
 
-/// Runs the command.
 pub(super) async fn run(arguments: PodArguments) -> anyhow::Result<ExitCode> {
-    let client = Client::of(&arguments.connection);
+    let client = Client::from_flags(&arguments.connection);
     let pod = find(&client, &arguments.pod, arguments.scope.namespace.as_deref()).await?;
     let (namespace, name) = name_of(&pod);
-    let answer = client.json(&format!("/podward/timeline/{namespace}/{name}")).await?;
+    let timeline: Timeline = client.get(&format!("{}/{namespace}/{name}", paths::TIMELINE)).await?;
     match arguments.output {
-        Output::Json => print(&(serde_json::to_string_pretty(&answer)? + "\n"))?,
-        Output::Yaml => print(&to_yaml(&answer))?,
-        Output::Table | Output::Wide | Output::Name => print(&text(&answer, &pod, terminal::width()))?,
+        Output::Json | Output::Yaml => print_document(arguments.output, &timeline)?,
+        Output::Table | Output::Wide | Output::Name => print(&text(&timeline, terminal::width()))?,
     }
     Ok(ExitCode::SUCCESS)
 }
 
-/// One line of the picture.
 struct Line {
-    step: String,
+    step: &'static str,
     container: String,
+    /// Since the pod was first seen.
     from: Duration,
-    /// `None` for a moment, and for a step that is not over.
+    /// `None` for an instant, and for a step that is still running.
     took: Option<Duration>,
-    note: String,
+    note: Note,
 }
 
-fn text(answer: &Value, pod: &Pod, width: Option<usize>) -> String {
-    let (namespace, name) = name_of(pod);
-    let (Some(seen), Some(accepted)) = (time(&answer["seenAt"]), time(&answer["acceptedAt"])) else {
-        return "The agent's answer has no times.\n".to_owned();
-    };
-    let ready = time(&answer["readyAt"]);
-    let steps = answer["steps"].as_array().cloned().unwrap_or_default();
-    let mut text = format!("Pod:        {namespace}/{name}\nSeen:       {}\n", long_time(seen));
-    if steps.is_empty() && (answer["ranBefore"] == true || ready.is_some()) {
-        text.push_str("\nIt ran already when this agent started, so how it started is not known.\n");
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Note {
+    None,
+    Running,
+    Failed,
+}
+
+impl Note {
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::None => "",
+            Self::Running => "under way",
+            Self::Failed => "failed",
+        }
+    }
+}
+
+fn text(timeline: &Timeline, width: Option<usize>) -> String {
+    let Timeline { namespace, pod, seen_at: seen, ready_at: ready, steps, .. } = timeline;
+    let mut text = format!("Pod:        {namespace}/{pod}\nSeen:       {}\n", long_time(*seen));
+    if steps.is_empty() && (timeline.ran_before || ready.is_some()) {
+        text.push_str("\nThe pod ran already when this agent started, so its start is unknown.\n");
         return text;
     }
     match ready {
-        Some(ready) => text.push_str(&format!("Ready:      after {}\n", short(ready.since(seen)))),
+        Some(ready) => text.push_str(&format!("Ready:      after {}\n", short(ready.since(*seen)))),
         None => text.push_str("Ready:      not yet\n"),
     }
     let mut lines = vec![Line {
-        step: "accepted".to_owned(),
+        step: "accepted",
         container: String::new(),
         from: Duration::ZERO,
-        took: Some(accepted.since(seen)),
-        note: String::new(),
+        took: Some(timeline.accepted_at.since(*seen)),
+        note: Note::None,
     }];
-    lines.extend(steps.iter().filter_map(|step| line(step, seen)));
+    lines.extend(steps.iter().map(|step| line(step, *seen)));
     lines.sort_by_key(|line| line.from);
     if let Some(ready) = ready {
         lines.push(Line {
-            step: "ready".to_owned(),
+            step: "ready",
             container: String::new(),
-            from: ready.since(seen),
+            from: ready.since(*seen),
             took: None,
-            note: String::new(),
+            note: Note::None,
         });
     }
     text.push('\n');
-    text.push_str(&picture(&lines, width));
-    text.push_str(&restarts(&steps));
+    text.push_str(&table_with_bars(&lines, width));
+    text.push_str(&restarts(steps));
     text
 }
 
-fn line(step: &Value, seen: Timestamp) -> Option<Line> {
-    let started = time(&step["startedAt"])?;
-    let finished = time(&step["finishedAt"]);
-    let name = match step["step"].as_str().unwrap_or_default() {
-        "firstProbe" => "first probe",
-        other => other,
+fn line(step: &TimelineStep, seen: Timestamp) -> Line {
+    let note = match (step.finished_at, step.succeeded) {
+        (None, _) => Note::Running,
+        (Some(_), true) => Note::None,
+        (Some(_), false) => Note::Failed,
     };
-    let note = match (finished, step["succeeded"].as_bool()) {
-        (None, _) => "under way",
-        (Some(_), Some(true)) => "",
-        (Some(_), _) => "failed",
-    };
-    Some(Line {
-        step: name.to_owned(),
-        container: step["container"].as_str().unwrap_or_default().to_owned(),
-        from: started.since(seen),
-        took: finished.map(|finished| finished.since(started)),
-        note: note.to_owned(),
-    })
+    Line {
+        step: step_name(step.step),
+        container: step.container.clone().unwrap_or_default(),
+        from: step.started_at.since(seen),
+        took: step.finished_at.map(|finished| finished.since(step.started_at)),
+        note,
+    }
 }
 
-/// A table, with bars behind it where there is a terminal.
-fn picture(lines: &[Line], width: Option<usize>) -> String {
-    let has_notes = lines.iter().any(|line| !line.note.is_empty());
-    let mut table = Table::bare();
+fn step_name(step: StartStep) -> &'static str {
+    match step {
+        StartStep::FirstProbe => "first probe",
+        other => other.as_str(),
+    }
+}
+
+/// A table, with bars at the right if the output goes to a terminal that is wide enough.
+fn table_with_bars(lines: &[Line], width: Option<usize>) -> String {
+    let has_notes = lines.iter().any(|line| line.note != Note::None);
+    let mut table = Table::without_headings();
     let mut row = |cells: [&str; 5]| {
         let count = if has_notes { 5 } else { 4 };
         table.add_row(cells.into_iter().take(count).map(str::to_owned).collect());
@@ -118,68 +125,65 @@ fn picture(lines: &[Line], width: Option<usize>) -> String {
     row(["STEP", "CONTAINER", "FROM", "TOOK", "NOTE"]);
     for line in lines {
         let took = line.took.map(short).unwrap_or_default();
-        row([&line.step, &line.container, &short(line.from), &took, &line.note]);
+        row([line.step, &line.container, &short(line.from), &took, line.note.as_str()]);
     }
     let plain = table.take_text();
     let Some(width) = width else { return plain };
     let columns = plain.lines().map(|line| line.chars().count()).max().unwrap_or(0) + 2;
-    let room = width.saturating_sub(columns + 2).min(WIDE);
-    if room < NARROW {
+    let bar_width = width.saturating_sub(columns + 2).min(MAX_BAR_WIDTH);
+    if bar_width < MIN_BAR_WIDTH {
         return plain;
     }
     let end = lines.iter().map(|line| line.from + line.took.unwrap_or_default()).max().unwrap_or_default();
     let mut text = String::new();
-    for (row, shown) in plain.lines().enumerate() {
-        let line = row.checked_sub(1).and_then(|at| lines.get(at));
-        let bar = line.map(|line| format!("|{}|", bar(line, end, room))).unwrap_or_default();
-        let pad = columns.saturating_sub(shown.chars().count());
-        let whole = format!("{shown}{}{bar}", " ".repeat(pad));
-        text.push_str(whole.trim_end());
+    for (row, table_row) in plain.lines().enumerate() {
+        let line = row.checked_sub(1).and_then(|index| lines.get(index));
+        let bar = line.map(|line| format!("|{}|", bar(line, end, bar_width))).unwrap_or_default();
+        let pad = columns.saturating_sub(table_row.chars().count());
+        let padded = format!("{table_row}{}{bar}", " ".repeat(pad));
+        text.push_str(padded.trim_end());
         text.push('\n');
     }
     text
 }
 
-/// A bar that begins and ends at the right eighth of a column; the smallest step still shows.
-fn bar(line: &Line, end: Duration, room: usize) -> String {
+/// A bar with a resolution of an eighth of a column at its end. Even the shortest step is visible.
+fn bar(line: &Line, end: Duration, width: usize) -> String {
     let scale = |time: Duration| {
         let share = if end.is_zero() { 0.0 } else { time.as_secs_f64() / end.as_secs_f64() };
-        // At most a few hundred eighths, so nothing is lost.
         #[expect(
             clippy::cast_possible_truncation,
             clippy::cast_sign_loss,
             clippy::cast_precision_loss,
-            reason = "small and positive"
+            reason = "between 0 and a few hundred"
         )]
-        let eighths = (share.clamp(0.0, 1.0) * (room * 8) as f64).round() as usize;
+        let eighths = (share.clamp(0.0, 1.0) * (width * 8) as f64).round() as usize;
         eighths
     };
-    let from = scale(line.from).min(room * 8 - 1) / 8 * 8;
+    let from = scale(line.from).min(width * 8 - 1) / 8 * 8;
     let until = match line.took {
         Some(took) => scale(line.from + took).max(from + 1),
-        // What has no end yet reaches to the edge; a moment is a mark.
-        None if line.note == "under way" => room * 8,
+        // A running step reaches to the edge.
+        None if line.note == Note::Running => width * 8,
+        // An instant is a thin mark.
         None => from + 2,
     };
     let mut text = String::new();
-    for column in 0..room {
+    for column in 0..width {
         let filled = until.saturating_sub((column * 8).max(from)).min(8);
-        let begun = column * 8 >= from;
-        text.push_str(EIGHTHS.get(if begun { filled } else { 0 }).copied().unwrap_or(" "));
+        let is_started = column * 8 >= from;
+        text.push_str(EIGHTHS.get(if is_started { filled } else { 0 }).copied().unwrap_or(" "));
     }
     text
 }
 
-/// What was done again, and how the last time went.
-fn restarts(steps: &[Value]) -> String {
+/// A sentence per container that was started more than once.
+fn restarts(steps: &[TimelineStep]) -> String {
     let mut text = String::new();
-    for step in steps {
-        let count = step["count"].as_u64().unwrap_or(1);
-        if step["step"] != "start" || count < 2 {
-            continue;
-        }
-        let container = step["container"].as_str().unwrap_or_default();
-        let last = time(&step["last"]["startedAt"]).map(long_time).unwrap_or_default();
+    for step in steps.iter().filter(|step| step.step == StartStep::Start && step.count > 1) {
+        let container = step.container.as_deref().unwrap_or_default();
+        let last = step.last.as_ref().map(|last| long_time(last.started_at)).unwrap_or_default();
+        let count = step.count;
         text.push_str(&format!(
             "\nContainer {container} was started {count} times, last at {last}; shown is the first start.\n"
         ));
@@ -187,12 +191,7 @@ fn restarts(steps: &[Value]) -> String {
     text
 }
 
-fn time(value: &Value) -> Option<Timestamp> {
-    let time: Time = serde_json::from_value(value.clone()).ok()?;
-    Some(Timestamp::from_api_time(&time))
-}
-
-/// `3ms`, `0.42s`, `12.3s`, `4m10s`.
+/// For example `3ms`, `0.42s`, `12.3s`, `4m10s`.
 fn short(duration: Duration) -> String {
     let millis = duration.as_millis();
     match millis {

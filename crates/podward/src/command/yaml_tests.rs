@@ -2,7 +2,7 @@ use model::yaml::to_yaml;
 use serde_json::json;
 
 #[test]
-fn what_is_written_is_read_back() {
+fn yaml_round_trips() {
     let value = json!({"a": [[1, 2], [], {"x": ["- y", "z: ", "#", "&a", "*b", "!c", "%d", "@e", "`f"]}],
         "b": "x\n\n", "c": "x", "d": "line\n  indented\n", "0": "a", "e": {"f": {"g": []}}});
     let text = to_yaml(&value);

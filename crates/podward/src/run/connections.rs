@@ -1,64 +1,66 @@
-//! The cluster and the main port, with what keeps them good while the agent runs.
+//! Connects to the cluster and prepares the main port.
 
 use std::path::Path;
 use std::sync::Arc;
 
 use agent::metrics::{CertificateMetrics, Metrics};
 use anyhow::Context;
-use cluster::identity::{self, Meters, ServingUpkeep};
-use config::Loaded;
-use node_api::{About, ProfilingParts};
-use ports::certificate_meter::CertificateMeter;
+use cluster::identity::{self, IdentityMeters, ServingCertificateManager};
+use config::LoadedConfig;
+use node_api::{ProfilingDeps, ZPagesDeps};
 use ports::clock::SystemClock;
+use ports::telemetry::certificate_meter::CertificateMeter;
 
 use super::supervision::give_memory_back;
 use crate::plan::Plan;
 use crate::wire::{ApiServer, Running, Serving};
 use crate::{join, service_manager, serving};
 
-/// Ways in and out.
 pub(super) struct Connected {
     pub(super) api: Option<ApiServer>,
     pub(super) serving: Option<Serving>,
-    pub(super) upkeep: Upkeep,
+    pub(super) upkeep: BackgroundTasks,
 }
 
-/// Joins the cluster, if there is one, and makes ready to answer.
+/// Joins the cluster, if there is one, and prepares the certificate of the main port.
 pub(super) async fn connected(
-    loaded: &Loaded,
+    loaded: &LoadedConfig,
     plan: &Plan,
     state: &Path,
     metrics: &Arc<Metrics>,
-    portrait: (About, ProfilingParts),
+    debug_pages: (ZPagesDeps, ProfilingDeps),
 ) -> anyhow::Result<Connected> {
     let certificates = Arc::new(CertificateMetrics::new(Arc::new(SystemClock)));
     metrics.add(certificates.clone());
-    let meters = Meters { requests: metrics.api.clone(), certificates: certificates.clone() };
+    let meters = IdentityMeters { requests: metrics.api.clone(), certificates: certificates.clone() };
     let joined = join::join(loaded, &plan.settings.name, state, meters).await?;
     let (serving, serving_upkeep) = match &plan.server {
         Some(_) => {
             let clients =
                 joined.as_ref().map(|joined| (&joined.clients, certificates as Arc<dyn CertificateMeter>));
             let node = (plan.settings.name.as_str(), plan.settings.addresses.as_slice());
-            serving::serving(loaded, clients, node, portrait)
+            serving::serving(loaded, clients, node, debug_pages)
                 .context("set up the main port")
                 .map(|(serving, upkeep)| (Some(serving), upkeep))?
         }
         None => (None, None),
     };
     let (api, identity) = joined.map(|joined| (joined.api, joined.upkeep)).unzip();
-    Ok(Connected { api, serving, upkeep: Upkeep { identity, serving: serving_upkeep, exporter: None } })
+    Ok(Connected {
+        api,
+        serving,
+        upkeep: BackgroundTasks { identity, serving: serving_upkeep, exporter: None },
+    })
 }
 
-/// What runs beside the stages.
-pub(super) struct Upkeep {
-    identity: Option<identity::Upkeep>,
-    serving: Option<ServingUpkeep>,
+/// Tasks that run beside the stages: certificate renewal, trace export, watchdog.
+pub(super) struct BackgroundTasks {
+    identity: Option<identity::ClientCertificateManager>,
+    serving: Option<ServingCertificateManager>,
     pub(super) exporter: Option<otlp::Exporter>,
 }
 
-impl Upkeep {
-    /// Starts it.
+impl BackgroundTasks {
     pub(super) fn start(self, running: &mut Running) {
         let watchdog = service_manager::watchdog(running.views.clone(), running.cancel.clone());
         running.spawn("watchdog", watchdog);

@@ -1,9 +1,9 @@
-//! What ends the agent.
+//! The signals that stop the agent.
 
 use anyhow::Context;
 use tokio::signal::unix::{SignalKind, signal};
 
-/// What ends the agent: signals, and somebody else who wants its lock.
+/// Signals, and contention for the lock file.
 pub(super) struct Stop {
     terminate: tokio::signal::unix::Signal,
     interrupt: tokio::signal::unix::Signal,

@@ -1,4 +1,4 @@
-//! The agent while it runs.
+//! Supervision of the running stages.
 
 use std::time::Duration;
 
@@ -10,56 +10,56 @@ use super::stop::Stop;
 use crate::service_manager;
 use crate::wire::Running;
 
-/// When the start is surely over.
-const START_TIME: Duration = Duration::from_secs(5);
-/// Time between two looks for free memory.
-const MEMORY_PERIOD: Duration = Duration::from_secs(15);
+/// Time after which the code and data of the start are no longer needed.
+const START_DURATION: Duration = Duration::from_secs(5);
+/// Time between two returns of free memory to the kernel.
+const MEMORY_TRIM_PERIOD: Duration = Duration::from_secs(15);
 /// How long stages may take to stop.
-const STOP_GRACE: Duration = Duration::from_secs(5);
+const STOP_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Waits for a signal to stop, or for a stage that ended though it should not.
+/// Waits for a stop signal, or for a stage that ends unexpectedly.
 pub(super) async fn supervise(mut running: Running, stop: &mut Stop) -> anyhow::Result<()> {
-    let broken = loop {
+    let failure = loop {
         tokio::select! {
             name = stop.next() => {
-                tracing::info!(signal = name, "stopping; the pods go on running");
+                tracing::info!(signal = name, "stopping, pods keep running");
                 break None;
             }
             ended = running.stages.join_next() => match ended {
                 // Without a service manager there is no watchdog to run.
                 Some(Ok("watchdog")) => {}
                 Some(Ok(stage)) => break Some(format!("stage {stage} ended")),
-                Some(Err(error)) => break Some(format!("a stage broke off: {error}")),
-                None => break Some("no stage is left".to_owned()),
+                Some(Err(error)) => break Some(format!("a stage panicked: {error}")),
+                None => break Some("all stages ended".to_owned()),
             },
         }
     };
     service_manager::stopping();
     running.cancel.cancel();
     drain(&mut running.stages).await;
-    match broken {
+    match failure {
         None => Ok(()),
-        Some(reason) => bail!("{reason}; the pods go on running, start the agent again"),
+        Some(reason) => bail!("{reason}; pods keep running, restart the agent"),
     }
 }
 
 async fn drain(stages: &mut JoinSet<&'static str>) {
     let all = async { while stages.join_next().await.is_some() {} };
-    if tokio::time::timeout(STOP_GRACE, all).await.is_err() {
-        tracing::warn!("some stages did not stop in {STOP_GRACE:?}");
+    if tokio::time::timeout(STOP_TIMEOUT, all).await.is_err() {
+        tracing::warn!("some stages did not stop within {STOP_TIMEOUT:?}");
     }
 }
 
-/// Hands pages that a burst of work left free back to the machine, now and then.
+/// Returns free memory to the kernel from time to time.
 pub(super) async fn give_memory_back(cancel: CancellationToken) {
     tokio::select! {
         () = cancel.cancelled() => return,
-        () = tokio::time::sleep(START_TIME) => host::drop_start_code(),
+        () = tokio::time::sleep(START_DURATION) => host::release_startup_pages(),
     }
     loop {
         tokio::select! {
             () = cancel.cancelled() => return,
-            () = tokio::time::sleep(MEMORY_PERIOD) => host::give_memory_back(),
+            () = tokio::time::sleep(MEMORY_TRIM_PERIOD) => host::release_free_memory(),
         }
     }
 }

@@ -1,18 +1,14 @@
-//! Wiring of what exists only with an API server.
+//! Stages and services that exist only with an API server.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use agent::api_pods::{ApiPodChange, ApiPodsReader, ApiPodsWriter, api_pods};
-use agent::kept_status::KeptStatus;
-use agent::memory::Memory;
-use agent::metrics::Metrics;
-use agent::node_view::NodeView;
-use agent::published::Reader;
-use agent::source_report::SourceReports;
-use agent::{mirror_pods, sources, status_delivery};
-use manifest::RestartRules;
-use model::{Pod, PodUid, Snapshot, WorkerView};
+use agent::cluster::event_delivery::EventDelivery;
+use agent::cluster::offline_cache::OfflineCache;
+use agent::cluster::{event_delivery, mirror_pods, status_delivery};
+use agent::node::node_view::NodeView;
+use agent::pipeline::sources;
+use model::Snapshot;
 use ports::api::access_reviews::ApiAccessReviews;
 use ports::api::csi_nodes::ApiCsiNodes;
 use ports::api::events::ApiEvents;
@@ -28,123 +24,96 @@ use ports::api::token_reviews::ApiTokenReviews;
 use ports::api::tokens::ApiTokens;
 use ports::api::trust_bundles::ApiTrustBundles;
 use ports::api::volumes::ApiVolumes;
-use ports::clock::Clock;
 use tokio::sync::{mpsc, watch};
 
+use super::context::Context;
+use super::tables::ApiPodEnds;
 use super::{PluginPorts, Running};
 
-/// The API server's side of the world.
+/// Adapters of the API server, one per kind of object.
 #[derive(Clone)]
 pub struct ApiServer {
-    /// Pods of this node.
     pub pods: Arc<dyn ApiPods>,
     /// ConfigMaps and Secrets.
     pub objects: Arc<dyn ApiObjects>,
-    /// Events.
     pub events: Arc<dyn ApiEvents>,
-    /// Tokens of service accounts.
     pub tokens: Arc<dyn ApiTokens>,
-    /// Service accounts.
     pub service_accounts: Arc<dyn ApiServiceAccounts>,
-    /// Trust bundles; none unless pods may use them (`ClusterTrustBundleProjection`).
+    /// `None` without the gate `ClusterTrustBundleProjection`.
     pub trust_bundles: Option<Arc<dyn ApiTrustBundles>>,
-    /// Certificates that pods ask for; none unless they may (`PodCertificateRequest`).
+    /// `None` without the gate `PodCertificateRequest`.
     pub pod_certificates: Option<Arc<dyn ApiPodCertificates>>,
-    /// Services.
     pub services: Arc<dyn ApiServices>,
-    /// Runtime classes.
     pub runtime_classes: Arc<dyn ApiRuntimeClasses>,
-    /// The Node object.
     pub nodes: Arc<dyn ApiNodes>,
-    /// Claims, persistent volumes, drivers.
+    /// Claims, persistent volumes and CSIDrivers.
     pub volumes: Arc<dyn ApiVolumes>,
-    /// What this node's drivers tell of it.
     pub csi_nodes: Arc<dyn ApiCsiNodes>,
-    /// Plugins and their volumes.
     pub plugins: PluginPorts,
-    /// The node's lease.
     pub leases: Arc<dyn ApiLeases>,
-    /// Owners of tokens.
     pub token_reviews: Arc<dyn ApiTokenReviews>,
-    /// What clients of the node may do.
     pub access_reviews: Arc<dyn ApiAccessReviews>,
-    /// What the API server said, for a start without it.
-    pub memory: Memory,
-    /// How old what it said may be; `None` means any age.
+    /// The last answers of the API server, for a start without it.
+    pub offline_cache: OfflineCache,
+    /// Maximum age of those answers; `None` means any age.
     pub max_age: Option<Duration>,
 }
 
-/// Who is told what changed at the API server.
-pub(super) struct ShownChanges {
-    pub(super) status: mpsc::UnboundedReceiver<ApiPodChange>,
-    pub(super) delivery: mpsc::UnboundedReceiver<ApiPodChange>,
-    pub(super) mirrors: mpsc::UnboundedReceiver<ApiPodChange>,
+pub(super) fn start_event_delivery(
+    running: &mut Running,
+    context: &Context,
+    delivery: Option<Arc<EventDelivery>>,
+) {
+    if let (Some(api), Some(delivery)) = (context.api(), delivery) {
+        let deliver = event_delivery::run(delivery, api.events.clone(), running.cancel.clone());
+        running.spawn("event delivery", deliver);
+    }
 }
 
-/// The table of what the API server shows; it stays empty without one.
-pub(super) fn shown_pods() -> (ApiPodsWriter, ApiPodsReader, ShownChanges) {
-    let (to_status, status) = mpsc::unbounded_channel();
-    let (to_delivery, delivery) = mpsc::unbounded_channel();
-    let (to_mirrors, mirrors) = mpsc::unbounded_channel();
-    let (writer, reader) = api_pods(vec![to_status, to_delivery, to_mirrors]);
-    (writer, reader, ShownChanges { status, delivery, mirrors })
-}
-
-/// What the exchange of pods with the API server needs.
-pub(super) struct PodParts {
-    pub(super) node: watch::Receiver<NodeView>,
-    pub(super) snapshots: mpsc::Sender<Snapshot>,
-    pub(super) shown_writer: ApiPodsWriter,
-    pub(super) shown: ApiPodsReader,
-    pub(super) shown_changes: mpsc::UnboundedReceiver<ApiPodChange>,
-    pub(super) changes: mpsc::UnboundedReceiver<PodUid>,
-    pub(super) mirror_changes: (mpsc::UnboundedReceiver<PodUid>, mpsc::UnboundedReceiver<ApiPodChange>),
-    pub(super) sources_ready: watch::Receiver<bool>,
-    pub(super) desired: Reader<Pod>,
-    pub(super) workers: Reader<WorkerView>,
-    pub(super) statuses: Reader<KeptStatus>,
-    pub(super) report: Arc<SourceReports>,
-    pub(super) restarts: RestartRules,
-    pub(super) clock: Arc<dyn Clock>,
-    pub(super) metrics: Arc<Metrics>,
-}
-
-/// Starts the source of API pods, the delivery of statuses, and the mirrors of static pods.
-pub(super) fn start_pods(running: &mut Running, api: &ApiServer, parts: PodParts) {
-    let source = sources::api::Parts {
+/// Starts the source of API pods, the delivery of statuses, and the mirror pods of static pods.
+pub(super) fn start_pods(
+    running: &mut Running,
+    context: &Context,
+    node: &watch::Receiver<NodeView>,
+    ends: ApiPodEnds,
+    snapshots: mpsc::Sender<Snapshot>,
+    sources_ready: watch::Receiver<bool>,
+) {
+    let Some(api) = context.api() else { return };
+    let (adapters, tables) = (&context.adapters, &context.tables);
+    let source = sources::api::ApiSourceDeps {
         pods: api.pods.clone(),
-        node: parts.node.clone(),
-        snapshots: parts.snapshots,
-        shown: parts.shown_writer,
-        report: parts.report,
-        clock: parts.clock.clone(),
-        restarts: parts.restarts,
-        memory: api.memory.clone(),
+        node: node.clone(),
+        snapshots,
+        api_pods: ends.api_pods,
+        report: context.source_reports.clone(),
+        clock: adapters.clock.clone(),
+        restarts: context.plan.rules.restarts,
+        offline_cache: api.offline_cache.clone(),
         max_age: api.max_age,
     };
     running.spawn("api source", sources::api::run(source, running.cancel.clone()));
-    let (changes, shown_changes) = parts.mirror_changes;
-    let mirrors = mirror_pods::Parts {
-        changes,
-        shown_changes,
-        sources_ready: parts.sources_ready,
-        desired: parts.desired.clone(),
-        workers: parts.workers.clone(),
-        shown: parts.shown.clone(),
-        node: parts.node.clone(),
+    let mirrors = mirror_pods::MirrorPodsDeps {
+        changes: ends.mirror_pods,
+        api_pod_changes: ends.mirror_api_pods,
+        sources_ready,
+        desired: tables.desired.clone(),
+        workers: tables.workers.clone(),
+        api_pods: tables.api_pods.clone(),
+        node: node.clone(),
         pods: api.pods.clone(),
     };
     running.spawn("mirror pods", mirror_pods::run(mirrors, running.cancel.clone()));
-    let delivery = status_delivery::Parts {
-        changes: parts.changes,
-        shown_changes: parts.shown_changes,
-        desired: parts.desired,
-        workers: parts.workers,
-        statuses: parts.statuses,
-        shown: parts.shown,
+    let delivery = status_delivery::StatusDeliveryDeps {
+        changes: ends.status_delivery,
+        api_pod_changes: ends.delivery_api_pods,
+        desired: tables.desired.clone(),
+        workers: tables.workers.clone(),
+        statuses: tables.statuses.clone(),
+        api_pods: tables.api_pods.clone(),
         pods: api.pods.clone(),
-        clock: parts.clock,
-        metrics: parts.metrics,
+        clock: adapters.clock.clone(),
+        metrics: adapters.metrics.clone(),
     };
     running.spawn("status delivery", status_delivery::run(delivery, running.cancel.clone()));
 }

@@ -1,48 +1,41 @@
-//! Wiring of the paths that look into pods.
+//! Starts the node API paths that reach into pods: logs, exec, attach, port-forward.
 
-use ::node_api::{DebugParts, LogParts, NodeLogParts, PodLookup, Sessions, StreamingParts, Views};
-use agent::observation::Observer;
+use ::node_api::{ContainerLogDeps, DebugDeps, NodeLogDeps, PodLookup, StreamSessions, StreamingDeps};
 
-use super::{Running, World};
-use crate::debug_plan::DebugPlan;
+use super::Running;
+use super::context::Context;
+use crate::plan::debugging::DebugPlan;
 
-/// What the paths read besides the world.
-pub(super) struct Tables<'a> {
-    pub(super) views: &'a Views,
-    pub(super) observer: Observer,
-    pub(super) pods: PodLookup,
-}
-
-/// Starts the keeper of open streams and gathers what the paths need.
+/// Runs open streams, and returns what the paths that reach into pods need.
 pub(super) fn start_debugging(
     running: &mut Running,
-    world: &World,
+    context: &Context,
     plan: DebugPlan,
-    tables: Tables<'_>,
-) -> DebugParts {
-    let Tables { views, observer, pods } = tables;
-    let sessions = Sessions::default();
+    pods: PodLookup,
+) -> DebugDeps {
+    let (adapters, tables) = (&context.adapters, &context.tables);
+    let sessions = StreamSessions::default();
     running.spawn("streams", sessions.clone().run(running.cancel.clone()));
-    DebugParts {
-        logs: LogParts {
+    DebugDeps {
+        logs: ContainerLogDeps {
             pods: pods.clone(),
-            statuses: views.statuses.clone(),
-            observer: observer.clone(),
-            files: world.log_files.clone(),
-            clock: world.clock.clone(),
+            statuses: tables.statuses.clone(),
+            observer: tables.observer.clone(),
+            files: adapters.log_files.clone(),
+            clock: adapters.clock.clone(),
             split_streams: plan.split_streams,
         },
-        streaming: StreamingParts {
+        streaming: StreamingDeps {
             pods,
-            observer,
-            streams: world.runtime.clone(),
-            containers: world.runtime.clone(),
+            observer: tables.observer.clone(),
+            streams: adapters.runtime.clone(),
+            containers: adapters.runtime.clone(),
             sessions,
-            metrics: world.metrics.clone(),
+            metrics: adapters.metrics.clone(),
             translate: plan.translate,
         },
         node_logs: plan
             .node_logs
-            .then(|| NodeLogParts { logs: world.node_logs.clone(), queries: plan.log_queries }),
+            .then(|| NodeLogDeps { logs: adapters.node_logs.clone(), queries_enabled: plan.log_queries }),
     }
 }

@@ -1,39 +1,37 @@
-//! Wiring of the local socket.
+//! The local socket and its API.
 
 use std::path::Path;
 use std::sync::Arc;
 
 use ::node_api::{
-    LocalNode, LocalSocket, LocalSocketError, LogParts, PodLookup, Sessions, StreamingParts, Views,
-    local_router, starting_router,
+    ContainerLogDeps, LocalApiDeps, LocalNodeDeps, LocalSocket, LocalSocketError, PodLookup, PublishedState,
+    StreamSessions, StreamingDeps, local_router, starting_router,
 };
-use agent::api_pods::ApiPodsReader;
-use agent::node_view::NodeView;
-use agent::observation::Observer;
-use agent::source_report::{SourceReports, shown_url};
+use agent::pipeline::source_report::{SourceReports, redacted_url};
 use axum::Router;
 use model::PodSource;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
-use super::{LocalParts, World};
+use super::context::Context;
+use super::{Adapters, Running};
 use crate::plan::Plan;
 
 /// The name of the socket below the agent's state folder.
 pub const SOCKET: &str = "agent.sock";
 
 /// The local socket while it is served.
-pub struct LocalDoor {
+pub struct LocalEndpoint {
     current: watch::Sender<Router>,
     _serving: JoinSet<()>,
 }
 
-impl LocalDoor {
-    /// Opens the socket in a state folder; until [`LocalDoor::admit`] it only tells what the agent waits for. Without a
-    /// socket the agent works all the same, but not beside another one.
+impl LocalEndpoint {
+    /// Opens the socket in a state folder. Until [`LocalEndpoint::serve`] is called, it only answers what the agent waits
+    /// for. A failure to open it is logged, and the agent runs without it.
     ///
     /// # Errors
-    /// When another agent has it.
+    /// When another agent uses the socket.
     pub async fn open(state: &Path, waits_for: String) -> anyhow::Result<Self> {
         let (current, router) = watch::channel(starting_router(waits_for));
         let mut serving = JoinSet::new();
@@ -43,79 +41,88 @@ impl LocalDoor {
             }
             Err(error @ LocalSocketError::InUse(_)) => return Err(error.into()),
             Err(error) => {
-                tracing::error!(%error, "the commands of podward cannot look at this agent");
+                tracing::error!(%error, "failed to open the local socket, podward commands cannot reach this agent");
             }
         }
         Ok(Self { current, _serving: serving })
     }
 
-    /// Answers from now on.
-    pub fn admit(&self, parts: LocalParts) {
-        // The router before it has done its work.
+    /// Serves the whole local API from now on.
+    pub fn serve(&self, parts: LocalApiDeps) {
         drop(self.current.send_replace(local_router(parts)));
     }
 }
 
-/// The configured sources, none of which has spoken yet.
-pub(super) fn source_reports(plan: &Plan, world: &World) -> Arc<SourceReports> {
-    let reports = SourceReports::new(world.clock.clone());
+/// The configured sources, none of which has delivered pods yet.
+pub(super) fn source_reports(plan: &Plan, adapters: &Adapters) -> Arc<SourceReports> {
+    let reports = SourceReports::new(adapters.clock.clone());
     if let Some(file) = &plan.file {
-        reports.configured(PodSource::File, file.path.display().to_string());
+        reports.add_source(PodSource::File, file.path.display().to_string());
     }
     if let Some(http) = &plan.http {
-        reports.configured(PodSource::Http, shown_url(&http.url));
+        reports.add_source(PodSource::Http, redacted_url(&http.url));
     }
-    if world.api.is_some() {
-        reports.configured(PodSource::Api, "the API server of the kubeconfig".to_owned());
+    if adapters.api.is_some() {
+        reports.add_source(PodSource::Api, "the API server of the kubeconfig".to_owned());
     }
     Arc::new(reports)
 }
 
-/// What the socket tells of the node.
-pub(super) fn local_node(plan: &Plan, world: &World, view: Option<watch::Receiver<NodeView>>) -> LocalNode {
-    LocalNode {
-        profile: Arc::new(plan.node.profile.clone()),
-        view,
-        host: world.host.clone(),
-        runtime: world.runtime.clone(),
-        started_at: world.clock.now(),
+/// The dependencies of the local API. The Node object follows once its watch runs.
+pub(super) fn local_api(context: &Context, state: &PublishedState) -> LocalApiDeps {
+    let (adapters, tables) = (&context.adapters, &context.tables);
+    LocalApiDeps {
+        logs: logs(context),
+        streaming: streaming(context),
+        published: state.clone(),
+        observer: tables.observer.clone(),
+        workers: tables.workers.clone(),
+        next_syncs: tables.next_syncs.clone(),
+        health: context.health.clone(),
+        sources: context.source_reports.clone(),
+        node: LocalNodeDeps {
+            profile: Arc::new(context.plan.node.profile.clone()),
+            view: None,
+            host: adapters.host.clone(),
+            runtime: adapters.runtime.clone(),
+            started_at: adapters.clock.now(),
+        },
+        clock: adapters.clock.clone(),
     }
 }
 
-/// What logs and streams are found by.
-pub(super) struct Looked<'a> {
-    pub(super) views: &'a Views,
-    pub(super) observer: &'a Observer,
-    pub(super) shown: &'a ApiPodsReader,
+/// Runs the streams that the local socket opens.
+pub(super) fn start_local_streams(running: &mut Running) {
+    let sessions = running.local.streaming.sessions.clone();
+    running.spawn("local streams", sessions.run(running.cancel.clone()));
 }
 
-impl Looked<'_> {
-    fn pods(&self) -> PodLookup {
-        PodLookup::new(self.views.desired.clone(), Some(self.shown.clone()))
+fn logs(context: &Context) -> ContainerLogDeps {
+    let (adapters, tables) = (&context.adapters, &context.tables);
+    ContainerLogDeps {
+        pods: pods(context),
+        statuses: tables.statuses.clone(),
+        observer: tables.observer.clone(),
+        files: adapters.log_files.clone(),
+        clock: adapters.clock.clone(),
+        split_streams: true,
     }
+}
 
-    /// The logs of containers.
-    pub(super) fn logs(&self, world: &World) -> LogParts {
-        LogParts {
-            pods: self.pods(),
-            statuses: self.views.statuses.clone(),
-            observer: self.observer.clone(),
-            files: world.log_files.clone(),
-            clock: world.clock.clone(),
-            split_streams: true,
-        }
+/// Exec, attach and port-forward, which root may use whatever the main port allows.
+fn streaming(context: &Context) -> StreamingDeps {
+    let adapters = &context.adapters;
+    StreamingDeps {
+        pods: pods(context),
+        observer: context.tables.observer.clone(),
+        streams: adapters.runtime.clone(),
+        containers: adapters.runtime.clone(),
+        sessions: StreamSessions::default(),
+        metrics: adapters.metrics.clone(),
+        translate: true,
     }
+}
 
-    /// The streams to what runs; root has them whatever the main port is allowed.
-    pub(super) fn streaming(&self, world: &World) -> StreamingParts {
-        StreamingParts {
-            pods: self.pods(),
-            observer: self.observer.clone(),
-            streams: world.runtime.clone(),
-            containers: world.runtime.clone(),
-            sessions: Sessions::default(),
-            metrics: world.metrics.clone(),
-            translate: true,
-        }
-    }
+fn pods(context: &Context) -> PodLookup {
+    PodLookup::new(context.tables.desired.clone(), Some(context.tables.api_pods.clone()))
 }

@@ -1,22 +1,20 @@
-//! Wiring of what is measured and asked for when somebody reads the metrics.
+//! Wraps adapters so that their calls are counted and timed.
 
 use std::sync::Arc;
 
-use agent::metered_cgroups::MeteredCgroups;
-use agent::metered_volumes::MeteredVolumes;
-use ports::pod_volumes::PodVolumes;
+use agent::metrics::metered_cgroups::MeteredCgroups;
+use agent::volumes::metered_volumes::MeteredVolumes;
+use ports::host::pod_volumes::PodVolumes;
 
-use super::World;
+use super::Adapters;
 
-/// The world, with the changes of cgroups measured.
-pub(super) fn metered(world: World) -> World {
-    let cgroups = MeteredCgroups { inner: world.cgroups, metrics: world.metrics.clone() };
-    World { cgroups: Arc::new(cgroups), ..world }
+pub(super) fn metered(adapters: Adapters) -> Adapters {
+    let cgroups = MeteredCgroups { inner: adapters.cgroups, metrics: adapters.metrics.clone() };
+    Adapters { cgroups: Arc::new(cgroups), ..adapters }
 }
 
-/// Volumes, measured and counted.
-pub(super) fn metered_volumes(world: &World, volumes: Arc<dyn PodVolumes>) -> Arc<dyn PodVolumes> {
-    let volumes = Arc::new(MeteredVolumes::new(volumes, world.metrics.clone()));
-    world.metrics.add(volumes.clone());
+pub(super) fn metered_volumes(adapters: &Adapters, volumes: Arc<dyn PodVolumes>) -> Arc<dyn PodVolumes> {
+    let volumes = Arc::new(MeteredVolumes::new(volumes, adapters.metrics.clone()));
+    adapters.metrics.add(volumes.clone());
     volumes
 }

@@ -1,49 +1,42 @@
-//! Wiring of the node's API.
+//! Starts the listeners of the node API.
 
 use std::sync::Arc;
 
 use ::node_api::access::{Access, AccessChecks, Authentication, Authorization, TokenChecks};
 use ::node_api::{
-    About, CheckpointParts, MainParts, PodLookup, ProfilingParts, ServerConfig, Views, health_router,
-    main_router, read_only_router, serve, serve_tls,
+    CheckpointDeps, MainRouterDeps, PodLookup, ProfilingDeps, PublishedState, ServerConfig, ZPagesDeps,
+    health_router, main_router, read_only_router, serve, serve_tls,
 };
-use agent::api_pods::ApiPodsReader;
-use agent::node_view::{self, NodeView};
-use agent::observation::Observer;
+use agent::node::node_view::{self, NodeView};
 use k8s_openapi::api::core::v1::NodeAddress;
-use ports::client_certificates::ClientCertificates;
+use ports::served::client_certificates::ClientCertificates;
 use tokio::sync::watch;
 
-use super::{Running, World, debugging};
-use crate::plan::Plan;
-use crate::server_plan::{AuthorizationPlan, ServerPlan};
+use super::context::Context;
+use super::{Adapters, Running, debugging};
+use crate::plan::server::{AuthorizationPlan, ServerPlan};
 
-/// With what the main port answers.
+/// Dependencies of the main port besides the published state.
 #[derive(Clone)]
 pub struct Serving {
-    /// Certificate and versions.
     pub tls: Arc<ServerConfig>,
-    /// Whose client certificates are believed.
+    /// Verifies client certificates.
     pub certificates: Option<Arc<dyn ClientCertificates>>,
-    /// Who wants to know the node's addresses, to ask for a certificate.
+    /// Receives the node's addresses, for the names in a requested certificate.
     pub addresses: Option<watch::Sender<Vec<NodeAddress>>>,
-    /// What the agent says of itself.
-    pub about: About,
-    /// What `/debug` offers.
-    pub profiling: ProfilingParts,
-}
-
-/// What the API shows.
-pub(super) struct Known {
-    pub(super) views: Views,
-    pub(super) node: Option<watch::Receiver<NodeView>>,
-    pub(super) observer: Observer,
-    pub(super) shown: Option<ApiPodsReader>,
+    pub about: ZPagesDeps,
+    pub profiling: ProfilingDeps,
 }
 
 /// Starts all listeners.
-pub(super) fn start_node_api(running: &mut Running, world: &World, plan: &Plan, known: Known) {
-    let Known { views, node, observer, shown } = known;
+pub(super) fn start_node_api(
+    running: &mut Running,
+    context: &Context,
+    views: PublishedState,
+    node: Option<watch::Receiver<NodeView>>,
+) {
+    let (adapters, plan) = (&context.adapters, &context.plan);
+    let observer = context.tables.observer.clone();
     let cancel = running.cancel.clone();
     if let Some(address) = plan.health_address {
         let router = health_router(views.clone());
@@ -53,27 +46,25 @@ pub(super) fn start_node_api(running: &mut Running, world: &World, plan: &Plan, 
         let router = read_only_router(views.clone());
         running.spawn("read-only port", serve("read-only port", address, router, cancel.clone()));
     }
-    let (Some(server), Some(serving)) = (&plan.server, &world.serving) else { return };
+    let (Some(server), Some(serving)) = (&plan.server, &adapters.serving) else { return };
     if let (Some(addresses), Some(node)) = (serving.addresses.clone(), node) {
-        let follow = node_view::follow_addresses(node, addresses, cancel.clone());
-        running.spawn("serving addresses", follow);
+        let publish = node_view::publish_addresses(node, addresses, cancel.clone());
+        running.spawn("serving addresses", publish);
     }
-    let lookup = PodLookup::new(views.desired.clone(), shown);
-    let debug = plan.debug.map(|plan| {
-        let tables = debugging::Tables { views: &views, observer: observer.clone(), pods: lookup.clone() };
-        debugging::start_debugging(running, world, plan, tables)
-    });
-    let checkpoints = CheckpointParts {
+    let api_pods = context.api().map(|_| context.tables.api_pods.clone());
+    let lookup = PodLookup::new(views.desired.clone(), api_pods);
+    let debug = plan.debug.map(|plan| debugging::start_debugging(running, context, plan, lookup.clone()));
+    let checkpoints = CheckpointDeps {
         lookup,
         observer: observer.clone(),
-        runtime: world.runtime.clone(),
+        runtime: adapters.runtime.clone(),
         folder: plan.settings.root_dir.join("checkpoints"),
-        clock: world.clock.clone(),
+        clock: adapters.clock.clone(),
     };
-    let parts = MainParts {
-        views,
-        access: access(world, server, serving, &plan.settings.name),
-        about: server.debugging.then(|| serving.about.clone()),
+    let parts = MainRouterDeps {
+        published: views,
+        access: access(adapters, server, serving, &plan.settings.name),
+        zpages: server.debugging.then(|| serving.about.clone()),
         profiling: server.debugging.then(|| serving.profiling.clone()),
         checkpoints: (server.checkpoints && server.debugging).then_some(checkpoints),
         running: server.debugging.then_some(observer),
@@ -83,8 +74,8 @@ pub(super) fn start_node_api(running: &mut Running, world: &World, plan: &Plan, 
     running.spawn("main port", main);
 }
 
-fn access(world: &World, plan: &ServerPlan, serving: &Serving, node: &str) -> Access {
-    let api = world.api.as_ref();
+fn access(adapters: &Adapters, plan: &ServerPlan, serving: &Serving, node: &str) -> Access {
+    let api = adapters.api.as_ref();
     let tokens = api.zip(plan.tokens);
     let authentication = Authentication {
         certificates: serving.certificates.clone(),
@@ -96,8 +87,8 @@ fn access(world: &World, plan: &ServerPlan, serving: &Serving, node: &str) -> Ac
             AccessChecks::new(api.access_reviews.clone(), node.to_owned(), allowed, denied),
         ),
         (AuthorizationPlan::AlwaysAllow, _) => Authorization::AlwaysAllow,
-        // The plan never says so without an API server.
-        (AuthorizationPlan::Webhook { .. }, None) => Authorization::Nobody,
+        // The plan never asks for a webhook without an API server.
+        (AuthorizationPlan::Webhook { .. }, None) => Authorization::DenyAll,
     };
     Access {
         authentication: Arc::new(authentication),

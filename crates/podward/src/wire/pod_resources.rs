@@ -1,20 +1,26 @@
-//! Wiring of the pod-resources socket.
+//! Starts the pod-resources socket.
 
-use std::path::PathBuf;
 use std::sync::Arc;
 
-use ports::pod_resources::PodResources;
+use agent::node::pod_resources::PodResourcesService;
 
 use super::Running;
+use super::context::Context;
 
-/// Serves the socket while the agent runs. Pods do not depend on it: when it cannot be served, that is told, and nothing
-/// else ends.
-pub(super) fn start_pod_resources(running: &mut Running, socket: PathBuf, holdings: Arc<dyn PodResources>) {
+/// Serves the socket while the agent runs. No pod depends on it, so a failure is only logged.
+pub(super) fn start_pod_resources(running: &mut Running, context: &Context) {
+    let socket = context.settings.root_dir.join("pod-resources/kubelet.sock");
+    let resources = Arc::new(PodResourcesService {
+        desired: context.tables.desired.clone(),
+        workers: context.tables.workers.clone(),
+        scope: context.plan.listed,
+        metrics: context.adapters.metrics.clone(),
+    });
     let cancel = running.cancel.clone();
     running.spawn("pod resources", async move {
-        let served = plugins::serve_pod_resources(&socket, holdings, cancel.cancelled()).await;
+        let served = plugins::serve_pod_resources(&socket, resources, cancel.cancelled()).await;
         if let Err(error) = served {
-            tracing::error!(error = %anyhow::Error::from(error), "the pod-resources socket is not served");
+            tracing::error!(error = %anyhow::Error::from(error), "failed to serve the pod-resources socket");
         }
         cancel.cancelled().await;
     });

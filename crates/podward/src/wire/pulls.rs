@@ -1,20 +1,20 @@
-//! What is written down of image pulls.
+//! Creates the ledger of image pulls.
 
 use std::sync::Arc;
 
-use agent::pull_ledger::{Parts, PullLedger};
+use agent::images::pull_ledger::{PullLedger, PullLedgerDeps};
 
-use super::World;
-use crate::plan::Plan;
+use super::context::Context;
 
-/// The ledger that says who may use images that are there; `None` when that is switched off.
-pub(super) fn pull_ledger(world: &World, plan: &Plan) -> Option<Arc<PullLedger>> {
-    let parts = |policy| Parts {
-        records: world.pull_records.clone(),
-        runtime: world.runtime.clone(),
-        clock: world.clock.clone(),
-        metrics: world.metrics.clone(),
+/// The ledger that decides which pods may use cached images; `None` when the check is switched off.
+pub(super) fn pull_ledger(context: &Context) -> Option<Arc<PullLedger>> {
+    let adapters = &context.adapters;
+    let policy = context.plan.verification.clone()?;
+    Some(Arc::new(PullLedger::new(PullLedgerDeps {
+        records: adapters.pull_records.clone(),
+        runtime: adapters.runtime.clone(),
+        clock: adapters.clock.clone(),
+        metrics: adapters.metrics.clone(),
         policy,
-    };
-    plan.verification.clone().map(|policy| Arc::new(PullLedger::new(parts(policy))))
+    })))
 }

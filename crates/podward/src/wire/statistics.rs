@@ -1,42 +1,27 @@
-//! Wiring of the statistics.
+//! Creates the statistics service.
 
 use std::sync::Arc;
 
-use agent::claims::Claims;
-use agent::csi_drivers::CsiDrivers;
-use agent::observation::Observer;
-use agent::published::Reader;
-use agent::statistics::{Parts, Statistics};
-use model::Pod;
-use ports::event_recorder::EventRecorder;
+use agent::statistics::{Statistics, StatisticsDeps};
 
-use super::World;
-use crate::plan::Plan;
+use super::context::Context;
+use super::volumes::Volumes;
 
-/// What the rest of the agent lends.
-pub(super) struct Tables<'a> {
-    pub(super) observer: &'a Observer,
-    pub(super) desired: &'a Reader<Pod>,
-    pub(super) claims: Option<&'a Arc<Claims>>,
-    pub(super) drivers: Option<&'a Arc<CsiDrivers>>,
-    pub(super) events: &'a Arc<dyn EventRecorder>,
-}
-
-/// Makes the service.
-pub(super) fn statistics(world: &World, plan: &Plan, tables: &Tables<'_>) -> Arc<Statistics> {
-    Arc::new(Statistics::new(Parts {
-        runtime: world.runtime.clone(),
-        usage: world.usage.clone(),
-        disks: world.disk_usage.clone(),
+pub(super) fn statistics(context: &Context, volumes: &Volumes) -> Arc<Statistics> {
+    let (adapters, tables) = (&context.adapters, &context.tables);
+    Arc::new(Statistics::new(StatisticsDeps {
+        runtime: adapters.runtime.clone(),
+        usage: adapters.usage.clone(),
+        disks: adapters.disk_usage.clone(),
         observer: tables.observer.clone(),
         desired: tables.desired.clone(),
-        claims: tables.claims.cloned(),
-        drivers: tables.drivers.cloned(),
-        events: tables.events.clone(),
-        metrics: world.metrics.clone(),
-        host: world.host.clone(),
-        clock: world.clock.clone(),
-        node: Arc::new(plan.settings.clone()),
-        settings: plan.statistics.clone(),
+        claims: volumes.claims.clone(),
+        drivers: volumes.drivers.clone(),
+        events: context.events.clone(),
+        metrics: adapters.metrics.clone(),
+        host: adapters.host.clone(),
+        clock: adapters.clock.clone(),
+        node: context.settings.clone(),
+        settings: context.plan.statistics.clone(),
     }))
 }

@@ -1,86 +1,101 @@
-//! The stages that keep the node tidy by the clock.
+//! Starts the stages that clean up and maintain the node.
 
 use std::sync::Arc;
 
-use agent::observation::Observer;
-use agent::published::Reader;
-use agent::pull_ledger::PullLedger;
-use agent::{container_gc, image_gc, log_rotation, oom_watcher, packet_filter, system_cgroups};
-use model::{Pod, WorkerView};
-use ports::event_recorder::EventRecorder;
+use agent::images::pull_ledger::PullLedger;
+use agent::node::{oom_watcher, packet_filter, system_cgroups};
+use agent::pipeline::messages::SweepOrder;
+use agent::upkeep::sweep_claims::{SweepClaims, SweepGuard};
+use agent::upkeep::{container_gc, image_gc, log_rotation, sweeper};
+use tokio::sync::watch;
 
+use super::Running;
+use super::context::Context;
 use super::eviction::Orders;
-use super::{Running, World};
-use crate::plan::Plan;
+use super::volumes::Volumes;
 
-/// What the collectors read.
-pub(super) struct Tables<'a> {
-    pub(super) observer: &'a Observer,
-    pub(super) desired: &'a Reader<Pod>,
-    pub(super) workers: &'a Reader<WorkerView>,
-    pub(super) ledger: Option<Arc<PullLedger>>,
-    pub(super) orders: Orders,
-}
-
-/// Starts the collectors of containers and images, the rotation of logs, the watcher of the machine's memory, and the
-/// keepers of the system's cgroups and the packet filter.
+/// Starts garbage collection of containers and images, log rotation, the OOM watcher, and the maintenance of system cgroups
+/// and the packet filter.
 pub(super) fn start_upkeep(
     running: &mut Running,
-    world: &World,
-    plan: &Plan,
-    tables: Tables<'_>,
-    events: &Arc<dyn EventRecorder>,
+    context: &Context,
+    ledger: Option<Arc<PullLedger>>,
+    orders: Orders,
 ) {
-    let Tables { observer, desired, workers, ledger, orders } = tables;
-    let parts = container_gc::Parts {
-        runtime: world.runtime.clone(),
-        logs: world.logs.clone(),
-        observer: observer.clone(),
-        clock: world.clock.clone(),
-        node: plan.settings.name.clone(),
-        events: events.clone(),
+    let (adapters, plan, tables) = (&context.adapters, &context.plan, &context.tables);
+    let parts = container_gc::ContainerGcDeps {
+        runtime: adapters.runtime.clone(),
+        logs: adapters.logs.clone(),
+        observer: tables.observer.clone(),
+        clock: adapters.clock.clone(),
+        node: context.settings.name.clone(),
+        events: context.events.clone(),
         policy: plan.upkeep.containers,
-        workers: workers.clone(),
+        workers: tables.workers.clone(),
         orders: orders.containers,
     };
     running.spawn("container collector", container_gc::run(parts, running.cancel.clone()));
-    let parts = image_gc::Parts {
-        runtime: world.runtime.clone(),
-        filesystems: world.filesystems.clone(),
-        observer: observer.clone(),
-        desired: desired.clone(),
-        checkpoints: world.checkpoints.clone(),
-        events: events.clone(),
-        clock: world.clock.clone(),
-        metrics: world.metrics.clone(),
-        node: plan.settings.name.clone(),
+    let parts = image_gc::ImageGcDeps {
+        runtime: adapters.runtime.clone(),
+        filesystems: adapters.filesystems.clone(),
+        observer: tables.observer.clone(),
+        desired: tables.desired.clone(),
+        checkpoints: adapters.checkpoints.clone(),
+        events: context.events.clone(),
+        clock: adapters.clock.clone(),
+        metrics: adapters.metrics.clone(),
+        node: context.settings.name.clone(),
         ledger,
         policy: plan.upkeep.images,
         orders: orders.images,
     };
     running.spawn("image collector", image_gc::run(parts, running.cancel.clone()));
-    let parts = log_rotation::Parts {
-        runtime: world.runtime.clone(),
-        logs: world.rotated_logs.clone(),
-        observer: observer.clone(),
-        clock: world.clock.clone(),
-        metrics: world.metrics.clone(),
+    let parts = log_rotation::LogRotationDeps {
+        runtime: adapters.runtime.clone(),
+        logs: adapters.rotated_logs.clone(),
+        observer: tables.observer.clone(),
+        clock: adapters.clock.clone(),
+        metrics: adapters.metrics.clone(),
         settings: plan.upkeep.logs,
     };
     running.spawn("log rotation", log_rotation::run(parts, running.cancel.clone()));
-    let parts = oom_watcher::Parts {
-        log: world.kernel_log.clone(),
-        node: plan.settings.name.clone(),
-        events: events.clone(),
-        clock: world.clock.clone(),
+    let deps = oom_watcher::OomWatcherDeps {
+        log: adapters.kernel_log.clone(),
+        node: context.settings.name.clone(),
+        events: context.events.clone(),
+        clock: adapters.clock.clone(),
     };
-    running.spawn("oom watcher", oom_watcher::run(parts, running.cancel.clone()));
+    running.spawn("oom watcher", oom_watcher::run(deps, running.cancel.clone()));
     if !plan.system_cgroups.is_empty() {
-        let (cgroups, wanted) = (world.system_cgroups.clone(), plan.system_cgroups.clone());
-        running.spawn("system cgroups", system_cgroups::run(cgroups, wanted, running.cancel.clone()));
+        let (cgroups, desired) = (adapters.system_cgroups.clone(), plan.system_cgroups.clone());
+        running.spawn("system cgroups", system_cgroups::run(cgroups, desired, running.cancel.clone()));
     }
     if plan.upkeep.packet_filter {
-        let kept = packet_filter::run(world.packet_filter.clone(), running.cancel.clone());
-        running.spawn("packet filter", kept);
+        let maintain = packet_filter::run(adapters.packet_filter.clone(), running.cancel.clone());
+        running.spawn("packet filter", maintain);
     }
+}
+
+/// Starts the cleanup of orphans.
+pub(super) fn start_sweeper(
+    running: &mut Running,
+    context: &Context,
+    volumes: &Volumes,
+    orders: watch::Receiver<SweepOrder>,
+    sweeping: SweepClaims,
+) {
+    let (adapters, tables) = (&context.adapters, &context.tables);
+    let parts = sweeper::SweeperDeps {
+        orders,
+        runtime: adapters.runtime.clone(),
+        folders: adapters.folders.clone(),
+        volumes: volumes.volumes.clone(),
+        logs: adapters.logs.clone(),
+        cgroups: adapters.cgroups.clone(),
+        wanted: SweepGuard { desired: tables.desired.clone(), workers: tables.workers.clone() },
+        sweeping,
+        observer: tables.observer.clone(),
+        metrics: adapters.metrics.clone(),
+    };
+    running.spawn("sweeper", sweeper::run(parts, running.cancel.clone()));
 }

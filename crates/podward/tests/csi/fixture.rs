@@ -1,17 +1,18 @@
+use parking_lot::Mutex;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
-use agent::claims::Claims;
-use agent::csi_drivers::{CsiDrivers, follow};
-use agent::csi_registration::CsiPlugins;
-use agent::csi_volumes::{CsiVolumes, Parts};
-use agent::event_log::EventLog;
+use agent::cluster::event_log::EventLog;
+use agent::cluster::tokens::Tokens;
 use agent::metrics::{Format, Metrics};
-use agent::node_view::{self, NodeView};
-use agent::plugin_registry;
-use agent::tokens::Tokens;
+use agent::node::node_view::{self, NodeView};
+use agent::volumes::claims::Claims;
+use agent::volumes::csi_drivers::{CsiDrivers, follow};
+use agent::volumes::csi_registration::CsiPlugins;
+use agent::volumes::csi_volumes::{CsiVolumes, CsiVolumesDeps};
+use agent::volumes::plugin_registry;
 use async_trait::async_trait;
 use futures::StreamExt;
 use host::{HostCsiFolders, HostPluginSockets, HostPodVolumes, InotifyFolderWatch};
@@ -27,11 +28,11 @@ use ports::api::nodes::ApiNodes;
 use ports::api::tokens::ApiTokens;
 use ports::api::volumes::ApiVolumes;
 use ports::api::{ApiError, ApiErrorKind, Feed, FeedStream};
-use ports::checkpoints::Checkpoints;
 use ports::clock::SystemClock;
-use ports::csi::CsiConnector;
-use ports::pod_folders::FileError;
-use ports::pod_volumes::{PodVolumes, Progress, VolumeError};
+use ports::host::checkpoints::Checkpoints;
+use ports::host::pod_folders::FileError;
+use ports::host::pod_volumes::{PodVolumes, Progress, VolumeError};
+use ports::plugins::csi::CsiConnector;
 use serde_json::{Value, json};
 use testkit::csi_driver::{Ability, CsiDriver};
 use tokio::sync::watch;
@@ -67,7 +68,7 @@ pub(crate) fn volume(node: &Node, uid: &str, handle: &str) -> CsiVolume {
     }
 }
 
-/// A node with a folder of its own and a cluster that is only pretended.
+/// A node with a temporary folder and a fake cluster.
 pub(crate) struct Node {
     folder: tempfile::TempDir,
     root: PathBuf,
@@ -102,7 +103,7 @@ impl Node {
             serde_json::from_value(json!({"metadata": {"name": "d.example"}, "spec": object})).unwrap();
         let others = json!({"metadata": {"name": "stuck.example"}, "spec": {"attachRequired": false}});
         let cluster = Arc::new(Cluster::default());
-        cluster.drivers.lock().unwrap().extend([object, serde_json::from_value(others).unwrap()]);
+        cluster.drivers.lock().extend([object, serde_json::from_value(others).unwrap()]);
         let drivers = Arc::new(CsiDrivers::default());
         let cancel = CancellationToken::new();
         tokio::spawn(follow(drivers.clone(), cluster.watch_drivers(), cancel.clone()));
@@ -124,7 +125,7 @@ impl Node {
         }
     }
 
-    /// What users were told, oldest first.
+    /// Recorded events, oldest first.
     pub(crate) fn events(&self) -> Vec<RecordedEvent> {
         self.events.all().into_iter().map(|series| series.event).collect()
     }
@@ -143,9 +144,9 @@ impl Node {
         driver
     }
 
-    /// A new agent, as far as volumes go: it knows nothing but what is on disk.
+    /// A new agent that has only the state on disk.
     pub(crate) fn agent(&self) -> CsiVolumes {
-        CsiVolumes::new(Parts {
+        CsiVolumes::new(CsiVolumesDeps {
             others: Arc::new(HostPodVolumes::new(&self.root)),
             folders: Arc::new(HostCsiFolders::new(&self.root)),
             drivers: self.drivers.clone(),
@@ -190,21 +191,21 @@ impl Node {
     pub(crate) fn attach(&self, status: &Value) {
         let spec = json!({"attacher": "d.example", "nodeName": "n1", "source": {}});
         let object = json!({"metadata": {"name": "a"}, "spec": spec, "status": status});
-        *self.cluster.attachment.lock().unwrap() = Some(serde_json::from_value(object).unwrap());
+        *self.cluster.attachment.lock() = Some(serde_json::from_value(object).unwrap());
     }
 
-    /// Drivers that are asked anew, whatever the time.
-    pub(crate) fn asked_now(&self) -> BTreeSet<String> {
-        self.drivers.take_asked()
+    /// Drivers with a requested refresh.
+    pub(crate) fn refresh_requests(&self) -> BTreeSet<String> {
+        self.drivers.take_refresh_requests()
     }
 
-    /// How many tokens were asked for.
+    /// Number of requested tokens.
     pub(crate) fn tokens(&self) -> usize {
-        *self.cluster.tokens.lock().unwrap()
+        *self.cluster.tokens.lock()
     }
 
     pub(crate) fn patches(&self) -> Vec<Value> {
-        self.cluster.patches.lock().unwrap().clone()
+        self.cluster.patches.lock().clone()
     }
 
     fn mounts(&self) -> Vec<PathBuf> {
@@ -226,7 +227,7 @@ impl Node {
         self.metrics.encode(Format::Text).contains(&line)
     }
 
-    /// The lines of metrics whose names begin so.
+    /// The metric lines with this prefix.
     pub(crate) fn counted(&self, prefix: &str) -> Vec<String> {
         let text = self.metrics.encode(Format::Text);
         text.lines().filter(|line| line.starts_with(prefix)).map(str::to_owned).collect()
@@ -240,7 +241,7 @@ impl Node {
         assert_eq!(left, Vec::<PathBuf>::new());
     }
 
-    /// The stage that registers plugins, the drivers it fills and the cluster it tells.
+    /// The plugin registry, its drivers and its cluster.
     pub(crate) fn registry(
         &self,
         cancel: CancellationToken,
@@ -254,19 +255,22 @@ impl Node {
             "n1".to_owned(),
             Arc::default(),
         );
-        let parts = plugin_registry::Parts {
+        let parts = plugin_registry::PluginRegistryDeps {
             sockets: Arc::new(HostPluginSockets::new(&self.root)),
             watch: Arc::new(InotifyFolderWatch),
             registration: Arc::new(GrpcPluginRegistration),
-            types: [("CSIPlugin".to_owned(), Arc::new(csi) as Arc<dyn ports::plugin_registry::PluginType>)]
-                .into(),
+            types: [(
+                "CSIPlugin".to_owned(),
+                Arc::new(csi) as Arc<dyn ports::plugins::plugin_registry::PluginType>,
+            )]
+            .into(),
             metrics: Arc::default(),
         };
         (plugin_registry::run(parts, cancel), drivers, self.cluster.clone())
     }
 }
 
-/// Everything that is not a folder.
+/// Collects everything that is not a folder.
 fn gather(folder: &Path, left: &mut Vec<PathBuf>) {
     for entry in fs::read_dir(folder).unwrap() {
         let entry = entry.unwrap();
@@ -279,7 +283,7 @@ fn gather(folder: &Path, left: &mut Vec<PathBuf>) {
     }
 }
 
-/// A cluster in memory.
+/// A fake cluster.
 #[derive(Default)]
 pub(crate) struct Cluster {
     drivers: Mutex<Vec<CSIDriver>>,
@@ -292,11 +296,11 @@ pub(crate) struct Cluster {
 
 impl Cluster {
     pub(crate) fn csi_node(&self) -> Option<CSINode> {
-        self.csi_node.lock().unwrap().clone()
+        self.csi_node.lock().clone()
     }
 
     pub(crate) fn node(&self) -> Value {
-        self.node.lock().unwrap().clone()
+        self.node.lock().clone()
     }
 }
 
@@ -315,7 +319,7 @@ impl ApiVolumes for Cluster {
     }
 
     async fn attachment(&self, _: &str) -> Result<VolumeAttachment, ApiError> {
-        self.attachment.lock().unwrap().clone().ok_or_else(missing)
+        self.attachment.lock().clone().ok_or_else(missing)
     }
 
     async fn secret(&self, namespace: &str, name: &str) -> Result<core::Secret, ApiError> {
@@ -325,12 +329,12 @@ impl ApiVolumes for Cluster {
     }
 
     async fn patch_claim_status(&self, _: &str, _: &str, patch: &Value) -> Result<(), ApiError> {
-        self.patches.lock().unwrap().push(patch.clone());
+        self.patches.lock().push(patch.clone());
         Ok(())
     }
 
     fn watch_drivers(&self) -> FeedStream<CSIDriver> {
-        let list = Feed::Listed(self.drivers.lock().unwrap().clone());
+        let list = Feed::Listed(self.drivers.lock().clone());
         futures::stream::iter([list]).chain(futures::stream::pending()).boxed()
     }
 }
@@ -338,7 +342,7 @@ impl ApiVolumes for Cluster {
 #[async_trait]
 impl ApiTokens for Cluster {
     async fn create(&self, request: &TokenRequest) -> Result<IssuedToken, ApiError> {
-        *self.tokens.lock().unwrap() += 1;
+        *self.tokens.lock() += 1;
         let token = format!("token-for-{}", request.wish.audiences.join(","));
         Ok(IssuedToken { token, expires_at: Timestamp::from_secs(4_000_000_000), expiration_seconds: 3600 })
     }
@@ -361,7 +365,7 @@ impl ApiNodes for Cluster {
     }
 
     async fn patch_status(&self, patch: &Value) -> Result<core::Node, ApiError> {
-        merge(&mut self.node.lock().unwrap(), patch);
+        merge(&mut self.node.lock(), patch);
         ApiNodes::get(self).await
     }
 }
@@ -387,17 +391,17 @@ impl ApiCsiNodes for Cluster {
     }
 
     async fn create(&self, object: &CSINode) -> Result<(), ApiError> {
-        *self.csi_node.lock().unwrap() = Some(object.clone());
+        *self.csi_node.lock() = Some(object.clone());
         Ok(())
     }
 
     async fn replace(&self, object: &CSINode) -> Result<(), ApiError> {
-        *self.csi_node.lock().unwrap() = Some(object.clone());
+        *self.csi_node.lock() = Some(object.clone());
         Ok(())
     }
 
     async fn delete(&self) -> Result<(), ApiError> {
-        *self.csi_node.lock().unwrap() = None;
+        *self.csi_node.lock() = None;
         Ok(())
     }
 }
@@ -408,7 +412,7 @@ struct Disk(Mutex<HashMap<&'static str, Vec<u8>>>);
 #[async_trait]
 impl Checkpoints for Disk {
     async fn save(&self, name: &'static str, content: Vec<u8>) -> Result<(), FileError> {
-        self.0.lock().unwrap().insert(name, content);
+        self.0.lock().insert(name, content);
         Ok(())
     }
 
@@ -417,6 +421,6 @@ impl Checkpoints for Disk {
     }
 
     async fn load(&self, name: &'static str) -> Result<Option<Vec<u8>>, FileError> {
-        Ok(self.0.lock().unwrap().get(name).cloned())
+        Ok(self.0.lock().get(name).cloned())
     }
 }

@@ -1,15 +1,15 @@
-//! Volumes that are mounted with SELinux labels, on a machine that is made to look as if it had SELinux.
+//! Volumes with SELinux labels, with a fake SELinux policy.
 
 use std::fs;
 use std::path::Path;
 
-use agent::csi_volumes::CsiVolumes;
+use agent::volumes::csi_volumes::CsiVolumes;
 use decide::volumes::{ClaimedVolume, plan_volumes};
 use host::host_capabilities;
 use model::{CgroupVersion, NodeSettings, PlannedVolume, Pod, PodSource, PodUid, VolumeLabel};
-use ports::pod_volumes::{PodVolumes, Progress, VolumeError};
+use ports::host::pod_volumes::{PodVolumes, Progress, VolumeError};
 use serde_json::{Value, json};
-use testkit::csi_driver::{Ability, Trouble};
+use testkit::csi_driver::{Ability, CsiFault};
 use tonic::Code;
 
 use crate::fixture::{Node, require_root};
@@ -17,12 +17,12 @@ use crate::fixture::{Node, require_root};
 const STAGES: &[Ability] = &[Ability::StageUnstageVolume];
 const METRICS: &str = "volume_manager_selinux_";
 
-/// A driver that mounts with labels.
+/// A node whose driver supports labels.
 fn labelling() -> Node {
     Node::new(json!({"attachRequired": false, "seLinuxMount": true}))
 }
 
-/// The settings of a node with the files of an SELinux policy below a folder.
+/// Settings of a node with the policy files in its folder.
 fn settings(node: &Node, gate: bool) -> NodeSettings {
     let root = node.root().parent().unwrap().join("machine");
     let write = |path: &str, text: &str| {
@@ -52,7 +52,7 @@ fn flag(level: &str) -> String {
     format!("context=\"{}\"", label(level))
 }
 
-/// The volume of a pod whose containers have these levels, as the agent plans it.
+/// The planned volume of a pod whose containers have these levels.
 #[expect(clippy::needless_pass_by_value, reason = "json literals are passed as they are written")]
 fn planned(settings: &NodeSettings, uid: &str, levels: &[&str], mode: &str, policy: Value) -> PlannedVolume {
     let containers: Vec<Value> = levels
@@ -93,7 +93,8 @@ fn record(path: &Path) -> Value {
 }
 
 #[tokio::test]
-async fn a_volume_for_one_pod_is_staged_and_published_with_its_label_also_by_the_next_agent() {
+#[ignore = "needs root"]
+async fn rwop_volume_keeps_its_label_across_agents() {
     require_root();
     let node = labelling();
     let driver = node.driver("d.example", STAGES);
@@ -104,7 +105,7 @@ async fn a_volume_for_one_pod_is_staged_and_published_with_its_label_also_by_the
     for call in ["NodeStageVolume", "NodePublishVolume"] {
         assert_eq!(driver.last(call).unwrap().flags, ["noatime".to_owned(), flag("s0:c2,c1")], "{call}");
     }
-    // In the pod's own spelling, by which upstream knows it.
+    // In the spelling of the pod, as upstream records it.
     let with_label = Some(VolumeLabel::OfMount(label("s0:c2,c1")));
     assert_eq!(mounted(&agent, "u1", &volume).await, with_label);
     let staging = driver.last("NodeStageVolume").unwrap().path;
@@ -115,7 +116,7 @@ async fn a_volume_for_one_pod_is_staged_and_published_with_its_label_also_by_the
         "{METRICS}volumes_admitted_total{{access_mode=\"RWOP\",volume_plugin=\"kubernetes.io/csi/d.example\"}} 1"
     );
     assert_eq!(node.counted(METRICS), [admitted]);
-    // Whatever it would do with a new pod, the next agent leaves this one as it is.
+    // The next agent does not change the mount of this pod.
     let next = node.agent();
     let without = planned(&settings, "u1", &["s0:c9"], "ReadWriteOncePod", json!("Recursive"));
     for volume in [&volume, &without] {
@@ -130,7 +131,8 @@ async fn a_volume_for_one_pod_is_staged_and_published_with_its_label_also_by_the
 }
 
 #[tokio::test]
-async fn a_pod_with_another_label_waits_until_the_volume_is_unmounted() {
+#[ignore = "needs root"]
+async fn pod_with_another_label_waits_for_unmount() {
     require_root();
     let node = labelling();
     let driver = node.driver("d.example", STAGES);
@@ -145,8 +147,8 @@ async fn a_pod_with_another_label_waits_until_the_volume_is_unmounted() {
     assert!(matches!(told, VolumeError::NoLabel(_)) && told.text() == conflict, "{told:?}");
     let errors = node.counted("volume_manager_selinux_volume_context_mismatch_errors_total{");
     assert!(errors.iter().all(|line| line.ends_with("} 1")) && errors.len() == 1, "{errors:?}");
-    // An agent that knows only what is on disk sees it as well, and so does one whose first pod is on its way out.
-    driver.trouble("NodeUnstageVolume", Some(Trouble::Fails(Code::Internal)));
+    // An agent with only the state on disk detects it, too, also while the first pod is being torn down.
+    driver.set_fault("NodeUnstageVolume", Some(CsiFault::Fails(Code::Internal)));
     assert!(agent.tear_down(&PodUid::from("u1")).await.is_err());
     for agent in [&node.agent(), &agent] {
         let told = set_up(agent, "u2", &second).await.unwrap_err();
@@ -154,7 +156,7 @@ async fn a_pod_with_another_label_waits_until_the_volume_is_unmounted() {
                      a different pod with a different SELinux label";
         assert!(matches!(told, VolumeError::OtherLabel(_)) && told.text() == waits, "{told:?}");
     }
-    driver.trouble("NodeUnstageVolume", None);
+    driver.set_fault("NodeUnstageVolume", None);
     agent.tear_down(&PodUid::from("u1")).await.unwrap();
     set_up(&agent, "u2", &second).await.unwrap();
     assert!(driver.last("NodeStageVolume").unwrap().flags.contains(&flag("s0:c2")));
@@ -163,7 +165,8 @@ async fn a_pod_with_another_label_waits_until_the_volume_is_unmounted() {
 }
 
 #[tokio::test]
-async fn two_spellings_of_one_label_do_not_keep_pods_apart() {
+#[ignore = "needs root"]
+async fn different_spellings_of_a_label_are_equal() {
     require_root();
     let node = labelling();
     let driver = node.driver("d.example", STAGES);
@@ -172,7 +175,7 @@ async fn two_spellings_of_one_label_do_not_keep_pods_apart() {
     let agent = node.agent();
     set_up(&agent, "u1", &volume("u1", "s0:c26,c5")).await.unwrap();
     set_up(&agent, "u2", &volume("u2", "s0:c5,c26")).await.unwrap();
-    // Nor does an agent that knows the first only from its record keep them apart.
+    // Also with an agent that has the first label only from its record.
     set_up(&node.agent(), "u3", &volume("u3", "s0:c5,c26")).await.unwrap();
     assert!(!driver.call_names().iter().any(|call| call.contains("Un")), "{:?}", driver.call_names());
     for uid in ["u1", "u2", "u3"] {
@@ -181,21 +184,22 @@ async fn two_spellings_of_one_label_do_not_keep_pods_apart() {
     node.assert_clean();
 }
 
-/// As a power cut leaves a record that was not flushed.
+/// Truncates a record like a power failure.
 fn cut(path: &Path) {
     fs::write(path.with_file_name("vol_data.json"), "{\"driverName\":\"d.ex").unwrap();
 }
 
 #[tokio::test]
-async fn a_staging_record_that_was_cut_off_makes_the_volume_be_staged_anew() {
+#[ignore = "needs root"]
+async fn truncated_staging_record_causes_restaging() {
     require_root();
     let node = labelling();
     let driver = node.driver("d.example", STAGES);
     let settings = settings(&node, false);
     let volume = planned(&settings, "u1", &["s0:c1"], "ReadWriteOncePod", json!(null));
-    driver.trouble("NodePublishVolume", Some(Trouble::Fails(Code::Internal)));
+    driver.set_fault("NodePublishVolume", Some(CsiFault::Fails(Code::Internal)));
     assert!(set_up(&node.agent(), "u1", &volume).await.is_err());
-    driver.trouble("NodePublishVolume", None);
+    driver.set_fault("NodePublishVolume", None);
     cut(Path::new(&driver.last("NodeStageVolume").unwrap().path));
     let next = node.agent();
     set_up(&next, "u1", &volume).await.unwrap();
@@ -209,7 +213,8 @@ async fn a_staging_record_that_was_cut_off_makes_the_volume_be_staged_anew() {
 }
 
 #[tokio::test]
-async fn a_pod_whose_record_was_cut_off_keeps_the_label_of_its_mount_and_others_wait() {
+#[ignore = "needs root"]
+async fn pod_with_truncated_record_keeps_its_mount_label() {
     require_root();
     let node = labelling();
     let driver = node.driver("d.example", STAGES);
@@ -218,12 +223,12 @@ async fn a_pod_whose_record_was_cut_off_keeps_the_label_of_its_mount_and_others_
     let (first, second) = (volume("u1", "s0:c1"), volume("u2", "s0:c2"));
     set_up(&node.agent(), "u1", &first).await.unwrap();
     cut(first.plan.host_path().unwrap());
-    // Where it is staged tells that it has another label.
+    // The staging record has another label.
     let next = node.agent();
     let told = set_up(&next, "u2", &second).await.unwrap_err();
     assert!(matches!(told, VolumeError::OtherLabel(_)), "{told:?}");
     assert_eq!(driver.call_names(), ["NodeStageVolume", "NodePublishVolume"]);
-    // This machine's kernel has no labels, and so the mount has none, whatever the pod wants.
+    // Without SELinux in the kernel, the mount has no label.
     set_up(&next, "u1", &first).await.unwrap();
     assert_eq!(mounted(&next, "u1", &first).await, Some(VolumeLabel::OfFiles));
     assert_eq!(driver.last("NodePublishVolume").unwrap().flags, ["noatime"]);
@@ -235,16 +240,17 @@ async fn a_pod_whose_record_was_cut_off_keeps_the_label_of_its_mount_and_others_
 }
 
 #[tokio::test]
-async fn what_is_staged_with_another_label_and_used_by_nobody_is_staged_anew() {
+#[ignore = "needs root"]
+async fn restages_unused_volume_with_another_label() {
     require_root();
     let node = labelling();
     let driver = node.driver("d.example", STAGES);
     let settings = settings(&node, false);
     let volume = |policy| planned(&settings, "u1", &["s0:c1"], "ReadWriteOncePod", policy);
-    // An agent that ends before anything is published, and a pod that is another one by then.
-    driver.trouble("NodePublishVolume", Some(Trouble::Fails(Code::Internal)));
+    // The agent ends before it publishes, and another pod follows.
+    driver.set_fault("NodePublishVolume", Some(CsiFault::Fails(Code::Internal)));
     assert!(set_up(&node.agent(), "u1", &volume(json!(null))).await.is_err());
-    driver.trouble("NodePublishVolume", None);
+    driver.set_fault("NodePublishVolume", None);
     let next = node.agent();
     let recursive = volume(json!("Recursive"));
     set_up(&next, "u1", &recursive).await.unwrap();
@@ -262,7 +268,8 @@ async fn what_is_staged_with_another_label_and_used_by_nobody_is_staged_anew() {
 }
 
 #[tokio::test]
-async fn other_access_modes_are_only_counted_unless_the_gate_is_on() {
+#[ignore = "needs root"]
+async fn other_access_modes_are_only_counted_without_the_gate() {
     require_root();
     let plugin = "volume_plugin=\"kubernetes.io/csi/d.example\"";
     for gate in [false, true] {
@@ -280,9 +287,9 @@ async fn other_access_modes_are_only_counted_unless_the_gate_is_on() {
             let odd = set_up(&agent, "u4", &volume("u4", &["\""])).await;
             assert_eq!([other.is_err(), several.is_err(), odd.is_err()], [gate; 3]);
         }
-        // What is refused is counted with each try, what is put up with once.
+        // Conflicts that block a pod are counted with each attempt, others once.
         let (word, times) = if gate { ("errors", 2) } else { ("warnings", 1) };
-        // A label that cannot be told is another one than the first pod's.
+        // An unknown label differs from the label of the first pod.
         let differ = if gate { 2 } else { 2 * times };
         assert_eq!(
             node.counted(METRICS),
@@ -303,7 +310,8 @@ async fn other_access_modes_are_only_counted_unless_the_gate_is_on() {
 }
 
 #[tokio::test]
-async fn a_driver_that_does_not_ask_for_labels_and_a_node_without_selinux_have_none() {
+#[ignore = "needs root"]
+async fn no_labels_without_driver_support_or_selinux() {
     require_root();
     for (object, has_selinux) in [
         (json!({"attachRequired": false}), true),

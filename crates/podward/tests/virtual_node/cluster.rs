@@ -1,9 +1,10 @@
-//! A cluster of one node in memory: it holds pods and the node's status, and has nothing else.
+//! A fake cluster of one node: pods and the node's status, nothing else.
 
+use parking_lot::Mutex;
 use std::path::Path;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
-use agent::memory::Memory;
+use agent::cluster::offline_cache::OfflineCache;
 use async_trait::async_trait;
 use futures::StreamExt;
 use host::{HostCsiFolders, HostPluginSockets};
@@ -33,7 +34,7 @@ use ports::api::{ApiError, ApiErrorKind, Feed, FeedStream};
 use serde_json::{Value, json};
 use testkit::fake_api::{FakeApi, api_error};
 
-/// The cluster. Copies share it.
+/// Clones share the state.
 #[derive(Clone, Default)]
 pub(crate) struct Cluster {
     pub(crate) pods: FakeApi,
@@ -42,12 +43,12 @@ pub(crate) struct Cluster {
 
 #[derive(Default)]
 struct State {
-    /// The status of the node, as it was told.
+    /// The reported status of the node.
     status: Value,
     events: Vec<RecordedEvent>,
-    /// How often a certificate was asked for.
+    /// Number of certificate requests.
     asked: usize,
-    /// Whether who asks for a certificate waits for ever.
+    /// Whether certificate requests hang.
     is_slow: bool,
 }
 
@@ -77,36 +78,35 @@ impl Cluster {
             leases: own.clone(),
             token_reviews: own.clone(),
             access_reviews: own,
-            memory: Memory::off(),
+            offline_cache: OfflineCache::disabled(),
             max_age: None,
         }
     }
 
     /// Whether a condition of the node is `True`.
     pub(crate) fn has_condition(&self, kind: &str) -> bool {
-        let conditions = self.state.lock().unwrap().status["conditions"].clone();
+        let conditions = self.state.lock().status["conditions"].clone();
         let list = conditions.as_array().cloned().unwrap_or_default();
         list.iter().any(|own| own["type"] == kind && own["status"] == "True")
     }
 
-    /// Events of a reason.
     pub(crate) fn events(&self, reason: &str) -> Vec<RecordedEvent> {
-        let state = self.state.lock().unwrap();
+        let state = self.state.lock();
         state.events.iter().filter(|event| event.reason == reason).cloned().collect()
     }
 
-    /// Lets nobody who asks for a certificate go on, from now on.
-    pub(crate) fn keep_certificates_waiting(&self) {
-        self.state.lock().unwrap().is_slow = true;
+    /// Makes certificate requests hang from now on.
+    pub(crate) fn hang_certificate_requests(&self) {
+        self.state.lock().is_slow = true;
     }
 
-    /// How often a certificate was asked for.
-    pub(crate) fn certificates_asked(&self) -> usize {
-        self.state.lock().unwrap().asked
+    /// Number of certificate requests.
+    pub(crate) fn certificate_requests(&self) -> usize {
+        self.state.lock().asked
     }
 
     fn node(&self) -> core::Node {
-        let status = self.state.lock().unwrap().status.clone();
+        let status = self.state.lock().status.clone();
         let metadata = json!({"name": "node", "uid": "node-uid"});
         serde_json::from_value(json!({"metadata": metadata, "status": status})).unwrap()
     }
@@ -135,12 +135,12 @@ impl ApiNodes for Cluster {
     }
 
     async fn patch_status(&self, patch: &Value) -> Result<core::Node, ApiError> {
-        merge(&mut self.state.lock().unwrap().status, &patch["status"]);
+        merge(&mut self.state.lock().status, &patch["status"]);
         Ok(self.node())
     }
 }
 
-/// Conditions are merged by their type, everything else as it stands.
+/// Merges conditions by type and replaces other fields.
 fn merge(status: &mut Value, patch: &Value) {
     for (name, value) in patch.as_object().into_iter().flatten() {
         let (Some(old), Some(new), "conditions") =
@@ -157,7 +157,7 @@ fn merge(status: &mut Value, patch: &Value) {
 #[async_trait]
 impl ApiEvents for Cluster {
     async fn create(&self, report: &EventReport) -> Result<(), ApiError> {
-        self.state.lock().unwrap().events.push(report.event.clone());
+        self.state.lock().events.push(report.event.clone());
         Ok(())
     }
 
@@ -199,7 +199,7 @@ impl ApiServiceAccounts for Cluster {
 impl ApiPodCertificates for Cluster {
     async fn create(&self, _: &CertificateWish) -> Result<CertificateRequest, ApiError> {
         let is_slow = {
-            let mut state = self.state.lock().unwrap();
+            let mut state = self.state.lock();
             state.asked += 1;
             state.is_slow
         };

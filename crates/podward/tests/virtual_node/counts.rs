@@ -1,9 +1,9 @@
-//! What happens is counted where people look for it.
+//! Metrics of the whole agent.
 
 use cri::v1::{RuntimeHandler, RuntimeHandlerFeatures};
 use ports::outbound::{HttpAnswer, OutboundError, Scheme};
 use serde_json::{Value, json};
-use testkit::fake_outbound::Asked;
+use testkit::fake_outbound::OutboundRequest;
 use testkit::fake_runtime::{Fault, Injection, Rpc};
 use testkit::poll::eventually;
 use tonic::Code;
@@ -27,7 +27,7 @@ fn fails_once(rpc: Rpc) -> Injection {
 }
 
 #[tokio::test]
-async fn failed_starts_of_sandboxes_and_containers_are_counted() {
+async fn counts_failed_sandbox_and_container_starts() {
     let node = VirtualNode::started();
     node.runtime.inject(fails_once(Rpc::RunPodSandbox));
     node.runtime.inject(fails_once(Rpc::StartContainer));
@@ -40,7 +40,7 @@ async fn failed_starts_of_sandboxes_and_containers_are_counted() {
 }
 
 #[tokio::test]
-async fn pods_with_users_of_their_own_are_counted() {
+async fn counts_pods_with_user_namespaces() {
     let mut node = VirtualNode::new();
     let features = RuntimeHandlerFeatures { user_namespaces: true, ..Default::default() };
     node.runtime.set_handlers(vec![RuntimeHandler { name: String::new(), features: Some(features) }]);
@@ -55,13 +55,13 @@ async fn pods_with_users_of_their_own_are_counted() {
 }
 
 #[tokio::test]
-async fn pods_that_come_back_and_those_that_nobody_wants_are_counted() {
+async fn counts_restarted_and_orphaned_pods() {
     let mut node = VirtualNode::started();
     node.write("a.json", &pod("a", "uid-a", &["main"]));
     node.write("b.json", &pod("b", "uid-b", &["main"]));
     node.until_running("uid-a").await;
     node.until_running("uid-b").await;
-    // It is wanted again before it has ended.
+    // It is added again before it has ended.
     let stop = node.runtime.inject(Injection::new(Rpc::StopContainer, Fault::Hang).on("uid-a").times(1));
     node.remove("a.json");
     let asked = || async {
@@ -76,7 +76,7 @@ async fn pods_that_come_back_and_those_that_nobody_wants_are_counted() {
 
     node.kill_agent().await;
     node.remove("b.json");
-    // What an agent remembers of its sources is lost.
+    // The checkpoint of the sources is lost.
     std::fs::remove_dir_all(node.path("state")).unwrap();
     node.start_agent();
     until_counted(&node, "kubelet_orphaned_runtime_pods_total 1").await;
@@ -84,11 +84,13 @@ async fn pods_that_come_back_and_those_that_nobody_wants_are_counted() {
 }
 
 #[tokio::test]
-async fn sleeps_that_are_cut_short_and_hooks_in_plain_http_are_counted() {
+async fn counts_interrupted_sleeps_and_http_fallbacks() {
     let node = VirtualNode::started();
     node.network.answer(|request| match request {
-        Asked::Http(get) if get.path == "/live" => Ok(HttpAnswer { status: 500, body: Vec::new() }),
-        Asked::Http(get) if get.scheme == Scheme::Http => Ok(HttpAnswer { status: 200, body: Vec::new() }),
+        OutboundRequest::Http(get) if get.path == "/live" => Ok(HttpAnswer { status: 500, body: Vec::new() }),
+        OutboundRequest::Http(get) if get.scheme == Scheme::Http => {
+            Ok(HttpAnswer { status: 200, body: Vec::new() })
+        }
         _ => Err(OutboundError::PlainAnswer("server gave HTTP response to HTTPS client".into())),
     });
     let mut manifest = pod("a", "uid-a", &["main"]);
@@ -96,7 +98,7 @@ async fn sleeps_that_are_cut_short_and_hooks_in_plain_http_are_counted() {
     manifest["spec"]["containers"][0]["lifecycle"] = json!({
         "postStart": {"httpGet": {"port": 8443, "scheme": "HTTPS", "host": "10.9.8.7"}},
         "preStop": {"sleep": {"seconds": 30}}});
-    // A probe that gives up leaves less time than the hook sleeps.
+    // The grace period of a failed probe is shorter than the sleep of the hook.
     manifest["spec"]["containers"][0]["livenessProbe"] = json!({
         "httpGet": {"port": 80, "path": "/live", "host": "10.9.8.7"}, "initialDelaySeconds": 3,
         "periodSeconds": 1, "failureThreshold": 1, "terminationGracePeriodSeconds": 1});
@@ -107,7 +109,7 @@ async fn sleeps_that_are_cut_short_and_hooks_in_plain_http_are_counted() {
 }
 
 #[tokio::test]
-async fn resizes_are_counted_by_what_made_room_for_them() {
+async fn counts_deferred_resizes_by_trigger() {
     let sized = |name: &str, cpu: &str| {
         let mut manifest = pod(name, &format!("uid-{name}"), &["main"]);
         manifest["spec"]["containers"][0]["resources"] = json!({"requests": {"cpu": cpu}});
@@ -118,7 +120,7 @@ async fn resizes_are_counted_by_what_made_room_for_them() {
     node.write("b.json", &sized("b", "500m"));
     node.until_running("uid-a").await;
     node.until_running("uid-b").await;
-    // More than is free waits until the other one is made smaller.
+    // The resize waits until the other pod is made smaller.
     node.write("b.json", &sized("b", "1500m"));
     node.until_status("uid-b", |status| {
         let mut conditions = status.conditions.iter().flatten();

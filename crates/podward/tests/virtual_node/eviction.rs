@@ -1,6 +1,6 @@
-//! A node that runs short, and pods that break their limits.
+//! Eviction under pressure and by storage limits.
 
-use decide::eviction::{Settings, Signal, Threshold, Value};
+use decide::eviction::{EvictionSettings, Signal, Threshold, ThresholdValue};
 use serde_json::{Value as Json, json};
 use testkit::poll::eventually;
 
@@ -13,7 +13,7 @@ fn node() -> (VirtualNode, Cluster) {
     (node, cluster)
 }
 
-/// A pod that somebody put on this node.
+/// A pod of the API server.
 fn scheduled(name: &str, priority: i32) -> Json {
     let mut pod = pod(name, name, &["main"]);
     pod["metadata"]["namespace"] = json!("default");
@@ -36,7 +36,7 @@ async fn until_shown(cluster: &Cluster, node: &VirtualNode, name: &str, phase: &
 }
 
 #[tokio::test]
-async fn a_node_that_runs_short_ends_a_pod_and_spares_critical_ones() {
+async fn pressure_evicts_a_pod_and_spares_critical_ones() {
     let (mut node, cluster) = node();
     node.start_agent();
     node.write("fixed.json", &pod("fixed", "uid-fixed", &["main"]));
@@ -46,12 +46,13 @@ async fn a_node_that_runs_short_ends_a_pod_and_spares_critical_ones() {
     for name in ["plain", "critical"] {
         until_shown(&cluster, &node, name, "Running").await;
     }
-    // No machine has as many process ids as that.
-    let value = Value::parse("1G").unwrap();
+    // More process IDs than any machine has.
+    let value = ThresholdValue::parse("1G").unwrap();
     let threshold =
         Threshold { signal: Signal::PidAvailable, value, grace: Default::default(), min_reclaim: None };
     node.kill_agent().await;
-    node.eviction = Settings { thresholds: vec![threshold], transition: PATIENCE, ..Settings::default() };
+    node.eviction =
+        EvictionSettings { thresholds: vec![threshold], transition: PATIENCE, ..EvictionSettings::default() };
     node.start_agent();
 
     let status = until_shown(&cluster, &node, "plain", "Failed").await;
@@ -85,7 +86,7 @@ async fn a_node_that_runs_short_ends_a_pod_and_spares_critical_ones() {
         Ok(())
     };
     eventually("it is told", PATIENCE, question).await.unwrap();
-    // Whoever comes now is refused, and who is critical runs on.
+    // New pods are rejected, critical pods keep running.
     cluster.pods.put(scheduled("late", 0));
     let status = until_shown(&cluster, &node, "late", "Failed").await;
     assert_eq!(status["message"], "Pod was rejected: The node had condition: [PIDPressure]. ");
@@ -97,9 +98,9 @@ async fn a_node_that_runs_short_ends_a_pod_and_spares_critical_ones() {
 }
 
 #[tokio::test]
-async fn limits_of_local_storage_end_pods() {
+async fn storage_limits_evict_pods() {
     let (mut node, cluster) = node();
-    node.eviction = Settings { local_storage: true, ..Settings::default() };
+    node.eviction = EvictionSettings { local_storage: true, ..EvictionSettings::default() };
     node.start_agent();
     let limited = |name: &str| {
         let mut pod = scheduled(name, 0);

@@ -1,12 +1,13 @@
-//! Lifecycle hooks: what is run, and what users are told.
+//! Lifecycle hooks and their events.
 
-use std::sync::{Arc, Mutex};
+use parking_lot::Mutex;
+use std::sync::Arc;
 use std::time::Duration;
 
 use model::EventSubject;
 use ports::outbound::{HttpAnswer, OutboundError, Purpose, Scheme};
 use serde_json::{Value, json};
-use testkit::fake_outbound::Asked;
+use testkit::fake_outbound::OutboundRequest;
 use testkit::fake_runtime::{ExecOutcome, Fault, Injection, Rpc};
 use testkit::poll::eventually;
 use tonic::Code;
@@ -19,7 +20,7 @@ fn with_hooks(uid: &str, hooks: Value) -> Value {
     manifest
 }
 
-/// Waits for an event about the pod; says the field it is about and its message.
+/// Waits for an event of the pod; returns its field path and message.
 async fn event(node: &VirtualNode, reason: &str) -> (String, String) {
     eventually(&format!("event {reason}"), PATIENCE, async || {
         let all: Vec<_> = node.views().events.all().into_iter().map(|series| series.event).collect();
@@ -38,19 +39,19 @@ fn said(field: &str, message: &str) -> (String, String) {
     (field.to_owned(), message.to_owned())
 }
 
-/// Commands that were run, with the outcome a test gives them.
+/// Records the commands, which end with this outcome.
 fn commands(node: &VirtualNode, outcome: ExecOutcome) -> Arc<Mutex<Vec<String>>> {
     let seen = Arc::new(Mutex::new(Vec::new()));
     let writes = Arc::clone(&seen);
     node.runtime.set_exec(move |_, command| {
-        writes.lock().unwrap().push(command.join(" "));
+        writes.lock().push(command.join(" "));
         outcome.clone()
     });
     seen
 }
 
 #[tokio::test]
-async fn a_failed_post_start_hook_kills_its_container_and_is_told() {
+async fn failed_post_start_hook_kills_its_container_and_is_reported() {
     let node = VirtualNode::started();
     let seen = commands(&node, ExecOutcome::exits(3).printing("no\n"));
     let hooks =
@@ -75,8 +76,8 @@ async fn a_failed_post_start_hook_kills_its_container_and_is_told() {
     assert_eq!(event(&node, "FailedPostStartHook").await, said(main, "PostStartHook failed"));
     assert_eq!(event(&node, "Killing").await, said(main, "FailedPostStartHook"));
     assert_eq!(event(&node, "FailedPreStopHook").await, said(main, "PreStopHook failed"));
-    assert_eq!(seen.lock().unwrap()[..2], ["x y", "bye"]);
-    // Its neighbour is not held back by it.
+    assert_eq!(seen.lock()[..2], ["x y", "bye"]);
+    // The other container is not affected.
     node.until("the next container runs", |world| {
         world.containers().any(|one| one.name() == "next" && one.exit.code == 0)
     })
@@ -84,7 +85,7 @@ async fn a_failed_post_start_hook_kills_its_container_and_is_told() {
 }
 
 #[tokio::test]
-async fn a_hook_that_the_runtime_cannot_run_is_told_with_the_runtimes_code() {
+async fn hook_failure_reports_the_runtimes_code() {
     let node = VirtualNode::started();
     let missing = Fault::Fail(Code::Unknown, "exec: \"x\": not found".to_owned());
     node.runtime.inject(Injection::new(Rpc::ExecSync, missing));
@@ -100,7 +101,7 @@ async fn a_hook_that_the_runtime_cannot_run_is_told_with_the_runtimes_code() {
 }
 
 #[tokio::test]
-async fn a_hook_that_hangs_holds_back_neither_other_pods_nor_the_end_of_its_own() {
+async fn hanging_hook_blocks_neither_other_pods_nor_termination() {
     let node = VirtualNode::started();
     commands(&node, ExecOutcome::exits(0).taking(Duration::from_secs(3600)));
     node.write("a.json", &with_hooks("uid-a", json!({"postStart": {"exec": {"command": ["x"]}}})));
@@ -113,7 +114,7 @@ async fn a_hook_that_hangs_holds_back_neither_other_pods_nor_the_end_of_its_own(
 }
 
 #[tokio::test]
-async fn a_changed_image_runs_the_pre_stop_hook_too() {
+async fn image_change_runs_the_pre_stop_hook() {
     let node = VirtualNode::started();
     let seen = commands(&node, ExecOutcome::exits(0));
     let manifest = with_hooks("uid-a", json!({"preStop": {"exec": {"command": ["bye"]}}}));
@@ -123,19 +124,19 @@ async fn a_changed_image_runs_the_pre_stop_hook_too() {
     edited["spec"]["containers"][0]["image"] = json!("example.com/other:2");
     node.write("a.json", &edited);
     node.until_status("uid-a", |status| containers(status).iter().any(|one| one.restart_count == 1)).await;
-    assert_eq!(*seen.lock().unwrap(), ["bye"]);
+    assert_eq!(*seen.lock(), ["bye"]);
     let message = "Container main definition changed, will be restarted";
     assert_eq!(event(&node, "Killing").await, said("spec.containers{main}", message));
 }
 
 #[tokio::test]
-async fn a_hook_that_meets_a_server_without_tls_asks_again_without() {
+async fn https_hook_falls_back_to_plain_http() {
     let node = VirtualNode::started();
     let asked = Arc::new(Mutex::new(Vec::new()));
     let writes = Arc::clone(&asked);
     node.network.answer(move |request| {
-        let Asked::Http(get) = request else { return Err(OutboundError::Failed("what?".into())) };
-        writes.lock().unwrap().push(get.clone());
+        let OutboundRequest::Http(get) = request else { return Err(OutboundError::Failed("what?".into())) };
+        writes.lock().push(get.clone());
         match get.scheme {
             Scheme::Https => {
                 Err(OutboundError::PlainAnswer("server gave HTTP response to HTTPS client".into()))
@@ -151,7 +152,7 @@ async fn a_hook_that_meets_a_server_without_tls_asks_again_without() {
     let message =
         "request to HTTPS lifecycle hook 10.9.8.7:8443 got HTTP response, retry with HTTP succeeded";
     assert_eq!(event(&node, "LifecycleHTTPFallback").await, said("", message));
-    let asked = asked.lock().unwrap();
+    let asked = asked.lock();
     assert_eq!(asked.len(), 2);
     assert!(asked.iter().all(|get| get.purpose == Purpose::Hook && get.limit.is_none() && get.path == "/x"));
     assert_eq!(asked[0].headers.len(), 2);

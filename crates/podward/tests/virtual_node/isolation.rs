@@ -1,4 +1,4 @@
-//! Pods with users and handlers of their own.
+//! User namespaces and runtime handlers.
 
 use cri::v1::{NamespaceMode, RuntimeHandler, RuntimeHandlerFeatures, UserNamespace};
 use serde_json::{Value, json};
@@ -31,7 +31,7 @@ fn users(node: &VirtualNode, uid: &str) -> UserNamespace {
 }
 
 #[tokio::test]
-async fn pods_get_ranges_of_their_own_that_outlive_the_agent_and_end_with_the_pod() {
+async fn user_id_ranges_survive_the_agent_and_end_with_the_pod() {
     let mut node = node();
     node.write("a.json", &isolated("a", "uid-a"));
     node.write("b.json", &isolated("b", "uid-b"));
@@ -57,7 +57,7 @@ async fn pods_get_ranges_of_their_own_that_outlive_the_agent_and_end_with_the_po
 }
 
 #[tokio::test]
-async fn a_class_is_the_handler_of_its_name() {
+async fn runtime_class_selects_handler_of_its_name() {
     let node = node();
     let mut manifest = pod("a", "uid-a", &["main"]);
     manifest["spec"]["runtimeClassName"] = json!("kata");
@@ -70,7 +70,7 @@ async fn a_class_is_the_handler_of_its_name() {
 }
 
 #[tokio::test]
-async fn a_refused_pod_leaves_the_others_alone_and_nothing_behind() {
+async fn rejected_pod_does_not_affect_others() {
     let node = node();
     let mut greedy = pod("greedy", "uid-greedy", &["main"]);
     greedy["spec"]["containers"][0]["resources"] = json!({"requests": {"cpu": "3"}});
@@ -81,7 +81,7 @@ async fn a_refused_pod_leaves_the_others_alone_and_nothing_behind() {
     assert_eq!(status.reason.as_deref(), Some("UnexpectedAdmissionError"));
     assert!(status.message.as_deref().unwrap().starts_with("Pod was rejected: "));
     assert_eq!(node.runtime.read(|world| world.sandboxes().count()), 1);
-    // What was refused takes no room.
+    // A rejected pod uses no resources.
     node.write("b.json", &pod("b", "uid-b", &["main"]));
     node.until_running("uid-b").await;
 }

@@ -1,16 +1,16 @@
-//! Pods come, change, end and go.
+//! The life of pods.
 
 use std::time::Duration;
 
-use decide::backoff::Limits;
 use k8s_openapi::api::core::v1::{ContainerStatus, PodStatus};
 use serde_json::json;
 use testkit::fake_runtime::{ContainerBehaviour, Exit, Fault, Injection, Rpc};
+use timing::BackoffPolicy;
 
 use crate::node::{PATIENCE, VirtualNode, containers, pod};
 
 #[tokio::test]
-async fn a_pod_comes_changes_and_goes() {
+async fn pod_is_created_updated_and_removed() {
     let node = VirtualNode::started();
     node.write("a.json", &pod("a", "uid-a", &["main", "side"]));
     node.until_running("uid-a").await;
@@ -32,7 +32,7 @@ async fn a_pod_comes_changes_and_goes() {
 }
 
 #[tokio::test]
-async fn pods_of_one_name_run_one_after_the_other() {
+async fn pods_of_the_same_name_run_one_after_the_other() {
     let node = VirtualNode::started();
     let slow = ContainerBehaviour::runs_forever().stopping_with(Duration::from_millis(300), 143);
     node.runtime.set_behaviour("example.com/main:1", slow);
@@ -49,7 +49,7 @@ async fn pods_of_one_name_run_one_after_the_other() {
 }
 
 #[tokio::test]
-async fn a_pod_wanted_again_while_it_stops_is_started_anew() {
+async fn pod_added_again_while_stopping_is_restarted() {
     let node = VirtualNode::started();
     let slow = ContainerBehaviour::runs_forever().stopping_with(Duration::from_millis(700), 143);
     node.runtime.set_behaviour("example.com/main:1", slow);
@@ -68,14 +68,14 @@ async fn a_pod_wanted_again_while_it_stops_is_started_anew() {
 }
 
 #[tokio::test]
-async fn crashes_are_followed_by_growing_waits() {
+async fn crash_backoff_grows() {
     let mut node = VirtualNode::new();
     let wait = Duration::from_millis(200);
-    node.crash_limits = Limits { initial: wait, cap: wait * 4, ..node.crash_limits };
+    node.crash_backoff = BackoffPolicy { initial: wait, cap: wait * 4, ..node.crash_backoff };
     node.runtime.set_behaviour("example.com/main:1", ContainerBehaviour::exits(3));
     node.start_agent();
     node.write("a.json", &pod("a", "uid-a", &["main", "side"]));
-    // Between an end and the wait that follows it, that end is the current state and not the last one.
+    // Between an exit and the backoff, the exit is the current state, not the last one.
     let waits_again = |status: &PodStatus| {
         let waiting = |one: &ContainerStatus| one.state.as_ref().is_some_and(|state| state.waiting.is_some());
         containers(status).iter().any(|one| one.restart_count >= 4 && waiting(one))
@@ -95,14 +95,14 @@ async fn crashes_are_followed_by_growing_waits() {
         made.map(|call| call.at).collect()
     };
     let waits: Vec<i64> = creations.windows(2).map(|pair| (pair[1] - pair[0]) / 1_000_000).collect();
-    // The first restart comes at once; each further one waits twice as long as the one before.
+    // The first restart is immediate; each further delay doubles.
     assert!(waits[1] >= 200 && waits[2] >= 400 && waits[3] >= 800, "{waits:?}");
     assert!(containers(&status).iter().any(|one| one.name == "side" && one.restart_count == 0));
     node.assert_no_violations();
 }
 
 #[tokio::test]
-async fn a_pod_that_may_not_restart_ends_with_its_containers() {
+async fn pod_with_restart_policy_never_ends_with_its_containers() {
     for (policy, code, phase) in
         [("Never", 0, "Succeeded"), ("Never", 5, "Failed"), ("OnFailure", 0, "Succeeded")]
     {
@@ -122,10 +122,10 @@ async fn a_pod_that_may_not_restart_ends_with_its_containers() {
     }
 }
 
-/// Ends everything of a pod without a stop, as a reboot does.
+/// Kills everything of a pod, like a reboot.
 fn crash(node: &VirtualNode, uid: &str) -> String {
     let sandbox = node.runtime.read(|world| world.ready_sandbox(uid).unwrap().id.clone());
-    // The sandbox goes first: nothing is started in it again.
+    // The sandbox ends first, so that nothing is started in it.
     node.runtime.kill_sandbox(&sandbox);
     for one in node.containers(uid).iter().filter(|one| one.is_running()) {
         node.runtime.exit_container(&one.id, Exit::code(0));
@@ -133,20 +133,20 @@ fn crash(node: &VirtualNode, uid: &str) -> String {
     sandbox
 }
 
-/// Where in the calls to the runtime the sandbox was stopped.
+/// Index of the runtime call that stopped the sandbox.
 fn stop_of(node: &VirtualNode, sandbox: &str) -> Option<usize> {
     let calls = node.runtime.calls();
     calls.iter().position(|call| call.rpc == Rpc::StopPodSandbox && call.subject.id == sandbox)
 }
 
 #[tokio::test]
-async fn a_sandbox_that_died_is_stopped_before_the_next_is_made() {
+async fn dead_sandbox_is_stopped_before_the_next_is_created() {
     let mut node = VirtualNode::started();
     node.write("a.json", &pod("a", "uid-a", &["main"]));
     node.until_running("uid-a").await;
     node.kill_agent().await;
     let dead = crash(&node, "uid-a");
-    node.runtime.forget_calls();
+    node.runtime.clear_calls();
     node.start_agent();
     node.until("a new sandbox is there", |world| world.ready_sandbox("uid-a").is_some()).await;
     let calls = node.runtime.calls();
@@ -159,7 +159,7 @@ async fn a_sandbox_that_died_is_stopped_before_the_next_is_made() {
 }
 
 #[tokio::test]
-async fn a_finished_pod_gives_back_its_network_once() {
+async fn finished_pod_stops_its_sandbox_once() {
     let mut node = VirtualNode::started();
     let mut manifest = pod("a", "uid-a", &["main"]);
     manifest["spec"]["restartPolicy"] = json!("Never");
@@ -167,7 +167,7 @@ async fn a_finished_pod_gives_back_its_network_once() {
     node.until_running("uid-a").await;
     node.kill_agent().await;
     let dead = crash(&node, "uid-a");
-    node.runtime.forget_calls();
+    node.runtime.clear_calls();
     node.start_agent();
     node.until_status("uid-a", |status| status.phase.as_deref() == Some("Succeeded")).await;
     node.until("its sandbox is stopped", |world| world.count(Rpc::StopPodSandbox) > 0).await;
@@ -179,10 +179,13 @@ async fn a_finished_pod_gives_back_its_network_once() {
 }
 
 #[tokio::test]
-async fn a_failed_container_runs_again_under_on_failure() {
+async fn failed_container_restarts_under_on_failure() {
     let mut node = VirtualNode::new();
-    node.crash_limits =
-        Limits { initial: Duration::from_millis(10), cap: Duration::from_millis(10), ..node.crash_limits };
+    node.crash_backoff = BackoffPolicy {
+        initial: Duration::from_millis(10),
+        cap: Duration::from_millis(10),
+        ..node.crash_backoff
+    };
     let mut runs = 0;
     node.runtime.set_behaviour_hook(move |_| {
         runs += 1;
@@ -198,7 +201,7 @@ async fn a_failed_container_runs_again_under_on_failure() {
 }
 
 #[tokio::test]
-async fn a_pull_tells_the_runtime_of_the_pod() {
+async fn pull_passes_the_sandbox_config() {
     let node = VirtualNode::started();
     let mut annotated = pod("a", "uid-a", &["main"]);
     annotated["metadata"]["annotations"] = json!({"io.containerd.cri.runtime-handler": "kata"});
@@ -207,14 +210,14 @@ async fn a_pull_tells_the_runtime_of_the_pod() {
     node.until_running("uid-a").await;
     let pulled = node.runtime.read(|world| world.pulls().to_vec()).remove(0);
     assert_eq!(pulled.image.unwrap().annotations["io.containerd.cri.runtime-handler"], "kata");
-    // All that the sandbox is made of, so that the pull can be charged to the pod's cgroup.
+    // The complete sandbox config, so that the pull can be charged to the pod's cgroup.
     let made = node.runtime.read(|world| world.sandboxes().next().unwrap().config.clone());
     assert!(!made.linux.as_ref().unwrap().cgroup_parent.is_empty() && !made.log_directory.is_empty());
     assert_eq!(pulled.sandbox_config, Some(made));
 }
 
 #[tokio::test]
-async fn pods_of_two_namespaces_have_pulls_of_their_own() {
+async fn pods_of_different_namespaces_pull_separately() {
     let node = VirtualNode::started();
     let held = node.runtime.inject(Injection::new(Rpc::PullImage, Fault::Hang));
     for (name, namespace) in [("a", "one"), ("b", "two")] {

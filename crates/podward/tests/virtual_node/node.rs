@@ -1,4 +1,4 @@
-//! A node without a machine: the real wiring on a fake runtime, with folders of its own.
+//! A virtual node: the real wiring with a fake runtime and temporary folders.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -6,15 +6,15 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use agent::allocations::{ACTUATED, ALLOCATED, Allocations};
 use agent::images::PullSettings;
 use agent::metrics::Metrics;
+use agent::pipeline::allocations::{ACTUATED, ALLOCATED, Allocations};
 use cri::{CriClient, Endpoint};
-use decide::backoff::{Decay, Limits};
-use decide::dead_containers::ContainerGcPolicy;
-use decide::image_gc::ImageGcPolicy;
-use decide::node_lease::LeaseTerms;
-use decide::node_shutdown::Periods;
+use decide::images::image_gc::ImageGcPolicy;
+use decide::node::node_lease::LeaseSettings;
+use decide::node::node_shutdown::ShutdownPeriods;
+use decide::pipeline::backoff::{CrashBackoffDecay, crash_backoff};
+use decide::pipeline::dead_containers::ContainerGcPolicy;
 use host::{
     ExecCredentialPrograms, FileCheckpoints, FileUserNamespaceRecords, HostDiskUsage, HostFilesystems,
     HostLogFiles, HostNodeLogs, HostPodFolders, HostPodVolumes, HostRotatedLogs, HostTerminationMessages,
@@ -23,10 +23,10 @@ use host::{
 };
 use k8s_openapi::api::core::v1::{ContainerStatus, PodStatus};
 use model::{CgroupVersion, HostCapabilities, NodeResources, NodeSettings, PodUid};
-use node_api::Views;
+use node_api::PublishedState;
+use podward::plan::registration::NodePlan;
 use podward::plan::{FilePlan, HttpPlan, Plan, Upkeep};
-use podward::registration_plan::NodePlan;
-use podward::wire::{World, start};
+use podward::wire::{Adapters, start};
 use ports::clock::SystemClock;
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -39,30 +39,29 @@ use testkit::poll::eventually;
 use crate::cluster::Cluster;
 use crate::stepping::{Steps, Switch};
 
-/// How long anything may take on a busy machine.
+/// Timeout of every wait, for a busy machine.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(90);
 
-/// The node. What a test changes about it counts from the next start of the agent.
+/// Changes of the settings apply from the next start of the agent.
 pub(crate) struct VirtualNode {
     pub(crate) runtime: FakeRuntime,
-    pub(crate) crash_limits: Limits,
-    pub(crate) pleg: agent::pleg::Settings,
+    pub(crate) crash_backoff: timing::BackoffPolicy,
+    pub(crate) pleg: agent::pipeline::pleg::PlegSettings,
     pub(crate) http: Option<String>,
-    pub(crate) proxies: decide::proxies::Proxies,
-    pub(crate) eviction: decide::eviction::Settings,
+    pub(crate) proxies: values::proxies::Proxies,
+    pub(crate) eviction: decide::eviction::EvictionSettings,
     pub(crate) cluster: Option<Cluster>,
-    /// What answers in pods; counts at once.
+    /// Network of the pods; changes apply immediately.
     pub(crate) network: FakeOutbound,
-    /// Who shuts the machine down; counts at once.
+    /// Changes apply immediately.
     pub(crate) logind: FakeLogind,
-    /// The time pods have when it does.
-    pub(crate) shutdown: Option<Periods>,
+    pub(crate) shutdown: Option<ShutdownPeriods>,
     agent: Option<Agent>,
     folder: TempDir,
 }
 
 struct Agent {
-    views: Views,
+    views: PublishedState,
     switch: Arc<Switch>,
     thread: JoinHandle<Option<String>>,
 }
@@ -73,21 +72,21 @@ impl VirtualNode {
         std::fs::create_dir(folder.path().join("manifests")).unwrap();
         Self {
             runtime: FakeRuntime::start(folder.path().join("runtime.sock")).unwrap(),
-            crash_limits: Limits::of_crashes(Decay::Usual, None),
-            pleg: agent::pleg::Settings::default(),
+            crash_backoff: crash_backoff(CrashBackoffDecay::Default, None),
+            pleg: agent::pipeline::pleg::PlegSettings::default(),
             http: None,
             proxies: Default::default(),
-            eviction: decide::eviction::Settings::default(),
+            eviction: decide::eviction::EvictionSettings::default(),
             cluster: None,
             network: FakeOutbound::default(),
-            logind: FakeLogind::patient(),
+            logind: FakeLogind::with_unlimited_delay(),
             shutdown: None,
             agent: None,
             folder,
         }
     }
 
-    /// A node whose agent runs.
+    /// A node with a running agent.
     pub(crate) fn started() -> Self {
         let mut node = Self::new();
         node.start_agent();
@@ -102,7 +101,7 @@ impl VirtualNode {
         self.start_agent_for(usize::MAX);
     }
 
-    /// Starts an agent that is killed after so many polls of its tasks.
+    /// Starts an agent that is killed after this many polls of its tasks.
     pub(crate) fn start_agent_for(&mut self, polls: usize) {
         assert!(self.agent.is_none(), "an agent runs already");
         let switch = Switch::after(polls);
@@ -115,14 +114,13 @@ impl VirtualNode {
             let runtime = driver.runtime();
             let entered = runtime.enter();
             let api = cluster.map(|cluster| cluster.server(&folder));
-            let world = World { api, ..world(&folder, &plan, around) };
+            let world = Adapters { api, ..adapters(&folder, &plan, around) };
             let mut running = start(world, plan).unwrap();
             drop(entered);
             sender.send(running.views.clone()).unwrap();
             runtime.block_on(Steps::new(driver));
             let ended = running.stages.try_join_next().map(|stage| format!("{stage:?}"));
-            // As abrupt as SIGKILL: every task is dropped where it stands. Only a system call that a thread is in
-            // comes to its end, as it would in the kernel.
+            // Like SIGKILL: every task is dropped at its current await. Only a running system call completes.
             runtime.shutdown_timeout(Duration::from_secs(5));
             drop(running);
             ended
@@ -130,7 +128,7 @@ impl VirtualNode {
         self.agent = Some(Agent { views: receiver.recv().unwrap(), switch, thread });
     }
 
-    /// Ends the agent where it stands.
+    /// Kills the agent.
     pub(crate) async fn kill_agent(&mut self) -> usize {
         if let Some(agent) = &self.agent {
             agent.switch.kill();
@@ -138,7 +136,7 @@ impl VirtualNode {
         self.agent_ended().await
     }
 
-    /// Waits for an agent that ends by its budget; says how many polls it made.
+    /// Waits until the agent has used up its polls; returns their number.
     pub(crate) async fn agent_ended(&mut self) -> usize {
         let Some(Agent { switch, thread, .. }) = self.agent.take() else { return 0 };
         let ended = tokio::task::spawn_blocking(move || thread.join().unwrap()).await.unwrap();
@@ -156,16 +154,16 @@ impl VirtualNode {
         self.agent.as_ref().map_or(0, |agent| agent.switch.polls())
     }
 
-    pub(crate) fn views(&self) -> &Views {
+    pub(crate) fn views(&self) -> &PublishedState {
         &self.agent.as_ref().unwrap().views
     }
 
     fn plan(&self) -> Plan {
         let file = FilePlan { path: self.path("manifests"), check_frequency: Duration::from_secs(20) };
         Plan {
-            verification: Some(decide::image_access::Verification::UnlessPreloaded),
+            verification: Some(decide::images::image_access::Verification::UnlessPreloaded),
             node: NodePlan {
-                lease: LeaseTerms { node: "node".to_owned(), duration_seconds: 40 },
+                lease: LeaseSettings { node: "node".to_owned(), duration_seconds: 40 },
                 ..NodePlan::default()
             },
             eviction: self.eviction.clone(),
@@ -173,7 +171,7 @@ impl VirtualNode {
                 volume_period: Some(Duration::from_secs(1)),
                 ..Default::default()
             },
-            listed: agent::pod_resources::Listed::Active,
+            listed: agent::node::pod_resources::ListScope::Active,
             credential_provider_hash: None,
             settings: settings(self.folder.path()),
             file: Some(file),
@@ -183,10 +181,10 @@ impl VirtualNode {
                 check_frequency: Duration::from_secs(1),
                 proxies: self.proxies.clone(),
             }),
-            rules: manifest::Rules::default(),
+            rules: manifest::ManifestRules::default(),
             sync_frequency: Duration::from_secs(60),
-            crash_limits: self.crash_limits,
-            pulls: PullSettings { at_once: None, per_second: 0, burst: 0, by_handler: false },
+            crash_backoff: self.crash_backoff,
+            pulls: PullSettings { max_parallel: None, per_second: 0, burst: 0, by_handler: false },
             credential_providers: Vec::new(),
             keep_dead: 1,
             upkeep: upkeep(),
@@ -195,19 +193,19 @@ impl VirtualNode {
             server: None,
             debug: None,
             id_pool: model::IdPool::default(),
-            system_cgroups: decide::system_cgroups::WantedCgroups::default(),
+            system_cgroups: decide::cgroups::system_cgroups::SystemCgroupSettings::default(),
             pleg: self.pleg,
-            shutdown: podward::shutdown_plan::ShutdownPlan {
+            shutdown: podward::plan::shutdown::ShutdownPlan {
                 periods: self.shutdown.clone(),
-                shows_times: true,
+                exports_times: true,
             },
-            cluster: podward::cluster_plan::ClusterPlan::default(),
+            cluster: podward::plan::cluster::ClusterPlan::default(),
         }
     }
 
     // === manifests ===
 
-    /// Writes a manifest as careful people do: whole, by rename.
+    /// Writes a manifest atomically, by rename.
     pub(crate) fn write(&self, file: &str, manifest: &Value) {
         let hidden = self.path("manifests").join(format!(".{file}"));
         std::fs::write(&hidden, manifest.to_string()).unwrap();
@@ -218,16 +216,20 @@ impl VirtualNode {
         std::fs::remove_file(self.path("manifests").join(file)).unwrap();
     }
 
-    // === what is seen ===
+    // === observation ===
 
-    /// Waits until the runtime's world is as wanted.
-    pub(crate) async fn until(&self, what: &str, wanted: impl FnMut(&testkit::fake_runtime::World) -> bool) {
+    /// Waits until the state of the runtime matches.
+    pub(crate) async fn until(
+        &self,
+        what: &str,
+        wanted: impl FnMut(&testkit::fake_runtime::RuntimeState) -> bool,
+    ) {
         if tokio::time::timeout(PATIENCE, self.runtime.wait_until(wanted)).await.is_err() {
             panic!("{what}: not within {PATIENCE:?}\n{}", self.describe());
         }
     }
 
-    /// Waits until the reported status of a pod is as wanted.
+    /// Waits until the reported status of a pod matches.
     pub(crate) async fn until_status(&self, uid: &str, wanted: impl Fn(&PodStatus) -> bool) -> PodStatus {
         let question = || async {
             match self.status(uid) {
@@ -251,7 +253,7 @@ impl VirtualNode {
         .await
     }
 
-    /// Waits until nothing of a pod is left: in the runtime, and below the root folder.
+    /// Waits until the runtime and the root folder have nothing of a pod.
     pub(crate) async fn until_gone(&self, uid: &str) {
         self.until("the pod is gone", |world| {
             world.sandboxes().all(|sandbox| sandbox.pod_uid() != uid)
@@ -275,7 +277,7 @@ impl VirtualNode {
         self.runtime.read(|world| world.containers().filter(|one| one.pod_uid == uid).cloned().collect())
     }
 
-    /// The id of a running container.
+    /// The ID of a running container.
     pub(crate) fn running(&self, uid: &str, name: &str) -> String {
         self.runtime.read(|world| world.running_container(uid, name).unwrap().id.clone())
     }
@@ -285,7 +287,7 @@ impl VirtualNode {
         assert!(violations.is_empty(), "{violations:?}\n{}", self.describe());
     }
 
-    /// The runtime's world and the calls that changed it.
+    /// The state of the runtime, and the calls that changed it.
     pub(crate) fn describe(&self) -> String {
         self.runtime.read(|world| {
             let mut text = String::new();
@@ -316,7 +318,7 @@ impl VirtualNode {
 }
 
 impl Drop for VirtualNode {
-    /// The agent's thread is waited for: what it still wrote would bring back the folder that is removed next.
+    /// Joins the agent's thread, because its last writes would recreate the removed folder.
     fn drop(&mut self) {
         if let Some(agent) = self.agent.take() {
             agent.switch.kill();
@@ -342,7 +344,7 @@ pub(crate) fn containers(status: &PodStatus) -> &[ContainerStatus] {
     status.container_statuses.as_deref().unwrap_or_default()
 }
 
-/// A pod of containers that each run an image of their own name.
+/// A pod whose containers run images of the same names.
 pub(crate) fn pod(name: &str, uid: &str, containers: &[&str]) -> Value {
     let containers: Vec<Value> = containers
         .iter()
@@ -366,7 +368,7 @@ fn upkeep() -> Upkeep {
             max_age: never,
             by_handler: false,
         },
-        logs: agent::log_rotation::Settings {
+        logs: agent::upkeep::log_rotation::LogRotationSettings {
             max_size: None,
             max_files: 5,
             workers: 1,
@@ -407,11 +409,11 @@ fn allocations(root: &Path) -> Allocations {
     Allocations::restore(files, allocated.as_deref(), actuated.as_deref()).unwrap()
 }
 
-fn world(folder: &Path, plan: &Plan, (network, logind): (FakeOutbound, FakeLogind)) -> World {
+fn adapters(folder: &Path, plan: &Plan, (network, logind): (FakeOutbound, FakeLogind)) -> Adapters {
     let endpoint: Endpoint = format!("unix://{}", folder.join("runtime.sock").display()).parse().unwrap();
     let root = &plan.settings.root_dir;
     let folders = Arc::new(HostPodFolders::new(root, &plan.settings.pod_logs_dir, folder.join("links")));
-    World {
+    Adapters {
         runtime: Arc::new(CriClient::new(&endpoint, Duration::from_secs(120))),
         runtime_name: "fake".to_owned(),
         processes: Arc::new(NoProcessWatch),

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicI32, AtomicU16, AtomicUsize, Ordering};
 
 use ports::outbound::HttpAnswer;
 use serde_json::{Value, json};
-use testkit::fake_outbound::Asked;
+use testkit::fake_outbound::OutboundRequest;
 use testkit::fake_runtime::ExecOutcome;
 
 use crate::node::{VirtualNode, containers, pod};
@@ -22,7 +22,7 @@ fn page() -> Value {
     json!({"httpGet": {"port": 80, "path": "/ready"}})
 }
 
-/// A network whose every answer has the status that the number names.
+/// A network that answers every request with this status.
 fn switchable(node: &VirtualNode) -> Arc<AtomicU16> {
     let status = Arc::new(AtomicU16::new(200));
     let shared = Arc::clone(&status);
@@ -31,7 +31,7 @@ fn switchable(node: &VirtualNode) -> Arc<AtomicU16> {
 }
 
 #[tokio::test]
-async fn readiness_shows_in_the_status() {
+async fn readiness_probe_changes_the_status() {
     let node = VirtualNode::started();
     let status = switchable(&node);
     node.write("a.json", &with_probe("uid-a", "readinessProbe", &page()));
@@ -51,7 +51,7 @@ async fn readiness_shows_in_the_status() {
 }
 
 #[tokio::test]
-async fn a_failed_command_restarts_its_container() {
+async fn failed_exec_probe_restarts_its_container() {
     let node = VirtualNode::started();
     let code = Arc::new(AtomicI32::new(0));
     let shared = Arc::clone(&code);
@@ -76,23 +76,23 @@ async fn a_failed_command_restarts_its_container() {
 }
 
 #[tokio::test]
-async fn a_killed_agent_goes_on_with_its_verdicts() {
+async fn probe_results_survive_agent_kill() {
     let mut node = VirtualNode::started();
     let rare = json!({"httpGet": {"port": 80}, "periodSeconds": 3600});
     node.write("a.json", &with_probe("uid-a", "readinessProbe", &rare));
     node.until_status("uid-a", |status| containers(status).iter().any(|one| one.ready)).await;
-    // Verdicts are on disk soon after they are shown.
+    // Probe results are on disk soon after they are shown.
     let kept = node.path("state").join("probes");
     let question = || async {
         let text = std::fs::read_to_string(&kept)?;
         anyhow::ensure!(text.contains("\"readiness\":\"success\""), "{text}");
         Ok(())
     };
-    testkit::poll::eventually("the verdict is kept", crate::node::PATIENCE, question).await.unwrap();
+    testkit::poll::eventually("the probe result is saved", crate::node::PATIENCE, question).await.unwrap();
     let asked = Arc::new(AtomicUsize::new(0));
     let count = Arc::clone(&asked);
     node.network.answer(move |question| {
-        assert!(matches!(question, Asked::Http(_)));
+        assert!(matches!(question, OutboundRequest::Http(_)));
         count.fetch_add(1, Ordering::SeqCst);
         Ok(HttpAnswer { status: 500, body: Vec::new() })
     });

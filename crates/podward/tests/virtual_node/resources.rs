@@ -1,4 +1,4 @@
-//! Programs that watch devices ask over the pod-resources socket.
+//! The pod-resources socket.
 
 use plugins::pod_resources_v1::pod_resources_lister_client::PodResourcesListerClient;
 use plugins::pod_resources_v1::{GetPodResourcesRequest, ListPodResourcesRequest};
@@ -6,7 +6,7 @@ use plugins::pod_resources_v1::{GetPodResourcesRequest, ListPodResourcesRequest}
 use crate::node::{VirtualNode, pod};
 
 #[tokio::test]
-async fn a_running_pod_is_told_over_the_socket() {
+async fn pod_resources_socket_lists_a_running_pod() {
     let node = VirtualNode::started();
     node.write("a.json", &pod("a", "uid-a", &["main", "side"]));
     node.until_running("uid-a").await;

@@ -1,10 +1,10 @@
-//! The machine goes down.
+//! Graceful node shutdown.
 
 use std::time::Duration;
 
-use decide::node_shutdown::{Period, Periods};
+use decide::node::node_shutdown::{ShutdownPeriod, ShutdownPeriods};
 use k8s_openapi::api::core::v1::PodStatus;
-use ports::logind::ShutdownSignal;
+use ports::host::logind::ShutdownSignal;
 use serde_json::{Value, json};
 use testkit::fake_runtime::{ContainerBehaviour, Rpc};
 use testkit::poll::eventually;
@@ -13,11 +13,11 @@ use crate::node::{PATIENCE, VirtualNode, pod};
 
 const MESSAGE: &str = "Pod was terminated in response to imminent node shutdown.";
 
-/// A node that gives plain pods time for their end, and then important ones. Containers need some, and end badly.
+/// A node with grace periods for normal and then for critical pods. Containers need some time and exit with an error.
 fn node() -> VirtualNode {
     let mut node = VirtualNode::new();
-    let periods = [(0, 30), (1000, 30)].map(|(priority, seconds)| Period { priority, seconds });
-    node.shutdown = Periods::of(&periods, Duration::ZERO, Duration::ZERO);
+    let periods = [(0, 30), (1000, 30)].map(|(priority, seconds)| ShutdownPeriod { priority, seconds });
+    node.shutdown = ShutdownPeriods::of(&periods, Duration::ZERO, Duration::ZERO);
     let slow = ContainerBehaviour::runs_forever().stopping_with(Duration::from_millis(300), 143);
     node.runtime.set_behaviour("example.com/main:1", slow);
     node
@@ -47,7 +47,7 @@ async fn until_locks(node: &VirtualNode, count: usize) {
     eventually("locks", PATIENCE, question).await.unwrap();
 }
 
-/// When the only container of a pod was first told to stop, and when it had.
+/// When the only container of a pod was first stopped, and when it exited.
 fn stop_of(node: &VirtualNode, uid: &str) -> (i64, i64) {
     let calls = node.runtime.calls();
     let stop =
@@ -56,7 +56,7 @@ fn stop_of(node: &VirtualNode, uid: &str) -> (i64, i64) {
 }
 
 #[tokio::test]
-async fn pods_end_in_their_order_and_a_cancelled_shutdown_is_over() {
+async fn shutdown_ends_pods_by_priority_and_can_be_cancelled() {
     let mut node = node();
     node.start_agent();
     node.write("low.json", &prioritized("low", 0));
@@ -103,7 +103,7 @@ async fn pods_end_in_their_order_and_a_cancelled_shutdown_is_over() {
 }
 
 #[tokio::test]
-async fn an_agent_that_was_killed_meanwhile_goes_on() {
+async fn shutdown_continues_after_agent_kill() {
     let mut node = node();
     node.start_agent();
     node.write("low.json", &prioritized("low", 0));
@@ -119,7 +119,7 @@ async fn an_agent_that_was_killed_meanwhile_goes_on() {
     node.write("new.json", &prioritized("new", 0));
     node.start_agent();
     node.until_status("uid-new", is_refused).await;
-    // The one had ended when the agent was killed and is refused like a new pod; the other runs, and ends in its turn.
+    // The first pod had ended when the agent was killed and is rejected like a new pod; the other one runs and ends later.
     node.until_status("uid-low", |status| has_ended(status) || is_refused(status)).await;
     node.until_status("uid-high", has_ended).await;
     node.until("nothing runs", |world| world.running_count() == 0).await;

@@ -1,17 +1,17 @@
-//! Runs an agent one task poll at a time, so that it can be stopped dead between any two.
+//! Runs an agent one task poll at a time, so that it can be stopped between any two polls.
 //!
-//! On a `current_thread` runtime with an event interval of 1 the root future is polled after every poll of a task, if
-//! it always wakes itself. A sentinel task that does the same tells idleness: when it is polled twice in a row, there
-//! was nothing else to poll, and both sleep until something happens. Dropping the runtime then drops every task where
-//! it stands.
+//! On a `current_thread` runtime with an event interval of 1, the root future is polled after every poll of a task if it always wakes
+//! itself. A sentinel task that also wakes itself detects idleness: when it is polled twice in a row, there was nothing else to poll,
+//! and both sleep until something happens. Dropping the runtime then drops every task at its current await.
 
+use parking_lot::Mutex;
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
 
-/// The test's hold on a stepped runtime.
+/// Controls a stepped runtime.
 #[derive(Debug)]
 pub(crate) struct Switch {
     budget: usize,
@@ -24,7 +24,7 @@ pub(crate) struct Switch {
 }
 
 impl Switch {
-    /// Stops the runtime after so many polls of tasks.
+    /// Stops the runtime after this many task polls.
     pub(crate) fn after(budget: usize) -> Arc<Self> {
         Arc::new(Self {
             budget,
@@ -43,12 +43,12 @@ impl Switch {
         wake(&self.root);
     }
 
-    /// How many polls of tasks there were.
+    /// Number of task polls so far.
     pub(crate) fn polls(&self) -> usize {
         self.polls.load(Ordering::SeqCst)
     }
 
-    /// A runtime to be driven by [`Steps`].
+    /// A runtime that is driven by [`Steps`].
     pub(crate) fn runtime(self: &Arc<Self>) -> tokio::runtime::Runtime {
         let switch = Arc::clone(self);
         let runtime = tokio::runtime::Builder::new_current_thread()
@@ -69,7 +69,7 @@ impl Switch {
 }
 
 fn wake(waker: &Mutex<Option<Waker>>) {
-    if let Some(waker) = &*waker.lock().unwrap() {
+    if let Some(waker) = &*waker.lock() {
         waker.wake_by_ref();
     }
 }
@@ -80,7 +80,7 @@ impl Future for Sentinel {
     type Output = ();
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
-        self.0.sentinel.lock().unwrap().get_or_insert_with(|| cx.waker().clone());
+        self.0.sentinel.lock().get_or_insert_with(|| cx.waker().clone());
         self.0.sentinel_ran.store(true, Ordering::SeqCst);
         if !self.0.asleep.load(Ordering::SeqCst) {
             cx.waker().wake_by_ref();
@@ -89,7 +89,7 @@ impl Future for Sentinel {
     }
 }
 
-/// Ends when the switch says so; to be given to `block_on` of the switch's runtime.
+/// Ends when the switch stops; for `block_on` of the switch's runtime.
 pub(crate) struct Steps {
     switch: Arc<Switch>,
     quiet: usize,
@@ -106,7 +106,7 @@ impl Future for Steps {
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
         let switch = Arc::clone(&self.switch);
-        switch.root.lock().unwrap().get_or_insert_with(|| cx.waker().clone());
+        switch.root.lock().get_or_insert_with(|| cx.waker().clone());
         if switch.killed.load(Ordering::SeqCst) {
             return Poll::Ready(());
         }

@@ -1,5 +1,5 @@
-//! The agent is killed everywhere: at every runtime call, before and after it took effect, and between any two polls
-//! of its tasks. After a restart the pod must be as if nothing had happened.
+//! Kills the agent at every runtime call, before and after it takes effect, and between any two polls of its tasks. After a restart the
+//! pod must reach the same state.
 
 use std::sync::Arc;
 
@@ -12,12 +12,12 @@ use tokio::task::JoinSet;
 use crate::node::{VirtualNode, containers, pod};
 
 const UID: &str = "uid-swept";
-/// Virtual nodes that live at the same time: they mostly wait.
+/// Concurrent virtual nodes; they mostly wait.
 const AT_ONCE: usize = 40;
-/// Points of each sweep over polls; `PODWARD_SWEEP=all` takes every one.
+/// Number of kill points between polls; `PODWARD_SWEEP=all` tests every one.
 const POINTS: usize = 60;
 
-/// Two containers, a volume of the pod and one of the host.
+/// A pod with two containers, an emptyDir and a hostPath.
 fn swept_pod() -> Value {
     let mut pod = pod("swept", UID, &["main", "side"]);
     pod["spec"]["volumes"] = json!([
@@ -29,7 +29,7 @@ fn swept_pod() -> Value {
     pod
 }
 
-/// The pod with CPU for each container.
+/// The pod with CPU requests.
 fn sized_pod(main: &str, side: &str) -> Value {
     let mut pod = swept_pod();
     for (index, cpu) in [main, side].into_iter().enumerate() {
@@ -38,10 +38,9 @@ fn sized_pod(main: &str, side: &str) -> Value {
     pod
 }
 
-/// What happens to the pod while the agent is killed.
+/// The change of the pod while the agent is killed.
 #[derive(Clone, Copy, Debug)]
-enum Story {
-    /// It is started.
+enum Scenario {
     Start,
     /// Its manifest is removed.
     Removal,
@@ -49,31 +48,30 @@ enum Story {
     Crash,
     /// A container's image changes.
     ImageChange,
-    /// Containers get other resources while they run: one more, one less.
+    /// The containers are resized, one up and one down.
     Resize,
 }
 
-/// Where the agent is killed.
+/// When the agent is killed.
 #[derive(Clone, Copy, Debug)]
-enum Point {
-    /// Nowhere.
+enum KillPoint {
     Never,
-    /// When this call has arrived, before it takes effect.
+    /// On this call, before it takes effect.
     BeforeCall(usize),
-    /// When this call took effect, before it is answered.
+    /// On this call, after it took effect and before the answer.
     AfterCall(usize),
-    /// After so many polls of its tasks.
+    /// After this many polls of its tasks.
     Poll(usize),
 }
 
-/// What an undisturbed story takes.
-struct Length {
+/// Calls and polls of an undisturbed run.
+struct RunLength {
     calls: usize,
     polls: usize,
 }
 
-impl Story {
-    /// The node at the beginning of the story, without an agent.
+impl Scenario {
+    /// The node at the beginning, without an agent.
     async fn prepare(self) -> VirtualNode {
         let mut node = VirtualNode::new();
         match self {
@@ -99,17 +97,18 @@ impl Story {
             }
             Self::Resize => node.write("swept.json", &sized_pod("100m", "300m")),
         }
-        node.runtime.forget_calls();
+        node.runtime.clear_calls();
         node
     }
 
-    /// Waits for the end of the story and checks it.
+    /// Waits for the final state and checks it.
     async fn check_end(self, node: &VirtualNode) {
         if let Self::Resize = self {
-            let shares = |world: &testkit::fake_runtime::World, name: &str| {
+            let shares = |world: &testkit::fake_runtime::RuntimeState, name: &str| {
                 Some(world.running_container(UID, name)?.resources.as_ref()?.cpu_shares)
             };
-            let sizes = |world: &testkit::fake_runtime::World| [shares(world, "main"), shares(world, "side")];
+            let sizes =
+                |world: &testkit::fake_runtime::RuntimeState| [shares(world, "main"), shares(world, "side")];
             node.until("the containers are resized", |world| sizes(world) == [Some(102), Some(307)]).await;
             let no_condition = |status: &PodStatus| {
                 let conditions = status.conditions.as_deref().unwrap_or_default();
@@ -158,22 +157,22 @@ impl Story {
         node.assert_no_violations();
     }
 
-    async fn tell(self, point: Point) -> Length {
+    async fn run(self, point: KillPoint) -> RunLength {
         let mut node = self.prepare().await;
         match point {
-            Point::Never => {
+            KillPoint::Never => {
                 node.start_agent();
                 self.check_end(&node).await;
-                return Length { calls: node.runtime.calls().len(), polls: node.polls() };
+                return RunLength { calls: node.runtime.calls().len(), polls: node.polls() };
             }
-            Point::BeforeCall(call) | Point::AfterCall(call) => {
+            KillPoint::BeforeCall(call) | KillPoint::AfterCall(call) => {
                 let fault = match point {
-                    Point::BeforeCall(_) => Fault::Hang,
+                    KillPoint::BeforeCall(_) => Fault::Hang,
                     _ => Fault::HoldAnswer,
                 };
                 let injected = node.runtime.inject(Injection::on_any(fault).sparing(call - 1).times(1));
                 node.start_agent();
-                // The last calls are periodic ones, which may come late; the story may be over before.
+                // The last calls are periodic and may come after the final state.
                 let hit = injected.wait_hits(1);
                 let _ = tokio::time::timeout(std::time::Duration::from_secs(3), hit).await;
                 node.kill_agent().await;
@@ -181,23 +180,23 @@ impl Story {
                     injected.release();
                 }
             }
-            Point::Poll(polls) => {
+            KillPoint::Poll(polls) => {
                 node.start_agent_for(polls);
                 node.agent_ended().await;
             }
         }
         node.start_agent();
         self.check_end(&node).await;
-        Length { calls: 0, polls: 0 }
+        RunLength { calls: 0, polls: 0 }
     }
 
     async fn sweep(self) {
-        let Length { calls, polls } = self.tell(Point::Never).await;
+        let RunLength { calls, polls } = self.run(KillPoint::Never).await;
         let wanted =
             if std::env::var("PODWARD_SWEEP").is_ok_and(|value| value == "all") { polls } else { POINTS };
-        let mut points: Vec<Point> =
-            (1..=calls).flat_map(|call| [Point::BeforeCall(call), Point::AfterCall(call)]).collect();
-        points.extend((1..=polls).step_by((polls / wanted).max(1)).map(Point::Poll));
+        let mut points: Vec<KillPoint> =
+            (1..=calls).flat_map(|call| [KillPoint::BeforeCall(call), KillPoint::AfterCall(call)]).collect();
+        points.extend((1..=polls).step_by((polls / wanted).max(1)).map(KillPoint::Poll));
         println!("{self:?}: {calls} calls, {polls} polls, {} points", points.len());
         let slots = Arc::new(Semaphore::new(AT_ONCE));
         let mut cases = JoinSet::new();
@@ -206,7 +205,7 @@ impl Story {
             let slots = Arc::clone(&slots);
             let case = cases.spawn(async move {
                 let _slot = slots.acquire_owned().await.unwrap();
-                self.tell(point).await;
+                self.run(point).await;
             });
             names.insert(case.id(), point);
         }
@@ -221,26 +220,26 @@ impl Story {
 }
 
 #[tokio::test]
-async fn a_start_survives_a_kill_anywhere() {
-    Story::Start.sweep().await;
+async fn pod_start_survives_agent_kill_at_any_point() {
+    Scenario::Start.sweep().await;
 }
 
 #[tokio::test]
-async fn a_removal_survives_a_kill_anywhere() {
-    Story::Removal.sweep().await;
+async fn pod_removal_survives_agent_kill_at_any_point() {
+    Scenario::Removal.sweep().await;
 }
 
 #[tokio::test]
-async fn a_restart_after_a_crash_survives_a_kill_anywhere() {
-    Story::Crash.sweep().await;
+async fn container_restart_survives_agent_kill_at_any_point() {
+    Scenario::Crash.sweep().await;
 }
 
 #[tokio::test]
-async fn a_resize_survives_a_kill_anywhere() {
-    Story::Resize.sweep().await;
+async fn resize_survives_agent_kill_at_any_point() {
+    Scenario::Resize.sweep().await;
 }
 
 #[tokio::test]
-async fn an_image_change_survives_a_kill_anywhere() {
-    Story::ImageChange.sweep().await;
+async fn image_change_survives_agent_kill_at_any_point() {
+    Scenario::ImageChange.sweep().await;
 }

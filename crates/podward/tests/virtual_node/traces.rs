@@ -1,11 +1,12 @@
 //! Spans of a pod's start reach a collector.
 
-use std::sync::{Arc, Mutex};
+use parking_lot::Mutex;
+use std::sync::Arc;
 
 use otlp::v1::any_value::Value;
 use otlp::v1::trace_service_server::{TraceService, TraceServiceServer};
 use otlp::v1::{ExportTraceServiceRequest, ExportTraceServiceResponse, Span};
-use otlp::{Exported, Settings};
+use otlp::{ExportSettings, ExportedSpans};
 use ports::clock::SystemClock;
 use testkit::poll::eventually;
 use tokio::net::TcpListener;
@@ -27,7 +28,7 @@ impl TraceService for Collector {
         request: Request<ExportTraceServiceRequest>,
     ) -> Result<Response<ExportTraceServiceResponse>, Status> {
         let scopes = request.into_inner().resource_spans.into_iter().flat_map(|own| own.scope_spans);
-        self.spans.lock().unwrap().extend(scopes.flat_map(|scope| scope.spans));
+        self.spans.lock().extend(scopes.flat_map(|scope| scope.spans));
         Ok(Response::new(ExportTraceServiceResponse::default()))
     }
 }
@@ -41,7 +42,7 @@ fn attribute<'a>(span: &'a Span, key: &str) -> Option<&'a str> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_calls_of_a_start_are_children_of_its_pass() {
+async fn runtime_calls_are_children_of_the_sync_span() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let endpoint = listener.local_addr().unwrap().to_string();
     let collector = Collector::default();
@@ -49,18 +50,18 @@ async fn the_calls_of_a_start_are_children_of_its_pass() {
         .add_service(TraceServiceServer::new(collector.clone()))
         .serve_with_incoming(tokio_stream::wrappers::TcpListenerStream::new(listener));
     let server = tokio::spawn(server);
-    let settings = Settings { endpoint, per_million: 1_000_000, resource: Vec::new() };
-    let (layer, exporter) = otlp::exporting(settings, Arc::new(SystemClock)).unwrap();
+    let settings = ExportSettings { endpoint, per_million: 1_000_000, resource: Vec::new() };
+    let (layer, exporter) = otlp::create_exporter(settings, Arc::new(SystemClock)).unwrap();
     let exporter = tokio::spawn(exporter.run(std::future::pending()));
-    // Other nodes of this process send their spans too.
-    let subscriber = tracing_subscriber::registry().with(layer.with_filter(Exported));
+    // Other nodes in this process export spans, too.
+    let subscriber = tracing_subscriber::registry().with(layer.with_filter(ExportedSpans));
     tracing::subscriber::set_global_default(subscriber).unwrap();
 
     let node = VirtualNode::started();
     node.write("traced.json", &pod("traced", "uid-traced", &["main"]));
     node.until_running("uid-traced").await;
     eventually("the start is traced", PATIENCE, async || {
-        let spans = collector.spans.lock().unwrap().clone();
+        let spans = collector.spans.lock().clone();
         let passes = spans
             .iter()
             .filter(|span| span.name == "syncPod" && attribute(span, "k8s.pod.uid") == Some("uid-traced"));

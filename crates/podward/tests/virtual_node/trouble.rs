@@ -11,7 +11,7 @@ use tonic::{Code, Status};
 use crate::node::{PATIENCE, VirtualNode, containers, pod};
 
 #[tokio::test]
-async fn pods_survive_a_runtime_that_is_away_for_a_while() {
+async fn pods_survive_a_runtime_outage() {
     let mut node = VirtualNode::started();
     node.write("a.json", &pod("a", "uid-a", &["main"]));
     node.until_running("uid-a").await;
@@ -25,7 +25,7 @@ async fn pods_survive_a_runtime_that_is_away_for_a_while() {
 }
 
 #[tokio::test]
-async fn an_agent_that_starts_before_its_runtime_waits_for_it() {
+async fn agent_waits_for_its_runtime() {
     let mut node = VirtualNode::new();
     node.runtime.stop_serving().await.unwrap();
     node.write("a.json", &pod("a", "uid-a", &["main"]));
@@ -36,7 +36,7 @@ async fn an_agent_that_starts_before_its_runtime_waits_for_it() {
 }
 
 #[tokio::test]
-async fn an_answer_that_gets_lost_repeats_nothing() {
+async fn lost_answer_repeats_nothing() {
     for code in [Code::Unavailable, Code::DeadlineExceeded, Code::Unknown] {
         for rpc in [Rpc::RunPodSandbox, Rpc::CreateContainer, Rpc::StartContainer] {
             let node = VirtualNode::started();
@@ -55,9 +55,9 @@ async fn an_answer_that_gets_lost_repeats_nothing() {
 }
 
 #[tokio::test]
-async fn events_of_failed_starts_name_the_container_not_its_id() {
+async fn events_of_failed_starts_name_the_container() {
     let node = VirtualNode::started();
-    // The sandbox is the first thing that the runtime makes.
+    // The sandbox is the first object in the runtime.
     let id = format!("{:08x}{:056x}", 2, 0);
     let broken = Fault::Fail(Code::Unknown, format!("failed to start task \"{id}\""));
     node.runtime.inject(Injection::new(Rpc::StartContainer, broken).times(1));
@@ -70,7 +70,7 @@ async fn events_of_failed_starts_name_the_container_not_its_id() {
 }
 
 #[tokio::test]
-async fn a_stop_whose_answer_gets_lost_still_ends_the_pod() {
+async fn stop_with_lost_answer_still_ends_the_pod() {
     for code in [Code::Unavailable, Code::DeadlineExceeded] {
         let node = VirtualNode::started();
         node.write("a.json", &pod("a", "uid-a", &["main", "side"]));
@@ -84,10 +84,10 @@ async fn a_stop_whose_answer_gets_lost_still_ends_the_pod() {
 }
 
 #[tokio::test]
-async fn one_pod_that_cannot_be_observed_holds_up_nobody() {
+async fn unobservable_pod_does_not_block_others() {
     let mut node = VirtualNode::new();
-    // Longer than anything is waited for: whoever waits for the stuck pod's deadline is found out.
-    node.pleg.look_deadline = PATIENCE * 10;
+    // Longer than every timeout, so that a wait for the stuck pod is detected.
+    node.pleg.observe_timeout = PATIENCE * 10;
     node.start_agent();
     node.write("stuck.json", &pod("stuck", "uid-stuck", &["main"]));
     node.until_running("uid-stuck").await;
@@ -107,7 +107,7 @@ async fn one_pod_that_cannot_be_observed_holds_up_nobody() {
 }
 
 #[tokio::test]
-async fn a_runtime_that_does_not_tell_of_a_sandbox_is_told_of() {
+async fn missing_sandbox_status_is_reported() {
     let node = VirtualNode::started();
     let refusal = Fault::Fail(Code::Unknown, "why".to_owned());
     node.runtime.inject(Injection::new(Rpc::PodSandboxStatus, refusal).on("uid-a"));
@@ -132,11 +132,11 @@ async fn a_runtime_that_does_not_tell_of_a_sandbox_is_told_of() {
 }
 
 #[tokio::test]
-async fn pods_are_known_before_a_slow_source_answers() {
+async fn pods_are_restored_before_a_slow_source_answers() {
     let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let mut node = VirtualNode::new();
     node.http = Some(format!("http://{}/pods", silent.local_addr().unwrap()));
-    // A source that answers once, and then never again.
+    // A source that answers only once.
     let body = pod("from-url", "uid-url", &["main"]).to_string();
     let answering = tokio::spawn(async move {
         use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -159,7 +159,7 @@ async fn pods_are_known_before_a_slow_source_answers() {
     let running = node.running("uid-url", "main");
     node.kill_agent().await;
     node.runtime.exit_container(&running, Exit::code(7));
-    // Nobody answers any more; the pod is restored, and restarted when it ends.
+    // The source does not answer; the pod is restored from the checkpoint and restarted when it exits.
     node.start_agent();
     let status = node
         .until_status("uid-url", |status| containers(status).iter().any(|one| one.restart_count == 1))
@@ -171,19 +171,19 @@ async fn pods_are_known_before_a_slow_source_answers() {
 }
 
 #[tokio::test]
-async fn pods_that_nobody_wants_are_stopped_only_after_every_source_has_spoken() {
+async fn orphans_are_stopped_only_after_every_source_has_delivered() {
     let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let mut node = VirtualNode::started();
     node.write("a.json", &pod("a", "uid-a", &["main"]));
     node.until_running("uid-a").await;
     node.kill_agent().await;
-    // A pod of which no source and no checkpoint tells.
+    // A pod without a source or checkpoint.
     node.remove("a.json");
     std::fs::remove_dir_all(node.path("state")).unwrap();
     node.http = Some(format!("http://{}/pods", silent.local_addr().unwrap()));
-    node.runtime.forget_calls();
+    node.runtime.clear_calls();
     node.start_agent();
-    // Three sweeps go by, one each two seconds, while the URL is silent.
+    // Three sweeps pass, one every two seconds, while the URL does not answer.
     let observed = tokio::time::timeout(
         Duration::from_secs(6),
         node.runtime
@@ -194,7 +194,7 @@ async fn pods_that_nobody_wants_are_stopped_only_after_every_source_has_spoken()
         use tokio::io::{AsyncReadExt, AsyncWriteExt};
         loop {
             let (mut stream, _) = silent.accept().await.unwrap();
-            // A connection closed with an unread request is reset, and its answer lost.
+            // Closing a connection with an unread request resets it and loses the answer.
             let _ = stream.read(&mut [0; 1024]).await;
             let _ =
                 stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: close\r\n\r\n").await;
@@ -208,16 +208,16 @@ async fn pods_that_nobody_wants_are_stopped_only_after_every_source_has_spoken()
 }
 
 #[tokio::test]
-async fn an_unreadable_manifest_folder_changes_nothing() {
+async fn unreadable_manifest_folder_changes_nothing() {
     let mut node = VirtualNode::started();
     node.write("a.json", &pod("a", "uid-a", &["main"]));
     node.until_running("uid-a").await;
     let main = node.running("uid-a", "main");
     node.kill_agent().await;
-    // Root reads everything, so the folder is hidden by what cannot be listed.
+    // Root can read everything, so the folder is replaced by a file.
     std::fs::rename(node.path("manifests"), node.path("kept")).unwrap();
     std::os::unix::fs::symlink(node.path("manifests"), node.path("manifests")).unwrap();
-    node.runtime.forget_calls();
+    node.runtime.clear_calls();
     node.start_agent();
     node.until_running("uid-a").await;
     node.until("the runtime was listed", |world| world.count(Rpc::ListPodSandbox) > 1).await;
@@ -231,7 +231,7 @@ async fn an_unreadable_manifest_folder_changes_nothing() {
 }
 
 #[tokio::test]
-async fn a_cut_event_stream_is_polled_over_and_opened_again() {
+async fn broken_event_stream_falls_back_to_polling_and_reconnects() {
     let node = VirtualNode::started();
     node.until("the stream is open", |world| world.count(Rpc::GetContainerEvents) > 0).await;
     node.write("a.json", &pod("a", "uid-a", &["main"]));
@@ -248,7 +248,7 @@ async fn a_cut_event_stream_is_polled_over_and_opened_again() {
 }
 
 #[tokio::test]
-async fn without_an_event_stream_polling_does() {
+async fn polls_without_an_event_stream() {
     let mut node = VirtualNode::new();
     node.runtime.set_event_stream(EventStream::Unimplemented);
     node.start_agent();
@@ -262,12 +262,12 @@ async fn without_an_event_stream_polling_does() {
 }
 
 #[tokio::test]
-async fn a_failed_pull_is_soon_shown_as_backing_off_though_nothing_else_wakes_the_pod() {
+async fn failed_pull_soon_shows_backoff() {
     let node = VirtualNode::started();
     let away = Fault::Fail(Code::Unavailable, "registry is away".to_owned());
     node.runtime.inject(Injection::new(Rpc::PullImage, away));
     node.write("a.json", &pod("a", "uid-a", &["main"]));
-    // ErrImagePull stands only for a moment, so a slow look may miss it; what backs off still names it.
+    // ErrImagePull is shown only briefly and may be missed; the backoff message still names it.
     let message = "Back-off pulling image \"example.com/main:1\": ErrImagePull: rpc error: code = Unavailable desc = registry is away";
     let backs_off = |one: &k8s_openapi::api::core::v1::ContainerStatus| {
         let waiting = one.state.as_ref().and_then(|state| state.waiting.as_ref());
@@ -282,7 +282,7 @@ async fn a_failed_pull_is_soon_shown_as_backing_off_though_nothing_else_wakes_th
 }
 
 #[tokio::test]
-async fn without_a_network_only_pods_of_the_hosts_network_start() {
+async fn only_host_network_pods_start_without_network() {
     let mut node = VirtualNode::new();
     node.runtime.set_network_ready(false);
     node.start_agent();
@@ -307,7 +307,7 @@ async fn without_a_network_only_pods_of_the_hosts_network_start() {
 }
 
 #[tokio::test]
-async fn a_container_that_runs_on_though_it_was_said_to_be_stopped_is_stopped_again() {
+async fn container_that_survives_its_stop_is_stopped_again() {
     let node = VirtualNode::started();
     node.write("a.json", &pod("a", "uid-a", &["main"]));
     node.until_running("uid-a").await;
@@ -321,7 +321,7 @@ async fn a_container_that_runs_on_though_it_was_said_to_be_stopped_is_stopped_ag
 }
 
 #[tokio::test]
-async fn a_url_that_has_moved_is_followed() {
+async fn follows_url_redirects() {
     let server = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let mut node = VirtualNode::new();
     node.http = Some(format!("http://{}/old", server.local_addr().unwrap()));
@@ -349,13 +349,14 @@ async fn a_url_that_has_moved_is_followed() {
 }
 
 #[tokio::test]
-async fn pods_are_read_through_the_proxy_of_the_environment() {
+async fn reads_pods_through_the_configured_proxy() {
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     let proxy = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let place = format!("http://ann:secret@{}", proxy.local_addr().unwrap());
     let mut node = VirtualNode::new();
     node.http = Some("http://pods.invalid/all".to_owned());
-    node.proxies = decide::proxies::Proxies::of(|name| (name == "HTTP_PROXY").then(|| place.clone()));
+    node.proxies =
+        values::proxies::Proxies::from_variables(|name| (name == "HTTP_PROXY").then(|| place.clone()));
     let body = pod("from-url", "uid-url", &["main"]).to_string();
     let answering = tokio::spawn(async move {
         loop {
@@ -379,7 +380,7 @@ async fn pods_are_read_through_the_proxy_of_the_environment() {
 }
 
 #[tokio::test]
-async fn users_are_told_of_a_pod_that_cannot_be_looked_at_or_has_no_folder() {
+async fn reports_unobservable_pod_and_missing_folder() {
     let node = VirtualNode::started();
     node.write("a.json", &pod("a", "uid-a", &["main"]));
     node.until_running("uid-a").await;
@@ -387,7 +388,7 @@ async fn users_are_told_of_a_pod_that_cannot_be_looked_at_or_has_no_folder() {
     let blind = [Rpc::PodSandboxStatus, Rpc::ContainerStatus]
         .map(|rpc| node.runtime.inject(Injection::new(rpc, blind.clone()).on("uid-a")));
     node.runtime.exit_container(&node.running("uid-a", "main"), Exit::code(1));
-    // A file is where the pod's folder should be.
+    // A file blocks the path of the pod's folder.
     std::fs::write(node.path("root").join("pods").join("uid-b"), "").unwrap();
     node.write("b.json", &pod("b", "uid-b", &["main"]));
     for (reason, beginning) in
@@ -411,12 +412,12 @@ async fn users_are_told_of_a_pod_that_cannot_be_looked_at_or_has_no_folder() {
 }
 
 #[tokio::test]
-async fn an_old_order_to_sweep_does_not_touch_a_pod_that_has_come_back() {
+async fn stale_sweep_order_does_not_touch_a_readded_pod() {
     let mut node = VirtualNode::started();
     node.write("b.json", &pod("b", "uid-b", &["main"]));
     node.until_running("uid-b").await;
     node.kill_agent().await;
-    // The next agent finds a dead pod and, from before that, the folder of another one.
+    // The next agent finds a dead pod, and the folder of an earlier one.
     node.remove("b.json");
     let sandbox = node.runtime.read(|world| world.ready_sandbox("uid-b").unwrap().id.clone());
     node.runtime.kill_sandbox(&sandbox);
@@ -426,7 +427,7 @@ async fn an_old_order_to_sweep_does_not_touch_a_pod_that_has_come_back() {
     node.start_agent();
     tokio::time::timeout(PATIENCE, removal.wait_hits(1)).await.unwrap();
     assert!(volume.exists(), "the order is to remove both, first from the runtime");
-    // It is wanted again while the order hangs.
+    // It is added again while the order is pending.
     let mut wanted = pod("a", "uid-a", &["main"]);
     wanted["spec"]["volumes"] = json!([{"name": "data", "emptyDir": {}}]);
     wanted["spec"]["containers"][0]["volumeMounts"] = json!([{"name": "data", "mountPath": "/data"}]);
@@ -441,7 +442,7 @@ async fn an_old_order_to_sweep_does_not_touch_a_pod_that_has_come_back() {
 }
 
 #[tokio::test]
-async fn a_pod_that_comes_back_while_its_dead_containers_are_swept_runs_again() {
+async fn pod_readded_during_its_sweep_runs_again() {
     let mut node = VirtualNode::started();
     let mut once = pod("a", "uid-a", &["main"]);
     once["spec"]["restartPolicy"] = json!("Never");
@@ -454,7 +455,7 @@ async fn a_pod_that_comes_back_while_its_dead_containers_are_swept_runs_again() 
     let removal = node.runtime.inject(Injection::new(Rpc::RemovePodSandbox, Fault::Hang).on("uid-a"));
     node.start_agent();
     tokio::time::timeout(PATIENCE, removal.wait_hits(1)).await.unwrap();
-    // What ended is gone by now; only an old look still shows it, and by that the pod would be over for good.
+    // The containers are removed; only a stale observation still shows them, with which the pod would count as finished.
     node.write("a.json", &once);
     node.until_status("uid-a", |_| true).await;
     removal.release();

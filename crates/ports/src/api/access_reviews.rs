@@ -1,13 +1,13 @@
-//! What clients of the node may do.
+//! Access reviews: what a client of the node API may do.
 
 use async_trait::async_trait;
 use model::AccessQuestion;
 
 use super::ApiError;
 
-/// Asks the API server what somebody may do.
+/// Sends SubjectAccessReviews.
 #[async_trait]
 pub trait ApiAccessReviews: Send + Sync {
-    /// Whether it is allowed; no opinion is a no. Has a deadline.
+    /// Whether the request is allowed; "no opinion" counts as denied. Has a deadline.
     async fn allowed(&self, question: &AccessQuestion) -> Result<bool, ApiError>;
 }

@@ -1,4 +1,4 @@
-//! What this node's drivers tell the cluster about it.
+//! The CSINode object of this node.
 
 use async_trait::async_trait;
 use k8s_openapi::api::storage::v1::CSINode;
@@ -8,10 +8,10 @@ use super::ApiError;
 /// Reads and writes the CSINode of this node.
 #[async_trait]
 pub trait ApiCsiNodes: Send + Sync {
-    /// The CSINode as it is now.
+    /// Reads the current CSINode.
     async fn get(&self) -> Result<CSINode, ApiError>;
 
-    /// Makes it.
+    /// Creates it.
     async fn create(&self, object: &CSINode) -> Result<(), ApiError>;
 
     /// Replaces it, if it has not changed since it was read.

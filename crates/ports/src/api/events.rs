@@ -5,25 +5,25 @@ use model::{RecordedEvent, Timestamp};
 
 use super::ApiError;
 
-/// An event with how often it happened.
+/// An event and its count.
 #[derive(Clone, Debug, PartialEq)]
 pub struct EventReport {
     /// Name of the API object.
     pub name: String,
-    /// The event as it happened last.
+    /// The latest occurrence.
     pub event: RecordedEvent,
-    /// When it happened first.
+    /// Time of the first occurrence.
     pub first_at: Timestamp,
-    /// How often.
+    /// Number of occurrences.
     pub count: u32,
 }
 
 /// Writes events, each with a deadline.
 #[async_trait]
 pub trait ApiEvents: Send + Sync {
-    /// Makes the event.
+    /// Creates the event.
     async fn create(&self, report: &EventReport) -> Result<(), ApiError>;
 
-    /// Brings count, time and message of an event that was made up to date.
+    /// Updates count, time and message of an existing event.
     async fn update(&self, report: &EventReport) -> Result<(), ApiError>;
 }

@@ -5,14 +5,14 @@ use k8s_openapi::api::coordination::v1::Lease;
 
 use super::ApiError;
 
-/// Reads and writes the lease that proves that this node lives. Takes a lane of its own: no other request is ever
-/// waited for.
+/// Reads and writes the lease that shows that this node is alive. Uses a separate connection, so that no other request
+/// delays it.
 #[async_trait]
 pub trait ApiLeases: Send + Sync {
-    /// The lease as it is now.
+    /// Reads the current lease.
     async fn get(&self) -> Result<Lease, ApiError>;
 
-    /// Makes the lease.
+    /// Creates the lease.
     async fn create(&self, lease: &Lease) -> Result<Lease, ApiError>;
 
     /// Replaces the lease; `Conflict` if it changed since it was read.

@@ -8,10 +8,10 @@ use super::{ApiError, FeedStream};
 /// Reads single ConfigMaps and Secrets.
 #[async_trait]
 pub trait ApiObjects: Send + Sync {
-    /// The object as it is now; has a deadline.
+    /// Reads the current object; has a deadline.
     async fn get(&self, key: &ObjectKey) -> Result<ConfigObject, ApiError>;
 
-    /// Watches one object: a list holds it or nothing. A refusal is told and tried again soon, as the server may not
-    /// know yet that the pod which refers to the object runs here.
+    /// Watches one object; a list has one element or none. After a refusal the adapter reports it and retries soon, because
+    /// the server may not know yet that a pod of this node refers to the object.
     fn watch(&self, key: &ObjectKey) -> FeedStream<ConfigObject>;
 }

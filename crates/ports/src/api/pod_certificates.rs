@@ -1,16 +1,16 @@
-//! Certificates that pods ask for.
+//! Certificates that pods request.
 
 use async_trait::async_trait;
 use model::{CertificateOutcome, CertificateRequest, CertificateWish};
 
 use super::ApiError;
 
-/// Asks for certificates; every call has a deadline.
+/// Requests certificates; every call has a deadline.
 #[async_trait]
 pub trait ApiPodCertificates: Send + Sync {
-    /// Makes a key and asks for its certificate. A kind of key that cannot be made is an error of the kind `Invalid`.
+    /// Generates a key and requests its certificate. `Invalid` for an unsupported key type.
     async fn create(&self, wish: &CertificateWish) -> Result<CertificateRequest, ApiError>;
 
-    /// What became of a request; `None` when there is none of that name.
+    /// The state of a request; `None` when it does not exist.
     async fn get(&self, namespace: &str, name: &str) -> Result<Option<CertificateOutcome>, ApiError>;
 }

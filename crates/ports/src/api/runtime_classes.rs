@@ -2,16 +2,16 @@
 
 use super::FeedStream;
 
-/// A runtime class, as far as a node needs it.
+/// The fields of a RuntimeClass that a node needs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RuntimeClass {
     /// Its name.
     pub name: String,
-    /// The runtime's handler that it stands for.
+    /// The runtime handler that it selects.
     pub handler: String,
 }
 
-/// Follows runtime classes.
+/// Watches runtime classes.
 pub trait ApiRuntimeClasses: Send + Sync {
     /// All runtime classes.
     fn watch(&self) -> FeedStream<RuntimeClass>;

@@ -6,7 +6,7 @@ use async_trait::async_trait;
 
 use super::ApiError;
 
-/// A service account, cut to what a node needs.
+/// The fields of a ServiceAccount that a node needs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ServiceAccount {
     /// Its name.
@@ -20,6 +20,6 @@ pub struct ServiceAccount {
 /// Reads service accounts.
 #[async_trait]
 pub trait ApiServiceAccounts: Send + Sync {
-    /// The account as it is now; has a deadline. A node may see only those of its pods.
+    /// Reads the current account; has a deadline. A node may read only the accounts of its pods.
     async fn get(&self, namespace: &str, name: &str) -> Result<ServiceAccount, ApiError>;
 }

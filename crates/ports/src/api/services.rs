@@ -4,7 +4,7 @@ use model::Service;
 
 use super::FeedStream;
 
-/// Follows services.
+/// Watches services.
 pub trait ApiServices: Send + Sync {
     /// All services of all namespaces.
     fn watch(&self) -> FeedStream<Service>;

@@ -1,13 +1,13 @@
-//! Whose token it is.
+//! Token reviews: the owner of a bearer token.
 
 use async_trait::async_trait;
 use model::User;
 
 use super::ApiError;
 
-/// Asks the API server about bearer tokens.
+/// Sends TokenReviews.
 #[async_trait]
 pub trait ApiTokenReviews: Send + Sync {
-    /// The owner of a token; `None` when the API server does not know it. Has a deadline.
+    /// The owner of a token; `None` when the API server rejects it. Has a deadline.
     async fn owner(&self, token: &str) -> Result<Option<User>, ApiError>;
 }

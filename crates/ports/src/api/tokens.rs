@@ -8,6 +8,6 @@ use super::ApiError;
 /// Issues tokens.
 #[async_trait]
 pub trait ApiTokens: Send + Sync {
-    /// Asks for a token that is bound to a pod of this node; has a deadline.
+    /// Requests a token that is bound to a pod of this node; has a deadline.
     async fn create(&self, request: &TokenRequest) -> Result<IssuedToken, ApiError>;
 }

@@ -4,8 +4,8 @@ use model::TrustBundle;
 
 use super::FeedStream;
 
-/// Follows trust bundles.
+/// Watches trust bundles.
 pub trait ApiTrustBundles: Send + Sync {
-    /// All of them.
+    /// All trust bundles of the cluster.
     fn watch(&self) -> FeedStream<TrustBundle>;
 }

@@ -1,4 +1,4 @@
-//! Claims, persistent volumes and what drivers need of the API server.
+//! Claims, persistent volumes, attachments, and the secrets of drivers.
 
 use async_trait::async_trait;
 use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim, Secret};
@@ -6,20 +6,20 @@ use k8s_openapi::api::storage::v1::{CSIDriver, VolumeAttachment};
 
 use super::{ApiError, FeedStream};
 
-/// Reads what stands behind volumes. A node may read one object at a time here, never list: all but the drivers are
-/// open to it only while a pod of its own refers to them.
+/// Reads the objects behind volumes. A node may read only objects that one of its pods refers to, one at a time; only
+/// drivers can be listed.
 #[async_trait]
 pub trait ApiVolumes: Send + Sync {
-    /// A claim.
+    /// Reads a claim.
     async fn claim(&self, namespace: &str, name: &str) -> Result<PersistentVolumeClaim, ApiError>;
 
-    /// A persistent volume.
+    /// Reads a persistent volume.
     async fn volume(&self, name: &str) -> Result<PersistentVolume, ApiError>;
 
-    /// How a volume is attached to a node.
+    /// Reads the attachment of a volume to this node.
     async fn attachment(&self, name: &str) -> Result<VolumeAttachment, ApiError>;
 
-    /// A secret that a persistent volume or a pod's volume names.
+    /// Reads a secret that a volume refers to.
     async fn secret(&self, namespace: &str, name: &str) -> Result<Secret, ApiError>;
 
     /// Applies a strategic merge patch to the status of a claim.
@@ -30,6 +30,6 @@ pub trait ApiVolumes: Send + Sync {
         patch: &serde_json::Value,
     ) -> Result<(), ApiError>;
 
-    /// All drivers of the cluster.
+    /// Watches all CSIDrivers.
     fn watch_drivers(&self) -> FeedStream<CSIDriver>;
 }

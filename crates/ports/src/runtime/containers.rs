@@ -12,7 +12,7 @@ use super::{RuntimeError, RuntimeErrorKind};
 /// Containers of the runtime. Every call has its own deadline inside the adapter.
 #[async_trait]
 pub trait Containers: Send + Sync {
-    /// Makes a container in a ready sandbox; it does not run yet.
+    /// Creates a container in a ready sandbox without starting it.
     async fn create_container(
         &self,
         sandbox: &SandboxId,
@@ -23,25 +23,25 @@ pub trait Containers: Send + Sync {
     /// Starts a created container.
     async fn start_container(&self, id: &ContainerId) -> Result<(), RuntimeError>;
 
-    /// Asks the process to stop, and kills it after `grace`. Returns when it is gone; a stopped or unknown
-    /// container is no failure.
+    /// Sends the stop signal, and kills the container after `grace`. Returns when it has exited; a stopped or unknown
+    /// container is not a failure.
     async fn stop_container(&self, id: &ContainerId, grace: Duration) -> Result<(), RuntimeError>;
 
-    /// Removes a container, killing it if it runs; an unknown container is no failure.
+    /// Removes a container, killing it if it runs; an unknown container is not a failure.
     async fn remove_container(&self, id: &ContainerId) -> Result<(), RuntimeError>;
 
-    /// Full status of one container. `ContainerStatus::sandbox_id` is empty here: only lists know it.
-    /// The process id is filled where the runtime's verbose status names it.
+    /// Full status of one container. `ContainerStatus::sandbox_id` is empty here, because only lists have it.
+    /// The process ID is set where the runtime's verbose status names it.
     async fn container_status(&self, id: &ContainerId) -> Result<ContainerStatus, RuntimeError>;
 
-    /// All containers that carry a pod UID label, or those of one pod. Foreign containers are left out.
+    /// All containers that carry a pod UID label, or those of one pod. Containers of other clients are left out.
     async fn list_containers(&self, pod: Option<&PodUid>) -> Result<Vec<ContainerSummary>, RuntimeError>;
 
-    /// Makes the runtime open the container's log file again, after it was moved away.
+    /// Makes the runtime reopen the log file after a rotation.
     async fn reopen_container_log(&self, id: &ContainerId) -> Result<(), RuntimeError>;
 
     /// Runs a command in a running container. Past `timeout` the runtime kills it and the call fails with
-    /// `DeadlineExceeded`; zero means no limit. An exit code other than 0 is no failure of the call.
+    /// `DeadlineExceeded`; zero means no limit. A non-zero exit code is not a failure of the call.
     async fn exec(
         &self,
         id: &ContainerId,
@@ -49,14 +49,15 @@ pub trait Containers: Send + Sync {
         timeout: Duration,
     ) -> Result<ExecOutput, RuntimeError>;
 
-    /// Changes the limits of a container that was created or runs.
+    /// Changes the limits of a created or running container.
     async fn update_resources(
         &self,
         id: &ContainerId,
         resources: &LinuxResources,
     ) -> Result<(), RuntimeError>;
 
-    /// Writes the state of a running container, which goes on, to a file. Zero means the ordinary deadline.
+    /// Writes the state of a running container to a file; the container keeps running. A zero timeout means the default
+    /// deadline.
     async fn checkpoint_container(
         &self,
         _id: &ContainerId,
@@ -66,7 +67,7 @@ pub trait Containers: Send + Sync {
         Err(RuntimeError {
             operation: "checkpoint_container",
             kind: RuntimeErrorKind::Unimplemented,
-            message: "this runtime makes no checkpoints".to_owned(),
+            message: "this runtime does not support checkpoints".to_owned(),
         })
     }
 }

@@ -20,9 +20,9 @@ pub trait Images: Send + Sync {
     /// All local images.
     async fn list_images(&self) -> Result<Vec<ImageStatus>, RuntimeError>;
 
-    /// Removes an image; an unknown image is no failure.
+    /// Removes an image; an unknown image is not a failure.
     async fn remove_image(&self, image: &ImageSpec) -> Result<(), RuntimeError>;
 
-    /// Where images and writable layers lie, and how much they use.
+    /// Location and use of the filesystems of images and writable layers.
     async fn image_filesystems(&self) -> Result<ImageFilesystems, RuntimeError>;
 }

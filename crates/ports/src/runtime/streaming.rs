@@ -3,11 +3,11 @@ use model::{ContainerId, SandboxId, StreamChoice};
 
 use super::RuntimeError;
 
-/// Streams to and from what runs. Each call gives the URL of a server of the runtime that serves one connection, once,
+/// Streams to running containers. Each call returns a URL of the runtime's streaming server that is valid for one connection
 /// within a minute.
 #[async_trait]
 pub trait Streaming: Send + Sync {
-    /// Where a new command in a running container can be reached.
+    /// Prepares a new command in a running container.
     async fn exec_url(
         &self,
         id: &ContainerId,
@@ -15,9 +15,9 @@ pub trait Streaming: Send + Sync {
         streams: StreamChoice,
     ) -> Result<String, RuntimeError>;
 
-    /// Where the first process of a running container can be reached.
+    /// Prepares a connection to the first process of a running container.
     async fn attach_url(&self, id: &ContainerId, streams: StreamChoice) -> Result<String, RuntimeError>;
 
-    /// Where ports of a sandbox can be reached; only old clients name them beforehand.
+    /// Prepares connections to ports of a sandbox. Only old clients name the ports in advance.
     async fn port_forward_url(&self, id: &SandboxId, ports: &[u16]) -> Result<String, RuntimeError>;
 }

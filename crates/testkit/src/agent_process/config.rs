@@ -1,4 +1,4 @@
-//! The KubeletConfiguration of a scenario's node, and the machine set-up that it takes.
+//! The KubeletConfiguration of a scenario's node, and the cgroups and folders that it requires.
 
 use std::fs;
 use std::net::TcpListener;
@@ -10,29 +10,25 @@ use serde_json::{Value, json};
 use crate::instance::Instance;
 use crate::process;
 
-/// Where the agent listens, chosen free.
+/// Free ports for the agent to listen on.
 #[derive(Clone, Copy, Debug)]
 pub struct Ports {
-    /// HTTPS API.
     pub api: u16,
-    /// Read-only HTTP.
     pub read_only: u16,
     /// `/healthz`.
     pub healthz: u16,
 }
 
-/// What a scenario changes about the node.
+/// Settings that a scenario changes on its node.
 #[derive(Clone, Debug)]
 pub struct AgentOptions {
-    /// Fields laid over the configuration file; null removes one.
+    /// Merged over the configuration file; null removes a field.
     pub overlay: Value,
-    /// `--v`: how much the agent logs.
+    /// Value of `--v`.
     pub verbosity: u8,
-    /// Further arguments of the agent.
     pub arguments: Vec<String>,
-    /// Folders with programs that the agent finds before those of the machine.
+    /// Folders searched for programs before the machine's `PATH`.
     pub programs: Vec<PathBuf>,
-    /// The node's name.
     pub node: String,
 }
 
@@ -48,7 +44,7 @@ impl Default for AgentOptions {
     }
 }
 
-/// Makes folders and cgroups, and writes `kubelet.json`.
+/// Creates folders and cgroups, and writes `kubelet.json`.
 pub(super) fn write(instance: &Instance, options: &AgentOptions) -> Result<Ports> {
     for name in ["kubelet", "manifests", "logs", "pki"] {
         let folder = instance.path(name);
@@ -65,7 +61,7 @@ pub(super) fn write(instance: &Instance, options: &AgentOptions) -> Result<Ports
 
 fn base(instance: &Instance, ports: Ports) -> Value {
     let resolv = instance.path("resolv.conf");
-    // A file of our own: the content of pods does not depend on the machine.
+    // A fixed file, so that pods do not depend on the machine's resolv.conf.
     let _ = fs::write(&resolv, "nameserver 192.0.2.53\nsearch podward.test\n");
     json!({
         "apiVersion": "kubelet.config.k8s.io/v1beta1",
@@ -112,7 +108,7 @@ fn lay_over(config: &mut Value, overlay: &Value) {
     }
 }
 
-/// The agent demands that its cgroup root exists in every hierarchy.
+/// The agent requires its cgroup root to exist in every hierarchy.
 fn make_cgroup_root(instance: &Instance) -> Result<()> {
     for mount in process::cgroup_mounts() {
         let folder = mount.join(instance.cgroup_root().trim_start_matches('/'));
@@ -124,7 +120,7 @@ fn make_cgroup_root(instance: &Instance) -> Result<()> {
     Ok(())
 }
 
-/// On cgroup v1 a new cpuset is empty and takes no process.
+/// On cgroup v1 a new cpuset is empty and accepts no process.
 fn inherit(parent: &Path, child: &Path, file: &str) {
     if let Ok(value) = fs::read_to_string(parent.join(file)) {
         let _ = fs::write(child.join(file), value);

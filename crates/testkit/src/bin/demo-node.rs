@@ -1,7 +1,7 @@
-//! `demo-node [--once]`: podward at work on this machine, to look at and play with.
+//! `demo-node [--once]`: a demo of podward on this machine.
 //!
-//! Starts a private containerd and podward on it, adds the demo pod, shows its state and how to reach it, and waits
-//! for Ctrl-C (`--once`: ends as soon as the pod has answered). Everything it started is gone afterwards.
+//! Starts a private containerd and podward, adds the demo pod, shows its state and how to reach it, and waits for
+//! Ctrl-C (`--once`: exits as soon as the pod has answered). Removes everything that it started before it exits.
 
 use std::fs;
 use std::process::{Command, Stdio};
@@ -14,7 +14,7 @@ use testkit::poll::eventually;
 use testkit::{http, images, process};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-const LIMIT: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 // As in examples/demo/web.yaml.
 const PORT: u16 = 8080;
 const HOST_PORT: u16 = 18080;
@@ -22,38 +22,38 @@ const FORWARDING: &str = "/proc/sys/net/ipv4/ip_forward";
 
 #[tokio::main]
 async fn main() -> Result<()> {
-    let stay = match std::env::args().nth(1).as_deref() {
-        None => Stay::UntilStopped,
-        Some("--once") => Stay::UntilAnswered,
+    let until = match std::env::args().nth(1).as_deref() {
+        None => RunUntil::Stopped,
+        Some("--once") => RunUntil::Answered,
         Some(other) => bail!("unknown argument {other:?}; usage: demo-node [--once]"),
     };
     let forwarding = fs::read_to_string(FORWARDING).ok();
-    let result = run(stay).await;
-    // The bridge plugin switches forwarding on, and the port plugin leaves its chains.
+    let result = run(until).await;
+    // The bridge plugin enables forwarding, and the portmap plugin leaves its chains behind.
     if let Some(before) = forwarding.filter(|before| before.trim() == "0") {
         let _ = fs::write(FORWARDING, before);
     }
     remove_unused_port_chains();
     if result.is_ok() {
-        say("everything that was started is gone again");
+        say("removed everything that was started");
     }
     result
 }
 
 #[derive(Clone, Copy)]
-enum Stay {
-    UntilStopped,
-    UntilAnswered,
+enum RunUntil {
+    Stopped,
+    Answered,
 }
 
-async fn run(stay: Stay) -> Result<()> {
+async fn run(until: RunUntil) -> Result<()> {
     let mut stop = Stop::listen()?;
     let node = tokio::select! {
         node = DemoNode::start() => node?,
         () = stop.wait() => return Ok(()),
     };
     let result = tokio::select! {
-        result = node.work(stay) => result,
+        result = node.work(until) => result,
         () = stop.wait() => Ok(()),
     };
     println!();
@@ -61,7 +61,7 @@ async fn run(stay: Stay) -> Result<()> {
     result.and(node.end().await)
 }
 
-/// The running demo; dropped, it kills and removes what it started.
+/// The running demo. Dropping it kills and removes everything it started.
 struct DemoNode {
     agent: AgentProcess,
     containerd: Containerd,
@@ -69,91 +69,93 @@ struct DemoNode {
 
 impl DemoNode {
     async fn start() -> Result<Self> {
-        say("starting a containerd of its own, with the demo image in it");
+        say("starting a private containerd with the demo image");
         let containerd = Containerd::start().await?;
         let mut agent =
             AgentProcess::prepare(Agent::Podward, containerd.instance(), &AgentOptions::default())?;
-        say(&format!("starting podward on the folder {}", agent.manifests().display()));
+        say(&format!("starting podward with the manifest folder {}", agent.manifests().display()));
         agent.start()?;
         agent.wait_ready().await?;
         Ok(Self { agent, containerd })
     }
 
-    async fn work(&self, stay: Stay) -> Result<()> {
+    async fn work(&self, until: RunUntil) -> Result<()> {
         self.show().await?;
-        match stay {
-            Stay::UntilAnswered => Ok(()),
-            Stay::UntilStopped => {
-                println!("stop              Ctrl-C; it removes everything again");
+        match until {
+            RunUntil::Answered => Ok(()),
+            RunUntil::Stopped => {
+                println!("stop              Ctrl-C; removes everything that was started");
                 self.watch().await
             }
         }
     }
 
     async fn show(&self) -> Result<()> {
-        say("adding examples/demo/web.yaml to the folder");
+        say("adding examples/demo/web.yaml to the manifest folder");
         let start = Instant::now();
         let example = images::workspace().join("examples/demo/web.yaml");
         fs::copy(&example, self.agent.manifests().join("web.yaml"))
             .with_context(|| format!("copy {}", example.display()))?;
-        let (ip, answer) = eventually("the demo pod answers", LIMIT, async || self.ask().await)
+        let (ip, answer) = eventually("the demo pod responds", TIMEOUT, async || self.ask().await)
             .await
             .with_context(|| format!("podward's log ends with\n{}", self.agent.log_tail(25)))?;
-        say(&format!("the pod answers, {:.2} s after its file appeared", start.elapsed().as_secs_f64()));
+        say(&format!(
+            "the pod responded {:.2} s after its manifest was added",
+            start.elapsed().as_secs_f64()
+        ));
         let podward = Agent::Podward.program()?;
         let root = self.agent.root().display().to_string();
-        for words in [["get", "pods"], ["timeline", "web"]] {
-            println!("\n$ podward {}", words.join(" "));
-            let status = Command::new(&podward).args(words).args(["--root-dir", &root]).status();
-            ensure!(status.context("start podward")?.success(), "podward {} failed", words.join(" "));
+        for arguments in [["get", "pods"], ["timeline", "web"]] {
+            println!("\n$ podward {}", arguments.join(" "));
+            let status = Command::new(&podward).args(arguments).args(["--root-dir", &root]).status();
+            ensure!(status.context("start podward")?.success(), "podward {} failed", arguments.join(" "));
         }
         println!("\n$ curl http://{ip}:{PORT}/\n{answer}");
         if http::get(HOST_PORT, "/").await.is_ok_and(|answer| answer.status == 200) {
-            println!("by its host port  curl http://127.0.0.1:{HOST_PORT}/");
+            println!("by host port      curl http://127.0.0.1:{HOST_PORT}/");
         }
         let folder = self.agent.manifests().display().to_string();
         let shown = podward.strip_prefix(images::workspace()).unwrap_or(&podward).display();
         println!("edit and watch    {folder}/web.yaml");
         println!("add another       cp examples/crash-loop.yaml {folder}/");
-        println!("look              export PODWARD_SOCKET={root}/podward/agent.sock");
+        println!("inspect           export PODWARD_SOCKET={root}/podward/agent.sock");
         println!("                  {shown} get pods   (get sources, events, explain web, timeline web)");
         println!("logs of pods      {}/", self.agent.pod_logs().display());
         println!("log of podward    {}", self.containerd.instance().path("agent.log").display());
         Ok(())
     }
 
-    /// The pod's address and what it answers.
+    /// The pod's address and its HTTP response.
     async fn ask(&self) -> Result<(String, String)> {
         let name = format!("web-{NODE}");
         let pods = self.agent.pods().await?;
         let pod = pods.into_iter().find(|pod| pod.metadata.name.as_deref() == Some(name.as_str()));
         let status = pod.and_then(|pod| pod.status).with_context(|| format!("{name} has no status yet"))?;
         let running = status.phase.as_deref() == Some("Running");
-        let ip = status.pod_ip.filter(|_| running).with_context(|| format!("{name} does not run yet"))?;
+        let ip = status.pod_ip.filter(|_| running).with_context(|| format!("{name} is not running yet"))?;
         let answer = http::get_from(&ip, PORT, "/").await?;
-        ensure!(answer.status == 200, "{name} answers {}", answer.status);
+        ensure!(answer.status == 200, "{name} responds with status {}", answer.status);
         Ok((ip, String::from_utf8_lossy(&answer.body).into_owned()))
     }
 
-    /// Goes on as long as podward does.
+    /// Returns when podward exits.
     async fn watch(&self) -> Result<()> {
-        let pid = self.agent.pid().context("podward does not run")?;
+        let pid = self.agent.pid().context("podward is not running")?;
         while !process::is_zombie(pid) {
             tokio::time::sleep(Duration::from_secs(1)).await;
         }
-        bail!("podward ended by itself; its log ends with\n{}", self.agent.log_tail(25))
+        bail!("podward exited unexpectedly; its log ends with\n{}", self.agent.log_tail(25))
     }
 
     async fn end(mut self) -> Result<()> {
         self.agent.term().await?;
-        // Ctrl-C in a terminal ends containerd too; the pods' networks are taken down in order only while it runs.
+        // Ctrl-C in a terminal stops containerd too, but the pod networks are torn down cleanly only while it runs.
         self.containerd.terminate()?;
         self.containerd.resume().await?;
         self.containerd.cri().remove_all().await
     }
 }
 
-/// The signals that end the demo.
 struct Stop {
     interrupt: Signal,
     terminate: Signal,
@@ -179,7 +181,7 @@ impl Stop {
     }
 }
 
-/// The port plugin never removes its chains and the jumps to them; no rule in the first chain means nobody needs them.
+/// The portmap plugin never removes its chains and the jumps to them. An empty first chain means that none are in use.
 fn remove_unused_port_chains() {
     let Some(rules) = nat("iptables -w -t nat -S") else { return };
     let in_use = rules.lines().any(|rule| rule.starts_with("-A CNI-HOSTPORT-DNAT "));
@@ -196,7 +198,7 @@ fn remove_unused_port_chains() {
         .chain(chains.iter().map(|chain| format!("-F CNI-HOSTPORT-{chain}")))
         .chain(chains.iter().map(|chain| format!("-X CNI-HOSTPORT-{chain}")));
     for command in commands {
-        // Printed rules carry shell quotes.
+        // Printed rules contain shell quotes.
         nat(&format!("iptables -w -t nat {command}"));
     }
 }

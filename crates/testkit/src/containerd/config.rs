@@ -8,7 +8,7 @@ use serde_json::json;
 use crate::images;
 use crate::instance::Instance;
 
-/// Writes `config.toml` in the dialect of that version, and the network configuration.
+/// Writes `config.toml` in the format of that version, and the network configuration.
 pub(super) fn write(instance: &Instance, version: &str) -> Result<()> {
     let modern = !version.starts_with("1.");
     let common = common(instance, modern);
@@ -19,7 +19,6 @@ pub(super) fn write(instance: &Instance, version: &str) -> Result<()> {
         .context("write the network configuration")
 }
 
-/// The snapshotter that works on this machine.
 pub(super) fn snapshotter() -> &'static str {
     let known = fs::read_to_string("/proc/filesystems").unwrap_or_default();
     if known.contains("\toverlay") { "overlayfs" } else { "native" }

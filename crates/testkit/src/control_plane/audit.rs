@@ -1,4 +1,4 @@
-//! The API server's audit log: who asked for what, and what came of it.
+//! The API server's audit log: requests and their results.
 
 use std::fs;
 use std::path::Path;
@@ -8,50 +8,46 @@ use serde_json::{Value, json};
 
 use super::ControlPlane;
 
-/// One request that was answered.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct AuditedRequest {
-    /// User name, as the API server knew it; the one asked for when somebody asks for another.
+    /// User name; the impersonated one for an impersonated request.
     pub user: String,
     /// `get`, `list`, `watch`, `create`, `update`, `patch`, `delete`.
     pub verb: String,
-    /// Path and query.
     pub uri: String,
-    /// Plural kind of the object; empty for other paths.
+    /// Plural resource name; empty for non-resource paths.
     pub resource: String,
-    /// `status`, `token`, ...; empty when none.
+    /// `status`, `token`, ...; empty if none.
     pub subresource: String,
-    /// Namespace of the object; empty when none.
+    /// Empty if none.
     pub namespace: String,
-    /// Name of the object; empty for lists and generated names.
+    /// Empty for lists and generated names.
     pub name: String,
-    /// HTTP status of the answer.
     pub code: u16,
-    /// When the request came, RFC 3339 with microseconds.
+    /// Time of the request, RFC 3339 with microseconds.
     pub received: String,
-    /// When it was answered, in the same form.
+    /// Time of the response, in the same format.
     pub answered: String,
-    /// What was sent; null unless it is a write of a node.
+    /// Request body; null except for writes by a node.
     pub body: Value,
 }
 
 impl ControlPlane {
-    /// All answered requests so far, oldest answer first. A watch counts when its answer begins.
+    /// All completed requests so far, ordered by response time. A watch counts when its response begins.
     pub fn requests(&self) -> Result<Vec<AuditedRequest>> {
         let log = fs::read_to_string(self.folder().join("audit.log")).context("read the audit log")?;
-        // The last line may still be written.
+        // The last line may still be incomplete.
         let whole = log.rsplit_once('\n').map_or("", |(whole, _)| whole);
         whole.lines().filter_map(|line| read(line).transpose()).collect()
     }
 
-    /// The requests of one user.
     pub fn requests_of(&self, user: &str) -> Result<Vec<AuditedRequest>> {
         let mut requests = self.requests()?;
         requests.retain(|request| request.user == user);
         Ok(requests)
     }
 
-    /// What was written in a namespace, by anybody: who moved, deleted or changed its pods.
+    /// Writes in a namespace by any user: shows which component moved, deleted or changed its pods.
     pub fn writes_in(&self, namespace: &str) -> Result<Vec<AuditedRequest>> {
         let mut requests = self.requests()?;
         requests.retain(|request| {
@@ -60,14 +56,13 @@ impl ControlPlane {
         Ok(requests)
     }
 
-    /// The requests of a node's agent.
     pub fn requests_of_node(&self, node: &str) -> Result<Vec<AuditedRequest>> {
         self.requests_of(&format!("system:node:{node}"))
     }
 }
 
-/// Everything with its subject, and what nodes write with its content. Of the control plane's own programs only what
-/// they do to pods: where one was placed is told with its content.
+/// Logs all requests with metadata, and writes by nodes with their bodies. For the control plane's own components only
+/// changes to pods are logged; bindings with their bodies.
 pub(super) fn write_policy(path: &Path) -> Result<()> {
     let policy = json!({
         "apiVersion": "audit.k8s.io/v1",
@@ -95,9 +90,9 @@ pub(super) fn write_policy(path: &Path) -> Result<()> {
                 "omitManagedFields": true,
             },
             {
-                // The policy goes by who asks, not by whom it is asked for.
+                // The policy matches the impersonating user, not the impersonated one.
                 "level": "Request",
-                "users": ["door"],
+                "users": ["proxy"],
                 "verbs": ["create", "update", "patch", "delete"],
                 "omitManagedFields": true,
             },
@@ -107,14 +102,14 @@ pub(super) fn write_policy(path: &Path) -> Result<()> {
     fs::write(path, policy.to_string()).with_context(|| format!("write {}", path.display()))
 }
 
-/// `None` for the end of a watch whose beginning was counted.
+/// `None` for the end of a watch whose start was counted.
 fn read(line: &str) -> Result<Option<AuditedRequest>> {
     let event: Value = serde_json::from_str(line).with_context(|| format!("not an audit event: {line}"))?;
     let text = |pointer: &str| event.pointer(pointer).and_then(Value::as_str).unwrap_or_default().to_owned();
     let code = event.pointer("/responseStatus/code").and_then(Value::as_u64).unwrap_or(0);
     let verb = text("/verb");
     let begun = text("/stage") == "ResponseStarted";
-    // A refused watch has no beginning, only an end.
+    // A rejected watch has only a ResponseComplete entry.
     if verb == "watch" && !begun && code == 200 {
         return Ok(None);
     }

@@ -1,4 +1,4 @@
-//! What a node without an identity needs: a token, and leave to ask for a certificate with it.
+//! Credentials for a node without an identity: a bootstrap token, and permission to request a certificate with it.
 
 use anyhow::Result;
 use serde_json::{Value, json};

@@ -1,4 +1,4 @@
-//! The cluster's certificate authority and what it has signed.
+//! The cluster's certificate authority and the certificates that it signs.
 
 use std::fs;
 use std::path::Path;
@@ -11,18 +11,15 @@ use rcgen::{
 };
 use time::OffsetDateTime;
 
-/// Who a certificate is for.
+/// Subject of a certificate.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Identity<'a> {
-    /// Common name: the user.
     pub(super) name: &'a str,
-    /// Organisation: the group.
     pub(super) group: Option<&'a str>,
-    /// Names and addresses of a server; none means a client's certificate.
+    /// Names and addresses of a server; empty for a client certificate.
     pub(super) hosts: &'a [&'a str],
 }
 
-/// When a certificate is good.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Validity {
     Now,
@@ -30,42 +27,39 @@ pub(super) enum Validity {
     Later,
 }
 
-/// A certificate with its key, both PEM.
+/// A certificate and its key, both PEM.
 #[derive(Debug)]
 pub(super) struct Issued {
     pub(super) certificate: String,
     pub(super) key: String,
 }
 
-/// The certificate, PEM, of an authority that nobody knows yet.
+/// The PEM certificate of a new authority that no component trusts yet.
 pub fn unknown_authority() -> Result<String> {
     Ok(Authority::create()?.certificate)
 }
 
-/// Who signs certificates of pods.
+/// Signs pod certificates.
 #[derive(Debug)]
 pub struct PodSigner {
     authority: Authority,
 }
 
-/// A certificate of a pod.
 #[derive(Debug)]
 pub struct SignedForPod {
-    /// PEM.
     pub certificate: String,
-    /// The first second it is good, since 1970.
+    /// Start of the validity, in seconds since 1970.
     pub not_before: i64,
-    /// The last one.
     pub not_after: i64,
 }
 
 impl PodSigner {
-    /// With an authority of its own.
+    /// Creates a signer with a new authority.
     pub fn create() -> Result<Self> {
         Ok(Self { authority: Authority::create()? })
     }
 
-    /// Signs a request (PKCS#10, DER) for a day.
+    /// Signs a request (PKCS#10, DER), valid for a day.
     pub fn sign(&self, request: &[u8]) -> Result<SignedForPod> {
         let mut request =
             CertificateSigningRequestParams::from_der(&request.into()).context("read the request")?;
@@ -80,10 +74,9 @@ impl PodSigner {
     }
 }
 
-/// Signs for everybody in the cluster.
+/// Signs all certificates of the cluster.
 #[derive(Debug)]
 pub(super) struct Authority {
-    /// Own certificate, PEM.
     pub(super) certificate: String,
     key: String,
     issuer: Issuer<'static, KeyPair>,
@@ -113,7 +106,7 @@ impl Authority {
             params.distinguished_name.push(DnType::OrganizationName, group);
         }
         match validity {
-            // From rcgen's first day to its last.
+            // rcgen's default, valid from 1975 to 4096.
             Validity::Now => {}
             Validity::Past => params.not_after = date_time_ymd(2001, 1, 1),
             Validity::Later => params.not_before = date_time_ymd(2090, 1, 1),
@@ -130,7 +123,8 @@ impl Authority {
         Ok(Issued { certificate, key: key.serialize_pem() })
     }
 
-    /// Writes what the components read: the authority, the API server's certificates and the key of service accounts.
+    /// Writes the files that the components read: the authority, the API server's certificates and the service account
+    /// key.
     pub(super) fn write_all(&self, folder: &Path) -> Result<()> {
         let server = self.issue(&Identity {
             name: "kube-apiserver",

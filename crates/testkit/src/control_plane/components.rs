@@ -25,7 +25,7 @@ pub(super) struct Components {
     controller_manager: Option<Running>,
     api_server: Option<Running>,
     etcd: Option<Running>,
-    // Last: by then it has nothing to do but to remove the folder.
+    // Last: by the time it is dropped, it only has the folder to remove.
     reaper: Reaper,
 }
 
@@ -37,44 +37,43 @@ impl Components {
         Ok(Self { folder, ports, options, scheduler, controller_manager, api_server, etcd, reaper })
     }
 
-    /// The data lies in memory: nobody needs it after a power cut, and syncing it would slow every write.
+    /// The data is in memory: it does not have to survive a power cut, and syncing it would slow every write.
     pub(super) fn start_etcd(&mut self) -> Result<()> {
         let data = self.folder.join("etcd");
         fs::create_dir_all(&data).context("create etcd's folder")?;
         mount("tmpfs", &data, "tmpfs", MountFlags::empty(), None).context("mount etcd's folder")?;
         self.etcd = Some(self.spawn("etcd", &arguments::etcd(&self.folder, self.ports))?);
-        self.tell_reaper()
+        self.update_reaper()
     }
 
     pub(super) fn start_api_server(&mut self) -> Result<()> {
-        ensure!(self.api_server.is_none(), "the API server runs already");
+        ensure!(self.api_server.is_none(), "the API server is already running");
         let arguments = arguments::api_server(&self.folder, self.ports, &self.options);
         self.api_server = Some(self.spawn("kube-apiserver", &arguments)?);
-        self.tell_reaper()
+        self.update_reaper()
     }
 
     pub(super) fn stop_api_server(&mut self) -> Result<()> {
-        // Dropping it kills and reaps the process.
-        drop(self.api_server.take().context("the API server does not run")?);
-        self.tell_reaper()
+        drop(self.api_server.take().context("the API server is not running")?);
+        self.update_reaper()
     }
 
     pub(super) fn api_server_runs(&self) -> bool {
         self.api_server.is_some()
     }
 
-    /// Starts controllers and scheduler, or starts them again.
+    /// Starts or restarts controllers and scheduler.
     pub(super) fn restart_controllers(&mut self) -> Result<()> {
         self.restart_controller_manager()?;
         drop(self.scheduler.take());
         self.scheduler = Some(self.spawn("kube-scheduler", &arguments::scheduler(&self.folder))?);
-        self.tell_reaper()
+        self.update_reaper()
     }
 
     pub(super) fn sign_for(&mut self, duration: Duration) -> Result<()> {
         self.options.signing_duration = duration;
         self.restart_controller_manager()?;
-        self.tell_reaper()
+        self.update_reaper()
     }
 
     fn restart_controller_manager(&mut self) -> Result<()> {
@@ -89,11 +88,11 @@ impl Components {
         all.into_iter().flatten().map(|running| running.0.id()).collect()
     }
 
-    /// An error that says which process has ended, if one has.
+    /// Fails with the name of the first process that has exited.
     pub(super) fn check(&mut self) -> Result<()> {
         let all = [&mut self.etcd, &mut self.api_server, &mut self.controller_manager, &mut self.scheduler];
         for running in all.into_iter().flatten() {
-            let ended = running.0.try_wait().context("look after the control plane")?;
+            let ended = running.0.try_wait().context("check the control plane process")?;
             ensure!(ended.is_none(), "process {} of the control plane ended: {ended:?}", running.0.id());
         }
         Ok(())
@@ -113,7 +112,7 @@ impl Components {
         Ok(Running(child.with_context(|| format!("start {name}"))?))
     }
 
-    fn tell_reaper(&mut self) -> Result<()> {
+    fn update_reaper(&mut self) -> Result<()> {
         let processes = self.processes();
         self.reaper.watch(&processes)
     }

@@ -1,11 +1,12 @@
-//! A door in front of the API server that answers badly when told to.
+//! A proxy in front of the API server that injects faults.
 //!
-//! HTTPS on loopback, HTTP/2 or HTTP/1.1 as the client likes; behind it requests go to the real API server in the name
-//! of the node, by impersonation, so that authorizers and the audit log see the node itself.
+//! HTTPS on loopback, HTTP/2 or HTTP/1.1 as the client prefers. It forwards requests to the real API server and
+//! impersonates the node, so authorizers and the audit log see the node.
 
+use parking_lot::{Mutex, MutexGuard};
 use std::convert::Infallible;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
@@ -30,52 +31,49 @@ use listener::{Connection, Listener};
 mod answers;
 mod listener;
 
-pub use listener::Presented;
+pub use listener::ServerCertificate;
 
-/// What goes wrong.
 #[derive(Clone, Debug)]
 pub enum Fault {
-    /// The request is refused with a status, which may ask for a pause.
+    /// Rejects the request with a status and an optional `Retry-After`.
     Refuse {
-        /// HTTP status.
         code: u16,
-        /// Seconds of `Retry-After`.
+        /// In seconds.
         retry_after: Option<u32>,
     },
-    /// A watch is told that its place is too old, in an event.
+    /// A watch receives an event with code 410, resource version too old.
     Expired,
-    /// The answer ends after so many bytes, in the middle of whatever that is.
+    /// Truncates the response body after this many bytes.
     Cut(usize),
-    /// The answer is half of some JSON.
+    /// Responds with truncated JSON.
     Garbage,
-    /// Each part of the answer comes this much later.
+    /// Delays each chunk of the response.
     Slow(Duration),
-    /// The request is taken and never answered.
+    /// Accepts the request and never responds.
     Silence,
-    /// The connection is reset before the request has reached the API server.
+    /// Resets the connection before the request reaches the API server.
     ResetBefore,
-    /// The connection is reset after the API server has done what was asked.
+    /// Resets the connection after the API server has processed the request.
     ResetAfter,
-    /// Lists come in pages of one object.
+    /// Returns lists in pages of one object.
     SmallPages,
 }
 
-/// A fault for the requests it fits.
+/// A fault and the requests that it applies to.
 #[derive(Clone, Debug)]
 pub struct FaultRule {
-    /// Part of the path and query, such as `watch=true` or `/status`.
+    /// Substring of path and query, such as `watch=true` or `/status`.
     pub uri_part: &'static str,
-    /// The method, such as `PATCH`; empty fits all.
+    /// HTTP method, such as `PATCH`; empty matches all.
     pub method: &'static str,
-    /// How many requests it hits.
+    /// Number of requests to hit.
     pub times: usize,
-    /// What happens to them.
     pub fault: Fault,
 }
 
-/// The door; it closes, and all connections end, when it is dropped.
+/// The proxy. Dropping it closes the listener and all connections.
 #[derive(Debug)]
-pub struct FaultyDoor {
+pub struct FaultProxy {
     shared: Arc<Shared>,
     listener: Listener,
     kubeconfig: PathBuf,
@@ -91,9 +89,9 @@ struct Shared {
 }
 
 impl ControlPlane {
-    /// Opens a door for a node.
-    pub async fn faulty_door(&self, node: &str) -> Result<FaultyDoor> {
-        let masters = Identity { name: "door", group: Some("system:masters"), hosts: &[] };
+    /// Starts a proxy for a node.
+    pub async fn fault_proxy(&self, node: &str) -> Result<FaultProxy> {
+        let masters = Identity { name: "proxy", group: Some("system:masters"), hosts: &[] };
         let shared = Arc::new(Shared {
             client: client(&self.authority.certificate, &self.authority.issue(&masters)?)?,
             target: self.url.clone(),
@@ -103,53 +101,52 @@ impl ControlPlane {
         });
         let router = axum::Router::new().fallback(pass).with_state(shared.clone());
         let listener = Listener::open(&self.authority, router).await?;
-        let kubeconfig = self.instance.path(&format!("{node}-door.kubeconfig"));
+        let kubeconfig = self.instance.path(&format!("{node}-proxy.kubeconfig"));
         let nobody = Credential::Token("none".to_owned());
         let url = format!("https://{}", listener.address());
         kubeconfig::write(&kubeconfig, &url, &self.authority.certificate, &nobody)?;
-        Ok(FaultyDoor { shared, listener, kubeconfig })
+        Ok(FaultProxy { shared, listener, kubeconfig })
     }
 }
 
-impl FaultyDoor {
-    /// A kubeconfig that leads through the door.
+impl FaultProxy {
+    /// A kubeconfig that points to the proxy.
     pub fn kubeconfig(&self) -> PathBuf {
         self.kubeconfig.clone()
     }
 
-    /// From now on the fault hits requests that fit.
     pub fn inject(&self, rule: FaultRule) {
         lock(&self.shared.rules).push(rule);
     }
 
-    /// From now on all goes well again.
+    /// Removes all faults.
     pub fn heal(&self) {
         lock(&self.shared.rules).clear();
     }
 
-    /// Resets all connections, so that watches are begun anew.
-    pub fn hang_up(&self) {
-        self.listener.hang_up();
+    /// Resets all connections, so that clients restart their watches.
+    pub fn reset_connections(&self) {
+        self.listener.reset_connections();
     }
 
-    /// From now on the door shows this certificate; connections made with another one are reset.
-    pub fn present(&self, certificate: Presented) {
+    /// Changes the server certificate; resets connections made with another one.
+    pub fn present(&self, certificate: ServerCertificate) {
         self.listener.present(certificate);
     }
 
-    /// Handshakes that clients broke off.
+    /// Number of TLS handshakes that clients aborted.
     pub fn refused_handshakes(&self) -> usize {
         self.listener.refused_handshakes()
     }
 
-    /// Requests that were hit since the last look, as `METHOD URI`.
+    /// Requests hit by faults since the last call, as `METHOD URI`.
     pub fn take_hits(&self) -> Vec<String> {
         std::mem::take(&mut lock(&self.shared.hits))
     }
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+    mutex.lock()
 }
 
 fn client(authority: &str, own: &Issued) -> Result<Client<HttpsConnector<HttpConnector>, Body>> {
@@ -191,7 +188,7 @@ async fn pass(State(shared): State<Arc<Shared>>, request: Request) -> Result<Res
     })
 }
 
-/// Ends the connection that a request came on; there is no answer.
+/// Resets the connection of a request without a response.
 async fn reset(connection: Option<Connection>) -> Response {
     if let Some(connection) = connection {
         connection.reset();
@@ -237,7 +234,7 @@ impl Shared {
         }
         match self.client.request(request).await {
             Ok(mut response) => {
-                // Whether there is a length or chunks is said anew for the connection before the door.
+                // Hop-by-hop headers are set again for the client's connection.
                 for name in [CONNECTION, TRANSFER_ENCODING] {
                     response.headers_mut().remove(name);
                 }
@@ -245,7 +242,7 @@ impl Shared {
                 response.map(Body::new)
             }
             Err(error) => {
-                println!("the door cannot reach the API server: {error}");
+                println!("the proxy cannot reach the API server: {error}");
                 refused(502, None)
             }
         }

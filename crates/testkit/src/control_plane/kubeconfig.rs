@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use super::certificates::Issued;
 
-/// What a client shows to the API server.
+/// A client's credential for the API server.
 #[derive(Debug)]
 pub(super) enum Credential {
     Certificate(Issued),

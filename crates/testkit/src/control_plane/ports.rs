@@ -12,7 +12,7 @@ pub(super) struct Ports {
 }
 
 impl Ports {
-    /// Holds all of them before it lets any go: they differ.
+    /// Binds all ports before it releases any, so that they differ.
     pub(super) fn find() -> Result<Self> {
         let listen = || TcpListener::bind(("127.0.0.1", 0)).context("find a free port");
         let held = [listen()?, listen()?, listen()?];

@@ -1,4 +1,4 @@
-//! Where the programs of a control plane are.
+//! Locations of the control plane's programs.
 
 use std::path::PathBuf;
 
@@ -16,7 +16,7 @@ pub(super) fn path(name: &str) -> PathBuf {
     cache.join("bin").join(name)
 }
 
-/// Says what to do about a program that is missing.
+/// Fails if a program is missing, and names the command that installs it.
 pub(super) fn check() -> Result<()> {
     ensure!(path("etcd").exists(), "etcd is missing: run make setup");
     for name in BUILT {

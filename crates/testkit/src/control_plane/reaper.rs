@@ -1,7 +1,7 @@
 //! Cleans up after a test process that cannot do it itself.
 //!
-//! Statics are not dropped at the end of a process and a killed one drops nothing, so a shell beside it waits for the
-//! end of a pipe that only the test process holds, then kills what it was last told and removes the folder.
+//! Statics are not dropped at process exit, and a killed process drops nothing. So a shell process waits for the end of
+//! a pipe that only the test process holds open, kills the last reported processes and removes the folder.
 
 use std::io::Write;
 use std::path::Path;
@@ -9,7 +9,7 @@ use std::process::{Child, Command, Stdio};
 
 use anyhow::{Context, Result};
 
-/// The last line read before the pipe's end names the processes to kill.
+/// The last line before the end of the pipe lists the processes to kill.
 const SCRIPT: &str = r#"
 trap '' HUP INT TERM
 while read -r line; do pids=$line; done
@@ -35,11 +35,11 @@ impl Reaper {
         Ok(Self(shell.context("start the reaper")?))
     }
 
-    /// These processes, and no others, are to be killed from now on.
+    /// Replaces the list of processes to kill.
     pub(super) fn watch(&mut self, pids: &[u32]) -> Result<()> {
         let words: Vec<String> = pids.iter().map(ToString::to_string).collect();
         let pipe = self.0.stdin.as_mut().context("the reaper's pipe")?;
-        pipe.write_all(format!("{}\n", words.join(" ")).as_bytes()).context("tell the reaper")
+        pipe.write_all(format!("{}\n", words.join(" ")).as_bytes()).context("update the reaper")
     }
 }
 

@@ -1,8 +1,8 @@
-//! Connections of Go programs to a socket.
+//! Accepts connections from grpc-go clients on a Unix socket.
 //!
-//! grpc-go names the socket's path as the `:authority` of its requests. That is no authority, and the HTTP/2 server under
-//! tonic resets every such stream. Drivers in the field are Go programs and do not look; this one has to look away: the
-//! value in the first block of headers is written over with a good one of the same length.
+//! grpc-go sends the socket's path as `:authority`. That is not a valid authority, and the HTTP/2 server under tonic
+//! resets every such stream. Real drivers are Go programs and do not check it. So this wrapper overwrites the value in
+//! the first header block with a valid one of the same length.
 
 use std::io;
 use std::pin::Pin;
@@ -12,30 +12,29 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::UnixStream;
 use tonic::transport::server::Connected;
 
-/// The first headers of a connection come within so many bytes.
+/// The first headers of a connection are within this many bytes.
 const SEARCHED: usize = 1024;
-/// `:authority` by its number, its value to be remembered (RFC 7541, 6.2.1).
+/// `:authority` by table index, literal value with incremental indexing (RFC 7541, 6.2.1).
 const AUTHORITY: u8 = 0x41;
-/// The value is compressed.
+/// Flag of a Huffman-coded value.
 const COMPRESSED: u8 = 0x80;
-/// No host name in a test is as long as a path.
+/// Host names in tests are shorter than any socket path.
 const SHORTEST_PATH: usize = 20;
 
-/// A connection whose first `:authority` is good.
-pub(super) struct Lenient {
+/// A connection whose first `:authority` is made valid.
+pub(super) struct ValidAuthority {
     stream: UnixStream,
-    /// Bytes that may still be searched.
     left: usize,
 }
 
-impl Lenient {
+impl ValidAuthority {
     pub(super) fn new(stream: UnixStream) -> Self {
         Self { stream, left: SEARCHED }
     }
 }
 
-/// Writes over the value; `true` if there was one.
-fn mend(bytes: &mut [u8]) -> bool {
+/// Overwrites the value; returns whether there was one.
+fn overwrite_authority(bytes: &mut [u8]) -> bool {
     let found = (0..bytes.len()).find_map(|at| {
         let [AUTHORITY, length, ..] = bytes.get(at..)? else { return None };
         let long = usize::from(length & !COMPRESSED);
@@ -53,7 +52,7 @@ fn mend(bytes: &mut [u8]) -> bool {
     true
 }
 
-impl AsyncRead for Lenient {
+impl AsyncRead for ValidAuthority {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -62,13 +61,13 @@ impl AsyncRead for Lenient {
         let before = buffer.filled().len();
         let read = Pin::new(&mut self.stream).poll_read(context, buffer);
         if let Some(new) = buffer.filled_mut().get_mut(before..).filter(|_| self.left > 0) {
-            self.left = if mend(new) { 0 } else { self.left.saturating_sub(new.len()) };
+            self.left = if overwrite_authority(new) { 0 } else { self.left.saturating_sub(new.len()) };
         }
         read
     }
 }
 
-impl AsyncWrite for Lenient {
+impl AsyncWrite for ValidAuthority {
     fn poll_write(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -86,7 +85,7 @@ impl AsyncWrite for Lenient {
     }
 }
 
-impl Connected for Lenient {
+impl Connected for ValidAuthority {
     type ConnectInfo = ();
 
     fn connect_info(&self) {}
@@ -97,15 +96,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_path_is_written_over_and_a_name_is_not() {
+    fn overwrites_path_but_not_host_name() {
         let mut path = vec![0x83, AUTHORITY, COMPRESSED | 30];
         path.extend([0xee; 30]);
         path.push(0x44);
-        assert!(mend(&mut path));
+        assert!(overwrite_authority(&mut path));
         assert_eq!(path[..3], [0x83, AUTHORITY, 30]);
         assert_eq!(path[3..33], [b'a'; 30]);
         assert_eq!(path[33], 0x44);
         let mut name = vec![AUTHORITY, COMPRESSED | 6, 1, 2, 3, 4, 5, 6];
-        assert!(!mend(&mut name));
+        assert!(!overwrite_authority(&mut name));
     }
 }

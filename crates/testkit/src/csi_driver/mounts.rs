@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::mount::UnmountFlags;
 
-/// Binds a folder or a file, once.
+/// Bind-mounts a folder or a file unless it is already mounted.
 pub(super) fn bind(source: &Path, target: &Path) -> io::Result<()> {
     if source.is_dir() {
         fs::create_dir_all(target)?;
@@ -19,13 +19,13 @@ pub(super) fn bind(source: &Path, target: &Path) -> io::Result<()> {
     Ok(rustix::mount::mount_bind(source, target)?)
 }
 
-/// Makes a bound path read-only.
+/// Remounts a bind mount read-only.
 pub(super) fn protect(target: &Path) -> io::Result<()> {
     let flags = rustix::mount::MountFlags::BIND | rustix::mount::MountFlags::RDONLY;
     Ok(rustix::mount::mount_remount(target, flags, c"")?)
 }
 
-/// Unmounts what is mounted there, if anything.
+/// Unmounts `target` if it is a mount point.
 pub(super) fn unbind(target: &Path) -> io::Result<()> {
     while is_mounted(target)? {
         rustix::mount::unmount(target, UnmountFlags::NOFOLLOW)?;
@@ -42,14 +42,14 @@ pub(super) fn remove(target: &Path) -> io::Result<()> {
     }
 }
 
-/// For a test that failed.
+/// Cleanup after a failed test.
 pub(super) fn detach_below(folder: &Path) {
     for point in points().unwrap_or_default().into_iter().rev().filter(|point| point.starts_with(folder)) {
         let _ = rustix::mount::unmount(point, UnmountFlags::DETACH);
     }
 }
 
-/// The mount points of this machine, in the order of mounting.
+/// The machine's mount points in mount order.
 pub(super) fn points() -> io::Result<Vec<PathBuf>> {
     let table = fs::read_to_string("/proc/self/mountinfo")?;
     Ok(table.lines().filter_map(|line| line.split(' ').nth(4)).map(PathBuf::from).collect())

@@ -1,4 +1,4 @@
-//! What the driver answers.
+//! The driver's gRPC services.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -10,13 +10,13 @@ use proto::node_service_capability::{Rpc, Type};
 use proto::volume_capability::AccessType;
 use tonic::{Request, Response, Status, async_trait};
 
-use super::{Call, Shared, Trouble, mounts};
+use super::{Call, CsiFault, Shared, mounts};
 
 pub(super) struct Node(pub(super) Arc<Shared>);
 pub(super) struct Registration(pub(super) Arc<Shared>);
 
 impl Node {
-    /// Writes a call down and does its work, unless there is trouble.
+    /// Records a call and does its work, unless a fault is injected.
     async fn answer<T: Default>(
         &self,
         call: Call,
@@ -24,20 +24,20 @@ impl Node {
     ) -> Result<Response<T>, Status> {
         let name = call.name;
         self.0.note(call);
-        let mut troubles = self.0.trouble.subscribe();
-        let over = troubles.wait_for(|troubles| troubles.get(name) != Some(&Trouble::Hangs)).await;
-        let trouble = over.ok().and_then(|troubles| troubles.get(name).copied());
-        if let Some(Trouble::Fails(code)) = trouble {
-            return Err(Status::new(code, "asked to fail"));
+        let mut faults = self.0.fault.subscribe();
+        let over = faults.wait_for(|faults| faults.get(name) != Some(&CsiFault::Hangs)).await;
+        let fault = over.ok().and_then(|faults| faults.get(name).copied());
+        if let Some(CsiFault::Fails(code)) = fault {
+            return Err(Status::new(code, "injected failure"));
         }
         let done = work().map_err(|error| Status::internal(error.to_string()))?;
-        match trouble {
-            Some(Trouble::FailsAfter(code)) => Err(Status::new(code, "asked to fail afterwards")),
-            Some(Trouble::Hangs | Trouble::Fails(_)) | None => Ok(Response::new(done)),
+        match fault {
+            Some(CsiFault::FailsAfter(code)) => Err(Status::new(code, "injected failure afterwards")),
+            Some(CsiFault::Hangs | CsiFault::Fails(_)) | None => Ok(Response::new(done)),
         }
     }
 
-    /// Where a volume's content is, made on first use.
+    /// Path of a volume's content, created on first use.
     fn volume(&self, handle: &str, is_block: bool) -> std::io::Result<PathBuf> {
         let path = self.0.folder.join("volumes").join(handle);
         match is_block {
@@ -221,7 +221,7 @@ impl proto::node_server::Node for Node {
         let place = format!("topology.{}/node", self.0.name);
         Ok(Response::new(proto::NodeGetInfoResponse {
             node_id: format!("{}-node", self.0.name),
-            max_volumes_per_node: self.0.most_volumes.load(Ordering::Relaxed),
+            max_volumes_per_node: self.0.max_volumes.load(Ordering::Relaxed),
             accessible_topology: Some(proto::Topology { segments: [(place, "here".to_owned())].into() }),
         }))
     }

@@ -2,7 +2,6 @@
 
 use serde_json::{Map, Value};
 
-/// The status after a patch.
 pub(super) fn merged(old: &Value, patch: &Value) -> Value {
     let Value::Object(changes) = patch else { return patch.clone() };
     let mut fields = old.as_object().cloned().unwrap_or_default();
@@ -27,7 +26,7 @@ pub(super) fn merged(old: &Value, patch: &Value) -> Value {
     Value::Object(fields)
 }
 
-/// The field that elements of a list are merged by.
+/// The merge key of a list field.
 fn key_of(field: &str) -> Option<&'static str> {
     match field {
         "conditions" => Some("type"),

@@ -6,82 +6,71 @@ use cri::v1::ContainerConfig;
 
 /// Exit code of a process killed by SIGKILL.
 pub const KILLED: i32 = 137;
-/// Exit code of a process ended by SIGTERM.
+/// Exit code of a process terminated by SIGTERM.
 pub const TERMINATED: i32 = 143;
 
-/// What the process in a container does.
+/// Simulated behaviour of a container's process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ContainerBehaviour {
-    /// When it ends by itself.
     pub life: Life,
-    /// What it does on the stop signal.
+    /// Reaction to the stop signal.
     pub on_stop: OnStop,
 }
 
-/// When a process ends by itself.
+/// When a process exits without being stopped.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Life {
-    /// Never: it is stopped, or told to end by the test.
+    /// Runs until the agent stops it or the test ends it.
     UntilStopped,
-    /// Some time after its start.
-    Ends {
-        /// How long it runs.
-        after: Duration,
-        /// With which exit code it ends.
-        code: i32,
-    },
+    /// Exits some time after its start.
+    Ends { after: Duration, code: i32 },
 }
 
-/// What a process does on the stop signal.
+/// Reaction of a process to the stop signal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum OnStop {
-    /// It ends, perhaps some time later.
-    Exits {
-        /// How long it takes.
-        after: Duration,
-        /// With which exit code it ends.
-        code: i32,
-    },
-    /// Nothing: it lives until the grace period ends and it is killed.
+    /// Exits, after a delay if set.
+    Exits { after: Duration, code: i32 },
+    /// Keeps running until it is killed at the end of the grace period.
     Ignores,
 }
 
 impl ContainerBehaviour {
-    /// Runs until stopped; the stop signal ends it at once with 143.
+    /// Runs until stopped; exits with 143 at once on the stop signal.
     #[must_use]
     pub fn runs_forever() -> Self {
         Self { life: Life::UntilStopped, on_stop: OnStop::Exits { after: Duration::ZERO, code: TERMINATED } }
     }
 
-    /// Ends at once with `code`.
+    /// Exits at once with `code`.
     #[must_use]
     pub fn exits(code: i32) -> Self {
         Self::exits_after(Duration::ZERO, code)
     }
 
-    /// Ends with `code` when it ran for `after`.
+    /// Exits with `code` after running for `after`.
     #[must_use]
     pub fn exits_after(after: Duration, code: i32) -> Self {
         Self { life: Life::Ends { after, code }, ..Self::runs_forever() }
     }
 
-    /// The same, but deaf to the stop signal.
+    /// The same, but ignores the stop signal.
     #[must_use]
     pub fn ignoring_stop(self) -> Self {
         Self { on_stop: OnStop::Ignores, ..self }
     }
 
-    /// The same, but the stop signal takes `after` to end it, with `code`.
+    /// The same, but exits with `code` only `after` that time on the stop signal.
     #[must_use]
     pub fn stopping_with(self, after: Duration, code: i32) -> Self {
         Self { on_stop: OnStop::Exits { after, code }, ..self }
     }
 }
 
-/// Chooses the behaviour of a container that is being created.
+/// Selects the behaviour of a container that is being created.
 pub type BehaviourHook = Box<dyn FnMut(&ContainerConfig) -> Option<ContainerBehaviour> + Send>;
 
-/// Who behaves how: the hook decides first, then the image, then the default.
+/// Selects behaviours: the hook has precedence, then the image, then the default.
 #[derive(Default)]
 pub(crate) struct Behaviours {
     pub(crate) by_image: HashMap<String, ContainerBehaviour>,
@@ -89,7 +78,6 @@ pub(crate) struct Behaviours {
 }
 
 impl Behaviours {
-    /// The behaviour of a container whose image has these names.
     pub(crate) fn choose(&mut self, config: &ContainerConfig, image_names: &[String]) -> ContainerBehaviour {
         let hooked = self.hook.as_mut().and_then(|hook| hook(config));
         hooked

@@ -12,10 +12,10 @@ use tonic::Status;
 use super::behaviour::{KILLED, Life, OnStop};
 use super::image::names_of;
 use super::record::{Container, Exit};
+use super::runtime_state::{RuntimeState, take_out};
 use super::violation::Violation;
-use super::world::{World, take_out};
 
-impl World {
+impl RuntimeState {
     pub(crate) fn create_container(
         &mut self,
         request: CreateContainerRequest,
@@ -33,12 +33,12 @@ impl World {
             (folder, file) => format!("{folder}/{file}"),
         };
         let pod_uid = sandbox.pod_uid().to_owned();
-        let asked = config.image.clone().unwrap_or_default();
-        let image = self.images.find(&asked.image).cloned();
-        let image =
-            image.ok_or_else(|| Status::not_found(format!("failed to resolve image \"{}\"", asked.image)))?;
+        let requested = config.image.clone().unwrap_or_default();
+        let image = self.images.find(&requested.image).cloned();
+        let image = image
+            .ok_or_else(|| Status::not_found(format!("failed to resolve image \"{}\"", requested.image)))?;
         let mut image_names = names_of(&image);
-        image_names.push(asked.user_specified_image);
+        image_names.push(requested.user_specified_image);
         let behaviour = self.behaviours.choose(&config, &image_names);
         let (_, id) = self.next_id();
         let container = Container {
@@ -64,7 +64,7 @@ impl World {
         Ok(id)
     }
 
-    /// The name that the container would have, or why it cannot have it.
+    /// Reserves the container's name; fails if another container has it.
     fn reserve_name(&mut self, sandbox_id: &str, config: &ContainerConfig) -> Result<String, Status> {
         let sandbox = self.sandboxes.get(sandbox_id).ok_or_else(|| no_sandbox(sandbox_id))?;
         let ContainerMetadata { name: container, attempt } = config.metadata.clone().unwrap_or_default();
@@ -134,7 +134,7 @@ impl World {
         }
     }
 
-    /// Sends the stop signal. What comes back, if anything, is done when the process has ended.
+    /// Sends the stop signal. The caller must complete the returned value, if any, when the process has exited.
     pub(crate) fn signal_stop(&mut self, id: &str, timeout: i64, now: i64) -> Option<CancellationToken> {
         let container = self.containers.get_mut(id).filter(|container| container.is_running())?;
         container.stop_timeouts.push(timeout);
@@ -147,7 +147,7 @@ impl World {
         (!exited.is_cancelled()).then_some(exited)
     }
 
-    /// The process ends after a while, unless it is to end before that anyway.
+    /// Schedules the end of the process, unless it is due earlier anyway.
     fn end_later(&mut self, id: &str, after: Duration, exit: Exit, now: i64) {
         if after.is_zero() {
             return self.end_container(id, exit, now);
@@ -160,7 +160,7 @@ impl World {
         }
     }
 
-    /// Ends every process whose time has come.
+    /// Ends every process that is due.
     pub(crate) fn settle(&mut self, now: i64) {
         while self.due.peek().is_some_and(|Reverse((at, _))| *at <= now) {
             let Some(Reverse((at, id))) = self.due.pop() else { return };
@@ -171,7 +171,7 @@ impl World {
         }
     }
 
-    /// The process is gone from now on. Nothing happens to a container that does not run.
+    /// Ends the process. Does nothing to a container that is not running.
     pub(crate) fn end_container(&mut self, id: &str, exit: Exit, now: i64) {
         let running = self.containers.get_mut(id).filter(|container| container.is_running());
         let Some(container) = running else { return };
@@ -186,7 +186,7 @@ impl World {
         self.emit(ContainerEventType::ContainerStoppedEvent, id, &sandbox_id, now);
     }
 
-    /// Removes the container, by force. Unknown ones are left alone.
+    /// Forcibly removes the container; ignores unknown IDs.
     pub(crate) fn remove_container(&mut self, id: &str, now: i64) {
         if self.containers.get(id).is_some_and(Container::is_running) {
             self.violations.push(Violation::RemovedWhileRunning { id: id.to_owned() });
@@ -231,7 +231,7 @@ impl World {
         self.select(filter).map(Container::item).collect()
     }
 
-    /// The containers that a filter lets through, found by its narrowest part.
+    /// The containers that match a filter, found by its most selective field.
     pub(crate) fn select<'a>(
         &'a self,
         filter: &'a ContainerFilter,
@@ -255,8 +255,7 @@ impl World {
     }
 }
 
-/// A running container has a log, though the fake writes nothing into it. Where the agent made no folder for it there
-/// is none.
+/// Creates the empty log file of a running container, unless the agent has not created its folder.
 fn touch_log(container: &Container) {
     let _ = std::fs::OpenOptions::new().create(true).append(true).open(&container.log_path);
 }
@@ -269,7 +268,7 @@ pub(crate) fn no_sandbox(id: &str) -> Status {
     Status::not_found(format!("sandbox \"{id}\": not found"))
 }
 
-/// The name that containerd reserves. The sandbox is no part of it: an attempt is unique in the pod.
+/// The name that containerd reserves. It does not include the sandbox: an attempt is unique in the pod.
 fn container_name(name: &str, attempt: u32, pod: &PodSandboxMetadata) -> String {
     format!("{name}_{}_{}_{}_{attempt}", pod.name, pod.namespace, pod.uid)
 }

@@ -2,21 +2,21 @@ use cri::v1::{ContainerEventResponse, ContainerEventType, ContainerStatus};
 use tokio::sync::mpsc;
 use tonic::Status;
 
-use super::world::World;
+use super::runtime_state::RuntimeState;
 
-/// Whether the runtime has a stream of events.
+/// Whether the runtime supports event streams.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum EventStream {
-    /// Every subscriber gets every event from then on.
+    /// Every subscriber receives every event from then on.
     #[default]
     Served,
-    /// The call is not known, as in old runtimes.
+    /// The call is unimplemented, as in old runtimes.
     Unimplemented,
 }
 
 pub(crate) type EventReceiver = mpsc::UnboundedReceiver<Result<ContainerEventResponse, Status>>;
 
-/// Who listens.
+/// Event subscribers.
 #[derive(Debug, Default)]
 pub(crate) struct Subscribers {
     pub(crate) stream: EventStream,
@@ -30,25 +30,24 @@ impl Subscribers {
         receiver
     }
 
-    /// How many streams are open.
     pub(crate) fn count(&mut self) -> usize {
         self.senders.retain(|sender| !sender.is_closed());
         self.senders.len()
     }
 
-    /// Ends every stream: with this status, or as if all was said.
+    /// Ends every stream, with this status or normally.
     pub(crate) fn cut(&mut self, status: Option<&Status>) {
         for sender in self.senders.drain(..) {
             if let Some(status) = status {
-                // A receiver that has gone needs no telling.
+                // A closed receiver does not need it.
                 let _ = sender.send(Err(status.clone()));
             }
         }
     }
 }
 
-impl World {
-    /// Tells every subscriber what happened to a container, or to a sandbox under its own id.
+impl RuntimeState {
+    /// Sends an event about a container, or about a sandbox under its own ID, to every subscriber.
     pub(crate) fn emit(&mut self, kind: ContainerEventType, id: &str, sandbox_id: &str, now: i64) {
         if self.subscribers.count() == 0 {
             return;
@@ -63,7 +62,6 @@ impl World {
         self.subscribers.senders.retain(|sender| sender.send(Ok(event.clone())).is_ok());
     }
 
-    /// The status of every container in a sandbox.
     pub(crate) fn statuses_in(&self, sandbox_id: &str) -> Vec<ContainerStatus> {
         let ids = self.sandboxes.get(sandbox_id).map(|sandbox| &sandbox.containers);
         let found = ids.into_iter().flatten().filter_map(|id| self.containers.get(id));

@@ -3,43 +3,40 @@ use std::time::Duration;
 
 use super::record::Container;
 
-/// What a command in a container does.
+/// Simulated result of a command in a container.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ExecOutcome {
-    /// Its exit code.
     pub code: i32,
-    /// What it prints.
     pub stdout: Vec<u8>,
-    /// What it prints to stderr.
     pub stderr: Vec<u8>,
-    /// How long it runs; past the caller's timeout it is killed.
+    /// Run time; the command is killed at the caller's timeout.
     pub takes: Duration,
 }
 
 impl ExecOutcome {
-    /// Ends at once with `code` and prints nothing.
+    /// Exits at once with `code` and without output.
     #[must_use]
     pub fn exits(code: i32) -> Self {
         Self { code, ..Self::default() }
     }
 
-    /// The same, but it runs for `takes`.
+    /// The same, but runs for `takes`.
     #[must_use]
     pub fn taking(self, takes: Duration) -> Self {
         Self { takes, ..self }
     }
 
-    /// The same, but it prints `text`.
+    /// The same, but prints `text`.
     #[must_use]
     pub fn printing(self, text: &str) -> Self {
         Self { stdout: text.into(), ..self }
     }
 }
 
-/// Says what a command does in a running container.
+/// Decides the result of a command in a running container.
 pub type ExecHook = Box<dyn FnMut(&Container, &[String]) -> ExecOutcome + Send>;
 
-/// The hook, or success when there is none.
+/// The hook; commands succeed if there is none.
 #[derive(Default)]
 pub(crate) struct Exec(pub(crate) Option<ExecHook>);
 

@@ -1,5 +1,6 @@
+use parking_lot::Mutex;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::watch;
@@ -7,24 +8,23 @@ use tonic::{Code, Status};
 
 use super::rpc::{Rpc, Subject};
 
-/// Something that goes wrong with a call.
+/// A fault of a call.
 #[derive(Clone, Debug)]
 pub enum Fault {
-    /// The call fails and nothing was done.
+    /// The call fails without doing anything.
     Fail(Code, String),
-    /// The call starts late.
     Delay(Duration),
     /// The call starts when the test releases it, or never.
     Hang,
-    /// The work is done, but the caller is told that it failed.
+    /// The work is done, but the caller receives an error.
     LoseAnswer(Code),
-    /// The work is done, but the caller is answered when the test releases the call, or never.
+    /// The work is done, but the response is sent only when the test releases the call, or never.
     HoldAnswer,
-    /// Only for stops: nothing is done, and the caller is told that it was.
+    /// For stop calls: nothing is done, but the caller receives success.
     ClaimStopped,
 }
 
-/// A fault and the calls that it hits.
+/// A fault and the calls that it applies to.
 #[derive(Clone, Debug)]
 pub struct Injection {
     rpc: Option<Rpc>,
@@ -35,38 +35,36 @@ pub struct Injection {
 }
 
 impl Injection {
-    /// Hits every call of this name from now on.
     #[must_use]
     pub fn new(rpc: Rpc, fault: Fault) -> Self {
         Self { rpc: Some(rpc), ..Self::on_any(fault) }
     }
 
-    /// Hits every call, whatever its name, from now on.
     #[must_use]
     pub fn on_any(fault: Fault) -> Self {
         Self { rpc: None, fault, subject: None, spared: 0, times: usize::MAX }
     }
 
-    /// Lets the next `spared` calls that match pass first.
+    /// Skips the next `spared` matching calls.
     #[must_use]
     pub fn sparing(self, spared: usize) -> Self {
         Self { spared, ..self }
     }
 
-    /// Hits only the next `times` calls that match.
+    /// Limits it to `times` matching calls.
     #[must_use]
     pub fn times(self, times: usize) -> Self {
         Self { times, ..self }
     }
 
-    /// Hits only calls about this id, image, pod UID or container name.
+    /// Limits it to calls about this ID, image, pod UID or container name.
     #[must_use]
     pub fn on(self, subject: impl Into<String>) -> Self {
         Self { subject: Some(subject.into()), ..self }
     }
 }
 
-/// The test's hold on an injection. Dropping it changes nothing.
+/// Handle to an injected fault. Dropping it changes nothing.
 #[derive(Clone, Debug)]
 pub struct Injected(Arc<Rule>);
 
@@ -80,24 +78,22 @@ struct Rule {
 }
 
 impl Injected {
-    /// How many calls were hit so far.
     #[must_use]
     pub fn hits(&self) -> usize {
         *self.0.hits.borrow()
     }
 
-    /// Waits until at least `count` calls were hit.
     pub async fn wait_hits(&self, count: usize) {
-        // The sender lives as long as self: the wait cannot fail.
+        // The sender lives as long as `self`, so this cannot fail.
         let _ = self.0.hits.subscribe().wait_for(|hits| *hits >= count).await;
     }
 
     async fn released(&self) {
-        // The sender lives as long as self: the wait cannot fail.
+        // The sender lives as long as `self`, so this cannot fail.
         let _ = self.0.released.subscribe().wait_for(|released| *released).await;
     }
 
-    /// Lets hanging calls go on, and calls to come pass.
+    /// Releases hanging calls; later calls pass.
     pub fn release(&self) {
         self.0.left.store(0, Ordering::SeqCst);
         self.0.released.send_replace(true);
@@ -105,14 +101,14 @@ impl Injected {
 }
 
 impl Injected {
-    /// Whether the fault lets this call pass because others come before its turn.
+    /// Whether this call is one of those to skip first.
     fn spares(&self) -> bool {
         let count = |left: usize| left.checked_sub(1);
         self.0.to_spare.fetch_update(Ordering::SeqCst, Ordering::SeqCst, count).is_ok()
     }
 }
 
-/// The faults in force, in the order of injection.
+/// Active faults in order of injection.
 #[derive(Debug, Default)]
 pub(crate) struct Faults(Mutex<Vec<Injected>>);
 
@@ -125,17 +121,17 @@ impl Faults {
             hits: watch::Sender::new(0),
             released: watch::Sender::new(false),
         }));
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(rule.clone());
+        self.0.lock().push(rule.clone());
         rule
     }
 
     pub(crate) fn clear(&self) {
-        for rule in self.0.lock().unwrap_or_else(PoisonError::into_inner).drain(..) {
+        for rule in self.0.lock().drain(..) {
             rule.release();
         }
     }
 
-    /// Runs the call through every fault that hits it. What comes back must be given its answer.
+    /// Applies every matching fault to the call. The caller must complete the returned value with the response.
     pub(crate) async fn enter(&self, rpc: Rpc, subject: &Subject) -> Result<Answering, Status> {
         let mut answering = Answering { lost: None, held: None, only_claimed: false };
         for rule in self.take_hits(rpc, subject) {
@@ -152,7 +148,7 @@ impl Faults {
     }
 
     fn take_hits(&self, rpc: Rpc, subject: &Subject) -> Vec<Injected> {
-        let mut rules = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut rules = self.0.lock();
         rules.retain(|rule| rule.0.left.load(Ordering::SeqCst) > 0);
         let hit = rules
             .iter()
@@ -169,17 +165,17 @@ impl Faults {
 
 impl Injection {
     fn hits(&self, rpc: Rpc, subject: &Subject) -> bool {
-        self.rpc.is_none_or(|wanted| wanted == rpc)
-            && self.subject.as_deref().is_none_or(|wanted| subject.is(wanted))
+        self.rpc.is_none_or(|expected| expected == rpc)
+            && self.subject.as_deref().is_none_or(|expected| subject.is(expected))
     }
 }
 
-/// A call whose work may be done; its answer may still get lost.
+/// An admitted call; its response may still get lost.
 #[derive(Debug)]
 pub(crate) struct Answering {
     lost: Option<(Rpc, Code)>,
     held: Option<Injected>,
-    /// Whether the work is left undone.
+    /// Whether to skip the work.
     pub(crate) only_claimed: bool,
 }
 

@@ -2,7 +2,7 @@ use std::collections::BTreeMap;
 
 use cri::v1::{Image, ImageSpec, Int64Value};
 
-/// The images on the fake's disk.
+/// The fake's image store.
 #[derive(Debug, Default)]
 pub(crate) struct Images {
     by_id: BTreeMap<String, Image>,
@@ -11,7 +11,7 @@ pub(crate) struct Images {
 }
 
 impl Images {
-    /// Puts an image on the disk under this name; an image that is there already stays as it is.
+    /// Adds an image under this name; does not change an existing one.
     pub(crate) fn add(&mut self, name: &str) -> Image {
         if let Some(image) = self.find(name) {
             return image.clone();
@@ -35,12 +35,11 @@ impl Images {
         image
     }
 
-    /// The image with this tag, digest or id.
     pub(crate) fn find(&self, name: &str) -> Option<&Image> {
         self.by_id.get(self.names.get(&with_tag(name)).map_or(name, String::as_str))
     }
 
-    /// Changes an image that is present.
+    /// Changes an existing image.
     pub(crate) fn edit(&mut self, name: &str, change: impl FnOnce(&mut Image)) {
         if let Some(id) = self.find(name).map(|image| image.id.clone())
             && let Some(image) = self.by_id.get_mut(&id)
@@ -68,19 +67,18 @@ impl Images {
     }
 }
 
-/// Every name that an image answers to.
+/// Every name of an image.
 pub(crate) fn names_of(image: &Image) -> Vec<String> {
     let bare = image.repo_tags.iter().filter_map(|tag| tag.strip_suffix(":latest")).map(str::to_owned);
     image.repo_tags.iter().cloned().chain(bare).chain([image.id.clone()]).collect()
 }
 
-/// `name` with the tag that it stands for.
+/// `name` with its tag, by default `latest`.
 fn with_tag(name: &str) -> String {
     let last = name.rsplit('/').next().unwrap_or(name);
     if last.contains(':') || name.contains('@') { name.to_owned() } else { format!("{name}:latest") }
 }
 
-/// `name` without its tag.
 fn repository(name: &str) -> &str {
     match name.rsplit_once(':') {
         Some((repository, tag)) if !tag.contains('/') => repository,

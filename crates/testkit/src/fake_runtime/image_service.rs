@@ -13,12 +13,11 @@ use tonic::{Request, Response, Status};
 use super::machine::Machine;
 use super::rpc::{Rpc, Subject};
 use super::runtime_service::{has_pieces, in_pieces};
-use super::world::World;
+use super::runtime_state::RuntimeState;
 
-/// Where the fake says that its images are.
+/// Reported location of the images.
 const IMAGE_FOLDER: &str = "/var/lib/fake-runtime";
 
-/// The ImageService of the fake.
 pub(crate) struct FakeImageService(pub(crate) Arc<Machine>);
 
 type Answer<T> = Result<Response<T>, Status>;
@@ -27,8 +26,9 @@ type Answer<T> = Result<Response<T>, Status>;
 impl ImageService for FakeImageService {
     async fn list_images(&self, request: Request<ListImagesRequest>) -> Answer<ListImagesResponse> {
         let filter = request.into_inner().filter.and_then(|filter| filter.image);
-        let work =
-            |world: &mut World, _| Ok(ListImagesResponse { images: world.images.list(filter.as_ref()) });
+        let work = |state: &mut RuntimeState, _| {
+            Ok(ListImagesResponse { images: state.images.list(filter.as_ref()) })
+        };
         self.0.call(Rpc::ListImages, Subject::default(), work).await
     }
 
@@ -37,9 +37,9 @@ impl ImageService for FakeImageService {
         request: Request<StreamImagesRequest>,
     ) -> Answer<BoxStream<StreamImagesResponse>> {
         let filter = request.into_inner().filter.and_then(|filter| filter.image);
-        let work = |world: &mut World, _| {
-            has_pieces(world)?;
-            Ok(world.images.list(filter.as_ref()))
+        let work = |state: &mut RuntimeState, _| {
+            has_pieces(state)?;
+            Ok(state.images.list(filter.as_ref()))
         };
         let found = self.0.call(Rpc::StreamImages, Subject::default(), work).await?;
         Ok(in_pieces(found, |one| StreamImagesResponse { images: vec![one] }))
@@ -47,8 +47,8 @@ impl ImageService for FakeImageService {
 
     async fn image_status(&self, request: Request<ImageStatusRequest>) -> Answer<ImageStatusResponse> {
         let name = name_of(request.into_inner().image);
-        let work = |world: &mut World, _| {
-            Ok(ImageStatusResponse { image: world.images.find(&name).cloned(), ..Default::default() })
+        let work = |state: &mut RuntimeState, _| {
+            Ok(ImageStatusResponse { image: state.images.find(&name).cloned(), ..Default::default() })
         };
         self.0.call(Rpc::ImageStatus, about(&name), work).await
     }
@@ -56,31 +56,31 @@ impl ImageService for FakeImageService {
     async fn pull_image(&self, request: Request<PullImageRequest>) -> Answer<PullImageResponse> {
         let request = request.into_inner();
         let name = name_of(request.image.clone());
-        let work = |world: &mut World, _| {
-            world.pulls.push(request);
+        let work = |state: &mut RuntimeState, _| {
+            state.pulls.push(request);
             if name.is_empty() {
                 return Err(Status::invalid_argument("no image is named"));
             }
-            Ok(PullImageResponse { image_ref: world.images.add(&name).id })
+            Ok(PullImageResponse { image_ref: state.images.add(&name).id })
         };
         self.0.call(Rpc::PullImage, about(&name), work).await
     }
 
     async fn remove_image(&self, request: Request<RemoveImageRequest>) -> Answer<RemoveImageResponse> {
         let name = name_of(request.into_inner().image);
-        let work = |world: &mut World, _| {
-            world.images.remove(&name);
+        let work = |state: &mut RuntimeState, _| {
+            state.images.remove(&name);
             Ok(RemoveImageResponse {})
         };
         self.0.call(Rpc::RemoveImage, about(&name), work).await
     }
 
     async fn image_fs_info(&self, _: Request<ImageFsInfoRequest>) -> Answer<ImageFsInfoResponse> {
-        let work = |world: &mut World, now| {
+        let work = |state: &mut RuntimeState, now| {
             let usage = FilesystemUsage {
                 timestamp: now,
                 fs_id: Some(FilesystemIdentifier { mountpoint: IMAGE_FOLDER.into() }),
-                used_bytes: Some(UInt64Value { value: world.images.used_bytes() }),
+                used_bytes: Some(UInt64Value { value: state.images.used_bytes() }),
                 inodes_used: Some(UInt64Value { value: 0 }),
             };
             Ok(ImageFsInfoResponse { image_filesystems: vec![usage], container_filesystems: vec![] })

@@ -1,5 +1,6 @@
+use parking_lot::Mutex;
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use cri::v1::{CgroupDriver, ContainerConfig, Image, RuntimeHandler};
@@ -12,28 +13,27 @@ use super::exec::{Exec, ExecOutcome};
 use super::fault::{Answering, Faults, Injected, Injection};
 use super::record::{Container, Exit};
 use super::rpc::{Call, Rpc, Subject};
+use super::runtime_state::RuntimeState;
 use super::violation::Violation;
-use super::world::World;
 
-/// Tells the time in nanoseconds since the epoch.
+/// Returns the time in nanoseconds since the epoch.
 pub type NanoClock = Arc<dyn Fn() -> i64 + Send + Sync>;
 
-/// The pretend machine behind the fake runtime, with the levers that tests pull. It outlives every server and client.
+/// The simulated machine behind the fake runtime, with its test controls. It survives every server and client.
 pub struct Machine {
-    world: Mutex<World>,
+    state: Mutex<RuntimeState>,
     exec: Mutex<Exec>,
     faults: Faults,
     clock: NanoClock,
-    /// Counts the changes, so that tests can wait for one.
+    /// Counter of changes, so that tests can wait for one.
     changes: watch::Sender<u64>,
 }
 
 impl Machine {
-    /// An empty machine under this clock.
     #[must_use]
     pub fn new(clock: NanoClock) -> Self {
         Self {
-            world: Mutex::default(),
+            state: Mutex::default(),
             exec: Mutex::default(),
             faults: Faults::default(),
             clock,
@@ -41,146 +41,139 @@ impl Machine {
         }
     }
 
-    /// Looks at the state as it is now.
-    pub fn read<T>(&self, look: impl FnOnce(&World) -> T) -> T {
-        self.change_quietly(|world, _| look(world))
+    /// Reads the current state.
+    pub fn read<T>(&self, read: impl FnOnce(&RuntimeState) -> T) -> T {
+        self.change_quietly(|state, _| read(state))
     }
 
-    /// Waits until the state is as `wanted` says.
-    pub async fn wait_until(&self, mut wanted: impl FnMut(&World) -> bool) {
+    /// Waits until the state satisfies the condition.
+    pub async fn wait_until(&self, mut condition: impl FnMut(&RuntimeState) -> bool) {
         let mut changes = self.changes.subscribe();
-        while !self.read(&mut wanted) {
-            // The sender lives as long as self: the wait cannot fail.
+        while !self.read(&mut condition) {
+            // The sender lives as long as `self`, so this cannot fail.
             let _ = changes.changed().await;
         }
     }
 
-    /// Every call so far, in the order of arrival.
+    /// Every call so far, in order of arrival.
     #[must_use]
     pub fn calls(&self) -> Vec<Call> {
-        self.read(|world| world.calls().to_vec())
+        self.read(|state| state.calls().to_vec())
     }
 
-    /// How many calls of this name arrived.
     #[must_use]
     pub fn count(&self, rpc: Rpc) -> usize {
-        self.read(|world| world.count(rpc))
+        self.read(|state| state.count(rpc))
     }
 
-    /// Empties the journal and the counters.
-    pub fn forget_calls(&self) {
-        self.change(|world, _| world.forget_calls());
+    /// Clears the journal and the counters.
+    pub fn clear_calls(&self) {
+        self.change(|state, _| state.clear_calls());
     }
 
-    /// What a correct agent would not have done, in order.
+    /// Operations that a correct agent never requests, in order.
     #[must_use]
     pub fn violations(&self) -> Vec<Violation> {
-        self.read(|world| world.violations().to_vec())
+        self.read(|state| state.violations().to_vec())
     }
 
-    /// Makes calls go wrong.
     pub fn inject(&self, injection: Injection) -> Injected {
         self.faults.inject(injection)
     }
 
-    /// Ends every injection; hanging calls go on.
+    /// Removes all faults; releases hanging calls.
     pub fn clear_faults(&self) {
         self.faults.clear();
     }
 
-    /// Ends the process of a running container.
     pub fn exit_container(&self, id: &str, exit: Exit) {
-        self.change(|world, now| world.end_container(id, exit, now));
+        self.change(|state, now| state.end_container(id, exit, now));
     }
 
-    /// Lets a sandbox die as if its first process was killed: its containers live on.
+    /// Ends a sandbox as if its first process was killed; its containers keep running.
     pub fn kill_sandbox(&self, id: &str) {
-        self.change(|world, now| world.end_sandbox(id, now));
+        self.change(|state, now| state.end_sandbox(id, now));
     }
 
-    /// Says what containers of this image do, from the next creation on.
+    /// Sets the behaviour of containers of this image that are created from now on.
     pub fn set_behaviour(&self, image: &str, behaviour: ContainerBehaviour) {
-        self.change(|world, _| world.behaviours.by_image.insert(image.to_owned(), behaviour));
+        self.change(|state, _| state.behaviours.by_image.insert(image.to_owned(), behaviour));
     }
 
-    /// Asks `hook` first what a container does, from the next creation on; `None` leaves it to the image.
+    /// Sets a hook that selects the behaviour of new containers; if it returns `None`, the image decides.
     pub fn set_behaviour_hook(
         &self,
         hook: impl FnMut(&ContainerConfig) -> Option<ContainerBehaviour> + Send + 'static,
     ) {
-        self.change(|world, _| world.behaviours.hook = Some(Box::new(hook)));
+        self.change(|state, _| state.behaviours.hook = Some(Box::new(hook)));
     }
 
-    /// Says what commands do. Without it every command succeeds at once.
+    /// Sets the results of commands. By default every command succeeds at once.
     pub fn set_exec(&self, hook: impl FnMut(&Container, &[String]) -> ExecOutcome + Send + 'static) {
-        self.exec.lock().unwrap_or_else(PoisonError::into_inner).0 = Some(Box::new(hook));
+        self.exec.lock().0 = Some(Box::new(hook));
     }
 
-    /// Puts an image on the disk.
     pub fn add_image(&self, name: &str) -> Image {
-        self.change(|world, _| world.images.add(name))
+        self.change(|state, _| state.images.add(name))
     }
 
-    /// Changes an image on the disk, such as its size or user.
+    /// Changes an image, such as its size or user.
     pub fn edit_image(&self, name: &str, change: impl FnOnce(&mut Image)) {
-        self.change(|world, _| world.images.edit(name, change));
+        self.change(|state, _| state.images.edit(name, change));
     }
 
-    /// Takes an image off the disk.
     pub fn remove_image(&self, name: &str) {
-        self.change(|world, _| world.images.remove(name));
+        self.change(|state, _| state.images.remove(name));
     }
 
-    /// Sets the condition RuntimeReady.
     pub fn set_runtime_ready(&self, ready: bool) {
-        self.change(|world, _| world.settings.runtime_ready = ready);
+        self.change(|state, _| state.settings.runtime_ready = ready);
     }
 
-    /// Sets the condition NetworkReady. Without it only pods of the host network start.
+    /// Sets the condition NetworkReady. Without it only host network pods start.
     pub fn set_network_ready(&self, ready: bool) {
-        self.change(|world, _| world.settings.network_ready = ready);
+        self.change(|state, _| state.settings.network_ready = ready);
     }
 
-    /// The handlers it names.
     pub fn set_handlers(&self, handlers: Vec<RuntimeHandler>) {
-        self.change(|world, _| world.settings.handlers = handlers);
+        self.change(|state, _| state.settings.handlers = handlers);
     }
 
-    /// Sets the answer to RuntimeConfig; `None`: unimplemented.
+    /// Sets the response to RuntimeConfig; `None`: unimplemented.
     pub fn set_cgroup_driver(&self, driver: Option<CgroupDriver>) {
-        self.change(|world, _| world.settings.cgroup_driver = driver);
+        self.change(|state, _| state.settings.cgroup_driver = driver);
     }
 
-    /// Whether lists can be had in pieces.
+    /// Whether the streaming list calls are supported.
     pub fn set_lists_in_pieces(&self, can: bool) {
-        self.change(|world, _| world.settings.lists_in_pieces = can);
+        self.change(|state, _| state.settings.lists_in_pieces = can);
     }
 
-    /// Whether there is an event stream, from the next call on.
+    /// Whether event streams are supported, from the next call on.
     pub fn set_event_stream(&self, stream: EventStream) {
-        self.change(|world, _| world.subscribers.stream = stream);
+        self.change(|state, _| state.subscribers.stream = stream);
     }
 
-    /// How many event streams are open.
+    /// Number of open event streams.
     #[must_use]
     pub fn open_event_streams(&self) -> usize {
-        self.change_quietly(|world, _| world.subscribers.count())
+        self.change_quietly(|state, _| state.subscribers.count())
     }
 
-    /// Ends every event stream: with this status, or as if all was said.
+    /// Ends every event stream, with this status or normally.
     pub fn cut_events(&self, status: Option<&Status>) {
-        self.change(|world, _| world.subscribers.cut(status));
+        self.change(|state, _| state.subscribers.cut(status));
     }
 
-    /// Ends the processes whose time has come. Needed only under a clock that the test moves by hand.
+    /// Ends the processes that are due. Needed only with a clock that the test advances.
     pub fn settle(&self) {
         self.change(|_, _| ());
     }
 
-    /// Time until the next process ends by itself.
+    /// Time until the next process is due to exit.
     pub(crate) fn next_exit_in(&self) -> Option<Duration> {
-        self.change_quietly(|world, now| {
-            let at = world.due.peek().map(|std::cmp::Reverse((at, _))| *at)?;
+        self.change_quietly(|state, now| {
+            let at = state.due.peek().map(|std::cmp::Reverse((at, _))| *at)?;
             Some(Duration::from_nanos(u64::try_from(at.saturating_sub(now)).unwrap_or(0)))
         })
     }
@@ -190,47 +183,46 @@ impl Machine {
     }
 
     pub(crate) fn exec_outcome(&self, container: &Container, command: &[String]) -> ExecOutcome {
-        self.exec.lock().unwrap_or_else(PoisonError::into_inner).outcome(container, command)
+        self.exec.lock().outcome(container, command)
     }
 
-    /// Writes the call down and lets the faults have their way with it.
+    /// Records the call and applies the faults.
     pub(crate) async fn enter(&self, rpc: Rpc, subject: Subject) -> Result<Answering, Status> {
-        self.change(|world, now| world.record(rpc, subject.clone(), now));
+        self.change(|state, now| state.record(rpc, subject.clone(), now));
         self.faults.enter(rpc, &subject).await
     }
 
-    /// A whole call that takes no time of its own.
+    /// Handles a call that completes without delay.
     pub(crate) async fn call<T>(
         &self,
         rpc: Rpc,
         subject: Subject,
-        work: impl FnOnce(&mut World, i64) -> Result<T, Status>,
+        work: impl FnOnce(&mut RuntimeState, i64) -> Result<T, Status>,
     ) -> Result<tonic::Response<T>, Status> {
         let answering = self.enter(rpc, subject).await?;
         answering.answer(self.change(work)).await.map(tonic::Response::new)
     }
 
-    /// The pod and container that an id stands for.
     pub(crate) fn subject(&self, id: &str) -> Subject {
-        self.read(|world| world.subject(id))
+        self.read(|state| state.subject(id))
     }
 
-    pub(crate) fn change<T>(&self, work: impl FnOnce(&mut World, i64) -> T) -> T {
+    pub(crate) fn change<T>(&self, work: impl FnOnce(&mut RuntimeState, i64) -> T) -> T {
         let done = self.change_quietly(work);
         self.changes.send_modify(|count| *count += 1);
         done
     }
 
-    fn change_quietly<T>(&self, work: impl FnOnce(&mut World, i64) -> T) -> T {
-        let mut world = self.world.lock().unwrap_or_else(PoisonError::into_inner);
+    fn change_quietly<T>(&self, work: impl FnOnce(&mut RuntimeState, i64) -> T) -> T {
+        let mut state = self.state.lock();
         let now = (self.clock)();
-        world.settle(now);
-        work(&mut world, now)
+        state.settle(now);
+        work(&mut state, now)
     }
 }
 
 impl fmt::Debug for Machine {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Machine").field("world", &self.world).finish_non_exhaustive()
+        f.debug_struct("Machine").field("state", &self.state).finish_non_exhaustive()
     }
 }

@@ -10,39 +10,32 @@ use tokio_util::sync::CancellationToken;
 
 use super::behaviour::ContainerBehaviour;
 
-/// A sandbox as the fake keeps it.
 #[derive(Clone, Debug)]
 pub struct Sandbox {
-    /// Its id.
     pub id: String,
-    /// What it was asked to be.
+    /// The requested configuration.
     pub config: PodSandboxConfig,
-    /// The handler that it was asked for.
+    /// The requested runtime handler.
     pub runtime_handler: String,
-    /// READY or NOTREADY.
     pub state: PodSandboxState,
-    /// Nanoseconds of the fake's clock.
+    /// In nanoseconds of the fake's clock.
     pub created_at: i64,
     /// The pod's address; empty with host network.
     pub ip: String,
-    /// Ids of its containers.
     pub containers: BTreeSet<String>,
 }
 
 impl Sandbox {
-    /// Name, namespace, UID and attempt.
     #[must_use]
     pub fn metadata(&self) -> PodSandboxMetadata {
         self.config.metadata.clone().unwrap_or_default()
     }
 
-    /// UID of the pod.
     #[must_use]
     pub fn pod_uid(&self) -> &str {
         self.config.metadata.as_ref().map_or("", |metadata| &metadata.uid)
     }
 
-    /// Whether it is READY.
     #[must_use]
     pub fn is_ready(&self) -> bool {
         self.state == PodSandboxState::SandboxReady
@@ -61,7 +54,7 @@ impl Sandbox {
     }
 
     pub(crate) fn status(&self) -> PodSandboxStatus {
-        // containerd forgets the address when it takes the network down.
+        // containerd drops the address when it tears down the network.
         let ip = if self.is_ready() { self.ip.clone() } else { String::new() };
         PodSandboxStatus {
             id: self.id.clone(),
@@ -79,34 +72,30 @@ impl Sandbox {
     }
 }
 
-/// The namespaces that a pod asked for.
 fn namespaces(config: &PodSandboxConfig) -> NamespaceOption {
     let security = config.linux.as_ref().and_then(|linux| linux.security_context.as_ref());
     security.and_then(|security| security.namespace_options.clone()).unwrap_or_default()
 }
 
-/// Whether a pod lives in the node's network namespace.
 pub(crate) fn uses_host_network(config: &PodSandboxConfig) -> bool {
     namespaces(config).network() == NamespaceMode::Node
 }
 
-/// How a process ended.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Exit {
-    /// Its exit code.
     pub code: i32,
-    /// The runtime's reason; empty for Completed or Error, as the code says.
+    /// The runtime's reason; empty for Completed or Error, which derive from the code.
     pub reason: String,
 }
 
 impl Exit {
-    /// With this code and the usual reason.
+    /// An exit with this code and its default reason.
     #[must_use]
     pub fn code(code: i32) -> Self {
         Self { code, reason: String::new() }
     }
 
-    /// Killed for taking too much memory.
+    /// An OOM kill.
     #[must_use]
     pub fn oom_killed() -> Self {
         Self { code: super::behaviour::KILLED, reason: "OOMKilled".into() }
@@ -121,57 +110,47 @@ impl Exit {
     }
 }
 
-/// A container as the fake keeps it.
 #[derive(Clone, Debug)]
 pub struct Container {
-    /// Its id.
     pub id: String,
-    /// The sandbox it is in.
     pub sandbox_id: String,
-    /// UID of the pod.
     pub pod_uid: String,
-    /// What it was asked to be.
+    /// The requested configuration.
     pub config: ContainerConfig,
-    /// Absolute path of its log, which the fake makes and leaves empty.
+    /// Absolute path of its log, which the fake creates and leaves empty.
     pub log_path: String,
-    /// The image it runs.
     pub image: Image,
-    /// What its process does.
     pub behaviour: ContainerBehaviour,
-    /// CREATED, RUNNING or EXITED.
     pub state: ContainerState,
-    /// Nanoseconds of the fake's clock.
+    /// In nanoseconds of the fake's clock.
     pub created_at: i64,
-    /// Nanoseconds of the fake's clock; 0 before.
+    /// In nanoseconds of the fake's clock; 0 before the start.
     pub started_at: i64,
-    /// Nanoseconds of the fake's clock; 0 before.
+    /// In nanoseconds of the fake's clock; 0 before the end.
     pub finished_at: i64,
-    /// How it ended; means something only when EXITED.
+    /// Valid only in state EXITED.
     pub exit: Exit,
-    /// The limits now in force.
+    /// The limits in force.
     pub resources: Option<LinuxContainerResources>,
-    /// The timeout of every StopContainer that found it running.
+    /// Timeouts of the StopContainer calls that found it running.
     pub stop_timeouts: Vec<i64>,
-    /// How often its log was reopened.
     pub log_reopens: u32,
     pub(crate) due: Option<(i64, Exit)>,
     pub(crate) exited: CancellationToken,
 }
 
 impl Container {
-    /// Its name in the pod.
     #[must_use]
     pub fn name(&self) -> &str {
         self.config.metadata.as_ref().map_or("", |metadata| &metadata.name)
     }
 
-    /// How many containers of this name the pod had before.
+    /// Number of earlier containers of this name in the pod.
     #[must_use]
     pub fn attempt(&self) -> u32 {
         self.config.metadata.as_ref().map_or(0, |metadata| metadata.attempt)
     }
 
-    /// Whether it is RUNNING.
     #[must_use]
     pub fn is_running(&self) -> bool {
         self.state == ContainerState::ContainerRunning

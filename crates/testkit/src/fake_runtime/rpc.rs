@@ -2,7 +2,7 @@ use std::fmt;
 
 macro_rules! rpcs {
     ($($name:ident),+ $(,)?) => {
-        /// The calls that the fake runtime answers, by their names on the wire.
+        /// The calls that the fake runtime implements, by their names on the wire.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
         pub enum Rpc {
             $(
@@ -12,7 +12,6 @@ macro_rules! rpcs {
         }
 
         impl Rpc {
-            /// The name on the wire.
             #[must_use]
             pub fn name(self) -> &'static str {
                 match self {
@@ -60,31 +59,29 @@ impl fmt::Display for Rpc {
     }
 }
 
-/// Whom a call is about. Unknown parts are empty.
+/// The object of a call. Unknown fields are empty.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Subject {
-    /// The id or image in the request; for creations the id is not known yet and this is empty.
+    /// ID or image in the request; empty for creations.
     pub id: String,
-    /// The pod's UID, where the request or the id leads to one.
+    /// Empty unless the request or the ID determines it.
     pub pod_uid: String,
-    /// The container's name, where the request or the id leads to one.
+    /// Empty unless the request or the ID determines it.
     pub container: String,
 }
 
 impl Subject {
-    /// Whether any part is `text`.
+    /// Whether any field is `text`.
     pub(crate) fn is(&self, text: &str) -> bool {
         self.id == text || self.pod_uid == text || self.container == text
     }
 }
 
-/// One call that reached the runtime, whether or not it succeeded.
+/// A received call, whether or not it succeeded.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Call {
-    /// Which call.
     pub rpc: Rpc,
-    /// Whom it was about.
     pub subject: Subject,
-    /// When it arrived, in nanoseconds of the fake's clock.
+    /// Arrival time in nanoseconds of the fake's clock.
     pub at: i64,
 }

@@ -26,13 +26,12 @@ use super::event::EventStream;
 use super::machine::Machine;
 use super::record::Exit;
 use super::rpc::{Rpc, Subject};
+use super::runtime_state::RuntimeState;
 use super::stats;
-use super::world::World;
 
-/// What the fake calls itself.
+/// Reported runtime name.
 const NAME: &str = "fake";
 
-/// The RuntimeService of the fake.
 pub(crate) struct FakeRuntimeService(pub(crate) Arc<Machine>);
 
 type Answer<T> = Result<Response<T>, Status>;
@@ -51,12 +50,12 @@ impl RuntimeService for FakeRuntimeService {
     }
 
     async fn status(&self, _: Request<StatusRequest>) -> Answer<StatusResponse> {
-        self.0.call(Rpc::Status, Subject::default(), |world, _| Ok(runtime_status(world))).await
+        self.0.call(Rpc::Status, Subject::default(), |state, _| Ok(runtime_status(state))).await
     }
 
     async fn runtime_config(&self, _: Request<RuntimeConfigRequest>) -> Answer<RuntimeConfigResponse> {
-        let work = |world: &mut World, _| {
-            let driver = world.settings.cgroup_driver;
+        let work = |state: &mut RuntimeState, _| {
+            let driver = state.settings.cgroup_driver;
             let driver = driver.ok_or_else(|| Status::unimplemented("unknown method RuntimeConfig"))?;
             let linux = LinuxRuntimeConfiguration { cgroup_driver: driver.into() };
             Ok(RuntimeConfigResponse { linux: Some(linux) })
@@ -69,8 +68,8 @@ impl RuntimeService for FakeRuntimeService {
         let metadata = request.config.as_ref().and_then(|config| config.metadata.as_ref());
         let subject =
             Subject { pod_uid: metadata.map(|of| of.uid.clone()).unwrap_or_default(), ..Subject::default() };
-        let work = |world: &mut World, now| {
-            Ok(RunPodSandboxResponse { pod_sandbox_id: world.run_sandbox(request, now)? })
+        let work = |state: &mut RuntimeState, now| {
+            Ok(RunPodSandboxResponse { pod_sandbox_id: state.run_sandbox(request, now)? })
         };
         self.0.call(Rpc::RunPodSandbox, subject, work).await
     }
@@ -82,7 +81,7 @@ impl RuntimeService for FakeRuntimeService {
         let id = request.into_inner().pod_sandbox_id;
         let answering = self.0.enter(Rpc::StopPodSandbox, self.0.subject(&id)).await?;
         if !answering.only_claimed {
-            self.0.change(|world, now| world.stop_sandbox(&id, now));
+            self.0.change(|state, now| state.stop_sandbox(&id, now));
         }
         answering.answer(Ok(StopPodSandboxResponse {})).await.map(Response::new)
     }
@@ -92,8 +91,8 @@ impl RuntimeService for FakeRuntimeService {
         request: Request<RemovePodSandboxRequest>,
     ) -> Answer<RemovePodSandboxResponse> {
         let id = request.into_inner().pod_sandbox_id;
-        let work = |world: &mut World, now| {
-            world.remove_sandbox(&id, now);
+        let work = |state: &mut RuntimeState, now| {
+            state.remove_sandbox(&id, now);
             Ok(RemovePodSandboxResponse {})
         };
         self.0.call(Rpc::RemovePodSandbox, self.0.subject(&id), work).await
@@ -104,12 +103,12 @@ impl RuntimeService for FakeRuntimeService {
         request: Request<PodSandboxStatusRequest>,
     ) -> Answer<PodSandboxStatusResponse> {
         let id = request.into_inner().pod_sandbox_id;
-        let work = |world: &mut World, now| {
-            let sandbox = world.sandbox(&id).ok_or_else(|| no_sandbox(&id))?;
+        let work = |state: &mut RuntimeState, now| {
+            let sandbox = state.sandbox(&id).ok_or_else(|| no_sandbox(&id))?;
             let mut answer =
                 PodSandboxStatusResponse { status: Some(sandbox.status()), ..Default::default() };
-            if world.subscribers.stream == EventStream::Served {
-                answer.containers_statuses = world.statuses_in(&id);
+            if state.subscribers.stream == EventStream::Served {
+                answer.containers_statuses = state.statuses_in(&id);
                 answer.timestamp = now;
             }
             Ok(answer)
@@ -123,7 +122,8 @@ impl RuntimeService for FakeRuntimeService {
     ) -> Answer<ListPodSandboxResponse> {
         let filter = request.into_inner().filter.unwrap_or_default();
         let subject = selected(&filter.id, &filter.label_selector);
-        let work = |world: &mut World, _| Ok(ListPodSandboxResponse { items: world.list_sandboxes(&filter) });
+        let work =
+            |state: &mut RuntimeState, _| Ok(ListPodSandboxResponse { items: state.list_sandboxes(&filter) });
         self.0.call(Rpc::ListPodSandbox, subject, work).await
     }
 
@@ -133,9 +133,9 @@ impl RuntimeService for FakeRuntimeService {
     ) -> Answer<BoxStream<StreamPodSandboxesResponse>> {
         let filter = request.into_inner().filter.unwrap_or_default();
         let subject = selected(&filter.id, &filter.label_selector);
-        let work = |world: &mut World, _| {
-            has_pieces(world)?;
-            Ok(world.list_sandboxes(&filter))
+        let work = |state: &mut RuntimeState, _| {
+            has_pieces(state)?;
+            Ok(state.list_sandboxes(&filter))
         };
         let found = self.0.call(Rpc::StreamPodSandboxes, subject, work).await?;
         Ok(in_pieces(found, |one| StreamPodSandboxesResponse { pod_sandboxes: vec![one] }))
@@ -152,8 +152,8 @@ impl RuntimeService for FakeRuntimeService {
             pod_uid: self.0.subject(&request.pod_sandbox_id).pod_uid,
             container: metadata.map(|of| of.name.clone()).unwrap_or_default(),
         };
-        let work = |world: &mut World, now| {
-            Ok(CreateContainerResponse { container_id: world.create_container(request, now)? })
+        let work = |state: &mut RuntimeState, now| {
+            Ok(CreateContainerResponse { container_id: state.create_container(request, now)? })
         };
         self.0.call(Rpc::CreateContainer, subject, work).await
     }
@@ -163,8 +163,9 @@ impl RuntimeService for FakeRuntimeService {
         request: Request<StartContainerRequest>,
     ) -> Answer<StartContainerResponse> {
         let id = request.into_inner().container_id;
-        let work =
-            |world: &mut World, now| world.start_container(&id, now).map(|()| StartContainerResponse {});
+        let work = |state: &mut RuntimeState, now| {
+            state.start_container(&id, now).map(|()| StartContainerResponse {})
+        };
         self.0.call(Rpc::StartContainer, self.0.subject(&id), work).await
     }
 
@@ -172,11 +173,11 @@ impl RuntimeService for FakeRuntimeService {
         let StopContainerRequest { container_id: id, timeout } = request.into_inner();
         let answering = self.0.enter(Rpc::StopContainer, self.0.subject(&id)).await?;
         if !answering.only_claimed
-            && let Some(exited) = self.0.change(|world, now| world.signal_stop(&id, timeout, now))
+            && let Some(exited) = self.0.change(|state, now| state.signal_stop(&id, timeout, now))
         {
             let grace = Duration::from_secs(u64::try_from(timeout).unwrap_or(0));
             if tokio::time::timeout(grace, exited.cancelled()).await.is_err() {
-                self.0.change(|world, now| world.end_container(&id, Exit::code(KILLED), now));
+                self.0.change(|state, now| state.end_container(&id, Exit::code(KILLED), now));
             }
         }
         answering.answer(Ok(StopContainerResponse {})).await.map(Response::new)
@@ -187,8 +188,8 @@ impl RuntimeService for FakeRuntimeService {
         request: Request<RemoveContainerRequest>,
     ) -> Answer<RemoveContainerResponse> {
         let id = request.into_inner().container_id;
-        let work = |world: &mut World, now| {
-            world.remove_container(&id, now);
+        let work = |state: &mut RuntimeState, now| {
+            state.remove_container(&id, now);
             Ok(RemoveContainerResponse {})
         };
         self.0.call(Rpc::RemoveContainer, self.0.subject(&id), work).await
@@ -200,8 +201,9 @@ impl RuntimeService for FakeRuntimeService {
     ) -> Answer<ListContainersResponse> {
         let filter = request.into_inner().filter.unwrap_or_default();
         let subject = selected(&filter.id, &filter.label_selector);
-        let work =
-            |world: &mut World, _| Ok(ListContainersResponse { containers: world.list_containers(&filter) });
+        let work = |state: &mut RuntimeState, _| {
+            Ok(ListContainersResponse { containers: state.list_containers(&filter) })
+        };
         self.0.call(Rpc::ListContainers, subject, work).await
     }
 
@@ -211,9 +213,9 @@ impl RuntimeService for FakeRuntimeService {
     ) -> Answer<BoxStream<StreamContainersResponse>> {
         let filter = request.into_inner().filter.unwrap_or_default();
         let subject = selected(&filter.id, &filter.label_selector);
-        let work = |world: &mut World, _| {
-            has_pieces(world)?;
-            Ok(world.list_containers(&filter))
+        let work = |state: &mut RuntimeState, _| {
+            has_pieces(state)?;
+            Ok(state.list_containers(&filter))
         };
         let found = self.0.call(Rpc::StreamContainers, subject, work).await?;
         Ok(in_pieces(found, |one| StreamContainersResponse { containers: vec![one] }))
@@ -224,8 +226,8 @@ impl RuntimeService for FakeRuntimeService {
         request: Request<ContainerStatusRequest>,
     ) -> Answer<ContainerStatusResponse> {
         let ContainerStatusRequest { container_id: id, verbose } = request.into_inner();
-        let work = |world: &mut World, _| {
-            let container = world.container(&id).ok_or_else(|| no_container(&id))?;
+        let work = |state: &mut RuntimeState, _| {
+            let container = state.container(&id).ok_or_else(|| no_container(&id))?;
             let info = serde_json::json!({ "pid": 0, "sandboxID": container.sandbox_id }).to_string();
             Ok(ContainerStatusResponse {
                 status: Some(container.status()),
@@ -241,8 +243,8 @@ impl RuntimeService for FakeRuntimeService {
     ) -> Answer<UpdateContainerResourcesResponse> {
         let request = request.into_inner();
         let id = request.container_id;
-        let work = |world: &mut World, _| {
-            world.update_resources(&id, request.linux)?;
+        let work = |state: &mut RuntimeState, _| {
+            state.update_resources(&id, request.linux)?;
             Ok(UpdateContainerResourcesResponse {})
         };
         self.0.call(Rpc::UpdateContainerResources, self.0.subject(&id), work).await
@@ -253,7 +255,8 @@ impl RuntimeService for FakeRuntimeService {
         request: Request<ReopenContainerLogRequest>,
     ) -> Answer<ReopenContainerLogResponse> {
         let id = request.into_inner().container_id;
-        let work = |world: &mut World, _| world.reopen_log(&id).map(|()| ReopenContainerLogResponse {});
+        let work =
+            |state: &mut RuntimeState, _| state.reopen_log(&id).map(|()| ReopenContainerLogResponse {});
         self.0.call(Rpc::ReopenContainerLog, self.0.subject(&id), work).await
     }
 
@@ -261,7 +264,7 @@ impl RuntimeService for FakeRuntimeService {
         let ExecSyncRequest { container_id: id, cmd, timeout } = request.into_inner();
         let answering = self.0.enter(Rpc::ExecSync, self.0.subject(&id)).await?;
         let container =
-            self.0.read(|world| world.container(&id).cloned()).ok_or_else(|| no_container(&id))?;
+            self.0.read(|state| state.container(&id).cloned()).ok_or_else(|| no_container(&id))?;
         if !container.is_running() {
             return Err(Status::unknown(format!("container is in {} state", container.state.as_str_name())));
         }
@@ -282,8 +285,8 @@ impl RuntimeService for FakeRuntimeService {
     ) -> Answer<ListContainerStatsResponse> {
         let filter = request.into_inner().filter.unwrap_or_default();
         let subject = selected(&filter.id, &filter.label_selector);
-        let work = |world: &mut World, now| {
-            Ok(ListContainerStatsResponse { stats: stats::of_running(world, filter, now) })
+        let work = |state: &mut RuntimeState, now| {
+            Ok(ListContainerStatsResponse { stats: stats::of_running(state, filter, now) })
         };
         self.0.call(Rpc::ListContainerStats, subject, work).await
     }
@@ -294,9 +297,9 @@ impl RuntimeService for FakeRuntimeService {
     ) -> Answer<BoxStream<StreamContainerStatsResponse>> {
         let filter = request.into_inner().filter.unwrap_or_default();
         let subject = selected(&filter.id, &filter.label_selector);
-        let work = |world: &mut World, now| {
-            has_pieces(world)?;
-            Ok(stats::of_running(world, filter, now))
+        let work = |state: &mut RuntimeState, now| {
+            has_pieces(state)?;
+            Ok(stats::of_running(state, filter, now))
         };
         let found = self.0.call(Rpc::StreamContainerStats, subject, work).await?;
         Ok(in_pieces(found, |one| StreamContainerStatsResponse { container_stats: vec![one] }))
@@ -306,8 +309,8 @@ impl RuntimeService for FakeRuntimeService {
         &self,
         _: Request<GetEventsRequest>,
     ) -> Answer<BoxStream<ContainerEventResponse>> {
-        let work = |world: &mut World, _| match world.subscribers.stream {
-            EventStream::Served => Ok(world.subscribers.subscribe()),
+        let work = |state: &mut RuntimeState, _| match state.subscribers.stream {
+            EventStream::Served => Ok(state.subscribers.subscribe()),
             EventStream::Unimplemented => Err(Status::unimplemented("unknown method GetContainerEvents")),
         };
         let receiver = self.0.call(Rpc::GetContainerEvents, Subject::default(), work).await?;
@@ -315,14 +318,14 @@ impl RuntimeService for FakeRuntimeService {
     }
 }
 
-pub(super) fn has_pieces(world: &World) -> Result<(), Status> {
-    match world.settings.lists_in_pieces {
+pub(super) fn has_pieces(state: &RuntimeState) -> Result<(), Status> {
+    match state.settings.lists_in_pieces {
         true => Ok(()),
         false => Err(Status::unimplemented("unknown method")),
     }
 }
 
-/// A list with each entry in a message of its own.
+/// Streams a list with one entry per message.
 pub(super) fn in_pieces<One, Piece>(
     found: Response<Vec<One>>,
     piece: impl Fn(One) -> Piece,
@@ -334,7 +337,7 @@ where
     Response::new(Box::pin(tokio_stream::iter(pieces)))
 }
 
-fn runtime_status(world: &World) -> StatusResponse {
+fn runtime_status(state: &RuntimeState) -> StatusResponse {
     let condition = |name: &str, ready: bool| RuntimeCondition {
         r#type: name.into(),
         status: ready,
@@ -342,17 +345,17 @@ fn runtime_status(world: &World) -> StatusResponse {
         message: if ready { String::new() } else { "switched off by the test".into() },
     };
     let conditions = vec![
-        condition("RuntimeReady", world.settings.runtime_ready),
-        condition("NetworkReady", world.settings.network_ready),
+        condition("RuntimeReady", state.settings.runtime_ready),
+        condition("NetworkReady", state.settings.network_ready),
     ];
     StatusResponse {
         status: Some(RuntimeStatus { conditions }),
-        runtime_handlers: world.settings.handlers.clone(),
+        runtime_handlers: state.settings.handlers.clone(),
         ..Default::default()
     }
 }
 
-/// Whom a list is about.
+/// The object of a list call.
 fn selected(id: &str, labels: &std::collections::HashMap<String, String>) -> Subject {
     Subject {
         id: id.to_owned(),

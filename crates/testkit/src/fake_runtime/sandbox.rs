@@ -7,10 +7,10 @@ use tonic::Status;
 
 use super::behaviour::KILLED;
 use super::record::{Exit, Sandbox, uses_host_network};
+use super::runtime_state::{RuntimeState, take_out};
 use super::violation::Violation;
-use super::world::{World, take_out};
 
-impl World {
+impl RuntimeState {
     pub(crate) fn run_sandbox(&mut self, request: RunPodSandboxRequest, now: i64) -> Result<String, Status> {
         let config = request.config.unwrap_or_default();
         let metadata = config.metadata.clone().unwrap_or_default();
@@ -62,7 +62,7 @@ impl World {
         Ok(id)
     }
 
-    /// Kills what runs in the sandbox, then the sandbox. Unknown and stopped ones are left alone.
+    /// Kills the containers of the sandbox, then stops it; ignores unknown and stopped ones.
     pub(crate) fn stop_sandbox(&mut self, id: &str, now: i64) {
         let Some(sandbox) = self.sandboxes.get(id) else { return };
         for container in sandbox.containers.clone() {
@@ -71,7 +71,7 @@ impl World {
         self.end_sandbox(id, now);
     }
 
-    /// The sandbox dies; its containers live on.
+    /// Ends the sandbox; its containers keep running.
     pub(crate) fn end_sandbox(&mut self, id: &str, now: i64) {
         let Some(sandbox) = self.sandboxes.get_mut(id).filter(|sandbox| sandbox.is_ready()) else { return };
         sandbox.state = PodSandboxState::SandboxNotready;
@@ -80,7 +80,7 @@ impl World {
         self.emit(ContainerEventType::ContainerStoppedEvent, id, id, now);
     }
 
-    /// Removes the sandbox and its containers, by force. Unknown ones are left alone.
+    /// Forcibly removes the sandbox and its containers; ignores unknown IDs.
     pub(crate) fn remove_sandbox(&mut self, id: &str, now: i64) {
         let Some(sandbox) = self.sandboxes.get(id) else { return };
         if sandbox.is_ready() {
@@ -101,7 +101,7 @@ impl World {
     }
 
     pub(crate) fn list_sandboxes(&self, filter: &PodSandboxFilter) -> Vec<PodSandbox> {
-        let wanted = |sandbox: &&Sandbox| {
+        let matches = |sandbox: &&Sandbox| {
             filter.state.as_ref().is_none_or(|value| value.state() == sandbox.state)
                 && filter
                     .label_selector
@@ -110,19 +110,19 @@ impl World {
         };
         let found = |id: &String| self.sandboxes.get(id);
         if !filter.id.is_empty() {
-            return found(&filter.id).into_iter().filter(wanted).map(Sandbox::item).collect();
+            return found(&filter.id).into_iter().filter(matches).map(Sandbox::item).collect();
         }
         match filter.label_selector.get(POD_UID) {
             Some(uid) => {
                 let ids = self.labelled_sandboxes.get(uid).into_iter().flatten();
-                ids.filter_map(found).filter(wanted).map(Sandbox::item).collect()
+                ids.filter_map(found).filter(matches).map(Sandbox::item).collect()
             }
-            None => self.sandboxes.values().filter(wanted).map(Sandbox::item).collect(),
+            None => self.sandboxes.values().filter(matches).map(Sandbox::item).collect(),
         }
     }
 }
 
-/// The name that containerd reserves: two sandboxes that share it cannot be at once.
+/// The name that containerd reserves: no two sandboxes with the same name exist at the same time.
 fn sandbox_name(metadata: &PodSandboxMetadata) -> String {
     format!("{}_{}_{}_{}", metadata.name, metadata.namespace, metadata.uid, metadata.attempt)
 }

@@ -4,17 +4,21 @@ use cri::v1::{
 };
 
 use super::record::Container;
-use super::world::World;
+use super::runtime_state::RuntimeState;
 
-/// Figures of the running containers: they use nothing.
-pub(crate) fn of_running(world: &World, filter: ContainerStatsFilter, now: i64) -> Vec<ContainerStats> {
+/// Statistics of the running containers, all zero.
+pub(crate) fn of_running(
+    state: &RuntimeState,
+    filter: ContainerStatsFilter,
+    now: i64,
+) -> Vec<ContainerStats> {
     let filter = ContainerFilter {
         id: filter.id,
         pod_sandbox_id: filter.pod_sandbox_id,
         label_selector: filter.label_selector,
         state: None,
     };
-    world.select(&filter).filter(|container| container.is_running()).map(|one| idle(one, now)).collect()
+    state.select(&filter).filter(|container| container.is_running()).map(|one| idle(one, now)).collect()
 }
 
 fn idle(container: &Container, now: i64) -> ContainerStats {

@@ -1,4 +1,4 @@
-//! Every rule of the fake, seen through the generated client over a real socket.
+//! Tests the rules of the fake with the generated client over a real socket.
 
 mod behaviours;
 mod calls;
@@ -21,10 +21,10 @@ use tonic::{Code, Status};
 
 use super::{FakeRuntime, Machine, tokio_clock};
 
-/// The image that the tests run; present from the start.
+/// The image that the tests use; always present.
 const IMAGE: &str = "registry.example/app:1";
 
-/// A runtime on a socket, and a client of it.
+/// A runtime on a socket and its client.
 fn node() -> (FakeRuntime, Client) {
     let folder = tempfile::tempdir().unwrap();
     let fake = FakeRuntime::start(folder.path().join("cri.sock")).unwrap();
@@ -33,7 +33,7 @@ fn node() -> (FakeRuntime, Client) {
     (fake, client)
 }
 
-/// Without a socket and under tokio's clock, so that time can be paused.
+/// Without a socket and with tokio's clock, so that time can be paused.
 fn node_in_memory() -> (FakeRuntime, Client) {
     let fake = FakeRuntime::start_in_memory(tokio_clock(1_000)).unwrap();
     fake.add_image(IMAGE);
@@ -45,7 +45,6 @@ fn node_in_memory() -> (FakeRuntime, Client) {
 struct Client {
     runtime: RuntimeServiceClient<Channel>,
     images: ImageServiceClient<Channel>,
-    /// Where the socket is.
     _folder: Option<Arc<TempDir>>,
 }
 
@@ -112,7 +111,7 @@ impl Client {
         Ok(self.runtime.container_status(request).await?.into_inner().status.unwrap())
     }
 
-    /// A pod with one running container: the ids of both.
+    /// Starts a pod with one container and returns both IDs.
     async fn running(&mut self, uid: &str) -> (String, String) {
         let sandbox = self.run(uid, 0).await.unwrap();
         let container = self.create(&sandbox, "main", 0).await.unwrap();

@@ -1,7 +1,8 @@
+use parking_lot::Mutex;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use hyper_util::rt::TokioIo;
@@ -15,15 +16,14 @@ use tonic::transport::server::Connected;
 use tonic::transport::{Channel, Endpoint, Uri};
 use tower::service_fn;
 
-/// Bytes on the way between client and server in memory.
+/// Buffer size of an in-memory connection.
 const MEMORY_BUFFER: usize = 64 * 1024;
 
-/// Where the fake listens.
+/// Address that the fake listens on.
 #[derive(Clone, Debug)]
 pub(crate) enum Address {
-    /// A unix socket.
     Socket(PathBuf),
-    /// Inside this process; `None` while nobody listens.
+    /// In memory; `None` while the server is down.
     Memory(Arc<Mutex<Option<mpsc::Sender<DuplexStream>>>>),
 }
 
@@ -45,7 +45,7 @@ impl Address {
             }
             Self::Memory(door) => {
                 let (sender, receiver) = mpsc::channel(16);
-                *door.lock().unwrap_or_else(PoisonError::into_inner) = Some(sender);
+                *door.lock() = Some(sender);
                 let accepted = ReceiverStream::new(receiver);
                 Ok(Box::pin(accepted.map(|stream| Ok(Box::new(stream) as Box<dyn Connection>))))
             }
@@ -56,13 +56,13 @@ impl Address {
         match self {
             Self::Socket(path) => remove_socket(path),
             Self::Memory(door) => {
-                *door.lock().unwrap_or_else(PoisonError::into_inner) = None;
+                *door.lock() = None;
                 Ok(())
             }
         }
     }
 
-    /// A client's way in, which connects when it is first used and again whenever it has to.
+    /// A client channel that connects lazily and reconnects as needed.
     pub(crate) fn channel(&self) -> Channel {
         let endpoint = Endpoint::from_static("http://localhost");
         let address = self.clone();
@@ -76,7 +76,7 @@ impl Address {
         match self {
             Self::Socket(path) => Ok(Box::new(UnixStream::connect(path).await?)),
             Self::Memory(door) => {
-                let sender = door.lock().unwrap_or_else(PoisonError::into_inner).clone();
+                let sender = door.lock().clone();
                 let sender = sender.ok_or(io::ErrorKind::ConnectionRefused)?;
                 let (ours, theirs) = tokio::io::duplex(MEMORY_BUFFER);
                 sender.send(theirs).await.map_err(|_| io::ErrorKind::ConnectionRefused)?;
@@ -93,7 +93,7 @@ fn remove_socket(path: &Path) -> io::Result<()> {
     }
 }
 
-/// A connection that breaks, in the middle of calls, when the server is to be gone.
+/// A connection that breaks, even during calls, when the server stops.
 pub(crate) struct Breakable {
     inner: Box<dyn Connection>,
     broken: Pin<Box<WaitForCancellationFutureOwned>>,

@@ -1,60 +1,24 @@
 use std::fmt;
 
-/// Something that no correct agent makes a runtime do.
+/// An operation that a correct agent never requests.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Violation {
     /// A pod got a second READY sandbox.
-    TwoReadySandboxes {
-        /// The pod.
-        pod_uid: String,
-        /// The sandboxes that are READY.
-        sandboxes: Vec<String>,
-    },
+    TwoReadySandboxes { pod_uid: String, sandboxes: Vec<String> },
     /// A container of a pod runs twice.
-    TwoRunningContainers {
-        /// The pod.
-        pod_uid: String,
-        /// The container's name.
-        container: String,
-        /// The containers that are RUNNING.
-        ids: Vec<String>,
-    },
-    /// A container was to be created though one of the same attempt exists.
-    CreatedTwice {
-        /// The pod.
-        pod_uid: String,
-        /// The container's name.
-        container: String,
-        /// The attempt.
-        attempt: u32,
-    },
-    /// A sandbox was to be created though one of the same attempt exists.
-    SandboxCreatedTwice {
-        /// The pod.
-        pod_uid: String,
-        /// The attempt.
-        attempt: u32,
-    },
-    /// A container was to be started though it ran already.
-    StartedWhileRunning {
-        /// The container.
-        id: String,
-    },
-    /// A container was to be started though it had ended.
-    StartedAfterExit {
-        /// The container.
-        id: String,
-    },
-    /// A running container was removed without having been stopped.
-    RemovedWhileRunning {
-        /// The container.
-        id: String,
-    },
-    /// A READY sandbox was removed without having been stopped.
-    SandboxRemovedWhileReady {
-        /// The sandbox.
-        id: String,
-    },
+    TwoRunningContainers { pod_uid: String, container: String, ids: Vec<String> },
+    /// A container was created while one of the same attempt exists.
+    CreatedTwice { pod_uid: String, container: String, attempt: u32 },
+    /// A sandbox was created while one of the same attempt exists.
+    SandboxCreatedTwice { pod_uid: String, attempt: u32 },
+    /// A running container was started.
+    StartedWhileRunning { id: String },
+    /// An exited container was started.
+    StartedAfterExit { id: String },
+    /// A running container was removed without a stop.
+    RemovedWhileRunning { id: String },
+    /// A READY sandbox was removed without a stop.
+    SandboxRemovedWhileReady { id: String },
 }
 
 impl fmt::Display for Violation {

@@ -9,7 +9,6 @@ use sha2::{Digest, Sha256};
 
 use super::{Image, ImageFile};
 
-/// Writes one archive with all `images`.
 pub fn write_archive(images: &[Image], to: impl Write) -> Result<()> {
     let mut blobs = Blobs::default();
     let mut manifests = Vec::new();

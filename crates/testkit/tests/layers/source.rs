@@ -1,25 +1,24 @@
-//! Just enough of Rust's syntax to find the paths a source file names.
+//! Minimal Rust parsing: finds the paths that a source file uses.
 
-/// A path as written, with `use` groups written out: `a::{b, c::d}` gives `a::b` and `a::c::d`.
+/// A path with `use` groups expanded: `a::{b, c::d}` gives `a::b` and `a::c::d`.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct NamedPath {
-    /// Line it starts on, from 1.
+    /// First line, counted from 1.
     pub(crate) line: usize,
-    /// Its words.
     pub(crate) words: Vec<String>,
 }
 
 impl NamedPath {
-    /// Whether the path goes through the words of `prefix`, from the start or after other words.
+    /// Whether the path contains the segments of `prefix` in sequence.
     pub(crate) fn goes_through(&self, prefix: &str) -> bool {
         let prefix: Vec<&str> = prefix.split("::").collect();
         self.words.windows(prefix.len()).any(|window| window == prefix)
     }
 }
 
-/// All paths outside of comments and strings; a single word is a path too.
+/// All paths outside comments and strings, including single identifiers.
 pub(crate) fn paths(text: &str) -> Vec<NamedPath> {
-    let tokens = tokens(&blank(text));
+    let tokens = tokens(&code(text));
     let mut found = Vec::new();
     let mut at = 0;
     while at < tokens.len() {
@@ -39,7 +38,7 @@ enum Token {
     Other(char),
 }
 
-/// Reads the path that starts at `at` with `prefix` before it; returns where it ends.
+/// Reads the path that starts at `at` with `prefix` before it; returns its end.
 fn read_path(
     tokens: &[(usize, Token)],
     start: usize,
@@ -101,8 +100,8 @@ fn tokens(code: &str) -> Vec<(usize, Token)> {
     tokens
 }
 
-/// The text with comments, strings and character literals blanked; line ends stay.
-fn blank(text: &str) -> String {
+/// The text with comments, strings and character literals blanked; keeps line breaks.
+pub(crate) fn code(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut rest = text;
     let mut after_word = false;
@@ -120,7 +119,61 @@ fn blank(text: &str) -> String {
     out
 }
 
-/// How long the comment, string or character is that `text` starts with.
+/// Line and content of each string literal, escapes as written.
+pub(crate) fn string_literals(text: &str) -> Vec<(usize, &str)> {
+    let mut found = Vec::new();
+    let (mut rest, mut line, mut after_word) = (text, 1, false);
+    while let Some(first) = rest.chars().next() {
+        let hidden = if after_word && rest.starts_with(['r', 'b']) { None } else { hidden_length(rest) };
+        let length = hidden.unwrap_or(first.len_utf8());
+        let literal = rest[..length].trim_start_matches(['b', 'r', '#']).trim_end_matches('#');
+        if hidden.is_some() && literal.starts_with('"') {
+            found.push((line, literal.trim_start_matches('"').trim_end_matches('"')));
+        }
+        after_word = hidden.is_none() && is_word(first);
+        line += rest[..length].matches('\n').count();
+        rest = &rest[length..];
+    }
+    found
+}
+
+/// The text with inline test modules and other items below `#[cfg(test)]` blanked; keeps line breaks.
+pub(crate) fn without_tests(text: &str) -> String {
+    const TEST_ONLY: &str = "#[cfg(test)]";
+    if !text.contains(TEST_ONLY) {
+        return text.to_owned();
+    }
+    let code = code(text);
+    let mut lines: Vec<&str> = text.lines().collect();
+    let mut end = 0;
+    for (start, line) in code.lines().enumerate() {
+        if start >= end && line.contains(TEST_ONLY) {
+            end = item_end(&code, start) + 1;
+            lines.iter_mut().take(end).skip(start).for_each(|line| *line = "");
+        }
+    }
+    lines.join("\n")
+}
+
+/// The last line of the item that starts at `line`.
+fn item_end(code: &str, line: usize) -> usize {
+    let mut depth = 0;
+    for (index, content) in code.lines().enumerate().skip(line) {
+        for letter in content.chars() {
+            match letter {
+                '{' => depth += 1,
+                '}' => depth -= 1,
+                _ => {}
+            }
+            if (letter == '}' || letter == ';') && depth == 0 {
+                return index;
+            }
+        }
+    }
+    code.lines().count()
+}
+
+/// Length of the comment, string or character literal at the start of `text`.
 fn hidden_length(text: &str) -> Option<usize> {
     if text.starts_with("//") {
         return Some(text.find('\n').unwrap_or(text.len()));
@@ -153,7 +206,7 @@ fn hidden_length(text: &str) -> Option<usize> {
     is_character.then(|| before + 1 + quoted_length(content, '\''))
 }
 
-/// Length up to and with the closing quote.
+/// Length including the closing quote.
 fn quoted_length(content: &str, quote: char) -> usize {
     let mut escaped = false;
     for (at, c) in content.char_indices() {

@@ -1,10 +1,9 @@
 //! `bench`: podward and the upstream kubelet side by side, in one run, each on a new containerd of the same build.
 //!
-//! Prints a table of medians with the ratio podward / upstream. `PODWARD_AGENTS` selects the agents,
-//! `PODWARD_BIN` the podward binary (a release build, or the figures mean little), `--quick` cuts the
-//! idle windows and repetitions, `--cluster` measures only the node of a real cluster, `--alone` only the node
-//! without one, `--scrapes` only what scrapes cost there, `--bursts` only bursts and removals of pods, several times. Times of
-//! containers are the runtime's own.
+//! Prints a table of medians with the ratio podward / upstream. `PODWARD_AGENTS` selects the agents, `PODWARD_BIN` the
+//! podward binary (use a release build, or the results mean little). `--quick` shortens idle windows and repetitions,
+//! `--cluster` measures only a node of a real cluster, `--alone` only a node without one, `--scrapes` only the cost of
+//! scrapes there, `--bursts` only bursts and removals of pods, several times. Container times are the runtime's.
 
 mod cluster;
 mod measure;
@@ -15,18 +14,18 @@ use scenarios::{Agent, AgentOptions, Node};
 
 #[tokio::main]
 async fn main() -> Result<()> {
-    let given = |wanted: &str| std::env::args().any(|argument| argument == wanted);
+    let given = |expected: &str| std::env::args().any(|argument| argument == expected);
     let quick = given("--quick");
     let agents: Vec<Agent> =
         [Agent::Upstream, Agent::Podward].into_iter().filter(|agent| agent.selected()).collect();
-    ensure!(!agents.is_empty(), "PODWARD_AGENTS names no agent");
-    for (word, part) in [("--scrapes", Part::Scrapes), ("--bursts", Part::Bursts)] {
+    ensure!(!agents.is_empty(), "PODWARD_AGENTS selects no agent");
+    for (word, part) in [("--scrapes", Scope::Scrapes), ("--bursts", Scope::Bursts)] {
         if given(word) {
             return without_cluster(&agents, quick, part).await;
         }
     }
     if !given("--cluster") {
-        without_cluster(&agents, quick, Part::All).await?;
+        without_cluster(&agents, quick, Scope::All).await?;
     }
     if !given("--alone") {
         in_cluster(&agents, quick).await?;
@@ -34,9 +33,8 @@ async fn main() -> Result<()> {
     Ok(())
 }
 
-/// How much is measured.
 #[derive(Clone, Copy)]
-enum Part {
+enum Scope {
     All,
     Scrapes,
     Bursts,
@@ -52,7 +50,7 @@ async fn in_cluster(agents: &[Agent], quick: bool) -> Result<()> {
     Ok(())
 }
 
-async fn without_cluster(agents: &[Agent], quick: bool, part: Part) -> Result<()> {
+async fn without_cluster(agents: &[Agent], quick: bool, part: Scope) -> Result<()> {
     let options = AgentOptions { verbosity: 0, ..AgentOptions::default() };
     let mut columns = Vec::new();
     let mut alone = Vec::new();
@@ -60,17 +58,17 @@ async fn without_cluster(agents: &[Agent], quick: bool, part: Part) -> Result<()
         eprintln!("measuring {} ({})", agent.name(), agent.program()?.display());
         // A containerd that has run a hundred pods starts the next one more slowly: each agent gets a new one.
         let mut node = Node::prepare(agent, &options).await?;
-        node.last_words = false;
+        node.print_log_on_drop = false;
         let time = measure::runtime_alone(&node).await?.as_secs_f64() * 1000.0;
         alone.push(format!("{time:.1} ms before {}", agent.name()));
-        let figures = match part {
-            Part::Scrapes => measure::scrapes_only(&mut node, quick).await?,
-            Part::Bursts => measure::bursts_only(&mut node, quick).await?,
-            Part::All => measure::all(&mut node, quick).await?,
+        let measurements = match part {
+            Scope::Scrapes => measure::scrapes_only(&mut node, quick).await?,
+            Scope::Bursts => measure::bursts_only(&mut node, quick).await?,
+            Scope::All => measure::all(&mut node, quick).await?,
         };
         node.agent.term().await?;
         node.cri().remove_all().await?;
-        columns.push((agent, figures));
+        columns.push((agent, measurements));
     }
     print!("{}", table::render(&columns));
     println!("containerd alone starts a single pod (p50) in {}.", alone.join(", "));

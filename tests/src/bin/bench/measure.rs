@@ -10,42 +10,42 @@ use scenarios::{Node, PodView, container, pod, sleeper, view};
 use serde_json::json;
 use testkit::cri_view::ContainerView;
 
-use crate::table::Figure;
+use crate::table::Measurement;
 
 const BURST: usize = 50;
-/// Pods with twenty probes each.
+/// Number of pods with twenty probes each.
 const PROBED: usize = 10;
-const LIMIT: Duration = Duration::from_secs(180);
+const TIMEOUT: Duration = Duration::from_secs(180);
 
-/// Runs everything with the agent that the node is set to, which is left running without pods.
-pub(crate) async fn all(node: &mut Node, quick: bool) -> Result<Vec<Figure>> {
+/// Runs all measurements with the node's agent, and leaves it running without pods.
+pub(crate) async fn all(node: &mut Node, quick: bool) -> Result<Vec<Measurement>> {
     let (repeats, window) = if quick { (3, 5) } else { (11, 30) };
     let window = Duration::from_secs(window);
-    let mut figures = vec![start_time(node, if quick { 3 } else { 5 }).await?];
-    figures.extend(single_pods(node, repeats).await?);
-    figures.extend(idle(node, window, "idle at 0 pods, RSS", "idle at 0 pods, CPU").await?);
-    figures.extend(burst(node).await?);
-    figures.extend(idle(node, window, "idle at 50 pods, RSS", "idle at 50 pods, CPU").await?);
-    figures.extend(scrapes(node, if quick { 6 } else { 20 }).await?);
-    figures.extend(agent_restart(node).await?);
-    figures.push(removal(node).await?);
-    figures.extend(probes(node, window).await?);
-    Ok(figures)
+    let mut measurements = vec![start_time(node, if quick { 3 } else { 5 }).await?];
+    measurements.extend(single_pods(node, repeats).await?);
+    measurements.extend(idle(node, window, "idle at 0 pods, RSS", "idle at 0 pods, CPU").await?);
+    measurements.extend(burst(node).await?);
+    measurements.extend(idle(node, window, "idle at 50 pods, RSS", "idle at 50 pods, CPU").await?);
+    measurements.extend(scrapes(node, if quick { 6 } else { 20 }).await?);
+    measurements.extend(agent_restart(node).await?);
+    measurements.push(removal(node).await?);
+    measurements.extend(probes(node, window).await?);
+    Ok(measurements)
 }
 
-/// What scrapes cost, and nothing else.
-pub(crate) async fn scrapes_only(node: &mut Node, quick: bool) -> Result<Vec<Figure>> {
+/// Measures only the cost of scrapes.
+pub(crate) async fn scrapes_only(node: &mut Node, quick: bool) -> Result<Vec<Measurement>> {
     node.agent.start()?;
     node.agent.wait_ready().await?;
     burst(node).await?;
     tokio::time::sleep(Duration::from_secs(20)).await;
-    let figures = scrapes(node, if quick { 6 } else { 20 }).await?;
+    let measurements = scrapes(node, if quick { 6 } else { 20 }).await?;
     removal(node).await?;
-    Ok(figures)
+    Ok(measurements)
 }
 
-/// Bursts and removals, and nothing else: medians of several.
-pub(crate) async fn bursts_only(node: &mut Node, quick: bool) -> Result<Vec<Figure>> {
+/// Measures only bursts and removals; medians of several.
+pub(crate) async fn bursts_only(node: &mut Node, quick: bool) -> Result<Vec<Measurement>> {
     node.agent.start()?;
     node.agent.wait_ready().await?;
     let mut rounds = Vec::new();
@@ -53,14 +53,17 @@ pub(crate) async fn bursts_only(node: &mut Node, quick: bool) -> Result<Vec<Figu
         let mut round = burst(node).await?;
         tokio::time::sleep(Duration::from_secs(3)).await;
         round.push(removal(node).await?);
-        eprintln!("{}", round.iter().map(|figure| format!("{:.0} ", figure.value)).collect::<String>());
+        eprintln!(
+            "{}",
+            round.iter().map(|measurement| format!("{:.0} ", measurement.value)).collect::<String>()
+        );
         rounds.push(round);
         tokio::time::sleep(Duration::from_secs(3)).await;
     }
     Ok(medians(&rounds))
 }
 
-/// What the runtime itself takes to start a pod: the floor for every agent.
+/// Time that the runtime needs to start a pod: the lower bound for every agent.
 pub(crate) async fn runtime_alone(node: &Node) -> Result<Duration> {
     let mut times = Vec::new();
     for number in 0..7 {
@@ -72,8 +75,8 @@ pub(crate) async fn runtime_alone(node: &Node) -> Result<Duration> {
     median(times)
 }
 
-/// From exec to healthy and one manifest known; leaves the agent running without pods.
-async fn start_time(node: &mut Node, repeats: usize) -> Result<Figure> {
+/// Time from exec until healthy with one manifest loaded; leaves the agent running without pods.
+async fn start_time(node: &mut Node, repeats: usize) -> Result<Measurement> {
     node.write("known.json", &sleeper("known"))?;
     let mut times = Vec::new();
     for _ in 0..repeats {
@@ -89,10 +92,10 @@ async fn start_time(node: &mut Node, repeats: usize) -> Result<Figure> {
     node.agent.wait_ready().await?;
     node.remove("known.json")?;
     node.wait_gone("known").await?;
-    Ok(milliseconds("start: exec to healthy, pod known (p50)", median(times)?))
+    Ok(milliseconds("start: exec to healthy with one pod (p50)", median(times)?))
 }
 
-async fn single_pods(node: &Node, repeats: usize) -> Result<Vec<Figure>> {
+async fn single_pods(node: &Node, repeats: usize) -> Result<Vec<Measurement>> {
     let (mut started, mut shown, mut restarted, mut gone) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
     for number in 0..repeats {
         let name = format!("single-{number}");
@@ -112,7 +115,7 @@ async fn single_pods(node: &Node, repeats: usize) -> Result<Vec<Figure>> {
         wait(20, async || Ok(node.only_running(&name).await.is_ok_and(|view| view.id != first.id))).await?;
         let second = node.only_running(&name).await?;
         restarted.push(since(killed, second.started_at.into())?);
-        // The agent has to see the restart before the pod goes, or it would do both at once.
+        // The agent must observe the restart before the pod is removed, or it would handle both at once.
         node.wait_running(&name).await?;
 
         stagger(number).await;
@@ -129,7 +132,12 @@ async fn single_pods(node: &Node, repeats: usize) -> Result<Vec<Figure>> {
     ])
 }
 
-async fn idle(node: &Node, window: Duration, memory: &'static str, cpu: &'static str) -> Result<Vec<Figure>> {
+async fn idle(
+    node: &Node,
+    window: Duration,
+    memory: &'static str,
+    cpu: &'static str,
+) -> Result<Vec<Measurement>> {
     tokio::time::sleep(Duration::from_secs(8)).await;
     let before = node.agent.cpu_time()?;
     let start = Instant::now();
@@ -138,12 +146,12 @@ async fn idle(node: &Node, window: Duration, memory: &'static str, cpu: &'static
     let share = used.as_secs_f64() / start.elapsed().as_secs_f64();
     let mib = f64::from(u32::try_from(node.agent.resident_kib()?).context("memory in KiB")?) / 1024.0;
     Ok(vec![
-        Figure { name: memory, unit: "MiB", value: mib },
-        Figure { name: cpu, unit: "%", value: share * 100.0 },
+        Measurement { name: memory, unit: "MiB", value: mib },
+        Measurement { name: cpu, unit: "%", value: share * 100.0 },
     ])
 }
 
-async fn burst(node: &Node) -> Result<Vec<Figure>> {
+async fn burst(node: &Node) -> Result<Vec<Measurement>> {
     let written = Timestamp::now();
     let start = Instant::now();
     for number in 0..BURST {
@@ -162,55 +170,55 @@ async fn burst(node: &Node) -> Result<Vec<Figure>> {
     ])
 }
 
-/// What a scrape costs the agent beyond what it does anyway. Scrapes are so far apart that none is answered from what
-/// another one read.
-async fn scrapes(node: &Node, count: u32) -> Result<Vec<Figure>> {
-    const APART: Duration = Duration::from_millis(1500);
+/// The additional cost of a scrape. Scrapes are so far apart that none is answered from the cache of another.
+async fn scrapes(node: &Node, count: u32) -> Result<Vec<Measurement>> {
+    const INTERVAL: Duration = Duration::from_millis(1500);
     let pages = [
         ("", ""),
         ("/metrics/resource", "scrape of /metrics/resource at 50 pods, CPU"),
         ("/stats/summary", "scrape of /stats/summary at 50 pods, CPU"),
     ];
     let mut idle = Duration::ZERO;
-    let mut figures = Vec::new();
+    let mut measurements = Vec::new();
     for (path, name) in pages {
         let before = node.agent.cpu_time()?;
         for _ in 0..count {
             if !path.is_empty() {
                 node.agent.page(path).await?;
             }
-            tokio::time::sleep(APART).await;
+            tokio::time::sleep(INTERVAL).await;
         }
         let used = node.agent.cpu_time()?.saturating_sub(before);
         if path.is_empty() {
             idle = used;
         } else {
-            figures.push(milliseconds(name, used.saturating_sub(idle) / count));
+            measurements.push(milliseconds(name, used.saturating_sub(idle) / count));
         }
     }
-    figures.push(scraped_by_the_clock(node, if count < 10 { 2 } else { 6 }).await?);
-    Ok(figures)
+    measurements.push(scraped_periodically(node, if count < 10 { 2 } else { 6 }).await?);
+    Ok(measurements)
 }
 
-/// What an agent uses in all while it is scraped as it is in a cluster, with what it reads by the clock for those pages.
-async fn scraped_by_the_clock(node: &Node, rounds: u32) -> Result<Figure> {
-    const EACH: Duration = Duration::from_secs(15);
+/// Total CPU use of an agent that is scraped at the usual interval of a cluster, including its periodic readings for
+/// these pages.
+async fn scraped_periodically(node: &Node, rounds: u32) -> Result<Measurement> {
+    const INTERVAL: Duration = Duration::from_secs(15);
     let (before, start) = (node.agent.cpu_time()?, Instant::now());
     for _ in 0..rounds {
         node.agent.page("/metrics/resource").await?;
         node.agent.page("/stats/summary").await?;
-        tokio::time::sleep(EACH).await;
+        tokio::time::sleep(INTERVAL).await;
     }
     let used = node.agent.cpu_time()?.saturating_sub(before);
     let share = used.as_secs_f64() / start.elapsed().as_secs_f64();
-    Ok(Figure {
-        name: "both pages scraped each 15 s at 50 pods, CPU in all",
+    Ok(Measurement {
+        name: "both pages scraped every 15 s at 50 pods, total CPU",
         unit: "%",
         value: share * 100.0,
     })
 }
 
-async fn agent_restart(node: &mut Node) -> Result<Vec<Figure>> {
+async fn agent_restart(node: &mut Node) -> Result<Vec<Measurement>> {
     let before = ids(node).await?;
     node.agent.kill9()?;
     let start = Instant::now();
@@ -220,15 +228,15 @@ async fn agent_restart(node: &mut Node) -> Result<Vec<Figure>> {
     tokio::time::sleep(Duration::from_secs(5)).await;
     let after = ids(node).await?;
     let restarts = after.iter().filter(|(id, _)| !before.contains_key(*id)).count();
-    ensure!(after.len() >= before.len(), "containers were lost by the restart");
+    ensure!(after.len() >= before.len(), "the restart lost containers");
     let restarts = f64::from(u32::try_from(restarts)?);
     Ok(vec![
-        milliseconds("agent killed and started: 50 pods known again", known),
-        Figure { name: "agent killed and started: containers restarted", unit: "", value: restarts },
+        milliseconds("agent killed and started: 50 pods listed again", known),
+        Measurement { name: "agent killed and started: containers restarted", unit: "", value: restarts },
     ])
 }
 
-async fn removal(node: &Node) -> Result<Figure> {
+async fn removal(node: &Node) -> Result<Measurement> {
     let start = Instant::now();
     for number in 0..BURST {
         node.remove(&format!("burst-{number}.json"))?;
@@ -237,14 +245,14 @@ async fn removal(node: &Node) -> Result<Figure> {
     Ok(milliseconds("removal of 50: files to all stopped", start.elapsed()))
 }
 
-/// 200 probes of one second: ten pods of ten containers, each asked whether it is ready and whether it lives.
-async fn probes(node: &Node, window: Duration) -> Result<Vec<Figure>> {
+/// 200 probes with a period of one second: ten pods of ten containers, each with a readiness and a liveness probe.
+async fn probes(node: &Node, window: Duration) -> Result<Vec<Measurement>> {
     let asks =
         json!({"httpGet": {"port": 8080, "path": "/healthz"}, "periodSeconds": 1, "timeoutSeconds": 1});
     for number in 0..PROBED {
-        // One container answers for all of its pod: they share the address.
-        let main = |name: String, words: &str| {
-            let mut one = container(&name, words);
+        // One container serves all probes of its pod: they share the address.
+        let main = |name: String, arguments: &str| {
+            let mut one = container(&name, arguments);
             if let Some(fields) = one.as_object_mut() {
                 fields.insert("readinessProbe".into(), asks.clone());
                 fields.insert("livenessProbe".into(), asks.clone());
@@ -262,7 +270,7 @@ async fn probes(node: &Node, window: Duration) -> Result<Vec<Figure>> {
         Ok(pods.len() == PROBED && pods.iter().all(healthy))
     })
     .await?;
-    let figures = idle(node, window, "200 one-second probes, RSS", "200 one-second probes, CPU").await?;
+    let measurements = idle(node, window, "200 one-second probes, RSS", "200 one-second probes, CPU").await?;
     let restarts: i32 = node
         .agent
         .pods()
@@ -276,17 +284,18 @@ async fn probes(node: &Node, window: Duration) -> Result<Vec<Figure>> {
         node.remove(&format!("probed-{number}.json"))?;
     }
     wait(50, async || quiet(node).await).await?;
-    let failures = Figure { name: "200 one-second probes, restarts", unit: "", value: f64::from(restarts) };
-    Ok(figures.into_iter().chain([failures]).collect())
+    let failures =
+        Measurement { name: "200 one-second probes, restarts", unit: "", value: f64::from(restarts) };
+    Ok(measurements.into_iter().chain([failures]).collect())
 }
 
-/// Moves the next step to another place in the agents' periods of one second, the same for both.
+/// Shifts the next step relative to the agents' periods of one second, equally for both.
 async fn stagger(number: usize) {
     let part = u64::try_from(number).unwrap_or(0) * 370 % 1000;
     tokio::time::sleep(Duration::from_millis(part)).await;
 }
 
-/// Whether nothing runs and no pod is listed.
+/// Whether no container runs and no pod is listed.
 async fn quiet(node: &Node) -> Result<bool> {
     let ready = node.cri().sandboxes().await?.iter().any(|sandbox| sandbox.ready);
     Ok(!ready && node.agent.pods().await?.is_empty())
@@ -302,11 +311,11 @@ async fn ids(node: &Node) -> Result<BTreeMap<String, i64>> {
     Ok(containers.into_iter().filter(ContainerView::running).map(|view| (view.id, view.started_at)).collect())
 }
 
-/// Asks each `step` milliseconds until the answer is yes.
+/// Polls every `step` milliseconds until `question` returns true.
 async fn wait(step: u64, mut question: impl AsyncFnMut() -> Result<bool>) -> Result<()> {
     let start = Instant::now();
     while !question().await? {
-        ensure!(start.elapsed() < LIMIT, "not within {LIMIT:?}");
+        ensure!(start.elapsed() < TIMEOUT, "timed out after {TIMEOUT:?}");
         tokio::time::sleep(Duration::from_millis(step)).await;
     }
     Ok(())
@@ -322,18 +331,21 @@ fn median(mut times: Vec<Duration>) -> Result<Duration> {
     times.get(times.len() / 2).copied().context("no measurement")
 }
 
-/// Of each row.
-fn medians(rounds: &[Vec<Figure>]) -> Vec<Figure> {
+/// The median of each row.
+fn medians(rounds: &[Vec<Measurement>]) -> Vec<Measurement> {
     let Some(first) = rounds.first() else { return Vec::new() };
-    let median_of = |row: usize, figure: &Figure| {
+    let median_of = |row: usize, measurement: &Measurement| {
         let mut values: Vec<f64> =
             rounds.iter().filter_map(|round| round.get(row)).map(|one| one.value).collect();
         values.sort_by(f64::total_cmp);
-        Figure { value: values.get(values.len() / 2).copied().unwrap_or(figure.value), ..figure.clone() }
+        Measurement {
+            value: values.get(values.len() / 2).copied().unwrap_or(measurement.value),
+            ..measurement.clone()
+        }
     };
-    first.iter().enumerate().map(|(row, figure)| median_of(row, figure)).collect()
+    first.iter().enumerate().map(|(row, measurement)| median_of(row, measurement)).collect()
 }
 
-fn milliseconds(name: &'static str, time: Duration) -> Figure {
-    Figure { name, unit: "ms", value: time.as_secs_f64() * 1000.0 }
+fn milliseconds(name: &'static str, time: Duration) -> Measurement {
+    Measurement { name, unit: "ms", value: time.as_secs_f64() * 1000.0 }
 }

@@ -4,19 +4,16 @@ use std::fmt::Write;
 
 use scenarios::Agent;
 
-/// One row's figure for one agent.
+/// One value of one agent.
 #[derive(Clone, Debug)]
-pub(crate) struct Figure {
-    /// What was measured.
+pub(crate) struct Measurement {
     pub(crate) name: &'static str,
-    /// Its unit.
     pub(crate) unit: &'static str,
-    /// The value.
     pub(crate) value: f64,
 }
 
-/// Rows in the order they were measured; the ratio is podward / upstream.
-pub(crate) fn render(columns: &[(Agent, Vec<Figure>)]) -> String {
+/// Rows in the order of measurement; the ratio is podward / upstream.
+pub(crate) fn render(columns: &[(Agent, Vec<Measurement>)]) -> String {
     let mut text = String::new();
     let _ = write!(text, "| {:52} |", "");
     for (agent, _) in columns {
@@ -25,10 +22,12 @@ pub(crate) fn render(columns: &[(Agent, Vec<Figure>)]) -> String {
     let _ = writeln!(text, " {:>6} |", "ratio");
     let _ = writeln!(text, "|{}|{}-------:|", "-".repeat(54), "-------------:|".repeat(columns.len()));
     let Some((_, first)) = columns.first() else { return text };
-    for (row, figure) in first.iter().enumerate() {
-        let _ = write!(text, "| {:52} |", figure.name);
-        for (_, figures) in columns {
-            let shown = figures.get(row).map(|figure| format!("{:.1} {}", figure.value, figure.unit));
+    for (row, measurement) in first.iter().enumerate() {
+        let _ = write!(text, "| {:52} |", measurement.name);
+        for (_, measurements) in columns {
+            let shown = measurements
+                .get(row)
+                .map(|measurement| format!("{:.1} {}", measurement.value, measurement.unit));
             let _ = write!(text, " {:>12} |", shown.unwrap_or_default());
         }
         let _ = writeln!(
@@ -40,10 +39,10 @@ pub(crate) fn render(columns: &[(Agent, Vec<Figure>)]) -> String {
     text
 }
 
-fn ratio(columns: &[(Agent, Vec<Figure>)], row: usize) -> Option<f64> {
-    let value = |wanted: Agent| {
-        let (_, figures) = columns.iter().find(|(agent, _)| *agent == wanted)?;
-        figures.get(row).map(|figure| figure.value)
+fn ratio(columns: &[(Agent, Vec<Measurement>)], row: usize) -> Option<f64> {
+    let value = |expected: Agent| {
+        let (_, measurements) = columns.iter().find(|(agent, _)| *agent == expected)?;
+        measurements.get(row).map(|measurement| measurement.value)
     };
     let upstream = value(Agent::Upstream)?;
     let podward = value(Agent::Podward)?;
@@ -56,8 +55,8 @@ mod tests {
 
     #[test]
     fn ratio_is_podward_over_upstream() {
-        let figure = |value| vec![Figure { name: "x", unit: "ms", value }];
-        let text = render(&[(Agent::Upstream, figure(200.0)), (Agent::Podward, figure(50.0))]);
+        let measurement = |value| vec![Measurement { name: "x", unit: "ms", value }];
+        let text = render(&[(Agent::Upstream, measurement(200.0)), (Agent::Podward, measurement(50.0))]);
         assert!(text.contains(" 0.25 |"), "{text}");
     }
 }

@@ -1,4 +1,4 @@
-//! Two agents' pages, side by side.
+//! Comparison of two agents' pages.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -10,10 +10,9 @@ use crate::normalise::Names;
 use crate::page::{self, Family};
 use crate::run::Pages;
 
-/// One thing that differs.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Difference {
-    /// Which: `family NAME`, `series NAME{labels}`, `value NAME{labels}`, `field PATH`, `value PATH`.
+    /// One of `family NAME`, `series NAME{labels}`, `value NAME{labels}`, `field PATH`, `value PATH`.
     pub(crate) what: String,
     ours: String,
     theirs: String,
@@ -25,7 +24,6 @@ impl fmt::Display for Difference {
     }
 }
 
-/// All differences of one page.
 pub(crate) fn page(path: &str, ours: &Pages, theirs: &Pages) -> Result<Vec<Difference>> {
     let (ours, theirs) = (Side::of(ours)?, Side::of(theirs)?);
     if path == "/stats/summary" {
@@ -35,7 +33,7 @@ pub(crate) fn page(path: &str, ours: &Pages, theirs: &Pages) -> Result<Vec<Diffe
     Ok(families(&ours.families(path)?, &theirs.families(path)?, values))
 }
 
-/// One agent's pages with names instead of ids.
+/// One agent's pages with IDs replaced by names.
 struct Side<'a> {
     pages: &'a Pages,
     names: Names,
@@ -64,7 +62,7 @@ impl<'a> Side<'a> {
         Ok(families)
     }
 
-    /// Every field of the summary by its way.
+    /// Every field of the summary by its path.
     fn fields(&self) -> Result<BTreeMap<String, Value>> {
         let text = self.pages.get("/stats/summary").context("no /stats/summary")?;
         let mut fields = BTreeMap::new();
@@ -101,7 +99,7 @@ fn fields(ours: &BTreeMap<String, Value>, theirs: &BTreeMap<String, Value>) -> V
             (Some(a), Some(b)) => {
                 let near = match (a.as_f64(), b.as_f64()) {
                     (Some(a), Some(b)) => is_near(path, a, b),
-                    // Times and ids are of the run.
+                    // Times and IDs differ in every run.
                     _ => true,
                 };
                 ("value", !near)
@@ -109,13 +107,17 @@ fn fields(ours: &BTreeMap<String, Value>, theirs: &BTreeMap<String, Value>) -> V
             _ => ("field", true),
         };
         if differs {
-            differences.push(Difference { what: format!("{what} {path}"), ours: told(a), theirs: told(b) });
+            differences.push(Difference {
+                what: format!("{what} {path}"),
+                ours: display_value(a),
+                theirs: display_value(b),
+            });
         }
     }
     differences
 }
 
-fn told(value: Option<&Value>) -> String {
+fn display_value(value: Option<&Value>) -> String {
     value.map_or("-".to_owned(), ToString::to_string)
 }
 
@@ -158,7 +160,7 @@ fn series(name: &str, ours: &Family, theirs: &Family, differences: &mut Vec<Diff
         let text: Vec<String> = labels.iter().map(|(name, value)| format!("{name}={value}")).collect();
         let shown = format!("{name}{{{}}}", text.join(","));
         let (a, b) = (ours.series.get(labels), theirs.series.get(labels));
-        let told =
+        let display_value =
             |value: Option<&page::Value>| value.map_or("-".to_owned(), |value| value.number.to_string());
         let what = match (a, b) {
             (Some(a), Some(b)) if a.timed != b.timed => "time of",
@@ -166,7 +168,11 @@ fn series(name: &str, ours: &Family, theirs: &Family, differences: &mut Vec<Diff
             (Some(_), Some(_)) => "value",
             _ => "series",
         };
-        differences.push(Difference { what: format!("{what} {shown}"), ours: told(a), theirs: told(b) });
+        differences.push(Difference {
+            what: format!("{what} {shown}"),
+            ours: display_value(a),
+            theirs: display_value(b),
+        });
     }
 }
 
@@ -181,7 +187,7 @@ fn label_names(name: &str, ours: &Family, theirs: &Family, differences: &mut Vec
     }
 }
 
-/// Whether two values of the same thing, measured in two runs, agree.
+/// Whether two values of the same field, measured in two runs, agree.
 fn is_near(what: &str, a: f64, b: f64) -> bool {
     const OF_THE_RUN: [&str; 6] = ["start_time", "last_seen", "time_seconds", "startTime", "psi", "pressure"];
     if OF_THE_RUN.iter().any(|word| what.contains(word)) {
@@ -197,7 +203,7 @@ fn is_near(what: &str, a: f64, b: f64) -> bool {
     (a - b).abs() <= f64::max(floor, share * a.abs().max(b.abs()))
 }
 
-/// What two measurements of something small may differ by.
+/// Tolerated difference of small values.
 fn floor(what: &str) -> f64 {
     if what.contains("NanoSeconds") || what.contains("NanoCores") {
         2e8
@@ -237,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn fields_of_the_summary_are_found_by_names() {
+    fn summary_fields_are_keyed_by_names() {
         let mut found = BTreeMap::new();
         let summary = json!({"pods": [{"podRef": {"name": "web"}, "memory": {"usageBytes": 5}}]});
         flatten("", &summary, &mut found);

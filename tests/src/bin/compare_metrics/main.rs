@@ -1,12 +1,13 @@
-//! `compare_metrics`: the same pods on podward and on the upstream kubelet; what they tell of them must agree.
+//! `compare_metrics`: runs the same pods on podward and on the upstream kubelet and compares their statistics and
+//! metrics.
 //!
-//! Each agent gets the pods of [`pods`] on a containerd of its own. After a while `/stats/summary`, `/metrics/resource`,
-//! `/metrics/cadvisor` and `/metrics` are taken, freed of ids, and compared: fields and families, series by their labels,
-//! values within sampling error. Differences that `tests/metrics-allowed.txt` does not name with a reason end the run
-//! with code 1. Of `/metrics`, which tells of the agent itself, only families and names of labels are compared.
+//! Each agent runs the pods of [`pods`] on a new containerd. After a while `/stats/summary`, `/metrics/resource`,
+//! `/metrics/cadvisor` and `/metrics` are read, normalised, and compared: fields and families, series by their labels,
+//! values within sampling error. Differences that `tests/metrics-allowed.txt` does not list with a reason end the run
+//! with code 1. Of `/metrics`, which is about the agent itself, only families and label names are compared.
 //!
-//! Arguments: `--recorded` compares what the last run of each agent kept instead of running them again; `--keep` only
-//! runs the agents that `PODWARD_AGENTS` selects and keeps their pages.
+//! Arguments: `--recorded` compares the recorded pages of the last runs instead of running the agents; `--keep` only
+//! runs the agents that `PODWARD_AGENTS` selects and records their pages.
 
 mod compare;
 mod normalise;
@@ -36,7 +37,7 @@ async fn main() -> Result<ExitCode> {
     if has("--keep") {
         return Ok(ExitCode::SUCCESS);
     }
-    let (upstream, podward) = (kept(Agent::Upstream)?, kept(Agent::Podward)?);
+    let (upstream, podward) = (saved(Agent::Upstream)?, saved(Agent::Podward)?);
     let list = Path::new(env!("CARGO_MANIFEST_DIR")).join("metrics-allowed.txt");
     let mut allowed = Allowed::read(&list)?;
     let mut bad = 0;
@@ -53,7 +54,7 @@ async fn main() -> Result<ExitCode> {
         bad += new.len();
     }
     for unused in allowed.unused() {
-        println!("metrics-allowed.txt: not needed this time: {unused}");
+        println!("metrics-allowed.txt: unused entry: {unused}");
     }
     println!("\n{bad} differences without a reason, {explained} with one");
     Ok(if bad == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
@@ -77,7 +78,7 @@ fn keep(agent: Agent, pages: &Pages) -> Result<()> {
     Ok(())
 }
 
-fn kept(agent: Agent) -> Result<Pages> {
+fn saved(agent: Agent) -> Result<Pages> {
     let read = |path: &str| {
         let file = file(agent, path);
         let text = std::fs::read_to_string(&file).with_context(|| format!("read {}", file.display()))?;

@@ -1,18 +1,18 @@
-//! Names that differ from run to run.
+//! Replaces names that differ between runs.
 
 use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-/// Names instead of ids.
+/// Maps IDs to names.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Names {
-    /// Text that stands for another, longest first.
+    /// Texts and their replacements, longest first.
     replaced: Vec<(String, String)>,
 }
 
 impl Names {
-    /// The pods' UIDs by the summary, the ids of containers by the labels of the cAdvisor page.
+    /// Pod UIDs come from the summary, container IDs from the labels of the cAdvisor page.
     pub(crate) fn of(summary: &Value, cadvisor: &BTreeMap<String, crate::page::Family>) -> Self {
         let mut replaced = BTreeMap::new();
         for pod in summary.get("pods").and_then(Value::as_array).into_iter().flatten() {
@@ -23,8 +23,8 @@ impl Names {
         }
         let series = cadvisor.get("container_last_seen").into_iter().flat_map(|family| family.series.keys());
         for labels in series {
-            let label = |wanted: &str| {
-                labels.iter().find(|(name, _)| name == wanted).map(|(_, value)| value.as_str())
+            let label = |expected: &str| {
+                labels.iter().find(|(name, _)| name == expected).map(|(_, value)| value.as_str())
             };
             let (Some(id), Some(pod)) = (label("name").filter(|id| !id.is_empty()), label("pod")) else {
                 if let Some(root) = label("id").and_then(instance) {
@@ -42,7 +42,7 @@ impl Names {
         Self { replaced }
     }
 
-    /// The text with names instead of ids.
+    /// The text with IDs replaced by names.
     pub(crate) fn shown(&self, text: &str) -> String {
         self.replaced.iter().fold(text.to_owned(), |text, (id, name)| text.replace(id, name))
     }
@@ -61,7 +61,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ids_become_names() {
+    fn ids_are_replaced_by_names() {
         let page = "container_last_seen{container=\"main\",id=\"/pw-abc/kubepods/podu1/c1\",name=\"c1\",pod=\"web\"} 1\n\
                     container_last_seen{container=\"\",id=\"/pw-abc/kubepods\",name=\"\",pod=\"\"} 1\n";
         let summary = json!({"pods": [{"podRef": {"name": "web", "uid": "u1"}}]});

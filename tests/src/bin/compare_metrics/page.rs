@@ -1,4 +1,4 @@
-//! A page of metrics, parsed.
+//! Parser for a page of metrics.
 
 use std::collections::BTreeMap;
 
@@ -7,23 +7,21 @@ use anyhow::{Context, Result};
 /// Names and values, in order.
 pub(crate) type Labels = Vec<(String, String)>;
 
-/// A family by its name.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Family {
-    /// `counter` or `gauge` and so on.
+    /// `counter`, `gauge`, ...
     pub(crate) kind: String,
-    /// Values by labels.
     pub(crate) series: BTreeMap<Labels, Value>,
 }
 
-/// A value, and whether it tells when it was measured.
+/// A value, and whether it has a timestamp.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Value {
     pub(crate) number: f64,
     pub(crate) timed: bool,
 }
 
-/// Families by name. Parts of histograms count as families of their own.
+/// Families by name. The parts of a histogram count as separate families.
 pub(crate) fn parse(text: &str) -> Result<BTreeMap<String, Family>> {
     let mut families: BTreeMap<String, Family> = BTreeMap::new();
     let mut kinds: BTreeMap<String, String> = BTreeMap::new();
@@ -37,7 +35,7 @@ pub(crate) fn parse(text: &str) -> Result<BTreeMap<String, Family>> {
         }
     }
     for (name, family) in &mut families {
-        // OpenMetrics names a counter without its ending.
+        // OpenMetrics names a counter without its suffix.
         let short = name.strip_suffix("_total").unwrap_or(name);
         family.kind = kinds.get(name).or_else(|| kinds.get(short)).cloned().unwrap_or_default();
     }
@@ -55,9 +53,9 @@ fn series(line: &str) -> Option<(String, Labels, Value)> {
             (name, Vec::new(), rest)
         }
     };
-    let mut words = rest.split_whitespace();
-    let number = words.next()?.parse().ok()?;
-    Some((name.to_owned(), labels, Value { number, timed: words.next().is_some() }))
+    let mut parts = rest.split_whitespace();
+    let number = parts.next()?.parse().ok()?;
+    Some((name.to_owned(), labels, Value { number, timed: parts.next().is_some() }))
 }
 
 fn labels(text: &str) -> Labels {
@@ -89,7 +87,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn series_have_labels_values_and_times() {
+    fn parses_labels_values_and_timestamps() {
         let text = "# TYPE a_total counter\na_total{x=\"1,\\\"2\",y=\"\"} 3 1700\n# TYPE b gauge\nb 1e+06\n";
         let families = parse(text).unwrap();
         let a = families.get("a_total").unwrap();

@@ -3,7 +3,7 @@
 use scenarios::{container, pod, sleeper, with};
 use serde_json::{Value, json};
 
-/// Names and manifests; `folder` is the node's own.
+/// Names and manifests; `folder` is the node's folder.
 pub(crate) fn all(folder: &str) -> Vec<(&'static str, Value)> {
     vec![
         (

@@ -1,4 +1,4 @@
-//! One agent with all pods.
+//! Runs one agent with all pods.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -9,19 +9,18 @@ use serde_json::json;
 
 use crate::pods;
 
-/// What is asked of the read-only port.
+/// Pages of the read-only port.
 pub(crate) const PAGES: [&str; 4] = ["/stats/summary", "/metrics/resource", "/metrics/cadvisor", "/metrics"];
 
-/// How long the pods run before they are looked at: upstream samples each ten to fifteen seconds.
-const SETTLE: Duration = Duration::from_secs(45);
+/// Run time of the pods before the pages are read: upstream samples every ten to fifteen seconds.
+const SETTLE_TIME: Duration = Duration::from_secs(45);
 
-/// Pages by their paths.
+/// Pages by path.
 pub(crate) type Pages = BTreeMap<String, String>;
 
-/// Runs the pods and takes the pages.
 pub(crate) async fn run(agent: Agent) -> Result<Pages> {
     let mut node = Node::prepare(agent, &AgentOptions::default()).await?;
-    node.last_words = false;
+    node.print_log_on_drop = false;
     node.configure(agent, &options(agent, &node))?;
     node.agent.start()?;
     node.agent.wait_ready().await?;
@@ -32,12 +31,12 @@ pub(crate) async fn run(agent: Agent) -> Result<Pages> {
     for (name, _) in &pods {
         node.wait_running(name).await?;
     }
-    // What is told of now needs an earlier look: the first answer is not taken.
-    tokio::time::sleep(SETTLE / 2).await;
+    // Rates need an earlier sample, so the first response is discarded.
+    tokio::time::sleep(SETTLE_TIME / 2).await;
     for path in PAGES {
         node.agent.page(path).await?;
     }
-    tokio::time::sleep(SETTLE / 2).await;
+    tokio::time::sleep(SETTLE_TIME / 2).await;
     let mut pages = Pages::new();
     for path in PAGES {
         let text = node.agent.page(path).await.with_context(|| format!("read {path}"))?;
@@ -46,7 +45,7 @@ pub(crate) async fn run(agent: Agent) -> Result<Pages> {
     Ok(pages)
 }
 
-/// Volumes are measured often, and the statistics within upstream know our runtime.
+/// Volumes are measured often, and upstream's statistics find the containers of our runtime.
 fn options(agent: Agent, node: &Node) -> AgentOptions {
     let socket = node.containerd.instance().socket();
     let arguments = match agent {

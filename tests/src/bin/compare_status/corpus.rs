@@ -1,4 +1,4 @@
-//! The manifests and what they say about themselves.
+//! The manifests of the corpus and the settings in their headers.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -8,34 +8,30 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::Value;
 
-/// One manifest of the corpus.
 #[derive(Clone, Debug)]
 pub(crate) struct Manifest {
-    /// File name without its ending; the pod's name, too.
+    /// File name without extension; also the pod's name.
     pub(crate) name: String,
-    /// The whole file.
     pub(crate) text: String,
     /// The state in which it is compared.
     pub(crate) settles: Settles,
-    /// Longest time until then.
     pub(crate) within: Duration,
-    /// Whether its events are compared, too.
+    /// Whether its events are compared as well.
     pub(crate) events: bool,
-    /// Whether it crashes again and again: how often, and whether the agent already says so, is chance.
+    /// Whether it is in a crash loop: the number of restarts and whether the backoff is already shown vary.
     pub(crate) crashes: bool,
 }
 
-/// The state a pod reaches and stays in.
+/// The state that a pod reaches and stays in.
 #[derive(Clone, Debug)]
 pub(crate) enum Settles {
-    /// Neither agent takes it.
+    /// Neither agent accepts it.
     Absent,
-    /// All of these hold.
+    /// All of these conditions are met.
     When(Vec<(String, String)>),
 }
 
 impl Settles {
-    /// Whether the pod's object has reached the state.
     pub(crate) fn reached(&self, pod: &Value) -> bool {
         match self {
             Self::Absent => false,
@@ -44,7 +40,7 @@ impl Settles {
     }
 }
 
-/// Reads the corpus; `words` select by a part of the name.
+/// Reads the corpus; `words` select manifests by a part of their name.
 pub(crate) fn read(folder: &Path, words: &[String]) -> Result<Vec<Manifest>> {
     let mut manifests = Vec::new();
     for entry in fs::read_dir(folder).with_context(|| format!("list {}", folder.display()))? {
@@ -59,7 +55,7 @@ pub(crate) fn read(folder: &Path, words: &[String]) -> Result<Vec<Manifest>> {
         }
     }
     manifests.sort_by(|a, b| a.name.cmp(&b.name));
-    ensure!(!manifests.is_empty(), "no manifest is called {words:?}");
+    ensure!(!manifests.is_empty(), "no manifest name contains {words:?}");
     Ok(manifests)
 }
 
@@ -69,7 +65,7 @@ fn parse(name: String, text: String) -> Result<Manifest> {
             .take_while(|line| line.starts_with('#'))
             .find_map(|line| line.strip_prefix(&format!("# {key}:")).map(str::trim))
     };
-    let settles = match head("settles").context("no line '# settles: ...' in the head")? {
+    let settles = match head("settles").context("no line '# settles: ...' in the header")? {
         "absent" => Settles::Absent,
         terms => Settles::When(terms.split_whitespace().map(term).collect::<Result<_>>()?),
     };
@@ -77,7 +73,7 @@ fn parse(name: String, text: String) -> Result<Manifest> {
     let events = match head("events") {
         None => true,
         Some("differ") => false,
-        Some(other) => bail!("# events: {other:?}; only 'differ' is known"),
+        Some(other) => bail!("# events: {other:?}; only 'differ' is supported"),
     };
     let crashes = head("crashes").is_some();
     Ok(Manifest { crashes, name, text, settles, within: Duration::from_secs(within), events })
@@ -89,30 +85,30 @@ fn term(text: &str) -> Result<(String, String)> {
 }
 
 /// `phase`, `reason`, a condition by its type, `<container>`, `<container>.restarts` (at least), `<container>.ready`.
-fn holds(pod: &Value, key: &str, wanted: &str) -> bool {
+fn holds(pod: &Value, key: &str, expected: &str) -> bool {
     let text = |pointer: &str| pod.pointer(pointer).and_then(Value::as_str).unwrap_or_default().to_owned();
     if matches!(key, "phase" | "reason") {
-        return text(&format!("/status/{key}")) == wanted;
+        return text(&format!("/status/{key}")) == expected;
     }
     if key.starts_with(char::is_uppercase) {
         let conditions = pod.pointer("/status/conditions").and_then(Value::as_array).into_iter().flatten();
         let kind = |condition: &&Value| condition.get("type").and_then(Value::as_str) == Some(key);
         let found = conditions.filter(kind).find_map(|condition| condition.get("status")?.as_str());
-        return found == Some(wanted);
+        return found == Some(expected);
     }
     let (name, field) = key.split_once('.').unwrap_or((key, "state"));
     let Some(container) = container(pod, name) else { return false };
     match field {
         "restarts" => {
             let count = container.get("restartCount").and_then(Value::as_u64);
-            count >= wanted.parse().ok()
+            count >= expected.parse().ok()
         }
-        "ready" => container.get("ready").and_then(Value::as_bool) == wanted.parse().ok(),
-        _ if wanted == "ended" => {
+        "ready" => container.get("ready").and_then(Value::as_bool) == expected.parse().ok(),
+        _ if expected == "ended" => {
             let words = state(container);
             words.contains("terminated") || words.contains("waiting/CrashLoopBackOff")
         }
-        _ => state(container).contains(wanted),
+        _ => state(container).contains(expected),
     }
 }
 

@@ -1,14 +1,13 @@
-//! Field by field.
+//! Compares two objects field by field.
 
 use std::collections::BTreeSet;
 use std::fmt;
 
 use serde_json::Value;
 
-/// One field in which two objects differ.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Difference {
-    /// Where, as in `status.containerStatuses[main].ready`.
+    /// Field path such as `status.containerStatuses[main].ready`.
     pub(crate) path: String,
     ours: Option<Value>,
     theirs: Option<Value>,
@@ -21,7 +20,6 @@ impl fmt::Display for Difference {
     }
 }
 
-/// All differences.
 pub(crate) fn between(ours: &Value, theirs: &Value) -> Vec<Difference> {
     let mut differences = Vec::new();
     walk("", Some(ours), Some(theirs), &mut differences);
@@ -45,7 +43,7 @@ fn walk(path: &str, ours: Option<&Value>, theirs: Option<&Value>, found: &mut Ve
     }
 }
 
-/// Lists are compared by the names of their items; another order is a difference of its own.
+/// Lists are compared by the names of their items; a different order is a separate difference.
 fn lists(path: &str, a: &[Value], b: &[Value], found: &mut Vec<Difference>) {
     let names =
         |list: &[Value]| list.iter().enumerate().map(|(at, item)| label(at, item)).collect::<Vec<_>>();
@@ -82,14 +80,14 @@ mod tests {
     }
 
     #[test]
-    fn fields_are_named_by_their_way() {
+    fn differences_have_field_paths() {
         let ours = json!({"status": {"list": [{"name": "a", "ready": true}], "phase": "Running"}});
         let theirs = json!({"status": {"list": [{"name": "a", "ready": false}], "qos": 1}});
         assert_eq!(paths(&ours, &theirs), ["status.list[a].ready", "status.phase", "status.qos"]);
     }
 
     #[test]
-    fn another_order_is_a_difference() {
+    fn different_order_is_a_difference() {
         let ours = json!([{"type": "a"}, {"type": "b"}]);
         let theirs = json!([{"type": "b"}, {"type": "a"}]);
         assert_eq!(paths(&ours, &theirs), ["[order]"]);

@@ -1,4 +1,4 @@
-//! Events of both agents in one form.
+//! Events of both agents in a common form.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -7,7 +7,7 @@ use anyhow::{Context, Result};
 use scenarios::{Agent, NODE, Node};
 use serde_json::Value;
 
-/// An event without its times and counts.
+/// An event without times and counts.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Event {
     field: String,
@@ -18,25 +18,25 @@ pub(crate) struct Event {
 
 impl fmt::Display for Event {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Upstream's log does not tell whether a message ends with a line break.
+        // Upstream's log does not show whether a message ends with a line break.
         write!(f, "{} {} {} {}", self.kind, self.reason, self.field, self.message.trim_end())
     }
 }
 
-/// Events by the manifest's name.
-pub(crate) type Told = BTreeMap<String, Vec<Event>>;
+/// Events by manifest name.
+pub(crate) type PodEvents = BTreeMap<String, Vec<Event>>;
 
-/// Everything the agent told so far.
-pub(crate) async fn of(node: &Node, agent: Agent) -> Result<Told> {
+/// All events that the agent has reported so far.
+pub(crate) async fn of(node: &Node, agent: Agent) -> Result<PodEvents> {
     let events = match agent {
         Agent::Podward => from_store(&node.agent.page("/podward/events").await?)?,
         Agent::Upstream => from_log(&node.agent.log_tail(usize::MAX)),
     };
-    let mut told = Told::new();
+    let mut by_pod = PodEvents::new();
     for (pod, event) in events {
-        told.entry(pod).or_default().push(event);
+        by_pod.entry(pod).or_default().push(event);
     }
-    Ok(told)
+    Ok(by_pod)
 }
 
 fn from_store(text: &str) -> Result<Vec<(String, Event)>> {
@@ -75,7 +75,7 @@ fn from_log(log: &str) -> Vec<(String, Event)> {
         .collect()
 }
 
-/// A value of several lines is logged as `key=<`, the lines with a tab each, ` >`.
+/// A multi-line value is logged as `key=<`, the lines with a tab each, ` >`.
 fn on_one_line(log: &str) -> String {
     let mut text = String::new();
     let mut lines = log.lines();
@@ -92,7 +92,7 @@ fn on_one_line(log: &str) -> String {
     text
 }
 
-/// The value of `key="value"`, which is quoted as in Go.
+/// The value of `key="value"`, quoted as in Go.
 fn quoted(line: &str, key: &str) -> Option<String> {
     let start = line.find(&format!(" {key}=\""))? + key.len() + 3;
     let mut value = String::new();
@@ -120,7 +120,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn upstreams_log_is_read() {
+    fn parses_events_from_upstream_log() {
         let line = r#"I1 1 event.go:389] "Event occurred" object="default/web-node-a" fieldPath="spec.containers{main}" kind="Pod" apiVersion="v1" type="Warning" reason="Failed" message="Error: \"x\"""#;
         let events = from_log(line);
         assert_eq!(events[0].0, "web");

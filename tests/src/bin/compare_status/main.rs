@@ -1,11 +1,11 @@
-//! `compare_status`: a corpus of pods on podward and on the upstream kubelet; `/pods` must agree.
+//! `compare_status`: runs a corpus of pods on podward and on the upstream kubelet and compares `/pods`.
 //!
-//! Every manifest of `tests/corpus` says in its head what state it settles in. Each agent gets the whole corpus on a
-//! containerd of its own; once a pod has settled its object is taken, freed of times, ids and addresses, and compared
-//! field by field, its events too. Differences that `allowed.txt` does not name with a reason end the run with code 1.
+//! The header of every manifest in `tests/corpus` names the state in which it settles. Each agent runs the whole corpus
+//! on a new containerd. Once a pod has settled, its object and its events are normalised (times, IDs, addresses) and
+//! compared field by field. Differences that `allowed.txt` does not list with a reason end the run with code 1.
 //!
-//! Arguments: words that select manifests by a part of their name; `--recorded` compares with what the last run kept of
-//! upstream instead of running it again; `--show` prints the normalised objects of podward.
+//! Arguments: words that select manifests by a part of their name; `--recorded` compares with upstream's recorded
+//! results instead of running it again; `--show` prints the normalised objects of podward.
 
 mod corpus;
 mod difference;
@@ -25,8 +25,8 @@ use serde_json::Value;
 use corpus::Manifest;
 use difference::Difference;
 
-/// What was seen of each pod, by the manifest's name.
-type Seen = BTreeMap<String, Value>;
+/// Observed pods by manifest name.
+type ObservedPods = BTreeMap<String, Value>;
 
 struct Options {
     words: Vec<String>,
@@ -65,7 +65,7 @@ async fn main() -> Result<ExitCode> {
     }
     if options.words.is_empty() {
         for unused in allowed.unused() {
-            println!("allowed.txt: not needed any more: {unused}");
+            println!("allowed.txt: unused entry: {unused}");
         }
     }
     println!("\n{} pods compared: {bad} differences, {tolerated} allowed with a reason", manifests.len());
@@ -84,27 +84,28 @@ fn options() -> Options {
     options
 }
 
-/// What upstream shows, from a run or from what an earlier run kept.
-async fn upstream(manifests: &[Manifest], options: &Options) -> Result<Seen> {
-    let kept = record();
+/// Upstream's results, from a run or from the record of an earlier one.
+async fn upstream(manifests: &[Manifest], options: &Options) -> Result<ObservedPods> {
+    let saved = record();
     if options.recorded {
-        let text = std::fs::read_to_string(&kept).with_context(|| format!("read {}", kept.display()))?;
-        let all: Seen = serde_json::from_str(&text).with_context(|| format!("parse {}", kept.display()))?;
-        let wanted = |name: &String| manifests.iter().any(|manifest| manifest.name == *name);
-        return Ok(all.into_iter().filter(|(name, _)| wanted(name)).collect());
+        let text = std::fs::read_to_string(&saved).with_context(|| format!("read {}", saved.display()))?;
+        let all: ObservedPods =
+            serde_json::from_str(&text).with_context(|| format!("parse {}", saved.display()))?;
+        let selected = |name: &String| manifests.iter().any(|manifest| manifest.name == *name);
+        return Ok(all.into_iter().filter(|(name, _)| selected(name)).collect());
     }
     let seen = timed(Agent::Upstream, manifests).await?;
-    let mut all: Seen = std::fs::read_to_string(&kept)
+    let mut all: ObservedPods = std::fs::read_to_string(&saved)
         .ok()
         .and_then(|text| serde_json::from_str(&text).ok())
         .unwrap_or_default();
     all.extend(seen.clone());
-    std::fs::write(&kept, serde_json::to_string(&all)?)
-        .with_context(|| format!("write {}", kept.display()))?;
+    std::fs::write(&saved, serde_json::to_string(&all)?)
+        .with_context(|| format!("write {}", saved.display()))?;
     Ok(seen)
 }
 
-async fn timed(agent: Agent, manifests: &[Manifest]) -> Result<Seen> {
+async fn timed(agent: Agent, manifests: &[Manifest]) -> Result<ObservedPods> {
     let start = Instant::now();
     let seen = run::run(agent, manifests).await.with_context(|| format!("on {}", agent.name()))?;
     println!("{}: {:.0} s", agent.name(), start.elapsed().as_secs_f64());

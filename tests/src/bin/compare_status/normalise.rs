@@ -1,14 +1,14 @@
-//! Takes out of an object what differs from run to run.
+//! Removes values that differ between runs from an object.
 
 use serde_json::Value;
 
-/// The accidental words of one pod's object.
+/// The random values in one pod's object.
 pub(crate) struct Normaliser {
     words: Vec<(String, &'static str)>,
 }
 
 impl Normaliser {
-    /// Learns the pod's UID and addresses.
+    /// Takes UID and addresses from the pod.
     pub(crate) fn of(pod: &Value, folder: &str) -> Self {
         let mut words = vec![(folder.to_owned(), "<node>")];
         let mut learn = |pointer: &str, name| {
@@ -24,7 +24,7 @@ impl Normaliser {
         Self { words }
     }
 
-    /// The object without accidents.
+    /// The object without random values.
     pub(crate) fn object(&self, value: &Value) -> Value {
         match value {
             Value::Object(fields) => {
@@ -36,7 +36,7 @@ impl Normaliser {
         }
     }
 
-    /// A text without accidents.
+    /// The text without random values.
     pub(crate) fn text(&self, text: &str) -> String {
         if is_time(text) {
             return "<time>".to_owned();
@@ -48,7 +48,7 @@ impl Normaliser {
         without_ids(&text)
     }
 
-    /// An event's text: durations of pulls and sizes of back-offs are accidents, too.
+    /// An event's message, also without pull durations and backoff delays.
     pub(crate) fn event(&self, text: &str) -> String {
         self.text(text)
             .split(' ')
@@ -58,8 +58,8 @@ impl Normaliser {
     }
 }
 
-/// Makes a container that ended and one that waits for its next start look the same.
-pub(crate) fn forget_crashes(pod: &mut Value) {
+/// Gives a terminated container and one that waits for its next start the same state.
+pub(crate) fn normalise_crashes(pod: &mut Value) {
     for list in ["initContainerStatuses", "containerStatuses"] {
         let statuses = pod.pointer_mut(&format!("/status/{list}")).and_then(Value::as_array_mut);
         for status in statuses.into_iter().flatten().filter_map(Value::as_object_mut) {
@@ -89,7 +89,7 @@ fn is_duration(word: &str) -> bool {
     matches!(unit, "ms" | "µs" | "us" | "ns" | "s") && number.parse::<f64>().is_ok()
 }
 
-/// Ids of containers and sandboxes: 64 hexadecimal digits, unless they are an image's digest.
+/// Replaces IDs of containers and sandboxes: 64 hexadecimal digits that are not an image digest.
 fn without_ids(text: &str) -> String {
     let mut result = String::new();
     let mut run = String::new();
@@ -118,7 +118,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn accidents_go_and_the_rest_stays() {
+    fn removes_random_values_only() {
         let id = "a1".repeat(32);
         let pod = json!({
             "metadata": {"uid": "u-1"},
@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn measured_durations_are_accidents_of_events() {
+    fn measured_durations_are_removed_from_events() {
         let normaliser = Normaliser::of(&Value::Null, "/tmp/pw-x");
         let text = normaliser.event("pulled in 1.25s (2ms including waiting). Image size: 7 bytes.");
         assert_eq!(text, "pulled in <duration> <duration> including waiting). Image size: 7 bytes.");

@@ -2,37 +2,39 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use model::{AnswerSharing, CredentialFile, IssuedToken, PodSource, TokenRequest};
+use model::{CredentialFile, IssuedToken, PodSource, ResponseSharing, TokenRequest};
 use ports::api::service_accounts::{ApiServiceAccounts, ServiceAccount};
 use ports::api::tokens::ApiTokens;
 use ports::api::{ApiError, ApiErrorKind};
-use ports::credential_sources::ProgramError;
+use ports::host::credential_sources::ProgramError;
 use serde_json::{Value, json};
+use testkit::builders::parse_pod;
+use testkit::fake_clock::FakeClock;
 
 use super::*;
-use crate::tokens::Tokens;
+use crate::cluster::tokens::Tokens;
 
-/// A cluster with the accounts `puller` and `plain`, and a program that opens everything.
+/// A cluster with the accounts `puller` and `plain`, and a program that always returns credentials.
 #[derive(Default)]
-struct World {
-    asked: Mutex<Vec<Value>>,
+struct FakeCluster {
+    requests: Mutex<Vec<Value>>,
     metrics: Arc<Metrics>,
-    broken: bool,
+    fails: bool,
 }
 
 #[async_trait]
-impl CredentialFiles for World {
+impl CredentialFiles for FakeCluster {
     async fn read(&self) -> Vec<CredentialFile> {
         Vec::new()
     }
 }
 
 #[async_trait]
-impl CredentialPrograms for World {
+impl CredentialPrograms for FakeCluster {
     async fn run(&self, _: &CredentialProvider, request: Vec<u8>) -> Result<Vec<u8>, ProgramError> {
-        self.asked.lock().unwrap().push(serde_json::from_slice(&request).unwrap());
-        if self.broken {
-            return Err(ProgramError { provider: "p".to_owned(), reason: "broken".to_owned() });
+        self.requests.lock().push(serde_json::from_slice(&request).unwrap());
+        if self.fails {
+            return Err(ProgramError { provider: "p".to_owned(), reason: "fails".to_owned() });
         }
         let answer = json!({
             "apiVersion": "v1", "kind": "CredentialProviderResponse", "cacheKeyType": "Global",
@@ -43,7 +45,7 @@ impl CredentialPrograms for World {
 }
 
 #[async_trait]
-impl ApiServiceAccounts for World {
+impl ApiServiceAccounts for FakeCluster {
     async fn get(&self, _: &str, name: &str) -> Result<ServiceAccount, ApiError> {
         let annotations = match name {
             "puller" => BTreeMap::from([("opt-in".to_owned(), "yes".to_owned())]),
@@ -58,7 +60,7 @@ impl ApiServiceAccounts for World {
 }
 
 #[async_trait]
-impl ApiTokens for World {
+impl ApiTokens for FakeCluster {
     async fn create(&self, request: &TokenRequest) -> Result<IssuedToken, ApiError> {
         assert_eq!(request.account_uid.as_deref(), Some("1"));
         let token = format!("{} for {}", request.pod_name, request.wish.audiences.join(" "));
@@ -66,19 +68,13 @@ impl ApiTokens for World {
     }
 }
 
-impl Clock for World {
-    fn now(&self) -> Timestamp {
-        Timestamp::from_secs(1)
-    }
-}
-
-fn credentials(world: &Arc<World>, requires_account: bool, has_cluster: bool) -> Credentials {
+fn credentials(cluster: &Arc<FakeCluster>, requires_account: bool, has_cluster: bool) -> Credentials {
     let token = ProviderToken {
         audience: "registry".to_owned(),
         requires_account,
         required_annotations: vec!["opt-in".to_owned()],
         optional_annotations: Vec::new(),
-        shared: AnswerSharing::Account,
+        shared: ResponseSharing::Account,
     };
     let provider = CredentialProvider {
         name: "p".to_owned(),
@@ -89,14 +85,15 @@ fn credentials(world: &Arc<World>, requires_account: bool, has_cluster: bool) ->
         env: BTreeMap::new(),
         token: Some(token),
     };
-    let tokens = Arc::new(Tokens::new(world.clone(), world.clone()));
-    Credentials::new(CredentialParts {
-        files: world.clone(),
-        programs: world.clone(),
+    let clock = Arc::new(FakeClock::fixed(1));
+    let tokens = Arc::new(Tokens::new(cluster.clone(), clock.clone()));
+    Credentials::new(CredentialsDeps {
+        files: cluster.clone(),
+        programs: cluster.clone(),
         providers: vec![provider],
-        accounts: has_cluster.then(|| Accounts { accounts: world.clone(), tokens }),
-        clock: world.clone(),
-        metrics: world.metrics.clone(),
+        accounts: has_cluster.then(|| ServiceAccounts { accounts: cluster.clone(), tokens }),
+        clock,
+        metrics: cluster.metrics.clone(),
     })
 }
 
@@ -105,45 +102,45 @@ fn pod(name: &str, account: &str) -> Pod {
         "metadata": {"name": name, "namespace": "ns", "uid": name},
         "spec": {"containers": [], "serviceAccountName": account},
     });
-    Pod::from_object(serde_json::from_value(object).unwrap(), PodSource::Api).unwrap()
+    parse_pod(object, PodSource::Api)
 }
 
 #[tokio::test]
-async fn a_program_is_asked_once_for_each_account_that_opted_in() {
-    let world = Arc::new(World::default());
-    let credentials = credentials(&world, true, true);
+async fn runs_program_once_per_account_with_required_annotation() {
+    let cluster = Arc::new(FakeCluster::default());
+    let credentials = credentials(&cluster, true, true);
     let mut found = Vec::new();
     for (name, account) in [("a", "puller"), ("b", "puller"), ("c", "plain"), ("d", "gone"), ("e", "")] {
         found.push(credentials.for_repository(&pod(name, account), &[], "r.io/app").await.len());
     }
     assert_eq!(found, [1, 1, 0, 0, 0]);
-    let asked = world.asked.lock().unwrap();
-    assert_eq!(asked.len(), 1, "{asked:?}");
-    assert_eq!(asked[0]["serviceAccountToken"], "a for registry");
-    assert_eq!(asked[0]["serviceAccountAnnotations"], json!({"opt-in": "yes"}));
+    let requests = cluster.requests.lock();
+    assert_eq!(requests.len(), 1, "{requests:?}");
+    assert_eq!(requests[0]["serviceAccountToken"], "a for registry");
+    assert_eq!(requests[0]["serviceAccountAnnotations"], json!({"opt-in": "yes"}));
 }
 
 #[tokio::test]
-async fn who_has_no_account_is_served_where_none_is_required() {
+async fn pod_without_account_gets_credentials_unless_account_is_required() {
     for (requires_account, has_cluster, account, expected) in
         [(false, true, "", 1), (true, true, "", 0), (false, false, "puller", 1), (true, false, "puller", 0)]
     {
-        let world = Arc::new(World::default());
-        let credentials = credentials(&world, requires_account, has_cluster);
+        let cluster = Arc::new(FakeCluster::default());
+        let credentials = credentials(&cluster, requires_account, has_cluster);
         let found = credentials.for_repository(&pod("a", account), &[], "r.io/app").await;
         assert_eq!(found.len(), expected, "{requires_account} {has_cluster}");
-        let asked = world.asked.lock().unwrap();
-        assert!(asked.iter().all(|request| request["serviceAccountToken"].is_null()), "{asked:?}");
+        let requests = cluster.requests.lock();
+        assert!(requests.iter().all(|request| request["serviceAccountToken"].is_null()), "{requests:?}");
     }
 }
 
 #[tokio::test]
-async fn runs_of_programs_and_their_failures_are_counted() {
-    for (broken, failures) in [(false, 0), (true, 1)] {
-        let world = Arc::new(World { broken, ..World::default() });
-        let credentials = credentials(&world, false, false);
+async fn counts_program_runs_and_failures() {
+    for (fails, failures) in [(false, 0), (true, 1)] {
+        let cluster = Arc::new(FakeCluster { fails, ..FakeCluster::default() });
+        let credentials = credentials(&cluster, false, false);
         credentials.for_repository(&pod("a", ""), &[], "r.io/app").await;
-        let text = world.metrics.encode(crate::metrics::Format::Text);
+        let text = cluster.metrics.encode(crate::metrics::Format::Text);
         let line = "kubelet_credential_provider_plugin_duration_count{plugin_name=\"p\"} 1\n";
         assert!(text.contains(line), "{text}");
         let line = "kubelet_credential_provider_plugin_errors_total{plugin_name=\"p\"} 1\n";

@@ -10,7 +10,7 @@ fn both(name: &str, series: &dyn Series) -> [String; 2] {
 }
 
 #[test]
-fn counters_have_the_same_series_names_in_both_formats() {
+fn counter_series_have_equal_names_in_both_formats() {
     let counter = Counter::default();
     counter.add(3);
     let cases = [
@@ -31,7 +31,7 @@ fn counters_have_the_same_series_names_in_both_formats() {
 }
 
 #[test]
-fn histograms_count_what_is_at_most_the_bound() {
+fn histogram_buckets_are_inclusive() {
     let histogram = Histogram::new(&[0.5, 10.0]);
     for value in [0.5, 0.6, 11.0] {
         histogram.observe(value);
@@ -49,7 +49,7 @@ fn histograms_count_what_is_at_most_the_bound() {
 }
 
 #[test]
-fn label_values_are_escaped_and_empty_ones_stay() {
+fn escapes_label_values_and_keeps_empty_ones() {
     let family: Family<Gauge, 2> = Family::new(["path", "static"]);
     family.get(["a\\b\"c\nd", ""]).set(1.5);
     let [text, _] = both("x", &family);
@@ -57,7 +57,7 @@ fn label_values_are_escaped_and_empty_ones_stay() {
 }
 
 #[test]
-fn families_without_series_are_left_out_and_the_others_are_sorted() {
+fn omits_empty_families_and_sorts_others() {
     let mut page = Page::new(Format::Text);
     page.add("empty", "Help.", &Family::<Counter, 1>::new(["a"]));
     page.gauge("b", "Second.", f64::INFINITY);
@@ -67,7 +67,7 @@ fn families_without_series_are_left_out_and_the_others_are_sorted() {
 }
 
 #[test]
-fn a_series_that_was_removed_is_gone() {
+fn removed_series_is_not_exposed() {
     let family: Family<Counter, 1> = Family::new(["pod"]);
     family.get(["one"]).inc();
     family.get(["two"]).inc();

@@ -1,80 +1,80 @@
+use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use decide::node_status::NodeProfile;
+use decide::node::node_status::NodeProfile;
 use futures::StreamExt;
 use k8s_openapi::api::core::v1::Node;
 use model::{
     CgroupDriver, ImageAuth, ImageFilesystems, ImageSpec, ImageStatus, MachineIdentity, NodeResources,
     RecordedEvent, RuntimeCondition, RuntimeConditions, RuntimeHandler, RuntimeVersion, SandboxSpec,
-    Timestamp,
 };
 use ports::api::nodes::ApiNodes;
 use ports::api::{ApiError, ApiErrorKind, Feed, FeedStream};
-use ports::clock::Clock;
-use ports::event_recorder::EventRecorder;
-use ports::host_facts::HostFacts;
+use ports::host::host_facts::HostFacts;
 use ports::runtime::{Images, RuntimeError, RuntimeErrorKind, RuntimeEvents, RuntimeService};
+use ports::served::event_recorder::EventRecorder;
 use serde_json::{Value, json};
+use testkit::fake_clock::FakeClock;
 use tokio::sync::broadcast;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use super::super::{Forbidden, Parts, Registration, Settings, run, watch};
-use crate::node_inputs::{self, NodeInputs, NodeReporters};
-use crate::{node_view, runtime_health};
+use super::super::{NodeDeps, NodeStatusSettings, OnForbidden, Registration, run, watch};
+use crate::node::node_reports::{self, NodeReportSenders, NodeReports};
+use crate::node::{node_view, runtime_health};
 
-pub(super) fn node_in(text: Value) -> Node {
-    serde_json::from_value(text).unwrap()
+pub(super) fn node_from(value: Value) -> Node {
+    serde_json::from_value(value).unwrap()
 }
 
-pub(super) fn refused(kind: ApiErrorKind) -> ApiError {
-    ApiError { kind, message: "refused".into(), retry_after: None }
+pub(super) fn api_error(kind: ApiErrorKind) -> ApiError {
+    ApiError { kind, message: "failed".into(), retry_after: None }
 }
 
 /// An API server with at most one node.
 pub(super) struct Server {
     node: Mutex<Option<Node>>,
     changed: broadcast::Sender<Node>,
-    refusals: Mutex<BTreeMap<&'static str, Vec<ApiError>>>,
+    errors: Mutex<BTreeMap<&'static str, Vec<ApiError>>>,
     calls: Mutex<Vec<&'static str>>,
     last_patch: Mutex<Value>,
 }
 
 impl Server {
     pub(super) fn node(&self) -> Option<Node> {
-        self.node.lock().unwrap().clone()
+        self.node.lock().clone()
     }
 
     pub(super) fn put(&self, mut node: Node) -> Node {
-        let mut kept = self.node.lock().unwrap();
+        let mut stored = self.node.lock();
         let version = |node: &Node| node.metadata.resource_version.as_ref()?.parse::<u64>().ok();
-        let last = kept.as_ref().and_then(version).unwrap_or(0);
+        let last = stored.as_ref().and_then(version).unwrap_or(0);
         node.metadata.resource_version = Some((last + 1).to_string());
-        *kept = Some(node.clone());
+        *stored = Some(node.clone());
         let _ = self.changed.send(node.clone());
         node
     }
 
-    pub(super) fn refuse(&self, call: &'static str, errors: Vec<ApiError>) {
-        self.refusals.lock().unwrap().insert(call, errors);
+    pub(super) fn fail(&self, call: &'static str, errors: Vec<ApiError>) {
+        self.errors.lock().insert(call, errors);
     }
 
     pub(super) fn take_calls(&self) -> Vec<&'static str> {
-        std::mem::take(&mut self.calls.lock().unwrap())
+        std::mem::take(&mut self.calls.lock())
     }
 
     pub(super) fn last_patch(&self) -> Value {
-        self.last_patch.lock().unwrap().clone()
+        self.last_patch.lock().clone()
     }
 
     fn call(&self, name: &'static str) -> Result<(), ApiError> {
-        self.calls.lock().unwrap().push(name);
-        match self.refusals.lock().unwrap().get_mut(name).and_then(Vec::pop) {
+        self.calls.lock().push(name);
+        match self.errors.lock().get_mut(name).and_then(Vec::pop) {
             Some(error) => Err(error),
             None => Ok(()),
         }
@@ -94,28 +94,28 @@ impl ApiNodes for Server {
 
     async fn get(&self) -> Result<Node, ApiError> {
         self.call("get")?;
-        self.node().ok_or_else(|| refused(ApiErrorKind::NotFound))
+        self.node().ok_or_else(|| api_error(ApiErrorKind::NotFound))
     }
 
     async fn create(&self, node: &Node) -> Result<Node, ApiError> {
         self.call("create")?;
         if self.node().is_some() {
-            return Err(refused(ApiErrorKind::AlreadyExists));
+            return Err(api_error(ApiErrorKind::AlreadyExists));
         }
         Ok(self.put(node.clone()))
     }
 
     async fn patch_status(&self, patch: &Value) -> Result<Node, ApiError> {
         self.call("patch_status")?;
-        *self.last_patch.lock().unwrap() = patch.clone();
-        let node = self.node().ok_or_else(|| refused(ApiErrorKind::NotFound))?;
+        *self.last_patch.lock() = patch.clone();
+        let node = self.node().ok_or_else(|| api_error(ApiErrorKind::NotFound))?;
         let mut value = json!(node);
         merge(&mut value, patch);
-        Ok(self.put(node_in(value)))
+        Ok(self.put(node_from(value)))
     }
 }
 
-/// As much of a strategic merge as the patches of nodes need.
+/// The subset of a strategic merge that node status patches use.
 fn merge(value: &mut Value, patch: &Value) {
     let Value::Object(patch) = patch else { return *value = patch.clone() };
     if !value.is_object() {
@@ -126,10 +126,11 @@ fn merge(value: &mut Value, patch: &Value) {
         match new {
             Value::Null => *old = Value::Null,
             Value::Array(entries) if key == "conditions" => {
-                let known = old.as_array().cloned().unwrap_or_default();
-                let is_new = |known: &Value| !entries.iter().any(|entry| entry["type"] == known["type"]);
-                let kept = known.into_iter().filter(is_new);
-                *old = kept.chain(entries.iter().cloned()).collect();
+                let current = old.as_array().cloned().unwrap_or_default();
+                let is_unpatched =
+                    |condition: &Value| !entries.iter().any(|entry| entry["type"] == condition["type"]);
+                let unpatched = current.into_iter().filter(is_unpatched);
+                *old = unpatched.chain(entries.iter().cloned()).collect();
             }
             Value::Array(entries) => {
                 *old = entries.iter().filter(|entry| entry.get("$patch").is_none()).cloned().collect();
@@ -139,7 +140,7 @@ fn merge(value: &mut Value, patch: &Value) {
     }
 }
 
-/// A runtime that is ready when it is told so.
+/// A runtime with settable conditions.
 #[derive(Default)]
 pub(super) struct FakeRuntime {
     conditions: Mutex<Option<RuntimeConditions>>,
@@ -149,7 +150,7 @@ pub(super) struct FakeRuntime {
 impl FakeRuntime {
     pub(super) fn set(&self, runtime: bool, network: bool) {
         let condition = |status| Some(RuntimeCondition { status, reason: "R".into(), message: "m".into() });
-        *self.conditions.lock().unwrap() = Some(RuntimeConditions {
+        *self.conditions.lock() = Some(RuntimeConditions {
             runtime: condition(runtime),
             network: condition(network),
             handlers: vec![RuntimeHandler::default()],
@@ -158,17 +159,17 @@ impl FakeRuntime {
         });
     }
 
-    pub(super) fn go_away(&self) {
-        *self.conditions.lock().unwrap() = None;
+    pub(super) fn make_unavailable(&self) {
+        *self.conditions.lock() = None;
     }
 
     pub(super) fn pod_cidrs(&self) -> Vec<String> {
-        self.pod_cidrs.lock().unwrap().clone()
+        self.pod_cidrs.lock().clone()
     }
 }
 
-fn away<T>(operation: &'static str) -> Result<T, RuntimeError> {
-    Err(RuntimeError { operation, kind: RuntimeErrorKind::Unavailable, message: "away".into() })
+fn unavailable<T>(operation: &'static str) -> Result<T, RuntimeError> {
+    Err(RuntimeError { operation, kind: RuntimeErrorKind::Unavailable, message: "unavailable".into() })
 }
 
 #[async_trait]
@@ -178,27 +179,27 @@ impl RuntimeService for FakeRuntime {
     }
 
     async fn conditions(&self) -> Result<RuntimeConditions, RuntimeError> {
-        self.conditions.lock().unwrap().clone().map_or_else(|| away("status"), Ok)
+        self.conditions.lock().clone().map_or_else(|| unavailable("status"), Ok)
     }
 
     async fn cgroup_driver(&self) -> Result<CgroupDriver, RuntimeError> {
-        away("runtime_config")
+        unavailable("runtime_config")
     }
 
     async fn set_pod_cidr(&self, cidr: &str) -> Result<(), RuntimeError> {
-        self.pod_cidrs.lock().unwrap().push(cidr.to_owned());
+        self.pod_cidrs.lock().push(cidr.to_owned());
         Ok(())
     }
 
     async fn events(&self) -> Result<RuntimeEvents, RuntimeError> {
-        away("get_container_events")
+        unavailable("get_container_events")
     }
 }
 
 #[async_trait]
 impl Images for FakeRuntime {
     async fn image_status(&self, _: &ImageSpec) -> Result<Option<ImageStatus>, RuntimeError> {
-        away("image_status")
+        unavailable("image_status")
     }
 
     async fn pull_image(
@@ -207,7 +208,7 @@ impl Images for FakeRuntime {
         _: Option<&ImageAuth>,
         _: &SandboxSpec,
     ) -> Result<String, RuntimeError> {
-        away("pull_image")
+        unavailable("pull_image")
     }
 
     async fn list_images(&self) -> Result<Vec<ImageStatus>, RuntimeError> {
@@ -215,11 +216,11 @@ impl Images for FakeRuntime {
     }
 
     async fn remove_image(&self, _: &ImageSpec) -> Result<(), RuntimeError> {
-        away("remove_image")
+        unavailable("remove_image")
     }
 
     async fn image_filesystems(&self) -> Result<ImageFilesystems, RuntimeError> {
-        away("image_fs_info")
+        unavailable("image_fs_info")
     }
 }
 
@@ -264,55 +265,46 @@ pub(super) struct Events(Mutex<Vec<RecordedEvent>>);
 
 impl Events {
     pub(super) fn reasons(&self) -> Vec<String> {
-        self.0.lock().unwrap().iter().map(|event| event.reason.clone()).collect()
+        self.0.lock().iter().map(|event| event.reason.clone()).collect()
     }
 }
 
 impl EventRecorder for Events {
     fn record(&self, event: RecordedEvent) {
-        self.0.lock().unwrap().push(event);
+        self.0.lock().push(event);
     }
 }
 
-/// The test's own time, as a wall clock.
-struct Paused(tokio::time::Instant);
-
-impl Clock for Paused {
-    fn now(&self) -> Timestamp {
-        Timestamp::from_secs(1_000_000).after(self.0.elapsed())
-    }
-}
-
-/// The stage with everything around it.
-pub(super) struct Agent {
+/// The stage with its dependencies.
+pub(super) struct Fixture {
     pub(super) server: Arc<Server>,
     pub(super) runtime: Arc<FakeRuntime>,
     pub(super) events: Arc<Events>,
-    pub(super) reporters: NodeReporters,
-    inputs: NodeInputs,
+    pub(super) report_senders: NodeReportSenders,
+    reports: NodeReports,
     registration: Registration,
-    pub(super) forbidden: Forbidden,
-    lists: Arc<AtomicBool>,
+    pub(super) on_forbidden: OnForbidden,
+    relist_works: Arc<AtomicBool>,
     cancel: CancellationToken,
     tasks: Mutex<JoinSet<()>>,
 }
 
-impl Agent {
+impl Fixture {
     pub(super) fn new() -> Self {
-        Self::with(Registration::Own)
+        Self::with(Registration::ByAgent)
     }
 
-    pub(super) fn unregistered() -> Self {
-        Self::with(Registration::Others)
+    pub(super) fn with_external_registration() -> Self {
+        Self::with(Registration::External)
     }
 
     fn with(registration: Registration) -> Self {
-        let (reporters, inputs) = node_inputs::channels();
-        reporters.storage.send_replace(None);
+        let (report_senders, reports) = node_reports::channels();
+        report_senders.storage.send_replace(None);
         let server = Server {
             node: Mutex::default(),
             changed: broadcast::channel(100).0,
-            refusals: Mutex::default(),
+            errors: Mutex::default(),
             calls: Mutex::default(),
             last_patch: Mutex::default(),
         };
@@ -320,25 +312,24 @@ impl Agent {
             server: Arc::new(server),
             runtime: Arc::default(),
             events: Arc::default(),
-            reporters,
-            inputs,
+            report_senders,
+            reports,
             registration,
-            forbidden: Forbidden::LookFor,
-            lists: Arc::new(AtomicBool::new(true)),
+            on_forbidden: OnForbidden::GetExisting,
+            relist_works: Arc::new(AtomicBool::new(true)),
             cancel: CancellationToken::new(),
             tasks: Mutex::default(),
         }
     }
 
-    /// Whether the runtime's pods can be listed from now on.
-    pub(super) fn set_lists(&self, work: bool) {
-        self.lists.store(work, Ordering::Relaxed);
+    pub(super) fn set_relist_works(&self, works: bool) {
+        self.relist_works.store(works, Ordering::Relaxed);
     }
 
     pub(super) fn start(&self) {
         let (checker, health) = runtime_health::checker(self.runtime.clone());
         let listing = health.clone();
-        listing.listed();
+        listing.record_list();
         let (publish, view) = node_view::channel();
         let amounts = [("cpu", 1000), ("memory", 1 << 30), ("pods", 110)];
         let capacity = amounts.map(|(name, amount)| (name.to_owned(), amount)).into();
@@ -348,33 +339,33 @@ impl Agent {
             resources: NodeResources { capacity, ..NodeResources::default() },
             ..NodeProfile::default()
         };
-        let parts = Parts {
+        let deps = NodeDeps {
             nodes: self.server.clone(),
             profile: Arc::new(profile),
-            settings: Settings {
+            settings: NodeStatusSettings {
                 registration: self.registration,
                 update_frequency: Duration::from_secs(10),
                 report_frequency: Duration::from_secs(300),
-                deadline: Duration::from_secs(10),
-                forbidden: self.forbidden,
+                request_timeout: Duration::from_secs(10),
+                on_forbidden: self.on_forbidden,
             },
             host: Arc::new(Machine),
             runtime: self.runtime.clone(),
             images: self.runtime.clone(),
             health,
-            inputs: self.inputs.clone(),
+            reports: self.reports.clone(),
             view,
             events: self.events.clone(),
-            clock: Arc::new(Paused(tokio::time::Instant::now())),
+            clock: Arc::new(FakeClock::following_tokio(1_000_000)),
             metrics: Arc::default(),
         };
-        let mut tasks = self.tasks.lock().unwrap();
+        let mut tasks = self.tasks.lock();
         tasks.spawn(checker.run(self.cancel.clone()));
-        let (lists, cancel) = (Arc::clone(&self.lists), self.cancel.clone());
+        let (relist_works, cancel) = (Arc::clone(&self.relist_works), self.cancel.clone());
         tasks.spawn(async move {
             loop {
-                if lists.load(Ordering::Relaxed) {
-                    listing.listed();
+                if relist_works.load(Ordering::Relaxed) {
+                    listing.record_list();
                 }
                 tokio::select! {
                     () = cancel.cancelled() => return,
@@ -383,12 +374,12 @@ impl Agent {
             }
         });
         tasks.spawn(watch::run(self.server.clone(), publish, self.cancel.clone()));
-        tasks.spawn(run(parts, self.cancel.clone()));
+        tasks.spawn(run(deps, self.cancel.clone()));
     }
 
     pub(super) async fn stop(self) {
         self.cancel.cancel();
-        let mut tasks = self.tasks.into_inner().unwrap();
+        let mut tasks = self.tasks.into_inner();
         while let Some(ended) = tasks.join_next().await {
             ended.unwrap();
         }

@@ -1,6 +1,6 @@
-//! Flags for the log, the pod sources and the server.
+//! Flags for logging, the pod sources and the server.
 
-use super::{FlagKind as Kind, FlagSpec, Status, Target, field, kept};
+use super::{FlagKind as Kind, FlagSpec, Status, Target, flag_or_file, prefer_file};
 
 pub(in super::super) static LOGGING: &[FlagSpec] = &[
     FlagSpec {
@@ -9,169 +9,189 @@ pub(in super::super) static LOGGING: &[FlagSpec] = &[
         kind: Kind::Verbosity,
         target: Target::Field("logging.verbosity"),
         status: Status::Current,
-        help: "Verbosity of the log.",
+        help: "Log verbosity; higher numbers log more.",
     },
-    kept("vmodule", Kind::Vmodule, "logging.vmodule", "Verbosity by source file pattern, text format only."),
-    kept(
+    flag_or_file(
+        "vmodule",
+        Kind::Vmodule,
+        "logging.vmodule",
+        "Log verbosity per source file, as a comma-separated list of PATTERN=N.",
+    ),
+    flag_or_file(
         "log-flush-frequency",
         Kind::Duration,
         "logging.flushFrequency",
-        "Longest time a log line may wait in a buffer.",
+        "Maximum time that a log line stays in a buffer.",
     ),
-    field("logging-format", Kind::Text, "logging.format", "Log format: text or json."),
-    field(
+    prefer_file("logging-format", Kind::Text, "logging.format", "Log format: \"text\" or \"json\"."),
+    prefer_file(
         "log-text-split-stream",
         Kind::Bool,
         "logging.options.text.splitStream",
-        "Text format: errors to standard error, the rest to standard output (alpha).",
+        "In text format, write errors to standard error and everything else to standard output (alpha).",
     ),
-    field(
+    prefer_file(
         "log-text-info-buffer-size",
         Kind::Quantity,
         "logging.options.text.infoBufferSize",
-        "Text format: buffer for all but errors (alpha).",
+        "In text format, size of the buffer for everything but errors; 0 disables buffering (alpha).",
     ),
-    field(
+    prefer_file(
         "log-json-split-stream",
         Kind::Bool,
         "logging.options.json.splitStream",
-        "JSON format: errors to standard error, the rest to standard output (alpha).",
+        "In JSON format, write errors to standard error and everything else to standard output (alpha).",
     ),
-    field(
+    prefer_file(
         "log-json-info-buffer-size",
         Kind::Quantity,
         "logging.options.json.infoBufferSize",
-        "JSON format: buffer for all but errors (alpha).",
+        "In JSON format, size of the buffer for everything but errors; 0 disables buffering (alpha).",
     ),
 ];
 
 pub(in super::super) static SERVER: &[FlagSpec] = &[
-    field(
+    prefer_file(
         "pod-manifest-path",
         Kind::Text,
         "staticPodPath",
-        "Directory of static pod files, or one such file.",
+        "Directory of static pod manifests, or a single manifest file.",
     ),
-    field("manifest-url", Kind::Text, "staticPodURL", "URL that serves static pods."),
-    field(
+    prefer_file("manifest-url", Kind::Text, "staticPodURL", "URL to read static pod manifests from."),
+    prefer_file(
         "manifest-url-header",
         Kind::Headers,
         "staticPodURLHeader",
-        "HTTP headers for --manifest-url, as name:value pairs.",
+        "HTTP headers for requests to --manifest-url, as a comma-separated list of NAME:VALUE. May be repeated.",
     ),
-    field(
+    prefer_file(
         "sync-frequency",
         Kind::Duration,
         "syncFrequency",
-        "Longest time between two syncs of an unchanged pod.",
+        "Maximum time between two syncs of a pod that did not change.",
     ),
-    field(
+    prefer_file(
         "file-check-frequency",
         Kind::Duration,
         "fileCheckFrequency",
-        "How often static pod files are looked at.",
+        "How often to check the static pod manifests for changes.",
     ),
-    field(
+    prefer_file(
         "http-check-frequency",
         Kind::Duration,
         "httpCheckFrequency",
-        "How often --manifest-url is looked at.",
+        "How often to check --manifest-url for changes.",
     ),
-    field("enable-server", Kind::Bool, "enableServer", "Run the HTTPS server."),
-    field("address", Kind::Ip, "address", "Address the server listens on."),
-    field("port", Kind::Int32, "port", "Port of the HTTPS server."),
-    field(
+    prefer_file("enable-server", Kind::Bool, "enableServer", "Run the HTTPS server."),
+    prefer_file("address", Kind::Ip, "address", "IP address that the HTTPS server listens on."),
+    prefer_file("port", Kind::Int32, "port", "Port of the HTTPS server."),
+    prefer_file(
         "read-only-port",
         Kind::Int32,
         "readOnlyPort",
-        "Port of the plain HTTP server without authentication; 0 for none.",
+        "Port of the HTTP server without authentication; 0 disables it.",
     ),
-    field(
+    prefer_file(
         "anonymous-auth",
         Kind::Bool,
         "authentication.anonymous.enabled",
-        "Let clients without credentials in as system:anonymous.",
+        "Accept requests without credentials, as user system:anonymous.",
     ),
-    field(
+    prefer_file(
         "authentication-token-webhook",
         Kind::Bool,
         "authentication.webhook.enabled",
-        "Check bearer tokens with the API server.",
+        "Authenticate bearer tokens with the TokenReview API.",
     ),
-    field(
+    prefer_file(
         "authentication-token-webhook-cache-ttl",
         Kind::Duration,
         "authentication.webhook.cacheTTL",
-        "How long such a verdict is remembered.",
+        "How long to cache responses of the TokenReview API.",
     ),
-    field(
+    prefer_file(
         "client-ca-file",
         Kind::Text,
         "authentication.x509.clientCAFile",
-        "Authorities whose client certificates are accepted.",
+        "File with the certificate authorities to authenticate client certificates with.",
     ),
-    field(
+    prefer_file(
         "authorization-mode",
         Kind::Text,
         "authorization.mode",
-        "Who decides what clients may do: AlwaysAllow or Webhook.",
+        "How to authorize requests: \"AlwaysAllow\", or \"Webhook\" to use the SubjectAccessReview API.",
     ),
-    field(
+    prefer_file(
         "authorization-webhook-cache-authorized-ttl",
         Kind::Duration,
         "authorization.webhook.cacheAuthorizedTTL",
-        "How long a yes of the API server is remembered.",
+        "How long to cache \"authorized\" responses of the SubjectAccessReview API.",
     ),
-    field(
+    prefer_file(
         "authorization-webhook-cache-unauthorized-ttl",
         Kind::Duration,
         "authorization.webhook.cacheUnauthorizedTTL",
-        "How long a no of the API server is remembered.",
+        "How long to cache \"unauthorized\" responses of the SubjectAccessReview API.",
     ),
-    field(
+    prefer_file(
         "tls-cert-file",
         Kind::Text,
         "tlsCertFile",
-        "Serving certificate; without it one is made in --cert-dir.",
+        "File with the serving certificate. Without it, a self-signed certificate is created in --cert-dir.",
     ),
-    field("tls-private-key-file", Kind::Text, "tlsPrivateKeyFile", "Key of the serving certificate."),
-    field(
+    prefer_file(
+        "tls-private-key-file",
+        Kind::Text,
+        "tlsPrivateKeyFile",
+        "File with the private key of the serving certificate.",
+    ),
+    prefer_file(
         "tls-cipher-suites",
         Kind::List,
         "tlsCipherSuites",
-        "Cipher suites up to TLS 1.2, by their Go names.",
+        "Allowed cipher suites for TLS 1.2 and older, by their Go names. If empty, the default set is used.",
     ),
-    field(
+    prefer_file(
         "tls-min-version",
         Kind::Text,
         "tlsMinVersion",
-        "Oldest TLS version: VersionTLS10 to VersionTLS13.",
+        "Minimum TLS version: \"VersionTLS10\", \"VersionTLS11\", \"VersionTLS12\" or \"VersionTLS13\".",
     ),
-    field(
+    prefer_file(
         "rotate-certificates",
         Kind::Bool,
         "rotateCertificates",
-        "Renew the client certificate through the API.",
+        "Renew the client certificate with the CertificateSigningRequest API before it expires.",
     ),
-    field(
+    prefer_file(
         "rotate-server-certificates",
         Kind::Bool,
         "serverTLSBootstrap",
-        "Request the serving certificate through the API.",
+        "Request and renew the serving certificate with the CertificateSigningRequest API.",
     ),
-    field(
+    prefer_file(
         "enable-debugging-handlers",
         Kind::Bool,
         "enableDebuggingHandlers",
-        "Serve exec, attach, port-forward and logs.",
+        "Serve the endpoints for exec, attach, port-forward, container logs and profiling.",
     ),
-    field("contention-profiling", Kind::Bool, "enableContentionProfiling", "Profile waiting for locks."),
-    field("healthz-port", Kind::Int32, "healthzPort", "Port of the local health check; 0 for none."),
-    field("healthz-bind-address", Kind::Ip, "healthzBindAddress", "Address of the local health check."),
-    field(
+    prefer_file("contention-profiling", Kind::Bool, "enableContentionProfiling", "Enable block profiling."),
+    prefer_file(
+        "healthz-port",
+        Kind::Int32,
+        "healthzPort",
+        "Port of the local health check server; 0 disables it.",
+    ),
+    prefer_file(
+        "healthz-bind-address",
+        Kind::Ip,
+        "healthzBindAddress",
+        "IP address that the local health check server listens on.",
+    ),
+    prefer_file(
         "streaming-connection-idle-timeout",
         Kind::Duration,
         "streamingConnectionIdleTimeout",
-        "No effect.",
+        "Maximum idle time of a streaming connection.",
     ),
 ];

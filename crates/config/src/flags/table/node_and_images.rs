@@ -1,100 +1,130 @@
-//! Flags for the API client, the node, the runtime and its images.
+//! Flags for the API client, the node, the container runtime and its images.
 
-use super::{FlagKind as Kind, FlagSpec, field, kept};
+use super::{FlagKind as Kind, FlagSpec, flag_or_file, prefer_file};
 
 pub(in super::super) static NODE: &[FlagSpec] = &[
-    field("register-node", Kind::Bool, "registerNode", "Create the Node object."),
-    field(
+    prefer_file("register-node", Kind::Bool, "registerNode", "Register the node with the API server."),
+    prefer_file(
         "register-with-taints",
         Kind::Taints,
         "registerWithTaints",
-        "Taints to register the node with, as key=value:effect.",
+        "Taints to register the node with, as a comma-separated list of KEY=VALUE:EFFECT.",
     ),
-    kept("provider-id", Kind::Text, "providerID", "Identity of the machine at its provider."),
-    field("pod-cidr", Kind::Text, "podCIDR", "Pod address range of a node that stands alone."),
-    field(
+    flag_or_file(
+        "provider-id",
+        Kind::Text,
+        "providerID",
+        "Unique identifier of the machine at its cloud provider.",
+    ),
+    prefer_file(
+        "pod-cidr",
+        Kind::Text,
+        "podCIDR",
+        "CIDR for pod IP addresses. Used in standalone mode only.",
+    ),
+    prefer_file(
         "node-status-update-frequency",
         Kind::Duration,
         "nodeStatusUpdateFrequency",
-        "How often the node status is computed.",
+        "How often the node status is computed, and sent if it changed.",
     ),
-    field(
+    prefer_file(
         "node-status-max-images",
         Kind::Int32,
         "nodeStatusMaxImages",
-        "Images listed in the node status; -1 for all.",
+        "Maximum number of images listed in the node status; -1 for no limit.",
     ),
-    field("kube-api-content-type", Kind::Text, "contentType", "Content type of API requests."),
-    field("kube-api-qps", Kind::Int32, "kubeAPIQPS", "API requests per second."),
-    field("kube-api-burst", Kind::Int32, "kubeAPIBurst", "API requests in one burst."),
-    field("event-qps", Kind::Int32, "eventRecordQPS", "Events per second; 0 for no limit."),
-    field("event-burst", Kind::Int32, "eventBurst", "Events in one burst."),
-    field(
+    prefer_file(
+        "kube-api-content-type",
+        Kind::Text,
+        "contentType",
+        "Content type of requests to the API server.",
+    ),
+    prefer_file("kube-api-qps", Kind::Int32, "kubeAPIQPS", "Maximum number of API requests per second."),
+    prefer_file("kube-api-burst", Kind::Int32, "kubeAPIBurst", "Maximum number of API requests in a burst."),
+    prefer_file(
+        "event-qps",
+        Kind::Int32,
+        "eventRecordQPS",
+        "Maximum number of events per second; 0 for no limit.",
+    ),
+    prefer_file("event-burst", Kind::Int32, "eventBurst", "Maximum number of events in a burst."),
+    prefer_file(
         "feature-gates",
         Kind::Gates,
         "featureGates",
-        "Features to turn on or off, as Name=true pairs; win over the file one by one.",
+        "Feature gates to enable or disable, as a comma-separated list of NAME=BOOL. Other gates keep their values from the configuration file.",
     ),
 ];
 
 pub(in super::super) static IMAGES: &[FlagSpec] = &[
-    field(
+    prefer_file(
         "container-runtime-endpoint",
         Kind::Text,
         "containerRuntimeEndpoint",
-        "Socket of the container runtime.",
+        "Endpoint of the container runtime.",
     ),
-    field(
+    prefer_file(
         "image-service-endpoint",
         Kind::Text,
         "imageServiceEndpoint",
-        "Socket of the image service; the runtime's without it.",
+        "Endpoint of the image service. If empty, the endpoint of the container runtime is used.",
     ),
-    field(
+    prefer_file(
         "runtime-request-timeout",
         Kind::Duration,
         "runtimeRequestTimeout",
-        "Deadline of runtime calls that do not stream.",
+        "Timeout of all requests to the container runtime except streaming requests.",
     ),
-    field("registry-qps", Kind::Int32, "registryPullQPS", "Image pulls per second; 0 for no limit."),
-    field("registry-burst", Kind::Int32, "registryBurst", "Image pulls in one burst."),
-    field("serialize-image-pulls", Kind::Bool, "serializeImagePulls", "Pull one image at a time."),
-    field(
+    prefer_file(
+        "registry-qps",
+        Kind::Int32,
+        "registryPullQPS",
+        "Maximum number of image pulls per second; 0 for no limit.",
+    ),
+    prefer_file("registry-burst", Kind::Int32, "registryBurst", "Maximum number of image pulls in a burst."),
+    prefer_file("serialize-image-pulls", Kind::Bool, "serializeImagePulls", "Pull images one at a time."),
+    prefer_file(
         "minimum-image-ttl-duration",
         Kind::Duration,
         "imageMinimumGCAge",
-        "Youngest unused image that may be removed.",
+        "Minimum age of an unused image before it may be removed.",
     ),
-    field(
+    prefer_file(
         "image-gc-high-threshold",
         Kind::Int32,
         "imageGCHighThresholdPercent",
-        "Disk usage in percent at which images are removed; 100 for never.",
+        "Disk usage in percent at which image garbage collection starts; 100 disables it.",
     ),
-    field(
+    prefer_file(
         "image-gc-low-threshold",
         Kind::Int32,
         "imageGCLowThresholdPercent",
-        "Disk usage in percent down to which images are removed.",
+        "Disk usage in percent at which image garbage collection stops.",
     ),
-    field("volume-plugin-dir", Kind::Text, "volumePluginDir", "Where FlexVolume drivers are looked for."),
-    field(
+    prefer_file("volume-plugin-dir", Kind::Text, "volumePluginDir", "Directory of FlexVolume drivers."),
+    prefer_file(
         "volume-stats-agg-period",
         Kind::Duration,
         "volumeStatsAggPeriod",
-        "How often volume usage is measured; negative for never.",
+        "How often the disk usage of volumes is measured; a negative value disables it.",
     ),
-    field(
+    prefer_file(
         "enable-controller-attach-detach",
         Kind::Bool,
         "enableControllerAttachDetach",
-        "Leave attaching volumes to a controller.",
+        "Let the attach/detach controller attach and detach volumes.",
     ),
-    field(
+    prefer_file(
         "container-log-max-size",
         Kind::Text,
         "containerLogMaxSize",
-        "Size at which a container log is rotated.",
+        "Maximum size of a container log file before it is rotated; a negative value disables rotation.",
     ),
-    field("container-log-max-files", Kind::Int32, "containerLogMaxFiles", "Log files kept per container."),
+    prefer_file(
+        "container-log-max-files",
+        Kind::Int32,
+        "containerLogMaxFiles",
+        "Maximum number of log files per container.",
+    ),
 ];

@@ -1,176 +1,236 @@
 //! Flags for pods and their resources.
 
-use super::{FlagKind as Kind, FlagSpec, field, kept};
+use super::{FlagKind as Kind, FlagSpec, flag_or_file, prefer_file};
 
 pub(in super::super) static PODS: &[FlagSpec] = &[
-    field("max-pods", Kind::Int32, "maxPods", "How many pods the node takes."),
-    field(
+    prefer_file("max-pods", Kind::Int32, "maxPods", "Maximum number of pods on the node."),
+    prefer_file(
         "pods-per-core",
         Kind::Int32,
         "podsPerCore",
-        "How many pods the node takes per core; 0 for no such limit.",
+        "Maximum number of pods per CPU core; 0 for no limit. --max-pods remains the upper bound.",
     ),
-    field("pod-max-pids", Kind::Int64, "podPidsLimit", "Processes per pod; -1 for no limit."),
-    field("cluster-domain", Kind::Text, "clusterDomain", "Domain added to the search list of pods."),
-    field("cluster-dns", Kind::List, "clusterDNS", "Name servers of pods that use the cluster's DNS."),
-    field("resolv-conf", Kind::Text, "resolvConf", "Resolver configuration of pods that use the host's DNS."),
-    field("hairpin-mode", Kind::Text, "hairpinMode", "No effect."),
-    field(
+    prefer_file(
+        "pod-max-pids",
+        Kind::Int64,
+        "podPidsLimit",
+        "Maximum number of processes per pod; -1 for no limit.",
+    ),
+    prefer_file(
+        "cluster-domain",
+        Kind::Text,
+        "clusterDomain",
+        "Cluster domain that is added to the DNS search list of pods.",
+    ),
+    prefer_file(
+        "cluster-dns",
+        Kind::List,
+        "clusterDNS",
+        "IP addresses of the DNS servers for pods with dnsPolicy ClusterFirst.",
+    ),
+    prefer_file(
+        "resolv-conf",
+        Kind::Text,
+        "resolvConf",
+        "Resolver configuration file for pods that use the DNS settings of the node.",
+    ),
+    prefer_file("hairpin-mode", Kind::Text, "hairpinMode", "How pods reach themselves through a Service."),
+    prefer_file(
         "make-iptables-util-chains",
         Kind::Bool,
         "makeIPTablesUtilChains",
-        "Set up the utility chains of the packet filter.",
+        "Create the iptables utility chains on the node.",
     ),
-    field("cgroup-root", Kind::Text, "cgroupRoot", "Parent cgroup of all pods."),
-    field("cgroups-per-qos", Kind::Bool, "cgroupsPerQOS", "Group pods by quality of service."),
-    field("cgroup-driver", Kind::Text, "cgroupDriver", "Who creates cgroups: cgroupfs or systemd."),
-    field("kubelet-cgroups", Kind::Text, "kubeletCgroups", "Cgroup of the agent."),
-    field("system-cgroups", Kind::Text, "systemCgroups", "Cgroup for processes that are in none."),
-    field("cpu-cfs-quota", Kind::Bool, "cpuCFSQuota", "Enforce CPU limits."),
-    field("cpu-cfs-quota-period", Kind::Duration, "cpuCFSQuotaPeriod", "Period of the CPU quota."),
-    field("fail-swap-on", Kind::Bool, "failSwapOn", "Refuse to start while swap is on."),
-    kept("fail-cgroupv1", Kind::Bool, "failCgroupV1", "Refuse to start on cgroup v1."),
-    field("oom-score-adj", Kind::Int32, "oomScoreAdj", "Out-of-memory score of the agent."),
-    field("max-open-files", Kind::Int64, "maxOpenFiles", "File descriptors the agent may open."),
-    field(
+    prefer_file("cgroup-root", Kind::Text, "cgroupRoot", "Parent cgroup of all pods."),
+    prefer_file(
+        "cgroups-per-qos",
+        Kind::Bool,
+        "cgroupsPerQOS",
+        "Create cgroups for the QoS classes and for each pod.",
+    ),
+    prefer_file(
+        "cgroup-driver",
+        Kind::Text,
+        "cgroupDriver",
+        "Driver for cgroups: \"cgroupfs\" or \"systemd\". The setting of the container runtime takes precedence.",
+    ),
+    prefer_file("kubelet-cgroups", Kind::Text, "kubeletCgroups", "Cgroup to run the agent in."),
+    prefer_file(
+        "system-cgroups",
+        Kind::Text,
+        "systemCgroups",
+        "Cgroup to move all non-kernel processes into that are in the root cgroup. Requires --cgroup-root.",
+    ),
+    prefer_file("cpu-cfs-quota", Kind::Bool, "cpuCFSQuota", "Enforce the CPU limits of containers."),
+    prefer_file(
+        "cpu-cfs-quota-period",
+        Kind::Duration,
+        "cpuCFSQuotaPeriod",
+        "CFS quota period for CPU limits.",
+    ),
+    prefer_file("fail-swap-on", Kind::Bool, "failSwapOn", "Refuse to start if swap is enabled on the node."),
+    flag_or_file("fail-cgroupv1", Kind::Bool, "failCgroupV1", "Refuse to start on a node with cgroup v1."),
+    prefer_file(
+        "oom-score-adj",
+        Kind::Int32,
+        "oomScoreAdj",
+        "The oom_score_adj value of the agent, from -1000 to 1000.",
+    ),
+    prefer_file(
+        "max-open-files",
+        Kind::Int64,
+        "maxOpenFiles",
+        "Maximum number of files that the agent can open.",
+    ),
+    prefer_file(
         "protect-kernel-defaults",
         Kind::Bool,
         "protectKernelDefaults",
-        "Fail on wrong kernel settings instead of setting them.",
+        "Refuse to start if kernel settings differ from the required values, instead of changing them.",
     ),
-    field(
+    prefer_file(
         "allowed-unsafe-sysctls",
         Kind::List,
         "allowedUnsafeSysctls",
-        "Sysctls pods may set at their own risk.",
+        "Unsafe sysctls, or patterns ending in *, that pods may set.",
     ),
-    field("runonce", Kind::Bool, "runOnce", "Removed upstream; true is refused."),
-    field(
+    prefer_file("runonce", Kind::Bool, "runOnce", "Removed from Kubernetes; true is rejected."),
+    prefer_file(
         "local-storage-capacity-isolation",
         Kind::Bool,
         "localStorageCapacityIsolation",
-        "Count and limit local ephemeral storage.",
+        "Track and limit the use of local ephemeral storage.",
     ),
-    field(
+    prefer_file(
         "system-reserved",
         Kind::Map,
         "systemReserved",
-        "Resources for the system, as name=quantity pairs.",
+        "Resources reserved for the operating system, as a comma-separated list of NAME=QUANTITY (cpu, memory, ephemeral-storage, pid).",
     ),
-    field(
+    prefer_file(
         "kube-reserved",
         Kind::Map,
         "kubeReserved",
-        "Resources for Kubernetes itself, as name=quantity pairs.",
+        "Resources reserved for Kubernetes components, as a comma-separated list of NAME=QUANTITY (cpu, memory, ephemeral-storage, pid).",
     ),
-    field(
+    prefer_file(
         "reserved-cpus",
         Kind::Text,
         "reservedSystemCPUs",
-        "CPUs for the system and Kubernetes, such as 0-1,4.",
+        "CPUs reserved for the operating system and Kubernetes components, such as 0-1,4.",
     ),
-    field(
+    prefer_file(
         "system-reserved-cgroup",
         Kind::Text,
         "systemReservedCgroup",
-        "Cgroup --system-reserved is enforced on.",
+        "Cgroup in which --system-reserved is enforced.",
     ),
-    field("kube-reserved-cgroup", Kind::Text, "kubeReservedCgroup", "Cgroup --kube-reserved is enforced on."),
-    field(
+    prefer_file(
+        "kube-reserved-cgroup",
+        Kind::Text,
+        "kubeReservedCgroup",
+        "Cgroup in which --kube-reserved is enforced.",
+    ),
+    prefer_file(
         "enforce-node-allocatable",
         Kind::List,
         "enforceNodeAllocatable",
-        "Reservations to enforce: none, pods, system-reserved, kube-reserved, or the latter two with -compressible.",
+        "Reservations to enforce: \"none\", \"pods\", \"system-reserved\", \"system-reserved-compressible\", \"kube-reserved\", \"kube-reserved-compressible\".",
     ),
-    field(
+    prefer_file(
         "qos-reserved",
         Kind::Map,
         "qosReserved",
-        "Share of memory requests kept from lower classes, as memory=50% (alpha).",
+        "Share of the memory requests that lower QoS classes cannot use, as memory=PERCENT% (alpha).",
     ),
-    field(
+    prefer_file(
         "eviction-hard",
         Kind::Thresholds,
         "evictionHard",
-        "Thresholds at which pods are evicted at once, as signal<value pairs.",
+        "Thresholds at which pods are evicted immediately, as a comma-separated list of SIGNAL<VALUE.",
     ),
-    field(
+    prefer_file(
         "eviction-soft",
         Kind::Thresholds,
         "evictionSoft",
-        "Thresholds at which pods are evicted after a grace period, as signal<value pairs.",
+        "Thresholds at which pods are evicted after a grace period, as a comma-separated list of SIGNAL<VALUE.",
     ),
-    field(
+    prefer_file(
         "eviction-soft-grace-period",
         Kind::Map,
         "evictionSoftGracePeriod",
-        "Those grace periods, as signal=duration pairs.",
+        "Grace periods of the soft thresholds, as a comma-separated list of SIGNAL=DURATION.",
     ),
-    field(
+    prefer_file(
         "eviction-minimum-reclaim",
         Kind::Map,
         "evictionMinimumReclaim",
-        "How much more than needed is reclaimed, as signal=value pairs.",
+        "Minimum amount of a resource to reclaim when it is under pressure, as a comma-separated list of SIGNAL=VALUE.",
     ),
-    field(
+    prefer_file(
         "eviction-pressure-transition-period",
         Kind::Duration,
         "evictionPressureTransitionPeriod",
-        "How long a pressure condition outlives its cause.",
+        "How long a pressure condition remains set after the pressure ends.",
     ),
-    field(
+    prefer_file(
         "eviction-max-pod-grace-period",
         Kind::Int32,
         "evictionMaxPodGracePeriod",
-        "Longest grace in seconds of a pod evicted by a soft threshold.",
+        "Maximum termination grace period in seconds of a pod that is evicted because of a soft threshold.",
     ),
-    field(
+    prefer_file(
         "kernel-memcg-notification",
         Kind::Bool,
         "kernelMemcgNotification",
-        "Let the kernel tell when memory runs short.",
+        "Use kernel notifications for memory thresholds in addition to polling.",
     ),
-    field("cpu-manager-policy", Kind::Text, "cpuManagerPolicy", "CPUs for containers: none or static."),
-    field(
+    prefer_file(
+        "cpu-manager-policy",
+        Kind::Text,
+        "cpuManagerPolicy",
+        "CPU manager policy: \"none\" or \"static\".",
+    ),
+    prefer_file(
         "cpu-manager-policy-options",
         Kind::OneEntryMap,
         "cpuManagerPolicyOptions",
-        "Fine tuning of the CPU policy, one key=value per flag.",
+        "Option of the CPU manager policy, as KEY=VALUE. May be repeated.",
     ),
-    field(
+    prefer_file(
         "cpu-manager-reconcile-period",
         Kind::Duration,
         "cpuManagerReconcilePeriod",
-        "How often CPU assignments are checked.",
+        "Interval between reconciliations of the CPU manager.",
     ),
-    field(
+    prefer_file(
         "memory-manager-policy",
         Kind::Text,
         "memoryManagerPolicy",
-        "Memory for containers: None or Static.",
+        "Memory manager policy: \"None\" or \"Static\".",
     ),
-    field(
+    prefer_file(
         "reserved-memory",
         Kind::ReservedMemory,
         "reservedMemory",
-        "Memory kept from pods by NUMA node, as 0:memory=1Gi,hugepages-2Mi=4Mi.",
+        "Memory reserved per NUMA node, such as 0:memory=1Gi,hugepages-2Mi=4Mi. Nodes are separated by semicolons.",
     ),
-    field(
+    prefer_file(
         "topology-manager-policy",
         Kind::Text,
         "topologyManagerPolicy",
-        "Nearness of resources: none, best-effort, restricted or single-numa-node.",
+        "Topology manager policy: \"none\", \"best-effort\", \"restricted\" or \"single-numa-node\".",
     ),
-    field(
+    prefer_file(
         "topology-manager-scope",
         Kind::Text,
         "topologyManagerScope",
-        "What is placed as one: container or pod.",
+        "Scope of topology alignment: \"container\" or \"pod\".",
     ),
-    field(
+    prefer_file(
         "topology-manager-policy-options",
         Kind::Map,
         "topologyManagerPolicyOptions",
-        "Fine tuning of the topology policy, as key=value pairs.",
+        "Options of the topology manager policy, as a comma-separated list of KEY=VALUE.",
     ),
 ];

@@ -7,7 +7,7 @@ fn labelled<const N: usize>(labels: [(&str, &str); N]) -> HashMap<String, String
 }
 
 #[test]
-fn a_specification_keeps_all_that_the_process_sees() {
+fn converts_container_spec() {
     let sent = config(
         &ContainerSpec {
             name: "main".into(),
@@ -49,11 +49,11 @@ fn a_specification_keeps_all_that_the_process_sees() {
     assert_eq!((image.image.as_str(), image.user_specified_image.as_str()), ("sha256:1", "web:1"));
     assert_eq!((sent.command[0].as_str(), sent.args[0].as_str()), ("sh", "-c"));
     let env = sent.envs.iter().map(|pair| (pair.key.as_str(), pair.value.as_slice())).collect::<Vec<_>>();
-    assert_eq!(env, [("B", b"2".as_slice()), ("A", b"1".as_slice())], "order is kept");
+    assert_eq!(env, [("B", b"2".as_slice()), ("A", b"1".as_slice())], "the order is preserved");
     let mount = &sent.mounts[0];
     assert_eq!((mount.container_path.as_str(), mount.host_path.as_str()), ("/in", "/out"));
     assert!(mount.readonly && !mount.selinux_relabel);
-    assert_eq!(mount.uid_mappings[0].host_id, 131_072, "files belong to the pod's users");
+    assert_eq!(mount.uid_mappings[0].host_id, 131_072, "mounts use the pod's user namespace");
     assert_eq!(mount.uid_mappings, mount.gid_mappings);
     assert_eq!(mount.propagation(), v1::MountPropagation::PropagationBidirectional);
     assert_eq!(
@@ -66,7 +66,7 @@ fn a_specification_keeps_all_that_the_process_sees() {
 }
 
 #[test]
-fn stop_signals_are_found_under_their_api_names() {
+fn converts_stop_signals_from_api_names() {
     for (name, signal) in [
         (None, v1::Signal::RuntimeDefault),
         (Some("SIGTERM"), v1::Signal::Sigterm),
@@ -80,21 +80,22 @@ fn stop_signals_are_found_under_their_api_names() {
 }
 
 #[test]
-fn foreign_containers_are_left_out_of_lists() {
+fn lists_omit_containers_without_pod_labels() {
     let mut item =
-        brief::Container { id: "c".into(), pod_sandbox_id: "s".into(), state: 1, ..Default::default() };
+        list_calls::Container { id: "c".into(), pod_sandbox_id: "s".into(), state: 1, ..Default::default() };
     assert_eq!(summary(&item), None);
     let labels = [(POD_UID, "u"), (CONTAINER_NAME, "main")];
-    item.labels = labels.map(|(key, value)| brief::Label { key: key.into(), value: value.into() }).to_vec();
-    item.metadata = Some(brief::ContainerMetadata { name: "other".into(), attempt: 4 });
+    item.labels =
+        labels.map(|(key, value)| list_calls::Label { key: key.into(), value: value.into() }).to_vec();
+    item.metadata = Some(list_calls::ContainerMetadata { name: "other".into(), attempt: 4 });
     let ours = summary(&item).unwrap();
     assert_eq!((ours.sandbox_id.as_str(), ours.name.as_str(), ours.attempt), ("s", "main", 4));
     assert_eq!(ours.state, ContainerState::Running);
 }
 
 #[test]
-fn a_status_is_taken_over_whole() {
-    let told = v1::ContainerStatus {
+fn converts_container_status() {
+    let reported = v1::ContainerStatus {
         id: "c".into(),
         metadata: Some(v1::ContainerMetadata { name: "main".into(), attempt: 1 }),
         state: v1::ContainerState::ContainerExited.into(),
@@ -119,7 +120,7 @@ fn a_status_is_taken_over_whole() {
         }),
         ..Default::default()
     };
-    let found = status(told, &labelled([("info", r#"{"pid":77,"config":{"x":[1]}}"#)])).unwrap();
+    let found = status(reported, &labelled([("info", r#"{"pid":77,"config":{"x":[1]}}"#)])).unwrap();
     assert_eq!((found.name.as_str(), found.attempt, found.state), ("main", 1, ContainerState::Exited));
     let times = [found.created_at, found.started_at, found.finished_at];
     assert_eq!(times, [1, 2, 3].map(Timestamp::from_nanos));
@@ -131,16 +132,16 @@ fn a_status_is_taken_over_whole() {
 }
 
 #[test]
-fn a_process_id_is_taken_only_where_there_is_one() {
+fn extracts_process_id_if_positive() {
     for (text, expected) in
-        [(r#"{"pid":5}"#, Some(5)), (r#"{"pid":0}"#, None), ("{}", None), ("no json", None)]
+        [(r#"{"pid":5}"#, Some(5)), (r#"{"pid":0}"#, None), ("{}", None), ("not json", None)]
     {
         assert_eq!(pid(text), expected, "{text}");
     }
 }
 
 #[test]
-fn a_status_without_identity_is_refused() {
+fn rejects_status_without_id_or_metadata() {
     let none = HashMap::new();
     assert!(status(v1::ContainerStatus::default(), &none).is_err());
     assert!(status(v1::ContainerStatus { id: "c".into(), ..Default::default() }, &none).is_err());

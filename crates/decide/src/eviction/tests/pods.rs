@@ -1,38 +1,38 @@
-//! Which pods go, and what is told of them.
+//! Tests of ranking, messages and limits.
 
 use super::*;
 
 const MIB: u64 = 1 << 20;
 
-fn ranked(pods: Vec<PodUse>, signal: Signal, layout: DiskLayout) -> Vec<String> {
+fn ranked(pods: Vec<PodUsage>, signal: Signal, layout: DiskLayout) -> Vec<String> {
     rank(pods, signal, layout).iter().map(|own| own.pod.name().to_owned()).collect()
 }
 
 /// A pod of one container that requests and uses memory in MiB.
-fn eater(name: &str, priority: i32, request: u64, used: Option<u64>) -> PodUse {
+fn memory_user(name: &str, priority: i32, request: u64, used: Option<u64>) -> PodUsage {
     let requests = json!({"requests": {"memory": format!("{request}Mi")}});
     let spec = json!({"priority": priority, "containers": [{"name": "c", "resources": requests}]});
     let used = used.map(|used| PodStatistics { memory: memory(used * MIB), ..Default::default() });
-    PodUse { pod: Arc::new(pod(name, spec)), used }
+    PodUsage { pod: Arc::new(pod(name, spec)), used }
 }
 
 #[test]
-fn memory_takes_who_exceeds_its_request_then_low_priority_then_the_largest() {
+fn memory_ranks_by_excess_then_priority_then_usage() {
     let pods = vec![
-        eater("within", -5, 200, Some(150)),
-        eater("over-important", 10, 100, Some(900)),
-        eater("over-little", 0, 100, Some(101)),
-        eater("over-much", 0, 100, Some(300)),
-        eater("unknown", 1000, 100, None),
-        eater("exact", 0, 100, Some(100)),
+        memory_user("within", -5, 200, Some(150)),
+        memory_user("over-important", 10, 100, Some(900)),
+        memory_user("over-little", 0, 100, Some(101)),
+        memory_user("over-much", 0, 100, Some(300)),
+        memory_user("unknown", 1000, 100, None),
+        memory_user("exact", 0, 100, Some(100)),
     ];
     let expected = ["unknown", "over-much", "over-little", "over-important", "within", "exact"];
-    assert_eq!(ranked(pods, Signal::MemoryAvailable, DiskLayout::One), expected);
+    assert_eq!(ranked(pods, Signal::MemoryAvailable, DiskLayout::Single), expected);
 }
 
 #[test]
-fn process_ids_take_low_priority_then_the_most_processes() {
-    let with = |name: &str, priority: i32, count: u64| PodUse {
+fn process_ids_rank_by_priority_then_process_count() {
+    let with = |name: &str, priority: i32, count: u64| PodUsage {
         pod: Arc::new(pod(name, json!({"priority": priority, "containers": []}))),
         used: Some(PodStatistics {
             processes: Some(ProcessStatistics { process_count: count }),
@@ -40,11 +40,11 @@ fn process_ids_take_low_priority_then_the_most_processes() {
         }),
     };
     let pods = vec![with("few", 0, 1), with("important", 5, 1000), with("many", 0, 9)];
-    assert_eq!(ranked(pods, Signal::PidAvailable, DiskLayout::One), ["many", "few", "important"]);
+    assert_eq!(ranked(pods, Signal::PidAvailable, DiskLayout::Single), ["many", "few", "important"]);
 }
 
-/// A pod of one container, with what its parts take of disks.
-fn writer(name: &str, request: &str, [rootfs, logs, volume]: [u64; 3]) -> PodUse {
+/// A pod of one container, with the disk usage of its parts.
+fn disk_user(name: &str, request: &str, [rootfs, logs, volume]: [u64; 3]) -> PodUsage {
     let requests = json!({"requests": {"ephemeral-storage": request}});
     let spec = json!({
         "containers": [{"name": "c", "resources": requests}],
@@ -62,37 +62,37 @@ fn writer(name: &str, request: &str, [rootfs, logs, volume]: [u64; 3]) -> PodUse
         ..Default::default()
     });
     let used = PodStatistics { containers: vec![container], volumes: volumes.into(), ..Default::default() };
-    PodUse { pod: Arc::new(pod(name, spec)), used: Some(used) }
+    PodUsage { pod: Arc::new(pod(name, spec)), used: Some(used) }
 }
 
 #[test]
-fn disks_take_who_uses_most_of_the_disk_that_is_full() {
+fn disks_rank_by_usage_of_the_full_filesystem() {
     let pods = || {
         vec![
-            writer("rootfs", "10", [500, 1, 1]),
-            writer("logs", "10", [1, 300, 1]),
-            writer("volume", "10", [1, 1, 400]),
-            writer("entitled", "2k", [600, 600, 600]),
+            disk_user("rootfs", "10", [500, 1, 1]),
+            disk_user("logs", "10", [1, 300, 1]),
+            disk_user("volume", "10", [1, 1, 400]),
+            disk_user("entitled", "2k", [600, 600, 600]),
         ]
     };
     let all = ["rootfs", "volume", "logs", "entitled"];
-    assert_eq!(ranked(pods(), Signal::NodeFsAvailable, DiskLayout::One), all);
-    assert_eq!(ranked(pods(), Signal::ImageFsAvailable, DiskLayout::One), all);
-    let apart = DiskLayout::ImagesApart;
+    assert_eq!(ranked(pods(), Signal::NodeFsAvailable, DiskLayout::Single), all);
+    assert_eq!(ranked(pods(), Signal::ImageFsAvailable, DiskLayout::Single), all);
+    let apart = DiskLayout::DedicatedImageFs;
     let of_node = ["volume", "logs", "rootfs", "entitled"];
     assert_eq!(ranked(pods(), Signal::NodeFsAvailable, apart), of_node);
     assert_eq!(ranked(pods(), Signal::ImageFsAvailable, apart), ["rootfs", "logs", "volume", "entitled"]);
-    let split = DiskLayout::ImagesAndContainersApart;
+    let split = DiskLayout::SplitImageFs;
     assert_eq!(ranked(pods(), Signal::ContainerFsAvailable, split), all);
-    // Nothing of a pod lies there, so all are within their requests; the one that requests most goes last.
+    // No part of a pod is on that filesystem, so all are within their requests; the pod with the largest request is last.
     let none = ["rootfs", "logs", "volume", "entitled"];
     assert_eq!(ranked(pods(), Signal::ImageFsAvailable, split), none);
-    // Whoever has files exceeds its request of inodes, which nobody can make.
-    assert_eq!(ranked(pods(), Signal::NodeFsInodesFree, DiskLayout::One)[0], "volume");
+    // Any pod with files exceeds its inode request, which is always zero.
+    assert_eq!(ranked(pods(), Signal::NodeFsInodesFree, DiskLayout::Single)[0], "volume");
 }
 
 #[test]
-fn the_note_names_threshold_and_offenders() {
+fn eviction_note_names_threshold_and_offending_containers() {
     let resources = |memory: &str| json!({"requests": {"memory": memory}});
     let spec = json!({
         "containers": [{"name": "big", "resources": resources("1Mi")}, {"name": "fits", "resources": resources("1Gi")}],
@@ -111,39 +111,39 @@ fn the_note_names_threshold_and_offenders() {
     };
     let pod = pod("p", spec);
     let own = [threshold(Signal::NodeFsAvailable, "10%"), threshold(Signal::MemoryAvailable, "100Mi")];
-    let seen = seen(Signal::MemoryAvailable, 64 << 10, 1 << 30, 0);
-    let note = eviction_note(Starved::Memory, &pod, Some(&used), &own, &seen);
+    let observations = observations(Signal::MemoryAvailable, 64 << 10, 1 << 30, 0);
+    let note = eviction_note(StarvedResource::Memory, &pod, Some(&used), &own, &observations);
     assert_eq!(
         note.message,
         "The node was low on resource: memory. Threshold quantity: 100Mi, available: 64Ki. \
          Container big was using 3Mi, request is 1Mi, has larger consumption of memory. \
          Container side was using 1500, request is 0, has larger consumption of memory. "
     );
-    let annotations = words(&[
+    let annotations = map(&[
         ("offending_containers", "big,side"),
         ("offending_containers_usage", "3Mi,1500"),
         ("starved_resource", "memory"),
     ]);
     assert_eq!(note.annotations, annotations);
-    let unknown = eviction_note(Starved::Memory, &pod, None, &[], &seen);
+    let unknown = eviction_note(StarvedResource::Memory, &pod, None, &[], &observations);
     assert_eq!(
         (unknown.message.as_str(), unknown.annotations.len()),
         ("The node was low on resource: memory. ", 0)
     );
-    let disk = eviction_note(Starved::EphemeralStorage, &pod, Some(&used), &[], &seen);
+    let disk = eviction_note(StarvedResource::EphemeralStorage, &pod, Some(&used), &[], &observations);
     assert!(disk.message.contains(
         "Container fits was using 2Ki, request is 0, has larger consumption of ephemeral-storage. "
     ));
-    let inodes = eviction_note(Starved::Inodes, &pod, Some(&used), &[], &seen);
+    let inodes = eviction_note(StarvedResource::Inodes, &pod, Some(&used), &[], &observations);
     assert_eq!(inodes.message, "The node was low on resource: inodes. ");
     assert_eq!(inodes.annotations["offending_containers"], "");
 }
 
 #[test]
-fn a_pod_with_requests_of_its_own_is_named_as_a_whole() {
+fn eviction_note_names_pod_with_pod_level_requests() {
     let pod = pod("p", json!({"containers": [], "resources": {"requests": {"memory": "1Mi"}}}));
     let used = PodStatistics { memory: memory(2 * MIB), ..Default::default() };
-    let note = eviction_note(Starved::Memory, &pod, Some(&used), &[], &Observations::new());
+    let note = eviction_note(StarvedResource::Memory, &pod, Some(&used), &[], &SignalObservations::new());
     let expected = "The node was low on resource: memory. \
          Pod p was using 2Mi, request is 1Mi, has larger consumption of memory. ";
     assert_eq!(note.message, expected);
@@ -163,18 +163,18 @@ fn limited(volume: Option<&str>, containers: &[Option<&str>]) -> Pod {
 }
 
 #[test]
-fn only_pods_with_limits_are_measured() {
+fn measures_only_pods_with_limits() {
     for (pod, expected) in [
-        (limited(None, &[None]), LimitReadings::Nothing),
-        (limited(Some("1Mi"), &[None]), LimitReadings::Volumes),
-        (limited(None, &[None, Some("1Mi")]), LimitReadings::Everything),
+        (limited(None, &[None]), RequiredMeasurements::Nothing),
+        (limited(Some("1Mi"), &[None]), RequiredMeasurements::Volumes),
+        (limited(None, &[None, Some("1Mi")]), RequiredMeasurements::Everything),
     ] {
-        assert_eq!(limit_readings(&pod), expected);
+        assert_eq!(required_measurements(&pod), expected);
     }
 }
 
 #[test]
-fn the_first_limit_that_is_broken_is_told() {
+fn reports_first_exceeded_limit() {
     let used = |volume: u64, whole: u64, rootfs: u64, logs: u64| PodStatistics {
         volumes: vec![VolumeStatistics {
             name: "v".into(),
@@ -193,7 +193,7 @@ fn the_first_limit_that_is_broken_is_told() {
     let volume = "Usage of EmptyDir volume \"v\" exceeds the limit \"1Mi\". ";
     let whole = "Pod ephemeral local storage usage exceeds the total limit of containers 3Mi. ";
     let container = "Container c0 exceeded its local ephemeral storage limit \"1Mi\". ";
-    let one = DiskLayout::One;
+    let one = DiskLayout::Single;
     let both = [Some("1Mi"), Some("2Mi")];
     let cases = [
         (limited(Some("1024Ki"), &[None]), used(MIB + 1, 0, 0, 0), one, Some(("emptydirfs.limit", volume))),
@@ -206,32 +206,32 @@ fn the_first_limit_that_is_broken_is_told() {
             one,
             Some(("ephemeralcontainerfs.limit", container)),
         ),
-        (limited(None, &both), used(0, 3 * MIB, MIB, 1), DiskLayout::ImagesApart, None),
+        (limited(None, &both), used(0, 3 * MIB, MIB, 1), DiskLayout::DedicatedImageFs, None),
         (limited(None, &both), used(0, 3 * MIB, MIB, 0), one, None),
         (limited(None, &[None]), used(9, 9, 9, 9), one, None),
     ];
     for (pod, used, layout, expected) in cases {
-        let found = broken_limit(&pod, &used, layout);
+        let found = exceeded_limit(&pod, &used, layout);
         let found = found.as_ref().map(|own| (own.signal, own.message.as_str()));
         assert_eq!(found, expected);
     }
 }
 
 proptest! {
-    /// Whoever comes first is never a pod that keeps to its request while another one does not.
+    /// A pod within its request never precedes one that exceeds its request.
     #[test]
-    fn a_pod_within_its_request_goes_after_all_others(
+    fn pod_within_its_request_ranks_after_others(
         pods in proptest::collection::vec((-3_i32..3, 0_u64..50, 0_u64..50), 1..12),
     ) {
         let pods = pods.into_iter().enumerate();
-        let pods = pods.map(|(at, (priority, request, used))| eater(&at.to_string(), priority, request, Some(used)));
-        let pods: Vec<PodUse> = pods.collect();
-        let exceeds = |own: &PodUse| {
+        let pods = pods.map(|(at, (priority, request, used))| memory_user(&at.to_string(), priority, request, Some(used)));
+        let pods: Vec<PodUsage> = pods.collect();
+        let exceeds = |own: &PodUsage| {
             let used = own.used.as_ref().unwrap().memory.as_ref().unwrap().working_set_bytes.unwrap();
-            let request = crate::resources::pod_requests(&own.pod)["memory"].units();
+            let request = crate::pod_resources::resources::pod_requests(&own.pod)["memory"].units();
             i64::try_from(used).unwrap() > request
         };
-        let ordered = rank(pods.clone(), Signal::MemoryAvailable, DiskLayout::One);
+        let ordered = rank(pods.clone(), Signal::MemoryAvailable, DiskLayout::Single);
         prop_assert_eq!(ordered.len(), pods.len());
         let order: Vec<(bool, i32)> = ordered.iter().map(|own| (!exceeds(own), own.pod.spec.priority.unwrap())).collect();
         prop_assert!(order.is_sorted(), "{:?}", order);

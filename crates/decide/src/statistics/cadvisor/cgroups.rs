@@ -1,4 +1,4 @@
-//! CPU, memory, limits, processes and stalls of cgroups.
+//! CPU, memory, limits, processes and pressure of cgroups.
 
 use model::Timestamp;
 use model::metric_family::{MetricFamily, MetricKind};
@@ -7,10 +7,10 @@ use model::usage::{FullUsage, MemoryUsage, PressureUsage};
 use super::Row;
 use crate::statistics::families::{count, counter, gauge, plain, seconds, timed};
 
-/// States of tasks, which nobody counts any more; upstream shows zeros.
+/// Task states, for which upstream always shows zero.
 const TASK_STATES: [&str; 5] = ["iowaiting", "running", "sleeping", "stopped", "uninterruptible"];
 
-/// A family with one series for each cgroup.
+/// A family with one series per cgroup.
 type Simple = (&'static str, &'static str, MetricKind, fn(&Row<'_>, &FullUsage) -> Option<f64>);
 
 use MetricKind::{Counter, Gauge};
@@ -97,7 +97,7 @@ const PLAIN: [Simple; 7] = [
     ("container_start_time_seconds", "When it was made", Gauge, |row, _| Some(whole_seconds(row.created_at))),
 ];
 
-/// Stalls: waiting are those of some tasks, stalled those of all.
+/// Pressure: `waiting` is the share of some tasks, `stalled` of all tasks.
 type Stalls = (&'static str, &'static str, fn(&PressureUsage) -> u64);
 
 const PRESSURE: [Stalls; 6] = [
@@ -117,7 +117,6 @@ const PRESSURE: [Stalls; 6] = [
     ("container_pressure_io_stalled_seconds_total", "Time in which all did", |found| found.io.full.total),
 ];
 
-/// Everything that is told of each cgroup.
 pub(super) fn families(rows: &[Row<'_>], now: Timestamp) -> Vec<MetricFamily> {
     let mut families = Vec::new();
     for (name, help, kind, value) in TIMED {
@@ -145,7 +144,7 @@ pub(super) fn families(rows: &[Row<'_>], now: Timestamp) -> Vec<MetricFamily> {
     families
 }
 
-/// Families with labels of their own.
+/// Families with additional labels.
 fn labelled(rows: &[Row<'_>], now: Timestamp) -> Vec<MetricFamily> {
     let cpu = rows.iter().map(|row| {
         let usage = &row.reading.usage;
@@ -154,7 +153,7 @@ fn labelled(rows: &[Row<'_>], now: Timestamp) -> Vec<MetricFamily> {
     let seen = rows.iter().map(|row| timed(row.names.with(&[]), whole_seconds(now), now));
     let faults = rows.iter().flat_map(|row| {
         let usage = &row.reading.usage;
-        // Upstream tells the same for both scopes.
+        // Upstream shows the same value for both scopes.
         [
             ("pgfault", "container", usage.memory.page_faults),
             ("pgfault", "hierarchy", usage.memory.page_faults),

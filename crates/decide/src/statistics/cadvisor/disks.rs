@@ -1,4 +1,4 @@
-//! Disks of the machine, and what cgroups read from and wrote to them.
+//! Disks of the machine, and I/O of cgroups.
 
 use model::metric_family::{MetricFamily, MetricKind, MetricSeries};
 use model::usage::{DeviceUsage, MountedDisk};
@@ -37,7 +37,6 @@ const OF_MACHINE: [OfMachine; 13] = [
     }),
 ];
 
-/// Families of disks.
 pub(super) fn families(rows: &[Row<'_>], root: Option<&Reading>, disks: &[MountedDisk]) -> Vec<MetricFamily> {
     let names = Names { id: "/".to_owned(), ..Names::default() };
     let of_machine = |value: fn(&MountedDisk) -> f64| -> Vec<MetricSeries> {
@@ -79,7 +78,7 @@ pub(super) fn families(rows: &[Row<'_>], root: Option<&Reading>, disks: &[Mounte
     families
 }
 
-/// The machine's own counts stand for the root.
+/// The root cgroup uses the counters of the machine.
 fn is_root(series: &MetricSeries) -> bool {
     series.labels.iter().any(|(name, value)| *name == "id" && value == "/")
 }
@@ -115,7 +114,7 @@ fn device_usage(rows: &[Row<'_>]) -> MetricFamily {
     counter("container_blkio_device_usage_total", "Bytes by device", series)
 }
 
-/// Upstream takes the kernel's milliseconds for nanoseconds here, and dashboards are made for its numbers.
+/// Bug-compatible: upstream treats the kernel's milliseconds as nanoseconds, and dashboards expect its values.
 fn time(millis: u64) -> f64 {
     count(millis) / 1e9
 }

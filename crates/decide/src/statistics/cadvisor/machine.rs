@@ -1,14 +1,13 @@
-//! The machine.
+//! Facts about the machine.
 
 use model::metric_family::MetricFamily;
 
-use super::Around;
+use super::CadvisorReadings;
 use crate::statistics::families::{Labels, count, gauge, plain};
 use crate::statistics::summary::NodeReading;
 
-/// Facts of the machine.
-pub(super) fn families(node: &NodeReading, around: &Around) -> Vec<MetricFamily> {
-    let identity = &around.identity;
+pub(super) fn families(node: &NodeReading, readings: &CadvisorReadings) -> Vec<MetricFamily> {
+    let identity = &readings.identity;
     let labels: Labels = vec![
         ("boot_id", identity.boot_id.clone()),
         ("machine_id", identity.machine_id.clone()),
@@ -28,9 +27,9 @@ pub(super) fn families(node: &NodeReading, around: &Around) -> Vec<MetricFamily>
         ("osVersion", identity.os_image.clone()),
     ];
     vec![
-        one("machine_cpu_cores", "Logical CPUs", around.topology.logical),
-        one("machine_cpu_physical_cores", "Cores", around.topology.cores),
-        one("machine_cpu_sockets", "Sockets", around.topology.sockets),
+        one("machine_cpu_cores", "Logical CPUs", readings.topology.logical),
+        one("machine_cpu_physical_cores", "Cores", readings.topology.cores),
+        one("machine_cpu_sockets", "Sockets", readings.topology.sockets),
         one("machine_cpu_books", "Books, of mainframes", 0),
         one("machine_cpu_drawers", "Drawers, of mainframes", 0),
         one("machine_memory_bytes", "Installed memory", node.memory),

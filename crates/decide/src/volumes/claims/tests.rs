@@ -2,10 +2,10 @@
 
 use serde_json::{Value, json};
 
-use super::super::csi::driver_is_missing;
+use super::super::csi::missing_driver_error;
 use super::super::{VolumeFiles, plan_volumes};
 use super::*;
-use crate::pod_paths::tests::settings;
+use crate::runtime_spec::pod_paths::tests::settings;
 use crate::test_objects::pod;
 use model::{CsiAccess, CsiLifecycle, CsiVolume, HostPathKind, LocalSource, VolumePlan, VolumeStep};
 
@@ -51,7 +51,7 @@ fn claiming() -> Value {
     json!({"persistentVolumeClaim": {"claimName": "c"}})
 }
 
-/// The problem with a claim, without the words that all of them begin with.
+/// The problem with a claim, without the common prefix.
 fn refused(pod: &Pod, claim: PersistentVolumeClaim, volume: PersistentVolume) -> Result<String, String> {
     let named = &pod.spec.volumes.as_ref().unwrap()[0];
     let words = |problem: VolumeProblem| match problem {
@@ -64,7 +64,7 @@ fn refused(pod: &Pod, claim: PersistentVolumeClaim, volume: PersistentVolume) ->
 }
 
 #[test]
-fn a_claim_must_be_bound_and_its_volume_must_agree() {
+fn claim_must_be_bound_and_match_its_volume() {
     let processing = |reason: &str| Err(format!("error processing PVC default/c: {reason}"));
     let going = json!({"deletionTimestamp": "2026-01-01T00:00:00Z"});
     let kept = merged(going.clone(), json!({"finalizers": ["kubernetes.io/pvc-protection"]}));
@@ -106,7 +106,7 @@ fn a_claim_must_be_bound_and_its_volume_must_agree() {
 }
 
 #[test]
-fn a_generic_ephemeral_volume_belongs_to_its_pod() {
+fn generic_ephemeral_claim_must_be_owned_by_its_pod() {
     let pod = user(json!({"ephemeral": {"volumeClaimTemplate": {"spec": {}}}}), mounting());
     assert_eq!(claim_name(&pod, &pod.spec.volumes.as_ref().unwrap()[0]).as_deref(), Some("p-v"));
     let owned = |uid: &str, controller: bool| {
@@ -135,7 +135,7 @@ fn planned_of(pod: &Pod, volume: PersistentVolume) -> Result<(VolumePlan, Option
 }
 
 #[test]
-fn volumes_are_planned_by_the_source_of_their_persistent_volume() {
+fn plans_volume_by_persistent_volume_source() {
     let writing = user(claiming(), mounting());
     let reading = user(json!({"persistentVolumeClaim": {"claimName": "c", "readOnly": true}}), mounting());
     let folder = |plugin: &str| format!("/var/lib/kubelet/pods/u/volumes/kubernetes.io~{plugin}/pv").into();
@@ -178,7 +178,7 @@ fn volumes_are_planned_by_the_source_of_their_persistent_volume() {
 }
 
 #[test]
-fn block_volumes_are_links() {
+fn plans_block_volume_as_link() {
     let pod = user(claiming(), json!({"volumeDevices": [{"name": "v", "devicePath": "/dev/x"}]}));
     let (plan, group) = planned(&pod, json!({"local": {"path": "/dev/sdb"}, "volumeMode": "Block"})).unwrap();
     let path = "/var/lib/kubelet/pods/u/volumeDevices/kubernetes.io~local-volume/pv".into();
@@ -187,7 +187,7 @@ fn block_volumes_are_links() {
 }
 
 #[test]
-fn volumes_of_drivers_carry_what_the_driver_needs() {
+fn csi_plan_has_driver_attributes() {
     let spec = json!({
         "csi": {"driver": "d", "volumeHandle": "h", "fsType": "ext4", "volumeAttributes": {"a": "b"},
             "nodeStageSecretRef": {"name": "s", "namespace": "n"}},
@@ -219,7 +219,7 @@ fn volumes_of_drivers_carry_what_the_driver_needs() {
         (&CsiAccess::Block, true, VolumeStep::SetUp, "blockMapper.MapPodDevice failed to get CSI client"),
     ] {
         let volume = CsiVolume { access: access.clone(), ..(*volume).clone() };
-        let told = driver_is_missing(&volume, is_there, "gone");
+        let told = missing_driver_error(&volume, is_there, "gone");
         assert_eq!(told, (step, format!("kubernetes.io/csi: {words}: gone")));
     }
 
@@ -227,14 +227,14 @@ fn volumes_of_drivers_carry_what_the_driver_needs() {
     let volumes = plan_volumes(&inline, &settings(), &VolumeFiles::new(), &ClaimedVolumes::new()).unwrap();
     let VolumePlan::Csi(volume) = &volumes[0].plan else { panic!("another plan") };
     assert_eq!(volume.lifecycle, CsiLifecycle::Ephemeral);
-    assert_eq!(driver_is_missing(volume, false, "gone").0, VolumeStep::SetUp);
+    assert_eq!(missing_driver_error(volume, false, "gone").0, VolumeStep::SetUp);
     // printf uv | sha256sum
     assert_eq!(volume.handle, "csi-e6184ce10e266134fdcfa401e8f1a95005bcd4f18d16b62b757323e2833fe9a9");
     assert_eq!(volume.publish_secret.as_ref().unwrap().namespace, "default");
 }
 
 #[test]
-fn mount_options_by_annotation_are_not_for_drivers() {
+fn csi_volume_ignores_mount_options_annotation() {
     let pod = user(claiming(), mounting());
     let options = |source: Value| {
         let mut volume = persistent(merged(source, json!({"mountOptions": ["noatime"]})));
@@ -254,7 +254,7 @@ fn mount_options_by_annotation_are_not_for_drivers() {
 }
 
 #[test]
-fn a_volume_for_one_pod_has_that_mode_alone() {
+fn rwop_volume_has_only_that_mode() {
     for (modes, expected) in [
         (json!(["ReadWriteOncePod"]), true),
         (json!(["ReadWriteOnce"]), false),
@@ -270,7 +270,7 @@ fn claimed(volume: PersistentVolume) -> ClaimedVolumes {
 }
 
 #[test]
-fn a_volume_of_another_node_is_refused() {
+fn rejects_volume_of_another_node() {
     let labels = BTreeMap::from([("kubernetes.io/hostname".to_owned(), "node-1".to_owned())]);
     let of = |node: &str, mode: &str| {
         let wanted = json!({"key": "kubernetes.io/hostname", "operator": "In", "values": [node]});
@@ -290,7 +290,7 @@ fn a_volume_of_another_node_is_refused() {
 }
 
 #[test]
-fn annotated_volumes_give_their_group() {
+fn volume_annotation_adds_group() {
     let annotated = |text: &str| {
         let mut volume = persistent(json!({}));
         volume.metadata.annotations =

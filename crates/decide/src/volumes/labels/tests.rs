@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::*;
-use crate::pod_paths::tests::settings;
+use crate::runtime_spec::pod_paths::tests::settings;
 use crate::test_objects::pod;
 
 const FILE: &str = "system_u:object_r:container_file_t";
@@ -13,7 +13,7 @@ fn policy(process: &str, file: &str) -> ContainerLabels {
 }
 
 #[test]
-fn options_become_a_label_of_files_by_the_policy() {
+fn options_and_policy_become_file_label() {
     let fedora = policy("system_u:system_r:container_t:s0", "system_u:object_r:container_file_t:s0");
     let plain = policy("system_u:system_r:container_t", "system_u:object_r:container_file_t");
     let half = policy("system_u:system_r:container_t", "system_u:object_r:container_file_t:s3");
@@ -59,7 +59,7 @@ fn options_become_a_label_of_files_by_the_policy() {
 }
 
 /// The wish of a pod of the volume `v`, which `modes` says are the access modes of; null for a pod's own.
-fn wished(spec: Value, modes: Value, gate: bool) -> LabelWish {
+fn wished(spec: Value, modes: Value, gate: bool) -> LabelRequest {
     let mut settings = settings();
     settings.gates.selinux_mount = gate;
     let claimed = (!modes.is_null()).then(|| ClaimedVolume {
@@ -80,7 +80,7 @@ fn one(level: &str) -> Value {
 }
 
 #[test]
-fn without_selinux_nobody_wants_labels() {
+fn no_labels_without_selinux() {
     let mut settings = settings();
     settings.capabilities.selinux = None;
     let pod = pod(json!({"containers": [one("s0:c1")]}));
@@ -89,7 +89,7 @@ fn without_selinux_nobody_wants_labels() {
 }
 
 #[test]
-fn every_container_that_mounts_the_volume_counts() {
+fn all_mounting_containers_count_for_the_label() {
     let mount = json!([{"name": "v", "mountPath": "/v"}]);
     let labels = |levels: &[&str]| -> BTreeSet<String> {
         levels
@@ -148,7 +148,7 @@ fn every_container_that_mounts_the_volume_counts() {
 }
 
 #[test]
-fn the_feature_reaches_volumes_for_one_pod_and_with_the_gate_all_persistent_ones() {
+fn feature_applies_to_rwop_volumes_or_all_with_the_gate() {
     use LabelReach::{Counted, Mounted};
     for (modes, name, expected, with_gate) in [
         (json!(null), "inline", Counted, Counted),
@@ -168,10 +168,10 @@ fn the_feature_reaches_volumes_for_one_pod_and_with_the_gate_all_persistent_ones
 }
 
 #[test]
-fn what_comes_of_a_wish() {
+fn settles_label_requests() {
     use LabelReach::{Counted, Mounted};
     use Plugin::{Ignores, Supports};
-    let wish = |labels: Result<&[&str], &str>, change, reach| LabelWish {
+    let wish = |labels: Result<&[&str], &str>, change, reach| LabelRequest {
         volume: "pv".to_owned(),
         labels: labels
             .map(|labels| labels.iter().map(|label| (*label).to_owned()).collect())
@@ -188,7 +188,7 @@ fn what_comes_of_a_wish() {
             warning: None,
         })
     };
-    let odd = |class, message: &str| Complaint { class, message: message.to_owned() };
+    let odd = |class, message: &str| LabelConflict { class, message: message.to_owned() };
     let warned = |class, message: &str, is_compared| {
         Ok(Settled { label: String::new(), mount: None, is_compared, warning: Some(odd(class, message)) })
     };
@@ -203,14 +203,14 @@ fn what_comes_of_a_wish() {
         (Ok(&["a"][..]), recursive, Counted, Supports, fine("", false, true)),
         (Ok(&[][..]), mount, Mounted, Supports, fine("", false, true)),
         (Ok(&[""][..]), mount, Mounted, Supports, fine("", false, true)),
-        (Ok(&["a", "b"][..]), mount, Mounted, Supports, Err(odd(ComplaintClass::Pod, several))),
-        (Ok(&["a", "b"][..]), recursive, Mounted, Supports, Err(odd(ComplaintClass::Pod, several))),
-        (Ok(&["a", "b"][..]), mount, Mounted, Ignores, Err(odd(ComplaintClass::Pod, several))),
-        (Ok(&["a", "b"][..]), mount, Counted, Supports, warned(ComplaintClass::Pod, several, false)),
-        (Ok(&["a", "b"][..]), mount, Counted, Ignores, warned(ComplaintClass::Pod, several, false)),
-        (Err("no"), mount, Mounted, Supports, Err(odd(ComplaintClass::Container, "no"))),
-        (Err("no"), mount, Counted, Supports, warned(ComplaintClass::Container, "no", true)),
-        (Err("no"), mount, Counted, Ignores, warned(ComplaintClass::Container, "no", false)),
+        (Ok(&["a", "b"][..]), mount, Mounted, Supports, Err(odd(LabelConflictKind::Pod, several))),
+        (Ok(&["a", "b"][..]), recursive, Mounted, Supports, Err(odd(LabelConflictKind::Pod, several))),
+        (Ok(&["a", "b"][..]), mount, Mounted, Ignores, Err(odd(LabelConflictKind::Pod, several))),
+        (Ok(&["a", "b"][..]), mount, Counted, Supports, warned(LabelConflictKind::Pod, several, false)),
+        (Ok(&["a", "b"][..]), mount, Counted, Ignores, warned(LabelConflictKind::Pod, several, false)),
+        (Err("no"), mount, Mounted, Supports, Err(odd(LabelConflictKind::Container, "no"))),
+        (Err("no"), mount, Counted, Supports, warned(LabelConflictKind::Container, "no", true)),
+        (Err("no"), mount, Counted, Ignores, warned(LabelConflictKind::Container, "no", false)),
     ] {
         let given = wish(labels, change, reach);
         assert_eq!(settle(&given, plugin), expected, "{given:?} {plugin:?}");
@@ -218,10 +218,10 @@ fn what_comes_of_a_wish() {
 }
 
 #[test]
-fn pods_of_one_volume_have_one_label() {
+fn pods_of_one_volume_need_equal_labels() {
     use LabelReach::{Counted, Mounted};
-    let told = |own: &str, first: &str| Complaint {
-        class: ComplaintClass::Volume,
+    let told = |own: &str, first: &str| LabelConflict {
+        class: LabelConflictKind::Volume,
         message: format!("conflicting SELinux labels of volume pv: {first:?} and {own:?}"),
     };
     for (own, first, is_compared, reach, expected) in [
@@ -234,7 +234,7 @@ fn pods_of_one_volume_have_one_label() {
         ("a", "b", true, Counted, Ok(Some(told("a", "b")))),
         ("", "b", false, Counted, Ok(None)),
     ] {
-        let wish = LabelWish {
+        let wish = LabelRequest {
             volume: "pv".to_owned(),
             labels: Ok(BTreeSet::new()),
             change: LabelChange::Mount,
@@ -247,7 +247,7 @@ fn pods_of_one_volume_have_one_label() {
 }
 
 #[test]
-fn a_volume_is_staged_anew_only_if_nobody_may_have_it() {
+fn restages_volume_only_when_unused() {
     use StagedLabel::{Known, NotStaged, Unknown};
     use Way::{Free, Held, Unstage};
     let (own, same, other) = ("u:r:t:s0:c26,c5", "u:r:t:s0:c5,c26", "u:r:t:s0:c1");
@@ -282,7 +282,7 @@ fn a_volume_is_staged_anew_only_if_nobody_may_have_it() {
 }
 
 #[test]
-fn a_wish_knows_its_pods_policy_and_its_volumes_name() {
+fn label_request_has_policy_and_volume_name() {
     for (policy, expected) in [
         (json!(null), LabelChange::Mount),
         (json!("MountOption"), LabelChange::Mount),

@@ -17,7 +17,7 @@ fn translated(source: Value, metadata: Value) -> Result<Value, String> {
 }
 
 #[test]
-fn each_kind_has_its_driver() {
+fn translates_each_kind_to_its_driver() {
     let zone = |zone: &str| json!({"labels": {"topology.kubernetes.io/zone": zone}});
     let none = || json!({});
     let secret = json!({"name": "s", "namespace": "n"});
@@ -88,7 +88,7 @@ fn each_kind_has_its_driver() {
 }
 
 #[test]
-fn what_cannot_be_translated_is_told() {
+fn untranslatable_volume_is_an_error() {
     for (source, words) in [
         (json!({"awsElasticBlockStore": {"volumeID": "aws://zone/snap-1"}}), "Invalid format for AWS volume"),
         (
@@ -102,7 +102,7 @@ fn what_cannot_be_translated_is_told() {
 }
 
 #[test]
-fn a_node_is_known_by_the_labels_of_the_driver() {
+fn translates_topology_labels() {
     let wanted = json!({"key": "topology.kubernetes.io/zone", "operator": "In", "values": ["z"]});
     let affinity = json!({"required": {"nodeSelectorTerms": [{"matchExpressions": [wanted]}]}});
     let object = json!({"metadata": {"name": "pv"}, "spec": {
@@ -115,7 +115,7 @@ fn a_node_is_known_by_the_labels_of_the_driver() {
 }
 
 #[test]
-fn a_volume_of_a_pod_has_a_name_of_its_own() {
+fn inline_volume_gets_a_unique_name() {
     for (source, name, handle, mode) in [
         (
             json!({"awsElasticBlockStore": {"volumeID": "vol-1"}}),

@@ -1,73 +1,73 @@
 use serde_json::json;
 
-use super::{accepts, refuses, with_container, with_spec};
+use super::{accepts, rejects, with_container, with_spec};
 
-const AT: &str = "spec.containers[0]";
+const CONTAINER: &str = "spec.containers[0]";
 
 #[track_caller]
-fn refuses_container(patch: &serde_json::Value, expected: &str) {
-    refuses(&with_container(patch), &format!("{AT}.{expected}"));
+fn rejects_container(patch: &serde_json::Value, expected: &str) {
+    rejects(&with_container(patch), &format!("{CONTAINER}.{expected}"));
 }
 
 #[test]
-fn names_and_images() {
-    refuses_container(&json!({ "name": "" }), "name: Required value");
-    refuses_container(&json!({ "name": "Web" }), "name: Invalid value: \"Web\": a lowercase RFC 1123 label");
-    refuses_container(&json!({ "image": null }), "image: Required value");
-    refuses_container(
+fn validates_container_names_and_images() {
+    rejects_container(&json!({ "name": "" }), "name: Required value");
+    rejects_container(&json!({ "name": "Web" }), "name: Invalid value: \"Web\": a lowercase RFC 1123 label");
+    rejects_container(&json!({ "image": null }), "image: Required value");
+    rejects_container(
         &json!({ "image": " a" }),
         "image: Invalid value: \" a\": must not have leading or trailing",
     );
-    refuses_container(
+    rejects_container(
         &json!({ "imagePullPolicy": "Often" }),
         "imagePullPolicy: Unsupported value: \"Often\": supported values: \"Always\", \"IfNotPresent\", \"Never\"",
     );
-    refuses_container(
+    rejects_container(
         &json!({ "terminationMessagePolicy": "x" }),
         "terminationMessagePolicy: Unsupported value",
     );
-    refuses(&with_spec(&json!({ "containers": [] })), "spec.containers: Required value");
+    rejects(&with_spec(&json!({ "containers": [] })), "spec.containers: Required value");
     let twice = json!([{ "name": "a", "image": "i" }, { "name": "a", "image": "i" }]);
-    refuses(&with_spec(&json!({ "containers": twice })), "spec.containers[1].name: Duplicate value: \"a\"");
+    rejects(&with_spec(&json!({ "containers": twice })), "spec.containers[1].name: Duplicate value: \"a\"");
     let init = json!({ "initContainers": [{ "name": "web", "image": "i" }] });
-    refuses(&with_spec(&init), "spec.initContainers[0].name: Duplicate value: \"web\"");
+    rejects(&with_spec(&init), "spec.initContainers[0].name: Duplicate value: \"web\"");
 }
 
 #[test]
-fn ports() {
+fn validates_container_ports() {
     let port = |patch: serde_json::Value| {
         let mut port = json!({ "containerPort": 80 });
         super::merge(&mut port, &patch);
         json!({ "ports": [port] })
     };
     accepts(&with_container(&port(json!({ "name": "http", "hostPort": 8080, "protocol": "UDP" }))));
-    refuses_container(&port(json!({ "containerPort": 0 })), "ports[0].containerPort: Required value");
-    refuses_container(
+    rejects_container(&port(json!({ "containerPort": 0 })), "ports[0].containerPort: Required value");
+    rejects_container(
         &port(json!({ "containerPort": 70000 })),
         "ports[0].containerPort: Invalid value: 70000: must be between 1 and 65535",
     );
-    refuses_container(&port(json!({ "hostPort": -1 })), "ports[0].hostPort: Invalid value: -1");
-    refuses_container(&port(json!({ "name": "HTTP" })), "ports[0].name: Invalid value: \"HTTP\"");
-    refuses_container(
+    rejects_container(&port(json!({ "hostPort": -1 })), "ports[0].hostPort: Invalid value: -1");
+    rejects_container(&port(json!({ "name": "HTTP" })), "ports[0].name: Invalid value: \"HTTP\"");
+    rejects_container(
         &port(json!({ "protocol": "HTTP" })),
         "ports[0].protocol: Unsupported value: \"HTTP\": supported values: \"SCTP\", \"TCP\", \"UDP\"",
     );
     let ports = |list: serde_json::Value| json!({ "ports": list });
-    refuses_container(
+    rejects_container(
         &ports(json!([{ "containerPort": 1, "name": "a" }, { "containerPort": 2, "name": "a" }])),
         "ports[1].name: Duplicate value: \"a\"",
     );
-    refuses_container(
+    rejects_container(
         &ports(json!([{ "containerPort": 1, "hostPort": 9 }, { "containerPort": 2, "hostPort": 9 }])),
         "ports[1].hostPort: Duplicate value: \"TCP//9\"",
     );
     let mut pod = with_container(&port(json!({ "hostPort": 81 })));
     super::merge(&mut pod, &json!({ "spec": { "hostNetwork": true } }));
-    refuses(&pod, "spec.containers[0].ports[0].hostPort: Invalid value: 81: must match `containerPort`");
+    rejects(&pod, "spec.containers[0].ports[0].hostPort: Invalid value: 81: must match `containerPort`");
 }
 
 #[test]
-fn environment() {
+fn validates_environment_variables() {
     let env = |variable: serde_json::Value| json!({ "env": [variable] });
     let from = |source: serde_json::Value| env(json!({ "name": "A", "valueFrom": source }));
     accepts(&with_container(&env(json!({ "name": "a.b-c", "value": "x" }))));
@@ -76,14 +76,14 @@ fn environment() {
     accepts(&with_container(&from(
         json!({ "resourceFieldRef": { "resource": "limits.cpu", "divisor": "1m" } }),
     )));
-    refuses_container(&env(json!({ "value": "x" })), "env[0].name: Required value");
-    refuses_container(&env(json!({ "name": "a=b" })), "env[0].name: Invalid value: \"a=b\"");
-    refuses_container(&from(json!({})), "env[0].valueFrom: Invalid value: \"\": must specify one of");
+    rejects_container(&env(json!({ "value": "x" })), "env[0].name: Required value");
+    rejects_container(&env(json!({ "name": "a=b" })), "env[0].name: Invalid value: \"a=b\"");
+    rejects_container(&from(json!({})), "env[0].valueFrom: Invalid value: \"\": must specify one of");
     let both =
         json!({ "name": "A", "value": "x", "valueFrom": { "fieldRef": { "fieldPath": "metadata.name" } } });
-    refuses_container(&env(both), "env[0].valueFrom: Invalid value: \"\": may not be specified when `value`");
+    rejects_container(&env(both), "env[0].valueFrom: Invalid value: \"\": may not be specified when `value`");
     let two = json!({ "fieldRef": { "fieldPath": "metadata.name" }, "resourceFieldRef": { "resource": "limits.cpu" } });
-    refuses_container(&from(two), "env[0].valueFrom: Invalid value: \"\": may not have more than one field");
+    rejects_container(&from(two), "env[0].valueFrom: Invalid value: \"\": may not have more than one field");
     let at = "env[0].valueFrom";
     for (source, expected) in [
         (
@@ -115,17 +115,17 @@ fn environment() {
             "fileKeyRef.volumeName: Not found: \"v\"",
         ),
     ] {
-        refuses_container(&from(source), &format!("{at}.{expected}"));
+        rejects_container(&from(source), &format!("{at}.{expected}"));
     }
-    refuses_container(&json!({ "envFrom": [{}] }), "envFrom[0]: Invalid value: \"\": must specify one of");
-    refuses_container(
+    rejects_container(&json!({ "envFrom": [{}] }), "envFrom[0]: Invalid value: \"\": must specify one of");
+    rejects_container(
         &json!({ "envFrom": [{ "secretRef": {} }] }),
         "envFrom[0].secretRef.name: Required value",
     );
 }
 
 #[test]
-fn mounts() {
+fn validates_volume_mounts() {
     let mount = |patch: serde_json::Value| {
         let mut mount = json!({ "name": "v", "mountPath": "/v" });
         super::merge(&mut mount, &patch);
@@ -157,21 +157,24 @@ fn mounts() {
             "recursiveReadOnly: Forbidden",
         ),
     ] {
-        refuses(&mount(patch), &format!("{AT}.volumeMounts[0].{expected}"));
+        rejects(&mount(patch), &format!("{CONTAINER}.volumeMounts[0].{expected}"));
     }
     let volume = json!({ "spec": { "volumes": [{ "name": "v" }] } });
     let mut twice = with_container(
         &json!({ "volumeMounts": [{ "name": "v", "mountPath": "/a" }, { "name": "v", "mountPath": "/a" }] }),
     );
     super::merge(&mut twice, &volume);
-    refuses(&twice, &format!("{AT}.volumeMounts[1].mountPath: Invalid value: \"/a\": must be unique"));
+    rejects(&twice, &format!("{CONTAINER}.volumeMounts[1].mountPath: Invalid value: \"/a\": must be unique"));
     let mut device = with_container(&json!({ "volumeDevices": [{ "name": "v", "devicePath": "/dev/v" }] }));
     super::merge(&mut device, &volume);
-    refuses(&device, &format!("{AT}.volumeDevices[0].name: Invalid value: \"v\": block mode needs"));
+    rejects(
+        &device,
+        &format!("{CONTAINER}.volumeDevices[0].name: Invalid value: \"v\": block mode requires"),
+    );
 }
 
 #[test]
-fn probes_and_hooks() {
+fn validates_probes_and_hooks() {
     let probe = |kind: &str, patch: serde_json::Value| {
         let mut probe = json!({ "tcpSocket": { "port": 80 } });
         super::merge(&mut probe, &patch);
@@ -203,42 +206,42 @@ fn probes_and_hooks() {
             ),
             (json!({ "failureThreshold": -1 }), ".failureThreshold: Invalid value: -1"),
         ] {
-            refuses_container(&probe(kind, patch), &format!("{kind}{expected}"));
+            rejects_container(&probe(kind, patch), &format!("{kind}{expected}"));
         }
     }
-    refuses_container(
+    rejects_container(
         &probe("livenessProbe", json!({ "successThreshold": 2 })),
         "livenessProbe.successThreshold: Invalid value: 2: must be 1",
     );
-    refuses_container(
+    rejects_container(
         &probe("startupProbe", json!({ "successThreshold": 2 })),
         "startupProbe.successThreshold: Invalid value: 2: must be 1",
     );
     accepts(&with_container(&probe("readinessProbe", json!({ "successThreshold": 2 }))));
-    refuses_container(
+    rejects_container(
         &probe("readinessProbe", json!({ "terminationGracePeriodSeconds": 5 })),
         "readinessProbe.terminationGracePeriodSeconds: Invalid value: 5",
     );
-    refuses_container(
+    rejects_container(
         &probe("livenessProbe", json!({ "terminationGracePeriodSeconds": 0 })),
         "livenessProbe.terminationGracePeriodSeconds: Invalid value: 0: must be greater than 0",
     );
     let hook = |handler: serde_json::Value| json!({ "lifecycle": { "preStop": handler } });
     accepts(&with_container(&hook(json!({ "sleep": { "seconds": 30 } }))));
-    refuses_container(&hook(json!({})), "lifecycle.preStop: Required value: must specify a handler type");
-    refuses_container(
+    rejects_container(&hook(json!({})), "lifecycle.preStop: Required value: must specify a handler type");
+    rejects_container(
         &hook(json!({ "sleep": { "seconds": 31 } })),
         "lifecycle.preStop.sleep: Invalid value: 31",
     );
     let signal = json!({ "lifecycle": { "stopSignal": "SIGTERM" } });
-    refuses_container(&signal, "lifecycle.stopSignal: Forbidden");
+    rejects_container(&signal, "lifecycle.stopSignal: Forbidden");
     let mut linux = with_container(&signal);
     super::merge(&mut linux, &json!({ "spec": { "os": { "name": "linux" } } }));
     accepts(&linux);
 }
 
 #[test]
-fn resources() {
+fn validates_container_resources() {
     let resources = |limits: serde_json::Value, requests: serde_json::Value| json!({ "resources": { "limits": limits, "requests": requests } });
     accepts(&with_container(&resources(
         json!({ "cpu": 1, "example.com/gpu": 1 }),
@@ -281,17 +284,17 @@ fn resources() {
     ] {
         let pod = with_container(&resources(limits, requests));
         let found = super::problems(&pod);
-        let wanted = format!("{AT}.resources.{expected}").replace(".:", ":");
-        assert!(found.iter().any(|problem| problem.starts_with(&wanted)), "{wanted}: {found:#?}");
+        let prefix = format!("{CONTAINER}.resources.{expected}").replace(".:", ":");
+        assert!(found.iter().any(|problem| problem.starts_with(&prefix)), "{prefix}: {found:#?}");
     }
-    refuses_container(
+    rejects_container(
         &json!({ "resources": { "claims": [{ "name": "c" }] } }),
         "resources.claims[0].name: Not found: \"c\"",
     );
 }
 
 #[test]
-fn restart_and_resize_policies() {
+fn validates_restart_and_resize_policies() {
     let rule = json!({ "action": "Restart", "exitCodes": { "operator": "In", "values": [42] } });
     accepts(&with_container(&json!({ "restartPolicy": "Never", "restartPolicyRules": [rule] })));
     for (patch, expected) in [
@@ -322,12 +325,12 @@ fn restart_and_resize_policies() {
             "resizePolicy[0].restartPolicy: Unsupp",
         ),
     ] {
-        refuses_container(&patch, expected);
+        rejects_container(&patch, expected);
     }
 }
 
 #[test]
-fn init_containers() {
+fn validates_init_containers() {
     let init = |patch: serde_json::Value| {
         let mut container = json!({ "name": "init", "image": "i" });
         super::merge(&mut container, &patch);
@@ -337,19 +340,19 @@ fn init_containers() {
     let mut sidecar = probe.clone();
     super::merge(&mut sidecar, &json!({ "restartPolicy": "Always" }));
     accepts(&init(sidecar));
-    refuses(
+    rejects(
         &init(probe),
         "spec.initContainers[0].livenessProbe: Forbidden: may not be set for init containers",
     );
-    refuses(&init(json!({ "lifecycle": {} })), "spec.initContainers[0].lifecycle: Forbidden");
-    refuses(
+    rejects(&init(json!({ "lifecycle": {} })), "spec.initContainers[0].lifecycle: Forbidden");
+    rejects(
         &init(json!({ "resizePolicy": [{ "resourceName": "cpu", "restartPolicy": "RestartContainer" }] })),
         "spec.initContainers[0].resizePolicy[0].restartPolicy: Invalid value",
     );
 }
 
 #[test]
-fn security_context() {
+fn validates_container_security_context() {
     let security = |patch: serde_json::Value| json!({ "securityContext": patch });
     accepts(&with_container(&security(
         json!({ "runAsUser": 0, "privileged": true, "capabilities": { "add": ["NET_ADMIN"] } }),
@@ -392,6 +395,6 @@ fn security_context() {
             "windowsOptions.runAsUserName: Invalid value",
         ),
     ] {
-        refuses_container(&security(patch), &format!("securityContext.{expected}"));
+        rejects_container(&security(patch), &format!("securityContext.{expected}"));
     }
 }

@@ -1,14 +1,14 @@
 use serde_json::{Value, json};
 
-use super::{accepts, merge, problems, refuses, valid_pod, with_spec};
+use super::{accepts, merge, problems, rejects, valid_pod, with_spec};
 
 #[track_caller]
-fn refuses_spec(patch: &Value, expected: &str) {
-    refuses(&with_spec(patch), &format!("spec.{expected}"));
+fn rejects_spec(patch: &Value, expected: &str) {
+    rejects(&with_spec(patch), &format!("spec.{expected}"));
 }
 
 #[test]
-fn metadata() {
+fn validates_pod_metadata() {
     let with = |patch: Value| {
         let mut pod = valid_pod();
         merge(&mut pod, &json!({ "metadata": patch }));
@@ -47,12 +47,12 @@ fn metadata() {
             "ownerReferences[0].uid: Invalid value",
         ),
     ] {
-        refuses(&with(patch), &format!("metadata.{expected}"));
+        rejects(&with(patch), &format!("metadata.{expected}"));
     }
 }
 
 #[test]
-fn single_fields() {
+fn validates_single_spec_fields() {
     accepts(&with_spec(
         &json!({ "activeDeadlineSeconds": 1, "restartPolicy": "OnFailure", "priorityClassName": "system-node-critical" }),
     ));
@@ -86,12 +86,12 @@ fn single_fields() {
         ),
         (json!({ "os": {} }), "os.name: Required value"),
     ] {
-        refuses_spec(&patch, expected);
+        rejects_spec(&patch, expected);
     }
 }
 
 #[test]
-fn dns_and_names() {
+fn validates_dns_and_host_names() {
     accepts(&with_spec(&json!({
         "dnsPolicy": "None", "hostname": "a", "subdomain": "b",
         "dnsConfig": { "nameservers": ["10.0.0.10"], "searches": [".", "a_b.c."], "options": [{ "name": "ndots", "value": "2" }] },
@@ -126,12 +126,12 @@ fn dns_and_names() {
         (json!({ "hostnameOverride": "a", "setHostnameAsFQDN": true }), "hostnameOverride: Forbidden"),
         (json!({ "hostnameOverride": "a", "hostNetwork": true }), "hostnameOverride: Forbidden"),
     ] {
-        refuses_spec(&patch, expected);
+        rejects_spec(&patch, expected);
     }
 }
 
 #[test]
-fn security() {
+fn validates_pod_security_context() {
     accepts(&with_spec(
         &json!({ "securityContext": { "fsGroup": 0, "sysctls": [{ "name": "net.core.somaxconn", "value": "1" }] } }),
     ));
@@ -152,22 +152,22 @@ fn security() {
             "windowsOptions.gmsaCredentialSpec: Invalid value",
         ),
     ] {
-        refuses_spec(&json!({ "securityContext": patch }), &format!("securityContext.{expected}"));
+        rejects_spec(&json!({ "securityContext": patch }), &format!("securityContext.{expected}"));
     }
-    refuses_spec(
+    rejects_spec(
         &json!({ "hostNetwork": true, "securityContext": sysctl("net/ipv4/ip_forward") }),
         "securityContext.sysctls[0].name: Invalid value",
     );
-    refuses_spec(
+    rejects_spec(
         &json!({ "hostIPC": true, "securityContext": sysctl("kernel.shmmax") }),
         "securityContext.sysctls[0].name: Invalid value",
     );
-    refuses_spec(
+    rejects_spec(
         &json!({ "hostPID": true, "shareProcessNamespace": true }),
         "shareProcessNamespace: Invalid value: true",
     );
     for field in ["hostNetwork", "hostPID", "hostIPC"] {
-        refuses_spec(
+        rejects_spec(
             &json!({ "hostUsers": false, field: true }),
             &format!("{field}: Forbidden: when `hostUsers` is false"),
         );
@@ -175,32 +175,32 @@ fn security() {
 }
 
 #[test]
-fn operating_systems() {
+fn validates_operating_system_fields() {
     let linux = json!({ "os": { "name": "linux" }, "securityContext": { "windowsOptions": {} } });
-    refuses_spec(&linux, "securityContext.windowsOptions: Forbidden");
-    refuses_spec(
+    rejects_spec(&linux, "securityContext.windowsOptions: Forbidden");
+    rejects_spec(
         &json!({ "os": { "name": "windows" }, "hostPID": true }),
         "hostPID: Forbidden: cannot be set for a windows pod",
     );
-    refuses_spec(
+    rejects_spec(
         &json!({ "os": { "name": "windows" }, "securityContext": { "runAsUser": 1 } }),
         "securityContext.runAsUser: Forbidden",
     );
-    refuses_spec(
+    rejects_spec(
         &json!({ "os": { "name": "windows" }, "resources": { "limits": { "cpu": 1 } } }),
         "resources: Forbidden",
     );
-    refuses_spec(
+    rejects_spec(
         &json!({ "securityContext": { "windowsOptions": { "hostProcess": true } } }),
         "hostNetwork: Invalid value: false",
     );
 }
 
 #[test]
-fn pod_level_resources() {
+fn validates_pod_level_resources() {
     let container = json!([{ "name": "web", "image": "i", "resources": { "limits": { "cpu": 2 } } }]);
     accepts(&with_spec(&json!({ "containers": container, "resources": { "limits": { "cpu": 2 } } })));
-    refuses_spec(
+    rejects_spec(
         &json!({ "containers": container, "resources": { "requests": { "cpu": 1 } } }),
         "resources.requests[cpu]: Invalid value: \"1\": must be greater than or equal to aggregate container requests of 2",
     );
@@ -217,7 +217,7 @@ fn pod_level_resources() {
 }
 
 #[test]
-fn scheduling() {
+fn validates_scheduling_fields() {
     accepts(&with_spec(
         &json!({ "tolerations": [{ "operator": "Exists" }, { "key": "a", "value": "b", "effect": "NoSchedule" }] }),
     ));
@@ -232,7 +232,7 @@ fn scheduling() {
             "effect: Invalid value: \"NoSchedule\"",
         ),
     ] {
-        refuses_spec(&json!({ "tolerations": [toleration] }), &format!("tolerations[0].{expected}"));
+        rejects_spec(&json!({ "tolerations": [toleration] }), &format!("tolerations[0].{expected}"));
     }
     let spread = |patch: Value| {
         let mut constraint =
@@ -253,13 +253,13 @@ fn scheduling() {
             "labelSelector.matchLabels[a]: Invalid value",
         ),
     ] {
-        refuses_spec(&spread(patch), &format!("topologySpreadConstraints[0].{expected}"));
+        rejects_spec(&spread(patch), &format!("topologySpreadConstraints[0].{expected}"));
     }
-    refuses_spec(&json!({ "nodeSelector": { "a": "x y" } }), "nodeSelector[a]: Invalid value");
+    rejects_spec(&json!({ "nodeSelector": { "a": "x y" } }), "nodeSelector[a]: Invalid value");
 }
 
 #[test]
-fn affinity() {
+fn validates_affinity() {
     let node = |term: Value| {
         let selector = json!({ "nodeSelectorTerms": [{ "matchExpressions": [term] }] });
         json!({ "affinity": { "nodeAffinity": { "requiredDuringSchedulingIgnoredDuringExecution": selector } } })
@@ -274,62 +274,64 @@ fn affinity() {
         (json!({ "key": "a b", "operator": "Exists" }), "key: Invalid value"),
         (json!({ "key": "a", "operator": "In", "values": ["x y"] }), "values[0]: Invalid value"),
     ] {
-        refuses_spec(&node(term), &format!("{at}.{expected}"));
+        rejects_spec(&node(term), &format!("{at}.{expected}"));
     }
     let pods = |term: Value| json!({ "affinity": { "podAntiAffinity": { "requiredDuringSchedulingIgnoredDuringExecution": [term] } } });
     let at = "affinity.podAntiAffinity.requiredDuringSchedulingIgnoredDuringExecution[0]";
     accepts(&with_spec(&pods(
         json!({ "topologyKey": "zone", "labelSelector": { "matchLabels": { "a": "b" } } }),
     )));
-    refuses_spec(&pods(json!({})), &format!("{at}.topologyKey: Required value"));
-    refuses_spec(
+    rejects_spec(&pods(json!({})), &format!("{at}.topologyKey: Required value"));
+    rejects_spec(
         &pods(json!({ "topologyKey": "a", "namespaces": ["A"] })),
         &format!("{at}.namespaces[0]: Invalid value"),
     );
     let weighted = json!({ "affinity": { "podAffinity": { "preferredDuringSchedulingIgnoredDuringExecution": [{ "weight": 0, "podAffinityTerm": { "topologyKey": "a" } }] } } });
-    refuses_spec(
+    rejects_spec(
         &weighted,
         "affinity.podAffinity.preferredDuringSchedulingIgnoredDuringExecution[0].weight: Invalid value: 0",
     );
 }
 
 #[test]
-fn gates_make_the_rules_laxer() {
-    use crate::{Rules, Strictness, defaults, validate};
-    let lax = Strictness {
-        plain_addresses: false,
-        own_users_own_network: false,
-        merged_spread_keys: false,
-        numeric_deletion_cost: false,
-        no_label_mounts: false,
+fn disabled_gates_relax_validation() {
+    use crate::{ManifestRules, ValidationGates, defaults, validate};
+    let relaxed = ValidationGates {
+        strict_ip_addresses: false,
+        forbid_host_network_with_user_namespace: false,
+        allow_merged_spread_keys: false,
+        check_deletion_cost: false,
+        forbid_selinux_mount_option: false,
     };
-    let judged = |pod: &serde_json::Value, strictness| {
+    let violation_paths = |pod: &serde_json::Value, validation_gates| {
         let mut pod: k8s_openapi::api::core::v1::Pod = serde_json::from_value(pod.clone()).unwrap();
         defaults::apply(&mut pod);
-        let findings = validate::pod(&pod, Rules { strictness, ..Rules::default() });
-        findings.into_iter().map(|(path, _)| path.to_string()).collect::<Vec<_>>()
+        let violations =
+            validate::check_pod(&pod, ManifestRules { validation_gates, ..ManifestRules::default() });
+        violations.into_iter().map(|(path, _)| path.to_string()).collect::<Vec<_>>()
     };
-    let mut costly = valid_pod();
-    costly["metadata"]["annotations"] = json!({ "controller.kubernetes.io/pod-deletion-cost": "much" });
+    let mut with_invalid_cost = valid_pod();
+    with_invalid_cost["metadata"]["annotations"] =
+        json!({ "controller.kubernetes.io/pod-deletion-cost": "much" });
     let alias = |ip: &str| with_spec(&json!({ "hostAliases": [{ "ip": ip }] }));
     for pod in [
-        costly,
+        with_invalid_cost,
         alias("010.002.000.04"),
         alias("::ffff:1.2.3.4"),
         with_spec(&json!({ "dnsPolicy": "None", "dnsConfig": { "nameservers": ["10.0.0.010"] } })),
         with_spec(&json!({ "hostUsers": false, "hostNetwork": true })),
         with_spec(&json!({ "securityContext": { "seLinuxChangePolicy": "MountOption" } })),
     ] {
-        assert_eq!(judged(&pod, Strictness::DEFAULT).len(), 1, "{pod}");
-        assert_eq!(judged(&pod, lax), Vec::<String>::new(), "{pod}");
+        assert_eq!(violation_paths(&pod, ValidationGates::DEFAULT).len(), 1, "{pod}");
+        assert_eq!(violation_paths(&pod, relaxed), Vec::<String>::new(), "{pod}");
     }
     for pod in [alias("10.0.0.256"), alias("10.0.0"), alias("10..0.1"), alias("x")] {
-        assert_eq!(judged(&pod, lax).len(), 1, "{pod}");
+        assert_eq!(violation_paths(&pod, relaxed).len(), 1, "{pod}");
     }
-    // An API server without the gate does not put keys into selectors: there they are a mistake.
+    // Without the gate, the API server does not add the keys to the selector, so they must not occur there.
     let spread = with_spec(&json!({ "topologySpreadConstraints": [{
         "maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule", "matchLabelKeys": ["app"],
         "labelSelector": { "matchLabels": { "app": "web" } } }] }));
-    assert_eq!(judged(&spread, Strictness::DEFAULT), Vec::<String>::new());
-    assert_eq!(judged(&spread, lax), ["spec.topologySpreadConstraints[0].matchLabelKeys[0]"]);
+    assert_eq!(violation_paths(&spread, ValidationGates::DEFAULT), Vec::<String>::new());
+    assert_eq!(violation_paths(&spread, relaxed), ["spec.topologySpreadConstraints[0].matchLabelKeys[0]"]);
 }

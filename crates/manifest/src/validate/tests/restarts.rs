@@ -1,16 +1,17 @@
-//! Restart policies and rules of containers by their gates.
+//! Tests of restart policies and rules under different feature gates.
 
 use k8s_openapi::api::core::v1::Pod;
 use serde_json::{Value, json};
 
 use super::{merge, with_container, with_spec};
-use crate::{RestartRules, Rules, defaults, validate};
+use crate::{ManifestRules, RestartRules, defaults, validate};
 
 fn problems(pod: &Value, allowed: RestartRules) -> Vec<String> {
     let mut pod: Pod = serde_json::from_value(pod.clone()).unwrap();
     defaults::apply(&mut pod);
-    let findings = validate::pod(&pod, Rules { restarts: allowed, ..Rules::default() });
-    findings.into_iter().map(|(path, reason)| format!("{path}: {reason}")).collect()
+    let violations =
+        validate::check_pod(&pod, ManifestRules { restarts: allowed, ..ManifestRules::default() });
+    violations.into_iter().map(|(path, reason)| format!("{path}: {reason}")).collect()
 }
 
 fn with_init(patch: &Value) -> Value {
@@ -20,7 +21,7 @@ fn with_init(patch: &Value) -> Value {
 }
 
 #[test]
-fn the_gates_decide_what_containers_may_say() {
+fn feature_gates_control_restart_settings_of_containers() {
     let rule = |action| json!([{ "action": action, "exitCodes": { "operator": "In", "values": [1] } }]);
     let plain = json!({ "restartPolicy": "Never" });
     let restart = json!({ "restartPolicy": "Never", "restartPolicyRules": rule("Restart") });

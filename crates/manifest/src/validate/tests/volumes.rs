@@ -1,6 +1,6 @@
 use serde_json::{Value, json};
 
-use super::{accepts, refuses, with_spec};
+use super::{accepts, rejects, with_spec};
 
 fn with_volume(source: &Value) -> Value {
     let mut volume = json!({ "name": "v" });
@@ -9,26 +9,26 @@ fn with_volume(source: &Value) -> Value {
 }
 
 #[track_caller]
-fn refuses_volume(source: &Value, expected: &str) {
-    refuses(&with_volume(source), &format!("spec.volumes[0]{expected}"));
+fn rejects_volume(source: &Value, expected: &str) {
+    rejects(&with_volume(source), &format!("spec.volumes[0]{expected}"));
 }
 
 #[test]
-fn names_and_sources() {
-    refuses_volume(&json!({ "name": "" }), ".name: Required value");
-    refuses_volume(&json!({ "name": "a.b" }), ".name: Invalid value: \"a.b\"");
-    refuses(
+fn validates_volume_names_and_sources() {
+    rejects_volume(&json!({ "name": "" }), ".name: Required value");
+    rejects_volume(&json!({ "name": "a.b" }), ".name: Invalid value: \"a.b\"");
+    rejects(
         &with_spec(&json!({ "volumes": [{ "name": "v" }, { "name": "v" }] })),
         "spec.volumes[1].name: Duplicate value: \"v\"",
     );
-    refuses_volume(
+    rejects_volume(
         &json!({ "emptyDir": {}, "hostPath": { "path": "/a" } }),
         ".hostPath: Forbidden: may not specify more than 1 volume type",
     );
 }
 
 #[test]
-fn local_sources() {
+fn validates_local_volume_sources() {
     for source in [
         json!({ "emptyDir": { "medium": "Memory", "sizeLimit": "1Mi" } }),
         json!({ "hostPath": { "path": "/a", "type": "DirectoryOrCreate" } }),
@@ -81,12 +81,12 @@ fn local_sources() {
         (json!({ "ephemeral": {} }), ".ephemeral.volumeClaimTemplate: Required value"),
         (json!({ "gitRepo": { "repository": "r", "directory": "/a" } }), ".gitRepo.directory: Invalid value"),
     ] {
-        refuses_volume(&source, expected);
+        rejects_volume(&source, expected);
     }
 }
 
 #[test]
-fn projected_sources() {
+fn validates_projected_volume_sources() {
     let projected = |sources: Value| json!({ "projected": { "sources": sources } });
     for (sources, expected) in [
         (json!([{}]), "[0]: Required value"),
@@ -112,12 +112,12 @@ fn projected_sources() {
             "[0].podCertificate: Required value",
         ),
     ] {
-        refuses_volume(&projected(sources), &format!(".projected.sources{expected}"));
+        rejects_volume(&projected(sources), &format!(".projected.sources{expected}"));
     }
 }
 
 #[test]
-fn network_sources() {
+fn validates_network_volume_sources() {
     let iscsi = |patch: Value| {
         let mut source = json!({ "targetPortal": "p", "iqn": "iqn.2001-04.com.example:disk", "lun": 0 });
         super::merge(&mut source, &patch);
@@ -169,6 +169,6 @@ fn network_sources() {
         (json!({ "awsElasticBlockStore": {} }), ".awsElasticBlockStore.volumeID: Required value"),
         (json!({ "persistentVolumeClaim": {} }), ".persistentVolumeClaim.claimName: Required value"),
     ] {
-        refuses_volume(&source, expected);
+        rejects_volume(&source, expected);
     }
 }

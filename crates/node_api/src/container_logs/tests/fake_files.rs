@@ -1,18 +1,19 @@
-//! One log in memory, with the files it was rotated to.
+//! One log in memory, with its rotated files.
 
+use parking_lot::Mutex;
 use std::path::Path;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use async_trait::async_trait;
 use futures::{StreamExt, stream};
-use ports::folder_watch::ChangeHints;
-use ports::log_files::{FileIdentity, LogFile, LogFiles};
-use ports::pod_folders::FileError;
+use ports::host::folder_watch::ChangeHints;
+use ports::host::log_files::{FileIdentity, LogFile, LogFiles};
+use ports::host::pod_folders::FileError;
 use tokio::sync::watch;
 
 type Content = Arc<Mutex<Vec<u8>>>;
 
-/// All its files, oldest first; the last one is the log if there is one.
+/// All files, oldest first; the last one is the current log.
 #[derive(Clone, Default)]
 pub(super) struct FakeFiles {
     files: Arc<Mutex<Vec<Content>>>,
@@ -22,22 +23,22 @@ pub(super) struct FakeFiles {
 
 impl FakeFiles {
     pub(super) fn append(&self, text: &[u8]) {
-        let mut files = self.files.lock().unwrap();
-        if files.is_empty() || std::mem::take(&mut *self.rotated.lock().unwrap()) {
+        let mut files = self.files.lock();
+        if files.is_empty() || std::mem::take(&mut *self.rotated.lock()) {
             files.push(Content::default());
         }
-        files.last().unwrap().lock().unwrap().extend_from_slice(text);
+        files.last().unwrap().lock().extend_from_slice(text);
         self.changed.send_replace(());
     }
 
-    /// Renames the log away; the next line makes a new one.
+    /// Renames the log; the next line creates a new one.
     pub(super) fn rotate(&self) {
-        *self.rotated.lock().unwrap() = true;
+        *self.rotated.lock() = true;
         self.changed.send_replace(());
     }
 
-    fn at(&self, number: usize) -> Option<Arc<dyn LogFile>> {
-        let content = Arc::clone(self.files.lock().unwrap().get(number)?);
+    fn file(&self, number: usize) -> Option<Arc<dyn LogFile>> {
+        let content = Arc::clone(self.files.lock().get(number)?);
         Some(Arc::new(FakeFile { number, content }))
     }
 }
@@ -45,12 +46,12 @@ impl FakeFiles {
 #[async_trait]
 impl LogFiles for FakeFiles {
     async fn open(&self, _log: &Path) -> Result<Option<Arc<dyn LogFile>>, FileError> {
-        let count = self.files.lock().unwrap().len();
-        Ok(count.checked_sub(1).and_then(|last| self.at(last)))
+        let count = self.files.lock().len();
+        Ok(count.checked_sub(1).and_then(|last| self.file(last)))
     }
 
     async fn successor(&self, _log: &Path, of: FileIdentity) -> Result<Option<Arc<dyn LogFile>>, FileError> {
-        Ok(self.at(usize::try_from(of.number).unwrap() + 1))
+        Ok(self.file(usize::try_from(of.number).unwrap() + 1))
     }
 
     fn changes(&self, _log: &Path) -> ChangeHints {
@@ -76,12 +77,12 @@ impl LogFile for FakeFile {
     }
 
     async fn size(&self) -> Result<u64, FileError> {
-        Ok(self.content.lock().unwrap().len() as u64)
+        Ok(self.content.lock().len() as u64)
     }
 
-    async fn read_at(&self, place: u64, most: usize) -> Result<Vec<u8>, FileError> {
-        let content = self.content.lock().unwrap();
-        let from = usize::try_from(place).unwrap().min(content.len());
-        Ok(content[from..(from + most).min(content.len())].to_vec())
+    async fn read_at(&self, position: u64, max: usize) -> Result<Vec<u8>, FileError> {
+        let content = self.content.lock();
+        let from = usize::try_from(position).unwrap().min(content.len());
+        Ok(content[from..(from + max).min(content.len())].to_vec())
     }
 }

@@ -4,7 +4,7 @@ use tokio::task::JoinSet;
 
 use super::*;
 
-async fn ask(path: &Path) -> String {
+async fn get_root(path: &Path) -> String {
     let mut stream = UnixStream::connect(path).await.unwrap();
     stream.write_all(b"GET / HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n").await.unwrap();
     let mut text = String::new();
@@ -13,7 +13,7 @@ async fn ask(path: &Path) -> String {
 }
 
 #[tokio::test]
-async fn only_the_owner_can_open_the_socket_and_it_goes_with_its_server() {
+async fn socket_is_private_and_removed_on_drop() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("agent.sock");
     let socket = LocalSocket::bind(&path).await.unwrap();
@@ -24,7 +24,7 @@ async fn only_the_owner_can_open_the_socket_and_it_goes_with_its_server() {
 }
 
 #[tokio::test]
-async fn a_live_socket_is_left_alone_and_a_stale_one_replaced() {
+async fn rejects_live_socket_and_replaces_stale_one() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("agent.sock");
     let other = std::os::unix::net::UnixListener::bind(&path).unwrap();
@@ -36,7 +36,7 @@ async fn a_live_socket_is_left_alone_and_a_stale_one_replaced() {
 }
 
 #[tokio::test]
-async fn what_is_no_socket_is_not_removed() {
+async fn rejects_path_that_is_not_a_socket_or_too_long() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("agent.sock");
     std::fs::write(&path, "precious").unwrap();
@@ -48,21 +48,21 @@ async fn what_is_no_socket_is_not_removed() {
 }
 
 #[tokio::test]
-async fn the_router_is_changed_while_it_serves() {
+async fn router_can_be_replaced_while_serving() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("agent.sock");
-    let (door, current) = watch::channel(starting_router("waiting for the runtime".to_owned()));
+    let (routers, current) = watch::channel(starting_router("waiting for the runtime".to_owned()));
     let mut running = JoinSet::new();
     running.spawn(LocalSocket::bind(&path).await.unwrap().serve(current));
-    let text = ask(&path).await;
+    let text = get_root(&path).await;
     assert!(text.starts_with("HTTP/1.1 503") && text.contains("waiting for the runtime"), "{text}");
-    let _before = door.send_replace(Router::new().route("/", get(async || "here")));
-    let text = ask(&path).await;
+    let _before = routers.send_replace(Router::new().route("/", get(async || "here")));
+    let text = get_root(&path).await;
     assert!(text.starts_with("HTTP/1.1 200") && text.contains("here"), "{text}");
 }
 
 #[test]
-fn strangers_are_not_served() {
+fn allows_only_root_and_owner() {
     assert!(is_allowed(0, 1000));
     assert!(is_allowed(1000, 1000));
     assert!(!is_allowed(1001, 1000));

@@ -1,12 +1,13 @@
 //! A node that serves the streaming paths, and a client of it.
 
+use parking_lot::Mutex;
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use agent::metrics::Metrics;
-use agent::observation::{Observations, observations};
-use agent::published::{Writer, table};
+use agent::pipeline::observation::{Observations, observations};
+use agent::pipeline::tables::{Writer, table};
 use async_trait::async_trait;
 use model::{
     ContainerId, ContainerSpec, ContainerState, ContainerStatus, ContainerSummary, ExecOutput,
@@ -15,21 +16,21 @@ use model::{
 };
 use ports::runtime::{Containers, RuntimeError, RuntimeErrorKind, Streaming};
 use serde_json::json;
+use testkit::builders::parse_pod;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio_util::sync::CancellationToken;
 use tokio_websockets::{ClientBuilder, WebSocketStream};
 
 use crate::pod_lookup::PodLookup;
-use crate::streaming::{Sessions, StreamingParts, routes};
+use crate::streaming::{StreamSessions, StreamingDeps, routes};
 
-/// A client's WebSocket.
 pub(super) type Socket = WebSocketStream<TcpStream>;
 
 pub(super) struct Node {
     address: SocketAddr,
     runtime: Arc<FakeRuntime>,
-    sessions: Sessions,
+    sessions: StreamSessions,
     pub(super) metrics: Arc<Metrics>,
     cancel: CancellationToken,
     _tables: (Writer<Pod>, Observations),
@@ -37,24 +38,24 @@ pub(super) struct Node {
 
 struct FakeRuntime {
     url: String,
-    asked: Mutex<String>,
+    last_call: Mutex<String>,
     failure: Mutex<Option<RuntimeErrorKind>>,
 }
 
 impl FakeRuntime {
-    fn answer(&self, asked: String) -> Result<String, RuntimeError> {
-        *self.asked.lock().unwrap() = asked;
-        match *self.failure.lock().unwrap() {
+    fn record_call(&self, call: String) -> Result<String, RuntimeError> {
+        *self.last_call.lock() = call;
+        match *self.failure.lock() {
             None => Ok(self.url.clone()),
             Some(kind) => Err(RuntimeError { operation: "exec", kind, message: "because".into() }),
         }
     }
 }
 
-fn words(streams: StreamChoice) -> String {
+fn stream_names(streams: StreamChoice) -> String {
     let all =
         [(streams.stdin, " in"), (streams.stdout, " out"), (streams.stderr, " err"), (streams.tty, " tty")];
-    all.into_iter().filter(|(on, _)| *on).map(|(_, word)| word).collect()
+    all.into_iter().filter(|(is_open, _)| *is_open).map(|(_, name)| name).collect()
 }
 
 #[async_trait]
@@ -65,19 +66,19 @@ impl Streaming for FakeRuntime {
         command: &[String],
         streams: StreamChoice,
     ) -> Result<String, RuntimeError> {
-        self.answer(format!("exec {id} {command:?}{}", words(streams)))
+        self.record_call(format!("exec {id} {command:?}{}", stream_names(streams)))
     }
 
     async fn attach_url(&self, id: &ContainerId, streams: StreamChoice) -> Result<String, RuntimeError> {
-        self.answer(format!("attach {id}{}", words(streams)))
+        self.record_call(format!("attach {id}{}", stream_names(streams)))
     }
 
     async fn port_forward_url(&self, id: &SandboxId, ports: &[u16]) -> Result<String, RuntimeError> {
-        self.answer(format!("port-forward {id} {ports:?}"))
+        self.record_call(format!("port-forward {id} {ports:?}"))
     }
 }
 
-/// Nothing here makes, stops or lists containers.
+/// The tests create, stop and list no containers.
 struct NoContainers;
 
 #[async_trait]
@@ -131,15 +132,18 @@ impl Node {
         let (observed, observer) = observations(Vec::new());
         let object = json!({"metadata": {"name": "web", "namespace": "ns", "uid": "u1"},
                             "spec": {"containers": [{"name": "main", "tty": true}, {"name": "ended"}]}});
-        let pod = Pod::from_object(serde_json::from_value(object).unwrap(), PodSource::Api).unwrap();
+        let pod = parse_pod(object, PodSource::Api);
         desired.set(&"u1".into(), Arc::new(pod));
-        // A look that is newer than every question: what is not in it is not there.
+        // An observation that is newer than every request, so that no new one is started.
         let newest = (0..1000).fold(Moment::START, |_, _| observed.moments.next());
         observed.rows.set(&"u1".into(), Arc::new(observed_pod(newest)));
-        let runtime =
-            Arc::new(FakeRuntime { url: url.to_owned(), asked: Mutex::default(), failure: Mutex::default() });
-        let (sessions, metrics) = (Sessions::default(), Arc::new(Metrics::new()));
-        let parts = StreamingParts {
+        let runtime = Arc::new(FakeRuntime {
+            url: url.to_owned(),
+            last_call: Mutex::default(),
+            failure: Mutex::default(),
+        });
+        let (sessions, metrics) = (StreamSessions::default(), Arc::new(Metrics::new()));
+        let deps = StreamingDeps {
             pods: PodLookup::new(reader, None),
             observer,
             streams: runtime.clone(),
@@ -150,18 +154,18 @@ impl Node {
         };
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
-        tokio::spawn(async move { axum::serve(listener, routes(parts)).await.unwrap() });
+        tokio::spawn(async move { axum::serve(listener, routes(deps)).await.unwrap() });
         let cancel = CancellationToken::new();
         tokio::spawn(sessions.clone().run(cancel.clone()));
         Self { address, runtime, sessions, metrics, cancel, _tables: (desired, observed) }
     }
 
-    pub(super) fn asked(&self) -> String {
-        self.runtime.asked.lock().unwrap().clone()
+    pub(super) fn last_call(&self) -> String {
+        self.runtime.last_call.lock().clone()
     }
 
     pub(super) fn fail_with(&self, kind: RuntimeErrorKind) {
-        *self.runtime.failure.lock().unwrap() = Some(kind);
+        *self.runtime.failure.lock() = Some(kind);
     }
 
     pub(super) fn stop(&self) {
@@ -180,12 +184,12 @@ impl Node {
         let name = axum::http::header::SEC_WEBSOCKET_PROTOCOL;
         let builder =
             ClientBuilder::from_uri(uri).add_header(name.clone(), protocol.parse().unwrap()).unwrap();
-        let (socket, answer) = builder.connect_on(stream).await.map_err(|error| format!("{error:?}"))?;
-        assert_eq!(answer.headers().get(name).unwrap(), protocol);
+        let (socket, response) = builder.connect_on(stream).await.map_err(|error| format!("{error:?}"))?;
+        assert_eq!(response.headers().get(name).unwrap(), protocol);
         Ok(socket)
     }
 
-    /// Asks for an upgrade by hand; what came back, and the connection.
+    /// Requests an upgrade without a client library; returns the response and the connection.
     pub(super) async fn upgrade(
         &self,
         method: &str,
@@ -203,28 +207,28 @@ impl Node {
     async fn send(&self, text: &str) -> (String, TcpStream) {
         let mut stream = TcpStream::connect(self.address).await.unwrap();
         stream.write_all(text.as_bytes()).await.unwrap();
-        let mut found = Vec::new();
-        // A head, and the body of an answer that is not 101.
+        let mut received = Vec::new();
+        // Reads the head, and the body unless the status is 101.
         loop {
-            let head = found.windows(4).position(|window| window == b"\r\n\r\n");
-            let text = String::from_utf8_lossy(&found).to_lowercase();
+            let head = received.windows(4).position(|window| window == b"\r\n\r\n");
+            let text = String::from_utf8_lossy(&received).to_lowercase();
             let length =
                 text.split("content-length: ").nth(1).and_then(|rest| rest.split('\r').next()?.parse().ok());
             let chunked_end = text.contains("chunked") && text.ends_with("0\r\n\r\n");
             if let Some(head) = head
                 && (text.starts_with("http/1.1 101")
-                    || length.is_some_and(|length: usize| found.len() >= head + 4 + length)
+                    || length.is_some_and(|length: usize| received.len() >= head + 4 + length)
                     || chunked_end)
             {
-                return (String::from_utf8(found).unwrap(), stream);
+                return (String::from_utf8(received).unwrap(), stream);
             }
             let byte = stream.read_u8().await.unwrap_or_else(|error| panic!("{error}: {text}"));
-            found.push(byte);
+            received.push(byte);
         }
     }
 }
 
-/// Asks for no upgrade.
+/// A request without an upgrade.
 pub(super) async fn request(node: &Node, method: &str, path: &str) -> String {
     node.send(&format!("{method} {path} HTTP/1.1\r\nHost: node\r\n\r\n")).await.0
 }

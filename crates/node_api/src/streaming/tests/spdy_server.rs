@@ -1,4 +1,4 @@
-//! A streaming server as runtimes have one.
+//! A fake of the streaming server of a runtime.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -15,25 +15,25 @@ pub(super) struct SpdyServer {
 }
 
 impl SpdyServer {
-    /// Agrees to everything, with this protocol.
+    /// Accepts every upgrade, with this protocol.
     pub(super) async fn start(protocol: &str) -> Self {
-        let agreed = "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: SPDY/3.1\r\n";
-        Self::answering(&format!("{agreed}X-Stream-Protocol-Version: {protocol}\r\n\r\n")).await
+        let accepted = "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: SPDY/3.1\r\n";
+        Self::with_response(&format!("{accepted}X-Stream-Protocol-Version: {protocol}\r\n\r\n")).await
     }
 
-    /// Answers every request with this text.
-    pub(super) async fn answering(answer: &str) -> Self {
+    /// Sends this response to every request.
+    pub(super) async fn with_response(response: &str) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let (sender, accepted) = mpsc::channel(8);
-        let answer = answer.to_owned();
+        let response = response.to_owned();
         tokio::spawn(async move {
             while let Ok((mut stream, _)) = listener.accept().await {
                 let mut head = Vec::new();
                 while !head.ends_with(b"\r\n\r\n") {
                     head.push(stream.read_u8().await.unwrap());
                 }
-                stream.write_all(answer.as_bytes()).await.unwrap();
+                stream.write_all(response.as_bytes()).await.unwrap();
                 let _ = sender.send((String::from_utf8(head).unwrap(), stream)).await;
             }
         });
@@ -59,9 +59,9 @@ impl SpdyServer {
         let (reader, writer) = tokio::io::split(self.accept_raw().await);
         let (mut reader, mut writer) = (FrameReader::new(reader), FrameWriter::new(writer));
         let mut streams = Vec::new();
-        let mut sizes = 0;
-        // The client opens all of them before it sends anything else.
-        while sizes == 0 {
+        let mut is_complete = false;
+        // The agent opens all streams before it sends anything else.
+        while !is_complete {
             let frame = tokio::time::timeout(std::time::Duration::from_millis(200), reader.next()).await;
             match frame {
                 Ok(Ok(Some(Frame::SynStream { stream, headers, .. }))) => {
@@ -69,7 +69,7 @@ impl SpdyServer {
                     streams.push((kind, stream));
                 }
                 Ok(other) => panic!("{other:?}"),
-                Err(_) => sizes = streams.len(),
+                Err(_) => is_complete = !streams.is_empty(),
             }
         }
         for (_, stream) in &streams {
@@ -115,8 +115,8 @@ impl Process {
         }
     }
 
-    /// Returns when the other side has closed the connection.
-    pub(super) async fn gone(&mut self) {
+    /// Returns when the agent has closed the connection.
+    pub(super) async fn wait_until_closed(&mut self) {
         while self.take().await {}
     }
 

@@ -1,11 +1,11 @@
-//! One process with its streams.
+//! The streams of one process.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
-use decide::streaming::{Channel, ChannelMessage, to_client};
+use decide::http::streaming::{Channel, ChannelMessage, to_client};
 use futures::stream::{SplitSink, SplitStream};
 use futures::{SinkExt, StreamExt};
 use model::StreamChoice;
@@ -18,16 +18,13 @@ use tokio_websockets::Message;
 
 use crate::streaming::backend::Connection;
 use crate::streaming::handshake::WebSocket;
-use crate::streaming::tunnel::finish;
+use crate::streaming::tunnel::close;
 
-/// How long the runtime may take to accept the streams.
-const OPENING: Duration = Duration::from_secs(30);
-/// How often the runtime is asked for a sign of life.
-const PING: Duration = Duration::from_secs(5);
-/// A session on which nothing was said for this long ends.
-const IDLE: Duration = Duration::from_secs(4 * 60 * 60);
-/// The longest status of a process that is passed on.
-const LONGEST_STATUS: usize = 64 * 1024;
+const OPEN_TIMEOUT: Duration = Duration::from_secs(30);
+const PING_INTERVAL: Duration = Duration::from_secs(5);
+const IDLE_TIMEOUT: Duration = Duration::from_secs(4 * 60 * 60);
+/// In bytes. The rest of a longer status is dropped.
+const MAX_STATUS: usize = 64 * 1024;
 
 const ERROR: StreamId = 1;
 const STDIN: StreamId = 3;
@@ -46,18 +43,18 @@ pub(super) struct Session {
 }
 
 impl Session {
-    /// Opens the streams; the process starts when the runtime has them all.
+    /// Opens the streams. The runtime starts the process when it has accepted all of them.
     pub(super) async fn open(runtime: Connection, streams: StreamChoice) -> Result<Self, SpdyError> {
         let (reader, writer) = tokio::io::split(runtime);
         let mut session =
             Self { reader: FrameReader::new(reader), writer: FrameWriter::new(writer), streams };
-        let late = |_| SpdyError::Connection(std::io::ErrorKind::TimedOut.into());
-        tokio::time::timeout(OPENING, session.open_streams()).await.map_err(late)??;
+        let timed_out = |_| SpdyError::Connection(std::io::ErrorKind::TimedOut.into());
+        tokio::time::timeout(OPEN_TIMEOUT, session.open_streams()).await.map_err(timed_out)??;
         Ok(session)
     }
 
     async fn open_streams(&mut self) -> Result<(), SpdyError> {
-        let wanted = [
+        let streams = [
             (ERROR, "error", true),
             (STDIN, "stdin", self.streams.stdin),
             (STDOUT, "stdout", self.streams.stdout),
@@ -65,12 +62,12 @@ impl Session {
             (RESIZE, "resize", self.streams.tty),
         ];
         let mut open = BTreeSet::new();
-        for (stream, kind, _) in wanted.into_iter().filter(|(_, _, wanted)| *wanted) {
+        for (stream, kind, _) in streams.into_iter().filter(|(_, _, is_open)| *is_open) {
             let headers = vec![("streamtype".to_owned(), kind.to_owned())];
             self.writer.send(&Frame::SynStream { stream, headers, fin: false }).await?;
             open.insert(stream);
         }
-        // What is sent on a stream before its reply is lost.
+        // Data that is sent on a stream before its reply would be lost.
         while !open.is_empty() {
             match self.reader.next().await? {
                 Some(Frame::SynReply { stream, .. }) => drop(open.remove(&stream)),
@@ -84,7 +81,7 @@ impl Session {
         Ok(())
     }
 
-    /// Translates until the process or the client is gone.
+    /// Translates until the process ends or the client disconnects.
     pub(super) async fn run(self, client: WebSocket) {
         let Self { reader, writer, streams } = self;
         let (mut sink, mut source) = client.split();
@@ -96,15 +93,15 @@ impl Session {
             tokio::pin!(upwards, downwards);
             tokio::select! {
                 () = &mut downwards => {}
-                // Without its client the process has no use for the connection.
+                // The process does not need the connection without its client.
                 () = &mut upwards => {}
             }
         }
-        finish(sink, source).await;
+        close(sink, source).await;
     }
 }
 
-/// When something was last said.
+/// The time of the last data in either direction.
 struct Activity {
     start: Instant,
     last: AtomicU64,
@@ -115,31 +112,31 @@ impl Activity {
         Self { start: Instant::now(), last: AtomicU64::new(0) }
     }
 
-    fn note(&self) {
+    fn record(&self) {
         self.last.store(self.start.elapsed().as_secs(), Ordering::Relaxed);
     }
 
     fn is_idle(&self) -> bool {
         let last = Duration::from_secs(self.last.load(Ordering::Relaxed));
-        self.start.elapsed().saturating_sub(last) >= IDLE
+        self.start.elapsed().saturating_sub(last) >= IDLE_TIMEOUT
     }
 }
 
-/// Takes the client's messages to the runtime until the client is gone or has nothing to say for long.
+/// Forwards the client's messages to the runtime until the client disconnects or the session is idle for too long.
 async fn to_runtime(
     source: &mut SplitStream<WebSocket>,
     mut writer: ToRuntime,
     mut pinged: mpsc::Receiver<u32>,
     activity: &Activity,
 ) {
-    let mut ticks = tokio::time::interval(PING);
+    let mut ticks = tokio::time::interval(PING_INTERVAL);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut ping = 1;
     loop {
         let sent = tokio::select! {
             message = source.next() => match message {
                 Some(Ok(message)) if message.is_binary() || message.is_text() => {
-                    activity.note();
+                    activity.record();
                     let payload = Bytes::from(message.into_payload());
                     match ChannelMessage::read(&payload) {
                         ChannelMessage::Bytes(Channel::Stdin, _) => send(&mut writer, STDIN, payload.slice(1..), false).await,
@@ -162,7 +159,7 @@ async fn to_runtime(
             }
         };
         if sent.is_err() {
-            // The process may have ended: the other direction knows, and has more to say.
+            // The process may have ended. The other direction detects that and delivers the rest of the output.
             while let Some(Ok(_)) = source.next().await {}
             return;
         }
@@ -176,7 +173,7 @@ async fn send(writer: &mut ToRuntime, stream: StreamId, bytes: Bytes, fin: bool)
     writer.send(&Frame::Data { stream, bytes, fin }).await
 }
 
-/// Takes what the process says, and how it ended, to the client.
+/// Forwards the output and the exit status of the process to the client.
 async fn from_runtime(
     mut reader: FromRuntime,
     sink: &mut SplitSink<WebSocket, Message>,
@@ -184,13 +181,13 @@ async fn from_runtime(
     streams: StreamChoice,
     activity: &Activity,
 ) {
-    // Tells the client that the connection stands.
+    // An empty message shows the client that the connection is established.
     let first = match streams {
         StreamChoice { stdout: true, .. } => Channel::Stdout,
         StreamChoice { stderr: true, .. } => Channel::Stderr,
         _ => Channel::Status,
     };
-    if show(sink, first, &[]).await.is_err() {
+    if send_to_client(sink, first, &[]).await.is_err() {
         return;
     }
     let mut output = Output::new(streams);
@@ -198,23 +195,23 @@ async fn from_runtime(
         let Ok(Some(frame)) = reader.next().await else { break };
         if let Frame::Ping(id) = frame {
             if id % 2 == 0 {
-                // When it is full, the answer to an earlier one is on its way.
+                // If the channel is full, the reply to an earlier ping is pending.
                 let _ = pings.try_send(id);
             }
             continue;
         }
-        // Only now: answers to our own pings would keep a session for ever.
-        activity.note();
-        if let Some((channel, bytes)) = output.take(frame)
-            && show(sink, channel, &bytes).await.is_err()
+        // Replies to pings do not count as activity, or a session would never become idle.
+        activity.record();
+        if let Some((channel, bytes)) = output.process(frame)
+            && send_to_client(sink, channel, &bytes).await.is_err()
         {
             return;
         }
     }
-    let _ = show(sink, Channel::Status, &output.into_status()).await;
+    let _ = send_to_client(sink, Channel::Status, &output.into_status()).await;
 }
 
-/// What is still to come of a process.
+/// The output streams that are still open, and the status so far.
 struct Output {
     open: BTreeSet<StreamId>,
     status: Vec<u8>,
@@ -227,8 +224,8 @@ impl Output {
         Self { open, status: Vec::new() }
     }
 
-    /// Takes a frame; bytes that the client is to see.
-    fn take(&mut self, frame: Frame) -> Option<(Channel, Bytes)> {
+    /// Processes a frame; returns the bytes for the client.
+    fn process(&mut self, frame: Frame) -> Option<(Channel, Bytes)> {
         match frame {
             Frame::Data { stream, bytes, fin } => {
                 if fin {
@@ -238,7 +235,7 @@ impl Output {
                     STDOUT if !bytes.is_empty() => Some((Channel::Stdout, bytes)),
                     STDERR if !bytes.is_empty() => Some((Channel::Stderr, bytes)),
                     ERROR => {
-                        let room = LONGEST_STATUS.saturating_sub(self.status.len()).min(bytes.len());
+                        let room = MAX_STATUS.saturating_sub(self.status.len()).min(bytes.len());
                         self.status.extend_from_slice(bytes.get(..room).unwrap_or_default());
                         None
                     }
@@ -253,26 +250,26 @@ impl Output {
         }
     }
 
-    /// How the process ended: what the runtime said; nothing means well; a connection that broke off before means ill.
+    /// The status that the runtime sent. An empty status means success, unless the connection was lost before its end.
     fn into_status(self) -> Vec<u8> {
         if !self.status.is_empty() {
             self.status
         } else if self.open.contains(&ERROR) {
-            lost()
+            connection_lost()
         } else {
             json!({"metadata": {}, "status": "Success"}).to_string().into_bytes()
         }
     }
 }
 
-fn lost() -> Vec<u8> {
+fn connection_lost() -> Vec<u8> {
     let message = "Internal error occurred: the connection to the container runtime was lost";
     json!({"metadata": {}, "status": "Failure", "reason": "InternalError", "code": 500, "message": message})
         .to_string()
         .into_bytes()
 }
 
-async fn show(
+async fn send_to_client(
     sink: &mut SplitSink<WebSocket, Message>,
     channel: Channel,
     bytes: &[u8],

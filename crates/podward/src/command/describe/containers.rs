@@ -1,4 +1,4 @@
-//! The containers of a description.
+//! Describes the containers of a pod.
 
 use k8s_openapi::api::core::v1::{
     Container, ContainerState, ContainerStatus, EnvVar, EnvVarSource, Pod, Probe,
@@ -8,34 +8,34 @@ use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use model::Timestamp;
 use std::collections::BTreeMap;
 
-use super::lines::Lines;
+use super::description::Description;
 use crate::command::table::long_time;
 
-pub(super) fn write(lines: &mut Lines, pod: &Pod) {
+pub(super) fn write(description: &mut Description, pod: &Pod) {
     let spec = pod.spec.clone().unwrap_or_default();
     let status = pod.status.clone().unwrap_or_default();
     let init = spec.init_containers.unwrap_or_default();
     if !init.is_empty() {
-        lines.title("Init Containers");
-        write_all(lines, &init, status.init_container_statuses.as_deref().unwrap_or_default());
+        description.title("Init Containers");
+        write_all(description, &init, status.init_container_statuses.as_deref().unwrap_or_default());
     }
-    lines.title("Containers");
-    write_all(lines, &spec.containers, status.container_statuses.as_deref().unwrap_or_default());
+    description.title("Containers");
+    write_all(description, &spec.containers, status.container_statuses.as_deref().unwrap_or_default());
 }
 
-fn write_all(lines: &mut Lines, containers: &[Container], statuses: &[ContainerStatus]) {
+fn write_all(description: &mut Description, containers: &[Container], statuses: &[ContainerStatus]) {
     for container in containers {
         let status = statuses.iter().find(|status| status.name == container.name);
-        lines.raw(1, &format!("{}:", container.name));
-        write_container(lines, container, status);
+        description.raw(1, &format!("{}:", container.name));
+        write_container(description, container, status);
     }
 }
 
-fn write_container(lines: &mut Lines, container: &Container, status: Option<&ContainerStatus>) {
+fn write_container(description: &mut Description, container: &Container, status: Option<&ContainerStatus>) {
     let text = |field: Option<&String>| field.cloned().unwrap_or_default();
-    lines.nested(2, "Container ID", &text(status.and_then(|status| status.container_id.as_ref())));
-    lines.nested(2, "Image", &text(container.image.as_ref()));
-    lines.nested(2, "Image ID", &text(status.map(|status| &status.image_id)));
+    description.nested(2, "Container ID", &text(status.and_then(|status| status.container_id.as_ref())));
+    description.nested(2, "Image", &text(container.image.as_ref()));
+    description.nested(2, "Image ID", &text(status.map(|status| &status.image_id)));
     let ports: Vec<String> = container
         .ports
         .iter()
@@ -46,87 +46,91 @@ fn write_container(lines: &mut Lines, container: &Container, status: Option<&Con
             format!("{}/{protocol}{}", port.container_port, host.unwrap_or_default())
         })
         .collect();
-    lines.nested(2, "Ports", if ports.is_empty() { "<none>".to_owned() } else { ports.join(", ") }.as_str());
-    for (title, words) in [("Command", &container.command), ("Args", &container.args)] {
-        if let Some(words) = words.as_ref().filter(|words| !words.is_empty()) {
-            lines.nested(2, title, &words.join("\n"));
+    description.nested(
+        2,
+        "Ports",
+        if ports.is_empty() { "<none>".to_owned() } else { ports.join(", ") }.as_str(),
+    );
+    for (title, arguments) in [("Command", &container.command), ("Args", &container.args)] {
+        if let Some(arguments) = arguments.as_ref().filter(|arguments| !arguments.is_empty()) {
+            description.nested(2, title, &arguments.join("\n"));
         }
     }
-    write_state(lines, "State", status.and_then(|status| status.state.as_ref()));
+    write_state(description, "State", status.and_then(|status| status.state.as_ref()));
     let last = status.and_then(|status| status.last_state.as_ref());
     if last.is_some_and(|state| state.terminated.is_some()) {
-        write_state(lines, "Last State", last);
+        write_state(description, "Last State", last);
     }
     let ready = status.is_some_and(|status| status.ready);
-    lines.nested(2, "Ready", if ready { "True" } else { "False" });
-    lines.nested(2, "Restart Count", &status.map_or(0, |status| status.restart_count).to_string());
+    description.nested(2, "Ready", if ready { "True" } else { "False" });
+    description.nested(2, "Restart Count", &status.map_or(0, |status| status.restart_count).to_string());
     let resources = container.resources.clone().unwrap_or_default();
-    write_amounts(lines, "Limits", resources.limits.as_ref());
-    write_amounts(lines, "Requests", resources.requests.as_ref());
+    write_amounts(description, "Limits", resources.limits.as_ref());
+    write_amounts(description, "Requests", resources.requests.as_ref());
     for (title, probe) in [
         ("Liveness", &container.liveness_probe),
         ("Readiness", &container.readiness_probe),
         ("Startup", &container.startup_probe),
     ] {
         if let Some(probe) = probe {
-            lines.nested(2, title, &describe_probe(probe));
+            description.nested(2, title, &describe_probe(probe));
         }
     }
-    write_environment(lines, container);
+    write_environment(description, container);
     let mounts: Vec<String> = container
         .volume_mounts
         .iter()
         .flatten()
         .map(|mount| {
             let mode = if mount.read_only == Some(true) { "ro" } else { "rw" };
-            let below = mount.sub_path.as_ref().map(|path| format!(", path={path:?}")).unwrap_or_default();
-            format!("{} from {} ({mode}{below})", mount.mount_path, mount.name)
+            let sub_path = mount.sub_path.as_ref().map(|path| format!(", path={path:?}")).unwrap_or_default();
+            format!("{} from {} ({mode}{sub_path})", mount.mount_path, mount.name)
         })
         .collect();
-    lines.nested(
+    description.nested(
         2,
         "Mounts",
         if mounts.is_empty() { "<none>".to_owned() } else { mounts.join("\n") }.as_str(),
     );
 }
 
-fn write_state(lines: &mut Lines, title: &str, state: Option<&ContainerState>) {
+fn write_state(description: &mut Description, title: &str, state: Option<&ContainerState>) {
     let state = state.cloned().unwrap_or_default();
     let time = |time: Option<&k8s_openapi::apimachinery::pkg::apis::meta::v1::Time>| {
         time.map(|time| long_time(Timestamp::from_api_time(time))).unwrap_or_default()
     };
-    let optional = |lines: &mut Lines, title: &str, value: Option<&String>| {
+    let optional = |description: &mut Description, title: &str, value: Option<&String>| {
         if let Some(value) = value.filter(|value| !value.is_empty()) {
-            lines.nested(3, title, value.trim_end());
+            description.nested(3, title, value.trim_end());
         }
     };
     if let Some(running) = &state.running {
-        lines.nested(2, title, "Running");
-        lines.nested(3, "Started", &time(running.started_at.as_ref()));
-    } else if let Some(ended) = &state.terminated {
-        lines.nested(2, title, "Terminated");
-        optional(lines, "Reason", ended.reason.as_ref());
-        optional(lines, "Message", ended.message.as_ref());
-        lines.nested(3, "Exit Code", &ended.exit_code.to_string());
-        lines.nested(3, "Started", &time(ended.started_at.as_ref()));
-        lines.nested(3, "Finished", &time(ended.finished_at.as_ref()));
+        description.nested(2, title, "Running");
+        description.nested(3, "Started", &time(running.started_at.as_ref()));
+    } else if let Some(terminated) = &state.terminated {
+        description.nested(2, title, "Terminated");
+        optional(description, "Reason", terminated.reason.as_ref());
+        optional(description, "Message", terminated.message.as_ref());
+        description.nested(3, "Exit Code", &terminated.exit_code.to_string());
+        description.nested(3, "Started", &time(terminated.started_at.as_ref()));
+        description.nested(3, "Finished", &time(terminated.finished_at.as_ref()));
     } else {
-        lines.nested(2, title, "Waiting");
+        description.nested(2, title, "Waiting");
         let waiting = state.waiting.unwrap_or_default();
-        optional(lines, "Reason", waiting.reason.as_ref());
-        optional(lines, "Message", waiting.message.as_ref());
+        optional(description, "Reason", waiting.reason.as_ref());
+        optional(description, "Message", waiting.message.as_ref());
     }
 }
 
-fn write_amounts(lines: &mut Lines, title: &str, amounts: Option<&BTreeMap<String, Quantity>>) {
+fn write_amounts(description: &mut Description, title: &str, amounts: Option<&BTreeMap<String, Quantity>>) {
     let Some(amounts) = amounts.filter(|amounts| !amounts.is_empty()) else { return };
-    lines.nested(2, title, "");
+    description.nested(2, title, "");
     for (name, amount) in amounts {
-        lines.nested(3, name, &amount.0);
+        description.nested(3, name, &amount.0);
     }
 }
 
-fn write_environment(lines: &mut Lines, container: &Container) {
+fn write_environment(description: &mut Description, container: &Container) {
     for source in container.env_from.iter().flatten() {
         let named = [
             ("ConfigMap", source.config_map_ref.as_ref().map(|found| (&found.name, found.optional))),
@@ -135,22 +139,22 @@ fn write_environment(lines: &mut Lines, container: &Container) {
         for (kind, found) in named {
             if let Some((name, optional)) = found {
                 let optional = optional.unwrap_or(false);
-                lines.nested(2, "Environment from", &format!("{name} {kind} Optional: {optional}"));
+                description.nested(2, "Environment from", &format!("{name} {kind} Optional: {optional}"));
             }
         }
     }
     let variables: Vec<&EnvVar> = container.env.iter().flatten().collect();
-    lines.nested(2, "Environment", if variables.is_empty() { "<none>" } else { "" });
+    description.nested(2, "Environment", if variables.is_empty() { "<none>" } else { "" });
     for variable in variables {
         let value = match &variable.value_from {
             Some(source) => describe_source(source),
             None => variable.value.clone().unwrap_or_default(),
         };
-        lines.nested(3, &variable.name, &value);
+        description.nested(3, &variable.name, &value);
     }
 }
 
-/// Where a value comes from; what a Secret holds is not shown.
+/// Names the source of a value. The content of a Secret is never printed.
 fn describe_source(source: &EnvVarSource) -> String {
     if let Some(found) = &source.config_map_key_ref {
         return format!("<set to the key '{}' of config map '{}'>", found.key, found.name);
@@ -172,7 +176,7 @@ fn describe_probe(probe: &Probe) -> String {
         IntOrString::Int(number) => number.to_string(),
         IntOrString::String(name) => name.clone(),
     };
-    let what = if let Some(exec) = &probe.exec {
+    let action = if let Some(exec) = &probe.exec {
         format!("exec {:?}", exec.command.clone().unwrap_or_default())
     } else if let Some(get) = &probe.http_get {
         let scheme = get.scheme.as_deref().unwrap_or("HTTP").to_lowercase();
@@ -188,7 +192,7 @@ fn describe_probe(probe: &Probe) -> String {
         "unknown".to_owned()
     };
     format!(
-        "{what} delay={}s timeout={}s period={}s #success={} #failure={}",
+        "{action} delay={}s timeout={}s period={}s #success={} #failure={}",
         probe.initial_delay_seconds.unwrap_or(0),
         probe.timeout_seconds.unwrap_or(1),
         probe.period_seconds.unwrap_or(10),

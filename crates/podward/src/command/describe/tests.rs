@@ -3,7 +3,7 @@ use serde_json::json;
 use super::*;
 
 #[test]
-fn a_pod_is_described_as_kubectl_would() {
+fn describes_pod_as_kubectl() {
     let pod: Pod = serde_json::from_value(json!({
         "metadata": {"name": "web-node-a", "namespace": "default", "uid": "u", "labels": {"app": "web", "tier": "front"}},
         "spec": {
@@ -36,7 +36,7 @@ fn a_pod_is_described_as_kubectl_would() {
     let event: Event = serde_json::from_value(json!({"metadata": {}, "involvedObject": {}, "type": "Warning",
         "reason": "BackOff", "message": "Back-off restarting", "lastTimestamp": "2026-01-01T00:01:00Z", "source": {"component": "kubelet"}}))
     .unwrap();
-    let shown = text(&pod, &[event], Timestamp::from_secs(1_767_225_670));
+    let output = text(&pod, &[event], Timestamp::from_secs(1_767_225_670));
     let expected = "\
 Name:             web-node-a
 Namespace:        default
@@ -96,5 +96,5 @@ Events:
   ----      ------    ----   ----      -------
   Warning   BackOff   10s    kubelet   Back-off restarting
 ";
-    assert_eq!(shown, expected);
+    assert_eq!(output, expected);
 }

@@ -1,28 +1,28 @@
-//! The volumes of a description.
+//! Describes the volumes of a pod.
 
 use k8s_openapi::api::core::v1::{Pod, Volume};
 use serde_json::Value;
 
-use super::lines::Lines;
+use super::description::Description;
 
-pub(super) fn write(lines: &mut Lines, pod: &Pod) {
+pub(super) fn write(description: &mut Description, pod: &Pod) {
     let volumes = pod.spec.as_ref().and_then(|spec| spec.volumes.clone()).unwrap_or_default();
     if volumes.is_empty() {
-        lines.field("Volumes", "<none>");
+        description.field("Volumes", "<none>");
         return;
     }
-    lines.title("Volumes");
+    description.title("Volumes");
     for volume in &volumes {
-        lines.raw(1, &format!("{}:", volume.name));
+        description.raw(1, &format!("{}:", volume.name));
         let (kind, details) = describe(volume);
-        lines.nested(2, "Type", kind);
+        description.nested(2, "Type", kind);
         for (title, value) in details {
-            lines.nested(2, &title, &value);
+            description.nested(2, &title, &value);
         }
     }
 }
 
-/// The kind of a volume and what there is to say of it.
+/// The kind of a volume, and its titles and values.
 fn describe(volume: &Volume) -> (&'static str, Vec<(String, String)>) {
     let field = |title: &str, value: String| (title.to_owned(), value);
     if let Some(found) = &volume.config_map {
@@ -62,7 +62,7 @@ fn describe(volume: &Volume) -> (&'static str, Vec<(String, String)>) {
             vec![field("ClaimName", found.claim_name.clone()), field("ReadOnly", read_only)],
         );
     }
-    // The rest in the words of the spec.
+    // Other kinds are printed as JSON.
     let object = serde_json::to_value(volume).unwrap_or_default();
     let other = object.as_object().and_then(|fields| fields.iter().find(|(name, _)| *name != "name"));
     let kind = match other.map(|(name, _)| name.as_str()) {
@@ -73,15 +73,15 @@ fn describe(volume: &Volume) -> (&'static str, Vec<(String, String)>) {
         Some("image") => "Image (an OCI image that is mounted)",
         Some(_) | None => "<other>",
     };
-    let details = other.map(|(name, value)| (name.clone(), short(value))).into_iter().collect();
+    let details = other.map(|(name, value)| (name.clone(), shorten(value))).into_iter().collect();
     (kind, details)
 }
 
-fn short(value: &Value) -> String {
-    const LONGEST: usize = 200;
+fn shorten(value: &Value) -> String {
+    const MAX_LENGTH: usize = 200;
     let text = value.to_string();
-    match text.char_indices().nth(LONGEST) {
-        Some((at, _)) => format!("{}…", text.get(..at).unwrap_or_default()),
+    match text.char_indices().nth(MAX_LENGTH) {
+        Some((end, _)) => format!("{}…", text.get(..end).unwrap_or_default()),
         None => text,
     }
 }

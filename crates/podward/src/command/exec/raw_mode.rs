@@ -1,34 +1,33 @@
-//! The terminal while what is typed belongs to the container.
+//! Switches the terminal to raw mode, so that all keys go to the container.
 
 use std::io;
 
 use rustix::termios::{OptionalActions, Termios, tcgetattr, tcgetwinsize, tcsetattr};
 use serde_json::json;
 
-/// The terminal in raw mode until this is dropped.
+/// Restores the terminal when dropped.
 pub(super) struct RawMode {
-    before: Termios,
+    original: Termios,
 }
 
 impl RawMode {
-    /// Hands every key on as it is.
     pub(super) fn enter() -> io::Result<Self> {
         let terminal = io::stdin();
-        let before = tcgetattr(&terminal)?;
-        let mut raw = before.clone();
+        let original = tcgetattr(&terminal)?;
+        let mut raw = original.clone();
         raw.make_raw();
         tcsetattr(&terminal, OptionalActions::Now, &raw)?;
-        Ok(Self { before })
+        Ok(Self { original })
     }
 }
 
 impl Drop for RawMode {
     fn drop(&mut self) {
-        let _ = tcsetattr(io::stdin(), OptionalActions::Now, &self.before);
+        let _ = tcsetattr(io::stdin(), OptionalActions::Now, &self.original);
     }
 }
 
-/// The terminal's size as the protocol tells it.
+/// The size of the terminal, as JSON for the resize channel; `None` if it is unknown.
 pub(super) fn size() -> Option<String> {
     let size = tcgetwinsize(io::stdout()).or_else(|_| tcgetwinsize(io::stdin())).ok()?;
     let is_known = size.ws_col > 0 && size.ws_row > 0;

@@ -4,19 +4,19 @@ use anyhow::bail;
 use k8s_openapi::api::core::v1::Event;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use model::Timestamp;
+use model::local_api::{EventList, WatchEvent, paths};
 use ports::clock::{Clock, SystemClock};
-use serde_json::Value;
 
-use super::{headed, print, print_change, print_objects, with_kind};
+use super::{PrintableObject, print, print_change, print_objects, table_with_headings};
 use crate::command::arguments::{EventArguments, GetArguments, Output};
-use crate::command::client::{Client, typed};
+use crate::command::client::Client;
 use crate::command::table::{Table, age};
 
 const HEADINGS: [&str; 5] = ["LAST SEEN", "TYPE", "REASON", "OBJECT", "MESSAGE"];
 
-/// Which events, and how.
+/// The events to print, and the output format.
 #[derive(Debug)]
-pub(super) struct Question {
+pub(super) struct EventQuery {
     pod: Option<String>,
     namespace: Option<String>,
     types: Vec<String>,
@@ -25,10 +25,10 @@ pub(super) struct Question {
     no_headers: bool,
 }
 
-impl Question {
-    pub(super) fn of_get(arguments: &GetArguments) -> anyhow::Result<Self> {
+impl EventQuery {
+    pub(super) fn from_get(arguments: &GetArguments) -> anyhow::Result<Self> {
         if arguments.names.len() > 1 {
-            bail!("events are shown of one pod or of all");
+            bail!("name at most one pod to see its events");
         }
         Ok(Self {
             pod: arguments.names.first().cloned(),
@@ -40,7 +40,7 @@ impl Question {
         })
     }
 
-    pub(super) fn of_events(arguments: EventArguments) -> Self {
+    pub(super) fn from_events(arguments: EventArguments) -> Self {
         Self {
             pod: arguments.pod,
             namespace: arguments.scope.namespace,
@@ -51,70 +51,67 @@ impl Question {
         }
     }
 
-    fn takes(&self, event: &Event) -> bool {
+    fn matches(&self, event: &Event) -> bool {
         let subject = &event.involved_object;
         let name = subject.name.as_deref().unwrap_or_default();
-        let same = |wanted: &str| {
-            let wanted = wanted.rsplit('/').next().unwrap_or(wanted);
-            // A static pod's events have its name with the node's; the node is not known here.
-            name == wanted || name.strip_prefix(wanted).is_some_and(|rest| rest.starts_with('-'))
+        let has_name = |pod: &str| {
+            let pod = pod.rsplit('/').next().unwrap_or(pod);
+            // The name of a static pod ends with the name of the node, which is unknown here.
+            name == pod || name.strip_prefix(pod).is_some_and(|rest| rest.starts_with('-'))
         };
         let kind = event.type_.as_deref().unwrap_or_default();
-        self.pod.as_deref().is_none_or(same)
-            && self.namespace.as_deref().is_none_or(|wanted| subject.namespace.as_deref() == Some(wanted))
-            && (self.types.is_empty() || self.types.iter().any(|wanted| wanted.eq_ignore_ascii_case(kind)))
+        self.pod.as_deref().is_none_or(has_name)
+            && self
+                .namespace
+                .as_deref()
+                .is_none_or(|namespace| subject.namespace.as_deref() == Some(namespace))
+            && (self.types.is_empty() || self.types.iter().any(|type_| type_.eq_ignore_ascii_case(kind)))
     }
 }
 
-pub(super) async fn run(client: &Client, question: &Question) -> anyhow::Result<()> {
-    if question.watch {
-        return watch(client, question).await;
+pub(super) async fn run(client: &Client, query: &EventQuery) -> anyhow::Result<()> {
+    if query.watch {
+        return watch(client, query).await;
     }
-    let list = client.json("/podward/events").await?;
-    let items = list.get("items").and_then(Value::as_array).cloned().unwrap_or_default();
-    let mut chosen = Vec::new();
-    for item in items {
-        let event: Event = typed(&item)?;
-        if question.takes(&event) {
-            chosen.push((event, with_kind(item, "Event")));
-        }
-    }
-    let objects: Vec<Value> = chosen.iter().map(|(_, item)| item.clone()).collect();
-    if print_objects(question.output, &objects, false)? {
+    let list: EventList = client.get(paths::EVENTS).await?;
+    let events: Vec<Event> = list.items.into_iter().filter(|event| query.matches(event)).collect();
+    let objects = events.iter().map(printable).collect::<anyhow::Result<Vec<_>>>()?;
+    if print_objects(query.output, &objects, false)? {
         return Ok(());
     }
-    if chosen.is_empty() {
-        let of = question.pod.as_ref().map(|pod| format!(" of pod {pod:?}")).unwrap_or_default();
-        eprintln!("No events{of}.");
+    if events.is_empty() {
+        let of_pod = query.pod.as_ref().map(|pod| format!(" of pod {pod:?}")).unwrap_or_default();
+        eprintln!("No events{of_pod}.");
         return Ok(());
     }
-    let mut table = headed(HEADINGS, question.no_headers);
-    for (event, _) in &chosen {
+    let mut table = table_with_headings(HEADINGS, query.no_headers);
+    for event in &events {
         table.add_row(row(event, SystemClock.now()));
     }
     print(&table.take_text())
 }
 
-async fn watch(client: &Client, question: &Question) -> anyhow::Result<()> {
-    let mut lines = client.open("/podward/events?watch=true").await?.lines();
-    let mut table = headed(HEADINGS, question.no_headers);
-    while let Some(change) = lines.next().await? {
-        let object = with_kind(change["object"].clone(), "Event");
-        let event: Event = typed(&object)?;
-        if !question.takes(&event) {
-            continue;
-        }
-        if matches!(question.output, Output::Table | Output::Wide) {
+async fn watch(client: &Client, query: &EventQuery) -> anyhow::Result<()> {
+    let mut changes = client.open(&format!("{}?watch=true", paths::EVENTS)).await?.json_lines();
+    let mut table = table_with_headings(HEADINGS, query.no_headers);
+    while let Some(WatchEvent { object, .. }) = changes.next::<WatchEvent<Event>>().await? {
+        let Some(event) = object.filter(|event| query.matches(event)) else { continue };
+        if matches!(query.output, Output::Table | Output::Wide) {
             table.add_row(row(&event, SystemClock.now()));
             print(&table.take_text())?;
         } else {
-            print_change(question.output, &object)?;
+            print_change(query.output, &printable(&event)?)?;
         }
     }
     bail!("the agent has stopped")
 }
 
-/// The events of one object, as a description shows them.
+fn printable(event: &Event) -> anyhow::Result<PrintableObject> {
+    let name = event.metadata.name.as_deref().unwrap_or_default();
+    Ok(PrintableObject::new("Event", name, serde_json::to_value(event)?))
+}
+
+/// The events of one object in the layout of `describe`.
 pub(in crate::command) fn event_table(events: &[Event], now: Timestamp) -> String {
     let mut table = Table::new(["Type", "Reason", "Age", "From", "Message"]);
     table.add(["----", "------", "----", "----", "-------"]);
@@ -124,7 +121,7 @@ pub(in crate::command) fn event_table(events: &[Event], now: Timestamp) -> Strin
         table.add([
             &text(&event.type_),
             &text(&event.reason),
-            &seen(event, now),
+            &last_seen(event, now),
             &from,
             text(&event.message).trim_end(),
         ]);
@@ -132,8 +129,8 @@ pub(in crate::command) fn event_table(events: &[Event], now: Timestamp) -> Strin
     table.take_text()
 }
 
-/// `10s (x3 over 70s)`.
-fn seen(event: &Event, now: Timestamp) -> String {
+/// For example `10s (x3 over 70s)`.
+fn last_seen(event: &Event, now: Timestamp) -> String {
     let since = |time: Option<&Time>| {
         time.map(|time| age(now.since(Timestamp::from_api_time(time)))).unwrap_or_default()
     };
@@ -151,7 +148,7 @@ fn row(event: &Event, now: Timestamp) -> Vec<String> {
     let kind = subject.kind.as_deref().unwrap_or_default().to_lowercase();
     let text = |field: &Option<String>| field.clone().unwrap_or_default();
     vec![
-        seen(event, now),
+        last_seen(event, now),
         text(&event.type_),
         text(&event.reason),
         format!("{kind}/{}", text(&subject.name)),
@@ -176,11 +173,11 @@ mod tests {
         vec![event("a-node", "Pulled", 1), event("b-node", "BackOff", 3)]
     }
 
-    fn question(line: &str) -> Question {
+    fn query(line: &str) -> EventQuery {
         use clap::Parser;
-        let words = ["podward", "events"].into_iter().chain(line.split_whitespace());
-        match crate::command::arguments::CommandLine::try_parse_from(words).unwrap().command {
-            crate::command::arguments::Command::Events(events) => Question::of_events(events),
+        let arguments = ["podward", "events"].into_iter().chain(line.split_whitespace());
+        match crate::command::arguments::CommandLine::try_parse_from(arguments).unwrap().command {
+            crate::command::arguments::Command::Events(events) => EventQuery::from_events(events),
             _ => panic!(),
         }
     }
@@ -188,8 +185,8 @@ mod tests {
     const NOW: Timestamp = Timestamp::from_secs(1_767_225_670);
 
     #[test]
-    fn events_are_shown_as_kubectl_would() {
-        let mut table = headed(HEADINGS, false);
+    fn prints_events_as_kubectl() {
+        let mut table = table_with_headings(HEADINGS, false);
         events().iter().for_each(|event| table.add_row(row(event, NOW)));
         let text = table.take_text();
         let lines: Vec<&str> = text.lines().collect();
@@ -199,27 +196,27 @@ mod tests {
     }
 
     #[test]
-    fn one_pods_events_are_picked() {
+    fn filters_events_by_pod_namespace_and_type() {
         let all = events();
-        let picked = |line: &str| {
-            let question = question(line);
-            all.iter().filter(|event| question.takes(event)).count()
+        let count = |line: &str| {
+            let query = query(line);
+            all.iter().filter(|event| query.matches(event)).count()
         };
-        assert_eq!(picked(""), 2);
-        assert_eq!(picked("b-node -n default"), 1);
-        assert_eq!(picked("b"), 1, "a static pod by the name of its manifest");
-        assert_eq!(picked("none"), 0);
-        assert_eq!(picked("-n other"), 0);
-        assert_eq!(picked("--types warning"), 0);
-        assert_eq!(picked("--types=Normal,Warning"), 2);
+        assert_eq!(count(""), 2);
+        assert_eq!(count("b-node -n default"), 1);
+        assert_eq!(count("b"), 1, "a static pod by the name of its manifest");
+        assert_eq!(count("none"), 0);
+        assert_eq!(count("-n other"), 0);
+        assert_eq!(count("--types warning"), 0);
+        assert_eq!(count("--types=Normal,Warning"), 2);
     }
 
     #[test]
-    fn arguments_that_are_not_known_are_refused() {
+    fn rejects_unknown_arguments() {
         use clap::Parser;
         for bad in ["-o xml", "a b", "--what", "-n"] {
-            let words = ["podward", "events"].into_iter().chain(bad.split_whitespace());
-            assert!(crate::command::arguments::CommandLine::try_parse_from(words).is_err(), "{bad:?}");
+            let arguments = ["podward", "events"].into_iter().chain(bad.split_whitespace());
+            assert!(crate::command::arguments::CommandLine::try_parse_from(arguments).is_err(), "{bad:?}");
         }
     }
 }

@@ -2,23 +2,24 @@
 
 use k8s_openapi::api::core::v1::Node;
 use model::Timestamp;
+use model::local_api::paths;
 use ports::clock::{Clock, SystemClock};
 
-use super::{headed, print, print_objects, with_kind};
+use super::{PrintableObject, print, print_objects};
 use crate::command::arguments::{GetArguments, Output};
-use crate::command::client::{Client, typed};
+use crate::command::client::Client;
 use crate::command::table::{Table, age_of};
 
 pub(super) async fn run(client: &Client, arguments: &GetArguments) -> anyhow::Result<()> {
     if arguments.watch {
-        anyhow::bail!("--watch is for pods and events");
+        anyhow::bail!("--watch works with pods and events only");
     }
-    let object = with_kind(client.json("/podward/node").await?, "Node");
-    let node: Node = typed(&object)?;
+    let node: Node = client.get(paths::NODE).await?;
     let name = node.metadata.name.clone().unwrap_or_default();
-    if let Some(other) = arguments.names.iter().find(|wanted| **wanted != name) {
+    if let Some(other) = arguments.names.iter().find(|requested| **requested != name) {
         anyhow::bail!("node {other:?} not found; this agent's node is {name}");
     }
+    let object = PrintableObject::new("Node", &name, serde_json::to_value(&node)?);
     if print_objects(arguments.output, &[object], true)? {
         return Ok(());
     }
@@ -26,18 +27,17 @@ pub(super) async fn run(client: &Client, arguments: &GetArguments) -> anyhow::Re
 }
 
 fn table(node: &Node, arguments: &GetArguments, now: Timestamp) -> Table {
-    let wide = arguments.output == Output::Wide;
     let status = node.status.clone().unwrap_or_default();
     let info = status.node_info.unwrap_or_default();
     let conditions = status.conditions.unwrap_or_default();
     let ready = conditions.iter().find(|condition| condition.type_ == "Ready");
-    let mut word = match ready.map(|condition| condition.status.as_str()) {
+    let mut shown_status = match ready.map(|condition| condition.status.as_str()) {
         Some("True") => "Ready".to_owned(),
         Some(_) => "NotReady".to_owned(),
         None => "Unknown".to_owned(),
     };
     if node.spec.as_ref().and_then(|spec| spec.unschedulable) == Some(true) {
-        word.push_str(",SchedulingDisabled");
+        shown_status.push_str(",SchedulingDisabled");
     }
     let created = node.metadata.creation_timestamp.as_ref().map(Timestamp::from_api_time);
     let name = node.metadata.name.clone().unwrap_or_default();
@@ -45,9 +45,9 @@ fn table(node: &Node, arguments: &GetArguments, now: Timestamp) -> Table {
         let found = status.addresses.iter().flatten().find(|address| address.type_ == kind);
         found.map_or("<none>".to_owned(), |found| found.address.clone())
     };
-    let mut cells = vec![name, word, age_of(created, now), info.kubelet_version.clone()];
+    let mut cells = vec![name, shown_status, age_of(created, now), info.kubelet_version.clone()];
     let mut headings = vec!["NAME", "STATUS", "AGE", "VERSION"];
-    if wide {
+    if arguments.output == Output::Wide {
         headings.extend(["INTERNAL-IP", "OS-IMAGE", "KERNEL-VERSION", "CONTAINER-RUNTIME"]);
         cells.extend([
             address("InternalIP"),
@@ -56,7 +56,7 @@ fn table(node: &Node, arguments: &GetArguments, now: Timestamp) -> Table {
             info.container_runtime_version,
         ]);
     }
-    let mut table = headed([], true);
+    let mut table = Table::without_headings();
     if !arguments.no_headers {
         table.add_row(headings.into_iter().map(str::to_owned).collect());
     }
@@ -73,7 +73,7 @@ mod tests {
     use crate::command::arguments::{Command, CommandLine};
 
     #[test]
-    fn a_node_is_shown_as_kubectl_would() {
+    fn prints_node_as_kubectl() {
         let node: Node = serde_json::from_value(json!({
             "metadata": {"name": "node-a", "creationTimestamp": "2026-01-01T00:00:00Z"},
             "status": {"conditions": [{"type": "Ready", "status": "True"}],
@@ -84,15 +84,15 @@ mod tests {
         }))
         .unwrap();
         let now = Timestamp::from_secs(1_767_225_670);
-        let shown = |line: &str| match CommandLine::try_parse_from(line.split(' ')).unwrap().command {
+        let output = |line: &str| match CommandLine::try_parse_from(line.split(' ')).unwrap().command {
             Command::Get(get) => table(&node, &get, now).take_text(),
             _ => panic!(),
         };
         assert_eq!(
-            shown("podward get node"),
+            output("podward get node"),
             "NAME     STATUS   AGE   VERSION\nnode-a   Ready    70s   v1.36.4\n"
         );
-        let wide = shown("podward get node -o wide");
+        let wide = output("podward get node -o wide");
         assert!(wide.contains("192.0.2.7") && wide.contains("containerd://2.0"), "{wide}");
     }
 }

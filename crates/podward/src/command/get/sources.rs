@@ -1,132 +1,109 @@
-//! `podward get sources`: what became of each manifest file, URL and API server.
+//! `podward get sources`: the state of each manifest file, URL and API server.
 
-use model::Timestamp;
+use model::local_api::{FileReport, FileState, SourceList, SourceReport, SourceState, paths};
+use model::{PodSource, Timestamp};
 use ports::clock::{Clock, SystemClock};
-use serde_json::{Value, json};
 
-use super::{headed, print};
+use super::{print, print_document, table_with_headings};
 use crate::command::arguments::{GetArguments, Output};
 use crate::command::client::Client;
 use crate::command::table::{Table, age_of};
-use model::yaml::to_yaml;
+
+const HEADINGS: [&str; 6] = ["SOURCE", "PLACE", "STATE", "SINCE", "CONTENT", "PROBLEM"];
 
 pub(super) async fn run(client: &Client, arguments: &GetArguments) -> anyhow::Result<()> {
     if arguments.watch {
-        anyhow::bail!("--watch is for pods and events");
+        anyhow::bail!("--watch works with pods and events only");
     }
-    // The read-only port knows the files only.
-    let answer = match client {
-        Client::Socket(_) => client.json("/podward/sources").await?,
-        Client::Port(_) => {
-            let files = client.json("/podward/manifests").await?;
-            json!({"kind": "SourceList", "sources": [], "files": files})
+    // The read-only port serves only the files.
+    let list = match client {
+        Client::LocalSocket(_) => client.get(paths::SOURCES).await?,
+        Client::ReadOnlyPort(_) => {
+            SourceList { files: client.get(paths::MANIFESTS).await?, sources: Vec::new() }
         }
     };
-    match arguments.output {
-        Output::Json => return print(&(serde_json::to_string_pretty(&answer)? + "\n")),
-        Output::Yaml => return print(&to_yaml(&answer)),
-        Output::Table | Output::Wide | Output::Name => {}
+    if matches!(arguments.output, Output::Json | Output::Yaml) {
+        return print_document(arguments.output, &list);
     }
-    let rows = rows(&answer, SystemClock.now());
+    let rows = rows(&list, SystemClock.now());
     if rows.is_empty() {
         eprintln!("No sources: set staticPodPath, staticPodURL or --kubeconfig.");
         return Ok(());
     }
     if arguments.output == Output::Name {
-        return print(&rows.iter().map(|row| format!("{}\n", row.place)).collect::<String>());
+        return print(&rows.iter().map(|row| format!("{}\n", row.location)).collect::<String>());
     }
-    let mut table = headed(["SOURCE", "PLACE", "STATE", "SINCE", "CONTENT", "PROBLEM"], arguments.no_headers);
+    let mut table = table_with_headings(HEADINGS, arguments.no_headers);
     rows.iter().for_each(|row| row.add_to(&mut table));
     print(&table.take_text())
 }
 
 struct Row {
-    source: String,
-    place: String,
-    state: String,
+    source: &'static str,
+    location: String,
+    state: &'static str,
     since: String,
     content: String,
     problem: String,
 }
 
 impl Row {
-    fn add_to(&self, table: &mut Table) {
-        let or_none = |text: &str| if text.is_empty() { "<none>".to_owned() } else { text.to_owned() };
-        table.add([
-            &self.source,
-            &self.place,
-            &self.state,
-            &self.since,
-            &or_none(&self.content),
-            &self.problem,
-        ]);
-    }
-}
-
-/// A row per source that is no folder with files, and per file.
-fn rows(answer: &Value, now: Timestamp) -> Vec<Row> {
-    let files = answer["files"].as_array().cloned().unwrap_or_default();
-    let mut rows = Vec::new();
-    for source in answer["sources"].as_array().into_iter().flatten() {
-        let is_file = source["source"] == "file";
-        if is_file && !files.is_empty() && source["state"] == "Good" {
-            continue;
-        }
-        let count = source["pods"].as_u64().unwrap_or(0);
-        rows.push(Row {
-            source: text(source, "source"),
-            place: text(source, "place"),
-            state: text(source, "state"),
-            since: since(source, now),
-            content: match count {
+    fn from_source(source: &SourceReport, now: Timestamp) -> Self {
+        Self {
+            source: source.source.as_str(),
+            location: source.location.clone(),
+            state: source.state.as_str(),
+            since: age_of(Some(source.since), now),
+            content: match source.pods {
                 0 => String::new(),
                 1 => "1 pod".to_owned(),
                 count => format!("{count} pods"),
             },
-            problem: text(source, "problem"),
-        });
+            problem: source.problem.clone().unwrap_or_default(),
+        }
     }
-    for file in &files {
-        let list = |field: &str| {
-            let items = file[field].as_array().into_iter().flatten();
-            items.filter_map(Value::as_str).map(str::to_owned).collect::<Vec<_>>()
-        };
-        let problems = [list("problems"), list("warnings")].concat();
-        rows.push(Row {
-            source: "file".to_owned(),
-            place: text(file, "path"),
-            state: match text(file, "state").as_str() {
-                "accepted" => "Accepted".to_owned(),
-                "rejected" => "Rejected".to_owned(),
-                "lastGoodVersion" => "LastGoodVersion".to_owned(),
-                other => other.to_owned(),
+
+    fn from_file(file: &FileReport, now: Timestamp) -> Self {
+        let join = |one: &[String], other: &[String], separator| [one, other].concat().join(separator);
+        Self {
+            source: PodSource::File.as_str(),
+            location: file.path.display().to_string(),
+            state: match file.state {
+                FileState::Accepted => "Accepted",
+                FileState::Rejected => "Rejected",
+                FileState::LastGoodVersion => "LastGoodVersion",
             },
-            since: since(file, now),
-            content: [list("pods"), list("objects")].concat().join(","),
-            problem: problems.join("; "),
-        });
+            since: age_of(Some(file.since), now),
+            content: join(&file.pods, &file.objects, ","),
+            problem: join(&file.problems, &file.warnings, "; "),
+        }
     }
-    rows
+
+    fn add_to(&self, table: &mut Table) {
+        let content = if self.content.is_empty() { "<none>" } else { &self.content };
+        table.add([self.source, &self.location, self.state, &self.since, content, &self.problem]);
+    }
 }
 
-fn text(value: &Value, field: &str) -> String {
-    value[field].as_str().unwrap_or_default().to_owned()
-}
-
-fn since(value: &Value, now: Timestamp) -> String {
-    let time = serde_json::from_value::<k8s_openapi::apimachinery::pkg::apis::meta::v1::Time>(
-        value["since"].clone(),
-    );
-    age_of(time.ok().map(|time| Timestamp::from_api_time(&time)), now)
+/// One row per file and per source. A readable folder with files has no separate row.
+fn rows(list: &SourceList, now: Timestamp) -> Vec<Row> {
+    let is_covered_by_files = |source: &SourceReport| {
+        source.source == PodSource::File && !list.files.is_empty() && source.state == SourceState::Good
+    };
+    let sources = list.sources.iter().filter(|source| !is_covered_by_files(source));
+    let files = list.files.iter().map(|file| Row::from_file(file, now));
+    sources.map(|source| Row::from_source(source, now)).chain(files).collect()
 }
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     #[test]
-    fn each_file_and_each_source_has_a_row() {
-        let answer = json!({
+    fn prints_row_per_file_and_source() {
+        let list: SourceList = serde_json::from_value(json!({
             "sources": [
                 {"source": "file", "place": "/m", "state": "Good", "pods": 1, "problem": null, "since": "2026-01-01T00:00:00Z"},
                 {"source": "http", "place": "http://h/", "state": "Failing", "pods": 2, "problem": "answered 500",
@@ -135,9 +112,10 @@ mod tests {
                 {"path": "/m/a.yaml", "state": "accepted", "pods": ["default/a"], "objects": ["configmap default/c"],
                  "problems": [], "warnings": [], "since": "2026-01-01T00:00:10Z"},
                 {"path": "/m/b.yaml", "state": "rejected", "pods": [], "objects": [], "problems": ["line 3: x"],
-                 "warnings": [], "since": "2026-01-01T00:00:10Z"}]});
-        let mut table = headed(["SOURCE", "PLACE", "STATE", "SINCE", "CONTENT", "PROBLEM"], false);
-        rows(&answer, Timestamp::from_secs(1_767_225_670)).iter().for_each(|row| row.add_to(&mut table));
+                 "warnings": [], "since": "2026-01-01T00:00:10Z"}]}))
+        .unwrap();
+        let mut table = table_with_headings(HEADINGS, false);
+        rows(&list, Timestamp::from_secs(1_767_225_670)).iter().for_each(|row| row.add_to(&mut table));
         let expected = "\
 SOURCE   PLACE       STATE      SINCE   CONTENT                         PROBLEM
 http     http://h/   Failing    70s     2 pods                          answered 500

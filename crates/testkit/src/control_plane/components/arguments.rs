@@ -16,7 +16,7 @@ pub(super) fn etcd(folder: &Path, ports: Ports) -> Vec<String> {
         format!("--listen-peer-urls={peers}"),
         format!("--initial-advertise-peer-urls={peers}"),
         format!("--initial-cluster=default={peers}"),
-        // A lone member elects itself after this time.
+        // A single member elects itself after this time.
         "--heartbeat-interval=10".to_owned(),
         "--election-timeout=100".to_owned(),
         "--experimental-watch-progress-notify-interval=5s".to_owned(),
@@ -32,7 +32,7 @@ pub(super) fn api_server(folder: &Path, ports: Ports, options: &ControlPlaneOpti
         format!("--secure-port={}", ports.api_server),
         "--bind-address=127.0.0.1".to_owned(),
         "--advertise-address=127.0.0.1".to_owned(),
-        // A loopback address may not stand in an Endpoints object.
+        // Endpoints objects must not contain a loopback address.
         "--endpoint-reconciler-type=none".to_owned(),
         "--service-cluster-ip-range=10.96.0.0/16".to_owned(),
         format!("--tls-cert-file={folder}/pki/apiserver.crt"),
@@ -52,7 +52,7 @@ pub(super) fn api_server(folder: &Path, ports: Ports, options: &ControlPlaneOpti
         format!("--audit-log-path={folder}/audit.log"),
         "--audit-log-maxsize=1000".to_owned(),
         "--profiling=false".to_owned(),
-        // Off unless asked for.
+        // Off by default.
         "--feature-gates=ClusterTrustBundle=true,ClusterTrustBundleProjection=true,PodCertificateRequest=true"
             .to_owned(),
         "--runtime-config=certificates.k8s.io/v1beta1/clustertrustbundles=true,\
@@ -71,7 +71,7 @@ pub(super) fn controller_manager(folder: &Path, options: &ControlPlaneOptions) -
         "--leader-elect=false".to_owned(),
         // The roles of the controllers are bound to their service accounts.
         "--use-service-account-credentials=true".to_owned(),
-        // Nobody asks it anything.
+        // It serves no requests here.
         "--secure-port=0".to_owned(),
         format!("--root-ca-file={folder}/pki/ca.crt"),
         format!("--service-account-private-key-file={folder}/pki/service-accounts.key"),
@@ -81,7 +81,7 @@ pub(super) fn controller_manager(folder: &Path, options: &ControlPlaneOptions) -
         "--allocate-node-cidrs=true".to_owned(),
         "--cluster-cidr=10.244.0.0/16".to_owned(),
         "--service-cluster-ip-range=10.96.0.0/16".to_owned(),
-        // Outages of the API server in scenarios must not look like nodes that died.
+        // API server outages in scenarios must not look like dead nodes.
         "--node-monitor-grace-period=600s".to_owned(),
         "--kube-api-qps=200".to_owned(),
         "--kube-api-burst=400".to_owned(),

@@ -1,4 +1,4 @@
-//! What the door answers by itself, and what it does to real answers.
+//! Responses that the proxy generates, and modifications of real responses.
 
 use std::time::Duration;
 
@@ -40,7 +40,7 @@ pub(super) fn expired() -> Response {
     answer(StatusCode::OK, Body::from(format!("{event}\n")))
 }
 
-/// Ends as soon as so many bytes have passed, whether or not more would come.
+/// Ends the body after this many bytes, whether or not more would follow.
 pub(super) fn cut(body: Body, bytes: usize) -> Body {
     let parts = body.into_data_stream();
     Body::from_stream(futures::stream::unfold((parts, bytes), async |(mut parts, left)| {

@@ -1,8 +1,9 @@
-//! The door's connections: the certificate it shows, and how connections are reset.
+//! The proxy's connections: server certificates and resets.
 
+use parking_lot::Mutex;
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use anyhow::{Context, Result};
@@ -22,25 +23,23 @@ use tower::ServiceExt;
 use super::{Authority, Identity, Issued, lock};
 use crate::control_plane::certificates::Validity;
 
-/// A certificate that the door can show.
+/// A server certificate of the proxy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Presented {
-    /// Signed by the cluster's authority, valid now.
-    Right,
-    /// Signed by somebody else.
+pub enum ServerCertificate {
+    /// Signed by the cluster's authority and valid now.
+    Valid,
     UnknownAuthority,
-    /// Valid in the far future: the node's clock is behind, or the server's ahead.
+    /// Valid in the future: the node's clock is behind, or the server's is ahead.
     NotYetValid,
-    /// Valid long ago: the node's clock is ahead, or nobody has renewed it.
+    /// Expired: the node's clock is ahead, or the certificate was not renewed.
     Expired,
 }
 
-/// One connection, as seen by the requests that come on it.
+/// One connection, passed to the requests that arrive on it.
 #[derive(Clone, Debug)]
 pub(super) struct Connection(CancellationToken);
 
 impl Connection {
-    /// Ends it with a reset.
     pub(super) fn reset(&self) {
         self.0.cancel();
     }
@@ -55,34 +54,34 @@ pub(super) struct Listener {
 
 #[derive(Debug)]
 struct ListenerState {
-    authority: Presentable,
+    authority: ServerConfigs,
     tls: Mutex<Arc<ServerConfig>>,
-    /// Parent of all connections ever.
+    /// Parent of all connection tokens.
     stop: CancellationToken,
-    /// Parent of all connections that live.
+    /// Parent of the tokens of open connections.
     live: Mutex<CancellationToken>,
     refused: AtomicUsize,
 }
 
-/// One server side per certificate.
+/// One server configuration per certificate.
 #[derive(Debug)]
-struct Presentable {
-    right: Arc<ServerConfig>,
+struct ServerConfigs {
+    valid: Arc<ServerConfig>,
     unknown: Arc<ServerConfig>,
     early: Arc<ServerConfig>,
     late: Arc<ServerConfig>,
 }
 
 impl Listener {
-    /// Listens on a free port of loopback and serves `router`.
+    /// Listens on a free loopback port and serves `router`.
     pub(super) async fn open(authority: &Authority, router: Router) -> Result<Self> {
-        let presentable = Presentable::create(authority)?;
+        let configs = ServerConfigs::create(authority)?;
         let listener = TcpListener::bind(SocketAddr::from(([127, 0, 0, 1], 0))).await?;
         let address = listener.local_addr()?;
         let stop = CancellationToken::new();
         let state = Arc::new(ListenerState {
-            tls: Mutex::new(presentable.right.clone()),
-            authority: presentable,
+            tls: Mutex::new(configs.valid.clone()),
+            authority: configs,
             live: Mutex::new(stop.child_token()),
             stop: stop.clone(),
             refused: AtomicUsize::new(0),
@@ -101,22 +100,20 @@ impl Listener {
         self.address
     }
 
-    /// Resets all connections.
-    pub(super) fn hang_up(&self) {
-        self.state.hang_up();
+    pub(super) fn reset_connections(&self) {
+        self.state.reset_connections();
     }
 
-    /// Shows another certificate from now on.
-    pub(super) fn present(&self, certificate: Presented) {
+    pub(super) fn present(&self, certificate: ServerCertificate) {
         let all = &self.state.authority;
         let chosen = match certificate {
-            Presented::Right => &all.right,
-            Presented::UnknownAuthority => &all.unknown,
-            Presented::NotYetValid => &all.early,
-            Presented::Expired => &all.late,
+            ServerCertificate::Valid => &all.valid,
+            ServerCertificate::UnknownAuthority => &all.unknown,
+            ServerCertificate::NotYetValid => &all.early,
+            ServerCertificate::Expired => &all.late,
         };
         *lock(&self.state.tls) = chosen.clone();
-        self.state.hang_up();
+        self.state.reset_connections();
     }
 
     pub(super) fn refused_handshakes(&self) -> usize {
@@ -125,7 +122,7 @@ impl Listener {
 }
 
 impl ListenerState {
-    fn hang_up(&self) {
+    fn reset_connections(&self) {
         let mut live = lock(&self.live);
         live.cancel();
         *live = self.stop.child_token();
@@ -133,7 +130,7 @@ impl ListenerState {
 
     async fn serve(self: Arc<Self>, stream: TcpStream, router: Router) {
         let ended = lock(&self.live).child_token();
-        // A closed socket that lingers for no time is a reset one; it is closed only on purpose or by the client.
+        // Closing a socket with zero linger sends a reset. It is only closed on purpose or by the client.
         if stream.set_zero_linger().is_err() {
             return;
         }
@@ -150,18 +147,18 @@ impl ListenerState {
                 request
             });
             let builder = Builder::new(TokioExecutor::new());
-            // How a connection ends is the client's affair.
+            // Errors of a connection are the client's to handle.
             let _ = builder.serve_connection(TokioIo::new(stream), TowerToHyperService::new(service)).await;
         };
         ended.run_until_cancelled(work).await;
     }
 }
 
-impl Presentable {
+impl ServerConfigs {
     fn create(authority: &Authority) -> Result<Self> {
         let stranger = Authority::create()?;
         Ok(Self {
-            right: server(authority, Validity::Now)?,
+            valid: server(authority, Validity::Now)?,
             unknown: server(&stranger, Validity::Now)?,
             early: server(authority, Validity::Later)?,
             late: server(authority, Validity::Past)?,
@@ -170,8 +167,8 @@ impl Presentable {
 }
 
 fn server(authority: &Authority, validity: Validity) -> Result<Arc<ServerConfig>> {
-    let door = Identity { name: "door", group: None, hosts: &["127.0.0.1", "localhost"] };
-    let Issued { certificate, key } = authority.issue_valid(&door, validity)?;
+    let proxy = Identity { name: "proxy", group: None, hosts: &["127.0.0.1", "localhost"] };
+    let Issued { certificate, key } = authority.issue_valid(&proxy, validity)?;
     let certificate = CertificateDer::from_pem_slice(certificate.as_bytes()).context("read a certificate")?;
     let key = PrivateKeyDer::from_pem_slice(key.as_bytes()).context("read a key")?;
     let provider = Arc::new(rustls::crypto::ring::default_provider());

@@ -3,7 +3,7 @@ use std::time::Duration;
 use super::super::{ContainerBehaviour, ExecOutcome, KILLED, TERMINATED};
 use super::*;
 
-/// What StopContainer makes of a container: exit code and how long it took.
+/// Stops a container with this behaviour; returns its exit code and how long it took.
 async fn stop(behaviour: ContainerBehaviour, timeout: i64) -> (i32, Duration) {
     let (fake, mut client) = node_in_memory();
     fake.set_behaviour(IMAGE, behaviour);
@@ -11,48 +11,48 @@ async fn stop(behaviour: ContainerBehaviour, timeout: i64) -> (i32, Duration) {
     let before = tokio::time::Instant::now();
     client.stop(&id, timeout).await.unwrap();
     let took = before.elapsed();
-    assert_eq!(fake.read(|world| world.container(&id).unwrap().stop_timeouts.clone()), [timeout]);
+    assert_eq!(fake.read(|state| state.container(&id).unwrap().stop_timeouts.clone()), [timeout]);
     assert_no_violations(&fake);
     (client.status(&id).await.unwrap().exit_code, Duration::from_secs(took.as_secs()))
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_stop_signal_ends_most_processes_at_once() {
+async fn stop_signal_ends_process_by_default() {
     assert_eq!(stop(ContainerBehaviour::runs_forever(), 30).await, (TERMINATED, Duration::ZERO));
 }
 
 #[tokio::test(start_paused = true)]
-async fn no_grace_means_a_kill() {
+async fn zero_grace_period_kills() {
     assert_eq!(stop(ContainerBehaviour::runs_forever(), 0).await, (KILLED, Duration::ZERO));
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_deaf_process_is_killed_when_the_grace_ends() {
+async fn process_ignoring_signals_is_killed_after_grace_period() {
     let behaviour = ContainerBehaviour::runs_forever().ignoring_stop();
     assert_eq!(stop(behaviour, 30).await, (KILLED, Duration::from_secs(30)));
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_slow_process_ends_in_its_own_time_within_the_grace() {
+async fn slow_process_exits_within_grace_period() {
     let behaviour = ContainerBehaviour::runs_forever().stopping_with(Duration::from_secs(4), 0);
     assert_eq!(stop(behaviour.clone(), 30).await, (0, Duration::from_secs(4)));
     assert_eq!(stop(behaviour, 2).await, (KILLED, Duration::from_secs(2)));
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_process_ends_by_itself_when_its_time_has_come() {
+async fn process_exits_when_due() {
     let (fake, mut client) = node_in_memory();
     fake.set_behaviour(IMAGE, ContainerBehaviour::exits_after(Duration::from_secs(5), 9));
     let (_, id) = client.running("a").await;
     assert_eq!(client.status(&id).await.unwrap().state(), ContainerState::ContainerRunning);
-    fake.wait_until(|world| world.running_count() == 0).await;
+    fake.wait_until(|state| state.running_count() == 0).await;
     let status = client.status(&id).await.unwrap();
     assert_eq!((status.state(), status.exit_code), (ContainerState::ContainerExited, 9));
     assert_eq!(status.finished_at - status.started_at, 5_000_000_000);
 }
 
 #[tokio::test]
-async fn a_process_may_end_before_its_start_returns() {
+async fn process_can_exit_before_start_returns() {
     let (fake, mut client) = node();
     fake.set_behaviour(IMAGE, ContainerBehaviour::exits(0));
     let (_, id) = client.running("a").await;
@@ -60,7 +60,7 @@ async fn a_process_may_end_before_its_start_returns() {
 }
 
 #[tokio::test]
-async fn the_hook_overrules_the_image() {
+async fn behaviour_hook_overrides_image() {
     let (fake, mut client) = node();
     fake.set_behaviour(IMAGE, ContainerBehaviour::exits(1));
     fake.set_behaviour_hook(|config| {
@@ -79,7 +79,7 @@ fn exec(id: &str, timeout: i64) -> ExecSyncRequest {
 }
 
 #[tokio::test(start_paused = true)]
-async fn commands_do_what_the_hook_says() {
+async fn exec_hook_decides_command_results() {
     let (fake, mut client) = node_in_memory();
     let (_, id) = client.running("a").await;
     let answer = client.runtime.exec_sync(exec(&id, 1)).await.unwrap().into_inner();
@@ -95,7 +95,7 @@ async fn commands_do_what_the_hook_says() {
 }
 
 #[tokio::test]
-async fn commands_need_a_running_container() {
+async fn exec_requires_running_container() {
     let (_fake, mut client) = node();
     assert_eq!(code(client.runtime.exec_sync(exec("nobody", 0)).await), Code::NotFound);
     let sandbox = client.run("a", 0).await.unwrap();

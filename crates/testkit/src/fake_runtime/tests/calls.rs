@@ -4,7 +4,7 @@ use super::super::{Fault, Injection, Rpc};
 use super::*;
 
 #[tokio::test]
-async fn the_version_that_was_asked_for_is_echoed() {
+async fn echoes_requested_api_version() {
     let (_fake, mut client) = node();
     let answer =
         client.runtime.version(VersionRequest { version: "0.1.0".into() }).await.unwrap().into_inner();
@@ -12,7 +12,7 @@ async fn the_version_that_was_asked_for_is_echoed() {
 }
 
 #[tokio::test]
-async fn conditions_can_be_switched() {
+async fn conditions_can_be_changed() {
     let (fake, mut client) = node();
     let mut conditions = async || {
         let answer = client.runtime.status(StatusRequest::default()).await.unwrap().into_inner();
@@ -30,7 +30,7 @@ async fn conditions_can_be_switched() {
 }
 
 #[tokio::test]
-async fn the_cgroup_driver_can_be_unknown() {
+async fn cgroup_driver_can_be_unimplemented() {
     let (fake, mut client) = node();
     let answer = client.runtime.runtime_config(RuntimeConfigRequest {}).await.unwrap().into_inner();
     assert_eq!(answer.linux.unwrap().cgroup_driver(), CgroupDriver::Cgroupfs);
@@ -39,20 +39,20 @@ async fn the_cgroup_driver_can_be_unknown() {
 }
 
 #[tokio::test]
-async fn what_the_fake_lacks_is_unimplemented() {
+async fn unsupported_calls_are_unimplemented() {
     let (_fake, mut client) = node();
     assert_eq!(code(client.runtime.exec(ExecRequest::default()).await), Code::Unimplemented);
     assert_eq!(code(client.images.stream_images(StreamImagesRequest::default()).await), Code::Unimplemented);
 }
 
 #[tokio::test]
-async fn the_journal_tells_who_was_called_about_whom() {
+async fn journal_records_calls_with_their_subjects() {
     let (fake, mut client) = node();
     let sandbox = client.run("a", 0).await.unwrap();
     let id = client.create_from(&sandbox, container("a", "main", 0)).await.unwrap();
     client.start(&id).await.unwrap();
     let calls = fake.calls();
-    let told = calls
+    let reported = calls
         .iter()
         .map(|call| {
             let subject = &call.subject;
@@ -60,7 +60,7 @@ async fn the_journal_tells_who_was_called_about_whom() {
         })
         .collect::<Vec<_>>();
     assert_eq!(
-        told,
+        reported,
         [
             (Rpc::RunPodSandbox, "", "a", ""),
             (Rpc::CreateContainer, "", "a", "main"),
@@ -70,12 +70,12 @@ async fn the_journal_tells_who_was_called_about_whom() {
     assert!(calls.is_sorted_by_key(|call| call.at));
     assert_eq!(fake.count(Rpc::StartContainer), 1);
     assert_eq!(fake.count(Rpc::StopContainer), 0);
-    fake.forget_calls();
+    fake.clear_calls();
     assert!(fake.calls().is_empty() && fake.count(Rpc::StartContainer) == 0);
 }
 
 #[tokio::test]
-async fn a_failed_call_does_nothing_and_only_as_often_as_said() {
+async fn injected_failure_skips_work_for_limited_calls() {
     let (fake, mut client) = node();
     let fault = Fault::Fail(Code::ResourceExhausted, "full".into());
     let injected = fake.inject(Injection::new(Rpc::RunPodSandbox, fault).times(2));
@@ -83,14 +83,14 @@ async fn a_failed_call_does_nothing_and_only_as_often_as_said() {
         let error = client.run("a", 0).await.unwrap_err();
         assert_eq!((error.code(), error.message()), (Code::ResourceExhausted, "full"));
     }
-    assert_eq!(fake.read(|world| world.sandboxes().count()), 0);
+    assert_eq!(fake.read(|state| state.sandboxes().count()), 0);
     client.run("a", 0).await.unwrap();
     assert_eq!(injected.hits(), 2);
     assert_eq!(fake.count(Rpc::RunPodSandbox), 3, "failed calls are in the journal");
 }
 
 #[tokio::test]
-async fn a_fault_can_be_bound_to_a_pod_a_container_or_an_id() {
+async fn fault_can_be_limited_to_pod_container_or_id() {
     let (fake, mut client) = node();
     let fail = |rpc| Injection::new(rpc, Fault::Fail(Code::Internal, "no".into()));
     fake.inject(fail(Rpc::RunPodSandbox).on("b"));
@@ -105,7 +105,7 @@ async fn a_fault_can_be_bound_to_a_pod_a_container_or_an_id() {
 }
 
 #[tokio::test]
-async fn a_lost_answer_hides_work_that_was_done() {
+async fn lost_response_hides_completed_work() {
     let (fake, mut client) = node();
     fake.inject(Injection::new(Rpc::RunPodSandbox, Fault::LoseAnswer(Code::Unavailable)).times(1));
     assert_eq!(code(client.run("a", 0).await), Code::Unavailable);
@@ -117,7 +117,7 @@ async fn a_lost_answer_hides_work_that_was_done() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_delayed_call_does_its_work_late() {
+async fn delayed_call_works_later() {
     let (fake, mut client) = node_in_memory();
     fake.inject(Injection::new(Rpc::RunPodSandbox, Fault::Delay(Duration::from_secs(3))));
     let before = tokio::time::Instant::now();
@@ -126,7 +126,7 @@ async fn a_delayed_call_does_its_work_late() {
 }
 
 #[tokio::test]
-async fn a_hanging_call_holds_up_nobody_else_and_is_dropped_with_its_caller() {
+async fn hanging_call_blocks_no_other_and_ends_with_its_caller() {
     let (fake, mut client) = node();
     let hang = fake.inject(Injection::new(Rpc::RunPodSandbox, Fault::Hang).on("a"));
     let mut other = client.clone();
@@ -135,21 +135,21 @@ async fn a_hanging_call_holds_up_nobody_else_and_is_dropped_with_its_caller() {
     client.run("b", 0).await.unwrap();
     call.abort();
     assert!(call.await.unwrap_err().is_cancelled());
-    // A connection is read in order: when this answer is here, the end of the other call is known.
+    // A connection is processed in order: this response proves that the end of the other call was seen.
     client.run("c", 0).await.unwrap();
     hang.release();
     client.run("d", 0).await.unwrap();
-    assert!(fake.read(|world| world.ready_sandbox("a").is_none()));
+    assert!(fake.read(|state| state.ready_sandbox("a").is_none()));
 }
 
 #[tokio::test]
-async fn an_answer_is_held_after_the_work_and_only_when_its_turn_has_come() {
+async fn held_response_follows_the_work_of_the_selected_call() {
     let (fake, mut client) = node();
     let held = fake.inject(Injection::on_any(Fault::HoldAnswer).sparing(1).times(1));
     client.run("a", 0).await.unwrap();
     let caller = tokio::spawn(async move { client.run("b", 0).await });
     held.wait_hits(1).await;
-    fake.wait_until(|world| world.ready_sandbox("b").is_some()).await;
+    fake.wait_until(|state| state.ready_sandbox("b").is_some()).await;
     assert!(!caller.is_finished());
     held.release();
     caller.await.unwrap().unwrap();

@@ -1,8 +1,8 @@
-use super::super::{Exit, Violation, World};
+use super::super::{Exit, RuntimeState, Violation};
 use super::*;
 
 #[tokio::test]
-async fn a_container_goes_from_created_to_running_to_exited() {
+async fn container_goes_from_created_to_running_to_exited() {
     let (fake, mut client) = node();
     let sandbox = client.run("a", 0).await.unwrap();
     let id = client.create(&sandbox, "main", 2).await.unwrap();
@@ -24,7 +24,7 @@ async fn a_container_goes_from_created_to_running_to_exited() {
 }
 
 #[tokio::test]
-async fn reasons_follow_the_exit() {
+async fn exit_reason_follows_exit_code() {
     let (fake, mut client) = node();
     for (uid, exit, reason) in [
         ("a", Exit::code(0), "Completed"),
@@ -38,7 +38,7 @@ async fn reasons_follow_the_exit() {
 }
 
 #[tokio::test]
-async fn creation_needs_a_ready_sandbox_and_a_present_image() {
+async fn creation_requires_ready_sandbox_and_present_image() {
     let (fake, mut client) = node();
     assert_eq!(code(client.create("nobody", "main", 0).await), Code::NotFound);
     let sandbox = client.run("a", 0).await.unwrap();
@@ -51,7 +51,7 @@ async fn creation_needs_a_ready_sandbox_and_a_present_image() {
 }
 
 #[tokio::test]
-async fn an_attempt_can_be_created_once_until_it_is_removed() {
+async fn attempt_can_be_created_once_until_removed() {
     let (fake, mut client) = node();
     let sandbox = client.run("a", 0).await.unwrap();
     let id = client.create(&sandbox, "main", 0).await.unwrap();
@@ -65,7 +65,7 @@ async fn an_attempt_can_be_created_once_until_it_is_removed() {
 }
 
 #[tokio::test]
-async fn the_attempt_counts_in_the_pod_not_in_the_sandbox() {
+async fn attempt_is_unique_in_the_pod() {
     let (_fake, mut client) = node();
     let first = client.run("a", 0).await.unwrap();
     client.create(&first, "main", 0).await.unwrap();
@@ -76,7 +76,7 @@ async fn the_attempt_counts_in_the_pod_not_in_the_sandbox() {
 }
 
 #[tokio::test]
-async fn only_a_created_container_starts() {
+async fn only_created_container_can_be_started() {
     let (fake, mut client) = node();
     assert_eq!(code(client.start("nobody").await), Code::NotFound);
     let (_, id) = client.running("a").await;
@@ -90,7 +90,7 @@ async fn only_a_created_container_starts() {
 }
 
 #[tokio::test]
-async fn a_container_does_not_start_in_a_stopped_sandbox() {
+async fn container_does_not_start_in_stopped_sandbox() {
     let (_fake, mut client) = node();
     let sandbox = client.run("a", 0).await.unwrap();
     let id = client.create(&sandbox, "main", 0).await.unwrap();
@@ -117,18 +117,18 @@ async fn one_container_running_twice_is_a_violation() {
 }
 
 #[tokio::test]
-async fn a_restart_after_the_end_is_fine() {
+async fn restart_after_exit_is_allowed() {
     let (fake, mut client) = node();
     let (sandbox, first) = client.running("a").await;
     fake.exit_container(&first, Exit::code(1));
     let second = client.create(&sandbox, "main", 1).await.unwrap();
     client.start(&second).await.unwrap();
     assert_no_violations(&fake);
-    assert_eq!(fake.read(|world| world.running_container("a", "main").unwrap().id.clone()), second);
+    assert_eq!(fake.read(|state| state.running_container("a", "main").unwrap().id.clone()), second);
 }
 
 #[tokio::test]
-async fn stops_and_removals_of_what_is_gone_succeed() {
+async fn stop_and_remove_of_unknown_container_succeed() {
     let (fake, mut client) = node();
     client.stop("nobody", 5).await.unwrap();
     client.remove("nobody").await.unwrap();
@@ -144,16 +144,16 @@ async fn stops_and_removals_of_what_is_gone_succeed() {
 }
 
 #[tokio::test]
-async fn removing_a_running_container_works_but_is_a_violation() {
+async fn removing_running_container_is_a_violation() {
     let (fake, mut client) = node();
     let (_, id) = client.running("a").await;
     client.remove(&id).await.unwrap();
     assert_eq!(fake.violations(), [Violation::RemovedWhileRunning { id }]);
-    assert_eq!(fake.read(World::running_count), 0);
+    assert_eq!(fake.read(RuntimeState::running_count), 0);
 }
 
 #[tokio::test]
-async fn lists_honour_every_part_of_the_filter() {
+async fn lists_apply_every_filter_field() {
     let (fake, mut client) = node();
     let (sandbox_a, a) = client.running("a").await;
     let (_, b) = client.running("b").await;
@@ -183,7 +183,7 @@ async fn verbose_status_names_a_process_that_does_not_exist() {
 }
 
 #[tokio::test]
-async fn resources_of_a_living_container_change_in_place() {
+async fn resources_of_running_container_can_be_updated() {
     let (fake, mut client) = node();
     let (_, id) = client.running("a").await;
     let linux = LinuxContainerResources { cpu_shares: 512, ..Default::default() };
@@ -200,18 +200,18 @@ async fn resources_of_a_living_container_change_in_place() {
 }
 
 #[tokio::test]
-async fn only_a_running_container_reopens_its_log() {
+async fn only_running_container_reopens_its_log() {
     let (fake, mut client) = node();
     let (_, id) = client.running("a").await;
     let request = ReopenContainerLogRequest { container_id: id.clone() };
     client.runtime.reopen_container_log(request.clone()).await.unwrap();
-    assert_eq!(fake.read(|world| world.container(&id).unwrap().log_reopens), 1);
+    assert_eq!(fake.read(|state| state.container(&id).unwrap().log_reopens), 1);
     fake.exit_container(&id, Exit::code(0));
     assert_eq!(code(client.runtime.reopen_container_log(request).await), Code::Unknown);
 }
 
 #[tokio::test]
-async fn stats_are_of_running_containers_only() {
+async fn stats_cover_running_containers_only() {
     let (fake, mut client) = node();
     let (_, a) = client.running("a").await;
     let (_, b) = client.running("b").await;

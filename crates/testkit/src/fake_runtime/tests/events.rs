@@ -21,7 +21,7 @@ async fn take(events: &mut Events, count: usize) -> Vec<(String, Kind)> {
 }
 
 #[tokio::test]
-async fn every_change_of_a_pod_is_told_in_order() {
+async fn pod_changes_emit_events_in_order() {
     let (fake, mut client) = node();
     let mut events = client.events().await.unwrap();
     let (sandbox, id) = client.running("a").await;
@@ -42,7 +42,7 @@ async fn every_change_of_a_pod_is_told_in_order() {
 }
 
 #[tokio::test]
-async fn an_event_carries_the_pod_as_it_is_after_it() {
+async fn event_contains_the_resulting_pod_state() {
     let (fake, mut client) = node();
     let (sandbox, id) = client.running("a").await;
     let mut events = client.events().await.unwrap();
@@ -56,7 +56,7 @@ async fn an_event_carries_the_pod_as_it_is_after_it() {
 }
 
 #[tokio::test]
-async fn the_stream_can_be_cut_and_opened_again() {
+async fn event_stream_can_be_ended_and_reopened() {
     let (fake, mut client) = node();
     let mut events = client.events().await.unwrap();
     assert_eq!(fake.open_event_streams(), 1);
@@ -71,7 +71,7 @@ async fn the_stream_can_be_cut_and_opened_again() {
 }
 
 #[tokio::test]
-async fn an_old_runtime_has_no_stream_and_short_pod_statuses() {
+async fn old_runtime_has_no_event_stream_and_short_statuses() {
     let (fake, mut client) = node();
     let (sandbox, _) = client.running("a").await;
     let request = PodSandboxStatusRequest { pod_sandbox_id: sandbox, verbose: false };

@@ -18,7 +18,7 @@ fn spec(name: &str) -> ImageSpec {
 }
 
 #[tokio::test]
-async fn a_pull_makes_an_image_present_under_all_its_names() {
+async fn pulled_image_is_found_by_all_its_names() {
     let (_fake, mut client) = node();
     assert_eq!(client.image("web").await, None);
     let reference = client.pull("web").await.unwrap();
@@ -33,7 +33,7 @@ async fn a_pull_makes_an_image_present_under_all_its_names() {
 }
 
 #[tokio::test]
-async fn an_image_pulled_by_digest_has_no_tag() {
+async fn image_pulled_by_digest_has_no_tag() {
     let (_fake, mut client) = node();
     client.pull("host:5000/web@sha256:abc").await.unwrap();
     let image = client.image("host:5000/web@sha256:abc").await.unwrap();
@@ -42,7 +42,7 @@ async fn an_image_pulled_by_digest_has_no_tag() {
 }
 
 #[tokio::test]
-async fn a_container_says_which_image_it_runs() {
+async fn container_status_names_its_image() {
     let (fake, mut client) = node();
     let image = fake.add_image(IMAGE);
     let (_, id) = client.running("a").await;
@@ -52,7 +52,7 @@ async fn a_container_says_which_image_it_runs() {
 }
 
 #[tokio::test]
-async fn removal_is_idempotent_and_frees_space() {
+async fn image_removal_is_idempotent_and_frees_space() {
     let (fake, mut client) = node();
     client.pull("web").await.unwrap();
     fake.edit_image("web", |image| image.size = 5 << 20);
@@ -72,7 +72,7 @@ async fn used(client: &mut Client) -> u64 {
 }
 
 #[tokio::test]
-async fn a_pull_can_fail_for_one_image_or_hang() {
+async fn pull_can_fail_for_one_image_or_hang() {
     let (fake, mut client) = node();
     fake.inject(
         Injection::new(Rpc::PullImage, Fault::Fail(Code::NotFound, "no such image".into())).on("bad"),

@@ -2,7 +2,7 @@ use super::super::{Rpc, Violation};
 use super::*;
 
 #[tokio::test]
-async fn a_sandbox_is_ready_and_has_an_address_of_its_own() {
+async fn sandbox_is_ready_with_unique_address() {
     let (fake, mut client) = node();
     let one = client.run("a", 0).await.unwrap();
     let two = client.run("b", 0).await.unwrap();
@@ -16,7 +16,7 @@ async fn a_sandbox_is_ready_and_has_an_address_of_its_own() {
 }
 
 #[tokio::test]
-async fn host_network_pods_get_no_address() {
+async fn host_network_pods_have_no_address() {
     let (_fake, mut client) = node();
     let mut config = pod("a", 0);
     let options = NamespaceOption { network: NamespaceMode::Node.into(), ..Default::default() };
@@ -35,7 +35,7 @@ async fn host_network_pods_get_no_address() {
 }
 
 #[tokio::test]
-async fn a_sandbox_name_is_reserved_until_removal() {
+async fn sandbox_name_is_reserved_until_removal() {
     let (fake, mut client) = node();
     let id = client.run("a", 0).await.unwrap();
     assert_eq!(code(client.run("a", 0).await), Code::Unknown);
@@ -59,17 +59,17 @@ async fn two_ready_sandboxes_of_one_pod_are_a_violation() {
 }
 
 #[tokio::test]
-async fn a_new_attempt_after_the_old_sandbox_stopped_is_fine() {
+async fn new_attempt_is_allowed_after_sandbox_stop() {
     let (fake, mut client) = node();
     let first = client.run("a", 0).await.unwrap();
     client.stop_sandbox(&first).await.unwrap();
     let second = client.run("a", 1).await.unwrap();
     assert_no_violations(&fake);
-    assert_eq!(fake.read(|world| world.ready_sandbox("a").unwrap().id.clone()), second);
+    assert_eq!(fake.read(|state| state.ready_sandbox("a").unwrap().id.clone()), second);
 }
 
 #[tokio::test]
-async fn stopping_a_sandbox_kills_its_containers_and_frees_its_address() {
+async fn sandbox_stop_kills_containers_and_frees_address() {
     let (fake, mut client) = node();
     let (sandbox, container) = client.running("a").await;
     for _ in 0..2 {
@@ -84,7 +84,7 @@ async fn stopping_a_sandbox_kills_its_containers_and_frees_its_address() {
 }
 
 #[tokio::test]
-async fn removing_a_sandbox_takes_its_containers_along_and_may_be_repeated() {
+async fn sandbox_removal_removes_containers_and_is_idempotent() {
     let (fake, mut client) = node();
     let (sandbox, container) = client.running("a").await;
     client.stop_sandbox(&sandbox).await.unwrap();
@@ -98,16 +98,16 @@ async fn removing_a_sandbox_takes_its_containers_along_and_may_be_repeated() {
 }
 
 #[tokio::test]
-async fn removing_a_ready_sandbox_works_but_is_a_violation() {
+async fn removing_ready_sandbox_is_a_violation() {
     let (fake, mut client) = node();
     let (sandbox, _) = client.running("a").await;
     client.remove_sandbox(&sandbox).await.unwrap();
     assert_eq!(fake.violations(), [Violation::SandboxRemovedWhileReady { id: sandbox }]);
-    assert_eq!(fake.read(|world| world.containers().count()), 0);
+    assert_eq!(fake.read(|state| state.containers().count()), 0);
 }
 
 #[tokio::test]
-async fn unknown_sandboxes_stop_and_vanish_without_complaint_but_have_no_status() {
+async fn unknown_sandbox_can_be_stopped_and_removed_but_has_no_status() {
     let (_fake, mut client) = node();
     client.stop_sandbox("nobody").await.unwrap();
     client.remove_sandbox("nobody").await.unwrap();
@@ -115,7 +115,7 @@ async fn unknown_sandboxes_stop_and_vanish_without_complaint_but_have_no_status(
 }
 
 #[tokio::test]
-async fn lists_honour_every_part_of_the_filter() {
+async fn lists_apply_every_filter_field() {
     let (_fake, mut client) = node();
     let a = client.run("a", 0).await.unwrap();
     let b = client.run("b", 0).await.unwrap();
@@ -136,7 +136,7 @@ async fn lists_honour_every_part_of_the_filter() {
 }
 
 #[tokio::test]
-async fn without_a_network_only_host_network_pods_start() {
+async fn only_host_network_pods_start_without_network() {
     let (fake, mut client) = node();
     fake.set_network_ready(false);
     assert_eq!(code(client.run("a", 0).await), Code::Unknown);
@@ -146,7 +146,7 @@ async fn without_a_network_only_host_network_pods_start() {
 }
 
 #[tokio::test]
-async fn a_sandbox_that_dies_leaves_its_containers_running() {
+async fn dead_sandbox_leaves_containers_running() {
     let (fake, mut client) = node();
     let (sandbox, container) = client.running("a").await;
     fake.kill_sandbox(&sandbox);

@@ -6,20 +6,20 @@ use super::super::{ContainerBehaviour, Exit, Fault, Injection, Rpc};
 use super::*;
 
 #[tokio::test]
-async fn pods_survive_a_restart_of_the_runtime() {
+async fn pods_survive_runtime_restart() {
     let (mut fake, mut client) = node();
     let (_, id) = client.running("a").await;
     fake.stop_serving().await.unwrap();
     assert!(client.status(&id).await.is_err());
     fake.exit_container(&id, Exit::code(5));
     fake.serve_again().unwrap();
-    // The same client finds its way back by itself.
+    // The same client reconnects.
     let status = client.status(&id).await.unwrap();
     assert_eq!((status.state(), status.exit_code), (ContainerState::ContainerExited, 5));
 }
 
 #[tokio::test]
-async fn a_killed_runtime_breaks_calls_and_streams_at_once() {
+async fn killed_runtime_breaks_calls_and_streams() {
     let (mut fake, mut client) = node();
     let mut events = client.runtime.get_container_events(GetEventsRequest {}).await.unwrap().into_inner();
     let hang = fake.inject(Injection::new(Rpc::RunPodSandbox, Fault::Hang));
@@ -35,7 +35,7 @@ async fn a_killed_runtime_breaks_calls_and_streams_at_once() {
 }
 
 #[tokio::test]
-async fn a_stale_socket_is_replaced_and_a_stopped_runtime_leaves_none() {
+async fn replaces_stale_socket_and_removes_it_on_stop() {
     let folder = tempfile::tempdir().unwrap();
     let socket = folder.path().join("cri.sock");
     std::fs::write(&socket, "").unwrap();
@@ -48,7 +48,7 @@ async fn a_stale_socket_is_replaced_and_a_stopped_runtime_leaves_none() {
 }
 
 #[tokio::test]
-async fn the_test_may_own_the_clock() {
+async fn test_can_control_the_clock() {
     let time = Arc::new(AtomicI64::new(100));
     let shared = time.clone();
     let fake = FakeRuntime::start_in_memory(Arc::new(move || shared.load(Ordering::SeqCst))).unwrap();

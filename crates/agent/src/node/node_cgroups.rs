@@ -1,0 +1,265 @@
+//! Maintains the cgroups above the pods: the one of all pods, limited to the allocatable resources of the node, and those
+//! of the QoS classes Burstable and BestEffort.
+//!
+//! The CPU weight of the Burstable class is the sum of its pods' requests, which is updated incrementally. Every minute all
+//! limits are set again, in case another program changed them.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use decide::cgroups::qos_cgroups::{QosCgroups, best_effort_limits, burstable_cpu_request, burstable_limits};
+use decide::cgroups::reserved_cgroups::{all_pods_limits, reserved_cgroups};
+use model::{
+    CgroupLimits, CgroupVersion, EventSubject, EventType, NodeSettings, Pod, PodUid, RecordedEvent,
+    WorkerPhase, WorkerView,
+};
+use ports::clock::Clock;
+use ports::host::pod_cgroups::PodCgroups;
+use ports::host::pod_folders::FileError;
+use ports::served::event_recorder::EventRecorder;
+use timing::KeyReceiver;
+use tokio::time::{Instant, MissedTickBehavior};
+use tokio_util::sync::CancellationToken;
+
+use crate::pipeline::allocations::Allocations;
+use crate::pipeline::tables::Reader;
+
+const REFRESH_PERIOD: Duration = Duration::from_secs(60);
+const DEBOUNCE: Duration = Duration::from_millis(20);
+
+pub struct NodeCgroupsDeps {
+    /// Pods that were added, changed, terminated or removed.
+    pub changes: KeyReceiver<PodUid>,
+    pub desired: Reader<Pod>,
+    pub workers: Reader<WorkerView>,
+    pub allocations: Allocations,
+    pub cgroups: Arc<dyn PodCgroups>,
+    pub settings: Arc<NodeSettings>,
+    pub events: Arc<dyn EventRecorder>,
+    pub clock: Arc<dyn Clock>,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum NodeCgroupError {
+    #[error("invalid configuration: cgroupRoot {0:?} has some missing paths")]
+    NoRoot(String),
+    #[error("{0}")]
+    Cgroup(String),
+}
+
+/// Creates the cgroups and limits the reserved ones. Must be called before any pod runs.
+///
+/// # Errors
+/// If the root does not exist, or a cgroup cannot be created or limited.
+pub async fn prepare(cgroups: &dyn PodCgroups, settings: &NodeSettings) -> Result<(), NodeCgroupError> {
+    if !settings.cgroups_per_qos {
+        return Ok(());
+    }
+    let failed_to = |operation: &'static str| {
+        move |error: FileError| NodeCgroupError::Cgroup(format!("{operation}: {error}: {}", error.source))
+    };
+    let root = &settings.cgroup_root;
+    if root != "/" && !cgroups.exists(root).await.map_err(failed_to("look up cgroupRoot"))? {
+        return Err(NodeCgroupError::NoRoot(root.clone()));
+    }
+    let paths = QosCgroups::of(settings);
+    let unlimited = CgroupLimits::default();
+    cgroups.ensure(&paths.all, &unlimited).await.map_err(failed_to("create the cgroup of all pods"))?;
+    let burstable = CgroupLimits { cpu_shares: None, ..burstable_limits(0) };
+    let failed = failed_to("create the cgroup of Burstable pods");
+    cgroups.ensure(&paths.burstable, &burstable).await.map_err(failed)?;
+    let failed = failed_to("create the cgroup of BestEffort pods");
+    cgroups.ensure(&paths.best_effort, &best_effort_limits()).await.map_err(failed)?;
+    for reserved in reserved_cgroups(settings) {
+        let (owner, part, path) = (reserved.owner, reserved.part, &reserved.path);
+        cgroups.set(path, &reserved.limits).await.map_err(|error| {
+            let text = format!("{error}: {}", error.source);
+            NodeCgroupError::Cgroup(format!(
+                "Failed to enforce {owner} Reserved{part} Cgroup Limits on {path:?}: {text}"
+            ))
+        })?;
+    }
+    Ok(())
+}
+
+/// Upstream's message.
+const CGROUP_V1: &str = "cgroup v1 detected. cgroup v1 support is deprecated and will be removed in a future release. \
+                         Please migrate to cgroup v2. More information at \
+                         https://git.k8s.io/enhancements/keps/sig-node/5573-remove-cgroup-v1";
+
+/// Upstream's message.
+const NO_SWAP_UNSUPPORTED: &str = "The tmpfs noswap option is not supported. Memory-backed volumes (e.g. secrets, emptyDirs, etc.) \
+                       might be swapped to disk and should no longer be considered secure.";
+
+/// Reason and message of the events that are recorded once at the start.
+fn warnings(settings: &NodeSettings) -> Vec<(&'static str, &'static str)> {
+    let may_swap = settings.cgroups.memory_may_be_swapped;
+    let is_v1 = settings.capabilities.cgroup_version == CgroupVersion::V1;
+    let each = [
+        (may_swap, ("PossibleMemoryBackedVolumesOnDisk", NO_SWAP_UNSUPPORTED)),
+        (is_v1, ("CgroupV1", CGROUP_V1)),
+    ];
+    each.into_iter().filter_map(|(applies, warning)| applies.then_some(warning)).collect()
+}
+
+/// Runs until cancelled.
+pub async fn run(mut deps: NodeCgroupsDeps, cancel: CancellationToken) {
+    for (reason, message) in warnings(&deps.settings) {
+        deps.record(EventType::Warning, reason, message.to_owned());
+    }
+    if !deps.settings.cgroups_per_qos {
+        cancel.cancelled().await;
+        return;
+    }
+    let paths = QosCgroups::of(&deps.settings);
+    for reserved in reserved_cgroups(&deps.settings) {
+        let owner = reserved.owner.to_lowercase();
+        deps.record_enforcement(
+            EventType::Normal,
+            format!("Updated limits on {owner} reserved cgroup {}", reserved.path),
+        );
+    }
+    let mut requests = CpuRequests::default();
+    let mut enforced = Enforced::NotYet;
+    let mut refresh = tokio::time::interval_at(Instant::now(), REFRESH_PERIOD);
+    refresh.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        tokio::select! {
+            () = cancel.cancelled() => return,
+            _ = refresh.tick() => {
+                enforced = deps.enforce(&paths, enforced).await;
+                deps.set(&paths.best_effort, &best_effort_limits()).await;
+            }
+            changed = deps.changes.recv() => {
+                let Some(uid) = changed else { return };
+                let before = requests.total;
+                requests.set(&uid, deps.cpu_request(&uid));
+                tokio::time::sleep(DEBOUNCE).await;
+                while let Some(uid) = deps.changes.try_recv() {
+                    requests.set(&uid, deps.cpu_request(&uid));
+                }
+                if requests.total == before {
+                    continue;
+                }
+            }
+        }
+        deps.set(&paths.burstable, &burstable_limits(requests.total)).await;
+    }
+}
+
+/// Whether the limits of all pods are in force.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Enforced {
+    NotYet,
+    Yes,
+}
+
+/// CPU requests of Burstable pods in millicores.
+#[derive(Default)]
+struct CpuRequests {
+    by_pod: HashMap<PodUid, i64>,
+    total: i64,
+}
+
+impl CpuRequests {
+    fn set(&mut self, uid: &PodUid, request: i64) {
+        let old =
+            if request == 0 { self.by_pod.remove(uid) } else { self.by_pod.insert(uid.clone(), request) };
+        self.total += request - old.unwrap_or_default();
+    }
+}
+
+impl NodeCgroupsDeps {
+    /// A pod counts until all its containers have stopped.
+    fn cpu_request(&self, uid: &PodUid) -> i64 {
+        let is_terminated =
+            || self.workers.get(uid).is_some_and(|worker| worker.phase >= WorkerPhase::Terminated);
+        self.desired
+            .get(uid)
+            .filter(|_| !is_terminated())
+            .map_or(0, |pod| burstable_cpu_request(&self.allocations.allocated(&pod)))
+    }
+
+    /// Fails while pods use more than the limit. Evictions reclaim the difference, so the next refresh retries.
+    async fn enforce(&self, paths: &QosCgroups, before: Enforced) -> Enforced {
+        let limits = all_pods_limits(&self.settings);
+        match (self.cgroups.ensure(&paths.all, &limits).await, before) {
+            (Ok(()), Enforced::Yes) => Enforced::Yes,
+            (Ok(()), Enforced::NotYet) => {
+                let message = "Updated Node Allocatable limit across pods".to_owned();
+                self.record_enforcement(EventType::Normal, message);
+                Enforced::Yes
+            }
+            (Err(error), _) => {
+                let text = format!("{error}: {}", error.source);
+                let message = format!("Failed to update Node Allocatable Limits {:?}: {text}", paths.all);
+                self.record_enforcement(EventType::Warning, message);
+                Enforced::NotYet
+            }
+        }
+    }
+
+    async fn set(&self, path: &str, limits: &CgroupLimits) {
+        if let Err(error) = self.cgroups.ensure(path, limits).await {
+            tracing::warn!(cgroup = path, %error, source = %error.source, "failed to set limits of QoS cgroup, the old ones stay in force");
+        }
+    }
+
+    fn record_enforcement(&self, kind: EventType, message: String) {
+        let reason = match kind {
+            EventType::Normal => "NodeAllocatableEnforced",
+            EventType::Warning => "FailedNodeAllocatableEnforcement",
+        };
+        self.record(kind, reason, message);
+    }
+
+    fn record(&self, kind: EventType, reason: &str, message: String) {
+        self.events.record(RecordedEvent {
+            annotations: Default::default(),
+            subject: EventSubject::Node(self.settings.name.clone()),
+            kind,
+            reason: reason.to_owned(),
+            message,
+            at: self.clock.now(),
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn warns_about_cgroup_v1_and_swappable_tmpfs() {
+        let mut settings = testkit::fakes::node_settings();
+        let reasons = |settings: &NodeSettings| {
+            warnings(settings).into_iter().map(|(reason, _)| reason).collect::<Vec<_>>()
+        };
+        settings.capabilities.cgroup_version = CgroupVersion::V2;
+        assert!(reasons(&settings).is_empty());
+        settings.cgroups.memory_may_be_swapped = true;
+        assert_eq!(reasons(&settings), ["PossibleMemoryBackedVolumesOnDisk"]);
+        settings.capabilities.cgroup_version = CgroupVersion::V1;
+        assert_eq!(reasons(&settings), ["PossibleMemoryBackedVolumesOnDisk", "CgroupV1"]);
+    }
+
+    #[test]
+    fn total_follows_changes_of_pod_requests() {
+        let mut requests = CpuRequests::default();
+        let (a, b) = (PodUid::from("a"), PodUid::from("b"));
+        for (uid, request, total) in [
+            (&a, 100, 100),
+            (&b, 50, 150),
+            (&a, 200, 250),
+            (&a, 200, 250),
+            (&b, 0, 200),
+            (&b, 0, 200),
+            (&a, 0, 0),
+        ] {
+            requests.set(uid, request);
+            assert_eq!(requests.total, total);
+        }
+        assert!(requests.by_pod.is_empty());
+    }
+}

@@ -1,0 +1,149 @@
+//! Serves the PodResources API from the published tables.
+
+use std::sync::Arc;
+
+use model::{Pod, WorkerPhase, WorkerView};
+use ports::served::pod_resources::{AllocatedPod, ContractVersion, PodResources};
+
+use crate::metrics::Metrics;
+use crate::pipeline::tables::Reader;
+
+pub struct PodResourcesService {
+    pub desired: Reader<Pod>,
+    pub workers: Reader<WorkerView>,
+    pub scope: ListScope,
+    pub metrics: Arc<Metrics>,
+}
+
+/// The gate `KubeletPodResourcesListUseActivePods`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ListScope {
+    /// Pods that have not terminated.
+    Active,
+    /// All desired pods.
+    All,
+}
+
+impl PodResourcesService {
+    fn is_active(&self, pod: &Pod) -> bool {
+        self.workers.get(&pod.uid).is_none_or(|view| view.phase < WorkerPhase::Terminated)
+    }
+}
+
+impl PodResources for PodResourcesService {
+    fn list(&self, version: ContractVersion) -> Vec<AllocatedPod> {
+        let counts = &self.metrics.pod_resources;
+        counts.requests.get([version.as_str()]).inc();
+        let mut pods = self.desired.all();
+        pods.sort_by(|one, other| one.full_name.cmp(&other.full_name));
+        match version {
+            ContractVersion::V1 => {
+                counts.list.get([version.as_str()]).inc();
+                pods.retain(|pod| self.scope == ListScope::All || self.is_active(pod));
+                pods.iter().map(|pod| allocated_pod(pod)).collect()
+            }
+            // The old version has neither sidecars nor the notion of active pods.
+            ContractVersion::V1Alpha1 => {
+                let pods = pods.iter().map(|pod| (pod, allocated_pod(pod)));
+                pods.map(|(pod, allocated)| AllocatedPod {
+                    containers: regular_containers(pod).collect(),
+                    ..allocated
+                })
+                .collect()
+            }
+        }
+    }
+
+    fn get(&self, namespace: &str, name: &str) -> Option<AllocatedPod> {
+        let counts = &self.metrics.pod_resources;
+        let version = [ContractVersion::V1.as_str()];
+        counts.requests.get(version).inc();
+        counts.get.get(version).inc();
+        let mut pods = self.desired.all().into_iter();
+        let found =
+            pods.find(|pod| pod.namespace() == namespace && pod.name() == name && self.is_active(pod));
+        if found.is_none() {
+            counts.get_errors.get(version).inc();
+        }
+        found.map(|pod| allocated_pod(&pod))
+    }
+
+    fn count_allocatable_request(&self) {
+        let counts = &self.metrics.pod_resources;
+        let version = [ContractVersion::V1.as_str()];
+        counts.requests.get(version).inc();
+        counts.allocatable.get(version).inc();
+    }
+}
+
+/// Ordinary init containers are left out, because they hold no resources while the pod runs.
+fn allocated_pod(pod: &Pod) -> AllocatedPod {
+    let init = pod.spec.init_containers.iter().flatten();
+    let sidecars = init.filter(|container| container.restart_policy.as_deref() == Some("Always"));
+    AllocatedPod {
+        name: pod.name().to_owned(),
+        namespace: pod.namespace().to_owned(),
+        containers: sidecars.map(|container| container.name.clone()).chain(regular_containers(pod)).collect(),
+    }
+}
+
+fn regular_containers(pod: &Pod) -> impl Iterator<Item = String> {
+    pod.spec.containers.iter().map(|container| container.name.clone())
+}
+
+#[cfg(test)]
+mod tests {
+    use model::PodSource;
+    use serde_json::json;
+    use testkit::builders::{self, worker_view};
+
+    use super::*;
+    use crate::metrics::Format;
+    use crate::pipeline::tables::table;
+
+    fn pod(name: &str) -> Arc<Pod> {
+        let spec = json!({
+            "initContainers": [{"name": "once"}, {"name": "sidecar", "restartPolicy": "Always"}],
+            "containers": [{"name": "main"}],
+        });
+        Arc::new(builders::pod(name, PodSource::Api, spec))
+    }
+
+    #[test]
+    fn lists_active_pods_with_their_sidecars() {
+        let (desired, pods) = table(Vec::new());
+        let (workers, views) = table(Vec::new());
+        for name in ["b", "a", "terminated"] {
+            desired.set(&name.into(), pod(name));
+        }
+        workers.set(&"terminated".into(), Arc::new(worker_view("terminated", WorkerPhase::Terminated)));
+        let metrics = Arc::new(Metrics::new());
+        let mut resources = PodResourcesService {
+            desired: pods,
+            workers: views,
+            scope: ListScope::Active,
+            metrics: metrics.clone(),
+        };
+        let listed = resources.list(ContractVersion::V1);
+        assert_eq!(listed.iter().map(|pod| pod.name.as_str()).collect::<Vec<_>>(), ["a", "b"]);
+        assert_eq!(listed[0].containers, ["sidecar", "main"]);
+        assert!(resources.get("default", "b").is_some());
+        assert_eq!(resources.get("default", "terminated"), None);
+        let old = resources.list(ContractVersion::V1Alpha1);
+        assert_eq!(old.iter().map(|pod| pod.name.as_str()).collect::<Vec<_>>(), ["a", "b", "terminated"]);
+        assert_eq!(old[0].containers, ["main"]);
+        let text = metrics.encode(Format::Text);
+        assert!(!text.contains("requests_list{server_api_version=\"v1alpha1\"}"), "{text}");
+        for line in [
+            "kubelet_pod_resources_endpoint_requests_total{server_api_version=\"v1\"} 3\n",
+            "kubelet_pod_resources_endpoint_requests_list{server_api_version=\"v1\"} 1\n",
+            "kubelet_pod_resources_endpoint_requests_total{server_api_version=\"v1alpha1\"} 1\n",
+            "kubelet_pod_resources_endpoint_errors_get{server_api_version=\"v1\"} 1\n",
+        ] {
+            assert!(text.contains(line), "{line} in {text}");
+        }
+        resources.scope = ListScope::All;
+        assert_eq!(resources.list(ContractVersion::V1).len(), 3);
+        assert_eq!(resources.get("default", "terminated"), None);
+    }
+}

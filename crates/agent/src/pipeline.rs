@@ -1,0 +1,18 @@
+//! The stages that process a pod, from its source to its status, and the services that they share.
+
+pub mod allocations;
+pub mod cached_status;
+pub mod desired;
+pub mod messages;
+pub mod observation;
+pub mod pleg;
+pub mod pod_runtime;
+pub mod pod_workers;
+pub mod probes;
+pub mod source_report;
+pub mod sources;
+pub mod status;
+pub mod sync_loop;
+pub mod tables;
+pub mod timeline;
+pub mod user_namespaces;

@@ -1,0 +1,351 @@
+use std::sync::Arc;
+
+use decide::pipeline::dead_containers::{PodSurplus, surplus};
+use decide::pipeline::deadline::{self, deadline, deadline_exceeded};
+use decide::pipeline::pod_actions::{
+    PodActions, SandboxPlan, StartContainer, is_finished, plan, restart_count,
+};
+use decide::runtime_spec::pod_paths::PodPaths;
+use model::{
+    ContainerId, ContainerProblems, EventType, ObservedPod, PlannedVolume, Pod, SandboxId, SandboxSpec,
+    StartStep, SyncFailure, SyncOutcome, Timestamp,
+};
+use ports::runtime::RuntimeError;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use super::container::{StartFailure, StartPrerequisites};
+use super::start_limiter::StartPermit;
+use super::{PodRuntime, runtime_failed, sync_failed};
+use crate::images::ImageProblem;
+
+/// One sync of a pod that should run.
+pub(super) struct PodSync<'a> {
+    pub(super) runtime: &'a PodRuntime,
+    pub(super) pod: &'a Arc<Pod>,
+    pub(super) observed: &'a ObservedPod,
+}
+
+pub(super) struct ReadySandbox {
+    pub(super) id: SandboxId,
+    pub(super) ips: Vec<String>,
+    pub(super) spec: SandboxSpec,
+}
+
+/// What a sync starts.
+pub(super) struct StartInputs<'a> {
+    pub(super) sandbox: &'a SandboxPlan,
+    pub(super) due: &'a [StartContainer],
+    pub(super) volumes: &'a [PlannedVolume],
+    pub(super) permit: &'a StartPermit,
+    pub(super) interrupt: &'a CancellationToken,
+}
+
+/// Records the end of all actions on a pod when dropped, so also when the sync returns early.
+pub(super) struct ActionMark<'a>(pub(super) &'a PodSync<'a>);
+
+impl Drop for ActionMark<'_> {
+    fn drop(&mut self) {
+        let PodSync { runtime, pod, .. } = self.0;
+        runtime.cache.record_action(&pod.uid, runtime.deps.observer.moments().next());
+        runtime.deps.observer.hint(&pod.uid);
+    }
+}
+
+impl PodRuntime {
+    pub(super) async fn sync(
+        &self,
+        pod: &Arc<Pod>,
+        interrupt: &CancellationToken,
+    ) -> Result<SyncOutcome, SyncFailure> {
+        // The sweeper may still remove an earlier instance with the same UID.
+        tokio::select! {
+            () = self.deps.sweeping.wait_until_swept(&pod.uid) => {}
+            () = interrupt.cancelled() => return Err(SyncFailure::Interrupted),
+        }
+        let observed = self.observe(pod).await?;
+        if interrupt.is_cancelled() {
+            return Err(SyncFailure::Interrupted);
+        }
+        // The allocation must be on disk before it takes effect.
+        let pod = &self.deps.allocations.allocated(pod);
+        let saved = self.deps.allocations.flush_allocated(&pod.uid).await;
+        saved.map_err(|error| sync_failed(format!("{error}: {}", error.source)))?;
+        let sync = PodSync { runtime: self, pod, observed: &observed };
+        if sync.has_lost_cgroup().await {
+            return sync.stop_for_lost_cgroup().await.map(DeferredStarts::into_outcome);
+        }
+        if is_finished(pod, &observed) {
+            return Ok(SyncOutcome::Completed);
+        }
+        let deadline = sync.deadline();
+        if deadline.is_some_and(|deadline| deadline <= self.deps.clock.now()) {
+            let rejection = deadline_exceeded();
+            self.event(pod, None, EventType::Normal, &rejection.reason, rejection.message.clone());
+            return Ok(SyncOutcome::Rejected(rejection));
+        }
+        let probes = self.deps.probes.get(&pod.uid).unwrap_or_default();
+        let mut actions = plan(pod, &observed, &probes);
+        actions.stop_dead_sandboxes(&observed, &self.cache.stopped_sandboxes(&pod.uid));
+        tokio::select! {
+            () = sync.refresh_files() => {}
+            // A pod that must stop does not wait for tokens and certificates. Files are written atomically.
+            () = interrupt.cancelled() => return Err(SyncFailure::Interrupted),
+        }
+        sync.refresh_driver_volumes().await;
+        let restart_at = sync.restart_for_objects(&mut actions).await;
+        let resize_started = Instant::now();
+        let resize = sync.start_resize(&mut actions).await;
+        let is_resizing = resize.is_some();
+        let acted = if actions.is_empty() {
+            Ok(DeferredStarts::default())
+        } else if actions.reset.is_empty() {
+            sync.act(actions, interrupt).await
+        } else {
+            sync.reset(&actions.reset).await
+        };
+        // A container that fails to start does not block the resize of the others.
+        let resized = match &acted {
+            Err(SyncFailure::Interrupted) => Ok(None),
+            Ok(_) | Err(_) => sync.end_resize(resize).await,
+        };
+        if is_resizing {
+            self.deps.metrics.resizes.ended(resize_started.elapsed(), resized.is_ok());
+        }
+        let mut deferred = match acted {
+            Err(SyncFailure::Rejected(rejection)) => return Ok(SyncOutcome::Rejected(rejection)),
+            acted => acted?,
+        };
+        let wake_ups = deferred.retry_at.into_iter().chain(deadline).chain(resized?).chain(restart_at);
+        deferred.retry_at = wake_ups.chain(sync.next_renewal()).min();
+        sync.remove_surplus().await;
+        Ok(deferred.into_outcome())
+    }
+}
+
+impl PodSync<'_> {
+    async fn act(
+        &self,
+        actions: PodActions,
+        interrupt: &CancellationToken,
+    ) -> Result<DeferredStarts, SyncFailure> {
+        let (due, deferred) = self.split_by_backoff(&actions);
+        let creates = matches!(actions.sandbox, SandboxPlan::Create { .. });
+        let is_idle = !creates && !actions.stops_or_removes() && due.is_empty();
+        if is_idle {
+            return Ok(deferred);
+        }
+        self.check_network()?;
+        let mark = ActionMark(self);
+        self.stop_obsolete(&actions).await?;
+        if interrupt.is_cancelled() {
+            return Err(SyncFailure::Interrupted);
+        }
+        if due.is_empty() && !creates {
+            return Ok(deferred);
+        }
+        let volumes = tokio::select! {
+            volumes = self.prepare_host() => volumes?,
+            // A pod that must stop does not wait for a hanging volume.
+            () = interrupt.cancelled() => return Err(SyncFailure::Interrupted),
+        };
+
+        let permit = self.runtime.start_limiter.permit();
+        let sandbox = &actions.sandbox;
+        let start = StartInputs { sandbox, due: &due, volumes: &volumes, permit: &permit, interrupt };
+        let done = permit.run(Box::pin(self.start(&start, deferred))).await;
+        drop(mark);
+        done
+    }
+
+    /// Creates the sandbox, if there is none, and starts the containers that are due.
+    async fn start(
+        &self,
+        start: &StartInputs<'_>,
+        mut deferred: DeferredStarts,
+    ) -> Result<DeferredStarts, SyncFailure> {
+        let StartInputs { sandbox, due, volumes, interrupt, .. } = *start;
+        let spec = self.planned_sandbox(sandbox).await?;
+        // Images are pulled while the sandbox is created. A pull may take minutes; a pod that must stop does not
+        // wait for it.
+        let images = futures::future::join_all(due.iter().map(|start| async {
+            tokio::select! {
+                image = self.ensure_image(start, &spec) => image,
+                () = interrupt.cancelled() => Err(ImageProblem::failed("Interrupted", String::new())),
+            }
+        }));
+        // Writes the checkpoint meanwhile. `create_container` waits for it again and reports a failure.
+        let flushed = self.runtime.deps.allocations.flush_actuated(&self.pod.uid);
+        let (sandbox, images, _flushed) =
+            futures::future::join3(self.sandbox(start, &spec), images, flushed).await;
+        let sandbox = sandbox?;
+        let mut failures = ContainerProblems::new();
+        for (start, image) in due.iter().zip(images) {
+            if interrupt.is_cancelled() {
+                return Err(SyncFailure::Interrupted);
+            }
+            let prerequisites = StartPrerequisites { sandbox: &sandbox, volumes, image, interrupt };
+            match self.count_container_start(start, self.start_container(start, &prerequisites)).await {
+                Ok(()) => {}
+                Err(StartFailure::Later { problem, retry_at }) => {
+                    deferred.add(start.name.clone(), problem, retry_at);
+                }
+                Err(StartFailure::Failed(problem)) => {
+                    failures.insert(start.name.clone(), problem);
+                }
+                Err(StartFailure::Sync(failure)) => return Err(failure),
+            }
+        }
+        if failures.is_empty() {
+            return Ok(deferred);
+        }
+        let message =
+            failures.iter().map(|(name, p)| format!("container {name}: {}: {}", p.reason, p.message));
+        let message = message.collect::<Vec<_>>().join("; ");
+        failures.extend(deferred.problems);
+        Err(SyncFailure::Failed { message, problems: failures })
+    }
+
+    fn check_network(&self) -> Result<(), SyncFailure> {
+        let problem = self.runtime.deps.health.now().network_problem;
+        match problem {
+            Some(problem) if !self.pod.is_host_network() => {
+                self.runtime.event(
+                    self.pod,
+                    None,
+                    EventType::Warning,
+                    "NetworkNotReady",
+                    format!("network is not ready: {problem}"),
+                );
+                Err(SyncFailure::NetworkNotReady(problem))
+            }
+            Some(_) | None => Ok(()),
+        }
+    }
+
+    async fn stop_obsolete(&self, actions: &PodActions) -> Result<(), SyncFailure> {
+        let runtime = &self.runtime.deps.runtime;
+        if matches!(actions.sandbox, SandboxPlan::Create { reason, .. } if reason.has_event()) {
+            self.runtime.event(
+                self.pod,
+                None,
+                EventType::Normal,
+                "SandboxChanged",
+                "Pod sandbox changed, it will be killed and re-created.".to_owned(),
+            );
+        }
+        if actions.stop_everything {
+            self.runtime.stop_everything(Some(self.pod), self.observed, None).await?;
+        }
+        let kills =
+            actions.kill.iter().map(|kill| self.runtime.kill_container(self.pod, self.observed, kill));
+        futures::future::try_join_all(kills).await?;
+        for id in &actions.discard {
+            runtime
+                .remove_container(id)
+                .await
+                .map_err(|error| runtime_failed("remove a container that never ran", &error))?;
+        }
+        for id in &actions.purge {
+            self.remove_with_log(id)
+                .await
+                .map_err(|error| runtime_failed("remove an init container of an earlier sandbox", &error))?;
+        }
+        Ok(())
+    }
+
+    /// When `activeDeadlineSeconds` of the pod is exceeded.
+    fn deadline(&self) -> Option<Timestamp> {
+        let deps = &self.runtime.deps;
+        let status = deps.statuses.status(&self.pod.uid);
+        let reported = status.and_then(|status| status.start_time.as_ref().map(Timestamp::from_api_time));
+        // A pod without a reported status starts now.
+        let reported = reported.or_else(|| Some(deps.clock.now()));
+        deadline(
+            self.pod,
+            deadline::PodStartTimes { reported, observed: self.observed, agent_started: deps.started_at },
+        )
+    }
+
+    /// Creates the pod's folders and cgroup and sets up its volumes.
+    async fn prepare_host(&self) -> Result<Vec<PlannedVolume>, SyncFailure> {
+        let deps = &self.runtime.deps;
+        let step = deps.timelines.begin_step(&self.pod.uid, StartStep::Volumes, None);
+        if let Err(error) = deps.folders.make_pod_folders(&self.pod.uid).await {
+            let message = format!("error making pod data directories: {error}: {}", error.source);
+            self.runtime.event(self.pod, None, EventType::Warning, "Failed", message.clone());
+            return Err(sync_failed(message));
+        }
+        self.ensure_cgroup().await?;
+        let volumes = self.set_up_volumes().await;
+        step.finished(&volumes);
+        volumes
+    }
+
+    /// Removes dead containers and sandboxes beyond the number to keep.
+    async fn remove_surplus(&self) {
+        let deps = &self.runtime.deps;
+        let surplus = surplus(self.observed, deps.keep_dead);
+        if surplus == PodSurplus::default() {
+            return;
+        }
+        let _mark = ActionMark(self);
+        for id in surplus.containers {
+            if let Err(error) = self.remove_with_log(&id).await {
+                tracing::warn!(pod = %self.pod.full_name, container = %id, %error, "failed to remove dead container");
+            }
+        }
+        for id in surplus.sandboxes {
+            // A dead sandbox that was not stopped still has a network; runtimes refuse to remove it before it is stopped.
+            let stopped = deps.runtime.stop_sandbox(&id).await;
+            let removed = match stopped {
+                Ok(()) => deps.runtime.remove_sandbox(&id).await,
+                Err(error) => Err(error),
+            };
+            if let Err(error) = removed {
+                tracing::warn!(pod = %self.pod.full_name, sandbox = %id, %error, "failed to remove dead sandbox");
+            }
+        }
+    }
+}
+
+impl PodSync<'_> {
+    /// Removes a dead container and its log.
+    async fn remove_with_log(&self, id: &ContainerId) -> Result<(), RuntimeError> {
+        let deps = &self.runtime.deps;
+        deps.runtime.remove_container(id).await?;
+        let Some(status) = self.observed.containers.iter().find(|status| status.id == *id) else {
+            return Ok(());
+        };
+        let link = PodPaths::log_link_name(self.pod, &status.name, id);
+        let relative = PodPaths::container_log_relative(&status.name, restart_count(status));
+        let log = PodPaths::new(&deps.settings).log_dir(self.pod).join(relative);
+        if let Err(error) = deps.logs.remove_log(&log, &link).await {
+            tracing::warn!(pod = %self.pod.full_name, %error, source = %error.source, "failed to remove the log of a removed container");
+        }
+        Ok(())
+    }
+}
+
+/// Containers that are not started yet, and when to sync the pod again.
+#[derive(Default)]
+pub(super) struct DeferredStarts {
+    problems: ContainerProblems,
+    retry_at: Option<Timestamp>,
+}
+
+impl DeferredStarts {
+    pub(super) fn add(&mut self, name: String, problem: model::ContainerProblem, retry_at: Timestamp) {
+        self.problems.insert(name, problem);
+        self.retry_at = Some(self.retry_at.map_or(retry_at, |earlier| earlier.min(retry_at)));
+    }
+
+    /// No containers, but the pod must be synced again at `retry_at`.
+    pub(super) fn until(retry_at: Timestamp) -> Self {
+        Self { retry_at: Some(retry_at), ..Self::default() }
+    }
+
+    fn into_outcome(self) -> SyncOutcome {
+        SyncOutcome::Running { problems: self.problems, retry_at: self.retry_at }
+    }
+}

@@ -1,0 +1,32 @@
+//! Hash of the credential provider configuration files, for a metric.
+
+use std::fmt::Write;
+
+use sha2::{Digest, Sha256};
+
+/// Upstream's hash of the contents in order, each preceded by its length.
+#[must_use]
+pub fn files_hash(files: &[Vec<u8>]) -> String {
+    let mut hash = Sha256::new();
+    for content in files {
+        hash.update(u64::try_from(content.len()).unwrap_or(u64::MAX).to_be_bytes());
+        hash.update(content);
+    }
+    let mut text = "sha256:".to_owned();
+    for byte in hash.finalize() {
+        let _ = write!(text, "{byte:02x}");
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_hash_separates_contents() {
+        let expected = "sha256:a686839eab39a68df823fce03547dee4f4f50a18013cd475e70731100462f023";
+        assert_eq!(files_hash(&[b"kind: A\n".to_vec(), b"kind: B\n".to_vec()]), expected);
+        assert_ne!(files_hash(&[b"kind: A\nkind: B\n".to_vec()]), expected);
+    }
+}

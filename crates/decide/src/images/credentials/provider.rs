@@ -1,0 +1,227 @@
+//! Requests to credential provider programs and their responses.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use model::{
+    AccountIdentity, CredentialOrigin, CredentialProvider, ProviderToken, RegistryCredential, ResponseSharing,
+};
+use serde_json::{Map, Value, json};
+use sha2::{Digest, Sha256};
+use values::duration::GoDuration;
+
+use super::locations_match;
+
+/// Scope of a cached response.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CacheScope {
+    Image,
+    Registry,
+    Global,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ProviderResponse {
+    pub entries: Vec<RegistryCredential>,
+    /// The cache key; `None` when the response must not be cached.
+    pub keep: Option<(String, Duration)>,
+}
+
+/// A response that cannot be used. Never includes the content, which may be secret.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ProviderResponseError {
+    Malformed,
+    /// The version differs from the configured one.
+    Version {
+        expected: String,
+        found: String,
+    },
+    /// The cache key type is missing or unknown.
+    CacheKeyType(String),
+    /// The response contains the token and would be cached for other pods than its owner.
+    EchoedToken,
+}
+
+impl std::fmt::Display for ProviderResponseError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Malformed => f.write_str("error decoding credential provider plugin response from stdout"),
+            Self::Version { expected, found } => write!(
+                f,
+                "apiVersion from credential plugin response did not match expected apiVersion:{expected}, actual apiVersion:{found}"
+            ),
+            Self::CacheKeyType(found) => {
+                write!(f, "credential provider plugin did not return a valid cacheKeyType: {found}")
+            }
+            Self::EchoedToken => f.write_str(
+                "credential provider plugin returned the service account token as the password, which needs the cacheType Token",
+            ),
+        }
+    }
+}
+
+impl std::error::Error for ProviderResponseError {}
+
+/// Whether a provider is called for a repository.
+#[must_use]
+pub fn handles_image(provider: &CredentialProvider, repository: &str) -> bool {
+    provider.match_images.iter().any(|glob| locations_match(glob, repository))
+}
+
+/// The annotations of an account that are passed to a program; `None` when the account lacks a required one, by which accounts
+/// opt in.
+#[must_use]
+pub fn passed_annotations(
+    token: &ProviderToken,
+    annotations: &BTreeMap<String, String>,
+) -> Option<BTreeMap<String, String>> {
+    if token.required_annotations.iter().any(|key| !annotations.contains_key(key)) {
+        return None;
+    }
+    let keys = token.required_annotations.iter().chain(&token.optional_annotations);
+    Some(
+        keys.filter_map(|key| annotations.get_key_value(key))
+            .map(|(key, value)| (key.clone(), value.clone()))
+            .collect(),
+    )
+}
+
+/// The possible cache keys of an earlier response, the most specific first.
+#[must_use]
+pub fn cache_keys(repository: &str) -> [String; 3] {
+    [CacheScope::Image, CacheScope::Registry, CacheScope::Global].map(|scope| cache_key(scope, repository))
+}
+
+/// The part of the cache key that separates accounts. Empty for a program without service account tokens.
+#[must_use]
+pub fn cache_owner(provider: &CredentialProvider, account: Option<&AccountIdentity>) -> String {
+    let (Some(token), Some(account)) = (&provider.token, account) else { return String::new() };
+    let AccountIdentity { namespace, name, uid, annotations, token: secret } = account;
+    let secret = match token.shared {
+        ResponseSharing::Account => None,
+        ResponseSharing::Token => Some(STANDARD.encode(Sha256::digest(secret))),
+    };
+    json!([namespace, name, uid, annotations, secret]).to_string()
+}
+
+/// Encodes the request.
+#[must_use]
+pub fn write_request(
+    provider: &CredentialProvider,
+    repository: &str,
+    account: Option<&AccountIdentity>,
+) -> Vec<u8> {
+    let mut request = json!({
+        "kind": "CredentialProviderRequest",
+        "apiVersion": provider.api_version,
+        "image": repository,
+    });
+    if let Some(account) = account {
+        request["serviceAccountToken"] = json!(account.token);
+        if !account.annotations.is_empty() {
+            request["serviceAccountAnnotations"] = json!(account.annotations);
+        }
+    }
+    let mut text = request.to_string().into_bytes();
+    text.push(b'\n');
+    text
+}
+
+/// Parses the response.
+///
+/// # Errors
+/// When the response cannot be used.
+pub fn read_response(
+    provider: &CredentialProvider,
+    repository: &str,
+    account: Option<&AccountIdentity>,
+    text: &[u8],
+) -> Result<ProviderResponse, ProviderResponseError> {
+    let value: Value = serde_json::from_slice(text).map_err(|_| ProviderResponseError::Malformed)?;
+    let answer = value.as_object().ok_or(ProviderResponseError::Malformed)?;
+    let found = text_of(answer, "apiVersion")?;
+    if found != provider.api_version {
+        let expected = provider.api_version.clone();
+        return Err(ProviderResponseError::Version { expected, found: found.to_owned() });
+    }
+    let known = ["apiVersion", "kind", "cacheKeyType", "cacheDuration", "auth"];
+    if text_of(answer, "kind")? != "CredentialProviderResponse"
+        || answer.keys().any(|key| !known.contains(&key.as_str()))
+    {
+        return Err(ProviderResponseError::Malformed);
+    }
+    let scope = match text_of(answer, "cacheKeyType")? {
+        "Image" => CacheScope::Image,
+        "Registry" => CacheScope::Registry,
+        "Global" => CacheScope::Global,
+        other => return Err(ProviderResponseError::CacheKeyType(other.to_owned())),
+    };
+    let duration = match answer.get("cacheDuration") {
+        None | Some(Value::Null) => provider.default_cache_duration,
+        Some(Value::String(text)) => parse_duration(text).ok_or(ProviderResponseError::Malformed)?,
+        Some(_) => return Err(ProviderResponseError::Malformed),
+    };
+    let keep = (!duration.is_zero()).then(|| (cache_key(scope, repository), duration));
+    let entries = entries(answer.get("auth"), account)?;
+    let shared = provider.token.as_ref().map(|token| token.shared);
+    if let (Some(ResponseSharing::Account), Some(account)) = (shared, account)
+        && entries.iter().any(|entry| entry.password == account.token)
+    {
+        return Err(ProviderResponseError::EchoedToken);
+    }
+    Ok(ProviderResponse { entries, keep })
+}
+
+fn cache_key(scope: CacheScope, repository: &str) -> String {
+    match scope {
+        CacheScope::Image => repository.to_owned(),
+        CacheScope::Registry => repository.split('/').next().unwrap_or_default().to_owned(),
+        // Not a valid name of an image or registry.
+        CacheScope::Global => "<global>".to_owned(),
+    }
+}
+
+fn entries(
+    auth: Option<&Value>,
+    account: Option<&AccountIdentity>,
+) -> Result<Vec<RegistryCredential>, ProviderResponseError> {
+    let auth = match auth {
+        None | Some(Value::Null) => return Ok(Vec::new()),
+        Some(Value::Object(auth)) => auth,
+        Some(_) => return Err(ProviderResponseError::Malformed),
+    };
+    let origin = match account {
+        None => CredentialOrigin::Node,
+        Some(AccountIdentity { uid, namespace, name, .. }) => {
+            CredentialOrigin::Account { uid: uid.clone(), namespace: namespace.clone(), name: name.clone() }
+        }
+    };
+    let entry = |(location, fields): (&String, &Value)| {
+        let fields = fields.as_object().ok_or(ProviderResponseError::Malformed)?;
+        if fields.keys().any(|key| key != "username" && key != "password") {
+            return Err(ProviderResponseError::Malformed);
+        }
+        Ok(RegistryCredential {
+            location: location.clone(),
+            username: text_of(fields, "username")?.to_owned(),
+            password: text_of(fields, "password")?.to_owned(),
+            email: String::new(),
+            origin: origin.clone(),
+        })
+    };
+    auth.iter().map(entry).collect()
+}
+
+fn text_of<'a>(object: &'a Map<String, Value>, name: &str) -> Result<&'a str, ProviderResponseError> {
+    match object.get(name) {
+        None | Some(Value::Null) => Ok(""),
+        Some(Value::String(text)) => Ok(text),
+        Some(_) => Err(ProviderResponseError::Malformed),
+    }
+}
+
+fn parse_duration(text: &str) -> Option<Duration> {
+    text.parse::<GoDuration>().ok().filter(|duration| !duration.is_negative()).map(GoDuration::to_std)
+}

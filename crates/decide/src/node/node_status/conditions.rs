@@ -1,0 +1,163 @@
+//! The Node conditions that the agent owns; those of other writers are not changed.
+
+use k8s_openapi::api::core::v1::{Node, NodeCondition, NodeStatus};
+use model::Timestamp;
+
+use super::{NodeEvent, NodeProfile, NodeStatusInputs};
+
+/// In upstream's order: `Ready` comes last.
+pub(super) const OWNED_CONDITIONS: [&str; 4] = ["MemoryPressure", "DiskPressure", "PIDPressure", "Ready"];
+
+#[must_use]
+pub fn is_ready(node: &Node) -> bool {
+    let conditions = node.status.iter().filter_map(|status| status.conditions.as_ref()).flatten();
+    conditions.into_iter().any(is_ready_condition)
+}
+
+fn is_ready_condition(condition: &NodeCondition) -> bool {
+    condition.type_ == "Ready" && condition.status == "True"
+}
+
+/// Reason, message and event reason for one status of a condition.
+struct ConditionText {
+    reason: &'static str,
+    message: &'static str,
+    event: &'static str,
+}
+
+const MEMORY: [ConditionText; 2] = [
+    ConditionText {
+        reason: "KubeletHasSufficientMemory",
+        message: "kubelet has sufficient memory available",
+        event: "NodeHasSufficientMemory",
+    },
+    ConditionText {
+        reason: "KubeletHasInsufficientMemory",
+        message: "kubelet has insufficient memory available",
+        event: "NodeHasInsufficientMemory",
+    },
+];
+const DISK: [ConditionText; 2] = [
+    ConditionText {
+        reason: "KubeletHasNoDiskPressure",
+        message: "kubelet has no disk pressure",
+        event: "NodeHasNoDiskPressure",
+    },
+    ConditionText {
+        reason: "KubeletHasDiskPressure",
+        message: "kubelet has disk pressure",
+        event: "NodeHasDiskPressure",
+    },
+];
+const PID: [ConditionText; 2] = [
+    ConditionText {
+        reason: "KubeletHasSufficientPID",
+        message: "kubelet has sufficient PID available",
+        event: "NodeHasSufficientPID",
+    },
+    ConditionText {
+        reason: "KubeletHasInsufficientPID",
+        message: "kubelet has insufficient PID available",
+        event: "NodeHasInsufficientPID",
+    },
+];
+
+/// Sets the conditions and returns events for the changed ones. The heartbeat time is always `now`; the transition time
+/// changes only with the status.
+pub(super) fn set(
+    status: &mut NodeStatus,
+    profile: &NodeProfile,
+    inputs: &NodeStatusInputs,
+    now: Timestamp,
+) -> Vec<NodeEvent> {
+    let ready = ready(status, profile, inputs);
+    let pressure = inputs.pressure;
+    let conditions = status.conditions.get_or_insert_default();
+    let pressures = [(&MEMORY, pressure.memory), (&DISK, pressure.disk), (&PID, pressure.pid)];
+    let mut events = Vec::new();
+    for (type_, (text, is_short)) in OWNED_CONDITIONS.into_iter().zip(pressures) {
+        let [sufficient, short] = text;
+        let text = if is_short { short } else { sufficient };
+        let desired = DesiredCondition {
+            type_,
+            is_true: is_short,
+            reason: text.reason,
+            message: text.message.to_owned(),
+        };
+        if set_condition(conditions, desired, now) != Change::Unchanged {
+            events.push(NodeEvent::status_change(&profile.name, text.event));
+        }
+    }
+    let event = if ready.is_true { "NodeReady" } else { "NodeNotReady" };
+    if set_condition(conditions, ready, now) == Change::StatusChanged {
+        events.push(NodeEvent::status_change(&profile.name, event));
+    }
+    events
+}
+
+fn ready(status: &NodeStatus, profile: &NodeProfile, inputs: &NodeStatusInputs) -> DesiredCondition {
+    let mut problems: Vec<String> = Vec::new();
+    let missing = missing_capacities(status, profile);
+    let was_ready = status.conditions.iter().flatten().any(is_ready_condition);
+    let startup_problems = if was_ready { &[][..] } else { &inputs.startup_problems };
+    for problem in inputs.problems.iter().chain(startup_problems).chain(&missing) {
+        if !problems.contains(problem) {
+            problems.push(problem.clone());
+        }
+    }
+    let (is_true, reason, message) = match problems.as_slice() {
+        [] => (true, "KubeletReady", "kubelet is posting ready status".to_owned()),
+        [only] => (false, "KubeletNotReady", only.clone()),
+        several => (false, "KubeletNotReady", format!("[{}]", several.join(", "))),
+    };
+    DesiredCondition { type_: "Ready", is_true, reason, message }
+}
+
+fn missing_capacities(status: &NodeStatus, profile: &NodeProfile) -> Option<String> {
+    let storage = profile.requires_ephemeral_storage.then_some("ephemeral-storage");
+    let needed = ["cpu", "memory", "pods"].into_iter().chain(storage);
+    let is_missing = |name: &&str| status.capacity.as_ref().is_none_or(|list| !list.contains_key(*name));
+    let missing: Vec<&str> = needed.filter(is_missing).collect();
+    (!missing.is_empty()).then(|| format!("missing node capacity for resources: {}", missing.join(", ")))
+}
+
+struct DesiredCondition {
+    type_: &'static str,
+    is_true: bool,
+    reason: &'static str,
+    message: String,
+}
+
+#[derive(PartialEq, Eq)]
+enum Change {
+    Unchanged,
+    /// The condition had another status.
+    StatusChanged,
+    /// The condition did not exist.
+    Added,
+}
+
+fn set_condition(conditions: &mut Vec<NodeCondition>, desired: DesiredCondition, now: Timestamp) -> Change {
+    let current = conditions.iter_mut().find(|condition| condition.type_ == desired.type_);
+    let status = if desired.is_true { "True" } else { "False" };
+    let (changed, since) = match &current {
+        None => (Change::Added, None),
+        Some(current) if current.status == status => {
+            (Change::Unchanged, current.last_transition_time.clone())
+        }
+        Some(_) => (Change::StatusChanged, None),
+    };
+    let condition = NodeCondition {
+        type_: desired.type_.to_owned(),
+        status: status.to_owned(),
+        reason: Some(desired.reason.to_owned()),
+        message: Some(desired.message),
+        last_heartbeat_time: Some(now.to_api_time()),
+        last_transition_time: Some(since.unwrap_or_else(|| now.to_api_time())),
+    };
+    match current {
+        Some(current) => *current = condition,
+        None => conditions.push(condition),
+    }
+    changed
+}

@@ -1,0 +1,68 @@
+//! The hash that detects changes of a container spec.
+
+use k8s_openapi::api::core::v1::Container;
+use values::fnv::Fnv32a;
+
+/// Hash of name and image, identical to upstream's, so that a node can switch between kubelet and Podward without
+/// container restarts.
+#[must_use]
+pub fn container_hash(container: &Container) -> u32 {
+    let image = container.image.as_deref().unwrap_or_default();
+    let json = format!("{{\"image\":{},\"name\":{}}}", go_json(image), go_json(&container.name));
+    // Upstream hashes Go's text representation of the JSON bytes, not the bytes themselves.
+    let mut hash = Fnv32a::new();
+    hash.write(b"([]uint8)[");
+    for (index, byte) in json.bytes().enumerate() {
+        if index > 0 {
+            hash.write(b" ");
+        }
+        hash.write(byte.to_string().as_bytes());
+    }
+    hash.write(b"]");
+    hash.finish()
+}
+
+/// Formats the hash for the container annotation.
+#[must_use]
+pub fn as_annotation(hash: u32) -> String {
+    format!("{hash:x}")
+}
+
+/// A JSON string as Go's encoder writes it, which also escapes `<`, `>` and `&`.
+fn go_json(text: &str) -> String {
+    let quoted = serde_json::Value::from(text).to_string();
+    let mut out = String::with_capacity(quoted.len());
+    for character in quoted.chars() {
+        match character {
+            '<' => out.push_str("\\u003c"),
+            '>' => out.push_str("\\u003e"),
+            '&' => out.push_str("\\u0026"),
+            '\u{2028}' => out.push_str("\\u2028"),
+            '\u{2029}' => out.push_str("\\u2029"),
+            other => out.push(other),
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn container(name: &str, image: &str) -> Container {
+        Container { name: name.into(), image: Some(image.into()), ..Default::default() }
+    }
+
+    #[test]
+    fn matches_hash_in_upstream_tests() {
+        assert_eq!(as_annotation(container_hash(&container("test_container", "foo/image:v1"))), "8e45cbd0");
+    }
+
+    #[test]
+    fn depends_on_name_and_image_only() {
+        let mut other = container("a", "b");
+        other.args = Some(vec!["x".into()]);
+        assert_eq!(container_hash(&other), container_hash(&container("a", "b")));
+        assert_ne!(container_hash(&container("a", "c")), container_hash(&container("a", "b")));
+    }
+}

@@ -1,0 +1,56 @@
+//! Errors that name the operation and the path, and file work on blocking threads.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use ports::host::pod_folders::FileError;
+
+/// Converts a failed system call to a [`FileError`].
+pub(crate) trait OnPath<T> {
+    fn on_path(self, operation: &'static str, path: impl Into<PathBuf>) -> Result<T, FileError>;
+}
+
+impl<T, E: Into<io::Error>> OnPath<T> for Result<T, E> {
+    fn on_path(self, operation: &'static str, path: impl Into<PathBuf>) -> Result<T, FileError> {
+        self.map_err(|error| FileError { operation, path: path.into(), source: error.into() })
+    }
+}
+
+pub(crate) fn invalid_input(reason: &'static str) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidInput, reason)
+}
+
+/// Checks that untrusted text is the name of one folder entry, without a path separator.
+pub(crate) fn entry_name(text: &str) -> Result<&Path, FileError> {
+    let unsafe_name = text.is_empty() || text == "." || text == ".." || text.contains(['/', '\0']);
+    if unsafe_name {
+        return Err(invalid_input("not a plain file name")).on_path("use as a file name", text);
+    }
+    Ok(Path::new(text))
+}
+
+/// Runs file work on a blocking thread; a panic of that thread is reported as an error about `subject`.
+pub(crate) async fn blocking<T: Send + 'static>(
+    subject: &Path,
+    work: impl FnOnce() -> Result<T, FileError> + Send + 'static,
+) -> Result<T, FileError> {
+    match tokio::task::spawn_blocking(work).await {
+        Ok(result) => result,
+        Err(panicked) => Err(io::Error::other(panicked)).on_path("run file work on", subject),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rejects_names_that_leave_their_folder() {
+        for bad in ["", ".", "..", "a/b", "/", "a\0b"] {
+            assert!(entry_name(bad).is_err(), "{bad:?}");
+        }
+        for good in ["a", "..data", "a b", "kubernetes.io~empty-dir"] {
+            assert_eq!(entry_name(good).unwrap(), Path::new(good));
+        }
+    }
+}

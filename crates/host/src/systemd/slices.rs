@@ -1,0 +1,257 @@
+//! Manages the slices of pods through systemd. Limits that are only written to cgroup files would be reset by systemd
+//! when it reloads the slice.
+
+mod message;
+
+use std::io::{self, Read, Write};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use model::{CgroupLimits, CgroupVersion};
+
+use crate::systemd::dbus;
+use message::{Property, Value, method_call};
+
+/// systemd's private socket, which root can use without a bus.
+const SOCKET: &str = "/run/systemd/private";
+const CALL_TIMEOUT: Duration = Duration::from_secs(10);
+
+#[derive(Clone, Debug)]
+pub(crate) struct Systemd {
+    socket: PathBuf,
+}
+
+impl Systemd {
+    /// `None` if systemd does not run.
+    pub(crate) fn find() -> Option<Self> {
+        Path::new(SOCKET).exists().then(|| Self { socket: SOCKET.into() })
+    }
+
+    /// Starts a slice. Succeeds if it exists.
+    pub(crate) fn start_slice(&self, name: &str) -> io::Result<()> {
+        let properties = [
+            Property("Description", Value::Text(format!("podward slice {name}"))),
+            Property("Wants", Value::Texts(parent_slice(name).into_iter().collect())),
+            Property("MemoryAccounting", Value::Flag(true)),
+            Property("CPUAccounting", Value::Flag(true)),
+            Property("TasksAccounting", Value::Flag(true)),
+            Property("DefaultDependencies", Value::Flag(false)),
+        ];
+        let body = message::start_transient_unit(name, &properties);
+        match self.call("StartTransientUnit", "ssa(sv)a(sa(sv))", &body) {
+            Err(error) if error.to_string().contains("UnitExists") => Ok(()),
+            result => result,
+        }
+    }
+
+    /// Sets limits of a slice until the next reboot.
+    pub(crate) fn set_limits(
+        &self,
+        name: &str,
+        limits: &CgroupLimits,
+        version: CgroupVersion,
+    ) -> io::Result<()> {
+        let properties = properties(limits, version);
+        if properties.is_empty() {
+            return Ok(());
+        }
+        self.call("SetUnitProperties", "sba(sv)", &message::set_unit_properties(name, &properties))
+    }
+
+    /// Stops a slice. Succeeds if it does not exist.
+    pub(crate) fn stop_slice(&self, name: &str) -> io::Result<()> {
+        match self.call("StopUnit", "ss", &message::stop_unit(name)) {
+            Err(error) if error.to_string().contains("NoSuchUnit") => Ok(()),
+            result => result,
+        }
+    }
+
+    fn call(&self, member: &str, signature: &str, body: &[u8]) -> io::Result<()> {
+        let mut stream = UnixStream::connect(&self.socket)?;
+        stream.set_read_timeout(Some(CALL_TIMEOUT))?;
+        stream.set_write_timeout(Some(CALL_TIMEOUT))?;
+        authenticate(&mut stream)?;
+        stream.write_all(&method_call(member, signature, body))?;
+        loop {
+            let reply = read_message(&mut stream)?;
+            match message::parse_reply(&reply) {
+                message::Reply::Done => return Ok(()),
+                message::Reply::Failed(reason) => {
+                    return Err(io::Error::other(format!("systemd refused {member}: {reason}")));
+                }
+                // Signals are not used here.
+                message::Reply::Other => {}
+            }
+        }
+    }
+}
+
+/// The protocol requires authentication, although the socket is for root only.
+fn authenticate(stream: &mut UnixStream) -> io::Result<()> {
+    stream.write_all(dbus::auth_line().as_bytes())?;
+    let mut line = Vec::new();
+    let mut byte = [0];
+    while !line.ends_with(b"\r\n") && line.len() < 1024 {
+        stream.read_exact(&mut byte)?;
+        line.extend_from_slice(&byte);
+    }
+    if !line.starts_with(b"OK ") {
+        return Err(io::Error::new(io::ErrorKind::PermissionDenied, "systemd refused the authentication"));
+    }
+    stream.write_all(b"BEGIN\r\n")
+}
+
+fn read_message(stream: &mut UnixStream) -> io::Result<Vec<u8>> {
+    let mut bytes = vec![0; 16];
+    stream.read_exact(&mut bytes)?;
+    let rest = dbus::remaining_bytes(&bytes).filter(|rest| *rest <= dbus::MAX_BYTES);
+    let rest = rest.ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "not a reply of systemd"))?;
+    bytes.resize(16 + rest, 0);
+    stream.read_exact(bytes.get_mut(16..).unwrap_or_default())?;
+    Ok(bytes)
+}
+
+/// The parent is part of the name; a slice without a dash has none.
+fn parent_slice(name: &str) -> Option<String> {
+    let (parent, _) = name.strip_suffix(".slice")?.rsplit_once('-')?;
+    Some(format!("{parent}.slice"))
+}
+
+fn properties(limits: &CgroupLimits, version: CgroupVersion) -> Vec<Property<'static>> {
+    let mut all = Vec::new();
+    let mut add =
+        |name, value: Option<u64>| all.extend(value.map(|value| Property(name, Value::Number(value))));
+    let memory = limits.memory.and_then(|bytes| u64::try_from(bytes).ok());
+    match version {
+        CgroupVersion::V1 => {
+            add("CPUShares", limits.cpu_shares);
+            add("MemoryLimit", memory);
+        }
+        CgroupVersion::V2 => {
+            add("CPUWeight", limits.cpu_shares.map(crate::cgroups::cpu_weight));
+            add("MemoryMax", memory);
+        }
+    }
+    if let Some(quota) = limits.cpu_quota {
+        let period = limits.cpu_period.unwrap_or(100_000).max(1);
+        add("CPUQuotaPeriodUSec", Some(period));
+        // systemd rounds to 10 ms per second.
+        let per_second = u64::try_from(quota).ok().map(|quota| {
+            let exact = quota.saturating_mul(1_000_000) / period;
+            exact.div_ceil(10_000) * 10_000
+        });
+        add("CPUQuotaPerSecUSec", Some(per_second.unwrap_or(u64::MAX)));
+    }
+    add("TasksMax", limits.pids.and_then(|pids| u64::try_from(pids).ok()));
+    all
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::net::UnixListener;
+    use std::thread::JoinHandle;
+
+    use super::*;
+
+    /// A fake systemd that replies to one call with `kind` (2 return, 3 error) and returns the call.
+    fn replying(socket: &Path, kind: u8, name: &'static str) -> JoinHandle<Vec<u8>> {
+        let listener = UnixListener::bind(socket).unwrap();
+        std::thread::spawn(move || {
+            let (mut stream, _) = listener.accept().unwrap();
+            let mut line = Vec::new();
+            let mut byte = [0];
+            while !line.ends_with(b"\r\n") {
+                stream.read_exact(&mut byte).unwrap();
+                line.push(byte[0]);
+            }
+            assert!(line.starts_with(b"\0AUTH EXTERNAL "));
+            stream.write_all(b"OK 1234\r\n").unwrap();
+            stream.read_exact(&mut [0; 7]).unwrap();
+            let call = read_message(&mut stream).unwrap();
+            stream.write_all(&message::tests::encode_reply(kind, name)).unwrap();
+            call
+        })
+    }
+
+    fn contains(bytes: &[u8], text: &str) -> bool {
+        bytes.windows(text.len()).any(|window| window == text.as_bytes())
+    }
+
+    #[test]
+    fn starts_slice_with_its_parent() {
+        let scratch = tempfile::tempdir().unwrap();
+        let systemd = Systemd { socket: scratch.path().join("private") };
+        let server = replying(&systemd.socket, 2, "");
+        systemd.start_slice("kubepods-burstable-pod1.slice").unwrap();
+        let call = server.join().unwrap();
+        for text in [
+            "StartTransientUnit",
+            "ssa(sv)a(sa(sv))",
+            "kubepods-burstable-pod1.slice",
+            "kubepods-burstable.slice",
+        ] {
+            assert!(contains(&call, text), "{text}");
+        }
+    }
+
+    #[test]
+    fn existing_unit_is_accepted_and_other_errors_are_reported() {
+        let scratch = tempfile::tempdir().unwrap();
+        let systemd_at = |name: &str| Systemd { socket: scratch.path().join(name) };
+        let exists = systemd_at("exists");
+        let server = replying(&exists.socket, 3, "org.freedesktop.systemd1.UnitExists");
+        exists.start_slice("kubepods.slice").unwrap();
+        server.join().unwrap();
+        let refused = systemd_at("refused");
+        let server = replying(&refused.socket, 3, "org.freedesktop.DBus.Error.AccessDenied");
+        let limits = CgroupLimits { cpu_shares: Some(2), ..CgroupLimits::default() };
+        let error = refused.set_limits("kubepods.slice", &limits, CgroupVersion::V2).unwrap_err();
+        server.join().unwrap();
+        assert!(
+            error.to_string().contains("SetUnitProperties: org.freedesktop.DBus.Error.AccessDenied"),
+            "{error}"
+        );
+        assert!(systemd_at("missing").stop_slice("kubepods.slice").is_err());
+    }
+
+    #[test]
+    fn converts_limits_to_systemd_properties() {
+        let limits = CgroupLimits {
+            cpu_shares: Some(1024),
+            cpu_quota: Some(25_500),
+            cpu_period: Some(100_000),
+            memory: Some(64 << 20),
+            pids: Some(100),
+            ..CgroupLimits::default()
+        };
+        let found = |limits: &CgroupLimits, version| -> Vec<(&str, u64)> {
+            let number = |Property(name, value): Property<'static>| match value {
+                Value::Number(number) => (name, number),
+                other => panic!("{name} is {other:?}"),
+            };
+            properties(limits, version).into_iter().map(number).collect()
+        };
+        let shared = [("CPUQuotaPeriodUSec", 100_000), ("CPUQuotaPerSecUSec", 260_000), ("TasksMax", 100)];
+        let v2 = [("CPUWeight", 39), ("MemoryMax", 64 << 20)];
+        assert_eq!(found(&limits, CgroupVersion::V2), [&v2[..], &shared].concat());
+        let v1 = [("CPUShares", 1024), ("MemoryLimit", 64 << 20)];
+        assert_eq!(found(&limits, CgroupVersion::V1), [&v1[..], &shared].concat());
+        let unlimited = CgroupLimits { cpu_quota: Some(-1), ..CgroupLimits::default() };
+        assert_eq!(
+            found(&unlimited, CgroupVersion::V2),
+            [("CPUQuotaPeriodUSec", 100_000), ("CPUQuotaPerSecUSec", u64::MAX)]
+        );
+    }
+
+    #[test]
+    fn derives_parent_from_slice_name() {
+        for (name, parent) in [
+            ("kubepods-burstable-pod1.slice", Some("kubepods-burstable.slice")),
+            ("kubepods-burstable.slice", Some("kubepods.slice")),
+            ("kubepods.slice", None),
+        ] {
+            assert_eq!(parent_slice(name).as_deref(), parent, "{name}");
+        }
+    }
+}

@@ -1,0 +1,147 @@
+//! Creates the adapters of the machine.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use agent::metrics::Metrics;
+use agent::pipeline::allocations::{ACTUATED, ALLOCATED, Allocations};
+use config::LoadedConfig;
+use host::{
+    ExecCredentialPrograms, FileCheckpoints, FileUserNamespaceRecords, HostDiskUsage, HostFilesystems,
+    HostLogFiles, HostLogind, HostNodeLogs, HostPodCgroups, HostPodFolders, HostPodVolumes, HostRotatedLogs,
+    HostTerminationMessages, HostUsage, InotifyFolderWatch, IptablesFilter, KernelLogDevice, MachineFacts,
+    NodeCredentialFiles, PidfdProcessWatch, PullRecordFiles, StateFiles,
+};
+use outbound::NetworkOutbound;
+use ports::clock::SystemClock;
+use ports::host::checkpoints::Checkpoints;
+use ports::runtime::Runtime;
+
+use super::with_cause;
+use crate::plan::Plan;
+use crate::wire::{Adapters, ApiServer, Serving};
+
+const SYSTEM_BUS: &str = "unix:path=/run/dbus/system_bus_socket";
+const LOG_LINKS: &str = "/var/log/containers";
+
+/// Results of the start that the adapters need.
+pub(super) struct StartupFacts {
+    pub(super) state: PathBuf,
+    pub(super) runtime: Arc<dyn Runtime>,
+    pub(super) runtime_name: String,
+    pub(super) cgroups: HostPodCgroups,
+    pub(super) facts: MachineFacts,
+    pub(super) usage: HostUsage,
+    pub(super) allocations: Allocations,
+    pub(super) metrics: Arc<Metrics>,
+    pub(super) api: Option<ApiServer>,
+    pub(super) serving: Option<Serving>,
+}
+
+pub(super) fn adapters(loaded: &LoadedConfig, plan: &Plan, found: StartupFacts) -> Adapters {
+    let root = &loaded.flags.root_dir;
+    let StartupFacts {
+        state,
+        runtime,
+        runtime_name,
+        cgroups,
+        facts,
+        usage,
+        allocations,
+        metrics,
+        api,
+        serving,
+    } = found;
+    let folders = Arc::new(HostPodFolders::new(root, &plan.settings.pod_logs_dir, LOG_LINKS));
+    let messages = Arc::new(HostTerminationMessages::new(root, &plan.settings.pod_logs_dir));
+    // The attach/detach controller attaches volumes where it is enabled.
+    let by_controller = api.is_some() && loaded.config.volumes.enable_controller_attach_detach;
+    let attaches_as = (!by_controller).then(|| plan.settings.name.clone());
+    Adapters {
+        allocations,
+        runtime,
+        runtime_name,
+        processes: Arc::new(PidfdProcessWatch),
+        env_files: folders.clone(),
+        logs: folders.clone(),
+        folders,
+        messages,
+        volumes: Arc::new(
+            HostPodVolumes::new(root)
+                .with_flex_drivers(loaded.config.volumes.volume_plugin_dir.clone(), attaches_as),
+        ),
+        system_cgroups: Arc::new(cgroups.system_cgroups(Path::new("/proc"))),
+        cgroups: Arc::new(cgroups),
+        host: Arc::new(facts),
+        credential_files: Arc::new(credential_files(root)),
+        credential_programs: Arc::new(ExecCredentialPrograms::new(
+            loaded.flags.image_credential_provider_bin_dir.clone().unwrap_or_default(),
+        )),
+        pull_records: Arc::new(PullRecordFiles::new(root)),
+        user_namespaces: Arc::new(FileUserNamespaceRecords::new(root)),
+        node_logs: Arc::new(HostNodeLogs::new("/var/log", "journalctl")),
+        log_files: Arc::new(HostLogFiles::new(&plan.settings.pod_logs_dir)),
+        rotated_logs: Arc::new(HostRotatedLogs::new(&plan.settings.pod_logs_dir)),
+        filesystems: Arc::new(HostFilesystems),
+        memory_thresholds: Arc::new(usage.clone()),
+        usage: Arc::new(usage),
+        disk_usage: Arc::new(HostDiskUsage::default()),
+        checkpoints: Arc::new(FileCheckpoints::new(state)),
+        state_files: Arc::new(StateFiles::new(root)),
+        watch: Arc::new(InotifyFolderWatch),
+        outbound: Arc::new(NetworkOutbound::new()),
+        kernel_log: Arc::new(KernelLogDevice::new("/dev/kmsg")),
+        logind: Arc::new(logind()),
+        packet_filter: Arc::new(IptablesFilter::new("iptables", "ip6tables")),
+        clock: Arc::new(SystemClock),
+        metrics,
+        api,
+        serving,
+    }
+}
+
+fn logind() -> HostLogind {
+    let address = std::env::var("DBUS_SYSTEM_BUS_ADDRESS");
+    HostLogind::new(address.unwrap_or_else(|_| SYSTEM_BUS.to_owned()), "/etc/systemd/logind.conf.d")
+}
+
+fn credential_files(root: &Path) -> NodeCredentialFiles {
+    let working_directory = std::env::current_dir().unwrap_or_else(|_| Path::new("/").to_owned());
+    let home = std::env::var_os("HOME").map(std::path::PathBuf::from);
+    NodeCredentialFiles::new(root, &working_directory, home.as_deref())
+}
+
+/// Reads the allocations of pods that an earlier run of the agent recorded.
+pub(super) async fn restore_allocations(root: &Path) -> anyhow::Result<Allocations> {
+    let files = Arc::new(StateFiles::new(root));
+    let load = async |name| {
+        let loaded = files.load(name).await;
+        loaded.map_err(|error| anyhow::anyhow!("{}", with_cause(&error)))
+    };
+    let (allocated, actuated) = (load(ALLOCATED).await?, load(ACTUATED).await?);
+    Ok(Allocations::restore(files.clone(), allocated.as_deref(), actuated.as_deref())?)
+}
+
+/// Reconciles the mount journal with the mount table of the kernel.
+pub(super) async fn reconcile_mounts(adapters: &Adapters) {
+    match adapters.volumes.reconcile_mounts().await {
+        Ok(found) => {
+            let storage = &adapters.metrics.storage;
+            storage.found_again.add(count(found.live + found.stale + found.adopted));
+            storage.lost.add(count(found.stale));
+            tracing::info!(
+                live = found.live,
+                stale = found.stale,
+                adopted = found.adopted,
+                "reconciled pod mounts"
+            );
+        }
+        Err(error) => {
+            tracing::warn!(error = %error.text(), "failed to reconcile the mount journal");
+        }
+    }
+}
+
+fn count(number: usize) -> u64 {
+    u64::try_from(number).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,4 @@
+//! Programs that register on the node: CSI drivers and other plugins. Implemented by the crate `plugins`.
+
+pub mod csi;
+pub mod plugin_registry;

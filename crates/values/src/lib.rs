@@ -1,0 +1,15 @@
+//! Value formats that Kubernetes and Go define: resource quantities, Go durations, FNV hashes and the proxy
+//! variables.
+//!
+//! Input: text or bytes from manifests, configuration, API objects and plugins. Output: exact numbers, and text that is
+//! identical to what upstream prints.
+//!
+//! Invariants: no IO, no clock, no dependency on another crate of the workspace, and no `unsafe`. Each format exists
+//! once; `crates/testkit/tests/layers/one_place.rs` fails when another crate parses one of them.
+
+#![forbid(unsafe_code)]
+
+pub mod duration;
+pub mod fnv;
+pub mod proxies;
+pub mod quantity;
