@@ -4,10 +4,9 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use grpc_socket::GrpcListener;
 use ports::served::pod_resources::{AllocatedPod, ContractVersion, PodResources};
 use timing::RateLimiter;
-use tokio::net::UnixListener;
-use tokio_stream::wrappers::UnixListenerStream;
 use tonic::transport::Server;
 use tonic::{Code, Request, Response, Status};
 
@@ -36,7 +35,7 @@ pub async fn serve_pod_resources(
     stop: impl Future<Output = ()>,
 ) -> Result<(), PodResourcesError> {
     let bind_error = |source| PodResourcesError::Bind { path: path.to_path_buf(), source };
-    let listener = listen(path).map_err(bind_error)?;
+    let listener = GrpcListener::bind(path).map_err(bind_error)?;
     let rate_limiter = Arc::new(RateLimiter::new(CALLS_PER_SECOND, BURST));
     let limit = move |request: Request<()>| {
         if rate_limiter.try_acquire() {
@@ -54,26 +53,8 @@ pub async fn serve_pod_resources(
         .add_service(v1alpha1::pod_resources_lister_server::PodResourcesListerServer::with_interceptor(
             lister, limit,
         ))
-        .serve_with_incoming_shutdown(UnixListenerStream::new(listener), stop);
+        .serve_with_incoming_shutdown(listener, stop);
     served.await.map_err(PodResourcesError::Serve)
-}
-
-/// Creates the socket under a temporary name and renames it, which atomically replaces the socket of an earlier run.
-fn listen(path: &Path) -> io::Result<UnixListener> {
-    use std::os::unix::fs::DirBuilderExt;
-    if let Some(folder) = path.parent()
-        && !folder.exists()
-    {
-        std::fs::DirBuilder::new().recursive(true).mode(0o750).create(folder)?;
-    }
-    let temporary = path.with_extension(format!("{}.new", std::process::id()));
-    match std::fs::remove_file(&temporary) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-        Ok(()) | Err(_) => {}
-    }
-    let listener = UnixListener::bind(&temporary)?;
-    std::fs::rename(&temporary, path)?;
-    Ok(listener)
 }
 
 #[derive(Clone)]

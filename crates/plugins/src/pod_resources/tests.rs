@@ -67,11 +67,54 @@ async fn serves_both_api_versions_on_one_socket() {
     server.await.unwrap().unwrap();
 }
 
+/// As Go clients that dial the socket by its path.
+#[tokio::test]
+async fn accepts_socket_path_as_authority() {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    let folder = tempfile::tempdir().unwrap();
+    let socket = folder.path().join("kubelet.sock");
+    let path = socket.clone();
+    let server = tokio::spawn(async move {
+        serve_pod_resources(&path, Arc::new(FixedPodResources), std::future::pending()).await
+    });
+    let mut connection = loop {
+        match tokio::net::UnixStream::connect(&socket).await {
+            Ok(connection) => break connection,
+            Err(_) => tokio::time::sleep(Duration::from_millis(10)).await,
+        }
+    };
+    // POST, http, and literals whose names are entries 1, 4 and 31 (15 + 16) of HPACK's static table.
+    let mut block = vec![0x83, 0x86];
+    let literals: [(&[u8], &str); 3] = [
+        (&[1], "%2Fvar%2Flib%2Fkubelet%2Fpod-resources%2Fkubelet.sock"),
+        (&[4], "/v1.PodResourcesLister/List"),
+        (&[15, 16], "application/grpc"),
+    ];
+    for (name, value) in literals {
+        block.extend_from_slice(name);
+        block.push(u8::try_from(value.len()).unwrap());
+        block.extend_from_slice(value.as_bytes());
+    }
+    let mut request = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0".to_vec();
+    request.extend([0, 0, u8::try_from(block.len()).unwrap(), 0x1, 0x4, 0, 0, 0, 1]);
+    request.extend(block);
+    // An empty message ends the request.
+    request.extend([0, 0, 5, 0x0, 0x1, 0, 0, 0, 1, 0, 0, 0, 0, 0]);
+    connection.write_all(&request).await.unwrap();
+    let mut response = Vec::new();
+    while !response.windows(3).any(|bytes| bytes == b"web") {
+        let read = tokio::time::timeout(Duration::from_secs(10), connection.read_buf(&mut response)).await;
+        let count = read.expect("an answer before the timeout").unwrap();
+        assert!(count > 0, "the server closed the connection: {response:?}");
+    }
+    server.abort();
+}
+
 #[tokio::test]
 async fn creates_folder_with_mode_0750() {
     let folder = tempfile::tempdir().unwrap();
     let socket = folder.path().join("pod-resources/kubelet.sock");
-    let _listener = listen(&socket).unwrap();
+    let _listener = GrpcListener::bind(&socket).unwrap();
     let mode = std::fs::metadata(socket.parent().unwrap()).unwrap().permissions().mode();
     assert_eq!(mode & 0o777, 0o750);
     assert!(socket.exists());
