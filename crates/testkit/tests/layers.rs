@@ -61,7 +61,10 @@ const PURE_CRATES_USE: &[(&str, &[&str])] = &[
     ("manifest", &["k8s-openapi", "serde", "serde_json", "thiserror"]),
     ("model", &["jiff", "k8s-openapi", "serde", "serde_json", "thiserror"]),
     ("ports", &["async-trait", "futures", "k8s-openapi", "serde_json", "thiserror"]),
-    ("decide", &["base64", "jiff", "k8s-openapi", "regex-syntax", "serde_json", "sha2"]),
+    (
+        "decide",
+        &["base64", "jiff", "k8s-openapi", "regex-syntax", "serde", "serde_json", "sha2", "thiserror"],
+    ),
 ];
 
 /// Features of our crates that add waiting or randomness, which pure crates must not enable.
