@@ -96,16 +96,9 @@ impl<'a> Target<'a> {
 }
 
 /// The text is not the address of a proxy.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("invalid proxy address {0:?}")]
 pub struct InvalidProxy(String);
-
-impl fmt::Display for InvalidProxy {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "invalid proxy address {:?}", self.0)
-    }
-}
-
-impl std::error::Error for InvalidProxy {}
 
 /// The proxy settings of an environment.
 #[derive(Clone, Debug, Default)]
