@@ -21,6 +21,7 @@ use model::{NodeSettings, Observation, ObservedPod, Pod, Rejection, ResourceAmou
 
 use crate::node::node_status::{Pressure, is_extended};
 use crate::quantity::{ResourceList, amount_of};
+use crate::status::status_report::is_terminal;
 pub use conditions::Shutdown;
 pub use declared_features::features_missing_for_update;
 pub use occupancy::Occupancy;
@@ -80,12 +81,11 @@ pub enum PodArrival {
 /// Classifies a pod that the agent receives for the first time.
 #[must_use]
 pub fn classify_arrival(pod: &Pod, observed: Option<&ObservedPod>) -> PodArrival {
-    let has_finished = matches!(pod.status.phase.as_deref(), Some("Succeeded" | "Failed"));
     let alive = observed.is_some_and(|observed| match observed.observation {
         Observation::Listed { runs } => runs,
         Observation::Complete | Observation::Failed(_) => observed.running().next().is_some(),
     });
-    match (has_finished || pod.is_deleted(), alive) {
+    match (is_terminal(&pod.status) || pod.is_deleted(), alive) {
         (true, false) => PodArrival::Finished,
         // A running pod keeps its resources until it has stopped.
         (true | false, true) => PodArrival::Running,

@@ -97,16 +97,6 @@ impl PodSource {
         }
     }
 
-    #[must_use]
-    pub fn from_annotation(text: &str) -> Option<Self> {
-        match text {
-            "file" => Some(Self::File),
-            "http" => Some(Self::Http),
-            "api" => Some(Self::Api),
-            _ => None,
-        }
-    }
-
     /// Static pods come from files or URLs, not from the API server.
     #[must_use]
     pub fn is_static(self) -> bool {

@@ -88,6 +88,12 @@ impl Pod {
         &self.full_name.namespace
     }
 
+    /// Name, namespace and UID as upstream writes them in messages.
+    #[must_use]
+    pub fn log_name(&self) -> String {
+        format!("{}_{}({})", self.name(), self.namespace(), self.uid)
+    }
+
     /// An annotation's value.
     #[must_use]
     pub fn annotation(&self, key: &str) -> Option<&str> {

@@ -3,6 +3,8 @@
 use k8s_openapi::api::core::v1::Container;
 use model::{AdmissionSettings, Pod, Rejection};
 
+use crate::pipeline::pod_actions::is_sidecar;
+
 const RESTART_ALL: &str = "RestartAllContainersOnContainerExits";
 const HOST_NETWORK_USERS: &str = "UserNamespacesHostNetworkSupport";
 const RESIZE_OF_INIT: &str = "InPlacePodVerticalScalingInitContainers";
@@ -25,7 +27,7 @@ pub fn features_missing_for_update(old: &Pod, new: &Pod, settings: &AdmissionSet
     }
     let resources = |pod: &Pod| {
         let init = pod.spec.init_containers.iter().flatten();
-        let plain = init.filter(|container| container.restart_policy.as_deref() != Some("Always"));
+        let plain = init.filter(|container| !is_sidecar(container));
         plain.map(|container| container.resources.clone()).collect::<Vec<_>>()
     };
     if resources(old) != resources(new) {

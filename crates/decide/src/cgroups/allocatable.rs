@@ -1,7 +1,8 @@
 //! Allocatable resources of the node.
 
 use model::{NodeResources, ResourceAmounts};
-use values::quantity::Amount;
+
+use crate::eviction::ThresholdValue;
 
 const HUGEPAGES_PREFIX: &str = "hugepages-";
 
@@ -57,15 +58,7 @@ pub fn threshold_amount(text: &str, capacity: i64) -> i64 {
     if matches!(text, "0%" | "100%") {
         return 0;
     }
-    match text.strip_suffix('%').and_then(|number| number.parse::<f32>().ok()) {
-        #[expect(
-            clippy::cast_possible_truncation,
-            clippy::cast_precision_loss,
-            reason = "upstream's arithmetic, digit by digit"
-        )]
-        Some(percent) => (capacity as f64 * f64::from(percent / 100.0)) as i64,
-        None => Amount::parse(text).map_or(0, Amount::units),
-    }
+    ThresholdValue::parse(text).map_or(0, |value| value.of(capacity))
 }
 
 fn subtract(capacity: &ResourceAmounts, reserved: &[&ResourceAmounts]) -> ResourceAmounts {

@@ -3,7 +3,7 @@
 use model::{CgroupDriver, CgroupLimits, HugepageLimits, NodeSettings, Pod, PodUid};
 
 use crate::pod_resources::qos::{QosClass, pod_qos_class};
-use crate::pod_resources::resources::{MIN_CPU_SHARES, cpu_shares, pod_requests};
+use crate::pod_resources::resources::{MIN_CPU_SHARES, cpu_shares, pod_requests_with_overhead};
 use crate::runtime_spec::pod_paths::cgroup_path;
 
 const POD_PREFIX: &str = "pod";
@@ -56,9 +56,7 @@ pub fn orphan_cgroup_limits() -> CgroupLimits {
 pub fn burstable_cpu_request(pod: &Pod) -> i64 {
     match pod_qos_class(pod) {
         QosClass::Burstable => {
-            let overhead = crate::quantity::amount_in(pod.spec.overhead.as_ref(), "cpu");
-            let requested = pod_requests(pod).get("cpu").copied().unwrap_or_default();
-            (requested + overhead).milli()
+            pod_requests_with_overhead(pod).get("cpu").copied().unwrap_or_default().milli()
         }
         QosClass::Guaranteed | QosClass::BestEffort => 0,
     }

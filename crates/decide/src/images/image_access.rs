@@ -10,8 +10,8 @@ use sha2::{Digest, Sha256};
 
 use model::{CredentialOrigin, RegistryCredential};
 
+use crate::go_text;
 use crate::images::image_pull::parse_image_name;
-use crate::runtime_spec::container_spec::go_json_string;
 pub use record::{InvalidRecord, Permit, PullAccount, PullSecret, PulledRecord, read_intent, write_intent};
 
 /// Maximum number of secrets in a record, so that it does not grow with every namespace.
@@ -172,7 +172,7 @@ fn shown_secret(credential: &RegistryCredential) -> Option<PullSecret> {
 /// File name of a record or intent.
 #[must_use]
 pub fn file_name(image: &str) -> String {
-    format!("sha256-{}", hex(&Sha256::digest(image.as_bytes())))
+    format!("sha256-{:x}", Sha256::digest(image))
 }
 
 /// The image name as written, without tag and digest; `None` if it is invalid.
@@ -199,12 +199,8 @@ fn credential_hash(credential: &RegistryCredential) -> String {
     ];
     let written = fields.iter().filter(|(_, value)| !value.is_empty());
     let json: Vec<String> =
-        written.map(|(name, value)| format!("\"{name}\":{}", go_json_string(value))).collect();
-    hex(&Sha256::digest(format!("{{{}}}", json.join(",")).as_bytes()))
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+        written.map(|(name, value)| format!("\"{name}\":{}", go_text::json_string(value))).collect();
+    format!("{:x}", Sha256::digest(format!("{{{}}}", json.join(","))))
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@ mod outcome;
 
 use model::ImageStatus;
 
-pub use outcome::{join_failures, pull_problem, size_class};
+pub use outcome::{pull_problem, size_class};
 pub use values::image_name::{ImageName, InvalidImageName, parse_image_name};
 
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -5,8 +5,10 @@ use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Node;
 use k8s_openapi::api::storage::v1::{CSIDriver, CSINode, CSINodeDriver, CSINodeSpec, VolumeNodeResources};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde_json::{Value, json};
+
+use super::owner::node_owner;
 
 const NODE_ID_ANNOTATION: &str = "csi.volume.kubernetes.io/nodeid";
 const MIGRATED_ANNOTATION: &str = "storage.alpha.kubernetes.io/migrated-plugins";
@@ -56,13 +58,7 @@ pub fn new_csi_node(node: &str, uid: &str) -> CSINode {
         metadata: ObjectMeta {
             name: Some(node.to_owned()),
             annotations: Some([(MIGRATED_ANNOTATION.to_owned(), MIGRATED_PLUGINS.to_owned())].into()),
-            owner_references: Some(vec![OwnerReference {
-                api_version: "v1".to_owned(),
-                kind: "Node".to_owned(),
-                name: node.to_owned(),
-                uid: uid.to_owned(),
-                ..OwnerReference::default()
-            }]),
+            owner_references: Some(vec![node_owner(node, uid)]),
             ..ObjectMeta::default()
         },
         spec: CSINodeSpec { drivers: Vec::new() },

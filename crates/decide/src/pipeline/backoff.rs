@@ -36,9 +36,8 @@ pub fn crash_backoff(decay: CrashBackoffDecay, cap: Option<Duration>) -> Backoff
 /// The `CrashLoopBackOff` message of a container.
 #[must_use]
 pub fn crash_message(pod: &Pod, container: &str, delay: Duration) -> String {
-    let (name, namespace, uid) = (pod.name(), pod.namespace(), &pod.uid);
-    let delay = GoDuration::from(delay).truncated_to_millis();
-    format!("back-off {delay} restarting failed container={container} pod={name}_{namespace}({uid})")
+    let (pod, delay) = (pod.log_name(), GoDuration::from(delay).truncated_to_millis());
+    format!("back-off {delay} restarting failed container={container} pod={pod}")
 }
 
 /// Backoff state of one container or image, kept between attempts.

@@ -6,6 +6,8 @@ use k8s_openapi::api::core::v1 as core;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use model::{Pod, PodUid, WorkerPhase, WorkerProgress, WorkerView, labels};
 
+use crate::node::owner::node_owner;
+
 /// The next action for a mirror pod.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum MirrorAction {
@@ -64,14 +66,8 @@ pub fn mirror_object(pod: &Pod, owner: &MirrorOwner) -> core::Pod {
     metadata.name = Some(pod.full_name.name.clone());
     let hash = pod.annotation(labels::CONFIG_HASH).unwrap_or_default().to_owned();
     metadata.annotations.get_or_insert_default().insert(labels::CONFIG_MIRROR.to_owned(), hash);
-    metadata.owner_references = Some(vec![OwnerReference {
-        api_version: "v1".to_owned(),
-        kind: "Node".to_owned(),
-        name: owner.name.clone(),
-        uid: owner.uid.clone(),
-        controller: Some(true),
-        block_owner_deletion: None,
-    }]);
+    let owner = OwnerReference { controller: Some(true), ..node_owner(&owner.name, &owner.uid) };
+    metadata.owner_references = Some(vec![owner]);
     core::Pod { metadata, spec: Some(pod.spec.clone()), status: None }
 }
 

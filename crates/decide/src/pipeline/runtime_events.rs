@@ -2,10 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use model::{
-    ContainerId, ContainerState, ContainerSummary, PodEvent, PodEventKind, PodUid, SandboxState,
-    SandboxSummary,
-};
+use model::{ContainerId, ContainerState, PodEvent, PodEventKind, PodUid, SandboxState};
 
 /// The state of a container or sandbox, reduced to what events need.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,14 +39,6 @@ impl PodRecord {
     #[must_use]
     pub fn has_state(&self, id: &str, state: PlegState) -> bool {
         self.states.get(id) == Some(&state)
-    }
-
-    pub fn add_sandbox(&mut self, sandbox: &SandboxSummary) {
-        self.add(ContainerId::from(sandbox.id.as_str()), sandbox_pleg_state(sandbox.state));
-    }
-
-    pub fn add_container(&mut self, container: &ContainerSummary) {
-        self.add(container.id.clone(), container_pleg_state(container.state));
     }
 
     pub fn add(&mut self, id: ContainerId, state: PlegState) {

@@ -18,6 +18,7 @@ use model::{
 };
 
 use crate::pipeline::grace::{ORPHAN_GRACE_SECONDS, pod_grace};
+use crate::status::status_report::is_terminal;
 
 /// The state machine that owns one pod UID.
 #[derive(Clone, Debug)]
@@ -129,7 +130,7 @@ impl Worker {
         };
         match &command.target {
             WorkerTarget::Orphan(_) if command.kind != UpdateKind::Kill => return None,
-            WorkerTarget::Desired(pod) if has_terminal_phase(pod) && presence == PodPresence::NotRunning => {
+            WorkerTarget::Desired(pod) if is_terminal(&pod.status) && presence == PodPresence::NotRunning => {
                 worker.stage = Stage::Terminated;
                 worker.progress = WorkerProgress::Started;
                 worker.pending = Some(Pending { kind: command.kind, seen_at: command.seen_at });
@@ -362,16 +363,9 @@ impl Worker {
     }
 }
 
-/// Whether the source reports the pod as finished: an API pod that finished before this agent started, or that another
-/// client ended by a status update.
-#[must_use]
-pub fn has_terminal_phase(pod: &Pod) -> bool {
-    matches!(pod.status.phase.as_deref(), Some("Succeeded" | "Failed"))
-}
-
 fn must_stop(command: &WorkerCommand) -> bool {
     let is_terminating = match &command.target {
-        WorkerTarget::Desired(pod) => pod.is_deleted() || has_terminal_phase(pod),
+        WorkerTarget::Desired(pod) => pod.is_deleted() || is_terminal(&pod.status),
         WorkerTarget::Orphan(_) => true,
     };
     is_terminating || command.kind == UpdateKind::Kill

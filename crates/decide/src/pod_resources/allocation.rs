@@ -18,6 +18,7 @@ pub use conditions::{
 };
 pub use message::{completed_message, error_message, pending_message, started_message};
 
+use crate::pipeline::pod_actions::is_sidecar;
 use crate::pod_resources::qos::{QosClass, pod_qos_class};
 use crate::pod_resources::resources::{may_swap, pod_requests};
 use crate::quantity::{ResourceList, amount_in, amount_of};
@@ -188,9 +189,7 @@ pub fn restarts_for(container: &Container, resource: &str) -> bool {
 pub fn is_resizable(kind: ContainerKind, container: &Container, gates: PodGates) -> bool {
     match kind {
         ContainerKind::Regular => true,
-        ContainerKind::Init => {
-            gates.init_container_resize || container.restart_policy.as_deref() == Some("Always")
-        }
+        ContainerKind::Init => gates.init_container_resize || is_sidecar(container),
         ContainerKind::Ephemeral => false,
     }
 }

@@ -1,6 +1,8 @@
 //! In-place resize of a running pod to its allocated resources: which containers are updated or restarted, and in which order
 //! the pod's cgroup and its containers are changed.
 
+use std::cmp::Ordering;
+
 use k8s_openapi::api::core::v1::{Container, ResourceRequirements};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use model::{
@@ -147,10 +149,10 @@ pub fn plan(
             (current.memory_request, desired.memory_request),
         );
         let cpu = change((current.cpu_limit, desired.cpu_limit), (current.cpu_request, desired.cpu_request));
-        let restarts = |resource: ResizableResource, change: SizeChange| {
+        let restarts = |resource: ResizableResource, change: Ordering| {
             // Init containers are not restarted for a resize.
             let may_restart = entry.kind == ContainerKind::Regular || is_sidecar(entry.container);
-            change != SizeChange::None && may_restart && restarts_for(entry.container, resource.as_str())
+            change.is_ne() && may_restart && restarts_for(entry.container, resource.as_str())
         };
         if restarts(ResizableResource::Memory, memory) || restarts(ResizableResource::Cpu, cpu) {
             plan.restart.push(ContainerRestart {
@@ -163,9 +165,9 @@ pub fn plan(
         let update = ContainerResize { id: status.id.clone(), name: name.clone(), current, desired };
         for (change, list) in [(memory, &mut plan.memory), (cpu, &mut plan.cpu)] {
             match change {
-                SizeChange::None => {}
-                SizeChange::More => list.push(update.clone()),
-                SizeChange::Less => list.insert(0, update.clone()),
+                Ordering::Equal => {}
+                Ordering::Greater => list.push(update.clone()),
+                Ordering::Less => list.insert(0, update.clone()),
             }
         }
     }
@@ -240,9 +242,9 @@ pub fn pod_cgroup_steps(
     };
     if limit != CgroupLimits::default() {
         match bound(desired).cmp(&bound(cgroup)) {
-            std::cmp::Ordering::Greater => steps.before.push(limit),
-            std::cmp::Ordering::Less => steps.after.push(limit),
-            std::cmp::Ordering::Equal => {}
+            Ordering::Greater => steps.before.push(limit),
+            Ordering::Less => steps.after.push(limit),
+            Ordering::Equal => {}
         }
     }
     if resource == ResizableResource::Cpu
@@ -250,9 +252,9 @@ pub fn pod_cgroup_steps(
     {
         let weight = CgroupLimits { cpu_shares: Some(shares), ..CgroupLimits::default() };
         match shares.cmp(&now) {
-            std::cmp::Ordering::Greater => steps.before.push(weight),
-            std::cmp::Ordering::Less => steps.after.insert(0, weight),
-            std::cmp::Ordering::Equal => {}
+            Ordering::Greater => steps.before.push(weight),
+            Ordering::Less => steps.after.insert(0, weight),
+            Ordering::Equal => {}
         }
     }
     steps
@@ -364,21 +366,10 @@ pub fn sandbox_totals(cgroup: &CgroupLimits, pod: &Pod, settings: &NodeSettings)
     }
 }
 
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum SizeChange {
-    None,
-    More,
-    Less,
-}
-
-/// Compares the limits, or the requests if the limits are equal.
-fn change(limit: (i64, i64), request: (i64, i64)) -> SizeChange {
+/// Compares the desired limit with the current one, or the requests if the limits are equal.
+fn change(limit: (i64, i64), request: (i64, i64)) -> Ordering {
     let (now, desired) = if limit.0 == limit.1 { request } else { limit };
-    match desired.cmp(&now) {
-        std::cmp::Ordering::Greater => SizeChange::More,
-        std::cmp::Ordering::Less => SizeChange::Less,
-        std::cmp::Ordering::Equal => SizeChange::None,
-    }
+    desired.cmp(&now)
 }
 
 #[cfg(test)]

@@ -13,7 +13,7 @@ use model::{CgroupVersion, HugepageLimit, LinuxResources, NodeSettings, Pod};
 
 use crate::quantity::{ResourceList, amount_in, amount_of};
 pub use oom_score::oom_score_adj;
-pub use pod_totals::{ResourceTotals, declared_limit, pod_limits, pod_memory_limit, pod_requests};
+pub use pod_totals::{ResourceTotals, declared_limit, pod_limits, pod_requests, pod_requests_with_overhead};
 pub use swap::{may_swap, swap_limit};
 
 pub const MIN_CPU_SHARES: i64 = 2;

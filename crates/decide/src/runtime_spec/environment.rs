@@ -94,11 +94,10 @@ fn set(variables: &mut Vec<(String, String)>, name: &str, value: String) {
     }
 }
 
-/// At most one address per family, the node's primary family first.
-#[must_use]
-pub fn ordered_pod_ips(pod_ips: &[String], settings: &NodeSettings) -> Vec<String> {
+/// At most one address per family, that of the node's primary address first.
+pub(crate) fn ordered_pod_ips(pod_ips: &[String], node: Option<&IpAddr>) -> Vec<String> {
     let addresses: Vec<IpAddr> = pod_ips.iter().filter_map(|ip| ip.parse().ok()).collect();
-    let is_primary = |ip: &IpAddr| ip.is_ipv4() == settings.addresses.first().is_none_or(IpAddr::is_ipv4);
+    let is_primary = |ip: &IpAddr| ip.is_ipv4() == node.is_none_or(IpAddr::is_ipv4);
     let primary = addresses.iter().find(|ip| is_primary(ip));
     let secondary = addresses.iter().find(|ip| !is_primary(ip));
     primary.into_iter().chain(secondary).map(ToString::to_string).collect()

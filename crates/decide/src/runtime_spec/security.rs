@@ -149,8 +149,7 @@ pub fn verify_run_as_non_root(pod: &Pod, container: &Container, image: &ImageSta
             "container has runAsNonRoot and image has non-numeric user ({name}), cannot verify user is non-root"
         ),
     };
-    let named = format!("{}_{}({})", pod.name(), pod.namespace(), pod.uid);
-    Err(format!("{problem} (pod: {named:?}, container: {})", container.name))
+    Err(format!("{problem} (pod: {:?}, container: {})", pod.log_name(), container.name))
 }
 
 /// The default user of an image; root if the image does not set one.

@@ -125,6 +125,7 @@ pub fn can_be_deleted(current: &Pod, worker: Option<WorkerPhase>) -> bool {
         && worker == Some(WorkerPhase::Finished)
 }
 
+/// Whether the pod has finished: Succeeded or Failed.
 #[must_use]
 pub fn is_terminal(status: &PodStatus) -> bool {
     matches!(status.phase.as_deref(), Some("Succeeded" | "Failed"))

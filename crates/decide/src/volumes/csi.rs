@@ -1,7 +1,6 @@
 //! Volumes of CSI drivers.
 
 use std::collections::BTreeMap;
-use std::fmt::Write;
 
 use k8s_openapi::api::core::v1 as core;
 use k8s_openapi::api::storage::v1::VolumeAttachment;
@@ -161,19 +160,7 @@ pub fn pod_information(pod: &CsiPod, lifecycle: CsiLifecycle) -> BTreeMap<String
 }
 
 fn named(parts: &[&str]) -> String {
-    format!("csi-{}", hex(parts))
-}
-
-fn hex(parts: &[&str]) -> String {
-    let mut hash = Sha256::new();
-    for part in parts {
-        hash.update(part);
-    }
-    hash.finalize().iter().fold(String::new(), |mut text, byte| {
-        // Writing to a string cannot fail.
-        let _ = write!(text, "{byte:02x}");
-        text
-    })
+    format!("csi-{:x}", Sha256::digest(parts.concat()))
 }
 
 fn secret(reference: &core::SecretReference) -> SecretReference {

@@ -2,21 +2,6 @@
 
 use model::ContainerProblem;
 
-/// Joins the distinct errors of several attempts like upstream.
-#[must_use]
-pub fn join_failures(messages: &[String]) -> String {
-    let mut different: Vec<&str> = Vec::new();
-    for message in messages {
-        if !different.contains(&message.as_str()) {
-            different.push(message);
-        }
-    }
-    match different.as_slice() {
-        [only] => (*only).to_owned(),
-        several => format!("[{}]", several.join(", ")),
-    }
-}
-
 /// Waiting reason and message after a failed pull. Runtimes name two kinds of failure at the start of their message.
 #[must_use]
 pub fn pull_problem(image: &str, message: &str) -> ContainerProblem {
@@ -77,14 +62,6 @@ mod tests {
             let problem = pull_problem("a:1", message);
             assert_eq!((problem.reason.as_str(), problem.message.as_str()), (reason, expected));
         }
-    }
-
-    #[test]
-    fn failures_of_several_tries_are_joined_without_repetition() {
-        let texts = |list: &[&str]| list.iter().map(ToString::to_string).collect::<Vec<_>>();
-        assert_eq!(join_failures(&texts(&["a"])), "a");
-        assert_eq!(join_failures(&texts(&["a", "a"])), "a");
-        assert_eq!(join_failures(&texts(&["a", "b", "a"])), "[a, b]");
     }
 
     #[test]

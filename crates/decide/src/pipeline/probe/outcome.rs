@@ -1,6 +1,7 @@
 use std::time::Duration;
 
 use model::{EventType, ProbeKind, ProbeResult};
+use values::duration::GoDuration;
 
 /// Output beyond this is cut off.
 const MAX_OUTPUT_BYTES: usize = 10 * 1024;
@@ -74,18 +75,8 @@ pub fn exec_outcome(exit_code: i32, stdout: &[u8], stderr: &[u8]) -> CheckOutcom
 /// The outcome of a command that timed out.
 #[must_use]
 pub fn exec_timeout_outcome(command: &[String], timeout: Duration) -> CheckOutcome {
-    let (command, timeout) = (command.join(" "), seconds(timeout));
+    let (command, timeout) = (command.join(" "), GoDuration::from(Duration::from_secs(timeout.as_secs())));
     CheckOutcome::Failure(format!("command timed out: {command:?} timed out after {timeout}"))
-}
-
-/// Formats whole seconds like Go: `5s`, `1m30s`, `1h0m0s`.
-fn seconds(time: Duration) -> String {
-    let total = time.as_secs();
-    match (total / 3600, total / 60 % 60, total % 60) {
-        (0, 0, seconds) => format!("{seconds}s"),
-        (0, minutes, seconds) => format!("{minutes}m{seconds}s"),
-        (hours, minutes, seconds) => format!("{hours}h{minutes}m{seconds}s"),
-    }
 }
 
 fn text(bytes: &[u8]) -> String {

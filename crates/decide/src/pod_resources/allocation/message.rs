@@ -4,6 +4,7 @@ use k8s_openapi::api::core::v1::{Container, ResourceRequirements};
 use model::Pod;
 
 use super::PendingReason;
+use crate::go_text::json_string as string;
 use crate::quantity::ResourceList;
 
 /// The message of `ResizeStarted`.
@@ -63,8 +64,4 @@ fn resources(own: Option<&ResourceRequirements>) -> String {
     add("limits", own.and_then(|own| own.limits.as_ref()));
     add("requests", own.and_then(|own| own.requests.as_ref()));
     format!("{{{}}}", fields.join(","))
-}
-
-fn string(text: &str) -> String {
-    crate::runtime_spec::container_spec::go_json_string(text)
 }
