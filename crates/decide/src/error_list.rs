@@ -1,7 +1,6 @@
 //! Several errors in one message.
 
 /// Joins the distinct messages as upstream does: one as it is, several as a list in brackets.
-#[must_use]
 pub fn aggregate(messages: &[String]) -> String {
     let mut distinct: Vec<&str> = Vec::new();
     for message in messages {

@@ -77,7 +77,6 @@ pub fn plan_files(
 }
 
 /// Plans the volumes of drivers and those that may grow, for the periodic refresh. Volumes that cannot be planned are left out.
-#[must_use]
 pub fn plan_driver_volumes(
     pod: &Pod,
     settings: &NodeSettings,
@@ -104,7 +103,6 @@ pub fn plan_driver_volumes(
 }
 
 /// Plans the used volumes with empty files, for callers that only need the paths. Volumes that cannot be planned are left out.
-#[must_use]
 pub fn plan_without_content<'a>(
     pod: &'a Pod,
     settings: &NodeSettings,
@@ -142,7 +140,6 @@ fn with_label(
 }
 
 /// Whether the agent writes the files of this volume.
-#[must_use]
 pub fn holds_files(volume: &Volume) -> bool {
     files_plugin(volume).is_some()
 }

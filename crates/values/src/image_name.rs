@@ -19,7 +19,6 @@ pub struct ImageName {
 
 impl ImageName {
     /// Whether the name has the tag `latest`, explicitly or because there is neither tag nor digest.
-    #[must_use]
     pub fn is_latest(&self) -> bool {
         match &self.tag {
             Some(tag) => tag == "latest",

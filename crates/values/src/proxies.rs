@@ -70,7 +70,6 @@ impl Proxy {
     }
 
     /// The value of the `Proxy-Authorization` header.
-    #[must_use]
     pub fn authorization(&self) -> Option<String> {
         let (name, password) = self.user.as_ref()?;
         Some(format!("Basic {}", STANDARD.encode(format!("{name}:{password}"))))
@@ -88,7 +87,6 @@ pub struct Target<'a> {
 
 impl<'a> Target<'a> {
     /// From the parts of a URL. An IPv6 address may have brackets, and the port may be absent.
-    #[must_use]
     pub fn new(scheme: &'a str, host: &'a str, port: Option<u16>) -> Self {
         let host = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
         Self { scheme, host, port: port.unwrap_or(if scheme == "https" { 443 } else { 80 }) }
@@ -131,7 +129,6 @@ enum Exempt {
 
 impl Proxies {
     /// Reads the variables in upper case, and in lower case those that are not set.
-    #[must_use]
     pub fn from_variables(variable: impl Fn(&str) -> Option<String>) -> Self {
         let read = |name: &str| {
             let set = |name: &str| variable(name).filter(|value| !value.is_empty());

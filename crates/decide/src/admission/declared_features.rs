@@ -19,7 +19,6 @@ pub(super) fn check(pod: &Pod, settings: &AdmissionSettings) -> Result<(), Rejec
 }
 
 /// The event message if an update of a running pod needs undeclared features.
-#[must_use]
 pub fn features_missing_for_update(old: &Pod, new: &Pod, settings: &AdmissionSettings) -> Option<String> {
     let mut required = Vec::new();
     if old.spec.resources != new.spec.resources {

@@ -58,7 +58,6 @@ impl Occupancy {
         }
     }
 
-    #[must_use]
     pub fn contains(&self, uid: &PodUid) -> bool {
         self.pods.contains_key(uid)
     }

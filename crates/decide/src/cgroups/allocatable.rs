@@ -8,7 +8,6 @@ const HUGEPAGES_PREFIX: &str = "hugepages-";
 
 /// Allocatable of the node: the capacity minus both reservations and the hard eviction thresholds; memory also minus all
 /// hugepages. Never below zero.
-#[must_use]
 pub fn allocatable(resources: &NodeResources) -> ResourceAmounts {
     let NodeResources { capacity, kube_reserved, system_reserved, eviction_hard } = resources;
     let mut left = subtract(capacity, &[kube_reserved, system_reserved, eviction_hard]);
@@ -24,7 +23,6 @@ pub fn allocatable(resources: &NodeResources) -> ResourceAmounts {
 
 /// Limits of the cgroup of all pods. The eviction thresholds are not subtracted, so that eviction acts before the limit is
 /// reached.
-#[must_use]
 pub fn pods_cgroup_amounts(resources: &NodeResources) -> ResourceAmounts {
     let mut left = subtract(&resources.capacity, &[&resources.kube_reserved, &resources.system_reserved]);
     left.remove("pods");
@@ -32,7 +30,6 @@ pub fn pods_cgroup_amounts(resources: &NodeResources) -> ResourceAmounts {
 }
 
 /// Error messages for reservations that exceed the capacity, as upstream writes them.
-#[must_use]
 pub fn impossible_reservations(resources: &NodeResources) -> Vec<String> {
     let reserved = |name: &str| -> i64 {
         [&resources.kube_reserved, &resources.system_reserved, &resources.eviction_hard]
@@ -52,7 +49,6 @@ pub fn impossible_reservations(resources: &NodeResources) -> Vec<String> {
 }
 
 /// The amount of a hard eviction threshold (`100Mi`, `10%`).
-#[must_use]
 pub fn threshold_amount(text: &str, capacity: i64) -> i64 {
     // Both disable the threshold.
     if matches!(text, "0%" | "100%") {

@@ -14,7 +14,6 @@ use crate::pod_resources::resources::{
 const NO_QUOTA: i64 = -1;
 
 /// Limits of a pod's cgroup: CPU and memory by QoS class, hugepages by request, processes by the node's setting.
-#[must_use]
 pub fn pod_cgroup_limits(pod: &Pod, settings: &NodeSettings) -> CgroupLimits {
     let requests = pod_requests_with_overhead(pod);
     let shares = match pod_qos_class(pod) {

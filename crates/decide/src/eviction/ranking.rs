@@ -36,7 +36,6 @@ struct MeasuredUsage {
 }
 
 /// Sorts pods; the first one is evicted first.
-#[must_use]
 pub fn rank(pods: Vec<PodUsage>, signal: Signal, layout: DiskLayout) -> Vec<PodUsage> {
     let mut candidates: Vec<(Option<MeasuredUsage>, PodUsage)> = pods
         .into_iter()

@@ -73,7 +73,6 @@ pub enum Access {
 }
 
 /// Decides without the pod's credentials; `None` when they are needed.
-#[must_use]
 pub fn access_without_credentials(policy: &Verification, image: &str, known: Known<'_>) -> Option<Access> {
     let record = match known {
         Known::Unreadable => return Some(Access::Unclear),
@@ -99,7 +98,6 @@ pub struct Shown {
 }
 
 impl Shown {
-    #[must_use]
     pub fn of(credentials: &[RegistryCredential]) -> Self {
         Self {
             secrets: credentials.iter().filter_map(shown_secret).collect(),
@@ -109,7 +107,6 @@ impl Shown {
 }
 
 /// Decides by the pod's credentials.
-#[must_use]
 pub fn access_by_credentials(record: &PulledRecord, image: &str, shown: &Shown) -> Access {
     let Some(permit) = without_tag(image).and_then(|name| record.permits.get(&name)) else {
         return Access::MustPull;
@@ -135,7 +132,6 @@ pub fn access_by_credentials(record: &PulledRecord, image: &str, shown: &Shown) 
 }
 
 /// The permit after a pull with these credentials; `None` for an anonymous pull.
-#[must_use]
 pub fn permit_of(used: Option<&RegistryCredential>) -> Permit {
     if let Some(account) = used.and_then(shown_account) {
         return Permit { accounts: vec![account], ..Permit::default() };
@@ -170,13 +166,11 @@ fn shown_secret(credential: &RegistryCredential) -> Option<PullSecret> {
 }
 
 /// File name of a record or intent.
-#[must_use]
 pub fn file_name(image: &str) -> String {
     format!("sha256-{:x}", Sha256::digest(image))
 }
 
 /// The image name as written, without tag and digest; `None` if it is invalid.
-#[must_use]
 pub fn without_tag(image: &str) -> Option<String> {
     let parsed = parse_image_name(image).ok()?;
     let name = match &parsed.digest {

@@ -26,7 +26,6 @@ pub fn with_default_tag(image: &str) -> Result<String, InvalidImageName> {
 }
 
 /// Decides by policy whether an image is pulled. Without a policy, images with the tag `latest` are always pulled.
-#[must_use]
 pub fn decide_pull(policy: Option<&str>, image: &str, present: Option<&ImageStatus>) -> PullDecision {
     let implied = || match parse_image_name(image) {
         Ok(name) if name.is_latest() => "Always",

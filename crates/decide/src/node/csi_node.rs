@@ -52,7 +52,6 @@ pub fn supported_version(driver: &str, versions: &[String]) -> Result<(u32, u32,
 }
 
 /// A CSINode without drivers.
-#[must_use]
 pub fn new_csi_node(node: &str, uid: &str) -> CSINode {
     CSINode {
         metadata: ObjectMeta {
@@ -66,14 +65,12 @@ pub fn new_csi_node(node: &str, uid: &str) -> CSINode {
 }
 
 /// Whether the CSINode belongs to the Node with this UID and not to an earlier one of the same name.
-#[must_use]
 pub fn is_owned_by(object: &CSINode, node: &str, uid: &str) -> bool {
     let mut owners = object.metadata.owner_references.iter().flatten();
     owners.any(|owner| owner.kind == "Node" && owner.name == node && owner.uid == uid)
 }
 
 /// The CSINode with the driver and the current list of migrated plugins; `None` if it has both already.
-#[must_use]
 pub fn with_driver(object: &CSINode, driver: &DriverOnNode) -> Option<CSINode> {
     let entry = CSINodeDriver {
         name: driver.name.clone(),
@@ -95,7 +92,6 @@ pub fn with_driver(object: &CSINode, driver: &DriverOnNode) -> Option<CSINode> {
 }
 
 /// The period of `NodeGetInfo` calls that update the driver's volume limit; `None` if it is read only at registration.
-#[must_use]
 pub fn refresh_period(driver: &CSIDriver) -> Option<Duration> {
     let seconds = driver.spec.node_allocatable_update_period_seconds?;
     let seconds = u64::try_from(seconds).ok().filter(|seconds| *seconds > 0)?;
@@ -103,7 +99,6 @@ pub fn refresh_period(driver: &CSIDriver) -> Option<Duration> {
 }
 
 /// The CSINode without the driver; `None` if it does not have it.
-#[must_use]
 pub fn without_driver(object: &CSINode, name: &str) -> Option<CSINode> {
     let mut changed = object.clone();
     changed.spec.drivers.retain(|existing| existing.name != name);

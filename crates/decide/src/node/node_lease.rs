@@ -16,7 +16,6 @@ pub struct LeaseSettings {
     pub duration_seconds: i32,
 }
 
-#[must_use]
 pub fn first_lease(settings: &LeaseSettings, node_uid: &str, now: Timestamp) -> Lease {
     let bare = Lease {
         metadata: ObjectMeta {
@@ -30,7 +29,6 @@ pub fn first_lease(settings: &LeaseSettings, node_uid: &str, now: Timestamp) -> 
 }
 
 /// The lease renewed at `now`, owned by the Node if its UID is known, so that both are deleted together.
-#[must_use]
 pub fn renewed(lease: &Lease, settings: &LeaseSettings, node_uid: Option<&str>, now: Timestamp) -> Lease {
     let mut lease = lease.clone();
     let spec = lease.spec.get_or_insert_default();

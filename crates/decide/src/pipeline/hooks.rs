@@ -20,7 +20,6 @@ pub enum Hook<'a> {
 
 impl<'a> Hook<'a> {
     /// The action of a handler; the first of several counts.
-    #[must_use]
     pub fn of(handler: &'a LifecycleHandler) -> Self {
         if let Some(exec) = &handler.exec {
             Self::Exec(exec.command.as_deref().unwrap_or_default())
@@ -34,7 +33,6 @@ impl<'a> Hook<'a> {
     }
 
     /// The message of the event after the hook failed with `error`. `output` is the output of the command.
-    #[must_use]
     pub fn failure_message(&self, pod: &Pod, container: &str, error: &str, output: &[u8]) -> String {
         let subject = format!("for Container {} in Pod {}", quoted(container), quoted(&pod.log_name()));
         match self {
@@ -56,7 +54,6 @@ impl<'a> Hook<'a> {
 }
 
 /// The error for a handler that cannot be run.
-#[must_use]
 pub fn invalid_handler(handler: &LifecycleHandler) -> String {
     let socket = handler.tcp_socket.as_ref().map_or_else(|| "nil".to_owned(), tcp_socket);
     format!("invalid handler: &LifecycleHandler{{Exec:nil,HTTPGet:nil,TCPSocket:{socket},Sleep:nil,}}")
@@ -86,7 +83,6 @@ pub fn resolve_port(port: &IntOrString, container: &Container) -> Result<u16, St
 }
 
 /// The error of a failed command; `None` if it succeeded.
-#[must_use]
 pub fn exec_error(command: &[String], output: &ExecOutput) -> Option<String> {
     (output.exit_code != 0).then(|| {
         let stderr = String::from_utf8_lossy(&output.stderr);
@@ -95,7 +91,6 @@ pub fn exec_error(command: &[String], output: &ExecOutput) -> Option<String> {
 }
 
 /// Rebuilds the parts of a container spec that are needed to stop the container, from the annotations of the runtime.
-#[must_use]
 pub fn container_from_status(status: &ContainerStatus) -> Container {
     let text = |key| status.annotations.get(key).map(String::as_str).unwrap_or_default();
     let pre_stop = serde_json::from_str::<LifecycleHandler>(text(labels::PRE_STOP_HANDLER)).ok();

@@ -18,7 +18,6 @@ pub enum MirrorAction {
 }
 
 /// Compares a static pod with its mirror pod. `pod` is `None` once the static pod was removed and has stopped.
-#[must_use]
 pub fn mirror_action(pod: Option<&Pod>, mirror: Option<&Pod>) -> MirrorAction {
     match (pod, mirror) {
         (None, None) => MirrorAction::Nothing,
@@ -32,7 +31,6 @@ pub fn mirror_action(pod: Option<&Pod>, mirror: Option<&Pod>) -> MirrorAction {
 }
 
 /// Whether a static pod waits until its previous version has finished. Until then the mirror pod represents that version.
-#[must_use]
 pub fn waits_for_old_version(pod: &Pod, workers: &[Arc<WorkerView>]) -> bool {
     let started =
         workers.iter().any(|worker| worker.uid == pod.uid && worker.progress > WorkerProgress::NotStarted);
@@ -55,7 +53,6 @@ pub struct MirrorOwner {
 }
 
 /// The mirror pod for a static pod.
-#[must_use]
 pub fn mirror_object(pod: &Pod, owner: &MirrorOwner) -> core::Pod {
     let mut metadata = pod.metadata.clone();
     // The API server assigns these.

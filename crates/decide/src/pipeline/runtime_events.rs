@@ -20,23 +20,19 @@ pub struct PodRecord {
 }
 
 impl PodRecord {
-    #[must_use]
     pub fn empty() -> Self {
         Self::default()
     }
 
-    #[must_use]
     pub fn is_empty(&self) -> bool {
         self.states.is_empty()
     }
 
     /// Number of containers and sandboxes.
-    #[must_use]
     pub fn len(&self) -> usize {
         self.states.len()
     }
 
-    #[must_use]
     pub fn has_state(&self, id: &str, state: PlegState) -> bool {
         self.states.get(id) == Some(&state)
     }
@@ -46,7 +42,6 @@ impl PodRecord {
     }
 }
 
-#[must_use]
 pub fn sandbox_pleg_state(state: SandboxState) -> PlegState {
     match state {
         SandboxState::Ready => PlegState::Running,
@@ -54,7 +49,6 @@ pub fn sandbox_pleg_state(state: SandboxState) -> PlegState {
     }
 }
 
-#[must_use]
 pub fn container_pleg_state(state: ContainerState) -> PlegState {
     match state {
         ContainerState::Running => PlegState::Running,
@@ -64,7 +58,6 @@ pub fn container_pleg_state(state: ContainerState) -> PlegState {
 }
 
 /// The events between two records of one pod.
-#[must_use]
 pub fn diff(uid: &PodUid, old: &PodRecord, new: &PodRecord) -> Vec<PodEvent> {
     let mut events = Vec::new();
     let mut push = |kind| events.push(PodEvent { uid: uid.clone(), kind });

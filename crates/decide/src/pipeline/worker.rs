@@ -113,7 +113,6 @@ pub enum PodPresence {
 impl Worker {
     /// Creates the worker for a pod's first command; `None` if the command is not valid for an orphan, which can only be
     /// killed.
-    #[must_use]
     pub fn from_first_command(command: &WorkerCommand, presence: PodPresence) -> Option<Self> {
         let mut worker = Self {
             uid: command.target.uid().clone(),
@@ -185,7 +184,6 @@ impl Worker {
     }
 
     /// Whether the pod must wait until no other pod of the same name exists. Only static pods that have not started do.
-    #[must_use]
     pub fn waits_for_name(&self) -> bool {
         self.pod_kind() == WorkerPodKind::StaticPod
             && self.progress == WorkerProgress::NotStarted
@@ -279,7 +277,6 @@ impl Worker {
         self.failed(failure)
     }
 
-    #[must_use]
     pub fn phase(&self) -> WorkerPhase {
         match self.stage {
             Stage::Syncing => WorkerPhase::Syncing,
@@ -290,7 +287,6 @@ impl Worker {
     }
 
     /// The published view of this worker.
-    #[must_use]
     pub fn view(&self) -> WorkerView {
         WorkerView {
             uid: self.uid.clone(),
@@ -305,7 +301,6 @@ impl Worker {
         }
     }
 
-    #[must_use]
     pub fn full_name(&self) -> &PodFullName {
         &self.full_name
     }

@@ -35,7 +35,6 @@ pub enum ResizableResource {
 }
 
 impl ResizableResource {
-    #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Memory => "memory",
@@ -74,12 +73,10 @@ pub struct ResizePlan {
 }
 
 impl ResizePlan {
-    #[must_use]
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
     }
 
-    #[must_use]
     pub fn updates(&self, resource: ResizableResource) -> &[ContainerResize] {
         match resource {
             ResizableResource::Memory => &self.memory,
@@ -89,7 +86,6 @@ impl ResizePlan {
 }
 
 /// Requests and limits of a container; pod-level limits replace missing ones.
-#[must_use]
 pub fn container_sizes(
     pod_level: Option<&ResourceRequirements>,
     own: Option<&ResourceRequirements>,
@@ -111,7 +107,6 @@ pub fn container_sizes(
 }
 
 /// The resources that are recorded as actuated for a container: its own, with missing limits taken from the pod level.
-#[must_use]
 pub fn effective_resources(pod: &Pod, container: &Container) -> ResourceRequirements {
     let mut own = container.resources.clone().unwrap_or_default();
     let of_pod = pod.spec.resources.as_ref().and_then(|resources| resources.limits.as_ref());
@@ -128,7 +123,6 @@ pub fn effective_resources(pod: &Pod, container: &Container) -> ResourceRequirem
 
 /// Plans the resize of a pod with allocated resources. `actuated` are the recorded actuated resources; `cgroup` the current
 /// and the desired limits of the pod's cgroup.
-#[must_use]
 pub fn plan(
     pod: &Pod,
     observed: &ObservedPod,
@@ -175,7 +169,6 @@ pub fn plan(
 }
 
 /// Whether the actuated resources of a running container, or those at pod level, differ from the allocated ones.
-#[must_use]
 pub fn is_in_progress(pod: &Pod, observed: &ObservedPod, actuated: &PodResources, gates: PodGates) -> bool {
     let none = CgroupLimits::default();
     let plan = plan(pod, observed, actuated, (&none, &none), gates);
@@ -220,7 +213,6 @@ pub struct PodCgroupSteps {
 }
 
 /// The changes of the pod's cgroup for one resource. A limit that is not desired stays unchanged.
-#[must_use]
 pub fn pod_cgroup_steps(
     resource: ResizableResource,
     cgroup: &CgroupLimits,
@@ -261,7 +253,6 @@ pub fn pod_cgroup_steps(
 }
 
 /// The container with one resource at its desired size and the other at its current size.
-#[must_use]
 pub fn resized_container(
     container: &Container,
     update: &ContainerResize,
@@ -290,7 +281,6 @@ pub fn resized_container(
 }
 
 /// Shrinking memory limits with their new values; `None` stands for the pod.
-#[must_use]
 pub fn shrinking_memory_limits<'a>(
     plan: &'a ResizePlan,
     cgroup: &CgroupLimits,
@@ -313,7 +303,6 @@ pub fn shrinking_memory_limits<'a>(
 
 /// Whether the resources that the runtime reports equal the desired ones, so that an agent without a record of them need not
 /// update the container.
-#[must_use]
 pub fn matches_reported(reported: &LinuxResources, desired: &LinuxResources) -> bool {
     reported.memory_limit_bytes == desired.memory_limit_bytes
         && reported.cpu_shares == desired.cpu_shares
@@ -331,7 +320,6 @@ fn cgroup_differs(cgroup: &CgroupLimits, desired: &CgroupLimits) -> bool {
 }
 
 /// The CPU shares that are read back from a cgroup of this version after writing `shares`.
-#[must_use]
 pub fn rounded_shares(shares: u64, version: CgroupVersion) -> u64 {
     match version {
         CgroupVersion::V1 => shares,
@@ -348,7 +336,6 @@ fn same_bytes(one: i64, other: i64) -> bool {
 }
 
 /// Limits of the pod's cgroup without overhead, which the runtime receives for information.
-#[must_use]
 pub fn sandbox_totals(cgroup: &CgroupLimits, pod: &Pod, settings: &NodeSettings) -> LinuxResources {
     let overhead = |name| amount_in(pod.spec.overhead.as_ref(), name);
     let period = cgroup.cpu_period.and_then(|period| i64::try_from(period).ok()).unwrap_or(0);

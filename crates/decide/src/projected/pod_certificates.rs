@@ -70,7 +70,6 @@ pub enum Need {
 pub type Warning = (&'static str, String);
 
 impl CertificateState {
-    #[must_use]
     pub fn need(&self, now: Timestamp) -> Need {
         match self {
             Self::Initial => Need::Request,
@@ -81,7 +80,6 @@ impl CertificateState {
     }
 
     /// When the next action is due, if that is known.
-    #[must_use]
     pub fn due_at(&self) -> Option<Timestamp> {
         match self {
             Self::Fresh(held) => Some(held.refresh_at),
@@ -186,7 +184,6 @@ impl CertificateState {
     }
 
     /// The label value in `kubelet_podcertificate_states`.
-    #[must_use]
     pub fn word(&self, now: Timestamp) -> &'static str {
         match self {
             Self::Initial | Self::Waiting(_) => "not_yet_issued",

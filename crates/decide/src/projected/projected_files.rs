@@ -69,7 +69,6 @@ pub fn volume_files(facts: &ProjectedContent<'_>, volume: &Volume) -> Result<Vec
 }
 
 /// A hash of the files.
-#[must_use]
 pub fn digest(files: &[ProjectedFile]) -> u64 {
     let mut hash = Fnv64a::new();
     for file in files {

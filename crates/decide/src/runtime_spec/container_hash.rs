@@ -7,7 +7,6 @@ use crate::go_text::json_string;
 
 /// Hash of name and image, identical to upstream's, so that a node can switch between kubelet and Podward without
 /// container restarts.
-#[must_use]
 pub fn container_hash(container: &Container) -> u32 {
     let image = container.image.as_deref().unwrap_or_default();
     let json = format!("{{\"image\":{},\"name\":{}}}", json_string(image), json_string(&container.name));
@@ -25,7 +24,6 @@ pub fn container_hash(container: &Container) -> u32 {
 }
 
 /// Formats the hash for the container annotation.
-#[must_use]
 pub fn as_annotation(hash: u32) -> String {
     format!("{hash:x}")
 }

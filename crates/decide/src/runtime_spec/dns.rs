@@ -57,7 +57,6 @@ pub fn parse_resolv_conf(text: &str) -> Result<DnsConfig, String> {
 
 /// Why the node's `resolv.conf` exceeds the limits for pods, if it does. A cluster domain uses three entries of the
 /// search list.
-#[must_use]
 pub fn resolv_conf_problem(path: &str, host: &DnsConfig, cluster_domain: &str) -> Option<String> {
     let max_searches = if cluster_domain.is_empty() { MAX_SEARCHES } else { MAX_SEARCHES - 3 };
     if host.searches.len() > max_searches {
@@ -79,7 +78,6 @@ pub fn resolv_conf_problem(path: &str, host: &DnsConfig, cluster_domain: &str) -
 }
 
 /// The pod's resolver configuration from its DNS policy and `dnsConfig`, truncated to the limits of resolvers.
-#[must_use]
 pub fn pod_dns(pod: &Pod, settings: &NodeSettings, host: &DnsConfig) -> (Option<DnsConfig>, Vec<DnsWarning>) {
     let mut warnings = Vec::new();
     let mut config = match dns_source(pod) {

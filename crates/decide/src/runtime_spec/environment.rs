@@ -77,7 +77,6 @@ pub fn environment(
 }
 
 /// Volume name and path of every file that a `fileKeyRef` refers to.
-#[must_use]
 pub fn env_files(container: &Container, settings: &NodeSettings) -> Vec<(String, String)> {
     if !settings.gates.env_files {
         return Vec::new();

@@ -106,7 +106,6 @@ pub fn sandbox_security(
 }
 
 /// The namespaces that the pod shares with the node, and whether its containers share a PID namespace.
-#[must_use]
 pub fn namespaces(pod: &Pod) -> Namespaces {
     let node_or_pod = |shared| if shared == Some(true) { NamespaceMode::Node } else { NamespaceMode::Pod };
     Namespaces {

@@ -76,7 +76,6 @@ pub struct VolumeReading {
 }
 
 /// The summary; without `environment` it has only CPU and memory.
-#[must_use]
 pub fn summary(node: &NodeReading, pods: &[PodReading], environment: Option<&EnvironmentReading>) -> Summary {
     Summary {
         node: node_statistics(node, environment),

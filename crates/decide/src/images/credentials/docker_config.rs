@@ -53,7 +53,6 @@ pub fn read_dockercfg(
 }
 
 /// The entries of a pull secret; `None` for another type or invalid content.
-#[must_use]
 pub fn read_secret(secret: &ConfigObject) -> Option<Vec<RegistryCredential>> {
     let origin = CredentialOrigin::Secret {
         uid: secret.uid.clone(),

@@ -3,7 +3,6 @@
 use sha2::{Digest, Sha256};
 
 /// Upstream's hash of the contents in order, each preceded by its length.
-#[must_use]
 pub fn files_hash(files: &[Vec<u8>]) -> String {
     let mut hash = Sha256::new();
     for content in files {

@@ -70,14 +70,12 @@ struct Auth {
 }
 
 /// Whether a provider is called for a repository.
-#[must_use]
 pub fn handles_image(provider: &CredentialProvider, repository: &str) -> bool {
     provider.match_images.iter().any(|glob| locations_match(glob, repository))
 }
 
 /// The annotations of an account that are passed to a program; `None` when the account lacks a required one, by which accounts
 /// opt in.
-#[must_use]
 pub fn passed_annotations(
     token: &ProviderToken,
     annotations: &BTreeMap<String, String>,
@@ -94,13 +92,11 @@ pub fn passed_annotations(
 }
 
 /// The possible cache keys of an earlier response, the most specific first.
-#[must_use]
 pub fn cache_keys(repository: &str) -> [String; 3] {
     [CacheScope::Image, CacheScope::Registry, CacheScope::Global].map(|scope| cache_key(scope, repository))
 }
 
 /// The part of the cache key that separates accounts. Empty for a program without service account tokens.
-#[must_use]
 pub fn cache_owner(provider: &CredentialProvider, account: Option<&AccountIdentity>) -> String {
     let (Some(token), Some(account)) = (&provider.token, account) else { return String::new() };
     let AccountIdentity { namespace, name, uid, annotations, token: secret } = account;
@@ -112,7 +108,6 @@ pub fn cache_owner(provider: &CredentialProvider, account: Option<&AccountIdenti
 }
 
 /// Encodes the request.
-#[must_use]
 pub fn write_request(
     provider: &CredentialProvider,
     repository: &str,

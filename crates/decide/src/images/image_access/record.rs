@@ -91,7 +91,6 @@ pub struct PullAccount {
 
 impl PulledRecord {
     /// A record without permits.
-    #[must_use]
     pub fn new(image_ref: &str, now: Timestamp) -> Self {
         Self { image_ref: image_ref.to_owned(), updated: now, permits: BTreeMap::new() }
     }
@@ -126,7 +125,6 @@ impl PulledRecord {
     }
 
     /// Encodes the record.
-    #[must_use]
     pub fn write(&self) -> Vec<u8> {
         encode(RECORD, self)
     }
@@ -147,7 +145,6 @@ struct PullIntent {
 }
 
 /// Encodes the intent to pull an image.
-#[must_use]
 pub fn write_intent(image: &str) -> Vec<u8> {
     encode(INTENT, &PullIntent { image: image.to_owned() })
 }

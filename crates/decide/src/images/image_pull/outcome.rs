@@ -3,7 +3,6 @@
 use model::ContainerProblem;
 
 /// Waiting reason and message after a failed pull. Runtimes name two kinds of failure at the start of their message.
-#[must_use]
 pub fn pull_problem(image: &str, message: &str) -> ContainerProblem {
     let kinds = [
         ("RegistryUnavailable", "the registry is unavailable"),
@@ -19,7 +18,6 @@ pub fn pull_problem(image: &str, message: &str) -> ContainerProblem {
 }
 
 /// The word for an image's size in metrics.
-#[must_use]
 pub fn size_class(bytes: u64) -> &'static str {
     const MEBI: u64 = 1 << 20;
     const GIBI: u64 = 1 << 30;

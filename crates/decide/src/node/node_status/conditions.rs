@@ -9,7 +9,6 @@ use crate::error_list::aggregate;
 /// In upstream's order: `Ready` comes last.
 pub(super) const OWNED_CONDITIONS: [&str; 4] = ["MemoryPressure", "DiskPressure", "PIDPressure", "Ready"];
 
-#[must_use]
 pub fn is_ready(node: &Node) -> bool {
     let conditions = node.status.iter().filter_map(|status| status.conditions.as_ref()).flatten();
     conditions.into_iter().any(is_ready_condition)

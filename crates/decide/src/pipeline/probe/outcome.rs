@@ -23,7 +23,6 @@ pub enum CheckOutcome {
 
 impl CheckOutcome {
     /// The result that this outcome counts towards.
-    #[must_use]
     pub fn result(&self) -> Option<ProbeResult> {
         match self {
             Self::Success | Self::Warning(_) => Some(ProbeResult::Success),
@@ -33,7 +32,6 @@ impl CheckOutcome {
     }
 
     /// Type, reason and message of the event.
-    #[must_use]
     pub fn event(&self, kind: ProbeKind) -> Option<(EventType, &'static str, String)> {
         let kind = kind.as_str();
         let (reason, message) = match self {
@@ -49,7 +47,6 @@ impl CheckOutcome {
 }
 
 /// The outcome of an HTTP response.
-#[must_use]
 pub fn http_outcome(status: u16, body: &[u8]) -> CheckOutcome {
     match status {
         200..300 => CheckOutcome::Success,
@@ -63,7 +60,6 @@ pub fn http_outcome(status: u16, body: &[u8]) -> CheckOutcome {
 }
 
 /// The outcome of a command that exited.
-#[must_use]
 pub fn exec_outcome(exit_code: i32, stdout: &[u8], stderr: &[u8]) -> CheckOutcome {
     if exit_code == 0 {
         return CheckOutcome::Success;
@@ -73,7 +69,6 @@ pub fn exec_outcome(exit_code: i32, stdout: &[u8], stderr: &[u8]) -> CheckOutcom
 }
 
 /// The outcome of a command that timed out.
-#[must_use]
 pub fn exec_timeout_outcome(command: &[String], timeout: Duration) -> CheckOutcome {
     let (command, timeout) = (command.join(" "), GoDuration::from(Duration::from_secs(timeout.as_secs())));
     CheckOutcome::Failure(format!("command timed out: {command:?} timed out after {timeout}"))

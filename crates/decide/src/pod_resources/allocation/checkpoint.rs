@@ -21,7 +21,6 @@ pub enum CheckpointError {
 }
 
 /// Encodes a checkpoint. The JSON is written directly, because a `Value` of many pods would be large.
-#[must_use]
 pub fn encode<'a>(all: impl Iterator<Item = (&'a PodUid, &'a PodResources)>) -> Vec<u8> {
     let entry = |own: &PodResources| {
         let containers = object(own.containers.iter().map(|(name, one)| (name, requirements(one))));

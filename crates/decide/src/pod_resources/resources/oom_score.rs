@@ -13,7 +13,6 @@ use crate::quantity::amount_in;
 const GUARANTEED: i64 = -997;
 const BEST_EFFORT: i64 = 1000;
 
-#[must_use]
 pub fn oom_score_adj(pod: &Pod, container: &Container, memory_capacity: u64) -> i64 {
     match pod_qos_class(pod) {
         _ if is_node_critical(pod) => GUARANTEED,

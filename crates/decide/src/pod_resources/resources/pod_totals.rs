@@ -15,7 +15,6 @@ use crate::quantity::{ResourceList, amount_in, amount_of};
 pub type ResourceTotals = BTreeMap<String, Amount>;
 
 /// Requests of a pod without overhead. Pod-level requests replace the sums.
-#[must_use]
 pub fn pod_requests(pod: &Pod) -> ResourceTotals {
     let mut totals = container_totals(pod, requests_of);
     replace(&mut totals, requests_of(pod.spec.resources.as_ref()));
@@ -23,7 +22,6 @@ pub fn pod_requests(pod: &Pod) -> ResourceTotals {
 }
 
 /// Requests of a pod including overhead.
-#[must_use]
 pub fn pod_requests_with_overhead(pod: &Pod) -> ResourceTotals {
     let mut totals = pod_requests(pod);
     add(&mut totals, pod.spec.overhead.as_ref());
@@ -31,7 +29,6 @@ pub fn pod_requests_with_overhead(pod: &Pod) -> ResourceTotals {
 }
 
 /// Limits of a pod without overhead. Pod-level limits replace the sums.
-#[must_use]
 pub fn pod_limits(pod: &Pod) -> ResourceTotals {
     let mut totals = container_totals(pod, limits_of);
     replace(&mut totals, limits_of(pod.spec.resources.as_ref()));
@@ -39,7 +36,6 @@ pub fn pod_limits(pod: &Pod) -> ResourceTotals {
 }
 
 /// The limit of the pod's cgroup including overhead; `None` unless every container, or the pod itself, has one.
-#[must_use]
 pub fn declared_limit(pod: &Pod, name: &str) -> Option<Amount> {
     let of_pod = amount_in(limits_of(pod.spec.resources.as_ref()), name);
     let is_declared = match pod_qos_class(pod) {
