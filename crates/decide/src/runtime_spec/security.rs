@@ -267,6 +267,4 @@ fn masked_paths(settings: &NodeSettings) -> Vec<String> {
 }
 
 #[cfg(test)]
-mod every_field;
-#[cfg(test)]
 mod tests;
