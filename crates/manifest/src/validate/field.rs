@@ -84,6 +84,13 @@ impl<'a> Field<'a> {
         !value.is_empty()
     }
 
+    /// Reports those of the fields below this one that are empty.
+    pub(crate) fn require_all(&self, fields: &[(&str, &str)]) {
+        for (name, value) in fields {
+            self.field(name).require(value);
+        }
+    }
+
     pub(crate) fn invalid(&self, value: impl Into<Value>, detail: &str) {
         let value: Value = value.into();
         self.push(format!("Invalid value: {value}: {detail}"));

@@ -45,77 +45,61 @@ pub(super) fn check(volume: &Volume, at: &Field<'_>) {
 
 /// Checks required fields and numeric ranges.
 fn check_required_fields(volume: &Volume, at: &Field<'_>) {
-    let mut required: Vec<(&'static str, &str)> = Vec::new();
-    let mut partitions = Vec::new();
-    if let Some(source) = &volume.nfs {
-        required.extend([("nfs.server", source.server.as_str()), ("nfs.path", &source.path)]);
-        if !source.path.is_empty() && !source.path.starts_with('/') {
-            at.field("nfs.path").invalid(source.path.as_str(), "must be an absolute path");
+    at.if_set("nfs", &volume.nfs, |of, at| {
+        if !of.path.is_empty() && !of.path.starts_with('/') {
+            at.field("path").invalid(of.path.as_str(), "must be an absolute path");
         }
-    }
-    if let Some(source) = &volume.git_repo {
-        required.push(("gitRepo.repository", &source.repository));
-        let directory = source.directory.as_deref().unwrap_or_default();
-        at.field("gitRepo.directory").format(directory, formats::local_path);
-    }
-    if let Some(source) = &volume.gce_persistent_disk {
-        required.push(("gcePersistentDisk.pdName", &source.pd_name));
-        partitions.push(("gcePersistentDisk.partition", source.partition));
-    }
-    if let Some(source) = &volume.aws_elastic_block_store {
-        required.push(("awsElasticBlockStore.volumeID", &source.volume_id));
-        partitions.push(("awsElasticBlockStore.partition", source.partition));
-    }
-    if let Some(source) = &volume.glusterfs {
-        required
-            .extend([("glusterfs.endpoints", source.endpoints.as_str()), ("glusterfs.path", &source.path)]);
-    }
-    if let Some(source) = &volume.persistent_volume_claim {
-        required.push(("persistentVolumeClaim.claimName", &source.claim_name));
-    }
-    network_fields(volume, &mut required);
-    if let Some(source) = &volume.cinder {
-        at.if_set("cinder.secretRef", &source.secret_ref, check_secret_name);
-    }
-    for (field, value) in required {
-        at.field(field).require(value);
-    }
-    for (field, number) in partitions {
-        at.field(field).in_range(i64::from(number.unwrap_or_default()), 0, MAX_PARTITION);
-    }
+        at.require_all(&[("server", &of.server), ("path", &of.path)]);
+    });
+    at.if_set("gitRepo", &volume.git_repo, |of, at| {
+        at.field("directory").format(of.directory.as_deref().unwrap_or_default(), formats::local_path);
+        at.require_all(&[("repository", &of.repository)]);
+    });
+    at.if_set("gcePersistentDisk", &volume.gce_persistent_disk, |of, at| {
+        at.require_all(&[("pdName", &of.pd_name)]);
+        at.field("partition").in_range(i64::from(of.partition.unwrap_or_default()), 0, MAX_PARTITION);
+    });
+    at.if_set("awsElasticBlockStore", &volume.aws_elastic_block_store, |of, at| {
+        at.require_all(&[("volumeID", &of.volume_id)]);
+        at.field("partition").in_range(i64::from(of.partition.unwrap_or_default()), 0, MAX_PARTITION);
+    });
+    at.if_set("glusterfs", &volume.glusterfs, |of, at| {
+        at.require_all(&[("endpoints", &of.endpoints), ("path", &of.path)]);
+    });
+    at.if_set("persistentVolumeClaim", &volume.persistent_volume_claim, |of, at| {
+        at.require_all(&[("claimName", &of.claim_name)]);
+    });
+    at.if_set("rbd", &volume.rbd, |of, at| {
+        at.require_all(&[("image", &of.image)]);
+        check_monitors(&of.monitors, at);
+    });
+    at.if_set("cephfs", &volume.cephfs, |of, at| check_monitors(&of.monitors, at));
+    at.if_set("cinder", &volume.cinder, |of, at| {
+        at.if_set("secretRef", &of.secret_ref, check_secret_name);
+        at.require_all(&[("volumeID", &of.volume_id)]);
+    });
+    at.if_set("flexVolume", &volume.flex_volume, |of, at| at.require_all(&[("driver", &of.driver)]));
+    at.if_set("azureFile", &volume.azure_file, |of, at| {
+        at.require_all(&[("secretName", &of.secret_name), ("shareName", &of.share_name)]);
+    });
+    at.if_set("vsphereVolume", &volume.vsphere_volume, |of, at| {
+        at.require_all(&[("volumePath", &of.volume_path)]);
+    });
+    at.if_set("photonPersistentDisk", &volume.photon_persistent_disk, |of, at| {
+        at.require_all(&[("pdID", &of.pd_id)]);
+    });
+    at.if_set("portworxVolume", &volume.portworx_volume, |of, at| {
+        at.require_all(&[("volumeID", &of.volume_id)]);
+    });
+    at.if_set("scaleIO", &volume.scale_io, |of, at| {
+        let name = of.volume_name.as_deref().unwrap_or_default();
+        at.require_all(&[("gateway", &of.gateway), ("system", &of.system), ("volumeName", name)]);
+    });
 }
 
-/// Collects the required fields of network storage.
-fn network_fields<'a>(volume: &'a Volume, required: &mut Vec<(&'static str, &'a str)>) {
-    if let Some(source) = &volume.rbd {
-        required.push(("rbd.image", &source.image));
-        required.push(("rbd.monitors", source.monitors.first().map_or("", |_| "set")));
-    }
-    if let Some(source) = &volume.cephfs {
-        required.push(("cephfs.monitors", source.monitors.first().map_or("", |_| "set")));
-    }
-    if let Some(source) = &volume.cinder {
-        required.push(("cinder.volumeID", &source.volume_id));
-    }
-    if let Some(source) = &volume.flex_volume {
-        required.push(("flexVolume.driver", &source.driver));
-    }
-    if let Some(source) = &volume.azure_file {
-        required.push(("azureFile.secretName", &source.secret_name));
-        required.push(("azureFile.shareName", &source.share_name));
-    }
-    if let Some(source) = &volume.vsphere_volume {
-        required.push(("vsphereVolume.volumePath", &source.volume_path));
-    }
-    if let Some(source) = &volume.photon_persistent_disk {
-        required.push(("photonPersistentDisk.pdID", &source.pd_id));
-    }
-    if let Some(source) = &volume.portworx_volume {
-        required.push(("portworxVolume.volumeID", &source.volume_id));
-    }
-    if let Some(source) = &volume.scale_io {
-        required.extend([("scaleIO.gateway", source.gateway.as_str()), ("scaleIO.system", &source.system)]);
-        required.push(("scaleIO.volumeName", source.volume_name.as_deref().unwrap_or_default()));
+fn check_monitors(monitors: &[String], at: &Field<'_>) {
+    if monitors.is_empty() {
+        at.field("monitors").required("");
     }
 }
 
