@@ -56,7 +56,7 @@ const PURE_CRATES_USE: &[(&str, &[&str])] = &[
         "document",
         &["saphyr-parser", "serde", "serde_ignored", "serde_json", "serde_path_to_error", "thiserror"],
     ),
-    ("values", &["base64", "serde", "thiserror"]),
+    ("values", &["base64", "percent-encoding", "serde", "thiserror"]),
     ("config", &["serde", "serde_json", "thiserror"]),
     ("manifest", &["k8s-openapi", "serde", "serde_json", "thiserror"]),
     ("model", &["jiff", "k8s-openapi", "serde", "serde_json", "thiserror"]),
