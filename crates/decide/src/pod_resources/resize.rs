@@ -52,18 +52,11 @@ pub struct ContainerResize {
     pub desired: ContainerSizes,
 }
 
-/// A container that has to be restarted to be resized.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ContainerRestart {
-    pub id: ContainerId,
-    pub name: String,
-    pub kind: ContainerKind,
-}
-
 /// The actions of a resize.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ResizePlan {
-    pub restart: Vec<ContainerRestart>,
+    /// Containers that have to be restarted to be resized.
+    pub restart: Vec<KillContainer>,
     /// Memory resizes, shrinking ones first.
     pub memory: Vec<ContainerResize>,
     /// CPU resizes, shrinking ones first.
@@ -149,10 +142,12 @@ pub fn plan(
             change.is_ne() && may_restart && restarts_for(entry.container, resource.as_str())
         };
         if restarts(ResizableResource::Memory, memory) || restarts(ResizableResource::Cpu, cpu) {
-            plan.restart.push(ContainerRestart {
+            plan.restart.push(KillContainer {
                 id: status.id.clone(),
                 name: name.clone(),
                 kind: entry.kind,
+                reason: KillReason::ResizeRestart,
+                restart: true,
             });
             continue;
         }
@@ -186,13 +181,7 @@ pub fn add_restarts(plan: &ResizePlan, observed: &ObservedPod, actions: &mut Pod
             continue;
         }
         let count = observed.container(&restart.name).map(|status| restart_count(status).saturating_add(1));
-        actions.kill.push(KillContainer {
-            id: restart.id.clone(),
-            name: restart.name.clone(),
-            kind: restart.kind,
-            reason: KillReason::ResizeRestart,
-            restart: true,
-        });
+        actions.kill.push(restart.clone());
         let start = StartContainer { name: restart.name.clone(), kind: restart.kind, restart_count: count };
         // Sidecars start before regular containers.
         let regular = actions.start.iter().position(|other| other.kind == ContainerKind::Regular);
