@@ -21,6 +21,7 @@ use model::{NodeSettings, Observation, ObservedPod, Pod, Rejection, ResourceAmou
 
 use crate::node::node_status::{Pressure, is_extended};
 use crate::quantity::{ResourceList, amount_of};
+use crate::status::status_report::is_terminal;
 pub use conditions::Shutdown;
 pub use declared_features::features_missing_for_update;
 pub use occupancy::Occupancy;
@@ -78,14 +79,12 @@ pub enum PodArrival {
 }
 
 /// Classifies a pod that the agent receives for the first time.
-#[must_use]
 pub fn classify_arrival(pod: &Pod, observed: Option<&ObservedPod>) -> PodArrival {
-    let has_finished = matches!(pod.status.phase.as_deref(), Some("Succeeded" | "Failed"));
     let alive = observed.is_some_and(|observed| match observed.observation {
         Observation::Listed { runs } => runs,
         Observation::Complete | Observation::Failed(_) => observed.running().next().is_some(),
     });
-    match (has_finished || pod.is_deleted(), alive) {
+    match (is_terminal(&pod.status) || pod.is_deleted(), alive) {
         (true, false) => PodArrival::Finished,
         // A running pod keeps its resources until it has stopped.
         (true | false, true) => PodArrival::Running,
@@ -94,7 +93,6 @@ pub fn classify_arrival(pod: &Pod, observed: Option<&ObservedPod>) -> PodArrival
 }
 
 /// Extended resources of the node, such as devices.
-#[must_use]
 pub fn extended_resources(allocatable: Option<&ResourceList>) -> ResourceAmounts {
     let all = allocatable.into_iter().flatten();
     all.filter(|(name, _)| is_extended(name))
@@ -124,13 +122,11 @@ pub fn admit(pod: &Pod, inputs: &AdmissionInputs<'_>) -> Result<Vec<Arc<Pod>>, R
 }
 
 /// Whether a rejection is due to node labels, which may have changed just before the pod was scheduled here.
-#[must_use]
 pub fn depends_on_labels(rejection: &Rejection) -> bool {
     rejection.reason == affinity::NODE_AFFINITY
 }
 
 /// The first resource of which not enough is free for the pod.
-#[must_use]
 pub fn first_insufficient_resource(pod: &Pod, inputs: &AdmissionInputs<'_>) -> Option<String> {
     fit::insufficient_resources(pod, inputs).into_iter().find_map(|failure| match failure {
         PredicateFailure::Resource(insufficient) => Some(insufficient.resource),
@@ -139,7 +135,6 @@ pub fn first_insufficient_resource(pod: &Pod, inputs: &AdmissionInputs<'_>) -> O
 }
 
 /// The metric label of a rejection reason: reasons with unbounded names share one label.
-#[must_use]
 pub fn rejection_label(reason: &str) -> &str {
     const LABELS: [&str; 20] = [
         "AppArmor",

@@ -54,7 +54,6 @@ pub struct EvictionSettings {
 }
 
 /// Whether a pod may be evicted: it is not critical, has not finished and is not being evicted already.
-#[must_use]
 pub fn is_evictable(pod: &Pod, worker: Option<&WorkerView>) -> bool {
     let Some(worker) = worker else { return !is_terminal(&pod.status) && !is_critical(pod) };
     let is_evicted = worker.rejection.as_ref().is_some_and(|rejection| rejection.reason == EVICTED);
@@ -62,7 +61,6 @@ pub fn is_evictable(pod: &Pod, worker: Option<&WorkerView>) -> bool {
 }
 
 /// The grace period of a pod that is evicted for a threshold.
-#[must_use]
 pub fn grace_seconds(threshold: &Threshold, pod: &Pod, settings: &EvictionSettings) -> u64 {
     if threshold.is_hard() {
         return IMMEDIATE_GRACE_SECONDS;

@@ -11,8 +11,10 @@
 
 pub mod admission;
 pub mod cgroups;
+pub mod error_list;
 pub mod event_correlation;
 pub mod eviction;
+mod go_text;
 pub mod http;
 pub mod images;
 pub mod logs;

@@ -5,5 +5,6 @@ pub mod node_lease;
 pub mod node_shutdown;
 pub mod node_status;
 pub mod offline;
+pub(crate) mod owner;
 pub mod packet_filter;
 pub mod system_oom;

@@ -8,19 +8,16 @@ use values::quantity::Amount;
 pub type ResourceList = BTreeMap<String, Quantity>;
 
 /// Malformed text counts as zero, because validation has rejected it before.
-#[must_use]
 pub fn amount_of(quantity: &Quantity) -> Amount {
     Amount::parse(&quantity.0).unwrap_or(Amount::ZERO)
 }
 
 /// Zero if the list has no such entry.
-#[must_use]
 pub fn amount_in(list: Option<&ResourceList>, name: &str) -> Amount {
     list.and_then(|list| list.get(name)).map_or(Amount::ZERO, amount_of)
 }
 
 /// Whole units (bytes, pods), rounded up.
-#[must_use]
 pub fn bytes(quantity: &Quantity) -> i64 {
     amount_of(quantity).units()
 }

@@ -54,13 +54,11 @@ pub fn plan_volumes(
     files: &VolumeFiles,
     claimed: &ClaimedVolumes,
 ) -> Result<Vec<PlannedVolume>, VolumeProblem> {
-    used_volumes(pod)
-        .map(|volume| match claimed.get(&volume.name) {
-            Some(found) => persistent::plan(pod, volume, found, settings).map(|plan| (volume, plan)),
-            None => plan(pod, volume, settings, files).map(|plan| (volume, plan)),
-        })
-        .map(|planned| planned.map(|(volume, plan)| with_label(pod, volume, plan, claimed, settings)))
-        .collect()
+    let planned = used_volumes(pod).map(|volume| {
+        let plan = plan_either(pod, volume, settings, files, claimed)?;
+        Ok(with_label(pod, volume, plan, claimed, settings))
+    });
+    planned.collect()
 }
 
 /// Plans only the mounted volumes that [`holds_files`].
@@ -79,7 +77,6 @@ pub fn plan_files(
 }
 
 /// Plans the volumes of drivers and those that may grow, for the periodic refresh. Volumes that cannot be planned are left out.
-#[must_use]
 pub fn plan_driver_volumes(
     pod: &Pod,
     settings: &NodeSettings,
@@ -87,10 +84,7 @@ pub fn plan_driver_volumes(
 ) -> Vec<PlannedVolume> {
     used_volumes(pod)
         .filter_map(|volume| {
-            let plan = match claimed.get(&volume.name) {
-                Some(found) => persistent::plan(pod, volume, found, settings).ok()?,
-                None => plan(pod, volume, settings, &VolumeFiles::new()).ok()?,
-            };
+            let plan = plan_either(pod, volume, settings, &VolumeFiles::new(), claimed).ok()?;
             let is_looked_after = match &plan {
                 VolumePlan::Csi(_) | VolumePlan::Iscsi(_) | VolumePlan::Fc(_) | VolumePlan::Flex(_) => true,
                 VolumePlan::Local { source, .. } => source.claimed.is_some(),
@@ -109,7 +103,6 @@ pub fn plan_driver_volumes(
 }
 
 /// Plans the used volumes with empty files, for callers that only need the paths. Volumes that cannot be planned are left out.
-#[must_use]
 pub fn plan_without_content<'a>(
     pod: &'a Pod,
     settings: &NodeSettings,
@@ -119,14 +112,9 @@ pub fn plan_without_content<'a>(
         .filter(|volume| holds_files(volume))
         .map(|volume| (volume.name.clone(), Vec::new()))
         .collect();
-    let planned = used_volumes(pod).filter_map(|volume| {
-        let plan = match claimed.get(&volume.name) {
-            Some(found) => persistent::plan(pod, volume, found, settings),
-            None => plan(pod, volume, settings, &files),
-        };
-        plan.ok().map(|plan| (volume, plan))
-    });
-    planned.collect()
+    used_volumes(pod)
+        .filter_map(|volume| Some((volume, plan_either(pod, volume, settings, &files, claimed).ok()?)))
+        .collect()
 }
 
 /// The volumes that containers use, in the order of the spec.
@@ -152,7 +140,6 @@ fn with_label(
 }
 
 /// Whether the agent writes the files of this volume.
-#[must_use]
 pub fn holds_files(volume: &Volume) -> bool {
     files_plugin(volume).is_some()
 }
@@ -168,29 +155,40 @@ fn mounted_names(pod: &Pod) -> BTreeSet<&str> {
         .collect()
 }
 
+/// Plans a claimed volume by its PersistentVolume, and any other by its source.
+fn plan_either(
+    pod: &Pod,
+    volume: &Volume,
+    settings: &NodeSettings,
+    files: &VolumeFiles,
+    claimed: &ClaimedVolumes,
+) -> Result<VolumePlan, VolumeProblem> {
+    match claimed.get(&volume.name) {
+        Some(found) => persistent::plan(pod, volume, found, settings),
+        None => plan(pod, volume, settings, files),
+    }
+}
+
 fn plan(
     pod: &Pod,
     volume: &Volume,
     settings: &NodeSettings,
     files: &VolumeFiles,
 ) -> Result<VolumePlan, VolumeProblem> {
+    let invalid = |reason: String| VolumeProblem::Invalid { volume: volume.name.clone(), reason };
     let path = |plugin: &str| PodPaths::new(settings).volume_dir(&pod.uid, plugin, &volume.name);
     if let (Some((plugin, kept)), Some(files)) = (files_plugin(volume), files.get(&volume.name)) {
         let storage = match kept {
             Kept::OnDisk => FileStorage::Disk,
             Kept::InMemory => FileStorage::Memory { size_limit: empty_dir::memory_size(pod, None, settings) },
         };
-        let mount_points = mount_points::nested(pod, &volume.name)
-            .map_err(|reason| VolumeProblem::Invalid { volume: volume.name.clone(), reason })?;
+        let mount_points = mount_points::nested(pod, &volume.name).map_err(invalid)?;
         return Ok(VolumePlan::Files { path: path(plugin), storage, files: files.clone(), mount_points });
     }
     if volume.git_repo.is_some() {
-        return Err(VolumeProblem::Invalid { volume: volume.name.clone(), reason: NO_GIT_REPO.to_owned() });
+        return Err(invalid(NO_GIT_REPO.to_owned()));
     }
-    let migrated = migration::inline(volume, pod.namespace());
-    let migrated =
-        migrated.map_err(|reason| VolumeProblem::Invalid { volume: volume.name.clone(), reason })?;
-    if let Some(behind) = migrated {
+    if let Some(behind) = migration::inline(volume, pod.namespace()).map_err(invalid)? {
         let claimed = ClaimedVolume { claim: PersistentVolumeClaim::default(), volume: behind };
         return persistent::plan(pod, volume, &claimed, settings);
     }
@@ -201,9 +199,7 @@ fn plan(
         let read_only = source.read_only == Some(true);
         return Ok(persistent::nfs(source, path("kubernetes.io/nfs"), read_only, Vec::new()));
     }
-    let served = served(pod, volume, path);
-    let served = served.map_err(|reason| VolumeProblem::Invalid { volume: volume.name.clone(), reason });
-    if let Some(plan) = served? {
+    if let Some(plan) = served(pod, volume, path).map_err(invalid)? {
         return Ok(plan);
     }
     if let Some(source) = &volume.csi {
@@ -218,10 +214,9 @@ fn plan(
         return Ok(VolumePlan::Image { image, pull_policy: source.pull_policy.clone() });
     }
     if let Some(source) = &volume.host_path {
-        return host_path(source)
-            .map_err(|reason| VolumeProblem::Invalid { volume: volume.name.clone(), reason });
+        return host_path(source).map_err(invalid);
     }
-    empty_dir::plan(pod, volume, path(EMPTY_DIR_PLUGIN), settings)
+    empty_dir::plan(pod, volume, path(EMPTY_DIR_PLUGIN), settings).map_err(invalid)
 }
 
 /// Plans iSCSI, Fibre Channel and FlexVolume volumes; `path` returns the folder for a plugin name.
@@ -277,22 +272,18 @@ fn files_plugin(volume: &Volume) -> Option<(&'static str, Kept)> {
 fn fs_group(pod: &Pod, plan: &VolumePlan) -> Option<FsGroup> {
     let gid = pod.spec.security_context.as_ref()?.fs_group?;
     let gid = u32::try_from(gid).ok()?;
+    let by_policy = FsGroup { gid, change: change_policy(pod) };
     match plan {
         VolumePlan::EmptyDir { .. }
         | VolumePlan::MemoryDir { .. }
         | VolumePlan::HugePagesDir { .. }
         | VolumePlan::Files { .. } => Some(FsGroup { gid, change: FsGroupChange::Always }),
-        VolumePlan::Local { read_only: false, .. } => Some(FsGroup { gid, change: change_policy(pod) }),
-        VolumePlan::Iscsi(disk) => {
-            (!disk.read_only && !plan.is_device()).then(|| FsGroup { gid, change: change_policy(pod) })
-        }
-        VolumePlan::Fc(disk) => {
-            (!disk.read_only && !plan.is_device()).then(|| FsGroup { gid, change: change_policy(pod) })
-        }
+        VolumePlan::Local { read_only, .. } => (!read_only).then_some(by_policy),
+        VolumePlan::Iscsi(disk) => (!disk.read_only && !plan.is_device()).then_some(by_policy),
+        VolumePlan::Fc(disk) => (!disk.read_only && !plan.is_device()).then_some(by_policy),
         // The CSI driver's policy decides who changes the group.
-        VolumePlan::Csi(_) | VolumePlan::Flex(_) => Some(FsGroup { gid, change: change_policy(pod) }),
-        VolumePlan::Local { read_only: true, .. }
-        | VolumePlan::Device { .. }
+        VolumePlan::Csi(_) | VolumePlan::Flex(_) => Some(by_policy),
+        VolumePlan::Device { .. }
         | VolumePlan::HostPath { .. }
         | VolumePlan::Image { .. }
         | VolumePlan::Nfs { .. } => None,

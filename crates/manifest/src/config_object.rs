@@ -11,9 +11,9 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::path::{Path, Segment};
+use crate::path::Segment;
 use crate::problem::Problem;
-use crate::validate::{self, Checker, Violations, formats};
+use crate::validate::{self, Field, Report, Violations, formats};
 
 /// Maximum total size of all values of an object in bytes.
 const MAX_DATA_BYTES: usize = 1024 * 1024;
@@ -95,17 +95,18 @@ pub(crate) struct SecretManifest {
 type InvalidObject = (Option<String>, Violations);
 
 pub(crate) fn config_map(manifest: ConfigMapManifest) -> Result<ConfigObject, InvalidObject> {
-    let mut checker = Checker::default();
-    let (namespace, name) = check_identity(manifest.metadata.clone(), &mut checker);
+    let report = Report::default();
+    let at = report.root();
+    let (namespace, name) = check_identity(manifest.metadata, &at);
     let data = plain_values(manifest.data);
-    let binary_data = decode_base64_values(manifest.binary_data, "binaryData", &mut checker);
+    let binary_data =
+        decode_base64_values(manifest.binary_data, "use data for plain text", &at.field("binaryData"));
     for key in data.keys().filter(|key| binary_data.contains_key(*key)) {
-        let path = Path::root().field("data").key(key);
-        checker.invalid(&path, key.as_str(), "duplicate of key present in binaryData");
+        at.field("data").key(key).invalid(key.as_str(), "duplicate of key present in binaryData");
     }
-    check_keys(&data, "data", &mut checker);
-    check_keys(&binary_data, "binaryData", &mut checker);
-    check_total_size(data.values().chain(binary_data.values()), &Path::root(), &mut checker);
+    check_keys(&data, &at.field("data"));
+    check_keys(&binary_data, &at.field("binaryData"));
+    check_total_size(data.values().chain(binary_data.values()), &at);
     let object = ConfigObject {
         kind: ObjectKind::ConfigMap,
         namespace,
@@ -116,21 +117,22 @@ pub(crate) fn config_map(manifest: ConfigMapManifest) -> Result<ConfigObject, In
         immutable: manifest.immutable == Some(true),
         line: 0,
     };
-    finish(object, checker)
+    finish(object, report)
 }
 
 pub(crate) fn secret(manifest: SecretManifest) -> Result<ConfigObject, InvalidObject> {
-    let mut checker = Checker::default();
-    let (namespace, name) = check_identity(manifest.metadata.clone(), &mut checker);
-    let mut data = decode_base64_values(manifest.data, "data", &mut checker);
-    check_keys(&data, "data", &mut checker);
+    let report = Report::default();
+    let at = report.root();
+    let (namespace, name) = check_identity(manifest.metadata.clone(), &at);
+    let mut data = decode_base64_values(manifest.data, "use stringData for plain text", &at.field("data"));
+    check_keys(&data, &at.field("data"));
     let plain = plain_values(manifest.string_data);
-    check_keys(&plain, "stringData", &mut checker);
+    check_keys(&plain, &at.field("stringData"));
     data.extend(plain);
-    check_total_size(data.values(), &Path::root().field("data"), &mut checker);
+    check_total_size(data.values(), &at.field("data"));
     let explicit_type = manifest.secret_type.filter(|name| !name.is_empty());
     let secret_type = explicit_type.unwrap_or_else(|| "Opaque".to_owned());
-    secret_types::check(&secret_type, &data, &manifest.metadata, &mut checker);
+    secret_types::check(&secret_type, &data, &manifest.metadata, &at);
     let object = ConfigObject {
         kind: ObjectKind::Secret,
         namespace,
@@ -141,7 +143,7 @@ pub(crate) fn secret(manifest: SecretManifest) -> Result<ConfigObject, InvalidOb
         immutable: manifest.immutable == Some(true),
         line: 0,
     };
-    finish(object, checker)
+    finish(object, report)
 }
 
 /// Removes values, which may be secret, from decoding problems.
@@ -158,12 +160,12 @@ pub(crate) fn redact(mut problems: Vec<Problem>) -> Vec<Problem> {
     problems
 }
 
-fn check_identity(mut metadata: ObjectMeta, checker: &mut Checker) -> (String, String) {
+fn check_identity(mut metadata: ObjectMeta, object: &Field<'_>) -> (String, String) {
     let namespace = metadata.namespace.get_or_insert_default();
     if namespace.is_empty() {
         "default".clone_into(namespace);
     }
-    validate::check_object_metadata(&metadata, checker);
+    validate::check_object_metadata(&metadata, object);
     (metadata.namespace.unwrap_or_default(), metadata.name.unwrap_or_default())
 }
 
@@ -172,7 +174,7 @@ fn plain_values(values: StringMap) -> BTreeMap<String, Vec<u8>> {
     values.map(|(key, value)| (key, value.unwrap_or_default().into_bytes())).collect()
 }
 
-fn decode_base64_values(values: StringMap, field: &str, checker: &mut Checker) -> BTreeMap<String, Vec<u8>> {
+fn decode_base64_values(values: StringMap, hint: &str, at: &Field<'_>) -> BTreeMap<String, Vec<u8>> {
     let mut decoded = BTreeMap::new();
     for (key, value) in values.unwrap_or_default() {
         // YAML block scalars contain line breaks, which are not part of base64.
@@ -181,33 +183,24 @@ fn decode_base64_values(values: StringMap, field: &str, checker: &mut Checker) -
             Ok(bytes) => {
                 decoded.insert(key, bytes.0);
             }
-            Err(_) => {
-                let hint = match field {
-                    "data" => "; use stringData for plain text",
-                    _ => "; use data for plain text",
-                };
-                let path = Path::root().field(field).key(&key);
-                checker.invalid(&path, "<contents redacted>", &format!("must be base64{hint}"));
-            }
+            Err(_) => at.key(&key).invalid("<contents redacted>", &format!("must be base64; {hint}")),
         }
     }
     decoded
 }
 
-fn check_keys(data: &BTreeMap<String, Vec<u8>>, field: &str, checker: &mut Checker) {
-    for key in data.keys() {
-        checker.format(&Path::root().field(field).key(key), key, formats::config_key(key));
-    }
+fn check_keys(data: &BTreeMap<String, Vec<u8>>, at: &Field<'_>) {
+    data.keys().for_each(|key| at.key(key).format(key, formats::config_key));
 }
 
-fn check_total_size<'a>(values: impl Iterator<Item = &'a Vec<u8>>, path: &Path, checker: &mut Checker) {
+fn check_total_size<'a>(values: impl Iterator<Item = &'a Vec<u8>>, at: &Field<'_>) {
     if values.map(Vec::len).sum::<usize>() > MAX_DATA_BYTES {
-        checker.too_long(path, MAX_DATA_BYTES);
+        at.too_long(MAX_DATA_BYTES);
     }
 }
 
-fn finish(object: ConfigObject, checker: Checker) -> Result<ConfigObject, InvalidObject> {
-    let violations = checker.finish();
+fn finish(object: ConfigObject, report: Report) -> Result<ConfigObject, InvalidObject> {
+    let violations = report.into_violations();
     if violations.is_empty() {
         return Ok(object);
     }

@@ -1,12 +1,12 @@
 //! The defaults that a kube-apiserver sets in a v1 Pod, so that a static pod behaves like the same pod in a cluster.
 
 mod containers;
-mod image_tag;
 mod quantities;
 mod resources;
 mod volumes;
 
 use k8s_openapi::api::core::v1::{Container, Pod, PodSecurityContext, PodSpec};
+use values::image_name::parse_image_name;
 
 pub(crate) use quantities::{each_quantity, ensure_divisors, publish_quantities};
 pub(crate) use resources::aggregate;
@@ -37,6 +37,13 @@ pub(crate) fn apply(pod: &mut Pod) {
 
 fn containers_mut(spec: &mut PodSpec) -> impl Iterator<Item = &mut Container> {
     spec.init_containers.iter_mut().flatten().chain(spec.containers.iter_mut())
+}
+
+/// The default pull policy of an image: `Always` for the tag `latest`, explicit or implied. A name that cannot be parsed counts
+/// as "not latest".
+fn pull_policy(image: Option<&String>) -> &'static str {
+    let name = parse_image_name(image.map_or("", String::as_str));
+    if name.is_ok_and(|name| name.is_latest()) { "Always" } else { "IfNotPresent" }
 }
 
 /// Sets a string that is missing or empty.

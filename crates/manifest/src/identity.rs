@@ -8,7 +8,7 @@ use crate::{ManifestLocation, ManifestSource, defaults};
 const CONFIG_HASH: &str = "kubernetes.io/config.hash";
 
 /// Annotations of old releases that contained init containers; the API server drops them.
-const DROPPED_ANNOTATIONS: [&str; 4] = [
+pub(crate) const DROPPED_ANNOTATIONS: [&str; 4] = [
     "pod.beta.kubernetes.io/init-containers",
     "pod.alpha.kubernetes.io/init-containers",
     "pod.beta.kubernetes.io/init-container-statuses",

@@ -5,52 +5,43 @@
 
 use k8s_openapi::api::core::v1::{Container, LocalObjectReference, Pod, PodSpec, Volume, VolumeProjection};
 
-use crate::path::Path;
-use crate::validate::Violations;
+use crate::validate::{Field, Report, Violations};
 use crate::{ManifestRules, ObjectSource};
 
 /// Reports the references of a pod. With the gate disabled, only those are rejected that never work.
 pub(crate) fn check(pod: &Pod, rules: &ManifestRules) -> Violations {
     let Some(spec) = &pod.spec else { return Vec::new() };
-    if !rules.prevent_api_references {
-        return check_never_allowed(spec);
+    let report = Report::default();
+    let at = report.root().field("spec");
+    match rules.prevent_api_references {
+        true => References { objects: rules.objects }.check_pod(spec, &at),
+        false => check_never_allowed(spec, &at),
     }
-    let path = Path::root().field("spec");
-    let mut checker = ReferenceChecker { violations: Vec::new(), objects: rules.objects };
-    let has_account = !spec.service_account_name.as_deref().unwrap_or_default().is_empty();
-    checker.reject(has_account, &path.field("serviceAccountName"), "serviceaccounts");
-    for (path, secret) in
-        path.field("imagePullSecrets").items(spec.image_pull_secrets.as_deref().unwrap_or_default())
-    {
-        checker.reject_unless_local(!secret.name.is_empty(), &path, "secrets");
-    }
-    for (field, list) in
-        [("initContainers", spec.init_containers.as_deref()), ("containers", Some(&*spec.containers))]
-    {
-        for (path, container) in path.field(field).items(list.unwrap_or_default()) {
-            check_environment(container, &path, &mut checker);
-        }
-    }
-    for (path, _) in path.field("resourceClaims").items(spec.resource_claims.as_deref().unwrap_or_default()) {
-        checker.reject(true, &path, "resourceclaims");
-    }
-    for (path, volume) in path.field("volumes").items(spec.volumes.as_deref().unwrap_or_default()) {
-        check_volume(volume, &path, &mut checker);
-    }
-    checker.violations
+    report.into_violations()
 }
 
-struct ReferenceChecker {
-    violations: Violations,
+fn check_never_allowed(spec: &PodSpec, at: &Field<'_>) {
+    for (at, volume) in at.list("volumes", &spec.volumes) {
+        let Some(projected) = &volume.projected else { continue };
+        for (at, source) in at.list("projected.sources", &projected.sources) {
+            at.if_set("clusterTrustBundle", &source.cluster_trust_bundle, |_, at| {
+                at.forbidden("static pods may not use ClusterTrustBundle projected volume sources");
+            });
+        }
+    }
+    if spec.resource_claims.as_ref().is_some_and(|claims| !claims.is_empty()) {
+        at.field("resourceClaims").forbidden("static pods may not use ResourceClaims");
+    }
+}
+
+/// Rejects all references to objects that do not come from `objects`.
+struct References {
     objects: ObjectSource,
 }
 
-impl ReferenceChecker {
+impl References {
     /// A reference to an object that only an API server has.
-    fn reject(&mut self, is_referenced: bool, path: &Path, resource: &str) {
-        if !is_referenced {
-            return;
-        }
+    fn reject(&self, is_referenced: bool, resource: &str, at: &Field<'_>) {
         let hint = match self.objects {
             ObjectSource::ApiServer => "",
             ObjectSource::Manifests => {
@@ -58,118 +49,101 @@ impl ReferenceChecker {
                  manifest"
             }
         };
-        self.violations
-            .push((path.clone(), format!("Forbidden: static pods may not reference {resource}{hint}")));
+        if is_referenced {
+            at.forbidden(&format!("static pods may not reference {resource}{hint}"));
+        }
     }
 
     /// A reference to a ConfigMap or Secret, which may come from a manifest.
-    fn reject_unless_local(&mut self, is_referenced: bool, path: &Path, resource: &str) {
+    fn reject_unless_local(&self, is_referenced: bool, resource: &str, at: &Field<'_>) {
         match self.objects {
-            ObjectSource::ApiServer => self.reject(is_referenced, path, resource),
+            ObjectSource::ApiServer => self.reject(is_referenced, resource, at),
             ObjectSource::Manifests => {}
         }
     }
-}
 
-fn check_never_allowed(spec: &PodSpec) -> Violations {
-    let path = Path::root().field("spec");
-    let mut violations = Vec::new();
-    for (path, volume) in path.field("volumes").items(spec.volumes.as_deref().unwrap_or_default()) {
-        let sources =
-            volume.projected.as_ref().and_then(|source| source.sources.as_deref()).unwrap_or_default();
-        for (path, source) in path.field("projected.sources").items(sources) {
-            if source.cluster_trust_bundle.is_some() {
-                let reason = "Forbidden: static pods may not use ClusterTrustBundle projected volume sources";
-                violations.push((path.field("clusterTrustBundle"), reason.to_owned()));
-            }
+    fn check_pod(&self, spec: &PodSpec, at: &Field<'_>) {
+        let has_account = !spec.service_account_name.as_deref().unwrap_or_default().is_empty();
+        self.reject(has_account, "serviceaccounts", &at.field("serviceAccountName"));
+        for (at, secret) in at.list("imagePullSecrets", &spec.image_pull_secrets) {
+            self.reject_unless_local(!secret.name.is_empty(), "secrets", &at);
+        }
+        let init = at.list("initContainers", &spec.init_containers);
+        let containers = init.chain(at.field("containers").items(&spec.containers));
+        containers.for_each(|(at, container)| self.check_environment(container, &at));
+        for (at, _) in at.list("resourceClaims", &spec.resource_claims) {
+            self.reject(true, "resourceclaims", &at);
+        }
+        at.list("volumes", &spec.volumes).for_each(|(at, volume)| self.check_volume(volume, &at));
+    }
+
+    fn check_environment(&self, container: &Container, at: &Field<'_>) {
+        for (at, source) in at.list("envFrom", &container.env_from) {
+            self.reject_unless_local(source.secret_ref.is_some(), "secrets", &at.field("secretRef"));
+            self.reject_unless_local(
+                source.config_map_ref.is_some(),
+                "configmaps",
+                &at.field("configMapRef"),
+            );
+        }
+        for (at, variable) in at.list("env", &container.env) {
+            let Some(source) = &variable.value_from else { continue };
+            let at = at.field("valueFrom");
+            let has_config_map = source.config_map_key_ref.is_some();
+            self.reject_unless_local(source.secret_key_ref.is_some(), "secrets", &at.field("secretKeyRef"));
+            self.reject_unless_local(has_config_map, "configmaps", &at.field("configMapKeyRef"));
         }
     }
-    if spec.resource_claims.as_ref().is_some_and(|claims| !claims.is_empty()) {
-        let reason = "Forbidden: static pods may not use ResourceClaims";
-        violations.push((path.field("resourceClaims"), reason.to_owned()));
-    }
-    violations
-}
 
-fn check_environment(container: &Container, path: &Path, checker: &mut ReferenceChecker) {
-    for (path, source) in path.field("envFrom").items(container.env_from.as_deref().unwrap_or_default()) {
-        checker.reject_unless_local(source.secret_ref.is_some(), &path.field("secretRef"), "secrets");
-        checker.reject_unless_local(
-            source.config_map_ref.is_some(),
-            &path.field("configMapRef"),
-            "configmaps",
-        );
+    fn check_volume(&self, volume: &Volume, at: &Field<'_>) {
+        for (field, is_set, resource) in [
+            ("configMap", volume.config_map.is_some(), "configmaps (via configmap volumes)"),
+            ("secret", volume.secret.is_some(), "secrets (via secret volumes)"),
+        ] {
+            self.reject_unless_local(is_set, resource, &at.field(field));
+        }
+        for (field, is_set, resource) in [
+            ("csi", volume.csi.is_some(), "csidrivers (via CSI volumes)"),
+            ("glusterfs", volume.glusterfs.is_some(), "endpoints (via glusterFS volumes)"),
+            ("persistentVolumeClaim", volume.persistent_volume_claim.is_some(), "persistentvolumeclaims"),
+            ("ephemeral", volume.ephemeral.is_some(), "persistentvolumeclaims (via ephemeral volumes)"),
+            ("azureFile", volume.azure_file.is_some(), "secrets (via azureFile volumes)"),
+        ] {
+            self.reject(is_set, resource, &at.field(field));
+        }
+        let named =
+            |secret: Option<&LocalObjectReference>| secret.is_some_and(|secret| !secret.name.is_empty());
+        for (field, is_set) in [
+            ("cephfs", named(volume.cephfs.as_ref().and_then(|source| source.secret_ref.as_ref()))),
+            ("cinder", named(volume.cinder.as_ref().and_then(|source| source.secret_ref.as_ref()))),
+            ("flexVolume", named(volume.flex_volume.as_ref().and_then(|source| source.secret_ref.as_ref()))),
+            ("rbd", named(volume.rbd.as_ref().and_then(|source| source.secret_ref.as_ref()))),
+            ("scaleIO", named(volume.scale_io.as_ref().map(|source| &source.secret_ref))),
+            ("iscsi", named(volume.iscsi.as_ref().and_then(|source| source.secret_ref.as_ref()))),
+            ("storageos", named(volume.storageos.as_ref().and_then(|source| source.secret_ref.as_ref()))),
+        ] {
+            self.reject(is_set, "secrets", &at.field(field).field("secretRef"));
+        }
+        let Some(projected) = &volume.projected else { return };
+        for (at, source) in at.list("projected.sources", &projected.sources) {
+            self.check_projection(source, &at);
+        }
     }
-    for (path, variable) in path.field("env").items(container.env.as_deref().unwrap_or_default()) {
-        let Some(source) = &variable.value_from else { continue };
-        let path = path.field("valueFrom");
-        checker.reject_unless_local(source.secret_key_ref.is_some(), &path.field("secretKeyRef"), "secrets");
-        checker.reject_unless_local(
-            source.config_map_key_ref.is_some(),
-            &path.field("configMapKeyRef"),
-            "configmaps",
-        );
-    }
-}
 
-fn check_volume(volume: &Volume, path: &Path, checker: &mut ReferenceChecker) {
-    checker.reject_unless_local(
-        volume.config_map.is_some(),
-        &path.field("configMap"),
-        "configmaps (via configmap volumes)",
-    );
-    checker.reject_unless_local(
-        volume.secret.is_some(),
-        &path.field("secret"),
-        "secrets (via secret volumes)",
-    );
-    for (field, is_set, resource) in [
-        ("csi", volume.csi.is_some(), "csidrivers (via CSI volumes)"),
-        ("glusterfs", volume.glusterfs.is_some(), "endpoints (via glusterFS volumes)"),
-        ("persistentVolumeClaim", volume.persistent_volume_claim.is_some(), "persistentvolumeclaims"),
-        ("ephemeral", volume.ephemeral.is_some(), "persistentvolumeclaims (via ephemeral volumes)"),
-        ("azureFile", volume.azure_file.is_some(), "secrets (via azureFile volumes)"),
-    ] {
-        checker.reject(is_set, &path.field(field), resource);
-    }
-    let named = |secret: Option<&LocalObjectReference>| secret.is_some_and(|secret| !secret.name.is_empty());
-    for (field, is_set) in [
-        ("cephfs", named(volume.cephfs.as_ref().and_then(|source| source.secret_ref.as_ref()))),
-        ("cinder", named(volume.cinder.as_ref().and_then(|source| source.secret_ref.as_ref()))),
-        ("flexVolume", named(volume.flex_volume.as_ref().and_then(|source| source.secret_ref.as_ref()))),
-        ("rbd", named(volume.rbd.as_ref().and_then(|source| source.secret_ref.as_ref()))),
-        ("scaleIO", named(volume.scale_io.as_ref().map(|source| &source.secret_ref))),
-        ("iscsi", named(volume.iscsi.as_ref().and_then(|source| source.secret_ref.as_ref()))),
-        ("storageos", named(volume.storageos.as_ref().and_then(|source| source.secret_ref.as_ref()))),
-    ] {
-        checker.reject(is_set, &path.field(field).field("secretRef"), "secrets");
-    }
-    let sources = volume.projected.as_ref().and_then(|source| source.sources.as_deref()).unwrap_or_default();
-    for (path, source) in path.field("projected.sources").items(sources) {
-        check_projection(source, &path, checker);
-    }
-}
-
-fn check_projection(source: &VolumeProjection, path: &Path, checker: &mut ReferenceChecker) {
-    checker.reject_unless_local(
-        source.config_map.is_some(),
-        &path.field("configMap"),
-        "configmaps (via projected volumes)",
-    );
-    checker.reject_unless_local(
-        source.secret.is_some(),
-        &path.field("secret"),
-        "secrets (via projected volumes)",
-    );
-    for (field, is_set, resource) in [
-        (
-            "serviceAccountToken",
-            source.service_account_token.is_some(),
-            "serviceaccounts (via projected volumes)",
-        ),
-        ("clusterTrustBundle", source.cluster_trust_bundle.is_some(), "clustertrustbundles"),
-        ("podCertificate", source.pod_certificate.is_some(), "podcertificates"),
-    ] {
-        checker.reject(is_set, &path.field(field), resource);
+    fn check_projection(&self, source: &VolumeProjection, at: &Field<'_>) {
+        for (field, is_set, resource) in [
+            ("configMap", source.config_map.is_some(), "configmaps (via projected volumes)"),
+            ("secret", source.secret.is_some(), "secrets (via projected volumes)"),
+        ] {
+            self.reject_unless_local(is_set, resource, &at.field(field));
+        }
+        let has_token = source.service_account_token.is_some();
+        for (field, is_set, resource) in [
+            ("serviceAccountToken", has_token, "serviceaccounts (via projected volumes)"),
+            ("clusterTrustBundle", source.cluster_trust_bundle.is_some(), "clustertrustbundles"),
+            ("podCertificate", source.pod_certificate.is_some(), "podcertificates"),
+        ] {
+            self.reject(is_set, resource, &at.field(field));
+        }
     }
 }

@@ -18,7 +18,6 @@ pub struct PodResources {
 pub struct ContainerResources(Vec<(String, Arc<ResourceRequirements>)>);
 
 impl ContainerResources {
-    #[must_use]
     pub fn get(&self, name: &str) -> Option<&Arc<ResourceRequirements>> {
         self.0.iter().find(|(known, _)| known == name).map(|(_, own)| own)
     }

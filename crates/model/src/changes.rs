@@ -38,7 +38,6 @@ pub enum Operation {
 
 impl Operation {
     /// The name in logs.
-    #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Add => "ADD",

@@ -17,7 +17,6 @@ pub enum UpdateKind {
 
 impl UpdateKind {
     /// The label value in metrics.
-    #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Create => "create",
@@ -38,7 +37,6 @@ pub enum WorkerTarget {
 
 impl WorkerTarget {
     /// The pod's UID.
-    #[must_use]
     pub fn uid(&self) -> &PodUid {
         match self {
             Self::Desired(pod) => &pod.uid,
@@ -47,7 +45,6 @@ impl WorkerTarget {
     }
 
     /// The pod's namespace and name.
-    #[must_use]
     pub fn full_name(&self) -> &PodFullName {
         match self {
             Self::Desired(pod) => &pod.full_name,

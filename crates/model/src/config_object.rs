@@ -14,7 +14,6 @@ pub enum ObjectKind {
 
 impl ObjectKind {
     /// The resource name in messages.
-    #[must_use]
     pub fn resource(self) -> &'static str {
         match self {
             Self::ConfigMap => "configmap",
@@ -23,7 +22,6 @@ impl ObjectKind {
     }
 
     /// The kind in messages.
-    #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
             Self::ConfigMap => "ConfigMap",
@@ -63,7 +61,6 @@ pub struct ConfigObject {
 
 impl ConfigObject {
     /// A hash of the content.
-    #[must_use]
     pub fn digest(&self) -> u64 {
         let mut hash = Fnv64a::new();
         for map in [&self.data, &self.binary_data] {

@@ -30,7 +30,6 @@ pub enum EventType {
 }
 
 impl EventType {
-    #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Normal => "Normal",
@@ -63,7 +62,6 @@ pub enum EventSubject {
 }
 
 impl EventSubject {
-    #[must_use]
     pub fn pod(pod: &Pod, field_path: String) -> Self {
         Self::Pod { uid: pod.uid.clone(), full_name: pod.full_name.clone(), field_path }
     }

@@ -11,7 +11,6 @@ macro_rules! id {
         pub struct $name(Arc<str>);
 
         impl $name {
-            #[must_use]
             pub fn as_str(&self) -> &str {
                 &self.0
             }
@@ -88,7 +87,6 @@ pub enum PodSource {
 
 impl PodSource {
     /// The value of the annotation `kubernetes.io/config.source`.
-    #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
             Self::File => "file",
@@ -97,18 +95,7 @@ impl PodSource {
         }
     }
 
-    #[must_use]
-    pub fn from_annotation(text: &str) -> Option<Self> {
-        match text {
-            "file" => Some(Self::File),
-            "http" => Some(Self::Http),
-            "api" => Some(Self::Api),
-            _ => None,
-        }
-    }
-
     /// Static pods come from files or URLs, not from the API server.
-    #[must_use]
     pub fn is_static(self) -> bool {
         !matches!(self, Self::Api)
     }

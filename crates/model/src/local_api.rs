@@ -98,7 +98,6 @@ pub enum SourceState {
 }
 
 impl SourceState {
-    #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Waiting => "Waiting",
@@ -138,7 +137,6 @@ pub enum FileState {
 
 impl FileState {
     /// The value of the metric label.
-    #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Accepted => "accepted",

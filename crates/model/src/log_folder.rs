@@ -10,13 +10,11 @@ pub struct LogFolder {
 
 impl LogFolder {
     /// The folder's name.
-    #[must_use]
     pub fn file_name(&self) -> String {
         format!("{}_{}_{}", self.full_name.namespace, self.full_name.name, self.uid)
     }
 
     /// Reads a folder's name back.
-    #[must_use]
     pub fn parse(file_name: &str) -> Option<Self> {
         // Namespaces and names are DNS names and hold no underscore; a UID may.
         let (namespace, rest) = file_name.split_once('_')?;

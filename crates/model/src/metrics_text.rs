@@ -124,7 +124,6 @@ impl FamilySamples<'_> {
     }
 
     /// The value of a histogram's `le` label. OpenMetrics requires a decimal point.
-    #[must_use]
     pub fn bucket_bound(&self, bound: f64) -> String {
         let text = number(bound, self.dialect);
         let is_whole = bound.is_finite() && !text.contains('.');

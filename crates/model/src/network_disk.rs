@@ -71,7 +71,6 @@ pub enum FcName {
 
 impl FcName {
     /// The name of its folder, as upstream makes it.
-    #[must_use]
     pub fn folder(&self) -> String {
         match self {
             Self::Targets { names, lun } => format!("{}-lun-{lun}", names.join("-")),
@@ -80,7 +79,6 @@ impl FcName {
     }
 
     /// The disk of a folder.
-    #[must_use]
     pub fn of_folder(name: &str) -> Option<Self> {
         let words: Vec<String> = name.split('-').map(str::to_owned).collect();
         match words.as_slice() {

@@ -29,7 +29,6 @@ pub enum Observation {
 
 impl ObservedPod {
     /// A pod of which the runtime holds nothing.
-    #[must_use]
     pub fn absent(uid: PodUid, full_name: PodFullName, moment: Moment) -> Self {
         Self {
             uid,
@@ -42,13 +41,11 @@ impl ObservedPod {
     }
 
     /// Whether the runtime holds nothing of it.
-    #[must_use]
     pub fn is_absent(&self) -> bool {
         self.sandboxes.is_empty() && self.containers.is_empty()
     }
 
     /// The newest container of that name.
-    #[must_use]
     pub fn container(&self, name: &str) -> Option<&ContainerStatus> {
         self.containers.iter().find(|status| status.name == name)
     }
@@ -66,13 +63,11 @@ impl ObservedPod {
     }
 
     /// Whether any container or sandbox is alive.
-    #[must_use]
     pub fn is_alive(&self) -> bool {
         self.running().next().is_some() || self.sandboxes.iter().any(|s| s.state == SandboxState::Ready)
     }
 
     /// The pod's addresses: those of the newest sandbox that has any.
-    #[must_use]
     pub fn ips(&self) -> &[String] {
         let told = self.sandboxes.iter().filter_map(|sandbox| sandbox.ips.as_deref());
         told.into_iter().find(|ips| !ips.is_empty()).unwrap_or_default()

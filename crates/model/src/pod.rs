@@ -71,55 +71,51 @@ impl Pod {
     }
 
     /// The API object with a given status.
-    #[must_use]
     pub fn to_object(&self, status: PodStatus) -> core::Pod {
         core::Pod { metadata: self.metadata.clone(), spec: Some(self.spec.clone()), status: Some(status) }
     }
 
     /// The pod's name.
-    #[must_use]
     pub fn name(&self) -> &str {
         &self.full_name.name
     }
 
     /// The pod's namespace.
-    #[must_use]
     pub fn namespace(&self) -> &str {
         &self.full_name.namespace
     }
 
+    /// Name, namespace and UID as upstream writes them in messages.
+    pub fn log_name(&self) -> String {
+        format!("{}_{}({})", self.name(), self.namespace(), self.uid)
+    }
+
     /// An annotation's value.
-    #[must_use]
     pub fn annotation(&self, key: &str) -> Option<&str> {
         self.metadata.annotations.as_ref()?.get(key).map(String::as_str)
     }
 
     /// Static pods are owned by the node, not by the API server.
-    #[must_use]
     pub fn is_static(&self) -> bool {
         self.source.is_static()
     }
 
     /// Whether the pod lives in the host's network.
-    #[must_use]
     pub fn is_host_network(&self) -> bool {
         self.spec.host_network == Some(true)
     }
 
     /// Whether a graceful deletion has begun.
-    #[must_use]
     pub fn is_deleted(&self) -> bool {
         self.metadata.deletion_timestamp.is_some()
     }
 
     /// When the object was made, or first seen.
-    #[must_use]
     pub fn created_at(&self) -> Timestamp {
         self.metadata.creation_timestamp.as_ref().map(Timestamp::from_api_time).unwrap_or_default()
     }
 
     /// When the agent saw the pod first.
-    #[must_use]
     pub fn first_seen(&self) -> Timestamp {
         self.annotation(labels::CONFIG_SEEN)
             .and_then(|text| text.parse::<jiff::Timestamp>().ok())
@@ -150,7 +146,6 @@ impl Pod {
     }
 
     /// The container of that name, of whatever kind.
-    #[must_use]
     pub fn container(&self, name: &str) -> Option<ContainerRef<'_>> {
         self.all_containers().find(|entry| entry.container.name == name)
     }
@@ -224,7 +219,6 @@ pub struct ContainerRef<'a> {
 
 impl ContainerRef<'_> {
     /// The field path events use for this container.
-    #[must_use]
     pub fn field_path(&self) -> String {
         let list = match self.kind {
             ContainerKind::Init => "initContainers",

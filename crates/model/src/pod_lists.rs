@@ -6,7 +6,6 @@ pub struct ListMark(u64);
 
 impl ListMark {
     /// A mark made from that number.
-    #[must_use]
     pub const fn new(number: u64) -> Self {
         Self(number)
     }

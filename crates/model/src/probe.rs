@@ -36,7 +36,6 @@ impl ProbeKind {
     pub const ALL: [Self; 3] = [Self::Startup, Self::Readiness, Self::Liveness];
 
     /// The name in events and metrics.
-    #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Liveness => "Liveness",

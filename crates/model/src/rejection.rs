@@ -30,13 +30,11 @@ impl Rejection {
     /// Start of the status message of a pod that was not admitted. Same as upstream.
     const NOT_ADMITTED: &str = "Pod was rejected: ";
 
-    #[must_use]
     pub fn at_admission(reason: impl Into<String>, message: impl Into<String>) -> Self {
         Self { kind: RejectionKind::Admission, reason: reason.into(), message: message.into() }
     }
 
     /// The message of the pod's status.
-    #[must_use]
     pub fn status_message(&self) -> Cow<'_, str> {
         match self.kind {
             RejectionKind::Admission => Cow::Owned(format!("{}{}", Self::NOT_ADMITTED, self.message)),
@@ -49,7 +47,6 @@ impl Rejection {
     }
 
     /// Whether a status from the API server, where the kind is lost, is that of a pod that was not admitted.
-    #[must_use]
     pub fn is_at_admission(status_message: &str) -> bool {
         status_message.starts_with(Self::NOT_ADMITTED)
     }

@@ -70,7 +70,6 @@ pub struct SandboxStatus {
 
 impl SandboxStatus {
     /// Whether the runtime says that it has no address, rather than nothing.
-    #[must_use]
     pub fn lacks_address(&self) -> bool {
         self.ips.as_ref().is_some_and(Vec::is_empty)
     }

@@ -5,6 +5,8 @@
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use serde::Serialize;
 
+use crate::usage::Pressure;
+
 /// The node and its pods.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Summary {
@@ -129,7 +131,7 @@ pub struct CpuStatistics {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub usage_core_nano_seconds: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub psi: Option<PressureStatistics>,
+    pub psi: Option<Pressure>,
 }
 
 /// Memory in bytes.
@@ -153,7 +155,7 @@ pub struct MemoryStatistics {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub major_page_faults: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub psi: Option<PressureStatistics>,
+    pub psi: Option<Pressure>,
 }
 
 /// Stalls of disks.
@@ -161,7 +163,7 @@ pub struct MemoryStatistics {
 pub struct IoStatistics {
     pub time: Option<Time>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub psi: Option<PressureStatistics>,
+    pub psi: Option<Pressure>,
 }
 
 /// Swap in bytes.
@@ -174,26 +176,6 @@ pub struct SwapStatistics {
     pub swap_available_bytes: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub swap_usage_bytes: Option<u64>,
-}
-
-/// Stalls of one resource.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
-pub struct PressureStatistics {
-    pub full: StallStatistics,
-    pub some: StallStatistics,
-}
-
-/// One kind of stall.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
-pub struct StallStatistics {
-    /// Microseconds so far, as the kernel counts them.
-    pub total: u64,
-    /// Percentage of the last ten seconds.
-    pub avg10: f64,
-    /// Percentage of the last minute.
-    pub avg60: f64,
-    /// Percentage of the last five minutes.
-    pub avg300: f64,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]

@@ -15,31 +15,26 @@ impl Timestamp {
     pub const ZERO: Self = Self(0);
 
     /// From nanoseconds since the epoch.
-    #[must_use]
     pub const fn from_nanos(nanos: i64) -> Self {
         Self(nanos)
     }
 
     /// From whole seconds since the epoch.
-    #[must_use]
     pub const fn from_secs(secs: i64) -> Self {
         Self(secs.saturating_mul(1_000_000_000))
     }
 
     /// Nanoseconds since the epoch.
-    #[must_use]
     pub const fn as_nanos(self) -> i64 {
         self.0
     }
 
     /// Whether this stands for "never".
-    #[must_use]
     pub const fn is_zero(self) -> bool {
         self.0 <= 0
     }
 
     /// Time passed since `earlier`; zero when `earlier` lies in the future.
-    #[must_use]
     pub fn since(self, earlier: Self) -> Duration {
         Duration::from_nanos(u64::try_from(self.0.saturating_sub(earlier.0)).unwrap_or(0))
     }
@@ -51,19 +46,16 @@ impl Timestamp {
     }
 
     /// As an API time, cut to whole seconds as the API shows it.
-    #[must_use]
     pub fn to_api_time(self) -> k8s_openapi::apimachinery::pkg::apis::meta::v1::Time {
         let whole = jiff::Timestamp::from_second(self.0.div_euclid(1_000_000_000));
         k8s_openapi::apimachinery::pkg::apis::meta::v1::Time(whole.unwrap_or_default())
     }
 
-    #[must_use]
     pub fn from_api_time(time: &k8s_openapi::apimachinery::pkg::apis::meta::v1::Time) -> Self {
         Self(i64::try_from(time.0.as_nanosecond()).unwrap_or_default())
     }
 
     /// RFC 3339 with nanoseconds, in UTC.
-    #[must_use]
     pub fn to_rfc3339(self) -> String {
         jiff::Timestamp::from_nanosecond(i128::from(self.0)).unwrap_or_default().to_string()
     }
@@ -97,7 +89,6 @@ pub struct MomentSource(Arc<AtomicU64>);
 
 impl MomentSource {
     /// A moment later than every one given out before.
-    #[must_use]
     pub fn next(&self) -> Moment {
         Moment(self.0.fetch_add(1, Ordering::AcqRel) + 1)
     }

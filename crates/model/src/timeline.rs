@@ -22,7 +22,6 @@ pub enum StartStep {
 
 impl StartStep {
     /// The word shown to users.
-    #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Volumes => "volumes",
@@ -59,7 +58,6 @@ pub struct StepRecord {
 }
 
 impl StepRecord {
-    #[must_use]
     pub fn newest(&self) -> StepSpan {
         self.last.unwrap_or(self.first)
     }

@@ -1,5 +1,7 @@
 //! Use of cgroups, network interfaces and file systems, as counted by the kernel.
 
+use serde::Serialize;
+
 use crate::Timestamp;
 
 /// Use and limits of one cgroup at one time.
@@ -58,7 +60,7 @@ pub struct PressureUsage {
 }
 
 /// One resource's stalls.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Pressure {
     /// Times in which all tasks waited.
     pub full: Stall,
@@ -67,7 +69,7 @@ pub struct Pressure {
 }
 
 /// One kind of stall.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Stall {
     /// Microseconds since the cgroup was made.
     pub total: u64,

@@ -26,7 +26,6 @@ pub struct IdPool {
 
 impl IdPool {
     /// All ids but those of the node's own users, handed out in pieces of this length.
-    #[must_use]
     pub fn of_length(per_pod: u32) -> Self {
         Self { first: per_pod, total: u32::MAX - per_pod + 1, per_pod }
     }

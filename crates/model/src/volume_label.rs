@@ -27,7 +27,6 @@ pub enum VolumeLabel {
 
 impl VolumeLabel {
     /// The label that a volume is mounted with.
-    #[must_use]
     pub fn of_mount(&self) -> Option<&str> {
         match self {
             Self::OfMount(label) => Some(label),
@@ -44,7 +43,6 @@ impl From<Option<String>> for VolumeLabel {
 
 /// Whether two labels are one, however their levels are written; an empty one is none. Pods write levels as they like, and
 /// the kernel, which shows what is mounted, in its own way.
-#[must_use]
 pub fn same_label(one: &str, other: &str) -> bool {
     let parts = |label: &str| {
         let mut parts = label.splitn(4, ':').map(str::to_owned);

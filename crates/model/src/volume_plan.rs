@@ -87,7 +87,6 @@ pub enum VolumePlan {
 
 impl VolumePlan {
     /// The path that containers mount; `None` if only the runtime has it.
-    #[must_use]
     pub fn host_path(&self) -> Option<&Path> {
         match self {
             Self::Image { .. } => None,
@@ -107,7 +106,6 @@ impl VolumePlan {
     }
 
     /// Whether containers see a block device.
-    #[must_use]
     pub fn is_device(&self) -> bool {
         match self {
             Self::Device { .. } => true,

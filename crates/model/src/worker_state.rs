@@ -15,7 +15,6 @@ pub enum WorkerPhase {
 
 impl WorkerPhase {
     /// The word shown to users.
-    #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Syncing => "syncing",

@@ -3,7 +3,6 @@
 use serde_json::Value;
 
 /// The value as a YAML document.
-#[must_use]
 pub fn to_yaml(value: &Value) -> String {
     let mut text = String::new();
     match value {

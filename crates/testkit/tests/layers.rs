@@ -57,12 +57,15 @@ const PURE_CRATES_USE: &[(&str, &[&str])] = &[
         "document",
         &["saphyr-parser", "serde", "serde_ignored", "serde_json", "serde_path_to_error", "thiserror"],
     ),
-    ("values", &["base64", "serde", "thiserror"]),
+    ("values", &["base64", "percent-encoding", "serde", "thiserror"]),
     ("config", &["serde", "serde_json", "thiserror"]),
     ("manifest", &["k8s-openapi", "serde", "serde_json", "thiserror"]),
     ("model", &["jiff", "k8s-openapi", "serde", "serde_json", "thiserror"]),
     ("ports", &["async-trait", "futures", "k8s-openapi", "serde_json", "thiserror"]),
-    ("decide", &["base64", "jiff", "k8s-openapi", "regex-syntax", "serde_json", "sha2"]),
+    (
+        "decide",
+        &["base64", "jiff", "k8s-openapi", "regex-syntax", "serde", "serde_json", "sha2", "thiserror"],
+    ),
 ];
 
 /// Features of our crates that add waiting or randomness, which pure crates must not enable.

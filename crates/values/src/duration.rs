@@ -42,23 +42,19 @@ impl GoDuration {
         Self(seconds.saturating_mul(SECOND.cast_signed()))
     }
 
-    #[must_use]
     pub const fn as_nanos(self) -> i64 {
         self.0
     }
 
-    #[must_use]
     pub const fn is_zero(self) -> bool {
         self.0 == 0
     }
 
-    #[must_use]
     pub const fn is_negative(self) -> bool {
         self.0 < 0
     }
 
     /// As a standard duration; a negative one becomes zero.
-    #[must_use]
     pub fn to_std(self) -> Duration {
         Duration::from_nanos(u64::try_from(self.0).unwrap_or(0))
     }

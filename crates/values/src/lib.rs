@@ -1,5 +1,5 @@
-//! Value formats that Kubernetes and Go define: resource quantities, Go durations, FNV hashes and the proxy
-//! variables.
+//! Value formats that Kubernetes and Go define: resource quantities, Go durations, FNV hashes, image names and
+//! the proxy variables.
 //!
 //! Input: text or bytes from manifests, configuration, API objects and plugins. Output: exact numbers, and text that is
 //! identical to what upstream prints.
@@ -11,5 +11,6 @@
 
 pub mod duration;
 pub mod fnv;
+pub mod image_name;
 pub mod proxies;
 pub mod quantity;

@@ -70,7 +70,6 @@ impl Proxy {
     }
 
     /// The value of the `Proxy-Authorization` header.
-    #[must_use]
     pub fn authorization(&self) -> Option<String> {
         let (name, password) = self.user.as_ref()?;
         Some(format!("Basic {}", STANDARD.encode(format!("{name}:{password}"))))
@@ -88,7 +87,6 @@ pub struct Target<'a> {
 
 impl<'a> Target<'a> {
     /// From the parts of a URL. An IPv6 address may have brackets, and the port may be absent.
-    #[must_use]
     pub fn new(scheme: &'a str, host: &'a str, port: Option<u16>) -> Self {
         let host = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
         Self { scheme, host, port: port.unwrap_or(if scheme == "https" { 443 } else { 80 }) }
@@ -96,16 +94,9 @@ impl<'a> Target<'a> {
 }
 
 /// The text is not the address of a proxy.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("invalid proxy address {0:?}")]
 pub struct InvalidProxy(String);
-
-impl fmt::Display for InvalidProxy {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "invalid proxy address {:?}", self.0)
-    }
-}
-
-impl std::error::Error for InvalidProxy {}
 
 /// The proxy settings of an environment.
 #[derive(Clone, Debug, Default)]
@@ -138,7 +129,6 @@ enum Exempt {
 
 impl Proxies {
     /// Reads the variables in upper case, and in lower case those that are not set.
-    #[must_use]
     pub fn from_variables(variable: impl Fn(&str) -> Option<String>) -> Self {
         let read = |name: &str| {
             let set = |name: &str| variable(name).filter(|value| !value.is_empty());
@@ -261,22 +251,7 @@ fn without_user(text: &str) -> String {
 }
 
 fn percent_decoded(text: &str) -> String {
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.as_bytes();
-    while let Some((first, behind)) = rest.split_first() {
-        let code = behind.get(..2).filter(|_| *first == b'%').and_then(|code| std::str::from_utf8(code).ok());
-        match code.and_then(|code| u8::from_str_radix(code, 16).ok()) {
-            Some(byte) => {
-                bytes.push(byte);
-                rest = behind.get(2..).unwrap_or_default();
-            }
-            None => {
-                bytes.push(*first);
-                rest = behind;
-            }
-        }
-    }
-    String::from_utf8_lossy(&bytes).into_owned()
+    percent_encoding::percent_decode_str(text).decode_utf8_lossy().into_owned()
 }
 
 #[cfg(test)]

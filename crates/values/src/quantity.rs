@@ -55,7 +55,6 @@ pub struct InvalidQuantity;
 
 impl Quantity {
     /// A number of whole units; upstream's `NewQuantity`.
-    #[must_use]
     pub const fn new(units: i64, format: Format) -> Self {
         Self { number: Number::Short { value: units, scale: 0 }, format }
     }
@@ -66,17 +65,14 @@ impl Quantity {
         text.trim().parse()
     }
 
-    #[must_use]
     pub const fn number(&self) -> &Number {
         &self.number
     }
 
-    #[must_use]
     pub const fn format(&self) -> Format {
         self.format
     }
 
-    #[must_use]
     pub fn is_zero(&self) -> bool {
         match &self.number {
             Number::Short { value, .. } => *value == 0,
@@ -84,7 +80,6 @@ impl Quantity {
         }
     }
 
-    #[must_use]
     pub fn is_negative(&self) -> bool {
         match &self.number {
             Number::Short { value, .. } => *value < 0,
@@ -92,12 +87,10 @@ impl Quantity {
         }
     }
 
-    #[must_use]
     pub fn is_positive(&self) -> bool {
         !self.is_zero() && !self.is_negative()
     }
 
-    #[must_use]
     pub fn is_whole(&self) -> bool {
         self.to_decimal().is_whole()
     }
@@ -106,7 +99,6 @@ impl Quantity {
     ///
     /// Upstream's `Value` agrees within that range, except that it rounds a negative big decimal towards zero; beyond
     /// the range it returns the low 64 bits or zero.
-    #[must_use]
     pub fn value(&self) -> i64 {
         Amount::from(self).units()
     }

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use decide::error_list::aggregate;
 use decide::images::credentials::image_auth;
-use decide::images::image_pull::join_failures;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use model::{ImageSpec, ImageStatus, RegistryCredential, SandboxSpec};
@@ -85,5 +85,5 @@ async fn try_credentials(
             Err(error) => failures.push(error.message),
         }
     }
-    Err(join_failures(&failures))
+    Err(aggregate(&failures))
 }

@@ -3,6 +3,8 @@
 use k8s_openapi::api::core::v1::Container;
 use model::{AdmissionSettings, Pod, Rejection};
 
+use crate::pipeline::pod_actions::is_sidecar;
+
 const RESTART_ALL: &str = "RestartAllContainersOnContainerExits";
 const HOST_NETWORK_USERS: &str = "UserNamespacesHostNetworkSupport";
 const RESIZE_OF_INIT: &str = "InPlacePodVerticalScalingInitContainers";
@@ -17,7 +19,6 @@ pub(super) fn check(pod: &Pod, settings: &AdmissionSettings) -> Result<(), Rejec
 }
 
 /// The event message if an update of a running pod needs undeclared features.
-#[must_use]
 pub fn features_missing_for_update(old: &Pod, new: &Pod, settings: &AdmissionSettings) -> Option<String> {
     let mut required = Vec::new();
     if old.spec.resources != new.spec.resources {
@@ -25,7 +26,7 @@ pub fn features_missing_for_update(old: &Pod, new: &Pod, settings: &AdmissionSet
     }
     let resources = |pod: &Pod| {
         let init = pod.spec.init_containers.iter().flatten();
-        let plain = init.filter(|container| container.restart_policy.as_deref() != Some("Always"));
+        let plain = init.filter(|container| !is_sidecar(container));
         plain.map(|container| container.resources.clone()).collect::<Vec<_>>()
     };
     if resources(old) != resources(new) {

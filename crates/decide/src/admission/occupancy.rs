@@ -1,12 +1,12 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-use k8s_openapi::api::core::v1::{Container, ContainerPort};
+use k8s_openapi::api::core::v1::ContainerPort;
 use model::{Pod, PodUid, ResourceAmounts};
 use values::quantity::Amount;
 
-use crate::pod_resources::resources::pod_requests;
-use crate::quantity::amount_of;
+use crate::pipeline::pod_actions::is_sidecar;
+use crate::pod_resources::resources::pod_requests_with_overhead;
 
 /// Requests and host ports of all admitted pods. The totals are updated pod by pod, so that admitting many pods takes linear
 /// time.
@@ -58,7 +58,6 @@ impl Occupancy {
         }
     }
 
-    #[must_use]
     pub fn contains(&self, uid: &PodUid) -> bool {
         self.pods.contains_key(uid)
     }
@@ -114,19 +113,14 @@ const ANY_ADDRESS: &str = "0.0.0.0";
 
 /// Host ports of regular containers and sidecars.
 pub(super) fn host_ports(pod: &Pod) -> Vec<HostPort> {
-    let is_sidecar = |container: &&Container| container.restart_policy.as_deref() == Some("Always");
-    let sidecars = pod.spec.init_containers.iter().flatten().filter(is_sidecar);
+    let sidecars = pod.spec.init_containers.iter().flatten().filter(|container| is_sidecar(container));
     let all = sidecars.chain(&pod.spec.containers);
     all.flat_map(|container| container.ports.iter().flatten()).filter_map(HostPort::of).collect()
 }
 
 /// Requests of a pod including overhead.
 pub(super) fn requests(pod: &Pod) -> ResourceAmounts {
-    let mut totals = pod_requests(pod);
-    for (name, quantity) in pod.spec.overhead.iter().flatten() {
-        let total = totals.entry(name.clone()).or_default();
-        *total = *total + amount_of(quantity);
-    }
+    let totals = pod_requests_with_overhead(pod);
     let amount = |name: &str, total: Amount| if name == "cpu" { total.milli() } else { total.units() };
     totals.into_iter().map(|(name, total)| (name.clone(), amount(&name, total))).collect()
 }

@@ -12,14 +12,12 @@ use crate::pod_resources::qos::{QosClass, pod_qos_class};
 const MIN_TERMINATION_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// How long a critical pod waits until a preempted pod has stopped.
-#[must_use]
 pub fn preemption_timeout(pod: &Pod) -> Duration {
     let grace = pod.spec.termination_grace_period_seconds.and_then(|seconds| u64::try_from(seconds).ok());
     termination_timeout(grace.unwrap_or_default())
 }
 
 /// How long to wait until a pod with this grace period has stopped.
-#[must_use]
 pub fn termination_timeout(grace_seconds: u64) -> Duration {
     let grace = grace_seconds.min(MAX_GRACE_SECONDS);
     Duration::from_secs(grace + grace / 2).max(MIN_TERMINATION_TIMEOUT)

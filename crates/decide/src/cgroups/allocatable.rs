@@ -1,13 +1,13 @@
 //! Allocatable resources of the node.
 
 use model::{NodeResources, ResourceAmounts};
-use values::quantity::Amount;
+
+use crate::eviction::ThresholdValue;
 
 const HUGEPAGES_PREFIX: &str = "hugepages-";
 
 /// Allocatable of the node: the capacity minus both reservations and the hard eviction thresholds; memory also minus all
 /// hugepages. Never below zero.
-#[must_use]
 pub fn allocatable(resources: &NodeResources) -> ResourceAmounts {
     let NodeResources { capacity, kube_reserved, system_reserved, eviction_hard } = resources;
     let mut left = subtract(capacity, &[kube_reserved, system_reserved, eviction_hard]);
@@ -23,7 +23,6 @@ pub fn allocatable(resources: &NodeResources) -> ResourceAmounts {
 
 /// Limits of the cgroup of all pods. The eviction thresholds are not subtracted, so that eviction acts before the limit is
 /// reached.
-#[must_use]
 pub fn pods_cgroup_amounts(resources: &NodeResources) -> ResourceAmounts {
     let mut left = subtract(&resources.capacity, &[&resources.kube_reserved, &resources.system_reserved]);
     left.remove("pods");
@@ -31,7 +30,6 @@ pub fn pods_cgroup_amounts(resources: &NodeResources) -> ResourceAmounts {
 }
 
 /// Error messages for reservations that exceed the capacity, as upstream writes them.
-#[must_use]
 pub fn impossible_reservations(resources: &NodeResources) -> Vec<String> {
     let reserved = |name: &str| -> i64 {
         [&resources.kube_reserved, &resources.system_reserved, &resources.eviction_hard]
@@ -51,21 +49,12 @@ pub fn impossible_reservations(resources: &NodeResources) -> Vec<String> {
 }
 
 /// The amount of a hard eviction threshold (`100Mi`, `10%`).
-#[must_use]
 pub fn threshold_amount(text: &str, capacity: i64) -> i64 {
     // Both disable the threshold.
     if matches!(text, "0%" | "100%") {
         return 0;
     }
-    match text.strip_suffix('%').and_then(|number| number.parse::<f32>().ok()) {
-        #[expect(
-            clippy::cast_possible_truncation,
-            clippy::cast_precision_loss,
-            reason = "upstream's arithmetic, digit by digit"
-        )]
-        Some(percent) => (capacity as f64 * f64::from(percent / 100.0)) as i64,
-        None => Amount::parse(text).map_or(0, Amount::units),
-    }
+    ThresholdValue::parse(text).map_or(0, |value| value.of(capacity))
 }
 
 fn subtract(capacity: &ResourceAmounts, reserved: &[&ResourceAmounts]) -> ResourceAmounts {

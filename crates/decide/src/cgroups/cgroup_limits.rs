@@ -7,16 +7,15 @@ use values::quantity::Amount;
 
 use crate::pod_resources::qos::{QosClass, pod_qos_class};
 use crate::pod_resources::resources::{
-    MIN_CPU_SHARES, ResourceTotals, cfs_quota, cpu_shares, declared_limit, hugepage_size, pod_requests,
+    MIN_CPU_SHARES, ResourceTotals, cfs_quota, cpu_shares, declared_limit, hugepage_size,
+    pod_requests_with_overhead,
 };
-use crate::quantity::amount_of;
 
 const NO_QUOTA: i64 = -1;
 
 /// Limits of a pod's cgroup: CPU and memory by QoS class, hugepages by request, processes by the node's setting.
-#[must_use]
 pub fn pod_cgroup_limits(pod: &Pod, settings: &NodeSettings) -> CgroupLimits {
-    let requests = requests_with_overhead(pod);
+    let requests = pod_requests_with_overhead(pod);
     let shares = match pod_qos_class(pod) {
         QosClass::Guaranteed | QosClass::Burstable => {
             cpu_shares(requests.get("cpu").copied().unwrap_or_default().milli())
@@ -37,15 +36,6 @@ pub fn pod_cgroup_limits(pod: &Pod, settings: &NodeSettings) -> CgroupLimits {
         pids: Some(settings.pod_pids_limit).filter(|limit| *limit > 0),
         hugepages: HugepageLimits::Sizes(hugepages(&requests)),
     }
-}
-
-fn requests_with_overhead(pod: &Pod) -> ResourceTotals {
-    let mut totals = pod_requests(pod);
-    for (name, quantity) in pod.spec.overhead.iter().flatten() {
-        let total = totals.entry(name.clone()).or_default();
-        *total = *total + amount_of(quantity);
-    }
-    totals
 }
 
 /// Requests serve as limits, because hugepages cannot be overcommitted. One size may have two spellings.

@@ -3,7 +3,7 @@
 use model::{CgroupDriver, CgroupLimits, HugepageLimits, NodeSettings, Pod, PodUid};
 
 use crate::pod_resources::qos::{QosClass, pod_qos_class};
-use crate::pod_resources::resources::{MIN_CPU_SHARES, cpu_shares, pod_requests};
+use crate::pod_resources::resources::{MIN_CPU_SHARES, cpu_shares, pod_requests_with_overhead};
 use crate::runtime_spec::pod_paths::cgroup_path;
 
 const POD_PREFIX: &str = "pod";
@@ -18,7 +18,6 @@ pub struct QosCgroups {
 }
 
 impl QosCgroups {
-    #[must_use]
     pub fn of(settings: &NodeSettings) -> Self {
         Self {
             all: cgroup_path(settings, &["kubepods"]),
@@ -28,44 +27,36 @@ impl QosCgroups {
     }
 
     /// All paths, parents first.
-    #[must_use]
     pub fn paths(&self) -> [&str; 3] {
         [&self.all, &self.burstable, &self.best_effort]
     }
 }
 
 /// Limits of the Burstable cgroup; `requested_milli` is the sum of CPU requests in millicores.
-#[must_use]
 pub fn burstable_limits(requested_milli: i64) -> CgroupLimits {
     class_limits(cpu_shares(requested_milli))
 }
 
-#[must_use]
 pub fn best_effort_limits() -> CgroupLimits {
     class_limits(MIN_CPU_SHARES)
 }
 
 /// Limits of an orphaned pod cgroup that must stay as long as the pod has volumes: the minimum CPU weight.
-#[must_use]
 pub fn orphan_cgroup_limits() -> CgroupLimits {
     CgroupLimits { cpu_shares: Some(MIN_CPU_SHARES.unsigned_abs()), ..CgroupLimits::default() }
 }
 
 /// CPU request in millicores that a pod adds to the Burstable cgroup.
-#[must_use]
 pub fn burstable_cpu_request(pod: &Pod) -> i64 {
     match pod_qos_class(pod) {
         QosClass::Burstable => {
-            let overhead = crate::quantity::amount_in(pod.spec.overhead.as_ref(), "cpu");
-            let requested = pod_requests(pod).get("cpu").copied().unwrap_or_default();
-            (requested + overhead).milli()
+            pod_requests_with_overhead(pod).get("cpu").copied().unwrap_or_default().milli()
         }
         QosClass::Guaranteed | QosClass::BestEffort => 0,
     }
 }
 
 /// The UID in the name of a pod's cgroup; `None` if it is not a pod's cgroup.
-#[must_use]
 pub fn pod_of_cgroup(name: &str, driver: CgroupDriver) -> Option<PodUid> {
     let own = match driver {
         CgroupDriver::Cgroupfs => name.to_owned(),

@@ -6,7 +6,6 @@ use crate::cgroups::allocatable::pods_cgroup_amounts;
 use crate::pod_resources::resources::cpu_shares;
 
 /// Limits of the cgroup of all pods: the capacity, minus the reservations if they are enforced.
-#[must_use]
 pub fn all_pods_limits(settings: &NodeSettings) -> CgroupLimits {
     let resources = &settings.resources;
     let amounts = if settings.cgroups.enforced.contains(&Enforcement::Pods) {
@@ -30,7 +29,6 @@ pub struct ReservedCgroup {
 }
 
 /// The cgroups of enforced reservations, in upstream's order.
-#[must_use]
 pub fn reserved_cgroups(settings: &NodeSettings) -> Vec<ReservedCgroup> {
     let (resources, cgroups) = (&settings.resources, &settings.cgroups);
     let system = (&cgroups.system_cgroup, &resources.system_reserved, "System");

@@ -11,7 +11,6 @@ pub struct SystemCgroupSettings {
 }
 
 impl SystemCgroupSettings {
-    #[must_use]
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
     }
@@ -27,7 +26,6 @@ pub struct ProcessMove {
 /// The processes to move now; empty once all are in place.
 ///
 /// Kernel threads stay: limiting them would slow down the programs that depend on them. Process 1 stays as well.
-#[must_use]
 pub fn process_moves(processes: &SystemProcesses, settings: &SystemCgroupSettings) -> Vec<ProcessMove> {
     let own = &processes.own;
     // In a container the PID would belong to another process.

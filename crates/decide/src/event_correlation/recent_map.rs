@@ -11,12 +11,10 @@ pub struct RecentMap<K, V> {
 }
 
 impl<K: Eq + Hash, V> RecentMap<K, V> {
-    #[must_use]
     pub fn new(capacity: usize) -> Self {
         Self { capacity: capacity.max(1), sequence: 0, entries: HashMap::new() }
     }
 
-    #[must_use]
     pub fn get<Q: Eq + Hash + ?Sized>(&self, key: &Q) -> Option<&V>
     where
         K: Borrow<Q>,

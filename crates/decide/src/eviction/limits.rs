@@ -29,7 +29,6 @@ pub struct ExceededLimit {
     pub message: String,
 }
 
-#[must_use]
 pub fn required_measurements(pod: &Pod) -> RequiredMeasurements {
     let containers = pod.spec.containers.iter().chain(pod.spec.init_containers.iter().flatten());
     let mut limits = containers.filter_map(|own| own.resources.as_ref()?.limits.as_ref());
@@ -42,7 +41,6 @@ pub fn required_measurements(pod: &Pod) -> RequiredMeasurements {
 }
 
 /// The first limit that a pod exceeds: of a volume, of the pod, of a container.
-#[must_use]
 pub fn exceeded_limit(pod: &Pod, used: &PodStatistics, layout: DiskLayout) -> Option<ExceededLimit> {
     volume_limit(pod, used).or_else(|| pod_limit(pod, used)).or_else(|| container_limit(pod, used, layout))
 }

@@ -22,7 +22,6 @@ pub struct EvictionNote {
 }
 
 /// The note for a pod that is evicted because of node pressure.
-#[must_use]
 pub fn eviction_note(
     starved: StarvedResource,
     pod: &Pod,

@@ -49,7 +49,6 @@ impl SignalObservation {
 }
 
 /// Computes the signals from the readings.
-#[must_use]
 pub fn observe_signals(readings: &NodeReadings) -> SignalObservations {
     let mut found = SignalObservations::new();
     let mut put = |signal, available: u64, capacity: u64, at| {

@@ -1,6 +1,6 @@
 //! The order in which pods are evicted.
 
-use std::cmp::Ordering;
+use std::cmp::Reverse;
 use std::sync::Arc;
 
 use model::Pod;
@@ -29,58 +29,29 @@ enum DiskPart {
     Volumes,
 }
 
-/// A pod with its sort keys.
-struct Candidate {
-    priority: i32,
-    measured: Option<MeasuredUsage>,
-    subject: PodUsage,
-}
-
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 struct MeasuredUsage {
     exceeds_request: bool,
     above_request: i128,
 }
 
 /// Sorts pods; the first one is evicted first.
-#[must_use]
 pub fn rank(pods: Vec<PodUsage>, signal: Signal, layout: DiskLayout) -> Vec<PodUsage> {
-    let candidate = |subject: PodUsage| Candidate {
-        priority: subject.pod.spec.priority.unwrap_or(0),
-        measured: subject.used.as_ref().map(|used| measure(&subject.pod, used, signal, layout)),
-        subject,
-    };
-    let mut candidates: Vec<Candidate> = pods.into_iter().map(candidate).collect();
-    match signal.starved_resource() {
-        StarvedResource::Memory | StarvedResource::EphemeralStorage | StarvedResource::Inodes => candidates
-            .sort_by(|one, other| {
-                by_excess(one, other).then(by_priority(one, other)).then(by_use(one, other))
-            }),
-        StarvedResource::Pids => {
-            candidates.sort_by(|one, other| by_priority(one, other).then(by_use(one, other)));
-        }
-    }
-    candidates.into_iter().map(|candidate| candidate.subject).collect()
-}
-
-fn by_priority(one: &Candidate, other: &Candidate) -> Ordering {
-    one.priority.cmp(&other.priority)
-}
-
-/// Pods without statistics come first, then those that use more than they request.
-fn by_excess(one: &Candidate, other: &Candidate) -> Ordering {
-    match (one.measured, other.measured) {
-        (Some(one), Some(other)) => other.exceeds_request.cmp(&one.exceeds_request),
-        (one, other) => one.is_some().cmp(&other.is_some()),
-    }
-}
-
-/// Pods without statistics come first, then those that exceed their request most.
-fn by_use(one: &Candidate, other: &Candidate) -> Ordering {
-    match (one.measured, other.measured) {
-        (Some(one), Some(other)) => other.above_request.cmp(&one.above_request),
-        (one, other) => one.is_some().cmp(&other.is_some()),
-    }
+    let mut candidates: Vec<(Option<MeasuredUsage>, PodUsage)> = pods
+        .into_iter()
+        .map(|pod| (pod.used.as_ref().map(|used| measure(&pod.pod, used, signal, layout)), pod))
+        .collect();
+    // Pods without statistics come first: `None` is less than any value.
+    candidates.sort_by_key(|(measured, pod)| {
+        let exceeds = measured.map(|usage| Reverse(usage.exceeds_request));
+        let by_excess = match signal.starved_resource() {
+            StarvedResource::Memory | StarvedResource::EphemeralStorage | StarvedResource::Inodes => exceeds,
+            StarvedResource::Pids => None,
+        };
+        let priority = pod.pod.spec.priority.unwrap_or(0);
+        (by_excess, priority, measured.map(|usage| Reverse(usage.above_request)))
+    });
+    candidates.into_iter().map(|(_, pod)| pod).collect()
 }
 
 fn measure(pod: &Pod, used: &PodStatistics, signal: Signal, layout: DiskLayout) -> MeasuredUsage {

@@ -23,7 +23,6 @@ pub enum ReclaimAction {
 }
 
 /// The layout, from the devices of the agent's root directory, the images and the containers.
-#[must_use]
 pub fn disk_layout<D: PartialEq>(node: &D, images: &D, containers: &D) -> DiskLayout {
     if images != containers {
         DiskLayout::SplitImageFs
@@ -35,7 +34,6 @@ pub fn disk_layout<D: PartialEq>(node: &D, images: &D, containers: &D) -> DiskLa
 }
 
 /// The reclaim actions for a signal, in order. There are none for memory and process IDs.
-#[must_use]
 pub fn reclaim_actions(signal: Signal, layout: DiskLayout) -> &'static [ReclaimAction] {
     use DiskLayout::{DedicatedImageFs, Single, SplitImageFs};
     use ReclaimAction::{DeadContainers, UnusedImages};

@@ -45,7 +45,6 @@ impl Signal {
     ];
 
     /// The name in configuration and metrics.
-    #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
             Self::MemoryAvailable => "memory.available",
@@ -60,12 +59,10 @@ impl Signal {
         }
     }
 
-    #[must_use]
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|signal| signal.as_str() == name)
     }
 
-    #[must_use]
     pub fn starved_resource(self) -> StarvedResource {
         match self {
             Self::MemoryAvailable | Self::AllocatableMemoryAvailable => StarvedResource::Memory,
@@ -90,7 +87,6 @@ impl Signal {
 
 impl StarvedResource {
     /// The name in messages.
-    #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Memory => "memory",

@@ -37,7 +37,6 @@ pub enum MinimumReclaim {
 }
 
 /// The thresholds that are met, whatever their grace period. Signals without an observation meet none.
-#[must_use]
 pub fn met_thresholds(
     thresholds: &[Threshold],
     observations: &SignalObservations,
@@ -98,7 +97,6 @@ impl ThresholdTracker {
         PressureUpdate { pressure, act_on }
     }
 
-    #[must_use]
     pub fn last_observations(&self) -> &SignalObservations {
         &self.last
     }

@@ -44,7 +44,6 @@ pub struct ThresholdConfig<'a> {
 
 impl ThresholdValue {
     /// Parses `100Mi` or `10%`.
-    #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         if let Some(number) = text.strip_suffix('%') {
             return Some(Self::Fraction(number.parse::<f32>().ok()? / 100.0));
@@ -54,7 +53,6 @@ impl ThresholdValue {
     }
 
     /// The amount for a given capacity.
-    #[must_use]
     pub fn of(self, capacity: i64) -> i64 {
         match self {
             Self::Binary(units) | Self::Decimal(units) => units,
@@ -78,7 +76,6 @@ impl ThresholdValue {
 
 impl Threshold {
     /// Whether pods are evicted without a grace period.
-    #[must_use]
     pub fn is_hard(&self) -> bool {
         self.grace.is_zero()
     }
@@ -89,7 +86,6 @@ impl Threshold {
 }
 
 /// All thresholds. Hard memory thresholds also apply to the cgroup of all pods, if that is limited.
-#[must_use]
 pub fn thresholds(configured: &ThresholdConfig<'_>) -> Vec<Threshold> {
     let min_reclaim = |signal: Signal| ThresholdValue::parse(configured.min_reclaim?.get(signal.as_str())?);
     let threshold = |(name, text, grace): (&str, &str, Duration)| {
@@ -119,7 +115,6 @@ pub fn thresholds(configured: &ThresholdConfig<'_>) -> Vec<Threshold> {
 }
 
 /// Replaces the thresholds of the container filesystem by those of the filesystem that it is on.
-#[must_use]
 pub fn with_container_filesystem(thresholds: Vec<Threshold>, layout: DiskLayout) -> Vec<Threshold> {
     let (space, inodes) = match layout {
         DiskLayout::Single | DiskLayout::SplitImageFs => (Signal::NodeFsAvailable, Signal::NodeFsInodesFree),

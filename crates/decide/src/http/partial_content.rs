@@ -31,7 +31,6 @@ pub enum Part {
 }
 
 /// Decides the response by Go's rules. Several ranges get the whole file.
-#[must_use]
 pub fn part(headers: &RangeHeaders<'_>, size: u64, changed_at: Timestamp) -> Part {
     let changed = in_seconds(changed_at);
     if headers.if_modified_since.and_then(seconds).is_some_and(|known| changed <= known) {
@@ -44,7 +43,6 @@ pub fn part(headers: &RangeHeaders<'_>, size: u64, changed_at: Timestamp) -> Par
 }
 
 /// Formats an HTTP date; `None` outside its range.
-#[must_use]
 pub fn http_date(time: Timestamp) -> Option<String> {
     let time = jiff::Timestamp::from_second(in_seconds(time)).ok()?;
     DateTimePrinter::new().timestamp_to_rfc9110_string(&time).ok()

@@ -37,7 +37,6 @@ const PREFIXES: &[(&str, &[&str])] = &[
 /// Paths that run something in a pod or connect to it.
 const STREAMING: &[&str] = &["/exec", "/attach", "/portForward", "/run"];
 
-#[must_use]
 pub fn request_attributes(method: &str, path: &str, streaming: StreamingVerb) -> RequestAttributes {
     let found = PREFIXES.iter().find(|(prefix, _)| is_below(path, prefix));
     let subresources = found.map_or(PROXY, |(_, subresources)| subresources);

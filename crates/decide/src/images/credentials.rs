@@ -24,7 +24,6 @@ pub use provider::{
 const DEFAULT_REGISTRY_KEY: &str = "index.docker.io";
 
 /// The entries that match a repository (registry and path, no tag), in the order of attempts.
-#[must_use]
 pub fn matching<'a>(entries: &'a [RegistryCredential], repository: &str) -> Vec<&'a RegistryCredential> {
     let mut by_key: BTreeMap<String, Vec<&RegistryCredential>> = BTreeMap::new();
     for entry in entries {
@@ -46,7 +45,6 @@ pub fn matching<'a>(entries: &'a [RegistryCredential], repository: &str) -> Vec<
 }
 
 /// The entries of the first valid file; every `config.json` comes before every `.dockercfg`.
-#[must_use]
 pub fn first_readable(files: &[CredentialFile]) -> Vec<RegistryCredential> {
     let of_form = |form: CredentialFileForm| files.iter().filter(move |file| file.form == form);
     of_form(CredentialFileForm::ConfigJson)
@@ -58,7 +56,6 @@ pub fn first_readable(files: &[CredentialFile]) -> Vec<RegistryCredential> {
         .unwrap_or_default()
 }
 
-#[must_use]
 pub fn image_auth(credential: &RegistryCredential) -> ImageAuth {
     ImageAuth {
         username: credential.username.clone(),

@@ -10,8 +10,8 @@ use sha2::{Digest, Sha256};
 
 use model::{CredentialOrigin, RegistryCredential};
 
+use crate::go_text;
 use crate::images::image_pull::parse_image_name;
-use crate::runtime_spec::container_spec::go_json_string;
 pub use record::{InvalidRecord, Permit, PullAccount, PullSecret, PulledRecord, read_intent, write_intent};
 
 /// Maximum number of secrets in a record, so that it does not grow with every namespace.
@@ -73,7 +73,6 @@ pub enum Access {
 }
 
 /// Decides without the pod's credentials; `None` when they are needed.
-#[must_use]
 pub fn access_without_credentials(policy: &Verification, image: &str, known: Known<'_>) -> Option<Access> {
     let record = match known {
         Known::Unreadable => return Some(Access::Unclear),
@@ -99,7 +98,6 @@ pub struct Shown {
 }
 
 impl Shown {
-    #[must_use]
     pub fn of(credentials: &[RegistryCredential]) -> Self {
         Self {
             secrets: credentials.iter().filter_map(shown_secret).collect(),
@@ -109,7 +107,6 @@ impl Shown {
 }
 
 /// Decides by the pod's credentials.
-#[must_use]
 pub fn access_by_credentials(record: &PulledRecord, image: &str, shown: &Shown) -> Access {
     let Some(permit) = without_tag(image).and_then(|name| record.permits.get(&name)) else {
         return Access::MustPull;
@@ -135,7 +132,6 @@ pub fn access_by_credentials(record: &PulledRecord, image: &str, shown: &Shown) 
 }
 
 /// The permit after a pull with these credentials; `None` for an anonymous pull.
-#[must_use]
 pub fn permit_of(used: Option<&RegistryCredential>) -> Permit {
     if let Some(account) = used.and_then(shown_account) {
         return Permit { accounts: vec![account], ..Permit::default() };
@@ -170,13 +166,11 @@ fn shown_secret(credential: &RegistryCredential) -> Option<PullSecret> {
 }
 
 /// File name of a record or intent.
-#[must_use]
 pub fn file_name(image: &str) -> String {
-    format!("sha256-{}", hex(&Sha256::digest(image.as_bytes())))
+    format!("sha256-{:x}", Sha256::digest(image))
 }
 
 /// The image name as written, without tag and digest; `None` if it is invalid.
-#[must_use]
 pub fn without_tag(image: &str) -> Option<String> {
     let parsed = parse_image_name(image).ok()?;
     let name = match &parsed.digest {
@@ -199,12 +193,8 @@ fn credential_hash(credential: &RegistryCredential) -> String {
     ];
     let written = fields.iter().filter(|(_, value)| !value.is_empty());
     let json: Vec<String> =
-        written.map(|(name, value)| format!("\"{name}\":{}", go_json_string(value))).collect();
-    hex(&Sha256::digest(format!("{{{}}}", json.join(",")).as_bytes()))
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+        written.map(|(name, value)| format!("\"{name}\":{}", go_text::json_string(value))).collect();
+    format!("{:x}", Sha256::digest(format!("{{{}}}", json.join(","))))
 }
 
 #[cfg(test)]

@@ -22,7 +22,6 @@ pub struct ImageGcPolicy {
 }
 
 impl ImageGcPolicy {
-    #[must_use]
     pub fn is_off(&self) -> bool {
         self.high_percent >= 100 && self.max_age.is_zero()
     }
@@ -51,14 +50,12 @@ pub struct Candidate {
 
 impl Candidate {
     /// Whether it was unused for longer than the maximum age. An image that was never in use counts from its first detection.
-    #[must_use]
     pub fn is_too_old(&self, policy: &ImageGcPolicy, now: Timestamp) -> bool {
         let used = self.record.last_used.max(self.record.first_detected);
         !policy.max_age.is_zero() && now.since(used) > policy.max_age
     }
 
     /// Whether it may be removed to free space. A young image may have been pulled for a container that is about to be created.
-    #[must_use]
     pub fn may_be_removed_for_space(&self, policy: &ImageGcPolicy, now: Timestamp) -> bool {
         self.record.last_used < now && now.since(self.record.first_detected) >= policy.min_age
     }
@@ -123,7 +120,6 @@ pub fn detect(records: &mut ImageRecords, images: &[ImageStatus], in_use: &BTree
 
 /// The unused images in the order of removal: the least recently used first, then the first detected. Images in use and pinned
 /// images are left out.
-#[must_use]
 pub fn candidates(
     records: &ImageRecords,
     images: &[ImageStatus],
@@ -150,7 +146,6 @@ pub struct Shortage {
 }
 
 /// The bytes to free if the high threshold is exceeded.
-#[must_use]
 pub fn shortage(capacity: u64, available: u64, policy: &ImageGcPolicy) -> Option<Shortage> {
     let (capacity, available) = (u128::from(capacity), u128::from(available.min(capacity)));
     let used = 100 - u64::try_from((available * 100).checked_div(capacity)?).unwrap_or(100);
@@ -163,7 +158,6 @@ pub fn shortage(capacity: u64, available: u64, policy: &ImageGcPolicy) -> Option
 }
 
 /// Event message when garbage collection did not free enough space.
-#[must_use]
 pub fn still_short(shortage: Shortage, capacity: u64, freed: u64) -> String {
     format!(
         "Insufficient free disk space on the node's image filesystem ({}% of {} used). Failed to free sufficient space by deleting unused images (freed {freed} bytes). Investigate disk usage, as it could be used by active images, logs, volumes, or other data.",

@@ -1,14 +1,11 @@
 //! Image names, and whether an image must be pulled.
 
 mod outcome;
-mod reference;
-
-use std::fmt;
 
 use model::ImageStatus;
 
-pub use outcome::{join_failures, pull_problem, size_class};
-pub use reference::{ImageName, parse_image_name};
+pub use outcome::{pull_problem, size_class};
+pub use values::image_name::{ImageName, InvalidImageName, parse_image_name};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PullDecision {
@@ -18,25 +15,6 @@ pub enum PullDecision {
     /// The image is missing and must not be pulled (`ErrImageNeverPull`).
     NeverPresent,
 }
-
-/// An invalid image name (`InvalidImageName`).
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct InvalidImageName {
-    pub image: String,
-    pub problem: String,
-}
-
-impl fmt::Display for InvalidImageName {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { image, problem } = self;
-        write!(
-            f,
-            "Failed to apply default image tag {image:?}: couldn't parse image name {image:?}: {problem}"
-        )
-    }
-}
-
-impl std::error::Error for InvalidImageName {}
 
 /// The name for the runtime: as written, plus `:latest` without tag and digest. The runtime chooses the default registry.
 ///
@@ -48,11 +26,9 @@ pub fn with_default_tag(image: &str) -> Result<String, InvalidImageName> {
 }
 
 /// Decides by policy whether an image is pulled. Without a policy, images with the tag `latest` are always pulled.
-#[must_use]
 pub fn decide_pull(policy: Option<&str>, image: &str, present: Option<&ImageStatus>) -> PullDecision {
     let implied = || match parse_image_name(image) {
-        Ok(name) if name.tag.as_deref() == Some("latest") => "Always",
-        Ok(name) if name.tag.is_none() && name.digest.is_none() => "Always",
+        Ok(name) if name.is_latest() => "Always",
         _ => "IfNotPresent",
     };
     let policy = policy.filter(|policy| !policy.is_empty()).unwrap_or_else(implied);

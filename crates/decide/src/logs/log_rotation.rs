@@ -11,7 +11,6 @@ pub struct RotationCleanup {
 
 /// Decides from the names. Removes the leftovers of an interrupted compression: its temporary file, or the plain file beside a
 /// finished one. Of the others it keeps `max_files` minus the current log and the file that it is about to become.
-#[must_use]
 pub fn rotation_cleanup(mut rotated: Vec<String>, max_files: usize) -> RotationCleanup {
     rotated.sort();
     let has_packed = |name: &String| rotated.contains(&format!("{name}.gz"));

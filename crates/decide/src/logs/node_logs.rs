@@ -121,7 +121,6 @@ impl NodeLogQuery {
     }
 
     /// Whether it selects a part of a log.
-    #[must_use]
     pub fn has_options(&self) -> bool {
         let only_query =
             Self { services: self.services.clone(), files: self.files.clone(), ..Self::default() };
@@ -129,7 +128,6 @@ impl NodeLogQuery {
     }
 
     /// The arguments of journalctl.
-    #[must_use]
     pub fn journal_arguments(&self, services: &[String]) -> Vec<String> {
         let mut all: Vec<String> =
             ["--utc", "--no-pager", "--output=short-precise"].map(str::to_owned).into();
@@ -151,7 +149,6 @@ impl NodeLogQuery {
 }
 
 /// Splits services into those with a unit in the journal and the others, which may have files.
-#[must_use]
 pub fn split_by_journal(services: &[String], units: &str) -> (Vec<String>, Vec<String>) {
     let known = |service: &&String| units.contains(&format!("{service}.service"));
     let (journal, files): (Vec<&String>, Vec<&String>) = services.iter().partition(known);
@@ -159,7 +156,6 @@ pub fn split_by_journal(services: &[String], units: &str) -> (Vec<String>, Vec<S
 }
 
 /// Possible log files of a service without a unit, in order of preference.
-#[must_use]
 pub fn likely_files(service: &str) -> [String; 3] {
     [service.to_owned(), format!("{service}.log"), format!("{service}/{service}.log")]
 }
@@ -176,7 +172,6 @@ fn check_service(service: &str) -> Result<(), String> {
 }
 
 /// The HTML page of a folder. Names of subfolders end with a slash.
-#[must_use]
 pub fn folder_page(names: &[String]) -> String {
     let mut page =
         "<!doctype html>\n<meta name=\"viewport\" content=\"width=device-width\">\n<pre>\n".to_owned();

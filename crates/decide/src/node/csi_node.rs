@@ -5,8 +5,10 @@ use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Node;
 use k8s_openapi::api::storage::v1::{CSIDriver, CSINode, CSINodeDriver, CSINodeSpec, VolumeNodeResources};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde_json::{Value, json};
+
+use super::owner::node_owner;
 
 const NODE_ID_ANNOTATION: &str = "csi.volume.kubernetes.io/nodeid";
 const MIGRATED_ANNOTATION: &str = "storage.alpha.kubernetes.io/migrated-plugins";
@@ -50,19 +52,12 @@ pub fn supported_version(driver: &str, versions: &[String]) -> Result<(u32, u32,
 }
 
 /// A CSINode without drivers.
-#[must_use]
 pub fn new_csi_node(node: &str, uid: &str) -> CSINode {
     CSINode {
         metadata: ObjectMeta {
             name: Some(node.to_owned()),
             annotations: Some([(MIGRATED_ANNOTATION.to_owned(), MIGRATED_PLUGINS.to_owned())].into()),
-            owner_references: Some(vec![OwnerReference {
-                api_version: "v1".to_owned(),
-                kind: "Node".to_owned(),
-                name: node.to_owned(),
-                uid: uid.to_owned(),
-                ..OwnerReference::default()
-            }]),
+            owner_references: Some(vec![node_owner(node, uid)]),
             ..ObjectMeta::default()
         },
         spec: CSINodeSpec { drivers: Vec::new() },
@@ -70,14 +65,12 @@ pub fn new_csi_node(node: &str, uid: &str) -> CSINode {
 }
 
 /// Whether the CSINode belongs to the Node with this UID and not to an earlier one of the same name.
-#[must_use]
 pub fn is_owned_by(object: &CSINode, node: &str, uid: &str) -> bool {
     let mut owners = object.metadata.owner_references.iter().flatten();
     owners.any(|owner| owner.kind == "Node" && owner.name == node && owner.uid == uid)
 }
 
 /// The CSINode with the driver and the current list of migrated plugins; `None` if it has both already.
-#[must_use]
 pub fn with_driver(object: &CSINode, driver: &DriverOnNode) -> Option<CSINode> {
     let entry = CSINodeDriver {
         name: driver.name.clone(),
@@ -99,7 +92,6 @@ pub fn with_driver(object: &CSINode, driver: &DriverOnNode) -> Option<CSINode> {
 }
 
 /// The period of `NodeGetInfo` calls that update the driver's volume limit; `None` if it is read only at registration.
-#[must_use]
 pub fn refresh_period(driver: &CSIDriver) -> Option<Duration> {
     let seconds = driver.spec.node_allocatable_update_period_seconds?;
     let seconds = u64::try_from(seconds).ok().filter(|seconds| *seconds > 0)?;
@@ -107,7 +99,6 @@ pub fn refresh_period(driver: &CSIDriver) -> Option<Duration> {
 }
 
 /// The CSINode without the driver; `None` if it does not have it.
-#[must_use]
 pub fn without_driver(object: &CSINode, name: &str) -> Option<CSINode> {
     let mut changed = object.clone();
     changed.spec.drivers.retain(|existing| existing.name != name);

@@ -1,8 +1,10 @@
 //! The Node's heartbeat lease.
 
 use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta, OwnerReference};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta};
 use model::Timestamp;
+
+use super::owner::node_owner;
 
 const NAMESPACE: &str = "kube-node-lease";
 
@@ -14,7 +16,6 @@ pub struct LeaseSettings {
     pub duration_seconds: i32,
 }
 
-#[must_use]
 pub fn first_lease(settings: &LeaseSettings, node_uid: &str, now: Timestamp) -> Lease {
     let bare = Lease {
         metadata: ObjectMeta {
@@ -28,7 +29,6 @@ pub fn first_lease(settings: &LeaseSettings, node_uid: &str, now: Timestamp) -> 
 }
 
 /// The lease renewed at `now`, owned by the Node if its UID is known, so that both are deleted together.
-#[must_use]
 pub fn renewed(lease: &Lease, settings: &LeaseSettings, node_uid: Option<&str>, now: Timestamp) -> Lease {
     let mut lease = lease.clone();
     let spec = lease.spec.get_or_insert_default();
@@ -37,13 +37,7 @@ pub fn renewed(lease: &Lease, settings: &LeaseSettings, node_uid: Option<&str>, 
     spec.lease_duration_seconds = Some(settings.duration_seconds);
     let owners = lease.metadata.owner_references.get_or_insert_default();
     if let (true, Some(uid)) = (owners.is_empty(), node_uid) {
-        owners.push(OwnerReference {
-            api_version: "v1".to_owned(),
-            kind: "Node".to_owned(),
-            name: settings.node.clone(),
-            uid: uid.to_owned(),
-            ..OwnerReference::default()
-        });
+        owners.push(node_owner(&settings.node, uid));
     }
     lease
 }

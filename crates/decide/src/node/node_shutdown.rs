@@ -44,7 +44,6 @@ pub struct ShutdownPeriods(Vec<ShutdownPeriod>);
 impl ShutdownPeriods {
     /// The configured periods by priority, or two groups derived from `shutdownGracePeriod` and
     /// `shutdownGracePeriodCriticalPods`. `None` when graceful shutdown is not configured.
-    #[must_use]
     pub fn of(by_priority: &[ShutdownPeriod], total: Duration, critical: Duration) -> Option<Self> {
         let mut periods = by_priority.to_vec();
         if periods.is_empty() && !total.is_zero() {
@@ -59,7 +58,6 @@ impl ShutdownPeriods {
     }
 
     /// How long the shutdown must be inhibited for all groups.
-    #[must_use]
     pub fn total(&self) -> Duration {
         let seconds = self.0.iter().fold(0_u64, |sum, period| sum.saturating_add(period.seconds));
         Duration::from_secs(seconds.min(MAX_GRACE_SECONDS))
@@ -71,7 +69,6 @@ impl ShutdownPeriods {
     }
 
     /// Index of the pod's group in [`Self::iter`].
-    #[must_use]
     pub fn group_of(&self, pod: &Pod) -> usize {
         let priority = pod.spec.priority.unwrap_or(DEFAULT_PRIORITY);
         let first_above = self.0.partition_point(|period| period.priority < priority);
@@ -83,13 +80,11 @@ impl ShutdownPeriods {
 }
 
 impl ShutdownPeriod {
-    #[must_use]
     pub fn time(self) -> Duration {
         Duration::from_secs(self.seconds.min(MAX_GRACE_SECONDS))
     }
 
     /// How to kill a pod of this group: with its own grace period, at most that of the group.
-    #[must_use]
     pub fn kill_plan(self, pod: &Pod) -> PodKillPlan {
         let own =
             pod.spec.termination_grace_period_seconds.map(|seconds| u64::try_from(seconds).unwrap_or(0));
@@ -116,7 +111,6 @@ pub struct PodKillPlan {
 
 /// The pods to terminate with a group: its own, and pods of earlier groups that appeared after their group started.
 /// `is_terminating` is true for pods that were already ordered to stop.
-#[must_use]
 pub fn pods_to_terminate(
     periods: &ShutdownPeriods,
     group: usize,
@@ -130,7 +124,6 @@ pub fn pods_to_terminate(
 }
 
 /// Whether the shutdown has to terminate the pod.
-#[must_use]
 pub fn is_active(pod: &Pod, worker: Option<&WorkerView>) -> bool {
     match worker.map(|worker| worker.phase) {
         Some(WorkerPhase::Terminated | WorkerPhase::Finished) => false,
@@ -151,7 +144,6 @@ pub enum Remainder {
 
 /// The remaining parts of a pod after its termination was ordered. Without a worker the pod is either removed, or still
 /// desired and its worker has not received the order yet.
-#[must_use]
 pub fn remainder(desired: Option<&Pod>, worker: Option<&WorkerView>) -> Remainder {
     match worker.map(|worker| worker.phase) {
         Some(WorkerPhase::Syncing | WorkerPhase::Terminating) => Remainder::Running,

@@ -127,7 +127,6 @@ pub struct NodeEvent {
 
 impl NodeEvent {
     /// An event for a changed condition, with upstream's message.
-    #[must_use]
     pub fn status_change(node: &str, reason: &'static str) -> Self {
         let message = format!("Node {node} status is now: {reason}");
         Self { kind: EventType::Normal, reason, message }
@@ -142,7 +141,6 @@ pub struct UpdatedNode {
 }
 
 /// The desired Node. Labels, spec fields, conditions and resources of other writers are kept.
-#[must_use]
 pub fn updated_node(
     current: &Node,
     profile: &NodeProfile,

@@ -5,7 +5,6 @@ use std::time::Duration;
 use model::Timestamp;
 
 /// Whether cached pods may run although the API server last confirmed them at `confirmed_at`; always without `max_age`.
-#[must_use]
 pub fn may_run_unconfirmed(confirmed_at: Timestamp, now: Timestamp, max_age: Option<Duration>) -> bool {
     max_age.is_none_or(|limit| now.since(confirmed_at) <= limit)
 }

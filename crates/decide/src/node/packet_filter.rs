@@ -13,7 +13,6 @@ const CANARY: &str = "KUBE-KUBELET-CANARY";
 /// Tables that a firewall reload clears together.
 const CANARY_TABLES: [&str; 3] = ["mangle", "nat", "filter"];
 
-#[must_use]
 pub fn utility_chains(family: IpFamily) -> FilterPlan {
     let mut chains = vec![HINT];
     let mut rules = Vec::new();

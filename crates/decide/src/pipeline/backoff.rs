@@ -23,7 +23,6 @@ pub enum CrashBackoffDecay {
 
 /// Backoff of crashing containers. A cap below the initial delay lowers the initial delay too. The backoff is reset after a
 /// run of ten minutes, whatever the cap is.
-#[must_use]
 pub fn crash_backoff(decay: CrashBackoffDecay, cap: Option<Duration>) -> BackoffPolicy {
     let (initial, default_cap) = match decay {
         CrashBackoffDecay::Default => (10, 300),
@@ -34,11 +33,9 @@ pub fn crash_backoff(decay: CrashBackoffDecay, cap: Option<Duration>) -> Backoff
 }
 
 /// The `CrashLoopBackOff` message of a container.
-#[must_use]
 pub fn crash_message(pod: &Pod, container: &str, delay: Duration) -> String {
-    let (name, namespace, uid) = (pod.name(), pod.namespace(), &pod.uid);
-    let delay = GoDuration::from(delay).truncated_to_millis();
-    format!("back-off {delay} restarting failed container={container} pod={name}_{namespace}({uid})")
+    let (pod, delay) = (pod.log_name(), GoDuration::from(delay).truncated_to_millis());
+    format!("back-off {delay} restarting failed container={container} pod={pod}")
 }
 
 /// Backoff state of one container or image, kept between attempts.
@@ -62,7 +59,6 @@ pub enum BackoffDecision {
 }
 
 /// Decides after a failure at `failed_at`: the exit of a container, or a failed pull.
-#[must_use]
 pub fn decide(
     entry: Option<BackoffEntry>,
     failed_at: Timestamp,
@@ -90,7 +86,6 @@ pub fn decide(
 /// The entry of a container that crashed before this agent started. Its delay follows from the restart count, unless the
 /// last run was long enough to reset the backoff. A container that the runtime failed to start has no start time and
 /// counts as a run of zero length.
-#[must_use]
 pub fn adopt_entry(
     restarts: u32,
     started_at: Timestamp,

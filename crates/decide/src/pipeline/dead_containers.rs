@@ -21,7 +21,6 @@ pub struct PodSurplus {
 
 /// Everything but the newest `keep` dead containers of each name (at least 1, so that logs and the last state survive)
 /// and the newest sandbox.
-#[must_use]
 pub fn surplus(observed: &ObservedPod, keep: usize) -> PodSurplus {
     let mut count_by_name: BTreeMap<&str, usize> = BTreeMap::new();
     let mut surplus = PodSurplus::default();
@@ -73,7 +72,6 @@ pub struct DeadContainer {
 
 /// Selects the dead containers to remove: those beyond the limit per container, and if the node still has too many, those
 /// beyond an equal share per container, then the oldest.
-#[must_use]
 pub fn select_dead_containers<'a>(
     pods: impl IntoIterator<Item = &'a ObservedPod>,
     policy: &ContainerGcPolicy,
@@ -114,7 +112,6 @@ pub fn select_dead_containers<'a>(
 }
 
 /// Selects the dead containers to remove under disk pressure: all of finished pods, and of the others as usual.
-#[must_use]
 pub fn select_under_disk_pressure<'a>(
     finished: impl IntoIterator<Item = &'a ObservedPod>,
     active: impl IntoIterator<Item = &'a ObservedPod>,

@@ -18,7 +18,6 @@ pub struct PodStartTimes<'a> {
 ///
 /// It counts from the reported start time. A restarted agent reports a later one, so the oldest sandbox from before the
 /// restart counts too.
-#[must_use]
 pub fn deadline(pod: &Pod, times: PodStartTimes<'_>) -> Option<Timestamp> {
     let seconds = u64::try_from(pod.spec.active_deadline_seconds?).ok()?;
     let from_source = pod.status.start_time.as_ref().map(Timestamp::from_api_time);
@@ -30,7 +29,6 @@ pub fn deadline(pod: &Pod, times: PodStartTimes<'_>) -> Option<Timestamp> {
 }
 
 /// The rejection of a pod that exceeded its active deadline.
-#[must_use]
 pub fn deadline_exceeded() -> Rejection {
     Rejection {
         kind: RejectionKind::Deadline,

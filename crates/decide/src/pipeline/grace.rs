@@ -15,7 +15,6 @@ pub const MAX_GRACE_SECONDS: u64 = 10 * 365 * 24 * 3600;
 pub const ORPHAN_GRACE_SECONDS: u64 = 1;
 
 /// The grace period of a terminating pod in seconds. Later requests can only shorten it.
-#[must_use]
 pub fn pod_grace(current: Option<u64>, pod: &Pod, kill: Option<&KillOptions>) -> u64 {
     let requested = [
         current,
@@ -34,7 +33,6 @@ pub fn pod_grace(current: Option<u64>, pod: &Pod, kill: Option<&KillOptions>) ->
 
 /// The grace period in seconds of a container that is stopped while its pod keeps running. A failed probe may have its own
 /// grace period; that of a deletion takes precedence.
-#[must_use]
 pub fn container_grace(pod: &Pod, container: &Container, reason: Option<KillReason>) -> u64 {
     let probe = match reason {
         Some(KillReason::LivenessFailed) => container.liveness_probe.as_ref(),

@@ -6,6 +6,8 @@ use k8s_openapi::api::core::v1::{Container, HTTPGetAction, Lifecycle, LifecycleH
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use model::{ContainerStatus, ExecOutput, Pod, labels};
 
+use crate::go_text::quoted;
+
 /// The action of a lifecycle handler.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Hook<'a> {
@@ -18,7 +20,6 @@ pub enum Hook<'a> {
 
 impl<'a> Hook<'a> {
     /// The action of a handler; the first of several counts.
-    #[must_use]
     pub fn of(handler: &'a LifecycleHandler) -> Self {
         if let Some(exec) = &handler.exec {
             Self::Exec(exec.command.as_deref().unwrap_or_default())
@@ -32,9 +33,8 @@ impl<'a> Hook<'a> {
     }
 
     /// The message of the event after the hook failed with `error`. `output` is the output of the command.
-    #[must_use]
     pub fn failure_message(&self, pod: &Pod, container: &str, error: &str, output: &[u8]) -> String {
-        let subject = format!("for Container {} in Pod {}", quoted(container), quoted(&describe(pod)));
+        let subject = format!("for Container {} in Pod {}", quoted(container), quoted(&pod.log_name()));
         match self {
             Self::Exec(command) => format!(
                 "Exec lifecycle hook ([{}]) {subject} failed - error: {error}, message: {}",
@@ -54,7 +54,6 @@ impl<'a> Hook<'a> {
 }
 
 /// The error for a handler that cannot be run.
-#[must_use]
 pub fn invalid_handler(handler: &LifecycleHandler) -> String {
     let socket = handler.tcp_socket.as_ref().map_or_else(|| "nil".to_owned(), tcp_socket);
     format!("invalid handler: &LifecycleHandler{{Exec:nil,HTTPGet:nil,TCPSocket:{socket},Sleep:nil,}}")
@@ -84,7 +83,6 @@ pub fn resolve_port(port: &IntOrString, container: &Container) -> Result<u16, St
 }
 
 /// The error of a failed command; `None` if it succeeded.
-#[must_use]
 pub fn exec_error(command: &[String], output: &ExecOutput) -> Option<String> {
     (output.exit_code != 0).then(|| {
         let stderr = String::from_utf8_lossy(&output.stderr);
@@ -93,7 +91,6 @@ pub fn exec_error(command: &[String], output: &ExecOutput) -> Option<String> {
 }
 
 /// Rebuilds the parts of a container spec that are needed to stop the container, from the annotations of the runtime.
-#[must_use]
 pub fn container_from_status(status: &ContainerStatus) -> Container {
     let text = |key| status.annotations.get(key).map(String::as_str).unwrap_or_default();
     let pre_stop = serde_json::from_str::<LifecycleHandler>(text(labels::PRE_STOP_HANDLER)).ok();
@@ -105,40 +102,12 @@ pub fn container_from_status(status: &ContainerStatus) -> Container {
     }
 }
 
-fn describe(pod: &Pod) -> String {
-    format!("{}_{}({})", pod.name(), pod.namespace(), pod.uid)
-}
-
 fn tcp_socket(socket: &TCPSocketAction) -> String {
     let port = match &socket.port {
         IntOrString::Int(number) => format!("{{0 {number} }}"),
         IntOrString::String(name) => format!("{{1 0 {name}}}"),
     };
     format!("&TCPSocketAction{{Port:{port},Host:{},}}", socket.host.as_deref().unwrap_or_default())
-}
-
-/// Quotes text like Go's `%q`.
-fn quoted(text: &str) -> String {
-    let mut out = String::from("\"");
-    for character in text.chars() {
-        match character {
-            '"' => out.push_str("\\\""),
-            '\\' => out.push_str("\\\\"),
-            '\n' => out.push_str("\\n"),
-            '\r' => out.push_str("\\r"),
-            '\t' => out.push_str("\\t"),
-            '\u{7}' => out.push_str("\\a"),
-            '\u{8}' => out.push_str("\\b"),
-            '\u{b}' => out.push_str("\\v"),
-            '\u{c}' => out.push_str("\\f"),
-            control if u32::from(control) < 0x20 || control == '\u{7f}' => {
-                out.push_str(&format!("\\x{:02x}", u32::from(control)));
-            }
-            other => out.push(other),
-        }
-    }
-    out.push('"');
-    out
 }
 
 #[cfg(test)]

@@ -53,7 +53,6 @@ pub struct SweepPlan {
 }
 
 impl SweepPlan {
-    #[must_use]
     pub fn is_empty(&self) -> bool {
         let Self { drop_workers, restart, kill, remove, .. } = self;
         let runtime = drop_workers.is_empty() && restart.is_empty() && kill.is_empty() && remove.is_empty();
@@ -62,7 +61,6 @@ impl SweepPlan {
     }
 }
 
-#[must_use]
 pub fn sweep(inputs: &HousekeepingInputs) -> SweepPlan {
     let desired: HashSet<&PodUid> = inputs.desired.iter().map(|pod| &pod.uid).collect();
     let drop_workers: HashSet<&PodUid> = inputs

@@ -20,7 +20,6 @@ impl SourcePods {
     }
 
     /// Whether the source has sent a complete snapshot at least once.
-    #[must_use]
     pub fn has_sent_snapshot(&self) -> bool {
         self.has_snapshot
     }

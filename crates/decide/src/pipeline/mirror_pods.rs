@@ -6,6 +6,8 @@ use k8s_openapi::api::core::v1 as core;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use model::{Pod, PodUid, WorkerPhase, WorkerProgress, WorkerView, labels};
 
+use crate::node::owner::node_owner;
+
 /// The next action for a mirror pod.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum MirrorAction {
@@ -16,7 +18,6 @@ pub enum MirrorAction {
 }
 
 /// Compares a static pod with its mirror pod. `pod` is `None` once the static pod was removed and has stopped.
-#[must_use]
 pub fn mirror_action(pod: Option<&Pod>, mirror: Option<&Pod>) -> MirrorAction {
     match (pod, mirror) {
         (None, None) => MirrorAction::Nothing,
@@ -30,7 +31,6 @@ pub fn mirror_action(pod: Option<&Pod>, mirror: Option<&Pod>) -> MirrorAction {
 }
 
 /// Whether a static pod waits until its previous version has finished. Until then the mirror pod represents that version.
-#[must_use]
 pub fn waits_for_old_version(pod: &Pod, workers: &[Arc<WorkerView>]) -> bool {
     let started =
         workers.iter().any(|worker| worker.uid == pod.uid && worker.progress > WorkerProgress::NotStarted);
@@ -53,7 +53,6 @@ pub struct MirrorOwner {
 }
 
 /// The mirror pod for a static pod.
-#[must_use]
 pub fn mirror_object(pod: &Pod, owner: &MirrorOwner) -> core::Pod {
     let mut metadata = pod.metadata.clone();
     // The API server assigns these.
@@ -64,14 +63,8 @@ pub fn mirror_object(pod: &Pod, owner: &MirrorOwner) -> core::Pod {
     metadata.name = Some(pod.full_name.name.clone());
     let hash = pod.annotation(labels::CONFIG_HASH).unwrap_or_default().to_owned();
     metadata.annotations.get_or_insert_default().insert(labels::CONFIG_MIRROR.to_owned(), hash);
-    metadata.owner_references = Some(vec![OwnerReference {
-        api_version: "v1".to_owned(),
-        kind: "Node".to_owned(),
-        name: owner.name.clone(),
-        uid: owner.uid.clone(),
-        controller: Some(true),
-        block_owner_deletion: None,
-    }]);
+    let owner = OwnerReference { controller: Some(true), ..node_owner(&owner.name, &owner.uid) };
+    metadata.owner_references = Some(vec![owner]);
     core::Pod { metadata, spec: Some(pod.spec.clone()), status: None }
 }
 

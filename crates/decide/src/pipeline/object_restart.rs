@@ -14,13 +14,11 @@ use crate::pipeline::pod_actions::{
 use crate::projected::object_references::container_references;
 
 /// Whether the pod opts in to restarts.
-#[must_use]
 pub fn restarts_on_object_change(pod: &Pod) -> bool {
     pod.annotation(labels::RESTART_ON_CHANGE) == Some("true")
 }
 
 /// The annotation with the objects that a container is started with; `None` unless the pod opts in to restarts.
-#[must_use]
 pub fn started_with_annotation(
     pod: &Pod,
     container: &Container,
@@ -36,7 +34,6 @@ pub fn started_with_annotation(
 
 /// The next container to restart because one of its objects changed. Containers restart one at a time: only while the plan
 /// is empty, so not before the previous container runs again.
-#[must_use]
 pub fn next_restart(
     pod: &Pod,
     observed: &ObservedPod,

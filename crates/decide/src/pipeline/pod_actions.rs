@@ -73,7 +73,6 @@ pub struct PodActions {
 
 impl SandboxReason {
     /// Whether an event reports that the previous sandbox was unusable.
-    #[must_use]
     pub fn has_event(self) -> bool {
         match self {
             Self::SeveralReady | Self::NotReady | Self::NoAddress => true,
@@ -95,7 +94,6 @@ impl PodActions {
         }
     }
 
-    #[must_use]
     pub fn is_empty(&self) -> bool {
         !self.stops_or_removes()
             && !matches!(self.sandbox, SandboxPlan::Create { .. })
@@ -110,7 +108,6 @@ impl PodActions {
         }
     }
 
-    #[must_use]
     pub fn stops_or_removes(&self) -> bool {
         self.stop_everything
             || !self.kill.is_empty()
@@ -135,7 +132,6 @@ impl<'a> PlanInputs<'a> {
 }
 
 /// Plans one sync.
-#[must_use]
 pub fn plan(pod: &Pod, observed: &ObservedPod, probes: &ProbeResults) -> PodActions {
     let inputs = PlanInputs { pod, observed, probes };
     let sandbox = sandbox_state(pod, observed);
@@ -329,7 +325,6 @@ fn containers_that_never_ran(observed: &ObservedPod) -> impl Iterator<Item = Con
 
 /// Whether a container never ran because the agent was killed while creating it: the container was not started, or its
 /// start was cancelled with the connection. containerd records the latter as an exit without a start time.
-#[must_use]
 pub fn never_ran(status: &ContainerStatus) -> bool {
     match status.state {
         ContainerState::Created => true,
@@ -347,13 +342,11 @@ fn is_cancelled_start(message: &str) -> bool {
 }
 
 /// The restart count that a container was created with.
-#[must_use]
 pub fn restart_count(status: &ContainerStatus) -> u32 {
     status.annotations.get(labels::RESTART_COUNT).and_then(|text| text.parse().ok()).unwrap_or(status.attempt)
 }
 
 /// Whether the pod has finished: no container runs, and none will be started again.
-#[must_use]
 pub fn is_finished(pod: &Pod, observed: &ObservedPod) -> bool {
     let init = || pod.spec.init_containers.as_deref().unwrap_or_default().iter();
     let state = |name| current(observed, name).map(|status| status.state);

@@ -38,7 +38,6 @@ pub struct ProbeSettings {
 
 impl ProbeSettings {
     /// Reads a probe spec; missing or invalid numbers get their defaults.
-    #[must_use]
     pub fn of(probe: &Probe) -> Self {
         let at_least_one = |value: Option<i32>, default: u32| {
             u32::try_from(value.unwrap_or(0)).ok().filter(|value| *value > 0).unwrap_or(default)
@@ -54,7 +53,6 @@ impl ProbeSettings {
     }
 }
 
-#[must_use]
 pub fn probe_of(container: &Container, kind: ProbeKind) -> Option<&Probe> {
     match kind {
         ProbeKind::Liveness => container.liveness_probe.as_ref(),

@@ -16,7 +16,6 @@ const RUNTIME_BUSY_DELAY: Duration = Duration::from_millis(200);
 const RUNTIME_UNAVAILABLE_DELAY: Duration = Duration::from_secs(1);
 
 /// The delay after a successful sync. `random` is a number from 0 to 1.
-#[must_use]
 pub fn delay_after_success(
     sync_frequency: Duration,
     retry_at: Option<Timestamp>,
@@ -29,7 +28,6 @@ pub fn delay_after_success(
     }
 }
 
-#[must_use]
 pub fn delay_after_failure(failure: &SyncFailure, random: f64) -> Duration {
     match failure {
         SyncFailure::Interrupted => Duration::ZERO,

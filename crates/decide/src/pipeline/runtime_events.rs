@@ -2,10 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use model::{
-    ContainerId, ContainerState, ContainerSummary, PodEvent, PodEventKind, PodUid, SandboxState,
-    SandboxSummary,
-};
+use model::{ContainerId, ContainerState, PodEvent, PodEventKind, PodUid, SandboxState};
 
 /// The state of a container or sandbox, reduced to what events need.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,33 +20,21 @@ pub struct PodRecord {
 }
 
 impl PodRecord {
-    #[must_use]
     pub fn empty() -> Self {
         Self::default()
     }
 
-    #[must_use]
     pub fn is_empty(&self) -> bool {
         self.states.is_empty()
     }
 
     /// Number of containers and sandboxes.
-    #[must_use]
     pub fn len(&self) -> usize {
         self.states.len()
     }
 
-    #[must_use]
     pub fn has_state(&self, id: &str, state: PlegState) -> bool {
         self.states.get(id) == Some(&state)
-    }
-
-    pub fn add_sandbox(&mut self, sandbox: &SandboxSummary) {
-        self.add(ContainerId::from(sandbox.id.as_str()), sandbox_pleg_state(sandbox.state));
-    }
-
-    pub fn add_container(&mut self, container: &ContainerSummary) {
-        self.add(container.id.clone(), container_pleg_state(container.state));
     }
 
     pub fn add(&mut self, id: ContainerId, state: PlegState) {
@@ -57,7 +42,6 @@ impl PodRecord {
     }
 }
 
-#[must_use]
 pub fn sandbox_pleg_state(state: SandboxState) -> PlegState {
     match state {
         SandboxState::Ready => PlegState::Running,
@@ -65,7 +49,6 @@ pub fn sandbox_pleg_state(state: SandboxState) -> PlegState {
     }
 }
 
-#[must_use]
 pub fn container_pleg_state(state: ContainerState) -> PlegState {
     match state {
         ContainerState::Running => PlegState::Running,
@@ -75,7 +58,6 @@ pub fn container_pleg_state(state: ContainerState) -> PlegState {
 }
 
 /// The events between two records of one pod.
-#[must_use]
 pub fn diff(uid: &PodUid, old: &PodRecord, new: &PodRecord) -> Vec<PodEvent> {
     let mut events = Vec::new();
     let mut push = |kind| events.push(PodEvent { uid: uid.clone(), kind });

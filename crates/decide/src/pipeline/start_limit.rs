@@ -1,7 +1,6 @@
 //! How many pods start at the same time.
 
 /// Four per CPU, and at least eight: a start also waits for disks.
-#[must_use]
 pub fn max_parallel_starts(cpus: usize) -> usize {
     cpus.saturating_mul(4).max(8)
 }

@@ -6,7 +6,6 @@ use crate::pipeline::pod_actions::is_sidecar;
 
 /// Containers that must have exited before this one is stopped: a sidecar waits for all regular containers and for the
 /// sidecar that started after it. The wait counts towards the pod's grace period.
-#[must_use]
 pub fn containers_to_stop_first<'a>(pod: &'a Pod, name: &str) -> Vec<&'a str> {
     let mut sidecars = pod
         .spec

@@ -23,7 +23,6 @@ pub struct MessageSources {
 }
 
 /// The files to read for an exited container; `None` for any other.
-#[must_use]
 pub fn message_sources(status: &ContainerStatus) -> Option<MessageSources> {
     if status.state != ContainerState::Exited {
         return None;
@@ -45,7 +44,6 @@ pub fn message_sources(status: &ContainerStatus) -> Option<MessageSources> {
 }
 
 /// Joins the runtime's message and the container's.
-#[must_use]
 pub fn join_messages(runtime: &str, container: &str) -> String {
     match (runtime, container) {
         (only, "") | ("", only) => only.to_owned(),
@@ -54,7 +52,6 @@ pub fn join_messages(runtime: &str, container: &str) -> String {
 }
 
 /// Extracts the text from the end of a CRI log, whose lines are `TIME STREAM TAG TEXT`.
-#[must_use]
 pub fn log_tail_text(end: &[u8]) -> String {
     let mut lines: Vec<&[u8]> = end.split_inclusive(|byte| *byte == b'\n').collect();
     lines = lines.split_off(lines.len().saturating_sub(MAX_LOG_LINES));
@@ -78,7 +75,6 @@ pub fn log_tail_text(end: &[u8]) -> String {
 }
 
 /// Truncates a message to its container's share of the limit per pod.
-#[must_use]
 pub fn truncate_to_share(message: &str, containers: usize) -> String {
     let share = MAX_POD_MESSAGE_BYTES / containers.max(1);
     match message.as_bytes().get(..share) {

@@ -13,7 +13,6 @@ pub struct Termination {
 }
 
 /// Containers whose termination is in `new` but not in `old`.
-#[must_use]
 pub fn terminations(old: &PodStatus, new: &PodStatus) -> Vec<Termination> {
     let known_ids: HashSet<&str> =
         terminated_states(old).filter_map(|(_, end)| end.container_id.as_deref()).collect();

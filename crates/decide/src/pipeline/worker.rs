@@ -18,6 +18,7 @@ use model::{
 };
 
 use crate::pipeline::grace::{ORPHAN_GRACE_SECONDS, pod_grace};
+use crate::status::status_report::is_terminal;
 
 /// The state machine that owns one pod UID.
 #[derive(Clone, Debug)]
@@ -112,7 +113,6 @@ pub enum PodPresence {
 impl Worker {
     /// Creates the worker for a pod's first command; `None` if the command is not valid for an orphan, which can only be
     /// killed.
-    #[must_use]
     pub fn from_first_command(command: &WorkerCommand, presence: PodPresence) -> Option<Self> {
         let mut worker = Self {
             uid: command.target.uid().clone(),
@@ -129,7 +129,7 @@ impl Worker {
         };
         match &command.target {
             WorkerTarget::Orphan(_) if command.kind != UpdateKind::Kill => return None,
-            WorkerTarget::Desired(pod) if has_terminal_phase(pod) && presence == PodPresence::NotRunning => {
+            WorkerTarget::Desired(pod) if is_terminal(&pod.status) && presence == PodPresence::NotRunning => {
                 worker.stage = Stage::Terminated;
                 worker.progress = WorkerProgress::Started;
                 worker.pending = Some(Pending { kind: command.kind, seen_at: command.seen_at });
@@ -184,7 +184,6 @@ impl Worker {
     }
 
     /// Whether the pod must wait until no other pod of the same name exists. Only static pods that have not started do.
-    #[must_use]
     pub fn waits_for_name(&self) -> bool {
         self.pod_kind() == WorkerPodKind::StaticPod
             && self.progress == WorkerProgress::NotStarted
@@ -278,7 +277,6 @@ impl Worker {
         self.failed(failure)
     }
 
-    #[must_use]
     pub fn phase(&self) -> WorkerPhase {
         match self.stage {
             Stage::Syncing => WorkerPhase::Syncing,
@@ -289,7 +287,6 @@ impl Worker {
     }
 
     /// The published view of this worker.
-    #[must_use]
     pub fn view(&self) -> WorkerView {
         WorkerView {
             uid: self.uid.clone(),
@@ -304,7 +301,6 @@ impl Worker {
         }
     }
 
-    #[must_use]
     pub fn full_name(&self) -> &PodFullName {
         &self.full_name
     }
@@ -362,16 +358,9 @@ impl Worker {
     }
 }
 
-/// Whether the source reports the pod as finished: an API pod that finished before this agent started, or that another
-/// client ended by a status update.
-#[must_use]
-pub fn has_terminal_phase(pod: &Pod) -> bool {
-    matches!(pod.status.phase.as_deref(), Some("Succeeded" | "Failed"))
-}
-
 fn must_stop(command: &WorkerCommand) -> bool {
     let is_terminating = match &command.target {
-        WorkerTarget::Desired(pod) => pod.is_deleted() || has_terminal_phase(pod),
+        WorkerTarget::Desired(pod) => pod.is_deleted() || is_terminal(&pod.status),
         WorkerTarget::Orphan(_) => true,
     };
     is_terminating || command.kind == UpdateKind::Kill

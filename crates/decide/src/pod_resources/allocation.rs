@@ -18,6 +18,7 @@ pub use conditions::{
 };
 pub use message::{completed_message, error_message, pending_message, started_message};
 
+use crate::pipeline::pod_actions::is_sidecar;
 use crate::pod_resources::qos::{QosClass, pod_qos_class};
 use crate::pod_resources::resources::{may_swap, pod_requests};
 use crate::quantity::{ResourceList, amount_in, amount_of};
@@ -26,7 +27,6 @@ use crate::quantity::{ResourceList, amount_in, amount_of};
 const RESIZABLE: [&str; 2] = ["cpu", "memory"];
 
 /// The resources in a pod spec.
-#[must_use]
 pub fn resources_of(pod: &Pod) -> PodResources {
     let own = |container: &Container| container.resources.clone().unwrap_or_default();
     PodResources {
@@ -36,7 +36,6 @@ pub fn resources_of(pod: &Pod) -> PodResources {
 }
 
 /// Whether there are any requests or limits that can be resized.
-#[must_use]
 pub fn has_resizable_resources(resources: &PodResources) -> bool {
     let lists = |one: &ResourceRequirements| {
         [&one.requests, &one.limits]
@@ -48,7 +47,6 @@ pub fn has_resizable_resources(resources: &PodResources) -> bool {
 }
 
 /// The pod with its allocated resources; `None` if they equal those of the spec.
-#[must_use]
 pub fn allocated_pod(pod: &Pod, allocated: &PodResources) -> Option<Pod> {
     let differs = |container: &&Container| {
         allocated
@@ -76,7 +74,6 @@ pub fn allocated_pod(pod: &Pod, allocated: &PodResources) -> Option<Pod> {
 }
 
 /// Whether an update of a pod changes its CPU or memory.
-#[must_use]
 pub fn is_resize(old: &Pod, new: &Pod) -> bool {
     let sizes = |resources: Option<&ResourceRequirements>| {
         let list = |list: Option<&ResourceList>| RESIZABLE.map(|name| amount_in(list, name));
@@ -94,7 +91,6 @@ pub fn is_resize(old: &Pod, new: &Pod) -> bool {
 }
 
 /// Whether the desired requests exceed the allocated ones.
-#[must_use]
 pub fn is_increase(desired: &Pod, allocated: &Pod) -> bool {
     let (new, old) = (pod_requests(desired), pod_requests(allocated));
     RESIZABLE
@@ -112,7 +108,6 @@ pub struct PendingResize<'a> {
 }
 
 /// The order of pending resizes: those that increase nothing first, then by priority, Guaranteed pods, the longest wait.
-#[must_use]
 pub fn resize_order(one: &PendingResize<'_>, other: &PendingResize<'_>) -> Ordering {
     let key = |resize: &PendingResize<'_>| {
         let pending = resize.allocation.pending.as_ref();
@@ -138,7 +133,6 @@ pub enum InfeasibleReason {
 
 impl InfeasibleReason {
     /// The message of the condition and the event.
-    #[must_use]
     pub fn message(self) -> &'static str {
         match self {
             Self::Swap => "In-place resize of containers with swap is not supported.",
@@ -147,7 +141,6 @@ impl InfeasibleReason {
     }
 
     /// The label of `pod_infeasible_resizes_total`.
-    #[must_use]
     pub fn label(self) -> &'static str {
         match self {
             Self::Swap => "swap_limitation",
@@ -157,7 +150,6 @@ impl InfeasibleReason {
 }
 
 /// Why a resize can never be allocated on this node; `None` if it depends on free resources.
-#[must_use]
 pub fn infeasible(desired: &Pod, allocated: &Pod, settings: &NodeSettings) -> Option<InfeasibleReason> {
     let swaps = desired.containers().any(|entry| {
         let Some(before) = allocated.container(&entry.container.name) else { return false };
@@ -177,20 +169,16 @@ pub fn infeasible(desired: &Pod, allocated: &Pod, settings: &NodeSettings) -> Op
 }
 
 /// Whether a resize of this resource restarts the container.
-#[must_use]
 pub fn restarts_for(container: &Container, resource: &str) -> bool {
     let mut policies = container.resize_policy.iter().flatten();
     policies.any(|policy| policy.resource_name == resource && policy.restart_policy == "RestartContainer")
 }
 
 /// Whether a container of this kind is resized in place while it runs.
-#[must_use]
 pub fn is_resizable(kind: ContainerKind, container: &Container, gates: PodGates) -> bool {
     match kind {
         ContainerKind::Regular => true,
-        ContainerKind::Init => {
-            gates.init_container_resize || container.restart_policy.as_deref() == Some("Always")
-        }
+        ContainerKind::Init => gates.init_container_resize || is_sidecar(container),
         ContainerKind::Ephemeral => false,
     }
 }

@@ -21,7 +21,6 @@ const NODE_CRITICAL_CLASS: &str = "system-node-critical";
 ///
 /// Such a pod is admitted under node pressure, preempts other pods if resources are short, is never evicted and never
 /// swaps.
-#[must_use]
 pub fn is_critical(pod: &Pod) -> bool {
     pod.is_static()
         || pod.annotation(labels::CONFIG_MIRROR).is_some()
@@ -32,7 +31,6 @@ pub fn is_critical(pod: &Pod) -> bool {
 ///
 /// The class counts, not its priority (2000001000): a pod cannot have the class with another priority, unless it is a
 /// static pod.
-#[must_use]
 pub fn is_node_critical(pod: &Pod) -> bool {
     is_critical(pod) && pod.spec.priority_class_name.as_deref() == Some(NODE_CRITICAL_CLASS)
 }

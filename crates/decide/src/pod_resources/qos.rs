@@ -22,7 +22,6 @@ pub enum QosClass {
 
 impl QosClass {
     /// The value of `status.qosClass`.
-    #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Guaranteed => "Guaranteed",
@@ -33,7 +32,6 @@ impl QosClass {
 }
 
 /// The class in the pod's status, or the one that its spec implies.
-#[must_use]
 pub fn pod_qos_class(pod: &Pod) -> QosClass {
     match pod.status.qos_class.as_deref() {
         Some("Guaranteed") => QosClass::Guaranteed,
@@ -44,7 +42,6 @@ pub fn pod_qos_class(pod: &Pod) -> QosClass {
 }
 
 /// The class a spec implies. Pod-level resources, where given, replace those of the containers.
-#[must_use]
 pub fn qos_class(spec: &PodSpec) -> QosClass {
     let mut totals = Totals::default();
     let is_fully_limited = match &spec.resources {

@@ -1,6 +1,8 @@
 //! In-place resize of a running pod to its allocated resources: which containers are updated or restarted, and in which order
 //! the pod's cgroup and its containers are changed.
 
+use std::cmp::Ordering;
+
 use k8s_openapi::api::core::v1::{Container, ResourceRequirements};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use model::{
@@ -33,7 +35,6 @@ pub enum ResizableResource {
 }
 
 impl ResizableResource {
-    #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Memory => "memory",
@@ -51,18 +52,11 @@ pub struct ContainerResize {
     pub desired: ContainerSizes,
 }
 
-/// A container that has to be restarted to be resized.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ContainerRestart {
-    pub id: ContainerId,
-    pub name: String,
-    pub kind: ContainerKind,
-}
-
 /// The actions of a resize.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ResizePlan {
-    pub restart: Vec<ContainerRestart>,
+    /// Containers that have to be restarted to be resized.
+    pub restart: Vec<KillContainer>,
     /// Memory resizes, shrinking ones first.
     pub memory: Vec<ContainerResize>,
     /// CPU resizes, shrinking ones first.
@@ -72,12 +66,10 @@ pub struct ResizePlan {
 }
 
 impl ResizePlan {
-    #[must_use]
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
     }
 
-    #[must_use]
     pub fn updates(&self, resource: ResizableResource) -> &[ContainerResize] {
         match resource {
             ResizableResource::Memory => &self.memory,
@@ -87,7 +79,6 @@ impl ResizePlan {
 }
 
 /// Requests and limits of a container; pod-level limits replace missing ones.
-#[must_use]
 pub fn container_sizes(
     pod_level: Option<&ResourceRequirements>,
     own: Option<&ResourceRequirements>,
@@ -109,7 +100,6 @@ pub fn container_sizes(
 }
 
 /// The resources that are recorded as actuated for a container: its own, with missing limits taken from the pod level.
-#[must_use]
 pub fn effective_resources(pod: &Pod, container: &Container) -> ResourceRequirements {
     let mut own = container.resources.clone().unwrap_or_default();
     let of_pod = pod.spec.resources.as_ref().and_then(|resources| resources.limits.as_ref());
@@ -126,7 +116,6 @@ pub fn effective_resources(pod: &Pod, container: &Container) -> ResourceRequirem
 
 /// Plans the resize of a pod with allocated resources. `actuated` are the recorded actuated resources; `cgroup` the current
 /// and the desired limits of the pod's cgroup.
-#[must_use]
 pub fn plan(
     pod: &Pod,
     observed: &ObservedPod,
@@ -147,25 +136,27 @@ pub fn plan(
             (current.memory_request, desired.memory_request),
         );
         let cpu = change((current.cpu_limit, desired.cpu_limit), (current.cpu_request, desired.cpu_request));
-        let restarts = |resource: ResizableResource, change: SizeChange| {
+        let restarts = |resource: ResizableResource, change: Ordering| {
             // Init containers are not restarted for a resize.
             let may_restart = entry.kind == ContainerKind::Regular || is_sidecar(entry.container);
-            change != SizeChange::None && may_restart && restarts_for(entry.container, resource.as_str())
+            change.is_ne() && may_restart && restarts_for(entry.container, resource.as_str())
         };
         if restarts(ResizableResource::Memory, memory) || restarts(ResizableResource::Cpu, cpu) {
-            plan.restart.push(ContainerRestart {
+            plan.restart.push(KillContainer {
                 id: status.id.clone(),
                 name: name.clone(),
                 kind: entry.kind,
+                reason: KillReason::ResizeRestart,
+                restart: true,
             });
             continue;
         }
         let update = ContainerResize { id: status.id.clone(), name: name.clone(), current, desired };
         for (change, list) in [(memory, &mut plan.memory), (cpu, &mut plan.cpu)] {
             match change {
-                SizeChange::None => {}
-                SizeChange::More => list.push(update.clone()),
-                SizeChange::Less => list.insert(0, update.clone()),
+                Ordering::Equal => {}
+                Ordering::Greater => list.push(update.clone()),
+                Ordering::Less => list.insert(0, update.clone()),
             }
         }
     }
@@ -173,7 +164,6 @@ pub fn plan(
 }
 
 /// Whether the actuated resources of a running container, or those at pod level, differ from the allocated ones.
-#[must_use]
 pub fn is_in_progress(pod: &Pod, observed: &ObservedPod, actuated: &PodResources, gates: PodGates) -> bool {
     let none = CgroupLimits::default();
     let plan = plan(pod, observed, actuated, (&none, &none), gates);
@@ -191,13 +181,7 @@ pub fn add_restarts(plan: &ResizePlan, observed: &ObservedPod, actions: &mut Pod
             continue;
         }
         let count = observed.container(&restart.name).map(|status| restart_count(status).saturating_add(1));
-        actions.kill.push(KillContainer {
-            id: restart.id.clone(),
-            name: restart.name.clone(),
-            kind: restart.kind,
-            reason: KillReason::ResizeRestart,
-            restart: true,
-        });
+        actions.kill.push(restart.clone());
         let start = StartContainer { name: restart.name.clone(), kind: restart.kind, restart_count: count };
         // Sidecars start before regular containers.
         let regular = actions.start.iter().position(|other| other.kind == ContainerKind::Regular);
@@ -218,7 +202,6 @@ pub struct PodCgroupSteps {
 }
 
 /// The changes of the pod's cgroup for one resource. A limit that is not desired stays unchanged.
-#[must_use]
 pub fn pod_cgroup_steps(
     resource: ResizableResource,
     cgroup: &CgroupLimits,
@@ -240,9 +223,9 @@ pub fn pod_cgroup_steps(
     };
     if limit != CgroupLimits::default() {
         match bound(desired).cmp(&bound(cgroup)) {
-            std::cmp::Ordering::Greater => steps.before.push(limit),
-            std::cmp::Ordering::Less => steps.after.push(limit),
-            std::cmp::Ordering::Equal => {}
+            Ordering::Greater => steps.before.push(limit),
+            Ordering::Less => steps.after.push(limit),
+            Ordering::Equal => {}
         }
     }
     if resource == ResizableResource::Cpu
@@ -250,16 +233,15 @@ pub fn pod_cgroup_steps(
     {
         let weight = CgroupLimits { cpu_shares: Some(shares), ..CgroupLimits::default() };
         match shares.cmp(&now) {
-            std::cmp::Ordering::Greater => steps.before.push(weight),
-            std::cmp::Ordering::Less => steps.after.insert(0, weight),
-            std::cmp::Ordering::Equal => {}
+            Ordering::Greater => steps.before.push(weight),
+            Ordering::Less => steps.after.insert(0, weight),
+            Ordering::Equal => {}
         }
     }
     steps
 }
 
 /// The container with one resource at its desired size and the other at its current size.
-#[must_use]
 pub fn resized_container(
     container: &Container,
     update: &ContainerResize,
@@ -288,7 +270,6 @@ pub fn resized_container(
 }
 
 /// Shrinking memory limits with their new values; `None` stands for the pod.
-#[must_use]
 pub fn shrinking_memory_limits<'a>(
     plan: &'a ResizePlan,
     cgroup: &CgroupLimits,
@@ -311,7 +292,6 @@ pub fn shrinking_memory_limits<'a>(
 
 /// Whether the resources that the runtime reports equal the desired ones, so that an agent without a record of them need not
 /// update the container.
-#[must_use]
 pub fn matches_reported(reported: &LinuxResources, desired: &LinuxResources) -> bool {
     reported.memory_limit_bytes == desired.memory_limit_bytes
         && reported.cpu_shares == desired.cpu_shares
@@ -329,7 +309,6 @@ fn cgroup_differs(cgroup: &CgroupLimits, desired: &CgroupLimits) -> bool {
 }
 
 /// The CPU shares that are read back from a cgroup of this version after writing `shares`.
-#[must_use]
 pub fn rounded_shares(shares: u64, version: CgroupVersion) -> u64 {
     match version {
         CgroupVersion::V1 => shares,
@@ -346,7 +325,6 @@ fn same_bytes(one: i64, other: i64) -> bool {
 }
 
 /// Limits of the pod's cgroup without overhead, which the runtime receives for information.
-#[must_use]
 pub fn sandbox_totals(cgroup: &CgroupLimits, pod: &Pod, settings: &NodeSettings) -> LinuxResources {
     let overhead = |name| amount_in(pod.spec.overhead.as_ref(), name);
     let period = cgroup.cpu_period.and_then(|period| i64::try_from(period).ok()).unwrap_or(0);
@@ -364,21 +342,10 @@ pub fn sandbox_totals(cgroup: &CgroupLimits, pod: &Pod, settings: &NodeSettings)
     }
 }
 
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum SizeChange {
-    None,
-    More,
-    Less,
-}
-
-/// Compares the limits, or the requests if the limits are equal.
-fn change(limit: (i64, i64), request: (i64, i64)) -> SizeChange {
+/// Compares the desired limit with the current one, or the requests if the limits are equal.
+fn change(limit: (i64, i64), request: (i64, i64)) -> Ordering {
     let (now, desired) = if limit.0 == limit.1 { request } else { limit };
-    match desired.cmp(&now) {
-        std::cmp::Ordering::Greater => SizeChange::More,
-        std::cmp::Ordering::Less => SizeChange::Less,
-        std::cmp::Ordering::Equal => SizeChange::None,
-    }
+    desired.cmp(&now)
 }
 
 #[cfg(test)]

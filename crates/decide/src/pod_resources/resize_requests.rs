@@ -18,7 +18,6 @@ pub struct ResizeRequest {
 }
 
 /// All changes between two versions of a pod.
-#[must_use]
 pub fn resize_requests(old: &Pod, new: &Pod) -> Vec<ResizeRequest> {
     let pairs = new.containers().filter_map(|entry| {
         old.container(&entry.container.name).map(|before| (before.container, entry.container))

@@ -13,7 +13,7 @@ use model::{CgroupVersion, HugepageLimit, LinuxResources, NodeSettings, Pod};
 
 use crate::quantity::{ResourceList, amount_in, amount_of};
 pub use oom_score::oom_score_adj;
-pub use pod_totals::{ResourceTotals, declared_limit, pod_limits, pod_memory_limit, pod_requests};
+pub use pod_totals::{ResourceTotals, declared_limit, pod_limits, pod_requests, pod_requests_with_overhead};
 pub use swap::{may_swap, swap_limit};
 
 pub const MIN_CPU_SHARES: i64 = 2;
@@ -26,19 +26,16 @@ const MIN_CFS_QUOTA: i64 = 1000;
 const HUGEPAGES_PREFIX: &str = "hugepages-";
 
 /// CPU shares for millicores.
-#[must_use]
 pub fn cpu_shares(milli: i64) -> i64 {
     (milli.saturating_mul(SHARES_PER_CPU) / MILLI_PER_CPU).clamp(MIN_CPU_SHARES, MAX_CPU_SHARES)
 }
 
 /// CFS quota for millicores; `period` and result in microseconds. 0 means no quota.
-#[must_use]
 pub fn cfs_quota(milli: i64, period: i64) -> i64 {
     if milli == 0 { 0 } else { (milli.saturating_mul(period) / MILLI_PER_CPU).max(MIN_CFS_QUOTA) }
 }
 
 /// Resources of one container. Pod-level limits replace missing limits of the container.
-#[must_use]
 pub fn container_resources(pod: &Pod, container: &Container, settings: &NodeSettings) -> LinuxResources {
     let own = container.resources.as_ref();
     let requests = requests_of(own);
@@ -58,7 +55,6 @@ pub fn container_resources(pod: &Pod, container: &Container, settings: &NodeSett
 }
 
 /// Sums over the containers of a pod, which the runtime receives with the sandbox for information.
-#[must_use]
 pub fn sandbox_resources(pod: &Pod, settings: &NodeSettings) -> LinuxResources {
     let limits = pod_limits(pod);
     let limit = |name| limits.get(name).copied().unwrap_or_default();
@@ -66,7 +62,6 @@ pub fn sandbox_resources(pod: &Pod, settings: &NodeSettings) -> LinuxResources {
 }
 
 /// Overhead of the pod's runtime class, as request and limit; empty without overhead.
-#[must_use]
 pub fn overhead_resources(pod: &Pod, settings: &NodeSettings) -> LinuxResources {
     let Some(overhead) = &pod.spec.overhead else { return LinuxResources::default() };
     let cpu = amount_in(Some(overhead), "cpu");

@@ -6,7 +6,6 @@ use k8s_openapi::api::core::v1::{Container, Volume};
 use model::{ObjectKey, ObjectKind, Pod};
 
 /// Every object that the pod refers to, including image pull secrets.
-#[must_use]
 pub fn object_references(pod: &Pod) -> BTreeSet<ObjectKey> {
     let mut keys = Keys::of(pod);
     for entry in pod.containers().chain(pod.ephemeral_containers()) {
@@ -20,7 +19,6 @@ pub fn object_references(pod: &Pod) -> BTreeSet<ObjectKey> {
 }
 
 /// The objects that a container uses in its environment or mounted volumes.
-#[must_use]
 pub fn container_references(pod: &Pod, container: &Container) -> BTreeSet<ObjectKey> {
     let mut keys = Keys::of(pod);
     keys.environment(container);

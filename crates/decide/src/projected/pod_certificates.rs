@@ -5,6 +5,8 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1::{PodCertificateProjection, Volume};
 use model::{CertificateOutcome, CertificateRequest, PodCertificate, Timestamp};
 
+use super::pem;
+
 /// A request that has been missing for this long counts as deleted.
 const ABANDONED_AFTER: Duration = Duration::from_secs(600);
 /// How late a refresh may be before a warning.
@@ -68,7 +70,6 @@ pub enum Need {
 pub type Warning = (&'static str, String);
 
 impl CertificateState {
-    #[must_use]
     pub fn need(&self, now: Timestamp) -> Need {
         match self {
             Self::Initial => Need::Request,
@@ -79,7 +80,6 @@ impl CertificateState {
     }
 
     /// When the next action is due, if that is known.
-    #[must_use]
     pub fn due_at(&self) -> Option<Timestamp> {
         match self {
             Self::Fresh(held) => Some(held.refresh_at),
@@ -137,19 +137,18 @@ impl CertificateState {
                 (Self::Failed { reason, message }, Some(("Failed", text)))
             }
             Some(CertificateOutcome::Issued { chain, begin_refresh_at, not_after }) => {
-                let certificate = PodCertificate { key: asked.request.key, chain: clean_chain(&chain) };
-                let refresh_at = begin_refresh_at.after(jitter);
-                let (told_overdue, told_expired) = (false, false);
-                (
-                    Self::Fresh(IssuedCertificate {
-                        certificate,
-                        refresh_at,
-                        not_after,
-                        told_overdue,
-                        told_expired,
-                    }),
-                    None,
-                )
+                let certificate = PodCertificate {
+                    key: asked.request.key,
+                    chain: pem::certificates(&chain).map(|body| pem::certificate(&body)).collect(),
+                };
+                let issued = IssuedCertificate {
+                    certificate,
+                    refresh_at: begin_refresh_at.after(jitter),
+                    not_after,
+                    told_overdue: false,
+                    told_expired: false,
+                };
+                (Self::Fresh(issued), None)
             }
         }
     }
@@ -185,7 +184,6 @@ impl CertificateState {
     }
 
     /// The label value in `kubelet_podcertificate_states`.
-    #[must_use]
     pub fn word(&self, now: Timestamp) -> &'static str {
         match self {
             Self::Initial | Self::Waiting(_) => "not_yet_issued",
@@ -213,30 +211,6 @@ pub fn certificate_sources<'a>(
             Some((volume.name.as_str(), place, source.pod_certificate.as_ref()?))
         })
     })
-}
-
-/// The certificates of a chain, without text between them.
-fn clean_chain(text: &str) -> String {
-    const BEGIN: &str = "-----BEGIN CERTIFICATE-----";
-    const END: &str = "-----END CERTIFICATE-----";
-    let mut clean = String::with_capacity(text.len());
-    let mut rest = text;
-    while let Some((_, behind)) = rest.split_once(BEGIN) {
-        let Some((body, after)) = behind.split_once(END) else { break };
-        let body: String = body.split_whitespace().collect();
-        clean.push_str(BEGIN);
-        for (index, character) in body.chars().enumerate() {
-            if index % 64 == 0 {
-                clean.push('\n');
-            }
-            clean.push(character);
-        }
-        clean.push('\n');
-        clean.push_str(END);
-        clean.push('\n');
-        rest = after;
-    }
-    clean
 }
 
 #[cfg(test)]

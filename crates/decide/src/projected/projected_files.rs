@@ -13,6 +13,7 @@ use model::{
 };
 use values::fnv::Fnv64a;
 
+use crate::error_list::aggregate;
 use crate::projected::service_account_tokens::{token_owner, token_spec};
 use crate::projected::trust_bundles::trust_anchors;
 use crate::runtime_spec::environment::fields::{metadata_field, resource_of_container};
@@ -61,14 +62,13 @@ pub fn volume_files(facts: &ProjectedContent<'_>, volume: &Volume) -> Result<Vec
             .filter_map(|(place, source)| files.projection((&volume.name, place), source).err())
             .collect();
         if !problems.is_empty() {
-            return Err(aggregate(problems));
+            return Err(aggregate(&problems));
         }
     }
     Ok(files.found.into_values().collect())
 }
 
 /// A hash of the files.
-#[must_use]
 pub fn digest(files: &[ProjectedFile]) -> u64 {
     let mut hash = Fnv64a::new();
     for file in files {
@@ -149,7 +149,7 @@ impl Files<'_> {
                 Err(problem) => problems.push(problem),
             }
         }
-        if problems.is_empty() { Ok(()) } else { Err(aggregate(problems)) }
+        if problems.is_empty() { Ok(()) } else { Err(aggregate(&problems)) }
     }
 
     /// With an fsGroup, the volume's setup makes the file readable by that group.
@@ -250,16 +250,6 @@ impl Files<'_> {
 /// Removes `.` and duplicate slashes from a path.
 fn clean(path: &str) -> PathBuf {
     Path::new(path).components().filter(|part| *part != Component::CurDir).collect()
-}
-
-/// Joins several messages as upstream does.
-fn aggregate(mut problems: Vec<String>) -> String {
-    let mut known = std::collections::BTreeSet::new();
-    problems.retain(|problem| known.insert(problem.clone()));
-    match problems.as_slice() {
-        [only] => only.clone(),
-        _ => format!("[{}]", problems.join(", ")),
-    }
 }
 
 #[cfg(test)]

@@ -12,21 +12,18 @@ const MAX_AGE: Duration = Duration::from_secs(24 * 3600);
 /// Tokens are renewed earlier by a random part of this, so that not all are renewed at once.
 const MAX_JITTER: Duration = Duration::from_secs(10);
 
-#[must_use]
 pub fn token_spec(source: &ServiceAccountTokenProjection) -> TokenSpec {
     let audience = source.audience.clone().filter(|audience| !audience.is_empty());
     TokenSpec { audiences: audience.into_iter().collect(), expiration_seconds: source.expiration_seconds }
 }
 
 /// All tokens that the volumes request.
-#[must_use]
 pub fn token_specs<'a>(volumes: impl IntoIterator<Item = &'a Volume>) -> BTreeSet<TokenSpec> {
     let projected = volumes.into_iter().filter_map(|volume| volume.projected.as_ref());
     let sources = projected.flat_map(|projected| projected.sources.iter().flatten());
     sources.filter_map(|source| source.service_account_token.as_ref()).map(token_spec).collect()
 }
 
-#[must_use]
 pub fn token_request(pod: &Pod, wish: TokenSpec) -> TokenRequest {
     TokenRequest {
         namespace: pod.namespace().to_owned(),
@@ -39,7 +36,6 @@ pub fn token_request(pod: &Pod, wish: TokenSpec) -> TokenRequest {
 }
 
 /// When a token is renewed: after four fifths of its lifetime, and after a day at the latest. `random` is between 0 and 1.
-#[must_use]
 pub fn renew_at(token: &IssuedToken, random: f64) -> Timestamp {
     let lifetime = Duration::from_secs(u64::try_from(token.expiration_seconds).unwrap_or(0));
     let issued_at = token.expires_at.as_nanos().saturating_sub(nanos(lifetime));
@@ -52,7 +48,6 @@ fn nanos(duration: Duration) -> i64 {
 }
 
 /// The user that all containers run as, who owns the token files; `None` if they differ or one has no user.
-#[must_use]
 pub fn token_owner(pod: &Pod) -> Option<u32> {
     let of_pod = pod.spec.security_context.as_ref().and_then(|context| context.run_as_user);
     let mut users = pod.containers().chain(pod.ephemeral_containers()).map(|entry| {

@@ -9,10 +9,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, LabelSelecto
 use model::{PodUid, TrustBundle};
 use sha2::{Digest, Sha256};
 
-const BEGIN: &str = "-----BEGIN CERTIFICATE-----";
-const END: &str = "-----END CERTIFICATE-----";
-/// Characters per line of PEM.
-const LINE: usize = 64;
+use super::pem;
 
 /// The certificates of a source without duplicates. Their order differs between pods, so that nothing can rely on it, but is
 /// stable for one pod, so that its file does not change.
@@ -58,7 +55,7 @@ pub fn trust_anchors<'a>(
     anchors.sort_by_cached_key(|anchor| {
         Sha256::new_with_prefix(pod.as_str()).chain_update(anchor).finalize().to_vec()
     });
-    Ok(anchors.iter().map(|anchor| pem(anchor)).collect())
+    Ok(anchors.iter().map(|anchor| pem::certificate(&STANDARD.encode(anchor))).collect())
 }
 
 /// A missing selector matches nothing, an empty one everything.
@@ -81,30 +78,9 @@ fn holds(rule: &LabelSelectorRequirement, labels: &BTreeMap<String, String>) -> 
     }
 }
 
-/// The decoded PEM blocks; invalid ones are left out.
+/// The decoded certificates; invalid ones are left out.
 fn blocks(text: &str) -> Vec<Vec<u8>> {
-    let parts = text.split(BEGIN).skip(1).filter_map(|part| part.split_once(END));
-    parts
-        .filter_map(|(body, _)| {
-            let body: String = body.chars().filter(|character| !character.is_whitespace()).collect();
-            STANDARD.decode(body).ok()
-        })
-        .collect()
-}
-
-fn pem(anchor: &[u8]) -> String {
-    let body = STANDARD.encode(anchor);
-    let mut text = format!("{BEGIN}\n");
-    let mut rest = body.as_str();
-    while !rest.is_empty() {
-        let (line, more) = rest.split_at_checked(LINE).unwrap_or((rest, ""));
-        text.push_str(line);
-        text.push('\n');
-        rest = more;
-    }
-    text.push_str(END);
-    text.push('\n');
-    text
+    pem::certificates(text).filter_map(|body| STANDARD.decode(body).ok()).collect()
 }
 
 #[cfg(test)]
@@ -112,6 +88,10 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
+
+    fn pem(anchor: &[u8]) -> String {
+        pem::certificate(&STANDARD.encode(anchor))
+    }
 
     fn bundle(name: &str, signer: &str, zone: &str, anchors: &[&str]) -> TrustBundle {
         TrustBundle {
@@ -199,7 +179,7 @@ mod tests {
     fn wraps_pem_lines() {
         let text = pem(&[7; 100]);
         let lines: Vec<&str> = text.lines().collect();
-        assert_eq!((lines.len(), lines[1].len()), (5, LINE));
+        assert_eq!((lines.len(), lines[1].len()), (5, 64));
         assert_eq!(blocks(&text), [vec![7; 100]]);
         assert!(blocks("-----BEGIN CERTIFICATE-----\n!\n-----END CERTIFICATE-----").is_empty());
     }

@@ -3,12 +3,13 @@
 use k8s_openapi::api::core::v1::Container;
 use values::fnv::Fnv32a;
 
+use crate::go_text::json_string;
+
 /// Hash of name and image, identical to upstream's, so that a node can switch between kubelet and Podward without
 /// container restarts.
-#[must_use]
 pub fn container_hash(container: &Container) -> u32 {
     let image = container.image.as_deref().unwrap_or_default();
-    let json = format!("{{\"image\":{},\"name\":{}}}", go_json(image), go_json(&container.name));
+    let json = format!("{{\"image\":{},\"name\":{}}}", json_string(image), json_string(&container.name));
     // Upstream hashes Go's text representation of the JSON bytes, not the bytes themselves.
     let mut hash = Fnv32a::new();
     hash.write(b"([]uint8)[");
@@ -23,26 +24,8 @@ pub fn container_hash(container: &Container) -> u32 {
 }
 
 /// Formats the hash for the container annotation.
-#[must_use]
 pub fn as_annotation(hash: u32) -> String {
     format!("{hash:x}")
-}
-
-/// A JSON string as Go's encoder writes it, which also escapes `<`, `>` and `&`.
-fn go_json(text: &str) -> String {
-    let quoted = serde_json::Value::from(text).to_string();
-    let mut out = String::with_capacity(quoted.len());
-    for character in quoted.chars() {
-        match character {
-            '<' => out.push_str("\\u003c"),
-            '>' => out.push_str("\\u003e"),
-            '&' => out.push_str("\\u0026"),
-            '\u{2028}' => out.push_str("\\u2028"),
-            '\u{2029}' => out.push_str("\\u2029"),
-            other => out.push(other),
-        }
-    }
-    out
 }
 
 #[cfg(test)]

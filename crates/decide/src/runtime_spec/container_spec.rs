@@ -12,8 +12,6 @@ use model::{
     NodeSettings, PlannedVolume, Pod, labels,
 };
 
-pub(crate) use go_json::string as go_json_string;
-
 use crate::pipeline::object_restart::started_with_annotation;
 use crate::pod_resources::resources::container_resources;
 use crate::runtime_spec::environment::{EnvironmentInputs, EnvironmentSources, environment, expand, lookup};

@@ -11,14 +11,6 @@ const MAX_SEARCH_LENGTH: usize = 2048;
 const MAX_DOMAIN_LENGTH: usize = 253;
 const MAX_RESOLV_CONF_BYTES: usize = 10 << 20;
 
-/// The parsed `resolv.conf` of the node.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct HostResolver {
-    pub servers: Vec<String>,
-    pub searches: Vec<String>,
-    pub options: Vec<String>,
-}
-
 /// Recorded as a warning event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DnsWarning {
@@ -37,11 +29,11 @@ pub enum WarningSubject {
 ///
 /// # Errors
 /// When the text is too long or a `nameserver` line has no address.
-pub fn parse_resolv_conf(text: &str) -> Result<HostResolver, String> {
+pub fn parse_resolv_conf(text: &str) -> Result<DnsConfig, String> {
     if text.len() > MAX_RESOLV_CONF_BYTES {
         return Err(format!("resolv.conf is longer than {MAX_RESOLV_CONF_BYTES} bytes"));
     }
-    let mut resolver = HostResolver::default();
+    let mut resolver = DnsConfig::default();
     for (index, line) in text.lines().enumerate() {
         let mut fields = line.split_whitespace();
         match fields.next() {
@@ -65,8 +57,7 @@ pub fn parse_resolv_conf(text: &str) -> Result<HostResolver, String> {
 
 /// Why the node's `resolv.conf` exceeds the limits for pods, if it does. A cluster domain uses three entries of the
 /// search list.
-#[must_use]
-pub fn resolv_conf_problem(path: &str, host: &HostResolver, cluster_domain: &str) -> Option<String> {
+pub fn resolv_conf_problem(path: &str, host: &DnsConfig, cluster_domain: &str) -> Option<String> {
     let max_searches = if cluster_domain.is_empty() { MAX_SEARCHES } else { MAX_SEARCHES - 3 };
     if host.searches.len() > max_searches {
         return Some(format!(
@@ -87,20 +78,14 @@ pub fn resolv_conf_problem(path: &str, host: &HostResolver, cluster_domain: &str
 }
 
 /// The pod's resolver configuration from its DNS policy and `dnsConfig`, truncated to the limits of resolvers.
-#[must_use]
-pub fn pod_dns(
-    pod: &Pod,
-    settings: &NodeSettings,
-    host: &HostResolver,
-) -> (Option<DnsConfig>, Vec<DnsWarning>) {
+pub fn pod_dns(pod: &Pod, settings: &NodeSettings, host: &DnsConfig) -> (Option<DnsConfig>, Vec<DnsWarning>) {
     let mut warnings = Vec::new();
     let mut config = match dns_source(pod) {
         DnsSource::Nothing => DnsConfig::default(),
         DnsSource::Cluster if settings.cluster_dns.is_empty() => {
             let node_message = "kubelet does not have ClusterDNS IP configured and cannot create Pod using \
                            \"ClusterFirst\" policy. Falling back to \"Default\" policy.";
-            let name = format!("{}_{}({})", pod.name(), pod.namespace(), pod.uid);
-            let pod_message = format!("pod: {name:?}. {node_message}");
+            let pod_message = format!("pod: {:?}. {node_message}", pod.log_name());
             let reason = "MissingClusterDNS";
             warnings.push(DnsWarning {
                 reason,
@@ -137,15 +122,16 @@ fn dns_source(pod: &Pod) -> DnsSource {
     }
 }
 
-fn cluster_config(pod: &Pod, settings: &NodeSettings, host: &HostResolver) -> DnsConfig {
+fn cluster_config(pod: &Pod, settings: &NodeSettings, host: &DnsConfig) -> DnsConfig {
     let domain = &settings.cluster_domain;
+    let of_host = if settings.resolv_conf.is_empty() { &[][..] } else { &host.searches };
     let mut searches = Vec::new();
-    if !domain.is_empty() {
+    if domain.is_empty() {
+        searches.extend_from_slice(of_host);
+    } else {
         let cluster = [format!("{}.svc.{domain}", pod.namespace()), format!("svc.{domain}"), domain.clone()];
         extend_new(&mut searches, &cluster);
-        extend_new(&mut searches, &host_resolver(settings, host).searches);
-    } else {
-        searches.clone_from(&host_resolver(settings, host).searches);
+        extend_new(&mut searches, of_host);
     }
     DnsConfig {
         servers: settings.cluster_dns.iter().map(ToString::to_string).collect(),
@@ -154,10 +140,9 @@ fn cluster_config(pod: &Pod, settings: &NodeSettings, host: &HostResolver) -> Dn
     }
 }
 
-fn host_config(settings: &NodeSettings, host: &HostResolver) -> DnsConfig {
+fn host_config(settings: &NodeSettings, host: &DnsConfig) -> DnsConfig {
     if !settings.resolv_conf.is_empty() {
-        let HostResolver { servers, searches, options } = host.clone();
-        return DnsConfig { servers, searches, options };
+        return host.clone();
     }
     // Without host DNS, use loopback; otherwise runtimes would mount the node's resolv.conf.
     let loopback = |is_v6| if is_v6 { "::1" } else { "127.0.0.1" };
@@ -167,11 +152,6 @@ fn host_config(settings: &NodeSettings, host: &HostResolver) -> DnsConfig {
         servers.push(loopback(false).to_owned());
     }
     DnsConfig { servers, searches: vec![".".to_owned()], options: Vec::new() }
-}
-
-/// Empty if no `resolvConf` is configured.
-fn host_resolver(settings: &NodeSettings, host: &HostResolver) -> HostResolver {
-    if settings.resolv_conf.is_empty() { HostResolver::default() } else { host.clone() }
 }
 
 fn apply_dns_config(config: &mut DnsConfig, additions: &PodDNSConfig) {

@@ -77,7 +77,6 @@ pub fn environment(
 }
 
 /// Volume name and path of every file that a `fileKeyRef` refers to.
-#[must_use]
 pub fn env_files(container: &Container, settings: &NodeSettings) -> Vec<(String, String)> {
     if !settings.gates.env_files {
         return Vec::new();
@@ -94,11 +93,10 @@ fn set(variables: &mut Vec<(String, String)>, name: &str, value: String) {
     }
 }
 
-/// At most one address per family, the node's primary family first.
-#[must_use]
-pub fn ordered_pod_ips(pod_ips: &[String], settings: &NodeSettings) -> Vec<String> {
+/// At most one address per family, that of the node's primary address first.
+pub(crate) fn ordered_pod_ips(pod_ips: &[String], node: Option<&IpAddr>) -> Vec<String> {
     let addresses: Vec<IpAddr> = pod_ips.iter().filter_map(|ip| ip.parse().ok()).collect();
-    let is_primary = |ip: &IpAddr| ip.is_ipv4() == settings.addresses.first().is_none_or(IpAddr::is_ipv4);
+    let is_primary = |ip: &IpAddr| ip.is_ipv4() == node.is_none_or(IpAddr::is_ipv4);
     let primary = addresses.iter().find(|ip| is_primary(ip));
     let secondary = addresses.iter().find(|ip| !is_primary(ip));
     primary.into_iter().chain(secondary).map(ToString::to_string).collect()

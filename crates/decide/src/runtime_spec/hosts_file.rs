@@ -24,7 +24,6 @@ fe00::2\tip6-allrouters
 ";
 
 /// Content of the pod's hosts file. A host network pod gets that of the node (`host_file`) plus its own aliases.
-#[must_use]
 pub fn hosts_file(
     pod: &Pod,
     pod_ips: &[String],
@@ -61,7 +60,6 @@ pub fn hosts_file(
 
 /// Whether to mount the managed hosts file: only once the pod's address is known, and not over a volume of the
 /// container.
-#[must_use]
 pub fn needs_hosts_mount(pod: &Pod, container: &Container, pod_ips: &[String]) -> bool {
     (pod.is_host_network() || !pod_ips.is_empty()) && !mounts_over_hosts(container)
 }

@@ -3,10 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use k8s_openapi::api::core::v1::{Container, VolumeMount};
-use model::{
-    CsiAccess, Device, DiskUse, Mount, MountPropagation, NodeSettings, PlannedVolume, Pod, SubPath,
-    VolumePlan,
-};
+use model::{Device, Mount, MountPropagation, NodeSettings, PlannedVolume, Pod, SubPath, VolumePlan};
 
 use crate::runtime_spec::environment::{expand, lookup};
 use crate::runtime_spec::hosts_file::{HOSTS_PATH, mounts_over_hosts};
@@ -78,26 +75,7 @@ pub fn devices(container: &Container, volumes: &[PlannedVolume]) -> Result<Vec<D
 }
 
 fn block_device(plan: &VolumePlan) -> Option<(&Path, bool)> {
-    match plan {
-        VolumePlan::Device { path, read_only, .. } => Some((path, *read_only)),
-        VolumePlan::Csi(volume) if volume.access == CsiAccess::Block => {
-            Some((&volume.path, volume.read_only))
-        }
-        VolumePlan::Iscsi(disk) if disk.use_as == DiskUse::Device => Some((&disk.path, disk.read_only)),
-        VolumePlan::Fc(disk) if disk.use_as == DiskUse::Device => Some((&disk.path, disk.read_only)),
-        VolumePlan::Csi(_)
-        | VolumePlan::EmptyDir { .. }
-        | VolumePlan::MemoryDir { .. }
-        | VolumePlan::HugePagesDir { .. }
-        | VolumePlan::Files { .. }
-        | VolumePlan::Nfs { .. }
-        | VolumePlan::Iscsi(_)
-        | VolumePlan::Fc(_)
-        | VolumePlan::Flex(_)
-        | VolumePlan::Local { .. }
-        | VolumePlan::Image { .. }
-        | VolumePlan::HostPath { .. } => None,
-    }
+    plan.host_path().filter(|_| plan.is_device()).map(|path| (path, is_read_only(plan)))
 }
 
 fn volume_mount(

@@ -19,89 +19,75 @@ pub struct PodPaths {
 }
 
 impl PodPaths {
-    #[must_use]
     pub fn new(settings: &NodeSettings) -> Self {
         Self { root: settings.root_dir.clone(), logs: settings.pod_logs_dir.clone() }
     }
 
     /// `pods/<uid>` below the root directory.
-    #[must_use]
     pub fn pod_dir(&self, uid: &PodUid) -> PathBuf {
         self.root.join("pods").join(uid.as_str())
     }
 
     /// `plugin` is a name such as `kubernetes.io/empty-dir`.
-    #[must_use]
     pub fn volume_dir(&self, uid: &PodUid, plugin: &str, name: &str) -> PathBuf {
         self.pod_dir(uid).join("volumes").join(plugin.replace('/', "~")).join(name)
     }
 
     /// Symlink to the block device of a volume.
-    #[must_use]
     pub fn device_link(&self, uid: &PodUid, plugin: &str, name: &str) -> PathBuf {
         self.pod_dir(uid).join("volumeDevices").join(plugin.replace('/', "~")).join(name)
     }
 
     /// Where a CSI driver publishes a block device for a pod.
-    #[must_use]
     pub fn published_device(&self, uid: &PodUid, name: &str) -> PathBuf {
         let devices = self.root.join("plugins").join("kubernetes.io/csi").join("volumeDevices");
         devices.join("publish").join(name).join(uid.as_str())
     }
 
     /// Where a `subPath` is bind-mounted for one container.
-    #[must_use]
     pub fn sub_path(&self, uid: &PodUid, part: &SubPath) -> PathBuf {
         let folder = self.pod_dir(uid).join("volume-subpaths").join(&part.volume).join(&part.container);
         folder.join(part.index.to_string())
     }
 
     /// The directory of a container's termination message files, relative to the pod directory.
-    #[must_use]
     pub fn container_dir_relative(name: &str) -> PathBuf {
         PathBuf::from("containers").join(name)
     }
 
     /// Relative to the pod directory.
-    #[must_use]
     pub fn hosts_file_relative() -> PathBuf {
         PathBuf::from("etc-hosts")
     }
 
-    #[must_use]
     pub fn log_dir(&self, pod: &Pod) -> PathBuf {
         self.logs.join(log_folder(pod).file_name())
     }
 
     /// Relative to the pod's log directory.
-    #[must_use]
     pub fn container_log_relative(container: &str, restart: u32) -> String {
         format!("{container}/{restart}{LOG_SUFFIX}")
     }
 
     /// Name of the symlink in `/var/log/containers`.
-    #[must_use]
     pub fn log_link_name(pod: &Pod, container: &str, id: &ContainerId) -> String {
         log_link_name(&pod.full_name, container, id)
     }
 }
 
 /// Name of the symlink in `/var/log/containers`.
-#[must_use]
 pub fn log_link_name(pod: &PodFullName, container: &str, id: &ContainerId) -> String {
     let mut name = format!("{}_{}_{container}-{id}", pod.name, pod.namespace);
     name.truncate(name.floor_char_boundary(MAX_FILE_NAME - LOG_SUFFIX.len()));
     name + LOG_SUFFIX
 }
 
-#[must_use]
 pub fn log_folder(pod: &Pod) -> LogFolder {
     LogFolder { uid: pod.uid.clone(), full_name: pod.full_name.clone() }
 }
 
 /// The pod's cgroup, in the form of the cgroup driver. Empty without `cgroupsPerQOS`; the runtime then chooses the
 /// parent.
-#[must_use]
 pub fn pod_cgroup(pod: &Pod, settings: &NodeSettings) -> String {
     if !settings.cgroups_per_qos {
         return String::new();
@@ -115,7 +101,6 @@ pub fn pod_cgroup(pod: &Pod, settings: &NodeSettings) -> String {
 }
 
 /// All possible cgroups of a pod whose spec, and therefore QoS class, is unknown.
-#[must_use]
 pub fn possible_pod_cgroups(uid: &PodUid, settings: &NodeSettings) -> Vec<String> {
     if !settings.cgroups_per_qos {
         return Vec::new();

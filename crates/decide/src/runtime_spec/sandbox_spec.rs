@@ -93,7 +93,6 @@ fn port_mapping(port: &ContainerPort) -> PortMapping {
 }
 
 /// The labels of the pod plus those that identify its sandbox.
-#[must_use]
 pub fn sandbox_labels(pod: &Pod) -> BTreeMap<String, String> {
     let mut all = pod.metadata.labels.clone().unwrap_or_default();
     for (key, value) in [

@@ -106,7 +106,6 @@ pub fn sandbox_security(
 }
 
 /// The namespaces that the pod shares with the node, and whether its containers share a PID namespace.
-#[must_use]
 pub fn namespaces(pod: &Pod) -> Namespaces {
     let node_or_pod = |shared| if shared == Some(true) { NamespaceMode::Node } else { NamespaceMode::Pod };
     Namespaces {
@@ -149,8 +148,7 @@ pub fn verify_run_as_non_root(pod: &Pod, container: &Container, image: &ImageSta
             "container has runAsNonRoot and image has non-numeric user ({name}), cannot verify user is non-root"
         ),
     };
-    let named = format!("{}_{}({})", pod.name(), pod.namespace(), pod.uid);
-    Err(format!("{problem} (pod: {named:?}, container: {})", container.name))
+    Err(format!("{problem} (pod: {:?}, container: {})", pod.log_name(), container.name))
 }
 
 /// The default user of an image; root if the image does not set one.
@@ -268,7 +266,5 @@ fn masked_paths(settings: &NodeSettings) -> Vec<String> {
     MASKED_PATHS.map(str::to_owned).into_iter().chain(cpu_paths).collect()
 }
 
-#[cfg(test)]
-mod every_field;
 #[cfg(test)]
 mod tests;

@@ -8,7 +8,6 @@ use model::{Pod, Service};
 const API_SERVER_SERVICE: (&str, &str) = ("default", "kubernetes");
 
 /// Variables for the services of the pod's namespace, unless `enableServiceLinks` is false, and always for the API server.
-#[must_use]
 pub fn service_environment<'a>(
     pod: &Pod,
     services: impl IntoIterator<Item = &'a Service>,

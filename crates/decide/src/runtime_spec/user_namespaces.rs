@@ -64,12 +64,10 @@ pub struct IdRangeAllocations {
 
 impl IdRangeAllocations {
     /// The pool must have passed [`check_pool`].
-    #[must_use]
     pub fn new(pool: IdPool) -> Self {
         Self { pool, by_index: HashMap::new(), by_pod: HashMap::new() }
     }
 
-    #[must_use]
     pub fn range_of(&self, uid: &PodUid) -> Option<IdRange> {
         self.by_pod.get(uid).map(|index| self.range(*index))
     }
@@ -147,7 +145,6 @@ impl IdRangeAllocations {
 }
 
 /// The content of the `userns` file.
-#[must_use]
 pub fn format_mappings(range: IdRange) -> String {
     let IdRange { first, length } = range;
     let mapping = format!(r#"[{{"hostId":{first},"containerId":0,"length":{length}}}]"#);

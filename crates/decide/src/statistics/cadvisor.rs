@@ -72,7 +72,6 @@ impl Names {
     }
 }
 
-#[must_use]
 pub fn cadvisor_families(
     node: &NodeReading,
     pods: &[PodReading],

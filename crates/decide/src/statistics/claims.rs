@@ -9,7 +9,6 @@ use super::readings::RunningPod;
 use super::summary::{PodFilesReading, VolumeReading};
 
 /// The families of claimed volumes; a claim that several pods use appears once.
-#[must_use]
 pub fn claim_families<'a>(files: impl Iterator<Item = &'a PodFilesReading>) -> Vec<MetricFamily> {
     let mut seen = BTreeSet::new();
     let volumes = files.flat_map(|files| &files.volumes);
@@ -47,7 +46,6 @@ pub fn claim_families<'a>(files: impl Iterator<Item = &'a PodFilesReading>) -> V
 }
 
 /// Disk use of container logs.
-#[must_use]
 pub fn log_family<'a>(
     pods: impl Iterator<Item = (&'a RunningPod, &'a PodFilesReading)>,
 ) -> Vec<MetricFamily> {

@@ -44,7 +44,6 @@ pub enum Measure {
 }
 
 /// The volumes of a pod with statistics. Like upstream, hostPath and image volumes have none.
-#[must_use]
 pub fn volume_locations(pod: &Pod, settings: &NodeSettings, claimed: &ClaimedVolumes) -> Vec<VolumeLocation> {
     let place = |(volume, plan): (&Volume, VolumePlan)| {
         let (path, measure, is_local) = match plan {
@@ -93,7 +92,6 @@ pub struct PodFiles {
     pub hosts: PathBuf,
 }
 
-#[must_use]
 pub fn pod_files(uid: &PodUid, full_name: &PodFullName, settings: &NodeSettings) -> PodFiles {
     let paths = PodPaths::new(settings);
     let logs = LogFolder { uid: uid.clone(), full_name: full_name.clone() };

@@ -19,7 +19,6 @@ pub struct CpuRate {
 }
 
 impl CpuRate {
-    #[must_use]
     pub fn first(time: Timestamp, total: u64) -> Self {
         Self { start: (time, total), nano_cores: None }
     }
@@ -43,13 +42,11 @@ impl CpuRate {
     }
 
     /// Nanocores; `None` before a second reading.
-    #[must_use]
     pub fn nano_cores(self) -> Option<u64> {
         self.nano_cores
     }
 
     /// Whether the last reading is too old to be useful.
-    #[must_use]
     pub fn is_stale(self, now: Timestamp) -> bool {
         now.since(self.start.0) > MAX_AGE
     }

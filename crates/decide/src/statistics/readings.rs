@@ -48,14 +48,12 @@ pub struct PodReading {
 
 impl RunningPod {
     /// Whether a container runs. The summary leaves out other pods.
-    #[must_use]
     pub fn has_containers(&self) -> bool {
         !self.containers.is_empty()
     }
 }
 
 /// The pods with a running container.
-#[must_use]
 pub fn running_pods<'a>(observed: impl Iterator<Item = &'a ObservedPod>) -> Vec<RunningPod> {
     let mut pods = present_pods(observed);
     pods.retain(RunningPod::has_containers);
@@ -63,7 +61,6 @@ pub fn running_pods<'a>(observed: impl Iterator<Item = &'a ObservedPod>) -> Vec<
 }
 
 /// The pods with a sandbox, even without a running container.
-#[must_use]
 pub fn present_pods<'a>(observed: impl Iterator<Item = &'a ObservedPod>) -> Vec<RunningPod> {
     let mut pods: Vec<RunningPod> = observed.filter_map(present_pod).collect();
     pods.sort_by(|a, b| {
@@ -101,7 +98,6 @@ fn present_pod(observed: &ObservedPod) -> Option<RunningPod> {
 }
 
 /// The container ID in the name of a cgroup, such as `<id>` or `cri-containerd-<id>.scope`.
-#[must_use]
 pub fn id_in_cgroup_name(name: &str) -> Option<&str> {
     let plain = name.strip_suffix(".scope").unwrap_or(name);
     // CRI-O's container monitor has a separate cgroup.
@@ -110,7 +106,6 @@ pub fn id_in_cgroup_name(name: &str) -> Option<&str> {
 }
 
 /// Assigns each child cgroup of a pod to its container.
-#[must_use]
 pub fn arrange(pod: RunningPod, cgroup: Option<Reading>, children: Vec<Reading>) -> PodReading {
     let mut sandbox = None;
     let mut containers: Vec<Option<Reading>> = pod.containers.iter().map(|_| None).collect();

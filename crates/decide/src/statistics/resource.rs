@@ -7,7 +7,6 @@ use super::readings::{PodReading, Reading, RunningContainer};
 use super::summary::NodeReading;
 
 /// The scrape counts as failed when the machine itself could not be read.
-#[must_use]
 pub fn resource_families(node: &NodeReading, pods: &[PodReading]) -> Vec<MetricFamily> {
     let root = node.root.as_ref();
     let failed = if root.is_some() { 0.0 } else { 1.0 };

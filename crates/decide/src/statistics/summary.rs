@@ -5,11 +5,10 @@ use std::collections::BTreeMap;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use model::statistics::{
     ClaimReference, ContainerStatistics, CpuStatistics, FsStatistics, InterfaceStatistics, IoStatistics,
-    MemoryStatistics, NetworkStatistics, NodeStatistics, PodReference, PodStatistics, PressureStatistics,
-    ProcessStatistics, RlimitStatistics, RuntimeStatistics, StallStatistics, Summary, SwapStatistics,
-    VolumeHealth, VolumeStatistics,
+    MemoryStatistics, NetworkStatistics, NodeStatistics, PodReference, PodStatistics, ProcessStatistics,
+    RlimitStatistics, RuntimeStatistics, Summary, SwapStatistics, VolumeHealth, VolumeStatistics,
 };
-use model::usage::{DiskUse, FilesystemRoom, InterfaceUsage, Pressure, ProcessCount, Stall, WritableLayer};
+use model::usage::{DiskUse, FilesystemRoom, InterfaceUsage, ProcessCount, WritableLayer};
 use model::{ContainerId, PodUid, Timestamp};
 
 use super::readings::{PodReading, Reading};
@@ -77,7 +76,6 @@ pub struct VolumeReading {
 }
 
 /// The summary; without `environment` it has only CPU and memory.
-#[must_use]
 pub fn summary(node: &NodeReading, pods: &[PodReading], environment: Option<&EnvironmentReading>) -> Summary {
     Summary {
         node: node_statistics(node, environment),
@@ -220,7 +218,7 @@ fn cpu(reading: &Reading) -> CpuStatistics {
         time: time(reading.usage.time),
         usage_nano_cores: reading.nano_cores,
         usage_core_nano_seconds: Some(reading.usage.cpu.total),
-        psi: Some(pressure(reading.usage.pressure.unwrap_or_default().cpu)),
+        psi: Some(reading.usage.pressure.unwrap_or_default().cpu),
     }
 }
 
@@ -234,15 +232,12 @@ fn memory(reading: &Reading) -> MemoryStatistics {
         rss_bytes: Some(memory.rss),
         page_faults: Some(memory.page_faults),
         major_page_faults: Some(memory.major_page_faults),
-        psi: Some(pressure(reading.usage.pressure.unwrap_or_default().memory)),
+        psi: Some(reading.usage.pressure.unwrap_or_default().memory),
     }
 }
 
 fn io(reading: &Reading) -> IoStatistics {
-    IoStatistics {
-        time: time(reading.usage.time),
-        psi: Some(pressure(reading.usage.pressure.unwrap_or_default().io)),
-    }
+    IoStatistics { time: time(reading.usage.time), psi: Some(reading.usage.pressure.unwrap_or_default().io) }
 }
 
 fn swap(reading: &Reading) -> SwapStatistics {
@@ -252,16 +247,6 @@ fn swap(reading: &Reading) -> SwapStatistics {
         swap_available_bytes: memory.swap_limit.map(|limit| limit.saturating_sub(memory.swap)),
         swap_usage_bytes: Some(memory.swap),
     }
-}
-
-fn pressure(pressure: Pressure) -> PressureStatistics {
-    let stall = |stall: Stall| StallStatistics {
-        total: stall.total,
-        avg10: stall.avg10,
-        avg60: stall.avg60,
-        avg300: stall.avg300,
-    };
-    PressureStatistics { full: stall(pressure.full), some: stall(pressure.some) }
 }
 
 fn network(interfaces: &[InterfaceUsage], at: Timestamp) -> Option<NetworkStatistics> {

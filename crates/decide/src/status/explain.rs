@@ -58,7 +58,6 @@ pub enum PodHealth {
 }
 
 impl PodHealth {
-    #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Fine => "Fine",
@@ -104,7 +103,6 @@ impl Finding {
     }
 }
 
-#[must_use]
 pub fn explain(inputs: &ExplanationInputs<'_>) -> Explanation {
     let found = terminal(inputs)
         .or_else(|| stopping(inputs))
@@ -368,7 +366,6 @@ fn no_finding(inputs: &ExplanationInputs<'_>) -> Finding {
 }
 
 /// Formats a duration with one unit, for example `15 s` or `3 min`.
-#[must_use]
 pub fn format_duration(duration: Duration) -> String {
     let seconds = duration.as_secs();
     match seconds {

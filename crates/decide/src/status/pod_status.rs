@@ -66,7 +66,6 @@ struct ContainerStatuses {
 }
 
 /// The previous status to continue from: our own, or the one at the API server if its start time is earlier.
-#[must_use]
 pub fn previous_status<'a>(
     own: Option<&'a PodStatus>,
     at_api_server: &'a PodStatus,
@@ -80,12 +79,10 @@ pub fn previous_status<'a>(
 
 /// Whether the status shows the limits of the pod's cgroup: only once the API server has the pod as `Running`. Before
 /// that, and for pods without an API object, it shows the allocated resources.
-#[must_use]
 pub fn shows_cgroup(pod: &Pod, node: &PodStatusNodeInputs) -> bool {
     node.gates.pod_level_resize && pod.status.phase.as_deref() == Some("Running")
 }
 
-#[must_use]
 pub fn pod_status(inputs: &PodStatusInputs<'_>) -> PodStatus {
     let status = next_status(inputs);
     let Some(previous) = inputs.previous else { return status };

@@ -25,14 +25,12 @@ fn merge_strategy(field: &str) -> MergeStrategy {
 }
 
 /// The patch from `old` to `new`, with the UID as precondition; `None` when nothing changed.
-#[must_use]
 pub fn status_patch(uid: &PodUid, old: &PodStatus, new: &PodStatus) -> Option<Value> {
     let changes = changes(old, new);
     (!changes.is_empty()).then(|| json!({"metadata": {"uid": uid.as_str()}, "status": changes}))
 }
 
 /// Whether a patch between the two statuses would be empty.
-#[must_use]
 pub fn is_same(one: &PodStatus, other: &PodStatus) -> bool {
     changes(one, other).is_empty()
 }

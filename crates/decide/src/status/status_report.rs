@@ -16,7 +16,6 @@ pub enum ContainerActivity {
 
 impl ContainerActivity {
     /// Derived from the phase of the pod's worker.
-    #[must_use]
     pub fn of(worker: Option<WorkerPhase>) -> Self {
         match worker {
             Some(WorkerPhase::Terminated | WorkerPhase::Finished) => Self::Stopped,
@@ -30,7 +29,6 @@ impl ContainerActivity {
 ///
 /// Fields of other writers are kept. A pod does not become terminal while its containers may run, and a terminal pod
 /// is never ready.
-#[must_use]
 pub fn status_to_report(
     current: &PodStatus,
     own: &PodStatus,
@@ -104,7 +102,6 @@ fn clear_readiness(condition: &mut PodCondition, phase: &str, now: Timestamp) {
 }
 
 /// How urgently the change from `current` to `next` must be written.
-#[must_use]
 pub fn urgency(current: &PodStatus, next: &PodStatus) -> StatusUrgency {
     if ready(current) != ready(next) || (is_terminal(next) && !is_terminal(current)) {
         StatusUrgency::Urgent
@@ -117,7 +114,6 @@ pub fn urgency(current: &PodStatus, next: &PodStatus) -> StatusUrgency {
 
 /// Whether the pod object can be removed from the API server: it is marked for deletion, its status is terminal, and
 /// its worker has finished.
-#[must_use]
 pub fn can_be_deleted(current: &Pod, worker: Option<WorkerPhase>) -> bool {
     current.is_deleted()
         && current.annotation(labels::CONFIG_MIRROR).is_none()
@@ -125,7 +121,7 @@ pub fn can_be_deleted(current: &Pod, worker: Option<WorkerPhase>) -> bool {
         && worker == Some(WorkerPhase::Finished)
 }
 
-#[must_use]
+/// Whether the pod has finished: Succeeded or Failed.
 pub fn is_terminal(status: &PodStatus) -> bool {
     matches!(status.phase.as_deref(), Some("Succeeded" | "Failed"))
 }

@@ -24,7 +24,6 @@ pub struct ClaimedVolume {
 }
 
 /// The name of the claim of a volume.
-#[must_use]
 pub fn claim_name(pod: &Pod, volume: &Volume) -> Option<String> {
     match (&volume.persistent_volume_claim, &volume.ephemeral) {
         (Some(source), _) => Some(source.claim_name.clone()),
@@ -127,7 +126,6 @@ pub fn check_node_affinity(
 }
 
 /// The supplemental groups from annotations of volumes.
-#[must_use]
 pub fn volume_groups(pod: &Pod, claimed: &ClaimedVolumes) -> Vec<i64> {
     let context = pod.spec.security_context.as_ref();
     let own = context.and_then(|context| context.supplemental_groups.as_deref()).unwrap_or_default();
@@ -139,14 +137,12 @@ pub fn volume_groups(pod: &Pod, claimed: &ClaimedVolumes) -> Vec<i64> {
 }
 
 /// Whether the access mode is `ReadWriteOncePod`.
-#[must_use]
 pub fn is_for_one_pod(volume: &PersistentVolume) -> bool {
     let modes = volume.spec.as_ref().and_then(|spec| spec.access_modes.as_deref()).unwrap_or_default();
     matches!(modes, [only] if only == ONE_POD)
 }
 
 /// Upstream's error for a claim that cannot be processed.
-#[must_use]
 pub fn processing(pod: &Pod, volume: &Volume, reason: &str) -> VolumeProblem {
     let claim = claim_name(pod, volume).unwrap_or_default();
     let reason = format!("error processing PVC {}/{claim}: {reason}", pod.namespace());

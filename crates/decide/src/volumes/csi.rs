@@ -1,7 +1,6 @@
 //! Volumes of CSI drivers.
 
 use std::collections::BTreeMap;
-use std::fmt::Write;
 
 use k8s_openapi::api::core::v1 as core;
 use k8s_openapi::api::storage::v1::VolumeAttachment;
@@ -91,7 +90,6 @@ pub(super) fn inline(
 
 /// The failed step and message for a volume whose driver is not registered. The first step that needs the driver fails;
 /// `is_published` means that the volume is already published.
-#[must_use]
 pub fn missing_driver_error(volume: &CsiVolume, is_published: bool, reason: &str) -> (VolumeStep, String) {
     let is_first = volume.lifecycle == CsiLifecycle::Persistent && !is_published;
     let (step, words) = match (&volume.access, is_first) {
@@ -108,7 +106,6 @@ pub fn missing_driver_error(volume: &CsiVolume, is_published: bool, reason: &str
 }
 
 /// The name of the VolumeAttachment.
-#[must_use]
 pub fn attachment_name(handle: &str, driver: &str, node: &str) -> String {
     named(&[handle, driver, node])
 }
@@ -132,20 +129,17 @@ pub fn attached(attachment: &VolumeAttachment) -> Result<Option<BTreeMap<String,
 }
 
 /// Whether the attachment failed because the node has reached its limit.
-#[must_use]
 pub fn is_exhausted(attachment: &VolumeAttachment) -> bool {
     let error = attachment.status.as_ref().and_then(|status| status.attach_error.as_ref());
     error.and_then(|error| error.error_code) == Some(RESOURCE_EXHAUSTED)
 }
 
 /// The name in the node's `volumesInUse`.
-#[must_use]
 pub fn volume_in_use(driver: &str, handle: &str) -> String {
     format!("{PLUGIN}/{driver}^{handle}")
 }
 
 /// The volume attributes of `podInfoOnMount`.
-#[must_use]
 pub fn pod_information(pod: &CsiPod, lifecycle: CsiLifecycle) -> BTreeMap<String, String> {
     let ephemeral = lifecycle == CsiLifecycle::Ephemeral;
     [
@@ -161,19 +155,7 @@ pub fn pod_information(pod: &CsiPod, lifecycle: CsiLifecycle) -> BTreeMap<String
 }
 
 fn named(parts: &[&str]) -> String {
-    format!("csi-{}", hex(parts))
-}
-
-fn hex(parts: &[&str]) -> String {
-    let mut hash = Sha256::new();
-    for part in parts {
-        hash.update(part);
-    }
-    hash.finalize().iter().fold(String::new(), |mut text, byte| {
-        // Writing to a string cannot fail.
-        let _ = write!(text, "{byte:02x}");
-        text
-    })
+    format!("csi-{:x}", Sha256::digest(parts.concat()))
 }
 
 fn secret(reference: &core::SecretReference) -> SecretReference {

@@ -3,7 +3,7 @@
 use k8s_openapi::api::storage::v1::CSIDriver;
 use model::{CsiAccess, CsiLifecycle, CsiVolume};
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DriverRequirements {
     /// `attachRequired`.
     pub attach: bool,
@@ -42,12 +42,8 @@ pub fn driver_requirements(
         return match volume.lifecycle {
             CsiLifecycle::Persistent => Ok(DriverRequirements {
                 attach: true,
-                counts_volumes: false,
-                pod_information: false,
-                republish: false,
-                tokens: Vec::new(),
-                tokens_are_secrets: false,
                 gives_to_group: suits_groups(volume),
+                ..DriverRequirements::default()
             }),
             CsiLifecycle::Ephemeral => {
                 Err(format!("volume mode {wanted:?} not supported by driver {driver} (no CSIDriver object)"))

@@ -4,9 +4,8 @@ use k8s_openapi::api::core::v1::Volume;
 use model::{NodeSettings, Pod, VolumePlan};
 use values::quantity::Amount;
 
-use super::VolumeProblem;
 use crate::cgroups::allocatable::allocatable;
-use crate::pod_resources::resources::pod_memory_limit;
+use crate::pod_resources::resources::declared_limit;
 use crate::quantity::amount_of;
 
 const HUGE_PAGES: &str = "HugePages";
@@ -19,7 +18,7 @@ pub(super) fn plan(
     volume: &Volume,
     path: PathBuf,
     settings: &NodeSettings,
-) -> Result<VolumePlan, VolumeProblem> {
+) -> Result<VolumePlan, String> {
     let source = volume.empty_dir.clone().unwrap_or_default();
     let medium = source.medium.as_deref().unwrap_or_default();
     match medium {
@@ -37,13 +36,12 @@ pub(super) fn plan(
             None => Err(format!("unknown storage medium {medium:?}")),
         },
     }
-    .map_err(|reason| VolumeProblem::Invalid { volume: volume.name.clone(), reason })
 }
 
 /// The smallest positive value of the volume's limit, the pod's memory limit and the node's allocatable memory.
 pub(super) fn memory_size(pod: &Pod, of_volume: Option<i64>, settings: &NodeSettings) -> Option<u64> {
     let of_node = allocatable(&settings.resources).get("memory").copied();
-    let asked = [of_volume, pod_memory_limit(pod), of_node].into_iter().flatten();
+    let asked = [of_volume, declared_limit(pod, "memory").map(Amount::units), of_node].into_iter().flatten();
     asked
         .filter_map(|bytes| u64::try_from(bytes).ok())
         .chain([settings.memory_capacity])

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use k8s_openapi::api::core::v1::{FlexPersistentVolumeSource, FlexVolumeSource};
+use k8s_openapi::api::core::v1::{self as core, FlexPersistentVolumeSource, FlexVolumeSource};
 use model::{CsiPod, CsiSize, FlexVolume, SecretReference, VolumePlan, VolumeSecret};
 
 /// Properties from the pod and its volume.
@@ -14,7 +14,7 @@ pub(super) struct VolumeProperties<'a> {
     pub(super) size: Option<CsiSize>,
 }
 
-/// Plans an inline volume.
+/// Plans an inline volume, whose secret is in the namespace of the pod.
 ///
 /// # Errors
 /// When the driver name is invalid.
@@ -22,65 +22,41 @@ pub(super) fn inline(
     source: &FlexVolumeSource,
     properties: VolumeProperties<'_>,
 ) -> Result<VolumePlan, String> {
-    let secret = source.secret_ref.as_ref().map(|reference| (None, reference.name.as_str()));
-    plan(
-        &source.driver,
-        properties,
-        FlexSource {
-            fs_type: source.fs_type.clone(),
-            options: source.options.clone().unwrap_or_default().into_iter().collect(),
-            secret,
-        },
-    )
+    let FlexVolumeSource { driver, fs_type, options, read_only, secret_ref } = source.clone();
+    let secret_ref =
+        secret_ref.map(|reference| core::SecretReference { name: Some(reference.name), namespace: None });
+    plan(&FlexPersistentVolumeSource { driver, fs_type, options, read_only, secret_ref }, properties)
 }
 
 /// Plans a PersistentVolume.
 ///
 /// # Errors
 /// When the driver name is invalid.
-pub(super) fn persistent(
+pub(super) fn plan(
     source: &FlexPersistentVolumeSource,
     properties: VolumeProperties<'_>,
 ) -> Result<VolumePlan, String> {
-    let secret = source.secret_ref.as_ref();
-    let secret = secret
-        .map(|reference| (reference.namespace.as_deref(), reference.name.as_deref().unwrap_or_default()));
-    plan(
-        &source.driver,
-        properties,
-        FlexSource {
-            fs_type: source.fs_type.clone(),
-            options: source.options.clone().unwrap_or_default().into_iter().collect(),
-            secret,
-        },
-    )
-}
-
-/// The fields that inline and persistent sources have in common.
-struct FlexSource<'a> {
-    fs_type: Option<String>,
-    options: std::collections::BTreeMap<String, String>,
-    secret: Option<(Option<&'a str>, &'a str)>,
-}
-
-fn plan(driver: &str, properties: VolumeProperties<'_>, parts: FlexSource<'_>) -> Result<VolumePlan, String> {
+    let driver = &source.driver;
     // It is used as a folder name and a program path.
     let is_name = |word: &str| !word.is_empty() && !word.starts_with('.') && !word.contains(['\0', '~']);
     if !driver.split('/').all(is_name) || driver.split('/').count() > 2 {
         return Err(format!("flexVolume: {driver:?} is no name of a driver"));
     }
-    let secret = parts.secret.filter(|(_, name)| !name.is_empty());
-    let secret = secret.map_or(VolumeSecret::NotNeeded, |(namespace, name)| {
-        let namespace = namespace.filter(|text| !text.is_empty()).unwrap_or(&properties.pod.namespace);
-        VolumeSecret::Requested(SecretReference { namespace: namespace.to_owned(), name: name.to_owned() })
-    });
+    let secret = match &source.secret_ref {
+        Some(core::SecretReference { name: Some(name), namespace }) if !name.is_empty() => {
+            let namespace = namespace.clone().filter(|namespace| !namespace.is_empty());
+            let namespace = namespace.unwrap_or_else(|| properties.pod.namespace.clone());
+            VolumeSecret::Requested(SecretReference { namespace, name: name.clone() })
+        }
+        Some(_) | None => VolumeSecret::NotNeeded,
+    };
     Ok(VolumePlan::Flex(Box::new(FlexVolume {
         path: properties.path,
         name: properties.name.to_owned(),
-        driver: driver.to_owned(),
-        fs_type: parts.fs_type.unwrap_or_default(),
+        driver: driver.clone(),
+        fs_type: source.fs_type.clone().unwrap_or_default(),
         read_only: properties.read_only,
-        options: parts.options,
+        options: source.options.clone().unwrap_or_default().into_iter().collect(),
         secret,
         pod: properties.pod,
         device: None,
@@ -103,7 +79,7 @@ mod tests {
         };
         let properties =
             VolumeProperties { path: "/v".into(), name: "pv", pod, read_only: false, size: None };
-        match persistent(&serde_json::from_value(source.clone()).unwrap(), properties)? {
+        match plan(&serde_json::from_value(source.clone()).unwrap(), properties)? {
             VolumePlan::Flex(volume) => Ok(*volume),
             other => panic!("{other:?}"),
         }

@@ -34,7 +34,6 @@ pub struct Expansion {
 }
 
 /// `here` is the known size of the volume on this node; without it, the size of the claim is used.
-#[must_use]
 pub fn growth(size: &CsiSize, read_only: bool, here: Option<i64>) -> Growth {
     if size.wanted <= here.unwrap_or(size.known) {
         return Growth::Nothing;
@@ -75,7 +74,6 @@ pub enum ExpansionFailure {
 
 impl ExpansionFailure {
     /// By the name of the gRPC code.
-    #[must_use]
     pub fn of(code: &str) -> Self {
         match code {
             "FailedPrecondition" => Self::InUse,
@@ -86,7 +84,6 @@ impl ExpansionFailure {
     }
 
     /// The message, including the driver's.
-    #[must_use]
     pub fn message(self, words: &str) -> String {
         let colon = if self == Self::Infeasible { "" } else { ": " };
         format!("Expander.NodeExpand failed to expand the volume {colon}{words}")
@@ -94,13 +91,11 @@ impl ExpansionFailure {
 }
 
 /// Claim status patch: expansion in progress.
-#[must_use]
 pub fn begun() -> Value {
     json!({"status": {"allocatedResourceStatuses": {"storage": "NodeResizeInProgress"}}})
 }
 
 /// Claim status patch: expansion finished.
-#[must_use]
 pub fn grown(text: &str) -> Value {
     let gone: Vec<Value> =
         CONDITIONS.iter().map(|condition| json!({"$patch": "delete", "type": condition})).collect();
@@ -113,7 +108,6 @@ pub fn grown(text: &str) -> Value {
 
 /// Claim status patch: expansion failed. A size that failed for good, or that is no longer requested, is returned to the
 /// controller.
-#[must_use]
 pub fn not_grown(refusal: ExpansionFailure, is_stale: bool, message: &str, now: Timestamp) -> Value {
     let condition = json!({
         "type": "NodeResizeError",

@@ -2,22 +2,12 @@
 
 use std::path::PathBuf;
 
-use k8s_openapi::api::core::v1::{ISCSIPersistentVolumeSource, ISCSIVolumeSource};
+use k8s_openapi::api::core::v1::{self as core, ISCSIPersistentVolumeSource, ISCSIVolumeSource};
 use model::{Chap, DiskUse, IscsiDisk, OwnInitiator, SecretReference, VolumePlan, VolumeSecret};
 
 const PORT: &str = "3260";
 const INTERFACE: &str = "default";
 const FILE_SYSTEM: &str = "ext4";
-
-/// The fields that inline and persistent sources have in common.
-struct Source<'a> {
-    portals: Vec<&'a str>,
-    target: &'a str,
-    lun: i32,
-    interface: Option<&'a str>,
-    initiator: Option<&'a str>,
-    chap: Chap,
-}
 
 /// Properties from the pod and its volume.
 pub(super) struct VolumeProperties<'a> {
@@ -29,7 +19,7 @@ pub(super) struct VolumeProperties<'a> {
     pub(super) read_only: bool,
 }
 
-/// Plans an inline volume.
+/// Plans an inline volume, whose secret is in the namespace of the pod.
 ///
 /// # Errors
 /// When the source is invalid.
@@ -37,57 +27,41 @@ pub(super) fn inline(
     source: &ISCSIVolumeSource,
     properties: VolumeProperties<'_>,
 ) -> Result<VolumePlan, String> {
-    let secret = source.secret_ref.as_ref().map(|reference| (None, reference.name.as_str()));
-    let common = Source {
-        portals: portals(&source.target_portal, source.portals.as_deref()),
-        target: &source.iqn,
-        lun: source.lun,
-        interface: source.iscsi_interface.as_deref(),
-        initiator: source.initiator_name.as_deref(),
-        chap: chap(source.chap_auth_discovery, source.chap_auth_session, secret, properties.namespace),
+    let source = source.clone();
+    let secret = |reference: core::LocalObjectReference| core::SecretReference {
+        name: Some(reference.name),
+        namespace: None,
     };
-    let read_only = source.read_only == Some(true);
-    plan(&common, VolumeProperties { read_only, ..properties })
-}
-
-/// Plans a PersistentVolume.
-///
-/// # Errors
-/// When the source is invalid.
-pub(super) fn persistent(
-    source: &ISCSIPersistentVolumeSource,
-    properties: VolumeProperties<'_>,
-) -> Result<VolumePlan, String> {
-    let secret = source.secret_ref.as_ref();
-    let secret = secret
-        .map(|reference| (reference.namespace.as_deref(), reference.name.as_deref().unwrap_or_default()));
-    let common = Source {
-        portals: portals(&source.target_portal, source.portals.as_deref()),
-        target: &source.iqn,
+    let source = ISCSIPersistentVolumeSource {
+        chap_auth_discovery: source.chap_auth_discovery,
+        chap_auth_session: source.chap_auth_session,
+        fs_type: source.fs_type,
+        initiator_name: source.initiator_name,
+        iqn: source.iqn,
+        iscsi_interface: source.iscsi_interface,
         lun: source.lun,
-        interface: source.iscsi_interface.as_deref(),
-        initiator: source.initiator_name.as_deref(),
-        chap: chap(source.chap_auth_discovery, source.chap_auth_session, secret, properties.namespace),
+        portals: source.portals,
+        read_only: source.read_only,
+        secret_ref: source.secret_ref.map(secret),
+        target_portal: source.target_portal,
     };
-    let read_only = properties.read_only || source.read_only == Some(true);
-    plan(&common, VolumeProperties { read_only, ..properties })
+    plan(&source, properties)
 }
 
 pub(super) fn as_files(fs_type: Option<&str>, options: Vec<String>) -> DiskUse {
     DiskUse::Files { fs_type: given(fs_type, FILE_SYSTEM), options }
 }
 
-fn chap(
-    discovery: Option<bool>,
-    session: Option<bool>,
-    secret: Option<(Option<&str>, &str)>,
-    namespace: &str,
-) -> Chap {
-    let (discovery, session) = (discovery == Some(true), session == Some(true));
-    let named = secret.filter(|(_, name)| (discovery || session) && !name.is_empty());
-    let secret = named.map_or(VolumeSecret::NotNeeded, |(own, name)| {
-        VolumeSecret::Requested(SecretReference { namespace: given(own, namespace), name: name.to_owned() })
-    });
+fn chap(source: &ISCSIPersistentVolumeSource, namespace: &str) -> Chap {
+    let (discovery, session) =
+        (source.chap_auth_discovery == Some(true), source.chap_auth_session == Some(true));
+    let secret = match source.secret_ref.as_ref().filter(|_| discovery || session) {
+        Some(core::SecretReference { name: Some(name), namespace: own }) if !name.is_empty() => {
+            let namespace = given(own.as_deref(), namespace);
+            VolumeSecret::Requested(SecretReference { namespace, name: name.clone() })
+        }
+        Some(_) | None => VolumeSecret::NotNeeded,
+    };
     Chap { discovery, session, secret }
 }
 
@@ -95,12 +69,20 @@ fn given(text: Option<&str>, default: &str) -> String {
     text.filter(|text| !text.is_empty()).unwrap_or(default).to_owned()
 }
 
-fn plan(source: &Source<'_>, properties: VolumeProperties<'_>) -> Result<VolumePlan, String> {
-    let base = given(source.interface, INTERFACE);
-    let portals: Vec<String> = source.portals.iter().map(|portal| with_port(portal)).collect();
-    let initiator = source.initiator.filter(|name| !name.is_empty());
+/// Plans a PersistentVolume.
+///
+/// # Errors
+/// When the source is invalid.
+pub(super) fn plan(
+    source: &ISCSIPersistentVolumeSource,
+    properties: VolumeProperties<'_>,
+) -> Result<VolumePlan, String> {
+    let base = given(source.iscsi_interface.as_deref(), INTERFACE);
+    let portals = std::iter::once(&source.target_portal).chain(source.portals.iter().flatten());
+    let portals: Vec<String> = portals.map(|portal| with_port(portal)).collect();
+    let initiator = source.initiator_name.as_deref().filter(|name| !name.is_empty());
     // They are used as folder names and program arguments.
-    let words = portals.iter().map(String::as_str).chain([source.target, base.as_str()]).chain(initiator);
+    let words = portals.iter().chain([&source.iqn, &base]).map(String::as_str).chain(initiator);
     for word in words {
         if word.is_empty() || word.starts_with(['-', '.']) || word.contains(['/', '\0']) {
             return Err(format!("iscsi: {word:?} is no portal, target, interface or initiator"));
@@ -118,24 +100,15 @@ fn plan(source: &Source<'_>, properties: VolumeProperties<'_>) -> Result<VolumeP
         path: properties.path,
         name: properties.name.to_owned(),
         portals,
-        target: source.target.to_owned(),
+        target: source.iqn.clone(),
         lun: source.lun,
         interface,
         initiator,
-        chap: source.chap.clone(),
-        attachment: format!(
-            "kubernetes.io/iscsi/{}:{}:{}",
-            source.portals.first().unwrap_or(&""),
-            source.target,
-            source.lun
-        ),
+        chap: chap(source, properties.namespace),
+        attachment: format!("kubernetes.io/iscsi/{}:{}:{}", source.target_portal, source.iqn, source.lun),
         use_as: properties.use_as,
-        read_only: properties.read_only,
+        read_only: properties.read_only || source.read_only == Some(true),
     })))
-}
-
-fn portals<'a>(first: &'a str, others: Option<&'a [String]>) -> Vec<&'a str> {
-    std::iter::once(first).chain(others.unwrap_or_default().iter().map(String::as_str)).collect()
 }
 
 /// Like upstream: only a portal without a colon gets the default port.
@@ -213,7 +186,7 @@ mod tests {
             assert_eq!(planned(&extra).unwrap().chap, Chap { discovery, session, secret }, "{extra}");
         }
         let extra = json!({"chapAuthSession": true, "secretRef": {"name": "chap", "namespace": "other"}});
-        let found = disk(persistent(&serde_json::from_value(source(&extra)).unwrap(), properties())).unwrap();
+        let found = disk(plan(&serde_json::from_value(source(&extra)).unwrap(), properties())).unwrap();
         assert_eq!(found.chap.secret, reference("other"));
     }
 

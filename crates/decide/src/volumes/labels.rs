@@ -78,7 +78,6 @@ impl<'a> Parts<'a> {
 }
 
 /// The labels that a pod requests for a volume.
-#[must_use]
 pub fn wish(
     pod: &Pod,
     volume: &str,
@@ -287,7 +286,6 @@ pub enum Way {
 }
 
 /// Whether a volume can be mounted with a label; empty for none.
-#[must_use]
 pub fn way(label: &str, found: &Holding<'_>) -> Way {
     let is_other = |other: &str| !same_label(label, other);
     if found.others.iter().any(|other| is_other(other)) {
@@ -304,7 +302,6 @@ pub fn way(label: &str, found: &Holding<'_>) -> Way {
 }
 
 /// The node-wide name of a volume, and its plugin as a metric label; `None` for volumes that cannot be mounted with a label.
-#[must_use]
 pub fn shared_name(plan: &VolumePlan) -> Option<(String, String)> {
     match plan {
         VolumePlan::Csi(volume) if volume.lifecycle == CsiLifecycle::Persistent => {

@@ -7,13 +7,11 @@ use timing::BackoffPolicy;
 const RETRY_BACKOFF: BackoffPolicy =
     BackoffPolicy::doubling(Duration::from_millis(500), Duration::from_secs(122));
 
-#[must_use]
 pub fn set_up_failed(volume: &str, reason: &str) -> String {
     format!("MountVolume.SetUp failed for volume {volume:?} : {reason}")
 }
 
 /// Reason and message of the event for a failed step. Block devices have different messages.
-#[must_use]
 pub fn step_failed(
     plan: &VolumePlan,
     step: VolumeStep,
@@ -32,7 +30,6 @@ pub fn step_failed(
 }
 
 /// Event messages for a mapped block device: global path and pod path. CSI devices are reported elsewhere.
-#[must_use]
 pub fn mapped(plan: &VolumePlan, volume: &str, settings: &NodeSettings) -> Vec<String> {
     let plugins = settings.root_dir.join("plugins");
     let global = if let VolumePlan::Device { .. } = plan {
@@ -57,13 +54,11 @@ pub fn mapped(plan: &VolumePlan, volume: &str, settings: &NodeSettings) -> Vec<S
 }
 
 /// Event message for a disk with an unexpected file system.
-#[must_use]
 pub fn other_file_system(volume: &str, reason: &str) -> String {
     format!("MountVolume failed for volume {volume:?} {reason}")
 }
 
 /// Message for a pod that exceeds the attach limit of the node.
-#[must_use]
 pub fn too_many_volumes(unattached: &[String]) -> String {
     let names = unattached.join(" ");
     format!(
@@ -73,7 +68,6 @@ pub fn too_many_volumes(unattached: &[String]) -> String {
 }
 
 /// Event message for a shared volume with another group than the pod's.
-#[must_use]
 pub fn other_group(volume: &str, wanted: u32, found: u32) -> String {
     format!(
         "The requested fsGroup is {wanted}, but the volume {volume} has GID {found}. The volume may not be shareable."
@@ -81,13 +75,11 @@ pub fn other_group(volume: &str, wanted: u32, found: u32) -> String {
 }
 
 /// Delay of the next attempt after this many failures in a row.
-#[must_use]
 pub fn retry_after(failures: u32) -> Duration {
     RETRY_BACKOFF.delay_after(failures)
 }
 
 /// Event message for a slow ownership change.
-#[must_use]
 pub fn slow_ownership(uid: &PodUid, volume: &PlannedVolume) -> Option<String> {
     let folder = reported_folder(uid, volume)?;
     Some(format!(
@@ -96,7 +88,6 @@ pub fn slow_ownership(uid: &PodUid, volume: &PlannedVolume) -> Option<String> {
 }
 
 /// Event message for an ownership change that is still running.
-#[must_use]
 pub fn still_changing(uid: &PodUid, volume: &PlannedVolume, files: u64) -> Option<String> {
     let folder = reported_folder(uid, volume)?;
     Some(format!("Setting volume ownership for {folder}, processed {files} files."))

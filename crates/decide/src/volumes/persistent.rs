@@ -123,7 +123,7 @@ impl Wanted<'_> {
             use_as: self.use_as(source.fs_type.as_deref()),
             read_only: self.read_only,
         };
-        iscsi::persistent(source, wanted).map_err(|reason| self.invalid(reason))
+        iscsi::plan(source, wanted).map_err(|reason| self.invalid(reason))
     }
 
     fn fc(&self, source: &FCVolumeSource) -> Result<VolumePlan, VolumeProblem> {
@@ -141,7 +141,7 @@ impl Wanted<'_> {
             read_only: self.read_only,
             size: csi::size(self.claimed),
         };
-        flex::persistent(source, wanted).map_err(|reason| self.invalid(reason))
+        flex::plan(source, wanted).map_err(|reason| self.invalid(reason))
     }
 
     /// The path of its folder, or of the link to its device.

@@ -4,12 +4,11 @@ use k8s_openapi::api::core::v1::{
     Container, ContainerPort, EnvVar, EphemeralContainer, HTTPGetAction, Lifecycle, Probe,
 };
 
-use super::{default_number, default_string, image_tag};
+use super::{default_number, default_string, pull_policy};
 
 /// Sets the defaults of an init or regular container.
 pub(super) fn apply(container: &mut Container) {
-    let image = container.image.as_deref().unwrap_or_default();
-    default_string(&mut container.image_pull_policy, image_tag::pull_policy(image));
+    default_string(&mut container.image_pull_policy, pull_policy(container.image.as_ref()));
     default_string(&mut container.termination_message_path, "/dev/termination-log");
     default_string(&mut container.termination_message_policy, "File");
     container.ports.iter_mut().flatten().for_each(default_port);
@@ -22,8 +21,7 @@ pub(super) fn apply(container: &mut Container) {
 
 /// Sets the same defaults in an ephemeral container.
 pub(super) fn apply_ephemeral(container: &mut EphemeralContainer) {
-    let image = container.image.as_deref().unwrap_or_default();
-    default_string(&mut container.image_pull_policy, image_tag::pull_policy(image));
+    default_string(&mut container.image_pull_policy, pull_policy(container.image.as_ref()));
     default_string(&mut container.termination_message_path, "/dev/termination-log");
     default_string(&mut container.termination_message_policy, "File");
     container.ports.iter_mut().flatten().for_each(default_port);

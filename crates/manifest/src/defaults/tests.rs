@@ -1,3 +1,4 @@
+use super::pull_policy;
 use k8s_openapi::api::core::v1::Pod;
 use serde_json::{Value, json};
 
@@ -207,5 +208,34 @@ fn difference(path: &str, ours: &Value, upstream: &Value, found: &mut Vec<String
         }
         _ if ours == upstream => {}
         _ => found.push(format!("{path}: ours {ours}, upstream {upstream}")),
+    }
+}
+
+#[test]
+fn pull_policy_is_always_only_for_latest() {
+    let digest = format!("@sha256:{}", "a".repeat(64));
+    for (image, policy) in [
+        ("nginx", "Always"),
+        ("nginx:latest", "Always"),
+        ("nginx:1.25", "IfNotPresent"),
+        ("registry.example.com:5000/team/app", "Always"),
+        ("registry.example.com:5000/team/app:v1", "IfNotPresent"),
+        ("localhost/app", "Always"),
+        ("[::1]:5000/app", "Always"),
+        (&format!("nginx{digest}"), "IfNotPresent"),
+        (&format!("nginx:latest{digest}"), "Always"),
+        ("nginx:latest@sha256:beef", "IfNotPresent"),
+        ("Nginx", "IfNotPresent"),
+        ("Host/app", "Always"),
+        ("", "IfNotPresent"),
+        ("bad image", "IfNotPresent"),
+        ("a..b", "IfNotPresent"),
+        ("a--b__c", "Always"),
+        (&"a".repeat(64), "IfNotPresent"),
+        (&"x".repeat(247), "Always"),
+        (&"x".repeat(248), "IfNotPresent"),
+        (&format!("a/{}", "x".repeat(253)), "Always"),
+    ] {
+        assert_eq!(pull_policy(Some(&image.to_owned())), policy, "{image}");
     }
 }

@@ -4,7 +4,7 @@ use k8s_openapi::api::core::v1::{
     AzureDiskVolumeSource, DownwardAPIVolumeFile, EmptyDirVolumeSource, ProjectedVolumeSource, Volume,
 };
 
-use super::{default_string, image_tag};
+use super::{default_string, pull_policy};
 
 /// Mode of files from API objects.
 const DEFAULT_FILE_MODE: i32 = 0o644;
@@ -16,8 +16,7 @@ pub(super) fn apply(volume: &mut Volume) {
         volume.empty_dir = Some(EmptyDirVolumeSource::default());
     }
     if let Some(image) = volume.image.as_mut() {
-        let reference = image.reference.as_deref().unwrap_or_default();
-        default_string(&mut image.pull_policy, image_tag::pull_policy(reference));
+        default_string(&mut image.pull_policy, pull_policy(image.reference.as_ref()));
     }
     if let Some(host_path) = volume.host_path.as_mut() {
         host_path.type_.get_or_insert_default();

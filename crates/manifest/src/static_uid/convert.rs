@@ -4,13 +4,8 @@
 
 use serde_json::{Map, Value, json};
 
-/// Old releases stored init containers in these annotations.
-const DROPPED_ANNOTATIONS: [&str; 4] = [
-    "pod.beta.kubernetes.io/init-containers",
-    "pod.alpha.kubernetes.io/init-containers",
-    "pod.beta.kubernetes.io/init-container-statuses",
-    "pod.alpha.kubernetes.io/init-container-statuses",
-];
+use crate::identity::DROPPED_ANNOTATIONS;
+
 /// The internal pod has these fields of the v1 spec in its security context.
 const IN_SECURITY_CONTEXT: [&str; 5] =
     ["hostNetwork", "hostPID", "hostIPC", "shareProcessNamespace", "hostUsers"];

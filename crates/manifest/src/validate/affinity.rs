@@ -1,67 +1,48 @@
 //! Rules for node and pod affinity, and for label selectors.
 
 use k8s_openapi::api::core::v1::{
-    NodeAffinity, NodeSelectorRequirement, NodeSelectorTerm, PodAffinityTerm, PodSpec,
+    Affinity, NodeAffinity, NodeSelectorRequirement, NodeSelectorTerm, PodAffinityTerm,
+    WeightedPodAffinityTerm,
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 
-use super::checker::Checker;
+use super::field::Field;
 use super::{formats, metadata};
-use crate::path::Path;
 
 const REQUIRED: &str = "requiredDuringSchedulingIgnoredDuringExecution";
 const PREFERRED: &str = "preferredDuringSchedulingIgnoredDuringExecution";
 
-pub(super) fn check(spec: &PodSpec, checker: &mut Checker) {
-    let Some(affinity) = &spec.affinity else { return };
-    let path = Path::root().field("spec.affinity");
-    if let Some(node) = &affinity.node_affinity {
-        check_node_affinity(node, &path.field("nodeAffinity"), checker);
-    }
-    let affinity_terms = affinity.pod_affinity.as_ref().map(|pods| {
-        let required = &pods.required_during_scheduling_ignored_during_execution;
-        ("podAffinity", required, &pods.preferred_during_scheduling_ignored_during_execution)
+pub(super) fn check(affinity: &Affinity, at: &Field<'_>) {
+    at.if_set("nodeAffinity", &affinity.node_affinity, check_node_affinity);
+    at.if_set("podAffinity", &affinity.pod_affinity, |pods, at| {
+        at.list(REQUIRED, &pods.required_during_scheduling_ignored_during_execution).for_each(check_pod_term);
+        at.list(PREFERRED, &pods.preferred_during_scheduling_ignored_during_execution)
+            .for_each(check_weighted_term);
     });
-    let anti_affinity_terms = affinity.pod_anti_affinity.as_ref().map(|pods| {
-        let required = &pods.required_during_scheduling_ignored_during_execution;
-        ("podAntiAffinity", required, &pods.preferred_during_scheduling_ignored_during_execution)
+    at.if_set("podAntiAffinity", &affinity.pod_anti_affinity, |pods, at| {
+        at.list(REQUIRED, &pods.required_during_scheduling_ignored_during_execution).for_each(check_pod_term);
+        at.list(PREFERRED, &pods.preferred_during_scheduling_ignored_during_execution)
+            .for_each(check_weighted_term);
     });
-    for (field, required, preferred) in [affinity_terms, anti_affinity_terms].into_iter().flatten() {
-        let path = path.field(field);
-        for (path, term) in path.field(REQUIRED).items(required.as_deref().unwrap_or_default()) {
-            check_pod_affinity_term(term, &path, checker);
-        }
-        for (path, weighted) in path.field(PREFERRED).items(preferred.as_deref().unwrap_or_default()) {
-            check_weight(weighted.weight, &path, checker);
-            check_pod_affinity_term(&weighted.pod_affinity_term, &path.field("podAffinityTerm"), checker);
-        }
-    }
 }
 
-pub(super) fn check_label_selector(selector: Option<&LabelSelector>, path: &Path, checker: &mut Checker) {
-    let Some(selector) = selector else { return };
-    metadata::check_labels(selector.match_labels.as_ref(), &path.field("matchLabels"), checker);
-    let expressions = selector.match_expressions.as_deref().unwrap_or_default();
-    for (path, expression) in path.field("matchExpressions").items(expressions) {
+pub(super) fn check_label_selector(selector: &LabelSelector, at: &Field<'_>) {
+    metadata::check_labels(selector.match_labels.as_ref(), &at.field("matchLabels"));
+    for (at, expression) in at.list("matchExpressions", &selector.match_expressions) {
         let values = expression.values.as_deref().unwrap_or_default();
-        check_set_operator(&expression.operator, values, &path, checker);
-        checker.format(&path.field("key"), &expression.key, formats::qualified_name(&expression.key));
-        check_label_values(values, &path.field("values"), checker);
+        check_set_operator(&expression.operator, values, &at);
+        at.field("key").format(&expression.key, formats::qualified_name);
+        check_label_values(values, &at.field("values"));
     }
 }
 
 /// Checks `matchLabelKeys` or `mismatchLabelKeys`, whose values come from the labels of the pod.
-pub(super) fn check_label_keys(
-    keys: &[String],
-    selector: Option<&LabelSelector>,
-    path: &Path,
-    checker: &mut Checker,
-) {
+pub(super) fn check_label_keys(keys: &[String], selector: Option<&LabelSelector>, at: &Field<'_>) {
     if !keys.is_empty() && selector.is_none() {
-        checker.forbidden(path, "must not be specified when labelSelector is not set");
+        at.forbidden("must not be specified when labelSelector is not set");
     }
-    for (path, key) in path.items(keys) {
-        checker.format(&path, key, formats::qualified_name(key));
+    for (at, key) in at.items(keys) {
+        at.format(key, formats::qualified_name);
     }
 }
 
@@ -69,129 +50,117 @@ pub(super) fn check_label_keys(
 pub(super) fn check_keys_not_in_selector(
     (keys, max): (&[String], usize),
     selector: Option<&LabelSelector>,
-    path: &Path,
-    checker: &mut Checker,
+    at: &Field<'_>,
 ) {
     let Some(selector) = selector else { return };
     let labels = selector.match_labels.iter().flat_map(|labels| labels.keys());
     let expressions = selector.match_expressions.iter().flatten().map(|expression| &expression.key);
     let selected: Vec<&String> = labels.chain(expressions).collect();
-    for (path, key) in path.items(keys) {
+    for (at, key) in at.items(keys) {
         if selected.iter().filter(|other| **other == key).count() > max {
-            checker.invalid(&path, key.as_str(), "exists in both matchLabelKeys and labelSelector");
+            at.invalid(key.as_str(), "exists in both matchLabelKeys and labelSelector");
         }
     }
 }
 
-fn check_node_affinity(affinity: &NodeAffinity, path: &Path, checker: &mut Checker) {
+fn check_node_affinity(affinity: &NodeAffinity, at: &Field<'_>) {
     if let Some(selector) = &affinity.required_during_scheduling_ignored_during_execution {
-        let path = path.field(REQUIRED).field("nodeSelectorTerms");
+        let at = at.field(REQUIRED).field("nodeSelectorTerms");
         if selector.node_selector_terms.is_empty() {
-            checker.required(&path, "must have at least one node selector term");
+            at.required("must have at least one node selector term");
         }
-        for (path, term) in path.items(&selector.node_selector_terms) {
-            check_node_selector_term(term, &path, checker);
-            for (path, expression) in
-                path.field("matchExpressions").items(term.match_expressions.as_deref().unwrap_or_default())
-            {
-                check_label_values(
-                    expression.values.as_deref().unwrap_or_default(),
-                    &path.field("values"),
-                    checker,
-                );
+        for (at, term) in at.items(&selector.node_selector_terms) {
+            check_node_selector_term(term, &at);
+            for (at, expression) in at.list("matchExpressions", &term.match_expressions) {
+                check_label_values(expression.values.as_deref().unwrap_or_default(), &at.field("values"));
             }
         }
     }
-    let preferred =
-        affinity.preferred_during_scheduling_ignored_during_execution.as_deref().unwrap_or_default();
-    for (path, term) in path.field(PREFERRED).items(preferred) {
-        check_weight(term.weight, &path, checker);
-        check_node_selector_term(&term.preference, &path.field("preference"), checker);
+    for (at, term) in at.list(PREFERRED, &affinity.preferred_during_scheduling_ignored_during_execution) {
+        check_weight(term.weight, &at);
+        check_node_selector_term(&term.preference, &at.field("preference"));
     }
 }
 
-fn check_node_selector_term(term: &NodeSelectorTerm, path: &Path, checker: &mut Checker) {
-    for (path, expression) in
-        path.field("matchExpressions").items(term.match_expressions.as_deref().unwrap_or_default())
-    {
+fn check_node_selector_term(term: &NodeSelectorTerm, at: &Field<'_>) {
+    for (at, expression) in at.list("matchExpressions", &term.match_expressions) {
         let values = expression.values.as_deref().unwrap_or_default();
         match expression.operator.as_str() {
             "Gt" | "Lt" if values.len() == 1 => {}
             "Gt" | "Lt" => {
-                checker.required(
-                    &path.field("values"),
-                    "must be a single value when `operator` is 'Lt' or 'Gt'",
-                );
+                at.field("values").required("must be a single value when `operator` is 'Lt' or 'Gt'");
             }
-            operator => check_set_operator(operator, values, &path, checker),
+            operator => check_set_operator(operator, values, &at),
         }
-        checker.format(&path.field("key"), &expression.key, formats::qualified_name(&expression.key));
+        at.field("key").format(&expression.key, formats::qualified_name);
     }
-    for (path, field) in path.field("matchFields").items(term.match_fields.as_deref().unwrap_or_default()) {
-        check_node_field_selector(field, &path, checker);
+    for (at, field) in at.list("matchFields", &term.match_fields) {
+        check_node_field_selector(field, &at);
     }
 }
 
-fn check_node_field_selector(field: &NodeSelectorRequirement, path: &Path, checker: &mut Checker) {
+fn check_node_field_selector(field: &NodeSelectorRequirement, at: &Field<'_>) {
     let values = field.values.as_deref().unwrap_or_default();
     if !matches!(field.operator.as_str(), "In" | "NotIn") {
-        checker.invalid(&path.field("operator"), field.operator.as_str(), "not a valid selector operator");
+        at.field("operator").invalid(field.operator.as_str(), "not a valid selector operator");
     } else if values.len() != 1 {
-        checker.required(&path.field("values"), "must be only one value for node field selector");
+        at.field("values").required("must be only one value for node field selector");
     }
     if field.key != "metadata.name" {
-        return checker.invalid(&path.field("key"), field.key.as_str(), "not a valid field selector key");
+        return at.field("key").invalid(field.key.as_str(), "not a valid field selector key");
     }
-    for (path, name) in path.field("values").items(values) {
-        checker.format(&path, name, formats::dns_subdomain(name));
+    for (at, name) in at.field("values").items(values) {
+        at.format(name, formats::dns_subdomain);
     }
 }
 
-fn check_pod_affinity_term(term: &PodAffinityTerm, path: &Path, checker: &mut Checker) {
+fn check_weighted_term((at, weighted): (Field<'_>, &WeightedPodAffinityTerm)) {
+    check_weight(weighted.weight, &at);
+    check_pod_term((at.field("podAffinityTerm"), &weighted.pod_affinity_term));
+}
+
+fn check_pod_term((at, term): (Field<'_>, &PodAffinityTerm)) {
     let selector = term.label_selector.as_ref();
-    check_label_selector(selector, &path.field("labelSelector"), checker);
-    check_label_selector(term.namespace_selector.as_ref(), &path.field("namespaceSelector"), checker);
-    for (path, name) in path.field("namespaces").items(term.namespaces.as_deref().unwrap_or_default()) {
-        checker.format(&path, name, formats::dns_label(name));
+    at.if_set("labelSelector", &term.label_selector, check_label_selector);
+    at.if_set("namespaceSelector", &term.namespace_selector, check_label_selector);
+    for (at, name) in at.list("namespaces", &term.namespaces) {
+        at.format(name, formats::dns_label);
     }
     let matching = term.match_label_keys.as_deref().unwrap_or_default();
     let mismatching = term.mismatch_label_keys.as_deref().unwrap_or_default();
-    check_label_keys(matching, selector, &path.field("matchLabelKeys"), checker);
-    check_label_keys(mismatching, selector, &path.field("mismatchLabelKeys"), checker);
-    check_keys_not_in_selector((matching, 1), selector, &path.field("matchLabelKeys"), checker);
-    for (path, key) in path.field("matchLabelKeys").items(matching) {
+    check_label_keys(matching, selector, &at.field("matchLabelKeys"));
+    check_label_keys(mismatching, selector, &at.field("mismatchLabelKeys"));
+    check_keys_not_in_selector((matching, 1), selector, &at.field("matchLabelKeys"));
+    for (at, key) in at.field("matchLabelKeys").items(matching) {
         if mismatching.contains(key) {
-            checker.invalid(&path, key.as_str(), "exists in both matchLabelKeys and mismatchLabelKeys");
+            at.invalid(key.as_str(), "exists in both matchLabelKeys and mismatchLabelKeys");
         }
     }
-    let path = path.field("topologyKey");
-    if checker.require_text(&path, &term.topology_key) {
-        checker.format(&path, &term.topology_key, formats::qualified_name(&term.topology_key));
-    }
+    at.field("topologyKey").required_format(&term.topology_key, formats::qualified_name);
 }
 
-fn check_set_operator(operator: &str, values: &[String], path: &Path, checker: &mut Checker) {
+fn check_set_operator(operator: &str, values: &[String], at: &Field<'_>) {
     match operator {
         "In" | "NotIn" if values.is_empty() => {
-            checker.required(&path.field("values"), "must be specified when `operator` is 'In' or 'NotIn'");
+            at.field("values").required("must be specified when `operator` is 'In' or 'NotIn'");
         }
         "Exists" | "DoesNotExist" if !values.is_empty() => {
             let detail = "may not be specified when `operator` is 'Exists' or 'DoesNotExist'";
-            checker.forbidden(&path.field("values"), detail);
+            at.field("values").forbidden(detail);
         }
         "In" | "NotIn" | "Exists" | "DoesNotExist" => {}
-        _ => checker.invalid(&path.field("operator"), operator, "not a valid selector operator"),
+        _ => at.field("operator").invalid(operator, "not a valid selector operator"),
     }
 }
 
-fn check_label_values(values: &[String], path: &Path, checker: &mut Checker) {
-    for (path, value) in path.items(values) {
-        checker.format(&path, value, formats::label_value(value));
+fn check_label_values(values: &[String], at: &Field<'_>) {
+    for (at, value) in at.items(values) {
+        at.format(value, formats::label_value);
     }
 }
 
-fn check_weight(weight: i32, path: &Path, checker: &mut Checker) {
+fn check_weight(weight: i32, at: &Field<'_>) {
     if !(1..=100).contains(&weight) {
-        checker.invalid(&path.field("weight"), weight, "must be in the range 1-100");
+        at.field("weight").invalid(weight, "must be in the range 1-100");
     }
 }

@@ -7,22 +7,22 @@ const MAX_SUBDOMAIN_LENGTH: usize = 253;
 
 /// A DNS label (RFC 1123).
 pub(crate) fn dns_label(text: &str) -> Option<String> {
-    too_long(text, MAX_LABEL_LENGTH).or_else(|| {
-        message_unless(
-            is_label(text),
-            "a lowercase RFC 1123 label must consist of lower case letters, digits and '-', and must start and end with a letter or digit",
-        )
-    })
+    limited(
+        text,
+        MAX_LABEL_LENGTH,
+        is_label(text),
+        "a lowercase RFC 1123 label must consist of lower case letters, digits and '-', and must start and end with a letter or digit",
+    )
 }
 
 /// Dot-separated DNS labels.
 pub(crate) fn dns_subdomain(text: &str) -> Option<String> {
-    too_long(text, MAX_SUBDOMAIN_LENGTH).or_else(|| {
-        message_unless(
-            text.split('.').all(is_label),
-            "a lowercase RFC 1123 subdomain must consist of lower case letters, digits, '-' and '.', and must start and end with a letter or digit",
-        )
-    })
+    limited(
+        text,
+        MAX_SUBDOMAIN_LENGTH,
+        text.split('.').all(is_label),
+        "a lowercase RFC 1123 subdomain must consist of lower case letters, digits, '-' and '.', and must start and end with a letter or digit",
+    )
 }
 
 /// Dot-separated DNS labels that may contain underscores, for DNS search lists.
@@ -65,12 +65,12 @@ pub(crate) fn qualified_name(text: &str) -> Option<String> {
 
 /// A label value; may be empty.
 pub(crate) fn label_value(text: &str) -> Option<String> {
-    too_long(text, MAX_LABEL_LENGTH).or_else(|| {
-        message_unless(
-            text.is_empty() || is_name(text),
-            "a label value must be empty or consist of letters, digits, '-', '_' and '.', and must start and end with a letter or digit",
-        )
-    })
+    limited(
+        text,
+        MAX_LABEL_LENGTH,
+        text.is_empty() || is_name(text),
+        "a label value must be empty or consist of letters, digits, '-', '_' and '.', and must start and end with a letter or digit",
+    )
 }
 
 pub(crate) fn port_name(text: &str) -> Option<String> {
@@ -79,12 +79,12 @@ pub(crate) fn port_name(text: &str) -> Option<String> {
         && !text.contains("--")
         && !text.starts_with('-')
         && !text.ends_with('-');
-    too_long(text, 15).or_else(|| {
-        message_unless(
-            is_valid,
-            "a port name must consist of lower case letters, digits and single '-' between them, and must contain at least one letter",
-        )
-    })
+    limited(
+        text,
+        15,
+        is_valid,
+        "a port name must consist of lower case letters, digits and single '-' between them, and must contain at least one letter",
+    )
 }
 
 pub(crate) fn env_name(text: &str) -> Option<String> {
@@ -99,12 +99,12 @@ pub(crate) fn config_key(text: &str) -> Option<String> {
         && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.'))
         && text != "."
         && !text.starts_with("..");
-    too_long(text, MAX_SUBDOMAIN_LENGTH).or_else(|| {
-        message_unless(
-            is_valid,
-            "a key must consist of letters, digits, '-', '_' and '.', must not be '.' and must not start with '..'",
-        )
-    })
+    limited(
+        text,
+        MAX_SUBDOMAIN_LENGTH,
+        is_valid,
+        "a key must consist of letters, digits, '-', '_' and '.', must not be '.' and must not start with '..'",
+    )
 }
 
 pub(crate) fn header_name(text: &str) -> Option<String> {
@@ -179,6 +179,10 @@ fn is_name(text: &str) -> bool {
 
 fn too_long(text: &str, limit: usize) -> Option<String> {
     (text.len() > limit).then(|| format!("must be no more than {limit} bytes"))
+}
+
+fn limited(text: &str, limit: usize, is_valid: bool, message: &str) -> Option<String> {
+    too_long(text, limit).or_else(|| message_unless(is_valid, message))
 }
 
 fn message_unless(is_valid: bool, message: &str) -> Option<String> {

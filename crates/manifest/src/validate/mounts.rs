@@ -4,76 +4,66 @@ use std::collections::BTreeSet;
 
 use k8s_openapi::api::core::v1::{Container, VolumeDevice, VolumeMount};
 
-use super::checker::Checker;
+use super::field::Field;
 use super::{Context, formats};
-use crate::path::Path;
 
-pub(super) fn check(container: &Container, context: &Context<'_>, path: &Path, checker: &mut Checker) {
+pub(super) fn check(container: &Container, context: &Context<'_>, at: &Field<'_>) {
     let mounts = container.volume_mounts.as_deref().unwrap_or_default();
     let devices = container.volume_devices.as_deref().unwrap_or_default();
     let mut paths = BTreeSet::new();
-    for (path, mount) in path.field("volumeMounts").items(mounts) {
+    for (at, mount) in at.field("volumeMounts").items(mounts) {
         let (name, mount_path) = (mount.name.as_str(), mount.mount_path.as_str());
-        if checker.require_text(&path.field("name"), name) && !context.volumes.contains_key(name) {
-            checker.not_found(&path.field("name"), name);
+        if at.field("name").require(name) && !context.volumes.contains_key(name) {
+            at.field("name").not_found(name);
         }
-        if checker.require_text(&path.field("mountPath"), mount_path) && !paths.insert(mount_path) {
-            checker.invalid(&path.field("mountPath"), mount_path, "must be unique");
+        if at.field("mountPath").require(mount_path) && !paths.insert(mount_path) {
+            at.field("mountPath").invalid(mount_path, "must be unique");
         }
         if devices.iter().any(|device| device.name == name) {
-            checker.invalid(&path.field("name"), name, "must not already exist in volumeDevices");
+            at.field("name").invalid(name, "must not already exist in volumeDevices");
         }
         if devices.iter().any(|device| device.device_path == mount_path) {
-            checker.invalid(
-                &path.field("mountPath"),
-                mount_path,
-                "must not already exist as a path in volumeDevices",
-            );
+            at.field("mountPath").invalid(mount_path, "must not already exist as a path in volumeDevices");
         }
-        check_sub_path(mount, &path, checker);
-        check_propagation(mount, container, &path.field("mountPropagation"), checker);
-        check_recursive_read_only(mount, &path.field("recursiveReadOnly"), checker);
+        check_sub_path(mount, &at);
+        check_propagation(mount, container, &at.field("mountPropagation"));
+        check_recursive_read_only(mount, &at.field("recursiveReadOnly"));
     }
-    check_volume_devices(devices, mounts, context, &path.field("volumeDevices"), checker);
+    check_volume_devices(devices, mounts, context, &at.field("volumeDevices"));
 }
 
-fn check_sub_path(mount: &VolumeMount, path: &Path, checker: &mut Checker) {
+fn check_sub_path(mount: &VolumeMount, at: &Field<'_>) {
     let sub_path = mount.sub_path.as_deref().unwrap_or_default();
     let expression = mount.sub_path_expr.as_deref().unwrap_or_default();
-    checker.format(&path.field("subPath"), sub_path, formats::local_path(sub_path));
-    checker.format(&path.field("subPathExpr"), expression, formats::local_path(expression));
+    at.field("subPath").format(sub_path, formats::local_path);
+    at.field("subPathExpr").format(expression, formats::local_path);
     if !sub_path.is_empty() && !expression.is_empty() {
-        checker.invalid(
-            &path.field("subPathExpr"),
-            expression,
-            "subPathExpr and subPath are mutually exclusive",
-        );
+        at.field("subPathExpr").invalid(expression, "subPathExpr and subPath are mutually exclusive");
     }
 }
 
-fn check_propagation(mount: &VolumeMount, container: &Container, path: &Path, checker: &mut Checker) {
+fn check_propagation(mount: &VolumeMount, container: &Container, at: &Field<'_>) {
     let Some(mode) = mount.mount_propagation.as_deref() else { return };
-    checker.one_of(path, mode, &["Bidirectional", "HostToContainer", "None"]);
+    at.one_of(mode, &["Bidirectional", "HostToContainer", "None"]);
     let is_privileged =
         container.security_context.as_ref().is_some_and(|context| context.privileged == Some(true));
     if mode == "Bidirectional" && !is_privileged {
-        checker.forbidden(path, "Bidirectional mount propagation is available only to privileged containers");
+        at.forbidden("Bidirectional mount propagation is available only to privileged containers");
     }
 }
 
-fn check_recursive_read_only(mount: &VolumeMount, path: &Path, checker: &mut Checker) {
+fn check_recursive_read_only(mount: &VolumeMount, at: &Field<'_>) {
     match mount.recursive_read_only.as_deref() {
         None | Some("Disabled") => {}
         Some("Enabled" | "IfPossible") => {
             if mount.read_only != Some(true) {
-                checker.forbidden(path, "may only be specified when readOnly is true");
+                at.forbidden("may only be specified when readOnly is true");
             }
             if !matches!(mount.mount_propagation.as_deref(), None | Some("None")) {
-                checker
-                    .forbidden(path, "may only be specified when mountPropagation is None or not specified");
+                at.forbidden("may only be specified when mountPropagation is None or not specified");
             }
         }
-        Some(other) => checker.unsupported(path, other, &["Disabled", "Enabled", "IfPossible"]),
+        Some(other) => at.unsupported(other, &["Disabled", "Enabled", "IfPossible"]),
     }
 }
 
@@ -81,47 +71,38 @@ fn check_volume_devices(
     devices: &[VolumeDevice],
     mounts: &[VolumeMount],
     context: &Context<'_>,
-    path: &Path,
-    checker: &mut Checker,
+    at: &Field<'_>,
 ) {
     let (mut names, mut paths) = (BTreeSet::new(), BTreeSet::new());
-    for (path, device) in path.items(devices) {
+    for (at, device) in at.items(devices) {
         let (name, device_path) = (device.name.as_str(), device.device_path.as_str());
-        if checker.require_text(&path.field("name"), name) {
+        if at.field("name").require(name) {
             match context.volumes.get(name) {
-                None => checker.not_found(&path.field("name"), name),
+                None => at.field("name").not_found(name),
                 Some(volume) if volume.persistent_volume_claim.is_some() || volume.ephemeral.is_some() => {}
                 Some(_) => {
                     let detail = "block mode requires a volume of type persistentVolumeClaim or ephemeral";
-                    checker.invalid(&path.field("name"), name, detail);
+                    at.field("name").invalid(name, detail);
                 }
             }
             if !names.insert(name) {
-                checker.invalid(&path.field("name"), name, "must be unique");
+                at.field("name").invalid(name, "must be unique");
             }
         }
-        if checker.require_text(&path.field("devicePath"), device_path) {
-            checker.format(
-                &path.field("devicePath"),
-                device_path,
-                formats::path_without_backsteps(device_path),
-            );
+        if at.field("devicePath").require(device_path) {
+            at.field("devicePath").format(device_path, formats::path_without_backsteps);
             if !paths.insert(device_path) {
-                checker.invalid(&path.field("devicePath"), device_path, "must be unique");
+                at.field("devicePath").invalid(device_path, "must be unique");
             }
         }
         if mounts.iter().any(|mount| mount.name == name) {
-            checker.invalid(&path.field("name"), name, "must not already exist in volumeMounts");
+            at.field("name").invalid(name, "must not already exist in volumeMounts");
         }
         if mounts.iter().any(|mount| mount.mount_path == device_path) {
-            checker.invalid(
-                &path.field("devicePath"),
-                device_path,
-                "must not already exist as a path in volumeMounts",
-            );
+            at.field("devicePath").invalid(device_path, "must not already exist as a path in volumeMounts");
         }
         if !context.host_users() {
-            checker.forbidden(&path, "when `hostUsers` is false");
+            at.forbidden("when `hostUsers` is false");
         }
     }
 }

@@ -2,64 +2,56 @@
 
 use std::collections::BTreeSet;
 
-use k8s_openapi::api::core::v1::{Container, ContainerPort};
+use k8s_openapi::api::core::v1::Container;
 
-use super::checker::Checker;
+use super::field::Field;
 use super::{Context, formats};
-use crate::path::Path;
 
-pub(super) fn check(ports: &[ContainerPort], context: &Context<'_>, path: &Path, checker: &mut Checker) {
+pub(super) fn check(container: &Container, context: &Context<'_>, at: &Field<'_>) {
     let mut names = BTreeSet::new();
-    for (path, port) in path.items(ports) {
+    for (at, port) in at.list("ports", &container.ports) {
         if let Some(name) = port.name.as_deref().filter(|name| !name.is_empty()) {
             match formats::port_name(name) {
-                Some(message) => checker.invalid(&path.field("name"), name, &message),
+                Some(message) => at.field("name").invalid(name, &message),
                 None if names.insert(name) => {}
-                None => checker.duplicate(&path.field("name"), name),
+                None => at.field("name").duplicate(name),
             }
         }
         let number = i64::from(port.container_port);
         if number == 0 {
-            checker.required(&path.field("containerPort"), "");
+            at.field("containerPort").required("");
         } else {
-            check_port_number(number, &path.field("containerPort"), checker);
+            check_port_number(number, &at.field("containerPort"));
         }
         let host_port = i64::from(port.host_port.unwrap_or_default());
         if host_port != 0 {
-            check_port_number(host_port, &path.field("hostPort"), checker);
+            check_port_number(host_port, &at.field("hostPort"));
             if context.host_network() && host_port != number {
                 let detail = "must match `containerPort` when `hostNetwork` is true";
-                checker.invalid(&path.field("hostPort"), host_port, detail);
+                at.field("hostPort").invalid(host_port, detail);
             }
         }
-        checker.one_of(
-            &path.field("protocol"),
-            port.protocol.as_deref().unwrap_or_default(),
-            &["SCTP", "TCP", "UDP"],
-        );
+        at.field("protocol").one_of(port.protocol.as_deref().unwrap_or_default(), &["SCTP", "TCP", "UDP"]);
     }
 }
 
-pub(super) fn check_port_number(number: i64, path: &Path, checker: &mut Checker) {
+pub(super) fn check_port_number(number: i64, at: &Field<'_>) {
     if let Some(message) = formats::port_number(number) {
-        checker.invalid(path, number, &message);
+        at.invalid(number, &message);
     }
 }
 
 /// Checks that no two containers use the same port of the same host address.
-pub(super) fn check_host_port_conflicts<'a>(
-    containers: impl Iterator<Item = (Path, &'a Container)>,
-    checker: &mut Checker,
-) {
+pub(super) fn check_host_port_conflicts<'a>(containers: impl Iterator<Item = (Field<'a>, &'a Container)>) {
     let mut used = BTreeSet::new();
-    for (path, container) in containers {
-        for (path, port) in path.field("ports").items(container.ports.as_deref().unwrap_or_default()) {
+    for (at, container) in containers {
+        for (at, port) in at.list("ports", &container.ports) {
             let host_port = port.host_port.unwrap_or_default();
             let protocol = port.protocol.as_deref().unwrap_or_default();
             let host_address =
                 format!("{protocol}/{}/{host_port}", port.host_ip.as_deref().unwrap_or_default());
             if host_port != 0 && !used.insert(host_address.clone()) {
-                checker.duplicate(&path.field("hostPort"), &host_address);
+                at.field("hostPort").duplicate(&host_address);
             }
         }
     }

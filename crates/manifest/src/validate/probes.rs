@@ -5,9 +5,8 @@ use k8s_openapi::api::core::v1::{
 };
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 
-use super::checker::Checker;
+use super::field::Field;
 use super::{Context, formats, ports};
-use crate::path::Path;
 
 const LINUX_SIGNALS: [&str; 34] = [
     "SIGABRT",
@@ -47,46 +46,32 @@ const LINUX_SIGNALS: [&str; 34] = [
 ];
 const WINDOWS_SIGNALS: [&str; 2] = ["SIGKILL", "SIGTERM"];
 
-pub(super) fn check_liveness(probe: Option<&Probe>, path: &Path, checker: &mut Checker) {
-    let Some(probe) = probe else { return };
-    check_timing_and_handler(probe, path, checker);
-    check_success_threshold_is_one(probe, path, checker);
-}
-
-pub(super) fn check_startup(probe: Option<&Probe>, path: &Path, checker: &mut Checker) {
-    check_liveness(probe, path, checker);
-}
-
-pub(super) fn check_readiness(probe: Option<&Probe>, path: &Path, checker: &mut Checker) {
-    let Some(probe) = probe else { return };
-    check_timing_and_handler(probe, path, checker);
-    if let Some(seconds) = probe.termination_grace_period_seconds {
-        checker.invalid(
-            &path.field("terminationGracePeriodSeconds"),
-            seconds,
-            "must not be set for readinessProbes",
-        );
+pub(super) fn check_liveness_or_startup(probe: &Probe, at: &Field<'_>) {
+    check_timing_and_handler(probe, at);
+    let threshold = probe.success_threshold.unwrap_or_default();
+    if threshold != 1 {
+        at.field("successThreshold").invalid(threshold, "must be 1");
     }
 }
 
-pub(super) fn check_lifecycle(
-    lifecycle: &Lifecycle,
-    context: &Context<'_>,
-    path: &Path,
-    checker: &mut Checker,
-) {
+pub(super) fn check_readiness(probe: &Probe, at: &Field<'_>) {
+    check_timing_and_handler(probe, at);
+    if let Some(seconds) = probe.termination_grace_period_seconds {
+        at.field("terminationGracePeriodSeconds").invalid(seconds, "must not be set for readinessProbes");
+    }
+}
+
+pub(super) fn check_lifecycle(lifecycle: &Lifecycle, context: &Context<'_>, at: &Field<'_>) {
     let grace = context.spec.termination_grace_period_seconds;
     for (field, handler) in [("postStart", &lifecycle.post_start), ("preStop", &lifecycle.pre_stop)] {
-        if let Some(handler) = handler {
-            check_hook(handler, grace, &path.field(field), checker);
-        }
+        at.if_set(field, handler, |handler, at| check_hook(handler, grace, at));
     }
-    let (Some(signal), path) = (lifecycle.stop_signal.as_deref(), path.field("stopSignal")) else { return };
+    let (Some(signal), at) = (lifecycle.stop_signal.as_deref(), at.field("stopSignal")) else { return };
     match context.os() {
-        None => checker.forbidden(&path, "may not be set for containers with empty `spec.os.name`"),
-        Some("windows") => checker.one_of(&path, signal, &WINDOWS_SIGNALS),
+        None => at.forbidden("may not be set for containers with empty `spec.os.name`"),
+        Some("windows") => at.one_of(signal, &WINDOWS_SIGNALS),
         Some(_) if is_real_time(signal) => {}
-        Some(_) => checker.one_of(&path, signal, &LINUX_SIGNALS),
+        Some(_) => at.one_of(signal, &LINUX_SIGNALS),
     }
 }
 
@@ -98,14 +83,14 @@ fn is_real_time(signal: &str) -> bool {
         || offset("SIGRTMAX-").is_some_and(|number| (1..=14).contains(&number))
 }
 
-fn check_timing_and_handler(probe: &Probe, path: &Path, checker: &mut Checker) {
+fn check_timing_and_handler(probe: &Probe, at: &Field<'_>) {
     let handlers = [
         probe.exec.as_ref().map(Handler::Exec),
         probe.http_get.as_ref().map(Handler::HttpGet),
         probe.tcp_socket.as_ref().map(Handler::TcpSocket),
         probe.grpc.as_ref().map(Handler::Grpc),
     ];
-    check_one_handler(handlers, None, path, checker);
+    check_one_handler(handlers, None, at);
     for (field, number) in [
         ("initialDelaySeconds", probe.initial_delay_seconds),
         ("timeoutSeconds", probe.timeout_seconds),
@@ -113,28 +98,21 @@ fn check_timing_and_handler(probe: &Probe, path: &Path, checker: &mut Checker) {
         ("successThreshold", probe.success_threshold),
         ("failureThreshold", probe.failure_threshold),
     ] {
-        checker.not_negative(&path.field(field), i64::from(number.unwrap_or_default()));
+        at.field(field).not_negative(i64::from(number.unwrap_or_default()));
     }
     if let Some(seconds) = probe.termination_grace_period_seconds {
-        checker.positive(&path.field("terminationGracePeriodSeconds"), seconds);
+        at.field("terminationGracePeriodSeconds").positive(seconds);
     }
 }
 
-fn check_success_threshold_is_one(probe: &Probe, path: &Path, checker: &mut Checker) {
-    let threshold = probe.success_threshold.unwrap_or_default();
-    if threshold != 1 {
-        checker.invalid(&path.field("successThreshold"), threshold, "must be 1");
-    }
-}
-
-fn check_hook(handler: &LifecycleHandler, grace: Option<i64>, path: &Path, checker: &mut Checker) {
+fn check_hook(handler: &LifecycleHandler, grace: Option<i64>, at: &Field<'_>) {
     let handlers = [
         handler.exec.as_ref().map(Handler::Exec),
         handler.http_get.as_ref().map(Handler::HttpGet),
         handler.tcp_socket.as_ref().map(Handler::TcpSocket),
         handler.sleep.as_ref().map(Handler::Sleep),
     ];
-    check_one_handler(handlers, grace, path, checker);
+    check_one_handler(handlers, grace, at);
 }
 
 enum Handler<'a> {
@@ -156,19 +134,19 @@ impl Handler<'_> {
         }
     }
 
-    fn check(&self, grace: Option<i64>, path: &Path, checker: &mut Checker) {
+    fn check(&self, grace: Option<i64>, at: &Field<'_>) {
         match self {
             Self::Exec(exec) if exec.command.as_deref().unwrap_or_default().is_empty() => {
-                checker.required(&path.field("command"), "");
+                at.field("command").required("");
             }
             Self::Exec(_) => {}
-            Self::HttpGet(http) => check_http_get(http, path, checker),
-            Self::TcpSocket(tcp) => check_port(&tcp.port, &path.field("port"), checker),
-            Self::Grpc(grpc) => ports::check_port_number(i64::from(grpc.port), &path.field("port"), checker),
+            Self::HttpGet(http) => check_http_get(http, at),
+            Self::TcpSocket(tcp) => check_port(&tcp.port, &at.field("port")),
+            Self::Grpc(grpc) => ports::check_port_number(i64::from(grpc.port), &at.field("port")),
             Self::Sleep(sleep) => {
                 if let Some(grace) = grace.filter(|grace| sleep.seconds < 0 || sleep.seconds > *grace) {
                     let detail = format!("must be between 0 and terminationGracePeriodSeconds ({grace})");
-                    checker.invalid(path, sleep.seconds, &detail);
+                    at.invalid(sleep.seconds, &detail);
                 }
             }
         }
@@ -178,31 +156,30 @@ impl Handler<'_> {
 fn check_one_handler<'a>(
     handlers: impl IntoIterator<Item = Option<Handler<'a>>>,
     grace: Option<i64>,
-    path: &Path,
-    checker: &mut Checker,
+    at: &Field<'_>,
 ) {
     let mut handlers = handlers.into_iter().flatten();
     match handlers.next() {
-        None => checker.required(path, "must specify a handler type"),
-        Some(handler) => handler.check(grace, &path.field(handler.field()), checker),
+        None => at.required("must specify a handler type"),
+        Some(handler) => handler.check(grace, &at.field(handler.field())),
     }
     for handler in handlers {
-        checker.forbidden(&path.field(handler.field()), "may not specify more than 1 handler type");
+        at.field(handler.field()).forbidden("may not specify more than 1 handler type");
     }
 }
 
-fn check_http_get(http: &HTTPGetAction, path: &Path, checker: &mut Checker) {
-    checker.require_text(&path.field("path"), http.path.as_deref().unwrap_or_default());
-    check_port(&http.port, &path.field("port"), checker);
-    checker.one_of(&path.field("scheme"), http.scheme.as_deref().unwrap_or_default(), &["HTTP", "HTTPS"]);
-    for (path, header) in path.field("httpHeaders").items(http.http_headers.as_deref().unwrap_or_default()) {
-        checker.format(&path.field("name"), &header.name, formats::header_name(&header.name));
+fn check_http_get(http: &HTTPGetAction, at: &Field<'_>) {
+    at.field("path").require(http.path.as_deref().unwrap_or_default());
+    check_port(&http.port, &at.field("port"));
+    at.field("scheme").one_of(http.scheme.as_deref().unwrap_or_default(), &["HTTP", "HTTPS"]);
+    for (at, header) in at.list("httpHeaders", &http.http_headers) {
+        at.field("name").format(&header.name, formats::header_name);
     }
 }
 
-fn check_port(port: &IntOrString, path: &Path, checker: &mut Checker) {
+fn check_port(port: &IntOrString, at: &Field<'_>) {
     match port {
-        IntOrString::Int(number) => ports::check_port_number(i64::from(*number), path, checker),
-        IntOrString::String(name) => checker.format(path, name, formats::port_name(name)),
+        IntOrString::Int(number) => ports::check_port_number(i64::from(*number), at),
+        IntOrString::String(name) => at.format(name, formats::port_name),
     }
 }

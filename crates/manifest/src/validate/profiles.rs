@@ -2,61 +2,48 @@
 
 use k8s_openapi::api::core::v1::{AppArmorProfile, SeccompProfile};
 
-use super::checker::Checker;
+use super::field::Field;
 use super::formats;
-use crate::path::Path;
 
 const TYPES: [&str; 3] = ["Localhost", "RuntimeDefault", "Unconfined"];
 /// Maximum path length on Linux, without the terminating NUL.
 const MAX_PATH_LENGTH: usize = 4095;
 
-pub(super) fn check_seccomp(profile: Option<&SeccompProfile>, path: &Path, checker: &mut Checker) {
-    let Some(profile) = profile else { return };
+pub(super) fn check_seccomp(profile: &SeccompProfile, at: &Field<'_>) {
     let localhost_profile = profile.localhost_profile.as_deref();
-    check_type_and_path("seccompProfile", &profile.type_, localhost_profile, path, checker);
+    check_type_and_path("seccompProfile", &profile.type_, localhost_profile, at);
     if let (Some(localhost_profile), "Localhost") = (localhost_profile, profile.type_.as_str()) {
-        checker.format(
-            &path.field("localhostProfile"),
-            localhost_profile,
-            formats::local_path(localhost_profile),
-        );
+        at.field("localhostProfile").format(localhost_profile, formats::local_path);
     }
 }
 
-pub(super) fn check_apparmor(profile: Option<&AppArmorProfile>, path: &Path, checker: &mut Checker) {
-    let Some(profile) = profile else { return };
+pub(super) fn check_apparmor(profile: &AppArmorProfile, at: &Field<'_>) {
     let localhost_profile = profile.localhost_profile.as_deref();
-    check_type_and_path("appArmorProfile", &profile.type_, localhost_profile, path, checker);
+    check_type_and_path("appArmorProfile", &profile.type_, localhost_profile, at);
     let (Some(localhost_profile), "Localhost") = (localhost_profile, profile.type_.as_str()) else { return };
-    let path = path.field("localhostProfile");
+    let at = at.field("localhostProfile");
     if localhost_profile.is_empty() {
-        checker.required(&path, "must be set when the type is Localhost");
+        at.required("must be set when the type is Localhost");
     } else if localhost_profile.trim() != localhost_profile {
-        checker.invalid(&path, localhost_profile, "must not be padded with whitespace");
+        at.invalid(localhost_profile, "must not be padded with whitespace");
     }
     if localhost_profile.len() > MAX_PATH_LENGTH {
-        checker.too_long(&path, MAX_PATH_LENGTH);
+        at.too_long(MAX_PATH_LENGTH);
     }
 }
 
-fn check_type_and_path(
-    field: &str,
-    kind: &str,
-    localhost_profile: Option<&str>,
-    path: &Path,
-    checker: &mut Checker,
-) {
+fn check_type_and_path(field: &str, kind: &str, localhost_profile: Option<&str>, at: &Field<'_>) {
     if kind.is_empty() {
-        checker.required(&path.field("type"), &format!("type is required when {field} is set"));
+        at.field("type").required(&format!("type is required when {field} is set"));
     } else {
-        checker.one_of(&path.field("type"), kind, &TYPES);
+        at.field("type").one_of(kind, &TYPES);
     }
-    let path = path.field("localhostProfile");
+    let at = at.field("localhostProfile");
     match (kind, localhost_profile) {
-        ("Localhost", None) => checker.required(&path, "must be set when the type is Localhost"),
+        ("Localhost", None) => at.required("must be set when the type is Localhost"),
         ("Localhost", Some(_)) | (_, None) => {}
         (_, Some(localhost_profile)) => {
-            checker.invalid(&path, localhost_profile, "can only be set when the type is Localhost");
+            at.invalid(localhost_profile, "can only be set when the type is Localhost");
         }
     }
 }

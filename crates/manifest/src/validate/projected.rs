@@ -7,9 +7,8 @@ use k8s_openapi::api::core::v1::{
     ServiceAccountTokenProjection, VolumeProjection,
 };
 
-use super::checker::Checker;
+use super::field::Field;
 use super::{affinity, formats, volumes};
-use crate::path::Path;
 
 const KEY_TYPES: [&str; 6] = ["ECDSAP256", "ECDSAP384", "ECDSAP521", "ED25519", "RSA3072", "RSA4096"];
 const MIN_TOKEN_SECONDS: i64 = 10 * 60;
@@ -18,20 +17,18 @@ const MIN_CERTIFICATE_SECONDS: i64 = 60 * 60;
 const MAX_CERTIFICATE_SECONDS: i64 = 91 * 24 * 60 * 60;
 const MAX_KUBERNETES_CERTIFICATE_SECONDS: i64 = 24 * 60 * 60;
 
-pub(super) fn check(projected: &ProjectedVolumeSource, path: &Path, checker: &mut Checker) {
-    volumes::check_file_mode(projected.default_mode, &path.field("defaultMode"), checker);
+pub(super) fn check(projected: &ProjectedVolumeSource, at: &Field<'_>) {
+    volumes::check_file_mode(projected.default_mode, &at.field("defaultMode"));
     let mut files = ProjectedFiles::default();
-    for (path, source) in path.field("sources").items(projected.sources.as_deref().unwrap_or_default()) {
-        check_api_objects(source, &mut files, &path, checker);
-        if let Some(token) = &source.service_account_token {
-            check_service_account_token(token, &path.field("serviceAccountToken"), checker);
-        }
-        if let Some(bundle) = &source.cluster_trust_bundle {
-            check_cluster_trust_bundle(bundle, &mut files, &path.field("clusterTrustBundle"), checker);
-        }
-        if let Some(certificate) = &source.pod_certificate {
-            check_pod_certificate(certificate, &mut files, &path.field("podCertificate"), checker);
-        }
+    for (at, source) in at.list("sources", &projected.sources) {
+        check_api_objects(source, &mut files, &at);
+        at.if_set("serviceAccountToken", &source.service_account_token, check_service_account_token);
+        at.if_set("clusterTrustBundle", &source.cluster_trust_bundle, |bundle, at| {
+            check_cluster_trust_bundle(bundle, &mut files, at);
+        });
+        at.if_set("podCertificate", &source.pod_certificate, |certificate, at| {
+            check_pod_certificate(certificate, &mut files, at);
+        });
         let count = [
             source.secret.is_some(),
             source.config_map.is_some(),
@@ -41,9 +38,9 @@ pub(super) fn check(projected: &ProjectedVolumeSource, path: &Path, checker: &mu
             source.pod_certificate.is_some(),
         ];
         match count.into_iter().filter(|is_set| *is_set).count() {
-            0 => checker.required(&path, "must specify a volume source"),
+            0 => at.required("must specify a volume source"),
             1 => {}
-            _ => checker.forbidden(&path, "may not specify more than 1 volume type per source"),
+            _ => at.forbidden("may not specify more than 1 volume type per source"),
         }
     }
 }
@@ -53,92 +50,68 @@ pub(super) fn check(projected: &ProjectedVolumeSource, path: &Path, checker: &mu
 struct ProjectedFiles(BTreeSet<String>);
 
 impl ProjectedFiles {
-    fn add(&mut self, file: &str, path: &Path, checker: &mut Checker) {
+    fn add(&mut self, file: &str, at: &Field<'_>) {
         if !file.is_empty() && !self.0.insert(file.to_owned()) {
-            checker.invalid(path, file, "conflicting duplicate paths");
+            at.invalid(file, "conflicting duplicate paths");
         }
     }
 }
 
-fn check_api_objects(
-    source: &VolumeProjection,
-    files: &mut ProjectedFiles,
-    path: &Path,
-    checker: &mut Checker,
-) {
+fn check_api_objects(source: &VolumeProjection, files: &mut ProjectedFiles, at: &Field<'_>) {
     let secret = source.secret.as_ref().map(|source| ("secret", &source.name, &source.items));
     let config_map = source.config_map.as_ref().map(|source| ("configMap", &source.name, &source.items));
     for (field, name, items) in [secret, config_map].into_iter().flatten() {
-        let path = path.field(field);
-        checker.require_text(&path.field("name"), name);
-        for (path, item) in path.field("items").items(items.as_deref().unwrap_or_default()) {
-            volumes::check_key_to_path(item, &path, checker);
-            files.add(&item.path, &path.field("path"), checker);
+        let at = at.field(field);
+        at.field("name").require(name);
+        for (at, item) in at.list("items", items) {
+            volumes::check_key_to_path(item, &at);
+            files.add(&item.path, &at.field("path"));
         }
     }
     let items = source.downward_api.as_ref().and_then(|source| source.items.as_deref()).unwrap_or_default();
-    for (path, file) in path.field("downwardAPI.items").items(items) {
-        volumes::check_downward_file(file, &path, checker);
-        files.add(&file.path, &path.field("path"), checker);
+    for (at, file) in at.field("downwardAPI.items").items(items) {
+        volumes::check_downward_file(file, &at);
+        files.add(&file.path, &at.field("path"));
     }
 }
 
-fn check_service_account_token(token: &ServiceAccountTokenProjection, path: &Path, checker: &mut Checker) {
+fn check_service_account_token(token: &ServiceAccountTokenProjection, at: &Field<'_>) {
     let seconds = token.expiration_seconds.unwrap_or_default();
-    checker.in_range(&path.field("expirationSeconds"), seconds, MIN_TOKEN_SECONDS, MAX_TOKEN_SECONDS);
-    if checker.require_text(&path.field("path"), &token.path) {
-        checker.format(&path.field("path"), &token.path, formats::unreserved_path(&token.path));
-    }
+    at.field("expirationSeconds").in_range(seconds, MIN_TOKEN_SECONDS, MAX_TOKEN_SECONDS);
+    at.field("path").required_format(&token.path, formats::unreserved_path);
 }
 
 fn check_cluster_trust_bundle(
     bundle: &ClusterTrustBundleProjection,
     files: &mut ProjectedFiles,
-    path: &Path,
-    checker: &mut Checker,
+    at: &Field<'_>,
 ) {
     match (&bundle.name, &bundle.signer_name) {
-        (Some(_), Some(_)) => checker.invalid(path, "", "only one of name and signerName may be used"),
-        (None, None) => checker.required(path, "either name or signerName must be specified"),
+        (Some(_), Some(_)) => at.invalid("", "only one of name and signerName may be used"),
+        (None, None) => at.required("either name or signerName must be specified"),
         (Some(name), None) => {
-            checker.require_text(&path.field("name"), name);
+            at.field("name").require(name);
             if bundle.label_selector.is_some() {
-                checker.invalid(&path.field("labelSelector"), "", "must be unset if name is specified");
+                at.field("labelSelector").invalid("", "must be unset if name is specified");
             }
         }
         (None, Some(signer)) => {
-            check_signer_name(signer, &path.field("signerName"), checker);
-            affinity::check_label_selector(
-                bundle.label_selector.as_ref(),
-                &path.field("labelSelector"),
-                checker,
-            );
+            check_signer_name(signer, &at.field("signerName"));
+            at.if_set("labelSelector", &bundle.label_selector, affinity::check_label_selector);
         }
     }
-    if checker.require_text(&path.field("path"), &bundle.path) {
-        checker.format(&path.field("path"), &bundle.path, formats::unreserved_path(&bundle.path));
-    }
-    files.add(&bundle.path, &path.field("path"), checker);
+    at.field("path").required_format(&bundle.path, formats::unreserved_path);
+    files.add(&bundle.path, &at.field("path"));
 }
 
-fn check_pod_certificate(
-    certificate: &PodCertificateProjection,
-    files: &mut ProjectedFiles,
-    path: &Path,
-    checker: &mut Checker,
-) {
-    check_signer_name(&certificate.signer_name, &path.field("signerName"), checker);
-    checker.one_of(&path.field("keyType"), &certificate.key_type, &KEY_TYPES);
+fn check_pod_certificate(certificate: &PodCertificateProjection, files: &mut ProjectedFiles, at: &Field<'_>) {
+    check_signer_name(&certificate.signer_name, &at.field("signerName"));
+    at.field("keyType").one_of(&certificate.key_type, &KEY_TYPES);
     if let Some(seconds) = certificate.max_expiration_seconds {
         let host = certificate.signer_name.split('/').next().unwrap_or_default();
         let is_kubernetes = host == "kubernetes.io" || host.ends_with(".kubernetes.io");
         let max = if is_kubernetes { MAX_KUBERNETES_CERTIFICATE_SECONDS } else { MAX_CERTIFICATE_SECONDS };
-        checker.in_range(
-            &path.field("maxExpirationSeconds"),
-            i64::from(seconds),
-            MIN_CERTIFICATE_SECONDS,
-            max,
-        );
+        at.field("maxExpirationSeconds").in_range(i64::from(seconds), MIN_CERTIFICATE_SECONDS, max);
     }
     let paths = [
         ("credentialBundlePath", &certificate.credential_bundle_path),
@@ -149,20 +122,17 @@ fn check_pod_certificate(
     for (field, file) in paths {
         let Some(file) = file.as_deref().filter(|file| !file.is_empty()) else { continue };
         count += 1;
-        checker.format(&path.field(field), file, formats::unreserved_path(file));
-        files.add(file, &path.field(field), checker);
+        at.field(field).format(file, formats::unreserved_path);
+        files.add(file, &at.field(field));
     }
     if count == 0 {
-        checker.required(
-            path,
-            "specify at least one of credentialBundlePath, keyPath, and certificateChainPath",
-        );
+        at.required("specify at least one of credentialBundlePath, keyPath, and certificateChainPath");
     }
 }
 
 /// Checks a name such as `example.com/signer-name`.
-fn check_signer_name(name: &str, path: &Path, checker: &mut Checker) {
-    if !checker.require_text(path, name) {
+fn check_signer_name(name: &str, at: &Field<'_>) {
+    if !at.require(name) {
         return;
     }
     let is_valid = name.split_once('/').is_some_and(|(domain, signer)| {
@@ -171,10 +141,6 @@ fn check_signer_name(name: &str, path: &Path, checker: &mut Checker) {
             && formats::dns_subdomain(signer).is_none()
     });
     if !is_valid {
-        checker.invalid(
-            path,
-            name,
-            "must be a fully qualified domain and path of the form 'example.com/signer-name'",
-        );
+        at.invalid(name, "must be a fully qualified domain and path of the form 'example.com/signer-name'");
     }
 }

@@ -6,10 +6,9 @@ use k8s_openapi::api::core::v1::{ResourceClaim, ResourceRequirements};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity as QuantityText;
 use values::quantity::Quantity;
 
-use super::checker::Checker;
+use super::field::Field;
 use super::{Context, formats};
 use crate::defaults;
-use crate::path::Path;
 
 type ResourceList = BTreeMap<String, QuantityText>;
 
@@ -20,108 +19,96 @@ enum Owner {
     Pod,
 }
 
-pub(super) fn check_container(
-    resources: Option<&ResourceRequirements>,
-    context: &Context<'_>,
-    path: &Path,
-    checker: &mut Checker,
-) {
-    if let Some(resources) = resources {
-        check_requirements(resources, Owner::Container, path, checker);
-        check_container_claims(
-            resources.claims.as_deref().unwrap_or_default(),
-            context,
-            &path.field("claims"),
-            checker,
-        );
-    }
+pub(super) fn check_container(resources: &ResourceRequirements, context: &Context<'_>, at: &Field<'_>) {
+    check_requirements(resources, Owner::Container, at);
+    at.if_set("claims", &resources.claims, |claims, at| check_container_claims(claims, context, at));
 }
 
 /// Checks the pod-level resources, the overhead and the resource claims.
-pub(super) fn check_pod(context: &Context<'_>, checker: &mut Checker) {
-    let path = Path::root().field("spec");
+pub(super) fn check_pod(context: &Context<'_>) {
+    let at = context.spec_field();
     if let Some(overhead) = &context.spec.overhead {
         let overhead =
             ResourceRequirements { limits: Some(overhead.clone()), ..ResourceRequirements::default() };
-        check_requirements(&overhead, Owner::Container, &path.field("overhead"), checker);
+        check_requirements(&overhead, Owner::Container, &at.field("overhead"));
     }
-    check_pod_claims(context, &path.field("resourceClaims"), checker);
+    check_pod_claims(context);
     let Some(resources) = &context.spec.resources else { return };
-    let path = path.field("resources");
+    let at = at.field("resources");
     if context.os() == Some("windows") {
-        return checker.forbidden(&path, "may not be set for a windows pod");
+        return at.forbidden("may not be set for a windows pod");
     }
     if resources.claims.is_some() {
-        checker.forbidden(&path.field("claims"), "claims may not be set for resources at pod level");
+        at.field("claims").forbidden("claims may not be set for resources at pod level");
     }
-    check_requirements(resources, Owner::Pod, &path, checker);
-    check_pod_covers_containers(resources, context, &path, checker);
+    check_requirements(resources, Owner::Pod, &at);
+    check_pod_covers_containers(resources, context, &at);
 }
 
-fn check_requirements(resources: &ResourceRequirements, owner: Owner, path: &Path, checker: &mut Checker) {
+fn check_requirements(resources: &ResourceRequirements, owner: Owner, at: &Field<'_>) {
     let (limits, requests) = (parsed(resources.limits.as_ref()), parsed(resources.requests.as_ref()));
     for (field, list) in [("limits", &limits), ("requests", &requests)] {
         for (name, quantity) in list {
-            let path = path.field(field).key(name);
-            check_resource_name(name, owner, &path, checker);
-            check_amount(name, quantity, &path, checker);
+            let at = at.field(field).key(name);
+            check_resource_name(name, owner, &at);
+            check_amount(name, quantity, &at);
         }
     }
     for (name, request) in &requests {
         let can_overcommit = is_native(name) && !is_huge_page(name);
-        let request_path = path.field("requests").key(name);
+        let request_path = at.field("requests").key(name);
         match limits.get(name) {
             Some(limit) if request != limit && !can_overcommit => {
                 let detail = format!("must be equal to {name} limit of {limit}");
-                checker.invalid(&request_path, request.to_string(), &detail);
+                request_path.invalid(request.to_string(), &detail);
             }
             Some(limit) if request > limit => {
                 let detail = format!("must be less than or equal to {name} limit of {limit}");
-                checker.invalid(&request_path, request.to_string(), &detail);
+                request_path.invalid(request.to_string(), &detail);
             }
             Some(_) => {}
             None if can_overcommit => {}
             None => {
                 let detail = format!("a limit must be set for {name}, which cannot be overcommitted");
-                checker.required(&path.field("limits"), &detail);
+                at.field("limits").required(&detail);
             }
         }
     }
     let mut names = limits.keys().chain(requests.keys());
     let has_compute = names.clone().any(|name| matches!(name.as_str(), "cpu" | "memory"));
     if !has_compute && names.any(|name| is_huge_page(name)) {
-        checker.forbidden(path, "HugePages require cpu or memory");
+        at.forbidden("HugePages require cpu or memory");
     }
 }
 
-fn check_amount(name: &str, quantity: &Quantity, path: &Path, checker: &mut Checker) {
+fn check_amount(name: &str, quantity: &Quantity, at: &Field<'_>) {
     if quantity.is_negative() {
-        checker.invalid(path, quantity.to_string(), "must be greater than or equal to 0");
+        at.invalid(quantity.to_string(), "must be greater than or equal to 0");
     }
     if !is_native(name) && !quantity.is_whole() {
-        checker.invalid(path, quantity.to_string(), "must be an integer");
+        at.invalid(quantity.to_string(), "must be an integer");
     }
     if let Some(size) = name.strip_prefix("hugepages-") {
         let size = Quantity::parse_trimmed(size).ok().filter(|size| size.is_whole() && size.is_positive());
         if size.is_none_or(|size| quantity.value() % size.value() != 0) {
             let detail = format!("must be a whole multiple of the page size of {name}");
-            checker.invalid(path, quantity.to_string(), &detail);
+            at.invalid(quantity.to_string(), &detail);
         }
     }
 }
 
-fn check_resource_name(name: &str, owner: Owner, path: &Path, checker: &mut Checker) {
+fn check_resource_name(name: &str, owner: Owner, at: &Field<'_>) {
     if let Some(message) = formats::qualified_name(name) {
-        return checker.invalid(path, name, &message);
+        return at.invalid(name, &message);
     }
     let is_compute = matches!(name, "cpu" | "memory") || is_huge_page(name);
     match owner {
-        Owner::Pod if !is_compute => checker.unsupported(path, name, &["cpu", "hugepages-", "memory"]),
+        Owner::Pod if !is_compute => at.unsupported(name, &["cpu", "hugepages-", "memory"]),
         Owner::Container if !name.contains('/') && !is_compute && name != "ephemeral-storage" => {
-            checker.invalid(path, name, "must be a standard resource for containers");
+            at.invalid(name, "must be a standard resource for containers");
         }
         Owner::Container if !is_native(name) && !is_extended(name) => {
-            checker.invalid(path, name, "doesn't follow extended resource name standard");
+            at.invalid(name, "doesn't follow extended resource name standard");
         }
         Owner::Pod | Owner::Container => {}
     }
@@ -140,79 +127,62 @@ fn is_huge_page(name: &str) -> bool {
     name.starts_with("hugepages-")
 }
 
-fn check_pod_covers_containers(
-    resources: &ResourceRequirements,
-    context: &Context<'_>,
-    path: &Path,
-    checker: &mut Checker,
-) {
+fn check_pod_covers_containers(resources: &ResourceRequirements, context: &Context<'_>, at: &Field<'_>) {
     let (limits, requests) = (parsed(resources.limits.as_ref()), parsed(resources.requests.as_ref()));
     for (name, needed) in defaults::aggregate(context.spec, |resources| resources.requests.as_ref()) {
         let needed = needed.quantity;
         if let Some(request) = requests.get(&name).filter(|request| needed > **request) {
             let detail = format!("must be greater than or equal to aggregate container requests of {needed}");
-            checker.invalid(&path.field("requests").key(&name), request.to_string(), &detail);
+            at.field("requests").key(&name).invalid(request.to_string(), &detail);
         }
     }
     for (name, needed) in defaults::aggregate(context.spec, |resources| resources.limits.as_ref()) {
         let needed = needed.quantity;
         if let Some(limit) = limits.get(&name).filter(|limit| is_huge_page(&name) && needed > **limit) {
             let detail = format!("must be greater than or equal to aggregate container limits of {needed}");
-            checker.invalid(&path.field("limits").key(&name), limit.to_string(), &detail);
+            at.field("limits").key(&name).invalid(limit.to_string(), &detail);
         }
     }
-    let containers = Path::root().field("spec.containers");
-    for (path, container) in containers.items(&context.spec.containers) {
+    for (at, container) in context.spec_field().field("containers").items(&context.spec.containers) {
         let container_limits = container.resources.as_ref().and_then(|resources| resources.limits.as_ref());
         for (name, container_limit) in parsed(container_limits) {
             if let Some(limit) = limits.get(&name).filter(|limit| container_limit > **limit) {
                 let detail = format!("must be less than or equal to pod limits of {limit}");
-                checker.invalid(
-                    &path.field("resources.limits").key(&name),
-                    container_limit.to_string(),
-                    &detail,
-                );
+                at.field("resources.limits").key(&name).invalid(container_limit.to_string(), &detail);
             }
         }
     }
 }
 
-fn check_container_claims(
-    claims: &[ResourceClaim],
-    context: &Context<'_>,
-    path: &Path,
-    checker: &mut Checker,
-) {
+fn check_container_claims(claims: &[ResourceClaim], context: &Context<'_>, at: &Field<'_>) {
     let mut seen = BTreeSet::new();
-    for (path, claim) in path.items(claims) {
+    for (at, claim) in at.items(claims) {
         let name = claim.name.as_str();
-        if !checker.require_text(&path.field("name"), name) {
+        if !at.field("name").require(name) {
             continue;
         }
+        at.field("request").empty_or_format(&claim.request, formats::dns_label);
         let request = claim.request.as_deref().unwrap_or_default();
-        if !request.is_empty() {
-            checker.format(&path.field("request"), request, formats::dns_label(request));
-        }
         let overlaps = |other: &(&str, &str)| {
             other.0 == name && (other.1 == request || other.1.is_empty() || request.is_empty())
         };
         if seen.iter().any(overlaps) {
-            checker.duplicate(&path, name);
+            at.duplicate(name);
         }
         seen.insert((name, request));
         if !context.claims.contains(name) {
-            checker.not_found(&path.field("name"), name);
+            at.field("name").not_found(name);
         }
     }
 }
 
-fn check_pod_claims(context: &Context<'_>, path: &Path, checker: &mut Checker) {
+fn check_pod_claims(context: &Context<'_>) {
     let mut names = BTreeSet::new();
-    for (path, claim) in path.items(context.spec.resource_claims.as_deref().unwrap_or_default()) {
-        if checker.require_text(&path.field("name"), &claim.name) {
-            checker.format(&path.field("name"), &claim.name, formats::dns_label(&claim.name));
+    for (at, claim) in context.spec_field().list("resourceClaims", &context.spec.resource_claims) {
+        if at.field("name").require(&claim.name) {
+            at.field("name").format(&claim.name, formats::dns_label);
             if !names.insert(&claim.name) {
-                checker.duplicate(&path.field("name"), &claim.name);
+                at.field("name").duplicate(&claim.name);
             }
         }
         let sources = [
@@ -221,12 +191,12 @@ fn check_pod_claims(context: &Context<'_>, path: &Path, checker: &mut Checker) {
         ];
         for (field, name) in sources {
             if let Some(name) = name {
-                checker.format(&path.field(field), name, formats::dns_subdomain(name));
+                at.field(field).format(name, formats::dns_subdomain);
             }
         }
         if claim.resource_claim_name.is_some() == claim.resource_claim_template_name.is_some() {
             let detail = "must specify exactly one of: `resourceClaimName`, `resourceClaimTemplateName`";
-            checker.invalid(&path, claim.name.as_str(), detail);
+            at.invalid(claim.name.as_str(), detail);
         }
     }
 }

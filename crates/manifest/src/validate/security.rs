@@ -2,11 +2,10 @@
 
 use std::collections::BTreeSet;
 
-use k8s_openapi::api::core::v1::{Container, PodSecurityContext, Sysctl};
+use k8s_openapi::api::core::v1::{PodSecurityContext, SecurityContext, Sysctl};
 
-use super::checker::Checker;
+use super::field::Field;
 use super::{Context, profiles, windows};
-use crate::path::Path;
 
 const MAX_SYSCTL_LENGTH: usize = 253;
 /// Upstream's list. Names with the prefixes `fs.mqueue.` and `net.` are namespaced too.
@@ -24,12 +23,12 @@ const IPC_SYSCTLS: [&str; 10] = [
 ];
 
 /// Checks the pod's security context and its use of host namespaces.
-pub(super) fn check_pod(context: &Context<'_>, checker: &mut Checker) {
+pub(super) fn check_pod(context: &Context<'_>) {
     let spec = context.spec;
-    let path = Path::root().field("spec");
+    let at = context.spec_field();
     if spec.share_process_namespace == Some(true) && spec.host_pid == Some(true) {
         let detail = "shareProcessNamespace and hostPID cannot both be enabled";
-        checker.invalid(&path.field("shareProcessNamespace"), true, detail);
+        at.field("shareProcessNamespace").invalid(true, detail);
     }
     if !context.host_users() {
         let shared =
@@ -40,70 +39,62 @@ pub(super) fn check_pod(context: &Context<'_>, checker: &mut Checker) {
         for (field, _) in
             shared.into_iter().filter(|(field, value)| *value == Some(true) && !is_allowed(field))
         {
-            checker.forbidden(&path.field(field), "when `hostUsers` is false");
+            at.field(field).forbidden("when `hostUsers` is false");
         }
     }
     let Some(security) = &spec.security_context else { return };
-    let path = path.field("securityContext");
+    let at = at.field("securityContext");
     for (field, id) in [
         ("fsGroup", security.fs_group),
         ("runAsUser", security.run_as_user),
         ("runAsGroup", security.run_as_group),
     ] {
-        check_user_or_group(id, &path.field(field), checker);
+        check_user_or_group(id, &at.field(field));
     }
-    for (path, group) in
-        path.field("supplementalGroups").items(security.supplemental_groups.as_deref().unwrap_or_default())
-    {
-        check_user_or_group(Some(*group), &path, checker);
+    for (at, group) in at.list("supplementalGroups", &security.supplemental_groups) {
+        check_user_or_group(Some(*group), &at);
     }
-    check_sysctls(security.sysctls.as_deref().unwrap_or_default(), context, &path.field("sysctls"), checker);
-    check_policies(security, context, &path, checker);
-    profiles::check_seccomp(security.seccomp_profile.as_ref(), &path.field("seccompProfile"), checker);
-    profiles::check_apparmor(security.app_armor_profile.as_ref(), &path.field("appArmorProfile"), checker);
-    windows::check_windows_options(security.windows_options.as_ref(), &path.field("windowsOptions"), checker);
+    at.if_set("sysctls", &security.sysctls, |sysctls, at| check_sysctls(sysctls, context, at));
+    check_policies(security, context, &at);
+    at.if_set("seccompProfile", &security.seccomp_profile, profiles::check_seccomp);
+    at.if_set("appArmorProfile", &security.app_armor_profile, profiles::check_apparmor);
+    at.if_set("windowsOptions", &security.windows_options, windows::check_windows_options);
 }
 
-pub(super) fn check_container(
-    container: &Container,
-    context: &Context<'_>,
-    path: &Path,
-    checker: &mut Checker,
-) {
-    let Some(security) = &container.security_context else { return };
-    check_user_or_group(security.run_as_user, &path.field("runAsUser"), checker);
-    check_user_or_group(security.run_as_group, &path.field("runAsGroup"), checker);
+pub(super) fn check_container(security: &SecurityContext, context: &Context<'_>, at: &Field<'_>) {
+    check_user_or_group(security.run_as_user, &at.field("runAsUser"));
+    check_user_or_group(security.run_as_group, &at.field("runAsGroup"));
     if let Some(mount) = security.proc_mount.as_deref() {
-        checker.one_of(&path.field("procMount"), mount, &["Default", "Unmasked"]);
+        at.field("procMount").one_of(mount, &["Default", "Unmasked"]);
         if mount == "Unmasked" && context.host_users() {
-            checker.invalid(&path.field("procMount"), mount, "`hostUsers` must be false to use `Unmasked`");
+            at.field("procMount").invalid(mount, "`hostUsers` must be false to use `Unmasked`");
         }
     }
     if security.allow_privilege_escalation == Some(false) {
-        let path = path.field("allowPrivilegeEscalation");
+        let at = at.field("allowPrivilegeEscalation");
         if security.privileged == Some(true) {
             let detail = "cannot set `allowPrivilegeEscalation` to false and `privileged` to true";
-            checker.invalid(&path, false, detail);
+            at.invalid(false, detail);
         }
         let added = security.capabilities.iter().flat_map(|capabilities| capabilities.add.iter().flatten());
         if added.into_iter().any(|capability| capability == "CAP_SYS_ADMIN") {
             let detail =
                 "cannot set `allowPrivilegeEscalation` to false and add the capability CAP_SYS_ADMIN";
-            checker.invalid(&path, false, detail);
+            at.invalid(false, detail);
         }
     }
-    profiles::check_seccomp(security.seccomp_profile.as_ref(), &path.field("seccompProfile"), checker);
-    profiles::check_apparmor(security.app_armor_profile.as_ref(), &path.field("appArmorProfile"), checker);
-    windows::check_windows_options(security.windows_options.as_ref(), &path.field("windowsOptions"), checker);
+    at.if_set("seccompProfile", &security.seccomp_profile, profiles::check_seccomp);
+    at.if_set("appArmorProfile", &security.app_armor_profile, profiles::check_apparmor);
+    at.if_set("windowsOptions", &security.windows_options, windows::check_windows_options);
 }
 
-fn check_user_or_group(id: Option<i64>, path: &Path, checker: &mut Checker) {
+fn check_user_or_group(id: Option<i64>, at: &Field<'_>) {
     if let Some(id) = id {
-        checker.in_range(path, id, 0, i64::from(i32::MAX));
+        at.in_range(id, 0, i64::from(i32::MAX));
     }
 }
 
-fn check_policies(security: &PodSecurityContext, context: &Context<'_>, path: &Path, checker: &mut Checker) {
+fn check_policies(security: &PodSecurityContext, context: &Context<'_>, at: &Field<'_>) {
     let selinux_policies: &[&str] = if context.validation_gates.forbid_selinux_mount_option {
         &["Recursive"]
     } else {
@@ -114,32 +105,30 @@ fn check_policies(security: &PodSecurityContext, context: &Context<'_>, path: &P
         ("supplementalGroupsPolicy", &security.supplemental_groups_policy, &["Merge", "Strict"][..]),
         ("seLinuxChangePolicy", &security.se_linux_change_policy, selinux_policies),
     ] {
-        if let Some(policy) = policy {
-            checker.one_of(&path.field(field), policy, supported);
-        }
+        at.field(field).optional_one_of(policy, supported);
     }
 }
 
-fn check_sysctls(sysctls: &[Sysctl], context: &Context<'_>, path: &Path, checker: &mut Checker) {
+fn check_sysctls(sysctls: &[Sysctl], context: &Context<'_>, at: &Field<'_>) {
     let mut names = BTreeSet::new();
-    for (path, sysctl) in path.items(sysctls) {
-        let (name, path) = (sysctl.name.as_str(), path.field("name"));
-        if !checker.require_text(&path, name) {
+    for (at, sysctl) in at.items(sysctls) {
+        let (name, at) = (sysctl.name.as_str(), at.field("name"));
+        if !at.require(name) {
             continue;
         }
         if !is_sysctl_name(name) {
             let detail = "must be a sysctl name: segments of lower case letters, digits, '-' and '_', joined by '.' or '/'";
-            checker.invalid(&path, name, detail);
+            at.invalid(name, detail);
         } else if !names.insert(name) {
-            checker.duplicate(&path, name);
+            at.duplicate(name);
         }
         let dotted = dotted_name(name);
         if context.host_network() && dotted.starts_with("net.") {
-            checker.invalid(&path, name, "may not be specified when 'hostNetwork' is true");
+            at.invalid(name, "may not be specified when 'hostNetwork' is true");
         }
         let is_ipc = IPC_SYSCTLS.contains(&dotted.as_str()) || dotted.starts_with("fs.mqueue.");
         if context.spec.host_ipc == Some(true) && is_ipc {
-            checker.invalid(&path, name, "may not be specified when 'hostIPC' is true");
+            at.invalid(name, "may not be specified when 'hostIPC' is true");
         }
     }
 }

@@ -5,9 +5,8 @@ use k8s_openapi::api::core::v1::{
     LocalObjectReference, QuobyteVolumeSource, StorageOSVolumeSource, Volume,
 };
 
-use super::checker::Checker;
+use super::field::Field;
 use super::formats;
-use crate::path::Path;
 
 const MAX_LUN: i64 = 255;
 const MAX_PARTITION: i64 = 255;
@@ -17,140 +16,106 @@ const MAX_TENANT_LENGTH: usize = 64;
 const MAX_ISCSI_SESSION_LENGTH: usize = 64;
 
 /// Checks all network sources of a volume.
-pub(super) fn check(volume: &Volume, path: &Path, checker: &mut Checker) {
-    check_required_fields(volume, path, checker);
+pub(super) fn check(volume: &Volume, at: &Field<'_>) {
+    check_required_fields(volume, at);
     if let Some(source) = &volume.iscsi {
-        check_iscsi(source, &path.field("iscsi"), checker);
+        check_iscsi(source, &at.field("iscsi"));
         let session = volume.name.len() + 1 + source.target_portal.len();
         if source.initiator_name.is_some() && session > MAX_ISCSI_SESSION_LENGTH {
             let detail = "volume name and iscsi.targetPortal together are too long for iscsi.initiatorName";
-            checker.invalid(&path.field("name"), volume.name.as_str(), detail);
+            at.field("name").invalid(volume.name.as_str(), detail);
         }
     }
-    if let Some(source) = &volume.fc {
-        check_fibre_channel(source, &path.field("fc"), checker);
-    }
-    if let Some(source) = &volume.quobyte {
-        check_quobyte(source, &path.field("quobyte"), checker);
-    }
-    if let Some(source) = &volume.flocker {
-        check_flocker(source, &path.field("flocker"), checker);
-    }
-    if let Some(source) = &volume.azure_disk {
-        check_azure_disk(source, &path.field("azureDisk"), checker);
-    }
-    if let Some(source) = &volume.storageos {
-        check_storage_os(source, &path.field("storageos"), checker);
-    }
-    if let Some(source) = &volume.csi {
-        check_csi(source, &path.field("csi"), checker);
-    }
+    at.if_set("fc", &volume.fc, check_fibre_channel);
+    at.if_set("quobyte", &volume.quobyte, check_quobyte);
+    at.if_set("flocker", &volume.flocker, check_flocker);
+    at.if_set("azureDisk", &volume.azure_disk, check_azure_disk);
+    at.if_set("storageos", &volume.storageos, check_storage_os);
+    at.if_set("csi", &volume.csi, check_csi);
     if let Some(source) = &volume.flex_volume {
         for key in source.options.iter().flat_map(|options| options.keys()) {
             let domain = format!(".{}", key.split('/').next().unwrap_or_default().to_lowercase());
             if domain.ends_with(".kubernetes.io") || domain.ends_with(".k8s.io") {
-                let path = path.field("flexVolume.options").key(key);
-                checker.invalid(&path, key.as_str(), "kubernetes.io and k8s.io namespaces are reserved");
+                let at = at.field("flexVolume.options").key(key);
+                at.invalid(key.as_str(), "kubernetes.io and k8s.io namespaces are reserved");
             }
         }
     }
 }
 
 /// Checks required fields and numeric ranges.
-fn check_required_fields(volume: &Volume, path: &Path, checker: &mut Checker) {
-    let mut required: Vec<(&'static str, &str)> = Vec::new();
-    let mut partitions = Vec::new();
-    if let Some(source) = &volume.nfs {
-        required.extend([("nfs.server", source.server.as_str()), ("nfs.path", &source.path)]);
-        if !source.path.is_empty() && !source.path.starts_with('/') {
-            checker.invalid(&path.field("nfs.path"), source.path.as_str(), "must be an absolute path");
+fn check_required_fields(volume: &Volume, at: &Field<'_>) {
+    at.if_set("nfs", &volume.nfs, |of, at| {
+        if !of.path.is_empty() && !of.path.starts_with('/') {
+            at.field("path").invalid(of.path.as_str(), "must be an absolute path");
         }
-    }
-    if let Some(source) = &volume.git_repo {
-        required.push(("gitRepo.repository", &source.repository));
-        let directory = source.directory.as_deref().unwrap_or_default();
-        checker.format(&path.field("gitRepo.directory"), directory, formats::local_path(directory));
-    }
-    if let Some(source) = &volume.gce_persistent_disk {
-        required.push(("gcePersistentDisk.pdName", &source.pd_name));
-        partitions.push(("gcePersistentDisk.partition", source.partition));
-    }
-    if let Some(source) = &volume.aws_elastic_block_store {
-        required.push(("awsElasticBlockStore.volumeID", &source.volume_id));
-        partitions.push(("awsElasticBlockStore.partition", source.partition));
-    }
-    if let Some(source) = &volume.glusterfs {
-        required
-            .extend([("glusterfs.endpoints", source.endpoints.as_str()), ("glusterfs.path", &source.path)]);
-    }
-    if let Some(source) = &volume.persistent_volume_claim {
-        required.push(("persistentVolumeClaim.claimName", &source.claim_name));
-    }
-    network_fields(volume, &mut required);
-    if let Some(source) = &volume.cinder {
-        check_secret_name(source.secret_ref.as_ref(), &path.field("cinder.secretRef"), checker);
-    }
-    for (field, value) in required {
-        checker.require_text(&path.field(field), value);
-    }
-    for (field, number) in partitions {
-        checker.in_range(&path.field(field), i64::from(number.unwrap_or_default()), 0, MAX_PARTITION);
+        at.require_all(&[("server", &of.server), ("path", &of.path)]);
+    });
+    at.if_set("gitRepo", &volume.git_repo, |of, at| {
+        at.field("directory").format(of.directory.as_deref().unwrap_or_default(), formats::local_path);
+        at.require_all(&[("repository", &of.repository)]);
+    });
+    at.if_set("gcePersistentDisk", &volume.gce_persistent_disk, |of, at| {
+        at.require_all(&[("pdName", &of.pd_name)]);
+        at.field("partition").in_range(i64::from(of.partition.unwrap_or_default()), 0, MAX_PARTITION);
+    });
+    at.if_set("awsElasticBlockStore", &volume.aws_elastic_block_store, |of, at| {
+        at.require_all(&[("volumeID", &of.volume_id)]);
+        at.field("partition").in_range(i64::from(of.partition.unwrap_or_default()), 0, MAX_PARTITION);
+    });
+    at.if_set("glusterfs", &volume.glusterfs, |of, at| {
+        at.require_all(&[("endpoints", &of.endpoints), ("path", &of.path)]);
+    });
+    at.if_set("persistentVolumeClaim", &volume.persistent_volume_claim, |of, at| {
+        at.require_all(&[("claimName", &of.claim_name)]);
+    });
+    at.if_set("rbd", &volume.rbd, |of, at| {
+        at.require_all(&[("image", &of.image)]);
+        check_monitors(&of.monitors, at);
+    });
+    at.if_set("cephfs", &volume.cephfs, |of, at| check_monitors(&of.monitors, at));
+    at.if_set("cinder", &volume.cinder, |of, at| {
+        at.if_set("secretRef", &of.secret_ref, check_secret_name);
+        at.require_all(&[("volumeID", &of.volume_id)]);
+    });
+    at.if_set("flexVolume", &volume.flex_volume, |of, at| at.require_all(&[("driver", &of.driver)]));
+    at.if_set("azureFile", &volume.azure_file, |of, at| {
+        at.require_all(&[("secretName", &of.secret_name), ("shareName", &of.share_name)]);
+    });
+    at.if_set("vsphereVolume", &volume.vsphere_volume, |of, at| {
+        at.require_all(&[("volumePath", &of.volume_path)]);
+    });
+    at.if_set("photonPersistentDisk", &volume.photon_persistent_disk, |of, at| {
+        at.require_all(&[("pdID", &of.pd_id)]);
+    });
+    at.if_set("portworxVolume", &volume.portworx_volume, |of, at| {
+        at.require_all(&[("volumeID", &of.volume_id)]);
+    });
+    at.if_set("scaleIO", &volume.scale_io, |of, at| {
+        let name = of.volume_name.as_deref().unwrap_or_default();
+        at.require_all(&[("gateway", &of.gateway), ("system", &of.system), ("volumeName", name)]);
+    });
+}
+
+fn check_monitors(monitors: &[String], at: &Field<'_>) {
+    if monitors.is_empty() {
+        at.field("monitors").required("");
     }
 }
 
-/// Collects the required fields of network storage.
-fn network_fields<'a>(volume: &'a Volume, required: &mut Vec<(&'static str, &'a str)>) {
-    if let Some(source) = &volume.rbd {
-        required.push(("rbd.image", &source.image));
-        required.push(("rbd.monitors", source.monitors.first().map_or("", |_| "set")));
-    }
-    if let Some(source) = &volume.cephfs {
-        required.push(("cephfs.monitors", source.monitors.first().map_or("", |_| "set")));
-    }
-    if let Some(source) = &volume.cinder {
-        required.push(("cinder.volumeID", &source.volume_id));
-    }
-    if let Some(source) = &volume.flex_volume {
-        required.push(("flexVolume.driver", &source.driver));
-    }
-    if let Some(source) = &volume.azure_file {
-        required.push(("azureFile.secretName", &source.secret_name));
-        required.push(("azureFile.shareName", &source.share_name));
-    }
-    if let Some(source) = &volume.vsphere_volume {
-        required.push(("vsphereVolume.volumePath", &source.volume_path));
-    }
-    if let Some(source) = &volume.photon_persistent_disk {
-        required.push(("photonPersistentDisk.pdID", &source.pd_id));
-    }
-    if let Some(source) = &volume.portworx_volume {
-        required.push(("portworxVolume.volumeID", &source.volume_id));
-    }
-    if let Some(source) = &volume.scale_io {
-        required.extend([("scaleIO.gateway", source.gateway.as_str()), ("scaleIO.system", &source.system)]);
-        required.push(("scaleIO.volumeName", source.volume_name.as_deref().unwrap_or_default()));
-    }
+fn check_secret_name(reference: &LocalObjectReference, at: &Field<'_>) {
+    at.field("name").require(&reference.name);
 }
 
-fn check_secret_name(reference: Option<&LocalObjectReference>, path: &Path, checker: &mut Checker) {
-    if let Some(reference) = reference {
-        checker.require_text(&path.field("name"), &reference.name);
-    }
-}
-
-fn check_iscsi(source: &ISCSIVolumeSource, path: &Path, checker: &mut Checker) {
-    checker.require_text(&path.field("targetPortal"), &source.target_portal);
-    if checker.require_text(&path.field("iqn"), &source.iqn) {
-        checker.format(&path.field("iqn"), &source.iqn, iscsi_name(&source.iqn));
-    }
-    checker.in_range(&path.field("lun"), i64::from(source.lun), 0, MAX_LUN);
+fn check_iscsi(source: &ISCSIVolumeSource, at: &Field<'_>) {
+    at.field("targetPortal").require(&source.target_portal);
+    at.field("iqn").required_format(&source.iqn, iscsi_name);
+    at.field("lun").in_range(i64::from(source.lun), 0, MAX_LUN);
     let authenticates = source.chap_auth_discovery == Some(true) || source.chap_auth_session == Some(true);
     if authenticates && source.secret_ref.is_none() {
-        checker.required(&path.field("secretRef"), "");
+        at.field("secretRef").required("");
     }
-    if let Some(name) = &source.initiator_name {
-        checker.format(&path.field("initiatorName"), name, iscsi_name(name));
-    }
+    at.field("initiatorName").optional_format(&source.initiator_name, iscsi_name);
 }
 
 /// Accepts `iqn.2001-04.com.example:storage`, or `eui.` with 16 or `naa.` with 32 letters and digits.
@@ -184,32 +149,32 @@ fn is_iqn(rest: &str) -> bool {
         && !target.contains(char::is_whitespace)
 }
 
-fn check_fibre_channel(source: &FCVolumeSource, path: &Path, checker: &mut Checker) {
+fn check_fibre_channel(source: &FCVolumeSource, at: &Field<'_>) {
     let has_targets = !source.target_wwns.as_deref().unwrap_or_default().is_empty();
     let has_ids = !source.wwids.as_deref().unwrap_or_default().is_empty();
     if has_targets == has_ids {
-        checker.required(&path.field("targetWWNs"), "must specify either targetWWNs or wwids, but not both");
+        at.field("targetWWNs").required("must specify either targetWWNs or wwids, but not both");
     }
     match source.lun {
         None if has_targets => {
-            checker.required(&path.field("lun"), "lun is required if targetWWNs is specified");
+            at.field("lun").required("lun is required if targetWWNs is specified");
         }
-        Some(lun) if has_targets => checker.in_range(&path.field("lun"), i64::from(lun), 0, MAX_LUN),
+        Some(lun) if has_targets => at.field("lun").in_range(i64::from(lun), 0, MAX_LUN),
         None | Some(_) => {}
     }
 }
 
-fn check_quobyte(source: &QuobyteVolumeSource, path: &Path, checker: &mut Checker) {
+fn check_quobyte(source: &QuobyteVolumeSource, at: &Field<'_>) {
     let detail = "must be a host:port pair or multiple pairs separated by commas";
     if source.registry.is_empty() {
-        checker.required(&path.field("registry"), detail);
+        at.field("registry").required(detail);
     } else if !source.registry.split(',').all(is_host_and_port) {
-        checker.invalid(&path.field("registry"), source.registry.as_str(), detail);
+        at.field("registry").invalid(source.registry.as_str(), detail);
     }
     if source.tenant.as_deref().unwrap_or_default().len() > MAX_TENANT_LENGTH {
-        checker.too_long(&path.field("tenant"), MAX_TENANT_LENGTH);
+        at.field("tenant").too_long(MAX_TENANT_LENGTH);
     }
-    checker.require_text(&path.field("volume"), &source.volume);
+    at.field("volume").require(&source.volume);
 }
 
 /// Accepts `host:port`, with brackets around a host that contains colons.
@@ -220,67 +185,52 @@ fn is_host_and_port(pair: &str) -> bool {
         && (inner.is_some() || !host.contains(['[', ']']))
 }
 
-fn check_flocker(source: &FlockerVolumeSource, path: &Path, checker: &mut Checker) {
+fn check_flocker(source: &FlockerVolumeSource, at: &Field<'_>) {
     let name = source.dataset_name.as_deref().unwrap_or_default();
     match (name.is_empty(), source.dataset_uuid.as_deref().unwrap_or_default().is_empty()) {
-        (true, true) => checker.required(path, "one of datasetName and datasetUUID is required"),
+        (true, true) => at.required("one of datasetName and datasetUUID is required"),
         (false, false) => {
-            checker.invalid(
-                path,
-                "resource",
-                "datasetName and datasetUUID can not be specified simultaneously",
-            );
+            at.invalid("resource", "datasetName and datasetUUID can not be specified simultaneously");
         }
         (true, false) | (false, true) => {}
     }
     if name.contains('/') {
-        checker.invalid(&path.field("datasetName"), name, "must not contain '/'");
+        at.field("datasetName").invalid(name, "must not contain '/'");
     }
 }
 
-fn check_azure_disk(source: &AzureDiskVolumeSource, path: &Path, checker: &mut Checker) {
-    checker.require_text(&path.field("diskName"), &source.disk_name);
-    if let Some(mode) = &source.caching_mode {
-        checker.one_of(&path.field("cachingMode"), mode, &["None", "ReadOnly", "ReadWrite"]);
-    }
-    if let Some(kind) = &source.kind {
-        checker.one_of(&path.field("kind"), kind, &["Dedicated", "Managed", "Shared"]);
-    }
+fn check_azure_disk(source: &AzureDiskVolumeSource, at: &Field<'_>) {
+    at.field("diskName").require(&source.disk_name);
+    at.field("cachingMode").optional_one_of(&source.caching_mode, &["None", "ReadOnly", "ReadWrite"]);
+    at.field("kind").optional_one_of(&source.kind, &["Dedicated", "Managed", "Shared"]);
     let uri = source.disk_uri.as_str();
-    if checker.require_text(&path.field("diskURI"), uri) {
+    if at.field("diskURI").require(uri) {
         let (start, form) = match source.kind.as_deref() {
             Some("Managed") => ("/subscriptions/", "/subscriptions/{sub-id}/…/disks/{disk-id}"),
             _ => ("https://", "https://{account}.blob.core.windows.net/{container}/{disk}.vhd"),
         };
         if !uri.starts_with(start) {
-            checker.unsupported(&path.field("diskURI"), uri, &[form]);
+            at.field("diskURI").unsupported(uri, &[form]);
         }
     }
 }
 
-fn check_storage_os(source: &StorageOSVolumeSource, path: &Path, checker: &mut Checker) {
+fn check_storage_os(source: &StorageOSVolumeSource, at: &Field<'_>) {
     let name = source.volume_name.as_deref().unwrap_or_default();
-    if checker.require_text(&path.field("volumeName"), name) {
-        checker.format(&path.field("volumeName"), name, formats::dns_label(name));
-    }
-    if let Some(namespace) = source.volume_namespace.as_deref().filter(|name| !name.is_empty()) {
-        checker.format(&path.field("volumeNamespace"), namespace, formats::dns_label(namespace));
-    }
-    check_secret_name(source.secret_ref.as_ref(), &path.field("secretRef"), checker);
+    at.field("volumeName").required_format(name, formats::dns_label);
+    at.field("volumeNamespace").empty_or_format(&source.volume_namespace, formats::dns_label);
+    at.if_set("secretRef", &source.secret_ref, check_secret_name);
 }
 
-fn check_csi(source: &CSIVolumeSource, path: &Path, checker: &mut Checker) {
+fn check_csi(source: &CSIVolumeSource, at: &Field<'_>) {
     let driver = source.driver.as_str();
-    if checker.require_text(&path.field("driver"), driver) {
+    if at.field("driver").require(driver) {
         if driver.len() > MAX_DRIVER_LENGTH {
-            checker.too_long(&path.field("driver"), MAX_DRIVER_LENGTH);
+            at.field("driver").too_long(MAX_DRIVER_LENGTH);
         }
-        checker.format(&path.field("driver"), driver, formats::dns_subdomain(&driver.to_lowercase()));
+        at.field("driver").format(driver, |driver| formats::dns_subdomain(&driver.to_lowercase()));
     }
     if let Some(reference) = &source.node_publish_secret_ref {
-        let path = path.field("nodePublishSecretRef.name");
-        if checker.require_text(&path, &reference.name) {
-            checker.format(&path, &reference.name, formats::dns_subdomain(&reference.name));
-        }
+        at.field("nodePublishSecretRef.name").required_format(&reference.name, formats::dns_subdomain);
     }
 }

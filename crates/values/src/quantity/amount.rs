@@ -17,46 +17,38 @@ pub struct Amount {
 impl Amount {
     pub const ZERO: Self = Self { nanos: 0 };
 
-    #[must_use]
     pub fn from_units(units: i64) -> Self {
         Self { nanos: i128::from(units) * NANOS_PER_UNIT }
     }
 
-    #[must_use]
     pub fn from_milli(milli: i64) -> Self {
         Self { nanos: i128::from(milli) * NANOS_PER_MILLI }
     }
 
     /// `None` when the text is not a quantity.
-    #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         text.parse::<Quantity>().ok().map(|quantity| Self::from(&quantity))
     }
 
     /// Thousandths, rounded away from zero and capped at the range of `i64`.
-    #[must_use]
     pub fn milli(self) -> i64 {
         self.rounded(NANOS_PER_MILLI)
     }
 
     /// Whole units, rounded away from zero and capped at the range of `i64`.
-    #[must_use]
     pub fn units(self) -> i64 {
         self.rounded(NANOS_PER_UNIT)
     }
 
-    #[must_use]
     pub fn is_zero(self) -> bool {
         self.nanos == 0
     }
 
-    #[must_use]
     pub fn is_positive(self) -> bool {
         self.nanos > 0
     }
 
     /// In units of 10⁻⁹; `None` when the number is so large that it is capped.
-    #[must_use]
     pub fn exact_nanos(self) -> Option<i128> {
         (self.nanos.unsigned_abs() < i128::MAX.unsigned_abs()).then_some(self.nanos)
     }

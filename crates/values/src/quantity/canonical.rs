@@ -9,19 +9,16 @@ use super::{Amount, Format, MILLI, Number, Quantity};
 const MAX_DECIMAL_SUFFIX: i32 = 18;
 
 /// A number of whole units with a suffix such as `Mi`; below 1024 with a decimal suffix.
-#[must_use]
 pub fn binary_si(units: i64) -> String {
     Quantity::new(units, Format::BinarySi).to_string()
 }
 
 /// A number of whole units with a suffix such as `M`.
-#[must_use]
 pub fn decimal_si(units: i64) -> String {
     Quantity::new(units, Format::DecimalSi).to_string()
 }
 
 /// A number of thousandths with a decimal suffix: `1500m`, `2`, `3k`.
-#[must_use]
 pub fn decimal_si_from_milli(milli: i64) -> String {
     let number = Number::Short { value: milli, scale: MILLI };
     Quantity { number, format: Format::DecimalSi }.to_string()

@@ -83,17 +83,14 @@ impl Decimal {
         Self { negative: negative && !digits.is_empty(), digits, scale }
     }
 
-    #[must_use]
     pub fn is_zero(&self) -> bool {
         self.digits.is_empty()
     }
 
-    #[must_use]
     pub fn is_negative(&self) -> bool {
         self.negative
     }
 
-    #[must_use]
     pub fn scale(&self) -> i32 {
         self.scale
     }
@@ -132,7 +129,6 @@ impl Decimal {
     }
 
     /// The magnitude without its scale in words of 64 bits, lowest first, like Go's `big.Int`. Takes quadratic time.
-    #[must_use]
     pub fn unscaled_words(&self) -> Vec<u64> {
         let mut words: Vec<u64> = Vec::new();
         for digit in &self.digits {

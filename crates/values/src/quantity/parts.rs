@@ -30,7 +30,6 @@ pub enum Suffix {
 
 impl<'a> Parts<'a> {
     /// `None` if upstream refuses the text, and for an exponent beyond 32 bits, of which upstream drops the high bits.
-    #[must_use]
     pub fn parse(text: &'a str) -> Option<Self> {
         if text.is_empty() {
             return None;
@@ -49,19 +48,16 @@ impl<'a> Parts<'a> {
         })
     }
 
-    #[must_use]
     pub fn suffix(&self) -> Suffix {
         self.suffix
     }
 
-    #[must_use]
     pub fn has_digits(&self) -> bool {
         self.has_digits
     }
 
     /// Whether upstream keeps the text beside the number and prints it later instead of the canonical form. It guesses
     /// which texts are canonical; `+3` and `007` pass, `8Ki` does not.
-    #[must_use]
     pub fn is_kept_as_written(&self) -> bool {
         let Some((mantissa, scale)) = self.short_mantissa().filter(|_| self.short().is_some()) else {
             return false;
@@ -74,7 +70,6 @@ impl<'a> Parts<'a> {
         }
     }
 
-    #[must_use]
     pub fn to_quantity(&self) -> Quantity {
         match self.short() {
             Some(number) => Quantity { number, format: self.suffix.format() },

@@ -20,22 +20,18 @@ pub struct WrittenQuantity {
 pub struct WrittenQuantityError(String);
 
 impl WrittenQuantity {
-    #[must_use]
     pub fn zero() -> Self {
         Self { text: "0".to_owned(), amount: Amount::ZERO }
     }
 
-    #[must_use]
     pub fn amount(&self) -> Amount {
         self.amount
     }
 
-    #[must_use]
     pub fn is_zero(&self) -> bool {
         self.amount.is_zero()
     }
 
-    #[must_use]
     pub fn is_negative(&self) -> bool {
         self.amount < Amount::ZERO
     }

@@ -1,7 +1,5 @@
 use decide::pipeline::pod_actions::SandboxPlan;
-use decide::runtime_spec::dns::{
-    HostResolver, WarningSubject, parse_resolv_conf, pod_dns, resolv_conf_problem,
-};
+use decide::runtime_spec::dns::{WarningSubject, parse_resolv_conf, pod_dns, resolv_conf_problem};
 use decide::runtime_spec::pod_paths::log_folder;
 use decide::runtime_spec::sandbox_spec::{SandboxInputs, sandbox_spec};
 use decide::runtime_spec::user_namespaces::check_handler;
@@ -166,7 +164,7 @@ impl PodSync<'_> {
         let deps = &self.runtime.deps;
         let path = &deps.settings.resolv_conf;
         let host = if path.is_empty() {
-            HostResolver { servers: Vec::new(), searches: Vec::new(), options: Vec::new() }
+            DnsConfig::default()
         } else {
             let text = deps
                 .host

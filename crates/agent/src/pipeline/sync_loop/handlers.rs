@@ -6,7 +6,7 @@ use std::time::Duration;
 use decide::admission::{PodArrival, classify_arrival};
 use decide::pipeline::grace::ORPHAN_GRACE_SECONDS;
 use decide::pipeline::housekeeping::{HousekeepingInputs, sweep};
-use decide::pipeline::worker::has_terminal_phase;
+use decide::status::status_report::is_terminal;
 use model::{KillOptions, Pod, PodUid, Rejection, Timestamp, UpdateKind, WorkerCommand, WorkerTarget};
 use tokio::time::Instant;
 
@@ -116,7 +116,7 @@ impl SyncLoop {
     pub(super) fn handle_pod_reconciles(&mut self, pods: Vec<Arc<Pod>>) {
         for pod in pods {
             self.deps.desired.set(&pod.uid, Arc::clone(&pod));
-            if has_terminal_phase(&pod) {
+            if is_terminal(&pod.status) {
                 self.send_command(UpdateKind::Sync, &pod, None);
             }
         }

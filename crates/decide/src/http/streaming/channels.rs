@@ -13,7 +13,6 @@ pub enum Channel {
 const CLOSE: u8 = 255;
 
 impl Channel {
-    #[must_use]
     pub fn number(self) -> u8 {
         match self {
             Self::Stdin => 0,
@@ -43,7 +42,6 @@ pub enum ChannelMessage<'a> {
 }
 
 impl<'a> ChannelMessage<'a> {
-    #[must_use]
     pub fn read(message: &'a [u8]) -> Self {
         match message {
             [] => Self::Nothing,
@@ -57,7 +55,6 @@ impl<'a> ChannelMessage<'a> {
 }
 
 /// The message that carries bytes of a stream to the client.
-#[must_use]
 pub fn to_client(channel: Channel, bytes: &[u8]) -> Vec<u8> {
     let mut message = Vec::with_capacity(bytes.len() + 1);
     message.push(channel.number());

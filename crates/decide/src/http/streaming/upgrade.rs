@@ -20,7 +20,6 @@ pub enum Upgrade {
 
 impl Upgrade {
     /// Reads the values of the headers `Connection`, `Upgrade` and `Sec-WebSocket-Protocol`.
-    #[must_use]
     pub fn read(connection: &[&str], upgrade: &str, protocols: &[&str]) -> Self {
         if !connection.iter().any(|value| value.to_ascii_lowercase().contains("upgrade")) {
             return Self::None;

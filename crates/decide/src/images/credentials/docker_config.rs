@@ -1,21 +1,33 @@
 //! Docker configuration files and pull secrets.
 
+use std::collections::BTreeMap;
+
 use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD, STANDARD_NO_PAD};
 use model::{ConfigObject, CredentialOrigin, RegistryCredential};
-use serde_json::Value;
+use serde::Deserialize;
 
 /// An invalid file. Never includes the content, which is secret.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("error occurred while trying to unmarshal json")]
 pub struct InvalidDockerConfig;
 
-impl std::fmt::Display for InvalidDockerConfig {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("error occurred while trying to unmarshal json")
-    }
+/// The fields of a `config.json` that are used.
+#[derive(Deserialize)]
+struct ConfigJson {
+    auths: Option<Entries>,
 }
 
-impl std::error::Error for InvalidDockerConfig {}
+/// Entries by location.
+type Entries = BTreeMap<String, Entry>;
+
+#[derive(Deserialize)]
+struct Entry {
+    username: Option<String>,
+    password: Option<String>,
+    email: Option<String>,
+    auth: Option<String>,
+}
 
 /// Reads a `config.json` or the content of a `kubernetes.io/dockerconfigjson` secret.
 ///
@@ -25,11 +37,8 @@ pub fn read_config_json(
     text: &[u8],
     origin: &CredentialOrigin,
 ) -> Result<Vec<RegistryCredential>, InvalidDockerConfig> {
-    let value: Value = serde_json::from_slice(text).map_err(|_| InvalidDockerConfig)?;
-    if !value.is_object() {
-        return Err(InvalidDockerConfig);
-    }
-    entries(value.get("auths").unwrap_or(&Value::Null), origin)
+    let file: ConfigJson = serde_json::from_slice(text).map_err(|_| InvalidDockerConfig)?;
+    credentials(file.auths, origin)
 }
 
 /// Reads a `.dockercfg` or the content of a `kubernetes.io/dockercfg` secret.
@@ -40,11 +49,10 @@ pub fn read_dockercfg(
     text: &[u8],
     origin: &CredentialOrigin,
 ) -> Result<Vec<RegistryCredential>, InvalidDockerConfig> {
-    entries(&serde_json::from_slice(text).map_err(|_| InvalidDockerConfig)?, origin)
+    credentials(serde_json::from_slice(text).map_err(|_| InvalidDockerConfig)?, origin)
 }
 
 /// The entries of a pull secret; `None` for another type or invalid content.
-#[must_use]
 pub fn read_secret(secret: &ConfigObject) -> Option<Vec<RegistryCredential>> {
     let origin = CredentialOrigin::Secret {
         uid: secret.uid.clone(),
@@ -60,41 +68,19 @@ pub fn read_secret(secret: &ConfigObject) -> Option<Vec<RegistryCredential>> {
     }
 }
 
-fn entries(value: &Value, origin: &CredentialOrigin) -> Result<Vec<RegistryCredential>, InvalidDockerConfig> {
-    match value {
-        Value::Null => Ok(Vec::new()),
-        Value::Object(entries) => {
-            entries.iter().map(|(location, fields)| entry(location, fields, origin)).collect()
-        }
-        _ => Err(InvalidDockerConfig),
-    }
-}
-
-fn entry(
-    location: &str,
-    fields: &Value,
+fn credentials(
+    entries: Option<Entries>,
     origin: &CredentialOrigin,
-) -> Result<RegistryCredential, InvalidDockerConfig> {
-    if !fields.is_object() {
-        return Err(InvalidDockerConfig);
-    }
-    let text = |name: &str| match fields.get(name) {
-        None | Some(Value::Null) => Ok(String::new()),
-        Some(Value::String(text)) => Ok(text.clone()),
-        Some(_) => Err(InvalidDockerConfig),
+) -> Result<Vec<RegistryCredential>, InvalidDockerConfig> {
+    let credential = |(location, entry): (String, Entry)| {
+        let (username, password) = match entry.auth.filter(|auth| !auth.is_empty()) {
+            Some(auth) => user_and_password(&auth)?,
+            None => (entry.username.unwrap_or_default(), entry.password.unwrap_or_default()),
+        };
+        let email = entry.email.unwrap_or_default();
+        Ok(RegistryCredential { location, username, password, email, origin: origin.clone() })
     };
-    let (mut username, mut password) = (text("username")?, text("password")?);
-    let auth = text("auth")?;
-    if !auth.is_empty() {
-        (username, password) = user_and_password(&auth)?;
-    }
-    Ok(RegistryCredential {
-        location: location.to_owned(),
-        username,
-        password,
-        email: text("email")?,
-        origin: origin.clone(),
-    })
+    entries.into_iter().flatten().map(credential).collect()
 }
 
 /// `auth` is base64 of `user:password`, with or without padding.

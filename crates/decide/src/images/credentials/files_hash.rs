@@ -1,22 +1,15 @@
 //! Hash of the credential provider configuration files, for a metric.
 
-use std::fmt::Write;
-
 use sha2::{Digest, Sha256};
 
 /// Upstream's hash of the contents in order, each preceded by its length.
-#[must_use]
 pub fn files_hash(files: &[Vec<u8>]) -> String {
     let mut hash = Sha256::new();
     for content in files {
         hash.update(u64::try_from(content.len()).unwrap_or(u64::MAX).to_be_bytes());
         hash.update(content);
     }
-    let mut text = "sha256:".to_owned();
-    for byte in hash.finalize() {
-        let _ = write!(text, "{byte:02x}");
-    }
-    text
+    format!("sha256:{:x}", hash.finalize())
 }
 
 #[cfg(test)]

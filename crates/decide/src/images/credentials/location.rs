@@ -23,7 +23,6 @@ pub(super) fn is_default_registry(repository: &str) -> bool {
 
 /// Whether a location matches a repository. Wildcards match within one label of the host; the port must be equal, and the path
 /// must be a prefix of the repository's.
-#[must_use]
 pub fn locations_match(glob: &str, target: &str) -> bool {
     let (Some((glob_host, glob_path)), Some((target_host, target_path))) = (split(glob), split(target))
     else {

@@ -8,6 +8,7 @@ use base64::engine::general_purpose::STANDARD;
 use model::{
     AccountIdentity, CredentialOrigin, CredentialProvider, ProviderToken, RegistryCredential, ResponseSharing,
 };
+use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
 use values::duration::GoDuration;
@@ -30,49 +31,51 @@ pub struct ProviderResponse {
 }
 
 /// A response that cannot be used. Never includes the content, which may be secret.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ProviderResponseError {
+    #[error("error decoding credential provider plugin response from stdout")]
     Malformed,
     /// The version differs from the configured one.
-    Version {
-        expected: String,
-        found: String,
-    },
+    #[error(
+        "apiVersion from credential plugin response did not match expected apiVersion:{expected}, actual apiVersion:{found}"
+    )]
+    Version { expected: String, found: String },
     /// The cache key type is missing or unknown.
+    #[error("credential provider plugin did not return a valid cacheKeyType: {0}")]
     CacheKeyType(String),
     /// The response contains the token and would be cached for other pods than its owner.
+    #[error(
+        "credential provider plugin returned the service account token as the password, which needs the cacheType Token"
+    )]
     EchoedToken,
 }
 
-impl std::fmt::Display for ProviderResponseError {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Malformed => f.write_str("error decoding credential provider plugin response from stdout"),
-            Self::Version { expected, found } => write!(
-                f,
-                "apiVersion from credential plugin response did not match expected apiVersion:{expected}, actual apiVersion:{found}"
-            ),
-            Self::CacheKeyType(found) => {
-                write!(f, "credential provider plugin did not return a valid cacheKeyType: {found}")
-            }
-            Self::EchoedToken => f.write_str(
-                "credential provider plugin returned the service account token as the password, which needs the cacheType Token",
-            ),
-        }
-    }
+/// A response as the program writes it.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct Response {
+    #[serde(rename = "apiVersion")]
+    _api_version: Option<String>,
+    kind: Option<String>,
+    cache_key_type: Option<String>,
+    cache_duration: Option<GoDuration>,
+    auth: Option<BTreeMap<String, Auth>>,
 }
 
-impl std::error::Error for ProviderResponseError {}
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Auth {
+    username: Option<String>,
+    password: Option<String>,
+}
 
 /// Whether a provider is called for a repository.
-#[must_use]
 pub fn handles_image(provider: &CredentialProvider, repository: &str) -> bool {
     provider.match_images.iter().any(|glob| locations_match(glob, repository))
 }
 
 /// The annotations of an account that are passed to a program; `None` when the account lacks a required one, by which accounts
 /// opt in.
-#[must_use]
 pub fn passed_annotations(
     token: &ProviderToken,
     annotations: &BTreeMap<String, String>,
@@ -89,13 +92,11 @@ pub fn passed_annotations(
 }
 
 /// The possible cache keys of an earlier response, the most specific first.
-#[must_use]
 pub fn cache_keys(repository: &str) -> [String; 3] {
     [CacheScope::Image, CacheScope::Registry, CacheScope::Global].map(|scope| cache_key(scope, repository))
 }
 
 /// The part of the cache key that separates accounts. Empty for a program without service account tokens.
-#[must_use]
 pub fn cache_owner(provider: &CredentialProvider, account: Option<&AccountIdentity>) -> String {
     let (Some(token), Some(account)) = (&provider.token, account) else { return String::new() };
     let AccountIdentity { namespace, name, uid, annotations, token: secret } = account;
@@ -107,7 +108,6 @@ pub fn cache_owner(provider: &CredentialProvider, account: Option<&AccountIdenti
 }
 
 /// Encodes the request.
-#[must_use]
 pub fn write_request(
     provider: &CredentialProvider,
     repository: &str,
@@ -139,32 +139,31 @@ pub fn read_response(
     account: Option<&AccountIdentity>,
     text: &[u8],
 ) -> Result<ProviderResponse, ProviderResponseError> {
-    let value: Value = serde_json::from_slice(text).map_err(|_| ProviderResponseError::Malformed)?;
-    let answer = value.as_object().ok_or(ProviderResponseError::Malformed)?;
-    let found = text_of(answer, "apiVersion")?;
+    let malformed = |_| ProviderResponseError::Malformed;
+    let answer: Map<String, Value> = serde_json::from_slice(text).map_err(malformed)?;
+    // Another version may have other fields.
+    let found = answer.get("apiVersion").and_then(Value::as_str).unwrap_or_default();
     if found != provider.api_version {
         let expected = provider.api_version.clone();
         return Err(ProviderResponseError::Version { expected, found: found.to_owned() });
     }
-    let known = ["apiVersion", "kind", "cacheKeyType", "cacheDuration", "auth"];
-    if text_of(answer, "kind")? != "CredentialProviderResponse"
-        || answer.keys().any(|key| !known.contains(&key.as_str()))
-    {
+    let response: Response = serde_json::from_value(answer.into()).map_err(malformed)?;
+    if response.kind.as_deref() != Some("CredentialProviderResponse") {
         return Err(ProviderResponseError::Malformed);
     }
-    let scope = match text_of(answer, "cacheKeyType")? {
+    let scope = match response.cache_key_type.as_deref().unwrap_or_default() {
         "Image" => CacheScope::Image,
         "Registry" => CacheScope::Registry,
         "Global" => CacheScope::Global,
         other => return Err(ProviderResponseError::CacheKeyType(other.to_owned())),
     };
-    let duration = match answer.get("cacheDuration") {
-        None | Some(Value::Null) => provider.default_cache_duration,
-        Some(Value::String(text)) => parse_duration(text).ok_or(ProviderResponseError::Malformed)?,
-        Some(_) => return Err(ProviderResponseError::Malformed),
+    let duration = match response.cache_duration {
+        None => provider.default_cache_duration,
+        Some(duration) if duration.is_negative() => return Err(ProviderResponseError::Malformed),
+        Some(duration) => duration.to_std(),
     };
     let keep = (!duration.is_zero()).then(|| (cache_key(scope, repository), duration));
-    let entries = entries(answer.get("auth"), account)?;
+    let entries = entries(response.auth, account);
     let shared = provider.token.as_ref().map(|token| token.shared);
     if let (Some(ResponseSharing::Account), Some(account)) = (shared, account)
         && entries.iter().any(|entry| entry.password == account.token)
@@ -184,44 +183,21 @@ fn cache_key(scope: CacheScope, repository: &str) -> String {
 }
 
 fn entries(
-    auth: Option<&Value>,
+    auth: Option<BTreeMap<String, Auth>>,
     account: Option<&AccountIdentity>,
-) -> Result<Vec<RegistryCredential>, ProviderResponseError> {
-    let auth = match auth {
-        None | Some(Value::Null) => return Ok(Vec::new()),
-        Some(Value::Object(auth)) => auth,
-        Some(_) => return Err(ProviderResponseError::Malformed),
-    };
+) -> Vec<RegistryCredential> {
     let origin = match account {
         None => CredentialOrigin::Node,
         Some(AccountIdentity { uid, namespace, name, .. }) => {
             CredentialOrigin::Account { uid: uid.clone(), namespace: namespace.clone(), name: name.clone() }
         }
     };
-    let entry = |(location, fields): (&String, &Value)| {
-        let fields = fields.as_object().ok_or(ProviderResponseError::Malformed)?;
-        if fields.keys().any(|key| key != "username" && key != "password") {
-            return Err(ProviderResponseError::Malformed);
-        }
-        Ok(RegistryCredential {
-            location: location.clone(),
-            username: text_of(fields, "username")?.to_owned(),
-            password: text_of(fields, "password")?.to_owned(),
-            email: String::new(),
-            origin: origin.clone(),
-        })
+    let entry = |(location, auth): (String, Auth)| RegistryCredential {
+        location,
+        username: auth.username.unwrap_or_default(),
+        password: auth.password.unwrap_or_default(),
+        email: String::new(),
+        origin: origin.clone(),
     };
-    auth.iter().map(entry).collect()
-}
-
-fn text_of<'a>(object: &'a Map<String, Value>, name: &str) -> Result<&'a str, ProviderResponseError> {
-    match object.get(name) {
-        None | Some(Value::Null) => Ok(""),
-        Some(Value::String(text)) => Ok(text),
-        Some(_) => Err(ProviderResponseError::Malformed),
-    }
-}
-
-fn parse_duration(text: &str) -> Option<Duration> {
-    text.parse::<GoDuration>().ok().filter(|duration| !duration.is_negative()).map(GoDuration::to_std)
+    auth.into_iter().flatten().map(entry).collect()
 }

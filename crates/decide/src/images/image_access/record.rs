@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 
 use model::Timestamp;
-use serde_json::{Map, Value, json};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::{Value, json};
 
 const VERSION: &str = "kubelet.config.k8s.io/v1beta1";
 const OLD_VERSION: &str = "kubelet.config.k8s.io/v1alpha1";
@@ -11,46 +13,64 @@ const INTENT: &str = "ImagePullIntent";
 const RECORD: &str = "ImagePulledRecord";
 
 /// An invalid record.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("not a record of a pull: {0}")]
 pub struct InvalidRecord(String);
 
-impl std::fmt::Display for InvalidRecord {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "not a record of a pull: {}", self.0)
-    }
-}
-
-impl std::error::Error for InvalidRecord {}
-
 /// A pulled image and the credentials that give access to it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub struct PulledRecord {
     /// The runtime's ID of the image.
     pub image_ref: String,
     /// Time of the last change.
+    #[serde(rename = "lastUpdatedTime", with = "api_time")]
     pub updated: Timestamp,
     /// By name of the pull, without tag and digest.
+    #[serde(
+        rename = "credentialMapping",
+        default,
+        deserialize_with = "null_as_default",
+        skip_serializing_if = "BTreeMap::is_empty"
+    )]
     pub permits: BTreeMap<String, Permit>,
 }
 
 /// The pods that may use an image under one name.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Permit {
     /// Every pod of the node.
+    #[serde(
+        rename = "nodePodsAccessible",
+        deserialize_with = "null_as_default",
+        skip_serializing_if = "std::ops::Not::not"
+    )]
     pub everybody: bool,
     /// Pods with one of these secrets.
+    #[serde(
+        rename = "kubernetesSecrets",
+        deserialize_with = "null_as_default",
+        skip_serializing_if = "Vec::is_empty"
+    )]
     pub secrets: Vec<PullSecret>,
     /// Pods with one of these service accounts.
+    #[serde(
+        rename = "kubernetesServiceAccounts",
+        deserialize_with = "null_as_default",
+        skip_serializing_if = "Vec::is_empty"
+    )]
     pub accounts: Vec<PullAccount>,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct PullSecret {
     pub namespace: String,
     pub name: String,
     /// Its UID.
     pub uid: String,
     /// Hash of the credential that pulled the image.
+    #[serde(rename = "credentialHash")]
     pub hash: String,
 }
 
@@ -61,7 +81,7 @@ impl PullSecret {
 }
 
 /// A service account.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct PullAccount {
     pub namespace: String,
     pub name: String,
@@ -71,7 +91,6 @@ pub struct PullAccount {
 
 impl PulledRecord {
     /// A record without permits.
-    #[must_use]
     pub fn new(image_ref: &str, now: Timestamp) -> Self {
         Self { image_ref: image_ref.to_owned(), updated: now, permits: BTreeMap::new() }
     }
@@ -106,18 +125,8 @@ impl PulledRecord {
     }
 
     /// Encodes the record.
-    #[must_use]
     pub fn write(&self) -> Vec<u8> {
-        let permits = self.permits.iter().map(|(name, permit)| (name.clone(), permit.to_json()));
-        let mut object = Map::new();
-        object.insert("kind".to_owned(), RECORD.into());
-        object.insert("apiVersion".to_owned(), VERSION.into());
-        object.insert("lastUpdatedTime".to_owned(), self.updated.to_api_time().0.to_string().into());
-        object.insert("imageRef".to_owned(), self.image_ref.clone().into());
-        if !self.permits.is_empty() {
-            object.insert("credentialMapping".to_owned(), Value::Object(permits.collect()));
-        }
-        line(&Value::Object(object))
+        encode(RECORD, self)
     }
 
     /// Decodes a record.
@@ -125,85 +134,19 @@ impl PulledRecord {
     /// # Errors
     /// When the content is not a record.
     pub fn read(content: &[u8]) -> Result<Self, InvalidRecord> {
-        let value = read_kind(content, RECORD)?;
-        let updated = text(&value, "lastUpdatedTime")?;
-        let updated: jiff::Timestamp =
-            updated.parse().map_err(|_| InvalidRecord(format!("lastUpdatedTime: {updated:?} is no time")))?;
-        let mut permits = BTreeMap::new();
-        match value.get("credentialMapping") {
-            None | Some(Value::Null) => {}
-            Some(Value::Object(names)) => {
-                for (name, permit) in names {
-                    permits.insert(name.clone(), Permit::from_json(permit)?);
-                }
-            }
-            Some(_) => return Err(InvalidRecord("credentialMapping is no object".to_owned())),
-        }
-        Ok(Self {
-            image_ref: text(&value, "imageRef")?,
-            updated: Timestamp::from_api_time(&k8s_openapi::apimachinery::pkg::apis::meta::v1::Time(updated)),
-            permits,
-        })
+        decode(RECORD, content)
     }
 }
 
-impl Permit {
-    fn to_json(&self) -> Value {
-        let mut object = Map::new();
-        if !self.secrets.is_empty() {
-            let secrets = self.secrets.iter().map(|secret| {
-                json!({"uid": secret.uid, "namespace": secret.namespace, "name": secret.name, "credentialHash": secret.hash})
-            });
-            object.insert("kubernetesSecrets".to_owned(), secrets.collect());
-        }
-        if !self.accounts.is_empty() {
-            let accounts = self.accounts.iter().map(
-                |account| json!({"uid": account.uid, "namespace": account.namespace, "name": account.name}),
-            );
-            object.insert("kubernetesServiceAccounts".to_owned(), accounts.collect());
-        }
-        if self.everybody {
-            object.insert("nodePodsAccessible".to_owned(), true.into());
-        }
-        Value::Object(object)
-    }
-
-    fn from_json(value: &Value) -> Result<Self, InvalidRecord> {
-        let everybody = match value.get("nodePodsAccessible") {
-            None | Some(Value::Null) => false,
-            Some(Value::Bool(everybody)) => *everybody,
-            Some(_) => return Err(InvalidRecord("nodePodsAccessible is neither true nor false".to_owned())),
-        };
-        let secret = |value: &Value| {
-            Ok(PullSecret {
-                namespace: text(value, "namespace")?,
-                name: text(value, "name")?,
-                uid: text(value, "uid")?,
-                hash: text(value, "credentialHash")?,
-            })
-        };
-        let account = |value: &Value| {
-            Ok(PullAccount {
-                namespace: text(value, "namespace")?,
-                name: text(value, "name")?,
-                uid: text(value, "uid")?,
-            })
-        };
-        Ok(Self {
-            everybody,
-            secrets: list(value, "kubernetesSecrets")?.iter().map(secret).collect::<Result<_, _>>()?,
-            accounts: list(value, "kubernetesServiceAccounts")?
-                .iter()
-                .map(account)
-                .collect::<Result<_, _>>()?,
-        })
-    }
+/// An image that is being pulled.
+#[derive(Serialize, Deserialize)]
+struct PullIntent {
+    image: String,
 }
 
 /// Encodes the intent to pull an image.
-#[must_use]
 pub fn write_intent(image: &str) -> Vec<u8> {
-    line(&json!({"kind": INTENT, "apiVersion": VERSION, "image": image}))
+    encode(INTENT, &PullIntent { image: image.to_owned() })
 }
 
 /// Decodes an intent; returns the image.
@@ -211,33 +154,53 @@ pub fn write_intent(image: &str) -> Vec<u8> {
 /// # Errors
 /// When the content is not an intent.
 pub fn read_intent(content: &[u8]) -> Result<String, InvalidRecord> {
-    text(&read_kind(content, INTENT)?, "image")
+    decode(INTENT, content).map(|intent: PullIntent| intent.image)
 }
 
-fn line(value: &Value) -> Vec<u8> {
-    format!("{value}\n").into_bytes()
+/// An object with its kind and version.
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Versioned<T> {
+    kind: String,
+    api_version: String,
+    #[serde(flatten)]
+    content: T,
 }
 
-fn read_kind(content: &[u8], kind: &str) -> Result<Value, InvalidRecord> {
-    let value: Value = serde_json::from_slice(content).map_err(|error| InvalidRecord(error.to_string()))?;
-    let (found, version) = (text(&value, "kind")?, text(&value, "apiVersion")?);
-    if found != kind || (version != VERSION && version != OLD_VERSION) {
-        return Err(InvalidRecord(format!("{version} {found} is not {VERSION} {kind}")));
+fn encode<T: Serialize>(kind: &str, content: &T) -> Vec<u8> {
+    let file = json!(Versioned { kind: kind.to_owned(), api_version: VERSION.to_owned(), content });
+    format!("{file}\n").into_bytes()
+}
+
+fn decode<T: DeserializeOwned>(kind: &str, content: &[u8]) -> Result<T, InvalidRecord> {
+    let file: Versioned<Value> = serde_json::from_slice(content).map_err(invalid)?;
+    if file.kind != kind || ![VERSION, OLD_VERSION].contains(&file.api_version.as_str()) {
+        return Err(InvalidRecord(format!("{} {} is not {VERSION} {kind}", file.api_version, file.kind)));
     }
-    Ok(value)
+    serde_json::from_value(file.content).map_err(invalid)
 }
 
-fn text(value: &Value, name: &str) -> Result<String, InvalidRecord> {
-    match value.get(name) {
-        Some(Value::String(text)) => Ok(text.clone()),
-        _ => Err(InvalidRecord(format!("{name} is missing or no text"))),
+#[expect(clippy::needless_pass_by_value, reason = "the signature of `map_err`")]
+fn invalid(error: serde_json::Error) -> InvalidRecord {
+    InvalidRecord(error.to_string())
+}
+
+/// Reads `null` like a missing field.
+fn null_as_default<'de, T: Default + Deserialize<'de>, D: Deserializer<'de>>(from: D) -> Result<T, D::Error> {
+    Option::deserialize(from).map(Option::unwrap_or_default)
+}
+
+/// Times as the API writes them, in whole seconds.
+mod api_time {
+    use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+    use model::Timestamp;
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+    pub(super) fn serialize<S: Serializer>(time: &Timestamp, serializer: S) -> Result<S::Ok, S::Error> {
+        time.to_api_time().serialize(serializer)
     }
-}
 
-fn list<'a>(value: &'a Value, name: &str) -> Result<&'a [Value], InvalidRecord> {
-    match value.get(name) {
-        None | Some(Value::Null) => Ok(&[]),
-        Some(Value::Array(items)) => Ok(items),
-        Some(_) => Err(InvalidRecord(format!("{name} is no list"))),
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Timestamp, D::Error> {
+        Time::deserialize(deserializer).map(|time| Timestamp::from_api_time(&time))
     }
 }

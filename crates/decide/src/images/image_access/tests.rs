@@ -188,7 +188,7 @@ fn anonymous_pull_permits_all_pods() {
     let permit = permit_of(Some(&credential));
     assert!(!permit.everybody);
     // sha256 of {"username":"u","password":"\u003cp\u003e"}
-    let expected = hex(&Sha256::digest(br#"{"username":"u","password":"\u003cp\u003e"}"#));
+    let expected = format!("{:x}", Sha256::digest(br#"{"username":"u","password":"\u003cp\u003e"}"#));
     assert_eq!(permit.secrets[0].hash, expected);
 }
 

@@ -2,23 +2,7 @@
 
 use model::ContainerProblem;
 
-/// Joins the distinct errors of several attempts like upstream.
-#[must_use]
-pub fn join_failures(messages: &[String]) -> String {
-    let mut different: Vec<&str> = Vec::new();
-    for message in messages {
-        if !different.contains(&message.as_str()) {
-            different.push(message);
-        }
-    }
-    match different.as_slice() {
-        [only] => (*only).to_owned(),
-        several => format!("[{}]", several.join(", ")),
-    }
-}
-
 /// Waiting reason and message after a failed pull. Runtimes name two kinds of failure at the start of their message.
-#[must_use]
 pub fn pull_problem(image: &str, message: &str) -> ContainerProblem {
     let kinds = [
         ("RegistryUnavailable", "the registry is unavailable"),
@@ -34,7 +18,6 @@ pub fn pull_problem(image: &str, message: &str) -> ContainerProblem {
 }
 
 /// The word for an image's size in metrics.
-#[must_use]
 pub fn size_class(bytes: u64) -> &'static str {
     const MEBI: u64 = 1 << 20;
     const GIBI: u64 = 1 << 30;
@@ -77,14 +60,6 @@ mod tests {
             let problem = pull_problem("a:1", message);
             assert_eq!((problem.reason.as_str(), problem.message.as_str()), (reason, expected));
         }
-    }
-
-    #[test]
-    fn failures_of_several_tries_are_joined_without_repetition() {
-        let texts = |list: &[&str]| list.iter().map(ToString::to_string).collect::<Vec<_>>();
-        assert_eq!(join_failures(&texts(&["a"])), "a");
-        assert_eq!(join_failures(&texts(&["a", "a"])), "a");
-        assert_eq!(join_failures(&texts(&["a", "b", "a"])), "[a, b]");
     }
 
     #[test]

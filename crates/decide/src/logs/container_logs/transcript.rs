@@ -57,7 +57,6 @@ struct Head<'a> {
 
 impl Transcript {
     /// Converts a log that is read from the position where `options.tail_lines` begins.
-    #[must_use]
     pub fn new(options: &LogOptions) -> Self {
         // A follower also gets the lines after the last ones.
         let lines = options.tail_lines.filter(|_| !options.follow);

@@ -26,14 +26,12 @@ pub struct ShutdownState {
 
 impl ShutdownState {
     /// Parses the file; `None` if it is invalid.
-    #[must_use]
     pub fn read(content: &[u8]) -> Option<Self> {
         let document: Value = serde_json::from_slice(content).ok()?;
         Some(Self { started: time(&document, "startTime")?, ended: time(&document, "endTime")? })
     }
 
     /// The file content.
-    #[must_use]
     pub fn write(self) -> Vec<u8> {
         let text = |time: Option<Timestamp>| time.map_or_else(|| NEVER.to_owned(), Timestamp::to_rfc3339);
         json!({"startTime": text(self.started), "endTime": text(self.ended)}).to_string().into_bytes()

@@ -36,7 +36,6 @@ pub fn parse_node_ips(text: &str) -> Result<(Vec<IpAddr>, Vec<String>), String> 
 const NOT_A_PAIR: &str = "must contain either a single IP or a dual-stack pair of IPs";
 
 /// The desired addresses; `None` keeps the current ones.
-#[must_use]
 pub fn node_addresses(
     profile: &NodeProfile,
     inputs: &NodeAddressInputs,

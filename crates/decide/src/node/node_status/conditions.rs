@@ -4,11 +4,11 @@ use k8s_openapi::api::core::v1::{Node, NodeCondition, NodeStatus};
 use model::Timestamp;
 
 use super::{NodeEvent, NodeProfile, NodeStatusInputs};
+use crate::error_list::aggregate;
 
 /// In upstream's order: `Ready` comes last.
 pub(super) const OWNED_CONDITIONS: [&str; 4] = ["MemoryPressure", "DiskPressure", "PIDPressure", "Ready"];
 
-#[must_use]
 pub fn is_ready(node: &Node) -> bool {
     let conditions = node.status.iter().filter_map(|status| status.conditions.as_ref()).flatten();
     conditions.into_iter().any(is_ready_condition)
@@ -96,19 +96,14 @@ pub(super) fn set(
 }
 
 fn ready(status: &NodeStatus, profile: &NodeProfile, inputs: &NodeStatusInputs) -> DesiredCondition {
-    let mut problems: Vec<String> = Vec::new();
     let missing = missing_capacities(status, profile);
     let was_ready = status.conditions.iter().flatten().any(is_ready_condition);
     let startup_problems = if was_ready { &[][..] } else { &inputs.startup_problems };
-    for problem in inputs.problems.iter().chain(startup_problems).chain(&missing) {
-        if !problems.contains(problem) {
-            problems.push(problem.clone());
-        }
-    }
-    let (is_true, reason, message) = match problems.as_slice() {
-        [] => (true, "KubeletReady", "kubelet is posting ready status".to_owned()),
-        [only] => (false, "KubeletNotReady", only.clone()),
-        several => (false, "KubeletNotReady", format!("[{}]", several.join(", "))),
+    let problems: Vec<String> =
+        inputs.problems.iter().chain(startup_problems).chain(&missing).cloned().collect();
+    let (is_true, reason, message) = match problems.is_empty() {
+        true => (true, "KubeletReady", "kubelet is posting ready status".to_owned()),
+        false => (false, "KubeletNotReady", aggregate(&problems)),
     };
     DesiredCondition { type_: "Ready", is_true, reason, message }
 }

@@ -4,7 +4,6 @@ use k8s_openapi::api::core::v1::{Node, NodeCondition, NodeStatus};
 use serde_json::{Map, Value, json};
 
 /// Whether anything but the heartbeat times differs.
-#[must_use]
 pub fn has_changed(current: &Node, desired: &Node) -> bool {
     let without_times = |node: &Node| {
         let mut node = node.clone();
@@ -17,7 +16,6 @@ pub fn has_changed(current: &Node, desired: &Node) -> bool {
 
 /// The patch from `current` to `desired`: labels, annotations and status. Conditions are merged by type, so those of
 /// other writers are kept.
-#[must_use]
 pub fn status_patch(current: &Node, desired: &Node) -> Value {
     let mut patch = Map::new();
     let metadata = |node: &Node| {

@@ -12,7 +12,6 @@ pub const MAX_RUNTIME_SILENCE: Duration = Duration::from_secs(30);
 pub const MAX_RELIST_AGE: Duration = Duration::from_secs(180);
 
 /// The relist problem with upstream's message; `since_list` is `None` before the first relist.
-#[must_use]
 pub fn relist_problem(since_list: Option<Duration>) -> Option<String> {
     let cause = match since_list {
         None => "pleg has yet to be successful".to_owned(),
@@ -28,14 +27,12 @@ pub fn relist_problem(since_list: Option<Duration>) -> Option<String> {
 }
 
 /// The network problem with upstream's message.
-#[must_use]
 pub fn network_problem(answer: &RuntimeConditions) -> Option<String> {
     problem("NetworkReady", answer.network.as_ref())
         .map(|text| format!("container runtime network not ready: {text}"))
 }
 
 /// The runtime problem with upstream's message.
-#[must_use]
 pub fn runtime_problem(answer: &RuntimeConditions) -> Option<String> {
     problem("RuntimeReady", answer.runtime.as_ref())
         .map(|text| format!("container runtime not ready: {text}"))
@@ -71,7 +68,6 @@ impl RuntimeReadiness {
     }
 
     /// Why the node is not ready, with upstream's messages; `since_list` is the age of the last relist.
-    #[must_use]
     pub fn problems(&self, now: Timestamp, since_list: Option<Duration>) -> Vec<String> {
         let silence = match self.last_ready {
             None => Some("container runtime status check may not have completed yet"),

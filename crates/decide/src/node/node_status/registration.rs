@@ -29,7 +29,6 @@ const DEFAULT_LABELS: [&str; 11] = [
 ];
 
 /// The Node object to create.
-#[must_use]
 pub fn initial_node(profile: &NodeProfile, inputs: &NodeStatusInputs, now: Timestamp) -> UpdatedNode {
     let architecture = profile.architecture.as_str();
     let defaults = [
@@ -70,7 +69,6 @@ pub fn initial_node(profile: &NodeProfile, inputs: &NodeStatusInputs, now: Times
 
 /// An existing Node with the fields that registration reconciles: default labels, the attach/detach annotation and huge
 /// pages. `initial` is the Node that would be created; the rest of the status follows with the first report.
-#[must_use]
 pub fn reconcile_node(initial: &Node, existing: &Node, profile: &NodeProfile) -> Node {
     let mut node = existing.clone();
     let annotation = |node: &Node| node.metadata.annotations.as_ref()?.get(ATTACH_DETACH_ANNOTATION).cloned();

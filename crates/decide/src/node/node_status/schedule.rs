@@ -16,14 +16,12 @@ pub struct ReportSchedule {
 
 impl ReportSchedule {
     /// `period` is `nodeStatusReportFrequency`.
-    #[must_use]
     pub fn new(period: Duration) -> Self {
         Self { period, last: None, interval: period }
     }
 
     /// Whether a report is due although nothing changed. Always true after the clock was set back, because the age of the
     /// last report is unknown.
-    #[must_use]
     pub fn is_due(&self, now: Timestamp) -> bool {
         self.last.is_none_or(|last| now < last || now.since(last) >= self.interval)
     }

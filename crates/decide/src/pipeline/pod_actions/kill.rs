@@ -29,7 +29,6 @@ pub struct KillContainer {
 
 impl KillContainer {
     /// The message of the `Killing` event.
-    #[must_use]
     pub fn message(&self) -> String {
         let subject = match self.kind {
             ContainerKind::Init => "Init container",

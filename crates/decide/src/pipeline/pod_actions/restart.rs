@@ -20,13 +20,11 @@ impl RestartPolicy {
     }
 }
 
-#[must_use]
 pub fn restart_policy(pod: &Pod) -> RestartPolicy {
     parse(pod.spec.restart_policy.as_deref()).unwrap_or(RestartPolicy::Always)
 }
 
 /// The container's own policy, or the pod's.
-#[must_use]
 pub fn effective_policy(pod: &Pod, container: &Container) -> RestartPolicy {
     own_policy(container).unwrap_or_else(|| restart_policy(pod))
 }
@@ -36,7 +34,6 @@ pub(super) fn own_policy(container: &Container) -> Option<RestartPolicy> {
 }
 
 /// Whether an exited container must be restarted.
-#[must_use]
 pub fn should_restart(pod: &Pod, status: &ContainerStatus) -> bool {
     let container = pod.container(&status.name).map(|entry| entry.container);
     !pod.is_deleted()
@@ -47,7 +44,6 @@ pub fn should_restart(pod: &Pod, status: &ContainerStatus) -> bool {
 }
 
 /// Whether a container is restarted after this exit code.
-#[must_use]
 pub fn restarts_after(pod: &Pod, container: &Container, exit_code: i32) -> bool {
     // Rules apply only if the container has its own policy.
     let rule = own_policy(container).and_then(|_| matching_rule(container, exit_code));
@@ -71,7 +67,6 @@ pub(super) fn restarts_all_after(container: &Container, exit_code: i32) -> bool 
 }
 
 /// Whether an init container keeps running next to the regular containers.
-#[must_use]
 pub fn is_sidecar(container: &Container) -> bool {
     own_policy(container) == Some(RestartPolicy::Always)
 }

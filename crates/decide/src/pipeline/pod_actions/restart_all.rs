@@ -19,7 +19,6 @@ pub struct ResetContainer {
 ///
 /// The runtime is the only record of it: the containers that require the restart are removed last, so that an agent that is
 /// killed in between finds them and continues.
-#[must_use]
 pub fn restarts_all_containers(pod: &Pod, observed: &ObservedPod) -> bool {
     !pod.is_deleted()
         && pod.containers().any(|entry| {

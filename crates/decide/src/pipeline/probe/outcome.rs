@@ -1,6 +1,7 @@
 use std::time::Duration;
 
 use model::{EventType, ProbeKind, ProbeResult};
+use values::duration::GoDuration;
 
 /// Output beyond this is cut off.
 const MAX_OUTPUT_BYTES: usize = 10 * 1024;
@@ -22,7 +23,6 @@ pub enum CheckOutcome {
 
 impl CheckOutcome {
     /// The result that this outcome counts towards.
-    #[must_use]
     pub fn result(&self) -> Option<ProbeResult> {
         match self {
             Self::Success | Self::Warning(_) => Some(ProbeResult::Success),
@@ -32,7 +32,6 @@ impl CheckOutcome {
     }
 
     /// Type, reason and message of the event.
-    #[must_use]
     pub fn event(&self, kind: ProbeKind) -> Option<(EventType, &'static str, String)> {
         let kind = kind.as_str();
         let (reason, message) = match self {
@@ -48,7 +47,6 @@ impl CheckOutcome {
 }
 
 /// The outcome of an HTTP response.
-#[must_use]
 pub fn http_outcome(status: u16, body: &[u8]) -> CheckOutcome {
     match status {
         200..300 => CheckOutcome::Success,
@@ -62,7 +60,6 @@ pub fn http_outcome(status: u16, body: &[u8]) -> CheckOutcome {
 }
 
 /// The outcome of a command that exited.
-#[must_use]
 pub fn exec_outcome(exit_code: i32, stdout: &[u8], stderr: &[u8]) -> CheckOutcome {
     if exit_code == 0 {
         return CheckOutcome::Success;
@@ -72,20 +69,9 @@ pub fn exec_outcome(exit_code: i32, stdout: &[u8], stderr: &[u8]) -> CheckOutcom
 }
 
 /// The outcome of a command that timed out.
-#[must_use]
 pub fn exec_timeout_outcome(command: &[String], timeout: Duration) -> CheckOutcome {
-    let (command, timeout) = (command.join(" "), seconds(timeout));
+    let (command, timeout) = (command.join(" "), GoDuration::from(Duration::from_secs(timeout.as_secs())));
     CheckOutcome::Failure(format!("command timed out: {command:?} timed out after {timeout}"))
-}
-
-/// Formats whole seconds like Go: `5s`, `1m30s`, `1h0m0s`.
-fn seconds(time: Duration) -> String {
-    let total = time.as_secs();
-    match (total / 3600, total / 60 % 60, total % 60) {
-        (0, 0, seconds) => format!("{seconds}s"),
-        (0, minutes, seconds) => format!("{minutes}m{seconds}s"),
-        (hours, minutes, seconds) => format!("{hours}h{minutes}m{seconds}s"),
-    }
 }
 
 fn text(bytes: &[u8]) -> String {

@@ -30,7 +30,6 @@ pub enum NextCheck {
 }
 
 /// Decides when a probe checks again.
-#[must_use]
 pub fn next_check(inputs: &ProbeScheduleInputs<'_>) -> NextCheck {
     let ProbeScheduleInputs { kind, state, status, .. } = *inputs;
     let not_running = status.state != ContainerState::Running || status.id != state.id;

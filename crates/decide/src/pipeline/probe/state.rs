@@ -25,7 +25,6 @@ pub struct ProbeState {
 
 impl ProbeState {
     /// A container without a result.
-    #[must_use]
     pub fn new(status: &ContainerStatus) -> Self {
         Self {
             id: status.id.clone(),
@@ -39,14 +38,12 @@ impl ProbeState {
     }
 
     /// A container with a result from before a restart of the agent. The probe is on hold if that result is final.
-    #[must_use]
     pub fn with_result(status: &ContainerStatus, kind: ProbeKind, result: ProbeResult) -> Self {
         Self { result: Some(result), on_hold: is_final(kind, result), ..Self::new(status) }
     }
 
     /// Whether a failure of the last check is ignored. A container has `failureThreshold` times `periodSeconds` to start;
     /// the first startup check is made earlier, in case the container is up already.
-    #[must_use]
     pub fn is_early(&self, kind: ProbeKind, settings: &ProbeSettings) -> bool {
         let counts_from = self.started_at.after(settings.initial_delay).after(settings.period);
         kind == ProbeKind::Startup && self.last_check.is_some_and(|last| last < counts_from)
@@ -80,7 +77,6 @@ impl ProbeState {
     }
 
     /// Whether this container is no longer checked.
-    #[must_use]
     pub fn is_on_hold(&self) -> bool {
         self.on_hold
     }
@@ -96,7 +92,6 @@ fn is_final(kind: ProbeKind, result: ProbeResult) -> bool {
 }
 
 /// The result of a container after a restart of the agent without a checkpoint, taken from the pod's last reported status.
-#[must_use]
 pub fn restored_result(
     kind: ProbeKind,
     pod: &Pod,

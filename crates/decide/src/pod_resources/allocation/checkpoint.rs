@@ -2,7 +2,6 @@
 //! this agent and the kubelet.
 
 use std::collections::BTreeMap;
-use std::fmt;
 
 use k8s_openapi::api::core::v1::ResourceRequirements;
 use model::{PodResources, PodUid};
@@ -12,31 +11,16 @@ use values::fnv::Fnv32a;
 pub type ResourcesByPod = BTreeMap<PodUid, PodResources>;
 
 /// Why a checkpoint cannot be used.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CheckpointError {
+    #[error("{0}")]
     Unreadable(String),
     /// The content does not match the checksum.
-    Checksum {
-        actual: u64,
-        expected: u64,
-    },
+    #[error("checkpoint is corrupted: actual checksum {actual}, expected {expected}")]
+    Checksum { actual: u64, expected: u64 },
 }
-
-impl fmt::Display for CheckpointError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Unreadable(reason) => f.write_str(reason),
-            Self::Checksum { actual, expected } => {
-                write!(f, "checkpoint is corrupted: actual checksum {actual}, expected {expected}")
-            }
-        }
-    }
-}
-
-impl std::error::Error for CheckpointError {}
 
 /// Encodes a checkpoint. The JSON is written directly, because a `Value` of many pods would be large.
-#[must_use]
 pub fn encode<'a>(all: impl Iterator<Item = (&'a PodUid, &'a PodResources)>) -> Vec<u8> {
     let entry = |own: &PodResources| {
         let containers = object(own.containers.iter().map(|(name, one)| (name, requirements(one))));

@@ -12,7 +12,6 @@ pub enum PendingReason {
 }
 
 impl PendingReason {
-    #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Deferred => "Deferred",
@@ -100,7 +99,6 @@ pub fn adopt_conditions(allocation: &mut PodAllocation, reported: &[PodCondition
 }
 
 /// The conditions for the pod status.
-#[must_use]
 pub fn resize_conditions(allocation: &PodAllocation) -> Vec<PodCondition> {
     let found = [("PodResizePending", &allocation.pending), ("PodResizeInProgress", &allocation.in_progress)];
     let one = |(kind, condition): (&str, &Option<ResizeCondition>)| {

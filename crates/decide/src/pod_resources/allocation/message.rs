@@ -4,28 +4,25 @@ use k8s_openapi::api::core::v1::{Container, ResourceRequirements};
 use model::Pod;
 
 use super::PendingReason;
+use crate::go_text::json_string as string;
 use crate::quantity::ResourceList;
 
 /// The message of `ResizeStarted`.
-#[must_use]
 pub fn started_message(pod: &Pod, generation: i64) -> String {
     format!("Pod resize started: {}", summary(pod, generation, ""))
 }
 
 /// The message of `ResizeCompleted`.
-#[must_use]
 pub fn completed_message(pod: &Pod, generation: i64) -> String {
     format!("Pod resize completed: {}", summary(pod, generation, ""))
 }
 
 /// The message of `ResizeError`.
-#[must_use]
 pub fn error_message(pod: &Pod, generation: i64, error: &str) -> String {
     format!("Pod resize error: {}", summary(pod, generation, error))
 }
 
 /// The message of `ResizeDeferred` and `ResizeInfeasible`.
-#[must_use]
 pub fn pending_message(pod: &Pod, reason: PendingReason, message: &str, generation: i64) -> String {
     format!("Pod resize {}: {}", reason.as_str(), summary(pod, generation, message))
 }
@@ -63,8 +60,4 @@ fn resources(own: Option<&ResourceRequirements>) -> String {
     add("limits", own.and_then(|own| own.limits.as_ref()));
     add("requests", own.and_then(|own| own.requests.as_ref()));
     format!("{{{}}}", fields.join(","))
-}
-
-fn string(text: &str) -> String {
-    crate::runtime_spec::container_spec::go_json_string(text)
 }

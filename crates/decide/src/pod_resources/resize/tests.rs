@@ -117,7 +117,13 @@ fn init_container_is_never_restarted_for_resize() {
 
 #[test]
 fn restarted_sidecars_start_before_regular_containers() {
-    let restart = |name: &str, kind| ContainerRestart { id: name.into(), name: name.to_owned(), kind };
+    let restart = |name: &str, kind| KillContainer {
+        id: name.into(),
+        name: name.to_owned(),
+        kind,
+        reason: KillReason::ResizeRestart,
+        restart: true,
+    };
     let plan = ResizePlan {
         restart: vec![restart("main", ContainerKind::Regular), restart("side", ContainerKind::Init)],
         ..ResizePlan::default()

@@ -3,8 +3,9 @@
 use k8s_openapi::api::core::v1::Container;
 use model::Pod;
 
-use super::pod_totals::{container_totals, is_sidecar};
+use super::pod_totals::container_totals;
 use super::requests_of;
+use crate::pipeline::pod_actions::is_sidecar;
 use crate::pod_resources::critical_pods::is_node_critical;
 use crate::pod_resources::qos::{QosClass, pod_qos_class};
 use crate::quantity::amount_in;
@@ -12,7 +13,6 @@ use crate::quantity::amount_in;
 const GUARANTEED: i64 = -997;
 const BEST_EFFORT: i64 = 1000;
 
-#[must_use]
 pub fn oom_score_adj(pod: &Pod, container: &Container, memory_capacity: u64) -> i64 {
     match pod_qos_class(pod) {
         _ if is_node_critical(pod) => GUARANTEED,

@@ -7,6 +7,7 @@ use model::Pod;
 use values::quantity::Amount;
 
 use super::{limits_of, requests_of};
+use crate::pipeline::pod_actions::is_sidecar;
 use crate::pod_resources::qos::{QosClass, pod_qos_class};
 use crate::quantity::{ResourceList, amount_in, amount_of};
 
@@ -14,29 +15,27 @@ use crate::quantity::{ResourceList, amount_in, amount_of};
 pub type ResourceTotals = BTreeMap<String, Amount>;
 
 /// Requests of a pod without overhead. Pod-level requests replace the sums.
-#[must_use]
 pub fn pod_requests(pod: &Pod) -> ResourceTotals {
     let mut totals = container_totals(pod, requests_of);
     replace(&mut totals, requests_of(pod.spec.resources.as_ref()));
     totals
 }
 
+/// Requests of a pod including overhead.
+pub fn pod_requests_with_overhead(pod: &Pod) -> ResourceTotals {
+    let mut totals = pod_requests(pod);
+    add(&mut totals, pod.spec.overhead.as_ref());
+    totals
+}
+
 /// Limits of a pod without overhead. Pod-level limits replace the sums.
-#[must_use]
 pub fn pod_limits(pod: &Pod) -> ResourceTotals {
     let mut totals = container_totals(pod, limits_of);
     replace(&mut totals, limits_of(pod.spec.resources.as_ref()));
     totals
 }
 
-/// The memory limit of the pod's cgroup in bytes; `None` unless every container, or the pod itself, has one.
-#[must_use]
-pub fn pod_memory_limit(pod: &Pod) -> Option<i64> {
-    declared_limit(pod, "memory").map(Amount::units)
-}
-
 /// The limit of the pod's cgroup including overhead; `None` unless every container, or the pod itself, has one.
-#[must_use]
 pub fn declared_limit(pod: &Pod, name: &str) -> Option<Amount> {
     let of_pod = amount_in(limits_of(pod.spec.resources.as_ref()), name);
     let is_declared = match pod_qos_class(pod) {
@@ -72,10 +71,6 @@ pub(super) fn container_totals(pod: &Pod, list_of: ListOf) -> ResourceTotals {
     }
     raise(&mut totals, &peak);
     totals
-}
-
-pub(super) fn is_sidecar(container: &Container) -> bool {
-    container.restart_policy.as_deref() == Some("Always")
 }
 
 /// An init container also counts as limited if a sidecar before it is.

@@ -10,7 +10,6 @@ use crate::quantity::amount_in;
 
 /// Whether this container may swap: it is in a Burstable pod that is not critical, its memory request differs from its
 /// limit, and the kernel can limit swap.
-#[must_use]
 pub fn may_swap(pod: &Pod, container: &Container, settings: &NodeSettings) -> bool {
     match settings.cgroups.swap_behavior {
         SwapBehavior::NoSwap => false,
@@ -28,7 +27,6 @@ pub fn may_swap(pod: &Pod, container: &Container, settings: &NodeSettings) -> bo
 }
 
 /// Swap limit in bytes: the node's swap in proportion to the container's share of the node's memory.
-#[must_use]
 #[expect(
     clippy::cast_possible_truncation,
     clippy::cast_precision_loss,

@@ -174,7 +174,7 @@ fn pod_has_memory_limit_only_if_all_containers_have_one() {
     let some =
         json!({"name": "a", "resources": {"limits": {"memory": "1Gi"}, "requests": {"memory": "1Mi"}}});
     let none = json!({"name": "b"});
-    let limit = |spec| pod_memory_limit(&pod(spec));
+    let limit = |spec| declared_limit(&pod(spec), "memory").map(Amount::units);
     assert_eq!(limit(json!({"containers": [some]})), Some(1 << 30));
     assert_eq!(limit(json!({"containers": [some, none]})), None);
     assert_eq!(limit(json!({"containers": [some], "initContainers": [none]})), None);

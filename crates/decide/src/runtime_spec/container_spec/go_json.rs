@@ -4,6 +4,8 @@
 use k8s_openapi::api::core::v1::{ContainerPort, HTTPGetAction, HTTPHeader, LifecycleHandler};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 
+use crate::go_text::json_string as string;
+
 pub(super) fn lifecycle_handler(handler: &LifecycleHandler) -> String {
     let mut object = Object::default();
     if let Some(exec) = &handler.exec {
@@ -57,20 +59,6 @@ fn port(port: &IntOrString) -> String {
 
 fn array(items: impl Iterator<Item = String>) -> String {
     format!("[{}]", items.collect::<Vec<_>>().join(","))
-}
-
-pub(crate) fn string(text: &str) -> String {
-    let quoted = serde_json::Value::from(text).to_string();
-    let mut out = String::with_capacity(quoted.len());
-    for character in quoted.chars() {
-        match character {
-            '<' | '>' | '&' | '\u{2028}' | '\u{2029}' => {
-                out.push_str(&format!("\\u{:04x}", u32::from(character)));
-            }
-            other => out.push(other),
-        }
-    }
-    out
 }
 
 /// A JSON object under construction; keys are not escaped.

@@ -6,7 +6,7 @@ use super::*;
 use crate::runtime_spec::pod_paths::tests::settings;
 use crate::test_objects::pod;
 
-fn host() -> HostResolver {
+fn host() -> DnsConfig {
     parse_resolv_conf("nameserver 8.8.8.8\nsearch example.org lan\noptions edns0 timeout:2\n").unwrap()
 }
 
@@ -41,7 +41,7 @@ fn parses_resolv_conf() {
     assert_eq!(resolver.servers, ["10.0.0.1", "fd00::1"]);
     assert_eq!(resolver.searches, ["b.example", "c.example"]);
     assert_eq!(resolver.options, ["ndots:5", "rotate"]);
-    assert_eq!(parse_resolv_conf(""), Ok(HostResolver::default()));
+    assert_eq!(parse_resolv_conf(""), Ok(DnsConfig::default()));
     assert_eq!(parse_resolv_conf("\nnameserver\n").unwrap_err(), "line 2: nameserver without address");
 }
 
@@ -142,7 +142,7 @@ fn formats_warnings_like_upstream() {
     let pod = pod(json!({"containers": [], "dnsPolicy": "ClusterFirst", "dnsConfig": {
         "nameservers": ["10.0.0.1", "10.0.0.2", "10.0.0.3", "10.0.0.4"], "searches": ["x".repeat(254)],
     }}));
-    let host = HostResolver { searches: vec!["a.example".to_owned()], ..HostResolver::default() };
+    let host = DnsConfig { searches: vec!["a.example".to_owned()], ..DnsConfig::default() };
     let (_, warnings) = pod_dns(&pod, &settings, &host);
     let missing = "kubelet does not have ClusterDNS IP configured and cannot create Pod using \"ClusterFirst\" \
                    policy. Falling back to \"Default\" policy.";
@@ -168,7 +168,7 @@ fn formats_warnings_like_upstream() {
 
 #[test]
 fn reports_resolv_conf_limits() {
-    let host = |searches: Vec<String>| HostResolver { searches, ..HostResolver::default() };
+    let host = |searches: Vec<String>| DnsConfig { searches, ..DnsConfig::default() };
     let domains = |count: usize, length: usize| vec!["x".repeat(length); count];
     for (searches, domain, expected) in [
         (domains(32, 3), "", None),

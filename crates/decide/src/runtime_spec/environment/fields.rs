@@ -10,6 +10,7 @@ use values::quantity::Amount;
 
 use super::{EnvironmentInputs, ordered_pod_ips};
 use crate::cgroups::allocatable::allocatable;
+use crate::go_text::quoted;
 use crate::quantity::{amount_in, amount_of};
 
 pub(super) fn pod_field(
@@ -145,7 +146,7 @@ fn pod_ips(inputs: &EnvironmentInputs<'_>) -> Vec<String> {
     if inputs.pod_ips.is_empty() && inputs.pod.is_host_network() {
         return host_ips(inputs);
     }
-    ordered_pod_ips(inputs.pod_ips, inputs.settings)
+    ordered_pod_ips(inputs.pod_ips, inputs.settings.addresses.first())
 }
 
 /// Splits `metadata.labels['a']` into `metadata.labels` and `a`.
@@ -156,36 +157,6 @@ fn subscript(path: &str) -> Option<(&str, &str)> {
 /// One `key="value"` per line, sorted, with Go quoting.
 fn format_map(map: Option<&BTreeMap<String, String>>) -> String {
     let lines: Vec<_> =
-        map.into_iter().flatten().map(|(key, value)| format!("{key}={}", go_quoted(value))).collect();
+        map.into_iter().flatten().map(|(key, value)| format!("{key}={}", quoted(value))).collect();
     lines.join("\n")
-}
-
-fn go_quoted(text: &str) -> String {
-    let mut out = String::from('"');
-    for character in text.chars() {
-        match character {
-            '"' => out.push_str("\\\""),
-            '\\' => out.push_str("\\\\"),
-            '\x07' => out.push_str("\\a"),
-            '\x08' => out.push_str("\\b"),
-            '\x0c' => out.push_str("\\f"),
-            '\n' => out.push_str("\\n"),
-            '\r' => out.push_str("\\r"),
-            '\t' => out.push_str("\\t"),
-            '\x0b' => out.push_str("\\v"),
-            ' '..='~' => out.push(character),
-            '\0'..='\x7f' => out.push_str(&format!("\\x{:02x}", u32::from(character))),
-            _ if is_printable(character) => out.push(character),
-            '\u{80}'..='\u{ffff}' => out.push_str(&format!("\\u{:04x}", u32::from(character))),
-            '\u{10000}'.. => out.push_str(&format!("\\U{:08x}", u32::from(character))),
-        }
-    }
-    out.push('"');
-    out
-}
-
-/// Uses `escape_debug`, which escapes unprintable characters. The leading letter keeps combining marks unescaped.
-fn is_printable(character: char) -> bool {
-    let text = String::from_iter(['a', character]);
-    text.escape_debug().eq(text.chars())
 }

@@ -153,9 +153,9 @@ fn orders_pod_ips_by_node_ip_family() {
     let mut settings = settings();
     settings.addresses.reverse();
     let ips = ["10.0.0.7".to_owned(), "fd00:0::07".to_owned(), "junk".to_owned()];
-    assert_eq!(ordered_pod_ips(&ips, &settings), ["fd00::7", "10.0.0.7"]);
+    assert_eq!(ordered_pod_ips(&ips, settings.addresses.first()), ["fd00::7", "10.0.0.7"]);
     settings.addresses.clear();
-    assert_eq!(ordered_pod_ips(&ips[1..], &settings), ["fd00::7"]);
+    assert_eq!(ordered_pod_ips(&ips[1..], settings.addresses.first()), ["fd00::7"]);
 }
 
 #[test]

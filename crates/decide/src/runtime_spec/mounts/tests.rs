@@ -193,7 +193,7 @@ fn read_only_volume_is_not_relabelled() {
             driver: "d".into(),
             handle: "h".into(),
             lifecycle: model::CsiLifecycle::Persistent,
-            access: CsiAccess::Files { fs_type: String::new(), options: vec![] },
+            access: model::CsiAccess::Files { fs_type: String::new(), options: vec![] },
             read_only,
             access_modes: vec![],
             attributes: std::collections::BTreeMap::new(),

@@ -1,5 +1,7 @@
 #![expect(clippy::needless_pass_by_value, reason = "json literals are passed as they are written")]
 
+mod every_field;
+
 use serde_json::{Value, json};
 
 use super::*;

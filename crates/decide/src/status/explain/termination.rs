@@ -6,7 +6,6 @@ use k8s_openapi::api::core::v1::{Container, ContainerStateTerminated};
 const MAX_MESSAGE_CHARS: usize = 300;
 
 /// Describes a termination as the end of a sentence that starts with the container name.
-#[must_use]
 pub fn describe_termination(container: Option<&Container>, end: &ContainerStateTerminated) -> String {
     let code = end.exit_code;
     let description = match end.reason.as_deref() {

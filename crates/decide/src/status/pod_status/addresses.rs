@@ -6,6 +6,7 @@ use k8s_openapi::api::core::v1::{ContainerStatus, HostIP, PodIP, PodStatus};
 use model::ObservedPod;
 
 use super::{ContainerStatuses, PodStatusInputs};
+use crate::runtime_spec::environment::ordered_pod_ips;
 
 pub(super) fn fill(inputs: &PodStatusInputs<'_>, statuses: &ContainerStatuses, status: &mut PodStatus) {
     let hosts = &inputs.node.addresses;
@@ -23,7 +24,7 @@ pub(super) fn fill(inputs: &PodStatusInputs<'_>, statuses: &ContainerStatuses, s
 
 fn pod_network_ips(inputs: &PodStatusInputs<'_>) -> Vec<String> {
     let observed = inputs.observed.map(ObservedPod::ips).unwrap_or_default();
-    let sorted = by_family(observed, inputs.node.addresses.first());
+    let sorted = ordered_pod_ips(observed, inputs.node.addresses.first());
     if !sorted.is_empty() {
         return sorted;
     }
@@ -67,14 +68,6 @@ fn fingerprint(status: &ContainerStatus) -> (&str, Option<&str>, bool, bool) {
     let runs = state.is_some_and(|state| state.running.is_some());
     let ended = state.is_some_and(|state| state.terminated.is_some());
     (&status.name, status.container_id.as_deref(), runs, ended)
-}
-
-/// The first address of the node's primary family, then the first of the other family.
-fn by_family(ips: &[String], node: Option<&IpAddr>) -> Vec<String> {
-    let ips: Vec<IpAddr> = ips.iter().filter_map(|ip| ip.parse().ok()).collect();
-    let v6_first = node.is_some_and(IpAddr::is_ipv6);
-    let first = |v6: bool| ips.iter().find(|ip| ip.is_ipv6() == v6).map(ToString::to_string);
-    [first(v6_first), first(!v6_first)].into_iter().flatten().collect()
 }
 
 #[cfg(test)]

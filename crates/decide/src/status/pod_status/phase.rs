@@ -19,7 +19,6 @@ pub enum Phase {
 }
 
 impl Phase {
-    #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Pending => "Pending",
@@ -29,7 +28,6 @@ impl Phase {
         }
     }
 
-    #[must_use]
     pub fn is_terminal(self) -> bool {
         matches!(self, Self::Succeeded | Self::Failed)
     }
@@ -63,7 +61,6 @@ fn has_regular_container(pod: &Pod, observed: &ObservedPod) -> bool {
     })
 }
 
-#[must_use]
 pub fn phase(
     pod: &Pod,
     init: &[ContainerStatus],

@@ -29,25 +29,10 @@ pub(super) fn container_resources(
         .filter(|old| old.container_id.as_deref().is_some_and(|id| id.ends_with(status.id.as_str())))
         .and_then(|old| old.resources.as_ref());
     if let Some(limits) = &mut resources.limits {
-        let old = old.and_then(|old| old.limits.as_ref());
-        match actuated.and_then(cpu_limit) {
-            Some(milli) => replace_cpu(limits, milli, MIN_MILLI_CPU_LIMIT),
-            None => keep_previous(limits, old, "cpu"),
-        }
-        match actuated.map(|resources| resources.memory_limit_bytes).filter(|bytes| *bytes > 0) {
-            Some(bytes) => {
-                limits.insert("memory".to_owned(), Quantity(binary_si(bytes)));
-            }
-            None => keep_previous(limits, old, "memory"),
-        }
+        show_limits(limits, actuated, old.and_then(|old| old.limits.as_ref()));
     }
     if let Some(requests) = &mut resources.requests {
-        let old = old.and_then(|old| old.requests.as_ref());
-        match actuated.and_then(cpu_request) {
-            Some(milli) => replace_cpu(requests, milli, MIN_CPU_SHARES),
-            None => keep_previous(requests, old, "cpu"),
-        }
-        keep_previous(requests, old, "memory");
+        show_requests(requests, actuated, old.and_then(|old| old.requests.as_ref()));
     }
     resources
 }
@@ -82,8 +67,6 @@ pub(super) fn actuated_pod_resources(
     let own = pod.spec.resources.clone().unwrap_or_default();
     let old = previous.filter(|previous| previous.phase.as_deref() == Some("Running"));
     let old = old.and_then(|old| old.resources.as_ref());
-    let old_requests = old.and_then(|old| old.requests.as_ref());
-    let old_limits = old.and_then(|old| old.limits.as_ref());
     let actuated = cgroup.map(|cgroup| LinuxResources {
         cpu_shares: number(cgroup.cpu_shares),
         cpu_quota: cgroup.cpu_quota.unwrap_or_default(),
@@ -92,29 +75,39 @@ pub(super) fn actuated_pod_resources(
         ..LinuxResources::default()
     });
     let mut requests = own.requests.unwrap_or_default();
-    match actuated.as_ref().and_then(cpu_request) {
-        Some(milli) => replace_cpu(&mut requests, milli, MIN_CPU_SHARES),
-        None => keep_previous(&mut requests, old_requests, "cpu"),
-    }
     if let (false, Some(sum)) =
         (requests.contains_key("memory"), pod_requests(pod).and_then(|mut sums| sums.remove("memory")))
     {
         requests.insert("memory".to_owned(), sum);
     }
-    keep_previous(&mut requests, old_requests, "memory");
+    show_requests(&mut requests, actuated.as_ref(), old.and_then(|old| old.requests.as_ref()));
     let mut limits = own.limits.unwrap_or_default();
-    match actuated.as_ref().and_then(cpu_limit) {
-        Some(milli) => replace_cpu(&mut limits, milli, MIN_MILLI_CPU_LIMIT),
-        None => keep_previous(&mut limits, old_limits, "cpu"),
+    show_limits(&mut limits, actuated.as_ref(), old.and_then(|old| old.limits.as_ref()));
+    let some = |list: ResourceList| (!list.is_empty()).then_some(list);
+    ResourceRequirements { requests: some(requests), limits: some(limits), claims: own.claims }
+}
+
+/// Replaces the limits by the actuated ones, or by those of the previous status.
+fn show_limits(limits: &mut ResourceList, actuated: Option<&LinuxResources>, old: Option<&ResourceList>) {
+    match actuated.and_then(cpu_limit) {
+        Some(milli) => replace_cpu(limits, milli, MIN_MILLI_CPU_LIMIT),
+        None => keep_previous(limits, old, "cpu"),
     }
     match actuated.map(|resources| resources.memory_limit_bytes).filter(|bytes| *bytes > 0) {
         Some(bytes) => {
             limits.insert("memory".to_owned(), Quantity(binary_si(bytes)));
         }
-        None => keep_previous(&mut limits, old_limits, "memory"),
+        None => keep_previous(limits, old, "memory"),
     }
-    let some = |list: ResourceList| (!list.is_empty()).then_some(list);
-    ResourceRequirements { requests: some(requests), limits: some(limits), claims: own.claims }
+}
+
+/// Replaces the CPU request by the actuated one, or by that of the previous status.
+fn show_requests(requests: &mut ResourceList, actuated: Option<&LinuxResources>, old: Option<&ResourceList>) {
+    match actuated.and_then(cpu_request) {
+        Some(milli) => replace_cpu(requests, milli, MIN_CPU_SHARES),
+        None => keep_previous(requests, old, "cpu"),
+    }
+    keep_previous(requests, old, "memory");
 }
 
 fn number(count: Option<u64>) -> i64 {

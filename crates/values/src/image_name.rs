@@ -1,6 +1,4 @@
-//! The grammar of image names.
-
-use super::InvalidImageName;
+//! The grammar of image names, as distribution defines it.
 
 const DEFAULT_REGISTRY: &str = "docker.io";
 const LEGACY_REGISTRY: &str = "index.docker.io";
@@ -17,6 +15,24 @@ pub struct ImageName {
     pub tag: Option<String>,
     /// Digest with its algorithm, where written.
     pub digest: Option<String>,
+}
+
+impl ImageName {
+    /// Whether the name has the tag `latest`, explicitly or because there is neither tag nor digest.
+    pub fn is_latest(&self) -> bool {
+        match &self.tag {
+            Some(tag) => tag == "latest",
+            None => self.digest.is_none(),
+        }
+    }
+}
+
+/// An invalid image name (`InvalidImageName`).
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("Failed to apply default image tag {image:?}: couldn't parse image name {image:?}: {problem}")]
+pub struct InvalidImageName {
+    pub image: String,
+    pub problem: String,
 }
 
 /// Reads an image name.
