@@ -349,12 +349,8 @@ impl Request<'_> {
             let message = format!(
                 "Unable to retrieve some image pull secrets ({names}); attempting to pull the image may not succeed."
             );
-            self.record_event_at(
-                String::new(),
-                EventType::Warning,
-                "FailedToRetrieveImagePullSecret",
-                message,
-            );
+            let reason = "FailedToRetrieveImagePullSecret";
+            self.record_event_at(String::new(), EventType::Warning, reason, message);
         }
         self.inner.credentials.for_repository(self.pod, &secrets.entries, &name.repository).await
     }
@@ -404,13 +400,8 @@ impl Request<'_> {
     }
 
     fn record_event_at(&self, field_path: String, kind: EventType, reason: &str, message: String) {
-        self.inner.events.record(RecordedEvent {
-            annotations: Default::default(),
-            subject: EventSubject::pod(self.pod, field_path),
-            kind,
-            reason: reason.to_owned(),
-            message,
-            at: self.inner.clock.now(),
-        });
+        let subject = EventSubject::pod(self.pod, field_path);
+        let now = self.inner.clock.now();
+        self.inner.events.record(RecordedEvent::new(subject, kind, reason, message, now));
     }
 }

@@ -107,14 +107,9 @@ pub struct NodeDeps {
 
 impl NodeDeps {
     fn record(&self, event: NodeEvent) {
-        self.events.record(RecordedEvent {
-            annotations: Default::default(),
-            subject: EventSubject::Node(self.profile.name.clone()),
-            kind: event.kind,
-            reason: event.reason.to_owned(),
-            message: event.message,
-            at: self.clock.now(),
-        });
+        let NodeEvent { kind, reason, message } = event;
+        let subject = EventSubject::Node(self.profile.name.clone());
+        self.events.record(RecordedEvent::new(subject, kind, reason, message, self.clock.now()));
     }
 
     /// A number in `0..1` for jitter that differs between nodes and over time.

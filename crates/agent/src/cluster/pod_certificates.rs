@@ -149,14 +149,9 @@ impl PodCertificates {
 
     fn record_warnings(&self, pod: &Pod, warnings: impl IntoIterator<Item = Warning>) {
         for (reason, message) in warnings {
-            self.deps.events.record(RecordedEvent {
-                annotations: Default::default(),
-                subject: EventSubject::pod(pod, String::new()),
-                kind: EventType::Warning,
-                reason: reason.to_owned(),
-                message,
-                at: self.deps.clock.now(),
-            });
+            let subject = EventSubject::pod(pod, String::new());
+            let now = self.deps.clock.now();
+            self.deps.events.record(RecordedEvent::new(subject, EventType::Warning, reason, message, now));
         }
     }
 

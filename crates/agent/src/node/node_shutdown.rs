@@ -177,13 +177,8 @@ impl Stage<'_> {
     }
 
     fn record_event(&self, message: &str) {
-        self.deps.events.record(RecordedEvent {
-            annotations: Default::default(),
-            subject: EventSubject::Node(self.deps.node.clone()),
-            kind: EventType::Normal,
-            reason: EVENT.to_owned(),
-            message: message.to_owned(),
-            at: self.deps.clock.now(),
-        });
+        let subject = EventSubject::Node(self.deps.node.clone());
+        let now = self.deps.clock.now();
+        self.deps.events.record(RecordedEvent::new(subject, EventType::Normal, EVENT, message, now));
     }
 }

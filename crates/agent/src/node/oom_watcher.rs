@@ -53,14 +53,8 @@ impl OomWatcherDeps {
 
     fn record_event(&self, message: String) {
         tracing::warn!(%message, "system ran out of memory");
-        self.events.record(RecordedEvent {
-            annotations: Default::default(),
-            subject: EventSubject::Node(self.node.clone()),
-            kind: EventType::Warning,
-            reason: "SystemOOM".to_owned(),
-            message,
-            at: self.clock.now(),
-        });
+        let (subject, now) = (EventSubject::Node(self.node.clone()), self.clock.now());
+        self.events.record(RecordedEvent::new(subject, EventType::Warning, "SystemOOM", message, now));
     }
 }
 

@@ -95,20 +95,16 @@ async fn merge_snapshot(
     let source = snapshot.source;
     let merged = merge(source_pods.entry(source).or_default(), snapshot, deps.clock.now());
     for pod in merged.duplicates {
-        deps.events.record(RecordedEvent {
-            annotations: Default::default(),
-            subject: EventSubject::pod(&pod, String::new()),
-            kind: EventType::Warning,
-            reason: "FailedValidation".to_owned(),
-            message: format!(
-                "Error validating pod {}_{}({}) from {source} due to duplicate pod name {:?}, ignoring",
-                pod.name(),
-                pod.full_name.namespace,
-                pod.uid,
-                pod.name(),
-            ),
-            at: deps.clock.now(),
-        });
+        let message = format!(
+            "Error validating pod {}_{}({}) from {source} due to duplicate pod name {:?}, ignoring",
+            pod.name(),
+            pod.full_name.namespace,
+            pod.uid,
+            pod.name(),
+        );
+        let (subject, now) = (EventSubject::pod(&pod, String::new()), deps.clock.now());
+        let event = RecordedEvent::new(subject, EventType::Warning, "FailedValidation", message, now);
+        deps.events.record(event);
     }
     for update in merged.updates {
         tracing::debug!(source = %update.source, operation = update.operation.as_str(), pods = update.pods.len(), "desired state changed");

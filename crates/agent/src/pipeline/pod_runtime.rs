@@ -166,25 +166,25 @@ impl PodRuntime {
         let after = self.cache.last_action(&pod.uid);
         let observed = complete(self.deps.observer.after(&pod.uid, &pod.full_name, after).await);
         if let Err(SyncFailure::Unobservable(reason)) = &observed {
-            let message = format!("error determining status: {reason}");
-            self.event(pod, None, EventType::Warning, "FailedSync", message);
+            self.warn(pod, "FailedSync", &format!("error determining status: {reason}"));
         }
         observed
     }
 
-    fn event(&self, pod: &Pod, container: Option<&str>, kind: EventType, reason: &str, message: String) {
-        let field_path = container
-            .and_then(|name| pod.container(name))
-            .map(|entry| entry.field_path())
-            .unwrap_or_default();
-        self.deps.events.record(RecordedEvent {
-            annotations: Default::default(),
-            subject: EventSubject::pod(pod, field_path),
-            kind,
-            reason: reason.to_owned(),
-            message,
-            at: self.deps.clock.now(),
-        });
+    fn event(&self, pod: &Pod, container: Option<&str>, kind: EventType, reason: &str, message: &str) {
+        let entry = container.and_then(|name| pod.container(name));
+        let field_path = entry.map(|entry| entry.field_path()).unwrap_or_default();
+        self.record(EventSubject::pod(pod, field_path), kind, reason, message);
+    }
+
+    /// Records a warning of the whole pod.
+    fn warn(&self, pod: &Pod, reason: &str, message: &str) {
+        self.event(pod, None, EventType::Warning, reason, message);
+    }
+
+    fn record(&self, subject: EventSubject, kind: EventType, reason: &str, message: &str) {
+        let now = self.deps.clock.now();
+        self.deps.events.record(RecordedEvent::new(subject, kind, reason, message, now));
     }
 }
 

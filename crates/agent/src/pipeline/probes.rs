@@ -297,14 +297,8 @@ impl Stage {
     fn record_event(&self, pod: &Pod, key: &ProbeKey, outcome: &CheckOutcome) {
         let Some((kind, reason, message)) = outcome.event(key.kind) else { return };
         let field_path = pod.container(&key.container).map(|entry| entry.field_path()).unwrap_or_default();
-        self.deps.events.record(RecordedEvent {
-            annotations: Default::default(),
-            subject: EventSubject::pod(pod, field_path),
-            kind,
-            reason: reason.to_owned(),
-            message,
-            at: self.deps.clock.now(),
-        });
+        let (subject, now) = (EventSubject::pod(pod, field_path), self.deps.clock.now());
+        self.deps.events.record(RecordedEvent::new(subject, kind, reason, message, now));
     }
 
     /// Publishes a pod's results if they changed, and notifies the sync loop.

@@ -149,7 +149,7 @@ impl Evictor {
     async fn reclaim(&self, threshold: &Threshold, met_now: &[Threshold]) -> Option<Victim> {
         let (signal, starved) = (threshold.signal, threshold.signal.starved_resource());
         tracing::warn!(signal = signal.as_str(), "node is under pressure: {}", starved.as_str());
-        self.warn_node("EvictionThresholdMet", format!("Attempting to reclaim {}", starved.as_str()));
+        self.warn_node("EvictionThresholdMet", &format!("Attempting to reclaim {}", starved.as_str()));
         if self.run_collectors(signal).await {
             tracing::info!("reclaim relieved the pressure, no eviction needed");
             return None;

@@ -231,14 +231,8 @@ impl Collector {
     }
 
     fn event(&self, reason: &str, message: String) {
-        self.deps.events.record(RecordedEvent {
-            annotations: Default::default(),
-            subject: EventSubject::Node(self.deps.node.clone()),
-            kind: EventType::Warning,
-            reason: reason.to_owned(),
-            message,
-            at: self.deps.clock.now(),
-        });
+        let (subject, now) = (EventSubject::Node(self.deps.node.clone()), self.deps.clock.now());
+        self.deps.events.record(RecordedEvent::new(subject, EventType::Warning, reason, message, now));
     }
 
     async fn save(&self) {

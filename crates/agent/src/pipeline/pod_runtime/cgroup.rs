@@ -1,7 +1,7 @@
 use decide::cgroups::cgroup_limits::pod_cgroup_limits;
 use decide::pod_resources::resize::effective_resources;
 use decide::runtime_spec::pod_paths::pod_cgroup;
-use model::{CgroupLimits, EventType, SyncFailure};
+use model::{CgroupLimits, SyncFailure};
 
 use super::sync::{DeferredStarts, PodSync};
 use super::sync_failed;
@@ -21,9 +21,9 @@ impl PodSync<'_> {
         let limits =
             if is_limited { CgroupLimits::default() } else { pod_cgroup_limits(self.pod, &deps.settings) };
         deps.cgroups.ensure(&path, &limits).await.map_err(|error| {
-            let message = format!("unable to ensure pod container exists: {error}: {}", error.source);
-            self.runtime.event(self.pod, None, EventType::Warning, "FailedCreatePodContainer", message);
-            sync_failed(format!("{error}: {}", error.source))
+            let text = format!("{error}: {}", error.source);
+            self.warn("FailedCreatePodContainer", &format!("unable to ensure pod container exists: {text}"));
+            sync_failed(text)
         })?;
         if !is_limited {
             for entry in self.pod.containers() {

@@ -62,19 +62,12 @@ impl PodSync<'_> {
             (_, BackoffDecision::Wait { delay, until }) => {
                 let pod = self.pod;
                 let message = backoff::crash_message(pod, &start.name, delay);
-                self.runtime.event(
-                    pod,
-                    Some(&start.name),
-                    EventType::Warning,
-                    "BackOff",
-                    format!(
-                        "Back-off restarting failed container {} in pod {}_{}({})",
-                        start.name,
-                        pod.name(),
-                        pod.namespace(),
-                        pod.uid
-                    ),
+                let (name, namespace, uid) = (pod.name(), pod.namespace(), &pod.uid);
+                let event = format!(
+                    "Back-off restarting failed container {} in pod {name}_{namespace}({uid})",
+                    start.name
                 );
+                self.record_event(&start.name, EventType::Warning, "BackOff", &event);
                 Some((ContainerProblem { reason: "CrashLoopBackOff".to_owned(), message }, until))
             }
         }
@@ -172,12 +165,8 @@ impl PodSync<'_> {
             () = prerequisites.interrupt.cancelled() => return Err(StartFailure::Sync(SyncFailure::Interrupted)),
         };
         // The message may contain secrets from the server's response.
-        self.record_event(
-            &container.name,
-            EventType::Warning,
-            "FailedPostStartHook",
-            "PostStartHook failed".to_owned(),
-        );
+        let event = "PostStartHook failed";
+        self.record_event(&container.name, EventType::Warning, "FailedPostStartHook", event);
         let stop = ContainerStop {
             pod: Some(self.pod),
             container: Cow::Borrowed(container),
@@ -200,8 +189,7 @@ impl PodSync<'_> {
             Some(status) => Ok(Some(&status.id)),
             None => {
                 let message = format!("unable to find target container {target}");
-                self.record_event(name, EventType::Warning, "Failed", format!("Error: {message}"));
-                Err(problem("CreateContainerConfigError", message))
+                Err(self.config_error(name, message))
             }
         }
     }
@@ -217,15 +205,14 @@ impl PodSync<'_> {
         self.count_image_volumes(&spec.name, created.is_ok());
         match created {
             Ok(id) => {
-                self.record_event(&spec.name, EventType::Normal, "Created", "Container created".to_owned());
+                self.record_event(&spec.name, EventType::Normal, "Created", "Container created");
                 Ok(id)
             }
             Err(error) if is_transient(error.kind) => {
                 Err(StartFailure::Sync(super::runtime_failed("create a container", &error)))
             }
             Err(error) => {
-                let message = format!("Error: {}", error.message);
-                self.record_event(&spec.name, EventType::Warning, "Failed", message);
+                self.record_error(&spec.name, &error.message);
                 Err(problem("CreateContainerError", error.message))
             }
         }
@@ -238,11 +225,10 @@ impl PodSync<'_> {
                 return Err(StartFailure::Sync(super::runtime_failed("start a container", &error)));
             }
             // Each attempt has another container id; without it the attempts are counted as one event.
-            let message = error.message.replace(id.as_str(), &spec.name);
-            self.record_event(&spec.name, EventType::Warning, "Failed", format!("Error: {message}"));
+            self.record_error(&spec.name, &error.message.replace(id.as_str(), &spec.name));
             return Err(problem("RunContainerError", error.message));
         }
-        self.record_event(&spec.name, EventType::Normal, "Started", "Container started".to_owned());
+        self.record_event(&spec.name, EventType::Normal, "Started", "Container started");
         let log = PodPaths::new(&deps.settings).log_dir(self.pod).join(&spec.log_path);
         let link = PodPaths::log_link_name(self.pod, &spec.name, id);
         if let Err(error) = deps.logs.link_container_log(&link, &log).await {
@@ -292,10 +278,7 @@ impl PodSync<'_> {
         };
         let termination_log =
             self.termination_log(container.container, restart_count).await.map_err(file_error)?;
-        let config_error = |message: String| {
-            self.record_event(name, EventType::Warning, "Failed", format!("Error: {message}"));
-            problem("CreateContainerConfigError", message)
-        };
+        let config_error = |message: String| self.config_error(name, message);
         let sources = self.environment_sources(container.container, prerequisites.volumes).await;
         let sources = sources.map_err(config_error)?;
         let inputs = ContainerInputs {
@@ -352,8 +335,18 @@ impl PodSync<'_> {
         folders.write_pod_file(&self.pod.uid, &relative, b"", 0o666).await.map(Some)
     }
 
-    pub(super) fn record_event(&self, container: &str, kind: EventType, reason: &str, message: String) {
+    pub(super) fn record_event(&self, container: &str, kind: EventType, reason: &str, message: &str) {
         self.runtime.event(self.pod, Some(container), kind, reason, message);
+    }
+
+    pub(super) fn record_error(&self, container: &str, message: &str) {
+        self.record_event(container, EventType::Warning, "Failed", &format!("Error: {message}"));
+    }
+
+    /// Records that a container cannot be created as configured.
+    pub(super) fn config_error(&self, container: &str, message: String) -> StartFailure {
+        self.record_error(container, &message);
+        problem("CreateContainerConfigError", message)
     }
 }
 

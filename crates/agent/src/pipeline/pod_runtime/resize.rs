@@ -153,8 +153,7 @@ impl PodSync<'_> {
             (update, allocation.in_progress.as_ref().map_or(generation, |condition| condition.generation))
         });
         if update == ConditionUpdate::Changed {
-            let text = error_message(self.pod, generation, message);
-            self.runtime.event(self.pod, None, EventType::Warning, "ResizeError", text);
+            self.warn("ResizeError", &error_message(self.pod, generation, message));
         }
         sync_failed(format!("in-place resize: {message}"))
     }
@@ -201,7 +200,7 @@ impl PodSync<'_> {
             deps.allocations.change(&self.pod.uid, |allocation| set_in_progress(allocation, generation, now));
         } else if let Some(generation) = deps.allocations.change(&self.pod.uid, clear_in_progress) {
             let message = completed_message(self.pod, generation);
-            self.runtime.event(self.pod, None, EventType::Normal, "ResizeCompleted", message);
+            self.runtime.event(self.pod, None, EventType::Normal, "ResizeCompleted", &message);
         }
     }
 

@@ -45,8 +45,7 @@ impl PodRuntime {
         let acted = self.deps.observer.moments().next();
         self.cache.record_action(&observed.uid, acted);
         if let (Err(failure), Some(pod)) = (&stopped, pod) {
-            let message = format!("error killing pod: {failure}");
-            self.event(pod, None, EventType::Warning, "FailedKillPod", message);
+            self.warn(pod, "FailedKillPod", &format!("error killing pod: {failure}"));
         }
         stopped?;
         if !was_alive {
@@ -140,7 +139,7 @@ impl PodRuntime {
     ) -> Result<(), RuntimeError> {
         if let Some(pod) = stop.pod {
             let name = Some(stop.container.name.as_str());
-            self.event(pod, name, EventType::Normal, "Killing", stop.message.clone());
+            self.event(pod, name, EventType::Normal, "Killing", &stop.message);
         }
         let mut left = stop.grace;
         if left > 0 {
@@ -177,8 +176,7 @@ impl PodRuntime {
         tracing::info!(container = name, id = %stop.id, %cause, "preStop hook failed");
         if let Some(pod) = stop.pod {
             // The cause may contain secrets from the server's response.
-            let message = "PreStopHook failed".to_owned();
-            self.event(pod, Some(name), EventType::Warning, "FailedPreStopHook", message);
+            self.event(pod, Some(name), EventType::Warning, "FailedPreStopHook", "PreStopHook failed");
         }
     }
 }

@@ -81,7 +81,7 @@ impl PodRuntime {
         let deadline = sync.deadline();
         if deadline.is_some_and(|deadline| deadline <= self.deps.clock.now()) {
             let rejection = deadline_exceeded();
-            self.event(pod, None, EventType::Normal, &rejection.reason, rejection.message.clone());
+            self.event(pod, None, EventType::Normal, &rejection.reason, &rejection.message);
             return Ok(SyncOutcome::Rejected(rejection));
         }
         let probes = self.deps.probes.get(&pod.uid).unwrap_or_default();
@@ -210,13 +210,7 @@ impl PodSync<'_> {
         let problem = self.runtime.deps.health.now().network_problem;
         match problem {
             Some(problem) if !self.pod.is_host_network() => {
-                self.runtime.event(
-                    self.pod,
-                    None,
-                    EventType::Warning,
-                    "NetworkNotReady",
-                    format!("network is not ready: {problem}"),
-                );
+                self.warn("NetworkNotReady", &format!("network is not ready: {problem}"));
                 Err(SyncFailure::NetworkNotReady(problem))
             }
             Some(_) | None => Ok(()),
@@ -226,13 +220,8 @@ impl PodSync<'_> {
     async fn stop_obsolete(&self, actions: &PodActions) -> Result<(), SyncFailure> {
         let runtime = &self.runtime.deps.runtime;
         if matches!(actions.sandbox, SandboxPlan::Create { reason, .. } if reason.has_event()) {
-            self.runtime.event(
-                self.pod,
-                None,
-                EventType::Normal,
-                "SandboxChanged",
-                "Pod sandbox changed, it will be killed and re-created.".to_owned(),
-            );
+            let message = "Pod sandbox changed, it will be killed and re-created.";
+            self.runtime.event(self.pod, None, EventType::Normal, "SandboxChanged", message);
         }
         if actions.stop_everything {
             self.runtime.stop_everything(Some(self.pod), self.observed, None).await?;
@@ -273,7 +262,7 @@ impl PodSync<'_> {
         let step = deps.timelines.begin_step(&self.pod.uid, StartStep::Volumes, None);
         if let Err(error) = deps.folders.make_pod_folders(&self.pod.uid).await {
             let message = format!("error making pod data directories: {error}: {}", error.source);
-            self.runtime.event(self.pod, None, EventType::Warning, "Failed", message.clone());
+            self.warn("Failed", &message);
             return Err(sync_failed(message));
         }
         self.ensure_cgroup().await?;
@@ -310,6 +299,11 @@ impl PodSync<'_> {
 }
 
 impl PodSync<'_> {
+    /// Records a warning of the whole pod.
+    pub(super) fn warn(&self, reason: &str, message: &str) {
+        self.runtime.warn(self.pod, reason, message);
+    }
+
     /// Removes a dead container and its log.
     async fn remove_with_log(&self, id: &ContainerId) -> Result<(), RuntimeError> {
         let deps = &self.runtime.deps;

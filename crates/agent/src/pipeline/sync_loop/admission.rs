@@ -116,13 +116,11 @@ impl SyncLoop {
     }
 
     pub(super) fn warn(&self, pod: &Pod, reason: &str, message: &str) {
-        self.deps.recorder.record(RecordedEvent {
-            annotations: Default::default(),
-            subject: EventSubject::pod(pod, String::new()),
-            kind: EventType::Warning,
-            reason: reason.to_owned(),
-            message: message.to_owned(),
-            at: self.now(),
-        });
+        self.record_event(pod, EventType::Warning, reason, message);
+    }
+
+    pub(super) fn record_event(&self, pod: &Pod, kind: EventType, reason: &str, message: &str) {
+        let subject = EventSubject::pod(pod, String::new());
+        self.deps.recorder.record(RecordedEvent::new(subject, kind, reason, message, self.now()));
     }
 }

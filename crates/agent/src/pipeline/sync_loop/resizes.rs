@@ -9,9 +9,7 @@ use decide::pod_resources::allocation::{
     started_message,
 };
 use decide::pod_resources::resize_requests::resize_requests;
-use model::{
-    EventSubject, EventType, Pod, PodAllocation, PodUid, RecordedEvent, Rejection, UpdateKind, WorkerPhase,
-};
+use model::{EventType, Pod, PodAllocation, PodUid, Rejection, UpdateKind, WorkerPhase};
 use tokio::time::Instant;
 
 use super::SyncLoop;
@@ -179,7 +177,7 @@ impl SyncLoop {
             set_in_progress(allocation, generation, now);
         });
         let message = started_message(requested, generation);
-        self.record_resize_event(requested, EventType::Normal, "ResizeStarted", message);
+        self.record_event(requested, EventType::Normal, "ResizeStarted", &message);
         self.send_command(UpdateKind::Sync, requested, None);
         ResizeAttempt::Allocated
     }
@@ -200,21 +198,9 @@ impl SyncLoop {
                 PendingReason::Deferred => "ResizeDeferred",
                 PendingReason::Infeasible => "ResizeInfeasible",
             };
-            let message = pending_message(pod, reason, message, generation);
-            self.record_resize_event(pod, EventType::Warning, event, message);
+            self.warn(pod, event, &pending_message(pod, reason, message, generation));
         }
         update
-    }
-
-    fn record_resize_event(&self, pod: &Pod, kind: EventType, reason: &str, message: String) {
-        self.deps.recorder.record(RecordedEvent {
-            annotations: Default::default(),
-            subject: EventSubject::pod(pod, String::new()),
-            kind,
-            reason: reason.to_owned(),
-            message,
-            at: self.now(),
-        });
     }
 }
 

@@ -145,15 +145,8 @@ impl CsiVolumes {
     }
 
     pub(super) fn record_event(&self, subject: EventSubject, kind: EventType, reason: &str, message: String) {
-        let at = self.deps.clock.now();
-        self.deps.events.record(RecordedEvent {
-            annotations: Default::default(),
-            subject,
-            kind,
-            reason: reason.to_owned(),
-            message,
-            at,
-        });
+        let now = self.deps.clock.now();
+        self.deps.events.record(RecordedEvent::new(subject, kind, reason, message, now));
     }
 }
 
