@@ -105,18 +105,10 @@ impl<V: Clone + PartialEq> WatchedSet<V> {
 /// Applies the events of a watch to the set until cancelled.
 pub async fn watch_set<V: Clone + PartialEq>(
     set: Arc<WatchedSet<V>>,
-    mut feed: FeedStream<V>,
+    feed: FeedStream<V>,
     cancel: CancellationToken,
 ) {
-    loop {
-        tokio::select! {
-            () = cancel.cancelled() => return,
-            item = feed.next() => match item {
-                Some(item) => set.apply(item),
-                None => return,
-            },
-        }
-    }
+    cancel.run_until_cancelled(feed.for_each(async |item| set.apply(item))).await;
 }
 
 #[cfg(test)]

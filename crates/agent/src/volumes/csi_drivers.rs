@@ -116,20 +116,13 @@ impl CsiDrivers {
 }
 
 /// Watches CSIDriver objects.
-pub async fn follow(drivers: Arc<CsiDrivers>, mut feed: FeedStream<CSIDriver>, cancel: CancellationToken) {
-    loop {
-        let item = tokio::select! {
-            () = cancel.cancelled() => return,
-            item = feed.next() => item,
-        };
-        match item {
-            Some(item) => {
-                if let Feed::Failed(error) = &item {
-                    tracing::debug!(%error, "failed to watch CSIDriver objects, retrying");
-                }
-                drivers.apply(item);
-            }
-            None => return cancel.cancelled().await,
+pub async fn follow(drivers: Arc<CsiDrivers>, feed: FeedStream<CSIDriver>, cancel: CancellationToken) {
+    let apply = async |item| {
+        if let Feed::Failed(error) = &item {
+            tracing::debug!(%error, "failed to watch CSIDriver objects, retrying");
         }
-    }
+        drivers.apply(item);
+    };
+    cancel.run_until_cancelled(feed.for_each(apply)).await;
+    cancel.cancelled().await;
 }
