@@ -76,7 +76,7 @@ impl<V: Clone + PartialEq> WatchedSet<V> {
         }
     }
 
-    fn apply(&self, item: Feed<V>) {
+    pub(crate) fn apply(&self, item: Feed<V>) {
         match item {
             Feed::Listed(objects) => {
                 self.replace(objects);
@@ -89,10 +89,7 @@ impl<V: Clone + PartialEq> WatchedSet<V> {
             Feed::Deleted(object) => {
                 self.rows.write().remove(&(self.key)(&object));
             }
-            Feed::Failed(error) => {
-                tracing::debug!(%error, "watch failed, retrying");
-                self.state.send_modify(|state| state.has_failed = true);
-            }
+            Feed::Failed(_) => self.state.send_modify(|state| state.has_failed = true),
         }
     }
 
@@ -108,7 +105,13 @@ pub async fn watch_set<V: Clone + PartialEq>(
     feed: FeedStream<V>,
     cancel: CancellationToken,
 ) {
-    cancel.run_until_cancelled(feed.for_each(async |item| set.apply(item))).await;
+    let apply = async |item| {
+        if let Feed::Failed(error) = &item {
+            tracing::debug!(%error, "watch failed, retrying");
+        }
+        set.apply(item);
+    };
+    cancel.run_until_cancelled(feed.for_each(apply)).await;
 }
 
 #[cfg(test)]
