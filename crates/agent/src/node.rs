@@ -107,14 +107,9 @@ pub struct NodeDeps {
 
 impl NodeDeps {
     fn record(&self, event: NodeEvent) {
-        self.events.record(RecordedEvent {
-            annotations: Default::default(),
-            subject: EventSubject::Node(self.profile.name.clone()),
-            kind: event.kind,
-            reason: event.reason.to_owned(),
-            message: event.message,
-            at: self.clock.now(),
-        });
+        let NodeEvent { kind, reason, message } = event;
+        let subject = EventSubject::Node(self.profile.name.clone());
+        self.events.record(RecordedEvent::new(subject, kind, reason, message, self.clock.now()));
     }
 
     /// A number in `0..1` for jitter that differs between nodes and over time.
@@ -128,10 +123,7 @@ pub async fn run(deps: NodeDeps, cancel: CancellationToken) {
     let starting =
         NodeEvent { kind: EventType::Normal, reason: "Starting", message: "Starting kubelet.".to_owned() };
     deps.record(starting);
-    tokio::select! {
-        () = cancel.cancelled() => {}
-        () = Stage::new(deps).run() => {}
-    }
+    cancel.run_until_cancelled(Box::pin(Stage::new(deps).run())).await;
 }
 
 struct Stage {
@@ -156,14 +148,14 @@ impl Stage {
     }
 
     async fn run(mut self) {
-        if self.updater.deps().settings.registration == Registration::ByAgent {
+        if self.updater.deps.settings.registration == Registration::ByAgent {
             self.updater.register().await;
         }
         let fast_until = tokio::time::Instant::now() + FAST_CHECK_DURATION;
         loop {
             self.handle_node_changes().await;
             self.updater.report().await;
-            let deps = self.updater.deps();
+            let deps = &self.updater.deps;
             let next = jitter(deps.settings.update_frequency, JITTER, deps.random());
             self.wait(tokio::time::Instant::now() + next, fast_until).await;
         }
@@ -172,7 +164,7 @@ impl Stage {
     /// Waits until the status must be compared again, at most until the deadline.
     async fn wait(&mut self, deadline: tokio::time::Instant, fast_until: tokio::time::Instant) {
         loop {
-            let is_fast = !self.updater.was_ready() && tokio::time::Instant::now() < fast_until;
+            let is_fast = !self.updater.was_ready && tokio::time::Instant::now() < fast_until;
             tokio::select! {
                 () = tokio::time::sleep_until(deadline) => return,
                 () = self.health.changed() => return,
@@ -181,7 +173,7 @@ impl Stage {
                     Ok(()) => {
                         self.handle_node_changes().await;
                         // The Node object has just been created by somebody else.
-                        if !self.updater.has_reported() {
+                        if !self.updater.has_reported {
                             return;
                         }
                     }
@@ -196,7 +188,7 @@ impl Stage {
     async fn handle_node_changes(&mut self) {
         let view = self.view.borrow_and_update().clone();
         let Some(node) = view.node() else { return };
-        let deps = self.updater.deps();
+        let deps = &self.updater.deps;
         let unschedulable = node.spec.as_ref().and_then(|spec| spec.unschedulable).unwrap_or(false);
         if unschedulable != self.unschedulable {
             let reason = if unschedulable { "NodeNotSchedulable" } else { "NodeSchedulable" };

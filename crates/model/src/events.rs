@@ -77,3 +77,18 @@ pub struct RecordedEvent {
     pub at: Timestamp,
     pub annotations: BTreeMap<String, String>,
 }
+
+impl RecordedEvent {
+    /// An event without annotations.
+    #[must_use]
+    pub fn new(
+        subject: EventSubject,
+        kind: EventType,
+        reason: &str,
+        message: impl Into<String>,
+        at: Timestamp,
+    ) -> Self {
+        let annotations = BTreeMap::new();
+        Self { subject, kind, reason: reason.to_owned(), message: message.into(), at, annotations }
+    }
+}

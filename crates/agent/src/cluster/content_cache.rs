@@ -16,7 +16,6 @@ use tokio_util::sync::CancellationToken;
 
 use crate::cluster::cluster_content::ClusterContent;
 use crate::cluster::cluster_objects::ClusterObjects;
-use crate::cluster::objects::SavedObject;
 use crate::cluster::offline_cache::OfflineCache;
 
 const OBJECTS: &str = "objects";
@@ -78,9 +77,8 @@ impl Fingerprint {
 impl ContentCacheDeps {
     async fn restore(&self) {
         let cache = &self.offline_cache;
-        if let Some(set) = cache.load::<Vec<SavedObject>>(OBJECTS).await {
-            let objects = set.content.into_iter().map(|object| Arc::new(ConfigObject::from(object)));
-            self.objects.seed(objects.collect());
+        if let Some(set) = cache.load::<Vec<ConfigObject>>(OBJECTS).await {
+            self.objects.seed(set.content.into_iter().map(Arc::new).collect());
         }
         if let Some(set) = cache.load::<Vec<(TokenRequest, IssuedToken)>>(TOKENS).await {
             self.content.tokens.seed(set.content);
@@ -101,8 +99,8 @@ impl ContentCacheDeps {
 
     async fn save(&self) {
         let (cache, now) = (&self.offline_cache, self.clock.now());
-        let objects: Vec<_> =
-            self.objects.export().iter().map(|object| SavedObject::from(&**object)).collect();
+        let objects = self.objects.export();
+        let objects: Vec<&ConfigObject> = objects.iter().map(AsRef::as_ref).collect();
         cache.save(OBJECTS, &objects, now).await;
         cache.save(TOKENS, &self.content.tokens.export(), now).await;
         cache.save(SERVICES, &self.content.services.export(), now).await;
@@ -118,29 +116,13 @@ impl ContentCacheDeps {
         let mut objects = self.objects.export();
         objects.sort_by(|one, other| one.key.cmp(&other.key));
         let mut hasher = DefaultHasher::new();
-        let mut tokens: Vec<_> = self
-            .content
-            .tokens
-            .export()
-            .into_iter()
-            .map(|(request, token)| (request, token.expires_at))
-            .collect();
+        let tokens = self.content.tokens.export().into_iter();
+        let mut tokens: Vec<_> = tokens.map(|(request, token)| (request, token.expires_at)).collect();
         tokens.sort();
-        for (request, expires_at) in tokens {
-            (request, expires_at.as_nanos()).hash(&mut hasher);
-        }
-        for service in self.content.services.all() {
-            (&service.namespace, &service.name, &service.cluster_ip).hash(&mut hasher);
-            for port in &service.ports {
-                (&port.name, &port.protocol, port.port).hash(&mut hasher);
-            }
-        }
-        for class in self.content.runtime_classes.all() {
-            (&class.name, &class.handler).hash(&mut hasher);
-        }
-        for bundle in self.content.trust_bundles.iter().flat_map(|bundles| bundles.all()) {
-            bundle.hash(&mut hasher);
-        }
+        tokens.hash(&mut hasher);
+        self.content.services.all().hash(&mut hasher);
+        self.content.runtime_classes.all().hash(&mut hasher);
+        self.content.trust_bundles.as_ref().map(|bundles| bundles.all()).hash(&mut hasher);
         Fingerprint { objects, rest: hasher.finish() }
     }
 }

@@ -20,6 +20,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::cluster::api_pods::{ApiPodChange, ApiPodsReader};
+use crate::cluster::api_timeout::with_timeout;
 use crate::node::node_view::NodeView;
 use crate::pipeline::tables::Reader;
 
@@ -47,13 +48,16 @@ pub struct MirrorPodsDeps {
 }
 
 /// Runs until cancelled.
-pub async fn run(mut deps: MirrorPodsDeps, cancel: CancellationToken) {
+pub async fn run(deps: MirrorPodsDeps, cancel: CancellationToken) {
+    cancel.run_until_cancelled(reconcile_on_changes(deps)).await;
+}
+
+async fn reconcile_on_changes(mut deps: MirrorPodsDeps) {
     let mut pending = PendingWrites::new();
     let mut backoff = Backoff::new(BACKOFF);
     let mut delay = Duration::ZERO;
     loop {
         tokio::select! {
-            () = cancel.cancelled() => return,
             () = tokio::time::sleep(RECONCILE_PERIOD) => {}
             Some(_) = deps.changes.recv() => {}
             // The watch reports a newer state than the pending write.
@@ -61,19 +65,12 @@ pub async fn run(mut deps: MirrorPodsDeps, cancel: CancellationToken) {
             Ok(()) = deps.sources_ready.changed() => {}
             Ok(()) = deps.node.changed() => {}
         }
-        tokio::select! {
-            () = cancel.cancelled() => return,
-            () = tokio::time::sleep(delay.max(DEBOUNCE)) => {}
-        }
+        tokio::time::sleep(delay.max(DEBOUNCE)).await;
         while deps.changes.try_recv().is_some() {}
         while let Some(change) = deps.api_pod_changes.try_recv() {
             pending.remove(&change.full_name);
         }
-        let result = tokio::select! {
-            () = cancel.cancelled() => return,
-            result = deps.reconcile(&mut pending) => result,
-        };
-        delay = match result {
+        delay = match deps.reconcile(&mut pending).await {
             Ok(()) => {
                 backoff.reset();
                 Duration::ZERO
@@ -170,7 +167,7 @@ impl MirrorPodsDeps {
                 let pod =
                     self.desired.all().into_iter().find(|pod| pod.is_static() && pod.full_name == *name);
                 let Some(pod) = pod else { return Ok(()) };
-                match with_timeout(self.pods.create(&mirror_object(&pod, owner))).await {
+                match with_timeout(REQUEST_TIMEOUT, self.pods.create(&mirror_object(&pod, owner))).await {
                     Ok(_) => {
                         tracing::info!(pod = %name, "created mirror pod");
                         Ok(())
@@ -184,7 +181,9 @@ impl MirrorPodsDeps {
                     }
                 }
             }
-            MirrorAction::Delete(uid) => match with_timeout(self.pods.delete(name, uid, 0)).await {
+            MirrorAction::Delete(uid) => match with_timeout(REQUEST_TIMEOUT, self.pods.delete(name, uid, 0))
+                .await
+            {
                 Ok(()) => {
                     tracing::info!(pod = %name, %uid, "deleted mirror pod");
                     Ok(())
@@ -198,16 +197,6 @@ impl MirrorPodsDeps {
             },
         }
     }
-}
-
-async fn with_timeout<T>(request: impl Future<Output = Result<T, ApiError>>) -> Result<T, ApiError> {
-    tokio::time::timeout(REQUEST_TIMEOUT, request).await.unwrap_or_else(|_| {
-        Err(ApiError {
-            kind: ApiErrorKind::Unreachable,
-            message: format!("no response within {REQUEST_TIMEOUT:?}"),
-            retry_after: None,
-        })
-    })
 }
 
 #[cfg(test)]

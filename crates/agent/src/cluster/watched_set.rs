@@ -76,7 +76,7 @@ impl<V: Clone + PartialEq> WatchedSet<V> {
         }
     }
 
-    fn apply(&self, item: Feed<V>) {
+    pub(crate) fn apply(&self, item: Feed<V>) {
         match item {
             Feed::Listed(objects) => {
                 self.replace(objects);
@@ -89,10 +89,7 @@ impl<V: Clone + PartialEq> WatchedSet<V> {
             Feed::Deleted(object) => {
                 self.rows.write().remove(&(self.key)(&object));
             }
-            Feed::Failed(error) => {
-                tracing::debug!(%error, "watch failed, retrying");
-                self.state.send_modify(|state| state.has_failed = true);
-            }
+            Feed::Failed(_) => self.state.send_modify(|state| state.has_failed = true),
         }
     }
 
@@ -105,18 +102,16 @@ impl<V: Clone + PartialEq> WatchedSet<V> {
 /// Applies the events of a watch to the set until cancelled.
 pub async fn watch_set<V: Clone + PartialEq>(
     set: Arc<WatchedSet<V>>,
-    mut feed: FeedStream<V>,
+    feed: FeedStream<V>,
     cancel: CancellationToken,
 ) {
-    loop {
-        tokio::select! {
-            () = cancel.cancelled() => return,
-            item = feed.next() => match item {
-                Some(item) => set.apply(item),
-                None => return,
-            },
+    let apply = async |item| {
+        if let Feed::Failed(error) = &item {
+            tracing::debug!(%error, "watch failed, retrying");
         }
-    }
+        set.apply(item);
+    };
+    cancel.run_until_cancelled(feed.for_each(apply)).await;
 }
 
 #[cfg(test)]

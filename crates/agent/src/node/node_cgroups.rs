@@ -106,7 +106,7 @@ fn warnings(settings: &NodeSettings) -> Vec<(&'static str, &'static str)> {
 /// Runs until cancelled.
 pub async fn run(mut deps: NodeCgroupsDeps, cancel: CancellationToken) {
     for (reason, message) in warnings(&deps.settings) {
-        deps.record(EventType::Warning, reason, message.to_owned());
+        deps.record(EventType::Warning, reason, message);
     }
     if !deps.settings.cgroups_per_qos {
         cancel.cancelled().await;
@@ -115,10 +115,8 @@ pub async fn run(mut deps: NodeCgroupsDeps, cancel: CancellationToken) {
     let paths = QosCgroups::of(&deps.settings);
     for reserved in reserved_cgroups(&deps.settings) {
         let owner = reserved.owner.to_lowercase();
-        deps.record_enforcement(
-            EventType::Normal,
-            format!("Updated limits on {owner} reserved cgroup {}", reserved.path),
-        );
+        let message = format!("Updated limits on {owner} reserved cgroup {}", reserved.path);
+        deps.record_enforcement(EventType::Normal, &message);
     }
     let mut requests = CpuRequests::default();
     let mut enforced = Enforced::NotYet;
@@ -187,14 +185,13 @@ impl NodeCgroupsDeps {
         match (self.cgroups.ensure(&paths.all, &limits).await, before) {
             (Ok(()), Enforced::Yes) => Enforced::Yes,
             (Ok(()), Enforced::NotYet) => {
-                let message = "Updated Node Allocatable limit across pods".to_owned();
-                self.record_enforcement(EventType::Normal, message);
+                self.record_enforcement(EventType::Normal, "Updated Node Allocatable limit across pods");
                 Enforced::Yes
             }
             (Err(error), _) => {
                 let text = format!("{error}: {}", error.source);
                 let message = format!("Failed to update Node Allocatable Limits {:?}: {text}", paths.all);
-                self.record_enforcement(EventType::Warning, message);
+                self.record_enforcement(EventType::Warning, &message);
                 Enforced::NotYet
             }
         }
@@ -206,7 +203,7 @@ impl NodeCgroupsDeps {
         }
     }
 
-    fn record_enforcement(&self, kind: EventType, message: String) {
+    fn record_enforcement(&self, kind: EventType, message: &str) {
         let reason = match kind {
             EventType::Normal => "NodeAllocatableEnforced",
             EventType::Warning => "FailedNodeAllocatableEnforcement",
@@ -214,15 +211,9 @@ impl NodeCgroupsDeps {
         self.record(kind, reason, message);
     }
 
-    fn record(&self, kind: EventType, reason: &str, message: String) {
-        self.events.record(RecordedEvent {
-            annotations: Default::default(),
-            subject: EventSubject::Node(self.settings.name.clone()),
-            kind,
-            reason: reason.to_owned(),
-            message,
-            at: self.clock.now(),
-        });
+    fn record(&self, kind: EventType, reason: &str, message: &str) {
+        let subject = EventSubject::Node(self.settings.name.clone());
+        self.events.record(RecordedEvent::new(subject, kind, reason, message, self.clock.now()));
     }
 }
 

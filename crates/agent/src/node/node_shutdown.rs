@@ -55,10 +55,8 @@ pub struct NodeShutdownDeps {
 
 /// Runs until cancelled, and then releases the inhibitor lock.
 pub async fn run(deps: NodeShutdownDeps, cancel: CancellationToken) {
-    tokio::select! {
-        () = cancel.cancelled() => {}
-        () = Stage { deps: &deps, lock: None, activity: Activity::Idle }.run() => {}
-    }
+    let stage = Stage { deps: &deps, lock: None, activity: Activity::Idle };
+    cancel.run_until_cancelled(stage.run()).await;
 }
 
 struct Stage<'a> {
@@ -177,13 +175,8 @@ impl Stage<'_> {
     }
 
     fn record_event(&self, message: &str) {
-        self.deps.events.record(RecordedEvent {
-            annotations: Default::default(),
-            subject: EventSubject::Node(self.deps.node.clone()),
-            kind: EventType::Normal,
-            reason: EVENT.to_owned(),
-            message: message.to_owned(),
-            at: self.deps.clock.now(),
-        });
+        let subject = EventSubject::Node(self.deps.node.clone());
+        let now = self.deps.clock.now();
+        self.deps.events.record(RecordedEvent::new(subject, EventType::Normal, EVENT, message, now));
     }
 }

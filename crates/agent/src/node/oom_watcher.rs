@@ -19,10 +19,7 @@ pub struct OomWatcherDeps {
 
 /// Runs until cancelled. If the kernel log cannot be read, this is logged once.
 pub async fn run(deps: OomWatcherDeps, cancel: CancellationToken) {
-    tokio::select! {
-        () = cancel.cancelled() => return,
-        () = deps.watch() => {}
-    }
+    cancel.run_until_cancelled(deps.watch()).await;
     cancel.cancelled().await;
 }
 
@@ -53,14 +50,8 @@ impl OomWatcherDeps {
 
     fn record_event(&self, message: String) {
         tracing::warn!(%message, "system ran out of memory");
-        self.events.record(RecordedEvent {
-            annotations: Default::default(),
-            subject: EventSubject::Node(self.node.clone()),
-            kind: EventType::Warning,
-            reason: "SystemOOM".to_owned(),
-            message,
-            at: self.clock.now(),
-        });
+        let (subject, now) = (EventSubject::Node(self.node.clone()), self.clock.now());
+        self.events.record(RecordedEvent::new(subject, EventType::Warning, "SystemOOM", message, now));
     }
 }
 

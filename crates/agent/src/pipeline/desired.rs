@@ -70,12 +70,7 @@ pub async fn run(mut deps: DesiredDeps, cancel: CancellationToken) {
     let (save, to_save) = watch::channel(None);
     let saving = save_changes(Arc::clone(&deps.checkpoints), to_save, cancel.clone());
     let merging = async {
-        loop {
-            let snapshot = tokio::select! {
-                () = cancel.cancelled() => break,
-                snapshot = deps.snapshots.recv() => snapshot,
-            };
-            let Some(snapshot) = snapshot else { break };
+        while let Some(Some(snapshot)) = cancel.run_until_cancelled(deps.snapshots.recv()).await {
             if !merge_snapshot(&mut source_pods, snapshot, &deps).await {
                 break;
             }
@@ -95,20 +90,16 @@ async fn merge_snapshot(
     let source = snapshot.source;
     let merged = merge(source_pods.entry(source).or_default(), snapshot, deps.clock.now());
     for pod in merged.duplicates {
-        deps.events.record(RecordedEvent {
-            annotations: Default::default(),
-            subject: EventSubject::pod(&pod, String::new()),
-            kind: EventType::Warning,
-            reason: "FailedValidation".to_owned(),
-            message: format!(
-                "Error validating pod {}_{}({}) from {source} due to duplicate pod name {:?}, ignoring",
-                pod.name(),
-                pod.full_name.namespace,
-                pod.uid,
-                pod.name(),
-            ),
-            at: deps.clock.now(),
-        });
+        let message = format!(
+            "Error validating pod {}_{}({}) from {source} due to duplicate pod name {:?}, ignoring",
+            pod.name(),
+            pod.full_name.namespace,
+            pod.uid,
+            pod.name(),
+        );
+        let (subject, now) = (EventSubject::pod(&pod, String::new()), deps.clock.now());
+        let event = RecordedEvent::new(subject, EventType::Warning, "FailedValidation", message, now);
+        deps.events.record(event);
     }
     for update in merged.updates {
         tracing::debug!(source = %update.source, operation = update.operation.as_str(), pods = update.pods.len(), "desired state changed");

@@ -79,17 +79,14 @@ type Lists = (Vec<SandboxSummary>, Vec<ContainerSummary>);
 pub async fn run(deps: PlegDeps, cancel: CancellationToken) {
     // Unbounded: this task polls both ends, so a queued update is received in the next step.
     let (stream_sender, mut stream_updates) = mpsc::unbounded_channel();
-    let stream = event_stream::follow(Arc::clone(&deps.runtime), stream_sender, cancel.clone());
+    let stream = event_stream::follow(Arc::clone(&deps.runtime), stream_sender);
     let mut generator = Generator::new(deps);
     let generating = async {
         loop {
-            tokio::select! {
-                () = cancel.cancelled() => return,
-                () = generator.step(&mut stream_updates) => {}
-            }
+            generator.step(&mut stream_updates).await;
         }
     };
-    tokio::join!(stream, generating);
+    cancel.run_until_cancelled(futures::future::join(stream, generating)).await;
 }
 
 struct TrackedPod {
@@ -285,7 +282,7 @@ impl Generator {
             self.remove_pod(&uid);
             return row;
         }
-        self.take_owners(&row);
+        self.owners.extend(ids(&row).map(|id| (id, uid.clone())));
         self.watch_exits(&row);
         let old = self
             .tracked
@@ -306,7 +303,7 @@ impl Generator {
         self.settled_mark = None;
         if self.failed.insert(uid.clone()) {
             tracing::warn!(pod = %uid, %reason, "failed to observe pod");
-            self.next_relist = self.next_relist.min(Instant::now() + self.deps.settings.relist_period);
+            self.relist_within_period();
         }
         self.deps.health.request_check();
         let mut row = previous.cloned().unwrap_or_else(|| {
@@ -398,29 +395,29 @@ impl Generator {
             }
             StreamUpdate::Failed { reason, failures } => {
                 metrics.pleg.stream_errors.inc();
-                metrics.pleg.uses("polling");
                 if self.stream_is_open || failures == event_stream::FAST_RETRIES {
                     tracing::warn!(%reason, failures, "runtime event stream failed, falling back to polling");
                 }
-                self.stream_is_open = false;
-                self.next_relist = self.next_relist.min(Instant::now() + self.deps.settings.relist_period);
+                self.fall_back_to_polling();
             }
             StreamUpdate::Unsupported => {
                 tracing::info!("runtime has no event stream, polling and watching container processes");
-                metrics.pleg.uses("polling");
-                self.stream_is_open = false;
-                self.next_relist = self.next_relist.min(Instant::now() + self.deps.settings.relist_period);
+                self.fall_back_to_polling();
             }
         }
     }
 
-    // === owners of containers ===
-
-    fn take_owners(&mut self, row: &ObservedPod) {
-        for id in ids(row) {
-            self.owners.insert(id, row.uid.clone());
-        }
+    fn fall_back_to_polling(&mut self) {
+        self.deps.metrics.pleg.uses("polling");
+        self.stream_is_open = false;
+        self.relist_within_period();
     }
+
+    fn relist_within_period(&mut self) {
+        self.next_relist = self.next_relist.min(Instant::now() + self.deps.settings.relist_period);
+    }
+
+    // === owners of containers ===
 
     fn drop_owners(&mut self, row: &ObservedPod) {
         for id in ids(row) {

@@ -166,25 +166,25 @@ impl PodRuntime {
         let after = self.cache.last_action(&pod.uid);
         let observed = complete(self.deps.observer.after(&pod.uid, &pod.full_name, after).await);
         if let Err(SyncFailure::Unobservable(reason)) = &observed {
-            let message = format!("error determining status: {reason}");
-            self.event(pod, None, EventType::Warning, "FailedSync", message);
+            self.warn(pod, "FailedSync", &format!("error determining status: {reason}"));
         }
         observed
     }
 
-    fn event(&self, pod: &Pod, container: Option<&str>, kind: EventType, reason: &str, message: String) {
-        let field_path = container
-            .and_then(|name| pod.container(name))
-            .map(|entry| entry.field_path())
-            .unwrap_or_default();
-        self.deps.events.record(RecordedEvent {
-            annotations: Default::default(),
-            subject: EventSubject::pod(pod, field_path),
-            kind,
-            reason: reason.to_owned(),
-            message,
-            at: self.deps.clock.now(),
-        });
+    fn event(&self, pod: &Pod, container: Option<&str>, kind: EventType, reason: &str, message: &str) {
+        let entry = container.and_then(|name| pod.container(name));
+        let field_path = entry.map(|entry| entry.field_path()).unwrap_or_default();
+        self.record(EventSubject::pod(pod, field_path), kind, reason, message);
+    }
+
+    /// Records a warning of the whole pod.
+    fn warn(&self, pod: &Pod, reason: &str, message: &str) {
+        self.event(pod, None, EventType::Warning, reason, message);
+    }
+
+    fn record(&self, subject: EventSubject, kind: EventType, reason: &str, message: &str) {
+        let now = self.deps.clock.now();
+        self.deps.events.record(RecordedEvent::new(subject, kind, reason, message, now));
     }
 }
 
@@ -198,15 +198,17 @@ fn complete(observed: Arc<ObservedPod>) -> Result<Arc<ObservedPod>, SyncFailure>
 
 /// The failure of a sync because of a failed runtime operation.
 fn runtime_failed(operation: &str, error: &RuntimeError) -> SyncFailure {
-    match error.kind {
-        RuntimeErrorKind::Unavailable => SyncFailure::RuntimeUnavailable(format!("{operation}: {error}")),
-        RuntimeErrorKind::Busy => SyncFailure::Busy(format!("{operation}: {error}")),
-        RuntimeErrorKind::NotFound
-        | RuntimeErrorKind::DeadlineExceeded
-        | RuntimeErrorKind::Unimplemented
-        | RuntimeErrorKind::AlreadyExists
-        | RuntimeErrorKind::Exhausted
-        | RuntimeErrorKind::Failed => sync_failed(format!("{operation}: {error}")),
+    runtime_failure(&[error.kind], format!("{operation}: {error}"))
+}
+
+/// A transient failure determines the retry delay, whatever else failed.
+fn runtime_failure(kinds: &[RuntimeErrorKind], text: String) -> SyncFailure {
+    if kinds.contains(&RuntimeErrorKind::Unavailable) {
+        SyncFailure::RuntimeUnavailable(text)
+    } else if kinds.contains(&RuntimeErrorKind::Busy) {
+        SyncFailure::Busy(text)
+    } else {
+        sync_failed(text)
     }
 }
 

@@ -11,7 +11,7 @@ use decide::statistics::locations::{Measure, VolumeLocation, pod_files, volume_l
 use decide::statistics::readings::RunningPod;
 use decide::statistics::summary::{PodFilesReading, VolumeReading};
 use model::usage::{DiskUse, FilesystemRoom};
-use model::{EventSubject, EventType, PodUid, RecordedEvent, Timestamp};
+use model::{EventSubject, EventType, PodUid, RecordedEvent};
 use tokio::time::Instant;
 
 use super::StatisticsDeps;
@@ -94,7 +94,7 @@ impl Files {
             Some(told) => told,
             None => self.look(deps, &place).await,
         };
-        deps.metrics.storage.measured(source, begun.elapsed());
+        deps.metrics.storage.measuring.observe([source], begun.elapsed());
         reading
     }
 
@@ -116,18 +116,10 @@ impl Files {
             Ok(DriverAnswer::Figures(told)) => {
                 let is_abnormal = told.is_abnormal.filter(|_| deps.settings.volume_health);
                 if is_abnormal == Some(true) {
-                    let at = deps.clock.now();
-                    deps.events.record(abnormal_volume(pod, &place.name, &told.message, at));
+                    record_abnormal_volume(deps, pod, &place.name, &told.message);
                 }
-                Some(Some(VolumeReading {
-                    name: place.name.clone(),
-                    claim: place.claim.clone(),
-                    time: deps.clock.now(),
-                    room: told.room,
-                    used: Some(told.used),
-                    is_abnormal,
-                    is_local: place.is_local,
-                }))
+                let reading = reading(deps, place, told.room, Some(told.used));
+                Some(Some(VolumeReading { is_abnormal, ..reading }))
             }
             Ok(DriverAnswer::NotCounting) => None,
             Ok(DriverAnswer::Nothing) => Some(None),
@@ -168,15 +160,7 @@ impl Files {
                 None
             }
         };
-        Some(VolumeReading {
-            name: place.name.clone(),
-            claim: place.claim.clone(),
-            time: deps.clock.now(),
-            room,
-            used,
-            is_abnormal: None,
-            is_local: place.is_local,
-        })
+        Some(reading(deps, place, room, used))
     }
 
     fn before(&self, uid: &PodUid, name: &str) -> Option<VolumeReading> {
@@ -185,20 +169,23 @@ impl Files {
     }
 }
 
+fn reading(
+    deps: &StatisticsDeps,
+    place: &VolumeLocation,
+    room: FilesystemRoom,
+    used: Option<DiskUse>,
+) -> VolumeReading {
+    let VolumeLocation { name, claim, is_local, .. } = place.clone();
+    VolumeReading { name, claim, time: deps.clock.now(), room, used, is_abnormal: None, is_local }
+}
+
 /// Upstream's event for an abnormal volume.
-fn abnormal_volume(pod: &RunningPod, volume: &str, message: &str, at: Timestamp) -> RecordedEvent {
-    RecordedEvent {
-        annotations: Default::default(),
-        subject: EventSubject::Pod {
-            uid: pod.uid.clone(),
-            full_name: pod.full_name.clone(),
-            field_path: String::new(),
-        },
-        kind: EventType::Warning,
-        reason: "VolumeConditionAbnormal".to_owned(),
-        message: format!("Volume {volume}: {message}"),
-        at,
-    }
+fn record_abnormal_volume(deps: &StatisticsDeps, pod: &RunningPod, volume: &str, message: &str) {
+    let (uid, full_name) = (pod.uid.clone(), pod.full_name.clone());
+    let subject = EventSubject::Pod { uid, full_name, field_path: String::new() };
+    let (message, now) = (format!("Volume {volume}: {message}"), deps.clock.now());
+    let reason = "VolumeConditionAbnormal";
+    deps.events.record(RecordedEvent::new(subject, EventType::Warning, reason, message, now));
 }
 
 /// Measures container logs and the other files of a pod.

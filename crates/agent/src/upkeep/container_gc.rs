@@ -79,22 +79,13 @@ impl ContainerGcDeps {
             .collect()
             .await;
         if let Some(error) = failures.first() {
-            self.record_failure(error);
+            let (subject, now) = (EventSubject::Node(self.node.clone()), self.clock.now());
+            let (kind, reason) = (EventType::Warning, "ContainerGCFailed");
+            self.events.record(RecordedEvent::new(subject, kind, reason, &error.message, now));
         }
         if let Err(error) = self.logs.remove_dead_log_links().await {
             tracing::warn!(%error, source = %error.source, "failed to remove dead log links");
         }
-    }
-
-    fn record_failure(&self, error: &RuntimeError) {
-        self.events.record(RecordedEvent {
-            annotations: Default::default(),
-            subject: EventSubject::Node(self.node.clone()),
-            kind: EventType::Warning,
-            reason: "ContainerGCFailed".to_owned(),
-            message: error.message.clone(),
-            at: self.clock.now(),
-        });
     }
 
     async fn remove(&self, container: DeadContainer) -> Result<(), RuntimeError> {

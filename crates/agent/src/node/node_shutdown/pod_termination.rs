@@ -118,14 +118,8 @@ impl NodeShutdownDeps {
 
     fn record_late_event(&self, pod: &Pod) {
         tracing::warn!(pod = %pod.full_name, "pod did not terminate within its grace period");
-        self.events.record(RecordedEvent {
-            annotations: Default::default(),
-            subject: EventSubject::pod(pod, String::new()),
-            kind: EventType::Warning,
-            reason: LATE_REASON.to_owned(),
-            message: LATE_MESSAGE.to_owned(),
-            at: self.clock.now(),
-        });
+        let (subject, now) = (EventSubject::pod(pod, String::new()), self.clock.now());
+        self.events.record(RecordedEvent::new(subject, EventType::Warning, LATE_REASON, LATE_MESSAGE, now));
     }
 
     fn remainder(&self, uid: &PodUid) -> Remainder {

@@ -42,6 +42,15 @@ pub(super) enum StartFailure {
     Sync(SyncFailure),
 }
 
+impl From<ImageProblem> for StartFailure {
+    fn from(ImageProblem { problem, retry_at }: ImageProblem) -> Self {
+        match retry_at {
+            Some(retry_at) => Self::Later { problem, retry_at },
+            None => Self::Failed(problem),
+        }
+    }
+}
+
 impl PodSync<'_> {
     /// Splits the containers to start into those that are due and those that wait for their crash backoff.
     pub(super) fn split_by_backoff(&self, actions: &PodActions) -> (Vec<StartContainer>, DeferredStarts) {
@@ -62,19 +71,12 @@ impl PodSync<'_> {
             (_, BackoffDecision::Wait { delay, until }) => {
                 let pod = self.pod;
                 let message = backoff::crash_message(pod, &start.name, delay);
-                self.runtime.event(
-                    pod,
-                    Some(&start.name),
-                    EventType::Warning,
-                    "BackOff",
-                    format!(
-                        "Back-off restarting failed container {} in pod {}_{}({})",
-                        start.name,
-                        pod.name(),
-                        pod.namespace(),
-                        pod.uid
-                    ),
+                let (name, namespace, uid) = (pod.name(), pod.namespace(), &pod.uid);
+                let event = format!(
+                    "Back-off restarting failed container {} in pod {name}_{namespace}({uid})",
+                    start.name
                 );
+                self.record_event(&start.name, EventType::Warning, "BackOff", &event);
                 Some((ContainerProblem { reason: "CrashLoopBackOff".to_owned(), message }, until))
             }
         }
@@ -128,10 +130,7 @@ impl PodSync<'_> {
         let Some(container) = self.pod.container(&start.name) else {
             return Err(StartFailure::Sync(sync_failed(format!("pod has no container {}", start.name))));
         };
-        let image = prerequisites.image.as_ref().map_err(|problem| match problem.retry_at {
-            Some(retry_at) => StartFailure::Later { problem: problem.problem.clone(), retry_at },
-            None => StartFailure::Failed(problem.problem.clone()),
-        })?;
+        let image = prerequisites.image.as_ref().map_err(|problem| StartFailure::from(problem.clone()))?;
         if let Some((key, BackoffDecision::Retry { next })) = self.crash_decision(start) {
             self.runtime.cache.record_crash(&self.pod.uid, key, next);
         }
@@ -163,21 +162,15 @@ impl PodSync<'_> {
         self.runtime.deps.observer.hint(&self.pod.uid);
         let ips = &prerequisites.sandbox.ips;
         let subject = HookSubject { pod: Some(self.pod), container, id, ips };
-        let message = tokio::select! {
-            done = self.runtime.run_hook(subject, handler) => match done {
-                Ok(()) => return Ok(()),
-                Err(message) => message,
-            },
-            // A pod that must stop does not wait for the hook.
-            () = prerequisites.interrupt.cancelled() => return Err(StartFailure::Sync(SyncFailure::Interrupted)),
+        // A pod that must stop does not wait for the hook.
+        let done = prerequisites.interrupt.run_until_cancelled(self.runtime.run_hook(subject, handler)).await;
+        let message = match done.ok_or(StartFailure::Sync(SyncFailure::Interrupted))? {
+            Ok(()) => return Ok(()),
+            Err(message) => message,
         };
         // The message may contain secrets from the server's response.
-        self.record_event(
-            &container.name,
-            EventType::Warning,
-            "FailedPostStartHook",
-            "PostStartHook failed".to_owned(),
-        );
+        let event = "PostStartHook failed";
+        self.record_event(&container.name, EventType::Warning, "FailedPostStartHook", event);
         let stop = ContainerStop {
             pod: Some(self.pod),
             container: Cow::Borrowed(container),
@@ -200,8 +193,7 @@ impl PodSync<'_> {
             Some(status) => Ok(Some(&status.id)),
             None => {
                 let message = format!("unable to find target container {target}");
-                self.record_event(name, EventType::Warning, "Failed", format!("Error: {message}"));
-                Err(problem("CreateContainerConfigError", message))
+                Err(self.config_error(name, message))
             }
         }
     }
@@ -217,15 +209,14 @@ impl PodSync<'_> {
         self.count_image_volumes(&spec.name, created.is_ok());
         match created {
             Ok(id) => {
-                self.record_event(&spec.name, EventType::Normal, "Created", "Container created".to_owned());
+                self.record_event(&spec.name, EventType::Normal, "Created", "Container created");
                 Ok(id)
             }
             Err(error) if is_transient(error.kind) => {
                 Err(StartFailure::Sync(super::runtime_failed("create a container", &error)))
             }
             Err(error) => {
-                let message = format!("Error: {}", error.message);
-                self.record_event(&spec.name, EventType::Warning, "Failed", message);
+                self.record_error(&spec.name, &error.message);
                 Err(problem("CreateContainerError", error.message))
             }
         }
@@ -238,11 +229,10 @@ impl PodSync<'_> {
                 return Err(StartFailure::Sync(super::runtime_failed("start a container", &error)));
             }
             // Each attempt has another container id; without it the attempts are counted as one event.
-            let message = error.message.replace(id.as_str(), &spec.name);
-            self.record_event(&spec.name, EventType::Warning, "Failed", format!("Error: {message}"));
+            self.record_error(&spec.name, &error.message.replace(id.as_str(), &spec.name));
             return Err(problem("RunContainerError", error.message));
         }
-        self.record_event(&spec.name, EventType::Normal, "Started", "Container started".to_owned());
+        self.record_event(&spec.name, EventType::Normal, "Started", "Container started");
         let log = PodPaths::new(&deps.settings).log_dir(self.pod).join(&spec.log_path);
         let link = PodPaths::log_link_name(self.pod, &spec.name, id);
         if let Err(error) = deps.logs.link_container_log(&link, &log).await {
@@ -292,10 +282,7 @@ impl PodSync<'_> {
         };
         let termination_log =
             self.termination_log(container.container, restart_count).await.map_err(file_error)?;
-        let config_error = |message: String| {
-            self.record_event(name, EventType::Warning, "Failed", format!("Error: {message}"));
-            problem("CreateContainerConfigError", message)
-        };
+        let config_error = |message: String| self.config_error(name, message);
         let sources = self.environment_sources(container.container, prerequisites.volumes).await;
         let sources = sources.map_err(config_error)?;
         let inputs = ContainerInputs {
@@ -352,8 +339,18 @@ impl PodSync<'_> {
         folders.write_pod_file(&self.pod.uid, &relative, b"", 0o666).await.map(Some)
     }
 
-    pub(super) fn record_event(&self, container: &str, kind: EventType, reason: &str, message: String) {
+    pub(super) fn record_event(&self, container: &str, kind: EventType, reason: &str, message: &str) {
         self.runtime.event(self.pod, Some(container), kind, reason, message);
+    }
+
+    pub(super) fn record_error(&self, container: &str, message: &str) {
+        self.record_event(container, EventType::Warning, "Failed", &format!("Error: {message}"));
+    }
+
+    /// Records that a container cannot be created as configured.
+    pub(super) fn config_error(&self, container: &str, message: String) -> StartFailure {
+        self.record_error(container, &message);
+        problem("CreateContainerConfigError", message)
     }
 }
 

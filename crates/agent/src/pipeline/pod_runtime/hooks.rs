@@ -2,7 +2,7 @@ use std::time::Duration;
 
 use decide::pipeline::hooks::{Hook, exec_error, invalid_handler, resolve_port};
 use k8s_openapi::api::core::v1::{Container, HTTPGetAction, LifecycleHandler};
-use model::{ContainerId, EventType, Pod};
+use model::{ContainerId, Pod};
 use ports::outbound::{HttpGet, OutboundError, Purpose, Scheme};
 
 use super::PodRuntime;
@@ -94,7 +94,7 @@ impl PodRuntime {
                 "request to HTTPS lifecycle hook {host}:{} got HTTP response, retry with HTTP succeeded",
                 request.port
             );
-            self.event(pod, None, EventType::Warning, "LifecycleHTTPFallback", message);
+            self.warn(pod, "LifecycleHTTPFallback", &message);
         }
         Ok(())
     }

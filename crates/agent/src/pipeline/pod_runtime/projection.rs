@@ -11,7 +11,7 @@ use decide::projected::projected_files::{ProjectedContent, digest, volume_files}
 use decide::runtime_spec::environment::{EnvFile, EnvironmentSources, env_files};
 use decide::volumes::{VolumeFiles, holds_files, plan_files, set_up_failed};
 use k8s_openapi::api::core::v1::Container;
-use model::{EventType, ObjectKey, PlannedVolume, ReadObjects, SandboxState, Timestamp, VolumePlan};
+use model::{ObjectKey, PlannedVolume, ReadObjects, SandboxState, Timestamp, VolumePlan};
 use ports::host::pod_volumes::Progress;
 
 use super::sync::PodSync;
@@ -169,7 +169,6 @@ impl PodSync<'_> {
     }
 
     fn record_mount_failure(&self, volume: &str, problem: &str) {
-        let message = set_up_failed(volume, problem);
-        self.runtime.event(self.pod, None, EventType::Warning, "FailedMount", message);
+        self.warn("FailedMount", &set_up_failed(volume, problem));
     }
 }

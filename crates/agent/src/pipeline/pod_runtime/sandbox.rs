@@ -4,8 +4,8 @@ use decide::runtime_spec::pod_paths::log_folder;
 use decide::runtime_spec::sandbox_spec::{SandboxInputs, sandbox_spec};
 use decide::runtime_spec::user_namespaces::check_handler;
 use model::{
-    DnsConfig, EventSubject, EventType, RecordedEvent, SandboxId, SandboxSpec, SandboxStatus, StartStep,
-    SyncFailure, UserNamespace,
+    DnsConfig, EventSubject, EventType, SandboxId, SandboxSpec, SandboxStatus, StartStep, SyncFailure,
+    UserNamespace,
 };
 use ports::runtime::RuntimeErrorKind;
 use tokio::time::Instant;
@@ -29,19 +29,13 @@ impl PodRuntime {
             },
         };
         if let Some(problem) = problem {
-            self.node_warning("CheckLimitsForResolvConf", problem);
+            self.warn_node("CheckLimitsForResolvConf", &problem);
         }
     }
 
-    fn node_warning(&self, reason: &str, message: String) {
-        self.deps.events.record(RecordedEvent {
-            annotations: Default::default(),
-            subject: EventSubject::Node(self.deps.settings.name.clone()),
-            kind: EventType::Warning,
-            reason: reason.to_owned(),
-            message,
-            at: self.deps.clock.now(),
-        });
+    fn warn_node(&self, reason: &str, message: &str) {
+        let subject = EventSubject::Node(self.deps.settings.name.clone());
+        self.record(subject, EventType::Warning, reason, message);
     }
 }
 
@@ -69,10 +63,8 @@ impl PodSync<'_> {
             let ips = self.observed_sandbox(id).and_then(|sandbox| sandbox.ips.clone()).unwrap_or_default();
             return Ok(ReadySandbox { id: id.clone(), ips, spec: spec.clone() });
         }
-        tokio::select! {
-            () = start.permit.acquire() => {}
-            () = start.interrupt.cancelled() => return Err(SyncFailure::Interrupted),
-        }
+        let permit = start.interrupt.run_until_cancelled(start.permit.acquire()).await;
+        permit.ok_or(SyncFailure::Interrupted)?;
         let timelines = &self.runtime.deps.timelines;
         let step = timelines.begin_step(&self.pod.uid, StartStep::Sandbox, None);
         let created = self.create_sandbox(spec).await;
@@ -101,13 +93,7 @@ impl PodSync<'_> {
                 return Err(runtime_failed("create the pod's sandbox", &error));
             }
             Err(error) => {
-                self.runtime.event(
-                    self.pod,
-                    None,
-                    EventType::Warning,
-                    "FailedCreatePodSandBox",
-                    format!("Failed to create pod sandbox: {}", error.grpc_text()),
-                );
+                self.warn_not_created(&error.grpc_text());
                 return Err(runtime_failed("create the pod's sandbox", &error));
             }
         };
@@ -116,7 +102,7 @@ impl PodSync<'_> {
         } else {
             let status = deps.runtime.sandbox_status(&id).await.map_err(|error| {
                 let message = format!("Unable to get pod sandbox status: {}", error.grpc_text());
-                self.runtime.event(self.pod, None, EventType::Warning, "FailedPodSandBoxStatus", message);
+                self.warn("FailedPodSandBoxStatus", &message);
                 runtime_failed("read the new sandbox's status", &error)
             })?;
             status.ips.unwrap_or_default()
@@ -127,15 +113,13 @@ impl PodSync<'_> {
     async fn sandbox_spec(&self, attempt: u32) -> Result<SandboxSpec, SyncFailure> {
         let dns = self.dns()?;
         self.sandbox_spec_with(attempt, dns).await.map_err(|message| {
-            self.runtime.event(
-                self.pod,
-                None,
-                EventType::Warning,
-                "FailedCreatePodSandBox",
-                format!("Failed to create pod sandbox: {message}"),
-            );
+            self.warn_not_created(&message);
             sync_failed(message)
         })
+    }
+
+    fn warn_not_created(&self, cause: &str) {
+        self.warn("FailedCreatePodSandBox", &format!("Failed to create pod sandbox: {cause}"));
     }
 
     async fn sandbox_spec_with(&self, attempt: u32, dns: Option<DnsConfig>) -> Result<SandboxSpec, String> {
@@ -176,10 +160,8 @@ impl PodSync<'_> {
         let (dns, warnings) = pod_dns(self.pod, &deps.settings, &host);
         for warning in warnings {
             match warning.subject {
-                WarningSubject::Pod => {
-                    self.runtime.event(self.pod, None, EventType::Warning, warning.reason, warning.message);
-                }
-                WarningSubject::Node => self.runtime.node_warning(warning.reason, warning.message),
+                WarningSubject::Pod => self.warn(warning.reason, &warning.message),
+                WarningSubject::Node => self.runtime.warn_node(warning.reason, &warning.message),
             }
         }
         Ok(dns)

@@ -9,12 +9,12 @@ use decide::pipeline::pod_actions::KillContainer;
 use decide::pipeline::termination::containers_to_stop_first;
 use k8s_openapi::api::core::v1::Container;
 use model::{ContainerId, ContainerStatus, EventType, ObservedPod, Pod, SyncFailure};
-use ports::runtime::{RuntimeError, RuntimeErrorKind};
+use ports::runtime::RuntimeError;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
 use super::hooks::HookSubject;
-use super::{PodRuntime, complete, runtime_failed, sync_failed};
+use super::{PodRuntime, complete, runtime_failed, runtime_failure, sync_failed};
 
 /// A container to stop.
 pub(super) struct ContainerStop<'a> {
@@ -45,8 +45,7 @@ impl PodRuntime {
         let acted = self.deps.observer.moments().next();
         self.cache.record_action(&observed.uid, acted);
         if let (Err(failure), Some(pod)) = (&stopped, pod) {
-            let message = format!("error killing pod: {failure}");
-            self.event(pod, None, EventType::Warning, "FailedKillPod", message);
+            self.warn(pod, "FailedKillPod", &format!("error killing pod: {failure}"));
         }
         stopped?;
         if !was_alive {
@@ -140,7 +139,7 @@ impl PodRuntime {
     ) -> Result<(), RuntimeError> {
         if let Some(pod) = stop.pod {
             let name = Some(stop.container.name.as_str());
-            self.event(pod, name, EventType::Normal, "Killing", stop.message.clone());
+            self.event(pod, name, EventType::Normal, "Killing", &stop.message);
         }
         let mut left = stop.grace;
         if left > 0 {
@@ -177,8 +176,7 @@ impl PodRuntime {
         tracing::info!(container = name, id = %stop.id, %cause, "preStop hook failed");
         if let Some(pod) = stop.pod {
             // The cause may contain secrets from the server's response.
-            let message = "PreStopHook failed".to_owned();
-            self.event(pod, Some(name), EventType::Warning, "FailedPreStopHook", message);
+            self.event(pod, Some(name), EventType::Warning, "FailedPreStopHook", "PreStopHook failed");
         }
     }
 }
@@ -203,15 +201,8 @@ fn summary(failures: &[(RuntimeError, String)]) -> Result<(), SyncFailure> {
         [only] => (*only).to_owned(),
         several => format!("[{}]", several.join(", ")),
     };
-    // A transient failure determines the retry delay, whatever else failed.
-    let any = |kind| failures.iter().any(|(error, _)| error.kind == kind);
-    Err(if any(RuntimeErrorKind::Unavailable) {
-        SyncFailure::RuntimeUnavailable(text)
-    } else if any(RuntimeErrorKind::Busy) {
-        SyncFailure::Busy(text)
-    } else {
-        sync_failed(text)
-    })
+    let kinds: Vec<_> = failures.iter().map(|(error, _)| error.kind).collect();
+    Err(runtime_failure(&kinds, text))
 }
 
 /// Which of the running containers have stopped.

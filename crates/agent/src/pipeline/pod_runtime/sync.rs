@@ -59,10 +59,8 @@ impl PodRuntime {
         interrupt: &CancellationToken,
     ) -> Result<SyncOutcome, SyncFailure> {
         // The sweeper may still remove an earlier instance with the same UID.
-        tokio::select! {
-            () = self.deps.sweeping.wait_until_swept(&pod.uid) => {}
-            () = interrupt.cancelled() => return Err(SyncFailure::Interrupted),
-        }
+        let swept = interrupt.run_until_cancelled(self.deps.sweeping.wait_until_swept(&pod.uid)).await;
+        swept.ok_or(SyncFailure::Interrupted)?;
         let observed = self.observe(pod).await?;
         if interrupt.is_cancelled() {
             return Err(SyncFailure::Interrupted);
@@ -81,17 +79,15 @@ impl PodRuntime {
         let deadline = sync.deadline();
         if deadline.is_some_and(|deadline| deadline <= self.deps.clock.now()) {
             let rejection = deadline_exceeded();
-            self.event(pod, None, EventType::Normal, &rejection.reason, rejection.message.clone());
+            self.event(pod, None, EventType::Normal, &rejection.reason, &rejection.message);
             return Ok(SyncOutcome::Rejected(rejection));
         }
         let probes = self.deps.probes.get(&pod.uid).unwrap_or_default();
         let mut actions = plan(pod, &observed, &probes);
         actions.stop_dead_sandboxes(&observed, &self.cache.stopped_sandboxes(&pod.uid));
-        tokio::select! {
-            () = sync.refresh_files() => {}
-            // A pod that must stop does not wait for tokens and certificates. Files are written atomically.
-            () = interrupt.cancelled() => return Err(SyncFailure::Interrupted),
-        }
+        // A pod that must stop does not wait for tokens and certificates. Files are written atomically.
+        let refreshed = interrupt.run_until_cancelled(sync.refresh_files()).await;
+        refreshed.ok_or(SyncFailure::Interrupted)?;
         sync.refresh_driver_volumes().await;
         let restart_at = sync.restart_for_objects(&mut actions).await;
         let resize_started = Instant::now();
@@ -144,11 +140,9 @@ impl PodSync<'_> {
         if due.is_empty() && !creates {
             return Ok(deferred);
         }
-        let volumes = tokio::select! {
-            volumes = self.prepare_host() => volumes?,
-            // A pod that must stop does not wait for a hanging volume.
-            () = interrupt.cancelled() => return Err(SyncFailure::Interrupted),
-        };
+        // A pod that must stop does not wait for a hanging volume.
+        let prepared = interrupt.run_until_cancelled(self.prepare_host()).await;
+        let volumes = prepared.ok_or(SyncFailure::Interrupted)??;
 
         let permit = self.runtime.start_limiter.permit();
         let sandbox = &actions.sandbox;
@@ -169,10 +163,8 @@ impl PodSync<'_> {
         // Images are pulled while the sandbox is created. A pull may take minutes; a pod that must stop does not
         // wait for it.
         let images = futures::future::join_all(due.iter().map(|start| async {
-            tokio::select! {
-                image = self.ensure_image(start, &spec) => image,
-                () = interrupt.cancelled() => Err(ImageProblem::failed("Interrupted", String::new())),
-            }
+            let image = interrupt.run_until_cancelled(self.ensure_image(start, &spec)).await;
+            image.unwrap_or_else(|| Err(ImageProblem::failed("Interrupted", String::new())))
         }));
         // Writes the checkpoint meanwhile. `create_container` waits for it again and reports a failure.
         let flushed = self.runtime.deps.allocations.flush_actuated(&self.pod.uid);
@@ -210,13 +202,7 @@ impl PodSync<'_> {
         let problem = self.runtime.deps.health.now().network_problem;
         match problem {
             Some(problem) if !self.pod.is_host_network() => {
-                self.runtime.event(
-                    self.pod,
-                    None,
-                    EventType::Warning,
-                    "NetworkNotReady",
-                    format!("network is not ready: {problem}"),
-                );
+                self.warn("NetworkNotReady", &format!("network is not ready: {problem}"));
                 Err(SyncFailure::NetworkNotReady(problem))
             }
             Some(_) | None => Ok(()),
@@ -226,13 +212,8 @@ impl PodSync<'_> {
     async fn stop_obsolete(&self, actions: &PodActions) -> Result<(), SyncFailure> {
         let runtime = &self.runtime.deps.runtime;
         if matches!(actions.sandbox, SandboxPlan::Create { reason, .. } if reason.has_event()) {
-            self.runtime.event(
-                self.pod,
-                None,
-                EventType::Normal,
-                "SandboxChanged",
-                "Pod sandbox changed, it will be killed and re-created.".to_owned(),
-            );
+            let message = "Pod sandbox changed, it will be killed and re-created.";
+            self.runtime.event(self.pod, None, EventType::Normal, "SandboxChanged", message);
         }
         if actions.stop_everything {
             self.runtime.stop_everything(Some(self.pod), self.observed, None).await?;
@@ -273,7 +254,7 @@ impl PodSync<'_> {
         let step = deps.timelines.begin_step(&self.pod.uid, StartStep::Volumes, None);
         if let Err(error) = deps.folders.make_pod_folders(&self.pod.uid).await {
             let message = format!("error making pod data directories: {error}: {}", error.source);
-            self.runtime.event(self.pod, None, EventType::Warning, "Failed", message.clone());
+            self.warn("Failed", &message);
             return Err(sync_failed(message));
         }
         self.ensure_cgroup().await?;
@@ -310,6 +291,11 @@ impl PodSync<'_> {
 }
 
 impl PodSync<'_> {
+    /// Records a warning of the whole pod.
+    pub(super) fn warn(&self, reason: &str, message: &str) {
+        self.runtime.warn(self.pod, reason, message);
+    }
+
     /// Removes a dead container and its log.
     async fn remove_with_log(&self, id: &ContainerId) -> Result<(), RuntimeError> {
         let deps = &self.runtime.deps;

@@ -10,9 +10,8 @@ use decide::volumes::{
 };
 use k8s_openapi::api::core::v1::{Container, Volume};
 use model::{
-    ContainerProblem, ContainerSpec, EventSubject, EventType, ImageSpec, ObjectKey, ObjectKind,
-    PlannedVolume, RecordedEvent, Rejection, SandboxSpec, SecretReference, SyncFailure, VolumeLabel,
-    VolumePlan, VolumeSecret,
+    ContainerSpec, EventSubject, EventType, ImageSpec, ObjectKey, ObjectKind, PlannedVolume, Rejection,
+    SandboxSpec, SecretReference, SyncFailure, VolumeLabel, VolumePlan, VolumeSecret,
 };
 use ports::host::pod_volumes::{Progress, VolumeError};
 use tokio::time::Instant;
@@ -66,8 +65,8 @@ impl PodSync<'_> {
         }
         if !too_many.is_empty() {
             let (reason, message) = ("VolumeAttachmentLimitExceeded", too_many_volumes(&too_many));
-            self.runtime.event(self.pod, None, EventType::Warning, reason, message.clone());
-            deps.metrics.pods.rejected(rejection_label(reason));
+            self.warn(reason, &message);
+            deps.metrics.pods.rejections.inc([rejection_label(reason)]);
             return Err(SyncFailure::Rejected(Rejection::at_admission(reason, message)));
         }
         if failures.is_empty() {
@@ -109,7 +108,7 @@ impl PodSync<'_> {
         }
         if self.runtime.cache.mark_mapped(&self.pod.uid, &volume.name) {
             for message in messages {
-                self.runtime.event(self.pod, None, EventType::Normal, "SuccessfulMountVolume", message);
+                self.runtime.event(self.pod, None, EventType::Normal, "SuccessfulMountVolume", &message);
             }
         }
     }
@@ -127,14 +126,9 @@ impl PodSync<'_> {
         let metadata = &found.volume.metadata;
         let name = metadata.name.clone().unwrap_or_default();
         let message = other_file_system(&name, reason);
-        self.runtime.deps.events.record(RecordedEvent {
-            annotations: Default::default(),
-            subject: EventSubject::Volume { name, uid: metadata.uid.clone().unwrap_or_default() },
-            kind: EventType::Warning,
-            reason: "FailedMountOnFilesystemMismatch".to_owned(),
-            message,
-            at: self.runtime.deps.clock.now(),
-        });
+        let subject = EventSubject::Volume { name, uid: metadata.uid.clone().unwrap_or_default() };
+        let event = "FailedMountOnFilesystemMismatch";
+        self.runtime.record(subject, EventType::Warning, event, &message);
     }
 
     /// Reads the secret of a volume. A failure is stored and reported by the step that needs the secret.
@@ -173,7 +167,7 @@ impl PodSync<'_> {
         match self.runtime.deps.folders.shared_group(&self.pod.uid, path).await {
             Ok(Some(found)) if found != group.gid => {
                 let message = other_group(name, group.gid, found);
-                self.runtime.event(self.pod, None, EventType::Warning, "AlreadyMountedVolume", message);
+                self.warn("AlreadyMountedVolume", &message);
             }
             Ok(_) => {}
             Err(error) => {
@@ -217,13 +211,7 @@ impl PodSync<'_> {
                 result = &mut set_up => return result,
                 () = tokio::time::sleep(wait), if report.is_some() => {
                     let message = report.take().unwrap_or_default();
-                    self.runtime.event(
-                        self.pod,
-                        None,
-                        EventType::Warning,
-                        "VolumePermissionChangeInProgress",
-                        message,
-                    );
+                    self.warn("VolumePermissionChangeInProgress", &message);
                     report = still_changing(&self.pod.uid, volume, progress.files());
                     wait = REPORT_PERIOD;
                 }
@@ -263,14 +251,14 @@ impl PodSync<'_> {
                 Err(_) => VolumeError::TimedOut(VOLUME_REFRESH_TIMEOUT),
             };
             let failure = MountFailure::of(&volume, display_name(&volume, &claimed), &error);
-            self.runtime.event(self.pod, None, EventType::Warning, failure.event, failure.message);
+            self.warn(failure.event, &failure.message);
         }
     }
 
     /// Records the failed volumes and returns the failure with its retry delay.
     fn mount_failure(&self, failures: &[MountFailure]) -> SyncFailure {
         for failure in failures {
-            self.runtime.event(self.pod, None, EventType::Warning, failure.event, failure.message.clone());
+            self.warn(failure.event, &failure.message);
         }
         let messages: Vec<&str> = failures.iter().map(|failure| failure.message.as_str()).collect();
         let message = messages.join("; ");
@@ -310,12 +298,8 @@ impl PodSync<'_> {
             let images = &self.runtime.deps.images;
             let ready = images.ensure_for_volume(self.pod, requested, sandbox).await;
             let ready = ready.map_err(|problem| {
-                let message = format!("Error: {}", problem.problem.reason);
-                self.record_event(&container.name, EventType::Warning, "Failed", message);
-                match problem.retry_at {
-                    Some(retry_at) => StartFailure::Later { problem: problem.problem, retry_at },
-                    None => StartFailure::Failed(problem.problem),
-                }
+                self.record_error(&container.name, &problem.problem.reason);
+                StartFailure::from(problem)
             })?;
             let image = ImageSpec { image: ready.reference, runtime_handler: ready.handler, ..image };
             if let Some(volume) = volumes.to_mut().get_mut(index) {
@@ -339,9 +323,7 @@ impl PodSync<'_> {
                     "failed to prepare subPath for volumeMount {:?} of container {:?}",
                     sub_path.volume, sub_path.container
                 );
-                self.record_event(&spec.name, EventType::Warning, "Failed", format!("Error: {message}"));
-                let reason = "CreateContainerConfigError".to_owned();
-                return Err(StartFailure::Failed(ContainerProblem { reason, message }));
+                return Err(self.config_error(&spec.name, message));
             }
         }
         Ok(())

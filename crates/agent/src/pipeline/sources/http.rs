@@ -125,16 +125,12 @@ impl HttpSource {
 
     /// Polls until cancelled.
     pub async fn run(mut self, cancel: CancellationToken) {
-        loop {
-            tokio::select! {
-                () = cancel.cancelled() => return,
-                listening = self.poll() => if !listening { return },
+        let polling = async {
+            while self.poll().await {
+                tokio::time::sleep(self.deps.check_frequency).await;
             }
-            tokio::select! {
-                () = cancel.cancelled() => return,
-                () = tokio::time::sleep(self.deps.check_frequency) => {}
-            }
-        }
+        };
+        cancel.run_until_cancelled(polling).await;
     }
 
     /// Polls once; returns false when the receiver of snapshots has ended.
@@ -145,16 +141,14 @@ impl HttpSource {
             Err(_) => Err(FetchError::Timeout),
         };
         match result {
-            Ok(None) => {
+            Ok(changed) => {
                 self.failures = 0;
+                self.pod_count = changed.as_ref().map_or(self.pod_count, |snapshot| snapshot.pods.len());
                 self.deps.report.record_success(PodSource::Http, self.pod_count);
-                true
-            }
-            Ok(Some(snapshot)) => {
-                self.failures = 0;
-                self.pod_count = snapshot.pods.len();
-                self.deps.report.record_success(PodSource::Http, self.pod_count);
-                self.deps.snapshots.send(snapshot).await.is_ok()
+                match changed {
+                    Some(snapshot) => self.deps.snapshots.send(snapshot).await.is_ok(),
+                    None => true,
+                }
             }
             Err(error) => {
                 self.failures = self.failures.saturating_add(1);

@@ -88,7 +88,7 @@ impl SyncLoop {
     pub(super) fn reject(&self, pod: &Arc<Pod>, rejection: Rejection) {
         tracing::warn!(pod = %pod.full_name, reason = %rejection.reason, message = %rejection.message, "rejected pod");
         self.warn(pod, &rejection.reason, &rejection.message);
-        self.deps.metrics.pods.rejected(rejection_label(&rejection.reason));
+        self.deps.metrics.pods.rejections.inc([rejection_label(&rejection.reason)]);
         let options = KillOptions { grace_override: None, rejection: Some(rejection) };
         self.send_command(UpdateKind::Kill, pod, Some(options));
     }
@@ -116,13 +116,11 @@ impl SyncLoop {
     }
 
     pub(super) fn warn(&self, pod: &Pod, reason: &str, message: &str) {
-        self.deps.recorder.record(RecordedEvent {
-            annotations: Default::default(),
-            subject: EventSubject::pod(pod, String::new()),
-            kind: EventType::Warning,
-            reason: reason.to_owned(),
-            message: message.to_owned(),
-            at: self.now(),
-        });
+        self.record_event(pod, EventType::Warning, reason, message);
+    }
+
+    pub(super) fn record_event(&self, pod: &Pod, kind: EventType, reason: &str, message: &str) {
+        let subject = EventSubject::pod(pod, String::new());
+        self.deps.recorder.record(RecordedEvent::new(subject, kind, reason, message, self.now()));
     }
 }

@@ -9,9 +9,7 @@ use decide::pod_resources::allocation::{
     started_message,
 };
 use decide::pod_resources::resize_requests::resize_requests;
-use model::{
-    EventSubject, EventType, Pod, PodAllocation, PodUid, RecordedEvent, Rejection, UpdateKind, WorkerPhase,
-};
+use model::{EventType, Pod, PodAllocation, PodUid, Rejection, UpdateKind, WorkerPhase};
 use tokio::time::Instant;
 
 use super::SyncLoop;
@@ -46,7 +44,8 @@ impl SyncLoop {
             return;
         }
         for request in old.map(|old| resize_requests(old, new)).unwrap_or_default() {
-            self.deps.metrics.resizes.requested(request.resource, request.requirement, request.operation);
+            let labels = [request.operation, request.requirement, request.resource];
+            self.deps.metrics.resizes.requested.inc(labels);
         }
         if self.deps.allocations.differs_from_spec(new) {
             self.resizes.push(&new.uid);
@@ -139,7 +138,7 @@ impl SyncLoop {
                     }
                     let deferred = PendingReason::Deferred.as_str();
                     if allocation.pending.as_ref().is_some_and(|pending| pending.reason == deferred) {
-                        self.deps.metrics.resizes.accepted(trigger);
+                        self.deps.metrics.resizes.accepted.inc([trigger]);
                     }
                 }
                 ResizeAttempt::Settled => {}
@@ -159,7 +158,7 @@ impl SyncLoop {
             let update =
                 self.set_resize_pending(requested, PendingReason::Infeasible, cause.message(), generation);
             if update == ConditionUpdate::Changed {
-                self.deps.metrics.resizes.infeasible(cause.label());
+                self.deps.metrics.resizes.infeasible.inc([cause.label()]);
             }
             return ResizeAttempt::Settled;
         }
@@ -179,7 +178,7 @@ impl SyncLoop {
             set_in_progress(allocation, generation, now);
         });
         let message = started_message(requested, generation);
-        self.record_resize_event(requested, EventType::Normal, "ResizeStarted", message);
+        self.record_event(requested, EventType::Normal, "ResizeStarted", &message);
         self.send_command(UpdateKind::Sync, requested, None);
         ResizeAttempt::Allocated
     }
@@ -200,21 +199,9 @@ impl SyncLoop {
                 PendingReason::Deferred => "ResizeDeferred",
                 PendingReason::Infeasible => "ResizeInfeasible",
             };
-            let message = pending_message(pod, reason, message, generation);
-            self.record_resize_event(pod, EventType::Warning, event, message);
+            self.warn(pod, event, &pending_message(pod, reason, message, generation));
         }
         update
-    }
-
-    fn record_resize_event(&self, pod: &Pod, kind: EventType, reason: &str, message: String) {
-        self.deps.recorder.record(RecordedEvent {
-            annotations: Default::default(),
-            subject: EventSubject::pod(pod, String::new()),
-            kind,
-            reason: reason.to_owned(),
-            message,
-            at: self.now(),
-        });
     }
 }
 

@@ -42,7 +42,7 @@ impl Evictor {
         let request = KillRequest { uid: pod.uid.clone(), options, eviction: Some(note) };
         // Fails only while the agent is stopping.
         let _ = self.deps.kills.send(request);
-        self.deps.metrics.evictions.evicted(signal);
+        self.deps.metrics.evictions.evictions.inc([signal]);
         Victim { pod: Arc::clone(pod), grace_seconds }
     }
 
@@ -70,7 +70,7 @@ impl Evictor {
             let ended = self.reaches(&victim.pod.uid, WorkerPhase::Terminated);
             if timeout(termination_timeout(victim.grace_seconds), ended).await.is_err() {
                 tracing::warn!(pod = %victim.pod.full_name, "evicted pod did not end in time");
-                self.warn(EventSubject::pod(&victim.pod, String::new()), EXCEEDED, NOT_ENDED.to_owned());
+                self.warn(EventSubject::pod(&victim.pod, String::new()), EXCEEDED, NOT_ENDED);
             }
         });
         futures::future::join_all(ends).await;
@@ -90,18 +90,12 @@ impl Evictor {
         }
     }
 
-    pub(super) fn warn_node(&self, reason: &str, message: String) {
+    pub(super) fn warn_node(&self, reason: &str, message: &str) {
         self.warn(EventSubject::Node(self.deps.node.name.clone()), reason, message);
     }
 
-    fn warn(&self, subject: EventSubject, reason: &str, message: String) {
-        self.deps.events.record(RecordedEvent {
-            subject,
-            kind: EventType::Warning,
-            reason: reason.to_owned(),
-            message,
-            at: self.deps.clock.now(),
-            annotations: std::collections::BTreeMap::new(),
-        });
+    fn warn(&self, subject: EventSubject, reason: &str, message: &str) {
+        let now = self.deps.clock.now();
+        self.deps.events.record(RecordedEvent::new(subject, EventType::Warning, reason, message, now));
     }
 }
