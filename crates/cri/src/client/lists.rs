@@ -95,7 +95,7 @@ impl CriClient {
             let message = request(message, deadline);
             list_calls::unary(lists.channel.clone(), MAX_MESSAGE_BYTES, call, message).await
         };
-        self.execute(operation, deadline, responses).await
+        self.execute(operation, deadline, Box::pin(responses)).await
     }
 }
 
