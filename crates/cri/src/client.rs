@@ -33,7 +33,7 @@ pub use endpoint::{Endpoint, EndpointError};
 use lists::ListChannel;
 
 /// Limit for messages in both directions.
-const MAX_MESSAGE_BYTES: usize = 16 * 1024 * 1024;
+pub(crate) const MAX_MESSAGE_BYTES: usize = 16 * 1024 * 1024;
 
 /// Default of `runtimeRequestTimeout`.
 pub const DEFAULT_REQUEST_TIMEOUT: Duration = Duration::from_secs(120);

@@ -9,10 +9,9 @@ use model::{
 use ports::runtime::{Containers, RuntimeError, RuntimeErrorKind, ignore_not_found};
 
 use super::call::{Deadline, protocol_violation};
-use super::lists::CONTAINERS;
 use super::{CriClient, Runtime};
 use crate::convert::{container, labels, resources, sandbox};
-use crate::list_calls::{self, ContainerList};
+use crate::list_calls::{CONTAINERS, ContainerList};
 use crate::v1::{
     CheckpointContainerRequest, ContainerFilter, ContainerStatusRequest, CreateContainerRequest,
     ExecSyncRequest, ListContainersRequest, RemoveContainerRequest, ReopenContainerLogRequest,
@@ -75,8 +74,7 @@ impl Containers for CriClient {
         let filter = pod
             .map(|uid| ContainerFilter { label_selector: labels::pod_selector(uid), ..Default::default() });
         let message = ListContainersRequest { filter };
-        let found: ContainerList =
-            self.list(CONTAINERS, list_calls::CONTAINERS, &self.list_channel, message).await?;
+        let found: ContainerList = self.list(CONTAINERS, &self.list_channel, message).await?;
         Ok(found.containers.iter().filter_map(container::summary).collect())
     }
 

@@ -47,7 +47,7 @@ impl Images for CriClient {
     async fn list_images(&self) -> Result<Vec<ImageStatus>, RuntimeError> {
         let message = ListImagesRequest::default();
         let found: ListImagesResponse =
-            self.list("list_images", list_calls::IMAGES, &self.image_list_channel, message).await?;
+            self.list(list_calls::IMAGES, &self.image_list_channel, message).await?;
         Ok(found.images.into_iter().map(image::status).collect())
     }
 

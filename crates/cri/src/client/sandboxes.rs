@@ -3,10 +3,9 @@ use model::{LinuxResources, PodUid, SandboxId, SandboxSpec, SandboxStatus, Sandb
 use ports::runtime::{RuntimeError, Sandboxes, ignore_not_found};
 
 use super::call::{Deadline, protocol_violation};
-use super::lists::SANDBOXES;
 use super::{CriClient, Runtime};
 use crate::convert::{labels, resources, sandbox};
-use crate::list_calls::{self, SandboxList};
+use crate::list_calls::{SANDBOXES, SandboxList};
 use crate::v1::{
     ListPodSandboxRequest, PodSandboxFilter, PodSandboxStatusRequest, RemovePodSandboxRequest,
     RunPodSandboxRequest, StopPodSandboxRequest, UpdatePodSandboxResourcesRequest,
@@ -67,8 +66,7 @@ impl Sandboxes for CriClient {
         let filter = pod
             .map(|uid| PodSandboxFilter { label_selector: labels::pod_selector(uid), ..Default::default() });
         let message = ListPodSandboxRequest { filter };
-        let found: SandboxList =
-            self.list(SANDBOXES, list_calls::SANDBOXES, &self.list_channel, message).await?;
+        let found: SandboxList = self.list(SANDBOXES, &self.list_channel, message).await?;
         Ok(found.items.iter().filter_map(sandbox::summary).collect())
     }
 }

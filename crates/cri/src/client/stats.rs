@@ -12,9 +12,8 @@ use crate::v1::{ListContainerStatsRequest, ListContainerStatsResponse, PodSandbo
 impl RuntimeStatisticsSource for CriClient {
     async fn writable_layers(&self) -> Result<Vec<(ContainerId, WritableLayer)>, RuntimeError> {
         let message = ListContainerStatsRequest::default();
-        let found: ListContainerStatsResponse = self
-            .list("list_container_stats", list_calls::CONTAINER_STATS, &self.list_channel, message)
-            .await?;
+        let found: ListContainerStatsResponse =
+            self.list(list_calls::CONTAINER_STATS, &self.list_channel, message).await?;
         Ok(found.stats.into_iter().filter_map(stats::writable_layer).collect())
     }
 
