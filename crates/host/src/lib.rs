@@ -19,7 +19,6 @@ mod files;
 mod hanging_io;
 mod helper_program;
 mod images;
-mod keyed_lock;
 mod logs;
 mod machine;
 mod mount_table;

@@ -37,11 +37,11 @@ use ports::host::pod_volumes::{
 };
 
 use rustix::io::Errno;
+use timing::KeyedLock;
 
 use crate::errors::{OnPath, blocking, invalid_input};
 use crate::files::folder::Folder;
 use crate::hanging_io::run_may_hang;
-use crate::keyed_lock::KeyedLock;
 use crate::mount_table::{mounted_at, table};
 use crate::pods::pod_folders::{PRIVATE_MODE, existing_pod, make_pod};
 pub use csi_folders::HostCsiFolders;
