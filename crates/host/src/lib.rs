@@ -26,10 +26,10 @@ mod packet_filter;
 mod plugin_sockets;
 mod pods;
 mod profiler;
-#[cfg(test)]
-mod scratch;
 mod statistics;
 mod systemd;
+#[cfg(test)]
+mod test_folder;
 mod volumes;
 mod watches;
 

@@ -122,9 +122,7 @@ pub(crate) fn link_to(pod: &Folder, link: &Path, device: &Path) -> Result<(), Fi
         return Err(invalid_input("not below the devices folder of the pod")).on_path("link device", link);
     };
     let parent = pod.make_below(parent, PRIVATE_MODE)?;
-    if rustix::fs::readlinkat(&parent, name, Vec::new())
-        .is_ok_and(|found| OsStr::new(&*found.to_string_lossy()) == device)
-    {
+    if parent.link_target(name).is_ok_and(|found| found == device) {
         return Ok(());
     }
     crate::files::tree::remove(&parent, name)?;

@@ -8,6 +8,7 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use crate::errors::IfExists;
 use crate::helper_program;
 
 const HELPER_TIMEOUT: Duration = Duration::from_secs(30);
@@ -74,10 +75,8 @@ impl ScsiDisks {
 
     /// Removes a device from the kernel. Succeeds if it does not exist.
     pub(crate) fn delete(&self, disk: &OsStr) -> io::Result<()> {
-        match write(&self.kernel.join("block").join(disk).join("device/delete"), "1") {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-            result => result,
-        }
+        let delete = self.kernel.join("block").join(disk).join("device/delete");
+        write(&delete, "1").if_exists().map(drop)
     }
 
     /// Rescans all SCSI hosts, best effort.

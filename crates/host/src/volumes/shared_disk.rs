@@ -2,7 +2,7 @@
 //! which pods use it.
 
 use std::collections::BTreeSet;
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -191,10 +191,7 @@ pub(super) fn unlink_unused(root: &Path, map: &Folder, plugin: &str) -> Result<D
 
 /// The target of a symlink; `None` for anything else.
 fn link_target(folder: &Folder, name: &OsStr) -> Option<PathBuf> {
-    match rustix::fs::readlinkat(folder, name, Vec::new()) {
-        Ok(target) => Some(PathBuf::from(OsString::from(target.to_string_lossy().into_owned()))),
-        Err(_) => None,
-    }
+    folder.link_target(name).ok()
 }
 
 pub(super) fn step_failed(step: VolumeStep, reason: String) -> VolumeError {
