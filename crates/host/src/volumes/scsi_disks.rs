@@ -6,12 +6,13 @@ use std::ffi::{OsStr, OsString};
 use std::fs::OpenOptions;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::errors::IfExists;
 use crate::helper_program;
 
 const HELPER_TIMEOUT: Duration = Duration::from_secs(30);
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
 /// Name prefix of device-mapper devices.
 const DEVICE_MAPPER: &str = "dm-";
 
@@ -90,6 +91,18 @@ impl ScsiDisks {
     /// Scans for one LUN only: other disks of the target are not used on this node and would never be detached.
     pub(crate) fn scan_for(&self, host: u32, lun: i32) -> io::Result<()> {
         write(&self.kernel.join(format!("class/scsi_host/host{host}/scan")), &format!("0 0 {lun}"))
+    }
+}
+
+/// Polls until `find` returns a value or the timeout has passed; at least once.
+#[expect(clippy::disallowed_methods, reason = "volumes are set up on threads that may block")]
+pub(crate) fn wait_for<T>(timeout: Duration, find: impl Fn() -> Option<T>) -> Option<T> {
+    let start = Instant::now();
+    loop {
+        match find() {
+            None if start.elapsed() < timeout => std::thread::sleep(POLL_INTERVAL),
+            found => return found,
+        }
     }
 }
 
