@@ -75,37 +75,27 @@ fn object(report: &EventReport, node: &str) -> core::Event {
 }
 
 fn involved(subject: &EventSubject) -> core::ObjectReference {
+    let reference = |kind: &str, name: &str, uid: &str| core::ObjectReference {
+        api_version: Some("v1".to_owned()),
+        kind: Some(kind.to_owned()),
+        name: Some(name.to_owned()),
+        uid: Some(uid.to_owned()),
+        ..core::ObjectReference::default()
+    };
     match subject {
         EventSubject::Pod { uid, full_name, field_path } => core::ObjectReference {
-            api_version: Some("v1".to_owned()),
-            kind: Some("Pod".to_owned()),
             namespace: Some(full_name.namespace.clone()),
-            name: Some(full_name.name.clone()),
-            uid: Some(uid.to_string()),
             field_path: Some(field_path.clone()).filter(|path| !path.is_empty()),
-            resource_version: None,
+            ..reference("Pod", &full_name.name, uid.as_str())
         },
         // Upstream uses the name as UID, because it records events before it has read its Node.
-        EventSubject::Node(name) => core::ObjectReference {
-            kind: Some("Node".to_owned()),
-            name: Some(name.clone()),
-            uid: Some(name.clone()),
-            ..core::ObjectReference::default()
-        },
-        EventSubject::Volume { name, uid } => core::ObjectReference {
-            api_version: Some("v1".to_owned()),
-            kind: Some("PersistentVolume".to_owned()),
-            name: Some(name.clone()),
-            uid: Some(uid.clone()),
-            ..core::ObjectReference::default()
-        },
+        EventSubject::Node(name) => {
+            core::ObjectReference { api_version: None, ..reference("Node", name, name) }
+        }
+        EventSubject::Volume { name, uid } => reference("PersistentVolume", name, uid),
         EventSubject::Claim { namespace, name, uid } => core::ObjectReference {
-            api_version: Some("v1".to_owned()),
-            kind: Some("PersistentVolumeClaim".to_owned()),
             namespace: Some(namespace.clone()),
-            name: Some(name.clone()),
-            uid: Some(uid.clone()),
-            ..core::ObjectReference::default()
+            ..reference("PersistentVolumeClaim", name, uid)
         },
     }
 }

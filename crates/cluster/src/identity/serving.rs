@@ -61,11 +61,10 @@ impl ServingCertificate {
     /// If a file cannot be read, or the certificate and key are invalid.
     pub fn from_files(certificate: &Path, key: &Path, reload: Reload) -> Result<Self, ServingError> {
         let paths = vec![certificate.to_owned(), key.to_owned()];
-        let files = WatchedFiles::new(paths, |paths| match paths {
+        let files = WatchedFiles::new(paths, reload, |paths| match paths {
             [certificate, key] => Credential::from_files(certificate, key),
             _ => Err(CredentialError::Certificate("two files are needed".to_owned())),
-        })?
-        .with_reload(reload);
+        })?;
         Ok(Self { resolver: Arc::new(FromFiles(files)) })
     }
 
