@@ -2,49 +2,30 @@
 
 use async_trait::async_trait;
 use k8s_openapi::api::storage::v1::CSINode;
-use kube::Api;
 use kube::api::{DeleteParams, PostParams};
 use ports::api::ApiError;
 use ports::api::csi_nodes::ApiCsiNodes;
 
-use crate::Clients;
+use crate::ApiServerAdapter;
 use crate::errors::api_error;
 
-/// Implements [`ApiCsiNodes`].
-pub struct CsiNodesAdapter {
-    clients: Clients,
-    node: String,
-}
-
-impl CsiNodesAdapter {
-    #[must_use]
-    pub fn new(clients: Clients, node: String) -> Self {
-        Self { clients, node }
-    }
-
-    fn api(&self) -> Api<CSINode> {
-        Api::all(self.clients.main.clone())
-    }
-}
-
 #[async_trait]
-impl ApiCsiNodes for CsiNodesAdapter {
+impl ApiCsiNodes for ApiServerAdapter {
     async fn get(&self) -> Result<CSINode, ApiError> {
-        self.api().get(&self.node).await.map_err(|error| api_error(&error))
+        self.all().get(&self.node).await.map_err(api_error)
     }
 
     async fn create(&self, object: &CSINode) -> Result<(), ApiError> {
-        let created = self.api().create(&PostParams::default(), object).await;
-        created.map(|_| ()).map_err(|error| api_error(&error))
+        self.all().create(&PostParams::default(), object).await.map(drop).map_err(api_error)
     }
 
     async fn replace(&self, object: &CSINode) -> Result<(), ApiError> {
-        let replaced = self.api().replace(&self.node, &PostParams::default(), object).await;
-        replaced.map(|_| ()).map_err(|error| api_error(&error))
+        let replaced = self.all().replace(&self.node, &PostParams::default(), object).await;
+        replaced.map(drop).map_err(api_error)
     }
 
     async fn delete(&self) -> Result<(), ApiError> {
-        let deleted = self.api().delete(&self.node, &DeleteParams::default()).await;
-        deleted.map(|_| ()).map_err(|error| api_error(&error))
+        let deleted = self.all::<CSINode>().delete(&self.node, &DeleteParams::default()).await;
+        deleted.map(drop).map_err(api_error)
     }
 }

@@ -1,4 +1,4 @@
-//! Converts errors of the `kube` crate to [`ApiError`].
+//! Timeouts of requests, and errors of the `kube` crate as [`ApiError`].
 
 use std::time::Duration;
 
@@ -8,11 +8,32 @@ use ports::api::{ApiError, ApiErrorKind};
 /// Caps `retryAfterSeconds`, so that one faulty response cannot silence the node for years.
 const MAX_RETRY_AFTER: Duration = Duration::from_secs(60);
 
-pub(crate) fn api_error(error: &kube::Error) -> ApiError {
-    match error {
-        kube::Error::Api(status) => status_error(status),
-        other => ApiError { kind: ApiErrorKind::Unreachable, message: with_causes(other), retry_after: None },
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// Fails with [`ApiErrorKind::Unreachable`] after [`REQUEST_TIMEOUT`].
+pub(crate) async fn with_deadline<T>(
+    request: impl Future<Output = Result<T, kube::Error>>,
+) -> Result<T, ApiError> {
+    let seconds = REQUEST_TIMEOUT.as_secs();
+    match tokio::time::timeout(REQUEST_TIMEOUT, request).await {
+        Ok(response) => response.map_err(api_error),
+        Err(_) => Err(failure(
+            ApiErrorKind::Unreachable,
+            format!("no response from the API server within {seconds} s"),
+        )),
     }
+}
+
+pub(crate) fn api_error(error: kube::Error) -> ApiError {
+    match error {
+        kube::Error::Api(status) => status_error(&status),
+        other => failure(ApiErrorKind::Unreachable, with_causes(&other)),
+    }
+}
+
+/// An error without a time to retry after.
+pub(crate) fn failure(kind: ApiErrorKind, message: impl Into<String>) -> ApiError {
+    ApiError { kind, message: message.into(), retry_after: None }
 }
 
 pub(crate) fn status_error(status: &Status) -> ApiError {

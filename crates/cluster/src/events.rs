@@ -3,40 +3,29 @@
 use async_trait::async_trait;
 use k8s_openapi::api::core::v1 as core;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::Api;
 use kube::api::{Patch, PatchParams, PostParams};
-use kube::{Api, Client};
 use model::EventSubject;
 use ports::api::ApiError;
 use ports::api::events::{ApiEvents, EventReport};
 use serde_json::json;
 
-use crate::Clients;
-use crate::deadline::with_deadline;
+use crate::ApiServerAdapter;
+use crate::errors::with_deadline;
 
 const COMPONENT: &str = "kubelet";
 
-/// Implements [`ApiEvents`].
-pub struct EventsAdapter {
-    client: Client,
-    node: String,
-}
-
-impl EventsAdapter {
-    #[must_use]
-    pub fn new(clients: &Clients, node: String) -> Self {
-        Self { client: clients.events.clone(), node }
-    }
-
-    fn api(&self, report: &EventReport) -> Api<core::Event> {
-        Api::namespaced(self.client.clone(), namespace(&report.event.subject))
+impl ApiServerAdapter {
+    fn event_api(&self, report: &EventReport) -> Api<core::Event> {
+        Api::namespaced(self.clients.events.clone(), namespace(&report.event.subject))
     }
 }
 
 #[async_trait]
-impl ApiEvents for EventsAdapter {
+impl ApiEvents for ApiServerAdapter {
     async fn create(&self, report: &EventReport) -> Result<(), ApiError> {
         let object = object(report, &self.node);
-        with_deadline(self.api(report).create(&PostParams::default(), &object)).await.map(drop)
+        with_deadline(self.event_api(report).create(&PostParams::default(), &object)).await.map(drop)
     }
 
     async fn update(&self, report: &EventReport) -> Result<(), ApiError> {
@@ -46,7 +35,7 @@ impl ApiEvents for EventsAdapter {
             "message": report.event.message,
         }));
         let params = PatchParams::default();
-        with_deadline(self.api(report).patch(&report.name, &params, &patch)).await.map(drop)
+        with_deadline(self.event_api(report).patch(&report.name, &params, &patch)).await.map(drop)
     }
 }
 
@@ -86,37 +75,27 @@ fn object(report: &EventReport, node: &str) -> core::Event {
 }
 
 fn involved(subject: &EventSubject) -> core::ObjectReference {
+    let reference = |kind: &str, name: &str, uid: &str| core::ObjectReference {
+        api_version: Some("v1".to_owned()),
+        kind: Some(kind.to_owned()),
+        name: Some(name.to_owned()),
+        uid: Some(uid.to_owned()),
+        ..core::ObjectReference::default()
+    };
     match subject {
         EventSubject::Pod { uid, full_name, field_path } => core::ObjectReference {
-            api_version: Some("v1".to_owned()),
-            kind: Some("Pod".to_owned()),
             namespace: Some(full_name.namespace.clone()),
-            name: Some(full_name.name.clone()),
-            uid: Some(uid.to_string()),
             field_path: Some(field_path.clone()).filter(|path| !path.is_empty()),
-            resource_version: None,
+            ..reference("Pod", &full_name.name, uid.as_str())
         },
         // Upstream uses the name as UID, because it records events before it has read its Node.
-        EventSubject::Node(name) => core::ObjectReference {
-            kind: Some("Node".to_owned()),
-            name: Some(name.clone()),
-            uid: Some(name.clone()),
-            ..core::ObjectReference::default()
-        },
-        EventSubject::Volume { name, uid } => core::ObjectReference {
-            api_version: Some("v1".to_owned()),
-            kind: Some("PersistentVolume".to_owned()),
-            name: Some(name.clone()),
-            uid: Some(uid.clone()),
-            ..core::ObjectReference::default()
-        },
+        EventSubject::Node(name) => {
+            core::ObjectReference { api_version: None, ..reference("Node", name, name) }
+        }
+        EventSubject::Volume { name, uid } => reference("PersistentVolume", name, uid),
         EventSubject::Claim { namespace, name, uid } => core::ObjectReference {
-            api_version: Some("v1".to_owned()),
-            kind: Some("PersistentVolumeClaim".to_owned()),
             namespace: Some(namespace.clone()),
-            name: Some(name.clone()),
-            uid: Some(uid.clone()),
-            ..core::ObjectReference::default()
+            ..reference("PersistentVolumeClaim", name, uid)
         },
     }
 }

@@ -10,7 +10,7 @@ use kube::{Api, Resource};
 use ports::api::{ApiError, ApiErrorKind, Feed, FeedStream};
 use serde::de::DeserializeOwned;
 
-use crate::errors::{api_error, status_error};
+use crate::errors::{api_error, failure, status_error};
 use crate::watch_backoff::WatchBackoff;
 
 /// client-go uses 0.8 s and 30 s. Shorter, because a node must learn about its pods soon after an outage.
@@ -42,6 +42,20 @@ where
         .boxed()
 }
 
+/// Converts the objects of a watch.
+pub(crate) fn converted<T: 'static, U>(
+    items: FeedStream<T>,
+    convert: impl Fn(T) -> U + Send + 'static,
+) -> FeedStream<U> {
+    let convert_item = move |item| match item {
+        Feed::Listed(objects) => Feed::Listed(objects.into_iter().map(&convert).collect()),
+        Feed::Applied(object) => Feed::Applied(convert(object)),
+        Feed::Deleted(object) => Feed::Deleted(convert(object)),
+        Feed::Failed(error) => Feed::Failed(error),
+    };
+    items.map(convert_item).boxed()
+}
+
 fn convert<K>(listed: &mut Option<Vec<K>>, event: Result<Event<K>, watcher::Error>) -> Option<Feed<K>> {
     match event {
         Ok(Event::Init) => {
@@ -55,19 +69,17 @@ fn convert<K>(listed: &mut Option<Vec<K>>, event: Result<Event<K>, watcher::Erro
         Ok(Event::InitDone) => Some(Feed::Listed(listed.take().unwrap_or_default())),
         Ok(Event::Apply(object)) => Some(Feed::Applied(object)),
         Ok(Event::Delete(object)) => Some(Feed::Deleted(object)),
-        Err(error) => Some(Feed::Failed(watch_error(&error))),
+        Err(error) => Some(Feed::Failed(watch_error(error))),
     }
 }
 
-fn watch_error(error: &watcher::Error) -> ApiError {
+fn watch_error(error: watcher::Error) -> ApiError {
     match error {
         watcher::Error::InitialListFailed(error)
         | watcher::Error::WatchStartFailed(error)
         | watcher::Error::WatchFailed(error) => api_error(error),
-        watcher::Error::WatchError(status) => status_error(status),
-        watcher::Error::NoResourceVersion => {
-            ApiError { kind: ApiErrorKind::Server, message: error.to_string(), retry_after: None }
-        }
+        watcher::Error::WatchError(status) => status_error(&status),
+        watcher::Error::NoResourceVersion => failure(ApiErrorKind::Server, error.to_string()),
     }
 }
 

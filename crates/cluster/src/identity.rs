@@ -160,9 +160,7 @@ impl IdentitySetup {
     ) -> Result<(Clients, ClientCertificateManager), ConnectError> {
         let access = ServerAccess::read(&bootstrap.kubeconfig).await?.without_credentials();
         let current = CurrentCertificate::new(None);
-        let (clients, connections) =
-            Clients::open(access, Some(current.clone()), self.settings.clients, self.meters.requests.clone())
-                .await?;
+        let (clients, connections) = self.open_clients(access, Some(current.clone())).await?;
         let renewer = self.create_renewer(&clients, current.clone(), connections.clone(), Some(bootstrap));
         let task = if self.settings.rotate {
             CertificateTask::Rotation { renewer, renew_now: true }
@@ -173,7 +171,7 @@ impl IdentitySetup {
                 files: CertificateFileReloader { certificate: path.clone(), key: path, current, connections },
             }
         };
-        Ok((clients, ClientCertificateManager { task: Box::new(task) }))
+        Ok((clients, ClientCertificateManager::new(task)))
     }
 
     async fn connect_without_rotation(
@@ -187,16 +185,14 @@ impl IdentitySetup {
                 "client certificate has expired and rotateCertificates is off; renew it manually");
         }
         let certificate = credential.map(|credential| CurrentCertificate::new(Some(credential)));
-        let (clients, connections) =
-            Clients::open(access, certificate.clone(), self.settings.clients, self.meters.requests.clone())
-                .await?;
+        let (clients, connections) = self.open_clients(access, certificate.clone()).await?;
         let task = match (source, certificate) {
             (CertificateSource::Files { certificate, key }, Some(current)) => {
                 CertificateTask::Files(CertificateFileReloader { certificate, key, current, connections })
             }
             _ => CertificateTask::None,
         };
-        Ok((clients, ClientCertificateManager { task: Box::new(task) }))
+        Ok((clients, ClientCertificateManager::new(task)))
     }
 
     /// Prefers the stored certificate: the one in the kubeconfig may be an older one.
@@ -219,18 +215,18 @@ impl IdentitySetup {
             None => self.load_initial(&access.certificate)?,
         };
         let current = CurrentCertificate::new(credential);
-        let clients = Clients::open(
-            access.without_credentials(),
-            Some(current.clone()),
-            self.settings.clients,
-            self.meters.requests.clone(),
-        );
-        let (clients, connections) = clients.await?;
+        let access = access.without_credentials();
+        let (clients, connections) = self.open_clients(access, Some(current.clone())).await?;
         let renewer = self.create_renewer(&clients, current, connections, fallback);
-        Ok((
-            clients,
-            ClientCertificateManager { task: Box::new(CertificateTask::Rotation { renewer, renew_now }) },
-        ))
+        Ok((clients, ClientCertificateManager::new(CertificateTask::Rotation { renewer, renew_now })))
+    }
+
+    async fn open_clients(
+        &self,
+        access: ServerAccess,
+        certificate: Option<CurrentCertificate>,
+    ) -> Result<(Clients, ClientConnections), ConnectError> {
+        Clients::open(access, certificate, self.settings.clients, self.meters.requests.clone()).await
     }
 
     /// Loads the kubeconfig's certificate, and returns whether to replace it immediately with a rotated one.
@@ -285,6 +281,10 @@ enum CertificateTask {
 }
 
 impl ClientCertificateManager {
+    fn new(task: CertificateTask) -> Self {
+        Self { task: Box::new(task) }
+    }
+
     /// Runs until `cancel`. Returns earlier only if the node has lost its identity and must be restarted; the reason is
     /// logged.
     pub async fn run(self, cancel: CancellationToken) {

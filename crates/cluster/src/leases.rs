@@ -7,36 +7,29 @@ use kube::api::PostParams;
 use ports::api::ApiError;
 use ports::api::leases::ApiLeases;
 
-use crate::Clients;
+use crate::ApiServerAdapter;
 use crate::errors::api_error;
 
 const NAMESPACE: &str = "kube-node-lease";
 
-/// Implements [`ApiLeases`].
-pub struct LeasesAdapter {
-    api: Api<Lease>,
-    node: String,
-}
-
-impl LeasesAdapter {
-    #[must_use]
-    pub fn new(clients: &Clients, node: String) -> Self {
-        Self { api: Api::namespaced(clients.heartbeat.clone(), NAMESPACE), node }
+impl ApiServerAdapter {
+    fn lease_api(&self) -> Api<Lease> {
+        Api::namespaced(self.clients.heartbeat.clone(), NAMESPACE)
     }
 }
 
 #[async_trait]
-impl ApiLeases for LeasesAdapter {
+impl ApiLeases for ApiServerAdapter {
     async fn get(&self) -> Result<Lease, ApiError> {
-        self.api.get(&self.node).await.map_err(|error| api_error(&error))
+        self.lease_api().get(&self.node).await.map_err(api_error)
     }
 
     async fn create(&self, lease: &Lease) -> Result<Lease, ApiError> {
-        self.api.create(&PostParams::default(), lease).await.map_err(|error| api_error(&error))
+        self.lease_api().create(&PostParams::default(), lease).await.map_err(api_error)
     }
 
     async fn replace(&self, lease: &Lease) -> Result<Lease, ApiError> {
-        let replaced = self.api.replace(&self.node, &PostParams::default(), lease).await;
-        replaced.map_err(|error| api_error(&error))
+        let replaced = self.lease_api().replace(&self.node, &PostParams::default(), lease).await;
+        replaced.map_err(api_error)
     }
 }

@@ -8,22 +8,11 @@ use kube::runtime::watcher;
 use ports::api::nodes::ApiNodes;
 use ports::api::{ApiError, FeedStream};
 
-use crate::Clients;
+use crate::ApiServerAdapter;
 use crate::errors::api_error;
 use crate::feed::feed;
 
-/// Implements [`ApiNodes`].
-pub struct NodesAdapter {
-    clients: Clients,
-    node: String,
-}
-
-impl NodesAdapter {
-    #[must_use]
-    pub fn new(clients: Clients, node: String) -> Self {
-        Self { clients, node }
-    }
-
+impl ApiServerAdapter {
     /// Node status must not queue behind pod requests: without it the control plane evicts the pods.
     fn unqueued(&self) -> Api<core::Node> {
         Api::all(self.clients.heartbeat.clone())
@@ -31,24 +20,23 @@ impl NodesAdapter {
 }
 
 #[async_trait]
-impl ApiNodes for NodesAdapter {
+impl ApiNodes for ApiServerAdapter {
     fn watch(&self) -> FeedStream<core::Node> {
         let selector = format!("metadata.name={}", self.node);
-        feed(Api::all(self.clients.main.clone()), watcher::Config::default().fields(&selector))
+        feed(self.all(), watcher::Config::default().fields(&selector))
     }
 
     async fn get(&self) -> Result<core::Node, ApiError> {
-        self.unqueued().get(&self.node).await.map_err(|error| api_error(&error))
+        self.unqueued().get(&self.node).await.map_err(api_error)
     }
 
     async fn create(&self, node: &core::Node) -> Result<core::Node, ApiError> {
-        let api = Api::all(self.clients.main.clone());
-        api.create(&PostParams::default(), node).await.map_err(|error| api_error(&error))
+        self.all().create(&PostParams::default(), node).await.map_err(api_error)
     }
 
     async fn patch_status(&self, patch: &serde_json::Value) -> Result<core::Node, ApiError> {
         let patch = Patch::Strategic(patch);
         let patched = self.unqueued().patch_status(&self.node, &PatchParams::default(), &patch).await;
-        patched.map_err(|error| api_error(&error))
+        patched.map_err(api_error)
     }
 }

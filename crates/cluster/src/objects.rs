@@ -3,75 +3,50 @@
 use std::time::Duration;
 
 use async_trait::async_trait;
-use futures::StreamExt;
 use k8s_openapi::api::core::v1 as core;
 use kube::runtime::watcher;
-use kube::{Api, Client};
 use model::{ConfigObject, ObjectKey, ObjectKind};
 use ports::api::objects::ApiObjects;
-use ports::api::{ApiError, Feed, FeedStream};
+use ports::api::{ApiError, FeedStream};
 
-use crate::Clients;
-use crate::deadline::with_deadline;
-use crate::feed::feed_with_backoff;
+use crate::ApiServerAdapter;
+use crate::errors::with_deadline;
+use crate::feed::{converted, feed_with_backoff};
 use crate::watch_backoff::WatchBackoff;
 
 /// The initial backoff is short, because the node authorizer often permits access a few milliseconds after a rejection.
 const INITIAL_BACKOFF: Duration = Duration::from_millis(100);
 const MAX_BACKOFF: Duration = Duration::from_secs(30);
 
-/// Implements [`ApiObjects`].
-pub struct ObjectsAdapter {
-    client: Client,
-}
-
-impl ObjectsAdapter {
-    #[must_use]
-    pub fn new(clients: &Clients) -> Self {
-        Self { client: clients.main.clone() }
-    }
-}
-
 #[async_trait]
-impl ApiObjects for ObjectsAdapter {
+impl ApiObjects for ApiServerAdapter {
     async fn get(&self, key: &ObjectKey) -> Result<ConfigObject, ApiError> {
-        let client = self.client.clone();
         match key.kind {
             ObjectKind::ConfigMap => {
-                let api: Api<core::ConfigMap> = Api::namespaced(client, &key.namespace);
-                with_deadline(api.get(&key.name)).await.map(|object| config_map(key, object))
+                let object = with_deadline(self.namespaced(&key.namespace).get(&key.name)).await?;
+                Ok(config_map(key, object))
             }
             ObjectKind::Secret => {
-                let api: Api<core::Secret> = Api::namespaced(client, &key.namespace);
-                with_deadline(api.get(&key.name)).await.map(|object| secret(key, object))
+                let object = with_deadline(self.namespaced(&key.namespace).get(&key.name)).await?;
+                Ok(secret(key, object))
             }
         }
     }
 
     fn watch(&self, key: &ObjectKey) -> FeedStream<ConfigObject> {
         let config = watcher::Config::default().fields(&format!("metadata.name={}", key.name));
-        let (client, key) = (self.client.clone(), key.clone());
+        let backoff = WatchBackoff::new(INITIAL_BACKOFF, MAX_BACKOFF);
+        let key = key.clone();
         match key.kind {
             ObjectKind::ConfigMap => {
-                let api = Api::namespaced(client, &key.namespace);
-                let items = feed_with_backoff(api, config, WatchBackoff::new(INITIAL_BACKOFF, MAX_BACKOFF));
-                items.map(move |item| map_feed(item, |object| config_map(&key, object))).boxed()
+                let items = feed_with_backoff(self.namespaced(&key.namespace), config, backoff);
+                converted(items, move |object| config_map(&key, object))
             }
             ObjectKind::Secret => {
-                let api = Api::namespaced(client, &key.namespace);
-                let items = feed_with_backoff(api, config, WatchBackoff::new(INITIAL_BACKOFF, MAX_BACKOFF));
-                items.map(move |item| map_feed(item, |object| secret(&key, object))).boxed()
+                let items = feed_with_backoff(self.namespaced(&key.namespace), config, backoff);
+                converted(items, move |object| secret(&key, object))
             }
         }
-    }
-}
-
-pub(crate) fn map_feed<T, U>(item: Feed<T>, map: impl Fn(T) -> U) -> Feed<U> {
-    match item {
-        Feed::Listed(objects) => Feed::Listed(objects.into_iter().map(map).collect()),
-        Feed::Applied(object) => Feed::Applied(map(object)),
-        Feed::Deleted(object) => Feed::Deleted(map(object)),
-        Feed::Failed(error) => Feed::Failed(error),
     }
 }
 

@@ -10,45 +10,24 @@ use k8s_openapi::ByteString;
 use k8s_openapi::api::certificates::v1beta1 as certificates;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use kube::api::PostParams;
-use kube::{Api, Client};
 use model::{CertificateOutcome, CertificateRequest, CertificateWish, Timestamp};
 use ports::api::pod_certificates::ApiPodCertificates;
 use ports::api::{ApiError, ApiErrorKind};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use crate::Clients;
-use crate::deadline::with_deadline;
+use crate::ApiServerAdapter;
+use crate::errors::{failure, with_deadline};
 use keys::GeneratedKey;
 
-/// Generating an RSA key takes one CPU core for seconds, which is then missing for pods.
-const MAX_CONCURRENT_RSA_KEYS: usize = 1;
 /// Longest wait for the key generation of other pods. After that, the next sync of the pod tries again.
 const PERMIT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Implements [`ApiPodCertificates`].
-pub struct PodCertificatesAdapter {
-    client: Client,
-    limiter: Arc<Semaphore>,
-}
-
-impl PodCertificatesAdapter {
-    #[must_use]
-    pub fn new(clients: &Clients) -> Self {
-        Self { client: clients.main.clone(), limiter: Arc::new(Semaphore::new(MAX_CONCURRENT_RSA_KEYS)) }
-    }
-
-    fn api(&self, namespace: &str) -> Api<certificates::PodCertificateRequest> {
-        Api::namespaced(self.client.clone(), namespace)
-    }
-}
-
 #[async_trait]
-impl ApiPodCertificates for PodCertificatesAdapter {
+impl ApiPodCertificates for ApiServerAdapter {
     async fn create(&self, wish: &CertificateWish) -> Result<CertificateRequest, ApiError> {
-        let GeneratedKey { key, request } = generate_key(&wish.key_type, &self.limiter).await?;
-        let body = body(wish, request);
-        let post = PostParams::default();
-        let created = with_deadline(self.api(&wish.namespace).create(&post, &body)).await?.metadata;
+        let GeneratedKey { key, request } = generate_key(&wish.key_type, &self.rsa_key_limiter).await?;
+        let (post, body) = (PostParams::default(), body(wish, request));
+        let created = with_deadline(self.namespaced(&wish.namespace).create(&post, &body)).await?.metadata;
         Ok(CertificateRequest {
             name: created.name.unwrap_or_default(),
             created_at: created.creation_timestamp.as_ref().map(Timestamp::from_api_time).unwrap_or_default(),
@@ -57,7 +36,8 @@ impl ApiPodCertificates for PodCertificatesAdapter {
     }
 
     async fn get(&self, namespace: &str, name: &str) -> Result<Option<CertificateOutcome>, ApiError> {
-        match with_deadline(self.api(namespace).get(name)).await {
+        let api = self.namespaced::<certificates::PodCertificateRequest>(namespace);
+        match with_deadline(api.get(name)).await {
             Ok(found) => Ok(Some(outcome(&found.status.unwrap_or_default()))),
             Err(error) if error.kind == ApiErrorKind::NotFound => Ok(None),
             Err(error) => Err(error),
@@ -70,18 +50,15 @@ async fn generate_key(key_type: &str, limiter: &Arc<Semaphore>) -> Result<Genera
     let permit = if keys::is_slow(key_type) { Some(acquire_permit(limiter).await?) } else { None };
     let key_type = key_type.to_owned();
     let generated = run_blocking(permit, move || keys::generate(&key_type)).await;
-    generated?.map_err(|message| ApiError { kind: ApiErrorKind::Invalid, message, retry_after: None })
+    generated?.map_err(|message| failure(ApiErrorKind::Invalid, message))
 }
 
 async fn acquire_permit(limiter: &Arc<Semaphore>) -> Result<OwnedSemaphorePermit, ApiError> {
     let permit = tokio::time::timeout(PERMIT_TIMEOUT, Arc::clone(limiter).acquire_owned()).await;
-    permit.ok().and_then(Result::ok).ok_or_else(|| ApiError {
-        kind: ApiErrorKind::Throttled,
-        message: format!(
-            "keys of other pods were still being generated after {} s",
-            PERMIT_TIMEOUT.as_secs()
-        ),
-        retry_after: None,
+    permit.ok().and_then(Result::ok).ok_or_else(|| {
+        let seconds = PERMIT_TIMEOUT.as_secs();
+        let message = format!("keys of other pods were still being generated after {seconds} s");
+        failure(ApiErrorKind::Throttled, message)
     })
 }
 
@@ -94,11 +71,8 @@ async fn run_blocking<T: Send + 'static>(
         let _permit = permit;
         work()
     };
-    tokio::task::spawn_blocking(work).await.map_err(|error| ApiError {
-        kind: ApiErrorKind::Invalid,
-        message: format!("while generating keypair: {error}"),
-        retry_after: None,
-    })
+    let done = tokio::task::spawn_blocking(work).await;
+    done.map_err(|error| failure(ApiErrorKind::Invalid, format!("while generating keypair: {error}")))
 }
 
 fn body(wish: &CertificateWish, request: Vec<u8>) -> certificates::PodCertificateRequest {

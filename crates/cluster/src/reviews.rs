@@ -3,34 +3,22 @@
 use async_trait::async_trait;
 use k8s_openapi::api::authentication::v1::{TokenReview, TokenReviewSpec, UserInfo};
 use k8s_openapi::api::authorization::v1::{ResourceAttributes, SubjectAccessReview, SubjectAccessReviewSpec};
+use kube::Api;
 use kube::api::PostParams;
-use kube::{Api, Client};
 use model::{AccessQuestion, User};
 use ports::api::access_reviews::ApiAccessReviews;
 use ports::api::token_reviews::ApiTokenReviews;
 use ports::api::{ApiError, ApiErrorKind};
 
-use crate::Clients;
-use crate::deadline::with_deadline;
-
-/// Implements [`ApiTokenReviews`] and [`ApiAccessReviews`].
-pub struct ReviewsAdapter {
-    client: Client,
-}
-
-impl ReviewsAdapter {
-    #[must_use]
-    pub fn new(clients: &Clients) -> Self {
-        Self { client: clients.reviews.clone() }
-    }
-}
+use crate::ApiServerAdapter;
+use crate::errors::{failure, with_deadline};
 
 #[async_trait]
-impl ApiTokenReviews for ReviewsAdapter {
+impl ApiTokenReviews for ApiServerAdapter {
     async fn owner(&self, token: &str) -> Result<Option<User>, ApiError> {
         let spec = TokenReviewSpec { token: token.to_owned(), audiences: None };
         let review = TokenReview { spec, ..TokenReview::default() };
-        let api: Api<TokenReview> = Api::all(self.client.clone());
+        let api: Api<TokenReview> = Api::all(self.clients.reviews.clone());
         let response = with_deadline(api.create(&PostParams::default(), &review)).await?;
         let status = response.status.ok_or_else(|| incomplete("TokenReview"))?;
         if status.authenticated == Some(true) {
@@ -43,9 +31,9 @@ impl ApiTokenReviews for ReviewsAdapter {
 }
 
 #[async_trait]
-impl ApiAccessReviews for ReviewsAdapter {
+impl ApiAccessReviews for ApiServerAdapter {
     async fn allowed(&self, question: &AccessQuestion) -> Result<bool, ApiError> {
-        let api: Api<SubjectAccessReview> = Api::all(self.client.clone());
+        let api: Api<SubjectAccessReview> = Api::all(self.clients.reviews.clone());
         let response = with_deadline(api.create(&PostParams::default(), &access_review(question))).await?;
         let status = response.status.ok_or_else(|| incomplete("SubjectAccessReview"))?;
         Ok(status.allowed && status.denied != Some(true))
@@ -85,11 +73,7 @@ fn user(info: UserInfo) -> User {
 }
 
 fn incomplete(kind: &str) -> ApiError {
-    ApiError {
-        kind: ApiErrorKind::Server,
-        message: format!("{kind} response has no status"),
-        retry_after: None,
-    }
+    failure(ApiErrorKind::Server, format!("{kind} response has no status"))
 }
 
 #[cfg(test)]

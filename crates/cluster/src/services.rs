@@ -1,35 +1,19 @@
 //! Watches Services and RuntimeClasses.
 
-use futures::StreamExt;
 use k8s_openapi::api::core::v1 as core;
 use k8s_openapi::api::node::v1 as node;
 use kube::runtime::watcher;
-use kube::{Api, Client};
 use model::{Service, ServicePort};
 use ports::api::FeedStream;
 use ports::api::runtime_classes::{ApiRuntimeClasses, RuntimeClass};
 use ports::api::services::ApiServices;
 
-use crate::Clients;
-use crate::feed::feed;
-use crate::objects::map_feed;
+use crate::ApiServerAdapter;
+use crate::feed::{converted, feed};
 
-/// Implements [`ApiServices`].
-pub struct ServicesAdapter {
-    client: Client,
-}
-
-impl ServicesAdapter {
-    #[must_use]
-    pub fn new(clients: &Clients) -> Self {
-        Self { client: clients.main.clone() }
-    }
-}
-
-impl ApiServices for ServicesAdapter {
+impl ApiServices for ApiServerAdapter {
     fn watch(&self) -> FeedStream<Service> {
-        let services: Api<core::Service> = Api::all(self.client.clone());
-        feed(services, watcher::Config::default()).map(|item| map_feed(item, service)).boxed()
+        converted(feed(self.all(), watcher::Config::default()), service)
     }
 }
 
@@ -48,26 +32,13 @@ fn service(object: core::Service) -> Service {
     }
 }
 
-/// Implements [`ApiRuntimeClasses`].
-pub struct RuntimeClassesAdapter {
-    client: Client,
-}
-
-impl RuntimeClassesAdapter {
-    #[must_use]
-    pub fn new(clients: &Clients) -> Self {
-        Self { client: clients.main.clone() }
-    }
-}
-
-impl ApiRuntimeClasses for RuntimeClassesAdapter {
+impl ApiRuntimeClasses for ApiServerAdapter {
     fn watch(&self) -> FeedStream<RuntimeClass> {
-        let classes: Api<node::RuntimeClass> = Api::all(self.client.clone());
         let class = |object: node::RuntimeClass| RuntimeClass {
             name: object.metadata.name.unwrap_or_default(),
             handler: object.handler,
         };
-        feed(classes, watcher::Config::default()).map(move |item| map_feed(item, class)).boxed()
+        converted(feed(self.all(), watcher::Config::default()), class)
     }
 }
 

@@ -5,38 +5,20 @@ use k8s_openapi::api::authentication::v1 as authentication;
 use k8s_openapi::api::core::v1 as core;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::api::PostParams;
-use kube::{Api, Client};
 use model::{IssuedToken, Timestamp, TokenRequest};
 use ports::api::tokens::ApiTokens;
 use ports::api::{ApiError, ApiErrorKind};
 
-use crate::Clients;
-use crate::deadline::with_deadline;
-
-/// Implements [`ApiTokens`].
-pub struct TokensAdapter {
-    client: Client,
-}
-
-impl TokensAdapter {
-    #[must_use]
-    pub fn new(clients: &Clients) -> Self {
-        Self { client: clients.main.clone() }
-    }
-}
+use crate::ApiServerAdapter;
+use crate::errors::{failure, with_deadline};
 
 #[async_trait]
-impl ApiTokens for TokensAdapter {
+impl ApiTokens for ApiServerAdapter {
     async fn create(&self, request: &TokenRequest) -> Result<IssuedToken, ApiError> {
-        let api: Api<core::ServiceAccount> = Api::namespaced(self.client.clone(), &request.namespace);
-        let body = body(request);
-        let post = PostParams::default();
+        let api = self.namespaced::<core::ServiceAccount>(&request.namespace);
+        let (post, body) = (PostParams::default(), body(request));
         let response = with_deadline(api.create_token_request(&request.account, &post, &body)).await?;
-        issued(response).ok_or_else(|| ApiError {
-            kind: ApiErrorKind::Server,
-            message: "TokenRequest response has no token".to_owned(),
-            retry_after: None,
-        })
+        issued(response).ok_or_else(|| failure(ApiErrorKind::Server, "TokenRequest response has no token"))
     }
 }
 

@@ -20,19 +20,20 @@ use ports::runtime::RuntimeError;
 use ports::telemetry::call_meter::CallMeter;
 use tokio::sync::Semaphore;
 use tonic::transport::Channel;
-use tonic::{Response, Status};
+use tonic::{Request, Response, Status};
 use tracing::Instrument as _;
 
 use crate::list_fingerprint::ListFingerprinter;
 use crate::v1::image_service_client::ImageServiceClient;
 use crate::v1::runtime_service_client::RuntimeServiceClient;
 
+use call::Deadline;
 pub use connect::connect;
 pub use endpoint::{Endpoint, EndpointError};
 use lists::ListChannel;
 
 /// Limit for messages in both directions.
-const MAX_MESSAGE_BYTES: usize = 16 * 1024 * 1024;
+pub(crate) const MAX_MESSAGE_BYTES: usize = 16 * 1024 * 1024;
 
 /// Default of `runtimeRequestTimeout`.
 pub const DEFAULT_REQUEST_TIMEOUT: Duration = Duration::from_secs(120);
@@ -48,8 +49,8 @@ pub struct CriClient {
     /// The channel of `runtime`, for list calls, which return undecoded responses.
     list_channel: Arc<ListChannel>,
     image_list_channel: Arc<ListChannel>,
-    runtime: RuntimeServiceClient<Channel>,
-    images: ImageServiceClient<Channel>,
+    runtime: Runtime,
+    images: ImageService,
     request_timeout: Duration,
     meter: Option<Arc<dyn CallMeter>>,
     call_limiter: Arc<Semaphore>,
@@ -103,11 +104,34 @@ impl CriClient {
         self
     }
 
+    /// Calls a method of a service with the configured timeout.
+    async fn call<S: CriService, Req, Res>(
+        &self,
+        operation: &'static str,
+        message: Req,
+        method: impl AsyncFnOnce(&mut S, Request<Req>) -> Result<Response<Res>, Status>,
+    ) -> Result<Res, RuntimeError> {
+        self.call_within(operation, Deadline::In(self.request_timeout), message, method).await
+    }
+
+    async fn call_within<S: CriService, Req, Res>(
+        &self,
+        operation: &'static str,
+        deadline: Deadline,
+        message: Req,
+        method: impl AsyncFnOnce(&mut S, Request<Req>) -> Result<Response<Res>, Status>,
+    ) -> Result<Res, RuntimeError> {
+        let mut client = S::client(self);
+        // Boxed, because these futures are large; the allocation is cheap compared to the call.
+        let call = Box::pin(method(&mut client, call::request(message, deadline)));
+        self.execute(operation, deadline, call).await
+    }
+
     /// Runs a call with its deadline, concurrency limit, span and metrics.
     async fn execute<T>(
         &self,
         operation: &'static str,
-        deadline: call::Deadline,
+        deadline: Deadline,
         call: impl Future<Output = Result<Response<T>, Status>>,
     ) -> Result<T, RuntimeError> {
         // The semaphore is never closed, so `acquire` cannot fail.
@@ -115,22 +139,32 @@ impl CriClient {
             if LIMITED_CALLS.contains(&operation) { self.call_limiter.acquire().await.ok() } else { None };
         let started_at = tokio::time::Instant::now();
         let span = span::call_span(operation);
-        // Boxed, because these futures are large; the allocation is cheap compared to the call.
-        let call = Box::pin(call.instrument(span.clone()));
-        let result = call::with_deadline(operation, deadline, call).await;
+        let result = call::with_deadline(operation, deadline, call.instrument(span.clone())).await;
         span::record_error(&span, &result);
         if let Some(meter) = &self.meter {
             meter.call_ended(operation, started_at.elapsed(), result.is_err());
         }
         result
     }
+}
 
-    // tonic clients need `&mut self`; clones share the channel.
-    fn runtime(&self) -> RuntimeServiceClient<Channel> {
-        self.runtime.clone()
+type Runtime = RuntimeServiceClient<Channel>;
+type ImageService = ImageServiceClient<Channel>;
+
+/// A gRPC service of the runtime.
+trait CriService: Sized {
+    /// tonic clients need `&mut self`; clones share the channel.
+    fn client(cri: &CriClient) -> Self;
+}
+
+impl CriService for Runtime {
+    fn client(cri: &CriClient) -> Self {
+        cri.runtime.clone()
     }
+}
 
-    fn images(&self) -> ImageServiceClient<Channel> {
-        self.images.clone()
+impl CriService for ImageService {
+    fn client(cri: &CriClient) -> Self {
+        cri.images.clone()
     }
 }

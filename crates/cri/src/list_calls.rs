@@ -15,6 +15,7 @@ use tonic::transport::Channel;
 use tonic::{Request, Response, Status};
 use tonic_prost::ProstEncoder;
 
+use crate::client::MAX_MESSAGE_BYTES;
 use crate::v1;
 
 /// Size limit of a list that arrives as a stream.
@@ -95,23 +96,29 @@ pub(crate) struct Label {
 /// stream messages decode as the unary response.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ListCall {
+    /// For errors and metrics.
+    pub(crate) operation: &'static str,
     unary: &'static str,
     streaming: &'static str,
 }
 
 pub(crate) const SANDBOXES: ListCall = ListCall {
+    operation: "list_podsandbox",
     unary: "/runtime.v1.RuntimeService/ListPodSandbox",
     streaming: "/runtime.v1.RuntimeService/StreamPodSandboxes",
 };
 pub(crate) const CONTAINERS: ListCall = ListCall {
+    operation: "list_containers",
     unary: "/runtime.v1.RuntimeService/ListContainers",
     streaming: "/runtime.v1.RuntimeService/StreamContainers",
 };
 pub(crate) const CONTAINER_STATS: ListCall = ListCall {
+    operation: "list_container_stats",
     unary: "/runtime.v1.RuntimeService/ListContainerStats",
     streaming: "/runtime.v1.RuntimeService/StreamContainerStats",
 };
 pub(crate) const IMAGES: ListCall = ListCall {
+    operation: "list_images",
     unary: "/runtime.v1.ImageService/ListImages",
     streaming: "/runtime.v1.ImageService/StreamImages",
 };
@@ -119,22 +126,20 @@ pub(crate) const IMAGES: ListCall = ListCall {
 /// Returns the encoded response of the unary call.
 pub(crate) async fn unary<Req: prost::Message + 'static>(
     channel: Channel,
-    limit: usize,
     call: ListCall,
     request: Request<Req>,
 ) -> Result<Response<Bytes>, Status> {
-    let mut grpc = ready_client(channel, limit).await?;
+    let mut grpc = ready_client(channel).await?;
     grpc.unary(request, PathAndQuery::from_static(call.unary), RawResponseCodec::default()).await
 }
 
-/// Returns the concatenated messages of the streaming call. `limit` is the size limit of each message.
+/// Returns the concatenated messages of the streaming call.
 pub(crate) async fn streamed<Req: prost::Message + 'static>(
     channel: Channel,
-    limit: usize,
     call: ListCall,
     request: Request<Req>,
 ) -> Result<Response<Bytes>, Status> {
-    let mut grpc = ready_client(channel, limit).await?;
+    let mut grpc = ready_client(channel).await?;
     let path = PathAndQuery::from_static(call.streaming);
     let mut messages = grpc.server_streaming(request, path, RawResponseCodec::default()).await?.into_inner();
     let mut list = BytesMut::new();
@@ -147,8 +152,8 @@ pub(crate) async fn streamed<Req: prost::Message + 'static>(
     Ok(Response::new(list.freeze()))
 }
 
-async fn ready_client(channel: Channel, limit: usize) -> Result<Grpc<Channel>, Status> {
-    let mut grpc = Grpc::new(channel).max_decoding_message_size(limit);
+async fn ready_client(channel: Channel) -> Result<Grpc<Channel>, Status> {
+    let mut grpc = Grpc::new(channel).max_decoding_message_size(MAX_MESSAGE_BYTES);
     grpc.ready().await.map_err(|error| Status::from_error(error.into()))?;
     Ok(grpc)
 }

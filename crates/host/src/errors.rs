@@ -16,6 +16,21 @@ impl<T, E: Into<io::Error>> OnPath<T> for Result<T, E> {
     }
 }
 
+/// Tells missing files from failures.
+pub(crate) trait IfExists<T> {
+    /// `None` if the file or folder does not exist.
+    fn if_exists(self) -> io::Result<Option<T>>;
+}
+
+impl<T, E: Into<io::Error>> IfExists<T> for Result<T, E> {
+    fn if_exists(self) -> io::Result<Option<T>> {
+        match self.map_err(Into::into) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            result => result.map(Some),
+        }
+    }
+}
+
 pub(crate) fn invalid_input(reason: &'static str) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidInput, reason)
 }

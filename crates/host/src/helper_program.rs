@@ -7,7 +7,7 @@ use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::Duration;
 
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::process::{Pid, PidfdFlags, Signal};
 
@@ -42,16 +42,8 @@ pub(crate) fn run(program: &OsStr, arguments: &[OsString], timeout: Duration) ->
 /// zombies.
 static UNREAPED: Mutex<Vec<Child>> = Mutex::new(Vec::new());
 
-fn unreaped() -> MutexGuard<'static, Vec<Child>> {
-    UNREAPED.lock()
-}
-
-fn reap_killed() {
-    unreaped().retain_mut(|child| matches!(child.try_wait(), Ok(None)));
-}
-
 fn try_run(program: &OsStr, arguments: &[OsString], timeout: Duration) -> io::Result<HelperOutcome> {
-    reap_killed();
+    UNREAPED.lock().retain_mut(|child| matches!(child.try_wait(), Ok(None)));
     // A file, not a pipe: a surviving child that inherited it cannot block the read.
     let mut output = File::from(rustix::fs::memfd_create("output", rustix::fs::MemfdFlags::CLOEXEC)?);
     let mut child = Command::new(program)
@@ -65,11 +57,9 @@ fn try_run(program: &OsStr, arguments: &[OsString], timeout: Duration) -> io::Re
         Some(status) if status.success() => None,
         Some(status) => Some(describe(status)),
         None => {
-            if let Some(group) = i32::try_from(child.id()).ok().and_then(Pid::from_raw) {
-                let _ = rustix::process::kill_process_group(group, Signal::KILL);
-            }
+            let _ = rustix::process::kill_process_group(Pid::from_child(&child), Signal::KILL);
             if wait(&mut child, KILL_TIMEOUT)?.is_none() {
-                unreaped().push(child);
+                UNREAPED.lock().push(child);
             }
             Some(format!("killed after {}s", timeout.as_secs()))
         }
@@ -82,10 +72,7 @@ fn try_run(program: &OsStr, arguments: &[OsString], timeout: Duration) -> io::Re
 
 /// Waits for the exit, `None` after `limit`.
 fn wait(child: &mut Child, limit: Duration) -> io::Result<Option<ExitStatus>> {
-    let Some(pid) = i32::try_from(child.id()).ok().and_then(Pid::from_raw) else {
-        return child.wait().map(Some);
-    };
-    let watched = rustix::process::pidfd_open(pid, PidfdFlags::empty())?;
+    let watched = rustix::process::pidfd_open(Pid::from_child(child), PidfdFlags::empty())?;
     let limit = Timespec {
         tv_sec: i64::try_from(limit.as_secs()).unwrap_or(i64::MAX),
         tv_nsec: i64::from(limit.subsec_nanos()),
@@ -144,7 +131,7 @@ mod tests {
     fn reaps_killed_program_later() {
         let child = Command::new("/bin/sh").args(["-c", "exit 3"]).spawn().unwrap();
         let pid = Pid::from_child(&child);
-        unreaped().push(child);
+        UNREAPED.lock().push(child);
         let is_reaped = || {
             shell("true", Duration::from_secs(60));
             // Only a process that was waited for has no such descriptor.

@@ -19,7 +19,6 @@ mod files;
 mod hanging_io;
 mod helper_program;
 mod images;
-mod keyed_lock;
 mod logs;
 mod machine;
 mod mount_table;
@@ -27,10 +26,10 @@ mod packet_filter;
 mod plugin_sockets;
 mod pods;
 mod profiler;
-#[cfg(test)]
-mod scratch;
 mod statistics;
 mod systemd;
+#[cfg(test)]
+mod test_folder;
 mod volumes;
 mod watches;
 

@@ -10,7 +10,7 @@ use async_trait::async_trait;
 use ports::host::pod_folders::FileError;
 use ports::plugins::plugin_registry::{PluginFolder, PluginSocket, PluginSockets};
 
-use crate::errors::{OnPath, blocking};
+use crate::errors::{IfExists, OnPath, blocking};
 use crate::files::folder::Folder;
 use crate::pods::pod_folders::PRIVATE_MODE;
 
@@ -57,12 +57,8 @@ fn collect(folder: &Path, depth_left: usize, found: &mut PluginFolder) -> io::Re
         if entry.file_name().to_string_lossy().starts_with('.') {
             continue;
         }
-        let metadata = match entry.metadata() {
-            Ok(metadata) => metadata,
-            // Removed meanwhile.
-            Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
-            Err(error) => return Err(error),
-        };
+        // It may have been removed meanwhile.
+        let Some(metadata) = entry.metadata().if_exists()? else { continue };
         if metadata.is_dir() && depth_left > 0 {
             found.folders.push(entry.path());
             collect(&entry.path(), depth_left - 1, found)?;

@@ -29,7 +29,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use model::{DiskUse, FileStorage, FsGroup, PodUid, ProjectedFile, VolumeLabel};
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use ports::clock::{Clock, SystemClock};
 use ports::host::pod_folders::FileError;
 use ports::host::pod_volumes::{
@@ -37,11 +37,11 @@ use ports::host::pod_volumes::{
 };
 
 use rustix::io::Errno;
+use timing::KeyedLock;
 
 use crate::errors::{OnPath, blocking, invalid_input};
 use crate::files::folder::Folder;
 use crate::hanging_io::run_may_hang;
-use crate::keyed_lock::KeyedLock;
 use crate::mount_table::{mounted_at, table};
 use crate::pods::pod_folders::{PRIVATE_MODE, existing_pod, make_pod};
 pub use csi_folders::HostCsiFolders;
@@ -114,16 +114,14 @@ impl HostPodVolumes {
         self
     }
 
-    fn pods_with_disks(&self) -> MutexGuard<'_, HashSet<PodUid>> {
-        self.pods_with_disks.lock()
-    }
-
     fn set_up_now(
         &self,
         uid: &PodUid,
         volume: &PlannedVolume,
         progress: &Progress,
     ) -> Result<(), VolumeError> {
+        let root = self.root.as_path();
+        let own = |folder: &Folder| set_optional_group(folder, volume.fs_group, Access::ReadWrite, progress);
         let medium = match &volume.plan {
             VolumePlan::EmptyDir { .. } => Medium::Disk,
             VolumePlan::MemoryDir { size_limit, .. } => Medium::Memory { size_limit: *size_limit },
@@ -141,8 +139,27 @@ impl HostPodVolumes {
                     read_only.iter().copied().chain(options.iter().map(String::as_str)).collect();
                 return nfs::set_up(&self.volume_folder(uid, path)?, source, &options, &self.mount_program);
             }
-            VolumePlan::Iscsi(_) | VolumePlan::Fc(_) | VolumePlan::Flex(_) => {
-                return self.set_up_attached(uid, volume, progress);
+            VolumePlan::Iscsi(disk) if disk.use_as == DiskUse::Device => {
+                return self.iscsi.set_up_device(root, uid, disk);
+            }
+            VolumePlan::Iscsi(disk) => {
+                return self.iscsi.set_up(
+                    root,
+                    &self.volume_folder(uid, &disk.path)?,
+                    disk,
+                    &volume.label,
+                    own,
+                );
+            }
+            VolumePlan::Fc(disk) if disk.use_as == DiskUse::Device => {
+                return self.fc.set_up_device(root, uid, disk);
+            }
+            VolumePlan::Fc(disk) => {
+                return self.fc.set_up(root, &self.volume_folder(uid, &disk.path)?, disk, &volume.label, own);
+            }
+            VolumePlan::Flex(flex) => {
+                let volume_folder = self.volume_folder(uid, &flex.path)?;
+                return self.flex.set_up(root, &volume_folder, flex, volume.fs_group, own);
             }
             VolumePlan::Local { path, source, read_only, options } => {
                 let program = self.mount_program.as_os_str();
@@ -153,9 +170,7 @@ impl HostPodVolumes {
                     program,
                     locks: &self.local_disks,
                 };
-                return local::set_up(&self.volume_folder(uid, path)?, &binding, |folder| {
-                    set_optional_group(folder, volume.fs_group, Access::ReadWrite, progress)
-                });
+                return local::set_up(&self.volume_folder(uid, path)?, &binding, own);
             }
             VolumePlan::Device { path, source, .. } => {
                 return local::link_device(&make_pod(&self.root, uid)?, path, source);
@@ -168,41 +183,8 @@ impl HostPodVolumes {
             }
         };
         let volume_folder = self.volume_folder(uid, volume.plan.host_path().unwrap_or(Path::new("")))?;
-        empty_dir::set_up(&volume_folder, &volume_folder.name, medium, |folder| {
-            set_optional_group(folder, volume.fs_group, Access::ReadWrite, progress)
-        })?;
+        empty_dir::set_up(&volume_folder, &volume_folder.name, medium, own)?;
         Ok(())
-    }
-
-    /// Sets up an iSCSI or Fibre Channel disk, or a FlexVolume.
-    fn set_up_attached(
-        &self,
-        uid: &PodUid,
-        volume: &PlannedVolume,
-        progress: &Progress,
-    ) -> Result<(), VolumeError> {
-        let own = |folder: &Folder| set_optional_group(folder, volume.fs_group, Access::ReadWrite, progress);
-        let root = self.root.as_path();
-        if let VolumePlan::Iscsi(disk) = &volume.plan {
-            return match disk.use_as {
-                DiskUse::Device => self.iscsi.set_up_device(root, uid, disk),
-                DiskUse::Files { .. } => {
-                    let volume_folder = self.volume_folder(uid, &disk.path)?;
-                    self.iscsi.set_up(root, &volume_folder, disk, &volume.label, own)
-                }
-            };
-        }
-        if let VolumePlan::Fc(disk) = &volume.plan {
-            return match disk.use_as {
-                DiskUse::Device => self.fc.set_up_device(root, uid, disk),
-                DiskUse::Files { .. } => {
-                    let volume_folder = self.volume_folder(uid, &disk.path)?;
-                    self.fc.set_up(root, &volume_folder, disk, &volume.label, own)
-                }
-            };
-        }
-        let VolumePlan::Flex(flex) = &volume.plan else { return Ok(()) };
-        self.flex.set_up(root, &self.volume_folder(uid, &flex.path)?, flex, volume.fs_group, own)
     }
 
     fn set_up_files(
@@ -344,7 +326,7 @@ impl PodVolumes for HostPodVolumes {
         let tear_down = move |volumes: &Self| {
             if let Some(pod) = existing_pod(&volumes.root, &owner)? {
                 if has_disks(&pod)? {
-                    volumes.pods_with_disks().insert(owner.clone());
+                    volumes.pods_with_disks.lock().insert(owner.clone());
                 }
                 tear_down::tear_down(&pod)?;
                 volumes.flex.tear_down(&pod)?;
@@ -355,12 +337,12 @@ impl PodVolumes for HostPodVolumes {
             let swept = volumes.flex.sweep(&volumes.root).and(swept);
             match swept {
                 // Only a pod that had such a disk waits until the node has released it.
-                Err(error) if !volumes.pods_with_disks().contains(&owner) => {
+                Err(error) if !volumes.pods_with_disks.lock().contains(&owner) => {
                     tracing::warn!(error = %error.text(), "failed to detach a disk that no pod uses");
                     Ok(())
                 }
                 Ok(()) => {
-                    volumes.pods_with_disks().remove(&owner);
+                    volumes.pods_with_disks.lock().remove(&owner);
                     Ok(())
                 }
                 Err(error) => Err(error),
@@ -408,7 +390,7 @@ fn linked_device(link: &Path) -> Option<PathBuf> {
 }
 
 /// Removes a folder below the root folder if it is empty.
-fn remove_if_empty(root: &Path, relative: &str) -> Result<(), FileError> {
+fn remove_if_empty(root: &Path, relative: impl AsRef<Path>) -> Result<(), FileError> {
     let path = root.join(relative);
     match rustix::fs::unlinkat(rustix::fs::CWD, &path, rustix::fs::AtFlags::REMOVEDIR) {
         Ok(()) | Err(Errno::NOENT | Errno::NOTEMPTY | Errno::EXIST) => Ok(()),

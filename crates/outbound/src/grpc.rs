@@ -146,28 +146,8 @@ async fn read_response(response: http::Response<hyper::body::Incoming>) -> Resul
 fn grpc_status(headers: &HeaderMap) -> Option<GrpcStatus> {
     let code = headers.get("grpc-status")?.to_str().ok()?.parse().ok()?;
     let message = headers.get("grpc-message").and_then(|value| value.to_str().ok()).unwrap_or_default();
-    Some(GrpcStatus { code, message: percent_decode(message) })
-}
-
-/// Decodes percent-encoding, which gRPC uses for status messages.
-fn percent_decode(text: &str) -> String {
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text;
-    while let Some((before, after)) = rest.split_once('%') {
-        bytes.extend_from_slice(before.as_bytes());
-        match after.get(..2).and_then(|digits| u8::from_str_radix(digits, 16).ok()) {
-            Some(byte) => {
-                bytes.push(byte);
-                rest = after.get(2..).unwrap_or_default();
-            }
-            None => {
-                bytes.push(b'%');
-                rest = after;
-            }
-        }
-    }
-    bytes.extend_from_slice(rest.as_bytes());
-    String::from_utf8_lossy(&bytes).into_owned()
+    let message = percent_encoding::percent_decode_str(message).decode_utf8_lossy().into_owned();
+    Some(GrpcStatus { code, message })
 }
 
 fn encode_frame(message: &impl Message) -> Bytes {

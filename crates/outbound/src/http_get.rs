@@ -175,13 +175,8 @@ impl Exchange<'_> {
     {
         let handshake = hyper::client::conn::http1::Builder::new().title_case_headers(true).handshake(io);
         let (mut sender, connection) = handshake.await.map_err(|error| self.connection_error(&error))?;
-        let request = self.request(Version::HTTP_11)?;
-        let exchange = async {
-            let response =
-                sender.send_request(request).await.map_err(|error| self.connection_error(&error))?;
-            self.read_response(response, phase).await
-        };
-        drive_connection(connection, exchange).await
+        let response = sender.send_request(self.request(Version::HTTP_11)?);
+        drive_connection(connection, self.read_response(response, phase)).await
     }
 
     async fn http2<I>(&self, io: I, phase: &mut Phase) -> Result<ExchangeOutcome, OutboundError>
@@ -191,15 +186,9 @@ impl Exchange<'_> {
         let tasks = ConnectionTasks::default();
         let handshake = hyper::client::conn::http2::handshake(tasks.clone(), io);
         let (mut sender, connection) = handshake.await.map_err(|error| self.connection_error(&error))?;
-        let request = self.request(Version::HTTP_2)?;
-        let exchange = async {
-            let response =
-                sender.send_request(request).await.map_err(|error| self.connection_error(&error))?;
-            let outcome = self.read_response(response, phase).await;
-            drop(sender);
-            outcome
-        };
-        let outcome = drive_connection(connection, exchange).await;
+        let response = sender.send_request(self.request(Version::HTTP_2)?);
+        let outcome = drive_connection(connection, self.read_response(response, phase)).await;
+        drop(sender);
         tasks.finish().await;
         outcome
     }
@@ -230,9 +219,10 @@ impl Exchange<'_> {
 
     async fn read_response(
         &self,
-        response: Response<Incoming>,
+        response: impl Future<Output = hyper::Result<Response<Incoming>>>,
         phase: &mut Phase,
     ) -> Result<ExchangeOutcome, OutboundError> {
+        let response = response.await.map_err(|error| self.connection_error(&error))?;
         if let Some(redirect) = self.redirect(&response)? {
             return Ok(redirect);
         }

@@ -32,6 +32,8 @@ impl CsiConnector for GrpcCsiConnector {
     }
 }
 
+type Node = NodeClient<Channel>;
+
 struct GrpcCsiNode {
     endpoint: PathBuf,
 }
@@ -40,13 +42,13 @@ impl GrpcCsiNode {
     async fn call<Req, Res>(
         &self,
         message: Req,
-        call: impl AsyncFnOnce(NodeClient<Channel>, Request<Req>) -> Result<tonic::Response<Res>, Status>,
+        method: impl AsyncFnOnce(&mut Node, Request<Req>) -> Result<tonic::Response<Res>, Status>,
     ) -> Result<Res, CsiError> {
         let response = within(CALL_TIMEOUT, async {
-            let client = NodeClient::new(dial(&self.endpoint).await?);
+            let mut client = Node::new(dial(&self.endpoint).await?);
             let mut request = Request::new(message);
             request.set_timeout(CALL_TIMEOUT);
-            call(client, request).await
+            method(&mut client, request).await
         });
         response.await.map(tonic::Response::into_inner).map_err(|status| csi_error(&status))
     }
@@ -55,9 +57,7 @@ impl GrpcCsiNode {
 #[async_trait]
 impl CsiNode for GrpcCsiNode {
     async fn info(&self) -> Result<CsiNodeInfo, CsiError> {
-        let message = proto::NodeGetInfoRequest {};
-        let info =
-            self.call(message, async |mut client, request| client.node_get_info(request).await).await?;
+        let info = self.call(proto::NodeGetInfoRequest {}, Node::node_get_info).await?;
         Ok(CsiNodeInfo {
             node_id: info.node_id,
             max_volumes: info.max_volumes_per_node,
@@ -66,10 +66,7 @@ impl CsiNode for GrpcCsiNode {
     }
 
     async fn capabilities(&self) -> Result<CsiCapabilities, CsiError> {
-        let message = proto::NodeGetCapabilitiesRequest {};
-        let response = self
-            .call(message, async |mut client, request| client.node_get_capabilities(request).await)
-            .await?;
+        let response = self.call(proto::NodeGetCapabilitiesRequest {}, Node::node_get_capabilities).await?;
         let mut found = CsiCapabilities::default();
         for capability in response.capabilities {
             let Some(node_service_capability::Type::Rpc(rpc)) = capability.r#type else { continue };
@@ -95,8 +92,7 @@ impl CsiNode for GrpcCsiNode {
             secrets: order.secrets.clone().into_iter().collect(),
             volume_context: order.attributes.clone().into_iter().collect(),
         };
-        self.call(message, async |mut client, request| client.node_stage_volume(request).await).await?;
-        Ok(())
+        self.call(message, Node::node_stage_volume).await.map(drop)
     }
 
     async fn unstage(&self, handle: &str, staging: &Path) -> Result<(), CsiError> {
@@ -104,8 +100,7 @@ impl CsiNode for GrpcCsiNode {
             volume_id: handle.to_owned(),
             staging_target_path: text(staging),
         };
-        self.call(message, async |mut client, request| client.node_unstage_volume(request).await).await?;
-        Ok(())
+        self.call(message, Node::node_unstage_volume).await.map(drop)
     }
 
     async fn publish(&self, order: &Publish) -> Result<(), CsiError> {
@@ -119,15 +114,13 @@ impl CsiNode for GrpcCsiNode {
             secrets: order.secrets.clone().into_iter().collect(),
             volume_context: order.attributes.clone().into_iter().collect(),
         };
-        self.call(message, async |mut client, request| client.node_publish_volume(request).await).await?;
-        Ok(())
+        self.call(message, Node::node_publish_volume).await.map(drop)
     }
 
     async fn unpublish(&self, handle: &str, target: &Path) -> Result<(), CsiError> {
         let message =
             proto::NodeUnpublishVolumeRequest { volume_id: handle.to_owned(), target_path: text(target) };
-        self.call(message, async |mut client, request| client.node_unpublish_volume(request).await).await?;
-        Ok(())
+        self.call(message, Node::node_unpublish_volume).await.map(drop)
     }
 
     async fn expand(&self, order: &Expand) -> Result<i64, CsiError> {
@@ -139,8 +132,7 @@ impl CsiNode for GrpcCsiNode {
             volume_capability: Some(capability(&order.use_as)),
             secrets: order.secrets.clone().into_iter().collect(),
         };
-        let response =
-            self.call(message, async |mut client, request| client.node_expand_volume(request).await).await?;
+        let response = self.call(message, Node::node_expand_volume).await?;
         Ok(response.capacity_bytes)
     }
 
@@ -150,9 +142,7 @@ impl CsiNode for GrpcCsiNode {
             volume_path: text(path),
             staging_target_path: String::new(),
         };
-        let response = self
-            .call(message, async |mut client, request| client.node_get_volume_stats(request).await)
-            .await?;
+        let response = self.call(message, Node::node_get_volume_stats).await?;
         let usage = response.usage.into_iter().map(|usage| CsiUsage {
             is_inodes: usage.unit() == proto::volume_usage::Unit::Inodes,
             available: usage.available,

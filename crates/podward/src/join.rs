@@ -1,4 +1,4 @@
-//! Joins the cluster of `--kubeconfig` and creates the adapters of its API server.
+//! Joins the cluster of `--kubeconfig` and creates the adapter of its API server.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -6,11 +6,7 @@ use std::sync::Arc;
 use agent::cluster::offline_cache::OfflineCache;
 use anyhow::Context;
 use cluster::identity::{ClientCertificateManager, IdentityMeters, connect};
-use cluster::{
-    Clients, CsiNodesAdapter, EventsAdapter, LeasesAdapter, NodesAdapter, ObjectsAdapter,
-    PodCertificatesAdapter, PodsAdapter, ReviewsAdapter, RuntimeClassesAdapter, ServiceAccountsAdapter,
-    ServicesAdapter, TokensAdapter, TrustBundlesAdapter, VolumesAdapter,
-};
+use cluster::{ApiServerAdapter, Clients};
 use config::{Gate, LoadedConfig};
 use host::{HostCsiFolders, HostPluginSockets, SealedCheckpoints};
 use plugins::{GrpcCsiConnector, GrpcPluginRegistration};
@@ -52,37 +48,37 @@ pub async fn join(
     } else {
         OfflineCache::disabled()
     };
-    let reviews = Arc::new(ReviewsAdapter::new(&clients));
+    let server = Arc::new(ApiServerAdapter::new(clients.clone(), node.to_owned()));
     let api = ApiServer {
         offline_cache,
         max_age: Some(loaded.flags.offline_max_age.to_std()).filter(|age| !age.is_zero()),
-        nodes: Arc::new(NodesAdapter::new(clients.clone(), node.to_owned())),
-        leases: Arc::new(LeasesAdapter::new(&clients, node.to_owned())),
-        objects: Arc::new(ObjectsAdapter::new(&clients)),
-        events: Arc::new(EventsAdapter::new(&clients, node.to_owned())),
-        tokens: Arc::new(TokensAdapter::new(&clients)),
-        service_accounts: Arc::new(ServiceAccountsAdapter::new(&clients)),
+        nodes: server.clone(),
+        leases: server.clone(),
+        objects: server.clone(),
+        events: server.clone(),
+        tokens: server.clone(),
+        service_accounts: server.clone(),
         trust_bundles: loaded
             .gates
             .enabled(Gate::ClusterTrustBundleProjection)
-            .then(|| Arc::new(TrustBundlesAdapter::new(&clients)) as Arc<dyn ApiTrustBundles>),
+            .then(|| server.clone() as Arc<dyn ApiTrustBundles>),
         pod_certificates: loaded
             .gates
             .enabled(Gate::PodCertificateRequest)
-            .then(|| Arc::new(PodCertificatesAdapter::new(&clients)) as Arc<dyn ApiPodCertificates>),
-        services: Arc::new(ServicesAdapter::new(&clients)),
-        runtime_classes: Arc::new(RuntimeClassesAdapter::new(&clients)),
-        volumes: Arc::new(VolumesAdapter::new(clients.clone())),
+            .then(|| server.clone() as Arc<dyn ApiPodCertificates>),
+        services: server.clone(),
+        runtime_classes: server.clone(),
+        volumes: server.clone(),
         plugins: PluginPorts {
             folders: Arc::new(HostCsiFolders::new(&loaded.flags.root_dir)),
             sockets: Arc::new(HostPluginSockets::new(&loaded.flags.root_dir)),
             connector: Arc::new(GrpcCsiConnector),
             registration: Arc::new(GrpcPluginRegistration),
         },
-        csi_nodes: Arc::new(CsiNodesAdapter::new(clients.clone(), node.to_owned())),
-        token_reviews: reviews.clone(),
-        access_reviews: reviews,
-        pods: Arc::new(PodsAdapter::new(clients.clone(), node.to_owned())),
+        csi_nodes: server.clone(),
+        token_reviews: server.clone(),
+        access_reviews: server.clone(),
+        pods: server,
     };
     Ok(Some(Joined { api, upkeep, clients }))
 }

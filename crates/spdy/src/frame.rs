@@ -156,42 +156,38 @@ impl Encoder {
     /// If the headers exceed the maximum length of a control frame.
     pub fn encode(&mut self, frame: &Frame, out: &mut BytesMut) -> Result<(), SpdyError> {
         match frame {
-            Frame::Data { stream, bytes, fin } => encode_data(*stream, bytes, *fin, out),
+            Frame::Data { stream, bytes, fin } => {
+                encode_data(*stream, bytes, *fin, out);
+                Ok(())
+            }
             Frame::SynStream { stream, headers, fin } => {
-                let mut body = BytesMut::new();
-                body.put_u32(*stream);
-                body.put_u32(0);
-                body.put_u16(0);
-                body.put_slice(&self.compressor.compress(headers)?);
-                return encode_control(SYN_STREAM, *fin, &body, out);
+                // No associated stream, and the highest priority.
+                let head = [&stream.to_be_bytes()[..], &[0; 6]].concat();
+                self.encode_headers(SYN_STREAM, head, headers, *fin, out)
             }
             Frame::SynReply { stream, headers, fin } => {
-                return self.encode_headers(SYN_REPLY, *stream, headers, *fin, out);
+                self.encode_headers(SYN_REPLY, stream.to_be_bytes().into(), headers, *fin, out)
             }
             Frame::Headers { stream, headers, fin } => {
-                return self.encode_headers(HEADERS, *stream, headers, *fin, out);
+                self.encode_headers(HEADERS, stream.to_be_bytes().into(), headers, *fin, out)
             }
-            Frame::Reset { stream, status } => return encode_numbers(RST_STREAM, &[*stream, *status], out),
-            Frame::Ping(id) => return encode_numbers(PING, &[*id], out),
-            Frame::GoAway { last_stream, status } => {
-                return encode_numbers(GOAWAY, &[*last_stream, *status], out);
-            }
-            Frame::Ignored(kind) => return encode_control(*kind, false, &[], out),
+            Frame::Reset { stream, status } => encode_numbers(RST_STREAM, &[*stream, *status], out),
+            Frame::Ping(id) => encode_numbers(PING, &[*id], out),
+            Frame::GoAway { last_stream, status } => encode_numbers(GOAWAY, &[*last_stream, *status], out),
+            Frame::Ignored(kind) => encode_control(*kind, false, &[], out),
         }
-        Ok(())
     }
 
+    /// Encodes a control frame that consists of `body` and compressed headers.
     fn encode_headers(
         &mut self,
         kind: u16,
-        stream: StreamId,
+        mut body: Vec<u8>,
         headers: &Headers,
         fin: bool,
         out: &mut BytesMut,
     ) -> Result<(), SpdyError> {
-        let mut body = BytesMut::new();
-        body.put_u32(stream);
-        body.put_slice(&self.compressor.compress(headers)?);
+        body.extend(self.compressor.compress(headers)?);
         encode_control(kind, fin, &body, out)
     }
 }

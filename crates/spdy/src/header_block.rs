@@ -7,6 +7,8 @@ use crate::dictionary::DICTIONARY;
 
 /// Limit of a decompressed block. Streams of runtimes have a handful of short headers.
 const MAX_BLOCK_BYTES: usize = 64 * 1024;
+/// Free space of the output before each step.
+const CHUNK_BYTES: usize = 4096;
 
 /// Names and values in order. Names are lower case on the wire.
 pub type Headers = Vec<(String, String)>;
@@ -27,10 +29,10 @@ impl HeaderDecompressor {
 
     fn inflate(&mut self, mut compressed: &[u8]) -> Result<Vec<u8>, SpdyError> {
         let mut all = Vec::new();
-        let mut chunk = [0; 4096];
         loop {
+            all.reserve(CHUNK_BYTES);
             let (before_in, before_out) = (self.0.total_in(), self.0.total_out());
-            match self.0.decompress(compressed, &mut chunk, FlushDecompress::Sync) {
+            match self.0.decompress_vec(compressed, &mut all, FlushDecompress::Sync) {
                 Ok(_) => {}
                 Err(error) if error.needs_dictionary().is_some() => {
                     let unknown = |_| SpdyError::HeaderBlock("compressed with an unknown dictionary");
@@ -39,15 +41,16 @@ impl HeaderDecompressor {
                 Err(_) => return Err(SpdyError::HeaderBlock("cannot be decompressed")),
             }
             let consumed = to_usize(self.0.total_in() - before_in);
-            let produced = to_usize(self.0.total_out() - before_out);
             compressed = compressed.get(consumed..).unwrap_or_default();
-            all.extend_from_slice(chunk.get(..produced).unwrap_or_default());
             if all.len() > MAX_BLOCK_BYTES {
                 return Err(SpdyError::HeaderBlock("too large"));
             }
-            if consumed == 0 && produced == 0 {
-                let problem = if compressed.is_empty() { None } else { Some("incomplete") };
-                return problem.map_or(Ok(all), |problem| Err(SpdyError::HeaderBlock(problem)));
+            if consumed == 0 && self.0.total_out() == before_out {
+                return if compressed.is_empty() {
+                    Ok(all)
+                } else {
+                    Err(SpdyError::HeaderBlock("incomplete"))
+                };
             }
         }
     }
@@ -76,17 +79,14 @@ impl HeaderCompressor {
         }
         let mut left = plain.as_slice();
         let mut all = Vec::new();
-        let mut chunk = [0; 4096];
         loop {
-            let (before_in, before_out) = (self.0.total_in(), self.0.total_out());
+            all.reserve(CHUNK_BYTES);
+            let before = self.0.total_in();
             let failed = |_| SpdyError::HeaderBlock("cannot be compressed");
-            self.0.compress(left, &mut chunk, FlushCompress::Sync).map_err(failed)?;
-            let consumed = to_usize(self.0.total_in() - before_in);
-            let produced = to_usize(self.0.total_out() - before_out);
-            left = left.get(consumed..).unwrap_or_default();
-            all.extend_from_slice(chunk.get(..produced).unwrap_or_default());
+            self.0.compress_vec(left, &mut all, FlushCompress::Sync).map_err(failed)?;
+            left = left.get(to_usize(self.0.total_in() - before)..).unwrap_or_default();
             // The flush is complete when there is space left in the output.
-            if left.is_empty() && produced < chunk.len() {
+            if left.is_empty() && all.len() < all.capacity() {
                 return Ok(all);
             }
         }

@@ -6,11 +6,11 @@ use std::path::{Path, PathBuf};
 use kube::Client;
 use model::Timestamp;
 use rcgen::KeyPair;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::credential::{CredentialError, read};
 use super::files::{WriteError, replace};
-use super::kubeconfig::{ClusterEntry, ServerAccess};
+use super::kubeconfig::ServerAccess;
 use crate::clients::{ConnectError, unlimited_client};
 
 #[derive(Debug, thiserror::Error)]
@@ -33,7 +33,7 @@ pub(super) struct Bootstrap {
     /// Holds the pending key until the certificate is issued.
     pub(super) folder: PathBuf,
     /// The kubeconfig to write once the certificate is issued, and its `cluster` entry.
-    pub(super) target: Option<(PathBuf, ClusterEntry)>,
+    pub(super) target: Option<(PathBuf, Value)>,
 }
 
 impl Bootstrap {
@@ -78,19 +78,18 @@ impl Bootstrap {
 }
 
 /// Renders a kubeconfig with upstream's entry names. The variable parts are JSON, which is valid YAML.
-fn kubeconfig(server: &ClusterEntry, certificate: &Path) -> String {
+fn kubeconfig(cluster: &Value, certificate: &Path) -> String {
     let user = json!({"client-certificate": certificate, "client-key": certificate});
     format!(
         "apiVersion: v1\n\
          kind: Config\n\
          clusters:\n\
-         - name: default-cluster\n  cluster: {}\n\
+         - name: default-cluster\n  cluster: {cluster}\n\
          users:\n\
          - name: default-auth\n  user: {user}\n\
          contexts:\n\
          - name: default-context\n  context:\n    cluster: default-cluster\n    namespace: default\n    user: default-auth\n\
-         current-context: default-context\n",
-        server.cluster
+         current-context: default-context\n"
     )
 }
 

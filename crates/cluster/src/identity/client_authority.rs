@@ -34,7 +34,7 @@ impl ClientAuthority {
     /// # Errors
     /// If the file cannot be read or has an invalid certificate.
     pub fn from_file(path: &Path, reload: Reload) -> Result<Self, CredentialError> {
-        let files = WatchedFiles::new(vec![path.to_owned()], load)?.with_reload(reload);
+        let files = WatchedFiles::new(vec![path.to_owned()], reload, load)?;
         Ok(Self { files: Arc::new(files) })
     }
 

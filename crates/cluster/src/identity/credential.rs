@@ -60,14 +60,20 @@ impl Credential {
         };
         let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(certificate).collect();
         let chain = chain.map_err(pem("certificate"))?;
-        if chain.is_empty() {
+        let Some(leaf) = chain.first() else {
             return Err(CredentialError::Pem {
                 part: "certificate",
                 reason: "no certificate found".to_owned(),
             });
-        }
+        };
         let key = PrivateKeyDer::from_pem_slice(key).map_err(pem("private key"))?;
-        Self::from_der(chain, key)
+        let (_, parsed) = X509Certificate::from_der(leaf)
+            .map_err(|error| CredentialError::Certificate(error.to_string()))?;
+        let not_before = Timestamp::from_secs(parsed.validity().not_before.timestamp());
+        let not_after = Timestamp::from_secs(parsed.validity().not_after.timestamp());
+        let names = names(&parsed);
+        let key = CertifiedKey::from_der(chain, key, &provider()).map_err(CredentialError::Key)?;
+        Ok(Self { key: Arc::new(key), not_before, not_after, names })
     }
 
     /// Reads PEM files. Both paths may be the same file.
@@ -76,25 +82,6 @@ impl Credential {
     /// If a file cannot be read, or as for [`Self::from_pem`].
     pub fn from_files(certificate: &Path, key: &Path) -> Result<Self, CredentialError> {
         Self::from_pem(&read(certificate)?, &read(key)?)
-    }
-
-    fn from_der(
-        chain: Vec<CertificateDer<'static>>,
-        key: PrivateKeyDer<'static>,
-    ) -> Result<Self, CredentialError> {
-        let Some(leaf) = chain.first() else {
-            return Err(CredentialError::Pem {
-                part: "certificate",
-                reason: "no certificate found".to_owned(),
-            });
-        };
-        let (_, parsed) = X509Certificate::from_der(leaf)
-            .map_err(|error| CredentialError::Certificate(error.to_string()))?;
-        let not_before = Timestamp::from_secs(parsed.validity().not_before.timestamp());
-        let not_after = Timestamp::from_secs(parsed.validity().not_after.timestamp());
-        let names = names(&parsed);
-        let key = CertifiedKey::from_der(chain, key, &provider()).map_err(CredentialError::Key)?;
-        Ok(Self { key: Arc::new(key), not_before, not_after, names })
     }
 
     /// Returns the subject and subject alternative names of a certificate.

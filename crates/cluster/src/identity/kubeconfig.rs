@@ -19,14 +19,8 @@ pub(crate) struct ServerAccess {
     pub(crate) certificate: CertificateSource,
     /// `proxy-url` of the kubeconfig.
     pub(crate) proxy: Option<Uri>,
-    pub(crate) server: ClusterEntry,
-}
-
-/// A `cluster` entry of a kubeconfig.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct ClusterEntry {
-    /// File paths in it are absolute.
-    pub(crate) cluster: serde_json::Value,
+    /// The `cluster` entry. File paths in it are absolute.
+    pub(crate) server: serde_json::Value,
 }
 
 /// Source of the client certificate.
@@ -61,7 +55,7 @@ impl ServerAccess {
         let kubeconfig_error = |source| ConnectError::Kubeconfig { path: path.to_owned(), source };
         let file = Kubeconfig::read_from(path).map_err(kubeconfig_error)?;
         let cluster = current_cluster(&file).unwrap_or_default();
-        let server = ClusterEntry::from_cluster(&cluster);
+        let server = cluster_entry(&cluster);
         let inline_authority =
             cluster.certificate_authority_data.as_ref().is_some_and(|data| !data.is_empty());
         let authority = cluster.certificate_authority.filter(|file| !file.is_empty() && !inline_authority);
@@ -89,14 +83,12 @@ impl ServerAccess {
     }
 }
 
-impl ClusterEntry {
-    fn from_cluster(cluster: &Cluster) -> Self {
-        let mut cluster = serde_json::to_value(cluster).unwrap_or_default();
-        if let Some(fields) = cluster.as_object_mut() {
-            fields.retain(|name, value| !value.is_null() && name != "extensions");
-        }
-        Self { cluster }
+fn cluster_entry(cluster: &Cluster) -> serde_json::Value {
+    let mut entry = serde_json::to_value(cluster).unwrap_or_default();
+    if let Some(fields) = entry.as_object_mut() {
+        fields.retain(|name, value| !value.is_null() && name != "extensions");
     }
+    entry
 }
 
 /// Returns the `User-Agent`: the kubelet release that Podward is compatible with, then Podward itself.

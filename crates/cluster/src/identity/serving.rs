@@ -1,6 +1,5 @@
 //! The node's serving certificate: from files, requested from the cluster, or self-signed.
 
-use std::fmt;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -62,11 +61,10 @@ impl ServingCertificate {
     /// If a file cannot be read, or the certificate and key are invalid.
     pub fn from_files(certificate: &Path, key: &Path, reload: Reload) -> Result<Self, ServingError> {
         let paths = vec![certificate.to_owned(), key.to_owned()];
-        let files = WatchedFiles::new(paths, |paths| match paths {
+        let files = WatchedFiles::new(paths, reload, |paths| match paths {
             [certificate, key] => Credential::from_files(certificate, key),
             _ => Err(CredentialError::Certificate("two files are needed".to_owned())),
-        })?
-        .with_reload(reload);
+        })?;
         Ok(Self { resolver: Arc::new(FromFiles(files)) })
     }
 
@@ -259,17 +257,12 @@ fn generate_self_signed(
     Ok(Credential::from_files(certificate, key)?)
 }
 
+#[derive(Debug)]
 struct FromFiles(WatchedFiles<Credential, CredentialError>);
 
 impl ResolvesServerCert for FromFiles {
     fn resolve(&self, _: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
         Some(self.0.current().key.clone())
-    }
-}
-
-impl fmt::Debug for FromFiles {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
     }
 }
 

@@ -96,12 +96,12 @@ pub(crate) async fn submit(
     let found = match api.create(&PostParams::default(), &request).await {
         Ok(created) => created,
         Err(error) => {
-            let error = api_error(&error);
+            let error = api_error(error);
             let Some(name) = request.metadata.name.filter(|_| error.kind == ApiErrorKind::AlreadyExists)
             else {
                 return Err(SigningError::Api(error));
             };
-            let found = api.get(&name).await.map_err(|error| SigningError::Api(api_error(&error)))?;
+            let found = api.get(&name).await.map_err(|error| SigningError::Api(api_error(error)))?;
             if !is_ours(&found, purpose, key) {
                 return Err(SigningError::NotOurs(name));
             }

@@ -40,16 +40,13 @@ impl<T, E: fmt::Display> WatchedFiles<T, E> {
     /// If the first load fails.
     pub(super) fn new(
         paths: Vec<PathBuf>,
+        reload: Reload,
         load: impl Fn(&[PathBuf]) -> Result<T, E> + Send + Sync + 'static,
     ) -> Result<Self, E> {
         let stamps = stamps(&paths);
         let value = Arc::new(load(&paths)?);
         let state = Mutex::new(State { value, stamps, checked_at: Instant::now() });
-        Ok(Self { paths, reload: Reload::OnChange, load: Box::new(load), state })
-    }
-
-    pub(super) fn with_reload(self, reload: Reload) -> Self {
-        Self { reload, ..self }
+        Ok(Self { paths, reload, load: Box::new(load), state })
     }
 
     /// Returns a value that is at most one second old.
@@ -104,7 +101,7 @@ mod tests {
         let path = folder.path().join("number");
         let start = Instant::now();
         std::fs::write(&path, "1").unwrap();
-        let files = WatchedFiles::new(vec![path.clone()], |paths| {
+        let files = WatchedFiles::new(vec![path.clone()], Reload::OnChange, |paths| {
             std::fs::read_to_string(&paths[0])
                 .map_err(|error| error.to_string())?
                 .parse::<u32>()

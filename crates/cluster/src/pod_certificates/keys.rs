@@ -1,9 +1,8 @@
 //! Generates private keys of pod certificates, each with a PKCS #10 request that proves possession.
 
-use base64::Engine;
-use base64::engine::general_purpose::STANDARD;
 use p521::ecdsa::signature::RandomizedSigner;
 use p521::pkcs8::{EncodePrivateKey, EncodePublicKey};
+use pem::{EncodeConfig, LineEnding, Pem};
 use rcgen::{CertificateParams, DistinguishedName, KeyPair, SignatureAlgorithm};
 use rsa::RsaPrivateKey;
 use rsa::rand_core::OsRng;
@@ -17,7 +16,6 @@ const BIT_STRING: u8 = 0x03;
 const VERSION_AND_SUBJECT: &[u8] = &[0x02, 0x01, 0x00, 0x30, 0x00];
 /// DER of an empty attribute set.
 const ATTRIBUTES: &[u8] = &[0xa0, 0x00];
-const PEM_LINE_LENGTH: usize = 64;
 
 pub(super) struct GeneratedKey {
     /// PKCS #8 in PEM form.
@@ -77,7 +75,9 @@ fn p521_key() -> Result<GeneratedKey, String> {
     let signature = element(BIT_STRING, &[&[0], signature.to_der().as_bytes()]);
     let request = element(SEQUENCE, &[&info, ECDSA_WITH_SHA512, &signature]);
     let der = secret.to_pkcs8_der().map_err(text)?;
-    Ok(GeneratedKey { key: pem(der.as_bytes()), request })
+    let key = Pem::new("PRIVATE KEY", der.as_bytes());
+    let key = pem::encode_config(&key, EncodeConfig::new().set_line_ending(LineEnding::LF));
+    Ok(GeneratedKey { key, request })
 }
 
 /// Encodes a DER element.
@@ -98,20 +98,6 @@ fn element(tag: u8, parts: &[&[u8]]) -> Vec<u8> {
     encoded
 }
 
-fn pem(der: &[u8]) -> String {
-    let text = STANDARD.encode(der);
-    let mut pem = String::from("-----BEGIN PRIVATE KEY-----\n");
-    let mut rest = text.as_str();
-    while !rest.is_empty() {
-        let (line, next) = rest.split_at(rest.len().min(PEM_LINE_LENGTH));
-        pem.push_str(line);
-        pem.push('\n');
-        rest = next;
-    }
-    pem.push_str("-----END PRIVATE KEY-----\n");
-    pem
-}
-
 fn text(error: impl std::fmt::Display) -> String {
     error.to_string()
 }
@@ -126,6 +112,9 @@ mod tests {
     };
     use x509_parser::certification_request::X509CertificationRequest;
     use x509_parser::prelude::FromDer;
+
+    use base64::Engine;
+    use base64::engine::general_purpose::STANDARD;
 
     use super::*;
 

@@ -1,6 +1,6 @@
 //! Connections to the API server that one or more clients share, and their replacement when the certificate changes.
 
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use std::sync::Arc;
 
 use futures::future::BoxFuture;
@@ -63,7 +63,7 @@ impl Connections {
 
     /// Sends a request on the first connection with a free stream.
     pub(crate) fn send(&self, request: Request<Body>) -> InFlightRequest {
-        let mut generation = self.generation();
+        let mut generation = self.shared.generation.lock();
         let retired = generation.retired.clone();
         let free = generation
             .pools
@@ -86,12 +86,8 @@ impl Connections {
     /// Makes later requests use new connections. Requests in flight finish on the old ones; watches end now and their
     /// watchers resume them.
     pub(crate) fn renew(&self) {
-        let old = std::mem::replace(&mut *self.generation(), Generation::new());
+        let old = std::mem::replace(&mut *self.shared.generation.lock(), Generation::new());
         old.retired.cancel();
-    }
-
-    fn generation(&self) -> MutexGuard<'_, Generation> {
-        self.shared.generation.lock()
     }
 }
 

@@ -1,13 +1,10 @@
 //! Opens connections to the API server, directly or through a proxy.
 
-use std::fmt;
 use std::sync::Arc;
-use std::task::{Context, Poll};
 use std::time::Duration;
 
-use futures::future::BoxFuture;
 use http::{HeaderValue, Uri};
-use hyper_rustls::{FixedServerNameResolver, HttpsConnector, HttpsConnectorBuilder, MaybeHttpsStream};
+use hyper_rustls::{FixedServerNameResolver, HttpsConnectorBuilder, MaybeHttpsStream};
 use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::client::legacy::connect::dns::{GaiAddrs, GaiResolver, Name};
@@ -20,7 +17,8 @@ use rustls::client::Resumption;
 use rustls::pki_types::ServerName;
 use tokio::net::TcpStream;
 use tokio::time::Instant;
-use tower::{BoxError, Service};
+use tower::util::BoxCloneSyncService;
+use tower::{BoxError, Service, ServiceExt, service_fn};
 use values::proxies::{InvalidProxy, Proxies, Proxy, ProxyScheme, Target};
 
 /// From the first packet to the end of the TLS handshake.
@@ -32,7 +30,7 @@ const KEEPALIVE_RETRIES: u32 = 3;
 const POOL_IDLE_TIMEOUT: Duration = Duration::from_secs(90);
 
 /// An HTTP client with a separate connection pool.
-pub(crate) type HttpClient = Client<Connector, Body>;
+pub(crate) type HttpClient = Client<Connector<MaybeHttpsStream<TokioIo<TcpStream>>>, Body>;
 
 /// A connection setting of the kubeconfig or environment is invalid.
 #[derive(Debug, thiserror::Error)]
@@ -52,46 +50,15 @@ pub(crate) struct ServerOverrides<'a> {
     pub(crate) proxy: Option<&'a Uri>,
 }
 
-/// Resolves host names with the system resolver and records the duration. IP addresses need no lookup.
-#[derive(Clone)]
-struct Resolver {
-    meter: Arc<dyn RequestMeter>,
-}
-
-impl fmt::Debug for Resolver {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str("Resolver")
-    }
-}
-
-impl Service<Name> for Resolver {
-    type Response = GaiAddrs;
-    type Error = std::io::Error;
-    type Future = BoxFuture<'static, Result<GaiAddrs, std::io::Error>>;
-
-    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), std::io::Error>> {
-        Poll::Ready(Ok(()))
-    }
-
-    fn call(&mut self, name: Name) -> Self::Future {
-        let (meter, host) = (self.meter.clone(), name.to_string());
-        Box::pin(async move {
-            let started_at = Instant::now();
-            let addresses = GaiResolver::new().call(name).await;
-            meter.resolved(&host, started_at.elapsed());
-            addresses
-        })
-    }
-}
-
-type DirectConnector = HttpConnector<Resolver>;
+/// Opens a stream to a server, directly or through a proxy.
+type Connector<Stream> = BoxCloneSyncService<Uri, Stream, BoxError>;
 
 /// TLS and proxy settings that new connections use.
 #[derive(Clone, Debug)]
 pub(crate) struct Dialer {
     tls: ClientConfig,
     server_name: Option<ServerName<'static>>,
-    tcp: TcpConnector,
+    tcp: Connector<TokioIo<TcpStream>>,
 }
 
 impl Dialer {
@@ -114,7 +81,7 @@ impl Dialer {
         Ok(Self {
             tls,
             server_name: server_name.transpose()?,
-            tcp: TcpConnector::for_server(server, overrides.proxy, &Resolver { meter })?,
+            tcp: tcp_connector(server, overrides.proxy, meter)?,
         })
     }
 
@@ -126,78 +93,52 @@ impl Dialer {
             None => builder,
         };
         let https = builder.enable_http1().enable_http2().wrap_connector(self.tcp.clone());
+        let connector = BoxCloneSyncService::new(https.map_future(async |connecting| {
+            match tokio::time::timeout(CONNECT_TIMEOUT, connecting).await {
+                Ok(connected) => connected,
+                Err(_) => Err(format!("connection not established within {CONNECT_TIMEOUT:?}").into()),
+            }
+        }));
         Client::builder(TokioExecutor::new())
             .timer(TokioTimer::new())
             .pool_timer(TokioTimer::new())
             .pool_idle_timeout(POOL_IDLE_TIMEOUT)
             .http2_keep_alive_interval(KEEPALIVE_INTERVAL)
             .http2_keep_alive_timeout(KEEPALIVE_TIMEOUT)
-            .build(Connector { https })
+            .build(connector)
     }
 }
 
-/// Opens TLS connections within [`CONNECT_TIMEOUT`].
-#[derive(Clone)]
-pub(crate) struct Connector {
-    https: HttpsConnector<TcpConnector>,
-}
-
-impl Service<Uri> for Connector {
-    type Response = MaybeHttpsStream<TokioIo<TcpStream>>;
-    type Error = BoxError;
-    type Future = BoxFuture<'static, Result<Self::Response, BoxError>>;
-
-    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
-        self.https.poll_ready(context)
-    }
-
-    fn call(&mut self, server: Uri) -> Self::Future {
-        let connecting = self.https.call(server);
-        Box::pin(async move {
-            match tokio::time::timeout(CONNECT_TIMEOUT, connecting).await {
-                Ok(connected) => connected,
-                Err(_) => Err(format!("connection not established within {CONNECT_TIMEOUT:?}").into()),
+/// Opens TCP streams to the server, directly or through a proxy.
+fn tcp_connector(
+    server: &Uri,
+    proxy: Option<&Uri>,
+    meter: Arc<dyn RequestMeter>,
+) -> Result<Connector<TokioIo<TcpStream>>, DialError> {
+    let direct = direct_connector(metered_resolver(meter));
+    let Some(proxy) = proxy_for(server, proxy)? else {
+        return Ok(BoxCloneSyncService::new(direct.map_err(Into::into)));
+    };
+    let unsupported = || DialError::Proxy(proxy.authority.clone());
+    let address: Uri = format!("http://{}", proxy.authority).parse().map_err(|_| unsupported())?;
+    match proxy.scheme {
+        ProxyScheme::Http => {
+            let mut tunnel = Tunnel::new(address, direct);
+            if let Some(credentials) = proxy.authorization() {
+                let mut credentials = HeaderValue::try_from(credentials).map_err(|_| unsupported())?;
+                credentials.set_sensitive(true);
+                tunnel = tunnel.with_auth(credentials);
             }
-        })
-    }
-}
-
-/// Opens a TCP stream to the server, directly or through a proxy.
-#[derive(Clone, Debug)]
-enum TcpConnector {
-    Direct(DirectConnector),
-    Tunnel(Tunnel<DirectConnector>),
-    Socks(SocksV5<DirectConnector>),
-}
-
-impl TcpConnector {
-    fn for_server(server: &Uri, proxy: Option<&Uri>, resolver: &Resolver) -> Result<Self, DialError> {
-        let direct = direct_connector(resolver);
-        let Some(proxy) = proxy_for(server, proxy)? else { return Ok(Self::Direct(direct)) };
-        let unsupported = || DialError::Proxy(proxy.authority.clone());
-        let address: Uri = format!("http://{}", proxy.authority).parse().map_err(|_| unsupported())?;
-        match proxy.scheme {
-            ProxyScheme::Http => {
-                let tunnel = Tunnel::new(address, direct);
-                Ok(Self::Tunnel(match proxy.authorization() {
-                    Some(credentials) => {
-                        let mut credentials =
-                            HeaderValue::try_from(credentials).map_err(|_| unsupported())?;
-                        credentials.set_sensitive(true);
-                        tunnel.with_auth(credentials)
-                    }
-                    None => tunnel,
-                }))
-            }
-            ProxyScheme::Socks5 => {
-                let socks = SocksV5::new(address, direct);
-                Ok(Self::Socks(match proxy.user {
-                    Some((name, password)) => socks.with_auth(name, password),
-                    None => socks,
-                }))
-            }
-            ProxyScheme::Https => Err(unsupported()),
+            Ok(BoxCloneSyncService::new(tunnel.map_err(Into::into)))
         }
+        ProxyScheme::Socks5 => {
+            let mut socks = SocksV5::new(address, direct);
+            if let Some((name, password)) = proxy.user {
+                socks = socks.with_auth(name, password);
+            }
+            Ok(BoxCloneSyncService::new(socks.map_err(Into::into)))
+        }
+        ProxyScheme::Https => Err(unsupported()),
     }
 }
 
@@ -211,8 +152,21 @@ fn proxy_for(server: &Uri, configured: Option<&Uri>) -> Result<Option<Proxy>, Di
     Ok(environment.proxy_for(Target::new(scheme, host, server.port_u16()))?.cloned())
 }
 
-fn direct_connector(resolver: &Resolver) -> DirectConnector {
-    let mut connector = HttpConnector::new_with_resolver(resolver.clone());
+/// Resolves host names with the system resolver and records the duration. IP addresses need no lookup.
+fn metered_resolver(meter: Arc<dyn RequestMeter>) -> BoxCloneSyncService<Name, GaiAddrs, std::io::Error> {
+    BoxCloneSyncService::new(service_fn(move |name: Name| {
+        let (meter, host) = (meter.clone(), name.to_string());
+        async move {
+            let started_at = Instant::now();
+            let addresses = GaiResolver::new().call(name).await;
+            meter.resolved(&host, started_at.elapsed());
+            addresses
+        }
+    }))
+}
+
+fn direct_connector<R>(resolver: R) -> HttpConnector<R> {
+    let mut connector = HttpConnector::new_with_resolver(resolver);
     connector.enforce_http(false);
     connector.set_nodelay(true);
     connector.set_connect_timeout(Some(CONNECT_TIMEOUT));
@@ -224,37 +178,6 @@ fn direct_connector(resolver: &Resolver) -> DirectConnector {
     connector
 }
 
-impl Service<Uri> for TcpConnector {
-    type Response = TokioIo<TcpStream>;
-    type Error = BoxError;
-    type Future = BoxFuture<'static, Result<Self::Response, BoxError>>;
-
-    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
-        match self {
-            Self::Direct(connector) => connector.poll_ready(context).map_err(Into::into),
-            Self::Tunnel(connector) => connector.poll_ready(context).map_err(Into::into),
-            Self::Socks(connector) => connector.poll_ready(context).map_err(Into::into),
-        }
-    }
-
-    fn call(&mut self, server: Uri) -> Self::Future {
-        match self {
-            Self::Direct(connector) => {
-                let connecting = connector.call(server);
-                Box::pin(async move { Ok(connecting.await?) })
-            }
-            Self::Tunnel(connector) => {
-                let connecting = connector.call(server);
-                Box::pin(async move { Ok(connecting.await?) })
-            }
-            Self::Socks(connector) => {
-                let connecting = connector.call(server);
-                Box::pin(async move { Ok(connecting.await?) })
-            }
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -262,12 +185,10 @@ mod tests {
     #[test]
     fn selects_connector_by_proxy_scheme() {
         let server: Uri = "https://api.example:6443".parse().unwrap();
-        let resolver = Resolver { meter: Arc::new(()) };
-        let connector =
-            |proxy: &str| TcpConnector::for_server(&server, Some(&proxy.parse().unwrap()), &resolver);
-        assert!(matches!(connector("http://proxy:3128"), Ok(TcpConnector::Tunnel(_))));
-        assert!(matches!(connector("http://user:secret@proxy:3128"), Ok(TcpConnector::Tunnel(_))));
-        assert!(matches!(connector("socks5://proxy:1080"), Ok(TcpConnector::Socks(_))));
+        let connector = |proxy: &str| tcp_connector(&server, Some(&proxy.parse().unwrap()), Arc::new(()));
+        assert!(connector("http://proxy:3128").is_ok());
+        assert!(connector("http://user:secret@proxy:3128").is_ok());
+        assert!(connector("socks5://proxy:1080").is_ok());
         assert!(matches!(connector("https://proxy:3128"), Err(DialError::Proxy(_))));
     }
 }

@@ -1,6 +1,6 @@
 //! A rate limiter that serves urgent callers first.
 
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -57,7 +57,7 @@ impl PriorityRateLimiter {
 
     fn enqueue(&self, priority: Priority) -> QueueEntry<'_> {
         let first_in_queue = Arc::new(Notify::new());
-        let mut state = self.state();
+        let mut state = self.state.lock();
         state.arrivals += 1;
         let key = (priority, state.arrivals);
         state.waiting.insert(key, first_in_queue.clone());
@@ -65,7 +65,7 @@ impl PriorityRateLimiter {
     }
 
     fn try_acquire(&self, entry: &QueueEntry<'_>) -> TryAcquire {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         if state.waiting.first_key_value().map(|(key, _)| *key) != Some(entry.key) {
             return TryAcquire::NotFirst;
         }
@@ -73,10 +73,6 @@ impl PriorityRateLimiter {
             Ok(()) => TryAcquire::Acquired,
             Err(wait) => TryAcquire::NextTokenIn(wait),
         }
-    }
-
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock()
     }
 }
 
@@ -95,7 +91,7 @@ struct QueueEntry<'a> {
 
 impl Drop for QueueEntry<'_> {
     fn drop(&mut self) {
-        let mut state = self.rate_limiter.state();
+        let mut state = self.rate_limiter.state.lock();
         state.waiting.remove(&self.key);
         if let Some((_, next)) = state.waiting.first_key_value() {
             next.notify_one();
@@ -146,7 +142,7 @@ mod tests {
         let (cancelled, ()) = tokio::join!(cancelled, rate_limiter.acquire(Priority::Normal));
         assert!(cancelled.is_err());
         assert!(start.elapsed() < Duration::from_millis(1100), "{:?}", start.elapsed());
-        assert!(rate_limiter.state().waiting.is_empty());
+        assert!(rate_limiter.state.lock().waiting.is_empty());
     }
 
     #[tokio::test(start_paused = true)]

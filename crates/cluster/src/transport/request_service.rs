@@ -123,7 +123,7 @@ impl RequestService {
         let limit = if watch && response.status().is_success() {
             BodyLimit::Retired(in_flight.retired())
         } else {
-            BodyLimit::Deadline { deadline, timeout }
+            BodyLimit::deadline(deadline, timeout)
         };
         Ok(response.map(|body| ResponseBody::new(body, limit, in_flight.stream)))
     }

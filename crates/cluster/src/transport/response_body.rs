@@ -28,18 +28,26 @@ pub(crate) enum ResponseError {
 pub(crate) enum BodyLimit {
     /// For all requests but watches: fails after the deadline or above [`MAX_RESPONSE_BYTES`].
     Deadline {
-        deadline: Instant,
-        /// The duration that ends at `deadline`, for the error message.
+        sleep: Pin<Box<Sleep>>,
+        /// The duration that ends with `sleep`, for the error message.
         timeout: Duration,
+        bytes_left: u64,
     },
     /// For watches: ends without an error when the connection is retired, so that the watcher resumes on a new one.
     Retired(BoxFuture<'static, ()>),
 }
 
+impl BodyLimit {
+    pub(crate) fn deadline(deadline: Instant, timeout: Duration) -> Self {
+        let sleep = Box::pin(tokio::time::sleep_until(deadline));
+        Self::Deadline { sleep, timeout, bytes_left: MAX_RESPONSE_BYTES }
+    }
+}
+
 /// A response body that counts as a stream of its connection until it is dropped.
 pub(crate) struct ResponseBody {
     body: Incoming,
-    limit: LimitState,
+    limit: BodyLimit,
     counter: Option<ByteCounter>,
     _stream: Arc<()>,
 }
@@ -65,21 +73,8 @@ impl Drop for ByteCounter {
     }
 }
 
-enum LimitState {
-    Deadline { sleep: Pin<Box<Sleep>>, timeout: Duration, bytes_left: u64 },
-    Retired(BoxFuture<'static, ()>),
-}
-
 impl ResponseBody {
     pub(crate) fn new(body: Incoming, limit: BodyLimit, stream: Arc<()>) -> Self {
-        let limit = match limit {
-            BodyLimit::Deadline { deadline, timeout } => LimitState::Deadline {
-                sleep: Box::pin(tokio::time::sleep_until(deadline)),
-                timeout,
-                bytes_left: MAX_RESPONSE_BYTES,
-            },
-            BodyLimit::Retired(retired) => LimitState::Retired(retired),
-        };
         Self { body, limit, counter: None, _stream: stream }
     }
 
@@ -101,19 +96,20 @@ impl Body for ResponseBody {
             Poll::Ready(frame) => frame,
             Poll::Pending => {
                 return match &mut this.limit {
-                    LimitState::Deadline { sleep, timeout, .. } => sleep
+                    BodyLimit::Deadline { sleep, timeout, .. } => sleep
                         .as_mut()
                         .poll(context)
                         .map(|()| Some(Err(ResponseError::Timeout(*timeout).into()))),
-                    LimitState::Retired(retired) => retired.as_mut().poll(context).map(|()| None),
+                    BodyLimit::Retired(retired) => retired.as_mut().poll(context).map(|()| None),
                 };
             }
         };
-        if let (Some(Ok(frame)), Some(counter)) = (&frame, &mut this.counter) {
-            counter.bytes += frame.data_ref().map_or(0, |data| data.len() as u64);
+        let data = frame.as_ref().and_then(|frame| frame.as_ref().ok()?.data_ref());
+        let length = data.map_or(0, |data| data.len() as u64);
+        if let Some(counter) = &mut this.counter {
+            counter.bytes += length;
         }
-        if let (Some(Ok(frame)), LimitState::Deadline { bytes_left, .. }) = (&frame, &mut this.limit) {
-            let length = frame.data_ref().map_or(0, |data| data.len() as u64);
+        if let BodyLimit::Deadline { bytes_left, .. } = &mut this.limit {
             let Some(rest) = bytes_left.checked_sub(length) else {
                 return Poll::Ready(Some(Err(ResponseError::TooLarge.into())));
             };

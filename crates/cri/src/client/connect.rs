@@ -26,20 +26,16 @@ pub fn connect(endpoint: &Endpoint) -> Channel {
     Target::from_static("http://localhost").connect_with_connector_lazy(service_fn(move |_: Uri| {
         let (path, backoff) = (path.clone(), backoff.clone());
         async move {
-            lock(&backoff).check(Instant::now())?;
+            backoff.lock().check(Instant::now())?;
             let attempt = timeout(CONNECT_TIMEOUT, UnixStream::connect(&path)).await;
             let result = attempt.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()));
             let result = result.map_err(|error| {
                 io::Error::new(error.kind(), format!("connect to {}: {error}", path.display()))
             });
-            lock(&backoff).record(&result, Instant::now());
+            backoff.lock().record(&result, Instant::now());
             result.map(TokioIo::new)
         }
     }))
-}
-
-fn lock(backoff: &Mutex<ConnectBackoff>) -> parking_lot::MutexGuard<'_, ConnectBackoff> {
-    backoff.lock()
 }
 
 /// Backoff between connection attempts.

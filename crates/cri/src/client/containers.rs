@@ -8,11 +8,10 @@ use model::{
 };
 use ports::runtime::{Containers, RuntimeError, RuntimeErrorKind, ignore_not_found};
 
-use super::CriClient;
-use super::call::{Deadline, protocol_violation, request};
-use super::lists::CONTAINERS;
+use super::call::{Deadline, protocol_violation};
+use super::{CriClient, Runtime};
 use crate::convert::{container, labels, resources, sandbox};
-use crate::list_calls::{self, ContainerList};
+use crate::list_calls::{CONTAINERS, ContainerList};
 use crate::v1::{
     CheckpointContainerRequest, ContainerFilter, ContainerStatusRequest, CreateContainerRequest,
     ExecSyncRequest, ListContainersRequest, RemoveContainerRequest, ReopenContainerLogRequest,
@@ -28,7 +27,6 @@ impl Containers for CriClient {
         sandbox_spec: &SandboxSpec,
     ) -> Result<ContainerId, RuntimeError> {
         const OPERATION: &str = "create_container";
-        let deadline = Deadline::In(self.request_timeout);
         let config = container::config(spec, sandbox_spec.security.user_namespace).map_err(|error| {
             RuntimeError { operation: OPERATION, kind: RuntimeErrorKind::Failed, message: error.to_string() }
         })?;
@@ -37,8 +35,7 @@ impl Containers for CriClient {
             config: Some(config),
             sandbox_config: Some(sandbox::config(sandbox_spec)),
         };
-        let call = async { self.runtime().create_container(request(message, deadline)).await };
-        let id = self.execute(OPERATION, deadline, Box::pin(call)).await?.container_id;
+        let id = self.call(OPERATION, message, Runtime::create_container).await?.container_id;
         if id.is_empty() {
             return Err(protocol_violation(OPERATION, "no container id"));
         }
@@ -46,10 +43,8 @@ impl Containers for CriClient {
     }
 
     async fn start_container(&self, id: &ContainerId) -> Result<(), RuntimeError> {
-        let deadline = Deadline::In(self.request_timeout);
         let message = StartContainerRequest { container_id: id.to_string() };
-        let call = async { self.runtime().start_container(request(message, deadline)).await };
-        self.execute("start_container", deadline, call).await.map(|_| ())
+        self.call("start_container", message, Runtime::start_container).await.map(drop)
     }
 
     async fn stop_container(&self, id: &ContainerId, grace: Duration) -> Result<(), RuntimeError> {
@@ -57,24 +52,20 @@ impl Containers for CriClient {
         let deadline = Deadline::In(self.request_timeout.saturating_add(Duration::from_secs(seconds)));
         let timeout = i64::try_from(seconds).unwrap_or(i64::MAX);
         let message = StopContainerRequest { container_id: id.to_string(), timeout };
-        let call = async { self.runtime().stop_container(request(message, deadline)).await };
-        ignore_not_found(self.execute("stop_container", deadline, call).await.map(|_| ()))
+        let stopped = self.call_within("stop_container", deadline, message, Runtime::stop_container).await;
+        ignore_not_found(stopped.map(drop))
     }
 
     async fn remove_container(&self, id: &ContainerId) -> Result<(), RuntimeError> {
-        let deadline = Deadline::In(self.request_timeout);
         let message = RemoveContainerRequest { container_id: id.to_string() };
-        let call = async { self.runtime().remove_container(request(message, deadline)).await };
-        ignore_not_found(self.execute("remove_container", deadline, call).await.map(|_| ()))
+        ignore_not_found(self.call("remove_container", message, Runtime::remove_container).await.map(drop))
     }
 
     async fn container_status(&self, id: &ContainerId) -> Result<ContainerStatus, RuntimeError> {
         const OPERATION: &str = "container_status";
-        let deadline = Deadline::In(self.request_timeout);
         // Verbose: the process id is only in the `info` map.
         let message = ContainerStatusRequest { container_id: id.to_string(), verbose: true };
-        let call = async { self.runtime().container_status(request(message, deadline)).await };
-        let found = self.execute(OPERATION, deadline, call).await?;
+        let found = self.call(OPERATION, message, Runtime::container_status).await?;
         let status = found.status.ok_or_else(|| protocol_violation(OPERATION, "no status"))?;
         container::status(status, &found.info).map_err(|missing| protocol_violation(OPERATION, missing.0))
     }
@@ -83,8 +74,7 @@ impl Containers for CriClient {
         let filter = pod
             .map(|uid| ContainerFilter { label_selector: labels::pod_selector(uid), ..Default::default() });
         let message = ListContainersRequest { filter };
-        let found: ContainerList =
-            self.list(CONTAINERS, list_calls::CONTAINERS, &self.list_channel, message).await?;
+        let found: ContainerList = self.list(CONTAINERS, &self.list_channel, message).await?;
         Ok(found.containers.iter().filter_map(container::summary).collect())
     }
 
@@ -100,15 +90,13 @@ impl Containers for CriClient {
             location: file.display().to_string(),
             timeout: i64::try_from(whole_seconds(timeout)).unwrap_or(i64::MAX),
         };
-        let call = async { self.runtime().checkpoint_container(request(message, deadline)).await };
-        self.execute("checkpoint_container", deadline, call).await.map(|_| ())
+        let call = self.call_within("checkpoint_container", deadline, message, Runtime::checkpoint_container);
+        call.await.map(drop)
     }
 
     async fn reopen_container_log(&self, id: &ContainerId) -> Result<(), RuntimeError> {
-        let deadline = Deadline::In(self.request_timeout);
         let message = ReopenContainerLogRequest { container_id: id.to_string() };
-        let call = async { self.runtime().reopen_container_log(request(message, deadline)).await };
-        self.execute("reopen_container_log", deadline, call).await.map(|_| ())
+        self.call("reopen_container_log", message, Runtime::reopen_container_log).await.map(drop)
     }
 
     async fn exec(
@@ -128,20 +116,17 @@ impl Containers for CriClient {
             cmd: command.to_vec(),
             timeout: i64::try_from(seconds).unwrap_or(i64::MAX),
         };
-        let call = async { self.runtime().exec_sync(request(message, deadline)).await };
-        let found = self.execute("exec_sync", deadline, call).await?;
+        let found = self.call_within("exec_sync", deadline, message, Runtime::exec_sync).await?;
         Ok(ExecOutput { exit_code: found.exit_code, stdout: found.stdout, stderr: found.stderr })
     }
 
     async fn update_resources(&self, id: &ContainerId, limits: &LinuxResources) -> Result<(), RuntimeError> {
-        let deadline = Deadline::In(self.request_timeout);
         let message = UpdateContainerResourcesRequest {
             container_id: id.to_string(),
             linux: Some(resources::to_cri(limits)),
             ..Default::default()
         };
-        let call = async { self.runtime().update_container_resources(request(message, deadline)).await };
-        self.execute("update_container", deadline, call).await.map(|_| ())
+        self.call("update_container", message, Runtime::update_container_resources).await.map(drop)
     }
 }
 

@@ -2,8 +2,8 @@ use async_trait::async_trait;
 use model::{ImageAuth, ImageFilesystems, ImageSpec, ImageStatus, SandboxSpec};
 use ports::runtime::{Images, RuntimeError, ignore_not_found};
 
-use super::CriClient;
-use super::call::{Deadline, protocol_violation, request};
+use super::call::{Deadline, protocol_violation};
+use super::{CriClient, ImageService};
 use crate::convert::{image, sandbox};
 use crate::list_calls;
 use crate::v1::{
@@ -15,10 +15,8 @@ use crate::v1::{
 impl Images for CriClient {
     async fn image_status(&self, spec: &ImageSpec) -> Result<Option<ImageStatus>, RuntimeError> {
         const OPERATION: &str = "image_status";
-        let deadline = Deadline::In(self.request_timeout);
         let message = ImageStatusRequest { image: Some(image::spec(spec)), verbose: false };
-        let call = async { self.images().image_status(request(message, deadline)).await };
-        match self.execute(OPERATION, deadline, call).await?.image.map(image::status) {
+        match self.call(OPERATION, message, ImageService::image_status).await?.image.map(image::status) {
             Some(status) if status.id.is_empty() => {
                 Err(protocol_violation(OPERATION, "an image without an id"))
             }
@@ -38,8 +36,8 @@ impl Images for CriClient {
             auth: auth.map(image::auth),
             sandbox_config: Some(sandbox::config(pod)),
         };
-        let call = async { self.images().pull_image(request(message, Deadline::None)).await };
-        let reference = self.execute(OPERATION, Deadline::None, Box::pin(call)).await?.image_ref;
+        let reference =
+            self.call_within(OPERATION, Deadline::None, message, ImageService::pull_image).await?.image_ref;
         if reference.is_empty() {
             return Err(protocol_violation(OPERATION, "no image reference"));
         }
@@ -49,20 +47,17 @@ impl Images for CriClient {
     async fn list_images(&self) -> Result<Vec<ImageStatus>, RuntimeError> {
         let message = ListImagesRequest::default();
         let found: ListImagesResponse =
-            self.list("list_images", list_calls::IMAGES, &self.image_list_channel, message).await?;
+            self.list(list_calls::IMAGES, &self.image_list_channel, message).await?;
         Ok(found.images.into_iter().map(image::status).collect())
     }
 
     async fn remove_image(&self, spec: &ImageSpec) -> Result<(), RuntimeError> {
-        let deadline = Deadline::In(self.request_timeout);
         let message = RemoveImageRequest { image: Some(image::spec(spec)) };
-        let call = async { self.images().remove_image(request(message, deadline)).await };
-        ignore_not_found(self.execute("remove_image", deadline, call).await.map(|_| ()))
+        ignore_not_found(self.call("remove_image", message, ImageService::remove_image).await.map(drop))
     }
 
     async fn image_filesystems(&self) -> Result<ImageFilesystems, RuntimeError> {
-        let deadline = Deadline::In(self.request_timeout);
-        let call = async { self.images().image_fs_info(request(ImageFsInfoRequest {}, deadline)).await };
-        Ok(image::filesystems(self.execute("image_fs_info", deadline, call).await?))
+        let found = self.call("image_fs_info", ImageFsInfoRequest {}, ImageService::image_fs_info).await?;
+        Ok(image::filesystems(found))
     }
 }

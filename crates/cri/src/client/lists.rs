@@ -9,14 +9,11 @@ use prost::bytes::Bytes;
 use tonic::Code;
 use tonic::transport::Channel;
 
+use super::CriClient;
 use super::call::{Deadline, protocol_violation, request};
-use super::{CriClient, MAX_MESSAGE_BYTES};
 use crate::convert::{container, sandbox};
-use crate::list_calls::{self, ContainerList, ListCall, SandboxList};
+use crate::list_calls::{self, CONTAINERS, ContainerList, ListCall, SANDBOXES, SandboxList};
 use crate::v1::{ListContainersRequest, ListPodSandboxRequest};
-
-pub(super) const SANDBOXES: &str = "list_podsandbox";
-pub(super) const CONTAINERS: &str = "list_containers";
 
 /// A channel for list calls. Streaming is switched off when the runtime responds that it is not implemented.
 #[derive(Debug)]
@@ -39,9 +36,9 @@ impl ListChannel {
 impl Lists for CriClient {
     async fn list_pods(&self, previous: Option<ListMark>) -> Result<PodLists, RuntimeError> {
         let message = ListPodSandboxRequest { filter: None };
-        let sandboxes = self.list_raw(SANDBOXES, list_calls::SANDBOXES, &self.list_channel, message);
+        let sandboxes = self.list_raw(SANDBOXES, &self.list_channel, message);
         let message = ListContainersRequest { filter: None };
-        let containers = self.list_raw(CONTAINERS, list_calls::CONTAINERS, &self.list_channel, message);
+        let containers = self.list_raw(CONTAINERS, &self.list_channel, message);
         let (sandboxes, containers) = try_join(sandboxes, containers).await?;
         let mark = self.fingerprinter.fingerprint(&sandboxes, &containers);
         if mark.is_some() && mark == previous {
@@ -60,17 +57,15 @@ impl Lists for CriClient {
 impl CriClient {
     pub(super) async fn list<Res: Message + Default>(
         &self,
-        operation: &'static str,
         call: ListCall,
         lists: &ListChannel,
         message: impl Message + Clone + 'static,
     ) -> Result<Res, RuntimeError> {
-        decode(operation, self.list_raw(operation, call, lists, message).await?)
+        decode(call, self.list_raw(call, lists, message).await?)
     }
 
     async fn list_raw<Req: Message + Clone + 'static>(
         &self,
-        operation: &'static str,
         call: ListCall,
         lists: &ListChannel,
         message: Req,
@@ -79,12 +74,10 @@ impl CriClient {
         let responses = async {
             if lists.streaming.load(Ordering::Relaxed) {
                 let message = request(message.clone(), deadline);
-                let streamed =
-                    list_calls::streamed(lists.channel.clone(), MAX_MESSAGE_BYTES, call, message).await;
-                match streamed {
+                match list_calls::streamed(lists.channel.clone(), call, message).await {
                     Err(status) if status.code() == Code::Unimplemented => {
                         tracing::info!(
-                            operation,
+                            operation = call.operation,
                             "runtime does not support streaming list calls; falling back to unary calls"
                         );
                         lists.streaming.store(false, Ordering::Relaxed);
@@ -93,12 +86,13 @@ impl CriClient {
                 }
             }
             let message = request(message, deadline);
-            list_calls::unary(lists.channel.clone(), MAX_MESSAGE_BYTES, call, message).await
+            list_calls::unary(lists.channel.clone(), call, message).await
         };
-        self.execute(operation, deadline, responses).await
+        self.execute(call.operation, deadline, Box::pin(responses)).await
     }
 }
 
-fn decode<T: Message + Default>(operation: &'static str, response: Bytes) -> Result<T, RuntimeError> {
-    T::decode(response).map_err(|error| protocol_violation(operation, &format!("an invalid list: {error}")))
+fn decode<T: Message + Default>(call: ListCall, response: Bytes) -> Result<T, RuntimeError> {
+    T::decode(response)
+        .map_err(|error| protocol_violation(call.operation, &format!("an invalid list: {error}")))
 }

@@ -7,8 +7,8 @@ use model::{CgroupDriver, RuntimeConditions, RuntimeVersion};
 use ports::runtime::{RuntimeError, RuntimeErrorKind, RuntimeEvents, RuntimeService};
 use tonic::{Response, Status, Streaming};
 
-use super::CriClient;
-use super::call::{Deadline, protocol_violation, request, runtime_error};
+use super::call::{protocol_violation, runtime_error};
+use super::{CriClient, Runtime};
 use crate::convert::service;
 use crate::v1::{
     ContainerEventResponse, GetEventsRequest, NetworkConfig, RuntimeConfig, RuntimeConfigRequest,
@@ -27,10 +27,8 @@ const EVENTS: &str = "get_container_events";
 impl RuntimeService for CriClient {
     async fn version(&self) -> Result<RuntimeVersion, RuntimeError> {
         const OPERATION: &str = "version";
-        let deadline = Deadline::In(self.request_timeout);
         let message = VersionRequest { version: API_VERSION.into() };
-        let call = async { self.runtime().version(request(message, deadline)).await };
-        let found = self.execute(OPERATION, deadline, call).await?;
+        let found = self.call(OPERATION, message, Runtime::version).await?;
         if found.version != API_VERSION {
             let what = format!("API version {:?}, not {API_VERSION}", found.version);
             return Err(protocol_violation(OPERATION, &what));
@@ -44,17 +42,13 @@ impl RuntimeService for CriClient {
 
     async fn conditions(&self) -> Result<RuntimeConditions, RuntimeError> {
         const OPERATION: &str = "status";
-        let deadline = Deadline::In(self.request_timeout);
-        let call = async { self.runtime().status(request(StatusRequest { verbose: false }, deadline)).await };
-        let status = self.execute(OPERATION, deadline, call).await?;
+        let status = self.call(OPERATION, StatusRequest { verbose: false }, Runtime::status).await?;
         service::conditions(status).ok_or_else(|| protocol_violation(OPERATION, "no status"))
     }
 
     async fn cgroup_driver(&self) -> Result<CgroupDriver, RuntimeError> {
         const OPERATION: &str = "runtime_config";
-        let deadline = Deadline::In(self.request_timeout);
-        let call = async { self.runtime().runtime_config(request(RuntimeConfigRequest {}, deadline)).await };
-        let linux = self.execute(OPERATION, deadline, call).await?.linux;
+        let linux = self.call(OPERATION, RuntimeConfigRequest {}, Runtime::runtime_config).await?.linux;
         linux.and_then(|linux| service::cgroup_driver(&linux)).ok_or_else(|| RuntimeError {
             operation: OPERATION,
             kind: RuntimeErrorKind::Unimplemented,
@@ -64,16 +58,14 @@ impl RuntimeService for CriClient {
 
     async fn set_pod_cidr(&self, cidr: &str) -> Result<(), RuntimeError> {
         const OPERATION: &str = "update_runtime_config";
-        let deadline = Deadline::In(self.request_timeout);
         let network = NetworkConfig { pod_cidr: cidr.to_owned() };
         let config = RuntimeConfig { network_config: Some(network) };
         let message = UpdateRuntimeConfigRequest { runtime_config: Some(config) };
-        let call = async { self.runtime().update_runtime_config(request(message, deadline)).await };
-        self.execute(OPERATION, deadline, call).await.map(|_| ())
+        self.call(OPERATION, message, Runtime::update_runtime_config).await.map(drop)
     }
 
     async fn events(&self) -> Result<RuntimeEvents, RuntimeError> {
-        let mut runtime = self.runtime();
+        let mut runtime = self.runtime.clone();
         let opening = async move { runtime.get_container_events(GetEventsRequest {}).await };
         let mut opening = opening.boxed();
         // Many runtimes do not even send headers before the first event; only errors arrive immediately.

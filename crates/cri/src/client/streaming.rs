@@ -2,8 +2,8 @@ use async_trait::async_trait;
 use model::{ContainerId, SandboxId, StreamChoice};
 use ports::runtime::{RuntimeError, Streaming};
 
-use super::CriClient;
-use super::call::{Deadline, protocol_violation, request};
+use super::call::protocol_violation;
+use super::{CriClient, Runtime};
 use crate::v1::{AttachRequest, ExecRequest, PortForwardRequest};
 
 #[async_trait]
@@ -14,7 +14,6 @@ impl Streaming for CriClient {
         command: &[String],
         streams: StreamChoice,
     ) -> Result<String, RuntimeError> {
-        let deadline = Deadline::In(self.request_timeout);
         let message = ExecRequest {
             container_id: id.to_string(),
             cmd: command.to_vec(),
@@ -23,12 +22,10 @@ impl Streaming for CriClient {
             stdout: streams.stdout,
             stderr: streams.stderr,
         };
-        let call = async { self.runtime().exec(request(message, deadline)).await };
-        url("exec", self.execute("exec", deadline, call).await?.url)
+        url("exec", self.call("exec", message, Runtime::exec).await?.url)
     }
 
     async fn attach_url(&self, id: &ContainerId, streams: StreamChoice) -> Result<String, RuntimeError> {
-        let deadline = Deadline::In(self.request_timeout);
         let message = AttachRequest {
             container_id: id.to_string(),
             stdin: streams.stdin,
@@ -36,16 +33,13 @@ impl Streaming for CriClient {
             stdout: streams.stdout,
             stderr: streams.stderr,
         };
-        let call = async { self.runtime().attach(request(message, deadline)).await };
-        url("attach", self.execute("attach", deadline, call).await?.url)
+        url("attach", self.call("attach", message, Runtime::attach).await?.url)
     }
 
     async fn port_forward_url(&self, id: &SandboxId, ports: &[u16]) -> Result<String, RuntimeError> {
-        let deadline = Deadline::In(self.request_timeout);
         let port = ports.iter().copied().map(i32::from).collect();
         let message = PortForwardRequest { pod_sandbox_id: id.to_string(), port };
-        let call = async { self.runtime().port_forward(request(message, deadline)).await };
-        url("port_forward", self.execute("port_forward", deadline, call).await?.url)
+        url("port_forward", self.call("port_forward", message, Runtime::port_forward).await?.url)
     }
 }
 

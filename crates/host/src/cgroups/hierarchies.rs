@@ -10,7 +10,7 @@ use rustix::fs::Mode;
 use rustix::io::Errno;
 
 use super::{limits, processes};
-use crate::errors::OnPath;
+use crate::errors::{IfExists, OnPath};
 use crate::mount_table;
 
 const CGROUP2_MAGIC: u64 = 0x6367_7270;
@@ -179,10 +179,7 @@ impl Hierarchy {
     /// Removes the cgroup, descendants first.
     pub(super) fn remove(&self, relative: &Path) -> Result<(), FileError> {
         for cgroup in self.with_descendants(relative)?.into_iter().rev() {
-            match rustix::fs::rmdir(&cgroup) {
-                Ok(()) | Err(Errno::NOENT) => {}
-                Err(error) => return Err(error).on_path("remove cgroup", cgroup),
-            }
+            rustix::fs::rmdir(&cgroup).if_exists().on_path("remove cgroup", cgroup)?;
         }
         Ok(())
     }
@@ -192,9 +189,7 @@ impl Hierarchy {
         let mut found = Vec::new();
         let mut pending = vec![self.root.join(relative)];
         while let Some(cgroup) = pending.pop() {
-            for child in children(&cgroup)? {
-                pending.push(child);
-            }
+            pending.extend(children(&cgroup)?);
             found.push(cgroup);
         }
         Ok(found)
@@ -220,7 +215,7 @@ fn children(cgroup: &Path) -> Result<Vec<PathBuf>, FileError> {
 }
 
 /// Reading a cgroup that was removed while open fails with ENODEV.
-fn is_removed(error: &io::Error) -> bool {
+pub(super) fn is_removed(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::NotFound || error.raw_os_error() == Some(Errno::NODEV.raw_os_error())
 }
 

@@ -4,14 +4,13 @@
 mod tests;
 
 use std::fs;
-use std::io;
 use std::path::{Path, PathBuf};
 
 use model::{CgroupLimits, HugepageLimits};
 use ports::host::pod_folders::FileError;
 use rustix::io::Errno;
 
-use crate::errors::OnPath;
+use crate::errors::{IfExists, OnPath};
 
 /// The kernel's default period in microseconds.
 const DEFAULT_PERIOD: u64 = 100_000;
@@ -86,11 +85,8 @@ pub(super) fn read_number(file: &Path) -> Result<Option<u64>, FileError> {
 }
 
 fn read_text(file: &Path) -> Result<Option<String>, FileError> {
-    match fs::read_to_string(file) {
-        Ok(text) => Ok(Some(text.trim().to_owned())),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-        Err(error) => Err(error).on_path("read cgroup limit", file),
-    }
+    let text = fs::read_to_string(file).if_exists().on_path("read cgroup limit", file)?;
+    Ok(text.map(|text| text.trim().to_owned()))
 }
 
 /// Converts a v2 weight to v1 shares, with the kubelet's formula.
@@ -186,10 +182,8 @@ fn write_if_changed(
     desired: &str,
     is_set: impl FnOnce(&str) -> bool,
 ) -> Result<(), FileError> {
-    match fs::read_to_string(&file) {
-        Ok(text) if is_set(text.trim()) => Ok(()),
-        Ok(_) => fs::write(&file, desired).on_path("set cgroup limit", file),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-        Err(error) => Err(error).on_path("read cgroup limit", file),
+    match read_text(&file)? {
+        Some(text) if !is_set(&text) => fs::write(&file, desired).on_path("set cgroup limit", file),
+        Some(_) | None => Ok(()),
     }
 }

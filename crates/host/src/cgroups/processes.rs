@@ -1,13 +1,13 @@
 //! Lists and kills the processes of a cgroup.
 
 use std::collections::HashSet;
-use std::io;
 use std::path::Path;
 
 use ports::host::pod_folders::FileError;
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Signal, getpid, pidfd_open, pidfd_send_signal};
 
+use super::hierarchies::is_removed;
 use crate::errors::OnPath;
 
 /// Kills every process directly in a cgroup, except this one. Opens a pidfd per process and reads the list again
@@ -50,8 +50,4 @@ fn pids(file: &Path) -> Result<HashSet<Pid>, FileError> {
         Err(error) if is_removed(&error) => Ok(HashSet::new()),
         Err(error) => Err(error).on_path("read", file),
     }
-}
-
-fn is_removed(error: &io::Error) -> bool {
-    error.kind() == io::ErrorKind::NotFound || error.raw_os_error() == Some(Errno::NODEV.raw_os_error())
 }

@@ -93,15 +93,7 @@ fn new_key(folder: &Path) -> Result<Vec<u8>, FileError> {
     let filled = SystemRandom::new().fill(&mut key);
     filled.map_err(|_| io::Error::other("no random numbers available")).on_path("create key", &path)?;
     let open = Folder::make(folder, 0o750)?;
-    let temporary = format!(".{KEY_NAME}.new");
-    atomic_file::replace(
-        &open,
-        OsStr::new(KEY_NAME),
-        OsStr::new(&temporary),
-        &key,
-        0o600,
-        Durability::Flushed,
-    )?;
+    atomic_file::replace(&open, OsStr::new(KEY_NAME), &key, 0o600, Durability::Flushed)?;
     Ok(key)
 }
 

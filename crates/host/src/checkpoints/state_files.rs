@@ -1,8 +1,6 @@
 //! Checkpoints in upstream's format and location, so that a node can be switched between agents.
 
 use std::ffi::OsStr;
-use std::fs::File;
-use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -11,7 +9,7 @@ use ports::host::checkpoints::Checkpoints;
 use ports::host::pod_folders::FileError;
 use tokio::sync::Mutex;
 
-use crate::errors::{OnPath, blocking, entry_name};
+use crate::errors::{blocking, entry_name};
 use crate::files::atomic_file::{self, Durability};
 use crate::files::folder::Folder;
 
@@ -39,9 +37,7 @@ impl StateFiles {
         self.in_order(move |path| {
             let name = entry_name(name)?;
             let folder = Folder::make(path, 0o750)?;
-            let temporary = format!(".{}.new", name.display());
-            let temporary = OsStr::new(&temporary);
-            atomic_file::replace(&folder, name.as_os_str(), temporary, &content, 0o600, durability)
+            atomic_file::replace(&folder, name.as_os_str(), &content, 0o600, durability)
         })
         .await
     }
@@ -63,11 +59,7 @@ impl StateFiles {
 
 /// The content of a file, `None` if the file or its folder is missing.
 pub(crate) fn read(folder: &Path, name: &OsStr) -> Result<Option<Vec<u8>>, FileError> {
-    let Some(open) = Folder::open(folder)? else { return Ok(None) };
-    let Some(file) = open.open_file(name)? else { return Ok(None) };
-    let mut bytes = Vec::new();
-    File::from(file).read_to_end(&mut bytes).on_path("read", folder.join(name))?;
-    Ok(Some(bytes))
+    Folder::open(folder)?.map_or(Ok(None), |folder| folder.read_file(name, "read"))
 }
 
 #[async_trait]

@@ -7,8 +7,7 @@ use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use ports::host::pod_folders::FileError;
-use rustix::fs::{AtFlags, FileType, Mode, OFlags};
-use rustix::io::Errno;
+use rustix::fs::{AtFlags, FileType, Mode};
 
 use crate::errors::{OnPath, invalid_input};
 use crate::files::folder::{Folder, file_type};
@@ -24,7 +23,7 @@ pub(crate) fn write(folder: &Folder, name: &OsStr, content: &[u8], mode: u32) ->
     let number = WRITES.fetch_add(1, Ordering::Relaxed);
     let mut temporary = OsString::from(format!(".{}-{number}.", std::process::id()));
     temporary.push(name);
-    replace(folder, name, &temporary, content, mode, Durability::Ordered)
+    replace_through(&temporary, folder, name, content, mode, Durability::Ordered)
 }
 
 /// What a replaced file survives.
@@ -36,11 +35,23 @@ pub(crate) enum Durability {
     Flushed,
 }
 
-/// Writes a temporary file and renames it. A leftover temporary file is removed first.
+/// Replaces a file that has one writer, through the temporary file `.<name>.new`.
 pub(crate) fn replace(
     folder: &Folder,
     name: &OsStr,
+    content: &[u8],
+    mode: u32,
+    durability: Durability,
+) -> Result<(), FileError> {
+    let temporary: OsString = [OsStr::new("."), name, OsStr::new(".new")].into_iter().collect();
+    replace_through(&temporary, folder, name, content, mode, durability)
+}
+
+/// Writes a temporary file and renames it. A leftover temporary file is removed first.
+fn replace_through(
     temporary: &OsStr,
+    folder: &Folder,
+    name: &OsStr,
     content: &[u8],
     mode: u32,
     durability: Durability,
@@ -65,12 +76,7 @@ fn write_temporary(
     mode: u32,
     durability: Durability,
 ) -> io::Result<()> {
-    match rustix::fs::unlinkat(folder, temporary, AtFlags::empty()) {
-        Ok(()) | Err(Errno::NOENT) => {}
-        Err(error) => return Err(error.into()),
-    }
-    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let mut file = File::from(rustix::fs::openat(folder, temporary, flags, Mode::from_raw_mode(0o600))?);
+    let mut file = folder.create_file(temporary)?;
     file.write_all(content)?;
     rustix::fs::fchmod(file.as_fd(), Mode::from_raw_mode(mode))?;
     match durability {

@@ -1,9 +1,10 @@
 //! An open folder, relative to which everything below it is opened.
 
 use std::ffi::{OsStr, OsString};
-use std::fs::DirBuilder;
+use std::fs::{DirBuilder, File};
+use std::io::{self, Read};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
-use std::os::unix::ffi::OsStrExt;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Component, Path, PathBuf};
 
@@ -11,7 +12,7 @@ use ports::host::pod_folders::FileError;
 use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, ResolveFlags, Stat};
 use rustix::io::Errno;
 
-use crate::errors::{OnPath, invalid_input};
+use crate::errors::{IfExists, OnPath, invalid_input};
 
 const FOLDER: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
 /// Containers control the content of their volumes, so no path below a folder may follow a symlink.
@@ -27,11 +28,9 @@ pub(crate) struct Folder {
 impl Folder {
     /// Opens a folder that the operator configured, following symlinks; `None` if it is missing.
     pub(crate) fn open(path: &Path) -> Result<Option<Self>, FileError> {
-        match rustix::fs::open(path, FOLDER, Mode::empty()) {
-            Ok(descriptor) => Ok(Some(Self { descriptor, path: path.to_path_buf() })),
-            Err(Errno::NOENT) => Ok(None),
-            Err(error) => Err(error).on_path("open folder", path),
-        }
+        let opened =
+            rustix::fs::open(path, FOLDER, Mode::empty()).if_exists().on_path("open folder", path)?;
+        Ok(opened.map(|descriptor| Self { descriptor, path: path.to_path_buf() }))
     }
 
     /// Opens a folder that the operator configured, creating it with `mode` (and its parents with 0755) if missing.
@@ -70,11 +69,9 @@ impl Folder {
     pub(crate) fn existing(&self, relative: impl AsRef<Path>) -> Result<Option<Self>, FileError> {
         let relative = relative.as_ref();
         let path = self.path.join(relative);
-        match open_beneath(self, relative, FOLDER, ResolveFlags::empty()) {
-            Ok(descriptor) => Ok(Some(Self { descriptor, path })),
-            Err(Errno::NOENT) => Ok(None),
-            Err(error) => Err(error).on_path("open folder", path),
-        }
+        let opened = open_beneath(self, relative, FOLDER, ResolveFlags::empty());
+        let opened = opened.if_exists().on_path("open folder", &path)?;
+        Ok(opened.map(|descriptor| Self { descriptor, path }))
     }
 
     /// Opens a folder below this one. Creates missing folders on the path with `mode`, regardless of the umask.
@@ -96,11 +93,33 @@ impl Folder {
     /// Opens an entry of this folder for reading, `None` if it is missing. Does not block on a FIFO.
     pub(crate) fn open_file(&self, name: &OsStr) -> Result<Option<OwnedFd>, FileError> {
         let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
-        match open_beneath(self, Path::new(name), flags, ResolveFlags::empty()) {
-            Ok(descriptor) => Ok(Some(descriptor)),
-            Err(Errno::NOENT) => Ok(None),
-            Err(error) => Err(error).on_path("open file", self.path.join(name)),
-        }
+        let opened = open_beneath(self, Path::new(name), flags, ResolveFlags::empty());
+        opened.if_exists().on_path("open file", self.path.join(name))
+    }
+
+    /// The content of an entry, `None` if it is missing. `operation` is for error messages.
+    pub(crate) fn read_file(
+        &self,
+        name: &OsStr,
+        operation: &'static str,
+    ) -> Result<Option<Vec<u8>>, FileError> {
+        let Some(file) = self.open_file(name)? else { return Ok(None) };
+        let mut content = Vec::new();
+        File::from(file).read_to_end(&mut content).on_path(operation, self.path.join(name))?;
+        Ok(Some(content))
+    }
+
+    /// Creates a file for writing, with mode 0600. Removes an older file of that name.
+    pub(crate) fn create_file(&self, name: &OsStr) -> io::Result<File> {
+        rustix::fs::unlinkat(self, name, AtFlags::empty()).if_exists()?;
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        Ok(rustix::fs::openat(self, name, flags, Mode::from_raw_mode(0o600))?.into())
+    }
+
+    /// The target of a symlink.
+    pub(crate) fn link_target(&self, name: &OsStr) -> Result<PathBuf, Errno> {
+        let target = rustix::fs::readlinkat(self, name, Vec::new())?;
+        Ok(PathBuf::from(OsString::from_vec(target.into_bytes())))
     }
 
     pub(crate) fn names(&self) -> Result<Vec<OsString>, FileError> {
@@ -111,9 +130,7 @@ impl Folder {
     pub(crate) fn folder_names(&self) -> Result<Vec<OsString>, FileError> {
         self.names_where(|name, listed_as| match listed_as {
             // Some file systems do not report the type of an entry.
-            FileType::Unknown => {
-                Ok(self.stat(name)?.is_some_and(|stat| file_type(&stat) == FileType::Directory))
-            }
+            FileType::Unknown => self.is(name, FileType::Directory),
             listed_as => Ok(listed_as == FileType::Directory),
         })
     }
@@ -136,19 +153,25 @@ impl Folder {
 
     /// Does not follow symlinks; `None` if the entry is missing.
     pub(crate) fn stat(&self, name: &OsStr) -> Result<Option<Stat>, FileError> {
-        match rustix::fs::statat(self, name, AtFlags::SYMLINK_NOFOLLOW) {
-            Ok(stat) => Ok(Some(stat)),
-            Err(Errno::NOENT) => Ok(None),
-            Err(error) => Err(error).on_path("stat", self.path.join(name)),
-        }
+        let stat = rustix::fs::statat(self, name, AtFlags::SYMLINK_NOFOLLOW);
+        stat.if_exists().on_path("stat", self.path.join(name))
     }
 
     /// Removes an empty folder, if it exists.
     pub(crate) fn remove_empty(&self, name: &OsStr) -> Result<(), FileError> {
-        match rustix::fs::unlinkat(self, name, AtFlags::REMOVEDIR) {
-            Ok(()) | Err(Errno::NOENT) => Ok(()),
-            Err(error) => Err(error).on_path("remove folder", self.path.join(name)),
-        }
+        let removed = rustix::fs::unlinkat(self, name, AtFlags::REMOVEDIR);
+        removed.if_exists().on_path("remove folder", self.path.join(name)).map(drop)
+    }
+
+    /// Removes an entry that is not a folder, if it exists. `operation` is for error messages.
+    pub(crate) fn remove_file(&self, name: &OsStr, operation: &'static str) -> Result<(), FileError> {
+        let removed = rustix::fs::unlinkat(self, name, AtFlags::empty());
+        removed.if_exists().on_path(operation, self.path.join(name)).map(drop)
+    }
+
+    /// Whether an entry is of this type; `false` if it is missing. Does not follow symlinks.
+    pub(crate) fn is(&self, name: &OsStr, kind: FileType) -> Result<bool, FileError> {
+        Ok(self.stat(name)?.is_some_and(|stat| file_type(&stat) == kind))
     }
 
     pub(crate) fn is_mount_point(&self, name: &OsStr) -> Result<bool, FileError> {

@@ -105,7 +105,7 @@ mod tests {
     use rustix::fs::Mode;
 
     use super::*;
-    use crate::scratch::{Scratch, require_root};
+    use crate::test_folder::{Scratch, require_root};
 
     fn check_removed(scratch: &Scratch, name: &str) {
         let parent = Folder::open(scratch.path()).unwrap().unwrap();

@@ -8,15 +8,15 @@ use std::path::{Path, PathBuf};
 use async_trait::async_trait;
 use ports::host::pod_folders::FileError;
 use ports::host::pull_records::{PullRecordKind, PullRecords};
-use rustix::fs::{AtFlags, FileType};
-use rustix::io::Errno;
+use rustix::fs::FileType;
 
 use crate::checkpoints::state_files::StateFiles;
-use crate::errors::{OnPath, entry_name};
+use crate::errors::entry_name;
 use crate::files::atomic_file::{self, Durability};
 use crate::files::folder::{Folder, file_type};
 
 const PREFIX: &str = "sha256-";
+/// Suffix of the kubelet's temporary files.
 const TEMPORARY: &str = ".tmp";
 /// A record holds at most a hundred secrets per image name, which is far less.
 const MAX_RECORD_BYTES: u64 = 4 << 20;
@@ -48,9 +48,7 @@ impl PullRecords for PullRecordFiles {
         };
         let save = move |root: &Path| {
             let folder = Folder::make(root, 0o750)?.make_below(subfolder(of), 0o700)?;
-            let (name, temporary) = (entry_name(&name)?, format!("{name}{TEMPORARY}"));
-            let temporary = OsStr::new(&temporary);
-            atomic_file::replace(&folder, name.as_os_str(), temporary, &content, 0o600, durability)
+            atomic_file::replace(&folder, entry_name(&name)?.as_os_str(), &content, 0o600, durability)
         };
         self.files.in_order(save).await
     }
@@ -58,11 +56,7 @@ impl PullRecords for PullRecordFiles {
     async fn remove(&self, of: PullRecordKind, name: String) -> Result<(), FileError> {
         let remove = move |root: &Path| {
             let Some(folder) = open(root, of)? else { return Ok(()) };
-            let name = entry_name(&name)?;
-            match rustix::fs::unlinkat(&folder, name.as_os_str(), AtFlags::empty()) {
-                Ok(()) | Err(Errno::NOENT) => Ok(()),
-                Err(error) => Err(error).on_path("remove file", folder.path().join(name)),
-            }
+            folder.remove_file(entry_name(&name)?.as_os_str(), "remove file")
         };
         self.files.in_order(remove).await
     }
@@ -76,10 +70,7 @@ fn subfolder(of: PullRecordKind) -> &'static str {
 }
 
 fn open(root: &Path, of: PullRecordKind) -> Result<Option<Folder>, FileError> {
-    match Folder::open(root)? {
-        Some(root) => root.existing(subfolder(of)),
-        None => Ok(None),
-    }
+    Folder::open(root)?.map_or(Ok(None), |root| root.existing(subfolder(of)))
 }
 
 fn list(root: &Path, of: PullRecordKind) -> Result<Vec<(String, Vec<u8>)>, FileError> {

@@ -12,8 +12,7 @@ use flate2::write::GzEncoder;
 use model::Timestamp;
 use ports::host::pod_folders::FileError;
 use ports::host::rotated_logs::{LogSize, RotatedLogs};
-use rustix::fs::{AtFlags, FileType, Mode, OFlags, RenameFlags};
-use rustix::io::Errno;
+use rustix::fs::{AtFlags, FileType, Mode, RenameFlags};
 
 use crate::errors::{OnPath, blocking, invalid_input};
 use crate::files::folder::{Folder, file_type};
@@ -61,7 +60,7 @@ impl RotatedLogs for HostRotatedLogs {
             let mut found = Vec::new();
             for name in folder.names()? {
                 let Some(text) = name.to_str().filter(|text| is_rotated(log, text)) else { continue };
-                if folder.stat(&name)?.is_some_and(|stat| file_type(&stat) == FileType::RegularFile) {
+                if folder.is(&name, FileType::RegularFile)? {
                     found.push(text.to_owned());
                 }
             }
@@ -74,10 +73,7 @@ impl RotatedLogs for HostRotatedLogs {
         let name = name.to_owned();
         self.run(log, move |folder, log| {
             check_rotated(folder, log, &name)?;
-            match rustix::fs::unlinkat(folder, name.as_str(), AtFlags::empty()) {
-                Ok(()) | Err(Errno::NOENT) => Ok(()),
-                Err(error) => Err(error).on_path("remove rotated log", folder.path().join(&name)),
-            }
+            folder.remove_file(OsStr::new(&name), "remove rotated log")
         })
         .await
     }
@@ -189,20 +185,10 @@ fn compress(folder: &Folder, name: &str) -> Result<(), FileError> {
     rustix::fs::unlinkat(folder, name, AtFlags::empty()).on_path("remove compressed log", path)
 }
 
-fn write_compressed(folder: &Folder, temporary: &str, mut plain: File, mode: u32) -> io::Result<()> {
-    match rustix::fs::unlinkat(folder, temporary, AtFlags::empty()) {
-        Ok(()) | Err(Errno::NOENT) => {}
-        Err(error) => return Err(error.into()),
-    }
-    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let file = File::from(rustix::fs::openat(folder, temporary, flags, Mode::from_raw_mode(0o600))?);
+fn write_compressed(folder: &Folder, temporary: &str, plain: File, mode: u32) -> io::Result<()> {
+    let file = folder.create_file(OsStr::new(temporary))?;
     let mut encoder = GzEncoder::new(io::BufWriter::with_capacity(64 * 1024, file), COMPRESSION);
-    let mut buffer = vec![0; 64 * 1024];
-    loop {
-        let count = io::Read::read(&mut plain, &mut buffer)?;
-        let Some(read) = buffer.get(..count).filter(|read| !read.is_empty()) else { break };
-        io::Write::write_all(&mut encoder, read)?;
-    }
+    io::copy(&mut io::BufReader::with_capacity(64 * 1024, plain), &mut encoder)?;
     let file = encoder.finish()?.into_inner().map_err(io::IntoInnerError::into_error)?;
     rustix::fs::fchmod(file.as_fd(), Mode::from_raw_mode(mode))?;
     // The plain file is removed next, so the compressed one must be on disk.

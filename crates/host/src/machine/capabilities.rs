@@ -82,7 +82,7 @@ fn names_in(folder: &Path) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::scratch::Scratch;
+    use crate::test_folder::Scratch;
 
     fn write(scratch: &Scratch, path: &str, text: &str) {
         let path = scratch.path().join(path);

@@ -74,7 +74,7 @@ fn number(path: &Path) -> io::Result<i64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::scratch::Scratch;
+    use crate::test_folder::Scratch;
 
     #[test]
     fn reads_huge_pages_pid_limit_and_storage() {

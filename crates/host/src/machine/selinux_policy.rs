@@ -32,7 +32,7 @@ fn value(text: &str, key: &str) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::scratch::Scratch;
+    use crate::test_folder::Scratch;
 
     #[test]
     fn labels_of_container_tools_override_the_policy() {

@@ -7,6 +7,7 @@ use std::path::Path;
 use rustix::mount::MountPropagationFlags;
 use rustix::process::{Resource, Rlimit};
 
+use crate::errors::IfExists;
 use crate::mount_table;
 
 /// The host name as a node name: lower case, without surrounding spaces.
@@ -27,11 +28,7 @@ pub fn hostname() -> io::Result<String> {
 /// # Errors
 /// If `/proc/swaps` exists and cannot be read.
 pub fn swap_enabled() -> io::Result<bool> {
-    match std::fs::read_to_string("/proc/swaps") {
-        Ok(text) => Ok(lists_swaps(&text)),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
-        Err(error) => Err(error),
-    }
+    Ok(std::fs::read_to_string("/proc/swaps").if_exists()?.is_some_and(|text| lists_swaps(&text)))
 }
 
 /// Whether the kernel supports the tmpfs option `noswap` (Linux 6.4). Does not mount anything.
@@ -96,7 +93,7 @@ pub fn set_oom_score_adj(value: i32) -> io::Result<()> {
 /// else does.
 pub fn make_rshared(path: &Path) -> io::Result<()> {
     let path = path.canonicalize()?;
-    let mounts = mount_table::read(Path::new(mount_table::OWN)).map_err(|error| error.source)?;
+    let mounts = mount_table::table().map_err(|error| error.source)?;
     if mount_table::containing(&mounts, &path).is_some_and(|mount| mount.shared) {
         return Ok(());
     }
@@ -171,7 +168,7 @@ fn code_mappings(maps: &str, program: &str) -> Vec<std::ops::Range<usize>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::scratch::{Scratch, require_root};
+    use crate::test_folder::{Scratch, require_root};
 
     #[test]
     fn finds_mappings_of_the_program_that_are_never_written() {
@@ -211,7 +208,7 @@ mod tests {
         let scratch = Scratch::new();
         let flags = rustix::mount::MountFlags::empty();
         let mounted = rustix::mount::mount("tmpfs", scratch.path(), "tmpfs", flags, c"noswap");
-        let table = mount_table::read(Path::new(mount_table::OWN)).unwrap();
+        let table = mount_table::table().unwrap();
         if mounted.is_ok() {
             rustix::mount::unmount(scratch.path(), rustix::mount::UnmountFlags::DETACH).unwrap();
             let mount = mount_table::mounted_at(&table, &scratch.path().canonicalize().unwrap()).unwrap();
@@ -257,7 +254,7 @@ mod tests {
         std::fs::write(below.join("file"), "x").unwrap();
         for _ in 0..2 {
             make_rshared(&root).unwrap();
-            let mounts = mount_table::read(Path::new(mount_table::OWN)).unwrap();
+            let mounts = mount_table::table().unwrap();
             assert!(mount_table::containing(&mounts, &root.join("x")).unwrap().shared);
             assert!(mounts.iter().filter(|mount| mount.mount_point == root).count() <= 1);
             assert!(below.join("file").exists());

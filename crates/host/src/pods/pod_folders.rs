@@ -207,8 +207,5 @@ pub(crate) fn make_pod(root: &Path, uid: &PodUid) -> Result<Folder, FileError> {
 /// Opens `pods/<uid>` below the root folder, if it exists.
 pub(crate) fn existing_pod(root: &Path, uid: &PodUid) -> Result<Option<Folder>, FileError> {
     let name = entry_name(uid.as_str())?;
-    match Folder::open(&root.join("pods"))? {
-        Some(pods) => pods.existing(name),
-        None => Ok(None),
-    }
+    Folder::open(&root.join("pods"))?.map_or(Ok(None), |pods| pods.existing(name))
 }

@@ -10,8 +10,7 @@ use model::{IdPool, PodUid};
 use ports::host::pod_folders::FileError;
 use ports::host::user_namespaces::UserNamespaceRecords;
 use rustix::event::{PollFd, PollFlags, Timespec};
-use rustix::fs::{AtFlags, FileType};
-use rustix::io::Errno;
+use rustix::fs::FileType;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
 use crate::errors::{OnPath, invalid_input};
@@ -56,16 +55,12 @@ impl UserNamespaceRecords for FileUserNamespaceRecords {
 
     fn write(&self, uid: &PodUid, text: &str) -> Result<(), FileError> {
         let pod = make_pod(&self.root, uid)?;
-        let (name, temporary) = (OsStr::new(RECORD), OsStr::new(".userns.new"));
-        atomic_file::replace(&pod, name, temporary, text.as_bytes(), 0o600, Durability::Flushed)
+        atomic_file::replace(&pod, OsStr::new(RECORD), text.as_bytes(), 0o600, Durability::Flushed)
     }
 
     fn remove(&self, uid: &PodUid) -> Result<(), FileError> {
         let Some(pod) = existing_pod(&self.root, uid)? else { return Ok(()) };
-        match rustix::fs::unlinkat(&pod, RECORD, AtFlags::empty()) {
-            Ok(()) | Err(Errno::NOENT) => Ok(()),
-            Err(error) => Err(error).on_path("remove file", pod.path().join(RECORD)),
-        }
+        pod.remove_file(OsStr::new(RECORD), "remove file")
     }
 }
 

@@ -9,9 +9,9 @@ use std::time::{Duration, Instant};
 use async_trait::async_trait;
 use model::usage::{DiskUse, FilesystemRoom};
 use ports::host::usage::DiskUsage;
+use timing::KeyedLock;
 
 use crate::hanging_io::run_may_hang;
-use crate::keyed_lock::KeyedLock;
 use crate::mount_table;
 use crate::statistics::usage::room;
 

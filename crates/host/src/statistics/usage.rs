@@ -60,7 +60,7 @@ impl HostUsage {
         let cgroups = match version {
             CgroupVersion::V2 => Cgroups::V2(root.to_path_buf()),
             CgroupVersion::V1 => {
-                let mounts = mount_table::read(Path::new(mount_table::OWN))?;
+                let mounts = mount_table::table()?;
                 Cgroups::V1(controllers(&mounts, root))
             }
         };

@@ -193,9 +193,8 @@ async fn write_drop_in(folder: &Path, delay: Duration) -> Result<(), String> {
     let path = folder.to_owned();
     let written = blocking(folder, move || {
         let folder = Folder::make(&path, 0o755)?;
-        let temporary = format!(".{DROP_IN}.new");
-        let (name, temporary) = (OsStr::new(DROP_IN), OsStr::new(&temporary));
-        atomic_file::replace(&folder, name, temporary, content.as_bytes(), 0o644, Durability::Ordered)
+        let name = OsStr::new(DROP_IN);
+        atomic_file::replace(&folder, name, content.as_bytes(), 0o644, Durability::Ordered)
     });
     written.await.map_err(|error| format!("{error}: {}", error.source))
 }

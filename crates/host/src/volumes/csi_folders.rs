@@ -18,12 +18,12 @@ use ports::host::pod_folders::FileError;
 use ports::host::pod_volumes::Progress;
 use rustix::fs::AtFlags;
 use rustix::io::Errno;
+use timing::KeyedLock;
 
 use crate::errors::{OnPath, entry_name, invalid_input};
 use crate::files::folder::Folder;
 use crate::files::tree;
 use crate::hanging_io::run_may_hang;
-use crate::keyed_lock::KeyedLock;
 use crate::pods::pod_folders::{PRIVATE_MODE, existing_pod, make_pod};
 use crate::volumes::local::link_to;
 use crate::volumes::ownership::{Access, set_group};
@@ -339,10 +339,7 @@ impl CsiFolders for HostCsiFolders {
 }
 
 fn record_in(folder: Result<Option<Folder>, FileError>) -> Result<Option<VolumeRecord>, FileError> {
-    match folder? {
-        Some(folder) => read_record(&folder),
-        None => Ok(None),
-    }
+    folder?.map_or(Ok(None), |folder| read_record(&folder))
 }
 
 /// Whether the error means that the server or process behind a mount does not respond.

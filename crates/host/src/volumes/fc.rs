@@ -7,27 +7,27 @@
 use std::ffi::{OsStr, OsString};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use model::{DiskUse, FcDisk, FcName, PodUid, VolumeLabel};
+use model::{FcDisk, FcName, PodUid, VolumeLabel};
 use ports::host::pod_folders::FileError;
 use ports::host::pod_volumes::{VolumeError, VolumeStep};
 
-use super::shared_disk::{self, DesiredMount, DiskLocks, DiskState, step_failed};
+use super::shared_disk::{self, DiskFolders, DiskLocks, DiskState, NodeDisk, disk_folder, step_failed};
 use super::{VolumeFolder, linked_device};
 use crate::files::folder::Folder;
 use crate::helper_program;
 use crate::mount_table::table;
-use crate::pods::pod_folders::{PRIVATE_MODE, make_pod};
-use crate::volumes::disk::{self, DiskMount};
-use crate::volumes::scsi_disks::ScsiDisks;
+use crate::pods::pod_folders::make_pod;
+use crate::volumes::scsi_disks::{ScsiDisks, wait_for};
 
-const MOUNTS: &str = "plugins/kubernetes.io/fc";
+const FOLDERS: DiskFolders = DiskFolders {
+    mounts: "plugins/kubernetes.io/fc",
+    devices: "plugins/kubernetes.io/fc/volumeDevices",
+    plugin: "kubernetes.io~fc",
+};
 const LINKS_FOLDER: &str = "volumeDevices";
-const DEVICES: &str = "plugins/kubernetes.io/fc/volumeDevices";
-const PLUGIN: &str = "kubernetes.io~fc";
 const HELPER_TIMEOUT: Duration = Duration::from_secs(30);
-const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
 #[derive(Clone, Debug)]
 pub(super) struct FibreChannel {
@@ -65,8 +65,16 @@ impl FibreChannel {
             let Some(_lock) = self.locks.try_lock(&disk.name.folder()) else {
                 return Err(VolumeError::InProgress);
             };
-            let mounted = self.mount(root, disk, label, own)?;
-            shared_disk::bind(volume, &mounted)?;
+            let node_disk = NodeDisk {
+                root,
+                relative: Path::new(FOLDERS.mounts).join(disk.name.folder()),
+                use_as: &disk.use_as,
+                read_only: disk.read_only,
+                label,
+                attachment: &disk.attachment,
+                mount_program: &self.mount_program,
+            };
+            shared_disk::bind(volume, &node_disk.mount(|_| self.find(&disk.name), own)?)?;
         }
         if disk.read_only { shared_disk::make_read_only(volume) } else { Ok(()) }
     }
@@ -83,45 +91,8 @@ impl FibreChannel {
             return Err(VolumeError::InProgress);
         };
         let device = self.find(&disk.name)?;
-        let map = disk_folder(root, DEVICES, &disk.name)?;
+        let map = disk_folder(root, &Path::new(FOLDERS.devices).join(disk.name.folder()))?;
         Ok(shared_disk::link(&map, uid, &pod, &disk.path, &device)?)
-    }
-
-    /// Mounts the disk for the node, unless it is mounted.
-    fn mount(
-        &self,
-        root: &Path,
-        disk: &FcDisk,
-        label: &VolumeLabel,
-        own: impl FnOnce(&Folder) -> Result<(), FileError>,
-    ) -> Result<PathBuf, VolumeError> {
-        let DiskUse::Files { fs_type, options } = &disk.use_as else {
-            return Err(VolumeError::Refused("a device is not mounted".to_owned()));
-        };
-        let desired = DesiredMount { options, label };
-        let below = Path::new(MOUNTS).join(disk.name.folder());
-        let is_mounted = shared_disk::is_mounted(root, &below, desired, &disk.attachment)?;
-        let folder = disk_folder(root, MOUNTS, &disk.name)?;
-        let target = folder.real_path()?;
-        if is_mounted {
-            return Ok(target);
-        }
-        let mounted = self.find(&disk.name).and_then(|device| {
-            let options = &desired.mount_options();
-            let found = DiskMount { device: &device, fs_type, read_only: disk.read_only, options };
-            disk::mount(&found, &target, &self.mount_program)
-                .map_err(|error| disk::mount_error(&error, error.text()))
-        });
-        if let Err(error) = mounted {
-            // Like upstream, keep the disk attached: the next attempt follows soon.
-            super::remove_if_empty(root, &format!("{MOUNTS}/{}", disk.name.folder()))?;
-            return Err(error);
-        }
-        let Some(mounted) = Folder::open(&target)? else {
-            return Err(VolumeError::Refused(format!("{} was removed", target.display())));
-        };
-        own(&mounted)?;
-        Ok(target)
     }
 
     /// The device of a disk. Rescans the SCSI hosts unless a multipath device exists.
@@ -130,16 +101,9 @@ impl FibreChannel {
             return Ok(device);
         }
         self.disks.rescan();
-        let start = Instant::now();
-        loop {
-            match self.current_device(name) {
-                Some(found) => return Ok(found.into_device()),
-                None if start.elapsed() >= self.attach_timeout => {
-                    return Err(step_failed(VolumeStep::WaitForAttach, "no fc disk found".to_owned()));
-                }
-                None => wait_poll_interval(),
-            }
-        }
+        let found = wait_for(self.attach_timeout, || self.current_device(name));
+        let missing = || step_failed(VolumeStep::WaitForAttach, "no fc disk found".to_owned());
+        found.map(DiskDevice::into_device).ok_or_else(missing)
     }
 
     /// The device of a disk, if udev shows it.
@@ -174,13 +138,13 @@ impl FibreChannel {
 
     /// Unmounts and detaches disks that no pod uses. Skips locked disks.
     pub(super) fn sweep(&self, root: &Path) -> Result<(), VolumeError> {
-        for base in [MOUNTS, DEVICES] {
+        for base in [FOLDERS.mounts, FOLDERS.devices] {
             let Some(disks) = Folder::open(&root.join(base))? else { continue };
             for name in disks.folder_names()?.into_iter().filter(|name| name != LINKS_FOLDER) {
                 self.sweep_disk(root, base, &disks, &name)?;
             }
-            if base == DEVICES && disks.names()?.is_empty() {
-                super::remove_if_empty(root, DEVICES)?;
+            if base == FOLDERS.devices && disks.names()?.is_empty() {
+                super::remove_if_empty(root, FOLDERS.devices)?;
             }
         }
         Ok(())
@@ -189,16 +153,10 @@ impl FibreChannel {
     fn sweep_disk(&self, root: &Path, base: &str, disks: &Folder, name: &OsStr) -> Result<(), VolumeError> {
         let text = name.to_string_lossy();
         let Some(_lock) = self.locks.try_lock(&text) else { return Ok(()) };
-        let found = if base == DEVICES {
-            let Some(map) = disks.existing(name)? else { return Ok(()) };
-            shared_disk::unlink_unused(root, &map, PLUGIN)?
-        } else {
-            shared_disk::unmount_unused(root, disks, name)?
-        };
-        if found == DiskState::InUse {
+        if FOLDERS.release_unused(root, base, disks, name)? == DiskState::InUse {
             return Ok(());
         }
-        let other = if base == DEVICES { MOUNTS } else { DEVICES };
+        let other = if base == FOLDERS.devices { FOLDERS.mounts } else { FOLDERS.devices };
         if let Some(disk) = FcName::of_folder(&text)
             && !root.join(other).join(name).exists()
         {
@@ -256,10 +214,6 @@ impl DiskDevice {
     }
 }
 
-fn disk_folder(root: &Path, base: &str, name: &FcName) -> Result<Folder, FileError> {
-    Folder::make(root, PRIVATE_MODE)?.make_below(Path::new(base).join(name.folder()), PRIVATE_MODE)
-}
-
 /// Whether a name below `by-path` is `fc-0x<target>-lun-<number>`, with or without the adapter as prefix.
 fn is_path_to(entry: &str, suffix: &str) -> bool {
     let start = entry.strip_suffix(suffix);
@@ -274,11 +228,6 @@ fn is_mounted(device: &Path) -> Result<bool, String> {
     let (major, minor) = (rustix::fs::major(found.rdev()), rustix::fs::minor(found.rdev()));
     let table = table().map_err(|error| format!("{error}: {}", error.source))?;
     Ok(table.iter().any(|mount| mount.device == format!("{major}:{minor}")))
-}
-
-#[expect(clippy::disallowed_methods, reason = "volumes are set up on threads that may block")]
-fn wait_poll_interval() {
-    std::thread::sleep(POLL_INTERVAL);
 }
 
 #[cfg(test)]

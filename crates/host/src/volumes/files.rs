@@ -7,7 +7,7 @@
 use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
-use std::io::{self, Read, Write};
+use std::io::{self, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
 
@@ -16,7 +16,7 @@ use ports::host::pod_folders::FileError;
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, Uid};
 use rustix::io::Errno;
 
-use crate::errors::{OnPath, invalid_input};
+use crate::errors::{IfExists, OnPath, invalid_input};
 use crate::files::folder::{Folder, file_type};
 use crate::files::tree;
 
@@ -38,13 +38,8 @@ pub(super) fn write(
         check_path(&file.path).on_path("project file", volume.path().join(&file.path))?;
     }
     let current = current(volume)?;
-    let unchanged = match &current {
-        Some(name) => match volume.existing(name)? {
-            Some(folder) => has_exactly(&folder, files)?,
-            None => false,
-        },
-        None => false,
-    };
+    let folder = current.as_ref().map_or(Ok(None), |name| volume.existing(name))?;
+    let unchanged = folder.map_or(Ok(false), |folder| has_exactly(&folder, files))?;
     let current = match current {
         Some(name) if unchanged => name,
         Some(_) | None => {
@@ -64,11 +59,8 @@ pub(super) fn write(
 
 /// The target of `..data`.
 fn current(volume: &Folder) -> Result<Option<OsString>, FileError> {
-    match rustix::fs::readlinkat(volume, DATA, Vec::new()) {
-        Ok(target) => Ok(Some(OsStr::from_bytes(target.to_bytes()).to_os_string())),
-        Err(Errno::NOENT) => Ok(None),
-        Err(error) => Err(error).on_path("read link", volume.path().join(DATA)),
-    }
+    let target = volume.link_target(OsStr::new(DATA)).if_exists();
+    Ok(target.on_path("read link", volume.path().join(DATA))?.map(PathBuf::into_os_string))
 }
 
 fn has_exactly(folder: &Folder, files: &[ProjectedFile]) -> Result<bool, FileError> {
@@ -98,16 +90,13 @@ fn has_content(folder: &Folder, path: &Path, content: &[u8]) -> Result<bool, Fil
     {
         return Ok(false);
     }
-    let Some(descriptor) = parent.open_file(name)? else { return Ok(false) };
-    let mut present = Vec::with_capacity(content.len());
-    File::from(descriptor).read_to_end(&mut present).on_path("read file", parent.path().join(name))?;
-    Ok(present == content)
+    Ok(parent.read_file(name, "read file")?.is_some_and(|present| present == content))
 }
 
 fn collect_paths(folder: &Folder, prefix: &Path, found: &mut BTreeSet<PathBuf>) -> Result<(), FileError> {
     for name in folder.names()? {
         let path = prefix.join(&name);
-        if folder.stat(&name)?.is_some_and(|stat| file_type(&stat) == FileType::Directory)
+        if folder.is(&name, FileType::Directory)?
             && let Some(inner) = folder.existing(&name)?
         {
             collect_paths(&inner, &path, found)?;
@@ -175,10 +164,7 @@ fn write_content(parent: &Folder, name: &OsStr, file: &ProjectedFile) -> io::Res
 fn swap(volume: &Folder, to: &OsStr) -> Result<(), FileError> {
     let path = volume.path().join(DATA);
     // Leftover of an agent that was killed at this point.
-    match rustix::fs::unlinkat(volume, NEW_DATA, AtFlags::empty()) {
-        Ok(()) | Err(Errno::NOENT) => {}
-        Err(error) => return Err(error).on_path("remove", volume.path().join(NEW_DATA)),
-    }
+    volume.remove_file(OsStr::new(NEW_DATA), "remove")?;
     rustix::fs::symlinkat(to, volume, NEW_DATA).on_path("make link", volume.path().join(NEW_DATA))?;
     rustix::fs::renameat(volume, NEW_DATA, volume, DATA).on_path("replace link", path)
 }
@@ -219,8 +205,8 @@ fn remove_stale(volume: &Folder, files: &[ProjectedFile], current: &OsStr) -> Re
 }
 
 fn is_visible_link(volume: &Folder, name: &OsStr) -> Result<bool, FileError> {
-    match rustix::fs::readlinkat(volume, name, Vec::new()) {
-        Ok(target) => Ok(Path::new(OsStr::from_bytes(target.to_bytes())) == Path::new(DATA).join(name)),
+    match volume.link_target(name) {
+        Ok(target) => Ok(target == Path::new(DATA).join(name)),
         Err(Errno::INVAL | Errno::NOENT) => Ok(false),
         Err(error) => Err(error).on_path("read link", volume.path().join(name)),
     }

@@ -66,7 +66,7 @@ impl FlexDrivers {
         own: impl FnOnce(&Folder) -> Result<(), FileError>,
     ) -> Result<(), VolumeError> {
         if shared_disk::is_bound(volume_folder)?
-            || self.ready_folders().contains(&volume.path) && volume.path.exists()
+            || self.ready_folders.lock().contains(&volume.path) && volume.path.exists()
         {
             return Ok(());
         }
@@ -93,7 +93,7 @@ impl FlexDrivers {
             let _ = volume_folder.parent.remove_empty(&volume_folder.name);
             return Err(error);
         }
-        self.ready_folders().insert(volume.path.clone());
+        self.ready_folders.lock().insert(volume.path.clone());
         if volume.read_only || !driver.capabilities.group {
             return Ok(());
         }
@@ -199,7 +199,7 @@ impl FlexDrivers {
             Err(DriverError::NotSupported) => super::tear_down::unmount(folder, Path::new(volume))?,
             Err(DriverError::Failed(reason)) => return Err(VolumeError::Refused(reason)),
         }
-        self.ready_folders().remove(&path);
+        self.ready_folders.lock().remove(&path);
         remove(folder, volume)
     }
 
@@ -257,18 +257,10 @@ impl FlexDrivers {
 
     /// Looks up a driver and initializes it if it is new or changed.
     fn driver(&self, name: &str) -> Result<Driver, VolumeError> {
-        let cached = self.cached_drivers().get(name).cloned();
+        let cached = self.cached_drivers.lock().get(name).cloned();
         let driver = Driver::open(&self.folder, name, cached.as_ref()).map_err(VolumeError::Refused)?;
-        self.cached_drivers().insert(name.to_owned(), driver.clone());
+        self.cached_drivers.lock().insert(name.to_owned(), driver.clone());
         Ok(driver)
-    }
-
-    fn cached_drivers(&self) -> parking_lot::MutexGuard<'_, BTreeMap<String, Driver>> {
-        self.cached_drivers.lock()
-    }
-
-    fn ready_folders(&self) -> parking_lot::MutexGuard<'_, BTreeSet<PathBuf>> {
-        self.ready_folders.lock()
     }
 }
 

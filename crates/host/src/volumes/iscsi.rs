@@ -11,23 +11,24 @@ use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use model::{DiskUse, IscsiDisk, PodUid, VolumeLabel};
+use model::{IscsiDisk, PodUid, VolumeLabel};
 use ports::host::pod_folders::FileError;
 use ports::host::pod_volumes::{VolumeError, VolumeStep};
 
-use super::shared_disk::{self, DesiredMount, DiskLocks, DiskState, step_failed};
+use super::shared_disk::{self, DiskFolders, DiskLocks, DiskState, NodeDisk, disk_folder, step_failed};
 use super::{VolumeFolder, linked_device};
 use crate::files::atomic_file;
 use crate::files::folder::Folder;
 use crate::files::tree;
-use crate::pods::pod_folders::{PRIVATE_MODE, make_pod};
-use crate::volumes::disk::{self, DiskMount};
+use crate::pods::pod_folders::make_pod;
 use crate::volumes::scsi_disks::ScsiDisks;
 use session::{Login, SessionTools};
 
-const MOUNTS: &str = "plugins/kubernetes.io/iscsi";
-const DEVICES: &str = "plugins/kubernetes.io/iscsi/volumeDevices";
-const PLUGIN: &str = "kubernetes.io~iscsi";
+const FOLDERS: DiskFolders = DiskFolders {
+    mounts: "plugins/kubernetes.io/iscsi",
+    devices: "plugins/kubernetes.io/iscsi/volumeDevices",
+    plugin: "kubernetes.io~iscsi",
+};
 const RECORD: &str = "iscsi.json";
 
 #[derive(Clone, Debug)]
@@ -65,8 +66,16 @@ impl Initiator {
     ) -> Result<(), VolumeError> {
         if !shared_disk::is_bound(volume)? {
             let mounted = self.with_target_locked(root, disk, || {
-                let target = self.mount(root, disk, label, own)?;
-                shared_disk::bind(volume, &target)
+                let node_disk = NodeDisk {
+                    root,
+                    relative: Self::relative_folder(FOLDERS.mounts, disk),
+                    use_as: &disk.use_as,
+                    read_only: disk.read_only,
+                    label,
+                    attachment: &disk.attachment,
+                    mount_program: &self.mount_program,
+                };
+                shared_disk::bind(volume, &node_disk.mount(|folder| self.attach(folder, disk), own)?)
             });
             mounted?;
         }
@@ -86,7 +95,7 @@ impl Initiator {
             return Ok(());
         }
         self.with_target_locked(root, disk, || {
-            let map = Self::disk_folder(root, DEVICES, disk)?;
+            let map = disk_folder(root, &Self::relative_folder(FOLDERS.devices, disk))?;
             let device = self.attach(&map, disk)?;
             Ok(shared_disk::link(&map, uid, &pod, &disk.path, &device)?)
         })
@@ -118,41 +127,6 @@ impl Initiator {
         })
     }
 
-    /// Mounts the disk for the node, unless it is mounted.
-    fn mount(
-        &self,
-        root: &Path,
-        disk: &IscsiDisk,
-        label: &VolumeLabel,
-        own: impl FnOnce(&Folder) -> Result<(), FileError>,
-    ) -> Result<PathBuf, VolumeError> {
-        let DiskUse::Files { fs_type, options } = &disk.use_as else {
-            return Err(VolumeError::Refused("a device is not mounted".to_owned()));
-        };
-        let desired = DesiredMount { options, label };
-        let is_mounted =
-            shared_disk::is_mounted(root, &Self::relative_folder(MOUNTS, disk), desired, &disk.attachment)?;
-        let folder = Self::disk_folder(root, MOUNTS, disk)?;
-        let target = folder.real_path()?;
-        if is_mounted {
-            return Ok(target);
-        }
-        let device = self.attach(&folder, disk)?;
-        let options = &desired.mount_options();
-        let found = DiskMount { device: &device, fs_type, read_only: disk.read_only, options };
-        disk::mount(&found, &target, &self.mount_program)
-            .map_err(|error| disk::mount_error(&error, error.text()))?;
-        let Some(mounted) = Folder::open(&target)? else {
-            return Err(VolumeError::Refused(format!("{} was removed", target.display())));
-        };
-        own(&mounted)?;
-        Ok(target)
-    }
-
-    fn disk_folder(root: &Path, base: &str, disk: &IscsiDisk) -> Result<Folder, FileError> {
-        Folder::make(root, PRIVATE_MODE)?.make_below(Self::relative_folder(base, disk), PRIVATE_MODE)
-    }
-
     fn relative_folder(base: &str, disk: &IscsiDisk) -> PathBuf {
         let portal = disk.portals.first().map_or("", String::as_str);
         let name = format!("{portal}-{}-lun-{}", disk.target, disk.lun);
@@ -170,7 +144,7 @@ impl Initiator {
 
     /// Unmounts disks that no pod uses, and logs out of targets without a used disk. Skips locked targets.
     pub(super) fn sweep(&self, root: &Path) -> Result<(), VolumeError> {
-        for base in [MOUNTS, DEVICES] {
+        for base in [FOLDERS.mounts, FOLDERS.devices] {
             let Some(interfaces) = Folder::open(&root.join(base))? else { continue };
             for interface in interface_names(&interfaces)? {
                 let Some(disks) = interfaces.existing(&interface)? else { continue };
@@ -181,8 +155,8 @@ impl Initiator {
                     interfaces.remove_empty(&interface)?;
                 }
             }
-            if base == DEVICES && interfaces.names()?.is_empty() {
-                super::remove_if_empty(root, DEVICES)?;
+            if base == FOLDERS.devices && interfaces.names()?.is_empty() {
+                super::remove_if_empty(root, FOLDERS.devices)?;
             }
         }
         Ok(())
@@ -194,12 +168,7 @@ impl Initiator {
         if self.locks.locked().iter().any(is_locked) {
             return Ok(());
         }
-        let found = if base == DEVICES {
-            let Some(map) = disks.existing(name)? else { return Ok(()) };
-            shared_disk::unlink_unused(root, &map, PLUGIN)?
-        } else {
-            shared_disk::unmount_unused(root, disks, name)?
-        };
+        let found = FOLDERS.release_unused(root, base, disks, name)?;
         let (Some(folder), DiskState::Unused) = (disks.existing(name)?, found) else { return Ok(()) };
         let record = crate::checkpoints::state_files::read(folder.path(), OsStr::new(RECORD))?;
         if let Some(login) = record.as_deref().and_then(Login::read) {
@@ -243,7 +212,7 @@ fn interface_names(folder: &Folder) -> Result<Vec<OsString>, FileError> {
 /// The folder names of all other disks, of any interface, mounted or as raw devices.
 fn other_disks(root: &Path, own: &Path) -> Result<Vec<String>, FileError> {
     let mut found = Vec::new();
-    for base in [MOUNTS, DEVICES] {
+    for base in [FOLDERS.mounts, FOLDERS.devices] {
         let Some(interfaces) = Folder::open(&root.join(base))? else { continue };
         for interface in interface_names(&interfaces)? {
             let Some(disks) = interfaces.existing(&interface)? else { continue };

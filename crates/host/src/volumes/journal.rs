@@ -4,8 +4,7 @@
 //! mount. The file is replaced atomically; each line is a kind, a tab and a path below the pod's folder.
 
 use std::ffi::OsStr;
-use std::fs::File;
-use std::io::{self, Read};
+use std::io;
 use std::path::{Path, PathBuf};
 
 use ports::host::pod_folders::FileError;
@@ -37,9 +36,7 @@ impl<'a> Journal<'a> {
 
     /// All entries. A malformed file counts as empty, because callers also check the mount table.
     pub(super) fn entries(&self) -> Result<Vec<Entry>, FileError> {
-        let Some(descriptor) = self.pod.open_file(OsStr::new(FILE))? else { return Ok(Vec::new()) };
-        let mut text = Vec::new();
-        File::from(descriptor).read_to_end(&mut text).on_path("read", self.pod.path().join(FILE))?;
+        let text = self.pod.read_file(OsStr::new(FILE), "read")?.unwrap_or_default();
         Ok(parse(&String::from_utf8_lossy(&text)))
     }
 

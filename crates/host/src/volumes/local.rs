@@ -10,10 +10,9 @@ use std::time::Duration;
 use model::LocalSource;
 use ports::host::pod_folders::FileError;
 use ports::host::pod_volumes::VolumeError;
-use rustix::mount::MountFlags;
 
 use super::VolumeFolder;
-use super::shared_disk::{DiskLock, DiskLocks};
+use super::shared_disk::{DiskLock, DiskLocks, bind_folder, make_read_only};
 use crate::errors::{OnPath, invalid_input};
 use crate::files::folder::Folder;
 use crate::mount_table;
@@ -49,10 +48,7 @@ pub(super) fn set_up(
         if !shared {
             own(&source)?;
         }
-        volume.parent.make_below(&volume.name, PRIVATE_MODE)?;
-        volume.record_mount("bind")?;
-        let mount_point = volume.parent.magic_path().join(&volume.name);
-        rustix::mount::mount_bind(source.magic_path(), mount_point).on_path("bind to", &target)?;
+        bind_folder(volume, &source)?;
     }
     // Also if it was mounted before: the agent may have been killed in between.
     apply_options(volume, &target, binding)
@@ -84,13 +80,8 @@ pub(super) fn grow(source: &Path, mounted: &Path) -> Result<(), VolumeError> {
 
 /// Applies mount options, which a new bind mount ignores.
 fn apply_options(volume: &VolumeFolder, target: &Path, binding: &Binding<'_>) -> Result<(), VolumeError> {
-    let mount_point = volume.parent.magic_path().join(&volume.name);
     if binding.options.is_empty() {
-        if binding.read_only {
-            rustix::mount::mount_remount(&mount_point, MountFlags::BIND | MountFlags::RDONLY, c"")
-                .on_path("mount read-only", target)?;
-        }
-        return Ok(());
+        return if binding.read_only { make_read_only(volume) } else { Ok(()) };
     }
     let mut options = vec!["remount", "bind"];
     options.extend(binding.read_only.then_some("ro"));
@@ -122,9 +113,7 @@ pub(crate) fn link_to(pod: &Folder, link: &Path, device: &Path) -> Result<(), Fi
         return Err(invalid_input("not below the devices folder of the pod")).on_path("link device", link);
     };
     let parent = pod.make_below(parent, PRIVATE_MODE)?;
-    if rustix::fs::readlinkat(&parent, name, Vec::new())
-        .is_ok_and(|found| OsStr::new(&*found.to_string_lossy()) == device)
-    {
+    if parent.link_target(name).is_ok_and(|found| found == device) {
         return Ok(());
     }
     crate::files::tree::remove(&parent, name)?;

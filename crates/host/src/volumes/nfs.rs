@@ -1,14 +1,12 @@
 //! NFS volumes.
 
 use std::ffi::{OsStr, OsString};
-use std::path::Path;
 use std::time::Duration;
 
-use ports::host::pod_folders::FileError;
 use ports::host::pod_volumes::VolumeError;
 
 use super::VolumeFolder;
-use crate::mount_table;
+use super::shared_disk::{is_bound, pod_mount_point};
 use crate::pods::pod_folders::PRIVATE_MODE;
 use crate::volumes::mount_program;
 
@@ -23,8 +21,7 @@ pub(super) fn set_up(
     options: &[&str],
     program: &OsStr,
 ) -> Result<(), VolumeError> {
-    let target = volume.parent.real_path()?.join(&volume.name);
-    if is_mounted(&target)? {
+    if is_bound(volume)? {
         return Ok(());
     }
     volume.parent.make_below(&volume.name, PRIVATE_MODE)?;
@@ -33,18 +30,13 @@ pub(super) fn set_up(
     if !options.is_empty() {
         arguments.extend(["-o".into(), options.join(",").into()]);
     }
-    arguments.extend([source.into(), target.clone().into_os_string()]);
+    arguments.extend([source.into(), pod_mount_point(volume)?.into_os_string()]);
     let mounted = mount_program::run(program, &arguments, HELPER_TIMEOUT);
     if mounted.is_err() {
-        if is_mounted(&target)? {
+        if is_bound(volume)? {
             super::tear_down::unmount(&volume.pod, &volume.relative)?;
         }
         volume.parent.remove_empty(&volume.name)?;
     }
     mounted
-}
-
-fn is_mounted(target: &Path) -> Result<bool, FileError> {
-    let table = mount_table::read(Path::new(mount_table::OWN))?;
-    Ok(table.iter().any(|mount| mount.mount_point == target))
 }

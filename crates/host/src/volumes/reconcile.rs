@@ -15,7 +15,7 @@ pub(super) fn reconcile(root: &Path) -> Result<MountReport, FileError> {
     let mut report = MountReport::default();
     let Some(pods) = Folder::open(&root.join("pods"))? else { return Ok(report) };
     let base = pods.real_path()?;
-    let table = mount_table::read(Path::new(mount_table::OWN))?;
+    let table = mount_table::table()?;
     let mounts: Vec<&Mount> = mount_table::at_or_below(&table, &base);
     for name in pods.folder_names()? {
         let Some(pod) = pods.existing(&name)? else { continue };

@@ -6,11 +6,13 @@ use std::ffi::{OsStr, OsString};
 use std::fs::OpenOptions;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use crate::errors::IfExists;
 use crate::helper_program;
 
 const HELPER_TIMEOUT: Duration = Duration::from_secs(30);
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
 /// Name prefix of device-mapper devices.
 const DEVICE_MAPPER: &str = "dm-";
 
@@ -74,10 +76,8 @@ impl ScsiDisks {
 
     /// Removes a device from the kernel. Succeeds if it does not exist.
     pub(crate) fn delete(&self, disk: &OsStr) -> io::Result<()> {
-        match write(&self.kernel.join("block").join(disk).join("device/delete"), "1") {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-            result => result,
-        }
+        let delete = self.kernel.join("block").join(disk).join("device/delete");
+        write(&delete, "1").if_exists().map(drop)
     }
 
     /// Rescans all SCSI hosts, best effort.
@@ -91,6 +91,18 @@ impl ScsiDisks {
     /// Scans for one LUN only: other disks of the target are not used on this node and would never be detached.
     pub(crate) fn scan_for(&self, host: u32, lun: i32) -> io::Result<()> {
         write(&self.kernel.join(format!("class/scsi_host/host{host}/scan")), &format!("0 0 {lun}"))
+    }
+}
+
+/// Polls until `find` returns a value or the timeout has passed; at least once.
+#[expect(clippy::disallowed_methods, reason = "volumes are set up on threads that may block")]
+pub(crate) fn wait_for<T>(timeout: Duration, find: impl Fn() -> Option<T>) -> Option<T> {
+    let start = Instant::now();
+    loop {
+        match find() {
+            None if start.elapsed() < timeout => std::thread::sleep(POLL_INTERVAL),
+            found => return found,
+        }
     }
 }
 

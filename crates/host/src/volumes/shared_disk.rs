@@ -2,17 +2,18 @@
 //! which pods use it.
 
 use std::collections::BTreeSet;
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use model::{PodUid, VolumeLabel, same_label};
+use model::{DiskUse, PodUid, VolumeLabel, same_label};
 use parking_lot::{Mutex, MutexGuard};
 use ports::host::pod_folders::FileError;
 use ports::host::pod_volumes::{VolumeError, VolumeStep};
 use rustix::mount::MountFlags;
 
 use super::VolumeFolder;
+use super::disk::{self, DiskMount};
 use super::local::link_to;
 use crate::errors::OnPath;
 use crate::files::folder::Folder;
@@ -61,11 +62,15 @@ pub(super) fn bind(volume: &VolumeFolder, mounted: &Path) -> Result<(), VolumeEr
     let Some(source) = Folder::open(mounted)? else {
         return Err(VolumeError::Refused(format!("{} was removed", mounted.display())));
     };
-    let target = pod_mount_point(volume)?;
+    Ok(bind_folder(volume, &source)?)
+}
+
+/// Bind-mounts an open folder into a pod.
+pub(super) fn bind_folder(volume: &VolumeFolder, source: &Folder) -> Result<(), FileError> {
     volume.parent.make_below(&volume.name, PRIVATE_MODE)?;
     volume.record_mount("bind")?;
     let mount_point = volume.parent.magic_path().join(&volume.name);
-    Ok(rustix::mount::mount_bind(source.magic_path(), mount_point).on_path("bind to", target)?)
+    rustix::mount::mount_bind(source.magic_path(), mount_point).on_path("bind to", pod_mount_point(volume)?)
 }
 
 /// Remounts a pod's volume read-only. Called even if it is mounted, because the agent may have been killed in between.
@@ -75,13 +80,94 @@ pub(super) fn make_read_only(volume: &VolumeFolder) -> Result<(), VolumeError> {
     Ok(remounted.on_path("mount read-only", pod_mount_point(volume)?)?)
 }
 
+/// The folders of one kind of disk, below the root folder and in pods.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct DiskFolders {
+    /// Mount points of disks.
+    pub(super) mounts: &'static str,
+    /// A folder of links per raw device.
+    pub(super) devices: &'static str,
+    /// Name of the plugin folder in pods, for example `kubernetes.io~iscsi`.
+    pub(super) plugin: &'static str,
+}
+
+impl DiskFolders {
+    /// Unmounts or unlinks a disk below `base`, which is `mounts` or `devices`, unless a pod uses it.
+    pub(super) fn release_unused(
+        &self,
+        root: &Path,
+        base: &str,
+        disks: &Folder,
+        name: &OsStr,
+    ) -> Result<DiskState, FileError> {
+        if base == self.mounts {
+            return unmount_unused(root, disks, name);
+        }
+        disks.existing(name)?.map_or(Ok(DiskState::Unused), |map| unlink_unused(root, &map, self.plugin))
+    }
+}
+
+pub(super) fn disk_folder(root: &Path, relative: &Path) -> Result<Folder, FileError> {
+    Folder::make(root, PRIVATE_MODE)?.make_below(relative, PRIVATE_MODE)
+}
+
+/// A disk that is mounted once for the node.
+pub(super) struct NodeDisk<'a> {
+    pub(super) root: &'a Path,
+    /// Mount point below `root`.
+    pub(super) relative: PathBuf,
+    pub(super) use_as: &'a DiskUse,
+    pub(super) read_only: bool,
+    pub(super) label: &'a VolumeLabel,
+    /// Name of the attached volume, for error messages.
+    pub(super) attachment: &'a str,
+    pub(super) mount_program: &'a OsStr,
+}
+
+impl NodeDisk<'_> {
+    /// Mounts the disk, unless it is mounted, and returns its mount point. `attach` returns the device, given the
+    /// folder of the disk. `own` sets the pod's group when the disk is mounted for the first time.
+    pub(super) fn mount(
+        &self,
+        attach: impl FnOnce(&Folder) -> Result<PathBuf, VolumeError>,
+        own: impl FnOnce(&Folder) -> Result<(), FileError>,
+    ) -> Result<PathBuf, VolumeError> {
+        let DiskUse::Files { fs_type, options } = self.use_as else {
+            return Err(VolumeError::Refused("a device is not mounted".to_owned()));
+        };
+        let desired = DesiredMount { options, label: self.label };
+        let is_mounted = is_mounted(self.root, &self.relative, desired, self.attachment)?;
+        let folder = disk_folder(self.root, &self.relative)?;
+        let target = folder.real_path()?;
+        if is_mounted {
+            return Ok(target);
+        }
+        let mounted = attach(&folder).and_then(|device| {
+            let options = &desired.mount_options();
+            let disk = DiskMount { device: &device, fs_type, read_only: self.read_only, options };
+            disk::mount(&disk, &target, self.mount_program)
+                .map_err(|error| disk::mount_error(&error, error.text()))
+        });
+        if let Err(error) = mounted {
+            // Keep the disk attached: the next attempt follows soon.
+            super::remove_if_empty(self.root, &self.relative)?;
+            return Err(error);
+        }
+        let Some(mounted) = Folder::open(&target)? else {
+            return Err(VolumeError::Refused(format!("{} was removed", target.display())));
+        };
+        own(&mounted)?;
+        Ok(target)
+    }
+}
+
 /// How a disk shall be mounted for the node.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct DesiredMount<'a> {
+struct DesiredMount<'a> {
     /// Options of the volume.
-    pub(super) options: &'a [String],
+    options: &'a [String],
     /// Label of the pod's containers.
-    pub(super) label: &'a VolumeLabel,
+    label: &'a VolumeLabel,
 }
 
 impl DesiredMount<'_> {
@@ -102,7 +188,7 @@ impl DesiredMount<'_> {
     }
 
     /// All mount options, including the label.
-    pub(super) fn mount_options(&self) -> Vec<String> {
+    fn mount_options(&self) -> Vec<String> {
         let label = self.label.of_mount().filter(|_| self.explicit_label().is_none());
         let context = label.map(|label| format!("context=\"{label}\""));
         context.into_iter().chain(self.options.iter().cloned()).collect()
@@ -111,7 +197,7 @@ impl DesiredMount<'_> {
 
 /// Whether a disk is mounted at `relative` below `root` as desired. Unmounts a disk with another label, unless a pod
 /// uses it. The caller must not hold the mount open.
-pub(super) fn is_mounted(
+fn is_mounted(
     root: &Path,
     relative: &Path,
     desired: DesiredMount<'_>,
@@ -132,7 +218,7 @@ pub(super) fn is_mounted(
 }
 
 /// Unmounts a disk that is mounted for the node, unless a pod uses it.
-pub(super) fn unmount_unused(root: &Path, disks: &Folder, name: &OsStr) -> Result<DiskState, VolumeError> {
+pub(super) fn unmount_unused(root: &Path, disks: &Folder, name: &OsStr) -> Result<DiskState, FileError> {
     let target = disks.real_path()?.join(name);
     let pods = root.canonicalize().on_path("resolve folder", root)?.join("pods");
     let table = table()?;
@@ -169,7 +255,7 @@ pub(super) fn link(
 }
 
 /// Removes the links of pods that do not use the device any more; `plugin` is for example `kubernetes.io~iscsi`.
-pub(super) fn unlink_unused(root: &Path, map: &Folder, plugin: &str) -> Result<DiskState, FileError> {
+fn unlink_unused(root: &Path, map: &Folder, plugin: &str) -> Result<DiskState, FileError> {
     let mut found = DiskState::Unused;
     for name in map.names()? {
         let Some(device) = link_target(map, &name) else { continue };
@@ -191,10 +277,7 @@ pub(super) fn unlink_unused(root: &Path, map: &Folder, plugin: &str) -> Result<D
 
 /// The target of a symlink; `None` for anything else.
 fn link_target(folder: &Folder, name: &OsStr) -> Option<PathBuf> {
-    match rustix::fs::readlinkat(folder, name, Vec::new()) {
-        Ok(target) => Some(PathBuf::from(OsString::from(target.to_string_lossy().into_owned()))),
-        Err(_) => None,
-    }
+    folder.link_target(name).ok()
 }
 
 pub(super) fn step_failed(step: VolumeStep, reason: String) -> VolumeError {

@@ -76,10 +76,7 @@ fn unlink_devices(devices: &Folder) -> Result<(), FileError> {
     for plugin_name in devices.folder_names()?.into_iter().filter(|name| name != CSI) {
         let Some(plugin) = devices.existing(&plugin_name)? else { continue };
         for name in plugin.names()? {
-            match rustix::fs::unlinkat(&plugin, &name, rustix::fs::AtFlags::empty()) {
-                Ok(()) | Err(Errno::NOENT) => {}
-                Err(error) => return Err(error).on_path("remove link", plugin.path().join(name)),
-            }
+            plugin.remove_file(&name, "remove link")?;
         }
         devices.remove_empty(&plugin_name)?;
     }
@@ -94,7 +91,7 @@ fn remove_stale_entries(pod: &Folder) -> Result<(), FileError> {
         return Ok(());
     }
     let base = pod.real_path()?;
-    let table = mount_table::read(Path::new(mount_table::OWN))?;
+    let table = mount_table::table()?;
     let left: Vec<_> = entries
         .into_iter()
         .filter(|entry| table.iter().any(|mount| mount.mount_point == base.join(&entry.path)))
@@ -104,7 +101,7 @@ fn remove_stale_entries(pod: &Folder) -> Result<(), FileError> {
 
 fn unmount_below(folder: &Folder, mode: UnmountMode) -> Result<(), FileError> {
     let base = folder.real_path()?;
-    let mounts = mount_table::read(Path::new(mount_table::OWN))?;
+    let mounts = mount_table::table()?;
     for mount in mount_table::at_or_below(&mounts, &base).iter().rev() {
         if let Ok(relative) = mount.mount_point.strip_prefix(&base) {
             unmount_with(folder, relative, mode)?;

@@ -9,7 +9,7 @@ use rustix::mount::MountFlags;
 
 use super::*;
 use crate::mount_table;
-use crate::scratch::{Scratch, require_root};
+use crate::test_folder::{Scratch, require_root};
 
 mod clean_up;
 mod empty_dirs;

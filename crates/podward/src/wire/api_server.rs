@@ -30,7 +30,7 @@ use super::context::Context;
 use super::tables::ApiPodEnds;
 use super::{PluginPorts, Running};
 
-/// Adapters of the API server, one per kind of object.
+/// Ports of the API server, one per kind of object.
 #[derive(Clone)]
 pub struct ApiServer {
     pub pods: Arc<dyn ApiPods>,

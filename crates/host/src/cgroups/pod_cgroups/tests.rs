@@ -4,7 +4,7 @@ use std::process::{Child, Command};
 use ports::host::system_cgroups::SystemCgroups;
 
 use super::*;
-use crate::scratch::require_root;
+use crate::test_folder::require_root;
 
 const POD: &str = "/kubepods/burstable/podabc";
 

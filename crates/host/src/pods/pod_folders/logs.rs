@@ -2,14 +2,14 @@
 
 use std::ffi::{OsStr, OsString};
 use std::io;
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use model::PodFullName;
 use ports::host::pod_folders::FileError;
 use ports::served::pod_logs::LogFolder;
-use rustix::fs::{AtFlags, FileType};
+use rustix::fs::FileType;
 
 use crate::errors::{OnPath, entry_name};
 use crate::files::folder::{Folder, file_type};
@@ -68,13 +68,7 @@ pub(super) fn remove_log(pod_logs: &Path, log: &Path) -> Result<(), FileError> {
 
 /// Removes a symlink; keeps anything else.
 pub(super) fn remove_link(links: &Folder, name: &OsStr) -> Result<(), FileError> {
-    match links.stat(name)? {
-        Some(stat) if file_type(&stat) == FileType::Symlink => {
-            rustix::fs::unlinkat(links, name, AtFlags::empty())
-                .on_path("remove link", links.path().join(name))
-        }
-        Some(_) | None => Ok(()),
-    }
+    if links.is(name, FileType::Symlink)? { links.remove_file(name, "remove link") } else { Ok(()) }
 }
 
 /// Creates or replaces a symlink. Fails if the name is anything but a symlink.
@@ -100,15 +94,14 @@ pub(super) fn point_link(links: &Folder, name: &OsStr, target: &Path) -> Result<
 /// runtime is about to create the log again.
 pub(super) fn remove_dead_links(links: &Folder, pod_logs: &Path) -> Result<(), FileError> {
     for name in links.names()? {
-        if !links.stat(&name)?.is_some_and(|stat| file_type(&stat) == FileType::Symlink) {
+        if !links.is(&name, FileType::Symlink)? {
             continue;
         }
         let target = read_link(links, &name)?;
         let is_own_link = target.starts_with(pod_logs)
             && !target.components().any(|part| matches!(part, Component::ParentDir));
         if is_own_link && !has_log(&target)? {
-            let path = links.path().join(&name);
-            rustix::fs::unlinkat(links, &name, AtFlags::empty()).on_path("remove link", path)?;
+            links.remove_file(&name, "remove link")?;
         }
     }
     Ok(())
@@ -125,9 +118,7 @@ fn has_log(log: &Path) -> Result<bool, FileError> {
 }
 
 fn read_link(links: &Folder, name: &OsStr) -> Result<PathBuf, FileError> {
-    let target =
-        rustix::fs::readlinkat(links, name, Vec::new()).on_path("read link", links.path().join(name))?;
-    Ok(PathBuf::from(OsString::from_vec(target.into_bytes())))
+    links.link_target(name).on_path("read link", links.path().join(name))
 }
 
 #[cfg(test)]

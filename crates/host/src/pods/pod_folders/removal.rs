@@ -46,7 +46,7 @@ pub(super) fn remove_pod(pods: &Folder, uid: &OsStr) -> Result<(), FileError> {
 }
 
 fn check_no_mounts(pod: &Folder) -> Result<(), FileError> {
-    let mounts = mount_table::read(Path::new(mount_table::OWN))?;
+    let mounts = mount_table::table()?;
     match mount_table::at_or_below(&mounts, &pod.real_path()?).first() {
         None => Ok(()),
         Some(mount) => Err(io::Error::new(io::ErrorKind::ResourceBusy, "still mounted"))

@@ -4,7 +4,7 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use model::PodFullName;
 
 use super::*;
-use crate::scratch::{Scratch, require_root};
+use crate::test_folder::{Scratch, require_root};
 
 struct Host {
     scratch: Scratch,

@@ -2,9 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
-use std::fmt::Write;
-use std::fs::File;
-use std::io::{self, Read};
+use std::io;
 
 use model::CsiLifecycle;
 use ports::host::csi_folders::{StagingRecord, VolumeRecord};
@@ -18,15 +16,10 @@ use crate::files::folder::Folder;
 pub(super) const RECORD_FILE: &str = "vol_data.json";
 /// Omitted without a label, like upstream.
 const LABEL_KEY: &str = "seLinuxMountContext";
-const TEMPORARY_FILE: &str = ".vol_data.json";
 const MODE: u32 = 0o600;
 
 pub(super) fn staging_name(handle: &str) -> String {
-    Sha256::digest(handle).iter().fold(String::new(), |mut text, byte| {
-        // Writing to a string cannot fail.
-        let _ = write!(text, "{byte:02x}");
-        text
-    })
+    Sha256::digest(handle).iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// Writes the record of a pod's volume.
@@ -63,14 +56,7 @@ fn write<'a>(
         .on_path("write record", folder.path().join(RECORD_FILE))?;
     text.push(b'\n');
     // The driver is called next: a machine crash must not lose the only record of the volume.
-    atomic_file::replace(
-        folder,
-        OsStr::new(RECORD_FILE),
-        OsStr::new(TEMPORARY_FILE),
-        &text,
-        MODE,
-        Durability::Flushed,
-    )
+    atomic_file::replace(folder, OsStr::new(RECORD_FILE), &text, MODE, Durability::Flushed)
 }
 
 /// `None` if there is no record.
@@ -86,10 +72,7 @@ pub(super) fn read_staging_record(folder: &Folder) -> Result<StagingRecord, File
 }
 
 fn read(folder: &Folder) -> Result<Option<Vec<u8>>, FileError> {
-    let Some(descriptor) = folder.open_file(OsStr::new(RECORD_FILE))? else { return Ok(None) };
-    let mut text = Vec::new();
-    File::from(descriptor).read_to_end(&mut text).on_path("read record", folder.path().join(RECORD_FILE))?;
-    Ok(Some(text))
+    folder.read_file(OsStr::new(RECORD_FILE), "read record")
 }
 
 fn parse(text: &[u8]) -> serde_json::Result<VolumeRecord> {

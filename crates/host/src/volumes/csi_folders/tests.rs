@@ -3,7 +3,7 @@ use std::fs;
 use model::CsiLifecycle;
 
 use super::*;
-use crate::scratch::{Scratch, require_root};
+use crate::test_folder::{Scratch, require_root};
 
 fn record(name: &str, handle: &str) -> VolumeRecord {
     VolumeRecord {

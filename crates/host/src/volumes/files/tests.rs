@@ -2,7 +2,7 @@ use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 
 use super::*;
-use crate::scratch::{Scratch, require_root};
+use crate::test_folder::{Scratch, require_root};
 
 const NOW: Timestamp = Timestamp::from_nanos(1_767_323_045_000_000_007);
 

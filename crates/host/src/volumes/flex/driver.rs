@@ -73,7 +73,7 @@ impl Driver {
     }
 
     pub(super) fn call(&self, command: &'static str, parameters: &[&str]) -> Result<Value, DriverError> {
-        if self.unsupported().contains(command) {
+        if self.unsupported.lock().contains(command) {
             return Err(DriverError::NotSupported);
         }
         let arguments: Vec<OsString> =
@@ -82,7 +82,7 @@ impl Driver {
         let parsed = parse_response(command, &outcome.output);
         match (parsed, outcome.failure) {
             (Err(DriverError::NotSupported), _) => {
-                self.unsupported().insert(command);
+                self.unsupported.lock().insert(command);
                 Err(DriverError::NotSupported)
             }
             // Reports success but exits with a failure.
@@ -92,10 +92,6 @@ impl Driver {
             }
             (parsed, None) => parsed,
         }
-    }
-
-    fn unsupported(&self) -> parking_lot::MutexGuard<'_, BTreeSet<&'static str>> {
-        self.unsupported.lock()
     }
 }
 

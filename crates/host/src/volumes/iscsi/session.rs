@@ -11,14 +11,13 @@ use model::{Chap, IscsiDisk, OwnInitiator, VolumeSecret};
 use serde_json::{Value, json};
 
 use crate::helper_program::{self, HelperOutcome};
-use crate::volumes::scsi_disks::ScsiDisks;
+use crate::volumes::scsi_disks::{ScsiDisks, wait_for};
 
 const HELPER_TIMEOUT: Duration = Duration::from_secs(30);
 /// How long failing portals are retried while another portal works.
 const PORTAL_RETRY_TIMEOUT: Duration = Duration::from_secs(60);
 /// How long several paths to a disk may take to become a multipath device.
 const MULTIPATH_TIMEOUT: Duration = Duration::from_secs(10);
-const POLL_INTERVAL: Duration = Duration::from_millis(100);
 /// Exit status of `iscsiadm` if the session or interface exists.
 const EXISTS: &str = "exit status 15";
 /// Exit statuses of `iscsiadm` if there is no such session or record.
@@ -303,25 +302,6 @@ fn find_device(devices: &Path, name: &str, transport: &str) -> Option<PathBuf> {
     let entry = entries.find(|entry| entry.file_name().to_str().is_some_and(matches))?;
     // Skip links to removed devices.
     entry.path().canonicalize().ok()
-}
-
-/// Polls until `find` returns a value or the timeout has passed; at least once.
-fn wait_for<T>(timeout: Duration, find: impl Fn() -> Option<T>) -> Option<T> {
-    let start = Instant::now();
-    loop {
-        if let Some(found) = find() {
-            return Some(found);
-        }
-        if start.elapsed() >= timeout {
-            return None;
-        }
-        wait_poll_interval();
-    }
-}
-
-#[expect(clippy::disallowed_methods, reason = "volumes are set up on threads that may block")]
-fn wait_poll_interval() {
-    std::thread::sleep(POLL_INTERVAL);
 }
 
 /// Whether there was nothing to log out of. Without `iscsiadm` there was no login.

@@ -3,7 +3,7 @@
 
 use std::fs::File;
 use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use ports::host::pod_folders::FileError;
 use ports::host::pod_volumes::VolumeError;
@@ -13,16 +13,16 @@ use rustix::io::Errno;
 use super::Binding;
 use crate::errors::{OnPath, invalid_input};
 use crate::files::folder::Folder;
-use crate::mount_table::{self, mounted_at, table};
+use crate::mount_table::{mounted_at, table};
 use crate::pods::pod_folders::PRIVATE_MODE;
+use crate::volumes::VolumeFolder;
 use crate::volumes::disk::{self, DiskMount};
-use crate::volumes::shared_disk::{DiskLock, DiskLocks};
-use crate::volumes::{VolumeFolder, tear_down};
+use crate::volumes::scsi_disks::wait_for;
+use crate::volumes::shared_disk::{DiskLock, DiskLocks, DiskState, unmount_unused};
 
 const MOUNTS: &str = "plugins/kubernetes.io/local-volume/mounts";
 /// How long to wait while another process uses the device.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(3);
-const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Mounts the file system of a device. The returned lock keeps [`sweep`] from unmounting it before the pod uses it.
 pub(super) fn attach<'a>(
@@ -30,7 +30,8 @@ pub(super) fn attach<'a>(
     binding: &Binding<'a>,
 ) -> Result<(Folder, DiskLock<'a>), VolumeError> {
     let (device, fs_type) = (&binding.source.path, binding.source.fs_type.as_str());
-    let lock = wait_for(|| Ok(binding.locks.try_lock(&volume.name.to_string_lossy())))?;
+    let lock = wait_for(LOCK_TIMEOUT, || binding.locks.try_lock(&volume.name.to_string_lossy()));
+    let lock = lock.ok_or(VolumeError::InProgress)?;
     let _device_lock = lock_device(device)?;
     let mounts = Folder::make(root(&volume.pod)?, PRIVATE_MODE)?.make_below(MOUNTS, PRIVATE_MODE)?;
     mounts.make_below(&volume.name, PRIVATE_MODE)?;
@@ -57,41 +58,22 @@ pub(super) fn attach<'a>(
 /// Locks a device like udev does, so that two pods that share it cannot both find it unformatted.
 fn lock_device(device: &Path) -> Result<File, VolumeError> {
     let opened = File::open(device).on_path("open device", device)?;
-    wait_for(|| match rustix::fs::flock(&opened, FlockOperation::NonBlockingLockExclusive) {
-        Err(Errno::WOULDBLOCK) => Ok(None),
-        locked => Ok(Some(locked.on_path("lock device", device)?)),
-    })?;
+    let lock = || match rustix::fs::flock(&opened, FlockOperation::NonBlockingLockExclusive) {
+        Err(Errno::WOULDBLOCK) => None,
+        locked => Some(locked),
+    };
+    wait_for(LOCK_TIMEOUT, lock).ok_or(VolumeError::InProgress)?.on_path("lock device", device)?;
     Ok(opened)
-}
-
-/// Polls until `attempt` returns a value or [`LOCK_TIMEOUT`] has passed.
-#[expect(clippy::disallowed_methods, reason = "volumes are set up on threads that may block")]
-fn wait_for<T>(mut attempt: impl FnMut() -> Result<Option<T>, VolumeError>) -> Result<T, VolumeError> {
-    let deadline = Instant::now() + LOCK_TIMEOUT;
-    loop {
-        match attempt()? {
-            Some(found) => return Ok(found),
-            None if Instant::now() >= deadline => return Err(VolumeError::InProgress),
-            None => std::thread::sleep(POLL_INTERVAL),
-        }
-    }
 }
 
 /// Unmounts devices that no pod uses. Skips locked ones.
 pub(in crate::volumes) fn sweep(root: &Path, locks: &DiskLocks) -> Result<(), FileError> {
     let Some(mounts) = Folder::open(&root.join(MOUNTS))? else { return Ok(()) };
-    let pods = root.canonicalize().on_path("resolve folder", root)?.join("pods");
     for name in mounts.folder_names()? {
         let Some(_lock) = locks.try_lock(&name.to_string_lossy()) else { continue };
-        let table = table()?;
-        if let Some(mount) = mounted_at(&table, &mounts.real_path()?.join(&name)) {
-            let pod_mounts = mount_table::at_or_below(&table, &pods);
-            if pod_mounts.iter().any(|other| other.device == mount.device) {
-                continue;
-            }
-            tear_down::unmount(&mounts, Path::new(&name))?;
+        if unmount_unused(root, &mounts, &name)? == DiskState::Unused {
+            mounts.remove_empty(&name)?;
         }
-        mounts.remove_empty(&name)?;
     }
     Ok(())
 }

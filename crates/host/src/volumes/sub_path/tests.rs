@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::*;
 use crate::mount_table;
-use crate::scratch::{Scratch, require_root};
+use crate::test_folder::{Scratch, require_root};
 
 /// A pod folder, a volume, and a secret outside of the volume.
 struct Fixture {

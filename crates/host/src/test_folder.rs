@@ -33,7 +33,7 @@ impl Scratch {
 
 impl Drop for Scratch {
     fn drop(&mut self) {
-        let mounts = mount_table::read(Path::new(mount_table::OWN)).unwrap_or_default();
+        let mounts = mount_table::table().unwrap_or_default();
         for mount in mount_table::at_or_below(&mounts, self.folder.path()).iter().rev() {
             let _ = rustix::mount::unmount(&mount.mount_point, UnmountFlags::DETACH);
         }
