@@ -35,7 +35,7 @@ pub use flags::{FlagError, Flags, ProgramName, flag_names, flag_reference, help_
 pub use gates::{FeatureGates, Gate, GateEffect, GateError, ResolvedGates, Stage};
 pub use load::{Environment, Invocation, LoadedConfig, VersionFormat, load, parse_config};
 pub use problem::{LoadError, Origin, Problem};
-pub use support::{FIELDS_WITHOUT_EFFECT_UPSTREAM, SUPPORTED_FIELDS, fields_without_effect};
+pub use support::fields_without_effect;
 pub use validate::CgroupVersion;
 
 /// The Kubernetes version whose kubelet Podward replaces.
