@@ -1,13 +1,11 @@
 //! Feature gates, resolved once at startup.
 
-mod effect;
 mod table;
 
 use std::collections::BTreeMap;
 
-pub use effect::{OF_OTHER_COMPONENTS, WITHOUT_EFFECT};
 pub use table::Gate;
-use table::{DEPENDENCIES, TABLE};
+use table::TABLE;
 
 use crate::suggestion;
 
@@ -33,11 +31,19 @@ enum Initial {
     Off,
 }
 
-/// Whether a gate may be set to a value other than its default.
+/// What setting a gate changes in Podward.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Lock {
+pub enum GateEffect {
+    /// The gate may not be set to a value other than its default.
     Locked,
-    Free,
+    /// Podward acts on the gate.
+    Used,
+    /// A kubelet gate without effect: Podward always has the feature, or does not implement it. A setting produces a
+    /// notice.
+    NoEffect,
+    /// The gate does not apply to Podward: it belongs to another component, to Windows or to upstream's client library,
+    /// or it is `EventedPLEG`, because Podward always uses the event stream if the runtime offers one.
+    Other,
 }
 
 struct Spec {
@@ -45,7 +51,8 @@ struct Spec {
     name: &'static str,
     stage: Stage,
     initial: Initial,
-    lock: Lock,
+    effect: GateEffect,
+    requires: &'static [Gate],
 }
 
 impl Spec {
@@ -112,10 +119,9 @@ impl FeatureGates {
         TABLE.iter().map(|spec| (spec.name, spec.stage, self.enabled(spec.gate)))
     }
 
-    /// Gates that are not locked to their default, without the groups `AllAlpha` and `AllBeta`.
-    pub fn settable() -> impl Iterator<Item = (Gate, &'static str)> {
-        let free = TABLE.iter().filter(|spec| spec.lock == Lock::Free && !is_group(spec.name));
-        free.map(|spec| (spec.gate, spec.name))
+    /// The names and effects of all gates, without the groups `AllAlpha` and `AllBeta`.
+    pub fn effects() -> impl Iterator<Item = (&'static str, GateEffect)> {
+        TABLE.iter().filter(|spec| !is_group(spec.name)).map(|spec| (spec.name, spec.effect))
     }
 
     /// Applies settings to the defaults. The setting of a single gate takes precedence over `AllAlpha` and `AllBeta`.
@@ -135,13 +141,13 @@ impl FeatureGates {
                 errors.push(GateError::Unknown { name: name.clone(), near });
                 continue;
             };
-            if spec.lock == Lock::Locked && on != spec.default() {
+            if spec.effect == GateEffect::Locked && on != spec.default() {
                 errors.push(GateError::Locked { name: spec.name, default: spec.default() });
                 continue;
             }
             gates.set(spec, on);
             notices.extend(notice(spec));
-            if on != spec.default() && WITHOUT_EFFECT.contains(&spec.gate) {
+            if on != spec.default() && spec.effect == GateEffect::NoEffect {
                 notices.push(format!(
                     "feature gate {} is set but not implemented, so it has no effect",
                     spec.name
@@ -161,11 +167,15 @@ impl FeatureGates {
     }
 
     fn unmet_dependencies(&self) -> Vec<GateError> {
-        let enabled = DEPENDENCIES.iter().filter(|(gate, _)| self.enabled(*gate));
-        let unmet = enabled.filter_map(|(gate, required)| {
-            let missing: Vec<&'static str> =
-                required.iter().filter(|gate| !self.enabled(**gate)).map(|gate| name_of(*gate)).collect();
-            (!missing.is_empty()).then(|| GateError::Dependency { name: name_of(*gate), missing })
+        let enabled = TABLE.iter().filter(|spec| self.enabled(spec.gate));
+        let unmet = enabled.filter_map(|spec| {
+            let missing: Vec<&'static str> = spec
+                .requires
+                .iter()
+                .filter(|gate| !self.enabled(**gate))
+                .map(|gate| name_of(*gate))
+                .collect();
+            (!missing.is_empty()).then_some(GateError::Dependency { name: spec.name, missing })
         });
         unmet.collect()
     }

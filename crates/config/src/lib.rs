@@ -32,11 +32,10 @@ pub use credential_providers::{
     CredentialProviderSettings, ProviderTokenSettings, credential_provider_files, credential_providers,
 };
 pub use flags::{FlagError, Flags, ProgramName, flag_names, flag_reference, help_text, version_text};
-pub use gates::{FeatureGates, Gate, GateError, ResolvedGates, Stage};
-pub use gates::{OF_OTHER_COMPONENTS as GATES_OF_OTHER_COMPONENTS, WITHOUT_EFFECT as GATES_WITHOUT_EFFECT};
+pub use gates::{FeatureGates, Gate, GateEffect, GateError, ResolvedGates, Stage};
 pub use load::{Environment, Invocation, LoadedConfig, VersionFormat, load, parse_config};
 pub use problem::{LoadError, Origin, Problem};
-pub use support::{FIELDS_WITHOUT_EFFECT_UPSTREAM, SUPPORTED_FIELDS, fields_without_effect};
+pub use support::fields_without_effect;
 pub use validate::CgroupVersion;
 
 /// The Kubernetes version whose kubelet Podward replaces.

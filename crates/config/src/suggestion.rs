@@ -13,20 +13,7 @@ pub(crate) fn nearest<'a>(name: &str, candidates: impl IntoIterator<Item = &'a s
 
 /// Case-insensitive Levenshtein distance.
 fn edit_distance(left: &str, right: &str) -> usize {
-    let right: Vec<char> = right.to_lowercase().chars().collect();
-    let mut row: Vec<usize> = (0..=right.len()).collect();
-    for (i, l) in left.to_lowercase().chars().enumerate() {
-        let mut previous = i;
-        let mut last = i + 1;
-        let mut next = vec![last];
-        for (r, above) in right.iter().zip(row.iter().skip(1)) {
-            last = (last + 1).min(above + 1).min(previous + usize::from(l != *r));
-            previous = *above;
-            next.push(last);
-        }
-        row = next;
-    }
-    row.last().copied().unwrap_or_default()
+    strsim::levenshtein(&left.to_lowercase(), &right.to_lowercase())
 }
 
 #[cfg(test)]

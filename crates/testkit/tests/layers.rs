@@ -58,7 +58,7 @@ const PURE_CRATES_USE: &[(&str, &[&str])] = &[
         &["saphyr-parser", "serde", "serde_ignored", "serde_json", "serde_path_to_error", "thiserror"],
     ),
     ("values", &["base64", "percent-encoding", "serde", "thiserror"]),
-    ("config", &["serde", "serde_json", "thiserror"]),
+    ("config", &["serde", "serde_json", "smart-default", "strsim", "thiserror"]),
     ("manifest", &["k8s-openapi", "serde", "serde_json", "thiserror"]),
     ("model", &["jiff", "k8s-openapi", "serde", "serde_json", "thiserror"]),
     ("ports", &["async-trait", "futures", "k8s-openapi", "serde_json", "thiserror"]),

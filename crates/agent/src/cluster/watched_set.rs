@@ -102,16 +102,18 @@ impl<V: Clone + PartialEq> WatchedSet<V> {
 /// Applies the events of a watch to the set until cancelled.
 pub async fn watch_set<V: Clone + PartialEq>(
     set: Arc<WatchedSet<V>>,
-    feed: FeedStream<V>,
+    mut feed: FeedStream<V>,
     cancel: CancellationToken,
 ) {
-    let apply = async |item| {
-        if let Feed::Failed(error) = &item {
-            tracing::debug!(%error, "watch failed, retrying");
+    let apply_all = async {
+        while let Some(item) = feed.next().await {
+            if let Feed::Failed(error) = &item {
+                tracing::debug!(%error, "watch failed, retrying");
+            }
+            set.apply(item);
         }
-        set.apply(item);
     };
-    cancel.run_until_cancelled(feed.for_each(apply)).await;
+    cancel.run_until_cancelled(apply_all).await;
 }
 
 #[cfg(test)]

@@ -99,14 +99,16 @@ fn name_of(object: &CSIDriver) -> String {
 }
 
 /// Watches CSIDriver objects.
-pub async fn follow(drivers: Arc<CsiDrivers>, feed: FeedStream<CSIDriver>, cancel: CancellationToken) {
-    let apply = async |item| {
-        if let Feed::Failed(error) = &item {
-            tracing::debug!(%error, "failed to watch CSIDriver objects, retrying");
+pub async fn follow(drivers: Arc<CsiDrivers>, mut feed: FeedStream<CSIDriver>, cancel: CancellationToken) {
+    let apply_all = async {
+        while let Some(item) = feed.next().await {
+            if let Feed::Failed(error) = &item {
+                tracing::debug!(%error, "failed to watch CSIDriver objects, retrying");
+            }
+            drivers.objects.apply(item);
+            drivers.changes.send_replace(());
         }
-        drivers.objects.apply(item);
-        drivers.changes.send_replace(());
     };
-    cancel.run_until_cancelled(feed.for_each(apply)).await;
+    cancel.run_until_cancelled(apply_all).await;
     cancel.cancelled().await;
 }

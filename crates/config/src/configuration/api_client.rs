@@ -3,24 +3,30 @@
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
+use smart_default::SmartDefault;
 
 use super::{default_if_zero, empty_is_default, is_zero};
 
 /// Rate limits, content type and change detection of the API client.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, SmartDefault, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ApiClient {
+    #[default = "application/vnd.kubernetes.protobuf"]
     pub content_type: String,
     /// Maximum requests per second; 0 for the default.
     #[serde(rename = "kubeAPIQPS")]
+    #[default = 50]
     pub kube_api_qps: i32,
     /// Maximum requests in a burst.
     #[serde(rename = "kubeAPIBurst")]
+    #[default = 100]
     pub kube_api_burst: i32,
     /// Maximum events per second; 0 for no limit.
     #[serde(rename = "eventRecordQPS")]
+    #[default = 50]
     pub event_record_qps: i32,
     /// Maximum events in a burst.
+    #[default = 100]
     pub event_burst: i32,
     #[serde(deserialize_with = "empty_is_default", rename = "configMapAndSecretChangeDetectionStrategy")]
     pub change_detection: ChangeDetection,
@@ -57,22 +63,6 @@ pub struct Tracing {
     /// Number of spans exported out of a million; 0 if not set.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sampling_rate_per_million: Option<i32>,
-}
-
-impl Default for ApiClient {
-    fn default() -> Self {
-        Self {
-            content_type: "application/vnd.kubernetes.protobuf".to_owned(),
-            kube_api_qps: 50,
-            kube_api_burst: 100,
-            event_record_qps: 50,
-            event_burst: 100,
-            change_detection: ChangeDetection::Watch,
-            feature_gates: BTreeMap::new(),
-            show_hidden_metrics_for_version: String::new(),
-            tracing: None,
-        }
-    }
 }
 
 impl ApiClient {

@@ -1,6 +1,7 @@
 //! Authentication and authorization of the server's clients.
 
 use serde::{Deserialize, Serialize};
+use smart_default::SmartDefault;
 use values::duration::GoDuration;
 
 use super::{default_if_zero, empty_is_default, is_zero};
@@ -32,12 +33,14 @@ pub struct X509 {
 }
 
 /// Authentication of bearer tokens with the TokenReview API.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, SmartDefault, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct WebhookAuthentication {
+    #[default = true]
     pub enabled: bool,
     /// How long responses are cached.
     #[serde(rename = "cacheTTL")]
+    #[default(GoDuration::from_secs(120))]
     pub cache_ttl: GoDuration,
 }
 
@@ -66,30 +69,17 @@ pub enum AuthorizationMode {
     Webhook,
 }
 
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, SmartDefault, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct WebhookAuthorization {
     /// How long "authorized" responses are cached.
     #[serde(rename = "cacheAuthorizedTTL")]
+    #[default(GoDuration::from_secs(300))]
     pub cache_authorized_ttl: GoDuration,
     /// How long "unauthorized" responses are cached.
     #[serde(rename = "cacheUnauthorizedTTL")]
+    #[default(GoDuration::from_secs(30))]
     pub cache_unauthorized_ttl: GoDuration,
-}
-
-impl Default for WebhookAuthentication {
-    fn default() -> Self {
-        Self { enabled: true, cache_ttl: GoDuration::from_secs(120) }
-    }
-}
-
-impl Default for WebhookAuthorization {
-    fn default() -> Self {
-        Self {
-            cache_authorized_ttl: GoDuration::from_secs(300),
-            cache_unauthorized_ttl: GoDuration::from_secs(30),
-        }
-    }
 }
 
 impl Access {

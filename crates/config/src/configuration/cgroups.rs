@@ -1,12 +1,13 @@
 //! Cgroups, CPU limits and the agent's process.
 
 use serde::{Deserialize, Serialize};
+use smart_default::SmartDefault;
 use values::duration::GoDuration;
 
 use super::{default_if_zero, empty_is_default, is_zero};
 
 /// Cgroups, CPU limits and the agent's process.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, SmartDefault, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Cgroups {
     /// Parent cgroup of all pods; empty for the root cgroup.
@@ -14,6 +15,7 @@ pub struct Cgroups {
     pub cgroup_root: String,
     /// Whether QoS classes and pods have their own cgroups.
     #[serde(rename = "cgroupsPerQOS")]
+    #[default = true]
     pub cgroups_per_qos: bool,
     /// The driver that the container runtime reports takes precedence.
     #[serde(deserialize_with = "empty_is_default")]
@@ -26,17 +28,22 @@ pub struct Cgroups {
     pub system_cgroups: String,
     /// Whether the CPU limits of containers are enforced.
     #[serde(rename = "cpuCFSQuota")]
+    #[default = true]
     pub cpu_cfs_quota: bool,
     #[serde(rename = "cpuCFSQuotaPeriod")]
+    #[default(GoDuration::from_millis(100))]
     pub cpu_cfs_quota_period: GoDuration,
     /// Whether the OOM killer kills a single process instead of the whole container. If not set, only on cgroup v1.
     #[serde(rename = "singleProcessOOMKill", skip_serializing_if = "Option::is_none")]
     pub single_process_oom_kill: Option<bool>,
     /// Whether the agent refuses to start on cgroup v1.
+    #[default = true]
     pub fail_cgroup_v1: bool,
     /// The `oom_score_adj` of the agent.
+    #[default(-999)]
     pub oom_score_adj: i32,
     /// Maximum number of files that the agent can open.
+    #[default = 1_000_000]
     pub max_open_files: i64,
     /// Whether wrong kernel settings are an error instead of being corrected.
     #[serde(skip_serializing_if = "is_zero")]
@@ -51,25 +58,6 @@ pub enum CgroupDriver {
     Cgroupfs,
     /// systemd creates cgroups as slices and scopes.
     Systemd,
-}
-
-impl Default for Cgroups {
-    fn default() -> Self {
-        Self {
-            cgroup_root: String::new(),
-            cgroups_per_qos: true,
-            cgroup_driver: CgroupDriver::Cgroupfs,
-            kubelet_cgroups: String::new(),
-            system_cgroups: String::new(),
-            cpu_cfs_quota: true,
-            cpu_cfs_quota_period: GoDuration::from_millis(100),
-            single_process_oom_kill: None,
-            fail_cgroup_v1: true,
-            oom_score_adj: -999,
-            max_open_files: 1_000_000,
-            protect_kernel_defaults: false,
-        }
-    }
 }
 
 impl Cgroups {

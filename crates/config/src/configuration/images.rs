@@ -1,26 +1,31 @@
 //! The container runtime, image pulls and image garbage collection.
 
 use serde::{Deserialize, Serialize};
+use smart_default::SmartDefault;
 use values::duration::GoDuration;
 
 use super::{default_if_zero, empty_is_none, is_zero};
 use crate::gates::{FeatureGates, Gate};
 
 /// The container runtime, image pulls and image garbage collection.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, SmartDefault, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Images {
     /// Endpoint of the container runtime.
+    #[default = "unix:///run/containerd/containerd.sock"]
     pub container_runtime_endpoint: String,
     /// Endpoint of the image service; empty for the endpoint of the runtime.
     #[serde(skip_serializing_if = "is_zero")]
     pub image_service_endpoint: String,
     /// Timeout of runtime requests, except streaming requests.
+    #[default(GoDuration::from_secs(120))]
     pub runtime_request_timeout: GoDuration,
     /// Maximum image pulls per second; 0 for no limit.
     #[serde(rename = "registryPullQPS")]
+    #[default = 5]
     pub registry_pull_qps: i32,
     /// Maximum image pulls in a burst.
+    #[default = 10]
     pub registry_burst: i32,
     /// Whether images are pulled one at a time. If not set, true unless `maxParallelImagePulls` is greater than 1.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -39,15 +44,18 @@ pub struct Images {
     pub preloaded_images_verification_allowlist: Vec<String>,
     /// Minimum age of an unused image before it may be removed.
     #[serde(rename = "imageMinimumGCAge")]
+    #[default(GoDuration::from_secs(120))]
     pub image_minimum_gc_age: GoDuration,
     /// Age at which an unused image is removed; zero for no limit.
     #[serde(rename = "imageMaximumGCAge")]
     pub image_maximum_gc_age: GoDuration,
     /// Disk usage at which image garbage collection starts; 100 disables it.
     #[serde(rename = "imageGCHighThresholdPercent")]
+    #[default = 85]
     pub image_gc_high_threshold_percent: i32,
     /// Disk usage at which image garbage collection stops.
     #[serde(rename = "imageGCLowThresholdPercent")]
+    #[default = 80]
     pub image_gc_low_threshold_percent: i32,
 }
 
@@ -62,26 +70,6 @@ pub enum CredentialsVerification {
     NeverVerifyAllowlistedImages,
     /// For all images.
     AlwaysVerify,
-}
-
-impl Default for Images {
-    fn default() -> Self {
-        Self {
-            container_runtime_endpoint: "unix:///run/containerd/containerd.sock".to_owned(),
-            image_service_endpoint: String::new(),
-            runtime_request_timeout: GoDuration::from_secs(120),
-            registry_pull_qps: 5,
-            registry_burst: 10,
-            serialize_image_pulls: None,
-            max_parallel_image_pulls: None,
-            credentials_verification: None,
-            preloaded_images_verification_allowlist: Vec::new(),
-            image_minimum_gc_age: GoDuration::from_secs(120),
-            image_maximum_gc_age: GoDuration::ZERO,
-            image_gc_high_threshold_percent: 85,
-            image_gc_low_threshold_percent: 80,
-        }
-    }
 }
 
 impl Images {

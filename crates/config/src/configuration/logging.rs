@@ -3,6 +3,7 @@
 use std::fmt;
 
 use serde::{Deserialize, Deserializer, Serialize, de};
+use smart_default::SmartDefault;
 use values::duration::GoDuration;
 use values::quantity::WrittenQuantity;
 
@@ -16,13 +17,14 @@ pub struct Logging {
 }
 
 /// Format, verbosity and routing of the agent's log.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, SmartDefault, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct LoggingConfiguration {
     #[serde(deserialize_with = "empty_is_default")]
     pub format: LogFormat,
     /// Maximum time that a log line stays in a buffer.
     #[serde(deserialize_with = "duration_or_nanoseconds")]
+    #[default(GoDuration::from_secs(5))]
     pub flush_frequency: GoDuration,
     /// 0 logs the least.
     pub verbosity: u32,
@@ -61,32 +63,15 @@ pub struct FormatOptions {
 }
 
 /// Output streams and buffering (alpha).
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, SmartDefault, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct OutputRouting {
     /// Write errors to standard error and everything else to standard output.
     #[serde(skip_serializing_if = "is_zero")]
     pub split_stream: bool,
     /// Buffer size for everything but errors; zero for no buffer.
+    #[default(WrittenQuantity::zero())]
     pub info_buffer_size: WrittenQuantity,
-}
-
-impl Default for LoggingConfiguration {
-    fn default() -> Self {
-        Self {
-            format: LogFormat::Text,
-            flush_frequency: GoDuration::from_secs(5),
-            verbosity: 0,
-            vmodule: Vec::new(),
-            options: FormatOptions::default(),
-        }
-    }
-}
-
-impl Default for OutputRouting {
-    fn default() -> Self {
-        Self { split_stream: false, info_buffer_size: WrittenQuantity::zero() }
-    }
 }
 
 impl Logging {

@@ -3,19 +3,21 @@
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
+use smart_default::SmartDefault;
 use values::duration::GoDuration;
 use values::quantity::WrittenQuantity;
 
 use super::{default_if_zero, empty_is_default, is_zero};
 
 /// Settings of the CPU, memory and topology managers.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, SmartDefault, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Managers {
     #[serde(deserialize_with = "empty_is_default")]
     pub cpu_manager_policy: CpuManagerPolicy,
     #[serde(skip_serializing_if = "is_zero")]
     pub cpu_manager_policy_options: BTreeMap<String, String>,
+    #[default(GoDuration::from_secs(10))]
     pub cpu_manager_reconcile_period: GoDuration,
     #[serde(deserialize_with = "empty_is_default")]
     pub memory_manager_policy: MemoryManagerPolicy,
@@ -30,6 +32,7 @@ pub struct Managers {
     pub topology_manager_policy_options: BTreeMap<String, String>,
     /// Factor of the memory limit at which memory allocations are throttled (alpha).
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[default(Some(0.9))]
     pub memory_throttling_factor: Option<f64>,
     #[serde(deserialize_with = "empty_is_default")]
     pub memory_reservation_policy: MemoryReservationPolicy,
@@ -88,23 +91,6 @@ pub enum MemoryReservationPolicy {
     None,
     /// Memory requests are protected according to the QoS class.
     TieredReservation,
-}
-
-impl Default for Managers {
-    fn default() -> Self {
-        Self {
-            cpu_manager_policy: CpuManagerPolicy::None,
-            cpu_manager_policy_options: BTreeMap::new(),
-            cpu_manager_reconcile_period: GoDuration::from_secs(10),
-            memory_manager_policy: MemoryManagerPolicy::None,
-            reserved_memory: Vec::new(),
-            topology_manager_policy: TopologyPolicy::None,
-            topology_manager_scope: TopologyScope::Container,
-            topology_manager_policy_options: BTreeMap::new(),
-            memory_throttling_factor: Some(0.9),
-            memory_reservation_policy: MemoryReservationPolicy::None,
-        }
-    }
 }
 
 impl Managers {

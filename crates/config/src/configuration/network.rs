@@ -1,11 +1,12 @@
 //! DNS and iptables settings.
 
 use serde::{Deserialize, Serialize};
+use smart_default::SmartDefault;
 
 use super::{empty_is_default, is_zero};
 
 /// DNS and iptables settings.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, SmartDefault, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Network {
     /// Added to the DNS search list of pods; empty for none.
@@ -15,16 +16,20 @@ pub struct Network {
     #[serde(rename = "clusterDNS", skip_serializing_if = "is_zero")]
     pub cluster_dns: Vec<String>,
     /// Resolver configuration file of pods that use the DNS settings of the node; empty for none.
+    #[default = "/etc/resolv.conf"]
     pub resolv_conf: String,
     /// Has no effect.
     #[serde(deserialize_with = "empty_is_default")]
     pub hairpin_mode: HairpinMode,
     /// Whether the agent creates the iptables utility chains.
     #[serde(rename = "makeIPTablesUtilChains")]
+    #[default = true]
     pub make_iptables_util_chains: bool,
     /// Has no effect.
+    #[default = 14]
     pub iptables_masquerade_bit: i32,
     /// Has no effect.
+    #[default = 15]
     pub iptables_drop_bit: i32,
 }
 
@@ -36,20 +41,6 @@ pub enum HairpinMode {
     PromiscuousBridge,
     HairpinVeth,
     None,
-}
-
-impl Default for Network {
-    fn default() -> Self {
-        Self {
-            cluster_domain: String::new(),
-            cluster_dns: Vec::new(),
-            resolv_conf: "/etc/resolv.conf".to_owned(),
-            hairpin_mode: HairpinMode::PromiscuousBridge,
-            make_iptables_util_chains: true,
-            iptables_masquerade_bit: 14,
-            iptables_drop_bit: 15,
-        }
-    }
 }
 
 impl Network {

@@ -1,26 +1,32 @@
 //! The Node object: registration, status and lease.
 
 use serde::{Deserialize, Serialize};
+use smart_default::SmartDefault;
 use values::duration::GoDuration;
 
 use super::{default_if_zero, empty_is_none, is_zero};
 
 /// Registration, status and lease of the node.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, SmartDefault, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Node {
     /// Whether the agent creates the Node object.
+    #[default = true]
     pub register_node: bool,
     /// Set when the Node object is created.
     #[serde(skip_serializing_if = "is_zero")]
     pub register_with_taints: Vec<Taint>,
     #[serde(default)]
+    #[default(GoDuration::from_secs(10))]
     pub node_status_update_frequency: GoDuration,
     /// How often the node status is sent if it did not change.
     #[serde(default)]
+    #[default(GoDuration::from_secs(300))]
     pub node_status_report_frequency: GoDuration,
+    #[default = 40]
     pub node_lease_duration_seconds: i32,
     /// Maximum number of images in the node status; -1 for no limit.
+    #[default = 50]
     pub node_status_max_images: i32,
     /// Identifier of the machine at its cloud provider.
     #[serde(rename = "providerID", skip_serializing_if = "is_zero")]
@@ -51,21 +57,6 @@ pub enum TaintEffect {
     NoSchedule,
     PreferNoSchedule,
     NoExecute,
-}
-
-impl Default for Node {
-    fn default() -> Self {
-        Self {
-            register_node: true,
-            register_with_taints: Vec::new(),
-            node_status_update_frequency: GoDuration::from_secs(10),
-            node_status_report_frequency: GoDuration::from_secs(300),
-            node_lease_duration_seconds: 40,
-            node_status_max_images: 50,
-            provider_id: String::new(),
-            pod_cidr: String::new(),
-        }
-    }
 }
 
 impl Node {

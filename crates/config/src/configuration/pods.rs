@@ -1,22 +1,26 @@
 //! Pod limits, restarts and shutdown.
 
 use serde::{Deserialize, Serialize};
+use smart_default::SmartDefault;
 use values::duration::GoDuration;
 
 use super::{default_if_zero, empty_is_none, is_zero};
 use crate::gates::{FeatureGates, Gate};
 
 /// Pod limits, restarts and shutdown.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, SmartDefault, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Pods {
+    #[default = 110]
     pub max_pods: i32,
     /// 0 for no limit per core.
     #[serde(skip_serializing_if = "is_zero")]
     pub pods_per_core: i32,
     /// Maximum number of processes per pod; -1 for no limit.
+    #[default(-1)]
     pub pod_pids_limit: i64,
     /// Whether the agent refuses to start if swap is enabled.
+    #[default = true]
     pub fail_swap_on: bool,
     pub memory_swap: MemorySwap,
     /// Unsafe sysctls that pods may set, by name or as a prefix with `*`.
@@ -38,6 +42,7 @@ pub struct Pods {
     #[serde(skip_serializing_if = "is_zero")]
     pub run_once: bool,
     /// Whether the use of local ephemeral storage is tracked and limited.
+    #[default = true]
     pub local_storage_capacity_isolation: bool,
 }
 
@@ -80,27 +85,6 @@ pub struct GracePeriodByPriority {
     /// The lowest priority that the period applies to.
     pub priority: i32,
     pub shutdown_grace_period_seconds: i64,
-}
-
-impl Default for Pods {
-    fn default() -> Self {
-        Self {
-            max_pods: 110,
-            pods_per_core: 0,
-            pod_pids_limit: -1,
-            fail_swap_on: true,
-            memory_swap: MemorySwap::default(),
-            allowed_unsafe_sysctls: Vec::new(),
-            seccomp_default: false,
-            user_namespaces: None,
-            crash_loop_back_off: CrashLoopBackOff::default(),
-            shutdown_grace_period: GoDuration::ZERO,
-            shutdown_grace_period_critical_pods: GoDuration::ZERO,
-            shutdown_grace_period_by_pod_priority: Vec::new(),
-            run_once: false,
-            local_storage_capacity_isolation: true,
-        }
-    }
 }
 
 impl Pods {

@@ -3,12 +3,13 @@
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
+use smart_default::SmartDefault;
 use values::duration::GoDuration;
 
 use super::{default_if_zero, is_zero};
 
 /// Reserved resources and eviction.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, SmartDefault, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Reservations {
     /// Resources for the operating system, by name (`cpu`, `memory`, `ephemeral-storage`, `pid`).
@@ -26,6 +27,7 @@ pub struct Reservations {
     /// Cgroup in which `kube_reserved` is enforced.
     #[serde(skip_serializing_if = "is_zero")]
     pub kube_reserved_cgroup: String,
+    #[default(_code = "vec![Enforcement::Pods]")]
     pub enforce_node_allocatable: Vec<Enforcement>,
     /// Share of memory requests that lower QoS classes cannot use (alpha).
     #[serde(skip_serializing_if = "is_zero")]
@@ -43,6 +45,7 @@ pub struct Reservations {
     #[serde(skip_serializing_if = "is_zero")]
     pub eviction_minimum_reclaim: BTreeMap<String, String>,
     /// How long a pressure condition remains set after the pressure ends.
+    #[default(GoDuration::from_secs(300))]
     pub eviction_pressure_transition_period: GoDuration,
     /// Maximum termination grace period of a pod that is evicted because of a soft threshold, in seconds.
     #[serde(skip_serializing_if = "is_zero")]
@@ -68,28 +71,6 @@ pub enum Enforcement {
     KubeReserved,
     /// Only the CPU of the Kubernetes reservation.
     KubeReservedCompressible,
-}
-
-impl Default for Reservations {
-    fn default() -> Self {
-        Self {
-            system_reserved: BTreeMap::new(),
-            kube_reserved: BTreeMap::new(),
-            reserved_system_cpus: String::new(),
-            system_reserved_cgroup: String::new(),
-            kube_reserved_cgroup: String::new(),
-            enforce_node_allocatable: vec![Enforcement::Pods],
-            qos_reserved: BTreeMap::new(),
-            eviction_hard: None,
-            eviction_soft: BTreeMap::new(),
-            eviction_soft_grace_period: BTreeMap::new(),
-            eviction_minimum_reclaim: BTreeMap::new(),
-            eviction_pressure_transition_period: GoDuration::from_secs(300),
-            eviction_max_pod_grace_period: 0,
-            merge_default_eviction_settings: false,
-            kernel_memcg_notification: false,
-        }
-    }
 }
 
 /// The hard thresholds if the configuration file sets none.

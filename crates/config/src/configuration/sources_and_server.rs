@@ -3,25 +3,31 @@
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
+use smart_default::SmartDefault;
 use values::duration::GoDuration;
 
 use super::{default_if_zero, empty_is_none, is_zero};
 
 /// Pod sources, sync frequencies and the HTTPS server.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, SmartDefault, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct SourcesAndServer {
+    #[default = true]
     pub enable_server: bool,
     /// Directory of static pod manifests, or a single manifest file; empty for none.
     #[serde(skip_serializing_if = "is_zero")]
     pub static_pod_path: String,
     /// Root directory of the container logs.
+    #[default = "/var/log/pods"]
     pub pod_logs_dir: String,
     /// Maximum time between two syncs of a pod that did not change.
+    #[default(GoDuration::from_secs(60))]
     pub sync_frequency: GoDuration,
     /// How often the static pod manifests are checked for changes.
+    #[default(GoDuration::from_secs(20))]
     pub file_check_frequency: GoDuration,
     /// How often the static pod URL is checked for changes.
+    #[default(GoDuration::from_secs(20))]
     pub http_check_frequency: GoDuration,
     /// URL that serves a Pod or PodList; empty for none.
     #[serde(rename = "staticPodURL", skip_serializing_if = "is_zero")]
@@ -29,8 +35,10 @@ pub struct SourcesAndServer {
     /// HTTP headers for the static pod URL. May contain secrets; never logged.
     #[serde(rename = "staticPodURLHeader", skip_serializing_if = "is_zero")]
     pub static_pod_url_header: BTreeMap<String, Vec<String>>,
+    #[default = "0.0.0.0"]
     pub address: String,
     /// Port of the HTTPS server.
+    #[default = 10250]
     pub port: i32,
     /// Port of the HTTP server without authentication; 0 disables it.
     #[serde(skip_serializing_if = "is_zero")]
@@ -55,21 +63,28 @@ pub struct SourcesAndServer {
     #[serde(rename = "serverTLSBootstrap", skip_serializing_if = "is_zero")]
     pub server_tls_bootstrap: bool,
     /// Serves exec, attach, port-forward, container logs and profiling.
+    #[default = true]
     pub enable_debugging_handlers: bool,
     #[serde(skip_serializing_if = "is_zero")]
     pub enable_contention_profiling: bool,
     /// Serves `/debug/pprof`.
+    #[default = true]
     pub enable_profiling_handler: bool,
     /// Serves `/debug/flags/v`.
+    #[default = true]
     pub enable_debug_flags_handler: bool,
     /// Serves `/logs/`.
+    #[default = true]
     pub enable_system_log_handler: bool,
     /// Accepts journal queries on `/logs/`.
     pub enable_system_log_query: bool,
     /// Port of the local health check server; 0 disables it.
+    #[default = 10248]
     pub healthz_port: i32,
+    #[default = "127.0.0.1"]
     pub healthz_bind_address: String,
     /// Has no effect; the container runtime closes idle streams.
+    #[default(GoDuration::from_secs(4 * 3600))]
     pub streaming_connection_idle_timeout: GoDuration,
 }
 
@@ -84,40 +99,6 @@ pub enum TlsVersion {
     Tls12,
     #[serde(rename = "VersionTLS13")]
     Tls13,
-}
-
-impl Default for SourcesAndServer {
-    fn default() -> Self {
-        Self {
-            enable_server: true,
-            static_pod_path: String::new(),
-            pod_logs_dir: "/var/log/pods".to_owned(),
-            sync_frequency: GoDuration::from_secs(60),
-            file_check_frequency: GoDuration::from_secs(20),
-            http_check_frequency: GoDuration::from_secs(20),
-            static_pod_url: String::new(),
-            static_pod_url_header: BTreeMap::new(),
-            address: "0.0.0.0".to_owned(),
-            port: 10250,
-            read_only_port: 0,
-            tls_cert_file: String::new(),
-            tls_private_key_file: String::new(),
-            tls_cipher_suites: Vec::new(),
-            tls_curve_preferences: Vec::new(),
-            tls_min_version: None,
-            rotate_certificates: false,
-            server_tls_bootstrap: false,
-            enable_debugging_handlers: true,
-            enable_contention_profiling: false,
-            enable_profiling_handler: true,
-            enable_debug_flags_handler: true,
-            enable_system_log_handler: true,
-            enable_system_log_query: false,
-            healthz_port: 10248,
-            healthz_bind_address: "127.0.0.1".to_owned(),
-            streaming_connection_idle_timeout: GoDuration::from_secs(4 * 3600),
-        }
-    }
 }
 
 impl SourcesAndServer {

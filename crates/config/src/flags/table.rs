@@ -1,5 +1,20 @@
 //! The table of flags: all flags of the upstream kubelet v1.36, and Podward's own.
 
+/// Builds a list of [`FlagSpec`]: `"name" | 'short': Kind = setting`, with the help text as its doc comment.
+macro_rules! flags {
+    ($($(#[doc = $help:literal])+ $name:literal $(| $short:literal)?: $kind:ident = $setting:expr,)*) => {
+        &[$(
+            $crate::flags::table::FlagSpec::new(
+                $name,
+                $crate::flags::FlagKind::$kind,
+                $setting,
+                concat!($($help),+).trim_ascii_start(),
+            )
+            $(.with_short($short))?
+        ,)*]
+    };
+}
+
 mod cadvisor;
 mod flag_only;
 mod logging_and_server;
@@ -22,6 +37,19 @@ pub(crate) struct FlagSpec {
 }
 
 impl FlagSpec {
+    const fn new(
+        name: &'static str,
+        kind: FlagKind,
+        (target, status): (Target, Status),
+        help: &'static str,
+    ) -> Self {
+        Self { name, short: None, kind, target, status, help }
+    }
+
+    const fn with_short(self, letter: char) -> Self {
+        Self { short: Some(letter), ..self }
+    }
+
     /// Whether the flag changes anything in Podward.
     pub(crate) fn has_effect(&self) -> bool {
         match self.target {
@@ -94,31 +122,16 @@ pub fn flag_names() -> impl Iterator<Item = &'static str> {
 }
 
 /// A flag whose value no configuration file can set.
-const fn flag_only(
-    name: &'static str,
-    kind: FlagKind,
-    default: &'static str,
-    help: &'static str,
-) -> FlagSpec {
-    FlagSpec { name, short: None, kind, target: Target::FlagOnly(default), status: Status::Current, help }
+const fn flag_only(default: &'static str) -> (Target, Status) {
+    (Target::FlagOnly(default), Status::Current)
 }
 
 /// A flag for a configuration field that is deprecated in favour of the configuration file.
-const fn prefer_file(
-    name: &'static str,
-    kind: FlagKind,
-    field: &'static str,
-    help: &'static str,
-) -> FlagSpec {
-    FlagSpec { name, short: None, kind, target: Target::Field(field), status: Status::PreferFile, help }
+const fn prefer_file(field: &'static str) -> (Target, Status) {
+    (Target::Field(field), Status::PreferFile)
 }
 
 /// A flag for a configuration field that is not deprecated.
-const fn flag_or_file(
-    name: &'static str,
-    kind: FlagKind,
-    field: &'static str,
-    help: &'static str,
-) -> FlagSpec {
-    FlagSpec { name, short: None, kind, target: Target::Field(field), status: Status::Current, help }
+const fn flag_or_file(field: &'static str) -> (Target, Status) {
+    (Target::Field(field), Status::Current)
 }

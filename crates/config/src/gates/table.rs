@@ -1,9 +1,9 @@
-//! The feature gates of the upstream kubelet v1.36.4: stage, default, and whether the default is locked.
+//! The feature gates of the upstream kubelet v1.36.4: stage, default, effect of a setting, and required gates.
 
-use super::{Initial::*, Lock::*, Spec, Stage::*};
+use super::{GateEffect::*, Initial::*, Spec, Stage::*};
 
 macro_rules! gates {
-    ($($name:ident: $stage:ident, $initial:ident, $lock:ident;)*) => {
+    ($($name:ident: $stage:ident, $initial:ident, $effect:ident $(, requires $($required:ident),+)?;)*) => {
         #[allow(missing_docs, reason = "the names are the contract; upstream's feature list explains them")]
         #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
         pub enum Gate {
@@ -12,320 +12,267 @@ macro_rules! gates {
 
         /// All gates in the order of [`Gate`].
         pub(super) static TABLE: &[Spec] = &[
-            $(Spec { gate: Gate::$name, name: stringify!($name), stage: $stage, initial: $initial, lock: $lock },)*
+            $(Spec {
+                gate: Gate::$name,
+                name: stringify!($name),
+                stage: $stage,
+                initial: $initial,
+                effect: $effect,
+                requires: &[$($(Gate::$required),+)?],
+            },)*
         ];
     };
 }
 
 gates! {
-    APIResponseCompression: Beta, On, Free;
-    APIServerIdentity: Beta, On, Free;
+    APIResponseCompression: Beta, On, Other;
+    APIServerIdentity: Beta, On, Other;
     APIServerTracing: Stable, On, Locked;
-    APIServingWithRoutine: Alpha, Off, Free;
+    APIServingWithRoutine: Alpha, Off, Other;
     AggregatedDiscoveryRemoveBetaType: Deprecated, On, Locked;
-    AllAlpha: Alpha, Off, Free;
-    AllBeta: Beta, Off, Free;
-    AllowDNSOnlyNodeCSR: Deprecated, Off, Free;
-    AllowInsecureKubeletCertificateSigningRequests: Deprecated, Off, Free;
+    AllAlpha: Alpha, Off, Used;
+    AllBeta: Beta, Off, Used;
+    AllowDNSOnlyNodeCSR: Deprecated, Off, Used;
+    AllowInsecureKubeletCertificateSigningRequests: Deprecated, Off, Other;
     AllowOverwriteTerminationGracePeriodSeconds: Deprecated, Off, Locked;
-    AllowParsingUserUIDFromCertAuth: Beta, On, Free;
-    AllowServiceExternalIPs: Stable, On, Free;
-    AllowUnsafeMalformedObjectDeletion: Alpha, Off, Free;
+    AllowParsingUserUIDFromCertAuth: Beta, On, Other;
+    AllowServiceExternalIPs: Stable, On, Other;
+    AllowUnsafeMalformedObjectDeletion: Alpha, Off, Other;
     AnonymousAuthConfigurableEndpoints: Stable, On, Locked;
     AnyVolumeDataSource: Stable, On, Locked;
-    AtomicFIFO: Beta, On, Free;
-    AuthorizeNodeWithSelectors: Stable, On, Locked;
-    AuthorizePodWebsocketUpgradeCreatePermission: Beta, On, Free;
+    AtomicFIFO: Beta, On, Other;
+    AuthorizeNodeWithSelectors: Stable, On, Locked, requires AuthorizeWithSelectors;
+    AuthorizePodWebsocketUpgradeCreatePermission: Beta, On, Other;
     AuthorizeWithSelectors: Stable, On, Locked;
     BtreeWatchCache: Stable, On, Locked;
-    CBORServingAndStorage: Alpha, Off, Free;
-    CPUManagerPolicyAlphaOptions: Alpha, Off, Free;
-    CPUManagerPolicyBetaOptions: Beta, On, Free;
+    CBORServingAndStorage: Alpha, Off, Other;
+    CPUManagerPolicyAlphaOptions: Alpha, Off, Used;
+    CPUManagerPolicyBetaOptions: Beta, On, Used;
     CPUManagerPolicyOptions: Stable, On, Locked;
-    CRDObservedGenerationTracking: Beta, On, Free;
+    CRDObservedGenerationTracking: Beta, On, Other;
     CRDValidationRatcheting: Stable, On, Locked;
-    CRIListStreaming: Alpha, Off, Free;
+    CRIListStreaming: Alpha, Off, Used;
     CSIServiceAccountTokenSecrets: Stable, On, Locked;
-    CSIVolumeHealth: Alpha, Off, Free;
-    ChangeContainerStatusOnKubeletRestart: Deprecated, Off, Free;
-    ClearingNominatedNodeNameAfterBinding: Beta, On, Free;
-    ClientsAllowCARotation: Beta, On, Free;
-    ClientsAllowCBOR: Alpha, Off, Free;
-    ClientsAllowTLSCacheGC: Beta, On, Free;
-    ClientsPreferCBOR: Alpha, Off, Free;
-    CloudControllerManagerWatchBasedRoutesReconciliation: Alpha, Off, Free;
-    CloudControllerManagerWebhook: Alpha, Off, Free;
-    ClusterTrustBundle: Beta, Off, Free;
-    ClusterTrustBundleProjection: Beta, Off, Free;
-    ComponentFlagz: Beta, On, Free;
-    ComponentStatusz: Beta, On, Free;
-    ConcurrentWatchObjectDecode: Beta, Off, Free;
+    CSIVolumeHealth: Alpha, Off, Used;
+    ChangeContainerStatusOnKubeletRestart: Deprecated, Off, Used;
+    ClearingNominatedNodeNameAfterBinding: Beta, On, Other;
+    ClientsAllowCARotation: Beta, On, Other;
+    ClientsAllowCBOR: Alpha, Off, Other;
+    ClientsAllowTLSCacheGC: Beta, On, Other;
+    ClientsPreferCBOR: Alpha, Off, Other;
+    CloudControllerManagerWatchBasedRoutesReconciliation: Alpha, Off, Other;
+    CloudControllerManagerWebhook: Alpha, Off, Other;
+    ClusterTrustBundle: Beta, Off, Other;
+    ClusterTrustBundleProjection: Beta, Off, Used, requires ClusterTrustBundle;
+    ComponentFlagz: Beta, On, Used;
+    ComponentStatusz: Beta, On, Used;
+    ConcurrentWatchObjectDecode: Beta, Off, Other;
     ConsistentListFromCache: Stable, On, Locked;
-    ConstrainedImpersonation: Beta, On, Free;
-    ContainerCheckpoint: Beta, On, Free;
-    ContainerRestartRules: Beta, On, Free;
-    ContainerStopSignals: Alpha, Off, Free;
-    ContextualLogging: Beta, On, Free;
-    ControllerManagerReleaseLeaderElectionLockOnExit: Alpha, Off, Free;
-    CoordinatedLeaderElection: Beta, Off, Free;
-    CrossNamespaceVolumeDataSource: Alpha, Off, Free;
-    CustomCPUCFSQuotaPeriod: Stable, On, Free;
+    ConstrainedImpersonation: Beta, On, Other;
+    ContainerCheckpoint: Beta, On, Used;
+    ContainerRestartRules: Beta, On, Used;
+    ContainerStopSignals: Alpha, Off, Used;
+    ContextualLogging: Beta, On, Other;
+    ControllerManagerReleaseLeaderElectionLockOnExit: Alpha, Off, Other;
+    CoordinatedLeaderElection: Beta, Off, Other;
+    CrossNamespaceVolumeDataSource: Alpha, Off, Other;
+    CustomCPUCFSQuotaPeriod: Stable, On, Used;
     CustomResourceFieldSelectors: Stable, On, Locked;
-    DRAAdminAccess: Stable, On, Locked;
-    DRAConsumableCapacity: Beta, On, Free;
-    DRADeviceBindingConditions: Beta, On, Free;
-    DRADeviceTaintRules: Beta, Off, Free;
-    DRADeviceTaints: Beta, On, Free;
-    DRAExtendedResource: Beta, On, Free;
-    DRAListTypeAttributes: Alpha, Off, Free;
-    DRANodeAllocatableResources: Alpha, Off, Free;
-    DRAPartitionableDevices: Beta, On, Free;
-    DRAPrioritizedList: Stable, On, Free;
-    DRAResourceClaimDeviceStatus: Beta, On, Free;
-    DRAResourceClaimGranularStatusAuthorization: Beta, On, Free;
-    DRAResourcePoolStatus: Alpha, Off, Free;
-    DRASchedulerFilterTimeout: Beta, On, Free;
-    DRAWorkloadResourceClaims: Alpha, Off, Free;
+    DRAAdminAccess: Stable, On, Locked, requires DynamicResourceAllocation;
+    DRAConsumableCapacity: Beta, On, Other, requires DynamicResourceAllocation;
+    DRADeviceBindingConditions: Beta, On, Other,
+        requires DRAResourceClaimDeviceStatus, DynamicResourceAllocation;
+    DRADeviceTaintRules: Beta, Off, Other, requires DRADeviceTaints;
+    DRADeviceTaints: Beta, On, Other, requires DynamicResourceAllocation;
+    DRAExtendedResource: Beta, On, NoEffect, requires DynamicResourceAllocation;
+    DRAListTypeAttributes: Alpha, Off, Other, requires DynamicResourceAllocation;
+    DRANodeAllocatableResources: Alpha, Off, Other, requires DynamicResourceAllocation;
+    DRAPartitionableDevices: Beta, On, Other, requires DynamicResourceAllocation;
+    DRAPrioritizedList: Stable, On, Other, requires DynamicResourceAllocation;
+    DRAResourceClaimDeviceStatus: Beta, On, Other;
+    DRAResourceClaimGranularStatusAuthorization: Beta, On, Other,
+        requires DRAResourceClaimDeviceStatus, DynamicResourceAllocation;
+    DRAResourcePoolStatus: Alpha, Off, Other, requires DynamicResourceAllocation;
+    DRASchedulerFilterTimeout: Beta, On, Other, requires DynamicResourceAllocation;
+    DRAWorkloadResourceClaims: Alpha, Off, NoEffect, requires DynamicResourceAllocation, GenericWorkload;
     DeclarativeValidation: Stable, On, Locked;
-    DeclarativeValidationBeta: Beta, On, Free;
-    DeclarativeValidationTakeover: Deprecated, Off, Free;
-    DeploymentReplicaSetTerminatingReplicas: Beta, On, Free;
-    DetectCacheInconsistency: Beta, On, Free;
-    DisableAllocatorDualWrite: Stable, On, Locked;
-    DisableCPUQuotaWithExclusiveCPUs: Deprecated, On, Free;
+    DeclarativeValidationBeta: Beta, On, Other, requires DeclarativeValidation;
+    DeclarativeValidationTakeover: Deprecated, Off, Other, requires DeclarativeValidation;
+    DeploymentReplicaSetTerminatingReplicas: Beta, On, Other;
+    DetectCacheInconsistency: Beta, On, Other;
+    DisableAllocatorDualWrite: Stable, On, Locked, requires MultiCIDRServiceAllocator;
+    DisableCPUQuotaWithExclusiveCPUs: Deprecated, On, NoEffect;
     DisableNodeKubeProxyVersion: Deprecated, On, Locked;
     DynamicResourceAllocation: Stable, On, Locked;
-    EnvFiles: Beta, On, Free;
-    EventedPLEG: Alpha, Off, Free;
+    EnvFiles: Beta, On, Used;
+    EventedPLEG: Alpha, Off, Other;
     ExecProbeTimeout: Stable, On, Locked;
-    ExtendWebSocketsToKubelet: Beta, On, Free;
+    ExtendWebSocketsToKubelet: Beta, On, Used, requires NodeDeclaredFeatures;
     ExternalServiceAccountTokenSigner: Stable, On, Locked;
-    GangScheduling: Alpha, Off, Free;
-    GenericWorkload: Alpha, Off, Free;
+    GangScheduling: Alpha, Off, Other, requires GenericWorkload;
+    GenericWorkload: Alpha, Off, Other;
     GitRepoVolumeDriver: Deprecated, Off, Locked;
-    GracefulNodeShutdown: Beta, On, Free;
-    GracefulNodeShutdownBasedOnPodPriority: Beta, On, Free;
-    HPAConfigurableTolerance: Beta, On, Free;
-    HPAScaleToZero: Alpha, Off, Free;
-    HostnameOverride: Beta, On, Free;
+    GracefulNodeShutdown: Beta, On, Used;
+    GracefulNodeShutdownBasedOnPodPriority: Beta, On, Used, requires GracefulNodeShutdown;
+    HPAConfigurableTolerance: Beta, On, Other;
+    HPAScaleToZero: Alpha, Off, Other;
+    HostnameOverride: Beta, On, Used;
     ImageMaximumGCAge: Stable, On, Locked;
     ImageVolume: Stable, On, Locked;
-    ImageVolumeWithDigest: Alpha, Off, Free;
+    ImageVolumeWithDigest: Alpha, Off, Used, requires ImageVolume;
     InOrderInformers: Stable, On, Locked;
-    InOrderInformersBatchProcess: Beta, On, Free;
-    InPlacePodLevelResourcesVerticalScaling: Beta, On, Free;
+    InOrderInformersBatchProcess: Beta, On, Other;
+    InPlacePodLevelResourcesVerticalScaling: Beta, On, Used,
+        requires InPlacePodVerticalScaling, NodeDeclaredFeatures, PodLevelResources;
     InPlacePodVerticalScaling: Stable, On, Locked;
-    InPlacePodVerticalScalingExclusiveCPUs: Alpha, Off, Free;
-    InPlacePodVerticalScalingExclusiveMemory: Alpha, Off, Free;
-    InPlacePodVerticalScalingInitContainers: Beta, On, Free;
-    InformerResourceVersion: Stable, On, Free;
+    InPlacePodVerticalScalingExclusiveCPUs: Alpha, Off, NoEffect, requires InPlacePodVerticalScaling;
+    InPlacePodVerticalScalingExclusiveMemory: Alpha, Off, NoEffect, requires InPlacePodVerticalScaling;
+    InPlacePodVerticalScalingInitContainers: Beta, On, Used,
+        requires InPlacePodVerticalScaling, NodeDeclaredFeatures;
+    InformerResourceVersion: Stable, On, Other;
     JobBackoffLimitPerIndex: Stable, On, Locked;
     JobManagedBy: Stable, On, Locked;
     JobPodReplacementPolicy: Stable, On, Locked;
     JobSuccessPolicy: Stable, On, Locked;
-    KMSv1: Deprecated, Off, Free;
+    KMSv1: Deprecated, Off, Other;
     KubeletCgroupDriverFromCRI: Stable, On, Locked;
-    KubeletCrashLoopBackOffMax: Beta, On, Free;
-    KubeletEnsureSecretPulledImages: Beta, On, Free;
+    KubeletCrashLoopBackOffMax: Beta, On, Used;
+    KubeletEnsureSecretPulledImages: Beta, On, Used;
     KubeletFineGrainedAuthz: Stable, On, Locked;
-    KubeletInUserNamespace: Alpha, Off, Free;
+    KubeletInUserNamespace: Alpha, Off, NoEffect;
     KubeletPSI: Stable, On, Locked;
     KubeletPodResourcesDynamicResources: Stable, On, Locked;
     KubeletPodResourcesGet: Stable, On, Locked;
-    KubeletPodResourcesListUseActivePods: Deprecated, On, Free;
-    KubeletRegistrationGetOnExistsOnly: Deprecated, Off, Free;
-    KubeletSeparateDiskGC: Beta, On, Free;
-    KubeletServiceAccountTokenForCredentialProviders: Beta, On, Free;
+    KubeletPodResourcesListUseActivePods: Deprecated, On, Used;
+    KubeletRegistrationGetOnExistsOnly: Deprecated, Off, Used;
+    KubeletSeparateDiskGC: Beta, On, Used;
+    KubeletServiceAccountTokenForCredentialProviders: Beta, On, Used;
     KubeletTracing: Stable, On, Locked;
-    ListFromCacheSnapshot: Beta, On, Free;
-    LocalStorageCapacityIsolationFSQuotaMonitoring: Beta, Off, Free;
+    ListFromCacheSnapshot: Beta, On, Other;
+    LocalStorageCapacityIsolationFSQuotaMonitoring: Beta, Off, NoEffect;
     LogarithmicScaleDown: Stable, On, Locked;
-    LoggingAlphaOptions: Alpha, Off, Free;
-    LoggingBetaOptions: Beta, On, Free;
-    ManifestBasedAdmissionControlConfig: Alpha, Off, Free;
+    LoggingAlphaOptions: Alpha, Off, Used;
+    LoggingBetaOptions: Beta, On, Used;
+    ManifestBasedAdmissionControlConfig: Alpha, Off, Other;
     MatchLabelKeysInPodAffinity: Stable, On, Locked;
-    MatchLabelKeysInPodTopologySpread: Beta, On, Free;
-    MatchLabelKeysInPodTopologySpreadSelectorMerge: Beta, On, Free;
-    MaxUnavailableStatefulSet: Beta, Off, Free;
-    MemoryQoS: Alpha, Off, Free;
+    MatchLabelKeysInPodTopologySpread: Beta, On, Used;
+    MatchLabelKeysInPodTopologySpreadSelectorMerge: Beta, On, Used,
+        requires MatchLabelKeysInPodTopologySpread;
+    MaxUnavailableStatefulSet: Beta, Off, Other;
+    MemoryQoS: Alpha, Off, NoEffect;
     MultiCIDRServiceAllocator: Stable, On, Locked;
     MutableCSINodeAllocatableCount: Stable, On, Locked;
-    MutablePVNodeAffinity: Alpha, Off, Free;
-    MutablePodResourcesForSuspendedJobs: Beta, On, Free;
-    MutableSchedulingDirectivesForSuspendedJobs: Beta, On, Free;
-    MutatingAdmissionPolicy: Stable, On, Free;
+    MutablePVNodeAffinity: Alpha, Off, Other;
+    MutablePodResourcesForSuspendedJobs: Beta, On, Other;
+    MutableSchedulingDirectivesForSuspendedJobs: Beta, On, Other;
+    MutatingAdmissionPolicy: Stable, On, Other;
     NFTablesProxyMode: Stable, On, Locked;
-    NativeHistograms: Alpha, Off, Free;
-    NodeDeclaredFeatures: Beta, On, Free;
+    NativeHistograms: Alpha, Off, Other;
+    NodeDeclaredFeatures: Beta, On, Used;
     NodeInclusionPolicyInPodTopologySpread: Stable, On, Locked;
     NodeLogQuery: Stable, On, Locked;
     NodeSwap: Stable, On, Locked;
-    NominatedNodeNameForExpectation: Beta, On, Free;
-    OpenAPIEnums: Beta, On, Free;
-    OpportunisticBatching: Beta, On, Free;
+    NominatedNodeNameForExpectation: Beta, On, Other;
+    OpenAPIEnums: Beta, On, Other;
+    OpportunisticBatching: Beta, On, Other;
     OrderedNamespaceDeletion: Stable, On, Locked;
-    PLEGOnDemandRelist: Beta, On, Free;
-    PersistentVolumeClaimUnusedSinceTime: Alpha, Off, Free;
-    PodAndContainerStatsFromCRI: Alpha, Off, Free;
-    PodCertificateRequest: Beta, Off, Free;
-    PodDeletionCost: Beta, On, Free;
-    PodLevelResourceManagers: Alpha, Off, Free;
-    PodLevelResources: Beta, On, Free;
+    PLEGOnDemandRelist: Beta, On, NoEffect;
+    PersistentVolumeClaimUnusedSinceTime: Alpha, Off, Other;
+    PodAndContainerStatsFromCRI: Alpha, Off, NoEffect;
+    PodCertificateRequest: Beta, Off, Used, requires AuthorizeNodeWithSelectors;
+    PodDeletionCost: Beta, On, Used;
+    PodLevelResourceManagers: Alpha, Off, NoEffect, requires PodLevelResources;
+    PodLevelResources: Beta, On, Used;
     PodLifecycleSleepAction: Stable, On, Locked;
-    PodLifecycleSleepActionAllowZero: Stable, On, Locked;
-    PodLogsQuerySplitStreams: Alpha, Off, Free;
+    PodLifecycleSleepActionAllowZero: Stable, On, Locked, requires PodLifecycleSleepAction;
+    PodLogsQuerySplitStreams: Alpha, Off, Used;
     PodObservedGenerationTracking: Stable, On, Locked;
-    PodReadyToStartContainersCondition: Beta, On, Free;
+    PodReadyToStartContainersCondition: Beta, On, Used;
     PodSchedulingReadiness: Stable, On, Locked;
-    PodTopologyLabelsAdmission: Beta, On, Free;
-    PodsAPI: Alpha, Off, Free;
-    PortForwardWebsockets: Beta, On, Free;
+    PodTopologyLabelsAdmission: Beta, On, Other;
+    PodsAPI: Alpha, Off, NoEffect;
+    PortForwardWebsockets: Beta, On, Other;
     PreferSameTrafficDistribution: Stable, On, Locked;
-    PreventStaticPodAPIReferences: Beta, On, Free;
-    ProcMountType: Stable, On, Locked;
-    QOSReserved: Alpha, Off, Free;
+    PreventStaticPodAPIReferences: Beta, On, Used;
+    ProcMountType: Stable, On, Locked, requires UserNamespacesSupport;
+    QOSReserved: Alpha, Off, NoEffect;
     RecoverVolumeExpansionFailure: Stable, On, Locked;
     RecursiveReadOnlyMounts: Stable, On, Locked;
-    ReduceDefaultCrashLoopBackOffDecay: Alpha, Off, Free;
+    ReduceDefaultCrashLoopBackOffDecay: Alpha, Off, Used;
     RelaxedDNSSearchValidation: Stable, On, Locked;
     RelaxedEnvironmentVariableValidation: Stable, On, Locked;
-    RelaxedServiceNameValidation: Beta, On, Free;
-    ReloadKubeletClientCAFile: Beta, On, Free;
-    ReloadKubeletServerCertificateFile: Beta, On, Free;
-    RemoteRequestHeaderUID: Beta, On, Free;
+    RelaxedServiceNameValidation: Beta, On, Other;
+    ReloadKubeletClientCAFile: Beta, On, Used;
+    ReloadKubeletServerCertificateFile: Beta, On, Used;
+    RemoteRequestHeaderUID: Beta, On, Other;
     ResilientWatchCacheInitialization: Stable, On, Locked;
-    ResourceHealthStatus: Beta, On, Free;
-    ResourceHealthStatusMessage: Beta, On, Free;
-    RestartAllContainersOnContainerExits: Beta, On, Free;
+    ResourceHealthStatus: Beta, On, NoEffect, requires DynamicResourceAllocation;
+    ResourceHealthStatusMessage: Beta, On, NoEffect, requires ResourceHealthStatus;
+    RestartAllContainersOnContainerExits: Beta, On, Used,
+        requires ContainerRestartRules, NodeDeclaredFeatures;
     RetryGenerateName: Stable, On, Locked;
-    RotateKubeletServerCertificate: Beta, On, Free;
-    RuntimeClassInImageCriApi: Alpha, Off, Free;
+    RotateKubeletServerCertificate: Beta, On, Used;
+    RuntimeClassInImageCriApi: Alpha, Off, Used;
     SELinuxChangePolicy: Stable, On, Locked;
-    SELinuxMount: Beta, Off, Free;
+    SELinuxMount: Beta, Off, Used;
     SELinuxMountReadWriteOncePod: Stable, On, Locked;
-    SchedulerAsyncAPICalls: Beta, Off, Free;
-    SchedulerAsyncPreemption: Beta, On, Free;
-    SchedulerPopFromBackoffQ: Beta, On, Free;
+    SchedulerAsyncAPICalls: Beta, Off, Other;
+    SchedulerAsyncPreemption: Beta, On, Other;
+    SchedulerPopFromBackoffQ: Beta, On, Other;
     SchedulerQueueingHints: Stable, On, Locked;
     SeparateCacheWatchRPC: Deprecated, Off, Locked;
     SeparateTaintEvictionController: Stable, On, Locked;
-    ServiceAccountNodeAudienceRestriction: Beta, On, Free;
+    ServiceAccountNodeAudienceRestriction: Beta, On, Other;
     ServiceAccountTokenJTI: Stable, On, Locked;
-    ServiceAccountTokenNodeBinding: Stable, On, Locked;
+    ServiceAccountTokenNodeBinding: Stable, On, Locked, requires ServiceAccountTokenNodeBindingValidation;
     ServiceAccountTokenNodeBindingValidation: Stable, On, Locked;
     ServiceAccountTokenPodNodeInfo: Stable, On, Locked;
-    ServiceCIDRStatusFieldWiping: Deprecated, On, Free;
-    ShardedListAndWatch: Alpha, Off, Free;
+    ServiceCIDRStatusFieldWiping: Deprecated, On, Other;
+    ShardedListAndWatch: Alpha, Off, Other;
     SidecarContainers: Stable, On, Locked;
-    SizeBasedListCostEstimate: Beta, On, Free;
-    StaleControllerConsistencyDaemonSet: Beta, On, Free;
-    StaleControllerConsistencyJob: Beta, On, Free;
-    StaleControllerConsistencyReplicaSet: Beta, On, Free;
-    StaleControllerConsistencyStatefulSet: Beta, On, Free;
-    StatefulSetSemanticRevisionComparison: Beta, On, Free;
-    StorageCapacityScoring: Alpha, Off, Free;
-    StorageNamespaceIndex: Deprecated, On, Free;
-    StorageVersionAPI: Alpha, Off, Free;
-    StorageVersionHash: Beta, On, Free;
-    StorageVersionMigrator: Beta, Off, Free;
+    SizeBasedListCostEstimate: Beta, On, Other;
+    StaleControllerConsistencyDaemonSet: Beta, On, Other, requires AtomicFIFO;
+    StaleControllerConsistencyJob: Beta, On, Other, requires AtomicFIFO;
+    StaleControllerConsistencyReplicaSet: Beta, On, Other, requires AtomicFIFO;
+    StaleControllerConsistencyStatefulSet: Beta, On, Other, requires AtomicFIFO;
+    StatefulSetSemanticRevisionComparison: Beta, On, Other;
+    StorageCapacityScoring: Alpha, Off, Other;
+    StorageNamespaceIndex: Deprecated, On, Other;
+    StorageVersionAPI: Alpha, Off, Other, requires APIServerIdentity;
+    StorageVersionHash: Beta, On, Other;
+    StorageVersionMigrator: Beta, Off, Other;
     StreamingCollectionEncodingToJSON: Stable, On, Locked;
     StreamingCollectionEncodingToProtobuf: Stable, On, Locked;
-    StrictIPCIDRValidation: Beta, On, Free;
+    StrictIPCIDRValidation: Beta, On, Used;
     StructuredAuthenticationConfiguration: Stable, On, Locked;
-    StructuredAuthenticationConfigurationEgressSelector: Beta, On, Free;
-    StructuredAuthenticationConfigurationJWKSMetrics: Beta, On, Free;
+    StructuredAuthenticationConfigurationEgressSelector: Beta, On, Other,
+        requires StructuredAuthenticationConfiguration;
+    StructuredAuthenticationConfigurationJWKSMetrics: Beta, On, Other,
+        requires StructuredAuthenticationConfiguration;
     SupplementalGroupsPolicy: Stable, On, Locked;
     SystemdWatchdog: Stable, On, Locked;
-    TaintTolerationComparisonOperators: Alpha, Off, Free;
-    TokenRequestServiceAccountUIDValidation: Beta, On, Free;
-    TopologyAwareWorkloadScheduling: Alpha, Off, Free;
-    TopologyManagerPolicyAlphaOptions: Alpha, Off, Free;
-    TopologyManagerPolicyBetaOptions: Beta, On, Free;
+    TaintTolerationComparisonOperators: Alpha, Off, NoEffect;
+    TokenRequestServiceAccountUIDValidation: Beta, On, Other;
+    TopologyAwareWorkloadScheduling: Alpha, Off, Other, requires GenericWorkload;
+    TopologyManagerPolicyAlphaOptions: Alpha, Off, NoEffect;
+    TopologyManagerPolicyBetaOptions: Beta, On, NoEffect;
     TopologyManagerPolicyOptions: Stable, On, Locked;
-    TranslateStreamCloseWebsocketRequests: Beta, On, Free;
-    UnauthenticatedHTTP2DOSMitigation: Beta, On, Free;
-    UnknownVersionInteroperabilityProxy: Beta, On, Free;
-    UnlockWhileProcessingFIFO: Beta, On, Free;
-    UserNamespacesHostNetworkSupport: Alpha, Off, Free;
+    TranslateStreamCloseWebsocketRequests: Beta, On, Other;
+    UnauthenticatedHTTP2DOSMitigation: Beta, On, Other;
+    UnknownVersionInteroperabilityProxy: Beta, On, Other, requires APIServerIdentity;
+    UnlockWhileProcessingFIFO: Beta, On, Other;
+    UserNamespacesHostNetworkSupport: Alpha, Off, Used, requires NodeDeclaredFeatures, UserNamespacesSupport;
     UserNamespacesSupport: Stable, On, Locked;
     VolumeAttributesClass: Stable, On, Locked;
-    VolumeLimitScaling: Alpha, Off, Free;
-    WatchCacheInitializationPostStartHook: Beta, On, Free;
-    WatchList: Beta, On, Free;
-    WatchListClient: Beta, On, Free;
+    VolumeLimitScaling: Alpha, Off, Other;
+    WatchCacheInitializationPostStartHook: Beta, On, Other;
+    WatchList: Beta, On, Other;
+    WatchListClient: Beta, On, Other;
     WinDSR: Stable, On, Locked;
     WinOverlay: Stable, On, Locked;
-    WindowsCPUAndMemoryAffinity: Alpha, Off, Free;
-    WindowsGracefulNodeShutdown: Beta, On, Free;
-    WindowsHostNetwork: Deprecated, Off, Free;
-    WorkloadAwarePreemption: Alpha, Off, Free;
-    WorkloadWithJob: Alpha, Off, Free;
+    WindowsCPUAndMemoryAffinity: Alpha, Off, Other;
+    WindowsGracefulNodeShutdown: Beta, On, Other, requires GracefulNodeShutdown;
+    WindowsHostNetwork: Deprecated, Off, Other;
+    WorkloadAwarePreemption: Alpha, Off, Other, requires GangScheduling;
+    WorkloadWithJob: Alpha, Off, Other, requires GenericWorkload;
 }
-
-/// Gates that require other gates to be enabled.
-pub(super) static DEPENDENCIES: &[(Gate, &[Gate])] = &[
-    (Gate::AuthorizeNodeWithSelectors, &[Gate::AuthorizeWithSelectors]),
-    (Gate::ClusterTrustBundleProjection, &[Gate::ClusterTrustBundle]),
-    (Gate::DRAAdminAccess, &[Gate::DynamicResourceAllocation]),
-    (Gate::DRAConsumableCapacity, &[Gate::DynamicResourceAllocation]),
-    (
-        Gate::DRADeviceBindingConditions,
-        &[Gate::DRAResourceClaimDeviceStatus, Gate::DynamicResourceAllocation],
-    ),
-    (Gate::DRADeviceTaintRules, &[Gate::DRADeviceTaints]),
-    (Gate::DRADeviceTaints, &[Gate::DynamicResourceAllocation]),
-    (Gate::DRAExtendedResource, &[Gate::DynamicResourceAllocation]),
-    (Gate::DRAListTypeAttributes, &[Gate::DynamicResourceAllocation]),
-    (Gate::DRANodeAllocatableResources, &[Gate::DynamicResourceAllocation]),
-    (Gate::DRAPartitionableDevices, &[Gate::DynamicResourceAllocation]),
-    (Gate::DRAPrioritizedList, &[Gate::DynamicResourceAllocation]),
-    (
-        Gate::DRAResourceClaimGranularStatusAuthorization,
-        &[Gate::DRAResourceClaimDeviceStatus, Gate::DynamicResourceAllocation],
-    ),
-    (Gate::DRAResourcePoolStatus, &[Gate::DynamicResourceAllocation]),
-    (Gate::DRASchedulerFilterTimeout, &[Gate::DynamicResourceAllocation]),
-    (Gate::DRAWorkloadResourceClaims, &[Gate::DynamicResourceAllocation, Gate::GenericWorkload]),
-    (Gate::DeclarativeValidationBeta, &[Gate::DeclarativeValidation]),
-    (Gate::DeclarativeValidationTakeover, &[Gate::DeclarativeValidation]),
-    (Gate::DisableAllocatorDualWrite, &[Gate::MultiCIDRServiceAllocator]),
-    (Gate::ExtendWebSocketsToKubelet, &[Gate::NodeDeclaredFeatures]),
-    (Gate::GangScheduling, &[Gate::GenericWorkload]),
-    (Gate::GracefulNodeShutdownBasedOnPodPriority, &[Gate::GracefulNodeShutdown]),
-    (Gate::ImageVolumeWithDigest, &[Gate::ImageVolume]),
-    (
-        Gate::InPlacePodLevelResourcesVerticalScaling,
-        &[Gate::InPlacePodVerticalScaling, Gate::NodeDeclaredFeatures, Gate::PodLevelResources],
-    ),
-    (Gate::InPlacePodVerticalScalingExclusiveCPUs, &[Gate::InPlacePodVerticalScaling]),
-    (Gate::InPlacePodVerticalScalingExclusiveMemory, &[Gate::InPlacePodVerticalScaling]),
-    (
-        Gate::InPlacePodVerticalScalingInitContainers,
-        &[Gate::InPlacePodVerticalScaling, Gate::NodeDeclaredFeatures],
-    ),
-    (Gate::MatchLabelKeysInPodTopologySpreadSelectorMerge, &[Gate::MatchLabelKeysInPodTopologySpread]),
-    (Gate::PodCertificateRequest, &[Gate::AuthorizeNodeWithSelectors]),
-    (Gate::PodLevelResourceManagers, &[Gate::PodLevelResources]),
-    (Gate::PodLifecycleSleepActionAllowZero, &[Gate::PodLifecycleSleepAction]),
-    (Gate::ProcMountType, &[Gate::UserNamespacesSupport]),
-    (Gate::ResourceHealthStatus, &[Gate::DynamicResourceAllocation]),
-    (Gate::ResourceHealthStatusMessage, &[Gate::ResourceHealthStatus]),
-    (Gate::RestartAllContainersOnContainerExits, &[Gate::ContainerRestartRules, Gate::NodeDeclaredFeatures]),
-    (Gate::ServiceAccountTokenNodeBinding, &[Gate::ServiceAccountTokenNodeBindingValidation]),
-    (Gate::StaleControllerConsistencyDaemonSet, &[Gate::AtomicFIFO]),
-    (Gate::StaleControllerConsistencyJob, &[Gate::AtomicFIFO]),
-    (Gate::StaleControllerConsistencyReplicaSet, &[Gate::AtomicFIFO]),
-    (Gate::StaleControllerConsistencyStatefulSet, &[Gate::AtomicFIFO]),
-    (Gate::StorageVersionAPI, &[Gate::APIServerIdentity]),
-    (
-        Gate::StructuredAuthenticationConfigurationEgressSelector,
-        &[Gate::StructuredAuthenticationConfiguration],
-    ),
-    (Gate::StructuredAuthenticationConfigurationJWKSMetrics, &[Gate::StructuredAuthenticationConfiguration]),
-    (Gate::TopologyAwareWorkloadScheduling, &[Gate::GenericWorkload]),
-    (Gate::UnknownVersionInteroperabilityProxy, &[Gate::APIServerIdentity]),
-    (Gate::UserNamespacesHostNetworkSupport, &[Gate::NodeDeclaredFeatures, Gate::UserNamespacesSupport]),
-    (Gate::WindowsGracefulNodeShutdown, &[Gate::GracefulNodeShutdown]),
-    (Gate::WorkloadAwarePreemption, &[Gate::GangScheduling]),
-    (Gate::WorkloadWithJob, &[Gate::GenericWorkload]),
-];

@@ -1,236 +1,101 @@
 //! Flags for pods and their resources.
 
-use super::{FlagKind as Kind, FlagSpec, flag_or_file, prefer_file};
+use super::{FlagSpec, flag_or_file, prefer_file};
 
-pub(in super::super) static PODS: &[FlagSpec] = &[
-    prefer_file("max-pods", Kind::Int32, "maxPods", "Maximum number of pods on the node."),
-    prefer_file(
-        "pods-per-core",
-        Kind::Int32,
-        "podsPerCore",
-        "Maximum number of pods per CPU core; 0 for no limit. --max-pods remains the upper bound.",
-    ),
-    prefer_file(
-        "pod-max-pids",
-        Kind::Int64,
-        "podPidsLimit",
-        "Maximum number of processes per pod; -1 for no limit.",
-    ),
-    prefer_file(
-        "cluster-domain",
-        Kind::Text,
-        "clusterDomain",
-        "Cluster domain that is added to the DNS search list of pods.",
-    ),
-    prefer_file(
-        "cluster-dns",
-        Kind::List,
-        "clusterDNS",
-        "IP addresses of the DNS servers for pods with dnsPolicy ClusterFirst.",
-    ),
-    prefer_file(
-        "resolv-conf",
-        Kind::Text,
-        "resolvConf",
-        "Resolver configuration file for pods that use the DNS settings of the node.",
-    ),
-    prefer_file("hairpin-mode", Kind::Text, "hairpinMode", "How pods reach themselves through a Service."),
-    prefer_file(
-        "make-iptables-util-chains",
-        Kind::Bool,
-        "makeIPTablesUtilChains",
-        "Create the iptables utility chains on the node.",
-    ),
-    prefer_file("cgroup-root", Kind::Text, "cgroupRoot", "Parent cgroup of all pods."),
-    prefer_file(
-        "cgroups-per-qos",
-        Kind::Bool,
-        "cgroupsPerQOS",
-        "Create cgroups for the QoS classes and for each pod.",
-    ),
-    prefer_file(
-        "cgroup-driver",
-        Kind::Text,
-        "cgroupDriver",
-        "Driver for cgroups: \"cgroupfs\" or \"systemd\". The setting of the container runtime takes precedence.",
-    ),
-    prefer_file("kubelet-cgroups", Kind::Text, "kubeletCgroups", "Cgroup to run the agent in."),
-    prefer_file(
-        "system-cgroups",
-        Kind::Text,
-        "systemCgroups",
-        "Cgroup to move all non-kernel processes into that are in the root cgroup. Requires --cgroup-root.",
-    ),
-    prefer_file("cpu-cfs-quota", Kind::Bool, "cpuCFSQuota", "Enforce the CPU limits of containers."),
-    prefer_file(
-        "cpu-cfs-quota-period",
-        Kind::Duration,
-        "cpuCFSQuotaPeriod",
-        "CFS quota period for CPU limits.",
-    ),
-    prefer_file("fail-swap-on", Kind::Bool, "failSwapOn", "Refuse to start if swap is enabled on the node."),
-    flag_or_file("fail-cgroupv1", Kind::Bool, "failCgroupV1", "Refuse to start on a node with cgroup v1."),
-    prefer_file(
-        "oom-score-adj",
-        Kind::Int32,
-        "oomScoreAdj",
-        "The oom_score_adj value of the agent, from -1000 to 1000.",
-    ),
-    prefer_file(
-        "max-open-files",
-        Kind::Int64,
-        "maxOpenFiles",
-        "Maximum number of files that the agent can open.",
-    ),
-    prefer_file(
-        "protect-kernel-defaults",
-        Kind::Bool,
-        "protectKernelDefaults",
-        "Refuse to start if kernel settings differ from the required values, instead of changing them.",
-    ),
-    prefer_file(
-        "allowed-unsafe-sysctls",
-        Kind::List,
-        "allowedUnsafeSysctls",
-        "Unsafe sysctls, or patterns ending in *, that pods may set.",
-    ),
-    prefer_file("runonce", Kind::Bool, "runOnce", "Removed from Kubernetes; true is rejected."),
-    prefer_file(
-        "local-storage-capacity-isolation",
-        Kind::Bool,
-        "localStorageCapacityIsolation",
-        "Track and limit the use of local ephemeral storage.",
-    ),
-    prefer_file(
-        "system-reserved",
-        Kind::Map,
-        "systemReserved",
-        "Resources reserved for the operating system, as a comma-separated list of NAME=QUANTITY (cpu, memory, ephemeral-storage, pid).",
-    ),
-    prefer_file(
-        "kube-reserved",
-        Kind::Map,
-        "kubeReserved",
-        "Resources reserved for Kubernetes components, as a comma-separated list of NAME=QUANTITY (cpu, memory, ephemeral-storage, pid).",
-    ),
-    prefer_file(
-        "reserved-cpus",
-        Kind::Text,
-        "reservedSystemCPUs",
-        "CPUs reserved for the operating system and Kubernetes components, such as 0-1,4.",
-    ),
-    prefer_file(
-        "system-reserved-cgroup",
-        Kind::Text,
-        "systemReservedCgroup",
-        "Cgroup in which --system-reserved is enforced.",
-    ),
-    prefer_file(
-        "kube-reserved-cgroup",
-        Kind::Text,
-        "kubeReservedCgroup",
-        "Cgroup in which --kube-reserved is enforced.",
-    ),
-    prefer_file(
-        "enforce-node-allocatable",
-        Kind::List,
-        "enforceNodeAllocatable",
-        "Reservations to enforce: \"none\", \"pods\", \"system-reserved\", \"system-reserved-compressible\", \"kube-reserved\", \"kube-reserved-compressible\".",
-    ),
-    prefer_file(
-        "qos-reserved",
-        Kind::Map,
-        "qosReserved",
-        "Share of the memory requests that lower QoS classes cannot use, as memory=PERCENT% (alpha).",
-    ),
-    prefer_file(
-        "eviction-hard",
-        Kind::Thresholds,
-        "evictionHard",
-        "Thresholds at which pods are evicted immediately, as a comma-separated list of SIGNAL<VALUE.",
-    ),
-    prefer_file(
-        "eviction-soft",
-        Kind::Thresholds,
-        "evictionSoft",
-        "Thresholds at which pods are evicted after a grace period, as a comma-separated list of SIGNAL<VALUE.",
-    ),
-    prefer_file(
-        "eviction-soft-grace-period",
-        Kind::Map,
-        "evictionSoftGracePeriod",
-        "Grace periods of the soft thresholds, as a comma-separated list of SIGNAL=DURATION.",
-    ),
-    prefer_file(
-        "eviction-minimum-reclaim",
-        Kind::Map,
-        "evictionMinimumReclaim",
-        "Minimum amount of a resource to reclaim when it is under pressure, as a comma-separated list of SIGNAL=VALUE.",
-    ),
-    prefer_file(
-        "eviction-pressure-transition-period",
-        Kind::Duration,
-        "evictionPressureTransitionPeriod",
-        "How long a pressure condition remains set after the pressure ends.",
-    ),
-    prefer_file(
-        "eviction-max-pod-grace-period",
-        Kind::Int32,
-        "evictionMaxPodGracePeriod",
-        "Maximum termination grace period in seconds of a pod that is evicted because of a soft threshold.",
-    ),
-    prefer_file(
-        "kernel-memcg-notification",
-        Kind::Bool,
-        "kernelMemcgNotification",
-        "Use kernel notifications for memory thresholds in addition to polling.",
-    ),
-    prefer_file(
-        "cpu-manager-policy",
-        Kind::Text,
-        "cpuManagerPolicy",
-        "CPU manager policy: \"none\" or \"static\".",
-    ),
-    prefer_file(
-        "cpu-manager-policy-options",
-        Kind::OneEntryMap,
-        "cpuManagerPolicyOptions",
-        "Option of the CPU manager policy, as KEY=VALUE. May be repeated.",
-    ),
-    prefer_file(
-        "cpu-manager-reconcile-period",
-        Kind::Duration,
-        "cpuManagerReconcilePeriod",
-        "Interval between reconciliations of the CPU manager.",
-    ),
-    prefer_file(
-        "memory-manager-policy",
-        Kind::Text,
-        "memoryManagerPolicy",
-        "Memory manager policy: \"None\" or \"Static\".",
-    ),
-    prefer_file(
-        "reserved-memory",
-        Kind::ReservedMemory,
-        "reservedMemory",
-        "Memory reserved per NUMA node, such as 0:memory=1Gi,hugepages-2Mi=4Mi. Nodes are separated by semicolons.",
-    ),
-    prefer_file(
-        "topology-manager-policy",
-        Kind::Text,
-        "topologyManagerPolicy",
-        "Topology manager policy: \"none\", \"best-effort\", \"restricted\" or \"single-numa-node\".",
-    ),
-    prefer_file(
-        "topology-manager-scope",
-        Kind::Text,
-        "topologyManagerScope",
-        "Scope of topology alignment: \"container\" or \"pod\".",
-    ),
-    prefer_file(
-        "topology-manager-policy-options",
-        Kind::Map,
-        "topologyManagerPolicyOptions",
-        "Options of the topology manager policy, as a comma-separated list of KEY=VALUE.",
-    ),
-];
+pub(in super::super) static PODS: &[FlagSpec] = flags! {
+    /// Maximum number of pods on the node.
+    "max-pods": Int32 = prefer_file("maxPods"),
+    /// Maximum number of pods per CPU core; 0 for no limit. --max-pods remains the upper bound.
+    "pods-per-core": Int32 = prefer_file("podsPerCore"),
+    /// Maximum number of processes per pod; -1 for no limit.
+    "pod-max-pids": Int64 = prefer_file("podPidsLimit"),
+    /// Cluster domain that is added to the DNS search list of pods.
+    "cluster-domain": Text = prefer_file("clusterDomain"),
+    /// IP addresses of the DNS servers for pods with dnsPolicy ClusterFirst.
+    "cluster-dns": List = prefer_file("clusterDNS"),
+    /// Resolver configuration file for pods that use the DNS settings of the node.
+    "resolv-conf": Text = prefer_file("resolvConf"),
+    /// How pods reach themselves through a Service.
+    "hairpin-mode": Text = prefer_file("hairpinMode"),
+    /// Create the iptables utility chains on the node.
+    "make-iptables-util-chains": Bool = prefer_file("makeIPTablesUtilChains"),
+    /// Parent cgroup of all pods.
+    "cgroup-root": Text = prefer_file("cgroupRoot"),
+    /// Create cgroups for the QoS classes and for each pod.
+    "cgroups-per-qos": Bool = prefer_file("cgroupsPerQOS"),
+    /// Driver for cgroups: "cgroupfs" or "systemd". The setting of the container runtime takes precedence.
+    "cgroup-driver": Text = prefer_file("cgroupDriver"),
+    /// Cgroup to run the agent in.
+    "kubelet-cgroups": Text = prefer_file("kubeletCgroups"),
+    /// Cgroup to move all non-kernel processes into that are in the root cgroup. Requires --cgroup-root.
+    "system-cgroups": Text = prefer_file("systemCgroups"),
+    /// Enforce the CPU limits of containers.
+    "cpu-cfs-quota": Bool = prefer_file("cpuCFSQuota"),
+    /// CFS quota period for CPU limits.
+    "cpu-cfs-quota-period": Duration = prefer_file("cpuCFSQuotaPeriod"),
+    /// Refuse to start if swap is enabled on the node.
+    "fail-swap-on": Bool = prefer_file("failSwapOn"),
+    /// Refuse to start on a node with cgroup v1.
+    "fail-cgroupv1": Bool = flag_or_file("failCgroupV1"),
+    /// The oom_score_adj value of the agent, from -1000 to 1000.
+    "oom-score-adj": Int32 = prefer_file("oomScoreAdj"),
+    /// Maximum number of files that the agent can open.
+    "max-open-files": Int64 = prefer_file("maxOpenFiles"),
+    /// Refuse to start if kernel settings differ from the required values, instead of changing them.
+    "protect-kernel-defaults": Bool = prefer_file("protectKernelDefaults"),
+    /// Unsafe sysctls, or patterns ending in *, that pods may set.
+    "allowed-unsafe-sysctls": List = prefer_file("allowedUnsafeSysctls"),
+    /// Removed from Kubernetes; true is rejected.
+    "runonce": Bool = prefer_file("runOnce"),
+    /// Track and limit the use of local ephemeral storage.
+    "local-storage-capacity-isolation": Bool = prefer_file("localStorageCapacityIsolation"),
+    /// Resources reserved for the operating system, as a comma-separated list of NAME=QUANTITY (cpu, memory,
+    /// ephemeral-storage, pid).
+    "system-reserved": Map = prefer_file("systemReserved"),
+    /// Resources reserved for Kubernetes components, as a comma-separated list of NAME=QUANTITY (cpu, memory,
+    /// ephemeral-storage, pid).
+    "kube-reserved": Map = prefer_file("kubeReserved"),
+    /// CPUs reserved for the operating system and Kubernetes components, such as 0-1,4.
+    "reserved-cpus": Text = prefer_file("reservedSystemCPUs"),
+    /// Cgroup in which --system-reserved is enforced.
+    "system-reserved-cgroup": Text = prefer_file("systemReservedCgroup"),
+    /// Cgroup in which --kube-reserved is enforced.
+    "kube-reserved-cgroup": Text = prefer_file("kubeReservedCgroup"),
+    /// Reservations to enforce: "none", "pods", "system-reserved", "system-reserved-compressible",
+    /// "kube-reserved", "kube-reserved-compressible".
+    "enforce-node-allocatable": List = prefer_file("enforceNodeAllocatable"),
+    /// Share of the memory requests that lower QoS classes cannot use, as memory=PERCENT% (alpha).
+    "qos-reserved": Map = prefer_file("qosReserved"),
+    /// Thresholds at which pods are evicted immediately, as a comma-separated list of SIGNAL<VALUE.
+    "eviction-hard": Thresholds = prefer_file("evictionHard"),
+    /// Thresholds at which pods are evicted after a grace period, as a comma-separated list of SIGNAL<VALUE.
+    "eviction-soft": Thresholds = prefer_file("evictionSoft"),
+    /// Grace periods of the soft thresholds, as a comma-separated list of SIGNAL=DURATION.
+    "eviction-soft-grace-period": Map = prefer_file("evictionSoftGracePeriod"),
+    /// Minimum amount of a resource to reclaim when it is under pressure, as a comma-separated list of
+    /// SIGNAL=VALUE.
+    "eviction-minimum-reclaim": Map = prefer_file("evictionMinimumReclaim"),
+    /// How long a pressure condition remains set after the pressure ends.
+    "eviction-pressure-transition-period": Duration = prefer_file("evictionPressureTransitionPeriod"),
+    /// Maximum termination grace period in seconds of a pod that is evicted because of a soft threshold.
+    "eviction-max-pod-grace-period": Int32 = prefer_file("evictionMaxPodGracePeriod"),
+    /// Use kernel notifications for memory thresholds in addition to polling.
+    "kernel-memcg-notification": Bool = prefer_file("kernelMemcgNotification"),
+    /// CPU manager policy: "none" or "static".
+    "cpu-manager-policy": Text = prefer_file("cpuManagerPolicy"),
+    /// Option of the CPU manager policy, as KEY=VALUE. May be repeated.
+    "cpu-manager-policy-options": OneEntryMap = prefer_file("cpuManagerPolicyOptions"),
+    /// Interval between reconciliations of the CPU manager.
+    "cpu-manager-reconcile-period": Duration = prefer_file("cpuManagerReconcilePeriod"),
+    /// Memory manager policy: "None" or "Static".
+    "memory-manager-policy": Text = prefer_file("memoryManagerPolicy"),
+    /// Memory reserved per NUMA node, such as 0:memory=1Gi,hugepages-2Mi=4Mi. Nodes are separated by
+    /// semicolons.
+    "reserved-memory": ReservedMemory = prefer_file("reservedMemory"),
+    /// Topology manager policy: "none", "best-effort", "restricted" or "single-numa-node".
+    "topology-manager-policy": Text = prefer_file("topologyManagerPolicy"),
+    /// Scope of topology alignment: "container" or "pod".
+    "topology-manager-scope": Text = prefer_file("topologyManagerScope"),
+    /// Options of the topology manager policy, as a comma-separated list of KEY=VALUE.
+    "topology-manager-policy-options": Map = prefer_file("topologyManagerPolicyOptions"),
+};
