@@ -16,6 +16,7 @@ scenarios!(
     edit_without_uid_replaces_the_pod,
     recreated_pod_with_same_uid_runs_after_removal,
     recreated_pod_with_same_uid_runs_after_termination,
+    manifest_that_is_removed_and_back_at_once_restarts_the_pod,
     starts_thirty_pods_at_once,
     termination_uses_the_grace_period_only_when_needed,
 );
@@ -160,6 +161,31 @@ async fn recreated_pod_with_same_uid_runs_after_termination(agent: Agent) -> Res
     .await?;
     let pod = node.wait_running("web").await?;
     ensure!(pod.uid == UID, "{pod:?}");
+    Ok(())
+}
+
+async fn manifest_that_is_removed_and_back_at_once_restarts_the_pod(agent: Agent) -> Result<()> {
+    let node = Node::start(agent).await?;
+    let manifest = sleeper("web");
+    node.write("web.json", &manifest)?;
+    let before = node.wait_running("web").await?;
+    let old = node.only_running("web").await?;
+    // A rename over the file with the same content changes nothing.
+    node.write("web.json", &manifest)?;
+    testkit::poll::throughout("same container", Duration::from_secs(3), async || {
+        ensure!(node.only_running("web").await?.id == old.id, "the pod was restarted");
+        Ok(())
+    })
+    .await?;
+    node.remove("web.json")?;
+    node.write("web.json", &manifest)?;
+    eventually("a new container runs", Duration::from_secs(60), async || {
+        ensure!(node.only_running("web").await?.id != old.id, "still the old one");
+        Ok(())
+    })
+    .await?;
+    let after = node.wait_running("web").await?;
+    ensure!(after.uid == before.uid, "{before:?}\n{after:?}");
     Ok(())
 }
 

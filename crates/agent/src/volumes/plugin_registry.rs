@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::StreamExt;
-use ports::host::folder_watch::{ChangeHints, FolderWatch};
+use ports::host::folder_watch::{ChangeHint, ChangeHints, FolderWatch};
 use ports::plugins::plugin_registry::{
     PluginError, PluginInfo, PluginRegistration, PluginSocket, PluginSockets, PluginType,
 };
@@ -78,7 +78,7 @@ pub async fn run(deps: PluginRegistryDeps, cancel: CancellationToken) {
     while tasks.join_next().await.is_some() {}
 }
 
-fn log_watch_failure(hint: Option<Result<(), std::io::Error>>) {
+fn log_watch_failure(hint: Option<Result<ChangeHint, std::io::Error>>) {
     if let Some(Err(error)) = hint {
         tracing::warn!(%error, "failed to watch the plugin folder, relying on the relist");
     }
@@ -93,7 +93,9 @@ fn watch_below(deps: &PluginRegistryDeps, folders: &[PathBuf], below: &mut BTree
     }
 }
 
-async fn next_below(below: &mut BTreeMap<PathBuf, ChangeHints>) -> Option<Result<(), std::io::Error>> {
+async fn next_below(
+    below: &mut BTreeMap<PathBuf, ChangeHints>,
+) -> Option<Result<ChangeHint, std::io::Error>> {
     match below.is_empty() {
         true => std::future::pending().await,
         false => futures::stream::select_all(below.values_mut()).next().await,

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use futures::{FutureExt, StreamExt, stream};
 use inotify::{EventStream, Inotify, WatchMask};
-use ports::host::folder_watch::ChangeHints;
+use ports::host::folder_watch::{ChangeHint, ChangeHints};
 use ports::host::log_files::{FileIdentity, LogFile, LogFiles};
 use ports::host::pod_folders::FileError;
 use rustix::fs::{FileType, Stat};
@@ -78,7 +78,7 @@ impl LogFiles for HostLogFiles {
                 let first = events.next().await?;
                 // Report a burst of events as one hint.
                 while let Some(Some(Ok(_))) = events.next().now_or_never() {}
-                Some((first.map(drop), events))
+                Some((first.map(|_| ChangeHint::default()), events))
             })
             .boxed(),
             Err(error) => stream::iter([Err(error)]).boxed(),

@@ -12,7 +12,7 @@ use std::time::Duration;
 use futures::StreamExt;
 use futures::stream;
 use inotify::{Event, EventMask, EventStream, Inotify, WatchDescriptor, WatchMask, Watches};
-use ports::host::folder_watch::{ChangeHints, FolderWatch};
+use ports::host::folder_watch::{ChangeHint, ChangeHints, FolderWatch};
 use rustix::io::Errno;
 use timing::{Backoff, BackoffPolicy, Debounce, random};
 use tokio::time::sleep;
@@ -73,10 +73,10 @@ struct HintStream {
 }
 
 impl HintStream {
-    async fn next(&mut self) -> io::Result<()> {
+    async fn next(&mut self) -> io::Result<ChangeHint> {
         let result = self.advance().await.map_err(explain_limit);
         self.delay = match &result {
-            Ok(()) => {
+            Ok(_) => {
                 self.backoff.reset();
                 None
             }
@@ -85,10 +85,11 @@ impl HintStream {
         result
     }
 
-    async fn advance(&mut self) -> io::Result<()> {
+    async fn advance(&mut self) -> io::Result<ChangeHint> {
+        let mut hint = ChangeHint::default();
         let mut active = match self.active.take() {
             Some(mut active) => {
-                active.wait_for_burst().await?;
+                active.wait_for_burst(&mut hint).await?;
                 active
             }
             None => {
@@ -100,7 +101,7 @@ impl HintStream {
         };
         active.update_watches(&self.path).await?;
         self.active = Some(active);
-        Ok(())
+        Ok(hint)
     }
 }
 
@@ -129,8 +130,8 @@ impl ActiveWatch {
     }
 
     /// Waits for a relevant event and for the end of its burst.
-    async fn wait_for_burst(&mut self) -> io::Result<()> {
-        while !self.next_event_is_relevant().await? {}
+    async fn wait_for_burst(&mut self, hint: &mut ChangeHint) -> io::Result<()> {
+        while !self.next_event_is_relevant(hint).await? {}
         let mut debounce = Debounce::new(DEBOUNCE, MAX_BURST);
         debounce.event();
         loop {
@@ -138,14 +139,14 @@ impl ActiveWatch {
                 // First, or a flood of events would prolong the burst.
                 biased;
                 () = debounce.ended() => return Ok(()),
-                is_relevant = self.next_event_is_relevant() => if is_relevant? {
+                is_relevant = self.next_event_is_relevant(hint) => if is_relevant? {
                     debounce.event();
                 },
             }
         }
     }
 
-    async fn next_event_is_relevant(&mut self) -> io::Result<bool> {
+    async fn next_event_is_relevant(&mut self, hint: &mut ChangeHint) -> io::Result<bool> {
         let Some(event) = self.events.next().await else {
             return Err(io::Error::from(io::ErrorKind::UnexpectedEof));
         };
@@ -154,7 +155,12 @@ impl ActiveWatch {
             return Ok(true);
         }
         // Unknown descriptors belong to removed watches.
-        Ok(self.watched.get(&wd).is_some_and(|interest| interest.covers(name.as_deref())))
+        let Some(interest) = self.watched.get(&wd) else { return Ok(false) };
+        let is_relevant = interest.covers(name.as_deref());
+        if interest.everything && mask.intersects(EventMask::DELETE | EventMask::MOVED_FROM) {
+            hint.removed.extend(name);
+        }
+        Ok(is_relevant)
     }
 
     /// Adds watches for the folders that are relevant now, and removes the others.

@@ -128,7 +128,7 @@ impl LogReader {
         }
         let hint = async {
             match hints.next().await {
-                Some(Ok(())) => {}
+                Some(Ok(_)) => {}
                 // Without a watch, polling has to suffice.
                 Some(Err(_)) | None => std::future::pending().await,
             }

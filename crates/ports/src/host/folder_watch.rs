@@ -1,11 +1,20 @@
 //! Changes of files and folders.
 
+use std::collections::BTreeSet;
+use std::ffi::OsString;
 use std::path::Path;
 
 use futures::stream::BoxStream;
 
-/// Hints that something at a path may have changed. An item carries no data: the reader lists again.
-pub type ChangeHints = BoxStream<'static, Result<(), std::io::Error>>;
+/// Something at a watched path may have changed: the reader lists again.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ChangeHint {
+    /// Entries of the watched folder that were deleted or moved away since the last hint, even if they exist again.
+    pub removed: BTreeSet<OsString>,
+}
+
+/// Hints about one watched path; an error is followed by further attempts.
+pub type ChangeHints = BoxStream<'static, Result<ChangeHint, std::io::Error>>;
 
 /// Watches paths.
 pub trait FolderWatch: Send + Sync {

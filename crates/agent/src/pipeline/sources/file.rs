@@ -2,11 +2,15 @@
 //!
 //! The folder is read again when something in it may have changed and at least every `fileCheckFrequency`. A file is
 //! parsed only when its content changed. An invalid file is reported with line and reason, and the last valid version of
-//! its pods and objects stays in use until the file is corrected or removed.
+//! its pods and objects stays in use until the file is corrected or removed. A file that looks cut off may still be
+//! written, so it is read again before it is reported.
+//!
+//! A file that was removed and is back at once counts as removed, so that its pods restart.
 
 mod folder;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsString;
 use std::hash::{BuildHasher, RandomState};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -19,6 +23,7 @@ use model::{ConfigObject, Pod, PodSource, Snapshot, SnapshotKind, Timestamp, lab
 use ports::clock::Clock;
 use ports::host::folder_watch::FolderWatch;
 use tokio::sync::{mpsc, watch};
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::ManifestReader;
@@ -26,6 +31,9 @@ use crate::cluster::objects::LocalObjects;
 use crate::metrics::Metrics;
 use crate::pipeline::source_report::SourceReports;
 use folder::{FoundFile, Listing};
+
+/// How long a file that looks cut off must stay unchanged before it is reported.
+const INCOMPLETE_FILE_DELAY: Duration = Duration::from_secs(1);
 
 pub struct FileSourceDeps {
     /// `staticPodPath`.
@@ -45,22 +53,18 @@ pub struct FileSourceDeps {
 /// Runs until cancelled.
 pub async fn run(deps: FileSourceDeps, cancel: CancellationToken) {
     let mut hints = deps.watch.watch(&deps.path);
-    let mut source = FileSource {
-        deps,
-        files: BTreeMap::new(),
-        hashes: RandomState::new(),
-        missing_reported: false,
-        reported_duplicates: BTreeSet::new(),
-    };
+    let mut source = FileSource::new(deps);
     loop {
         if !source.refresh().await {
             return;
         }
         tokio::select! {
             () = cancel.cancelled() => return,
-            () = tokio::time::sleep(source.deps.check_frequency) => {}
+            () = tokio::time::sleep(source.next_check()) => {}
             hint = hints.next() => match hint {
-                Some(Ok(())) => {}
+                Some(Ok(hint)) => if !source.remove(&hint.removed).await {
+                    return;
+                },
                 Some(Err(error)) => tracing::warn!(path = %source.deps.path.display(), %error, "failed to watch manifests, relying on the periodic check"),
                 None => {
                     // The watch has ended: only the periodic check remains.
@@ -94,9 +98,38 @@ struct FileSource {
     missing_reported: bool,
     /// Messages about objects that are in two files.
     reported_duplicates: BTreeSet<String>,
+    /// False until the folder was read for the first time.
+    has_listed: bool,
+    /// Files that look cut off, with their content and since when they have it.
+    incomplete: BTreeMap<PathBuf, (Digest, Instant)>,
 }
 
 impl FileSource {
+    fn new(deps: FileSourceDeps) -> Self {
+        Self {
+            deps,
+            files: BTreeMap::new(),
+            hashes: RandomState::new(),
+            missing_reported: false,
+            reported_duplicates: BTreeSet::new(),
+            has_listed: false,
+            incomplete: BTreeMap::new(),
+        }
+    }
+
+    fn next_check(&self) -> Duration {
+        let frequency = self.deps.check_frequency;
+        if self.incomplete.is_empty() { frequency } else { frequency.min(INCOMPLETE_FILE_DELAY) }
+    }
+
+    /// Sends a snapshot without the pods of removed files, which may exist again; returns false when the receiver has
+    /// ended.
+    async fn remove(&mut self, names: &BTreeSet<OsString>) -> bool {
+        let before = self.files.len();
+        self.files.retain(|path, _| path.file_name().is_none_or(|name| !names.contains(name)));
+        self.files.len() == before || self.send_snapshot().await
+    }
+
     /// Reads the folder and sends a snapshot; returns false when the receiver has ended.
     async fn refresh(&mut self) -> bool {
         let path = self.deps.path.clone();
@@ -114,6 +147,11 @@ impl FileSource {
                 return true;
             }
         }
+        self.has_listed = true;
+        self.send_snapshot().await
+    }
+
+    async fn send_snapshot(&mut self) -> bool {
         // Objects first, so that the pods find them.
         let objects = self.objects();
         self.deps.objects.set(PodSource::File, objects);
@@ -140,7 +178,9 @@ impl FileSource {
             Listing::Files(found) => found,
         };
         self.missing_reported = false;
-        self.files.retain(|path, _| found.iter().any(|file| file.path == *path));
+        let exists = |path: &PathBuf| found.iter().any(|file| file.path == *path);
+        self.files.retain(|path, _| exists(path));
+        self.incomplete.retain(|path, _| exists(path));
         for file in found {
             match file {
                 FoundFile { path, content: Ok(content) } => self.apply_content(path, &content),
@@ -175,10 +215,26 @@ impl FileSource {
                     ..report(&path, FileState::Accepted, (&pods, &reading.objects), self.deps.clock.now())
                 };
                 let file = ManifestFile { digest: Some(digest), pods, objects: reading.objects, report };
+                self.incomplete.remove(&path);
                 self.files.insert(path, file);
             }
+            Err(_) if looks_cut_off(content) && self.may_still_be_written(&path, digest) => {}
             Err(problems) => self.keep_last_good_version(path, Some(digest), problems),
         }
+    }
+
+    /// Whether a file that looks cut off changed just now. Files that exist when the agent starts are reported at once.
+    fn may_still_be_written(&mut self, path: &Path, digest: Digest) -> bool {
+        let now = Instant::now();
+        let (known, since) = self.incomplete.entry(path.to_owned()).or_insert((digest, now));
+        if *known != digest {
+            (*known, *since) = (digest, now);
+        }
+        let is_recent = self.has_listed && now.duration_since(*since) < INCOMPLETE_FILE_DELAY;
+        if !is_recent {
+            self.incomplete.remove(path);
+        }
+        is_recent
     }
 
     /// Adds the local annotations here, so that the merge shares the pod instead of copying it.
@@ -271,6 +327,11 @@ fn report(
         objects: objects.iter().map(|object| object.key.to_string()).collect(),
         since,
     }
+}
+
+/// Whether the writer of a file may not have finished: it is empty, or its last line does not end.
+fn looks_cut_off(content: &[u8]) -> bool {
+    !content.ends_with(b"\n") || content.trim_ascii().is_empty()
 }
 
 /// Whether a path may be a manifest: hidden files and temporary files of editors are not.

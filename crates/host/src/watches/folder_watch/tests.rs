@@ -25,9 +25,9 @@ impl Fixture {
         fixture
     }
 
-    async fn expect_hint(&mut self, why: &str) {
+    async fn expect_hint(&mut self, why: &str) -> ChangeHint {
         match timeout(TIMEOUT, self.hints.next()).await {
-            Ok(Some(Ok(()))) => {}
+            Ok(Some(Ok(hint))) => hint,
             other => panic!("no hint although {why}: {other:?}"),
         }
     }
@@ -75,6 +75,29 @@ async fn reports_changed_entries_of_a_folder() {
         .await;
     fixture.change("it was removed", |root| fs::remove_file(root.join("pods/b.yaml")).unwrap()).await;
     fixture.expect_silence("nothing here changed", |root| write(&root.join("elsewhere"), "x")).await;
+}
+
+#[tokio::test]
+async fn names_removed_entries_even_if_they_exist_again() {
+    let mut fixture = Fixture::new("pods", |root| {
+        fs::create_dir(root.join("pods")).unwrap();
+        for name in ["deleted", "moved", "replaced", "written"] {
+            write(&root.join("pods").join(name), "x");
+        }
+    })
+    .await;
+    let folder = fixture.scratch.path().join("pods");
+    fs::remove_file(folder.join("deleted")).unwrap();
+    write(&folder.join("deleted"), "x");
+    fs::rename(folder.join("moved"), fixture.scratch.path().join("outside")).unwrap();
+    write(&fixture.scratch.path().join("new"), "y");
+    fs::rename(fixture.scratch.path().join("new"), folder.join("replaced")).unwrap();
+    write(&folder.join("written"), "y");
+    let mut removed = fixture.expect_hint("entries were removed").await.removed;
+    while let Ok(hint) = timeout(MAX_BURST * 2, fixture.hints.next()).await {
+        removed.extend(hint.unwrap().unwrap().removed);
+    }
+    assert_eq!(removed, ["deleted".into(), "moved".into()].into());
 }
 
 #[tokio::test]

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use futures::{StreamExt, stream};
-use ports::host::folder_watch::ChangeHints;
+use ports::host::folder_watch::{ChangeHint, ChangeHints};
 use ports::host::log_files::{FileIdentity, LogFile, LogFiles};
 use ports::host::pod_folders::FileError;
 use tokio::sync::watch;
@@ -59,7 +59,7 @@ impl LogFiles for FakeFiles {
         changed.mark_unchanged();
         stream::unfold(changed, |mut changed| async move {
             changed.changed().await.ok()?;
-            Some((Ok(()), changed))
+            Some((Ok(ChangeHint::default()), changed))
         })
         .boxed()
     }

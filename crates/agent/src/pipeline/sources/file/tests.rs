@@ -38,13 +38,7 @@ impl Fixture {
             clock: Arc::new(FakeClock::fixed(1)),
             metrics: Arc::new(Metrics::new()),
         };
-        let source = FileSource {
-            deps,
-            files: BTreeMap::new(),
-            hashes: RandomState::new(),
-            missing_reported: false,
-            reported_duplicates: BTreeSet::new(),
-        };
+        let source = FileSource::new(deps);
         Self { folder, source, snapshots, reports }
     }
 
@@ -113,6 +107,44 @@ async fn invalid_new_file_has_no_pods_and_reports_its_problems() {
     assert!(fixture.images().await.is_empty());
     assert_eq!(fixture.state(), [FileState::Rejected]);
     assert!(fixture.reports.borrow()[0].problems[0].contains("line"), "{:?}", fixture.reports.borrow());
+}
+
+#[tokio::test(start_paused = true)]
+async fn file_that_looks_cut_off_is_reported_after_a_second() {
+    let mut fixture = Fixture::new();
+    fixture.write("a.yaml", &pod("a", "x"));
+    assert_eq!(fixture.images().await, ["x"]);
+    for content in ["", "apiVersion: v1\nkind: Pod\nmeta"] {
+        fixture.write("a.yaml", content);
+        for _ in 0..2 {
+            assert_eq!(fixture.images().await, ["x"]);
+            assert_eq!(fixture.state(), [FileState::Accepted], "{content:?}");
+            assert_eq!(fixture.source.next_check(), INCOMPLETE_FILE_DELAY);
+        }
+    }
+    tokio::time::advance(INCOMPLETE_FILE_DELAY).await;
+    assert_eq!(fixture.images().await, ["x"]);
+    assert_eq!(fixture.state(), [FileState::LastGoodVersion]);
+    assert_eq!(fixture.source.next_check(), Duration::from_secs(20));
+    fixture.write("a.yaml", "kind: Po");
+    fixture.images().await;
+    fixture.write("a.yaml", &pod("a", "w"));
+    assert_eq!(fixture.images().await, ["w"]);
+    assert_eq!(fixture.source.next_check(), Duration::from_secs(20));
+}
+
+#[tokio::test]
+async fn removed_file_that_is_back_at_once_counts_as_removed() {
+    let mut fixture = Fixture::new();
+    fixture.write("a.yaml", &pod("a", "x"));
+    fixture.write("b.yaml", &pod("b", "w"));
+    fixture.images().await;
+    assert!(fixture.source.remove(&["a.yaml".into(), "other".into()].into()).await);
+    let snapshot = fixture.snapshots.recv().await.unwrap();
+    assert_eq!(snapshot.pods.len(), 1);
+    assert_eq!(fixture.images().await, ["x", "w"]);
+    assert!(fixture.source.remove(&["other".into()].into()).await);
+    assert!(fixture.snapshots.try_recv().is_err(), "no snapshot without a change");
 }
 
 #[tokio::test]
