@@ -4,6 +4,8 @@ use std::collections::BTreeSet;
 
 use k8s_openapi::api::core::v1::{PodSecurityContext, SecurityContext, Sysctl};
 
+use values::sysctl::dotted_name;
+
 use super::field::Field;
 use super::{Context, profiles, windows};
 
@@ -141,19 +143,4 @@ fn is_sysctl_name(name: &str) -> bool {
                 && segment.ends_with(is_edge)
                 && segment.chars().all(|c| is_edge(c) || matches!(c, '-' | '_'))
         })
-}
-
-/// Converts a name with slashes as separators to dots. In such a name, dots and slashes have swapped roles.
-fn dotted_name(name: &str) -> String {
-    match name.find(['.', '/']).and_then(|index| name.get(index..=index)) {
-        Some("/") => {
-            let swap = |c| match c {
-                '/' => '.',
-                '.' => '/',
-                other => other,
-            };
-            name.chars().map(swap).collect()
-        }
-        _ => name.to_owned(),
-    }
 }
