@@ -10,7 +10,7 @@ mod features;
 mod fit;
 mod occupancy;
 mod preemption;
-pub(crate) mod sysctls;
+mod sysctls;
 mod taints;
 
 use std::collections::BTreeMap;

@@ -45,3 +45,53 @@ pub(crate) fn json_string(text: &str) -> String {
     }
     out
 }
+
+/// A JSON array of items that are already encoded.
+pub(crate) fn json_array(items: impl Iterator<Item = String>) -> String {
+    format!("[{}]", items.collect::<Vec<_>>().join(","))
+}
+
+/// A JSON object under construction. Its fields keep their order.
+#[derive(Default)]
+pub(crate) struct JsonObject(String);
+
+impl JsonObject {
+    /// An object from fields that are already encoded.
+    pub(crate) fn of<'a>(fields: impl Iterator<Item = (&'a str, String)>) -> String {
+        let mut object = Self::default();
+        for (key, json) in fields {
+            object.value(key, &json);
+        }
+        object.finish()
+    }
+
+    /// A field that is already encoded.
+    pub(crate) fn value(&mut self, key: &str, json: &str) -> &mut Self {
+        if !self.0.is_empty() {
+            self.0.push(',');
+        }
+        self.0.extend([&json_string(key), ":", json]);
+        self
+    }
+
+    /// Omitted when empty.
+    pub(crate) fn text(&mut self, key: &str, text: Option<&str>) -> &mut Self {
+        match text.unwrap_or_default() {
+            "" => self,
+            text => self.value(key, &json_string(text)),
+        }
+    }
+
+    /// Omitted when empty.
+    pub(crate) fn list(&mut self, key: &str, items: impl Iterator<Item = String>) -> &mut Self {
+        let mut items = items.peekable();
+        if items.peek().is_none() {
+            return self;
+        }
+        self.value(key, &json_array(items))
+    }
+
+    pub(crate) fn finish(&self) -> String {
+        format!("{{{}}}", self.0)
+    }
+}

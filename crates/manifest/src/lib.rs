@@ -27,6 +27,7 @@ mod volume;
 use k8s_openapi::api::core::v1::Pod;
 
 pub use config_object::{ConfigObject, ObjectKind};
+pub use objects::read;
 pub use path::{Path, Segment};
 pub use problem::Problem;
 pub use restart_rules::{RestartRules, drop_restart_rules};
@@ -128,15 +129,6 @@ pub struct StaticPod {
     pub pod: Pod,
     /// The line on which the object starts, from 1.
     pub line: usize,
-}
-
-/// Parses and validates a manifest. Returns either all pods and objects of the text, or all problems.
-pub fn read(
-    text: &[u8],
-    source: &ManifestSource<'_>,
-    rules: &ManifestRules,
-) -> Result<Manifest, Vec<Problem>> {
-    objects::read(text, source, rules)
 }
 
 #[cfg(test)]

@@ -14,8 +14,8 @@ use crate::{
     identity, references, validate,
 };
 
-/// See [`crate::read`].
-pub(crate) fn read(
+/// Parses and validates a manifest. Returns either all pods and objects of the text, or all problems.
+pub fn read(
     text: &[u8],
     source: &ManifestSource<'_>,
     rules: &ManifestRules,

@@ -24,21 +24,19 @@ impl Path {
 
     /// Appends a field, or several fields separated by dots.
     pub(crate) fn field(&self, name: &str) -> Self {
-        let mut path = self.clone();
-        path.0.extend(name.split('.').map(|step| Segment::Field(step.to_owned())));
-        path
+        self.with(name.split('.').map(|step| Segment::Field(step.to_owned())))
     }
 
     pub(crate) fn key(&self, key: &str) -> Self {
-        let mut path = self.clone();
-        path.0.push(Segment::Key(key.to_owned()));
-        path
+        self.with([Segment::Key(key.to_owned())])
     }
 
     pub(crate) fn index(&self, index: usize) -> Self {
-        let mut path = self.clone();
-        path.0.push(Segment::Index(index));
-        path
+        self.with([Segment::Index(index)])
+    }
+
+    fn with(&self, segments: impl IntoIterator<Item = Segment>) -> Self {
+        Self(self.0.iter().cloned().chain(segments).collect())
     }
 
     /// The items of the list at this path, each with its path.
@@ -49,9 +47,7 @@ impl Path {
 
     /// Prepends `prefix`.
     pub(crate) fn below(&self, prefix: &Self) -> Self {
-        let mut path = prefix.clone();
-        path.0.extend(self.0.iter().cloned());
-        path
+        prefix.with(self.0.iter().cloned())
     }
 
     pub fn segments(&self) -> &[Segment] {

@@ -1,5 +1,5 @@
-//! Value formats that Kubernetes and Go define: resource quantities, Go durations, FNV hashes, image names and
-//! the proxy variables.
+//! Value formats that Kubernetes and Go define: resource quantities, Go durations, FNV hashes, names of images
+//! and sysctls, and the proxy variables.
 //!
 //! Input: text or bytes from manifests, configuration, API objects and plugins. Output: exact numbers, and text that is
 //! identical to what upstream prints.
@@ -14,3 +14,4 @@ pub mod fnv;
 pub mod image_name;
 pub mod proxies;
 pub mod quantity;
+pub mod sysctl;

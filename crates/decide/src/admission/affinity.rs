@@ -59,13 +59,19 @@ fn label_matches(requirement: &NodeSelectorRequirement, labels: &BTreeMap<String
     let label = labels.get(&requirement.key);
     let number = || Some((label?.parse::<i64>().ok()?, values.first()?.parse::<i64>().ok()?));
     match requirement.operator.as_str() {
+        "Gt" => number().is_some_and(|(label, bound)| label > bound),
+        "Lt" => number().is_some_and(|(label, bound)| label < bound),
+        operator => set_operator_holds(operator, values, label),
+    }
+}
+
+/// Whether an operator that labels of all kinds of objects have holds. Validation rejects all other operators.
+pub(crate) fn set_operator_holds(operator: &str, values: &[String], label: Option<&String>) -> bool {
+    match operator {
         "In" => label.is_some_and(|label| values.contains(label)),
         "NotIn" => label.is_none_or(|label| !values.contains(label)),
         "Exists" => label.is_some(),
         "DoesNotExist" => label.is_none(),
-        "Gt" => number().is_some_and(|(label, bound)| label > bound),
-        "Lt" => number().is_some_and(|(label, bound)| label < bound),
-        // Validation rejects all other operators.
         _ => false,
     }
 }

@@ -1,4 +1,5 @@
 use model::{AdmissionSettings, KernelVersion, Pod, Rejection};
+use values::sysctl::dotted_name;
 
 /// Sysctls that every pod may set: they are namespaced and do not affect other pods. The version is the first kernel that
 /// namespaces them.
@@ -33,7 +34,7 @@ enum Namespace {
 pub(super) fn check(pod: &Pod, settings: &AdmissionSettings) -> Result<(), Rejection> {
     let sysctls = pod.spec.security_context.as_ref().and_then(|context| context.sysctls.as_ref());
     for sysctl in sysctls.into_iter().flatten() {
-        let name = normalized(&sysctl.name);
+        let name = dotted_name(&sysctl.name);
         let shared_with_host = match namespace(&name) {
             Namespace::Ipc if pod.spec.host_ipc == Some(true) => Some("IPC"),
             Namespace::Net if pod.is_host_network() => Some("Net"),
@@ -51,7 +52,7 @@ pub(super) fn check(pod: &Pod, settings: &AdmissionSettings) -> Result<(), Rejec
 
 fn is_allowed(name: &str, settings: &AdmissionSettings) -> bool {
     let safe = SAFE.iter().any(|(safe, since)| name == *safe && settings.kernel >= *since);
-    safe || settings.allowed_unsafe_sysctls.iter().map(|pattern| normalized(pattern)).any(|pattern| {
+    safe || settings.allowed_unsafe_sysctls.iter().map(|pattern| dotted_name(pattern)).any(|pattern| {
         match pattern.split_once('*') {
             Some((prefix, _)) => name.starts_with(prefix),
             None => name == pattern,
@@ -77,20 +78,5 @@ fn namespace(name: &str) -> Namespace {
             Namespace::Ipc
         }
         _ => Namespace::Unknown,
-    }
-}
-
-/// `net/ipv4/conf/eno2.100/rp_filter` is `net.ipv4.conf.eno2/100.rp_filter`: the first separator decides.
-pub(crate) fn normalized(name: &str) -> String {
-    match name.find(['.', '/']) {
-        Some(first) if name.get(first..).is_some_and(|rest| rest.starts_with('/')) => name
-            .chars()
-            .map(|letter| match letter {
-                '.' => '/',
-                '/' => '.',
-                other => other,
-            })
-            .collect(),
-        Some(_) | None => name.to_owned(),
     }
 }

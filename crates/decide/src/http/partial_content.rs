@@ -60,36 +60,27 @@ fn bytes(range: &str, size: u64) -> Part {
     const INVALID: Part = Part::Nowhere("invalid range");
     const BEYOND: Part = Part::Nowhere("invalid range: failed to overlap");
     let Some(range) = range.strip_prefix("bytes=") else { return INVALID };
-    if range.contains(',') {
+    if range.contains(',') || range.trim().is_empty() {
         return Part::Whole;
     }
-    let range = range.trim();
-    if range.is_empty() {
-        return Part::Whole;
-    }
-    let Some((from, to)) = range.split_once('-') else { return INVALID };
-    let number = |text: &str| {
-        let text = text.trim();
-        text.bytes().all(|digit| digit.is_ascii_digit()).then(|| text.parse::<u64>().ok()).flatten()
-    };
-    let (first, end) = match (from.trim().is_empty(), to.trim().is_empty()) {
-        (true, true) => return INVALID,
-        (true, false) => match number(to) {
-            Some(last) => (size.saturating_sub(last), size),
-            None => return INVALID,
-        },
-        (false, true) => match number(from) {
-            Some(first) => (first, size),
-            None => return INVALID,
-        },
-        (false, false) => match (number(from), number(to)) {
-            (Some(first), Some(last)) if first <= last => (first, size.min(last.saturating_add(1))),
-            _ => return INVALID,
-        },
-    };
+    let Some((first, end)) = first_and_end(range, size) else { return INVALID };
     match end.checked_sub(first).filter(|count| *count > 0) {
         Some(count) => Part::Bytes { first, count },
         None => BEYOND,
+    }
+}
+
+/// The first byte of a range and the one behind its last; `None` if the range is malformed.
+fn first_and_end(range: &str, size: u64) -> Option<(u64, u64)> {
+    let number = |text: &str| text.parse().ok().filter(|_| text.bytes().all(|digit| digit.is_ascii_digit()));
+    let (from, to) = range.split_once('-')?;
+    match (from.trim(), to.trim()) {
+        ("", count) => Some((size.saturating_sub(number(count)?), size)),
+        (first, "") => Some((number(first)?, size)),
+        (first, last) => {
+            let (first, last): (u64, u64) = (number(first)?, number(last)?);
+            (first <= last).then_some((first, size.min(last.saturating_add(1))))
+        }
     }
 }
 

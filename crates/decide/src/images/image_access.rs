@@ -10,7 +10,7 @@ use sha2::{Digest, Sha256};
 
 use model::{CredentialOrigin, RegistryCredential};
 
-use crate::go_text;
+use crate::go_text::JsonObject;
 use crate::images::image_pull::parse_image_name;
 pub use record::{InvalidRecord, Permit, PullAccount, PullSecret, PulledRecord, read_intent, write_intent};
 
@@ -186,15 +186,10 @@ pub fn without_tag(image: &str) -> Option<String> {
 
 /// Upstream's hash of user, password and e-mail address as JSON.
 fn credential_hash(credential: &RegistryCredential) -> String {
-    let fields = [
-        ("username", &credential.username),
-        ("password", &credential.password),
-        ("email", &credential.email),
-    ];
-    let written = fields.iter().filter(|(_, value)| !value.is_empty());
-    let json: Vec<String> =
-        written.map(|(name, value)| format!("\"{name}\":{}", go_text::json_string(value))).collect();
-    format!("{:x}", Sha256::digest(format!("{{{}}}", json.join(","))))
+    let RegistryCredential { username, password, email, .. } = credential;
+    let mut object = JsonObject::default();
+    object.text("username", Some(username)).text("password", Some(password)).text("email", Some(email));
+    format!("{:x}", Sha256::digest(object.finish()))
 }
 
 #[cfg(test)]

@@ -38,16 +38,9 @@ impl NodeLogQuery {
         };
         let queries: Vec<&str> =
             query.iter().filter(|(key, _)| key == "query").map(|(_, value)| value.as_str()).collect();
-        let is_file = |text: &&str| text.contains(['/', '\\']);
-        let mut files: Vec<String> = Vec::new();
-        let mut services = Vec::new();
-        for text in &queries {
-            if is_file(text) {
-                files.push((*text).to_owned());
-            } else if !text.trim().is_empty() {
-                services.push((*text).to_owned());
-            }
-        }
+        let named = queries.iter().filter(|text| !text.trim().is_empty()).map(|text| (*text).to_owned());
+        let (files, services): (Vec<String>, Vec<String>) =
+            named.partition(|text| text.contains(['/', '\\']));
         if !queries.is_empty() && files.is_empty() && services.is_empty() {
             return Err(format!("query: Invalid value: {queries:?}: may not be empty"));
         }

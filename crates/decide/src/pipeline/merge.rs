@@ -18,11 +18,6 @@ impl SourcePods {
     pub fn pods(&self) -> impl Iterator<Item = &Arc<Pod>> {
         self.pods.values()
     }
-
-    /// Whether the source has sent a complete snapshot at least once.
-    pub fn has_sent_snapshot(&self) -> bool {
-        self.has_snapshot
-    }
 }
 
 #[derive(Debug, Default)]

@@ -59,11 +59,9 @@ pub fn next_restart(
         {
             return None;
         }
-        let (name, id) = (container.name.clone(), status.id.clone());
-        let kill =
-            KillContainer { id, name: name.clone(), kind, reason: KillReason::ObjectsChanged, restart: true };
+        let kill = KillContainer::new(status, kind, KillReason::ObjectsChanged, true);
         let restart_count = Some(restart_count(status).saturating_add(1));
-        Some((kill, StartContainer { name, kind, restart_count }))
+        Some((kill, StartContainer { name: container.name.clone(), kind, restart_count }))
     })
 }
 

@@ -229,9 +229,9 @@ fn plan_in_sandbox(inputs: &PlanInputs<'_>, sandbox: &SandboxId) -> PodActions {
             }
             ContainerDecision::Leave => false,
             ContainerDecision::Start => true,
-            ContainerDecision::Kill { id, reason, restart } => {
-                let (name, kind) = (container.name.clone(), ContainerKind::Regular);
-                actions.kill.push(KillContainer { id, name, kind, reason, restart });
+            ContainerDecision::Kill(kill) => {
+                let restart = kill.restart;
+                actions.kill.push(kill);
                 restart
             }
         };
@@ -252,11 +252,7 @@ enum ContainerDecision {
     /// Has exited and is not restarted.
     Leave,
     Start,
-    Kill {
-        id: ContainerId,
-        reason: KillReason,
-        restart: bool,
-    },
+    Kill(KillContainer),
 }
 
 fn decide_container(inputs: &PlanInputs<'_>, container: &Container) -> ContainerDecision {
@@ -264,7 +260,9 @@ fn decide_container(inputs: &PlanInputs<'_>, container: &Container) -> Container
     let Some(status) = current(observed, &container.name) else {
         return ContainerDecision::Start;
     };
-    let kill = |reason, restart| ContainerDecision::Kill { id: status.id.clone(), reason, restart };
+    let kill = |reason, restart| {
+        ContainerDecision::Kill(KillContainer::new(status, ContainerKind::Regular, reason, restart))
+    };
     match status.state {
         ContainerState::Running => {
             // A running container has no exit code, so restart rules do not apply.
@@ -309,13 +307,7 @@ fn superseded<'a>(pod: &'a Pod, observed: &'a ObservedPod) -> impl Iterator<Item
             .filter(|status| !never_ran(status))
             .skip(1)
             .filter(|status| matches!(status.state, ContainerState::Running | ContainerState::Unknown))
-            .map(move |status| KillContainer {
-                id: status.id.clone(),
-                name: status.name.clone(),
-                kind: entry.kind,
-                reason: KillReason::Superseded,
-                restart: false,
-            })
+            .map(move |status| KillContainer::new(status, entry.kind, KillReason::Superseded, false))
     })
 }
 

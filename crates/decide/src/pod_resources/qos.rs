@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use k8s_openapi::api::core::v1::PodSpec;
+use k8s_openapi::api::core::v1::{PodSpec, ResourceRequirements};
 use model::Pod;
 use values::quantity::Amount;
 
@@ -43,48 +43,31 @@ pub fn pod_qos_class(pod: &Pod) -> QosClass {
 
 /// The class a spec implies. Pod-level resources, where given, replace those of the containers.
 pub fn qos_class(spec: &PodSpec) -> QosClass {
-    let mut totals = Totals::default();
-    let is_fully_limited = match &spec.resources {
-        Some(pod_level) => {
-            totals.add_requests(pod_level.requests.as_ref());
-            // Missing limits are not a reason against Guaranteed here; the comparison below handles them.
-            totals.add_limits(pod_level.limits.as_ref())
-                || pod_level.limits.as_ref().is_none_or(BTreeMap::is_empty)
-        }
+    let parts: Vec<Option<&ResourceRequirements>> = match &spec.resources {
+        Some(pod_level) => vec![Some(pod_level)],
         None => {
-            let mut all = true;
-            for container in spec.containers.iter().chain(spec.init_containers.iter().flatten()) {
-                let resources = container.resources.as_ref();
-                totals.add_requests(resources.and_then(|resources| resources.requests.as_ref()));
-                all &= totals.add_limits(resources.and_then(|resources| resources.limits.as_ref()));
-            }
-            all
+            let containers = spec.containers.iter().chain(spec.init_containers.iter().flatten());
+            containers.map(|container| container.resources.as_ref()).collect()
         }
     };
-    if totals.requests.is_empty() && totals.limits.is_empty() {
+    let (mut requests, mut limits) = (BTreeMap::new(), BTreeMap::new());
+    let mut is_fully_limited = true;
+    for part in parts {
+        let limits_of_part = part.and_then(|part| part.limits.as_ref());
+        add(&mut requests, part.and_then(|part| part.requests.as_ref()));
+        add(&mut limits, limits_of_part);
+        is_fully_limited &=
+            COMPUTE_RESOURCES.iter().all(|name| amount_in(limits_of_part, name).is_positive());
+    }
+    // Missing limits at pod level are not a reason against Guaranteed; the comparison below handles them.
+    let pod_level = spec.resources.as_ref();
+    is_fully_limited |= pod_level.is_some_and(|own| own.limits.as_ref().is_none_or(BTreeMap::is_empty));
+    if requests.is_empty() && limits.is_empty() {
         QosClass::BestEffort
-    } else if is_fully_limited && totals.requests == totals.limits {
+    } else if is_fully_limited && requests == limits {
         QosClass::Guaranteed
     } else {
         QosClass::Burstable
-    }
-}
-
-#[derive(Default)]
-struct Totals {
-    requests: BTreeMap<&'static str, Amount>,
-    limits: BTreeMap<&'static str, Amount>,
-}
-
-impl Totals {
-    fn add_requests(&mut self, list: Option<&ResourceList>) {
-        add(&mut self.requests, list);
-    }
-
-    /// Adds limits. Returns whether every compute resource has one.
-    fn add_limits(&mut self, list: Option<&ResourceList>) -> bool {
-        add(&mut self.limits, list);
-        COMPUTE_RESOURCES.iter().all(|name| amount_in(list, name).is_positive())
     }
 }
 

@@ -142,13 +142,7 @@ pub fn plan(
             change.is_ne() && may_restart && restarts_for(entry.container, resource.as_str())
         };
         if restarts(ResizableResource::Memory, memory) || restarts(ResizableResource::Cpu, cpu) {
-            plan.restart.push(KillContainer {
-                id: status.id.clone(),
-                name: name.clone(),
-                kind: entry.kind,
-                reason: KillReason::ResizeRestart,
-                restart: true,
-            });
+            plan.restart.push(KillContainer::new(status, entry.kind, KillReason::ResizeRestart, true));
             continue;
         }
         let update = ContainerResize { id: status.id.clone(), name: name.clone(), current, desired };

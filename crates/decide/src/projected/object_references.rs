@@ -13,7 +13,7 @@ pub fn object_references(pod: &Pod) -> BTreeSet<ObjectKey> {
     }
     pod.spec.volumes.iter().flatten().for_each(|volume| keys.volume(volume));
     for secret in pod.spec.image_pull_secrets.iter().flatten() {
-        keys.add(ObjectKind::Secret, &secret.name);
+        keys.add(ObjectKind::Secret, Some(&secret.name));
     }
     keys.found
 }
@@ -38,47 +38,30 @@ impl<'a> Keys<'a> {
         Self { namespace: pod.namespace(), found: BTreeSet::new() }
     }
 
-    fn add(&mut self, kind: ObjectKind, name: &str) {
-        if !name.is_empty() {
-            let (namespace, name) = (self.namespace.to_owned(), name.to_owned());
+    fn add(&mut self, kind: ObjectKind, name: Option<&String>) {
+        if let Some(name) = name.filter(|name| !name.is_empty()) {
+            let (namespace, name) = (self.namespace.to_owned(), name.clone());
             self.found.insert(ObjectKey { kind, namespace, name });
         }
     }
 
     fn environment(&mut self, container: &Container) {
         for source in container.env_from.iter().flatten() {
-            if let Some(source) = &source.config_map_ref {
-                self.add(ObjectKind::ConfigMap, &source.name);
-            }
-            if let Some(source) = &source.secret_ref {
-                self.add(ObjectKind::Secret, &source.name);
-            }
+            self.add(ObjectKind::ConfigMap, source.config_map_ref.as_ref().map(|source| &source.name));
+            self.add(ObjectKind::Secret, source.secret_ref.as_ref().map(|source| &source.name));
         }
         for source in container.env.iter().flatten().filter_map(|variable| variable.value_from.as_ref()) {
-            if let Some(source) = &source.config_map_key_ref {
-                self.add(ObjectKind::ConfigMap, &source.name);
-            }
-            if let Some(source) = &source.secret_key_ref {
-                self.add(ObjectKind::Secret, &source.name);
-            }
+            self.add(ObjectKind::ConfigMap, source.config_map_key_ref.as_ref().map(|source| &source.name));
+            self.add(ObjectKind::Secret, source.secret_key_ref.as_ref().map(|source| &source.name));
         }
     }
 
     fn volume(&mut self, volume: &Volume) {
-        if let Some(source) = &volume.config_map {
-            self.add(ObjectKind::ConfigMap, &source.name);
-        }
-        if let Some(source) = &volume.secret {
-            self.add(ObjectKind::Secret, source.secret_name.as_deref().unwrap_or_default());
-        }
-        let sources = volume.projected.iter().flat_map(|volume| volume.sources.iter().flatten());
-        for source in sources {
-            if let Some(source) = &source.config_map {
-                self.add(ObjectKind::ConfigMap, &source.name);
-            }
-            if let Some(source) = &source.secret {
-                self.add(ObjectKind::Secret, &source.name);
-            }
+        self.add(ObjectKind::ConfigMap, volume.config_map.as_ref().map(|source| &source.name));
+        self.add(ObjectKind::Secret, volume.secret.as_ref().and_then(|source| source.secret_name.as_ref()));
+        for source in volume.projected.iter().flat_map(|volume| volume.sources.iter().flatten()) {
+            self.add(ObjectKind::ConfigMap, source.config_map.as_ref().map(|source| &source.name));
+            self.add(ObjectKind::Secret, source.secret.as_ref().map(|source| &source.name));
         }
     }
 }

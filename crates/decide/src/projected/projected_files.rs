@@ -45,13 +45,11 @@ pub fn volume_files(facts: &ProjectedContent<'_>, volume: &Volume) -> Result<Vec
     let mut files = Files { facts, found: BTreeMap::new(), default_mode: DEFAULT_MODE };
     if let Some(source) = &volume.config_map {
         files.default_mode = source.default_mode.unwrap_or(DEFAULT_MODE);
-        let items = source.items.as_deref().unwrap_or_default();
-        files.object(ObjectKind::ConfigMap, &source.name, items, source.optional == Some(true))?;
+        files.object(ObjectKind::ConfigMap, &source.name, &source.items, source.optional)?;
     } else if let Some(source) = &volume.secret {
         files.default_mode = source.default_mode.unwrap_or(DEFAULT_MODE);
         let name = source.secret_name.as_deref().unwrap_or_default();
-        let items = source.items.as_deref().unwrap_or_default();
-        files.object(ObjectKind::Secret, name, items, source.optional == Some(true))?;
+        files.object(ObjectKind::Secret, name, &source.items, source.optional)?;
     } else if let Some(source) = &volume.downward_api {
         files.default_mode = source.default_mode.unwrap_or(DEFAULT_MODE);
         files.downward(source.items.as_deref().unwrap_or_default())?;
@@ -97,9 +95,10 @@ impl Files<'_> {
         &mut self,
         kind: ObjectKind,
         name: &str,
-        items: &[KeyToPath],
-        optional: bool,
+        items: &Option<Vec<KeyToPath>>,
+        optional: Option<bool>,
     ) -> Result<(), String> {
+        let (items, optional) = (items.as_deref().unwrap_or_default(), optional == Some(true));
         let namespace = self.facts.pod.namespace().to_owned();
         let key = ObjectKey { kind, namespace, name: name.to_owned() };
         let object = match self.facts.objects.get(&key) {
@@ -213,12 +212,10 @@ impl Files<'_> {
 
     fn projection(&mut self, at: (&str, usize), source: &VolumeProjection) -> Result<(), String> {
         if let Some(source) = &source.secret {
-            let items = source.items.as_deref().unwrap_or_default();
-            return self.object(ObjectKind::Secret, &source.name, items, source.optional == Some(true));
+            return self.object(ObjectKind::Secret, &source.name, &source.items, source.optional);
         }
         if let Some(source) = &source.config_map {
-            let items = source.items.as_deref().unwrap_or_default();
-            return self.object(ObjectKind::ConfigMap, &source.name, items, source.optional == Some(true));
+            return self.object(ObjectKind::ConfigMap, &source.name, &source.items, source.optional);
         }
         if let Some(source) = &source.downward_api {
             return self.downward(source.items.as_deref().unwrap_or_default());

@@ -10,6 +10,7 @@ use model::{PodUid, TrustBundle};
 use sha2::{Digest, Sha256};
 
 use super::pem;
+use crate::admission::affinity::set_operator_holds;
 
 /// The certificates of a source without duplicates. Their order differs between pods, so that nothing can rely on it, but is
 /// stable for one pod, so that its file does not change.
@@ -67,15 +68,7 @@ fn selects(selector: Option<&LabelSelector>, labels: &BTreeMap<String, String>) 
 }
 
 fn holds(rule: &LabelSelectorRequirement, labels: &BTreeMap<String, String>) -> bool {
-    let label = labels.get(&rule.key);
-    let listed = || label.is_some_and(|label| rule.values.iter().flatten().any(|value| value == label));
-    match rule.operator.as_str() {
-        "In" => listed(),
-        "NotIn" => !listed(),
-        "Exists" => label.is_some(),
-        "DoesNotExist" => label.is_none(),
-        _ => false,
-    }
+    set_operator_holds(&rule.operator, rule.values.as_deref().unwrap_or_default(), labels.get(&rule.key))
 }
 
 /// The decoded certificates; invalid ones are left out.

@@ -15,7 +15,7 @@ use model::{
 use crate::pipeline::object_restart::started_with_annotation;
 use crate::pod_resources::resources::container_resources;
 use crate::runtime_spec::environment::{EnvironmentInputs, EnvironmentSources, environment, expand, lookup};
-use crate::runtime_spec::mounts::{MountInputs, devices, mounts};
+use crate::runtime_spec::mounts::{devices, mounts};
 use crate::runtime_spec::pod_paths::PodPaths;
 use crate::runtime_spec::security::{container_security, verify_run_as_non_root};
 
@@ -49,16 +49,7 @@ pub fn container_spec(inputs: &ContainerInputs<'_>) -> Result<ContainerSpec, Str
     let container = inputs.container.container;
     let env_inputs = EnvironmentInputs { pod, pod_ips: inputs.pod_ips, settings, sources: inputs.sources };
     let env = environment(&env_inputs, container)?;
-    let mounts = mounts(&MountInputs {
-        pod,
-        container,
-        volumes: inputs.volumes,
-        env: &env,
-        hosts_file: inputs.hosts_file,
-        termination_log: inputs.termination_log,
-        recursive_read_only: inputs.recursive_read_only,
-        settings,
-    })?;
+    let mounts = mounts(inputs, &env)?;
     verify_run_as_non_root(pod, container, image)?;
     let expanded = |arguments: &Option<Vec<String>>| -> Vec<String> {
         arguments.iter().flatten().map(|argument| expand(argument, |name| lookup(&env, name))).collect()

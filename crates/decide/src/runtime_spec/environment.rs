@@ -130,14 +130,12 @@ fn value_from(
         return fields::resource_field(inputs, container, field).map(Some);
     }
     if let Some(reference) = &source.config_map_key_ref {
-        let optional = reference.optional == Some(true);
-        let (kind, name, key) = (ObjectKind::ConfigMap, &*reference.name, &*reference.key);
-        return objects::value(inputs, &objects::Selector { kind, name, key, optional });
+        let (name, key) = (&reference.name, &reference.key);
+        return objects::value(inputs, ObjectKind::ConfigMap, name, key, reference.optional);
     }
     if let Some(reference) = &source.secret_key_ref {
-        let optional = reference.optional == Some(true);
-        let (kind, name, key) = (ObjectKind::Secret, &*reference.name, &*reference.key);
-        return objects::value(inputs, &objects::Selector { kind, name, key, optional });
+        let (name, key) = (&reference.name, &reference.key);
+        return objects::value(inputs, ObjectKind::Secret, name, key, reference.optional);
     }
     match &source.file_key_ref {
         Some(selector) if inputs.settings.gates.env_files => file_value(inputs, selector),

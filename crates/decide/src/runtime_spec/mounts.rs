@@ -3,39 +3,26 @@
 use std::path::{Path, PathBuf};
 
 use k8s_openapi::api::core::v1::{Container, VolumeMount};
-use model::{Device, Mount, MountPropagation, NodeSettings, PlannedVolume, Pod, SubPath, VolumePlan};
+use model::{Device, Mount, MountPropagation, PlannedVolume, SubPath, VolumePlan};
 
+use crate::runtime_spec::container_spec::ContainerInputs;
 use crate::runtime_spec::environment::{expand, lookup};
 use crate::runtime_spec::hosts_file::{HOSTS_PATH, mounts_over_hosts};
 use crate::runtime_spec::pod_paths::PodPaths;
 use crate::volumes::climbs;
 
-#[derive(Clone, Copy, Debug)]
-pub struct MountInputs<'a> {
-    pub pod: &'a Pod,
-    pub container: &'a Container,
-    pub volumes: &'a [PlannedVolume],
-    pub env: &'a [(String, String)],
-    pub hosts_file: Option<&'a Path>,
-    /// Host path of the termination message file.
-    pub termination_log: Option<&'a Path>,
-    /// Whether the pod's runtime handler supports recursive read-only mounts.
-    pub recursive_read_only: bool,
-    pub settings: &'a NodeSettings,
-}
-
 /// The volume mounts in spec order, then the managed hosts file and the termination message file if they are set.
 ///
 /// # Errors
 /// When a mount refers to an unknown volume or requests an unsupported mode.
-pub fn mounts(inputs: &MountInputs<'_>) -> Result<Vec<Mount>, String> {
-    let container = inputs.container;
+pub(super) fn mounts(inputs: &ContainerInputs<'_>, env: &[(String, String)]) -> Result<Vec<Mount>, String> {
+    let container = inputs.container.container;
     let mut mounts = Vec::new();
     for (index, mount) in container.volume_mounts.iter().flatten().enumerate() {
         let volume = inputs.volumes.iter().find(|volume| volume.name == mount.name).ok_or_else(|| {
             format!("cannot find volume {:?} to mount into container {:?}", mount.name, container.name)
         })?;
-        mounts.push(volume_mount(inputs, index, mount, volume)?);
+        mounts.push(volume_mount(inputs, env, index, mount, volume)?);
     }
     if let Some(path) = inputs.hosts_file.filter(|_| !mounts_over_hosts(container)) {
         mounts.push(file_mount(path, HOSTS_PATH));
@@ -79,12 +66,13 @@ fn block_device(plan: &VolumePlan) -> Option<(&Path, bool)> {
 }
 
 fn volume_mount(
-    inputs: &MountInputs<'_>,
+    inputs: &ContainerInputs<'_>,
+    env: &[(String, String)],
     index: usize,
     mount: &VolumeMount,
     volume: &PlannedVolume,
 ) -> Result<Mount, String> {
-    let sub_path = sub_path(mount, inputs.env)?;
+    let sub_path = sub_path(mount, env)?;
     let base = Mount {
         container_path: absolute_path(&mount.mount_path),
         readonly: mount.read_only == Some(true) || is_read_only(&volume.plan),
@@ -107,7 +95,7 @@ fn volume_mount(
         volume: volume.name.clone(),
         volume_path: path.to_path_buf(),
         path: PathBuf::from(sub_path),
-        container: inputs.container.name.clone(),
+        container: inputs.container.container.name.clone(),
         index,
     };
     let target = PodPaths::new(inputs.settings).sub_path(&inputs.pod.uid, &sub_path_mount);

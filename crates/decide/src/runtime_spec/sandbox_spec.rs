@@ -5,7 +5,8 @@ use std::collections::{BTreeMap, HashSet};
 use k8s_openapi::api::core::v1::{Container, ContainerPort};
 use model::{DnsConfig, NodeSettings, Pod, PortMapping, Protocol, SandboxSpec, UserNamespace, labels};
 
-use crate::admission::sysctls::normalized;
+use values::sysctl::dotted_name;
+
 use crate::pod_resources::resources::{overhead_resources, sandbox_resources};
 use crate::runtime_spec::hosts_file::{hostname_and_domain, kernel_hostname};
 use crate::runtime_spec::pod_paths::{PodPaths, pod_cgroup};
@@ -108,7 +109,7 @@ pub fn sandbox_labels(pod: &Pod) -> BTreeMap<String, String> {
 fn sysctls(pod: &Pod) -> BTreeMap<String, String> {
     let sysctls = pod.spec.security_context.as_ref().and_then(|context| context.sysctls.as_ref());
     // Runtimes accept only the dotted form.
-    sysctls.into_iter().flatten().map(|sysctl| (normalized(&sysctl.name), sysctl.value.clone())).collect()
+    sysctls.into_iter().flatten().map(|sysctl| (dotted_name(&sysctl.name), sysctl.value.clone())).collect()
 }
 
 #[cfg(test)]

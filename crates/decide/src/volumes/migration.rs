@@ -3,7 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use k8s_openapi::api::core::v1::{
-    CSIPersistentVolumeSource, PersistentVolume, PersistentVolumeSpec, SecretReference, Volume,
+    AWSElasticBlockStoreVolumeSource, AzureDiskVolumeSource, CSIPersistentVolumeSource,
+    GCEPersistentDiskVolumeSource, PersistentVolume, PersistentVolumeSpec, SecretReference, Volume,
+    VsphereVirtualDiskVolumeSource,
 };
 
 const EBS: &str = "ebs.csi.aws.com";
@@ -33,14 +35,12 @@ pub(super) fn persistent(volume: &PersistentVolume) -> Result<Option<PersistentV
     let Some(spec) = &volume.spec else { return Ok(None) };
     let (source, zone) = if let Some(of) = &spec.aws_elastic_block_store {
         let zone = Some("topology.ebs.csi.aws.com/zone");
-        (ebs(&of.volume_id, of.partition, of.read_only, of.fs_type.as_ref())?, zone)
+        (ebs(of)?, zone)
     } else if let Some(of) = &spec.gce_persistent_disk {
         let handle = disk_handle(volume, &of.pd_name)?;
-        (pd(&handle, of.partition, of.read_only, of.fs_type.as_ref()), Some("topology.gke.io/zone"))
+        (pd(&handle, of), Some("topology.gke.io/zone"))
     } else if let Some(of) = &spec.azure_disk {
-        check_azure_kind(of.kind.as_deref())?;
-        let caching = of.caching_mode.as_deref();
-        (azure_disk(&of.disk_uri, caching, of.fs_type.as_deref(), of.read_only), None)
+        (azure_disk(of, of.caching_mode.as_deref())?, None)
     } else if let Some(of) = &spec.azure_file {
         let bound = spec.claim_ref.as_ref().and_then(|claim| claim.namespace.clone());
         let namespace = of.secret_namespace.clone().or(bound).filter(|name| !name.is_empty());
@@ -57,7 +57,7 @@ pub(super) fn persistent(volume: &PersistentVolume) -> Result<Option<PersistentV
         (plain(CINDER, &of.volume_id, of.read_only, of.fs_type.as_ref()), zone)
     } else if let Some(of) = &spec.vsphere_volume {
         let zone = Some("topology.csi.vmware.com/zone");
-        (vsphere(&of.volume_path, of.fs_type.as_ref(), of.storage_policy_name.as_deref()), zone)
+        (vsphere(of), zone)
     } else if let Some(of) = &spec.portworx_volume {
         let mut source = plain(PORTWORX, &of.volume_id, None, of.fs_type.as_ref());
         if let [Some(name), Some(namespace)] = PORTWORX_SECRET.map(|key| annotation(volume, key)) {
@@ -92,17 +92,15 @@ pub(super) fn inline(volume: &Volume, namespace: &str) -> Result<Option<Persiste
     let named = |driver: &str, id: &str| format!("{driver}-{id}");
     let reading = |read_only: Option<bool>| if read_only == Some(true) { "ReadOnlyMany" } else { ONCE };
     let (name, source, mode) = if let Some(of) = &volume.aws_elastic_block_store {
-        let source = ebs(&of.volume_id, of.partition, of.read_only, of.fs_type.as_ref())?;
+        let source = ebs(of)?;
         (named(EBS, &source.volume_handle), source, ONCE)
     } else if let Some(of) = &volume.gce_persistent_disk {
         let handle = zonal_handle("UNSPECIFIED", &of.pd_name);
-        let source = pd(&handle, of.partition, of.read_only, of.fs_type.as_ref());
+        let source = pd(&handle, of);
         (named(PD, &of.pd_name), source, reading(of.read_only))
     } else if let Some(of) = &volume.azure_disk {
-        check_azure_kind(of.kind.as_deref())?;
         let caching = of.caching_mode.as_deref().filter(|mode| !mode.is_empty());
-        let source = azure_disk(&of.disk_uri, caching, of.fs_type.as_deref(), of.read_only);
-        (of.disk_uri.clone(), source, ONCE)
+        (of.disk_uri.clone(), azure_disk(of, caching)?, ONCE)
     } else if let Some(of) = &volume.azure_file {
         let share = Share { group: "", secret: &of.secret_name, share: &of.share_name, name: &volume.name };
         let source = azure_file(&share, namespace.to_owned(), of.read_only);
@@ -111,7 +109,7 @@ pub(super) fn inline(volume: &Volume, namespace: &str) -> Result<Option<Persiste
         let source = plain(CINDER, &of.volume_id, of.read_only, of.fs_type.as_ref());
         (named(CINDER, &of.volume_id), source, ONCE)
     } else if let Some(of) = &volume.vsphere_volume {
-        let source = vsphere(&of.volume_path, of.fs_type.as_ref(), of.storage_policy_name.as_deref());
+        let source = vsphere(of);
         (named(VSPHERE, &of.volume_path), source, ONCE)
     } else if let Some(of) = &volume.portworx_volume {
         let source = plain(PORTWORX, &of.volume_id, None, of.fs_type.as_ref());
@@ -155,14 +153,9 @@ fn with_attribute(
     source
 }
 
-fn ebs(
-    id: &str,
-    partition: Option<i32>,
-    read_only: Option<bool>,
-    fs_type: Option<&String>,
-) -> Result<CSIPersistentVolumeSource, String> {
-    let source = plain(EBS, &ebs_handle(id)?, read_only, fs_type);
-    Ok(with_attribute(source, "partition", &partition.unwrap_or_default().to_string()))
+fn ebs(of: &AWSElasticBlockStoreVolumeSource) -> Result<CSIPersistentVolumeSource, String> {
+    let source = plain(EBS, &ebs_handle(&of.volume_id)?, of.read_only, of.fs_type.as_ref());
+    Ok(with_attribute(source, "partition", &of.partition.unwrap_or_default().to_string()))
 }
 
 /// `aws://zone/vol-1` and `vol-1` are equivalent.
@@ -175,14 +168,10 @@ fn ebs_handle(id: &str) -> Result<String, String> {
     Err(format!("failed to translate Kubernetes ID to EBS Volume ID Invalid format for AWS volume ({id})"))
 }
 
-fn pd(
-    handle: &str,
-    partition: Option<i32>,
-    read_only: Option<bool>,
-    fs_type: Option<&String>,
-) -> CSIPersistentVolumeSource {
-    let partition = partition.filter(|number| *number != 0).map(|number| number.to_string());
-    with_attribute(plain(PD, handle, read_only, fs_type), "partition", &partition.unwrap_or_default())
+fn pd(handle: &str, of: &GCEPersistentDiskVolumeSource) -> CSIPersistentVolumeSource {
+    let partition = of.partition.filter(|number| *number != 0).map(|number| number.to_string());
+    let source = plain(PD, handle, of.read_only, of.fs_type.as_ref());
+    with_attribute(source, "partition", &partition.unwrap_or_default())
 }
 
 fn zonal_handle(zone: &str, name: &str) -> String {
@@ -228,30 +217,22 @@ fn single_mode(modes: &[String]) -> Vec<String> {
     vec![if only_reads { "ReadOnlyMany" } else { "ReadWriteOnce" }.to_owned()]
 }
 
-fn check_azure_kind(kind: Option<&str>) -> Result<(), String> {
-    match kind {
-        Some(kind) if !kind.eq_ignore_ascii_case("managed") => {
-            Err(format!("kind({kind}) is not supported in csi migration"))
-        }
-        Some(_) | None => Ok(()),
-    }
-}
-
 fn azure_disk(
-    uri: &str,
+    of: &AzureDiskVolumeSource,
     caching: Option<&str>,
-    fs_type: Option<&str>,
-    read_only: Option<bool>,
-) -> CSIPersistentVolumeSource {
-    let mut source = with_attribute(plain(AZURE_DISK, uri, read_only, None), "kind", "Managed");
+) -> Result<CSIPersistentVolumeSource, String> {
+    if let Some(kind) = of.kind.as_deref().filter(|kind| !kind.eq_ignore_ascii_case("managed")) {
+        return Err(format!("kind({kind}) is not supported in csi migration"));
+    }
+    let source = plain(AZURE_DISK, &of.disk_uri, of.read_only, of.fs_type.as_ref());
+    let mut source = with_attribute(source, "kind", "Managed");
     if let Some(caching) = caching {
         source = with_attribute(source, "cachingmode", caching);
     }
-    if let Some(fs_type) = fs_type {
+    if let Some(fs_type) = &of.fs_type {
         source = with_attribute(source, "fstype", fs_type);
-        source.fs_type = Some(fs_type.to_owned());
     }
-    source
+    Ok(source)
 }
 
 struct Share<'a> {
@@ -272,9 +253,9 @@ fn azure_file(share: &Share<'_>, namespace: String, read_only: Option<bool>) -> 
     source
 }
 
-fn vsphere(path: &str, fs_type: Option<&String>, policy: Option<&str>) -> CSIPersistentVolumeSource {
-    let source = plain(VSPHERE, path, None, fs_type);
-    match policy.filter(|policy| !policy.is_empty()) {
+fn vsphere(of: &VsphereVirtualDiskVolumeSource) -> CSIPersistentVolumeSource {
+    let source = plain(VSPHERE, &of.volume_path, None, of.fs_type.as_ref());
+    match of.storage_policy_name.as_deref().filter(|policy| !policy.is_empty()) {
         Some(policy) => with_attribute(source, "storagepolicyname", policy),
         None => source,
     }

@@ -27,16 +27,13 @@ pub(crate) fn dns_subdomain(text: &str) -> Option<String> {
 
 /// Dot-separated DNS labels that may contain underscores, for DNS search lists.
 pub(crate) fn dns_search(text: &str) -> Option<String> {
-    too_long(text, MAX_SUBDOMAIN_LENGTH).or_else(|| {
-        let is_part = |part: &str| {
-            let is_edge = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_';
-            part.starts_with(is_edge) && part.ends_with(is_edge) && part.chars().all(|c| is_edge(c) || c == '-')
-        };
-        message_unless(
-            text.split('.').all(is_part),
-            "a search domain must consist of lower case letters, digits, '-', '_' and '.', and must start and end with a letter, digit or '_'",
-        )
-    })
+    let is_edge = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_';
+    limited(
+        text,
+        MAX_SUBDOMAIN_LENGTH,
+        text.split('.').all(|part| is_word(part, is_edge, &['-'])),
+        "a search domain must consist of lower case letters, digits, '-', '_' and '.', and must start and end with a letter, digit or '_'",
+    )
 }
 
 /// A label or annotation key: an optional DNS prefix with a slash, then a name.
@@ -166,15 +163,18 @@ pub(crate) fn path_without_backsteps(text: &str) -> Option<String> {
 }
 
 fn is_label(text: &str) -> bool {
-    let is_edge = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit();
-    text.starts_with(is_edge) && text.ends_with(is_edge) && text.chars().all(|c| is_edge(c) || c == '-')
+    is_word(text, |c| c.is_ascii_lowercase() || c.is_ascii_digit(), &['-'])
 }
 
 fn is_name(text: &str) -> bool {
-    let is_edge = |c: char| c.is_ascii_alphanumeric();
+    is_word(text, |c| c.is_ascii_alphanumeric(), &['-', '_', '.'])
+}
+
+/// Whether a text starts and ends with an edge character and otherwise contains only those and `inner`.
+pub(super) fn is_word(text: &str, is_edge: fn(char) -> bool, inner: &[char]) -> bool {
     text.starts_with(is_edge)
         && text.ends_with(is_edge)
-        && text.chars().all(|c| is_edge(c) || matches!(c, '-' | '_' | '.'))
+        && text.chars().all(|c| is_edge(c) || inner.contains(&c))
 }
 
 fn too_long(text: &str, limit: usize) -> Option<String> {

@@ -84,13 +84,14 @@ fn is_real_time(signal: &str) -> bool {
 }
 
 fn check_timing_and_handler(probe: &Probe, at: &Field<'_>) {
-    let handlers = [
-        probe.exec.as_ref().map(Handler::Exec),
-        probe.http_get.as_ref().map(Handler::HttpGet),
-        probe.tcp_socket.as_ref().map(Handler::TcpSocket),
-        probe.grpc.as_ref().map(Handler::Grpc),
-    ];
-    check_one_handler(handlers, None, at);
+    let mut handlers = Handlers { at, has_one: false };
+    handlers.add("exec", &probe.exec, check_exec);
+    handlers.add("httpGet", &probe.http_get, check_http_get);
+    handlers.add("tcpSocket", &probe.tcp_socket, check_tcp_socket);
+    handlers.add("grpc", &probe.grpc, |grpc: &GRPCAction, at| {
+        ports::check_port_number(i64::from(grpc.port), &at.field("port"));
+    });
+    handlers.finish();
     for (field, number) in [
         ("initialDelaySeconds", probe.initial_delay_seconds),
         ("timeoutSeconds", probe.timeout_seconds),
@@ -106,66 +107,51 @@ fn check_timing_and_handler(probe: &Probe, at: &Field<'_>) {
 }
 
 fn check_hook(handler: &LifecycleHandler, grace: Option<i64>, at: &Field<'_>) {
-    let handlers = [
-        handler.exec.as_ref().map(Handler::Exec),
-        handler.http_get.as_ref().map(Handler::HttpGet),
-        handler.tcp_socket.as_ref().map(Handler::TcpSocket),
-        handler.sleep.as_ref().map(Handler::Sleep),
-    ];
-    check_one_handler(handlers, grace, at);
+    let mut handlers = Handlers { at, has_one: false };
+    handlers.add("exec", &handler.exec, check_exec);
+    handlers.add("httpGet", &handler.http_get, check_http_get);
+    handlers.add("tcpSocket", &handler.tcp_socket, check_tcp_socket);
+    handlers.add("sleep", &handler.sleep, |sleep: &SleepAction, at| {
+        if let Some(grace) = grace.filter(|grace| sleep.seconds < 0 || sleep.seconds > *grace) {
+            let detail = format!("must be between 0 and terminationGracePeriodSeconds ({grace})");
+            at.invalid(sleep.seconds, &detail);
+        }
+    });
+    handlers.finish();
 }
 
-enum Handler<'a> {
-    Exec(&'a ExecAction),
-    HttpGet(&'a HTTPGetAction),
-    TcpSocket(&'a TCPSocketAction),
-    Grpc(&'a GRPCAction),
-    Sleep(&'a SleepAction),
+/// The handlers of a probe or hook, which must have exactly one.
+struct Handlers<'a> {
+    at: &'a Field<'a>,
+    has_one: bool,
 }
 
-impl Handler<'_> {
-    fn field(&self) -> &'static str {
-        match self {
-            Self::Exec(_) => "exec",
-            Self::HttpGet(_) => "httpGet",
-            Self::TcpSocket(_) => "tcpSocket",
-            Self::Grpc(_) => "grpc",
-            Self::Sleep(_) => "sleep",
+impl Handlers<'_> {
+    /// Checks the first handler that is set, and forbids all others.
+    fn add<T>(&mut self, field: &str, handler: &Option<T>, check: impl FnOnce(&T, &Field<'_>)) {
+        let Some(handler) = handler else { return };
+        let at = self.at.field(field);
+        match std::mem::replace(&mut self.has_one, true) {
+            false => check(handler, &at),
+            true => at.forbidden("may not specify more than 1 handler type"),
         }
     }
 
-    fn check(&self, grace: Option<i64>, at: &Field<'_>) {
-        match self {
-            Self::Exec(exec) if exec.command.as_deref().unwrap_or_default().is_empty() => {
-                at.field("command").required("");
-            }
-            Self::Exec(_) => {}
-            Self::HttpGet(http) => check_http_get(http, at),
-            Self::TcpSocket(tcp) => check_port(&tcp.port, &at.field("port")),
-            Self::Grpc(grpc) => ports::check_port_number(i64::from(grpc.port), &at.field("port")),
-            Self::Sleep(sleep) => {
-                if let Some(grace) = grace.filter(|grace| sleep.seconds < 0 || sleep.seconds > *grace) {
-                    let detail = format!("must be between 0 and terminationGracePeriodSeconds ({grace})");
-                    at.invalid(sleep.seconds, &detail);
-                }
-            }
+    fn finish(self) {
+        if !self.has_one {
+            self.at.required("must specify a handler type");
         }
     }
 }
 
-fn check_one_handler<'a>(
-    handlers: impl IntoIterator<Item = Option<Handler<'a>>>,
-    grace: Option<i64>,
-    at: &Field<'_>,
-) {
-    let mut handlers = handlers.into_iter().flatten();
-    match handlers.next() {
-        None => at.required("must specify a handler type"),
-        Some(handler) => handler.check(grace, &at.field(handler.field())),
+fn check_exec(exec: &ExecAction, at: &Field<'_>) {
+    if exec.command.as_deref().unwrap_or_default().is_empty() {
+        at.field("command").required("");
     }
-    for handler in handlers {
-        at.field(handler.field()).forbidden("may not specify more than 1 handler type");
-    }
+}
+
+fn check_tcp_socket(tcp: &TCPSocketAction, at: &Field<'_>) {
+    check_port(&tcp.port, &at.field("port"));
 }
 
 fn check_http_get(http: &HTTPGetAction, at: &Field<'_>) {

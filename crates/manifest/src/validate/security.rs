@@ -4,8 +4,10 @@ use std::collections::BTreeSet;
 
 use k8s_openapi::api::core::v1::{PodSecurityContext, SecurityContext, Sysctl};
 
+use values::sysctl::dotted_name;
+
 use super::field::Field;
-use super::{Context, profiles, windows};
+use super::{Context, formats, profiles, windows};
 
 const MAX_SYSCTL_LENGTH: usize = 253;
 /// Upstream's list. Names with the prefixes `fs.mqueue.` and `net.` are namespaced too.
@@ -136,24 +138,5 @@ fn check_sysctls(sysctls: &[Sysctl], context: &Context<'_>, at: &Field<'_>) {
 fn is_sysctl_name(name: &str) -> bool {
     let is_edge = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit();
     name.len() <= MAX_SYSCTL_LENGTH
-        && name.split(['.', '/']).all(|segment| {
-            segment.starts_with(is_edge)
-                && segment.ends_with(is_edge)
-                && segment.chars().all(|c| is_edge(c) || matches!(c, '-' | '_'))
-        })
-}
-
-/// Converts a name with slashes as separators to dots. In such a name, dots and slashes have swapped roles.
-fn dotted_name(name: &str) -> String {
-    match name.find(['.', '/']).and_then(|index| name.get(index..=index)) {
-        Some("/") => {
-            let swap = |c| match c {
-                '/' => '.',
-                '.' => '/',
-                other => other,
-            };
-            name.chars().map(swap).collect()
-        }
-        _ => name.to_owned(),
-    }
+        && name.split(['.', '/']).all(|segment| formats::is_word(segment, is_edge, &['-', '_']))
 }

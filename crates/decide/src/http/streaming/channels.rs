@@ -1,26 +1,20 @@
 /// A stream, encoded as the first byte of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Channel {
-    Stdin,
-    Stdout,
-    Stderr,
+    Stdin = 0,
+    Stdout = 1,
+    Stderr = 2,
     /// The exit status.
-    Status,
+    Status = 3,
     /// Terminal sizes.
-    Resize,
+    Resize = 4,
 }
 
 const CLOSE: u8 = 255;
 
 impl Channel {
     pub fn number(self) -> u8 {
-        match self {
-            Self::Stdin => 0,
-            Self::Stdout => 1,
-            Self::Stderr => 2,
-            Self::Status => 3,
-            Self::Resize => 4,
-        }
+        self as u8
     }
 
     fn of(number: u8) -> Option<Self> {

@@ -19,47 +19,24 @@ fn is_ready_condition(condition: &NodeCondition) -> bool {
 }
 
 /// Reason, message and event reason for one status of a condition.
-struct ConditionText {
-    reason: &'static str,
-    message: &'static str,
-    event: &'static str,
-}
+type ConditionText = (&'static str, &'static str, &'static str);
 
+/// For enough of a resource and for too little of it.
 const MEMORY: [ConditionText; 2] = [
-    ConditionText {
-        reason: "KubeletHasSufficientMemory",
-        message: "kubelet has sufficient memory available",
-        event: "NodeHasSufficientMemory",
-    },
-    ConditionText {
-        reason: "KubeletHasInsufficientMemory",
-        message: "kubelet has insufficient memory available",
-        event: "NodeHasInsufficientMemory",
-    },
+    ("KubeletHasSufficientMemory", "kubelet has sufficient memory available", "NodeHasSufficientMemory"),
+    (
+        "KubeletHasInsufficientMemory",
+        "kubelet has insufficient memory available",
+        "NodeHasInsufficientMemory",
+    ),
 ];
 const DISK: [ConditionText; 2] = [
-    ConditionText {
-        reason: "KubeletHasNoDiskPressure",
-        message: "kubelet has no disk pressure",
-        event: "NodeHasNoDiskPressure",
-    },
-    ConditionText {
-        reason: "KubeletHasDiskPressure",
-        message: "kubelet has disk pressure",
-        event: "NodeHasDiskPressure",
-    },
+    ("KubeletHasNoDiskPressure", "kubelet has no disk pressure", "NodeHasNoDiskPressure"),
+    ("KubeletHasDiskPressure", "kubelet has disk pressure", "NodeHasDiskPressure"),
 ];
 const PID: [ConditionText; 2] = [
-    ConditionText {
-        reason: "KubeletHasSufficientPID",
-        message: "kubelet has sufficient PID available",
-        event: "NodeHasSufficientPID",
-    },
-    ConditionText {
-        reason: "KubeletHasInsufficientPID",
-        message: "kubelet has insufficient PID available",
-        event: "NodeHasInsufficientPID",
-    },
+    ("KubeletHasSufficientPID", "kubelet has sufficient PID available", "NodeHasSufficientPID"),
+    ("KubeletHasInsufficientPID", "kubelet has insufficient PID available", "NodeHasInsufficientPID"),
 ];
 
 /// Sets the conditions and returns events for the changed ones. The heartbeat time is always `now`; the transition time
@@ -77,15 +54,10 @@ pub(super) fn set(
     let mut events = Vec::new();
     for (type_, (text, is_short)) in OWNED_CONDITIONS.into_iter().zip(pressures) {
         let [sufficient, short] = text;
-        let text = if is_short { short } else { sufficient };
-        let desired = DesiredCondition {
-            type_,
-            is_true: is_short,
-            reason: text.reason,
-            message: text.message.to_owned(),
-        };
+        let (reason, message, event) = if is_short { short } else { sufficient };
+        let desired = DesiredCondition { type_, is_true: is_short, reason, message: (*message).to_owned() };
         if set_condition(conditions, desired, now) != Change::Unchanged {
-            events.push(NodeEvent::status_change(&profile.name, text.event));
+            events.push(NodeEvent::status_change(&profile.name, event));
         }
     }
     let event = if ready.is_true { "NodeReady" } else { "NodeNotReady" };

@@ -153,7 +153,7 @@ fn restored_pods_do_not_mark_source_as_seen() {
     let mut source_pods = SourcePods::default();
     let merged = merge(&mut source_pods, restore(vec![pod("1", "a", "x")]), NOW);
     assert_eq!(merged.updates[0].operation, Operation::Restore);
-    assert!(!source_pods.has_sent_snapshot());
+    assert!(!source_pods.has_snapshot);
 }
 
 #[test]

@@ -102,7 +102,7 @@ impl InitWalk<'_> {
                 }
             }
         };
-        actions.kill.push(kill(container, status, reason));
+        actions.kill.push(kill(status, reason));
         self.starts.push(index);
     }
 
@@ -124,7 +124,7 @@ impl InitWalk<'_> {
                 return InitProgress::Failed;
             }
             ContainerState::Unknown => {
-                actions.kill.push(kill(container, status, KillReason::UnknownState));
+                actions.kill.push(kill(status, KillReason::UnknownState));
                 self.starts.push(index);
             }
             ContainerState::Created => self.starts.push(index),
@@ -163,12 +163,6 @@ fn regular_was_created(pod: &Pod, observed: &ObservedPod, sandbox: &SandboxId) -
     })
 }
 
-fn kill(container: &Container, status: &ContainerStatus, reason: KillReason) -> KillContainer {
-    KillContainer {
-        id: status.id.clone(),
-        name: container.name.clone(),
-        kind: ContainerKind::Init,
-        reason,
-        restart: true,
-    }
+fn kill(status: &ContainerStatus, reason: KillReason) -> KillContainer {
+    KillContainer::new(status, ContainerKind::Init, reason, true)
 }

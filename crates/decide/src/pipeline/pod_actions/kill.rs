@@ -1,4 +1,4 @@
-use model::{ContainerId, ContainerKind};
+use model::{ContainerId, ContainerKind, ContainerStatus};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KillReason {
@@ -28,6 +28,15 @@ pub struct KillContainer {
 }
 
 impl KillContainer {
+    pub(crate) fn new(
+        status: &ContainerStatus,
+        kind: ContainerKind,
+        reason: KillReason,
+        restart: bool,
+    ) -> Self {
+        Self { id: status.id.clone(), name: status.name.clone(), kind, reason, restart }
+    }
+
     /// The message of the `Killing` event.
     pub fn message(&self) -> String {
         let subject = match self.kind {

@@ -8,6 +8,8 @@ use model::{PodResources, PodUid};
 use serde_json::{Map, Value};
 use values::fnv::Fnv32a;
 
+use crate::go_text::JsonObject;
+
 pub type ResourcesByPod = BTreeMap<PodUid, PodResources>;
 
 /// Why a checkpoint cannot be used.
@@ -23,35 +25,20 @@ pub enum CheckpointError {
 /// Encodes a checkpoint. The JSON is written directly, because a `Value` of many pods would be large.
 pub fn encode<'a>(all: impl Iterator<Item = (&'a PodUid, &'a PodResources)>) -> Vec<u8> {
     let entry = |own: &PodResources| {
-        let containers = object(own.containers.iter().map(|(name, one)| (name, requirements(one))));
+        let containers = JsonObject::of(own.containers.iter().map(|(name, one)| (name, requirements(one))));
         let pod = own.pod.as_ref().map_or_else(|| "null".to_owned(), requirements);
-        object([("ContainerResources", containers), ("PodLevelResources", pod)].into_iter())
+        JsonObject::of([("ContainerResources", containers), ("PodLevelResources", pod)].into_iter())
     };
     // Sorted by UID, so that equal content has an equal checksum.
     let all: BTreeMap<&str, &PodResources> = all.map(|(uid, own)| (uid.as_str(), own)).collect();
     let data = if all.is_empty() {
         "{}".to_owned()
     } else {
-        let entries = object(all.into_iter().map(|(uid, own)| (uid, entry(own))));
-        object(std::iter::once(("entries", entries)))
+        let entries = JsonObject::of(all.into_iter().map(|(uid, own)| (uid, entry(own))));
+        JsonObject::of(std::iter::once(("entries", entries)))
     };
     let file = [("checksum", checksum(&data).to_string()), ("data", Value::from(data).to_string())];
-    object(file.into_iter()).into_bytes()
-}
-
-/// A JSON object from fields that are already encoded.
-fn object<'a>(fields: impl Iterator<Item = (&'a str, String)>) -> String {
-    let mut text = "{".to_owned();
-    for (name, value) in fields {
-        if text.len() > 1 {
-            text.push(',');
-        }
-        text.push_str(&Value::from(name).to_string());
-        text.push(':');
-        text.push_str(&value);
-    }
-    text.push('}');
-    text
+    JsonObject::of(file.into_iter()).into_bytes()
 }
 
 /// Serializing maps of strings cannot fail.

@@ -4,8 +4,7 @@ use k8s_openapi::api::core::v1::{Container, ResourceRequirements};
 use model::Pod;
 
 use super::PendingReason;
-use crate::go_text::json_string as string;
-use crate::quantity::ResourceList;
+use crate::go_text::{JsonObject, json_array, json_string};
 
 /// The message of `ResizeStarted`.
 pub fn started_message(pod: &Pod, generation: i64) -> String {
@@ -29,35 +28,28 @@ pub fn pending_message(pod: &Pod, reason: PendingReason, message: &str, generati
 
 /// Formatted like Go's JSON encoder: fields in the order of their definition, without empty ones.
 fn summary(pod: &Pod, generation: i64, error: &str) -> String {
-    let list = |containers: &[Container]| {
-        let one = |container: &Container| {
-            let resources = resources(container.resources.as_ref());
-            format!("{{\"name\":{},\"resources\":{resources}}}", string(&container.name))
-        };
-        format!("[{}]", containers.iter().map(one).collect::<Vec<_>>().join(","))
+    let container = |container: &Container| {
+        let mut object = JsonObject::default();
+        object.value("name", &json_string(&container.name));
+        object.value("resources", &resources(container.resources.as_ref())).finish()
     };
-    let mut fields = Vec::new();
-    if let Some(init) = pod.spec.init_containers.as_deref().filter(|init| !init.is_empty()) {
-        fields.push(format!("\"initContainers\":{}", list(init)));
-    }
-    fields.push(format!("\"containers\":{}", list(&pod.spec.containers)));
-    fields.push(format!("\"generation\":{generation}"));
-    if !error.is_empty() {
-        fields.push(format!("\"error\":{}", string(error)));
-    }
-    format!("{{{}}}", fields.join(","))
+    let mut object = JsonObject::default();
+    object.list("initContainers", pod.spec.init_containers.iter().flatten().map(container));
+    object.value("containers", &json_array(pod.spec.containers.iter().map(container)));
+    object.value("generation", &generation.to_string()).text("error", Some(error)).finish()
 }
 
 fn resources(own: Option<&ResourceRequirements>) -> String {
-    let mut fields = Vec::new();
-    let mut add = |name: &str, list: Option<&ResourceList>| {
+    let lists = [
+        ("limits", own.and_then(|own| own.limits.as_ref())),
+        ("requests", own.and_then(|own| own.requests.as_ref())),
+    ];
+    let mut object = JsonObject::default();
+    for (name, list) in lists {
         if let Some(list) = list.filter(|list| !list.is_empty()) {
-            let entries: Vec<_> =
-                list.iter().map(|(key, value)| format!("{}:{}", string(key), string(&value.0))).collect();
-            fields.push(format!("\"{name}\":{{{}}}", entries.join(",")));
+            let amounts = list.iter().map(|(key, amount)| (key.as_str(), json_string(&amount.0)));
+            object.value(name, &JsonObject::of(amounts));
         }
-    };
-    add("limits", own.and_then(|own| own.limits.as_ref()));
-    add("requests", own.and_then(|own| own.requests.as_ref()));
-    format!("{{{}}}", fields.join(","))
+    }
+    object.finish()
 }

@@ -5,23 +5,18 @@ use model::{ConfigObject, ObjectError, ObjectKey, ObjectKind};
 
 use super::EnvironmentInputs;
 
-pub(super) struct Selector<'a> {
-    pub(super) kind: ObjectKind,
-    pub(super) name: &'a str,
-    pub(super) key: &'a str,
-    pub(super) optional: bool,
-}
-
 /// `None` when the key is missing and optional.
 pub(super) fn value(
     inputs: &EnvironmentInputs<'_>,
-    selector: &Selector<'_>,
+    kind: ObjectKind,
+    name: &str,
+    key: &str,
+    optional: Option<bool>,
 ) -> Result<Option<String>, String> {
-    let Selector { kind, name, key, optional } = *selector;
     let Some(object) = object(inputs, kind, name, optional)? else { return Ok(None) };
     match object.data.get(key) {
         Some(value) => text(object, key, value).map(Some),
-        None if optional => Ok(None),
+        None if optional == Some(true) => Ok(None),
         None => {
             Err(format!("couldn't find key {key} in {} {}/{name}", kind.as_str(), inputs.pod.namespace()))
         }
@@ -38,7 +33,7 @@ pub(super) fn all(
         (None, Some(source)) => (ObjectKind::Secret, &source.name, source.optional),
         (None, None) => return Ok(Vec::new()),
     };
-    let Some(object) = object(inputs, kind, name, optional == Some(true))? else { return Ok(Vec::new()) };
+    let Some(object) = object(inputs, kind, name, optional)? else { return Ok(Vec::new()) };
     let prefix = source.prefix.as_deref().unwrap_or_default();
     let variable =
         |(key, value): (&String, &Vec<u8>)| Ok((format!("{prefix}{key}"), text(object, key, value)?));
@@ -49,12 +44,12 @@ fn object<'a>(
     inputs: &EnvironmentInputs<'a>,
     kind: ObjectKind,
     name: &str,
-    optional: bool,
+    optional: Option<bool>,
 ) -> Result<Option<&'a ConfigObject>, String> {
     let key = ObjectKey { kind, namespace: inputs.pod.namespace().to_owned(), name: name.to_owned() };
     match inputs.sources.objects.get(&key) {
         Some(Ok(object)) => Ok(Some(object)),
-        Some(Err(ObjectError::NotFound(_))) | None if optional => Ok(None),
+        Some(Err(ObjectError::NotFound(_))) | None if optional == Some(true) => Ok(None),
         Some(Err(error)) => Err(error.to_string()),
         None => Err(ObjectError::NotFound(key).to_string()),
     }

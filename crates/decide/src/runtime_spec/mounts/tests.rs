@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 
 use super::*;
+use crate::runtime_spec::environment::EnvironmentSources;
 use crate::runtime_spec::pod_paths::tests::settings;
 
 fn container(fields: Value) -> Container {
@@ -46,7 +47,7 @@ struct MountCase {
     env: Vec<(String, String)>,
     files: bool,
     recursive: bool,
-    settings: NodeSettings,
+    settings: model::NodeSettings,
     volumes: Vec<PlannedVolume>,
 }
 
@@ -64,16 +65,26 @@ impl MountCase {
 
     fn mounts(&self) -> Result<Vec<Mount>, String> {
         let (hosts, log) = (Path::new("/pods/u/etc-hosts"), Path::new("/pods/u/containers/c/1a2b"));
-        mounts(&MountInputs {
+        let inputs = ContainerInputs {
             pod: &crate::test_objects::pod(json!({"containers": []})),
-            container: &self.container,
+            container: model::ContainerRef {
+                kind: model::ContainerKind::Regular,
+                container: &self.container,
+            },
+            restart_count: 0,
+            image: &model::ImageStatus::default(),
+            image_ref: "",
+            pod_ips: &[],
+            settings: &self.settings,
             volumes: &self.volumes,
-            env: &self.env,
+            recursive_read_only: self.recursive,
+            sources: &EnvironmentSources::default(),
             hosts_file: self.files.then_some(hosts),
             termination_log: self.files.then_some(log),
-            recursive_read_only: self.recursive,
-            settings: &self.settings,
-        })
+            target: None,
+            volume_groups: &[],
+        };
+        mounts(&inputs, &self.env)
     }
 }
 

@@ -100,56 +100,44 @@ pub(super) fn waiting(inputs: &ExplanationInputs<'_>) -> Option<Finding> {
     let (reason, message) = entry.waiting()?;
     let title = entry.title();
     let image = entry.spec.container.image.as_deref().unwrap_or_default();
-    let retry_at = inputs.next_sync;
-    let blocked = |summary: String| Finding::new(PodHealth::Blocked, summary);
     let pending = if entry.spec.kind == ContainerKind::Init { "cannot start" } else { "is not ready" };
-    Some(match reason {
-        "CrashLoopBackOff" => crash_loop(inputs, &entry),
+    let missing = hints::missing_object(message);
+    let summary = match reason {
+        "CrashLoopBackOff" => return Some(crash_loop(inputs, &entry)),
+        "ErrImagePull" | "ImagePullBackOff" | "RegistryUnavailable" | "SignatureValidationFailed" => {
+            format!("the image {image:?} of {title} cannot be pulled")
+        }
+        "ErrImageNeverPull" => {
+            format!("the image {image:?} of {title} is not on this node, and may not be pulled")
+        }
+        "InvalidImageName" => format!("{image:?} of {title} is not a valid image name"),
+        "ImageInspectError" => format!("the runtime cannot report whether it has the image {image:?}"),
+        "CreateContainerConfigError" => match &missing {
+            Some(object) => format!("{object}, which {title} needs, does not exist"),
+            None => format!("{title} cannot be created from its spec"),
+        },
+        "PostStartHookError" => format!("the postStart hook of {title} failed, so it was stopped"),
+        "CreateContainerError" | "RunContainerError" => {
+            format!("the container runtime cannot start {title}")
+        }
+        other => format!("{title} waits ({other})"),
+    };
+    let causes = match reason {
         "ErrImagePull" | "ImagePullBackOff" | "RegistryUnavailable" | "SignatureValidationFailed" => {
             // The pull error follows the back-off message.
             let cause = message.rsplit_once("ErrImagePull: ").map_or(message, |(_, cause)| cause);
-            let hint = hints::pull(message).map(str::to_owned);
-            blocked(format!("{pending}: the image {image:?} of {title} cannot be pulled"))
-                .with_causes([cause.to_owned()].into_iter().chain(hint))
-                .retry_at(retry_at)
+            [Some(cause.to_owned()), hints::pull(message).map(str::to_owned)]
         }
-        "ErrImageNeverPull" => blocked(format!(
-            "{pending}: the image {image:?} of {title} is not on this node, and may not be pulled"
-        ))
-        .with_causes([
-            "imagePullPolicy is Never: import the image into the container runtime, or use IfNotPresent"
-                .to_owned(),
-        ])
-        .retry_at(retry_at),
-        "InvalidImageName" => blocked(format!("{pending}: {image:?} of {title} is not a valid image name"))
-            .with_causes([message.to_owned()]),
-        "ImageInspectError" => {
-            blocked(format!("{pending}: the runtime cannot report whether it has the image {image:?}"))
-                .with_causes([message.to_owned()])
-                .retry_at(retry_at)
+        "ErrImageNeverPull" => [Some(hints::NEVER_PULL.to_owned()), None],
+        "CreateContainerConfigError" => {
+            [Some(message.to_owned()), missing.map(|object| hints::create_object(&object))]
         }
-        "CreateContainerConfigError" => match hints::missing_object(message) {
-            Some(object) => blocked(format!("{pending}: {object}, which {title} needs, does not exist"))
-                .with_causes([message.to_owned(), hints::create_object(&object)])
-                .retry_at(retry_at),
-            None => blocked(format!("{pending}: {title} cannot be created from its spec"))
-                .with_causes([message.to_owned()])
-                .retry_at(retry_at),
-        },
-        "PostStartHookError" => {
-            blocked(format!("{pending}: the postStart hook of {title} failed, so it was stopped"))
-                .with_causes([message.to_owned()])
-                .retry_at(retry_at)
-        }
-        "CreateContainerError" | "RunContainerError" => {
-            blocked(format!("{pending}: the container runtime cannot start {title}"))
-                .with_causes([message.to_owned()])
-                .retry_at(retry_at)
-        }
-        other => blocked(format!("{pending}: {title} waits ({other})"))
-            .with_causes([message.to_owned()])
-            .retry_at(retry_at),
-    })
+        _ => [Some(message.to_owned()), None],
+    };
+    let finding = Finding::new(PodHealth::Blocked, format!("{pending}: {summary}"))
+        .with_causes(causes.into_iter().flatten());
+    // An invalid name stays invalid.
+    Some(finding.retry_at(inputs.next_sync.filter(|_| reason != "InvalidImageName")))
 }
 
 fn crash_loop(inputs: &ExplanationInputs<'_>, entry: &ContainerEntry<'_>) -> Finding {

@@ -4,6 +4,9 @@ pub(super) const RUNTIME: &str = "the agent continues when the runtime answers; 
 pub(super) const NETWORK: &str =
     "the runtime needs a CNI configuration (usually in /etc/cni/net.d) and the plugins it refers to";
 
+pub(super) const NEVER_PULL: &str =
+    "imagePullPolicy is Never: import the image into the container runtime, or use IfNotPresent";
+
 /// Hint for a pod that the agent rejected or terminated with this reason.
 pub(super) fn rejection(reason: &str) -> Option<&'static str> {
     Some(match reason {

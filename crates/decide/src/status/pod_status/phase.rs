@@ -73,10 +73,7 @@ pub fn phase(
         return Phase::Failed;
     }
     let waits_for_sidecars = counts.pending_sidecars > 0 && !phase_inputs.initialized;
-    if init_counts.pending > 0 || waits_for_sidecars || counts.waiting > 0 {
-        return Phase::Pending;
-    }
-    if counts.unknown > 0 {
+    if init_counts.pending > 0 || waits_for_sidecars || counts.pending > 0 {
         return Phase::Pending;
     }
     if counts.running > 0 {
@@ -125,11 +122,11 @@ impl InitCounts {
 #[derive(Default)]
 struct ContainerCounts {
     running: usize,
-    waiting: usize,
+    /// Waiting, or without a status.
+    pending: usize,
     stopped: usize,
     restarting: usize,
     succeeded: usize,
-    unknown: usize,
     pending_sidecars: usize,
 }
 
@@ -148,16 +145,15 @@ impl ContainerCounts {
                 LifecycleState::Stopped(_) => {}
                 LifecycleState::Waiting => {
                     counts.pending_sidecars += 1;
-                    counts.waiting += 1;
+                    counts.pending += 1;
                 }
-                LifecycleState::Unknown => counts.unknown += 1,
+                LifecycleState::Unknown => counts.pending += 1,
             }
         }
         for container in &pod.spec.containers {
             match lifecycle_state(regular, container) {
                 LifecycleState::Running => counts.running += 1,
-                LifecycleState::Waiting => counts.waiting += 1,
-                LifecycleState::Unknown => counts.unknown += 1,
+                LifecycleState::Waiting | LifecycleState::Unknown => counts.pending += 1,
                 LifecycleState::Stopped(end) => {
                     counts.stopped += 1;
                     counts.restarting += usize::from(end.restarts(pod, container));
