@@ -23,7 +23,7 @@ mod yaml;
 
 pub use path::{FieldPath, PathError, Segment};
 pub use position::{FieldError, Position, SyntaxError};
-pub use tree::{Document, MAX_ALIAS_BYTES, MAX_DEPTH, MAX_NODES};
+pub use tree::{Document, MAX_ALIAS_BYTES, MAX_DEPTH, MAX_NODES, drop_nulls};
 
 /// Parses a text into its documents; empty documents are skipped.
 ///
