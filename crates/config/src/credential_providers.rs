@@ -4,12 +4,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use document::{Document, FieldPath};
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer};
 use values::duration::GoDuration;
 
 use crate::files;
 use crate::gates::{FeatureGates, Gate};
-use crate::problem::{LoadError, Origin, Problem};
+use crate::problem::{LoadError, Problem};
 use crate::validate::is_qualified_name;
 
 const CONFIG_GROUP: &str = "kubelet.config.k8s.io";
@@ -21,7 +21,8 @@ const PLUGIN_VERSIONS: [&str; 3] = [
 ];
 const CACHE_TYPES: [&str; 2] = ["ServiceAccount", "Token"];
 
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
 pub struct CredentialProviderSettings {
     /// File name of the plugin in the plugin directory.
     pub name: String,
@@ -32,24 +33,38 @@ pub struct CredentialProviderSettings {
     /// API version of request and response.
     pub api_version: String,
     pub args: Vec<String>,
+    #[serde(deserialize_with = "env_map")]
     pub env: BTreeMap<String, String>,
     /// Set if the plugin uses service account tokens.
+    #[serde(rename = "tokenAttributes")]
     pub token: Option<ProviderTokenSettings>,
 }
 
 /// How a plugin uses service account tokens.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
 pub struct ProviderTokenSettings {
     /// Audience of the tokens.
+    #[serde(rename = "serviceAccountTokenAudience")]
     pub audience: String,
+    /// `ServiceAccount` or `Token`: the scope in which responses are cached.
+    cache_type: String,
     /// Whether the plugin requires a service account.
+    #[serde(rename = "requireServiceAccount")]
     pub requires_account: bool,
     /// Annotations that the service account must have.
+    #[serde(rename = "requiredServiceAccountAnnotationKeys")]
     pub required_annotations: Vec<String>,
     /// Annotations that are passed to the plugin if they exist.
+    #[serde(rename = "optionalServiceAccountAnnotationKeys")]
     pub optional_annotations: Vec<String>,
+}
+
+impl ProviderTokenSettings {
     /// Whether responses are cached per token instead of per service account.
-    pub cache_per_token: bool,
+    pub fn cache_per_token(&self) -> bool {
+        self.cache_type == "Token"
+    }
 }
 
 /// Loads the providers from a file, or from the `.json`, `.yaml` and `.yml` files of a directory in lexical order.
@@ -65,11 +80,8 @@ pub fn credential_providers(
         loader.load_file(&file, gates)?;
     }
     if loader.providers.is_empty() && loader.problems.is_empty() {
-        loader.problems.push(Problem {
-            origin: Origin::File { path: path.to_owned(), position: None },
-            field: FieldPath::root().key("providers"),
-            reason: "at least one provider is required".to_owned(),
-        });
+        let field = FieldPath::root().key("providers");
+        loader.problems.push(Problem::in_file(path, None, field, "at least one provider is required"));
     }
     if loader.problems.is_empty() {
         Ok(loader.providers)
@@ -116,46 +128,19 @@ struct ConfigFile {
     #[serde(rename = "kind")]
     _kind: String,
     #[serde(default)]
-    providers: Vec<Provider>,
+    providers: Vec<CredentialProviderSettings>,
 }
 
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct Provider {
-    #[serde(default)]
-    name: String,
-    #[serde(default)]
-    match_images: Vec<String>,
-    default_cache_duration: Option<GoDuration>,
-    #[serde(default)]
-    api_version: String,
-    #[serde(default)]
-    args: Vec<String>,
-    #[serde(default)]
-    env: Vec<EnvVar>,
-    token_attributes: Option<TokenAttributes>,
-}
-
-#[derive(Deserialize)]
+#[derive(Default, Deserialize)]
+#[serde(default)]
 struct EnvVar {
-    #[serde(default)]
     name: String,
-    #[serde(default)]
     value: String,
 }
 
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct TokenAttributes {
-    #[serde(default)]
-    service_account_token_audience: String,
-    #[serde(default)]
-    cache_type: String,
-    require_service_account: Option<bool>,
-    #[serde(default)]
-    required_service_account_annotation_keys: Vec<String>,
-    #[serde(default)]
-    optional_service_account_annotation_keys: Vec<String>,
+fn env_map<'de, D: Deserializer<'de>>(deserializer: D) -> Result<BTreeMap<String, String>, D::Error> {
+    let variables = Vec::<EnvVar>::deserialize(deserializer)?;
+    Ok(variables.into_iter().map(|variable| (variable.name, variable.value)).collect())
 }
 
 #[derive(Default)]
@@ -173,32 +158,26 @@ impl ProviderLoader {
         let file: ConfigFile = match document.decode_strict() {
             Ok(file) => file,
             Err(errors) => {
-                self.problems.extend(errors.into_iter().map(|error| Problem {
-                    origin: Origin::File { path: path.to_owned(), position: error.position },
-                    field: error.path,
-                    reason: error.reason,
-                }));
+                self.problems.extend(errors.into_iter().map(|error| Problem::of_field(path, error)));
                 return Ok(());
             }
         };
         for (index, provider) in file.providers.into_iter().enumerate() {
             let field = FieldPath::root().key("providers").index(index);
-            for (field, reason) in self.check(&provider, &field, gates) {
-                let position = document.position(&field);
-                let origin = Origin::File { path: path.to_owned(), position };
-                self.problems.push(Problem { origin, field, reason });
-            }
+            let found = self.check(&provider, &document, &field, gates).into_iter();
+            self.problems.extend(
+                found.map(|(field, reason)| Problem::in_file(path, document.position(&field), field, reason)),
+            );
             self.names.insert(provider.name.clone());
-            self.providers.push(settings(provider));
+            self.providers.push(provider);
         }
         Ok(())
     }
 
     /// Parses a file, which must contain one document of a supported API version and kind.
     fn parse_document(&mut self, path: &Path, text: &[u8]) -> Option<Document> {
-        let origin = |position| Origin::File { path: path.to_owned(), position };
         let mut report = |position, field, reason: String| {
-            self.problems.push(Problem { origin: origin(position), field, reason });
+            self.problems.push(Problem::in_file(path, position, field, reason));
         };
         let mut documents = match document::parse(text) {
             Ok(documents) => documents,
@@ -232,7 +211,13 @@ impl ProviderLoader {
         Some(document)
     }
 
-    fn check(&self, provider: &Provider, path: &FieldPath, gates: &FeatureGates) -> Vec<(FieldPath, String)> {
+    fn check(
+        &self,
+        provider: &CredentialProviderSettings,
+        document: &Document,
+        path: &FieldPath,
+        gates: &FeatureGates,
+    ) -> Vec<(FieldPath, String)> {
         let mut problems = Vec::new();
         let mut report = |field: &str, reason: String| problems.push((path.clone().key(field), reason));
         let name = &provider.name;
@@ -256,45 +241,48 @@ impl ProviderLoader {
         for image in provider.match_images.iter().filter(|image| !is_image_pattern(image)) {
             report("matchImages", format!("{image:?} is not a valid registry or image pattern"));
         }
-        match provider.default_cache_duration {
-            None => report("defaultCacheDuration", "required field is missing".to_owned()),
-            Some(duration) if duration.is_negative() => {
-                report("defaultCacheDuration", format!("{duration} must not be negative"));
-            }
-            Some(_) => {}
+        let duration = provider.default_cache_duration;
+        if document.get(&path.clone().key("defaultCacheDuration")).is_none() {
+            report("defaultCacheDuration", "required field is missing".to_owned());
+        } else if duration.is_negative() {
+            report("defaultCacheDuration", format!("{duration} must not be negative"));
         }
-        if let Some(token) = &provider.token_attributes {
+        if let Some(token) = &provider.token {
             let path = path.clone().key("tokenAttributes");
-            problems.extend(check_token(token, provider, &path, gates));
+            problems.extend(check_token(token, document, &path));
+            if provider.api_version != STABLE_VERSION {
+                let reason = format!("requires the provider's apiVersion to be {STABLE_VERSION}");
+                problems.push((path.clone(), reason));
+            }
+            if !gates.enabled(Gate::KubeletServiceAccountTokenForCredentialProviders) {
+                let reason =
+                    "requires feature gate KubeletServiceAccountTokenForCredentialProviders to be enabled";
+                problems.push((path, reason.to_owned()));
+            }
         }
         problems
     }
 }
 
 fn check_token(
-    token: &TokenAttributes,
-    provider: &Provider,
+    token: &ProviderTokenSettings,
+    document: &Document,
     path: &FieldPath,
-    gates: &FeatureGates,
 ) -> Vec<(FieldPath, String)> {
     let mut problems = Vec::new();
     let mut report = |field: &str, reason: String| problems.push((path.clone().key(field), reason));
-    if token.service_account_token_audience.is_empty() {
+    if token.audience.is_empty() {
         report("serviceAccountTokenAudience", "required field is missing".to_owned());
     }
-    match token.require_service_account {
-        None => report("requireServiceAccount", "required field is missing".to_owned()),
-        Some(false) if !token.required_service_account_annotation_keys.is_empty() => {
-            report(
-                "requiredServiceAccountAnnotationKeys",
-                "must be empty if requireServiceAccount is false".to_owned(),
-            );
-        }
-        Some(_) => {}
+    if document.get(&path.clone().key("requireServiceAccount")).is_none() {
+        report("requireServiceAccount", "required field is missing".to_owned());
+    } else if !token.requires_account && !token.required_annotations.is_empty() {
+        let reason = "must be empty if requireServiceAccount is false";
+        report("requiredServiceAccountAnnotationKeys", reason.to_owned());
     }
     for (field, keys) in [
-        ("requiredServiceAccountAnnotationKeys", &token.required_service_account_annotation_keys),
-        ("optionalServiceAccountAnnotationKeys", &token.optional_service_account_annotation_keys),
+        ("requiredServiceAccountAnnotationKeys", &token.required_annotations),
+        ("optionalServiceAccountAnnotationKeys", &token.optional_annotations),
     ] {
         let mut seen = BTreeSet::new();
         for key in keys {
@@ -306,20 +294,13 @@ fn check_token(
             }
         }
     }
-    let both = |key: &&String| token.optional_service_account_annotation_keys.contains(key);
-    if token.required_service_account_annotation_keys.iter().any(|key| both(&key)) {
+    let both = |key: &&String| token.optional_annotations.contains(key);
+    if token.required_annotations.iter().any(|key| both(&key)) {
         let reason = "a key cannot be both required and optional";
         report("optionalServiceAccountAnnotationKeys", reason.to_owned());
     }
     if !CACHE_TYPES.contains(&token.cache_type.as_str()) {
         report("cacheType", "must be ServiceAccount or Token".to_owned());
-    }
-    if provider.api_version != STABLE_VERSION {
-        problems.push((path.clone(), format!("requires the provider's apiVersion to be {STABLE_VERSION}")));
-    }
-    if !gates.enabled(Gate::KubeletServiceAccountTokenForCredentialProviders) {
-        let reason = "requires feature gate KubeletServiceAccountTokenForCredentialProviders to be enabled";
-        problems.push((path.clone(), reason.to_owned()));
     }
     problems
 }
@@ -330,28 +311,6 @@ fn is_image_pattern(image: &str) -> bool {
     let port_is_number =
         host.rsplit_once(':').is_none_or(|(_, port)| port.chars().all(|c| c.is_ascii_digit()));
     plain && !image.contains("://") && (port_is_number || host.contains(']'))
-}
-
-fn settings(provider: Provider) -> CredentialProviderSettings {
-    CredentialProviderSettings {
-        name: provider.name,
-        match_images: provider.match_images,
-        default_cache_duration: provider.default_cache_duration.unwrap_or(GoDuration::ZERO),
-        api_version: provider.api_version,
-        args: provider.args,
-        env: provider.env.into_iter().map(|var| (var.name, var.value)).collect(),
-        token: provider.token_attributes.map(token_settings),
-    }
-}
-
-fn token_settings(token: TokenAttributes) -> ProviderTokenSettings {
-    ProviderTokenSettings {
-        audience: token.service_account_token_audience,
-        requires_account: token.require_service_account == Some(true),
-        required_annotations: token.required_service_account_annotation_keys,
-        optional_annotations: token.optional_service_account_annotation_keys,
-        cache_per_token: token.cache_type == "Token",
-    }
 }
 
 #[cfg(test)]
@@ -444,7 +403,7 @@ providers:
             requires_account: true,
             required_annotations: vec!["example.com/id".to_owned()],
             optional_annotations: Vec::new(),
-            cache_per_token: true,
+            cache_type: "Token".to_owned(),
         };
         assert_eq!(found[0].token, Some(expected));
         for (from, to, expected) in [

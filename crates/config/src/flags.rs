@@ -12,7 +12,7 @@ pub(crate) use command_line::CommandLine;
 pub use command_line::FlagError;
 pub use flag_only::Flags;
 pub use help::{ProgramName, help_text, version_text};
-pub(crate) use kind::FlagKind;
+pub(crate) use kind::{FlagKind, parse_boolean};
 pub use reference::flag_reference;
 use table::Status;
 pub(crate) use table::Target;

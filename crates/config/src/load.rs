@@ -5,6 +5,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use document::FieldPath;
 use serde_json::Value;
 
 use crate::{
@@ -12,7 +13,7 @@ use crate::{
     flags::{CommandLine, FlagKind, Flags, Target, flag_values},
     gates::FeatureGates,
     merge::{merge_patch, value_at_path},
-    problem::{LoadError, Origin, Problem},
+    problem::{LoadError, Problem},
     sources::{Sources, parse_document},
     support::subfields_without_effect,
     validate,
@@ -74,14 +75,7 @@ pub fn load(args: &[String], environment: &Environment) -> Result<Invocation, Lo
     }
     let flags = Flags::from_command_line(&line);
     let mut loader = Loader { sources: Sources::default(), problems: Vec::new(), notices: line.notices() };
-    for violation in validate::check_flags(&flags) {
-        let origin = Origin::Flag(violation.flag);
-        loader.problems.push(Problem {
-            origin,
-            field: document::FieldPath::root(),
-            reason: violation.reason,
-        });
-    }
+    loader.problems.extend(validate::check_flags(&flags));
     let config = loader.load_config(&line, &flags, environment)?;
     let (config, gates) = loader.check(config, environment.cgroup)?;
     let set_fields = loader.sources.set_fields();
@@ -142,11 +136,7 @@ impl Loader {
             }
         };
         let (mut config, errors) = KubeletConfiguration::decode(&document);
-        self.problems.extend(errors.into_iter().map(|error| Problem {
-            origin: Origin::File { path: path.to_owned(), position: error.position },
-            field: error.path,
-            reason: error.reason,
-        }));
+        self.problems.extend(errors.into_iter().map(|error| Problem::of_field(path, error)));
         config.apply_defaults(&resolve_gates(&config, flag_gates));
         config.reservations.apply_default_thresholds();
         resolve_paths(&mut config, path.parent().unwrap_or(Path::new("/")));
@@ -172,11 +162,8 @@ impl Loader {
             Ok(merged) => merged,
             // Every drop-in file was valid on its own, so this is unexpected. Continuing without them would be worse.
             Err(error) => {
-                self.problems.push(Problem {
-                    origin: Origin::File { path: directory.to_owned(), position: None },
-                    field: document::FieldPath::root(),
-                    reason: format!("the combination of all drop-in files is invalid: {error}"),
-                });
+                let reason = format!("the combination of all drop-in files is invalid: {error}");
+                self.problems.push(Problem::in_file(directory, None, FieldPath::root(), reason));
                 config
             }
         };
@@ -196,11 +183,7 @@ impl Loader {
         if errors.is_empty() {
             merge_patch(json, document.value());
         }
-        self.problems.extend(errors.into_iter().map(|error| Problem {
-            origin: Origin::File { path: path.to_owned(), position: error.position },
-            field: error.path,
-            reason: error.reason,
-        }));
+        self.problems.extend(errors.into_iter().map(|error| Problem::of_field(path, error)));
         self.sources.add_file(path, document);
         Ok(())
     }
@@ -213,11 +196,7 @@ impl Loader {
             apply_flag_value(value_at_path(&mut json, field), value, used.flag.kind);
             match KubeletConfiguration::from_json(&json) {
                 Ok(next) => config = next,
-                Err(error) => self.problems.push(Problem {
-                    origin: Origin::Flag(used.flag.name),
-                    field: document::FieldPath::root(),
-                    reason: error.to_string(),
-                }),
+                Err(error) => self.problems.push(Problem::of_flag(used.flag.name, error.to_string())),
             }
         }
         config
@@ -231,7 +210,7 @@ impl Loader {
     ) -> Result<(KubeletConfiguration, FeatureGates), LoadError> {
         let resolved = FeatureGates::resolve(&config.api_client.feature_gates);
         for error in resolved.errors {
-            let field = document::FieldPath::root().key("featureGates").key(error.name());
+            let field = FieldPath::root().key("featureGates").key(error.name());
             self.problems.push(self.sources.problem(field, error.to_string()));
         }
         self.notices.extend(resolved.notices);

@@ -1,5 +1,6 @@
 //! Applies drop-in files (RFC 7386 merge patches) and flags to a JSON configuration.
 
+use document::drop_nulls;
 use serde_json::{Map, Value};
 
 /// Applies a merge patch: objects are merged, null removes a field, every other value replaces it.
@@ -20,17 +21,6 @@ pub(crate) fn merge_patch(target: &mut Value, patch: &Value) {
         }
     }
     as_object(target);
-}
-
-fn drop_nulls(value: &mut Value) {
-    match value {
-        Value::Object(fields) => {
-            fields.retain(|_, value| !value.is_null());
-            fields.values_mut().for_each(drop_nulls);
-        }
-        Value::Array(items) => items.iter_mut().for_each(drop_nulls),
-        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
-    }
 }
 
 /// The value at a dotted path of plain keys; missing objects on the path are created.

@@ -1,8 +1,11 @@
 //! Configuration errors, and where the wrong values were set.
 
-use std::{fmt, path::PathBuf};
+use std::{
+    fmt,
+    path::{Path, PathBuf},
+};
 
-use document::{FieldPath, Position};
+use document::{FieldError, FieldPath, Position};
 
 use crate::flags::FlagError;
 
@@ -40,6 +43,26 @@ pub enum Origin {
     Flag(&'static str),
     /// The value is a default, or the problem is that it is missing.
     Default,
+}
+
+impl Problem {
+    pub(crate) fn in_file(
+        path: &Path,
+        position: Option<Position>,
+        field: FieldPath,
+        reason: impl Into<String>,
+    ) -> Self {
+        let origin = Origin::File { path: path.to_owned(), position };
+        Self { origin, field, reason: reason.into() }
+    }
+
+    pub(crate) fn of_field(path: &Path, error: FieldError) -> Self {
+        Self::in_file(path, error.position, error.path, error.reason)
+    }
+
+    pub(crate) fn of_flag(name: &'static str, reason: impl Into<String>) -> Self {
+        Self { origin: Origin::Flag(name), field: FieldPath::root(), reason: reason.into() }
+    }
 }
 
 impl fmt::Display for Problem {

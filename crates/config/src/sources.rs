@@ -77,11 +77,7 @@ impl Sources {
 
 /// Parses a configuration file, which must contain one document of the right API version and kind.
 pub(crate) fn parse_document(path: &Path, text: &[u8]) -> Result<Document, Vec<Problem>> {
-    let problem = |position, field, reason: &str| Problem {
-        origin: Origin::File { path: path.to_owned(), position },
-        field,
-        reason: reason.to_owned(),
-    };
+    let problem = |position, field, reason: &str| Problem::in_file(path, position, field, reason);
     let mut documents = document::parse(text)
         .map_err(|error| vec![problem(Some(error.position), FieldPath::root(), &error.reason)])?;
     let Some(document) = documents.pop() else {

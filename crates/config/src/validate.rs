@@ -13,10 +13,10 @@ mod server;
 use document::FieldPath;
 
 pub(crate) use names::is_qualified_name;
+pub(crate) use node::check_flags;
 
 use crate::{
     KubeletConfiguration,
-    flags::Flags,
     gates::{FeatureGates, Gate},
 };
 
@@ -37,12 +37,6 @@ pub(crate) struct Violation {
     pub(crate) reason: String,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct FlagViolation {
-    pub(crate) flag: &'static str,
-    pub(crate) reason: String,
-}
-
 /// Checks all rules for the configuration.
 pub(crate) fn check_configuration(
     config: &KubeletConfiguration,
@@ -59,11 +53,6 @@ pub(crate) fn check_configuration(
     reservations::check(&mut checker, &config.reservations, &config.cgroups);
     managers::check(&mut checker, config);
     checker.violations
-}
-
-/// Checks all rules for values that only flags can set.
-pub(crate) fn check_flags(flags: &Flags) -> Vec<FlagViolation> {
-    node::check_flags(flags)
 }
 
 /// Collects violations.

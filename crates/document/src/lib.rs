@@ -18,12 +18,14 @@ mod json;
 mod path;
 mod position;
 mod scalar;
+#[cfg(test)]
+mod test_path;
 mod tree;
 mod yaml;
 
-pub use path::{FieldPath, PathError, Segment};
+pub use path::{FieldPath, Segment};
 pub use position::{FieldError, Position, SyntaxError};
-pub use tree::{Document, MAX_ALIAS_BYTES, MAX_DEPTH, MAX_NODES};
+pub use tree::{Document, MAX_ALIAS_BYTES, MAX_DEPTH, MAX_NODES, drop_nulls};
 
 /// Parses a text into its documents; empty documents are skipped.
 ///

@@ -1,6 +1,6 @@
 //! The path of a field inside a document.
 
-use std::{fmt, str::FromStr};
+use std::fmt;
 
 /// One step of a [`FieldPath`].
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -16,14 +16,6 @@ pub enum Segment {
 /// printed path gives the same path.
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FieldPath(Vec<Segment>);
-
-/// A text that is not a field path.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("parse field path {text:?}: {reason}")]
-pub struct PathError {
-    pub text: String,
-    pub reason: &'static str,
-}
 
 impl FieldPath {
     /// The path of the document itself.
@@ -88,56 +80,7 @@ impl fmt::Display for FieldPath {
     }
 }
 
-impl FromStr for FieldPath {
-    type Err = PathError;
-
-    fn from_str(text: &str) -> Result<Self, PathError> {
-        let fail = |reason| PathError { text: text.to_owned(), reason };
-        let mut path = Self::root();
-        let mut rest = text;
-        while !rest.is_empty() {
-            let (segment, after) = if let Some(inner) = rest.strip_prefix('[') {
-                bracketed(inner).map_err(fail)?
-            } else {
-                let key = match rest.strip_prefix('.') {
-                    Some(key) if !path.is_root() => key,
-                    None if path.is_root() => rest,
-                    Some(_) | None => {
-                        return Err(fail("expected one dot before a key, and none before the first key"));
-                    }
-                };
-                let end = key.find(['.', '[']).unwrap_or(key.len());
-                let (key, after) = key.split_at(end);
-                if !is_plain_key(key) {
-                    return Err(fail(
-                        "a key with characters other than letters, digits, - and _ is written as [\"key\"]",
-                    ));
-                }
-                (Segment::Key(key.to_owned()), after)
-            };
-            path.0.push(segment);
-            rest = after;
-        }
-        Ok(path)
-    }
-}
-
-/// Parses `0]…` or `"key"]…` and returns the segment and the text after the bracket.
-fn bracketed(inner: &str) -> Result<(Segment, &str), &'static str> {
-    const UNCLOSED: &str = "missing closing bracket";
-    if inner.starts_with('"') {
-        let mut keys = serde_json::Deserializer::from_str(inner).into_iter::<String>();
-        let key = keys.next().and_then(Result::ok).ok_or("a quoted key must be a JSON string")?;
-        let after =
-            inner.get(keys.byte_offset()..).and_then(|after| after.strip_prefix(']')).ok_or(UNCLOSED)?;
-        return Ok((Segment::Key(key), after));
-    }
-    let (index, after) = inner.split_once(']').ok_or(UNCLOSED)?;
-    let index = index.parse().map_err(|_| "an index must be a number")?;
-    Ok((Segment::Index(index), after))
-}
-
-fn is_plain_key(key: &str) -> bool {
+pub(crate) fn is_plain_key(key: &str) -> bool {
     !key.is_empty() && key.chars().all(|c| c.is_ascii_alphanumeric() || c == '-' || c == '_')
 }
 

@@ -79,7 +79,8 @@ impl Document {
     }
 }
 
-fn drop_nulls(value: &mut Value) {
+/// Removes the fields of all objects that are null.
+pub fn drop_nulls(value: &mut Value) {
     match value {
         Value::Object(fields) => {
             fields.retain(|_, value| !value.is_null());

@@ -41,13 +41,7 @@ pub fn health_router(published: PublishedState) -> Router {
 pub fn main_router(deps: MainRouterDeps) -> Router {
     let MainRouterDeps { published, access, zpages, profiling, checkpoints, running, debug } = deps;
     let counter = RequestCounter { metrics: published.metrics.clone(), server: ServerType::ReadWrite };
-    let router = Router::new()
-        .merge(health::routes(published.clone()))
-        .merge(pods::routes(published.clone()))
-        .merge(health_check_metrics::routes(published.clone()))
-        .merge(statistics::routes(published.statistics.clone()))
-        .merge(metrics_pages::routes(published.clone()))
-        .merge(local::routes(published))
+    let router = read_routes(published)
         .merge(zpages.map_or_else(Router::new, zpages::routes))
         .merge(profiling.map_or_else(profiling::disabled_routes, profiling::routes))
         .merge(checkpoints.map_or_else(Router::new, checkpoint::routes))
@@ -61,19 +55,24 @@ pub fn main_router(deps: MainRouterDeps) -> Router {
 
 pub fn read_only_router(published: PublishedState) -> Router {
     let counter = RequestCounter { metrics: published.metrics.clone(), server: ServerType::ReadOnly };
-    let router = Router::new()
-        .merge(health::routes(published.clone()))
-        .merge(pods::routes(published.clone()))
-        .merge(health_check_metrics::routes(published.clone()))
-        .merge(statistics::routes(published.statistics.clone()))
-        .merge(metrics_pages::routes(published.clone()))
-        .merge(local::routes(published))
+    let router = read_routes(published)
         .merge(running_pods::disabled_routes())
         .merge(debugging::disabled_routes())
         .merge(profiling::disabled_routes());
     with_fallbacks(router)
         .layer(from_fn_with_state(TraceParent::None, trace))
         .layer(from_fn_with_state(counter, count))
+}
+
+/// The paths that the main port and the read-only port share.
+fn read_routes(published: PublishedState) -> Router {
+    Router::new()
+        .merge(health::routes(published.clone()))
+        .merge(pods::routes(published.clone()))
+        .merge(health_check_metrics::routes(published.clone()))
+        .merge(statistics::routes(published.statistics.clone()))
+        .merge(metrics_pages::routes(published.clone()))
+        .merge(local::routes(published))
 }
 
 fn with_fallbacks(router: Router) -> Router {

@@ -30,6 +30,7 @@ use axum::routing::{get, post};
 use decide::http::streaming::{Upgrade, forwarded_ports, requested_streams};
 use model::{ContainerId, ContainerState, ObservedPod, Pod, SandboxState, StreamChoice};
 use ports::runtime::{Containers, RuntimeError, RuntimeErrorKind, Streaming};
+use serde::Deserialize;
 
 use crate::pod_lookup::PodLookup;
 use crate::queries;
@@ -54,13 +55,13 @@ pub struct StreamingDeps {
 pub(crate) fn routes(deps: StreamingDeps) -> Router {
     Router::new()
         .route("/exec/{namespace}/{pod}/{container}", get(exec).post(exec))
-        .route("/exec/{namespace}/{pod}/{uid}/{container}", get(exec_uid).post(exec_uid))
+        .route("/exec/{namespace}/{pod}/{uid}/{container}", get(exec).post(exec))
         .route("/attach/{namespace}/{pod}/{container}", get(attach).post(attach))
-        .route("/attach/{namespace}/{pod}/{uid}/{container}", get(attach_uid).post(attach_uid))
+        .route("/attach/{namespace}/{pod}/{uid}/{container}", get(attach).post(attach))
         .route("/portForward/{namespace}/{pod}", get(port_forward).post(port_forward))
-        .route("/portForward/{namespace}/{pod}/{uid}", get(port_forward_uid).post(port_forward_uid))
+        .route("/portForward/{namespace}/{pod}/{uid}", get(port_forward).post(port_forward))
         .route("/run/{namespace}/{pod}/{container}", post(run))
-        .route("/run/{namespace}/{pod}/{uid}/{container}", post(run_uid))
+        .route("/run/{namespace}/{pod}/{uid}/{container}", post(run))
         .with_state(deps)
 }
 
@@ -93,118 +94,48 @@ impl From<RuntimeError> for ErrorResponse {
 }
 
 /// The pod and container in a request path.
+#[derive(Deserialize)]
 struct StreamTarget {
     namespace: String,
     pod: String,
     uid: Option<String>,
+    #[serde(default)]
     container: String,
 }
 
-type TargetPath = (String, String, String);
-type TargetPathWithUid = (String, String, String, String);
-
-impl From<TargetPath> for StreamTarget {
-    fn from((namespace, pod, container): TargetPath) -> Self {
-        Self { namespace, pod, uid: None, container }
-    }
-}
-
-impl From<TargetPathWithUid> for StreamTarget {
-    fn from((namespace, pod, uid, container): TargetPathWithUid) -> Self {
-        Self { namespace, pod, uid: Some(uid), container }
-    }
-}
-
 type Deps = State<StreamingDeps>;
+type Target = Path<StreamTarget>;
 
-async fn exec(deps: Deps, Path(path): Path<TargetPath>, query: RawQuery, request: Request) -> Response {
-    respond(start_exec(&deps, &path.into(), &query, request).await)
-}
-
-async fn exec_uid(
+async fn exec(
     deps: Deps,
-    Path(path): Path<TargetPathWithUid>,
-    query: RawQuery,
-    request: Request,
-) -> Response {
-    respond(start_exec(&deps, &path.into(), &query, request).await)
-}
-
-async fn attach(deps: Deps, Path(path): Path<TargetPath>, query: RawQuery, request: Request) -> Response {
-    respond(start_attach(&deps, &path.into(), &query, request).await)
-}
-
-async fn attach_uid(
-    deps: Deps,
-    Path(path): Path<TargetPathWithUid>,
-    query: RawQuery,
-    request: Request,
-) -> Response {
-    respond(start_attach(&deps, &path.into(), &query, request).await)
-}
-
-async fn port_forward(
-    deps: Deps,
-    Path((namespace, pod)): Path<(String, String)>,
-    query: RawQuery,
-    request: Request,
-) -> Response {
-    let target = StreamTarget { namespace, pod, uid: None, container: String::new() };
-    respond(start_port_forward(&deps, &target, &query, request).await)
-}
-
-async fn port_forward_uid(
-    deps: Deps,
-    Path((namespace, pod, uid)): Path<TargetPath>,
-    query: RawQuery,
-    request: Request,
-) -> Response {
-    let target = StreamTarget { namespace, pod, uid: Some(uid), container: String::new() };
-    respond(start_port_forward(&deps, &target, &query, request).await)
-}
-
-async fn run(deps: Deps, Path(path): Path<TargetPath>, query: RawQuery) -> Response {
-    respond(run_command(&deps, &path.into(), &query).await)
-}
-
-async fn run_uid(deps: Deps, Path(path): Path<TargetPathWithUid>, query: RawQuery) -> Response {
-    respond(run_command(&deps, &path.into(), &query).await)
-}
-
-fn respond(result: Result<Response, ErrorResponse>) -> Response {
-    result.unwrap_or_else(IntoResponse::into_response)
-}
-
-async fn start_exec(
-    deps: &StreamingDeps,
-    target: &StreamTarget,
-    RawQuery(query): &RawQuery,
+    Path(target): Target,
+    RawQuery(query): RawQuery,
     request: Request,
 ) -> Result<Response, ErrorResponse> {
     let query = queries::pairs(query.as_deref());
     let streams = requested_streams(&query).map_err(bad_request)?;
-    let pod = find_pod(deps, target)?;
+    let pod = find_pod(&deps, &target)?;
     let upgrade = required_upgrade(request.headers())?;
-    let container = running_container(deps, &pod, &target.container).await?;
+    let container = running_container(&deps, &pod, &target.container).await?;
     let command: Vec<String> = queries::all(&query, "command").map(str::to_owned).collect();
     let url = deps.streams.exec_url(&container, &command, streams).await?;
-    serve_process(deps, "exec", (upgrade, streams), &url, request).await
+    serve_process(&deps, "exec", (upgrade, streams), &url, request).await
 }
 
-async fn start_attach(
-    deps: &StreamingDeps,
-    target: &StreamTarget,
-    RawQuery(query): &RawQuery,
+async fn attach(
+    deps: Deps,
+    Path(target): Target,
+    RawQuery(query): RawQuery,
     request: Request,
 ) -> Result<Response, ErrorResponse> {
     let streams = requested_streams(&queries::pairs(query.as_deref())).map_err(bad_request)?;
-    let pod = find_pod(deps, target)?;
+    let pod = find_pod(&deps, &target)?;
     let upgrade = required_upgrade(request.headers())?;
-    let container = running_container(deps, &pod, &target.container).await?;
+    let container = running_container(&deps, &pod, &target.container).await?;
     // The container spec decides whether the process has a terminal, not the client.
     let tty = pod.container(&target.container).is_some_and(|found| found.container.tty == Some(true));
     let url = deps.streams.attach_url(&container, StreamChoice { tty, ..streams }).await?;
-    serve_process(deps, "attach", (upgrade, streams), &url, request).await
+    serve_process(&deps, "attach", (upgrade, streams), &url, request).await
 }
 
 async fn serve_process(
@@ -221,10 +152,10 @@ async fn serve_process(
     passthrough::start(&deps.sessions, url, request).await
 }
 
-async fn start_port_forward(
-    deps: &StreamingDeps,
-    target: &StreamTarget,
-    RawQuery(query): &RawQuery,
+async fn port_forward(
+    deps: Deps,
+    Path(target): Target,
+    RawQuery(query): RawQuery,
     request: Request,
 ) -> Result<Response, ErrorResponse> {
     let upgrade = Upgrade::from_headers(request.headers());
@@ -238,14 +169,14 @@ async fn start_port_forward(
     } else {
         Vec::new()
     };
-    let pod = find_pod(deps, target)?;
+    let pod = find_pod(&deps, &target)?;
     required_upgrade(request.headers())?;
     let ready = |pod: &ObservedPod| {
         pod.sandboxes.iter().find(|sandbox| sandbox.state == SandboxState::Ready).map(|s| s.id.clone())
     };
     let not_found =
         || ErrorResponse(StatusCode::INTERNAL_SERVER_ERROR, format!("pod not found ({:?})", target.pod));
-    let sandbox = observe(deps, &pod, ready).await.ok_or_else(not_found)?;
+    let sandbox = observe(&deps, &pod, ready).await.ok_or_else(not_found)?;
     let url = deps.streams.port_forward_url(&sandbox, &ports).await?;
     match tunnel {
         Some(protocols) => {
@@ -256,16 +187,12 @@ async fn start_port_forward(
     }
 }
 
-async fn run_command(
-    deps: &StreamingDeps,
-    target: &StreamTarget,
-    RawQuery(query): &RawQuery,
-) -> Result<Response, ErrorResponse> {
-    let pod = find_pod(deps, target)?;
+async fn run(deps: Deps, Path(target): Target, RawQuery(query): RawQuery) -> Result<Response, ErrorResponse> {
+    let pod = find_pod(&deps, &target)?;
     let query = queries::pairs(query.as_deref());
     let command: Vec<String> =
         queries::first(&query, "cmd").unwrap_or_default().split(' ').map(str::to_owned).collect();
-    let container = running_container(deps, &pod, &target.container).await?;
+    let container = running_container(&deps, &pod, &target.container).await?;
     let output = deps.containers.exec(&container, &command, Duration::ZERO).await;
     let output = output.map_err(|error| ErrorResponse(StatusCode::INTERNAL_SERVER_ERROR, error.message))?;
     if output.exit_code != 0 {

@@ -48,26 +48,7 @@ pub(crate) enum FlagKind {
 impl FlagKind {
     /// The value of a flag that is given without one; `None` if the flag requires a value.
     pub(super) fn value_if_omitted(self) -> Option<&'static str> {
-        match self {
-            Self::Bool | Self::Version => Some("true"),
-            Self::Text
-            | Self::Int32
-            | Self::Int64
-            | Self::Duration
-            | Self::Ip
-            | Self::List
-            | Self::Map
-            | Self::OneEntryMap
-            | Self::Thresholds
-            | Self::Gates
-            | Self::Headers
-            | Self::Labels
-            | Self::Taints
-            | Self::ReservedMemory
-            | Self::Quantity
-            | Self::Verbosity
-            | Self::Vmodule => None,
-        }
+        matches!(self, Self::Bool | Self::Version).then_some("true")
     }
 
     /// The placeholder for the value in `--help`.
@@ -125,7 +106,7 @@ impl FlagKind {
     }
 }
 
-fn parse_boolean(text: &str) -> Result<bool, String> {
+pub(crate) fn parse_boolean(text: &str) -> Result<bool, String> {
     match text {
         "1" | "t" | "T" | "true" | "TRUE" | "True" => Ok(true),
         "0" | "f" | "F" | "false" | "FALSE" | "False" => Ok(false),
@@ -219,12 +200,16 @@ fn text_value((key, value): (String, String)) -> (String, Value) {
 }
 
 fn merge(previous: Option<Value>, entries: impl Iterator<Item = (String, Value)>) -> Value {
-    let mut map = match previous {
-        Some(Value::Object(map)) => map,
-        _ => Map::new(),
-    };
+    let mut map = object(previous);
     map.extend(entries);
     Value::Object(map)
+}
+
+fn object(previous: Option<Value>) -> Map<String, Value> {
+    match previous {
+        Some(Value::Object(map)) => map,
+        _ => Map::new(),
+    }
 }
 
 fn extend(previous: Option<Value>, items: impl Iterator<Item = Value>) -> Value {
@@ -247,10 +232,7 @@ fn parse_gates(previous: Option<Value>, text: &str) -> Result<Value, String> {
 }
 
 fn parse_headers(previous: Option<Value>, text: &str) -> Result<Value, String> {
-    let mut map = match previous {
-        Some(Value::Object(map)) => map,
-        _ => Map::new(),
-    };
+    let mut map = object(previous);
     for (name, value) in parse_pairs(text, ':')? {
         let values = map.remove(&name);
         map.insert(name, extend(values, std::iter::once(Value::from(value))));

@@ -145,37 +145,16 @@ fn default_value(flag: &FlagSpec, defaults: &Value) -> String {
     let separator = if flag.kind == FlagKind::Thresholds { "<" } else { "=" };
     let scalar = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
     match defaults.pointer(&path) {
-        None | Some(Value::Null) => zero_value(flag.kind).to_owned(),
+        // A field that is not serialized because it is zero.
+        None | Some(Value::Null) if flag.kind == FlagKind::Bool => "false".to_owned(),
+        None | Some(Value::Null) if matches!(flag.kind, FlagKind::Int32 | FlagKind::Int64) => "0".to_owned(),
+        None | Some(Value::Null) => String::new(),
         Some(Value::Array(items)) => items.iter().map(scalar).collect::<Vec<_>>().join(","),
         Some(Value::Object(fields)) => {
             let pairs = fields.iter().map(|(key, value)| format!("{key}{separator}{}", scalar(value)));
             pairs.collect::<Vec<_>>().join(",")
         }
         Some(value) => scalar(value),
-    }
-}
-
-/// The value of a field that is not serialized because it is zero.
-fn zero_value(kind: FlagKind) -> &'static str {
-    match kind {
-        FlagKind::Bool => "false",
-        FlagKind::Int32 | FlagKind::Int64 => "0",
-        FlagKind::Text
-        | FlagKind::Duration
-        | FlagKind::Ip
-        | FlagKind::List
-        | FlagKind::Map
-        | FlagKind::OneEntryMap
-        | FlagKind::Thresholds
-        | FlagKind::Gates
-        | FlagKind::Headers
-        | FlagKind::Labels
-        | FlagKind::Taints
-        | FlagKind::ReservedMemory
-        | FlagKind::Quantity
-        | FlagKind::Verbosity
-        | FlagKind::Vmodule
-        | FlagKind::Version => "",
     }
 }
 

@@ -9,6 +9,7 @@ use super::{Checker, field};
 use crate::{
     KubeletConfiguration,
     configuration::{Managers, MemoryReservationPolicy},
+    flags::parse_boolean,
     gates::Gate,
 };
 
@@ -38,7 +39,8 @@ fn check_policy_options(checker: &mut Checker<'_>, managers: &Managers) {
             _ => (false, None),
         };
         checker.rule_at(known, path, "unknown CPU manager policy option");
-        checker.rule_at(!known || is_boolean(value), path, format!("{value:?} must be true or false"));
+        let valid = !known || parse_boolean(value).is_ok();
+        checker.rule_at(valid, path, format!("{value:?} must be true or false"));
         if let Some(gate) = gate {
             let on = checker.enabled(gate);
             checker.rule_at(on, path, format!("requires feature gate {gate:?} to be enabled"));
@@ -48,7 +50,8 @@ fn check_policy_options(checker: &mut Checker<'_>, managers: &Managers) {
         let path = || field("topologyManagerPolicyOptions").key(option.as_str());
         match option.as_str() {
             "prefer-closest-numa-nodes" => {
-                checker.rule_at(is_boolean(value), path, format!("{value:?} must be true or false"));
+                let valid = parse_boolean(value).is_ok();
+                checker.rule_at(valid, path, format!("{value:?} must be true or false"));
             }
             "max-allowable-numa-nodes" => {
                 let valid = value.parse::<i64>().is_ok_and(|nodes| nodes >= 8);
@@ -57,10 +60,6 @@ fn check_policy_options(checker: &mut Checker<'_>, managers: &Managers) {
             _ => checker.rule_at(false, path, "unknown topology manager policy option"),
         }
     }
-}
-
-fn is_boolean(text: &str) -> bool {
-    matches!(text, "1" | "t" | "T" | "true" | "TRUE" | "True" | "0" | "f" | "F" | "false" | "FALSE" | "False")
 }
 
 fn check_reserved_memory(checker: &mut Checker<'_>, managers: &Managers) {

@@ -3,13 +3,14 @@
 use std::net::IpAddr;
 
 use super::{
-    Checker, FlagViolation, field,
+    Checker, field,
     names::{is_label_value, is_qualified_name},
 };
 use crate::{
     address::parse_ip,
     configuration::{ApiClient, Node, Tracing},
     flags::Flags,
+    problem::Problem,
 };
 
 /// Hidden metrics can be shown for the previous minor version only.
@@ -85,11 +86,12 @@ const ALLOWED_LABELS: [&str; 11] = [
 /// Label prefixes below which a node may set any label on itself.
 const ALLOWED_LABEL_PREFIXES: [&str; 2] = ["kubelet.kubernetes.io", "node.kubernetes.io"];
 
-pub(super) fn check_flags(flags: &Flags) -> Vec<FlagViolation> {
-    let mut violations = Vec::new();
+/// Checks all rules for values that only flags can set.
+pub(crate) fn check_flags(flags: &Flags) -> Vec<Problem> {
+    let mut problems = Vec::new();
     let mut rule = |valid: bool, flag: &'static str, reason: String| {
         if !valid {
-            violations.push(FlagViolation { flag, reason });
+            problems.push(Problem::of_flag(flag, reason));
         }
     };
     for (key, value) in &flags.node_labels {
@@ -119,7 +121,7 @@ pub(super) fn check_flags(flags: &Flags) -> Vec<FlagViolation> {
         "exit-on-lock-contention",
         "requires --lock-file".to_owned(),
     );
-    violations
+    problems
 }
 
 fn may_set_label(key: &str) -> bool {

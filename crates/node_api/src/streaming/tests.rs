@@ -197,6 +197,7 @@ async fn failures_have_specific_status_codes() {
         ("/exec/ns/gone/main?output=1", 404, "pod does not exist"),
         ("/exec/ns/web/u9/main?output=1", 404, "pod not found"),
         ("/exec/ns/web/ended?output=1", 500, "container not found (\"ended\")"),
+        ("/portForward/ns/web/u9", 404, "pod not found"),
         ("/portForward/ns/gone", 404, "pod does not exist"),
         ("/portForward/ns/web/u9", 404, "pod not found"),
     ] {

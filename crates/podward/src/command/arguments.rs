@@ -12,15 +12,11 @@ use values::duration::GoDuration;
     about = "Podward runs pods on one Linux machine.",
     after_help = "`podward agent --help` lists the flags of the agent. The other commands connect to the agent of this\n\
                   machine through its local socket, which needs root but no API server.",
-    version = version()
+    version
 )]
 pub(super) struct CommandLine {
     #[command(subcommand)]
     pub(super) command: Command,
-}
-
-fn version() -> &'static str {
-    concat!(env!("CARGO_PKG_VERSION"))
 }
 
 #[derive(Debug, Subcommand)]
@@ -141,6 +137,21 @@ pub(super) enum Output {
     Name,
 }
 
+#[derive(Clone, Copy, Debug, Default, Args)]
+pub(super) struct OutputFormat {
+    /// Output format: wide, json, yaml or name
+    #[arg(
+        short,
+        long,
+        value_enum,
+        value_name = "FORMAT",
+        default_value = "table",
+        hide_default_value = true,
+        hide_possible_values = true
+    )]
+    pub(super) output: Output,
+}
+
 #[derive(Clone, Debug, Default, Args)]
 pub(super) struct Scope {
     /// Show only this namespace
@@ -161,17 +172,8 @@ pub(super) struct GetArguments {
     pub(super) names: Vec<String>,
     #[command(flatten)]
     pub(super) scope: Scope,
-    /// Output format: wide, json, yaml or name
-    #[arg(
-        short,
-        long,
-        value_enum,
-        value_name = "FORMAT",
-        default_value = "table",
-        hide_default_value = true,
-        hide_possible_values = true
-    )]
-    pub(super) output: Output,
+    #[command(flatten)]
+    pub(super) format: OutputFormat,
     /// Show changes as they happen
     #[arg(short, long)]
     pub(super) watch: bool,
@@ -206,17 +208,8 @@ pub(super) struct PodArguments {
     pub(super) pod: String,
     #[command(flatten)]
     pub(super) scope: Scope,
-    /// Output format: wide, json, yaml or name
-    #[arg(
-        short,
-        long,
-        value_enum,
-        value_name = "FORMAT",
-        default_value = "table",
-        hide_default_value = true,
-        hide_possible_values = true
-    )]
-    pub(super) output: Output,
+    #[command(flatten)]
+    pub(super) format: OutputFormat,
     #[command(flatten)]
     pub(super) connection: Connection,
 }
@@ -228,17 +221,8 @@ pub(super) struct EventArguments {
     pub(super) pod: Option<String>,
     #[command(flatten)]
     pub(super) scope: Scope,
-    /// Output format: wide, json, yaml or name
-    #[arg(
-        short,
-        long,
-        value_enum,
-        value_name = "FORMAT",
-        default_value = "table",
-        hide_default_value = true,
-        hide_possible_values = true
-    )]
-    pub(super) output: Output,
+    #[command(flatten)]
+    pub(super) format: OutputFormat,
     /// Show events as they happen
     #[arg(short, long)]
     pub(super) watch: bool,
@@ -370,7 +354,7 @@ mod tests {
         let parsed =
             CommandLine::try_parse_from("podward get po -n a -owide -l app=web -w".split(' ')).unwrap();
         let Command::Get(get) = parsed.command else { panic!() };
-        assert_eq!((get.kind.as_str(), get.output, get.watch), ("po", Output::Wide, true));
+        assert_eq!((get.kind.as_str(), get.format.output, get.watch), ("po", Output::Wide, true));
         let parsed = CommandLine::try_parse_from("podward exec -it web -c a -- sh -c ls".split(' ')).unwrap();
         let Command::Exec(exec) = parsed.command else { panic!() };
         assert_eq!(exec.command, ["sh", "-c", "ls"]);

@@ -19,8 +19,8 @@ pub(super) async fn run(arguments: PodArguments) -> anyhow::Result<ExitCode> {
     let pod = find(&client, &arguments.pod, arguments.scope.namespace.as_deref()).await?;
     let (namespace, name) = name_of(&pod);
     let explanation: PodExplanation = client.get(&format!("{}/{namespace}/{name}", paths::EXPLAIN)).await?;
-    match arguments.output {
-        Output::Json | Output::Yaml => print_document(arguments.output, &explanation)?,
+    match arguments.format.output {
+        Output::Json | Output::Yaml => print_document(arguments.format.output, &explanation)?,
         Output::Table | Output::Wide | Output::Name => {
             print(&text(&explanation, terminal::width().unwrap_or(DEFAULT_WIDTH)))?;
         }

@@ -50,7 +50,7 @@ pub(super) async fn run(mut arguments: GetArguments) -> anyhow::Result<ExitCode>
     }
     match kind {
         Kind::Pods => pods::run(&client, &arguments).await,
-        Kind::Events => events::run(&client, &events::EventQuery::from_get(&arguments)?).await,
+        Kind::Events => events::run(&client, &events::query_from_get(arguments)?).await,
         Kind::Sources => sources::run(&client, &arguments).await,
         Kind::Node => nodes::run(&client, &arguments).await,
     }?;
@@ -59,7 +59,7 @@ pub(super) async fn run(mut arguments: GetArguments) -> anyhow::Result<ExitCode>
 
 pub(super) async fn run_events(arguments: EventArguments) -> anyhow::Result<ExitCode> {
     let client = Client::from_flags(&arguments.connection);
-    events::run(&client, &events::EventQuery::from_events(arguments)).await?;
+    events::run(&client, &arguments).await?;
     Ok(ExitCode::SUCCESS)
 }
 

@@ -23,8 +23,8 @@ pub(super) async fn run(arguments: PodArguments) -> anyhow::Result<ExitCode> {
     let pod = find(&client, &arguments.pod, arguments.scope.namespace.as_deref()).await?;
     let (namespace, name) = name_of(&pod);
     let timeline: Timeline = client.get(&format!("{}/{namespace}/{name}", paths::TIMELINE)).await?;
-    match arguments.output {
-        Output::Json | Output::Yaml => print_document(arguments.output, &timeline)?,
+    match arguments.format.output {
+        Output::Json | Output::Yaml => print_document(arguments.format.output, &timeline)?,
         Output::Table | Output::Wide | Output::Name => print(&text(&timeline, terminal::width()))?,
     }
     Ok(ExitCode::SUCCESS)

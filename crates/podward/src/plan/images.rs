@@ -91,11 +91,11 @@ pub(super) fn credential_provider_hash(loaded: &LoadedConfig) -> anyhow::Result<
 
 fn provider_token(settings: config::ProviderTokenSettings) -> ProviderToken {
     ProviderToken {
+        shared: if settings.cache_per_token() { ResponseSharing::Token } else { ResponseSharing::Account },
         audience: settings.audience,
         requires_account: settings.requires_account,
         required_annotations: settings.required_annotations,
         optional_annotations: settings.optional_annotations,
-        shared: if settings.cache_per_token { ResponseSharing::Token } else { ResponseSharing::Account },
     }
 }
 

@@ -40,27 +40,15 @@ pub(super) struct StartupFacts {
 
 pub(super) fn adapters(loaded: &LoadedConfig, plan: &Plan, found: StartupFacts) -> Adapters {
     let root = &loaded.flags.root_dir;
-    let StartupFacts {
-        state,
-        runtime,
-        runtime_name,
-        cgroups,
-        facts,
-        usage,
-        allocations,
-        metrics,
-        api,
-        serving,
-    } = found;
     let folders = Arc::new(HostPodFolders::new(root, &plan.settings.pod_logs_dir, LOG_LINKS));
     let messages = Arc::new(HostTerminationMessages::new(root, &plan.settings.pod_logs_dir));
     // The attach/detach controller attaches volumes where it is enabled.
-    let by_controller = api.is_some() && loaded.config.volumes.enable_controller_attach_detach;
+    let by_controller = found.api.is_some() && loaded.config.volumes.enable_controller_attach_detach;
     let attaches_as = (!by_controller).then(|| plan.settings.name.clone());
     Adapters {
-        allocations,
-        runtime,
-        runtime_name,
+        allocations: found.allocations,
+        runtime: found.runtime,
+        runtime_name: found.runtime_name,
         processes: Arc::new(PidfdProcessWatch),
         env_files: folders.clone(),
         logs: folders.clone(),
@@ -70,9 +58,9 @@ pub(super) fn adapters(loaded: &LoadedConfig, plan: &Plan, found: StartupFacts) 
             HostPodVolumes::new(root)
                 .with_flex_drivers(loaded.config.volumes.volume_plugin_dir.clone(), attaches_as),
         ),
-        system_cgroups: Arc::new(cgroups.system_cgroups(Path::new("/proc"))),
-        cgroups: Arc::new(cgroups),
-        host: Arc::new(facts),
+        system_cgroups: Arc::new(found.cgroups.system_cgroups(Path::new("/proc"))),
+        cgroups: Arc::new(found.cgroups),
+        host: Arc::new(found.facts),
         credential_files: Arc::new(credential_files(root)),
         credential_programs: Arc::new(ExecCredentialPrograms::new(
             loaded.flags.image_credential_provider_bin_dir.clone().unwrap_or_default(),
@@ -83,10 +71,10 @@ pub(super) fn adapters(loaded: &LoadedConfig, plan: &Plan, found: StartupFacts) 
         log_files: Arc::new(HostLogFiles::new(&plan.settings.pod_logs_dir)),
         rotated_logs: Arc::new(HostRotatedLogs::new(&plan.settings.pod_logs_dir)),
         filesystems: Arc::new(HostFilesystems),
-        memory_thresholds: Arc::new(usage.clone()),
-        usage: Arc::new(usage),
+        memory_thresholds: Arc::new(found.usage.clone()),
+        usage: Arc::new(found.usage),
         disk_usage: Arc::new(HostDiskUsage::default()),
-        checkpoints: Arc::new(FileCheckpoints::new(state)),
+        checkpoints: Arc::new(FileCheckpoints::new(found.state)),
         state_files: Arc::new(StateFiles::new(root)),
         watch: Arc::new(InotifyFolderWatch),
         outbound: Arc::new(NetworkOutbound::new()),
@@ -94,9 +82,9 @@ pub(super) fn adapters(loaded: &LoadedConfig, plan: &Plan, found: StartupFacts) 
         logind: Arc::new(logind()),
         packet_filter: Arc::new(IptablesFilter::new("iptables", "ip6tables")),
         clock: Arc::new(SystemClock),
-        metrics,
-        api,
-        serving,
+        metrics: found.metrics,
+        api: found.api,
+        serving: found.serving,
     }
 }
 

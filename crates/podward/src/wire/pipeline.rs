@@ -8,18 +8,17 @@ use agent::cluster::object_hints;
 use agent::node::node_reports::NodeReports;
 use agent::node::node_view::NodeView;
 use agent::pipeline::cached_status::CachedStatus;
-use agent::pipeline::messages::{ProbeResultChange, Requeue, SweepOrder, WorkerMessage};
+use agent::pipeline::messages::{ProbeResultChange, Requeue, WorkerMessage};
 use agent::pipeline::observation::Observations;
 use agent::pipeline::pod_runtime::PodRuntime;
 use agent::pipeline::sync_loop::SyncLoop;
 use agent::pipeline::tables::Writer;
 use agent::pipeline::{desired, pleg, pod_workers, probes, status, sync_loop};
 use decide::status::pod_status::PodStatusNodeInputs;
-use model::{Pod, PodEvent, PodUid, PodUpdate, ProbeResults, Snapshot, Timestamp, WorkerView};
+use model::{PodEvent, PodUid, PodUpdate, ProbeResults, Snapshot, Timestamp, WorkerView};
 use ports::served::objects::Objects;
 use timing::KeyReceiver;
 use tokio::sync::{mpsc, watch};
-use tokio::time::Instant;
 
 use super::Running;
 use super::channels::{Receivers, Senders};
@@ -54,14 +53,30 @@ pub(super) fn start_pipeline(
         probes: receivers.probe_results,
         kills: receivers.kills,
     };
-    let outputs = SyncLoopOutputs {
+    let (adapters, tables) = (&context.adapters, &context.tables);
+    let sync_loop = SyncLoop::new(sync_loop::SyncLoopDeps {
         workers: senders.workers,
-        sweeps: senders.sweeps,
+        sweeper: senders.sweeps,
         desired: writers.desired,
+        worker_views: tables.workers.clone(),
+        observer: tables.observer.clone(),
+        health: context.health.clone(),
+        folders: adapters.folders.clone(),
+        logs: adapters.logs.clone(),
+        allocations: adapters.allocations.clone(),
+        cgroups: adapters.cgroups.clone(),
+        sources: configured_sources(context).collect(),
+        settings: context.settings.clone(),
+        recorder: context.events.clone(),
+        node: node.clone(),
+        nodes: context.api().map(|api| api.nodes.clone()),
+        inputs: Some(node_reports),
         sources_ready: senders.sources_ready,
+        clock: adapters.clock.clone(),
+        metrics: adapters.metrics.clone(),
         heartbeat: senders.heartbeat,
-    };
-    start_sync_loop(running, context, node.clone(), node_reports, inputs, outputs);
+    });
+    running.spawn("sync loop", sync_loop.run(inputs, running.cancel.clone()));
     start_probes(running, context, changes.probes, writers.probe_results, senders.probe_results);
     let published = (writers.workers, writers.next_syncs);
     start_pod_workers(running, context, pod_runtime, receivers.workers, published, senders.requeues);
@@ -110,49 +125,6 @@ fn start_desired(
 async fn hold<T>(sender: T, stage: impl Future<Output = ()>) {
     stage.await;
     drop(sender);
-}
-
-/// Outputs of the sync loop.
-struct SyncLoopOutputs {
-    workers: mpsc::UnboundedSender<WorkerMessage>,
-    sweeps: watch::Sender<SweepOrder>,
-    desired: Writer<Pod>,
-    sources_ready: watch::Sender<bool>,
-    heartbeat: watch::Sender<Instant>,
-}
-
-fn start_sync_loop(
-    running: &mut Running,
-    context: &Context,
-    node: Option<watch::Receiver<NodeView>>,
-    node_reports: NodeReports,
-    inputs: sync_loop::SyncLoopInputs,
-    outputs: SyncLoopOutputs,
-) {
-    let (adapters, tables) = (&context.adapters, &context.tables);
-    let deps = sync_loop::SyncLoopDeps {
-        workers: outputs.workers,
-        sweeper: outputs.sweeps,
-        desired: outputs.desired,
-        worker_views: tables.workers.clone(),
-        observer: tables.observer.clone(),
-        health: context.health.clone(),
-        folders: adapters.folders.clone(),
-        logs: adapters.logs.clone(),
-        allocations: adapters.allocations.clone(),
-        cgroups: adapters.cgroups.clone(),
-        sources: configured_sources(context).collect(),
-        settings: context.settings.clone(),
-        recorder: context.events.clone(),
-        node,
-        nodes: context.api().map(|api| api.nodes.clone()),
-        inputs: Some(node_reports),
-        sources_ready: outputs.sources_ready,
-        clock: adapters.clock.clone(),
-        metrics: adapters.metrics.clone(),
-        heartbeat: outputs.heartbeat,
-    };
-    running.spawn("sync loop", SyncLoop::new(deps).run(inputs, running.cancel.clone()));
 }
 
 fn start_probes(

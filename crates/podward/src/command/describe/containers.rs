@@ -8,7 +8,7 @@ use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use model::Timestamp;
 use std::collections::BTreeMap;
 
-use super::description::Description;
+use super::description::{Description, or_none};
 use crate::command::table::long_time;
 
 pub(super) fn write(description: &mut Description, pod: &Pod) {
@@ -46,11 +46,7 @@ fn write_container(description: &mut Description, container: &Container, status:
             format!("{}/{protocol}{}", port.container_port, host.unwrap_or_default())
         })
         .collect();
-    description.nested(
-        2,
-        "Ports",
-        if ports.is_empty() { "<none>".to_owned() } else { ports.join(", ") }.as_str(),
-    );
+    description.nested(2, "Ports", &or_none(&ports, ", "));
     for (title, arguments) in [("Command", &container.command), ("Args", &container.args)] {
         if let Some(arguments) = arguments.as_ref().filter(|arguments| !arguments.is_empty()) {
             description.nested(2, title, &arguments.join("\n"));
@@ -87,11 +83,7 @@ fn write_container(description: &mut Description, container: &Container, status:
             format!("{} from {} ({mode}{sub_path})", mount.mount_path, mount.name)
         })
         .collect();
-    description.nested(
-        2,
-        "Mounts",
-        if mounts.is_empty() { "<none>".to_owned() } else { mounts.join("\n") }.as_str(),
-    );
+    description.nested(2, "Mounts", &or_none(&mounts, "\n"));
 }
 
 fn write_state(description: &mut Description, title: &str, state: Option<&ContainerState>) {

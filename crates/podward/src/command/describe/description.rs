@@ -28,8 +28,7 @@ impl Description {
 
     /// A title with one value per line.
     pub(super) fn list(&mut self, title: &str, values: &[String]) {
-        let value = if values.is_empty() { "<none>".to_owned() } else { values.join("\n") };
-        self.field(title, &value);
+        self.field(title, &or_none(values, "\n"));
     }
 
     /// A line with only a title.
@@ -45,4 +44,9 @@ impl Description {
     pub(super) fn into_text(self) -> String {
         self.text
     }
+}
+
+/// The joined values, or `<none>`.
+pub(super) fn or_none(values: &[String], separator: &str) -> String {
+    if values.is_empty() { "<none>".to_owned() } else { values.join(separator) }
 }

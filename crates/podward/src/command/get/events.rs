@@ -14,69 +14,45 @@ use crate::command::table::{Table, age};
 
 const HEADINGS: [&str; 5] = ["LAST SEEN", "TYPE", "REASON", "OBJECT", "MESSAGE"];
 
-/// The events to print, and the output format.
-#[derive(Debug)]
-pub(super) struct EventQuery {
-    pod: Option<String>,
-    namespace: Option<String>,
-    types: Vec<String>,
-    output: Output,
-    watch: bool,
-    no_headers: bool,
+/// The query of `podward get events`, which names the pod as an object.
+pub(super) fn query_from_get(arguments: GetArguments) -> anyhow::Result<EventArguments> {
+    if arguments.names.len() > 1 {
+        bail!("name at most one pod to see its events");
+    }
+    Ok(EventArguments {
+        pod: arguments.names.into_iter().next(),
+        scope: arguments.scope,
+        types: Vec::new(),
+        format: arguments.format,
+        watch: arguments.watch,
+        no_headers: arguments.no_headers,
+        connection: arguments.connection,
+    })
 }
 
-impl EventQuery {
-    pub(super) fn from_get(arguments: &GetArguments) -> anyhow::Result<Self> {
-        if arguments.names.len() > 1 {
-            bail!("name at most one pod to see its events");
-        }
-        Ok(Self {
-            pod: arguments.names.first().cloned(),
-            namespace: arguments.scope.namespace.clone(),
-            types: Vec::new(),
-            output: arguments.output,
-            watch: arguments.watch,
-            no_headers: arguments.no_headers,
-        })
-    }
-
-    pub(super) fn from_events(arguments: EventArguments) -> Self {
-        Self {
-            pod: arguments.pod,
-            namespace: arguments.scope.namespace,
-            types: arguments.types,
-            output: arguments.output,
-            watch: arguments.watch,
-            no_headers: arguments.no_headers,
-        }
-    }
-
-    fn matches(&self, event: &Event) -> bool {
-        let subject = &event.involved_object;
-        let name = subject.name.as_deref().unwrap_or_default();
-        let has_name = |pod: &str| {
-            let pod = pod.rsplit('/').next().unwrap_or(pod);
-            // The name of a static pod ends with the name of the node, which is unknown here.
-            name == pod || name.strip_prefix(pod).is_some_and(|rest| rest.starts_with('-'))
-        };
-        let kind = event.type_.as_deref().unwrap_or_default();
-        self.pod.as_deref().is_none_or(has_name)
-            && self
-                .namespace
-                .as_deref()
-                .is_none_or(|namespace| subject.namespace.as_deref() == Some(namespace))
-            && (self.types.is_empty() || self.types.iter().any(|type_| type_.eq_ignore_ascii_case(kind)))
-    }
+fn matches(query: &EventArguments, event: &Event) -> bool {
+    let subject = &event.involved_object;
+    let name = subject.name.as_deref().unwrap_or_default();
+    let has_name = |pod: &str| {
+        let pod = pod.rsplit('/').next().unwrap_or(pod);
+        // The name of a static pod ends with the name of the node, which is unknown here.
+        name == pod || name.strip_prefix(pod).is_some_and(|rest| rest.starts_with('-'))
+    };
+    let in_namespace = |namespace: &str| subject.namespace.as_deref() == Some(namespace);
+    let kind = event.type_.as_deref().unwrap_or_default();
+    query.pod.as_deref().is_none_or(has_name)
+        && query.scope.namespace.as_deref().is_none_or(in_namespace)
+        && (query.types.is_empty() || query.types.iter().any(|type_| type_.eq_ignore_ascii_case(kind)))
 }
 
-pub(super) async fn run(client: &Client, query: &EventQuery) -> anyhow::Result<()> {
+pub(super) async fn run(client: &Client, query: &EventArguments) -> anyhow::Result<()> {
     if query.watch {
         return watch(client, query).await;
     }
     let list: EventList = client.get(paths::EVENTS).await?;
-    let events: Vec<Event> = list.items.into_iter().filter(|event| query.matches(event)).collect();
+    let events: Vec<Event> = list.items.into_iter().filter(|event| matches(query, event)).collect();
     let objects = events.iter().map(printable).collect::<anyhow::Result<Vec<_>>>()?;
-    if print_objects(query.output, &objects, false)? {
+    if print_objects(query.format.output, &objects, false)? {
         return Ok(());
     }
     if events.is_empty() {
@@ -91,16 +67,16 @@ pub(super) async fn run(client: &Client, query: &EventQuery) -> anyhow::Result<(
     print(&table.take_text())
 }
 
-async fn watch(client: &Client, query: &EventQuery) -> anyhow::Result<()> {
+async fn watch(client: &Client, query: &EventArguments) -> anyhow::Result<()> {
     let mut changes = client.open(&format!("{}?watch=true", paths::EVENTS)).await?.json_lines();
     let mut table = table_with_headings(HEADINGS, query.no_headers);
     while let Some(WatchEvent { object, .. }) = changes.next::<WatchEvent<Event>>().await? {
-        let Some(event) = object.filter(|event| query.matches(event)) else { continue };
-        if matches!(query.output, Output::Table | Output::Wide) {
+        let Some(event) = object.filter(|event| matches(query, event)) else { continue };
+        if matches!(query.format.output, Output::Table | Output::Wide) {
             table.add_row(row(&event, SystemClock.now()));
             print(&table.take_text())?;
         } else {
-            print_change(query.output, &printable(&event)?)?;
+            print_change(query.format.output, &printable(&event)?)?;
         }
     }
     bail!("the agent has stopped")
@@ -173,11 +149,11 @@ mod tests {
         vec![event("a-node", "Pulled", 1), event("b-node", "BackOff", 3)]
     }
 
-    fn query(line: &str) -> EventQuery {
+    fn query(line: &str) -> EventArguments {
         use clap::Parser;
         let arguments = ["podward", "events"].into_iter().chain(line.split_whitespace());
         match crate::command::arguments::CommandLine::try_parse_from(arguments).unwrap().command {
-            crate::command::arguments::Command::Events(events) => EventQuery::from_events(events),
+            crate::command::arguments::Command::Events(events) => events,
             _ => panic!(),
         }
     }
@@ -200,7 +176,7 @@ mod tests {
         let all = events();
         let count = |line: &str| {
             let query = query(line);
-            all.iter().filter(|event| query.matches(event)).count()
+            all.iter().filter(|event| matches(&query, event)).count()
         };
         assert_eq!(count(""), 2);
         assert_eq!(count("b-node -n default"), 1);

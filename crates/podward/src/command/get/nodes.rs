@@ -20,7 +20,7 @@ pub(super) async fn run(client: &Client, arguments: &GetArguments) -> anyhow::Re
         anyhow::bail!("node {other:?} not found; this agent's node is {name}");
     }
     let object = PrintableObject::new("Node", &name, serde_json::to_value(&node)?);
-    if print_objects(arguments.output, &[object], true)? {
+    if print_objects(arguments.format.output, &[object], true)? {
         return Ok(());
     }
     print(&table(&node, arguments, SystemClock.now()).take_text())
@@ -47,7 +47,7 @@ fn table(node: &Node, arguments: &GetArguments, now: Timestamp) -> Table {
     };
     let mut cells = vec![name, shown_status, age_of(created, now), info.kubelet_version.clone()];
     let mut headings = vec!["NAME", "STATUS", "AGE", "VERSION"];
-    if arguments.output == Output::Wide {
+    if arguments.format.output == Output::Wide {
         headings.extend(["INTERNAL-IP", "OS-IMAGE", "KERNEL-VERSION", "CONTAINER-RUNTIME"]);
         cells.extend([
             address("InternalIP"),

@@ -34,7 +34,7 @@ pub(super) async fn run(client: &Client, arguments: &GetArguments) -> anyhow::Re
             pod_names::find(client, name, arguments.scope.namespace.as_deref()).await?;
         }
     }
-    if print_objects(arguments.output, &objects, arguments.names.len() == 1)? {
+    if print_objects(arguments.format.output, &objects, arguments.names.len() == 1)? {
         return Ok(());
     }
     if pods.is_empty() {
@@ -64,8 +64,8 @@ async fn watch(client: &Client, arguments: &GetArguments, filter: &PodFilter) ->
         if !filter.matches(&pod) {
             continue;
         }
-        if !matches!(arguments.output, Output::Table | Output::Wide) {
-            print_change(arguments.output, &printable(&pod, item))?;
+        if !matches!(arguments.format.output, Output::Table | Output::Wide) {
+            print_change(arguments.format.output, &printable(&pod, item))?;
             continue;
         }
         table.add_row(filter.row(&pod, SystemClock.now()));
@@ -95,7 +95,7 @@ impl PodFilter {
             namespace: arguments.scope.namespace.clone(),
             names: arguments.names.clone(),
             selector: Selector::parse(arguments.selector.as_deref().unwrap_or_default())?,
-            wide: arguments.output == Output::Wide,
+            wide: arguments.format.output == Output::Wide,
         })
     }
 

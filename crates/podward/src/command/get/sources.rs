@@ -22,15 +22,15 @@ pub(super) async fn run(client: &Client, arguments: &GetArguments) -> anyhow::Re
             SourceList { files: client.get(paths::MANIFESTS).await?, sources: Vec::new() }
         }
     };
-    if matches!(arguments.output, Output::Json | Output::Yaml) {
-        return print_document(arguments.output, &list);
+    if matches!(arguments.format.output, Output::Json | Output::Yaml) {
+        return print_document(arguments.format.output, &list);
     }
     let rows = rows(&list, SystemClock.now());
     if rows.is_empty() {
         eprintln!("No sources: set staticPodPath, staticPodURL or --kubeconfig.");
         return Ok(());
     }
-    if arguments.output == Output::Name {
+    if arguments.format.output == Output::Name {
         return print(&rows.iter().map(|row| format!("{}\n", row.location)).collect::<String>());
     }
     let mut table = table_with_headings(HEADINGS, arguments.no_headers);
