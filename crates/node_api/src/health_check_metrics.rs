@@ -17,7 +17,7 @@ use crate::published_state::PublishedState;
 const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 const LAST_RESULTS: FamilyHeader<'_> = FamilyHeader {
     name: "kubernetes_healthcheck",
-    help: "[STABLE] Whether a health check was good last time.",
+    help: "[STABLE] Last result of a health check: 1 is healthy.",
     kind: MetricKind::Gauge,
 };
 const RESULT_COUNTS: FamilyHeader<'_> = FamilyHeader {
@@ -27,7 +27,7 @@ const RESULT_COUNTS: FamilyHeader<'_> = FamilyHeader {
 };
 const START_TIME: FamilyHeader<'_> = FamilyHeader {
     name: "process_start_time_seconds",
-    help: "[ALPHA] When the agent started, in Unix time.",
+    help: "[ALPHA] Start time of the agent, in Unix time.",
     kind: MetricKind::Gauge,
 };
 

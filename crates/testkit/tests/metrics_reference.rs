@@ -1,7 +1,7 @@
 //! Generates `docs/reference/metrics.md` from the metric families in the sources, and checks that it is current.
 //!
 //! A family is a string literal with its name, directly followed by a literal with its help text. Its type is the
-//! nearest word "counter", "gauge" or "histogram" in the code around it.
+//! nearest word "counter", "gauge" or "histogram" in the code around it, or the declared type of its field.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -179,5 +179,21 @@ fn kind_at(text: &str, at: usize) -> &'static str {
     let in_row = kinds.into_iter().find(|kind| table_row.contains(&format!(" {kind},")));
     let nearest_before = || kinds.into_iter().filter_map(|kind| Some((before.rfind(kind)?, kind))).max();
     let nearest_after = || kinds.into_iter().filter_map(|kind| Some((after.find(kind)?, kind))).min();
-    in_row.or_else(|| Some(nearest_before()?.1)).or_else(|| Some(nearest_after()?.1)).unwrap_or("gauge")
+    in_row
+        .or_else(|| Some(nearest_before()?.1))
+        .or_else(|| kind_of_field(text, &text[at..]))
+        .or_else(|| Some(nearest_after()?.1))
+        .unwrap_or("gauge")
+}
+
+/// The declared type of the field that is passed after name and help: `&self.client.errors`.
+fn kind_of_field(text: &str, call: &str) -> Option<&'static str> {
+    let argument = call.split(';').next()?.split("&self.").nth(1)?;
+    let path = argument.split(|c: char| !c.is_alphanumeric() && c != '_' && c != '.').next()?;
+    let declaration = format!("    {}: ", path.rsplit('.').next()?);
+    let kind = text.split(&declaration).nth(1)?;
+    ["Counter", "Gauge", "Histogram"]
+        .into_iter()
+        .zip(["counter", "gauge", "histogram"])
+        .find_map(|(name, word)| kind.starts_with(name).then_some(word))
 }

@@ -25,20 +25,20 @@ const BYTES: &[f64] = &[
 metrics_group! {
     ApiMetrics {
         requests: Family<Counter, 3> = Family::new(["code", "host", "method"]),
-            "rest_client_requests_total", "Answers of the API server by code; <error> for none";
+            "rest_client_requests_total", "Responses of the API server, by status code; <error> without a response";
         duration: Family<Histogram, 2> = Family::histograms(["host", "verb"], SECONDS),
             "rest_client_request_duration_seconds",
-            "Time of a request with its waiting and its repetitions, watches excepted";
+            "Duration of a request with waiting and retries, except watches";
         rate_limiter: Family<Histogram, 2> = Family::histograms(["host", "verb"], SECONDS),
-            "rest_client_rate_limiter_duration_seconds", "Time that a request waited for its turn";
+            "rest_client_rate_limiter_duration_seconds", "Time that a request waited for the rate limiter";
         retries: Family<Counter, 3> = Family::new(["code", "host", "verb"]),
-            "rest_client_request_retries_total", "Requests sent again because the server asked for it";
+            "rest_client_request_retries_total", "Retries that the API server asked for";
         size: Family<Histogram, 2> = Family::histograms(["host", "verb"], BYTES),
-            "rest_client_request_size_bytes", "Bytes that a request carries";
+            "rest_client_request_size_bytes", "Size of a request body";
         answer_size: Family<Histogram, 2> = Family::histograms(["host", "verb"], BYTES),
-            "rest_client_response_size_bytes", "Bytes of an answer, watches excepted";
+            "rest_client_response_size_bytes", "Size of a response body, except watches";
         lookup: Family<Histogram, 1> = Family::histograms(["host"], LOOKUP_SECONDS),
-            "rest_client_dns_resolution_duration_seconds", "Time of looking up the server's name";
+            "rest_client_dns_resolution_duration_seconds", "Duration of resolving the name of the API server";
     }
 }
 

@@ -74,8 +74,11 @@ impl CertificateMeter for CertificateMetrics {
 impl Collect for CertificateMetrics {
     fn collect(&self, page: &mut Page) {
         if let Some(seconds) = self.remaining(CertificateUse::Client) {
-            let help = "Seconds that the client certificate is good; +Inf without one";
-            page.gauge("kubelet_certificate_manager_client_ttl_seconds", help, seconds);
+            page.gauge(
+                "kubelet_certificate_manager_client_ttl_seconds",
+                "Remaining lifetime of the client certificate in seconds; +Inf without one",
+                seconds,
+            );
             page.add(
                 "kubelet_certificate_manager_client_expiration_renew_errors",
                 "Failed renewals of the client certificate",
@@ -83,8 +86,11 @@ impl Collect for CertificateMetrics {
             );
         }
         if let Some(seconds) = self.remaining(CertificateUse::Serving) {
-            let help = "Seconds that the serving certificate is good; +Inf without one";
-            page.gauge("kubelet_certificate_manager_server_ttl_seconds", help, seconds);
+            page.gauge(
+                "kubelet_certificate_manager_server_ttl_seconds",
+                "Remaining lifetime of the serving certificate in seconds; +Inf without one",
+                seconds,
+            );
             page.add(
                 "kubelet_certificate_manager_server_rotation_seconds",
                 "Age of replaced serving certificates",

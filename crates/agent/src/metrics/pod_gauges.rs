@@ -57,7 +57,7 @@ fn write_desired(page: &mut Page, desired: &[Arc<Pod>], is_active: impl Fn(&Pod)
     let ephemeral = desired.iter().map(|pod| pod.ephemeral.len()).sum();
     page.gauge(
         "kubelet_managed_ephemeral_containers",
-        "Ephemeral containers of pods that sources want",
+        "Ephemeral containers of desired pods",
         to_gauge(ephemeral),
     );
 }
@@ -84,7 +84,8 @@ fn write_workers(page: &mut Page, workers: &[Arc<WorkerView>], is_desired: impl 
         };
         *counts.entry([config, lifecycle, is_static]).or_insert(0) += 1;
     }
-    let about = ("kubelet_working_pods", "Pods by how far their workers are and who wants them");
+    let about =
+        ("kubelet_working_pods", "Pods by the phase of their worker and by whether a source wants them");
     let rows = counts.into_iter().map(|(labels, count)| (labels, to_gauge(count)));
     page.gauges(about, ["config", "lifecycle", "static"], rows);
 }
@@ -114,14 +115,10 @@ fn write_resizes(page: &mut Page, granted: &[Arc<PodAllocation>]) {
         };
         (reason.to_lowercase(), to_gauge(granted.iter().filter(waits).count()))
     });
-    let about = ("kubelet_pod_pending_resizes", "Resizes that wait, by reason");
+    let about = ("kubelet_pod_pending_resizes", "Resizes that are pending, by reason");
     page.gauges(about, ["reason"], pending.iter().map(|(reason, count)| ([reason.as_str()], *count)));
     let in_progress = granted.iter().filter(|own| own.in_progress.is_some()).count();
-    page.gauge(
-        "kubelet_pod_in_progress_resizes",
-        "Resizes that are being put in force",
-        to_gauge(in_progress),
-    );
+    page.gauge("kubelet_pod_in_progress_resizes", "Resizes that are being actuated", to_gauge(in_progress));
 }
 
 #[cfg(test)]

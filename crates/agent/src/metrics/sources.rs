@@ -7,7 +7,7 @@ metrics_group! {
         pub manifest_files: Family<Gauge, 1> = Family::new(["state"]),
             "podward_manifest_files", "Manifest files by state";
         pub manifest_errors: Counter = Counter::default(),
-            "podward_manifest_errors_total", "Manifests that could not be used";
+            "podward_manifest_errors_total", "Invalid manifests";
         pub logs_rotated: Counter = Counter::default(),
             "podward_logs_rotated_total", "Container logs that were rotated";
     }

@@ -27,30 +27,30 @@ metrics_group! {
             "plugin_manager_total_plugins", "Discovered and registered plugins";
         label_container_errors: Family<Gauge, 1> = Family::new(["access_mode"]),
             "volume_manager_selinux_container_errors_total",
-            "Volumes that wait because the SELinux label of a container cannot be told, counted with each try";
+            "Volumes that wait because the SELinux label of a container is unknown; counts every attempt";
         label_container_warnings: Family<Gauge, 1> = Family::new(["access_mode"]),
             "volume_manager_selinux_container_warnings_total",
-            "Volumes mounted without an SELinux label because that of a container cannot be told";
+            "Volumes mounted without an SELinux label because the label of a container is unknown";
         label_pod_errors: Family<Gauge, 1> = Family::new(["access_mode"]),
             "volume_manager_selinux_pod_context_mismatch_errors_total",
-            "Volumes that wait because containers of one pod have different SELinux labels, counted with each try";
+            "Volumes that wait because containers of one pod have different SELinux labels; counts every attempt";
         label_pod_warnings: Family<Gauge, 1> = Family::new(["access_mode"]),
             "volume_manager_selinux_pod_context_mismatch_warnings_total",
             "Volumes mounted without an SELinux label because containers of one pod have different ones";
         label_volume_errors: Family<Gauge, 2> = Family::new(["access_mode", "volume_plugin"]),
             "volume_manager_selinux_volume_context_mismatch_errors_total",
-            "Volumes that wait because another pod has them with another SELinux label, counted with each try";
+            "Volumes that wait because another pod uses them with another SELinux label; counts every attempt";
         label_volume_warnings: Family<Gauge, 2> = Family::new(["access_mode", "volume_plugin"]),
             "volume_manager_selinux_volume_context_mismatch_warnings_total",
-            "Volumes mounted without an SELinux label that pods with different labels have";
+            "Volumes mounted without an SELinux label although pods with different labels use them";
         pub(crate) labels_admitted: Family<Gauge, 2> = Family::new(["access_mode", "volume_plugin"]),
             "volume_manager_selinux_volumes_admitted_total",
-            "Volumes with one SELinux label, which they are mounted with if their access mode allows";
+            "Volumes with one SELinux label, used for the mount if the access mode allows it";
         pub found_again: Counter = Counter::default(),
-            "reconstruct_volume_operations_total", "Mounts of an earlier run that were checked at start";
+            "reconstruct_volume_operations_total", "Journaled mounts of an earlier run that were checked at start";
         pub lost: Counter = Counter::default(),
             "reconstruct_volume_operations_errors_total",
-            "Mounts of an earlier agent that were written down and not there at the start";
+            "Journaled mounts of an earlier run that were missing at start";
     }
 }
 

@@ -143,8 +143,7 @@ impl Collect for MeteredVolumes {
         }
         let rows =
             counts.iter().map(|((plugin, state), count)| ([plugin.as_str(), *state], to_gauge(*count)));
-        let about =
-            ("volume_manager_total_volumes", "Volumes of pods that are wanted, and those that are there");
+        let about = ("volume_manager_total_volumes", "Desired and mounted volumes of pods");
         page.gauges(about, ["plugin_name", "state"], rows);
     }
 }

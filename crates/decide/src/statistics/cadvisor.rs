@@ -85,7 +85,7 @@ pub fn cadvisor_families(
     let failed = if node.root.is_some() { 0.0 } else { 1.0 };
     families.push(gauge(
         "container_scrape_error",
-        "1 if the cgroups could not be read",
+        "1 if reading the cgroups failed",
         [plain(Vec::new(), failed)],
     ));
     in_order(families)

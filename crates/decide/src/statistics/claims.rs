@@ -27,19 +27,23 @@ pub fn claim_families<'a>(files: impl Iterator<Item = &'a PodFilesReading>) -> V
         family("kubelet_volume_stats_capacity_bytes", "Size of the volume", |volume| {
             Some(volume.room.capacity)
         }),
-        family("kubelet_volume_stats_available_bytes", "Bytes left", |volume| Some(volume.room.available)),
-        family("kubelet_volume_stats_used_bytes", "Bytes used", |volume| {
+        family("kubelet_volume_stats_available_bytes", "Free bytes of the volume", |volume| {
+            Some(volume.room.available)
+        }),
+        family("kubelet_volume_stats_used_bytes", "Used bytes of the volume", |volume| {
             Some(volume.used.map_or(volume.room.used, |used| used.bytes))
         }),
-        family("kubelet_volume_stats_inodes", "All inodes", |volume| Some(volume.room.inodes)),
-        family("kubelet_volume_stats_inodes_free", "Inodes left", |volume| Some(volume.room.inodes_free)),
-        family("kubelet_volume_stats_inodes_used", "Inodes used", |volume| {
+        family("kubelet_volume_stats_inodes", "Inodes of the volume", |volume| Some(volume.room.inodes)),
+        family("kubelet_volume_stats_inodes_free", "Free inodes of the volume", |volume| {
+            Some(volume.room.inodes_free)
+        }),
+        family("kubelet_volume_stats_inodes_used", "Used inodes of the volume", |volume| {
             let all = volume.room.inodes.saturating_sub(volume.room.inodes_free);
             Some(volume.used.map_or(all, |used| used.inodes))
         }),
         family(
             "kubelet_volume_stats_health_status_abnormal",
-            "Whether the driver finds the volume not well: 1 or 0",
+            "Whether the driver reports an abnormal volume: 1 or 0",
             |volume| volume.is_abnormal.map(u64::from),
         ),
     ])

@@ -51,12 +51,8 @@ pub fn resource_families(node: &NodeReading, pods: &[PodReading]) -> Vec<MetricF
             "[ALPHA] Swap a container may use",
             of_containers(|reading| reading.usage.memory.swap_limit.map(count)),
         ),
-        gauge("container_start_time_seconds", "[STABLE] When a container was made", starts),
-        gauge(
-            "resource_scrape_error",
-            "[STABLE] 1 if the node could not be read",
-            [plain(Vec::new(), failed)],
-        ),
+        gauge("container_start_time_seconds", "[STABLE] Creation time of a container", starts),
+        gauge("resource_scrape_error", "[STABLE] 1 if reading the node failed", [plain(Vec::new(), failed)]),
     ])
 }
 

@@ -25,48 +25,58 @@ const TIMED: [Simple; 27] = [
     ("container_cpu_cfs_periods_total", "Periods with a CPU limit in force", Counter, |_, full| {
         limited(full, full.cpu_limit.periods)
     }),
-    ("container_cpu_cfs_throttled_periods_total", "Periods in which it was hit", Counter, |_, full| {
-        limited(full, full.cpu_limit.throttled_periods)
-    }),
-    ("container_cpu_cfs_throttled_seconds_total", "Time in which it was hit", Counter, |_, full| {
-        full.cpu_quota.map(|_| seconds(full.cpu_limit.throttled))
-    }),
-    ("container_cpu_cfs_burst_periods_total", "Periods in which saved time was used", Counter, |_, full| {
-        limited(full, full.cpu_limit.burst_periods)
-    }),
-    ("container_cpu_cfs_burst_seconds_total", "Saved time that was used", Counter, |_, full| {
+    (
+        "container_cpu_cfs_throttled_periods_total",
+        "Periods in which the CPU limit throttled the cgroup",
+        Counter,
+        |_, full| limited(full, full.cpu_limit.throttled_periods),
+    ),
+    (
+        "container_cpu_cfs_throttled_seconds_total",
+        "Time for which the CPU limit throttled the cgroup",
+        Counter,
+        |_, full| full.cpu_quota.map(|_| seconds(full.cpu_limit.throttled)),
+    ),
+    (
+        "container_cpu_cfs_burst_periods_total",
+        "Periods in which the cgroup used burst time",
+        Counter,
+        |_, full| limited(full, full.cpu_limit.burst_periods),
+    ),
+    ("container_cpu_cfs_burst_seconds_total", "Used burst time", Counter, |_, full| {
         full.cpu_quota.map(|_| seconds(full.cpu_limit.burst))
     }),
     ("container_cpu_load_average_10s", "Not measured: 0", Gauge, |_, _| Some(0.0)),
     ("container_cpu_load_d_average_10s", "Not measured: 0", Gauge, |_, _| Some(0.0)),
-    ("container_memory_usage_bytes", "Memory with caches", Gauge, |row, _| {
+    ("container_memory_usage_bytes", "Memory usage including the page cache", Gauge, |row, _| {
         memory(row, |memory| memory.usage)
     }),
-    ("container_memory_working_set_bytes", "Memory without files nobody read lately", Gauge, |row, _| {
-        memory(row, |memory| memory.working_set)
-    }),
+    (
+        "container_memory_working_set_bytes",
+        "Memory usage without the inactive page cache",
+        Gauge,
+        |row, _| memory(row, |memory| memory.working_set),
+    ),
     ("container_memory_rss", "Anonymous memory", Gauge, |row, _| memory(row, |memory| memory.rss)),
-    ("container_memory_cache", "Pages of files", Gauge, |row, _| memory(row, |memory| memory.cache)),
+    ("container_memory_cache", "Page cache", Gauge, |row, _| memory(row, |memory| memory.cache)),
     ("container_memory_swap", "Swap in use", Gauge, |row, _| memory(row, |memory| memory.swap)),
     ("container_memory_mapped_file", "Mapped files", Gauge, |row, _| {
         memory(row, |memory| memory.mapped_file)
     }),
-    ("container_memory_total_active_file_bytes", "Files read lately", Gauge, |row, _| {
+    ("container_memory_total_active_file_bytes", "Page cache on the active list", Gauge, |row, _| {
         memory(row, |memory| memory.active_file)
     }),
-    ("container_memory_total_inactive_file_bytes", "Files not read lately", Gauge, |row, _| {
+    ("container_memory_total_inactive_file_bytes", "Page cache on the inactive list", Gauge, |row, _| {
         memory(row, |memory| memory.inactive_file)
     }),
-    ("container_memory_max_usage_bytes", "Most memory ever used", Gauge, |_, full| {
+    ("container_memory_max_usage_bytes", "Highest memory usage so far", Gauge, |_, full| {
         Some(count(full.max_memory))
     }),
-    ("container_memory_kernel_usage", "Memory of the kernel itself", Gauge, |_, full| {
-        Some(count(full.kernel_memory))
-    }),
-    ("container_memory_failcnt", "How often the memory limit was hit", Counter, |_, full| {
+    ("container_memory_kernel_usage", "Kernel memory", Gauge, |_, full| Some(count(full.kernel_memory))),
+    ("container_memory_failcnt", "How often usage reached the memory limit", Counter, |_, full| {
         Some(count(full.memory_failures))
     }),
-    ("container_oom_events_total", "Processes killed because memory ran out", Counter, |_, full| {
+    ("container_oom_events_total", "Processes that the OOM killer killed", Counter, |_, full| {
         Some(count(full.oom_kills))
     }),
     ("container_health_state", "Not measured: -1", Gauge, |_, _| Some(-1.0)),
@@ -74,47 +84,62 @@ const TIMED: [Simple; 27] = [
     ("container_file_descriptors", "Open files", Gauge, |_, full| Some(count(full.processes.open_files))),
     ("container_sockets", "Open sockets", Gauge, |_, full| Some(count(full.processes.sockets))),
     ("container_threads", "Threads", Gauge, |_, full| Some(count(full.threads))),
-    ("container_threads_max", "Most threads, 0 for no limit", Gauge, |_, full| {
+    ("container_threads_max", "Limit of threads; 0 without a limit", Gauge, |_, full| {
         Some(count(full.max_threads.unwrap_or_default()))
     }),
 ];
 
 const PLAIN: [Simple; 7] = [
-    ("container_spec_cpu_period", "Length of a period of the CPU limit", Gauge, |_, full| {
+    ("container_spec_cpu_period", "Period of the CPU limit, in microseconds", Gauge, |_, full| {
         Some(count(full.cpu_period))
     }),
-    ("container_spec_cpu_quota", "Time in each period", Gauge, |_, full| full.cpu_quota.map(count)),
-    ("container_spec_cpu_shares", "Weight among others", Gauge, |_, full| Some(count(full.cpu_shares))),
-    ("container_spec_memory_limit_bytes", "Most memory, 0 for no limit", Gauge, |row, _| {
+    ("container_spec_cpu_quota", "CPU time per period, in microseconds", Gauge, |_, full| {
+        full.cpu_quota.map(count)
+    }),
+    ("container_spec_cpu_shares", "CPU shares", Gauge, |_, full| Some(count(full.cpu_shares))),
+    ("container_spec_memory_limit_bytes", "Memory limit; 0 without a limit", Gauge, |row, _| {
         Some(count(row.memory_limit))
     }),
-    ("container_spec_memory_reservation_limit_bytes", "Memory kept when it is short", Gauge, |_, full| {
-        Some(count(full.memory_reservation.unwrap_or_default()))
-    }),
-    ("container_spec_memory_swap_limit_bytes", "Most swap, 0 for no limit", Gauge, |row, _| {
+    (
+        "container_spec_memory_reservation_limit_bytes",
+        "Memory reservation, the soft limit",
+        Gauge,
+        |_, full| Some(count(full.memory_reservation.unwrap_or_default())),
+    ),
+    ("container_spec_memory_swap_limit_bytes", "Swap limit; 0 without a limit", Gauge, |row, _| {
         Some(count(row.swap_limit))
     }),
-    ("container_start_time_seconds", "When it was made", Gauge, |row, _| Some(whole_seconds(row.created_at))),
+    ("container_start_time_seconds", "Creation time of the cgroup", Gauge, |row, _| {
+        Some(whole_seconds(row.created_at))
+    }),
 ];
 
 /// Pressure: `waiting` is the share of some tasks, `stalled` of all tasks.
 type Stalls = (&'static str, &'static str, fn(&PressureUsage) -> u64);
 
 const PRESSURE: [Stalls; 6] = [
-    ("container_pressure_cpu_waiting_seconds_total", "Time in which some waited for a CPU", |found| {
+    ("container_pressure_cpu_waiting_seconds_total", "Time for which some task waited for a CPU", |found| {
         found.cpu.some.total
     }),
-    ("container_pressure_cpu_stalled_seconds_total", "Time in which all did", |found| found.cpu.full.total),
-    ("container_pressure_memory_waiting_seconds_total", "Time in which some waited for memory", |found| {
-        found.memory.some.total
+    ("container_pressure_cpu_stalled_seconds_total", "Time for which all tasks waited for a CPU", |found| {
+        found.cpu.full.total
     }),
-    ("container_pressure_memory_stalled_seconds_total", "Time in which all did", |found| {
-        found.memory.full.total
-    }),
-    ("container_pressure_io_waiting_seconds_total", "Time in which some waited for disks", |found| {
+    (
+        "container_pressure_memory_waiting_seconds_total",
+        "Time for which some task waited for memory",
+        |found| found.memory.some.total,
+    ),
+    (
+        "container_pressure_memory_stalled_seconds_total",
+        "Time for which all tasks waited for memory",
+        |found| found.memory.full.total,
+    ),
+    ("container_pressure_io_waiting_seconds_total", "Time for which some task waited for I/O", |found| {
         found.io.some.total
     }),
-    ("container_pressure_io_stalled_seconds_total", "Time in which all did", |found| found.io.full.total),
+    ("container_pressure_io_stalled_seconds_total", "Time for which all tasks waited for I/O", |found| {
+        found.io.full.total
+    }),
 ];
 
 pub(super) fn families(rows: &[Row<'_>], now: Timestamp) -> Vec<MetricFamily> {
@@ -173,11 +198,11 @@ fn labelled(rows: &[Row<'_>], now: Timestamp) -> Vec<MetricFamily> {
         Some(timed(labels, count(limit), row.reading.usage.time))
     });
     vec![
-        counter("container_cpu_usage_seconds_total", "CPU time", cpu),
-        gauge("container_last_seen", "When it was last seen", seen),
+        counter("container_cpu_usage_seconds_total", "CPU time in user and kernel mode", cpu),
+        gauge("container_last_seen", "Time of the last observation", seen),
         counter("container_memory_failures_total", "Page faults", faults),
         gauge("container_tasks_state", "Not measured: 0", tasks),
-        gauge("container_ulimits_soft", "Limits of the first process", limits),
+        gauge("container_ulimits_soft", "Soft resource limits of the first process", limits),
     ]
 }
 

@@ -12,29 +12,36 @@ type OfMachine = (&'static str, &'static str, MetricKind, fn(&MountedDisk) -> f6
 use MetricKind::{Counter, Gauge};
 
 const OF_MACHINE: [OfMachine; 13] = [
-    ("container_fs_usage_bytes", "Bytes used", Gauge, |disk| count(disk.room.used)),
-    ("container_fs_limit_bytes", "Size", Gauge, |disk| count(disk.room.capacity)),
-    ("container_fs_inodes_free", "Free inodes", Gauge, |disk| count(disk.room.inodes_free)),
-    ("container_fs_inodes_total", "All inodes", Gauge, |disk| count(disk.room.inodes)),
-    ("container_fs_reads_merged_total", "Reads merged", Counter, |disk| count(disk.activity.reads_merged)),
+    ("container_fs_usage_bytes", "Used bytes of the filesystem", Gauge, |disk| count(disk.room.used)),
+    ("container_fs_limit_bytes", "Size of the filesystem", Gauge, |disk| count(disk.room.capacity)),
+    ("container_fs_inodes_free", "Free inodes of the filesystem", Gauge, |disk| count(disk.room.inodes_free)),
+    ("container_fs_inodes_total", "Inodes of the filesystem", Gauge, |disk| count(disk.room.inodes)),
+    ("container_fs_reads_merged_total", "Merged read requests", Counter, |disk| {
+        count(disk.activity.reads_merged)
+    }),
     ("container_fs_sector_reads_total", "Sectors read", Counter, |disk| count(disk.activity.sectors_read)),
     ("container_fs_read_seconds_total", "Time spent reading", Counter, |disk| {
         time(disk.activity.read_millis)
     }),
-    ("container_fs_writes_merged_total", "Writes merged", Counter, |disk| count(disk.activity.writes_merged)),
+    ("container_fs_writes_merged_total", "Merged write requests", Counter, |disk| {
+        count(disk.activity.writes_merged)
+    }),
     ("container_fs_sector_writes_total", "Sectors written", Counter, |disk| {
         count(disk.activity.sectors_written)
     }),
     ("container_fs_write_seconds_total", "Time spent writing", Counter, |disk| {
         time(disk.activity.write_millis)
     }),
-    ("container_fs_io_current", "Requests on their way", Gauge, |disk| count(disk.activity.in_progress)),
-    ("container_fs_io_time_seconds_total", "Time with requests", Counter, |disk| {
+    ("container_fs_io_current", "I/O requests in flight", Gauge, |disk| count(disk.activity.in_progress)),
+    ("container_fs_io_time_seconds_total", "Time with I/O requests in flight", Counter, |disk| {
         time(disk.activity.io_millis)
     }),
-    ("container_fs_io_time_weighted_seconds_total", "Time of all requests", Counter, |disk| {
-        time(disk.activity.weighted_io_millis)
-    }),
+    (
+        "container_fs_io_time_weighted_seconds_total",
+        "Sum of the durations of all I/O requests",
+        Counter,
+        |disk| time(disk.activity.weighted_io_millis),
+    ),
 ];
 
 pub(super) fn families(rows: &[Row<'_>], root: Option<&Reading>, disks: &[MountedDisk]) -> Vec<MetricFamily> {
@@ -56,12 +63,12 @@ pub(super) fn families(rows: &[Row<'_>], root: Option<&Reading>, disks: &[Mounte
     };
     families.push(counter(
         "container_fs_reads_total",
-        "Reads",
+        "Completed read requests",
         both(|disk| count(disk.activity.reads), |device| device.reads),
     ));
     families.push(counter(
         "container_fs_writes_total",
-        "Writes",
+        "Completed write requests",
         both(|disk| count(disk.activity.writes), |device| device.writes),
     ));
     families.push(counter(

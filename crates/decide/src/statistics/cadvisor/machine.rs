@@ -28,15 +28,19 @@ pub(super) fn families(node: &NodeReading, readings: &CadvisorReadings) -> Vec<M
     ];
     vec![
         one("machine_cpu_cores", "Logical CPUs", readings.topology.logical),
-        one("machine_cpu_physical_cores", "Cores", readings.topology.cores),
-        one("machine_cpu_sockets", "Sockets", readings.topology.sockets),
-        one("machine_cpu_books", "Books, of mainframes", 0),
-        one("machine_cpu_drawers", "Drawers, of mainframes", 0),
+        one("machine_cpu_physical_cores", "Physical CPU cores", readings.topology.cores),
+        one("machine_cpu_sockets", "CPU sockets", readings.topology.sockets),
+        one("machine_cpu_books", "CPU books of a mainframe", 0),
+        one("machine_cpu_drawers", "CPU drawers of a mainframe", 0),
         one("machine_memory_bytes", "Installed memory", node.memory),
-        one("machine_swap_bytes", "Swap", node.swap),
-        one("machine_nvm_avg_power_budget_watts", "Power of non-volatile memory", 0),
-        gauge("machine_nvm_capacity", "Non-volatile memory", modes),
-        gauge("machine_scrape_error", "1 if the machine could not be read", [plain(Vec::new(), 0.0)]),
-        gauge("cadvisor_version_info", "Kernel and system", [plain(version, 1.0)]),
+        one("machine_swap_bytes", "Swap space", node.swap),
+        one("machine_nvm_avg_power_budget_watts", "Average power budget of non-volatile memory", 0),
+        gauge("machine_nvm_capacity", "Capacity of non-volatile memory", modes),
+        gauge("machine_scrape_error", "1 if reading the machine failed", [plain(Vec::new(), 0.0)]),
+        gauge(
+            "cadvisor_version_info",
+            "Versions of the kernel and the operating system",
+            [plain(version, 1.0)],
+        ),
     ]
 }
