@@ -156,7 +156,7 @@ impl Initiator {
                 }
             }
             if base == FOLDERS.devices && interfaces.names()?.is_empty() {
-                super::remove_if_empty(root, FOLDERS.devices)?;
+                super::remove_if_empty(&root.join(FOLDERS.devices))?;
             }
         }
         Ok(())

@@ -7,11 +7,12 @@ use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use model::{Chap, IscsiDisk, OwnInitiator, VolumeSecret};
+use model::{Chap, IscsiDisk, OwnInitiator};
 use serde_json::{Value, json};
 
 use crate::helper_program::{self, HelperOutcome};
 use crate::volumes::scsi_disks::{ScsiDisks, wait_for};
+use crate::volumes::secret_content;
 
 const HELPER_TIMEOUT: Duration = Duration::from_secs(30);
 /// How long failing portals are retried while another portal works.
@@ -101,7 +102,7 @@ impl Login {
 
     /// Logs in to the portals without a session, and finds the disk.
     pub(super) fn log_in(&self, tools: &SessionTools<'_>, chap: &Chap) -> Result<PathBuf, String> {
-        let secret = secret(chap)?;
+        let secret = secret_content(&chap.secret)?;
         let transport = interface::transport(self, tools.program)?;
         if self.initiator.is_some() {
             interface::create(self, tools.program)?;
@@ -252,18 +253,6 @@ impl Login {
 /// found, because then the login has failed.
 fn is_enough(found: usize, total: usize, attempt: u32) -> bool {
     found == 0 || found >= total || found >= 2 && attempt >= 2 || attempt >= 5
-}
-
-/// The CHAP credentials.
-fn secret(chap: &Chap) -> Result<BTreeMap<String, String>, String> {
-    match &chap.secret {
-        VolumeSecret::Given(content) => Ok(content.clone()),
-        VolumeSecret::NotNeeded => Ok(BTreeMap::new()),
-        VolumeSecret::Missing(reason) => Err(reason.clone()),
-        VolumeSecret::Requested(reference) => {
-            Err(format!("couldn't get secret {}/{}", reference.namespace, reference.name))
-        }
-    }
 }
 
 /// Stores the CHAP credentials in a record.
