@@ -2,7 +2,6 @@
 
 use std::ffi::OsStr;
 use std::fs::File;
-use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use async_trait::async_trait;
@@ -11,7 +10,7 @@ use ports::host::pull_records::{PullRecordKind, PullRecords};
 use rustix::fs::FileType;
 
 use crate::checkpoints::state_files::StateFiles;
-use crate::errors::entry_name;
+use crate::errors::{entry_name, read_at_most};
 use crate::files::atomic_file::{self, Durability};
 use crate::files::folder::{Folder, file_type};
 
@@ -91,11 +90,7 @@ fn list(root: &Path, of: PullRecordKind) -> Result<Vec<(String, Vec<u8>)>, FileE
 /// Empty if the record cannot be read: its existence alone has a meaning.
 fn read(folder: &Folder, name: &OsStr) -> Vec<u8> {
     let Ok(Some(file)) = folder.open_file(name) else { return Vec::new() };
-    let mut content = Vec::new();
-    match File::from(file).take(MAX_RECORD_BYTES + 1).read_to_end(&mut content) {
-        Ok(size) if size as u64 <= MAX_RECORD_BYTES => content,
-        _ => Vec::new(),
-    }
+    read_at_most(File::from(file), MAX_RECORD_BYTES).unwrap_or_default()
 }
 
 #[cfg(test)]

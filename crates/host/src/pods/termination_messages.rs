@@ -1,8 +1,7 @@
 //! Reads termination messages and the ends of logs.
 
 use std::fs::File;
-use std::io;
-use std::os::unix::fs::FileExt;
+use std::io::{self, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
 use async_trait::async_trait;
@@ -57,26 +56,19 @@ fn end_of_file(folder: &Path, path: &Path, limit: u64) -> Result<Option<Vec<u8>>
     let folder = if parent.as_os_str().is_empty() { Some(top) } else { top.existing(parent)? };
     let Some(folder) = folder else { return Ok(None) };
     let Some(descriptor) = folder.open_file(name)? else { return Ok(None) };
-    read_end(&File::from(descriptor), limit).map(Some).on_path("read", path)
+    read_end(File::from(descriptor), limit).map(Some).on_path("read", path)
 }
 
 /// The end of a regular file, based on its size when it was opened.
-fn read_end(file: &File, limit: u64) -> io::Result<Vec<u8>> {
+fn read_end(mut file: File, limit: u64) -> io::Result<Vec<u8>> {
     let metadata = file.metadata()?;
     if !metadata.is_file() {
         return Err(invalid_input("not a regular file"));
     }
     let length = metadata.len().min(limit);
-    let start = metadata.len().saturating_sub(length);
-    let mut bytes = vec![0; usize::try_from(length).unwrap_or(0)];
-    let mut read = 0;
-    while let Some(rest) = bytes.get_mut(read..).filter(|rest| !rest.is_empty()) {
-        match file.read_at(rest, start.saturating_add(u64::try_from(read).unwrap_or(u64::MAX)))? {
-            0 => break,
-            count => read += count,
-        }
-    }
-    bytes.truncate(read);
+    file.seek(SeekFrom::Start(metadata.len() - length))?;
+    let mut bytes = Vec::new();
+    file.take(length).read_to_end(&mut bytes)?;
     Ok(bytes)
 }
 

@@ -8,7 +8,7 @@ use model::usage::{CgroupUsage, CpuLimitUsage, CpuUsage, DeviceUsage, FullUsage,
 use ports::host::usage::Detail;
 
 use super::files::{self, KernelFolder, Table};
-use super::{disks, limits, processes};
+use super::{disks, processes};
 
 /// Length of a tick in `cpuacct.stat`.
 const TICK_NANOS: u64 = 10_000_000;
@@ -51,7 +51,7 @@ impl Folders {
     }
 
     fn memory_limit(&self, name: &str) -> Option<u64> {
-        limits::bytes(self.memory.as_ref()?, name)
+        self.memory.as_ref()?.limit(name)
     }
 }
 
