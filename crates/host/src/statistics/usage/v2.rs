@@ -2,7 +2,6 @@
 
 use std::path::{Path, PathBuf};
 
-use model::Timestamp;
 use model::usage::{CgroupUsage, CpuLimitUsage, CpuUsage, DeviceUsage, FullUsage, MemoryUsage};
 use ports::host::usage::Detail;
 
@@ -47,10 +46,10 @@ pub(super) fn read(cgroup: &Cgroup<'_>, detail: Detail) -> Option<CgroupUsage> {
     };
     Some(CgroupUsage {
         time: files::now(),
-        created_at: match detail {
-            Detail::Basic => Timestamp::ZERO,
-            Detail::Summary | Detail::Full => cgroup.folder.changed_at().unwrap_or_default(),
-        },
+        created_at: (detail > Detail::Basic)
+            .then(|| cgroup.folder.changed_at())
+            .flatten()
+            .unwrap_or_default(),
         cpu: CpuUsage { total: cpu.get("usage_usec").saturating_mul(1000) },
         memory: memory(cgroup, &statistics, detail),
         processes: (detail >= Detail::Summary).then(|| cgroup.folder.count_lines("cgroup.procs")),
@@ -82,10 +81,7 @@ fn memory(cgroup: &Cgroup<'_>, statistics: &Table, detail: Detail) -> MemoryUsag
         inactive_file,
         page_faults,
         major_page_faults,
-        limit: match detail {
-            Detail::Basic => None,
-            Detail::Summary | Detail::Full => cgroup.folder.limit("memory.max"),
-        },
+        limit: if detail == Detail::Basic { None } else { cgroup.folder.limit("memory.max") },
         swap_limit: cgroup.folder.limit("memory.swap.max"),
     }
 }
