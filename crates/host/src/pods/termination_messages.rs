@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use async_trait::async_trait;
 use model::PodUid;
@@ -11,24 +11,10 @@ use ports::host::termination_messages::TerminationMessages;
 
 use crate::errors::{OnPath, blocking, entry_name, invalid_input};
 use crate::files::folder::Folder;
-
-/// [`TerminationMessages`] below the root folder and the log folder.
-#[derive(Clone, Debug)]
-pub struct HostTerminationMessages {
-    root: PathBuf,
-    pod_logs: PathBuf,
-}
-
-impl HostTerminationMessages {
-    /// `root` is usually `/var/lib/kubelet`, `pod_logs` `/var/log/pods`.
-    #[must_use]
-    pub fn new(root: impl Into<PathBuf>, pod_logs: impl Into<PathBuf>) -> Self {
-        Self { root: root.into(), pod_logs: pod_logs.into() }
-    }
-}
+use crate::pods::HostPodFolders;
 
 #[async_trait]
-impl TerminationMessages for HostTerminationMessages {
+impl TerminationMessages for HostPodFolders {
     async fn message_file(
         &self,
         uid: &PodUid,
@@ -78,11 +64,13 @@ mod tests {
 
     use rustix::fs::{CWD, FileType, Mode};
 
+    use std::path::PathBuf;
+
     use super::*;
 
     struct Fixture {
         scratch: tempfile::TempDir,
-        messages: HostTerminationMessages,
+        messages: HostPodFolders,
     }
 
     impl Fixture {
@@ -90,8 +78,7 @@ mod tests {
             let scratch = tempfile::tempdir().unwrap();
             std::fs::create_dir_all(scratch.path().join("root/pods/u/containers/main")).unwrap();
             std::fs::create_dir_all(scratch.path().join("logs/pod/main")).unwrap();
-            let messages =
-                HostTerminationMessages::new(scratch.path().join("root"), scratch.path().join("logs"));
+            let messages = HostPodFolders::new(scratch.path().join("root"), scratch.path().join("logs"), "");
             Self { scratch, messages }
         }
 
