@@ -37,7 +37,7 @@ pub use cgroups::{HostPodCgroups, HostSystemCgroups};
 pub use checkpoints::{FileCheckpoints, SealedCheckpoints, StateFiles};
 pub use files::{LockError, LockFile, label_plugin_folders, lock_contention, make_root_folder};
 pub use hanging_io::HANGING_IO_THREADS;
-pub use images::{ExecCredentialPrograms, NodeCredentialFiles, PullRecordFiles, check_program};
+pub use images::{ExecCredentialPrograms, NodeCredentialFiles, check_program};
 pub use logs::{HostNodeLogs, KernelLogDevice};
 pub use machine::{
     KernelTunableBehaviour, MachineFacts, apparmor, host_capabilities, hostname, kernel_tunables,

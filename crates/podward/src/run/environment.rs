@@ -9,7 +9,7 @@ use config::LoadedConfig;
 use host::{
     ExecCredentialPrograms, FileCheckpoints, HostDiskUsage, HostFilesystems, HostLogind, HostNodeLogs,
     HostPodCgroups, HostPodFolders, HostPodVolumes, HostUsage, InotifyFolderWatch, IptablesFilter,
-    KernelLogDevice, MachineFacts, NodeCredentialFiles, PidfdProcessWatch, PullRecordFiles, StateFiles,
+    KernelLogDevice, MachineFacts, NodeCredentialFiles, PidfdProcessWatch, StateFiles,
 };
 use outbound::NetworkOutbound;
 use ports::clock::SystemClock;
@@ -75,7 +75,7 @@ pub(super) fn adapters(loaded: &LoadedConfig, plan: &Plan, found: StartupFacts) 
         credential_programs: Arc::new(ExecCredentialPrograms::new(
             loaded.flags.image_credential_provider_bin_dir.clone().unwrap_or_default(),
         )),
-        pull_records: Arc::new(PullRecordFiles::new(root)),
+        pull_records: Arc::new(StateFiles::new(root)),
         user_namespaces: folders.clone(),
         node_logs: Arc::new(HostNodeLogs::new("/var/log", "journalctl")),
         log_files: folders.clone(),

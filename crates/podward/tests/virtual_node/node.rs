@@ -18,7 +18,7 @@ use decide::pipeline::dead_containers::ContainerGcPolicy;
 use host::{
     ExecCredentialPrograms, FileCheckpoints, HostDiskUsage, HostFilesystems, HostNodeLogs, HostPodFolders,
     HostPodVolumes, HostUsage, InotifyFolderWatch, IptablesFilter, KernelLogDevice, MachineFacts,
-    NodeCredentialFiles, PullRecordFiles, StateFiles,
+    NodeCredentialFiles, StateFiles,
 };
 use k8s_openapi::api::core::v1::{ContainerStatus, PodStatus};
 use model::{CgroupVersion, HostCapabilities, NodeResources, NodeSettings, PodUid};
@@ -427,7 +427,7 @@ fn adapters(folder: &Path, plan: &Plan, (network, logind): (FakeOutbound, FakeLo
         host: Arc::new(MachineFacts::default()),
         credential_files: Arc::new(NodeCredentialFiles::new(folder, folder, None)),
         credential_programs: Arc::new(ExecCredentialPrograms::new(folder)),
-        pull_records: Arc::new(PullRecordFiles::new(root)),
+        pull_records: Arc::new(StateFiles::new(root)),
         user_namespaces: folders.clone(),
         node_logs: Arc::new(HostNodeLogs::new("/var/log", "journalctl")),
         log_files: folders.clone(),
