@@ -1,6 +1,6 @@
 //! API clients, each with its own rate limit and timeouts.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -85,20 +85,6 @@ pub struct Clients {
 }
 
 impl Clients {
-    /// Creates clients with upstream's default limits from a kubeconfig. Sends no request, and does not renew the
-    /// client certificate; for that see [`crate::identity::connect`].
-    ///
-    /// # Errors
-    /// If the kubeconfig or its certificate is invalid.
-    pub async fn from_kubeconfig(path: &Path) -> Result<Self, ConnectError> {
-        let access = ServerAccess::read(path).await?;
-        let credential = access.certificate.load();
-        let credential =
-            credential.map_err(|source| ConnectError::Certificate { path: path.to_owned(), source })?;
-        let certificate = credential.map(|credential| CurrentCertificate::new(Some(credential)));
-        Ok(Self::open(access, certificate, ClientSettings::default(), Arc::new(())).await?.0)
-    }
-
     /// Creates the clients, and the handle that makes them reconnect.
     pub(crate) async fn open(
         access: ServerAccess,

@@ -1,6 +1,7 @@
 //! An HTTPS server on loopback for tests. It identifies clients by their certificates.
 
 use std::convert::Infallible;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -23,8 +24,10 @@ use tokio::net::TcpListener;
 use tokio_rustls::TlsAcceptor;
 use tokio_util::task::AbortOnDropHandle;
 
+use crate::clients::{ClientSettings, Clients, ConnectError};
 use crate::identity::test_certificates::{Authority, issued};
 use crate::identity::{CertificateNames, Credential};
+use crate::identity::{CurrentCertificate, ServerAccess};
 
 /// A time in the far future, in seconds since the epoch.
 pub(crate) const FAR_FUTURE: i64 = 4_000_000_000;
@@ -120,4 +123,16 @@ fn tls(authority: &Authority) -> ServerConfig {
 
 pub(crate) fn reply(code: u16, body: impl Into<Bytes>) -> Reply {
     Response::builder().status(code).body(Full::new(body.into()).boxed()).unwrap()
+}
+
+impl Clients {
+    /// Creates clients with the credentials of a kubeconfig, whose certificate is not renewed.
+    pub(crate) async fn from_kubeconfig(path: &Path) -> Result<Self, ConnectError> {
+        let access = ServerAccess::read(path).await?;
+        let credential = access.certificate.load();
+        let credential =
+            credential.map_err(|source| ConnectError::Certificate { path: path.to_owned(), source })?;
+        let certificate = credential.map(|credential| CurrentCertificate::new(Some(credential)));
+        Ok(Self::open(access, certificate, ClientSettings::default(), Arc::new(())).await?.0)
+    }
 }

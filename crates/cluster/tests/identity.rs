@@ -143,7 +143,9 @@ async fn restarted_node_reuses_its_pending_request() {
 async fn renews_serving_certificate_when_node_addresses_change() {
     let plane = ControlPlane::start().await.unwrap();
     let folder = TempDir::new().unwrap();
-    let clients = Clients::from_kubeconfig(&plane.node_kubeconfig("n1").unwrap()).await.unwrap();
+    let kubeconfig = plane.node_kubeconfig("n1").unwrap();
+    let settings = IdentitySettings { kubeconfig, ..settings(folder.path(), None, false) };
+    let (clients, _) = connect(settings, Arc::new(SystemClock), IdentityMeters::default()).await.unwrap();
     let address = |text: &str| NodeAddress { type_: "InternalIP".to_owned(), address: text.to_owned() };
     let (addresses, receiver) = watch::channel(Vec::new());
     let clock = Arc::new(SystemClock);

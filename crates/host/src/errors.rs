@@ -1,6 +1,6 @@
 //! Errors that name the operation and the path, and file work on blocking threads.
 
-use std::io;
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 use ports::host::pod_folders::FileError;
@@ -33,6 +33,17 @@ impl<T, E: Into<io::Error>> IfExists<T> for Result<T, E> {
 
 pub(crate) fn invalid_input(reason: &'static str) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidInput, reason)
+}
+
+/// Reads everything; fails if it is longer than `limit` bytes.
+pub(crate) fn read_at_most(reader: impl Read, limit: u64) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    reader.take(limit + 1).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > limit {
+        let message = format!("larger than {} MiB", limit >> 20);
+        return Err(io::Error::new(io::ErrorKind::FileTooLarge, message));
+    }
+    Ok(bytes)
 }
 
 /// Checks that untrusted text is the name of one folder entry, without a path separator.

@@ -6,4 +6,3 @@ mod pull_records;
 
 pub use credential_files::NodeCredentialFiles;
 pub use credential_programs::{ExecCredentialPrograms, check_program};
-pub use pull_records::PullRecordFiles;

@@ -37,8 +37,8 @@ pub use cgroups::{HostPodCgroups, HostSystemCgroups};
 pub use checkpoints::{FileCheckpoints, SealedCheckpoints, StateFiles};
 pub use files::{LockError, LockFile, label_plugin_folders, lock_contention, make_root_folder};
 pub use hanging_io::HANGING_IO_THREADS;
-pub use images::{ExecCredentialPrograms, NodeCredentialFiles, PullRecordFiles, check_program};
-pub use logs::{HostLogFiles, HostNodeLogs, HostRotatedLogs, KernelLogDevice};
+pub use images::{ExecCredentialPrograms, NodeCredentialFiles, check_program};
+pub use logs::{HostNodeLogs, KernelLogDevice};
 pub use machine::{
     KernelTunableBehaviour, MachineFacts, apparmor, host_capabilities, hostname, kernel_tunables,
     kernel_version, limit_malloc_arenas, make_rshared, node_capacity, online_cpus, raise_open_file_limit,
@@ -47,7 +47,7 @@ pub use machine::{
 };
 pub use packet_filter::IptablesFilter;
 pub use plugin_sockets::HostPluginSockets;
-pub use pods::{FileUserNamespaceRecords, HostPodFolders, HostTerminationMessages, user_id_pool};
+pub use pods::{HostPodFolders, user_id_pool};
 pub use profiler::OwnProfiler;
 pub use statistics::{HostDiskUsage, HostFilesystems, HostUsage, OwnProcessUsage};
 pub use systemd::HostLogind;

@@ -6,6 +6,4 @@ mod node_logs;
 mod rotated_logs;
 
 pub use kernel_log::KernelLogDevice;
-pub use log_files::HostLogFiles;
 pub use node_logs::HostNodeLogs;
-pub use rotated_logs::HostRotatedLogs;

@@ -16,3 +16,9 @@ pub use startup::{
     hostname, limit_malloc_arenas, make_rshared, raise_open_file_limit, release_free_memory,
     release_startup_pages, set_oom_score_adj, swap_capacity, swap_enabled, tmpfs_supports_noswap,
 };
+
+/// A size in a file such as `/proc/meminfo`, from a line such as `MemTotal:       24682416 kB`.
+pub(crate) fn meminfo_bytes(text: &str, name: &str) -> Option<u64> {
+    let value = text.lines().find_map(|line| line.strip_prefix(name)?.trim().strip_suffix("kB"))?;
+    value.trim().parse::<u64>().ok()?.checked_mul(1024)
+}

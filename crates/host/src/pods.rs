@@ -6,5 +6,4 @@ mod termination_messages;
 mod user_namespaces;
 
 pub use pod_folders::HostPodFolders;
-pub use termination_messages::HostTerminationMessages;
-pub use user_namespaces::{FileUserNamespaceRecords, user_id_pool};
+pub use user_namespaces::user_id_pool;

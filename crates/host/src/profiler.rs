@@ -8,8 +8,6 @@ mod threads;
 use std::io;
 #[cfg(feature = "profiler")]
 use std::sync::Arc;
-#[cfg(feature = "profiler")]
-use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -19,7 +17,7 @@ use ports::host::profiler::{MemoryFacts, ProcessorProfile, Profiler, ProfilerErr
 #[derive(Clone, Debug, Default)]
 pub struct OwnProfiler {
     #[cfg(feature = "profiler")]
-    in_use: Arc<AtomicBool>,
+    in_use: Arc<tokio::sync::Mutex<()>>,
 }
 
 #[async_trait]

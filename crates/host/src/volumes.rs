@@ -21,14 +21,14 @@ mod tear_down;
 #[cfg(test)]
 mod tests;
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use model::{DiskUse, FileStorage, FsGroup, PodUid, ProjectedFile, VolumeLabel};
+use model::{DiskUse, FileStorage, FsGroup, PodUid, ProjectedFile, VolumeLabel, VolumeSecret};
 use parking_lot::Mutex;
 use ports::clock::{Clock, SystemClock};
 use ports::host::pod_folders::FileError;
@@ -389,10 +389,21 @@ fn linked_device(link: &Path) -> Option<PathBuf> {
     found.exists().then_some(found)
 }
 
-/// Removes a folder below the root folder if it is empty.
-fn remove_if_empty(root: &Path, relative: impl AsRef<Path>) -> Result<(), FileError> {
-    let path = root.join(relative);
-    match rustix::fs::unlinkat(rustix::fs::CWD, &path, rustix::fs::AtFlags::REMOVEDIR) {
+/// The content of a volume's secret; empty if it needs none.
+fn secret_content(secret: &VolumeSecret) -> Result<BTreeMap<String, String>, String> {
+    match secret {
+        VolumeSecret::Given(content) => Ok(content.clone()),
+        VolumeSecret::NotNeeded => Ok(BTreeMap::new()),
+        VolumeSecret::Missing(reason) => Err(reason.clone()),
+        VolumeSecret::Requested(reference) => {
+            Err(format!("couldn't get secret {}/{}", reference.namespace, reference.name))
+        }
+    }
+}
+
+/// Removes a folder if it is empty.
+fn remove_if_empty(path: &Path) -> Result<(), FileError> {
+    match rustix::fs::rmdir(path) {
         Ok(()) | Err(Errno::NOENT | Errno::NOTEMPTY | Errno::EXIST) => Ok(()),
         Err(error) => Err(error).on_path("remove folder", path),
     }

@@ -180,15 +180,29 @@ fn direct_connector<R>(resolver: R) -> HttpConnector<R> {
 
 #[cfg(test)]
 mod tests {
+    use tokio::io::AsyncReadExt;
+    use tokio::net::TcpListener;
+
     use super::*;
 
-    #[test]
-    fn selects_connector_by_proxy_scheme() {
+    #[tokio::test]
+    async fn selects_connector_by_proxy_scheme() {
         let server: Uri = "https://api.example:6443".parse().unwrap();
         let connector = |proxy: &str| tcp_connector(&server, Some(&proxy.parse().unwrap()), Arc::new(()));
-        assert!(connector("http://proxy:3128").is_ok());
-        assert!(connector("http://user:secret@proxy:3128").is_ok());
-        assert!(connector("socks5://proxy:1080").is_ok());
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let proxy = listener.local_addr().unwrap();
+        for (scheme, greeting) in
+            [("http://", &b"CONNECT api"[..]), ("http://user:secret@", b"CONNECT api"), ("socks5://", &[5])]
+        {
+            let mut connector = connector(&format!("{scheme}{proxy}")).unwrap();
+            let mut received = vec![0; greeting.len()];
+            let read = async { listener.accept().await.unwrap().0.read_exact(&mut received).await };
+            tokio::select! {
+                _ = connector.call(server.clone()) => panic!("{scheme}: the proxy has not answered"),
+                result = read => drop(result.unwrap()),
+            }
+            assert_eq!(received, greeting, "{scheme}");
+        }
         assert!(matches!(connector("https://proxy:3128"), Err(DialError::Proxy(_))));
     }
 }

@@ -1,12 +1,13 @@
 //! Reads the node's `config.json` and `.dockercfg`.
 
 use std::fs::File;
-use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use async_trait::async_trait;
 use model::{CredentialFile, CredentialFileForm};
 use ports::host::credential_sources::CredentialFiles;
+
+use crate::errors::read_at_most;
 
 const MAX_FILE_BYTES: u64 = 10 << 20;
 
@@ -37,9 +38,8 @@ impl CredentialFiles for NodeCredentialFiles {
         let candidates = self.candidates.clone();
         let read = move || {
             let read = |(form, path): (CredentialFileForm, PathBuf)| {
-                let mut content = Vec::new();
-                let size = File::open(&path).ok()?.take(MAX_FILE_BYTES + 1).read_to_end(&mut content).ok()?;
-                (size as u64 <= MAX_FILE_BYTES).then_some(CredentialFile { path, form, content })
+                let content = read_at_most(File::open(&path).ok()?, MAX_FILE_BYTES).ok()?;
+                Some(CredentialFile { path, form, content })
             };
             candidates.into_iter().filter_map(read).collect()
         };

@@ -53,21 +53,15 @@ impl CredentialPrograms for ExecCredentialPrograms {
             .stderr(Stdio::piped())
             .kill_on_drop(true);
         match tokio::time::timeout(self.timeout, exchange(command, &request)).await {
-            Ok(Ok(outcome)) if outcome.success => Ok(outcome.response),
-            Ok(Ok(outcome)) => Err(fail(outcome.failure)),
+            Ok(Ok(result)) => result.map_err(fail),
             Ok(Err(error)) => Err(fail(error.to_string())),
             Err(_) => Err(fail(format!("no response within {:?}", self.timeout))),
         }
     }
 }
 
-struct ProviderOutcome {
-    success: bool,
-    response: Vec<u8>,
-    failure: String,
-}
-
-async fn exchange(mut command: Command, request: &[u8]) -> std::io::Result<ProviderOutcome> {
+/// Returns the response of the program, or why it failed.
+async fn exchange(mut command: Command, request: &[u8]) -> std::io::Result<Result<Vec<u8>, String>> {
     let mut child = command.spawn()?;
     let (stdin, stdout, stderr) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
     let write_request = async {
@@ -95,8 +89,8 @@ async fn exchange(mut command: Command, request: &[u8]) -> std::io::Result<Provi
     let ((), response, stderr) = tokio::join!(write_request, read_response, read_stderr);
     let (response, stderr) = (response?, stderr?);
     let status = child.wait().await?;
-    let failure = format!("{status}: {}", String::from_utf8_lossy(&stderr));
-    Ok(ProviderOutcome { success: status.success(), response, failure })
+    let failure = || format!("{status}: {}", String::from_utf8_lossy(&stderr));
+    Ok(if status.success() { Ok(response) } else { Err(failure()) })
 }
 
 #[cfg(test)]

@@ -2,8 +2,7 @@
 
 use std::ffi::OsStr;
 use std::fs::File;
-use std::io::Read;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use async_trait::async_trait;
 use ports::host::pod_folders::FileError;
@@ -11,7 +10,7 @@ use ports::host::pull_records::{PullRecordKind, PullRecords};
 use rustix::fs::FileType;
 
 use crate::checkpoints::state_files::StateFiles;
-use crate::errors::entry_name;
+use crate::errors::{entry_name, read_at_most};
 use crate::files::atomic_file::{self, Durability};
 use crate::files::folder::{Folder, file_type};
 
@@ -21,23 +20,11 @@ const TEMPORARY: &str = ".tmp";
 /// A record holds at most a hundred secrets per image name, which is far less.
 const MAX_RECORD_BYTES: u64 = 4 << 20;
 
-/// [`PullRecords`] below `<root-dir>/image_manager`.
-#[derive(Clone, Debug)]
-pub struct PullRecordFiles {
-    files: StateFiles,
-}
-
-impl PullRecordFiles {
-    #[must_use]
-    pub fn new(root_dir: impl Into<PathBuf>) -> Self {
-        Self { files: StateFiles::new(root_dir) }
-    }
-}
-
+/// Records lie below `<root-dir>/image_manager`; the folder of the files is `<root-dir>`.
 #[async_trait]
-impl PullRecords for PullRecordFiles {
+impl PullRecords for StateFiles {
     async fn list(&self, of: PullRecordKind) -> Result<Vec<(String, Vec<u8>)>, FileError> {
-        self.files.in_order(move |root| list(root, of)).await
+        self.in_order(move |root| list(root, of)).await
     }
 
     async fn save(&self, of: PullRecordKind, name: String, content: Vec<u8>) -> Result<(), FileError> {
@@ -50,7 +37,7 @@ impl PullRecords for PullRecordFiles {
             let folder = Folder::make(root, 0o750)?.make_below(subfolder(of), 0o700)?;
             atomic_file::replace(&folder, entry_name(&name)?.as_os_str(), &content, 0o600, durability)
         };
-        self.files.in_order(save).await
+        self.in_order(save).await
     }
 
     async fn remove(&self, of: PullRecordKind, name: String) -> Result<(), FileError> {
@@ -58,7 +45,7 @@ impl PullRecords for PullRecordFiles {
             let Some(folder) = open(root, of)? else { return Ok(()) };
             folder.remove_file(entry_name(&name)?.as_os_str(), "remove file")
         };
-        self.files.in_order(remove).await
+        self.in_order(remove).await
     }
 }
 
@@ -91,11 +78,7 @@ fn list(root: &Path, of: PullRecordKind) -> Result<Vec<(String, Vec<u8>)>, FileE
 /// Empty if the record cannot be read: its existence alone has a meaning.
 fn read(folder: &Folder, name: &OsStr) -> Vec<u8> {
     let Ok(Some(file)) = folder.open_file(name) else { return Vec::new() };
-    let mut content = Vec::new();
-    match File::from(file).take(MAX_RECORD_BYTES + 1).read_to_end(&mut content) {
-        Ok(size) if size as u64 <= MAX_RECORD_BYTES => content,
-        _ => Vec::new(),
-    }
+    read_at_most(File::from(file), MAX_RECORD_BYTES).unwrap_or_default()
 }
 
 #[cfg(test)]
@@ -108,7 +91,7 @@ mod tests {
     async fn records_are_stored_in_upstream_location() {
         let scratch = tempfile::tempdir().unwrap();
         let root = scratch.path().join("root");
-        let records = PullRecordFiles::new(&root);
+        let records = StateFiles::new(&root);
         assert_eq!(records.list(PullRecordKind::Pulled).await.unwrap(), []);
         for kind in [PullRecordKind::Pulling, PullRecordKind::Pulled] {
             records.save(kind, "sha256-a".to_owned(), b"one".to_vec()).await.unwrap();
@@ -138,7 +121,7 @@ mod tests {
         std::fs::write(folder.join("notes"), "other").unwrap();
         std::fs::write(scratch.path().join("elsewhere"), "secret").unwrap();
         std::os::unix::fs::symlink(scratch.path().join("elsewhere"), folder.join("sha256-link")).unwrap();
-        let listed = PullRecordFiles::new(scratch.path()).list(PullRecordKind::Pulled).await.unwrap();
+        let listed = StateFiles::new(scratch.path()).list(PullRecordKind::Pulled).await.unwrap();
         let expected = [("sha256-a", &b"one"[..]), ("sha256-link", b"")];
         assert_eq!(listed, expected.map(|(name, content)| (name.to_owned(), content.to_vec())));
     }

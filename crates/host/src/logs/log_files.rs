@@ -19,6 +19,7 @@ use rustix::fs::{FileType, Stat};
 use crate::errors::{OnPath, blocking, invalid_input};
 use crate::files::folder::{Folder, file_type};
 use crate::logs::rotated_logs::{is_rotated, locate};
+use crate::pods::HostPodFolders;
 
 /// Events in the folder of a log that a reader must notice.
 const CHANGES: WatchMask = WatchMask::MODIFY
@@ -27,20 +28,8 @@ const CHANGES: WatchMask = WatchMask::MODIFY
     .union(WatchMask::DELETE)
     .union(WatchMask::ONLYDIR);
 
-/// [`LogFiles`] below the pod log folder.
-#[derive(Clone, Debug)]
-pub struct HostLogFiles {
-    pod_logs: PathBuf,
-}
-
-impl HostLogFiles {
-    /// `pod_logs` is usually `/var/log/pods`.
-    #[must_use]
-    pub fn new(pod_logs: impl Into<PathBuf>) -> Self {
-        Self { pod_logs: pod_logs.into() }
-    }
-
-    async fn open_with(
+impl HostPodFolders {
+    async fn open_log(
         &self,
         log: &Path,
         work: impl FnOnce(&Folder, &str) -> Result<Option<HostLogFile>, FileError> + Send + 'static,
@@ -56,13 +45,13 @@ impl HostLogFiles {
 }
 
 #[async_trait]
-impl LogFiles for HostLogFiles {
+impl LogFiles for HostPodFolders {
     async fn open(&self, log: &Path) -> Result<Option<Arc<dyn LogFile>>, FileError> {
-        self.open_with(log, HostLogFile::open).await
+        self.open_log(log, HostLogFile::open).await
     }
 
     async fn successor(&self, log: &Path, of: FileIdentity) -> Result<Option<Arc<dyn LogFile>>, FileError> {
-        self.open_with(log, move |folder, log| {
+        self.open_log(log, move |folder, log| {
             let Some(current) = folder.stat(OsStr::new(log))? else { return Ok(None) };
             if identity(&current) == of {
                 return Ok(None);
@@ -171,12 +160,12 @@ mod tests {
 
     use super::*;
 
-    fn logs() -> (tempfile::TempDir, HostLogFiles, PathBuf) {
+    fn logs() -> (tempfile::TempDir, HostPodFolders, PathBuf) {
         let scratch = tempfile::tempdir().unwrap();
         let top = scratch.path().join("pods");
         fs::create_dir_all(top.join("ns_pod_uid/main")).unwrap();
         let log = top.join("ns_pod_uid/main/0.log");
-        (scratch, HostLogFiles::new(top), log)
+        (scratch, HostPodFolders::new("", top, ""), log)
     }
 
     async fn text(file: &Arc<dyn LogFile>) -> String {

@@ -16,24 +16,13 @@ use rustix::fs::{AtFlags, FileType, Mode, RenameFlags};
 
 use crate::errors::{OnPath, blocking, invalid_input};
 use crate::files::folder::{Folder, file_type};
+use crate::pods::HostPodFolders;
 
 /// Logs compress well even at a low level.
 const COMPRESSION: Compression = Compression::new(3);
 
-/// [`RotatedLogs`] below the pod log folder.
-#[derive(Clone, Debug)]
-pub struct HostRotatedLogs {
-    pod_logs: PathBuf,
-}
-
-impl HostRotatedLogs {
-    /// `pod_logs` is usually `/var/log/pods`.
-    #[must_use]
-    pub fn new(pod_logs: impl Into<PathBuf>) -> Self {
-        Self { pod_logs: pod_logs.into() }
-    }
-
-    async fn run<T: Send + 'static>(
+impl HostPodFolders {
+    async fn in_log_folder<T: Send + 'static>(
         &self,
         log: &Path,
         work: impl FnOnce(&Folder, &str) -> Result<T, FileError> + Send + 'static,
@@ -48,7 +37,7 @@ impl HostRotatedLogs {
 }
 
 #[async_trait]
-impl RotatedLogs for HostRotatedLogs {
+impl RotatedLogs for HostPodFolders {
     async fn sizes(&self, logs: Vec<PathBuf>) -> Vec<LogSize> {
         let (pod_logs, count) = (self.pod_logs.clone(), logs.len());
         let work = move || sizes(&pod_logs, &logs);
@@ -56,7 +45,7 @@ impl RotatedLogs for HostRotatedLogs {
     }
 
     async fn rotated(&self, log: &Path) -> Result<Vec<String>, FileError> {
-        self.run(log, |folder, log| {
+        self.in_log_folder(log, |folder, log| {
             let mut found = Vec::new();
             for name in folder.names()? {
                 let Some(text) = name.to_str().filter(|text| is_rotated(log, text)) else { continue };
@@ -71,7 +60,7 @@ impl RotatedLogs for HostRotatedLogs {
 
     async fn remove(&self, log: &Path, name: &str) -> Result<(), FileError> {
         let name = name.to_owned();
-        self.run(log, move |folder, log| {
+        self.in_log_folder(log, move |folder, log| {
             check_rotated(folder, log, &name)?;
             folder.remove_file(OsStr::new(&name), "remove rotated log")
         })
@@ -80,7 +69,7 @@ impl RotatedLogs for HostRotatedLogs {
 
     async fn compress(&self, log: &Path, name: &str) -> Result<(), FileError> {
         let name = name.to_owned();
-        self.run(log, move |folder, log| {
+        self.in_log_folder(log, move |folder, log| {
             check_rotated(folder, log, &name)?;
             compress(folder, &name)
         })
@@ -88,7 +77,7 @@ impl RotatedLogs for HostRotatedLogs {
     }
 
     async fn move_away(&self, log: &Path, now: Timestamp) -> Result<String, FileError> {
-        self.run(log, move |folder, log| {
+        self.in_log_folder(log, move |folder, log| {
             let name = format!("{log}.{}", timestamp(now));
             let to = folder.path().join(&name);
             rustix::fs::renameat_with(folder, log, folder, &name, RenameFlags::NOREPLACE)
@@ -100,7 +89,7 @@ impl RotatedLogs for HostRotatedLogs {
 
     async fn move_back(&self, log: &Path, name: &str) -> Result<(), FileError> {
         let name = name.to_owned();
-        self.run(log, move |folder, log| {
+        self.in_log_folder(log, move |folder, log| {
             check_rotated(folder, log, &name)?;
             rustix::fs::renameat_with(folder, name.as_str(), folder, log, RenameFlags::NOREPLACE)
                 .on_path("rename rotated log back to", folder.path().join(log))
@@ -227,7 +216,7 @@ mod tests {
 
     struct Fixture {
         scratch: tempfile::TempDir,
-        logs: HostRotatedLogs,
+        logs: HostPodFolders,
         log: PathBuf,
     }
 
@@ -237,7 +226,7 @@ mod tests {
         std::fs::create_dir_all(&folder).unwrap();
         let log = folder.join("0.log");
         std::fs::write(&log, "hello\n").unwrap();
-        Fixture { logs: HostRotatedLogs::new(scratch.path().join("logs")), scratch, log }
+        Fixture { logs: HostPodFolders::new("", scratch.path().join("logs"), ""), scratch, log }
     }
 
     impl Fixture {

@@ -4,12 +4,15 @@ mod addresses;
 mod identity;
 
 use std::fs::File;
-use std::io::{self, Read};
+use std::io;
 use std::net::{IpAddr, ToSocketAddrs};
 use std::path::{Path, PathBuf};
 
 use model::MachineIdentity;
 use ports::host::host_facts::HostFacts;
+
+use crate::errors::read_at_most;
+use crate::machine::meminfo_bytes;
 
 /// Files such as `resolv.conf` are small; larger ones are a mistake.
 const MAX_FILE_BYTES: u64 = 1024 * 1024;
@@ -63,7 +66,7 @@ impl HostFacts for MachineFacts {
 
     fn memory_capacity(&self) -> u64 {
         let text = std::fs::read_to_string(self.proc.join("meminfo")).unwrap_or_default();
-        memory_total(&text).unwrap_or_default()
+        meminfo_bytes(&text, "MemTotal:").unwrap_or_default()
     }
 
     /// All online CPUs, even if the agent may only use some of them.
@@ -76,20 +79,7 @@ impl HostFacts for MachineFacts {
 
 /// Accepts bytes that are not UTF-8, for example in comments with an old encoding.
 fn read_small(path: &Path) -> io::Result<String> {
-    let mut bytes = Vec::new();
-    File::open(path)?.take(MAX_FILE_BYTES + 1).read_to_end(&mut bytes)?;
-    if bytes.len() as u64 > MAX_FILE_BYTES {
-        return Err(io::Error::new(io::ErrorKind::FileTooLarge, "larger than 1 MiB"));
-    }
-    Ok(String::from_utf8(bytes)
-        .unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned()))
-}
-
-/// Parses `MemTotal:       24682416 kB`.
-fn memory_total(meminfo: &str) -> Option<u64> {
-    let value = meminfo.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
-    let kilobytes: u64 = value.trim().strip_suffix("kB")?.trim().parse().ok()?;
-    kilobytes.checked_mul(1024)
+    Ok(String::from_utf8_lossy(&read_at_most(File::open(path)?, MAX_FILE_BYTES)?).into_owned())
 }
 
 /// Counts the CPUs in a list such as `0-3,5,8-9`.

@@ -8,6 +8,7 @@ use rustix::mount::MountPropagationFlags;
 use rustix::process::{Resource, Rlimit};
 
 use crate::errors::IfExists;
+use crate::machine::meminfo_bytes;
 use crate::mount_table;
 
 /// The host name as a node name: lower case, without surrounding spaces.
@@ -42,14 +43,8 @@ pub fn tmpfs_supports_noswap() -> bool {
 /// The total swap in bytes; 0 if unknown.
 #[must_use]
 pub fn swap_capacity() -> u64 {
-    swap_total(&std::fs::read_to_string("/proc/meminfo").unwrap_or_default())
-}
-
-/// Parses `SwapTotal:      8388604 kB`.
-fn swap_total(meminfo: &str) -> u64 {
-    let value = meminfo.lines().find_map(|line| line.strip_prefix("SwapTotal:")?.trim().strip_suffix("kB"));
-    let kilobytes: Option<u64> = value.and_then(|value| value.trim().parse().ok());
-    kilobytes.unwrap_or_default().saturating_mul(1024)
+    let text = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    meminfo_bytes(&text, "SwapTotal:").unwrap_or_default()
 }
 
 /// The file has a heading, then one line per swap area.
@@ -186,13 +181,14 @@ mod tests {
         let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
         assert_eq!(code_mappings(&maps, &program.to_string_lossy()).len(), 2);
         release_startup_pages();
-        assert_eq!(swap_total("SwapTotal: 1 kB\n"), 1024);
+        assert_eq!(meminfo_bytes("SwapTotal: 1 kB\n", "SwapTotal:"), Some(1024));
     }
 
     #[test]
     fn parses_total_swap() {
-        assert_eq!(swap_total("MemTotal: 8 kB\nSwapTotal:       2048 kB\nSwapFree: 1 kB\n"), 2 << 20);
-        assert_eq!(swap_total("MemTotal: 8 kB\n"), 0);
+        let text = "MemTotal: 8 kB\nSwapTotal:       2048 kB\nSwapFree: 1 kB\n";
+        assert_eq!(meminfo_bytes(text, "SwapTotal:"), Some(2 << 20));
+        assert_eq!(meminfo_bytes("MemTotal: 8 kB\n", "SwapTotal:"), None);
     }
 
     #[test]

@@ -1,7 +1,6 @@
 //! Reads files of environment variables. Containers write these files, so they are untrusted.
 
 use std::fs::File;
-use std::io::{self, Read};
 use std::path::Path;
 
 use async_trait::async_trait;
@@ -9,7 +8,7 @@ use ports::host::env_files::EnvFiles;
 use ports::host::pod_folders::FileError;
 use rustix::fs::{Mode, OFlags, ResolveFlags};
 
-use crate::errors::{OnPath, blocking, invalid_input};
+use crate::errors::{OnPath, blocking, invalid_input, read_at_most};
 use crate::pods::pod_folders::HostPodFolders;
 
 const MAX_FILE_BYTES: u64 = 8 << 20;
@@ -37,13 +36,7 @@ fn read(folder: &Path, path: &Path) -> Result<Vec<u8>, FileError> {
     if !metadata.is_file() {
         return Err(invalid_input("not a regular file")).on_path("read file", &full_path);
     }
-    let mut content = Vec::new();
-    file.take(MAX_FILE_BYTES + 1).read_to_end(&mut content).on_path("read file", &full_path)?;
-    if content.len() as u64 > MAX_FILE_BYTES {
-        return Err(io::Error::new(io::ErrorKind::FileTooLarge, "larger than 8 MiB"))
-            .on_path("read file", &full_path);
-    }
-    Ok(content)
+    read_at_most(file, MAX_FILE_BYTES).on_path("read file", full_path)
 }
 
 #[cfg(test)]

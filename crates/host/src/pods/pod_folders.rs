@@ -23,10 +23,11 @@ use crate::mount_table;
 pub(crate) const PRIVATE_MODE: u32 = 0o750;
 const LOG_FOLDER_MODE: u32 = 0o755;
 
+/// Files of pods: their folders, logs, termination messages, environment files and user namespace records.
 #[derive(Clone, Debug)]
 pub struct HostPodFolders {
-    root: PathBuf,
-    pod_logs: PathBuf,
+    pub(crate) root: PathBuf,
+    pub(crate) pod_logs: PathBuf,
     log_links: PathBuf,
 }
 
@@ -50,7 +51,13 @@ impl HostPodFolders {
         blocking(&self.root, move || work(&folders)).await
     }
 
-    fn write(&self, uid: &PodUid, relative: &Path, content: &[u8], mode: u32) -> Result<PathBuf, FileError> {
+    fn write_file(
+        &self,
+        uid: &PodUid,
+        relative: &Path,
+        content: &[u8],
+        mode: u32,
+    ) -> Result<PathBuf, FileError> {
         let pod = make_pod(&self.root, uid)?;
         let path = pod.path().join(relative);
         let (Some(name), Some(parent)) = (relative.file_name(), relative.parent()) else {
@@ -86,7 +93,7 @@ impl PodFolders for HostPodFolders {
         mode: u32,
     ) -> Result<PathBuf, FileError> {
         let (uid, relative, content) = (uid.clone(), relative.to_path_buf(), content.to_vec());
-        self.run(move |folders| folders.write(&uid, &relative, &content, mode)).await
+        self.run(move |folders| folders.write_file(&uid, &relative, &content, mode)).await
     }
 
     async fn list_pod_folders(&self) -> Result<Vec<PodUid>, FileError> {

@@ -1,9 +1,8 @@
 //! Reads termination messages and the ends of logs.
 
 use std::fs::File;
-use std::io;
-use std::os::unix::fs::FileExt;
-use std::path::{Path, PathBuf};
+use std::io::{self, Read, Seek, SeekFrom};
+use std::path::Path;
 
 use async_trait::async_trait;
 use model::PodUid;
@@ -12,24 +11,10 @@ use ports::host::termination_messages::TerminationMessages;
 
 use crate::errors::{OnPath, blocking, entry_name, invalid_input};
 use crate::files::folder::Folder;
-
-/// [`TerminationMessages`] below the root folder and the log folder.
-#[derive(Clone, Debug)]
-pub struct HostTerminationMessages {
-    root: PathBuf,
-    pod_logs: PathBuf,
-}
-
-impl HostTerminationMessages {
-    /// `root` is usually `/var/lib/kubelet`, `pod_logs` `/var/log/pods`.
-    #[must_use]
-    pub fn new(root: impl Into<PathBuf>, pod_logs: impl Into<PathBuf>) -> Self {
-        Self { root: root.into(), pod_logs: pod_logs.into() }
-    }
-}
+use crate::pods::HostPodFolders;
 
 #[async_trait]
-impl TerminationMessages for HostTerminationMessages {
+impl TerminationMessages for HostPodFolders {
     async fn message_file(
         &self,
         uid: &PodUid,
@@ -57,26 +42,19 @@ fn end_of_file(folder: &Path, path: &Path, limit: u64) -> Result<Option<Vec<u8>>
     let folder = if parent.as_os_str().is_empty() { Some(top) } else { top.existing(parent)? };
     let Some(folder) = folder else { return Ok(None) };
     let Some(descriptor) = folder.open_file(name)? else { return Ok(None) };
-    read_end(&File::from(descriptor), limit).map(Some).on_path("read", path)
+    read_end(File::from(descriptor), limit).map(Some).on_path("read", path)
 }
 
 /// The end of a regular file, based on its size when it was opened.
-fn read_end(file: &File, limit: u64) -> io::Result<Vec<u8>> {
+fn read_end(mut file: File, limit: u64) -> io::Result<Vec<u8>> {
     let metadata = file.metadata()?;
     if !metadata.is_file() {
         return Err(invalid_input("not a regular file"));
     }
     let length = metadata.len().min(limit);
-    let start = metadata.len().saturating_sub(length);
-    let mut bytes = vec![0; usize::try_from(length).unwrap_or(0)];
-    let mut read = 0;
-    while let Some(rest) = bytes.get_mut(read..).filter(|rest| !rest.is_empty()) {
-        match file.read_at(rest, start.saturating_add(u64::try_from(read).unwrap_or(u64::MAX)))? {
-            0 => break,
-            count => read += count,
-        }
-    }
-    bytes.truncate(read);
+    file.seek(SeekFrom::Start(metadata.len() - length))?;
+    let mut bytes = Vec::new();
+    file.take(length).read_to_end(&mut bytes)?;
     Ok(bytes)
 }
 
@@ -86,11 +64,13 @@ mod tests {
 
     use rustix::fs::{CWD, FileType, Mode};
 
+    use std::path::PathBuf;
+
     use super::*;
 
     struct Fixture {
         scratch: tempfile::TempDir,
-        messages: HostTerminationMessages,
+        messages: HostPodFolders,
     }
 
     impl Fixture {
@@ -98,8 +78,7 @@ mod tests {
             let scratch = tempfile::tempdir().unwrap();
             std::fs::create_dir_all(scratch.path().join("root/pods/u/containers/main")).unwrap();
             std::fs::create_dir_all(scratch.path().join("logs/pod/main")).unwrap();
-            let messages =
-                HostTerminationMessages::new(scratch.path().join("root"), scratch.path().join("logs"));
+            let messages = HostPodFolders::new(scratch.path().join("root"), scratch.path().join("logs"), "");
             Self { scratch, messages }
         }
 

@@ -3,7 +3,7 @@
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{self, Read};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Stdio};
 
 use model::{IdPool, PodUid};
@@ -16,7 +16,7 @@ use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use crate::errors::{OnPath, invalid_input};
 use crate::files::atomic_file::{self, Durability};
 use crate::files::folder::{Folder, file_type};
-use crate::pods::pod_folders::{existing_pod, make_pod};
+use crate::pods::pod_folders::{HostPodFolders, existing_pod, make_pod};
 
 /// Upstream's name, so that a node can be switched between agents with running pods.
 const RECORD: &str = "userns";
@@ -26,21 +26,7 @@ const USER: &str = "kubelet";
 const PROGRAM: &str = "getsubids";
 const TIMEOUT_SECONDS: i64 = 30;
 
-/// [`UserNamespaceRecords`] as files `pods/<uid>/userns` below a root folder.
-#[derive(Clone, Debug)]
-pub struct FileUserNamespaceRecords {
-    root: PathBuf,
-}
-
-impl FileUserNamespaceRecords {
-    /// `root` is the kubelet's root folder, such as `/var/lib/kubelet`.
-    #[must_use]
-    pub fn new(root: impl Into<PathBuf>) -> Self {
-        Self { root: root.into() }
-    }
-}
-
-impl UserNamespaceRecords for FileUserNamespaceRecords {
+impl UserNamespaceRecords for HostPodFolders {
     fn all(&self) -> Result<Vec<(PodUid, String)>, FileError> {
         let Some(pods) = Folder::open(&self.root.join("pods"))? else { return Ok(Vec::new()) };
         let mut records = Vec::new();
@@ -138,7 +124,7 @@ mod tests {
     #[test]
     fn saves_lists_and_removes_records() {
         let scratch = tempfile::tempdir().unwrap();
-        let records = FileUserNamespaceRecords::new(scratch.path());
+        let records = HostPodFolders::new(scratch.path(), "", "");
         assert_eq!(records.all().unwrap(), []);
         records.write(&"u".into(), "text").unwrap();
         records.write(&"u".into(), "newer").unwrap();
@@ -154,7 +140,7 @@ mod tests {
     #[test]
     fn does_not_follow_links_or_read_folders() {
         let scratch = tempfile::tempdir().unwrap();
-        let records = FileUserNamespaceRecords::new(scratch.path());
+        let records = HostPodFolders::new(scratch.path(), "", "");
         let outside = scratch.path().join("outside");
         std::fs::write(&outside, "secret").unwrap();
         let pod = scratch.path().join("pods/u");

@@ -19,21 +19,20 @@ mod unwind;
 
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
 use std::time::Duration;
 
 use ports::host::profiler::{ProcessorProfile, ProfilerError};
-use tokio::sync::oneshot;
+use tokio::sync::{Mutex, oneshot};
 
 use sampling::Sampling;
 
 /// Samples all threads for `length`. Dropping the future ends the sampling. `in_use` allows one profile at a time.
 pub(super) async fn profile(
-    in_use: &Arc<AtomicBool>,
+    in_use: &Arc<Mutex<()>>,
     length: Duration,
 ) -> Result<ProcessorProfile, ProfilerError> {
-    let permit = Permit::acquire(in_use)?;
+    let permit = Arc::clone(in_use).try_lock_owned().map_err(|_| ProfilerError::InUse)?;
     let (result_sender, result) = oneshot::channel();
     // Dropped with this future, which tells the thread to stop.
     let (_cancel_on_drop, cancelled) = mpsc::channel();
@@ -63,22 +62,4 @@ fn sample(length: Duration, cancelled: &mpsc::Receiver<()>) -> Result<ProcessorP
         }
     }
     Ok(sampling.finish())
-}
-
-/// The right to sample; released when dropped.
-struct Permit(Arc<AtomicBool>);
-
-impl Permit {
-    fn acquire(in_use: &Arc<AtomicBool>) -> Result<Self, ProfilerError> {
-        if in_use.swap(true, Ordering::AcqRel) {
-            return Err(ProfilerError::InUse);
-        }
-        Ok(Self(in_use.clone()))
-    }
-}
-
-impl Drop for Permit {
-    fn drop(&mut self) {
-        self.0.store(false, Ordering::Release);
-    }
 }

@@ -4,7 +4,6 @@
 
 mod disks;
 mod files;
-mod limits;
 mod machine;
 mod memory_threshold;
 mod network;

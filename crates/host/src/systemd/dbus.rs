@@ -10,7 +10,7 @@ mod write;
 
 pub(crate) use address::socket;
 pub(crate) use connection::Connection;
-pub(crate) use read::{Kind, Message, remaining_bytes};
+pub(crate) use read::{Cursor, Kind, Message, remaining_bytes};
 pub(crate) use write::{Call, Writer};
 
 pub(crate) const MAX_BYTES: usize = 1 << 20;

@@ -14,7 +14,7 @@ use ports::host::logind::{InhibitorLock, Logind, LogindError, LogindSession, Shu
 use crate::errors::blocking;
 use crate::files::atomic_file::{self, Durability};
 use crate::files::folder::Folder;
-use crate::systemd::dbus::{Call, Connection, Message, Writer, socket};
+use crate::systemd::dbus::{Call, Connection, Cursor, Message, Writer, socket};
 
 const SERVICE: &str = "org.freedesktop.login1";
 const PATH: &str = "/org/freedesktop/login1";
@@ -78,22 +78,21 @@ struct Session {
 }
 
 impl Session {
-    /// Reads a property of logind and checks its type.
-    async fn property(&mut self, name: &'static str, kind: &str) -> Result<Message, String> {
+    /// Reads a property of logind. `kind` is its type, `read` takes the value from the reply.
+    async fn property<T>(
+        &mut self,
+        name: &'static str,
+        kind: &str,
+        read: fn(Cursor<'_>) -> Option<T>,
+    ) -> Result<T, String> {
         let body = Writer::texts(&[MANAGER, name]).0;
-        let call = Call {
-            destination: SERVICE,
-            path: PATH,
-            interface: PROPERTIES,
-            member: "Get",
-            signature: "ss",
-            body: &body,
-        };
-        let reply = self.connection.call(&call).await.map_err(|error| error.to_string())?.message;
-        if reply.signature == "v" && reply.body().signature().as_deref() == Some(kind) {
-            return Ok(reply);
+        let reply = self.connection.call(&logind_call(PROPERTIES, "Get", "ss", &body)).await;
+        let reply = reply.map_err(|error| error.to_string())?.message;
+        let mut value = reply.body();
+        if reply.signature != "v" || value.signature().as_deref() != Some(kind) {
+            return Err(format!("property has type {} instead of {kind}", reply.signature));
         }
-        Err(format!("property has type {} instead of {kind}", reply.signature))
+        read(value).ok_or_else(|| "the property has no value".to_owned())
     }
 
     /// Whether logind sent the signal. Any process can send a signal of that name directly to this connection, which
@@ -115,12 +114,8 @@ impl Session {
 #[async_trait]
 impl LogindSession for Session {
     async fn max_delay(&mut self) -> Result<Duration, LogindError> {
-        const READ: &str = "read InhibitDelayMaxUSec of logind";
-        let reply = self.property("InhibitDelayMaxUSec", "t").await.map_err(failed(READ))?;
-        let mut body = reply.body();
-        body.signature();
-        let micros = body.long_number().ok_or("the property has no value").map_err(failed(READ))?;
-        Ok(Duration::from_micros(micros))
+        let micros = self.property("InhibitDelayMaxUSec", "t", |mut value| value.long_number()).await;
+        micros.map(Duration::from_micros).map_err(failed("read InhibitDelayMaxUSec of logind"))
     }
 
     async fn raise_max_delay(&mut self, to: Duration) -> Result<(), LogindError> {
@@ -141,24 +136,14 @@ impl LogindSession for Session {
     }
 
     async fn is_shutting_down(&mut self) -> Result<bool, LogindError> {
-        const READ: &str = "read PreparingForShutdown of logind";
-        let reply = self.property("PreparingForShutdown", "b").await.map_err(failed(READ))?;
-        let mut body = reply.body();
-        body.signature();
-        body.flag().ok_or("the property has no value").map_err(failed(READ))
+        let is_shutting_down = self.property("PreparingForShutdown", "b", |mut value| value.flag()).await;
+        is_shutting_down.map_err(failed("read PreparingForShutdown of logind"))
     }
 
     async fn inhibit(&mut self) -> Result<InhibitorLock, LogindError> {
         const INHIBIT: &str = "inhibit shutdown";
         let body = Writer::texts(&INHIBITOR).0;
-        let call = Call {
-            destination: SERVICE,
-            path: PATH,
-            interface: MANAGER,
-            member: "Inhibit",
-            signature: "ssss",
-            body: &body,
-        };
+        let call = logind_call(MANAGER, "Inhibit", "ssss", &body);
         let reply = self.connection.call(&call).await.map_err(failed(INHIBIT))?;
         let lock = reply.descriptors.into_iter().next();
         lock.map(InhibitorLock::new).ok_or("the reply has no file descriptor").map_err(failed(INHIBIT))
@@ -186,6 +171,10 @@ impl LogindSession for Session {
 
 fn bus_call<'a>(member: &'a str, signature: &'a str, body: &'a [u8]) -> Call<'a> {
     Call { destination: BUS, path: BUS_PATH, interface: BUS, member, signature, body }
+}
+
+fn logind_call<'a>(interface: &'a str, member: &'a str, signature: &'a str, body: &'a [u8]) -> Call<'a> {
+    Call { destination: SERVICE, path: PATH, interface, member, signature, body }
 }
 
 async fn write_drop_in(folder: &Path, delay: Duration) -> Result<(), String> {

@@ -27,6 +27,7 @@ use crate::hanging_io::run_may_hang;
 use crate::pods::pod_folders::{PRIVATE_MODE, existing_pod, make_pod};
 use crate::volumes::local::link_to;
 use crate::volumes::ownership::{Access, set_group};
+use crate::volumes::remove_if_empty;
 use record::{
     RECORD_FILE, read_record, read_staging_record, staging_name, write_record, write_staging_record,
 };
@@ -365,13 +366,5 @@ fn remove_unmounted(folder: &Folder, name: &OsStr) -> Result<(), FileError> {
         Ok(()) | Err(Errno::NOENT) => Ok(()),
         Err(Errno::ISDIR) => folder.remove_empty(name),
         Err(error) => Err(error).on_path("remove", path),
-    }
-}
-
-/// Removes a folder if it is empty.
-fn remove_if_empty(path: &Path) -> Result<(), FileError> {
-    match rustix::fs::unlinkat(rustix::fs::CWD, path, AtFlags::REMOVEDIR) {
-        Ok(()) | Err(Errno::NOENT | Errno::NOTEMPTY | Errno::EXIST) => Ok(()),
-        Err(error) => Err(error).on_path("remove folder", path),
     }
 }

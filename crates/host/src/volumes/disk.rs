@@ -87,14 +87,11 @@ pub(crate) fn grow(device: &Path, mounted: &Path) -> Result<(), VolumeError> {
     };
     let outcome = helper_program::run(OsStr::new(program), &arguments, WRITER_TIMEOUT);
     let subject = if program == "resize2fs" { device } else { mounted };
-    match outcome.failure {
-        None => Ok(()),
-        Some(failure) => Err(VolumeError::Refused(format!(
-            "resize of device {} failed: {failure}. {program} output: {}",
-            subject.display(),
-            outcome.output
-        ))),
-    }
+    let Some(failure) = outcome.failure else { return Ok(()) };
+    let (subject, output) = (subject.display(), outcome.output);
+    Err(VolumeError::Refused(format!(
+        "resize of device {subject} failed: {failure}. {program} output: {output}"
+    )))
 }
 
 /// The format of a disk; `None` if it is unformatted. Fails if that is uncertain, so that no data is overwritten.
@@ -144,14 +141,11 @@ fn format(device: &Path, fs_type: &str) -> Result<(), VolumeError> {
     }
     arguments.push(device.into());
     let outcome = helper_program::run(OsStr::new(&program), &arguments, WRITER_TIMEOUT);
-    match outcome.failure {
-        None => Ok(()),
-        Some(failure) => Err(VolumeError::Refused(format!(
-            "format of disk {} failed: type:({fs_type:?}) errcode:({failure}) output:({})",
-            device.display(),
-            outcome.output.trim()
-        ))),
-    }
+    let Some(failure) = outcome.failure else { return Ok(()) };
+    let (device, output) = (device.display(), outcome.output.trim());
+    Err(VolumeError::Refused(format!(
+        "format of disk {device} failed: type:({fs_type:?}) errcode:({failure}) output:({output})"
+    )))
 }
 
 #[cfg(test)]

@@ -144,7 +144,7 @@ impl FibreChannel {
                 self.sweep_disk(root, base, &disks, &name)?;
             }
             if base == FOLDERS.devices && disks.names()?.is_empty() {
-                super::remove_if_empty(root, FOLDERS.devices)?;
+                super::remove_if_empty(&root.join(FOLDERS.devices))?;
             }
         }
         Ok(())

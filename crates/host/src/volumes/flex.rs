@@ -77,7 +77,7 @@ impl FlexDrivers {
         let source =
             if driver.capabilities.attach { Some(self.attach(root, &driver, volume)?) } else { None };
         let options = options::for_pod(volume, group).map_err(VolumeError::Refused)?;
-        let folder = volume_folder.parent.make_below(&volume_folder.name, PRIVATE_MODE)?;
+        volume_folder.parent.make_below(&volume_folder.name, PRIVATE_MODE)?;
         volume_folder.record_mount("flexvolume")?;
         let mounted = match (driver.call("mount", &[&text(&volume.path), &options]), source) {
             (Ok(_), _) => Ok(()),
@@ -87,7 +87,6 @@ impl FlexDrivers {
             }
             (Err(DriverError::Failed(reason)), _) => Err(VolumeError::Refused(reason)),
         };
-        drop(folder);
         if let Err(error) = mounted {
             // Leftovers of the driver are reported when the pod is torn down.
             let _ = volume_folder.parent.remove_empty(&volume_folder.name);
@@ -208,17 +207,10 @@ impl FlexDrivers {
         let Some(vendors) = Folder::open(&root.join(PLUGIN_FOLDER))? else { return Ok(()) };
         for vendor in vendors.folder_names()? {
             let Some(folder) = vendors.existing(&vendor)? else { continue };
-            // The mounts of a driver without a vendor.
-            let drivers: Vec<PathBuf> = folder
-                .folder_names()?
-                .into_iter()
-                .map(
-                    |name| {
-                        if name == MOUNTS { PathBuf::from(&vendor) } else { Path::new(&vendor).join(name) }
-                    },
-                )
-                .collect();
-            for driver in drivers {
+            let vendor = Path::new(&vendor);
+            for name in folder.folder_names()? {
+                // A driver without a vendor has its mounts directly below its name.
+                let driver = if name == MOUNTS { vendor.to_path_buf() } else { vendor.join(name) };
                 let Some(mounts) = vendors.existing(driver.join(MOUNTS))? else { continue };
                 for volume in mounts.folder_names()? {
                     self.sweep_volume(root, &mounts, &driver.to_string_lossy(), &volume)?;

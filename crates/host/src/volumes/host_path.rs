@@ -12,31 +12,20 @@ use crate::errors::OnPath;
 /// Checks the type of the path, and creates it if `kind` requires that. Follows symlinks, because the path is
 /// controlled by the pod's author and the operator, not by the container.
 pub(super) fn set_up(path: &Path, kind: HostPathKind) -> Result<(), VolumeError> {
-    let found = metadata(path)?;
-    match kind {
-        HostPathKind::Any => return Ok(()),
-        HostPathKind::DirectoryOrCreate if found.is_none() => {
-            DirBuilder::new().recursive(true).mode(0o755).create(path).on_path("make folder", path)?;
-            return Ok(());
+    let Some((matches, expected)) = expected_type(kind) else { return Ok(()) };
+    let found = metadata(path)?.map(|metadata| metadata.file_type());
+    match (found, kind) {
+        (None, HostPathKind::DirectoryOrCreate) => {
+            Ok(DirBuilder::new().recursive(true).mode(0o755).create(path).on_path("make folder", path)?)
         }
-        HostPathKind::FileOrCreate if found.is_none() => {
+        (None, HostPathKind::FileOrCreate) => {
             let mut options = OpenOptions::new();
             options.write(true).create(true).truncate(false).mode(0o644);
             options.open(path).on_path("make file", path)?;
-            return Ok(());
+            Ok(())
         }
-        HostPathKind::DirectoryOrCreate
-        | HostPathKind::Directory
-        | HostPathKind::FileOrCreate
-        | HostPathKind::File
-        | HostPathKind::Socket
-        | HostPathKind::CharDevice
-        | HostPathKind::BlockDevice => {}
-    }
-    match (found.map(|metadata| metadata.file_type()), expected_type(kind)) {
-        (_, None) => Ok(()),
-        (Some(file_type), Some((matches, _))) if matches(&file_type) => Ok(()),
-        (_, Some((_, expected))) => Err(VolumeError::WrongType { path: path.to_path_buf(), expected }),
+        (Some(file_type), _) if matches(&file_type) => Ok(()),
+        (Some(_) | None, _) => Err(VolumeError::WrongType { path: path.to_path_buf(), expected }),
     }
 }
 

@@ -22,7 +22,7 @@ use crate::files::folder::Folder;
 use crate::files::tree;
 use crate::pods::pod_folders::make_pod;
 use crate::volumes::scsi_disks::ScsiDisks;
-use session::{Login, SessionTools};
+use session::Login;
 
 const FOLDERS: DiskFolders = DiskFolders {
     mounts: "plugins/kubernetes.io/iscsi",
@@ -137,9 +137,7 @@ impl Initiator {
     fn attach(&self, folder: &Folder, disk: &IscsiDisk) -> Result<PathBuf, VolumeError> {
         let login = Login::of(disk);
         atomic_file::write(folder, OsStr::new(RECORD), &login.write(), 0o600)?;
-        let tools =
-            SessionTools { program: &self.program, disks: &self.disks, attach_timeout: self.attach_timeout };
-        login.log_in(&tools, &disk.chap).map_err(|reason| step_failed(VolumeStep::WaitForAttach, reason))
+        login.log_in(self, &disk.chap).map_err(|reason| step_failed(VolumeStep::WaitForAttach, reason))
     }
 
     /// Unmounts disks that no pod uses, and logs out of targets without a used disk. Skips locked targets.
@@ -156,7 +154,7 @@ impl Initiator {
                 }
             }
             if base == FOLDERS.devices && interfaces.names()?.is_empty() {
-                super::remove_if_empty(root, FOLDERS.devices)?;
+                super::remove_if_empty(&root.join(FOLDERS.devices))?;
             }
         }
         Ok(())

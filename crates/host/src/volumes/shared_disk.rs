@@ -150,7 +150,7 @@ impl NodeDisk<'_> {
         });
         if let Err(error) = mounted {
             // Keep the disk attached: the next attempt follows soon.
-            super::remove_if_empty(self.root, &self.relative)?;
+            super::remove_if_empty(&self.root.join(&self.relative))?;
             return Err(error);
         }
         let Some(mounted) = Folder::open(&target)? else {

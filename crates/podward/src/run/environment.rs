@@ -7,10 +7,9 @@ use agent::metrics::Metrics;
 use agent::pipeline::allocations::{ACTUATED, ALLOCATED, Allocations};
 use config::LoadedConfig;
 use host::{
-    ExecCredentialPrograms, FileCheckpoints, FileUserNamespaceRecords, HostDiskUsage, HostFilesystems,
-    HostLogFiles, HostLogind, HostNodeLogs, HostPodCgroups, HostPodFolders, HostPodVolumes, HostRotatedLogs,
-    HostTerminationMessages, HostUsage, InotifyFolderWatch, IptablesFilter, KernelLogDevice, MachineFacts,
-    NodeCredentialFiles, PidfdProcessWatch, PullRecordFiles, StateFiles,
+    ExecCredentialPrograms, FileCheckpoints, HostDiskUsage, HostFilesystems, HostLogind, HostNodeLogs,
+    HostPodCgroups, HostPodFolders, HostPodVolumes, HostUsage, InotifyFolderWatch, IptablesFilter,
+    KernelLogDevice, MachineFacts, NodeCredentialFiles, PidfdProcessWatch, StateFiles,
 };
 use outbound::NetworkOutbound;
 use ports::clock::SystemClock;
@@ -41,7 +40,6 @@ pub(super) struct StartupFacts {
 pub(super) fn adapters(loaded: &LoadedConfig, plan: &Plan, found: StartupFacts) -> Adapters {
     let root = &loaded.flags.root_dir;
     let folders = Arc::new(HostPodFolders::new(root, &plan.settings.pod_logs_dir, LOG_LINKS));
-    let messages = Arc::new(HostTerminationMessages::new(root, &plan.settings.pod_logs_dir));
     // The attach/detach controller attaches volumes where it is enabled.
     let by_controller = found.api.is_some() && loaded.config.volumes.enable_controller_attach_detach;
     let attaches_as = (!by_controller).then(|| plan.settings.name.clone());
@@ -52,8 +50,8 @@ pub(super) fn adapters(loaded: &LoadedConfig, plan: &Plan, found: StartupFacts) 
         processes: Arc::new(PidfdProcessWatch),
         env_files: folders.clone(),
         logs: folders.clone(),
-        folders,
-        messages,
+        folders: folders.clone(),
+        messages: folders.clone(),
         volumes: Arc::new(
             HostPodVolumes::new(root)
                 .with_flex_drivers(loaded.config.volumes.volume_plugin_dir.clone(), attaches_as),
@@ -65,11 +63,11 @@ pub(super) fn adapters(loaded: &LoadedConfig, plan: &Plan, found: StartupFacts) 
         credential_programs: Arc::new(ExecCredentialPrograms::new(
             loaded.flags.image_credential_provider_bin_dir.clone().unwrap_or_default(),
         )),
-        pull_records: Arc::new(PullRecordFiles::new(root)),
-        user_namespaces: Arc::new(FileUserNamespaceRecords::new(root)),
+        pull_records: Arc::new(StateFiles::new(root)),
+        user_namespaces: folders.clone(),
         node_logs: Arc::new(HostNodeLogs::new("/var/log", "journalctl")),
-        log_files: Arc::new(HostLogFiles::new(&plan.settings.pod_logs_dir)),
-        rotated_logs: Arc::new(HostRotatedLogs::new(&plan.settings.pod_logs_dir)),
+        log_files: folders.clone(),
+        rotated_logs: folders,
         filesystems: Arc::new(HostFilesystems),
         memory_thresholds: Arc::new(found.usage.clone()),
         usage: Arc::new(found.usage),

@@ -16,10 +16,9 @@ use decide::node::node_shutdown::ShutdownPeriods;
 use decide::pipeline::backoff::{CrashBackoffDecay, crash_backoff};
 use decide::pipeline::dead_containers::ContainerGcPolicy;
 use host::{
-    ExecCredentialPrograms, FileCheckpoints, FileUserNamespaceRecords, HostDiskUsage, HostFilesystems,
-    HostLogFiles, HostNodeLogs, HostPodFolders, HostPodVolumes, HostRotatedLogs, HostTerminationMessages,
-    HostUsage, InotifyFolderWatch, IptablesFilter, KernelLogDevice, MachineFacts, NodeCredentialFiles,
-    PullRecordFiles, StateFiles,
+    ExecCredentialPrograms, FileCheckpoints, HostDiskUsage, HostFilesystems, HostNodeLogs, HostPodFolders,
+    HostPodVolumes, HostUsage, InotifyFolderWatch, IptablesFilter, KernelLogDevice, MachineFacts,
+    NodeCredentialFiles, StateFiles,
 };
 use k8s_openapi::api::core::v1::{ContainerStatus, PodStatus};
 use model::{CgroupVersion, HostCapabilities, NodeResources, NodeSettings, PodUid};
@@ -419,8 +418,8 @@ fn adapters(folder: &Path, plan: &Plan, (network, logind): (FakeOutbound, FakeLo
         processes: Arc::new(NoProcessWatch),
         env_files: folders.clone(),
         folders: folders.clone(),
-        logs: folders,
-        messages: Arc::new(HostTerminationMessages::new(root, &plan.settings.pod_logs_dir)),
+        logs: folders.clone(),
+        messages: folders.clone(),
         volumes: Arc::new(HostPodVolumes::new(root)),
         cgroups: Arc::new(NoPodCgroups),
         system_cgroups: Arc::new(NoSystemCgroups),
@@ -428,11 +427,11 @@ fn adapters(folder: &Path, plan: &Plan, (network, logind): (FakeOutbound, FakeLo
         host: Arc::new(MachineFacts::default()),
         credential_files: Arc::new(NodeCredentialFiles::new(folder, folder, None)),
         credential_programs: Arc::new(ExecCredentialPrograms::new(folder)),
-        pull_records: Arc::new(PullRecordFiles::new(root)),
-        user_namespaces: Arc::new(FileUserNamespaceRecords::new(root)),
+        pull_records: Arc::new(StateFiles::new(root)),
+        user_namespaces: folders.clone(),
         node_logs: Arc::new(HostNodeLogs::new("/var/log", "journalctl")),
-        log_files: Arc::new(HostLogFiles::new(&plan.settings.pod_logs_dir)),
-        rotated_logs: Arc::new(HostRotatedLogs::new(&plan.settings.pod_logs_dir)),
+        log_files: folders.clone(),
+        rotated_logs: folders,
         filesystems: Arc::new(HostFilesystems),
         memory_thresholds: Arc::new(HostUsage::new(folder, CgroupVersion::V2).unwrap()),
         usage: Arc::new(HostUsage::new(folder, CgroupVersion::V2).unwrap()),

@@ -10,6 +10,8 @@ use rustix::fs::{Dir, FileType, Mode, OFlags};
 
 /// Larger than any of these files.
 const MAX_FILE_BYTES: u64 = 1 << 20;
+/// Memory limits from here on mean no limit.
+const NO_LIMIT: u64 = 1 << 62;
 /// Larger than most of these files.
 const CHUNK_BYTES: usize = 4096;
 
@@ -63,6 +65,11 @@ impl KernelFolder {
     /// A number in a file; `None` also for text such as `max`.
     pub(super) fn number(&self, name: &str) -> Option<u64> {
         with_content(self.file(name)?, |text| text.trim().parse().ok())?
+    }
+
+    /// A limit in bytes; `None` for no limit, `max` included.
+    pub(super) fn limit(&self, name: &str) -> Option<u64> {
+        self.number(name).filter(|limit| *limit < NO_LIMIT)
     }
 
     /// Empty if the file cannot be read.

@@ -3,12 +3,11 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use model::Timestamp;
 use model::usage::{CgroupUsage, CpuLimitUsage, CpuUsage, DeviceUsage, FullUsage, MemoryUsage};
 use ports::host::usage::Detail;
 
 use super::files::{self, KernelFolder, Table};
-use super::{disks, limits, processes};
+use super::{disks, processes};
 
 /// Length of a tick in `cpuacct.stat`.
 const TICK_NANOS: u64 = 10_000_000;
@@ -51,7 +50,7 @@ impl Folders {
     }
 
     fn memory_limit(&self, name: &str) -> Option<u64> {
-        limits::bytes(self.memory.as_ref()?, name)
+        self.memory.as_ref()?.limit(name)
     }
 }
 
@@ -72,10 +71,7 @@ pub(super) fn read(cgroup: &Cgroup<'_>, detail: Detail) -> Option<CgroupUsage> {
     let total = cpu.number("cpuacct.usage")?;
     Some(CgroupUsage {
         time: files::now(),
-        created_at: match detail {
-            Detail::Basic => Timestamp::ZERO,
-            Detail::Summary | Detail::Full => cpu.changed_at().unwrap_or_default(),
-        },
+        created_at: (detail > Detail::Basic).then(|| cpu.changed_at()).flatten().unwrap_or_default(),
         cpu: CpuUsage { total },
         memory: memory(cgroup.folders, detail),
         pressure: None,
@@ -108,10 +104,7 @@ fn memory(folders: &Folders, detail: Detail) -> MemoryUsage {
         inactive_file,
         page_faults,
         major_page_faults,
-        limit: match detail {
-            Detail::Basic => None,
-            Detail::Summary | Detail::Full => folders.memory_limit("memory.limit_in_bytes"),
-        },
+        limit: if detail == Detail::Basic { None } else { folders.memory_limit("memory.limit_in_bytes") },
         swap_limit: folders.memory_limit("memory.memsw.limit_in_bytes"),
     }
 }

@@ -2,12 +2,12 @@
 
 use std::path::{Path, PathBuf};
 
-use model::Timestamp;
 use model::usage::{CgroupUsage, CpuLimitUsage, CpuUsage, DeviceUsage, FullUsage, MemoryUsage};
 use ports::host::usage::Detail;
 
 use super::files::{self, KernelFolder, Table};
-use super::{disks, limits, pressure, processes};
+use super::{disks, pressure, processes};
+use crate::machine::meminfo_bytes;
 
 pub(super) struct Cgroup<'a> {
     /// Mount point of the hierarchy.
@@ -46,10 +46,10 @@ pub(super) fn read(cgroup: &Cgroup<'_>, detail: Detail) -> Option<CgroupUsage> {
     };
     Some(CgroupUsage {
         time: files::now(),
-        created_at: match detail {
-            Detail::Basic => Timestamp::ZERO,
-            Detail::Summary | Detail::Full => cgroup.folder.changed_at().unwrap_or_default(),
-        },
+        created_at: (detail > Detail::Basic)
+            .then(|| cgroup.folder.changed_at())
+            .flatten()
+            .unwrap_or_default(),
         cpu: CpuUsage { total: cpu.get("usage_usec").saturating_mul(1000) },
         memory: memory(cgroup, &statistics, detail),
         processes: (detail >= Detail::Summary).then(|| cgroup.folder.count_lines("cgroup.procs")),
@@ -62,12 +62,8 @@ fn memory(cgroup: &Cgroup<'_>, statistics: &Table, detail: Detail) -> MemoryUsag
     // The root cgroup has no counter: all memory that is not free counts as used.
     let (usage, swap) = if cgroup.is_root() {
         let text = files::text(&cgroup.proc.join("meminfo")).unwrap_or_default();
-        let kilobytes = |name: &str| {
-            let value = text.lines().find_map(|line| line.strip_prefix(name)?.trim().strip_suffix("kB"));
-            value.and_then(|value| value.trim().parse::<u64>().ok()).unwrap_or_default()
-        };
-        let used =
-            |all: &str, free: &str| kilobytes(all).saturating_sub(kilobytes(free)).saturating_mul(1024);
+        let bytes = |name: &str| meminfo_bytes(&text, name).unwrap_or_default();
+        let used = |all: &str, free: &str| bytes(all).saturating_sub(bytes(free));
         (used("MemTotal:", "MemFree:"), used("SwapTotal:", "SwapFree:"))
     } else {
         (cgroup.number("memory.current"), cgroup.number("memory.swap.current"))
@@ -85,11 +81,8 @@ fn memory(cgroup: &Cgroup<'_>, statistics: &Table, detail: Detail) -> MemoryUsag
         inactive_file,
         page_faults,
         major_page_faults,
-        limit: match detail {
-            Detail::Basic => None,
-            Detail::Summary | Detail::Full => limits::bytes(cgroup.folder, "memory.max"),
-        },
-        swap_limit: limits::bytes(cgroup.folder, "memory.swap.max"),
+        limit: if detail == Detail::Basic { None } else { cgroup.folder.limit("memory.max") },
+        swap_limit: cgroup.folder.limit("memory.swap.max"),
     }
 }
 
@@ -113,7 +106,7 @@ fn full(cgroup: &Cgroup<'_>, cpu: &Table, memory: &Table) -> FullUsage {
         memory_failures: events.get("max"),
         kernel_memory: memory.get("kernel"),
         oom_kills: own_events.find("oom_kill").unwrap_or_else(|| events.get("oom_kill")),
-        memory_reservation: limits::bytes(cgroup.folder, "memory.high"),
+        memory_reservation: cgroup.folder.limit("memory.high"),
         cpu_shares: (cgroup.folder.number("cpu.weight")).map(crate::cgroups::cpu_shares).unwrap_or_default(),
         cpu_period: period.parse().unwrap_or_default(),
         cpu_quota: quota.parse().ok(),

@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use model::{FlexVolume, FsGroup, VolumeSecret};
+use model::{FlexVolume, FsGroup};
+
+use crate::volumes::secret_content;
 
 /// The options of every call.
 pub(super) fn base(volume: &FlexVolume) -> String {
@@ -26,18 +28,8 @@ pub(super) fn for_pod(volume: &FlexVolume, group: Option<FsGroup>) -> Result<Str
     .into_iter()
     .map(|(key, value)| (key.to_owned(), value))
     .collect();
-    match &volume.secret {
-        VolumeSecret::NotNeeded => {}
-        VolumeSecret::Given(content) => {
-            let secrets = content.iter();
-            pod_options.extend(
-                secrets.map(|(key, value)| (format!("kubernetes.io/secret/{key}"), STANDARD.encode(value))),
-            );
-        }
-        VolumeSecret::Missing(reason) => return Err(reason.clone()),
-        VolumeSecret::Requested(reference) => {
-            return Err(format!("couldn't get secret {}/{}", reference.namespace, reference.name));
-        }
+    for (key, value) in secret_content(&volume.secret)? {
+        pod_options.insert(format!("kubernetes.io/secret/{key}"), STANDARD.encode(value));
     }
     if let Some(group) = group {
         pod_options.insert("kubernetes.io/mounterArgs.FsGroup".to_owned(), group.gid.to_string());
@@ -62,7 +54,7 @@ fn encode(volume: &FlexVolume, additional: BTreeMap<String, String>) -> String {
 
 #[cfg(test)]
 mod tests {
-    use model::{CsiPod, FsGroupChange};
+    use model::{CsiPod, FsGroupChange, VolumeSecret};
     use serde_json::{Value, json};
 
     use super::*;

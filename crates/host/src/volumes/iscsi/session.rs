@@ -7,11 +7,13 @@ use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use model::{Chap, IscsiDisk, OwnInitiator, VolumeSecret};
+use model::{Chap, IscsiDisk, OwnInitiator};
 use serde_json::{Value, json};
 
+use super::Initiator;
 use crate::helper_program::{self, HelperOutcome};
-use crate::volumes::scsi_disks::{ScsiDisks, wait_for};
+use crate::volumes::scsi_disks::wait_for;
+use crate::volumes::secret_content;
 
 const HELPER_TIMEOUT: Duration = Duration::from_secs(30);
 /// How long failing portals are retried while another portal works.
@@ -44,13 +46,6 @@ pub(super) struct Login {
     interface: String,
     initiator: Option<OwnInitiator>,
     pub(super) lun: i32,
-}
-
-pub(super) struct SessionTools<'a> {
-    pub(super) program: &'a OsStr,
-    pub(super) disks: &'a ScsiDisks,
-    /// How long a device may take to appear after the login.
-    pub(super) attach_timeout: Duration,
 }
 
 impl Login {
@@ -100,11 +95,11 @@ impl Login {
     }
 
     /// Logs in to the portals without a session, and finds the disk.
-    pub(super) fn log_in(&self, tools: &SessionTools<'_>, chap: &Chap) -> Result<PathBuf, String> {
-        let secret = secret(chap)?;
-        let transport = interface::transport(self, tools.program)?;
+    pub(super) fn log_in(&self, initiator: &Initiator, chap: &Chap) -> Result<PathBuf, String> {
+        let secret = secret_content(&chap.secret)?;
+        let transport = interface::transport(self, &initiator.program)?;
         if self.initiator.is_some() {
-            interface::create(self, tools.program)?;
+            interface::create(self, &initiator.program)?;
         }
         let start = Instant::now();
         let mut found: BTreeMap<&str, PathBuf> = BTreeMap::new();
@@ -114,7 +109,7 @@ impl Login {
                 if found.contains_key(portal.as_str()) {
                     continue;
                 }
-                match self.find_through(tools, portal, chap, &secret, &transport) {
+                match self.find_through(initiator, portal, chap, &secret, &transport) {
                     Ok(device) => drop(found.insert(portal, device)),
                     Err(error) => last_error = error,
                 }
@@ -126,44 +121,45 @@ impl Login {
         }
         let Some(first) = found.values().next() else {
             if self.initiator.is_some() {
-                interface::delete(self, tools.program);
+                interface::delete(self, &initiator.program);
             }
             return Err(format!("failed to get any path for iscsi disk, last err seen:\n{last_error}"));
         };
         let timeout = if self.portals.len() > 1 { MULTIPATH_TIMEOUT } else { Duration::ZERO };
-        let multipath = wait_for(timeout, || found.values().find_map(|device| tools.disks.multipath(device)));
+        let multipath =
+            wait_for(timeout, || found.values().find_map(|device| initiator.disks.multipath(device)));
         Ok(multipath.unwrap_or_else(|| first.clone()))
     }
 
     /// The device of the disk through one portal.
     fn find_through(
         &self,
-        tools: &SessionTools<'_>,
+        initiator: &Initiator,
         portal: &str,
         chap: &Chap,
         secret: &BTreeMap<String, String>,
         transport: &str,
     ) -> Result<PathBuf, String> {
-        let session_host = tools.disks.portals(&self.target).get(portal).copied();
+        let session_host = initiator.disks.portals(&self.target).get(portal).copied();
         let host = match session_host {
             Some(host) => host,
             None => {
-                self.log_in_at(tools.program, portal, chap, secret)?;
-                let hosts = tools.disks.portals(&self.target);
+                self.log_in_at(&initiator.program, portal, chap, secret)?;
+                let hosts = initiator.disks.portals(&self.target);
                 hosts.get(portal).copied().ok_or_else(|| {
                     format!("Could not get SCSI host number for portal {portal} after logging in")
                 })?
             }
         };
-        let scanned = tools.disks.scan_for(host, self.lun);
+        let scanned = initiator.disks.scan_for(host, self.lun);
         scanned.map_err(|error| format!("scan of SCSI host {host} failed: {error}"))?;
         let name = format!("ip-{}-iscsi-{}-lun-{}", portal.replace(['[', ']'], ""), self.target, self.lun);
-        let devices = tools.disks.by_path();
-        wait_for(tools.attach_timeout, || find_device(&devices, &name, transport)).ok_or_else(|| {
+        let devices = initiator.disks.by_path();
+        wait_for(initiator.attach_timeout, || find_device(&devices, &name, transport)).ok_or_else(|| {
             format!(
                 "Timed out waiting for device at path {} after {}s (is udev running, and does the target offer LUN {}?)",
                 devices.join(name).display(),
-                tools.attach_timeout.as_secs(),
+                initiator.attach_timeout.as_secs(),
                 self.lun
             )
         })
@@ -252,18 +248,6 @@ impl Login {
 /// found, because then the login has failed.
 fn is_enough(found: usize, total: usize, attempt: u32) -> bool {
     found == 0 || found >= total || found >= 2 && attempt >= 2 || attempt >= 5
-}
-
-/// The CHAP credentials.
-fn secret(chap: &Chap) -> Result<BTreeMap<String, String>, String> {
-    match &chap.secret {
-        VolumeSecret::Given(content) => Ok(content.clone()),
-        VolumeSecret::NotNeeded => Ok(BTreeMap::new()),
-        VolumeSecret::Missing(reason) => Err(reason.clone()),
-        VolumeSecret::Requested(reference) => {
-            Err(format!("couldn't get secret {}/{}", reference.namespace, reference.name))
-        }
-    }
 }
 
 /// Stores the CHAP credentials in a record.
