@@ -123,10 +123,7 @@ pub async fn run(deps: NodeDeps, cancel: CancellationToken) {
     let starting =
         NodeEvent { kind: EventType::Normal, reason: "Starting", message: "Starting kubelet.".to_owned() };
     deps.record(starting);
-    tokio::select! {
-        () = cancel.cancelled() => {}
-        () = Stage::new(deps).run() => {}
-    }
+    cancel.run_until_cancelled(Box::pin(Stage::new(deps).run())).await;
 }
 
 struct Stage {

@@ -121,10 +121,7 @@ pub async fn run(delivery: Arc<EventDelivery>, api: Arc<dyn ApiEvents>, cancel: 
                 () = tokio::time::sleep(DEBOUNCE) => continue,
             }
         };
-        let sent = tokio::select! {
-            () = cancel.cancelled() => return,
-            sent = send(&*api, &event, &created) => sent,
-        };
+        let Some(sent) = cancel.run_until_cancelled(send(&*api, &event, &created)).await else { return };
         match sent {
             Ok(()) => {
                 delivery.queue().done(&event.key);
@@ -135,9 +132,8 @@ pub async fn run(delivery: Arc<EventDelivery>, api: Arc<dyn ApiEvents>, cancel: 
                 let delay = error.retry_after.unwrap_or_default().max(backoff.next(random()));
                 tracing::debug!(%error, "failed to send event, retrying");
                 delivery.queue().retry(event);
-                tokio::select! {
-                    () = cancel.cancelled() => return,
-                    () = tokio::time::sleep(delay) => {}
+                if cancel.run_until_cancelled(tokio::time::sleep(delay)).await.is_none() {
+                    return;
                 }
             }
             Err(error) => {

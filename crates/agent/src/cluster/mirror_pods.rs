@@ -47,13 +47,16 @@ pub struct MirrorPodsDeps {
 }
 
 /// Runs until cancelled.
-pub async fn run(mut deps: MirrorPodsDeps, cancel: CancellationToken) {
+pub async fn run(deps: MirrorPodsDeps, cancel: CancellationToken) {
+    cancel.run_until_cancelled(reconcile_on_changes(deps)).await;
+}
+
+async fn reconcile_on_changes(mut deps: MirrorPodsDeps) {
     let mut pending = PendingWrites::new();
     let mut backoff = Backoff::new(BACKOFF);
     let mut delay = Duration::ZERO;
     loop {
         tokio::select! {
-            () = cancel.cancelled() => return,
             () = tokio::time::sleep(RECONCILE_PERIOD) => {}
             Some(_) = deps.changes.recv() => {}
             // The watch reports a newer state than the pending write.
@@ -61,19 +64,12 @@ pub async fn run(mut deps: MirrorPodsDeps, cancel: CancellationToken) {
             Ok(()) = deps.sources_ready.changed() => {}
             Ok(()) = deps.node.changed() => {}
         }
-        tokio::select! {
-            () = cancel.cancelled() => return,
-            () = tokio::time::sleep(delay.max(DEBOUNCE)) => {}
-        }
+        tokio::time::sleep(delay.max(DEBOUNCE)).await;
         while deps.changes.try_recv().is_some() {}
         while let Some(change) = deps.api_pod_changes.try_recv() {
             pending.remove(&change.full_name);
         }
-        let result = tokio::select! {
-            () = cancel.cancelled() => return,
-            result = deps.reconcile(&mut pending) => result,
-        };
-        delay = match result {
+        delay = match deps.reconcile(&mut pending).await {
             Ok(()) => {
                 backoff.reset();
                 Duration::ZERO

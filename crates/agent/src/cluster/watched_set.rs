@@ -108,14 +108,8 @@ pub async fn watch_set<V: Clone + PartialEq>(
     mut feed: FeedStream<V>,
     cancel: CancellationToken,
 ) {
-    loop {
-        tokio::select! {
-            () = cancel.cancelled() => return,
-            item = feed.next() => match item {
-                Some(item) => set.apply(item),
-                None => return,
-            },
-        }
+    while let Some(Some(item)) = cancel.run_until_cancelled(feed.next()).await {
+        set.apply(item);
     }
 }
 

@@ -39,10 +39,7 @@ pub struct LeaseDeps {
 
 /// Renews the lease until cancelled. The lease is not released at the end, because the pods continue to run.
 pub async fn run(mut deps: LeaseDeps, cancel: CancellationToken) {
-    tokio::select! {
-        () = cancel.cancelled() => {}
-        () = deps.renew_forever() => {}
-    }
+    cancel.run_until_cancelled(deps.renew_forever()).await;
 }
 
 impl LeaseDeps {

@@ -55,10 +55,8 @@ pub struct NodeShutdownDeps {
 
 /// Runs until cancelled, and then releases the inhibitor lock.
 pub async fn run(deps: NodeShutdownDeps, cancel: CancellationToken) {
-    tokio::select! {
-        () = cancel.cancelled() => {}
-        () = Stage { deps: &deps, lock: None, activity: Activity::Idle }.run() => {}
-    }
+    let stage = Stage { deps: &deps, lock: None, activity: Activity::Idle };
+    cancel.run_until_cancelled(stage.run()).await;
 }
 
 struct Stage<'a> {

@@ -19,10 +19,7 @@ pub struct OomWatcherDeps {
 
 /// Runs until cancelled. If the kernel log cannot be read, this is logged once.
 pub async fn run(deps: OomWatcherDeps, cancel: CancellationToken) {
-    tokio::select! {
-        () = cancel.cancelled() => return,
-        () = deps.watch() => {}
-    }
+    cancel.run_until_cancelled(deps.watch()).await;
     cancel.cancelled().await;
 }
 

@@ -14,10 +14,7 @@ use crate::node::node_view::NodeView;
 pub async fn run(nodes: Arc<dyn ApiNodes>, publish: Sender<NodeView>, cancel: CancellationToken) {
     let mut feed = nodes.watch();
     loop {
-        let item = tokio::select! {
-            () = cancel.cancelled() => return,
-            item = feed.next() => item,
-        };
+        let Some(item) = cancel.run_until_cancelled(feed.next()).await else { return };
         match item {
             Some(Feed::Listed(found)) => {
                 if let Some(node) = found.into_iter().next() {

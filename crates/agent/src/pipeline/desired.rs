@@ -70,12 +70,7 @@ pub async fn run(mut deps: DesiredDeps, cancel: CancellationToken) {
     let (save, to_save) = watch::channel(None);
     let saving = save_changes(Arc::clone(&deps.checkpoints), to_save, cancel.clone());
     let merging = async {
-        loop {
-            let snapshot = tokio::select! {
-                () = cancel.cancelled() => break,
-                snapshot = deps.snapshots.recv() => snapshot,
-            };
-            let Some(snapshot) = snapshot else { break };
+        while let Some(Some(snapshot)) = cancel.run_until_cancelled(deps.snapshots.recv()).await {
             if !merge_snapshot(&mut source_pods, snapshot, &deps).await {
                 break;
             }

@@ -79,17 +79,14 @@ type Lists = (Vec<SandboxSummary>, Vec<ContainerSummary>);
 pub async fn run(deps: PlegDeps, cancel: CancellationToken) {
     // Unbounded: this task polls both ends, so a queued update is received in the next step.
     let (stream_sender, mut stream_updates) = mpsc::unbounded_channel();
-    let stream = event_stream::follow(Arc::clone(&deps.runtime), stream_sender, cancel.clone());
+    let stream = event_stream::follow(Arc::clone(&deps.runtime), stream_sender);
     let mut generator = Generator::new(deps);
     let generating = async {
         loop {
-            tokio::select! {
-                () = cancel.cancelled() => return,
-                () = generator.step(&mut stream_updates) => {}
-            }
+            generator.step(&mut stream_updates).await;
         }
     };
-    tokio::join!(stream, generating);
+    cancel.run_until_cancelled(futures::future::join(stream, generating)).await;
 }
 
 struct TrackedPod {

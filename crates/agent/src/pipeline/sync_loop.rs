@@ -134,27 +134,24 @@ impl SyncLoop {
     }
 
     /// Runs until cancelled.
-    pub async fn run(mut self, mut inputs: SyncLoopInputs, cancel: CancellationToken) {
+    pub async fn run(self, inputs: SyncLoopInputs, cancel: CancellationToken) {
+        cancel.run_until_cancelled(self.run_forever(inputs)).await;
+    }
+
+    async fn run_forever(mut self, mut inputs: SyncLoopInputs) {
         let mut housekeeping = tokio::time::interval(HOUSEKEEPING_PERIOD);
         housekeeping.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut health = self.deps.health.subscribe();
         let mut backoff = Backoff::new(RUNTIME_BACKOFF);
         // A node that shuts down admits no pods, even if the agent starts during the shutdown.
         if let Some(node_inputs) = self.deps.inputs.clone() {
-            tokio::select! {
-                () = cancel.cancelled() => return,
-                () = node_inputs.wait_until_shutdown_known() => {}
-            }
+            node_inputs.wait_until_shutdown_known().await;
         }
         loop {
-            if cancel.is_cancelled() {
-                return;
-            }
             if !health.runtime_is_ready() {
                 let delay = backoff.next(random());
                 tracing::debug!(?delay, "container runtime not ready, pausing the sync loop");
                 tokio::select! {
-                    () = cancel.cancelled() => return,
                     () = tokio::time::sleep(delay) => {}
                     () = health.changed() => {}
                 }
@@ -163,13 +160,11 @@ impl SyncLoop {
             backoff.reset();
             // Before the first relist a running pod would be taken for a new or a terminated one.
             tokio::select! {
-                () = cancel.cancelled() => return,
                 () = self.deps.observer.listed() => {}
                 () = health.changed() => continue,
             }
             self.deps.heartbeat.send_replace(Instant::now());
             tokio::select! {
-                () = cancel.cancelled() => return,
                 () = self.iteration(&mut inputs, &mut housekeeping) => {}
                 // Leaves the iteration as soon as the runtime fails, not only at the next input.
                 () = health.changed() => {}

@@ -83,10 +83,7 @@ pub async fn run(deps: EvictionDeps, cancel: CancellationToken) {
         disks: None,
         sight: NodeReadings::default(),
     };
-    tokio::select! {
-        () = cancel.cancelled() => {}
-        () = guard.run() => {}
-    }
+    cancel.run_until_cancelled(guard.run()).await;
 }
 
 struct Evictor {

@@ -26,10 +26,7 @@ pub async fn run(plugins: Arc<CsiPlugins>, drivers: Arc<CsiDrivers>, cancel: Can
             changed = changes.changed() => if changed.is_err() {
                 return cancel.cancelled().await;
             },
-            () = sleep_until(next) => tokio::select! {
-                () = cancel.cancelled() => return,
-                () = refresh_due(&plugins, &mut due) => {}
-            },
+            () = sleep_until(next) => drop(cancel.run_until_cancelled(refresh_due(&plugins, &mut due)).await),
         }
     }
 }

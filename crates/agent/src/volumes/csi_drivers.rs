@@ -117,19 +117,11 @@ impl CsiDrivers {
 
 /// Watches CSIDriver objects.
 pub async fn follow(drivers: Arc<CsiDrivers>, mut feed: FeedStream<CSIDriver>, cancel: CancellationToken) {
-    loop {
-        let item = tokio::select! {
-            () = cancel.cancelled() => return,
-            item = feed.next() => item,
-        };
-        match item {
-            Some(item) => {
-                if let Feed::Failed(error) = &item {
-                    tracing::debug!(%error, "failed to watch CSIDriver objects, retrying");
-                }
-                drivers.apply(item);
-            }
-            None => return cancel.cancelled().await,
+    while let Some(Some(item)) = cancel.run_until_cancelled(feed.next()).await {
+        if let Feed::Failed(error) = &item {
+            tracing::debug!(%error, "failed to watch CSIDriver objects, retrying");
         }
+        drivers.apply(item);
     }
+    cancel.cancelled().await;
 }

@@ -282,10 +282,7 @@ pub async fn begin(
         }
         obstacle.send_replace(None);
     };
-    tokio::select! {
-        () = cancel.cancelled() => return,
-        () = made => {}
-    }
+    cancel.run_until_cancelled(made).await;
     cancel.cancelled().await;
 }
 

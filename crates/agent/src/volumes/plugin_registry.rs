@@ -135,10 +135,8 @@ async fn keep_registered(
 ) {
     let mut backoff = Backoff::new(BACKOFF);
     let plugin = loop {
-        let attempt = tokio::select! {
-            () = cancel.cancelled() => return,
-            attempt = register(&deps, &socket, &gone) => attempt,
-        };
+        let attempt = cancel.run_until_cancelled(register(&deps, &socket, &gone)).await;
+        let Some(attempt) = attempt else { return };
         match attempt {
             Ok(plugin) => break plugin,
             Err(_) if gone.is_cancelled() => return,
@@ -170,30 +168,19 @@ async fn register(
     socket: &Path,
     gone: &CancellationToken,
 ) -> Result<PluginInfo, PluginError> {
-    let plugin = tokio::select! {
-        () = gone.cancelled() => return Err(is_gone()),
-        asked = deps.registration.get_info(socket) => asked?,
-    };
-    let registered = tokio::select! {
-        () = gone.cancelled() => {
-            if let Some(kind) = deps.types.get(&plugin.kind) {
-                kind.abandon(&plugin).await;
-            }
-            return Err(is_gone());
+    let plugin = gone.run_until_cancelled(deps.registration.get_info(socket)).await.ok_or_else(is_gone)??;
+    let registered = gone.run_until_cancelled(register_with_type(deps, &plugin, socket)).await;
+    let Some(registered) = registered else {
+        if let Some(kind) = deps.types.get(&plugin.kind) {
+            kind.abandon(&plugin).await;
         }
-        registered = register_with_type(deps, &plugin, socket) => registered,
+        return Err(is_gone());
     };
     let registered = registered.map_err(|reason| PluginError(format!("RegisterPlugin error -- {reason}")));
-    let outcome = match &registered {
-        Ok(()) => Ok(()),
-        Err(error) => Err(error.0.as_str()),
-    };
-    let told = tokio::select! {
-        () = gone.cancelled() => Err(is_gone()),
-        told = deps.registration.notify(socket, outcome) => told,
-    };
+    let outcome = registered.as_ref().copied().map_err(|error| error.0.as_str());
+    let told = gone.run_until_cancelled(deps.registration.notify(socket, outcome)).await;
     registered?;
-    if let Err(error) = told {
+    if let Err(error) = told.unwrap_or_else(|| Err(is_gone())) {
         // The plugin was not notified and would wait for it.
         deregister(deps, &plugin).await;
         return Err(error);

@@ -82,10 +82,7 @@ async fn watch(objects: Arc<ClusterObjects>, key: ObjectKey, stop: CancellationT
     debug_assert_eq!(objects.strategy, ChangeDetectionStrategy::Watch, "only this strategy requests watches");
     let mut feed = objects.api.watch(&key);
     loop {
-        let item = tokio::select! {
-            () = stop.cancelled() => return,
-            item = feed.next() => item,
-        };
+        let Some(item) = stop.run_until_cancelled(feed.next()).await else { return };
         let state = match item {
             None => return,
             Some(Feed::Listed(found)) => found.into_iter().next().map_or(ObjectState::Missing, present),

@@ -1,3 +1,4 @@
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -5,7 +6,6 @@ use futures::StreamExt;
 use model::RuntimeEvent;
 use ports::runtime::{Runtime, RuntimeError, RuntimeErrorKind};
 use tokio::sync::mpsc;
-use tokio_util::sync::CancellationToken;
 
 /// Failures in a row after which retries slow down.
 pub(super) const FAST_RETRIES: u32 = 5;
@@ -30,18 +30,11 @@ pub(super) enum StreamUpdate {
 }
 
 /// Follows the runtime's event stream, and opens it again after a failure.
-pub(super) async fn follow(
-    runtime: Arc<dyn Runtime>,
-    updates: mpsc::UnboundedSender<StreamUpdate>,
-    cancel: CancellationToken,
-) {
+pub(super) async fn follow(runtime: Arc<dyn Runtime>, updates: mpsc::UnboundedSender<StreamUpdate>) {
     let mut failures = 0;
     loop {
         let mut opened = false;
-        let ended = tokio::select! {
-            () = cancel.cancelled() => return,
-            ended = read_stream(&*runtime, &updates, &mut opened) => ended,
-        };
+        let ended = read_stream(&*runtime, &updates, &mut opened).await;
         let wait = if ended.kind == RuntimeErrorKind::Unimplemented {
             send(&updates, StreamUpdate::Unsupported);
             UNSUPPORTED_RETRY_DELAY
@@ -50,10 +43,7 @@ pub(super) async fn follow(
             send(&updates, StreamUpdate::Failed { reason: ended.to_string(), failures });
             if failures < FAST_RETRIES { RETRY_DELAY } else { SLOW_RETRY_DELAY }
         };
-        tokio::select! {
-            () = cancel.cancelled() => return,
-            () = tokio::time::sleep(wait) => {}
-        }
+        tokio::time::sleep(wait).await;
     }
 }
 
@@ -63,40 +53,26 @@ async fn read_stream(
     updates: &mpsc::UnboundedSender<StreamUpdate>,
     opened: &mut bool,
 ) -> RuntimeError {
-    let mut events = match runtime.events().await {
+    let events = match runtime.events().await {
         Ok(events) => events,
         Err(error) => return error,
     };
-    loop {
-        let next = if *opened {
-            events.next().await
-        } else {
-            match tokio::time::timeout(OPEN_TIMEOUT, events.next()).await {
-                Ok(next) => next,
-                Err(_) => {
-                    *opened = true;
-                    send(updates, StreamUpdate::Opened);
-                    continue;
-                }
-            }
-        };
-        match next {
-            Some(Ok(event)) => {
-                if !*opened {
-                    *opened = true;
-                    send(updates, StreamUpdate::Opened);
-                }
-                send(updates, StreamUpdate::Event(event));
-            }
-            Some(Err(error)) => return error,
-            None => {
-                return RuntimeError {
-                    operation: "get_container_events",
-                    kind: RuntimeErrorKind::Unavailable,
-                    message: "the stream ended".to_owned(),
-                };
-            }
+    let mut events = pin!(events.peekable());
+    let first = tokio::time::timeout(OPEN_TIMEOUT, events.as_mut().peek()).await;
+    if matches!(first, Err(_) | Ok(Some(Ok(_)))) {
+        *opened = true;
+        send(updates, StreamUpdate::Opened);
+    }
+    while let Some(event) = events.next().await {
+        match event {
+            Ok(event) => send(updates, StreamUpdate::Event(event)),
+            Err(error) => return error,
         }
+    }
+    RuntimeError {
+        operation: "get_container_events",
+        kind: RuntimeErrorKind::Unavailable,
+        message: "the stream ended".to_owned(),
     }
 }
 

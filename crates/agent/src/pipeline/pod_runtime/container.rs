@@ -156,13 +156,11 @@ impl PodSync<'_> {
         self.runtime.deps.observer.hint(&self.pod.uid);
         let ips = &prerequisites.sandbox.ips;
         let subject = HookSubject { pod: Some(self.pod), container, id, ips };
-        let message = tokio::select! {
-            done = self.runtime.run_hook(subject, handler) => match done {
-                Ok(()) => return Ok(()),
-                Err(message) => message,
-            },
-            // A pod that must stop does not wait for the hook.
-            () = prerequisites.interrupt.cancelled() => return Err(StartFailure::Sync(SyncFailure::Interrupted)),
+        // A pod that must stop does not wait for the hook.
+        let done = prerequisites.interrupt.run_until_cancelled(self.runtime.run_hook(subject, handler)).await;
+        let message = match done.ok_or(StartFailure::Sync(SyncFailure::Interrupted))? {
+            Ok(()) => return Ok(()),
+            Err(message) => message,
         };
         // The message may contain secrets from the server's response.
         let event = "PostStartHook failed";

@@ -65,10 +65,8 @@ impl PodSync<'_> {
             let ips = self.observed_sandbox(id).and_then(|sandbox| sandbox.ips.clone()).unwrap_or_default();
             return Ok(ReadySandbox { id: id.clone(), ips, spec: spec.clone() });
         }
-        tokio::select! {
-            () = start.permit.acquire() => {}
-            () = start.interrupt.cancelled() => return Err(SyncFailure::Interrupted),
-        }
+        let permit = start.interrupt.run_until_cancelled(start.permit.acquire()).await;
+        permit.ok_or(SyncFailure::Interrupted)?;
         let timelines = &self.runtime.deps.timelines;
         let step = timelines.begin_step(&self.pod.uid, StartStep::Sandbox, None);
         let created = self.create_sandbox(spec).await;

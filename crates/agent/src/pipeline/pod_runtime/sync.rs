@@ -59,10 +59,8 @@ impl PodRuntime {
         interrupt: &CancellationToken,
     ) -> Result<SyncOutcome, SyncFailure> {
         // The sweeper may still remove an earlier instance with the same UID.
-        tokio::select! {
-            () = self.deps.sweeping.wait_until_swept(&pod.uid) => {}
-            () = interrupt.cancelled() => return Err(SyncFailure::Interrupted),
-        }
+        let swept = interrupt.run_until_cancelled(self.deps.sweeping.wait_until_swept(&pod.uid)).await;
+        swept.ok_or(SyncFailure::Interrupted)?;
         let observed = self.observe(pod).await?;
         if interrupt.is_cancelled() {
             return Err(SyncFailure::Interrupted);
@@ -87,11 +85,9 @@ impl PodRuntime {
         let probes = self.deps.probes.get(&pod.uid).unwrap_or_default();
         let mut actions = plan(pod, &observed, &probes);
         actions.stop_dead_sandboxes(&observed, &self.cache.stopped_sandboxes(&pod.uid));
-        tokio::select! {
-            () = sync.refresh_files() => {}
-            // A pod that must stop does not wait for tokens and certificates. Files are written atomically.
-            () = interrupt.cancelled() => return Err(SyncFailure::Interrupted),
-        }
+        // A pod that must stop does not wait for tokens and certificates. Files are written atomically.
+        let refreshed = interrupt.run_until_cancelled(sync.refresh_files()).await;
+        refreshed.ok_or(SyncFailure::Interrupted)?;
         sync.refresh_driver_volumes().await;
         let restart_at = sync.restart_for_objects(&mut actions).await;
         let resize_started = Instant::now();
@@ -144,11 +140,9 @@ impl PodSync<'_> {
         if due.is_empty() && !creates {
             return Ok(deferred);
         }
-        let volumes = tokio::select! {
-            volumes = self.prepare_host() => volumes?,
-            // A pod that must stop does not wait for a hanging volume.
-            () = interrupt.cancelled() => return Err(SyncFailure::Interrupted),
-        };
+        // A pod that must stop does not wait for a hanging volume.
+        let prepared = interrupt.run_until_cancelled(self.prepare_host()).await;
+        let volumes = prepared.ok_or(SyncFailure::Interrupted)??;
 
         let permit = self.runtime.start_limiter.permit();
         let sandbox = &actions.sandbox;
@@ -169,10 +163,8 @@ impl PodSync<'_> {
         // Images are pulled while the sandbox is created. A pull may take minutes; a pod that must stop does not
         // wait for it.
         let images = futures::future::join_all(due.iter().map(|start| async {
-            tokio::select! {
-                image = self.ensure_image(start, &spec) => image,
-                () = interrupt.cancelled() => Err(ImageProblem::failed("Interrupted", String::new())),
-            }
+            let image = interrupt.run_until_cancelled(self.ensure_image(start, &spec)).await;
+            image.unwrap_or_else(|| Err(ImageProblem::failed("Interrupted", String::new())))
         }));
         // Writes the checkpoint meanwhile. `create_container` waits for it again and reports a failure.
         let flushed = self.runtime.deps.allocations.flush_actuated(&self.pod.uid);

@@ -65,13 +65,7 @@ pub async fn run(deps: ApiSourceDeps, cancel: CancellationToken) {
         cached,
         latest,
     };
-    let watching = async move {
-        tokio::select! {
-            () = cancel.cancelled() => {}
-            () = source.watch() => {}
-        }
-    };
-    tokio::join!(saving, watching);
+    tokio::join!(saving, cancel.run_until_cancelled(source.watch()));
 }
 
 struct ApiSource {

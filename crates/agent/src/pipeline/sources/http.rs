@@ -125,16 +125,12 @@ impl HttpSource {
 
     /// Polls until cancelled.
     pub async fn run(mut self, cancel: CancellationToken) {
-        loop {
-            tokio::select! {
-                () = cancel.cancelled() => return,
-                listening = self.poll() => if !listening { return },
+        let polling = async {
+            while self.poll().await {
+                tokio::time::sleep(self.deps.check_frequency).await;
             }
-            tokio::select! {
-                () = cancel.cancelled() => return,
-                () = tokio::time::sleep(self.deps.check_frequency) => {}
-            }
-        }
+        };
+        cancel.run_until_cancelled(polling).await;
     }
 
     /// Polls once; returns false when the receiver of snapshots has ended.
