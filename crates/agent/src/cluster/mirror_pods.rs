@@ -20,6 +20,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::cluster::api_pods::{ApiPodChange, ApiPodsReader};
+use crate::cluster::api_timeout::with_timeout;
 use crate::node::node_view::NodeView;
 use crate::pipeline::tables::Reader;
 
@@ -166,7 +167,7 @@ impl MirrorPodsDeps {
                 let pod =
                     self.desired.all().into_iter().find(|pod| pod.is_static() && pod.full_name == *name);
                 let Some(pod) = pod else { return Ok(()) };
-                match with_timeout(self.pods.create(&mirror_object(&pod, owner))).await {
+                match with_timeout(REQUEST_TIMEOUT, self.pods.create(&mirror_object(&pod, owner))).await {
                     Ok(_) => {
                         tracing::info!(pod = %name, "created mirror pod");
                         Ok(())
@@ -180,7 +181,9 @@ impl MirrorPodsDeps {
                     }
                 }
             }
-            MirrorAction::Delete(uid) => match with_timeout(self.pods.delete(name, uid, 0)).await {
+            MirrorAction::Delete(uid) => match with_timeout(REQUEST_TIMEOUT, self.pods.delete(name, uid, 0))
+                .await
+            {
                 Ok(()) => {
                     tracing::info!(pod = %name, %uid, "deleted mirror pod");
                     Ok(())
@@ -194,16 +197,6 @@ impl MirrorPodsDeps {
             },
         }
     }
-}
-
-async fn with_timeout<T>(request: impl Future<Output = Result<T, ApiError>>) -> Result<T, ApiError> {
-    tokio::time::timeout(REQUEST_TIMEOUT, request).await.unwrap_or_else(|_| {
-        Err(ApiError {
-            kind: ApiErrorKind::Unreachable,
-            message: format!("no response within {REQUEST_TIMEOUT:?}"),
-            retry_after: None,
-        })
-    })
 }
 
 #[cfg(test)]

@@ -129,11 +129,11 @@ impl Delivery {
         let next = delivery.next_write(&self.deps, &pod);
         let now = Instant::now();
         delivery.record_difference(next.as_ref(), now);
-        let due = match (next.as_ref().map(Write::urgency), cause) {
+        let due = match (next.as_ref().map(|next| next.urgency), cause) {
             (None, _) => None,
             // A writer that overwrites our status may do so again, so the next reconciliation corrects it.
             (Some(_), Cause::ApiChange)
-                if delivery.has_written && !matches!(next, Some(Write::Delete { .. })) =>
+                if delivery.has_written && !next.as_ref().is_some_and(Write::is_delete) =>
             {
                 delivery.due
             }
@@ -215,7 +215,7 @@ impl Delivery {
         delivery.due = None;
         let Some(write) = delivery.next.take() else { return };
         delivery.busy = true;
-        self.limiter.start(WriteClass::of(write.urgency()));
+        self.limiter.start(WriteClass::of(write.urgency));
         let task = self.writes.spawn(write.execute(Arc::clone(&self.deps.pods)));
         self.write_ids.insert(task.id(), uid.clone());
     }

@@ -8,7 +8,6 @@ mod checkpoint;
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Duration;
 
 use decide::volumes::{
     ClaimedVolume, ClaimedVolumes, VolumeProblem, bound_volume_name, check_binding, claim_name,
@@ -16,15 +15,14 @@ use decide::volumes::{
 };
 use k8s_openapi::api::core::v1::Volume;
 use model::{Pod, PodUid};
+use ports::api::ApiError;
 use ports::api::volumes::ApiVolumes;
-use ports::api::{ApiError, ApiErrorKind};
 use ports::host::checkpoints::Checkpoints;
 use tokio::sync::{OnceCell, watch};
 use tokio_util::sync::CancellationToken;
 
+use crate::cluster::api_timeout::within_deadline;
 use crate::save_retry::SaveRetry;
-
-const DEADLINE: Duration = Duration::from_secs(20);
 
 type CachedClaims = BTreeMap<PodUid, ClaimedVolumes>;
 
@@ -89,24 +87,18 @@ impl Claims {
         volume: &Volume,
         name: &str,
     ) -> Result<ClaimedVolume, VolumeProblem> {
-        let claim = match within(self.api.claim(pod.namespace(), name)).await {
+        let cached_or_failed = |what: &str, error: ApiError| {
+            let reason = format!("failed to fetch {what} from API server: {error}");
+            self.cached_volume(pod, volume, &error).ok_or_else(|| processing(pod, volume, &reason))
+        };
+        let claim = match within_deadline(self.api.claim(pod.namespace(), name)).await {
             Ok(claim) => claim,
-            Err(error) => {
-                let reason = format!("failed to fetch PVC from API server: {error}");
-                return self
-                    .cached_volume(pod, volume, &error)
-                    .ok_or_else(|| processing(pod, volume, &reason));
-            }
+            Err(error) => return cached_or_failed("PVC", error),
         };
         let behind = bound_volume_name(pod, volume, &claim)?.to_owned();
-        let found = match within(self.api.volume(&behind)).await {
+        let found = match within_deadline(self.api.volume(&behind)).await {
             Ok(found) => found,
-            Err(error) => {
-                let reason = format!("failed to fetch PV {behind} from API server: {error}");
-                return self
-                    .cached_volume(pod, volume, &error)
-                    .ok_or_else(|| processing(pod, volume, &reason));
-            }
+            Err(error) => return cached_or_failed(&format!("PV {behind}"), error),
         };
         let claimed = ClaimedVolume { claim, volume: found };
         check_binding(pod, volume, &claimed)?;
@@ -189,17 +181,6 @@ impl Claims {
 
     fn with<T>(&self, act: impl FnOnce(&mut CachedClaims) -> T) -> T {
         act(&mut self.cached.lock())
-    }
-}
-
-async fn within<T>(request: impl Future<Output = Result<T, ApiError>>) -> Result<T, ApiError> {
-    match tokio::time::timeout(DEADLINE, request).await {
-        Ok(answer) => answer,
-        Err(_) => Err(ApiError {
-            kind: ApiErrorKind::Unreachable,
-            message: format!("no answer after {}s", DEADLINE.as_secs()),
-            retry_after: None,
-        }),
     }
 }
 

@@ -19,6 +19,7 @@ use timing::{Backoff, BackoffPolicy, random};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
+use crate::cluster::api_timeout::within_deadline;
 use crate::metrics::Metrics;
 use crate::node::node_view::{self, NodeView};
 use crate::volumes::csi_drivers::CsiDrivers;
@@ -33,7 +34,6 @@ const TRIES: u32 = 5;
 /// Retries of the creation of the CSINode. Jitter keeps nodes apart that lost their API server together.
 const CREATE_BACKOFF: BackoffPolicy =
     BackoffPolicy::doubling(Duration::from_secs(1), Duration::from_secs(30)).with_jitter(0.5);
-const DEADLINE: Duration = Duration::from_secs(20);
 
 pub struct CsiPlugins {
     drivers: Arc<CsiDrivers>,
@@ -87,18 +87,16 @@ impl CsiPlugins {
 
     async fn install(&self, driver: &DriverOnNode) -> Result<(), String> {
         let _turn = self.turn.lock().await;
-        let node = within(self.nodes.get()).await.map_err(|error| error.to_string())?;
+        let failed_to_update = |object: &'static str| {
+            move |error| format!("error updating {object} object with CSI driver node info: {error}")
+        };
+        let node = within_deadline(self.nodes.get()).await.map_err(|error| error.to_string())?;
         if let Some(patch) = node_patch(&node, driver)? {
-            let patched = within(self.nodes.patch_status(&patch)).await;
-            patched
-                .map_err(|error| format!("error updating Node object with CSI driver node info: {error}"))?;
+            within_deadline(self.nodes.patch_status(&patch)).await.map_err(failed_to_update("Node"))?;
         }
         let object = self.own_csi_node().await?;
         if let Some(changed) = with_driver(&object, driver) {
-            let replaced = within(self.csi_nodes.replace(&changed)).await;
-            replaced.map_err(|error| {
-                format!("error updating CSINode object with CSI driver node info: {error}")
-            })?;
+            within_deadline(self.csi_nodes.replace(&changed)).await.map_err(failed_to_update("CSINode"))?;
         }
         Ok(())
     }
@@ -109,18 +107,20 @@ impl CsiPlugins {
         if self.drivers.get(name).is_ok() {
             return Ok(());
         }
-        match within(self.csi_nodes.get()).await {
+        match within_deadline(self.csi_nodes.get()).await {
             Ok(object) => {
                 if let Some(changed) = without_driver(&object, name) {
-                    within(self.csi_nodes.replace(&changed)).await.map_err(|error| error.to_string())?;
+                    within_deadline(self.csi_nodes.replace(&changed))
+                        .await
+                        .map_err(|error| error.to_string())?;
                 }
             }
             Err(error) if error.kind == ApiErrorKind::NotFound => {}
             Err(error) => return Err(error.to_string()),
         }
-        let node = within(self.nodes.get()).await.map_err(|error| error.to_string())?;
+        let node = within_deadline(self.nodes.get()).await.map_err(|error| error.to_string())?;
         if let Some(patch) = node_patch_without(&node, name)? {
-            within(self.nodes.patch_status(&patch)).await.map_err(|error| error.to_string())?;
+            within_deadline(self.nodes.patch_status(&patch)).await.map_err(|error| error.to_string())?;
         }
         Ok(())
     }
@@ -128,16 +128,16 @@ impl CsiPlugins {
     /// The CSINode of this node; creates it if it is missing, and replaces that of an earlier node of the same name.
     async fn own_csi_node(&self) -> Result<k8s_openapi::api::storage::v1::CSINode, String> {
         let told = |error: ApiError| format!("error updating CSINode: {error}");
-        let node = within(self.nodes.get()).await.map_err(told)?;
+        let node = within_deadline(self.nodes.get()).await.map_err(told)?;
         let uid = node.metadata.uid.unwrap_or_default();
-        match within(self.csi_nodes.get()).await {
+        match within_deadline(self.csi_nodes.get()).await {
             Ok(object) if is_owned_by(&object, &self.node, &uid) => return Ok(object),
-            Ok(_) => within(self.csi_nodes.delete()).await.map_err(told)?,
+            Ok(_) => within_deadline(self.csi_nodes.delete()).await.map_err(told)?,
             Err(error) if error.kind == ApiErrorKind::NotFound => {}
             Err(error) => return Err(told(error)),
         }
-        within(self.csi_nodes.create(&new_csi_node(&self.node, &uid))).await.map_err(told)?;
-        within(self.csi_nodes.get()).await.map_err(told)
+        within_deadline(self.csi_nodes.create(&new_csi_node(&self.node, &uid))).await.map_err(told)?;
+        within_deadline(self.csi_nodes.get()).await.map_err(told)
     }
 
     /// Updates the objects, with retries.
@@ -251,17 +251,6 @@ fn on_node(name: &str, info: CsiNodeInfo) -> DriverOnNode {
         node_id: info.node_id,
         max_volumes: info.max_volumes,
         topology: info.topology,
-    }
-}
-
-async fn within<T>(request: impl Future<Output = Result<T, ApiError>>) -> Result<T, ApiError> {
-    match tokio::time::timeout(DEADLINE, request).await {
-        Ok(answer) => answer,
-        Err(_) => Err(ApiError {
-            kind: ApiErrorKind::Unreachable,
-            message: format!("no answer after {}s", DEADLINE.as_secs()),
-            retry_after: None,
-        }),
     }
 }
 

@@ -4,13 +4,13 @@ use std::sync::Arc;
 
 use decide::status::status_patch::status_patch;
 use decide::status::status_report::{ContainerActivity, can_be_deleted, status_to_report, urgency};
-use model::{Pod, PodUid, WorkerPhase};
+use model::{Pod, PodUid, StatusUrgency, WorkerPhase};
 use ports::api::ApiErrorKind;
 use tokio::time::Instant;
 
 use super::StatusDeliveryDeps;
 use super::limiter::{WriteClass, after_rejection};
-use super::writes::{Target, Write, WriteOutcome};
+use super::writes::{Request, Target, Write, WriteOutcome};
 use crate::pipeline::cached_status::CachedStatus;
 
 #[derive(Default)]
@@ -67,14 +67,12 @@ impl PodDelivery {
             status_to_report(&api_pod.status, &local.read(), ContainerActivity::of(worker), deps.clock.now());
         if let Some(patch) = status_patch(&api_pod.uid, &api_pod.status, &next) {
             let urgency = urgency(&api_pod.status, &next);
-            return Some(match self.in_doubt {
-                true => Write::Read { urgency, target },
-                false => Write::Patch { urgency, target, patch },
-            });
+            let request = if self.in_doubt { Request::Read } else { Request::Patch(patch) };
+            return Some(Write { urgency, target, request });
         }
         self.has_written = true;
         if can_be_deleted(&api_pod, worker) && self.deleted.as_ref() != Some(&api_pod.uid) {
-            return Some(Write::Delete { target });
+            return Some(Write { urgency: StatusUrgency::Urgent, target, request: Request::Delete });
         }
         self.in_sync = Some(InSync { local, api_pod, worker });
         None
@@ -82,12 +80,7 @@ impl PodDelivery {
 
     /// Records since when the two statuses differ.
     pub(super) fn record_difference(&mut self, next: Option<&Write>, now: Instant) {
-        match next {
-            Some(Write::Patch { .. } | Write::Read { .. }) => {
-                self.differs_since.get_or_insert(now);
-            }
-            Some(Write::Delete { .. }) | None => self.differs_since = None,
-        }
+        self.differs_since = next.filter(|next| !next.is_delete()).map(|_| self.differs_since.unwrap_or(now));
     }
 
     /// The newest version of the object, from the watch or from our last write.

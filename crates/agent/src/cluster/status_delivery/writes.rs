@@ -10,6 +10,7 @@ use ports::api::{ApiError, ApiErrorKind};
 use serde_json::Value;
 
 use super::limiter::WriteClass;
+use crate::cluster::api_timeout::with_timeout;
 
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -19,20 +20,17 @@ pub(super) struct Target {
     pub(super) full_name: PodFullName,
 }
 
-pub(super) enum Write {
-    Patch {
-        urgency: StatusUrgency,
-        target: Target,
-        patch: Value,
-    },
+pub(super) struct Write {
+    pub(super) urgency: StatusUrgency,
+    pub(super) target: Target,
+    pub(super) request: Request,
+}
+
+pub(super) enum Request {
+    Patch(Value),
     /// Reads the object to find out whether an earlier patch arrived.
-    Read {
-        urgency: StatusUrgency,
-        target: Target,
-    },
-    Delete {
-        target: Target,
-    },
+    Read,
+    Delete,
 }
 
 pub(super) struct FinishedWrite {
@@ -54,95 +52,81 @@ pub(super) enum WriteOutcome {
 }
 
 impl Write {
-    pub(super) fn urgency(&self) -> StatusUrgency {
-        match self {
-            Self::Patch { urgency, .. } | Self::Read { urgency, .. } => *urgency,
-            Self::Delete { .. } => StatusUrgency::Urgent,
-        }
+    pub(super) fn is_delete(&self) -> bool {
+        matches!(self.request, Request::Delete)
     }
 
     pub(super) async fn execute(self, pods: Arc<dyn ApiPods>) -> FinishedWrite {
-        let class = WriteClass::of(self.urgency());
-        match self {
-            Self::Patch { urgency, target, patch } => {
-                let outcome = match with_timeout(pods.patch_status(urgency, &target.full_name, &patch)).await
-                {
-                    Ok(object) => patched(object),
-                    Err(error) => after_failed_patch(&*pods, &target, error).await,
-                };
-                FinishedWrite { class, target, outcome }
+        let Self { urgency, target, request } = self;
+        let outcome = match request {
+            Request::Patch(patch) => target.patch(&*pods, urgency, &patch).await.map(WriteOutcome::Patched),
+            Request::Read => target.read(&*pods).await.map(WriteOutcome::Read),
+            Request::Delete => target.delete(&*pods).await.map(|()| WriteOutcome::Deleted),
+        };
+        let outcome = outcome.unwrap_or_else(|error| match error.kind {
+            ApiErrorKind::NotFound => WriteOutcome::NotFound,
+            ApiErrorKind::AlreadyExists
+            | ApiErrorKind::Conflict
+            | ApiErrorKind::Forbidden
+            | ApiErrorKind::Unauthorized
+            | ApiErrorKind::Invalid
+            | ApiErrorKind::Gone
+            | ApiErrorKind::Throttled
+            | ApiErrorKind::Server
+            | ApiErrorKind::Unreachable => WriteOutcome::Failed(error),
+        });
+        FinishedWrite { class: WriteClass::of(urgency), target, outcome }
+    }
+}
+
+impl Target {
+    /// A conflict means that the pod was recreated under the same name, or that another writer changed it meanwhile. The
+    /// current object is returned then, as if it had just been written, so that the next evaluation compares with it.
+    async fn patch(
+        &self,
+        pods: &dyn ApiPods,
+        urgency: StatusUrgency,
+        patch: &Value,
+    ) -> Result<Arc<Pod>, ApiError> {
+        let patched = pods.patch_status(urgency, &self.full_name, patch);
+        match with_timeout(REQUEST_TIMEOUT, patched).await {
+            Ok(object) => to_pod(object),
+            Err(error) if error.kind == ApiErrorKind::Conflict => self.read(pods).await,
+            Err(error) => Err(error),
+        }
+    }
+
+    /// The current object; one with another UID counts as not found.
+    async fn read(&self, pods: &dyn ApiPods) -> Result<Arc<Pod>, ApiError> {
+        let object = with_timeout(REQUEST_TIMEOUT, pods.get(&self.full_name)).await?;
+        if object.metadata.uid.as_deref() != Some(self.uid.as_str()) {
+            return Err(error(ApiErrorKind::NotFound, "pod has another UID".to_owned()));
+        }
+        to_pod(object)
+    }
+
+    async fn delete(&self, pods: &dyn ApiPods) -> Result<(), ApiError> {
+        match with_timeout(REQUEST_TIMEOUT, pods.delete(&self.full_name, &self.uid, 0)).await {
+            Ok(()) => {
+                tracing::info!(pod = %self.full_name, uid = %self.uid, "deleted pod from the API server");
+                Ok(())
             }
-            Self::Read { target, .. } => {
-                let outcome = match read(&*pods, &target).await {
-                    WriteOutcome::Patched(pod) => WriteOutcome::Read(pod),
-                    outcome @ (WriteOutcome::Read(_)
-                    | WriteOutcome::Deleted
-                    | WriteOutcome::NotFound
-                    | WriteOutcome::Failed(_)) => outcome,
-                };
-                FinishedWrite { class, target, outcome }
+            // The pod was recreated under the same name.
+            Err(conflict) if conflict.kind == ApiErrorKind::Conflict => {
+                Err(error(ApiErrorKind::NotFound, conflict.message))
             }
-            Self::Delete { target } => {
-                let outcome = match with_timeout(pods.delete(&target.full_name, &target.uid, 0)).await {
-                    Ok(()) => {
-                        tracing::info!(pod = %target.full_name, uid = %target.uid, "deleted pod from the API server");
-                        WriteOutcome::Deleted
-                    }
-                    Err(error) if matches!(error.kind, ApiErrorKind::NotFound | ApiErrorKind::Conflict) => {
-                        WriteOutcome::NotFound
-                    }
-                    Err(error) => WriteOutcome::Failed(error),
-                };
-                FinishedWrite { class, target, outcome }
-            }
+            Err(error) => Err(error),
         }
     }
 }
 
-fn patched(mut object: core::Pod) -> WriteOutcome {
+fn to_pod(mut object: core::Pod) -> Result<Arc<Pod>, ApiError> {
     object.metadata.managed_fields = None;
-    match Pod::from_object(object, PodSource::Api) {
-        Ok(pod) => WriteOutcome::Patched(Arc::new(pod)),
-        Err(error) => WriteOutcome::Failed(ApiError {
-            kind: ApiErrorKind::Server,
-            message: format!("response is not a pod: {error}"),
-            retry_after: None,
-        }),
-    }
+    Pod::from_object(object, PodSource::Api)
+        .map(Arc::new)
+        .map_err(|cause| error(ApiErrorKind::Server, format!("response is not a pod: {cause}")))
 }
 
-/// A conflict means that the pod was recreated under the same name, or that another writer changed it meanwhile.
-async fn after_failed_patch(pods: &dyn ApiPods, target: &Target, error: ApiError) -> WriteOutcome {
-    match error.kind {
-        ApiErrorKind::NotFound => WriteOutcome::NotFound,
-        ApiErrorKind::Conflict => read(pods, target).await,
-        ApiErrorKind::AlreadyExists
-        | ApiErrorKind::Forbidden
-        | ApiErrorKind::Unauthorized
-        | ApiErrorKind::Invalid
-        | ApiErrorKind::Gone
-        | ApiErrorKind::Throttled
-        | ApiErrorKind::Server
-        | ApiErrorKind::Unreachable => WriteOutcome::Failed(error),
-    }
-}
-
-/// Returns the current object as if it had just been written, so that the next evaluation compares with it.
-async fn read(pods: &dyn ApiPods, target: &Target) -> WriteOutcome {
-    match with_timeout(pods.get(&target.full_name)).await {
-        Ok(object) if object.metadata.uid.as_deref() != Some(target.uid.as_str()) => WriteOutcome::NotFound,
-        Err(error) if error.kind == ApiErrorKind::NotFound => WriteOutcome::NotFound,
-        Ok(object) => patched(object),
-        Err(error) => WriteOutcome::Failed(error),
-    }
-}
-
-async fn with_timeout<T>(request: impl Future<Output = Result<T, ApiError>>) -> Result<T, ApiError> {
-    tokio::time::timeout(REQUEST_TIMEOUT, request).await.unwrap_or_else(|_| {
-        Err(ApiError {
-            kind: ApiErrorKind::Unreachable,
-            message: format!("no response within {REQUEST_TIMEOUT:?}"),
-            retry_after: None,
-        })
-    })
+fn error(kind: ApiErrorKind, message: String) -> ApiError {
+    ApiError { kind, message, retry_after: None }
 }

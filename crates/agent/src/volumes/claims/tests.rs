@@ -5,6 +5,10 @@ use model::PodSource;
 use ports::api::FeedStream;
 use serde_json::json;
 
+use std::time::Duration;
+
+use ports::api::ApiErrorKind;
+
 use super::*;
 use crate::test_checkpoints::Files;
 
