@@ -104,16 +104,9 @@ pub struct Images {
 }
 
 struct Inner {
-    runtime: Arc<dyn Runtime>,
-    events: Arc<dyn EventRecorder>,
-    clock: Arc<dyn Clock>,
-    metrics: Arc<Metrics>,
-    objects: Arc<dyn Objects>,
-    credentials: Credentials,
-    ledger: Option<Arc<PullLedger>>,
+    deps: ImagesDeps,
     slots: Option<Semaphore>,
     limiter: PullRateLimiter,
-    by_handler: bool,
     pulls: SingleFlight<PullKey, Result<Pulled, String>>,
     failures: Mutex<HashMap<(PodUid, String), Failure>>,
 }
@@ -129,22 +122,14 @@ impl Images {
     #[must_use]
     pub fn new(deps: ImagesDeps) -> Self {
         let settings = deps.settings;
-        Self {
-            inner: Arc::new(Inner {
-                runtime: deps.runtime,
-                events: deps.events,
-                clock: deps.clock,
-                metrics: deps.metrics,
-                objects: deps.objects,
-                credentials: deps.credentials,
-                ledger: deps.ledger,
-                slots: settings.max_parallel.map(|slots| Semaphore::new(slots.max(1))),
-                limiter: PullRateLimiter::new(settings.per_second, settings.burst),
-                by_handler: settings.by_handler,
-                pulls: SingleFlight::default(),
-                failures: Mutex::default(),
-            }),
-        }
+        let inner = Inner {
+            deps,
+            slots: settings.max_parallel.map(|slots| Semaphore::new(slots.max(1))),
+            limiter: PullRateLimiter::new(settings.per_second, settings.burst),
+            pulls: SingleFlight::default(),
+            failures: Mutex::default(),
+        };
+        Self { inner: Arc::new(inner) }
     }
 
     /// Ensures that a container's image is present. The sandbox is passed to runtimes that pull images per pod.
@@ -189,14 +174,8 @@ impl Images {
 
     /// Drops the backoff entries of a finished pod.
     pub fn forget(&self, uid: &PodUid) {
-        self.inner.failures().retain(|(pod, _), _| pod != uid);
-        self.inner.metrics.starts.forget(uid);
-    }
-}
-
-impl Inner {
-    fn failures(&self) -> parking_lot::MutexGuard<'_, HashMap<(PodUid, String), Failure>> {
-        self.failures.lock()
+        self.inner.failures.lock().retain(|(pod, _), _| pod != uid);
+        self.inner.deps.metrics.starts.forget(uid);
     }
 }
 
@@ -219,7 +198,7 @@ impl Request<'_> {
         let spec = ImageSpec {
             image: name.clone(),
             user_specified_image: image.to_owned(),
-            runtime_handler: match self.inner.by_handler {
+            runtime_handler: match self.inner.deps.settings.by_handler {
                 true => self.sandbox.runtime_handler.clone(),
                 false => String::new(),
             },
@@ -238,7 +217,7 @@ impl Request<'_> {
             PullDecision::UsePresent(reference) => {
                 let status = present.unwrap_or_default();
                 let checked =
-                    if self.inner.ledger.is_some() { " and can be accessed by the pod" } else { "" };
+                    if self.inner.deps.ledger.is_some() { " and can be accessed by the pod" } else { "" };
                 let message = format!("Container image {image:?} already present on machine{checked}");
                 self.record_event(EventType::Normal, "Pulled", message);
                 Ok(ReadyImage { status, reference, handler: spec.runtime_handler })
@@ -254,7 +233,7 @@ impl Request<'_> {
 
     /// An image that this pod may not use is treated as missing, so that the pod cannot find out that it is present.
     async fn check_access(&self, spec: &ImageSpec, reference: String) -> PullDecision {
-        let Some(ledger) = &self.inner.ledger else { return PullDecision::UsePresent(reference) };
+        let Some(ledger) = &self.inner.deps.ledger else { return PullDecision::UsePresent(reference) };
         let credentials = async { Shown::of(&self.credentials(spec).await) };
         if ledger.may_use(self.image, &reference, credentials).await {
             return PullDecision::UsePresent(reference);
@@ -273,11 +252,11 @@ impl Request<'_> {
             (_, true) => "true",
             (_, false) => "false",
         };
-        self.inner.metrics.images.ensured(policy, present, pull_required);
+        self.inner.deps.metrics.images.ensured(policy, present, pull_required);
     }
 
     async fn inspect(&self, spec: &ImageSpec) -> Result<Option<ImageStatus>, ImageProblem> {
-        self.inner.runtime.image_status(spec).await.map_err(|error| {
+        self.inner.deps.runtime.image_status(spec).await.map_err(|error| {
             // As upstream, the message has an empty image name.
             let message = format!("Failed to inspect image \"\": {}", error.message);
             self.record_event(EventType::Warning, "InspectFailed", message.clone());
@@ -290,7 +269,7 @@ impl Request<'_> {
         let next = self.check_backoff()?;
         let credentials = self.credentials(&spec).await;
         self.record_event(EventType::Normal, "Pulling", format!("Pulling image {image:?}"));
-        let (queued_at, started_at) = (Instant::now(), self.inner.clock.now());
+        let (queued_at, started_at) = (Instant::now(), self.inner.deps.clock.now());
         let key = PullKey {
             image: spec.image.clone(),
             handler: spec.runtime_handler.clone(),
@@ -299,12 +278,12 @@ impl Request<'_> {
             storage_annotations: storage_annotations(&spec.annotations),
         };
         let begin = || pull(Arc::clone(self.inner), spec, key.clone(), self.sandbox.clone());
-        let intent = match &self.inner.ledger {
+        let intent = match &self.inner.deps.ledger {
             Some(ledger) => Some(ledger.begin(self.image).await.map_err(|error| self.intent_failed(&error))?),
             None => None,
         };
         let outcome = self.inner.pulls.join(key.clone(), begin).await;
-        if let (Some(ledger), Some(intent)) = (&self.inner.ledger, intent) {
+        if let (Some(ledger), Some(intent)) = (&self.inner.deps.ledger, intent) {
             match &outcome {
                 Ok(pulled) => ledger.pulled(intent, &pulled.reference, pulled.used.as_ref()).await,
                 Err(_) => ledger.failed(intent).await,
@@ -317,7 +296,7 @@ impl Request<'_> {
         let waited = queued_at.elapsed();
         // A request that joined a running pull has waited less than the whole pull took.
         let took = pulled.took.min(waited);
-        self.inner.failures().remove(&self.failure_key());
+        self.inner.failures.lock().remove(&self.failure_key());
         self.record_event(
             EventType::Normal,
             "Pulled",
@@ -328,8 +307,8 @@ impl Request<'_> {
                 pulled.status.size
             ),
         );
-        self.inner.metrics.starts.pulled(&self.pod.uid, started_at, self.inner.clock.now());
-        self.inner.metrics.images.pulled(size_class(pulled.status.size), waited);
+        self.inner.deps.metrics.starts.pulled(&self.pod.uid, started_at, self.inner.deps.clock.now());
+        self.inner.deps.metrics.images.pull_duration.observe([size_class(pulled.status.size)], waited);
         Ok(ReadyImage { status: pulled.status, reference: pulled.reference, handler: key.handler })
     }
 
@@ -343,7 +322,7 @@ impl Request<'_> {
 
     async fn credentials(&self, spec: &ImageSpec) -> Vec<RegistryCredential> {
         let Ok(name) = parse_image_name(&spec.image) else { return Vec::new() };
-        let secrets = pull_secrets(&*self.inner.objects, self.pod).await;
+        let secrets = pull_secrets(&*self.inner.deps.objects, self.pod).await;
         if !secrets.unusable.is_empty() {
             let names = secrets.unusable.join(", ");
             let message = format!(
@@ -352,13 +331,13 @@ impl Request<'_> {
             let reason = "FailedToRetrieveImagePullSecret";
             self.record_event_at(String::new(), EventType::Warning, reason, message);
         }
-        self.inner.credentials.for_repository(self.pod, &secrets.entries, &name.repository).await
+        self.inner.deps.credentials.for_repository(self.pod, &secrets.entries, &name.repository).await
     }
 
     /// The backoff entry for a failure of this pull, or the reason why the pull must wait.
     fn check_backoff(&self) -> Result<BackoffEntry, ImageProblem> {
-        let last = self.inner.failures().get(&self.failure_key()).cloned();
-        let now = self.inner.clock.now();
+        let last = self.inner.failures.lock().get(&self.failure_key()).cloned();
+        let now = self.inner.deps.clock.now();
         let (entry, failed_at) = match &last {
             Some(failure) => (Some(failure.entry), failure.failed_at),
             None => (None, now),
@@ -383,10 +362,10 @@ impl Request<'_> {
     fn pull_failed(&self, entry: BackoffEntry, message: &str) -> ImageProblem {
         let image = self.image;
         self.record_event(EventType::Warning, "Failed", format!("Failed to pull image {image:?}: {message}"));
-        let failed_at = self.inner.clock.now();
+        let failed_at = self.inner.deps.clock.now();
         let problem = pull_problem(image, message);
         let failure = Failure { entry, failed_at, problem: problem.clone() };
-        self.inner.failures().insert(self.failure_key(), failure);
+        self.inner.failures.lock().insert(self.failure_key(), failure);
         // Retries before the end of the backoff, so that the status changes to `ImagePullBackOff`.
         ImageProblem { problem, retry_at: Some(failed_at.after(entry.delay.min(PULL_ERROR_DURATION))) }
     }
@@ -401,7 +380,7 @@ impl Request<'_> {
 
     fn record_event_at(&self, field_path: String, kind: EventType, reason: &str, message: String) {
         let subject = EventSubject::pod(self.pod, field_path);
-        let now = self.inner.clock.now();
-        self.inner.events.record(RecordedEvent::new(subject, kind, reason, message, now));
+        let now = self.inner.deps.clock.now();
+        self.inner.deps.events.record(RecordedEvent::new(subject, kind, reason, message, now));
     }
 }

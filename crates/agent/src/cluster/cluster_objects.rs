@@ -11,7 +11,7 @@
 mod entries;
 mod watches;
 
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -82,22 +82,18 @@ impl ClusterObjects {
     /// All objects, for the offline cache. They may be secret.
     #[must_use]
     pub fn export(&self) -> Vec<Arc<ConfigObject>> {
-        self.entries().export()
+        self.entries.lock().export()
     }
 
     /// Sets the objects of the previous agent. They are used only while the server is unreachable, and never replace a
     /// state that the server reported.
     pub fn seed(&self, objects: Vec<Arc<ConfigObject>>) {
-        self.entries().seed(objects);
+        self.entries.lock().seed(objects);
     }
 
     /// Drops the seeded objects that the server has not confirmed.
     pub fn drop_seeds(&self) {
-        self.entries().seed(Vec::new());
-    }
-
-    fn entries(&self) -> MutexGuard<'_, Entries> {
-        self.entries.lock()
+        self.entries.lock().seed(Vec::new());
     }
 
     /// Requests a watch of a new object; the strategies without watches read objects when they are used.
@@ -111,11 +107,11 @@ impl ClusterObjects {
 
     /// The state that the object's watch reported.
     async fn read_watched(&self, key: &ObjectKey) -> Result<Arc<ConfigObject>, ObjectError> {
-        let (mut states, is_new) = self.entries().subscribe(key, Instant::now());
+        let (mut states, is_new) = self.entries.lock().subscribe(key, Instant::now());
         if is_new {
             self.request_watch(key);
         }
-        let seed = self.entries().seed_of(key);
+        let seed = self.entries.lock().seed_of(key);
         let is_settled = |state: &ObjectState| match state {
             ObjectState::Object(_) | ObjectState::Missing => true,
             ObjectState::Failed(error) => seed.is_some() && error.is_transient(),
@@ -125,7 +121,7 @@ impl ClusterObjects {
         let _ = tokio::time::timeout(FIRST_READ_TIMEOUT, states.wait_for(is_settled)).await;
         let state = states.borrow().clone();
         if !state.is_reported() {
-            self.entries().add_unserved_read(key);
+            self.entries.lock().add_unserved_read(key);
         }
         match (state, seed) {
             (ObjectState::Object(object), _) => Ok(object),
@@ -139,7 +135,7 @@ impl ClusterObjects {
     /// Reads the object from the server. While the server is unreachable, the last known object is returned.
     async fn read(&self, key: &ObjectKey) -> Result<Arc<ConfigObject>, ObjectError> {
         let read = self.api.get(key).await;
-        let mut entries = self.entries();
+        let mut entries = self.entries.lock();
         match read {
             Ok(object) => {
                 let object = Arc::new(object);
@@ -171,7 +167,7 @@ impl Objects for ClusterObjects {
             ChangeDetectionStrategy::Watch => self.read_watched(key).await,
             ChangeDetectionStrategy::Get => self.read(key).await,
             ChangeDetectionStrategy::Cache(age) => {
-                let fresh = self.entries().fresh(key, Instant::now(), self.max_age(age));
+                let fresh = self.entries.lock().fresh(key, Instant::now(), self.max_age(age));
                 match fresh {
                     Some(ObjectState::Object(object)) => Ok(object),
                     Some(ObjectState::Missing) => Err(ObjectError::NotFound(key.clone())),
@@ -183,7 +179,7 @@ impl Objects for ClusterObjects {
 
     fn changes(&self) -> BoxStream<'static, ObjectKey> {
         let (sender, receiver) = key_channel();
-        self.entries().listen(sender);
+        self.entries.lock().listen(sender);
         receiver.into_stream().boxed()
     }
 }

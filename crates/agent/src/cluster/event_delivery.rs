@@ -4,7 +4,7 @@
 //! while it is queued is sent once with the higher count, so an outage causes at most one request per queued event. When
 //! the queue is full, the oldest event is dropped and counted.
 
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -55,18 +55,14 @@ impl EventDelivery {
     /// Number of events that were dropped because the queue was full.
     #[must_use]
     pub fn dropped(&self) -> u64 {
-        self.queue().dropped
-    }
-
-    fn queue(&self) -> MutexGuard<'_, Queue> {
-        self.queue.lock()
+        self.queue.lock().dropped
     }
 }
 
 impl EventRecorder for EventDelivery {
     fn record(&self, event: RecordedEvent) {
         self.log.record(event.clone());
-        self.queue().push(event);
+        self.queue.lock().push(event);
         self.added.notify_one();
     }
 }
@@ -110,7 +106,7 @@ pub async fn run(delivery: Arc<EventDelivery>, api: Arc<dyn ApiEvents>, cancel: 
     let mut created = RecentMap::new(MAX_CREATED);
     let mut backoff = Backoff::new(BACKOFF);
     loop {
-        let next = delivery.queue().pop();
+        let next = delivery.queue.lock().pop();
         let Some(event) = next else {
             tokio::select! {
                 () = cancel.cancelled() => return,
@@ -124,20 +120,20 @@ pub async fn run(delivery: Arc<EventDelivery>, api: Arc<dyn ApiEvents>, cancel: 
         let Some(sent) = cancel.run_until_cancelled(send(&*api, &event, &created)).await else { return };
         match sent {
             Ok(()) => {
-                delivery.queue().done(&event.key);
+                delivery.queue.lock().done(&event.key);
                 created.set(event.key, ());
                 backoff.reset();
             }
             Err(error) if error.is_transient() => {
                 let delay = error.retry_after.unwrap_or_default().max(backoff.next(random()));
                 tracing::debug!(%error, "failed to send event, retrying");
-                delivery.queue().retry(event);
+                delivery.queue.lock().retry(event);
                 if cancel.run_until_cancelled(tokio::time::sleep(delay)).await.is_none() {
                     return;
                 }
             }
             Err(error) => {
-                delivery.queue().done(&event.key);
+                delivery.queue.lock().done(&event.key);
                 tracing::debug!(event = %event.name, %error, "API server rejected event");
             }
         }
@@ -147,11 +143,11 @@ pub async fn run(delivery: Arc<EventDelivery>, api: Arc<dyn ApiEvents>, cancel: 
 /// Sends the queued events. Stops at the first failure, so that it does not delay the stop of the agent.
 async fn flush(delivery: &EventDelivery, api: &dyn ApiEvents, created: &RecentMap<EventKey, ()>) {
     let all = async {
-        while let Some(event) = { delivery.queue().pop() } {
+        while let Some(event) = { delivery.queue.lock().pop() } {
             if send(api, &event, created).await.is_err() {
                 return;
             }
-            delivery.queue().done(&event.key);
+            delivery.queue.lock().done(&event.key);
         }
     };
     let _ = tokio::time::timeout(FLUSH_TIMEOUT, all).await;

@@ -2,7 +2,7 @@
 //! (`decide::projected::pod_certificates`), and a sync is scheduled when a certificate is due for refresh. Certificates are
 //! not saved: the next agent requests new ones, and the files stay in the volume until then.
 
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
@@ -66,7 +66,7 @@ impl PodCertificates {
         let key = (pod.uid.clone(), volume.to_owned(), source_index);
         let jitter = up_to(MAX_JITTER, fraction_of(&key));
         let mut state =
-            self.certificates().get(&key).map(|tracked| tracked.state.clone()).unwrap_or_default();
+            self.certificates.lock().get(&key).map(|tracked| tracked.state.clone()).unwrap_or_default();
         let mut failure = None;
         let now = self.deps.clock.now();
         if state.need(now) == Need::Request {
@@ -94,7 +94,9 @@ impl PodCertificates {
             }
         }
         let certificate = state.certificate();
-        self.certificates().insert(key, TrackedCertificate { signer: source.signer_name.clone(), state });
+        self.certificates
+            .lock()
+            .insert(key, TrackedCertificate { signer: source.signer_name.clone(), state });
         match (certificate, failure) {
             (Ok(certificate), Some(problem)) => {
                 tracing::warn!(pod = %pod.full_name, volume, %problem, "failed to refresh pod certificate, using the old one");
@@ -109,14 +111,14 @@ impl PodCertificates {
     /// When the pod's next certificate is due for refresh.
     #[must_use]
     pub fn due_at(&self, uid: &PodUid) -> Option<Timestamp> {
-        let certificates = self.certificates();
+        let certificates = self.certificates.lock();
         let own = certificates.iter().filter(|((pod, _, _), _)| pod == uid);
         own.filter_map(|(_, tracked)| tracked.state.due_at()).min()
     }
 
     /// Drops the certificates of a finished pod.
     pub fn forget(&self, uid: &PodUid) {
-        self.certificates().retain(|(pod, _, _), _| pod != uid);
+        self.certificates.lock().retain(|(pod, _, _), _| pod != uid);
     }
 
     async fn request(
@@ -154,17 +156,13 @@ impl PodCertificates {
             self.deps.events.record(RecordedEvent::new(subject, EventType::Warning, reason, message, now));
         }
     }
-
-    fn certificates(&self) -> MutexGuard<'_, HashMap<Key, TrackedCertificate>> {
-        self.certificates.lock()
-    }
 }
 
 impl Collect for PodCertificates {
     fn collect(&self, page: &mut Page) {
         let now = self.deps.clock.now();
         let mut counts: BTreeMap<(String, &str), usize> = BTreeMap::new();
-        for tracked in self.certificates().values() {
+        for tracked in self.certificates.lock().values() {
             *counts.entry((tracked.signer.clone(), tracked.state.word(now))).or_default() += 1;
         }
         let rows =

@@ -4,7 +4,7 @@
 //! because a pod with an expired token is better than no pod. [`Tokens::export`] and [`Tokens::seed`] transfer tokens to
 //! the next agent.
 
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -43,7 +43,8 @@ impl Tokens {
     pub async fn get(&self, request: &TokenRequest) -> Result<IssuedToken, String> {
         let now = self.clock.now();
         let cached = self
-            .cached()
+            .cached
+            .lock()
             .get(request)
             .filter(|cached| now < cached.renew_at)
             .map(|cached| cached.token.clone());
@@ -55,14 +56,14 @@ impl Tokens {
         match created {
             Ok(token) => {
                 let renew_at = renew_at(&token, fraction_of(&(request, token.expires_at)));
-                self.cached().insert(
+                self.cached.lock().insert(
                     request.clone(),
                     CachedToken { token: token.clone(), renew_at, on_demand: false },
                 );
                 Ok(token)
             }
             Err(error) => {
-                let mut cached = self.cached();
+                let mut cached = self.cached.lock();
                 let Some(old) = cached.get_mut(request) else {
                     return Err(format!("failed to fetch token: {error}"));
                 };
@@ -85,7 +86,7 @@ impl Tokens {
     /// As [`Tokens::get`].
     pub async fn get_on_demand(&self, request: &TokenRequest) -> Result<IssuedToken, String> {
         let token = self.get(request).await?;
-        if let Some(cached) = self.cached().get_mut(request) {
+        if let Some(cached) = self.cached.lock().get_mut(request) {
             cached.on_demand = true;
         }
         Ok(token)
@@ -94,35 +95,31 @@ impl Tokens {
     /// When the pod's next token is due for renewal.
     #[must_use]
     pub fn renew_at(&self, uid: &PodUid) -> Option<Timestamp> {
-        let cached = self.cached();
+        let cached = self.cached.lock();
         let own = cached.iter().filter(|(request, cached)| request.pod_uid == *uid && !cached.on_demand);
         own.map(|(_, cached)| cached.renew_at).min()
     }
 
     /// Drops the tokens of a finished pod.
     pub fn forget(&self, uid: &PodUid) {
-        self.cached().retain(|request, _| request.pod_uid != *uid);
+        self.cached.lock().retain(|request, _| request.pod_uid != *uid);
     }
 
     /// All tokens except those on demand, for the offline cache. They are secret.
     #[must_use]
     pub fn export(&self) -> Vec<(TokenRequest, IssuedToken)> {
-        let cached = self.cached();
+        let cached = self.cached.lock();
         let exported = cached.iter().filter(|(_, cached)| !cached.on_demand);
         exported.map(|(request, cached)| (request.clone(), cached.token.clone())).collect()
     }
 
     /// Adds the tokens of the previous agent. Existing tokens are not replaced.
     pub fn seed(&self, tokens: Vec<(TokenRequest, IssuedToken)>) {
-        let mut cached = self.cached();
+        let mut cached = self.cached.lock();
         for (request, token) in tokens {
             let renew_at = renew_at(&token, fraction_of(&(&request, token.expires_at)));
             cached.entry(request).or_insert(CachedToken { token, renew_at, on_demand: false });
         }
-    }
-
-    fn cached(&self) -> MutexGuard<'_, HashMap<TokenRequest, CachedToken>> {
-        self.cached.lock()
     }
 }
 
@@ -221,6 +218,6 @@ mod tests {
         assert_eq!(tokens.renew_at(&"u".into()), None);
         assert!(tokens.export().is_empty());
         tokens.forget(&"u".into());
-        assert!(tokens.cached().is_empty());
+        assert!(tokens.cached.lock().is_empty());
     }
 }

@@ -31,12 +31,7 @@ pub struct CredentialsDeps {
 
 /// Credentials of the node: files and credential provider programs.
 pub struct Credentials {
-    files: Arc<dyn CredentialFiles>,
-    programs: Arc<dyn CredentialPrograms>,
-    providers: Vec<Arc<CredentialProvider>>,
-    accounts: Option<ServiceAccounts>,
-    clock: Arc<dyn Clock>,
-    metrics: Arc<Metrics>,
+    deps: CredentialsDeps,
     cache: Mutex<HashMap<CacheKey, CachedCredentials>>,
     requests: SingleFlight<RequestKey, Result<ProviderResponse, String>>,
 }
@@ -54,16 +49,7 @@ struct CachedCredentials {
 impl Credentials {
     #[must_use]
     pub fn new(deps: CredentialsDeps) -> Self {
-        Self {
-            files: deps.files,
-            programs: deps.programs,
-            providers: deps.providers.into_iter().map(Arc::new).collect(),
-            accounts: deps.accounts,
-            clock: deps.clock,
-            metrics: deps.metrics,
-            cache: Mutex::default(),
-            requests: SingleFlight::default(),
-        }
+        Self { deps, cache: Mutex::default(), requests: SingleFlight::default() }
     }
 
     /// All credentials that match a repository, in the order in which they are tried: pull secrets of the pod, files of
@@ -74,8 +60,9 @@ impl Credentials {
         secrets: &[RegistryCredential],
         repository: &str,
     ) -> Vec<RegistryCredential> {
-        let node = first_readable(&self.files.read().await);
-        let answers = (0..self.providers.len()).map(|index| self.provided(index, pod, repository));
+        let node = first_readable(&self.deps.files.read().await);
+        let providers = self.deps.providers.iter().enumerate();
+        let answers = providers.map(|(index, provider)| self.provided(index, provider, pod, repository));
         let provided: Vec<RegistryCredential> =
             futures::future::join_all(answers).await.into_iter().flatten().collect();
         let sources: [&[RegistryCredential]; 3] = [secrets, &node, &provided];
@@ -83,8 +70,13 @@ impl Credentials {
     }
 
     /// The credentials of one program; empty when it fails, which is logged.
-    async fn provided(&self, index: usize, pod: &Pod, repository: &str) -> Vec<RegistryCredential> {
-        let Some(provider) = self.providers.get(index) else { return Vec::new() };
+    async fn provided(
+        &self,
+        index: usize,
+        provider: &CredentialProvider,
+        pod: &Pod,
+        repository: &str,
+    ) -> Vec<RegistryCredential> {
         if !handles_image(provider, repository) {
             return Vec::new();
         }
@@ -100,7 +92,7 @@ impl Credentials {
     async fn request(
         &self,
         index: usize,
-        provider: &Arc<CredentialProvider>,
+        provider: &CredentialProvider,
         pod: &Pod,
         repository: &str,
     ) -> Result<Vec<RegistryCredential>, String> {
@@ -117,8 +109,8 @@ impl Credentials {
             return Ok(credentials);
         }
         let work = self.requests.join((index, repository.to_owned(), account.clone()), || {
-            let (programs, provider) = (Arc::clone(&self.programs), Arc::clone(provider));
-            let (repository, metrics) = (repository.to_owned(), Arc::clone(&self.metrics));
+            let (programs, provider) = (Arc::clone(&self.deps.programs), provider.clone());
+            let (repository, metrics) = (repository.to_owned(), Arc::clone(&self.deps.metrics));
             async move {
                 let request = write_request(&provider, &repository, account.as_ref());
                 let start = Instant::now();
@@ -138,7 +130,7 @@ impl Credentials {
     /// The service account that a program receives. Static pods and nodes without an API server have none.
     async fn provider_account(&self, token: &ProviderToken, pod: &Pod) -> Result<ProviderAccount, String> {
         let name = pod.spec.service_account_name.as_deref().filter(|name| !name.is_empty());
-        match (&self.accounts, name) {
+        match (&self.deps.accounts, name) {
             (Some(accounts), Some(name)) => accounts.account_for_provider(token, pod, name).await,
             (None, _) | (_, None) if token.requires_account => Ok(ProviderAccount::Excluded),
             (None, _) | (_, None) => Ok(ProviderAccount::NotRequired),
@@ -146,7 +138,7 @@ impl Credentials {
     }
 
     fn cached(&self, index: usize, scope: &str, repository: &str) -> Option<Vec<RegistryCredential>> {
-        let now = self.clock.now();
+        let now = self.deps.clock.now();
         let cache = self.cache.lock();
         cache_keys(repository)
             .into_iter()
@@ -157,7 +149,7 @@ impl Credentials {
 
     fn cache_answer(&self, index: usize, scope: String, answer: &ProviderResponse) {
         let Some((key, duration)) = &answer.keep else { return };
-        let now = self.clock.now();
+        let now = self.deps.clock.now();
         let mut cache = self.cache.lock();
         cache.retain(|_, cached| now <= cached.expires_at);
         let entry = CachedCredentials { entries: answer.entries.clone(), expires_at: now.after(*duration) };

@@ -61,7 +61,7 @@ pub(super) fn pull(
         let started = Instant::now();
         let (reference, used) = try_credentials(&inner, &spec, &key.credentials, &sandbox).await?;
         let by_reference = ImageSpec { image: reference.clone(), ..spec };
-        let status = inner.runtime.image_status(&by_reference).await.ok().flatten().unwrap_or_default();
+        let status = inner.deps.runtime.image_status(&by_reference).await.ok().flatten().unwrap_or_default();
         Ok(Pulled { reference, status, used, took: started.elapsed() })
     }
     .boxed()
@@ -75,12 +75,12 @@ async fn try_credentials(
     sandbox: &SandboxSpec,
 ) -> Result<(String, Option<RegistryCredential>), String> {
     if credentials.is_empty() {
-        let pulled = inner.runtime.pull_image(spec, None, sandbox).await;
+        let pulled = inner.deps.runtime.pull_image(spec, None, sandbox).await;
         return pulled.map(|reference| (reference, None)).map_err(|error| error.message);
     }
     let mut failures = Vec::new();
     for credential in credentials {
-        match inner.runtime.pull_image(spec, Some(&image_auth(credential)), sandbox).await {
+        match inner.deps.runtime.pull_image(spec, Some(&image_auth(credential)), sandbox).await {
             Ok(reference) => return Ok((reference, Some(credential.clone()))),
             Err(error) => failures.push(error.message),
         }

@@ -8,15 +8,15 @@ use std::future::Future;
 use std::sync::Arc;
 
 use decide::images::image_access::{
-    Access, Known, PulledRecord, Shown, Verification, access_by_credentials, access_without_credentials,
-    file_name, permit_of, read_intent, without_tag, write_intent,
+    Access, Known, Permit, PulledRecord, Shown, Verification, access_by_credentials,
+    access_without_credentials, file_name, permit_of, read_intent, without_tag, write_intent,
 };
 use model::{ImageStatus, RegistryCredential, Timestamp};
 use ports::clock::Clock;
 use ports::host::pod_folders::FileError;
 use ports::host::pull_records::{PullRecordKind, PullRecords};
 use ports::runtime::Images;
-use tokio::sync::{Mutex, MutexGuard};
+use tokio::sync::{Mutex, MutexGuard, OnceCell};
 
 use crate::metrics::Metrics;
 
@@ -31,8 +31,8 @@ pub struct PullLedgerDeps {
 /// The records are loaded on first use, because loading needs the runtime.
 pub struct PullLedger {
     deps: PullLedgerDeps,
-    /// The lock is held while a file is written, so that memory and disk stay consistent. `None` until loaded.
-    state: Mutex<Option<LedgerState>>,
+    /// The lock is held while a file is written, so that memory and disk stay consistent.
+    state: OnceCell<Mutex<LedgerState>>,
 }
 
 /// A pull in progress. If it is dropped without a result, the intent stays on disk.
@@ -55,7 +55,7 @@ struct LedgerState {
 impl PullLedger {
     #[must_use]
     pub fn new(deps: PullLedgerDeps) -> Self {
-        Self { deps, state: Mutex::default() }
+        Self { deps, state: OnceCell::new() }
     }
 
     /// Whether a pod may use a present image without contacting the registry. `credentials` is awaited only if the decision
@@ -73,7 +73,7 @@ impl PullLedger {
             Access::MustPull => (false, "mustAuthenticate"),
             Access::Unclear => (false, "error"),
         };
-        self.deps.metrics.images.credentials_checked(result);
+        self.deps.metrics.images.credential_checks.inc([result]);
         may
     }
 
@@ -86,7 +86,6 @@ impl PullLedger {
                     return Access::Unclear;
                 }
             };
-            let Some(state) = state.as_ref() else { return Access::Unclear };
             let known = state.lookup(image, image_ref);
             if let Some(access) = access_without_credentials(&self.deps.policy, image, known) {
                 return access;
@@ -98,8 +97,7 @@ impl PullLedger {
         };
         let access = access_by_credentials(&record, image, &credentials.await);
         if let Access::Learn(secret) = &access {
-            let permit =
-                decide::images::image_access::Permit { secrets: vec![secret.clone()], ..Default::default() };
+            let permit = Permit { secrets: vec![secret.clone()], ..Permit::default() };
             if let Err(error) = self.permit(image, image_ref, permit).await {
                 tracing::warn!(image, %error, source = %error.source, "failed to record credentials that may use the image");
             }
@@ -112,20 +110,17 @@ impl PullLedger {
     /// # Errors
     /// If the record cannot be written. The image must not be pulled then.
     pub async fn begin(&self, image: &str) -> Result<PullIntent, FileError> {
-        let mut guard = self.lock().await?;
+        let mut state = self.lock().await?;
         let name = file_name(image);
-        let running = guard.as_ref().and_then(|state| state.pulling.get(&name).cloned());
-        let in_progress = match running {
-            Some(in_progress) => in_progress,
+        let in_progress = match state.pulling.get(&name) {
+            Some(in_progress) => Arc::clone(in_progress),
             None => {
                 self.deps.records.save(PullRecordKind::Pulling, name.clone(), write_intent(image)).await?;
                 Arc::new(())
             }
         };
-        if let Some(state) = guard.as_mut() {
-            state.pulling.insert(name, Arc::clone(&in_progress));
-            self.update_metrics(state);
-        }
+        state.pulling.insert(name, Arc::clone(&in_progress));
+        self.update_metrics(&state);
         Ok(PullIntent { image: image.to_owned(), in_progress })
     }
 
@@ -146,8 +141,7 @@ impl PullLedger {
 
     /// Removes the records of images that no longer exist, unless they are newer than the list of images.
     pub async fn prune(&self, images: &[ImageStatus], listed_at: Timestamp) {
-        let Ok(mut guard) = self.lock().await else { return };
-        let Some(state) = guard.as_mut() else { return };
+        let Ok(mut state) = self.lock().await else { return };
         let present: BTreeSet<&str> = images.iter().map(|image| image.id.as_str()).collect();
         let removed_images: Vec<String> = state
             .pulled
@@ -164,14 +158,13 @@ impl PullLedger {
                 }
             }
         }
-        self.update_metrics(state);
+        self.update_metrics(&state);
     }
 
     async fn remove_intent(&self, intent: PullIntent) {
-        let Ok(mut guard) = self.lock().await else { return };
+        let Ok(mut state) = self.lock().await else { return };
         let name = file_name(&intent.image);
         drop(intent.in_progress);
-        let Some(state) = guard.as_mut() else { return };
         // Another pull of the image may be in progress.
         if state.pulling.get(&name).is_none_or(|in_progress| Arc::strong_count(in_progress) > 1) {
             return;
@@ -182,24 +175,18 @@ impl PullLedger {
                 tracing::warn!(image = intent.image, %error, source = %error.source, "failed to remove image pull intent");
             }
         }
-        self.update_metrics(state);
+        self.update_metrics(&state);
     }
 
-    async fn permit(
-        &self,
-        image: &str,
-        image_ref: &str,
-        permit: decide::images::image_access::Permit,
-    ) -> Result<(), FileError> {
+    async fn permit(&self, image: &str, image_ref: &str, permit: Permit) -> Result<(), FileError> {
         let Some(name) = without_tag(image) else { return Ok(()) };
-        let mut guard = self.lock().await?;
-        let Some(state) = guard.as_mut() else { return Ok(()) };
+        let mut state = self.lock().await?;
         let now = self.deps.clock.now();
         let existing = state.pulled.get(image_ref).cloned();
         let is_new = existing.is_none();
         let mut record = existing.unwrap_or_else(|| PulledRecord::new(image_ref, now));
         if record.permit(&name, permit, now) || is_new {
-            self.write(state, record).await?;
+            self.write(&mut state, record).await?;
         }
         Ok(())
     }
@@ -214,21 +201,16 @@ impl PullLedger {
     }
 
     fn update_metrics(&self, state: &LedgerState) {
-        self.deps
-            .metrics
-            .images
-            .records_kept(state.pulling.len(), state.pulled.len() + state.unreadable.len());
+        let images = &self.deps.metrics.images;
+        images.begun_pulls.set_count(state.pulling.len());
+        images.pulled_records.set_count(state.pulled.len() + state.unreadable.len());
     }
 
-    async fn lock(&self) -> Result<MutexGuard<'_, Option<LedgerState>>, FileError> {
-        let mut guard = self.state.lock().await;
-        if guard.is_none() {
-            *guard = Some(self.load().await?);
-        }
-        Ok(guard)
+    async fn lock(&self) -> Result<MutexGuard<'_, LedgerState>, FileError> {
+        Ok(self.state.get_or_try_init(|| self.load()).await?.lock().await)
     }
 
-    async fn load(&self) -> Result<LedgerState, FileError> {
+    async fn load(&self) -> Result<Mutex<LedgerState>, FileError> {
         let mut state = LedgerState::default();
         for (name, content) in self.deps.records.list(PullRecordKind::Pulled).await? {
             match PulledRecord::read(&content) {
@@ -251,7 +233,7 @@ impl PullLedger {
             self.resolve_interrupted(&mut state, &interrupted).await?;
         }
         self.update_metrics(&state);
-        Ok(state)
+        Ok(Mutex::new(state))
     }
 
     /// Converts intents of an agent that was killed into records without credentials if the image is present.

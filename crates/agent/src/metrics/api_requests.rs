@@ -45,12 +45,12 @@ metrics_group! {
 impl RequestMeter for ApiMetrics {
     fn answered(&self, request: SentRequest<'_>, code: Option<u16>) {
         let code = code.map_or("<error>".to_owned(), |code| code.to_string());
-        self.requests.get([&code, request.host, request.method]).inc();
+        self.requests.inc([&code, request.host, request.method]);
     }
 
     fn ended(&self, request: SentRequest<'_>, took: Duration, bytes: u64) {
         let labels = [request.host, request.method];
-        self.duration.get(labels).observe(took.as_secs_f64());
+        self.duration.observe(labels, took);
         self.size.get(labels).observe(bytes as f64);
     }
 
@@ -59,14 +59,14 @@ impl RequestMeter for ApiMetrics {
     }
 
     fn resolved(&self, host: &str, took: Duration) {
-        self.lookup.get([host]).observe(took.as_secs_f64());
+        self.lookup.observe([host], took);
     }
 
     fn waited(&self, request: SentRequest<'_>, took: Duration) {
-        self.rate_limiter.get([request.host, request.method]).observe(took.as_secs_f64());
+        self.rate_limiter.observe([request.host, request.method], took);
     }
 
     fn repeated(&self, request: SentRequest<'_>, code: u16) {
-        self.retries.get([&code.to_string(), request.host, request.method]).inc();
+        self.retries.inc([&code.to_string(), request.host, request.method]);
     }
 }

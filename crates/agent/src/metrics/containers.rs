@@ -17,16 +17,16 @@ metrics_group! {
 
 impl ContainerMetrics {
     pub fn started(&self, kind: ContainerKind) {
-        self.started.get([word(kind)]).inc();
+        self.started.inc([word(kind)]);
     }
 
     /// `reason` is the reason of the waiting state.
     pub fn start_failed(&self, kind: ContainerKind, reason: &str) {
-        self.start_errors.get([reason, word(kind)]).inc();
+        self.start_errors.inc([reason, word(kind)]);
     }
 
     pub fn terminated(&self, kind: ContainerKind, exit_code: i32, reason: &str) {
-        self.terminated.get([word(kind), &exit_code.to_string(), reason]).inc();
+        self.terminated.inc([word(kind), &exit_code.to_string(), reason]);
     }
 }
 

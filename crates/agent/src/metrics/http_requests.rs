@@ -33,19 +33,19 @@ metrics_group! {
 impl HttpMetrics {
     /// `subresource` is `exec`, `attach` or `portforward`.
     pub fn websocket(&self, subresource: &str) {
-        self.websockets.get([subresource]).inc();
+        self.websockets.inc([subresource]);
     }
 
     pub fn came(&self, labels: &RequestLabels) {
         let values = labels.values();
-        self.requests.get(values).inc();
+        self.requests.inc(values);
         self.in_flight.get(values).add(1.0);
     }
 
     /// A request ended.
     pub fn ended(&self, labels: &RequestLabels, took: Duration) {
         let values = labels.values();
-        self.duration.get(values).observe(took.as_secs_f64());
+        self.duration.observe(values, took);
         self.in_flight.get(values).add(-1.0);
     }
 }

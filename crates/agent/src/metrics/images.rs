@@ -7,9 +7,9 @@ use super::series::{Counter, DEFAULT_BUCKETS, Family, Gauge, Histogram};
 
 metrics_group! {
     ImageMetrics {
-        pull_duration: Family<Histogram, 1> = Family::histograms(["image_size_in_bytes"], PULL),
+        pub pull_duration: Family<Histogram, 1> = Family::histograms(["image_size_in_bytes"], PULL),
             "kubelet_image_pull_duration_seconds", "Duration of an image pull including waiting, by size of the image";
-        removed: Family<Counter, 1> = Family::new(["reason"]),
+        pub removed: Family<Counter, 1> = Family::new(["reason"]),
             "kubelet_image_garbage_collected_total", "Images that garbage collection removed";
         ensured: Family<Counter, 3> = Family::new(["present_locally", "pull_policy", "pull_required"]),
             "kubelet_image_manager_ensure_image_requests_total", "Requests for images by containers";
@@ -19,11 +19,11 @@ metrics_group! {
             "kubelet_image_volume_mounted_succeed_total", "Image volumes that the runtime mounted";
         pub volume_errors: Counter = Counter::default(),
             "kubelet_image_volume_mounted_errors_total", "Image volumes that failed to mount";
-        credential_checks: Family<Counter, 1> = Family::new(["result"]),
+        pub credential_checks: Family<Counter, 1> = Family::new(["result"]),
             "kubelet_imagemanager_image_mustpull_checks_total", "Access checks of present images, by result";
-        begun_pulls: Gauge = Gauge::default(),
+        pub begun_pulls: Gauge = Gauge::default(),
             "kubelet_imagemanager_ondisk_pullintents", "Pull intents on disk";
-        pulled_records: Gauge = Gauge::default(),
+        pub pulled_records: Gauge = Gauge::default(),
             "kubelet_imagemanager_ondisk_pulledrecords", "Pulled image records on disk";
         provider_config: Family<Gauge, 1> = Family::new(["hash"]),
             "kubelet_credential_provider_config_info", "Hash of the credential provider configuration";
@@ -35,29 +35,10 @@ metrics_group! {
 }
 
 impl ImageMetrics {
-    /// `size` is upstream's label for the size class.
-    pub fn pulled(&self, size: &str, took: Duration) {
-        self.pull_duration.get([size]).observe(took.as_secs_f64());
-    }
-
-    pub fn removed(&self, reason: &str) {
-        self.removed.get([reason]).inc();
-    }
-
     /// `present` is upstream's label for whether the image is present.
     pub fn ensured(&self, policy: &str, present: &str, pull_required: bool) {
         let required = if pull_required { "true" } else { "false" };
-        self.ensured.get([present, &policy.to_lowercase(), required]).inc();
-    }
-
-    /// `result` is upstream's label.
-    pub fn credentials_checked(&self, result: &str) {
-        self.credential_checks.get([result]).inc();
-    }
-
-    pub fn records_kept(&self, begun: usize, pulled: usize) {
-        self.begun_pulls.set_count(begun);
-        self.pulled_records.set_count(pulled);
+        self.ensured.inc([present, &policy.to_lowercase(), required]);
     }
 
     pub fn providers_configured(&self, hash: &str) {
@@ -65,9 +46,9 @@ impl ImageMetrics {
     }
 
     pub fn provider_run(&self, name: &str, took: Duration, failed: bool) {
-        self.provider_duration.get([name]).observe(took.as_secs_f64());
+        self.provider_duration.observe([name], took);
         if failed {
-            self.provider_errors.get([name]).inc();
+            self.provider_errors.inc([name]);
         }
     }
 }

@@ -20,7 +20,7 @@ impl MeteredCgroups {
     async fn measured<T>(&self, operation: &str, work: impl Future<Output = T>) -> T {
         let begun = Instant::now();
         let done = work.await;
-        self.metrics.runtime.cgroup_changed(operation, begun.elapsed());
+        self.metrics.runtime.cgroup_duration.observe([operation], begun.elapsed());
         done
     }
 }

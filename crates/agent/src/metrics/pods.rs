@@ -1,7 +1,5 @@
 //! Pods and their workers.
 
-use std::time::Duration;
-
 use super::bounds::{STARTUP, STATUS_SYNC};
 use super::series::{Counter, DEFAULT_BUCKETS, Family, Gauge, Histogram, exponential};
 
@@ -9,7 +7,7 @@ const CONTAINERS: [f64; 5] = exponential(1.0, 2.0);
 
 metrics_group! {
     PodMetrics {
-        worker_duration: Family<Histogram, 1> = Family::histograms(["operation_type"], DEFAULT_BUCKETS),
+        pub worker_duration: Family<Histogram, 1> = Family::histograms(["operation_type"], DEFAULT_BUCKETS),
             "kubelet_pod_worker_duration_seconds", "Duration of one sync of a pod, by type";
         pub worker_start_duration: Histogram = Histogram::new(DEFAULT_BUCKETS),
             "kubelet_pod_worker_start_duration_seconds", "Time from the first observation of a pod to the start of its worker";
@@ -40,9 +38,9 @@ metrics_group! {
         pub user_namespaced_errors: Counter = Counter::default(),
             "kubelet_started_user_namespaced_pods_errors_total",
             "Failed attempts to create a sandbox with a user namespace";
-        rejections: Family<Counter, 1> = Family::new(["reason"]),
+        pub rejections: Family<Counter, 1> = Family::new(["reason"]),
             "kubelet_admission_rejections_total", "Rejected pods, by reason";
-        preemptions: Family<Counter, 1> = Family::new(["preemption_signal"]),
+        pub preemptions: Family<Counter, 1> = Family::new(["preemption_signal"]),
             "kubelet_preemptions", "Preempted pods, by the missing resource";
         pub hook_fallbacks: Counter = Counter::default(),
             "kubelet_lifecycle_handler_http_fallbacks_total", "HTTPS lifecycle hooks that were answered in plain HTTP";
@@ -56,10 +54,6 @@ metrics_group! {
 }
 
 impl PodMetrics {
-    pub fn sync_ended(&self, kind: &str, took: Duration) {
-        self.worker_duration.get([kind]).observe(took.as_secs_f64());
-    }
-
     /// Shows zero before the first restart, like upstream.
     pub(super) fn show_restarts(&self) {
         for is_static in [true, false] {
@@ -69,16 +63,7 @@ impl PodMetrics {
 
     /// A pod was created again with the same UID.
     pub fn restarted(&self, is_static: bool) {
-        self.restarted.get([static_label(is_static)]).inc();
-    }
-
-    /// A pod was not let in.
-    pub fn rejected(&self, reason: &str) {
-        self.rejections.get([reason]).inc();
-    }
-
-    pub fn preempted(&self, missing: &str) {
-        self.preemptions.get([missing]).inc();
+        self.restarted.inc([static_label(is_static)]);
     }
 }
 

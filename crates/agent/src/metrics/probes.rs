@@ -24,9 +24,9 @@ impl ProbeMetrics {
     /// Counts a result. Only successful probes count for the duration.
     pub fn checked(&self, pod: &Pod, container: &str, kind: ProbeKind, answer: (ProbeResult, Duration)) {
         let (result, took) = answer;
-        self.total.get(total(pod, container, kind, result)).inc();
+        self.total.inc(total(pod, container, kind, result));
         if result == ProbeResult::Success {
-            self.duration.get(duration(pod, container, kind)).observe(took.as_secs_f64());
+            self.duration.observe(duration(pod, container, kind), took);
         }
     }
 

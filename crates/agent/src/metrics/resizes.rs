@@ -7,36 +7,21 @@ use super::series::{Counter, Family, Histogram};
 
 metrics_group! {
     ResizeMetrics {
-        requested: Family<Counter, 3> = Family::new(["operation", "requirement", "resource"]),
+        pub requested: Family<Counter, 3> = Family::new(["operation", "requirement", "resource"]),
             "kubelet_container_requested_resizes_total", "Requested changes of container resources";
         duration: Family<Histogram, 1> = Family::histograms(["success"], RESIZE),
             "kubelet_pod_resize_duration_milliseconds", "Duration of actuating a resize";
-        infeasible: Family<Counter, 1> = Family::new(["reason_detail"]),
+        pub infeasible: Family<Counter, 1> = Family::new(["reason_detail"]),
             "kubelet_pod_infeasible_resizes_total", "Infeasible resizes, by reason";
-        accepted: Family<Counter, 1> = Family::new(["retry_trigger"]),
+        pub accepted: Family<Counter, 1> = Family::new(["retry_trigger"]),
             "kubelet_pod_deferred_accepted_resizes_total", "Deferred resizes that were accepted later, by trigger";
     }
 }
 
 impl ResizeMetrics {
-    /// A change of `resource` in `requirement` was requested.
-    pub fn requested(&self, resource: &str, requirement: &str, operation: &str) {
-        self.requested.get([operation, requirement, resource]).inc();
-    }
-
     /// The actuation of a resize ended.
     pub fn ended(&self, took: Duration, success: bool) {
         let success = if success { "true" } else { "false" };
         self.duration.get([success]).observe(took.as_secs_f64() * 1000.0);
-    }
-
-    /// A resize is infeasible.
-    pub fn infeasible(&self, reason: &str) {
-        self.infeasible.get([reason]).inc();
-    }
-
-    /// A deferred resize was accepted.
-    pub fn accepted(&self, trigger: &str) {
-        self.accepted.get([trigger]).inc();
     }
 }

@@ -18,7 +18,7 @@ metrics_group! {
             "kubelet_run_podsandbox_duration_seconds", "Duration of sandbox creation, by runtime handler";
         sandbox_errors: Family<Counter, 1> = Family::new(["runtime_handler"]),
             "kubelet_run_podsandbox_errors_total", "Failed sandbox creations, by runtime handler";
-        cgroup_duration: Family<Histogram, 1> = Family::histograms(["operation_type"], DEFAULT_BUCKETS),
+        pub cgroup_duration: Family<Histogram, 1> = Family::histograms(["operation_type"], DEFAULT_BUCKETS),
             "kubelet_cgroup_manager_duration_seconds", "Duration of creating, updating or destroying a cgroup";
         losing_support: Family<Gauge, 1> = Family::new(["version"]),
             "kubelet_cri_losing_support", "Kubernetes version from which on the runtime is not supported";
@@ -27,10 +27,10 @@ metrics_group! {
 
 impl RuntimeMetrics {
     pub(super) fn call_ended(&self, operation: &str, took: Duration, failed: bool) {
-        self.operations.get([operation]).inc();
-        self.duration.get([operation]).observe(took.as_secs_f64());
+        self.operations.inc([operation]);
+        self.duration.observe([operation], took);
         if failed {
-            self.errors.get([operation]).inc();
+            self.errors.inc([operation]);
         }
     }
 
@@ -40,14 +40,9 @@ impl RuntimeMetrics {
     }
 
     pub fn sandbox_run(&self, handler: &str, took: Duration, failed: bool) {
-        self.sandbox_duration.get([handler]).observe(took.as_secs_f64());
+        self.sandbox_duration.observe([handler], took);
         if failed {
-            self.sandbox_errors.get([handler]).inc();
+            self.sandbox_errors.inc([handler]);
         }
-    }
-
-    /// `operation` is `create`, `update` or `destroy`.
-    pub fn cgroup_changed(&self, operation: &str, took: Duration) {
-        self.cgroup_duration.get([operation]).observe(took.as_secs_f64());
     }
 }

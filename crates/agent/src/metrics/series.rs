@@ -6,6 +6,7 @@ use parking_lot::RwLock;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use model::metric_family::MetricKind;
 use model::metrics_text::FamilySamples;
@@ -142,6 +143,19 @@ impl<const N: usize> Family<Histogram, N> {
     #[must_use]
     pub fn histograms(names: [&'static str; N], bounds: &'static [f64]) -> Self {
         Self { names, make: Histogram::new, bounds, rows: RwLock::default() }
+    }
+}
+
+impl<const N: usize> Family<Counter, N> {
+    pub fn inc(&self, values: [&str; N]) {
+        self.get(values).inc();
+    }
+}
+
+impl<const N: usize> Family<Histogram, N> {
+    /// Observes a duration in seconds.
+    pub fn observe(&self, values: [&str; N], took: Duration) {
+        self.get(values).observe(took.as_secs_f64());
     }
 }
 

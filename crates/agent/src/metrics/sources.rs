@@ -4,18 +4,11 @@ use super::series::{Counter, Family, Gauge};
 
 metrics_group! {
     SourceMetrics {
-        manifest_files: Family<Gauge, 1> = Family::new(["state"]),
+        pub manifest_files: Family<Gauge, 1> = Family::new(["state"]),
             "podward_manifest_files", "Manifest files by state";
         pub manifest_errors: Counter = Counter::default(),
             "podward_manifest_errors_total", "Manifests that could not be used";
         pub logs_rotated: Counter = Counter::default(),
             "podward_logs_rotated_total", "Container logs that were rotated";
-    }
-}
-
-impl SourceMetrics {
-    /// Manifest files by state.
-    pub fn manifests(&self, state: &str, count: usize) {
-        self.manifest_files.get([state]).set_count(count);
     }
 }

@@ -21,7 +21,7 @@ metrics_group! {
         driver_calls: Family<Histogram, 4> =
             Family::histograms(["driver_name", "grpc_status_code", "method_name", "migrated"], OPERATIONS),
             "csi_operations_seconds", "Duration of a CSI call";
-        measuring: Family<Histogram, 1> = Family::histograms(["metric_source"], DEFAULT_BUCKETS),
+        pub measuring: Family<Histogram, 1> = Family::histograms(["metric_source"], DEFAULT_BUCKETS),
             "kubelet_volume_metric_collection_duration_seconds", "Duration of measuring a volume";
         pub(crate) plugins: Family<Gauge, 2> = Family::new(["socket_path", "state"]),
             "plugin_manager_total_plugins", "Discovered and registered plugins";
@@ -43,7 +43,7 @@ metrics_group! {
         label_volume_warnings: Family<Gauge, 2> = Family::new(["access_mode", "volume_plugin"]),
             "volume_manager_selinux_volume_context_mismatch_warnings_total",
             "Volumes mounted without an SELinux label that pods with different labels have";
-        labels_admitted: Family<Gauge, 2> = Family::new(["access_mode", "volume_plugin"]),
+        pub(crate) labels_admitted: Family<Gauge, 2> = Family::new(["access_mode", "volume_plugin"]),
             "volume_manager_selinux_volumes_admitted_total",
             "Volumes with one SELinux label, which they are mounted with if their access mode allows";
         pub found_again: Counter = Counter::default(),
@@ -74,28 +74,19 @@ impl StorageMetrics {
         counted.add(1.0);
     }
 
-    pub(crate) fn label_admitted(&self, plugin: &str, access_mode: &str) {
-        self.labels_admitted.get([access_mode, plugin]).add(1.0);
-    }
-
     pub fn operated(&self, operation: &str, plugin: &str, took: Duration, failed: bool) {
         let status = if failed { "fail-unknown" } else { "success" };
-        self.operations.get([MIGRATED, operation, status, plugin]).observe(took.as_secs_f64());
+        self.operations.observe([MIGRATED, operation, status, plugin], took);
     }
 
     /// A volume was mounted; `took` counts from its request.
     pub fn mounted(&self, plugin: &str, took: Duration) {
-        self.whole.get(["overall_volume_mount", plugin]).observe(took.as_secs_f64());
+        self.whole.observe(["overall_volume_mount", plugin], took);
     }
 
     /// `code` is the name of the gRPC code.
     pub fn driver_called(&self, driver: &str, method: &str, code: &str, took: Duration) {
         let method = format!("/csi.v1.Node/{method}");
-        self.driver_calls.get([driver, code, &method, MIGRATED]).observe(took.as_secs_f64());
-    }
-
-    /// `source` is `du`, `statfs`, or the name of a driver.
-    pub fn measured(&self, source: &str, took: Duration) {
-        self.measuring.get([source]).observe(took.as_secs_f64());
+        self.driver_calls.observe([driver, code, &method, MIGRATED], took);
     }
 }

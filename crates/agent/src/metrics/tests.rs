@@ -6,7 +6,7 @@ fn counters_without_total_keep_upstreams_names() {
     let metrics = Metrics::new();
     metrics.pleg.discarded.inc();
     metrics.pleg.streams_opened.inc();
-    metrics.pods.preempted("memory");
+    metrics.pods.preemptions.inc(["memory"]);
     for format in [Format::Text, Format::OpenMetrics] {
         let text = metrics.encode(format);
         for line in [

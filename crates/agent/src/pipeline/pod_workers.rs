@@ -150,7 +150,7 @@ impl PodWorkers {
             Err(error) => (error.id(), Err(error)),
         };
         let Some((uid, kind, started)) = self.sync_ids.remove(&id) else { return };
-        self.deps.metrics.pods.sync_ended(kind, started.elapsed());
+        self.deps.metrics.pods.worker_duration.observe([kind], started.elapsed());
         let Some(entry) = self.entries.get_mut(&uid) else { return };
         let next = match ended {
             Ok(WorkResult::Sync(result)) => entry.worker.sync_ended(result),

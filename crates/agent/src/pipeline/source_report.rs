@@ -1,6 +1,6 @@
 //! The state of each pod source, for the local socket. Each source writes its own row.
 
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -23,7 +23,7 @@ impl SourceReports {
     pub fn add_source(&self, source: PodSource, location: String) {
         let (state, since) = (SourceState::Waiting, self.clock.now());
         let report = SourceReport { source, location, state, problem: None, pods: 0, since };
-        self.rows().insert(source, report);
+        self.rows.lock().insert(source, report);
     }
 
     pub fn record_success(&self, source: PodSource, pods: usize) {
@@ -36,12 +36,12 @@ impl SourceReports {
 
     #[must_use]
     pub fn all(&self) -> Vec<SourceReport> {
-        self.rows().values().cloned().collect()
+        self.rows.lock().values().cloned().collect()
     }
 
     fn set(&self, source: PodSource, state: SourceState, problem: Option<String>, pods: Option<usize>) {
         let now = self.clock.now();
-        if let Some(row) = self.rows().get_mut(&source) {
+        if let Some(row) = self.rows.lock().get_mut(&source) {
             if row.state != state {
                 row.since = now;
             }
@@ -49,10 +49,6 @@ impl SourceReports {
             row.problem = problem;
             row.pods = pods.unwrap_or(row.pods);
         }
-    }
-
-    fn rows(&self) -> MutexGuard<'_, BTreeMap<PodSource, SourceReport>> {
-        self.rows.lock()
     }
 }
 

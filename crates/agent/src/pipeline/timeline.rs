@@ -4,7 +4,7 @@
 //! and the last run of the step, so that a pod that restarts forever needs no more memory than others. The timeline is
 //! removed with the pod, and the number of pods is bounded.
 
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -41,7 +41,7 @@ impl Timelines {
             ready_at: None,
             steps: Vec::new(),
         };
-        let mut pods = self.pods();
+        let mut pods = self.pods.lock();
         if pods.len() >= MAX_PODS && !pods.contains_key(&pod.uid) {
             let oldest = pods.values().min_by_key(|pod| pod.accepted_at).map(|pod| pod.uid.clone());
             oldest.and_then(|uid| pods.remove(&uid));
@@ -59,7 +59,7 @@ impl Timelines {
     ) -> StepGuard<'a> {
         let now = self.clock.now();
         let span = StepSpan { started_at: now, finished_at: None, succeeded: false };
-        if let Some(timeline) = self.pods().get_mut(uid) {
+        if let Some(timeline) = self.pods.lock().get_mut(uid) {
             if let Some(row) = row(timeline, step, container) {
                 row.last = Some(span);
                 row.count = row.count.saturating_add(1);
@@ -80,7 +80,7 @@ impl Timelines {
         result: ProbeResult,
     ) {
         let now = self.clock.now();
-        let mut pods = self.pods();
+        let mut pods = self.pods.lock();
         let Some(timeline) = pods.get_mut(uid) else { return };
         // A container that was started by an earlier run of the agent was probed by it.
         if timeline.steps.len() >= MAX_STEPS || started_at < timeline.seen_at {
@@ -98,41 +98,38 @@ impl Timelines {
     /// Records when a pod became ready for the first time.
     pub fn record_ready(&self, uid: &PodUid) {
         let now = self.clock.now();
-        if let Some(timeline) = self.pods().get_mut(uid) {
+        if let Some(timeline) = self.pods.lock().get_mut(uid) {
             timeline.ready_at.get_or_insert(now);
         }
     }
 
     pub fn remove(&self, uid: &PodUid) {
-        self.pods().remove(uid);
+        self.pods.lock().remove(uid);
     }
 
     #[must_use]
     pub fn get(&self, uid: &PodUid) -> Option<PodTimeline> {
-        self.pods().get(uid).map(|timeline| (**timeline).clone())
+        self.pods.lock().get(uid).map(|timeline| (**timeline).clone())
     }
 
     /// All timelines, ordered by the time of acceptance.
     #[must_use]
     pub fn all(&self) -> Vec<PodTimeline> {
-        let mut all: Vec<PodTimeline> = self.pods().values().map(|timeline| (**timeline).clone()).collect();
+        let mut all: Vec<PodTimeline> =
+            self.pods.lock().values().map(|timeline| (**timeline).clone()).collect();
         all.sort_by(|a, b| a.accepted_at.cmp(&b.accepted_at).then_with(|| a.full_name.cmp(&b.full_name)));
         all
     }
 
     fn end_step(&self, guard: &StepGuard<'_>) {
         let now = self.clock.now();
-        let mut pods = self.pods();
+        let mut pods = self.pods.lock();
         let Some(timeline) = pods.get_mut(guard.uid) else { return };
         if let Some(row) = row(timeline, guard.step, guard.container) {
             let span = row.last.as_mut().unwrap_or(&mut row.first);
             span.finished_at = Some(now);
             span.succeeded = guard.succeeded;
         }
-    }
-
-    fn pods(&self) -> MutexGuard<'_, HashMap<PodUid, Box<PodTimeline>>> {
-        self.pods.lock()
     }
 }
 

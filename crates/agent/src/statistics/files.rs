@@ -94,7 +94,7 @@ impl Files {
             Some(told) => told,
             None => self.look(deps, &place).await,
         };
-        deps.metrics.storage.measured(source, begun.elapsed());
+        deps.metrics.storage.measuring.observe([source], begun.elapsed());
         reading
     }
 

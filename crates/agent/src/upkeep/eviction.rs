@@ -242,7 +242,8 @@ impl Evictor {
         let now = self.deps.clock.now();
         for threshold in met_now {
             if let Some(seen) = self.watch.last_observations().get(&threshold.signal) {
-                self.deps.metrics.evictions.acted_on(threshold.signal.as_str(), now.since(seen.at));
+                let signal = [threshold.signal.as_str()];
+                self.deps.metrics.evictions.stats_age.observe(signal, now.since(seen.at));
             }
         }
     }

@@ -204,7 +204,7 @@ impl Collector {
         self.deps.runtime.remove_image(&spec).await.map_err(|error| error.message)?;
         tracing::info!(image = %candidate.id, bytes = candidate.size, reason, "removed image");
         self.records.remove(&candidate.key);
-        self.deps.metrics.images.removed(reason);
+        self.deps.metrics.images.removed.inc([reason]);
         Ok(())
     }
 

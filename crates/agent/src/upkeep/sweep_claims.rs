@@ -3,7 +3,7 @@
 //! A static pod that is removed and added again keeps its UID. The sweep was decided while the pod was not desired, so the sweeper
 //! claims the UID and checks again before it acts, and the start of the pod waits until the claim is dropped.
 
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use std::collections::HashSet;
 use std::sync::Arc;
 
@@ -27,7 +27,7 @@ impl SweepClaims {
     /// Claims a pod if it may be swept now. The pod does not start before the claim is dropped.
     #[must_use]
     pub fn claim(&self, uid: &PodUid, may_be_swept: impl FnOnce() -> bool) -> Option<SweepClaim> {
-        self.claimed().insert(uid.clone());
+        self.shared.claimed.lock().insert(uid.clone());
         let claim = SweepClaim { of: self.clone(), uid: uid.clone() };
         may_be_swept().then_some(claim)
     }
@@ -37,15 +37,11 @@ impl SweepClaims {
         loop {
             let mut released = std::pin::pin!(self.shared.released.notified());
             released.as_mut().enable();
-            if !self.claimed().contains(uid) {
+            if !self.shared.claimed.lock().contains(uid) {
                 return;
             }
             released.await;
         }
-    }
-
-    fn claimed(&self) -> MutexGuard<'_, HashSet<PodUid>> {
-        self.shared.claimed.lock()
     }
 }
 
@@ -58,7 +54,7 @@ pub struct SweepClaim {
 
 impl Drop for SweepClaim {
     fn drop(&mut self) {
-        self.of.claimed().remove(&self.uid);
+        self.of.shared.claimed.lock().remove(&self.uid);
         self.of.shared.released.notify_waiters();
     }
 }

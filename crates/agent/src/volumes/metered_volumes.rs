@@ -1,6 +1,6 @@
 //! Measures volume operations and counts volumes.
 
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -34,12 +34,8 @@ impl MeteredVolumes {
         Self { inner, metrics, tracked: Mutex::default() }
     }
 
-    fn tracked(&self) -> MutexGuard<'_, BTreeMap<PodUid, BTreeMap<String, TrackedVolume>>> {
-        self.tracked.lock()
-    }
-
     fn track_desired(&self, uid: &PodUid, volume: &PlannedVolume) {
-        let mut tracked = self.tracked();
+        let mut tracked = self.tracked.lock();
         let volumes = tracked.entry(uid.clone()).or_default();
         let tracked = volumes.entry(volume.name.clone()).or_insert_with(|| TrackedVolume {
             plugin: plugin_name(&volume.plan),
@@ -53,7 +49,7 @@ impl MeteredVolumes {
 
     /// Counts a setup, unless the volume was already set up. Projected volumes count each time.
     fn set_up_ended(&self, uid: &PodUid, volume: &PlannedVolume, begun: Instant, failed: bool) {
-        let mut tracked = self.tracked();
+        let mut tracked = self.tracked.lock();
         let Some(tracked) = tracked.get_mut(uid).and_then(|volumes| volumes.get_mut(&volume.name)) else {
             return;
         };
@@ -72,7 +68,7 @@ impl MeteredVolumes {
     }
 
     fn tear_down_ended(&self, uid: &PodUid, begun: Instant, failed: bool) {
-        let mut tracked = self.tracked();
+        let mut tracked = self.tracked.lock();
         for volume in
             tracked.get(uid).into_iter().flat_map(BTreeMap::values).filter(|volume| volume.is_mounted)
         {
@@ -125,7 +121,7 @@ impl PodVolumes for MeteredVolumes {
     }
 
     async fn tear_down(&self, uid: &PodUid) -> Result<(), VolumeError> {
-        for volume in self.tracked().get_mut(uid).into_iter().flat_map(BTreeMap::values_mut) {
+        for volume in self.tracked.lock().get_mut(uid).into_iter().flat_map(BTreeMap::values_mut) {
             volume.is_wanted = false;
         }
         let begun = Instant::now();
@@ -138,7 +134,7 @@ impl PodVolumes for MeteredVolumes {
 impl Collect for MeteredVolumes {
     fn collect(&self, page: &mut Page) {
         let mut counts: BTreeMap<(String, &str), usize> = BTreeMap::new();
-        for volume in self.tracked().values().flat_map(BTreeMap::values) {
+        for volume in self.tracked.lock().values().flat_map(BTreeMap::values) {
             let states =
                 [(volume.is_mounted, "actual_state_of_world"), (volume.is_wanted, "desired_state_of_world")];
             for (_, state) in states.into_iter().filter(|(is_so, _)| *is_so) {

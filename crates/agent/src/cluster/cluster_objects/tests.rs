@@ -7,6 +7,8 @@ use testkit::builders::{pod, worker_view};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
+use parking_lot::MutexGuard;
+
 use super::*;
 use crate::pipeline::tables::{Writer, table};
 

@@ -44,7 +44,7 @@ pub async fn run(mut deps: ClusterObjectsDeps, cancel: CancellationToken) {
             }
             request = deps.watch_requests.recv() => {
                 let Some(key) = request else { return };
-                let stop = deps.objects.entries().stop_token(&key);
+                let stop = deps.objects.entries.lock().stop_token(&key);
                 if let Some(stop) = stop {
                     watches.spawn(watch(Arc::clone(&deps.objects), key, stop));
                 }
@@ -54,7 +54,7 @@ pub async fn run(mut deps: ClusterObjectsDeps, cancel: CancellationToken) {
                     tracing::error!(%error, "object watch task panicked");
                 }
             }
-            _ = sweep.tick() => deps.objects.entries().drop_unreferenced(Instant::now(), UNREFERENCED_TTL),
+            _ = sweep.tick() => deps.objects.entries.lock().drop_unreferenced(Instant::now(), UNREFERENCED_TTL),
         }
     }
 }
@@ -71,7 +71,7 @@ fn update_references(deps: &ClusterObjectsDeps, uid: &PodUid) {
         // No longer desired, but its containers may still run.
         (None, Some(WorkerPhase::Syncing | WorkerPhase::Terminating | WorkerPhase::Terminated)) => return,
     };
-    let new = deps.objects.entries().set_references(uid, keys, Instant::now());
+    let new = deps.objects.entries.lock().set_references(uid, keys, Instant::now());
     for key in new {
         deps.objects.request_watch(&key);
     }
@@ -95,7 +95,7 @@ async fn watch(objects: Arc<ClusterObjects>, key: ObjectKey, stop: CancellationT
         };
         let is_final = matches!(&state, ObjectState::Object(object) if object.immutable);
         if !stop.is_cancelled() {
-            objects.entries().set(&key, state, None);
+            objects.entries.lock().set(&key, state, None);
         }
         if is_final {
             return;

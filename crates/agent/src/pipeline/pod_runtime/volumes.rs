@@ -66,7 +66,7 @@ impl PodSync<'_> {
         if !too_many.is_empty() {
             let (reason, message) = ("VolumeAttachmentLimitExceeded", too_many_volumes(&too_many));
             self.warn(reason, &message);
-            deps.metrics.pods.rejected(rejection_label(reason));
+            deps.metrics.pods.rejections.inc([rejection_label(reason)]);
             return Err(SyncFailure::Rejected(Rejection::at_admission(reason, message)));
         }
         if failures.is_empty() {

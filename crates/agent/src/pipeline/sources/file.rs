@@ -256,7 +256,7 @@ impl FileSource {
         let reports: Vec<FileReport> = self.files.values().map(|file| file.report.clone()).collect();
         for state in [FileState::Accepted, FileState::Rejected, FileState::LastGoodVersion] {
             let count = reports.iter().filter(|report| report.state == state).count();
-            self.deps.metrics.sources.manifests(state.as_str(), count);
+            self.deps.metrics.sources.manifest_files.get([state.as_str()]).set_count(count);
         }
         self.deps.reports.send_if_modified(|current| {
             let changed = *current != reports;

@@ -88,7 +88,7 @@ impl SyncLoop {
     pub(super) fn reject(&self, pod: &Arc<Pod>, rejection: Rejection) {
         tracing::warn!(pod = %pod.full_name, reason = %rejection.reason, message = %rejection.message, "rejected pod");
         self.warn(pod, &rejection.reason, &rejection.message);
-        self.deps.metrics.pods.rejected(rejection_label(&rejection.reason));
+        self.deps.metrics.pods.rejections.inc([rejection_label(&rejection.reason)]);
         let options = KillOptions { grace_override: None, rejection: Some(rejection) };
         self.send_command(UpdateKind::Kill, pod, Some(options));
     }

@@ -93,7 +93,9 @@ impl SyncLoop {
         let is_terminated =
             |uid: &PodUid| views.get(uid).is_none_or(|worker| worker.phase >= WorkerPhase::Terminated);
         let settled = self.preemptions.settle(is_terminated, Instant::now());
-        settled.missing_of_ended.iter().for_each(|missing| self.deps.metrics.pods.preempted(missing));
+        for missing in &settled.missing_of_ended {
+            self.deps.metrics.pods.preemptions.inc([missing]);
+        }
         for victim in settled.late {
             tracing::warn!(pod = %victim.full_name, "preempted pod did not terminate in time, starting the critical pod anyway");
             self.warn(&victim, EXCEEDED_GRACE_PERIOD, NOT_KILLED_IN_TIME);

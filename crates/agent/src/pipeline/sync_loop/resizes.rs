@@ -44,7 +44,8 @@ impl SyncLoop {
             return;
         }
         for request in old.map(|old| resize_requests(old, new)).unwrap_or_default() {
-            self.deps.metrics.resizes.requested(request.resource, request.requirement, request.operation);
+            let labels = [request.operation, request.requirement, request.resource];
+            self.deps.metrics.resizes.requested.inc(labels);
         }
         if self.deps.allocations.differs_from_spec(new) {
             self.resizes.push(&new.uid);
@@ -137,7 +138,7 @@ impl SyncLoop {
                     }
                     let deferred = PendingReason::Deferred.as_str();
                     if allocation.pending.as_ref().is_some_and(|pending| pending.reason == deferred) {
-                        self.deps.metrics.resizes.accepted(trigger);
+                        self.deps.metrics.resizes.accepted.inc([trigger]);
                     }
                 }
                 ResizeAttempt::Settled => {}
@@ -157,7 +158,7 @@ impl SyncLoop {
             let update =
                 self.set_resize_pending(requested, PendingReason::Infeasible, cause.message(), generation);
             if update == ConditionUpdate::Changed {
-                self.deps.metrics.resizes.infeasible(cause.label());
+                self.deps.metrics.resizes.infeasible.inc([cause.label()]);
             }
             return ResizeAttempt::Settled;
         }

@@ -42,7 +42,7 @@ impl Evictor {
         let request = KillRequest { uid: pod.uid.clone(), options, eviction: Some(note) };
         // Fails only while the agent is stopping.
         let _ = self.deps.kills.send(request);
-        self.deps.metrics.evictions.evicted(signal);
+        self.deps.metrics.evictions.evictions.inc([signal]);
         Victim { pod: Arc::clone(pod), grace_seconds }
     }
 

@@ -135,7 +135,7 @@ impl CsiVolumes {
                 None => None,
             };
             if known.is_none() && !settled.label.is_empty() {
-                storage.label_admitted(plugin, wish.access_mode);
+                storage.labels_admitted.get([wish.access_mode, plugin]).add(1.0);
             }
             for warning in warning.iter().chain(&settled.warning) {
                 storage.label_warned(warning.class, plugin, wish.access_mode);
