@@ -46,14 +46,17 @@ impl fmt::Display for ObjectKey {
 }
 
 /// A ConfigMap or a Secret.
-#[derive(Clone, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ConfigObject {
     pub key: ObjectKey,
     /// Empty for objects from manifests.
+    #[serde(default)]
     pub uid: String,
     /// `data`, decoded.
+    #[serde(with = "base64_values")]
     pub data: BTreeMap<String, Vec<u8>>,
     /// `binaryData` of a ConfigMap, decoded.
+    #[serde(with = "base64_values")]
     pub binary_data: BTreeMap<String, Vec<u8>>,
     /// `type` of a Secret.
     pub secret_type: String,
@@ -74,6 +77,28 @@ impl ConfigObject {
             }
         }
         hash.finish()
+    }
+}
+
+/// Serializes values like the API: encoded in base64.
+mod base64_values {
+    use std::collections::BTreeMap;
+
+    use k8s_openapi::ByteString;
+    use serde::{Deserialize, Deserializer, Serializer};
+
+    pub(super) fn serialize<S: Serializer>(
+        values: &BTreeMap<String, Vec<u8>>,
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
+        serializer.collect_map(values.iter().map(|(key, value)| (key, ByteString(value.clone()))))
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<BTreeMap<String, Vec<u8>>, D::Error> {
+        let values = BTreeMap::<String, ByteString>::deserialize(deserializer)?;
+        Ok(values.into_iter().map(|(key, value)| (key, value.0)).collect())
     }
 }
 

@@ -1,5 +1,7 @@
 use std::collections::BTreeMap;
 
+use serde::{Deserialize, Serialize};
+
 use crate::ContainerId;
 
 /// Probe results of a pod's containers, by container name. A container without an entry, or whose entry has another
@@ -16,13 +18,15 @@ pub struct ContainerProbeResults {
 }
 
 /// The result of a probe after applying its thresholds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum ProbeResult {
     Success,
     Failure,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum ProbeKind {
     /// A failure restarts the container.
     Liveness,

@@ -16,7 +16,6 @@ use tokio_util::sync::CancellationToken;
 
 use crate::cluster::cluster_content::ClusterContent;
 use crate::cluster::cluster_objects::ClusterObjects;
-use crate::cluster::objects::SavedObject;
 use crate::cluster::offline_cache::OfflineCache;
 
 const OBJECTS: &str = "objects";
@@ -78,9 +77,8 @@ impl Fingerprint {
 impl ContentCacheDeps {
     async fn restore(&self) {
         let cache = &self.offline_cache;
-        if let Some(set) = cache.load::<Vec<SavedObject>>(OBJECTS).await {
-            let objects = set.content.into_iter().map(|object| Arc::new(ConfigObject::from(object)));
-            self.objects.seed(objects.collect());
+        if let Some(set) = cache.load::<Vec<ConfigObject>>(OBJECTS).await {
+            self.objects.seed(set.content.into_iter().map(Arc::new).collect());
         }
         if let Some(set) = cache.load::<Vec<(TokenRequest, IssuedToken)>>(TOKENS).await {
             self.content.tokens.seed(set.content);
@@ -101,8 +99,8 @@ impl ContentCacheDeps {
 
     async fn save(&self) {
         let (cache, now) = (&self.offline_cache, self.clock.now());
-        let objects: Vec<_> =
-            self.objects.export().iter().map(|object| SavedObject::from(&**object)).collect();
+        let objects = self.objects.export();
+        let objects: Vec<&ConfigObject> = objects.iter().map(AsRef::as_ref).collect();
         cache.save(OBJECTS, &objects, now).await;
         cache.save(TOKENS, &self.content.tokens.export(), now).await;
         cache.save(SERVICES, &self.content.services.export(), now).await;

@@ -19,7 +19,7 @@ use timing::{KeySender, key_channel};
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-pub use checkpoint::{SavedObject, persist};
+pub use checkpoint::persist;
 
 /// How long readers wait after the start for sources that have not delivered yet.
 const SOURCES_TIMEOUT: Duration = Duration::from_secs(3);

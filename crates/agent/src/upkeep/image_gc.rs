@@ -1,6 +1,6 @@
 //! Garbage collection of images: by age, by disk use, and on a reclaim order.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use ports::host::checkpoints::Checkpoints;
 use ports::host::filesystems::{DiskSpace, Filesystems};
 use ports::runtime::Runtime;
 use ports::served::event_recorder::EventRecorder;
-use serde_json::{Value, json};
+use serde::{Deserialize, Serialize};
 use tokio::sync::mpsc;
 use tokio::time::MissedTickBehavior;
 use tokio_util::sync::CancellationToken;
@@ -31,6 +31,13 @@ const PERIOD: Duration = Duration::from_secs(300);
 const FIRST_RELIST_POLL: Duration = Duration::from_millis(500);
 const CHECKPOINT: &str = "image-use";
 const VERSION: u64 = 1;
+
+#[derive(Serialize, Deserialize)]
+struct SavedRecords {
+    version: u64,
+    /// When each image was first detected and last used, in nanoseconds since 1970.
+    images: BTreeMap<String, (i64, i64)>,
+}
 
 pub struct ImageGcDeps {
     pub runtime: Arc<dyn Runtime>,
@@ -236,14 +243,10 @@ impl Collector {
     }
 
     async fn save(&self) {
-        let images: serde_json::Map<String, Value> = self
-            .records
-            .iter()
-            .map(|(id, record)| {
-                (id.clone(), json!([record.first_detected.as_nanos(), record.last_used.as_nanos()]))
-            })
-            .collect();
-        let content = json!({"version": VERSION, "images": images}).to_string().into_bytes();
+        let times = |record: &ImageRecord| (record.first_detected.as_nanos(), record.last_used.as_nanos());
+        let images = self.records.iter().map(|(id, record)| (id.clone(), times(record))).collect();
+        // Cannot fail: all map keys are strings.
+        let content = serde_json::to_vec(&SavedRecords { version: VERSION, images }).unwrap_or_default();
         if let Err(error) = self.deps.checkpoints.save(CHECKPOINT, content).await {
             tracing::warn!(%error, source = %error.source, "failed to save image usage");
         }
@@ -262,15 +265,13 @@ async fn load(checkpoints: &dyn Checkpoints) -> ImageRecords {
 }
 
 fn parse(content: &[u8]) -> Option<ImageRecords> {
-    let value: Value = serde_json::from_slice(content).ok()?;
-    if value.get("version")?.as_u64()? != VERSION {
-        return None;
-    }
-    let record = |(id, times): (&String, &Value)| {
-        let time = |index: usize| Some(Timestamp::from_nanos(times.get(index)?.as_i64()?));
-        Some((id.clone(), ImageRecord { first_detected: time(0)?, last_used: time(1)? }))
+    let saved: SavedRecords = serde_json::from_slice(content).ok()?;
+    let record = |(first_detected, last_used)| ImageRecord {
+        first_detected: Timestamp::from_nanos(first_detected),
+        last_used: Timestamp::from_nanos(last_used),
     };
-    value.get("images")?.as_object()?.iter().map(record).collect()
+    let records = saved.images.into_iter().map(|(id, times)| (id, record(times)));
+    (saved.version == VERSION).then(|| records.collect())
 }
 
 #[cfg(test)]

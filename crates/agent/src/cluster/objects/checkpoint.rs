@@ -3,8 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use k8s_openapi::ByteString;
-use model::{ConfigObject, ObjectKey, PodSource};
+use model::{ConfigObject, PodSource};
 use ports::host::checkpoints::Checkpoints;
 use serde::{Deserialize, Serialize};
 use tokio_util::sync::CancellationToken;
@@ -15,22 +14,11 @@ use crate::save_retry::SaveRetry;
 const CHECKPOINT: &str = "objects";
 const VERSION: u32 = 1;
 
+/// Objects are borrowed to be saved, and owned when they are loaded.
 #[derive(Serialize, Deserialize)]
-struct SavedSources {
+struct SavedSources<O> {
     version: u32,
-    sources: BTreeMap<PodSource, Vec<SavedObject>>,
-}
-
-/// Serialized form of a ConfigMap or Secret.
-#[derive(Serialize, Deserialize)]
-pub struct SavedObject {
-    key: ObjectKey,
-    #[serde(default)]
-    uid: String,
-    data: BTreeMap<String, ByteString>,
-    binary_data: BTreeMap<String, ByteString>,
-    secret_type: String,
-    immutable: bool,
+    sources: BTreeMap<PodSource, Vec<O>>,
 }
 
 /// Restores the checkpoint, then saves every change and retries failed writes. Runs until cancelled.
@@ -52,7 +40,9 @@ pub async fn persist(
             changed = versions.changed() => if changed.is_err() { return },
             () = retry.due() => {}
         }
-        let saved = SavedSources { version: VERSION, sources: saved_sources(objects.sets()) };
+        let sets = objects.sets();
+        let sources = sets.iter().map(|(source, set)| (*source, set.iter().map(AsRef::as_ref).collect()));
+        let saved = SavedSources::<&ConfigObject> { version: VERSION, sources: sources.collect() };
         let content = match serde_json::to_vec(&saved) {
             Ok(content) => content,
             Err(error) => {
@@ -81,13 +71,10 @@ async fn restore(objects: &LocalObjects, checkpoints: &dyn Checkpoints) {
             return;
         }
     };
-    match serde_json::from_slice::<SavedSources>(&content) {
+    match serde_json::from_slice::<SavedSources<ConfigObject>>(&content) {
         Ok(saved) if saved.version == VERSION => {
             for (source, restored) in saved.sources {
-                objects.restore(
-                    source,
-                    restored.into_iter().map(|object| Arc::new(ConfigObject::from(object))).collect(),
-                );
+                objects.restore(source, restored.into_iter().map(Arc::new).collect());
             }
         }
         Ok(saved) => {
@@ -102,41 +89,5 @@ async fn restore(objects: &LocalObjects, checkpoints: &dyn Checkpoints) {
             column = error.column(),
             "failed to parse checkpoint of ConfigMaps and Secrets, waiting for the sources"
         ),
-    }
-}
-
-fn saved_sources(sets: BTreeMap<PodSource, Vec<Arc<ConfigObject>>>) -> BTreeMap<PodSource, Vec<SavedObject>> {
-    let saved = |object: &Arc<ConfigObject>| SavedObject::from(&**object);
-    sets.into_iter().map(|(source, set)| (source, set.iter().map(saved).collect())).collect()
-}
-
-impl From<&ConfigObject> for SavedObject {
-    fn from(object: &ConfigObject) -> Self {
-        let bytes = |map: &BTreeMap<String, Vec<u8>>| {
-            map.iter().map(|(key, value)| (key.clone(), ByteString(value.clone()))).collect()
-        };
-        Self {
-            key: object.key.clone(),
-            uid: object.uid.clone(),
-            data: bytes(&object.data),
-            binary_data: bytes(&object.binary_data),
-            secret_type: object.secret_type.clone(),
-            immutable: object.immutable,
-        }
-    }
-}
-
-impl From<SavedObject> for ConfigObject {
-    fn from(saved: SavedObject) -> Self {
-        let bytes =
-            |map: BTreeMap<String, ByteString>| map.into_iter().map(|(key, value)| (key, value.0)).collect();
-        Self {
-            key: saved.key,
-            uid: saved.uid,
-            data: bytes(saved.data),
-            binary_data: bytes(saved.binary_data),
-            secret_type: saved.secret_type,
-            immutable: saved.immutable,
-        }
     }
 }

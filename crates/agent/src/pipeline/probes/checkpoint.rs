@@ -1,4 +1,4 @@
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use model::{ContainerId, ContainerStatus, ProbeKind, ProbeResult, Timestamp};
@@ -19,19 +19,8 @@ pub(super) struct SavedResults {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 struct SavedContainerResults {
     started_at: Timestamp,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    startup: Option<SavedResult>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    readiness: Option<SavedResult>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    liveness: Option<SavedResult>,
-}
-
-#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-enum SavedResult {
-    Success,
-    Failure,
+    #[serde(flatten)]
+    results: BTreeMap<ProbeKind, ProbeResult>,
 }
 
 impl SavedResults {
@@ -68,15 +57,7 @@ impl SavedResults {
     /// The saved result of a container, if it was not restarted since.
     pub(super) fn result(&self, status: &ContainerStatus, kind: ProbeKind) -> Option<ProbeResult> {
         let saved = self.containers.get(&status.id).filter(|saved| saved.started_at == status.started_at)?;
-        let saved_result = match kind {
-            ProbeKind::Startup => saved.startup,
-            ProbeKind::Readiness => saved.readiness,
-            ProbeKind::Liveness => saved.liveness,
-        };
-        saved_result.map(|saved_result| match saved_result {
-            SavedResult::Success => ProbeResult::Success,
-            SavedResult::Failure => ProbeResult::Failure,
-        })
+        saved.results.get(&kind).copied()
     }
 
     pub(super) fn add(
@@ -86,20 +67,12 @@ impl SavedResults {
         kind: ProbeKind,
         result: ProbeResult,
     ) {
-        let empty = SavedContainerResults { started_at, startup: None, readiness: None, liveness: None };
+        let empty = SavedContainerResults { started_at, results: BTreeMap::new() };
         let saved = self.containers.entry(id.clone()).or_insert_with(|| empty.clone());
         if saved.started_at != started_at {
             *saved = empty;
         }
-        let saved_result = Some(match result {
-            ProbeResult::Success => SavedResult::Success,
-            ProbeResult::Failure => SavedResult::Failure,
-        });
-        match kind {
-            ProbeKind::Startup => saved.startup = saved_result,
-            ProbeKind::Readiness => saved.readiness = saved_result,
-            ProbeKind::Liveness => saved.liveness = saved_result,
-        }
+        saved.results.insert(kind, result);
     }
 
     pub(super) fn retain(&mut self, keep: impl Fn(&ContainerId) -> bool) {
