@@ -148,14 +148,14 @@ impl Stage {
     }
 
     async fn run(mut self) {
-        if self.updater.deps().settings.registration == Registration::ByAgent {
+        if self.updater.deps.settings.registration == Registration::ByAgent {
             self.updater.register().await;
         }
         let fast_until = tokio::time::Instant::now() + FAST_CHECK_DURATION;
         loop {
             self.handle_node_changes().await;
             self.updater.report().await;
-            let deps = self.updater.deps();
+            let deps = &self.updater.deps;
             let next = jitter(deps.settings.update_frequency, JITTER, deps.random());
             self.wait(tokio::time::Instant::now() + next, fast_until).await;
         }
@@ -164,7 +164,7 @@ impl Stage {
     /// Waits until the status must be compared again, at most until the deadline.
     async fn wait(&mut self, deadline: tokio::time::Instant, fast_until: tokio::time::Instant) {
         loop {
-            let is_fast = !self.updater.was_ready() && tokio::time::Instant::now() < fast_until;
+            let is_fast = !self.updater.was_ready && tokio::time::Instant::now() < fast_until;
             tokio::select! {
                 () = tokio::time::sleep_until(deadline) => return,
                 () = self.health.changed() => return,
@@ -173,7 +173,7 @@ impl Stage {
                     Ok(()) => {
                         self.handle_node_changes().await;
                         // The Node object has just been created by somebody else.
-                        if !self.updater.has_reported() {
+                        if !self.updater.has_reported {
                             return;
                         }
                     }
@@ -188,7 +188,7 @@ impl Stage {
     async fn handle_node_changes(&mut self) {
         let view = self.view.borrow_and_update().clone();
         let Some(node) = view.node() else { return };
-        let deps = self.updater.deps();
+        let deps = &self.updater.deps;
         let unschedulable = node.spec.as_ref().and_then(|spec| spec.unschedulable).unwrap_or(false);
         if unschedulable != self.unschedulable {
             let reason = if unschedulable { "NodeNotSchedulable" } else { "NodeSchedulable" };

@@ -44,17 +44,14 @@ const NO_CSI_NODE: &str = "CSINode is not yet initialized";
 /// Initially there is no pressure, no shutdown and no CSINode, and the volumes in use are unknown.
 #[must_use]
 pub fn channels() -> (NodeReportSenders, NodeReports) {
-    let (pressure_writer, pressure) = watch::channel(Pressure::default());
-    let (storage_writer, storage) = watch::channel(Some(NO_CSI_NODE.to_owned()));
-    let (shutdown_writer, shutdown) = watch::channel(Some(Shutdown::None));
-    let (volumes_writer, volumes_in_use) = watch::channel(None);
     let senders = NodeReportSenders {
-        pressure: pressure_writer,
-        storage: storage_writer,
-        shutdown: shutdown_writer,
-        volumes_in_use: volumes_writer,
+        pressure: watch::Sender::new(Pressure::default()),
+        storage: watch::Sender::new(Some(NO_CSI_NODE.to_owned())),
+        shutdown: watch::Sender::new(Some(Shutdown::None)),
+        volumes_in_use: watch::Sender::new(None),
     };
-    (senders, NodeReports { pressure, storage, shutdown, volumes_in_use })
+    let reports = senders.subscribe();
+    (senders, reports)
 }
 
 impl NodeReports {

@@ -23,8 +23,8 @@ impl StatusUpdater {
             match self.try_register().await {
                 Ok(node) => return self.record_write(node),
                 Err(error) => {
-                    tracing::warn!(%error, node = %self.deps().profile.name, "failed to register node, retrying");
-                    let delay = backoff.next(self.deps().random());
+                    tracing::warn!(%error, node = %self.deps.profile.name, "failed to register node, retrying");
+                    let delay = backoff.next(self.deps.random());
                     tokio::time::sleep(delay.max(error.retry_after.unwrap_or_default())).await;
                 }
             }
@@ -33,7 +33,7 @@ impl StatusUpdater {
 
     async fn try_register(&mut self) -> Result<Node, ApiError> {
         let inputs = self.collect().await;
-        let deps = self.deps();
+        let deps = &self.deps;
         let name = &deps.profile.name;
         let (nodes, timeout) = (&deps.nodes, deps.settings.request_timeout);
         deps.metrics.node_start.attempted(deps.clock.now());

@@ -99,13 +99,7 @@ pub struct Checker {
 
 #[must_use]
 pub fn checker(runtime: Arc<dyn RuntimeService>) -> (Checker, RuntimeHealth) {
-    let unknown = Health {
-        runtime_problem: Some("the runtime has not responded yet".to_owned()),
-        network_problem: None,
-        features: Arc::default(),
-        conditions: None,
-    };
-    let (publish, current) = watch::channel(unknown);
+    let (publish, current) = watch::channel(unavailable("the runtime has not responded yet".to_owned()));
     let check_requests = Arc::new(Notify::new());
     let health = RuntimeHealth {
         current,

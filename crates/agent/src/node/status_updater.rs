@@ -14,13 +14,15 @@ use crate::cluster::api_timeout::with_timeout;
 const MAX_ATTEMPTS: usize = 5;
 
 pub(super) struct StatusUpdater {
-    deps: NodeDeps,
+    pub(super) deps: NodeDeps,
     collector: StatusCollector,
     schedule: ReportSchedule,
     /// The node as our last write returned it.
     written: Option<Node>,
-    was_ready: bool,
-    has_reported: bool,
+    /// Whether the node has been reported as ready since the start.
+    pub(super) was_ready: bool,
+    /// Whether the status was up to date at least once.
+    pub(super) has_reported: bool,
 }
 
 impl StatusUpdater {
@@ -33,20 +35,6 @@ impl StatusUpdater {
             was_ready: false,
             has_reported: false,
         }
-    }
-
-    pub(super) fn deps(&self) -> &NodeDeps {
-        &self.deps
-    }
-
-    /// Whether the node has been reported as ready since the start.
-    pub(super) fn was_ready(&self) -> bool {
-        self.was_ready
-    }
-
-    /// Whether the status was up to date at least once.
-    pub(super) fn has_reported(&self) -> bool {
-        self.has_reported
     }
 
     pub(super) async fn collect(&mut self) -> NodeStatusInputs {

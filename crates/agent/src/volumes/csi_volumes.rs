@@ -99,13 +99,13 @@ impl CsiVolumes {
     /// Reports the volumes in use. While records of an earlier run cannot be read, the volumes that it reported count as in use; until
     /// the API server has returned those, nothing is reported.
     fn report(&self) {
-        if self.with(|done| done.may_miss_volumes()) {
+        if self.with(|done| done.may_miss_volumes) {
             let view = self.deps.node_view.borrow();
             let Some(node) = view.node() else { return };
             let shown = node.status.as_ref().and_then(|status| status.volumes_in_use.as_ref());
             self.with(|done| done.keep_in_use(shown.into_iter().flatten()));
         }
-        let names = self.with(|done| done.in_use());
+        let names: Vec<String> = self.with(|done| done.in_use.iter().cloned().collect());
         self.deps.in_use.send_if_modified(|told| {
             let is_new = told.as_ref() != Some(&names);
             *told = Some(names);
@@ -211,7 +211,7 @@ impl CsiVolumes {
             self.with(|done| done.uses(&volume.record));
         }
         if !found.unreadable.is_empty() {
-            self.with(VolumeStates::set_missing_records);
+            self.with(|done| done.may_miss_volumes = true);
         }
         for record in found.unreadable {
             let (pod, volume, error) = (record.uid, record.spec_name, VolumeError::from(record.error));
@@ -236,7 +236,7 @@ pub async fn begin(volumes: Arc<CsiVolumes>, cancel: CancellationToken) {
             () = tokio::time::sleep(LOCK_TIMEOUT) => {}
         }
     }
-    if volumes.with(|done| done.may_miss_volumes()) {
+    if volumes.with(|done| done.may_miss_volumes) {
         let mut views = volumes.deps.node_view.clone();
         tokio::select! {
             () = cancel.cancelled() => return,

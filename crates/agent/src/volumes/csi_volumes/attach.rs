@@ -24,7 +24,7 @@ impl CsiVolumes {
         volume: &CsiVolume,
         counts_volumes: bool,
     ) -> Result<BTreeMap<String, String>, VolumeError> {
-        if let Some(context) = self.with(|done| done.attached(key)) {
+        if let Some(context) = self.with(|done| done.attached.get(key).cloned()) {
             return Ok(context);
         }
         let name = attachment_name(&volume.handle, &volume.driver, &self.deps.node);
@@ -33,7 +33,7 @@ impl CsiVolumes {
         loop {
             let reason = match self.try_attached(volume, &name).await {
                 Ok(context) => {
-                    self.with(|done| done.has_attached(key, &context));
+                    self.with(|done| done.attached.insert(key.clone(), context.clone()));
                     return Ok(context);
                 }
                 Err(reason) => reason,

@@ -35,7 +35,7 @@ impl CsiVolumes {
     ) -> Result<(), VolumeError> {
         let Growable { plugin, name, size, pod, read_only } = *grows;
         let key = Key { driver: plugin.to_owned(), handle: name.to_owned() };
-        let here = self.with(|done| done.size(&key));
+        let here = self.with(|done| done.sizes.get(&key).copied());
         let growing = Growing { key: &key, name, owner: owner(pod), size };
         match growth(size, read_only, here) {
             Growth::Nothing => {}
@@ -118,18 +118,18 @@ impl CsiVolumes {
             return Ok(());
         }
         if expansion.is_followed {
-            let is_stale =
-                size.asked != expansion.bytes && self.with(|done| done.is_rejected(key, expansion.bytes));
+            let rejected = self.with(|done| done.rejected.get(*key).copied());
+            let is_stale = size.asked != expansion.bytes && rejected == Some(expansion.bytes);
             let patch = not_grown(refusal, is_stale, &message, self.deps.clock.now());
             // The next attempt updates the claim again.
             if let Err(error) = self.patch_claim(size, &patch).await {
                 tracing::warn!(claim = %size.claim, error = %error.text(), "failed to update the status of a claim");
             }
         }
-        self.with(|done| done.set_rejected(key, expansion.bytes));
+        self.with(|done| done.rejected.insert((*key).clone(), expansion.bytes));
         if refusal == ExpansionFailure::InUse {
             tracing::warn!(volume = %name, %message, "volume cannot be expanded while it is in use");
-            self.with(|done| done.defer(key, expansion.bytes));
+            self.with(|done| done.deferred.insert((*key).clone(), expansion.bytes));
             return Ok(());
         }
         let words = format!("NodeExpandVolume.NodeExpandVolume failed for volume {name:?} : {message}");

@@ -51,7 +51,8 @@ impl CsiVolumes {
                 "kubernetes.io/csi: mounter.SetupAt failed to check volume lifecycle mode: {reason}"
             ))
         })?;
-        let is_done = is_there && self.with(|done| done.is_published(uid, &volume.spec_name));
+        let of_pod = (uid.clone(), volume.spec_name.clone());
+        let is_done = is_there && self.with(|done| done.published.contains(&of_pod));
         let growth = self.growth(&key, volume);
         if is_done && !requirements.republish && growth == Growth::Nothing {
             self.note_size(&key, volume);
@@ -92,24 +93,21 @@ impl CsiVolumes {
 
     fn growth(&self, key: &Key, volume: &CsiVolume) -> Growth {
         let Some(size) = &volume.size else { return Growth::Nothing };
-        let found = growth(size, volume.read_only, self.with(|done| done.size(key)));
-        match &found {
-            Growth::Expand(Expansion { bytes, .. }) if self.is_deferred(key, *bytes) => Growth::Nothing,
-            _ => found,
+        let (here, deferred) =
+            self.with(|done| (done.sizes.get(key).copied(), done.deferred.get(key).copied()));
+        match growth(size, volume.read_only, here) {
+            // The driver refused to expand the volume while it is in use.
+            Growth::Expand(Expansion { bytes, .. }) if deferred == Some(bytes) => Growth::Nothing,
+            found => found,
         }
-    }
-
-    /// Whether the driver refused to expand the volume while it is in use.
-    fn is_deferred(&self, key: &Key, bytes: i64) -> bool {
-        self.with(|done| done.is_deferred(key, bytes))
     }
 
     /// Records the size of a new volume from its claim.
     fn note_size(&self, key: &Key, volume: &CsiVolume) {
         if let Some(size) = &volume.size {
             self.with(|done| {
-                if done.size(key).is_none() && size.known >= size.wanted {
-                    done.has_size(key, size.wanted);
+                if size.known >= size.wanted {
+                    done.sizes.entry(key.clone()).or_insert(size.wanted);
                 }
             });
         }
@@ -146,7 +144,7 @@ impl CsiVolumes {
             BTreeMap::new()
         };
         let stages = work.abilities.stage && volume.lifecycle == CsiLifecycle::Persistent;
-        let stage_secrets = if stages && !self.with(|done| done.is_staged(&work.key)) {
+        let stage_secrets = if stages && !self.with(|done| done.staged.contains(&work.key)) {
             let found = self.secret("NodeStageSecretRef", volume.stage_secret.as_ref()).await;
             Some(found.map_err(|error| not_staged(error.text()))?)
         } else {
@@ -186,7 +184,8 @@ impl CsiVolumes {
         {
             self.deps.folders.set_group(place, group, progress).await?;
         }
-        let is_new = self.with(|done| done.has_published(&place.uid, &volume.spec_name));
+        let of_pod = (place.uid.clone(), volume.spec_name.clone());
+        let is_new = self.with(|done| done.published.insert(of_pod));
         if is_new && is_block {
             self.record_mapped_events(work);
         }
@@ -226,7 +225,7 @@ impl CsiVolumes {
             attributes: work.volume.attributes.clone(),
         };
         work.driver.stage(&order).await.map_err(|error| not_staged(error.message))?;
-        self.with(|done| done.has_staged(&work.key));
+        self.with(|done| done.staged.insert(work.key.clone()));
         Ok(())
     }
 

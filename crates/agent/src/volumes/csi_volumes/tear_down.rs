@@ -29,7 +29,7 @@ impl CsiVolumes {
             .unpublish(&record.handle, &volume.target)
             .await
             .map_err(|error| refused(format!("kubernetes.io/csi: Unmounter.TearDownAt failed: {error}")))?;
-        self.with(|done| done.unpublished(&volume.uid, &record.spec_name));
+        self.with(|done| done.published.remove(&(volume.uid.clone(), record.spec_name.clone())));
         let is_last = !self.deps.folders.all().await?.is_used_by_another(volume);
         if is_last && record.lifecycle == CsiLifecycle::Persistent {
             let begun = Instant::now();
@@ -56,7 +56,8 @@ impl CsiVolumes {
         if abilities.stage {
             // The volume no longer counts as staged, even if the call fails or is cancelled.
             let VolumeRecord { driver: name, handle, .. } = &volume.record;
-            self.with(|done| done.unstaged(&Key { driver: name.clone(), handle: handle.clone() }));
+            let key = Key { driver: name.clone(), handle: handle.clone() };
+            self.with(|done| done.staged.remove(&key));
             driver.unstage(&volume.record.handle, &volume.staging).await.map_err(|error| {
                 refused(format!("kubernetes.io/csi: attacher.UnmountDevice failed: {error}"))
             })?;
