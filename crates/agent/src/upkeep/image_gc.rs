@@ -148,10 +148,9 @@ impl Collector {
     }
 
     fn in_use(&self, images: &[ImageStatus]) -> BTreeSet<String> {
-        let (observed, bytes_to_free) = (self.deps.observer.all(), self.deps.desired.all());
-        let (observed, bytes_to_free) =
-            (observed.iter().map(|pod| &**pod), bytes_to_free.iter().map(|pod| &**pod));
-        images_in_use(images, observed, bytes_to_free, &self.deps.policy)
+        let (observed, desired) = (self.deps.observer.all(), self.deps.desired.all());
+        let (observed, desired) = (observed.iter().map(AsRef::as_ref), desired.iter().map(AsRef::as_ref));
+        images_in_use(images, observed, desired, &self.deps.policy)
     }
 
     /// Removes images above the maximum age; returns the others.
@@ -175,7 +174,7 @@ impl Collector {
         let age = GoDuration::from(policy.max_age).truncated_to_millis();
         let failures = failures.join(", ");
         Err(format!(
-            "bytes_to_free to free images older than {age}, encountered errors in image deletion: {failures}"
+            "wanted to free images older than {age}, encountered errors in image deletion: {failures}"
         ))
     }
 
@@ -202,7 +201,7 @@ impl Collector {
         }
         let failures = failures.join(", ");
         Err(format!(
-            "bytes_to_free to free {bytes_to_free} bytes, but freed {freed} bytes space with errors in image deletion: {failures}"
+            "wanted to free {bytes_to_free} bytes, but freed {freed} bytes space with errors in image deletion: {failures}"
         ))
     }
 
