@@ -16,6 +16,7 @@ use std::time::Duration;
 
 use decide::statistics::cadvisor::{CadvisorReadings, cadvisor_families};
 use decide::statistics::claims::{claim_families, log_family};
+use decide::statistics::readings::RunningPod;
 use decide::statistics::resource::resource_families;
 use decide::statistics::summary::{EnvironmentReading, summary};
 use model::metric_family::MetricFamily;
@@ -26,6 +27,7 @@ use ports::host::host_facts::HostFacts;
 use ports::host::usage::{Detail, DiskUsage, Usage};
 use ports::runtime::Runtime;
 use ports::served::event_recorder::EventRecorder;
+use ports::served::pod_statistics::DiskParts;
 use tokio::sync::{Mutex, OnceCell};
 
 use crate::metrics::Metrics;
@@ -36,7 +38,7 @@ use crate::volumes::csi_drivers::CsiDrivers;
 
 use files::Files;
 use gather::{Rates, Readings, Shared};
-use runtime_side::RuntimeSide;
+use runtime_side::{Figures, RuntimeSide};
 
 pub struct StatisticsDeps {
     pub runtime: Arc<dyn Runtime>,
@@ -145,25 +147,36 @@ impl Statistics {
     }
 
     async fn environment(&self, readings: &Readings) -> EnvironmentReading {
-        let StatisticsDeps { usage, disks, node, clock, runtime, .. } = &self.deps;
-        let from_runtime = async { self.runtime_side.lock().await.figures(&**runtime, &**disks).await };
-        let from_disk = async {
-            let pods = readings.pods.iter().map(|pod| &pod.pod).filter(|pod| pod.has_containers());
-            let pods: Vec<_> = pods.cloned().collect();
-            self.files.lock().await.of(&self.deps, &pods).await
+        let usage = &self.deps.usage;
+        let pods = readings.pods.iter().map(|pod| &pod.pod).filter(|pod| pod.has_containers());
+        let pods: Vec<_> = pods.cloned().collect();
+        let disks = self.disk_environment(&pods, DiskParts::FilesAndLayers);
+        let (network, processes, disks) = tokio::join!(usage.host_network(), usage.processes(), disks);
+        EnvironmentReading { network, processes, ..disks }
+    }
+
+    /// Reads only disks; the other values are empty.
+    async fn disk_environment(&self, pods: &[RunningPod], parts: DiskParts) -> EnvironmentReading {
+        let StatisticsDeps { disks, node, clock, runtime, .. } = &self.deps;
+        let from_runtime = async {
+            match parts {
+                DiskParts::Files => Figures::default(),
+                DiskParts::FilesAndLayers => {
+                    self.runtime_side.lock().await.figures(&**runtime, &**disks).await
+                }
+            }
         };
+        let from_disk = async { self.files.lock().await.of(&self.deps, pods).await };
         let rooms = disks.rooms(vec![node.root_dir.clone()]);
-        let (network, processes, rooms, told, files) =
-            tokio::join!(usage.host_network(), usage.processes(), rooms, from_runtime, from_disk);
+        let (rooms, told, files) = tokio::join!(rooms, from_runtime, from_disk);
         EnvironmentReading {
             time: clock.now(),
-            network,
             node_fs: rooms.into_iter().next().flatten(),
             image_fs: told.image_fs,
             container_fs: told.container_fs,
-            processes,
             layers: told.layers,
             files,
+            ..EnvironmentReading::default()
         }
     }
 }

@@ -18,7 +18,7 @@ use std::time::Duration;
 use model::{Pod, PodFullName, PodUid, StatusUrgency, WorkerView};
 use ports::api::pods::ApiPods;
 use ports::clock::Clock;
-use timing::{DelayQueue, KeyReceiver, key_channel, sleep_until};
+use timing::{DelayQueue, KeyReceiver, sleep_until};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, MissedTickBehavior};
 use tokio_util::sync::CancellationToken;
@@ -49,11 +49,7 @@ pub struct StatusDeliveryDeps {
 }
 
 /// Runs until cancelled. A write in flight is dropped then; the next start finds out whether it arrived.
-pub async fn run(mut deps: StatusDeliveryDeps, cancel: CancellationToken) {
-    let (_, closed) = key_channel();
-    let mut changes = std::mem::replace(&mut deps.changes, closed);
-    let (_, closed) = key_channel();
-    let mut api_pod_changes = std::mem::replace(&mut deps.api_pod_changes, closed);
+pub async fn run(deps: StatusDeliveryDeps, cancel: CancellationToken) {
     let mut delivery = Delivery {
         deps,
         pods: HashMap::new(),
@@ -71,16 +67,16 @@ pub async fn run(mut deps: StatusDeliveryDeps, cancel: CancellationToken) {
         let next_due = delivery.next_due();
         tokio::select! {
             () = cancel.cancelled() => return,
-            Some(uid) = changes.recv() => {
+            Some(uid) = delivery.deps.changes.recv() => {
                 let mut changed = HashSet::from([uid]);
-                while let Some(more) = changes.try_recv() {
+                while let Some(more) = delivery.deps.changes.try_recv() {
                     changed.insert(more);
                 }
                 for uid in &changed {
                     delivery.evaluate(uid, Cause::LocalChange);
                 }
             }
-            Some(change) = api_pod_changes.recv() => delivery.on_api_change(change),
+            Some(change) = delivery.deps.api_pod_changes.recv() => delivery.on_api_change(change),
             Some(joined) = delivery.writes.join_next_with_id() => delivery.on_write_finished(joined),
             () = sleep_until(next_due) => {}
             _ = reconcile.tick() => delivery.reconcile(),

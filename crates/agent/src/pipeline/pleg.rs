@@ -282,7 +282,7 @@ impl Generator {
             self.remove_pod(&uid);
             return row;
         }
-        self.take_owners(&row);
+        self.owners.extend(ids(&row).map(|id| (id, uid.clone())));
         self.watch_exits(&row);
         let old = self
             .tracked
@@ -303,7 +303,7 @@ impl Generator {
         self.settled_mark = None;
         if self.failed.insert(uid.clone()) {
             tracing::warn!(pod = %uid, %reason, "failed to observe pod");
-            self.next_relist = self.next_relist.min(Instant::now() + self.deps.settings.relist_period);
+            self.relist_within_period();
         }
         self.deps.health.request_check();
         let mut row = previous.cloned().unwrap_or_else(|| {
@@ -395,29 +395,29 @@ impl Generator {
             }
             StreamUpdate::Failed { reason, failures } => {
                 metrics.pleg.stream_errors.inc();
-                metrics.pleg.uses("polling");
                 if self.stream_is_open || failures == event_stream::FAST_RETRIES {
                     tracing::warn!(%reason, failures, "runtime event stream failed, falling back to polling");
                 }
-                self.stream_is_open = false;
-                self.next_relist = self.next_relist.min(Instant::now() + self.deps.settings.relist_period);
+                self.fall_back_to_polling();
             }
             StreamUpdate::Unsupported => {
                 tracing::info!("runtime has no event stream, polling and watching container processes");
-                metrics.pleg.uses("polling");
-                self.stream_is_open = false;
-                self.next_relist = self.next_relist.min(Instant::now() + self.deps.settings.relist_period);
+                self.fall_back_to_polling();
             }
         }
     }
 
-    // === owners of containers ===
-
-    fn take_owners(&mut self, row: &ObservedPod) {
-        for id in ids(row) {
-            self.owners.insert(id, row.uid.clone());
-        }
+    fn fall_back_to_polling(&mut self) {
+        self.deps.metrics.pleg.uses("polling");
+        self.stream_is_open = false;
+        self.relist_within_period();
     }
+
+    fn relist_within_period(&mut self) {
+        self.next_relist = self.next_relist.min(Instant::now() + self.deps.settings.relist_period);
+    }
+
+    // === owners of containers ===
 
     fn drop_owners(&mut self, row: &ObservedPod) {
         for id in ids(row) {

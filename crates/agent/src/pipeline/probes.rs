@@ -23,7 +23,7 @@ use ports::host::checkpoints::Checkpoints;
 use ports::outbound::Outbound;
 use ports::runtime::Containers;
 use ports::served::event_recorder::EventRecorder;
-use timing::{DelayQueue, KeyReceiver, Throttle, key_channel, sleep_until};
+use timing::{DelayQueue, KeyReceiver, Throttle, sleep_until};
 use tokio::sync::{mpsc, watch};
 use tokio::task::{Id, JoinError, JoinSet};
 use tokio::time::Instant;
@@ -72,7 +72,7 @@ struct ProbeKey {
 }
 
 /// Runs until cancelled.
-pub async fn run(mut deps: ProbesDeps, cancel: CancellationToken) {
+pub async fn run(deps: ProbesDeps, cancel: CancellationToken) {
     let started = Duration::from_nanos(u64::try_from(deps.started_at.as_nanos()).unwrap_or(0));
     deps.metrics.probes.process_start.set(started.as_secs_f64());
     let saved = match deps.gates.restart_forgets_probes {
@@ -80,8 +80,6 @@ pub async fn run(mut deps: ProbesDeps, cancel: CancellationToken) {
         false => SavedResults::load(&*deps.checkpoints).await,
     };
     let (content, contents) = watch::channel(Vec::new());
-    let (_, nothing) = key_channel();
-    let changes = std::mem::replace(&mut deps.changes, nothing);
     let writer = checkpoint::write(Arc::clone(&deps.checkpoints), contents);
     let checker = Arc::new(Checker::new(Arc::clone(&deps.runtime), Arc::clone(&deps.outbound)));
     let stage = Stage {
@@ -96,7 +94,7 @@ pub async fn run(mut deps: ProbesDeps, cancel: CancellationToken) {
         save: Throttle::new(MIN_SAVE_INTERVAL),
         deps,
     };
-    tokio::join!(stage.run(changes, cancel), writer);
+    tokio::join!(stage.run(cancel), writer);
 }
 
 struct Stage {
@@ -121,17 +119,17 @@ enum ScheduleCause {
 }
 
 impl Stage {
-    async fn run(mut self, mut changes: KeyReceiver<PodUid>, cancel: CancellationToken) {
+    async fn run(mut self, cancel: CancellationToken) {
         let results = self.deps.result_changes.clone();
         let mut changed = HashSet::new();
         loop {
             let next = self.queue.next_due();
             tokio::select! {
                 () = cancel.cancelled() => return,
-                uid = changes.recv() => {
+                uid = self.deps.changes.recv() => {
                     let Some(uid) = uid else { return };
                     changed.insert(uid);
-                    while let Some(more) = changes.try_recv() {
+                    while let Some(more) = self.deps.changes.try_recv() {
                         changed.insert(more);
                     }
                     for uid in changed.drain() {

@@ -118,15 +118,8 @@ impl Files {
                 if is_abnormal == Some(true) {
                     record_abnormal_volume(deps, pod, &place.name, &told.message);
                 }
-                Some(Some(VolumeReading {
-                    name: place.name.clone(),
-                    claim: place.claim.clone(),
-                    time: deps.clock.now(),
-                    room: told.room,
-                    used: Some(told.used),
-                    is_abnormal,
-                    is_local: place.is_local,
-                }))
+                let reading = reading(deps, place, told.room, Some(told.used));
+                Some(Some(VolumeReading { is_abnormal, ..reading }))
             }
             Ok(DriverAnswer::NotCounting) => None,
             Ok(DriverAnswer::Nothing) => Some(None),
@@ -167,21 +160,23 @@ impl Files {
                 None
             }
         };
-        Some(VolumeReading {
-            name: place.name.clone(),
-            claim: place.claim.clone(),
-            time: deps.clock.now(),
-            room,
-            used,
-            is_abnormal: None,
-            is_local: place.is_local,
-        })
+        Some(reading(deps, place, room, used))
     }
 
     fn before(&self, uid: &PodUid, name: &str) -> Option<VolumeReading> {
         let (_, volumes) = self.volumes.get(uid)?;
         volumes.iter().find(|volume| volume.name == name).cloned()
     }
+}
+
+fn reading(
+    deps: &StatisticsDeps,
+    place: &VolumeLocation,
+    room: FilesystemRoom,
+    used: Option<DiskUse>,
+) -> VolumeReading {
+    let VolumeLocation { name, claim, is_local, .. } = place.clone();
+    VolumeReading { name, claim, time: deps.clock.now(), room, used, is_abnormal: None, is_local }
 }
 
 /// Upstream's event for an abnormal volume.

@@ -22,42 +22,26 @@ const FRESH: Duration = Duration::from_secs(1);
 /// CPU rates by cgroup.
 pub(super) type Rates = HashMap<String, CpuRate>;
 
-/// A reading that concurrent and following requests share.
-pub(super) struct Shared<T> {
-    kept: Mutex<Option<Kept<T>>>,
-}
+/// A reading that concurrent and following requests share, with its time and detail.
+pub(super) type Shared<T> = Mutex<Option<(Instant, Detail, Arc<T>)>>;
 
-struct Kept<T> {
-    at: Instant,
+/// A fresh reading with at least this detail, or else a new one.
+pub(super) async fn fresh<T, F: Future<Output = T>>(
+    shared: &Shared<T>,
     detail: Detail,
-    found: Arc<T>,
-}
-
-impl<T> Default for Shared<T> {
-    fn default() -> Self {
-        Self { kept: Mutex::const_new(None) }
+    read: impl FnOnce() -> F,
+) -> Arc<T> {
+    // A second caller waits here and then uses the reading of the first.
+    let mut shared = shared.lock().await;
+    if let Some((at, known, found)) = &*shared
+        && *known >= detail
+        && at.elapsed() < FRESH
+    {
+        return Arc::clone(found);
     }
-}
-
-impl<T> Shared<T> {
-    /// A fresh reading with at least this detail, or else a new one.
-    pub(super) async fn get<F: Future<Output = T>>(
-        &self,
-        detail: Detail,
-        read: impl FnOnce() -> F,
-    ) -> Arc<T> {
-        // A second caller waits here and then uses the reading of the first.
-        let mut kept = self.kept.lock().await;
-        if let Some(kept) = &*kept
-            && kept.detail >= detail
-            && kept.at.elapsed() < FRESH
-        {
-            return Arc::clone(&kept.found);
-        }
-        let found = Arc::new(read().await);
-        *kept = Some(Kept { at: Instant::now(), detail, found: Arc::clone(&found) });
-        found
-    }
+    let found = Arc::new(read().await);
+    *shared = Some((Instant::now(), detail, Arc::clone(&found)));
+    found
 }
 
 pub(super) struct Readings {
@@ -67,9 +51,9 @@ pub(super) struct Readings {
 }
 
 impl Statistics {
-    /// Readings with at least that detail.
+    /// Fresh readings with at least this detail, or else new ones.
     pub(super) async fn readings(&self, detail: Detail) -> Arc<Readings> {
-        self.shared.get(detail, || self.read(detail)).await
+        fresh(&self.shared, detail, || self.read(detail)).await
     }
 
     /// The pods that have statistics now.

@@ -4,12 +4,11 @@ use std::collections::HashSet;
 
 use async_trait::async_trait;
 use decide::statistics::readings::arrange;
-use decide::statistics::summary::{EnvironmentReading, NodeReading, summary};
+use decide::statistics::summary::{NodeReading, summary};
 use model::PodUid;
 use model::statistics::PodStatistics;
 use ports::served::pod_statistics::{DiskParts, PodStatisticsSource};
 
-use super::runtime_side::Figures;
 use super::{Scope, Statistics};
 
 #[async_trait]
@@ -22,27 +21,7 @@ impl PodStatisticsSource for Statistics {
         let wanted: HashSet<PodUid> = pods.into_iter().collect();
         let mut pods = self.running();
         pods.retain(|pod| wanted.contains(&pod.uid) && pod.has_containers());
-        let from_runtime = async {
-            match deps {
-                DiskParts::Files => Figures::default(),
-                DiskParts::FilesAndLayers => {
-                    let mut runtime_side = self.runtime_side.lock().await;
-                    runtime_side.figures(&*self.deps.runtime, &*self.deps.disks).await
-                }
-            }
-        };
-        let from_disk = async { self.files.lock().await.of(&self.deps, &pods).await };
-        let rooms = self.deps.disks.rooms(vec![self.deps.node.root_dir.clone()]);
-        let (rooms, told, files) = tokio::join!(rooms, from_runtime, from_disk);
-        let around = EnvironmentReading {
-            time: self.deps.clock.now(),
-            node_fs: rooms.into_iter().next().flatten(),
-            image_fs: told.image_fs,
-            container_fs: told.container_fs,
-            layers: told.layers,
-            files,
-            ..EnvironmentReading::default()
-        };
+        let around = self.disk_environment(&pods, deps).await;
         let pods: Vec<_> = pods.into_iter().map(|pod| arrange(pod, None, Vec::new())).collect();
         summary(&NodeReading::default(), &pods, Some(&around)).pods
     }

@@ -188,19 +188,19 @@ impl Usage for FakeUsage {
 #[tokio::test(start_paused = true)]
 async fn concurrent_requests_share_one_reading() {
     let usage = Arc::new(FakeUsage::default());
-    let readings = gather::Shared::default();
+    let shared = gather::Shared::default();
     let read = |usage: Arc<FakeUsage>| async move { usage.cgroups(vec!["/".into()], Detail::Basic).await };
     let (a, b) = tokio::join!(
-        readings.get(Detail::Basic, || read(usage.clone())),
-        readings.get(Detail::Basic, || read(usage.clone()))
+        gather::fresh(&shared, Detail::Basic, || read(usage.clone())),
+        gather::fresh(&shared, Detail::Basic, || read(usage.clone()))
     );
     assert_eq!(a, b);
     assert_eq!(usage.asked.load(Ordering::SeqCst), 1);
     // More detail needs a new reading, less does not.
-    readings.get(Detail::Full, || read(usage.clone())).await;
-    readings.get(Detail::Summary, || read(usage.clone())).await;
+    gather::fresh(&shared, Detail::Full, || read(usage.clone())).await;
+    gather::fresh(&shared, Detail::Summary, || read(usage.clone())).await;
     assert_eq!(usage.asked.load(Ordering::SeqCst), 2);
     tokio::time::advance(Duration::from_secs(2)).await;
-    readings.get(Detail::Basic, || read(usage.clone())).await;
+    gather::fresh(&shared, Detail::Basic, || read(usage.clone())).await;
     assert_eq!(usage.asked.load(Ordering::SeqCst), 3);
 }

@@ -14,11 +14,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use decide::eviction::{
-    EvictionSettings, MinimumReclaim, PodUsage, RequiredMeasurements, Signal, SignalObservations,
-    StarvedResource, Threshold, ThresholdTracker, eviction_note, exceeded_limit, grace_seconds, is_evictable,
-    met_thresholds, observe_signals, rank, reclaim_actions, required_measurements, sort_by_urgency,
+    EvictionNote, EvictionSettings, IMMEDIATE_GRACE_SECONDS, MinimumReclaim, NodeReadings, PodUsage,
+    RequiredMeasurements, Signal, Threshold, ThresholdTracker, eviction_note, exceeded_limit, grace_seconds,
+    is_evictable, met_thresholds, observe_signals, rank, reclaim_actions, required_measurements,
+    sort_by_urgency,
 };
-use decide::eviction::{IMMEDIATE_GRACE_SECONDS, NodeReadings};
 use decide::node::node_status::Pressure;
 use model::statistics::PodStatistics;
 use model::{NodeSettings, Pod, RejectionKind, WorkerView};
@@ -158,7 +158,9 @@ impl Evictor {
             return None;
         };
         let seen = self.watch.last_observations();
-        Some(self.end_for(threshold, &first, met_now, seen, starved))
+        let note = eviction_note(starved, &first.pod, first.used.as_ref(), met_now, seen);
+        let grace = grace_seconds(threshold, &first.pod, &self.deps.settings);
+        Some(self.end(&first.pod, RejectionKind::NodePressure, signal.as_str(), grace, note))
     }
 
     /// Runs the collectors; returns whether that relieved every threshold.
@@ -190,19 +192,6 @@ impl Evictor {
         Some(rank(pods.collect(), signal, self.layout()))
     }
 
-    fn end_for(
-        &self,
-        threshold: &Threshold,
-        first: &PodUsage,
-        met_now: &[Threshold],
-        seen: &SignalObservations,
-        starved: StarvedResource,
-    ) -> Victim {
-        let note = eviction_note(starved, &first.pod, first.used.as_ref(), met_now, seen);
-        let grace = grace_seconds(threshold, &first.pod, &self.deps.settings);
-        self.end(&first.pod, RejectionKind::NodePressure, threshold.signal.as_str(), grace, note)
-    }
-
     /// Evicts all pods above their local storage limits.
     async fn evict_pods_above_limits(&self) -> Vec<Victim> {
         let limited: Vec<(Arc<Pod>, RequiredMeasurements)> = self
@@ -224,7 +213,7 @@ impl Evictor {
         });
         broken
             .map(|(pod, broken)| {
-                let note = decide::eviction::EvictionNote { message: broken.message, ..Default::default() };
+                let note = EvictionNote { message: broken.message, ..EvictionNote::default() };
                 self.end(pod, RejectionKind::StorageLimit, broken.signal, IMMEDIATE_GRACE_SECONDS, note)
             })
             .collect()

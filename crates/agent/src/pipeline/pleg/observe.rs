@@ -32,8 +32,10 @@ pub(super) async fn observe_pod(
         Some(lists) => lists,
         None => try_join(runtime.list_sandboxes(Some(uid)), runtime.list_containers(Some(uid))).await?,
     };
-    let full_name = full_name(&sandboxes, &containers, previous.as_deref());
     let old = previous.as_deref();
+    let full_name = listed_name(&sandboxes, &containers)
+        .or_else(|| old.map(|old| old.full_name.clone()))
+        .unwrap_or_else(|| PodFullName { namespace: String::new(), name: String::new() });
     let (sandboxes, containers) = futures::future::join(
         join_all(sandboxes.iter().map(|summary| sandbox(runtime, summary, old))),
         join_all(containers.iter().map(|summary| container(deps, uid, summary, old))),
@@ -119,19 +121,13 @@ fn ignore_not_found<T>(results: Vec<Result<T, RuntimeError>>) -> Result<Vec<T>, 
     results.into_iter().filter(|result| !is_removed(result)).collect()
 }
 
-fn full_name(
+/// The name of the pod whose objects are listed.
+pub(super) fn listed_name(
     sandboxes: &[SandboxSummary],
     containers: &[ContainerSummary],
-    previous: Option<&ObservedPod>,
-) -> PodFullName {
-    let listed = sandboxes
-        .iter()
-        .map(|sandbox| (&sandbox.pod_namespace, &sandbox.pod_name))
-        .chain(containers.iter().map(|container| (&container.pod_namespace, &container.pod_name)))
-        .next();
-    match (listed, previous) {
-        (Some((namespace, name)), _) => PodFullName { namespace: namespace.clone(), name: name.clone() },
-        (None, Some(previous)) => previous.full_name.clone(),
-        (None, None) => PodFullName { namespace: String::new(), name: String::new() },
-    }
+) -> Option<PodFullName> {
+    let of_sandboxes = sandboxes.iter().map(|sandbox| (&sandbox.pod_namespace, &sandbox.pod_name));
+    let of_containers = containers.iter().map(|container| (&container.pod_namespace, &container.pod_name));
+    let (namespace, name) = of_sandboxes.chain(of_containers).next()?;
+    Some(PodFullName { namespace: namespace.clone(), name: name.clone() })
 }

@@ -7,6 +7,7 @@ use decide::pipeline::runtime_events::{PodRecord, container_pleg_state, diff, sa
 use model::{ContainerState, ListMark, Moment, Observation, ObservedPod, PodLists, PodUid};
 use tokio::time::Instant;
 
+use super::observe::listed_name;
 use super::{Generator, Lists, RelistResult};
 
 /// Differences between a relist and the tracked pods.
@@ -135,14 +136,7 @@ impl Generator {
 
     /// Publishes a pod before its first observation, so that it is not taken for absent.
     fn publish_listed(&self, uid: &PodUid, lists: &Lists) {
-        let names = lists
-            .0
-            .iter()
-            .map(|sandbox| (&sandbox.pod_namespace, &sandbox.pod_name))
-            .chain(lists.1.iter().map(|container| (&container.pod_namespace, &container.pod_name)))
-            .next();
-        let Some((namespace, name)) = names else { return };
-        let full_name = model::PodFullName { namespace: namespace.clone(), name: name.clone() };
+        let Some(full_name) = listed_name(&lists.0, &lists.1) else { return };
         let mut row = ObservedPod::absent(uid.clone(), full_name, Moment::START);
         let runs = lists.1.iter().any(|container| container.state == ContainerState::Running);
         row.observation = Observation::Listed { runs };

@@ -3,7 +3,7 @@ use decide::pod_resources::resize::effective_resources;
 use decide::runtime_spec::pod_paths::pod_cgroup;
 use model::{CgroupLimits, SyncFailure};
 
-use super::sync::{DeferredStarts, PodSync};
+use super::sync::{ActionMark, DeferredStarts, PodSync};
 use super::sync_failed;
 
 impl PodSync<'_> {
@@ -55,12 +55,9 @@ impl PodSync<'_> {
 
     /// Stops the pod; the next sync starts it in a new cgroup, if its restart policy allows it.
     pub(super) async fn stop_for_lost_cgroup(&self) -> Result<DeferredStarts, SyncFailure> {
-        let deps = &self.runtime.deps;
         tracing::warn!(pod = %self.pod.full_name, "the pod's cgroup is missing, restarting its containers");
-        let stopped = self.runtime.stop_everything(Some(self.pod), self.observed, None).await;
-        self.runtime.cache.record_action(&self.pod.uid, deps.observer.moments().next());
-        deps.observer.hint(&self.pod.uid);
-        stopped?;
-        Ok(DeferredStarts::until(deps.clock.now()))
+        let _mark = ActionMark(self);
+        self.runtime.stop_everything(Some(self.pod), self.observed, None).await?;
+        Ok(DeferredStarts::until(self.runtime.deps.clock.now()))
     }
 }

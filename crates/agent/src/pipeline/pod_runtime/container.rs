@@ -42,6 +42,15 @@ pub(super) enum StartFailure {
     Sync(SyncFailure),
 }
 
+impl From<ImageProblem> for StartFailure {
+    fn from(ImageProblem { problem, retry_at }: ImageProblem) -> Self {
+        match retry_at {
+            Some(retry_at) => Self::Later { problem, retry_at },
+            None => Self::Failed(problem),
+        }
+    }
+}
+
 impl PodSync<'_> {
     /// Splits the containers to start into those that are due and those that wait for their crash backoff.
     pub(super) fn split_by_backoff(&self, actions: &PodActions) -> (Vec<StartContainer>, DeferredStarts) {
@@ -121,10 +130,7 @@ impl PodSync<'_> {
         let Some(container) = self.pod.container(&start.name) else {
             return Err(StartFailure::Sync(sync_failed(format!("pod has no container {}", start.name))));
         };
-        let image = prerequisites.image.as_ref().map_err(|problem| match problem.retry_at {
-            Some(retry_at) => StartFailure::Later { problem: problem.problem.clone(), retry_at },
-            None => StartFailure::Failed(problem.problem.clone()),
-        })?;
+        let image = prerequisites.image.as_ref().map_err(|problem| StartFailure::from(problem.clone()))?;
         if let Some((key, BackoffDecision::Retry { next })) = self.crash_decision(start) {
             self.runtime.cache.record_crash(&self.pod.uid, key, next);
         }

@@ -20,7 +20,7 @@ use model::{
 };
 use ports::runtime::RuntimeErrorKind;
 
-use super::sync::PodSync;
+use super::sync::{ActionMark, PodSync};
 use super::sync_failed;
 
 pub(super) struct Resize {
@@ -38,26 +38,19 @@ impl PodSync<'_> {
     /// Plans a resize and grows the pod's cgroup for it. Adds containers that must restart to the actions.
     pub(super) async fn start_resize(&self, actions: &mut PodActions) -> StartedResize {
         let mut resize = self.plan_resize(actions).await?;
-        Some(match self.grow_pod(&mut resize).await {
-            Ok(()) => Ok(resize),
-            Err(message) => Err(message),
-        })
+        Some(self.grow_pod(&mut resize).await.map(|()| resize))
     }
 
     /// Finishes a resize after all other actions. Returns when the pod must be synced again, to detect the completion.
     pub(super) async fn end_resize(&self, started: StartedResize) -> Result<Option<Timestamp>, SyncFailure> {
         let Some(started) = started else { return Ok(None) };
+        let _mark = ActionMark(self);
         let finished = match started {
             Ok(mut resize) => self.finish_resize(&mut resize).await,
             Err(message) => Err(message),
         };
-        let deps = &self.runtime.deps;
-        self.runtime.cache.record_action(&self.pod.uid, deps.observer.moments().next());
-        deps.observer.hint(&self.pod.uid);
-        match finished {
-            Ok(()) => Ok(Some(deps.clock.now())),
-            Err(message) => Err(self.resize_failed(&message)),
-        }
+        finished.map_err(|message| self.resize_failed(&message))?;
+        Ok(Some(self.runtime.deps.clock.now()))
     }
 
     /// Saves the resources of a container before it is created with them.

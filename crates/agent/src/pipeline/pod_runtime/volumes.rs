@@ -299,10 +299,7 @@ impl PodSync<'_> {
             let ready = images.ensure_for_volume(self.pod, requested, sandbox).await;
             let ready = ready.map_err(|problem| {
                 self.record_error(&container.name, &problem.problem.reason);
-                match problem.retry_at {
-                    Some(retry_at) => StartFailure::Later { problem: problem.problem, retry_at },
-                    None => StartFailure::Failed(problem.problem),
-                }
+                StartFailure::from(problem)
             })?;
             let image = ImageSpec { image: ready.reference, runtime_handler: ready.handler, ..image };
             if let Some(volume) = volumes.to_mut().get_mut(index) {

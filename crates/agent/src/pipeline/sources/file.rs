@@ -15,7 +15,7 @@ use std::time::Duration;
 use futures::StreamExt;
 use manifest::ManifestLocation;
 use model::local_api::{FileReport, FileState};
-use model::{ConfigObject, Pod, PodSource, Snapshot, SnapshotKind, labels};
+use model::{ConfigObject, Pod, PodSource, Snapshot, SnapshotKind, Timestamp, labels};
 use ports::clock::Clock;
 use ports::host::folder_watch::FolderWatch;
 use tokio::sync::{mpsc, watch};
@@ -170,15 +170,9 @@ impl FileSource {
                 }
                 let pods: Vec<_> =
                     reading.pods.into_iter().map(|pod| self.with_local_annotations(pod)).collect();
-                let names = pods.iter().map(|pod| pod.full_name.to_string()).collect();
                 let report = FileReport {
-                    path: path.clone(),
-                    state: FileState::Accepted,
-                    problems: Vec::new(),
                     warnings: reading.warnings,
-                    pods: names,
-                    objects: object_names(&reading.objects),
-                    since: self.deps.clock.now(),
+                    ..report(&path, FileState::Accepted, (&pods, &reading.objects), self.deps.clock.now())
                 };
                 let file = ManifestFile { digest: Some(digest), pods, objects: reading.objects, report };
                 self.files.insert(path, file);
@@ -212,15 +206,8 @@ impl FileSource {
                 tracing::error!(file = %path.display(), "{problem}{suffix}");
             }
         }
-        let report = FileReport {
-            path: path.clone(),
-            state: if has_good_version { FileState::LastGoodVersion } else { FileState::Rejected },
-            problems,
-            warnings: Vec::new(),
-            pods: pods.iter().map(|pod| pod.full_name.to_string()).collect(),
-            objects: object_names(&objects),
-            since,
-        };
+        let state = if has_good_version { FileState::LastGoodVersion } else { FileState::Rejected };
+        let report = FileReport { problems, ..report(&path, state, (&pods, &objects), since) };
         self.files.insert(path, ManifestFile { digest, pods, objects, report });
     }
 
@@ -268,8 +255,22 @@ impl FileSource {
     }
 }
 
-fn object_names(objects: &[Arc<ConfigObject>]) -> Vec<String> {
-    objects.iter().map(|object| object.key.to_string()).collect()
+/// A report without problems and warnings.
+fn report(
+    path: &Path,
+    state: FileState,
+    (pods, objects): (&[Arc<Pod>], &[Arc<ConfigObject>]),
+    since: Timestamp,
+) -> FileReport {
+    FileReport {
+        path: path.to_owned(),
+        state,
+        problems: Vec::new(),
+        warnings: Vec::new(),
+        pods: pods.iter().map(|pod| pod.full_name.to_string()).collect(),
+        objects: objects.iter().map(|object| object.key.to_string()).collect(),
+        since,
+    }
 }
 
 /// Whether a path may be a manifest: hidden files and temporary files of editors are not.

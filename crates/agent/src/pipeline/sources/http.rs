@@ -141,16 +141,14 @@ impl HttpSource {
             Err(_) => Err(FetchError::Timeout),
         };
         match result {
-            Ok(None) => {
+            Ok(changed) => {
                 self.failures = 0;
+                self.pod_count = changed.as_ref().map_or(self.pod_count, |snapshot| snapshot.pods.len());
                 self.deps.report.record_success(PodSource::Http, self.pod_count);
-                true
-            }
-            Ok(Some(snapshot)) => {
-                self.failures = 0;
-                self.pod_count = snapshot.pods.len();
-                self.deps.report.record_success(PodSource::Http, self.pod_count);
-                self.deps.snapshots.send(snapshot).await.is_ok()
+                match changed {
+                    Some(snapshot) => self.deps.snapshots.send(snapshot).await.is_ok(),
+                    None => true,
+                }
             }
             Err(error) => {
                 self.failures = self.failures.saturating_add(1);
