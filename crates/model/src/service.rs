@@ -1,7 +1,7 @@
 use serde::{Deserialize, Serialize};
 
 /// The fields of a Service that environment variables expose.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Service {
     pub namespace: String,
     pub name: String,
@@ -10,7 +10,7 @@ pub struct Service {
     pub ports: Vec<ServicePort>,
 }
 
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct ServicePort {
     /// Its name, if it has one.
     pub name: String,

@@ -118,7 +118,7 @@ const SERVICES: &[(&str, &[&str])] = &[
     ("event_delivery", &["event_log"]),
     ("claims", &["api_timeout", "save_retry", "test_checkpoints"]),
     ("csi_allocatable", &["csi_drivers", "csi_registration"]),
-    ("csi_drivers", &[]),
+    ("csi_drivers", &["watched_set"]),
     ("csi_registration", &["api_timeout", "csi_drivers", "metered_csi", "metrics", "node_view"]),
     ("csi_volumes", &["claims", "csi_drivers", "metrics", "node_view", "tokens"]),
     ("event_log", &[]),

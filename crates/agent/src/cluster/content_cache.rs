@@ -116,29 +116,13 @@ impl ContentCacheDeps {
         let mut objects = self.objects.export();
         objects.sort_by(|one, other| one.key.cmp(&other.key));
         let mut hasher = DefaultHasher::new();
-        let mut tokens: Vec<_> = self
-            .content
-            .tokens
-            .export()
-            .into_iter()
-            .map(|(request, token)| (request, token.expires_at))
-            .collect();
+        let tokens = self.content.tokens.export().into_iter();
+        let mut tokens: Vec<_> = tokens.map(|(request, token)| (request, token.expires_at)).collect();
         tokens.sort();
-        for (request, expires_at) in tokens {
-            (request, expires_at.as_nanos()).hash(&mut hasher);
-        }
-        for service in self.content.services.all() {
-            (&service.namespace, &service.name, &service.cluster_ip).hash(&mut hasher);
-            for port in &service.ports {
-                (&port.name, &port.protocol, port.port).hash(&mut hasher);
-            }
-        }
-        for class in self.content.runtime_classes.all() {
-            (&class.name, &class.handler).hash(&mut hasher);
-        }
-        for bundle in self.content.trust_bundles.iter().flat_map(|bundles| bundles.all()) {
-            bundle.hash(&mut hasher);
-        }
+        tokens.hash(&mut hasher);
+        self.content.services.all().hash(&mut hasher);
+        self.content.runtime_classes.all().hash(&mut hasher);
+        self.content.trust_bundles.as_ref().map(|bundles| bundles.all()).hash(&mut hasher);
         Fingerprint { objects, rest: hasher.finish() }
     }
 }

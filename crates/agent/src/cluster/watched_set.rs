@@ -76,7 +76,7 @@ impl<V: Clone + PartialEq> WatchedSet<V> {
         }
     }
 
-    fn apply(&self, item: Feed<V>) {
+    pub(crate) fn apply(&self, item: Feed<V>) {
         match item {
             Feed::Listed(objects) => {
                 self.replace(objects);
@@ -89,10 +89,7 @@ impl<V: Clone + PartialEq> WatchedSet<V> {
             Feed::Deleted(object) => {
                 self.rows.write().remove(&(self.key)(&object));
             }
-            Feed::Failed(error) => {
-                tracing::debug!(%error, "watch failed, retrying");
-                self.state.send_modify(|state| state.has_failed = true);
-            }
+            Feed::Failed(_) => self.state.send_modify(|state| state.has_failed = true),
         }
     }
 
@@ -109,6 +106,9 @@ pub async fn watch_set<V: Clone + PartialEq>(
     cancel: CancellationToken,
 ) {
     while let Some(Some(item)) = cancel.run_until_cancelled(feed.next()).await {
+        if let Feed::Failed(error) = &item {
+            tracing::debug!(%error, "watch failed, retrying");
+        }
         set.apply(item);
     }
 }

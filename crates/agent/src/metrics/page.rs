@@ -38,17 +38,16 @@ impl Page {
         labels: [&str; N],
         rows: impl IntoIterator<Item = ([&'v str; N], f64)>,
     ) {
-        self.values(name, MetricKind::Gauge, labels, rows);
+        self.family(name, MetricKind::Gauge, |samples| {
+            for (values, value) in rows {
+                samples.add("", labels.into_iter().zip(values), value);
+            }
+        });
     }
 
-    /// Adds counters. `name` is the name and help of the family.
-    pub fn counters<'v, const N: usize>(
-        &mut self,
-        name: (&str, &str),
-        labels: [&str; N],
-        rows: impl IntoIterator<Item = ([&'v str; N], f64)>,
-    ) {
-        self.values(name, MetricKind::Counter, labels, rows);
+    /// Adds a counter.
+    pub fn counter(&mut self, name: &str, help: &str, value: f64) {
+        self.family((name, help), MetricKind::Counter, |samples| samples.add("", [], value));
     }
 
     #[must_use]
@@ -58,20 +57,6 @@ impl Page {
             text.push_str(OPEN_METRICS_END);
         }
         text
-    }
-
-    fn values<'v, const N: usize>(
-        &mut self,
-        name: (&str, &str),
-        kind: MetricKind,
-        labels: [&str; N],
-        rows: impl IntoIterator<Item = ([&'v str; N], f64)>,
-    ) {
-        self.family(name, kind, |samples| {
-            for (values, value) in rows {
-                samples.add("", labels.into_iter().zip(values), value);
-            }
-        });
     }
 
     fn family(

@@ -198,15 +198,17 @@ fn complete(observed: Arc<ObservedPod>) -> Result<Arc<ObservedPod>, SyncFailure>
 
 /// The failure of a sync because of a failed runtime operation.
 fn runtime_failed(operation: &str, error: &RuntimeError) -> SyncFailure {
-    match error.kind {
-        RuntimeErrorKind::Unavailable => SyncFailure::RuntimeUnavailable(format!("{operation}: {error}")),
-        RuntimeErrorKind::Busy => SyncFailure::Busy(format!("{operation}: {error}")),
-        RuntimeErrorKind::NotFound
-        | RuntimeErrorKind::DeadlineExceeded
-        | RuntimeErrorKind::Unimplemented
-        | RuntimeErrorKind::AlreadyExists
-        | RuntimeErrorKind::Exhausted
-        | RuntimeErrorKind::Failed => sync_failed(format!("{operation}: {error}")),
+    runtime_failure(&[error.kind], format!("{operation}: {error}"))
+}
+
+/// A transient failure determines the retry delay, whatever else failed.
+fn runtime_failure(kinds: &[RuntimeErrorKind], text: String) -> SyncFailure {
+    if kinds.contains(&RuntimeErrorKind::Unavailable) {
+        SyncFailure::RuntimeUnavailable(text)
+    } else if kinds.contains(&RuntimeErrorKind::Busy) {
+        SyncFailure::Busy(text)
+    } else {
+        sync_failed(text)
     }
 }
 

@@ -16,7 +16,6 @@
 
 mod admission;
 mod cgroup_list;
-mod evictions;
 mod handlers;
 mod idle_sweeps;
 mod preemption;

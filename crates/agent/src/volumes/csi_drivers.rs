@@ -13,14 +13,14 @@ use ports::plugins::csi::CsiNode;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
+use crate::cluster::watched_set::WatchedSet;
+
 /// How long a volume waits for the first list of CSIDriver objects.
 const FIRST_LIST_TIMEOUT: Duration = Duration::from_secs(5);
 
-type Objects = BTreeMap<String, Arc<CSIDriver>>;
-
 pub struct CsiDrivers {
     registered: RwLock<BTreeMap<String, Arc<dyn CsiNode>>>,
-    objects: watch::Sender<Option<Objects>>,
+    objects: WatchedSet<CSIDriver>,
     changes: watch::Sender<()>,
     asked: Mutex<BTreeSet<String>>,
 }
@@ -29,7 +29,7 @@ impl Default for CsiDrivers {
     fn default() -> Self {
         Self {
             registered: RwLock::default(),
-            objects: watch::Sender::new(None),
+            objects: WatchedSet::new(name_of),
             changes: watch::Sender::new(()),
             asked: Mutex::default(),
         }
@@ -56,10 +56,10 @@ impl CsiDrivers {
     /// Refresh periods of the attach limit, by registered driver.
     #[must_use]
     pub fn refresh_periods(&self) -> BTreeMap<String, Duration> {
-        let objects = self.objects.borrow();
+        let objects = self.objects.all();
         let registered = self.registered.read();
-        let here = objects.iter().flatten().filter(|(name, _)| registered.contains_key(*name));
-        here.filter_map(|(name, object)| Some((name.clone(), refresh_period(object)?))).collect()
+        let periods = objects.iter().filter_map(|object| Some((name_of(object), refresh_period(object)?)));
+        periods.filter(|(name, _)| registered.contains_key(name)).collect()
     }
 
     /// Requests a refresh of the attach limit of a driver.
@@ -87,32 +87,15 @@ impl CsiDrivers {
     /// # Errors
     /// When the objects have not been listed yet.
     pub async fn object(&self, name: &str) -> Result<Option<Arc<CSIDriver>>, String> {
-        let mut objects = self.objects.subscribe();
-        let spoken = tokio::time::timeout(FIRST_LIST_TIMEOUT, objects.wait_for(Option::is_some)).await;
-        match spoken {
-            Ok(Ok(objects)) => Ok(objects.as_ref().and_then(|objects| objects.get(name)).cloned()),
-            Ok(Err(_)) | Err(_) => Err("the API server has not told of CSIDriver objects yet".to_owned()),
+        if !self.objects.wait_until_read(FIRST_LIST_TIMEOUT).await {
+            return Err("the API server has not told of CSIDriver objects yet".to_owned());
         }
+        Ok(self.objects.get(name))
     }
+}
 
-    fn apply(&self, item: Feed<CSIDriver>) {
-        let named = |object: CSIDriver| (object.metadata.name.clone().unwrap_or_default(), Arc::new(object));
-        self.objects.send_if_modified(|objects| {
-            match item {
-                Feed::Listed(list) => *objects = Some(list.into_iter().map(named).collect()),
-                Feed::Applied(object) => {
-                    let (name, object) = named(object);
-                    objects.get_or_insert_default().insert(name, object);
-                }
-                Feed::Deleted(object) => {
-                    objects.get_or_insert_default().remove(&named(object).0);
-                }
-                Feed::Failed(_) => return false,
-            }
-            true
-        });
-        self.changes.send_replace(());
-    }
+fn name_of(object: &CSIDriver) -> String {
+    object.metadata.name.clone().unwrap_or_default()
 }
 
 /// Watches CSIDriver objects.
@@ -121,7 +104,8 @@ pub async fn follow(drivers: Arc<CsiDrivers>, mut feed: FeedStream<CSIDriver>, c
         if let Feed::Failed(error) = &item {
             tracing::debug!(%error, "failed to watch CSIDriver objects, retrying");
         }
-        drivers.apply(item);
+        drivers.objects.apply(item);
+        drivers.changes.send_replace(());
     }
     cancel.cancelled().await;
 }

@@ -3,7 +3,7 @@
 use super::FeedStream;
 
 /// The fields of a RuntimeClass that a node needs.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct RuntimeClass {
     /// Its name.
     pub name: String,

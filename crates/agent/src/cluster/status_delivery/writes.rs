@@ -63,18 +63,11 @@ impl Write {
             Request::Read => target.read(&*pods).await.map(WriteOutcome::Read),
             Request::Delete => target.delete(&*pods).await.map(|()| WriteOutcome::Deleted),
         };
-        let outcome = outcome.unwrap_or_else(|error| match error.kind {
-            ApiErrorKind::NotFound => WriteOutcome::NotFound,
-            ApiErrorKind::AlreadyExists
-            | ApiErrorKind::Conflict
-            | ApiErrorKind::Forbidden
-            | ApiErrorKind::Unauthorized
-            | ApiErrorKind::Invalid
-            | ApiErrorKind::Gone
-            | ApiErrorKind::Throttled
-            | ApiErrorKind::Server
-            | ApiErrorKind::Unreachable => WriteOutcome::Failed(error),
-        });
+        let outcome = match outcome {
+            Ok(outcome) => outcome,
+            Err(error) if error.kind == ApiErrorKind::NotFound => WriteOutcome::NotFound,
+            Err(error) => WriteOutcome::Failed(error),
+        };
         FinishedWrite { class: WriteClass::of(urgency), target, outcome }
     }
 }

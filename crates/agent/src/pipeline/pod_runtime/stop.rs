@@ -9,12 +9,12 @@ use decide::pipeline::pod_actions::KillContainer;
 use decide::pipeline::termination::containers_to_stop_first;
 use k8s_openapi::api::core::v1::Container;
 use model::{ContainerId, ContainerStatus, EventType, ObservedPod, Pod, SyncFailure};
-use ports::runtime::{RuntimeError, RuntimeErrorKind};
+use ports::runtime::RuntimeError;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
 use super::hooks::HookSubject;
-use super::{PodRuntime, complete, runtime_failed, sync_failed};
+use super::{PodRuntime, complete, runtime_failed, runtime_failure, sync_failed};
 
 /// A container to stop.
 pub(super) struct ContainerStop<'a> {
@@ -201,15 +201,8 @@ fn summary(failures: &[(RuntimeError, String)]) -> Result<(), SyncFailure> {
         [only] => (*only).to_owned(),
         several => format!("[{}]", several.join(", ")),
     };
-    // A transient failure determines the retry delay, whatever else failed.
-    let any = |kind| failures.iter().any(|(error, _)| error.kind == kind);
-    Err(if any(RuntimeErrorKind::Unavailable) {
-        SyncFailure::RuntimeUnavailable(text)
-    } else if any(RuntimeErrorKind::Busy) {
-        SyncFailure::Busy(text)
-    } else {
-        sync_failed(text)
-    })
+    let kinds: Vec<_> = failures.iter().map(|(error, _)| error.kind).collect();
+    Err(runtime_failure(&kinds, text))
 }
 
 /// Which of the running containers have stopped.

@@ -5,50 +5,30 @@ use model::{PodFullName, PodUid};
 /// Locks by full name: static pods with the same full name run one after the other, in the order of their arrival.
 #[derive(Debug, Default)]
 pub(super) struct FullNameLocks {
-    queues: HashMap<PodFullName, NameQueue>,
-}
-
-#[derive(Debug)]
-struct NameQueue {
-    holder: PodUid,
-    waiting: VecDeque<PodUid>,
+    /// The first pod of a queue holds the lock.
+    queues: HashMap<PodFullName, VecDeque<PodUid>>,
 }
 
 impl FullNameLocks {
     /// Returns whether the pod holds the lock of its name; otherwise the pod is queued.
     pub(super) fn acquire(&mut self, name: &PodFullName, uid: &PodUid) -> bool {
-        match self.queues.get_mut(name) {
-            None => {
-                self.queues.insert(name.clone(), NameQueue { holder: uid.clone(), waiting: VecDeque::new() });
-                true
-            }
-            Some(queue) if queue.holder == *uid => true,
-            Some(queue) => {
-                if !queue.waiting.contains(uid) {
-                    queue.waiting.push_back(uid.clone());
-                }
-                false
-            }
+        let queue = self.queues.entry(name.clone()).or_default();
+        if !queue.contains(uid) {
+            queue.push_back(uid.clone());
         }
+        queue.front() == Some(uid)
     }
 
     /// Releases the lock, or leaves its queue; returns the pod that holds the lock now, if it changed.
     pub(super) fn release(&mut self, name: &PodFullName, uid: &PodUid) -> Option<PodUid> {
         let queue = self.queues.get_mut(name)?;
-        if queue.holder != *uid {
-            queue.waiting.retain(|waiting| waiting != uid);
-            return None;
+        let was_holder = queue.front() == Some(uid);
+        queue.retain(|waiting| waiting != uid);
+        let holder = queue.front().cloned();
+        if holder.is_none() {
+            self.queues.remove(name);
         }
-        match queue.waiting.pop_front() {
-            Some(next) => {
-                queue.holder = next.clone();
-                Some(next)
-            }
-            None => {
-                self.queues.remove(name);
-                None
-            }
-        }
+        holder.filter(|_| was_holder)
     }
 }
 

@@ -4,10 +4,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use decide::admission::{PodArrival, classify_arrival};
+use decide::eviction::{EVICTED, EvictionNote};
 use decide::pipeline::grace::ORPHAN_GRACE_SECONDS;
 use decide::pipeline::housekeeping::{HousekeepingInputs, sweep};
 use decide::pipeline::worker::has_terminal_phase;
-use model::{KillOptions, Pod, PodUid, Rejection, Timestamp, UpdateKind, WorkerCommand, WorkerTarget};
+use model::{
+    EventSubject, EventType, KillOptions, Pod, PodUid, RecordedEvent, Rejection, Timestamp, UpdateKind,
+    WorkerCommand, WorkerTarget,
+};
 use tokio::time::Instant;
 
 use super::SyncLoop;
@@ -103,8 +107,11 @@ impl SyncLoop {
     /// Kills a pod for eviction or shutdown. A pod that is not desired is already terminating.
     pub(super) fn handle_kill(&mut self, request: KillRequest) {
         let Some(pod) = self.deps.desired.reader().get(&request.uid) else { return };
-        if let Some(note) = request.eviction {
-            self.record_eviction(&pod, note);
+        if let Some(EvictionNote { message, annotations }) = request.eviction {
+            tracing::warn!(pod = %pod.full_name, %message, "evicting pod");
+            let subject = EventSubject::pod(&pod, String::new());
+            let event = RecordedEvent::new(subject, EventType::Warning, EVICTED, message, self.now());
+            self.deps.recorder.record(RecordedEvent { annotations, ..event });
         }
         self.occupancy.remove(&pod.uid);
         self.cancel_waits(&pod.uid);
