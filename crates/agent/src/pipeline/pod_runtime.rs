@@ -137,15 +137,13 @@ impl PodRuntime {
 
     /// Cleans up after a stopped pod: volumes, cgroup, user namespace, allocations and caches.
     async fn clean_up(&self, pod: &Arc<Pod>) -> Result<(), SyncFailure> {
-        if let Err(error) = self.deps.volumes.tear_down(&pod.uid).await {
-            return Err(sync_failed(error.text()));
-        }
+        self.deps.volumes.tear_down(&pod.uid).await.map_err(|error| sync_failed(error.text()))?;
         let cgroup = pod_cgroup(&self.deps.allocations.allocated(pod), &self.deps.settings);
         if self.deps.settings.cgroups_per_qos {
             // Processes that escaped the runtime end with the pod.
             let killed = self.deps.cgroups.kill_processes(&cgroup).await;
             if let Err(error) = killed.and(self.deps.cgroups.remove(&cgroup).await) {
-                return Err(sync_failed(format!("{error}: {}", error.source)));
+                return Err(sync_failed(error.text()));
             }
         }
         if pod.spec.host_users == Some(false) {
