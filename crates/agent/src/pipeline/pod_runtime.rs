@@ -128,7 +128,7 @@ impl PodRuntime {
 
     /// Stops an orphan: a pod that only the runtime reports.
     async fn terminate_orphan(&self, pod: &ObservedPod, grace_seconds: u64) -> Result<(), SyncFailure> {
-        let after = self.cache.last_action(&pod.uid);
+        let after = self.cache.with(&pod.uid, |cached| cached.last_action);
         let observed = complete(self.deps.observer.after(&pod.uid, &pod.full_name, after).await)?;
         self.stop_pod(None, &observed, grace_seconds).await?;
         self.cache.remove(&pod.uid);
@@ -161,7 +161,7 @@ impl PodRuntime {
 
     /// An observation of the pod that is newer than this agent's last action on it.
     async fn observe(&self, pod: &Pod) -> Result<Arc<ObservedPod>, SyncFailure> {
-        let after = self.cache.last_action(&pod.uid);
+        let after = self.cache.with(&pod.uid, |cached| cached.last_action);
         let observed = complete(self.deps.observer.after(&pod.uid, &pod.full_name, after).await);
         if let Err(SyncFailure::Unobservable(reason)) = &observed {
             self.warn(pod, "FailedSync", &format!("error determining status: {reason}"));

@@ -96,7 +96,7 @@ impl PodSync<'_> {
             resources: serde_json::to_string(&container.resources).unwrap_or_default(),
         };
         let ended_before_start = ended.finished_at < self.deps.started_at;
-        let entry = self.runtime.cache.crash_entry(&self.pod.uid, &key).or_else(|| {
+        let entry = self.cached(|cached| cached.crashes.get(&key).copied()).or_else(|| {
             let adopt = || {
                 let restarts = restart_count(ended);
                 backoff::adopt_entry(restarts, ended.started_at, ended.finished_at, self.deps.crash_backoff)

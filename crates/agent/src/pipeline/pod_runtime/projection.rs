@@ -87,7 +87,8 @@ impl PodSync<'_> {
         for volume in volumes {
             let VolumePlan::Files { files, .. } = &volume.plan else { continue };
             let is_kept = problems.iter().any(|(name, _)| *name == volume.name);
-            if is_kept || self.runtime.cache.has_files(&self.pod.uid, &volume.name, digest(files)) {
+            let written = self.cached(|cached| cached.file_digests.get(&volume.name).copied());
+            if is_kept || written == Some(digest(files)) {
                 continue;
             }
             match self.deps.volumes.set_up(&self.pod.uid, &volume, &Progress::default()).await {
@@ -115,7 +116,7 @@ impl PodSync<'_> {
 
     pub(super) fn cache_files(&self, volume: &PlannedVolume) {
         if let VolumePlan::Files { files, .. } = &volume.plan {
-            self.runtime.cache.record_files(&self.pod.uid, &volume.name, digest(files));
+            self.cached(|cached| cached.file_digests.insert(volume.name.clone(), digest(files)));
         }
     }
 

@@ -43,7 +43,7 @@ impl PodRuntime {
         }
         let stopped = self.stop_everything(pod, observed, Some(grace_seconds)).await;
         let acted = self.deps.observer.moments().next();
-        self.cache.record_action(&observed.uid, acted);
+        self.cache.with(&observed.uid, |cached| cached.last_action = acted);
         if let (Err(failure), Some(pod)) = (&stopped, pod) {
             self.warn(pod, "FailedKillPod", &format!("error killing pod: {failure}"));
         }
@@ -109,7 +109,7 @@ impl PodRuntime {
                 }
             }
         }
-        self.cache.set_stopped_sandboxes(&observed.uid, stopped);
+        self.cache.with(&observed.uid, |cached| cached.stopped_sandboxes = stopped);
         summary(&failures)
     }
 

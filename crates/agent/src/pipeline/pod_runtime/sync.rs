@@ -16,6 +16,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::container::{StartFailure, StartPrerequisites};
 use super::start_limiter::StartPermit;
+use super::state_cache::CachedPodState;
 use super::{PodRuntime, PodRuntimeDeps, runtime_failed, sync_failed};
 use crate::images::ImageProblem;
 
@@ -48,7 +49,7 @@ pub(super) struct ActionMark<'a>(pub(super) &'a PodSync<'a>);
 impl Drop for ActionMark<'_> {
     fn drop(&mut self) {
         let PodSync { runtime, deps, pod, .. } = self.0;
-        runtime.cache.record_action(&pod.uid, deps.observer.moments().next());
+        runtime.cache.with(&pod.uid, |cached| cached.last_action = deps.observer.moments().next());
         deps.observer.hint(&pod.uid);
     }
 }
@@ -85,7 +86,8 @@ impl PodRuntime {
         }
         let probes = self.deps.probes.get(&pod.uid).unwrap_or_default();
         let mut actions = plan(pod, &observed, &probes);
-        actions.stop_dead_sandboxes(&observed, &self.cache.stopped_sandboxes(&pod.uid));
+        let stopped = self.cache.with(&pod.uid, |cached| cached.stopped_sandboxes.clone());
+        actions.stop_dead_sandboxes(&observed, &stopped);
         // A pod that must stop does not wait for tokens and certificates. Files are written atomically.
         let refreshed = interrupt.run_until_cancelled(sync.refresh_files()).await;
         refreshed.ok_or(SyncFailure::Interrupted)?;
@@ -289,6 +291,11 @@ impl PodSync<'_> {
                 tracing::warn!(pod = %self.pod.full_name, sandbox = %id, %error, "failed to remove dead sandbox");
             }
         }
+    }
+
+    /// Reads or changes the cached state of the pod.
+    pub(super) fn cached<T>(&self, act: impl FnOnce(&mut CachedPodState) -> T) -> T {
+        self.runtime.cache.with(&self.pod.uid, act)
     }
 
     /// Records a warning of the whole pod.

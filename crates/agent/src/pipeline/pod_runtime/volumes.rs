@@ -72,7 +72,7 @@ impl PodSync<'_> {
             for volume in &mut volumes {
                 self.resolve_label(volume).await;
             }
-            self.runtime.cache.reset_mount_failures(&self.pod.uid);
+            self.cached(|cached| cached.mount_failures = 0);
             return Ok(volumes);
         }
         Err(self.mount_failure(&failures))
@@ -105,7 +105,7 @@ impl PodSync<'_> {
         if messages.is_empty() || self.has_volumes() {
             return;
         }
-        if self.runtime.cache.mark_mapped(&self.pod.uid, &volume.name) {
+        if self.cached(|cached| cached.mapped_devices.insert(volume.name.clone())) {
             for message in messages {
                 self.runtime.event(self.pod, None, EventType::Normal, "SuccessfulMountVolume", &message);
             }
