@@ -80,7 +80,7 @@ impl PodRuntime {
                 container,
                 id: &status.id,
                 ips: observed.ips(),
-                message: format!("ContainerStop container {}", status.name),
+                message: format!("Stopping container {}", status.name),
                 grace: grace.unwrap_or(default_grace),
             };
             let before = pod.map(|pod| containers_to_stop_first(pod, &status.name)).unwrap_or_default();
