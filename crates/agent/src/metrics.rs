@@ -34,25 +34,12 @@ use parking_lot::RwLock;
 use std::sync::Arc;
 use std::time::Duration;
 
-pub use api_requests::ApiMetrics;
 pub use certificates::CertificateMetrics;
-pub use containers::ContainerMetrics;
-pub use evictions::EvictionMetrics;
-pub use http_requests::{HttpMetrics, RequestLabels};
-pub use images::ImageMetrics;
+pub use http_requests::RequestLabels;
 pub use node_start::{NodeStart, StartGauges};
 pub use page::{Format, Page};
-pub use pleg::PlegMetrics;
-pub use pod_resources::PodResourcesMetrics;
-pub use pods::PodMetrics;
-pub use probes::ProbeMetrics;
-pub use resizes::ResizeMetrics;
-pub use runtime::RuntimeMetrics;
-pub use series::{Counter, DEFAULT_BUCKETS, Family, Gauge, Histogram, Series, exponential, to_gauge};
+pub use series::to_gauge;
 pub use shutdown::ShutdownMetrics;
-pub use sources::SourceMetrics;
-pub use starts::PodStarts;
-pub use storage::StorageMetrics;
 
 /// A source of metrics that is read for each page. Must not block.
 pub trait Collect: Send + Sync {
@@ -63,27 +50,27 @@ pub trait Collect: Send + Sync {
 /// All metrics. Cheap to update, encoded on request.
 #[derive(Default)]
 pub struct Metrics {
-    pub pods: PodMetrics,
-    pub starts: PodStarts,
-    pub containers: ContainerMetrics,
-    pub pleg: PlegMetrics,
+    pub pods: pods::PodMetrics,
+    pub starts: starts::PodStarts,
+    pub containers: containers::ContainerMetrics,
+    pub pleg: pleg::PlegMetrics,
     /// Runtime calls and cgroup operations.
-    pub runtime: RuntimeMetrics,
-    pub images: ImageMetrics,
-    pub resizes: ResizeMetrics,
-    pub evictions: EvictionMetrics,
-    pub sources: SourceMetrics,
+    pub runtime: runtime::RuntimeMetrics,
+    pub images: images::ImageMetrics,
+    pub resizes: resizes::ResizeMetrics,
+    pub evictions: evictions::EvictionMetrics,
+    pub sources: sources::SourceMetrics,
     /// Volumes, CSI drivers and plugins.
-    pub storage: StorageMetrics,
+    pub storage: storage::StorageMetrics,
     /// Durations from boot to ready.
     pub node_start: NodeStart,
     /// Requests to the API server.
-    pub api: Arc<ApiMetrics>,
+    pub api: Arc<api_requests::ApiMetrics>,
     /// Requests to the node API.
-    pub http: HttpMetrics,
-    pub pod_resources: PodResourcesMetrics,
+    pub http: http_requests::HttpMetrics,
+    pub pod_resources: pod_resources::PodResourcesMetrics,
     /// Exposed on a separate page.
-    pub probes: ProbeMetrics,
+    pub probes: probes::ProbeMetrics,
     others: RwLock<Vec<Arc<dyn Collect>>>,
 }
 

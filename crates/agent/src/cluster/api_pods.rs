@@ -90,12 +90,12 @@ impl ApiPodsWriter {
 impl ApiPodsReader {
     #[must_use]
     pub fn get(&self, uid: &PodUid) -> Option<Arc<Pod>> {
-        self.read(|rows| rows.pods.get(uid).cloned())
+        self.rows.read().pods.get(uid).cloned()
     }
 
     #[must_use]
     pub fn mirror(&self, full_name: &PodFullName) -> Option<Arc<Pod>> {
-        self.read(|rows| rows.mirrors.get(full_name).cloned())
+        self.rows.read().mirrors.get(full_name).cloned()
     }
 
     /// The mirror pod of a static pod, if it mirrors this version of the static pod.
@@ -113,16 +113,12 @@ impl ApiPodsReader {
 
     #[must_use]
     pub fn mirrors(&self) -> Vec<Arc<Pod>> {
-        self.read(|rows| rows.mirrors.values().cloned().collect())
+        self.rows.read().mirrors.values().cloned().collect()
     }
 
     /// Whether all pods were listed at least once.
     #[must_use]
     pub fn has_listed(&self) -> bool {
-        self.read(|rows| rows.listed)
-    }
-
-    fn read<T>(&self, read: impl FnOnce(&Rows) -> T) -> T {
-        read(&self.rows.read())
+        self.rows.read().listed
     }
 }

@@ -89,11 +89,6 @@ impl Queue {
         self.pending.remove(&key)
     }
 
-    /// Marks an event as sent or rejected. If it was recorded again meanwhile, it is sent again.
-    fn done(&mut self, key: &EventKey) {
-        self.keys.done(key);
-    }
-
     /// Queues a failed event again, unless a newer version was recorded meanwhile.
     fn retry(&mut self, event: CorrelatedEvent) {
         self.keys.retry(event.key.clone());
@@ -120,7 +115,7 @@ pub async fn run(delivery: Arc<EventDelivery>, api: Arc<dyn ApiEvents>, cancel: 
         let Some(sent) = cancel.run_until_cancelled(send(&*api, &event, &created)).await else { return };
         match sent {
             Ok(()) => {
-                delivery.queue.lock().done(&event.key);
+                delivery.queue.lock().keys.done(&event.key);
                 created.set(event.key, ());
                 backoff.reset();
             }
@@ -133,7 +128,7 @@ pub async fn run(delivery: Arc<EventDelivery>, api: Arc<dyn ApiEvents>, cancel: 
                 }
             }
             Err(error) => {
-                delivery.queue.lock().done(&event.key);
+                delivery.queue.lock().keys.done(&event.key);
                 tracing::debug!(event = %event.name, %error, "API server rejected event");
             }
         }
@@ -147,7 +142,7 @@ async fn flush(delivery: &EventDelivery, api: &dyn ApiEvents, created: &RecentMa
             if send(api, &event, created).await.is_err() {
                 return;
             }
-            delivery.queue.lock().done(&event.key);
+            delivery.queue.lock().keys.done(&event.key);
         }
     };
     let _ = tokio::time::timeout(FLUSH_TIMEOUT, all).await;

@@ -162,40 +162,31 @@ impl MirrorPodsDeps {
         owner: &MirrorOwner,
     ) -> Result<(), ApiError> {
         match action {
-            MirrorAction::Nothing => Ok(()),
+            MirrorAction::Nothing => {}
             MirrorAction::Create => {
                 let pod =
                     self.desired.all().into_iter().find(|pod| pod.is_static() && pod.full_name == *name);
                 let Some(pod) = pod else { return Ok(()) };
                 match with_timeout(REQUEST_TIMEOUT, self.pods.create(&mirror_object(&pod, owner))).await {
-                    Ok(_) => {
-                        tracing::info!(pod = %name, "created mirror pod");
-                        Ok(())
-                    }
+                    Ok(_) => tracing::info!(pod = %name, "created mirror pod"),
                     // The watch will report the existing pod. If it belongs to another pod, nothing can be done.
-                    Err(error) if error.kind == ApiErrorKind::AlreadyExists => Ok(()),
-                    Err(error) if error.is_transient() => Err(error),
+                    Err(error) if error.kind == ApiErrorKind::AlreadyExists => {}
+                    Err(error) if error.is_transient() => return Err(error),
+                    Err(error) => tracing::warn!(pod = %name, %error, "API server rejected mirror pod"),
+                }
+            }
+            MirrorAction::Delete(uid) => {
+                match with_timeout(REQUEST_TIMEOUT, self.pods.delete(name, uid, 0)).await {
+                    Ok(()) => tracing::info!(pod = %name, %uid, "deleted mirror pod"),
+                    Err(error) if matches!(error.kind, ApiErrorKind::NotFound | ApiErrorKind::Conflict) => {}
+                    Err(error) if error.is_transient() => return Err(error),
                     Err(error) => {
-                        tracing::warn!(pod = %name, %error, "API server rejected mirror pod");
-                        Ok(())
+                        tracing::warn!(pod = %name, %error, "API server rejected deletion of mirror pod");
                     }
                 }
             }
-            MirrorAction::Delete(uid) => match with_timeout(REQUEST_TIMEOUT, self.pods.delete(name, uid, 0))
-                .await
-            {
-                Ok(()) => {
-                    tracing::info!(pod = %name, %uid, "deleted mirror pod");
-                    Ok(())
-                }
-                Err(error) if matches!(error.kind, ApiErrorKind::NotFound | ApiErrorKind::Conflict) => Ok(()),
-                Err(error) if error.is_transient() => Err(error),
-                Err(error) => {
-                    tracing::warn!(pod = %name, %error, "API server rejected deletion of mirror pod");
-                    Ok(())
-                }
-            },
         }
+        Ok(())
     }
 }
 

@@ -105,15 +105,12 @@ pub async fn watch_set<V: Clone + PartialEq>(
     mut feed: FeedStream<V>,
     cancel: CancellationToken,
 ) {
-    let apply_all = async {
-        while let Some(item) = feed.next().await {
-            if let Feed::Failed(error) = &item {
-                tracing::debug!(%error, "watch failed, retrying");
-            }
-            set.apply(item);
+    while let Some(Some(item)) = cancel.run_until_cancelled(feed.next()).await {
+        if let Feed::Failed(error) = &item {
+            tracing::debug!(%error, "watch failed, retrying");
         }
-    };
-    cancel.run_until_cancelled(apply_all).await;
+        set.apply(item);
+    }
 }
 
 #[cfg(test)]

@@ -12,7 +12,7 @@ use model::metric_family::MetricKind;
 use model::metrics_text::FamilySamples;
 
 /// The default bounds of Prometheus, in seconds.
-pub const DEFAULT_BUCKETS: &[f64] = &[0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0];
+pub(super) const DEFAULT_BUCKETS: &[f64] = &[0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0];
 
 /// A metric that can be written to a page.
 pub trait Series {
@@ -196,7 +196,7 @@ impl<S: Series, const N: usize> Series for Family<S, N> {
 
 /// Bounds that start at `start` and grow by `factor`.
 #[must_use]
-pub const fn exponential<const N: usize>(start: f64, factor: f64) -> [f64; N] {
+pub(super) const fn exponential<const N: usize>(start: f64, factor: f64) -> [f64; N] {
     let mut bounds = [start; N];
     let mut at = 1;
     while at < N {

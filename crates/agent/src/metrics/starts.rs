@@ -8,7 +8,7 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1::{PodSpec, PodStatus};
 use model::{Pod, PodUid, Timestamp};
 
-use super::PodMetrics;
+use super::pods::PodMetrics;
 
 /// Start and end times.
 type Spans = Vec<(Timestamp, Timestamp)>;

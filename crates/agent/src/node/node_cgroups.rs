@@ -57,7 +57,7 @@ pub async fn prepare(cgroups: &dyn PodCgroups, settings: &NodeSettings) -> Resul
         return Ok(());
     }
     let failed_to = |operation: &'static str| {
-        move |error: FileError| NodeCgroupError::Cgroup(format!("{operation}: {error}: {}", error.source))
+        move |error: FileError| NodeCgroupError::Cgroup(format!("{operation}: {}", error.text()))
     };
     let root = &settings.cgroup_root;
     if root != "/" && !cgroups.exists(root).await.map_err(failed_to("look up cgroupRoot"))? {
@@ -74,10 +74,8 @@ pub async fn prepare(cgroups: &dyn PodCgroups, settings: &NodeSettings) -> Resul
     for reserved in reserved_cgroups(settings) {
         let (owner, part, path) = (reserved.owner, reserved.part, &reserved.path);
         cgroups.set(path, &reserved.limits).await.map_err(|error| {
-            let text = format!("{error}: {}", error.source);
-            NodeCgroupError::Cgroup(format!(
-                "Failed to enforce {owner} Reserved{part} Cgroup Limits on {path:?}: {text}"
-            ))
+            let operation = format!("Failed to enforce {owner} Reserved{part} Cgroup Limits on {path:?}");
+            NodeCgroupError::Cgroup(format!("{operation}: {}", error.text()))
         })?;
     }
     Ok(())
@@ -189,8 +187,8 @@ impl NodeCgroupsDeps {
                 Enforced::Yes
             }
             (Err(error), _) => {
-                let text = format!("{error}: {}", error.source);
-                let message = format!("Failed to update Node Allocatable Limits {:?}: {text}", paths.all);
+                let (path, text) = (&paths.all, error.text());
+                let message = format!("Failed to update Node Allocatable Limits {path:?}: {text}");
                 self.record_enforcement(EventType::Warning, &message);
                 Enforced::NotYet
             }

@@ -18,8 +18,7 @@ pub async fn run(cgroups: Arc<dyn SystemCgroups>, settings: SystemCgroupSettings
     // Prevents logging the same error again.
     let mut last_error = None;
     loop {
-        let error = move_processes(cgroups.as_ref(), &settings).await.err();
-        let error = error.map(|error| format!("{error}: {}", error.source));
+        let error = move_processes(cgroups.as_ref(), &settings).await.err().map(|error| error.text());
         if let Some(error) = error.as_ref().filter(|_| error != last_error) {
             tracing::warn!(
                 %error,

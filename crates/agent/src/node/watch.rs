@@ -15,15 +15,10 @@ pub async fn run(nodes: Arc<dyn ApiNodes>, publish: Sender<NodeView>, cancel: Ca
     let mut feed = nodes.watch();
     loop {
         let Some(item) = cancel.run_until_cancelled(feed.next()).await else { return };
+        let set = |node| drop(publish.send_replace(NodeView::of(Arc::new(node))));
         match item {
-            Some(Feed::Listed(found)) => {
-                if let Some(node) = found.into_iter().next() {
-                    publish.send_replace(NodeView::of(Arc::new(node)));
-                }
-            }
-            Some(Feed::Applied(node)) => {
-                publish.send_replace(NodeView::of(Arc::new(node)));
-            }
+            Some(Feed::Listed(found)) => found.into_iter().take(1).for_each(set),
+            Some(Feed::Applied(node)) => set(node),
             Some(Feed::Deleted(_)) => {
                 tracing::error!(
                     "Node object was deleted; it is created again at the next start of the agent"

@@ -110,14 +110,10 @@ async fn merge_snapshot(
     true
 }
 
-fn checkpointed_pods(source_pods: &BTreeMap<PodSource, SourcePods>) -> BTreeMap<PodSource, Vec<Arc<Pod>>> {
-    let checkpointed = source_pods.iter().filter(|(source, _)| is_checkpointed(**source));
-    checkpointed.map(|(source, pods)| (*source, pods.pods().cloned().collect())).collect()
-}
-
 /// Pods of the API server are not checkpointed here: the API source caches them.
-fn is_checkpointed(source: PodSource) -> bool {
-    source.is_static()
+fn checkpointed_pods(source_pods: &BTreeMap<PodSource, SourcePods>) -> DesiredSet {
+    let checkpointed = source_pods.iter().filter(|(source, _)| source.is_static());
+    checkpointed.map(|(source, pods)| (*source, pods.pods().cloned().collect())).collect()
 }
 
 type DesiredSet = BTreeMap<PodSource, Vec<Arc<Pod>>>;
@@ -196,9 +192,7 @@ async fn load_checkpoint(deps: &DesiredDeps) -> Vec<Snapshot> {
     saved
         .sources
         .into_iter()
-        .filter(|(source, pods)| {
-            is_checkpointed(*source) && deps.sources.contains(source) && !pods.is_empty()
-        })
+        .filter(|(source, pods)| source.is_static() && deps.sources.contains(source) && !pods.is_empty())
         .map(|(source, pods)| {
             let pods = pods.into_iter().filter_map(|pod| Pod::from_object(pod, source).ok()).map(Arc::new);
             Snapshot { source, kind: SnapshotKind::Restore, pods: pods.collect() }

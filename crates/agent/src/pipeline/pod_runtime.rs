@@ -128,7 +128,7 @@ impl PodRuntime {
 
     /// Stops an orphan: a pod that only the runtime reports.
     async fn terminate_orphan(&self, pod: &ObservedPod, grace_seconds: u64) -> Result<(), SyncFailure> {
-        let after = self.cache.last_action(&pod.uid);
+        let after = self.cache.with(&pod.uid, |cached| cached.last_action);
         let observed = complete(self.deps.observer.after(&pod.uid, &pod.full_name, after).await)?;
         self.stop_pod(None, &observed, grace_seconds).await?;
         self.cache.remove(&pod.uid);
@@ -137,15 +137,13 @@ impl PodRuntime {
 
     /// Cleans up after a stopped pod: volumes, cgroup, user namespace, allocations and caches.
     async fn clean_up(&self, pod: &Arc<Pod>) -> Result<(), SyncFailure> {
-        if let Err(error) = self.deps.volumes.tear_down(&pod.uid).await {
-            return Err(sync_failed(error.text()));
-        }
+        self.deps.volumes.tear_down(&pod.uid).await.map_err(|error| sync_failed(error.text()))?;
         let cgroup = pod_cgroup(&self.deps.allocations.allocated(pod), &self.deps.settings);
         if self.deps.settings.cgroups_per_qos {
             // Processes that escaped the runtime end with the pod.
             let killed = self.deps.cgroups.kill_processes(&cgroup).await;
             if let Err(error) = killed.and(self.deps.cgroups.remove(&cgroup).await) {
-                return Err(sync_failed(format!("{error}: {}", error.source)));
+                return Err(sync_failed(error.text()));
             }
         }
         if pod.spec.host_users == Some(false) {
@@ -163,7 +161,7 @@ impl PodRuntime {
 
     /// An observation of the pod that is newer than this agent's last action on it.
     async fn observe(&self, pod: &Pod) -> Result<Arc<ObservedPod>, SyncFailure> {
-        let after = self.cache.last_action(&pod.uid);
+        let after = self.cache.with(&pod.uid, |cached| cached.last_action);
         let observed = complete(self.deps.observer.after(&pod.uid, &pod.full_name, after).await);
         if let Err(SyncFailure::Unobservable(reason)) = &observed {
             self.warn(pod, "FailedSync", &format!("error determining status: {reason}"));

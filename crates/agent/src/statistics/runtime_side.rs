@@ -4,12 +4,11 @@ use std::collections::{BTreeMap, HashSet};
 use std::future::Future;
 use std::time::Duration;
 
-use async_trait::async_trait;
 use futures::{StreamExt, stream};
 use model::usage::{DiskUse, FilesystemRoom, WritableLayer};
-use model::{ContainerId, FilesystemUsage, ImageFilesystems, SandboxId};
+use model::{ContainerId, FilesystemUsage, SandboxId};
 use ports::host::usage::DiskUsage;
-use ports::runtime::{Runtime, RuntimeError};
+use ports::runtime::{Images, RuntimeError, RuntimeStatisticsSource};
 use tokio::time::Instant;
 
 /// How long values are cached, and how long a runtime that did not answer is not called again.
@@ -20,29 +19,6 @@ const MAX_CONCURRENT_CALLS: usize = 8;
 
 /// A file system with the use of images or containers.
 type Part = (FilesystemRoom, DiskUse);
-
-/// The runtime calls that are used here.
-#[async_trait]
-pub(super) trait Figured: Send + Sync {
-    async fn layers(&self) -> Result<Vec<(ContainerId, WritableLayer)>, RuntimeError>;
-    async fn filesystems(&self) -> Result<ImageFilesystems, RuntimeError>;
-    async fn image(&self, id: &SandboxId) -> Result<Option<String>, RuntimeError>;
-}
-
-#[async_trait]
-impl Figured for dyn Runtime {
-    async fn layers(&self) -> Result<Vec<(ContainerId, WritableLayer)>, RuntimeError> {
-        self.writable_layers().await
-    }
-
-    async fn filesystems(&self) -> Result<ImageFilesystems, RuntimeError> {
-        self.image_filesystems().await
-    }
-
-    async fn image(&self, id: &SandboxId) -> Result<Option<String>, RuntimeError> {
-        self.sandbox_image(id).await
-    }
-}
 
 /// Statistics of the runtime.
 #[derive(Clone, Debug, Default)]
@@ -63,7 +39,7 @@ pub(super) struct RuntimeSide {
 
 impl RuntimeSide {
     /// Cached or new values. The last values are kept when the runtime does not answer.
-    pub(super) async fn figures<R: Figured + ?Sized>(
+    pub(super) async fn figures<R: RuntimeStatisticsSource + Images + ?Sized>(
         &mut self,
         runtime: &R,
         disks: &dyn DiskUsage,
@@ -71,7 +47,8 @@ impl RuntimeSide {
         if is_fresh(self.asked_at) {
             return self.figures.clone();
         }
-        let (layers, systems) = tokio::join!(within(runtime.layers()), within(runtime.filesystems()));
+        let (layers, systems) =
+            tokio::join!(within(runtime.writable_layers()), within(runtime.image_filesystems()));
         if let Some(layers) = layers {
             self.figures.layers = layers.into_iter().collect();
         }
@@ -86,7 +63,7 @@ impl RuntimeSide {
     }
 
     /// Images of these sandboxes, as far as the runtime answers in time. The image of a sandbox never changes.
-    pub(super) async fn images<R: Figured + ?Sized>(
+    pub(super) async fn images<R: RuntimeStatisticsSource + ?Sized>(
         &mut self,
         runtime: &R,
         sandboxes: Vec<SandboxId>,
@@ -97,7 +74,7 @@ impl RuntimeSide {
             sandboxes.into_iter().filter(|id| !self.images.contains_key(id)).collect();
         if !unknown.is_empty() && !is_fresh(self.images_asked_at) {
             let asked = stream::iter(unknown).map(|id| async move {
-                let image = runtime.image(&id).await.ok().flatten();
+                let image = runtime.sandbox_image(&id).await.ok().flatten();
                 (id, image)
             });
             let images = &mut self.images;

@@ -6,9 +6,12 @@ use model::usage::{
     CgroupUsage, CpuTopology, CpuUsage, DiskUse, FilesystemRoom, InterfaceUsage, MountedDisk, ProcessCount,
     WritableLayer,
 };
-use model::{ContainerId, FilesystemUsage, ImageFilesystems, SandboxId, Timestamp};
+use model::{
+    ContainerId, FilesystemUsage, ImageAuth, ImageFilesystems, ImageSpec, ImageStatus, SandboxId,
+    SandboxSpec, Timestamp,
+};
 use ports::host::usage::{CgroupWithChildren, PodCgroup};
-use ports::runtime::RuntimeError;
+use ports::runtime::{Images, RuntimeError, RuntimeStatisticsSource};
 
 use super::runtime_side::RuntimeSide;
 use super::*;
@@ -68,22 +71,46 @@ impl FakeRuntime {
 }
 
 #[async_trait]
-impl super::runtime_side::Figured for FakeRuntime {
-    async fn layers(&self) -> Result<Vec<(ContainerId, WritableLayer)>, RuntimeError> {
+impl RuntimeStatisticsSource for FakeRuntime {
+    async fn writable_layers(&self) -> Result<Vec<(ContainerId, WritableLayer)>, RuntimeError> {
         self.ask().await;
         let used = DiskUse { bytes: 9, inodes: 2 };
         Ok(vec![("c1".into(), WritableLayer { time: Timestamp::from_secs(1), used })])
     }
 
-    async fn filesystems(&self) -> Result<ImageFilesystems, RuntimeError> {
+    async fn sandbox_image(&self, id: &SandboxId) -> Result<Option<String>, RuntimeError> {
+        self.ask().await;
+        Ok(Some(format!("pause of {id}")))
+    }
+}
+
+#[async_trait]
+impl Images for FakeRuntime {
+    async fn image_status(&self, _: &ImageSpec) -> Result<Option<ImageStatus>, RuntimeError> {
+        Ok(None)
+    }
+
+    async fn pull_image(
+        &self,
+        image: &ImageSpec,
+        _: Option<&ImageAuth>,
+        _: &SandboxSpec,
+    ) -> Result<String, RuntimeError> {
+        Ok(image.image.clone())
+    }
+
+    async fn list_images(&self) -> Result<Vec<ImageStatus>, RuntimeError> {
+        Ok(Vec::new())
+    }
+
+    async fn remove_image(&self, _: &ImageSpec) -> Result<(), RuntimeError> {
+        Ok(())
+    }
+
+    async fn image_filesystems(&self) -> Result<ImageFilesystems, RuntimeError> {
         self.ask().await;
         let images = FilesystemUsage { mount_point: "/images".into(), used_bytes: 30, inodes_used: 3 };
         Ok(ImageFilesystems { images: vec![images], containers: Vec::new() })
-    }
-
-    async fn image(&self, id: &SandboxId) -> Result<Option<String>, RuntimeError> {
-        self.ask().await;
-        Ok(Some(format!("pause of {id}")))
     }
 }
 

@@ -218,7 +218,7 @@ impl Collector {
         let told = self.deps.runtime.image_filesystems().await.map_err(|error| error.to_string())?;
         let first = told.images.first().ok_or("the runtime names no image filesystem")?;
         let space = self.deps.filesystems.space(&first.mount_point).await;
-        space.map_err(|error| format!("{error}: {}", error.source))
+        space.map_err(|error| error.text())
     }
 
     /// Logs a first failure; the second in a row is an error and an event.

@@ -133,10 +133,8 @@ pub async fn run(mut deps: SweeperDeps, cancel: CancellationToken) {
 
 /// Also tears the volumes down: an agent that was killed between dropping a pod and cleaning it up leaves mounted volumes.
 async fn remove_folder(deps: &SweeperDeps, uid: &PodUid) -> Result<(), String> {
-    if let Err(error) = deps.volumes.tear_down(uid).await {
-        return Err(error.text());
-    }
-    deps.folders.remove_pod_folder(uid).await.map_err(|error| format!("{error}: {}", error.source))
+    deps.volumes.tear_down(uid).await.map_err(|error| error.text())?;
+    deps.folders.remove_pod_folder(uid).await.map_err(|error| error.text())
 }
 
 async fn remove_pod(runtime: &dyn Runtime, pod: &ObservedPod) -> Result<(), RuntimeError> {

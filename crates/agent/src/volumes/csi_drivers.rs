@@ -100,15 +100,12 @@ fn name_of(object: &CSIDriver) -> String {
 
 /// Watches CSIDriver objects.
 pub async fn follow(drivers: Arc<CsiDrivers>, mut feed: FeedStream<CSIDriver>, cancel: CancellationToken) {
-    let apply_all = async {
-        while let Some(item) = feed.next().await {
-            if let Feed::Failed(error) = &item {
-                tracing::debug!(%error, "failed to watch CSIDriver objects, retrying");
-            }
-            drivers.objects.apply(item);
-            drivers.changes.send_replace(());
+    while let Some(Some(item)) = cancel.run_until_cancelled(feed.next()).await {
+        if let Feed::Failed(error) = &item {
+            tracing::debug!(%error, "failed to watch CSIDriver objects, retrying");
         }
-    };
-    cancel.run_until_cancelled(apply_all).await;
+        drivers.objects.apply(item);
+        drivers.changes.send_replace(());
+    }
     cancel.cancelled().await;
 }

@@ -47,13 +47,6 @@ pub struct CsiPlugins {
     turn: tokio::sync::Mutex<()>,
 }
 
-/// A change of the registered drivers.
-#[derive(Clone, Copy)]
-enum DriverChange<'a> {
-    Here(&'a DriverOnNode),
-    Gone(&'a str),
-}
-
 impl CsiPlugins {
     #[must_use]
     pub fn new(
@@ -140,26 +133,6 @@ impl CsiPlugins {
         within_deadline(self.csi_nodes.get()).await.map_err(told)
     }
 
-    /// Updates the objects, with retries.
-    async fn update_cluster(&self, change: DriverChange<'_>) -> Result<(), String> {
-        let mut backoff = Backoff::new(UPDATE_BACKOFF);
-        for _ in 0..TRIES {
-            match self.try_update(change).await {
-                Ok(()) => return Ok(()),
-                Err(error) => tracing::debug!(%error, "failed to update the CSINode and Node objects"),
-            }
-            tokio::time::sleep(backoff.next(random())).await;
-        }
-        self.try_update(change).await
-    }
-
-    async fn try_update(&self, change: DriverChange<'_>) -> Result<(), String> {
-        match change {
-            DriverChange::Here(driver) => self.install(driver).await,
-            DriverChange::Gone(name) => self.uninstall(name).await,
-        }
-    }
-
     /// The highest version that the driver and the agent support.
     fn validated(&self, plugin: &PluginInfo) -> Result<(u32, u32, u32), String> {
         let version = supported_version(&plugin.name, &plugin.versions)?;
@@ -228,7 +201,7 @@ impl PluginType for CsiPlugins {
         self.drivers.register(&plugin.name, driver.clone());
         self.versions.lock().insert(plugin.name.clone(), version);
         let mut entered = PendingDriver { plugins: self, name: &plugin.name, driver, stays: false };
-        self.update_cluster(DriverChange::Here(&on_node)).await.map_err(PluginError)?;
+        with_retries(async || self.install(&on_node).await).await.map_err(PluginError)?;
         entered.stays = true;
         Ok(())
     }
@@ -239,10 +212,23 @@ impl PluginType for CsiPlugins {
     }
 
     async fn abandon(&self, plugin: &PluginInfo) {
-        if let Err(error) = self.update_cluster(DriverChange::Gone(&plugin.name)).await {
+        if let Err(error) = with_retries(async || self.uninstall(&plugin.name).await).await {
             tracing::warn!(driver = %plugin.name, %error, "failed to remove a driver from the CSINode and Node objects");
         }
     }
+}
+
+/// Retries an update of the CSINode and Node objects.
+async fn with_retries<F: Future<Output = Result<(), String>>>(update: impl Fn() -> F) -> Result<(), String> {
+    let mut backoff = Backoff::new(UPDATE_BACKOFF);
+    for _ in 0..TRIES {
+        match update().await {
+            Ok(()) => return Ok(()),
+            Err(error) => tracing::debug!(%error, "failed to update the CSINode and Node objects"),
+        }
+        tokio::time::sleep(backoff.next(random())).await;
+    }
+    update().await
 }
 
 fn on_node(name: &str, info: CsiNodeInfo) -> DriverOnNode {

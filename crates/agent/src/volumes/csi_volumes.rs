@@ -24,7 +24,7 @@ use ports::api::volumes::ApiVolumes;
 use ports::clock::Clock;
 use ports::host::csi_folders::CsiFolders;
 use ports::host::pod_volumes::{
-    MountReport, PlannedVolume, PodVolumes, Progress, SubPath, VolumeError, VolumePlan,
+    MountReport, PlannedVolume, PodVolumes, Progress, SubPath, VolumeError, VolumePlan, VolumeResult,
 };
 use ports::served::event_recorder::EventRecorder;
 use timing::{KeyedLock, KeyedLockGuard};
@@ -83,7 +83,7 @@ impl CsiVolumes {
         Self { deps, done: Mutex::default(), locks: KeyedLock::default() }
     }
 
-    async fn lock(&self, key: &Key) -> Result<KeyedLockGuard<Key>, VolumeError> {
+    async fn lock(&self, key: &Key) -> VolumeResult<KeyedLockGuard<Key>> {
         self.locks.acquire(key, LOCK_TIMEOUT).await.ok_or(VolumeError::InProgress)
     }
 
@@ -116,12 +116,7 @@ impl CsiVolumes {
 
 #[async_trait]
 impl PodVolumes for CsiVolumes {
-    async fn set_up(
-        &self,
-        uid: &PodUid,
-        volume: &PlannedVolume,
-        progress: &Progress,
-    ) -> Result<(), VolumeError> {
+    async fn set_up(&self, uid: &PodUid, volume: &PlannedVolume, progress: &Progress) -> VolumeResult {
         let settled = self.with_settled_label(uid, volume).await?;
         let volume = settled.as_ref().unwrap_or(volume);
         match &volume.plan {
@@ -161,33 +156,29 @@ impl PodVolumes for CsiVolumes {
         }
     }
 
-    async fn is_set_up(&self, volume: &PlannedVolume) -> Result<bool, VolumeError> {
+    async fn is_set_up(&self, volume: &PlannedVolume) -> VolumeResult<bool> {
         self.deps.others.is_set_up(volume).await
     }
 
-    async fn mounted_label(
-        &self,
-        uid: &PodUid,
-        volume: &PlannedVolume,
-    ) -> Result<Option<VolumeLabel>, VolumeError> {
+    async fn mounted_label(&self, uid: &PodUid, volume: &PlannedVolume) -> VolumeResult<Option<VolumeLabel>> {
         self.known_label(uid, volume).await
     }
 
-    async fn grow(&self, uid: &PodUid, volume: &PlannedVolume, sizes: (i64, i64)) -> Result<(), VolumeError> {
+    async fn grow(&self, uid: &PodUid, volume: &PlannedVolume, sizes: (i64, i64)) -> VolumeResult {
         self.deps.others.grow(uid, volume, sizes).await
     }
 
-    async fn bind_sub_path(&self, uid: &PodUid, part: &SubPath) -> Result<PathBuf, VolumeError> {
+    async fn bind_sub_path(&self, uid: &PodUid, part: &SubPath) -> VolumeResult<PathBuf> {
         self.deps.others.bind_sub_path(uid, part).await
     }
 
-    async fn reconcile_mounts(&self) -> Result<MountReport, VolumeError> {
+    async fn reconcile_mounts(&self) -> VolumeResult<MountReport> {
         let report = self.deps.others.reconcile_mounts().await?;
         self.restore().await?;
         Ok(report)
     }
 
-    async fn tear_down(&self, uid: &PodUid) -> Result<(), VolumeError> {
+    async fn tear_down(&self, uid: &PodUid) -> VolumeResult {
         // From now on only its mounts count, not its label requests.
         self.with(|done| done.labels.remove_pod(uid));
         // subPath mounts would keep the volume busy.
@@ -205,7 +196,7 @@ impl CsiVolumes {
     ///
     /// # Errors
     /// When the records cannot be listed. An unreadable record is logged; a running pod writes it again.
-    pub async fn restore(&self) -> Result<(), VolumeError> {
+    pub async fn restore(&self) -> VolumeResult {
         let found = self.deps.folders.all().await?;
         for volume in &found.volumes {
             self.with(|done| done.uses(&volume.record));

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use model::{PlannedVolume, PodUid, SubPath, VolumeLabel, VolumePlan};
-use ports::host::pod_volumes::{MountReport, PodVolumes, Progress, VolumeError};
+use ports::host::pod_volumes::{MountReport, PodVolumes, Progress, VolumeResult};
 use tokio::time::Instant;
 
 use crate::metrics::{Collect, Metrics, Page, to_gauge};
@@ -83,12 +83,7 @@ impl MeteredVolumes {
 
 #[async_trait]
 impl PodVolumes for MeteredVolumes {
-    async fn set_up(
-        &self,
-        uid: &PodUid,
-        volume: &PlannedVolume,
-        progress: &Progress,
-    ) -> Result<(), VolumeError> {
+    async fn set_up(&self, uid: &PodUid, volume: &PlannedVolume, progress: &Progress) -> VolumeResult {
         self.track_desired(uid, volume);
         let begun = Instant::now();
         let done = self.inner.set_up(uid, volume, progress).await;
@@ -96,31 +91,27 @@ impl PodVolumes for MeteredVolumes {
         done
     }
 
-    async fn is_set_up(&self, volume: &PlannedVolume) -> Result<bool, VolumeError> {
+    async fn is_set_up(&self, volume: &PlannedVolume) -> VolumeResult<bool> {
         self.inner.is_set_up(volume).await
     }
 
-    async fn mounted_label(
-        &self,
-        uid: &PodUid,
-        volume: &PlannedVolume,
-    ) -> Result<Option<VolumeLabel>, VolumeError> {
+    async fn mounted_label(&self, uid: &PodUid, volume: &PlannedVolume) -> VolumeResult<Option<VolumeLabel>> {
         self.inner.mounted_label(uid, volume).await
     }
 
-    async fn grow(&self, uid: &PodUid, volume: &PlannedVolume, sizes: (i64, i64)) -> Result<(), VolumeError> {
+    async fn grow(&self, uid: &PodUid, volume: &PlannedVolume, sizes: (i64, i64)) -> VolumeResult {
         self.inner.grow(uid, volume, sizes).await
     }
 
-    async fn bind_sub_path(&self, uid: &PodUid, part: &SubPath) -> Result<PathBuf, VolumeError> {
+    async fn bind_sub_path(&self, uid: &PodUid, part: &SubPath) -> VolumeResult<PathBuf> {
         self.inner.bind_sub_path(uid, part).await
     }
 
-    async fn reconcile_mounts(&self) -> Result<MountReport, VolumeError> {
+    async fn reconcile_mounts(&self) -> VolumeResult<MountReport> {
         self.inner.reconcile_mounts().await
     }
 
-    async fn tear_down(&self, uid: &PodUid) -> Result<(), VolumeError> {
+    async fn tear_down(&self, uid: &PodUid) -> VolumeResult {
         for volume in self.tracked.lock().get_mut(uid).into_iter().flat_map(BTreeMap::values_mut) {
             volume.is_wanted = false;
         }
@@ -175,6 +166,8 @@ fn of_folder(path: &Path) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
+    use ports::host::pod_volumes::VolumeError;
+
     use super::*;
     use crate::metrics::Format;
 
@@ -182,38 +175,34 @@ mod tests {
 
     #[async_trait]
     impl PodVolumes for Fails {
-        async fn set_up(&self, _: &PodUid, _: &PlannedVolume, _: &Progress) -> Result<(), VolumeError> {
+        async fn set_up(&self, _: &PodUid, _: &PlannedVolume, _: &Progress) -> VolumeResult {
             let mut left = self.0.lock();
             let fails = *left > 0;
             *left = left.saturating_sub(1);
             if fails { Err(VolumeError::InProgress) } else { Ok(()) }
         }
 
-        async fn is_set_up(&self, _: &PlannedVolume) -> Result<bool, VolumeError> {
+        async fn is_set_up(&self, _: &PlannedVolume) -> VolumeResult<bool> {
             Ok(false)
         }
 
-        async fn mounted_label(
-            &self,
-            _: &PodUid,
-            _: &PlannedVolume,
-        ) -> Result<Option<VolumeLabel>, VolumeError> {
+        async fn mounted_label(&self, _: &PodUid, _: &PlannedVolume) -> VolumeResult<Option<VolumeLabel>> {
             Ok(None)
         }
 
-        async fn grow(&self, _: &PodUid, _: &PlannedVolume, _: (i64, i64)) -> Result<(), VolumeError> {
+        async fn grow(&self, _: &PodUid, _: &PlannedVolume, _: (i64, i64)) -> VolumeResult {
             Ok(())
         }
 
-        async fn bind_sub_path(&self, _: &PodUid, _: &SubPath) -> Result<PathBuf, VolumeError> {
+        async fn bind_sub_path(&self, _: &PodUid, _: &SubPath) -> VolumeResult<PathBuf> {
             Err(VolumeError::InProgress)
         }
 
-        async fn reconcile_mounts(&self) -> Result<MountReport, VolumeError> {
+        async fn reconcile_mounts(&self) -> VolumeResult<MountReport> {
             Ok(MountReport::default())
         }
 
-        async fn tear_down(&self, _: &PodUid) -> Result<(), VolumeError> {
+        async fn tear_down(&self, _: &PodUid) -> VolumeResult {
             Ok(())
         }
     }

@@ -17,6 +17,14 @@ pub struct FileError {
     pub source: std::io::Error,
 }
 
+impl FileError {
+    /// The error with its source in one line, for events.
+    #[must_use]
+    pub fn text(&self) -> String {
+        format!("{self}: {}", self.source)
+    }
+}
+
 /// Creates and removes the folders of pods, in upstream's layout. Every call is idempotent.
 #[async_trait]
 pub trait PodFolders: Send + Sync {

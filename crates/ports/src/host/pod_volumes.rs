@@ -84,6 +84,9 @@ impl VolumeError {
     }
 }
 
+/// The result of an operation on volumes.
+pub type VolumeResult<T = ()> = Result<T, VolumeError>;
+
 /// Progress of a setup; clones share the counter.
 #[derive(Clone, Debug, Default)]
 pub struct Progress(Arc<AtomicU64>);
@@ -118,35 +121,26 @@ pub struct MountReport {
 pub trait PodVolumes: Send + Sync {
     /// Sets up one volume. A volume that is already set up, also by an earlier run of the agent, keeps its content. Projected
     /// files are updated to the plan: readers see all old or all new files, and unchanged content is not written again.
-    async fn set_up(
-        &self,
-        uid: &PodUid,
-        volume: &PlannedVolume,
-        progress: &Progress,
-    ) -> Result<(), VolumeError>;
+    async fn set_up(&self, uid: &PodUid, volume: &PlannedVolume, progress: &Progress) -> VolumeResult;
 
     /// Whether a volume of a pod is mounted, or its device linked.
-    async fn is_set_up(&self, volume: &PlannedVolume) -> Result<bool, VolumeError>;
+    async fn is_set_up(&self, volume: &PlannedVolume) -> VolumeResult<bool>;
 
     /// The SELinux label of a volume as mounted for this pod; `None` while it is not mounted.
-    async fn mounted_label(
-        &self,
-        uid: &PodUid,
-        volume: &PlannedVolume,
-    ) -> Result<Option<VolumeLabel>, VolumeError>;
+    async fn mounted_label(&self, uid: &PodUid, volume: &PlannedVolume) -> VolumeResult<Option<VolumeLabel>>;
 
     /// Grows the file system of a volume whose disk has grown from `sizes.0` to `sizes.1` bytes. Does nothing for volumes that
     /// the node does not resize.
-    async fn grow(&self, uid: &PodUid, volume: &PlannedVolume, sizes: (i64, i64)) -> Result<(), VolumeError>;
+    async fn grow(&self, uid: &PodUid, volume: &PlannedVolume, sizes: (i64, i64)) -> VolumeResult;
 
     /// Bind-mounts a subPath of a volume for one container. The path is resolved beneath the volume even if its content changes
     /// meanwhile. An existing mount of the same target is kept.
-    async fn bind_sub_path(&self, uid: &PodUid, part: &SubPath) -> Result<PathBuf, VolumeError>;
+    async fn bind_sub_path(&self, uid: &PodUid, part: &SubPath) -> VolumeResult<PathBuf>;
 
     /// Reconciles the mount journal with the mount table; called once, before anything else.
-    async fn reconcile_mounts(&self) -> Result<MountReport, VolumeError>;
+    async fn reconcile_mounts(&self) -> VolumeResult<MountReport>;
 
     /// Unmounts and empties every volume below `pods/<uid>/volumes`. Never touches the target of a hostPath and never deletes
     /// across a mount.
-    async fn tear_down(&self, uid: &PodUid) -> Result<(), VolumeError>;
+    async fn tear_down(&self, uid: &PodUid) -> VolumeResult;
 }

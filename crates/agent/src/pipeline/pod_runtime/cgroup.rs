@@ -10,27 +10,29 @@ impl PodSync<'_> {
     /// Creates the pod's cgroup. Limits that were set before are left to resizes, which change the limits of pod and
     /// containers in the required order.
     pub(super) async fn ensure_cgroup(&self) -> Result<(), SyncFailure> {
-        let deps = &self.runtime.deps;
-        if !deps.settings.cgroups_per_qos {
+        if !self.deps.settings.cgroups_per_qos {
             return Ok(());
         }
         let uid = &self.pod.uid;
-        let path = pod_cgroup(self.pod, &deps.settings);
-        let is_limited =
-            deps.allocations.actuated(uid).is_some() && deps.cgroups.exists(&path).await.unwrap_or(false);
-        let limits =
-            if is_limited { CgroupLimits::default() } else { pod_cgroup_limits(self.pod, &deps.settings) };
-        deps.cgroups.ensure(&path, &limits).await.map_err(|error| {
-            let text = format!("{error}: {}", error.source);
+        let path = pod_cgroup(self.pod, &self.deps.settings);
+        let is_limited = self.deps.allocations.actuated(uid).is_some()
+            && self.deps.cgroups.exists(&path).await.unwrap_or(false);
+        let limits = if is_limited {
+            CgroupLimits::default()
+        } else {
+            pod_cgroup_limits(self.pod, &self.deps.settings)
+        };
+        self.deps.cgroups.ensure(&path, &limits).await.map_err(|error| {
+            let text = error.text();
             self.warn("FailedCreatePodContainer", &format!("unable to ensure pod container exists: {text}"));
             sync_failed(text)
         })?;
         if !is_limited {
             for entry in self.pod.containers() {
                 let resources = effective_resources(self.pod, entry.container);
-                deps.allocations.set_actuated_container(uid, &entry.container.name, resources);
+                self.deps.allocations.set_actuated_container(uid, &entry.container.name, resources);
             }
-            deps.allocations.set_actuated_pod(uid, self.pod.spec.resources.as_ref());
+            self.deps.allocations.set_actuated_pod(uid, self.pod.spec.resources.as_ref());
         }
         Ok(())
     }
@@ -38,12 +40,11 @@ impl PodSync<'_> {
     /// Whether the pod runs outside its cgroup, because an agent without `cgroupsPerQOS` started it or because the cgroup
     /// was removed.
     pub(super) async fn has_lost_cgroup(&self) -> bool {
-        let deps = &self.runtime.deps;
-        if !deps.settings.cgroups_per_qos || self.observed.running().next().is_none() {
+        if !self.deps.settings.cgroups_per_qos || self.observed.running().next().is_none() {
             return false;
         }
-        let path = pod_cgroup(self.pod, &deps.settings);
-        match deps.cgroups.exists(&path).await {
+        let path = pod_cgroup(self.pod, &self.deps.settings);
+        match self.deps.cgroups.exists(&path).await {
             Ok(exists) => !exists,
             // An unknown state is no reason to kill the pod.
             Err(error) => {
@@ -58,6 +59,6 @@ impl PodSync<'_> {
         tracing::warn!(pod = %self.pod.full_name, "the pod's cgroup is missing, restarting its containers");
         let _mark = ActionMark(self);
         self.runtime.stop_everything(Some(self.pod), self.observed, None).await?;
-        Ok(DeferredStarts::until(self.runtime.deps.clock.now()))
+        Ok(DeferredStarts::until(self.deps.clock.now()))
     }
 }

@@ -12,6 +12,7 @@ use model::{
     ContainerId, ContainerProblem, ContainerRef, ContainerSpec, ContainerState, EventType, PlannedVolume,
     SandboxSpec, StartStep, SyncFailure, Timestamp,
 };
+use ports::host::pod_folders::FileError;
 use ports::runtime::RuntimeErrorKind;
 use tokio_util::sync::CancellationToken;
 use values::fnv::Fnv32a;
@@ -84,7 +85,6 @@ impl PodSync<'_> {
 
     /// The backoff decision of a container's crash history; `None` if it has not crashed.
     pub(super) fn crash_decision(&self, start: &StartContainer) -> Option<(CrashKey, BackoffDecision)> {
-        let deps = &self.runtime.deps;
         let container = self.pod.container(&start.name)?.container;
         let ended = self
             .observed
@@ -95,15 +95,15 @@ impl PodSync<'_> {
             image: container.image.clone().unwrap_or_default(),
             resources: serde_json::to_string(&container.resources).unwrap_or_default(),
         };
-        let ended_before_start = ended.finished_at < deps.started_at;
-        let entry = self.runtime.cache.crash_entry(&self.pod.uid, &key).or_else(|| {
+        let ended_before_start = ended.finished_at < self.deps.started_at;
+        let entry = self.cached(|cached| cached.crashes.get(&key).copied()).or_else(|| {
             let adopt = || {
                 let restarts = restart_count(ended);
-                backoff::adopt_entry(restarts, ended.started_at, ended.finished_at, deps.crash_backoff)
+                backoff::adopt_entry(restarts, ended.started_at, ended.finished_at, self.deps.crash_backoff)
             };
             ended_before_start.then(adopt).flatten()
         });
-        Some((key, backoff::decide(entry, ended.finished_at, deps.clock.now(), deps.crash_backoff)))
+        Some((key, backoff::decide(entry, ended.finished_at, self.deps.clock.now(), self.deps.crash_backoff)))
     }
 
     pub(super) async fn ensure_image(
@@ -114,9 +114,8 @@ impl PodSync<'_> {
         let Some(container) = self.pod.container(&start.name) else {
             return Err(ImageProblem::failed("InvalidImageName", "no such container".to_owned()));
         };
-        let deps = &self.runtime.deps;
-        let step = deps.timelines.begin_step(&self.pod.uid, StartStep::Image, Some(&start.name));
-        let ensured = deps.images.ensure(self.pod, container, sandbox).await;
+        let step = self.deps.timelines.begin_step(&self.pod.uid, StartStep::Image, Some(&start.name));
+        let ensured = self.deps.images.ensure(self.pod, container, sandbox).await;
         step.finished(&ensured);
         ensured
     }
@@ -137,7 +136,7 @@ impl PodSync<'_> {
         let restart_count = self.restart_count(start).await;
         let spec = self.container_spec(container, restart_count, image, prerequisites).await?;
         self.bind_sub_paths(&spec).await?;
-        let (timelines, uid) = (&self.runtime.deps.timelines, &self.pod.uid);
+        let (timelines, uid) = (&self.deps.timelines, &self.pod.uid);
         let step = timelines.begin_step(uid, StartStep::Create, Some(&start.name));
         let id = self.create_container(&spec, prerequisites.sandbox).await?;
         step.succeeded();
@@ -159,7 +158,7 @@ impl PodSync<'_> {
             return Ok(());
         };
         // Makes the status report the container as running while the hook runs.
-        self.runtime.deps.observer.hint(&self.pod.uid);
+        self.deps.observer.hint(&self.pod.uid);
         let ips = &prerequisites.sandbox.ips;
         let subject = HookSubject { pod: Some(self.pod), container, id, ips };
         // A pod that must stop does not wait for the hook.
@@ -204,7 +203,7 @@ impl PodSync<'_> {
         sandbox: &ReadySandbox,
     ) -> Result<ContainerId, StartFailure> {
         self.save_actuated_resources(&spec.name).await.map_err(StartFailure::Sync)?;
-        let runtime = &self.runtime.deps.runtime;
+        let runtime = &self.deps.runtime;
         let created = runtime.create_container(&sandbox.id, spec, &sandbox.spec).await;
         self.count_image_volumes(&spec.name, created.is_ok());
         match created {
@@ -223,8 +222,7 @@ impl PodSync<'_> {
     }
 
     async fn start_created(&self, id: &ContainerId, spec: &ContainerSpec) -> Result<(), StartFailure> {
-        let deps = &self.runtime.deps;
-        if let Err(error) = deps.runtime.start_container(id).await {
+        if let Err(error) = self.deps.runtime.start_container(id).await {
             if is_transient(error.kind) {
                 return Err(StartFailure::Sync(super::runtime_failed("start a container", &error)));
             }
@@ -233,9 +231,9 @@ impl PodSync<'_> {
             return Err(problem("RunContainerError", error.message));
         }
         self.record_event(&spec.name, EventType::Normal, "Started", "Container started");
-        let log = PodPaths::new(&deps.settings).log_dir(self.pod).join(&spec.log_path);
+        let log = PodPaths::new(&self.deps.settings).log_dir(self.pod).join(&spec.log_path);
         let link = PodPaths::log_link_name(self.pod, &spec.name, id);
-        if let Err(error) = deps.logs.link_container_log(&link, &log).await {
+        if let Err(error) = self.deps.logs.link_container_log(&link, &log).await {
             tracing::warn!(pod = %self.pod.full_name, container = %spec.name, %error, source = %error.source, "failed to link container log");
         }
         Ok(())
@@ -246,7 +244,7 @@ impl PodSync<'_> {
         if let Some(count) = start.restart_count {
             return count;
         }
-        let logs = &self.runtime.deps.logs;
+        let logs = &self.deps.logs;
         let highest = logs.highest_log_number(&log_folder(self.pod), &start.name).await;
         // A wrong count is better than a pod that does not start.
         let highest = highest.unwrap_or_else(|error| {
@@ -263,19 +261,17 @@ impl PodSync<'_> {
         image: &ReadyImage,
         prerequisites: &StartPrerequisites<'_>,
     ) -> Result<ContainerSpec, StartFailure> {
-        let deps = &self.runtime.deps;
-        let file_error = |error: ports::host::pod_folders::FileError| {
-            StartFailure::Sync(sync_failed(format!("{error}: {}", error.source)))
-        };
+        let file_error = |error: FileError| StartFailure::Sync(sync_failed(error.text()));
         let name = &container.container.name;
         let sandbox = &prerequisites.sandbox.spec;
         let volumes = self.resolve_image_volumes(container.container, prerequisites.volumes, sandbox).await?;
-        deps.logs.make_log_folder(&log_folder(self.pod), name).await.map_err(file_error)?;
+        self.deps.logs.make_log_folder(&log_folder(self.pod), name).await.map_err(file_error)?;
         let ips = &prerequisites.sandbox.ips;
         let hosts = if needs_hosts_mount(self.pod, container.container, ips) {
             let content = self.hosts_content(ips)?;
             let relative = PodPaths::hosts_file_relative();
-            let written = deps.folders.write_pod_file(&self.pod.uid, &relative, content.as_bytes(), 0o644);
+            let written =
+                self.deps.folders.write_pod_file(&self.pod.uid, &relative, content.as_bytes(), 0o644);
             Some(written.await.map_err(file_error)?)
         } else {
             None
@@ -292,7 +288,7 @@ impl PodSync<'_> {
             image: &image.status,
             image_ref: &image.reference,
             pod_ips: ips,
-            settings: &deps.settings,
+            settings: &self.deps.settings,
             volumes: &volumes,
             recursive_read_only: self.recursive_read_only(&sandbox.runtime_handler),
             sources: &sources,
@@ -305,11 +301,10 @@ impl PodSync<'_> {
     }
 
     fn hosts_content(&self, ips: &[String]) -> Result<String, StartFailure> {
-        let deps = &self.runtime.deps;
-        let (hostname, domain) = hostname_and_domain(self.pod, &deps.settings)
+        let (hostname, domain) = hostname_and_domain(self.pod, &self.deps.settings)
             .map_err(|message| problem("CreateContainerConfigError", message))?;
         let host_file = if self.pod.is_host_network() {
-            let text = deps.host.hosts_file();
+            let text = self.deps.host.hosts_file();
             Some(text.map_err(|error| {
                 StartFailure::Sync(sync_failed(format!("read the node's hosts file: {error}")))
             })?)
@@ -324,7 +319,7 @@ impl PodSync<'_> {
         &self,
         container: &Container,
         restart_count: u32,
-    ) -> Result<Option<PathBuf>, ports::host::pod_folders::FileError> {
+    ) -> Result<Option<PathBuf>, FileError> {
         if container.termination_message_path.as_deref().unwrap_or_default().is_empty() {
             return Ok(None);
         }
@@ -334,7 +329,7 @@ impl PodSync<'_> {
         hash.write(&restart_count.to_le_bytes());
         let relative =
             PodPaths::container_dir_relative(&container.name).join(format!("{:08x}", hash.finish()));
-        let folders = &self.runtime.deps.folders;
+        let folders = &self.deps.folders;
         // Each start has a separate file, so that the message of an earlier attempt is not read.
         folders.write_pod_file(&self.pod.uid, &relative, b"", 0o666).await.map(Some)
     }

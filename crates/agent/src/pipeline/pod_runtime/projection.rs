@@ -30,7 +30,7 @@ impl PodSync<'_> {
     pub(super) async fn read_objects(&self, keys: BTreeSet<ObjectKey>) -> ReadObjects {
         // In parallel, because each read may wait for the API server.
         let reads = keys.into_iter().map(|key| async {
-            let object = self.runtime.deps.objects.get(&key).await;
+            let object = self.deps.objects.get(&key).await;
             (key, object)
         });
         futures::future::join_all(reads).await.into_iter().collect()
@@ -42,16 +42,15 @@ impl PodSync<'_> {
         container: &Container,
         volumes: &[PlannedVolume],
     ) -> Result<EnvironmentSources, String> {
-        let deps = &self.runtime.deps;
         let objects = self.read_objects(container_references(self.pod, container)).await;
         let services = self.service_variables().await?;
         let host_ips = self.runtime.api_host_ips();
         let mut sources = EnvironmentSources { objects, services, host_ips, ..EnvironmentSources::default() };
-        for (name, path) in env_files(container, &deps.settings) {
+        for (name, path) in env_files(container, &self.deps.settings) {
             let volume = volumes.iter().find(|volume| volume.name == name);
             let Some(folder) = volume.and_then(|volume| volume.plan.host_path()) else { continue };
-            let content = deps.env_files.read(folder, Path::new(&path)).await;
-            let content = content.map_err(|error| format!("{error}: {}", error.source));
+            let content =
+                self.deps.env_files.read(folder, Path::new(&path)).await.map_err(|error| error.text());
             sources.files.insert((name, path.clone()), EnvFile { path: folder.join(path), content });
         }
         Ok(sources)
@@ -76,7 +75,6 @@ impl PodSync<'_> {
 
     /// Updates the files of a running pod's volumes from their sources.
     pub(super) async fn refresh_files(&self) {
-        let deps = &self.runtime.deps;
         if !self.has_volumes() || !self.pod.spec.volumes.iter().flatten().any(holds_files) {
             return;
         }
@@ -85,14 +83,15 @@ impl PodSync<'_> {
             self.record_mount_failure(volume, problem);
             files.insert(volume.clone(), Vec::new());
         }
-        let Ok(volumes) = plan_files(self.pod, &deps.settings, &files) else { return };
+        let Ok(volumes) = plan_files(self.pod, &self.deps.settings, &files) else { return };
         for volume in volumes {
             let VolumePlan::Files { files, .. } = &volume.plan else { continue };
             let is_kept = problems.iter().any(|(name, _)| *name == volume.name);
-            if is_kept || self.runtime.cache.has_files(&self.pod.uid, &volume.name, digest(files)) {
+            let written = self.cached(|cached| cached.file_digests.get(&volume.name).copied());
+            if is_kept || written == Some(digest(files)) {
                 continue;
             }
-            match deps.volumes.set_up(&self.pod.uid, &volume, &Progress::default()).await {
+            match self.deps.volumes.set_up(&self.pod.uid, &volume, &Progress::default()).await {
                 Ok(()) => self.cache_files(&volume),
                 Err(error) => self.record_mount_failure(&volume.name, &error.text()),
             }
@@ -117,7 +116,7 @@ impl PodSync<'_> {
 
     pub(super) fn cache_files(&self, volume: &PlannedVolume) {
         if let VolumePlan::Files { files, .. } = &volume.plan {
-            self.runtime.cache.record_files(&self.pod.uid, &volume.name, digest(files));
+            self.cached(|cached| cached.file_digests.insert(volume.name.clone(), digest(files)));
         }
     }
 
@@ -138,7 +137,7 @@ impl PodSync<'_> {
         }
         let objects = self.read_objects(object_references(self.pod)).await;
         let tokens = self.read_tokens(&volumes).await;
-        let settings = &self.runtime.deps.settings;
+        let settings = &self.deps.settings;
         let bundles = self.read_trust_bundles(&volumes).await;
         let certificates = self.read_certificates(&volumes).await;
         let facts = ProjectedContent {

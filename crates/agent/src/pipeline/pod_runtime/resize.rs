@@ -50,23 +50,17 @@ impl PodSync<'_> {
             Err(message) => Err(message),
         };
         finished.map_err(|message| self.resize_failed(&message))?;
-        Ok(Some(self.runtime.deps.clock.now()))
+        Ok(Some(self.deps.clock.now()))
     }
 
     /// Saves the resources of a container before it is created with them.
     pub(super) async fn save_actuated_resources(&self, name: &str) -> Result<(), SyncFailure> {
-        let allocations = &self.runtime.deps.allocations;
+        let allocations = &self.deps.allocations;
         if let Some(entry) = self.pod.container(name) {
-            allocations.set_actuated_container(
-                &self.pod.uid,
-                name,
-                effective_resources(self.pod, entry.container),
-            );
+            let resources = effective_resources(self.pod, entry.container);
+            allocations.set_actuated_container(&self.pod.uid, name, resources);
         }
-        allocations
-            .flush_actuated(&self.pod.uid)
-            .await
-            .map_err(|error| sync_failed(format!("{error}: {}", error.source)))
+        allocations.flush_actuated(&self.pod.uid).await.map_err(|error| sync_failed(error.text()))
     }
 
     /// Plans a resize. Adds containers that must restart for it to the actions.
@@ -131,17 +125,16 @@ impl PodSync<'_> {
                 self.set_pod_limits(resize, resource, limits).await?;
             }
         }
-        let allocations = &self.runtime.deps.allocations;
+        let allocations = &self.deps.allocations;
         allocations.set_actuated_pod(&self.pod.uid, self.pod.spec.resources.as_ref());
-        allocations.flush_actuated(&self.pod.uid).await.map_err(|error| format!("{error}: {}", error.source))
+        allocations.flush_actuated(&self.pod.uid).await.map_err(|error| error.text())
     }
 
     /// Records a failed resize; the sync is retried.
     fn resize_failed(&self, message: &str) -> SyncFailure {
-        let deps = &self.runtime.deps;
         let generation = self.pod.metadata.generation.unwrap_or(0);
-        let now = deps.clock.now();
-        let (update, generation) = deps.allocations.change(&self.pod.uid, |allocation| {
+        let now = self.deps.clock.now();
+        let (update, generation) = self.deps.allocations.change(&self.pod.uid, |allocation| {
             let update = set_in_progress_error(allocation, message.to_owned(), generation, now);
             (update, allocation.in_progress.as_ref().map_or(generation, |condition| condition.generation))
         });
@@ -152,17 +145,16 @@ impl PodSync<'_> {
     }
 
     fn gates(&self) -> PodGates {
-        self.runtime.deps.settings.gates
+        self.deps.settings.gates
     }
 
     fn actuated(&self) -> Option<PodResources> {
-        self.runtime.deps.allocations.actuated(&self.pod.uid)
+        self.deps.allocations.actuated(&self.pod.uid)
     }
 
     /// The actuated resources. For a running container without a record the resources that the runtime reports are
     /// compared; if it reports none, a container that would have to restart is assumed to be up to date.
     fn adopt_actuated(&self) -> PodResources {
-        let deps = &self.runtime.deps;
         let mut actuated = self.actuated().unwrap_or_default();
         for entry in self.pod.containers() {
             let container = entry.container;
@@ -171,14 +163,18 @@ impl PodSync<'_> {
             let (Some(status), false) = (running, actuated.containers.get(&container.name).is_some()) else {
                 continue;
             };
-            let desired = container_resources(self.pod, container, &deps.settings);
+            let desired = container_resources(self.pod, container, &self.deps.settings);
             let fits = match &status.resources {
                 Some(reported) => matches_reported(reported, &desired),
                 None => restarts_for(container, "cpu") || restarts_for(container, "memory"),
             };
             if fits {
                 let resources = effective_resources(self.pod, container);
-                deps.allocations.set_actuated_container(&self.pod.uid, &container.name, resources.clone());
+                self.deps.allocations.set_actuated_container(
+                    &self.pod.uid,
+                    &container.name,
+                    resources.clone(),
+                );
                 actuated.containers.insert(&container.name, Arc::new(resources));
             }
         }
@@ -186,12 +182,13 @@ impl PodSync<'_> {
     }
 
     fn update_progress(&self, actuated: &PodResources) {
-        let deps = &self.runtime.deps;
         let generation = self.pod.metadata.generation.unwrap_or(0);
         if is_in_progress(self.pod, self.observed, actuated, self.gates()) {
-            let now = deps.clock.now();
-            deps.allocations.change(&self.pod.uid, |allocation| set_in_progress(allocation, generation, now));
-        } else if let Some(generation) = deps.allocations.change(&self.pod.uid, clear_in_progress) {
+            let now = self.deps.clock.now();
+            self.deps
+                .allocations
+                .change(&self.pod.uid, |allocation| set_in_progress(allocation, generation, now));
+        } else if let Some(generation) = self.deps.allocations.change(&self.pod.uid, clear_in_progress) {
             let message = completed_message(self.pod, generation);
             self.runtime.event(self.pod, None, EventType::Normal, "ResizeCompleted", &message);
         }
@@ -199,15 +196,14 @@ impl PodSync<'_> {
 
     /// The path of the pod's cgroup, its current limits and the desired ones; `None` when they cannot be read.
     async fn pod_limits(&self) -> Option<(String, CgroupLimits, CgroupLimits)> {
-        let deps = &self.runtime.deps;
-        let path = pod_cgroup(self.pod, &deps.settings);
+        let path = pod_cgroup(self.pod, &self.deps.settings);
         if path.is_empty() {
             return Some((path, CgroupLimits::default(), CgroupLimits::default()));
         }
-        let version = deps.settings.capabilities.cgroup_version;
-        let limits = pod_cgroup_limits(self.pod, &deps.settings);
+        let version = self.deps.settings.capabilities.cgroup_version;
+        let limits = pod_cgroup_limits(self.pod, &self.deps.settings);
         let desired = CgroupLimits { hugepages: HugepageLimits::Unchanged, ..limits };
-        match deps.cgroups.limits(&path).await {
+        match self.deps.cgroups.limits(&path).await {
             Ok(mut cgroup) => {
                 // The kernel rounds shares; a rounded value equals the desired one.
                 let rounded = desired.cpu_shares.map(|shares| rounded_shares(shares, version));
@@ -225,7 +221,7 @@ impl PodSync<'_> {
 
     /// Fails if a memory limit would fall below the current usage.
     async fn check_memory(&self, resize: &Resize) -> Result<(), String> {
-        let cgroups = &self.runtime.deps.cgroups;
+        let cgroups = &self.deps.cgroups;
         let mut problems = Vec::new();
         for (update, limit) in shrinking_memory_limits(&resize.plan, &resize.cgroup, &resize.desired) {
             let (subject, path) = match update {
@@ -255,7 +251,7 @@ impl PodSync<'_> {
 
     /// Finds a container's cgroup by its id: runtimes add a prefix or a suffix to the name.
     async fn container_path(&self, resize: &Resize, update: &ContainerResize) -> Option<String> {
-        let children = self.runtime.deps.cgroups.children(&resize.path).await.ok()?;
+        let children = self.deps.cgroups.children(&resize.path).await.ok()?;
         let name = children.into_iter().find(|name| name.contains(update.id.as_str()))?;
         Some(format!("{}/{name}", resize.path))
     }
@@ -265,20 +261,17 @@ impl PodSync<'_> {
         update: &ContainerResize,
         resource: ResizableResource,
     ) -> Result<(), String> {
-        let deps = &self.runtime.deps;
         let Some(container) = self.pod.container(&update.name) else { return Ok(()) };
         let changed: Container = resized_container(container.container, update, resource);
-        let resources = container_resources(self.pod, &changed, &deps.settings);
-        deps.runtime.update_resources(&update.id, &resources).await.map_err(|error| error.to_string())?;
-        deps.allocations.set_actuated_container(
-            &self.pod.uid,
-            &update.name,
-            effective_resources(self.pod, &changed),
-        );
-        deps.allocations
-            .flush_actuated(&self.pod.uid)
+        let resources = container_resources(self.pod, &changed, &self.deps.settings);
+        self.deps
+            .runtime
+            .update_resources(&update.id, &resources)
             .await
-            .map_err(|error| format!("{error}: {}", error.source))
+            .map_err(|error| error.to_string())?;
+        let resources = effective_resources(self.pod, &changed);
+        self.deps.allocations.set_actuated_container(&self.pod.uid, &update.name, resources);
+        self.deps.allocations.flush_actuated(&self.pod.uid).await.map_err(|error| error.text())
     }
 
     /// Notifies the runtime, which may reject the change, then sets the limits of the pod's cgroup.
@@ -301,21 +294,20 @@ impl PodSync<'_> {
                 "failed to notify runtime for UpdatePodSandboxResources (resource={resource}); resize rejected: {error}"
             )
         })?;
-        if let Err(error) = self.runtime.deps.cgroups.set(&resize.path, &limits).await {
+        if let Err(error) = self.deps.cgroups.set(&resize.path, &limits).await {
             if let Err(error) = self.notify_runtime(&resize.sandbox, &resize.cgroup).await {
                 tracing::warn!(pod = %self.pod.full_name, error, "failed to notify the runtime of a reverted resize");
             }
-            return Err(format!("{error}: {}", error.source));
+            return Err(error.text());
         }
         resize.cgroup = next;
         Ok(())
     }
 
     async fn notify_runtime(&self, sandbox: &SandboxId, limits: &CgroupLimits) -> Result<(), String> {
-        let deps = &self.runtime.deps;
-        let overhead = overhead_resources(self.pod, &deps.settings);
-        let totals = sandbox_totals(limits, self.pod, &deps.settings);
-        match deps.runtime.update_sandbox_resources(sandbox, &overhead, &totals).await {
+        let overhead = overhead_resources(self.pod, &self.deps.settings);
+        let totals = sandbox_totals(limits, self.pod, &self.deps.settings);
+        match self.deps.runtime.update_sandbox_resources(sandbox, &overhead, &totals).await {
             Ok(()) => Ok(()),
             // containerd 2.2 returns another error code with this text.
             Err(error)

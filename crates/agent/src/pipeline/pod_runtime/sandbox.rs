@@ -65,7 +65,7 @@ impl PodSync<'_> {
         }
         let permit = start.interrupt.run_until_cancelled(start.permit.acquire()).await;
         permit.ok_or(SyncFailure::Interrupted)?;
-        let timelines = &self.runtime.deps.timelines;
+        let timelines = &self.deps.timelines;
         let step = timelines.begin_step(&self.pod.uid, StartStep::Sandbox, None);
         let created = self.create_sandbox(spec).await;
         step.finished(&created);
@@ -77,15 +77,12 @@ impl PodSync<'_> {
     }
 
     async fn create_sandbox(&self, spec: &SandboxSpec) -> Result<ReadySandbox, SyncFailure> {
-        let deps = &self.runtime.deps;
         for container in self.pod.containers() {
-            deps.logs
-                .make_log_folder(&log_folder(self.pod), &container.container.name)
-                .await
-                .map_err(|error| sync_failed(format!("{error}: {}", error.source)))?;
+            let made = self.deps.logs.make_log_folder(&log_folder(self.pod), &container.container.name).await;
+            made.map_err(|error| sync_failed(error.text()))?;
         }
         let started = Instant::now();
-        let created = deps.runtime.run_sandbox(spec).await;
+        let created = self.deps.runtime.run_sandbox(spec).await;
         self.count_sandbox(spec, started.elapsed(), created.is_err());
         let id = match created {
             Ok(id) => id,
@@ -100,7 +97,7 @@ impl PodSync<'_> {
         let ips = if self.pod.is_host_network() {
             Vec::new()
         } else {
-            let status = deps.runtime.sandbox_status(&id).await.map_err(|error| {
+            let status = self.deps.runtime.sandbox_status(&id).await.map_err(|error| {
                 let message = format!("Unable to get pod sandbox status: {}", error.grpc_text());
                 self.warn("FailedPodSandBoxStatus", &message);
                 runtime_failed("read the new sandbox's status", &error)
@@ -123,12 +120,12 @@ impl PodSync<'_> {
     }
 
     async fn sandbox_spec_with(&self, attempt: u32, dns: Option<DnsConfig>) -> Result<SandboxSpec, String> {
-        let deps = &self.runtime.deps;
-        let handlers = &deps.health.now().features.handlers;
+        let handlers = &self.deps.health.now().features.handlers;
         let runtime_handler = self.handler(handlers)?;
         let user_namespace = if self.pod.spec.host_users == Some(false) {
             check_handler(handlers, &runtime_handler)?;
-            let range = deps.user_namespaces.range(&self.pod.uid).await.map_err(|error| error.to_string())?;
+            let range =
+                self.deps.user_namespaces.range(&self.pod.uid).await.map_err(|error| error.to_string())?;
             UserNamespace::Pod(range)
         } else {
             UserNamespace::Node
@@ -136,7 +133,7 @@ impl PodSync<'_> {
         sandbox_spec(&SandboxInputs {
             pod: self.pod,
             attempt,
-            settings: &deps.settings,
+            settings: &self.deps.settings,
             dns,
             runtime_handler,
             user_namespace,
@@ -145,19 +142,15 @@ impl PodSync<'_> {
     }
 
     fn dns(&self) -> Result<Option<DnsConfig>, SyncFailure> {
-        let deps = &self.runtime.deps;
-        let path = &deps.settings.resolv_conf;
+        let path = &self.deps.settings.resolv_conf;
         let host = if path.is_empty() {
             DnsConfig::default()
         } else {
-            let text = deps
-                .host
-                .resolv_conf(path)
-                .map_err(|error| sync_failed(format!("read resolvConf {path}: {error}")))?;
-            parse_resolv_conf(&text)
-                .map_err(|error| sync_failed(format!("read resolvConf {path}: {error}")))?
+            let text = self.deps.host.resolv_conf(path).map_err(|error| error.to_string());
+            let parsed = text.and_then(|text| parse_resolv_conf(&text));
+            parsed.map_err(|error| sync_failed(format!("read resolvConf {path}: {error}")))?
         };
-        let (dns, warnings) = pod_dns(self.pod, &deps.settings, &host);
+        let (dns, warnings) = pod_dns(self.pod, &self.deps.settings, &host);
         for warning in warnings {
             match warning.subject {
                 WarningSubject::Pod => self.warn(warning.reason, &warning.message),

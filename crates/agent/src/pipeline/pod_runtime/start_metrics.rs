@@ -12,7 +12,7 @@ use super::sync::PodSync;
 impl PodSync<'_> {
     /// Counts an attempt to create a sandbox.
     pub(super) fn count_sandbox(&self, spec: &SandboxSpec, took: Duration, failed: bool) {
-        let metrics = &self.runtime.deps.metrics;
+        let metrics = &self.deps.metrics;
         metrics.runtime.sandbox_run(&spec.runtime_handler, took, failed);
         let pods = &metrics.pods;
         pods.started.inc();
@@ -34,7 +34,7 @@ impl PodSync<'_> {
         start: &StartContainer,
         work: impl Future<Output = Result<(), StartFailure>>,
     ) -> Result<(), StartFailure> {
-        let metrics = &self.runtime.deps.metrics.containers;
+        let metrics = &self.deps.metrics.containers;
         let kind = self.pod.container(&start.name).map(|entry| entry.kind);
         if let Some(kind) = kind {
             metrics.started(kind);
@@ -52,7 +52,7 @@ impl PodSync<'_> {
 
     /// Counts the image volumes of a container whose creation was attempted.
     pub(super) fn count_image_volumes(&self, name: &str, created: bool) {
-        let images = &self.runtime.deps.metrics.images;
+        let images = &self.deps.metrics.images;
         let count = self.pod.container(name).map_or(0, |entry| self.image_volumes(entry.container));
         images.volumes_requested.add(count);
         let outcome = if created { &images.volumes_mounted } else { &images.volume_errors };

@@ -1,5 +1,5 @@
 use std::borrow::Cow;
-use std::collections::HashMap;
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -43,7 +43,7 @@ impl PodRuntime {
         }
         let stopped = self.stop_everything(pod, observed, Some(grace_seconds)).await;
         let acted = self.deps.observer.moments().next();
-        self.cache.record_action(&observed.uid, acted);
+        self.cache.with(&observed.uid, |cached| cached.last_action = acted);
         if let (Err(failure), Some(pod)) = (&stopped, pod) {
             self.warn(pod, "FailedKillPod", &format!("error killing pod: {failure}"));
         }
@@ -70,8 +70,8 @@ impl PodRuntime {
         grace: Option<u64>,
     ) -> Result<(), SyncFailure> {
         let pod = pod.map(Arc::as_ref);
-        let stopped_containers = StoppedContainers::new(observed);
-        let stopped_containers = &stopped_containers;
+        let names: HashSet<String> = observed.running().map(|status| status.name.clone()).collect();
+        let running = &watch::Sender::new(names);
         let containers = observed.running().map(|status| async move {
             let container = spec_of(pod, status);
             let default_grace = pod.map_or(0, |pod| container_grace(pod, &container, None));
@@ -80,13 +80,18 @@ impl PodRuntime {
                 container,
                 id: &status.id,
                 ips: observed.ips(),
-                message: format!("ContainerStop container {}", status.name),
+                message: format!("Stopping container {}", status.name),
                 grace: grace.unwrap_or(default_grace),
             };
             let before = pod.map(|pod| containers_to_stop_first(pod, &status.name)).unwrap_or_default();
-            let stopped = self.stop_container(&stop, stopped_containers.wait_for(&before)).await;
+            let predecessors = async {
+                let stopped = |running: &HashSet<String>| !before.iter().any(|name| running.contains(*name));
+                // Cannot fail: the sender outlives this future.
+                let _ = running.subscribe().wait_for(stopped).await;
+            };
+            let stopped = self.stop_container(&stop, predecessors).await;
             if stopped.is_ok() {
-                stopped_containers.mark(&status.name);
+                running.send_if_modified(|running| running.remove(&status.name));
             }
             stopped.map_err(|error| {
                 (error.clone(), sync_error("KillContainer", &status.name, &error.grpc_text()))
@@ -104,7 +109,7 @@ impl PodRuntime {
                 }
             }
         }
-        self.cache.set_stopped_sandboxes(&observed.uid, stopped);
+        self.cache.with(&observed.uid, |cached| cached.stopped_sandboxes = stopped);
         summary(&failures)
     }
 
@@ -203,32 +208,4 @@ fn summary(failures: &[(RuntimeError, String)]) -> Result<(), SyncFailure> {
     };
     let kinds: Vec<_> = failures.iter().map(|(error, _)| error.kind).collect();
     Err(runtime_failure(&kinds, text))
-}
-
-/// Which of the running containers have stopped.
-struct StoppedContainers {
-    stopped: HashMap<String, watch::Sender<bool>>,
-}
-
-impl StoppedContainers {
-    fn new(observed: &ObservedPod) -> Self {
-        let running = observed.running().map(|status| (status.name.clone(), watch::Sender::new(false)));
-        Self { stopped: running.collect() }
-    }
-
-    /// Waits until all named containers have stopped; a container that was not running counts as stopped.
-    async fn wait_for(&self, names: &[&str]) {
-        for name in names {
-            if let Some(stopped) = self.stopped.get(*name) {
-                // Cannot fail: `self` owns the sender.
-                let _ = stopped.subscribe().wait_for(|stopped| *stopped).await;
-            }
-        }
-    }
-
-    fn mark(&self, name: &str) {
-        if let Some(stopped) = self.stopped.get(name) {
-            stopped.send_replace(true);
-        }
-    }
 }

@@ -16,12 +16,14 @@ use tokio_util::sync::CancellationToken;
 
 use super::container::{StartFailure, StartPrerequisites};
 use super::start_limiter::StartPermit;
-use super::{PodRuntime, runtime_failed, sync_failed};
+use super::state_cache::CachedPodState;
+use super::{PodRuntime, PodRuntimeDeps, runtime_failed, sync_failed};
 use crate::images::ImageProblem;
 
 /// One sync of a pod that should run.
 pub(super) struct PodSync<'a> {
     pub(super) runtime: &'a PodRuntime,
+    pub(super) deps: &'a PodRuntimeDeps,
     pub(super) pod: &'a Arc<Pod>,
     pub(super) observed: &'a ObservedPod,
 }
@@ -46,9 +48,9 @@ pub(super) struct ActionMark<'a>(pub(super) &'a PodSync<'a>);
 
 impl Drop for ActionMark<'_> {
     fn drop(&mut self) {
-        let PodSync { runtime, pod, .. } = self.0;
-        runtime.cache.record_action(&pod.uid, runtime.deps.observer.moments().next());
-        runtime.deps.observer.hint(&pod.uid);
+        let PodSync { runtime, deps, pod, .. } = self.0;
+        runtime.cache.with(&pod.uid, |cached| cached.last_action = deps.observer.moments().next());
+        deps.observer.hint(&pod.uid);
     }
 }
 
@@ -68,8 +70,8 @@ impl PodRuntime {
         // The allocation must be on disk before it takes effect.
         let pod = &self.deps.allocations.allocated(pod);
         let saved = self.deps.allocations.flush_allocated(&pod.uid).await;
-        saved.map_err(|error| sync_failed(format!("{error}: {}", error.source)))?;
-        let sync = PodSync { runtime: self, pod, observed: &observed };
+        saved.map_err(|error| sync_failed(error.text()))?;
+        let sync = PodSync { runtime: self, deps: &self.deps, pod, observed: &observed };
         if sync.has_lost_cgroup().await {
             return sync.stop_for_lost_cgroup().await.map(DeferredStarts::into_outcome);
         }
@@ -84,7 +86,8 @@ impl PodRuntime {
         }
         let probes = self.deps.probes.get(&pod.uid).unwrap_or_default();
         let mut actions = plan(pod, &observed, &probes);
-        actions.stop_dead_sandboxes(&observed, &self.cache.stopped_sandboxes(&pod.uid));
+        let stopped = self.cache.with(&pod.uid, |cached| cached.stopped_sandboxes.clone());
+        actions.stop_dead_sandboxes(&observed, &stopped);
         // A pod that must stop does not wait for tokens and certificates. Files are written atomically.
         let refreshed = interrupt.run_until_cancelled(sync.refresh_files()).await;
         refreshed.ok_or(SyncFailure::Interrupted)?;
@@ -167,7 +170,7 @@ impl PodSync<'_> {
             image.unwrap_or_else(|| Err(ImageProblem::failed("Interrupted", String::new())))
         }));
         // Writes the checkpoint meanwhile. `create_container` waits for it again and reports a failure.
-        let flushed = self.runtime.deps.allocations.flush_actuated(&self.pod.uid);
+        let flushed = self.deps.allocations.flush_actuated(&self.pod.uid);
         let (sandbox, images, _flushed) =
             futures::future::join3(self.sandbox(start, &spec), images, flushed).await;
         let sandbox = sandbox?;
@@ -199,7 +202,7 @@ impl PodSync<'_> {
     }
 
     fn check_network(&self) -> Result<(), SyncFailure> {
-        let problem = self.runtime.deps.health.now().network_problem;
+        let problem = self.deps.health.now().network_problem;
         match problem {
             Some(problem) if !self.pod.is_host_network() => {
                 self.warn("NetworkNotReady", &format!("network is not ready: {problem}"));
@@ -210,7 +213,7 @@ impl PodSync<'_> {
     }
 
     async fn stop_obsolete(&self, actions: &PodActions) -> Result<(), SyncFailure> {
-        let runtime = &self.runtime.deps.runtime;
+        let runtime = &self.deps.runtime;
         if matches!(actions.sandbox, SandboxPlan::Create { reason, .. } if reason.has_event()) {
             let message = "Pod sandbox changed, it will be killed and re-created.";
             self.runtime.event(self.pod, None, EventType::Normal, "SandboxChanged", message);
@@ -237,23 +240,25 @@ impl PodSync<'_> {
 
     /// When `activeDeadlineSeconds` of the pod is exceeded.
     fn deadline(&self) -> Option<Timestamp> {
-        let deps = &self.runtime.deps;
-        let status = deps.statuses.status(&self.pod.uid);
+        let status = self.deps.statuses.status(&self.pod.uid);
         let reported = status.and_then(|status| status.start_time.as_ref().map(Timestamp::from_api_time));
         // A pod without a reported status starts now.
-        let reported = reported.or_else(|| Some(deps.clock.now()));
+        let reported = reported.or_else(|| Some(self.deps.clock.now()));
         deadline(
             self.pod,
-            deadline::PodStartTimes { reported, observed: self.observed, agent_started: deps.started_at },
+            deadline::PodStartTimes {
+                reported,
+                observed: self.observed,
+                agent_started: self.deps.started_at,
+            },
         )
     }
 
     /// Creates the pod's folders and cgroup and sets up its volumes.
     async fn prepare_host(&self) -> Result<Vec<PlannedVolume>, SyncFailure> {
-        let deps = &self.runtime.deps;
-        let step = deps.timelines.begin_step(&self.pod.uid, StartStep::Volumes, None);
-        if let Err(error) = deps.folders.make_pod_folders(&self.pod.uid).await {
-            let message = format!("error making pod data directories: {error}: {}", error.source);
+        let step = self.deps.timelines.begin_step(&self.pod.uid, StartStep::Volumes, None);
+        if let Err(error) = self.deps.folders.make_pod_folders(&self.pod.uid).await {
+            let message = format!("error making pod data directories: {}", error.text());
             self.warn("Failed", &message);
             return Err(sync_failed(message));
         }
@@ -265,8 +270,7 @@ impl PodSync<'_> {
 
     /// Removes dead containers and sandboxes beyond the number to keep.
     async fn remove_surplus(&self) {
-        let deps = &self.runtime.deps;
-        let surplus = surplus(self.observed, deps.keep_dead);
+        let surplus = surplus(self.observed, self.deps.keep_dead);
         if surplus == PodSurplus::default() {
             return;
         }
@@ -278,9 +282,9 @@ impl PodSync<'_> {
         }
         for id in surplus.sandboxes {
             // A dead sandbox that was not stopped still has a network; runtimes refuse to remove it before it is stopped.
-            let stopped = deps.runtime.stop_sandbox(&id).await;
+            let stopped = self.deps.runtime.stop_sandbox(&id).await;
             let removed = match stopped {
-                Ok(()) => deps.runtime.remove_sandbox(&id).await,
+                Ok(()) => self.deps.runtime.remove_sandbox(&id).await,
                 Err(error) => Err(error),
             };
             if let Err(error) = removed {
@@ -288,9 +292,12 @@ impl PodSync<'_> {
             }
         }
     }
-}
 
-impl PodSync<'_> {
+    /// Reads or changes the cached state of the pod.
+    pub(super) fn cached<T>(&self, act: impl FnOnce(&mut CachedPodState) -> T) -> T {
+        self.runtime.cache.with(&self.pod.uid, act)
+    }
+
     /// Records a warning of the whole pod.
     pub(super) fn warn(&self, reason: &str, message: &str) {
         self.runtime.warn(self.pod, reason, message);
@@ -298,15 +305,14 @@ impl PodSync<'_> {
 
     /// Removes a dead container and its log.
     async fn remove_with_log(&self, id: &ContainerId) -> Result<(), RuntimeError> {
-        let deps = &self.runtime.deps;
-        deps.runtime.remove_container(id).await?;
+        self.deps.runtime.remove_container(id).await?;
         let Some(status) = self.observed.containers.iter().find(|status| status.id == *id) else {
             return Ok(());
         };
         let link = PodPaths::log_link_name(self.pod, &status.name, id);
         let relative = PodPaths::container_log_relative(&status.name, restart_count(status));
-        let log = PodPaths::new(&deps.settings).log_dir(self.pod).join(relative);
-        if let Err(error) = deps.logs.remove_log(&log, &link).await {
+        let log = PodPaths::new(&self.deps.settings).log_dir(self.pod).join(relative);
+        if let Err(error) = self.deps.logs.remove_log(&log, &link).await {
             tracing::warn!(pod = %self.pod.full_name, %error, source = %error.source, "failed to remove the log of a removed container");
         }
         Ok(())

@@ -13,7 +13,7 @@ use model::{
     ContainerSpec, EventSubject, EventType, ImageSpec, ObjectKey, ObjectKind, PlannedVolume, Rejection,
     SandboxSpec, SecretReference, SyncFailure, VolumeLabel, VolumePlan, VolumeSecret,
 };
-use ports::host::pod_volumes::{Progress, VolumeError};
+use ports::host::pod_volumes::{Progress, VolumeError, VolumeResult};
 use tokio::time::Instant;
 
 use crate::node::node_view::NodeView;
@@ -32,13 +32,12 @@ const VOLUME_REFRESH_TIMEOUT: Duration = Duration::from_secs(20);
 impl PodSync<'_> {
     /// Sets up the pod's volumes. A failed volume does not keep the others from being tried.
     pub(super) async fn set_up_volumes(&self) -> Result<Vec<PlannedVolume>, SyncFailure> {
-        let deps = &self.runtime.deps;
         let PodFiles { files, unchanged, failures } = self.files_to_start_with().await;
         let mut failures: Vec<MountFailure> = failures.into_iter().map(MountFailure::mount).collect();
         let mut too_many = Vec::new();
         let claimed = self.claimed_volumes().await;
         let planned = claimed.and_then(|claimed| {
-            plan_volumes(self.pod, &deps.settings, &files, &claimed).map(|volumes| (volumes, claimed))
+            plan_volumes(self.pod, &self.deps.settings, &files, &claimed).map(|volumes| (volumes, claimed))
         });
         let (mut volumes, claimed) = match planned {
             Ok(planned) => planned,
@@ -66,14 +65,14 @@ impl PodSync<'_> {
         if !too_many.is_empty() {
             let (reason, message) = ("VolumeAttachmentLimitExceeded", too_many_volumes(&too_many));
             self.warn(reason, &message);
-            deps.metrics.pods.rejections.inc([rejection_label(reason)]);
+            self.deps.metrics.pods.rejections.inc([rejection_label(reason)]);
             return Err(SyncFailure::Rejected(Rejection::at_admission(reason, message)));
         }
         if failures.is_empty() {
             for volume in &mut volumes {
                 self.resolve_label(volume).await;
             }
-            self.runtime.cache.reset_mount_failures(&self.pod.uid);
+            self.cached(|cached| cached.mount_failures = 0);
             return Ok(volumes);
         }
         Err(self.mount_failure(&failures))
@@ -85,7 +84,7 @@ impl PodSync<'_> {
             return;
         }
         let found = match shared_name(&volume.plan) {
-            Some(_) => self.runtime.deps.volumes.mounted_label(&self.pod.uid, volume).await,
+            Some(_) => self.deps.volumes.mounted_label(&self.pod.uid, volume).await,
             None => Ok(None),
         };
         volume.label = match found {
@@ -102,11 +101,11 @@ impl PodSync<'_> {
 
     /// Records the path of a block volume, once.
     fn record_mapped_device(&self, volume: &PlannedVolume, name: &str) {
-        let messages = mapped(&volume.plan, name, &self.runtime.deps.settings);
+        let messages = mapped(&volume.plan, name, &self.deps.settings);
         if messages.is_empty() || self.has_volumes() {
             return;
         }
-        if self.runtime.cache.mark_mapped(&self.pod.uid, &volume.name) {
+        if self.cached(|cached| cached.mapped_devices.insert(volume.name.clone())) {
             for message in messages {
                 self.runtime.event(self.pod, None, EventType::Normal, "SuccessfulMountVolume", &message);
             }
@@ -139,7 +138,7 @@ impl PodSync<'_> {
         let Some(secret) = volume.plan.secret_mut() else { return };
         let VolumeSecret::Requested(SecretReference { namespace, name }) = secret else { return };
         let key = ObjectKey { kind: ObjectKind::Secret, namespace: namespace.clone(), name: name.clone() };
-        let found = self.runtime.deps.objects.get(&key).await;
+        let found = self.deps.objects.get(&key).await;
         *secret = match (found, secret_type) {
             (Ok(object), Some(secret_type)) if object.secret_type != secret_type => {
                 VolumeSecret::Missing(format!(
@@ -164,7 +163,7 @@ impl PodSync<'_> {
         else {
             return;
         };
-        match self.runtime.deps.folders.shared_group(&self.pod.uid, path).await {
+        match self.deps.folders.shared_group(&self.pod.uid, path).await {
             Ok(Some(found)) if found != group.gid => {
                 let message = other_group(name, group.gid, found);
                 self.warn("AlreadyMountedVolume", &message);
@@ -178,10 +177,10 @@ impl PodSync<'_> {
 
     /// The volumes of the pod's claims; empty without an API server.
     async fn claimed_volumes(&self) -> Result<ClaimedVolumes, VolumeProblem> {
-        match &self.runtime.deps.claims {
+        match &self.deps.claims {
             Some(claims) => {
                 let claimed = claims.resolve(self.pod).await?;
-                let node = self.runtime.deps.cluster.as_ref().map(|cluster| cluster.node.borrow().clone());
+                let node = self.deps.cluster.as_ref().map(|cluster| cluster.node.borrow().clone());
                 // A running pod keeps its volumes when the node's labels change.
                 if !self.has_volumes()
                     && let Some(labels) = node.as_ref().and_then(NodeView::labels)
@@ -196,13 +195,13 @@ impl PodSync<'_> {
 
     /// The supplemental groups that the PersistentVolumes of the pod's claims add to its containers.
     pub(super) fn volume_groups(&self) -> Vec<i64> {
-        let claims = self.runtime.deps.claims.as_ref();
+        let claims = self.deps.claims.as_ref();
         claims.map(|claims| volume_groups(self.pod, &claims.cached(&self.pod.uid))).unwrap_or_default()
     }
 
-    async fn set_up_volume(&self, volume: &PlannedVolume) -> Result<(), VolumeError> {
+    async fn set_up_volume(&self, volume: &PlannedVolume) -> VolumeResult {
         let progress = Progress::default();
-        let set_up = self.runtime.deps.volumes.set_up(&self.pod.uid, volume, &progress);
+        let set_up = self.deps.volumes.set_up(&self.pod.uid, volume, &progress);
         tokio::pin!(set_up);
         let mut report = slow_ownership(&self.pod.uid, volume);
         let mut wait = FIRST_REPORT_AFTER;
@@ -222,13 +221,12 @@ impl PodSync<'_> {
     /// Refreshes the driver volumes of a running pod: publishes them again to drivers that require it, expands volumes, and
     /// lets a restarted agent learn about existing mounts. A failure does not stop the pod.
     pub(super) async fn refresh_driver_volumes(&self) {
-        let deps = &self.runtime.deps;
         let is_refreshed = |volume: &Volume| {
             let is_driver_volume = volume.csi.is_some() || volume.flex_volume.is_some();
             let is_disk = volume.iscsi.is_some() || volume.fc.is_some();
             is_driver_volume || is_disk || claim_name(self.pod, volume).is_some()
         };
-        let Some(claims) = &deps.claims else { return };
+        let Some(claims) = &self.deps.claims else { return };
         if !self.has_volumes() || !used_volumes(self.pod).any(is_refreshed) {
             return;
         }
@@ -242,9 +240,9 @@ impl PodSync<'_> {
                 return;
             }
         };
-        for volume in plan_driver_volumes(self.pod, &deps.settings, &claimed) {
+        for volume in plan_driver_volumes(self.pod, &self.deps.settings, &claimed) {
             let progress = Progress::default();
-            let set_up = deps.volumes.set_up(&self.pod.uid, &volume, &progress);
+            let set_up = self.deps.volumes.set_up(&self.pod.uid, &volume, &progress);
             let error = match tokio::time::timeout(VOLUME_REFRESH_TIMEOUT, set_up).await {
                 Ok(Ok(())) => continue,
                 Ok(Err(error)) => error,
@@ -270,7 +268,7 @@ impl PodSync<'_> {
 
     /// Whether the runtime handler supports recursive read-only mounts.
     pub(super) fn recursive_read_only(&self, handler: &str) -> bool {
-        let features = self.runtime.deps.health.now().features;
+        let features = self.deps.health.now().features;
         features
             .handlers
             .iter()
@@ -295,7 +293,7 @@ impl PodSync<'_> {
                 continue;
             }
             let requested = (image.user_specified_image.as_str(), pull_policy.as_deref());
-            let images = &self.runtime.deps.images;
+            let images = &self.deps.images;
             let ready = images.ensure_for_volume(self.pod, requested, sandbox).await;
             let ready = ready.map_err(|problem| {
                 self.record_error(&container.name, &problem.problem.reason);
@@ -312,7 +310,7 @@ impl PodSync<'_> {
     /// Bind-mounts the `subPath` directories of a container.
     pub(super) async fn bind_sub_paths(&self, spec: &ContainerSpec) -> Result<(), StartFailure> {
         for sub_path in spec.mounts.iter().filter_map(|mount| mount.sub_path.as_ref()) {
-            let bound = self.runtime.deps.volumes.bind_sub_path(&self.pod.uid, sub_path).await;
+            let bound = self.deps.volumes.bind_sub_path(&self.pod.uid, sub_path).await;
             if let Err(error) = bound {
                 // The error is only logged: it may reveal host paths to users.
                 tracing::warn!(

@@ -140,9 +140,7 @@ impl ApiSource {
             self.latest.send_replace(Some(LatestPods { pods, confirmed_at: self.deps.clock.now() }));
         }
     }
-}
 
-impl ApiSource {
     fn apply(&mut self, event: Feed<core::Pod>) {
         self.is_reached = !matches!(event, Feed::Failed(_));
         match event {

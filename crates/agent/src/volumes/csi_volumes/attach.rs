@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use decide::volumes::csi::{attached, attachment_name, is_exhausted, volume_in_use};
 use model::CsiVolume;
-use ports::host::pod_volumes::{VolumeError, VolumeStep};
+use ports::host::pod_volumes::{VolumeError, VolumeResult, VolumeStep};
 use timing::{Backoff, BackoffPolicy, random};
 use tokio::time::Instant;
 
@@ -23,7 +23,7 @@ impl CsiVolumes {
         key: &Key,
         volume: &CsiVolume,
         counts_volumes: bool,
-    ) -> Result<BTreeMap<String, String>, VolumeError> {
+    ) -> VolumeResult<BTreeMap<String, String>> {
         if let Some(context) = self.with(|done| done.attached.get(key).cloned()) {
             return Ok(context);
         }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use model::{FlexVolume, PlannedVolume, PodUid, VolumePlan};
-use ports::host::pod_volumes::{VolumeError, VolumeStep};
+use ports::host::pod_volumes::{VolumeError, VolumeResult, VolumeStep};
 use tokio::time::Instant;
 
 use super::CsiVolumes;
@@ -16,12 +16,7 @@ const ATTACH_TIMEOUT: Duration = Duration::from_secs(120);
 impl CsiVolumes {
     /// Waits until the node's status lists the disk as attached, because another node may still write to it. Does not wait for a
     /// disk that is already set up, or on a node without the controller.
-    pub(super) async fn wait_listed(
-        &self,
-        uid: &PodUid,
-        volume: &PlannedVolume,
-        name: &str,
-    ) -> Result<(), VolumeError> {
+    pub(super) async fn wait_listed(&self, uid: &PodUid, volume: &PlannedVolume, name: &str) -> VolumeResult {
         self.note_attached(uid, name);
         if self.deps.others.is_set_up(volume).await? {
             return Ok(());

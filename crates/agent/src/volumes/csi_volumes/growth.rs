@@ -2,7 +2,7 @@
 
 use decide::volumes::growth::{Expansion, ExpansionFailure, Growth, begun, grown, growth, not_grown};
 use model::{CsiPod, CsiSize, EventSubject, EventType, PlannedVolume, PodFullName, PodUid, RecordedEvent};
-use ports::host::pod_volumes::VolumeError;
+use ports::host::pod_volumes::VolumeResult;
 use tokio::time::Instant;
 
 use super::{CsiVolumes, Key, refused};
@@ -32,7 +32,7 @@ impl CsiVolumes {
         uid: &PodUid,
         volume: &PlannedVolume,
         grows: &Growable<'_>,
-    ) -> Result<(), VolumeError> {
+    ) -> VolumeResult {
         let Growable { plugin, name, size, pod, read_only } = *grows;
         let key = Key { driver: plugin.to_owned(), handle: name.to_owned() };
         let here = self.with(|done| done.sizes.get(&key).copied());
@@ -72,11 +72,7 @@ impl CsiVolumes {
     }
 
     /// Updates the claim at the start of an expansion, if the controller tracks it.
-    pub(super) async fn begin_growth(
-        &self,
-        growing: &Growing<'_>,
-        expansion: &Expansion,
-    ) -> Result<(), VolumeError> {
+    pub(super) async fn begin_growth(&self, growing: &Growing<'_>, expansion: &Expansion) -> VolumeResult {
         let size = growing.size;
         if expansion.is_followed && expansion.claim_waits && size.state != "NodeResizeInProgress" {
             self.patch_claim(size, &begun()).await?;
@@ -85,11 +81,7 @@ impl CsiVolumes {
     }
 
     /// Handles a finished expansion.
-    pub(super) async fn has_grown(
-        &self,
-        growing: &Growing<'_>,
-        expansion: &Expansion,
-    ) -> Result<(), VolumeError> {
+    pub(super) async fn has_grown(&self, growing: &Growing<'_>, expansion: &Expansion) -> VolumeResult {
         if expansion.claim_waits {
             self.patch_claim(growing.size, &grown(&expansion.text)).await?;
         }
@@ -111,7 +103,7 @@ impl CsiVolumes {
         expansion: &Expansion,
         refusal: ExpansionFailure,
         message: String,
-    ) -> Result<(), VolumeError> {
+    ) -> VolumeResult {
         let Growing { key, size, name, .. } = growing;
         if refusal == ExpansionFailure::Unsupported && !(expansion.is_followed && expansion.claim_waits) {
             self.with(|done| done.has_size(key, expansion.bytes));
@@ -137,7 +129,7 @@ impl CsiVolumes {
         Err(refused(message))
     }
 
-    async fn patch_claim(&self, size: &CsiSize, patch: &serde_json::Value) -> Result<(), VolumeError> {
+    async fn patch_claim(&self, size: &CsiSize, patch: &serde_json::Value) -> VolumeResult {
         let told = self.deps.api.patch_claim_status(&size.namespace, &size.claim, patch).await;
         told.map_err(|error| {
             refused(format!("error updating pvc status {}/{}: {error}", size.namespace, size.claim))

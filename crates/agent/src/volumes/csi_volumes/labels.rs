@@ -11,7 +11,7 @@ use decide::volumes::labels::{
 };
 use model::{CsiLifecycle, LabelRequest, PodUid, VolumeLabel, same_label};
 use ports::host::csi_folders::{StagingRecord, VolumeRecord};
-use ports::host::pod_volumes::{PlannedVolume, VolumeError, VolumePlan};
+use ports::host::pod_volumes::{PlannedVolume, VolumeError, VolumePlan, VolumeResult};
 
 use super::set_up::VolumeSetup;
 use super::{CsiVolumes, refused};
@@ -53,7 +53,7 @@ impl CsiVolumes {
         &self,
         uid: &PodUid,
         volume: &PlannedVolume,
-    ) -> Result<Option<PlannedVolume>, VolumeError> {
+    ) -> VolumeResult<Option<PlannedVolume>> {
         let VolumeLabel::Wanted(wish) = &volume.label else { return Ok(None) };
         let Some((name, plugin)) = shared_name(&volume.plan) else {
             self.count_own(uid, volume, wish)?;
@@ -69,7 +69,7 @@ impl CsiVolumes {
         volume: &PlannedVolume,
         wish: &LabelRequest,
         (name, plugin): (&str, &str),
-    ) -> Result<VolumeLabel, VolumeError> {
+    ) -> VolumeResult<VolumeLabel> {
         if let Some(label) = self.with(|done| done.labels.of(name, uid)) {
             return Ok(label);
         }
@@ -93,12 +93,7 @@ impl CsiVolumes {
     }
 
     /// Counts the label conflicts of a volume that other pods cannot share.
-    fn count_own(
-        &self,
-        uid: &PodUid,
-        volume: &PlannedVolume,
-        wish: &LabelRequest,
-    ) -> Result<(), VolumeError> {
+    fn count_own(&self, uid: &PodUid, volume: &PlannedVolume, wish: &LabelRequest) -> VolumeResult {
         let storage = &self.deps.metrics.storage;
         match settle(wish, Plugin::Ignores) {
             Ok(Settled { warning: Some(warning), .. }) => {
@@ -157,7 +152,7 @@ impl CsiVolumes {
     }
 
     /// Whether the plugin supports labels.
-    async fn plugin(&self, plan: &VolumePlan) -> Result<Plugin, VolumeError> {
+    async fn plugin(&self, plan: &VolumePlan) -> VolumeResult<Plugin> {
         let VolumePlan::Csi(volume) = plan else { return Ok(Plugin::Supports) };
         let object = self.deps.drivers.object(&volume.driver).await.map_err(refused)?;
         let supports = object.is_some_and(|object| object.spec.se_linux_mount == Some(true));
@@ -169,7 +164,7 @@ impl CsiVolumes {
         &self,
         uid: &PodUid,
         volume: &PlannedVolume,
-    ) -> Result<Option<VolumeLabel>, VolumeError> {
+    ) -> VolumeResult<Option<VolumeLabel>> {
         let VolumePlan::Csi(plan) = &volume.plan else {
             return self.deps.others.mounted_label(uid, volume).await;
         };
@@ -189,7 +184,7 @@ impl CsiVolumes {
         &self,
         uid: &PodUid,
         volume: &PlannedVolume,
-    ) -> Result<Option<VolumeLabel>, VolumeError> {
+    ) -> VolumeResult<Option<VolumeLabel>> {
         let name = shared_name(&volume.plan).map(|(name, _)| name);
         match name.and_then(|name| self.with(|done| done.labels.of(&name, uid))) {
             Some(label) => Ok(Some(label)),
@@ -199,7 +194,7 @@ impl CsiVolumes {
 
     /// Makes sure that a volume can be staged and published with a label: no other pod uses it with another label. Unstages a volume
     /// that is still staged with another or an unknown label.
-    pub(super) async fn prepare_label(&self, work: &VolumeSetup<'_>) -> Result<(), VolumeError> {
+    pub(super) async fn prepare_label(&self, work: &VolumeSetup<'_>) -> VolumeResult {
         let VolumeSetup { place, label, volume, .. } = work;
         if matches!(label, VolumeLabel::None | VolumeLabel::Wanted(_)) || place.is_block {
             return Ok(());

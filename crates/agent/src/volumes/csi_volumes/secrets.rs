@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use decide::volumes::csi_driver::DriverTokenRequest;
 use model::{CsiPod, SecretReference, TokenRequest, TokenSpec};
-use ports::host::pod_volumes::VolumeError;
+use ports::host::pod_volumes::VolumeResult;
 use serde_json::json;
 
 use super::{CsiVolumes, refused};
@@ -17,7 +17,7 @@ impl CsiVolumes {
         &self,
         field: &str,
         reference: Option<&SecretReference>,
-    ) -> Result<BTreeMap<String, String>, VolumeError> {
+    ) -> VolumeResult<BTreeMap<String, String>> {
         let Some(SecretReference { namespace, name }) = reference else { return Ok(BTreeMap::new()) };
         let found = self.deps.api.secret(namespace, name).await;
         let found = found.map_err(|error| {
@@ -35,7 +35,7 @@ impl CsiVolumes {
         &self,
         pod: &CsiPod,
         wanted: &[DriverTokenRequest],
-    ) -> Result<BTreeMap<String, String>, VolumeError> {
+    ) -> VolumeResult<BTreeMap<String, String>> {
         if wanted.is_empty() {
             return Ok(BTreeMap::new());
         }

@@ -9,7 +9,7 @@ use decide::volumes::csi_driver::{DriverRequirements, driver_requirements};
 use decide::volumes::growth::{Expansion, ExpansionFailure, Growth, growth};
 use model::{CsiAccess, CsiLifecycle, CsiVolume, EventType, FsGroup, PlannedVolume, PodUid, VolumeLabel};
 use ports::host::csi_folders::{Published, VolumeRecord};
-use ports::host::pod_volumes::{Progress, VolumeError, VolumeStep};
+use ports::host::pod_volumes::{Progress, VolumeError, VolumeResult, VolumeStep};
 use ports::plugins::csi::{CsiCapabilities, CsiError, CsiNode, Expand, Publish, Stage, VolumeUse};
 use tokio::time::Instant;
 
@@ -35,7 +35,7 @@ impl CsiVolumes {
         volume: &CsiVolume,
         planned: &PlannedVolume,
         progress: &Progress,
-    ) -> Result<(), VolumeError> {
+    ) -> VolumeResult {
         let key = Key::of(volume);
         let _locked = self.lock(&key).await?;
         let place = self.place(uid, volume, planned.label.of_mount());
@@ -127,11 +127,7 @@ impl CsiVolumes {
         self.deps.folders.locate(uid, record, volume.access == CsiAccess::Block)
     }
 
-    async fn stage_and_publish(
-        &self,
-        work: &VolumeSetup<'_>,
-        progress: &Progress,
-    ) -> Result<(), VolumeError> {
+    async fn stage_and_publish(&self, work: &VolumeSetup<'_>, progress: &Progress) -> VolumeResult {
         let VolumeSetup { volume, place, requirements, .. } = work;
         let publish_context = if requirements.attach {
             self.with(|done| done.uses(&place.record));
@@ -214,7 +210,7 @@ impl CsiVolumes {
         work: &VolumeSetup<'_>,
         publish_context: BTreeMap<String, String>,
         secrets: BTreeMap<String, String>,
-    ) -> Result<(), VolumeError> {
+    ) -> VolumeResult {
         self.deps.folders.prepare_staging(&work.place).await?;
         let order = Stage {
             handle: work.volume.handle.clone(),
@@ -230,7 +226,7 @@ impl CsiVolumes {
     }
 
     /// Expands the volume on this node and updates the claim.
-    async fn grow(&self, work: &VolumeSetup<'_>, expansion: &Expansion) -> Result<(), VolumeError> {
+    async fn grow(&self, work: &VolumeSetup<'_>, expansion: &Expansion) -> VolumeResult {
         let VolumeSetup { volume, place, .. } = work;
         let Some(growing) = work.growing() else { return Ok(()) };
         let order = Expand {

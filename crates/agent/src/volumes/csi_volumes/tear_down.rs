@@ -2,7 +2,7 @@
 
 use model::{CsiLifecycle, PodUid};
 use ports::host::csi_folders::{Published, VolumeRecord};
-use ports::host::pod_volumes::VolumeError;
+use ports::host::pod_volumes::VolumeResult;
 use ports::plugins::csi::CsiNode;
 use tokio::time::Instant;
 
@@ -10,7 +10,7 @@ use super::{CsiVolumes, Key, refused};
 
 impl CsiVolumes {
     /// Tears down all volumes of a pod. Continues after a failure and returns the first one.
-    pub(super) async fn tear_down_csi(&self, uid: &PodUid) -> Result<(), VolumeError> {
+    pub(super) async fn tear_down_csi(&self, uid: &PodUid) -> VolumeResult {
         let found = self.deps.folders.of_pod(uid).await?;
         let undone = futures::future::join_all(found.volumes.iter().map(|volume| self.undo(volume))).await;
         let unreadable = found.unreadable.into_iter().map(|record| Err(record.error.into()));
@@ -18,7 +18,7 @@ impl CsiVolumes {
     }
 
     /// The record is removed last, so that an interrupted teardown is repeated.
-    async fn undo(&self, volume: &Published) -> Result<(), VolumeError> {
+    async fn undo(&self, volume: &Published) -> VolumeResult {
         let record = &volume.record;
         let key = Key { driver: record.driver.clone(), handle: record.handle.clone() };
         let _locked = self.lock(&key).await?;
@@ -46,7 +46,7 @@ impl CsiVolumes {
         Ok(())
     }
 
-    pub(super) async fn unstage(&self, driver: &dyn CsiNode, volume: &Published) -> Result<(), VolumeError> {
+    pub(super) async fn unstage(&self, driver: &dyn CsiNode, volume: &Published) -> VolumeResult {
         let abilities = driver.capabilities().await;
         let abilities = abilities.map_err(|error| {
             refused(format!(
