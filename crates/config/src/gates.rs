@@ -31,7 +31,7 @@ enum Initial {
     Off,
 }
 
-/// What setting a gate changes in Podward.
+/// The effect of a feature gate in Podward.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum GateEffect {
     /// The gate may not be set to a value other than its default.

@@ -1,7 +1,7 @@
 //! Replaces invalid `:authority` headers in the HTTP/2 frames of a client.
 //!
 //! Header blocks are compressed with a table that both ends maintain, so a block cannot be edited in place: every block is
-//! decoded and encoded again, with tables of its own on both sides of the filter. All other frames pass unchanged.
+//! decoded and encoded again, with separate tables for client and server. All other frames pass unchanged.
 
 use std::fmt;
 

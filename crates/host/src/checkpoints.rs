@@ -62,7 +62,7 @@ fn load(path: &Path, name: &OsStr) -> Result<Option<Vec<u8>>, FileError> {
         if let Some(folder) = Folder::open(path)? {
             set_aside(&folder, name)?;
         }
-        Err(reason).on_path("load checkpoint, now set target as .corrupt,", path.join(name))
+        Err(reason).on_path("load checkpoint, now renamed to .corrupt,", path.join(name))
     })
 }
 
@@ -70,7 +70,7 @@ fn set_aside(folder: &Folder, name: &OsStr) -> Result<(), FileError> {
     let mut target = name.to_os_string();
     target.push(".corrupt");
     rustix::fs::renameat(folder, name, folder, &target)
-        .on_path("set target corrupt checkpoint", folder.path().join(name))
+        .on_path("rename corrupt checkpoint", folder.path().join(name))
 }
 
 fn encode(content: &[u8]) -> Vec<u8> {

@@ -93,7 +93,15 @@ fn reference(root: &Path) -> String {
             .position(|(_, _, sources)| sources.iter().any(|source| relative.starts_with(source)));
         let text = fs::read_to_string(&file).unwrap();
         let production = text.split("#[cfg(test)]\nmod tests").next().unwrap();
-        for family in families(production) {
+        let found = families(production);
+        for (call, _) in production.match_indices("page.") {
+            let name = production[call..].split('"').nth(1).filter(|name| is_family_name(name));
+            let is_direct = production[call..].split('"').next().unwrap().ends_with('(');
+            let is_found = |name| found.iter().any(|family| family.name == name);
+            let hidden = name.filter(|name| is_direct && !is_found(*name));
+            assert!(hidden.is_none(), "{relative}: the help text of {hidden:?} must follow its name");
+        }
+        for family in found {
             let row =
                 format!("| `{}` | {} | {} |", family.name, family.kind, family.help.replace('|', "\\|"));
             pages.entry(page.unwrap()).or_default().insert(family.name.to_owned(), row);

@@ -54,12 +54,21 @@ impl AgentMetrics {
 
     fn write_process(&self, page: &mut Page) {
         let Some(usage) = self.process.read() else { return };
-        let help = "CPU time of the process, in seconds";
-        page.counter("process_cpu_seconds_total", help, usage.cpu_seconds);
-        let help = "Bytes received over the network of the process";
-        page.counter("process_network_receive_bytes_total", help, usage.received_bytes as f64);
-        let help = "Bytes sent over the network of the process";
-        page.counter("process_network_transmit_bytes_total", help, usage.sent_bytes as f64);
+        for (name, help, value) in [
+            ("process_cpu_seconds_total", "CPU time of the process, in seconds", usage.cpu_seconds),
+            (
+                "process_network_receive_bytes_total",
+                "Bytes received over the network of the process",
+                usage.received_bytes as f64,
+            ),
+            (
+                "process_network_transmit_bytes_total",
+                "Bytes sent over the network of the process",
+                usage.sent_bytes as f64,
+            ),
+        ] {
+            page.counter(name, help, value);
+        }
         for (name, help, value) in [
             ("process_resident_memory_bytes", "Memory of the process in RAM", usage.resident_bytes as f64),
             ("process_virtual_memory_bytes", "Address space of the process", usage.virtual_bytes as f64),

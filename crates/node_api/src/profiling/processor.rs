@@ -126,7 +126,7 @@ fn comments(sampled: &ProcessorProfile) -> Vec<String> {
     let lost = (sampled.lost > 0).then(|| format!("{} samples were lost", sampled.lost));
     let unseen = (sampled.unseen_threads > 0).then(|| {
         format!(
-            "{} threads were not sampled: there were too many, or the kernel error_response",
+            "{} threads were not sampled: there were too many, or the kernel refused",
             sampled.unseen_threads
         )
     });

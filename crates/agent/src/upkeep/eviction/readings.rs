@@ -57,7 +57,7 @@ impl Evictor {
         let layout = match disk_layout(node, of_images, of_containers) {
             DiskLayout::SplitImageFs if !self.deps.settings.split_disks => {
                 tracing::warn!(
-                    "containers have a disk of their own, but KubeletSeparateDiskGC is off: it is not watched"
+                    "containers have a separate disk, which is not monitored because KubeletSeparateDiskGC is off"
                 );
                 DiskLayout::DedicatedImageFs
             }
