@@ -13,6 +13,7 @@ scenarios!(
     http_hooks_send_requests,
     pre_stop_hooks_run_before_the_stop_signal,
     pre_stop_hook_is_limited_by_the_grace_period,
+    pre_stop_hook_runs_until_its_container_is_killed,
 );
 
 fn exec(script: &str) -> Value {
@@ -170,4 +171,20 @@ async fn pre_stop_hook_is_limited_by_the_grace_period(agent: Agent) -> Result<()
     ensure!(start.elapsed() >= Duration::from_secs(3), "removed after {:?}", start.elapsed());
     // The process still received its signal, and time to react.
     diary.wait(&["main", "main-end"]).await
+}
+
+async fn pre_stop_hook_runs_until_its_container_is_killed(agent: Agent) -> Result<()> {
+    let node = Node::start(agent).await?;
+    let diary = Diary::new(&node, "web")?;
+    // The container ignores the signal, so it is killed 2 s after the grace period of 3 s.
+    let main = sh("main", "trap '' TERM; echo main >> /d/diary; while true; do sleep 1; done");
+    let hook = exec("sleep 4; echo hook-end >> /d/diary; sleep 1000");
+    let main = plus(main, &json!({"lifecycle": {"preStop": hook}}));
+    let manifest = with(diary.pod("web", [], [main]), "/spec/terminationGracePeriodSeconds", json!(3));
+    node.write("web.json", &manifest)?;
+    node.wait_running("web").await?;
+    diary.wait(&["main"]).await?;
+    node.remove("web.json")?;
+    node.wait_gone("web").await?;
+    diary.wait(&["main", "hook-end"]).await
 }

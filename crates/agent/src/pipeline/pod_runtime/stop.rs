@@ -7,6 +7,7 @@ use decide::pipeline::grace::{MIN_CONTAINER_GRACE, container_grace};
 use decide::pipeline::hooks::{Hook, container_from_status};
 use decide::pipeline::pod_actions::KillContainer;
 use decide::pipeline::termination::containers_to_stop_first;
+use futures::future::{self, BoxFuture, Either, FutureExt};
 use k8s_openapi::api::core::v1::Container;
 use model::{ContainerId, ContainerStatus, EventType, ObservedPod, Pod, SyncFailure};
 use ports::runtime::RuntimeError;
@@ -15,6 +16,9 @@ use tokio::time::Instant;
 
 use super::hooks::HookSubject;
 use super::{PodRuntime, complete, runtime_failed, runtime_failure, sync_failed};
+
+/// How long the hook of a stopped container may take to end.
+const HOOK_END_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// A container to stop.
 pub(super) struct ContainerStop<'a> {
@@ -136,7 +140,8 @@ impl PodRuntime {
     }
 
     /// Stops one container within its grace period, which includes the `preStop` hook and the wait for `predecessors`. The
-    /// process always gets at least two seconds.
+    /// process always gets at least two seconds. As upstream, a hook that exceeds the grace period is not cancelled: it ends
+    /// with its container.
     pub(super) async fn stop_container(
         &self,
         stop: &ContainerStop<'_>,
@@ -147,9 +152,10 @@ impl PodRuntime {
             self.event(pod, name, EventType::Normal, "Killing", &stop.message);
         }
         let mut left = stop.grace;
+        let mut unfinished_hook = None;
         if left > 0 {
             let started = Instant::now();
-            self.run_pre_stop(stop).await;
+            unfinished_hook = self.run_pre_stop(stop).await;
             left = left.saturating_sub(started.elapsed().as_secs());
         }
         if left > 0 {
@@ -159,24 +165,44 @@ impl PodRuntime {
             left = left.saturating_sub(started.elapsed().as_secs());
         }
         let grace = Duration::from_secs(left).max(MIN_CONTAINER_GRACE);
-        self.deps.runtime.stop_container(stop.id, grace).await
+        let stopping = self.deps.runtime.stop_container(stop.id, grace);
+        let Some(hook) = unfinished_hook else { return stopping.await };
+        match future::select(stopping, hook).await {
+            Either::Left((stopped, hook)) => {
+                let _ = tokio::time::timeout(HOOK_END_TIMEOUT, hook).await;
+                stopped
+            }
+            Either::Right(((), stopping)) => stopping.await,
+        }
     }
 
-    async fn run_pre_stop(&self, stop: &ContainerStop<'_>) {
-        let lifecycle = stop.container.lifecycle.as_ref();
-        let Some(handler) = lifecycle.and_then(|lifecycle| lifecycle.pre_stop.as_ref()) else { return };
+    /// Runs the `preStop` hook. Returns a hook that has not ended within the grace period.
+    async fn run_pre_stop<'a>(&'a self, stop: &'a ContainerStop<'_>) -> Option<BoxFuture<'a, ()>> {
+        let handler = stop.container.lifecycle.as_ref()?.pre_stop.as_ref()?;
         let subject = HookSubject { pod: stop.pod, container: &stop.container, id: stop.id, ips: stop.ips };
+        let mut hook = async move {
+            if let Err(cause) = self.run_hook(subject, handler).await {
+                self.report_failed_pre_stop(stop, &cause);
+            }
+        }
+        .boxed();
         let limit = Duration::from_secs(stop.grace);
-        let cause = match tokio::time::timeout(limit, self.run_hook(subject, handler)).await {
-            Ok(Ok(())) => return,
-            Ok(Err(cause)) => cause,
+        match tokio::time::timeout(limit, &mut hook).await {
+            Ok(()) => None,
             // A sleep that exceeds the grace period is cut short without a failure.
             Err(_) if matches!(Hook::of(handler), Hook::Sleep(_)) => {
                 self.deps.metrics.pods.sleeps_cut_short.inc();
-                return;
+                None
             }
-            Err(_) => format!("not finished within the grace period of {} s", stop.grace),
-        };
+            Err(_) => {
+                let name = &stop.container.name;
+                tracing::info!(container = name, id = %stop.id, "preStop hook exceeds the grace period, stopping its container");
+                Some(hook)
+            }
+        }
+    }
+
+    fn report_failed_pre_stop(&self, stop: &ContainerStop<'_>, cause: &str) {
         let name = stop.container.name.as_str();
         tracing::info!(container = name, id = %stop.id, %cause, "preStop hook failed");
         if let Some(pod) = stop.pod {
