@@ -69,7 +69,7 @@ run: toolchain setup ## demo: runs a pod on a private containerd until Ctrl-C (A
 	@PODWARD_BIN=$(CURDIR)/target/debug/podward exec target/debug/demo-node $(ARGS)
 
 .PHONY: check
-check: format lints layers dependencies unused advisories scripts ## format, lints, layer rules, dependencies, advisories, scripts (-k: report all)
+check: format lints fuzz-targets layers dependencies unused advisories scripts ## format, lints, layer rules, dependencies, advisories, scripts (-k: report all)
 
 .PHONY: format
 format: toolchain
@@ -81,6 +81,12 @@ format: toolchain
 lints: toolchain
 	$(call say,lints)
 	@$(CARGO) clippy --locked --workspace --all-targets -- -D warnings
+
+# The fuzz targets are a separate workspace.
+.PHONY: fuzz-targets
+fuzz-targets: toolchain
+	$(call say,fuzz targets compile)
+	@$(CARGO) check --quiet --locked --manifest-path fuzz/Cargo.toml --target-dir target
 
 .PHONY: layers
 layers: toolchain

@@ -1,8 +1,9 @@
 //! Any text: an accepted image name round-trips through its parts.
 #![no_main]
 
-use decide::images::image_pull::{parse_image_name, with_default_tag};
+use decide::images::image_pull::with_default_tag;
 use libfuzzer_sys::fuzz_target;
+use values::image_name::parse_image_name;
 
 fuzz_target!(|image: &str| {
     let tagged = with_default_tag(image);

@@ -2,14 +2,14 @@
 #![no_main]
 
 use decide::logs::container_logs::LogOptions;
-use decide::logs::node_logs::{NodeLogQuery, Wanted, folder_page};
+use decide::logs::node_logs::{LogTarget, NodeLogQuery, folder_page};
 use libfuzzer_sys::fuzz_target;
 use model::Timestamp;
 
 fuzz_target!(|pairs: Vec<(String, String)>| {
     let _ = LogOptions::read(&pairs, true, Timestamp::from_secs(1_000_000_000));
     if let Ok(Some(query)) = NodeLogQuery::read(&pairs)
-        && let Ok(Wanted::Services(services)) = query.wanted()
+        && let Ok(LogTarget::Services(services)) = query.target()
     {
         assert!(services.len() <= 4);
         let arguments = query.journal_arguments(&services);

@@ -1,7 +1,7 @@
 //! Any message, query and headers of a stream: accepted or rejected, and an accepted message round-trips.
 #![no_main]
 
-use decide::http::streaming::{ChannelMessage, Upgrade, forwarded_ports, to_client, wanted_streams};
+use decide::http::streaming::{ChannelMessage, Upgrade, forwarded_ports, requested_streams, to_client};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|input: (&[u8], Vec<(String, String)>, &str)| {
@@ -9,7 +9,7 @@ fuzz_target!(|input: (&[u8], Vec<(String, String)>, &str)| {
     if let ChannelMessage::Bytes(channel, bytes) = ChannelMessage::read(message) {
         assert_eq!(to_client(channel, bytes), message);
     }
-    if let Ok(streams) = wanted_streams(&query) {
+    if let Ok(streams) = requested_streams(&query) {
         assert!(streams.stdin || streams.stdout || streams.stderr);
         assert!(!(streams.tty && streams.stderr));
     }

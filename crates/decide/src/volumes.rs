@@ -179,8 +179,10 @@ fn plan(
     let path = |plugin: &str| PodPaths::new(settings).volume_dir(&pod.uid, plugin, &volume.name);
     if let (Some((plugin, kept)), Some(files)) = (files_plugin(volume), files.get(&volume.name)) {
         let storage = match kept {
-            Kept::OnDisk => FileStorage::Disk,
-            Kept::InMemory => FileStorage::Memory { size_limit: empty_dir::memory_size(pod, None, settings) },
+            FileMedium::OnDisk => FileStorage::Disk,
+            FileMedium::InMemory => {
+                FileStorage::Memory { size_limit: empty_dir::memory_size(pod, None, settings) }
+            }
         };
         let mount_points = mount_points::nested(pod, &volume.name).map_err(invalid)?;
         return Ok(VolumePlan::Files { path: path(plugin), storage, files: files.clone(), mount_points });
@@ -222,47 +224,47 @@ fn plan(
 /// Plans iSCSI, Fibre Channel and FlexVolume volumes; `path` returns the folder for a plugin name.
 fn served(pod: &Pod, volume: &Volume, path: impl Fn(&str) -> PathBuf) -> Result<Option<VolumePlan>, String> {
     if let Some(source) = &volume.iscsi {
-        let wanted = iscsi::VolumeProperties {
+        let properties = iscsi::VolumeProperties {
             path: path("kubernetes.io/iscsi"),
             name: &volume.name,
             namespace: pod.namespace(),
             use_as: iscsi::as_files(source.fs_type.as_deref(), Vec::new()),
             read_only: false,
         };
-        return iscsi::inline(source, wanted).map(Some);
+        return iscsi::inline(source, properties).map(Some);
     }
     if let Some(source) = &volume.fc {
-        let wanted = fc::VolumeProperties {
+        let properties = fc::VolumeProperties {
             path: path("kubernetes.io/fc"),
             use_as: iscsi::as_files(source.fs_type.as_deref(), Vec::new()),
             read_only: source.read_only == Some(true),
         };
-        return fc::plan(source, wanted).map(Some);
+        return fc::plan(source, properties).map(Some);
     }
     let Some(source) = &volume.flex_volume else { return Ok(None) };
-    let wanted = flex::VolumeProperties {
+    let properties = flex::VolumeProperties {
         path: path(&source.driver),
         name: &volume.name,
         pod: csi::pod_info(pod),
         read_only: source.read_only == Some(true),
         size: None,
     };
-    flex::inline(source, wanted).map(Some)
+    flex::inline(source, properties).map(Some)
 }
 
 /// Storage of projected files.
 #[derive(Clone, Copy)]
-enum Kept {
+enum FileMedium {
     OnDisk,
     InMemory,
 }
 
-fn files_plugin(volume: &Volume) -> Option<(&'static str, Kept)> {
+fn files_plugin(volume: &Volume) -> Option<(&'static str, FileMedium)> {
     [
-        (volume.config_map.is_some(), ("kubernetes.io/configmap", Kept::OnDisk)),
-        (volume.secret.is_some(), ("kubernetes.io/secret", Kept::InMemory)),
-        (volume.downward_api.is_some(), ("kubernetes.io/downward-api", Kept::InMemory)),
-        (volume.projected.is_some(), ("kubernetes.io/projected", Kept::InMemory)),
+        (volume.config_map.is_some(), ("kubernetes.io/configmap", FileMedium::OnDisk)),
+        (volume.secret.is_some(), ("kubernetes.io/secret", FileMedium::InMemory)),
+        (volume.downward_api.is_some(), ("kubernetes.io/downward-api", FileMedium::InMemory)),
+        (volume.projected.is_some(), ("kubernetes.io/projected", FileMedium::InMemory)),
     ]
     .into_iter()
     .find_map(|(is_set, plugin)| is_set.then_some(plugin))

@@ -83,7 +83,7 @@ pub struct CsiSize {
     /// Requested size of the claim in bytes.
     pub asked: i64,
     /// `allocatedResources` of the claim, in bytes and as text, if the controller sets it.
-    pub granted: Option<(i64, String)>,
+    pub allocated: Option<(i64, String)>,
     /// Resize status of the claim, such as `NodeResizePending`; empty when idle.
     pub state: String,
     /// Whether several nodes may write the volume; then each node grows its own file system.

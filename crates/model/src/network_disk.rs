@@ -126,7 +126,7 @@ impl fmt::Debug for VolumeSecret {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::NotNeeded => f.write_str("NotNeeded"),
-            Self::Requested(reference) => f.debug_tuple("Wanted").field(reference).finish(),
+            Self::Requested(reference) => f.debug_tuple("Requested").field(reference).finish(),
             Self::Missing(reason) => f.debug_tuple("Missing").field(reason).finish(),
             Self::Given(content) => f.debug_tuple("Given").field(&content.keys()).finish(),
         }

@@ -3,7 +3,7 @@ use std::fmt;
 
 use crate::{PodUid, Timestamp};
 
-/// A certificate that a pod wants for itself, and for whom.
+/// A certificate that a pod requests, with its subject.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CertificateWish {
     pub namespace: String,

@@ -39,7 +39,7 @@ pub struct SandboxSpec {
 /// Security settings of a sandbox.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct SandboxSecurity {
-    /// Which namespaces are shared with whom.
+    /// How each namespace is shared.
     pub namespaces: Namespaces,
     /// Whose users the pod's users are; all its containers share them.
     pub user_namespace: UserNamespace,

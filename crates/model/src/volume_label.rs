@@ -18,7 +18,7 @@ pub enum VolumeLabel {
     #[default]
     None,
     /// Containers ask for labels; what comes of it is not settled.
-    Wanted(Box<LabelRequest>),
+    Requested(Box<LabelRequest>),
     /// The files keep their own labels.
     OfFiles,
     /// The volume is mounted with one label for all files.
@@ -30,7 +30,7 @@ impl VolumeLabel {
     pub fn of_mount(&self) -> Option<&str> {
         match self {
             Self::OfMount(label) => Some(label),
-            Self::None | Self::Wanted(_) | Self::OfFiles => None,
+            Self::None | Self::Requested(_) | Self::OfFiles => None,
         }
     }
 }

@@ -383,7 +383,7 @@ fn size(gib: i64) -> CsiSize {
         known: 1 << 30,
         wanted_text: format!("{gib}Gi"),
         asked: gib << 30,
-        granted: None,
+        allocated: None,
         state: String::new(),
         grows_on_each_node: false,
     }
@@ -431,7 +431,7 @@ async fn updates_claim_during_expansion() {
     let driver = node.driver("d.example", &[Ability::ExpandVolume]);
     let size = CsiSize {
         asked: 2 << 30,
-        granted: Some((2 << 30, "2Gi".to_owned())),
+        allocated: Some((2 << 30, "2Gi".to_owned())),
         state: "NodeResizePending".to_owned(),
         ..size(3)
     };
@@ -454,7 +454,7 @@ async fn updates_claim_during_expansion() {
         [&begun, &failed, &begun, &json!("NodeResizeInfeasible"), &begun, &failed].map(Clone::clone)
     );
     assert_eq!(node.patches()[1]["status"]["conditions"][0]["type"], "NodeResizeError");
-    assert_eq!(driver.last("NodeExpandVolume").unwrap().bytes, 2 << 30, "what was granted counts");
+    assert_eq!(driver.last("NodeExpandVolume").unwrap().bytes, 2 << 30, "what was allocated counts");
     // A new agent retries.
     driver.set_fault("NodeExpandVolume", None);
     node.set_up(&node.agent(), "u1", &grows, None).await.unwrap();

@@ -145,7 +145,7 @@ async fn reports_when_removing_images_is_not_enough() {
     collector.wait_for_runs(0).await;
     let told = collector.recorded_messages("FreeDiskSpaceFailed");
     assert!(told.len() == 1 && told[0].contains("(freed 2097152 bytes)"), "{told:?}");
-    assert_eq!(collector.runtime.read(|world| world.count(Rpc::RemoveImage)), 2);
+    assert_eq!(collector.runtime.read(|state| state.count(Rpc::RemoveImage)), 2);
     let text = collector.metrics.encode(Format::Text);
     assert!(text.contains("kubelet_image_garbage_collected_total{reason=\"space\"} 2\n"), "{text}");
     collector.wait_for_runs(1).await;

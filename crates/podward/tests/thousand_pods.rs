@@ -68,7 +68,7 @@ impl Node {
     async fn converge(&self) -> Duration {
         let began = Instant::now();
         // Checks the fake runtime first, because reading a thousand pods from the agent is expensive.
-        let all = self.runtime.wait_until(|world| world.running_count() == PODS);
+        let all = self.runtime.wait_until(|state| state.running_count() == PODS);
         if tokio::time::timeout(Duration::from_secs(180), all).await.is_err() {
             panic!(
                 "{} containers run; the agent said:\n{}",

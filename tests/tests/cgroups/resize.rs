@@ -99,7 +99,7 @@ async fn resize_changes_running_init_container(agent: Agent) -> Result<()> {
     wait_sizes(&node, [&pod, &init], 20, 96).await?;
     node.write("web.json", &manifest("300m", "128Mi"))?;
     wait_sizes(&node, [&pod, &init], 30, 128).await?;
-    ensure!(node.only_running("web").await?.id == before.id, "the init container was begun anew");
+    ensure!(node.only_running("web").await?.id == before.id, "the init container was restarted");
     Ok(())
 }
 

@@ -78,6 +78,6 @@ async fn agent_restart_keeps_node_conditions(agent: Agent) -> Result<()> {
     .await?;
     let after = node.node().await?;
     ensure!(since(&after) == since(&before), "{} became {}", before["status"], after["status"]);
-    ensure!(after["metadata"]["uid"] == before["metadata"]["uid"], "the node was made anew");
+    ensure!(after["metadata"]["uid"] == before["metadata"]["uid"], "the node was created again");
     node.end()
 }

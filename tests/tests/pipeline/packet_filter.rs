@@ -83,8 +83,8 @@ impl Network {
         Ok(String::from_utf8_lossy(&output.stdout).into_owned())
     }
 
-    async fn wait_for_chains(&self, patience: Duration) -> Result<()> {
-        eventually("the node's chains", patience, async || self.check_chains()).await
+    async fn wait_for_chains(&self, timeout: Duration) -> Result<()> {
+        eventually("the node's chains", timeout, async || self.check_chains()).await
     }
 
     fn check_chains(&self) -> Result<()> {

@@ -31,8 +31,8 @@ impl Collect for PodGauges {
         write_desired(page, &desired, |pod| self.is_active(pod));
         write_workers(page, &self.workers.all(), |view| self.desired.get(&view.uid).is_some());
         write_observed(page, &self.observer.all());
-        let granted: Vec<_> = desired.iter().filter_map(|pod| self.allocations.get(&pod.uid)).collect();
-        write_resizes(page, &granted);
+        let allocations: Vec<_> = desired.iter().filter_map(|pod| self.allocations.get(&pod.uid)).collect();
+        write_resizes(page, &allocations);
     }
 }
 
@@ -108,16 +108,16 @@ fn write_observed(page: &mut Page, rows: &[Arc<ObservedPod>]) {
     page.gauges(("kubelet_running_containers", "Containers by state"), ["container_state"], counts);
 }
 
-fn write_resizes(page: &mut Page, granted: &[Arc<PodAllocation>]) {
+fn write_resizes(page: &mut Page, allocations: &[Arc<PodAllocation>]) {
     let pending = ["Deferred", "Infeasible"].map(|reason| {
         let waits = |own: &&Arc<PodAllocation>| {
             own.pending.as_ref().is_some_and(|condition| condition.reason == reason)
         };
-        (reason.to_lowercase(), to_gauge(granted.iter().filter(waits).count()))
+        (reason.to_lowercase(), to_gauge(allocations.iter().filter(waits).count()))
     });
     let about = ("kubelet_pod_pending_resizes", "Resizes that are pending, by reason");
     page.gauges(about, ["reason"], pending.iter().map(|(reason, count)| ([reason.as_str()], *count)));
-    let in_progress = granted.iter().filter(|own| own.in_progress.is_some()).count();
+    let in_progress = allocations.iter().filter(|own| own.in_progress.is_some()).count();
     page.gauge("kubelet_pod_in_progress_resizes", "Resizes that are being actuated", to_gauge(in_progress));
 }
 

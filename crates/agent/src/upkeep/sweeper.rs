@@ -34,7 +34,7 @@ pub struct SweeperDeps {
     pub logs: Arc<dyn PodLogs>,
     pub cgroups: Arc<dyn PodCgroups>,
     /// Checks whether a pod is still an orphan.
-    pub wanted: SweepGuard,
+    pub guard: SweepGuard,
     pub sweeping: SweepClaims,
     /// Notified about removed pods.
     pub observer: Observer,
@@ -44,12 +44,12 @@ pub struct SweeperDeps {
 impl SweeperDeps {
     /// Claims a pod for removal, unless it is desired again.
     fn claim_unwanted(&self, uid: &PodUid) -> Option<SweepClaim> {
-        self.sweeping.claim(uid, || self.wanted.is_orphan(uid))
+        self.sweeping.claim(uid, || self.guard.is_orphan(uid))
     }
 
     /// Claims the remains of a finished pod.
     fn claim_over(&self, uid: &PodUid) -> Option<SweepClaim> {
-        self.sweeping.claim(uid, || self.wanted.is_over(uid))
+        self.sweeping.claim(uid, || self.guard.is_over(uid))
     }
 }
 

@@ -69,14 +69,14 @@ mod tests {
     #[test]
     fn renews_tokens_after_four_fifths_or_a_day() {
         let cases = [
-            // lifetime, spread, seconds after the issue
+            // lifetime, jitter, seconds after the issue
             (3600, 0.0, 2880),
             (3600, 1.0, 2870),
             (600, 0.5, 475),
             (365 * 24 * 3600, 0.0, 24 * 3600),
             (0, 0.0, 0),
         ];
-        for (lifetime, spread, expected) in cases {
+        for (lifetime, jitter, expected) in cases {
             let issued = 1_000_000;
             let token = IssuedToken {
                 token: String::new(),
@@ -84,9 +84,9 @@ mod tests {
                 expiration_seconds: lifetime,
             };
             assert_eq!(
-                renew_at(&token, spread),
+                renew_at(&token, jitter),
                 Timestamp::from_secs(issued + expected),
-                "{lifetime} {spread}"
+                "{lifetime} {jitter}"
             );
         }
     }

@@ -181,7 +181,7 @@ pub(super) fn size(claimed: &ClaimedVolume) -> Option<CsiSize> {
     let spec = claimed.claim.spec.as_ref();
     let requests = spec.and_then(|spec| spec.resources.as_ref()).and_then(|list| list.requests.as_ref());
     let asked = requests.and_then(|list| list.get("storage"));
-    let granted = status.allocated_resources.as_ref().and_then(|list| list.get("storage"));
+    let allocated = status.allocated_resources.as_ref().and_then(|list| list.get("storage"));
     let state = status.allocated_resource_statuses.as_ref().and_then(|list| list.get("storage"));
     let modes = spec.and_then(|spec| spec.access_modes.as_deref()).unwrap_or_default();
     let is_shared = modes.iter().any(|mode| mode == "ReadWriteMany");
@@ -195,7 +195,7 @@ pub(super) fn size(claimed: &ClaimedVolume) -> Option<CsiSize> {
         known: bytes(known),
         wanted_text: capacity.0.clone(),
         asked: asked.map(bytes).unwrap_or_default(),
-        granted: granted.map(|granted| (bytes(granted), granted.0.clone())),
+        allocated: allocated.map(|allocated| (bytes(allocated), allocated.0.clone())),
         state: state.cloned().unwrap_or_default(),
         grows_on_each_node: is_shared && !is_exempt,
     })

@@ -41,7 +41,7 @@ pub fn growth(size: &CsiSize, read_only: bool, here: Option<i64>) -> Growth {
     if read_only {
         return Growth::ReadOnly;
     }
-    if size.state.is_empty() && size.granted.is_none() {
+    if size.state.is_empty() && size.allocated.is_none() {
         // The controller does not report its progress.
         return Growth::Expand(Expansion {
             bytes: size.wanted,
@@ -50,7 +50,7 @@ pub fn growth(size: &CsiSize, read_only: bool, here: Option<i64>) -> Growth {
             claim_waits: size.known < size.wanted,
         });
     }
-    let (bytes, text) = size.granted.clone().unwrap_or_default();
+    let (bytes, text) = size.allocated.clone().unwrap_or_default();
     let claim_knows = size.known >= bytes && size.state.is_empty();
     let is_ours = matches!(size.state.as_str(), "NodeResizePending" | "NodeResizeInProgress");
     if is_ours || (claim_knows && size.grows_on_each_node) {
@@ -128,7 +128,7 @@ mod tests {
 
     const GIB: i64 = 1 << 30;
 
-    fn size(known: i64, granted: Option<i64>, state: &str) -> CsiSize {
+    fn size(known: i64, allocated: Option<i64>, state: &str) -> CsiSize {
         CsiSize {
             namespace: "n".into(),
             claim: "c".into(),
@@ -137,7 +137,7 @@ mod tests {
             known: known * GIB,
             wanted_text: "3Gi".into(),
             asked: 3 * GIB,
-            granted: granted.map(|granted| (granted * GIB, format!("{granted}Gi"))),
+            allocated: allocated.map(|allocated| (allocated * GIB, format!("{allocated}Gi"))),
             state: state.into(),
             grows_on_each_node: false,
         }

@@ -93,7 +93,7 @@ pub fn wish(
         Some("Recursive") => LabelChange::Recursive,
         Some(_) | None => LabelChange::Mount,
     };
-    VolumeLabel::Wanted(Box::new(LabelRequest {
+    VolumeLabel::Requested(Box::new(LabelRequest {
         volume: name.unwrap_or(volume).to_owned(),
         labels: container_labels(pod, volume, policy),
         change,

@@ -30,7 +30,7 @@ pub(super) fn plan(
     let found = &claimed.volume;
     let Some(spec) = &found.spec else { return Err(unsupported(volume)) };
     let paths = PodPaths::new(settings);
-    let wanted = Wanted {
+    let request = VolumeRequest {
         pod,
         claimed,
         name: found.metadata.name.as_deref().unwrap_or_default(),
@@ -39,11 +39,11 @@ pub(super) fn plan(
         read_only: volume.persistent_volume_claim.as_ref().and_then(|source| source.read_only) == Some(true),
         options: mount_options(found, spec),
     };
-    if let Some(plan) = wanted.built_in(spec) {
+    if let Some(plan) = request.built_in(spec) {
         return plan;
     }
     let Some(source) = &spec.csi else { return Err(unsupported(volume)) };
-    let read_only = wanted.read_only;
+    let read_only = request.read_only;
     Ok(csi::claimed(&csi::Claimed { pod, claimed, spec, source, read_only }, settings))
 }
 
@@ -56,7 +56,7 @@ fn translated(claimed: &ClaimedVolume) -> Result<Option<ClaimedVolume>, VolumePr
 }
 
 /// A PersistentVolume and its use in the pod.
-struct Wanted<'a> {
+struct VolumeRequest<'a> {
     pod: &'a Pod,
     claimed: &'a ClaimedVolume,
     name: &'a str,
@@ -66,7 +66,7 @@ struct Wanted<'a> {
     options: Vec<String>,
 }
 
-impl Wanted<'_> {
+impl VolumeRequest<'_> {
     /// Plans the kinds that need no CSI driver; `None` for other kinds.
     fn built_in(&self, spec: &PersistentVolumeSpec) -> Option<Result<VolumePlan, VolumeProblem>> {
         if let Some(source) = &spec.local {
@@ -116,32 +116,32 @@ impl Wanted<'_> {
     }
 
     fn iscsi(&self, source: &ISCSIPersistentVolumeSource) -> Result<VolumePlan, VolumeProblem> {
-        let wanted = iscsi::VolumeProperties {
+        let properties = iscsi::VolumeProperties {
             path: self.place(ISCSI),
             name: self.name,
             namespace: self.pod.namespace(),
             use_as: self.use_as(source.fs_type.as_deref()),
             read_only: self.read_only,
         };
-        iscsi::plan(source, wanted).map_err(|reason| self.invalid(reason))
+        iscsi::plan(source, properties).map_err(|reason| self.invalid(reason))
     }
 
     fn fc(&self, source: &FCVolumeSource) -> Result<VolumePlan, VolumeProblem> {
         let (path, use_as) = (self.place(FC), self.use_as(source.fs_type.as_deref()));
-        let wanted = fc::VolumeProperties { path, use_as, read_only: self.read_only };
-        fc::plan(source, wanted).map_err(|reason| self.invalid(reason))
+        let properties = fc::VolumeProperties { path, use_as, read_only: self.read_only };
+        fc::plan(source, properties).map_err(|reason| self.invalid(reason))
     }
 
     fn flex(&self, source: &FlexPersistentVolumeSource) -> Result<VolumePlan, VolumeProblem> {
         self.no_options()?;
-        let wanted = flex::VolumeProperties {
+        let properties = flex::VolumeProperties {
             path: self.paths.volume_dir(&self.pod.uid, &source.driver, self.name),
             name: self.name,
             pod: csi::pod_info(self.pod),
             read_only: self.read_only,
             size: csi::size(self.claimed),
         };
-        flex::plan(source, wanted).map_err(|reason| self.invalid(reason))
+        flex::plan(source, properties).map_err(|reason| self.invalid(reason))
     }
 
     /// The path of its folder, or of the link to its device.

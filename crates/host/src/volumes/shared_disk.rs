@@ -179,7 +179,7 @@ impl DesiredMount<'_> {
     /// Whether a mount with this label can be used.
     fn is_met_by(&self, mounted: Option<&str>) -> bool {
         match self.label {
-            VolumeLabel::None | VolumeLabel::Wanted(_) => true,
+            VolumeLabel::None | VolumeLabel::Requested(_) => true,
             VolumeLabel::OfFiles | VolumeLabel::OfMount(_) => {
                 let desired = self.explicit_label().or(self.label.of_mount());
                 same_label(desired.unwrap_or_default(), mounted.unwrap_or_default())

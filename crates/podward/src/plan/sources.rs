@@ -28,7 +28,7 @@ pub struct HttpPlan {
     pub headers: BTreeMap<String, Vec<String>>,
     /// `httpCheckFrequency`.
     pub check_frequency: Duration,
-    /// Through whom servers are reached, by the agent's environment.
+    /// Proxies from the environment of the agent.
     pub proxies: Proxies,
 }
 

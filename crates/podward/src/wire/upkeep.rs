@@ -92,7 +92,7 @@ pub(super) fn start_sweeper(
         volumes: volumes.volumes.clone(),
         logs: adapters.logs.clone(),
         cgroups: adapters.cgroups.clone(),
-        wanted: SweepGuard { desired: tables.desired.clone(), workers: tables.workers.clone() },
+        guard: SweepGuard { desired: tables.desired.clone(), workers: tables.workers.clone() },
         sweeping,
         observer: tables.observer.clone(),
         metrics: adapters.metrics.clone(),

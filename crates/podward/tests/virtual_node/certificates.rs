@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use testkit::poll::eventually;
 
 use crate::cluster::Cluster;
-use crate::node::{PATIENCE, VirtualNode, pod};
+use crate::node::{TIMEOUT, VirtualNode, pod};
 
 /// A pod of the API server with a certificate.
 fn certified() -> Value {
@@ -40,7 +40,7 @@ async fn deleted_pod_does_not_wait_for_its_certificate() {
         anyhow::ensure!(cluster.certificate_requests() > before, "nobody has asked");
         Ok(())
     };
-    eventually("the certificate is asked for", PATIENCE, asked).await.unwrap();
+    eventually("the certificate is asked for", TIMEOUT, asked).await.unwrap();
     cluster.pods.delete_gracefully("certified", 1);
     node.until_gone("certified").await;
     node.assert_no_violations();

@@ -8,7 +8,7 @@ use testkit::fake_runtime::{Fault, Injection, Rpc};
 use testkit::poll::eventually;
 use tonic::Code;
 
-use crate::node::{PATIENCE, VirtualNode, pod};
+use crate::node::{TIMEOUT, VirtualNode, pod};
 
 /// Waits until the metrics have a line.
 async fn until_counted(node: &VirtualNode, line: &str) {
@@ -19,7 +19,7 @@ async fn until_counted(node: &VirtualNode, line: &str) {
         anyhow::ensure!(near.contains(&line), "{line}: there is {near:?}");
         Ok(())
     };
-    eventually(line, PATIENCE, question).await.unwrap();
+    eventually(line, TIMEOUT, question).await.unwrap();
 }
 
 fn fails_once(rpc: Rpc) -> Injection {
@@ -68,7 +68,7 @@ async fn counts_restarted_and_orphaned_pods() {
         anyhow::ensure!(stop.hits() > 0, "nobody stops it yet");
         Ok(())
     };
-    eventually("the stop", PATIENCE, asked).await.unwrap();
+    eventually("the stop", TIMEOUT, asked).await.unwrap();
     node.write("a.json", &pod("a", "uid-a", &["main"]));
     tokio::time::sleep(std::time::Duration::from_millis(300)).await;
     stop.release();

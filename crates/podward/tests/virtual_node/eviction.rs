@@ -5,7 +5,7 @@ use serde_json::{Value as Json, json};
 use testkit::poll::eventually;
 
 use crate::cluster::Cluster;
-use crate::node::{PATIENCE, VirtualNode, pod};
+use crate::node::{TIMEOUT, VirtualNode, pod};
 
 fn node() -> (VirtualNode, Cluster) {
     let (mut node, cluster) = (VirtualNode::new(), Cluster::default());
@@ -31,7 +31,7 @@ async fn until_shown(cluster: &Cluster, node: &VirtualNode, name: &str, phase: &
         anyhow::ensure!(pod["status"]["phase"] == phase, "the pod is {}", pod["status"]);
         Ok(pod["status"].clone())
     };
-    let found = eventually(&format!("{name} is {phase}"), PATIENCE, question).await;
+    let found = eventually(&format!("{name} is {phase}"), TIMEOUT, question).await;
     found.unwrap_or_else(|error| panic!("{error:#}\n{}", node.describe()))
 }
 
@@ -52,7 +52,7 @@ async fn pressure_evicts_a_pod_and_spares_critical_ones() {
         Threshold { signal: Signal::PidAvailable, value, grace: Default::default(), min_reclaim: None };
     node.kill_agent().await;
     node.eviction =
-        EvictionSettings { thresholds: vec![threshold], transition: PATIENCE, ..EvictionSettings::default() };
+        EvictionSettings { thresholds: vec![threshold], transition: TIMEOUT, ..EvictionSettings::default() };
     node.start_agent();
 
     let status = until_shown(&cluster, &node, "plain", "Failed").await;
@@ -67,8 +67,8 @@ async fn pressure_evicts_a_pod_and_spares_critical_ones() {
         (&json!("True"), &json!("TerminationByKubelet"))
     );
     assert_eq!(disrupted["message"], message);
-    node.until("nothing of the evicted pod is left", |world| {
-        world.containers().all(|container| container.pod_uid != "plain")
+    node.until("nothing of the evicted pod is left", |state| {
+        state.containers().all(|container| container.pod_uid != "plain")
     })
     .await;
 
@@ -85,7 +85,7 @@ async fn pressure_evicts_a_pod_and_spares_critical_ones() {
         );
         Ok(())
     };
-    eventually("it is told", PATIENCE, question).await.unwrap();
+    eventually("it is told", TIMEOUT, question).await.unwrap();
     // New pods are rejected, critical pods keep running.
     cluster.pods.put(scheduled("late", 0));
     let status = until_shown(&cluster, &node, "late", "Failed").await;

@@ -12,7 +12,7 @@ use testkit::fake_runtime::{ExecOutcome, Fault, Injection, Rpc};
 use testkit::poll::eventually;
 use tonic::Code;
 
-use crate::node::{PATIENCE, VirtualNode, containers, pod};
+use crate::node::{TIMEOUT, VirtualNode, containers, pod};
 
 fn with_hooks(uid: &str, hooks: Value) -> Value {
     let mut manifest = pod("a", uid, &["main", "next"]);
@@ -22,7 +22,7 @@ fn with_hooks(uid: &str, hooks: Value) -> Value {
 
 /// Waits for an event of the pod; returns its field path and message.
 async fn event(node: &VirtualNode, reason: &str) -> (String, String) {
-    eventually(&format!("event {reason}"), PATIENCE, async || {
+    eventually(&format!("event {reason}"), TIMEOUT, async || {
         let all: Vec<_> = node.views().events.all().into_iter().map(|series| series.event).collect();
         let found = all.iter().find(|event| event.reason == reason);
         let Some(event) = found else {
@@ -35,7 +35,7 @@ async fn event(node: &VirtualNode, reason: &str) -> (String, String) {
     .unwrap()
 }
 
-fn said(field: &str, message: &str) -> (String, String) {
+fn expected_event(field: &str, message: &str) -> (String, String) {
     (field.to_owned(), message.to_owned())
 }
 
@@ -73,13 +73,13 @@ async fn failed_post_start_hook_kills_its_container_and_is_reported() {
         )
     );
     let main = "spec.containers{main}";
-    assert_eq!(event(&node, "FailedPostStartHook").await, said(main, "PostStartHook failed"));
-    assert_eq!(event(&node, "Killing").await, said(main, "FailedPostStartHook"));
-    assert_eq!(event(&node, "FailedPreStopHook").await, said(main, "PreStopHook failed"));
+    assert_eq!(event(&node, "FailedPostStartHook").await, expected_event(main, "PostStartHook failed"));
+    assert_eq!(event(&node, "Killing").await, expected_event(main, "FailedPostStartHook"));
+    assert_eq!(event(&node, "FailedPreStopHook").await, expected_event(main, "PreStopHook failed"));
     assert_eq!(seen.lock()[..2], ["x y", "bye"]);
     // The other container is not affected.
-    node.until("the next container runs", |world| {
-        world.containers().any(|one| one.name() == "next" && one.exit.code == 0)
+    node.until("the next container runs", |state| {
+        state.containers().any(|one| one.name() == "next" && one.exit.code == 0)
     })
     .await;
 }
@@ -105,7 +105,7 @@ async fn hanging_hook_blocks_neither_other_pods_nor_termination() {
     let node = VirtualNode::started();
     commands(&node, ExecOutcome::exits(0).taking(Duration::from_secs(3600)));
     node.write("a.json", &with_hooks("uid-a", json!({"postStart": {"exec": {"command": ["x"]}}})));
-    node.until("the hook runs", |world| world.count(Rpc::ExecSync) > 0).await;
+    node.until("the hook runs", |state| state.count(Rpc::ExecSync) > 0).await;
     node.write("b.json", &pod("b", "uid-b", &["main"]));
     node.until_running("uid-b").await;
     node.remove("a.json");
@@ -126,7 +126,7 @@ async fn image_change_runs_the_pre_stop_hook() {
     node.until_status("uid-a", |status| containers(status).iter().any(|one| one.restart_count == 1)).await;
     assert_eq!(*seen.lock(), ["bye"]);
     let message = "Container main definition changed, will be restarted";
-    assert_eq!(event(&node, "Killing").await, said("spec.containers{main}", message));
+    assert_eq!(event(&node, "Killing").await, expected_event("spec.containers{main}", message));
 }
 
 #[tokio::test]
@@ -151,7 +151,7 @@ async fn https_hook_falls_back_to_plain_http() {
     node.until_running("uid-a").await;
     let message =
         "request to HTTPS lifecycle hook 10.9.8.7:8443 got HTTP response, retry with HTTP succeeded";
-    assert_eq!(event(&node, "LifecycleHTTPFallback").await, said("", message));
+    assert_eq!(event(&node, "LifecycleHTTPFallback").await, expected_event("", message));
     let asked = asked.lock();
     assert_eq!(asked.len(), 2);
     assert!(asked.iter().all(|get| get.purpose == Purpose::Hook && get.limit.is_none() && get.path == "/x"));

@@ -21,10 +21,10 @@ fn isolated(name: &str, uid: &str) -> Value {
 }
 
 fn users(node: &VirtualNode, uid: &str) -> UserNamespace {
-    node.runtime.read(|world| {
+    node.runtime.read(|state| {
         let mine =
             |config: &cri::v1::PodSandboxConfig| config.metadata.as_ref().is_some_and(|of| of.uid == uid);
-        let sandbox = world.sandboxes().find(|sandbox| mine(&sandbox.config)).unwrap();
+        let sandbox = state.sandboxes().find(|sandbox| mine(&sandbox.config)).unwrap();
         let security = sandbox.config.linux.clone().unwrap().security_context.unwrap();
         security.namespace_options.unwrap().userns_options.unwrap()
     })
@@ -65,7 +65,7 @@ async fn runtime_class_selects_handler_of_its_name() {
     node.until_running("uid-a").await;
     let handlers = node
         .runtime
-        .read(|world| world.sandboxes().map(|sandbox| sandbox.runtime_handler.clone()).collect::<Vec<_>>());
+        .read(|state| state.sandboxes().map(|sandbox| sandbox.runtime_handler.clone()).collect::<Vec<_>>());
     assert_eq!(handlers, ["kata"]);
 }
 
@@ -80,7 +80,7 @@ async fn rejected_pod_does_not_affect_others() {
     let status = node.until_status("uid-greedy", |status| status.phase.as_deref() == Some("Failed")).await;
     assert_eq!(status.reason.as_deref(), Some("UnexpectedAdmissionError"));
     assert!(status.message.as_deref().unwrap().starts_with("Pod was rejected: "));
-    assert_eq!(node.runtime.read(|world| world.sandboxes().count()), 1);
+    assert_eq!(node.runtime.read(|state| state.sandboxes().count()), 1);
     // A rejected pod uses no resources.
     node.write("b.json", &pod("b", "uid-b", &["main"]));
     node.until_running("uid-b").await;

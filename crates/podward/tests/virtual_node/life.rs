@@ -7,7 +7,7 @@ use serde_json::json;
 use testkit::fake_runtime::{ContainerBehaviour, Exit, Fault, Injection, Rpc};
 use timing::BackoffPolicy;
 
-use crate::node::{PATIENCE, VirtualNode, containers, pod};
+use crate::node::{TIMEOUT, VirtualNode, containers, pod};
 
 #[tokio::test]
 async fn pod_is_created_updated_and_removed() {
@@ -57,10 +57,10 @@ async fn pod_added_again_while_stopping_is_restarted() {
     node.until_running("uid-a").await;
     let first = node.running("uid-a", "main");
     node.remove("a.json");
-    node.until("the stop begins", |world| world.count(Rpc::StopContainer) > 0).await;
+    node.until("the stop begins", |state| state.count(Rpc::StopContainer) > 0).await;
     node.write("a.json", &pod("a", "uid-a", &["main"]));
-    node.until("a new container runs", |world| {
-        world.running_container("uid-a", "main").is_some_and(|one| one.id != first)
+    node.until("a new container runs", |state| {
+        state.running_container("uid-a", "main").is_some_and(|one| one.id != first)
     })
     .await;
     node.until_running("uid-a").await;
@@ -113,7 +113,7 @@ async fn pod_with_restart_policy_never_ends_with_its_containers() {
         node.write("a.json", &manifest);
         let status = node.until_status("uid-a", |status| status.phase.as_deref() == Some(phase)).await;
         assert_eq!(containers(&status)[0].restart_count, 0);
-        node.until("the sandbox is stopped", |world| world.ready_sandbox("uid-a").is_none()).await;
+        node.until("the sandbox is stopped", |state| state.ready_sandbox("uid-a").is_none()).await;
         let mut node = node;
         node.restart_agent().await;
         node.until_status("uid-a", |status| status.phase.as_deref() == Some(phase)).await;
@@ -124,7 +124,7 @@ async fn pod_with_restart_policy_never_ends_with_its_containers() {
 
 /// Kills everything of a pod, like a reboot.
 fn crash(node: &VirtualNode, uid: &str) -> String {
-    let sandbox = node.runtime.read(|world| world.ready_sandbox(uid).unwrap().id.clone());
+    let sandbox = node.runtime.read(|state| state.ready_sandbox(uid).unwrap().id.clone());
     // The sandbox ends first, so that nothing is started in it.
     node.runtime.kill_sandbox(&sandbox);
     for one in node.containers(uid).iter().filter(|one| one.is_running()) {
@@ -148,7 +148,7 @@ async fn dead_sandbox_is_stopped_before_the_next_is_created() {
     let dead = crash(&node, "uid-a");
     node.runtime.clear_calls();
     node.start_agent();
-    node.until("a new sandbox is there", |world| world.ready_sandbox("uid-a").is_some()).await;
+    node.until("a new sandbox is there", |state| state.ready_sandbox("uid-a").is_some()).await;
     let calls = node.runtime.calls();
     let made = calls.iter().position(|call| call.rpc == Rpc::RunPodSandbox).unwrap();
     assert!(stop_of(&node, &dead).is_some_and(|stopped| stopped < made), "{}", node.describe());
@@ -170,7 +170,7 @@ async fn finished_pod_stops_its_sandbox_once() {
     node.runtime.clear_calls();
     node.start_agent();
     node.until_status("uid-a", |status| status.phase.as_deref() == Some("Succeeded")).await;
-    node.until("its sandbox is stopped", |world| world.count(Rpc::StopPodSandbox) > 0).await;
+    node.until("its sandbox is stopped", |state| state.count(Rpc::StopPodSandbox) > 0).await;
     assert!(stop_of(&node, &dead).is_some(), "{}", node.describe());
     node.remove("a.json");
     node.until_gone("uid-a").await;
@@ -208,10 +208,10 @@ async fn pull_passes_the_sandbox_config() {
     annotated["metadata"]["labels"] = json!({"app": "web"});
     node.write("a.json", &annotated);
     node.until_running("uid-a").await;
-    let pulled = node.runtime.read(|world| world.pulls().to_vec()).remove(0);
+    let pulled = node.runtime.read(|state| state.pulls().to_vec()).remove(0);
     assert_eq!(pulled.image.unwrap().annotations["io.containerd.cri.runtime-handler"], "kata");
     // The complete sandbox config, so that the pull can be charged to the pod's cgroup.
-    let made = node.runtime.read(|world| world.sandboxes().next().unwrap().config.clone());
+    let made = node.runtime.read(|state| state.sandboxes().next().unwrap().config.clone());
     assert!(!made.linux.as_ref().unwrap().cgroup_parent.is_empty() && !made.log_directory.is_empty());
     assert_eq!(pulled.sandbox_config, Some(made));
 }
@@ -225,7 +225,7 @@ async fn pods_of_different_namespaces_pull_separately() {
         manifest["metadata"]["namespace"] = json!(namespace);
         node.write(&format!("{name}.json"), &manifest);
     }
-    tokio::time::timeout(PATIENCE, held.wait_hits(2)).await.unwrap();
+    tokio::time::timeout(TIMEOUT, held.wait_hits(2)).await.unwrap();
     held.release();
     for uid in ["uid-a", "uid-b"] {
         node.until_running(uid).await;

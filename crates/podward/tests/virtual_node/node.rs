@@ -39,7 +39,7 @@ use crate::cluster::Cluster;
 use crate::stepping::{Steps, Switch};
 
 /// Timeout of every wait, for a busy machine.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(90);
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(90);
 
 /// Changes of the settings apply from the next start of the agent.
 pub(crate) struct VirtualNode {
@@ -113,8 +113,8 @@ impl VirtualNode {
             let runtime = driver.runtime();
             let entered = runtime.enter();
             let api = cluster.map(|cluster| cluster.server(&folder));
-            let world = Adapters { api, ..adapters(&folder, &plan, around) };
-            let mut running = start(world, plan).unwrap();
+            let state = Adapters { api, ..adapters(&folder, &plan, around) };
+            let mut running = start(state, plan).unwrap();
             drop(entered);
             sender.send(running.views.clone()).unwrap();
             runtime.block_on(Steps::new(driver));
@@ -223,8 +223,8 @@ impl VirtualNode {
         what: &str,
         wanted: impl FnMut(&testkit::fake_runtime::RuntimeState) -> bool,
     ) {
-        if tokio::time::timeout(PATIENCE, self.runtime.wait_until(wanted)).await.is_err() {
-            panic!("{what}: not within {PATIENCE:?}\n{}", self.describe());
+        if tokio::time::timeout(TIMEOUT, self.runtime.wait_until(wanted)).await.is_err() {
+            panic!("{what}: not within {TIMEOUT:?}\n{}", self.describe());
         }
     }
 
@@ -236,7 +236,7 @@ impl VirtualNode {
                 other => anyhow::bail!("status is {}", serde_json::to_string(&other).unwrap()),
             }
         };
-        match eventually(&format!("pod {uid}"), PATIENCE, question).await {
+        match eventually(&format!("pod {uid}"), TIMEOUT, question).await {
             Ok(status) => status,
             Err(error) => panic!("{error:#}\n{}", self.describe()),
         }
@@ -254,9 +254,9 @@ impl VirtualNode {
 
     /// Waits until the runtime and the root folder have nothing of a pod.
     pub(crate) async fn until_gone(&self, uid: &str) {
-        self.until("the pod is gone", |world| {
-            world.sandboxes().all(|sandbox| sandbox.pod_uid() != uid)
-                && world.containers().all(|container| container.pod_uid != uid)
+        self.until("the pod is gone", |state| {
+            state.sandboxes().all(|sandbox| sandbox.pod_uid() != uid)
+                && state.containers().all(|container| container.pod_uid != uid)
         })
         .await;
         let folder = self.path("root").join("pods").join(uid);
@@ -264,7 +264,7 @@ impl VirtualNode {
             anyhow::ensure!(!folder.exists(), "{} is there", folder.display());
             Ok(())
         };
-        eventually("the pod's folder is gone", PATIENCE, question).await.unwrap();
+        eventually("the pod's folder is gone", TIMEOUT, question).await.unwrap();
     }
 
     pub(crate) fn status(&self, uid: &str) -> Option<PodStatus> {
@@ -273,12 +273,12 @@ impl VirtualNode {
 
     /// All containers of a pod, oldest first.
     pub(crate) fn containers(&self, uid: &str) -> Vec<Container> {
-        self.runtime.read(|world| world.containers().filter(|one| one.pod_uid == uid).cloned().collect())
+        self.runtime.read(|state| state.containers().filter(|one| one.pod_uid == uid).cloned().collect())
     }
 
     /// The ID of a running container.
     pub(crate) fn running(&self, uid: &str, name: &str) -> String {
-        self.runtime.read(|world| world.running_container(uid, name).unwrap().id.clone())
+        self.runtime.read(|state| state.running_container(uid, name).unwrap().id.clone())
     }
 
     pub(crate) fn assert_no_violations(&self) {
@@ -288,19 +288,19 @@ impl VirtualNode {
 
     /// The state of the runtime, and the calls that changed it.
     pub(crate) fn describe(&self) -> String {
-        self.runtime.read(|world| {
+        self.runtime.read(|state| {
             let mut text = String::new();
-            for call in world.calls().iter().filter(|call| changes(call.rpc)) {
+            for call in state.calls().iter().filter(|call| changes(call.rpc)) {
                 text += &format!(
                     "  {} {} {} {:.8}\n",
                     call.rpc, call.subject.pod_uid, call.subject.container, call.subject.id
                 );
             }
-            for sandbox in world.sandboxes() {
+            for sandbox in state.sandboxes() {
                 text +=
                     &format!("  sandbox {:.8} of {}: {:?}\n", sandbox.id, sandbox.pod_uid(), sandbox.state);
             }
-            for one in world.containers() {
+            for one in state.containers() {
                 text += &format!(
                     "  container {:.8} {} attempt {} of {}: {:?} exit {}\n",
                     one.id,

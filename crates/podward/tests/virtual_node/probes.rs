@@ -88,7 +88,7 @@ async fn probe_results_survive_agent_kill() {
         anyhow::ensure!(text.contains("\"readiness\":\"success\""), "{text}");
         Ok(())
     };
-    testkit::poll::eventually("the probe result is saved", crate::node::PATIENCE, question).await.unwrap();
+    testkit::poll::eventually("the probe result is saved", crate::node::TIMEOUT, question).await.unwrap();
     let asked = Arc::new(AtomicUsize::new(0));
     let count = Arc::clone(&asked);
     node.network.answer(move |question| {

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use testkit::fake_runtime::{ContainerBehaviour, Rpc};
 use testkit::poll::eventually;
 
-use crate::node::{PATIENCE, VirtualNode, pod};
+use crate::node::{TIMEOUT, VirtualNode, pod};
 
 const MESSAGE: &str = "Pod was terminated in response to imminent node shutdown.";
 
@@ -40,11 +40,11 @@ fn is_refused(status: &PodStatus) -> bool {
 
 async fn until_locks(node: &VirtualNode, count: usize) {
     let question = || async {
-        let held = node.logind.change(|world| world.locks_held);
+        let held = node.logind.change(|state| state.locks_held);
         anyhow::ensure!(held == count, "{held} locks are held");
         Ok(())
     };
-    eventually("locks", PATIENCE, question).await.unwrap();
+    eventually("locks", TIMEOUT, question).await.unwrap();
 }
 
 /// When the only container of a pod was first stopped, and when it exited.
@@ -112,9 +112,9 @@ async fn shutdown_continues_after_agent_kill() {
     node.until_running("uid-high").await;
     until_locks(&node, 1).await;
     node.logind.signal(ShutdownSignal::Imminent);
-    node.until("the first pod ends", |world| world.count(Rpc::StopContainer) > 0).await;
+    node.until("the first pod ends", |state| state.count(Rpc::StopContainer) > 0).await;
     node.kill_agent().await;
-    assert_eq!(node.logind.change(|world| world.locks_held), 0, "a dead agent holds up nothing");
+    assert_eq!(node.logind.change(|state| state.locks_held), 0, "a dead agent holds up nothing");
 
     node.write("new.json", &prioritized("new", 0));
     node.start_agent();
@@ -122,13 +122,13 @@ async fn shutdown_continues_after_agent_kill() {
     // The first pod had ended when the agent was killed and is rejected like a new pod; the other one runs and ends later.
     node.until_status("uid-low", |status| has_ended(status) || is_refused(status)).await;
     node.until_status("uid-high", has_ended).await;
-    node.until("nothing runs", |world| world.running_count() == 0).await;
+    node.until("nothing runs", |state| state.running_count() == 0).await;
     assert_eq!(node.runtime.count(Rpc::StartContainer), 2, "started again\n{}", node.describe());
     let ended = || async {
         let state = std::fs::read_to_string(node.path("root/graceful_node_shutdown_state"))?;
         anyhow::ensure!(!state.contains("0001-01-01"), "{state}");
         Ok(())
     };
-    eventually("the end is written down", PATIENCE, ended).await.unwrap();
+    eventually("the end is written down", TIMEOUT, ended).await.unwrap();
     node.assert_no_violations();
 }

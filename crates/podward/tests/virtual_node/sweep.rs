@@ -104,12 +104,12 @@ impl Scenario {
     /// Waits for the final state and checks it.
     async fn check_end(self, node: &VirtualNode) {
         if let Self::Resize = self {
-            let shares = |world: &testkit::fake_runtime::RuntimeState, name: &str| {
-                Some(world.running_container(UID, name)?.resources.as_ref()?.cpu_shares)
+            let shares = |state: &testkit::fake_runtime::RuntimeState, name: &str| {
+                Some(state.running_container(UID, name)?.resources.as_ref()?.cpu_shares)
             };
             let sizes =
-                |world: &testkit::fake_runtime::RuntimeState| [shares(world, "main"), shares(world, "side")];
-            node.until("the containers are resized", |world| sizes(world) == [Some(102), Some(307)]).await;
+                |state: &testkit::fake_runtime::RuntimeState| [shares(state, "main"), shares(state, "side")];
+            node.until("the containers are resized", |state| sizes(state) == [Some(102), Some(307)]).await;
             let no_condition = |status: &PodStatus| {
                 let conditions = status.conditions.as_deref().unwrap_or_default();
                 conditions.iter().all(|one| !one.type_.starts_with("PodResize"))
@@ -147,11 +147,11 @@ impl Scenario {
             Self::Crash => assert_eq!(ended.unwrap().exit_code, 42, "{text}"),
             Self::ImageChange => assert_eq!(ended.unwrap().exit_code, 143, "{text}"),
         }
-        node.runtime.read(|world| {
-            let ready = world.sandboxes().filter(|sandbox| sandbox.is_ready()).count();
-            assert_eq!((ready, world.sandboxes().count()), (1, 1), "sandboxes: {text}");
-            assert_eq!(world.running_count(), 2, "running containers: {text}");
-            let all = world.containers().count();
+        node.runtime.read(|state| {
+            let ready = state.sandboxes().filter(|sandbox| sandbox.is_ready()).count();
+            assert_eq!((ready, state.sandboxes().count()), (1, 1), "sandboxes: {text}");
+            assert_eq!(state.running_count(), 2, "running containers: {text}");
+            let all = state.containers().count();
             assert_eq!(all, 2 + usize::try_from(restarts).unwrap(), "containers: {text}");
         });
         node.assert_no_violations();

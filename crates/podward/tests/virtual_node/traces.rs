@@ -14,7 +14,7 @@ use tonic::{Request, Response, Status};
 use tracing_subscriber::Layer as _;
 use tracing_subscriber::layer::SubscriberExt as _;
 
-use crate::node::{PATIENCE, VirtualNode, pod};
+use crate::node::{TIMEOUT, VirtualNode, pod};
 
 #[derive(Clone, Default)]
 struct Collector {
@@ -60,7 +60,7 @@ async fn runtime_calls_are_children_of_the_sync_span() {
     let node = VirtualNode::started();
     node.write("traced.json", &pod("traced", "uid-traced", &["main"]));
     node.until_running("uid-traced").await;
-    eventually("the start is traced", PATIENCE, async || {
+    eventually("the start is traced", TIMEOUT, async || {
         let spans = collector.spans.lock().clone();
         let passes = spans
             .iter()

@@ -8,7 +8,7 @@ use testkit::poll::eventually;
 use tokio::net::TcpListener;
 use tonic::{Code, Status};
 
-use crate::node::{PATIENCE, VirtualNode, containers, pod};
+use crate::node::{TIMEOUT, VirtualNode, containers, pod};
 
 #[tokio::test]
 async fn pods_survive_a_runtime_outage() {
@@ -48,7 +48,7 @@ async fn lost_answer_repeats_nothing() {
             let restarts: i32 = containers(&status).iter().map(|one| one.restart_count).sum();
             assert_eq!(restarts, 0, "{rpc} {code}: {}", node.describe());
             let (sandboxes, all) =
-                node.runtime.read(|world| (world.sandboxes().count(), world.containers().count()));
+                node.runtime.read(|state| (state.sandboxes().count(), state.containers().count()));
             assert_eq!((sandboxes, all), (1, 2), "{rpc} {code}: {}", node.describe());
         }
     }
@@ -87,7 +87,7 @@ async fn stop_with_lost_answer_still_ends_the_pod() {
 async fn unobservable_pod_does_not_block_others() {
     let mut node = VirtualNode::new();
     // Longer than every timeout, so that a wait for the stuck pod is detected.
-    node.pleg.observe_timeout = PATIENCE * 10;
+    node.pleg.observe_timeout = TIMEOUT * 10;
     node.start_agent();
     node.write("stuck.json", &pod("stuck", "uid-stuck", &["main"]));
     node.until_running("uid-stuck").await;
@@ -187,7 +187,7 @@ async fn orphans_are_stopped_only_after_every_source_has_delivered() {
     let observed = tokio::time::timeout(
         Duration::from_secs(6),
         node.runtime
-            .wait_until(|world| world.count(Rpc::StopContainer) + world.count(Rpc::StopPodSandbox) > 0),
+            .wait_until(|state| state.count(Rpc::StopContainer) + state.count(Rpc::StopPodSandbox) > 0),
     );
     assert!(observed.await.is_err(), "the pod was stopped too early: {}", node.describe());
     let answering = tokio::spawn(async move {
@@ -220,7 +220,7 @@ async fn unreadable_manifest_folder_changes_nothing() {
     node.runtime.clear_calls();
     node.start_agent();
     node.until_running("uid-a").await;
-    node.until("the runtime was listed", |world| world.count(Rpc::ListPodSandbox) > 1).await;
+    node.until("the runtime was listed", |state| state.count(Rpc::ListPodSandbox) > 1).await;
     assert_eq!(node.running("uid-a", "main"), main);
     std::fs::remove_file(node.path("manifests")).unwrap();
     std::fs::rename(node.path("kept"), node.path("manifests")).unwrap();
@@ -233,7 +233,7 @@ async fn unreadable_manifest_folder_changes_nothing() {
 #[tokio::test]
 async fn broken_event_stream_falls_back_to_polling_and_reconnects() {
     let node = VirtualNode::started();
-    node.until("the stream is open", |world| world.count(Rpc::GetContainerEvents) > 0).await;
+    node.until("the stream is open", |state| state.count(Rpc::GetContainerEvents) > 0).await;
     node.write("a.json", &pod("a", "uid-a", &["main"]));
     node.until_running("uid-a").await;
     let refused = Fault::Fail(Code::Unavailable, "cut by the test".to_owned());
@@ -243,7 +243,7 @@ async fn broken_event_stream_falls_back_to_polling_and_reconnects() {
     node.until_status("uid-a", |status| containers(status).iter().any(|one| one.restart_count == 1)).await;
     let asked = node.runtime.count(Rpc::GetContainerEvents);
     refused.release();
-    node.until("the stream is opened again", |world| world.count(Rpc::GetContainerEvents) > asked).await;
+    node.until("the stream is opened again", |state| state.count(Rpc::GetContainerEvents) > asked).await;
     node.assert_no_violations();
 }
 
@@ -296,7 +296,7 @@ async fn only_host_network_pods_start_without_network() {
         let event = events.iter().find(|series| series.event.reason == "NetworkNotReady");
         event.map(|series| series.event.message.clone()).ok_or_else(|| anyhow::anyhow!("not told yet"))
     };
-    let message = eventually("the event", PATIENCE, told).await.unwrap();
+    let message = eventually("the event", TIMEOUT, told).await.unwrap();
     let expected = "network is not ready: container runtime network not ready: NetworkReady=false \
                     reason:NetworkReadyWasSwitchedOff message:switched off by the test";
     assert_eq!(message, expected);
@@ -402,7 +402,7 @@ async fn reports_unobservable_pod_and_missing_folder() {
             anyhow::ensure!(found, "{reason} is not told yet");
             Ok(())
         };
-        eventually(reason, PATIENCE, told).await.unwrap();
+        eventually(reason, TIMEOUT, told).await.unwrap();
     }
     blind.iter().for_each(Injected::release);
     std::fs::remove_file(node.path("root").join("pods").join("uid-b")).unwrap();
@@ -419,13 +419,13 @@ async fn stale_sweep_order_does_not_touch_a_readded_pod() {
     node.kill_agent().await;
     // The next agent finds a dead pod, and the folder of an earlier one.
     node.remove("b.json");
-    let sandbox = node.runtime.read(|world| world.ready_sandbox("uid-b").unwrap().id.clone());
+    let sandbox = node.runtime.read(|state| state.ready_sandbox("uid-b").unwrap().id.clone());
     node.runtime.kill_sandbox(&sandbox);
     let volume = node.path("root/pods/uid-a/volumes/kubernetes.io~empty-dir/data");
     std::fs::create_dir_all(&volume).unwrap();
     let removal = node.runtime.inject(Injection::new(Rpc::RemovePodSandbox, Fault::Hang).on("uid-b"));
     node.start_agent();
-    tokio::time::timeout(PATIENCE, removal.wait_hits(1)).await.unwrap();
+    tokio::time::timeout(TIMEOUT, removal.wait_hits(1)).await.unwrap();
     assert!(volume.exists(), "the order is to remove both, first from the runtime");
     // It is added again while the order is pending.
     let mut wanted = pod("a", "uid-a", &["main"]);
@@ -450,11 +450,11 @@ async fn pod_readded_during_its_sweep_runs_again() {
     node.until_running("uid-a").await;
     node.kill_agent().await;
     node.remove("a.json");
-    let sandbox = node.runtime.read(|world| world.ready_sandbox("uid-a").unwrap().id.clone());
+    let sandbox = node.runtime.read(|state| state.ready_sandbox("uid-a").unwrap().id.clone());
     node.runtime.kill_sandbox(&sandbox);
     let removal = node.runtime.inject(Injection::new(Rpc::RemovePodSandbox, Fault::Hang).on("uid-a"));
     node.start_agent();
-    tokio::time::timeout(PATIENCE, removal.wait_hits(1)).await.unwrap();
+    tokio::time::timeout(TIMEOUT, removal.wait_hits(1)).await.unwrap();
     // The containers are removed; only a stale observation still shows them, with which the pod would count as finished.
     node.write("a.json", &once);
     node.until_status("uid-a", |_| true).await;

@@ -61,14 +61,14 @@ fn counts_pending_and_running_resizes() {
         let since = Timestamp::default();
         Some(ResizeCondition { reason: reason.into(), message: String::new(), since, generation: 1 })
     };
-    let granted = [
+    let allocations = [
         PodAllocation { pending: condition("Deferred"), ..PodAllocation::default() },
         PodAllocation { in_progress: condition(""), ..PodAllocation::default() },
         PodAllocation::default(),
     ]
     .map(Arc::new);
     check(
-        |page| write_resizes(page, &granted),
+        |page| write_resizes(page, &allocations),
         &[
             "kubelet_pod_pending_resizes{reason=\"deferred\"} 1",
             "kubelet_pod_pending_resizes{reason=\"infeasible\"} 0",

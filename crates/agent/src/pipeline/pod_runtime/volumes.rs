@@ -80,7 +80,7 @@ impl PodSync<'_> {
 
     /// Determines whether a volume is mounted with an SELinux label. Otherwise its files are labelled one by one.
     async fn resolve_label(&self, volume: &mut PlannedVolume) {
-        if !matches!(volume.label, VolumeLabel::Wanted(_)) {
+        if !matches!(volume.label, VolumeLabel::Requested(_)) {
             return;
         }
         let found = match shared_name(&volume.plan) {

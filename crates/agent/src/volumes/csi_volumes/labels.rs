@@ -54,7 +54,7 @@ impl CsiVolumes {
         uid: &PodUid,
         volume: &PlannedVolume,
     ) -> VolumeResult<Option<PlannedVolume>> {
-        let VolumeLabel::Wanted(wish) = &volume.label else { return Ok(None) };
+        let VolumeLabel::Requested(wish) = &volume.label else { return Ok(None) };
         let Some((name, plugin)) = shared_name(&volume.plan) else {
             self.count_own(uid, volume, wish)?;
             return Ok(None);
@@ -196,7 +196,7 @@ impl CsiVolumes {
     /// that is still staged with another or an unknown label.
     pub(super) async fn prepare_label(&self, work: &VolumeSetup<'_>) -> VolumeResult {
         let VolumeSetup { place, label, volume, .. } = work;
-        if matches!(label, VolumeLabel::None | VolumeLabel::Wanted(_)) || place.is_block {
+        if matches!(label, VolumeLabel::None | VolumeLabel::Requested(_)) || place.is_block {
             return Ok(());
         }
         let all = self.deps.folders.all().await?;

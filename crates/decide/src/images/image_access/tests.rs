@@ -86,9 +86,9 @@ fn pod_with_recorded_secret_has_access() {
     assert_eq!(check(&[secret("two", "b"), secret("two", "a")]), Access::Learn(secret("two", "a")));
     assert_eq!(check(&[secret("one", "b")]), Access::Learn(secret("one", "b")));
     // A secret that was recreated under the same name has another UID.
-    let anew = |hash| PullSecret { uid: "uid-new".to_owned(), ..secret("one", hash) };
-    assert_eq!(check(&[anew("b")]), Access::MustPull);
-    assert_eq!(check(&[anew("a")]), Access::Learn(anew("a")));
+    let recreated = |hash| PullSecret { uid: "uid-new".to_owned(), ..secret("one", hash) };
+    assert_eq!(check(&[recreated("b")]), Access::MustPull);
+    assert_eq!(check(&[recreated("a")]), Access::Learn(recreated("a")));
     // A hash that could not be made equals nothing.
     assert_eq!(
         access_by_credentials(&by_secrets(vec![secret("one", "")]), IMAGE, &secrets(&[secret("two", "")])),

@@ -63,7 +63,7 @@ mod tests {
     }
 
     #[test]
-    fn sizes_have_upstreams_words() {
+    fn formats_sizes_as_upstream() {
         assert_eq!(size_class(0), "N/A");
         assert_eq!(size_class(10 << 20), "0-10MB");
         assert_eq!(size_class((10 << 20) + 1), "10MB-100MB");

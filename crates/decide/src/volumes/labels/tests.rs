@@ -69,7 +69,7 @@ fn wished(spec: Value, modes: Value, gate: bool) -> LabelRequest {
     });
     let plan = VolumePlan::EmptyDir { path: "/v".into() };
     match wish(&pod(spec), "v", &plan, claimed.as_ref(), &settings) {
-        VolumeLabel::Wanted(wish) => *wish,
+        VolumeLabel::Requested(wish) => *wish,
         other => panic!("{other:?}"),
     }
 }
