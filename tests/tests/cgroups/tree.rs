@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::process::{Child, Command};
+use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use scenarios::{Agent, AgentOptions, Node, container, pod, scenarios, with};
@@ -15,6 +16,7 @@ scenarios!(
     qos_cgroup_weights_follow_pod_requests,
     pods_of_each_qos_class_are_limited,
     pods_cgroup_excludes_reserved_resources,
+    missing_reserved_cgroup_is_refused_at_start,
     orphan_cgroup_is_removed_with_its_processes,
     pod_without_cgroup_is_restarted,
 );
@@ -87,6 +89,19 @@ async fn pods_cgroup_excludes_reserved_resources(agent: Agent) -> Result<()> {
     let most = most("/proc/sys/kernel/pid_max")?.min(most("/proc/sys/kernel/threads-max")?);
     ensure!(pids == most - 1000, "{pids} processes, not {most} - 1000");
     Ok(())
+}
+
+async fn missing_reserved_cgroup_is_refused_at_start(agent: Agent) -> Result<()> {
+    let overlay = json!({
+        "enforceNodeAllocatable": ["pods", "system-reserved"],
+        "systemReserved": {"cpu": "100m"},
+        "systemReservedCgroup": "/no-such-cgroup",
+    });
+    let options = AgentOptions { overlay, ..AgentOptions::default() };
+    let mut node = Node::prepare(agent, &options).await?;
+    node.agent.start()?;
+    let refusal = "Failed to enforce System Reserved Cgroup Limits on";
+    node.agent.wait_log(refusal, Duration::from_secs(60)).await
 }
 
 /// A process that is killed at the end of the test.

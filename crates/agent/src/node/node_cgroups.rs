@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use decide::cgroups::qos_cgroups::{QosCgroups, best_effort_limits, burstable_cpu_request, burstable_limits};
-use decide::cgroups::reserved_cgroups::{all_pods_limits, reserved_cgroups};
+use decide::cgroups::reserved_cgroups::{ReservedCgroup, all_pods_limits, reserved_cgroups};
 use model::{
     CgroupLimits, CgroupVersion, EventSubject, EventType, NodeSettings, Pod, PodUid, RecordedEvent,
     WorkerPhase, WorkerView,
@@ -72,13 +72,23 @@ pub async fn prepare(cgroups: &dyn PodCgroups, settings: &NodeSettings) -> Resul
     let failed = failed_to("create the cgroup of BestEffort pods");
     cgroups.ensure(&paths.best_effort, &best_effort_limits()).await.map_err(failed)?;
     for reserved in reserved_cgroups(settings) {
-        let (owner, part, path) = (reserved.owner, reserved.part, &reserved.path);
-        cgroups.set(path, &reserved.limits).await.map_err(|error| {
+        limit_reserved(cgroups, &reserved).await.map_err(|reason| {
+            let (owner, part, path) = (reserved.owner, reserved.part, &reserved.path);
             let operation = format!("Failed to enforce {owner} Reserved{part} Cgroup Limits on {path:?}");
-            NodeCgroupError::Cgroup(format!("{operation}: {}", error.text()))
+            NodeCgroupError::Cgroup(format!("{operation}: {reason}"))
         })?;
     }
     Ok(())
+}
+
+/// Limits a cgroup that must exist: systemd would create a missing one, with nothing in it.
+async fn limit_reserved(cgroups: &dyn PodCgroups, reserved: &ReservedCgroup) -> Result<(), String> {
+    let path = &reserved.path;
+    if !cgroups.exists(path).await.map_err(|error| error.text())? {
+        let name: Vec<&str> = path.split('/').filter(|part| !part.is_empty()).collect();
+        return Err(format!("cgroup {name:?} has some missing paths; create it before the agent starts"));
+    }
+    cgroups.set(path, &reserved.limits).await.map_err(|error| error.text())
 }
 
 /// Upstream's message.

@@ -104,6 +104,11 @@ async fn cgroup_driver(runtime: &dyn Runtime, loaded: &LoadedConfig, metrics: &M
             Ok(driver) => return driver,
             Err(error) if error.kind == RuntimeErrorKind::Unimplemented => {
                 metrics.runtime.lacks_config();
+                tracing::info!(
+                    cgroup_driver = ?configured,
+                    "the runtime does not report its cgroup driver, using cgroupDriver of the configuration; it must match \
+                     the runtime (containerd: systemd if config.toml has SystemdCgroup = true)"
+                );
                 break;
             }
             Err(error) => {
