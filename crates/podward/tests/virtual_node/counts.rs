@@ -1,6 +1,7 @@
 //! Metrics of the whole agent.
 
 use cri::v1::{RuntimeHandler, RuntimeHandlerFeatures};
+use model::PodUid;
 use ports::outbound::{HttpAnswer, OutboundError, Scheme};
 use serde_json::{Value, json};
 use testkit::fake_outbound::OutboundRequest;
@@ -65,12 +66,17 @@ async fn counts_restarted_and_orphaned_pods() {
     let stop = node.runtime.inject(Injection::new(Rpc::StopContainer, Fault::Hang).on("uid-a").times(1));
     node.remove("a.json");
     let asked = || async {
-        anyhow::ensure!(stop.hits() > 0, "nobody stops it yet");
+        anyhow::ensure!(stop.hits() > 0, "the container is not being stopped");
         Ok(())
     };
     eventually("the stop", TIMEOUT, asked).await.unwrap();
     node.write("a.json", &pod("a", "uid-a", &["main"]));
-    tokio::time::sleep(std::time::Duration::from_millis(300)).await;
+    eventually("the pod is desired again", TIMEOUT, async || {
+        anyhow::ensure!(node.views().desired.get(&PodUid::from("uid-a")).is_some(), "not desired");
+        Ok(())
+    })
+    .await
+    .unwrap();
     stop.release();
     until_counted(&node, "kubelet_restarted_pods_total{static=\"true\"} 1").await;
 
