@@ -38,7 +38,7 @@ SCENARIOS := $(filter-out cluster_node node_api node_streams,$(call test_names,t
 CRATE_TEST_COMMAND = $(CARGO) test --locked --workspace --no-fail-fast --lib --bins $(addprefix --test ,$(CRATE_TESTS))
 # Scenarios mostly wait, and each has a private container runtime, so several can run at once.
 SCENARIO_THREADS ?= 3
-SCRIPTS := .ci/run $(wildcard tools/*.sh)
+SCRIPTS := .ci/run $(wildcard tools/*.sh tools/vm/*.sh)
 EXAMPLES := $(wildcard examples/*.yaml examples/*/*.yaml)
 
 # Runs a command. With PODWARD_RETRIES a failed command is repeated once and listed as FLAKY: retry(what it runs,command).
