@@ -168,13 +168,13 @@ impl Statistics {
         };
         let from_disk = async { self.files.lock().await.of(&self.deps, pods).await };
         let rooms = disks.rooms(vec![node.root_dir.clone()]);
-        let (rooms, told, files) = tokio::join!(rooms, from_runtime, from_disk);
+        let (rooms, runtime, files) = tokio::join!(rooms, from_runtime, from_disk);
         EnvironmentReading {
             time: clock.now(),
             node_fs: rooms.into_iter().next().flatten(),
-            image_fs: told.image_fs,
-            container_fs: told.container_fs,
-            layers: told.layers,
+            image_fs: runtime.image_fs,
+            container_fs: runtime.container_fs,
+            layers: runtime.layers,
             files,
             ..EnvironmentReading::default()
         }

@@ -75,7 +75,7 @@ pub struct CsiSize {
     /// The claim's UID.
     pub uid: String,
     /// Capacity of the PersistentVolume in bytes.
-    pub wanted: i64,
+    pub requested: i64,
     /// Capacity in the status of the claim, in bytes.
     pub known: i64,
     /// The new capacity as text, for the status of the claim.

@@ -69,7 +69,7 @@ impl ObservedPod {
 
     /// The pod's addresses: those of the newest sandbox that has any.
     pub fn ips(&self) -> &[String] {
-        let told = self.sandboxes.iter().filter_map(|sandbox| sandbox.ips.as_deref());
-        told.into_iter().find(|ips| !ips.is_empty()).unwrap_or_default()
+        let reported = self.sandboxes.iter().filter_map(|sandbox| sandbox.ips.as_deref());
+        reported.into_iter().find(|ips| !ips.is_empty()).unwrap_or_default()
     }
 }

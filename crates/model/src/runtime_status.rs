@@ -61,7 +61,7 @@ pub struct SandboxStatus {
     pub attempt: u32,
     pub state: SandboxState,
     pub created_at: Timestamp,
-    /// Addresses, the primary one first; `None` where the runtime tells nothing of the network.
+    /// Addresses, the primary one first; `None` where the runtime does not report them.
     pub ips: Option<Vec<String>>,
     /// Network namespace mode it was created with.
     pub network: NamespaceMode,

@@ -73,8 +73,8 @@ async fn unreadable_record_does_not_block_other_pods() {
     assert_eq!(node.in_use().borrow().clone().unwrap(), [second, first]);
     next.tear_down(&PodUid::from("u1")).await.unwrap();
     assert_eq!(driver.call_names()[4..], ["NodeUnpublishVolume", "NodeUnstageVolume"]);
-    let told = next.tear_down(&PodUid::from("u2")).await.unwrap_err();
-    assert!(told.text().contains("u2/volumes/kubernetes.io~csi/g/vol_data.json"), "{}", told.text());
+    let error = next.tear_down(&PodUid::from("u2")).await.unwrap_err();
+    assert!(error.text().contains("u2/volumes/kubernetes.io~csi/g/vol_data.json"), "{}", error.text());
     // A running pod writes its record again.
     node.set_up(&next, "u2", &two, None).await.unwrap();
     next.tear_down(&PodUid::from("u2")).await.unwrap();
@@ -207,7 +207,11 @@ async fn publishes_inline_volume_with_requested_pod_information() {
     for _ in 0..2 {
         node.set_up(&agent, "u1", &inline, None).await.unwrap();
     }
-    assert_eq!(driver.call_names(), ["NodePublishVolume", "NodePublishVolume"], "told again, never staged");
+    assert_eq!(
+        driver.call_names(),
+        ["NodePublishVolume", "NodePublishVolume"],
+        "published again, never staged"
+    );
     let call = driver.last("NodePublishVolume").unwrap();
     assert_eq!(call.context["csi.storage.k8s.io/pod.name"], "p");
     assert_eq!(call.context["csi.storage.k8s.io/ephemeral"], "true");
@@ -234,9 +238,9 @@ async fn fs_group_is_applied_by_driver_or_agent() {
         let one = volume(&node, "u1", "h");
         let agent = node.agent();
         node.set_up(&agent, "u1", &one, group).await.unwrap();
-        let told = if by_driver { "4242" } else { "" };
-        assert_eq!(driver.last("NodeStageVolume").unwrap().group, told);
-        assert_eq!(driver.last("NodePublishVolume").unwrap().group, told);
+        let reported = if by_driver { "4242" } else { "" };
+        assert_eq!(driver.last("NodeStageVolume").unwrap().group, reported);
+        assert_eq!(driver.last("NodePublishVolume").unwrap().group, reported);
         let owner = std::os::unix::fs::MetadataExt::gid(&fs::metadata(&one.path).unwrap());
         assert_eq!(owner == 4242, !by_driver);
         agent.tear_down(&PodUid::from("u1")).await.unwrap();
@@ -263,11 +267,11 @@ async fn publishes_block_volume_and_links_it_into_pods() {
     );
     assert!(devices.join("h/data/vol_data.json").exists());
     let of_pod = link.parent().unwrap();
-    let told: Vec<String> =
+    let reported: Vec<String> =
         node.events().iter().map(|event| format!("{} {}", event.reason, event.message)).collect();
     let words = "SuccessfulMountVolume MapVolume.MapPodDevice succeeded for volume \"h\"";
     assert_eq!(
-        told,
+        reported,
         [
             format!("{words} globalMapPath {:?}", devices.join("h/dev")),
             format!("{words} volumeMapPath {of_pod:?}")
@@ -320,7 +324,7 @@ async fn reports_attachable_volume_in_use_and_waits_for_attachment() {
     let name = "kubernetes.io/csi/d.example^h".to_owned();
     tokio::select! {
         _ = &mut set_up => panic!("mounted what nobody attached"),
-        told = in_use.wait_for(|told| told.as_ref() == Some(&vec![name.clone()])) => { told.unwrap(); }
+        reported = in_use.wait_for(|reported| reported.as_ref() == Some(&vec![name.clone()])) => { reported.unwrap(); }
     }
     assert_eq!(driver.call_names(), [""; 0]);
     node.show_in_use(&[&name]);
@@ -356,8 +360,8 @@ async fn reports_exceeded_attach_limit() {
         // From here on only time passes.
         tokio::select! {
             _ = &mut set_up => panic!("mounted what nobody attached"),
-            told = in_use.wait_for(|told| told.as_ref().is_some_and(|names| !names.is_empty())) => {
-                told.unwrap();
+            reported = in_use.wait_for(|reported| reported.as_ref().is_some_and(|names| !names.is_empty())) => {
+                reported.unwrap();
             }
         }
         tokio::time::pause();
@@ -379,7 +383,7 @@ fn size(gib: i64) -> CsiSize {
         namespace: "n".to_owned(),
         claim: "c".to_owned(),
         uid: "c-uid".to_owned(),
-        wanted: gib << 30,
+        requested: gib << 30,
         known: 1 << 30,
         wanted_text: format!("{gib}Gi"),
         asked: gib << 30,
@@ -410,13 +414,13 @@ async fn expands_grown_volume_once_on_the_node() {
     assert_eq!(driver.last("NodePublishVolume").unwrap().staging, "", "nothing was staged");
     assert!(node.has_counted("volume_fs_resize"));
     assert_eq!(node.patches()[0]["status"]["capacity"]["storage"], "2Gi");
-    let told: Vec<String> =
+    let reported: Vec<String> =
         node.events().iter().map(|event| format!("{} {}", event.reason, event.message)).collect();
     let words = "FileSystemResizeSuccessful MountVolume.NodeExpandVolume succeeded for volume \"h\" n1";
-    assert_eq!(told, [words, words], "one for the pod, one for the claim");
+    assert_eq!(reported, [words, words], "one for the pod, one for the claim");
     driver.set_fault("NodeExpandVolume", Some(CsiFault::Fails(Code::Internal)));
     let mut more = grown.clone();
-    more.size.as_mut().unwrap().wanted = 3 << 30;
+    more.size.as_mut().unwrap().requested = 3 << 30;
     node.set_up(&agent, "u1", &more, None).await.unwrap_err();
     assert_eq!(node.events().last().unwrap().reason, "VolumeResizeFailed");
     agent.tear_down(&PodUid::from("u1")).await.unwrap();
@@ -446,11 +450,11 @@ async fn updates_claim_during_expansion() {
         node.set_up(&agent, "u1", &grows, None).await.unwrap();
     }
     let states = |patch: &serde_json::Value| patch["status"]["allocatedResourceStatuses"]["storage"].clone();
-    let told: Vec<_> = node.patches().iter().map(states).collect();
+    let reported: Vec<_> = node.patches().iter().map(states).collect();
     let begun = json!("NodeResizeInProgress");
     let failed = serde_json::Value::Null;
     assert_eq!(
-        told,
+        reported,
         [&begun, &failed, &begun, &json!("NodeResizeInfeasible"), &begun, &failed].map(Clone::clone)
     );
     assert_eq!(node.patches()[1]["status"]["conditions"][0]["type"], "NodeResizeError");
@@ -512,8 +516,8 @@ async fn driver_registration_follows_its_socket() {
         // Longer than the detection of the folder, shorter than the relist interval.
         tokio::time::sleep(Duration::from_secs(1)).await;
         driver.register(&folder).unwrap();
-        let told = tokio::time::timeout(Duration::from_secs(6), driver.registered()).await;
-        told.expect("a folder below is not watched").unwrap();
+        let reported = tokio::time::timeout(Duration::from_secs(6), driver.registered()).await;
+        reported.expect("a folder below is not watched").unwrap();
         assert!(drivers.get("d.example").is_ok());
         let entry = cluster.csi_node().unwrap().spec.drivers.remove(0);
         assert_eq!((entry.name.as_str(), entry.node_id.as_str()), ("d.example", "d.example-node"));
@@ -527,8 +531,8 @@ async fn driver_registration_follows_its_socket() {
         );
         driver.unregister();
         let gone = eventually("the driver is gone", Duration::from_secs(20), || async {
-            let told = cluster.csi_node().is_some_and(|object| object.spec.drivers.is_empty());
-            (told && drivers.get("d.example").is_err()).then_some(()).context("still there")
+            let reported = cluster.csi_node().is_some_and(|object| object.spec.drivers.is_empty());
+            (reported && drivers.get("d.example").is_err()).then_some(()).context("still there")
         });
         gone.await.unwrap();
         cancel.cancel();
@@ -544,8 +548,8 @@ async fn updates_claim_of_grown_local_volume() {
     let source = node.root().parent().unwrap().join("disk");
     std::fs::create_dir(&source).unwrap();
     let pod = volume(&node, "u1", "h").pod;
-    let claimed = |wanted: i64| {
-        let claimed = model::ClaimedSize { name: "pv".to_owned(), size: size(wanted), pod: pod.clone() };
+    let claimed = |requested: i64| {
+        let claimed = model::ClaimedSize { name: "pv".to_owned(), size: size(requested), pod: pod.clone() };
         let source = model::LocalSource {
             path: source.clone(),
             fs_type: "ext4".to_owned(),
@@ -562,8 +566,8 @@ async fn updates_claim_of_grown_local_volume() {
     assert_eq!(node.patches().len(), 1);
     assert_eq!(node.patches()[0]["status"]["capacity"]["storage"], "2Gi");
     let words = "MountVolume.NodeExpandVolume succeeded for volume \"pv\" n1";
-    let told: Vec<String> = node.events().into_iter().map(|event| event.message).collect();
-    assert_eq!(told, [words, words], "one for the pod, one for the claim");
+    let reported: Vec<String> = node.events().into_iter().map(|event| event.message).collect();
+    assert_eq!(reported, [words, words], "one for the pod, one for the claim");
     assert!(node.has_counted_of("kubernetes.io/local-volume", "volume_fs_resize"));
     agent.tear_down(&uid).await.unwrap();
 }

@@ -143,8 +143,8 @@ async fn reports_when_removing_images_is_not_enough() {
     // The images of the fake are much smaller than the excess.
     collector.disk.set(1_000_000_000_000, 50_000_000_000);
     collector.wait_for_runs(0).await;
-    let told = collector.recorded_messages("FreeDiskSpaceFailed");
-    assert!(told.len() == 1 && told[0].contains("(freed 2097152 bytes)"), "{told:?}");
+    let messages = collector.recorded_messages("FreeDiskSpaceFailed");
+    assert!(messages.len() == 1 && messages[0].contains("(freed 2097152 bytes)"), "{messages:?}");
     assert_eq!(collector.runtime.read(|state| state.count(Rpc::RemoveImage)), 2);
     let text = collector.metrics.encode(Format::Text);
     assert!(text.contains("kubelet_image_garbage_collected_total{reason=\"space\"} 2\n"), "{text}");
@@ -160,7 +160,7 @@ async fn reports_second_failure_to_list_images() {
     collector.wait_for_runs(0).await;
     assert_eq!(collector.recorded_messages("ImageGCFailed"), Vec::<String>::new());
     collector.wait_for_runs(1).await;
-    let told = collector.recorded_messages("ImageGCFailed");
-    assert!(told.len() == 1 && told[0].contains("no list"), "{told:?}");
+    let messages = collector.recorded_messages("ImageGCFailed");
+    assert!(messages.len() == 1 && messages[0].contains("no list"), "{messages:?}");
     drop(injected);
 }

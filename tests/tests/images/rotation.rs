@@ -137,7 +137,7 @@ async fn agent_killed_during_rotation_loses_no_line(agent: Agent) -> Result<()> 
     let numbers = counted(&log)?;
     let expected: Vec<u64> = (0..numbers.len() as u64).collect();
     ensure!(numbers.len() > 500 && numbers == expected, "{} lines, first gap at {:?}", numbers.len(), {
-        numbers.iter().zip(&expected).find(|(found, wanted)| found != wanted)
+        numbers.iter().zip(&expected).find(|(found, expected)| found != expected)
     });
     Ok(())
 }

@@ -29,7 +29,7 @@ async fn processes_have_users_and_groups_of_the_pod(agent: Agent) -> Result<()> 
         ensure!(line(&log, "Uid")?.starts_with(user), "{name}: {}", line(&log, "Uid")?);
         ensure!(line(&log, "Gid")?.starts_with(group), "{name}: {}", line(&log, "Gid")?);
         let groups: Vec<&str> = line(&log, "Groups")?.split_whitespace().collect();
-        ensure!(["3000", "4000"].iter().all(|wanted| groups.contains(wanted)), "{name}: {groups:?}");
+        ensure!(["3000", "4000"].iter().all(|group| groups.contains(group)), "{name}: {groups:?}");
         ensure!(line(&log, "CapEff")? == "0000000000000000", "{name}: {}", line(&log, "CapEff")?);
     }
     Ok(())

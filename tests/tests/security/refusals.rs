@@ -11,8 +11,8 @@ async fn events(node: &Node) -> Result<String> {
     node.agent.page("/podward/events").await
 }
 
-async fn tells(node: &Node, arguments: &[&str]) -> Result<()> {
-    eventually(&format!("an event tells {arguments:?}"), std::time::Duration::from_secs(30), async || {
+async fn wait_event(node: &Node, arguments: &[&str]) -> Result<()> {
+    eventually(&format!("an event reports {arguments:?}"), std::time::Duration::from_secs(30), async || {
         let all = events(node).await?;
         let list: Value = serde_json::from_str(&all)?;
         let items = list.as_array().or_else(|| list["items"].as_array()).cloned().unwrap_or_default();
@@ -61,7 +61,7 @@ async fn rejections_create_events_with_the_cause(agent: Agent) -> Result<()> {
         node.write(&format!("bad-{index}.json"), manifest)?;
     }
     for (_, arguments) in &cases {
-        tells(&node, arguments).await?;
+        wait_event(&node, arguments).await?;
     }
     let good = node.wait_running("good").await?;
     ensure!(good.container("main").restarts == 0, "{good:?}");
@@ -72,8 +72,11 @@ async fn missing_runtime_handler_is_reported_and_retried(agent: Agent) -> Result
     let node = Node::start(agent).await?;
     node.write("kata.json", &with(sleeper("kata"), "/spec/runtimeClassName", json!("kata")))?;
     node.write("good.json", &sleeper("good"))?;
-    tells(&node, &["kata-node-a", "FailedCreatePodSandBox", "runtimeclass.node.k8s.io \"kata\" not found"])
-        .await?;
+    wait_event(
+        &node,
+        &["kata-node-a", "FailedCreatePodSandBox", "runtimeclass.node.k8s.io \"kata\" not found"],
+    )
+    .await?;
     node.wait_running("good").await?;
     ensure!(node.cri().sandboxes_of("kata-node-a").await?.is_empty(), "it runs without its class");
     ensure!(node.pod("kata").await?.phase == "Pending", "{:?}", node.pod("kata").await?);

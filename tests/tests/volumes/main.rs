@@ -115,7 +115,7 @@ async fn fs_group_owns_pod_volumes(agent: Agent) -> Result<()> {
 
 async fn wrong_host_path_is_reported_and_recovers(agent: Agent) -> Result<()> {
     let node = Node::start(agent).await?;
-    let path = node.containerd.instance().path("wanted");
+    let path = node.containerd.instance().path("host-path");
     std::fs::write(&path, "a file")?;
     let volumes = json!([{"name": "host", "hostPath": {"path": path, "type": "Directory"}}]);
     node.write(

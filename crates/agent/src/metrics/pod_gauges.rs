@@ -50,8 +50,7 @@ fn write_desired(page: &mut Page, desired: &[Arc<Pod>], is_active: impl Fn(&Pod)
             ([label], to_gauge(desired.iter().filter(matches).count()))
         })
     };
-    let wanted = by_origin(&|_| true);
-    page.gauges(("kubelet_desired_pods", "Desired pods"), ["static"], wanted);
+    page.gauges(("kubelet_desired_pods", "Desired pods"), ["static"], by_origin(&|_| true));
     let active = by_origin(&is_active);
     page.gauges(("kubelet_active_pods", "Pods that use resources of the node"), ["static"], active);
     let ephemeral = desired.iter().map(|pod| pod.ephemeral.len()).sum();

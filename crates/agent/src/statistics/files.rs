@@ -60,10 +60,10 @@ impl Files {
     }
 
     async fn measure(&mut self, deps: &StatisticsDeps, pod: &RunningPod) -> Vec<VolumeReading> {
-        let Some(wanted) = deps.desired.get(&pod.uid) else { return Vec::new() };
+        let Some(desired) = deps.desired.get(&pod.uid) else { return Vec::new() };
         let claimed = deps.claims.as_ref().map(|claims| claims.cached(&pod.uid)).unwrap_or_default();
         let mut found = Vec::new();
-        for place in volume_locations(&wanted, &deps.node, &claimed) {
+        for place in volume_locations(&desired, &deps.node, &claimed) {
             let name = place.name.clone();
             match self.measure_one(deps, pod, place).await {
                 Some(reading) => found.push(reading),
@@ -91,7 +91,7 @@ impl Files {
             Measure::Driver { driver, .. } | Measure::DrivenDevice { driver, .. } => driver.as_str(),
         };
         let reading = match self.driver_statistics(deps, pod, &place).await {
-            Some(told) => told,
+            Some(answer) => answer,
             None => self.look(deps, &place).await,
         };
         deps.metrics.storage.measuring.observe([source], begun.elapsed());
@@ -113,12 +113,12 @@ impl Files {
         let Ok(driver) = drivers.get(driver) else { return Some(None) };
         let asked = read_from_driver(&*driver, handle, &place.path);
         match tokio::time::timeout(DRIVER_TIMEOUT, asked).await {
-            Ok(DriverAnswer::Figures(told)) => {
-                let is_abnormal = told.is_abnormal.filter(|_| deps.settings.volume_health);
+            Ok(DriverAnswer::Figures(statistics)) => {
+                let is_abnormal = statistics.is_abnormal.filter(|_| deps.settings.volume_health);
                 if is_abnormal == Some(true) {
-                    record_abnormal_volume(deps, pod, &place.name, &told.message);
+                    record_abnormal_volume(deps, pod, &place.name, &statistics.message);
                 }
-                let reading = reading(deps, place, told.room, Some(told.used));
+                let reading = reading(deps, place, statistics.room, Some(statistics.used));
                 Some(Some(VolumeReading { is_abnormal, ..reading }))
             }
             Ok(DriverAnswer::NotCounting) => None,

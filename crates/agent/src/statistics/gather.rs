@@ -68,11 +68,12 @@ impl Statistics {
         };
         let paths: Vec<(usize, String)> =
             pods.iter().enumerate().flat_map(|(at, pod)| self.paths(at, pod)).collect();
-        let wanted = paths.iter().filter_map(|(at, path)| {
+        let requested = paths.iter().filter_map(|(at, path)| {
             Some(PodCgroup { path: path.clone(), sandbox: pods.get(*at)?.sandbox.to_string() })
         });
-        let wanted = wanted.collect();
-        let (node, found) = tokio::join!(self.read_node(detail), self.deps.usage.pod_cgroups(wanted, detail));
+        let requested = requested.collect();
+        let (node, found) =
+            tokio::join!(self.read_node(detail), self.deps.usage.pod_cgroups(requested, detail));
         let (node, classes) = node;
         // In the order of the pods; a pod may have several paths.
         let mut found = paths.into_iter().zip(found).peekable();
@@ -99,7 +100,7 @@ impl Statistics {
     fn paths(&self, at: usize, pod: &RunningPod) -> Vec<(usize, String)> {
         let settings = &self.deps.node;
         let paths = match self.deps.desired.get(&pod.uid) {
-            Some(wanted) => vec![pod_cgroup(&wanted, settings)],
+            Some(pod) => vec![pod_cgroup(&pod, settings)],
             None => possible_pod_cgroups(&pod.uid, settings),
         };
         paths.into_iter().filter(|path| !path.is_empty()).map(|path| (at, path)).collect()

@@ -18,9 +18,9 @@ impl PodStatisticsSource for Statistics {
     }
 
     async fn disks(&self, pods: Vec<PodUid>, deps: DiskParts) -> Vec<PodStatistics> {
-        let wanted: HashSet<PodUid> = pods.into_iter().collect();
+        let selected: HashSet<PodUid> = pods.into_iter().collect();
         let mut pods = self.running();
-        pods.retain(|pod| wanted.contains(&pod.uid) && pod.has_containers());
+        pods.retain(|pod| selected.contains(&pod.uid) && pod.has_containers());
         let around = self.disk_environment(&pods, deps).await;
         let pods: Vec<_> = pods.into_iter().map(|pod| arrange(pod, None, Vec::new())).collect();
         summary(&NodeReading::default(), &pods, Some(&around)).pods

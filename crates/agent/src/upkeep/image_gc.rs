@@ -215,8 +215,8 @@ impl Collector {
     }
 
     async fn space(&self) -> Result<DiskSpace, String> {
-        let told = self.deps.runtime.image_filesystems().await.map_err(|error| error.to_string())?;
-        let first = told.images.first().ok_or("the runtime names no image filesystem")?;
+        let filesystems = self.deps.runtime.image_filesystems().await.map_err(|error| error.to_string())?;
+        let first = filesystems.images.first().ok_or("the runtime names no image filesystem")?;
         let space = self.deps.filesystems.space(&first.mount_point).await;
         space.map_err(|error| error.text())
     }

@@ -56,7 +56,7 @@ impl SweeperDeps {
 /// Runs until cancelled.
 pub async fn run(mut deps: SweeperDeps, cancel: CancellationToken) {
     // Failures are logged once per folder, not every two seconds.
-    let mut told: HashMap<PodUid, String> = HashMap::new();
+    let mut logged: HashMap<PodUid, String> = HashMap::new();
     loop {
         tokio::select! {
             () = cancel.cancelled() => return,
@@ -93,12 +93,12 @@ pub async fn run(mut deps: SweeperDeps, cancel: CancellationToken) {
         for (uid, result) in removed {
             match result {
                 Ok(()) => {
-                    told.remove(&uid);
+                    logged.remove(&uid);
                 }
                 Err(text) => {
-                    if told.get(&uid) != Some(&text) {
+                    if logged.get(&uid) != Some(&text) {
                         tracing::warn!(pod = %uid, error = %text, "failed to remove the folder of a removed pod");
-                        told.insert(uid, text);
+                        logged.insert(uid, text);
                     }
                 }
             }

@@ -88,7 +88,7 @@ impl CsiDrivers {
     /// When the objects have not been listed yet.
     pub async fn object(&self, name: &str) -> Result<Option<Arc<CSIDriver>>, String> {
         if !self.objects.wait_until_read(FIRST_LIST_TIMEOUT).await {
-            return Err("the API server has not told of CSIDriver objects yet".to_owned());
+            return Err("the API server has not listed CSIDriver objects yet".to_owned());
         }
         Ok(self.objects.get(name))
     }

@@ -120,17 +120,19 @@ impl CsiPlugins {
 
     /// The CSINode of this node; creates it if it is missing, and replaces that of an earlier node of the same name.
     async fn own_csi_node(&self) -> Result<k8s_openapi::api::storage::v1::CSINode, String> {
-        let told = |error: ApiError| format!("error updating CSINode: {error}");
-        let node = within_deadline(self.nodes.get()).await.map_err(told)?;
+        let update_error = |error: ApiError| format!("error updating CSINode: {error}");
+        let node = within_deadline(self.nodes.get()).await.map_err(update_error)?;
         let uid = node.metadata.uid.unwrap_or_default();
         match within_deadline(self.csi_nodes.get()).await {
             Ok(object) if is_owned_by(&object, &self.node, &uid) => return Ok(object),
-            Ok(_) => within_deadline(self.csi_nodes.delete()).await.map_err(told)?,
+            Ok(_) => within_deadline(self.csi_nodes.delete()).await.map_err(update_error)?,
             Err(error) if error.kind == ApiErrorKind::NotFound => {}
-            Err(error) => return Err(told(error)),
+            Err(error) => return Err(update_error(error)),
         }
-        within_deadline(self.csi_nodes.create(&new_csi_node(&self.node, &uid))).await.map_err(told)?;
-        within_deadline(self.csi_nodes.get()).await.map_err(told)
+        within_deadline(self.csi_nodes.create(&new_csi_node(&self.node, &uid)))
+            .await
+            .map_err(update_error)?;
+        within_deadline(self.csi_nodes.get()).await.map_err(update_error)
     }
 
     /// The highest version that the driver and the agent support.

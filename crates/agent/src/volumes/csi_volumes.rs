@@ -106,9 +106,9 @@ impl CsiVolumes {
             self.with(|done| done.keep_in_use(shown.into_iter().flatten()));
         }
         let names: Vec<String> = self.with(|done| done.in_use.iter().cloned().collect());
-        self.deps.in_use.send_if_modified(|told| {
-            let is_new = told.as_ref() != Some(&names);
-            *told = Some(names);
+        self.deps.in_use.send_if_modified(|published| {
+            let is_new = published.as_ref() != Some(&names);
+            *published = Some(names);
             is_new
         });
     }

@@ -228,8 +228,8 @@ mod tests {
         let progress = Progress::default();
         volumes.set_up(&uid, &volume, &progress).await.unwrap_err();
         let text = page(&volumes);
-        let wanted = "volume_manager_total_volumes{plugin_name=\"kubernetes.io/empty-dir\",state=\"desired_state_of_world\"} 1\n";
-        assert!(text.contains(wanted) && !text.contains("actual_state_of_world"), "{text}");
+        let expected = "volume_manager_total_volumes{plugin_name=\"kubernetes.io/empty-dir\",state=\"desired_state_of_world\"} 1\n";
+        assert!(text.contains(expected) && !text.contains("actual_state_of_world"), "{text}");
         for _ in 0..3 {
             volumes.set_up(&uid, &volume, &progress).await.unwrap();
         }

@@ -180,9 +180,9 @@ async fn register(
     };
     let registered = registered.map_err(|reason| PluginError(format!("RegisterPlugin error -- {reason}")));
     let outcome = registered.as_ref().copied().map_err(|error| error.0.as_str());
-    let told = gone.run_until_cancelled(deps.registration.notify(socket, outcome)).await;
+    let notified = gone.run_until_cancelled(deps.registration.notify(socket, outcome)).await;
     registered?;
-    if let Err(error) = told.unwrap_or_else(|| Err(is_gone())) {
+    if let Err(error) = notified.unwrap_or_else(|| Err(is_gone())) {
         // The plugin was not notified and would wait for it.
         deregister(deps, &plugin).await;
         return Err(error);

@@ -82,7 +82,7 @@ fn key(image: &ImageStatus) -> String {
 pub fn images_in_use<'a>(
     images: &[ImageStatus],
     observed: impl IntoIterator<Item = &'a ObservedPod>,
-    wanted: impl IntoIterator<Item = &'a Pod>,
+    desired: impl IntoIterator<Item = &'a Pod>,
     policy: &ImageGcPolicy,
 ) -> BTreeSet<String> {
     let mut named: BTreeSet<(&str, &str)> = BTreeSet::new();
@@ -90,7 +90,7 @@ pub fn images_in_use<'a>(
         let handler = if policy.by_handler { container.image_handler.as_str() } else { "" };
         named.extend([(container.image_id.as_str(), handler), (container.image_ref.as_str(), handler)]);
     }
-    let mounted: BTreeSet<String> = wanted
+    let mounted: BTreeSet<String> = desired
         .into_iter()
         .flat_map(|pod| pod.spec.volumes.iter().flatten())
         .filter_map(|volume| normal_name(volume.image.as_ref()?.reference.as_deref()?))
@@ -152,8 +152,8 @@ pub fn shortage(capacity: u64, available: u64, policy: &ImageGcPolicy) -> Option
     if used < policy.high_percent {
         return None;
     }
-    let wanted = capacity * u128::from(100_u64.saturating_sub(policy.low_percent)) / 100;
-    let bytes = u64::try_from(wanted.saturating_sub(available)).unwrap_or(u64::MAX);
+    let target = capacity * u128::from(100_u64.saturating_sub(policy.low_percent)) / 100;
+    let bytes = u64::try_from(target.saturating_sub(available)).unwrap_or(u64::MAX);
     Some(Shortage { used_percent: used, bytes })
 }
 

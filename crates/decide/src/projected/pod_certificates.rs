@@ -273,9 +273,9 @@ mod tests {
             (CertificateOutcome::Failed { reason: other, message: more }, "Failed", "failed", "failed"),
         ] {
             let waiting = CertificateState::Initial.requested(request("r1"), Duration::ZERO);
-            let (state, told) = waiting.looked_at(Some(outcome), "ns/r1", at(1), Duration::ZERO);
+            let (state, reported) = waiting.looked_at(Some(outcome), "ns/r1", at(1), Duration::ZERO);
             let expected = format!("PodCertificateRequest ns/r1 {text}, reason=\"Why\", message=\"because\"");
-            assert_eq!(told, Some((event, expected)));
+            assert_eq!(reported, Some((event, expected)));
             assert_eq!((state.need(at(9999)), state.word(at(9999))), (Need::Nothing, word));
             assert!(state.certificate().unwrap_err().contains("reason=\"Why\" message=\"because\""));
         }

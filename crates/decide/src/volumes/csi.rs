@@ -191,7 +191,7 @@ pub(super) fn size(claimed: &ClaimedVolume) -> Option<CsiSize> {
         namespace: claimed.claim.metadata.namespace.clone()?,
         claim: claimed.claim.metadata.name.clone()?,
         uid: claimed.claim.metadata.uid.clone().unwrap_or_default(),
-        wanted: bytes(capacity),
+        requested: bytes(capacity),
         known: bytes(known),
         wanted_text: capacity.0.clone(),
         asked: asked.map(bytes).unwrap_or_default(),

@@ -37,7 +37,7 @@ pub fn driver_requirements(
     object: Option<&CSIDriver>,
     volume: &CsiVolume,
 ) -> Result<DriverRequirements, String> {
-    let (driver, wanted) = (&volume.driver, lifecycle(volume.lifecycle));
+    let (driver, requested) = (&volume.driver, lifecycle(volume.lifecycle));
     let Some(object) = object else {
         return match volume.lifecycle {
             CsiLifecycle::Persistent => Ok(DriverRequirements {
@@ -45,16 +45,16 @@ pub fn driver_requirements(
                 gives_to_group: suits_groups(volume),
                 ..DriverRequirements::default()
             }),
-            CsiLifecycle::Ephemeral => {
-                Err(format!("volume mode {wanted:?} not supported by driver {driver} (no CSIDriver object)"))
-            }
+            CsiLifecycle::Ephemeral => Err(format!(
+                "volume mode {requested:?} not supported by driver {driver} (no CSIDriver object)"
+            )),
         };
     };
     let spec = &object.spec;
     let modes = spec.volume_lifecycle_modes.clone().unwrap_or_else(|| vec!["Persistent".to_owned()]);
-    if !modes.iter().any(|mode| mode == wanted) {
+    if !modes.iter().any(|mode| mode == requested) {
         return Err(format!(
-            "volume mode {wanted:?} not supported by driver {driver} (only supports {modes:?})"
+            "volume mode {requested:?} not supported by driver {driver} (only supports {modes:?})"
         ));
     }
     let gives_to_group = !volume.read_only

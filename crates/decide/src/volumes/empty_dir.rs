@@ -50,7 +50,7 @@ pub(super) fn memory_size(pod: &Pod, of_volume: Option<i64>, settings: &NodeSett
 }
 
 /// The huge page size that containers request; other sizes cannot be used.
-fn page_size(pod: &Pod, medium: &str, wanted: Option<u64>) -> Result<u64, String> {
+fn page_size(pod: &Pod, medium: &str, requested: Option<u64>) -> Result<u64, String> {
     let of_pod = pod.spec.resources.as_ref().and_then(|resources| resources.requests.as_ref());
     let of_containers = pod.containers().filter_map(|entry| entry.container.resources.as_ref());
     let requests =
@@ -58,8 +58,8 @@ fn page_size(pod: &Pod, medium: &str, wanted: Option<u64>) -> Result<u64, String
     let mut found = None;
     for name in requests.flat_map(|list| list.keys()) {
         let Some(size) = name.strip_prefix(HUGE_PAGES_RESOURCE).and_then(bytes) else { continue };
-        match wanted {
-            Some(wanted) if size != wanted => {}
+        match requested {
+            Some(requested) if size != requested => {}
             None if found.is_some_and(|other| other != size) => {
                 return Err(format!(
                     "medium: {medium} can't be used if container requests multiple huge page sizes"

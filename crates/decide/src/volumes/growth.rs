@@ -35,7 +35,7 @@ pub struct Expansion {
 
 /// `here` is the known size of the volume on this node; without it, the size of the claim is used.
 pub fn growth(size: &CsiSize, read_only: bool, here: Option<i64>) -> Growth {
-    if size.wanted <= here.unwrap_or(size.known) {
+    if size.requested <= here.unwrap_or(size.known) {
         return Growth::Nothing;
     }
     if read_only {
@@ -44,10 +44,10 @@ pub fn growth(size: &CsiSize, read_only: bool, here: Option<i64>) -> Growth {
     if size.state.is_empty() && size.allocated.is_none() {
         // The controller does not report its progress.
         return Growth::Expand(Expansion {
-            bytes: size.wanted,
+            bytes: size.requested,
             text: size.wanted_text.clone(),
             is_followed: false,
-            claim_waits: size.known < size.wanted,
+            claim_waits: size.known < size.requested,
         });
     }
     let (bytes, text) = size.allocated.clone().unwrap_or_default();
@@ -133,7 +133,7 @@ mod tests {
             namespace: "n".into(),
             claim: "c".into(),
             uid: "u".into(),
-            wanted: 3 * GIB,
+            requested: 3 * GIB,
             known: known * GIB,
             wanted_text: "3Gi".into(),
             asked: 3 * GIB,

@@ -45,12 +45,12 @@ pub fn mapped(plan: &VolumePlan, volume: &str, settings: &NodeSettings) -> Vec<S
         return Vec::new();
     };
     let of_pod = plan.host_path().and_then(|link| link.parent()).unwrap_or(Path::new(""));
-    let told = [("globalMapPath", global.as_path()), ("volumeMapPath", of_pod)];
+    let paths = [("globalMapPath", global.as_path()), ("volumeMapPath", of_pod)];
     let words = |(word, place): (&str, &Path)| {
         let place = place.display().to_string();
         format!("MapVolume.MapPodDevice succeeded for volume {volume:?} {word} {place:?}")
     };
-    told.into_iter().map(words).collect()
+    paths.into_iter().map(words).collect()
 }
 
 /// Event message for a disk with an unexpected file system.
@@ -68,9 +68,9 @@ pub fn too_many_volumes(unattached: &[String]) -> String {
 }
 
 /// Event message for a shared volume with another group than the pod's.
-pub fn other_group(volume: &str, wanted: u32, found: u32) -> String {
+pub fn other_group(volume: &str, requested: u32, found: u32) -> String {
     format!(
-        "The requested fsGroup is {wanted}, but the volume {volume} has GID {found}. The volume may not be shareable."
+        "The requested fsGroup is {requested}, but the volume {volume} has GID {found}. The volume may not be shareable."
     )
 }
 

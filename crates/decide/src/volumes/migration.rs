@@ -269,10 +269,10 @@ fn annotation<'a>(volume: &'a PersistentVolume, key: &str) -> Option<&'a str> {
 fn rename_zones(spec: &mut PersistentVolumeSpec, zone: Option<&str>) {
     let required = spec.node_affinity.as_mut().and_then(|affinity| affinity.required.as_mut());
     let terms = required.into_iter().flat_map(|required| required.node_selector_terms.iter_mut());
-    for wanted in terms.flat_map(|term| term.match_expressions.iter_mut().flatten()) {
-        match (wanted.key.as_str(), zone) {
-            (ZONE | OLD_ZONE, Some(zone)) => zone.clone_into(&mut wanted.key),
-            (OLD_REGION, Some(_)) => REGION.clone_into(&mut wanted.key),
+    for requirement in terms.flat_map(|term| term.match_expressions.iter_mut().flatten()) {
+        match (requirement.key.as_str(), zone) {
+            (ZONE | OLD_ZONE, Some(zone)) => zone.clone_into(&mut requirement.key),
+            (OLD_REGION, Some(_)) => REGION.clone_into(&mut requirement.key),
             _ => {}
         }
     }

@@ -141,20 +141,20 @@ async fn pod_with_another_label_waits_for_unmount() {
     let (first, second) = (volume("u1", "s0:c1"), volume("u2", "s0:c2"));
     let agent = node.agent();
     set_up(&agent, "u1", &first).await.unwrap();
-    let told = set_up(&agent, "u2", &second).await.unwrap_err();
+    let error = set_up(&agent, "u2", &second).await.unwrap_err();
     let conflict =
         format!("conflicting SELinux labels of volume h: {:?} and {:?}", label("s0:c1"), label("s0:c2"));
-    assert!(matches!(told, VolumeError::NoLabel(_)) && told.text() == conflict, "{told:?}");
+    assert!(matches!(error, VolumeError::NoLabel(_)) && error.text() == conflict, "{error:?}");
     let errors = node.counted("volume_manager_selinux_volume_context_mismatch_errors_total{");
     assert!(errors.iter().all(|line| line.ends_with("} 1")) && errors.len() == 1, "{errors:?}");
     // An agent with only the state on disk detects it, too, also while the first pod is being torn down.
     driver.set_fault("NodeUnstageVolume", Some(CsiFault::Fails(Code::Internal)));
     assert!(agent.tear_down(&PodUid::from("u1")).await.is_err());
     for agent in [&node.agent(), &agent] {
-        let told = set_up(agent, "u2", &second).await.unwrap_err();
+        let error = set_up(agent, "u2", &second).await.unwrap_err();
         let waits = "waiting for unmount of volume \"kubernetes.io/csi/d.example^h\", because it is already mounted to \
                      a different pod with a different SELinux label";
-        assert!(matches!(told, VolumeError::OtherLabel(_)) && told.text() == waits, "{told:?}");
+        assert!(matches!(error, VolumeError::OtherLabel(_)) && error.text() == waits, "{error:?}");
     }
     driver.set_fault("NodeUnstageVolume", None);
     agent.tear_down(&PodUid::from("u1")).await.unwrap();
@@ -225,8 +225,8 @@ async fn pod_with_truncated_record_keeps_its_mount_label() {
     cut(first.plan.host_path().unwrap());
     // The staging record has another label.
     let next = node.agent();
-    let told = set_up(&next, "u2", &second).await.unwrap_err();
-    assert!(matches!(told, VolumeError::OtherLabel(_)), "{told:?}");
+    let error = set_up(&next, "u2", &second).await.unwrap_err();
+    assert!(matches!(error, VolumeError::OtherLabel(_)), "{error:?}");
     assert_eq!(driver.call_names(), ["NodeStageVolume", "NodePublishVolume"]);
     // Without SELinux in the kernel, the mount has no label.
     set_up(&next, "u1", &first).await.unwrap();

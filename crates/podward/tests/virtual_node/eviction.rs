@@ -85,7 +85,7 @@ async fn pressure_evicts_a_pod_and_spares_critical_ones() {
         );
         Ok(())
     };
-    eventually("it is told", TIMEOUT, question).await.unwrap();
+    eventually("the event is recorded", TIMEOUT, question).await.unwrap();
     // New pods are rejected, critical pods keep running.
     cluster.pods.put(scheduled("late", 0));
     let status = until_shown(&cluster, &node, "late", "Failed").await;

@@ -154,7 +154,7 @@ async fn dead_sandbox_is_stopped_before_the_next_is_created() {
     assert!(stop_of(&node, &dead).is_some_and(|stopped| stopped < made), "{}", node.describe());
     node.until_running("uid-a").await;
     let events = node.views().events.all();
-    assert!(events.iter().any(|series| series.event.reason == "SandboxChanged"), "nobody was told");
+    assert!(events.iter().any(|series| series.event.reason == "SandboxChanged"), "no event");
     node.assert_no_violations();
 }
 

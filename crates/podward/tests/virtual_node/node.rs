@@ -221,18 +221,18 @@ impl VirtualNode {
     pub(crate) async fn until(
         &self,
         what: &str,
-        wanted: impl FnMut(&testkit::fake_runtime::RuntimeState) -> bool,
+        condition: impl FnMut(&testkit::fake_runtime::RuntimeState) -> bool,
     ) {
-        if tokio::time::timeout(TIMEOUT, self.runtime.wait_until(wanted)).await.is_err() {
+        if tokio::time::timeout(TIMEOUT, self.runtime.wait_until(condition)).await.is_err() {
             panic!("{what}: not within {TIMEOUT:?}\n{}", self.describe());
         }
     }
 
     /// Waits until the reported status of a pod matches.
-    pub(crate) async fn until_status(&self, uid: &str, wanted: impl Fn(&PodStatus) -> bool) -> PodStatus {
+    pub(crate) async fn until_status(&self, uid: &str, condition: impl Fn(&PodStatus) -> bool) -> PodStatus {
         let question = || async {
             match self.status(uid) {
-                Some(status) if wanted(&status) => Ok(status),
+                Some(status) if condition(&status) => Ok(status),
                 other => anyhow::bail!("status is {}", serde_json::to_string(&other).unwrap()),
             }
         };

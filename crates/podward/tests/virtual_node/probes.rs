@@ -35,9 +35,9 @@ async fn readiness_probe_changes_the_status() {
     let node = VirtualNode::started();
     let status = switchable(&node);
     node.write("a.json", &with_probe("uid-a", "readinessProbe", &page()));
-    let ready = |wanted: bool| {
+    let ready = |expected: bool| {
         move |status: &k8s_openapi::api::core::v1::PodStatus| {
-            containers(status).iter().any(|one| one.ready == wanted && one.started == Some(true))
+            containers(status).iter().any(|one| one.ready == expected && one.started == Some(true))
         }
     };
     node.until_status("uid-a", ready(true)).await;

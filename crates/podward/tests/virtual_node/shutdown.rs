@@ -76,7 +76,7 @@ async fn shutdown_ends_pods_by_priority_and_can_be_cancelled() {
         assert_eq!(target.message.as_deref(), Some(MESSAGE));
     }
     let ((_, low_ended), (high_began, high_ended)) = (stop_of(&node, "uid-low"), stop_of(&node, "uid-high"));
-    assert!(low_ended <= high_began, "an important pod was told to end while a plain one ran");
+    assert!(low_ended <= high_began, "an important pod was stopped while a plain one ran");
     let refused = node.until_status("uid-new", is_refused).await;
     assert_eq!(
         refused.message.as_deref(),
@@ -85,10 +85,10 @@ async fn shutdown_ends_pods_by_priority_and_can_be_cancelled() {
     until_locks(&node, 0).await;
     assert!(high_ended > 0 && node.containers("uid-new").is_empty());
     let events = node.views().events.all();
-    let told = |message: &str| {
+    let has_event = |message: &str| {
         events.iter().any(|one| one.event.reason == "Shutdown" && one.event.message == message)
     };
-    assert!(told("Shutdown manager detected shutdown event"));
+    assert!(has_event("Shutdown manager detected shutdown event"));
     let state = std::fs::read(node.path("root/graceful_node_shutdown_state")).unwrap();
     let state: Value = serde_json::from_slice(&state).unwrap();
     assert!(state["endTime"].as_str().unwrap() > state["startTime"].as_str().unwrap(), "{state}");

@@ -192,11 +192,11 @@ impl Scenario {
 
     async fn sweep(self) {
         let RunLength { calls, polls } = self.run(KillPoint::Never).await;
-        let wanted =
+        let target =
             if std::env::var("PODWARD_SWEEP").is_ok_and(|value| value == "all") { polls } else { POINTS };
         let mut points: Vec<KillPoint> =
             (1..=calls).flat_map(|call| [KillPoint::BeforeCall(call), KillPoint::AfterCall(call)]).collect();
-        points.extend((1..=polls).step_by((polls / wanted).max(1)).map(KillPoint::Poll));
+        points.extend((1..=polls).step_by((polls / target).max(1)).map(KillPoint::Poll));
         println!("{self:?}: {calls} calls, {polls} polls, {} points", points.len());
         let slots = Arc::new(Semaphore::new(AT_ONCE));
         let mut cases = JoinSet::new();

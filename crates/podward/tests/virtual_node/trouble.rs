@@ -64,9 +64,9 @@ async fn events_of_failed_starts_name_the_container() {
     node.write("a.json", &pod("a", "uid-a", &["main"]));
     node.until_running("uid-a").await;
     let all = node.views().events.all();
-    let told: Vec<&str> =
+    let reported: Vec<&str> =
         all.iter().filter(|one| one.event.reason == "Failed").map(|one| one.event.message.as_str()).collect();
-    assert_eq!(told, ["Error: failed to start task \"main\""]);
+    assert_eq!(reported, ["Error: failed to start task \"main\""]);
 }
 
 #[tokio::test]
@@ -112,19 +112,19 @@ async fn missing_sandbox_status_is_reported() {
     let refusal = Fault::Fail(Code::Unknown, "why".to_owned());
     node.runtime.inject(Injection::new(Rpc::PodSandboxStatus, refusal).on("uid-a"));
     node.write("a.json", &pod("a", "uid-a", &["main"]));
-    let told = |reason: &str| {
+    let reported = |reason: &str| {
         let all = node.views().events.all();
         all.into_iter().find(|series| series.event.reason == reason).map(|series| series.event.message)
     };
-    node.until("both failures are told", |_| {
-        told("FailedPodSandBoxStatus").is_some() && told("FailedSync").is_some()
+    node.until("both failures are reported", |_| {
+        reported("FailedPodSandBoxStatus").is_some() && reported("FailedSync").is_some()
     })
     .await;
     assert_eq!(
-        told("FailedPodSandBoxStatus").unwrap(),
+        reported("FailedPodSandBoxStatus").unwrap(),
         "Unable to get pod sandbox status: rpc error: code = Unknown desc = why"
     );
-    let message = told("FailedSync").unwrap();
+    let message = reported("FailedSync").unwrap();
     assert!(message.starts_with("error determining status: ") && message.contains("why"), "{message}");
     node.runtime.clear_faults();
     node.until_running("uid-a").await;
@@ -291,12 +291,12 @@ async fn only_host_network_pods_start_without_network() {
     node.write("a.json", &pod("a", "uid-a", &["main"]));
     node.write("host.json", &on_host);
     node.until_running("uid-host").await;
-    let told = || async {
+    let reported = || async {
         let events = node.views().events.all();
         let event = events.iter().find(|series| series.event.reason == "NetworkNotReady");
-        event.map(|series| series.event.message.clone()).ok_or_else(|| anyhow::anyhow!("not told yet"))
+        event.map(|series| series.event.message.clone()).ok_or_else(|| anyhow::anyhow!("not reported yet"))
     };
-    let message = eventually("the event", TIMEOUT, told).await.unwrap();
+    let message = eventually("the event", TIMEOUT, reported).await.unwrap();
     let expected = "network is not ready: container runtime network not ready: NetworkReady=false \
                     reason:NetworkReadyWasSwitchedOff message:switched off by the test";
     assert_eq!(message, expected);
@@ -394,15 +394,15 @@ async fn reports_unobservable_pod_and_missing_folder() {
     for (reason, beginning) in
         [("FailedSync", "error determining status: "), ("Failed", "error making pod data directories: ")]
     {
-        let told = || async {
+        let reported = || async {
             let events = node.views().events.all();
             let found = events
                 .iter()
                 .any(|series| series.event.reason == reason && series.event.message.starts_with(beginning));
-            anyhow::ensure!(found, "{reason} is not told yet");
+            anyhow::ensure!(found, "{reason} is not reported yet");
             Ok(())
         };
-        eventually(reason, TIMEOUT, told).await.unwrap();
+        eventually(reason, TIMEOUT, reported).await.unwrap();
     }
     blind.iter().for_each(Injected::release);
     std::fs::remove_file(node.path("root").join("pods").join("uid-b")).unwrap();
@@ -428,10 +428,10 @@ async fn stale_sweep_order_does_not_touch_a_readded_pod() {
     tokio::time::timeout(TIMEOUT, removal.wait_hits(1)).await.unwrap();
     assert!(volume.exists(), "the order is to remove both, first from the runtime");
     // It is added again while the order is pending.
-    let mut wanted = pod("a", "uid-a", &["main"]);
-    wanted["spec"]["volumes"] = json!([{"name": "data", "emptyDir": {}}]);
-    wanted["spec"]["containers"][0]["volumeMounts"] = json!([{"name": "data", "mountPath": "/data"}]);
-    node.write("a.json", &wanted);
+    let mut manifest = pod("a", "uid-a", &["main"]);
+    manifest["spec"]["volumes"] = json!([{"name": "data", "emptyDir": {}}]);
+    manifest["spec"]["containers"][0]["volumeMounts"] = json!([{"name": "data", "mountPath": "/data"}]);
+    node.write("a.json", &manifest);
     node.until_running("uid-a").await;
     std::fs::write(volume.join("written"), "x").unwrap();
     removal.release();

@@ -8,8 +8,9 @@ pub(crate) fn all(folder: &str) -> Vec<(&'static str, Value)> {
     vec![
         (
             "burner",
+            // Runs at its limit all the time, so that its CPU time depends on nothing but its age.
             with(
-                pod("burner", [container("main", "burn 50")]),
+                pod("burner", [container("main", "burn 100")]),
                 "/spec/containers/0/resources",
                 json!({
                     "requests": {"cpu": "100m", "memory": "20Mi"}, "limits": {"cpu": "400m", "memory": "64Mi"},
@@ -44,7 +45,7 @@ fn volumes(folder: &str) -> Value {
                 {"name": "data", "mountPath": "/data"},
                 {"name": "memory", "mountPath": "/memory"},
                 {"name": "host", "mountPath": "/host"},
-                {"name": "told", "mountPath": "/told"},
+                {"name": "downward", "mountPath": "/downward"},
             ]),
         );
     }
@@ -55,7 +56,7 @@ fn volumes(folder: &str) -> Value {
             {"name": "data", "emptyDir": {}},
             {"name": "memory", "emptyDir": {"medium": "Memory", "sizeLimit": "16Mi"}},
             {"name": "host", "hostPath": {"path": folder}},
-            {"name": "told", "downwardAPI": {"items": [{"path": "name", "fieldRef": {"fieldPath": "metadata.name"}}]}},
+            {"name": "downward", "downwardAPI": {"items": [{"path": "name", "fieldRef": {"fieldPath": "metadata.name"}}]}},
         ]),
     )
 }

@@ -77,7 +77,7 @@ impl Evictor {
             let pods = QosCgroups::of(&self.deps.node).all;
             let asked = [(of_machine, "/".to_owned()), (of_pods, pods)];
             let paths: Vec<String> =
-                asked.into_iter().filter(|(wanted, _)| *wanted).map(|(_, path)| path).collect();
+                asked.into_iter().filter(|(needed, _)| *needed).map(|(_, path)| path).collect();
             if paths.is_empty() { Vec::new() } else { usage.cgroups(paths, Detail::Basic).await }
         };
         let processes = async { if of_processes { usage.processes().await } else { None } };

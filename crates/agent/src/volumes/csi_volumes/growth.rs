@@ -39,7 +39,7 @@ impl CsiVolumes {
         let growing = Growing { key: &key, name, owner: owner(pod), size };
         match growth(size, read_only, here) {
             Growth::Nothing => {}
-            Growth::Done => self.with(|done| done.has_size(&key, size.wanted)),
+            Growth::Done => self.with(|done| done.has_size(&key, size.requested)),
             Growth::ReadOnly => self.record_read_only(&growing),
             Growth::Expand(expansion) => {
                 let begun = Instant::now();
@@ -68,7 +68,7 @@ impl CsiVolumes {
         for subject in [growing.owner.clone(), claim(growing.size)] {
             self.record_event(subject, EventType::Warning, "FileSystemResizeFailed", words.clone());
         }
-        self.with(|done| done.has_size(growing.key, growing.size.wanted));
+        self.with(|done| done.has_size(growing.key, growing.size.requested));
     }
 
     /// Updates the claim at the start of an expansion, if the controller tracks it.
@@ -130,8 +130,8 @@ impl CsiVolumes {
     }
 
     async fn patch_claim(&self, size: &CsiSize, patch: &serde_json::Value) -> VolumeResult {
-        let told = self.deps.api.patch_claim_status(&size.namespace, &size.claim, patch).await;
-        told.map_err(|error| {
+        let patched = self.deps.api.patch_claim_status(&size.namespace, &size.claim, patch).await;
+        patched.map_err(|error| {
             refused(format!("error updating pvc status {}/{}: {error}", size.namespace, size.claim))
         })
     }

@@ -135,11 +135,11 @@ impl CsiVolumes {
             for warning in warning.iter().chain(&settled.warning) {
                 storage.label_warned(warning.class, plugin, wish.access_mode);
             }
-            let wanted = VolumeLabel::from(settled.mount);
+            let requested = VolumeLabel::from(settled.mount);
             let label = match mounted {
-                Some(mounted) if !same_label(text(mounted), text(&wanted)) => mounted.clone(),
+                Some(mounted) if !same_label(text(mounted), text(&requested)) => mounted.clone(),
                 // In the spelling of the pod, not of the kernel.
-                Some(_) | None => wanted,
+                Some(_) | None => requested,
             };
             let volume = done
                 .labels

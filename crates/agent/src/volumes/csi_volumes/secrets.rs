@@ -34,13 +34,13 @@ impl CsiVolumes {
     pub(super) async fn tokens(
         &self,
         pod: &CsiPod,
-        wanted: &[DriverTokenRequest],
+        requests: &[DriverTokenRequest],
     ) -> VolumeResult<BTreeMap<String, String>> {
-        if wanted.is_empty() {
+        if requests.is_empty() {
             return Ok(BTreeMap::new());
         }
         let mut tokens = serde_json::Map::new();
-        for DriverTokenRequest { audience, expiration_seconds } in wanted {
+        for DriverTokenRequest { audience, expiration_seconds } in requests {
             let audiences = Some(audience.clone()).filter(|audience| !audience.is_empty());
             let request = TokenRequest {
                 namespace: pod.namespace.clone(),

@@ -86,7 +86,7 @@ impl CsiVolumes {
                 }
             }
             Growth::Nothing => self.note_size(&work.key, volume),
-            Growth::Done => self.with(|done| done.has_size(&work.key, wanted(volume))),
+            Growth::Done => self.with(|done| done.has_size(&work.key, requested_size(volume))),
         }
         Ok(())
     }
@@ -106,8 +106,8 @@ impl CsiVolumes {
     fn note_size(&self, key: &Key, volume: &CsiVolume) {
         if let Some(size) = &volume.size {
             self.with(|done| {
-                if size.known >= size.wanted {
-                    done.sizes.entry(key.clone()).or_insert(size.wanted);
+                if size.known >= size.requested {
+                    done.sizes.entry(key.clone()).or_insert(size.requested);
                 }
             });
         }
@@ -248,8 +248,8 @@ impl CsiVolumes {
     }
 }
 
-fn wanted(volume: &CsiVolume) -> i64 {
-    volume.size.as_ref().map(|size| size.wanted).unwrap_or_default()
+fn requested_size(volume: &CsiVolume) -> i64 {
+    volume.size.as_ref().map(|size| size.requested).unwrap_or_default()
 }
 
 impl VolumeSetup<'_> {

@@ -11,7 +11,7 @@ use super::*;
 struct Plugin {
     kind: &'static str,
     name: &'static str,
-    told: Mutex<Vec<Result<(), String>>>,
+    notifications: Mutex<Vec<Result<(), String>>>,
     let_go: Mutex<usize>,
     abandoned: Mutex<usize>,
 }
@@ -31,7 +31,7 @@ impl PluginRegistration for Plugin {
         if self.name == "deaf" {
             std::future::pending::<()>().await;
         }
-        self.told.lock().push(outcome.map_err(str::to_owned));
+        self.notifications.lock().push(outcome.map_err(str::to_owned));
         Ok(())
     }
 }
@@ -101,7 +101,7 @@ async fn plugin_is_notified_of_its_registration() {
         let deps = deps(&plugin, Arc::default());
         let registered = register(&deps, Path::new("/s"), &CancellationToken::new()).await;
         let expected = expected.map_err(|reason| format!("RegisterPlugin error -- {reason}"));
-        assert_eq!(*plugin.told.lock(), std::slice::from_ref(&expected), "{kind} {name}");
+        assert_eq!(*plugin.notifications.lock(), std::slice::from_ref(&expected), "{kind} {name}");
         assert_eq!(registered.map(drop), expected.map_err(PluginError));
     }
 }

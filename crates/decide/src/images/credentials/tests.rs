@@ -239,13 +239,13 @@ fn accounts_opt_in_by_annotations() {
     let annotations = |keys: &[&str]| -> BTreeMap<String, String> {
         keys.iter().map(|key| ((*key).to_owned(), "v".to_owned())).collect()
     };
-    for (has, told) in [
+    for (has, expected) in [
         (annotations(&[]), None),
         (annotations(&["tenant"]), None),
         (annotations(&["id", "other"]), Some(annotations(&["id"]))),
         (annotations(&["id", "tenant"]), Some(annotations(&["id", "tenant"]))),
     ] {
-        assert_eq!(passed_annotations(&token, &has), told, "{has:?}");
+        assert_eq!(passed_annotations(&token, &has), expected, "{has:?}");
     }
 }
 

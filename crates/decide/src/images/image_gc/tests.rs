@@ -33,10 +33,10 @@ fn containers_and_image_volumes_use_images() {
     let mut by_name = container("y", "y", 0, ContainerState::Running);
     (by_name.image_id, by_name.image_ref) = (String::new(), "r.io/c:1".into());
     let seen = observed(Vec::new(), vec![by_id, by_name]);
-    let wanted = pod(serde_json::json!({
+    let desired = pod(serde_json::json!({
         "containers": [], "volumes": [{"name": "v", "image": {"reference": "b"}}]
     }));
-    let used = images_in_use(&images, [&seen], [&wanted], &POLICY);
+    let used = images_in_use(&images, [&seen], [&desired], &POLICY);
     assert_eq!(used.into_iter().collect::<Vec<_>>(), ["sha256:a", "sha256:b", "sha256:c"]);
 }
 

@@ -200,7 +200,7 @@ fn csi_plan_has_driver_attributes() {
     assert_eq!(volume.access, CsiAccess::Files { fs_type: "ext4".into(), options: vec!["noatime".into()] });
     assert_eq!(volume.stage_secret.as_ref().unwrap().namespace, "n");
     let size = volume.size.as_ref().unwrap();
-    assert_eq!((size.wanted, size.known), (2 << 30, 1 << 30));
+    assert_eq!((size.requested, size.known), (2 << 30, 1 << 30));
 
     for (access, is_there, step, words) in [
         (
@@ -219,8 +219,8 @@ fn csi_plan_has_driver_attributes() {
         (&CsiAccess::Block, true, VolumeStep::SetUp, "blockMapper.MapPodDevice failed to get CSI client"),
     ] {
         let volume = CsiVolume { access: access.clone(), ..(*volume).clone() };
-        let told = missing_driver_error(&volume, is_there, "gone");
-        assert_eq!(told, (step, format!("kubernetes.io/csi: {words}: gone")));
+        let error = missing_driver_error(&volume, is_there, "gone");
+        assert_eq!(error, (step, format!("kubernetes.io/csi: {words}: gone")));
     }
 
     let inline = user(json!({"csi": {"driver": "d", "nodePublishSecretRef": {"name": "s"}}}), mounting());
@@ -273,8 +273,8 @@ fn claimed(volume: PersistentVolume) -> ClaimedVolumes {
 fn rejects_volume_of_another_node() {
     let labels = BTreeMap::from([("kubernetes.io/hostname".to_owned(), "node-1".to_owned())]);
     let of = |node: &str, mode: &str| {
-        let wanted = json!({"key": "kubernetes.io/hostname", "operator": "In", "values": [node]});
-        let terms = json!([{"matchExpressions": [wanted]}]);
+        let requirement = json!({"key": "kubernetes.io/hostname", "operator": "In", "values": [node]});
+        let terms = json!([{"matchExpressions": [requirement]}]);
         let affinity = json!({"required": {"nodeSelectorTerms": terms}});
         claimed(persistent(json!({"nodeAffinity": affinity, "volumeMode": mode})))
     };

@@ -142,9 +142,9 @@ fn all_mounting_containers_count_for_the_label() {
         assert_eq!(wished(spec.clone(), json!(null), false).labels, Ok(expected), "{spec}");
     }
     let odd = wished(json!({"containers": [one("s0\"")]}), json!(null), false);
-    let told =
+    let error =
         "failed to construct SELinux label from context \":::s0\\\"\": \"s0\\\"\" cannot be part of a label";
-    assert_eq!(odd.labels, Err(told.to_owned()));
+    assert_eq!(odd.labels, Err(error.to_owned()));
 }
 
 #[test]
@@ -220,7 +220,7 @@ fn settles_label_requests() {
 #[test]
 fn pods_of_one_volume_need_equal_labels() {
     use LabelReach::{Counted, Mounted};
-    let told = |own: &str, first: &str| LabelConflict {
+    let conflict = |own: &str, first: &str| LabelConflict {
         class: LabelConflictKind::Volume,
         message: format!("conflicting SELinux labels of volume pv: {first:?} and {own:?}"),
     };
@@ -228,10 +228,10 @@ fn pods_of_one_volume_need_equal_labels() {
         ("a", "a", true, Mounted, Ok(None)),
         ("u:r:t:s0:c2,c1", "u:r:t:s0:c1,c2", true, Mounted, Ok(None)),
         ("", "", true, Mounted, Ok(None)),
-        ("a", "b", true, Mounted, Err(told("a", "b"))),
-        ("", "b", true, Mounted, Err(told("", "b"))),
-        ("a", "", true, Mounted, Err(told("a", ""))),
-        ("a", "b", true, Counted, Ok(Some(told("a", "b")))),
+        ("a", "b", true, Mounted, Err(conflict("a", "b"))),
+        ("", "b", true, Mounted, Err(conflict("", "b"))),
+        ("a", "", true, Mounted, Err(conflict("a", ""))),
+        ("a", "b", true, Counted, Ok(Some(conflict("a", "b")))),
         ("", "b", false, Counted, Ok(None)),
     ] {
         let wish = LabelRequest {

@@ -103,8 +103,8 @@ fn untranslatable_volume_is_an_error() {
 
 #[test]
 fn translates_topology_labels() {
-    let wanted = json!({"key": "topology.kubernetes.io/zone", "operator": "In", "values": ["z"]});
-    let affinity = json!({"required": {"nodeSelectorTerms": [{"matchExpressions": [wanted]}]}});
+    let requirement = json!({"key": "topology.kubernetes.io/zone", "operator": "In", "values": ["z"]});
+    let affinity = json!({"required": {"nodeSelectorTerms": [{"matchExpressions": [requirement]}]}});
     let object = json!({"metadata": {"name": "pv"}, "spec": {
         "gcePersistentDisk": {"pdName": "d"}, "nodeAffinity": affinity, "accessModes": ["ReadWriteMany"]}});
     let spec = persistent(&serde_json::from_value(object).unwrap()).unwrap().unwrap().spec.unwrap();
