@@ -41,6 +41,7 @@ mod pod_lists;
 mod probe;
 mod projected_file;
 mod rejection;
+mod replacement;
 mod runtime_spec;
 mod runtime_status;
 mod service;
@@ -92,6 +93,7 @@ pub use pod_lists::{ListMark, PodLists};
 pub use probe::{ContainerProbeResults, ProbeKind, ProbeResult, ProbeResults};
 pub use projected_file::ProjectedFile;
 pub use rejection::{Rejection, RejectionKind};
+pub use replacement::Replacement;
 pub use runtime_spec::{
     Capabilities, ContainerSecurity, ContainerSpec, Device, DnsConfig, HugepageLimit, ImageAuth, ImageSpec,
     LinuxResources, Mount, MountPropagation, NamespaceMode, Namespaces, PortMapping, Protocol,

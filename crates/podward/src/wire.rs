@@ -54,7 +54,7 @@ use tables::{PublishedTables, tables};
 pub fn start(adapters: Adapters, plan: Plan) -> anyhow::Result<Running> {
     let adapters = metrics::metered(adapters);
     let (event_log, event_delivery) = events(&adapters);
-    let PublishedTables { readers, writers, changes, cluster } = tables(&adapters);
+    let PublishedTables { readers, writers, replacements, changes, cluster } = tables(&adapters);
     let (senders, receivers) = channels();
     let (reporters, node_reports) = node_reports::channels();
     let (checker, health) = runtime_health::checker(adapters.runtime.clone());
@@ -102,7 +102,7 @@ pub fn start(adapters: Adapters, plan: Plan) -> anyhow::Result<Running> {
     let ends = pipeline::PipelineEnds { senders, receivers, writers, changes };
     let node = (node_view.clone(), node_reports);
     let objects = content.objects.clone();
-    let pod_runtime = pod_runtime(&context, &volumes, content);
+    let pod_runtime = pod_runtime(&context, &volumes, content, replacements);
     pipeline::start_pipeline(&mut running, &context, ends, (pod_runtime, objects), node);
     pod_resources::start_pod_resources(&mut running, &context);
     node_api::start_node_api(&mut running, &context, state, node_view);

@@ -26,7 +26,7 @@ use decide::runtime_spec::pod_paths::pod_cgroup;
 use futures::future::BoxFuture;
 use model::{
     EventSubject, EventType, NodeSettings, Observation, ObservedPod, Pod, ProbeResults, RecordedEvent,
-    SyncFailure, Timestamp,
+    Replacement, SyncFailure, Timestamp,
 };
 use ports::clock::Clock;
 use ports::host::env_files::EnvFiles;
@@ -48,7 +48,7 @@ use crate::node::runtime_health::RuntimeHealth;
 use crate::pipeline::allocations::Allocations;
 use crate::pipeline::cached_status::CachedStatus;
 use crate::pipeline::observation::Observer;
-use crate::pipeline::tables::Reader;
+use crate::pipeline::tables::{Reader, Writer};
 use crate::pipeline::timeline::Timelines;
 use crate::pipeline::user_namespaces::UserNamespaces;
 use crate::upkeep::sweep_claims::SweepClaims;
@@ -87,6 +87,8 @@ pub struct PodRuntimeDeps {
     pub started_at: Timestamp,
     pub probes: Reader<ProbeResults>,
     pub statuses: Reader<CachedStatus>,
+    /// The containers that a running sync replaces.
+    pub replacements: Writer<Replacement>,
     pub timelines: Arc<Timelines>,
     pub sweeping: SweepClaims,
 }
@@ -156,6 +158,7 @@ impl PodRuntime {
             cluster.certificates.iter().for_each(|certificates| certificates.forget(&pod.uid));
         }
         self.cache.remove(&pod.uid);
+        self.deps.replacements.remove(&pod.uid);
         Ok(())
     }
 

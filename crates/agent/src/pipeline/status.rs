@@ -13,7 +13,7 @@ use decide::status::pod_status::{
     PodStatusInputs, PodStatusNodeInputs, pod_status, previous_status, shows_cgroup,
 };
 use k8s_openapi::api::core::v1::PodStatus;
-use model::{CgroupLimits, Moment, NodeSettings, Pod, PodUid, ProbeResults, WorkerView};
+use model::{CgroupLimits, Moment, NodeSettings, Pod, PodUid, ProbeResults, Replacement, WorkerView};
 use ports::clock::Clock;
 use ports::host::pod_cgroups::PodCgroups;
 use timing::KeyReceiver;
@@ -35,6 +35,7 @@ pub struct StatusDeps {
     pub changes: KeyReceiver<PodUid>,
     pub desired: Reader<Pod>,
     pub workers: Reader<WorkerView>,
+    pub replacements: Reader<Replacement>,
     pub allocations: Allocations,
     pub observer: Observer,
     pub probe_results: Reader<ProbeResults>,
@@ -112,6 +113,8 @@ impl StatusDeps {
             self.metrics.starts.forget(uid);
             return;
         };
+        // Read before the observation: a replacement is removed after its result was observed.
+        let replacement = self.replacements.get(uid);
         let observed = self.observer.last(uid);
         if observed.as_ref().is_some_and(|row| row.moment == Moment::START) {
             // Listed but not observed yet: its containers would look lost.
@@ -136,6 +139,7 @@ impl StatusDeps {
             pod: &pod,
             observed: observed.as_deref(),
             worker: worker.as_deref(),
+            replacement: replacement.as_deref(),
             probe_results: probe_results.as_deref(),
             previous,
             own: own.as_ref(),

@@ -108,6 +108,15 @@ impl PodActions {
         }
     }
 
+    /// The containers that run and are started again: the sync stops them first.
+    pub fn replaced(&self, observed: &ObservedPod) -> Vec<ContainerStatus> {
+        let current = self.start.iter().filter_map(|start| current(observed, &start.name));
+        let runs = |status: &&ContainerStatus| {
+            matches!(status.state, ContainerState::Running | ContainerState::Unknown)
+        };
+        current.filter(runs).cloned().collect()
+    }
+
     pub fn stops_or_removes(&self) -> bool {
         self.stop_everything
             || !self.kill.is_empty()

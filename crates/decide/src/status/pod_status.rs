@@ -8,6 +8,7 @@ mod missing_containers;
 mod mounts;
 mod phase;
 mod readiness;
+mod replacement;
 mod resources;
 mod restart_all;
 mod transitions;
@@ -16,8 +17,8 @@ use std::net::IpAddr;
 
 use k8s_openapi::api::core::v1::{ContainerStatus, PodCondition, PodStatus};
 use model::{
-    CgroupLimits, ObservedPod, Pod, PodGates, ProbeResults, Rejection, RejectionKind, RuntimeHandler,
-    Timestamp, WorkerPhase, WorkerView,
+    CgroupLimits, ObservedPod, Pod, PodGates, ProbeResults, Rejection, RejectionKind, Replacement,
+    RuntimeHandler, Timestamp, WorkerPhase, WorkerView,
 };
 
 use crate::pod_resources::qos::qos_class;
@@ -33,6 +34,8 @@ pub struct PodStatusInputs<'a> {
     pub pod: &'a Pod,
     pub observed: Option<&'a ObservedPod>,
     pub worker: Option<&'a WorkerView>,
+    /// The containers that the current sync replaces. Must have been read before `observed`.
+    pub replacement: Option<&'a Replacement>,
     pub probe_results: Option<&'a ProbeResults>,
     pub previous: Option<&'a PodStatus>,
     /// The status that this agent process computed last; unlike `previous`, never one of an earlier process.
@@ -84,6 +87,8 @@ pub fn shows_cgroup(pod: &Pod, node: &PodStatusNodeInputs) -> bool {
 }
 
 pub fn pod_status(inputs: &PodStatusInputs<'_>) -> PodStatus {
+    let standing = replacement::observation_before_replacement(inputs);
+    let inputs = &PodStatusInputs { observed: standing.as_ref().or(inputs.observed), ..*inputs };
     let status = next_status(inputs);
     let Some(previous) = inputs.previous else { return status };
     if is_final(inputs, previous) {

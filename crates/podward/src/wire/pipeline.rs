@@ -213,6 +213,7 @@ fn start_status(
         changes,
         desired: tables.desired.clone(),
         workers: tables.workers.clone(),
+        replacements: tables.replacements.clone(),
         allocations: adapters.allocations.clone(),
         observer: tables.observer.clone(),
         statuses,

@@ -8,9 +8,10 @@ use agent::images::pull_ledger::PullLedger;
 use agent::images::{self, Credentials, CredentialsDeps, Images, ServiceAccounts};
 use agent::node::node_view::NodeView;
 use agent::pipeline::pod_runtime::{self, PodRuntime};
+use agent::pipeline::tables::Writer;
 use agent::pipeline::user_namespaces::UserNamespaces;
 use agent::upkeep::sweep_claims::SweepClaims;
-use model::PodUid;
+use model::{PodUid, Replacement};
 use ports::served::objects::Objects;
 use timing::KeyReceiver;
 use tokio::sync::watch;
@@ -47,7 +48,12 @@ impl PodContent {
 }
 
 /// Creates the service that syncs one pod, with its images and credentials.
-pub(super) fn pod_runtime(context: &Context, volumes: &Volumes, content: PodContent) -> PodRuntime {
+pub(super) fn pod_runtime(
+    context: &Context,
+    volumes: &Volumes,
+    content: PodContent,
+    replacements: Writer<Replacement>,
+) -> PodRuntime {
     let (adapters, plan, tables) = (&context.adapters, &context.plan, &context.tables);
     let images = images(context, &content);
     let pod_runtime = PodRuntime::new(pod_runtime::PodRuntimeDeps {
@@ -56,6 +62,7 @@ pub(super) fn pod_runtime(context: &Context, volumes: &Volumes, content: PodCont
         observer: tables.observer.clone(),
         probes: tables.probe_results.clone(),
         statuses: tables.statuses.clone(),
+        replacements,
         timelines: context.timelines.clone(),
         health: context.health.clone(),
         sweeping: content.sweeping,

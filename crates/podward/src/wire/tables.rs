@@ -4,7 +4,7 @@ use agent::cluster::api_pods::{ApiPodChange, ApiPodsReader, ApiPodsWriter, api_p
 use agent::pipeline::cached_status::CachedStatus;
 use agent::pipeline::observation::{Observations, Observer, observations};
 use agent::pipeline::tables::{Reader, Writer, table};
-use model::{Pod, PodUid, ProbeResults, Timestamp, WorkerView};
+use model::{Pod, PodUid, ProbeResults, Replacement, Timestamp, WorkerView};
 use timing::{KeyReceiver, KeySender, key_channel};
 
 use super::Adapters;
@@ -14,6 +14,7 @@ use super::Adapters;
 pub(super) struct Tables {
     pub(super) desired: Reader<Pod>,
     pub(super) workers: Reader<WorkerView>,
+    pub(super) replacements: Reader<Replacement>,
     pub(super) observer: Observer,
     pub(super) probe_results: Reader<ProbeResults>,
     pub(super) statuses: Reader<CachedStatus>,
@@ -62,6 +63,8 @@ pub(super) struct ApiPodEnds {
 pub(super) struct PublishedTables {
     pub(super) readers: Tables,
     pub(super) writers: TableWriters,
+    /// For the service that syncs pods.
+    pub(super) replacements: Writer<Replacement>,
     pub(super) changes: TableChanges,
     pub(super) cluster: ClusterEnds,
 }
@@ -81,6 +84,7 @@ pub(super) fn tables(adapters: &Adapters) -> PublishedTables {
         table(listeners(&[&to_status, &to_cgroups, &to_probes, &to_hints, &to_objects, &to_mirrors]));
     let (worker_writer, workers) =
         table(listeners(&[&to_status, &to_cgroups, &to_probes, &to_objects, &to_delivery, &to_mirrors]));
+    let (replacement_writer, replacements) = table(listeners(&[&to_status]));
     let (result_writer, probe_results) = table(listeners(&[&to_status]));
     let (observations, observer) = observations(listeners(&[&to_status, &to_probes]));
     let (status_writer, statuses) = table(listeners(&[&to_delivery]));
@@ -102,7 +106,21 @@ pub(super) fn tables(adapters: &Adapters) -> PublishedTables {
     let changes = TableChanges { status, cgroups, probes, object_hints, api_pods: api_changes };
     let pods =
         ApiPodEnds { api_pods: api_writer, mirror_pods, mirror_api_pods, status_delivery, delivery_api_pods };
-    let readers =
-        Tables { desired, workers, observer, probe_results, statuses, api_pods: api_reader, next_syncs };
-    PublishedTables { readers, writers, changes, cluster: ClusterEnds { cluster_objects, pods } }
+    let readers = Tables {
+        desired,
+        workers,
+        replacements,
+        observer,
+        probe_results,
+        statuses,
+        api_pods: api_reader,
+        next_syncs,
+    };
+    PublishedTables {
+        readers,
+        writers,
+        replacements: replacement_writer,
+        changes,
+        cluster: ClusterEnds { cluster_objects, pods },
+    }
 }

@@ -231,3 +231,39 @@ async fn pods_of_different_namespaces_pull_separately() {
         node.until_running(uid).await;
     }
 }
+
+#[tokio::test]
+async fn replaced_container_stays_running_in_the_status_until_the_new_one_runs() {
+    for policy in ["OnFailure", "Never"] {
+        let node = VirtualNode::started();
+        let polite = ContainerBehaviour::runs_forever().stopping_with(Duration::ZERO, 0);
+        node.runtime.set_behaviour("example.com/main:1", polite);
+        let mut manifest = pod("a", "uid-a", &["main"]);
+        manifest["spec"]["restartPolicy"] = json!(policy);
+        node.write("a.json", &manifest);
+        let before = node.until_running("uid-a").await;
+        let first = node.running("uid-a", "main");
+        let pull = node.runtime.inject(Injection::new(Rpc::PullImage, Fault::Hang).times(1));
+        manifest["spec"]["containers"][0]["image"] = json!("example.com/main:2");
+        node.write("a.json", &manifest);
+        node.until("the exit is observed", |state| {
+            let calls = state.calls().iter().rev().take_while(|call| call.rpc != Rpc::StopContainer);
+            let observed = calls.filter(|call| call.rpc == Rpc::ContainerStatus && call.subject.id == first);
+            state.running_container("uid-a", "main").is_none() && observed.count() > 0
+        })
+        .await;
+        // Statuses are computed one after the other.
+        node.write("b.json", &pod("b", "uid-b", &["main"]));
+        node.until_running("uid-b").await;
+        assert_eq!(node.status("uid-a").unwrap(), before, "{policy}");
+        assert!(pull.hits() > 0);
+        pull.release();
+        let after = node.until_status("uid-a", |status| containers(status)[0].restart_count == 1).await;
+        assert_eq!(after.phase.as_deref(), Some("Running"), "{policy}");
+        let container = &containers(&after)[0];
+        assert!(container.state.as_ref().unwrap().running.is_some(), "{policy}: {container:?}");
+        let last = container.last_state.as_ref().unwrap().terminated.as_ref().unwrap();
+        assert_eq!((last.exit_code, last.reason.as_deref()), (0, Some("Completed")), "{policy}");
+        node.assert_no_violations();
+    }
+}

@@ -7,8 +7,8 @@ use decide::pipeline::pod_actions::{
 };
 use decide::runtime_spec::pod_paths::PodPaths;
 use model::{
-    ContainerId, ContainerProblems, EventType, ObservedPod, PlannedVolume, Pod, SandboxId, SandboxSpec,
-    StartStep, SyncFailure, SyncOutcome, Timestamp,
+    ContainerId, ContainerProblems, EventType, Moment, ObservedPod, PlannedVolume, Pod, PodUid, Replacement,
+    SandboxId, SandboxSpec, StartStep, SyncFailure, SyncOutcome, Timestamp,
 };
 use ports::runtime::RuntimeError;
 use tokio::time::Instant;
@@ -49,7 +49,9 @@ pub(super) struct ActionMark<'a>(pub(super) &'a PodSync<'a>);
 impl Drop for ActionMark<'_> {
     fn drop(&mut self) {
         let PodSync { runtime, deps, pod, .. } = self.0;
-        runtime.cache.with(&pod.uid, |cached| cached.last_action = deps.observer.moments().next());
+        let ended = deps.observer.moments().next();
+        runtime.cache.with(&pod.uid, |cached| cached.last_action = ended);
+        runtime.end_replacement(&pod.uid, ended);
         deps.observer.hint(&pod.uid);
     }
 }
@@ -64,6 +66,8 @@ impl PodRuntime {
         let swept = interrupt.run_until_cancelled(self.deps.sweeping.wait_until_swept(&pod.uid)).await;
         swept.ok_or(SyncFailure::Interrupted)?;
         let observed = self.observe(pod).await?;
+        // The observation shows the result of the last sync.
+        self.deps.replacements.remove(&pod.uid);
         if interrupt.is_cancelled() {
             return Err(SyncFailure::Interrupted);
         }
@@ -120,6 +124,13 @@ impl PodRuntime {
         sync.remove_surplus().await;
         Ok(deferred.into_outcome())
     }
+
+    fn end_replacement(&self, uid: &PodUid, ended: Moment) {
+        let rows = &self.deps.replacements;
+        let Some(row) = rows.reader().get(uid).filter(|row| row.ended.is_none()) else { return };
+        let ended = Some(ended);
+        rows.set(uid, Arc::new(Replacement { ended, ..(*row).clone() }));
+    }
 }
 
 impl PodSync<'_> {
@@ -136,6 +147,7 @@ impl PodSync<'_> {
         }
         self.check_network()?;
         let mark = ActionMark(self);
+        self.publish_replacement(&actions);
         self.stop_obsolete(&actions).await?;
         if interrupt.is_cancelled() {
             return Err(SyncFailure::Interrupted);
@@ -153,6 +165,15 @@ impl PodSync<'_> {
         let done = permit.run(Box::pin(self.start(&start, deferred))).await;
         drop(mark);
         done
+    }
+
+    /// Must be called before the containers are stopped: the status must not show their exit.
+    fn publish_replacement(&self, actions: &PodActions) {
+        let containers = actions.replaced(self.observed);
+        if !containers.is_empty() {
+            let replacement = Replacement { containers, ended: None };
+            self.deps.replacements.set(&self.pod.uid, Arc::new(replacement));
+        }
     }
 
     /// Creates the sandbox, if there is none, and starts the containers that are due.

@@ -47,6 +47,25 @@ fn new_pod_gets_sandbox_and_containers_in_order() {
 }
 
 #[test]
+fn replaces_running_containers_that_are_started_again() {
+    let ready = || vec![sandbox("s", 0, SandboxState::Ready)];
+    let a = || container("1", "a", 0, ContainerState::Running);
+    let replaced = |policy: &str, seen: &ObservedPod, liveness| {
+        let results = probe_results("a", "1", None, liveness);
+        let statuses = plan(&two(policy), seen, &results).replaced(seen);
+        statuses.iter().map(|status| status.id.as_str().to_owned()).collect::<Vec<_>>()
+    };
+    let seen = observed(ready(), vec![a(), container("2", "b", 0, ContainerState::Running)]);
+    assert_eq!(replaced("OnFailure", &seen, Some(ProbeResult::Failure)), ["1"]);
+    assert_eq!(replaced("Never", &seen, Some(ProbeResult::Failure)), [""; 0], "it is not started again");
+    assert_eq!(replaced("Always", &seen, None), [""; 0]);
+    let seen = observed(ready(), vec![a(), exited("2", "b", 0, 1)]);
+    assert_eq!(replaced("OnFailure", &seen, None), [""; 0], "b has exited before");
+    let seen = observed(vec![sandbox("s", 0, SandboxState::NotReady)], vec![a(), exited("2", "b", 0, 1)]);
+    assert_eq!(replaced("OnFailure", &seen, None), ["1"], "a new sandbox replaces what runs");
+}
+
+#[test]
 fn running_pod_needs_no_action() {
     let observed_pod = observed(
         vec![sandbox("s", 0, SandboxState::Ready)],

@@ -4,7 +4,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::test_objects::{container, observed, pod, sandbox, worker_view};
 
-fn worker(phase: WorkerPhase) -> WorkerView {
+pub(super) fn worker(phase: WorkerPhase) -> WorkerView {
     worker_view("u", phase)
 }
 
@@ -16,7 +16,7 @@ fn status(pod: &Pod, observed: &ObservedPod, worker: &WorkerView, previous: Opti
     pod_status(&PodStatusInputs { worker: Some(worker), previous, ..inputs(pod, observed, &node()) })
 }
 
-fn node() -> PodStatusNodeInputs {
+pub(super) fn node() -> PodStatusNodeInputs {
     PodStatusNodeInputs {
         addresses: vec![IpAddr::from([192, 168, 0, 2])],
         runtime_name: "containerd".to_owned(),
@@ -33,6 +33,7 @@ pub(super) fn inputs<'a>(
         pod,
         observed: Some(observed),
         worker: None,
+        replacement: None,
         probe_results: None,
         previous: None,
         own: None,
@@ -44,7 +45,7 @@ pub(super) fn inputs<'a>(
     }
 }
 
-fn exited(name: &str, attempt: u32, code: i32) -> ContainerStatus {
+pub(super) fn exited(name: &str, attempt: u32, code: i32) -> ContainerStatus {
     ContainerStatus {
         exit_code: code,
         ..container(&format!("{name}{attempt}"), name, attempt, ContainerState::Exited)
