@@ -57,7 +57,7 @@ impl ContainerView {
     }
 }
 
-/// A connection that reads the runtime's state, and removes all pods between the runs of two agents.
+/// A connection that reads the runtime's state, and removes containers without the agent's knowledge.
 #[derive(Clone, Debug)]
 pub struct CriView {
     runtime: RuntimeServiceClient<Channel>,
@@ -135,6 +135,12 @@ impl CriView {
             client.remove_pod_sandbox(request).await.context("RemovePodSandbox")?;
         }
         Ok(())
+    }
+
+    /// Removes an exited container, as a person or another program would.
+    pub async fn remove_container(&self, container: &str) -> Result<()> {
+        let request = v1::RemoveContainerRequest { container_id: container.to_owned() };
+        self.runtime.clone().remove_container(request).await.context("RemoveContainer").map(drop)
     }
 
     /// Starts a pod with one container without an agent and returns how long the runtime took.

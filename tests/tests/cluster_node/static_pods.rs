@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
-use scenarios::{Agent, AgentOptions, ClusterNode, Joining, container, pod, scenarios, sleeper, with};
+use scenarios::{Agent, AgentOptions, ClusterNode, Joining, Quiet, container, pod, scenarios, sleeper, with};
 use serde_json::{Value, json};
 use testkit::images::DEMO_2;
 
@@ -11,6 +11,7 @@ scenarios!(
     static_pod_has_a_mirror_pod,
     manifest_change_updates_the_mirror_pod,
     mirror_pod_stays_during_grace_of_old_version,
+    init_container_removed_while_agent_is_down_is_inferred,
 );
 
 const HASH: &str = "/metadata/annotations/kubernetes.io~1config.hash";
@@ -84,5 +85,25 @@ async fn mirror_pod_stays_during_grace_of_old_version(agent: Agent) -> Result<()
     }
     let uid = before.uid;
     node.wait_pod(&name, "is replaced", |pod| pod.uid != uid && pod.all_running()).await?;
+    node.end()
+}
+
+async fn init_container_removed_while_agent_is_down_is_inferred(agent: Agent) -> Result<()> {
+    let mut node = start(agent).await?;
+    let name = format!("web-{}", node.name);
+    write(&node, &with(sleeper("web"), "/spec/initContainers", json!([container("init", "print done")])))?;
+    node.wait_running(&name).await?;
+    Quiet::settle(&node).await?;
+    node.agent.kill9()?;
+    let containers = node.cri().containers_of(&name).await?;
+    let init = containers.iter().find(|view| view.name == "init").context("the init container")?;
+    node.cri().remove_container(&init.id).await?;
+    node.agent.start()?;
+    let pointer = "/status/initContainerStatuses/0/state/terminated/message";
+    let message = "Unable to get init container status from container runtime and pod has been initialized, treat it as exited normally";
+    let object = node.wait_field(&["pod", &name], pointer, &json!(message)).await?;
+    let ended = &object["status"]["initContainerStatuses"][0]["state"]["terminated"];
+    ensure!(ended["reason"] == "Completed" && ended["exitCode"] == 0, "{ended}");
+    ensure!(node.pod(&name).await?.all_running(), "the pod does not run");
     node.end()
 }

@@ -17,7 +17,7 @@ pub(super) const UNKNOWN_REASON: &str = "ContainerStatusUnknown";
 pub(super) const RESTARTING_ALL_REASON: &str = "RestartingAllContainers";
 
 pub(super) fn status_of_absent(container_inputs: ContainerStatusInputs<'_>) -> ApiStatus {
-    let ContainerStatusInputs { inputs, container, kind, old } = container_inputs;
+    let ContainerStatusInputs { inputs, container, old, .. } = container_inputs;
     let mut api = ApiStatus {
         name: container.name.clone(),
         image: container.image.clone().unwrap_or_default(),
@@ -26,12 +26,11 @@ pub(super) fn status_of_absent(container_inputs: ContainerStatusInputs<'_>) -> A
         ..ApiStatus::default()
     };
     if let Some(old) = old {
-        apply_previous(inputs, &mut api, old);
+        apply_previous(container_inputs, &mut api, old);
     }
     let waits = api.state.as_ref().is_some_and(|state| state.waiting.is_some());
-    let is_plain_init = kind == ContainerKind::Init && !is_sidecar(container);
     // An init container that was removed by RestartAllContainers runs again, so it has not completed.
-    if waits && is_plain_init && regular_exists(inputs) && !is_restarting_all(inputs) {
+    if waits && is_plain_init(container_inputs) && regular_exists(inputs) && !is_restarting_all(inputs) {
         api.state = Some(terminated_state(
             "Completed",
             "Unable to get init container status from container runtime and pod has been initialized, treat it as exited normally",
@@ -41,9 +40,13 @@ pub(super) fn status_of_absent(container_inputs: ContainerStatusInputs<'_>) -> A
     api
 }
 
-fn apply_previous(inputs: &PodStatusInputs<'_>, api: &mut ApiStatus, old: &ApiStatus) {
+fn apply_previous(container_inputs: ContainerStatusInputs<'_>, api: &mut ApiStatus, old: &ApiStatus) {
+    let inputs = container_inputs.inputs;
+    // Upstream does not read the status of a static pod that an earlier process reported, so it knows the exits of init
+    // containers only from the runtime.
+    let knows_exit = !is_plain_init(container_inputs) || inputs.own.is_some() || !inputs.pod.is_static();
     let state = old.state.clone().unwrap_or_default();
-    if state.terminated.is_some() {
+    if state.terminated.is_some() && knows_exit {
         *api = old.clone();
     } else {
         api.restart_count = old.restart_count;
@@ -65,6 +68,10 @@ fn apply_previous(inputs: &PodStatusInputs<'_>, api: &mut ApiStatus, old: &ApiSt
             api.restart_count = api.restart_count.saturating_add(1);
         }
     }
+}
+
+fn is_plain_init(container_inputs: ContainerStatusInputs<'_>) -> bool {
+    container_inputs.kind == ContainerKind::Init && !is_sidecar(container_inputs.container)
 }
 
 /// After the pod was terminated, containers whose exit was not observed count as failed.
@@ -130,5 +137,58 @@ fn terminated_state(reason: &str, message: &str, exit_code: i32) -> ApiState {
             ..ContainerStateTerminated::default()
         }),
         ..ApiState::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::api::core::v1::PodStatus;
+    use model::{ContainerState, PodSource, SandboxState};
+
+    use super::super::pod_status;
+    use super::super::tests::{exited, inputs, node};
+    use super::*;
+    use crate::test_objects::{container, observed, pod, sandbox};
+
+    const INFERRED: &str = "Unable to get init container status from container runtime and pod has been initialized, treat it as exited normally";
+
+    fn message_of_init(status: &PodStatus) -> Option<&str> {
+        let state = status.init_container_statuses.as_ref()?[0].state.as_ref()?;
+        state.terminated.as_ref().map(|ended| ended.message.as_deref().unwrap_or_default())
+    }
+
+    #[test]
+    fn removed_init_container_is_inferred_unless_its_exit_is_known() {
+        let mut pod = pod(serde_json::json!({
+            "initContainers": [{"name": "init", "image": "x"}], "containers": [{"name": "a", "image": "x"}]}));
+        let ready = || vec![sandbox("s", 0, SandboxState::Ready)];
+        let main = || container("a0", "a", 0, ContainerState::Running);
+        let complete = observed(ready(), vec![exited("init", 0, 0), main()]);
+        let removed = observed(ready(), vec![main()]);
+        let node = node();
+        let reported = pod_status(&inputs(&pod, &complete, &node));
+        let message = |pod: &Pod, previous, own| {
+            let status = pod_status(&PodStatusInputs { previous, own, ..inputs(pod, &removed, &node) });
+            message_of_init(&status).map(str::to_owned)
+        };
+        let known = Some(String::new());
+        assert_eq!(message(&pod, None, None).as_deref(), Some(INFERRED));
+        assert_eq!(message(&pod, Some(&reported), Some(&reported)), known, "removed while the agent runs");
+        assert_eq!(message(&pod, Some(&reported), None).as_deref(), Some(INFERRED), "while it was away");
+        pod.source = PodSource::Api;
+        assert_eq!(message(&pod, Some(&reported), None), known, "the API object keeps the status");
+    }
+
+    #[test]
+    fn removed_init_container_of_uninitialized_static_pod_is_waiting() {
+        let pod = pod(serde_json::json!({
+            "initContainers": [{"name": "init", "image": "x"}], "containers": [{"name": "a", "image": "x"}]}));
+        let node = node();
+        let complete = observed(vec![sandbox("s", 0, SandboxState::Ready)], vec![exited("init", 0, 0)]);
+        let reported = pod_status(&inputs(&pod, &complete, &node));
+        let removed = observed(vec![sandbox("s", 0, SandboxState::Ready)], vec![]);
+        let status =
+            pod_status(&PodStatusInputs { previous: Some(&reported), ..inputs(&pod, &removed, &node) });
+        assert_eq!(message_of_init(&status), None, "it runs again");
     }
 }
