@@ -6,12 +6,14 @@ use anyhow::{Context, Result, ensure};
 use scenarios::{Agent, AgentOptions, ClusterNode, Joining, Quiet, container, pod, scenarios, sleeper, with};
 use serde_json::{Value, json};
 use testkit::images::DEMO_2;
+use testkit::poll::throughout;
 
 scenarios!(
     static_pod_has_a_mirror_pod,
     manifest_change_updates_the_mirror_pod,
     mirror_pod_stays_during_grace_of_old_version,
     init_container_removed_while_agent_is_down_is_inferred,
+    mirror_pod_follows_when_its_namespace_is_created,
 );
 
 const HASH: &str = "/metadata/annotations/kubernetes.io~1config.hash";
@@ -24,7 +26,11 @@ async fn start(agent: Agent) -> Result<ClusterNode> {
 }
 
 fn write(node: &ClusterNode, manifest: &Value) -> Result<()> {
-    let manifest = with(manifest.clone(), "/metadata/namespace", json!(node.namespace));
+    write_in(&node.namespace, node, manifest)
+}
+
+fn write_in(namespace: &str, node: &ClusterNode, manifest: &Value) -> Result<()> {
+    let manifest = with(manifest.clone(), "/metadata/namespace", json!(namespace));
     let folder = node.agent.manifests();
     std::fs::write(folder.join(".web.new"), manifest.to_string())?;
     std::fs::rename(folder.join(".web.new"), folder.join("web.json")).context("write the manifest")
@@ -105,5 +111,38 @@ async fn init_container_removed_while_agent_is_down_is_inferred(agent: Agent) ->
     let ended = &object["status"]["initContainerStatuses"][0]["state"]["terminated"];
     ensure!(ended["reason"] == "Completed" && ended["exitCode"] == 0, "{ended}");
     ensure!(node.pod(&name).await?.all_running(), "the pod does not run");
+    node.end()
+}
+
+async fn mirror_pod_follows_when_its_namespace_is_created(agent: Agent) -> Result<()> {
+    let node = start(agent).await?;
+    let (name, namespace) = (format!("web-{}", node.name), format!("late-{}", node.name));
+    write_in(&namespace, &node, &sleeper("web"))?;
+    node.wait("the pod runs without a mirror pod", async || {
+        ensure!(node.running(&name).await?.len() == 1, "it does not run");
+        Ok(())
+    })
+    .await?;
+    // Several syncs of the pod.
+    throughout("the pod runs", Duration::from_secs(20), async || {
+        ensure!(node.running(&name).await?.len() == 1, "it was stopped");
+        Ok(())
+    })
+    .await?;
+    if agent == Agent::Podward {
+        // The upstream kubelet logs the error with every sync.
+        let log = node.agent.log_tail(10_000);
+        let count = log.lines().filter(|line| line.contains("WARN") && line.contains("mirror pod")).count();
+        ensure!(count == 1, "{count} warnings about one mirror pod");
+    }
+    node.kubectl(&["create", "namespace", &namespace]).await?;
+    node.wait("the pod is mirrored", async || {
+        let phase = ["get", "pod", &name, "--namespace", &namespace, "-o", "jsonpath={.status.phase}"];
+        let phase = node.plane.kubectl(&phase).await?;
+        ensure!(phase == "Running", "phase {phase:?}");
+        Ok(())
+    })
+    .await?;
+    node.kubectl(&["delete", "namespace", &namespace, "--wait=false"]).await?;
     node.end()
 }

@@ -4,7 +4,9 @@
 //! deleted after the static pod was removed and has stopped. Deleting a mirror pod never stops the static pod; the mirror
 //! pod is created again.
 
-use std::collections::{BTreeMap, HashMap};
+mod recent_writes;
+
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -23,11 +25,10 @@ use crate::cluster::api_pods::{ApiPodChange, ApiPodsReader};
 use crate::cluster::api_timeout::with_timeout;
 use crate::node::node_view::NodeView;
 use crate::pipeline::tables::Reader;
+use recent_writes::{MirrorWrite, RecentWrites, RejectionNews};
 
 const RECONCILE_PERIOD: Duration = Duration::from_secs(10);
 const DEBOUNCE: Duration = Duration::from_millis(100);
-/// How long the watch may take to report a write before the write is repeated.
-const WATCH_TIMEOUT: Duration = Duration::from_secs(5);
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 /// Jitter prevents all nodes from retrying at the same time after an outage.
 const BACKOFF: BackoffPolicy =
@@ -53,24 +54,23 @@ pub async fn run(deps: MirrorPodsDeps, cancel: CancellationToken) {
 }
 
 async fn reconcile_on_changes(mut deps: MirrorPodsDeps) {
-    let mut pending = PendingWrites::new();
+    let mut writes = RecentWrites::default();
     let mut backoff = Backoff::new(BACKOFF);
     let mut delay = Duration::ZERO;
     loop {
         tokio::select! {
             () = tokio::time::sleep(RECONCILE_PERIOD) => {}
             Some(_) = deps.changes.recv() => {}
-            // The watch reports a newer state than the pending write.
-            Some(change) = deps.api_pod_changes.recv() => drop(pending.remove(&change.full_name)),
+            Some(change) = deps.api_pod_changes.recv() => writes.reported(&change.full_name),
             Ok(()) = deps.sources_ready.changed() => {}
             Ok(()) = deps.node.changed() => {}
         }
         tokio::time::sleep(delay.max(DEBOUNCE)).await;
         while deps.changes.try_recv().is_some() {}
         while let Some(change) = deps.api_pod_changes.try_recv() {
-            pending.remove(&change.full_name);
+            writes.reported(&change.full_name);
         }
-        delay = match deps.reconcile(&mut pending).await {
+        delay = match deps.reconcile(&mut writes).await {
             Ok(()) => {
                 backoff.reset();
                 Duration::ZERO
@@ -86,34 +86,38 @@ async fn reconcile_on_changes(mut deps: MirrorPodsDeps) {
     }
 }
 
-/// Writes that the watch has not reported yet.
-type PendingWrites = HashMap<PodFullName, (MirrorAction, Instant)>;
+/// The next action for a mirror pod, with its static pod if that is still desired.
+type PlannedAction = (MirrorAction, Option<Arc<Pod>>);
 
 impl MirrorPodsDeps {
     /// Reconciles all mirror pods; stops at the first transient error.
-    async fn reconcile(&self, pending: &mut PendingWrites) -> Result<(), ApiError> {
+    async fn reconcile(&self, writes: &mut RecentWrites) -> Result<(), ApiError> {
         let Some(owner) = self.owner() else { return Ok(()) };
         if !self.api_pods.has_listed() {
             return Ok(());
         }
-        for (name, action) in self.actions() {
+        let actions = self.actions();
+        writes.retain(&actions);
+        for (name, (action, pod)) in actions {
             let now = Instant::now();
-            let is_pending = pending
-                .get(&name)
-                .is_some_and(|(last, at)| *last == action && now.duration_since(*at) < WATCH_TIMEOUT);
-            if action == MirrorAction::Nothing {
-                pending.remove(&name);
-            }
-            if action == MirrorAction::Nothing || is_pending {
+            let write = MirrorWrite { action, static_pod: pod.as_ref().map(|pod| pod.uid.clone()) };
+            if !writes.is_due(&name, &write, now) {
                 continue;
             }
-            self.write(&name, &action, &owner).await?;
-            pending.insert(name, (action, now));
+            match self.write(&name, &write.action, pod.as_deref(), &owner).await {
+                Ok(()) => writes.accepted(name, write, now),
+                Err(error) if error.is_transient() => return Err(error),
+                Err(error) => {
+                    let news = writes.rejected(name.clone(), write, &error.message, (now, random()));
+                    report_rejection(&name, &error, news);
+                }
+            }
         }
         Ok(())
     }
 
-    fn actions(&self) -> BTreeMap<PodFullName, MirrorAction> {
+    /// The mirror pods that must be written.
+    fn actions(&self) -> BTreeMap<PodFullName, PlannedAction> {
         let pods: BTreeMap<PodFullName, Arc<Pod>> = self
             .desired
             .all()
@@ -122,20 +126,22 @@ impl MirrorPodsDeps {
             .map(|pod| (pod.full_name.clone(), pod))
             .collect();
         let workers = self.workers.all();
-        let mut actions: BTreeMap<PodFullName, MirrorAction> = pods
+        let mut actions: BTreeMap<PodFullName, PlannedAction> = pods
             .iter()
             .filter(|(_, pod)| !waits_for_old_version(pod, &workers))
             .map(|(name, pod)| {
-                (name.clone(), mirror_action(Some(pod.as_ref()), self.api_pods.mirror(name).as_deref()))
+                let action = mirror_action(Some(pod.as_ref()), self.api_pods.mirror(name).as_deref());
+                (name.clone(), (action, Some(Arc::clone(pod))))
             })
             .collect();
         let ready = *self.sources_ready.borrow();
         for mirror in self.api_pods.mirrors() {
             let name = &mirror.full_name;
             if ready && !pods.contains_key(name) && !self.is_running(name) {
-                actions.insert(name.clone(), mirror_action(None, Some(mirror.as_ref())));
+                actions.insert(name.clone(), (mirror_action(None, Some(mirror.as_ref())), None));
             }
         }
+        actions.retain(|_, (action, _)| *action != MirrorAction::Nothing);
         actions
     }
 
@@ -159,34 +165,39 @@ impl MirrorPodsDeps {
         &self,
         name: &PodFullName,
         action: &MirrorAction,
+        pod: Option<&Pod>,
         owner: &MirrorOwner,
     ) -> Result<(), ApiError> {
-        match action {
-            MirrorAction::Nothing => {}
-            MirrorAction::Create => {
-                let pod =
-                    self.desired.all().into_iter().find(|pod| pod.is_static() && pod.full_name == *name);
-                let Some(pod) = pod else { return Ok(()) };
-                match with_timeout(REQUEST_TIMEOUT, self.pods.create(&mirror_object(&pod, owner))).await {
+        match (action, pod) {
+            (MirrorAction::Create, Some(pod)) => {
+                match with_timeout(REQUEST_TIMEOUT, self.pods.create(&mirror_object(pod, owner))).await {
                     Ok(_) => tracing::info!(pod = %name, "created mirror pod"),
                     // The watch will report the existing pod. If it belongs to another pod, nothing can be done.
                     Err(error) if error.kind == ApiErrorKind::AlreadyExists => {}
-                    Err(error) if error.is_transient() => return Err(error),
-                    Err(error) => tracing::warn!(pod = %name, %error, "API server rejected mirror pod"),
+                    Err(error) => return Err(error),
                 }
             }
-            MirrorAction::Delete(uid) => {
+            (MirrorAction::Delete(uid), _) => {
                 match with_timeout(REQUEST_TIMEOUT, self.pods.delete(name, uid, 0)).await {
                     Ok(()) => tracing::info!(pod = %name, %uid, "deleted mirror pod"),
                     Err(error) if matches!(error.kind, ApiErrorKind::NotFound | ApiErrorKind::Conflict) => {}
-                    Err(error) if error.is_transient() => return Err(error),
-                    Err(error) => {
-                        tracing::warn!(pod = %name, %error, "API server rejected deletion of mirror pod");
-                    }
+                    Err(error) => return Err(error),
                 }
             }
+            (MirrorAction::Nothing, _) | (MirrorAction::Create, None) => {}
         }
         Ok(())
+    }
+}
+
+fn report_rejection(name: &PodFullName, error: &ApiError, news: RejectionNews) {
+    match news {
+        RejectionNews::New => {
+            tracing::warn!(pod = %name, %error, "API server rejected write of mirror pod, retrying with backoff");
+        }
+        RejectionNews::Repeated => {
+            tracing::debug!(pod = %name, %error, "API server rejected write of mirror pod again");
+        }
     }
 }
 

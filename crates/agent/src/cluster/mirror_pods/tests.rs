@@ -180,6 +180,23 @@ async fn retries_until_api_server_recovers() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn backs_off_while_the_namespace_does_not_exist() {
+    let node = Fixture::started();
+    node.api.set_fault(|_| Some(api_error(ApiErrorKind::NotFound)));
+    node.set_pod("one");
+    for _ in 0..600 {
+        seconds(1).await;
+        // Syncs of any pod wake the stage.
+        node.worker("static", WorkerPhase::Syncing, SyncedOnce);
+    }
+    let attempts = node.api.writes().len();
+    assert!((5..15).contains(&attempts), "{attempts}");
+    node.api.clear_fault();
+    seconds(120).await;
+    assert_eq!(node.hash().as_deref(), Some("one"));
+}
+
+#[tokio::test(start_paused = true)]
 async fn delays_between_retries_have_jitter() {
     let node = Fixture::started();
     let (attempted, mut attempts) = tokio::sync::mpsc::unbounded_channel();
