@@ -249,8 +249,17 @@ impl ClusterNode {
         Ok(requests)
     }
 
-    /// Final check of every scenario: the agent requested nothing that a node may not read.
+    /// Final check of every scenario: the agent requested nothing that a node may not read, and its log can be read line by
+    /// line.
     pub fn end(self) -> Result<()> {
+        let log = self.agent.log_tail(usize::MAX);
+        // Events begin with their time, also if they contain output of containers or responses of the API server.
+        let broken = log.lines().find(|line| !line.starts_with("20"));
+        if self.agent.kind() == Agent::Podward
+            && let Some(line) = broken
+        {
+            bail!("a log event has several lines, one of them is {line:?}");
+        }
         let all = self.requests()?;
         let forbidden = privileges::forbidden(&all, &self.plane.api_server_starts());
         // The upstream kubelet requests everything that its informers need, whether or not it may.

@@ -1,4 +1,6 @@
-//! Logs to standard error, as text or JSON, and exports spans to a collector.
+//! Logs to standard error, as text or JSON, one line per event, and exports spans to a collector.
+
+mod single_lines;
 
 use std::sync::Arc;
 
@@ -10,18 +12,20 @@ use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::SubscriberInitExt as _;
 use tracing_subscriber::{EnvFilter, Layer as _, Registry, reload};
 
+use single_lines::SingleLines;
+
 /// Installs the global subscriber. `PODWARD_LOG` overrides the verbosity with `tracing` directives. The result changes the
 /// verbosity later.
 pub fn set_up(config: &KubeletConfiguration, spans: Option<SpanLayer>) -> Arc<dyn LogLevel> {
     let logging = &config.logs.logging;
     let filter = EnvFilter::try_from_env("PODWARD_LOG").unwrap_or_else(|_| filter(logging.verbosity));
     let (filter, handle) = reload::Layer::new(filter);
-    let log = tracing_subscriber::fmt::layer().with_writer(std::io::stderr);
+    let log = tracing_subscriber::fmt::layer();
     let log = match logging.format {
-        LogFormat::Json => log.json().flatten_event(true).boxed(),
+        LogFormat::Json => log.with_writer(std::io::stderr).json().flatten_event(true).boxed(),
         LogFormat::Text => {
             let color = std::io::IsTerminal::is_terminal(&std::io::stderr());
-            log.with_ansi(color).with_target(false).boxed()
+            log.with_writer(SingleLines(std::io::stderr)).with_ansi(color).with_target(false).boxed()
         }
     };
     let spans = spans.map(|layer| layer.with_filter(ExportedSpans));
