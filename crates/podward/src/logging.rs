@@ -43,8 +43,9 @@ fn filter(verbosity: u32) -> EnvFilter {
         4..=5 => "debug",
         _ => "trace",
     };
-    // Libraries log a lot below info; use PODWARD_LOG to see it.
-    let libraries = "h2=info,hyper=info,hyper_util=info,tonic=info,tower=info,rustls=info";
+    // Libraries log a lot below info; use PODWARD_LOG to see it. kube's watcher also returns the failures that it logs as
+    // warnings: the stages decide whether a failed watch is one.
+    let libraries = "kube_runtime=error,h2=info,hyper=info,hyper_util=info,tonic=info,tower=info,rustls=info";
     EnvFilter::new(format!("{level},{libraries},{}=off", otlp::TARGET))
 }
 

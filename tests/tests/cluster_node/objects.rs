@@ -1,6 +1,7 @@
 //! ConfigMaps, Secrets, tokens and services in pods.
 
 use std::path::Path;
+use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use scenarios::{Agent, AgentOptions, ClusterNode, Joining, container, pod, scenarios, with};
@@ -11,7 +12,8 @@ scenarios!(
     pod_waits_for_objects_and_reads_them,
     object_changes_update_projected_files,
     projected_token_is_accepted_by_the_cluster,
-    pod_has_service_environment_variables
+    pod_has_service_environment_variables,
+    deleted_pods_leave_no_watches_and_warnings
 );
 
 fn config_map(name: &str, data: &Value) -> Value {
@@ -177,4 +179,49 @@ async fn pod_has_service_environment_variables(agent: Agent) -> Result<()> {
     let log = node.log("bare", "main").await?;
     ensure!(log.contains("KUBERNETES_SERVICE_HOST=") && !log.contains("DATA_BASE"), "{log}");
     node.end()
+}
+
+/// Pods that are deleted gracefully, by force, and before they start: the API server refuses their objects from then on.
+async fn deleted_pods_leave_no_watches_and_warnings(agent: Agent) -> Result<()> {
+    let node = ClusterNode::start(agent).await?;
+    let names: Vec<String> = (0..6).map(|number| format!("reader-{number}")).collect();
+    node.apply(&config_map("settings", &json!({"colour": "red"}))).await?;
+    node.apply(&secret("keys", &json!({"word": "open"}))).await?;
+    for (number, name) in names.iter().enumerate() {
+        node.apply(&reader(name)).await?;
+        if number < 2 {
+            node.wait_running(name).await?;
+        }
+        let force: &[&str] = if number % 2 == 0 { &[] } else { &["--force", "--grace-period=0"] };
+        node.kubectl(&[&["delete", "pod", name, "--wait=false"], force].concat()).await?;
+    }
+    for name in &names {
+        node.wait_absent(&["pod", name]).await?;
+        node.wait("the containers are gone", async || {
+            let left = node.cri().containers_of(name).await?;
+            ensure!(left.is_empty(), "{} containers of {name}", left.len());
+            Ok(())
+        })
+        .await?;
+    }
+    if agent == Agent::Podward {
+        let refused = || -> Result<usize> {
+            let all = node.requests()?;
+            let objects = all.iter().filter(|one| ["configmaps", "secrets"].contains(&one.resource.as_str()));
+            Ok(objects.filter(|one| one.code == 403).count())
+        };
+        // The upstream kubelet, too, starts watches for pods that are deleted meanwhile.
+        node.wait("the watches of deleted pods end", async || {
+            let before = refused()?;
+            tokio::time::sleep(Duration::from_secs(15)).await;
+            ensure!(refused()? == before, "the API server is still asked for their objects");
+            Ok(())
+        })
+        .await?;
+        let log = node.agent.log_tail(usize::MAX);
+        let warning = log.lines().find(|line| line.contains(" WARN ") && line.contains("403"));
+        ensure!(warning.is_none(), "{warning:?}");
+    }
+    // The API server may have refused objects of pods that were deleted before their first sync.
+    Ok(())
 }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::StreamExt;
-use ports::api::{Feed, FeedStream};
+use ports::api::{ApiError, ApiErrorKind, Feed, FeedStream};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
@@ -99,24 +99,51 @@ impl<V: Clone + PartialEq> WatchedSet<V> {
     }
 }
 
-/// Applies the events of a watch to the set until cancelled.
+/// Applies the events of a watch to the set until cancelled. `kind` is the kind of the objects.
 pub async fn watch_set<V: Clone + PartialEq>(
     set: Arc<WatchedSet<V>>,
+    kind: &'static str,
     mut feed: FeedStream<V>,
     cancel: CancellationToken,
 ) {
+    let mut failures = WatchFailures::new(kind);
     while let Some(Some(item)) = cancel.run_until_cancelled(feed.next()).await {
-        if let Feed::Failed(error) = &item {
-            tracing::debug!(%error, "watch failed, retrying");
-        }
+        failures.log(&item);
         set.apply(item);
+    }
+}
+
+/// Logs the failures of a watch. A request that the server rejects, for example because a permission is missing, is
+/// a warning once, until the watch succeeds; failures of the connection are reported elsewhere.
+pub(crate) struct WatchFailures {
+    kind: &'static str,
+    has_warned: bool,
+}
+
+impl WatchFailures {
+    pub(crate) fn new(kind: &'static str) -> Self {
+        Self { kind, has_warned: false }
+    }
+
+    pub(crate) fn log<V>(&mut self, item: &Feed<V>) {
+        let kind = self.kind;
+        match item {
+            Feed::Failed(error) if self.is_news(error) => {
+                tracing::warn!(kind, %error, "API server rejected watch, retrying");
+            }
+            Feed::Failed(error) => tracing::debug!(kind, %error, "watch failed, retrying"),
+            Feed::Listed(_) | Feed::Applied(_) | Feed::Deleted(_) => self.has_warned = false,
+        }
+    }
+
+    fn is_news(&mut self, error: &ApiError) -> bool {
+        let is_expected = error.is_transient() || error.kind == ApiErrorKind::Gone;
+        !is_expected && !std::mem::replace(&mut self.has_warned, true)
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use ports::api::{ApiError, ApiErrorKind};
-
     use super::*;
 
     const SECOND: Duration = Duration::from_secs(1);
@@ -135,6 +162,18 @@ mod tests {
         assert_eq!(set.get("a").as_deref(), Some(&text("a2")));
         set.seed(vec![text("z")]);
         assert_eq!(set.export(), ["a2", "c1"], "the set was already listed");
+    }
+
+    #[test]
+    fn rejected_watch_is_news_until_it_succeeds() {
+        let error = |kind| ApiError { kind, message: String::new(), retry_after: None };
+        let mut failures = WatchFailures::new("Service");
+        assert!(!failures.is_news(&error(ApiErrorKind::Unreachable)));
+        assert!(!failures.is_news(&error(ApiErrorKind::Gone)));
+        assert!(failures.is_news(&error(ApiErrorKind::Forbidden)));
+        assert!(!failures.is_news(&error(ApiErrorKind::Forbidden)));
+        failures.log(&Feed::Listed(vec![()]));
+        assert!(failures.is_news(&error(ApiErrorKind::Forbidden)));
     }
 
     #[tokio::test(start_paused = true)]

@@ -8,12 +8,12 @@ use std::time::Duration;
 use decide::node::csi_node::refresh_period;
 use futures::StreamExt;
 use k8s_openapi::api::storage::v1::CSIDriver;
-use ports::api::{Feed, FeedStream};
+use ports::api::FeedStream;
 use ports::plugins::csi::CsiNode;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
-use crate::cluster::watched_set::WatchedSet;
+use crate::cluster::watched_set::{WatchFailures, WatchedSet};
 
 /// How long a volume waits for the first list of CSIDriver objects.
 const FIRST_LIST_TIMEOUT: Duration = Duration::from_secs(5);
@@ -100,10 +100,9 @@ fn name_of(object: &CSIDriver) -> String {
 
 /// Watches CSIDriver objects.
 pub async fn follow(drivers: Arc<CsiDrivers>, mut feed: FeedStream<CSIDriver>, cancel: CancellationToken) {
+    let mut failures = WatchFailures::new("CSIDriver");
     while let Some(Some(item)) = cancel.run_until_cancelled(feed.next()).await {
-        if let Feed::Failed(error) = &item {
-            tracing::debug!(%error, "failed to watch CSIDriver objects, retrying");
-        }
+        failures.log(&item);
         drivers.objects.apply(item);
         drivers.changes.send_replace(());
     }

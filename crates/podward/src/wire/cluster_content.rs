@@ -67,14 +67,21 @@ fn start_projected_content(
     let services = Arc::new(WatchedSet::new(|service: &model::Service| {
         format!("{}/{}", service.namespace, service.name)
     }));
-    running.spawn("service watch", watch_set(services.clone(), api.services.watch(), cancel.clone()));
+    running
+        .spawn("service watch", watch_set(services.clone(), "Service", api.services.watch(), cancel.clone()));
     let runtime_classes =
         Arc::new(WatchedSet::new(|class: &ports::api::runtime_classes::RuntimeClass| class.name.clone()));
     let watch = api.runtime_classes.watch();
-    running.spawn("runtime class watch", watch_set(runtime_classes.clone(), watch, cancel.clone()));
+    running.spawn(
+        "runtime class watch",
+        watch_set(runtime_classes.clone(), "RuntimeClass", watch, cancel.clone()),
+    );
     let trust_bundles = api.trust_bundles.as_ref().map(|bundles| {
         let set = Arc::new(WatchedSet::new(|bundle: &model::TrustBundle| bundle.name.clone()));
-        running.spawn("trust bundle watch", watch_set(set.clone(), bundles.watch(), cancel.clone()));
+        running.spawn(
+            "trust bundle watch",
+            watch_set(set.clone(), "ClusterTrustBundle", bundles.watch(), cancel.clone()),
+        );
         set
     });
     let certificates = pod_certificates(context, api, node);

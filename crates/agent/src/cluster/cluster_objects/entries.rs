@@ -132,6 +132,17 @@ impl Entries {
         });
     }
 
+    /// Drops an entry without references that was not used for `age`; returns whether it did.
+    pub(super) fn drop_if_unreferenced(&mut self, key: &ObjectKey, now: Instant, age: Duration) -> bool {
+        let is_unreferenced = self.entries.get(key).is_some_and(|entry| {
+            entry.users.is_empty() && now.saturating_duration_since(entry.last_used_at) >= age
+        });
+        if is_unreferenced {
+            self.entries.remove(key);
+        }
+        is_unreferenced
+    }
+
     /// The token that stops the object's watch; `None` if the object is no longer used.
     pub(super) fn stop_token(&self, key: &ObjectKey) -> Option<CancellationToken> {
         self.entries.get(key).map(|entry| entry.stop.clone())

@@ -225,6 +225,26 @@ async fn read_without_reference_starts_watch_that_expires() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn failing_watch_ends_soon_if_no_pod_refers_to_the_object() {
+    let stage = Stage::new(ChangeDetectionStrategy::Watch);
+    stage.add_pod("live", "used").await;
+    stage.value("used").await.unwrap_err();
+    // The sync of a pod that is deleted meanwhile.
+    stage.value("deleted").await.unwrap_err();
+    for second in 1..=10 {
+        for name in ["deleted", "used"] {
+            if stage.server.is_watched(name) {
+                stage.server.send(name, Feed::Failed(error(ApiErrorKind::Forbidden)));
+            }
+        }
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        assert!(stage.server.is_watched("used"), "after {second} s");
+        assert_eq!(stage.server.is_watched("deleted"), second < 5, "after {second} s");
+    }
+    stage.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn uses_seeds_only_while_server_is_unreachable() {
     let stage = Stage::new(ChangeDetectionStrategy::Watch);
     stage.objects.seed(vec![Arc::new(object("a", "old")), Arc::new(object("b", "old"))]);

@@ -19,6 +19,8 @@ use crate::pipeline::tables::Reader;
 
 /// How long an object without references stays after its last use.
 const UNREFERENCED_TTL: Duration = Duration::from_secs(60);
+/// The same for an object whose watch fails. References usually follow the first use within milliseconds.
+const FAILED_UNREFERENCED_TTL: Duration = Duration::from_secs(5);
 
 pub struct ClusterObjectsDeps {
     pub objects: Arc<ClusterObjects>,
@@ -89,6 +91,11 @@ async fn watch(objects: Arc<ClusterObjects>, key: ObjectKey, stop: CancellationT
             Some(Feed::Applied(object)) => present(object),
             Some(Feed::Deleted(_)) => ObjectState::Missing,
             Some(Feed::Failed(error)) => {
+                // The API server refuses the objects of a pod that was deleted before its references were registered.
+                let now = Instant::now();
+                if objects.entries.lock().drop_if_unreferenced(&key, now, FAILED_UNREFERENCED_TTL) {
+                    return;
+                }
                 tracing::debug!(object = %key, %error, "object watch failed, retrying");
                 ObjectState::Failed(error)
             }
