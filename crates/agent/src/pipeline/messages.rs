@@ -16,6 +16,8 @@ pub enum WorkerMessage {
     Retry(PodUid),
     /// Remove the worker of a finished pod.
     Remove(PodUid),
+    /// Reply when all earlier messages show in the published views.
+    Flush(oneshot::Sender<()>),
 }
 
 /// A worker requests its next sync after `delay`.

@@ -97,6 +97,8 @@ impl PodWorkers {
                 }
             }
             WorkerMessage::Remove(uid) => self.remove(&uid),
+            // Fails if the sync loop no longer waits.
+            WorkerMessage::Flush(reply) => drop(reply.send(())),
         }
     }
 

@@ -12,6 +12,7 @@ use model::{
     EventSubject, EventType, KillOptions, Pod, PodUid, RecordedEvent, Rejection, Timestamp, UpdateKind,
     WorkerCommand, WorkerTarget,
 };
+use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 use super::SyncLoop;
@@ -165,6 +166,7 @@ impl SyncLoop {
             self.send_sweep(SweepOrder::default());
             return;
         }
+        self.flush_workers().await;
         let inputs = HousekeepingInputs {
             pod_cgroups,
             desired: self.deps.desired.reader().all(),
@@ -188,7 +190,7 @@ impl SyncLoop {
             }
             tracing::info!(pod = %pod.full_name, uid = %pod.uid, "starting desired pod without a worker");
             self.deps.metrics.pods.restarted(pod.is_static());
-            // A running pod is not admitted again: perhaps its first command has not reached the workers yet.
+            // A running pod is not admitted again.
             if classify_arrival(&pod, self.deps.observer.last(&pod.uid).as_deref()) == PodArrival::Running {
                 self.adopt(&pod);
                 self.send_command(UpdateKind::Create, &pod, None);
@@ -224,6 +226,15 @@ impl SyncLoop {
             *last = order;
             changed
         });
+    }
+
+    /// Waits until the published views show the effect of every command that was sent. Otherwise a pod whose first command
+    /// is under way would look like one without a worker.
+    async fn flush_workers(&self) {
+        let (reply, flushed) = oneshot::channel();
+        self.send(WorkerMessage::Flush(reply));
+        // Fails only while the agent stops.
+        let _ = flushed.await;
     }
 
     pub(super) fn send_command(&self, kind: UpdateKind, pod: &Arc<Pod>, kill: Option<KillOptions>) {

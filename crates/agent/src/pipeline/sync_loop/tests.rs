@@ -6,17 +6,21 @@ use std::path::{Path, PathBuf};
 use async_trait::async_trait;
 use decide::eviction::EvictionNote;
 use k8s_openapi::api::core::v1::Node;
-use model::{CgroupDriver, PodUid, RuntimeConditions, RuntimeVersion, UpdateKind, WorkerCommand};
+use model::{
+    CgroupDriver, PodUid, RuntimeConditions, RuntimeVersion, UpdateKind, WorkerCommand, WorkerPhase,
+};
 use ports::api::{ApiError, ApiErrorKind, FeedStream};
 use ports::clock::SystemClock;
 use ports::host::pod_folders::FileError;
 use ports::runtime::{RuntimeError, RuntimeEvents, RuntimeService};
 use ports::served::pod_logs::LogFolder;
 use serde_json::json;
+use testkit::builders::worker_view;
 use testkit::fakes::{NoPodCgroups, node_settings};
 
 use super::*;
 use crate::cluster::event_log::EventLog;
+use crate::metrics::Format;
 use crate::node::{node_view, runtime_health};
 use crate::pipeline::{observation, tables};
 use crate::test_checkpoints::Files;
@@ -130,6 +134,7 @@ fn node(labels: &serde_json::Value) -> Node {
 struct Fixture {
     sync_loop: SyncLoop,
     commands: mpsc::UnboundedReceiver<WorkerMessage>,
+    views: Writer<WorkerView>,
     events: Arc<EventLog>,
 }
 
@@ -137,7 +142,7 @@ impl Fixture {
     /// A sync loop whose watched Node has no labels.
     fn new(answer: Answer) -> Self {
         let (workers, commands) = mpsc::unbounded_channel();
-        let (_, worker_views) = tables::table(Vec::new());
+        let (views, worker_views) = tables::table(Vec::new());
         let (desired, _) = tables::table(Vec::new());
         let (observations, observer) = observation::observations(Vec::new());
         observations.last_relist.send_replace(observations.moments.next());
@@ -166,14 +171,40 @@ impl Fixture {
             metrics: Arc::default(),
             heartbeat: watch::Sender::new(Instant::now()),
         };
-        Self { sync_loop: SyncLoop::new(deps), commands, events }
+        Self { sync_loop: SyncLoop::new(deps), commands, views, events }
     }
 
     fn command(&mut self) -> Option<WorkerCommand> {
         match self.commands.try_recv().ok()? {
             WorkerMessage::Command(command) => Some(command),
-            WorkerMessage::Retry(_) | WorkerMessage::Remove(_) => None,
+            WorkerMessage::Retry(_) | WorkerMessage::Remove(_) | WorkerMessage::Flush(_) => None,
         }
+    }
+
+    /// Runs a sweep while workers handle the messages. Returns the commands that they received.
+    async fn sweep(&mut self) -> Vec<UpdateKind> {
+        let Self { sync_loop, commands, views, .. } = self;
+        let mut received = Vec::new();
+        let handle_messages = async {
+            while let Some(message) = commands.recv().await {
+                match message {
+                    WorkerMessage::Command(command) => {
+                        received.push(command.kind);
+                        let uid = command.target.uid();
+                        let view = worker_view(uid.as_str(), WorkerPhase::Syncing);
+                        views.set(uid, Arc::new(view));
+                    }
+                    WorkerMessage::Remove(uid) => views.remove(&uid),
+                    WorkerMessage::Retry(_) => {}
+                    WorkerMessage::Flush(reply) => reply.send(()).unwrap(),
+                }
+            }
+        };
+        tokio::select! {
+            () = sync_loop.handle_pod_cleanups() => {}
+            () = handle_messages => {}
+        }
+        received
     }
 
     async fn readmit(&mut self) {
@@ -267,15 +298,36 @@ async fn sweep_state_changes_with_its_inputs() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn sweep_counts_only_pods_without_a_worker_as_restarted() {
+    let mut fixture = Fixture::new(Answer::Silence);
+    let spec = json!({"containers": [{"name": "a", "image": "i"}]});
+    let pod = testkit::builders::pod("a", PodSource::Api, spec).shared();
+    let restarted = |fixture: &Fixture, count: u32| {
+        let line = format!("kubelet_restarted_pods_total{{static=\"\"}} {count}\n");
+        fixture.sync_loop.deps.metrics.encode(Format::Text).contains(&line)
+    };
+    fixture.sync_loop.handle_pod_additions(vec![Arc::clone(&pod)]);
+    assert_eq!(fixture.sweep().await, [UpdateKind::Create], "the first command was under way");
+    assert!(!restarted(&fixture, 1));
+    let finished =
+        WorkerView { restart_requested: true, ..worker_view(pod.uid.as_str(), WorkerPhase::Finished) };
+    fixture.views.set(&pod.uid, Arc::new(finished));
+    assert_eq!(fixture.sweep().await, []);
+    assert!(restarted(&fixture, 1));
+    assert_eq!(fixture.sweep().await, [UpdateKind::Create], "the second command was under way");
+    assert!(restarted(&fixture, 1));
+}
+
+#[tokio::test(start_paused = true)]
 async fn idle_sweep_replaces_an_older_sweep_order() {
     let mut fixture = Fixture::new(Answer::Silence);
-    fixture.sync_loop.handle_pod_cleanups().await;
+    fixture.sweep().await;
     // An order from a transient state.
     let order = SweepOrder { pod_folders: vec!["gone".into()], ..SweepOrder::default() };
     fixture.sync_loop.deps.sweeper.send_replace(order);
     let mut orders = fixture.sync_loop.deps.sweeper.subscribe();
-    fixture.sync_loop.handle_pod_cleanups().await;
+    fixture.sweep().await;
     assert!(orders.has_changed().unwrap() && orders.borrow_and_update().is_empty());
-    fixture.sync_loop.handle_pod_cleanups().await;
+    fixture.sweep().await;
     assert!(!orders.has_changed().unwrap(), "an empty order is sent once");
 }
