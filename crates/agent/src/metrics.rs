@@ -13,6 +13,7 @@ mod api_requests;
 mod bounds;
 mod certificates;
 mod containers;
+mod cpus;
 mod evictions;
 mod http_requests;
 mod images;
@@ -53,6 +54,7 @@ pub struct Metrics {
     pub pods: pods::PodMetrics,
     pub starts: starts::PodStarts,
     pub containers: containers::ContainerMetrics,
+    pub cpus: cpus::CpuMetrics,
     pub pleg: pleg::PlegMetrics,
     /// Runtime calls and cgroup operations.
     pub runtime: runtime::RuntimeMetrics,
@@ -93,6 +95,7 @@ impl Metrics {
         let mut page = Page::new(format);
         self.pods.write(&mut page);
         self.containers.write(&mut page);
+        self.cpus.write(&mut page);
         self.pleg.write(&mut page);
         self.runtime.write(&mut page);
         self.images.write(&mut page);

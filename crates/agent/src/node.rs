@@ -4,6 +4,7 @@
 //! handles changes by the control plane (pod CIDRs, cordoning).
 
 pub mod agent_metrics;
+pub mod cpu_reconciler;
 pub mod lease;
 pub mod node_cgroups;
 pub mod node_reports;

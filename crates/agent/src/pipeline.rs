@@ -3,6 +3,7 @@
 pub mod allocations;
 pub mod cached_status;
 pub mod desired;
+pub mod exclusive_cpus;
 pub mod messages;
 pub mod observation;
 pub mod pleg;

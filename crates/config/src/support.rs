@@ -7,9 +7,6 @@ use crate::{KubeletConfiguration, configuration::OutputRouting};
 /// Top-level fields that have an effect upstream, but not yet in Podward. A new field is listed until code acts on it.
 static FIELDS_NOT_IMPLEMENTED: &[&str] = &[
     "contentType",
-    "cpuManagerPolicy",
-    "cpuManagerPolicyOptions",
-    "cpuManagerReconcilePeriod",
     "enableContentionProfiling",
     "memoryManagerPolicy",
     "memoryReservationPolicy",

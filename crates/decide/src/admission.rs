@@ -19,6 +19,7 @@ use std::sync::Arc;
 use k8s_openapi::api::core::v1::Taint;
 use model::{NodeSettings, Observation, ObservedPod, Pod, Rejection, ResourceAmounts};
 
+use crate::cpus::{CpuAllocator, SMT_ALIGNMENT_ERROR, UNEXPECTED_ADMISSION_ERROR};
 use crate::node::node_status::{Pressure, is_extended};
 use crate::quantity::{ResourceList, amount_of};
 use crate::status::status_report::is_terminal;
@@ -37,6 +38,8 @@ pub struct AdmissionInputs<'a> {
     /// Extended resources in the allocatable of the Node object.
     pub extended_resources: &'a ResourceAmounts,
     pub occupancy: &'a Occupancy,
+    /// `None` without the static CPU policy.
+    pub cpus: Option<&'a CpuAllocator>,
     pub strict_groups: StrictGroups,
     pub pressure: Pressure,
     pub shutdown: Shutdown,
@@ -107,6 +110,7 @@ pub fn extended_resources(allocatable: Option<&ResourceList>) -> ResourceAmounts
 pub fn admit(pod: &Pod, inputs: &AdmissionInputs<'_>) -> Result<Vec<Arc<Pod>>, Rejection> {
     conditions::check_pressure(pod, inputs.pressure)?;
     sysctls::check(pod, &inputs.settings.admission)?;
+    check_cpus(pod, inputs.cpus)?;
     features::check_operating_system(pod)?;
     features::check_groups(pod, inputs.strict_groups)?;
     let mut failures = fit::insufficient_resources(pod, inputs);
@@ -119,6 +123,18 @@ pub fn admit(pod: &Pod, inputs: &AdmissionInputs<'_>) -> Result<Vec<Arc<Pod>>, R
     declared_features::check(pod, &inputs.settings.admission)?;
     conditions::check_shutdown(inputs.shutdown)?;
     Ok(victims)
+}
+
+/// Tries the allocation of exclusive CPUs. It is done after all other checks, so that a rejected pod takes no CPUs.
+fn check_cpus(pod: &Pod, cpus: Option<&CpuAllocator>) -> Result<(), Rejection> {
+    let Some(allocator) = cpus else { return Ok(()) };
+    let (_, result) = allocator.clone().allocate_pod(pod);
+    result.map_err(|error| error.rejection())
+}
+
+/// Whether a rejection is due to exclusive CPUs.
+pub fn is_cpu_rejection(rejection: &Rejection) -> bool {
+    [SMT_ALIGNMENT_ERROR, UNEXPECTED_ADMISSION_ERROR].contains(&rejection.reason.as_str())
 }
 
 /// Whether a rejection is due to node labels, which may have changed just before the pod was scheduled here.

@@ -11,6 +11,7 @@
 
 pub mod admission;
 pub mod cgroups;
+pub mod cpus;
 pub mod error_list;
 pub mod event_correlation;
 pub mod eviction;

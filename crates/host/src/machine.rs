@@ -2,6 +2,7 @@
 
 mod capabilities;
 mod capacity;
+mod cpu_topology;
 mod facts;
 mod kernel_tunables;
 mod selinux_policy;
@@ -10,6 +11,7 @@ mod startup;
 pub use capabilities::host_capabilities;
 pub(crate) use capabilities::selinux_enabled;
 pub use capacity::{apparmor, kernel_version, node_capacity, online_cpus};
+pub use cpu_topology::cpu_topology;
 pub use facts::MachineFacts;
 pub use kernel_tunables::{KernelTunableBehaviour, kernel_tunables};
 pub use startup::{

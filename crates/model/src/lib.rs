@@ -17,6 +17,8 @@ mod cgroup_settings;
 mod changes;
 mod commands;
 mod config_object;
+mod cpu_policy;
+mod cpu_topology;
 mod credentials;
 mod csi_volume;
 mod events;
@@ -68,6 +70,8 @@ pub use cgroup_settings::{CgroupSettings, Enforcement, SwapBehavior};
 pub use changes::{Operation, PodUpdate, Snapshot, SnapshotKind};
 pub use commands::{KillOptions, UpdateKind, WorkerCommand, WorkerTarget};
 pub use config_object::{ConfigObject, ObjectError, ObjectKey, ObjectKind, ReadObjects};
+pub use cpu_policy::{CpuPlacement, CpuPolicy, CpuPolicyOptions, ExclusiveQuota};
+pub use cpu_topology::{CpuGroup, CpuLocation, CpuTopology};
 pub use credentials::{
     AccountIdentity, CredentialFile, CredentialFileForm, CredentialOrigin, CredentialProvider, ProviderToken,
     RegistryCredential, ResponseSharing,

@@ -2,7 +2,7 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use crate::{AdmissionSettings, CgroupDriver, CgroupSettings, HostCapabilities, NodeResources};
+use crate::{AdmissionSettings, CgroupDriver, CgroupSettings, CpuPolicy, HostCapabilities, NodeResources};
 
 /// Settings of the node that decisions use; fixed at start.
 #[derive(Clone, Debug, PartialEq)]
@@ -29,6 +29,8 @@ pub struct NodeSettings {
     pub cpu_cfs_quota: bool,
     /// `cpuCFSQuotaPeriod`.
     pub cpu_cfs_quota_period: Duration,
+    /// `cpuManagerPolicy`.
+    pub cpu_policy: CpuPolicy,
     /// `singleProcessOOMKill`: running out of memory ends one process, not its container.
     pub single_process_oom_kill: bool,
     /// `podPidsLimit`; none unless positive.

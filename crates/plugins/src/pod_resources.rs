@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use grpc_socket::GrpcListener;
-use ports::served::pod_resources::{AllocatedPod, ContractVersion, PodResources};
+use ports::served::pod_resources::{AllocatedContainer, AllocatedPod, ContractVersion, PodResources};
 use timing::RateLimiter;
 use tonic::transport::Server;
 use tonic::{Code, Request, Response, Status};
@@ -77,8 +77,8 @@ impl v1::pod_resources_lister_server::PodResourcesLister for Lister {
         &self,
         _: Request<v1::AllocatableResourcesRequest>,
     ) -> Result<Response<v1::AllocatableResourcesResponse>, Status> {
-        self.resources.count_allocatable_request();
-        Ok(Response::new(v1::AllocatableResourcesResponse::default()))
+        let cpu_ids = self.resources.allocatable_cpus().into_iter().map(i64::from).collect();
+        Ok(Response::new(v1::AllocatableResourcesResponse { cpu_ids, ..Default::default() }))
     }
 
     async fn get(
@@ -101,7 +101,10 @@ impl v1alpha1::pod_resources_lister_server::PodResourcesLister for Lister {
         _: Request<v1alpha1::ListPodResourcesRequest>,
     ) -> Result<Response<v1alpha1::ListPodResourcesResponse>, Status> {
         let pods = self.resources.list(ContractVersion::V1Alpha1);
-        let container = |name| v1alpha1::ContainerResources { name, devices: Vec::new() };
+        let container = |container: AllocatedContainer| v1alpha1::ContainerResources {
+            name: container.name,
+            devices: Vec::new(),
+        };
         let pod = |pod: AllocatedPod| v1alpha1::PodResources {
             name: pod.name,
             namespace: pod.namespace,
@@ -113,7 +116,11 @@ impl v1alpha1::pod_resources_lister_server::PodResourcesLister for Lister {
 }
 
 fn pod_v1(pod: AllocatedPod) -> v1::PodResources {
-    let container = |name| v1::ContainerResources { name, ..v1::ContainerResources::default() };
+    let container = |container: AllocatedContainer| v1::ContainerResources {
+        name: container.name,
+        cpu_ids: container.cpus.into_iter().map(i64::from).collect(),
+        ..v1::ContainerResources::default()
+    };
     v1::PodResources {
         name: pod.name,
         namespace: pod.namespace,

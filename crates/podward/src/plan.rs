@@ -5,6 +5,7 @@ use values::duration::GoDuration;
 mod addresses;
 mod cgroups;
 pub mod cluster;
+mod cpus;
 pub mod debugging;
 mod eviction;
 pub(crate) mod identity;
@@ -24,6 +25,7 @@ use std::time::Duration;
 use agent::images::PullSettings;
 use config::{Gate, LoadedConfig};
 use decide::cgroups::system_cgroups::SystemCgroupSettings;
+use decide::cpus::StaticPolicy;
 use decide::images::image_access::Verification;
 use decide::pipeline::backoff::{self, CrashBackoffDecay};
 use manifest::ManifestRules;
@@ -49,6 +51,10 @@ pub struct Plan {
     pub rules: ManifestRules,
     pub sync_frequency: Duration,
     pub crash_backoff: timing::BackoffPolicy,
+    /// The static CPU policy; `None` for the policy `none`.
+    pub cpus: Option<StaticPolicy>,
+    /// `cpuManagerReconcilePeriod`.
+    pub cpu_reconcile_period: Duration,
     pub pulls: PullSettings,
     /// Which cached images need credentials; `None` without `KubeletEnsureSecretPulledImages`.
     pub verification: Option<Verification>,
@@ -102,6 +108,7 @@ pub fn plan(
     let server = &loaded.config.server;
     let settings = settings::node_settings(loaded, host, capabilities, cgroup_driver)?;
     let node = registration::node(loaded, &settings.name, &settings.resources)?;
+    let cpus = cpus::static_policy(loaded, &settings.resources)?;
     Ok(Plan {
         settings,
         node,
@@ -110,6 +117,8 @@ pub fn plan(
         rules: sources::rules(loaded),
         sync_frequency: positive(server.sync_frequency.to_std()),
         crash_backoff: crash_backoff(loaded),
+        cpus,
+        cpu_reconcile_period: positive(loaded.config.managers.cpu_manager_reconcile_period.to_std()),
         pulls: images::pulls(loaded),
         verification: images::verification(loaded),
         credential_providers: images::credential_providers(loaded)?,

@@ -134,7 +134,7 @@ async fn run(
     let mut plan = plan::plan(loaded, &facts, capabilities, driver)?;
     features.into_iter().for_each(|feature| plan.declare(feature));
     agent::node::node_cgroups::prepare(&cgroups, &plan.settings).await?;
-    let allocations = restore_allocations(root).await?;
+    let allocations = restore_allocations(root, &plan, &metrics).await?;
     let debug_pages = (configz::zpages(loaded, driver), configz::profiling(loaded, log_level));
     let Connected { api, serving, mut upkeep } =
         connected(loaded, &plan, &state, &metrics, debug_pages).await?;

@@ -8,6 +8,8 @@ mod certificates;
 mod cluster;
 #[path = "virtual_node/counts.rs"]
 mod counts;
+#[path = "virtual_node/cpus.rs"]
+mod cpus;
 #[path = "virtual_node/eviction.rs"]
 mod eviction;
 #[path = "virtual_node/hooks.rs"]

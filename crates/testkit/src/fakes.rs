@@ -115,6 +115,7 @@ pub fn node_settings() -> NodeSettings {
         },
         admission: AdmissionSettings::default(),
         container_stop_signals: false,
+        cpu_policy: model::CpuPolicy::None,
         gates: PodGates::default(),
     }
 }

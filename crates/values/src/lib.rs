@@ -1,5 +1,5 @@
 //! Value formats that Kubernetes and Go define: resource quantities, Go durations, FNV hashes, names of images
-//! and sysctls, and the proxy variables.
+//! and sysctls, lists of CPUs, and the proxy variables.
 //!
 //! Input: text or bytes from manifests, configuration, API objects and plugins. Output: exact numbers, and text that is
 //! identical to what upstream prints.
@@ -9,6 +9,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod cpu_set;
 pub mod duration;
 pub mod fnv;
 pub mod image_name;

@@ -3,14 +3,16 @@
 use std::sync::Arc;
 
 use model::{Pod, WorkerPhase, WorkerView};
-use ports::served::pod_resources::{AllocatedPod, ContractVersion, PodResources};
+use ports::served::pod_resources::{AllocatedContainer, AllocatedPod, ContractVersion, PodResources};
 
 use crate::metrics::Metrics;
+use crate::pipeline::exclusive_cpus::ExclusiveCpus;
 use crate::pipeline::tables::Reader;
 
 pub struct PodResourcesService {
     pub desired: Reader<Pod>,
     pub workers: Reader<WorkerView>,
+    pub cpus: ExclusiveCpus,
     pub scope: ListScope,
     pub metrics: Arc<Metrics>,
 }
@@ -28,6 +30,26 @@ impl PodResourcesService {
     fn is_active(&self, pod: &Pod) -> bool {
         self.workers.get(&pod.uid).is_none_or(|view| view.phase < WorkerPhase::Terminated)
     }
+
+    /// Ordinary init containers are left out, because they hold no resources while the pod runs.
+    fn allocated_pod(&self, pod: &Pod) -> AllocatedPod {
+        let init = pod.spec.init_containers.iter().flatten();
+        let sidecars = init.filter(|container| container.restart_policy.as_deref() == Some("Always"));
+        let names = sidecars.map(|container| container.name.clone()).chain(regular_containers(pod));
+        AllocatedPod {
+            name: pod.name().to_owned(),
+            namespace: pod.namespace().to_owned(),
+            containers: self.with_cpus(pod, names),
+        }
+    }
+
+    fn with_cpus(&self, pod: &Pod, names: impl Iterator<Item = String>) -> Vec<AllocatedContainer> {
+        let container = |name: String| {
+            let cpus = self.cpus.exclusive(&pod.uid, &name).iter().collect();
+            AllocatedContainer { name, cpus }
+        };
+        names.map(container).collect()
+    }
 }
 
 impl PodResources for PodResourcesService {
@@ -40,13 +62,13 @@ impl PodResources for PodResourcesService {
             ContractVersion::V1 => {
                 counts.list.get([version.as_str()]).inc();
                 pods.retain(|pod| self.scope == ListScope::All || self.is_active(pod));
-                pods.iter().map(|pod| allocated_pod(pod)).collect()
+                pods.iter().map(|pod| self.allocated_pod(pod)).collect()
             }
             // The old version has neither sidecars nor the notion of active pods.
             ContractVersion::V1Alpha1 => {
-                let pods = pods.iter().map(|pod| (pod, allocated_pod(pod)));
+                let pods = pods.iter().map(|pod| (pod, self.allocated_pod(pod)));
                 pods.map(|(pod, allocated)| AllocatedPod {
-                    containers: regular_containers(pod).collect(),
+                    containers: self.with_cpus(pod, regular_containers(pod)),
                     ..allocated
                 })
                 .collect()
@@ -65,25 +87,15 @@ impl PodResources for PodResourcesService {
         if found.is_none() {
             counts.get_errors.get(version).inc();
         }
-        found.map(|pod| allocated_pod(&pod))
+        found.map(|pod| self.allocated_pod(&pod))
     }
 
-    fn count_allocatable_request(&self) {
+    fn allocatable_cpus(&self) -> Vec<u32> {
         let counts = &self.metrics.pod_resources;
         let version = [ContractVersion::V1.as_str()];
         counts.requests.get(version).inc();
         counts.allocatable.get(version).inc();
-    }
-}
-
-/// Ordinary init containers are left out, because they hold no resources while the pod runs.
-fn allocated_pod(pod: &Pod) -> AllocatedPod {
-    let init = pod.spec.init_containers.iter().flatten();
-    let sidecars = init.filter(|container| container.restart_policy.as_deref() == Some("Always"));
-    AllocatedPod {
-        name: pod.name().to_owned(),
-        namespace: pod.namespace().to_owned(),
-        containers: sidecars.map(|container| container.name.clone()).chain(regular_containers(pod)).collect(),
+        self.cpus.allocatable().iter().collect()
     }
 }
 
@@ -121,21 +133,26 @@ mod tests {
         let mut resources = PodResourcesService {
             desired: pods,
             workers: views,
+            cpus: ExclusiveCpus::default(),
             scope: ListScope::Active,
             metrics: metrics.clone(),
         };
         let listed = resources.list(ContractVersion::V1);
         assert_eq!(listed.iter().map(|pod| pod.name.as_str()).collect::<Vec<_>>(), ["a", "b"]);
-        assert_eq!(listed[0].containers, ["sidecar", "main"]);
+        let names = |pod: &AllocatedPod| {
+            pod.containers.iter().map(|container| container.name.clone()).collect::<Vec<_>>()
+        };
+        assert_eq!(names(&listed[0]), ["sidecar", "main"]);
+        assert!(resources.allocatable_cpus().is_empty());
         assert!(resources.get("default", "b").is_some());
         assert_eq!(resources.get("default", "terminated"), None);
         let old = resources.list(ContractVersion::V1Alpha1);
         assert_eq!(old.iter().map(|pod| pod.name.as_str()).collect::<Vec<_>>(), ["a", "b", "terminated"]);
-        assert_eq!(old[0].containers, ["main"]);
+        assert_eq!(names(&old[0]), ["main"]);
         let text = metrics.encode(Format::Text);
         assert!(!text.contains("requests_list{server_api_version=\"v1alpha1\"}"), "{text}");
         for line in [
-            "kubelet_pod_resources_endpoint_requests_total{server_api_version=\"v1\"} 3\n",
+            "kubelet_pod_resources_endpoint_requests_total{server_api_version=\"v1\"} 4\n",
             "kubelet_pod_resources_endpoint_requests_list{server_api_version=\"v1\"} 1\n",
             "kubelet_pod_resources_endpoint_requests_total{server_api_version=\"v1alpha1\"} 1\n",
             "kubelet_pod_resources_endpoint_errors_get{server_api_version=\"v1\"} 1\n",

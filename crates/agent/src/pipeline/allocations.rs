@@ -17,6 +17,8 @@ use ports::host::checkpoints::Checkpoints;
 use ports::host::pod_folders::FileError;
 use timing::KeySender;
 
+use crate::pipeline::exclusive_cpus::ExclusiveCpus;
+
 /// Checkpoint of the allocated resources.
 pub const ALLOCATED: &str = "allocated_pods_state";
 /// Checkpoint of the actuated resources.
@@ -36,6 +38,7 @@ pub struct CorruptCheckpointError {
 #[derive(Clone)]
 pub struct Allocations {
     shared: Arc<Shared>,
+    cpus: ExclusiveCpus,
 }
 
 struct Shared {
@@ -96,7 +99,19 @@ impl Allocations {
             allocated: SaveProgress::default(),
             actuated: SaveProgress::default(),
         };
-        Ok(Self { shared: Arc::new(shared) })
+        Ok(Self { shared: Arc::new(shared), cpus: ExclusiveCpus::default() })
+    }
+
+    /// Adds the state of the static CPU policy.
+    #[must_use]
+    pub fn with_cpus(self, cpus: ExclusiveCpus) -> Self {
+        Self { cpus, ..self }
+    }
+
+    /// Exclusive CPUs of containers.
+    #[must_use]
+    pub fn cpus(&self) -> &ExclusiveCpus {
+        &self.cpus
     }
 
     /// Sends the UID of each pod whose allocation or resize conditions change to `listener`.

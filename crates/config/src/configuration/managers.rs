@@ -7,6 +7,8 @@ use smart_default::SmartDefault;
 use values::duration::GoDuration;
 use values::quantity::WrittenQuantity;
 
+use crate::flags::parse_boolean;
+
 use super::{default_if_zero, empty_is_default, is_zero};
 
 /// Settings of the CPU, memory and topology managers.
@@ -94,6 +96,12 @@ pub enum MemoryReservationPolicy {
 }
 
 impl Managers {
+    /// Whether an option of the static CPU policy is on.
+    #[must_use]
+    pub fn has_cpu_option(&self, name: &str) -> bool {
+        self.cpu_manager_policy_options.get(name).is_some_and(|value| parse_boolean(value) == Ok(true))
+    }
+
     pub(super) fn apply_defaults(&mut self) {
         let default = Self::default();
         default_if_zero(&mut self.cpu_manager_reconcile_period, default.cpu_manager_reconcile_period);

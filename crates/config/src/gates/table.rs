@@ -101,7 +101,7 @@ gates! {
     DeploymentReplicaSetTerminatingReplicas: Beta, On, Other;
     DetectCacheInconsistency: Beta, On, Other;
     DisableAllocatorDualWrite: Stable, On, Locked, requires MultiCIDRServiceAllocator;
-    DisableCPUQuotaWithExclusiveCPUs: Deprecated, On, NoEffect;
+    DisableCPUQuotaWithExclusiveCPUs: Deprecated, On, Used;
     DisableNodeKubeProxyVersion: Deprecated, On, Locked;
     DynamicResourceAllocation: Stable, On, Locked;
     EnvFiles: Beta, On, Used;

@@ -8,13 +8,14 @@ use values::quantity::WrittenQuantity;
 use super::{Checker, field};
 use crate::{
     KubeletConfiguration,
-    configuration::{Managers, MemoryReservationPolicy},
+    configuration::{CpuManagerPolicy, Managers, MemoryReservationPolicy},
     flags::parse_boolean,
     gates::Gate,
 };
 
 pub(super) fn check(checker: &mut Checker<'_>, config: &KubeletConfiguration) {
-    check_policy_options(checker, &config.managers);
+    check_cpu_policy_options(checker, &config.managers);
+    check_topology_policy_options(checker, &config.managers);
     check_reserved_memory(checker, &config.managers);
     check_memory_qos(checker, &config.managers);
     let logs = &config.volumes;
@@ -27,25 +28,50 @@ pub(super) fn check(checker: &mut Checker<'_>, config: &KubeletConfiguration) {
     }
 }
 
-fn check_policy_options(checker: &mut Checker<'_>, managers: &Managers) {
-    for (option, value) in &managers.cpu_manager_policy_options {
-        let path = || field("cpuManagerPolicyOptions").key(option.as_str());
+/// The texts are upstream's.
+fn check_cpu_policy_options(checker: &mut Checker<'_>, managers: &Managers) {
+    const FIELD: &str = "cpuManagerPolicyOptions";
+    let options = &managers.cpu_manager_policy_options;
+    if managers.cpu_manager_policy == CpuManagerPolicy::None {
+        let list: Vec<String> = options.iter().map(|(name, value)| format!("{name}:{value}")).collect();
+        let message = format!("None policy: received unsupported options=map[{}]", list.join(" "));
+        return checker.rule(options.is_empty(), FIELD, message);
+    }
+    for (option, value) in options {
+        let path = || field(FIELD).key(option.as_str());
         let (known, gate) = match option.as_str() {
             "full-pcpus-only" | "strict-cpu-reservation" | "prefer-align-cpus-by-uncorecache" => (true, None),
-            "distribute-cpus-across-numa" => (true, Some(Gate::CPUManagerPolicyBetaOptions)),
+            "distribute-cpus-across-numa" => (true, Some((Gate::CPUManagerPolicyBetaOptions, "Beta"))),
             "align-by-socket" | "distribute-cpus-across-cores" => {
-                (true, Some(Gate::CPUManagerPolicyAlphaOptions))
+                (true, Some((Gate::CPUManagerPolicyAlphaOptions, "Alpha")))
             }
             _ => (false, None),
         };
-        checker.rule_at(known, path, "unknown CPU manager policy option");
+        checker.rule_at(known, path, format!("unknown CPU Manager Policy option: {option:?}"));
         let valid = !known || parse_boolean(value).is_ok();
-        checker.rule_at(valid, path, format!("{value:?} must be true or false"));
-        if let Some(gate) = gate {
+        let problem = format!("strconv.ParseBool: parsing {value:?}: invalid syntax");
+        checker.rule_at(valid, path, format!("bad value for option {option:?}: {problem}"));
+        if let Some((gate, stage)) = gate {
             let on = checker.enabled(gate);
-            checker.rule_at(on, path, format!("requires feature gate {gate:?} to be enabled"));
+            let message = format!(
+                "CPU Manager Policy {stage}-level Options not enabled, but option {option:?} provided"
+            );
+            checker.rule_at(on, path, message);
         }
     }
+    for (one, other) in [
+        ("full-pcpus-only", "distribute-cpus-across-cores"),
+        ("distribute-cpus-across-numa", "distribute-cpus-across-cores"),
+        ("prefer-align-cpus-by-uncorecache", "distribute-cpus-across-cores"),
+        ("prefer-align-cpus-by-uncorecache", "distribute-cpus-across-numa"),
+    ] {
+        let both = managers.has_cpu_option(one) && managers.has_cpu_option(other);
+        let message = format!("static policy options {one} and {other} can not be used at the same time");
+        checker.rule(!both, FIELD, message);
+    }
+}
+
+fn check_topology_policy_options(checker: &mut Checker<'_>, managers: &Managers) {
     for (option, value) in &managers.topology_manager_policy_options {
         let path = || field("topologyManagerPolicyOptions").key(option.as_str());
         match option.as_str() {

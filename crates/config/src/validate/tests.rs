@@ -324,15 +324,23 @@ fn rejects_invalid_manager_and_container_log_settings() {
     check(&[
         (
             "{cpuManagerPolicyOptions: {fast: 'true'}}",
-            "cpuManagerPolicyOptions.fast: unknown CPU manager policy option",
+            "cpuManagerPolicyOptions: None policy: received unsupported options=map[fast:true]",
         ),
         (
-            "{cpuManagerPolicyOptions: {full-pcpus-only: maybe}}",
-            "cpuManagerPolicyOptions.full-pcpus-only: \"maybe\" must be true or false",
+            "{cpuManagerPolicy: static, cpuManagerPolicyOptions: {fast: 'true'}}",
+            "cpuManagerPolicyOptions.fast: unknown CPU Manager Policy option: \"fast\"",
         ),
         (
-            "{cpuManagerPolicyOptions: {align-by-socket: 'true'}}",
-            "cpuManagerPolicyOptions.align-by-socket: requires feature gate CPUManagerPolicyAlphaOptions to be enabled",
+            "{cpuManagerPolicy: static, cpuManagerPolicyOptions: {prefer-align-cpus-by-uncorecache: 'true', distribute-cpus-across-numa: 'true'}}",
+            "cpuManagerPolicyOptions: static policy options prefer-align-cpus-by-uncorecache and distribute-cpus-across-numa can not be used at the same time",
+        ),
+        (
+            "{cpuManagerPolicy: static, cpuManagerPolicyOptions: {full-pcpus-only: maybe}}",
+            "cpuManagerPolicyOptions.full-pcpus-only: bad value for option \"full-pcpus-only\": strconv.ParseBool: parsing \"maybe\": invalid syntax",
+        ),
+        (
+            "{cpuManagerPolicy: static, cpuManagerPolicyOptions: {align-by-socket: 'true'}}",
+            "cpuManagerPolicyOptions.align-by-socket: CPU Manager Policy Alpha-level Options not enabled, but option \"align-by-socket\" provided",
         ),
         (
             "{topologyManagerPolicyOptions: {max-allowable-numa-nodes: '7'}}",

@@ -57,6 +57,7 @@ impl TestNode {
             taints: &self.taints,
             extended_resources: &self.extended_resources,
             occupancy,
+            cpus: None,
             strict_groups: *strict_groups,
             pressure: self.pressure,
             shutdown: self.shutdown,

@@ -5,13 +5,12 @@ use std::collections::BTreeMap;
 use model::{CgroupLimits, HugepageLimit, HugepageLimits, NodeSettings, Pod};
 use values::quantity::Amount;
 
+use crate::cpus::runs_without_quota;
 use crate::pod_resources::qos::{QosClass, pod_qos_class};
 use crate::pod_resources::resources::{
-    MIN_CPU_SHARES, ResourceTotals, cfs_quota, cpu_shares, declared_limit, hugepage_size,
+    MIN_CPU_SHARES, NO_CFS_QUOTA, ResourceTotals, cfs_quota, cpu_shares, declared_limit, hugepage_size,
     pod_requests_with_overhead,
 };
-
-const NO_QUOTA: i64 = -1;
 
 /// Limits of a pod's cgroup: CPU and memory by QoS class, hugepages by request, processes by the node's setting.
 pub fn pod_cgroup_limits(pod: &Pod, settings: &NodeSettings) -> CgroupLimits {
@@ -25,7 +24,9 @@ pub fn pod_cgroup_limits(pod: &Pod, settings: &NodeSettings) -> CgroupLimits {
     };
     let cpu = declared_limit(pod, "cpu").map(|limit| {
         let period = i64::try_from(settings.cpu_cfs_quota_period.as_micros()).unwrap_or(i64::MAX);
-        let quota = if settings.cpu_cfs_quota { cfs_quota(limit.milli(), period) } else { NO_QUOTA };
+        let has_quota = settings.cpu_cfs_quota
+            && !pod.containers().any(|entry| runs_without_quota(pod, entry.container, settings));
+        let quota = if has_quota { cfs_quota(limit.milli(), period) } else { NO_CFS_QUOTA };
         (quota, period.unsigned_abs())
     });
     CgroupLimits {

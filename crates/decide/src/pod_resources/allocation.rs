@@ -18,6 +18,7 @@ pub use conditions::{
 };
 pub use message::{completed_message, error_message, pending_message, started_message};
 
+use crate::cpus::resizes_exclusive_cpus;
 use crate::pipeline::pod_actions::is_sidecar;
 use crate::pod_resources::qos::{QosClass, pod_qos_class};
 use crate::pod_resources::resources::{may_swap, pod_requests};
@@ -129,6 +130,8 @@ pub enum InfeasibleReason {
     Swap,
     /// `InPlacePodLevelResourcesVerticalScaling` is disabled.
     PodLevel,
+    /// The number of exclusive CPUs cannot change while the container runs.
+    StaticCpuPolicy,
 }
 
 impl InfeasibleReason {
@@ -137,6 +140,9 @@ impl InfeasibleReason {
         match self {
             Self::Swap => "In-place resize of containers with swap is not supported.",
             Self::PodLevel => "InPlacePodLevelResourcesVerticalScaling is disabled",
+            Self::StaticCpuPolicy => {
+                "Resize is infeasible for Guaranteed Pods alongside CPU Manager policy \"static\""
+            }
         }
     }
 
@@ -145,6 +151,7 @@ impl InfeasibleReason {
         match self {
             Self::Swap => "swap_limitation",
             Self::PodLevel => "plr_feature_gate_off",
+            Self::StaticCpuPolicy => "guaranteed_pod_cpu_manager_static_policy",
         }
     }
 }
@@ -165,6 +172,9 @@ pub fn infeasible(desired: &Pod, allocated: &Pod, settings: &NodeSettings) -> Op
         !settings.gates.pod_level_resize
             && !same(desired.spec.resources.as_ref(), allocated.spec.resources.as_ref())
     };
+    if resizes_exclusive_cpus(desired, allocated, settings) {
+        return Some(InfeasibleReason::StaticCpuPolicy);
+    }
     if swaps { Some(InfeasibleReason::Swap) } else { of_pod().then_some(InfeasibleReason::PodLevel) }
 }
 

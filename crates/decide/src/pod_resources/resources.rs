@@ -11,6 +11,7 @@ use std::collections::BTreeMap;
 use k8s_openapi::api::core::v1::{Container, ResourceRequirements};
 use model::{CgroupVersion, HugepageLimit, LinuxResources, NodeSettings, Pod};
 
+use crate::cpus::runs_without_quota;
 use crate::quantity::{ResourceList, amount_in, amount_of};
 pub use oom_score::oom_score_adj;
 pub use pod_totals::{ResourceTotals, declared_limit, pod_limits, pod_requests, pod_requests_with_overhead};
@@ -23,6 +24,8 @@ const SHARES_PER_CPU: i64 = 1024;
 const MILLI_PER_CPU: i64 = 1000;
 /// In microseconds.
 const MIN_CFS_QUOTA: i64 = 1000;
+/// For the kernel and the CRI, where 0 means unchanged.
+pub const NO_CFS_QUOTA: i64 = -1;
 const HUGEPAGES_PREFIX: &str = "hugepages-";
 
 /// CPU shares for millicores.
@@ -51,6 +54,9 @@ pub fn container_resources(pod: &Pod, container: &Container, settings: &NodeSett
         ..linux_resources(cpu_request, limit("cpu"), limit("memory"), settings)
     };
     limit_swap(&mut resources, settings, swap_limit(pod, container, settings));
+    if settings.cpu_cfs_quota && runs_without_quota(pod, container, settings) {
+        resources.cpu_quota = NO_CFS_QUOTA;
+    }
     resources
 }
 

@@ -17,11 +17,14 @@ impl PodResources for FixedPodResources {
         Some(web()).filter(|pod| pod.namespace == namespace && pod.name == name)
     }
 
-    fn count_allocatable_request(&self) {}
+    fn allocatable_cpus(&self) -> Vec<u32> {
+        vec![1, 2]
+    }
 }
 
 fn web() -> AllocatedPod {
-    let containers = vec!["sidecar".to_owned(), "main".to_owned()];
+    let container = |name: &str, cpus| AllocatedContainer { name: name.to_owned(), cpus };
+    let containers = vec![container("sidecar", vec![]), container("main", vec![1, 3])];
     AllocatedPod { name: "web".to_owned(), namespace: "default".to_owned(), containers }
 }
 

@@ -7,7 +7,7 @@ use config::{Gate, LoadedConfig, parse_ip};
 use model::{CgroupDriver, CgroupVersion, HostCapabilities, NodeSettings, PodGates};
 use ports::host::host_facts::HostFacts;
 
-use super::{cgroups, node, registration};
+use super::{cgroups, cpus, node, registration};
 
 pub(super) fn node_settings(
     loaded: &LoadedConfig,
@@ -39,6 +39,7 @@ pub(super) fn node_settings(
         cgroups_per_qos: config.cgroups.cgroups_per_qos,
         cpu_cfs_quota: config.cgroups.cpu_cfs_quota,
         cpu_cfs_quota_period: config.cgroups.cpu_cfs_quota_period.to_std(),
+        cpu_policy: cpus::cpu_policy(loaded),
         single_process_oom_kill,
         pod_pids_limit: config.pods.pod_pids_limit,
         cluster_dns: cluster_dns(&config.network.cluster_dns),

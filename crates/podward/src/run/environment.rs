@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use agent::metrics::Metrics;
 use agent::pipeline::allocations::{ACTUATED, ALLOCATED, Allocations};
+use agent::pipeline::exclusive_cpus::ExclusiveCpus;
 use config::LoadedConfig;
 use host::{
     ExecCredentialPrograms, FileCheckpoints, HostDiskUsage, HostFilesystems, HostLogind, HostNodeLogs,
@@ -98,14 +99,20 @@ fn credential_files(root: &Path) -> NodeCredentialFiles {
 }
 
 /// Reads the allocations of pods that an earlier run of the agent recorded.
-pub(super) async fn restore_allocations(root: &Path) -> anyhow::Result<Allocations> {
+pub(super) async fn restore_allocations(
+    root: &Path,
+    plan: &Plan,
+    metrics: &Arc<Metrics>,
+) -> anyhow::Result<Allocations> {
     let files = Arc::new(StateFiles::new(root));
     let load = async |name| {
         let loaded = files.load(name).await;
         loaded.map_err(|error| anyhow::anyhow!("{}", with_cause(&error)))
     };
     let (allocated, actuated) = (load(ALLOCATED).await?, load(ACTUATED).await?);
-    Ok(Allocations::restore(files.clone(), allocated.as_deref(), actuated.as_deref())?)
+    let allocations = Allocations::restore(files.clone(), allocated.as_deref(), actuated.as_deref())?;
+    let cpus = ExclusiveCpus::restore(files, root, plan.cpus.clone(), metrics.clone()).await?;
+    Ok(allocations.with_cpus(cpus))
 }
 
 /// Reconciles the mount journal with the mount table of the kernel.

@@ -13,6 +13,7 @@ pub(super) fn start_pod_resources(running: &mut Running, context: &Context) {
     let resources = Arc::new(PodResourcesService {
         desired: context.tables.desired.clone(),
         workers: context.tables.workers.clone(),
+        cpus: context.adapters.allocations.cpus().clone(),
         scope: context.plan.listed,
         metrics: context.adapters.metrics.clone(),
     });

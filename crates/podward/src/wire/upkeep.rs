@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use agent::images::pull_ledger::PullLedger;
-use agent::node::{oom_watcher, packet_filter, system_cgroups};
+use agent::node::{cpu_reconciler, oom_watcher, packet_filter, system_cgroups};
 use agent::pipeline::messages::SweepOrder;
 use agent::upkeep::sweep_claims::{SweepClaims, SweepGuard};
 use agent::upkeep::{container_gc, image_gc, log_rotation, sweeper};
@@ -14,7 +14,7 @@ use super::context::Context;
 use super::eviction::Orders;
 use super::volumes::Volumes;
 
-/// Starts garbage collection of containers and images, log rotation, the OOM watcher, and the maintenance of system cgroups
+/// Starts garbage collection of containers and images, log rotation, the CPU reconciler, the OOM watcher, and the maintenance of system cgroups
 /// and the packet filter.
 pub(super) fn start_upkeep(
     running: &mut Running,
@@ -59,6 +59,14 @@ pub(super) fn start_upkeep(
         settings: plan.upkeep.logs,
     };
     running.spawn("log rotation", log_rotation::run(parts, running.cancel.clone()));
+    let deps = cpu_reconciler::CpuReconcilerDeps {
+        cpus: adapters.allocations.cpus().clone(),
+        runtime: adapters.runtime.clone(),
+        desired: tables.desired.clone(),
+        observer: tables.observer.clone(),
+        period: plan.cpu_reconcile_period,
+    };
+    running.spawn("CPU reconciler", cpu_reconciler::run(deps, running.cancel.clone()));
     let deps = oom_watcher::OomWatcherDeps {
         log: adapters.kernel_log.clone(),
         node: context.settings.name.clone(),

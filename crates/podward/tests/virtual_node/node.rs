@@ -9,7 +9,9 @@ use std::time::Duration;
 use agent::images::PullSettings;
 use agent::metrics::Metrics;
 use agent::pipeline::allocations::{ACTUATED, ALLOCATED, Allocations};
+use agent::pipeline::exclusive_cpus::ExclusiveCpus;
 use cri::{CriClient, Endpoint};
+use decide::cpus::StaticPolicy;
 use decide::images::image_gc::ImageGcPolicy;
 use decide::node::node_lease::LeaseSettings;
 use decide::node::node_shutdown::ShutdownPeriods;
@@ -21,7 +23,9 @@ use host::{
     NodeCredentialFiles, StateFiles,
 };
 use k8s_openapi::api::core::v1::{ContainerStatus, PodStatus};
-use model::{CgroupVersion, HostCapabilities, NodeResources, NodeSettings, PodUid};
+use model::{
+    CgroupVersion, CpuPolicy, ExclusiveQuota, HostCapabilities, NodeResources, NodeSettings, PodUid,
+};
 use node_api::PublishedState;
 use podward::plan::registration::NodePlan;
 use podward::plan::{FilePlan, HttpPlan, Plan, Upkeep};
@@ -34,6 +38,7 @@ use testkit::fake_outbound::FakeOutbound;
 use testkit::fake_runtime::{Container, FakeRuntime, Rpc};
 use testkit::fakes::{NoPodCgroups, NoProcessWatch, NoSystemCgroups, node_settings};
 use testkit::poll::eventually;
+use tokio::runtime::Handle;
 
 use crate::cluster::Cluster;
 use crate::stepping::{Steps, Switch};
@@ -55,6 +60,7 @@ pub(crate) struct VirtualNode {
     /// Changes apply immediately.
     pub(crate) logind: FakeLogind,
     pub(crate) shutdown: Option<ShutdownPeriods>,
+    pub(crate) cpus: Option<StaticPolicy>,
     agent: Option<Agent>,
     folder: TempDir,
 }
@@ -80,6 +86,7 @@ impl VirtualNode {
             network: FakeOutbound::default(),
             logind: FakeLogind::with_unlimited_delay(),
             shutdown: None,
+            cpus: None,
             agent: None,
             folder,
         }
@@ -172,7 +179,13 @@ impl VirtualNode {
             },
             listed: agent::node::pod_resources::ListScope::Active,
             credential_provider_hash: None,
-            settings: settings(self.folder.path()),
+            settings: NodeSettings {
+                cpu_policy: match &self.cpus {
+                    Some(_) => CpuPolicy::Static { quota: ExclusiveQuota::None },
+                    None => CpuPolicy::None,
+                },
+                ..settings(self.folder.path())
+            },
             file: Some(file),
             http: self.http.clone().map(|url| HttpPlan {
                 url,
@@ -183,6 +196,8 @@ impl VirtualNode {
             rules: manifest::ManifestRules::default(),
             sync_frequency: Duration::from_secs(60),
             crash_backoff: self.crash_backoff,
+            cpus: self.cpus.clone(),
+            cpu_reconcile_period: Duration::from_millis(100),
             pulls: PullSettings { max_parallel: None, per_second: 0, burst: 0, by_handler: false },
             credential_providers: Vec::new(),
             keep_dead: 1,
@@ -401,16 +416,19 @@ fn settings(folder: &Path) -> NodeSettings {
     }
 }
 
-fn allocations(root: &Path) -> Allocations {
+fn allocations(root: &Path, cpus: Option<StaticPolicy>, metrics: &Arc<Metrics>) -> Allocations {
     let read = |name| std::fs::read(root.join(name)).ok();
     let (allocated, actuated) = (read(ALLOCATED), read(ACTUATED));
     let files = Arc::new(StateFiles::new(root));
-    Allocations::restore(files, allocated.as_deref(), actuated.as_deref()).unwrap()
+    let allocations = Allocations::restore(files.clone(), allocated.as_deref(), actuated.as_deref()).unwrap();
+    let cpus = ExclusiveCpus::restore(files, root, cpus, metrics.clone());
+    allocations.with_cpus(Handle::current().block_on(cpus).unwrap())
 }
 
 fn adapters(folder: &Path, plan: &Plan, (network, logind): (FakeOutbound, FakeLogind)) -> Adapters {
     let endpoint: Endpoint = format!("unix://{}", folder.join("runtime.sock").display()).parse().unwrap();
     let root = &plan.settings.root_dir;
+    let metrics = Arc::new(Metrics::new());
     let folders = Arc::new(HostPodFolders::new(root, &plan.settings.pod_logs_dir, folder.join("links")));
     Adapters {
         runtime: Arc::new(CriClient::new(&endpoint, Duration::from_secs(120))),
@@ -423,7 +441,7 @@ fn adapters(folder: &Path, plan: &Plan, (network, logind): (FakeOutbound, FakeLo
         volumes: Arc::new(HostPodVolumes::new(root)),
         cgroups: Arc::new(NoPodCgroups),
         system_cgroups: Arc::new(NoSystemCgroups),
-        allocations: allocations(root),
+        allocations: allocations(root, plan.cpus.clone(), &metrics),
         host: Arc::new(MachineFacts::default()),
         credential_files: Arc::new(NodeCredentialFiles::new(folder, folder, None)),
         credential_programs: Arc::new(ExecCredentialPrograms::new(folder)),
@@ -444,7 +462,7 @@ fn adapters(folder: &Path, plan: &Plan, (network, logind): (FakeOutbound, FakeLo
         logind: Arc::new(logind),
         packet_filter: Arc::new(IptablesFilter::new("iptables", "ip6tables")),
         clock: Arc::new(SystemClock),
-        metrics: Arc::new(Metrics::new()),
+        metrics,
         api: None,
         serving: None,
     }

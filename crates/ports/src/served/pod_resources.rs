@@ -27,8 +27,17 @@ pub struct AllocatedPod {
     pub name: String,
     /// Its namespace.
     pub namespace: String,
-    /// Names of its containers. Exclusive CPUs, memory and devices are not allocated yet.
-    pub containers: Vec<String>,
+    /// Its containers that hold resources.
+    pub containers: Vec<AllocatedContainer>,
+}
+
+/// A container and its resources. Memory and devices are not allocated yet.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct AllocatedContainer {
+    /// Its name.
+    pub name: String,
+    /// Exclusive CPUs.
+    pub cpus: Vec<u32>,
 }
 
 /// Reads allocated resources. Never blocks.
@@ -39,6 +48,6 @@ pub trait PodResources: Send + Sync {
     /// One pod; `None` when it does not exist.
     fn get(&self, namespace: &str, name: &str) -> Option<AllocatedPod>;
 
-    /// Counts a request for allocatable resources, of which there are none yet.
-    fn count_allocatable_request(&self);
+    /// CPUs that containers can own exclusively.
+    fn allocatable_cpus(&self) -> Vec<u32>;
 }

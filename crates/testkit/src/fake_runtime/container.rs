@@ -213,7 +213,10 @@ impl RuntimeState {
         if container.state == ContainerState::ContainerExited {
             return Err(Status::unknown(format!("container \"{id}\" has exited")));
         }
-        container.resources = resources;
+        container.resources = match (container.resources.take(), resources) {
+            (Some(before), Some(change)) => Some(merged(before, change)),
+            (before, change) => change.or(before),
+        };
         Ok(())
     }
 
@@ -252,6 +255,26 @@ impl RuntimeState {
                 && filter.state.as_ref().is_none_or(|value| value.state() == container.state)
                 && filter.label_selector.iter().all(|(key, value)| container.labels().get(key) == Some(value))
         }))
+    }
+}
+
+/// Like a real runtime: an empty value means unchanged.
+fn merged(before: LinuxContainerResources, change: LinuxContainerResources) -> LinuxContainerResources {
+    let number = |before: i64, change: i64| if change == 0 { before } else { change };
+    let text = |before: String, change: String| if change.is_empty() { before } else { change };
+    LinuxContainerResources {
+        cpu_period: number(before.cpu_period, change.cpu_period),
+        cpu_quota: number(before.cpu_quota, change.cpu_quota),
+        cpu_shares: number(before.cpu_shares, change.cpu_shares),
+        memory_limit_in_bytes: number(before.memory_limit_in_bytes, change.memory_limit_in_bytes),
+        memory_swap_limit_in_bytes: number(
+            before.memory_swap_limit_in_bytes,
+            change.memory_swap_limit_in_bytes,
+        ),
+        cpuset_cpus: text(before.cpuset_cpus, change.cpuset_cpus),
+        cpuset_mems: text(before.cpuset_mems, change.cpuset_mems),
+        unified: before.unified.into_iter().chain(change.unified).collect(),
+        ..before
     }
 }
 

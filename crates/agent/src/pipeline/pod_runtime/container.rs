@@ -297,7 +297,12 @@ impl PodSync<'_> {
             target: self.target(name)?,
             volume_groups: &self.volume_groups(),
         };
-        container_spec(&inputs).map_err(config_error)
+        let mut spec = container_spec(&inputs).map_err(config_error)?;
+        let cpus = self.deps.allocations.cpus();
+        // A kill of the agent must not give the container's CPUs to another one.
+        cpus.flush().await.map_err(file_error)?;
+        spec.resources.cpuset_cpus = cpus.effective(&self.pod.uid, name).to_string();
+        Ok(spec)
     }
 
     fn hosts_content(&self, ips: &[String]) -> Result<String, StartFailure> {

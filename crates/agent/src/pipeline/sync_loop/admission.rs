@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use decide::admission::{
     AdmissionInputs, StrictGroups, admit, extended_resources, features_missing_for_update,
-    first_insufficient_resource, rejection_label,
+    first_insufficient_resource, is_cpu_rejection, rejection_label,
 };
 use model::{
     EventSubject, EventType, KillOptions, Pod, PodUid, RecordedEvent, Rejection, RejectionKind, UpdateKind,
@@ -21,6 +21,7 @@ const PREEMPTED: &str = "Preempted in order to admit critical pod";
 impl SyncLoop {
     /// Admits a pod and adds it to the occupancy. Preempts other pods if necessary; the pod then waits for their end.
     pub(super) fn admit(&mut self, pod: &Arc<Pod>) -> Result<(), Rejection> {
+        self.release_cpus();
         let admission = self.check(pod).or_else(|_| {
             // Pods that have terminated since still occupy resources here: drop them and check again.
             let views = self.deps.worker_views.clone();
@@ -28,7 +29,7 @@ impl SyncLoop {
                 .retain(|uid| views.get(uid).is_none_or(|worker| worker.phase < WorkerPhase::Terminated));
             self.check(pod)
         });
-        match admission {
+        match admission.and_then(|victims| self.allocate_cpus(pod).map(|()| victims)) {
             Ok(victims) => {
                 if !victims.is_empty() {
                     let missing = self
@@ -44,9 +45,39 @@ impl SyncLoop {
             }
             Err(rejection) => {
                 self.occupancy.remove(&pod.uid);
+                if is_cpu_rejection(&rejection) {
+                    self.deps.allocations.cpus().count_refusal(pod);
+                }
                 Err(rejection)
             }
         }
+    }
+
+    /// Allocates the exclusive CPUs of an admitted pod.
+    fn allocate_cpus(&self, pod: &Pod) -> Result<(), Rejection> {
+        if self.is_terminating(&pod.uid) {
+            return Ok(());
+        }
+        self.deps.allocations.cpus().allocate(pod)
+    }
+
+    /// Releases the exclusive CPUs of containers that do not exist any more. Does nothing before every source has sent a
+    /// snapshot: the pods of the others are unknown until then.
+    pub(super) fn release_cpus(&self) {
+        let cpus = self.deps.allocations.cpus();
+        if !cpus.is_enabled() || !self.ready_sources.is_superset(&self.deps.sources) {
+            return;
+        }
+        let desired = self.deps.desired.reader();
+        cpus.retain(|uid, container| {
+            let phase = self.deps.worker_views.get(uid).map(|worker| worker.phase);
+            let is_alive = phase.is_none_or(|phase| phase < WorkerPhase::Terminated);
+            match desired.get(uid) {
+                Some(pod) => is_alive && pod.container(container).is_some(),
+                // A removed pod uses its CPUs until its worker has stopped it.
+                None => is_alive && phase.is_some(),
+            }
+        });
     }
 
     fn check(&self, pod: &Pod) -> Result<Vec<Arc<Pod>>, Rejection> {
@@ -67,12 +98,14 @@ impl SyncLoop {
         let watched = || self.deps.node.as_ref().map(|node| node.borrow().clone());
         let view = self.fresh_node.clone().or_else(watched).unwrap_or_default();
         let extended_resources = extended_resources(view.allocatable());
+        let cpus = self.deps.allocations.cpus().allocator();
         decide(&AdmissionInputs {
             settings: &self.deps.settings,
             labels: view.labels().unwrap_or(&self.deps.settings.admission.labels),
             taints: view.taints(),
             extended_resources: &extended_resources,
             occupancy: &self.occupancy,
+            cpus: cpus.as_ref(),
             strict_groups,
             pressure: self.deps.inputs.as_ref().map(NodeReports::pressure).unwrap_or_default(),
             shutdown: self.deps.inputs.as_ref().map(NodeReports::shutdown).unwrap_or_default(),

@@ -71,6 +71,10 @@ impl SyncLoop {
         let allocated = self.deps.allocations.allocated(pod);
         self.occupancy.insert(&allocated);
         self.deps.allocations.allocate(&allocated);
+        // The state has the CPUs of a pod that was started with them. A pod of another policy gets some if they are free.
+        if let Err(rejection) = self.deps.allocations.cpus().allocate(&allocated) {
+            tracing::warn!(pod = %pod.full_name, reason = %rejection.message, "running pod gets no exclusive CPUs");
+        }
         let reported = pod.status.conditions.as_deref().unwrap_or_default();
         self.deps.allocations.change(&pod.uid, |allocation| adopt_conditions(allocation, reported));
         if self.deps.allocations.differs_from_spec(pod) {
@@ -89,6 +93,7 @@ impl SyncLoop {
             .chain(inputs.observed.iter().map(|pod| &pod.uid))
             .collect();
         self.deps.allocations.retain(|uid| existing.contains(uid));
+        self.release_cpus();
         let alive = workers.iter().filter(|worker| worker.phase < WorkerPhase::Terminated).count();
         self.retry_resizes_if_due(alive);
     }

@@ -41,6 +41,7 @@ pub(crate) fn settings() -> NodeSettings {
         resources: crate::cgroups::allocatable::tests::resources(),
         admission: crate::admission::tests::settings(),
         container_stop_signals: true,
+        cpu_policy: model::CpuPolicy::None,
         gates: model::PodGates::default(),
     }
 }

@@ -130,6 +130,7 @@ fn runtime_request(
         taints,
         extended_resources,
         occupancy,
+        cpus: None,
         strict_groups,
         pressure,
         shutdown,

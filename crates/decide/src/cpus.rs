@@ -1,0 +1,26 @@
+//! The CPU manager: which containers get exclusive CPUs, and which CPUs.
+//!
+//! A container of a Guaranteed pod that requests whole CPUs gets that many of its own; all others share the rest. The
+//! choice of CPUs equals upstream's for every topology, because a node can switch between the agents, and because users
+//! tune their machines for it. `testdata/cpu_choices.txt.gz` holds choices of upstream's code.
+//!
+//! Invariants: a CPU has at most one exclusive owner, apart from containers of one pod that do not run at the same time;
+//! reserved CPUs are never exclusive; releasing an allocation restores the shared pool.
+
+mod accumulator;
+mod allocator;
+mod combinations;
+mod distribution;
+#[cfg(test)]
+mod golden_tests;
+pub mod hints;
+mod requests;
+pub mod state_file;
+mod static_policy;
+
+pub use accumulator::TakeError;
+pub use allocator::{AllocationError, AllocationReport, CpuAllocator};
+pub(crate) use allocator::{SMT_ALIGNMENT_ERROR, UNEXPECTED_ADMISSION_ERROR};
+pub use requests::exclusive_request;
+pub(crate) use requests::{resizes_exclusive_cpus, runs_without_quota};
+pub use static_policy::{CpuAssignments, PolicyError, StateError, StaticPolicy};
