@@ -144,6 +144,7 @@ impl StatusDeps {
             previous,
             own: own.as_ref(),
             resize: &resize,
+            actuated: self.allocations.actuated(uid).as_ref(),
             cgroup: cgroup.as_ref(),
             handlers: &features.handlers,
             node: &self.node,

@@ -17,8 +17,8 @@ use std::net::IpAddr;
 
 use k8s_openapi::api::core::v1::{ContainerStatus, PodCondition, PodStatus};
 use model::{
-    CgroupLimits, ObservedPod, Pod, PodGates, ProbeResults, Rejection, RejectionKind, Replacement,
-    RuntimeHandler, Timestamp, WorkerPhase, WorkerView,
+    CgroupLimits, ObservedPod, Pod, PodGates, PodResources, ProbeResults, Rejection, RejectionKind,
+    Replacement, RuntimeHandler, Timestamp, WorkerPhase, WorkerView,
 };
 
 use crate::pod_resources::qos::qos_class;
@@ -42,6 +42,8 @@ pub struct PodStatusInputs<'a> {
     pub own: Option<&'a PodStatus>,
     /// Resize conditions; included until the pod is terminated.
     pub resize: &'a [PodCondition],
+    /// The resources that are recorded as actuated; `None` without a record.
+    pub actuated: Option<&'a PodResources>,
     /// The limits of the pod's cgroup, if [`shows_cgroup`] is true and they could be read.
     pub cgroup: Option<&'a CgroupLimits>,
     pub handlers: &'a [RuntimeHandler],

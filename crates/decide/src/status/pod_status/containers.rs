@@ -124,6 +124,8 @@ fn can_restart(
 fn convert(container_inputs: ContainerStatusInputs<'_>, status: &ContainerStatus) -> ApiStatus {
     let ContainerStatusInputs { inputs, container, old, .. } = container_inputs;
     let id = full_id(inputs, status);
+    let recorded = inputs.actuated.and_then(|actuated| actuated.containers.get(&container.name));
+    let recorded = recorded.map(|resources| &**resources);
     let mut api = ApiStatus {
         name: container.name.clone(),
         restart_count: i32::try_from(restart_count(status)).unwrap_or(i32::MAX),
@@ -133,7 +135,7 @@ fn convert(container_inputs: ContainerStatusInputs<'_>, status: &ContainerStatus
             status.image.clone()
         },
         image_id: status.image_ref.clone(),
-        resources: Some(resources::container_resources(container, status, old)),
+        resources: Some(resources::container_resources(container, status, recorded, old)),
         allocated_resources: container.resources.as_ref().and_then(|resources| resources.requests.clone()),
         user: status.user.as_ref().map(|user| ContainerUser {
             linux: Some(LinuxContainerUser {

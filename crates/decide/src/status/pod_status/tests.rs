@@ -38,6 +38,7 @@ pub(super) fn inputs<'a>(
         previous: None,
         own: None,
         resize: &[],
+        actuated: None,
         cgroup: None,
         handlers: &[],
         node,
