@@ -6,8 +6,8 @@ use std::cmp::Ordering;
 use k8s_openapi::api::core::v1::{Container, ResourceRequirements};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use model::{
-    CgroupLimits, CgroupVersion, ContainerId, ContainerKind, ContainerState, LinuxResources, NodeSettings,
-    ObservedPod, Pod, PodGates, PodResources,
+    CgroupDriver, CgroupLimits, CgroupVersion, ContainerId, ContainerKind, ContainerState, LinuxResources,
+    NodeSettings, ObservedPod, Pod, PodGates, PodResources,
 };
 
 use crate::pipeline::pod_actions::{
@@ -302,8 +302,22 @@ fn cgroup_differs(cgroup: &CgroupLimits, desired: &CgroupLimits) -> bool {
     memory || quota || shares
 }
 
+/// The limits read from a cgroup, with the desired value in place of one that is the desired value as rounded by the kernel
+/// or the cgroup driver.
+pub fn undo_rounding(
+    cgroup: CgroupLimits,
+    desired: &CgroupLimits,
+    driver: CgroupDriver,
+    version: CgroupVersion,
+) -> CgroupLimits {
+    let shares =
+        desired.cpu_shares.filter(|shares| cgroup.cpu_shares == Some(rounded_shares(*shares, version)));
+    let quota = desired.cpu_quota.filter(|_| cgroup.cpu_quota == desired.as_set_by(driver).cpu_quota);
+    CgroupLimits { cpu_shares: shares.or(cgroup.cpu_shares), cpu_quota: quota.or(cgroup.cpu_quota), ..cgroup }
+}
+
 /// The CPU shares that are read back from a cgroup of this version after writing `shares`.
-pub fn rounded_shares(shares: u64, version: CgroupVersion) -> u64 {
+fn rounded_shares(shares: u64, version: CgroupVersion) -> u64 {
     match version {
         CgroupVersion::V1 => shares,
         CgroupVersion::V2 => {

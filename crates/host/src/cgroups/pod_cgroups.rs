@@ -82,7 +82,7 @@ impl PodCgroups for HostPodCgroups {
     async fn ensure(&self, path: &str, limits: &CgroupLimits) -> Result<(), FileError> {
         let relative = relative(path)?;
         let hierarchies = Arc::clone(&self.hierarchies);
-        let limits = limits.clone();
+        let limits = limits.as_set_by(self.driver());
         let slices = self.slices();
         blocking(Path::new(path), move || {
             slices.start(&relative)?;
@@ -96,7 +96,7 @@ impl PodCgroups for HostPodCgroups {
     }
 
     async fn set(&self, path: &str, limits: &CgroupLimits) -> Result<(), FileError> {
-        let limits = limits.clone();
+        let limits = limits.as_set_by(self.driver());
         let (slices, relative, for_slice) = (self.slices(), relative(path)?, limits.clone());
         blocking(Path::new(path), move || slices.set_limits(&relative, &for_slice)).await?;
         self.on_each(path, move |hierarchy, relative| {
@@ -160,6 +160,10 @@ impl PodCgroups for HostPodCgroups {
 }
 
 impl HostPodCgroups {
+    fn driver(&self) -> CgroupDriver {
+        if self.systemd.is_some() { CgroupDriver::Systemd } else { CgroupDriver::Cgroupfs }
+    }
+
     fn slices(&self) -> Slices {
         Slices { systemd: self.systemd.clone(), version: self.version }
     }

@@ -133,15 +133,9 @@ fn properties(limits: &CgroupLimits, version: CgroupVersion) -> Vec<Property<'st
             add("MemoryMax", memory);
         }
     }
-    if let Some(quota) = limits.cpu_quota {
-        let period = limits.cpu_period.unwrap_or(100_000).max(1);
-        add("CPUQuotaPeriodUSec", Some(period));
-        // systemd rounds to 10 ms per second.
-        let per_second = u64::try_from(quota).ok().map(|quota| {
-            let exact = quota.saturating_mul(1_000_000) / period;
-            exact.div_ceil(10_000) * 10_000
-        });
-        add("CPUQuotaPerSecUSec", Some(per_second.unwrap_or(u64::MAX)));
+    if limits.cpu_quota.is_some() {
+        add("CPUQuotaPeriodUSec", Some(limits.systemd_period()));
+        add("CPUQuotaPerSecUSec", Some(limits.systemd_quota_per_second().unwrap_or(u64::MAX)));
     }
     add("TasksMax", limits.pids.and_then(|pids| u64::try_from(pids).ok()));
     all

@@ -7,9 +7,9 @@ use decide::pod_resources::allocation::{
     resources_of, restarts_for, set_in_progress, set_in_progress_error,
 };
 use decide::pod_resources::resize::{
-    ContainerResize, ResizableResource, ResizePlan, add_restarts, effective_resources, is_in_progress,
-    matches_reported, plan, pod_cgroup_steps, resized_container, rounded_shares, sandbox_totals,
-    shrinking_memory_limits,
+    ContainerResize, ResizableResource, ResizePlan, add_restarts,
+    effective_resources, is_in_progress, matches_reported, plan, pod_cgroup_steps, resized_container,
+    sandbox_totals, shrinking_memory_limits, undo_rounding,
 };
 use decide::pod_resources::resources::{container_resources, overhead_resources};
 use decide::runtime_spec::pod_paths::pod_cgroup;
@@ -204,13 +204,9 @@ impl PodSync<'_> {
         let limits = pod_cgroup_limits(self.pod, &self.deps.settings);
         let desired = CgroupLimits { hugepages: HugepageLimits::Unchanged, ..limits };
         match self.deps.cgroups.limits(&path).await {
-            Ok(mut cgroup) => {
-                // The kernel rounds shares; a rounded value equals the desired one.
-                let rounded = desired.cpu_shares.map(|shares| rounded_shares(shares, version));
-                if cgroup.cpu_shares == rounded {
-                    cgroup.cpu_shares = desired.cpu_shares;
-                }
-                Some((path, cgroup, desired))
+            Ok(cgroup) => {
+                let driver = self.deps.settings.cgroup_driver;
+                Some((path, undo_rounding(cgroup, &desired, driver, version), desired))
             }
             Err(error) => {
                 tracing::warn!(pod = %self.pod.full_name, %error, source = %error.source, "failed to read the pod's cgroup limits, skipping the resize");

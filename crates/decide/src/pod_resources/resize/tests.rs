@@ -267,9 +267,18 @@ fn lists_shrinking_memory_limits() {
 }
 
 #[test]
-fn cpu_shares_are_rounded_on_cgroup_v2() {
-    assert_eq!(rounded_shares(1024, CgroupVersion::V1), 1024);
-    assert_eq!(rounded_shares(1024, CgroupVersion::V2), 998);
+fn rounded_limits_of_a_cgroup_equal_the_desired_ones() {
+    for (driver, version, read, expected) in [
+        (CgroupDriver::Cgroupfs, CgroupVersion::V1, cpu(1024, 60_500), cpu(1024, 60_500)),
+        (CgroupDriver::Cgroupfs, CgroupVersion::V1, cpu(998, 61_000), cpu(998, 61_000)),
+        (CgroupDriver::Cgroupfs, CgroupVersion::V2, cpu(998, 61_000), cpu(1024, 61_000)),
+        (CgroupDriver::Systemd, CgroupVersion::V1, cpu(998, 61_000), cpu(998, 60_500)),
+        (CgroupDriver::Systemd, CgroupVersion::V2, cpu(2, 50_000), cpu(2, 50_000)),
+        (CgroupDriver::Systemd, CgroupVersion::V2, cpu(2, -1), cpu(2, -1)),
+    ] {
+        let text = format!("{driver:?} {version:?} {read:?}");
+        assert_eq!(undo_rounding(read, &cpu(1024, 60_500), driver, version), expected, "{text}");
+    }
     assert_eq!(rounded_shares(2, CgroupVersion::V2), 2);
 }
 
