@@ -139,9 +139,33 @@ async fn reads_a_v2_cgroup() {
     assert_eq!((pressure.cpu.full.total, pressure.io.some.total), (5, 4));
     let full = usage.full.unwrap();
     assert_eq!((full.cpu_quota, full.cpu_period, full.cpu_shares), (Some(40_000), 100_000, 2));
-    assert_eq!((full.cpu_limit.throttled, full.kernel_memory), (9_000, 50));
-    assert_eq!((full.memory_failures, full.oom_kills), (6, 1));
+    assert_eq!((full.cpu_limit.throttled, full.oom_kills), (9_000, 1));
     assert_eq!((full.io[0].read_bytes, full.io[0].writes), (4096, 1));
+}
+
+/// `container_memory_kernel_usage` and `container_memory_failcnt` are 0 on v2, whatever the kernel counts.
+#[tokio::test]
+async fn kernel_memory_and_failures_are_zero_on_v2() {
+    for (kernel, statistics, events) in [
+        (
+            "5.10",
+            "anon 4157440\nfile 0\nkernel_stack 16384\npercpu 0\nsock 0\nshmem 0\nslab 157696\npgfault 33\n",
+            "low 0\nhigh 0\nmax 0\noom 0\noom_kill 0\n",
+        ),
+        (
+            "6.12",
+            "anon 1929216\nfile 4096\nkernel 561152\nkernel_stack 32768\npagetables 122880\nsec_pagetables 0\nslab 307416\n",
+            "low 0\nhigh 0\nmax 17\noom 1\noom_kill 1\noom_group_kill 0\n",
+        ),
+    ] {
+        let scratch = tempfile::tempdir().unwrap();
+        fill_v2(scratch.path(), "pod");
+        write(scratch.path(), "cgroup/pod/memory.stat", statistics);
+        write(scratch.path(), "cgroup/pod/memory.events", events);
+        let found = v2(scratch.path()).cgroups(vec!["/pod".into()], Detail::Full).await;
+        let full = found[0].clone().unwrap().full.unwrap();
+        assert_eq!((full.kernel_memory, full.memory_failures), (0, 0), "{kernel}");
+    }
 }
 
 #[tokio::test]

@@ -54,7 +54,7 @@ pub(super) fn read(cgroup: &Cgroup<'_>, detail: Detail) -> Option<CgroupUsage> {
         memory: memory(cgroup, &statistics, detail),
         processes: (detail >= Detail::Summary).then(|| cgroup.folder.count_lines("cgroup.procs")),
         pressure: if detail == Detail::Basic { None } else { stalls() },
-        full: (detail == Detail::Full).then(|| Box::new(full(cgroup, &cpu, &statistics))),
+        full: (detail == Detail::Full).then(|| Box::new(full(cgroup, &cpu))),
     })
 }
 
@@ -86,7 +86,7 @@ fn memory(cgroup: &Cgroup<'_>, statistics: &Table, detail: Detail) -> MemoryUsag
     }
 }
 
-fn full(cgroup: &Cgroup<'_>, cpu: &Table, memory: &Table) -> FullUsage {
+fn full(cgroup: &Cgroup<'_>, cpu: &Table) -> FullUsage {
     let events = cgroup.folder.table("memory.events");
     let own_events = cgroup.folder.table("memory.events.local");
     let bandwidth = files::text(&cgroup.file("cpu.max")).unwrap_or_default();
@@ -103,8 +103,9 @@ fn full(cgroup: &Cgroup<'_>, cpu: &Table, memory: &Table) -> FullUsage {
             burst: nanoseconds("burst_usec"),
         },
         max_memory: cgroup.number("memory.peak"),
-        memory_failures: events.get("max"),
-        kernel_memory: memory.get("kernel"),
+        // cAdvisor reads both from files of v1 only.
+        memory_failures: 0,
+        kernel_memory: 0,
         oom_kills: own_events.find("oom_kill").unwrap_or_else(|| events.get("oom_kill")),
         memory_reservation: cgroup.folder.limit("memory.high"),
         cpu_shares: (cgroup.folder.number("cpu.weight")).map(crate::cgroups::cpu_shares).unwrap_or_default(),
