@@ -9,6 +9,7 @@ use model::{
     CgroupDriver, CgroupLimits, CgroupVersion, ContainerId, ContainerKind, ContainerState, LinuxResources,
     NodeSettings, ObservedPod, Pod, PodGates, PodResources,
 };
+use values::quantity::{binary_si, decimal_si_from_milli};
 
 use crate::pipeline::pod_actions::{
     KillContainer, KillReason, PodActions, StartContainer, is_sidecar, restart_count,
@@ -63,6 +64,9 @@ pub struct ResizePlan {
     pub cpu: Vec<ContainerResize>,
     /// Whether the limits of the pod's cgroup differ from the desired ones.
     pub pod_cgroup: bool,
+    /// Whether the actuated pod-level resources differ from the desired ones. The cgroup may already be right: it has no
+    /// memory request.
+    pub pod_level: bool,
 }
 
 impl ResizePlan {
@@ -123,7 +127,11 @@ pub fn plan(
     cgroup: (&CgroupLimits, &CgroupLimits),
     gates: PodGates,
 ) -> ResizePlan {
-    let mut plan = ResizePlan { pod_cgroup: cgroup_differs(cgroup.0, cgroup.1), ..ResizePlan::default() };
+    let mut plan = ResizePlan {
+        pod_cgroup: cgroup_differs(cgroup.0, cgroup.1),
+        pod_level: gates.pod_level_resize && pod_level_differs(pod, actuated),
+        ..ResizePlan::default()
+    };
     for entry in pod.containers().filter(|entry| is_resizable(entry.kind, entry.container, gates)) {
         let name = &entry.container.name;
         let Some(status) = observed.container(name).filter(|one| one.state == ContainerState::Running) else {
@@ -157,15 +165,18 @@ pub fn plan(
     plan
 }
 
-/// Whether the actuated resources of a running container, or those at pod level, differ from the allocated ones.
+/// Whether the actuated resources of a running container, or those at pod level, differ from the allocated ones. A pod
+/// without a record of its pod-level resources is not being resized.
 pub fn is_in_progress(pod: &Pod, observed: &ObservedPod, actuated: &PodResources, gates: PodGates) -> bool {
     let none = CgroupLimits::default();
-    let plan = plan(pod, observed, actuated, (&none, &none), gates);
-    let pod_level = |own: Option<&ResourceRequirements>| container_sizes(None, own);
-    let pod_differs = pod.spec.resources.is_some()
-        && actuated.pod.is_some()
-        && pod_level(pod.spec.resources.as_ref()) != pod_level(actuated.pod.as_ref());
-    !plan.is_empty() || pod_differs
+    let mut plan = plan(pod, observed, actuated, (&none, &none), gates);
+    plan.pod_level &= pod.spec.resources.is_some() && actuated.pod.is_some();
+    !plan.is_empty()
+}
+
+fn pod_level_differs(pod: &Pod, actuated: &PodResources) -> bool {
+    let sizes = |own: Option<&ResourceRequirements>| container_sizes(None, own);
+    sizes(pod.spec.resources.as_ref()) != sizes(actuated.pod.as_ref())
 }
 
 /// Adds the restarts of a resize to the actions of a sync.
@@ -247,19 +258,20 @@ pub fn resized_container(
     };
     let mut copy = container.clone();
     let own = copy.resources.get_or_insert_default();
-    let put = |list: &mut ResourceList, name: &str, amount: i64, suffix: &str| {
+    let put = |list: &mut ResourceList, name: &str, amount: i64, text: fn(i64) -> String| {
         if amount == 0 {
             list.remove(name);
         } else {
-            list.insert(name.to_owned(), Quantity(format!("{amount}{suffix}")));
+            list.insert(name.to_owned(), Quantity(text(amount)));
         }
     };
+    // The status shows these quantities, so they are in upstream's notation.
     let limits = own.limits.get_or_insert_default();
-    put(limits, "cpu", cpu.cpu_limit, "m");
-    put(limits, "memory", memory.memory_limit, "");
+    put(limits, "cpu", cpu.cpu_limit, decimal_si_from_milli);
+    put(limits, "memory", memory.memory_limit, binary_si);
     let requests = own.requests.get_or_insert_default();
-    put(requests, "cpu", cpu.cpu_request, "m");
-    put(requests, "memory", memory.memory_request, "");
+    put(requests, "cpu", cpu.cpu_request, decimal_si_from_milli);
+    put(requests, "memory", memory.memory_request, binary_si);
     copy
 }
 

@@ -202,6 +202,30 @@ fn pod_level_limits_apply_to_containers_without_limits() {
     assert!(is_in_progress(&with("3"), &running(&[]), &resources_of(&with("2")), PodGates::default()));
 }
 
+#[test]
+fn memory_request_at_pod_level_is_a_resize_without_a_cgroup_change() {
+    let with = |request: &str| {
+        test_objects::pod(json!({
+            "containers": [own("a", "1", "32Mi")],
+            "resources": {"limits": {"cpu": "1", "memory": "1Gi"}, "requests": {"cpu": "1", "memory": request}},
+        }))
+    };
+    let (old, new) = (with("64Mi"), with("96Mi"));
+    assert_eq!(between(&old, &new), ResizePlan { pod_level: true, ..ResizePlan::default() });
+    let in_progress =
+        |actuated: &PodResources, gates| is_in_progress(&new, &running(&["a"]), actuated, gates);
+    assert!(in_progress(&resources_of(&old), PodGates::default()));
+    assert!(!in_progress(&resources_of(&new), PodGates::default()));
+    let disabled = PodGates { pod_level_resize: false, ..PodGates::default() };
+    assert!(!in_progress(&resources_of(&old), disabled));
+    // Without a record the resources are recorded, but no resize is reported.
+    let unrecorded = PodResources { pod: None, ..resources_of(&new) };
+    let limits = cgroup(&new);
+    let plan = plan(&new, &running(&["a"]), &unrecorded, (&limits, &limits), PodGates::default());
+    assert_eq!(plan, ResizePlan { pod_level: true, ..ResizePlan::default() });
+    assert!(!in_progress(&unrecorded, PodGates::default()));
+}
+
 fn memory(bytes: i64) -> CgroupLimits {
     CgroupLimits { memory: Some(bytes), ..CgroupLimits::default() }
 }
@@ -250,6 +274,8 @@ fn resizes_one_resource_with_the_other_at_current_size() {
     assert_eq!((both(&first).memory_limit, both(&first).cpu_limit), (128 * MI, 1000));
     let second = resized_container(target, &plan.cpu[0], ResizableResource::Cpu);
     assert_eq!((both(&second).memory_limit, both(&second).cpu_limit), (64 * MI, 2000));
+    let requests = first.resources.unwrap().requests.unwrap();
+    assert_eq!((requests["memory"].0.as_str(), requests["cpu"].0.as_str()), ("128Mi", "1"));
 }
 
 #[test]
