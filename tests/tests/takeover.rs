@@ -88,6 +88,10 @@ fn write_manifests(node: &Node) -> Result<()> {
         if number % 4 == 3 {
             let resources = json!({"requests": {"cpu": "1m", "memory": "4Mi"}, "limits": {"memory": "64Mi"}});
             manifest = with(manifest, "/spec/containers/0/resources", resources);
+            // An agent that does not know which resources are in force would restart the container.
+            let policy = ["cpu", "memory"]
+                .map(|name| json!({"resourceName": name, "restartPolicy": "RestartContainer"}));
+            manifest = with(manifest, "/spec/containers/0/resizePolicy", json!(policy));
         }
         node.write(&format!("{name}.json"), &manifest)?;
     }

@@ -1,8 +1,9 @@
 //! In-place resize of running pods.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
-use anyhow::{Result, ensure};
+use anyhow::{Context, Result, ensure};
 use scenarios::{Agent, Node, PodView, container, pod, scenarios, with};
 use serde_json::{Value, json};
 use testkit::poll::eventually;
@@ -15,6 +16,7 @@ scenarios!(
     resize_policy_restarts_the_changed_container,
     resize_does_not_lower_memory_below_usage,
     restarted_agent_completes_resize,
+    removed_pods_leave_the_checkpoint_of_allocations,
 );
 
 const UID: &str = "5ca1ab1e-0000-4000-8000-000000000001";
@@ -171,4 +173,52 @@ async fn restarted_agent_completes_resize(agent: Agent) -> Result<()> {
     let after = node.wait_running("web").await?;
     ensure!(after.container("main") == before.container("main"), "{before:?}\n{after:?}");
     Ok(())
+}
+
+/// UIDs of pods in one of the agent's checkpoints.
+fn recorded(node: &Node, file: &str) -> Result<BTreeSet<String>> {
+    let text = std::fs::read_to_string(node.agent.root().join(file)).context("read the checkpoint")?;
+    let checkpoint: Value = serde_json::from_str(&text).context("decode the checkpoint")?;
+    let data: Value = serde_json::from_str(checkpoint["data"].as_str().unwrap_or_default())?;
+    Ok(data["entries"].as_object().into_iter().flatten().map(|(uid, _)| uid.clone()).collect())
+}
+
+async fn removed_pods_leave_the_checkpoint_of_allocations(agent: Agent) -> Result<()> {
+    let mut node = Node::start(agent).await?;
+    let uid = |name: &str| format!("5ca1ab1e-0000-4000-8000-00000000000{name}");
+    let manifest = |name: &str, resources: Value| {
+        let main = with(container("main", "sleep forever"), "/resources", resources);
+        with(pod(name, [main]), "/metadata/uid", json!(uid(name)))
+    };
+    let wait_recorded = async |node: &Node, names: [&str; 2]| {
+        let expected: BTreeSet<String> = names.into_iter().map(uid).collect();
+        eventually("the live pods are recorded", Duration::from_secs(30), async || {
+            let allocated = recorded(node, "allocated_pods_state")?;
+            ensure!(allocated == expected, "allocated: {allocated:?}, not {expected:?}");
+            // Upstream removes pods from this one later.
+            let actuated = recorded(node, "actuated_pods_state")?;
+            ensure!(actuated.is_superset(&expected), "actuated: {actuated:?}, not {expected:?}");
+            Ok(())
+        })
+        .await
+    };
+    for name in ["a", "b"] {
+        node.write(&format!("{name}.json"), &manifest(name, sized("100m", "64Mi")))?;
+        node.wait_running(name).await?;
+    }
+    wait_recorded(&node, ["a", "b"]).await?;
+    node.remove("a.json")?;
+    node.wait_gone("a").await?;
+    // Upstream writes the file with the next pod, even if that has no resources.
+    node.write("c.json", &manifest("c", json!({})))?;
+    node.wait_running("c").await?;
+    wait_recorded(&node, ["b", "c"]).await?;
+    node.agent.term().await?;
+    node.remove("b.json")?;
+    node.agent.start()?;
+    node.agent.wait_ready().await?;
+    node.wait_gone("b").await?;
+    node.write("d.json", &manifest("d", json!({})))?;
+    node.wait_running("d").await?;
+    wait_recorded(&node, ["c", "d"]).await
 }

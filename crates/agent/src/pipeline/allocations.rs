@@ -1,13 +1,16 @@
 //! Allocated and actuated resources of pods.
 //!
 //! The sync loop allocates resources, the pod runtime records which are actuated, the status stage reads both. Both are
-//! checkpointed in upstream's format. A caller that acts on an allocation first waits until it is on disk
-//! ([`Allocations::flush_allocated`]); concurrent writes for many pods are coalesced.
+//! checkpointed in upstream's format, for every pod: upstream may restart a container without a record. A caller that acts on
+//! an allocation first waits until it is on disk ([`Allocations::flush_allocated`]); concurrent writes for many pods are
+//! coalesced. Changes that nothing waits for (removed pods, pods without resources) are written soon afterwards
+//! ([`Allocations::run`]).
 
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use decide::pod_resources::allocation::checkpoint::{self, CheckpointError, ResourcesByPod};
 use decide::pod_resources::allocation::{allocated_pod, has_resizable_resources, resources_of};
@@ -15,7 +18,10 @@ use k8s_openapi::api::core::v1::ResourceRequirements;
 use model::{Pod, PodAllocation, PodResources, PodUid};
 use ports::host::checkpoints::Checkpoints;
 use ports::host::pod_folders::FileError;
-use timing::KeySender;
+use timing::{Backoff, BackoffPolicy, Debounce, KeySender, random, sleep_until};
+use tokio::sync::Notify;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
 
 use crate::pipeline::exclusive_cpus::ExclusiveCpus;
 
@@ -23,6 +29,12 @@ use crate::pipeline::exclusive_cpus::ExclusiveCpus;
 pub const ALLOCATED: &str = "allocated_pods_state";
 /// Checkpoint of the actuated resources.
 pub const ACTUATED: &str = "actuated_pods_state";
+
+/// Changes that nothing waits for are written when none followed for this long.
+const SAVE_DELAY: Duration = Duration::from_secs(1);
+const MAX_SAVE_DELAY: Duration = Duration::from_secs(10);
+const SAVE_BACKOFF: BackoffPolicy =
+    BackoffPolicy::doubling(Duration::from_secs(1), Duration::from_secs(60)).with_jitter(0.2);
 
 #[derive(Debug, thiserror::Error)]
 #[error(
@@ -44,6 +56,8 @@ pub struct Allocations {
 struct Shared {
     state: Mutex<State>,
     files: Arc<dyn Checkpoints>,
+    /// Notified after every change that must be written.
+    changed: Notify,
     allocated: SaveProgress,
     actuated: SaveProgress,
 }
@@ -63,7 +77,7 @@ struct State {
     /// Incremented by each change that must be written.
     allocated_version: u64,
     actuated_version: u64,
-    /// The last version that changed each pod; a pod without an entry has nothing to write.
+    /// The last version that changed each pod in a way that its syncs wait for.
     allocated_in: BTreeMap<PodUid, u64>,
     actuated_in: BTreeMap<PodUid, u64>,
     listeners: Vec<KeySender<PodUid>>,
@@ -96,6 +110,7 @@ impl Allocations {
         let shared = Shared {
             state: Mutex::new(state),
             files,
+            changed: Notify::new(),
             allocated: SaveProgress::default(),
             actuated: SaveProgress::default(),
         };
@@ -143,14 +158,14 @@ impl Allocations {
         let resources = resources_of(pod);
         self.with_state(|state| {
             let before = state.pods.get(&pod.uid);
-            // An empty allocation is not written: it is the default without a record.
-            let must_write = match before {
-                Some(before) => before.resources != resources,
-                None => has_resizable_resources(&resources),
+            // Nothing waits for an empty allocation: it is the default without a record.
+            let (is_change, must_wait) = match before {
+                Some(before) => (before.resources != resources, before.resources != resources),
+                None => (true, has_resizable_resources(&resources)),
             };
             let allocation = before.map(|before| (**before).clone()).unwrap_or_default();
-            if must_write {
-                state.allocated_version += 1;
+            state.allocated_version += u64::from(is_change);
+            if must_wait {
                 state.allocated_in.insert(pod.uid.clone(), state.allocated_version);
             }
             state.pods.insert(pod.uid.clone(), Arc::new(PodAllocation { resources, ..allocation }));
@@ -191,9 +206,14 @@ impl Allocations {
                     Some(allocated) if **allocated == resources => Arc::clone(allocated),
                     Some(_) | None => Arc::new(resources),
                 };
+                let is_resize = before.is_some();
                 all.containers.insert(name, resources);
+                state.actuated_version += 1;
                 if !is_empty {
-                    state.mark_actuated(uid);
+                    state.actuated_in.insert(uid.clone(), state.actuated_version);
+                }
+                if is_resize {
+                    state.notify(uid);
                 }
             }
         });
@@ -205,7 +225,8 @@ impl Allocations {
             let all = state.actuated.entry(uid.clone()).or_default();
             if all.pod.as_ref() != resources {
                 all.pod = resources.cloned();
-                state.mark_actuated(uid);
+                state.actuated_version += 1;
+                state.actuated_in.insert(uid.clone(), state.actuated_version);
             }
         });
     }
@@ -215,12 +236,10 @@ impl Allocations {
     /// # Errors
     /// When the checkpoint cannot be written.
     pub async fn flush_allocated(&self, uid: &PodUid) -> Result<(), FileError> {
-        let encode = |state: &State| {
-            let all = state.pods.iter().map(|(uid, allocation)| (uid, &allocation.resources));
-            (state.allocated_version, checkpoint::encode(all))
-        };
-        let needed = self.with_state(|state| state.allocated_in.get(uid).copied());
-        self.save(ALLOCATED, &self.shared.allocated, needed, encode).await
+        match self.with_state(|state| state.allocated_in.get(uid).copied()) {
+            Some(version) => self.save_allocated(version).await,
+            None => Ok(()),
+        }
     }
 
     /// Waits until the pod's actuated resources are on disk.
@@ -228,16 +247,17 @@ impl Allocations {
     /// # Errors
     /// When the checkpoint cannot be written.
     pub async fn flush_actuated(&self, uid: &PodUid) -> Result<(), FileError> {
-        let encode = |state: &State| (state.actuated_version, checkpoint::encode(state.actuated.iter()));
-        let needed = self.with_state(|state| state.actuated_in.get(uid).copied());
-        self.save(ACTUATED, &self.shared.actuated, needed, encode).await
+        match self.with_state(|state| state.actuated_in.get(uid).copied()) {
+            Some(version) => self.save_actuated(version).await,
+            None => Ok(()),
+        }
     }
 
-    /// Removes a pod. The checkpoints are written with the next change: a stale entry does no harm there.
+    /// Removes a pod.
     pub fn remove(&self, uid: &PodUid) {
         self.with_state(|state| {
-            state.pods.remove(uid);
-            state.actuated.remove(uid);
+            state.allocated_version += u64::from(state.pods.remove(uid).is_some());
+            state.actuated_version += u64::from(state.actuated.remove(uid).is_some());
             state.allocated_in.remove(uid);
             state.actuated_in.remove(uid);
         });
@@ -246,11 +266,66 @@ impl Allocations {
     /// Removes all pods for which `keep` returns false.
     pub fn retain(&self, keep: impl Fn(&PodUid) -> bool) {
         self.with_state(|state| {
+            let counts = (state.pods.len(), state.actuated.len());
             state.pods.retain(|uid, _| keep(uid));
             state.actuated.retain(|uid, _| keep(uid));
             state.allocated_in.retain(|uid, _| keep(uid));
             state.actuated_in.retain(|uid, _| keep(uid));
+            state.allocated_version += u64::from(state.pods.len() != counts.0);
+            state.actuated_version += u64::from(state.actuated.len() != counts.1);
         });
+    }
+
+    /// Writes the changes that nothing waits for, until cancelled.
+    pub async fn run(self, cancel: CancellationToken) {
+        let mut debounce = Debounce::new(SAVE_DELAY, MAX_SAVE_DELAY);
+        let mut backoff = Backoff::new(SAVE_BACKOFF);
+        let mut retry_at = None;
+        loop {
+            tokio::select! {
+                biased;
+                () = cancel.cancelled() => break,
+                () = debounce.ended() => {}
+                () = sleep_until(retry_at) => {}
+                () = self.shared.changed.notified() => {
+                    debounce.event();
+                    continue;
+                }
+            }
+            retry_at = match self.save_changes().await {
+                Ok(()) => {
+                    backoff.reset();
+                    None
+                }
+                Err(error) => {
+                    tracing::warn!(%error, source = %error.source, "failed to write the checkpoint of allocated resources, retrying");
+                    Some(Instant::now() + backoff.next(random()))
+                }
+            };
+        }
+        if let Err(error) = self.save_changes().await {
+            tracing::warn!(%error, source = %error.source, "failed to write the checkpoint of allocated resources at exit");
+        }
+    }
+
+    async fn save_changes(&self) -> Result<(), FileError> {
+        let (allocated, actuated) =
+            self.with_state(|state| (state.allocated_version, state.actuated_version));
+        self.save_allocated(allocated).await?;
+        self.save_actuated(actuated).await
+    }
+
+    async fn save_allocated(&self, needed: u64) -> Result<(), FileError> {
+        let encode = |state: &State| {
+            let all = state.pods.iter().map(|(uid, allocation)| (uid, &allocation.resources));
+            (state.allocated_version, checkpoint::encode(all))
+        };
+        self.save(ALLOCATED, &self.shared.allocated, needed, encode).await
+    }
+
+    async fn save_actuated(&self, needed: u64) -> Result<(), FileError> {
+        let encode = |state: &State| (state.actuated_version, checkpoint::encode(state.actuated.iter()));
+        self.save(ACTUATED, &self.shared.actuated, needed, encode).await
     }
 
     /// Callers that arrive during a write share the next one.
@@ -258,10 +333,10 @@ impl Allocations {
         &self,
         file: &'static str,
         progress: &SaveProgress,
-        needed: Option<u64>,
+        needed: u64,
         encode: impl Fn(&State) -> (u64, Vec<u8>),
     ) -> Result<(), FileError> {
-        let is_written = || needed.is_none_or(|needed| progress.version.load(Ordering::Acquire) >= needed);
+        let is_written = || progress.version.load(Ordering::Acquire) >= needed;
         if is_written() {
             return Ok(());
         }
@@ -276,17 +351,18 @@ impl Allocations {
     }
 
     fn with_state<T>(&self, act: impl FnOnce(&mut State) -> T) -> T {
-        act(&mut self.shared.state.lock())
+        let mut state = self.shared.state.lock();
+        let versions = |state: &State| (state.allocated_version, state.actuated_version);
+        let before = versions(&state);
+        let result = act(&mut state);
+        if versions(&state) != before {
+            self.shared.changed.notify_one();
+        }
+        result
     }
 }
 
 impl State {
-    /// Marks the pod's actuated resources as not written.
-    fn mark_actuated(&mut self, uid: &PodUid) {
-        self.actuated_version += 1;
-        self.actuated_in.insert(uid.clone(), self.actuated_version);
-    }
-
     fn notify(&self, uid: &PodUid) {
         for listener in &self.listeners {
             // Fails only when the listening stage has ended.

@@ -76,6 +76,7 @@ pub(super) fn start_pipeline(
         metrics: adapters.metrics.clone(),
         heartbeat: senders.heartbeat,
     });
+    running.spawn("allocations", adapters.allocations.clone().run(running.cancel.clone()));
     running.spawn("sync loop", sync_loop.run(inputs, running.cancel.clone()));
     start_probes(running, context, changes.probes, writers.probe_results, senders.probe_results);
     let published = (writers.workers, writers.next_syncs);

@@ -48,8 +48,19 @@ async fn coalesces_writes_and_skips_unchanged_allocations() {
     assert_eq!(files.read(ALLOCATED).unwrap().0, 1);
 }
 
-#[tokio::test]
-async fn pods_without_resources_are_not_written() {
+/// The UIDs in a checkpoint.
+fn written(files: &Files, name: &str) -> Vec<String> {
+    let Some((_, content)) = files.read(name) else { return Vec::new() };
+    checkpoint::decode(&content).unwrap().keys().map(ToString::to_string).collect()
+}
+
+/// Waits for the background writes of all changes so far.
+async fn wait_saved() {
+    tokio::time::sleep(SAVE_DELAY * 2).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn pods_without_resources_are_written_later() {
     let files = Arc::new(Files::default());
     let allocations = fresh(&files);
     let plain = pod("plain", None);
@@ -60,6 +71,49 @@ async fn pods_without_resources_are_not_written() {
     assert!(files.read(ALLOCATED).is_none() && files.read(ACTUATED).is_none());
     // A later request differs from the empty allocation.
     assert!(allocations.differs_from_spec(&pod("plain", Some("1"))));
+    let cancel = CancellationToken::new();
+    let saver = tokio::spawn(allocations.clone().run(cancel.clone()));
+    wait_saved().await;
+    assert_eq!(
+        (written(&files, ALLOCATED), written(&files, ACTUATED)),
+        (vec!["plain".into()], vec!["plain".into()])
+    );
+    // Nothing is written again without a change.
+    allocations.allocate(&plain);
+    wait_saved().await;
+    assert_eq!((files.read(ALLOCATED).unwrap().0, files.read(ACTUATED).unwrap().0), (1, 1));
+    cancel.cancel();
+    saver.await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn removed_pods_leave_the_checkpoints_without_another_change() {
+    let files = Arc::new(Files::default());
+    let allocations = fresh(&files);
+    for uid in ["a", "b", "c"] {
+        let pod = pod(uid, Some("1"));
+        allocations.allocate(&pod);
+        allocations.set_actuated_pod(&pod.uid, None);
+        allocations.set_actuated_container(&pod.uid, "c", ResourceRequirements::default());
+    }
+    let cancel = CancellationToken::new();
+    let saver = tokio::spawn(allocations.clone().run(cancel.clone()));
+    wait_saved().await;
+    assert_eq!(written(&files, ALLOCATED), ["a", "b", "c"]);
+    allocations.remove(&"a".into());
+    // A failed write is repeated.
+    files.fail_next_writes(1);
+    wait_saved().await;
+    wait_saved().await;
+    assert_eq!(
+        (written(&files, ALLOCATED), written(&files, ACTUATED)),
+        (vec!["b".into(), "c".into()], vec!["b".into(), "c".into()])
+    );
+    // The last changes are written when the agent stops.
+    allocations.retain(|uid| uid.as_str() == "c");
+    cancel.cancel();
+    saver.await.unwrap();
+    assert_eq!((written(&files, ALLOCATED), written(&files, ACTUATED)), (vec!["c".into()], vec!["c".into()]));
 }
 
 #[tokio::test]

@@ -7,7 +7,7 @@ use decide::pod_resources::allocation::{
     resources_of, restarts_for, set_in_progress, set_in_progress_error,
 };
 use decide::pod_resources::resize::{
-    ContainerResize, ResizableResource, ResizePlan, add_restarts,
+    ContainerResize, ContainerSizes, ResizableResource, ResizePlan, add_restarts, container_sizes,
     effective_resources, is_in_progress, matches_reported, plan, pod_cgroup_steps, resized_container,
     sandbox_totals, shrinking_memory_limits, undo_rounding,
 };
@@ -65,12 +65,11 @@ impl PodSync<'_> {
 
     /// Plans a resize. Adds containers that must restart for it to the actions.
     async fn plan_resize(&self, actions: &mut PodActions) -> Option<Resize> {
-        if !has_resizable_resources(&resources_of(self.pod))
-            && self.actuated().is_none_or(|actuated| !has_resizable_resources(&actuated))
-        {
+        // Also without resources: upstream, which may be the next agent of this node, misses a record of any container.
+        let actuated = self.adopt_actuated();
+        if !has_resizable_resources(&resources_of(self.pod)) && !has_resizable_resources(&actuated) {
             return None;
         }
-        let actuated = self.adopt_actuated();
         self.update_progress(&actuated);
         let SandboxPlan::Keep(sandbox) = &actions.sandbox else { return None };
         if actions.stop_everything {
@@ -153,7 +152,7 @@ impl PodSync<'_> {
     }
 
     /// The actuated resources. For a running container without a record the resources that the runtime reports are
-    /// compared; if it reports none, a container that would have to restart is assumed to be up to date.
+    /// compared; if it reports none, a container that has none or would have to restart is assumed to be up to date.
     fn adopt_actuated(&self) -> PodResources {
         let mut actuated = self.actuated().unwrap_or_default();
         for entry in self.pod.containers() {
@@ -166,7 +165,12 @@ impl PodSync<'_> {
             let desired = container_resources(self.pod, container, &self.deps.settings);
             let fits = match &status.resources {
                 Some(reported) => matches_reported(reported, &desired),
-                None => restarts_for(container, "cpu") || restarts_for(container, "memory"),
+                None => {
+                    let sizes =
+                        container_sizes(self.pod.spec.resources.as_ref(), container.resources.as_ref());
+                    let restarts = restarts_for(container, "cpu") || restarts_for(container, "memory");
+                    restarts || sizes == ContainerSizes::default()
+                }
             };
             if fits {
                 let resources = effective_resources(self.pod, container);
