@@ -13,6 +13,7 @@ mod objects;
 mod offline;
 mod outage;
 mod placement;
+mod resize;
 mod static_pods;
 mod storage;
 mod trust;

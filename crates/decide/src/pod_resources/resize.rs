@@ -258,14 +258,11 @@ pub fn resized_container(
     };
     let mut copy = container.clone();
     let own = copy.resources.get_or_insert_default();
+    // A missing amount becomes 0, as upstream's: a container without a CPU request gets the smallest weight, not that of its
+    // limit. The status shows these quantities, so they are in upstream's notation.
     let put = |list: &mut ResourceList, name: &str, amount: i64, text: fn(i64) -> String| {
-        if amount == 0 {
-            list.remove(name);
-        } else {
-            list.insert(name.to_owned(), Quantity(text(amount)));
-        }
+        list.insert(name.to_owned(), Quantity(text(amount)));
     };
-    // The status shows these quantities, so they are in upstream's notation.
     let limits = own.limits.get_or_insert_default();
     put(limits, "cpu", cpu.cpu_limit, decimal_si_from_milli);
     put(limits, "memory", memory.memory_limit, binary_si);

@@ -279,6 +279,21 @@ fn resizes_one_resource_with_the_other_at_current_size() {
 }
 
 #[test]
+fn resized_container_without_cpu_request_has_the_smallest_weight() {
+    let with = |cpu: &str| {
+        test_objects::pod(json!({
+            "containers": [{"name": "a"}],
+            "resources": {"limits": {"cpu": cpu, "memory": "1Gi"}, "requests": {"cpu": "1", "memory": "1Gi"}},
+        }))
+    };
+    let (old, new) = (with("2"), with("3"));
+    let resized =
+        resized_container(&new.spec.containers[0], &between(&old, &new).cpu[0], ResizableResource::Cpu);
+    let resources = crate::pod_resources::resources::container_resources(&new, &resized, &settings());
+    assert_eq!((resources.cpu_shares, resources.cpu_quota), (2, 300_000));
+}
+
+#[test]
 fn lists_shrinking_memory_limits() {
     let (old, new) = (
         pod(&[own("a", "1", "64Mi"), own("b", "1", "64Mi")]),
