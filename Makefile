@@ -185,6 +185,43 @@ build: toolchain ## build the release program, target/release/podward
 	$(call say,building podward (release profile))
 	@$(CARGO) build --locked --release -p podward
 
+# PROFILE=dev packages the development build, for tests of the package itself.
+PROFILE ?= release
+ifeq ($(PROFILE),release)
+PACKAGED =
+DEB_COMPRESSION := xz
+else
+PACKAGED := target/debug/podward
+DEB_COMPRESSION := gzip
+endif
+
+.PHONY: packaged
+packaged: toolchain
+ifneq ($(PACKAGED),)
+	$(call say,building podward (development profile))
+	@$(CARGO) build --locked -p podward
+endif
+
+.PHONY: dist
+dist: packaged ## archive for x86-64 with bill of materials and checksums, in target/packages
+	$(call say,making the archive)
+	@tools/dist.sh $(PACKAGED)
+
+.PHONY: deb
+deb: packaged ## Debian package in target/packages (PROFILE=dev: of the development build)
+	$(call say,making the Debian package)
+	@tools/deb.sh $(addprefix --binary ,$(PACKAGED)) --compression $(DEB_COMPRESSION)
+
+.PHONY: reproducible
+reproducible: toolchain ## build the release program twice, in different folders, and compare the results
+	$(call say,building twice)
+	@tools/reproducible.sh
+
+.PHONY: check-arm64
+check-arm64: toolchain ## check that podward compiles for arm64 (needs rustup, and gcc-aarch64-linux-gnu of Debian)
+	$(call say,checking the build for arm64)
+	@tools/check-arm64.sh
+
 .PHONY: setup
 setup: ## install the Debian packages that the demo, unit-root and the scenarios need
 	$(call say,installing Debian packages)

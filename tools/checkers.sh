@@ -1,12 +1,14 @@
 #!/bin/sh
-# Installs programs that `make check` needs beside Rust: checkers.sh NAME... Does nothing for those that are installed.
-#   cargo-deny, cargo-machete   pinned versions from crates.io, into ${PODWARD_CACHE:-~/.cache/podward}/checkers
+# Installs programs that `make check` and `make dist` need beside Rust: checkers.sh NAME... Does nothing for those that are
+# installed.
+#   cargo-deny, cargo-machete, cargo-cyclonedx   pinned versions from crates.io, into ${PODWARD_CACHE:-~/.cache/podward}/checkers
 #   "shellcheck"                from Debian, as root
 set -eu
 
 cache=${PODWARD_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/podward}
 cargo_deny=0.20.2
 cargo_machete=0.9.2
+cargo_cyclonedx=0.5.9
 
 say() { printf 'checkers: %s\n' "$*"; }
 fail() {
@@ -42,6 +44,7 @@ for name in "$@"; do
     shellcheck) install_shellcheck ;;
     # Unoptimised, because it runs for seconds and builds in a third of the time.
     cargo-deny) install_crate cargo-deny "$cargo_deny" --debug ;;
+    cargo-cyclonedx) install_crate cargo-cyclonedx "$cargo_cyclonedx" --debug ;;
     cargo-machete) install_crate cargo-machete "$cargo_machete" ;;
     *) fail "unknown program $name" ;;
     esac

@@ -105,6 +105,6 @@ async fn version(State(deps): State<LocalApiDeps>) -> Response {
     json(&AgentVersion {
         kubelet: profile.version.clone(),
         node: profile.name.clone(),
-        version: env!("CARGO_PKG_VERSION").to_owned(),
+        version: deps.node.agent_version.to_owned(),
     })
 }

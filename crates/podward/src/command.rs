@@ -10,6 +10,8 @@ mod exec;
 mod explain;
 mod get;
 mod logs;
+#[cfg(test)]
+mod man_page_tests;
 mod pod_names;
 mod selector;
 mod table;
@@ -26,6 +28,7 @@ use arguments::{Command, CommandLine, Shell};
 use clap::{CommandFactory, Parser};
 use config::ProgramName;
 
+use crate::version::version_line;
 use crate::{check, run};
 
 /// Runs a command. The first argument is the name of the program.
@@ -80,7 +83,7 @@ pub fn run(arguments: &[String]) -> anyhow::Result<ExitCode> {
             Ok(ExitCode::SUCCESS)
         }
         Command::Version => {
-            println!("podward {} (Kubernetes {})", env!("CARGO_PKG_VERSION"), config::KUBERNETES_VERSION);
+            println!("{}", version_line());
             Ok(ExitCode::SUCCESS)
         }
     }

@@ -13,13 +13,14 @@ use ports::telemetry::log_level::LogLevel;
 use serde_json::{Value, json};
 
 use crate::plan::node::count_cpus;
+use crate::version::VERSION;
 
 pub fn zpages(loaded: &LoadedConfig, driver: CgroupDriver) -> ZPagesDeps {
     ZPagesDeps {
         config: Arc::new(effective_config(loaded, driver)),
         flags: Arc::new(loaded.flag_values.clone()),
         version: KUBERNETES_VERSION.trim_start_matches('v').to_owned(),
-        go_version: format!("none (podward {} is written in Rust)", env!("CARGO_PKG_VERSION")),
+        go_version: format!("none (podward {} is written in Rust)", VERSION),
         started_at: SystemClock.now(),
         clock: Arc::new(SystemClock),
         shows_status: loaded.gates.enabled(Gate::ComponentStatusz),

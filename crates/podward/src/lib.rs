@@ -15,6 +15,7 @@ pub mod run;
 pub mod service_manager;
 pub mod serving;
 mod trace_export;
+pub mod version;
 pub mod wire;
 
 #[cfg(test)]

@@ -25,6 +25,7 @@ use ports::telemetry::log_level::LogLevel;
 
 use crate::agent_metrics::agent_metrics;
 use crate::trace_export::trace_export;
+use crate::version::version_line;
 use crate::wire::{LocalEndpoint, start};
 use crate::{configz, logging, plan, service_manager};
 use connections::{Connected, connected};
@@ -62,7 +63,7 @@ pub fn agent(arguments: &[String], called_as: ProgramName) -> anyhow::Result<Exi
                 return Ok(ExitCode::SUCCESS);
             }
             Invocation::Version(_) => {
-                println!("{}", version_text(called_as).trim_end());
+                println!("{}", version_text(called_as, &version_line()));
                 return Ok(ExitCode::SUCCESS);
             }
             Invocation::Run(loaded) => loaded,
@@ -155,7 +156,7 @@ async fn run(
         serving,
     };
     let adapters = adapters(loaded, &plan, found);
-    tracing::info!(node = %plan.settings.name, root = %root.display(), "podward {} starts", env!("CARGO_PKG_VERSION"));
+    tracing::info!(node = %plan.settings.name, root = %root.display(), "{} starts", version_line());
     reconcile_mounts(&adapters).await;
     let mut running = start(adapters, plan)?;
     local_endpoint.serve(running.local.clone());

@@ -23,12 +23,12 @@ const INDENT: usize = 6;
 const COLUMN: usize = 48;
 const WIDTH: usize = 110;
 
-/// The output of `--version`.
-pub fn version_text(program: ProgramName) -> String {
+/// The output of `--version`. `build` describes this build of podward.
+pub fn version_text(program: ProgramName, build: &str) -> String {
     let kubernetes = format!("Kubernetes {KUBERNETES_VERSION}");
     match program {
         ProgramName::Kubelet => kubernetes,
-        ProgramName::Podward => format!("{kubernetes}\npodward {}", env!("CARGO_PKG_VERSION")),
+        ProgramName::Podward => format!("{kubernetes}\n{build}"),
     }
 }
 

@@ -191,8 +191,8 @@ fn help_is_aligned_and_lists_every_flag() {
 
 #[test]
 fn version_text_has_upstream_format() {
-    assert_eq!(version_text(ProgramName::Kubelet), "Kubernetes v1.36.4");
-    assert!(version_text(ProgramName::Podward).starts_with("Kubernetes v1.36.4\npodward "));
+    assert_eq!(version_text(ProgramName::Kubelet, "podward 1.2.0"), "Kubernetes v1.36.4");
+    assert_eq!(version_text(ProgramName::Podward, "podward 1.2.0"), "Kubernetes v1.36.4\npodward 1.2.0");
 }
 
 proptest! {

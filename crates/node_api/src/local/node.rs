@@ -26,6 +26,8 @@ pub struct LocalNodeDeps {
     pub view: Option<watch::Receiver<NodeView>>,
     pub host: Arc<dyn HostFacts>,
     pub runtime: Arc<dyn RuntimeService>,
+    /// The version of podward.
+    pub agent_version: &'static str,
     /// When the agent started.
     pub started_at: Timestamp,
 }

@@ -6,13 +6,15 @@ use clap::builder::{PossibleValue, StringValueParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use values::duration::GoDuration;
 
+use crate::version::without_program;
+
 #[derive(Debug, Parser)]
 #[command(
     name = "podward",
     about = "Podward runs pods on one Linux machine.",
     after_help = "`podward agent --help` lists the flags of the agent. The other commands connect to the agent of this\n\
                   machine through its local socket, which needs root but no API server.",
-    version
+    version = without_program()
 )]
 pub(super) struct CommandLine {
     #[command(subcommand)]

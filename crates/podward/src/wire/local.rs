@@ -16,6 +16,7 @@ use tokio::task::JoinSet;
 use super::context::Context;
 use super::{Adapters, Running};
 use crate::plan::Plan;
+use crate::version::VERSION;
 
 /// The name of the socket below the agent's state folder.
 pub const SOCKET: &str = "agent.sock";
@@ -85,6 +86,7 @@ pub(super) fn local_api(context: &Context, state: &PublishedState) -> LocalApiDe
             view: None,
             host: adapters.host.clone(),
             runtime: adapters.runtime.clone(),
+            agent_version: VERSION,
             started_at: adapters.clock.now(),
         },
         clock: adapters.clock.clone(),
