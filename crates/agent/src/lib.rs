@@ -17,6 +17,7 @@ pub mod metrics;
 pub mod node;
 pub mod pipeline;
 mod save_retry;
+pub mod state_format;
 pub mod statistics;
 #[cfg(test)]
 mod test_checkpoints;

@@ -1,6 +1,7 @@
 //! Checkpoint files with a checksum.
 
 use values::fnv::Fnv64a;
+use values::format_version::{FormatVersion, NewerFormat};
 
 mod sealed;
 pub(crate) mod state_files;
@@ -21,13 +22,14 @@ use state_files::read;
 pub use sealed::SealedCheckpoints;
 pub use state_files::StateFiles;
 
-const MAGIC: &str = "podward-checkpoint v1";
+const HEADER: &str = "podward-checkpoint v";
+const FORMAT: FormatVersion = FormatVersion::new(1);
 
 /// [`Checkpoints`] as one file each in a folder. A header line detects torn and foreign files:
 /// `podward-checkpoint v1 <FNV-1a 64 of the content, hex> <length>`.
 ///
 /// A file that fails this check is renamed to `<name>.corrupt` and reported once as an `InvalidData` error; later
-/// loads find no checkpoint.
+/// loads find no checkpoint. The file of a newer release stays, and its error contains [`NewerFormat`].
 #[derive(Clone, Debug)]
 pub struct FileCheckpoints {
     files: StateFiles,
@@ -58,12 +60,19 @@ impl Checkpoints for FileCheckpoints {
 
 fn load(path: &Path, name: &OsStr) -> Result<Option<Vec<u8>>, FileError> {
     let Some(bytes) = read(path, name)? else { return Ok(None) };
-    decode(bytes).map(Some).or_else(|reason| {
-        if let Some(folder) = Folder::open(path)? {
-            set_aside(&folder, name)?;
+    let reason = match decode(bytes) {
+        Ok(content) => return Ok(Some(content)),
+        Err(DecodeError::Newer(newer)) => {
+            let error = io::Error::new(io::ErrorKind::InvalidData, newer);
+            return Err(error).on_path("load checkpoint", path.join(name));
         }
-        Err(reason).on_path("load checkpoint, now renamed to .corrupt,", path.join(name))
-    })
+        Err(DecodeError::Corrupt(reason)) => reason,
+    };
+    if let Some(folder) = Folder::open(path)? {
+        set_aside(&folder, name)?;
+    }
+    let error = io::Error::new(io::ErrorKind::InvalidData, format!("corrupt: {reason}"));
+    Err(error).on_path("load checkpoint, now renamed to .corrupt,", path.join(name))
 }
 
 fn set_aside(folder: &Folder, name: &OsStr) -> Result<(), FileError> {
@@ -79,22 +88,26 @@ fn encode(content: &[u8]) -> Vec<u8> {
     bytes
 }
 
-fn decode(mut bytes: Vec<u8>) -> io::Result<Vec<u8>> {
-    let corrupt = |reason: &str| io::Error::new(io::ErrorKind::InvalidData, format!("corrupt: {reason}"));
-    let end = bytes.iter().position(|byte| *byte == b'\n').ok_or_else(|| corrupt("no header line"))?;
-    let content = bytes.split_off(end + 1);
-    if bytes == header(&content) {
-        return Ok(content);
-    }
-    if bytes.starts_with(MAGIC.as_bytes()) {
-        Err(corrupt("length or checksum do not match the content"))
-    } else {
-        Err(corrupt("unknown header or version"))
+enum DecodeError {
+    Newer(NewerFormat),
+    Corrupt(&'static str),
+}
+
+fn decode(mut bytes: Vec<u8>) -> Result<Vec<u8>, DecodeError> {
+    let line_end = bytes.iter().position(|byte| *byte == b'\n');
+    let line_end = line_end.ok_or(DecodeError::Corrupt("no header line"))?;
+    let content = bytes.split_off(line_end + 1);
+    let line = String::from_utf8_lossy(&bytes);
+    match FORMAT.check_header(line.trim_end(), HEADER) {
+        None => Err(DecodeError::Corrupt("unknown header")),
+        Some(Err(newer)) => Err(DecodeError::Newer(newer)),
+        Some(Ok(_)) if bytes == header(&content) => Ok(content),
+        Some(Ok(_)) => Err(DecodeError::Corrupt("length or checksum do not match the content")),
     }
 }
 
 fn header(content: &[u8]) -> Vec<u8> {
-    format!("{MAGIC} {:016x} {}\n", Fnv64a::hash(content), content.len()).into_bytes()
+    format!("{HEADER}{} {:016x} {}\n", FORMAT.newest(), Fnv64a::hash(content), content.len()).into_bytes()
 }
 
 #[cfg(test)]
@@ -158,6 +171,20 @@ mod tests {
             assert_eq!(error.source.kind(), io::ErrorKind::InvalidData);
             assert_eq!(std::fs::read(path.with_extension("corrupt")).unwrap(), bad);
             assert_eq!(checkpoints.load(NAME).await.unwrap(), None);
+        }
+    }
+
+    #[tokio::test]
+    async fn newer_file_stays_and_is_reported_with_its_version() {
+        let (scratch, checkpoints) = open();
+        let path = scratch.path().join("state").join(NAME);
+        checkpoints.save(NAME, b"old".to_vec()).await.unwrap();
+        std::fs::write(&path, "podward-checkpoint v2 other fields\ncontent").unwrap();
+        for _ in 0..2 {
+            let error = checkpoints.load(NAME).await.unwrap_err();
+            let newer = error.source.get_ref().unwrap().downcast_ref::<NewerFormat>().unwrap();
+            assert_eq!(*newer, NewerFormat { found: 2, supported: 1 });
+            assert_eq!(error.path, path);
         }
     }
 

@@ -5,6 +5,7 @@ mod environment;
 mod locks;
 mod machine_check;
 mod runtime_handshake;
+mod state_check;
 mod stop;
 mod supervision;
 
@@ -33,6 +34,7 @@ use environment::{StartupFacts, adapters, reconcile_mounts, restore_allocations}
 use locks::await_lock;
 use machine_check::{check_machine, log_notices, prepare_root};
 use runtime_handshake::{RuntimeFacts, connect, handshake};
+use state_check::check_state;
 use stop::stop_signals;
 use supervision::supervise;
 
@@ -105,6 +107,7 @@ async fn run(
     let root = &loaded.flags.root_dir;
     let state = root.join(STATE_FOLDER);
     let _own_lock = locks::lock_state(&state)?;
+    check_state(&state).await?;
     let mut stop = stop_signals()?;
     let _configured_lock = match &loaded.flags.lock_file {
         Some(path) => match await_lock(path, &mut stop).await? {

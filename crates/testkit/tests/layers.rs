@@ -109,7 +109,7 @@ const STAGES: &[&str] = &[
 
 /// Services, which stages share, and the other services that each of them may use.
 const SERVICES: &[(&str, &[&str])] = &[
-    ("offline_cache", &["test_checkpoints"]),
+    ("offline_cache", &["state_format", "test_checkpoints"]),
     ("test_checkpoints", &[]),
     ("agent_metrics", &["metrics"]),
     ("allocations", &["exclusive_cpus", "test_checkpoints"]),
@@ -122,7 +122,7 @@ const SERVICES: &[(&str, &[&str])] = &[
     ("watched_set", &[]),
     ("tokens", &[]),
     ("event_delivery", &["event_log"]),
-    ("claims", &["api_timeout", "save_retry", "test_checkpoints"]),
+    ("claims", &["api_timeout", "save_retry", "state_format", "test_checkpoints"]),
     ("csi_allocatable", &["csi_drivers", "csi_registration"]),
     ("csi_drivers", &["watched_set"]),
     ("csi_registration", &["api_timeout", "csi_drivers", "metered_csi", "metrics", "node_view"]),
@@ -138,7 +138,7 @@ const SERVICES: &[(&str, &[&str])] = &[
     ("metrics", &[]),
     ("node_reports", &[]),
     ("node_view", &[]),
-    ("objects", &["save_retry", "test_checkpoints"]),
+    ("objects", &["save_retry", "state_format", "test_checkpoints"]),
     ("observation", &["tables"]),
     ("pod_gauges", &["allocations", "api_pods", "metrics", "observation", "tables"]),
     ("pod_resources", &["exclusive_cpus", "metrics", "tables"]),
@@ -147,6 +147,7 @@ const SERVICES: &[(&str, &[&str])] = &[
     ("runtime_health", &["metrics"]),
     ("save_retry", &[]),
     ("source_report", &[]),
+    ("state_format", &["test_checkpoints"]),
     ("sweep_claims", &["tables"]),
     ("timeline", &[]),
     ("statistics", &["claims", "csi_drivers", "metrics", "observation", "tables"]),

@@ -1,5 +1,5 @@
 //! Value formats that Kubernetes and Go define: resource quantities, Go durations, FNV hashes, names of images
-//! and sysctls, lists of CPUs, and the proxy variables.
+//! and sysctls, lists of CPUs, the proxy variables, and the versions of our own files.
 //!
 //! Input: text or bytes from manifests, configuration, API objects and plugins. Output: exact numbers, and text that is
 //! identical to what upstream prints.
@@ -12,6 +12,7 @@
 pub mod cpu_set;
 pub mod duration;
 pub mod fnv;
+pub mod format_version;
 pub mod image_name;
 pub mod proxies;
 pub mod quantity;

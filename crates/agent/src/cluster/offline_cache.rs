@@ -10,7 +10,7 @@ use ports::host::checkpoints::Checkpoints;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-const VERSION: u32 = 1;
+use crate::state_format;
 
 #[derive(Clone)]
 pub struct OfflineCache {
@@ -55,24 +55,10 @@ impl OfflineCache {
                 return None;
             }
         };
-        match serde_json::from_slice::<CachedSet<T>>(&content) {
-            Ok(set) if set.version == VERSION => Some(set),
-            Ok(set) => {
-                tracing::warn!(
-                    name,
-                    version = set.version,
-                    "offline cache has an unsupported version, waiting for the API server"
-                );
-                None
-            }
-            // Logs only the position, because the text of the error may quote a secret.
+        match state_format::OFFLINE_CACHE.decode(&content) {
+            Ok(set) => Some(set),
             Err(error) => {
-                tracing::warn!(
-                    name,
-                    line = error.line(),
-                    column = error.column(),
-                    "failed to parse offline cache, waiting for the API server"
-                );
+                tracing::warn!(name, %error, "failed to decode offline cache, waiting for the API server");
                 None
             }
         }
@@ -82,7 +68,8 @@ impl OfflineCache {
     /// running pods.
     pub async fn save<T: Serialize>(&self, name: &'static str, content: &T, confirmed_at: Timestamp) {
         let Some(store) = &self.store else { return };
-        let set = CachedSet { version: VERSION, confirmed_at: confirmed_at.as_nanos(), content };
+        let version = state_format::OFFLINE_CACHE.version();
+        let set = CachedSet { version, confirmed_at: confirmed_at.as_nanos(), content };
         let json = match serde_json::to_vec(&set) {
             Ok(json) => json,
             Err(error) => {

@@ -19,9 +19,7 @@ use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 
 use crate::save_retry::SaveRetry;
-
-const CHECKPOINT: &str = "desired_pods";
-const VERSION: u32 = 1;
+use crate::state_format::DESIRED_PODS;
 
 pub struct DesiredDeps {
     pub snapshots: mpsc::Receiver<Snapshot>,
@@ -35,7 +33,6 @@ pub struct DesiredDeps {
 
 #[derive(Deserialize)]
 struct Checkpoint {
-    version: u32,
     sources: BTreeMap<PodSource, Vec<core::Pod>>,
 }
 
@@ -157,8 +154,8 @@ async fn save(checkpoints: &dyn Checkpoints, desired: &DesiredSet) -> Result<(),
         .iter()
         .map(|(source, pods)| (*source, pods.iter().map(|pod| PodView::of(pod)).collect()))
         .collect();
-    match serde_json::to_vec(&CheckpointView { version: VERSION, sources }) {
-        Ok(content) => checkpoints.save_unflushed(CHECKPOINT, content).await,
+    match serde_json::to_vec(&CheckpointView { version: DESIRED_PODS.version(), sources }) {
+        Ok(content) => checkpoints.save_unflushed(DESIRED_PODS.name, content).await,
         Err(error) => {
             tracing::error!(%error, "failed to encode desired pods");
             Ok(())
@@ -167,7 +164,7 @@ async fn save(checkpoints: &dyn Checkpoints, desired: &DesiredSet) -> Result<(),
 }
 
 async fn load_checkpoint(deps: &DesiredDeps) -> Vec<Snapshot> {
-    let content = match deps.checkpoints.load(CHECKPOINT).await {
+    let content = match deps.checkpoints.load(DESIRED_PODS.name).await {
         Ok(Some(content)) => content,
         Ok(None) => return Vec::new(),
         Err(error) => {
@@ -175,15 +172,8 @@ async fn load_checkpoint(deps: &DesiredDeps) -> Vec<Snapshot> {
             return Vec::new();
         }
     };
-    let saved: Checkpoint = match serde_json::from_slice::<Checkpoint>(&content) {
-        Ok(saved) if saved.version == VERSION => saved,
-        Ok(saved) => {
-            tracing::warn!(
-                version = saved.version,
-                "checkpoint of desired pods has another version, waiting for the sources"
-            );
-            return Vec::new();
-        }
+    let saved: Checkpoint = match DESIRED_PODS.decode(&content) {
+        Ok(saved) => saved,
         Err(error) => {
             tracing::error!(%error, "failed to parse the checkpoint of desired pods, waiting for the sources");
             return Vec::new();
@@ -216,9 +206,9 @@ mod tests {
         let test = async {
             save.send_replace(Some(DesiredSet::from([(PodSource::File, Vec::new())])));
             tokio::time::sleep(Duration::from_secs(5)).await;
-            assert!(files.read(CHECKPOINT).is_none());
+            assert!(files.read(DESIRED_PODS.name).is_none());
             tokio::time::sleep(Duration::from_secs(60)).await;
-            assert_eq!(files.read(CHECKPOINT).unwrap().0, 1, "an unchanged set is written once");
+            assert_eq!(files.read(DESIRED_PODS.name).unwrap().0, 1, "an unchanged set is written once");
             cancel.cancel();
         };
         tokio::join!(save_changes(files.clone(), to_save, cancel.clone()), test);

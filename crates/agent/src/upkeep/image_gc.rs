@@ -25,16 +25,15 @@ use crate::metrics::Metrics;
 use crate::pipeline::messages::ReclaimOrder;
 use crate::pipeline::observation::Observer;
 use crate::pipeline::tables::Reader;
+use crate::state_format::{IMAGE_USE, StateError};
 
 const PERIOD: Duration = Duration::from_secs(300);
 /// Time between two checks for the first relist.
 const FIRST_RELIST_POLL: Duration = Duration::from_millis(500);
-const CHECKPOINT: &str = "image-use";
-const VERSION: u64 = 1;
 
 #[derive(Serialize, Deserialize)]
 struct SavedRecords {
-    version: u64,
+    version: u32,
     /// When each image was first detected and last used, in nanoseconds since 1970.
     images: BTreeMap<String, (i64, i64)>,
 }
@@ -245,8 +244,9 @@ impl Collector {
         let times = |record: &ImageRecord| (record.first_detected.as_nanos(), record.last_used.as_nanos());
         let images = self.records.iter().map(|(id, record)| (id.clone(), times(record))).collect();
         // Cannot fail: all map keys are strings.
-        let content = serde_json::to_vec(&SavedRecords { version: VERSION, images }).unwrap_or_default();
-        if let Err(error) = self.deps.checkpoints.save(CHECKPOINT, content).await {
+        let content =
+            serde_json::to_vec(&SavedRecords { version: IMAGE_USE.version(), images }).unwrap_or_default();
+        if let Err(error) = self.deps.checkpoints.save(IMAGE_USE.name, content).await {
             tracing::warn!(%error, source = %error.source, "failed to save image usage");
         }
     }
@@ -254,8 +254,12 @@ impl Collector {
 
 /// Loads the checkpoint; without it images seem younger than they are.
 async fn load(checkpoints: &dyn Checkpoints) -> ImageRecords {
-    match checkpoints.load(CHECKPOINT).await {
-        Ok(content) => content.and_then(|content| parse(&content)).unwrap_or_default(),
+    match checkpoints.load(IMAGE_USE.name).await {
+        Ok(None) => ImageRecords::new(),
+        Ok(Some(content)) => parse(&content).unwrap_or_else(|error| {
+            tracing::warn!(%error, "failed to decode image usage, images seem new");
+            ImageRecords::new()
+        }),
         Err(error) => {
             tracing::warn!(%error, source = %error.source, "failed to load image usage");
             ImageRecords::new()
@@ -263,14 +267,13 @@ async fn load(checkpoints: &dyn Checkpoints) -> ImageRecords {
     }
 }
 
-fn parse(content: &[u8]) -> Option<ImageRecords> {
-    let saved: SavedRecords = serde_json::from_slice(content).ok()?;
+fn parse(content: &[u8]) -> Result<ImageRecords, StateError> {
+    let saved: SavedRecords = IMAGE_USE.decode(content)?;
     let record = |(first_detected, last_used)| ImageRecord {
         first_detected: Timestamp::from_nanos(first_detected),
         last_used: Timestamp::from_nanos(last_used),
     };
-    let records = saved.images.into_iter().map(|(id, times)| (id, record(times)));
-    (saved.version == VERSION).then(|| records.collect())
+    Ok(saved.images.into_iter().map(|(id, times)| (id, record(times))).collect())
 }
 
 #[cfg(test)]
@@ -283,7 +286,7 @@ mod tests {
         let record = parse(text).unwrap()["sha256:a"];
         assert_eq!((record.first_detected.as_nanos(), record.last_used.as_nanos()), (5, 7));
         for bad in [r#"{"version": 2, "images": {}}"#, r#"{"version": 1, "images": {"a": [1]}}"#, "x"] {
-            assert_eq!(parse(bad.as_bytes()), None, "{bad}");
+            assert!(parse(bad.as_bytes()).is_err(), "{bad}");
         }
     }
 }

@@ -23,6 +23,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::cluster::api_timeout::within_deadline;
 use crate::save_retry::SaveRetry;
+use crate::state_format::VOLUME_CLAIMS;
 
 type CachedClaims = BTreeMap<PodUid, ClaimedVolumes>;
 
@@ -135,9 +136,12 @@ impl Claims {
     }
 
     async fn load(&self) {
-        match self.checkpoints.load(checkpoint::NAME).await {
+        match self.checkpoints.load(VOLUME_CLAIMS.name).await {
             Ok(Some(content)) => {
-                let cached = checkpoint::read(&content);
+                let cached = checkpoint::read(&content).unwrap_or_else(|error| {
+                    tracing::warn!(%error, "failed to decode the checkpoint of claims, waiting for the API server");
+                    CachedClaims::new()
+                });
                 // Volumes that were resolved meanwhile are newer.
                 self.with(|rows| {
                     for (uid, claimed) in cached {
@@ -169,7 +173,7 @@ impl Claims {
     async fn save(&self) {
         let _turn = self.saving.lock().await;
         let content = self.with(|cached| checkpoint::write(cached));
-        match self.checkpoints.save_unflushed(checkpoint::NAME, content).await {
+        match self.checkpoints.save_unflushed(VOLUME_CLAIMS.name, content).await {
             Ok(()) => self.retry.send_modify(SaveRetry::succeeded),
             Err(error) => self.retry.send_modify(|retry| {
                 if retry.failed() {

@@ -10,6 +10,7 @@ use ports::host::checkpoints::Checkpoints;
 use ports::host::pod_folders::FileError;
 use ring::aead::{AES_256_GCM, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
 use ring::rand::{SecureRandom, SystemRandom};
+use values::format_version::FormatVersion;
 
 use crate::FileCheckpoints;
 use crate::checkpoints::state_files::read;
@@ -17,7 +18,11 @@ use crate::errors::OnPath;
 use crate::files::atomic_file::{self, Durability};
 use crate::files::folder::Folder;
 
+const HEADER: &str = "podward-sealed v";
+const FORMAT: FormatVersion = FormatVersion::new(1);
 const MAGIC: &[u8] = b"podward-sealed v1\n";
+/// Precedes the key in its file. Files of earlier development builds have only the key.
+const KEY_MAGIC: &[u8] = b"podward-key v1\n";
 const KEY_NAME: &str = "store.key";
 const KEY_LENGTH: usize = 32;
 
@@ -34,16 +39,16 @@ pub struct SealedCheckpoints {
 }
 
 impl SealedCheckpoints {
-    /// Opens the store in `folder`, with the key in `key_folder`. Creates a new key if it is missing or damaged, which
-    /// makes all existing checkpoints unreadable.
+    /// Opens the store in `folder`, with the key in `key_folder`. Creates a new key if it is missing, damaged or of a newer
+    /// release, which makes all existing checkpoints unreadable.
     ///
     /// # Errors
     /// If the key can be neither read nor written.
     pub fn open(folder: impl Into<PathBuf>, key_folder: &Path) -> Result<Self, FileError> {
         let folder = folder.into();
-        let bytes = match read(key_folder, OsStr::new(KEY_NAME))? {
-            Some(bytes) if bytes.len() == KEY_LENGTH => bytes,
-            Some(_) | None => new_key(key_folder)?,
+        let bytes = match read(key_folder, OsStr::new(KEY_NAME))?.as_deref().and_then(key_in) {
+            Some(key) => key,
+            None => new_key(key_folder)?,
         };
         let key = UnboundKey::new(&AES_256_GCM, &bytes)
             .map_err(|_| io::Error::other("not a key"))
@@ -67,6 +72,11 @@ impl SealedCheckpoints {
     }
 
     fn unseal(&self, name: &str, bytes: &[u8]) -> Result<Vec<u8>, FileError> {
+        let line = bytes.split(|byte| *byte == b'\n').next().map(String::from_utf8_lossy).unwrap_or_default();
+        if let Some(Err(newer)) = FORMAT.check_header(&line, HEADER) {
+            return Err(io::Error::new(io::ErrorKind::InvalidData, newer))
+                .on_path("unseal", self.folder.join(name));
+        }
         self.try_unseal(name, bytes)
             .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "sealed with another key or damaged"))
             .on_path("unseal", self.folder.join(name))
@@ -87,13 +97,19 @@ fn associated_data(name: &str) -> Aad<Vec<u8>> {
     Aad::from([MAGIC, name.as_bytes()].concat())
 }
 
+fn key_in(content: &[u8]) -> Option<Vec<u8>> {
+    let key = content.strip_prefix(KEY_MAGIC).unwrap_or(content);
+    (key.len() == KEY_LENGTH).then(|| key.to_vec())
+}
+
 fn new_key(folder: &Path) -> Result<Vec<u8>, FileError> {
     let mut key = vec![0; KEY_LENGTH];
     let path = folder.join(KEY_NAME);
     let filled = SystemRandom::new().fill(&mut key);
     filled.map_err(|_| io::Error::other("no random numbers available")).on_path("create key", &path)?;
     let open = Folder::make(folder, 0o750)?;
-    atomic_file::replace(&open, OsStr::new(KEY_NAME), &key, 0o600, Durability::Flushed)?;
+    let content = [KEY_MAGIC, &key].concat();
+    atomic_file::replace(&open, OsStr::new(KEY_NAME), &content, 0o600, Durability::Flushed)?;
     Ok(key)
 }
 
@@ -160,6 +176,18 @@ mod tests {
         }
         assert!(store.unseal("objects", &sealed).is_err(), "renamed");
         assert_eq!(store.unseal("pods", &sealed).unwrap(), b"one");
+    }
+
+    #[tokio::test]
+    async fn reads_key_without_header_and_names_newer_versions() {
+        let scratch = tempfile::tempdir().unwrap();
+        std::fs::write(scratch.path().join(KEY_NAME), [7; KEY_LENGTH]).unwrap();
+        let store = open(scratch.path());
+        store.save("pods", b"one".to_vec()).await.unwrap();
+        std::fs::write(scratch.path().join(KEY_NAME), [KEY_MAGIC, &[7; KEY_LENGTH]].concat()).unwrap();
+        assert_eq!(open(scratch.path()).load("pods").await.unwrap().unwrap(), b"one");
+        let error = store.unseal("pods", b"podward-sealed v2\nother").unwrap_err();
+        assert!(error.source.to_string().contains("format version 2 of a newer release"), "{}", error.source);
     }
 
     #[tokio::test]

@@ -10,9 +10,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::LocalObjects;
 use crate::save_retry::SaveRetry;
-
-const CHECKPOINT: &str = "objects";
-const VERSION: u32 = 1;
+use crate::state_format::OBJECTS;
 
 /// Objects are borrowed to be saved, and owned when they are loaded.
 #[derive(Serialize, Deserialize)]
@@ -42,7 +40,7 @@ pub async fn persist(
         }
         let sets = objects.sets();
         let sources = sets.iter().map(|(source, set)| (*source, set.iter().map(AsRef::as_ref).collect()));
-        let saved = SavedSources::<&ConfigObject> { version: VERSION, sources: sources.collect() };
+        let saved = SavedSources::<&ConfigObject> { version: OBJECTS.version(), sources: sources.collect() };
         let content = match serde_json::to_vec(&saved) {
             Ok(content) => content,
             Err(error) => {
@@ -51,7 +49,7 @@ pub async fn persist(
                 continue;
             }
         };
-        match checkpoints.save(CHECKPOINT, content).await {
+        match checkpoints.save(OBJECTS.name, content).await {
             Ok(()) => retry.succeeded(),
             Err(error) => {
                 if retry.failed() {
@@ -63,7 +61,7 @@ pub async fn persist(
 }
 
 async fn restore(objects: &LocalObjects, checkpoints: &dyn Checkpoints) {
-    let content = match checkpoints.load(CHECKPOINT).await {
+    let content = match checkpoints.load(OBJECTS.name).await {
         Ok(Some(content)) => content,
         Ok(None) => return,
         Err(error) => {
@@ -71,23 +69,14 @@ async fn restore(objects: &LocalObjects, checkpoints: &dyn Checkpoints) {
             return;
         }
     };
-    match serde_json::from_slice::<SavedSources<ConfigObject>>(&content) {
-        Ok(saved) if saved.version == VERSION => {
+    match OBJECTS.decode::<SavedSources<ConfigObject>>(&content) {
+        Ok(saved) => {
             for (source, restored) in saved.sources {
                 objects.restore(source, restored.into_iter().map(Arc::new).collect());
             }
         }
-        Ok(saved) => {
-            tracing::warn!(
-                version = saved.version,
-                "checkpoint of ConfigMaps and Secrets has an unsupported version, waiting for the sources"
-            );
+        Err(error) => {
+            tracing::error!(%error, "failed to decode checkpoint of ConfigMaps and Secrets, waiting for the sources");
         }
-        // Logs only the position, because the text of the error may quote a secret.
-        Err(error) => tracing::error!(
-            line = error.line(),
-            column = error.column(),
-            "failed to parse checkpoint of ConfigMaps and Secrets, waiting for the sources"
-        ),
     }
 }

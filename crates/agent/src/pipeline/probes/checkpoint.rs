@@ -6,8 +6,7 @@ use ports::host::checkpoints::Checkpoints;
 use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
 
-const NAME: &str = "probes";
-const VERSION: u32 = 1;
+use crate::state_format::PROBE_RESULTS;
 
 /// Checkpoint of the probe results by container.
 #[derive(Debug, Default, Serialize, Deserialize)]
@@ -26,7 +25,7 @@ struct SavedContainerResults {
 impl SavedResults {
     /// Loads the results of the last run of the agent; empty if they cannot be read.
     pub(super) async fn load(checkpoints: &dyn Checkpoints) -> Self {
-        let content = match checkpoints.load(NAME).await {
+        let content = match checkpoints.load(PROBE_RESULTS.name).await {
             Ok(Some(content)) => content,
             Ok(None) => return Self::default(),
             Err(error) => {
@@ -34,17 +33,10 @@ impl SavedResults {
                 return Self::default();
             }
         };
-        match serde_json::from_slice::<Self>(&content) {
-            Ok(saved) if saved.version == VERSION => saved,
-            Ok(other) => {
-                tracing::warn!(
-                    version = other.version,
-                    "probe checkpoint has another version, starting without results"
-                );
-                Self::default()
-            }
+        match PROBE_RESULTS.decode(&content) {
+            Ok(saved) => saved,
             Err(error) => {
-                tracing::warn!(%error, "failed to parse the probe checkpoint, starting without results");
+                tracing::warn!(%error, "failed to decode the probe checkpoint, starting without results");
                 Self::default()
             }
         }
@@ -80,7 +72,7 @@ impl SavedResults {
     }
 
     pub(super) fn copy(&self) -> Self {
-        Self { version: VERSION, containers: self.containers.clone() }
+        Self { version: PROBE_RESULTS.version(), containers: self.containers.clone() }
     }
 
     pub(super) fn encode(&self) -> Vec<u8> {
@@ -94,7 +86,7 @@ pub(super) async fn write(checkpoints: Arc<dyn Checkpoints>, mut contents: watch
     while contents.changed().await.is_ok() {
         let content = contents.borrow_and_update().clone();
         // Not flushed: after a crash of the machine no container of a saved result runs.
-        if let Err(error) = checkpoints.save_unflushed(NAME, content).await {
+        if let Err(error) = checkpoints.save_unflushed(PROBE_RESULTS.name, content).await {
             tracing::warn!(%error, source = %error.source, "failed to save probe results, a restarted agent starts without them");
         }
     }

@@ -8,9 +8,7 @@ use model::PodUid;
 use serde::{Deserialize, Serialize};
 
 use super::CachedClaims;
-
-pub(super) const NAME: &str = "volume_claims_state";
-const VERSION: u32 = 1;
+use crate::state_format::{StateError, VOLUME_CLAIMS};
 
 #[derive(Serialize, Deserialize)]
 struct Content {
@@ -35,19 +33,18 @@ pub(super) fn write(cached: &CachedClaims) -> Vec<u8> {
             (uid.to_string(), rows.collect())
         })
         .collect();
-    serde_json::to_vec(&Content { version: VERSION, pods }).unwrap_or_default()
+    serde_json::to_vec(&Content { version: VOLUME_CLAIMS.version(), pods }).unwrap_or_default()
 }
 
-/// Unknown versions and invalid content count as empty.
-pub(super) fn read(content: &[u8]) -> CachedClaims {
-    let Ok(Content { version: VERSION, pods }) = serde_json::from_slice(content) else {
-        return CachedClaims::new();
-    };
-    pods.into_iter()
+pub(super) fn read(content: &[u8]) -> Result<CachedClaims, StateError> {
+    let Content { pods, .. } = VOLUME_CLAIMS.decode(content)?;
+    let claims = pods
+        .into_iter()
         .map(|(uid, rows)| {
             let rows =
                 rows.into_iter().map(|(name, Row { claim, volume })| (name, ClaimedVolume { claim, volume }));
             (PodUid::from(uid.as_str()), rows.collect())
         })
-        .collect()
+        .collect();
+    Ok(claims)
 }

@@ -120,9 +120,9 @@ async fn retries_failed_checkpoint_save() {
     let cancel = CancellationToken::new();
     let test = async {
         let found = claims.resolve(&pod("u")).await.unwrap();
-        assert!(disk.read(checkpoint::NAME).is_none());
+        assert!(disk.read(VOLUME_CLAIMS.name).is_none());
         tokio::time::sleep(Duration::from_secs(60)).await;
-        assert_eq!(disk.read(checkpoint::NAME).unwrap().0, 1);
+        assert_eq!(disk.read(VOLUME_CLAIMS.name).unwrap().0, 1);
         *server.away.lock() = Some(ApiErrorKind::Unreachable);
         let next = Claims::new(server.clone(), disk.clone());
         assert_eq!(next.resolve(&pod("u")).await.unwrap(), found);
