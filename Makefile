@@ -38,7 +38,7 @@ SCENARIOS := $(filter-out cluster_node node_api node_streams,$(call test_names,t
 CRATE_TEST_COMMAND = $(CARGO) test --locked --workspace --no-fail-fast --lib --bins $(addprefix --test ,$(CRATE_TESTS))
 # Scenarios mostly wait, and each has a private container runtime, so several can run at once.
 SCENARIO_THREADS ?= 3
-SCRIPTS := .ci/run $(wildcard tools/*.sh tools/vm/*.sh)
+SCRIPTS := .ci/run $(wildcard tools/*.sh tools/vm/*.sh tools/vm/*/*.sh) $(addprefix packaging/debian/,postinst prerm postrm)
 EXAMPLES := $(wildcard examples/*.yaml examples/*/*.yaml)
 
 # Runs a command. With PODWARD_RETRIES a failed command is repeated once and listed as FLAKY: retry(what it runs,command).
@@ -211,6 +211,11 @@ dist: packaged ## archive for x86-64 with bill of materials and checksums, in ta
 deb: packaged ## Debian package in target/packages (PROFILE=dev: of the development build)
 	$(call say,making the Debian package)
 	@tools/deb.sh $(addprefix --binary ,$(PACKAGED)) --compression $(DEB_COMPRESSION)
+
+.PHONY: vm-package
+vm-package: packaged ## check the Debian package in a virtual machine with Debian 13 (PROFILE=dev: of the development build)
+	$(call say,checking the Debian package in a virtual machine)
+	@tools/vm/package.sh $(addprefix -b ,$(PACKAGED)) trixie
 
 .PHONY: reproducible
 reproducible: toolchain ## build the release program twice, in different folders, and compare the results

@@ -54,7 +54,7 @@ snapshot() {
         find / -xdev \( -path /proc -o -path /sys -o -path /dev -o -path /run -o -path /tmp -o -path /mnt \
             -o -path /var/lib/apt -o -path /var/lib/dpkg -o -path /var/cache -o -path /var/lib/containerd -o -path /var/lib/vm \
             -o -path /var/log/journal -o -path /var/log/apt -o -path /var/log/dpkg.log -o -path /var/tmp \
-            -o -path /etc/apt/sources.list.d -o -path /root \) -prune -o -print | sort | sed 's/^/file /'
+            -o -path /root \) -prune -o -print | sort | sed 's/^/file /'
         systemctl list-unit-files --no-legend --no-pager | awk '{ print "unit", $1, $2 }' | sort
         systemctl list-units --all --plain --no-legend --no-pager | awk '/kube|podward/ { print "loaded", $1, $3 }' | sort
         find /sys/fs/cgroup -type d | grep -E '^/sys/fs/cgroup/[^/]*$|kube|podward' | sort | sed 's/^/cgroup /'
@@ -63,11 +63,15 @@ snapshot() {
     } >"$1"
 }
 
-use_repository() {
-    echo "deb [trusted=yes] file:$VM_FILES/$1 ./" >/etc/apt/sources.list.d/podward.list
-    apt-get -q update -o Dir::Etc::sourcelist=/dev/null >/dev/null
+# The machine has no network: apt uses only the repository of this test.
+apt_do() {
+    apt-get -q -y --no-install-recommends -o "Dir::Etc::sourcelist=$scratch/sources.list" -o Dir::Etc::sourceparts=- \
+        -o Dpkg::Use-Pty=0 "$@"
 }
-apt_do() { apt-get -q -y --no-install-recommends -o Dir::Etc::sourcelist=/dev/null -o Dpkg::Use-Pty=0 "$@"; }
+use_repository() {
+    echo "deb [trusted=yes] file:$VM_FILES/$1 ./" >"$scratch/sources.list"
+    apt_do update >/dev/null
+}
 is_active() { systemctl --quiet is-active "$1"; }
 agent_pid() { systemctl show --value -p MainPID podward.service; }
 agent_answers() { podward get pods >/dev/null 2>&1; }
@@ -110,7 +114,7 @@ step_beside_kubelet() {
     if is_active podward.service; then fail "two agents run"; fi
     is_not_enabled || fail "podward.service is enabled beside kubelet.service"
     systemctl start --no-block podward.service
-    wait_for 60 is_active podward.service
+    wait_for 120 is_active podward.service
     if is_active kubelet.service; then fail "the kubelet still runs beside podward"; fi
     systemctl start kubelet.service
     wait_for 30 is_active kubelet.service
@@ -124,7 +128,7 @@ step_beside_kubelet() {
     rm /etc/systemd/system/kubelet.service
     systemctl daemon-reload
     # What the kubelet would have left.
-    umount /var/lib/kubelet
+    umount /var/lib/kubelet 2>/dev/null || true
     rm -r /var/lib/kubelet
 }
 
@@ -186,7 +190,6 @@ step_purge() {
     wait_for 120 has_no_pods
     apt_do purge podward
     dpkg-query -W podward 2>/dev/null && fail "dpkg still knows the package"
-    rm /etc/apt/sources.list.d/podward.list
     snapshot "$VM_RESULTS/after.txt"
     diff "$VM_RESULTS/before.txt" "$VM_RESULTS/after.txt" || fail "the purge left something, or removed too much"
     say "nothing is left: $(wc -l <"$VM_RESULTS/after.txt") files, units, cgroups and mounts are the same as before"
