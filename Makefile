@@ -213,9 +213,13 @@ deb: packaged ## Debian package in target/packages (PROFILE=dev: of the developm
 	@tools/deb.sh $(addprefix --binary ,$(PACKAGED)) --compression $(DEB_COMPRESSION)
 
 .PHONY: vm-package
-vm-package: packaged ## check the Debian package in a virtual machine with Debian 13 (PROFILE=dev: of the development build)
+vm-package: $(if $(PACKAGED),packaged,build) ## check the Debian package in a virtual machine with Debian 13 (PROFILE=dev: of the development build)
 	$(call say,checking the Debian package in a virtual machine)
-	@tools/vm/package.sh $(addprefix -b ,$(PACKAGED)) trixie
+	@tools/vm/package.sh -b $(or $(PACKAGED),$(PODWARD_BIN)) trixie
+
+# The package is one of the checks in virtual machines.
+.PHONY: vm
+vm: vm-package
 
 .PHONY: reproducible
 reproducible: toolchain ## build the release program twice, in different folders, and compare the results
