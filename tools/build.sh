@@ -8,7 +8,7 @@ set -eu
 tools=$(cd "$(dirname "$0")" && pwd)
 cache=${PODWARD_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/podward}
 bin=$cache/bin
-names="kubelet kube-apiserver kube-controller-manager kube-scheduler kubectl
+names="kubelet kube-apiserver kube-controller-manager kube-scheduler kubectl kubeadm etcd
     containerd containerd-shim-runc-v2 ctr crictl critest podschema"
 
 say() { printf 'tools: %s\n' "$*"; }
@@ -22,8 +22,11 @@ fail() {
 describe() {
     kind=build
     case $1 in
-    kubelet | kube-apiserver | kube-controller-manager | kube-scheduler | kubectl)
+    kubelet | kube-apiserver | kube-controller-manager | kube-scheduler | kubectl | kubeadm)
         directory=$tools pin=k8s.io/kubernetes package=k8s.io/kubernetes/cmd/$1 stamp=kubernetes
+        ;;
+    etcd)
+        directory=$tools pin=go.etcd.io/etcd/server/v3 package=go.etcd.io/etcd/server/v3 stamp=none
         ;;
     podschema)
         directory=$tools pin=k8s.io/kubernetes package=./podschema stamp=kubernetes
