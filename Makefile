@@ -34,11 +34,12 @@ CRATE_TESTS := $(filter-out thousand_pods,$(call test_names,crates/*/tests))
 CLUSTER_CHOICE := kubectl_run_starts_a_pod deployment_rolls_out_new_version bootstraps_with_a_token static_pod_has_a_mirror_pod \
 	graceful_delete_waits_for_the_container object_changes_update_projected_files projected_token_is_accepted_by_the_cluster \
 	reports_changes_made_during_api_server_outage pods_start_after_reboot_without_control_plane recovers_from_wrong_server_certificates
-SCENARIOS := $(filter-out cluster_node node_api node_streams,$(call test_names,tests/tests))
+SCENARIOS := $(filter-out cluster_node kubeadm node_api node_streams,$(call test_names,tests/tests))
 CRATE_TEST_COMMAND = $(CARGO) test --locked --workspace --no-fail-fast --lib --bins $(addprefix --test ,$(CRATE_TESTS))
 # Scenarios mostly wait, and each has a private container runtime, so several can run at once.
 SCENARIO_THREADS ?= 3
-SCRIPTS := .ci/run $(wildcard tools/*.sh tools/vm/*.sh tools/vm/*/*.sh) $(addprefix packaging/debian/,postinst prerm postrm)
+SCRIPTS := .ci/run $(wildcard tools/*.sh tools/vm/*.sh tools/vm/*/*.sh crates/testkit/src/machine/*.sh) \
+	$(addprefix packaging/debian/,postinst prerm postrm)
 EXAMPLES := $(wildcard examples/*.yaml examples/*/*.yaml)
 
 # Runs a command. With PODWARD_RETRIES a failed command is repeated once and listed as FLAKY: retry(what it runs,command).
@@ -157,6 +158,13 @@ e2e: toolchain setup tools build ## scenarios: podward and the upstream kubelet,
 cluster: toolchain setup tools build ## scenarios with a real control plane, both agents (ARGS=name)
 	$(call say,scenarios: cluster_node node_api node_streams)
 	@$(CARGO) test --locked --workspace --no-fail-fast --test cluster_node --test node_api --test node_streams -- --test-threads=1 $(ARGS)
+
+# Two machines in namespaces. kubeadm needs a newer etcd than Debian 12 has.
+.PHONY: kubeadm
+kubeadm: toolchain setup tools build ## scenario: kubeadm init, join, drain and a rolled control plane, both agents (ARGS=podward)
+	@tools/build.sh kubeadm etcd
+	$(call say,scenario: kubeadm)
+	@$(CARGO) test --locked --workspace --test kubeadm -- --test-threads=1 $(ARGS)
 
 .PHONY: bench
 bench: toolchain setup tools build ## benchmarks of podward and the upstream kubelet (ARGS=--quick)

@@ -18,6 +18,7 @@ pub(crate) enum Outcome {
 const HELP: &str = "usage: demo STEP [-- STEP]...
 
   pause                               reap children, exit 0 on SIGTERM
+  pause -v                            print a version, as the pause image of Kubernetes does
   serve [--port 8080] [--text TEXT] [--status-file FILE] [--linger SECONDS]
                                       serve HTTP with the status in FILE (default 200) and log requests; /redirect,
                                       /away and /slow are special; after SIGTERM, serve for SECONDS, then exit 0
@@ -39,6 +40,7 @@ pub(crate) fn run(step: &[String]) -> Result<Outcome, String> {
     match arguments.as_slice() {
         [] | ["--help"] => println!("{HELP}"),
         ["pause"] => return Ok(wait(None, &OnStop::Exit(0))),
+        ["pause", "-v"] => println!("pause {}", env!("CARGO_PKG_VERSION")),
         ["serve", options @ ..] => {
             let port = option(options, "--port").map_or(Ok(8080), number)?;
             let text = option(options, "--text").unwrap_or("hello from podward").to_owned();

@@ -21,6 +21,7 @@ use crate::{http, images, process};
 
 mod config;
 
+pub(crate) use config::make_cgroup_root;
 pub use config::{AgentOptions, Ports};
 
 /// Name of the node in every scenario without a cluster.

@@ -29,7 +29,7 @@ mod faults;
 mod kubeconfig;
 mod kubectl;
 mod ports;
-mod program;
+pub(crate) mod program;
 mod reaper;
 
 pub use audit::AuditedRequest;

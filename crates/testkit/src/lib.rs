@@ -7,6 +7,7 @@
 //! - [`containerd`] runs a private containerd in one, [`cri_view`] reads its state;
 //! - [`agent_process`] runs podward or the upstream kubelet on it;
 //! - [`control_plane`] runs a Kubernetes control plane for it to join;
+//! - [`machine`] is a machine in namespaces, on which kubeadm makes a cluster, [`host_state`] what it must not change;
 //! - [`csi_driver`] is a small CSI driver with real mounts;
 //! - [`http`], [`poll`] and [`process`] query, wait for and measure them.
 //!
@@ -25,9 +26,11 @@ pub mod fake_logind;
 pub mod fake_outbound;
 pub mod fake_runtime;
 pub mod fakes;
+pub mod host_state;
 pub mod http;
 pub mod images;
 pub mod instance;
+pub mod machine;
 pub mod poll;
 pub mod process;
 pub mod registry;

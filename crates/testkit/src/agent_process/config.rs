@@ -109,7 +109,7 @@ fn lay_over(config: &mut Value, overlay: &Value) {
 }
 
 /// The agent requires its cgroup root to exist in every hierarchy.
-fn make_cgroup_root(instance: &Instance) -> Result<()> {
+pub(crate) fn make_cgroup_root(instance: &Instance) -> Result<()> {
     for mount in process::cgroup_mounts() {
         let folder = mount.join(instance.cgroup_root().trim_start_matches('/'));
         fs::create_dir_all(&folder).with_context(|| format!("create {}", folder.display()))?;

@@ -6,11 +6,16 @@ use anyhow::{Result, ensure};
 
 const BUILT: [&str; 4] = ["kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl"];
 
+/// Debian's, which needs no build.
+const ETCD: &str = "/usr/bin/etcd";
+
 /// Path of a program: etcd as Debian installs it, the others from the cache of built tools.
 pub(super) fn path(name: &str) -> PathBuf {
-    if name == "etcd" {
-        return "/usr/bin/etcd".into();
-    }
+    if name == "etcd" { ETCD.into() } else { built(name) }
+}
+
+/// Path of a program in the cache of built tools.
+pub(crate) fn built(name: &str) -> PathBuf {
     let home = std::env::var_os("HOME").map_or("/root".into(), PathBuf::from);
     let cache = std::env::var_os("PODWARD_CACHE").map_or_else(|| home.join(".cache/podward"), PathBuf::from);
     cache.join("bin").join(name)
