@@ -166,6 +166,13 @@ kubeadm: toolchain setup tools build ## scenario: kubeadm init, join, drain and 
 	$(call say,scenario: kubeadm)
 	@$(CARGO) test --locked --workspace --test kubeadm -- --test-threads=1 $(ARGS)
 
+# The programs run in the machines as they are: the machines have a newer C library than this one.
+.PHONY: vm
+vm: toolchain setup tools build ## checks in virtual machines with systemd and cgroup v2 (ARGS=trixie, testing or a check's name)
+	$(call say,building the checks)
+	@$(CARGO) build --locked --workspace --bin vm_checks --bin compare_metrics --bin image-tar
+	@tools/vm/all.sh $(ARGS)
+
 .PHONY: bench
 bench: toolchain setup tools build ## benchmarks of podward and the upstream kubelet (ARGS=--quick)
 	$(call say,measuring for several minutes; other load on the machine distorts the results)

@@ -6,7 +6,7 @@ set -euo pipefail
     echo "vm: error: must run as root" >&2
     exit 1
 }
-packages="mmdebstrap qemu-system-x86 qemu-utils e2fsprogs debian-archive-keyring"
+packages="mmdebstrap qemu-system-x86 qemu-utils e2fsprogs openssl binutils debian-archive-keyring"
 missing=""
 for package in $packages; do
     case "$(dpkg-query -W -f '${Status}' "$package" 2>/dev/null || true)" in

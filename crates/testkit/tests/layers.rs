@@ -49,6 +49,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("demo", &[]),
     ("testkit", &["cri", "model", "ports", "plugins"]),
     ("scenarios", &["testkit", "cri"]),
+    ("vm_checks", &[]),
 ];
 
 /// Third-party crates that pure crates may use: nothing that does I/O, waits or logs.

@@ -7,7 +7,8 @@
 //! with code 1. Of `/metrics`, which is about the agent itself, only families and label names are compared.
 //!
 //! Arguments: `--recorded` compares the recorded pages of the last runs instead of running the agents; `--keep` only
-//! runs the agents that `PODWARD_AGENTS` selects and records their pages.
+//! runs the agents that `PODWARD_AGENTS` selects and records their pages. `--pages FOLDER` and `--allowed FILE` select other
+//! places than `target/compare-metrics` and `tests/metrics-allowed.txt`.
 
 mod compare;
 mod normalise;
@@ -38,7 +39,8 @@ async fn main() -> Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     let (upstream, podward) = (saved(Agent::Upstream)?, saved(Agent::Podward)?);
-    let list = Path::new(env!("CARGO_MANIFEST_DIR")).join("metrics-allowed.txt");
+    let list = option("--allowed");
+    let list = list.unwrap_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("metrics-allowed.txt"));
     let mut allowed = Allowed::read(&list)?;
     let mut bad = 0;
     let mut explained = 0;
@@ -60,8 +62,14 @@ async fn main() -> Result<ExitCode> {
     Ok(if bad == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
+/// The argument after `name`.
+fn option(name: &str) -> Option<PathBuf> {
+    std::env::args_os().skip_while(|argument| argument != name).nth(1).map(PathBuf::from)
+}
+
 fn folder(agent: Agent) -> PathBuf {
-    testkit::images::workspace().join("target/compare-metrics").join(agent.name())
+    let pages = option("--pages");
+    pages.unwrap_or_else(|| testkit::images::workspace().join("target/compare-metrics")).join(agent.name())
 }
 
 fn file(agent: Agent, path: &str) -> PathBuf {

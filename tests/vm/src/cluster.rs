@@ -1,0 +1,257 @@
+//! Pods of an API server: what static pods cannot show (resize, swap, eviction).
+//!
+//! The control plane is etcd and kube-apiserver only; pods name their node, so that no scheduler is needed.
+
+use std::fmt::Write;
+
+use anyhow::{Context, Result, bail, ensure};
+use serde_json::{Value, json};
+
+use crate::agents::{self, Agent};
+use crate::guest::{eventually, read, sh, write};
+use crate::pods::{merged, pod, with_container};
+use crate::{file, node};
+
+const FOLDER: &str = "/var/lib/vm/control-plane";
+
+/// Starts etcd and kube-apiserver as services and waits until the API server is ready.
+pub(crate) fn start_control_plane() -> Result<()> {
+    let etcd = format!(
+        "etcd --data-dir={FOLDER}/etcd --listen-client-urls=http://127.0.0.1:2379 \
+         --advertise-client-urls=http://127.0.0.1:2379 --listen-peer-urls=http://127.0.0.1:2380 \
+         --initial-advertise-peer-urls=http://127.0.0.1:2380 --initial-cluster=default=http://127.0.0.1:2380 \
+         --unsafe-no-fsync --log-level=error"
+    );
+    let key = file("service-accounts.key");
+    let server = format!(
+        "{} --etcd-servers=http://127.0.0.1:2379 --secure-port=6443 --bind-address=127.0.0.1 --advertise-address=127.0.0.1 \
+         --endpoint-reconciler-type=none --service-cluster-ip-range=10.96.0.0/16 --cert-dir={FOLDER}/certificates \
+         --token-auth-file={FOLDER}/tokens.csv --service-account-issuer=https://kubernetes.default.svc \
+         --service-account-key-file={key} --service-account-signing-key-file={key} --authorization-mode=AlwaysAllow \
+         --disable-admission-plugins=ServiceAccount --watch-cache=false --profiling=false",
+        file("kube-apiserver").display(),
+        key = key.display(),
+    );
+    write(
+        format!("{FOLDER}/tokens.csv"),
+        "admin-token,admin,1,system:masters\nnode-token,system:node:vm,2,system:nodes\n",
+    )?;
+    for (name, token) in [("admin", "admin-token"), ("node", "node-token")] {
+        write(format!("{FOLDER}/{name}.kubeconfig"), &kubeconfig(token).to_string())?;
+    }
+    sh("mkdir -p -m 0700 /var/lib/vm/control-plane/etcd")?;
+    sh(&format!("systemd-run --quiet --unit=vm-etcd {etcd}"))?;
+    sh(&format!("systemd-run --quiet --unit=vm-apiserver {server}"))?;
+    eventually("API server is ready", || kubectl("get --raw /readyz").map(drop))
+}
+
+/// Connects the agent to the API server, with changes of the configuration, and waits until the node is registered.
+fn join(agent: Agent, overlay: Value) -> Result<()> {
+    agents::configure(overlay)?;
+    let options =
+        format!("[Service]\nEnvironment=\"VM_AGENT_OPTIONS=--kubeconfig={FOLDER}/node.kubeconfig\"\n");
+    write(format!("/etc/systemd/system/{}.service.d/cluster.conf", agent.unit()), &options)?;
+    sh(&format!(
+        "systemctl daemon-reload && systemctl stop podward kubelet && systemctl start {}",
+        agent.unit()
+    ))?;
+    agents::wait_healthy()?;
+    eventually("node is ready", || {
+        let ready = kubectl("get node vm -o jsonpath={.status.conditions[?(@.type==\"Ready\")].status}")?;
+        ensure!(ready.trim() == "True", "{ready}");
+        Ok(())
+    })
+}
+
+/// Makes the agents standalone again, and stops the control plane if it runs.
+pub(crate) fn leave() -> Result<()> {
+    if sh("systemctl is-active vm-apiserver").is_ok() {
+        kubectl("delete pods --all --grace-period=1 --wait=false")?;
+        eventually("API pods are gone", || {
+            let left = kubectl("get pods -o name")?;
+            ensure!(left.trim().is_empty(), "{left}");
+            Ok(())
+        })?;
+    }
+    sh(
+        "rm -f /etc/systemd/system/*.service.d/cluster.conf; systemctl daemon-reload; systemctl stop podward kubelet; \
+        systemctl stop vm-apiserver vm-etcd 2>/dev/null; swapoff -a",
+    )?;
+    agents::configure(json!({}))
+}
+
+fn kubectl(arguments: &str) -> Result<String> {
+    let program = file("kubectl");
+    sh(&format!("{} --kubeconfig={FOLDER}/admin.kubeconfig {}", program.display(), quote(arguments)))
+}
+
+/// Quotes the arguments for the shell; they contain no spaces.
+fn quote(arguments: &str) -> String {
+    arguments.split(' ').map(|word| format!("'{word}'")).collect::<Vec<_>>().join(" ")
+}
+
+fn kubeconfig(token: &str) -> Value {
+    json!({
+        "apiVersion": "v1", "kind": "Config", "current-context": "vm",
+        "clusters": [{"name": "vm", "cluster": {
+            "server": "https://127.0.0.1:6443", "certificate-authority": format!("{FOLDER}/certificates/apiserver.crt"),
+        }}],
+        "users": [{"name": "vm", "user": {"token": token}}],
+        "contexts": [{"name": "vm", "context": {"cluster": "vm", "user": "vm"}}],
+    })
+}
+
+fn create(pod: Value) -> Result<()> {
+    let pod = merged(pod, json!({"spec": {"nodeName": "vm", "automountServiceAccountToken": false}}));
+    let path = format!("{FOLDER}/pod.json");
+    write(&path, &pod.to_string())?;
+    kubectl(&format!("create -f {path}")).map(drop)
+}
+
+fn api_pod(name: &str) -> Result<Value> {
+    serde_json::from_str(&kubectl(&format!("get pod {name} -o json"))?).context("parse a pod")
+}
+
+fn wait_running(name: &str) -> Result<Value> {
+    eventually(&format!("API pod {name} runs"), || {
+        let pod = api_pod(name)?;
+        let statuses = node::statuses(&pod);
+        ensure!(
+            statuses.first().is_some_and(|status| status.pointer("/state/running").is_some()),
+            "{:?}",
+            pod.get("status")
+        );
+        Ok(pod)
+    })
+}
+
+/// Values of a file in the cgroups of the pod and its first container.
+fn cgroup_values(pod: &Value, file: &str) -> Result<String> {
+    let uid = node::text(pod, "/metadata/uid").replace('-', "_");
+    let id = node::text(&node::statuses(pod).pop().context("no status")?, "/containerID");
+    let id = id.rsplit('/').next().unwrap_or_default();
+    let found = sh(&format!("find /sys/fs/cgroup/kubepods.slice -type d -name '*pod{uid}.slice'"))?;
+    let folder = found.lines().next().context("pod has no cgroup")?;
+    let own = read(format!("{folder}/{file}"))?;
+    let container = read(format!("{folder}/cri-containerd-{id}.scope/{file}"))?;
+    Ok(format!("pod {}, container {}", own.trim(), container.trim()))
+}
+
+fn resources(name: &str, resources: Value) -> Value {
+    with_container(pod(name, "sleep forever"), json!({"resources": resources}))
+}
+
+/// The cgroups of a pod before and after a resize of its limits, and whether its container was restarted.
+pub(crate) fn resize(agent: Agent) -> Result<String> {
+    join(agent, json!({}))?;
+    create(resources(
+        "resized",
+        json!({"requests": {"cpu": "100m", "memory": "32Mi"}, "limits": {"cpu": "500m", "memory": "64Mi"}}),
+    ))?;
+    let before = wait_running("resized")?;
+    let mut text = String::new();
+    writeln!(text, "before: cpu.max {}", cgroup_values(&before, "cpu.max")?)?;
+    writeln!(text, "before: memory.max {}", cgroup_values(&before, "memory.max")?)?;
+    let patch = json!({"spec": {"containers": [{"name": "main", "resources": {
+        "requests": {"cpu": "150m", "memory": "48Mi"}, "limits": {"cpu": "605m", "memory": "96Mi"},
+    }}]}});
+    write(format!("{FOLDER}/patch.json"), &patch.to_string())?;
+    kubectl(&format!("patch pod resized --subresource resize --patch-file {FOLDER}/patch.json"))?;
+    let after = eventually("resize is complete", || {
+        let pod = api_pod("resized")?;
+        let status = node::statuses(&pod).pop().context("no status")?;
+        ensure!(node::text(&status, "/resources/limits/memory") == "96Mi", "{status}");
+        ensure!(node::text(&status, "/resources/requests/memory") == "48Mi", "{status}");
+        let conditions = pod.pointer("/status/conditions").map(Value::to_string).unwrap_or_default();
+        ensure!(!conditions.contains("PodResize"), "{conditions}");
+        Ok(pod)
+    })?;
+    for file in ["cpu.max", "cpu.weight", "memory.max"] {
+        writeln!(text, "after: {file} {}", cgroup_values(&after, file)?)?;
+    }
+    let same = node::statuses(&before).first().map(|status| node::text(status, "/containerID"))
+        == node::statuses(&after).first().map(|status| node::text(status, "/containerID"));
+    writeln!(text, "same container: {same}")?;
+    kubectl("delete pod resized --grace-period=1")?;
+    Ok(text)
+}
+
+/// `memory.swap.max` of pods of each class, without and with swap for pods.
+pub(crate) fn swap(agent: Agent) -> Result<String> {
+    sh(
+        "[ -e /swap ] || { dd if=/dev/zero of=/swap bs=1M count=512 2>/dev/null && chmod 0600 /swap && mkswap /swap >/dev/null; }; \
+        grep -q /swap /proc/swaps || swapon /swap",
+    )?;
+    let mut text = String::new();
+    for behavior in ["NoSwap", "LimitedSwap"] {
+        join(agent, json!({"failSwapOn": false, "memorySwap": {"swapBehavior": behavior}}))?;
+        let pods = [
+            ("guaranteed", json!({"limits": {"cpu": "500m", "memory": "64Mi"}})),
+            ("burstable", json!({"requests": {"memory": "256Mi"}})),
+            ("best-effort", json!({})),
+        ];
+        for (name, wanted) in pods {
+            create(resources(name, wanted))?;
+            let pod = wait_running(name)?;
+            let values = cgroup_values(&pod, "memory.swap.max")?;
+            writeln!(text, "{behavior}: {name}: {values}")?;
+            kubectl(&format!("delete pod {name} --grace-period=1"))?;
+        }
+    }
+    sh("swapoff -a")?;
+    Ok(text)
+}
+
+/// Reason and condition of pods that use up the machine's memory and disk.
+pub(crate) fn eviction(agent: Agent) -> Result<String> {
+    let free = sh("df --output=avail -BM / | tail -n 1 | tr -dc 0-9")?;
+    let disk = free.trim().parse::<u64>().context("free disk")?.saturating_sub(600);
+    let meminfo = read("/proc/meminfo")?;
+    let available =
+        meminfo.lines().find_map(|line| line.strip_prefix("MemAvailable:")).context("MemAvailable")?;
+    let available = available.trim().trim_end_matches("kB").trim().parse::<u64>()? / 1024;
+    let cases = [
+        (
+            "memory-hog",
+            json!({"memory.available": format!("{}Mi", available.saturating_sub(400))}),
+            "MemoryPressure",
+            "print starting -- fill 500 -- sleep forever".to_owned(),
+        ),
+        ("disk-hog", json!({"nodefs.available": format!("{disk}Mi")}), "DiskPressure", String::new()),
+    ];
+    let mut text = String::new();
+    for (name, thresholds, condition, arguments) in cases {
+        join(agent, json!({"evictionHard": thresholds, "evictionPressureTransitionPeriod": "1s"}))?;
+        let mut hog = pod(name, &arguments);
+        if arguments.is_empty() {
+            let script = "dd if=/dev/zero of=/data/big bs=1M count=800; exec sleep 1000000";
+            hog = merged(hog, json!({"spec": {"volumes": [{"name": "data", "emptyDir": {}}]}}));
+            hog = with_container(
+                hog,
+                json!({
+                    "image": "podward.test/busybox:1", "args": null, "command": ["sh", "-c", script],
+                    "volumeMounts": [{"name": "data", "mountPath": "/data"}],
+                }),
+            );
+        }
+        create(hog)?;
+        let reason = eventually(&format!("{name} is evicted"), || {
+            let pod = api_pod(name)?;
+            let reason = node::text(&pod, "/status/reason");
+            if reason.is_empty() {
+                bail!("{:?}", pod.get("status"));
+            }
+            Ok(reason)
+        })?;
+        writeln!(text, "{name}: {reason}")?;
+        kubectl(&format!("delete pod {name} --grace-period=1"))?;
+        eventually(&format!("{condition} ends"), || {
+            let state = kubectl(&format!(
+                "get node vm -o jsonpath={{.status.conditions[?(@.type==\"{condition}\")].status}}"
+            ))?;
+            ensure!(state.trim() == "False", "{condition} is {state}");
+            Ok(())
+        })?;
+    }
+    Ok(text)
+}
