@@ -50,7 +50,6 @@ fn walk(folder: &Path, names: &BTreeMap<String, String>, lines: &mut String) -> 
     }
     for file in FILES {
         if let Ok(value) = read(folder.join(file)) {
-            // Depends on the kernel's share of the machine's memory; the comparison with upstream is exact.
             writeln!(lines, "{shown} {file} {}", value.trim())?;
         }
     }
