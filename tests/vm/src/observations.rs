@@ -59,12 +59,14 @@ pub(crate) fn is_expected(observation: Observation) -> Result<()> {
     )
 }
 
-/// The limit of all pods together follows the machine's memory without that of its kernel, which differs by build. The
-/// comparison with upstream includes it.
+/// Replaces limits that follow the machine's memory without that of its kernel, which differs by build: of all pods together,
+/// and systemd's default for tasks. The comparison with upstream includes them.
 fn without_machine(text: &str) -> String {
-    let line = |line: &str| match line.strip_prefix("kubepods.slice memory.max ") {
-        Some(_) => "kubepods.slice memory.max ALLOCATABLE\n".to_owned(),
-        None => format!("{line}\n"),
+    let line = |line: &str| {
+        let (name, value) = line.rsplit_once(' ').unwrap_or((line, ""));
+        let is_default = name == "kubepods.slice memory.max" || name.ends_with(" pids.max");
+        let of_machine = is_default && !matches!(value, "max" | "200");
+        if of_machine { format!("{name} OF-MACHINE\n") } else { format!("{line}\n") }
     };
     text.lines().map(line).collect()
 }
