@@ -48,7 +48,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ),
     ("demo", &[]),
     ("testkit", &["cri", "model", "ports", "plugins"]),
-    ("scenarios", &["testkit", "cri"]),
+    ("scenarios", &["testkit", "cri", "values"]),
     ("vm_checks", &[]),
 ];
 

@@ -1,5 +1,6 @@
-//! Cgroups of pods and their parents, orphan cgroups, and in-place resize.
+//! Cgroups of pods and their parents, orphan cgroups, exclusive CPUs, and in-place resize.
 
+mod cpus;
 mod files;
 mod resize;
 mod tree;
