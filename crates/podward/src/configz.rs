@@ -20,7 +20,7 @@ pub fn zpages(loaded: &LoadedConfig, driver: CgroupDriver) -> ZPagesDeps {
         config: Arc::new(effective_config(loaded, driver)),
         flags: Arc::new(loaded.flag_values.clone()),
         version: KUBERNETES_VERSION.trim_start_matches('v').to_owned(),
-        go_version: format!("none (podward {} is written in Rust)", VERSION),
+        go_version: format!("none (podward {VERSION} is written in Rust)"),
         started_at: SystemClock.now(),
         clock: Arc::new(SystemClock),
         shows_status: loaded.gates.enabled(Gate::ComponentStatusz),

@@ -60,7 +60,7 @@ pub fn node(loaded: &LoadedConfig, name: &str, resources: &NodeResources) -> any
         max_images: usize::try_from(node.node_status_max_images).ok(),
         port: u16::try_from(loaded.config.server.port).unwrap_or(0),
         declared_features: declared_features(loaded),
-        version: format!("{KUBERNETES_VERSION}+podward.{}", VERSION),
+        version: format!("{KUBERNETES_VERSION}+podward.{VERSION}"),
     };
     let update_frequency = at_least_a_second(node.node_status_update_frequency.to_std());
     let lease_duration = u64::try_from(node.node_lease_duration_seconds).unwrap_or(1);

@@ -284,10 +284,10 @@ mod tests {
     /// The shown resources of a running container with these spec resources, reported values, recorded and previous
     /// resources; `null` for none.
     fn shown_container(
-        spec: Value,
+        spec: &Value,
         reported: Option<LinuxResources>,
         recorded: Value,
-        previous: Value,
+        previous: &Value,
     ) -> [String; 2] {
         let container = serde_json::from_value(json!({"name": "a", "resources": spec})).unwrap();
         let status = ContainerStatus {
@@ -304,10 +304,10 @@ mod tests {
 
     #[test]
     fn running_container_shows_recorded_memory_request() {
-        let spec = || json!({"requests": {"cpu": "200m", "memory": "64Mi"}, "limits": {"memory": "96Mi"}});
+        let spec = json!({"requests": {"cpu": "200m", "memory": "64Mi"}, "limits": {"memory": "96Mi"}});
         let recorded =
             || json!({"requests": {"cpu": "100m", "memory": "48Mi"}, "limits": {"memory": "80Mi"}});
-        let previous = || json!({"requests": {"cpu": "50m", "memory": "32Mi"}, "limits": {"memory": "50Mi"}});
+        let previous = json!({"requests": {"cpu": "50m", "memory": "32Mi"}, "limits": {"memory": "50Mi"}});
         let reported = || {
             Some(LinuxResources {
                 cpu_shares: 307,
@@ -328,7 +328,7 @@ mod tests {
             (None, Value::Null, ["cpu=50m memory=32Mi", "memory=50Mi"]),
         ] {
             let text = format!("{reported:?} {recorded}");
-            assert_eq!(shown_container(spec(), reported, recorded, previous()), expected, "{text}");
+            assert_eq!(shown_container(&spec, reported, recorded, &previous), expected, "{text}");
         }
     }
 
