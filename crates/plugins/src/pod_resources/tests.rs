@@ -56,12 +56,13 @@ async fn serves_both_api_versions_on_one_socket() {
         pod_namespace: "default".to_owned(),
     };
     let got = client.get(request("web")).await.unwrap().into_inner();
-    assert_eq!(got.pod_resources.unwrap().name, "web");
+    let web = got.pod_resources.unwrap();
+    assert_eq!((web.name.as_str(), web.containers[1].cpu_ids.as_slice()), ("web", [1, 3].as_slice()));
     let missing = client.get(request("other")).await.unwrap_err();
     assert_eq!(missing.code(), Code::Unknown);
     assert_eq!(missing.message(), "pod other in namespace default not found");
     let allocatable = client.get_allocatable_resources(v1::AllocatableResourcesRequest {}).await.unwrap();
-    assert_eq!(allocatable.into_inner(), v1::AllocatableResourcesResponse::default());
+    assert_eq!(allocatable.into_inner().cpu_ids, [1, 2]);
     let mut old = v1alpha1::pod_resources_lister_client::PodResourcesListerClient::new(channel);
     let listed = old.list(v1alpha1::ListPodResourcesRequest {}).await.unwrap().into_inner();
     assert_eq!(listed.pod_resources[0].namespace, "default");

@@ -96,7 +96,7 @@ async fn counts_allocations_and_failures() {
         "kubelet_cpu_manager_shared_pool_size_millicores 1000\n",
         "kubelet_cpu_manager_exclusive_cpu_allocation_count 2\n",
         "kubelet_cpu_manager_allocation_per_numa{numa_node=\"0\"} 2\n",
-        "kubelet_container_aligned_compute_resources_count{boundary=\"uncore_cache\",scope=\"container\"} 1\n",
+        "kubelet_container_aligned_compute_resources_count{scope=\"container\",boundary=\"uncore_cache\"} 1\n",
     ] {
         assert!(text.contains(line), "{line} in {text}");
     }
