@@ -58,7 +58,7 @@ fn all_cpus() -> Result<CpuSet> {
 }
 
 fn cgroup(pod: &PodView, class: &str) -> Result<String> {
-    let main = pod.container("main").context("no container main")?;
+    let main = pod.container("main");
     let id = main.id.split_once("://").context("no container id")?.1;
     Ok(format!("kubepods/{class}pod{}/{id}", pod.uid))
 }

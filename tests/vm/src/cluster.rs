@@ -137,7 +137,7 @@ fn cgroup_values(pod: &Value, file: &str) -> Result<String> {
     Ok(format!("pod {}, container {}", own.trim(), container.trim()))
 }
 
-fn resources(name: &str, resources: Value) -> Value {
+fn resources(name: &str, resources: &Value) -> Value {
     with_container(pod(name, "sleep forever"), json!({"resources": resources}))
 }
 
@@ -146,7 +146,7 @@ pub(crate) fn resize(agent: Agent) -> Result<String> {
     join(agent, json!({}))?;
     create(resources(
         "resized",
-        json!({"requests": {"cpu": "100m", "memory": "32Mi"}, "limits": {"cpu": "500m", "memory": "64Mi"}}),
+        &json!({"requests": {"cpu": "100m", "memory": "32Mi"}, "limits": {"cpu": "500m", "memory": "64Mi"}}),
     ))?;
     let before = wait_running("resized")?;
     let mut text = String::new();
@@ -190,8 +190,8 @@ pub(crate) fn swap(agent: Agent) -> Result<String> {
             ("burstable", json!({"requests": {"memory": "256Mi"}})),
             ("best-effort", json!({})),
         ];
-        for (name, wanted) in pods {
-            create(resources(name, wanted))?;
+        for (name, requested) in pods {
+            create(resources(name, &requested))?;
             let pod = wait_running(name)?;
             let values = cgroup_values(&pod, "memory.swap.max")?;
             writeln!(text, "{behavior}: {name}: {values}")?;

@@ -62,8 +62,8 @@ pub(crate) fn wait_running(name: &str) -> Result<()> {
         let pod = pod(name)?;
         let statuses = statuses(&pod);
         let running = statuses.iter().filter(|status| status.pointer("/state/running").is_some()).count();
-        let wanted = pod.pointer("/spec/containers").and_then(Value::as_array).map_or(0, Vec::len);
-        ensure!(running == wanted, "{running} of {wanted} containers run: {:?}", pod.get("status"));
+        let expected = pod.pointer("/spec/containers").and_then(Value::as_array).map_or(0, Vec::len);
+        ensure!(running == expected, "{running} of {expected} containers run: {:?}", pod.get("status"));
         Ok(())
     })
 }
