@@ -1,8 +1,8 @@
 //! The CPU manager: which containers get exclusive CPUs, and which CPUs.
 //!
-//! A container of a Guaranteed pod that requests whole CPUs gets that many of its own; all others share the rest. The
-//! choice of CPUs equals upstream's for every topology, because a node can switch between the agents, and because users
-//! tune their machines for it. `testdata/cpu_choices.txt.gz` holds choices of upstream's code.
+//! A container of a Guaranteed pod that requests whole CPUs gets that many exclusive ones; all others share the rest.
+//! The choice of CPUs equals upstream's (docs/parity/resources.md lists the exceptions), because a node can switch between
+//! the agents, and because users tune their machines for it. `testdata/cpu_choices.txt.gz` holds choices of upstream's code.
 //!
 //! Invariants: a CPU has at most one exclusive owner, apart from containers of one pod that do not run at the same time;
 //! reserved CPUs are never exclusive; releasing an allocation restores the shared pool.

@@ -1,4 +1,4 @@
-//! What a machine in namespaces must leave as it was: mounts, network, packet filter, cgroups, folders and kernel
+//! The part of the host that a machine in namespaces must not change: mounts, network, packet filter, cgroups, folders and kernel
 //! settings of the host.
 
 use std::collections::BTreeSet;

@@ -1,4 +1,4 @@
-//! A machine of its own, in namespaces: mounts, network, host name and processes are private; the kernel and the
+//! A test machine in namespaces: mounts, network, host name and processes are private; the kernel and the
 //! cgroup hierarchies are the host's.
 //!
 //! It has a containerd at its usual place and an agent under the name `kubelet`, which kubeadm starts and stops through
@@ -168,7 +168,7 @@ impl Namespaces {
 impl Drop for Namespaces {
     fn drop(&mut self) {
         drop(self.launcher.take());
-        // The first process is gone when the kernel has ended all others of the namespace.
+        // The first process has ended when the kernel has ended all others of the namespace.
         for _ in 0..600 {
             if process::is_zombie(self.init) {
                 break;

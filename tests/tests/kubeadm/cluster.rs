@@ -63,7 +63,7 @@ impl Cluster {
         self.second.run("kubeadm", &["join", "--config", FILE]).await.map(drop)
     }
 
-    /// What follows after `init` and `join`: approves the serving certificate and sets up the pod network.
+    /// The steps after `init` and `join`: approves the serving certificate and sets up the pod network.
     pub(crate) async fn complete_node(&self, machine: &Machine) -> Result<()> {
         let node = self.first.get(&["node", machine.name()]).await?;
         ensure!(condition(&node, "Ready") != "True", "{} is ready without a pod network", machine.name());

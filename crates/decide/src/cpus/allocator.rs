@@ -28,7 +28,7 @@ pub enum AllocationError {
     Take(#[from] TakeError),
 }
 
-/// What an allocation did, for metrics.
+/// The result of an allocation, for metrics.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct AllocationReport {
     /// Containers that qualify for exclusive CPUs, also those that already had them.

@@ -9,7 +9,7 @@ use crate::quantity::amount_in;
 
 /// The number of exclusive CPUs that a container gets; 0 if it runs in the shared pool.
 pub fn exclusive_request(pod: &Pod, container: &Container) -> usize {
-    // Pods with resources of their own take no part: upstream needs an alpha feature for them.
+    // Pods with pod-level resources get none: upstream needs an alpha feature for them.
     if pod_qos_class(pod) != QosClass::Guaranteed || has_pod_level_resources(pod) {
         return 0;
     }

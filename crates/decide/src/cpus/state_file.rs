@@ -103,7 +103,7 @@ pub fn decode(policy: &str, content: &[u8]) -> Result<CpuAssignments, StateFileE
     Ok(assignments)
 }
 
-/// `None` for `null`, which has a dump of its own.
+/// `None` for `null`, which has a separate dump.
 fn read_entries(entries: Option<&Value>) -> Result<Option<Entries>, StateFileError> {
     let entries = match entries {
         None => return Ok(Some(Entries::new())),

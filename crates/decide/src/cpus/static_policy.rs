@@ -10,7 +10,7 @@ use super::distribution::take_distributed;
 use super::hints::NumaNodes;
 use crate::go_text::quoted;
 
-/// Who owns which CPUs. The content of the state file.
+/// The owner of each CPU; the content of the state file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CpuAssignments {
     /// CPUs of all containers without exclusive ones, reserved CPUs included.
@@ -19,7 +19,7 @@ pub struct CpuAssignments {
     pub exclusive: BTreeMap<PodUid, BTreeMap<String, CpuSet>>,
 }
 
-/// What does not change while the agent runs.
+/// Settings that do not change while the agent runs.
 #[derive(Clone, Debug)]
 pub struct StaticPolicy {
     topology: CpuTopology,

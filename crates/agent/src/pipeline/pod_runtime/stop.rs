@@ -90,7 +90,7 @@ impl PodRuntime {
             let before = pod.map(|pod| containers_to_stop_first(pod, &status.name)).unwrap_or_default();
             let predecessors = async {
                 let stopped = |running: &HashSet<String>| !before.iter().any(|name| running.contains(*name));
-                // The sender outlives this future, so the wait ends with the predicate.
+                // The sender exists longer than this future, so the wait ends with the predicate.
                 let _ = running.subscribe().wait_for(stopped).await;
             };
             let stopped = self.stop_container(&stop, predecessors).await;
