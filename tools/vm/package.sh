@@ -17,12 +17,14 @@ binary=${binary:-$("$top/tools/release-build.sh")}
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 
-version=$("$top/tools/version.sh" debian)
+mkdir "$scratch/old" "$scratch/new"
+mv "$top/$("$top/tools/deb.sh" --binary "$binary" --compression gzip)" "$scratch/old/podward.deb"
+# The same content with a higher version.
+dpkg-deb -R "$scratch/old/podward.deb" "$scratch/tree"
+sed -i 's/^Version: .*/&+rebuilt1/' "$scratch/tree/DEBIAN/control"
+dpkg-deb --root-owner-group -Zgzip -z1 --build "$scratch/tree" "$scratch/new/podward.deb" >/dev/null
+rm -r "$scratch/tree"
 for repository in old new; do
-    mkdir "$scratch/$repository"
-    [ $repository = old ] || version=$version+rebuilt1
-    package=$top/$("$top/tools/deb.sh" --binary "$binary" --version "$version" --compression gzip)
-    mv "$package" "$scratch/$repository/"
-    (cd "$scratch/$repository" && dpkg-scanpackages --multiversion . /dev/null >Packages 2>/dev/null)
+    (cd "$scratch/$repository" && dpkg-scanpackages . /dev/null >Packages 2>/dev/null)
 done
 "$here/run.sh" -t 1800 -o "$top/target/vm/package-$machine" "$machine" "$here/checks/package.sh" "$scratch/old" "$scratch/new"
