@@ -36,6 +36,7 @@ fn uid(release: &Path, pod: &str) -> String {
 async fn runs_pods_from_the_state_of_every_earlier_release() {
     for release in recorded() {
         let mut node = VirtualNode::new();
+        "node-a".clone_into(&mut node.name);
         copy_files(&release.join("podward"), &node.path("state"));
         copy_files(&release, &node.path("root"));
         // The manifest folder cannot be read, so only the checkpoints have the pods and their objects.

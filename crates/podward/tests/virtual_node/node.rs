@@ -49,6 +49,7 @@ pub(crate) const TIMEOUT: Duration = Duration::from_secs(90);
 /// Changes of the settings apply from the next start of the agent.
 pub(crate) struct VirtualNode {
     pub(crate) runtime: FakeRuntime,
+    pub(crate) name: String,
     pub(crate) crash_backoff: timing::BackoffPolicy,
     pub(crate) pleg: agent::pipeline::pleg::PlegSettings,
     pub(crate) http: Option<String>,
@@ -77,6 +78,7 @@ impl VirtualNode {
         std::fs::create_dir(folder.path().join("manifests")).unwrap();
         Self {
             runtime: FakeRuntime::start(folder.path().join("runtime.sock")).unwrap(),
+            name: node_settings().name,
             crash_backoff: crash_backoff(CrashBackoffDecay::Default, None),
             pleg: agent::pipeline::pleg::PlegSettings::default(),
             http: None,
@@ -180,6 +182,7 @@ impl VirtualNode {
             listed: agent::node::pod_resources::ListScope::Active,
             credential_provider_hash: None,
             settings: NodeSettings {
+                name: self.name.clone(),
                 cpu_policy: match &self.cpus {
                     Some(_) => CpuPolicy::Static { quota: ExclusiveQuota::None },
                     None => CpuPolicy::None,
