@@ -63,10 +63,10 @@ snapshot() {
     } >"$1"
 }
 
-# The machine has no network: apt uses only the repository of this test.
+# The machine has no network: apt uses only the repository of this test. Its dpkg leaves out all documentation.
 apt_do() {
     apt-get -qq -y --no-install-recommends -o "Dir::Etc::sourcelist=$scratch/sources.list" -o Dir::Etc::sourceparts=- \
-        -o Dpkg::Use-Pty=0 "$@"
+        -o Dpkg::Use-Pty=0 -o 'Dpkg::Options::=--path-include=/usr/share/doc/podward/*' "$@"
 }
 use_repository() {
     echo "deb [trusted=yes] file:$VM_FILES/$1 ./" >"$scratch/sources.list"
