@@ -8,9 +8,10 @@ pub(crate) fn all(folder: &str) -> Vec<(&'static str, Value)> {
     vec![
         (
             "burner",
-            // Runs at its limit all the time, so that its CPU time depends on nothing but its age.
+            // Runs at its limit all the time, so that its CPU time depends on nothing but its age. The second container
+            // leaves the pod without a limit: of two equal quotas, the kernel enforces now this one and now that one.
             with(
-                pod("burner", [container("main", "burn 100")]),
+                pod("burner", [container("main", "burn 100"), container("idle", "sleep forever")]),
                 "/spec/containers/0/resources",
                 json!({
                     "requests": {"cpu": "100m", "memory": "20Mi"}, "limits": {"cpu": "400m", "memory": "64Mi"},
