@@ -253,11 +253,10 @@ impl ClusterNode {
     /// line.
     pub fn end(self) -> Result<()> {
         let log = self.agent.log_tail(usize::MAX);
-        // Events begin with their time, also if they contain output of containers or responses of the API server.
-        let broken = log.lines().find(|line| !line.starts_with("20"));
-        if self.agent.kind() == Agent::Podward
-            && let Some(line) = broken
-        {
+        // Events begin with their time, also if they contain output of containers or responses of the API server. After a
+        // switch between the agents, the log has lines of upstream as well.
+        let only_podward = self.agent.kind() == Agent::Podward && !log.lines().any(is_of_upstream);
+        if only_podward && let Some(line) = log.lines().find(|line| !line.starts_with("20")) {
             bail!("a log event has several lines, one of them is {line:?}");
         }
         let all = self.requests()?;
@@ -309,6 +308,14 @@ impl Drop for ClusterNode {
             let _ = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).status();
         }
     }
+}
+
+/// Whether a line begins like upstream's, with severity, month and day: `I1231 `.
+fn is_of_upstream(line: &str) -> bool {
+    let head = line.as_bytes().first_chunk::<6>();
+    head.is_some_and(|[severity, date @ .., space]| {
+        b"IWEF".contains(severity) && date.iter().all(u8::is_ascii_digit) && *space == b' '
+    })
 }
 
 /// The status of a condition; empty if there is none.
