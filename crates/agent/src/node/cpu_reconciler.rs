@@ -3,7 +3,7 @@
 //! A container in the shared pool must leave CPUs that become exclusive. Like upstream, it does so within
 //! `cpuManagerReconcilePeriod`; a container that is created later starts with the right set.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -56,7 +56,8 @@ impl CpuReconcilerDeps {
 
     async fn reconcile(&self, sent: &mut HashMap<ContainerId, CpuSet>) {
         let running = self.running();
-        sent.retain(|id, _| running.iter().any(|(running, _)| running == id));
+        let ids: HashSet<&ContainerId> = running.iter().map(|(id, _)| id).collect();
+        sent.retain(|id, _| ids.contains(id));
         for (id, cpus) in running {
             if cpus.is_empty() || sent.get(&id) == Some(&cpus) {
                 continue;
