@@ -118,6 +118,7 @@ fn pods_run() -> Result<()> {
 
 /// Runs `action` and checks that every container and sandbox is still the same process.
 fn keeps_containers(action: impl FnOnce() -> Result<()>) -> Result<()> {
+    node::wait_settled()?;
     let before = node::tasks()?;
     ensure!(!before.is_empty(), "nothing runs");
     action()?;
@@ -228,7 +229,7 @@ fn reserved_cgroup(name: &str, exists: bool) -> Result<()> {
         }
         eventually("agent refuses to start", || {
             let log = sh("journalctl -u podward --no-pager -o cat | tail -n 40")?;
-            if !log.to_lowercase().contains("does not exist") {
+            if !log.contains("has some missing paths") {
                 bail!("no such reason in the log: {log}");
             }
             Ok(())

@@ -14,6 +14,11 @@ use crate::{file, node};
 
 const FOLDER: &str = "/var/lib/vm/control-plane";
 
+/// Requests go through one `kubectl proxy`: each start of kubectl takes seconds of CPU time in emulation.
+const PROXY_PORT: u16 = 8001;
+
+const PODS: &str = "/api/v1/namespaces/default/pods";
+
 /// Starts etcd and kube-apiserver as services and waits until the API server is ready.
 pub(crate) fn start_control_plane() -> Result<()> {
     let etcd = format!(
@@ -42,7 +47,13 @@ pub(crate) fn start_control_plane() -> Result<()> {
     sh("mkdir -p -m 0700 /var/lib/vm/control-plane/etcd")?;
     sh(&format!("systemd-run --quiet --unit=vm-etcd {etcd}"))?;
     sh(&format!("systemd-run --quiet --unit=vm-apiserver {server}"))?;
-    eventually("API server is ready", || kubectl("get --raw /readyz").map(drop))
+    let proxy = format!(
+        "until [ -s {FOLDER}/certificates/apiserver.crt ]; do sleep 1; done; \
+         exec {} --kubeconfig={FOLDER}/admin.kubeconfig proxy --port={PROXY_PORT}",
+        file("kubectl").display()
+    );
+    sh(&format!("systemd-run --quiet --unit=vm-proxy sh -c '{proxy}'"))?;
+    eventually("API server is ready", || api("GET", "/readyz", "", &Value::Null).map(drop))
 }
 
 /// Connects the agent to the API server, with changes of the configuration, and waits until the node is registered.
@@ -57,8 +68,8 @@ fn join(agent: Agent, overlay: Value) -> Result<()> {
     ))?;
     agents::wait_healthy()?;
     eventually("node is ready", || {
-        let ready = kubectl("get node vm -o jsonpath={.status.conditions[?(@.type==\"Ready\")].status}")?;
-        ensure!(ready.trim() == "True", "{ready}");
+        let ready = node_condition("Ready")?;
+        ensure!(ready == "True", "{ready}");
         Ok(())
     })
 }
@@ -66,28 +77,43 @@ fn join(agent: Agent, overlay: Value) -> Result<()> {
 /// Makes the agents standalone again, and stops the control plane if it runs.
 pub(crate) fn leave() -> Result<()> {
     if sh("systemctl is-active vm-apiserver").is_ok() {
-        kubectl("delete pods --all --grace-period=1 --wait=false")?;
+        api("DELETE", &format!("{PODS}?gracePeriodSeconds=1"), "", &Value::Null)?;
         eventually("API pods are gone", || {
-            let left = kubectl("get pods -o name")?;
-            ensure!(left.trim().is_empty(), "{left}");
+            let list: Value = serde_json::from_str(&api("GET", PODS, "", &Value::Null)?)?;
+            let left = list.get("items").and_then(Value::as_array).map_or(0, Vec::len);
+            ensure!(left == 0, "{left} pods are left");
             Ok(())
         })?;
     }
     sh(
         "rm -f /etc/systemd/system/*.service.d/cluster.conf; systemctl daemon-reload; systemctl stop podward kubelet; \
-        systemctl stop vm-apiserver vm-etcd 2>/dev/null; swapoff -a",
+        systemctl stop vm-proxy vm-apiserver vm-etcd 2>/dev/null; swapoff -a",
     )?;
     agents::configure(json!({}))
 }
 
-fn kubectl(arguments: &str) -> Result<String> {
-    let program = file("kubectl");
-    sh(&format!("{} --kubeconfig={FOLDER}/admin.kubeconfig {}", program.display(), quote(arguments)))
+/// A request to the API server; without a body if it is null.
+fn api(method: &str, path: &str, content_type: &str, body: &Value) -> Result<String> {
+    let body = if body.is_null() { String::new() } else { body.to_string() };
+    node::request(PROXY_PORT, method, path, content_type, &body)
 }
 
-/// Quotes the arguments for the shell; they contain no spaces.
-fn quote(arguments: &str) -> String {
-    arguments.split(' ').map(|word| format!("'{word}'")).collect::<Vec<_>>().join(" ")
+/// Status of a condition of the node.
+fn node_condition(kind: &str) -> Result<String> {
+    let node: Value = serde_json::from_str(&api("GET", "/api/v1/nodes/vm", "", &Value::Null)?)?;
+    let conditions =
+        node.pointer("/status/conditions").and_then(Value::as_array).cloned().unwrap_or_default();
+    let condition = conditions.iter().find(|condition| node::text(condition, "/type") == kind);
+    Ok(condition.map(|condition| node::text(condition, "/status")).unwrap_or_default())
+}
+
+/// Deletes a pod and waits until the agent has confirmed it.
+fn delete(name: &str) -> Result<()> {
+    api("DELETE", &format!("{PODS}/{name}?gracePeriodSeconds=1"), "", &Value::Null)?;
+    eventually(&format!("API pod {name} is gone"), || {
+        ensure!(api_pod(name).is_err(), "still there");
+        Ok(())
+    })
 }
 
 fn kubeconfig(token: &str) -> Value {
@@ -103,13 +129,11 @@ fn kubeconfig(token: &str) -> Value {
 
 fn create(pod: Value) -> Result<()> {
     let pod = merged(pod, json!({"spec": {"nodeName": "vm", "automountServiceAccountToken": false}}));
-    let path = format!("{FOLDER}/pod.json");
-    write(&path, &pod.to_string())?;
-    kubectl(&format!("create -f {path}")).map(drop)
+    api("POST", PODS, "application/json", &pod).map(drop)
 }
 
 fn api_pod(name: &str) -> Result<Value> {
-    serde_json::from_str(&kubectl(&format!("get pod {name} -o json"))?).context("parse a pod")
+    serde_json::from_str(&api("GET", &format!("{PODS}/{name}"), "", &Value::Null)?).context("parse a pod")
 }
 
 fn wait_running(name: &str) -> Result<Value> {
@@ -155,8 +179,7 @@ pub(crate) fn resize(agent: Agent) -> Result<String> {
     let patch = json!({"spec": {"containers": [{"name": "main", "resources": {
         "requests": {"cpu": "150m", "memory": "48Mi"}, "limits": {"cpu": "605m", "memory": "96Mi"},
     }}]}});
-    write(format!("{FOLDER}/patch.json"), &patch.to_string())?;
-    kubectl(&format!("patch pod resized --subresource resize --patch-file {FOLDER}/patch.json"))?;
+    api("PATCH", &format!("{PODS}/resized/resize"), "application/strategic-merge-patch+json", &patch)?;
     let after = eventually("resize is complete", || {
         let pod = api_pod("resized")?;
         let status = node::statuses(&pod).pop().context("no status")?;
@@ -172,7 +195,7 @@ pub(crate) fn resize(agent: Agent) -> Result<String> {
     let same = node::statuses(&before).first().map(|status| node::text(status, "/containerID"))
         == node::statuses(&after).first().map(|status| node::text(status, "/containerID"));
     writeln!(text, "same container: {same}")?;
-    kubectl("delete pod resized --grace-period=1")?;
+    delete("resized")?;
     Ok(text)
 }
 
@@ -195,7 +218,7 @@ pub(crate) fn swap(agent: Agent) -> Result<String> {
             let pod = wait_running(name)?;
             let values = cgroup_values(&pod, "memory.swap.max")?;
             writeln!(text, "{behavior}: {name}: {values}")?;
-            kubectl(&format!("delete pod {name} --grace-period=1"))?;
+            delete(name)?;
         }
     }
     sh("swapoff -a")?;
@@ -244,12 +267,10 @@ pub(crate) fn eviction(agent: Agent) -> Result<String> {
             Ok(reason)
         })?;
         writeln!(text, "{name}: {reason}")?;
-        kubectl(&format!("delete pod {name} --grace-period=1"))?;
+        delete(name)?;
         eventually(&format!("{condition} ends"), || {
-            let state = kubectl(&format!(
-                "get node vm -o jsonpath={{.status.conditions[?(@.type==\"{condition}\")].status}}"
-            ))?;
-            ensure!(state.trim() == "False", "{condition} is {state}");
+            let state = node_condition(condition)?;
+            ensure!(state == "False", "{condition} is {state}");
             Ok(())
         })?;
     }

@@ -34,11 +34,13 @@ pub(crate) fn equal_upstream() -> Result<()> {
     record(Agent::Upstream)?;
     let (program, allowed) = (file("compare_metrics"), file("metrics-allowed.txt"));
     let pages = results().join("metrics");
+    let report = pages.join("differences.txt");
     sh(&format!(
-        "{} --recorded --pages {} --allowed {}",
+        "{} --recorded --pages {} --allowed {} >{report} 2>&1 || {{ cat {report}; exit 1; }}",
         program.display(),
         pages.display(),
-        allowed.display()
+        allowed.display(),
+        report = report.display(),
     ))
     .map(drop)
 }

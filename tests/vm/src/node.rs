@@ -1,6 +1,7 @@
 //! The node through its agent's read-only port, and through containerd.
 
 use std::collections::BTreeSet;
+use std::fmt::Write as _;
 use std::fs;
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -18,14 +19,24 @@ pub(crate) fn get(path: &str) -> Result<String> {
 }
 
 pub(crate) fn get_from(port: u16, path: &str) -> Result<String> {
+    request(port, "GET", path, "", "")
+}
+
+/// One HTTP request to a local port; an error contains the response.
+pub(crate) fn request(port: u16, method: &str, path: &str, content_type: &str, body: &str) -> Result<String> {
     let mut stream = TcpStream::connect(("127.0.0.1", port)).with_context(|| format!("connect to {port}"))?;
     stream.set_read_timeout(Some(Duration::from_secs(60)))?;
     // HTTP/1.0, so that the response is not chunked.
-    write!(stream, "GET {path} HTTP/1.0\r\nHost: vm\r\n\r\n")?;
+    let mut head = format!("{method} {path} HTTP/1.0\r\nHost: 127.0.0.1\r\n");
+    if !body.is_empty() {
+        write!(head, "Content-Type: {content_type}\r\nContent-Length: {}\r\n", body.len())?;
+    }
+    stream.write_all(format!("{head}\r\n{body}").as_bytes())?;
     let mut text = String::new();
     stream.read_to_string(&mut text).with_context(|| format!("read {path}"))?;
     let (head, body) = text.split_once("\r\n\r\n").with_context(|| format!("{path}: not HTTP: {text}"))?;
-    ensure!(head.split(' ').nth(1) == Some("200"), "{path}: {head}\n{body}");
+    let code = head.split(' ').nth(1).unwrap_or_default();
+    ensure!(code.starts_with('2'), "{method} {path}: {head}\n{body}");
     Ok(body.to_owned())
 }
 
@@ -81,6 +92,18 @@ pub(crate) fn remove_all() -> Result<()> {
             "find /sys/fs/cgroup/kubepods.slice -mindepth 1 -type d -name '*pod*' | grep -c -- '-pod' || true",
         )?;
         ensure!(slices.trim() == "0", "{} pod cgroups are left", slices.trim());
+        Ok(())
+    })
+}
+
+/// Waits until the pods of removed manifests are gone, and their tasks with them.
+pub(crate) fn wait_settled() -> Result<()> {
+    eventually("pods of removed manifests are gone", || {
+        let manifests = fs::read_dir(MANIFESTS)?.count();
+        let pods = pods()?.len();
+        ensure!(pods == manifests, "{pods} pods, {manifests} manifests");
+        let stopped = tasks()?.into_iter().filter(|task| !task.ends_with(" RUNNING")).count();
+        ensure!(stopped == 0, "{stopped} tasks do not run");
         Ok(())
     })
 }
