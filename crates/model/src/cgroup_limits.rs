@@ -1,3 +1,5 @@
+use values::cpu_set::CpuSet;
+
 use crate::{CgroupDriver, HugepageLimit};
 
 /// systemd's unit of CPU quotas, one percent of a CPU, in microseconds per second.
@@ -12,6 +14,8 @@ pub struct CgroupLimits {
     pub cpu_quota: Option<i64>,
     /// CFS period in microseconds.
     pub cpu_period: Option<u64>,
+    /// CPUs that the cgroup may use; set on cgroup v2 only, because new cgroups of v1 take those of their parent.
+    pub cpus: Option<CpuSet>,
     /// Memory in bytes.
     pub memory: Option<i64>,
     pub pids: Option<i64>,

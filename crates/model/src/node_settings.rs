@@ -2,6 +2,8 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use values::cpu_set::CpuSet;
+
 use crate::{AdmissionSettings, CgroupDriver, CgroupSettings, CpuPolicy, HostCapabilities, NodeResources};
 
 /// Settings of the node that decisions use; fixed at start.
@@ -31,6 +33,9 @@ pub struct NodeSettings {
     pub cpu_cfs_quota_period: Duration,
     /// `cpuManagerPolicy`.
     pub cpu_policy: CpuPolicy,
+    /// CPUs of the cgroup of all pods: all that are online under the CPU policy none, so that systemd keeps the cpuset
+    /// controller there; `None` leaves them unchanged.
+    pub pods_cpus: Option<CpuSet>,
     /// `singleProcessOOMKill`: running out of memory ends one process, not its container.
     pub single_process_oom_kill: bool,
     /// `podPidsLimit`; none unless positive.

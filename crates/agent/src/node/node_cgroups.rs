@@ -64,8 +64,8 @@ pub async fn prepare(cgroups: &dyn PodCgroups, settings: &NodeSettings) -> Resul
         return Err(NodeCgroupError::NoRoot(root.clone()));
     }
     let paths = QosCgroups::of(settings);
-    let unlimited = CgroupLimits::default();
-    cgroups.ensure(&paths.all, &unlimited).await.map_err(failed_to("create the cgroup of all pods"))?;
+    let all_cpus = CgroupLimits { cpus: settings.pods_cpus.clone(), ..CgroupLimits::default() };
+    cgroups.ensure(&paths.all, &all_cpus).await.map_err(failed_to("create the cgroup of all pods"))?;
     let burstable = CgroupLimits { cpu_shares: None, ..burstable_limits(0) };
     let failed = failed_to("create the cgroup of Burstable pods");
     cgroups.ensure(&paths.burstable, &burstable).await.map_err(failed)?;

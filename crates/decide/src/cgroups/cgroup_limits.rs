@@ -30,6 +30,7 @@ pub fn pod_cgroup_limits(pod: &Pod, settings: &NodeSettings) -> CgroupLimits {
         (quota, period.unsigned_abs())
     });
     CgroupLimits {
+        cpus: None,
         cpu_shares: Some(shares.unsigned_abs()),
         cpu_quota: cpu.map(|(quota, _)| quota),
         cpu_period: cpu.map(|(_, period)| period),

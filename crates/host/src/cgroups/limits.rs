@@ -40,6 +40,7 @@ pub(super) fn set_v1(cgroup: &Path, controllers: &[String], limits: &CgroupLimit
 pub(super) fn set_v2(cgroup: &Path, limits: &CgroupLimits) -> Result<(), FileError> {
     set(cgroup, "cpu.weight", limits.cpu_shares.map(cpu_weight))?;
     set(cgroup, "cpu.max", cpu_max(limits))?;
+    set(cgroup, "cpuset.cpus", limits.cpus.as_ref())?;
     set_bytes(&cgroup.join("memory.max"), limits.memory)?;
     set(cgroup, "pids.max", limits.pids)?;
     set_hugepages(cgroup, ".max", &limits.hugepages)
@@ -132,8 +133,7 @@ fn set_hugepages(cgroup: &Path, suffix: &str, limits: &HugepageLimits) -> Result
         match limits {
             HugepageLimits::Unchanged => {}
             HugepageLimits::Unlimited => {
-                let is_set =
-                    |text: &str| text == "max" || text.parse().is_ok_and(|found: u64| found >= NO_LIMIT);
+                let is_set = |text: &str| text.parse().is_ok_and(|found: u64| found >= NO_LIMIT);
                 write_if_changed(entry.path(), &NO_LIMIT.to_string(), is_set)?;
             }
             HugepageLimits::Sizes(sizes) => {

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use model::{CgroupLimits, CgroupVersion};
+use values::cpu_set::CpuSet;
 
 use crate::systemd::dbus;
 use message::{Property, Value, method_call};
@@ -138,7 +139,26 @@ fn properties(limits: &CgroupLimits, version: CgroupVersion) -> Vec<Property<'st
         add("CPUQuotaPerSecUSec", Some(limits.systemd_quota_per_second().unwrap_or(u64::MAX)));
     }
     add("TasksMax", limits.pids.and_then(|pids| u64::try_from(pids).ok()));
+    // Without the property systemd may remove the cpuset controller from the slice again.
+    if let (CgroupVersion::V2, Some(cpus)) = (version, &limits.cpus) {
+        all.push(Property("AllowedCPUs", Value::Bytes(cpu_mask(cpus))));
+    }
     all
+}
+
+/// One bit per CPU, the lowest first.
+fn cpu_mask(cpus: &CpuSet) -> Vec<u8> {
+    let mut mask = Vec::new();
+    for cpu in cpus.iter() {
+        let byte = usize::try_from(cpu / 8).unwrap_or(0);
+        if mask.len() <= byte {
+            mask.resize(byte + 1, 0);
+        }
+        if let Some(bits) = mask.get_mut(byte) {
+            *bits |= 1 << (cpu % 8);
+        }
+    }
+    mask
 }
 
 #[cfg(test)]
@@ -236,6 +256,14 @@ mod tests {
             found(&unlimited, CgroupVersion::V2),
             [("CPUQuotaPeriodUSec", 100_000), ("CPUQuotaPerSecUSec", u64::MAX)]
         );
+    }
+
+    #[test]
+    fn allowed_cpus_are_a_mask_on_cgroup_v2_only() {
+        let limits = CgroupLimits { cpus: Some("0-2,9,16".parse().unwrap()), ..CgroupLimits::default() };
+        let found = properties(&limits, CgroupVersion::V2);
+        assert_eq!(found, [Property("AllowedCPUs", Value::Bytes(vec![0b111, 0b10, 0b1]))]);
+        assert_eq!(properties(&limits, CgroupVersion::V1), []);
     }
 
     #[test]

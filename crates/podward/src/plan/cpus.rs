@@ -19,6 +19,17 @@ pub(super) fn cpu_policy(loaded: &LoadedConfig) -> CpuPolicy {
     }
 }
 
+/// CPUs of the cgroup of all pods; the static policy sets those of each container instead.
+pub(super) fn pods_cpus(loaded: &LoadedConfig) -> anyhow::Result<Option<CpuSet>> {
+    match cpu_policy(loaded) {
+        CpuPolicy::None => {
+            let online: CpuSet = host::online_cpus(Path::new("/sys")).parse().context("online CPUs")?;
+            Ok(Some(online).filter(|cpus| !cpus.is_empty()))
+        }
+        CpuPolicy::Static { .. } => Ok(None),
+    }
+}
+
 /// Reads the topology of the machine, which only the static policy needs.
 pub(super) fn static_policy(
     loaded: &LoadedConfig,

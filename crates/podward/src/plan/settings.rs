@@ -40,6 +40,7 @@ pub(super) fn node_settings(
         cpu_cfs_quota: config.cgroups.cpu_cfs_quota,
         cpu_cfs_quota_period: config.cgroups.cpu_cfs_quota_period.to_std(),
         cpu_policy: cpus::cpu_policy(loaded),
+        pods_cpus: cpus::pods_cpus(loaded)?,
         single_process_oom_kill,
         pod_pids_limit: config.pods.pod_pids_limit,
         cluster_dns: cluster_dns(&config.network.cluster_dns),

@@ -30,6 +30,7 @@ pub(crate) fn settings() -> NodeSettings {
         cgroup_root: "/".into(),
         cgroup_driver: CgroupDriver::Cgroupfs,
         cgroups_per_qos: true,
+        pods_cpus: None,
         cpu_cfs_quota: true,
         cpu_cfs_quota_period: Duration::from_millis(100),
         single_process_oom_kill: false,

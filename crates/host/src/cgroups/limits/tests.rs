@@ -6,6 +6,7 @@ const MI: i64 = 1 << 20;
 
 fn all() -> CgroupLimits {
     CgroupLimits {
+        cpus: None,
         cpu_shares: Some(102),
         cpu_quota: Some(50_000),
         cpu_period: Some(20_000),
@@ -107,6 +108,14 @@ fn absent_limits_do_not_change_files() {
 }
 
 #[test]
+fn sets_cpus_on_cgroup_v2() {
+    let limits = CgroupLimits { cpus: Some("0-1".parse().unwrap()), ..CgroupLimits::default() };
+    check(|cgroup| set_v2(cgroup, &limits), &[("cpuset.cpus", "\n", "0-1")]);
+    check(|cgroup| set_v2(cgroup, &limits), &[("cpuset.cpus", "0-1\n", "0-1\n")]);
+    check(|cgroup| set_v1(cgroup, &bound(&["cpuset"]), &limits), &[("cpuset.cpus", "0\n", "0\n")]);
+}
+
+#[test]
 fn unlimited_hugepages_reset_limits() {
     let unlimited = CgroupLimits { hugepages: HugepageLimits::Unlimited, ..CgroupLimits::default() };
     let v1 = [
@@ -114,7 +123,10 @@ fn unlimited_hugepages_reset_limits() {
         ("hugetlb.1GB.limit_in_bytes", "9223372035781033984\n", "9223372035781033984\n"),
     ];
     check(|cgroup| set_v1(cgroup, &bound(&["hugetlb"]), &unlimited), &v1);
-    let v2 = [("hugetlb.2MB.max", "0\n", "4611686018427387904"), ("hugetlb.1GB.max", "max\n", "max\n")];
+    let v2 = [
+        ("hugetlb.2MB.max", "0\n", "4611686018427387904"),
+        ("hugetlb.1GB.max", "max\n", "4611686018427387904"),
+    ];
     check(|cgroup| set_v2(cgroup, &unlimited), &v2);
     let unchanged = [("hugetlb.2MB.max", "5\n", "5\n")];
     check(|cgroup| set_v2(cgroup, &CgroupLimits::default()), &unchanged);

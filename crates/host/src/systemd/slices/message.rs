@@ -17,6 +17,7 @@ pub(super) enum Value {
     Texts(Vec<String>),
     Flag(bool),
     Number(u64),
+    Bytes(Vec<u8>),
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -95,6 +96,10 @@ fn write_value(body: &mut Writer, value: &Value) {
         Value::Number(number) => {
             body.signature("t");
             body.long_number(*number);
+        }
+        Value::Bytes(bytes) => {
+            body.signature("ay");
+            body.array(1, |all| all.0.extend(bytes));
         }
     }
 }
