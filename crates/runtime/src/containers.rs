@@ -1,0 +1,5 @@
+//! Settings that every container has without a request.
+
+mod default_mounts;
+
+pub use default_mounts::default_mounts;

@@ -1,0 +1,117 @@
+//! Root file systems of containers, and read-only views of images for image volumes.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use super::disk::{Folders, OnPath, StoreError, make_folder, names, remove, write_json};
+use super::records::{Record, RecordedLayer};
+use super::{ImageStore, overlay};
+use crate::images::digest::Digest;
+
+pub(super) const WRITABLE: &str = "fs";
+const WORK: &str = "work";
+const MOUNT: &str = "root";
+const RECORD: &str = "root.json";
+const MAX_OWNER: usize = 128;
+
+/// Keeps the layers of a root while it exists, also after its image was removed.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct RootRecord {
+    image: Digest,
+    pub(super) layers: Vec<RecordedLayer>,
+}
+
+impl ImageStore {
+    /// Mounts the root file system of a container: the layers of the image, and a writable layer on top. The writable
+    /// layer is kept until `unmount_root`, so that the call can be repeated after a restart of the machine.
+    pub fn mount_root(&self, image: &str, container: &str) -> Result<PathBuf, StoreError> {
+        let (folder, record) = self.prepare(image, container)?;
+        let mount = folder.join(MOUNT);
+        if overlay::is_mounted(&mount)? {
+            return Ok(mount);
+        }
+        let (writable, work) = (folder.join(WRITABLE), folder.join(WORK));
+        make_folder(&mount, 0o755)?;
+        make_folder(&writable, 0o755)?;
+        make_folder(&work, 0o711)?;
+        overlay::mount_writable(&self.layer_roots(&record), &writable, &work, &mount)?;
+        Ok(mount)
+    }
+
+    /// Mounts a read-only view of an image, for `owner`: a name of the caller's choice, for example of sandbox and
+    /// volume. Ends with `unmount_root`.
+    pub fn mount_view(&self, image: &str, owner: &str) -> Result<PathBuf, StoreError> {
+        let (folder, record) = self.prepare(image, owner)?;
+        let mount = folder.join(MOUNT);
+        if !overlay::is_mounted(&mount)? {
+            make_folder(&mount, 0o755)?;
+            let empty = folder.join(WRITABLE);
+            make_folder(&empty, 0o755)?;
+            overlay::mount_read_only(&self.layer_roots(&record), &empty, &mount)?;
+        }
+        Ok(mount)
+    }
+
+    /// Unmounts a root or view and removes its writable layer. Does nothing if there is none.
+    pub fn unmount_root(&self, owner: &str) -> Result<(), StoreError> {
+        let folder = folder(&self.inner.folders, owner)?;
+        if !folder.exists() {
+            return Ok(());
+        }
+        overlay::detach(&folder.join(MOUNT))?;
+        // Without its record the folder no longer keeps layers; the record goes last, so that a crash in between
+        // leaves a root that can be unmounted again.
+        for part in [MOUNT, WORK, WRITABLE, RECORD] {
+            remove(&folder.join(part))?;
+        }
+        remove(&folder)?;
+        self.collect()
+    }
+
+    /// Owners of roots and views.
+    pub fn root_owners(&self) -> Result<Vec<String>, StoreError> {
+        names(&self.inner.folders.roots())
+    }
+
+    /// Records which layers a root uses before anything is mounted.
+    fn prepare(&self, image: &str, owner: &str) -> Result<(PathBuf, Record), StoreError> {
+        let folder = folder(&self.inner.folders, owner)?;
+        let _lock = self.lock()?;
+        let record = self.find(image)?.ok_or_else(|| StoreError::NotFound(image.to_owned()))?;
+        if let Some(older) = read(&folder)?
+            && older.image != record.id
+        {
+            return Err(StoreError::OtherImage { container: owner.to_owned(), image: older.image });
+        }
+        make_folder(&folder, 0o711)?;
+        let root = RootRecord { image: record.id.clone(), layers: record.layers.clone() };
+        write_json(&self.inner.folders, &folder.join(RECORD), &root)?;
+        Ok((folder, Record::clone(&record)))
+    }
+}
+
+/// Fails for names that could leave the folder.
+pub(super) fn folder(folders: &Folders, owner: &str) -> Result<PathBuf, StoreError> {
+    let is_safe = (1..=MAX_OWNER).contains(&owner.len())
+        && !owner.starts_with('.')
+        && owner.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.'));
+    if is_safe { Ok(folders.roots().join(owner)) } else { Err(StoreError::InvalidOwner(owner.to_owned())) }
+}
+
+pub(super) fn all(folders: &Folders) -> Result<Vec<RootRecord>, StoreError> {
+    let roots = folders.roots();
+    names(&roots)?.into_iter().filter_map(|name| read(&roots.join(name)).transpose()).collect()
+}
+
+fn read(folder: &Path) -> Result<Option<RootRecord>, StoreError> {
+    let path = folder.join(RECORD);
+    match fs::read(&path) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
+        content => {
+            let content = content.on_path("read", &path)?;
+            serde_json::from_slice(&content).map_err(std::io::Error::from).on_path("parse", &path).map(Some)
+        }
+    }
+}
