@@ -199,7 +199,7 @@ fn plan(
     }
     if let Some(source) = &volume.nfs {
         let read_only = source.read_only == Some(true);
-        return Ok(persistent::nfs(source, path("kubernetes.io/nfs"), read_only, Vec::new()));
+        return persistent::nfs(source, path("kubernetes.io/nfs"), read_only, Vec::new()).map_err(invalid);
     }
     if let Some(plan) = served(pod, volume, path).map_err(invalid)? {
         return Ok(plan);

@@ -1,6 +1,8 @@
 //! Runs programs of the host, such as `mount`, with a timeout.
 
-use std::ffi::{OsStr, OsString};
+mod arguments;
+
+use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{self, Read, Seek};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
@@ -10,6 +12,8 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::process::{Pid, PidfdFlags, Signal};
+
+pub(crate) use arguments::Arguments;
 
 /// How long to wait for a killed program to exit; one that is blocked inside the kernel may never exit.
 const KILL_TIMEOUT: Duration = Duration::from_secs(2);
@@ -26,8 +30,9 @@ pub(crate) struct HelperOutcome {
 /// The end of the failure text if the program does not exist.
 pub(crate) const NOT_INSTALLED: &str = "executable file not found in $PATH";
 
-/// Runs a program to its end; for blocking threads. Kills the program and its children after `timeout`.
-pub(crate) fn run(program: &OsStr, arguments: &[OsString], timeout: Duration) -> HelperOutcome {
+/// Runs a program to its end; for blocking threads. Kills the program and its children after `timeout`. Does not start
+/// it with unsafe arguments.
+pub(crate) fn run(program: &OsStr, arguments: &Arguments, timeout: Duration) -> HelperOutcome {
     match try_run(program, arguments, timeout) {
         Ok(outcome) => outcome,
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
@@ -42,7 +47,11 @@ pub(crate) fn run(program: &OsStr, arguments: &[OsString], timeout: Duration) ->
 /// zombies.
 static UNREAPED: Mutex<Vec<Child>> = Mutex::new(Vec::new());
 
-fn try_run(program: &OsStr, arguments: &[OsString], timeout: Duration) -> io::Result<HelperOutcome> {
+fn try_run(program: &OsStr, arguments: &Arguments, timeout: Duration) -> io::Result<HelperOutcome> {
+    let arguments = match arguments.accepted() {
+        Ok(arguments) => arguments,
+        Err(refusal) => return Err(io::Error::new(io::ErrorKind::InvalidInput, refusal.to_owned())),
+    };
     UNREAPED.lock().retain_mut(|child| matches!(child.try_wait(), Ok(None)));
     // A file, not a pipe: a surviving child that inherited it cannot block the read.
     let mut output = File::from(rustix::fs::memfd_create("output", rustix::fs::MemfdFlags::CLOEXEC)?);
@@ -102,7 +111,7 @@ mod tests {
     use super::*;
 
     fn shell(script: &str, timeout: Duration) -> HelperOutcome {
-        run(OsStr::new("/bin/sh"), &["-c".into(), script.into()], timeout)
+        run(OsStr::new("/bin/sh"), &Arguments::new(&["-c"]).operand(script), timeout)
     }
 
     #[test]
@@ -113,9 +122,12 @@ mod tests {
             (Some("exit status 32"), "out\nerr\n")
         );
         assert!(shell("true", Duration::from_secs(60)).failure.is_none());
-        let missing = run(OsStr::new("no-such-helper"), &[], Duration::from_secs(60));
+        let missing = run(OsStr::new("no-such-helper"), &Arguments::default(), Duration::from_secs(60));
         let text = "exec: \"no-such-helper\": executable file not found in $PATH";
         assert_eq!(missing.failure.as_deref(), Some(text));
+        let refused = run(OsStr::new("touch"), &Arguments::default().operand("--help"), Duration::ZERO);
+        let text = "argument \"--help\" begins with a dash";
+        assert_eq!((refused.failure.as_deref(), refused.output.as_str()), (Some(text), ""));
     }
 
     #[test]

@@ -10,7 +10,7 @@ use async_trait::async_trait;
 use model::{FilterChain, FilterPlan, FilterRule, IpFamily, RulePlace};
 use ports::host::packet_filter::{PacketFilter, PacketFilterError};
 
-use crate::helper_program::{self, HelperOutcome};
+use crate::helper_program::{self, Arguments, HelperOutcome};
 
 /// Timeout of one call, including the wait for the xtables lock.
 const CALL_TIMEOUT: Duration = Duration::from_secs(15);
@@ -80,8 +80,8 @@ fn has_chain(program: &OsStr, chain: FilterChain) -> Result<bool, PacketFilterEr
 }
 
 fn ensure_rule(program: &OsStr, rule: &FilterRule) -> Result<(), PacketFilterError> {
-    let call = |command: &str| {
-        let arguments: Vec<&str> =
+    let call = |command: &'static str| {
+        let arguments: Vec<&'static str> =
             [command, rule.chain.name].into_iter().chain(rule.words.iter().copied()).collect();
         Call::new(program, rule.chain.table, &arguments)
     };
@@ -97,13 +97,13 @@ fn ensure_rule(program: &OsStr, rule: &FilterRule) -> Result<(), PacketFilterErr
 
 struct Call<'a> {
     program: &'a OsStr,
-    arguments: Vec<OsString>,
+    arguments: Arguments,
 }
 
 impl<'a> Call<'a> {
-    fn new(program: &'a OsStr, table: &str, arguments: &[&str]) -> Self {
+    fn new(program: &'a OsStr, table: &'static str, arguments: &[&'static str]) -> Self {
         let options = ["-w", LOCK_WAIT_SECONDS, "-t", table];
-        Self { program, arguments: options.iter().chain(arguments).map(OsString::from).collect() }
+        Self { program, arguments: Arguments::new(&options).words(arguments) }
     }
 
     /// Whether the chain or rule exists.
@@ -126,9 +126,8 @@ impl<'a> Call<'a> {
         if failure.ends_with("executable file not found in $PATH") || failure == "exit status 3" {
             return PacketFilterError::Missing(program.into_owned());
         }
-        let arguments = self.arguments.join(OsStr::new(" "));
         PacketFilterError::Failed {
-            command: format!("{program} {}", arguments.to_string_lossy()),
+            command: format!("{program} {}", self.arguments.shown()),
             reason: format!("{failure}: {}", outcome.output.trim()),
         }
     }

@@ -84,7 +84,9 @@ pub(super) fn plan(
     // They are used as folder names and program arguments.
     let words = portals.iter().chain([&source.iqn, &base]).map(String::as_str).chain(initiator);
     for word in words {
-        if word.is_empty() || word.starts_with(['-', '.']) || word.contains(['/', '\0']) {
+        let is_outside =
+            |character: char| character == '/' || character.is_control() || character.is_whitespace();
+        if word.is_empty() || word.starts_with(['-', '.']) || word.contains(is_outside) {
             return Err(format!("iscsi: {word:?} is no portal, target, interface or initiator"));
         }
     }

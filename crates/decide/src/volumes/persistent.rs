@@ -77,7 +77,10 @@ impl VolumeRequest<'_> {
         }
         if let Some(source) = &spec.nfs {
             let path = self.paths.volume_dir(&self.pod.uid, NFS, self.name);
-            return Some(Ok(nfs(source, path, self.read_only, self.options.clone())));
+            return Some(
+                nfs(source, path, self.read_only, self.options.clone())
+                    .map_err(|reason| self.invalid(reason)),
+            );
         }
         if let Some(source) = &spec.iscsi {
             return Some(self.iscsi(source));
@@ -171,18 +174,28 @@ impl VolumeRequest<'_> {
     }
 }
 
-/// A share of an NFS server.
+/// A share of an NFS server. `mount` and its helpers get server and path as one argument.
+///
+/// # Errors
+/// If the server is no host name or address, or the path is not absolute.
 pub(super) fn nfs(
     source: &NFSVolumeSource,
     path: PathBuf,
     read_only: bool,
     options: Vec<String>,
-) -> VolumePlan {
+) -> Result<VolumePlan, String> {
+    let is_host = |byte: u8| byte.is_ascii_alphanumeric() || b"-._:[]%".contains(&byte);
+    if source.server.is_empty() || source.server.starts_with('-') || !source.server.bytes().all(is_host) {
+        return Err(format!("nfs: {:?} is no host name or address of a server", source.server));
+    }
+    if !source.path.starts_with('/') || source.path.contains(char::is_control) {
+        return Err(format!("nfs: {:?} is no absolute path of a share", source.path));
+    }
     let server = match source.server.parse::<std::net::Ipv6Addr>() {
         Ok(_) => format!("[{}]", source.server),
         Err(_) => source.server.clone(),
     };
-    VolumePlan::Nfs { path, source: format!("{server}:{}", source.path), read_only, options }
+    Ok(VolumePlan::Nfs { path, source: format!("{server}:{}", source.path), read_only, options })
 }
 
 fn mount_options(volume: &PersistentVolume, spec: &PersistentVolumeSpec) -> Vec<String> {

@@ -180,6 +180,22 @@ fn nfs_plan_has_server_and_path() {
 }
 
 #[test]
+fn nfs_server_that_mount_would_parse_as_an_option_is_invalid() {
+    let servers =
+        ["", "-obind", "--bind", "-t", "nas /x", "nas,b", "nas/x", "nas\n", "$(id)", "a\u{0}b", "näs"];
+    for server in servers {
+        let volume = json!({"name": "v", "nfs": {"server": server, "path": "/export"}});
+        let reason = format!("nfs: {server:?} is no host name or address of a server");
+        assert_eq!(planned(volume), Err(VolumeProblem::Invalid { volume: "v".into(), reason }));
+    }
+    for path in ["", "export", "-o", "/a\nb"] {
+        let volume = json!({"name": "v", "nfs": {"server": "nas", "path": path}});
+        let reason = format!("nfs: {path:?} is no absolute path of a share");
+        assert_eq!(planned(volume), Err(VolumeProblem::Invalid { volume: "v".into(), reason }));
+    }
+}
+
+#[test]
 fn plans_mounted_volumes_in_order() {
     let mut pod = mounting(json!({}), json!([{"name": "b"}, {"name": "a"}]));
     let unused = serde_json::from_value(json!({"name": "unused", "flocker": {}})).unwrap();

@@ -1,12 +1,14 @@
 //! Checks, formats, mounts and grows the file system of a block device.
 
-use std::ffi::{OsStr, OsString};
+mod file_systems;
+
+use std::ffi::OsStr;
 use std::path::Path;
 use std::time::Duration;
 
 use ports::host::pod_volumes::{VolumeError, VolumeStep};
 
-use crate::helper_program;
+use crate::helper_program::{self, Arguments};
 use crate::volumes::mount_program;
 
 /// Operations on large disks are slow.
@@ -30,6 +32,8 @@ pub(crate) struct DiskMount<'a> {
 /// Mounts a disk. Formats an unformatted disk first, unless it is read-only.
 pub(crate) fn mount(disk: &DiskMount<'_>, target: &Path, program: &OsStr) -> Result<(), VolumeError> {
     let device = disk.device;
+    file_systems::check(disk.fs_type)?;
+    check_device(device)?;
     let found = format_of(device)?;
     match &found {
         Some(_) if !disk.read_only => check(device)?,
@@ -44,14 +48,10 @@ pub(crate) fn mount(disk: &DiskMount<'_>, target: &Path, program: &OsStr) -> Res
     }
     let mut options = vec![if disk.read_only { "ro" } else { "rw" }];
     options.extend(disk.options.iter().map(String::as_str));
-    let arguments: Vec<OsString> = vec![
-        "-t".into(),
-        disk.fs_type.into(),
-        "-o".into(),
-        options.join(",").into(),
-        device.into(),
-        target.into(),
-    ];
+    let arguments = Arguments::default()
+        .value("-t", disk.fs_type)
+        .value("-o", options.join(","))
+        .operands([device.into(), target.into()]);
     let mounted = mount_program::run(program, &arguments, HELPER_TIMEOUT);
     match found {
         Some(found) if found != disk.fs_type => {
@@ -71,12 +71,14 @@ pub(crate) fn mount_error(error: &VolumeError, reason: String) -> VolumeError {
 
 /// Grows a mounted file system to the size of its disk.
 pub(crate) fn grow(device: &Path, mounted: &Path) -> Result<(), VolumeError> {
-    let (program, arguments): (&str, Vec<OsString>) = match format_of(device)?.as_deref() {
+    check_device(device)?;
+    let none = Arguments::default();
+    let (program, arguments) = match format_of(device)?.as_deref() {
         // The file system gets the full size when the disk is formatted.
         None => return Ok(()),
-        Some("ext3" | "ext4") => ("resize2fs", vec![device.into()]),
-        Some("xfs") => ("xfs_growfs", vec!["-d".into(), mounted.into()]),
-        Some("btrfs") => ("btrfs", vec!["filesystem".into(), "resize".into(), "max".into(), mounted.into()]),
+        Some("ext3" | "ext4") => ("resize2fs", none.operands([device.into()])),
+        Some("xfs") => ("xfs_growfs", none.words(&["-d"]).operands([mounted.into()])),
+        Some("btrfs") => ("btrfs", none.words(&["filesystem", "resize", "max"]).operand(mounted)),
         Some(other) => {
             return Err(VolumeError::Refused(format!(
                 "ResizeFS.Resize - resize of format {other} is not supported for device {} mounted at {}",
@@ -97,7 +99,7 @@ pub(crate) fn grow(device: &Path, mounted: &Path) -> Result<(), VolumeError> {
 /// The format of a disk; `None` if it is unformatted. Fails if that is uncertain, so that no data is overwritten.
 fn format_of(device: &Path) -> Result<Option<String>, VolumeError> {
     let options = ["-p", "-s", "TYPE", "-s", "PTTYPE", "-o", "export"];
-    let arguments: Vec<OsString> = options.iter().map(OsString::from).chain([device.into()]).collect();
+    let arguments = Arguments::new(&options).operands([device.into()]);
     let outcome = helper_program::run(OsStr::new("blkid"), &arguments, HELPER_TIMEOUT);
     match outcome.failure.as_deref() {
         None => Ok(Some(parse_format(&outcome.output))),
@@ -121,7 +123,9 @@ fn parse_format(output: &str) -> String {
 }
 
 fn check(device: &Path) -> Result<(), VolumeError> {
-    let outcome = helper_program::run(OsStr::new("fsck"), &["-a".into(), device.into()], WRITER_TIMEOUT);
+    // fsck passes arguments after `--` to the checker of the file system; the path is absolute.
+    let arguments = Arguments::new(&["-a"]).operand(device);
+    let outcome = helper_program::run(OsStr::new("fsck"), &arguments, WRITER_TIMEOUT);
     match outcome.failure.as_deref() {
         Some(UNREPAIRABLE) => Err(VolumeError::Refused(format!(
             "'fsck' found errors on device {} but could not correct them: {}",
@@ -135,11 +139,8 @@ fn check(device: &Path) -> Result<(), VolumeError> {
 
 fn format(device: &Path, fs_type: &str) -> Result<(), VolumeError> {
     let program = format!("mkfs.{fs_type}");
-    let mut arguments: Vec<OsString> = Vec::new();
-    if matches!(fs_type, "ext3" | "ext4") {
-        arguments.extend(["-F".into(), "-m0".into()]);
-    }
-    arguments.push(device.into());
+    let options: &[&str] = if matches!(fs_type, "ext3" | "ext4") { &["-F", "-m0"] } else { &[] };
+    let arguments = Arguments::new(options).operands([device.into()]);
     let outcome = helper_program::run(OsStr::new(&program), &arguments, WRITER_TIMEOUT);
     let Some(failure) = outcome.failure else { return Ok(()) };
     let (device, output) = (device.display(), outcome.output.trim());
@@ -148,9 +149,35 @@ fn format(device: &Path, fs_type: &str) -> Result<(), VolumeError> {
     )))
 }
 
+/// A FlexVolume driver names the device in its response.
+fn check_device(device: &Path) -> Result<(), VolumeError> {
+    if device.is_absolute() {
+        return Ok(());
+    }
+    Err(VolumeError::Refused(format!("device {:?} is not an absolute path", device.display())))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn hostile_file_systems_and_devices_start_no_program() {
+        let mount = |device: &str, fs_type: &str| {
+            let disk = DiskMount { device: Path::new(device), fs_type, read_only: false, options: &[] };
+            mount(&disk, Path::new("/nowhere"), OsStr::new("/bin/false")).unwrap_err().text()
+        };
+        for fs_type in
+            ["", "-obind", "ext4 ", "ext4,xfs", "../../bin/sh", "x/y", "overlay", "EXT4", "nfs", "a\nb"]
+        {
+            let text = mount("/dev/null", fs_type);
+            assert!(text.starts_with(&format!("file system {fs_type:?} of the disk is not known")), "{text}");
+        }
+        for device in ["", "-a", "--help", "dev/sda", "../dev/sda"] {
+            assert_eq!(mount(device, "ext4"), format!("device {device:?} is not an absolute path"));
+            assert!(grow(Path::new(device), Path::new("/nowhere")).is_err(), "{device}");
+        }
+    }
 
     #[test]
     fn parses_disk_format_like_upstream() {

@@ -16,7 +16,7 @@ use ports::host::pod_volumes::{VolumeError, VolumeStep};
 use super::shared_disk::{self, DiskFolders, DiskLocks, DiskState, NodeDisk, disk_folder, step_failed};
 use super::{VolumeFolder, linked_device};
 use crate::files::folder::Folder;
-use crate::helper_program;
+use crate::helper_program::{self, Arguments};
 use crate::mount_table::table;
 use crate::pods::pod_folders::make_pod;
 use crate::volumes::scsi_disks::{ScsiDisks, wait_for};
@@ -184,7 +184,7 @@ impl FibreChannel {
             // Best effort: data that cannot be flushed now is lost.
             let _ = helper_program::run(
                 &self.flush_program,
-                &["--flushbufs".into(), device.into()],
+                &Arguments::new(&["--flushbufs"]).operand(device),
                 HELPER_TIMEOUT,
             );
             let _ = self.disks.delete(&path);

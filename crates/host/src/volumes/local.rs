@@ -2,7 +2,7 @@
 
 pub(super) mod node_disk;
 
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsStr;
 use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 use std::time::Duration;
@@ -15,6 +15,7 @@ use super::VolumeFolder;
 use super::shared_disk::{DiskLock, DiskLocks, bind_folder, make_read_only};
 use crate::errors::{OnPath, invalid_input};
 use crate::files::folder::Folder;
+use crate::helper_program::Arguments;
 use crate::mount_table;
 use crate::pods::pod_folders::PRIVATE_MODE;
 use crate::volumes::mount_program;
@@ -86,7 +87,7 @@ fn apply_options(volume: &VolumeFolder, target: &Path, binding: &Binding<'_>) ->
     let mut options = vec!["remount", "bind"];
     options.extend(binding.read_only.then_some("ro"));
     options.extend(binding.options.iter().map(String::as_str));
-    let arguments: Vec<OsString> = vec!["-o".into(), options.join(",").into(), target.into()];
+    let arguments = Arguments::default().value("-o", options.join(",")).operands([target.into()]);
     let mounted = mount_program::run(binding.program, &arguments, HELPER_TIMEOUT);
     if mounted.is_err() {
         super::tear_down::unmount(&volume.pod, &volume.relative)?;

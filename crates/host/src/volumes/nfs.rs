@@ -1,12 +1,13 @@
 //! NFS volumes.
 
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsStr;
 use std::time::Duration;
 
 use ports::host::pod_volumes::VolumeError;
 
 use super::VolumeFolder;
 use super::shared_disk::{is_bound, pod_mount_point};
+use crate::helper_program::Arguments;
 use crate::pods::pod_folders::PRIVATE_MODE;
 use crate::volumes::mount_program;
 
@@ -26,11 +27,11 @@ pub(super) fn set_up(
     }
     volume.parent.make_below(&volume.name, PRIVATE_MODE)?;
     volume.record_mount("nfs")?;
-    let mut arguments: Vec<OsString> = vec!["-t".into(), "nfs".into()];
+    let mut arguments = Arguments::new(&["-t", "nfs"]);
     if !options.is_empty() {
-        arguments.extend(["-o".into(), options.join(",").into()]);
+        arguments = arguments.value("-o", options.join(","));
     }
-    arguments.extend([source.into(), pod_mount_point(volume)?.into_os_string()]);
+    let arguments = arguments.operands([source.into(), pod_mount_point(volume)?.into_os_string()]);
     let mounted = mount_program::run(program, &arguments, HELPER_TIMEOUT);
     if mounted.is_err() {
         if is_bound(volume)? {

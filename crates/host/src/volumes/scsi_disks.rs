@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use crate::errors::IfExists;
-use crate::helper_program;
+use crate::helper_program::{self, Arguments};
 
 const HELPER_TIMEOUT: Duration = Duration::from_secs(30);
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
@@ -62,8 +62,8 @@ impl ScsiDisks {
 
     /// Removes a multipath device.
     pub(crate) fn flush_multipath(&self, mapped: &Path) -> Result<(), String> {
-        let outcome =
-            helper_program::run(&self.multipath_program, &["-f".into(), mapped.into()], HELPER_TIMEOUT);
+        let arguments = Arguments::new(&["-f"]).operands([mapped.into()]);
+        let outcome = helper_program::run(&self.multipath_program, &arguments, HELPER_TIMEOUT);
         match outcome.failure {
             None => Ok(()),
             Some(failure) => Err(format!(

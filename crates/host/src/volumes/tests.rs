@@ -17,6 +17,7 @@ mod fc;
 mod flex;
 mod groups;
 mod host_paths;
+mod hostile_values;
 mod iscsi;
 mod journals;
 mod local;
@@ -27,7 +28,7 @@ mod shares;
 fn recording_mount(host: &Host) -> (PathBuf, OsString) {
     let recorded = host.path_of("mounted");
     let text = format!(
-        "#!/bin/sh\necho \"$4\" >> {}\nexec mount -t \"$2\" -o \"${{4%%,*}}\" \"$5\" \"$6\"\n",
+        "#!/bin/sh\necho \"$4\" >> {}\nexec mount -t \"$2\" -o \"${{4%%,*}}\" \"$6\" \"$7\"\n",
         recorded.display()
     );
     let mount = program(&host.path_of("mount"), &text);

@@ -1,7 +1,6 @@
 //! Calls one FlexVolume driver: a program with command-line arguments and JSON responses.
 
 use std::collections::BTreeSet;
-use std::ffi::OsString;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -10,7 +9,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use serde_json::Value;
 
-use crate::helper_program;
+use crate::helper_program::{self, Arguments};
 
 /// Disk operations are slow.
 const CALL_TIMEOUT: Duration = Duration::from_secs(100);
@@ -49,6 +48,9 @@ pub(super) enum DriverError {
 impl Driver {
     /// Initializes a driver. Returns `cached` if its program is unchanged.
     pub(super) fn open(folder: &Path, name: &str, cached: Option<&Self>) -> Result<Self, String> {
+        if !is_driver_name(name) {
+            return Err(format!("{name:?} is not the name of a FlexVolume driver"));
+        }
         let program = program(folder, name);
         let missing = |error: std::io::Error| {
             format!("no volume plugin matched: {name} ({}: {error})", program.display())
@@ -76,8 +78,7 @@ impl Driver {
         if self.unsupported.lock().contains(command) {
             return Err(DriverError::NotSupported);
         }
-        let arguments: Vec<OsString> =
-            std::iter::once(command).chain(parameters.iter().copied()).map(OsString::from).collect();
+        let arguments = parameters.iter().fold(Arguments::new(&[command]), Arguments::operand);
         let outcome = helper_program::run(self.program.as_os_str(), &arguments, CALL_TIMEOUT);
         let parsed = parse_response(command, &outcome.output);
         match (parsed, outcome.failure) {
@@ -99,6 +100,12 @@ impl Driver {
 pub(super) fn program(folder: &Path, name: &str) -> PathBuf {
     let file = name.rsplit('/').next().unwrap_or(name);
     folder.join(name.replace('/', "~")).join(file)
+}
+
+/// `driver` or `vendor/driver`, which become names of folders.
+fn is_driver_name(name: &str) -> bool {
+    let is_plain = |part: &str| !part.is_empty() && !part.starts_with(['.', '-']) && !part.contains('\0');
+    name.split('/').count() <= 2 && name.split('/').all(is_plain)
 }
 
 fn parse_response(command: &str, output: &str) -> Result<Value, DriverError> {
@@ -151,6 +158,24 @@ mod tests {
         let failed = DriverError::Failed("mount command failed, status: Failure, reason: no disk".to_owned());
         assert_eq!(parse(r#"{"status": "Failure", "message": "no disk"}"#), Err(failed));
         assert!(matches!(parse("oops"), Err(DriverError::Failed(reason)) if reason.contains("not JSON")));
+    }
+
+    #[test]
+    fn driver_names_stay_below_the_plugin_folder() {
+        for (name, expected) in [
+            ("acme/disk", true),
+            ("disk", true),
+            ("acme/my-disk.v1", true),
+            ("", false),
+            ("..", false),
+            ("acme/..", false),
+            ("../disk", false),
+            ("/disk", false),
+            ("a/b/c", false),
+            ("acme/-disk", false),
+        ] {
+            assert_eq!(is_driver_name(name), expected, "{name}");
+        }
     }
 
     #[test]

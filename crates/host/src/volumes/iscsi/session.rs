@@ -3,7 +3,7 @@
 mod interface;
 
 use std::collections::BTreeMap;
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -11,7 +11,7 @@ use model::{Chap, IscsiDisk, OwnInitiator};
 use serde_json::{Value, json};
 
 use super::Initiator;
-use crate::helper_program::{self, HelperOutcome};
+use crate::helper_program::{self, Arguments, HelperOutcome};
 use crate::volumes::scsi_disks::wait_for;
 use crate::volumes::secret_content;
 
@@ -172,14 +172,17 @@ impl Login {
         chap: &Chap,
         secret: &BTreeMap<String, String>,
     ) -> Result<(), String> {
-        let discovery = |step: &[&str]| -> Vec<String> {
-            let all = ["-m", "discoverydb", "-t", "sendtargets", "-p", portal, "-I", &self.interface];
-            all.into_iter().chain(step.iter().copied()).map(str::to_owned).collect()
+        let discovery = |step: &[&'static str]| {
+            Arguments::new(&["-m", "discoverydb", "-t", "sendtargets"])
+                .value("-p", portal)
+                .value("-I", &self.interface)
+                .words(step)
         };
         // A record of an earlier login may exist.
         let _ = run(program, &discovery(&["-o", "new"]));
         if chap.discovery {
-            let update = |key: &str, value: &str| discovery(&["-o", "update", "-n", key, "-v", value]);
+            let update =
+                |key: &str, value: &str| discovery(&["-o", "update"]).value("-n", key).value("-v", value);
             let method = "discovery.sendtargets.auth.authmethod";
             set_credentials(program, update, method, DISCOVERY_KEYS, secret).map_err(|error| {
                 format!("iscsi: failed to update discoverydb to portal {portal} error: {error}")
@@ -193,7 +196,8 @@ impl Login {
                 "iscsi: failed to sendtargets to portal {portal} output: {output}, err {failure}"
             ));
         }
-        let update = |key: &str, value: &str| self.node(portal, &["-o", "update", "-n", key, "-v", value]);
+        let update =
+            |key: &str, value: &str| self.node(portal, &["-o", "update"]).value("-n", key).value("-v", value);
         // Scan for the requested LUN only. Old versions lack this setting.
         let _ = run(program, &update("node.session.scan", "manual"));
         if chap.session {
@@ -235,12 +239,12 @@ impl Login {
         Ok(())
     }
 
-    fn node(&self, portal: &str, step: &[&str]) -> Vec<String> {
-        ["-m", "node", "-p", portal, "-T", &self.target, "-I", &self.interface]
-            .into_iter()
-            .chain(step.iter().copied())
-            .map(str::to_owned)
-            .collect()
+    fn node(&self, portal: &str, step: &[&'static str]) -> Arguments {
+        Arguments::new(&["-m", "node"])
+            .value("-p", portal)
+            .value("-T", &self.target)
+            .value("-I", &self.interface)
+            .words(step)
     }
 }
 
@@ -253,7 +257,7 @@ fn is_enough(found: usize, total: usize, attempt: u32) -> bool {
 /// Stores the CHAP credentials in a record.
 fn set_credentials(
     program: &OsStr,
-    update: impl Fn(&str, &str) -> Vec<String>,
+    update: impl Fn(&str, &str) -> Arguments,
     method: &str,
     keys: [&str; 4],
     secret: &BTreeMap<String, String>,
@@ -293,9 +297,8 @@ fn is_missing(failure: &str) -> bool {
     NOTHING_FOUND.contains(&failure) || failure.contains(helper_program::NOT_INSTALLED)
 }
 
-fn run(program: &OsStr, arguments: &[impl AsRef<str>]) -> HelperOutcome {
-    let arguments: Vec<OsString> = arguments.iter().map(|argument| argument.as_ref().into()).collect();
-    helper_program::run(program, &arguments, HELPER_TIMEOUT)
+fn run(program: &OsStr, arguments: &Arguments) -> HelperOutcome {
+    helper_program::run(program, arguments, HELPER_TIMEOUT)
 }
 
 #[cfg(test)]

@@ -148,7 +148,7 @@ async fn detaches_all_paths_of_a_multipath_disk() {
     assert!(host.mounts().iter().all(|mount| mount.device == format!("7:{minor}")), "{:?}", host.mounts());
     assert!(host.path_of("kubelet/plugins/kubernetes.io/fc/3600_x").exists());
     host.volumes.tear_down(&host.uid).await.unwrap();
-    let flushed = format!("-f {}\n", host.path_of("dev/dm-1").display());
+    let flushed = format!("-f -- {}\n", host.path_of("dev/dm-1").display());
     assert_eq!(fs::read_to_string(host.path_of("flushed")).unwrap(), flushed);
     for delete in deletes {
         assert_eq!(fs::read_to_string(delete).unwrap(), "1");

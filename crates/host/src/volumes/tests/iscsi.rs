@@ -239,7 +239,7 @@ async fn uses_the_multipath_device_of_several_portals() {
     let minor = multipath.device.to_str().unwrap().trim_start_matches("/dev/loop").to_owned();
     assert!(host.mounts().iter().all(|mount| mount.device == format!("7:{minor}")), "{:?}", host.mounts());
     host.volumes.tear_down(&host.uid).await.unwrap();
-    let flushed = format!("-f {}\n", host.path_of("dev/dm-7").display());
+    let flushed = format!("-f -- {}\n", host.path_of("dev/dm-7").display());
     assert_eq!(fs::read_to_string(host.path_of("flushed")).unwrap(), flushed);
     assert_eq!((host.mounts(), count_calls(&host, "--logout")), (vec![], 3));
 }

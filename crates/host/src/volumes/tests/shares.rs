@@ -19,7 +19,7 @@ async fn mounts_a_share_with_the_hosts_mount_and_detaches_it() {
     }
     let target = host.pod("volumes/kubernetes.io~nfs/v");
     let arguments = fs::read_to_string(host.path_of("arguments")).unwrap();
-    assert_eq!(arguments, format!("-t nfs -o ro nas:/export {}\n", target.display()));
+    assert_eq!(arguments, format!("-t nfs -o ro -- nas:/export {}\n", target.display()));
     assert_eq!(host.mounts().len(), 1);
     assert_eq!(journal(&host), ["nfs\tvolumes/kubernetes.io~nfs/v"]);
     host.volumes.tear_down(&host.uid).await.unwrap();

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::ffi::OsStr;
 
 use super::{EXISTS, Login, run};
-use crate::helper_program;
+use crate::helper_program::{self, Arguments};
 
 /// Set when an interface is created.
 const NAME: &str = "iface.iscsi_ifacename";
@@ -30,12 +30,13 @@ pub(super) fn create(login: &Login, program: &OsStr) -> Result<(), String> {
     }
     let mut settings = settings(&show(&own.model, program)?)?;
     settings.insert("iface.initiatorname".to_owned(), own.name.clone());
-    let created = run(program, &["-m", "iface", "-I", interface, "-o", "new"]);
+    let created = run(program, &of(interface).words(&["-o", "new"]));
     if let Some(failure) = created.failure.filter(|failure| failure != EXISTS) {
         return Err(format!("iscsi: failed to create new iface: {} ({failure})", created.output.trim()));
     }
     for (key, value) in &settings {
-        let updated = run(program, &["-m", "iface", "-I", interface, "-o", "update", "-n", key, "-v", value]);
+        let update = of(interface).words(&["-o", "update"]).value("-n", key).value("-v", value);
+        let updated = run(program, &update);
         if let Some(failure) = updated.failure {
             delete(login, program);
             return Err(format!(
@@ -50,11 +51,11 @@ pub(super) fn create(login: &Login, program: &OsStr) -> Result<(), String> {
 
 /// Best effort: a leftover interface is harmless.
 pub(super) fn delete(login: &Login, program: &OsStr) {
-    let _ = run(program, &["-m", "iface", "-I", &login.interface, "-o", "delete"]);
+    let _ = run(program, &of(&login.interface).words(&["-o", "delete"]));
 }
 
 fn show(interface: &str, program: &OsStr) -> Result<String, String> {
-    let shown = run(program, &["-m", "iface", "-I", interface, "-o", "show"]);
+    let shown = run(program, &of(interface).words(&["-o", "show"]));
     match shown.failure {
         None => Ok(shown.output),
         Some(failure) => Err(format!(
@@ -63,6 +64,10 @@ fn show(interface: &str, program: &OsStr) -> Result<String, String> {
             hint(&failure)
         )),
     }
+}
+
+fn of(interface: &str) -> Arguments {
+    Arguments::new(&["-m", "iface"]).value("-I", interface)
 }
 
 /// The settings of an interface, except its name.
