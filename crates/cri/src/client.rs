@@ -4,6 +4,7 @@ mod call;
 mod connect;
 mod containers;
 mod endpoint;
+mod exec_output;
 mod images;
 mod lists;
 mod sandboxes;

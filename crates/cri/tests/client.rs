@@ -12,7 +12,7 @@ use ports::runtime::{
     Sandboxes,
 };
 use testkit::fake_runtime::{
-    ContainerBehaviour, EventStream, FakeRuntime, Fault, Injection, Rpc, tokio_clock,
+    ContainerBehaviour, EventStream, ExecOutcome, FakeRuntime, Fault, Injection, Rpc, tokio_clock,
 };
 use tokio::time::Instant;
 use tonic::{Code, Status};
@@ -276,4 +276,27 @@ async fn failed_list_stream_is_an_error_and_does_not_disable_streaming() {
     assert!(client.list_containers(None).await.is_err());
     assert!(client.list_containers(None).await.is_ok());
     assert_eq!((fake.count(Rpc::StreamContainers), fake.count(Rpc::ListContainers)), (2, 0));
+}
+
+#[tokio::test]
+async fn output_of_commands_is_cut_and_failures_pass_through() {
+    const KEPT: usize = 10 * 1024;
+    let (fake, client) = in_memory();
+    let id = start_container(&client, "a").await;
+    fake.set_exec(|_, command| ExecOutcome {
+        code: 3,
+        stdout: vec![b'o'; command[0].parse().unwrap()],
+        stderr: vec![b'e'; 5],
+        ..ExecOutcome::default()
+    });
+    for (length, expected) in [(0, 0), (7, 7), (KEPT, KEPT), (KEPT + 1, KEPT), (14 << 20, KEPT)] {
+        let output = client.exec(&id, &[length.to_string()], Duration::ZERO).await.unwrap();
+        assert_eq!(
+            (output.exit_code, output.stdout.len(), output.stderr.len()),
+            (3, expected, 5),
+            "{length}"
+        );
+    }
+    let error = client.exec(&"missing".into(), &["0".to_owned()], Duration::ZERO).await.unwrap_err();
+    assert_eq!(error.kind, RuntimeErrorKind::NotFound);
 }

@@ -8,10 +8,12 @@ use model::{
 };
 use ports::runtime::{Containers, RuntimeError, RuntimeErrorKind, ignore_not_found};
 
-use super::call::{Deadline, protocol_violation};
+use super::call::{self, Deadline, protocol_violation};
+use super::exec_output::ExecChannel;
 use super::{CriClient, Runtime};
 use crate::convert::{container, labels, resources, sandbox};
 use crate::list_calls::{CONTAINERS, ContainerList};
+use crate::v1::runtime_service_client::RuntimeServiceClient;
 use crate::v1::{
     CheckpointContainerRequest, ContainerFilter, ContainerStatusRequest, CreateContainerRequest,
     ExecSyncRequest, ListContainersRequest, RemoveContainerRequest, ReopenContainerLogRequest,
@@ -116,7 +118,9 @@ impl Containers for CriClient {
             cmd: command.to_vec(),
             timeout: i64::try_from(seconds).unwrap_or(i64::MAX),
         };
-        let found = self.call_within("exec_sync", deadline, message, Runtime::exec_sync).await?;
+        let mut client = RuntimeServiceClient::new(ExecChannel(self.list_channel.channel.clone()));
+        let call = Box::pin(client.exec_sync(call::request(message, deadline)));
+        let found = self.execute("exec_sync", deadline, call).await?;
         Ok(ExecOutput { exit_code: found.exit_code, stdout: found.stdout, stderr: found.stderr })
     }
 

@@ -18,7 +18,7 @@ use crate::v1::{ListContainersRequest, ListPodSandboxRequest};
 /// A channel for list calls. Streaming is switched off when the runtime responds that it is not implemented.
 #[derive(Debug)]
 pub(super) struct ListChannel {
-    channel: Channel,
+    pub(super) channel: Channel,
     streaming: AtomicBool,
 }
 

@@ -41,7 +41,7 @@ pub(crate) fn config(
             security_context: Some(security::container_context(&spec.security, user_namespace)),
         }),
         windows: None,
-        cdi_devices: Vec::new(),
+        cdi_devices: spec.cdi_devices.iter().map(|name| v1::CdiDevice { name: name.clone() }).collect(),
         stop_signal: stop_signal(spec.stop_signal.as_deref())?.into(),
     })
 }
