@@ -1,15 +1,17 @@
 //! Resource use of the node, its pods and containers, read on request.
 //!
 //! Concurrent requests share one reading, and a reading is reused for one second. A runtime that hangs delays only its own
-//! values, never the answer.
+//! values, never the answer. Volumes are measured in the background.
 
 mod driver_side;
-mod files;
 mod gather;
 mod of_pods;
+mod pod_files;
 mod runtime_side;
 #[cfg(test)]
 mod tests;
+mod volume_meter;
+mod volume_usage;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,7 +23,7 @@ use decide::statistics::resource::resource_families;
 use decide::statistics::summary::{EnvironmentReading, summary};
 use model::metric_family::MetricFamily;
 use model::statistics::Summary;
-use model::{NodeSettings, Pod, Timestamp};
+use model::{NodeSettings, Pod, PodUid, Timestamp};
 use ports::clock::Clock;
 use ports::host::host_facts::HostFacts;
 use ports::host::usage::{Detail, DiskUsage, Usage};
@@ -29,6 +31,7 @@ use ports::runtime::Runtime;
 use ports::served::event_recorder::EventRecorder;
 use ports::served::pod_statistics::DiskParts;
 use tokio::sync::{Mutex, OnceCell};
+use tokio_util::sync::CancellationToken;
 
 use crate::metrics::Metrics;
 use crate::pipeline::observation::Observer;
@@ -36,9 +39,10 @@ use crate::pipeline::tables::Reader;
 use crate::volumes::claims::Claims;
 use crate::volumes::csi_drivers::CsiDrivers;
 
-use files::Files;
 use gather::{Rates, Readings, Shared};
 use runtime_side::{Figures, RuntimeSide};
+use volume_meter::VolumeMeter;
+use volume_usage::VolumeUsage;
 
 pub struct StatisticsDeps {
     pub runtime: Arc<dyn Runtime>,
@@ -85,22 +89,32 @@ pub struct Statistics {
     shared: Shared<Readings>,
     rates: parking_lot::Mutex<Rates>,
     own_cgroup: OnceCell<Option<String>>,
-    files: Mutex<Files>,
+    volumes: VolumeUsage,
+    volume_meter: VolumeMeter,
     runtime_side: Mutex<RuntimeSide>,
 }
 
 impl Statistics {
     #[must_use]
     pub fn new(deps: StatisticsDeps) -> Self {
+        let volumes = VolumeUsage::new(deps.settings.volume_period);
         Self {
             started_at: deps.clock.now(),
             deps,
             shared: Shared::default(),
             rates: parking_lot::Mutex::default(),
             own_cgroup: OnceCell::new(),
-            files: Mutex::default(),
+            volumes,
+            volume_meter: VolumeMeter::default(),
             runtime_side: Mutex::default(),
         }
+    }
+
+    /// Measures volumes for the requests, until cancelled.
+    pub async fn measure_volumes(self: Arc<Self>, cancel: CancellationToken) {
+        let (deps, meter) = (&self.deps, &self.volume_meter);
+        let measure = |uid: PodUid, last| async move { meter.measure(deps, &uid, last).await };
+        cancel.run_until_cancelled(self.volumes.run(measure)).await;
     }
 
     /// `/stats/summary`.
@@ -140,7 +154,7 @@ impl Statistics {
     /// The families of volumes and logs in `/metrics`.
     pub async fn disk_families(&self) -> Vec<MetricFamily> {
         let pods = self.running();
-        let files = self.files.lock().await.of(&self.deps, &pods).await;
+        let files = pod_files::of_pods(&self.deps, &self.volumes, &pods).await;
         let mut families = claim_families(files.values());
         families.extend(log_family(pods.iter().filter_map(|pod| Some((pod, files.get(&pod.uid)?)))));
         families
@@ -166,7 +180,7 @@ impl Statistics {
                 }
             }
         };
-        let from_disk = async { self.files.lock().await.of(&self.deps, pods).await };
+        let from_disk = pod_files::of_pods(&self.deps, &self.volumes, pods);
         let rooms = disks.rooms(vec![node.root_dir.clone()]);
         let (rooms, runtime, files) = tokio::join!(rooms, from_runtime, from_disk);
         EnvironmentReading {

@@ -3,6 +3,7 @@
 mod disk_usage;
 mod filesystems;
 mod process_usage;
+mod tree_walk;
 mod usage;
 
 pub use disk_usage::HostDiskUsage;

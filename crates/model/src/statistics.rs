@@ -84,6 +84,10 @@ pub struct PodStatistics {
     pub processes: Option<ProcessStatistics>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub swap: Option<SwapStatistics>,
+    /// Whether the pod uses more local disk than these values show, because counting its files took too long. For eviction
+    /// only.
+    #[serde(skip)]
+    pub disk_use_is_partial: bool,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]

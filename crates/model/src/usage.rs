@@ -198,6 +198,14 @@ impl std::ops::Add for DiskUse {
     }
 }
 
+/// Disk use of a folder with everything below it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TreeUse {
+    pub used: DiskUse,
+    /// Otherwise counting took too long, and the real use is larger.
+    pub is_complete: bool,
+}
+
 /// A mounted disk and what happened on it.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct MountedDisk {

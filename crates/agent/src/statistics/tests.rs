@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use async_trait::async_trait;
 use model::usage::{
     CgroupUsage, CpuTopology, CpuUsage, DiskUse, FilesystemRoom, InterfaceUsage, MountedDisk, ProcessCount,
-    WritableLayer,
+    TreeUse, WritableLayer,
 };
 use model::{
     ContainerId, FilesystemUsage, ImageAuth, ImageFilesystems, ImageSpec, ImageStatus, SandboxId,
@@ -45,8 +45,8 @@ impl DiskUsage for FakeDisks {
         Some(4096)
     }
 
-    async fn tree(&self, _: &Path, _: Duration) -> Option<DiskUse> {
-        Some(DiskUse { bytes: 7, inodes: 1 })
+    async fn tree(&self, _: &Path, _: Duration) -> Option<TreeUse> {
+        Some(TreeUse { used: DiskUse { bytes: 7, inodes: 1 }, is_complete: true })
     }
 
     async fn files_in(&self, folders: Vec<PathBuf>) -> Vec<Option<DiskUse>> {

@@ -12,9 +12,11 @@ use ports::clock::Clock;
 use ports::runtime::{Runtime, RuntimeError};
 use ports::served::event_recorder::EventRecorder;
 use ports::served::pod_logs::PodLogs;
+use ports::telemetry::trace::TARGET;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, MissedTickBehavior};
 use tokio_util::sync::CancellationToken;
+use tracing::Instrument as _;
 
 use crate::pipeline::messages::ReclaimOrder;
 use crate::pipeline::observation::Observer;
@@ -57,7 +59,8 @@ pub async fn run(mut deps: ContainerGcDeps, cancel: CancellationToken) {
         } else {
             select_dead_containers(pods, &deps.policy, now)
         };
-        deps.collect(surplus).await;
+        let span = tracing::info_span!(target: TARGET, "Containers/GarbageCollect");
+        deps.collect(surplus).instrument(span).await;
         if let Some(order) = order {
             tracing::info!("removed dead containers to free disk space");
             // The sender may have timed out.

@@ -14,10 +14,12 @@ use ports::host::checkpoints::Checkpoints;
 use ports::host::filesystems::{DiskSpace, Filesystems};
 use ports::runtime::Runtime;
 use ports::served::event_recorder::EventRecorder;
+use ports::telemetry::trace::TARGET;
 use serde::{Deserialize, Serialize};
 use tokio::sync::mpsc;
 use tokio::time::MissedTickBehavior;
 use tokio_util::sync::CancellationToken;
+use tracing::Instrument as _;
 use values::duration::GoDuration;
 
 use crate::images::pull_ledger::PullLedger;
@@ -76,11 +78,11 @@ pub async fn run(deps: ImageGcDeps, cancel: CancellationToken) {
             // The ages of images must be known before a reclaim order.
             None if is_off => drop(collector.update_records().await),
             None => {
-                let collected = collector.collect().await;
+                let collected = collector.collect().instrument(span()).await;
                 collector.report(collected);
             }
             Some(order) => {
-                if let Err(error) = collector.remove_unused().await {
+                if let Err(error) = collector.remove_unused().instrument(span()).await {
                     tracing::warn!(%error, "failed to remove all unused images");
                 }
                 // The sender may have timed out.
@@ -89,6 +91,11 @@ pub async fn run(deps: ImageGcDeps, cancel: CancellationToken) {
         }
         collector.save().await;
     }
+}
+
+/// Upstream's name.
+fn span() -> tracing::Span {
+    tracing::info_span!(target: TARGET, "Images/GarbageCollect")
 }
 
 struct Collector {

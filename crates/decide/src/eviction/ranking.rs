@@ -56,6 +56,8 @@ pub fn rank(pods: Vec<PodUsage>, signal: Signal, layout: DiskLayout) -> Vec<PodU
 
 fn measure(pod: &Pod, used: &PodStatistics, signal: Signal, layout: DiskLayout) -> MeasuredUsage {
     let of_disks = |of: fn(&FsStatistics) -> Option<u64>| disk_use(pod, used, parts(signal, layout), of);
+    // Large trees must not protect a pod, or others would be evicted for it.
+    let is_partial = used.disk_use_is_partial && parts(signal, layout).contains(&DiskPart::Volumes);
     let (used, request, subtracted) = match signal.starved_resource() {
         StarvedResource::Memory => {
             let memory = used.memory.as_ref().and_then(|memory| memory.working_set_bytes);
@@ -73,8 +75,11 @@ fn measure(pod: &Pod, used: &PodStatistics, signal: Signal, layout: DiskLayout) 
             (u128::from(count), 0, 0)
         }
     };
-    let used = i128::try_from(used).unwrap_or(i128::MAX);
-    MeasuredUsage { exceeds_request: used > request, above_request: used - subtracted }
+    let above = i128::try_from(used).unwrap_or(i128::MAX);
+    let is_disk =
+        matches!(signal.starved_resource(), StarvedResource::EphemeralStorage | StarvedResource::Inodes);
+    let exceeds_request = above > request || (is_disk && is_partial);
+    MeasuredUsage { exceeds_request, above_request: above.saturating_sub(subtracted) }
 }
 
 /// The request of a pod, including overhead if the request is not zero.

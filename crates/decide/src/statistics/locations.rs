@@ -90,6 +90,8 @@ pub fn volume_locations(pod: &Pod, settings: &NodeSettings, claimed: &ClaimedVol
 pub struct PodFiles {
     pub logs: PathBuf,
     pub hosts: PathBuf,
+    /// Has a folder for each container with its termination messages.
+    pub messages: PathBuf,
 }
 
 pub fn pod_files(uid: &PodUid, full_name: &PodFullName, settings: &NodeSettings) -> PodFiles {
@@ -98,5 +100,6 @@ pub fn pod_files(uid: &PodUid, full_name: &PodFullName, settings: &NodeSettings)
     PodFiles {
         logs: paths.logs.join(logs.file_name()),
         hosts: paths.pod_dir(uid).join(PodPaths::hosts_file_relative()),
+        messages: paths.pod_dir(uid).join(PodPaths::container_dirs_relative()),
     }
 }

@@ -52,12 +52,20 @@ pub struct EnvironmentReading {
 }
 
 /// Disk use of a pod.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct PodFilesReading {
     pub logs: BTreeMap<String, DiskUse>,
-    /// The hosts file, and logs without a container.
+    /// The hosts file, termination messages, and logs without a container.
     pub others: DiskUse,
     pub volumes: Vec<VolumeReading>,
+    /// Otherwise local volumes use more than the readings show.
+    pub is_complete: bool,
+}
+
+impl Default for PodFilesReading {
+    fn default() -> Self {
+        Self { logs: BTreeMap::new(), others: DiskUse::default(), volumes: Vec::new(), is_complete: true }
+    }
 }
 
 /// Reading of a volume.
@@ -166,6 +174,7 @@ fn pod_statistics(pod: &PodReading, environment: Option<&EnvironmentReading>) ->
         ephemeral_storage: environment.and_then(|environment| ephemeral(&containers, files?, environment)),
         processes: environment.map(|_| ProcessStatistics { process_count: count }),
         swap: cgroup.map(swap),
+        disk_use_is_partial: files.is_some_and(|files| !files.is_complete),
         containers,
     }
 }

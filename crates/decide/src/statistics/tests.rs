@@ -181,6 +181,7 @@ fn environment_reading() -> EnvironmentReading {
         logs: [("main".to_owned(), DiskUse { bytes: 4, inodes: 1 })].into(),
         others: DiskUse { bytes: 8, inodes: 1 },
         volumes: vec![volume("data", true, 16), volume("memory", false, 32)],
+        is_complete: true,
     };
     let layer = WritableLayer { time: Timestamp::from_secs(SECOND), used: DiskUse { bytes: 64, inodes: 8 } };
     EnvironmentReading {

@@ -7,18 +7,17 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
-use model::usage::{DiskUse, FilesystemRoom};
+use model::usage::{DiskUse, FilesystemRoom, TreeUse};
 use ports::host::usage::DiskUsage;
 use timing::KeyedLock;
 
 use crate::hanging_io::run_may_hang;
 use crate::mount_table;
+use crate::statistics::tree_walk::tree_use;
 use crate::statistics::usage::room;
 
 /// The unit of `st_blocks`.
 const BLOCK_BYTES: u64 = 512;
-/// Entries between two deadline checks.
-const DEADLINE_CHECK_INTERVAL: u64 = 256;
 /// How long an inspection waits for another one of the same path.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(1);
 
@@ -67,8 +66,8 @@ impl DiskUsage for HostDiskUsage {
         self.inspect(path.to_path_buf(), device_size).await
     }
 
-    async fn tree(&self, path: &Path, limit: Duration) -> Option<DiskUse> {
-        self.inspect(path.to_path_buf(), move |path| TreeWalk::new(path, limit)?.finish()).await
+    async fn tree(&self, path: &Path, limit: Duration) -> Option<TreeUse> {
+        self.inspect(path.to_path_buf(), move |path| tree_use(path, Instant::now() + limit)).await
     }
 
     async fn files_in(&self, folders: Vec<PathBuf>) -> Vec<Option<DiskUse>> {
@@ -105,88 +104,11 @@ fn disk_use(found: &std::fs::Metadata) -> DiskUse {
     DiskUse { bytes: found.blocks().saturating_mul(BLOCK_BYTES), inodes: 1 }
 }
 
-/// A bounded walk through a tree that stays on one file system.
-struct TreeWalk {
-    device: u64,
-    pending: Vec<PathBuf>,
-    /// Inodes with several names, which are counted once.
-    linked: std::collections::HashSet<u64>,
-    total: DiskUse,
-    deadline: Instant,
-}
-
-impl TreeWalk {
-    fn new(path: &Path, limit: Duration) -> Option<Self> {
-        let top = std::fs::symlink_metadata(path).ok()?;
-        let pending = if top.is_dir() { vec![path.to_path_buf()] } else { Vec::new() };
-        Some(Self {
-            device: top.dev(),
-            pending,
-            linked: Default::default(),
-            total: disk_use(&top),
-            deadline: Instant::now() + limit,
-        })
-    }
-
-    /// `None` if the deadline passes first.
-    fn finish(mut self) -> Option<DiskUse> {
-        while let Some(folder) = self.pending.pop() {
-            // The folder may have been removed.
-            for entry in std::fs::read_dir(&folder).into_iter().flatten().flatten() {
-                let Ok(found) = entry.metadata() else { continue };
-                if found.dev() != self.device {
-                    continue;
-                }
-                if found.is_dir() {
-                    self.pending.push(entry.path());
-                } else if found.nlink() > 1 && !self.linked.insert(found.ino()) {
-                    continue;
-                }
-                self.total = self.total + disk_use(&found);
-                if self.total.inodes.is_multiple_of(DEADLINE_CHECK_INTERVAL) && Instant::now() > self.deadline
-                {
-                    return None;
-                }
-            }
-        }
-        Some(self.total)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::fs;
 
     use super::*;
-
-    const LIMIT: Duration = Duration::from_secs(10);
-
-    #[tokio::test]
-    async fn tree_use_counts_hard_links_once_and_does_not_follow_symlinks() {
-        let scratch = tempfile::tempdir().unwrap();
-        let top = scratch.path();
-        fs::create_dir(top.join("in")).unwrap();
-        fs::write(top.join("in/a"), vec![1; 8192]).unwrap();
-        fs::hard_link(top.join("in/a"), top.join("b")).unwrap();
-        std::os::unix::fs::symlink("/", top.join("away")).unwrap();
-        let blocks = |path: &str| fs::symlink_metadata(top.join(path)).unwrap().blocks() * BLOCK_BYTES;
-        let found = HostDiskUsage::default().tree(top, LIMIT).await.unwrap();
-        let expected = ["", "in", "in/a", "away"].iter().map(|path| blocks(path)).sum();
-        assert_eq!(found, DiskUse { bytes: expected, inodes: 4 });
-        let one = HostDiskUsage::default().tree(&top.join("b"), LIMIT).await.unwrap();
-        assert_eq!(one, DiskUse { bytes: blocks("b"), inodes: 1 });
-        assert_eq!(HostDiskUsage::default().tree(&top.join("missing"), LIMIT).await, None);
-    }
-
-    #[tokio::test]
-    async fn tree_walk_past_its_deadline_returns_none() {
-        let scratch = tempfile::tempdir().unwrap();
-        for number in 0..DEADLINE_CHECK_INTERVAL {
-            fs::write(scratch.path().join(number.to_string()), "").unwrap();
-        }
-        assert_eq!(HostDiskUsage::default().tree(scratch.path(), Duration::ZERO).await, None);
-        assert!(HostDiskUsage::default().tree(scratch.path(), LIMIT).await.is_some());
-    }
 
     #[tokio::test]
     async fn counts_only_files_directly_in_a_folder() {

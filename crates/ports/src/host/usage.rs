@@ -8,7 +8,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use model::Timestamp;
 use model::usage::{
-    CgroupUsage, CpuTopology, DiskUse, FilesystemRoom, InterfaceUsage, MountedDisk, ProcessCount,
+    CgroupUsage, CpuTopology, DiskUse, FilesystemRoom, InterfaceUsage, MountedDisk, ProcessCount, TreeUse,
 };
 
 /// How many counters are read of each cgroup.
@@ -83,9 +83,9 @@ pub trait DiskUsage: Send + Sync {
     /// Bytes of a block device.
     async fn device_size(&self, path: &Path) -> Option<u64>;
 
-    /// The use of a folder or file, with everything below it on the same file system. Links are not followed. `None` when it
-    /// does not exist, or when the walk takes longer than `limit`.
-    async fn tree(&self, path: &Path, limit: Duration) -> Option<DiskUse>;
+    /// The use of a folder or file, with everything below it on the same mount. Links are not followed. Counting ends after
+    /// `limit`. `None` when the path does not exist, or when another call for it hangs.
+    async fn tree(&self, path: &Path, limit: Duration) -> Option<TreeUse>;
 
     /// The use of the files directly in each folder, without subfolders. A path that is a file counts itself.
     async fn files_in(&self, folders: Vec<PathBuf>) -> Vec<Option<DiskUse>>;

@@ -92,6 +92,22 @@ fn disks_rank_by_usage_of_the_full_filesystem() {
 }
 
 #[test]
+fn pods_whose_files_take_too_long_to_count_are_evicted_before_pods_within_their_requests() {
+    let pods = |disk_use_is_partial| {
+        let mut uncounted = disk_user("uncounted", "2k", [1, 1, 1]);
+        uncounted.used.as_mut().unwrap().disk_use_is_partial = disk_use_is_partial;
+        vec![disk_user("entitled", "2k", [600, 600, 600]), uncounted]
+    };
+    let first = |is_partial, signal, layout| ranked(pods(is_partial), signal, layout)[0].clone();
+    let (node_fs, apart) = (Signal::NodeFsAvailable, DiskLayout::DedicatedImageFs);
+    assert_eq!(first(false, node_fs, apart), "entitled");
+    assert_eq!(first(true, node_fs, apart), "uncounted");
+    // Volumes are not on the file system of the images, and memory has nothing to do with files.
+    assert_eq!(first(true, Signal::ImageFsAvailable, apart), "entitled");
+    assert_eq!(first(true, Signal::MemoryAvailable, apart), first(false, Signal::MemoryAvailable, apart));
+}
+
+#[test]
 fn eviction_note_names_threshold_and_offending_containers() {
     let resources = |memory: &str| json!({"requests": {"memory": memory}});
     let spec = json!({

@@ -8,7 +8,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use model::statistics::PodStatistics;
 use model::usage::{
-    CgroupUsage, CpuTopology, DiskUse, FilesystemRoom, InterfaceUsage, MemoryUsage, MountedDisk, ProcessCount,
+    CgroupUsage, CpuTopology, DiskUse, FilesystemRoom, InterfaceUsage, MemoryUsage, MountedDisk,
+    ProcessCount, TreeUse,
 };
 use model::{
     FilesystemUsage, ImageAuth, ImageFilesystems, ImageSpec, ImageStatus, PodUid, SandboxSpec, Timestamp,
@@ -123,7 +124,7 @@ impl DiskUsage for Machine {
         None
     }
 
-    async fn tree(&self, _: &Path, _: Duration) -> Option<DiskUse> {
+    async fn tree(&self, _: &Path, _: Duration) -> Option<TreeUse> {
         None
     }
 
