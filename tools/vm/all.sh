@@ -25,11 +25,14 @@ target/debug/image-tar "$stage" >/dev/null
 for program in "$podward" target/debug/vm_checks target/debug/compare_metrics; do
     objcopy --strip-debug "$program" "$stage/$(basename "$program")"
 done
+(cd tools && CGO_ENABLED=0 GOWORK=off GOFLAGS="-buildvcs=false -mod=readonly" go build -trimpath -o "$stage/podresources" ./podresources)
 cp -L "$upstream"/{kubelet,kube-apiserver,kubectl} "$stage/"
 openssl genrsa -out "$stage/service-accounts.key" 2048 2>/dev/null
 cp -r tests/vm/golden tests/vm/journal-allowed.txt "$stage/"
 cat tests/metrics-allowed.txt tests/vm/metrics-allowed.txt >"$stage/metrics-allowed.txt"
 printf '#!/bin/sh\nexec ./vm_checks "$@"\n' >"$stage/suite.sh"
+# With a shell nothing runs by itself.
+[ -z "${PODWARD_VM_SHELL:-}" ] || printf '#!/bin/sh\nexec sleep 100000\n' >"$stage/suite.sh"
 
 code=0
 summary=""

@@ -27,6 +27,12 @@ exec systemctl poweroff
 END
 chmod +x /usr/local/bin/vm-power-off
 
+# A root shell on port 2222, which QEMU forwards.
+if [ -e /mnt/shell ]; then
+    ip link set eth0 up && ip address add 10.0.2.15/24 dev eth0
+    socat -t 3600 TCP-LISTEN:2222,fork,reuseaddr EXEC:'/bin/bash -s',stderr &
+fi
+
 echo "@vm boot $VM_BOOT" >$port
 cd $VM_FILES || exit 1
 code=0

@@ -10,7 +10,7 @@ use crate::agents::{self, Agent};
 use crate::guest::{eventually, pause, read, sh};
 use crate::observations::{self, Observation};
 use crate::pods::{pod, with_container, workload};
-use crate::{cluster, journal, metrics, node, shutdown};
+use crate::{cluster, file, journal, metrics, node, shutdown};
 
 #[derive(Debug)]
 pub(crate) struct Check {
@@ -48,6 +48,7 @@ const MACHINE: &[Check] = &[
 
 const PODWARD: &[Check] = &[
     check("cgroup_tree_is_the_expected_one", || observations::is_expected(Observation::Cgroups)),
+    check("go_client_lists_pods_over_bare_socket_path", go_client_lists_pods),
     check("statistics_are_read", || metrics::record(Agent::Podward)),
     check("restart_of_agent_restarts_no_container", restart_of_agent),
     check("killed_agent_restarts_no_container", kill_of_agent),
@@ -63,6 +64,7 @@ const PODWARD: &[Check] = &[
 const UPSTREAM: &[Check] = &[
     preparation("pods_run_under_upstream", upstream_starts_over),
     check("cgroup_tree_equals_upstream", || observations::equals_upstream(Observation::Cgroups)),
+    check("go_client_lists_pods_of_upstream", go_client_lists_pods),
     check("statistics_equal_upstream", metrics::equal_upstream),
     check("oom_kill_equals_upstream", || observations::equals_upstream(Observation::Oom)),
     check("confinement_equals_upstream", || observations::equals_upstream(Observation::Confinement)),
@@ -130,6 +132,17 @@ fn keeps_containers(action: impl FnOnce() -> Result<()>) -> Result<()> {
         ensure!(lost.is_empty(), "containers before or after, not both: {lost:?}");
         pause(Duration::from_secs(1));
     }
+    Ok(())
+}
+
+/// A client with grpc-go that dials the socket by its bare path, which it sends escaped as the authority.
+fn go_client_lists_pods() -> Result<()> {
+    let client = file("podresources");
+    let list = sh(&format!("{} /var/lib/kubelet/pod-resources/kubelet.sock", client.display()))?;
+    let expected: BTreeSet<String> =
+        node::pods()?.iter().map(|pod| format!("default/{}", node::text(pod, "/metadata/name"))).collect();
+    let found: BTreeSet<String> = list.lines().map(str::to_owned).collect();
+    ensure!(!found.is_empty() && found == expected, "the client lists {found:?}, the node has {expected:?}");
     Ok(())
 }
 
