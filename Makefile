@@ -35,6 +35,8 @@ CLUSTER_CHOICE := kubectl_run_starts_a_pod deployment_rolls_out_new_version boot
 	graceful_delete_waits_for_the_container object_changes_update_projected_files projected_token_is_accepted_by_the_cluster \
 	reports_changes_made_during_api_server_outage pods_start_after_reboot_without_control_plane recovers_from_wrong_server_certificates
 SCENARIOS := $(filter-out cluster_node kubeadm node_api node_streams,$(call test_names,tests/tests))
+# Cargo selects tests by name in all crates: a scenario of the same name would run with the tests of the crates.
+$(if $(filter $(SCENARIOS),$(CRATE_TESTS)),$(error tests of crates and scenarios have the same name: $(filter $(SCENARIOS),$(CRATE_TESTS))))
 CRATE_TEST_COMMAND = $(CARGO) test --locked --workspace --no-fail-fast --lib --bins $(addprefix --test ,$(CRATE_TESTS))
 # Scenarios mostly wait, and each has a private container runtime, so several can run at once.
 SCENARIO_THREADS ?= 3
@@ -232,9 +234,14 @@ vm-package: $(if $(PACKAGED),packaged,build) ## check the Debian package in a vi
 	$(call say,checking the Debian package in a virtual machine)
 	@tools/vm/package.sh -b $(or $(PACKAGED),$(PODWARD_BIN)) trixie
 
-# The package is one of the checks in virtual machines.
+.PHONY: vm-install
+vm-install: tools $(if $(PACKAGED),packaged,build) ## follow docs/install.md in a virtual machine with Debian 13 (PROFILE=dev: with the development build)
+	$(call say,following docs/install.md in a virtual machine)
+	@tools/vm/install.sh -b $(or $(PACKAGED),$(PODWARD_BIN)) trixie
+
+# The package and the guide are among the checks in virtual machines.
 .PHONY: vm
-vm: vm-package
+vm: vm-package vm-install
 
 .PHONY: reproducible
 reproducible: toolchain ## build the release program twice, in different folders, and compare the results

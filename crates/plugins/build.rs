@@ -3,8 +3,11 @@
 use std::error::Error;
 
 const ROOT: &str = "proto";
-const FILES: [&str; 4] = [
+const FILES: [&str; 7] = [
     "proto/csi.proto",
+    "proto/deviceplugin.proto",
+    "proto/dra_v1.proto",
+    "proto/dra_v1beta1.proto",
     "proto/podresources.proto",
     "proto/podresources_v1alpha1.proto",
     "proto/registration.proto",

@@ -66,12 +66,34 @@ impl ClusterNode {
 
     /// Starts containerd, creates the namespace and configures the agent, but does not start it.
     pub async fn prepare(agent: Agent, joining: Joining, options: &AgentOptions) -> Result<Self> {
+        let containerd = Containerd::start().await?;
+        Self::prepare_on(containerd, agent, joining, options).await
+    }
+
+    /// Like [`Self::start_with`], on containerd 2.x, which injects CDI devices.
+    pub async fn start_on_containerd_2(agent: Agent, options: &AgentOptions) -> Result<Self> {
+        let home = std::env::var_os("HOME").map_or("/root".into(), PathBuf::from);
+        let binary = std::env::var_os("PODWARD_CONTAINERD_2").map(PathBuf::from);
+        let binary = binary.unwrap_or_else(|| home.join(".cache/podward/bin/containerd"));
+        let containerd = Containerd::start_binary(&binary).await?;
+        let mut node = Self::prepare_on(containerd, agent, Joining::WithCertificate, options).await?;
+        node.agent.start()?;
+        node.agent.wait_ready().await?;
+        node.wait_schedulable().await?;
+        Ok(node)
+    }
+
+    async fn prepare_on(
+        containerd: Containerd,
+        agent: Agent,
+        joining: Joining,
+        options: &AgentOptions,
+    ) -> Result<Self> {
         agent.program()?;
         let plane = ControlPlane::shared().await?;
         plane.ensure_api_server().await?;
         // Pods would be scheduled to a node that a scenario left behind during an API server outage.
         plane.kubectl(&["delete", "nodes", "--all", "--wait=false"]).await?;
-        let containerd = Containerd::start().await?;
         let id = containerd.instance().id().to_lowercase();
         let (name, namespace) = (format!("node-{id}"), format!("ns-{id}"));
         let mut options = options.clone();

@@ -3,6 +3,10 @@
 //
 //	cpusets choices COUNT SEED   COUNT scenarios: a machine, options, and a sequence of allocations and releases
 //	cpusets states COUNT SEED    COUNT state files, one per line
+//	cpusets hints COUNT SEED     COUNT merges of topology hints, one per line, in JSON
+//	cpusets memory COUNT SEED    COUNT scenarios of the memory manager, one per line, in JSON
+//	cpusets devices COUNT SEED   COUNT checkpoints of the device manager, one per line
+//	cpusets claims COUNT SEED    COUNT checkpoints of prepared claims (dynamic resource allocation), one per line
 //
 // Lines of a scenario:
 //
@@ -38,7 +42,7 @@ func main() {
 
 func run(args []string) error {
 	if len(args) != 3 {
-		return fmt.Errorf("usage: cpusets choices COUNT SEED | states COUNT SEED")
+		return fmt.Errorf("usage: cpusets choices|states|hints|memory|devices|claims COUNT SEED")
 	}
 	count, err := strconv.Atoi(args[1])
 	if err != nil {
@@ -58,6 +62,22 @@ func run(args []string) error {
 		switch args[0] {
 		case "choices":
 			printScenario(out, random, index)
+		case "hints":
+			if err := printMerge(out, random); err != nil {
+				return err
+			}
+		case "devices":
+			if err := printDevices(out, random); err != nil {
+				return err
+			}
+		case "claims":
+			if err := printClaims(out, random); err != nil {
+				return err
+			}
+		case "memory":
+			if err := printMemory(out, random); err != nil {
+				return err
+			}
 		case "states":
 			if err := printState(out, random, index); err != nil {
 				return err

@@ -32,10 +32,13 @@ var optionSets = [][]string{
 }
 
 // affinities is the topology manager: it stores the affinity that the scenario wants.
-type affinities struct{ mask bitmask.BitMask }
+type affinities struct {
+	mask      bitmask.BitMask
+	preferred bool
+}
 
 func (a *affinities) GetAffinity(podUID, containerName string) topologymanager.TopologyHint {
-	return topologymanager.TopologyHint{NUMANodeAffinity: a.mask}
+	return topologymanager.TopologyHint{NUMANodeAffinity: a.mask, Preferred: a.preferred}
 }
 
 func (a *affinities) Name() string { return "scenario" }

@@ -12,6 +12,7 @@
 //! decision is made in `decide`.
 
 pub mod cluster;
+pub mod dynamic_resources;
 pub mod images;
 pub mod metrics;
 pub mod node;

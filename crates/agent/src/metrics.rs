@@ -14,9 +14,12 @@ mod bounds;
 mod certificates;
 mod containers;
 mod cpus;
+mod dynamic_resources;
 mod evictions;
 mod http_requests;
 mod images;
+mod memory;
+mod memory_qos;
 mod node_start;
 mod page;
 mod pleg;
@@ -30,6 +33,7 @@ mod shutdown;
 mod sources;
 mod starts;
 mod storage;
+mod topology;
 
 use parking_lot::RwLock;
 use std::sync::Arc;
@@ -37,6 +41,7 @@ use std::time::Duration;
 
 pub use certificates::CertificateMetrics;
 pub use http_requests::RequestLabels;
+pub use memory_qos::MemoryQosMetrics;
 pub use node_start::{NodeStart, StartGauges};
 pub use page::{Format, Page};
 pub use series::to_gauge;
@@ -55,15 +60,19 @@ pub struct Metrics {
     pub starts: starts::PodStarts,
     pub containers: containers::ContainerMetrics,
     pub cpus: cpus::CpuMetrics,
+    pub memory: memory::MemoryMetrics,
+    pub topology: topology::TopologyMetrics,
     pub pleg: pleg::PlegMetrics,
     /// Runtime calls and cgroup operations.
     pub runtime: runtime::RuntimeMetrics,
     pub images: images::ImageMetrics,
+    pub memory_qos: memory_qos::MemoryQosMetrics,
     pub resizes: resizes::ResizeMetrics,
     pub evictions: evictions::EvictionMetrics,
     pub sources: sources::SourceMetrics,
     /// Volumes, CSI drivers and plugins.
     pub storage: storage::StorageMetrics,
+    pub dynamic_resources: dynamic_resources::DynamicResourceMetrics,
     /// Durations from boot to ready.
     pub node_start: NodeStart,
     /// Requests to the API server.
@@ -96,13 +105,17 @@ impl Metrics {
         self.pods.write(&mut page);
         self.containers.write(&mut page);
         self.cpus.write(&mut page);
+        self.memory.write(&mut page);
+        self.topology.write(&mut page);
         self.pleg.write(&mut page);
         self.runtime.write(&mut page);
         self.images.write(&mut page);
+        self.memory_qos.write(&mut page);
         self.resizes.write(&mut page);
         self.evictions.write(&mut page);
         self.sources.write(&mut page);
         self.storage.write(&mut page);
+        self.dynamic_resources.write(&mut page);
         self.node_start.write(&mut page);
         self.api.write(&mut page);
         self.http.write(&mut page);

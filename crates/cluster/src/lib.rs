@@ -18,6 +18,7 @@ mod nodes;
 mod objects;
 mod pod_certificates;
 mod pods;
+mod resource_claims;
 mod reviews;
 mod service_accounts;
 mod services;

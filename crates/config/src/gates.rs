@@ -42,7 +42,8 @@ pub enum GateEffect {
     /// notice.
     NoEffect,
     /// The gate does not apply to Podward: it belongs to another component, to Windows or to upstream's client library,
-    /// or it is `EventedPLEG`, because Podward always uses the event stream if the runtime offers one.
+    /// or Podward behaves as if it were on: `EventedPLEG` (the event stream is used if the runtime offers one),
+    /// `PLEGOnDemandRelist`, and `KubeletInUserNamespace` (what a user namespace forbids is logged, not fatal).
     Other,
 }
 

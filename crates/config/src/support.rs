@@ -5,19 +5,8 @@ use std::collections::BTreeSet;
 use crate::{KubeletConfiguration, configuration::OutputRouting};
 
 /// Top-level fields that have an effect upstream, but not yet in Podward. A new field is listed until code acts on it.
-static FIELDS_NOT_IMPLEMENTED: &[&str] = &[
-    "contentType",
-    "enableContentionProfiling",
-    "memoryManagerPolicy",
-    "memoryReservationPolicy",
-    "memoryThrottlingFactor",
-    "qosReserved",
-    "reservedMemory",
-    "showHiddenMetricsForVersion",
-    "topologyManagerPolicy",
-    "topologyManagerPolicyOptions",
-    "topologyManagerScope",
-];
+static FIELDS_NOT_IMPLEMENTED: &[&str] =
+    &["contentType", "enableContentionProfiling", "showHiddenMetricsForVersion"];
 
 /// Fields that have no effect upstream either.
 static FIELDS_WITHOUT_EFFECT_UPSTREAM: &[&str] =
@@ -81,11 +70,12 @@ mod tests {
     fn reports_set_fields_without_effect() {
         let mut config = KubeletConfiguration::file_defaults();
         config.pods.max_pods = 5;
-        config.managers.topology_manager_scope = crate::configuration::TopologyScope::Pod;
+        config.server.enable_contention_profiling = true;
         config.server.enable_system_log_query = true;
-        let set = ["maxPods", "topologyManagerScope", "hairpinMode", "registerNode", "enableSystemLogQuery"];
+        let set =
+            ["maxPods", "enableContentionProfiling", "hairpinMode", "registerNode", "enableSystemLogQuery"];
         let set = set.into_iter().map(str::to_owned).collect();
-        assert_eq!(fields_without_effect(&config, &set), ["topologyManagerScope"]);
+        assert_eq!(fields_without_effect(&config, &set), ["enableContentionProfiling"]);
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! Whether a new pod may run on this node: checks in upstream's order, the first rejection counts.
 //!
+//! CPUs, memory and devices are allocated between [`check_before_allocation`] and [`check_after_allocation`].
 //! Requests are compared with those of all admitted pods ([`Occupancy`]). A critical pod that lacks resources is admitted if
 //! preempting less important pods frees enough of them.
 
@@ -19,7 +20,6 @@ use std::sync::Arc;
 use k8s_openapi::api::core::v1::Taint;
 use model::{NodeSettings, Observation, ObservedPod, Pod, Rejection, ResourceAmounts};
 
-use crate::cpus::{CpuAllocator, SMT_ALIGNMENT_ERROR, UNEXPECTED_ADMISSION_ERROR};
 use crate::node::node_status::{Pressure, is_extended};
 use crate::quantity::{ResourceList, amount_of};
 use crate::status::status_report::is_terminal;
@@ -38,8 +38,6 @@ pub struct AdmissionInputs<'a> {
     /// Extended resources in the allocatable of the Node object.
     pub extended_resources: &'a ResourceAmounts,
     pub occupancy: &'a Occupancy,
-    /// `None` without the static CPU policy.
-    pub cpus: Option<&'a CpuAllocator>,
     pub strict_groups: StrictGroups,
     pub pressure: Pressure,
     pub shutdown: Shutdown,
@@ -103,38 +101,37 @@ pub fn extended_resources(allocatable: Option<&ResourceList>) -> ResourceAmounts
         .collect()
 }
 
-/// Checks a pod. Returns the pods that must be preempted for it, usually none.
+/// The checks of a pod that come before the allocation of managed resources: CPUs, memory and devices.
 ///
 /// # Errors
 /// The rejection of the first check that fails.
-pub fn admit(pod: &Pod, inputs: &AdmissionInputs<'_>) -> Result<Vec<Arc<Pod>>, Rejection> {
+pub fn check_before_allocation(pod: &Pod, inputs: &AdmissionInputs<'_>) -> Result<(), Rejection> {
     conditions::check_pressure(pod, inputs.pressure)?;
-    sysctls::check(pod, &inputs.settings.admission)?;
-    check_cpus(pod, inputs.cpus)?;
+    sysctls::check(pod, &inputs.settings.admission)
+}
+
+/// The checks that come after the allocation of managed resources. Returns the pods that must be preempted for the pod,
+/// usually none.
+///
+/// # Errors
+/// The rejection of the first check that fails. The caller then releases the managed resources.
+pub fn check_after_allocation(pod: &Pod, inputs: &AdmissionInputs<'_>) -> Result<Vec<Arc<Pod>>, Rejection> {
     features::check_operating_system(pod)?;
     features::check_groups(pod, inputs.strict_groups)?;
     let mut failures = fit::insufficient_resources(pod, inputs);
     failures.extend(affinity::check(pod, inputs));
     failures.extend(fit::check_ports(pod, inputs.occupancy));
-    failures.extend(taints::check(pod, inputs.taints));
+    let numeric = match inputs.settings.gates.numeric_tolerations {
+        true => taints::NumericOperators::Allowed,
+        false => taints::NumericOperators::Ignored,
+    };
+    failures.extend(taints::check(pod, inputs.taints, numeric));
     let victims = preemption::resolve(pod, inputs.occupancy, &failures)?;
     features::check_apparmor(pod, &inputs.settings.admission)?;
     features::check_pod_level_resources(pod, &inputs.settings.admission)?;
     declared_features::check(pod, &inputs.settings.admission)?;
     conditions::check_shutdown(inputs.shutdown)?;
     Ok(victims)
-}
-
-/// Tries the allocation of exclusive CPUs. It is done after all other checks, so that a rejected pod takes no CPUs.
-fn check_cpus(pod: &Pod, cpus: Option<&CpuAllocator>) -> Result<(), Rejection> {
-    let Some(allocator) = cpus else { return Ok(()) };
-    let (_, result) = allocator.clone().allocate_pod(pod);
-    result.map_err(|error| error.rejection())
-}
-
-/// Whether a rejection is due to exclusive CPUs.
-pub fn is_cpu_rejection(rejection: &Rejection) -> bool {
-    [SMT_ALIGNMENT_ERROR, UNEXPECTED_ADMISSION_ERROR].contains(&rejection.reason.as_str())
 }
 
 /// Whether a rejection is due to node labels, which may have changed just before the pod was scheduled here.

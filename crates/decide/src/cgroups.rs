@@ -2,6 +2,8 @@
 
 pub mod allocatable;
 pub mod cgroup_limits;
+pub mod memory_qos;
 pub mod qos_cgroups;
+pub mod qos_memory_limits;
 pub mod reserved_cgroups;
 pub mod system_cgroups;

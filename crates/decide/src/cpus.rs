@@ -13,14 +13,15 @@ mod combinations;
 mod distribution;
 #[cfg(test)]
 mod golden_tests;
-pub mod hints;
+mod hints;
 mod requests;
 pub mod state_file;
 mod static_policy;
 
 pub use accumulator::TakeError;
 pub use allocator::{AllocationError, AllocationReport, CpuAllocator};
-pub(crate) use allocator::{SMT_ALIGNMENT_ERROR, UNEXPECTED_ADMISSION_ERROR};
 pub use requests::exclusive_request;
-pub(crate) use requests::{resizes_exclusive_cpus, runs_without_quota};
+pub(crate) use requests::{
+    has_pod_level_resources, resizes_exclusive_cpus, resizes_guaranteed_pod, runs_without_quota,
+};
 pub use static_policy::{CpuAssignments, PolicyError, StateError, StaticPolicy};

@@ -12,6 +12,7 @@
 pub mod admission;
 pub mod cgroups;
 pub mod cpus;
+pub mod devices;
 pub mod error_list;
 pub mod event_correlation;
 pub mod eviction;
@@ -19,14 +20,17 @@ mod go_text;
 pub mod http;
 pub mod images;
 pub mod logs;
+pub mod memory;
 pub mod node;
 pub mod pipeline;
 pub mod pod_resources;
 pub mod projected;
 pub mod quantity;
+pub mod resource_claims;
 pub mod runtime_spec;
 pub mod statistics;
 pub mod status;
 #[cfg(test)]
 mod test_objects;
+pub mod topology;
 pub mod volumes;

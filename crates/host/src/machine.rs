@@ -5,15 +5,17 @@ mod capacity;
 mod cpu_topology;
 mod facts;
 mod kernel_tunables;
+mod numa_nodes;
 mod selinux_policy;
 mod startup;
 
 pub use capabilities::host_capabilities;
 pub(crate) use capabilities::selinux_enabled;
-pub use capacity::{apparmor, kernel_version, node_capacity, online_cpus};
+pub use capacity::{apparmor, kernel_version, node_capacity, online_cpus, page_size};
 pub use cpu_topology::cpu_topology;
 pub use facts::MachineFacts;
 pub use kernel_tunables::{KernelTunableBehaviour, kernel_tunables};
+pub use numa_nodes::numa_nodes;
 pub use startup::{
     hostname, limit_malloc_arenas, make_rshared, raise_open_file_limit, release_free_memory,
     release_startup_pages, set_oom_score_adj, swap_capacity, swap_enabled, tmpfs_supports_noswap,

@@ -69,6 +69,8 @@ pub struct ValidationGates {
     pub allow_merged_spread_keys: bool,
     /// The pod deletion cost must be an integer (`PodDeletionCost`).
     pub check_deletion_cost: bool,
+    /// Tolerations may compare numbers (`TaintTolerationComparisonOperators`).
+    pub allow_numeric_tolerations: bool,
     /// `seLinuxChangePolicy` must not be `MountOption` (off with `SELinuxMount`).
     pub forbid_selinux_mount_option: bool,
 }
@@ -80,6 +82,7 @@ impl ValidationGates {
         forbid_host_network_with_user_namespace: true,
         allow_merged_spread_keys: true,
         check_deletion_cost: true,
+        allow_numeric_tolerations: false,
         forbid_selinux_mount_option: true,
     };
 }

@@ -18,6 +18,10 @@ pub struct CgroupLimits {
     pub cpus: Option<CpuSet>,
     /// Memory in bytes.
     pub memory: Option<i64>,
+    /// Memory that the kernel never reclaims, in bytes; set on cgroup v2 only.
+    pub memory_min: Option<i64>,
+    /// Memory that the kernel reclaims last, in bytes; set on cgroup v2 only.
+    pub memory_low: Option<i64>,
     pub pids: Option<i64>,
     pub hugepages: HugepageLimits,
 }

@@ -1,5 +1,5 @@
 /// Settings of cgroups above the pods, and of swap; fixed at start.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct CgroupSettings {
     /// `enforceNodeAllocatable`.
     pub enforced: Vec<Enforcement>,
@@ -12,6 +12,29 @@ pub struct CgroupSettings {
     pub swap_behavior: SwapBehavior,
     /// Whether the kernel may swap out a tmpfs: there is swap, and no `noswap` mount option.
     pub memory_may_be_swapped: bool,
+    /// Gate `MemoryQoS` on cgroup v2.
+    pub memory_qos: Option<MemoryQos>,
+    /// `qosReserved` of memory: percentage of the requests of a QoS class that lower classes cannot use.
+    pub qos_reserved_memory: Option<i64>,
+}
+
+/// Protection and throttling of memory.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct MemoryQos {
+    /// `memoryThrottlingFactor`.
+    pub throttling_factor: f64,
+    pub reservation: MemoryReservation,
+    /// Size of a memory page in bytes.
+    pub page_size: i64,
+}
+
+/// `memoryReservationPolicy`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum MemoryReservation {
+    #[default]
+    None,
+    /// The kernel never reclaims the requested memory of Guaranteed pods, and that of Burstable pods last.
+    Tiered,
 }
 
 /// Which pods may use swap.

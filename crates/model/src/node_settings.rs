@@ -4,7 +4,10 @@ use std::time::Duration;
 
 use values::cpu_set::CpuSet;
 
-use crate::{AdmissionSettings, CgroupDriver, CgroupSettings, CpuPolicy, HostCapabilities, NodeResources};
+use crate::{
+    AdmissionSettings, CgroupDriver, CgroupSettings, CpuPolicy, HostCapabilities, MemoryManagerPolicy,
+    NodeResources,
+};
 
 /// Settings of the node that decisions use; fixed at start.
 #[derive(Clone, Debug, PartialEq)]
@@ -33,6 +36,8 @@ pub struct NodeSettings {
     pub cpu_cfs_quota_period: Duration,
     /// `cpuManagerPolicy`.
     pub cpu_policy: CpuPolicy,
+    /// `memoryManagerPolicy`.
+    pub memory_policy: MemoryManagerPolicy,
     /// CPUs of the cgroup of all pods: all that are online under the CPU policy none, so that systemd keeps the cpuset
     /// controller there; `None` leaves them unchanged.
     pub pods_cpus: Option<CpuSet>,
@@ -62,6 +67,11 @@ pub struct NodeSettings {
 pub struct PodGates {
     /// `EnvFiles`: variables from files.
     pub env_files: bool,
+    /// `InPlacePodVerticalScalingExclusiveCPUs`: Guaranteed pods are resized under the static CPU policy, and keep the
+    /// exclusive CPUs that they have.
+    pub exclusive_cpu_resize: bool,
+    /// `InPlacePodVerticalScalingExclusiveMemory`: the same for memory.
+    pub exclusive_memory_resize: bool,
     /// `HostnameOverride`: a host name that stands above all others.
     pub hostname_override: bool,
     /// `ImageVolumeWithDigest`: the ids of images that are mounted are shown.
@@ -70,6 +80,8 @@ pub struct PodGates {
     pub init_container_resize: bool,
     /// `InPlacePodLevelResourcesVerticalScaling`: the pod's own resources are resized and shown.
     pub pod_level_resize: bool,
+    /// `TaintTolerationComparisonOperators`: tolerations with the operators `Lt` and `Gt`.
+    pub numeric_tolerations: bool,
     /// `PodReadyToStartContainersCondition`: whether the sandbox is up is shown.
     pub ready_to_start_condition: bool,
     /// `ChangeContainerStatusOnKubeletRestart`: what probes said of a container ends with the agent.
@@ -82,8 +94,11 @@ impl Default for PodGates {
     fn default() -> Self {
         Self {
             env_files: true,
+            exclusive_cpu_resize: false,
+            exclusive_memory_resize: false,
             hostname_override: true,
             image_volume_digests: false,
+            numeric_tolerations: false,
             init_container_resize: true,
             pod_level_resize: true,
             ready_to_start_condition: true,

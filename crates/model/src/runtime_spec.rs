@@ -148,6 +148,8 @@ pub struct ContainerSpec {
     pub env: Vec<(String, String)>,
     pub mounts: Vec<Mount>,
     pub devices: Vec<Device>,
+    /// Names of the Container Device Interface that the runtime resolves.
+    pub cdi_devices: Vec<String>,
     pub labels: BTreeMap<String, String>,
     pub annotations: BTreeMap<String, String>,
     /// Log file relative to the sandbox's log folder.

@@ -126,7 +126,7 @@ pub struct ContainerUser {
     pub supplemental_groups: Vec<i64>,
 }
 
-/// The result of a command in a container.
+/// The result of a command in a container, with the first 10 KiB of each output.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ExecOutput {
     pub exit_code: i32,

@@ -1,14 +1,19 @@
-//! gRPC clients for plugins (registration and the CSI node service), and the server of the pod resources API.
+//! gRPC clients for plugins (registration, the CSI node service, device plugins and DRA drivers), and the servers of the
+//! pod resources API and of the registration of device plugins.
 //!
-//! Implements `ports::plugins::plugin_registry` and `ports::plugins::csi`.
+//! Implements `ports::plugins::{plugin_registry, csi, device_plugin, dra}`.
 //!
-//! Invariants: every call has a deadline; each call uses a new connection, because a driver may be replaced at the same
-//! path at any time; `Debug` output contains no secrets.
+//! Invariants: every call has a deadline; each call to a CSI driver uses a new connection, because a driver may be replaced
+//! at the same path at any time, while a device plugin and a DRA driver have one connection each that shows when they are
+//! gone; `Debug` output contains no secrets.
 //!
 //! Out of scope: retries, the plugin registry, volume paths.
 
 mod connect;
 mod csi_node;
+mod device_plugin;
+mod device_registration;
+mod dra;
 mod pod_resources;
 mod registration;
 
@@ -44,6 +49,23 @@ mod generated {
         debug_without_secrets!(NodeStageVolumeRequest, NodePublishVolumeRequest, NodeExpandVolumeRequest);
     }
 
+    /// Device plugins: package `v1beta1`.
+    pub mod device_plugin_v1beta1 {
+        tonic::include_proto!("v1beta1");
+    }
+
+    /// Dynamic resource allocation: packages `k8s.io.kubelet.pkg.apis.dra.*`.
+    pub mod dra {
+        /// The messages of all versions.
+        pub mod v1 {
+            tonic::include_proto!("k8s.io.kubelet.pkg.apis.dra.v1");
+        }
+
+        pub mod v1beta1 {
+            tonic::include_proto!("k8s.io.kubelet.pkg.apis.dra.v1beta1");
+        }
+    }
+
     /// Pod resources v1: package `v1`.
     pub mod pod_resources_v1 {
         tonic::include_proto!("v1");
@@ -62,6 +84,12 @@ mod generated {
 
 pub use connect::dial;
 pub use csi_node::GrpcCsiConnector;
-pub use generated::{csi_v1, pod_resources_v1, pod_resources_v1alpha1, registration_v1};
+pub use device_plugin::GrpcDevicePluginConnector;
+pub use device_registration::{DeviceRegistrationError, serve_device_registration};
+pub use dra::GrpcDraConnector;
+pub use generated::dra as dra_services;
+pub use generated::{
+    csi_v1, device_plugin_v1beta1, pod_resources_v1, pod_resources_v1alpha1, registration_v1,
+};
 pub use pod_resources::{PodResourcesError, serve_pod_resources};
 pub use registration::GrpcPluginRegistration;

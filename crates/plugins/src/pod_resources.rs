@@ -5,7 +5,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use grpc_socket::GrpcListener;
-use ports::served::pod_resources::{AllocatedContainer, AllocatedPod, ContractVersion, PodResources};
+use model::PreparedDevice;
+use ports::served::pod_resources::{
+    AllocatedClaim, AllocatedContainer, AllocatedMemory, AllocatedPod, ContractVersion, PodResources,
+};
 use timing::RateLimiter;
 use tonic::transport::Server;
 use tonic::{Code, Request, Response, Status};
@@ -78,7 +81,8 @@ impl v1::pod_resources_lister_server::PodResourcesLister for Lister {
         _: Request<v1::AllocatableResourcesRequest>,
     ) -> Result<Response<v1::AllocatableResourcesResponse>, Status> {
         let cpu_ids = self.resources.allocatable_cpus().into_iter().map(i64::from).collect();
-        Ok(Response::new(v1::AllocatableResourcesResponse { cpu_ids, ..Default::default() }))
+        let memory = self.resources.allocatable_memory().into_iter().map(memory_v1).collect();
+        Ok(Response::new(v1::AllocatableResourcesResponse { cpu_ids, memory, ..Default::default() }))
     }
 
     async fn get(
@@ -115,16 +119,42 @@ impl v1alpha1::pod_resources_lister_server::PodResourcesLister for Lister {
     }
 }
 
+fn memory_v1(memory: AllocatedMemory) -> v1::ContainerMemory {
+    let nodes = memory.nodes.into_iter().map(|id| v1::NumaNode { id: i64::from(id) }).collect();
+    v1::ContainerMemory {
+        memory_type: memory.kind,
+        size: memory.size,
+        topology: Some(v1::TopologyInfo { nodes }),
+    }
+}
+
 fn pod_v1(pod: AllocatedPod) -> v1::PodResources {
     let container = |container: AllocatedContainer| v1::ContainerResources {
         name: container.name,
         cpu_ids: container.cpus.into_iter().map(i64::from).collect(),
+        memory: container.memory.into_iter().map(memory_v1).collect(),
+        dynamic_resources: container.claims.into_iter().map(dynamic_resource).collect(),
         ..v1::ContainerResources::default()
     };
     v1::PodResources {
         name: pod.name,
         namespace: pod.namespace,
         containers: pod.containers.into_iter().map(container).collect(),
+    }
+}
+
+fn dynamic_resource(claim: AllocatedClaim) -> v1::DynamicResource {
+    let device = |(driver, device): (String, PreparedDevice)| v1::ClaimResource {
+        cdi_devices: device.cdi_ids.into_iter().map(|name| v1::CdiDevice { name }).collect(),
+        driver_name: driver,
+        pool_name: device.pool,
+        device_name: device.device,
+        share_id: device.share_id,
+    };
+    v1::DynamicResource {
+        claim_name: claim.name,
+        claim_namespace: claim.namespace,
+        claim_resources: claim.devices.into_iter().map(device).collect(),
     }
 }
 

@@ -4,18 +4,19 @@ use std::path::Path;
 use std::sync::Arc;
 
 use agent::cluster::offline_cache::OfflineCache;
+use agent::dynamic_resources::resource_claims;
 use anyhow::Context;
 use cluster::identity::{ClientCertificateManager, IdentityMeters, connect};
 use cluster::{ApiServerAdapter, Clients};
 use config::{Gate, LoadedConfig};
-use host::{HostCsiFolders, HostPluginSockets, SealedCheckpoints};
-use plugins::{GrpcCsiConnector, GrpcPluginRegistration};
+use host::{HostCsiFolders, HostPluginSockets, SealedCheckpoints, StateFiles};
+use plugins::{GrpcCsiConnector, GrpcDraConnector, GrpcPluginRegistration};
 use ports::api::pod_certificates::ApiPodCertificates;
 use ports::api::trust_bundles::ApiTrustBundles;
 use ports::clock::SystemClock;
 
 use crate::plan::identity;
-use crate::wire::{ApiServer, PluginPorts};
+use crate::wire::{ApiServer, DynamicResourcePorts, PluginPorts};
 
 /// The folder of the offline cache, below the agent's state folder.
 const OFFLINE_CACHE: &str = "api";
@@ -48,6 +49,7 @@ pub async fn join(
     } else {
         OfflineCache::disabled()
     };
+    let restored = resource_claims::restore(&StateFiles::new(&loaded.flags.root_dir)).await?;
     let server = Arc::new(ApiServerAdapter::new(clients.clone(), node.to_owned()));
     let api = ApiServer {
         offline_cache,
@@ -74,6 +76,11 @@ pub async fn join(
             sockets: Arc::new(HostPluginSockets::new(&loaded.flags.root_dir)),
             connector: Arc::new(GrpcCsiConnector),
             registration: Arc::new(GrpcPluginRegistration),
+        },
+        dynamic_resources: DynamicResourcePorts {
+            api: server.clone(),
+            connector: Arc::new(GrpcDraConnector),
+            restored,
         },
         csi_nodes: server.clone(),
         token_reviews: server.clone(),

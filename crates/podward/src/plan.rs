@@ -10,6 +10,7 @@ pub mod debugging;
 mod eviction;
 pub(crate) mod identity;
 mod images;
+mod memory;
 pub mod node;
 pub mod registration;
 pub mod server;
@@ -17,6 +18,7 @@ mod settings;
 pub mod shutdown;
 pub mod sources;
 mod statistics;
+mod topology;
 mod upkeep;
 
 use std::net::SocketAddr;
@@ -27,7 +29,9 @@ use config::{Gate, LoadedConfig};
 use decide::cgroups::system_cgroups::SystemCgroupSettings;
 use decide::cpus::StaticPolicy;
 use decide::images::image_access::Verification;
+use decide::memory::MemoryPolicy;
 use decide::pipeline::backoff::{self, CrashBackoffDecay};
+use decide::topology::Alignment;
 use manifest::ManifestRules;
 use model::{CgroupDriver, CredentialProvider, HostCapabilities, IdPool, NodeSettings};
 use ports::host::host_facts::HostFacts;
@@ -53,6 +57,10 @@ pub struct Plan {
     pub crash_backoff: timing::BackoffPolicy,
     /// The static CPU policy; `None` for the policy `none`.
     pub cpus: Option<StaticPolicy>,
+    /// `None` with the policy `None` of the memory manager.
+    pub memory: Option<MemoryPolicy>,
+    /// `None` with the policy `none` of the topology manager.
+    pub alignment: Option<Alignment>,
     /// `cpuManagerReconcilePeriod`.
     pub cpu_reconcile_period: Duration,
     pub pulls: PullSettings,
@@ -108,7 +116,9 @@ pub fn plan(
     let server = &loaded.config.server;
     let settings = settings::node_settings(loaded, host, capabilities, cgroup_driver)?;
     let node = registration::node(loaded, &settings.name, &settings.resources)?;
+    let numa_nodes = topology::numa_nodes(loaded)?;
     let cpus = cpus::static_policy(loaded, &settings.resources)?;
+    let memory = memory::memory_policy(loaded, &settings.resources, &numa_nodes)?;
     Ok(Plan {
         settings,
         node,
@@ -118,6 +128,8 @@ pub fn plan(
         sync_frequency: positive(server.sync_frequency.to_std()),
         crash_backoff: crash_backoff(loaded),
         cpus,
+        memory,
+        alignment: topology::alignment(loaded, &numa_nodes)?,
         cpu_reconcile_period: positive(loaded.config.managers.cpu_manager_reconcile_period.to_std()),
         pulls: images::pulls(loaded),
         verification: images::verification(loaded),

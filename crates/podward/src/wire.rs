@@ -10,6 +10,7 @@ mod channels;
 mod cluster_content;
 mod context;
 mod debugging;
+mod dynamic_resources;
 mod eviction;
 mod local;
 mod metrics;
@@ -29,6 +30,7 @@ mod volumes;
 
 pub use adapters::Adapters;
 pub use api_server::ApiServer;
+pub use dynamic_resources::DynamicResourcePorts;
 pub use local::{LocalEndpoint, SOCKET};
 pub use node_api::Serving;
 pub use running::Running;
@@ -69,9 +71,17 @@ pub fn start(adapters: Adapters, plan: Plan) -> anyhow::Result<Running> {
     let node_view = node_side::start_node(&mut running, &context, reporters.subscribe());
     running.local.node.view.clone_from(&node_view);
     let tokens = cluster_content::tokens(&context);
-    let volumes =
-        volumes::start_volumes(&mut running, &context, node_view.as_ref(), tokens.as_ref(), &reporters);
+    let dynamic = dynamic_resources::start_dynamic_resources(
+        &mut running,
+        &context,
+        node_view.as_ref(),
+        &receivers.sources_ready,
+    );
+    let drivers = dynamic.as_ref().map(|dynamic| dynamic.drivers.clone());
+    let cluster_side = (node_view.as_ref(), tokens.as_ref(), drivers);
+    let volumes = volumes::start_volumes(&mut running, &context, cluster_side, &reporters);
     let statistics = statistics::statistics(&context, &volumes);
+    running.spawn("volume usage", statistics.clone().measure_volumes(running.cancel.clone()));
     state.statistics = Some(statistics.clone());
     running.publish(state.clone());
 
@@ -102,9 +112,10 @@ pub fn start(adapters: Adapters, plan: Plan) -> anyhow::Result<Running> {
     let ends = pipeline::PipelineEnds { senders, receivers, writers, changes };
     let node = (node_view.clone(), node_reports);
     let objects = content.objects.clone();
-    let pod_runtime = pod_runtime(&context, &volumes, content, replacements);
+    let claims = dynamic.map(|dynamic| dynamic.claims);
+    let pod_runtime = pod_runtime(&context, (&volumes, claims.clone()), content, replacements);
     pipeline::start_pipeline(&mut running, &context, ends, (pod_runtime, objects), node);
-    pod_resources::start_pod_resources(&mut running, &context);
+    pod_resources::start_pod_resources(&mut running, &context, claims);
     node_api::start_node_api(&mut running, &context, state, node_view);
     Ok(running)
 }

@@ -20,6 +20,8 @@ mod hooks;
 mod isolation;
 #[path = "virtual_node/life.rs"]
 mod life;
+#[path = "virtual_node/memory.rs"]
+mod memory;
 #[path = "virtual_node/node.rs"]
 mod node;
 #[path = "virtual_node/probes.rs"]

@@ -11,6 +11,7 @@ pub mod nodes;
 pub mod objects;
 pub mod pod_certificates;
 pub mod pods;
+pub mod resource_claims;
 pub mod runtime_classes;
 pub mod service_accounts;
 pub mod services;

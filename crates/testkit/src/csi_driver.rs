@@ -4,7 +4,7 @@
 //! publishing bind-mounts the staged path; a block volume is a file, or a link to a device, that is bind-mounted. Every
 //! call is recorded, and any call can be made to fail or to hang.
 
-mod authority;
+pub(crate) mod authority;
 mod mounts;
 mod service;
 
@@ -187,7 +187,8 @@ impl CsiDriver {
     }
 }
 
-fn serve(
+/// Serves gRPC on a socket until `gone` is cancelled.
+pub(crate) fn serve(
     socket: &Path,
     router: tonic::transport::server::Router,
     gone: &CancellationToken,

@@ -117,6 +117,7 @@ pub fn node_settings() -> NodeSettings {
         admission: AdmissionSettings::default(),
         container_stop_signals: false,
         cpu_policy: model::CpuPolicy::None,
+        memory_policy: model::MemoryManagerPolicy::None,
         gates: PodGates::default(),
     }
 }

@@ -9,6 +9,7 @@
 //! - [`control_plane`] runs a Kubernetes control plane for it to join;
 //! - [`machine`] is a machine in namespaces, on which kubeadm makes a cluster, [`host_state`] what it must not change;
 //! - [`csi_driver`] is a small CSI driver with real mounts;
+//! - [`dra_driver`] is a small driver for dynamic resource allocation;
 //! - [`http`], [`poll`] and [`process`] query, wait for and measure them.
 //!
 //! Invariant: a test removes everything that it started, also when it fails; the next test removes the remains of a
@@ -20,6 +21,7 @@ pub mod containerd;
 pub mod control_plane;
 pub mod cri_view;
 pub mod csi_driver;
+pub mod dra_driver;
 pub mod fake_api;
 pub mod fake_clock;
 pub mod fake_logind;

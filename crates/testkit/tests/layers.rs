@@ -37,6 +37,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("host", &["ports", "model", "timing", "values"]),
     ("plugins", &["grpc_socket", "ports", "model", "timing"]),
     ("outbound", &["ports", "timing", "values"]),
+    ("runtime", &["cri", "timing", "values"]),
     ("otlp", &["model", "ports"]),
     ("cluster", &["ports", "model", "timing", "values"]),
     (
@@ -73,7 +74,7 @@ const PURE_CRATES_USE: &[(&str, &[&str])] = &[
 const IMPURE_FEATURES: &[(&str, &str)] = &[("timing", "tokio")];
 
 /// Folders of the agent that only group modules.
-const PLAIN_GROUPS: &[&str] = &["pipeline", "cluster", "volumes", "upkeep"];
+const PLAIN_GROUPS: &[&str] = &["pipeline", "cluster", "dynamic_resources", "volumes", "upkeep"];
 
 /// Folders of the agent whose own file is also a stage or service.
 const OWN_GROUPS: &[&str] = &["node", "images", "metrics"];
@@ -102,6 +103,8 @@ const STAGES: &[&str] = &[
     "image_gc",
     "log_rotation",
     "plugin_registry",
+    "resource_slices",
+    "unprepare_vanished",
     "packet_filter",
     "oom_watcher",
     "node_shutdown",
@@ -113,8 +116,8 @@ const SERVICES: &[(&str, &[&str])] = &[
     ("offline_cache", &["state_format", "test_checkpoints"]),
     ("test_checkpoints", &[]),
     ("agent_metrics", &["metrics"]),
-    ("allocations", &["exclusive_cpus", "test_checkpoints"]),
-    ("exclusive_cpus", &["metrics", "test_checkpoints"]),
+    ("allocations", &["exclusive_cpus", "managed_resources", "test_checkpoints"]),
+    ("exclusive_cpus", &["metrics", "resource_state_file", "test_checkpoints"]),
     ("api_timeout", &[]),
     ("api_pods", &[]),
     ("cluster_objects", &["node_view", "tables"]),
@@ -128,10 +131,13 @@ const SERVICES: &[(&str, &[&str])] = &[
     ("csi_drivers", &["watched_set"]),
     ("csi_registration", &["api_timeout", "csi_drivers", "metered_csi", "metrics", "node_view"]),
     ("csi_volumes", &["claims", "csi_drivers", "metrics", "node_view", "tokens"]),
+    ("dra_drivers", &["metrics"]),
+    ("resource_claims", &["dra_drivers", "metrics", "test_checkpoints"]),
     ("event_log", &[]),
     ("file_report", &[]),
     ("images", &["metrics", "pull_ledger", "tokens"]),
     ("cached_status", &["tables"]),
+    ("managed_resources", &["exclusive_cpus", "metrics", "pinned_memory", "test_checkpoints"]),
     ("messages", &[]),
     ("metered_cgroups", &["metrics"]),
     ("metered_csi", &["metrics"]),
@@ -142,7 +148,9 @@ const SERVICES: &[(&str, &[&str])] = &[
     ("objects", &["save_retry", "state_format", "test_checkpoints"]),
     ("observation", &["tables"]),
     ("pod_gauges", &["allocations", "api_pods", "metrics", "observation", "tables"]),
-    ("pod_resources", &["exclusive_cpus", "metrics", "tables"]),
+    ("pinned_memory", &["metrics", "resource_state_file", "test_checkpoints"]),
+    ("pod_resources", &["exclusive_cpus", "metrics", "pinned_memory", "resource_claims", "tables"]),
+    ("resource_state_file", &[]),
     ("tables", &[]),
     ("pull_ledger", &["metrics"]),
     ("runtime_health", &["metrics"]),

@@ -1,4 +1,4 @@
-//! Value formats that Kubernetes and Go define: resource quantities, Go durations, FNV hashes, names of images
+//! Value formats that Kubernetes and Go define: resource quantities, Go durations, FNV and CRC-32 hashes, names of images
 //! and sysctls, lists of CPUs, the proxy variables, and the versions of our own files.
 //!
 //! Input: text or bytes from manifests, configuration, API objects and plugins. Output: exact numbers, and text that is
@@ -10,6 +10,7 @@
 #![forbid(unsafe_code)]
 
 pub mod cpu_set;
+pub mod crc32;
 pub mod duration;
 pub mod fnv;
 pub mod format_version;

@@ -21,6 +21,7 @@ pub(crate) struct Limit {
 pub(crate) const SHARES: Limit = Limit { controller: "cpu", v1: "cpu.shares", v2: "cpu.weight" };
 pub(crate) const QUOTA: Limit = Limit { controller: "cpu", v1: "cpu.cfs_quota_us", v2: "cpu.max" };
 pub(crate) const CPUS: Limit = Limit { controller: "cpuset", v1: "cpuset.cpus", v2: "cpuset.cpus" };
+pub(crate) const MEMS: Limit = Limit { controller: "cpuset", v1: "cpuset.mems", v2: "cpuset.mems" };
 pub(crate) const MEMORY: Limit =
     Limit { controller: "memory", v1: "memory.limit_in_bytes", v2: "memory.max" };
 pub(crate) const PIDS: Limit = Limit { controller: "pids", v1: "pids.max", v2: "pids.max" };

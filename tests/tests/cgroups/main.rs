@@ -2,5 +2,6 @@
 
 mod cpus;
 mod files;
+mod memory;
 mod resize;
 mod tree;

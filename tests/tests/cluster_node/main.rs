@@ -4,6 +4,7 @@
 
 mod containers;
 mod deletion;
+mod dynamic_resources;
 mod eviction;
 mod faults;
 mod identity;

@@ -36,6 +36,11 @@ fn resizes_end_as_on_upstream() {
 /// Outcomes by case and step.
 type Outcomes = BTreeMap<(String, Step), Outcome>;
 
+/// Upstream reports a resize as failed for minutes when a sample of the container's memory is missing at the wrong
+/// moment ("missing container memory usage"), which happens on a loaded machine. Such a case has no outcome to compare with,
+/// but podward must still complete it. With more of them the comparison would show too little.
+const MAX_UNSETTLED_ON_UPSTREAM: usize = 20;
+
 fn compare(upstream: &Outcomes, podward: &Outcomes) -> Result<()> {
     let differences: Vec<String> = upstream
         .iter()
@@ -44,7 +49,10 @@ fn compare(upstream: &Outcomes, podward: &Outcomes) -> Result<()> {
             Some(format!("{} {:?}: {difference}", key.0, key.1))
         })
         .collect();
-    ensure!(upstream.len() == podward.len(), "not every case has an outcome");
+    let unsettled = podward.len() - upstream.len();
+    println!("{} outcomes compared, {unsettled} that upstream did not complete", upstream.len());
+    ensure!(podward.len() == 2 * cases().len(), "not every case has an outcome on podward");
+    ensure!(unsettled <= MAX_UNSETTLED_ON_UPSTREAM, "upstream did not complete {unsettled} resizes");
     ensure!(
         differences.is_empty(),
         "{} of {} outcomes differ:\n{}",
@@ -68,7 +76,7 @@ async fn run_matrix(agent: Agent) -> Result<Outcomes> {
             .buffer_unordered(PARALLEL)
             .try_collect::<Vec<()>>()
             .await?;
-        for (name, outcome) in wait_settled(&node, "are resized").await? {
+        for (name, outcome) in resized(&node, agent).await? {
             outcomes.insert((name, step), outcome);
         }
     }
@@ -83,24 +91,59 @@ async fn patch(node: &ClusterNode, case: &Case, step: Step) -> Result<()> {
     node.kubectl(&arguments).await.map(drop).with_context(|| format!("{name} {step:?} {patch}"))
 }
 
+/// The outcomes of a step. Cases that upstream does not complete in time have none.
+async fn resized(node: &ClusterNode, agent: Agent) -> Result<BTreeMap<String, Outcome>> {
+    match (wait_settled(node, "are resized").await, agent) {
+        (Err(_), Agent::Upstream) => {
+            let now = Settled::read(node).await?;
+            for (name, problem) in &now.problems {
+                println!("not completed by upstream: {name}: {problem}");
+            }
+            Ok(now.outcomes)
+        }
+        (result, Agent::Upstream | Agent::Podward) => result,
+    }
+}
+
 /// Waits until no resize is in progress, every container that should run does, and its status shows the resources of the
 /// spec.
 async fn wait_settled(node: &ClusterNode, what: &str) -> Result<BTreeMap<String, Outcome>> {
     eventually(&format!("pods {what}"), TIMEOUT, async || {
-        let list = node.get(&["pods"]).await?;
-        let pods = list["items"].as_array().cloned().unwrap_or_default();
-        let unsettled: Vec<String> = pods
-            .iter()
-            .filter_map(|pod| {
-                let problem = problems(pod).into_iter().next()?;
-                Some(format!("{}: {problem}", pod["metadata"]["name"].as_str().unwrap_or_default()))
-            })
-            .collect();
-        if let Some(first) = unsettled.first() {
-            bail!("{} of {} pods are not settled; {first}", unsettled.len(), pods.len());
+        let Settled { outcomes, problems } = Settled::read(node).await?;
+        if let Some((name, problem)) = problems.first_key_value() {
+            let all = problems.len() + outcomes.len();
+            bail!("{} of {all} pods are not settled; {name}: {problem}", problems.len());
         }
-        let root = node.containerd.instance().cgroup_root();
-        pods.iter().map(|pod| Outcome::of(pod, &root)).collect()
+        Ok(outcomes)
     })
     .await
+}
+
+/// Outcomes of the settled pods, and the first problem of each other pod.
+struct Settled {
+    outcomes: BTreeMap<String, Outcome>,
+    problems: BTreeMap<String, String>,
+}
+
+impl Settled {
+    async fn read(node: &ClusterNode) -> Result<Self> {
+        let list = node.get(&["pods"]).await?;
+        let root = node.containerd.instance().cgroup_root();
+        let (mut outcomes, mut all_problems) = (BTreeMap::new(), BTreeMap::new());
+        for pod in list["items"].as_array().into_iter().flatten() {
+            let name = pod["metadata"]["name"].as_str().unwrap_or_default().to_owned();
+            let problem = match problems(pod).into_iter().next() {
+                Some(problem) => problem,
+                None => match Outcome::of(pod, &root) {
+                    Ok((_, outcome)) => {
+                        outcomes.insert(name, outcome);
+                        continue;
+                    }
+                    Err(error) => format!("{error:#}"),
+                },
+            };
+            all_problems.insert(name, problem);
+        }
+        Ok(Self { outcomes, problems: all_problems })
+    }
 }

@@ -11,6 +11,8 @@ use crate::cluster::{Cluster, TIMEOUT};
 
 /// How long after a switch every container must still be the same.
 const OBSERVATION_TIME: Duration = Duration::from_secs(5);
+/// A sandbox is removed a moment after its pod.
+const SETTLE_TIME: Duration = Duration::from_secs(3);
 
 /// Switches both machines to the other agent and back; no container of either ends or starts.
 pub(crate) async fn switch_agents(cluster: &Cluster, agent: Agent) -> Result<()> {
@@ -20,7 +22,7 @@ pub(crate) async fn switch_agents(cluster: &Cluster, agent: Agent) -> Result<()>
     };
     for next in [other, agent] {
         for machine in [&cluster.first, &cluster.second] {
-            let before = containers(machine).await?;
+            let before = settled_containers(cluster, machine).await?;
             machine.switch_agent(next).await?;
             wait_reported(cluster, machine, next).await?;
             throughout("the same containers run", OBSERVATION_TIME, async || {
@@ -42,6 +44,25 @@ async fn wait_reported(cluster: &Cluster, machine: &Machine, agent: Agent) -> Re
         ensure!(version.contains("podward") == (agent == Agent::Podward), "the node's version is {version}");
         ensure!(condition(&node, "Ready") == "True", "{}", node["status"]["conditions"]);
         cluster.check_serving_certificate(machine).await
+    })
+    .await
+}
+
+/// The containers once no pod is ending: what is left of a rollout would look like a lost container.
+async fn settled_containers(cluster: &Cluster, machine: &Machine) -> Result<Vec<String>> {
+    within("no pod is ending", TIMEOUT, async || {
+        let pods = cluster.first.get(&["pods", "--all-namespaces"]).await?;
+        let all = pods["items"].as_array().into_iter().flatten();
+        let ending = all.filter(|pod| !pod["metadata"]["deletionTimestamp"].is_null()).count();
+        ensure!(ending == 0, "{ending} pods are ending");
+        let before = containers(machine).await?;
+        throughout("no sandbox is being removed", SETTLE_TIME, async || {
+            let now = containers(machine).await?;
+            ensure!(now == before, "{} had {before:?}, has {now:?}", machine.name());
+            Ok(())
+        })
+        .await?;
+        Ok(before)
     })
     .await
 }

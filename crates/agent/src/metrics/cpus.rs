@@ -6,6 +6,7 @@ use decide::cpus::{AllocationReport, CpuAllocator};
 
 use super::series::{Counter, Family, Gauge, to_gauge};
 
+const NUMA_NODE: &str = "numa_node";
 const CORES: [&str; 2] = ["container", "physical_cpu"];
 const UNCORE_CACHE: [&str; 2] = ["container", "uncore_cache"];
 
@@ -32,6 +33,23 @@ metrics_group! {
 }
 
 impl CpuMetrics {
+    /// Shows series with 0, like upstream.
+    pub(crate) fn alignment_started(&self) {
+        for scope in ["container", "pod"] {
+            self.aligned.get([scope, NUMA_NODE]).add(0);
+            self.aligned_failures.get([scope, NUMA_NODE]).add(0);
+        }
+    }
+
+    /// Counts resources that come from one NUMA node, or that could not. `scope`: `container` or `pod`.
+    pub(crate) fn numa_aligned(&self, scope: &'static str, result: Result<(), ()>) {
+        let series = match result {
+            Ok(()) => &self.aligned,
+            Err(()) => &self.aligned_failures,
+        };
+        series.get([scope, NUMA_NODE]).inc();
+    }
+
     /// Shows series with 0, like upstream.
     pub(crate) fn policy_started(&self) {
         for series in

@@ -1,4 +1,4 @@
-//! Keeps the CPU sets of running containers equal to the allocated ones, and the state of the CPU policy on disk.
+//! Keeps the CPU sets of running containers equal to the allocated ones, and the states of the CPU and memory policies on disk.
 //!
 //! A container in the shared pool must leave CPUs that become exclusive. Like upstream, it does so within
 //! `cpuManagerReconcilePeriod`; a container that is created later starts with the right set.
@@ -15,10 +15,12 @@ use values::cpu_set::CpuSet;
 
 use crate::pipeline::exclusive_cpus::ExclusiveCpus;
 use crate::pipeline::observation::Observer;
+use crate::pipeline::pinned_memory::PinnedMemory;
 use crate::pipeline::tables::Reader;
 
 pub struct CpuReconcilerDeps {
     pub cpus: ExclusiveCpus,
+    pub memory: PinnedMemory,
     pub runtime: Arc<dyn Runtime>,
     pub desired: Reader<Pod>,
     pub observer: Observer,
@@ -28,7 +30,7 @@ pub struct CpuReconcilerDeps {
 
 /// Runs until cancelled.
 pub async fn run(deps: CpuReconcilerDeps, cancel: CancellationToken) {
-    if !deps.cpus.is_enabled() {
+    if !deps.cpus.is_enabled() && !deps.memory.is_enabled() {
         return cancel.cancelled().await;
     }
     let mut ticks = tokio::time::interval(deps.period);
@@ -39,6 +41,7 @@ pub async fn run(deps: CpuReconcilerDeps, cancel: CancellationToken) {
         tokio::select! {
             () = cancel.cancelled() => return,
             () = deps.cpus.changed() => deps.save().await,
+            () = deps.memory.changed() => deps.save().await,
             _ = ticks.tick() => {
                 deps.save().await;
                 deps.reconcile(&mut sent).await;
@@ -51,6 +54,9 @@ impl CpuReconcilerDeps {
     async fn save(&self) {
         if let Err(error) = self.cpus.flush().await {
             tracing::warn!(%error, source = %error.source, "failed to save the state of the CPU policy, retrying");
+        }
+        if let Err(error) = self.memory.flush().await {
+            tracing::warn!(%error, source = %error.source, "failed to save the state of the memory policy, retrying");
         }
     }
 

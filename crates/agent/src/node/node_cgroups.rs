@@ -1,14 +1,16 @@
 //! Maintains the cgroups above the pods: the one of all pods, limited to the allocatable resources of the node, and those
 //! of the QoS classes Burstable and BestEffort.
 //!
-//! The CPU weight of the Burstable class is the sum of its pods' requests, which is updated incrementally. Every minute all
-//! limits are set again, in case another program changed them.
+//! CPU weight, protected memory and memory limits of the classes depend on the sums of their pods' requests, which are
+//! updated incrementally. Every minute all limits are set again, in case another program changed them.
+
+mod qos_classes;
 
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use decide::cgroups::qos_cgroups::{QosCgroups, best_effort_limits, burstable_cpu_request, burstable_limits};
+use decide::cgroups::qos_cgroups::{QosCgroups, QosRequests, best_effort_limits, burstable_limits};
 use decide::cgroups::reserved_cgroups::{ReservedCgroup, all_pods_limits, reserved_cgroups};
 use model::{
     CgroupLimits, CgroupVersion, EventSubject, EventType, NodeSettings, Pod, PodUid, RecordedEvent,
@@ -22,6 +24,9 @@ use timing::KeyReceiver;
 use tokio::time::{Instant, MissedTickBehavior};
 use tokio_util::sync::CancellationToken;
 
+use qos_classes::QosClasses;
+
+use crate::metrics::Metrics;
 use crate::pipeline::allocations::Allocations;
 use crate::pipeline::tables::Reader;
 
@@ -38,6 +43,7 @@ pub struct NodeCgroupsDeps {
     pub settings: Arc<NodeSettings>,
     pub events: Arc<dyn EventRecorder>,
     pub clock: Arc<dyn Clock>,
+    pub metrics: Arc<Metrics>,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -126,7 +132,7 @@ pub async fn run(mut deps: NodeCgroupsDeps, cancel: CancellationToken) {
         let message = format!("Updated limits on {owner} reserved cgroup {}", reserved.path);
         deps.record_enforcement(EventType::Normal, &message);
     }
-    let mut requests = CpuRequests::default();
+    let mut requests = PodRequests::default();
     let mut enforced = Enforced::NotYet;
     let mut refresh = tokio::time::interval_at(Instant::now(), REFRESH_PERIOD);
     refresh.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -135,22 +141,22 @@ pub async fn run(mut deps: NodeCgroupsDeps, cancel: CancellationToken) {
             () = cancel.cancelled() => return,
             _ = refresh.tick() => {
                 enforced = deps.enforce(&paths, enforced).await;
-                deps.set(&paths.best_effort, &best_effort_limits()).await;
+                deps.classes(&paths).set(&paths.best_effort, &best_effort_limits()).await;
             }
             changed = deps.changes.recv() => {
                 let Some(uid) = changed else { return };
                 let before = requests.total;
-                requests.set(&uid, deps.cpu_request(&uid));
+                requests.set(&uid, deps.requests(&uid));
                 tokio::time::sleep(DEBOUNCE).await;
                 while let Some(uid) = deps.changes.try_recv() {
-                    requests.set(&uid, deps.cpu_request(&uid));
+                    requests.set(&uid, deps.requests(&uid));
                 }
                 if requests.total == before {
                     continue;
                 }
             }
         }
-        deps.set(&paths.burstable, &burstable_limits(requests.total)).await;
+        deps.classes(&paths).follow(requests.total).await;
     }
 }
 
@@ -161,30 +167,42 @@ enum Enforced {
     Yes,
 }
 
-/// CPU requests of Burstable pods in millicores.
+/// The share of each pod in the cgroups of the QoS classes.
 #[derive(Default)]
-struct CpuRequests {
-    by_pod: HashMap<PodUid, i64>,
-    total: i64,
+struct PodRequests {
+    by_pod: HashMap<PodUid, QosRequests>,
+    total: QosRequests,
 }
 
-impl CpuRequests {
-    fn set(&mut self, uid: &PodUid, request: i64) {
-        let old =
-            if request == 0 { self.by_pod.remove(uid) } else { self.by_pod.insert(uid.clone(), request) };
-        self.total += request - old.unwrap_or_default();
+impl PodRequests {
+    fn set(&mut self, uid: &PodUid, requests: QosRequests) {
+        let old = if requests == QosRequests::default() {
+            self.by_pod.remove(uid)
+        } else {
+            self.by_pod.insert(uid.clone(), requests)
+        };
+        self.total.replace(old.unwrap_or_default(), requests);
     }
 }
 
 impl NodeCgroupsDeps {
     /// A pod counts until all its containers have stopped.
-    fn cpu_request(&self, uid: &PodUid) -> i64 {
+    fn requests(&self, uid: &PodUid) -> QosRequests {
         let is_terminated =
             || self.workers.get(uid).is_some_and(|worker| worker.phase >= WorkerPhase::Terminated);
         self.desired
             .get(uid)
             .filter(|_| !is_terminated())
-            .map_or(0, |pod| burstable_cpu_request(&self.allocations.allocated(&pod)))
+            .map_or_else(QosRequests::default, |pod| QosRequests::of(&self.allocations.allocated(&pod)))
+    }
+
+    fn classes<'a>(&'a self, paths: &'a QosCgroups) -> QosClasses<'a> {
+        QosClasses {
+            cgroups: self.cgroups.as_ref(),
+            settings: &self.settings,
+            paths,
+            metrics: &self.metrics.memory_qos,
+        }
     }
 
     /// Fails while pods use more than the limit. Evictions reclaim the difference, so the next refresh retries.
@@ -202,12 +220,6 @@ impl NodeCgroupsDeps {
                 self.record_enforcement(EventType::Warning, &message);
                 Enforced::NotYet
             }
-        }
-    }
-
-    async fn set(&self, path: &str, limits: &CgroupLimits) {
-        if let Err(error) = self.cgroups.ensure(path, limits).await {
-            tracing::warn!(cgroup = path, %error, source = %error.source, "failed to set limits of QoS cgroup, the old ones stay in force");
         }
     }
 
@@ -245,7 +257,8 @@ mod tests {
 
     #[test]
     fn total_follows_changes_of_pod_requests() {
-        let mut requests = CpuRequests::default();
+        let mut requests = PodRequests::default();
+        let of = |burstable_cpu| QosRequests { burstable_cpu, ..QosRequests::default() };
         let (a, b) = (PodUid::from("a"), PodUid::from("b"));
         for (uid, request, total) in [
             (&a, 100, 100),
@@ -256,8 +269,8 @@ mod tests {
             (&b, 0, 200),
             (&a, 0, 0),
         ] {
-            requests.set(uid, request);
-            assert_eq!(requests.total, total);
+            requests.set(uid, of(request));
+            assert_eq!(requests.total, of(total));
         }
         assert!(requests.by_pod.is_empty());
     }

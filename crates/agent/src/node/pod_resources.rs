@@ -2,17 +2,27 @@
 
 use std::sync::Arc;
 
-use model::{Pod, WorkerPhase, WorkerView};
-use ports::served::pod_resources::{AllocatedContainer, AllocatedPod, ContractVersion, PodResources};
+use decide::memory::MemoryBlock;
+use decide::resource_claims::container_devices::ContainerClaim;
+use k8s_openapi::api::core::v1::Container;
+use model::{Pod, PreparedDevice, WorkerPhase, WorkerView};
+use ports::served::pod_resources::{
+    AllocatedClaim, AllocatedContainer, AllocatedMemory, AllocatedPod, ContractVersion, PodResources,
+};
 
+use crate::dynamic_resources::resource_claims::ResourceClaims;
 use crate::metrics::Metrics;
 use crate::pipeline::exclusive_cpus::ExclusiveCpus;
+use crate::pipeline::pinned_memory::PinnedMemory;
 use crate::pipeline::tables::Reader;
 
 pub struct PodResourcesService {
     pub desired: Reader<Pod>,
     pub workers: Reader<WorkerView>,
     pub cpus: ExclusiveCpus,
+    pub memory: PinnedMemory,
+    /// `None` without an API server.
+    pub claims: Option<Arc<ResourceClaims>>,
     pub scope: ListScope,
     pub metrics: Arc<Metrics>,
 }
@@ -35,20 +45,27 @@ impl PodResourcesService {
     fn allocated_pod(&self, pod: &Pod) -> AllocatedPod {
         let init = pod.spec.init_containers.iter().flatten();
         let sidecars = init.filter(|container| container.restart_policy.as_deref() == Some("Always"));
-        let names = sidecars.map(|container| container.name.clone()).chain(regular_containers(pod));
+        let containers = sidecars.chain(&pod.spec.containers);
         AllocatedPod {
             name: pod.name().to_owned(),
             namespace: pod.namespace().to_owned(),
-            containers: self.with_cpus(pod, names),
+            containers: containers.map(|container| self.allocated_container(pod, container)).collect(),
         }
     }
 
-    fn with_cpus(&self, pod: &Pod, names: impl Iterator<Item = String>) -> Vec<AllocatedContainer> {
-        let container = |name: String| {
-            let cpus = self.cpus.exclusive(&pod.uid, &name).iter().collect();
-            AllocatedContainer { name, cpus }
+    fn allocated_container(&self, pod: &Pod, container: &Container) -> AllocatedContainer {
+        let claim = |claim: &ContainerClaim<'_>| AllocatedClaim {
+            name: claim.claim.name.clone(),
+            namespace: pod.namespace().to_owned(),
+            devices: distinct(claim.devices()),
         };
-        names.map(container).collect()
+        let claims = self.claims.as_ref().map(|claims| claims.read_container(pod, container, claim));
+        AllocatedContainer {
+            name: container.name.clone(),
+            cpus: self.cpus.exclusive(&pod.uid, &container.name).iter().collect(),
+            memory: self.memory.blocks(&pod.uid, &container.name).into_iter().map(allocated_memory).collect(),
+            claims: claims.unwrap_or_default(),
+        }
     }
 }
 
@@ -67,9 +84,10 @@ impl PodResources for PodResourcesService {
             // The old version has neither sidecars nor the notion of active pods.
             ContractVersion::V1Alpha1 => {
                 let pods = pods.iter().map(|pod| (pod, self.allocated_pod(pod)));
-                pods.map(|(pod, allocated)| AllocatedPod {
-                    containers: self.with_cpus(pod, regular_containers(pod)),
-                    ..allocated
+                pods.map(|(pod, allocated)| {
+                    let containers = pod.spec.containers.iter();
+                    let containers = containers.map(|container| self.allocated_container(pod, container));
+                    AllocatedPod { containers: containers.collect(), ..allocated }
                 })
                 .collect()
             }
@@ -97,10 +115,27 @@ impl PodResources for PodResourcesService {
         counts.allocatable.get(version).inc();
         self.cpus.allocatable().iter().collect()
     }
+
+    fn allocatable_memory(&self) -> Vec<AllocatedMemory> {
+        self.memory.allocatable().into_iter().map(allocated_memory).collect()
+    }
 }
 
-fn regular_containers(pod: &Pod) -> impl Iterator<Item = String> {
-    pod.spec.containers.iter().map(|container| container.name.clone())
+fn allocated_memory(block: MemoryBlock) -> AllocatedMemory {
+    AllocatedMemory { kind: block.kind, size: block.size, nodes: block.nodes.nodes().collect() }
+}
+
+/// Each device once, also if it satisfies several requests of the container.
+fn distinct<'a>(
+    devices: impl Iterator<Item = (&'a str, &'a PreparedDevice)>,
+) -> Vec<(String, PreparedDevice)> {
+    let mut found: Vec<(String, PreparedDevice)> = Vec::new();
+    for (driver, device) in devices {
+        if !found.iter().any(|(known, other)| known == driver && other == device) {
+            found.push((driver.to_owned(), device.clone()));
+        }
+    }
+    found
 }
 
 #[cfg(test)]
@@ -134,6 +169,8 @@ mod tests {
             desired: pods,
             workers: views,
             cpus: ExclusiveCpus::default(),
+            memory: PinnedMemory::default(),
+            claims: None,
             scope: ListScope::Active,
             metrics: metrics.clone(),
         };

@@ -24,6 +24,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::pipeline::exclusive_cpus::ExclusiveCpus;
+use crate::pipeline::managed_resources::ManagedResources;
 
 /// Checkpoint of the allocated resources.
 pub const ALLOCATED: &str = "allocated_pods_state";
@@ -50,7 +51,7 @@ pub struct CorruptCheckpointError {
 #[derive(Clone)]
 pub struct Allocations {
     shared: Arc<Shared>,
-    cpus: ExclusiveCpus,
+    managed: ManagedResources,
 }
 
 struct Shared {
@@ -114,19 +115,25 @@ impl Allocations {
             allocated: SaveProgress::default(),
             actuated: SaveProgress::default(),
         };
-        Ok(Self { shared: Arc::new(shared), cpus: ExclusiveCpus::default() })
+        Ok(Self { shared: Arc::new(shared), managed: ManagedResources::default() })
     }
 
-    /// Adds the state of the static CPU policy.
+    /// Adds the state of the resource managers.
     #[must_use]
-    pub fn with_cpus(self, cpus: ExclusiveCpus) -> Self {
-        Self { cpus, ..self }
+    pub fn with_managed(self, managed: ManagedResources) -> Self {
+        Self { managed, ..self }
+    }
+
+    /// CPUs, memory and devices that belong to particular containers.
+    #[must_use]
+    pub fn managed(&self) -> &ManagedResources {
+        &self.managed
     }
 
     /// Exclusive CPUs of containers.
     #[must_use]
     pub fn cpus(&self) -> &ExclusiveCpus {
-        &self.cpus
+        self.managed.cpus()
     }
 
     /// Sends the UID of each pod whose allocation or resize conditions change to `listener`.

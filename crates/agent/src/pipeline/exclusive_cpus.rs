@@ -4,20 +4,21 @@
 //! reconciler saves the state and updates running containers. A container is created only after its CPUs are on disk
 //! ([`ExclusiveCpus::flush`]). Without the policy there is no state, and every call returns at once.
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use decide::cpus::state_file::{self, StateFileError};
 use decide::cpus::{AllocationReport, CpuAllocator, CpuAssignments, StateError, StaticPolicy};
-use model::{Pod, PodUid, Rejection};
+use k8s_openapi::api::core::v1::Container;
+use model::{ContainerRef, NumaMask, Pod, PodUid, ProviderHints, Rejection};
 use parking_lot::Mutex;
 use ports::host::checkpoints::Checkpoints;
 use ports::host::pod_folders::FileError;
-use tokio::sync::Notify;
 use values::cpu_set::CpuSet;
 
 use crate::metrics::Metrics;
+use crate::pipeline::resource_state_file::ResourceStateFile;
 
 /// Checkpoint of the CPUs, in upstream's format.
 pub const CPU_STATE: &str = "cpu_manager_state";
@@ -41,19 +42,9 @@ pub struct ExclusiveCpus {
 }
 
 struct Shared {
-    state: Mutex<State>,
-    files: Arc<dyn Checkpoints>,
+    allocator: Mutex<CpuAllocator>,
+    file: ResourceStateFile,
     metrics: Arc<Metrics>,
-    written: AtomicU64,
-    /// Held during a write.
-    write_lock: tokio::sync::Mutex<()>,
-    changed: Notify,
-}
-
-struct State {
-    allocator: CpuAllocator,
-    /// Incremented by each change that must be written.
-    version: u64,
 }
 
 impl ExclusiveCpus {
@@ -93,12 +84,9 @@ impl ExclusiveCpus {
         let allocator = CpuAllocator::new(policy, assignments);
         metrics.cpus.show(&allocator);
         let shared = Shared {
-            state: Mutex::new(State { allocator, version: 0 }),
-            files,
+            allocator: Mutex::new(allocator),
+            file: ResourceStateFile::new(files, CPU_STATE),
             metrics,
-            written: AtomicU64::new(0),
-            write_lock: tokio::sync::Mutex::new(()),
-            changed: Notify::new(),
         };
         Ok(Self { shared: Some(Arc::new(shared)) })
     }
@@ -108,31 +96,44 @@ impl ExclusiveCpus {
         self.shared.is_some()
     }
 
-    /// A copy of the state, for admission checks; `None` without the static policy.
+    /// Topology hints for one container. Empty without the static policy.
     #[must_use]
-    pub fn allocator(&self) -> Option<CpuAllocator> {
-        self.shared.as_ref().map(|shared| shared.state.lock().allocator.clone())
+    pub fn container_hints(&self, pod: &Pod, container: &Container) -> ProviderHints {
+        self.hints(|allocator| allocator.container_hints(pod, container))
     }
 
-    /// Allocates the CPUs of an admitted pod.
+    /// Topology hints for all containers of a pod together.
+    #[must_use]
+    pub fn pod_hints(&self, pod: &Pod) -> ProviderHints {
+        self.hints(|allocator| allocator.pod_hints(pod))
+    }
+
+    /// Allocates the CPUs of a container, those of `nodes` first. A container that has CPUs keeps them.
     ///
     /// # Errors
     /// When the CPUs are not free.
-    pub fn allocate(&self, pod: &Pod) -> Result<(), Rejection> {
+    pub fn allocate(
+        &self,
+        pod: &Pod,
+        container: ContainerRef<'_>,
+        nodes: Option<NumaMask>,
+    ) -> Result<(), Rejection> {
         let Some(shared) = &self.shared else { return Ok(()) };
-        let (report, result) = shared.change(|allocator| allocator.allocate_pod(pod));
+        let mut report = AllocationReport::default();
+        let result = shared.change(|allocator| {
+            allocator.allocate(pod, (container.kind, container.container), nodes, &mut report)
+        });
         shared.count(report, result.is_err());
         result.map_err(|error| error.rejection())
     }
 
-    /// Counts an allocation that the admission of a pod refused.
-    pub fn count_refusal(&self, pod: &Pod) {
-        if let (Some(shared), Some(mut allocator)) = (&self.shared, self.allocator()) {
-            let (report, result) = allocator.allocate_pod(pod);
-            if result.is_err() {
-                shared.count(report, true);
-            }
-        }
+    /// The containers of a pod that have exclusive CPUs.
+    #[must_use]
+    pub fn owners(&self, uid: &PodUid) -> BTreeSet<String> {
+        self.read(|assignments| {
+            let own = assignments.exclusive.get(uid);
+            own.map(|own| own.keys().cloned().collect()).unwrap_or_default()
+        })
     }
 
     /// Releases the CPUs of all containers for which `keep` returns false.
@@ -158,13 +159,13 @@ impl ExclusiveCpus {
     #[must_use]
     pub fn allocatable(&self) -> CpuSet {
         let shared = self.shared.as_ref();
-        shared.map(|shared| shared.state.lock().allocator.policy().allocatable()).unwrap_or_default()
+        shared.map(|shared| shared.allocator.lock().policy().allocatable()).unwrap_or_default()
     }
 
     /// Waits for the next change that is not saved.
     pub async fn changed(&self) {
         match &self.shared {
-            Some(shared) => shared.changed.notified().await,
+            Some(shared) => shared.file.changed().await,
             None => std::future::pending().await,
         }
     }
@@ -175,47 +176,33 @@ impl ExclusiveCpus {
     /// When the file cannot be written.
     pub async fn flush(&self) -> Result<(), FileError> {
         let Some(shared) = &self.shared else { return Ok(()) };
-        let needed = shared.state.lock().version;
-        let is_written = || shared.written.load(Ordering::Acquire) >= needed;
-        if is_written() {
-            return Ok(());
-        }
-        let _guard = shared.write_lock.lock().await;
-        if is_written() {
-            return Ok(());
-        }
-        let (version, content) = {
-            let state = shared.state.lock();
-            (state.version, state_file::encode("static", state.allocator.assignments()))
-        };
-        shared.files.save(CPU_STATE, content).await?;
-        shared.written.store(version, Ordering::Release);
-        Ok(())
+        let encode = || state_file::encode("static", shared.allocator.lock().assignments());
+        shared.file.flush(encode).await
+    }
+
+    fn hints(&self, hints: impl FnOnce(&CpuAllocator) -> ProviderHints) -> ProviderHints {
+        self.shared.as_ref().map(|shared| hints(&shared.allocator.lock())).unwrap_or_default()
     }
 
     fn read<T: Default>(&self, read: impl FnOnce(&CpuAssignments) -> T) -> T {
-        self.shared
-            .as_ref()
-            .map(|shared| read(shared.state.lock().allocator.assignments()))
-            .unwrap_or_default()
+        self.shared.as_ref().map(|shared| read(shared.allocator.lock().assignments())).unwrap_or_default()
     }
 }
 
 impl Shared {
     fn change<T>(&self, change: impl FnOnce(&mut CpuAllocator) -> T) -> T {
-        let mut state = self.state.lock();
-        let before = state.allocator.assignments().clone();
-        let result = change(&mut state.allocator);
-        if *state.allocator.assignments() != before {
-            state.version += 1;
-            self.metrics.cpus.show(&state.allocator);
-            self.changed.notify_one();
+        let mut allocator = self.allocator.lock();
+        let before = allocator.assignments().clone();
+        let result = change(&mut allocator);
+        if *allocator.assignments() != before {
+            self.metrics.cpus.show(&allocator);
+            self.file.mark_changed();
         }
         result
     }
 
     fn count(&self, report: AllocationReport, is_failed: bool) {
-        let is_aligned = self.state.lock().allocator.policy().options().full_cores_only;
+        let is_aligned = self.allocator.lock().policy().options().full_cores_only;
         self.metrics.cpus.allocated(report, is_aligned, is_failed);
     }
 }

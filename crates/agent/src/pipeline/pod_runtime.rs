@@ -11,6 +11,7 @@ mod hooks;
 mod projection;
 mod reset;
 mod resize;
+mod resource_claims;
 mod sandbox;
 mod start_limiter;
 mod start_metrics;
@@ -42,6 +43,7 @@ use ports::served::pod_logs::PodLogs;
 use tokio_util::sync::CancellationToken;
 
 use crate::cluster::cluster_content::ClusterContent;
+use crate::dynamic_resources::resource_claims::ResourceClaims;
 use crate::images::Images;
 use crate::metrics::Metrics;
 use crate::node::runtime_health::RuntimeHealth;
@@ -71,6 +73,8 @@ pub struct PodRuntimeDeps {
     pub volumes: Arc<dyn PodVolumes>,
     /// PersistentVolumeClaims and their volumes; `None` without an API server.
     pub claims: Option<Arc<Claims>>,
+    /// Claims of dynamic resource allocation; `None` without an API server.
+    pub resource_claims: Option<Arc<ResourceClaims>>,
     pub allocations: Allocations,
     pub cgroups: Arc<dyn PodCgroups>,
     pub user_namespaces: UserNamespaces,
@@ -122,10 +126,12 @@ impl PodRuntime {
         }
     }
 
-    /// Stops the pod within `grace_seconds`. Success means that nothing runs any more.
+    /// Stops the pod within `grace_seconds`. Success means that nothing runs any more, and that drivers have undone what they
+    /// prepared: the final status, after which another pod may get the devices, is written later.
     async fn terminate(&self, pod: &Arc<Pod>, grace_seconds: u64) -> Result<(), SyncFailure> {
         let observed = self.observe(pod).await?;
-        self.stop_pod(Some(pod), &observed, grace_seconds).await
+        self.stop_pod(Some(pod), &observed, grace_seconds).await?;
+        self.unprepare_claims(pod).await
     }
 
     /// Stops an orphan: a pod that only the runtime reports.

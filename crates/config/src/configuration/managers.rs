@@ -102,6 +102,19 @@ impl Managers {
         self.cpu_manager_policy_options.get(name).is_some_and(|value| parse_boolean(value) == Ok(true))
     }
 
+    /// Whether an option of the topology manager is on.
+    #[must_use]
+    pub fn has_topology_option(&self, name: &str) -> bool {
+        let value = self.topology_manager_policy_options.get(name);
+        value.is_some_and(|value| parse_boolean(value) == Ok(true))
+    }
+
+    /// `max-allowable-numa-nodes`.
+    #[must_use]
+    pub fn max_numa_nodes(&self) -> Option<usize> {
+        self.topology_manager_policy_options.get("max-allowable-numa-nodes")?.parse().ok()
+    }
+
     pub(super) fn apply_defaults(&mut self) {
         let default = Self::default();
         default_if_zero(&mut self.cpu_manager_reconcile_period, default.cpu_manager_reconcile_period);

@@ -125,8 +125,8 @@ gates! {
     InPlacePodLevelResourcesVerticalScaling: Beta, On, Used,
         requires InPlacePodVerticalScaling, NodeDeclaredFeatures, PodLevelResources;
     InPlacePodVerticalScaling: Stable, On, Locked;
-    InPlacePodVerticalScalingExclusiveCPUs: Alpha, Off, NoEffect, requires InPlacePodVerticalScaling;
-    InPlacePodVerticalScalingExclusiveMemory: Alpha, Off, NoEffect, requires InPlacePodVerticalScaling;
+    InPlacePodVerticalScalingExclusiveCPUs: Alpha, Off, Used, requires InPlacePodVerticalScaling;
+    InPlacePodVerticalScalingExclusiveMemory: Alpha, Off, Used, requires InPlacePodVerticalScaling;
     InPlacePodVerticalScalingInitContainers: Beta, On, Used,
         requires InPlacePodVerticalScaling, NodeDeclaredFeatures;
     InformerResourceVersion: Stable, On, Other;
@@ -139,7 +139,7 @@ gates! {
     KubeletCrashLoopBackOffMax: Beta, On, Used;
     KubeletEnsureSecretPulledImages: Beta, On, Used;
     KubeletFineGrainedAuthz: Stable, On, Locked;
-    KubeletInUserNamespace: Alpha, Off, NoEffect;
+    KubeletInUserNamespace: Alpha, Off, Other;
     KubeletPSI: Stable, On, Locked;
     KubeletPodResourcesDynamicResources: Stable, On, Locked;
     KubeletPodResourcesGet: Stable, On, Locked;
@@ -159,7 +159,7 @@ gates! {
     MatchLabelKeysInPodTopologySpreadSelectorMerge: Beta, On, Used,
         requires MatchLabelKeysInPodTopologySpread;
     MaxUnavailableStatefulSet: Beta, Off, Other;
-    MemoryQoS: Alpha, Off, NoEffect;
+    MemoryQoS: Alpha, Off, Used;
     MultiCIDRServiceAllocator: Stable, On, Locked;
     MutableCSINodeAllocatableCount: Stable, On, Locked;
     MutablePVNodeAffinity: Alpha, Off, Other;
@@ -176,7 +176,7 @@ gates! {
     OpenAPIEnums: Beta, On, Other;
     OpportunisticBatching: Beta, On, Other;
     OrderedNamespaceDeletion: Stable, On, Locked;
-    PLEGOnDemandRelist: Beta, On, NoEffect;
+    PLEGOnDemandRelist: Beta, On, Other;
     PersistentVolumeClaimUnusedSinceTime: Alpha, Off, Other;
     PodAndContainerStatsFromCRI: Alpha, Off, NoEffect;
     PodCertificateRequest: Beta, Off, Used, requires AuthorizeNodeWithSelectors;
@@ -195,7 +195,7 @@ gates! {
     PreferSameTrafficDistribution: Stable, On, Locked;
     PreventStaticPodAPIReferences: Beta, On, Used;
     ProcMountType: Stable, On, Locked, requires UserNamespacesSupport;
-    QOSReserved: Alpha, Off, NoEffect;
+    QOSReserved: Alpha, Off, Used;
     RecoverVolumeExpansionFailure: Stable, On, Locked;
     RecursiveReadOnlyMounts: Stable, On, Locked;
     ReduceDefaultCrashLoopBackOffDecay: Alpha, Off, Used;
@@ -251,7 +251,7 @@ gates! {
         requires StructuredAuthenticationConfiguration;
     SupplementalGroupsPolicy: Stable, On, Locked;
     SystemdWatchdog: Stable, On, Locked;
-    TaintTolerationComparisonOperators: Alpha, Off, NoEffect;
+    TaintTolerationComparisonOperators: Alpha, Off, Used;
     TokenRequestServiceAccountUIDValidation: Beta, On, Other;
     TopologyAwareWorkloadScheduling: Alpha, Off, Other, requires GenericWorkload;
     TopologyManagerPolicyAlphaOptions: Alpha, Off, NoEffect;

@@ -8,7 +8,7 @@ use values::quantity::WrittenQuantity;
 use super::{Checker, field};
 use crate::{
     KubeletConfiguration,
-    configuration::{CpuManagerPolicy, Managers, MemoryReservationPolicy},
+    configuration::{CpuManagerPolicy, Managers, MemoryReservationPolicy, TopologyPolicy},
     flags::parse_boolean,
     gates::Gate,
 };
@@ -71,19 +71,28 @@ fn check_cpu_policy_options(checker: &mut Checker<'_>, managers: &Managers) {
     }
 }
 
+/// The texts are upstream's. The policy `none` does not read its options.
 fn check_topology_policy_options(checker: &mut Checker<'_>, managers: &Managers) {
+    if managers.topology_manager_policy == TopologyPolicy::None {
+        return;
+    }
     for (option, value) in &managers.topology_manager_policy_options {
         let path = || field("topologyManagerPolicyOptions").key(option.as_str());
         match option.as_str() {
             "prefer-closest-numa-nodes" => {
                 let valid = parse_boolean(value).is_ok();
-                checker.rule_at(valid, path, format!("{value:?} must be true or false"));
+                let problem = format!("strconv.ParseBool: parsing {value:?}: invalid syntax");
+                checker.rule_at(valid, path, format!("bad value for option {option:?}: {problem}"));
             }
             "max-allowable-numa-nodes" => {
-                let valid = value.parse::<i64>().is_ok_and(|nodes| nodes >= 8);
-                checker.rule_at(valid, path, format!("{value:?} must be an integer of at least 8"));
+                let nodes = value.parse::<i64>();
+                let problem = format!("strconv.Atoi: parsing {value:?}: invalid syntax");
+                let message = format!("unable to convert policy option to integer {option:?}: {problem}");
+                checker.rule_at(nodes.is_ok(), path, message);
+                let message = format!("the minimum value of {option:?} should not be less than 8");
+                checker.rule_at(nodes.map_or(true, |nodes| nodes >= 8), path, message);
             }
-            _ => checker.rule_at(false, path, "unknown topology manager policy option"),
+            _ => checker.rule_at(false, path, format!("unknown Topology Manager Policy option: {option:?}")),
         }
     }
 }
@@ -94,10 +103,19 @@ fn check_reserved_memory(checker: &mut Checker<'_>, managers: &Managers) {
         for (kind, amount) in &reservation.limits {
             let path = || field("reservedMemory").index(index).key("limits").key(kind.as_str());
             let known = kind == "memory" || kind.starts_with("hugepages-");
-            checker.rule_at(known, path, "only memory and hugepages-<size> can be reserved");
-            checker.rule_at(!amount.is_zero(), path, "must not be zero");
-            let first = seen.insert((reservation.numa_node, kind));
-            checker.rule_at(first, path, format!("is listed twice for NUMA node {}", reservation.numa_node));
+            let node = reservation.numa_node;
+            let message = format!(
+                "the limit type {kind:?} for NUMA node {node} is not supported, only [memory hugepages-<HugePageSize>] is accepted"
+            );
+            checker.rule_at(known, path, message);
+            let message =
+                format!("reserved memory may not be zero for NUMA node {node} and resource {kind:?}");
+            checker.rule_at(!amount.is_zero(), path, message);
+            let first = seen.insert((node, kind));
+            let message = format!(
+                "the reserved memory has a duplicate value for NUMA node {node} and resource {kind:?}"
+            );
+            checker.rule_at(first, path, message);
         }
     }
 }

@@ -343,24 +343,24 @@ fn rejects_invalid_manager_and_container_log_settings() {
             "cpuManagerPolicyOptions.align-by-socket: CPU Manager Policy Alpha-level Options not enabled, but option \"align-by-socket\" provided",
         ),
         (
-            "{topologyManagerPolicyOptions: {max-allowable-numa-nodes: '7'}}",
-            "topologyManagerPolicyOptions.max-allowable-numa-nodes: \"7\" must be an integer of at least 8",
+            "{topologyManagerPolicy: restricted, topologyManagerPolicyOptions: {max-allowable-numa-nodes: '7'}}",
+            "topologyManagerPolicyOptions.max-allowable-numa-nodes: the minimum value of \"max-allowable-numa-nodes\" should not be less than 8",
         ),
         (
-            "{topologyManagerPolicyOptions: {x: '7'}}",
-            "topologyManagerPolicyOptions.x: unknown topology manager policy option",
+            "{topologyManagerPolicy: restricted, topologyManagerPolicyOptions: {x: '7'}}",
+            "topologyManagerPolicyOptions.x: unknown Topology Manager Policy option: \"x\"",
         ),
         (
             "{reservedMemory: [{numaNode: 0, limits: {cpu: 1}}]}",
-            "reservedMemory[0].limits.cpu: only memory and hugepages-<size> can be reserved",
+            "reservedMemory[0].limits.cpu: the limit type \"cpu\" for NUMA node 0 is not supported, only [memory hugepages-<HugePageSize>] is accepted",
         ),
         (
             "{reservedMemory: [{numaNode: 0, limits: {memory: 0}}]}",
-            "reservedMemory[0].limits.memory: must not be zero",
+            "reservedMemory[0].limits.memory: reserved memory may not be zero for NUMA node 0 and resource \"memory\"",
         ),
         (
             "{reservedMemory: [{numaNode: 0, limits: {memory: 1}}, {numaNode: 0, limits: {memory: 1}}]}",
-            "reservedMemory[1].limits.memory: is listed twice for NUMA node 0",
+            "reservedMemory[1].limits.memory: the reserved memory has a duplicate value for NUMA node 0 and resource \"memory\"",
         ),
         ("{memoryThrottlingFactor: 0}", "memoryThrottlingFactor: 0 must be greater than 0 and at most 1"),
         (

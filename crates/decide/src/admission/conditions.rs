@@ -3,7 +3,7 @@
 use k8s_openapi::api::core::v1::Taint;
 use model::{Pod, Rejection};
 
-use super::taints::tolerates;
+use super::taints::{NumericOperators, tolerates};
 use crate::eviction::EVICTED;
 use crate::node::node_status::Pressure;
 use crate::pod_resources::critical_pods::is_critical;
@@ -40,7 +40,9 @@ fn tolerates_memory_pressure(pod: &Pod) -> bool {
         effect: "NoSchedule".to_owned(),
         ..Taint::default()
     };
-    pod.spec.tolerations.iter().flatten().any(|toleration| tolerates(toleration, &taint))
+    // The taint has no value that could be compared.
+    let tolerates = |toleration| tolerates(toleration, &taint, NumericOperators::Ignored);
+    pod.spec.tolerations.iter().flatten().any(tolerates)
 }
 
 pub(super) fn check_shutdown(shutdown: Shutdown) -> Result<(), Rejection> {

@@ -57,16 +57,21 @@ impl TestNode {
             taints: &self.taints,
             extended_resources: &self.extended_resources,
             occupancy,
-            cpus: None,
             strict_groups: *strict_groups,
             pressure: self.pressure,
             shutdown: self.shutdown,
         };
-        let result = admit(pod, &inputs);
+        let result = check_all(pod, &inputs);
         result
             .map(|victims| victims.iter().map(|pod| pod.name().to_owned()).collect())
             .map_err(|rejection| (rejection.reason, rejection.message))
     }
+}
+
+/// All checks of a pod without managed resources.
+pub(crate) fn check_all(pod: &Pod, inputs: &AdmissionInputs<'_>) -> Result<Vec<Arc<Pod>>, Rejection> {
+    check_before_allocation(pod, inputs)?;
+    check_after_allocation(pod, inputs)
 }
 
 fn pod(source: PodSource, name: &str, spec: Value) -> Arc<Pod> {
@@ -528,5 +533,37 @@ fn rejects_all_pods_during_shutdown() {
     let message = "Pod was rejected as the node is shutting down.".to_owned();
     for pod in [api("plain", json!({})), api("critical", json!({"priority": 2_000_000_000}))] {
         assert_eq!(node.admit(&pod), Err(("NodeShutdown".to_owned(), message.clone())));
+    }
+}
+
+#[test]
+fn numeric_tolerations_compare_the_value_of_the_taint() {
+    let is_admitted = |operator: &str, value: &str, of_taint: &str, gate: bool| {
+        let mut node = TestNode::new();
+        node.settings.gates.numeric_tolerations = gate;
+        node.taints = vec![Taint {
+            key: "sla".into(),
+            value: Some(of_taint.into()),
+            effect: "NoExecute".into(),
+            time_added: None,
+        }];
+        let toleration = json!({"key": "sla", "operator": operator, "value": value, "effect": "NoExecute"});
+        node.admit(&pod(PodSource::Api, "p", json!({"containers": [], "tolerations": [toleration]}))).is_ok()
+    };
+    for (operator, value, of_taint, expected) in [
+        ("Gt", "950", "999", true),
+        ("Gt", "950", "950", false),
+        ("Gt", "-5", "-4", true),
+        ("Lt", "950", "949", true),
+        ("Lt", "950", "950", false),
+        ("Lt", "950", "0949", false),
+        ("Lt", "950", "high", false),
+        ("Lt", "+950", "1", false),
+        ("Lt", "-0", "-1", false),
+        ("Gt", "99999999999999999999", "1", false),
+        ("Le", "1", "1", false),
+    ] {
+        assert_eq!(is_admitted(operator, value, of_taint, true), expected, "{operator} {value} {of_taint}");
+        assert!(!is_admitted(operator, value, of_taint, false), "{operator} without the gate");
     }
 }

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use model::{CgroupLimits, HugepageLimit, HugepageLimits, NodeSettings, Pod};
 use values::quantity::Amount;
 
+use crate::cgroups::memory_qos;
 use crate::cpus::runs_without_quota;
 use crate::pod_resources::qos::{QosClass, pod_qos_class};
 use crate::pod_resources::resources::{
@@ -29,12 +30,15 @@ pub fn pod_cgroup_limits(pod: &Pod, settings: &NodeSettings) -> CgroupLimits {
         let quota = if has_quota { cfs_quota(limit.milli(), period) } else { NO_CFS_QUOTA };
         (quota, period.unsigned_abs())
     });
+    let (memory_min, memory_low) = memory_qos::pod_protection(pod, &requests, settings);
     CgroupLimits {
         cpus: None,
         cpu_shares: Some(shares.unsigned_abs()),
         cpu_quota: cpu.map(|(quota, _)| quota),
         cpu_period: cpu.map(|(_, period)| period),
         memory: declared_limit(pod, "memory").map(Amount::units),
+        memory_min,
+        memory_low,
         pids: Some(settings.pod_pids_limit).filter(|limit| *limit > 0),
         hugepages: HugepageLimits::Sizes(hugepages(&requests)),
     }

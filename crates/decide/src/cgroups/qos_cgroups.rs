@@ -46,13 +46,36 @@ pub fn orphan_cgroup_limits() -> CgroupLimits {
     CgroupLimits { cpu_shares: Some(MIN_CPU_SHARES.unsigned_abs()), ..CgroupLimits::default() }
 }
 
-/// CPU request in millicores that a pod adds to the Burstable cgroup.
-pub fn burstable_cpu_request(pod: &Pod) -> i64 {
-    match pod_qos_class(pod) {
-        QosClass::Burstable => {
-            pod_requests_with_overhead(pod).get("cpu").copied().unwrap_or_default().milli()
+/// The share of pods in the cgroups of their QoS classes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct QosRequests {
+    /// CPU requests of Burstable pods in millicores.
+    pub burstable_cpu: i64,
+    /// Memory requests of Burstable pods in bytes.
+    pub burstable_memory: i64,
+    /// Memory requests of Guaranteed pods in bytes.
+    pub guaranteed_memory: i64,
+}
+
+impl QosRequests {
+    pub fn of(pod: &Pod) -> Self {
+        let requests = pod_requests_with_overhead(pod);
+        let request = |name| requests.get(name).copied().unwrap_or_default();
+        let (cpu, memory) = (request("cpu").milli(), request("memory").units());
+        match pod_qos_class(pod) {
+            QosClass::Burstable => {
+                Self { burstable_cpu: cpu, burstable_memory: memory, guaranteed_memory: 0 }
+            }
+            QosClass::Guaranteed => Self { guaranteed_memory: memory, ..Self::default() },
+            QosClass::BestEffort => Self::default(),
         }
-        QosClass::Guaranteed | QosClass::BestEffort => 0,
+    }
+
+    /// Replaces the part of one pod.
+    pub fn replace(&mut self, old: Self, new: Self) {
+        self.burstable_cpu += new.burstable_cpu - old.burstable_cpu;
+        self.burstable_memory += new.burstable_memory - old.burstable_memory;
+        self.guaranteed_memory += new.guaranteed_memory - old.guaranteed_memory;
     }
 }
 
@@ -128,7 +151,7 @@ mod tests {
 
     #[test]
     fn burstable_weight_is_sum_of_requests() {
-        let share = |spec: Value| burstable_cpu_request(&pod(spec));
+        let share = |spec: Value| QosRequests::of(&pod(spec)).burstable_cpu;
         let container = |resources: Value| json!({"name": "c", "resources": resources});
         let burstable = container(json!({"requests": {"cpu": "250m"}}));
         let guaranteed = container(

@@ -46,7 +46,10 @@ pub fn reserved_cgroups(settings: &NodeSettings) -> Vec<ReservedCgroup> {
                 LimitedResources::All => "",
                 LimitedResources::Compressible => " Compressible",
             };
-            ReservedCgroup { owner, part, path: path.clone(), limits: limits(reserved, limited) }
+            let mut limits = limits(reserved, limited);
+            // Whatever the policy, the kernel must not reclaim the memory of the system for pods.
+            limits.memory_min = limits.memory.filter(|_| cgroups.memory_qos.is_some());
+            ReservedCgroup { owner, part, path: path.clone(), limits }
         };
     enforced.map(one).collect()
 }
@@ -74,7 +77,7 @@ fn limits(amounts: &ResourceAmounts, limited: LimitedResources) -> CgroupLimits 
 
 #[cfg(test)]
 mod tests {
-    use model::NodeResources;
+    use model::{MemoryQos, MemoryReservation, NodeResources};
 
     use super::*;
     use crate::runtime_spec::pod_paths::tests::settings;
@@ -111,6 +114,16 @@ mod tests {
         assert_eq!(all_pods_limits(&node(&[])), whole);
         let left = CgroupLimits { cpu_shares: Some(2560), memory: Some(6 * GI), pids: Some(32_000), ..whole };
         assert_eq!(all_pods_limits(&node(&[Enforcement::Pods])), left);
+    }
+
+    #[test]
+    fn memory_qos_protects_enforced_memory_reservations() {
+        let mut settings = node(&[Enforcement::SystemReserved, Enforcement::KubeReservedCompressible]);
+        let qos = MemoryQos { throttling_factor: 0.9, reservation: MemoryReservation::None, page_size: 4096 };
+        settings.cgroups.memory_qos = Some(qos);
+        let found = reserved_cgroups(&settings).into_iter().map(|cgroup| cgroup.limits.memory_min);
+        assert_eq!(found.collect::<Vec<_>>(), [Some(GI), None]);
+        assert_eq!(all_pods_limits(&settings).memory_min, None);
     }
 
     #[test]

@@ -3,11 +3,10 @@
 use std::collections::BTreeMap;
 
 use k8s_openapi::api::core::v1::Container;
-use model::{ContainerKind, Pod, PodUid, Rejection};
+use model::{ContainerKind, NumaMask, Pod, PodUid, Rejection};
 use values::cpu_set::CpuSet;
 
 use super::accumulator::TakeError;
-use super::hints::NumaNodes;
 use super::requests::exclusive_request;
 use super::static_policy::{CpuAssignments, StaticPolicy};
 use crate::pipeline::pod_actions::is_sidecar;
@@ -101,7 +100,7 @@ impl CpuAllocator {
         &mut self,
         pod: &Pod,
         (kind, container): (ContainerKind, &Container),
-        affinity: Option<&NumaNodes>,
+        affinity: Option<NumaMask>,
         report: &mut AllocationReport,
     ) -> Result<(), AllocationError> {
         let request = exclusive_request(pod, container);

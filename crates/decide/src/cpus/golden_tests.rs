@@ -4,11 +4,13 @@ use std::collections::BTreeMap;
 use std::io::Read as _;
 
 use flate2::read::GzDecoder;
-use model::{ContainerKind, CpuLocation, CpuPlacement, CpuPolicyOptions, CpuTopology, Pod, PodUid};
+use model::{
+    ContainerKind, CpuLocation, CpuPlacement, CpuPolicyOptions, CpuTopology, NumaMask, Pod, PodUid,
+    ResourceHints,
+};
 use serde_json::json;
 use values::cpu_set::CpuSet;
 
-use super::hints::NumaNodes;
 use super::*;
 use crate::test_objects;
 
@@ -61,8 +63,8 @@ fn every_choice_equals_upstreams() {
             other => panic!("{other}"),
         }
     }
-    assert!(machines >= 500 && allocations >= 3000, "{machines} machines, {allocations} allocations");
-    assert!(hints >= 300 && impossible >= 20, "{hints} hints, {impossible} impossible choices");
+    assert!(machines >= 2000 && allocations >= 10_000, "{machines} machines, {allocations} allocations");
+    assert!(hints >= 1000 && impossible >= 20, "{hints} hints, {impossible} impossible choices");
 }
 
 fn cpus(text: &str) -> CpuSet {
@@ -74,14 +76,13 @@ fn pairs(text: &str) -> impl Iterator<Item = (&str, &str)> {
 }
 
 /// A pod from words such as `i:2@0-1` (an init container with two CPUs on the NUMA nodes 0 and 1).
-fn pod(uid: &str, words: &[&str]) -> (Pod, Option<NumaNodes>) {
+fn pod(uid: &str, words: &[&str]) -> (Pod, Option<NumaMask>) {
     let (mut init, mut regular, mut affinity) = (Vec::new(), Vec::new(), None);
     for (index, word) in words.iter().enumerate() {
         let (kind, request) = word.split_once(':').unwrap();
         let (count, nodes) = request.split_once('@').unwrap_or((request, ""));
         if !nodes.is_empty() {
-            affinity =
-                Some(NumaNodes::new(cpus(nodes).iter().map(|node| i32::try_from(node).unwrap()).collect()));
+            affinity = Some(NumaMask::of(cpus(nodes).iter().map(|node| i32::try_from(node).unwrap())));
         }
         let resources = json!({"cpu": count, "memory": "1Mi"});
         let mut container = json!({
@@ -183,7 +184,7 @@ impl Machine {
         let mut report = AllocationReport::default();
         for entry in pod.containers() {
             let container = (entry.kind, entry.container);
-            if let Err(error) = allocator.allocate(&pod, container, affinity.as_ref(), &mut report) {
+            if let Err(error) = allocator.allocate(&pod, container, affinity, &mut report) {
                 *allocator = before;
                 return Err(error);
             }
@@ -243,11 +244,12 @@ impl Machine {
         let words: Vec<&str> = request.split_whitespace().collect();
         let (pod, _) = pod(words[0], &[&format!("r:{}", words[1])]);
         let allocator = self.allocator.as_ref().unwrap();
-        let hints = allocator.container_hints(&pod, &pod.spec.containers[0]).unwrap();
-        assert_eq!(allocator.pod_hints(&pod).as_ref(), Some(&hints), "{context}");
+        let hints = allocator.container_hints(&pod, &pod.spec.containers[0]);
+        assert_eq!(allocator.pod_hints(&pod), hints, "{context}");
+        let ResourceHints::OneOf(hints) = &hints["cpu"] else { panic!("{context}") };
         let shown = hints.iter().map(|hint| {
             let nodes: CpuSet =
-                hint.nodes.as_slice().iter().map(|node| u32::try_from(*node).unwrap()).collect();
+                hint.nodes.unwrap().nodes().map(|node| u32::try_from(node).unwrap()).collect();
             format!("{nodes}{}", if hint.preferred { "+" } else { "" })
         });
         assert_eq!(shown.collect::<Vec<_>>(), expected.split_whitespace().collect::<Vec<_>>(), "{context}");

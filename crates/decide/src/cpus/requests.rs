@@ -27,16 +27,20 @@ pub(crate) fn runs_without_quota(pod: &Pod, container: &Container, settings: &No
 
 /// Whether a resize would change the number of exclusive CPUs, or make CPUs exclusive.
 pub(crate) fn resizes_exclusive_cpus(desired: &Pod, allocated: &Pod, settings: &NodeSettings) -> bool {
+    matches!(settings.cpu_policy, CpuPolicy::Static { .. })
+        && resizes_guaranteed_pod(desired, allocated, "cpu")
+}
+
+/// Whether a resize changes requests for a resource that Guaranteed pods own.
+pub(crate) fn resizes_guaranteed_pod(desired: &Pod, allocated: &Pod, resource: &str) -> bool {
     let request = |container: &Container| {
-        amount_in(container.resources.as_ref().and_then(|own| own.requests.as_ref()), "cpu")
+        amount_in(container.resources.as_ref().and_then(|own| own.requests.as_ref()), resource)
     };
     let differs = |entry: ContainerRef<'_>| {
         let before = allocated.container(&entry.container.name);
         before.is_some_and(|before| request(before.container) != request(entry.container))
     };
-    matches!(settings.cpu_policy, CpuPolicy::Static { .. })
-        && pod_qos_class(desired) == QosClass::Guaranteed
-        && desired.containers().any(differs)
+    pod_qos_class(desired) == QosClass::Guaranteed && desired.containers().any(differs)
 }
 
 /// The largest number of exclusive CPUs that the containers of a pod use at the same time.
@@ -54,7 +58,7 @@ pub(super) fn pod_request(pod: &Pod) -> usize {
     init_peak.max(regular + sidecars)
 }
 
-fn has_pod_level_resources(pod: &Pod) -> bool {
+pub(crate) fn has_pod_level_resources(pod: &Pod) -> bool {
     let resources = pod.spec.resources.as_ref();
     let lists = resources.map(|own| [own.requests.as_ref(), own.limits.as_ref()]);
     lists
@@ -67,6 +71,7 @@ fn has_pod_level_resources(pod: &Pod) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use model::{MemoryManagerPolicy, PodGates};
     use serde_json::{Value, json};
 
     use super::*;
@@ -124,7 +129,28 @@ mod tests {
             "Resize is infeasible for Guaranteed Pods alongside CPU Manager policy \"static\""
         );
         assert_eq!(infeasible(&before, &before, &settings), None);
+        let gates = PodGates { exclusive_cpu_resize: true, ..settings.gates };
+        let allowed = NodeSettings { gates, ..settings };
+        assert_eq!(infeasible(&after, &before, &allowed), None);
         assert_eq!(infeasible(&after, &before, &with_policy(CpuPolicy::None)), None);
+    }
+
+    #[test]
+    fn static_memory_policy_makes_memory_resizes_of_guaranteed_pods_infeasible() {
+        let settings = NodeSettings { memory_policy: MemoryManagerPolicy::Static, ..settings() };
+        let (before, mut after) = (pod(&["1"]), pod(&["1"]));
+        let resources = json!({"cpu": "1", "memory": "2Mi"});
+        after.spec.containers[0].resources =
+            serde_json::from_value(json!({"requests": resources, "limits": resources})).unwrap();
+        let reason = infeasible(&after, &before, &settings).unwrap();
+        assert_eq!(
+            reason.message(),
+            "Resize is infeasible for Guaranteed Pods alongside Memory Manager policy \"Static\""
+        );
+        assert_eq!(reason.label(), "guaranteed_pod_memory_manager_static_policy");
+        assert_eq!(infeasible(&before, &before, &settings), None);
+        let gates = PodGates { exclusive_memory_resize: true, ..settings.gates };
+        assert_eq!(infeasible(&after, &before, &NodeSettings { gates, ..settings }), None);
     }
 
     #[test]

@@ -2,12 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use model::{CpuGroup, CpuPlacement, CpuPolicyOptions, CpuTopology, PodUid};
+use model::{CpuGroup, CpuPlacement, CpuPolicyOptions, CpuTopology, NumaMask, PodUid};
 use values::cpu_set::CpuSet;
 
 use super::accumulator::{TakeError, take_packed};
 use super::distribution::take_distributed;
-use super::hints::NumaNodes;
 use crate::go_text::quoted;
 
 /// The owner of each CPU; the content of the state file.
@@ -195,7 +194,7 @@ impl StaticPolicy {
         &self,
         pool: &CpuSet,
         count: usize,
-        affinity: Option<&NumaNodes>,
+        affinity: Option<NumaMask>,
     ) -> Result<CpuSet, TakeError> {
         let aligned = match affinity {
             Some(nodes) => {
@@ -209,7 +208,7 @@ impl StaticPolicy {
     }
 
     /// The CPUs of the NUMA nodes, or of all sockets that these touch.
-    fn cpus_near(&self, nodes: &NumaNodes) -> CpuSet {
+    fn cpus_near(&self, nodes: NumaMask) -> CpuSet {
         let cpus = &self.topology.cpus;
         let is_near = |location: &model::CpuLocation| nodes.contains(location.numa_node);
         if !self.options.align_by_socket {

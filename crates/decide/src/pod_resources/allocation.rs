@@ -10,7 +10,7 @@ mod message;
 use std::cmp::Ordering;
 
 use k8s_openapi::api::core::v1::{Container, ResourceRequirements};
-use model::{ContainerKind, NodeSettings, Pod, PodAllocation, PodGates, PodResources};
+use model::{ContainerKind, MemoryManagerPolicy, NodeSettings, Pod, PodAllocation, PodGates, PodResources};
 
 pub use conditions::{
     ConditionUpdate, PendingReason, adopt_conditions, clear_in_progress, clear_pending, resize_conditions,
@@ -18,7 +18,7 @@ pub use conditions::{
 };
 pub use message::{completed_message, error_message, pending_message, started_message};
 
-use crate::cpus::resizes_exclusive_cpus;
+use crate::cpus::{resizes_exclusive_cpus, resizes_guaranteed_pod};
 use crate::pipeline::pod_actions::is_sidecar;
 use crate::pod_resources::qos::{QosClass, pod_qos_class};
 use crate::pod_resources::resources::{may_swap, pod_requests};
@@ -132,6 +132,8 @@ pub enum InfeasibleReason {
     PodLevel,
     /// The number of exclusive CPUs cannot change while the container runs.
     StaticCpuPolicy,
+    /// The NUMA nodes of a container's memory cannot change while it runs.
+    StaticMemoryPolicy,
 }
 
 impl InfeasibleReason {
@@ -143,6 +145,9 @@ impl InfeasibleReason {
             Self::StaticCpuPolicy => {
                 "Resize is infeasible for Guaranteed Pods alongside CPU Manager policy \"static\""
             }
+            Self::StaticMemoryPolicy => {
+                "Resize is infeasible for Guaranteed Pods alongside Memory Manager policy \"Static\""
+            }
         }
     }
 
@@ -152,6 +157,7 @@ impl InfeasibleReason {
             Self::Swap => "swap_limitation",
             Self::PodLevel => "plr_feature_gate_off",
             Self::StaticCpuPolicy => "guaranteed_pod_cpu_manager_static_policy",
+            Self::StaticMemoryPolicy => "guaranteed_pod_memory_manager_static_policy",
         }
     }
 }
@@ -172,8 +178,14 @@ pub fn infeasible(desired: &Pod, allocated: &Pod, settings: &NodeSettings) -> Op
         !settings.gates.pod_level_resize
             && !same(desired.spec.resources.as_ref(), allocated.spec.resources.as_ref())
     };
-    if resizes_exclusive_cpus(desired, allocated, settings) {
+    if !settings.gates.exclusive_cpu_resize && resizes_exclusive_cpus(desired, allocated, settings) {
         return Some(InfeasibleReason::StaticCpuPolicy);
+    }
+    if !settings.gates.exclusive_memory_resize
+        && settings.memory_policy == MemoryManagerPolicy::Static
+        && resizes_guaranteed_pod(desired, allocated, "memory")
+    {
+        return Some(InfeasibleReason::StaticMemoryPolicy);
     }
     if swaps { Some(InfeasibleReason::Swap) } else { of_pod().then_some(InfeasibleReason::PodLevel) }
 }

@@ -11,6 +11,7 @@ use std::collections::BTreeMap;
 use k8s_openapi::api::core::v1::{Container, ResourceRequirements};
 use model::{CgroupVersion, HugepageLimit, LinuxResources, NodeSettings, Pod};
 
+use crate::cgroups::memory_qos;
 use crate::cpus::runs_without_quota;
 use crate::quantity::{ResourceList, amount_in, amount_of};
 pub use oom_score::oom_score_adj;
@@ -54,6 +55,7 @@ pub fn container_resources(pod: &Pod, container: &Container, settings: &NodeSett
         ..linux_resources(cpu_request, limit("cpu"), limit("memory"), settings)
     };
     limit_swap(&mut resources, settings, swap_limit(pod, container, settings));
+    resources.unified.extend(memory_qos::container_settings(pod, container, settings));
     if settings.cpu_cfs_quota && runs_without_quota(pod, container, settings) {
         resources.cpu_quota = NO_CFS_QUOTA;
     }

@@ -70,6 +70,7 @@ pub fn container_spec(inputs: &ContainerInputs<'_>) -> Result<ContainerSpec, Str
         working_dir: container.working_dir.clone().unwrap_or_default(),
         mounts,
         devices: devices(container, inputs.volumes)?,
+        cdi_devices: Vec::new(),
         labels: container_labels(pod, container),
         annotations: annotations::container_annotations(pod, container, restart_count)
             .into_iter()

@@ -52,7 +52,12 @@ impl PodPaths {
 
     /// The directory of a container's termination message files, relative to the pod directory.
     pub fn container_dir_relative(name: &str) -> PathBuf {
-        PathBuf::from("containers").join(name)
+        Self::container_dirs_relative().join(name)
+    }
+
+    /// The parent of [`PodPaths::container_dir_relative`].
+    pub fn container_dirs_relative() -> PathBuf {
+        PathBuf::from("containers")
     }
 
     /// Relative to the pod directory.

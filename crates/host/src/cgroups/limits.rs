@@ -42,6 +42,8 @@ pub(super) fn set_v2(cgroup: &Path, limits: &CgroupLimits) -> Result<(), FileErr
     set(cgroup, "cpu.max", cpu_max(limits))?;
     set(cgroup, "cpuset.cpus", limits.cpus.as_ref())?;
     set_bytes(&cgroup.join("memory.max"), limits.memory)?;
+    set_bytes(&cgroup.join("memory.min"), limits.memory_min)?;
+    set_bytes(&cgroup.join("memory.low"), limits.memory_low)?;
     set(cgroup, "pids.max", limits.pids)?;
     set_hugepages(cgroup, ".max", &limits.hugepages)
 }

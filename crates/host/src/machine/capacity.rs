@@ -71,6 +71,12 @@ fn number(path: &Path) -> io::Result<i64> {
     text.trim().parse().map_err(|_| io::Error::from(io::ErrorKind::InvalidData))
 }
 
+/// Size of a memory page in bytes.
+#[must_use]
+pub fn page_size() -> i64 {
+    i64::try_from(rustix::param::page_size()).unwrap_or(4096)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

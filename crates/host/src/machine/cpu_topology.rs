@@ -159,7 +159,7 @@ fn read_online(cpu_folder: &Path) -> io::Result<Option<CpuSet>> {
         .transpose()
 }
 
-fn topology_value(cpu_folder: &Path, cpu: u32, file: &str) -> io::Result<Option<i32>> {
+pub(super) fn topology_value(cpu_folder: &Path, cpu: u32, file: &str) -> io::Result<Option<i32>> {
     let path = cpu_folder.join(format!("cpu{cpu}/topology/{file}"));
     let text = read_if_exists(&path)?;
     let number = |text: String| {
@@ -169,7 +169,7 @@ fn topology_value(cpu_folder: &Path, cpu: u32, file: &str) -> io::Result<Option<
     text.map(number).transpose()
 }
 
-fn read_if_exists(path: &Path) -> io::Result<Option<String>> {
+pub(super) fn read_if_exists(path: &Path) -> io::Result<Option<String>> {
     match std::fs::read_to_string(path) {
         Ok(text) => Ok(Some(text)),
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
@@ -178,7 +178,7 @@ fn read_if_exists(path: &Path) -> io::Result<Option<String>> {
 }
 
 /// The numbers of entries such as `cpu7`, in the lexical order of their names; empty if the folder is missing.
-fn numbered(folder: &Path, prefix: &str) -> io::Result<Vec<u32>> {
+pub(super) fn numbered(folder: &Path, prefix: &str) -> io::Result<Vec<u32>> {
     let entries = match std::fs::read_dir(folder) {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
         entries => entries?,

@@ -123,7 +123,8 @@ fn properties(limits: &CgroupLimits, version: CgroupVersion) -> Vec<Property<'st
     let mut all = Vec::new();
     let mut add =
         |name, value: Option<u64>| all.extend(value.map(|value| Property(name, Value::Number(value))));
-    let memory = limits.memory.and_then(|bytes| u64::try_from(bytes).ok());
+    let bytes = |limit: Option<i64>| limit.and_then(|bytes| u64::try_from(bytes).ok());
+    let memory = bytes(limits.memory);
     match version {
         CgroupVersion::V1 => {
             add("CPUShares", limits.cpu_shares);
@@ -132,6 +133,8 @@ fn properties(limits: &CgroupLimits, version: CgroupVersion) -> Vec<Property<'st
         CgroupVersion::V2 => {
             add("CPUWeight", limits.cpu_shares.map(crate::cgroups::cpu_weight));
             add("MemoryMax", memory);
+            add("MemoryMin", bytes(limits.memory_min));
+            add("MemoryLow", bytes(limits.memory_low));
         }
     }
     if limits.cpu_quota.is_some() {

@@ -24,7 +24,9 @@ pub(super) fn check(annotations: &BTreeMap<String, String>, context: &Context<'_
     }
     if let Some(text) = annotations.get(TOLERATIONS).filter(|text| !text.is_empty()) {
         match serde_json::from_str::<Vec<Toleration>>(text) {
-            Ok(tolerations) => scheduling::check_tolerations(&tolerations, &at.key(TOLERATIONS)),
+            Ok(tolerations) => {
+                scheduling::check_tolerations(&tolerations, context.validation_gates, &at.key(TOLERATIONS));
+            }
             Err(error) => at.key(TOLERATIONS).invalid(text.as_str(), &error.to_string()),
         }
     }

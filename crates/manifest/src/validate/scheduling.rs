@@ -6,6 +6,7 @@ use k8s_openapi::api::core::v1::Toleration;
 
 use super::field::Field;
 use super::{Context, affinity, formats, metadata};
+use crate::ValidationGates;
 
 const EFFECTS: [&str; 3] = ["NoSchedule", "PreferNoSchedule", "NoExecute"];
 
@@ -13,7 +14,9 @@ pub(super) fn check(context: &Context<'_>) {
     let spec = context.spec;
     let at = context.spec_field();
     metadata::check_labels(spec.node_selector.as_ref(), &at.field("nodeSelector"));
-    at.if_set("tolerations", &spec.tolerations, |tolerations, at| check_tolerations(tolerations, at));
+    at.if_set("tolerations", &spec.tolerations, |tolerations, at| {
+        check_tolerations(tolerations, context.validation_gates, at);
+    });
     check_topology_spread(context);
     let gates = spec.scheduling_gates.as_deref().unwrap_or_default();
     let mut names = BTreeSet::new();
@@ -36,7 +39,7 @@ pub(super) fn check(context: &Context<'_>) {
     }
 }
 
-pub(super) fn check_tolerations(tolerations: &[Toleration], at: &Field<'_>) {
+pub(super) fn check_tolerations(tolerations: &[Toleration], gates: ValidationGates, at: &Field<'_>) {
     for (at, toleration) in at.items(tolerations) {
         let key = toleration.key.as_deref().unwrap_or_default();
         let value = toleration.value.as_deref().unwrap_or_default();
@@ -58,12 +61,22 @@ pub(super) fn check_tolerations(tolerations: &[Toleration], at: &Field<'_>) {
             "Exists" => {
                 at.field("value").invalid(value, "must be empty when `operator` is 'Exists'");
             }
-            // `Lt` and `Gt` require the gate TaintTolerationComparisonOperators, which is disabled by default.
+            "Lt" | "Gt" if gates.allow_numeric_tolerations => check_number(value, &at.field("value")),
+            _ if gates.allow_numeric_tolerations => {
+                at.field("operator").unsupported(operator, &["Equal", "Exists", "Lt", "Gt"]);
+            }
             _ => at.field("operator").unsupported(operator, &["Equal", "Exists"]),
         }
         if !effect.is_empty() {
             at.field("effect").one_of(effect, &EFFECTS);
         }
+    }
+}
+
+/// Numbers in other spellings, such as `007`, never match.
+fn check_number(value: &str, at: &Field<'_>) {
+    if !value.parse::<i64>().is_ok_and(|number| number.to_string() == value) {
+        at.invalid(value, "must be a valid decimal integer in canonical form, within the range of 64 bits");
     }
 }
 

@@ -20,10 +20,18 @@ impl PodResources for FixedPodResources {
     fn allocatable_cpus(&self) -> Vec<u32> {
         vec![1, 2]
     }
+
+    fn allocatable_memory(&self) -> Vec<AllocatedMemory> {
+        vec![AllocatedMemory { kind: "memory".to_owned(), size: 7, nodes: vec![0, 1] }]
+    }
 }
 
 fn web() -> AllocatedPod {
-    let container = |name: &str, cpus| AllocatedContainer { name: name.to_owned(), cpus };
+    let container = |name: &str, cpus| AllocatedContainer {
+        name: name.to_owned(),
+        cpus,
+        ..AllocatedContainer::default()
+    };
     let containers = vec![container("sidecar", vec![]), container("main", vec![1, 3])];
     AllocatedPod { name: "web".to_owned(), namespace: "default".to_owned(), containers }
 }
@@ -62,7 +70,11 @@ async fn serves_both_api_versions_on_one_socket() {
     assert_eq!(missing.code(), Code::Unknown);
     assert_eq!(missing.message(), "pod other in namespace default not found");
     let allocatable = client.get_allocatable_resources(v1::AllocatableResourcesRequest {}).await.unwrap();
-    assert_eq!(allocatable.into_inner().cpu_ids, [1, 2]);
+    let allocatable = allocatable.into_inner();
+    assert_eq!(allocatable.cpu_ids, [1, 2]);
+    assert_eq!((allocatable.memory[0].memory_type.as_str(), allocatable.memory[0].size), ("memory", 7));
+    let nodes = &allocatable.memory[0].topology.as_ref().unwrap().nodes;
+    assert_eq!(nodes.iter().map(|node| node.id).collect::<Vec<_>>(), [0, 1]);
     let mut old = v1alpha1::pod_resources_lister_client::PodResourcesListerClient::new(channel);
     let listed = old.list(v1alpha1::ListPodResourcesRequest {}).await.unwrap().into_inner();
     assert_eq!(listed.pod_resources[0].namespace, "default");

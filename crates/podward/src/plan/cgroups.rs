@@ -1,11 +1,18 @@
 //! Settings of cgroups and swap.
 
-use config::LoadedConfig;
-use config::configuration::{Enforcement as Configured, SwapBehavior as ConfiguredSwap};
+use config::configuration::{
+    Enforcement as Configured, MemoryReservationPolicy, SwapBehavior as ConfiguredSwap,
+};
+use config::{Gate, LoadedConfig};
 use decide::cgroups::system_cgroups::SystemCgroupSettings;
-use model::{CgroupSettings, Enforcement, SwapBehavior};
+use model::{
+    CgroupSettings, CgroupVersion, Enforcement, KernelVersion, MemoryQos, MemoryReservation, SwapBehavior,
+};
 
-pub(crate) fn cgroups(loaded: &LoadedConfig) -> CgroupSettings {
+/// The first kernel that hands protected memory of a cgroup down to its children.
+const RECURSIVE_PROTECTION: KernelVersion = KernelVersion { major: 5, minor: 9 };
+
+pub(crate) fn cgroups(loaded: &LoadedConfig, version: CgroupVersion) -> CgroupSettings {
     let reservations = &loaded.config.reservations;
     CgroupSettings {
         enforced: reservations.enforce_node_allocatable.iter().filter_map(|one| enforcement(*one)).collect(),
@@ -17,7 +24,33 @@ pub(crate) fn cgroups(loaded: &LoadedConfig) -> CgroupSettings {
             Some(ConfiguredSwap::NoSwap) | None => SwapBehavior::NoSwap,
         },
         memory_may_be_swapped: host::swap_enabled().unwrap_or(false) && !host::tmpfs_supports_noswap(),
+        memory_qos: memory_qos(loaded).filter(|_| version == CgroupVersion::V2),
+        qos_reserved_memory: qos_reserved_memory(loaded),
     }
+}
+
+fn memory_qos(loaded: &LoadedConfig) -> Option<MemoryQos> {
+    let managers = &loaded.config.managers;
+    let reservation = match managers.memory_reservation_policy {
+        MemoryReservationPolicy::None => MemoryReservation::None,
+        MemoryReservationPolicy::TieredReservation => MemoryReservation::Tiered,
+    };
+    // Validation requires the factor while the gate is on.
+    let throttling_factor =
+        managers.memory_throttling_factor.filter(|_| loaded.gates.enabled(Gate::MemoryQoS))?;
+    if host::kernel_version() < RECURSIVE_PROTECTION {
+        tracing::warn!(
+            "the kernel is older than 5.9, memory of containers may be protected less than requested"
+        );
+    }
+    Some(MemoryQos { throttling_factor, reservation, page_size: host::page_size() })
+}
+
+/// Validation accepts only `memory` with a percentage.
+fn qos_reserved_memory(loaded: &LoadedConfig) -> Option<i64> {
+    let text = loaded.config.reservations.qos_reserved.get("memory")?;
+    let percent = text.strip_suffix('%')?.parse().ok();
+    percent.filter(|_| loaded.gates.enabled(Gate::QOSReserved))
 }
 
 /// The cgroups of processes that belong to no pod.

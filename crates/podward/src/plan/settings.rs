@@ -7,7 +7,7 @@ use config::{Gate, LoadedConfig, parse_ip};
 use model::{CgroupDriver, CgroupVersion, HostCapabilities, NodeSettings, PodGates};
 use ports::host::host_facts::HostFacts;
 
-use super::{cgroups, cpus, node, registration};
+use super::{cgroups, cpus, memory, node, registration};
 
 pub(super) fn node_settings(
     loaded: &LoadedConfig,
@@ -32,7 +32,7 @@ pub(super) fn node_settings(
         pod_logs_dir: config.server.pod_logs_dir.clone().into(),
         memory_capacity: host.memory_capacity(),
         cpu_count: host.cpu_count(),
-        cgroups: cgroups::cgroups(loaded),
+        cgroups: cgroups::cgroups(loaded, capabilities.cgroup_version),
         capabilities,
         cgroup_root,
         cgroup_driver,
@@ -40,6 +40,7 @@ pub(super) fn node_settings(
         cpu_cfs_quota: config.cgroups.cpu_cfs_quota,
         cpu_cfs_quota_period: config.cgroups.cpu_cfs_quota_period.to_std(),
         cpu_policy: cpus::cpu_policy(loaded),
+        memory_policy: memory::policy_name(loaded),
         pods_cpus: cpus::pods_cpus(loaded)?,
         single_process_oom_kill,
         pod_pids_limit: config.pods.pod_pids_limit,
@@ -57,10 +58,13 @@ pub(super) fn node_settings(
 fn pod_gates(loaded: &LoadedConfig) -> PodGates {
     PodGates {
         env_files: loaded.gates.enabled(Gate::EnvFiles),
+        exclusive_cpu_resize: loaded.gates.enabled(Gate::InPlacePodVerticalScalingExclusiveCPUs),
+        exclusive_memory_resize: loaded.gates.enabled(Gate::InPlacePodVerticalScalingExclusiveMemory),
         hostname_override: loaded.gates.enabled(Gate::HostnameOverride),
         image_volume_digests: loaded.gates.enabled(Gate::ImageVolumeWithDigest),
         init_container_resize: loaded.gates.enabled(Gate::InPlacePodVerticalScalingInitContainers),
         pod_level_resize: loaded.gates.enabled(Gate::InPlacePodLevelResourcesVerticalScaling),
+        numeric_tolerations: loaded.gates.enabled(Gate::TaintTolerationComparisonOperators),
         ready_to_start_condition: loaded.gates.enabled(Gate::PodReadyToStartContainersCondition),
         restart_forgets_probes: loaded.gates.enabled(Gate::ChangeContainerStatusOnKubeletRestart),
         selinux_mount: loaded.gates.enabled(Gate::SELinuxMount),

@@ -67,6 +67,7 @@ fn validation_gates(loaded: &LoadedConfig) -> manifest::ValidationGates {
         allow_merged_spread_keys: on(Gate::MatchLabelKeysInPodTopologySpread)
             && on(Gate::MatchLabelKeysInPodTopologySpreadSelectorMerge),
         check_deletion_cost: on(Gate::PodDeletionCost),
+        allow_numeric_tolerations: on(Gate::TaintTolerationComparisonOperators),
         forbid_selinux_mount_option: !on(Gate::SELinuxMount),
     }
 }

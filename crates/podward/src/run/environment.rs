@@ -6,6 +6,8 @@ use std::sync::Arc;
 use agent::metrics::Metrics;
 use agent::pipeline::allocations::{ACTUATED, ALLOCATED, Allocations};
 use agent::pipeline::exclusive_cpus::ExclusiveCpus;
+use agent::pipeline::managed_resources::ManagedResources;
+use agent::pipeline::pinned_memory::PinnedMemory;
 use config::LoadedConfig;
 use host::{
     ExecCredentialPrograms, FileCheckpoints, HostDiskUsage, HostFilesystems, HostLogind, HostNodeLogs,
@@ -111,8 +113,10 @@ pub(super) async fn restore_allocations(
     };
     let (allocated, actuated) = (load(ALLOCATED).await?, load(ACTUATED).await?);
     let allocations = Allocations::restore(files.clone(), allocated.as_deref(), actuated.as_deref())?;
-    let cpus = ExclusiveCpus::restore(files, root, plan.cpus.clone(), metrics.clone()).await?;
-    Ok(allocations.with_cpus(cpus))
+    let cpus = ExclusiveCpus::restore(files.clone(), root, plan.cpus.clone(), metrics.clone()).await?;
+    let memory = PinnedMemory::restore(files, root, plan.memory.clone(), metrics.clone()).await?;
+    let managed = ManagedResources::new(plan.alignment.clone(), cpus, memory, metrics.clone());
+    Ok(allocations.with_managed(managed))
 }
 
 /// Reconciles the mount journal with the mount table of the kernel.

@@ -28,7 +28,7 @@ use tokio::sync::{mpsc, watch};
 
 use super::context::Context;
 use super::tables::ApiPodEnds;
-use super::{PluginPorts, Running};
+use super::{DynamicResourcePorts, PluginPorts, Running};
 
 /// Ports of the API server, one per kind of object.
 #[derive(Clone)]
@@ -50,6 +50,7 @@ pub struct ApiServer {
     pub volumes: Arc<dyn ApiVolumes>,
     pub csi_nodes: Arc<dyn ApiCsiNodes>,
     pub plugins: PluginPorts,
+    pub dynamic_resources: DynamicResourcePorts,
     pub leases: Arc<dyn ApiLeases>,
     pub token_reviews: Arc<dyn ApiTokenReviews>,
     pub access_reviews: Arc<dyn ApiAccessReviews>,

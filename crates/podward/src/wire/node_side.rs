@@ -61,6 +61,7 @@ pub(super) fn start_node_cgroups(running: &mut Running, context: &Context, chang
         settings: context.settings.clone(),
         events: context.events.clone(),
         clock: adapters.clock.clone(),
+        metrics: adapters.metrics.clone(),
     };
     running.spawn("node cgroups", node_cgroups::run(deps, running.cancel.clone()));
 }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use agent::cluster::cluster_content::ClusterContent;
 use agent::cluster::tokens::Tokens;
+use agent::dynamic_resources::resource_claims::ResourceClaims;
 use agent::images::pull_ledger::PullLedger;
 use agent::images::{self, Credentials, CredentialsDeps, Images, ServiceAccounts};
 use agent::node::node_view::NodeView;
@@ -50,7 +51,7 @@ impl PodContent {
 /// Creates the service that syncs one pod, with its images and credentials.
 pub(super) fn pod_runtime(
     context: &Context,
-    volumes: &Volumes,
+    (volumes, resource_claims): (&Volumes, Option<Arc<ResourceClaims>>),
     content: PodContent,
     replacements: Writer<Replacement>,
 ) -> PodRuntime {
@@ -73,6 +74,7 @@ pub(super) fn pod_runtime(
         logs: adapters.logs.clone(),
         volumes: volumes.volumes.clone(),
         claims: volumes.claims.clone(),
+        resource_claims,
         allocations: adapters.allocations.clone(),
         cgroups: adapters.cgroups.clone(),
         user_namespaces: UserNamespaces::new(plan.id_pool, adapters.user_namespaces.clone()),

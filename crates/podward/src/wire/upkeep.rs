@@ -61,6 +61,7 @@ pub(super) fn start_upkeep(
     running.spawn("log rotation", log_rotation::run(parts, running.cancel.clone()));
     let deps = cpu_reconciler::CpuReconcilerDeps {
         cpus: adapters.allocations.cpus().clone(),
+        memory: adapters.allocations.managed().memory().clone(),
         runtime: adapters.runtime.clone(),
         desired: tables.desired.clone(),
         observer: tables.observer.clone(),

@@ -1,8 +1,10 @@
 //! Starts claims, CSI drivers and the registration of plugins.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use agent::cluster::tokens::Tokens;
+use agent::dynamic_resources::dra_drivers::DraDrivers;
 use agent::node::node_reports::NodeReportSenders;
 use agent::node::node_view::NodeView;
 use agent::volumes::claims::Claims;
@@ -36,12 +38,15 @@ pub(super) struct Volumes {
     pub(super) drivers: Option<Arc<CsiDrivers>>,
 }
 
+/// What exists only with an API server.
+type ClusterSide<'a> =
+    (Option<&'a watch::Receiver<NodeView>>, Option<&'a Arc<Tokens>>, Option<Arc<DraDrivers>>);
+
 /// With an API server, starts what serves claims and drivers; without one, only local volumes work.
 pub(super) fn start_volumes(
     running: &mut Running,
     context: &Context,
-    view: Option<&watch::Receiver<NodeView>>,
-    tokens: Option<&Arc<Tokens>>,
+    (view, tokens, dra_drivers): ClusterSide<'_>,
     reporters: &NodeReportSenders,
 ) -> Volumes {
     let adapters = &context.adapters;
@@ -69,11 +74,13 @@ pub(super) fn start_volumes(
     running.spawn("csi node", begun);
     let refreshed = csi_allocatable::run(csi.clone(), drivers.clone(), cancel.clone());
     running.spawn("csi allocatable", refreshed);
+    let mut types = BTreeMap::from([("CSIPlugin".to_owned(), csi as Arc<dyn PluginType>)]);
+    types.extend(dra_drivers.map(|drivers| ("DRAPlugin".to_owned(), drivers as Arc<dyn PluginType>)));
     let parts = plugin_registry::PluginRegistryDeps {
         sockets: api.plugins.sockets.clone(),
         watch: adapters.watch.clone(),
         registration: api.plugins.registration.clone(),
-        types: [("CSIPlugin".to_owned(), csi as Arc<dyn PluginType>)].into(),
+        types,
         metrics: adapters.metrics.clone(),
     };
     running.spawn("plugins", plugin_registry::run(parts, cancel.clone()));

@@ -10,13 +10,14 @@ use futures::StreamExt;
 use host::{HostCsiFolders, HostPluginSockets};
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1 as core;
+use k8s_openapi::api::resource::v1::ResourceClaim;
 use k8s_openapi::api::storage::v1::{CSIDriver, CSINode, VolumeAttachment};
 use model::{
     AccessQuestion, CertificateOutcome, CertificateRequest, CertificateWish, ConfigObject, IssuedToken,
     ObjectKey, RecordedEvent, Service, Timestamp, TokenRequest, User,
 };
-use plugins::{GrpcCsiConnector, GrpcPluginRegistration};
-use podward::wire::{ApiServer, PluginPorts};
+use plugins::{GrpcCsiConnector, GrpcDraConnector, GrpcPluginRegistration};
+use podward::wire::{ApiServer, DynamicResourcePorts, PluginPorts};
 use ports::api::access_reviews::ApiAccessReviews;
 use ports::api::csi_nodes::ApiCsiNodes;
 use ports::api::events::{ApiEvents, EventReport};
@@ -24,6 +25,7 @@ use ports::api::leases::ApiLeases;
 use ports::api::nodes::ApiNodes;
 use ports::api::objects::ApiObjects;
 use ports::api::pod_certificates::ApiPodCertificates;
+use ports::api::resource_claims::ApiResourceClaims;
 use ports::api::runtime_classes::{ApiRuntimeClasses, RuntimeClass};
 use ports::api::service_accounts::{ApiServiceAccounts, ServiceAccount};
 use ports::api::services::ApiServices;
@@ -74,6 +76,11 @@ impl Cluster {
                 sockets: Arc::new(HostPluginSockets::new(&root)),
                 connector: Arc::new(GrpcCsiConnector),
                 registration: Arc::new(GrpcPluginRegistration),
+            },
+            dynamic_resources: DynamicResourcePorts {
+                api: own.clone(),
+                connector: Arc::new(GrpcDraConnector),
+                restored: Default::default(),
             },
             leases: own.clone(),
             token_reviews: own.clone(),
@@ -258,6 +265,17 @@ impl ApiVolumes for Cluster {
 
     fn watch_drivers(&self) -> FeedStream<CSIDriver> {
         listed(Vec::new())
+    }
+}
+
+#[async_trait]
+impl ApiResourceClaims for Cluster {
+    async fn resource_claim(&self, _: &str, _: &str) -> Result<ResourceClaim, ApiError> {
+        missing()
+    }
+
+    async fn delete_slices(&self, _: Option<&str>) -> Result<(), ApiError> {
+        Ok(())
     }
 }
 

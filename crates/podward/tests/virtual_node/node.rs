@@ -10,13 +10,17 @@ use agent::images::PullSettings;
 use agent::metrics::Metrics;
 use agent::pipeline::allocations::{ACTUATED, ALLOCATED, Allocations};
 use agent::pipeline::exclusive_cpus::ExclusiveCpus;
+use agent::pipeline::managed_resources::ManagedResources;
+use agent::pipeline::pinned_memory::PinnedMemory;
 use cri::{CriClient, Endpoint};
 use decide::cpus::StaticPolicy;
 use decide::images::image_gc::ImageGcPolicy;
+use decide::memory::MemoryPolicy;
 use decide::node::node_lease::LeaseSettings;
 use decide::node::node_shutdown::ShutdownPeriods;
 use decide::pipeline::backoff::{CrashBackoffDecay, crash_backoff};
 use decide::pipeline::dead_containers::ContainerGcPolicy;
+use decide::topology::Alignment;
 use host::{
     ExecCredentialPrograms, FileCheckpoints, HostDiskUsage, HostFilesystems, HostNodeLogs, HostPodFolders,
     HostPodVolumes, HostUsage, InotifyFolderWatch, IptablesFilter, KernelLogDevice, MachineFacts,
@@ -62,6 +66,8 @@ pub(crate) struct VirtualNode {
     pub(crate) logind: FakeLogind,
     pub(crate) shutdown: Option<ShutdownPeriods>,
     pub(crate) cpus: Option<StaticPolicy>,
+    pub(crate) memory: Option<MemoryPolicy>,
+    pub(crate) alignment: Option<Alignment>,
     agent: Option<Agent>,
     folder: TempDir,
 }
@@ -89,6 +95,8 @@ impl VirtualNode {
             logind: FakeLogind::with_unlimited_delay(),
             shutdown: None,
             cpus: None,
+            memory: None,
+            alignment: None,
             agent: None,
             folder,
         }
@@ -200,6 +208,8 @@ impl VirtualNode {
             sync_frequency: Duration::from_secs(60),
             crash_backoff: self.crash_backoff,
             cpus: self.cpus.clone(),
+            memory: self.memory.clone(),
+            alignment: self.alignment.clone(),
             cpu_reconcile_period: Duration::from_millis(100),
             pulls: PullSettings { max_parallel: None, per_second: 0, burst: 0, by_handler: false },
             credential_providers: Vec::new(),
@@ -419,13 +429,16 @@ fn settings(folder: &Path) -> NodeSettings {
     }
 }
 
-fn allocations(root: &Path, cpus: Option<StaticPolicy>, metrics: &Arc<Metrics>) -> Allocations {
+fn allocations(root: &Path, plan: &Plan, metrics: &Arc<Metrics>) -> Allocations {
     let read = |name| std::fs::read(root.join(name)).ok();
     let (allocated, actuated) = (read(ALLOCATED), read(ACTUATED));
     let files = Arc::new(StateFiles::new(root));
     let allocations = Allocations::restore(files.clone(), allocated.as_deref(), actuated.as_deref()).unwrap();
-    let cpus = ExclusiveCpus::restore(files, root, cpus, metrics.clone());
-    allocations.with_cpus(Handle::current().block_on(cpus).unwrap())
+    let cpus = ExclusiveCpus::restore(files.clone(), root, plan.cpus.clone(), metrics.clone());
+    let cpus = Handle::current().block_on(cpus).unwrap();
+    let memory = PinnedMemory::restore(files, root, plan.memory.clone(), metrics.clone());
+    let memory = Handle::current().block_on(memory).unwrap();
+    allocations.with_managed(ManagedResources::new(plan.alignment.clone(), cpus, memory, metrics.clone()))
 }
 
 fn adapters(folder: &Path, plan: &Plan, (network, logind): (FakeOutbound, FakeLogind)) -> Adapters {
@@ -444,7 +457,7 @@ fn adapters(folder: &Path, plan: &Plan, (network, logind): (FakeOutbound, FakeLo
         volumes: Arc::new(HostPodVolumes::new(root)),
         cgroups: Arc::new(NoPodCgroups),
         system_cgroups: Arc::new(NoSystemCgroups),
-        allocations: allocations(root, plan.cpus.clone(), &metrics),
+        allocations: allocations(root, plan, &metrics),
         host: Arc::new(MachineFacts::default()),
         credential_files: Arc::new(NodeCredentialFiles::new(folder, folder, None)),
         credential_programs: Arc::new(ExecCredentialPrograms::new(folder)),

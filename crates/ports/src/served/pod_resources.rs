@@ -1,5 +1,7 @@
 //! Resources that are allocated to pods, for monitoring agents.
 
+use model::PreparedDevice;
+
 /// A version of the pod-resources API.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ContractVersion {
@@ -31,13 +33,39 @@ pub struct AllocatedPod {
     pub containers: Vec<AllocatedContainer>,
 }
 
-/// A container and its resources. Memory and devices are not allocated yet.
+/// A container and its resources. Devices of device plugins are not allocated yet.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AllocatedContainer {
     /// Its name.
     pub name: String,
     /// Exclusive CPUs.
     pub cpus: Vec<u32>,
+    /// Memory on particular NUMA nodes.
+    pub memory: Vec<AllocatedMemory>,
+    /// Claims of dynamic resource allocation.
+    pub claims: Vec<AllocatedClaim>,
+}
+
+/// Memory of one kind on a set of NUMA nodes.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct AllocatedMemory {
+    /// Resource name, such as `memory`.
+    pub kind: String,
+    /// Bytes.
+    pub size: u64,
+    /// NUMA nodes.
+    pub nodes: Vec<i32>,
+}
+
+/// A ResourceClaim that a container uses.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct AllocatedClaim {
+    /// Its name.
+    pub name: String,
+    /// Its namespace.
+    pub namespace: String,
+    /// The container's devices, with their driver.
+    pub devices: Vec<(String, PreparedDevice)>,
 }
 
 /// Reads allocated resources. Never blocks.
@@ -50,4 +78,7 @@ pub trait PodResources: Send + Sync {
 
     /// CPUs that containers can own exclusively.
     fn allocatable_cpus(&self) -> Vec<u32>;
+
+    /// Memory that containers can have.
+    fn allocatable_memory(&self) -> Vec<AllocatedMemory>;
 }

@@ -84,6 +84,7 @@ sandbox = "{pause}"
 [plugins."io.containerd.cri.v1.runtime"]
 restrict_oom_score_adj = true
 netns_mounts_under_state_dir = true
+cdi_spec_dirs = ["{base}/cdi"]
 [plugins."io.containerd.cri.v1.runtime".containerd]
 default_runtime_name = "runc"
 [plugins."io.containerd.cri.v1.runtime".containerd.runtimes.runc]

@@ -22,13 +22,13 @@ const COMPRESSED: u8 = 0x80;
 const SHORTEST_PATH: usize = 20;
 
 /// A connection whose first `:authority` is made valid.
-pub(super) struct ValidAuthority {
+pub(crate) struct ValidAuthority {
     stream: UnixStream,
     left: usize,
 }
 
 impl ValidAuthority {
-    pub(super) fn new(stream: UnixStream) -> Self {
+    pub(crate) fn new(stream: UnixStream) -> Self {
         Self { stream, left: SEARCHED }
     }
 }

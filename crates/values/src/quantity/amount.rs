@@ -58,6 +58,11 @@ impl Amount {
         (self.nanos % NANOS_PER_UNIT == 0).then_some(self.nanos / NANOS_PER_UNIT)
     }
 
+    /// The cap is symmetric, so that a capped amount and its canonical text, whose sign is separate, stay equal.
+    fn capped(nanos: i128) -> Self {
+        Self { nanos: nanos.max(-i128::MAX) }
+    }
+
     fn rounded(self, step: i128) -> i64 {
         let away = if self.nanos % step == 0 { 0 } else { self.nanos.signum() };
         let steps = self.nanos / step + away;
@@ -75,7 +80,7 @@ impl From<&Quantity> for Amount {
                 i128::from(*value).saturating_mul(factor.unwrap_or(i128::MAX))
             }
         };
-        Self { nanos }
+        Self::capped(nanos)
     }
 }
 
@@ -83,7 +88,7 @@ impl Add for Amount {
     type Output = Self;
 
     fn add(self, other: Self) -> Self {
-        Self { nanos: self.nanos.saturating_add(other.nanos) }
+        Self::capped(self.nanos.saturating_add(other.nanos))
     }
 }
 

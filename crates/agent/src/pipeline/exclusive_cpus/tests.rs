@@ -27,6 +27,10 @@ fn pod(uid: &str, cpu: &str) -> Pod {
     builders::pod(uid, PodSource::Api, spec)
 }
 
+fn allocate(cpus: &ExclusiveCpus, pod: &Pod) -> Result<(), Rejection> {
+    cpus.allocate(pod, pod.containers().next().unwrap(), None)
+}
+
 async fn restore(files: &Arc<Files>, policy: Option<StaticPolicy>) -> Result<ExclusiveCpus, RestoreError> {
     ExclusiveCpus::restore(files.clone(), Path::new("/r"), policy, Arc::new(Metrics::new())).await
 }
@@ -41,7 +45,7 @@ async fn state_survives_a_restart() {
     let cpus = restore(&files, Some(policy())).await.unwrap();
     assert_eq!(content(&files)["defaultCpuSet"], "0-3");
     let owner = pod("u", "2");
-    cpus.allocate(&owner).unwrap();
+    allocate(&cpus, &owner).unwrap();
     cpus.flush().await.unwrap();
     cpus.flush().await.unwrap();
     assert_eq!(files.read(CPU_STATE).unwrap().0, 2, "an unchanged state is not written");
@@ -58,7 +62,7 @@ async fn state_survives_a_restart() {
 async fn failed_write_is_retried() {
     let files = Arc::new(Files::default());
     let cpus = restore(&files, Some(policy())).await.unwrap();
-    cpus.allocate(&pod("u", "1")).unwrap();
+    allocate(&cpus, &pod("u", "1")).unwrap();
     files.fail_next_writes(1);
     assert!(cpus.flush().await.is_err());
     cpus.flush().await.unwrap();
@@ -86,13 +90,12 @@ async fn counts_allocations_and_failures() {
     let metrics = Arc::new(Metrics::new());
     let files = Arc::new(Files::default());
     let cpus = ExclusiveCpus::restore(files, Path::new("/r"), Some(policy()), metrics.clone()).await.unwrap();
-    cpus.allocate(&pod("u", "2")).unwrap();
-    cpus.count_refusal(&pod("v", "2"));
-    assert_eq!(cpus.allocate(&pod("v", "2")).unwrap_err().reason, "UnexpectedAdmissionError");
+    allocate(&cpus, &pod("u", "2")).unwrap();
+    assert_eq!(allocate(&cpus, &pod("v", "2")).unwrap_err().reason, "UnexpectedAdmissionError");
     let text = metrics.encode(Format::Text);
     for line in [
-        "kubelet_cpu_manager_pinning_requests_total 3\n",
-        "kubelet_cpu_manager_pinning_errors_total 2\n",
+        "kubelet_cpu_manager_pinning_requests_total 2\n",
+        "kubelet_cpu_manager_pinning_errors_total 1\n",
         "kubelet_cpu_manager_shared_pool_size_millicores 1000\n",
         "kubelet_cpu_manager_exclusive_cpu_allocation_count 2\n",
         "kubelet_cpu_manager_allocation_per_numa{numa_node=\"0\"} 2\n",

@@ -208,6 +208,7 @@ impl PodSync<'_> {
         self.count_image_volumes(&spec.name, created.is_ok());
         match created {
             Ok(id) => {
+                self.deps.allocations.managed().memory().container_created(self.pod, &spec.name);
                 self.record_event(&spec.name, EventType::Normal, "Created", "Container created");
                 Ok(id)
             }
@@ -298,10 +299,18 @@ impl PodSync<'_> {
             volume_groups: &self.volume_groups(),
         };
         let mut spec = container_spec(&inputs).map_err(config_error)?;
+        spec.cdi_devices = self.cdi_ids(container.container).map_err(config_error)?;
         let cpus = self.deps.allocations.cpus();
         // A kill of the agent must not give the container's CPUs to another one.
         cpus.flush().await.map_err(file_error)?;
         spec.resources.cpuset_cpus = cpus.effective(&self.pod.uid, name).to_string();
+        let memory = self.deps.allocations.managed().memory();
+        memory.flush().await.map_err(file_error)?;
+        if let Some(nodes) = memory.nodes(&self.pod.uid, name) {
+            // A list without ranges, as upstream sends it.
+            spec.resources.cpuset_mems =
+                nodes.nodes().map(|node| node.to_string()).collect::<Vec<_>>().join(",");
+        }
         Ok(spec)
     }
 

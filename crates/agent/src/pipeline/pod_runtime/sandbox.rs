@@ -53,23 +53,28 @@ impl PodSync<'_> {
         self.sandbox_spec(attempt).await
     }
 
-    /// The planned sandbox: the existing one, or a new one. A pod that must stop does not wait for a start permit.
+    /// The planned sandbox: the existing one, or a new one; `None` if the pod's claims cannot be prepared. A pod that must stop does not wait for a start permit.
     pub(super) async fn sandbox(
         &self,
         start: &StartInputs<'_>,
         spec: &SandboxSpec,
-    ) -> Result<ReadySandbox, SyncFailure> {
+    ) -> Result<Option<ReadySandbox>, SyncFailure> {
         if let SandboxPlan::Keep(id) = start.sandbox {
             let ips = self.observed_sandbox(id).and_then(|sandbox| sandbox.ips.clone()).unwrap_or_default();
-            return Ok(ReadySandbox { id: id.clone(), ips, spec: spec.clone() });
+            return Ok(Some(ReadySandbox { id: id.clone(), ips, spec: spec.clone() }));
         }
         let permit = start.interrupt.run_until_cancelled(start.permit.acquire()).await;
         permit.ok_or(SyncFailure::Interrupted)?;
+        // A pod that must stop does not wait for drivers.
+        let prepared = start.interrupt.run_until_cancelled(self.prepare_claims()).await;
+        if !prepared.ok_or(SyncFailure::Interrupted)? {
+            return Ok(None);
+        }
         let timelines = &self.deps.timelines;
         let step = timelines.begin_step(&self.pod.uid, StartStep::Sandbox, None);
         let created = self.create_sandbox(spec).await;
         step.finished(&created);
-        created
+        created.map(Some)
     }
 
     fn observed_sandbox(&self, id: &SandboxId) -> Option<&SandboxStatus> {

@@ -194,7 +194,8 @@ impl PodSync<'_> {
         let flushed = self.deps.allocations.flush_actuated(&self.pod.uid);
         let (sandbox, images, _flushed) =
             futures::future::join3(self.sandbox(start, &spec), images, flushed).await;
-        let sandbox = sandbox?;
+        // The claims of the pod are not prepared. As upstream, the next sync tries again.
+        let Some(sandbox) = sandbox? else { return Ok(deferred) };
         let mut failures = ContainerProblems::new();
         for (start, image) in due.iter().zip(images) {
             if interrupt.is_cancelled() {

@@ -3,9 +3,10 @@
 use std::sync::Arc;
 
 use decide::admission::{
-    AdmissionInputs, StrictGroups, admit, extended_resources, features_missing_for_update,
-    first_insufficient_resource, is_cpu_rejection, rejection_label,
+    AdmissionInputs, StrictGroups, check_after_allocation, check_before_allocation, extended_resources,
+    features_missing_for_update, first_insufficient_resource, rejection_label,
 };
+use futures::FutureExt as _;
 use model::{
     EventSubject, EventType, KillOptions, Pod, PodUid, RecordedEvent, Rejection, RejectionKind, UpdateKind,
     WorkerPhase,
@@ -14,6 +15,7 @@ use tokio::time::Instant;
 
 use super::SyncLoop;
 use crate::node::node_reports::NodeReports;
+use crate::pipeline::managed_resources::Admission;
 
 const PREEMPTING: &str = "Preempting";
 const PREEMPTED: &str = "Preempted in order to admit critical pod";
@@ -21,55 +23,34 @@ const PREEMPTED: &str = "Preempted in order to admit critical pod";
 impl SyncLoop {
     /// Admits a pod and adds it to the occupancy. Preempts other pods if necessary; the pod then waits for their end.
     pub(super) fn admit(&mut self, pod: &Arc<Pod>) -> Result<(), Rejection> {
-        self.release_cpus();
-        let admission = self.check(pod).or_else(|_| {
-            // Pods that have terminated since still occupy resources here: drop them and check again.
-            let views = self.deps.worker_views.clone();
-            self.occupancy
-                .retain(|uid| views.get(uid).is_none_or(|worker| worker.phase < WorkerPhase::Terminated));
-            self.check(pod)
-        });
-        match admission.and_then(|victims| self.allocate_cpus(pod).map(|()| victims)) {
-            Ok(victims) => {
-                if !victims.is_empty() {
-                    let missing = self
-                        .with_admission_inputs(|node| first_insufficient_resource(pod, node))
-                        .unwrap_or_default();
-                    for victim in &victims {
-                        self.preempt(victim, pod);
-                    }
-                    self.preemptions.wait(&pod.uid, missing, victims, Instant::now());
-                }
-                self.occupancy.insert(pod);
-                Ok(())
-            }
+        self.release_managed_resources();
+        let victims = match self.check(pod) {
+            Ok(victims) => victims,
             Err(rejection) => {
                 self.occupancy.remove(&pod.uid);
-                if is_cpu_rejection(&rejection) {
-                    self.deps.allocations.cpus().count_refusal(pod);
-                }
-                Err(rejection)
+                return Err(rejection);
             }
+        };
+        if !victims.is_empty() {
+            let missing =
+                self.with_admission_inputs(|node| first_insufficient_resource(pod, node)).unwrap_or_default();
+            for victim in &victims {
+                self.preempt(victim, pod);
+            }
+            self.preemptions.wait(&pod.uid, missing, victims, Instant::now());
         }
-    }
-
-    /// Allocates the exclusive CPUs of an admitted pod.
-    fn allocate_cpus(&self, pod: &Pod) -> Result<(), Rejection> {
-        if self.is_terminating(&pod.uid) {
-            return Ok(());
-        }
-        self.deps.allocations.cpus().allocate(pod)
+        self.occupancy.insert(pod);
+        Ok(())
     }
 
     /// Releases the exclusive CPUs of containers that do not exist any more. Does nothing before every source has sent a
     /// snapshot: the pods of the others are unknown until then.
-    pub(super) fn release_cpus(&self) {
-        let cpus = self.deps.allocations.cpus();
-        if !cpus.is_enabled() || !self.ready_sources.is_superset(&self.deps.sources) {
+    pub(super) fn release_managed_resources(&self) {
+        if !self.ready_sources.is_superset(&self.deps.sources) {
             return;
         }
         let desired = self.deps.desired.reader();
-        cpus.retain(|uid, container| {
+        self.deps.allocations.managed().retain(|uid, container| {
             let phase = self.deps.worker_views.get(uid).map(|worker| worker.phase);
             let is_alive = phase.is_none_or(|phase| phase < WorkerPhase::Terminated);
             match desired.get(uid) {
@@ -80,12 +61,32 @@ impl SyncLoop {
         });
     }
 
-    fn check(&self, pod: &Pod) -> Result<Vec<Arc<Pod>>, Rejection> {
+    /// Checks a pod and allocates its managed resources. A pod that a check rejects keeps none.
+    fn check(&mut self, pod: &Pod) -> Result<Vec<Arc<Pod>>, Rejection> {
         // The worker of a terminating pod does not start it again, so there is nothing to reject.
         if self.is_terminating(&pod.uid) {
             return Ok(Vec::new());
         }
-        self.with_admission_inputs(|node| admit(pod, node))
+        self.with_admission_inputs(|node| check_before_allocation(pod, node))?;
+        let admission = self.allocate_managed_resources(pod)?;
+        let check = |own: &Self| own.with_admission_inputs(|node| check_after_allocation(pod, node));
+        let result = check(self).or_else(|_| {
+            // Pods that have terminated since still occupy resources here: drop them and check again.
+            let views = self.deps.worker_views.clone();
+            self.occupancy
+                .retain(|uid| views.get(uid).is_none_or(|worker| worker.phase < WorkerPhase::Terminated));
+            check(self)
+        });
+        result.inspect_err(|_| self.deps.allocations.managed().undo(&admission))
+    }
+
+    /// CPUs are allocated at once; see [`crate::pipeline::managed_resources`] for resources that are not.
+    fn allocate_managed_resources(&self, pod: &Pod) -> Result<Admission, Rejection> {
+        let admission = self.deps.allocations.managed().admit(pod).now_or_never();
+        admission.unwrap_or_else(|| {
+            let message = "Allocate failed due to an allocation that waits, which is unexpected";
+            Err(Rejection::at_admission("UnexpectedAdmissionError", message))
+        })
     }
 
     /// Calls `decide` with the inputs of the admission checks.
@@ -98,14 +99,12 @@ impl SyncLoop {
         let watched = || self.deps.node.as_ref().map(|node| node.borrow().clone());
         let view = self.fresh_node.clone().or_else(watched).unwrap_or_default();
         let extended_resources = extended_resources(view.allocatable());
-        let cpus = self.deps.allocations.cpus().allocator();
         decide(&AdmissionInputs {
             settings: &self.deps.settings,
             labels: view.labels().unwrap_or(&self.deps.settings.admission.labels),
             taints: view.taints(),
             extended_resources: &extended_resources,
             occupancy: &self.occupancy,
-            cpus: cpus.as_ref(),
             strict_groups,
             pressure: self.deps.inputs.as_ref().map(NodeReports::pressure).unwrap_or_default(),
             shutdown: self.deps.inputs.as_ref().map(NodeReports::shutdown).unwrap_or_default(),

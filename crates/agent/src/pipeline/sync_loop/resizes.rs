@@ -72,8 +72,8 @@ impl SyncLoop {
         self.occupancy.insert(&allocated);
         self.deps.allocations.allocate(&allocated);
         // The state has the CPUs of a pod that was started with them. A pod of another policy gets some if they are free.
-        if let Err(rejection) = self.deps.allocations.cpus().allocate(&allocated) {
-            tracing::warn!(pod = %pod.full_name, reason = %rejection.message, "running pod gets no exclusive CPUs");
+        if let Err(rejection) = self.deps.allocations.managed().adopt(&allocated) {
+            tracing::warn!(pod = %pod.full_name, reason = %rejection.message, "failed to allocate managed resources for a running pod, it keeps running without");
         }
         let reported = pod.status.conditions.as_deref().unwrap_or_default();
         self.deps.allocations.change(&pod.uid, |allocation| adopt_conditions(allocation, reported));
@@ -93,7 +93,7 @@ impl SyncLoop {
             .chain(inputs.observed.iter().map(|pod| &pod.uid))
             .collect();
         self.deps.allocations.retain(|uid| existing.contains(uid));
-        self.release_cpus();
+        self.release_managed_resources();
         let alive = workers.iter().filter(|worker| worker.phase < WorkerPhase::Terminated).count();
         self.retry_resizes_if_due(alive);
     }

@@ -43,6 +43,7 @@ pub(crate) fn settings() -> NodeSettings {
         admission: crate::admission::tests::settings(),
         container_stop_signals: true,
         cpu_policy: model::CpuPolicy::None,
+        memory_policy: model::MemoryManagerPolicy::None,
         gates: model::PodGates::default(),
     }
 }

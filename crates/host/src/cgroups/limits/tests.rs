@@ -11,6 +11,8 @@ fn all() -> CgroupLimits {
         cpu_quota: Some(50_000),
         cpu_period: Some(20_000),
         memory: Some(64 * MI),
+        memory_min: Some(8 * MI),
+        memory_low: Some(0),
         pids: Some(100),
         hugepages: HugepageLimits::Sizes(vec![HugepageLimit { page_size: "2MB".into(), limit: 4 << 20 }]),
     }
@@ -62,6 +64,8 @@ fn sets_all_v2_limits_of_a_new_cgroup() {
             ("cpu.weight", "100\n", "4"),
             ("cpu.max", "max 100000\n", "50000 20000"),
             ("memory.max", "max\n", "67108864"),
+            ("memory.min", "0\n", "8388608"),
+            ("memory.low", "4096\n", "0"),
             ("pids.max", "max\n", "100"),
             ("hugetlb.2MB.max", "max\n", "4194304"),
             ("hugetlb.2MB.rsvd.max", "max\n", "4194304"),

@@ -301,6 +301,7 @@ fn disabled_gates_relax_validation() {
         forbid_host_network_with_user_namespace: false,
         allow_merged_spread_keys: false,
         check_deletion_cost: false,
+        allow_numeric_tolerations: true,
         forbid_selinux_mount_option: false,
     };
     let violation_paths = |pod: &serde_json::Value, validation_gates| {
@@ -320,10 +321,15 @@ fn disabled_gates_relax_validation() {
         alias("::ffff:1.2.3.4"),
         with_spec(&json!({ "dnsPolicy": "None", "dnsConfig": { "nameservers": ["10.0.0.010"] } })),
         with_spec(&json!({ "hostUsers": false, "hostNetwork": true })),
+        with_spec(&json!({ "tolerations": [{ "key": "sla", "operator": "Gt", "value": "-5" }] })),
         with_spec(&json!({ "securityContext": { "seLinuxChangePolicy": "MountOption" } })),
     ] {
         assert_eq!(violation_paths(&pod, ValidationGates::DEFAULT).len(), 1, "{pod}");
         assert_eq!(violation_paths(&pod, relaxed), Vec::<String>::new(), "{pod}");
+    }
+    for value in ["", "007", "+1", "1.5", "high", "99999999999999999999"] {
+        let pod = with_spec(&json!({ "tolerations": [{ "key": "a", "operator": "Lt", "value": value }] }));
+        assert_eq!(violation_paths(&pod, relaxed), ["spec.tolerations[0].value"]);
     }
     for pod in [alias("10.0.0.256"), alias("10.0.0"), alias("10..0.1"), alias("x")] {
         assert_eq!(violation_paths(&pod, relaxed).len(), 1, "{pod}");

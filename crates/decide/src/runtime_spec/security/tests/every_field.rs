@@ -4,7 +4,8 @@ use k8s_openapi::api::core::v1::{PodSecurityContext, SecurityContext};
 use model::{IdRange, ImageStatus, NodeSettings, RuntimeHandler, UserNamespace};
 use serde_json::{Value, json};
 
-use crate::admission::{AdmissionInputs, Occupancy, StrictGroups, admit};
+use crate::admission::tests::check_all;
+use crate::admission::{AdmissionInputs, Occupancy, StrictGroups};
 use crate::runtime_spec::pod_paths::tests::settings;
 use crate::runtime_spec::runtime_class::runtime_handler;
 use crate::runtime_spec::sandbox_spec::{SandboxInputs, sandbox_spec};
@@ -130,12 +131,11 @@ fn runtime_request(
         taints,
         extended_resources,
         occupancy,
-        cpus: None,
         strict_groups,
         pressure,
         shutdown,
     };
-    admit(&pod, &node).map_err(|rejection| rejection.reason)?;
+    check_all(&pod, &node).map_err(|rejection| rejection.reason)?;
     let runtime_handler = runtime_handler(&pod, handlers)?;
     let user_namespace = if pod.spec.host_users == Some(false) {
         check_handler(handlers, &runtime_handler)?;

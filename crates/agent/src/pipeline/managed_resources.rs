@@ -1,0 +1,219 @@
+//! Admission of managed resources: CPUs, memory and devices of which a container gets particular ones.
+//!
+//! The sync loop calls [`ManagedResources::admit`] between the checks `check_before_allocation` and
+//! `check_after_allocation` of `decide::admission`, and [`ManagedResources::undo`] if a later check rejects the pod.
+//!
+//! # Order
+//! Hints are collected from devices, CPUs and memory, in this order; allocations are made in the same order, container
+//! by container, init containers first. Both orders are upstream's, and can be seen in rejections.
+//!
+//! # Waiting
+//! CPUs and memory are decided at once: without devices, the future of `admit` never waits, and the sync loop polls it
+//! once. Device plugins are asked over their sockets: the sync loop must then keep the future among its pending
+//! admissions, and admit later pods after it, because they compete for the same resources. The state may change while the
+//! future waits: a pod may be released, but no other pod is admitted. A future that is dropped undoes nothing, so the
+//! sync loop calls [`ManagedResources::retain`] when a pod disappears while its admission waits.
+//!
+//! # Running pods
+//! Pods that run when the agent starts keep what the restored state says ([`ManagedResources::adopt`]); they are never
+//! admitted again.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use decide::topology::{Alignment, AlignmentPolicy, AlignmentScope, MergedHint, affinity_rejection};
+use k8s_openapi::api::core::v1::Container;
+use model::{ContainerKind, ContainerRef, Pod, PodUid, ProviderHints, Rejection, TopologyHint};
+use tokio::time::Instant;
+
+use crate::metrics::Metrics;
+use crate::pipeline::exclusive_cpus::ExclusiveCpus;
+use crate::pipeline::pinned_memory::PinnedMemory;
+
+/// The hint of containers that are not aligned.
+const NOT_ALIGNED: TopologyHint = TopologyHint { nodes: None, preferred: false };
+
+/// Clones share their state.
+#[derive(Clone, Default)]
+pub struct ManagedResources {
+    /// `None` with the policy `none` of the topology manager.
+    alignment: Option<Alignment>,
+    cpus: ExclusiveCpus,
+    memory: PinnedMemory,
+    metrics: Arc<Metrics>,
+}
+
+/// What a pod had before its admission, so that [`ManagedResources::undo`] releases only what it got since.
+#[derive(Debug)]
+pub struct Admission {
+    pod: PodUid,
+    cpus_before: BTreeSet<String>,
+    memory_before: BTreeSet<String>,
+}
+
+impl ManagedResources {
+    #[must_use]
+    pub fn new(
+        alignment: Option<Alignment>,
+        cpus: ExclusiveCpus,
+        memory: PinnedMemory,
+        metrics: Arc<Metrics>,
+    ) -> Self {
+        if alignment.is_some() {
+            metrics.cpus.alignment_started();
+        }
+        Self { alignment, cpus, memory, metrics }
+    }
+
+    #[must_use]
+    pub fn cpus(&self) -> &ExclusiveCpus {
+        &self.cpus
+    }
+
+    #[must_use]
+    pub fn memory(&self) -> &PinnedMemory {
+        &self.memory
+    }
+
+    /// Aligns and allocates the resources of a pod. Containers that have some keep them.
+    ///
+    /// # Errors
+    /// When the resources are not free, or not on suitable NUMA nodes. The pod then has what it had before.
+    pub async fn admit(&self, pod: &Pod) -> Result<Admission, Rejection> {
+        let admission = self.before(pod);
+        let started = Instant::now();
+        let result = self.align(pod).await;
+        self.metrics.topology.checked(started.elapsed());
+        match result {
+            Ok(()) => Ok(admission),
+            Err(rejection) => {
+                self.undo(&admission);
+                if self.alignment.is_some() {
+                    self.metrics.topology.failed();
+                }
+                Err(rejection)
+            }
+        }
+    }
+
+    /// Releases what a pod got by an admission.
+    pub fn undo(&self, admission: &Admission) {
+        let Admission { pod, cpus_before, memory_before } = admission;
+        self.cpus.retain(|uid, container| uid != pod || cpus_before.contains(container));
+        self.memory.retain(|uid, container| uid != pod || memory_before.contains(container));
+    }
+
+    /// Allocates resources for containers of a running pod that have none: it was started under another policy.
+    ///
+    /// # Errors
+    /// When the resources are not free. The pod keeps running with what it has.
+    pub fn adopt(&self, pod: &Pod) -> Result<(), Rejection> {
+        let before = self.before(pod);
+        let result = self.allocate_missing(pod, &before);
+        result.inspect_err(|_| self.undo(&before))
+    }
+
+    fn allocate_missing(&self, pod: &Pod, before: &Admission) -> Result<(), Rejection> {
+        for container in pod.containers() {
+            self.cpus.allocate(pod, container, None)?;
+        }
+        if !before.memory_before.is_empty() {
+            return Ok(());
+        }
+        // Init containers have ended.
+        let is_running = |entry: &ContainerRef<'_>| {
+            entry.kind != ContainerKind::Init || entry.container.restart_policy.is_some()
+        };
+        pod.containers()
+            .filter(is_running)
+            .try_for_each(|entry| self.memory.allocate(pod, entry, NOT_ALIGNED))
+    }
+
+    fn before(&self, pod: &Pod) -> Admission {
+        Admission {
+            pod: pod.uid.clone(),
+            cpus_before: self.cpus.owners(&pod.uid),
+            memory_before: self.memory.owners(&pod.uid),
+        }
+    }
+
+    /// Releases the resources of all containers for which `keep` returns false.
+    pub fn retain(&self, keep: impl Fn(&PodUid, &str) -> bool) {
+        if self.cpus.is_enabled() {
+            self.cpus.retain(&keep);
+        }
+        if self.memory.is_enabled() {
+            self.memory.retain(&keep);
+        }
+    }
+
+    async fn align(&self, pod: &Pod) -> Result<(), Rejection> {
+        let Some(alignment) = &self.alignment else {
+            for container in pod.containers() {
+                self.allocate(pod, container, NOT_ALIGNED).await?;
+            }
+            return Ok(());
+        };
+        match alignment.scope() {
+            AlignmentScope::Container => {
+                for container in pod.containers() {
+                    let hint = self.merge(alignment, &self.container_hints(pod, container.container))?;
+                    self.allocate(pod, container, hint).await?;
+                    self.count_aligned(alignment, Ok(()));
+                }
+            }
+            AlignmentScope::Pod => {
+                let hint = self.merge(alignment, &self.pod_hints(pod))?;
+                for container in pod.containers() {
+                    self.allocate(pod, container, hint).await?;
+                }
+                self.count_aligned(alignment, Ok(()));
+            }
+        }
+        Ok(())
+    }
+
+    fn merge(&self, alignment: &Alignment, hints: &[ProviderHints]) -> Result<TopologyHint, Rejection> {
+        let MergedHint { hint, is_admitted } = alignment.merge(hints);
+        if is_admitted {
+            Ok(hint)
+        } else {
+            self.count_aligned(alignment, Err(()));
+            Err(affinity_rejection())
+        }
+    }
+
+    /// Hints of each resource manager, in the order of allocation.
+    fn container_hints(&self, pod: &Pod, container: &Container) -> Vec<ProviderHints> {
+        vec![self.cpus.container_hints(pod, container), self.memory.container_hints(pod, container)]
+    }
+
+    fn pod_hints(&self, pod: &Pod) -> Vec<ProviderHints> {
+        vec![self.cpus.pod_hints(pod), self.memory.pod_hints(pod)]
+    }
+
+    #[expect(clippy::unused_async, reason = "device plugins are asked here")]
+    async fn allocate(
+        &self,
+        pod: &Pod,
+        container: ContainerRef<'_>,
+        hint: TopologyHint,
+    ) -> Result<(), Rejection> {
+        self.cpus.allocate(pod, container, hint.nodes)?;
+        self.memory.allocate(pod, container, hint)
+    }
+
+    /// Only the policy `single-numa-node` guarantees that the resources come from one NUMA node.
+    fn count_aligned(&self, alignment: &Alignment, result: Result<(), ()>) {
+        if alignment.policy() == AlignmentPolicy::SingleNumaNode {
+            let scope = match alignment.scope() {
+                AlignmentScope::Container => "container",
+                AlignmentScope::Pod => "pod",
+            };
+            self.metrics.cpus.numa_aligned(scope, result);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

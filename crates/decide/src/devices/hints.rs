@@ -1,0 +1,121 @@
+//! Topology hints of devices.
+
+use std::collections::BTreeSet;
+
+use k8s_openapi::api::core::v1::Container;
+use model::{NumaMask, Pod, ProviderHints, ResourceHints, TopologyHint};
+
+use super::DeviceState;
+use super::choice::touches;
+use super::requests::{known_requests, pod_requests};
+
+/// More NUMA nodes than any machine has; bounds the number of masks whatever plugins report.
+const MAX_NODES: usize = 16;
+
+impl DeviceState {
+    /// Hints for the devices of one container. `machine` are the NUMA nodes of the machine.
+    pub fn container_hints(&self, pod: &Pod, container: &Container, machine: NumaMask) -> ProviderHints {
+        let requests = known_requests(self, pod, container).into_iter();
+        let hints = requests.map(|(resource, count)| {
+            let own = self.records.get(&pod.uid, &container.name, &resource);
+            let own = own.map(super::DeviceRecord::devices).unwrap_or_default();
+            let hints = self.hints(pod, &resource, count, &own, machine);
+            (resource, hints)
+        });
+        hints.collect()
+    }
+
+    /// Hints for the devices of all containers of a pod together.
+    pub fn pod_hints(&self, pod: &Pod, machine: NumaMask) -> ProviderHints {
+        let requests = pod_requests(self, pod).into_iter();
+        let hints = requests.map(|(resource, count)| {
+            let records = self.records.of_pod(&pod.uid).filter(|(key, _)| key.resource == resource);
+            let own = records.flat_map(|(_, record)| record.devices()).collect();
+            let hints = self.hints(pod, &resource, count, &own, machine);
+            (resource, hints)
+        });
+        hints.collect()
+    }
+
+    fn hints(
+        &self,
+        pod: &Pod,
+        resource: &str,
+        count: usize,
+        own: &BTreeSet<String>,
+        machine: NumaMask,
+    ) -> ResourceHints {
+        if !self.inventory.has_topology(resource) {
+            return ResourceHints::NoPreference;
+        }
+        if !own.is_empty() {
+            return match own.len() == count {
+                true => self.hints_from(resource, count, own, &BTreeSet::new(), machine),
+                false => ResourceHints::OneOf(Vec::new()),
+            };
+        }
+        let available = self.available(resource);
+        let reusable = self.reusable(&pod.uid, resource);
+        if available.union(&reusable).count() < count {
+            return ResourceHints::OneOf(Vec::new());
+        }
+        self.hints_from(resource, count, &available, &reusable, machine)
+    }
+
+    fn hints_from(
+        &self,
+        resource: &str,
+        count: usize,
+        available: &BTreeSet<String>,
+        reusable: &BTreeSet<String>,
+        machine: NumaMask,
+    ) -> ResourceHints {
+        let nodes_of = |id: &String| {
+            let device = self.inventory.device(resource, id);
+            device.map(|device| device.nodes.as_slice()).filter(|nodes| !nodes.is_empty())
+        };
+        let (mut smallest, mut fitting) = (machine.count(), Vec::new());
+        for mask in masks(self.candidate_nodes(resource, machine)) {
+            let in_mask = self.inventory.devices(resource).filter(|device| touches(mask, &device.nodes));
+            if mask.count() < smallest && in_mask.count() >= count {
+                smallest = mask.count();
+            }
+            // Every reusable device must be near the mask, because reusable devices are handed out first.
+            let mut reused = reusable.iter().filter_map(nodes_of);
+            if !reused.all(|nodes| touches(mask, nodes)) {
+                continue;
+            }
+            let usable = available.union(reusable).filter_map(nodes_of);
+            if usable.filter(|nodes| touches(mask, nodes)).count() >= count {
+                fitting.push(mask);
+            }
+        }
+        let hint = |mask: NumaMask| TopologyHint { nodes: Some(mask), preferred: mask.count() == smallest };
+        ResourceHints::OneOf(fitting.into_iter().map(hint).collect())
+    }
+
+    /// NUMA nodes of the machine that carry devices of the resource; all nodes if there are none.
+    fn candidate_nodes(&self, resource: &str, machine: NumaMask) -> Vec<i32> {
+        let carries = |node: &i32| {
+            self.inventory.devices(resource).any(|device| device.nodes.contains(&i64::from(*node)))
+        };
+        let mut nodes: Vec<i32> = machine.nodes().filter(carries).collect();
+        if nodes.is_empty() {
+            nodes = machine.nodes().collect();
+        }
+        nodes.truncate(MAX_NODES);
+        nodes
+    }
+}
+
+/// All masks of the nodes, small ones first.
+fn masks(nodes: Vec<i32>) -> impl Iterator<Item = NumaMask> {
+    let count = u32::try_from(nodes.len()).unwrap_or_default();
+    let mut choices: Vec<u32> = (1..1_u32 << count).collect();
+    // Among masks of the same size, the one with the lower first node comes first.
+    choices.sort_by_key(|bits| (bits.count_ones(), std::cmp::Reverse(bits.reverse_bits())));
+    choices.into_iter().map(move |bits| {
+        let members = nodes.iter().enumerate().filter(|(index, _)| bits & (1 << index) != 0);
+        NumaMask::of(members.map(|(_, node)| *node))
+    })
+}
