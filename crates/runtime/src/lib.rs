@@ -16,3 +16,4 @@ pub mod keeper;
 pub mod launcher;
 pub mod logs;
 pub mod network;
+pub mod streaming;

@@ -4,7 +4,9 @@ use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 use crate::launcher::MountAttribute::{NoDev, NoExec, NoSuid, StrictAccessTime};
-use crate::launcher::{CgroupHierarchy, FilesystemKind, MountAccess, MountAttribute, MountSource, MountSpec};
+use crate::launcher::{
+    CgroupHierarchy, FileOwners, FilesystemKind, MountAccess, MountAttribute, MountSource, MountSpec,
+};
 
 /// The default mounts in their order. `/dev/shm` is not one of them: it belongs to the sandbox.
 #[must_use]
@@ -17,6 +19,7 @@ pub fn default_mounts(cgroups: Vec<CgroupHierarchy>, sys: MountAccess) -> Vec<Mo
         },
         attributes: attributes.iter().copied().collect(),
         access: MountAccess::ReadWrite,
+        owners: FileOwners::Unchanged,
     };
     let closed = [NoSuid, NoExec, NoDev];
     // Each devpts file system is a separate instance.
@@ -37,6 +40,7 @@ pub fn default_mounts(cgroups: Vec<CgroupHierarchy>, sys: MountAccess) -> Vec<Mo
             source: MountSource::Cgroups(cgroups),
             attributes: BTreeSet::from(closed),
             access: sys,
+            owners: FileOwners::Unchanged,
         },
     ]
 }

@@ -19,7 +19,7 @@ const MAX_DESCRIPTORS: usize = 9;
 pub(super) struct Connection {
     socket: OwnedFd,
     received: FrameBuffer,
-    pub(super) descriptors: VecDeque<OwnedFd>,
+    descriptors: VecDeque<OwnedFd>,
     unsent: Vec<u8>,
     /// Whether the versions were compared.
     pub(super) greeted: bool,
@@ -44,6 +44,12 @@ impl Connection {
 
     pub(super) fn socket(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()
+    }
+
+    /// Takes the descriptors that came with a request.
+    pub(super) fn take_descriptors(&mut self, count: usize) -> Vec<OwnedFd> {
+        let count = count.min(self.descriptors.len());
+        self.descriptors.drain(..count).collect()
     }
 
     pub(super) fn has_unsent(&self) -> bool {

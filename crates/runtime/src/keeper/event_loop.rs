@@ -194,18 +194,7 @@ impl Keeper {
     fn serve_requests(&mut self, connection: &mut Connection) -> Result<(), Closed> {
         connection.read()?;
         while let Some(request) = connection.next_request().map_err(|_| Closed)? {
-            let descriptors = match &request {
-                Request::Exec { .. } => connection.descriptors.drain(..).take(3).collect(),
-                Request::Hello { .. }
-                | Request::Create { .. }
-                | Request::Start { .. }
-                | Request::Signal { .. }
-                | Request::KillExec { .. }
-                | Request::ReopenLog { .. }
-                | Request::List
-                | Request::Remove { .. }
-                | Request::Shutdown => Vec::new(),
-            };
+            let descriptors = connection.take_descriptors(request.descriptors());
             if let Request::Hello { version } = request {
                 connection.greeted = version == VERSION;
             } else if !connection.greeted {

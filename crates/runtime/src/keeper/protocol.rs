@@ -13,7 +13,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-use crate::launcher::{ContainerSpec, ProcessSpec};
+use crate::launcher::{ContainerSpec, ProcessSpec, Terminal, TerminalSize, UserNamespace};
 
 /// The version of this release.
 pub const VERSION: u32 = 1;
@@ -26,9 +26,12 @@ pub enum Request {
     Hello {
         version: u32,
     },
-    /// Sets up a container. Its output goes to the log file, or nowhere.
+    /// Makes namespaces of the pod and pins each to a file, which must exist. Only the keeper can make those of a user namespace.
+    MakeNamespaces(PodNamespaces),
+    /// Sets up a container. Its output goes to the log file, or nowhere, and to attached clients.
     Create {
         container: Box<ContainerSpec>,
+        stdin: Stdin,
         log: Option<PathBuf>,
         /// A file with a line `oom_kill N`: `memory.events`, or `memory.oom_control` of cgroup v1.
         oom_counter: Option<PathBuf>,
@@ -36,7 +39,9 @@ pub enum Request {
     Start {
         container: String,
     },
-    /// Executes a further process. Its standard streams are the three descriptors that come with the message.
+    /// Executes a further process. Its standard streams are the three descriptors that come with the message. For a process with a
+    /// terminal, the message comes with one descriptor: a Unix stream socket, on which the keeper sends the master side of the
+    /// terminal with one byte before it answers.
     Exec {
         container: String,
         exec: String,
@@ -52,6 +57,18 @@ pub enum Request {
         container: String,
         exec: String,
     },
+    /// Copies data between a container and the descriptors that come with the message: a pipe for each of the chosen streams, in
+    /// the order of the fields. There is no answer other than [`Response::Done`]; the client detaches by closing its ends of the
+    /// pipes. A client that does not read is detached when a bounded buffer is full.
+    Attach {
+        container: String,
+        streams: AttachedStreams,
+    },
+    /// Sets the size of a container's terminal.
+    Resize {
+        container: String,
+        size: TerminalSize,
+    },
     ReopenLog {
         container: String,
     },
@@ -62,6 +79,69 @@ pub enum Request {
     },
     /// Ends the keeper, which must have no running container.
     Shutdown,
+}
+
+impl Request {
+    /// The number of descriptors that come with the request.
+    #[must_use]
+    pub fn descriptors(&self) -> usize {
+        match self {
+            Self::Exec { process, .. } => match process.terminal {
+                Terminal::None => 3,
+                Terminal::New => 1,
+            },
+            Self::Attach { streams, .. } => streams.count(),
+            Self::Hello { .. }
+            | Self::MakeNamespaces(_)
+            | Self::Create { .. }
+            | Self::Start { .. }
+            | Self::Signal { .. }
+            | Self::KillExec { .. }
+            | Self::Resize { .. }
+            | Self::ReopenLog { .. }
+            | Self::List
+            | Self::Remove { .. }
+            | Self::Shutdown => 0,
+        }
+    }
+}
+
+/// Namespaces to make; none for a path means that the pod uses the host's. All are owned by the user namespace if there is one.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PodNamespaces {
+    pub user: Option<UserNamespace>,
+    pub network: Option<PathBuf>,
+    pub ipc: Option<PathBuf>,
+    pub uts: Option<PathBuf>,
+}
+
+/// Standard input of a container without a terminal. With a terminal, input always reaches it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Stdin {
+    /// It is at its end from the start.
+    Closed,
+    /// It stays open without a client, and takes the data of all clients one after the other.
+    Open,
+    /// It ends together with the input of the first client that attaches to it.
+    Once,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct AttachedStreams {
+    pub stdin: bool,
+    pub stdout: bool,
+    /// A container with a terminal has only standard output.
+    pub stderr: bool,
+}
+
+impl AttachedStreams {
+    /// The number of descriptors that come with the request.
+    #[must_use]
+    pub fn count(self) -> usize {
+        [self.stdin, self.stdout, self.stderr].into_iter().filter(|chosen| *chosen).count()
+    }
 }
 
 /// What a keeper sends.

@@ -5,7 +5,10 @@ use std::os::fd::OwnedFd;
 use super::container::{Container, ContainerError};
 use super::event_loop::Keeper;
 use super::output::describe;
-use super::protocol::{ContainerState, FailureKind, Request, Response, VERSION};
+use super::protocol::{ContainerState, FailureKind, Request, Response, Stdin, VERSION};
+use crate::launcher::Terminal;
+
+const NOT_IMPLEMENTED: &str = "terminals, input and user namespaces are not implemented yet";
 
 /// Executes a request. `descriptors` came with it.
 pub(super) fn handle(keeper: &mut Keeper, request: Request, descriptors: Vec<OwnedFd>) -> Response {
@@ -38,9 +41,15 @@ impl From<ContainerError> for Refusal {
 fn try_handle(keeper: &mut Keeper, request: Request, descriptors: Vec<OwnedFd>) -> Result<Response, Refusal> {
     match request {
         Request::Hello { .. } => Ok(Response::Hello { version: VERSION }),
-        Request::Create { container: spec, log, oom_counter } => {
+        Request::Create { container: spec, stdin, log, oom_counter } => {
             if !is_id(&spec.id) {
                 return refuse(FailureKind::BadRequest, "the container id is not 64 hexadecimal digits");
+            }
+            if stdin != Stdin::Closed
+                || spec.process.terminal == Terminal::New
+                || spec.namespaces.user.is_some()
+            {
+                return refuse(FailureKind::BadRequest, NOT_IMPLEMENTED);
             }
             if keeper.containers.contains_key(&spec.id) {
                 return refuse(FailureKind::WrongState, "the container exists");
@@ -66,6 +75,9 @@ fn try_handle(keeper: &mut Keeper, request: Request, descriptors: Vec<OwnedFd>) 
             }
             let pid = find(keeper, &container)?.exec(exec, &process, stdio)?;
             Ok(Response::Started { pid })
+        }
+        Request::MakeNamespaces(_) | Request::Attach { .. } | Request::Resize { .. } => {
+            refuse(FailureKind::BadRequest, NOT_IMPLEMENTED)
         }
         Request::Signal { container, signal } => {
             find(keeper, &container)?.signal(signal)?;

@@ -17,6 +17,8 @@ pub struct ContainerSpec {
     /// A mounted directory, used by this container alone.
     pub root: PathBuf,
     pub root_access: Access,
+    /// An overlay of mapped layers is [`FileOwners::Unchanged`]: the kernel cannot map an overlay itself.
+    pub root_owners: FileOwners,
     pub namespaces: Namespaces,
     /// In the order in which they are made.
     pub mounts: Vec<MountSpec>,
@@ -42,6 +44,41 @@ pub struct Namespaces {
     pub ipc: Option<PathBuf>,
     pub uts: Option<PathBuf>,
     pub pid: PidNamespace,
+    /// The pod's user namespace, which owns the namespaces above.
+    pub user: Option<UserNamespace>,
+}
+
+/// A user namespace that a keeper has made and pinned.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct UserNamespace {
+    pub path: PathBuf,
+    pub ids: IdMappings,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct IdMappings {
+    pub uids: IdRange,
+    pub gids: IdRange,
+}
+
+/// The ids `container..container + length` of a user namespace are `host..host + length` on the host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct IdRange {
+    pub container: u32,
+    pub host: u32,
+    pub length: u32,
+}
+
+/// Owners of the files of a mount in a user namespace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum FileOwners {
+    /// The mount shows the ids on disk as ids of the host.
+    Unchanged,
+    /// The ids on disk are ids of the container's user namespace (an idmapped mount). Without a user namespace this changes nothing.
+    Mapped,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -59,6 +96,8 @@ pub struct MountSpec {
     pub source: MountSource,
     pub attributes: BTreeSet<MountAttribute>,
     pub access: MountAccess,
+    /// For bind mounts.
+    pub owners: FileOwners,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -124,6 +163,8 @@ pub enum DeviceNodes {
 pub struct DeviceNode {
     /// Absolute, inside the container.
     pub path: PathBuf,
+    /// The same device on the host. It is mounted in user namespaces, where nodes cannot be made.
+    pub host_path: PathBuf,
     pub kind: DeviceKind,
     pub major: u32,
     pub minor: u32,
@@ -153,6 +194,21 @@ pub struct ProcessSpec {
     pub security_label: SecurityLabel,
     pub oom_score_adj: i32,
     pub resource_limits: Vec<ResourceLimit>,
+    pub terminal: Terminal,
+}
+
+/// Whether the process gets a new terminal of the container as its standard streams and controlling terminal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Terminal {
+    None,
+    New,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TerminalSize {
+    pub columns: u16,
+    pub rows: u16,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

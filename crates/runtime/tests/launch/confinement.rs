@@ -23,6 +23,7 @@ fn bind(
         source: MountSource::Bind { path: source.to_owned(), propagation },
         attributes: BTreeSet::new(),
         access,
+        owners: FileOwners::Unchanged,
     }
 }
 
@@ -233,6 +234,7 @@ fn requested_device_is_made_with_owner_and_mode() {
     let mut spec = pod.spec("stat -c '%t:%T %a %u:%g %F' /dev/net/tun /dev/null; ls -d /dev/fd /dev/ptmx");
     spec.devices = DeviceNodes::StandardAnd(vec![DeviceNode {
         path: "/dev/net/tun".into(),
+        host_path: "/dev/net/tun".into(),
         kind: DeviceKind::Character,
         major: 10,
         minor: 200,

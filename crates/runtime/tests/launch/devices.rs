@@ -19,6 +19,7 @@ fn opened_devices(layout: &CgroupLayout, rules: &[DeviceRule]) -> String {
     let mut spec = pod.spec(SCRIPT);
     let node = |name: &str, major, minor| DeviceNode {
         path: PathBuf::from("/dev").join(name),
+        host_path: PathBuf::from("/dev").join(name),
         kind: DeviceKind::Character,
         major,
         minor,

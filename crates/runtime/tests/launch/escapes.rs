@@ -82,6 +82,7 @@ fn mount_destination_cannot_leave_the_root_or_enter_proc() {
             source: MountSource::Bind { path: volume.path().to_owned(), propagation: Propagation::Private },
             attributes: BTreeSet::new(),
             access: MountAccess::ReadWrite,
+            owners: FileOwners::Unchanged,
         });
         let response = pod.create(&spec);
         assert!(matches!(response, Response::Failed { .. }), "{destination}: {response:?}");
@@ -93,6 +94,7 @@ fn mount_destination_cannot_leave_the_root_or_enter_proc() {
         source: MountSource::Bind { path: volume.path().to_owned(), propagation: Propagation::Private },
         attributes: BTreeSet::new(),
         access: MountAccess::ReadWrite,
+        owners: FileOwners::Unchanged,
     });
     let _ = pod.create(&spec);
     assert_eq!(fs::read_dir(outside.path()).unwrap().count(), 0);
@@ -134,6 +136,7 @@ fn exchanged_symlinks_during_set_up_make_nothing_on_the_host() {
                 source: MountSource::Bind { path: path.to_owned(), propagation: Propagation::Private },
                 attributes: BTreeSet::new(),
                 access: MountAccess::ReadWrite,
+                owners: FileOwners::Unchanged,
             };
             spec.mounts.push(bind(shared.path(), "/shared".to_owned()));
             spec.mounts.push(bind(volume.path(), format!("/shared/a/escape-{round}/deep")));

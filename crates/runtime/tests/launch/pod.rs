@@ -15,7 +15,9 @@ use std::time::Duration;
 
 use runtime::cgroups::{CgroupLayout, ContainerCgroup};
 use runtime::containers::default_mounts;
-use runtime::keeper::protocol::{ExitRecord, FrameBuffer, Message, Request, Response, VERSION, encode};
+use runtime::keeper::protocol::{
+    ExitRecord, FrameBuffer, Message, Request, Response, Stdin, VERSION, encode,
+};
 use runtime::keeper::{SealedProgram, start_keeper};
 use runtime::launcher::capabilities::{requested_set, set_of_mask};
 use runtime::launcher::*;
@@ -106,7 +108,14 @@ impl Pod {
             id,
             root,
             root_access: Access::ReadWrite,
-            namespaces: Namespaces { network: None, ipc: None, uts: None, pid: PidNamespace::New },
+            root_owners: FileOwners::Unchanged,
+            namespaces: Namespaces {
+                network: None,
+                ipc: None,
+                uts: None,
+                pid: PidNamespace::New,
+                user: None,
+            },
             mounts: default_mounts(hierarchies, MountAccess::ReadOnly),
             devices: DeviceNodes::StandardAnd(Vec::new()),
             masked_paths: ["/proc/kcore", "/proc/keys", "/proc/scsi", "/sys/firmware"]
@@ -128,6 +137,7 @@ impl Pod {
         let memory = spec.cgroups.iter().find(|folder| folder.join("memory.oom_control").exists());
         let request = Request::Create {
             container: Box::new(spec.clone()),
+            stdin: Stdin::Closed,
             log: Some(self.log_path(&spec.id)),
             oom_counter: memory.map(|folder| folder.join("memory.oom_control")),
         };
@@ -291,6 +301,7 @@ pub(crate) fn process(script: &str) -> ProcessSpec {
         security_label: SecurityLabel::None,
         oom_score_adj: 0,
         resource_limits: Vec::new(),
+        terminal: Terminal::None,
     }
 }
 
