@@ -1,22 +1,25 @@
 //! The keeper of a pod: one small process with a single thread that starts the pod's containers, owns their output and exit codes,
 //! and outlives the agent.
 //!
-//! Input: requests on the socket `keeper.sock` in the pod's folder, output and exits of containers. Output: log files, exit records
-//! in the folder `exits`, messages to every connection.
+//! Input: requests on the socket `keeper.sock` in the pod's folder, output and exits of containers, input of attached clients.
+//! Output: log files, copies for attached clients, exit records in the folder `exits`, messages to every connection.
 //!
 //! Invariants: an exit is on disk before it is reported. No container can block the keeper or end it: reads are
 //! bounded, log writes that fail are dropped, connections that do not read are closed. The keeper sleeps while nothing happens.
 
+mod clients;
 mod connection;
 mod container;
 mod event_loop;
 mod exec_cgroup;
 mod exits;
+mod input;
 mod output;
 pub mod protocol;
 mod requests;
 mod sealed;
 mod start;
+mod streams;
 
 use std::ffi::OsString;
 use std::path::PathBuf;

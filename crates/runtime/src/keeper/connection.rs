@@ -1,12 +1,15 @@
 //! A connection of the runtime to the keeper.
 
 use std::collections::VecDeque;
-use std::io::IoSliceMut;
+use std::io::{IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use rustix::io::Errno;
-use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendFlags, recvmsg, send, sockopt};
+use rustix::net::{
+    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage,
+    SendFlags, recvmsg, send, sendmsg, sockopt,
+};
 
 use super::protocol::{FrameBuffer, Message, ProtocolError, Request, encode};
 
@@ -106,4 +109,16 @@ impl Connection {
         self.unsent = Vec::new();
         Ok(())
     }
+}
+
+/// Sends a descriptor with one byte.
+pub(super) fn send_descriptor(socket: &OwnedFd, descriptor: BorrowedFd<'_>) -> rustix::io::Result<()> {
+    let descriptors = [descriptor];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut ancillary = SendAncillaryBuffer::new(&mut space);
+    if !ancillary.push(SendAncillaryMessage::ScmRights(&descriptors)) {
+        return Err(Errno::MSGSIZE);
+    }
+    let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
+    sendmsg(socket, &[IoSlice::new(&[0])], &mut ancillary, flags).map(drop)
 }

@@ -8,13 +8,15 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{WaitId, WaitIdOptions, waitid};
 
+use super::connection::send_descriptor;
 use super::exec_cgroup::{ExecCgroup, kill_all};
 use super::exits;
-use super::output::{Output, describe};
-use super::protocol::{ExitRecord, Stage};
+use super::output::describe;
+use super::protocol::{AttachedStreams, ExitRecord, Stage, Stdin};
+use super::streams::Streams;
 use crate::launcher::{
-    ContainerSpec, LaunchError, PidNamespace, PreparedProcess, Process, ProcessSpec, create_container,
-    create_in_container, send_signal,
+    ContainerSpec, LaunchError, PidNamespace, PreparedProcess, Process, ProcessSpec, Terminal,
+    create_container, create_in_container, send_signal,
 };
 
 /// How long output is read after the exit if another process holds the pipe.
@@ -26,7 +28,7 @@ pub(super) struct Container {
     spec: ContainerSpec,
     oom_counter: Option<PathBuf>,
     oom_kills_before: u64,
-    pub(super) output: Output,
+    pub(super) streams: Streams,
     phase: Phase,
     pub(super) execs: BTreeMap<String, Exec>,
 }
@@ -66,20 +68,25 @@ impl From<LaunchError> for ContainerError {
 impl Container {
     pub(super) fn create(
         spec: ContainerSpec,
+        stdin: Stdin,
         log: Option<&Path>,
         oom_counter: Option<PathBuf>,
     ) -> Result<Self, LaunchError> {
-        let (output, stdio) = Output::new(log)?;
+        let (mut streams, stdio) = Streams::new(log, stdin, spec.process.terminal)?;
         let oom_kills_before = oom_kills(oom_counter.as_deref());
-        let prepared = create_container(&spec, stdio)?;
+        let mut prepared = create_container(&spec, stdio)?;
+        if let Some(Err(error)) = prepared.take_terminal().map(|master| streams.set_terminal(master)) {
+            prepared.abandon();
+            return Err(error);
+        }
         let phase = Phase::Created(prepared);
-        Ok(Self { spec, oom_counter, oom_kills_before, output, phase, execs: BTreeMap::new() })
+        Ok(Self { spec, oom_counter, oom_kills_before, streams, phase, execs: BTreeMap::new() })
     }
 
     /// Executes the program. After a failure the container has ended.
     pub(super) fn start(self) -> (Self, Result<u32, ContainerError>) {
-        let Self { spec, oom_counter, oom_kills_before, output, phase, execs } = self;
-        let rebuild = |phase| Self { spec, oom_counter, oom_kills_before, output, phase, execs };
+        let Self { spec, oom_counter, oom_kills_before, streams, phase, execs } = self;
+        let rebuild = |phase| Self { spec, oom_counter, oom_kills_before, streams, phase, execs };
         let prepared = match phase {
             Phase::Created(prepared) => prepared,
             phase @ (Phase::Running { .. } | Phase::Draining { .. } | Phase::Exited(_)) => {
@@ -111,8 +118,11 @@ impl Container {
         &mut self,
         exec: String,
         process: &ProcessSpec,
-        stdio: [OwnedFd; 3],
+        descriptors: Vec<OwnedFd>,
     ) -> Result<u32, ContainerError> {
+        let Some(connected) = ExecStreams::new(process.terminal, descriptors) else {
+            return Err(ContainerError::WrongState("the request has not the descriptors that it needs"));
+        };
         let Phase::Running { process: first, .. } = &self.phase else {
             return Err(ContainerError::WrongState("it is not running"));
         };
@@ -122,7 +132,7 @@ impl Container {
         let mut place = self.spec.clone();
         let cgroup = ExecCgroup::make(&mut place.cgroups, &exec)
             .map_err(|error| LaunchError::Message(format!("make cgroup of exec: {error}")))?;
-        let started = create_in_container(&place, first, process, stdio).and_then(PreparedProcess::start);
+        let started = start_exec(&place, first, process, connected);
         match started {
             Ok(process) => {
                 let pid = process.pid.as_raw_nonzero().get().unsigned_abs();
@@ -135,6 +145,20 @@ impl Container {
                 }
                 Err(error.into())
             }
+        }
+    }
+
+    pub(super) fn attach(
+        &mut self,
+        streams: AttachedStreams,
+        descriptors: Vec<OwnedFd>,
+    ) -> Result<(), ContainerError> {
+        match &self.phase {
+            Phase::Created(_) | Phase::Running { .. } => {
+                let attached = self.streams.attach(streams, descriptors);
+                attached.map_err(|message| ContainerError::Launch(LaunchError::Message(message)))
+            }
+            Phase::Draining { .. } | Phase::Exited(_) => Err(ContainerError::WrongState("it is not running")),
         }
     }
 
@@ -190,7 +214,7 @@ impl Container {
     pub(super) fn finished(&self, now: Instant) -> Option<&ExitRecord> {
         match &self.phase {
             Phase::Draining { exit, until } => {
-                let complete = self.output.is_closed() && self.execs.is_empty();
+                let complete = self.streams.is_closed() && self.execs.is_empty();
                 (complete || *until <= now).then_some(exit)
             }
             Phase::Created(_) | Phase::Running { .. } | Phase::Exited(_) => None,
@@ -205,7 +229,7 @@ impl Container {
     }
 
     pub(super) fn set_exited(&mut self, exit: ExitRecord, buffer: &mut Vec<u8>) {
-        self.output.close(buffer);
+        self.streams.close(buffer);
         self.phase = Phase::Exited(exit);
     }
 
@@ -240,6 +264,48 @@ impl Container {
             Phase::Running { .. } | Phase::Draining { .. } => Err(Box::new(self)),
         }
     }
+}
+
+/// Descriptors that came with the request to execute a process.
+enum ExecStreams {
+    Descriptors([OwnedFd; 3]),
+    ConsoleSocket(OwnedFd),
+}
+
+impl ExecStreams {
+    fn new(terminal: Terminal, descriptors: Vec<OwnedFd>) -> Option<Self> {
+        match terminal {
+            Terminal::None => descriptors.try_into().ok().map(Self::Descriptors),
+            Terminal::New => {
+                let [socket] = descriptors.try_into().ok()?;
+                Some(Self::ConsoleSocket(socket))
+            }
+        }
+    }
+}
+
+fn start_exec(
+    container: &ContainerSpec,
+    first: &Process,
+    process: &ProcessSpec,
+    streams: ExecStreams,
+) -> Result<Process, LaunchError> {
+    let socket = match streams {
+        ExecStreams::Descriptors(stdio) => {
+            return create_in_container(container, first, process, Some(stdio))?.start();
+        }
+        ExecStreams::ConsoleSocket(socket) => socket,
+    };
+    let mut prepared = create_in_container(container, first, process, None)?;
+    let Some(master) = prepared.take_terminal() else {
+        prepared.abandon();
+        return Err(LaunchError::Ended);
+    };
+    if let Err(errno) = send_descriptor(&socket, master.as_fd()) {
+        prepared.abandon();
+        return Err(LaunchError::Message(format!("send the terminal: {errno}")));
+    }
+    prepared.start()
 }
 
 fn wait(process: &Process, started_at: i64) -> Option<ExitRecord> {

@@ -17,14 +17,14 @@ use rustix::process::{
     setsid, umask, waitid,
 };
 
+use super::clients::Interest;
 use super::connection::{Closed, Connection};
 use super::container::Container;
-use super::output::STREAMS;
 use super::protocol::{FailureKind, Message, Request, Response, VERSION};
 use super::start::{READY, SOCKET};
+use super::streams::StreamSource;
 use super::{exits, requests};
 use crate::launcher::{ended_child, exit_signals};
-use crate::logs::Stream;
 
 pub(super) struct Keeper {
     folder: PathBuf,
@@ -42,7 +42,7 @@ enum Source {
     Listener,
     ChildSignals,
     Connection(usize),
-    Output(String, Stream),
+    Stream(String, StreamSource),
     FirstProcess(String),
     Exec(String, String),
 }
@@ -115,11 +115,15 @@ impl Keeper {
             descriptors.push(PollFd::from_borrowed_fd(connection.socket(), PollFlags::IN | out));
         }
         for (id, container) in &self.containers {
-            for stream in STREAMS {
-                if let Some(pipe) = container.output.pipe(stream) {
-                    sources.push(Source::Output(id.clone(), stream));
-                    descriptors.push(PollFd::from_borrowed_fd(pipe, PollFlags::IN));
-                }
+            for (source, descriptor, interest) in container.streams.sources() {
+                let flags = match interest {
+                    Interest::Readable => PollFlags::IN,
+                    Interest::Writable => PollFlags::OUT,
+                    // Errors are always reported.
+                    Interest::Closed => PollFlags::empty(),
+                };
+                sources.push(Source::Stream(id.clone(), source));
+                descriptors.push(PollFd::from_borrowed_fd(descriptor, flags));
             }
             if let Some(process) = container.running_process() {
                 sources.push(Source::FirstProcess(id.clone()));
@@ -153,9 +157,9 @@ impl Keeper {
                 let _ = rustix::io::read(&self.child_signals, &mut [0; 1024][..]);
             }
             Source::Connection(index) => self.serve_connection(index),
-            Source::Output(id, stream) => {
+            Source::Stream(id, source) => {
                 if let Some(container) = self.containers.get_mut(&id) {
-                    container.output.read(stream, &mut self.buffer);
+                    container.streams.serve(source, &mut self.buffer);
                 }
             }
             Source::FirstProcess(id) => {

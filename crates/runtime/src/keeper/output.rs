@@ -1,12 +1,11 @@
-//! Output of a container: two pipes, their unfinished lines, and the log file.
+//! Output of a container: two pipes or a terminal, their unfinished lines, and the log file.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 
-use rustix::fs::{OFlags, fcntl_setfl};
 use rustix::io::Errno;
-use rustix::pipe::{PipeFlags, pipe_with};
 
+use super::clients::Clients;
 use crate::launcher::LaunchError;
 use crate::logs::{LineSplitter, LogFile, Stream};
 
@@ -14,7 +13,7 @@ const READ_BYTES: usize = 64 * 1024;
 
 #[derive(Debug)]
 pub(super) struct Output {
-    pipes: [Option<OwnedFd>; 2],
+    sources: [Option<OwnedFd>; 2],
     lines: [LineSplitter; 2],
     log: Option<LogFile>,
 }
@@ -22,43 +21,37 @@ pub(super) struct Output {
 pub(super) const STREAMS: [Stream; 2] = [Stream::Stdout, Stream::Stderr];
 
 impl Output {
-    /// Opens the log, and makes the standard streams of the container: no input, two pipes.
-    pub(super) fn new(log: Option<&Path>) -> Result<(Self, [OwnedFd; 3]), LaunchError> {
+    pub(super) fn new(log: Option<&Path>, sources: [Option<OwnedFd>; 2]) -> Result<Self, LaunchError> {
         let log = log.map(LogFile::open).transpose();
         let log = log.map_err(|error| LaunchError::Message(describe(&error)))?;
-        let make = || -> rustix::io::Result<_> {
-            let null =
-                rustix::fs::open("/dev/null", OFlags::RDONLY | OFlags::CLOEXEC, rustix::fs::Mode::empty())?;
-            let (out_reader, out_writer) = pipe_with(PipeFlags::CLOEXEC)?;
-            let (error_reader, error_writer) = pipe_with(PipeFlags::CLOEXEC)?;
-            fcntl_setfl(&out_reader, OFlags::NONBLOCK)?;
-            fcntl_setfl(&error_reader, OFlags::NONBLOCK)?;
-            Ok(([Some(out_reader), Some(error_reader)], [null, out_writer, error_writer]))
-        };
-        let (pipes, stdio) =
-            make().map_err(|errno| LaunchError::Message(format!("make standard streams: {errno}")))?;
-        Ok((Self { pipes, lines: Default::default(), log }, stdio))
+        Ok(Self { sources, lines: Default::default(), log })
     }
 
-    pub(super) fn pipe(&self, stream: Stream) -> Option<BorrowedFd<'_>> {
-        self.pipes.get(index(stream))?.as_ref().map(AsFd::as_fd)
+    /// Takes the master side of a terminal, whose output is standard output only.
+    pub(super) fn set_terminal(&mut self, master: OwnedFd) {
+        self.sources = [Some(master), None];
+    }
+
+    pub(super) fn source(&self, stream: Stream) -> Option<BorrowedFd<'_>> {
+        self.sources.get(stream.index())?.as_ref().map(AsFd::as_fd)
     }
 
     pub(super) fn is_closed(&self) -> bool {
-        self.pipes.iter().all(Option::is_none)
+        self.sources.iter().all(Option::is_none)
     }
 
-    /// Moves what can be read at once to the log.
-    pub(super) fn read(&mut self, stream: Stream, buffer: &mut Vec<u8>) {
-        let Some(slot) = self.pipes.get_mut(index(stream)) else { return };
-        let Some(pipe) = slot.as_ref() else { return };
+    /// Moves what can be read at once to the log and to the clients.
+    pub(super) fn read(&mut self, stream: Stream, clients: &mut Clients, buffer: &mut Vec<u8>) {
+        let Some(slot) = self.sources.get_mut(stream.index()) else { return };
+        let Some(source) = slot.as_ref() else { return };
         buffer.resize(READ_BYTES, 0);
-        let bytes = match rustix::io::read(pipe, buffer.as_mut_slice()) {
+        let bytes = match rustix::io::read(source, buffer.as_mut_slice()) {
             Ok(bytes) => bytes,
             Err(Errno::AGAIN | Errno::INTR) => return,
+            // A terminal that no process has open returns EIO.
             Err(_) => 0,
         };
-        let (Some(lines), Some(read)) = (self.lines.get_mut(index(stream)), buffer.get(..bytes)) else {
+        let (Some(lines), Some(read)) = (self.lines.get_mut(stream.index()), buffer.get(..bytes)) else {
             return;
         };
         let log = &mut self.log;
@@ -72,17 +65,18 @@ impl Output {
             *slot = None;
         } else {
             lines.push(read, &mut write);
+            clients.send(stream, read);
         }
     }
 
     /// Takes what is still in the pipes and closes them, although another process may hold the other ends.
-    pub(super) fn close(&mut self, buffer: &mut Vec<u8>) {
+    pub(super) fn close(&mut self, clients: &mut Clients, buffer: &mut Vec<u8>) {
         for stream in STREAMS {
             // A pipe holds at most 1 MiB; a process that writes without end must not keep this loop busy.
             for _ in 0..(1 << 20) / READ_BYTES {
-                self.read(stream, buffer);
+                self.read(stream, clients, buffer);
             }
-            if let Some(slot) = self.pipes.get_mut(index(stream)) {
+            if let Some(slot) = self.sources.get_mut(stream.index()) {
                 *slot = None;
             }
         }
@@ -91,13 +85,6 @@ impl Output {
 
     pub(super) fn reopen_log(&mut self) -> Result<(), String> {
         self.log.as_mut().map_or(Ok(()), LogFile::reopen).map_err(|error| describe(&error))
-    }
-}
-
-fn index(stream: Stream) -> usize {
-    match stream {
-        Stream::Stdout => 0,
-        Stream::Stderr => 1,
     }
 }
 

@@ -13,7 +13,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-use crate::launcher::{ContainerSpec, ProcessSpec, Terminal, TerminalSize, UserNamespace};
+use crate::launcher::{ContainerSpec, PodNamespaces, ProcessSpec, Terminal, TerminalSize};
 
 /// The version of this release.
 pub const VERSION: u32 = 1;
@@ -26,7 +26,7 @@ pub enum Request {
     Hello {
         version: u32,
     },
-    /// Makes namespaces of the pod and pins each to a file, which must exist. Only the keeper can make those of a user namespace.
+    /// Makes namespaces of the pod and pins each to a file. Only the keeper can make those of a user namespace.
     MakeNamespaces(PodNamespaces),
     /// Sets up a container. Its output goes to the log file, or nowhere, and to attached clients.
     Create {
@@ -104,16 +104,6 @@ impl Request {
             | Self::Shutdown => 0,
         }
     }
-}
-
-/// Namespaces to make; none for a path means that the pod uses the host's. All are owned by the user namespace if there is one.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct PodNamespaces {
-    pub user: Option<UserNamespace>,
-    pub network: Option<PathBuf>,
-    pub ipc: Option<PathBuf>,
-    pub uts: Option<PathBuf>,
 }
 
 /// Standard input of a container without a terminal. With a terminal, input always reaches it.

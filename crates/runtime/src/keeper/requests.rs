@@ -5,10 +5,8 @@ use std::os::fd::OwnedFd;
 use super::container::{Container, ContainerError};
 use super::event_loop::Keeper;
 use super::output::describe;
-use super::protocol::{ContainerState, FailureKind, Request, Response, Stdin, VERSION};
-use crate::launcher::Terminal;
-
-const NOT_IMPLEMENTED: &str = "terminals, input and user namespaces are not implemented yet";
+use super::protocol::{ContainerState, FailureKind, Request, Response, VERSION};
+use crate::launcher::make_pod_namespaces;
 
 /// Executes a request. `descriptors` came with it.
 pub(super) fn handle(keeper: &mut Keeper, request: Request, descriptors: Vec<OwnedFd>) -> Response {
@@ -45,18 +43,12 @@ fn try_handle(keeper: &mut Keeper, request: Request, descriptors: Vec<OwnedFd>) 
             if !is_id(&spec.id) {
                 return refuse(FailureKind::BadRequest, "the container id is not 64 hexadecimal digits");
             }
-            if stdin != Stdin::Closed
-                || spec.process.terminal == Terminal::New
-                || spec.namespaces.user.is_some()
-            {
-                return refuse(FailureKind::BadRequest, NOT_IMPLEMENTED);
-            }
             if keeper.containers.contains_key(&spec.id) {
                 return refuse(FailureKind::WrongState, "the container exists");
             }
             let id = spec.id.clone();
-            let container =
-                Container::create(*spec, log.as_deref(), oom_counter).map_err(ContainerError::Launch)?;
+            let container = Container::create(*spec, stdin, log.as_deref(), oom_counter)
+                .map_err(ContainerError::Launch)?;
             keeper.containers.insert(id, container);
             Ok(Response::Done)
         }
@@ -67,18 +59,24 @@ fn try_handle(keeper: &mut Keeper, request: Request, descriptors: Vec<OwnedFd>) 
             Ok(Response::Started { pid: result? })
         }
         Request::Exec { container, exec, process } => {
-            let Ok(stdio) = <[OwnedFd; 3]>::try_from(descriptors) else {
-                return refuse(FailureKind::BadRequest, "exec needs three descriptors");
-            };
             if !is_id(&exec) {
                 return refuse(FailureKind::BadRequest, "the exec id is not 64 hexadecimal digits");
             }
-            let pid = find(keeper, &container)?.exec(exec, &process, stdio)?;
+            let pid = find(keeper, &container)?.exec(exec, &process, descriptors)?;
             Ok(Response::Started { pid })
         }
-        Request::MakeNamespaces(_) | Request::Attach { .. } | Request::Resize { .. } => {
-            refuse(FailureKind::BadRequest, NOT_IMPLEMENTED)
+        Request::MakeNamespaces(namespaces) => {
+            make_pod_namespaces(&namespaces).map_err(ContainerError::Launch)?;
+            Ok(Response::Done)
         }
+        Request::Attach { container, streams } => {
+            find(keeper, &container)?.attach(streams, descriptors)?;
+            Ok(Response::Done)
+        }
+        Request::Resize { container, size } => match find(keeper, &container)?.streams.resize(size) {
+            Ok(()) => Ok(Response::Done),
+            Err(message) => refuse(FailureKind::WrongState, message),
+        },
         Request::Signal { container, signal } => {
             find(keeper, &container)?.signal(signal)?;
             Ok(Response::Done)
@@ -87,7 +85,7 @@ fn try_handle(keeper: &mut Keeper, request: Request, descriptors: Vec<OwnedFd>) 
             find(keeper, &container)?.kill_exec(&exec);
             Ok(Response::Done)
         }
-        Request::ReopenLog { container } => match find(keeper, &container)?.output.reopen_log() {
+        Request::ReopenLog { container } => match find(keeper, &container)?.streams.reopen_log() {
             Ok(()) => Ok(Response::Done),
             Err(message) => refuse(FailureKind::WrongState, message),
         },

@@ -1,16 +1,16 @@
 //! Messages between the launcher and the process that it sets up, over a socket pair that keeps message borders.
 
-use std::io::IoSliceMut;
+use std::io::{IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
 use rustix::io::Errno;
 use rustix::net::sockopt::Timeout;
 use rustix::net::sockopt::set_socket_timeout;
 use rustix::net::{
-    AddressFamily, RecvAncillaryBuffer, RecvFlags, SendFlags, SocketFlags, SocketType, recvmsg, send,
-    socketpair,
+    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
+    SendAncillaryMessage, SendFlags, SocketFlags, SocketType, recvmsg, sendmsg, socketpair,
 };
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -25,6 +25,10 @@ const SET_UP_TIMEOUT: Duration = Duration::from_secs(60);
 /// What the new process reports.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) enum Report {
+    /// The process that continues with the set-up; its pidfd comes with the message. The sender ends.
+    Process,
+    /// The master side of the process's terminal comes with the message.
+    Terminal,
     /// Everything is set up; the process waits for [`Order::Execute`].
     Ready,
     Failed(String),
@@ -51,29 +55,56 @@ impl Channel {
     }
 
     pub(super) fn send(&self, message: &impl Serialize) -> Result<(), LaunchError> {
+        self.send_with(message, &[])
+    }
+
+    /// Sends a message with descriptors.
+    pub(super) fn send_with(
+        &self,
+        message: &impl Serialize,
+        descriptors: &[BorrowedFd<'_>],
+    ) -> Result<(), LaunchError> {
         let mut text =
             serde_json::to_vec(message).map_err(|error| LaunchError::Message(error.to_string()))?;
         text.truncate(MAX_MESSAGE_BYTES);
-        send(&self.0, &text, SendFlags::NOSIGNAL).map(drop).during("send", "message")
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+        let mut ancillary = SendAncillaryBuffer::new(&mut space);
+        if !descriptors.is_empty() && !ancillary.push(SendAncillaryMessage::ScmRights(descriptors)) {
+            return Err(Errno::MSGSIZE).during("send", "descriptors");
+        }
+        sendmsg(&self.0, &[IoSlice::new(&text)], &mut ancillary, SendFlags::NOSIGNAL)
+            .map(drop)
+            .during("send", "message")
     }
 
     /// The next message; none if the other end is closed.
     pub(super) fn receive<T: DeserializeOwned>(&self) -> Result<Option<T>, LaunchError> {
+        Ok(self.receive_with()?.map(|(message, _)| message))
+    }
+
+    /// The next message and the descriptor that came with it; none if the other end is closed.
+    pub(super) fn receive_with<T: DeserializeOwned>(
+        &self,
+    ) -> Result<Option<(T, Option<OwnedFd>)>, LaunchError> {
         let mut buffer = vec![0; MAX_MESSAGE_BYTES];
-        let mut no_descriptors: [MaybeUninit<u8>; 0] = [];
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+        let mut ancillary = RecvAncillaryBuffer::new(&mut space);
         let received = loop {
             let mut slices = [IoSliceMut::new(&mut buffer)];
-            let mut ancillary = RecvAncillaryBuffer::new(&mut no_descriptors);
             match recvmsg(&self.0, &mut slices, &mut ancillary, RecvFlags::CMSG_CLOEXEC) {
                 Err(Errno::INTR) => {}
                 Err(Errno::CONNRESET) => return Ok(None),
                 result => break result.during("receive", "message")?.bytes,
             }
         };
+        let descriptor = ancillary.drain().find_map(|message| match message {
+            RecvAncillaryMessage::ScmRights(mut descriptors) => descriptors.next(),
+            _ => None,
+        });
         match buffer.get(..received) {
             None | Some([]) => Ok(None),
             Some(text) => serde_json::from_slice(text)
-                .map(Some)
+                .map(|message| Some((message, descriptor)))
                 .map_err(|error| LaunchError::Message(error.to_string())),
         }
     }

@@ -14,6 +14,10 @@ pub enum LaunchError {
     Destination { path: String, reason: &'static str },
     #[error("bind source {path:?} is not on a {required} mount")]
     Propagation { path: String, required: &'static str },
+    #[error("the file system of {0:?} does not support mapped owners, which a user namespace needs")]
+    NoMappedOwners(String),
+    #[error("id {uid}:{gid} is not mapped in the user namespace")]
+    UnmappedUser { uid: u32, gid: u32 },
     #[error("{0} contains a zero byte")]
     ZeroByte(&'static str),
     #[error("working directory {0:?} is outside the container's root")]

@@ -5,8 +5,6 @@ use std::collections::BTreeSet;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 
-use rustix::fs::{CWD, OFlags};
-use rustix::io::Errno;
 use rustix::mount::{
     FsMountFlags, FsOpenFlags, MountAttrFlags, MoveMountFlags, OpenTreeFlags, fsconfig_create,
     fsconfig_set_string, fsmount, fsopen, move_mount, open_tree,
@@ -15,91 +13,63 @@ use rustix::mount::{
 use super::destination;
 use super::errors::{During, LaunchError};
 use super::in_root::{self, Kind};
-use super::propagation;
 use super::raw::{MountAttributes, mount_setattr};
-use super::spec::{
-    CgroupHierarchy, FilesystemKind, MountAccess, MountAttribute, MountSource, MountSpec, Propagation,
-};
+use super::sources::{DetachedMount, Source};
+use super::spec::{FilesystemKind, MountAccess, MountAttribute, MountSource, MountSpec};
 
-/// A mount that is not attached yet.
-pub(super) struct DetachedMount {
-    pub(super) tree: OwnedFd,
-    pub(super) kind: Kind,
-}
-
-/// Clones the sources of bind mounts. This happens before the propagation of the host's mounts is cut, because a bidirectional
-/// mount must stay in the peer group of its source.
-pub(super) fn clone_bind_sources(mounts: &[MountSpec]) -> Result<Vec<Option<DetachedMount>>, LaunchError> {
-    let clone = |mount: &MountSpec| match &mount.source {
-        MountSource::Bind { path, propagation } => clone_bind_source(path, *propagation).map(Some),
-        MountSource::New { .. } | MountSource::Cgroups(_) => Ok(None),
-    };
-    mounts.iter().map(clone).collect()
-}
-
-fn clone_bind_source(path: &Path, propagation: Propagation) -> Result<DetachedMount, LaunchError> {
-    let source = rustix::fs::open(path, OFlags::PATH | OFlags::CLOEXEC, rustix::fs::Mode::empty())
-        .during("open bind source", path)?;
-    propagation::check_source(source.as_fd(), path, propagation)?;
-    let tree = clone_tree(source.as_fd()).during("clone bind source", path)?;
-    let kind = kind_of(source.as_fd()).during("read kind of bind source", path)?;
-    let value = match propagation {
-        Propagation::Private => libc::MS_PRIVATE,
-        Propagation::HostToContainer => libc::MS_SLAVE,
-        Propagation::Bidirectional => libc::MS_SHARED,
-    };
-    let attributes = MountAttributes { propagation: value, ..MountAttributes::default() };
-    mount_setattr(tree.as_fd(), attributes, true).during("set propagation of", path)?;
-    Ok(DetachedMount { tree, kind })
-}
-
-/// Makes and attaches one mount.
-pub(super) fn make(
-    root: BorrowedFd<'_>,
-    mount: &MountSpec,
-    cloned: Option<DetachedMount>,
-) -> Result<(), LaunchError> {
+/// Makes and attaches one mount. `source` is what was taken from the host for it.
+pub(super) fn make(root: BorrowedFd<'_>, mount: &MountSpec, source: Source) -> Result<(), LaunchError> {
     let path = &mount.destination;
-    let detached = match (&mount.source, cloned) {
-        (MountSource::New { kind, options }, _) => {
-            DetachedMount { tree: new_filesystem(*kind, options, &mount.attributes)?, kind: Kind::Directory }
+    let new_directory = |kind, options: &[(String, String)]| -> Result<DetachedMount, LaunchError> {
+        let tree = new_filesystem(kind, options, &mount.attributes)?;
+        Ok(DetachedMount { tree, kind: Kind::Directory })
+    };
+    let mut recursive = mount.access == MountAccess::RecursivelyReadOnly;
+    let mut set = attribute_bits(mount);
+    let (detached, cgroups) = match (&mount.source, source) {
+        (_, Source::Tree(tree)) => (tree, Vec::new()),
+        (_, Source::HostSysfs(tree)) => {
+            // It shows the host's devices, so nothing of it may be writable.
+            recursive = true;
+            set |= libc::MOUNT_ATTR_RDONLY;
+            (tree, Vec::new())
         }
-        (MountSource::Cgroups(_), _) => DetachedMount {
-            tree: new_filesystem(FilesystemKind::Tmpfs, &[("mode".into(), "755".into())], &mount.attributes)?,
-            kind: Kind::Directory,
-        },
-        (MountSource::Bind { .. }, Some(cloned)) => cloned,
-        (MountSource::Bind { path, propagation }, None) => clone_bind_source(path, *propagation)?,
+        (MountSource::New { kind, options }, _) => (new_directory(*kind, options)?, Vec::new()),
+        (_, Source::Cgroups(cgroups)) => {
+            (new_directory(FilesystemKind::Tmpfs, &[("mode".into(), "755".into())])?, cgroups)
+        }
+        (MountSource::Bind { .. } | MountSource::Cgroups(_), Source::None) => {
+            return Err(LaunchError::Message(format!("the source of {} is missing", path.display())));
+        }
     };
     let target = destination::open_checked(root, mount, detached.kind)?;
     attach(detached.tree.as_fd(), target.as_fd()).during("mount on", path)?;
-    if let MountSource::Cgroups(hierarchies) = &mount.source {
-        attach_cgroups(detached.tree.as_fd(), hierarchies, mount)?;
+    for (name, cgroup) in cgroups {
+        attach_cgroup(detached.tree.as_fd(), &name, cgroup.as_fd(), mount)?;
     }
-    let attributes = MountAttributes { set: attribute_bits(mount), ..MountAttributes::default() };
-    let recursive = mount.access == MountAccess::RecursivelyReadOnly;
-    if attributes.set != 0 {
+    if set != 0 {
+        let attributes = MountAttributes { set, ..MountAttributes::default() };
         mount_setattr(detached.tree.as_fd(), attributes, recursive).during("set attributes of", path)?;
     }
     Ok(())
 }
 
 /// One directory per hierarchy, with the container's own cgroup only.
-fn attach_cgroups(
+fn attach_cgroup(
     folder: BorrowedFd<'_>,
-    hierarchies: &[CgroupHierarchy],
+    name: &str,
+    cgroup: BorrowedFd<'_>,
     mount: &MountSpec,
 ) -> Result<(), LaunchError> {
-    for hierarchy in hierarchies {
-        let cgroup = &hierarchy.directory;
-        let source = open_tree(CWD, cgroup, clone_flags()).during("clone cgroup", cgroup)?;
-        let attributes = MountAttributes { set: attribute_bits(mount), propagation: libc::MS_PRIVATE };
-        mount_setattr(source.as_fd(), attributes, true).during("set attributes of", cgroup)?;
-        let name = Path::new("/").join(&hierarchy.name);
-        let target = in_root::open_or_create(folder, &name, Kind::Directory)?;
-        attach(source.as_fd(), target.as_fd()).during("mount cgroup on", &name)?;
-    }
-    Ok(())
+    let attributes = MountAttributes {
+        set: attribute_bits(mount),
+        propagation: libc::MS_PRIVATE,
+        ..MountAttributes::default()
+    };
+    mount_setattr(cgroup, attributes, true).during("set attributes of cgroup", name)?;
+    let name = Path::new("/").join(name);
+    let target = in_root::open_or_create(folder, &name, Kind::Directory)?;
+    attach(cgroup, target.as_fd()).during("mount cgroup on", &name)
 }
 
 /// A new file system, which is not attached.
@@ -142,7 +112,7 @@ pub(super) fn clone_single(source: BorrowedFd<'_>) -> rustix::io::Result<OwnedFd
     open_tree(source, "", clone_flags() | OpenTreeFlags::AT_EMPTY_PATH)
 }
 
-fn clone_flags() -> OpenTreeFlags {
+pub(super) fn clone_flags() -> OpenTreeFlags {
     OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC
 }
 
@@ -153,7 +123,8 @@ pub(super) fn attach(tree: BorrowedFd<'_>, target: BorrowedFd<'_>) -> rustix::io
 
 /// Makes a mount read-only, and those below it if `recursive`.
 pub(super) fn make_read_only(tree: BorrowedFd<'_>, recursive: bool) -> rustix::io::Result<()> {
-    mount_setattr(tree, MountAttributes { set: libc::MOUNT_ATTR_RDONLY, propagation: 0 }, recursive)
+    let attributes = MountAttributes { set: libc::MOUNT_ATTR_RDONLY, ..MountAttributes::default() };
+    mount_setattr(tree, attributes, recursive)
 }
 
 /// A file system that is created again gets strictatime and the like from `fsmount`; what is added here is never removed.
@@ -171,10 +142,4 @@ fn attribute_bits(mount: &MountSpec) -> u64 {
         };
     }
     bits
-}
-
-fn kind_of(file: BorrowedFd<'_>) -> Result<Kind, Errno> {
-    let status = rustix::fs::fstat(file)?;
-    let directory = rustix::fs::FileType::from_raw_mode(status.st_mode).is_dir();
-    Ok(if directory { Kind::Directory } else { Kind::File })
 }

@@ -1,19 +1,19 @@
 //! Starts processes: the launcher's side of [`super::init`].
 
 use std::fs;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, pidfd_send_signal, waitid};
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
 use super::channel::{Channel, Order, Report};
 use super::errors::{During, LaunchError};
-use super::init::{self, JoinedNamespaces, Place};
+use super::init::{self, JoinedNamespaces, JoinedUserNamespace, Place};
+use super::namespaces;
 use super::raw::{self, Forked};
-use super::spec::{ContainerSpec, Namespaces, PidNamespace, ProcessSpec};
+use super::spec::{ContainerSpec, Namespaces, PidNamespace, ProcessSpec, Terminal};
 
 /// A process that this process must wait for.
 #[derive(Debug)]
@@ -26,21 +26,34 @@ pub struct Process {
 pub struct PreparedProcess {
     process: Process,
     channel: Channel,
+    terminal: Option<OwnedFd>,
 }
 
-/// Makes a container and sets up its first process.
+/// Makes a container and sets up its first process. A process without a terminal gets the three descriptors `stdio`.
 ///
 /// # Errors
 /// Every error of the set-up; the process is gone then.
-pub fn create_container(spec: &ContainerSpec, stdio: [OwnedFd; 3]) -> Result<PreparedProcess, LaunchError> {
+pub fn create_container(
+    spec: &ContainerSpec,
+    stdio: Option<[OwnedFd; 3]>,
+) -> Result<PreparedProcess, LaunchError> {
     let namespaces = open_namespaces(&spec.namespaces)?;
-    let birth = match &spec.namespaces.pid {
+    let mut birth = match &spec.namespaces.pid {
         PidNamespace::New => Birth { flags: libc::CLONE_NEWNS | libc::CLONE_NEWPID, pid_namespace: None },
         PidNamespace::Host => Birth { flags: libc::CLONE_NEWNS, pid_namespace: None },
-        PidNamespace::Join(path) => Birth { flags: libc::CLONE_NEWNS, pid_namespace: Some(open_file(path)?) },
+        PidNamespace::Join(path) => {
+            Birth { flags: libc::CLONE_NEWNS, pid_namespace: Some(namespaces::open(path)?) }
+        }
     };
-    let place = Place::New { spec, namespaces };
-    start(&place, spec, &spec.process, stdio, &birth)
+    let user = match &spec.namespaces.user {
+        None => None,
+        Some(user) => Some(JoinedUserNamespace {
+            namespace: namespaces::open(&user.path)?,
+            ids: &user.ids,
+            flags: std::mem::take(&mut birth.flags).cast_unsigned(),
+        }),
+    };
+    start(Place::New { spec, namespaces, user }, spec, &spec.process, stdio, &birth)
 }
 
 /// Sets up a further process in a container, whose first process is given.
@@ -51,15 +64,16 @@ pub fn create_in_container(
     container: &ContainerSpec,
     first: &Process,
     process: &ProcessSpec,
-    stdio: [OwnedFd; 3],
+    stdio: Option<[OwnedFd; 3]>,
 ) -> Result<PreparedProcess, LaunchError> {
     let path = PathBuf::from(format!("/proc/{}/ns/pid", first.pid.as_raw_nonzero()));
-    let birth = Birth { flags: 0, pid_namespace: Some(open_file(&path)?) };
+    let birth = Birth { flags: 0, pid_namespace: Some(namespaces::open(&path)?) };
     if has_ended(first)? {
         return Err(LaunchError::NotRunning);
     }
-    let place = Place::Existing { process: first.pidfd.as_fd() };
-    start(&place, container, process, stdio, &birth)
+    let ids = container.namespaces.user.as_ref().map(|user| &user.ids);
+    let place = Place::Existing { process: first.pidfd.as_fd(), ids };
+    start(place, container, process, stdio, &birth)
 }
 
 impl PreparedProcess {
@@ -68,13 +82,15 @@ impl PreparedProcess {
     /// # Errors
     /// If the program cannot be executed; the process is gone then.
     pub fn start(self) -> Result<Process, LaunchError> {
-        let Self { process, channel } = self;
+        let Self { process, channel, terminal: _ } = self;
         let result = channel.send(&Order::Execute).and_then(|()| channel.receive::<Report>());
         match result {
             // execve closed the other end.
             Ok(None) => Ok(process),
             Ok(Some(Report::Failed(text))) => Err(end(process, LaunchError::Executable(text))),
-            Ok(Some(Report::Ready)) => Err(end(process, LaunchError::Message("ready twice".to_owned()))),
+            Ok(Some(Report::Ready | Report::Process | Report::Terminal)) => {
+                Err(end(process, LaunchError::Message("unexpected report".to_owned())))
+            }
             Err(error) => Err(end(process, error)),
         }
     }
@@ -82,6 +98,11 @@ impl PreparedProcess {
     #[must_use]
     pub fn pid(&self) -> Pid {
         self.process.pid
+    }
+
+    /// The master side of the process's terminal, once.
+    pub fn take_terminal(&mut self) -> Option<OwnedFd> {
+        self.terminal.take()
     }
 
     /// Ends the process instead of starting it.
@@ -99,51 +120,98 @@ struct Birth {
 }
 
 fn start(
-    place: &Place<'_>,
+    place: Place<'_>,
     container: &ContainerSpec,
     process: &ProcessSpec,
-    stdio: [OwnedFd; 3],
+    stdio: Option<[OwnedFd; 3]>,
     birth: &Birth,
 ) -> Result<PreparedProcess, LaunchError> {
     check_single_thread()?;
+    if stdio.is_some() == (process.terminal == Terminal::New) {
+        return Err(LaunchError::Message("a process has either descriptors or a terminal".to_owned()));
+    }
+    let has_intermediate = matches!(&place, Place::New { user: Some(_), .. });
     let (channel, other_end) = Channel::pair()?;
-    let own = open_file(Path::new("/proc/self/ns/pid"))?;
+    let own = namespaces::open(Path::new("/proc/self/ns/pid"))?;
     if let Some(namespace) = &birth.pid_namespace {
         // Only the processes that are made from now on are in it.
         join_pid_namespace(namespace)?;
     }
     let forked = raw::clone_process(birth.flags.cast_unsigned());
     if matches!(forked, Ok(Forked::Child)) {
-        init::run(place, &container.id, process, &stdio, &other_end);
+        init::run(place, &container.id, process, stdio.as_ref(), &other_end);
     }
     if birth.pid_namespace.is_some() {
         join_pid_namespace(&own)?;
     }
-    let process_handle = match forked.during("make", "process")? {
+    let mut process_handle = match forked.during("make", "process")? {
         Forked::Parent(pid, pidfd) => Process { pid, pidfd },
         Forked::Child => raw::exit_now(1),
     };
-    drop((other_end, stdio));
-    let set_up = || {
-        for cgroup in &container.cgroups {
-            write(&cgroup.join("cgroup.procs"), &process_handle.pid.as_raw_nonzero().to_string())?;
-        }
-        set_oom_score(process_handle.pid, process.oom_score_adj)?;
-        channel.send(&Order::SetUp)?;
-        match channel.receive()? {
-            Some(Report::Ready) => Ok(()),
-            Some(Report::Failed(text)) => Err(LaunchError::Child(text)),
-            None => Err(LaunchError::Ended),
-        }
-    };
-    match set_up() {
-        Ok(()) => Ok(PreparedProcess { process: process_handle, channel }),
+    drop((other_end, stdio, place));
+    if has_intermediate {
+        process_handle = receive_sibling(&process_handle, &channel)?;
+    }
+    match set_up(container, process, &process_handle, &channel) {
+        Ok(terminal) => Ok(PreparedProcess { process: process_handle, channel, terminal }),
         Err(error) => Err(end(process_handle, error)),
     }
 }
 
+/// The process that continues inside the user namespace. The one that has made it ends.
+fn receive_sibling(intermediate: &Process, channel: &Channel) -> Result<Process, LaunchError> {
+    let received = match channel.receive_with() {
+        Ok(Some((Report::Process, Some(pidfd)))) => Ok(pidfd),
+        Ok(Some((Report::Failed(text), _))) => Err(LaunchError::Child(text)),
+        Ok(Some(_)) => Err(LaunchError::Message("unexpected report".to_owned())),
+        Ok(None) => Err(LaunchError::Ended),
+        Err(error) => Err(error),
+    };
+    kill_and_reap(intermediate);
+    let pidfd = received?;
+    Ok(Process { pid: pid_of(&pidfd)?, pidfd })
+}
+
+/// The number of a process in this PID namespace.
+fn pid_of(pidfd: &OwnedFd) -> Result<Pid, LaunchError> {
+    let path = format!("/proc/self/fdinfo/{}", pidfd.as_raw_fd());
+    let text = fs::read_to_string(&path).map_err(|error| LaunchError::Message(format!("{path}: {error}")))?;
+    let number = text.lines().find_map(|line| line.strip_prefix("Pid:")?.trim().parse().ok());
+    number.and_then(Pid::from_raw).ok_or(LaunchError::Ended)
+}
+
+/// Lets a process set itself up; returns its terminal.
+fn set_up(
+    container: &ContainerSpec,
+    process: &ProcessSpec,
+    handle: &Process,
+    channel: &Channel,
+) -> Result<Option<OwnedFd>, LaunchError> {
+    for cgroup in &container.cgroups {
+        write(&cgroup.join("cgroup.procs"), &handle.pid.as_raw_nonzero().to_string())?;
+    }
+    set_oom_score(handle.pid, process.oom_score_adj)?;
+    channel.send(&Order::SetUp)?;
+    let mut terminal = None;
+    loop {
+        match channel.receive_with()? {
+            Some((Report::Terminal, Some(master))) => terminal = Some(master),
+            Some((Report::Ready, _)) => break,
+            Some((Report::Failed(text), _)) => return Err(LaunchError::Child(text)),
+            Some((Report::Process | Report::Terminal, _)) => {
+                return Err(LaunchError::Message("unexpected report".to_owned()));
+            }
+            None => return Err(LaunchError::Ended),
+        }
+    }
+    if terminal.is_some() == (process.terminal == Terminal::New) {
+        return Ok(terminal);
+    }
+    Err(LaunchError::Message("the terminal is missing".to_owned()))
+}
+
 /// A second thread could hold a lock that the new process would wait for without end.
-fn check_single_thread() -> Result<(), LaunchError> {
+pub(super) fn check_single_thread() -> Result<(), LaunchError> {
     let tasks = fs::read_dir("/proc/self/task").map_err(|error| LaunchError::Message(error.to_string()))?;
     match tasks.count() {
         1 => Ok(()),
@@ -160,14 +228,10 @@ fn open_namespaces(namespaces: &Namespaces) -> Result<JoinedNamespaces, LaunchEr
     let mut opened = Vec::new();
     for (path, kind) in wanted {
         if let Some(path) = path {
-            opened.push((open_file(path)?, kind));
+            opened.push((namespaces::open(path)?, kind));
         }
     }
     Ok(JoinedNamespaces(opened))
-}
-
-fn open_file(path: &Path) -> Result<OwnedFd, LaunchError> {
-    rustix::fs::open(path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()).during("open", path)
 }
 
 fn join_pid_namespace(namespace: &OwnedFd) -> Result<(), LaunchError> {
@@ -198,7 +262,7 @@ fn end(process: Process, reason: LaunchError) -> LaunchError {
     reason
 }
 
-fn kill_and_reap(process: &Process) {
+pub(super) fn kill_and_reap(process: &Process) {
     // Both fail only if the process is gone already.
     let _ = pidfd_send_signal(&process.pidfd, Signal::KILL);
     let _ = waitid(WaitId::PidFd(process.pidfd.as_fd()), WaitIdOptions::EXITED);

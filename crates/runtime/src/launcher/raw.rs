@@ -12,10 +12,12 @@ use rustix::process::Pid;
 use super::seccomp::Instruction;
 
 /// Attributes of a mount for `mount_setattr`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct MountAttributes {
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct MountAttributes<'a> {
     pub set: u64,
     pub propagation: u64,
+    /// The namespace whose ids the files have on disk. Needs `MOUNT_ATTR_IDMAP` in `set`.
+    pub user_namespace: Option<BorrowedFd<'a>>,
 }
 
 /// The two sides of a new process.
@@ -28,11 +30,20 @@ pub(crate) enum Forked {
 ///
 /// The caller guarantees that this process has one thread; otherwise locks of other threads stay locked in the child.
 pub(crate) fn clone_process(namespaces: c_uint) -> Result<Forked> {
+    clone3(u64::from(namespaces), libc::SIGCHLD)
+}
+
+/// Like [`clone_process`], but the new process is a child of this process's parent.
+pub(crate) fn clone_sibling(namespaces: c_uint) -> Result<Forked> {
+    clone3(u64::from(namespaces) | libc::CLONE_PARENT as u64, 0)
+}
+
+fn clone3(flags: u64, exit_signal: i32) -> Result<Forked> {
     let mut pidfd: RawFd = -1;
     // SAFETY: `clone_args` is a plain struct of integers, for which zero is valid.
     let mut arguments: libc::clone_args = unsafe { std::mem::zeroed() };
-    arguments.flags = u64::from(namespaces) | libc::CLONE_PIDFD as u64;
-    arguments.exit_signal = libc::SIGCHLD as u64;
+    arguments.flags = flags | libc::CLONE_PIDFD as u64;
+    arguments.exit_signal = u64::from(exit_signal.unsigned_abs());
     arguments.pidfd = ptr::from_mut(&mut pidfd) as u64;
     // SAFETY: the arguments are valid for their size; without CLONE_VM the child has its own memory and stack.
     let result = unsafe {
@@ -56,10 +67,11 @@ pub(crate) fn exit_now(code: i32) -> ! {
 
 pub(crate) fn mount_setattr(
     mount: BorrowedFd<'_>,
-    attributes: MountAttributes,
+    attributes: MountAttributes<'_>,
     recursive: bool,
 ) -> Result<()> {
-    let arguments = [attributes.set, 0, attributes.propagation, 0];
+    let namespace = attributes.user_namespace.map_or(0, |namespace| namespace.as_raw_fd().unsigned_abs());
+    let arguments = [attributes.set, 0, attributes.propagation, u64::from(namespace)];
     let mut flags = libc::AT_EMPTY_PATH;
     if recursive {
         flags |= libc::AT_RECURSIVE;

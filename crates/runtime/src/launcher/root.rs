@@ -3,55 +3,61 @@
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{CWD, FileType, Mode, OFlags, open};
+use rustix::fs::{FileType, Mode, OFlags, open};
 use rustix::io::Errno;
-use rustix::mount::{MountPropagationFlags, OpenTreeFlags, UnmountFlags, mount_change, open_tree, unmount};
+use rustix::mount::{MountPropagationFlags, UnmountFlags, mount_change, unmount};
 use rustix::process::{chdir, fchdir, pivot_root, umask};
 
 use super::errors::{During, LaunchError};
-use super::raw::{MountAttributes, mount_setattr};
-use super::spec::{Access, ContainerSpec, FilesystemKind};
+use super::sources::Sources;
+use super::spec::{Access, ContainerSpec, FilesystemKind, Terminal};
+use super::terminal::{self, NewTerminal};
 use super::{devices, in_root, mounts};
 
-/// Sets up the root in this process's new mount namespace and moves into it. The current directory is the new root.
-pub(super) fn enter(spec: &ContainerSpec) -> Result<(), LaunchError> {
-    let path = spec.root.as_path();
+/// Sets up the root in this process's new mount namespace and moves into it. The current directory is the new root. `proc` is a proc
+/// file system of the process's PID namespace that is attached nowhere.
+pub(super) fn enter(
+    spec: &ContainerSpec,
+    sources: Sources,
+    proc: BorrowedFd<'_>,
+) -> Result<Option<NewTerminal>, LaunchError> {
     umask(Mode::empty());
-    let bind_sources = mounts::clone_bind_sources(&spec.mounts)?;
-    let flags = OpenTreeFlags::OPEN_TREE_CLONE
-        | OpenTreeFlags::OPEN_TREE_CLOEXEC
-        | OpenTreeFlags::AT_SYMLINK_NOFOLLOW;
-    let root = open_tree(CWD, path, flags).during("clone root", path)?;
-    let private = MountAttributes { propagation: libc::MS_PRIVATE, ..MountAttributes::default() };
-    mount_setattr(root.as_fd(), private, true).during("set propagation of", path)?;
     // From here on nothing that is mounted here appears on the host.
     let all = MountPropagationFlags::DOWNSTREAM | MountPropagationFlags::REC;
     mount_change("/", all).during("set propagation of", "/")?;
-    let place = open(path, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
-        .during("open root", path)?;
-    mounts::attach(root.as_fd(), place.as_fd()).during("mount root on", path)?;
-    for (mount, source) in spec.mounts.iter().zip(bind_sources) {
+    let Sources { root, mounts, devices } = sources;
+    // Any place that every user can reach will do.
+    let place =
+        open("/", OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty()).during("open", "/")?;
+    mounts::attach(root.as_fd(), place.as_fd()).during("mount root", &spec.root)?;
+    for (mount, source) in spec.mounts.iter().zip(mounts) {
         mounts::make(root.as_fd(), mount, source)?;
     }
-    devices::make(root.as_fd(), &spec.devices)?;
-    pivot(root.as_fd())?;
+    devices::make(root.as_fd(), &spec.devices, devices)?;
+    pivot(root.as_fd(), place.as_fd())?;
+    let terminal = match spec.process.terminal {
+        Terminal::None => None,
+        Terminal::New => {
+            let terminal = terminal::open(root.as_fd(), proc)?;
+            terminal::mount_console(root.as_fd(), terminal.slave.as_fd())?;
+            Some(terminal)
+        }
+    };
     make_paths_read_only(root.as_fd(), &spec.readonly_paths)?;
     mask_paths(root.as_fd(), &spec.masked_paths)?;
     if spec.root_access == Access::ReadOnly {
         mounts::make_read_only(root.as_fd(), false).during("make read-only", "/")?;
     }
     umask(Mode::from_raw_mode(0o022));
-    Ok(())
+    Ok(terminal)
 }
 
 /// Makes `root` the root of this mount namespace and removes the host's mounts from it.
-fn pivot(root: BorrowedFd<'_>) -> Result<(), LaunchError> {
-    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    let old = open("/", flags, Mode::empty()).during("open", "/")?;
+fn pivot(root: BorrowedFd<'_>, old: BorrowedFd<'_>) -> Result<(), LaunchError> {
     fchdir(root).during("enter", "root")?;
     pivot_root(".", ".").during("pivot to", "root")?;
     // The old root is now on top of the new one.
-    fchdir(old.as_fd()).during("enter", "old root")?;
+    fchdir(old).during("enter", "old root")?;
     unmount(".", UnmountFlags::DETACH).during("unmount", "old root")?;
     chdir("/").during("enter", "/")
 }
@@ -72,20 +78,19 @@ fn mask_paths(root: BorrowedFd<'_>, paths: &[PathBuf]) -> Result<(), LaunchError
     for path in paths {
         let Some(target) = open_existing(root, path)? else { continue };
         let status = rustix::fs::fstat(target.as_fd()).during("read", path)?;
-        let cover = if FileType::from_raw_mode(status.st_mode).is_dir() {
-            // One file system for all directories: there can be hundreds of them, one per processor.
-            let shared = match empty.take() {
-                Some(shared) => shared,
-                None => empty_directory()?,
-            };
-            let cover = mounts::clone_single(shared.as_fd());
-            empty = Some(shared);
-            cover
-        } else {
-            mounts::clone_single(devices::open_null(root)?.as_fd())
+        let is_directory = FileType::from_raw_mode(status.st_mode).is_dir();
+        let cover = match &empty {
+            _ if !is_directory => mounts::clone_single(devices::open_null(root)?.as_fd()),
+            // One file system for all directories: there can be hundreds of them, one per processor. Older kernels clone only mounts
+            // that are attached.
+            Some(attached) => mounts::clone_single(attached.as_fd()),
+            None => Ok(empty_directory()?),
         };
         let cover = cover.during("clone cover of", path)?;
         mounts::attach(cover.as_fd(), target.as_fd()).during("mask", path)?;
+        if is_directory {
+            empty.get_or_insert(cover);
+        }
     }
     Ok(())
 }

@@ -81,6 +81,16 @@ pub enum FileOwners {
     Mapped,
 }
 
+/// Namespaces to make; none for a path means that the pod uses the host's. All are owned by the user namespace if there is one.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PodNamespaces {
+    pub user: Option<UserNamespace>,
+    pub network: Option<PathBuf>,
+    pub ipc: Option<PathBuf>,
+    pub uts: Option<PathBuf>,
+}
+
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum PidNamespace {
     New,

@@ -24,6 +24,15 @@ pub enum Stream {
 }
 
 impl Stream {
+    /// The position in a list of both streams.
+    #[must_use]
+    pub fn index(self) -> usize {
+        match self {
+            Self::Stdout => 0,
+            Self::Stderr => 1,
+        }
+    }
+
     fn name(self) -> &'static str {
         match self {
             Self::Stdout => "stdout",

@@ -8,3 +8,5 @@ mod differential;
 mod escapes;
 mod lifecycle;
 mod pod;
+mod streams;
+mod user_namespaces;

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::io::{IoSlice, Read};
+use std::io::{IoSlice, IoSliceMut, Read};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -16,17 +16,21 @@ use std::time::Duration;
 use runtime::cgroups::{CgroupLayout, ContainerCgroup};
 use runtime::containers::default_mounts;
 use runtime::keeper::protocol::{
-    ExitRecord, FrameBuffer, Message, Request, Response, Stdin, VERSION, encode,
+    AttachedStreams, ExitRecord, FrameBuffer, Message, Request, Response, Stdin, VERSION, encode,
 };
 use runtime::keeper::{SealedProgram, start_keeper};
 use runtime::launcher::capabilities::{requested_set, set_of_mask};
 use runtime::launcher::*;
-use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
+use rustix::net::{
+    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage,
+    SendFlags, recvmsg, sendmsg,
+};
 
 const TIMEOUT: Duration = Duration::from_secs(20);
 const APPLETS: &[&str] = &[
     "sh", "cat", "ls", "echo", "id", "sleep", "mkdir", "mount", "touch", "true", "grep", "kill", "ps", "dd",
     "chmod", "stat", "readlink", "ln", "mv", "rm", "hostname", "mknod", "wc", "head", "printf", "env", "pwd",
+    "test", "stty", "tr", "fold",
 ];
 static NEXT: AtomicU32 = AtomicU32::new(0);
 /// All keepers share the pages of one program.
@@ -134,10 +138,14 @@ impl Pod {
     }
 
     pub(crate) fn create(&mut self, spec: &ContainerSpec) -> Response {
+        self.create_with(spec, Stdin::Closed)
+    }
+
+    fn create_with(&mut self, spec: &ContainerSpec, stdin: Stdin) -> Response {
         let memory = spec.cgroups.iter().find(|folder| folder.join("memory.oom_control").exists());
         let request = Request::Create {
             container: Box::new(spec.clone()),
-            stdin: Stdin::Closed,
+            stdin,
             log: Some(self.log_path(&spec.id)),
             oom_counter: memory.map(|folder| folder.join("memory.oom_control")),
         };
@@ -149,7 +157,11 @@ impl Pod {
     }
 
     pub(crate) fn run(&mut self, spec: &ContainerSpec) -> u32 {
-        assert_eq!(self.create(spec), Response::Done);
+        self.run_with(spec, Stdin::Closed)
+    }
+
+    pub(crate) fn run_with(&mut self, spec: &ContainerSpec, stdin: Stdin) -> u32 {
+        assert_eq!(self.create_with(spec, stdin), Response::Done);
         match self.start(&spec.id) {
             Response::Started { pid } => pid,
             other => panic!("{other:?}"),
@@ -165,7 +177,7 @@ impl Pod {
 
     /// Content of the log without times, one line per record with an `E` before those of standard error.
     pub(crate) fn log(&self, id: &str) -> String {
-        let text = fs::read_to_string(self.log_path(id)).unwrap();
+        let text = fs::read_to_string(self.log_path(id)).unwrap_or_default();
         let line = |line: &str| {
             let mut fields = line.splitn(4, ' ').skip(1);
             let (stream, _tag, content) =
@@ -198,18 +210,79 @@ impl Pod {
         let null: OwnedFd = fs::File::open("/dev/null").unwrap().into();
         let request =
             Request::Exec { container: container.to_owned(), exec: exec.clone(), process: Box::new(process) };
-        let bytes = encode(&request).unwrap();
-        let descriptors = [null.as_fd(), writer.as_fd(), writer.as_fd()];
+        let copy = writer.try_clone().unwrap();
+        match self.ask_with(&request, &[null, writer, copy]) {
+            Response::Started { .. } => Ok((exec, reader.into())),
+            other => Err(other),
+        }
+    }
+
+    /// Executes a process with a terminal; returns the exec id and the terminal's master side.
+    pub(crate) fn start_exec_with_terminal(
+        &mut self,
+        container: &str,
+        process: ProcessSpec,
+    ) -> Result<(String, fs::File), Response> {
+        let exec = format!("{:0>64x}", 0xe << 40 | NEXT.fetch_add(1, Ordering::Relaxed) as u64);
+        let (ours, theirs) = UnixStream::pair().unwrap();
+        let request =
+            Request::Exec { container: container.to_owned(), exec: exec.clone(), process: Box::new(process) };
+        match self.ask_with(&request, &[theirs.into()]) {
+            Response::Started { .. } => {}
+            other => return Err(other),
+        }
+        let mut byte = [0];
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+        let mut ancillary = RecvAncillaryBuffer::new(&mut space);
+        let mut slices = [IoSliceMut::new(&mut byte)];
+        recvmsg(&ours, &mut slices, &mut ancillary, RecvFlags::CMSG_CLOEXEC).unwrap();
+        let master = ancillary.drain().find_map(|message| match message {
+            RecvAncillaryMessage::ScmRights(mut descriptors) => descriptors.next(),
+            _ => None,
+        });
+        let master = master.unwrap();
+        // The test waits for output.
+        rustix::fs::fcntl_setfl(&master, rustix::fs::OFlags::empty()).unwrap();
+        Ok((exec, master.into()))
+    }
+
+    /// Attaches to a container; returns this side of standard input, output and error.
+    pub(crate) fn attach(
+        &mut self,
+        container: &str,
+        streams: AttachedStreams,
+    ) -> Result<[Option<fs::File>; 3], Response> {
+        let mut ours = [None, None, None];
+        let mut theirs = Vec::new();
+        let chosen = [streams.stdin, streams.stdout, streams.stderr];
+        for (index, slot) in ours.iter_mut().enumerate().filter(|(index, _)| chosen[*index]) {
+            let (reader, writer) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC).unwrap();
+            let (own, other) = if index == 0 { (writer, reader) } else { (reader, writer) };
+            *slot = Some(own.into());
+            theirs.push(other);
+        }
+        match self.ask_with(&Request::Attach { container: container.to_owned(), streams }, &theirs) {
+            Response::Done => Ok(ours),
+            other => Err(other),
+        }
+    }
+
+    pub(crate) fn kill(&mut self, id: &str) {
+        let request = Request::Signal { container: id.to_owned(), signal: libc::SIGKILL };
+        assert_eq!(self.ask(&request), Response::Done);
+    }
+
+    /// Sends a request with descriptors.
+    pub(crate) fn ask_with(&mut self, request: &Request, descriptors: &[OwnedFd]) -> Response {
+        let bytes = encode(request).unwrap();
+        let descriptors: Vec<_> = descriptors.iter().map(AsFd::as_fd).collect();
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(3))];
         let mut ancillary = SendAncillaryBuffer::new(&mut space);
         assert!(ancillary.push(SendAncillaryMessage::ScmRights(&descriptors)));
         let sent =
             sendmsg(&self.connection, &[IoSlice::new(&bytes)], &mut ancillary, SendFlags::empty()).unwrap();
         assert_eq!(sent, bytes.len());
-        match self.response() {
-            Response::Started { .. } => Ok((exec, reader.into())),
-            other => Err(other),
-        }
+        self.response()
     }
 
     /// Closes the connection and opens another one, as a restarted agent does.
