@@ -26,6 +26,7 @@ mod route_socket;
 mod settings;
 
 pub use cidr::{Cidr, InvalidCidr};
+pub use cni::{AddResult, InvalidResult};
 pub use errors::{NetworkError, NetworkFailure};
 pub use namespaces::{bring_up_loopback, create_pinned_namespace, remove_pinned_namespace};
 pub use pod_networks::PodNetworks;

@@ -94,11 +94,19 @@ impl BuiltInNetwork {
         })
     }
 
+    pub(super) fn has(&self, sandbox_id: &str) -> Result<bool, NetworkFailure> {
+        Ok(!self.reservations.addresses_of(sandbox_id)?.is_empty())
+    }
+
+    pub(super) fn current_ranges(&self) -> Vec<Cidr> {
+        self.node.lock().ranges.current.clone()
+    }
+
     /// Checks a request before anything is made.
     pub(super) fn admit(&self, request: &PodNetworkRequest) -> Result<Attachment, NetworkFailure> {
         let owner = Owner::of(request);
-        if let Some(address) = self.reservations.addresses_of(&owner.sandbox_id)?.first() {
-            return Err(NetworkFailure::AlreadySetUp { address: *address });
+        if self.has(&owner.sandbox_id)? {
+            return Err(NetworkFailure::AlreadySetUp);
         }
         let host_ports: Vec<PortMapping> =
             request.port_mappings.iter().copied().filter(|port| port.host_port != 0).collect();
@@ -125,7 +133,7 @@ impl BuiltInNetwork {
     pub(super) fn perform(&self, step: SetUpStep, pod: &mut Attachment) -> Result<(), NetworkFailure> {
         match step {
             SetUpStep::ReserveAddresses => {
-                let ranges = self.node.lock().ranges.current.clone();
+                let ranges = self.current_ranges();
                 if ranges.is_empty() {
                     return Err(NetworkFailure::NoRange);
                 }
@@ -303,3 +311,6 @@ fn validate_name(field: &'static str, name: &str, max: usize) -> Result<(), Netw
     let reason = "not a name of letters, digits, hyphens and underscores";
     Err(NetworkFailure::Invalid { field, value: name.to_owned(), reason })
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,7 +1,6 @@
 //! Why the network of a pod could not be set up or torn down.
 
-use std::net::IpAddr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use rustix::io::Errno;
 use thiserror::Error;
@@ -15,6 +14,8 @@ pub enum NetworkError {
     SetUp { pod: String, reason: NetworkFailure },
     #[error("tear down the network of pod {pod}: {reason}")]
     TearDown { pod: String, reason: NetworkFailure },
+    #[error("check the network of pod {pod}: {reason}")]
+    Check { pod: String, reason: NetworkFailure },
     #[error("network namespace: {0}")]
     Namespace(NetworkFailure),
     #[error("pod network: {0}")]
@@ -32,8 +33,8 @@ pub enum NetworkFailure {
     Exhausted { range: Cidr, used: usize },
     #[error("host port {port} is already used by pod {owner}", port = port.host_side())]
     HostPortTaken { port: PortMapping, owner: String },
-    #[error("the sandbox already has the address {address}")]
-    AlreadySetUp { address: IpAddr },
+    #[error("the sandbox already has a network")]
+    AlreadySetUp,
     #[error("bridge {0} is a link of another kind")]
     NotABridge(String),
     #[error("bridge {bridge} has the address {address}, which is not its gateway address")]
@@ -44,6 +45,12 @@ pub enum NetworkFailure {
     NoRange,
     #[error("invalid {field} {value:?}: {reason}")]
     Invalid { field: &'static str, value: String, reason: &'static str },
+    #[error("network configuration {path:?}: {reason}")]
+    Configuration { path: PathBuf, reason: String },
+    #[error("CNI plugin {plugin} of network {network}: {reason}")]
+    Plugin { network: String, plugin: String, reason: String },
+    #[error("CNI network {network} gave the pod no address")]
+    NoPluginAddress { network: String },
     #[error("the thread for {0} panicked")]
     Panicked(&'static str),
     #[error("a previous operation on this sandbox did not end in time")]

@@ -37,8 +37,11 @@ pub async fn remove_pinned_namespace(pin: &Path) -> Result<(), NetworkError> {
 /// Brings `lo` up in the namespace that is pinned at `pin`.
 pub async fn bring_up_loopback(pin: &Path) -> Result<(), NetworkError> {
     let pin = pin.to_owned();
-    let up = move || in_namespace(&open_namespace(&pin)?, || RouteSocket::open()?.bring_up_loopback());
-    blocking("bringing lo up", up).await
+    blocking("bringing lo up", move || bring_up_loopback_at(&pin)).await
+}
+
+pub(super) fn bring_up_loopback_at(pin: &Path) -> Result<(), NetworkFailure> {
+    in_namespace(&open_namespace(pin)?, || RouteSocket::open()?.bring_up_loopback())
 }
 
 async fn blocking(
@@ -49,7 +52,7 @@ async fn blocking(
     result.unwrap_or(Err(NetworkFailure::Panicked(what))).map_err(NetworkError::Namespace)
 }
 
-fn create(pin: &Path) -> Result<(), NetworkFailure> {
+pub(super) fn create(pin: &Path) -> Result<(), NetworkFailure> {
     OpenOptions::new().write(true).create_new(true).mode(0o444).open(pin).on_path("create pin", pin)?;
     let result = in_thread("creating a namespace", || {
         #[expect(unsafe_code, reason = "rustix marks all kinds of unshare as unsafe")]
@@ -65,7 +68,7 @@ fn create(pin: &Path) -> Result<(), NetworkFailure> {
     result
 }
 
-fn remove(pin: &Path) -> Result<(), NetworkFailure> {
+pub(super) fn remove(pin: &Path) -> Result<(), NetworkFailure> {
     match rustix::mount::unmount(pin, UnmountFlags::DETACH | UnmountFlags::NOFOLLOW) {
         // Not there, or not a mount point.
         Ok(()) | Err(Errno::NOENT | Errno::INVAL) => {}

@@ -9,8 +9,10 @@ use timing::{KeyedLock, KeyedLockGuard};
 
 use super::built_in::BuiltInNetwork;
 use super::cidr::Cidr;
-use super::cni::ConfigFolder;
+use super::cni::CniNetworks;
+use super::cni::config::NetworkConfig;
 use super::errors::{NetworkError, NetworkFailure};
+use super::namespaces::bring_up_loopback_at;
 use super::request::{LiveAttachment, PodAddresses, PodNetworkRequest};
 use super::settings::NetworkSettings;
 
@@ -21,27 +23,33 @@ const LOCK_TIMEOUT: Duration = Duration::from_secs(120);
 #[derive(Clone, Debug)]
 pub struct PodNetworks {
     built_in: Arc<BuiltInNetwork>,
-    configurations: ConfigFolder,
-    /// A cancelled caller does not stop its operation, so that the next one of the same sandbox must wait.
+    cni: Arc<CniNetworks>,
+    /// Kernel operations of a cancelled caller continue, so that the next one of the same sandbox must wait.
     sandboxes: KeyedLock<String>,
 }
 
 impl PodNetworks {
     /// Reads the records of earlier processes; makes nothing but folders. Call [`Self::recover`] before the first set-up.
+    #[expect(clippy::needless_pass_by_value, reason = "the caller has no further use for the settings")]
     pub fn open(settings: NetworkSettings) -> Result<Self, NetworkError> {
         let built_in = BuiltInNetwork::open(&settings).map_err(NetworkError::Node)?;
-        let configurations = ConfigFolder(settings.cni_config_folder);
-        Ok(Self { built_in: Arc::new(built_in), configurations, sandboxes: KeyedLock::default() })
+        let cni = CniNetworks::open(&settings).map_err(NetworkError::Node)?;
+        Ok(Self { built_in: Arc::new(built_in), cni: Arc::new(cni), sandboxes: KeyedLock::default() })
     }
 
-    /// Connects a pod. After an error, nothing of it is left.
+    /// Connects a pod. After an error, nothing of it is left, or what is left has a record for [`Self::tear_down`].
     pub async fn set_up(&self, request: &PodNetworkRequest) -> Result<PodAddresses, NetworkError> {
         let failed = |reason| NetworkError::SetUp { pod: request.pod(), reason };
         validate(request).map_err(failed)?;
-        self.configurations.check().map_err(failed)?;
         let lock = self.lock(request).await.map_err(failed)?;
-        let (built_in, request_to_move) = (Arc::clone(&self.built_in), request.clone());
-        let addresses = blocking("set-up", lock, move || set_up(&built_in, &request_to_move)).await;
+        let addresses = match self.cni.configuration().map_err(failed)? {
+            Some(network) => self.add(&network, request).await,
+            None => {
+                let (built_in, cni, request) =
+                    (Arc::clone(&self.built_in), Arc::clone(&self.cni), request.clone());
+                blocking("set-up", lock, move || connect(&built_in, &cni, &request)).await
+            }
+        };
         let addresses = addresses.map_err(failed)?;
         PodAddresses::from_list(&addresses).ok_or_else(|| failed(NetworkFailure::NoRange))
     }
@@ -51,8 +59,19 @@ impl PodNetworks {
         let failed = |reason| NetworkError::TearDown { pod: request.pod(), reason };
         validate(request).map_err(failed)?;
         let lock = self.lock(request).await.map_err(failed)?;
+        // A pod keeps the network that it was set up with, also after a change of the configuration.
+        let deleted = self.cni.delete(&request.sandbox_id).await;
         let (built_in, sandbox_id) = (Arc::clone(&self.built_in), request.sandbox_id.clone());
-        blocking("tear-down", lock, move || built_in.tear_down(&sandbox_id)).await.map_err(failed)
+        let disconnected = blocking("tear-down", lock, move || built_in.tear_down(&sandbox_id)).await;
+        deleted.and(disconnected).map_err(failed)
+    }
+
+    /// Whether a pod's network is still as CNI plugins have made it. The built-in network needs no check: readiness repairs it.
+    pub async fn check(&self, request: &PodNetworkRequest) -> Result<(), NetworkError> {
+        let failed = |reason| NetworkError::Check { pod: request.pod(), reason };
+        validate(request).map_err(failed)?;
+        let _lock = self.lock(request).await.map_err(failed)?;
+        self.cni.check(&request.sandbox_id).await.map_err(failed)
     }
 
     /// Sets the ranges of new pods' addresses, at most one per family. Pods with other addresses stay connected.
@@ -64,21 +83,26 @@ impl PodNetworks {
 
     /// Whether pods can be connected; otherwise the reason. Repairs what is missing of the built-in network.
     pub async fn readiness(&self) -> Result<(), String> {
-        self.configurations.check().map_err(|failure| NetworkError::Node(failure).to_string())?;
-        let built_in = Arc::clone(&self.built_in);
-        let result = blocking("readiness", (), move || built_in.prepare_node()).await;
+        let result = match self.cni.configuration() {
+            Err(failure) => Err(failure),
+            Ok(Some(network)) => self.cni.status(&network).await,
+            Ok(None) => {
+                let built_in = Arc::clone(&self.built_in);
+                blocking("readiness", (), move || built_in.prepare_node()).await
+            }
+        };
         result.map_err(|failure| NetworkError::Node(failure).to_string())
     }
 
-    /// Removes what sandboxes that no longer exist have left: addresses, host ports, links, rules.
+    /// Removes what sandboxes that no longer exist have left: addresses, host ports, links, rules and what CNI plugins have made.
     pub async fn recover(&self, live: &[LiveAttachment]) -> Result<(), NetworkError> {
         let built_in = Arc::clone(&self.built_in);
-        let live: Vec<String> = live.iter().map(|attachment| attachment.sandbox_id.clone()).collect();
-        let recover = move || {
-            let live: HashSet<&str> = live.iter().map(String::as_str).collect();
-            built_in.recover(&live)
-        };
-        blocking("recovery", (), recover).await.map_err(NetworkError::Node)
+        let ids: Vec<String> = live.iter().map(|attachment| attachment.sandbox_id.clone()).collect();
+        let recover = move || built_in.recover(&ids.iter().map(String::as_str).collect());
+        let recovered = blocking("recovery", (), recover).await;
+        let live: HashSet<&str> = live.iter().map(|attachment| attachment.sandbox_id.as_str()).collect();
+        let collected = self.cni.collect_garbage(&live).await;
+        recovered.and(collected).map_err(NetworkError::Node)
     }
 
     /// Removes what the pods of the node share, unless a pod uses it. The next set-up creates it again.
@@ -87,13 +111,39 @@ impl PodNetworks {
         blocking("removal", (), move || built_in.remove_unused()).await.map_err(NetworkError::Node)
     }
 
+    async fn add(
+        &self,
+        network: &NetworkConfig,
+        request: &PodNetworkRequest,
+    ) -> Result<Vec<IpAddr>, NetworkFailure> {
+        let id = &request.sandbox_id;
+        if self.built_in.has(id)? || self.cni.has(id)? {
+            return Err(NetworkFailure::AlreadySetUp);
+        }
+        let netns = request.netns.clone();
+        blocking("lo", (), move || bring_up_loopback_at(&netns)).await?;
+        let added = self.cni.add(network, request, &self.built_in.current_ranges()).await;
+        if added.is_err() {
+            // The error of the addition counts. If the deletion fails as well, its record remains.
+            let _ = self.cni.delete(id).await;
+        }
+        added
+    }
+
     async fn lock(&self, request: &PodNetworkRequest) -> Result<KeyedLockGuard<String>, NetworkFailure> {
         let lock = self.sandboxes.acquire(&request.sandbox_id, LOCK_TIMEOUT).await;
         lock.ok_or(NetworkFailure::Locked)
     }
 }
 
-fn set_up(built_in: &BuiltInNetwork, request: &PodNetworkRequest) -> Result<Vec<IpAddr>, NetworkFailure> {
+fn connect(
+    built_in: &BuiltInNetwork,
+    cni: &CniNetworks,
+    request: &PodNetworkRequest,
+) -> Result<Vec<IpAddr>, NetworkFailure> {
+    if cni.has(&request.sandbox_id)? {
+        return Err(NetworkFailure::AlreadySetUp);
+    }
     let attachment = built_in.admit(request)?;
     built_in.set_up(attachment).inspect_err(|_| {
         // The error of the set-up counts; recovery removes what is left.
@@ -124,8 +174,7 @@ fn validate(request: &PodNetworkRequest) -> Result<(), NetworkFailure> {
     ];
     for (field, value) in words {
         let is_allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
-        // Configuration sources give static pods UIDs of any form.
-        let is_required = field != "pod UID";
+        let is_required = field == "sandbox id";
         if (is_required && value.is_empty()) || value.len() > 256 || !value.bytes().all(is_allowed) {
             let reason = "not a name of letters, digits, hyphens, underscores and dots";
             return Err(NetworkFailure::Invalid { field, value: value.clone(), reason });

@@ -112,15 +112,207 @@ fn tear_down_leaves_nothing_and_can_be_repeated() {
         pod.port_mappings = vec![port("tcp 8080 to 80"), port("udp 53 to 53")];
         networks.set_up(&pod).await.unwrap();
         let error = networks.set_up(&pod).await.unwrap_err().to_string();
-        assert_eq!(
-            error,
-            "set up the network of pod default/one: the sandbox already has the address 10.85.0.2"
-        );
+        assert_eq!(error, "set up the network of pod default/one: the sandbox already has a network");
         remove_pinned_namespace(&pod.netns).await.unwrap();
         for _ in 0..2 {
             networks.tear_down(&pod).await.unwrap();
         }
         networks.remove_unused().await.unwrap();
         assert_eq!(node.left_overs(), Vec::<String>::new());
+    });
+}
+
+#[test]
+#[ignore = "needs root"]
+fn failed_set_up_names_the_reason_and_leaves_nothing() {
+    require_root();
+    on_node(async |node| {
+        let networks = node.networks("10.85.0.0/29");
+        let mut owner = node.pod("owner").await;
+        owner.port_mappings = vec![port("tcp 8080 to 80")];
+        networks.set_up(&owner).await.unwrap();
+        let mut other = node.pod("other").await;
+        other.port_mappings = vec![port("udp 8080 to 80"), port("tcp 192.0.2.1:8080 to 80")];
+        let error = networks.set_up(&other).await.unwrap_err().to_string();
+        let expected = "set up the network of pod default/other: \
+            host port 192.0.2.1:8080/tcp is already used by pod default/owner";
+        assert_eq!(error, expected);
+        networks.tear_down(&owner).await.unwrap();
+        networks.set_up(&other).await.unwrap();
+        networks.tear_down(&other).await.unwrap();
+
+        let mut pods = Vec::new();
+        for number in 0..5 {
+            pods.push(node.pod(&format!("pod-{number}")).await);
+            networks.set_up(&pods[number]).await.unwrap();
+        }
+        let error = networks.set_up(&other).await.unwrap_err().to_string();
+        assert!(error.ends_with("no free address in 10.85.0.0/29: pods use 5"), "{error}");
+        networks.tear_down(&pods[3]).await.unwrap();
+        networks.set_up(&other).await.unwrap();
+
+        remove_pinned_namespace(&pods[0].netns).await.unwrap();
+        networks.tear_down(&pods[0]).await.unwrap();
+        let error = networks.set_up(&pods[0]).await.unwrap_err().to_string();
+        assert!(error.contains("open network namespace"), "{error}");
+        std::fs::write(&pods[0].netns, "").unwrap();
+        assert!(networks.set_up(&pods[0]).await.is_err(), "a file that is not a namespace");
+        for pod in pods.iter().chain([&other]) {
+            networks.tear_down(pod).await.unwrap();
+        }
+        networks.remove_unused().await.unwrap();
+        assert_eq!(node.left_overs(), Vec::<String>::new());
+    });
+}
+
+#[test]
+#[ignore = "needs root"]
+fn two_hundred_pods_in_parallel_leave_nothing() {
+    require_root();
+    on_node(async |node| {
+        let networks = node.networks(BOTH);
+        for round in 0..20u16 {
+            let mut pods = Vec::new();
+            for number in 0..10 {
+                let mut pod = node.pod(&format!("pod-{round}-{number}")).await;
+                let host_port = 9000 + number;
+                pod.port_mappings = PortProtocol::ALL
+                    .map(|protocol| PortMapping { protocol, host_port, ..port("tcp 1 to 80") })
+                    .to_vec();
+                pods.push(pod);
+            }
+            let set_up = futures::future::join_all(pods.iter().map(|pod| networks.set_up(pod))).await;
+            let mut addresses: Vec<IpAddr> =
+                set_up.into_iter().map(|result| result.unwrap().primary).collect();
+            addresses.sort();
+            addresses.dedup();
+            assert_eq!(addresses.len(), 10);
+            let torn_down = futures::future::join_all(pods.iter().map(|pod| networks.tear_down(pod))).await;
+            torn_down.into_iter().for_each(|result| result.unwrap());
+            for pod in &pods {
+                remove_pinned_namespace(&pod.netns).await.unwrap();
+            }
+        }
+        assert!(!run_program("nft", &["list", "table", "inet", "podward"]).contains(" . 90"));
+        networks.remove_unused().await.unwrap();
+        assert_eq!(node.left_overs(), Vec::<String>::new());
+    });
+}
+
+#[test]
+#[ignore = "needs root"]
+fn flushed_rules_and_a_removed_bridge_are_repaired() {
+    require_root();
+    on_node(async |node| {
+        let outside = node.outside().await;
+        let networks = node.networks(V4);
+        let mut server = node.pod("server").await;
+        server.port_mappings = vec![port("tcp 8080 to 80")];
+        networks.set_up(&server).await.unwrap();
+        serve(&server.netns, "[::]:80");
+        run_program("nft", &["add", "table", "inet", "other"]);
+        run_program("nft", &["delete", "table", "inet", "podward"]);
+        networks.readiness().await.unwrap();
+        assert!(enter(&outside, || ask_tcp("192.0.2.1:8080")).is_ok());
+        // The set-up and the tear-down of another pod repair it as well.
+        let mut other = node.pod("other").await;
+        other.port_mappings = vec![port("tcp 8081 to 80")];
+        run_program("nft", &["delete", "table", "inet", "podward"]);
+        networks.set_up(&other).await.unwrap();
+        assert!(enter(&outside, || ask_tcp("192.0.2.1:8080")).is_ok());
+        run_program("nft", &["delete", "table", "inet", "podward"]);
+        networks.tear_down(&other).await.unwrap();
+        assert!(enter(&outside, || ask_tcp("192.0.2.1:8080")).is_ok());
+        assert!(run_program("nft", &["list", "tables"]).contains("inet other"));
+        networks.tear_down(&server).await.unwrap();
+
+        run_program("ip", &["link", "delete", "podward0"]);
+        networks.set_up(&other).await.unwrap();
+        run_program("ip", &["link", "delete", "podward0"]);
+        run_program("ip", &["link", "add", "podward0", "type", "veth", "peer", "name", "not-a-bridge"]);
+        assert_eq!(
+            networks.readiness().await.unwrap_err(),
+            "pod network: bridge podward0 is a link of another kind"
+        );
+    });
+}
+
+#[test]
+#[ignore = "needs root"]
+fn udp_flows_follow_the_host_port_to_the_next_pod() {
+    require_root();
+    on_node(async |node| {
+        let outside = node.outside().await;
+        let networks = node.networks(V4);
+        let socket = enter(&outside, || std::net::UdpSocket::bind("192.0.2.2:5000").unwrap());
+        let address = "192.0.2.1:5353".parse().unwrap();
+        let ask = |timeout: u64| ask_from(&socket, address, std::time::Duration::from_millis(timeout));
+        // A flow to the node itself, before the host port exists.
+        assert!(ask(100).is_err());
+        for name in ["first", "second"] {
+            let mut pod = node.pod(name).await;
+            pod.port_mappings = vec![port("udp 5353 to 53")];
+            networks.set_up(&pod).await.unwrap();
+            serve(&pod.netns, "0.0.0.0:53");
+            assert_eq!(ask(20_000).unwrap(), ip("192.0.2.2"), "{name}");
+            networks.tear_down(&pod).await.unwrap();
+        }
+    });
+}
+
+#[test]
+#[ignore = "needs root"]
+fn pods_cannot_reach_loopback_addresses_of_the_node() {
+    require_root();
+    on_node(async |node| {
+        let networks = node.networks(V4);
+        let pod = node.pod("pod").await;
+        networks.set_up(&pod).await.unwrap();
+        serve(std::path::Path::new("/proc/thread-self/ns/net"), "0.0.0.0:90");
+        enter(&pod.netns, || {
+            // As a pod with raw sockets could do it.
+            run_program("ip", &["address", "delete", "127.0.0.1/8", "dev", "lo"]);
+            run_program("ip", &["route", "add", "127.0.0.1", "via", "10.85.0.1"]);
+            std::fs::write("/proc/sys/net/ipv4/conf/eth0/route_localnet", "1").unwrap();
+            assert!(ask_udp("10.85.0.1:90").is_ok());
+            let socket = std::net::UdpSocket::bind("0.0.0.0:0").unwrap();
+            let timeout = std::time::Duration::from_millis(300);
+            assert!(ask_from(&socket, "127.0.0.1:90".parse().unwrap(), timeout).is_err());
+        });
+    });
+}
+
+#[test]
+#[ignore = "needs root"]
+fn recovery_keeps_live_pods_and_removes_the_others() {
+    require_root();
+    on_node(async |node| {
+        let outside = node.outside().await;
+        let networks = node.networks(V4);
+        let (mut live, mut dead) = (node.pod("live").await, node.pod("dead").await);
+        live.port_mappings = vec![port("tcp 8080 to 80")];
+        dead.port_mappings = vec![port("tcp 8081 to 80")];
+        networks.set_up(&live).await.unwrap();
+        networks.set_up(&dead).await.unwrap();
+        serve(&live.netns, "[::]:80");
+        drop(networks);
+
+        // Another range: the live pod keeps its address and its gateway.
+        let networks = node.networks("10.99.0.0/24");
+        networks.recover(&[LiveAttachment { sandbox_id: live.sandbox_id.clone() }]).await.unwrap();
+        assert!(enter(&outside, || ask_tcp("192.0.2.1:8080")).is_ok());
+        let error = node.pod("third").await;
+        assert_eq!(networks.set_up(&error).await.unwrap().primary, ip("10.99.0.2"));
+        assert!(enter(&error.netns, || ask_tcp("10.85.0.2:80")).is_ok());
+        let ports = run_program("ip", &["-o", "link", "show", "master", "podward0"]);
+        assert_eq!(ports.lines().count(), 2, "{ports}");
+        for pod in [&live, &error] {
+            networks.tear_down(pod).await.unwrap();
+        }
+        networks.set_pod_cidrs(vec!["10.99.0.0/24".parse().unwrap()]).await.unwrap();
+        assert!(!run_program("ip", &["address"]).contains("10.85.0.1"));
+        networks.remove_unused().await.unwrap();
+        let links = run_program("ip", &["-o", "link"]);
+        assert!(!links.contains("podward0") && !links.contains(": pw"), "{links}");
     });
 }
