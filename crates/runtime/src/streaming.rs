@@ -12,10 +12,24 @@
 //! waits. A client that leaves ends the process that it has executed, with everything that this process started.
 
 mod backend;
+mod channels;
+mod client;
+mod copying;
 mod descriptors;
 mod dial;
+mod dispatch;
+mod handshake;
+mod port_forward;
+mod resize;
 mod server;
+mod session;
+mod spdy_connection;
+mod spdy_process;
+mod status;
+mod stream_pairs;
 mod tokens;
+mod tunnel;
+mod websocket;
 
 pub use backend::{AttachedProcess, ExecProcess, ProcessStreams, StreamBackend, StreamError, StreamOptions};
 pub use descriptors::{ConsoleSocket, attach_pipes, exec_pipes};

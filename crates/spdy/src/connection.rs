@@ -58,6 +58,14 @@ impl<W: AsyncWrite + Unpin> FrameWriter<W> {
         self.writer.write_all_buf(&mut self.buffer).await?;
         Ok(self.writer.flush().await?)
     }
+
+    /// Ends this side's direction of the connection.
+    ///
+    /// # Errors
+    /// If the connection fails.
+    pub async fn shutdown(&mut self) -> Result<(), SpdyError> {
+        Ok(self.writer.shutdown().await?)
+    }
 }
 
 #[cfg(test)]

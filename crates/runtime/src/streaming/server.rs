@@ -18,6 +18,8 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::backend::StreamBackend;
+use super::dispatch::{Session, spdy_protocols, websocket_session};
+use super::handshake::{Refusal, Upgrade, accept_spdy, accept_websocket, refuse, upgrade_of};
 use super::tokens::{AttachRequest, ExecRequest, PortForwardRequest, StreamRequest, Tokens, TooManyRequests};
 
 /// How long a client may take to send its request.
@@ -43,9 +45,7 @@ pub struct StreamingServer {
     address: SocketAddr,
     listener: TcpListener,
     tokens: Tokens,
-    #[expect(dead_code, reason = "the protocols follow")]
     backend: Arc<dyn StreamBackend>,
-    #[expect(dead_code, reason = "the protocols follow")]
     timeouts: StreamTimeouts,
 }
 
@@ -110,10 +110,11 @@ impl StreamingServer {
             // Keystrokes must not wait for more data.
             let _ = connection.set_nodelay(true);
             let (server, stop) = (Arc::clone(&self), stop.clone());
+            let sessions = Sessions { tasks: tasks.clone(), stop: stop.clone() };
             tasks.spawn(async move {
                 tokio::select! {
                     () = stop.cancelled() => {}
-                    () = server.serve_connection(connection) => {}
+                    () = server.serve_connection(connection, sessions) => {}
                 }
             });
         }
@@ -121,9 +122,9 @@ impl StreamingServer {
         tasks.wait().await;
     }
 
-    async fn serve_connection(self: Arc<Self>, connection: TcpStream) {
+    async fn serve_connection(self: Arc<Self>, connection: TcpStream, sessions: Sessions) {
         let service = service_fn(move |request| {
-            let response = self.respond(&request);
+            let response = self.respond(request, &sessions).unwrap_or_else(refusal);
             async move { Ok::<_, Infallible>(response) }
         });
         // An error ends the connection, and its client notices that.
@@ -135,23 +136,57 @@ impl StreamingServer {
             .await;
     }
 
-    fn respond(&self, request: &Request<Incoming>) -> Response {
+    /// Answers a request; the session starts when the connection is upgraded.
+    fn respond(&self, mut request: Request<Incoming>, sessions: &Sessions) -> Result<Response, Refusal> {
+        if !matches!(*request.method(), Method::GET | Method::POST) {
+            return Err(refuse(StatusCode::METHOD_NOT_ALLOWED, "use GET or POST"));
+        }
         let path = request.uri().path().trim_start_matches('/');
         let (route, token) = path.split_once('/').unwrap_or_default();
-        if !matches!(*request.method(), Method::GET | Method::POST) {
-            return error(StatusCode::METHOD_NOT_ALLOWED, "use GET or POST");
-        }
-        match self.tokens.take(route, token) {
-            None => error(StatusCode::NOT_FOUND, "the URL is not known, was used before or has expired"),
-            Some(_) => error(StatusCode::NOT_IMPLEMENTED, "streams are not implemented yet"),
-        }
+        let unknown =
+            || refuse(StatusCode::NOT_FOUND, "the URL is not known, was used before or has expired");
+        let stream = self.tokens.take(route, token).ok_or_else(unknown)?;
+        let upgrade = upgrade_of(request.headers())
+            .ok_or_else(|| refuse(StatusCode::BAD_REQUEST, "Upgrade request required"))?;
+        let (headers, session) = match upgrade {
+            Upgrade::Spdy => {
+                let (headers, protocol) = accept_spdy(request.headers(), spdy_protocols(&stream))?;
+                (headers, Session::Spdy { stream, protocol })
+            }
+            Upgrade::WebSocket => {
+                let session = websocket_session(stream, request.headers())?;
+                (accept_websocket(&request, session.protocol())?, session)
+            }
+        };
+        let upgrade = hyper::upgrade::on(&mut request);
+        let (backend, timeouts) = (Arc::clone(&self.backend), self.timeouts);
+        let gone = sessions.stop.child_token();
+        sessions.tasks.spawn(async move {
+            // A client that leaves before its stream starts needs nothing.
+            if let Ok(upgraded) = upgrade.await {
+                session.run(TokioIo::new(upgraded), backend, timeouts, gone).await;
+            }
+        });
+        let mut response = Response::new(Full::default());
+        *response.status_mut() = StatusCode::SWITCHING_PROTOCOLS;
+        *response.headers_mut() = headers;
+        Ok(response)
     }
+}
+
+/// The tasks of all sessions.
+#[derive(Clone)]
+struct Sessions {
+    tasks: TaskTracker,
+    stop: CancellationToken,
 }
 
 type Response = hyper::Response<Full<Bytes>>;
 
-fn error(status: StatusCode, text: &str) -> Response {
-    let mut response = Response::new(Full::new(Bytes::copy_from_slice(text.as_bytes())));
+fn refusal(refusal: Refusal) -> Response {
+    let Refusal { status, text, headers } = refusal;
+    let mut response = Response::new(Full::new(Bytes::from_static(text.as_bytes())));
     *response.status_mut() = status;
+    *response.headers_mut() = headers.unwrap_or_default();
     response
 }
