@@ -1,7 +1,7 @@
 //! The command line of the binary.
 //!
 //! `podward agent`, and the binary under the name `kubelet`, accept upstream's flags. The other commands, except `check`,
-//! `completions` and `version`, connect to a running agent through its local socket.
+//! `runtime`, `completions` and `version`, connect to a running agent through its local socket.
 
 mod arguments;
 mod client;
@@ -13,6 +13,7 @@ mod logs;
 #[cfg(test)]
 mod man_page_tests;
 mod pod_names;
+pub(crate) mod runtime;
 mod selector;
 mod table;
 mod terminal;
@@ -71,6 +72,7 @@ pub fn run(arguments: &[String]) -> anyhow::Result<ExitCode> {
         Command::Timeline(arguments) => block_on(timeline::run(arguments)),
         Command::Logs(arguments) => block_on(logs::run(arguments)),
         Command::Exec(arguments) => block_on(exec::run(arguments)),
+        Command::Runtime(arguments) => runtime::run(&arguments),
         Command::Completions { shell } => {
             let mut text = Vec::new();
             let shell = match shell {

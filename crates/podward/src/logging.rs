@@ -36,6 +36,17 @@ pub fn set_up(config: &KubeletConfiguration, spans: Option<SpanLayer>) -> Arc<dy
     Arc::new(ReloadHandle(handle))
 }
 
+/// Installs a subscriber for programs without a configuration: text on standard error.
+pub fn set_up_simple() {
+    let filter = EnvFilter::try_from_env("PODWARD_LOG").unwrap_or_else(|_| filter(0));
+    let color = std::io::IsTerminal::is_terminal(&std::io::stderr());
+    let log = tracing_subscriber::fmt::layer().with_writer(SingleLines(std::io::stderr));
+    let log = log.with_ansi(color).with_target(false).with_filter(filter);
+    if let Err(error) = tracing_subscriber::registry().with(log).try_init() {
+        eprintln!("podward: logging is already set up: {error}");
+    }
+}
+
 /// The log filter of a verbosity. Spans for the collector never appear in the log.
 fn filter(verbosity: u32) -> EnvFilter {
     let level = match verbosity {

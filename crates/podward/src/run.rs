@@ -32,6 +32,7 @@ use crate::{configz, logging, plan, service_manager};
 use connections::{Connected, connected};
 use environment::{StartupFacts, adapters, reconcile_mounts, restore_allocations};
 use locks::await_lock;
+pub(crate) use locks::lock_state;
 use machine_check::{check_machine, log_notices, prepare_root};
 use runtime_handshake::{RuntimeFacts, connect, handshake};
 use state_check::check_state;

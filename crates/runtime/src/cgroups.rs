@@ -7,6 +7,7 @@ mod bpf;
 mod device_program;
 mod devices;
 mod directories;
+mod kill;
 mod layout;
 mod placement;
 mod resources;

@@ -7,6 +7,7 @@
 //! Invariants: an exit is on disk before it is reported. No container can block the keeper or end it: reads are
 //! bounded, log writes that fail are dropped, connections that do not read are closed. The keeper sleeps while nothing happens.
 
+pub mod client;
 mod clients;
 mod connection;
 mod container;

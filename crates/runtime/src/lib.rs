@@ -11,9 +11,16 @@
 
 pub mod cgroups;
 pub mod containers;
+mod errors;
+mod events;
+mod ids;
 pub mod images;
 pub mod keeper;
 pub mod launcher;
 pub mod logs;
 pub mod network;
+mod records;
+mod sandboxes;
+pub mod services;
+mod shared;
 pub mod streaming;

@@ -6,6 +6,7 @@ use clap::builder::{PossibleValue, StringValueParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use values::duration::GoDuration;
 
+use super::runtime::RuntimeArguments;
 use crate::version::without_program;
 
 #[derive(Debug, Parser)]
@@ -91,6 +92,12 @@ Examples:
         #[arg(required = true, value_name = "FILE")]
         files: Vec<String>,
     },
+    /// Run the container runtime alone, for crictl or another node agent
+    #[command(after_help = "\
+Examples:
+  podward runtime --listen unix:///run/podward/runtime.sock
+  crictl --runtime-endpoint unix:///run/podward/runtime.sock ps")]
+    Runtime(RuntimeArguments),
     /// Print a completion script for a shell
     #[command(after_help = "\
 Examples:

@@ -14,7 +14,7 @@ use super::with_cause;
 const LOCK_RETRY_PERIOD: Duration = Duration::from_millis(200);
 
 /// The lock on the agent's state: two agents on one root folder would fight over every pod.
-pub(super) fn lock_state(state: &Path) -> anyhow::Result<LockFile> {
+pub(crate) fn lock_state(state: &Path) -> anyhow::Result<LockFile> {
     std::fs::create_dir_all(state)
         .with_context(|| format!("failed to create the folder {}", state.display()))?;
     LockFile::acquire(&state.join("lock")).map_err(|error| {

@@ -11,7 +11,7 @@ use thiserror::Error;
 use super::devices::DeviceRule;
 use super::layout::CgroupLayout;
 use super::resources::{FileWrite, Required, Resources, ResourcesError};
-use super::{bpf, device_program, v1, v2};
+use super::{bpf, device_program, kill, v1, v2};
 
 /// A cgroup can be removed some milliseconds after its last process was waited for.
 const REMOVE_PAUSES: [u64; 8] = [1, 2, 4, 8, 16, 32, 64, 128];
@@ -26,6 +26,8 @@ pub enum CgroupError {
     NoController(String),
     #[error(transparent)]
     Resources(#[from] ResourcesError),
+    #[error("processes of cgroup {path:?} do not end")]
+    Busy { path: PathBuf },
     #[error("restrict devices of cgroup {path:?}")]
     Devices { path: PathBuf, source: io::Error },
 }
@@ -54,6 +56,30 @@ impl ContainerCgroup {
             }
         }
         Ok(cgroup)
+    }
+
+    /// The cgroups at a path, which may be missing.
+    #[must_use]
+    pub fn at(layout: &CgroupLayout, path: &Path) -> Self {
+        Self { layout: layout.clone(), path: path.to_owned() }
+    }
+
+    /// Puts a process into all of them.
+    ///
+    /// # Errors
+    /// If the process has ended or the kernel refuses it.
+    pub fn add_process(&self, pid: u32) -> Result<(), CgroupError> {
+        self.directories()
+            .iter()
+            .try_for_each(|directory| write(&directory.join("cgroup.procs"), &pid.to_string()))
+    }
+
+    /// Kills everything in them and below, and waits until it has ended. Does nothing for missing cgroups.
+    ///
+    /// # Errors
+    /// If processes are left: they do not end while the kernel waits for a device.
+    pub fn kill_all(&self) -> Result<(), CgroupError> {
+        kill::kill_all(&self.directories())
     }
 
     /// The directories, one per hierarchy.

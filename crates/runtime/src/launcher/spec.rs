@@ -193,6 +193,7 @@ pub enum DeviceKind {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ProcessSpec {
+    /// Without arguments the process executes nothing: it waits for orphans of its PID namespace.
     pub arguments: Vec<String>,
     pub environment: Vec<String>,
     pub directory: PathBuf,

@@ -1,0 +1,96 @@
+//! `podward runtime`: the container runtime alone, on a socket for crictl or another node agent.
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use anyhow::{Context, bail};
+use clap::Args;
+use cri::Endpoint;
+use grpc_socket::GrpcListener;
+use ports::clock::{Clock, SystemClock};
+use runtime::services::{RuntimeOptions, RuntimeServices};
+use tokio::signal::unix::{SignalKind, signal};
+
+/// Blocking threads: each sandbox or container that is being made uses one.
+const BLOCKING_THREADS: usize = 32;
+/// A keeper starts from this program also after the file was replaced by another release.
+const OWN_PROGRAM: &str = "/proc/self/exe";
+
+#[derive(Debug, Args)]
+pub(super) struct RuntimeArguments {
+    /// The socket to serve
+    #[arg(long, value_name = "ENDPOINT", default_value = "unix:///run/podward/runtime.sock")]
+    listen: String,
+    /// The folder for images, containers and their records
+    #[arg(long, value_name = "DIR", default_value = "/var/lib/podward/runtime")]
+    root: PathBuf,
+    /// The folder for sockets and namespaces; its path must be short
+    #[arg(long, value_name = "DIR", default_value = "/run/podward/runtime")]
+    state: PathBuf,
+    /// The folder with a hosts.toml for each registry
+    #[arg(long, value_name = "DIR", default_value = "/etc/containerd/certs.d")]
+    registry_config: PathBuf,
+}
+
+/// Options of a runtime in these folders.
+pub(crate) fn runtime_options(root: &Path, state: &Path, registry_config: &Path) -> RuntimeOptions {
+    RuntimeOptions {
+        root: root.to_owned(),
+        state: state.to_owned(),
+        keeper_program: PathBuf::from(OWN_PROGRAM),
+        hosts_folder: Some(registry_config.to_owned()),
+        pinned_images: Vec::new(),
+        now: Arc::new(|| SystemClock.now().as_nanos()),
+    }
+}
+
+pub(super) fn run(arguments: &RuntimeArguments) -> anyhow::Result<ExitCode> {
+    if !rustix::process::geteuid().is_root() {
+        bail!("the container runtime needs root");
+    }
+    crate::logging::set_up_simple();
+    host::limit_malloc_arenas();
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .max_blocking_threads(BLOCKING_THREADS)
+        .enable_all()
+        .build()
+        .context("start the async runtime")?;
+    let result = runtime.block_on(serve(arguments));
+    runtime.shutdown_background();
+    result.map(|()| ExitCode::SUCCESS)
+}
+
+async fn serve(arguments: &RuntimeArguments) -> anyhow::Result<()> {
+    let endpoint: Endpoint = arguments.listen.parse().context("--listen")?;
+    let _lock = crate::run::lock_state(&arguments.root)?;
+    let mut terminate = signal(SignalKind::terminate()).context("listen for SIGTERM")?;
+    let mut interrupt = signal(SignalKind::interrupt()).context("listen for SIGINT")?;
+    let options = runtime_options(&arguments.root, &arguments.state, &arguments.registry_config);
+    let services = RuntimeServices::open(options).await.context("open the container runtime")?;
+    let listener = GrpcListener::bind(endpoint.path())
+        .with_context(|| format!("listen on {}", endpoint.path().display()))?;
+    use std::os::unix::fs::PermissionsExt;
+    std::fs::set_permissions(endpoint.path(), std::fs::Permissions::from_mode(0o600))
+        .with_context(|| format!("set mode of {}", endpoint.path().display()))?;
+    tracing::info!(socket = %endpoint.path().display(), root = %arguments.root.display(), "container runtime serves");
+    crate::service_manager::ready();
+    let stop = async move {
+        tokio::select! {
+            _ = terminate.recv() => {}
+            _ = interrupt.recv() => {}
+        }
+    };
+    tokio::select! {
+        served = services.serve(listener, std::future::pending()) => served.context("serve the container runtime")?,
+        // Not waiting for streams that never end; containers continue.
+        () = stop => tracing::info!("stopping, containers continue"),
+    }
+    match std::fs::remove_file(endpoint.path()) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            Err(error).with_context(|| format!("remove {}", endpoint.path().display()))
+        }
+        Ok(()) | Err(_) => Ok(()),
+    }
+}

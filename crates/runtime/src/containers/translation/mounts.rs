@@ -1,0 +1,155 @@
+//! The mounts of a container in their order.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+use cri::v1::{LinuxContainerSecurityContext, Mount, MountPropagation};
+
+use super::{CgroupView, TranslationInput};
+use crate::containers::default_mounts;
+use crate::errors::ServiceError;
+use crate::launcher::MountAttribute::{NoDev, NoExec, NoSuid};
+use crate::launcher::{FileOwners, MountAccess, MountSource, MountSpec, Propagation};
+
+const FIELD: &str = "mounts";
+const DEV: &str = "/dev";
+const CGROUP: &str = "/sys/fs/cgroup";
+
+pub(super) struct Mounts {
+    pub(super) mounts: Vec<MountSpec>,
+    /// The request mounts `/dev` itself.
+    pub(super) own_devices: bool,
+}
+
+/// Defaults first, then everything else: the deeper a destination, the later.
+pub(super) fn mounts(
+    input: &TranslationInput<'_>,
+    security: &LinuxContainerSecurityContext,
+) -> Result<Mounts, ServiceError> {
+    let mut requested = Vec::new();
+    for (index, mount) in input.config.mounts.iter().enumerate() {
+        requested.push(requested_mount(mount, input.image_mounts.get(&index))?);
+    }
+    for mount in &input.edits.mounts {
+        let access = if mount.read_only { MountAccess::ReadOnly } else { MountAccess::ReadWrite };
+        requested.push(bind(&mount.destination, mount.source.clone(), Propagation::Private, access)?);
+    }
+    let taken: BTreeSet<PathBuf> = requested.iter().map(|mount| mount.destination.clone()).collect();
+    let own_devices = taken.contains(Path::new(DEV));
+    let mut added = sandbox_mounts(input, security)?;
+    for (destination, source) in &input.declared_volumes {
+        added.push(bind(destination, source.clone(), Propagation::Private, MountAccess::ReadWrite)?);
+    }
+    added.retain(|mount| !taken.contains(&mount.destination));
+    requested.append(&mut added);
+    requested.sort_by_key(|mount| mount.destination.components().count());
+    let mut mounts = defaults(&input.cgroup_view, security);
+    mounts.retain(|mount| {
+        let below_dev = own_devices && mount.destination.starts_with(DEV);
+        !below_dev && !taken.contains(&mount.destination)
+    });
+    mounts.append(&mut requested);
+    Ok(Mounts { mounts, own_devices })
+}
+
+fn defaults(cgroups: &CgroupView, security: &LinuxContainerSecurityContext) -> Vec<MountSpec> {
+    let access = if security.privileged { MountAccess::ReadWrite } else { MountAccess::ReadOnly };
+    match cgroups {
+        CgroupView::V1(hierarchies) => default_mounts(hierarchies.clone(), access),
+        CgroupView::V2(directory) => {
+            let mut mounts = default_mounts(Vec::new(), access);
+            for mount in &mut mounts {
+                if mount.destination == Path::new(CGROUP) {
+                    let source =
+                        MountSource::Bind { path: directory.clone(), propagation: Propagation::Private };
+                    mount.source = source;
+                    mount.attributes = [NoSuid, NoDev, NoExec].into();
+                }
+            }
+            mounts
+        }
+    }
+}
+
+/// Files of the sandbox, and its shared memory.
+fn sandbox_mounts(
+    input: &TranslationInput<'_>,
+    security: &LinuxContainerSecurityContext,
+) -> Result<Vec<MountSpec>, ServiceError> {
+    let access = if security.readonly_rootfs { MountAccess::ReadOnly } else { MountAccess::ReadWrite };
+    let sandbox = &input.sandbox;
+    let files = &sandbox.files;
+    let private = Propagation::Private;
+    Ok(vec![
+        bind("/etc/hostname", files.hostname(), private, access)?,
+        bind("/etc/hosts", files.hosts(), private, access)?,
+        bind("/etc/resolv.conf", files.resolv_conf(), private, access)?,
+        bind("/dev/shm", sandbox.shared_memory.clone(), private, MountAccess::ReadWrite)?,
+    ])
+}
+
+fn requested_mount(mount: &Mount, image: Option<&PathBuf>) -> Result<MountSpec, ServiceError> {
+    let path = mount.container_path.as_str();
+    let refuse = |problem: String| Err(ServiceError::setting(FIELD, problem));
+    if mount.image.is_some() {
+        let Some(source) = image else {
+            return refuse(format!("the image volume of {path:?} is not mounted"));
+        };
+        if !mount.readonly {
+            return refuse(format!("the image volume at {path:?} must be read-only"));
+        }
+        return bind(path, source.clone(), Propagation::Private, MountAccess::RecursivelyReadOnly);
+    }
+    if !mount.host_path.starts_with('/') {
+        return refuse(format!("the host path {:?} is not absolute", mount.host_path));
+    }
+    if !mount.uid_mappings.is_empty() || !mount.gid_mappings.is_empty() {
+        return refuse(format!("mappings of ids at {path:?} need a user namespace"));
+    }
+    let propagation = match MountPropagation::try_from(mount.propagation) {
+        Ok(MountPropagation::PropagationPrivate) => Propagation::Private,
+        Ok(MountPropagation::PropagationHostToContainer) => Propagation::HostToContainer,
+        Ok(MountPropagation::PropagationBidirectional) => Propagation::Bidirectional,
+        Err(_) => return refuse(format!("unknown propagation {} at {path:?}", mount.propagation)),
+    };
+    let access = match (mount.readonly, mount.recursive_read_only) {
+        (true, true) if propagation == Propagation::Private => MountAccess::RecursivelyReadOnly,
+        (_, true) => {
+            return refuse(format!("a recursive read-only mount at {path:?} must be read-only and private"));
+        }
+        (true, false) => MountAccess::ReadOnly,
+        (false, false) => MountAccess::ReadWrite,
+    };
+    bind(path, PathBuf::from(&mount.host_path), propagation, access)
+}
+
+fn bind(
+    destination: &str,
+    source: PathBuf,
+    propagation: Propagation,
+    access: MountAccess,
+) -> Result<MountSpec, ServiceError> {
+    if destination.is_empty() || destination.contains('\0') {
+        return Err(ServiceError::setting(FIELD, format!("{destination:?} is not a path")));
+    }
+    Ok(MountSpec {
+        destination: PathBuf::from(clean(destination)),
+        source: MountSource::Bind { path: source, propagation },
+        attributes: BTreeSet::new(),
+        access,
+        owners: FileOwners::Unchanged,
+    })
+}
+
+/// An absolute path without `.`, `..` and repeated slashes.
+pub(crate) fn clean(path: &str) -> String {
+    let mut parts: Vec<&str> = Vec::new();
+    for part in path.split('/') {
+        match part {
+            "" | "." => {}
+            ".." => drop(parts.pop()),
+            part => parts.push(part),
+        }
+    }
+    format!("/{}", parts.join("/"))
+}
