@@ -1,6 +1,6 @@
 //! Clients that are attached to a container.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
@@ -10,8 +10,8 @@ use super::protocol::AttachedStreams;
 use crate::logs::Stream;
 
 /// Output that a client has not read yet, beyond what its pipe holds. A client that falls further behind is detached.
-const MAX_UNSENT_BYTES: usize = 1 << 20;
-const MAX_CLIENTS: usize = 64;
+const MAX_UNSENT_BYTES: usize = 4 << 20;
+const MAX_CLIENTS: usize = 32;
 
 pub(super) type ClientId = u64;
 
@@ -30,7 +30,7 @@ struct Client {
 #[derive(Debug)]
 struct ClientOutput {
     pipe: OwnedFd,
-    unsent: Vec<u8>,
+    unsent: VecDeque<u8>,
     /// Nothing more follows: the pipe is closed when everything was sent.
     is_complete: bool,
 }
@@ -64,7 +64,7 @@ impl Clients {
         let input = streams.stdin.then(|| descriptors.next()).flatten();
         let mut output = |chosen: bool| {
             let pipe = chosen.then(|| descriptors.next()).flatten()?;
-            Some(ClientOutput { pipe, unsent: Vec::new(), is_complete: false })
+            Some(ClientOutput { pipe, unsent: VecDeque::new(), is_complete: false })
         };
         let outputs = [output(streams.stdout), output(streams.stderr)];
         let id = self.next;
@@ -168,7 +168,7 @@ impl Client {
         if output.unsent.len() + bytes.len() > MAX_UNSENT_BYTES {
             return Err(Detached);
         }
-        output.unsent.extend_from_slice(bytes);
+        output.unsent.extend(bytes);
         if output.flush().is_err() {
             *slot = None;
         }
@@ -195,15 +195,19 @@ impl Client {
 impl ClientOutput {
     /// Writes what the pipe takes.
     fn flush(&mut self) -> Result<(), Detached> {
-        while !self.unsent.is_empty() {
-            match write(&self.pipe, &self.unsent) {
+        loop {
+            let (next, _) = self.unsent.as_slices();
+            if next.is_empty() {
+                break;
+            }
+            match write(&self.pipe, next) {
                 Ok(sent) => drop(self.unsent.drain(..sent)),
                 Err(Errno::INTR) => {}
                 Err(Errno::AGAIN) => return Ok(()),
                 Err(_) => return Err(Detached),
             }
         }
-        self.unsent = Vec::new();
+        self.unsent = VecDeque::new();
         Ok(())
     }
 }
@@ -229,13 +233,13 @@ mod tests {
         let mut clients = Clients::default();
         let (_, mut slow) = client(&mut clients);
         let chunk = [7; 64 * 1024];
-        for _ in 0..17 {
+        for _ in 0..65 {
             clients.send(Stream::Stdout, &chunk);
         }
         assert_eq!(clients.clients.len(), 1);
         let (_, mut quick) = client(&mut clients);
         clients.send(Stream::Stdout, &[8]);
-        assert_eq!(clients.clients.len(), 1, "one pipe and one mebibyte are the limit");
+        assert_eq!(clients.clients.len(), 1, "one pipe and four mebibytes are the limit");
         clients.finish_all();
         assert!(clients.clients.is_empty());
         let mut output = Vec::new();

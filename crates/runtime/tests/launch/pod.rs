@@ -30,7 +30,7 @@ const TIMEOUT: Duration = Duration::from_secs(20);
 const APPLETS: &[&str] = &[
     "sh", "cat", "ls", "echo", "id", "sleep", "mkdir", "mount", "touch", "true", "grep", "kill", "ps", "dd",
     "chmod", "stat", "readlink", "ln", "mv", "rm", "hostname", "mknod", "wc", "head", "printf", "env", "pwd",
-    "test", "stty", "tr", "fold",
+    "test", "stty", "tr", "fold", "ifconfig",
 ];
 static NEXT: AtomicU32 = AtomicU32::new(0);
 /// All keepers share the pages of one program.
@@ -43,9 +43,7 @@ pub(crate) fn require_root() {
 pub(crate) struct Pod {
     pub(crate) folder: tempfile::TempDir,
     keeper: Child,
-    connection: UnixStream,
-    received: FrameBuffer,
-    reports: Vec<Message>,
+    connection: KeeperConnection,
     cgroups: Vec<ContainerCgroup>,
     containers: u32,
 }
@@ -57,19 +55,8 @@ impl Pod {
         fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
         let copy = || SealedProgram::copy_of(Path::new(env!("CARGO_BIN_EXE_podward-keeper"))).unwrap();
         let (keeper, socket) = start_keeper(PROGRAM.get_or_init(copy), folder.path()).unwrap();
-        let connection = UnixStream::connect(socket).unwrap();
-        connection.set_read_timeout(Some(TIMEOUT)).unwrap();
-        let mut pod = Self {
-            folder,
-            keeper,
-            connection,
-            received: FrameBuffer::default(),
-            reports: Vec::new(),
-            cgroups: Vec::new(),
-            containers: 0,
-        };
-        assert_eq!(pod.ask(&Request::Hello { version: VERSION }), Response::Hello { version: VERSION });
-        pod
+        let connection = KeeperConnection::open(&socket);
+        Self { folder, keeper, connection, cgroups: Vec::new(), containers: 0 }
     }
 
     pub(crate) fn keeper_pid(&self) -> u32 {
@@ -274,23 +261,62 @@ impl Pod {
 
     /// Sends a request with descriptors.
     pub(crate) fn ask_with(&mut self, request: &Request, descriptors: &[OwnedFd]) -> Response {
-        let bytes = encode(request).unwrap();
-        let descriptors: Vec<_> = descriptors.iter().map(AsFd::as_fd).collect();
-        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(3))];
-        let mut ancillary = SendAncillaryBuffer::new(&mut space);
-        assert!(ancillary.push(SendAncillaryMessage::ScmRights(&descriptors)));
-        let sent =
-            sendmsg(&self.connection, &[IoSlice::new(&bytes)], &mut ancillary, SendFlags::empty()).unwrap();
-        assert_eq!(sent, bytes.len());
-        self.response()
+        self.connection.ask_with(request, descriptors)
     }
 
     /// Closes the connection and opens another one, as a restarted agent does.
     pub(crate) fn reconnect(&mut self) {
-        self.connection = UnixStream::connect(self.folder.path().join("keeper.sock")).unwrap();
-        self.connection.set_read_timeout(Some(TIMEOUT)).unwrap();
-        self.received = FrameBuffer::default();
-        assert_eq!(self.ask(&Request::Hello { version: VERSION }), Response::Hello { version: VERSION });
+        self.connection = self.connect();
+    }
+
+    /// A further connection to the keeper.
+    pub(crate) fn connect(&self) -> KeeperConnection {
+        KeeperConnection::open(&self.folder.path().join("keeper.sock"))
+    }
+
+    pub(crate) fn exit(&mut self, id: &str) -> ExitRecord {
+        self.connection.exit(id)
+    }
+
+    pub(crate) fn exec_exit(&mut self, id: &str) -> ExitRecord {
+        self.connection.exec_exit(id)
+    }
+
+    pub(crate) fn ask(&mut self, request: &Request) -> Response {
+        self.connection.ask_with(request, &[])
+    }
+}
+
+/// A connection to a keeper.
+pub(crate) struct KeeperConnection {
+    socket: UnixStream,
+    received: FrameBuffer,
+    reports: Vec<Message>,
+}
+
+impl KeeperConnection {
+    fn open(path: &Path) -> Self {
+        let socket = UnixStream::connect(path).unwrap();
+        socket.set_read_timeout(Some(TIMEOUT)).unwrap();
+        let mut connection = Self { socket, received: FrameBuffer::default(), reports: Vec::new() };
+        let hello = connection.ask_with(&Request::Hello { version: VERSION }, &[]);
+        assert_eq!(hello, Response::Hello { version: VERSION });
+        connection
+    }
+
+    /// Sends a request with descriptors.
+    pub(crate) fn ask_with(&mut self, request: &Request, descriptors: &[OwnedFd]) -> Response {
+        let bytes = encode(request).unwrap();
+        let descriptors: Vec<_> = descriptors.iter().map(AsFd::as_fd).collect();
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(3))];
+        let mut ancillary = SendAncillaryBuffer::new(&mut space);
+        if !descriptors.is_empty() {
+            assert!(ancillary.push(SendAncillaryMessage::ScmRights(&descriptors)));
+        }
+        let sent =
+            sendmsg(&self.socket, &[IoSlice::new(&bytes)], &mut ancillary, SendFlags::empty()).unwrap();
+        assert_eq!(sent, bytes.len());
+        self.response()
     }
 
     pub(crate) fn exit(&mut self, id: &str) -> ExitRecord {
@@ -305,12 +331,6 @@ impl Pod {
             Message::ExecExited { exec, exit, .. } if exec == id => Some(exit.clone()),
             _ => None,
         })
-    }
-
-    pub(crate) fn ask(&mut self, request: &Request) -> Response {
-        let bytes = encode(request).unwrap();
-        std::io::Write::write_all(&mut self.connection, &bytes).unwrap();
-        self.response()
     }
 
     fn response(&mut self) -> Response {
@@ -338,7 +358,7 @@ impl Pod {
                 return message;
             }
             let mut bytes = [0; 4096];
-            let read = self.connection.read(&mut bytes).unwrap();
+            let read = self.socket.read(&mut bytes).unwrap();
             assert_ne!(read, 0, "the keeper closed the connection");
             self.received.extend(&bytes[..read]);
         }

@@ -16,7 +16,7 @@ const IDS: IdMappings = IdMappings {
 };
 
 /// The pinned namespaces of a pod; the pins are removed at the end.
-struct Pinned(PodNamespaces);
+pub(crate) struct Pinned(pub(crate) PodNamespaces);
 
 impl Drop for Pinned {
     fn drop(&mut self) {
@@ -27,7 +27,7 @@ impl Drop for Pinned {
     }
 }
 
-fn make_namespaces(pod: &mut Pod) -> Pinned {
+pub(crate) fn make_namespaces(pod: &mut Pod) -> Pinned {
     let folder = pod.folder.path().to_owned();
     let path = |name: &str| folder.join(name);
     let namespaces = PodNamespaces {
@@ -42,7 +42,7 @@ fn make_namespaces(pod: &mut Pod) -> Pinned {
 }
 
 /// A container in the pod's namespaces, whose root belongs to root of the namespace.
-fn spec_in(pod: &mut Pod, pinned: &Pinned, script: &str) -> ContainerSpec {
+pub(crate) fn spec_in(pod: &mut Pod, pinned: &Pinned, script: &str) -> ContainerSpec {
     let mut spec = pod.spec(script);
     let PodNamespaces { user, network, ipc, uts } = pinned.0.clone();
     spec.namespaces = Namespaces { network, ipc, uts, pid: PidNamespace::New, user };

@@ -13,7 +13,7 @@ use tokio_websockets::{ClientBuilder, Message, WebSocketStream};
 const TIMEOUT: Duration = Duration::from_secs(30);
 
 pub(crate) async fn within<T>(future: impl Future<Output = T>) -> T {
-    tokio::time::timeout(TIMEOUT, future).await.expect("the other side answers in time")
+    tokio::time::timeout(TIMEOUT, future).await.unwrap()
 }
 
 /// Address and path of a URL.

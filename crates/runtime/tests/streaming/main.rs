@@ -1,6 +1,6 @@
 //! The streaming server with processes of this machine: protocols, limits and ends.
 
-#![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod clients;
 mod local_backend;
