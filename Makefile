@@ -41,7 +41,7 @@ CRATE_TEST_COMMAND = $(CARGO) test --locked --workspace --no-fail-fast --lib --b
 # Scenarios mostly wait, and each has a private container runtime, so several can run at once.
 SCENARIO_THREADS ?= 3
 SCRIPTS := .ci/run $(wildcard tools/*.sh tools/vm/*.sh tools/vm/*/*.sh crates/testkit/src/machine/*.sh) \
-	$(addprefix packaging/debian/,postinst prerm postrm)
+	crates/runtime/src/network/cni/testdata/plugin.sh $(addprefix packaging/debian/,postinst prerm postrm)
 EXAMPLES := $(wildcard examples/*.yaml examples/*/*.yaml)
 
 # Runs a command. With PODWARD_RETRIES a failed command is repeated once and listed as FLAKY: retry(what it runs,command).

@@ -14,7 +14,7 @@ shift
 triple=$(rustc -vV | sed -n 's/^host: //p')
 targets=("$@")
 if [ $# = 0 ]; then
-    targets=(document manifest config resolv_conf image_name log_folder log_lines log_queries stream_channels spdy_frames http2_frames cpu_state keeper_protocol seccomp_profile dra_state)
+    targets=(document manifest config resolv_conf image_name log_folder log_lines log_queries stream_channels spdy_frames http2_frames cpu_state keeper_protocol seccomp_profile dra_state cni_result)
 fi
 
 say() { printf 'fuzz: %s\n' "$*"; }

@@ -108,8 +108,13 @@ impl BuiltInNetwork {
         if self.has(&owner.sandbox_id)? {
             return Err(NetworkFailure::AlreadySetUp);
         }
-        let host_ports: Vec<PortMapping> =
-            request.port_mappings.iter().copied().filter(|port| port.host_port != 0).collect();
+        let mut host_ports: Vec<PortMapping> = Vec::new();
+        for port in request.port_mappings.iter().filter(|port| port.host_port != 0) {
+            // Two containers of a pod may name the same host port; the first one gets it, as with CNI's portmap.
+            if !host_ports.iter().any(|earlier| earlier.conflicts_with(port)) {
+                host_ports.push(*port);
+            }
+        }
         if let Some(port) = host_ports.iter().find(|port| port.container_port == 0) {
             let reason = "the container port is 0";
             return Err(NetworkFailure::Invalid { field: "host port", value: port.host_side(), reason });
@@ -143,9 +148,7 @@ impl BuiltInNetwork {
                 }
                 Ok(())
             }
-            SetUpStep::ReserveHostPorts => {
-                pod.host_ports.iter().try_for_each(|port| self.reservations.reserve_port(*port, &pod.owner))
-            }
+            SetUpStep::ReserveHostPorts => self.reservations.reserve_ports(&pod.host_ports, &pod.owner),
             SetUpStep::PrepareNode => self.prepare_node(),
             SetUpStep::CreateLinks => {
                 let bridge = find_bridge(&mut RouteSocket::open()?, &self.bridge)?;
@@ -164,10 +167,11 @@ impl BuiltInNetwork {
     /// Creates the bridge and the table, or repairs them.
     pub(super) fn prepare_node(&self) -> Result<(), NetworkFailure> {
         let mut node = self.node.lock();
-        ensure_bridge(&self.bridge, self.mtu, &node.ranges)?;
+        // First: its rules guard 127.0.0.1 before the bridge accepts packets to it.
         if !node.is_table_current || !self.filter.exists()? {
             self.replace_table(&mut node)?;
         }
+        ensure_bridge(&self.bridge, self.mtu, &node.ranges)?;
         self.ranges_file.write(&node.ranges)
     }
 
@@ -247,11 +251,11 @@ impl BuiltInNetwork {
     /// Applies changed ranges and reservations, if pods have used this network since the machine started.
     fn refresh(&self, node: &mut NodeState) -> Result<(), NetworkFailure> {
         node.is_table_current = false;
-        if find_bridge(&mut RouteSocket::open()?, &self.bridge)?.is_some() {
-            ensure_bridge(&self.bridge, self.mtu, &node.ranges)?;
-            return self.replace_table(node);
+        let has_bridge = find_bridge(&mut RouteSocket::open()?, &self.bridge)?.is_some();
+        if has_bridge || self.filter.exists()? {
+            self.replace_table(node)?;
         }
-        if self.filter.exists()? { self.replace_table(node) } else { Ok(()) }
+        if has_bridge { ensure_bridge(&self.bridge, self.mtu, &node.ranges).map(drop) } else { Ok(()) }
     }
 
     /// Removes the bridge and the table, unless a pod uses them.
@@ -305,7 +309,9 @@ fn targets(ports: &[PortMapping], addresses: &[IpAddr]) -> Vec<PortTarget> {
 
 fn validate_name(field: &'static str, name: &str, max: usize) -> Result<(), NetworkFailure> {
     let is_allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"-_".contains(&byte);
-    if !name.is_empty() && name.len() <= max && name.bytes().all(is_allowed) {
+    // Settings of links with these names are settings of all links.
+    let is_reserved = ["all", "default", "lo"].contains(&name);
+    if !name.is_empty() && name.len() <= max && name.bytes().all(is_allowed) && !is_reserved {
         return Ok(());
     }
     let reason = "not a name of letters, digits, hyphens and underscores";

@@ -85,21 +85,23 @@ impl Reservations {
         Err(NetworkFailure::Exhausted { range, used: used.len() })
     }
 
-    pub(super) fn reserve_port(&self, port: PortMapping, owner: &Owner) -> Result<(), NetworkFailure> {
-        let _one_at_a_time = self.allocation.lock();
-        let taken = |owner: Owner| NetworkFailure::HostPortTaken { port, owner: owner.pod };
-        let reserved = self.ports()?.into_iter().find(|other| other.subject.conflicts_with(&port));
-        if let Some(other) = reserved {
-            return Err(taken(other.owner));
-        }
-        let path = self.ports.join(port_name(&port));
-        if record(&path, owner, &port.container_port.to_string())? {
+    pub(super) fn reserve_ports(&self, ports: &[PortMapping], owner: &Owner) -> Result<(), NetworkFailure> {
+        if ports.is_empty() {
             return Ok(());
         }
-        Err(taken(Owner {
-            sandbox_id: String::new(),
-            pod: format!("of an unreadable record, {}", path.display()),
-        }))
+        let _one_at_a_time = self.allocation.lock();
+        let reserved = self.ports()?;
+        for port in ports {
+            if let Some(other) = reserved.iter().find(|other| other.subject.conflicts_with(port)) {
+                return Err(NetworkFailure::HostPortTaken { port: *port, owner: other.owner.pod.clone() });
+            }
+            let path = self.ports.join(port_name(port));
+            if !record(&path, owner, &port.container_port.to_string())? {
+                let owner = format!("of the unreadable record {}", path.display());
+                return Err(NetworkFailure::HostPortTaken { port: *port, owner });
+            }
+        }
+        Ok(())
     }
 
     pub(super) fn addresses(&self) -> Result<Vec<Reservation<IpAddr>>, NetworkFailure> {

@@ -316,3 +316,47 @@ fn recovery_keeps_live_pods_and_removes_the_others() {
         assert!(!links.contains("podward0") && !links.contains(": pw"), "{links}");
     });
 }
+
+#[test]
+#[ignore = "needs root"]
+fn bandwidth_annotations_limit_both_directions() {
+    require_root();
+    on_node(async |node| {
+        let networks = node.networks(V4);
+        let mut pod = node.pod("pod").await;
+        let limits = [("kubernetes.io/ingress-bandwidth", "10M"), ("kubernetes.io/egress-bandwidth", "50G")];
+        pod.annotations = limits.map(|(name, value)| (name.to_owned(), value.to_owned())).into();
+        networks.set_up(&pod).await.unwrap();
+        let ingress = run_program("tc", &["qdisc", "show"]);
+        assert!(
+            ingress.contains("tbf 1: dev pw") && ingress.contains("rate 10Mbit burst 128Kb"),
+            "{ingress}"
+        );
+        let egress = enter(&pod.netns, || run_program("tc", &["qdisc", "show"]));
+        assert!(egress.contains("tbf 1: dev eth0") && egress.contains("rate 50Gbit"), "{egress}");
+        networks.tear_down(&pod).await.unwrap();
+        pod.annotations = [("kubernetes.io/egress-bandwidth".to_owned(), "1".to_owned())].into();
+        let error = networks.set_up(&pod).await.unwrap_err().to_string();
+        assert!(error.contains("egress-bandwidth \"1\": unreasonably small"), "{error}");
+    });
+}
+
+#[test]
+#[ignore = "needs root"]
+fn thousands_of_host_ports_fit_into_one_transaction() {
+    require_root();
+    on_node(async |node| {
+        let networks = node.networks(BOTH);
+        let mut pod = node.pod("pod").await;
+        let ports = (1..=3000).map(|host_port| PortMapping { host_port, ..port("sctp 1 to 80") });
+        pod.port_mappings = ports.collect();
+        networks.set_up(&pod).await.unwrap();
+        run_program("nft", &["delete", "table", "inet", "podward"]);
+        networks.readiness().await.unwrap();
+        let listed = run_program("nft", &["-n", "list", "map", "inet", "podward", "ports_ipv6"]);
+        assert_eq!(listed.matches("132 . ").count(), 3000);
+        networks.tear_down(&pod).await.unwrap();
+        let listed = run_program("nft", &["-n", "list", "map", "inet", "podward", "ports_ipv6"]);
+        assert_eq!(listed.matches("132 . ").count(), 0);
+    });
+}

@@ -132,7 +132,7 @@ fn writes_rules_that_nft_understands() {
         for (host_ip, protocol) in [("0.0.0.0", PortProtocol::Tcp), ("2001:db8::1", PortProtocol::Sctp)] {
             let host_ip = Some(host_ip.parse().unwrap());
             let port = PortMapping { protocol, container_port: 80, host_port: 8080, host_ip };
-            network.reservations.reserve_port(port, &owner).unwrap();
+            network.reservations.reserve_ports(&[port], &owner).unwrap();
         }
         network.prepare_node().unwrap();
         let listed = program("nft", &["-n", "list", "table", "inet", "podward"]);

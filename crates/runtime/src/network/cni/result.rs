@@ -22,25 +22,18 @@ pub enum InvalidResult {
 }
 
 /// What a plugin has made.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct AddResult {
-    version: Version,
     /// The fields as the plugin wrote them, in the form of version 1.
     fields: Map<String, Value>,
     addresses: Vec<(Option<String>, IpAddr)>,
-}
-
-impl Default for AddResult {
-    fn default() -> Self {
-        Self { version: Version::DEFAULT, fields: Map::new(), addresses: Vec::new() }
-    }
 }
 
 impl AddResult {
     /// Reads the output of a plugin. An empty output is an empty result; one without a version has that of the configuration.
     pub(super) fn parse(output: &[u8], default: Version) -> Result<Self, InvalidResult> {
         if output.trim_ascii().is_empty() {
-            return Ok(Self { version: default, ..Self::default() });
+            return Ok(Self::default());
         }
         let value = serde_json::from_slice(output).map_err(|error| InvalidResult::Json(error.to_string()))?;
         Self::from_fields(value, default)
@@ -73,7 +66,7 @@ impl AddResult {
             });
         }
         let addresses = read_addresses(&fields)?;
-        Ok(Self { version, fields, addresses })
+        Ok(Self { fields, addresses })
     }
 
     /// The addresses of a link inside the pod, in the order of the result.
@@ -101,11 +94,10 @@ impl AddResult {
         Value::Object(fields)
     }
 
-    /// The result in its own version.
+    /// The result in the latest version, for the fuzz target.
     #[must_use]
     pub fn into_value(self) -> Value {
-        let version = self.version;
-        self.into_version(version)
+        self.into_version(Version::LATEST)
     }
 }
 

@@ -24,6 +24,8 @@ impl Version {
     /// Of a configuration that does not name one.
     pub(super) const DEFAULT: Self = Self::new(0, 1, 0);
 
+    pub(super) const LATEST: Self = Self::new(1, 1, 0);
+
     pub(super) const fn new(major: u8, minor: u8, patch: u8) -> Self {
         Self { major, minor, patch }
     }

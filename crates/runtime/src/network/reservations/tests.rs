@@ -57,7 +57,7 @@ fn range_without_usable_addresses_is_exhausted() {
 fn records_survive_a_restart_and_name_their_owner() {
     let (folder, reservations) = open();
     reserve(&reservations, "10.9.0.0/24", "a").unwrap();
-    reservations.reserve_port(port("udp-53-fd00::1"), &owner("a")).unwrap();
+    reservations.reserve_ports(&[port("udp-53-fd00::1")], &owner("a")).unwrap();
     drop(reservations);
     let reservations = Reservations::open(folder.path()).unwrap();
     let addresses = reservations.addresses().unwrap();
@@ -69,17 +69,17 @@ fn records_survive_a_restart_and_name_their_owner() {
 #[test]
 fn refuses_taken_host_port_and_names_its_owner() {
     let (_folder, reservations) = open();
-    reservations.reserve_port(port("tcp-8080"), &owner("a")).unwrap();
+    reservations.reserve_ports(&[port("tcp-8080")], &owner("a")).unwrap();
     let refused = |text: &str| {
-        let result = reservations.reserve_port(port(text), &owner("b"));
+        let result = reservations.reserve_ports(&[port(text)], &owner("b"));
         result.unwrap_err().to_string()
     };
     assert_eq!(refused("tcp-8080"), "host port 8080/tcp is already used by pod default/a");
     assert_eq!(refused("tcp-8080-10.0.0.1"), "host port 10.0.0.1:8080/tcp is already used by pod default/a");
-    reservations.reserve_port(port("udp-8080"), &owner("b")).unwrap();
+    reservations.reserve_ports(&[port("udp-8080")], &owner("b")).unwrap();
     reservations.release("a").unwrap();
-    reservations.reserve_port(port("tcp-8080-10.0.0.1"), &owner("b")).unwrap();
-    reservations.reserve_port(port("tcp-8080-10.0.0.2"), &owner("c")).unwrap();
+    reservations.reserve_ports(&[port("tcp-8080-10.0.0.1")], &owner("b")).unwrap();
+    reservations.reserve_ports(&[port("tcp-8080-10.0.0.2")], &owner("c")).unwrap();
 }
 
 #[test]
