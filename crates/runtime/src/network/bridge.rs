@@ -9,34 +9,62 @@ use super::ranges::Ranges;
 use super::reservations::gateway;
 use super::route_socket::{Link, Named, RouteSocket};
 
-/// Creates what is missing, and returns the bridge.
-pub(super) fn ensure_bridge(name: &str, mtu: Option<u32>, ranges: &Ranges) -> Result<Link, NetworkFailure> {
-    let mut socket = RouteSocket::open()?;
-    let bridge = match socket.link(name)? {
-        Some(link) => link,
-        None => {
-            socket.create_bridge(name, mtu)?;
-            find(&mut socket, name)?
-        }
-    };
-    if bridge.kind != "bridge" {
-        return Err(NetworkFailure::NotABridge(name.to_owned()));
-    }
-    write_settings(name, ranges.has_v6())?;
-    if !bridge.is_enabled {
-        // A bridge without a fixed hardware address takes that of one of its ports, and changes it with them.
-        let enabled = socket.set_link(bridge.index, |message| {
-            message.bytes(libc::IFLA_ADDRESS, &bridge.mac);
-        });
-        enabled.named("bring up", name)?;
-    }
-    ensure_gateways(&mut socket, &bridge, ranges)?;
-    Ok(bridge)
+/// The bridge of a node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Bridge {
+    pub(super) name: String,
+    pub(super) mtu: Option<u32>,
+    /// The state folder of the networks that use it. Two of them would hand out the same addresses.
+    pub(super) owner: String,
 }
 
-/// The bridge, if it exists.
-pub(super) fn find_bridge(socket: &mut RouteSocket, name: &str) -> Result<Option<Link>, NetworkFailure> {
-    Ok(socket.link(name)?.filter(|link| link.kind == "bridge"))
+impl Bridge {
+    /// The bridge, if it exists. One whose owner no longer exists is removed.
+    pub(super) fn find(&self, socket: &mut RouteSocket) -> Result<Option<Link>, NetworkFailure> {
+        let Some(link) = socket.link(&self.name)? else { return Ok(None) };
+        if link.kind != "bridge" {
+            return Err(NetworkFailure::NotABridge(self.name.clone()));
+        }
+        if link.alias.is_empty() || link.alias == self.owner {
+            return Ok(Some(link));
+        }
+        if Path::new(&link.alias).exists() {
+            return Err(NetworkFailure::BridgeTaken { bridge: self.name.clone(), owner: link.alias });
+        }
+        socket.delete_link(&self.name).map(|()| None)
+    }
+
+    /// Creates what is missing.
+    pub(super) fn ensure(&self, ranges: &Ranges) -> Result<(), NetworkFailure> {
+        let mut socket = RouteSocket::open()?;
+        let bridge = match self.find(&mut socket)? {
+            Some(link) => link,
+            None => {
+                socket.create_bridge(&self.name, self.mtu)?;
+                find(&mut socket, &self.name)?
+            }
+        };
+        if bridge.alias.is_empty() {
+            socket.set_alias(&bridge, &self.owner)?;
+        }
+        write_settings(&self.name, ranges.has_v6())?;
+        if !bridge.is_enabled {
+            // A bridge without a fixed hardware address takes that of one of its ports, and changes it with them.
+            let enabled = socket.set_link(bridge.index, |message| {
+                message.bytes(libc::IFLA_ADDRESS, &bridge.mac);
+            });
+            enabled.named("bring up", &self.name)?;
+        }
+        ensure_gateways(&mut socket, &bridge, ranges)
+    }
+
+    /// Removes the gateway addresses of ranges that no pod uses any more.
+    pub(super) fn remove_gateways(&self, unused: &[Cidr]) -> Result<(), NetworkFailure> {
+        let mut socket = RouteSocket::open()?;
+        let Some(bridge) = self.find(&mut socket)? else { return Ok(()) };
+        let mut gateways = unused.iter().filter_map(|range| gateway(*range));
+        gateways.try_for_each(|address| socket.remove_address(&bridge, address))
+    }
 }
 
 fn find(socket: &mut RouteSocket, name: &str) -> Result<Link, NetworkFailure> {
@@ -67,6 +95,13 @@ fn write_settings(bridge: &str, has_v6: bool) -> Result<(), NetworkFailure> {
 
 /// The bridge has the gateway address of each range, and no other.
 fn ensure_gateways(socket: &mut RouteSocket, bridge: &Link, ranges: &Ranges) -> Result<(), NetworkFailure> {
+    let all = socket.all_addresses()?;
+    let outside = || all.iter().filter(|(index, _)| *index != bridge.index).map(|(_, cidr)| cidr.address());
+    for range in &ranges.current {
+        if let Some(address) = outside().find(|address| range.contains(*address)) {
+            return Err(NetworkFailure::RangeTaken { range: *range, address });
+        }
+    }
     let wanted: Vec<Cidr> = ranges.all().filter_map(gateway).collect();
     let present = socket.addresses(bridge)?;
     if let Some(foreign) = present.iter().find(|address| !wanted.contains(address)) {
@@ -76,14 +111,4 @@ fn ensure_gateways(socket: &mut RouteSocket, bridge: &Link, ranges: &Ranges) -> 
         .iter()
         .filter(|address| !present.contains(address))
         .try_for_each(|address| socket.add_address(bridge, *address))
-}
-
-/// Removes the gateway addresses of ranges that no pod uses any more.
-pub(super) fn remove_gateways(name: &str, unused: &[Cidr]) -> Result<(), NetworkFailure> {
-    let mut socket = RouteSocket::open()?;
-    let Some(bridge) = find_bridge(&mut socket, name)? else { return Ok(()) };
-    unused
-        .iter()
-        .filter_map(|range| gateway(*range))
-        .try_for_each(|address| socket.remove_address(&bridge, address))
 }

@@ -5,12 +5,13 @@
 
 use std::collections::HashSet;
 use std::net::IpAddr;
+use std::path::Path;
 
 use parking_lot::Mutex;
 
-use super::bridge::{ensure_bridge, find_bridge, remove_gateways};
+use super::bridge::Bridge;
 use super::cidr::Cidr;
-use super::errors::NetworkFailure;
+use super::errors::{During, NetworkFailure};
 use super::namespaces::{in_namespace, open_namespace};
 use super::packet_filter::{FilterContent, PacketFilter, PortTarget, forget_udp_flows};
 use super::pod_links::{configure_inside, create_pair, enable_port, is_port_name, port_name};
@@ -25,8 +26,7 @@ const MAX_NAME: usize = super::route_socket::MAX_LINK_NAME;
 
 #[derive(Debug)]
 pub(super) struct BuiltInNetwork {
-    bridge: String,
-    mtu: Option<u32>,
+    bridge: Bridge,
     ranges_file: RangesFile,
     reservations: Reservations,
     filter: PacketFilter,
@@ -85,8 +85,11 @@ impl BuiltInNetwork {
         let ranges_file = RangesFile::in_folder(&settings.state_folder);
         let ranges = Ranges::load(&ranges_file, &settings.pod_cidrs)?;
         Ok(Self {
-            bridge: settings.bridge.clone(),
-            mtu: settings.mtu,
+            bridge: Bridge {
+                name: settings.bridge.clone(),
+                mtu: settings.mtu,
+                owner: owner_name(&settings.state_folder)?,
+            },
             ranges_file,
             reservations,
             filter: PacketFilter { table: settings.nft_table.clone(), bridge: settings.bridge.clone() },
@@ -151,9 +154,9 @@ impl BuiltInNetwork {
             SetUpStep::ReserveHostPorts => self.reservations.reserve_ports(&pod.host_ports, &pod.owner),
             SetUpStep::PrepareNode => self.prepare_node(),
             SetUpStep::CreateLinks => {
-                let bridge = find_bridge(&mut RouteSocket::open()?, &self.bridge)?;
-                let bridge = bridge.ok_or_else(|| NetworkFailure::NotABridge(self.bridge.clone()))?;
-                create_pair(&pod.port, &bridge, self.mtu, &pod.namespace, &pod.addresses)
+                let bridge = self.bridge.find(&mut RouteSocket::open()?)?;
+                let bridge = bridge.ok_or_else(|| NetworkFailure::NotABridge(self.bridge.name.clone()))?;
+                create_pair(&pod.port, &bridge, self.bridge.mtu, &pod.namespace, &pod.addresses)
             }
             SetUpStep::ConfigurePod => {
                 let (addresses, bandwidth) = (&pod.addresses, pod.bandwidth);
@@ -167,11 +170,13 @@ impl BuiltInNetwork {
     /// Creates the bridge and the table, or repairs them.
     pub(super) fn prepare_node(&self) -> Result<(), NetworkFailure> {
         let mut node = self.node.lock();
+        // Not of another owner: its table has the same name.
+        self.bridge.find(&mut RouteSocket::open()?)?;
         // First: its rules guard 127.0.0.1 before the bridge accepts packets to it.
         if !node.is_table_current || !self.filter.exists()? {
             self.replace_table(&mut node)?;
         }
-        ensure_bridge(&self.bridge, self.mtu, &node.ranges)?;
+        self.bridge.ensure(&node.ranges)?;
         self.ranges_file.write(&node.ranges)
     }
 
@@ -192,7 +197,8 @@ impl BuiltInNetwork {
         self.withdraw(sandbox_id, &addresses)?;
         let mut socket = RouteSocket::open()?;
         socket.delete_link(&port_name(sandbox_id))?;
-        if let Some(bridge) = find_bridge(&mut socket, &self.bridge)? {
+        // The bridge may belong to others meanwhile.
+        if let Ok(Some(bridge)) = self.bridge.find(&mut socket) {
             addresses.iter().try_for_each(|address| socket.forget_neighbour(&bridge, *address))?;
         }
         self.reservations.release(sandbox_id)
@@ -218,7 +224,12 @@ impl BuiltInNetwork {
 
     pub(super) fn set_ranges(&self, new: &[Cidr]) -> Result<(), NetworkFailure> {
         let mut node = self.node.lock();
-        node.ranges.replace_current(new)?;
+        let new: Vec<Cidr> = new.iter().map(|range| range.network()).collect();
+        if node.ranges.current == new && node.ranges.former.is_empty() {
+            // Recorded, so that they also apply after a restart.
+            return self.ranges_file.write(&node.ranges);
+        }
+        node.ranges.replace_current(&new)?;
         self.drop_unused_ranges(&mut node)?;
         self.ranges_file.write(&node.ranges)?;
         self.refresh(&mut node)
@@ -229,7 +240,7 @@ impl BuiltInNetwork {
         let mut node = self.node.lock();
         let live_ports: HashSet<String> = live.iter().map(|id| port_name(id)).collect();
         let mut socket = RouteSocket::open()?;
-        if let Some(bridge) = find_bridge(&mut socket, &self.bridge)? {
+        if let Some(bridge) = self.bridge.find(&mut socket)? {
             let ports = socket.ports(&bridge)?;
             let is_stale = |name: &str| is_port_name(name) && !live_ports.contains(name);
             let mut stale = ports.iter().filter(|port| is_stale(&port.name));
@@ -238,7 +249,7 @@ impl BuiltInNetwork {
         let before = self.reservations.addresses()?;
         self.reservations.release_all_except(live)?;
         let is_released = |id: &str| !live.contains(id);
-        if let Some(bridge) = find_bridge(&mut socket, &self.bridge)? {
+        if let Some(bridge) = self.bridge.find(&mut socket)? {
             let released = before.iter().filter(|record| is_released(&record.owner.sandbox_id));
             released
                 .map(|record| record.subject)
@@ -251,11 +262,11 @@ impl BuiltInNetwork {
     /// Applies changed ranges and reservations, if pods have used this network since the machine started.
     fn refresh(&self, node: &mut NodeState) -> Result<(), NetworkFailure> {
         node.is_table_current = false;
-        let has_bridge = find_bridge(&mut RouteSocket::open()?, &self.bridge)?.is_some();
+        let has_bridge = self.bridge.find(&mut RouteSocket::open()?)?.is_some();
         if has_bridge || self.filter.exists()? {
             self.replace_table(node)?;
         }
-        if has_bridge { ensure_bridge(&self.bridge, self.mtu, &node.ranges).map(drop) } else { Ok(()) }
+        if has_bridge { self.bridge.ensure(&node.ranges) } else { Ok(()) }
     }
 
     /// Removes the bridge and the table, unless a pod uses them.
@@ -266,8 +277,8 @@ impl BuiltInNetwork {
         }
         node.is_table_current = false;
         let mut socket = RouteSocket::open()?;
-        if find_bridge(&mut socket, &self.bridge)?.is_some() {
-            socket.delete_link(&self.bridge)?;
+        if self.bridge.find(&mut socket)?.is_some() {
+            socket.delete_link(&self.bridge.name)?;
         }
         if self.filter.exists()? { self.filter.remove() } else { Ok(()) }
     }
@@ -278,7 +289,7 @@ impl BuiltInNetwork {
         let former = std::mem::take(&mut node.ranges.former);
         let (former, unused): (Vec<Cidr>, Vec<Cidr>) = former.into_iter().partition(is_used);
         node.ranges.former = former;
-        remove_gateways(&self.bridge, &unused)
+        self.bridge.remove_gateways(&unused)
     }
 
     fn replace_table(&self, node: &mut NodeState) -> Result<(), NetworkFailure> {
@@ -305,6 +316,16 @@ fn targets(ports: &[PortMapping], addresses: &[IpAddr]) -> Vec<PortTarget> {
         of_family.map(move |pod| PortTarget { port, pod: *pod })
     };
     ports.iter().flat_map(of_port).collect()
+}
+
+/// The state folder, as far as the alias of a link can name it.
+fn owner_name(state_folder: &Path) -> Result<String, NetworkFailure> {
+    const MAX_ALIAS: usize = 255;
+    let mut name = state_folder.canonicalize().on_path("find", state_folder)?.display().to_string();
+    while name.len() > MAX_ALIAS {
+        name.pop();
+    }
+    Ok(name)
 }
 
 fn validate_name(field: &'static str, name: &str, max: usize) -> Result<(), NetworkFailure> {

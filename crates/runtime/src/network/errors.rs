@@ -1,5 +1,6 @@
 //! Why the network of a pod could not be set up or torn down.
 
+use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
 use rustix::io::Errno;
@@ -37,6 +38,12 @@ pub enum NetworkFailure {
     AlreadySetUp,
     #[error("bridge {0} is a link of another kind")]
     NotABridge(String),
+    #[error("bridge {bridge} belongs to the pod networks in {owner}: use another bridge, table and range")]
+    BridgeTaken { bridge: String, owner: String },
+    #[error(
+        "the range of pod addresses {range} contains {address}, which the node has outside of the bridge"
+    )]
+    RangeTaken { range: Cidr, address: IpAddr },
     #[error("bridge {bridge} has the address {address}, which is not its gateway address")]
     ForeignAddress { bridge: String, address: Cidr },
     #[error("link {0} did not become operational")]

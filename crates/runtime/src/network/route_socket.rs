@@ -49,6 +49,12 @@ impl RouteSocket {
         }
     }
 
+    pub(super) fn set_alias(&mut self, link: &Link, alias: &str) -> Result<(), NetworkFailure> {
+        let mut message = link_message(libc::RTM_NEWLINK, REQUEST, link.index, 0);
+        message.text(libc::IFLA_IFALIAS, alias);
+        self.0.request(message).named("name the owner of", &link.name)
+    }
+
     /// The ports of a bridge.
     pub(super) fn ports(&mut self, bridge: &Link) -> Result<Vec<Link>, NetworkFailure> {
         let message = link_message(libc::RTM_GETLINK, LIST, 0, 0);
@@ -115,24 +121,18 @@ impl RouteSocket {
         }
     }
 
-    /// The addresses of all links.
-    pub(super) fn all_addresses(&mut self) -> Result<Vec<IpAddr>, NetworkFailure> {
+    /// The addresses of all links, with the indexes of their links.
+    pub(super) fn all_addresses(&mut self) -> Result<Vec<(u32, Cidr)>, NetworkFailure> {
         let mut addresses = Vec::new();
-        let each = |content: &[u8]| {
-            addresses.extend(decode_address(content).map(|(_, address)| address.address()));
-        };
+        let each = |content: &[u8]| addresses.extend(decode_address(content));
         self.0.ask(address_list(), each).named("list addresses of", "the node")?;
         Ok(addresses)
     }
 
     /// The addresses of a link, without link-local IPv6 addresses.
     pub(super) fn addresses(&mut self, link: &Link) -> Result<Vec<Cidr>, NetworkFailure> {
-        let mut addresses = Vec::new();
-        let each = |content: &[u8]| {
-            addresses.extend(decode_address(content).filter(|(index, _)| *index == link.index));
-        };
-        self.0.ask(address_list(), each).named("list addresses of", &link.name)?;
-        let addresses = addresses.into_iter().map(|(_, address)| address);
+        let addresses = self.all_addresses()?.into_iter().filter(|(index, _)| *index == link.index);
+        let addresses = addresses.map(|(_, address)| address);
         Ok(addresses.filter(|cidr| !is_link_local_v6(cidr.address())).collect())
     }
 

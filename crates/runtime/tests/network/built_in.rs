@@ -360,3 +360,45 @@ fn thousands_of_host_ports_fit_into_one_transaction() {
         assert_eq!(listed.matches("132 . ").count(), 0);
     });
 }
+
+#[test]
+#[ignore = "needs root"]
+fn bridge_belongs_to_one_state_folder() {
+    require_root();
+    on_node(async |node| {
+        let networks = node.networks(V4);
+        let pod = node.pod("pod").await;
+        networks.set_up(&pod).await.unwrap();
+        let other_settings = NetworkSettings { state_folder: node.path("other"), ..node.settings() };
+        let other = PodNetworks::open(other_settings.clone()).unwrap();
+        let state = node.path("state").display().to_string();
+        let reason = other.readiness().await.unwrap_err();
+        let expected = format!("bridge podward0 belongs to the pod networks in {state}: use another");
+        assert!(reason.contains(&expected), "{reason}");
+        assert!(other.recover(&[]).await.unwrap_err().to_string().contains(&expected));
+        let second = node.pod("second").await;
+        assert!(other.set_up(&second).await.unwrap_err().to_string().contains(&expected));
+        serve(&pod.netns, "[::]:80");
+        assert!(ask_tcp("10.85.0.2:80").is_ok());
+        // Without its state folder, nothing needs the bridge any more.
+        std::fs::remove_dir_all(node.path("state")).unwrap();
+        other.recover(&[]).await.unwrap();
+        other.set_up(&second).await.unwrap();
+        assert!(ask_tcp("10.85.0.2:80").is_err());
+    });
+}
+
+#[test]
+#[ignore = "needs root"]
+fn range_that_contains_an_address_of_the_node_is_refused() {
+    require_root();
+    on_node(async |node| {
+        node.outside().await;
+        let networks = node.networks("192.0.2.0/24");
+        let reason = networks.readiness().await.unwrap_err();
+        let expected = "the range of pod addresses 192.0.2.0/24 contains 192.0.2.1, which the node has outside of the bridge";
+        assert!(reason.ends_with(expected), "{reason}");
+        networks.set_pod_cidrs(vec![V4.parse().unwrap()]).await.unwrap();
+        networks.readiness().await.unwrap();
+    });
+}

@@ -47,7 +47,8 @@ pub(in crate::network) fn forget_udp_flows(targets: &[PortTarget]) -> Result<(),
     if udp.is_empty() {
         return Ok(());
     }
-    let node = RouteSocket::open()?.all_addresses()?;
+    let addresses = RouteSocket::open()?.all_addresses()?;
+    let node: Vec<IpAddr> = addresses.into_iter().map(|(_, address)| address.address()).collect();
     let is_stale = |flow: &Flow| {
         let is_to_port = |target: &&PortTarget| {
             let address = target.port.specific_host_ip();

@@ -17,6 +17,8 @@ pub(in crate::network) struct Link {
     pub(in crate::network) name: String,
     /// `bridge`, `veth`; empty for hardware.
     pub(in crate::network) kind: String,
+    /// A text for people; of the bridge, its owner.
+    pub(in crate::network) alias: String,
     pub(in crate::network) mac: Vec<u8>,
     /// The bridge that the link is a port of.
     pub(in crate::network) controller: Option<u32>,
@@ -37,6 +39,7 @@ impl Link {
             index: u32::from_ne_bytes([*i0, *i1, *i2, *i3]),
             name: text(find(rest, libc::IFLA_IFNAME)?),
             kind: kind.map(text).unwrap_or_default(),
+            alias: find(rest, libc::IFLA_IFALIAS).map(text).unwrap_or_default(),
             mac: find(rest, libc::IFLA_ADDRESS).unwrap_or_default().to_vec(),
             controller: find(rest, libc::IFLA_MASTER).and_then(number),
             is_enabled: flags & libc::IFF_UP != 0,
