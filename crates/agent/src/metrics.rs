@@ -14,6 +14,7 @@ mod bounds;
 mod certificates;
 mod containers;
 mod cpus;
+mod devices;
 mod dynamic_resources;
 mod evictions;
 mod http_requests;
@@ -61,6 +62,7 @@ pub struct Metrics {
     pub containers: containers::ContainerMetrics,
     pub cpus: cpus::CpuMetrics,
     pub memory: memory::MemoryMetrics,
+    pub devices: devices::DeviceMetrics,
     pub topology: topology::TopologyMetrics,
     pub pleg: pleg::PlegMetrics,
     /// Runtime calls and cgroup operations.
@@ -106,6 +108,7 @@ impl Metrics {
         self.containers.write(&mut page);
         self.cpus.write(&mut page);
         self.memory.write(&mut page);
+        self.devices.write(&mut page);
         self.topology.write(&mut page);
         self.pleg.write(&mut page);
         self.runtime.write(&mut page);

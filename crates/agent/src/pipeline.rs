@@ -3,12 +3,14 @@
 pub mod allocations;
 pub mod cached_status;
 pub mod desired;
+pub mod device_plugins;
 pub mod exclusive_cpus;
 pub mod managed_resources;
 pub mod messages;
 pub mod observation;
 pub mod pinned_memory;
 pub mod pleg;
+pub mod plugin_devices;
 pub mod pod_runtime;
 pub mod pod_workers;
 pub mod probes;

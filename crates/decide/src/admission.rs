@@ -93,12 +93,20 @@ pub fn classify_arrival(pod: &Pod, observed: Option<&ObservedPod>) -> PodArrival
     }
 }
 
-/// Extended resources of the node, such as devices.
-pub fn extended_resources(allocatable: Option<&ResourceList>) -> ResourceAmounts {
-    let all = allocatable.into_iter().flatten();
-    all.filter(|(name, _)| is_extended(name))
-        .map(|(name, amount)| (name.clone(), amount_of(amount).units()))
-        .collect()
+/// Extended resources of the node, at least as much as is `allocated` to pods: a plugin that restarts has no devices, and its
+/// pods keep theirs.
+pub fn extended_resources(
+    allocatable: Option<&ResourceList>,
+    allocated: &ResourceAmounts,
+) -> ResourceAmounts {
+    let all = allocatable.into_iter().flatten().filter(|(name, _)| is_extended(name));
+    let mut found: ResourceAmounts =
+        all.map(|(name, amount)| (name.clone(), amount_of(amount).units())).collect();
+    for (name, amount) in allocated {
+        let known = found.entry(name.clone()).or_default();
+        *known = (*known).max(*amount);
+    }
+    found
 }
 
 /// The checks of a pod that come before the allocation of managed resources: CPUs, memory and devices.

@@ -96,11 +96,11 @@ impl DeviceState {
         self.reusable.start_pod(uid);
     }
 
-    /// Releases the devices of all containers for which `keep` returns false.
-    pub fn retain(&mut self, keep: impl Fn(&PodUid, &str) -> bool) {
-        for uid in self.records.retain(keep) {
-            self.reusable.end_pod(&uid);
-        }
+    /// Releases the devices of all containers for which `keep` returns false. Returns whether there were any.
+    pub fn retain(&mut self, keep: impl Fn(&PodUid, &str) -> bool) -> bool {
+        let released = self.records.retain(keep);
+        released.iter().for_each(|uid| self.reusable.end_pod(uid));
+        !released.is_empty()
     }
 
     /// Devices of the pod's ended init containers.

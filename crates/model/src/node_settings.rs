@@ -84,6 +84,8 @@ pub struct PodGates {
     pub numeric_tolerations: bool,
     /// `PodReadyToStartContainersCondition`: whether the sandbox is up is shown.
     pub ready_to_start_condition: bool,
+    /// `ResourceHealthStatus`: the health of the devices of containers is shown.
+    pub resource_health: bool,
     /// `ChangeContainerStatusOnKubeletRestart`: what probes said of a container ends with the agent.
     pub restart_forgets_probes: bool,
     /// `SELinuxMount`: volumes of all access modes are mounted with SELinux labels.
@@ -102,6 +104,7 @@ impl Default for PodGates {
             init_container_resize: true,
             pod_level_resize: true,
             ready_to_start_condition: true,
+            resource_health: true,
             restart_forgets_probes: false,
             selinux_mount: false,
         }

@@ -55,10 +55,16 @@ async fn single_check(State(published): State<PublishedState>, Path(name): Path<
     }
 }
 
-/// All checks in upstream's order. `log` and `device-plugin` exist only for compatibility and always pass.
+/// All checks in upstream's order. `log` exists only for compatibility and always passes.
 fn checks(published: &PublishedState) -> [Check; 4] {
-    [("ping", None), ("log", None), ("syncloop", published.sync_loop_problem()), ("device-plugin", None)]
-        .map(|(name, problem)| Check { name, problem })
+    let device_plugin = published.devices.registration_problem();
+    [
+        ("ping", None),
+        ("log", None),
+        ("syncloop", published.sync_loop_problem()),
+        ("device-plugin", device_plugin),
+    ]
+    .map(|(name, problem)| Check { name, problem })
 }
 
 fn respond(checks: &[Check], metrics: &HealthCheckMetrics, query: Option<&str>) -> Response {

@@ -6,6 +6,7 @@ use std::time::Duration;
 use agent::cluster::event_log::EventLog;
 use agent::metrics::Metrics;
 use agent::pipeline::cached_status::CachedStatus;
+use agent::pipeline::plugin_devices::PluginDevices;
 use agent::pipeline::tables::Reader;
 use agent::pipeline::timeline::Timelines;
 use agent::statistics::Statistics;
@@ -31,6 +32,7 @@ pub struct PublishedState {
     /// When the sync loop last started an iteration.
     pub heartbeat: watch::Receiver<Instant>,
     pub checks: Arc<HealthCheckMetrics>,
+    pub devices: PluginDevices,
     /// When the agent started.
     pub started_at: Timestamp,
     /// A sync loop without a heartbeat for longer than this counts as stuck.

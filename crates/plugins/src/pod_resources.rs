@@ -7,7 +7,8 @@ use std::sync::Arc;
 use grpc_socket::GrpcListener;
 use model::PreparedDevice;
 use ports::served::pod_resources::{
-    AllocatedClaim, AllocatedContainer, AllocatedMemory, AllocatedPod, ContractVersion, PodResources,
+    AllocatedClaim, AllocatedContainer, AllocatedDevice, AllocatedMemory, AllocatedPod, ContractVersion,
+    PodResources,
 };
 use timing::RateLimiter;
 use tonic::transport::Server;
@@ -82,7 +83,8 @@ impl v1::pod_resources_lister_server::PodResourcesLister for Lister {
     ) -> Result<Response<v1::AllocatableResourcesResponse>, Status> {
         let cpu_ids = self.resources.allocatable_cpus().into_iter().map(i64::from).collect();
         let memory = self.resources.allocatable_memory().into_iter().map(memory_v1).collect();
-        Ok(Response::new(v1::AllocatableResourcesResponse { cpu_ids, memory, ..Default::default() }))
+        let devices = self.resources.allocatable_devices().into_iter().map(device_v1).collect();
+        Ok(Response::new(v1::AllocatableResourcesResponse { devices, cpu_ids, memory }))
     }
 
     async fn get(
@@ -107,7 +109,7 @@ impl v1alpha1::pod_resources_lister_server::PodResourcesLister for Lister {
         let pods = self.resources.list(ContractVersion::V1Alpha1);
         let container = |container: AllocatedContainer| v1alpha1::ContainerResources {
             name: container.name,
-            devices: Vec::new(),
+            devices: container.devices.into_iter().map(device_v1alpha1).collect(),
         };
         let pod = |pod: AllocatedPod| v1alpha1::PodResources {
             name: pod.name,
@@ -128,13 +130,23 @@ fn memory_v1(memory: AllocatedMemory) -> v1::ContainerMemory {
     }
 }
 
+fn device_v1(device: AllocatedDevice) -> v1::ContainerDevices {
+    let topology = device.node.map(|id| v1::TopologyInfo { nodes: vec![v1::NumaNode { id }] });
+    v1::ContainerDevices { resource_name: device.resource, device_ids: vec![device.id], topology }
+}
+
+/// The old version has no topology.
+fn device_v1alpha1(device: AllocatedDevice) -> v1alpha1::ContainerDevices {
+    v1alpha1::ContainerDevices { resource_name: device.resource, device_ids: vec![device.id] }
+}
+
 fn pod_v1(pod: AllocatedPod) -> v1::PodResources {
     let container = |container: AllocatedContainer| v1::ContainerResources {
         name: container.name,
         cpu_ids: container.cpus.into_iter().map(i64::from).collect(),
         memory: container.memory.into_iter().map(memory_v1).collect(),
+        devices: container.devices.into_iter().map(device_v1).collect(),
         dynamic_resources: container.claims.into_iter().map(dynamic_resource).collect(),
-        ..v1::ContainerResources::default()
     };
     v1::PodResources {
         name: pod.name,

@@ -9,8 +9,8 @@ use anyhow::Context;
 use cluster::identity::{ClientCertificateManager, IdentityMeters, connect};
 use cluster::{ApiServerAdapter, Clients};
 use config::{Gate, LoadedConfig};
-use host::{HostCsiFolders, HostPluginSockets, SealedCheckpoints, StateFiles};
-use plugins::{GrpcCsiConnector, GrpcDraConnector, GrpcPluginRegistration};
+use host::{HostCsiFolders, SealedCheckpoints, StateFiles};
+use plugins::{GrpcCsiConnector, GrpcDraConnector};
 use ports::api::pod_certificates::ApiPodCertificates;
 use ports::api::trust_bundles::ApiTrustBundles;
 use ports::clock::SystemClock;
@@ -73,9 +73,7 @@ pub async fn join(
         volumes: server.clone(),
         plugins: PluginPorts {
             folders: Arc::new(HostCsiFolders::new(&loaded.flags.root_dir)),
-            sockets: Arc::new(HostPluginSockets::new(&loaded.flags.root_dir)),
             connector: Arc::new(GrpcCsiConnector),
-            registration: Arc::new(GrpcPluginRegistration),
         },
         dynamic_resources: DynamicResourcePorts {
             api: server.clone(),

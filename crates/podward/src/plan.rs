@@ -22,6 +22,7 @@ mod topology;
 mod upkeep;
 
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use agent::images::PullSettings;
@@ -33,7 +34,7 @@ use decide::memory::MemoryPolicy;
 use decide::pipeline::backoff::{self, CrashBackoffDecay};
 use decide::topology::Alignment;
 use manifest::ManifestRules;
-use model::{CgroupDriver, CredentialProvider, HostCapabilities, IdPool, NodeSettings};
+use model::{CgroupDriver, CredentialProvider, HostCapabilities, IdPool, NodeSettings, NumaMask};
 use ports::host::host_facts::HostFacts;
 
 pub(crate) use addresses::address;
@@ -61,6 +62,10 @@ pub struct Plan {
     pub memory: Option<MemoryPolicy>,
     /// `None` with the policy `none` of the topology manager.
     pub alignment: Option<Alignment>,
+    /// The folder of the sockets of device plugins.
+    pub device_plugins: PathBuf,
+    /// NUMA nodes of the machine; empty if no resource is aligned to them.
+    pub numa_nodes: NumaMask,
     /// `cpuManagerReconcilePeriod`.
     pub cpu_reconcile_period: Duration,
     pub pulls: PullSettings,
@@ -130,6 +135,8 @@ pub fn plan(
         cpus,
         memory,
         alignment: topology::alignment(loaded, &numa_nodes)?,
+        device_plugins: registration::DEVICE_PLUGINS.into(),
+        numa_nodes: NumaMask::of(numa_nodes.iter().map(|node| node.id)),
         cpu_reconcile_period: positive(loaded.config.managers.cpu_manager_reconcile_period.to_std()),
         pulls: images::pulls(loaded),
         verification: images::verification(loaded),

@@ -18,6 +18,7 @@ mod node_api;
 mod node_shutdown;
 mod node_side;
 mod pipeline;
+mod plugin_registration;
 mod pod_resources;
 mod pod_runtime;
 mod pulls;
@@ -77,9 +78,11 @@ pub fn start(adapters: Adapters, plan: Plan) -> anyhow::Result<Running> {
         node_view.as_ref(),
         &receivers.sources_ready,
     );
-    let drivers = dynamic.as_ref().map(|dynamic| dynamic.drivers.clone());
-    let cluster_side = (node_view.as_ref(), tokens.as_ref(), drivers);
+    let cluster_side = (node_view.as_ref(), tokens.as_ref());
     let volumes = volumes::start_volumes(&mut running, &context, cluster_side, &reporters);
+    let drivers = dynamic.as_ref().map(|dynamic| dynamic.drivers.clone());
+    plugin_registration::start_plugin_registry(&mut running, &context, volumes.registration.clone(), drivers);
+    plugin_registration::start_device_plugins(&mut running, &context, &reporters);
     let statistics = statistics::statistics(&context, &volumes);
     running.spawn("volume usage", statistics.clone().measure_volumes(running.cancel.clone()));
     state.statistics = Some(statistics.clone());

@@ -10,6 +10,8 @@ mod cluster;
 mod counts;
 #[path = "virtual_node/cpus.rs"]
 mod cpus;
+#[path = "virtual_node/devices.rs"]
+mod devices;
 #[path = "virtual_node/earlier_releases.rs"]
 mod earlier_releases;
 #[path = "virtual_node/eviction.rs"]

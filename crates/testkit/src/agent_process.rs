@@ -27,6 +27,9 @@ pub use config::{AgentOptions, Ports};
 /// Name of the node in every scenario without a cluster.
 pub const NODE: &str = "node-a";
 
+/// The folder of device plugins of every agent.
+const DEVICE_PLUGINS: &str = "/var/lib/kubelet/device-plugins";
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Agent {
     Podward,
@@ -89,6 +92,7 @@ pub struct AgentProcess {
     arguments: Vec<String>,
     programs: Vec<PathBuf>,
     node: String,
+    device_plugins: Option<PathBuf>,
     child: Option<Running>,
 }
 
@@ -97,8 +101,9 @@ impl AgentProcess {
     pub fn prepare(kind: Agent, instance: &Instance, options: &AgentOptions) -> Result<Self> {
         let ports = config::write(instance, options)?;
         let folder = instance.folder().to_path_buf();
-        let AgentOptions { verbosity, arguments, programs, node, .. } = options.clone();
-        Ok(Self { kind, folder, ports, verbosity, arguments, programs, node, child: None })
+        let AgentOptions { verbosity, arguments, programs, node, device_plugins, .. } = options.clone();
+        let child = None;
+        Ok(Self { kind, folder, ports, verbosity, arguments, programs, node, device_plugins, child })
     }
 
     /// Starts the process and returns at once.
@@ -110,7 +115,7 @@ impl AgentProcess {
             .append(true)
             .open(self.log_path())
             .context("open the agent's log")?;
-        let mut command = Command::new(&program);
+        let mut command = self.command(&program)?;
         if self.kind == Agent::Podward {
             command.arg("agent");
         }
@@ -129,6 +134,18 @@ impl AgentProcess {
             .with_context(|| format!("start {}", program.display()))?;
         self.child = Some(Running(child));
         Ok(())
+    }
+
+    /// The program, in its own mount namespace if another folder stands for that of device plugins. The process keeps its ID.
+    fn command(&self, program: &Path) -> Result<Command> {
+        let Some(folder) = &self.device_plugins else { return Ok(Command::new(program)) };
+        for needed in [folder.as_path(), Path::new(DEVICE_PLUGINS)] {
+            fs::create_dir_all(needed).with_context(|| format!("create {}", needed.display()))?;
+        }
+        let mut command = Command::new("unshare");
+        let script = format!("mount --bind \"$0\" {DEVICE_PLUGINS} && exec \"$@\"");
+        command.args(["--mount", "--propagation", "slave", "sh", "-c", &script]).arg(folder).arg(program);
+        Ok(command)
     }
 
     fn search_path(&self) -> Result<OsString> {

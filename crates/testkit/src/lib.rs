@@ -21,6 +21,7 @@ pub mod containerd;
 pub mod control_plane;
 pub mod cri_view;
 pub mod csi_driver;
+pub mod device_plugin;
 pub mod dra_driver;
 pub mod fake_api;
 pub mod fake_clock;

@@ -5,6 +5,8 @@ use decide::node::node_shutdown::NODE_PROBLEM;
 use decide::node::node_status::Pressure;
 use tokio::sync::watch;
 
+use crate::pipeline::plugin_devices::DeviceCounts;
+
 /// The receivers of all reports.
 #[derive(Clone, Debug)]
 pub struct NodeReports {
@@ -12,6 +14,7 @@ pub struct NodeReports {
     storage: watch::Receiver<Option<String>>,
     shutdown: watch::Receiver<Option<Shutdown>>,
     volumes_in_use: watch::Receiver<Option<Vec<String>>>,
+    devices: watch::Receiver<DeviceCounts>,
 }
 
 /// One sender for each reporting stage.
@@ -24,6 +27,8 @@ pub struct NodeReportSenders {
     pub shutdown: watch::Sender<Option<Shutdown>>,
     /// Volumes that must not be detached; `None` while they are unknown.
     pub volumes_in_use: watch::Sender<Option<Vec<String>>>,
+    /// Devices of device plugins.
+    pub devices: watch::Sender<DeviceCounts>,
 }
 
 impl NodeReportSenders {
@@ -34,6 +39,7 @@ impl NodeReportSenders {
             storage: self.storage.subscribe(),
             shutdown: self.shutdown.subscribe(),
             volumes_in_use: self.volumes_in_use.subscribe(),
+            devices: self.devices.subscribe(),
         }
     }
 }
@@ -49,6 +55,7 @@ pub fn channels() -> (NodeReportSenders, NodeReports) {
         storage: watch::Sender::new(Some(NO_CSI_NODE.to_owned())),
         shutdown: watch::Sender::new(Some(Shutdown::None)),
         volumes_in_use: watch::Sender::new(None),
+        devices: watch::Sender::new(DeviceCounts::new()),
     };
     let reports = senders.subscribe();
     (senders, reports)
@@ -92,7 +99,14 @@ impl NodeReports {
         self.volumes_in_use.borrow().clone()
     }
 
-    /// Waits for the next change of any report.
+    /// Devices of device plugins, by resource. The next regular status update shows changes, so that a device that changes
+    /// often does not cause many.
+    #[must_use]
+    pub fn devices(&self) -> DeviceCounts {
+        self.devices.borrow().clone()
+    }
+
+    /// Waits for the next change of any report but devices.
     pub async fn changed(&mut self) {
         tokio::select! {
             () = next(&mut self.pressure) => {}

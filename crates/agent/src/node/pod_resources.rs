@@ -7,13 +7,15 @@ use decide::resource_claims::container_devices::ContainerClaim;
 use k8s_openapi::api::core::v1::Container;
 use model::{Pod, PreparedDevice, WorkerPhase, WorkerView};
 use ports::served::pod_resources::{
-    AllocatedClaim, AllocatedContainer, AllocatedMemory, AllocatedPod, ContractVersion, PodResources,
+    AllocatedClaim, AllocatedContainer, AllocatedDevice, AllocatedMemory, AllocatedPod, ContractVersion,
+    PodResources,
 };
 
 use crate::dynamic_resources::resource_claims::ResourceClaims;
 use crate::metrics::Metrics;
 use crate::pipeline::exclusive_cpus::ExclusiveCpus;
 use crate::pipeline::pinned_memory::PinnedMemory;
+use crate::pipeline::plugin_devices::PluginDevices;
 use crate::pipeline::tables::Reader;
 
 pub struct PodResourcesService {
@@ -21,6 +23,7 @@ pub struct PodResourcesService {
     pub workers: Reader<WorkerView>,
     pub cpus: ExclusiveCpus,
     pub memory: PinnedMemory,
+    pub devices: PluginDevices,
     /// `None` without an API server.
     pub claims: Option<Arc<ResourceClaims>>,
     pub scope: ListScope,
@@ -64,6 +67,7 @@ impl PodResourcesService {
             name: container.name.clone(),
             cpus: self.cpus.exclusive(&pod.uid, &container.name).iter().collect(),
             memory: self.memory.blocks(&pod.uid, &container.name).into_iter().map(allocated_memory).collect(),
+            devices: self.devices.of_container(&pod.uid, &container.name),
             claims: claims.unwrap_or_default(),
         }
     }
@@ -119,6 +123,10 @@ impl PodResources for PodResourcesService {
     fn allocatable_memory(&self) -> Vec<AllocatedMemory> {
         self.memory.allocatable().into_iter().map(allocated_memory).collect()
     }
+
+    fn allocatable_devices(&self) -> Vec<AllocatedDevice> {
+        self.devices.allocatable()
+    }
 }
 
 fn allocated_memory(block: MemoryBlock) -> AllocatedMemory {
@@ -170,6 +178,7 @@ mod tests {
             workers: views,
             cpus: ExclusiveCpus::default(),
             memory: PinnedMemory::default(),
+            devices: PluginDevices::default(),
             claims: None,
             scope: ListScope::Active,
             metrics: metrics.clone(),

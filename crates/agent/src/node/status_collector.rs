@@ -59,6 +59,7 @@ impl StatusCollector {
             startup_problems: deps.reports.startup_problems(),
             pressure: deps.reports.pressure(),
             volumes_in_use: deps.reports.volumes_in_use(),
+            devices: deps.reports.devices(),
         };
         self.last.clone()
     }

@@ -136,8 +136,9 @@ impl Allocations {
         self.managed.cpus()
     }
 
-    /// Sends the UID of each pod whose allocation or resize conditions change to `listener`.
+    /// Sends the UID of each pod whose allocation, resize conditions or device health change to `listener`.
     pub fn subscribe(&self, listener: KeySender<PodUid>) {
+        self.managed.devices().subscribe(listener.clone());
         self.with_state(|state| state.listeners.push(listener));
     }
 

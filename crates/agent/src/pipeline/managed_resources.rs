@@ -8,11 +8,11 @@
 //! by container, init containers first. Both orders are upstream's, and can be seen in rejections.
 //!
 //! # Waiting
-//! CPUs and memory are decided at once: without devices, the future of `admit` never waits, and the sync loop polls it
-//! once. Device plugins are asked over their sockets: the sync loop must then keep the future among its pending
-//! admissions, and admit later pods after it, because they compete for the same resources. The state may change while the
-//! future waits: a pod may be released, but no other pod is admitted. A future that is dropped undoes nothing, so the
-//! sync loop calls [`ManagedResources::retain`] when a pod disappears while its admission waits.
+//! CPUs and memory are decided at once: without devices, the future of `admit` never waits. Device plugins are called over
+//! their sockets: the sync loop then keeps the future, and admits later pods after it, because they compete for the same
+//! resources. The state may change while the future waits: a pod may be released, but no other pod is admitted. A future
+//! that is dropped undoes nothing, so the sync loop calls [`ManagedResources::retain`] when a pod disappears while its
+//! admission waits.
 //!
 //! # Running pods
 //! Pods that run when the agent starts keep what the restored state says ([`ManagedResources::adopt`]); they are never
@@ -22,6 +22,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use decide::topology::{Alignment, AlignmentPolicy, AlignmentScope, MergedHint, affinity_rejection};
+use futures::FutureExt as _;
 use k8s_openapi::api::core::v1::Container;
 use model::{ContainerKind, ContainerRef, Pod, PodUid, ProviderHints, Rejection, TopologyHint};
 use tokio::time::Instant;
@@ -29,6 +30,7 @@ use tokio::time::Instant;
 use crate::metrics::Metrics;
 use crate::pipeline::exclusive_cpus::ExclusiveCpus;
 use crate::pipeline::pinned_memory::PinnedMemory;
+use crate::pipeline::plugin_devices::PluginDevices;
 
 /// The hint of containers that are not aligned.
 const NOT_ALIGNED: TopologyHint = TopologyHint { nodes: None, preferred: false };
@@ -40,7 +42,16 @@ pub struct ManagedResources {
     alignment: Option<Alignment>,
     cpus: ExclusiveCpus,
     memory: PinnedMemory,
+    devices: PluginDevices,
     metrics: Arc<Metrics>,
+}
+
+/// Which resources an admission allocates.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Scope {
+    All,
+    /// Without devices, which a resize cannot change.
+    Resize,
 }
 
 /// What a pod had before its admission, so that [`ManagedResources::undo`] releases only what it got since.
@@ -49,6 +60,7 @@ pub struct Admission {
     pod: PodUid,
     cpus_before: BTreeSet<String>,
     memory_before: BTreeSet<String>,
+    devices_before: BTreeSet<String>,
 }
 
 impl ManagedResources {
@@ -62,7 +74,13 @@ impl ManagedResources {
         if alignment.is_some() {
             metrics.cpus.alignment_started();
         }
-        Self { alignment, cpus, memory, metrics }
+        Self { alignment, cpus, memory, devices: PluginDevices::default(), metrics }
+    }
+
+    /// Adds the devices of device plugins.
+    #[must_use]
+    pub fn with_devices(self, devices: PluginDevices) -> Self {
+        Self { devices, ..self }
     }
 
     #[must_use]
@@ -75,14 +93,35 @@ impl ManagedResources {
         &self.memory
     }
 
+    #[must_use]
+    pub fn devices(&self) -> &PluginDevices {
+        &self.devices
+    }
+
     /// Aligns and allocates the resources of a pod. Containers that have some keep them.
     ///
     /// # Errors
     /// When the resources are not free, or not on suitable NUMA nodes. The pod then has what it had before.
     pub async fn admit(&self, pod: &Pod) -> Result<Admission, Rejection> {
+        self.allocate_pod(pod, Scope::All).await
+    }
+
+    /// Like [`Self::admit`], for a pod that gets other CPUs and memory. Never waits.
+    ///
+    /// # Errors
+    /// When the resources are not free, or not on suitable NUMA nodes. The pod then has what it had before.
+    pub fn admit_resize(&self, pod: &Pod) -> Result<Admission, Rejection> {
+        let admission = self.allocate_pod(pod, Scope::Resize).now_or_never();
+        admission.unwrap_or_else(|| {
+            let message = "Allocate failed due to an allocation that waits, which is unexpected";
+            Err(Rejection::at_admission("UnexpectedAdmissionError", message))
+        })
+    }
+
+    async fn allocate_pod(&self, pod: &Pod, resources: Scope) -> Result<Admission, Rejection> {
         let admission = self.before(pod);
         let started = Instant::now();
-        let result = self.align(pod).await;
+        let result = self.align(pod, resources).await;
         self.metrics.topology.checked(started.elapsed());
         match result {
             Ok(()) => Ok(admission),
@@ -98,12 +137,14 @@ impl ManagedResources {
 
     /// Releases what a pod got by an admission.
     pub fn undo(&self, admission: &Admission) {
-        let Admission { pod, cpus_before, memory_before } = admission;
+        let Admission { pod, cpus_before, memory_before, devices_before } = admission;
         self.cpus.retain(|uid, container| uid != pod || cpus_before.contains(container));
         self.memory.retain(|uid, container| uid != pod || memory_before.contains(container));
+        self.devices.retain(|uid, container| uid != pod || devices_before.contains(container));
     }
 
-    /// Allocates resources for containers of a running pod that have none: it was started under another policy.
+    /// Allocates CPUs and memory for containers of a running pod that have none: it was started under another policy. Devices
+    /// cannot be added to a running container.
     ///
     /// # Errors
     /// When the resources are not free. The pod keeps running with what it has.
@@ -134,6 +175,7 @@ impl ManagedResources {
             pod: pod.uid.clone(),
             cpus_before: self.cpus.owners(&pod.uid),
             memory_before: self.memory.owners(&pod.uid),
+            devices_before: self.devices.owners(&pod.uid),
         }
     }
 
@@ -145,12 +187,13 @@ impl ManagedResources {
         if self.memory.is_enabled() {
             self.memory.retain(&keep);
         }
+        self.devices.retain(&keep);
     }
 
-    async fn align(&self, pod: &Pod) -> Result<(), Rejection> {
+    async fn align(&self, pod: &Pod, resources: Scope) -> Result<(), Rejection> {
         let Some(alignment) = &self.alignment else {
             for container in pod.containers() {
-                self.allocate(pod, container, NOT_ALIGNED).await?;
+                self.allocate(pod, container, NOT_ALIGNED, resources).await?;
             }
             return Ok(());
         };
@@ -158,14 +201,14 @@ impl ManagedResources {
             AlignmentScope::Container => {
                 for container in pod.containers() {
                     let hint = self.merge(alignment, &self.container_hints(pod, container.container))?;
-                    self.allocate(pod, container, hint).await?;
+                    self.allocate(pod, container, hint, resources).await?;
                     self.count_aligned(alignment, Ok(()));
                 }
             }
             AlignmentScope::Pod => {
                 let hint = self.merge(alignment, &self.pod_hints(pod))?;
                 for container in pod.containers() {
-                    self.allocate(pod, container, hint).await?;
+                    self.allocate(pod, container, hint, resources).await?;
                 }
                 self.count_aligned(alignment, Ok(()));
             }
@@ -185,20 +228,27 @@ impl ManagedResources {
 
     /// Hints of each resource manager, in the order of allocation.
     fn container_hints(&self, pod: &Pod, container: &Container) -> Vec<ProviderHints> {
-        vec![self.cpus.container_hints(pod, container), self.memory.container_hints(pod, container)]
+        vec![
+            self.devices.container_hints(pod, container),
+            self.cpus.container_hints(pod, container),
+            self.memory.container_hints(pod, container),
+        ]
     }
 
     fn pod_hints(&self, pod: &Pod) -> Vec<ProviderHints> {
-        vec![self.cpus.pod_hints(pod), self.memory.pod_hints(pod)]
+        vec![self.devices.pod_hints(pod), self.cpus.pod_hints(pod), self.memory.pod_hints(pod)]
     }
 
-    #[expect(clippy::unused_async, reason = "device plugins are asked here")]
     async fn allocate(
         &self,
         pod: &Pod,
         container: ContainerRef<'_>,
         hint: TopologyHint,
+        resources: Scope,
     ) -> Result<(), Rejection> {
+        if resources == Scope::All {
+            self.devices.allocate(pod, container, hint.nodes).await?;
+        }
         self.cpus.allocate(pod, container, hint.nodes)?;
         self.memory.allocate(pod, container, hint)
     }

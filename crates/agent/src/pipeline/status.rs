@@ -3,7 +3,7 @@
 //! A status is a pure function of spec, observation, worker and the last reported status (`decide::status::pod_status`).
 //! This stage calls it for each pod whose inputs changed.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
 use decide::pipeline::terminations::terminations;
@@ -12,7 +12,7 @@ use decide::runtime_spec::pod_paths::pod_cgroup;
 use decide::status::pod_status::{
     PodStatusInputs, PodStatusNodeInputs, pod_status, previous_status, shows_cgroup,
 };
-use k8s_openapi::api::core::v1::PodStatus;
+use k8s_openapi::api::core::v1::{PodStatus, ResourceStatus};
 use model::{CgroupLimits, Moment, NodeSettings, Pod, PodUid, ProbeResults, Replacement, WorkerView};
 use ports::clock::Clock;
 use ports::host::pod_cgroups::PodCgroups;
@@ -146,6 +146,7 @@ impl StatusDeps {
             resize: &resize,
             actuated: self.allocations.actuated(uid).as_ref(),
             cgroup: cgroup.as_ref(),
+            resource_health: &self.resource_health(uid),
             handlers: &features.handlers,
             node: &self.node,
             now: self.clock.now(),
@@ -171,6 +172,13 @@ impl StatusDeps {
             self.timelines.record_ready(uid);
         }
         self.statuses.set(uid, Arc::new(new));
+    }
+
+    fn resource_health(&self, uid: &PodUid) -> BTreeMap<String, Vec<ResourceStatus>> {
+        match self.settings.gates.resource_health {
+            true => self.allocations.managed().devices().resource_health(uid),
+            false => BTreeMap::new(),
+        }
     }
 
     /// The limits of the pod's cgroup, if its status includes them.

@@ -7,6 +7,7 @@
 //! | requeues, when they are due | a worker requested its next sync | syncs |
 //! | probe results | a container's health changed | syncs |
 //! | kill requests | the agent ends a pod: node shutdown or eviction | kills |
+//! | allocations by device plugins | a pod that waited for its devices may start | admissions |
 //! | terminated preemption victims | a critical pod may start | preemptions |
 //! | the Node object, read again | a rejected pod may match the node after all | readmissions |
 //! | housekeeping, every 2 s | sweep orphans | cleanups |
@@ -18,6 +19,7 @@ mod admission;
 mod cgroup_list;
 mod handlers;
 mod idle_sweeps;
+mod pending_admissions;
 mod preemption;
 mod readmission;
 mod resizes;
@@ -52,6 +54,7 @@ use crate::pipeline::messages::{
 use crate::pipeline::observation::Observer;
 use crate::pipeline::tables::{Reader, Writer};
 use idle_sweeps::IdleSweeps;
+use pending_admissions::PendingAdmissions;
 use preemption::PendingPreemptions;
 use readmission::PendingReadmissions;
 use resizes::PendingResizes;
@@ -107,6 +110,7 @@ pub struct SyncLoop {
     sweeps: u32,
     idle_sweeps: IdleSweeps,
     resizes: PendingResizes,
+    admissions: PendingAdmissions,
     preemptions: PendingPreemptions,
     readmissions: PendingReadmissions,
     /// The Node object that was read for the pod being readmitted.
@@ -126,6 +130,7 @@ impl SyncLoop {
             sweeps: 0,
             idle_sweeps: IdleSweeps::default(),
             resizes: PendingResizes::new(),
+            admissions: PendingAdmissions::default(),
             preemptions: PendingPreemptions::default(),
             readmissions: PendingReadmissions::default(),
             fresh_node: None,
@@ -183,6 +188,7 @@ impl SyncLoop {
             () = sleep_until(next_due) => self.handle_requeues(),
             () = sleep_until(preemption_due) => self.handle_preemptions(),
             Ok(()) = self.worker_changes.changed(), if preemption_due.is_some() => self.handle_preemptions(),
+            Some(step) = self.admissions.next() => self.handle_admission(step),
             Some((uid, node)) = self.readmissions.next() => self.handle_readmission(&uid, node),
             _ = housekeeping.tick() => self.handle_pod_cleanups().await,
         }

@@ -206,7 +206,7 @@ gates! {
     ReloadKubeletServerCertificateFile: Beta, On, Used;
     RemoteRequestHeaderUID: Beta, On, Other;
     ResilientWatchCacheInitialization: Stable, On, Locked;
-    ResourceHealthStatus: Beta, On, NoEffect, requires DynamicResourceAllocation;
+    ResourceHealthStatus: Beta, On, Used, requires DynamicResourceAllocation;
     ResourceHealthStatusMessage: Beta, On, NoEffect, requires ResourceHealthStatus;
     RestartAllContainersOnContainerExits: Beta, On, Used,
         requires ContainerRestartRules, NodeDeclaredFeatures;

@@ -147,7 +147,7 @@ fn extended_resources_of_node_are_checked() {
     )
     .unwrap();
     let mut node = TestNode::with(&[of("old", "1")]);
-    node.extended_resources = extended_resources(Some(&list));
+    node.extended_resources = extended_resources(Some(&list), &ResourceAmounts::new());
     assert_eq!(node.extended_resources.keys().collect::<Vec<_>>(), ["example.com/gone", "example.com/gpu"]);
     assert_eq!(node.admit(&gpus("2")), Ok(Vec::new()));
     let (reason, message) = node.admit(&gpus("3")).unwrap_err();
@@ -157,6 +157,17 @@ fn extended_resources_of_node_are_checked() {
         "Node didn't have enough resource: example.com/gpu, requested: 3, used: 1, capacity: 3"
     );
     assert_eq!(TestNode::new().admit(&gpus("3")), Ok(Vec::new()), "not on the Node object");
+}
+
+#[test]
+fn extended_resources_are_never_less_than_what_pods_own() {
+    let list: ResourceList =
+        serde_json::from_value(json!({"example.com/restarting": "0", "example.com/gpu": "3"})).unwrap();
+    let owned = [("restarting", 2), ("gpu", 1), ("unknown", 1)];
+    let owned = owned.map(|(name, count)| (format!("example.com/{name}"), count)).into();
+    let expected = [("restarting", 2), ("gpu", 3), ("unknown", 1)];
+    let expected = expected.map(|(name, count)| (format!("example.com/{name}"), count)).into();
+    assert_eq!(extended_resources(Some(&list), &owned), expected);
 }
 
 #[test]

@@ -27,6 +27,7 @@ use model::{
     EventType, ImageStatus, MachineIdentity, NodeResources, RuntimeHandler, RuntimeVersion, Timestamp,
 };
 
+use crate::devices::DeviceCount;
 pub use addresses::{node_addresses, parse_node_ips};
 pub(crate) use capacity::is_extended;
 pub use conditions::is_ready;
@@ -99,6 +100,8 @@ pub struct NodeStatusInputs {
     pub pressure: Pressure,
     /// Volumes that must not be detached; `None` while unknown.
     pub volumes_in_use: Option<Vec<String>>,
+    /// Devices of device plugins, by resource.
+    pub devices: BTreeMap<String, DeviceCount>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -157,7 +160,7 @@ pub fn updated_node(
     if let Some(found) = node_addresses(profile, &inputs.addresses, status.addresses.as_deref()) {
         status.addresses = Some(found);
     }
-    capacity::set(status, &profile.resources);
+    capacity::set(status, &profile.resources, &inputs.devices);
     events.extend(info::set(status, profile, inputs));
     set_runtime(status, profile, inputs);
     status.images = images::image_list(&inputs.images, profile.max_images);

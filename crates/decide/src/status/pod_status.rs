@@ -13,9 +13,10 @@ mod resources;
 mod restart_all;
 mod transitions;
 
+use std::collections::BTreeMap;
 use std::net::IpAddr;
 
-use k8s_openapi::api::core::v1::{ContainerStatus, PodCondition, PodStatus};
+use k8s_openapi::api::core::v1::{ContainerStatus, PodCondition, PodStatus, ResourceStatus};
 use model::{
     CgroupLimits, ObservedPod, Pod, PodGates, PodResources, ProbeResults, Rejection, RejectionKind,
     Replacement, RuntimeHandler, Timestamp, WorkerPhase, WorkerView,
@@ -46,6 +47,8 @@ pub struct PodStatusInputs<'a> {
     pub actuated: Option<&'a PodResources>,
     /// The limits of the pod's cgroup, if [`shows_cgroup`] is true and they could be read.
     pub cgroup: Option<&'a CgroupLimits>,
+    /// Health of the devices of each regular container.
+    pub resource_health: &'a BTreeMap<String, Vec<ResourceStatus>>,
     pub handlers: &'a [RuntimeHandler],
     pub node: &'a PodStatusNodeInputs,
     pub now: Timestamp,
@@ -161,6 +164,9 @@ fn next_status(inputs: &PodStatusInputs<'_>) -> PodStatus {
             true => resources::actuated_pod_resources(pod, inputs.cgroup, inputs.previous),
             false => resources::pod_resources(pod),
         });
+    }
+    for container in &mut statuses.regular {
+        container.allocated_resources_status = inputs.resource_health.get(&container.name).cloned();
     }
     let some = |list: Vec<ContainerStatus>| (!list.is_empty()).then_some(list);
     status.init_container_statuses = some(statuses.init);

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use agent::node::node_view::NodeView;
 use agent::node::runtime_health::RuntimeHealth;
+use agent::pipeline::plugin_devices::PluginDevices;
 use axum::extract::State;
 use axum::response::Response;
 use decide::node::node_status::{NodeAddressInputs, NodeProfile, NodeStatusInputs, initial_node};
@@ -24,6 +25,7 @@ pub struct LocalNodeDeps {
     pub profile: Arc<NodeProfile>,
     /// The Node object of the API server; `None` without an API server.
     pub view: Option<watch::Receiver<NodeView>>,
+    pub devices: PluginDevices,
     pub host: Arc<dyn HostFacts>,
     pub runtime: Arc<dyn RuntimeService>,
     /// The version of podward.
@@ -68,6 +70,7 @@ async fn observe_node(node: &LocalNodeDeps, health: &RuntimeHealth) -> NodeStatu
         handlers: health.features.handlers.clone(),
         supplemental_groups_policy: Some(health.features.supplemental_groups_policy),
         problems: problems.into_iter().flatten().cloned().collect(),
+        devices: node.devices.counts(),
         ..NodeStatusInputs::default()
     }
 }

@@ -24,6 +24,12 @@ impl PodResources for FixedPodResources {
     fn allocatable_memory(&self) -> Vec<AllocatedMemory> {
         vec![AllocatedMemory { kind: "memory".to_owned(), size: 7, nodes: vec![0, 1] }]
     }
+
+    fn allocatable_devices(&self) -> Vec<AllocatedDevice> {
+        [Some(1), None]
+            .map(|node| AllocatedDevice { resource: "v.com/x".into(), id: "a".into(), node })
+            .to_vec()
+    }
 }
 
 fn web() -> AllocatedPod {
@@ -73,6 +79,9 @@ async fn serves_both_api_versions_on_one_socket() {
     let allocatable = allocatable.into_inner();
     assert_eq!(allocatable.cpu_ids, [1, 2]);
     assert_eq!((allocatable.memory[0].memory_type.as_str(), allocatable.memory[0].size), ("memory", 7));
+    let devices: Vec<_> = allocatable.devices.iter().map(|device| device.topology.as_ref()).collect();
+    assert_eq!(devices[0].map(|topology| topology.nodes[0].id), Some(1));
+    assert_eq!(devices[1], None);
     let nodes = &allocatable.memory[0].topology.as_ref().unwrap().nodes;
     assert_eq!(nodes.iter().map(|node| node.id).collect::<Vec<_>>(), [0, 1]);
     let mut old = v1alpha1::pod_resources_lister_client::PodResourcesListerClient::new(channel);

@@ -8,6 +8,7 @@ use agent::node::{NodeStatusSettings, OnForbidden, Registration};
 use anyhow::Context;
 use config::configuration::{Taint, TaintEffect};
 use config::{Gate, KUBERNETES_VERSION, LoadedConfig, parse_ip};
+use decide::devices::checkpoint::DEVICE_CHECKPOINT;
 use decide::node::node_lease::LeaseSettings;
 use decide::node::node_status::{CloudProvider, NodeProfile, parse_node_ips};
 use k8s_openapi::api::core::v1 as core;
@@ -15,8 +16,8 @@ use model::NodeResources;
 
 use crate::version::VERSION;
 
-/// Upstream's checkpoint of allocated devices.
-const DEVICE_CHECKPOINT: &str = "/var/lib/kubelet/device-plugins/kubelet_internal_checkpoint";
+/// The folder of the sockets of device plugins. It does not depend on the root folder, because plugins do not know that.
+pub const DEVICE_PLUGINS: &str = "/var/lib/kubelet/device-plugins";
 
 /// Features that pods may require of a node, by the gate that enables each.
 const DECLARED: [(Gate, &str); 4] = [
@@ -56,7 +57,7 @@ pub fn node(loaded: &LoadedConfig, name: &str, resources: &NodeResources) -> any
         node_ips: node_ips(loaded)?,
         resources: resources.clone(),
         requires_ephemeral_storage: loaded.config.pods.local_storage_capacity_isolation,
-        device_state_lost: !Path::new(DEVICE_CHECKPOINT).exists(),
+        device_state_lost: !Path::new(DEVICE_PLUGINS).join(DEVICE_CHECKPOINT).exists(),
         max_images: usize::try_from(node.node_status_max_images).ok(),
         port: u16::try_from(loaded.config.server.port).unwrap_or(0),
         declared_features: declared_features(loaded),

@@ -66,6 +66,7 @@ fn pod_gates(loaded: &LoadedConfig) -> PodGates {
         pod_level_resize: loaded.gates.enabled(Gate::InPlacePodLevelResourcesVerticalScaling),
         numeric_tolerations: loaded.gates.enabled(Gate::TaintTolerationComparisonOperators),
         ready_to_start_condition: loaded.gates.enabled(Gate::PodReadyToStartContainersCondition),
+        resource_health: loaded.gates.enabled(Gate::ResourceHealthStatus),
         restart_forgets_probes: loaded.gates.enabled(Gate::ChangeContainerStatusOnKubeletRestart),
         selinux_mount: loaded.gates.enabled(Gate::SELinuxMount),
     }

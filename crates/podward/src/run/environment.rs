@@ -8,13 +8,15 @@ use agent::pipeline::allocations::{ACTUATED, ALLOCATED, Allocations};
 use agent::pipeline::exclusive_cpus::ExclusiveCpus;
 use agent::pipeline::managed_resources::ManagedResources;
 use agent::pipeline::pinned_memory::PinnedMemory;
+use agent::pipeline::plugin_devices::{PluginDevices, PluginDevicesDeps};
 use config::LoadedConfig;
 use host::{
     ExecCredentialPrograms, FileCheckpoints, HostDiskUsage, HostFilesystems, HostLogind, HostNodeLogs,
-    HostPodCgroups, HostPodFolders, HostPodVolumes, HostUsage, InotifyFolderWatch, IptablesFilter,
-    KernelLogDevice, MachineFacts, NodeCredentialFiles, PidfdProcessWatch, StateFiles,
+    HostPluginSockets, HostPodCgroups, HostPodFolders, HostPodVolumes, HostUsage, InotifyFolderWatch,
+    IptablesFilter, KernelLogDevice, MachineFacts, NodeCredentialFiles, PidfdProcessWatch, StateFiles,
 };
 use outbound::NetworkOutbound;
+use plugins::{GrpcDevicePluginConnector, GrpcPluginRegistration};
 use ports::clock::SystemClock;
 use ports::host::checkpoints::Checkpoints;
 use ports::runtime::Runtime;
@@ -77,6 +79,8 @@ pub(super) fn adapters(loaded: &LoadedConfig, plan: &Plan, found: StartupFacts) 
         disk_usage: Arc::new(HostDiskUsage::default()),
         checkpoints: Arc::new(FileCheckpoints::new(found.state)),
         state_files: Arc::new(StateFiles::new(root)),
+        plugin_sockets: Arc::new(HostPluginSockets::new(root)),
+        plugin_registration: Arc::new(GrpcPluginRegistration),
         watch: Arc::new(InotifyFolderWatch),
         outbound: Arc::new(NetworkOutbound::new()),
         kernel_log: Arc::new(KernelLogDevice::new("/dev/kmsg")),
@@ -115,8 +119,15 @@ pub(super) async fn restore_allocations(
     let allocations = Allocations::restore(files.clone(), allocated.as_deref(), actuated.as_deref())?;
     let cpus = ExclusiveCpus::restore(files.clone(), root, plan.cpus.clone(), metrics.clone()).await?;
     let memory = PinnedMemory::restore(files, root, plan.memory.clone(), metrics.clone()).await?;
+    let devices = PluginDevices::restore(PluginDevicesDeps {
+        connector: Arc::new(GrpcDevicePluginConnector),
+        folder: plan.device_plugins.clone(),
+        files: Arc::new(StateFiles::new(&plan.device_plugins)),
+        machine: plan.numa_nodes,
+        metrics: metrics.clone(),
+    });
     let managed = ManagedResources::new(plan.alignment.clone(), cpus, memory, metrics.clone());
-    Ok(allocations.with_managed(managed))
+    Ok(allocations.with_managed(managed.with_devices(devices.await)))
 }
 
 /// Reconciles the mount journal with the mount table of the kernel.

@@ -28,6 +28,7 @@ use ports::host::termination_messages::TerminationMessages;
 use ports::host::usage::{DiskUsage, Usage};
 use ports::host::user_namespaces::UserNamespaceRecords;
 use ports::outbound::Outbound;
+use ports::plugins::plugin_registry::{PluginRegistration, PluginSockets};
 use ports::runtime::Runtime;
 use ports::served::pod_logs::PodLogs;
 
@@ -64,6 +65,9 @@ pub struct Adapters {
     pub checkpoints: Arc<dyn Checkpoints>,
     /// Checkpoints in upstream's format and location.
     pub state_files: Arc<dyn Checkpoints>,
+    /// Sockets of plugins that register themselves by the socket.
+    pub plugin_sockets: Arc<dyn PluginSockets>,
+    pub plugin_registration: Arc<dyn PluginRegistration>,
     pub watch: Arc<dyn FolderWatch>,
     pub outbound: Arc<dyn Outbound>,
     pub kernel_log: Arc<dyn KernelLog>,

@@ -98,6 +98,7 @@ pub(super) fn published_state(
         statistics: None,
         heartbeat: receivers.heartbeat.clone(),
         checks: Arc::default(),
+        devices: context.adapters.allocations.managed().devices().clone(),
         started_at: context.adapters.clock.now(),
         heartbeat_timeout: MIN_HEARTBEAT_TIMEOUT.max(context.plan.sync_frequency * 2),
     }

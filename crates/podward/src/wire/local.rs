@@ -84,6 +84,7 @@ pub(super) fn local_api(context: &Context, state: &PublishedState) -> LocalApiDe
         node: LocalNodeDeps {
             profile: Arc::new(context.plan.node.profile.clone()),
             view: None,
+            devices: adapters.allocations.managed().devices().clone(),
             host: adapters.host.clone(),
             runtime: adapters.runtime.clone(),
             agent_version: VERSION,

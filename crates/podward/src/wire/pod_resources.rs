@@ -20,6 +20,7 @@ pub(super) fn start_pod_resources(
         workers: context.tables.workers.clone(),
         cpus: context.adapters.allocations.cpus().clone(),
         memory: context.adapters.allocations.managed().memory().clone(),
+        devices: context.adapters.allocations.managed().devices().clone(),
         claims,
         scope: context.plan.listed,
         metrics: context.adapters.metrics.clone(),

@@ -1,10 +1,8 @@
-//! Starts claims, CSI drivers and the registration of plugins.
+//! Starts claims and CSI drivers.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use agent::cluster::tokens::Tokens;
-use agent::dynamic_resources::dra_drivers::DraDrivers;
 use agent::node::node_reports::NodeReportSenders;
 use agent::node::node_view::NodeView;
 use agent::volumes::claims::Claims;
@@ -12,11 +10,9 @@ use agent::volumes::csi_allocatable;
 use agent::volumes::csi_drivers::{self, CsiDrivers};
 use agent::volumes::csi_registration::{self, CsiPlugins};
 use agent::volumes::csi_volumes::{self, CsiVolumes};
-use agent::volumes::plugin_registry;
 use ports::host::csi_folders::CsiFolders;
 use ports::host::pod_volumes::PodVolumes;
 use ports::plugins::csi::CsiConnector;
-use ports::plugins::plugin_registry::{PluginRegistration, PluginSockets, PluginType};
 use tokio::sync::watch;
 
 use super::context::Context;
@@ -26,9 +22,7 @@ use super::{Running, metrics};
 #[derive(Clone)]
 pub struct PluginPorts {
     pub folders: Arc<dyn CsiFolders>,
-    pub sockets: Arc<dyn PluginSockets>,
     pub connector: Arc<dyn CsiConnector>,
-    pub registration: Arc<dyn PluginRegistration>,
 }
 
 /// Volumes of pods. Claims and drivers exist only with an API server.
@@ -36,23 +30,24 @@ pub(super) struct Volumes {
     pub(super) volumes: Arc<dyn PodVolumes>,
     pub(super) claims: Option<Arc<Claims>>,
     pub(super) drivers: Option<Arc<CsiDrivers>>,
+    /// Registers drivers.
+    pub(super) registration: Option<Arc<CsiPlugins>>,
 }
 
 /// What exists only with an API server.
-type ClusterSide<'a> =
-    (Option<&'a watch::Receiver<NodeView>>, Option<&'a Arc<Tokens>>, Option<Arc<DraDrivers>>);
+type ClusterSide<'a> = (Option<&'a watch::Receiver<NodeView>>, Option<&'a Arc<Tokens>>);
 
 /// With an API server, starts what serves claims and drivers; without one, only local volumes work.
 pub(super) fn start_volumes(
     running: &mut Running,
     context: &Context,
-    (view, tokens, dra_drivers): ClusterSide<'_>,
+    (view, tokens): ClusterSide<'_>,
     reporters: &NodeReportSenders,
 ) -> Volumes {
     let adapters = &context.adapters;
     let (Some(api), Some(view), Some(tokens)) = (context.api(), view, tokens) else {
         let volumes = metrics::metered_volumes(adapters, adapters.volumes.clone());
-        return Volumes { volumes, claims: None, drivers: None };
+        return Volumes { volumes, claims: None, drivers: None, registration: None };
     };
     let node = &context.settings.name;
     let cancel = running.cancel.clone();
@@ -74,16 +69,6 @@ pub(super) fn start_volumes(
     running.spawn("csi node", begun);
     let refreshed = csi_allocatable::run(csi.clone(), drivers.clone(), cancel.clone());
     running.spawn("csi allocatable", refreshed);
-    let mut types = BTreeMap::from([("CSIPlugin".to_owned(), csi as Arc<dyn PluginType>)]);
-    types.extend(dra_drivers.map(|drivers| ("DRAPlugin".to_owned(), drivers as Arc<dyn PluginType>)));
-    let parts = plugin_registry::PluginRegistryDeps {
-        sockets: api.plugins.sockets.clone(),
-        watch: adapters.watch.clone(),
-        registration: api.plugins.registration.clone(),
-        types,
-        metrics: adapters.metrics.clone(),
-    };
-    running.spawn("plugins", plugin_registry::run(parts, cancel.clone()));
 
     let volumes = Arc::new(CsiVolumes::new(csi_volumes::CsiVolumesDeps {
         others: adapters.volumes.clone(),
@@ -101,5 +86,5 @@ pub(super) fn start_volumes(
     }));
     running.spawn("csi volumes", csi_volumes::begin(volumes.clone(), cancel));
     let volumes = metrics::metered_volumes(adapters, volumes);
-    Volumes { volumes, claims: Some(claims), drivers: Some(drivers) }
+    Volumes { volumes, claims: Some(claims), drivers: Some(drivers), registration: Some(csi) }
 }

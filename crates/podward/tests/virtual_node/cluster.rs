@@ -7,7 +7,7 @@ use std::sync::Arc;
 use agent::cluster::offline_cache::OfflineCache;
 use async_trait::async_trait;
 use futures::StreamExt;
-use host::{HostCsiFolders, HostPluginSockets};
+use host::HostCsiFolders;
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1 as core;
 use k8s_openapi::api::resource::v1::ResourceClaim;
@@ -16,7 +16,7 @@ use model::{
     AccessQuestion, CertificateOutcome, CertificateRequest, CertificateWish, ConfigObject, IssuedToken,
     ObjectKey, RecordedEvent, Service, Timestamp, TokenRequest, User,
 };
-use plugins::{GrpcCsiConnector, GrpcDraConnector, GrpcPluginRegistration};
+use plugins::{GrpcCsiConnector, GrpcDraConnector};
 use podward::wire::{ApiServer, DynamicResourcePorts, PluginPorts};
 use ports::api::access_reviews::ApiAccessReviews;
 use ports::api::csi_nodes::ApiCsiNodes;
@@ -73,9 +73,7 @@ impl Cluster {
             csi_nodes: own.clone(),
             plugins: PluginPorts {
                 folders: Arc::new(HostCsiFolders::new(&root)),
-                sockets: Arc::new(HostPluginSockets::new(&root)),
                 connector: Arc::new(GrpcCsiConnector),
-                registration: Arc::new(GrpcPluginRegistration),
             },
             dynamic_resources: DynamicResourcePorts {
                 api: own.clone(),
@@ -95,6 +93,11 @@ impl Cluster {
         let conditions = self.state.lock().status["conditions"].clone();
         let list = conditions.as_array().cloned().unwrap_or_default();
         list.iter().any(|own| own["type"] == kind && own["status"] == "True")
+    }
+
+    /// A resource in the node status, such as one of `capacity`.
+    pub(crate) fn amount(&self, list: &str, resource: &str) -> Option<String> {
+        self.state.lock().status[list][resource].as_str().map(str::to_owned)
     }
 
     pub(crate) fn events(&self, reason: &str) -> Vec<RecordedEvent> {
@@ -147,9 +150,13 @@ impl ApiNodes for Cluster {
     }
 }
 
-/// Merges conditions by type and replaces other fields.
+/// Merges conditions by type and objects by name, and replaces other fields.
 fn merge(status: &mut Value, patch: &Value) {
     for (name, value) in patch.as_object().into_iter().flatten() {
+        if status[name].is_object() && value.is_object() {
+            merge(&mut status[name], value);
+            continue;
+        }
         let (Some(old), Some(new), "conditions") =
             (status[name].as_array().cloned(), value.as_array(), name.as_str())
         else {

@@ -8,10 +8,12 @@ use std::time::Duration;
 
 use agent::images::PullSettings;
 use agent::metrics::Metrics;
+use agent::node::NodeStatusSettings;
 use agent::pipeline::allocations::{ACTUATED, ALLOCATED, Allocations};
 use agent::pipeline::exclusive_cpus::ExclusiveCpus;
 use agent::pipeline::managed_resources::ManagedResources;
 use agent::pipeline::pinned_memory::PinnedMemory;
+use agent::pipeline::plugin_devices::{PluginDevices, PluginDevicesDeps};
 use cri::{CriClient, Endpoint};
 use decide::cpus::StaticPolicy;
 use decide::images::image_gc::ImageGcPolicy;
@@ -22,15 +24,16 @@ use decide::pipeline::backoff::{CrashBackoffDecay, crash_backoff};
 use decide::pipeline::dead_containers::ContainerGcPolicy;
 use decide::topology::Alignment;
 use host::{
-    ExecCredentialPrograms, FileCheckpoints, HostDiskUsage, HostFilesystems, HostNodeLogs, HostPodFolders,
-    HostPodVolumes, HostUsage, InotifyFolderWatch, IptablesFilter, KernelLogDevice, MachineFacts,
-    NodeCredentialFiles, StateFiles,
+    ExecCredentialPrograms, FileCheckpoints, HostDiskUsage, HostFilesystems, HostNodeLogs, HostPluginSockets,
+    HostPodFolders, HostPodVolumes, HostUsage, InotifyFolderWatch, IptablesFilter, KernelLogDevice,
+    MachineFacts, NodeCredentialFiles, StateFiles,
 };
 use k8s_openapi::api::core::v1::{ContainerStatus, PodStatus};
 use model::{
-    CgroupVersion, CpuPolicy, ExclusiveQuota, HostCapabilities, NodeResources, NodeSettings, PodUid,
+    CgroupVersion, CpuPolicy, ExclusiveQuota, HostCapabilities, NodeResources, NodeSettings, NumaMask, PodUid,
 };
 use node_api::PublishedState;
+use plugins::{GrpcDevicePluginConnector, GrpcPluginRegistration};
 use podward::plan::registration::NodePlan;
 use podward::plan::{FilePlan, HttpPlan, Plan, Upkeep};
 use podward::wire::{Adapters, start};
@@ -68,6 +71,9 @@ pub(crate) struct VirtualNode {
     pub(crate) cpus: Option<StaticPolicy>,
     pub(crate) memory: Option<MemoryPolicy>,
     pub(crate) alignment: Option<Alignment>,
+    pub(crate) numa_nodes: NumaMask,
+    /// Period of node status updates.
+    pub(crate) status_period: Duration,
     agent: Option<Agent>,
     folder: TempDir,
 }
@@ -97,6 +103,8 @@ impl VirtualNode {
             cpus: None,
             memory: None,
             alignment: None,
+            numa_nodes: NumaMask::EMPTY,
+            status_period: NodeStatusSettings::default().update_frequency,
             agent: None,
             folder,
         }
@@ -180,6 +188,10 @@ impl VirtualNode {
             verification: Some(decide::images::image_access::Verification::UnlessPreloaded),
             node: NodePlan {
                 lease: LeaseSettings { node: "node".to_owned(), duration_seconds: 40 },
+                settings: NodeStatusSettings {
+                    update_frequency: self.status_period,
+                    ..NodeStatusSettings::default()
+                },
                 ..NodePlan::default()
             },
             eviction: self.eviction.clone(),
@@ -210,6 +222,8 @@ impl VirtualNode {
             cpus: self.cpus.clone(),
             memory: self.memory.clone(),
             alignment: self.alignment.clone(),
+            device_plugins: self.path("device-plugins"),
+            numa_nodes: self.numa_nodes,
             cpu_reconcile_period: Duration::from_millis(100),
             pulls: PullSettings { max_parallel: None, per_second: 0, burst: 0, by_handler: false },
             credential_providers: Vec::new(),
@@ -438,7 +452,16 @@ fn allocations(root: &Path, plan: &Plan, metrics: &Arc<Metrics>) -> Allocations 
     let cpus = Handle::current().block_on(cpus).unwrap();
     let memory = PinnedMemory::restore(files, root, plan.memory.clone(), metrics.clone());
     let memory = Handle::current().block_on(memory).unwrap();
-    allocations.with_managed(ManagedResources::new(plan.alignment.clone(), cpus, memory, metrics.clone()))
+    let devices = PluginDevices::restore(PluginDevicesDeps {
+        connector: Arc::new(GrpcDevicePluginConnector),
+        folder: plan.device_plugins.clone(),
+        files: Arc::new(StateFiles::new(&plan.device_plugins)),
+        machine: plan.numa_nodes,
+        metrics: metrics.clone(),
+    });
+    let devices = Handle::current().block_on(devices);
+    let managed = ManagedResources::new(plan.alignment.clone(), cpus, memory, metrics.clone());
+    allocations.with_managed(managed.with_devices(devices))
 }
 
 fn adapters(folder: &Path, plan: &Plan, (network, logind): (FakeOutbound, FakeLogind)) -> Adapters {
@@ -472,6 +495,8 @@ fn adapters(folder: &Path, plan: &Plan, (network, logind): (FakeOutbound, FakeLo
         disk_usage: Arc::new(HostDiskUsage::default()),
         checkpoints: Arc::new(FileCheckpoints::new(folder.join("state"))),
         state_files: Arc::new(StateFiles::new(root)),
+        plugin_sockets: Arc::new(HostPluginSockets::new(root)),
+        plugin_registration: Arc::new(GrpcPluginRegistration),
         watch: Arc::new(InotifyFolderWatch),
         outbound: Arc::new(network),
         kernel_log: Arc::new(KernelLogDevice::new(folder.join("kmsg"))),

@@ -33,7 +33,7 @@ pub struct AllocatedPod {
     pub containers: Vec<AllocatedContainer>,
 }
 
-/// A container and its resources. Devices of device plugins are not allocated yet.
+/// A container and its resources.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AllocatedContainer {
     /// Its name.
@@ -42,6 +42,8 @@ pub struct AllocatedContainer {
     pub cpus: Vec<u32>,
     /// Memory on particular NUMA nodes.
     pub memory: Vec<AllocatedMemory>,
+    /// Devices of device plugins.
+    pub devices: Vec<AllocatedDevice>,
     /// Claims of dynamic resource allocation.
     pub claims: Vec<AllocatedClaim>,
 }
@@ -55,6 +57,17 @@ pub struct AllocatedMemory {
     pub size: u64,
     /// NUMA nodes.
     pub nodes: Vec<i32>,
+}
+
+/// A device of a device plugin on one NUMA node. A device that is close to several nodes has one entry for each.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AllocatedDevice {
+    /// Name of the resource.
+    pub resource: String,
+    /// The plugin's name of the device.
+    pub id: String,
+    /// The NUMA node, if the plugin names one.
+    pub node: Option<i64>,
 }
 
 /// A ResourceClaim that a container uses.
@@ -81,4 +94,7 @@ pub trait PodResources: Send + Sync {
 
     /// Memory that containers can have.
     fn allocatable_memory(&self) -> Vec<AllocatedMemory>;
+
+    /// Healthy devices.
+    fn allocatable_devices(&self) -> Vec<AllocatedDevice>;
 }

@@ -30,6 +30,8 @@ pub struct AgentOptions {
     /// Folders searched for programs before the machine's `PATH`.
     pub programs: Vec<PathBuf>,
     pub node: String,
+    /// Stands for the folder of device plugins, which is the same for every agent of a machine.
+    pub device_plugins: Option<PathBuf>,
 }
 
 impl Default for AgentOptions {
@@ -40,6 +42,7 @@ impl Default for AgentOptions {
             arguments: Vec::new(),
             programs: Vec::new(),
             node: super::NODE.to_owned(),
+            device_plugins: None,
         }
     }
 }

@@ -300,6 +300,10 @@ impl PodSync<'_> {
         };
         let mut spec = container_spec(&inputs).map_err(config_error)?;
         spec.cdi_devices = self.cdi_ids(container.container).map_err(config_error)?;
+        let devices = self.deps.allocations.managed().devices();
+        let options = devices.prepare_container(self.pod, container.container).await;
+        options.map_err(config_error)?.apply(&mut spec);
+        devices.flush().await.map_err(file_error)?;
         let cpus = self.deps.allocations.cpus();
         // A kill of the agent must not give the container's CPUs to another one.
         cpus.flush().await.map_err(file_error)?;

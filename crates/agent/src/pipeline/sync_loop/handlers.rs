@@ -16,6 +16,7 @@ use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 use super::SyncLoop;
+use super::pending_admissions::AdmissionAttempt;
 use crate::pipeline::messages::{KillRequest, SweepOrder, WorkerMessage};
 
 /// Timeout of listing folders and cgroups. A disk that hangs must not keep pods from starting.
@@ -39,9 +40,11 @@ impl SyncLoop {
             self.send_command(UpdateKind::Create, &pod, None);
         }
         for (_, pod) in new {
-            let admission = self.admit_allocated(&pod);
+            let admission = self.admit_allocated(&pod, AdmissionAttempt::First);
             self.deps.desired.set(&pod.uid, Arc::clone(&pod));
-            self.dispatch_or_defer(&pod, admission);
+            if let Some(admission) = admission {
+                self.dispatch_or_defer(&pod, admission);
+            }
         }
         self.retry_resizes("pods_added");
     }
@@ -67,7 +70,7 @@ impl SyncLoop {
 
     /// Sends an admitted pod to its worker, or rejects it. A pod that does not match the node is decided after the Node
     /// object was read again.
-    fn dispatch_or_defer(&mut self, pod: &Arc<Pod>, admission: Result<(), Rejection>) {
+    pub(super) fn dispatch_or_defer(&mut self, pod: &Arc<Pod>, admission: Result<(), Rejection>) {
         match admission {
             Err(rejection) if self.defer_for_readmission(pod, &rejection) => {}
             admission => self.dispatch(pod, admission),
@@ -83,13 +86,14 @@ impl SyncLoop {
         }
     }
 
-    /// Whether a pod has no worker yet because it waits for preemption victims or for readmission.
+    /// Whether a pod has no worker yet because it waits for devices, for preemption victims or for readmission.
     pub(super) fn is_waiting(&self, uid: &PodUid) -> bool {
-        self.preemptions.holds(uid) || self.readmissions.holds(uid)
+        self.admissions.holds(uid) || self.preemptions.holds(uid) || self.readmissions.holds(uid)
     }
 
     /// Drops a pod from all waits before its start.
     pub(super) fn cancel_waits(&mut self, uid: &PodUid) {
+        self.admissions.remove(uid);
         self.preemptions.remove(uid);
         self.readmissions.remove(uid);
     }
@@ -196,8 +200,9 @@ impl SyncLoop {
                 self.send_command(UpdateKind::Create, &pod, None);
                 continue;
             }
-            let admission = self.admit_allocated(&pod);
-            self.dispatch_or_defer(&pod, admission);
+            if let Some(admission) = self.admit_allocated(&pod, AdmissionAttempt::First) {
+                self.dispatch_or_defer(&pod, admission);
+            }
         }
         for pod in sweep.kill {
             tracing::warn!(pod = %pod.full_name, uid = %pod.uid, "stopping orphaned pod");

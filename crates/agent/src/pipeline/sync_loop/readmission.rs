@@ -12,6 +12,7 @@ use ports::api::nodes::ApiNodes;
 use tokio::task::{Id, JoinSet};
 
 use super::SyncLoop;
+use super::pending_admissions::AdmissionAttempt;
 use crate::node::node_view::NodeView;
 
 const READ_NODE_TIMEOUT: Duration = Duration::from_secs(10);
@@ -79,8 +80,10 @@ impl SyncLoop {
     pub(super) fn handle_readmission(&mut self, uid: &PodUid, node: Option<Arc<Node>>) {
         let Some(pod) = self.deps.desired.reader().get(uid) else { return };
         self.fresh_node = node.map(NodeView::of);
-        let admission = self.admit_allocated(&pod);
+        let admission = self.admit_allocated(&pod, AdmissionAttempt::Final);
         self.fresh_node = None;
-        self.dispatch(&pod, admission);
+        if let Some(admission) = admission {
+            self.dispatch(&pod, admission);
+        }
     }
 }

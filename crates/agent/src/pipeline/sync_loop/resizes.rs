@@ -9,7 +9,7 @@ use decide::pod_resources::allocation::{
     started_message,
 };
 use decide::pod_resources::resize_requests::resize_requests;
-use model::{EventType, Pod, PodAllocation, PodUid, Rejection, UpdateKind, WorkerPhase};
+use model::{EventType, Pod, PodAllocation, PodUid, UpdateKind, WorkerPhase};
 use tokio::time::Instant;
 
 use super::SyncLoop;
@@ -53,17 +53,6 @@ impl SyncLoop {
         } else {
             self.deps.allocations.change(&new.uid, clear_pending);
         }
-    }
-
-    /// Admits a pod with its allocated resources, if it has an allocation. A spec that differs from it is a resize.
-    pub(super) fn admit_allocated(&mut self, pod: &Arc<Pod>) -> Result<(), Rejection> {
-        let allocated = self.deps.allocations.allocated(pod);
-        self.admit(&allocated)?;
-        self.deps.allocations.allocate(&allocated);
-        if self.deps.allocations.differs_from_spec(pod) {
-            self.resizes.push(&pod.uid);
-        }
-        Ok(())
     }
 
     /// Adopts a pod that already runs: it keeps its allocation without an admission check.
@@ -167,7 +156,7 @@ impl SyncLoop {
             }
             return ResizeAttempt::Settled;
         }
-        if let Err(rejection) = self.admit(requested) {
+        if let Err(rejection) = self.admit_resize(requested) {
             // The pod keeps its current allocation.
             self.occupancy.insert(allocated);
             self.set_resize_pending(requested, PendingReason::Deferred, &rejection.message, generation);

@@ -1,17 +1,29 @@
 //! Capacity and allocatable resources of the Node.
 
+use std::collections::BTreeMap;
+
 use k8s_openapi::api::core::v1::NodeStatus;
 use model::NodeResources;
 
 use super::amounts::put;
 use crate::cgroups::allocatable::allocatable;
+use crate::devices::DeviceCount;
 
-/// Sets the resources of the machine. Resources of other writers keep their capacity and are fully allocatable.
-pub(super) fn set(status: &mut NodeStatus, resources: &NodeResources) {
+/// Sets the resources of the machine and of device plugins. Resources of other writers keep their capacity and are fully
+/// allocatable.
+pub(super) fn set(
+    status: &mut NodeStatus,
+    resources: &NodeResources,
+    devices: &BTreeMap<String, DeviceCount>,
+) {
+    let amount = |count: usize| i64::try_from(count).unwrap_or(i64::MAX);
     let capacity = status.capacity.get_or_insert_default();
     // PIDs are limited but cannot be requested.
     for (name, amount) in resources.capacity.iter().filter(|(name, _)| name.as_str() != "pid") {
         put(capacity, name, *amount);
+    }
+    for (name, count) in devices {
+        put(capacity, name, amount(count.capacity));
     }
     let node_allocatable = status.allocatable.get_or_insert_default();
     node_allocatable.retain(|name, _| capacity.contains_key(name) || !is_extended(name));
@@ -21,6 +33,9 @@ pub(super) fn set(status: &mut NodeStatus, resources: &NodeResources) {
     }
     for (name, amount) in capacity.iter().filter(|(name, _)| !own.contains_key(*name)) {
         node_allocatable.insert(name.clone(), amount.clone());
+    }
+    for (name, count) in devices {
+        put(node_allocatable, name, amount(count.allocatable));
     }
 }
 

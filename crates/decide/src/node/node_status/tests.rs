@@ -5,6 +5,8 @@ use serde_json::json;
 
 use super::patch::{has_changed, status_patch};
 use super::*;
+use crate::devices::DeviceCount;
+use crate::quantity::ResourceList;
 
 const NOW: Timestamp = Timestamp::from_secs(1_000_000);
 const LATER: Timestamp = Timestamp::from_secs(1_000_300);
@@ -245,6 +247,27 @@ fn keeps_volumes_in_use_while_unknown() {
     );
     inputs.volumes_in_use = Some(Vec::new());
     assert_eq!(status(&updated_node(&current, &profile(), &inputs, NOW).node).volumes_in_use, None);
+}
+
+#[test]
+fn unhealthy_devices_stay_in_the_capacity_and_gone_ones_become_zero() {
+    let mut current = node();
+    let found = current.status.as_mut().unwrap();
+    for list in [&mut found.capacity, &mut found.allocatable].into_iter().flatten() {
+        list.insert("example.com/gone".into(), Quantity("4".into()));
+        list.insert("example.com/other".into(), Quantity("5".into()));
+    }
+    let mut inputs = inputs();
+    let count = |capacity, allocatable| DeviceCount { capacity, allocatable };
+    inputs.devices =
+        [("example.com/gpu".to_owned(), count(3, 2)), ("example.com/gone".to_owned(), count(0, 0))].into();
+    let updated = updated_node(&current, &profile(), &inputs, NOW).node;
+    let status = status(&updated);
+    let amount = |list: &Option<ResourceList>, name: &str| list.as_ref().unwrap()[name].0.clone();
+    let amounts = |name: &str| (amount(&status.capacity, name), amount(&status.allocatable, name));
+    assert_eq!(amounts("example.com/gpu"), ("3".to_owned(), "2".to_owned()));
+    assert_eq!(amounts("example.com/gone"), ("0".to_owned(), "0".to_owned()));
+    assert_eq!(amounts("example.com/other"), ("5".to_owned(), "5".to_owned()), "another writer's");
 }
 
 #[test]

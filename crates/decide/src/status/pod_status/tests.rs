@@ -24,6 +24,8 @@ pub(super) fn node() -> PodStatusNodeInputs {
     }
 }
 
+static NO_DEVICES: BTreeMap<String, Vec<ResourceStatus>> = BTreeMap::new();
+
 pub(super) fn inputs<'a>(
     pod: &'a Pod,
     observed: &'a ObservedPod,
@@ -40,6 +42,7 @@ pub(super) fn inputs<'a>(
         resize: &[],
         actuated: None,
         cgroup: None,
+        resource_health: &NO_DEVICES,
         handlers: &[],
         node,
         now: Timestamp::from_secs(50),
