@@ -33,7 +33,7 @@ pub(super) struct BuiltInNetwork {
     node: Mutex<NodeState>,
 }
 
-/// What all pods share. Locked while the bridge or the table is changed.
+/// Shared by all pods. Locked while the bridge or the table is changed.
 #[derive(Debug)]
 struct NodeState {
     ranges: Ranges,

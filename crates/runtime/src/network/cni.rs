@@ -1,7 +1,7 @@
 //! Networks that CNI plugins make, as the CNI specification describes for versions 0.1.0 to 1.1.0.
 //!
-//! An attachment is recorded before the first plugin is executed and forgotten after the last one has deleted it. So tear-down
-//! needs neither the configuration of today nor the memory of the process.
+//! An attachment is recorded before the first plugin is executed, and its record is removed after the last one has deleted it. So
+//! tear-down needs neither the configuration of today nor the memory of the process.
 
 mod attachments;
 pub(super) mod config;

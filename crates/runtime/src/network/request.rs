@@ -1,4 +1,4 @@
-//! What the caller asks for, and what it gets.
+//! Requests for pod networks, and their results.
 
 use std::collections::HashMap;
 use std::fmt;

@@ -64,7 +64,20 @@ fn pods_reach_each_other_the_node_and_the_outside() {
 #[ignore = "needs root"]
 fn host_ports_lead_to_the_pod_from_everywhere() {
     require_root();
-    on_node(async |node| {
+    // Whether bridged packets pass the rules of the node, which kube-proxy needs, or not.
+    for bridged_packets_pass_rules in ["0", "1"] {
+        host_ports_lead_to_the_pod(bridged_packets_pass_rules);
+    }
+}
+
+fn host_ports_lead_to_the_pod(bridged_packets_pass_rules: &'static str) {
+    on_node(async move |node| {
+        for name in ["bridge-nf-call-iptables", "bridge-nf-call-ip6tables"] {
+            let setting = std::path::Path::new("/proc/sys/net/bridge").join(name);
+            if setting.exists() {
+                std::fs::write(setting, bridged_packets_pass_rules).unwrap();
+            }
+        }
         let outside = node.outside().await;
         let networks = node.networks(BOTH);
         let mut server = node.pod("server").await;

@@ -4,4 +4,5 @@
 
 mod built_in;
 mod cni;
+mod namespaces;
 mod node;

@@ -81,7 +81,7 @@ impl Node {
         outside
     }
 
-    /// What the node has of pods: links except `lo`, tables, files of the state folder.
+    /// Lists the traces of pods on the node: links except `lo`, tables, files of the state folder.
     pub(crate) fn left_overs(&self) -> Vec<String> {
         let links = run_program("ip", &["-o", "link"]);
         let links = links.lines().filter(|line| !line.contains(": lo:")).map(str::to_owned);
@@ -101,7 +101,7 @@ fn configure(link: &str, addresses: &[&str]) {
     run_program("ip", &["link", "set", link, "up"]);
 }
 
-/// `ip` finds namespaces by processes: one of its own is there while the link is moved.
+/// `ip` finds namespaces by processes, so a process runs there while the link is moved.
 fn move_link(link: &str, namespace: &Path) {
     let mut waiting = enter(namespace, || Command::new("sleep").arg("1000").spawn().unwrap());
     run_program("ip", &["link", "set", link, "netns", &waiting.id().to_string()]);

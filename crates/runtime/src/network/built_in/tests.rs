@@ -50,7 +50,7 @@ fn request(netns: &std::path::Path) -> PodNetworkRequest {
     }
 }
 
-/// What a pod has left: its port, its records, its elements in maps.
+/// The traces of a pod: its port, its records, its elements in maps.
 fn left_overs(network: &BuiltInNetwork) -> Vec<String> {
     let links = program("ip", &["-o", "link"]);
     let mut left: Vec<String> =

@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 use std::fs::File;
-use std::io::{self, Read};
+use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use serde_json::{Map, Value, json};
@@ -36,30 +36,67 @@ pub(super) struct Plugin {
 
 /// The first configuration of the folder, by name. A broken one is an error, not skipped: the next would be another network.
 pub(super) fn load_first(folder: &Path) -> Result<Option<NetworkConfig>, NetworkFailure> {
-    let entries = match std::fs::read_dir(folder) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-        result => result.on_path("read", folder)?,
-    };
-    let mut files = Vec::new();
-    for entry in entries {
-        let path = entry.on_path("read", folder)?.path();
-        let suffix = path.extension().and_then(|suffix| suffix.to_str());
-        if matches!(suffix, Some("conf" | "conflist" | "json")) && !path.is_dir() {
-            files.push(path);
-        }
+    if !folder.exists() {
+        return Ok(None);
     }
-    files.into_iter().min().map(|path| load(&path)).transpose()
+    files(folder, &["conf", "conflist", "json"])?.first().map(|path| load(path)).transpose()
 }
 
 fn load(path: &Path) -> Result<NetworkConfig, NetworkFailure> {
+    let text = read_file(path)?;
+    let error = |reason| NetworkFailure::Configuration { path: path.to_owned(), reason };
+    let list = parse_list(&text).map_err(error)?;
+    let list = with_plugins_of_folder(list, path.parent().unwrap_or(path))?;
+    read_list(&list).map_err(error)
+}
+
+/// Appends the plugins in a folder with the name of the network, which administrators add to the list of another package.
+fn with_plugins_of_folder(
+    mut list: Map<String, Value>,
+    config_folder: &Path,
+) -> Result<Map<String, Value>, NetworkFailure> {
+    let name = list.get("name").and_then(Value::as_str).unwrap_or_default();
+    let folder = config_folder.join(name);
+    if !is_name(name) || list.get("loadOnlyInlinedPlugins") == Some(&json!(true)) || !folder.is_dir() {
+        return Ok(list);
+    }
+    for path in files(&folder, &["conf"])? {
+        let text = read_file(&path)?;
+        let plugin = serde_json::from_str(&text).map_err(|error| record_error(path.clone(), &error))?;
+        if let Some(plugins) = list.get_mut("plugins").and_then(Value::as_array_mut) {
+            plugins.push(plugin);
+        }
+    }
+    Ok(list)
+}
+
+fn read_file(path: &Path) -> Result<String, NetworkFailure> {
     let mut text = String::new();
     let file = File::open(path).on_path("open", path)?;
     file.take(MAX_FILE_BYTES + 1).read_to_string(&mut text).on_path("read", path)?;
-    parse(&text).map_err(|reason| NetworkFailure::Configuration { path: path.to_owned(), reason })
+    Ok(text)
+}
+
+/// The files with these suffixes, by name.
+fn files(folder: &Path, suffixes: &[&str]) -> Result<Vec<PathBuf>, NetworkFailure> {
+    let mut files = Vec::new();
+    for entry in std::fs::read_dir(folder).on_path("read", folder)? {
+        let path = entry.on_path("read", folder)?.path();
+        let suffix = path.extension().and_then(|suffix| suffix.to_str());
+        if suffix.is_some_and(|suffix| suffixes.contains(&suffix)) && !path.is_dir() {
+            files.push(path);
+        }
+    }
+    files.sort();
+    Ok(files)
+}
+
+pub(super) fn parse(text: &str) -> Result<NetworkConfig, String> {
+    read_list(&parse_list(text)?)
 }
 
 /// Reads a list, or a single plugin as a list of one.
-pub(super) fn parse(text: &str) -> Result<NetworkConfig, String> {
+fn parse_list(text: &str) -> Result<Map<String, Value>, String> {
     if text.len() as u64 > MAX_FILE_BYTES {
         return Err(format!("larger than {MAX_FILE_BYTES} bytes"));
     }
@@ -73,6 +110,10 @@ pub(super) fn parse(text: &str) -> Result<NetworkConfig, String> {
         }
         list.insert("plugins".to_owned(), json!([single]));
     }
+    Ok(list)
+}
+
+fn read_list(list: &Map<String, Value>) -> Result<NetworkConfig, String> {
     let name = list.get("name").and_then(Value::as_str).unwrap_or_default();
     if !is_name(name) {
         return Err(format!("name {name:?} is not a name of letters, digits, hyphens, underscores and dots"));
@@ -84,11 +125,11 @@ pub(super) fn parse(text: &str) -> Result<NetworkConfig, String> {
     let plugins = plugins.iter().map(parse_plugin).collect::<Result<_, _>>()?;
     Ok(NetworkConfig {
         name: name.to_owned(),
-        version: parse_version(&list)?,
+        version: parse_version(list)?,
         plugins,
-        disable_check: is_set(&list, "disableCheck")?,
-        disable_gc: is_set(&list, "disableGC")?,
-        text: Value::Object(list).to_string(),
+        disable_check: is_set(list, "disableCheck")?,
+        disable_gc: is_set(list, "disableGC")?,
+        text: Value::Object(list.clone()).to_string(),
     })
 }
 

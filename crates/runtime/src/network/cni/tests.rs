@@ -33,7 +33,7 @@ impl Machine {
         Self { folder, networks }
     }
 
-    /// What a plugin does when it is called: `first-ADD.answer` is its output.
+    /// Writes a file that controls a plugin: `first-ADD.answer` is its output for ADD.
     fn prepare(&self, call: &str, content: &str) {
         fs::write(self.folder.path().join("bin").join(call), content).unwrap();
     }
@@ -244,6 +244,16 @@ fn first_configuration_by_name_applies_and_a_broken_one_is_named() {
         .unwrap();
     let single = machine.network();
     assert_eq!((single.name.as_str(), single.plugins.len()), ("single", 1));
+    let own = folder.join("net");
+    fs::create_dir(&own).unwrap();
+    fs::write(own.join("10-more.conf"), r#"{"type": "third"}"#).unwrap();
+    fs::rename(folder.join("05-single.conf"), folder.join("50-single.conf")).unwrap();
+    let kinds =
+        |network: NetworkConfig| network.plugins.into_iter().map(|plugin| plugin.kind).collect::<Vec<_>>();
+    assert_eq!(kinds(config::parse(&machine.network().text).unwrap()), ["first", "second", "third"]);
+    let inlined = CHAIN.replacen('{', r#"{"loadOnlyInlinedPlugins": true, "#, 1);
+    fs::write(folder.join("10-test.conflist"), inlined).unwrap();
+    assert_eq!(kinds(machine.network()), ["first", "second"]);
     fs::write(folder.join("01-broken.json"), r#"{"name": "x", "plugins": []}"#).unwrap();
     let error = machine.networks.configuration().unwrap_err().to_string();
     assert!(error.ends_with("01-broken.json\": 0 plugins; 1 to 64 are possible"), "{error}");

@@ -35,7 +35,7 @@ pub(super) fn port_map(family: Family) -> String {
     format!("ports_{}", suffix(family))
 }
 
-/// What host ports lead to: host port, protocol, pod's address, port.
+/// Destinations of host ports: host port, protocol, pod's address, port.
 pub(super) fn target_set(family: Family) -> String {
     format!("targets_{}", suffix(family))
 }
@@ -127,7 +127,7 @@ fn successor(address: IpAddr) -> Option<IpAddr> {
     }
 }
 
-/// Adds or removes host ports. A mapping applies to the pod's addresses of its own family.
+/// Adds or removes host ports. A mapping applies to those addresses of the pod that have its family.
 pub(super) fn messages(filter: &PacketFilter, kind: u16, flags: i32, ports: &[PortTarget]) -> Vec<Message> {
     let mut messages = Vec::new();
     for family in Family::BOTH {

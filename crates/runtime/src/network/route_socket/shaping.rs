@@ -29,7 +29,7 @@ impl RouteSocket {
 fn token_bucket(index: u32, bits_per_second: u64) -> Message {
     let rate = bits_per_second.div_ceil(8);
     let narrow = |value: u64| u32::try_from(value).unwrap_or(u32::MAX);
-    // What arrives within 20 ms, and a queue of the same length.
+    // The bytes of 20 ms, and a queue of the same length.
     let burst = (rate / 50).clamp(MIN_BURST_BYTES, u64::from(u32::MAX) / 4);
     let mut message = Message::new(libc::RTM_NEWQDISC, CREATE);
     message.raw(&[0; 4]).raw(&index.to_ne_bytes()).raw(&HANDLE.to_ne_bytes()).raw(&ROOT.to_ne_bytes());
