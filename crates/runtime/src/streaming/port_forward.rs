@@ -177,56 +177,51 @@ async fn forward(target: &Target, pair: CompletePair, input: mpsc::Receiver<Inpu
             let sandbox = &target.sandbox;
             let text = format!("error forwarding port {port} to pod {sandbox}, uid : {failure}");
             writer.send(Frame::Data { stream: error, bytes: Bytes::from(text), fin: false }).await;
+            end(data, writer).await;
         }
     }
-    for stream in [error, data] {
-        writer.send(Frame::Data { stream, bytes: Bytes::new(), fin: true }).await;
-    }
+    end(error, writer).await;
+}
+
+async fn end(stream: StreamId, writer: &ServerWriter) {
+    writer.send(Frame::Data { stream, bytes: Bytes::new(), fin: true }).await;
 }
 
 async fn copy(connection: TcpStream, data: StreamId, input: mpsc::Receiver<Input>, writer: &ServerWriter) {
     let (from_pod, to_pod) = connection.into_split();
-    let upwards = copy_to_pod(input, to_pod);
-    let downwards = copy_from_pod(from_pod, data, writer);
-    tokio::pin!(upwards, downwards);
+    let input_ended = CancellationToken::new();
+    let upwards = copy_to_pod(input, to_pod, &input_ended);
+    let downwards = async {
+        copy_from_pod(from_pod, data, writer).await;
+        end(data, writer).await;
+        // The client may still send what the pod reads after its last answer.
+        let _ = timeout(HALF_CLOSE_TIMEOUT, input_ended.cancelled()).await;
+    };
     tokio::select! {
-        ended = &mut upwards => {
-            if ended == InputEnd::Regular {
-                downwards.await;
-            }
-        }
-        () = &mut downwards => {
-            let _ = timeout(HALF_CLOSE_TIMEOUT, upwards).await;
-        }
+        // A stream that was reset has no end.
+        () = upwards => {}
+        () = downwards => {}
     }
 }
 
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum InputEnd {
-    /// The pod may still send.
-    Regular,
-    Reset,
-}
-
-async fn copy_to_pod(mut input: mpsc::Receiver<Input>, mut pod: OwnedWriteHalf) -> InputEnd {
-    loop {
-        match input.recv().await {
-            Some(Input::Data(bytes)) => {
-                if pod.write_all(&bytes).await.is_err() {
+/// Copies until the client resets the stream. Its regular end leaves the other direction open.
+async fn copy_to_pod(mut input: mpsc::Receiver<Input>, pod: OwnedWriteHalf, ended: &CancellationToken) {
+    let mut pod = Some(pod);
+    while let Some(next) = input.recv().await {
+        match (next, &mut pod) {
+            (Input::Data(bytes), Some(writer)) => {
+                if writer.write_all(&bytes).await.is_err() {
                     // The pod may have sent an answer before it closed the connection.
-                    return InputEnd::Regular;
+                    pod = None;
+                    ended.cancel();
                 }
             }
-            Some(Input::End) => {
-                // A connection that is closed already needs no end.
-                let _ = pod.shutdown().await;
-                // The stream may still be reset.
-                return match input.recv().await {
-                    None => InputEnd::Reset,
-                    Some(_) => InputEnd::Regular,
-                };
+            (Input::Data(_), None) => {}
+            (Input::End, _) => {
+                // Dropping it ends this direction.
+                pod = None;
+                ended.cancel();
             }
-            None => return InputEnd::Reset,
         }
     }
 }
