@@ -33,3 +33,4 @@ pub use namespaces::make_pod_namespaces;
 pub use process::{PreparedProcess, Process, create_container, create_in_container, send_signal};
 pub(crate) use raw::{ended_child, exit_signals};
 pub use spec::*;
+pub(crate) use user_namespace::{clone_with_mapped_owners, root_on_host};

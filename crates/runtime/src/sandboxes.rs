@@ -32,6 +32,7 @@ pub(crate) use stop::stop_sandbox;
 pub(crate) use undo::{remove_state_folder, undo_sandbox};
 
 use crate::keeper::client::KeeperClient;
+use crate::launcher::UserNamespace;
 use crate::records::SandboxRecord;
 
 /// Name of the record in a sandbox's folder.
@@ -106,6 +107,12 @@ impl Sandbox {
 
     pub(crate) fn namespace_options(&self) -> NamespaceOption {
         self.security().namespace_options.unwrap_or_default()
+    }
+
+    /// The pod's user namespace. The request was checked when the sandbox was made.
+    pub(crate) fn user_namespace(&self) -> Option<UserNamespace> {
+        let ids = settings::id_mappings(&self.namespace_options()).ok().flatten()?;
+        Some(UserNamespace { path: self.namespaces().user(), ids })
     }
 
     pub(crate) fn uses_host_network(&self) -> bool {

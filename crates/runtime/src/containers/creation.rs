@@ -21,7 +21,7 @@ use crate::ids::new_id;
 use crate::images::StoredImage;
 use crate::keeper::client::KeeperClientError;
 use crate::keeper::protocol::Stdin;
-use crate::launcher::ContainerSpec;
+use crate::launcher::{ContainerSpec, UserNamespace};
 use crate::records::{self, ContainerRecord, LifeState, OnFile, Progress, StatusRecord, make_folder};
 use crate::sandboxes::{Sandbox, SandboxFiles, hostname};
 use crate::shared::{Shared, blocking};
@@ -158,7 +158,8 @@ fn prepare(
     make_folder(&folder)?;
     records::write(&folder.join(RECORD), &record)?;
     let config = &record.config;
-    let root = shared.store.mount_root(image.id.as_str(), id)?;
+    let user = sandbox.user_namespace();
+    let root = shared.store.mount_root_for(image.id.as_str(), id, user.as_ref())?;
     let user_files = UserFiles {
         passwd: rootfs_files::read_text(&root, "etc/passwd")?,
         group: rootfs_files::read_text(&root, "etc/group")?,
@@ -183,7 +184,7 @@ fn prepare(
         config,
         image: &image.config,
         sandbox: sandbox_view(shared, sandbox)?,
-        declared_volumes: declared_volumes(config, &image, &root, &folder)?,
+        declared_volumes: declared_volumes(config, &image, (&root, user.as_ref()), &folder)?,
         root,
         user_files,
         held: &shared.held,
@@ -246,6 +247,7 @@ fn sandbox_view(shared: &Shared, sandbox: &Sandbox) -> Result<SandboxView, Servi
         options: sandbox.namespace_options(),
         privileged: sandbox.security().privileged,
         hostname: hostname(&sandbox.record.config, !sandbox.uses_host_network())?,
+        user: sandbox.user_namespace(),
     })
 }
 
@@ -263,7 +265,7 @@ fn make_missing_source(path: &str) -> Result<(), ServiceError> {
 fn declared_volumes(
     config: &ContainerConfig,
     image: &StoredImage,
-    root: &std::path::Path,
+    (root, user): (&std::path::Path, Option<&UserNamespace>),
     folder: &std::path::Path,
 ) -> Result<Vec<(String, PathBuf)>, ServiceError> {
     let mut volumes = Vec::new();
@@ -275,6 +277,9 @@ fn declared_volumes(
         }
         let source = folder.join("volumes").join(number.to_string());
         image_volumes::copy_declared(root, &destination, &source)?;
+        if let Some(user) = user {
+            image_volumes::give_to_root(&source, user)?;
+        }
         volumes.push((destination, source));
     }
     Ok(volumes)

@@ -10,6 +10,7 @@ use rustix::fs::{CWD, FileType, Mode, mknodat};
 use super::VIEW_PREFIX;
 use super::rootfs_files::directory_in;
 use crate::errors::{ServiceError, describe};
+use crate::launcher::{UserNamespace, root_on_host};
 use crate::records::{OnFile, RecordError};
 use crate::sandboxes::Sandbox;
 use crate::shared::Shared;
@@ -31,7 +32,8 @@ pub(super) fn mount(
     let found = found.ok_or_else(|| failed(format!("image {image:?} not found")))?;
     let digest = found.id.hex().get(..DIGEST_LENGTH).unwrap_or_default();
     let owner = format!("{VIEW_PREFIX}{}-{digest}", sandbox.record.id);
-    let view = shared.store.mount_view(found.id.as_str(), &owner);
+    let user = sandbox.user_namespace();
+    let view = shared.store.mount_view_for(found.id.as_str(), &owner, user.as_ref());
     let view = view.map_err(|error| failed(describe(&error)))?;
     if sub_path.is_empty() {
         return Ok(view);
@@ -52,6 +54,17 @@ pub(super) fn copy_declared(root: &Path, destination: &str, target: &Path) -> Re
     let Some(source) = directory_in(root, relative)? else { return Ok(()) };
     copy_attributes(&source, target)?;
     copy_content(&source, target, 0)
+}
+
+/// Gives a folder that the image does not have to root of the user namespace. The others were copied with mapped owners.
+pub(super) fn give_to_root(folder: &Path, user: &UserNamespace) -> Result<(), ServiceError> {
+    let status = fs::metadata(folder).on_file("read", folder)?;
+    if status.uid() != 0 {
+        return Ok(());
+    }
+    let (uid, gid) = root_on_host(&user.ids)
+        .map_err(|error| ServiceError::setting("userns_options", error.to_string()))?;
+    Ok(lchown(folder, Some(uid), Some(gid)).on_file("set the owner of", folder)?)
 }
 
 /// Nothing runs in the image's root yet, so names do not change meanwhile; links are copied, never followed.

@@ -8,7 +8,7 @@ use crate::keeper::client::{KeeperClient, KeeperClientError};
 use crate::keeper::protocol::Stdin;
 use crate::launcher::{
     Access, ContainerSpec, DeviceNodes, FileOwners, Namespaces, NewPrivileges, PidNamespace, ProcessSpec,
-    SecurityLabel, Terminal, User,
+    SecurityLabel, Terminal, User, UserNamespace,
 };
 use crate::sandboxes::{Sandbox, keep_namespace};
 use crate::shared::blocking;
@@ -20,7 +20,7 @@ pub(crate) async fn start_pause_process(sandbox: &Sandbox) -> Result<(), Service
     let folder = root.clone();
     blocking(move || Ok(crate::records::make_folder(&folder)?)).await?;
     let id = &sandbox.record.id;
-    keeper.create(Box::new(spec(id, root)), Stdin::Closed, None, None).await?;
+    keeper.create(Box::new(spec(id, root, sandbox.user_namespace())), Stdin::Closed, None, None).await?;
     let pid = keeper.start(id).await?;
     let file = sandbox.namespaces().pid();
     blocking(move || keep_namespace(Path::new(&format!("/proc/{pid}/ns/pid")), &file)).await
@@ -39,13 +39,13 @@ pub(crate) async fn end_pause_process(sandbox: &Sandbox, keeper: &KeeperClient) 
 }
 
 /// A process without any rights, in an empty folder.
-fn spec(id: &str, root: PathBuf) -> ContainerSpec {
+fn spec(id: &str, root: PathBuf, user: Option<UserNamespace>) -> ContainerSpec {
     ContainerSpec {
         id: id.to_owned(),
         root,
         root_access: Access::ReadOnly,
-        root_owners: FileOwners::Unchanged,
-        namespaces: Namespaces { network: None, ipc: None, uts: None, pid: PidNamespace::New, user: None },
+        root_owners: FileOwners::Mapped,
+        namespaces: Namespaces { network: None, ipc: None, uts: None, pid: PidNamespace::New, user },
         mounts: Vec::new(),
         devices: DeviceNodes::None,
         masked_paths: Vec::new(),

@@ -28,7 +28,7 @@ use crate::images::ImageConfig;
 use crate::launcher::capabilities::Capability;
 use crate::launcher::{
     Access, CgroupHierarchy, ContainerSpec, DeviceKind, DeviceNode, DeviceNodes, FileOwners, ProcessSpec,
-    Terminal, User,
+    Terminal, User, UserNamespace,
 };
 use crate::sandboxes::{NamespaceFiles, SandboxFiles};
 
@@ -41,6 +41,7 @@ pub(crate) struct SandboxView {
     pub(crate) options: NamespaceOption,
     pub(crate) privileged: bool,
     pub(crate) hostname: String,
+    pub(crate) user: Option<UserNamespace>,
 }
 
 /// The cgroups as the container sees them.

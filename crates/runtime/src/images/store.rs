@@ -17,6 +17,7 @@ mod disk;
 mod import;
 mod layers;
 mod lock;
+mod mapped_layers;
 mod overlay;
 mod records;
 mod roots;

@@ -26,7 +26,7 @@ use super::protocol::{
     VERSION, encode,
 };
 use super::start::SOCKET;
-use crate::launcher::{ContainerSpec, ProcessSpec};
+use crate::launcher::{ContainerSpec, PodNamespaces, ProcessSpec};
 
 /// The keeper gives up a set-up after 60 s; one that takes longer hangs.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(90);
@@ -187,6 +187,14 @@ impl KeeperClient {
     /// If the file cannot be made.
     pub async fn reopen_log(&self, container: &str) -> Result<(), KeeperClientError> {
         self.done(&Request::ReopenLog { container: container.to_owned() }).await
+    }
+
+    /// Makes and pins namespaces of the pod.
+    ///
+    /// # Errors
+    /// If a namespace cannot be made or pinned.
+    pub async fn make_pod_namespaces(&self, namespaces: PodNamespaces) -> Result<(), KeeperClientError> {
+        self.done(&Request::MakeNamespaces(namespaces)).await
     }
 
     /// All containers with their stages.

@@ -1,10 +1,12 @@
 //! User namespaces: their mappings, entering one, and the owners of mounted files.
 
 use std::fs;
-use std::os::fd::BorrowedFd;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 
+use rustix::fs::CWD;
 use rustix::io::Errno;
+use rustix::mount::open_tree;
 use rustix::thread::{
     Gid, LinkNameSpaceType, Uid, move_into_link_name_space, set_thread_groups, set_thread_res_gid,
     set_thread_res_uid,
@@ -12,7 +14,8 @@ use rustix::thread::{
 
 use super::errors::{During, LaunchError};
 use super::raw::{MountAttributes, mount_setattr};
-use super::spec::{IdMappings, IdRange, User};
+use super::spec::{IdMappings, IdRange, User, UserNamespace};
+use super::{mounts, namespaces};
 
 /// Enters a user namespace as its root. Everything that only root of the host may do must be done before.
 pub(super) fn enter(namespace: BorrowedFd<'_>) -> Result<(), LaunchError> {
@@ -42,6 +45,28 @@ pub(super) fn map_owners(
         Err(Errno::INVAL) => Err(LaunchError::NoMappedOwners(path.display().to_string())),
         result => result.during("map owners of", path),
     }
+}
+
+/// A detached copy of a mount whose ids on disk are ids of the namespace.
+///
+/// # Errors
+/// If the namespace is not there, or if the file system cannot map owners.
+pub(crate) fn clone_with_mapped_owners(path: &Path, user: &UserNamespace) -> Result<OwnedFd, LaunchError> {
+    let namespace = namespaces::open(&user.path)?;
+    let tree = open_tree(CWD, path, mounts::clone_flags()).during("clone", path)?;
+    let private = MountAttributes { propagation: libc::MS_PRIVATE, ..MountAttributes::default() };
+    mount_setattr(tree.as_fd(), private, true).during("set propagation of", path)?;
+    map_owners(tree.as_fd(), path, namespace.as_fd())?;
+    Ok(tree)
+}
+
+/// The ids of the namespace's root on the host.
+///
+/// # Errors
+/// If the mappings do not contain it.
+pub(crate) fn root_on_host(ids: &IdMappings) -> Result<(u32, u32), LaunchError> {
+    let root = User { uid: 0, gid: 0, groups: Vec::new() };
+    on_host(ids, &root).ok_or(LaunchError::UnmappedUser { uid: 0, gid: 0 })
 }
 
 /// The user as the host sees it. None if an id is not mapped.

@@ -5,11 +5,12 @@
 
 use std::fs::{self, File};
 use std::io;
+use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::CWD;
 use rustix::mount::{MountPropagationFlags, UnmountFlags, mount_bind, mount_change, unmount};
-use rustix::thread::UnshareFlags;
+use rustix::thread::{UnshareFlags, move_into_link_name_space};
 
 use super::sysctls::{OwnNamespaces, Sysctl};
 use crate::errors::ServiceError;
@@ -21,6 +22,8 @@ pub(crate) struct NamespaceRequest {
     pub(crate) own: OwnNamespaces,
     pub(crate) hostname: String,
     pub(crate) sysctls: Vec<Sysctl>,
+    /// The namespaces exist: the keeper has made them in the pod's user namespace.
+    pub(crate) exist: bool,
 }
 
 /// Files of the namespaces in a pod's folder.
@@ -44,6 +47,10 @@ impl NamespaceFiles {
         self.0.join("uts")
     }
 
+    pub(crate) fn user(&self) -> PathBuf {
+        self.0.join("user")
+    }
+
     pub(crate) fn pid(&self) -> PathBuf {
         self.0.join("pid")
     }
@@ -57,7 +64,7 @@ impl NamespaceFiles {
         Ok(())
     }
 
-    /// Makes and keeps the namespaces. Blocks.
+    /// Makes and keeps the namespaces, or enters existing ones, and sets them up. Blocks.
     pub(crate) fn make(&self, request: NamespaceRequest) -> Result<(), ServiceError> {
         let files = self.clone();
         let thread = std::thread::Builder::new().name("namespaces".to_owned());
@@ -74,8 +81,15 @@ impl NamespaceFiles {
             (own.uts, UnshareFlags::NEWUTS, "uts", self.uts()),
         ];
         let wanted: Vec<_> = wanted.into_iter().filter(|(own, ..)| *own).collect();
-        let flags = wanted.iter().fold(UnshareFlags::empty(), |flags, (_, flag, ..)| flags | *flag);
-        enter_new(flags).map_err(|source| ServiceError::io("make namespaces", source))?;
+        if request.exist {
+            for (.., file) in &wanted {
+                let namespace = File::open(file).on_file("open namespace", file)?;
+                move_into_link_name_space(namespace.as_fd(), None).on_file("enter namespace", file)?;
+            }
+        } else {
+            let flags = wanted.iter().fold(UnshareFlags::empty(), |flags, (_, flag, ..)| flags | *flag);
+            enter_new(flags).map_err(|source| ServiceError::io("make namespaces", source))?;
+        }
         if own.uts {
             let set = rustix::system::sethostname(request.hostname.as_bytes());
             set.map_err(|source| ServiceError::io("set the hostname", source))?;
@@ -90,7 +104,7 @@ impl NamespaceFiles {
             fs::write(&path, &sysctl.value)
                 .map_err(|error| ServiceError::setting("sysctls", problem(error)))?;
         }
-        for (_, _, name, file) in wanted {
+        for (_, _, name, file) in wanted.into_iter().filter(|_| !request.exist) {
             keep(&Path::new("/proc/thread-self/ns").join(name), &file)?;
         }
         Ok(())
@@ -98,7 +112,7 @@ impl NamespaceFiles {
 
     /// Releases the namespaces. What is missing already is no error.
     pub(crate) fn remove(&self) -> Result<(), ServiceError> {
-        for file in [self.network(), self.ipc(), self.uts(), self.pid()] {
+        for file in [self.network(), self.ipc(), self.uts(), self.pid(), self.user()] {
             unmount_all(&file)?;
         }
         unmount_all(&self.0)?;

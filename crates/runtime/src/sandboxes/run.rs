@@ -15,7 +15,9 @@ use crate::containers::start_pause_process;
 use crate::errors::{ServiceError, describe};
 use crate::events;
 use crate::ids::new_id;
+use crate::keeper::client::KeeperClient;
 use crate::keeper::start_keeper;
+use crate::launcher::PodNamespaces;
 use crate::records::{self, OnFile, Progress, SandboxRecord, make_folder};
 use crate::shared::{Shared, blocking};
 
@@ -114,6 +116,7 @@ async fn prepare(shared: &Arc<Shared>, record: &SandboxRecord) -> Result<Arc<San
         })
         .await?
     };
+    make_namespaces(record).await?;
     let mut complete = SandboxRecord { progress: Progress::Complete, ..record.clone() };
     let sandbox = Sandbox::new(record.clone(), false);
     if !sandbox.uses_host_network() {
@@ -134,9 +137,7 @@ fn make_files(record: &SandboxRecord, root: &Path) -> Result<(), ServiceError> {
     let sandbox = Sandbox::new(record.clone(), false);
     let own = settings::own_namespaces(&sandbox.namespace_options());
     let hostname = hostname(&record.config, own.uts)?;
-    let requested: BTreeMap<String, String> =
-        record.config.linux.iter().flat_map(|linux| linux.sysctls.clone()).collect();
-    let sysctls = sysctls::sysctls(&requested, own)?;
+    let sysctls = sysctls::sysctls(&requested_sysctls(record), own)?;
     make_folder(&record.folder)?;
     SandboxFiles::in_folder(root).write(&hostname, record.config.dns_config.as_ref())?;
     if own.ipc {
@@ -147,7 +148,34 @@ fn make_files(record: &SandboxRecord, root: &Path) -> Result<(), ServiceError> {
     }
     let namespaces = sandbox.namespaces();
     namespaces.make_folder()?;
-    namespaces.make(NamespaceRequest { own, hostname, sysctls })
+    if own.user {
+        // They belong to the user namespace, which only the keeper can make.
+        return Ok(());
+    }
+    namespaces.make(NamespaceRequest { own, hostname, sysctls, exist: false })
+}
+
+fn requested_sysctls(record: &SandboxRecord) -> BTreeMap<String, String> {
+    record.config.linux.iter().flat_map(|linux| linux.sysctls.clone()).collect()
+}
+
+/// Lets the keeper make the pod's user namespace and those that it owns, and sets them up. Other pods have their namespaces already.
+async fn make_namespaces(record: &SandboxRecord) -> Result<(), ServiceError> {
+    let sandbox = Sandbox::new(record.clone(), false);
+    let Some(user) = sandbox.user_namespace() else { return Ok(()) };
+    let own = settings::own_namespaces(&sandbox.namespace_options());
+    let files = sandbox.namespaces();
+    let request = PodNamespaces {
+        user: Some(user),
+        network: own.network.then(|| files.network()),
+        ipc: own.ipc.then(|| files.ipc()),
+        uts: own.uts.then(|| files.uts()),
+    };
+    let (keeper, _exits) = KeeperClient::connect(&record.folder).await?;
+    keeper.make_pod_namespaces(request).await?;
+    let hostname = hostname(&record.config, own.uts)?;
+    let sysctls = sysctls::sysctls(&requested_sysctls(record), own)?;
+    blocking(move || files.make(NamespaceRequest { own, hostname, sysctls, exist: true })).await
 }
 
 /// The requested name; without one, or in the host's network, the node's.

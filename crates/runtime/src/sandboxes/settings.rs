@@ -1,9 +1,10 @@
 //! Checks of a request for a sandbox.
 
-use cri::v1::{NamespaceMode, NamespaceOption, PodSandboxConfig, PodSandboxMetadata};
+use cri::v1::{IdMapping, NamespaceMode, NamespaceOption, PodSandboxConfig, PodSandboxMetadata};
 
 use super::sysctls::OwnNamespaces;
 use crate::errors::ServiceError;
+use crate::launcher::{IdMappings, IdRange};
 
 /// The name that a sandbox reserves.
 pub(crate) fn sandbox_name(metadata: &PodSandboxMetadata) -> String {
@@ -55,16 +56,43 @@ fn check_namespaces(options: &NamespaceOption) -> Result<(), ServiceError> {
         }
     }
     mode(options.pid)?;
-    let Some(user) = &options.userns_options else { return Ok(()) };
-    match mode(user.mode)? {
-        NamespaceMode::Node if user.uids.is_empty() && user.gids.is_empty() => Ok(()),
-        NamespaceMode::Node => refuse("the node's user namespace has no mappings of a pod"),
-        NamespaceMode::Pod => {
-            Err(ServiceError::setting("userns_options", "user namespaces are not supported yet"))
+    if id_mappings(options)?.is_none() {
+        return Ok(());
+    }
+    let node = i32::from(NamespaceMode::Node);
+    // The kernel lets a user namespace mount only file systems of namespaces that it owns.
+    if options.ipc == node || options.pid == node {
+        return refuse("a pod with a user namespace needs IPC and PID namespaces of its own");
+    }
+    Ok(())
+}
+
+/// The mappings of the pod's user namespace; none if the pod uses the node's.
+pub(crate) fn id_mappings(options: &NamespaceOption) -> Result<Option<IdMappings>, ServiceError> {
+    let field = "userns_options";
+    let problem = |text: &str| ServiceError::setting(field, text);
+    let refuse = |text: &str| Err(problem(text));
+    let Some(user) = &options.userns_options else { return Ok(None) };
+    match NamespaceMode::try_from(user.mode) {
+        Ok(NamespaceMode::Node) if user.uids.is_empty() && user.gids.is_empty() => Ok(None),
+        Ok(NamespaceMode::Node) => refuse("the node's user namespace has no mappings of a pod"),
+        Ok(NamespaceMode::Pod) => {
+            let range = |mappings: &[IdMapping]| match mappings {
+                [one] if one.container_id == 0 && one.length > 0 => {
+                    Ok(IdRange { container: 0, host: one.host_id, length: one.length })
+                }
+                _ => Err(problem("one mapping of user ids and one of group ids are needed, both with id 0")),
+            };
+            let (uids, gids) = (range(&user.uids)?, range(&user.gids)?);
+            if [uids, gids].iter().any(|range| range.host.checked_add(range.length).is_none()) {
+                return refuse("a mapping exceeds the highest id");
+            }
+            Ok(Some(IdMappings { uids, gids }))
         }
-        NamespaceMode::Container | NamespaceMode::Target => {
+        Ok(NamespaceMode::Container | NamespaceMode::Target) => {
             refuse("a user namespace belongs to the pod or the node")
         }
+        Err(_) => refuse("the mode is unknown"),
     }
 }
 
@@ -72,7 +100,12 @@ fn check_namespaces(options: &NamespaceOption) -> Result<(), ServiceError> {
 pub(super) fn own_namespaces(options: &NamespaceOption) -> OwnNamespaces {
     let node = i32::from(NamespaceMode::Node);
     // The hostname of a pod in the host network is the node's.
-    OwnNamespaces { network: options.network != node, ipc: options.ipc != node, uts: options.network != node }
+    OwnNamespaces {
+        network: options.network != node,
+        ipc: options.ipc != node,
+        uts: options.network != node,
+        user: matches!(id_mappings(options), Ok(Some(_))),
+    }
 }
 
 #[cfg(test)]
@@ -104,6 +137,30 @@ mod tests {
         assert!(check(&config(NamespaceOption::default()), "kata").is_err());
         let nameless = PodSandboxConfig { metadata: None, ..config(NamespaceOption::default()) };
         assert!(matches!(check(&nameless, ""), Err(ServiceError::Missing(_))));
+    }
+
+    #[test]
+    fn user_namespace_needs_one_mapping_of_each_kind_with_id_0() {
+        let mapping = |container_id, host_id, length| IdMapping { host_id, container_id, length };
+        let user = |uids: &[IdMapping], gids: &[IdMapping]| NamespaceOption {
+            userns_options: Some(UserNamespace {
+                mode: NamespaceMode::Pod.into(),
+                uids: uids.to_vec(),
+                gids: gids.to_vec(),
+            }),
+            ..NamespaceOption::default()
+        };
+        let good = mapping(0, 300_000, 65_536);
+        let ids = id_mappings(&user(&[good], &[good])).unwrap().unwrap();
+        assert_eq!((ids.uids.host, ids.gids.length), (300_000, 65_536));
+        for bad in [mapping(1, 300_000, 10), mapping(0, 300_000, 0), mapping(0, u32::MAX, 2)] {
+            assert!(id_mappings(&user(&[bad], &[good])).is_err(), "{bad:?}");
+            assert!(id_mappings(&user(&[good], &[bad])).is_err(), "{bad:?}");
+        }
+        assert!(id_mappings(&user(&[good, good], &[good])).is_err());
+        assert!(id_mappings(&user(&[], &[good])).is_err());
+        let host = NamespaceOption { ipc: NamespaceMode::Node.into(), ..user(&[good], &[good]) };
+        assert!(check(&config(host), "").is_err());
     }
 
     #[test]

@@ -25,6 +25,7 @@ pub(crate) struct OwnNamespaces {
     pub(crate) network: bool,
     pub(crate) ipc: bool,
     pub(crate) uts: bool,
+    pub(crate) user: bool,
 }
 
 /// A checked parameter: its path below `/proc/sys`, and its value.
@@ -45,6 +46,10 @@ pub(crate) fn sysctls(
     let mut checked = BTreeMap::new();
     if own.network {
         checked.extend(DEFAULTS.iter().map(|(path, value)| ((*path).to_owned(), (*value).to_owned())));
+        if own.user {
+            // The kernel refuses groups that are not mapped.
+            checked.remove("net/ipv4/ping_group_range");
+        }
     }
     for (name, value) in requested {
         checked.insert(path_of(name, own)?, checked_value(name, value)?);
@@ -104,8 +109,8 @@ fn checked_value(name: &str, value: &str) -> Result<String, ServiceError> {
 mod tests {
     use super::*;
 
-    const ALL: OwnNamespaces = OwnNamespaces { network: true, ipc: true, uts: true };
-    const NONE: OwnNamespaces = OwnNamespaces { network: false, ipc: false, uts: false };
+    const ALL: OwnNamespaces = OwnNamespaces { network: true, ipc: true, uts: true, user: false };
+    const NONE: OwnNamespaces = OwnNamespaces { network: false, ipc: false, uts: false, user: false };
 
     #[test]
     fn namespaced_parameters_are_accepted_with_their_namespace_only() {
@@ -152,5 +157,7 @@ mod tests {
             ["net/ipv4/ip_unprivileged_port_start=80", ping]
         );
         assert_eq!(sysctls(&BTreeMap::new(), NONE).unwrap(), []);
+        let with_user = sysctls(&BTreeMap::new(), OwnNamespaces { user: true, ..ALL }).unwrap();
+        assert_eq!(with_user.len(), 1);
     }
 }

@@ -41,7 +41,7 @@ pub(super) fn status(shared: &Shared, verbose: bool) -> StatusResponse {
             name: String::new(),
             features: Some(RuntimeHandlerFeatures {
                 recursive_read_only_mounts: true,
-                user_namespaces: false,
+                user_namespaces: maps_owners(),
             }),
         }],
         features: Some(RuntimeFeatures {
@@ -60,4 +60,15 @@ pub(super) fn status(shared: &Shared, verbose: bool) -> StatusResponse {
         response.info.insert("config".to_owned(), config.to_string());
     }
     response
+}
+
+/// Whether the kernel can map the owners of all file systems that volumes usually are on, tmpfs as the last of them.
+fn maps_owners() -> bool {
+    const TMPFS: (u32, u32) = (6, 3);
+    let name = rustix::system::uname();
+    let release = name.release().to_string_lossy().into_owned();
+    let mut numbers =
+        release.split(|letter: char| !letter.is_ascii_digit()).map_while(|part| part.parse().ok());
+    let version = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0));
+    version >= TMPFS && std::path::Path::new("/proc/self/ns/user").exists()
 }

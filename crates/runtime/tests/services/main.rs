@@ -6,3 +6,4 @@ mod adoption;
 mod lifecycle;
 mod node;
 mod settings;
+mod user_namespaces;

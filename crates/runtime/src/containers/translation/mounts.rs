@@ -3,13 +3,13 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use cri::v1::{LinuxContainerSecurityContext, Mount, MountPropagation};
+use cri::v1::{IdMapping, LinuxContainerSecurityContext, Mount, MountPropagation};
 
 use super::{CgroupView, TranslationInput};
 use crate::containers::default_mounts;
 use crate::errors::ServiceError;
 use crate::launcher::MountAttribute::{NoDev, NoExec, NoSuid};
-use crate::launcher::{FileOwners, MountAccess, MountSource, MountSpec, Propagation};
+use crate::launcher::{FileOwners, IdRange, MountAccess, MountSource, MountSpec, Propagation, UserNamespace};
 
 const FIELD: &str = "mounts";
 const DEV: &str = "/dev";
@@ -28,7 +28,7 @@ pub(super) fn mounts(
 ) -> Result<Mounts, ServiceError> {
     let mut requested = Vec::new();
     for (index, mount) in input.config.mounts.iter().enumerate() {
-        requested.push(requested_mount(mount, input.image_mounts.get(&index))?);
+        requested.push(requested_mount(mount, input.image_mounts.get(&index), input.sandbox.user.as_ref())?);
     }
     for mount in &input.edits.mounts {
         let access = if mount.read_only { MountAccess::ReadOnly } else { MountAccess::ReadWrite };
@@ -80,15 +80,22 @@ fn sandbox_mounts(
     let sandbox = &input.sandbox;
     let files = &sandbox.files;
     let private = Propagation::Private;
+    let file = |destination, source| -> Result<MountSpec, ServiceError> {
+        Ok(MountSpec { owners: FileOwners::Mapped, ..bind(destination, source, private, access)? })
+    };
     Ok(vec![
-        bind("/etc/hostname", files.hostname(), private, access)?,
-        bind("/etc/hosts", files.hosts(), private, access)?,
-        bind("/etc/resolv.conf", files.resolv_conf(), private, access)?,
+        file("/etc/hostname", files.hostname())?,
+        file("/etc/hosts", files.hosts())?,
+        file("/etc/resolv.conf", files.resolv_conf())?,
         bind("/dev/shm", sandbox.shared_memory.clone(), private, MountAccess::ReadWrite)?,
     ])
 }
 
-fn requested_mount(mount: &Mount, image: Option<&PathBuf>) -> Result<MountSpec, ServiceError> {
+fn requested_mount(
+    mount: &Mount,
+    image: Option<&PathBuf>,
+    user: Option<&UserNamespace>,
+) -> Result<MountSpec, ServiceError> {
     let path = mount.container_path.as_str();
     let refuse = |problem: String| Err(ServiceError::setting(FIELD, problem));
     if mount.image.is_some() {
@@ -98,14 +105,13 @@ fn requested_mount(mount: &Mount, image: Option<&PathBuf>) -> Result<MountSpec, 
         if !mount.readonly {
             return refuse(format!("the image volume at {path:?} must be read-only"));
         }
+        // The owners in a view of an image are mapped already.
         return bind(path, source.clone(), Propagation::Private, MountAccess::RecursivelyReadOnly);
     }
     if !mount.host_path.starts_with('/') {
         return refuse(format!("the host path {:?} is not absolute", mount.host_path));
     }
-    if !mount.uid_mappings.is_empty() || !mount.gid_mappings.is_empty() {
-        return refuse(format!("mappings of ids at {path:?} need a user namespace"));
-    }
+    let owners = owners(mount, user)?;
     let propagation = match MountPropagation::try_from(mount.propagation) {
         Ok(MountPropagation::PropagationPrivate) => Propagation::Private,
         Ok(MountPropagation::PropagationHostToContainer) => Propagation::HostToContainer,
@@ -120,7 +126,26 @@ fn requested_mount(mount: &Mount, image: Option<&PathBuf>) -> Result<MountSpec, 
         (true, false) => MountAccess::ReadOnly,
         (false, false) => MountAccess::ReadWrite,
     };
-    bind(path, PathBuf::from(&mount.host_path), propagation, access)
+    Ok(MountSpec { owners, ..bind(path, PathBuf::from(&mount.host_path), propagation, access)? })
+}
+
+/// A mount can be mapped only as the pod's user namespace is.
+fn owners(mount: &Mount, user: Option<&UserNamespace>) -> Result<FileOwners, ServiceError> {
+    let path = &mount.container_path;
+    let refuse =
+        |problem: &str| Err(ServiceError::setting(FIELD, format!("mappings of ids at {path:?} {problem}")));
+    if mount.uid_mappings.is_empty() && mount.gid_mappings.is_empty() {
+        return Ok(FileOwners::Unchanged);
+    }
+    let Some(user) = user else { return refuse("need a user namespace") };
+    let equal = |mappings: &[IdMapping], range: IdRange| {
+        let [one] = mappings else { return false };
+        (one.container_id, one.host_id, one.length) == (range.container, range.host, range.length)
+    };
+    if equal(&mount.uid_mappings, user.ids.uids) && equal(&mount.gid_mappings, user.ids.gids) {
+        return Ok(FileOwners::Mapped);
+    }
+    refuse("differ from those of the pod")
 }
 
 fn bind(

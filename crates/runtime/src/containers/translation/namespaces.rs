@@ -68,7 +68,7 @@ pub(super) fn namespaces(
         ipc: (sandbox.options.ipc != node).then(|| sandbox.namespaces.ipc()),
         uts: own_network.then(|| sandbox.namespaces.uts()),
         pid,
-        user: None,
+        user: sandbox.user.clone(),
     })
 }
 

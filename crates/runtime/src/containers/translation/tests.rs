@@ -56,6 +56,7 @@ impl Case {
                 options: self.sandbox.clone(),
                 privileged: self.privileged_sandbox,
                 hostname: "web".into(),
+                user: None,
             },
             root: "/root/c".into(),
             user_files: UserFiles::default(),

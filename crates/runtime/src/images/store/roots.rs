@@ -7,12 +7,14 @@ use serde::{Deserialize, Serialize};
 
 use super::disk::{Folders, OnPath, StoreError, make_folder, names, remove, write_json};
 use super::records::{Record, RecordedLayer};
-use super::{ImageStore, overlay};
+use super::{ImageStore, mapped_layers, overlay};
 use crate::images::digest::Digest;
+use crate::launcher::UserNamespace;
 
 pub(super) const WRITABLE: &str = "fs";
 const WORK: &str = "work";
 const MOUNT: &str = "root";
+const LAYERS: &str = "layers";
 const RECORD: &str = "root.json";
 const MAX_OWNER: usize = 128;
 
@@ -27,6 +29,16 @@ impl ImageStore {
     /// Mounts the root file system of a container: the layers of the image, and a writable layer on top. The writable
     /// layer is kept until `unmount_root`, so that the call can be repeated after a restart of the machine.
     pub fn mount_root(&self, image: &str, container: &str) -> Result<PathBuf, StoreError> {
+        self.mount_root_for(image, container, None)
+    }
+
+    /// Like `mount_root`, with the owners of all files mapped for a user namespace.
+    pub fn mount_root_for(
+        &self,
+        image: &str,
+        container: &str,
+        user: Option<&UserNamespace>,
+    ) -> Result<PathBuf, StoreError> {
         let (folder, record) = self.prepare(image, container)?;
         let mount = folder.join(MOUNT);
         if overlay::is_mounted(&mount)? {
@@ -36,20 +48,36 @@ impl ImageStore {
         make_folder(&mount, 0o755)?;
         make_folder(&writable, 0o755)?;
         make_folder(&work, 0o711)?;
-        overlay::mount_writable(&self.layer_roots(&record), &writable, &work, &mount)?;
+        mapped_layers::give_to_root(&writable, user)?;
+        mapped_layers::with_owners(&folder.join(LAYERS), &self.layer_roots(&record), user, |layers| {
+            overlay::mount_writable(layers, &writable, &work, &mount)
+        })?;
         Ok(mount)
     }
 
     /// Mounts a read-only view of an image, for `owner`: a name of the caller's choice, for example of sandbox and
     /// volume. Ends with `unmount_root`.
     pub fn mount_view(&self, image: &str, owner: &str) -> Result<PathBuf, StoreError> {
+        self.mount_view_for(image, owner, None)
+    }
+
+    /// Like `mount_view`, with the owners of all files mapped for a user namespace.
+    pub fn mount_view_for(
+        &self,
+        image: &str,
+        owner: &str,
+        user: Option<&UserNamespace>,
+    ) -> Result<PathBuf, StoreError> {
         let (folder, record) = self.prepare(image, owner)?;
         let mount = folder.join(MOUNT);
         if !overlay::is_mounted(&mount)? {
             make_folder(&mount, 0o755)?;
             let empty = folder.join(WRITABLE);
             make_folder(&empty, 0o755)?;
-            overlay::mount_read_only(&self.layer_roots(&record), &empty, &mount)?;
+            mapped_layers::give_to_root(&empty, user)?;
+            mapped_layers::with_owners(&folder.join(LAYERS), &self.layer_roots(&record), user, |layers| {
+                overlay::mount_read_only(layers, &empty, &mount)
+            })?;
         }
         Ok(mount)
     }
@@ -61,6 +89,7 @@ impl ImageStore {
             return Ok(());
         }
         overlay::detach(&folder.join(MOUNT))?;
+        mapped_layers::remove_layers(&folder.join(LAYERS))?;
         // Without its record the folder no longer keeps layers; the record goes last, so that a crash in between
         // leaves a root that can be unmounted again.
         for part in [MOUNT, WORK, WRITABLE, RECORD] {

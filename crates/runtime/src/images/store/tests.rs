@@ -6,6 +6,7 @@ use serde_json::json;
 use super::*;
 use crate::images::manifest::Descriptor;
 use crate::images::test_archive::{Archive, layer};
+use crate::launcher::{IdMappings, IdRange, UserNamespace};
 
 fn require_root() {
     assert!(rustix::process::geteuid().is_root(), "this test mounts: run it as root");
@@ -134,6 +135,66 @@ fn view_of_an_image_is_read_only() {
     }
     let root = scratch.store.mount_root("podward.test/none:1", "c0").unwrap();
     fs::write(root.join("new"), "").unwrap();
+}
+
+/// A process in a new user namespace, whose file can be used while it lives.
+struct NamespaceHolder {
+    process: std::process::Child,
+    user: UserNamespace,
+}
+
+impl NamespaceHolder {
+    fn new() -> Self {
+        let mut process = std::process::Command::new("unshare")
+            .args(["--user", "cat"])
+            .stdin(std::process::Stdio::piped())
+            .stdout(std::process::Stdio::piped())
+            .spawn()
+            .unwrap();
+        // The process echoes after it has entered the namespace.
+        std::io::Write::write_all(process.stdin.as_mut().unwrap(), b"x").unwrap();
+        std::io::Read::read_exact(process.stdout.as_mut().unwrap(), &mut [0]).unwrap();
+        let proc = Path::new("/proc").join(process.id().to_string());
+        for map in ["uid_map", "gid_map"] {
+            fs::write(proc.join(map), "0 300000 65536").unwrap();
+        }
+        let range = IdRange { container: 0, host: 300_000, length: 65_536 };
+        let user = UserNamespace { path: proc.join("ns/user"), ids: IdMappings { uids: range, gids: range } };
+        Self { process, user }
+    }
+}
+
+impl Drop for NamespaceHolder {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+#[test]
+#[ignore = "needs root"]
+fn owners_of_root_and_view_are_mapped_for_a_user_namespace() {
+    require_root();
+    let scratch = Scratch::new();
+    scratch.store.import(&*two_layers("podward.test/a:1").oci()).unwrap();
+    let holder = NamespaceHolder::new();
+    let root = scratch.store.mount_root_for("podward.test/a:1", "c1", Some(&holder.user)).unwrap();
+    let view = scratch.store.mount_view_for("podward.test/a:1", "v1", Some(&holder.user)).unwrap();
+    drop(holder);
+    for path in [root.clone(), root.join("etc/release"), root.join("bin/tool"), view.join("etc/release")] {
+        let status = fs::metadata(&path).unwrap();
+        assert_eq!((status.uid(), status.gid()), (300_000, 300_000), "{path:?}");
+    }
+    // A copy to the writable layer keeps the owner, and the layer on disk its own.
+    fs::write(root.join("bin/tool"), "changed").unwrap();
+    assert_eq!(fs::metadata(root.join("bin/tool")).unwrap().uid(), 300_000);
+    let plain = scratch.store.mount_root("podward.test/a:1", "c2").unwrap();
+    assert_eq!(fs::metadata(plain.join("bin/tool")).unwrap().uid(), 0);
+    assert_eq!(fs::read_to_string(plain.join("bin/tool")).unwrap(), "tool");
+    for owner in ["c1", "v1"] {
+        let left = scratch.folder.path().join("store/roots").join(owner).join("layers");
+        assert!(!left.exists(), "the mapped layers were mounted for a moment only");
+    }
 }
 
 #[test]
