@@ -35,7 +35,7 @@ struct ClientOutput {
     is_complete: bool,
 }
 
-/// What is polled for a client.
+/// A descriptor of a client that is polled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ClientSource {
     Input,
@@ -73,7 +73,7 @@ impl Clients {
         Ok(id)
     }
 
-    /// What to poll, and whether it waits for space instead of data. A pipe without unsent output is polled for its end.
+    /// Descriptors to poll, each with its interest. A pipe without unsent output is polled for its end.
     pub(super) fn sources(
         &self,
         accepts_input: bool,
@@ -150,7 +150,7 @@ impl Clients {
     }
 }
 
-/// What a descriptor is polled for.
+/// The event that a descriptor is polled for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Interest {
     Readable,

@@ -26,7 +26,7 @@ pub(super) struct Streams {
     terminal: Terminal,
 }
 
-/// What is polled for a container's streams.
+/// A descriptor of a container's streams that is polled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum StreamSource {
     Output(Stream),

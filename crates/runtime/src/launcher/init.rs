@@ -121,7 +121,7 @@ fn set_up_and_execute(
     Err(program.execute())
 }
 
-/// What is left to enter after everything that needs root of the host.
+/// The rest of the way into the container, after everything that needs root of the host.
 enum Entry<'a> {
     New { spec: &'a ContainerSpec, namespaces: JoinedNamespaces, sources: Sources },
     Existing { process: BorrowedFd<'a>, ids: Option<&'a IdMappings> },

@@ -1,4 +1,4 @@
-//! What a container's root is made of on the host: detached copies of mounts.
+//! Parts of the host that become a container's root: detached copies of mounts.
 //!
 //! They are taken before the process enters the pod's user namespace, because only root of the host may reach the paths and map
 //! owners, and before the propagation of the host's mounts is cut, because a bidirectional mount must stay in the peer group of
@@ -24,7 +24,7 @@ pub(super) struct DetachedMount {
     pub(super) kind: Kind,
 }
 
-/// What is taken from the host for one mount.
+/// The part of the host for one mount.
 pub(super) enum Source {
     /// The mount is a new file system.
     None,

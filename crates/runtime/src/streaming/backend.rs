@@ -1,4 +1,4 @@
-//! What the streaming server needs from the rest of the runtime.
+//! Processes and connections that the rest of the runtime provides for the streaming server.
 
 use std::os::fd::OwnedFd;
 

@@ -11,7 +11,7 @@ const STATUS: u8 = 3;
 const RESIZE: u8 = 4;
 const CLOSE: u8 = 255;
 
-/// What a channel of the server carries.
+/// Content of a channel from the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum OutputChannel {
     Stdout,
@@ -19,7 +19,7 @@ pub(super) enum OutputChannel {
     Status,
 }
 
-/// What a message of the client means.
+/// Meaning of a message from the client.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum ClientMessage {
     Input(Bytes),

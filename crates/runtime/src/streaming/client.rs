@@ -17,14 +17,14 @@ const INPUT_CHUNKS: usize = 8;
 /// Chunks of output that wait for the connection.
 const OUTPUT_CHUNKS: usize = 4;
 
-/// What the client sends.
+/// Input from the client.
 #[derive(Debug)]
 pub(super) enum Input {
     Data(Bytes),
     End,
 }
 
-/// What the client receives. The status is the last.
+/// Output for the client. The status is the last.
 #[derive(Debug)]
 pub(super) enum Output {
     Stdout(Bytes),

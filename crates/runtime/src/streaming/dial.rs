@@ -30,7 +30,7 @@ pub async fn connect_in_namespace(namespace: Option<&Path>, port: u16) -> io::Re
 
 type Sockets = (io::Result<TcpSocket>, io::Result<TcpSocket>);
 
-/// A socket stays in the namespace in which it was made. Only a thread of its own may enter one: a thread of the pool would stay there.
+/// A socket stays in the namespace in which it was made. Only a separate thread may enter one: a thread of the pool would stay there.
 async fn sockets_in(namespace: PathBuf) -> io::Result<Sockets> {
     let (send, receive) = oneshot::channel();
     let runtime = tokio::runtime::Handle::current();

@@ -30,7 +30,7 @@ const CHUNK_BYTES: usize = 32 * 1024;
 /// How long the other direction is served after the pod has closed the connection.
 const HALF_CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// What a client sends to the pod. A stream that is reset closes the channel instead.
+/// Input from the client for the pod. A stream that is reset closes the channel instead.
 enum Input {
     Data(Bytes),
     End,

@@ -58,7 +58,7 @@ pub(super) async fn exec(backend: Arc<dyn StreamBackend>, request: ExecRequest, 
         Some(Err(error)) => finish(&output, failed(&error)).await,
         None => {
             kill.await;
-            // The process is gone, or the keeper is.
+            // Either the process has ended or the keeper has.
             let _ = timeout(KILL_TIMEOUT, exit).await;
         }
     }

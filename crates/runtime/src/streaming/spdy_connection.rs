@@ -58,7 +58,7 @@ impl ServerWriter {
     }
 }
 
-/// Writes frames until the last one, or until the client is gone.
+/// Writes frames until the last one, or until the client has left.
 pub(super) async fn write_frames<C: Connection>(
     writer: &mut FrameWriter<WriteHalf<C>>,
     mut outgoing: Outgoing,

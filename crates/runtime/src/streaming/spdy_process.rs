@@ -66,7 +66,7 @@ fn expected(options: StreamOptions, protocol: &str) -> Vec<Channel> {
 /// The streams of one process.
 struct Streams {
     by_id: BTreeMap<StreamId, Channel>,
-    /// What the client sent before all streams were there.
+    /// Frames that arrived before all streams were open.
     early: Vec<Frame>,
 }
 

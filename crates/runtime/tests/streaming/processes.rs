@@ -147,7 +147,7 @@ async fn background_process_that_keeps_the_output_does_not_delay_the_status() {
 }
 
 #[tokio::test]
-async fn input_that_nobody_reads_does_not_delay_pings_or_the_end() {
+async fn unread_input_does_not_delay_pings_or_the_end() {
     let server = Server::start().await;
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("go");
