@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 use rustix::io::{Errno, write};
 
@@ -100,8 +101,7 @@ impl Clients {
     pub(super) fn flush(&mut self, id: ClientId, stream: Stream) {
         let Some(client) = self.clients.get_mut(&id) else { return };
         let Some(slot) = client.outputs.get_mut(stream.index()) else { return };
-        // An empty pipe is polled only for its end.
-        let ended = slot.as_mut().is_some_and(|output| output.unsent.is_empty() || output.flush().is_err());
+        let ended = slot.as_mut().is_some_and(|output| output.flush().is_err() || output.has_no_reader());
         let sent = slot.as_ref().is_some_and(|output| output.is_complete && output.unsent.is_empty());
         if ended || sent {
             *slot = None;
@@ -193,6 +193,13 @@ impl Client {
 }
 
 impl ClientOutput {
+    /// Polled again, because output may have been sent since the event for which this client is served.
+    fn has_no_reader(&self) -> bool {
+        let mut pipe = [PollFd::new(&self.pipe, PollFlags::empty())];
+        let polled = poll(&mut pipe, Some(&Timespec::default()));
+        polled.is_ok() && pipe.iter().any(|pipe| !pipe.revents().is_empty())
+    }
+
     /// Writes what the pipe takes.
     fn flush(&mut self) -> Result<(), Detached> {
         loop {
@@ -265,6 +272,14 @@ mod tests {
         }
         reader.read_to_end(&mut output).unwrap();
         assert_eq!(output, vec![7; 200_000]);
+    }
+
+    #[test]
+    fn client_without_unsent_output_stays_when_it_is_served() {
+        let mut clients = Clients::default();
+        let (id, _reader) = client(&mut clients);
+        clients.flush(id, Stream::Stdout);
+        assert_eq!(clients.clients.len(), 1);
     }
 
     #[test]

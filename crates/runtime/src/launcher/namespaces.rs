@@ -8,7 +8,7 @@ use std::path::Path;
 use rustix::fs::{Mode, OFlags, fstatfs};
 use rustix::mount::{UnmountFlags, mount_bind, unmount};
 
-use super::channel::{Channel, Order};
+use super::channel::{Channel, Order, Report};
 use super::errors::{During, LaunchError};
 use super::process::{Process, check_single_thread, kill_and_reap};
 use super::raw::{self, Forked};
@@ -42,14 +42,13 @@ pub fn make_pod_namespaces(namespaces: &PodNamespaces) -> Result<(), LaunchError
         (namespaces.uts.as_ref(), libc::CLONE_NEWUTS, "uts"),
     ];
     let flags = wanted.iter().filter(|(path, ..)| path.is_some()).fold(0, |flags, (_, flag, _)| flags | flag);
+    let user = flags & libc::CLONE_NEWUSER;
     let (channel, other_end) = Channel::pair()?;
-    let process = match raw::clone_process(flags.cast_unsigned()).during("make", "namespaces")? {
+    let process = match raw::clone_process(user.cast_unsigned()).during("make", "user namespace")? {
         Forked::Parent(pid, pidfd) => Process { pid, pidfd },
         Forked::Child => {
             drop(channel);
-            // Waits until it is killed, or until the keeper has died.
-            let _ = other_end.receive::<Order>();
-            raw::exit_now(0);
+            hold_namespaces(flags & !user, user != 0, &other_end);
         }
     };
     drop(other_end);
@@ -58,6 +57,12 @@ pub fn make_pod_namespaces(namespaces: &PodNamespaces) -> Result<(), LaunchError
     let mut pin_all = || {
         if let Some(user) = &namespaces.user {
             user_namespace::write_mappings(pid, &user.ids)?;
+        }
+        channel.send(&Order::SetUp)?;
+        match channel.receive()? {
+            Some(Report::Ready) => {}
+            Some(Report::Failed(text)) => return Err(LaunchError::Child(text)),
+            Some(Report::Process | Report::Terminal) | None => return Err(LaunchError::Ended),
         }
         for (path, _, name) in &wanted {
             if let Some(path) = path {
@@ -76,6 +81,27 @@ pub fn make_pod_namespaces(namespaces: &PodNamespaces) -> Result<(), LaunchError
         }
     }
     result
+}
+
+/// Makes namespaces as root of the user namespace, to which their files shall belong, and waits until it is killed.
+fn hold_namespaces(namespaces: i32, has_user: bool, channel: &Channel) -> ! {
+    let make = || {
+        if channel.receive::<Order>()?.is_none() {
+            return Err(LaunchError::Ended);
+        }
+        if has_user {
+            user_namespace::become_root()?;
+        }
+        raw::unshare(namespaces).during("make", "namespaces")
+    };
+    let report = match make() {
+        Ok(()) => Report::Ready,
+        Err(error) => Report::Failed(error.to_string()),
+    };
+    // If the keeper has died, there is no other receiver.
+    let _ = channel.send(&report);
+    let _ = channel.receive::<Order>();
+    raw::exit_now(0)
 }
 
 fn pin(namespace: &Path, path: &Path) -> Result<(), LaunchError> {

@@ -2,7 +2,7 @@
 
 #![expect(unsafe_code, reason = "system calls without a safe wrapper")]
 
-use std::ffi::{CStr, CString, c_char, c_long, c_uint};
+use std::ffi::{CStr, CString, c_char, c_int, c_long, c_uint};
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::ptr;
 
@@ -57,6 +57,12 @@ fn clone3(flags: u64, exit_signal: i32) -> Result<Forked> {
             Ok(Forked::Parent(pid, unsafe { OwnedFd::from_raw_fd(pidfd) }))
         }
     }
+}
+
+/// Moves this process to new namespaces.
+pub(crate) fn unshare(namespaces: c_int) -> Result<()> {
+    // SAFETY: takes no memory. The flags name namespaces only, so nothing that Rust relies on changes.
+    check(c_long::from(unsafe { libc::unshare(namespaces) })).map(drop)
 }
 
 /// Ends this process without running exit handlers, which belong to the parent.

@@ -9,6 +9,7 @@ use runtime::launcher::*;
 use serde_json::{Value, json};
 
 use crate::pod::Pod;
+use crate::user_namespaces::{make_namespaces, spec_in};
 
 /// Mounts without their ids, devices and sources, which differ between any two containers.
 const SCRIPT: &str = "busybox grep -E '^(Uid|Gid|Groups|Cap|NoNewPrivs|Seccomp:|SigIgn|SigBlk)' /proc/self/status; \
@@ -80,10 +81,78 @@ fn container_sees_what_runc_shows() {
     }
 }
 
-/// The output without two differences: runc leaves a signal of the C library ignored, and the folder of the cgroup hierarchies
-/// writable.
+const TERMINAL_SCRIPT: &str = "busybox tty; busybox ls -ln /dev /dev/pts | busybox awk '{ print $1, $3, $4, $5, $6, $NF }' | busybox sort; \
+     busybox awk '{ i = 7; while ($i != \"-\") i++; print $5, $6, i - 7, $(i + 1) }' /proc/self/mountinfo | busybox grep /dev/ | busybox sort; \
+     (: < /dev/tty) && echo controlling; (: < /dev/console) && echo console; \
+     busybox awk '{ print $5 == $6, $6 == $8 }' /proc/$$/stat; echo end";
+
+const USER_SCRIPT: &str = "busybox cat /proc/self/uid_map /proc/self/gid_map; \
+     busybox grep -E '^(Uid|Gid|Groups|Cap|NoNewPrivs|Seccomp:|SigIgn|SigBlk)' /proc/self/status; \
+     busybox awk '{ i = 7; while ($i != \"-\") i++; print $5, $6, i - 7, $(i + 1) }' /proc/self/mountinfo | busybox sort; \
+     busybox stat -c '%n %A %u:%g %t:%T' / /dev /dev/* /proc /proc/sys /sys /etc /bin/busybox; busybox ls /sys/class/net; \
+     for path in /proc/sys/kernel/panic /proc/sys/net/ipv4/ip_forward /sys/x /x /dev/x /proc/keys; do (echo 1 > $path) 2>&1; done; \
+     busybox mknod /x1 b 7 0 2>&1; busybox mount -t tmpfs none /tmp 2>&1; busybox chroot / busybox true 2>&1; \
+     busybox hostname other; busybox hostname; busybox kill -9 1 2>&1; echo end";
+
+#[test]
+#[ignore = "needs Debian packages"]
+fn user_namespace_equals_that_of_runc() {
+    let mut pod = Pod::new();
+    let pinned = make_namespaces(&mut pod);
+    let case = Case {
+        name: "user namespace",
+        user: (0, 0, &[0]),
+        capabilities: &["CAP_CHOWN", "CAP_SYS_ADMIN", "CAP_SYS_CHROOT", "CAP_MKNOD", "CAP_NET_ADMIN"],
+        new_privileges: NewPrivileges::Allowed,
+        seccomp: None,
+        root: Access::ReadWrite,
+    };
+    let mut spec = spec_in(&mut pod, &pinned, USER_SCRIPT);
+    spec.process.capabilities =
+        case.capabilities.iter().filter_map(|name| capabilities::Capability::parse(name)).collect();
+    // The version of runc in Debian 12 cannot map owners.
+    spec.root_owners = FileOwners::Unchanged;
+    let chown = Command::new("chown").args(["-hR", "300000:300000"]).arg(&spec.root).status().unwrap();
+    assert!(chown.success());
+    let (_, ours) = pod.output(&spec);
+    let theirs = run_with_runc(pod.folder.path(), &spec, &case);
+    assert_eq!(lines(&ours), lines(&theirs));
+    assert!(ours.contains("/dev/mqueue drwxrwxrwt 0:0 "), "{ours}");
+    assert!(ours.contains("300000") && ours.ends_with("end\n"), "{ours}");
+}
+
+/// Without the settings of the line discipline: the command runc, unlike containerd, turns off the translation of line feeds.
+#[test]
+#[ignore = "needs Debian packages"]
+fn terminal_equals_that_of_runc() {
+    let mut pod = Pod::new();
+    for user in [0, 1000] {
+        let case = Case {
+            name: if user == 0 { "terminal of root" } else { "terminal of a user" },
+            user: (user, 0, &[]),
+            capabilities: &["CAP_CHOWN"],
+            new_privileges: NewPrivileges::Allowed,
+            seccomp: None,
+            root: Access::ReadOnly,
+        };
+        let mut spec = pod.spec(TERMINAL_SCRIPT);
+        spec.process.user = User { uid: user, gid: 0, groups: Vec::new() };
+        spec.process.capabilities = [capabilities::Capability::parse("CHOWN").unwrap()].into();
+        spec.process.terminal = Terminal::New;
+        spec.root_access = case.root;
+        let (_, ours) = pod.output(&spec);
+        let theirs = run_with_runc(pod.folder.path(), &spec, &case);
+        assert_eq!(lines(&ours), lines(&theirs), "{}", case.name);
+        assert!(ours.contains("controlling\n") && ours.ends_with("end\n"), "{ours}");
+    }
+}
+
+/// The output without three differences: runc leaves a signal of the C library ignored, the folder of the cgroup hierarchies
+/// writable, and the group of message queues in a user namespace unmapped.
 fn lines(text: &str) -> Vec<&str> {
-    let differs = |line: &&str| line.starts_with("SigIgn:") || line.starts_with("/sys/fs/cgroup ");
+    let differs = |line: &&str| {
+        ["SigIgn:", "/sys/fs/cgroup ", "/dev/mqueue drwx"].iter().any(|start| line.starts_with(start))
+    };
     text.lines().filter(|line| !differs(line)).collect()
 }
 
@@ -92,24 +161,37 @@ fn run_with_runc(folder: &Path, spec: &ContainerSpec, case: &Case) -> String {
     fs::create_dir(&bundle).unwrap();
     fs::write(bundle.join("config.json"), config(spec, case).to_string()).unwrap();
     let state = folder.join("runc-state");
-    let output = Command::new("runc")
-        .arg("--root")
-        .arg(state)
-        .args(["run", "--bundle"])
-        .arg(&bundle)
-        .arg(format!("podward-test-{}", &spec.id[56..]))
-        .output()
-        .unwrap();
+    let runc = format!(
+        "runc --root {} run --bundle {} podward-test-{}",
+        state.display(),
+        bundle.display(),
+        &spec.id[56..]
+    );
+    // With a terminal, runc needs one to connect it with.
+    let output = match spec.process.terminal {
+        Terminal::None => Command::new("sh").args(["-c", &runc]).output(),
+        Terminal::New => Command::new("script").args(["-qec", &runc, "/dev/null"]).output(),
+    };
+    let output = output.unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    String::from_utf8(output.stdout).unwrap()
+    // The end of script's own input appears as an echoed control character.
+    String::from_utf8(output.stdout).unwrap().replace(['\r', '\u{8}'], "").replace("^@", "").replace("^D", "")
 }
 
 fn config(spec: &ContainerSpec, case: &Case) -> Value {
     let mount = |destination: &str, kind: &str, options: &[&str]| json!({"destination": destination, "type": kind, "source": kind, "options": options});
+    let mut namespaces = vec![json!({"type": "pid"}), json!({"type": "mount"})];
+    let mut mappings = Value::Null;
+    if let Some(user) = &spec.namespaces.user {
+        namespaces.extend(["user", "network", "ipc", "uts"].map(|kind| json!({"type": kind})));
+        let IdRange { container, host, length } = user.ids.uids;
+        mappings = json!([{"containerID": container, "hostID": host, "size": length}]);
+    }
     let seccomp: Option<Value> = case.seccomp.map(|text| serde_json::from_str(text).unwrap());
     json!({
         "ociVersion": "1.0.2",
         "process": {
+            "terminal": spec.process.terminal == Terminal::New,
             "args": spec.process.arguments, "env": spec.process.environment, "cwd": "/",
             "user": {"uid": case.user.0, "gid": case.user.1, "additionalGids": case.user.2},
             "capabilities": {
@@ -128,7 +210,8 @@ fn config(spec: &ContainerSpec, case: &Case) -> Value {
             mount("/sys/fs/cgroup", "cgroup", &["nosuid", "noexec", "nodev", "relatime", "ro"]),
         ],
         "linux": {
-            "namespaces": [{"type": "pid"}, {"type": "mount"}],
+            "namespaces": namespaces,
+            "uidMappings": mappings, "gidMappings": mappings,
             "maskedPaths": spec.masked_paths, "readonlyPaths": spec.readonly_paths,
             "seccomp": seccomp,
             "resources": {"devices": [{"allow": false, "access": "rwm"}]}
