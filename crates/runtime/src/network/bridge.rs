@@ -13,6 +13,7 @@ use super::route_socket::{Link, Named, RouteSocket};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Bridge {
     pub(super) name: String,
+    /// `None`: that of the node's uplinks.
     pub(super) mtu: Option<u32>,
     /// The state folder of the networks that use it. Two of them would hand out the same addresses.
     pub(super) owner: String,
@@ -34,13 +35,19 @@ impl Bridge {
         socket.delete_link(&self.name).map(|()| None)
     }
 
+    /// The maximum packet size of new links; `None`: the kernel's.
+    pub(super) fn mtu(&self, socket: &mut RouteSocket) -> Result<Option<u32>, NetworkFailure> {
+        self.mtu.map_or_else(|| socket.uplink_mtu(), |mtu| Ok(Some(mtu)))
+    }
+
     /// Creates what is missing.
     pub(super) fn ensure(&self, ranges: &Ranges) -> Result<(), NetworkFailure> {
         let mut socket = RouteSocket::open()?;
         let bridge = match self.find(&mut socket)? {
             Some(link) => link,
             None => {
-                socket.create_bridge(&self.name, self.mtu)?;
+                let mtu = self.mtu(&mut socket)?;
+                socket.create_bridge(&self.name, mtu)?;
                 find(&mut socket, &self.name)?
             }
         };

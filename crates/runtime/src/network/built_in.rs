@@ -154,9 +154,11 @@ impl BuiltInNetwork {
             SetUpStep::ReserveHostPorts => self.reservations.reserve_ports(&pod.host_ports, &pod.owner),
             SetUpStep::PrepareNode => self.prepare_node(),
             SetUpStep::CreateLinks => {
-                let bridge = self.bridge.find(&mut RouteSocket::open()?)?;
+                let mut socket = RouteSocket::open()?;
+                let mtu = self.bridge.mtu(&mut socket)?;
+                let bridge = self.bridge.find(&mut socket)?;
                 let bridge = bridge.ok_or_else(|| NetworkFailure::NotABridge(self.bridge.name.clone()))?;
-                create_pair(&pod.port, &bridge, self.bridge.mtu, &pod.namespace, &pod.addresses)
+                create_pair(&pod.port, &bridge, mtu, &pod.namespace, &pod.addresses)
             }
             SetUpStep::ConfigurePod => {
                 let (addresses, bandwidth) = (&pod.addresses, pod.bandwidth);

@@ -10,6 +10,7 @@ use super::netlink::{Message, NetlinkError, NetlinkProtocol, NetlinkSocket, find
 
 mod link;
 mod shaping;
+mod uplinks;
 
 pub(super) use link::{Link, LinkEvents, NewPair};
 

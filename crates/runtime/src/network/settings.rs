@@ -17,7 +17,7 @@ pub struct NetworkSettings {
     /// At most one range per family. Empty: the ranges of the last [`super::PodNetworks::set_pod_cidrs`], or
     /// [`DEFAULT_POD_CIDR`].
     pub pod_cidrs: Vec<Cidr>,
-    /// Maximum packet size of the bridge and of pods; `None`: the kernel's.
+    /// Maximum packet size of the bridge and of pods; `None`: that of the links with a default route.
     pub mtu: Option<u32>,
     /// The `inet` table of nf_tables that belongs to podward alone.
     pub nft_table: String,

@@ -415,3 +415,26 @@ fn range_that_contains_an_address_of_the_node_is_refused() {
         networks.readiness().await.unwrap();
     });
 }
+
+#[test]
+#[ignore = "needs root"]
+fn pods_take_the_packet_size_of_the_uplink() {
+    require_root();
+    on_node(async |node| {
+        node.outside().await;
+        let networks = node.networks(V4);
+        let pod = node.pod("pod").await;
+        networks.set_up(&pod).await.unwrap();
+        let size = || enter(&pod.netns, || run_program("ip", &["-o", "link", "show", "eth0"]));
+        assert!(size().contains(" mtu 1500 "), "without a default route");
+        networks.tear_down(&pod).await.unwrap();
+        run_program("ip", &["link", "set", "uplink", "mtu", "1400"]);
+        run_program("ip", &["route", "add", "default", "via", "192.0.2.2"]);
+        networks.set_up(&pod).await.unwrap();
+        assert!(size().contains(" mtu 1400 "), "{}", size());
+        networks.tear_down(&pod).await.unwrap();
+        let networks = PodNetworks::open(NetworkSettings { mtu: Some(1300), ..node.settings() }).unwrap();
+        networks.set_up(&pod).await.unwrap();
+        assert!(size().contains(" mtu 1300 "), "{}", size());
+    });
+}

@@ -19,6 +19,7 @@ pub(in crate::network) struct Link {
     pub(in crate::network) kind: String,
     /// A text for people; of the bridge, its owner.
     pub(in crate::network) alias: String,
+    pub(in crate::network) mtu: Option<u32>,
     pub(in crate::network) mac: Vec<u8>,
     /// The bridge that the link is a port of.
     pub(in crate::network) controller: Option<u32>,
@@ -40,6 +41,7 @@ impl Link {
             name: text(find(rest, libc::IFLA_IFNAME)?),
             kind: kind.map(text).unwrap_or_default(),
             alias: find(rest, libc::IFLA_IFALIAS).map(text).unwrap_or_default(),
+            mtu: find(rest, libc::IFLA_MTU).and_then(number),
             mac: find(rest, libc::IFLA_ADDRESS).unwrap_or_default().to_vec(),
             controller: find(rest, libc::IFLA_MASTER).and_then(number),
             is_enabled: flags & libc::IFF_UP != 0,
