@@ -63,10 +63,12 @@ impl Sources {
         Problem { origin: self.origin(&field), field, reason: reason.into() }
     }
 
-    /// The top-level fields that any source sets.
+    /// The top-level fields that any source sets. An empty text means that a field is not set.
     pub(crate) fn set_fields(&self) -> BTreeSet<String> {
         let keys = self.files.iter().filter_map(|(_, document)| document.value().as_object()).flatten();
-        let in_files = keys.filter(|(_, value)| !value.is_null()).map(|(key, _)| key.clone());
+        let in_files = keys
+            .filter(|(_, value)| !value.is_null() && value.as_str() != Some(""))
+            .map(|(key, _)| key.clone());
         let by_flags = self.flags.iter().filter_map(|(_, path)| match path.segments().first() {
             Some(Segment::Key(key)) => Some(key.clone()),
             Some(Segment::Index(_)) | None => None,

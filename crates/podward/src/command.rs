@@ -1,7 +1,7 @@
 //! The command line of the binary.
 //!
 //! `podward agent`, and the binary under the name `kubelet`, accept upstream's flags. The other commands, except `check`,
-//! `runtime`, `completions` and `version`, connect to a running agent through its local socket.
+//! `image`, `runtime`, `completions` and `version`, connect to a running agent through its local socket.
 
 mod arguments;
 mod client;
@@ -9,6 +9,7 @@ mod describe;
 mod exec;
 mod explain;
 mod get;
+mod image;
 mod logs;
 #[cfg(test)]
 mod man_page_tests;
@@ -72,6 +73,7 @@ pub fn run(arguments: &[String]) -> anyhow::Result<ExitCode> {
         Command::Timeline(arguments) => block_on(timeline::run(arguments)),
         Command::Logs(arguments) => block_on(logs::run(arguments)),
         Command::Exec(arguments) => block_on(exec::run(arguments)),
+        Command::Image(arguments) => block_on(image::run(arguments)),
         Command::Runtime(arguments) => runtime::run(&arguments),
         Command::Completions { shell } => {
             let mut text = Vec::new();

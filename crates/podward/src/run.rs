@@ -1,6 +1,7 @@
 //! Starting and stopping the agent.
 
 mod connections;
+mod embedded_runtime;
 mod environment;
 mod locks;
 mod machine_check;
@@ -41,6 +42,8 @@ use supervision::supervise;
 
 /// Blocking threads for file access.
 const FILE_THREADS: usize = 16;
+/// Blocking threads of the container runtime inside.
+const RUNTIME_THREADS: usize = 32;
 /// The folder of the agent's own state, below the root folder.
 const STATE_FOLDER: &str = "podward";
 const CGROUP_ROOT: &str = "/sys/fs/cgroup";
@@ -79,12 +82,14 @@ pub fn agent(arguments: &[String], called_as: ProgramName) -> anyhow::Result<Exi
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
         // Calls that may hang are limited separately, so that they cannot use up these threads.
-        .max_blocking_threads(FILE_THREADS + host::HANGING_IO_THREADS + outbound::MAX_LOOKUP_THREADS)
+        .max_blocking_threads(
+            FILE_THREADS + RUNTIME_THREADS + host::HANGING_IO_THREADS + outbound::MAX_LOOKUP_THREADS,
+        )
         .thread_stack_size(1024 * 1024)
         .enable_all()
         .build()
         .context("start the async runtime")?;
-    let result = runtime.block_on(run(&loaded, cgroups, (log_level, exporter)));
+    let result = runtime.block_on(run(&loaded, called_as, cgroups, (log_level, exporter)));
     runtime.shutdown_timeout(Duration::from_secs(1));
     result.map(|()| ExitCode::SUCCESS)
 }
@@ -98,6 +103,7 @@ fn with_cause(error: &dyn std::error::Error) -> String {
 
 async fn run(
     loaded: &LoadedConfig,
+    called_as: ProgramName,
     cgroups: HostPodCgroups,
     (log_level, exporter): (Arc<dyn LogLevel>, Option<otlp::Exporter>),
 ) -> anyhow::Result<()> {
@@ -126,7 +132,11 @@ async fn run(
     let local_endpoint = LocalEndpoint::open(&state, waits_for).await?;
     let metrics = Arc::new(Metrics::new());
     metrics.add(Arc::new(agent_metrics(loaded, cgroups.version())));
-    let runtime = connect(loaded, &metrics)?;
+    let embedded = match embedded_runtime::is_wanted(loaded, called_as) {
+        true => Some(embedded_runtime::open(&state).await?),
+        false => None,
+    };
+    let runtime = connect(loaded, embedded.as_ref().map(|embedded| embedded.serving.channel()), &metrics)?;
     let facts = MachineFacts::default();
     let Some(RuntimeFacts { runtime_name, driver, features }) =
         handshake(&*runtime, loaded, &metrics, &mut stop).await?

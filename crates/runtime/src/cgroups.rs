@@ -11,6 +11,7 @@ mod kill;
 mod layout;
 mod placement;
 mod resources;
+mod statistics;
 mod v1;
 mod v2;
 
@@ -19,3 +20,4 @@ pub use directories::{CgroupError, ContainerCgroup};
 pub use layout::{CgroupLayout, Hierarchy};
 pub use placement::{Placement, placement};
 pub use resources::{FileWrite, Resources, ResourcesError};
+pub use statistics::{CgroupStatistics, MemoryStatistics};

@@ -24,7 +24,7 @@ use tokio::sync::watch;
 
 pub(crate) use creation::{VIEW_PREFIX, container_name, create_container, undo_container};
 pub use default_mounts::default_mounts;
-pub(crate) use exec::exec_sync;
+pub(crate) use exec::{exec_process, exec_sync};
 pub(crate) use life::{
     container_exited, end_lost_container, exit_of_record, lost, save_status, start_container,
 };

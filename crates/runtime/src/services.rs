@@ -6,13 +6,16 @@
 mod filters;
 mod recovery;
 mod runtime_service;
+mod statistics;
 mod status;
+mod streams;
 mod transport;
 mod verbose;
 
 use std::sync::Arc;
 
 use tokio::sync::oneshot;
+use tokio_util::sync::CancellationToken;
 
 pub use transport::Serving;
 
@@ -21,6 +24,7 @@ use crate::errors::ServiceError;
 use crate::images::{ImageStore, Images};
 use crate::sandboxes::PodNetworking;
 use crate::shared::{Shared, blocking};
+use crate::streaming::{StreamTimeouts, StreamingServer};
 
 pub use crate::errors::ServiceError as RuntimeError;
 pub use crate::shared::RuntimeOptions;
@@ -29,6 +33,7 @@ pub use crate::shared::RuntimeOptions;
 #[derive(Clone)]
 pub struct RuntimeServices {
     shared: Arc<Shared>,
+    streaming: Arc<StreamingServer>,
     _guard: Arc<TaskGuard>,
 }
 
@@ -50,7 +55,14 @@ impl RuntimeServices {
         let shared = blocking(move || open_shared(options)).await?;
         let shared = Arc::new(shared);
         recovery::recover(&shared).await?;
-        Ok(Self { _guard: Arc::new(TaskGuard(shared.clone())), shared })
+        let address = shared.options.streaming_address;
+        let backend = Arc::new(streams::Streams(shared.clone()));
+        let streaming = StreamingServer::bind(address, backend, StreamTimeouts::default()).await;
+        let streaming = streaming
+            .map_err(|source| ServiceError::io(format!("listen for streams on {address}"), source))?;
+        let streaming = Arc::new(streaming);
+        shared.spawn(streaming.clone().serve(CancellationToken::new()));
+        Ok(Self { _guard: Arc::new(TaskGuard(shared.clone())), streaming, shared })
     }
 
     /// The image service of the same store.
@@ -92,6 +104,7 @@ fn open_shared(options: RuntimeOptions) -> Result<Shared, ServiceError> {
     let boot_id = read("/proc/sys/kernel/random/boot_id")?.trim().to_owned();
     let layout = CgroupLayout::parse(&read("/proc/self/mountinfo")?)
         .ok_or_else(|| ServiceError::State("cgroups are not mounted".to_owned()))?;
+    let network = PodNetworking::open(options.network.clone())?;
     let store = ImageStore::open(&options.root.join("images"), options.pinned_images.clone())?;
-    Ok(Shared::new(options, boot_id, store, layout, PodNetworking::new()))
+    Ok(Shared::new(options, boot_id, store, layout, network))
 }

@@ -4,6 +4,7 @@
 //! single lookups and changes only.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -19,6 +20,7 @@ use crate::ids::{Match, find_by_prefix};
 use crate::images::{ImageStore, Now};
 use crate::keeper::SealedProgram;
 use crate::launcher::capabilities::{Capability, set_of_mask};
+use crate::network::NetworkSettings;
 use crate::sandboxes::{PodNetworking, Sandbox};
 
 const SANDBOX: &str = "sandbox";
@@ -37,6 +39,10 @@ pub struct RuntimeOptions {
     pub keeper_program: PathBuf,
     /// A folder with a `hosts.toml` for each registry.
     pub hosts_folder: Option<PathBuf>,
+    /// How pods are connected; none leaves them with their loopback interface.
+    pub network: Option<NetworkSettings>,
+    /// Where streams of exec, attach and port-forward are served.
+    pub streaming_address: SocketAddr,
     /// Images that image garbage collection leaves alone.
     pub pinned_images: Vec<String>,
     pub now: Now,

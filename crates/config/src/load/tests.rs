@@ -388,3 +388,10 @@ proptest! {
         let _ = parse_config(format!("{HEAD}{text}").as_bytes());
     }
 }
+
+#[test]
+fn an_empty_text_means_not_set() {
+    let set = |text: &str| TestDir::with(&[("c.yaml", text)]).load(&["--config=c.yaml"]).set_fields;
+    assert!(set("containerRuntimeEndpoint: ''\n").is_empty());
+    assert_eq!(set("containerRuntimeEndpoint: /run/c.sock\n").len(), 1);
+}

@@ -6,6 +6,7 @@ use clap::builder::{PossibleValue, StringValueParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use values::duration::GoDuration;
 
+use super::image::ImageArguments;
 use super::runtime::RuntimeArguments;
 use crate::version::without_program;
 
@@ -98,6 +99,15 @@ Examples:
   podward runtime --listen unix:///run/podward/runtime.sock
   crictl --runtime-endpoint unix:///run/podward/runtime.sock ps")]
     Runtime(RuntimeArguments),
+    /// Show and change the images of the container runtime inside
+    #[command(after_help = "\
+Examples:
+  podward image ls
+  podward image pull docker.io/library/busybox
+  podward image import web.tar           made by docker save, or an OCI layout
+  podward image rm docker.io/library/busybox:latest
+  podward image prune                    images without a name")]
+    Image(ImageArguments),
     /// Print a completion script for a shell
     #[command(after_help = "\
 Examples:

@@ -9,6 +9,7 @@ use clap::Args;
 use cri::Endpoint;
 use grpc_socket::GrpcListener;
 use ports::clock::{Clock, SystemClock};
+use runtime::network::NetworkSettings;
 use runtime::services::{RuntimeOptions, RuntimeServices};
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -40,6 +41,8 @@ pub(crate) fn runtime_options(root: &Path, state: &Path, registry_config: &Path)
         state: state.to_owned(),
         keeper_program: PathBuf::from(OWN_PROGRAM),
         hosts_folder: Some(registry_config.to_owned()),
+        network: Some(NetworkSettings::new(root.join("network"))),
+        streaming_address: (std::net::Ipv4Addr::LOCALHOST, 0).into(),
         pinned_images: Vec::new(),
         now: Arc::new(|| SystemClock.now().as_nanos()),
     }

@@ -9,26 +9,41 @@ use config::{Gate, LoadedConfig};
 use cri::{CriClient, Endpoint};
 use model::CgroupDriver;
 use ports::runtime::{Runtime, RuntimeErrorKind};
+use tonic::transport::Channel;
 
 use super::stop::Stop;
 use crate::pod_cidr;
 
-pub(super) fn connect(loaded: &LoadedConfig, metrics: &Arc<Metrics>) -> anyhow::Result<Arc<dyn Runtime>> {
+/// A client of the configured runtime, or of the one inside.
+pub(super) fn connect(
+    loaded: &LoadedConfig,
+    inside: Option<Channel>,
+    metrics: &Arc<Metrics>,
+) -> anyhow::Result<Arc<dyn Runtime>> {
+    let images = &loaded.config.images;
+    let (channel, image_channel) = match inside {
+        Some(channel) => (channel.clone(), channel),
+        None => configured_channels(loaded)?,
+    };
+    let timeout = images.runtime_request_timeout.to_std();
+    let client = CriClient::from_channels(channel, image_channel, timeout).with_meter(metrics.clone());
+    Ok(Arc::new(match loaded.gates.enabled(Gate::CRIListStreaming) {
+        true => client.with_list_streaming(),
+        false => client,
+    }))
+}
+
+fn configured_channels(loaded: &LoadedConfig) -> anyhow::Result<(Channel, Channel)> {
     let images = &loaded.config.images;
     let endpoint: Endpoint = images.container_runtime_endpoint.parse().context("containerRuntimeEndpoint")?;
     let image_endpoint: Endpoint = match images.image_service_endpoint.as_str() {
         "" => endpoint.clone(),
         other => other.parse().context("imageServiceEndpoint")?,
     };
-    let timeout = images.runtime_request_timeout.to_std();
     let channel = cri::connect(&endpoint);
     let image_channel =
         if image_endpoint == endpoint { channel.clone() } else { cri::connect(&image_endpoint) };
-    let client = CriClient::from_channels(channel, image_channel, timeout).with_meter(metrics.clone());
-    Ok(Arc::new(match loaded.gates.enabled(Gate::CRIListStreaming) {
-        true => client.with_list_streaming(),
-        false => client,
-    }))
+    Ok((channel, image_channel))
 }
 
 pub(super) struct RuntimeFacts {

@@ -139,7 +139,11 @@ impl ContainerCgroup {
         self.directories().iter().try_for_each(|directory| remove_tree(directory))
     }
 
-    fn directory_of(&self, controller: &str) -> Result<PathBuf, CgroupError> {
+    pub(super) fn layout(&self) -> &CgroupLayout {
+        &self.layout
+    }
+
+    pub(super) fn directory_of(&self, controller: &str) -> Result<PathBuf, CgroupError> {
         match &self.layout {
             CgroupLayout::V2 { mount } => Ok(mount.join(&self.path)),
             CgroupLayout::V1 { hierarchies } => hierarchies

@@ -67,7 +67,7 @@ pub(crate) async fn exec_sync(
     let (stderr, stderr_writer) = output_pipe()?;
     let id = new_id().map_err(|errno| ServiceError::io("make an id", errno))?;
     let container = container.record.id.clone();
-    let streams = [null, stdout_writer, stderr_writer];
+    let streams = vec![null, stdout_writer, stderr_writer];
     let started = keeper.exec(&container, id.clone(), Box::new(process), streams).await?;
     // A caller that leaves must not leave the command behind.
     let mut guard =

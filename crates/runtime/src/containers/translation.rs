@@ -27,8 +27,8 @@ use crate::errors::ServiceError;
 use crate::images::ImageConfig;
 use crate::launcher::capabilities::Capability;
 use crate::launcher::{
-    Access, CgroupHierarchy, ContainerSpec, DeviceKind, DeviceNode, DeviceNodes, FileOwners, ProcessSpec,
-    Terminal, User, UserNamespace,
+    Access, CgroupHierarchy, ContainerSpec, DeviceKind, DeviceNode, DeviceNodes, FileOwners, LimitKind,
+    ProcessSpec, ResourceLimit, Terminal, User, UserNamespace,
 };
 use crate::sandboxes::{NamespaceFiles, SandboxFiles};
 
@@ -150,7 +150,8 @@ pub(crate) fn translate(input: &TranslationInput<'_>) -> Result<Translation, Ser
         seccomp: confinement.seccomp,
         security_label: confinement.label,
         oom_score_adj,
-        resource_limits: Vec::new(),
+        // Programs that use every possible descriptor become slow with the limit of a node agent.
+        resource_limits: vec![ResourceLimit { kind: LimitKind::OpenFiles, soft: 1024, hard: 524_288 }],
         terminal: if config.tty { Terminal::New } else { Terminal::None },
     };
     let mounts = mounts::mounts(input, &security)?;

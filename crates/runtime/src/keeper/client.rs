@@ -22,11 +22,11 @@ use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
 use super::protocol::{
-    ContainerState, ExitRecord, FailureKind, FrameBuffer, Message, ProtocolError, Request, Response, Stdin,
-    VERSION, encode,
+    AttachedStreams, ContainerState, ExitRecord, FailureKind, FrameBuffer, Message, ProtocolError, Request,
+    Response, Stdin, VERSION, encode,
 };
 use super::start::SOCKET;
-use crate::launcher::{ContainerSpec, PodNamespaces, ProcessSpec};
+use crate::launcher::{ContainerSpec, PodNamespaces, ProcessSpec, TerminalSize};
 
 /// The keeper gives up a set-up after 60 s; one that takes longer hangs.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(90);
@@ -138,7 +138,7 @@ impl KeeperClient {
         }
     }
 
-    /// Executes a further process in a container.
+    /// Executes a further process in a container. `stdio` are its standard streams, or the socket that receives its terminal.
     ///
     /// # Errors
     /// If the process cannot be started.
@@ -147,7 +147,7 @@ impl KeeperClient {
         container: &str,
         id: String,
         process: Box<ProcessSpec>,
-        stdio: [OwnedFd; MAX_DESCRIPTORS],
+        stdio: Vec<OwnedFd>,
     ) -> Result<RunningExec, KeeperClientError> {
         let (sender, exit) = oneshot::channel();
         self.waiting.lock().execs.insert(id.clone(), sender);
@@ -162,6 +162,39 @@ impl KeeperClient {
                 Err(error)
             }
         }
+    }
+
+    /// Connects pipes to the first process of a container.
+    ///
+    /// # Errors
+    /// If the container does not run.
+    pub async fn attach(
+        &self,
+        container: &str,
+        streams: AttachedStreams,
+        pipes: Vec<OwnedFd>,
+    ) -> Result<(), KeeperClientError> {
+        let request = Request::Attach { container: container.to_owned(), streams };
+        match self.request(&request, &pipes).await? {
+            Response::Done => Ok(()),
+            other => Err(KeeperClientError::Unexpected(format!("{other:?}"))),
+        }
+    }
+
+    /// Sets the size of a container's terminal.
+    ///
+    /// # Errors
+    /// If it has none.
+    pub async fn resize(&self, container: &str, size: TerminalSize) -> Result<(), KeeperClientError> {
+        self.done(&Request::Resize { container: container.to_owned(), size }).await
+    }
+
+    /// Makes namespaces of the pod that belong to a user namespace.
+    ///
+    /// # Errors
+    /// If the kernel refuses them.
+    pub async fn make_namespaces(&self, namespaces: PodNamespaces) -> Result<(), KeeperClientError> {
+        self.done(&Request::MakeNamespaces(namespaces)).await
     }
 
     /// Kills an executed process with everything that it started.

@@ -2,10 +2,26 @@
 
 use std::collections::HashMap;
 
-use cri::v1::{Container, ContainerFilter, PodSandbox, PodSandboxFilter};
+use cri::v1::{
+    Container, ContainerFilter, ContainerStatsFilter, PodSandbox, PodSandboxFilter, PodSandboxState,
+    PodSandboxStateValue, PodSandboxStatsFilter,
+};
 
 fn has_labels(labels: &HashMap<String, String>, selector: &HashMap<String, String>) -> bool {
     selector.iter().all(|(key, value)| labels.get(key) == Some(value))
+}
+
+/// The filter of a list that equals a filter of statistics.
+pub(super) fn of_container_stats(filter: ContainerStatsFilter) -> ContainerFilter {
+    let ContainerStatsFilter { id, pod_sandbox_id, label_selector } = filter;
+    ContainerFilter { id, pod_sandbox_id, label_selector, state: None }
+}
+
+/// The filter of a list that equals a filter of statistics: only ready sandboxes have them.
+pub(super) fn of_sandbox_stats(filter: PodSandboxStatsFilter) -> PodSandboxFilter {
+    let PodSandboxStatsFilter { id, label_selector } = filter;
+    let state = Some(PodSandboxStateValue { state: PodSandboxState::SandboxReady.into() });
+    PodSandboxFilter { id, label_selector, state }
 }
 
 pub(super) fn sandbox_matches(sandbox: &PodSandbox, filter: &PodSandboxFilter) -> bool {

@@ -13,6 +13,7 @@ use crate::containers::{
 use crate::errors::{ServiceError, describe};
 use crate::keeper::protocol::Stage;
 use crate::keeper::read_exit;
+use crate::network::LiveAttachment;
 use crate::records::{
     self, ContainerRecord, LifeState, Progress, RecordError, SandboxRecord, StatusRecord, subfolders,
 };
@@ -66,9 +67,18 @@ pub(super) async fn recover(shared: &Arc<Shared>) -> Result<(), ServiceError> {
             }
         }
     }
+    let live: Vec<_> = shared
+        .sandboxes()
+        .iter()
+        .filter(|sandbox| !sandbox.is_stopped() && !sandbox.uses_host_network())
+        .map(|sandbox| LiveAttachment { sandbox_id: sandbox.record.id.clone() })
+        .collect();
     if found.unreadable {
         tracing::warn!("records could not be read, so nothing without a record is removed");
         return Ok(());
+    }
+    if let Err(error) = shared.network.recover(&live).await {
+        tracing::warn!(error = describe(&error), "failed to clean up the pod networks");
     }
     sweep(shared).await
 }

@@ -4,24 +4,30 @@ use std::time::Duration;
 
 use cri::v1::runtime_service_server::RuntimeService;
 use cri::v1::{
-    CheckpointContainerRequest, CheckpointContainerResponse, ContainerEventResponse, ContainerFilter,
-    ContainerStatusRequest, ContainerStatusResponse, CreateContainerRequest, CreateContainerResponse,
-    ExecSyncRequest, ExecSyncResponse, GetEventsRequest, ListContainersRequest, ListContainersResponse,
-    ListPodSandboxRequest, ListPodSandboxResponse, PodSandboxFilter, PodSandboxStatusRequest,
-    PodSandboxStatusResponse, RemoveContainerRequest, RemoveContainerResponse, RemovePodSandboxRequest,
+    AttachRequest, AttachResponse, CheckpointContainerRequest, CheckpointContainerResponse,
+    ContainerEventResponse, ContainerFilter, ContainerStats, ContainerStatsFilter, ContainerStatsRequest,
+    ContainerStatsResponse, ContainerStatusRequest, ContainerStatusResponse, CreateContainerRequest,
+    CreateContainerResponse, ExecRequest, ExecResponse, ExecSyncRequest, ExecSyncResponse, GetEventsRequest,
+    ListContainerStatsRequest, ListContainerStatsResponse, ListContainersRequest, ListContainersResponse,
+    ListPodSandboxRequest, ListPodSandboxResponse, ListPodSandboxStatsRequest, ListPodSandboxStatsResponse,
+    PodSandboxFilter, PodSandboxStats, PodSandboxStatsFilter, PodSandboxStatsRequest,
+    PodSandboxStatsResponse, PodSandboxStatusRequest, PodSandboxStatusResponse, PortForwardRequest,
+    PortForwardResponse, RemoveContainerRequest, RemoveContainerResponse, RemovePodSandboxRequest,
     RemovePodSandboxResponse, ReopenContainerLogRequest, ReopenContainerLogResponse, RunPodSandboxRequest,
     RunPodSandboxResponse, RuntimeConfigRequest, RuntimeConfigResponse, StartContainerRequest,
     StartContainerResponse, StatusRequest, StatusResponse, StopContainerRequest, StopContainerResponse,
-    StopPodSandboxRequest, StopPodSandboxResponse, StreamContainersRequest, StreamContainersResponse,
-    StreamPodSandboxesRequest, StreamPodSandboxesResponse, UpdateContainerResourcesRequest,
-    UpdateContainerResourcesResponse, UpdatePodSandboxResourcesRequest, UpdatePodSandboxResourcesResponse,
-    UpdateRuntimeConfigRequest, UpdateRuntimeConfigResponse, VersionRequest, VersionResponse,
+    StopPodSandboxRequest, StopPodSandboxResponse, StreamContainerStatsRequest, StreamContainerStatsResponse,
+    StreamContainersRequest, StreamContainersResponse, StreamPodSandboxStatsRequest,
+    StreamPodSandboxStatsResponse, StreamPodSandboxesRequest, StreamPodSandboxesResponse,
+    UpdateContainerResourcesRequest, UpdateContainerResourcesResponse, UpdatePodSandboxResourcesRequest,
+    UpdatePodSandboxResourcesResponse, UpdateRuntimeConfigRequest, UpdateRuntimeConfigResponse,
+    VersionRequest, VersionResponse,
 };
 use tokio::sync::broadcast::error::RecvError;
 use tonic::codegen::BoxStream;
 use tonic::{Request, Response, Status};
 
-use super::{RuntimeServices, filters, status, verbose};
+use super::{RuntimeServices, filters, statistics, status, verbose};
 use crate::containers::{
     create_container, exec_sync, published_container, published_status, remove_container, start_container,
     stop_container, update_resources,
@@ -30,6 +36,7 @@ use crate::errors::ServiceError;
 use crate::keeper::client::KeeperClientError;
 use crate::records::LifeState;
 use crate::sandboxes::{published_sandbox, remove_sandbox, run_sandbox, sandbox_status, stop_sandbox};
+use crate::streaming::{self, StreamOptions, TooManyRequests};
 
 /// Far below the largest message.
 const OBJECTS_PER_MESSAGE: usize = 1000;
@@ -47,6 +54,46 @@ impl RuntimeServices {
         containers.filter(|container| filters::container_matches(container, filter)).collect()
     }
 
+    async fn stats_of_containers(
+        &self,
+        filter: ContainerStatsFilter,
+    ) -> Result<Vec<ContainerStats>, ServiceError> {
+        let mut stats = Vec::new();
+        for container in self.list_of_containers(&filters::of_container_stats(filter)) {
+            // It may have been removed meanwhile.
+            if let Ok(container) = self.shared.container(&container.id) {
+                stats.push(statistics::of_container(&self.shared, &container).await?);
+            }
+        }
+        Ok(stats)
+    }
+
+    async fn stats_of_sandboxes(
+        &self,
+        filter: PodSandboxStatsFilter,
+    ) -> Result<Vec<PodSandboxStats>, ServiceError> {
+        let mut stats = Vec::new();
+        for sandbox in self.list_sandboxes(&filters::of_sandbox_stats(filter)) {
+            // It may have been removed meanwhile.
+            if let Ok(sandbox) = self.shared.sandbox(&sandbox.id) {
+                stats.push(statistics::of_sandbox(&self.shared, &sandbox).await?);
+            }
+        }
+        Ok(stats)
+    }
+
+    /// The id of a container that must run.
+    fn running(&self, id: &str) -> Result<String, ServiceError> {
+        let container = self.shared.container(id)?;
+        let id = container.record.id.clone();
+        match container.life() {
+            LifeState::Running { .. } => Ok(id),
+            LifeState::Created | LifeState::Exited(_) => {
+                Err(ServiceError::State(format!("container {id} is not running")))
+            }
+        }
+    }
+
     /// Requests that remove succeed if the object is gone already.
     fn unless_gone<T>(found: Result<T, ServiceError>) -> Result<Option<T>, ServiceError> {
         match found {
@@ -55,6 +102,23 @@ impl RuntimeServices {
             Err(error) => Err(error),
         }
     }
+}
+
+/// Checks which streams a client asks for.
+fn stream_options(options: StreamOptions) -> Result<StreamOptions, Status> {
+    let StreamOptions { stdin, stdout, stderr, tty } = options;
+    if tty && stderr {
+        return Err(Status::invalid_argument("a terminal has no separate standard error"));
+    }
+    if !(stdin || stdout || stderr) {
+        return Err(Status::invalid_argument("none of stdin, stdout and stderr is asked for"));
+    }
+    Ok(options)
+}
+
+/// Node agents turn this into HTTP 429.
+fn too_many(error: &TooManyRequests) -> Status {
+    Status::resource_exhausted(error.to_string())
 }
 
 /// Sends a list in parts; nothing if it is empty.
@@ -73,7 +137,7 @@ impl RuntimeService for RuntimeServices {
     }
 
     async fn status(&self, request: Request<StatusRequest>) -> Result<Response<StatusResponse>, Status> {
-        Ok(Response::new(status::status(&self.shared, request.into_inner().verbose)))
+        Ok(Response::new(status::status(&self.shared, request.into_inner().verbose).await))
     }
 
     async fn runtime_config(
@@ -90,7 +154,7 @@ impl RuntimeService for RuntimeServices {
         let network = request.into_inner().runtime_config.unwrap_or_default().network_config;
         let cidrs = network.unwrap_or_default().pod_cidr;
         if !cidrs.is_empty() {
-            self.shared.network.set_pod_cidrs(&cidrs);
+            self.shared.network.set_pod_cidrs(&cidrs).await?;
         }
         Ok(Response::new(UpdateRuntimeConfigResponse {}))
     }
@@ -290,10 +354,7 @@ impl RuntimeService for RuntimeServices {
         request: Request<ReopenContainerLogRequest>,
     ) -> Result<Response<ReopenContainerLogResponse>, Status> {
         let container = self.shared.container(&request.into_inner().container_id)?;
-        let id = &container.record.id;
-        if !matches!(container.life(), LifeState::Running { .. }) {
-            return Err(ServiceError::State(format!("container {id} is not running")).into());
-        }
+        let id = &self.running(&container.record.id)?;
         let keeper = self.shared.sandbox(&container.record.sandbox)?.keeper();
         let keeper = keeper.ok_or(ServiceError::Keeper(KeeperClientError::Gone))?;
         keeper.reopen_log(id).await.map_err(ServiceError::from)?;
@@ -310,6 +371,96 @@ impl RuntimeService for RuntimeServices {
         let output = exec_sync(&self.shared, &container, cmd, limit).await?;
         let (stdout, stderr, exit_code) = (output.stdout, output.stderr, output.exit_code);
         Ok(Response::new(ExecSyncResponse { stdout, stderr, exit_code }))
+    }
+
+    async fn exec(&self, request: Request<ExecRequest>) -> Result<Response<ExecResponse>, Status> {
+        let ExecRequest { container_id, cmd, tty, stdin, stdout, stderr } = request.into_inner();
+        let options = stream_options(StreamOptions { stdin, stdout, stderr, tty })?;
+        let container = self.running(&container_id)?;
+        let request = streaming::ExecRequest { container, command: cmd, options };
+        let url = self.streaming.exec_url(request).map_err(|error| too_many(&error))?;
+        Ok(Response::new(ExecResponse { url }))
+    }
+
+    async fn attach(&self, request: Request<AttachRequest>) -> Result<Response<AttachResponse>, Status> {
+        let AttachRequest { container_id, stdin, tty, stdout, stderr } = request.into_inner();
+        let options = stream_options(StreamOptions { stdin, stdout, stderr, tty })?;
+        let container = self.running(&container_id)?;
+        let request = streaming::AttachRequest { container, options };
+        let url = self.streaming.attach_url(request).map_err(|error| too_many(&error))?;
+        Ok(Response::new(AttachResponse { url }))
+    }
+
+    async fn port_forward(
+        &self,
+        request: Request<PortForwardRequest>,
+    ) -> Result<Response<PortForwardResponse>, Status> {
+        let PortForwardRequest { pod_sandbox_id, port } = request.into_inner();
+        let sandbox = self.shared.sandbox(&pod_sandbox_id)?;
+        if !sandbox.is_ready() {
+            let problem = format!("sandbox {} is not ready", sandbox.record.id);
+            return Err(ServiceError::State(problem).into());
+        }
+        let ports = port.into_iter().map(u16::try_from).collect::<Result<_, _>>();
+        let ports = ports.map_err(|_| Status::invalid_argument("a port is not between 0 and 65535"))?;
+        let request = streaming::PortForwardRequest { sandbox: sandbox.record.id.clone(), ports };
+        let url = self.streaming.port_forward_url(request).map_err(|error| too_many(&error))?;
+        Ok(Response::new(PortForwardResponse { url }))
+    }
+
+    async fn container_stats(
+        &self,
+        request: Request<ContainerStatsRequest>,
+    ) -> Result<Response<ContainerStatsResponse>, Status> {
+        let container = self.shared.container(&request.into_inner().container_id)?;
+        let stats = Some(statistics::of_container(&self.shared, &container).await?);
+        Ok(Response::new(ContainerStatsResponse { stats }))
+    }
+
+    async fn list_container_stats(
+        &self,
+        request: Request<ListContainerStatsRequest>,
+    ) -> Result<Response<ListContainerStatsResponse>, Status> {
+        let filter = request.into_inner().filter.unwrap_or_default();
+        Ok(Response::new(ListContainerStatsResponse { stats: self.stats_of_containers(filter).await? }))
+    }
+
+    async fn stream_container_stats(
+        &self,
+        request: Request<StreamContainerStatsRequest>,
+    ) -> Result<Response<BoxStream<StreamContainerStatsResponse>>, Status> {
+        let stats = self.stats_of_containers(request.into_inner().filter.unwrap_or_default()).await?;
+        let message = |container_stats| StreamContainerStatsResponse { container_stats };
+        Ok(Response::new(in_parts(&stats, message)))
+    }
+
+    async fn pod_sandbox_stats(
+        &self,
+        request: Request<PodSandboxStatsRequest>,
+    ) -> Result<Response<PodSandboxStatsResponse>, Status> {
+        let sandbox = self.shared.sandbox(&request.into_inner().pod_sandbox_id)?;
+        if !sandbox.is_ready() {
+            return Err(Status::unavailable("the sandbox is not ready"));
+        }
+        let stats = Some(statistics::of_sandbox(&self.shared, &sandbox).await?);
+        Ok(Response::new(PodSandboxStatsResponse { stats }))
+    }
+
+    async fn list_pod_sandbox_stats(
+        &self,
+        request: Request<ListPodSandboxStatsRequest>,
+    ) -> Result<Response<ListPodSandboxStatsResponse>, Status> {
+        let filter = request.into_inner().filter.unwrap_or_default();
+        Ok(Response::new(ListPodSandboxStatsResponse { stats: self.stats_of_sandboxes(filter).await? }))
+    }
+
+    async fn stream_pod_sandbox_stats(
+        &self,
+        request: Request<StreamPodSandboxStatsRequest>,
+    ) -> Result<Response<BoxStream<StreamPodSandboxStatsResponse>>, Status> {
+        let stats = self.stats_of_sandboxes(request.into_inner().filter.unwrap_or_default()).await?;
+        let message = |pod_sandbox_stats| StreamPodSandboxStatsResponse { pod_sandbox_stats };
+        Ok(Response::new(in_parts(&stats, message)))
     }
 
     async fn checkpoint_container(

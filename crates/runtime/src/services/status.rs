@@ -26,13 +26,13 @@ pub(super) fn config() -> RuntimeConfigResponse {
     RuntimeConfigResponse { linux: Some(linux) }
 }
 
-pub(super) fn status(shared: &Shared, verbose: bool) -> StatusResponse {
+pub(super) async fn status(shared: &Shared, verbose: bool) -> StatusResponse {
     let condition = |kind: &str, failure: Option<(&str, String)>| {
         let status = failure.is_none();
         let (reason, message) = failure.unwrap_or_default();
         RuntimeCondition { r#type: kind.to_owned(), status, reason: reason.to_owned(), message }
     };
-    let network = shared.network.readiness().err().map(|message| ("NetworkPluginNotReady", message));
+    let network = shared.network.readiness().await.err().map(|message| ("NetworkPluginNotReady", message));
     let mut response = StatusResponse {
         status: Some(RuntimeStatus {
             conditions: vec![condition("RuntimeReady", None), condition("NetworkReady", network)],

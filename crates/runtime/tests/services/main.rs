@@ -6,4 +6,5 @@ mod adoption;
 mod lifecycle;
 mod node;
 mod settings;
+mod surroundings;
 mod user_namespaces;

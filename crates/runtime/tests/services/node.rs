@@ -12,6 +12,7 @@ use cri::v1::image_service_client::ImageServiceClient;
 use cri::v1::runtime_service_client::RuntimeServiceClient;
 use cri::v1::*;
 use runtime::images::{Digest, ImageStore};
+use runtime::network::NetworkSettings;
 use runtime::services::{RuntimeOptions, RuntimeServices, Serving};
 use tonic::transport::Channel;
 
@@ -31,6 +32,7 @@ pub(crate) struct Node {
     pub(crate) folder: tempfile::TempDir,
     pub(crate) cgroup_parent: String,
     image: String,
+    network: Option<NetworkSettings>,
     services: Option<RuntimeServices>,
     serving: Option<Serving>,
 }
@@ -41,7 +43,14 @@ impl Node {
         let folder = tempfile::tempdir().unwrap();
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let cgroup_parent = format!("/podward-services-{}-{number}", std::process::id());
-        let mut node = Self { folder, cgroup_parent, image: IMAGE.to_owned(), services: None, serving: None };
+        let mut node = Self {
+            folder,
+            cgroup_parent,
+            image: IMAGE.to_owned(),
+            network: None,
+            services: None,
+            serving: None,
+        };
         let store = ImageStore::open(&node.root().join("images"), Vec::new()).unwrap();
         store.import(image_archive().as_slice()).unwrap();
         node.open().await;
@@ -66,6 +75,8 @@ impl Node {
             state: self.state(),
             keeper_program: env!("CARGO_BIN_EXE_podward-keeper").into(),
             hosts_folder: None,
+            network: self.network.clone(),
+            streaming_address: "127.0.0.1:0".parse().unwrap(),
             pinned_images: Vec::new(),
             now: Arc::new(now),
         })
@@ -79,6 +90,12 @@ impl Node {
     pub(crate) async fn restart(&mut self) {
         self.stop();
         self.open().await;
+    }
+
+    /// Opens the runtime again, with a pod network.
+    pub(crate) async fn use_network(&mut self, settings: NetworkSettings) {
+        self.network = Some(settings);
+        self.restart().await;
     }
 
     pub(crate) fn stop(&mut self) {

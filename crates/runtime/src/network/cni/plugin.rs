@@ -1,12 +1,12 @@
 //! Executes plugins: bounded in time and output.
 
-use std::cell::Cell;
 use std::ffi::OsString;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use serde::Deserialize;
 use thiserror::Error;
@@ -125,7 +125,7 @@ pub(super) async fn execute(
         .kill_on_drop(true)
         .spawn()
         .map_err(|source| PluginError::Start { program: program.to_owned(), source })?;
-    let tree = ProcessTree { root: Cell::new(child.id().and_then(pid_of)) };
+    let tree = ProcessTree { root: Mutex::new(child.id().and_then(pid_of)) };
     let (mut output, mut errors) = (Vec::new(), Vec::new());
     let (stdin, stdout, stderr) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
     let status = {
@@ -146,12 +146,12 @@ pub(super) async fn execute(
                 result = &mut streams => {
                     result?;
                     let status = child.wait().await?;
-                    tree.root.set(None);
+                    *tree.root.lock() = None;
                     Ok(status)
                 }
                 status = child.wait() => {
                     let status = status?;
-                    tree.root.set(None);
+                    *tree.root.lock() = None;
                     timeout(DRAIN_TIMEOUT, streams).await.unwrap_or(Ok(()))?;
                     Ok(status)
                 }
@@ -206,12 +206,12 @@ fn environment(invocation: &Invocation<'_>) -> Vec<(&'static str, OsString)> {
 
 /// A plugin and its descendants; killed when dropped, unless the plugin has ended.
 struct ProcessTree {
-    root: Cell<Option<Pid>>,
+    root: Mutex<Option<Pid>>,
 }
 
 impl Drop for ProcessTree {
     fn drop(&mut self) {
-        let Some(root) = self.root.get() else { return };
+        let Some(root) = *self.root.lock() else { return };
         // Before their parents end: descendants in other process groups are found through them.
         let mut descendants = Vec::new();
         collect_descendants(root, &mut descendants, 0);
