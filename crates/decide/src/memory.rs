@@ -2,7 +2,7 @@
 //!
 //! The choice of nodes and the bookkeeping equal upstream's, because upstream replays the assignments of the state file
 //! when it starts, and refuses a file with another result. A container with blocks on several nodes groups these nodes:
-//! until it is gone, only containers on exactly the same group can use them.
+//! until its release, only containers on exactly the same group can use them.
 //!
 //! Invariants: the free and reserved bytes of a node are always its allocatable ones; releasing an
 //! assignment restores the tables.

@@ -82,5 +82,5 @@ pub enum ResourceHints {
     OneOf(Vec<TopologyHint>),
 }
 
-/// What one resource manager offers for a container or pod, by resource name. Empty: no preference.
+/// Hints of one resource manager for a container or pod, by resource name. Empty: no preference.
 pub type ProviderHints = BTreeMap<String, ResourceHints>;

@@ -1,5 +1,5 @@
 //! The keeper of a pod: one small process with a single thread that starts the pod's containers, owns their output and exit codes,
-//! and outlives the agent.
+//! and keeps running when the agent ends.
 //!
 //! Input: requests on the socket `keeper.sock` in the pod's folder, output and exits of containers, input of attached clients.
 //! Output: log files, copies for attached clients, exit records in the folder `exits`, messages to every connection.

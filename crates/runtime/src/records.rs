@@ -65,7 +65,7 @@ pub(crate) struct SandboxRecord {
     pub(crate) boot_id: String,
     /// The folder with socket and namespaces.
     pub(crate) folder: PathBuf,
-    /// Path of its own cgroup in each hierarchy.
+    /// Path of the container's cgroup in each hierarchy.
     pub(crate) cgroup: PathBuf,
     /// The preferred address first.
     #[serde(default)]
@@ -89,7 +89,7 @@ pub(crate) struct ContainerRecord {
     pub(crate) image_id: String,
     /// A digest name of the image, or else its id.
     pub(crate) image_ref: String,
-    /// What users see as the name of the image.
+    /// The image name that users see.
     pub(crate) image_name: String,
     /// The signal that asks the container to end, from the request or the image.
     pub(crate) stop_signal: String,
@@ -100,7 +100,7 @@ pub(crate) struct ContainerRecord {
     pub(crate) own_pid_namespace: bool,
 }
 
-/// What changes while a container lives.
+/// The part of a container's record that changes while it exists.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct StatusRecord {
     pub(crate) state: LifeState,

@@ -1,6 +1,6 @@
 //! Sandboxes: the namespaces, files, network, cgroup and keeper that the containers of a pod share.
 //!
-//! A sandbox has no process of its own except its keeper, and a first process of the PID namespace if its containers share one.
+//! The only process of a sandbox is its keeper, and a first process of the PID namespace if its containers share one.
 
 mod files;
 mod keeper_watch;

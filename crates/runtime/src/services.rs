@@ -72,7 +72,7 @@ impl RuntimeServices {
         Images::new(self.shared.store.clone(), options.hosts_folder.clone(), options.now.clone())
     }
 
-    /// Runs work to its end, also if the caller leaves. `undo` gets a result that nobody receives.
+    /// Runs work to its end, also if the caller leaves. `undo` gets the result if the caller has left.
     async fn complete<T: Send + 'static, U: Future<Output = ()> + Send>(
         &self,
         work: impl Future<Output = Result<T, ServiceError>> + Send + 'static,

@@ -1,4 +1,4 @@
-//! What all requests share: folders, the image store, the known sandboxes and containers, and their names.
+//! State that all requests share: folders, the image store, the known sandboxes and containers, and their names.
 //!
 //! The maps are in memory and complete after recovery, so that lists never wait for processes or disks. A lock on them is held for
 //! single lookups and changes only.

@@ -1,7 +1,7 @@
 //! A small device plugin.
 //!
-//! Serves the plugin's service on a socket beside the agent's registration socket, and registers there whenever the agent
-//! creates that anew, as real plugins do. An allocation sets an environment variable, mounts a file, adds a device node and
+//! Serves the plugin's service on a socket beside the agent's registration socket, and registers there each time the agent
+//! creates a new one, as real plugins do. An allocation sets an environment variable, mounts a file, adds a device node and
 //! an annotation. Every call is recorded, and calls can be made to fail or to hang.
 
 mod service;
@@ -217,7 +217,7 @@ fn identity(socket: &Path) -> Option<(u64, i64, i64)> {
     Some((found.ino(), found.ctime(), found.ctime_nsec()))
 }
 
-/// Serves and registers whenever the agent has created its socket anew. The agent has then removed the plugin's socket.
+/// Serves and registers each time the agent has created a new socket. The agent has then removed the plugin's socket.
 async fn keep_registered(shared: Arc<Shared>, folder: PathBuf, gone: &CancellationToken) {
     let mut known = None;
     let mut serving = gone.child_token();

@@ -236,7 +236,7 @@ async fn slices_of_an_unusable_driver_are_deleted(agent: Agent) -> Result<()> {
     let mut driver = start_driver(&node, "a", V1).await?;
     wait_slices(&node, 0).await?;
     publish(&node, "a").await?;
-    // The new process must know the driver, to see that it is gone.
+    // The new process must know the driver to detect that it has ended.
     driver.fail_registrations(0);
     node.restart_agent().await?;
     wait_slices(&node, 0).await?;

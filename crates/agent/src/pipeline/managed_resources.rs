@@ -54,7 +54,7 @@ enum Scope {
     Resize,
 }
 
-/// What a pod had before its admission, so that [`ManagedResources::undo`] releases only what it got since.
+/// The resources of a pod before its admission, so that [`ManagedResources::undo`] releases only what it got since.
 #[derive(Debug)]
 pub struct Admission {
     pod: PodUid,

@@ -43,7 +43,7 @@ pub use registration::RegisteredPlugin;
 /// Time after which the devices of a stopped plugin leave the node.
 const STOPPED_GRACE: Duration = Duration::from_secs(300);
 
-/// Devices by resource, for the node status. Resources whose plugin is gone stay with zero devices.
+/// Devices by resource, for the node status. Resources whose plugin has ended stay with zero devices.
 pub type DeviceCounts = BTreeMap<String, DeviceCount>;
 
 /// Clones share their state.

@@ -34,7 +34,7 @@ pub(super) struct Volumes {
     pub(super) registration: Option<Arc<CsiPlugins>>,
 }
 
-/// What exists only with an API server.
+/// Parts that exist only with an API server.
 type ClusterSide<'a> = (Option<&'a watch::Receiver<NodeView>>, Option<&'a Arc<Tokens>>);
 
 /// With an API server, starts what serves claims and drivers; without one, only local volumes work.

@@ -123,7 +123,7 @@ async fn running_pod_keeps_its_device_across_restarts_of_agent_and_plugin() {
     node.write("two.json", &with_devices("two", "uid-two", 1));
     node.until_running("uid-two").await;
     assert_eq!(devices(&node, "uid-two", "main").as_deref(), Some("b"));
-    // The plugin registers again when the agent has created its socket anew.
+    // The plugin registers again after the agent has created a new socket.
     node.restart_agent().await;
     until_devices(&node, 2).await;
     assert_eq!(plugin.calls_of(DeviceCall::Allocate), [["a"], ["b"]]);

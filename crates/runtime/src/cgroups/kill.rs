@@ -1,4 +1,4 @@
-//! Ends all processes of a container whose keeper is gone.
+//! Kills all processes of a container whose keeper has died.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use thiserror::Error;
 
-/// What CRI can ask for. A field without a value stays as it is.
+/// Limits that CRI can set. A field without a value is left unchanged.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Resources {
     pub cpu_shares: Option<u64>,

@@ -1,4 +1,4 @@
-//! What a cgroup uses, from its files.
+//! Resource usage of a cgroup, read from its files.
 
 use std::fs;
 use std::path::Path;
@@ -31,7 +31,7 @@ pub struct MemoryStatistics {
 }
 
 impl ContainerCgroup {
-    /// Reads the files. A cgroup that is gone has no numbers.
+    /// Reads the files. A removed cgroup has no numbers.
     #[must_use]
     pub fn statistics(&self) -> CgroupStatistics {
         let read = |controller: &str, file: &str| self.read(controller, file);

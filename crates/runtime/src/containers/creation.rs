@@ -135,7 +135,7 @@ fn target_pid(
     }
 }
 
-/// What is on disk and in the cgroups before the keeper makes the container.
+/// State on disk and in the cgroups before the keeper creates the container.
 struct Prepared {
     record: ContainerRecord,
     status: StatusRecord,

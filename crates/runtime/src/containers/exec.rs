@@ -99,7 +99,7 @@ pub(crate) async fn exec_sync(
             if let Some((keeper, container, id)) = guard.keeper.take() {
                 keeper.kill_exec(&container, &id).await?;
             }
-            // The command is gone when this returns.
+            // The command has ended when this returns.
             let _ = timeout(KILL_TIMEOUT, started.exit()).await;
             let seconds = limit.as_secs();
             Err(ServiceError::Timeout(format!("command timed out after {seconds} s")))

@@ -110,7 +110,7 @@ pub(crate) fn exit_of_record(record: &ExitRecord) -> Exit {
     }
 }
 
-/// Ends a container whose keeper is gone. What the keeper has recorded is the truth; otherwise the exit is lost.
+/// Ends a container whose keeper has died. The exit that the keeper has recorded counts; without a record the exit is lost.
 pub(crate) async fn end_lost_container(
     shared: &Arc<Shared>,
     sandbox: &Arc<Sandbox>,

@@ -33,7 +33,7 @@ pub(crate) async fn remove_container(
     Ok(())
 }
 
-/// Lets the keeper forget a container that does not run. A created one ends. A keeper that is gone has forgotten it.
+/// Removes a container that does not run from its keeper. A created one ends. Does nothing if the keeper has ended.
 pub(crate) async fn forget_in_keeper(sandbox: &Sandbox, container: &str) -> Result<(), ServiceError> {
     let Some(keeper) = sandbox.keeper() else { return Ok(()) };
     match keeper.remove(container).await {

@@ -32,7 +32,7 @@ use crate::launcher::{
 };
 use crate::sandboxes::{NamespaceFiles, SandboxFiles};
 
-/// What a container takes from its sandbox.
+/// Settings that a container takes from its sandbox.
 #[derive(Clone, Debug)]
 pub(crate) struct SandboxView {
     pub(crate) files: SandboxFiles,
@@ -59,7 +59,7 @@ pub(crate) struct HostDevice {
     pub(crate) access: DeviceAccess,
 }
 
-/// What device drivers add by the Container Device Interface.
+/// Changes that device drivers request through the Container Device Interface.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct DeviceEdits {
     pub(crate) environment: Vec<String>,

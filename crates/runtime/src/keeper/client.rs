@@ -1,7 +1,7 @@
 //! The runtime's connection to the keeper of a pod.
 //!
 //! Input: requests, and reports of the keeper. Output: one response per request, in order; exits of executed processes go to the
-//! caller that waits for them, exits of containers to the receiver that [`KeeperClient::connect`] returns. When the keeper is gone,
+//! caller that waits for them, exits of containers to the receiver that [`KeeperClient::connect`] returns. When the keeper has ended,
 //! all requests fail and the receiver ends.
 
 use std::collections::{BTreeMap, VecDeque};
@@ -87,7 +87,7 @@ impl RunningExec {
     /// Waits until the process has ended.
     ///
     /// # Errors
-    /// If the keeper is gone.
+    /// If the keeper has ended.
     pub async fn exit(&mut self) -> Result<ExitRecord, KeeperClientError> {
         (&mut self.exit).await.map_err(|_| KeeperClientError::Gone)
     }
@@ -97,7 +97,7 @@ impl KeeperClient {
     /// Connects to the keeper in a pod's folder and compares the versions.
     ///
     /// # Errors
-    /// If there is no keeper, or if it speaks another version.
+    /// If there is no keeper, or if its protocol has another version.
     pub async fn connect(
         folder: &Path,
     ) -> Result<(Self, mpsc::UnboundedReceiver<ContainerExit>), KeeperClientError> {
@@ -200,7 +200,7 @@ impl KeeperClient {
     /// Kills an executed process with everything that it started.
     ///
     /// # Errors
-    /// If the container is not known or the keeper is gone.
+    /// If the container is unknown or the keeper has ended.
     pub async fn kill_exec(&self, container: &str, exec: &str) -> Result<(), KeeperClientError> {
         let request = Request::KillExec { container: container.to_owned(), exec: exec.to_owned() };
         self.done(&request).await
@@ -233,7 +233,7 @@ impl KeeperClient {
     /// All containers with their stages.
     ///
     /// # Errors
-    /// If the keeper is gone.
+    /// If the keeper has ended.
     pub async fn list(&self) -> Result<Vec<ContainerState>, KeeperClientError> {
         match self.request(&Request::List, &[]).await? {
             Response::Containers(containers) => Ok(containers),
@@ -244,7 +244,7 @@ impl KeeperClient {
     /// Forgets a container that does not run. An unknown one is no error.
     ///
     /// # Errors
-    /// If the container runs or the keeper is gone.
+    /// If the container runs or the keeper has ended.
     pub async fn remove(&self, container: &str) -> Result<(), KeeperClientError> {
         match self.done(&Request::Remove { container: container.to_owned() }).await {
             Err(KeeperClientError::Refused { kind: FailureKind::NotFound, .. }) => Ok(()),
@@ -255,7 +255,7 @@ impl KeeperClient {
     /// Forgets a container that was killed, as soon as it has ended.
     ///
     /// # Errors
-    /// If it does not end or the keeper is gone.
+    /// If it does not end or the keeper has ended.
     pub async fn wait_until_removed(&self, container: &str) -> Result<(), KeeperClientError> {
         const PAUSE: Duration = Duration::from_millis(2);
         timeout(REQUEST_TIMEOUT, async {
@@ -416,7 +416,7 @@ async fn read_messages(
     waiting.lock().end();
 }
 
-/// A receiver that is gone has no more interest.
+/// A dropped receiver needs no report.
 fn deliver(message: Message, waiting: &Mutex<Waiting>, exits: &mpsc::UnboundedSender<ContainerExit>) {
     match message {
         Message::Response(response) => {

@@ -5,7 +5,7 @@
 //! ```
 //!
 //! The first request of a connection is [`Request::Hello`]. Requests are answered in order; exits are reported in between.
-//! A keeper outlives releases of the agent, so each release understands the version before it.
+//! A keeper keeps running across upgrades of the agent, so each release understands the previous version.
 
 use std::path::PathBuf;
 

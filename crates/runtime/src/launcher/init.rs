@@ -65,7 +65,7 @@ pub(super) fn run(
         Err(error) => error,
         Ok(never) => match never {},
     };
-    // If the launcher is gone there is nobody to report to.
+    // The report is lost if the launcher has ended.
     let _ = channel.send(&Report::Failed(error.to_string()));
     raw::exit_now(SET_UP_FAILED)
 }

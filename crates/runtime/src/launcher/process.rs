@@ -32,7 +32,7 @@ pub struct PreparedProcess {
 /// Makes a container and sets up its first process. A process without a terminal gets the three descriptors `stdio`.
 ///
 /// # Errors
-/// Every error of the set-up; the process is gone then.
+/// Every error of the set-up; the process has then ended.
 pub fn create_container(
     spec: &ContainerSpec,
     stdio: Option<[OwnedFd; 3]>,
@@ -59,7 +59,7 @@ pub fn create_container(
 /// Sets up a further process in a container, whose first process is given.
 ///
 /// # Errors
-/// Every error of the set-up; the process is gone then.
+/// Every error of the set-up; the process has then ended.
 pub fn create_in_container(
     container: &ContainerSpec,
     first: &Process,
@@ -80,7 +80,7 @@ impl PreparedProcess {
     /// Executes the program.
     ///
     /// # Errors
-    /// If the program cannot be executed; the process is gone then.
+    /// If the program cannot be executed; the process has then ended.
     pub fn start(self) -> Result<Process, LaunchError> {
         let Self { process, channel, terminal: _ } = self;
         let result = channel.send(&Order::Execute).and_then(|()| channel.receive::<Report>());
@@ -263,7 +263,7 @@ fn end(process: Process, reason: LaunchError) -> LaunchError {
 }
 
 pub(super) fn kill_and_reap(process: &Process) {
-    // Both fail only if the process is gone already.
+    // Both fail only if the process has already ended.
     let _ = pidfd_send_signal(&process.pidfd, Signal::KILL);
     let _ = waitid(WaitId::PidFd(process.pidfd.as_fd()), WaitIdOptions::EXITED);
 }

@@ -131,7 +131,7 @@ pub(crate) fn execute(program: &CStr, arguments: &[CString], environment: &[CStr
         list.iter().map(|text| text.as_ptr()).chain([ptr::null()]).collect()
     };
     let (arguments, environment) = (pointers(arguments), pointers(environment));
-    // SAFETY: both lists end with a null pointer, and their strings outlive the call.
+    // SAFETY: both lists end with a null pointer, and their strings live until the call returns.
     unsafe { libc::execve(program.as_ptr(), arguments.as_ptr(), environment.as_ptr()) };
     std::io::Error::last_os_error().raw_os_error().map_or(Errno::IO, Errno::from_raw_os_error)
 }

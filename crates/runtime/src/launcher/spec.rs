@@ -1,4 +1,4 @@
-//! What the launcher needs to know about a container and its processes. The CRI layer makes it; nothing in it comes unchecked
+//! Specification of a container and its processes for the launcher. The CRI layer makes it; nothing in it comes unchecked
 //! from an image.
 
 use std::collections::BTreeSet;

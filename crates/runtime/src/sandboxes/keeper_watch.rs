@@ -74,7 +74,7 @@ pub(crate) async fn attach_keeper(
     Ok(())
 }
 
-/// A keeper outlives this process, so it is left alone when the task is dropped.
+/// A keeper continues after this process has ended, so a dropped task leaves it running.
 struct LeftAlone(Option<KeeperProcess>);
 
 impl Drop for LeftAlone {

@@ -16,7 +16,7 @@ use super::sysctls::{OwnNamespaces, Sysctl};
 use crate::errors::ServiceError;
 use crate::records::{OnFile, make_folder};
 
-/// What the namespaces of a pod must be like.
+/// The namespaces that a pod needs.
 #[derive(Clone, Debug)]
 pub(crate) struct NamespaceRequest {
     pub(crate) own: OwnNamespaces,
@@ -170,6 +170,6 @@ fn bring_up_loopback() -> rustix::io::Result<()> {
 
 #[expect(unsafe_code, reason = "unshare has no safe wrapper")]
 fn enter_new(flags: UnshareFlags) -> rustix::io::Result<()> {
-    // SAFETY: only namespaces change, and only those of this thread; it shares no file system state of its own with others.
+    // SAFETY: only namespaces change, and only those of this thread; it shares no file system state with other threads.
     unsafe { rustix::thread::unshare_unsafe(flags) }
 }

@@ -74,7 +74,7 @@ fn failed<E: std::error::Error + Send + Sync + 'static>(
     move |source| ServiceError::Network { operation, source: Box::new(source) }
 }
 
-/// What the network of a sandbox must be like.
+/// Network settings of a sandbox.
 fn request(record: &SandboxRecord) -> Result<PodNetworkRequest, ServiceError> {
     let config = &record.config;
     let metadata = config.metadata.clone().unwrap_or_default();

@@ -32,7 +32,7 @@ pub(crate) async fn stop_sandbox(shared: &Arc<Shared>, sandbox: &Arc<Sandbox>) -
     Ok(())
 }
 
-/// Ends the keeper, and with it the first process of a shared PID namespace. A keeper that is gone already is no error.
+/// Ends the keeper, and with it the first process of a shared PID namespace. A keeper that has already ended is no error.
 async fn end_keeper(sandbox: &Sandbox) -> Result<(), ServiceError> {
     let Some(keeper) = sandbox.keeper() else { return Ok(()) };
     sandbox.set_stopping();

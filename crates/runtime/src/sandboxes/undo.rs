@@ -38,7 +38,7 @@ fn release_on_disk(shared: &Shared, record: &SandboxRecord) -> Result<(), Servic
         shared.store.unmount_root(owner)?;
     }
     let cgroup = ContainerCgroup::at(&shared.cgroups, &record.cgroup);
-    // The keeper, if it did not end by itself.
+    // The keeper, if it still runs.
     cgroup.kill_all()?;
     remove_state_folder(&record.folder)?;
     Ok(cgroup.remove()?)

@@ -1,4 +1,4 @@
-//! What a start of the runtime finds: sandboxes and containers that still run, that ended meanwhile, or that were left half done.
+//! Recovery at the start of the runtime: sandboxes and containers that still run, that ended meanwhile, or that are incomplete.
 //!
 //! One broken record does not block the others: it is logged and left as it is.
 
@@ -118,7 +118,7 @@ fn read_all(shared: &Shared) -> Result<Found, ServiceError> {
 /// Makes a container known again, or undoes it if it was not complete.
 async fn recover_container(shared: &Arc<Shared>, record: ContainerRecord, status: Option<StatusRecord>) {
     let Ok(sandbox) = shared.sandbox(&record.sandbox) else {
-        // Its sandbox is gone, so nobody can ask for it any more.
+        // Without its sandbox no request can name it.
         tracing::warn!(container = record.id, "removing a container without a sandbox");
         let empty = Sandbox::new(orphan_sandbox(&record), false);
         log_failure(&record.id, undo_container(shared, &empty, &record.id, &record.cgroup).await);

@@ -94,7 +94,7 @@ impl RuntimeServices {
         }
     }
 
-    /// Requests that remove succeed if the object is gone already.
+    /// Requests that remove an object succeed if it does not exist.
     fn unless_gone<T>(found: Result<T, ServiceError>) -> Result<Option<T>, ServiceError> {
         match found {
             Ok(object) => Ok(Some(object)),

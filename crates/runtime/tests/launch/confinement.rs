@@ -1,4 +1,4 @@
-//! What a container sees of itself.
+//! The view that a container has of itself.
 
 use std::collections::BTreeSet;
 use std::fs;

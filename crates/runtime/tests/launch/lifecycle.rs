@@ -183,7 +183,7 @@ fn killing_an_exec_kills_everything_it_started() {
 
 #[test]
 #[ignore = "needs root"]
-fn background_process_of_exec_outlives_it() {
+fn background_process_of_exec_continues_after_it() {
     let mut pod = Pod::new();
     let spec = pod.spec("sleep 100");
     pod.run(&spec);

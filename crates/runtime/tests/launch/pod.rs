@@ -78,7 +78,7 @@ impl Pod {
         root
     }
 
-    /// A container with defaults, in cgroups of its own.
+    /// A container with defaults, in separate cgroups.
     pub(crate) fn spec(&mut self, script: &str) -> ContainerSpec {
         let root = self.root();
         let id = format!(
@@ -367,7 +367,7 @@ impl KeeperConnection {
 
 impl Drop for Pod {
     fn drop(&mut self) {
-        // SIGKILL through the cgroups ends containers whose keeper is gone.
+        // SIGKILL through the cgroups ends containers whose keeper has died.
         for folder in self.cgroups.iter().flat_map(ContainerCgroup::directories) {
             for pid in fs::read_to_string(folder.join("cgroup.procs")).unwrap_or_default().lines() {
                 let pid = pid.parse().ok().and_then(rustix::process::Pid::from_raw).unwrap();

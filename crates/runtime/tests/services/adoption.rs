@@ -1,4 +1,4 @@
-//! What a restarted runtime knows of the pods that ran meanwhile.
+//! A restarted runtime and the pods that ran meanwhile.
 
 use std::fs;
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! A runtime for tests with an image of busybox, in folders and cgroups of its own. Everything is removed at the end, also when a test fails.
+//! A runtime for tests with an image of busybox, in separate folders and cgroups. Everything is removed at the end, also when a test fails.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -115,7 +115,7 @@ impl Node {
         ImageServiceClient::new(self.serving.as_ref().unwrap().channel())
     }
 
-    /// A sandbox whose containers have PID namespaces of their own, like those of a kubelet.
+    /// A sandbox whose containers each have a PID namespace, as kubelets request.
     pub(crate) fn sandbox_config(&self, name: &str) -> PodSandboxConfig {
         let metadata = PodSandboxMetadata {
             name: name.to_owned(),
@@ -251,7 +251,7 @@ impl Node {
         text
     }
 
-    /// Runs a script in a container of its own; returns its exit code and its output.
+    /// Runs a script in a new container; returns its exit code and its output.
     pub(crate) async fn output(&self, sandbox: &str, config: &ContainerConfig) -> (i32, String) {
         let id = Box::pin(self.run(sandbox, config)).await;
         let status = Box::pin(self.exited(&id)).await;

@@ -8,7 +8,7 @@ use tokio_websockets::{ClientBuilder, Message};
 
 use crate::node::Node;
 
-/// Runs a test in a network namespace of its own: the threads of an async runtime belong to the namespace of the thread that
+/// Runs a test in a separate network namespace: the threads of an async runtime belong to the namespace of the thread that
 /// starts it.
 #[expect(unsafe_code, reason = "unshare has no safe wrapper")]
 fn in_own_network(test: impl Future<Output = ()> + Send + 'static) {

@@ -44,7 +44,7 @@ pub(crate) trait ReadWrite: tokio::io::AsyncRead + tokio::io::AsyncWrite + Send 
 
 impl<T: tokio::io::AsyncRead + tokio::io::AsyncWrite + Send + Unpin> ReadWrite for T {}
 
-/// A client that speaks SPDY.
+/// A SPDY client.
 pub(crate) struct SpdyClient {
     reader: FrameReader<ReadHalf<Io>>,
     writer: FrameWriter<WriteHalf<Io>>,
@@ -167,7 +167,7 @@ impl SpdyClient {
     }
 }
 
-/// A client that speaks WebSocket.
+/// A WebSocket client.
 pub(crate) struct WebSocketClient {
     pub(crate) socket: WebSocketStream<TcpStream>,
     received: BTreeMap<u8, Vec<u8>>,

@@ -1,4 +1,4 @@
-//! What a container gets from its devices when it is created.
+//! Options that devices add to a container when it is created.
 
 use decide::devices::{DeviceRequest, known_requests};
 use model::DeviceOptions;

@@ -1,4 +1,4 @@
-//! What the translation needs to know about this machine.
+//! Facts about this machine that the translation needs.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -55,7 +55,7 @@ pub(super) fn apparmor() -> AppArmorHost {
     AppArmorHost { enabled: true, profiles: loaded.lines().filter_map(name).collect::<BTreeSet<_>>() }
 }
 
-/// What the drivers of requested devices add.
+/// Additions of the drivers of requested devices.
 pub(super) fn device_edits(config: &ContainerConfig) -> Result<DeviceEdits, ServiceError> {
     let annotated = config.annotations.keys().any(|key| key.starts_with(CDI_ANNOTATION));
     if !config.cdi_devices.is_empty() || annotated {

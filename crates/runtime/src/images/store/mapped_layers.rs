@@ -21,7 +21,7 @@ pub(super) fn with_owners<T>(
     mount: impl FnOnce(&[PathBuf]) -> Result<T, StoreError>,
 ) -> Result<T, StoreError> {
     let Some(user) = user else { return mount(layers) };
-    // What a crash may have left.
+    // Removes what a crash may have left.
     remove_layers(folder)?;
     let mounted = mount_layers(folder, layers, user).and_then(|mapped| mount(&mapped));
     let removed = remove_layers(folder);

@@ -1,4 +1,4 @@
-//! What a filter does with a system call.
+//! Actions of a filter on a system call.
 
 use thiserror::Error;
 

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-/// An entry point of the kernel with numbers of its own.
+/// An entry point of the kernel with its own system call numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Architecture {
     X86_64,

@@ -70,7 +70,7 @@ impl FilterFlags {
     }
 }
 
-/// What happens to some system calls, if all conditions hold.
+/// A rule: the action on some system calls if all conditions are true.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rule {
     pub names: Vec<String>,
